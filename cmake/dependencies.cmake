@@ -1,0 +1,31 @@
+# What the program is linked with. Each missing one ends the configuration with the command that installs it.
+function(assay_require found name package)
+  if(NOT ${found})
+    message(FATAL_ERROR "${name} was not found. Install it (Debian: apt-get install ${package}), "
+                        "or run: bash tools/setup.sh")
+  endif()
+endfunction()
+
+find_package(PkgConfig QUIET)
+assay_require(PKG_CONFIG_FOUND pkg-config pkg-config)
+
+find_package(dnnl QUIET)                       # dense matrix products on the CPU: ops
+assay_require(dnnl_FOUND oneDNN libdnnl-dev)
+pkg_check_modules(PCRE2 QUIET IMPORTED_TARGET libpcre2-8)   # the GPT-2 pre-split: data
+assay_require(PCRE2_FOUND PCRE2 libpcre2-dev)
+find_package(nlohmann_json QUIET)              # tokenizer files, manifests, receipts: data and above
+assay_require(nlohmann_json_FOUND nlohmann-json nlohmann-json3-dev)
+find_package(OpenSSL QUIET COMPONENTS Crypto)  # SHA-256: data and above
+assay_require(OPENSSL_FOUND OpenSSL libssl-dev)
+find_package(yaml-cpp QUIET)                   # configuration: engine
+assay_require(yaml-cpp_FOUND yaml-cpp libyaml-cpp-dev)
+find_package(spdlog QUIET)                     # the run's log: engine
+assay_require(spdlog_FOUND spdlog libspdlog-dev)
+find_package(SQLite3 QUIET)                    # telemetry: engine
+assay_require(SQLite3_FOUND SQLite libsqlite3-dev)
+pkg_check_modules(ZSTD QUIET IMPORTED_TARGET libzstd)       # load vectors in telemetry: engine
+assay_require(ZSTD_FOUND zstd libzstd-dev)
+find_package(CLI11 QUIET)                      # the command line: tools
+assay_require(CLI11_FOUND CLI11 libcli11-dev)
+find_package(Catch2 2 QUIET)                   # tests
+assay_require(Catch2_FOUND "Catch2 2" catch2)

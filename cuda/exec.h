@@ -1,0 +1,41 @@
+// Where an op runs: a pool of CPU threads now, a CUDA stream later. Passed first and by value to every op.
+//
+// The CPU pool is OpenMP. Results never depend on the number of threads: work is cut into pieces whose size
+// depends on the problem only, and partial sums are added in the order of the pieces.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/view.h"
+
+namespace assay {
+
+struct Exec {
+  int threads = 1;
+  // Planned scratch for matrix products (cuBLASLt has the same notion): at least the largest
+  // *_workspace_bytes() of the ops called. Contents have no meaning between calls.
+  View<std::byte, 1> workspace = {};
+};
+
+// Calls f(i) for i in [0, n), each once, on any thread.
+template <typename F>
+void parallel_for(Exec on, int64_t n, F&& f) {
+  const int threads = static_cast<int>(std::min<int64_t>(on.threads, n));
+  if (threads <= 1) {
+    for (int64_t i = 0; i < n; ++i) f(i);
+    return;
+  }
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+  for (int64_t i = 0; i < n; ++i) f(i);
+}
+
+// Cuts [0, n) into pieces of `grain` (the last may be shorter) and calls f(begin, end) for each.
+template <typename F>
+void parallel_ranges(Exec on, int64_t n, int64_t grain, F&& f) {
+  const int64_t pieces = (n + grain - 1) / grain;
+  parallel_for(on, pieces, [&](int64_t p) { f(p * grain, std::min(n, (p + 1) * grain)); });
+}
+
+}  // namespace assay

@@ -1,0 +1,134 @@
+#include "cuda/memory_plan.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <map>
+#include <sstream>
+
+namespace assay {
+
+namespace {
+
+constexpr size_t kAlign = 64;
+
+size_t aligned(size_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+constexpr Section kSections[] = {Section::kParameters,  Section::kGradients, Section::kOptimizer,
+                                 Section::kActivations, Section::kScratch,   Section::kData};
+
+// "blocks.12.attn.norm" and "blocks.3.attn.norm" are one line: digits between dots become "*".
+std::string folded(const std::string& name) {
+  std::string out;
+  size_t begin = 0;
+  while (begin <= name.size()) {
+    const size_t end = std::min(name.find('.', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    out += (begin ? "." : "") + (number ? std::string("*") : part);
+    begin = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+const char* section_name(Section section) {
+  switch (section) {
+    case Section::kParameters:
+      return "parameters";
+    case Section::kGradients:
+      return "gradients";
+    case Section::kOptimizer:
+      return "optimizer";
+    case Section::kActivations:
+      return "activations";
+    case Section::kScratch:
+      return "scratch";
+    case Section::kData:
+      return "data";
+  }
+  return "?";
+}
+
+MemoryPlan::~MemoryPlan() {
+  for (const auto& [address, bytes] : blocks_) munmap(address, bytes);
+}
+
+void MemoryPlan::add_bytes(Section section, std::string name, size_t bytes, void** address) {
+  CHECK(blocks_.empty(), "memory plan: '%s' added after allocate()", name.c_str());
+  entries_.push_back({section, std::move(name), bytes, address});
+}
+
+size_t MemoryPlan::section_bytes(Section section) const {
+  size_t sum = 0;
+  for (const Entry& e : entries_) {
+    if (e.section == section) sum += aligned(e.bytes);
+  }
+  return sum;
+}
+
+size_t MemoryPlan::total_bytes() const {
+  size_t sum = 0;
+  for (const Section s : kSections) sum += section_bytes(s);
+  return sum;
+}
+
+void MemoryPlan::allocate() {
+  CHECK(blocks_.empty(), "memory plan: allocated twice (%zu bytes)", total_bytes());
+  const size_t available = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  if (total_bytes() > available) {
+    std::ostringstream table;
+    print(table);
+    throw UserError(strprintf("the run needs %.1f GiB of memory, this machine has %.1f GiB\n%s",
+                              double(total_bytes()) / (1 << 30), double(available) / (1 << 30),
+                              table.str().c_str()),
+                    "make run.micro_batch or the model smaller; --plan prints this table");
+  }
+  for (const Section section : kSections) {
+    const size_t bytes = section_bytes(section);
+    if (bytes == 0) continue;
+    void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) {
+      throw UserError(strprintf("cannot allocate %zu bytes for %s", bytes, section_name(section)),
+                      "make run.micro_batch or the model smaller; --plan prints what is needed");
+    }
+    madvise(block, bytes, MADV_HUGEPAGE);
+    std::memset(block, 0, bytes);
+    blocks_.emplace_back(block, bytes);
+    auto* next = static_cast<std::byte*>(block);
+    for (Entry& e : entries_) {
+      if (e.section != section) continue;
+      *e.address = next;
+      next += aligned(e.bytes);
+    }
+  }
+}
+
+void MemoryPlan::print(std::ostream& out) const {
+  const auto line = [&](const char* indent, const std::string& name, size_t count, size_t bytes) {
+    std::string label = indent + name;
+    if (count > 1) label += " x" + std::to_string(count);
+    out << strprintf("%-52s %14zu B %10.1f MiB\n", label.c_str(), bytes, double(bytes) / (1 << 20));
+  };
+  for (const Section section : kSections) {
+    if (section_bytes(section) == 0) continue;
+    line("", section_name(section), 1, section_bytes(section));
+    std::vector<std::string> order;
+    std::map<std::string, std::pair<size_t, size_t>> groups;
+    for (const Entry& e : entries_) {
+      if (e.section != section) continue;
+      auto& group = groups[folded(e.name)];
+      if (group.first == 0) order.push_back(folded(e.name));
+      group.first += 1;
+      group.second += aligned(e.bytes);
+    }
+    for (const std::string& name : order) line("  ", name, groups[name].first, groups[name].second);
+  }
+  line("", "total", 1, total_bytes());
+}
+
+}  // namespace assay

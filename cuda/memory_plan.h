@@ -1,0 +1,65 @@
+// Memory is planned by name, printed, then allocated once. A view is registered with its shape; it gets its
+// address when the whole plan is allocated, one zeroed block a section.
+//
+//   MemoryPlan plan;
+//   plan.add(Section::kActivations, "blocks.0.norm", acts.norm, {tokens, hidden});   // shape set, data null
+//   plan.print(std::cout);                                                           // --plan stops here
+//   plan.allocate();                                                                 // data set, zeroed
+//
+// A registered view must not move between add() and allocate(). Copies taken after allocate() are fine.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/view.h"
+
+namespace assay {
+
+enum class Section { kParameters, kGradients, kOptimizer, kActivations, kScratch, kData };
+const char* section_name(Section section);
+
+class MemoryPlan {
+ public:
+  MemoryPlan() = default;
+  MemoryPlan(const MemoryPlan&) = delete;
+  MemoryPlan& operator=(const MemoryPlan&) = delete;
+  ~MemoryPlan();
+
+  template <typename T, int Rank>
+  void add(Section section, std::string name, View<T, Rank>& view,
+           const std::array<int64_t, Rank>& shape) {
+    for (int r = 0; r < Rank; ++r) view.dim[r] = shape[static_cast<size_t>(r)];
+    add_bytes(section, std::move(name), view.bytes(), reinterpret_cast<void**>(&view.data));
+  }
+
+  // Allocates every section (64-byte aligned entries, huge pages where the system grants them) and sets the
+  // registered views. UserError with the table when the machine has not enough memory.
+  void allocate();
+
+  size_t total_bytes() const;
+  size_t section_bytes(Section section) const;
+  // One line a section, then one line a group of entries (blocks.* folded), in bytes and MiB.
+  void print(std::ostream& out) const;
+
+  struct Entry {
+    Section section;
+    std::string name;
+    size_t bytes;
+    void** address;
+  };
+  const std::vector<Entry>& entries() const { return entries_; }
+
+ private:
+  void add_bytes(Section section, std::string name, size_t bytes, void** address);
+
+  std::vector<Entry> entries_;
+  std::vector<std::pair<void*, size_t>> blocks_;  // what allocate() mapped
+};
+
+}  // namespace assay

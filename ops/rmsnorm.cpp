@@ -1,0 +1,119 @@
+#include "ops/rmsnorm.h"
+
+#include <cmath>
+
+#include "base/bf16.h"
+#include "base/check.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kRowsPerBlock = 64;  // rows of one dweight partial; fixes the order of the sum
+
+}  // namespace
+
+int64_t rmsnorm_backward_blocks(int64_t rows) {
+  return (rows + kRowsPerBlock - 1) / kRowsPerBlock;
+}
+
+namespace cpu {
+
+template <typename T>
+void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
+  const int64_t width = a.x.dim[1];
+  parallel_ranges(on, a.x.dim[0], kRowsPerBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* r = a.x.row(i);
+      if (!a.branch.empty()) {
+        const T* x = a.x.row(i);
+        const T* branch = a.branch.row(i);
+        T* sum = a.resid.row(i);
+#pragma omp simd
+        for (int64_t c = 0; c < width; ++c) sum[c] = T(float(x[c]) + a.gain * float(branch[c]));
+        r = sum;
+      }
+      float squares = 0;
+#pragma omp simd reduction(+ : squares)
+      for (int64_t c = 0; c < width; ++c) squares += float(r[c]) * float(r[c]);
+      const float rstd = 1.0f / std::sqrt(squares / float(width) + a.eps);
+      a.rstd[i] = rstd;
+      T* y = a.y.row(i);
+      const float* weight = a.weight.data;
+#pragma omp simd
+      for (int64_t c = 0; c < width; ++c) y[c] = T(weight[c] * (float(r[c]) * rstd));
+    }
+  });
+}
+
+template <typename T>
+void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
+  const int64_t rows = a.dy.dim[0], width = a.dy.dim[1];
+  const float* weight = a.weight.data;
+  parallel_ranges(on, rows, kRowsPerBlock, [&](int64_t begin, int64_t end) {
+    float* partial = a.partial.row(begin / kRowsPerBlock);
+    for (int64_t c = 0; c < width; ++c) partial[c] = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      const T* dy = a.dy.row(i);
+      const T* r = a.resid.row(i);
+      const float rstd = a.rstd[i];
+      float dot = 0;
+#pragma omp simd reduction(+ : dot)
+      for (int64_t c = 0; c < width; ++c) dot += weight[c] * float(dy[c]) * (float(r[c]) * rstd);
+      const float mean = dot / float(width);
+      T* dresid = a.dresid.row(i);
+#pragma omp simd
+      for (int64_t c = 0; c < width; ++c) {
+        const float rhat = float(r[c]) * rstd;
+        partial[c] += float(dy[c]) * rhat;
+        dresid[c] = T(float(dresid[c]) + rstd * (weight[c] * float(dy[c]) - rhat * mean));
+      }
+      if (!a.dbranch.empty()) {
+        T* dbranch = a.dbranch.row(i);
+#pragma omp simd
+        for (int64_t c = 0; c < width; ++c) dbranch[c] = T(a.gain * float(dresid[c]));
+      }
+    }
+  });
+  const int64_t blocks = rmsnorm_backward_blocks(rows);
+  for (int64_t b = 0; b < blocks; ++b) {
+    const float* partial = a.partial.row(b);
+    for (int64_t c = 0; c < width; ++c) a.dweight[c] += partial[c];
+  }
+}
+
+}  // namespace cpu
+
+template <typename T>
+void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
+  CHECK(a.x.dim[1] == a.weight.dim[0] && a.y.dim[0] == a.x.dim[0] && a.y.dim[1] == a.x.dim[1] &&
+            a.rstd.dim[0] == a.x.dim[0],
+        "rmsnorm_forward: x (%ld, %ld), y (%ld, %ld), rstd (%ld), weight (%ld)", long(a.x.dim[0]),
+        long(a.x.dim[1]), long(a.y.dim[0]), long(a.y.dim[1]), long(a.rstd.dim[0]),
+        long(a.weight.dim[0]));
+  CHECK(a.branch.empty() || (a.branch.size() == a.x.size() && a.resid.size() == a.x.size()),
+        "rmsnorm_forward: branch of %ld, resid of %ld, x of %ld elements", long(a.branch.size()),
+        long(a.resid.size()), long(a.x.size()));
+  cpu::rmsnorm_forward(on, a);
+}
+
+template <typename T>
+void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
+  CHECK(a.dresid.size() == a.dy.size() && a.resid.size() == a.dy.size() &&
+            a.weight.dim[0] == a.dy.dim[1] && a.dweight.dim[0] == a.dy.dim[1] &&
+            a.rstd.dim[0] == a.dy.dim[0],
+        "rmsnorm_backward: dy (%ld, %ld), dresid of %ld, resid of %ld, weight (%ld), rstd (%ld)",
+        long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.dresid.size()), long(a.resid.size()),
+        long(a.weight.dim[0]), long(a.rstd.dim[0]));
+  CHECK(a.partial.dim[0] >= rmsnorm_backward_blocks(a.dy.dim[0]) && a.partial.dim[1] == a.dy.dim[1],
+        "rmsnorm_backward: partial (%ld, %ld) for %ld rows of %ld", long(a.partial.dim[0]),
+        long(a.partial.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]));
+  cpu::rmsnorm_backward(on, a);
+}
+
+template void rmsnorm_forward<float>(Exec, const RmsNormForward<float>&);
+template void rmsnorm_forward<bf16>(Exec, const RmsNormForward<bf16>&);
+template void rmsnorm_backward<float>(Exec, const RmsNormBackward<float>&);
+template void rmsnorm_backward<bf16>(Exec, const RmsNormBackward<bf16>&);
+
+}  // namespace assay

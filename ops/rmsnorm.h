@@ -1,0 +1,66 @@
+// RMSNorm over the last axis, with the residual addition before it.
+//
+//   r[i,c]  = x[i,c] + gain * branch[i,c]                     (r = x where there is no branch)
+//   rstd[i] = 1 / sqrt(mean_c r[i,c]^2 + eps)                 y[i,c] = w[c] * r[i,c] * rstd[i]
+//
+//   g[i,c]   = w[c] * dy[i,c],   rhat = r * rstd
+//   dr[i,c] += rstd[i] * (g[i,c] - rhat[i,c] * mean_c(g[i,c] * rhat[i,c]))
+//   dw[c]   += sum_i dy[i,c] * rhat[i,c]                       dbranch = gain * dr, dx = dr
+//
+// r is rounded to T before it is normalised, so that backward sees the same values.
+// Reference: tests/ref/rmsnorm.h. Sums are in float whatever T is.
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename T>
+struct RmsNormForward {
+  View<T, 2> y;                  // out (N, C)
+  View<float, 1> rstd;           // out (N)      kept for backward
+  View<T, 2> resid = {};         // out (N, C)   r, required with a branch; may be x itself
+  View<const T, 2> x;            // in  (N, C)
+  View<const T, 2> branch = {};  // in  (N, C)   optional
+  View<const float, 1> weight;   // in  (C)
+  float gain = 1.0f;
+  float eps = 1e-5f;
+};
+
+template <typename T>
+struct RmsNormBackward {
+  View<T, 2> dresid;            // acc (N, C)   gradient of r; leaves as the gradient of x too
+  View<T, 2> dbranch = {};      // out (N, C)   gain * dresid, optional
+  View<float, 1> dweight;       // acc (C)
+  View<float, 2> partial;       // tmp (rmsnorm_backward_blocks(N), C)
+  View<const T, 2> dy;          // in  (N, C)
+  View<const T, 2> resid;       // in  (N, C)   r of forward
+  View<const float, 1> weight;  // in  (C)
+  View<const float, 1> rstd;    // in  (N)
+  float gain = 1.0f;
+};
+
+template <typename T>
+void rmsnorm_forward(Exec on, const RmsNormForward<T>& a);
+template <typename T>
+void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a);
+int64_t rmsnorm_backward_blocks(int64_t rows);
+
+// x, branch, y, resid once, rstd written, weight from cache.
+template <typename T>
+Cost rmsnorm_forward_cost(const RmsNormForward<T>& a) {
+  const double wide = double(a.x.bytes() + a.y.bytes());
+  const double residual = a.branch.empty() ? 0.0 : double(a.branch.bytes() + a.resid.bytes());
+  return {.bytes = wide + residual + double(a.rstd.bytes() + a.weight.bytes()),
+          .flops = 4.0 * double(a.x.size())};
+}
+// dy, resid read, dresid read and written.
+template <typename T>
+Cost rmsnorm_backward_cost(const RmsNormBackward<T>& a) {
+  return {.bytes = 4.0 * double(a.dy.bytes()) + double(a.dbranch.empty() ? 0 : a.dbranch.bytes()),
+          .flops = 9.0 * double(a.dy.size())};
+}
+
+}  // namespace assay

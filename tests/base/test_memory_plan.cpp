@@ -1,0 +1,40 @@
+#include <sstream>
+
+#include "base/bf16.h"
+#include "cuda/memory_plan.h"
+#include "tests/catch.h"
+
+namespace assay {
+
+TEST_CASE("a memory plan counts, prints, and allocates zeroed aligned views") {
+  MemoryPlan plan;
+  View<float, 2> a;
+  View<bf16, 1> b0, b1;
+  plan.add(Section::kParameters, "head", a, {3, 5});
+  plan.add(Section::kActivations, "blocks.0.norm", b0, {7});
+  plan.add(Section::kActivations, "blocks.1.norm", b1, {7});
+  REQUIRE(a.data == nullptr);
+  REQUIRE(plan.section_bytes(Section::kParameters) == 64);
+  REQUIRE(plan.total_bytes() == 192);
+  std::ostringstream table;
+  plan.print(table);
+  REQUIRE(table.str().find("blocks.*.norm x2") != std::string::npos);
+  plan.allocate();
+  REQUIRE(a.data != nullptr);
+  REQUIRE(reinterpret_cast<uintptr_t>(b1.data) % 64 == 0);
+  for (int64_t i = 0; i < a.size(); ++i) REQUIRE(a[i] == 0);
+}
+
+TEST_CASE("a plan larger than the machine is a user error that prints the table") {
+  MemoryPlan plan;
+  View<float, 1> huge;
+  plan.add(Section::kOptimizer, "moments", huge, {int64_t{1} << 50});
+  try {
+    plan.allocate();
+    FAIL("allocated a petabyte");
+  } catch (const UserError& e) {
+    REQUIRE(std::string(e.what()).find("moments") != std::string::npos);
+  }
+}
+
+}  // namespace assay

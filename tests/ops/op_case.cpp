@@ -1,0 +1,86 @@
+#include "tests/ops/op_case.h"
+
+#include <cmath>
+
+namespace assay {
+
+namespace {
+
+constexpr size_t kGuard = 256;
+constexpr std::byte kSentinel{0xA5};
+constexpr std::byte kPoisonByte{0xFF};  // NaN in float and bf16
+
+}  // namespace
+
+std::byte* Workbench::add(const std::string& name, size_t bytes, Role role) {
+  const size_t padded = kGuard + 64 + bytes + kGuard;
+  Buffer b{name, role, bytes, std::make_unique<std::byte[]>(padded), nullptr, {}};
+  std::memset(b.memory.get(), static_cast<int>(kSentinel), padded);
+  const auto address = reinterpret_cast<uintptr_t>(b.memory.get()) + kGuard;
+  b.data = reinterpret_cast<std::byte*>((address + 63) / 64 * 64);
+  std::memset(b.data, static_cast<int>(kPoisonByte), bytes);
+  buffers_.push_back(std::move(b));
+  return buffers_.back().data;
+}
+
+void Workbench::commit() {
+  for (Buffer& b : buffers_) b.start.assign(b.data, b.data + b.bytes);
+}
+
+void Workbench::restore() {
+  for (Buffer& b : buffers_) std::memcpy(b.data, b.start.data(), b.bytes);
+}
+
+std::vector<std::byte> Workbench::results() const {
+  std::vector<std::byte> all;
+  for (const Buffer& b : buffers_) {
+    if (b.role == Role::kOut || b.role == Role::kAcc)
+      all.insert(all.end(), b.data, b.data + b.bytes);
+  }
+  return all;
+}
+
+std::vector<std::string> Workbench::damage() const {
+  std::vector<std::string> names;
+  for (const Buffer& b : buffers_) {
+    bool intact = true;
+    for (size_t i = 1; i <= kGuard; ++i) intact &= b.data[-static_cast<ptrdiff_t>(i)] == kSentinel;
+    for (size_t i = 0; i < kGuard; ++i) intact &= b.data[b.bytes + i] == kSentinel;
+    if (!intact) names.push_back(b.name + ": written outside");
+    if (b.role == Role::kIn && std::memcmp(b.data, b.start.data(), b.bytes) != 0) {
+      names.push_back(b.name + ": input changed");
+    }
+  }
+  return names;
+}
+
+void Report::add(Comparison& c, int64_t i, double got, double want, double tolerance) {
+  const double error = got == want ? 0 : std::abs(got - want);
+  const double used = error == 0                              ? 0
+                      : (std::isnan(error) || tolerance <= 0) ? INFINITY
+                                                              : error / tolerance;
+  if (used > 1) c.outside += 1;
+  if (c.worst_index < 0 || used > c.used) {
+    c.worst_index = i;
+    c.got = got;
+    c.want = want;
+    c.tolerance = tolerance;
+    c.used = used;
+  }
+}
+
+void Report::below(const std::string& claim, double value, double limit) {
+  Comparison c{claim, 0, -1, 0, 0, 0, 0};
+  add(c, 0, value, 0, limit);
+  comparisons_.push_back(c);
+}
+
+std::vector<OpCase> all_op_cases() {
+  std::vector<OpCase> all;
+  for (const auto& list : {rmsnorm_cases}) {
+    for (OpCase& c : list()) all.push_back(std::move(c));
+  }
+  return all;
+}
+
+}  // namespace assay

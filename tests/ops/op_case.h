@@ -1,0 +1,172 @@
+// One case list per op (tests/ops/<op>_cases.cpp), used by op_check (correctness) and by the benches (time).
+//
+// A case makes an instance: buffers in a Workbench (each between sentinels), a call, and a comparison with the
+// scalar reference in double. op_check runs every instance
+//   check    once, and compares with the reference;
+//   guard    looks at the sentinels around every buffer;
+//   repeat   again from the same start: outputs equal to the bit;
+//   threads  with 1 and 3 threads: outputs equal to the bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bf16.h"
+#include "base/cost.h"
+#include "base/random.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename T>
+constexpr const char* dtype_name();
+template <>
+constexpr const char* dtype_name<float>() {
+  return "float";
+}
+template <>
+constexpr const char* dtype_name<bf16>() {
+  return "bf16";
+}
+
+// How a buffer starts. normal(): N(0, std) rounded to T, keyed by the buffer's name.
+struct Fill {
+  enum Kind { kNormal, kZero, kPoison } kind = kNormal;
+  double std = 1.0;
+  double mean = 0.0;
+};
+inline Fill normal(double std = 1.0, double mean = 0.0) {
+  return {Fill::kNormal, std, mean};
+}
+
+class Workbench {
+ public:
+  // in: filled, must not change. out: starts poisoned (NaN bits), must be written. acc: filled, is added to.
+  // tmp: poisoned, not compared between repeats.
+  template <typename T, int Rank>
+  View<T, Rank> in(const std::string& name, const std::array<int64_t, Rank>& shape,
+                   Fill fill = normal()) {
+    return make<T, Rank>(name, shape, fill, Role::kIn);
+  }
+  template <typename T, int Rank>
+  View<T, Rank> out(const std::string& name, const std::array<int64_t, Rank>& shape) {
+    return make<T, Rank>(name, shape, {Fill::kPoison}, Role::kOut);
+  }
+  template <typename T, int Rank>
+  View<T, Rank> acc(const std::string& name, const std::array<int64_t, Rank>& shape,
+                    Fill fill = normal()) {
+    return make<T, Rank>(name, shape, fill, Role::kAcc);
+  }
+  template <typename T, int Rank>
+  View<T, Rank> tmp(const std::string& name, const std::array<int64_t, Rank>& shape) {
+    return make<T, Rank>(name, shape, {Fill::kPoison}, Role::kTmp);
+  }
+
+  // The starting values, in double, of what a view holds now. Call it before the op runs.
+  template <typename T, int Rank>
+  static std::vector<double> doubles(const View<T, Rank>& v) {
+    std::vector<double> out(static_cast<size_t>(v.size()));
+    for (int64_t i = 0; i < v.size(); ++i) out[static_cast<size_t>(i)] = double(float(v[i]));
+    return out;
+  }
+  // After an input was filled by hand (token ids, offsets): makes that the starting state.
+  void commit();
+
+  void restore();                           // every buffer back to its start
+  std::vector<std::byte> results() const;   // bytes of all out and acc buffers
+  std::vector<std::string> damage() const;  // sentinels or inputs that changed, by name
+
+ private:
+  enum class Role { kIn, kOut, kAcc, kTmp };
+  struct Buffer {
+    std::string name;
+    Role role;
+    size_t bytes;
+    std::unique_ptr<std::byte[]> memory;  // sentinel, data (64-byte aligned), sentinel
+    std::byte* data;
+    std::vector<std::byte> start;
+  };
+
+  template <typename T, int Rank>
+  View<T, Rank> make(const std::string& name, const std::array<int64_t, Rank>& shape, Fill fill,
+                     Role role) {
+    View<T, Rank> v;
+    for (int r = 0; r < Rank; ++r) v.dim[r] = shape[static_cast<size_t>(r)];
+    v.data = reinterpret_cast<T*>(add(name, v.bytes(), role));
+    if (fill.kind == Fill::kZero || fill.kind == Fill::kNormal) {
+      for (int64_t i = 0; i < v.size(); ++i) {
+        const double x =
+            fill.kind == Fill::kZero
+                ? 0.0
+                : fill.mean + fill.std * random_normal({1, stream_id(name), 0}, uint64_t(i));
+        v[i] = static_cast<T>(static_cast<float>(x));
+      }
+    }
+    commit();
+    return v;
+  }
+  std::byte* add(const std::string& name, size_t bytes, Role role);
+
+  std::vector<Buffer> buffers_;
+};
+
+// Collects comparisons of one instance. near(): got and want element by element, each with its own tolerance.
+class Report {
+ public:
+  template <typename T, int Rank, typename Tolerance>
+  void near(const std::string& tensor, const View<T, Rank>& got, const std::vector<double>& want,
+            Tolerance&& tolerance) {
+    Comparison c{tensor, 0, -1, 0, 0, 0, 0};
+    for (int64_t i = 0; i < got.size(); ++i) {
+      add(c, i, double(float(got[i])), want.at(static_cast<size_t>(i)), tolerance(i));
+    }
+    if (int64_t(want.size()) != got.size()) c.outside += 1;
+    comparisons_.push_back(c);
+  }
+  template <typename T, int Rank>
+  void equal(const std::string& tensor, const View<T, Rank>& got, const std::vector<double>& want) {
+    near(tensor, got, want, [](int64_t) { return 0.0; });
+  }
+  // A scalar claim, e.g. complex_step_error(...) < 1e-12.
+  void below(const std::string& claim, double value, double limit);
+
+  struct Comparison {
+    std::string tensor;
+    int64_t outside;
+    int64_t worst_index;
+    double got, want, tolerance;
+    double used;  // largest |got - want| / tolerance; over 1 is outside
+  };
+  const std::vector<Comparison>& comparisons() const { return comparisons_; }
+
+ private:
+  static void add(Comparison& c, int64_t i, double got, double want, double tolerance);
+  std::vector<Comparison> comparisons_;
+};
+
+struct OpInstance {
+  std::shared_ptr<Workbench> bench;
+  std::function<void(Exec)> run;       // the op under test; Exec comes with a large workspace
+  std::function<void(Report&)> check;  // after run
+  Cost cost;
+};
+
+struct OpCase {
+  std::string op;    // "rmsnorm_forward"
+  std::string name;  // "rmsnorm_forward bf16 N=7 C=64": unique, what --filter matches
+  std::function<OpInstance()> make;
+};
+
+// Each returns its op's list. The reference's own proof is a case too: run does nothing, check calls
+// complex_step_error.
+std::vector<OpCase> rmsnorm_cases();
+
+// All lists, in the order of ops/.
+std::vector<OpCase> all_op_cases();
+
+}  // namespace assay

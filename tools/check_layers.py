@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Checks who includes whom (the table is the architecture), and that base, cuda and ops build without
+third-party libraries. Exit 1 and one line a violation."""
+import pathlib
+import re
+import sys
+
+ALLOWED = {
+    "base": set(),
+    "cuda": {"base"},
+    "ops": {"base", "cuda"},
+    "data": {"base", "cuda"},
+    "engine": {"base", "cuda", "ops", "data"},
+    "models": {"base", "cuda", "ops", "data", "engine"},
+    "eval": {"base", "cuda", "ops", "data", "engine"},
+}
+# Standard and system headers a layer without third-party libraries may use; one file has oneDNN.
+BARE_LAYERS = {"base", "cuda", "ops"}
+THIRD_PARTY = re.compile(r"^(yaml-cpp|nlohmann|spdlog|fmt|CLI|sqlite3|openssl|pcre2|zstd|catch2|oneapi|dnnl)")
+EXCEPTIONS = {("ops/matmul.cpp", "oneapi"), ("ops/matmul.cpp", "dnnl")}
+
+
+def violations(root):
+    for layer, allowed in ALLOWED.items():
+        for path in sorted((root / layer).rglob("*")):
+            if path.suffix not in {".h", ".cpp", ".cu"}:
+                continue
+            name = path.relative_to(root).as_posix()
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                quoted = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+                angled = re.match(r"\s*#\s*include\s+<([^>]+)>", line)
+                if quoted:
+                    target = quoted[1].split("/")[0]
+                    if target != layer and target not in allowed:
+                        yield f"{name}:{number}: {layer} may not include {quoted[1]}"
+                if angled and layer in BARE_LAYERS:
+                    third = THIRD_PARTY.match(angled[1])
+                    if third and (name, third[1]) not in EXCEPTIONS:
+                        yield f"{name}:{number}: {layer} is free of third-party libraries, has <{angled[1]}>"
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    found = list(violations(root))
+    print("\n".join(found) if found else "layers: ok")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
