@@ -1,0 +1,184 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/check.h"
+
+namespace assay {
+
+namespace {
+
+constexpr size_t kBufferBytes = 1 << 18;
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+[[noreturn]] void throw_read(const std::string& path, int error) {
+  const char* hint = "check the path";
+  if (error == EACCES || error == EPERM) hint = "check who may read it: ls -l";
+  if (error == EISDIR) hint = "give a file, not a folder";
+  throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(error)), hint);
+}
+
+[[noreturn]] void throw_write(const std::string& path, int error, int64_t bytes) {
+  const std::string folder = folder_of(path);
+  std::string hint = "check the folder " + folder + " and who may write there";
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+    hint = "free space (df -h " + folder + ") and run the same command again; nothing was replaced";
+  if (error == ENOENT) hint = "make the folder " + folder + " first";
+  throw UserError(strprintf("cannot write %s: %s (after %ld bytes)", path.c_str(), strerror(error),
+                            static_cast<long>(bytes)),
+                  hint);
+}
+
+// Opens and locks the part file. The lock belongs to the inode, so a part file that another writer renamed
+// between our open and our lock is let go and opened anew.
+int open_part(const std::string& path, const std::string& part) {
+  for (;;) {
+    const int file = open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (file < 0) throw_write(path, errno, 0);
+    struct stat mine, named;
+    const bool locked = flock(file, LOCK_EX | LOCK_NB) == 0;
+    const int error = errno;
+    if (!locked) {
+      close(file);
+      if (error == EWOULDBLOCK)
+        throw UserError(strprintf("%s is being written by another process", path.c_str()),
+                        "wait for it, or choose another path");
+      throw_write(path, error, 0);
+    }
+    const bool same = fstat(file, &mine) == 0 && lstat(part.c_str(), &named) == 0 &&
+                      mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+    if (same && ftruncate(file, 0) == 0) return file;
+    close(file);
+  }
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) throw_read(path, errno);
+  std::string bytes;
+  struct stat info;
+  if (fstat(file, &info) == 0 && S_ISREG(info.st_mode))
+    bytes.reserve(static_cast<size_t>(info.st_size) + 1);
+  size_t have = 0;
+  for (;;) {
+    bytes.resize(std::max(have + kBufferBytes, bytes.capacity()));
+    const ssize_t got = read(file, bytes.data() + have, bytes.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      const int error = errno;
+      close(file);
+      throw_read(path, error);
+    }
+    if (got == 0) break;
+    have += static_cast<size_t>(got);
+  }
+  close(file);
+  bytes.resize(have);
+  return bytes;
+}
+
+void write_file_atomic(const std::string& path, std::string_view bytes) {
+  AtomicFile file(path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {
+  struct stat info;
+  if (stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    throw UserError(strprintf("cannot write %s: it exists and is not a file", path_.c_str()),
+                    "give the path of a file");
+  file_ = open_part(path_, part_);
+  buffer_.reserve(kBufferBytes);
+}
+
+AtomicFile::~AtomicFile() {
+  discard();
+}
+
+void AtomicFile::discard() noexcept {
+  if (file_ < 0) return;
+  unlink(part_.c_str());
+  close(file_);
+  file_ = -1;
+}
+
+void AtomicFile::put(int64_t offset, const char* data, size_t bytes) {
+  CHECK(file_ >= 0, "%s is written after commit()", path_.c_str());
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t put = pwrite(file_, data + done, bytes - done,
+                               static_cast<off_t>(offset) + static_cast<off_t>(done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) throw_write(path_, errno, offset + static_cast<int64_t>(done));
+    done += static_cast<size_t>(put);
+  }
+}
+
+void AtomicFile::write(const void* data, size_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  if (buffer_.size() + bytes > kBufferBytes) flush();
+  if (bytes >= kBufferBytes) {
+    put(written_, from, bytes);
+    written_ += static_cast<int64_t>(bytes);
+  } else {
+    buffer_.insert(buffer_.end(), from, from + bytes);
+  }
+}
+
+void AtomicFile::write_at(int64_t offset, const void* data, size_t bytes) {
+  CHECK(offset >= 0 && offset + static_cast<int64_t>(bytes) <= this->bytes(),
+        "%s: bytes %ld to %ld are replaced, %ld are written", path_.c_str(),
+        static_cast<long>(offset), static_cast<long>(offset) + static_cast<long>(bytes),
+        static_cast<long>(this->bytes()));
+  flush();
+  put(offset, static_cast<const char*>(data), bytes);
+}
+
+void AtomicFile::flush() {
+  if (buffer_.empty()) return;
+  put(written_, buffer_.data(), buffer_.size());
+  written_ += static_cast<int64_t>(buffer_.size());
+  buffer_.clear();
+}
+
+void AtomicFile::commit() {
+  flush();
+  CHECK(file_ >= 0, "%s is committed twice", path_.c_str());
+  if (fsync(file_) != 0) throw_write(path_, errno, written_);
+  if (rename(part_.c_str(), path_.c_str()) != 0) throw_write(path_, errno, written_);
+  close(file_);
+  file_ = -1;
+  const int folder = open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0)
+    return;  // a folder that may be written but not read: the rename stands, its sync is left to the system
+  fsync(folder);
+  close(folder);
+}
+
+void make_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error)
+    throw UserError(
+        strprintf("cannot make the folder %s: %s", path.c_str(), error.message().c_str()),
+        "check the path and who may write there");
+}
+
+}  // namespace assay

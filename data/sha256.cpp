@@ -1,0 +1,63 @@
+#include "data/sha256.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <string.h>
+
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "base/check.h"
+
+namespace assay {
+
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
+  CHECK(context_ != nullptr, "EVP_MD_CTX_new gave nothing");
+  const int ok = EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context_), EVP_sha256(), nullptr);
+  CHECK(ok == 1, "EVP_DigestInit_ex returned %d", ok);
+}
+
+Sha256::~Sha256() {
+  EVP_MD_CTX_free(static_cast<EVP_MD_CTX*>(context_));
+}
+
+void Sha256::update(const void* data, size_t bytes) {
+  const int ok = EVP_DigestUpdate(static_cast<EVP_MD_CTX*>(context_), data, bytes);
+  CHECK(ok == 1, "EVP_DigestUpdate returned %d", ok);
+}
+
+std::string Sha256::hex() {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  const int ok = EVP_DigestFinal_ex(static_cast<EVP_MD_CTX*>(context_), digest, &size);
+  CHECK(ok == 1, "EVP_DigestFinal_ex returned %d", ok);
+  std::string text;
+  for (unsigned i = 0; i < size; ++i) text += strprintf("%02x", digest[i]);
+  return text;
+}
+
+std::string sha256_hex(std::string_view bytes) {
+  Sha256 hash;
+  hash.update(bytes.data(), bytes.size());
+  return hash.hex();
+}
+
+std::string sha256_file(const std::string& path) {
+  const auto close = [](std::FILE* file) { std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
+  std::vector<char> buffer(1 << 20);
+  Sha256 hash;
+  errno = 0;
+  while (file != nullptr) {
+    const size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get());
+    if (got == 0) break;
+    hash.update(buffer.data(), got);
+  }
+  if (file == nullptr || std::ferror(file.get()))
+    throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
+                    "check the path and who may read it");
+  return hash.hex();
+}
+
+}  // namespace assay

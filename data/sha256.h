@@ -1,0 +1,29 @@
+// SHA-256 as 64 lower-case hex digits.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace assay {
+
+std::string sha256_hex(std::string_view bytes);
+
+// Streams the file; UserError when it is missing, a folder or unreadable.
+std::string sha256_file(const std::string& path);
+
+// For bytes that arrive in pieces.
+class Sha256 {
+ public:
+  Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+  ~Sha256();
+  void update(const void* data, size_t bytes);
+  std::string hex();  // once, at the end
+
+ private:
+  void* context_;
+};
+
+}  // namespace assay

@@ -1,0 +1,104 @@
+#include <filesystem>
+
+#include "base/file.h"
+#include "data/sha256.h"
+#include "tests/catch.h"
+#include "tests/data/file_size_limit.h"
+#include "tests/data/temp_folder.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST_CASE("a file is complete or absent") {
+  const TempFolder folder;
+  const std::string path = folder / "a";
+  {
+    AtomicFile file(path);
+    file.write("half", 4);
+    REQUIRE(file.bytes() == 4);
+  }
+  REQUIRE(fs::is_empty(folder.path()));
+
+  write_file_atomic(path, "first");
+  REQUIRE(read_file(path) == "first");
+  {
+    AtomicFile file(path);
+    file.write("second", 6);
+    file.flush();
+    REQUIRE(read_file(path) == "first");
+    REQUIRE(read_file(file.part_path()) == "second");
+    file.write_at(0, "S", 1);
+    file.commit();
+  }
+  REQUIRE(read_file(path) == "Second");
+  REQUIRE(!fs::exists(path + ".part"));
+
+  // A part file left by a killed process is taken over.
+  write_file_atomic(path + ".part", "left over and longer than the new content");
+  write_file_atomic(path, "new");
+  REQUIRE(read_file(path) == "new");
+}
+
+TEST_CASE("large writes go through whole") {
+  const TempFolder folder;
+  std::string bytes(3'000'001, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 13);
+  AtomicFile file(folder / "big");
+  file.write(bytes.data(), 7);
+  file.write(bytes.data() + 7, 1'000'000);
+  for (size_t i = 1'000'007; i < bytes.size(); i += 999)
+    file.write(bytes.data() + i, std::min<size_t>(999, bytes.size() - i));
+  file.commit();
+  REQUIRE(read_file(folder / "big") == bytes);
+  REQUIRE(sha256_file(folder / "big") == sha256_hex(bytes));
+}
+
+TEST_CASE("two writers of one file do not mix") {
+  const TempFolder folder;
+  AtomicFile first(folder / "a");
+  REQUIRE_THROWS_AS(AtomicFile(folder / "a"), UserError);
+  first.write("1", 1);
+  first.commit();
+  REQUIRE(read_file(folder / "a") == "1");
+}
+
+TEST_CASE("a full disk loses nothing") {
+  const TempFolder folder;
+  const std::string path = folder / "a";
+  write_file_atomic(path, "precious");
+  const FileSizeLimit full(4096);
+  std::string message;
+  try {
+    write_file_atomic(path, std::string(1 << 20, 'x'));
+  } catch (const UserError& e) {
+    message = e.what();
+    REQUIRE(e.hint().find("free space") == 0);
+  }
+  REQUIRE(message.find(path) != std::string::npos);
+  REQUIRE(message.find("after 4096 bytes") != std::string::npos);
+  REQUIRE(read_file(path) == "precious");
+  REQUIRE(!fs::exists(path + ".part"));
+}
+
+TEST_CASE("paths that cannot be read or written") {
+  const TempFolder folder;
+  REQUIRE_THROWS_AS(read_file(folder / "missing"), UserError);
+  REQUIRE_THROWS_AS(read_file(folder.path()), UserError);
+  REQUIRE_THROWS_AS(sha256_file(folder / "missing"), UserError);
+  REQUIRE_THROWS_AS(sha256_file(folder.path()), UserError);
+  REQUIRE_THROWS_AS(AtomicFile(folder.path()), UserError);
+  REQUIRE_THROWS_AS(AtomicFile("/dev/full"), UserError);
+  REQUIRE_THROWS_AS(AtomicFile(folder / "no/such/folder"), UserError);
+  write_file_atomic(folder / "file", "");
+  REQUIRE_THROWS_AS(make_folders(folder / "file/below"), UserError);
+}
+
+TEST_CASE("SHA-256 of the standard's examples") {
+  REQUIRE(sha256_hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  REQUIRE(sha256_hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+}  // namespace
+}  // namespace assay
