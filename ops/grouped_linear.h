@@ -1,0 +1,79 @@
+// The linear layer of every expert in one call, over ragged segments of rows.
+//
+//   e owns the assignments offsets[e] <= a < offsets[e+1]        r = row[a], or a where there is no row
+//   y[a,o]     = sum_i x[r,i] W[e,o,i]
+//   dx[a,i]    = sum_o dy[a,o] W[e,o,i]
+//   dW[e,o,i] += sum_a dy[a,o] x[r,i]
+//
+// Rows are gathered inside the product, nothing is copied before. Sums and bits as in ops/linear.h: a row does
+// not depend on its neighbours, nothing depends on the number of threads. An expert without rows costs nothing.
+// Reference: tests/ref/grouped_linear.h.
+//
+// The calls allocate nothing; on.workspace must have grouped_workspace_bytes().
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+#include "ops/weight_matrix.h"
+
+namespace assay {
+
+template <typename T>
+struct GroupedForward {
+  View<T, 2> y;                     // out (A, out)
+  View<const T, 2> x;               // in  (rows, in)
+  View<const int32_t, 1> row = {};  // in  (A)     row of x of each assignment; rows = A without it
+  View<const int32_t, 1> offsets;   // in  (E+1)   assignments sorted by expert
+  WeightStack<T> weight;            // in  (E, out, in)
+};
+
+template <typename T>
+struct GroupedDgrad {
+  View<T, 2> dx;                   // out (A, in)
+  View<const T, 2> dy;             // in  (A, out)
+  View<const int32_t, 1> offsets;  // in  (E+1)
+  WeightStack<T> weight;           // in  (E, out, in)
+};
+
+template <typename T>
+struct GroupedWgrad {
+  View<float, 3> dweight;           // acc (E, out, in)
+  View<const T, 2> dy;              // in  (A, out)
+  View<const T, 2> x;               // in  (rows, in)
+  View<const int32_t, 1> row = {};  // in  (A)     as in forward
+  View<const int32_t, 1> offsets;   // in  (E+1)
+};
+
+template <typename T>
+void grouped_linear_forward(Exec on, const GroupedForward<T>& a);
+template <typename T>
+void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a);
+template <typename T>
+void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a);
+
+// What on.workspace must have for each of the three. The experts' loads do not matter.
+template <typename T>
+int64_t grouped_workspace_bytes(int64_t assignments, int64_t experts, int64_t out, int64_t in);
+
+// Two flops a product; each matrix read or written once (gathered rows once an assignment), dW both.
+template <typename T>
+Cost grouped_linear_forward_cost(const GroupedForward<T>& a) {
+  const double assignments = double(a.y.dim[0]), in = double(a.x.dim[1]);
+  return {.bytes = double(a.y.bytes() + a.weight.plain.bytes()) + assignments * in * sizeof(T),
+          .flops = 2.0 * assignments * double(a.y.dim[1]) * in};
+}
+template <typename T>
+Cost grouped_linear_dgrad_cost(const GroupedDgrad<T>& a) {
+  return {.bytes = double(a.dx.bytes() + a.dy.bytes() + a.weight.plain.bytes()),
+          .flops = 2.0 * double(a.dy.size()) * double(a.dx.dim[1])};
+}
+template <typename T>
+Cost grouped_linear_wgrad_cost(const GroupedWgrad<T>& a) {
+  const double assignments = double(a.dy.dim[0]), in = double(a.x.dim[1]);
+  return {.bytes =
+              2.0 * double(a.dweight.bytes()) + double(a.dy.bytes()) + assignments * in * sizeof(T),
+          .flops = 2.0 * double(a.dy.size()) * in};
+}
+
+}  // namespace assay

@@ -1,0 +1,76 @@
+// The linear layer: one dense matrix product forward, two backward. Weights are (out, in).
+//
+//   y[n,o]   = sum_i x[n,i] W[o,i] + add[n,o]
+//   dx[n,i]  = sum_o dy[n,o] W[o,i] + add[n,i]
+//   dW[o,i] += sum_n dy[n,o] x[n,i]
+//
+// Sums are in float whatever T is, and rounded to the output's type once, after the addition. A row of y or dx
+// has the same bits whatever the other rows are. dW continues the sum it finds: rows given in two calls (of an
+// even number of rows) have the same bits as in one. Nothing depends on the number of threads.
+// How bf16 products round: ops/panel.h. Reference: tests/ref/linear.h.
+//
+// The calls allocate nothing; on.workspace must have linear_workspace_bytes().
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+#include "ops/weight_matrix.h"
+
+namespace assay {
+
+// Y: T, or float where T is bf16 (router logits).
+template <typename T, typename Y = T>
+struct LinearForward {
+  View<Y, 2> y;               // out (N, out)
+  View<const T, 2> x;         // in  (N, in)
+  WeightMatrix<T> weight;     // in  (out, in)
+  View<const Y, 2> add = {};  // in  (N, out)   optional; may be y itself
+};
+
+template <typename T>
+struct LinearDgrad {
+  View<T, 2> dx;              // out (N, in)
+  View<const T, 2> dy;        // in  (N, out)
+  WeightMatrix<T> weight;     // in  (out, in)
+  View<const T, 2> add = {};  // in  (N, in)    optional; may be dx itself
+};
+
+template <typename T>
+struct LinearWgrad {
+  View<float, 2> dweight;  // acc (out, in)
+  View<const T, 2> dy;     // in  (N, out)
+  View<const T, 2> x;      // in  (N, in)
+};
+
+template <typename T, typename Y>
+void linear_forward(Exec on, const LinearForward<T, Y>& a);
+template <typename T>
+void linear_dgrad(Exec on, const LinearDgrad<T>& a);
+template <typename T>
+void linear_wgrad(Exec on, const LinearWgrad<T>& a);
+
+// What on.workspace must have for each of the three.
+template <typename T>
+int64_t linear_workspace_bytes(int64_t rows, int64_t out, int64_t in);
+
+// Two flops a product; each matrix read or written once, dW both.
+template <typename T, typename Y>
+Cost linear_forward_cost(const LinearForward<T, Y>& a) {
+  return {.bytes = double(a.y.bytes() + a.x.bytes() + a.weight.plain.bytes()) +
+                   double(a.add.empty() ? 0 : a.add.bytes()),
+          .flops = 2.0 * double(a.x.dim[0]) * double(a.weight.plain.size())};
+}
+template <typename T>
+Cost linear_dgrad_cost(const LinearDgrad<T>& a) {
+  return {.bytes = double(a.dx.bytes() + a.dy.bytes() + a.weight.plain.bytes()) +
+                   double(a.add.empty() ? 0 : a.add.bytes()),
+          .flops = 2.0 * double(a.dy.dim[0]) * double(a.weight.plain.size())};
+}
+template <typename T>
+Cost linear_wgrad_cost(const LinearWgrad<T>& a) {
+  return {.bytes = 2.0 * double(a.dweight.bytes()) + double(a.dy.bytes() + a.x.bytes()),
+          .flops = 2.0 * double(a.dy.dim[0]) * double(a.dweight.size())};
+}
+
+}  // namespace assay

@@ -1,0 +1,58 @@
+// A weight as the matrix products read it: the plain (out, in) array and a packed copy of it.
+//
+// The packed copy holds two panel layouts (ops/panel.h), one for y = x W^T and one for dx = dy W. It is made
+// once after every change of the weight; forward and dgrad read only the copy. Padding is zero.
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename T>
+struct WeightMatrix {
+  View<const T, 2> plain;           // in  (out, in)
+  View<const std::byte, 1> packed;  // in  (weight_pack_bytes<T>(out, in))
+};
+
+template <typename T>
+struct WeightPack {
+  View<std::byte, 1> packed;  // out (weight_pack_bytes<T>(out, in))   64-byte aligned
+  View<const T, 2> plain;     // in  (out, in)
+};
+
+// One weight an expert.
+template <typename T>
+struct WeightStack {
+  View<const T, 3> plain;           // in  (E, out, in)
+  View<const std::byte, 1> packed;  // in  (weight_stack_pack_bytes<T>(E, out, in))
+};
+
+template <typename T>
+struct WeightStackPack {
+  View<std::byte, 1> packed;  // out (weight_stack_pack_bytes<T>(E, out, in))   64-byte aligned
+  View<const T, 3> plain;     // in  (E, out, in)
+};
+
+template <typename T>
+int64_t weight_pack_bytes(int64_t out, int64_t in);
+template <typename T>
+int64_t weight_stack_pack_bytes(int64_t experts, int64_t out, int64_t in);
+
+template <typename T>
+void weight_pack(Exec on, const WeightPack<T>& a);
+template <typename T>
+void weight_stack_pack(Exec on, const WeightStackPack<T>& a);
+
+// The plain weight is read once for each layout, the packed one written.
+template <typename T>
+Cost weight_pack_cost(const WeightPack<T>& a) {
+  return {.bytes = 2.0 * double(a.plain.bytes()) + double(a.packed.bytes()), .flops = 0};
+}
+template <typename T>
+Cost weight_stack_pack_cost(const WeightStackPack<T>& a) {
+  return {.bytes = 2.0 * double(a.plain.bytes()) + double(a.packed.bytes()), .flops = 0};
+}
+
+}  // namespace assay
