@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Builds and runs every test this machine can run, from a clean clone:
+#   release build           all tests but those labelled gpu
+#   ASan + UBSan build      tests labelled asan: parsers of data and configuration, every op
+#   TSan build              tests labelled tsan: loader, telemetry writer
+# Says what it could not run. The last lines are ctest's summary of the release build; the exit status is 0 only if
+# all three passed. The labels are given in tests/CMakeLists.txt.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: bash tools/test.sh [--quick]
+  --quick   only the release build: no sanitizers
+TEXT
+}
+
+sanitizers=yes
+for argument in "$@"; do
+  case "$argument" in
+    --quick) sanitizers=no ;;
+    -h|--help) usage; exit 0 ;;
+    *) echo "error: unknown argument $argument" >&2; usage >&2; exit 1 ;;
+  esac
+done
+
+jobs=$(nproc)
+say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
+
+# build PRESET FOLDER TARGET: quiet unless it fails.
+build() {
+  say "build: $1"
+  local log="$2/build.log"
+  mkdir -p "$2"
+  if ! { cmake --preset "$1" && cmake --build "$2" --target "$3" --parallel "$jobs"; } >"$log" 2>&1; then
+    grep -E -A6 'error|CMake Error|FAILED' "$log" | head -60 || tail -40 "$log"
+    echo "test: the $1 build failed; all of its output is in $log"
+    exit 1
+  fi
+  { grep -c 'warning:' "$log" || true; } | sed 's/^/warnings: /'
+}
+
+# sanitized LABEL FOLDER: one line if all pass, everything if not.
+failed=()
+sanitized() {
+  say "tests under $1"
+  local log="$2/ctest.log"
+  if ctest --test-dir "$2" -L "^$1\$" --output-on-failure --no-tests=ignore >"$log" 2>&1; then
+    echo "$1: all $(grep -cE 'Test +#[0-9]+:.* Passed ' "$log") tests passed"
+  else
+    cat "$log"
+    failed+=("$1")
+  fi
+}
+
+say "packages"
+bash tools/setup.sh
+build release build all
+if [[ $sanitizers == yes ]]; then
+  build debug build-debug tests_asan
+  build tsan build-tsan tests_tsan
+  # OpenMP's run-time is not instrumented, so the thread sanitizer sees host threads only.
+  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 sanitized asan build-debug
+  OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1 sanitized tsan build-tsan
+fi
+
+say "tests"
+ctest --test-dir build -LE gpu --output-on-failure --no-tests=error 2>&1 | tee build/ctest.log |
+  sed -u '/% tests passed/,$d' || failed+=("release")
+
+echo "== not run here"
+{
+  echo "label gpu: this build has no CUDA"
+  if [[ $sanitizers == no ]]; then echo "sanitizers: left out by --quick"; fi
+  if [[ ! -d ${ASSAY_TEST_DATA:-../shared/data} ]]; then
+    echo "tests against reference files: data absent (ASSAY_TEST_DATA names the folder)"
+  fi
+  # A test prints "not run: ..." for each of its parts that needs something absent.
+  grep -ahoE 'not run: .*' build/Testing/Temporary/LastTest.log | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 x /' || true
+} | sed 's/^/  /'
+
+if [[ ${#failed[@]} -gt 0 ]]; then echo "== failed: ${failed[*]}"; fi
+sed -n '/% tests passed/,$p' build/ctest.log
+exit $((${#failed[@]} > 0))
