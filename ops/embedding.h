@@ -1,0 +1,48 @@
+// Token embedding: rows of a table.
+//
+//   y[i,c] = gain * weight[token[i], c]              dweight[v,c] += gain * sum over i with token[i] = v of dy[i,c]
+//
+// Reference: tests/ref/embedding.h. The sum over tokens runs in token order in float.
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename T>
+struct EmbeddingForward {
+  View<T, 2> y;                  // out (N, C)
+  View<const T, 2> weight;       // in  (V, C)
+  View<const int32_t, 1> token;  // in  (N)      in [0, V)
+  float gain = 1.0f;
+};
+
+template <typename T>
+struct EmbeddingBackward {
+  View<float, 2> dweight;        // acc (V, C)
+  View<const T, 2> dy;           // in  (N, C)
+  View<const int32_t, 1> token;  // in  (N)      in [0, V)
+  float gain = 1.0f;
+};
+
+template <typename T>
+void embedding_forward(Exec on, const EmbeddingForward<T>& a);
+template <typename T>
+void embedding_backward(Exec on, const EmbeddingBackward<T>& a);
+
+// One row of the table read and one of y written a token.
+template <typename T>
+Cost embedding_forward_cost(const EmbeddingForward<T>& a) {
+  return {.bytes = 2.0 * double(a.y.bytes()) + double(a.token.bytes()),
+          .flops = double(a.y.size())};
+}
+// dy read, one row of dweight read and written a token.
+template <typename T>
+Cost embedding_backward_cost(const EmbeddingBackward<T>& a) {
+  return {.bytes = double(a.dy.bytes()) + 8.0 * double(a.dy.size()) + double(a.token.bytes()),
+          .flops = 2.0 * double(a.dy.size())};
+}
+
+}  // namespace assay

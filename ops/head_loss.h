@@ -1,0 +1,74 @@
+// The head and its cross-entropy, forward and backward in one pass over chunks of rows, so that the logits of all
+// tokens never exist at once.
+//
+//   z[i,v] = logit_gain * sum_c x[i,c] weight[v,c]       nats[i] = logsumexp_v z[i,v] - z[i, target[i]]
+//   dz[i,v] = grad_scale * logit_gain * (softmax(z)[i,v] - [v = target[i]])
+//   dx[i,c] = sum_v dz[i,v] weight[v,c]                  dweight[v,c] += sum_i dz[i,v] x[i,c]
+//
+// A target is counted unless it is negative or equal to mask_id; a row without one has nats 0 and dx 0. loss_sum adds
+// the nats of the counted targets in row order, in double. grad_scale is 1 / (counted targets of the whole step).
+// on.workspace must have linear_workspace_bytes<T>(head_loss_chunk_rows(N, V), V, C). Reference: tests/ref/head_loss.h.
+#pragma once
+
+#include <cstddef>
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+#include "ops/weight_matrix.h"
+
+namespace assay {
+
+template <typename T>
+struct HeadLoss {
+  View<T, 2> dx;                  // out (N, C)
+  View<float, 1> nats = {};       // out (N)      optional
+  View<double, 1> loss_sum;       // acc (1)      nats of the counted targets
+  View<float, 2> dweight;         // acc (V, C)
+  View<std::byte, 1> scratch;     // tmp (head_loss_scratch_bytes<T>(N, V)), 64-byte aligned
+  View<const T, 2> x;             // in  (N, C)
+  WeightMatrix<T> weight;         // in  (V, C)
+  View<const int32_t, 1> target;  // in  (N)      below V
+  int32_t mask_id = -1;           // targets equal to it are not counted, nor negative ones
+  float grad_scale = 1.0f;
+  float logit_gain = 1.0f;
+};
+
+template <typename T>
+struct HeadLossEval {
+  View<float, 1> nats = {};       // out (N)      optional
+  View<double, 1> loss_sum;       // acc (1)
+  View<std::byte, 1> scratch;     // tmp (head_loss_eval_scratch_bytes<T>(N, V)), 64-byte aligned
+  View<const T, 2> x;             // in  (N, C)
+  WeightMatrix<T> weight;         // in  (V, C)
+  View<const int32_t, 1> target;  // in  (N)
+  int32_t mask_id = -1;
+  float logit_gain = 1.0f;
+};
+
+template <typename T>
+void head_loss(Exec on, const HeadLoss<T>& a);
+template <typename T>
+void head_loss_eval(Exec on, const HeadLossEval<T>& a);
+
+int64_t head_loss_chunk_rows(int64_t tokens, int64_t vocab);
+template <typename T>
+int64_t head_loss_scratch_bytes(int64_t tokens, int64_t vocab);
+template <typename T>
+int64_t head_loss_eval_scratch_bytes(int64_t tokens, int64_t vocab);
+// How many of the targets count: what the step divides by.
+int64_t counted_targets(View<const int32_t, 1> target, int32_t mask_id);
+
+// Three products; x and dx once, the weight and its gradient once.
+template <typename T>
+Cost head_loss_cost(const HeadLoss<T>& a) {
+  return {.bytes = 2.0 * double(a.x.bytes()) + double(a.dweight.size()) * (sizeof(T) + 8.0),
+          .flops = 6.0 * double(a.x.size()) * double(a.dweight.dim[0])};
+}
+template <typename T>
+Cost head_loss_eval_cost(const HeadLossEval<T>& a, int64_t vocab) {
+  return {.bytes = double(a.x.bytes()) + double(vocab * a.x.dim[1]) * sizeof(T),
+          .flops = 2.0 * double(a.x.size()) * double(vocab)};
+}
+
+}  // namespace assay

@@ -1,0 +1,58 @@
+// Rotary position embedding over the whole head, half-split pairs, in place on the packed qkv tensor.
+//
+//   (x[d], x[d + D/2]) -> (x[d] cos - x[d + D/2] sin,  x[d + D/2] cos + x[d] sin),   angle = t * theta^(-2d/D)
+//
+// t is the position in the sequence: row i of qkv is position i mod T. Backward is the inverse rotation of the
+// gradient. Row i holds the heads of q, then of k, then of v (untouched).
+// Reference: tests/ref/rope.h.
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename T>
+struct RopeForward {
+  View<T, 2> qkv;            // acc (N, (Hq + 2 Hkv) D)   q and k rotated in place
+  View<const float, 2> cos;  // in  (>= T, D / 2)         rope_table
+  View<const float, 2> sin;  // in  (>= T, D / 2)
+  int64_t heads;             // Hq
+  int64_t kv_heads;          // Hkv
+  int64_t head_dim;          // D
+  int64_t sequence;          // T, divides N
+};
+
+template <typename T>
+struct RopeBackward {
+  View<T, 2> dqkv;           // acc (N, (Hq + 2 Hkv) D)   dq and dk rotated back in place
+  View<const float, 2> cos;  // in  (>= T, D / 2)
+  View<const float, 2> sin;  // in  (>= T, D / 2)
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t head_dim;
+  int64_t sequence;
+};
+
+template <typename T>
+void rope_forward(Exec on, const RopeForward<T>& a);
+template <typename T>
+void rope_backward(Exec on, const RopeBackward<T>& a);
+
+// Fills cos, sin (T, D / 2), computed in double. Once, before training.
+void rope_table(View<float, 2> cos, View<float, 2> sin, double theta);
+
+// q and k read and written, the table from cache.
+template <typename T>
+Cost rope_forward_cost(const RopeForward<T>& a) {
+  const double elements = double(a.qkv.dim[0] * (a.heads + a.kv_heads) * a.head_dim);
+  return {.bytes = 2.0 * elements * sizeof(T), .flops = 3.0 * elements};
+}
+template <typename T>
+Cost rope_backward_cost(const RopeBackward<T>& a) {
+  const double elements = double(a.dqkv.dim[0] * (a.heads + a.kv_heads) * a.head_dim);
+  return {.bytes = 2.0 * elements * sizeof(T), .flops = 3.0 * elements};
+}
+
+}  // namespace assay

@@ -1,0 +1,44 @@
+// The gated activation of the FFN, on the packed output of its first product.
+//
+//   h[i,f] = silu(g) * u      g = gate_up[i,f],  u = gate_up[i,F+f],  silu(g) = g * sigmoid(g)
+//   dg = dh * u * sigmoid(g) * (1 + g * (1 - sigmoid(g)))            du = dh * silu(g)
+//
+// Reference: tests/ref/swiglu.h. Computed in float whatever T is. M may be 0 (an expert without tokens).
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename T>
+struct SwigluForward {
+  View<T, 2> h;              // out (M, F)
+  View<const T, 2> gate_up;  // in  (M, 2F)   [gate | up]
+};
+
+template <typename T>
+struct SwigluBackward {
+  View<T, 2> dgate_up;       // out (M, 2F)   may be gate_up itself
+  View<const T, 2> dh;       // in  (M, F)
+  View<const T, 2> gate_up;  // in  (M, 2F)
+};
+
+template <typename T>
+void swiglu_forward(Exec on, const SwigluForward<T>& a);
+template <typename T>
+void swiglu_backward(Exec on, const SwigluBackward<T>& a);
+
+// gate_up read, h written; the exponential and division count as one each.
+template <typename T>
+Cost swiglu_forward_cost(const SwigluForward<T>& a) {
+  return {.bytes = double(a.h.bytes() + a.gate_up.bytes()), .flops = 5.0 * double(a.h.size())};
+}
+template <typename T>
+Cost swiglu_backward_cost(const SwigluBackward<T>& a) {
+  return {.bytes = double(a.dh.bytes() + a.gate_up.bytes() + a.dgate_up.bytes()),
+          .flops = 11.0 * double(a.dh.size())};
+}
+
+}  // namespace assay
