@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""The command line's promises: exit codes, one line `error:`, one line `hint:`, help. Usage: test_cli.py ASSAY"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
+work = pathlib.Path(tempfile.mkdtemp())
+(work / "a_file").write_text("text")
+(work / "empty").mkdir()
+(work / "run").mkdir()
+(work / "run" / "config.yaml").write_text("model: {}\n")
+
+# arguments, what the error line must contain, what the hint line must contain
+REFUSED = [
+    ([], "needs a command", "--help"),
+    (["ruoter", "x"], "unknown command ruoter", "did you mean router"),
+    (["--versoin"], "unknown option --versoin", "did you mean --version"),
+    (["router"], "RUN", "assay router --help"),
+]
+for command in ("router", "report", "sample"):
+    REFUSED += [
+        ([command, "nowhere"], "no run at nowhere", "train"),
+        ([command, "a_file"], "a_file is a file", "train"),
+        ([command, "empty"], "empty is not a run", "train"),
+        ([command, "run"], f"assay {command} is not available in this version", "RUN/"),
+    ]
+
+failures = []
+
+
+def run(arguments):
+    return subprocess.run([ASSAY, *arguments], cwd=work, capture_output=True, text=True)
+
+
+for arguments, error, hint in REFUSED:
+    done = run(arguments)
+    lines = done.stderr.splitlines()
+    if not (done.returncode == 1 and done.stdout == "" and len(lines) == 2
+            and lines[0].startswith("error: ") and error in lines[0]
+            and lines[1].startswith("hint: ") and hint in lines[1]):
+        failures.append(f"assay {' '.join(arguments)}: exit {done.returncode}, wanted 1 with {error!r}, {hint!r}\n"
+                        f"{done.stdout}{done.stderr}")
+
+for arguments, wanted in ((["--help"], "First steps"), (["--version"], "assay "), (["router", "--help"], "RUN")):
+    done = run(arguments)
+    if done.returncode != 0 or wanted not in done.stdout or done.stderr:
+        failures.append(f"assay {' '.join(arguments)}: exit {done.returncode}, wanted 0 with {wanted!r} on stdout")
+
+print("\n".join(failures) or f"cli: ok ({len(REFUSED)} refusals)")
+sys.exit(1 if failures else 0)

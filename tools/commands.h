@@ -1,0 +1,40 @@
+// The subcommands of `assay`. Each file tools/commands/<name>.cpp registers its own:
+//
+//   void add_audit_command(Commands& commands) {
+//     auto options = std::make_shared<AuditOptions>();
+//     CLI::App* sub = commands.app.add_subcommand("audit", "parameters, FLOPs, memory, horizons");
+//     sub->add_option("CONFIG", options->configs, "configuration files")->required();
+//     commands.on_chosen(sub, [options] { return audit(*options); });
+//   }
+//
+// and one line in add_all_commands (tools/assay.cpp). What it runs returns the exit code, or throws UserError.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace assay {
+
+enum ExitCode {
+  kExitDone = 0,
+  kExitUserError = 1,
+  kExitVerificationFailed = 2,
+  kExitStoppedByGuard = 3,
+  kExitInterrupted = 130,
+};
+
+struct Commands {
+  CLI::App app;
+  std::function<int()> run;  // of the subcommand that was chosen
+
+  // The whole command line is parsed before anything runs.
+  void on_chosen(CLI::App* subcommand, std::function<int()> what) {
+    subcommand->callback([this, what] { run = what; });
+  }
+};
+
+void add_router_command(Commands& commands);
+void add_report_command(Commands& commands);
+void add_sample_command(Commands& commands);
+
+}  // namespace assay
