@@ -1,0 +1,70 @@
+#include <string>
+
+#include "engine/schedule.h"
+#include "tests/catch.h"
+
+namespace assay {
+namespace {
+
+struct Row {
+  std::string what;
+  Schedule schedule;
+  int64_t step;
+  double share;  // exact in double
+};
+
+const Schedule kLinear = {.steps = 100, .warmup = 4, .warmdown = 20};
+const Schedule kCosine = {
+    .steps = 100, .warmup = 4, .warmdown = 20, .decay = DecayShape::kCosine, .floor_share = 0.25};
+
+const Row kRows[] = {
+    {"warm-up starts at 1/warmup",      kLinear,                      0,   0.25 },
+    {"warm-up",                         kLinear,                      2,   0.75 },
+    {"warm-up ends at the peak",        kLinear,                      3,   1.0  },
+    {"hold",                            kLinear,                      4,   1.0  },
+    {"last held step",                  kLinear,                      79,  1.0  },
+    {"linear decay starts at the peak", kLinear,                      80,  1.0  },
+    {"halfway",                         kLinear,                      90,  0.5  },
+    {"last step is 1/warmdown",         kLinear,                      99,  0.05 },
+    {"past the end",                    kLinear,                      500, 0.05 },
+    {"cosine holds",                    kCosine,                      79,  1.0  },
+    {"cosine halfway",                  kCosine,                      89,  0.625},
+    {"cosine ends at the floor",        kCosine,                      99,  0.25 },
+    {"no warm-up, no decay",            {.steps = 10},                0,   1.0  },
+    {"no decay, last step",             {.steps = 10},                9,   1.0  },
+    {"one step of warm-up",             {.steps = 10, .warmup = 1},   0,   1.0  },
+    {"one step of linear decay",        {.steps = 10, .warmdown = 1}, 9,   1.0  },
+    {"one step of cosine decay",
+     {.steps = 10, .warmdown = 1, .decay = DecayShape::kCosine},
+     9,                                                                    0.0  },
+    {"all decay",                       {.steps = 4, .warmdown = 4},  1,   0.75 },
+};
+
+}  // namespace
+
+TEST_CASE("the schedule, step by step") {
+  for (const Row& row : kRows) {
+    INFO(row.what << ", step " << row.step);
+    REQUIRE(row.schedule.share(row.step) == Approx(row.share).epsilon(1e-14).margin(1e-15));
+  }
+}
+
+TEST_CASE("cosine decay falls at every step and never leaves [floor, 1]") {
+  for (int64_t step = 80; step < 100; ++step) {
+    REQUIRE(kCosine.share(step) < kCosine.share(step - 1));
+    REQUIRE(kCosine.share(step) >= 0.25);
+  }
+}
+
+TEST_CASE("the schedule of a configuration") {
+  Config config;
+  config.run.steps = 9536;
+  config.optimizer.lr = 0.0018;
+  config.schedule = {.warmup = 256, .warmdown = 2048, .decay = "cosine", .floor = 0.00018};
+  const Schedule schedule = make_schedule(config);
+  REQUIRE(schedule.share(255) == 1.0);
+  REQUIRE(schedule.decay_begin() == 9536 - 2048);
+  REQUIRE(schedule.share(9535) * config.optimizer.lr == Approx(0.00018).epsilon(1e-14));
+}
+
+}  // namespace assay
