@@ -109,15 +109,6 @@ std::vector<ParameterSpec> moe_table(const ModelConfig& c, const std::string& at
 
 }  // namespace
 
-int64_t ParameterSpec::size() const {
-  int64_t n = 1;
-  for (const int64_t d : shape)
-    if (__builtin_mul_overflow(n, d, &n))
-      throw UserError(name + " has more elements than 63 bits can count",
-                      "make hidden, ffn, experts or vocab_size smaller");
-  return n;
-}
-
 bool is_moe_block(const ModelConfig& config, int64_t layer) {
   return config.moe && layer >= config.moe->first_dense_layers;
 }

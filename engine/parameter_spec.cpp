@@ -1,0 +1,16 @@
+#include "engine/parameter_spec.h"
+
+#include "base/check.h"
+
+namespace assay {
+
+int64_t ParameterSpec::size() const {
+  int64_t n = 1;
+  for (const int64_t d : shape)
+    if (__builtin_mul_overflow(n, d, &n))
+      throw UserError(name + " has more elements than 63 bits can count",
+                      "make hidden, ffn, experts or vocab_size smaller");
+  return n;
+}
+
+}  // namespace assay
