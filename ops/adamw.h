@@ -1,0 +1,41 @@
+// One step of AdamW on one tensor: decoupled decay first, then the bias-corrected update.
+//
+//   g = grad * grad_scale          p -= lr * weight_decay * p
+//   m = beta1 m + (1 - beta1) g    v = beta2 v + (1 - beta2) g^2
+//   p -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)          weight = p rounded to T
+//
+// Reference: tests/ref/adamw.h. Arithmetic in float, the step's constants in double.
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename T>
+struct AdamW {
+  View<float, 1> master;                 // acc (n)   p
+  View<float, 1> m;                      // acc (n)
+  View<float, 1> v;                      // acc (n)
+  View<T, 1> weight = {};                // out (n)   optional: empty where the master is the weight
+  View<const float, 1> grad;             // in  (n)
+  View<const float, 1> grad_scale = {};  // in  (1)   optional, e.g. the clip factor
+  float lr;
+  float beta1 = 0.9f;
+  float beta2 = 0.95f;
+  float eps = 1e-8f;
+  float weight_decay = 0.0f;
+  int64_t step;  // t, from 1
+};
+
+template <typename T>
+void adamw(Exec on, const AdamW<T>& a);
+
+template <typename T>
+Cost adamw_cost(const AdamW<T>& a) {
+  return {.bytes = double(6 * a.master.bytes() + a.weight.bytes() + a.grad.bytes()),
+          .flops = 14.0 * double(a.grad.size())};
+}
+
+}  // namespace assay

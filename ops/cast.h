@@ -1,0 +1,45 @@
+// Between float and bf16.
+//
+//   cast<bf16, float>    round to nearest even; NaN stays NaN
+//   cast<float, bf16>    exact
+//   cast_stochastic      (bits + r) >> 16, r uniform in [0, 2^16): the mean over many draws is x
+//
+// r of element i is half a word of the counter-based generator: bits 16 (i mod 2) ... of word i / 2 mod 4 of block
+// i / 8, i counted from `first`. It depends on the key and the element only, so any cut into calls gives the same
+// bits. Reference: base/bf16.h, one element at a time (tests/ref/cast.h).
+#pragma once
+
+#include "base/bf16.h"
+#include "base/cost.h"
+#include "base/random.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename To, typename From>
+struct Cast {
+  View<To, 1> y;          // out (n)
+  View<const From, 1> x;  // in  (n)
+};
+
+struct CastStochastic {
+  View<bf16, 1> y;         // out (n)
+  View<const float, 1> x;  // in  (n)
+  RandomKey key;
+  int64_t first = 0;  // index of x[0] in its tensor
+};
+
+template <typename To, typename From>
+void cast(Exec on, const Cast<To, From>& a);
+void cast_stochastic(Exec on, const CastStochastic& a);
+
+template <typename To, typename From>
+Cost cast_cost(const Cast<To, From>& a) {
+  return {.bytes = double(a.x.bytes() + a.y.bytes()), .flops = 0};
+}
+inline Cost cast_stochastic_cost(const CastStochastic& a) {
+  return {.bytes = double(a.x.bytes() + a.y.bytes()), .flops = 0};
+}
+
+}  // namespace assay

@@ -1,0 +1,69 @@
+// Expert outputs back to tokens, through the inverse permutation of ops/dispatch.h. A = N K rows sorted by expert.
+//
+//   combine    y[t] = add[t] + sum_k gate[t,k] * expert_out[slot(t,k)]
+//   backward   dexpert_out[slot(t,k)] = gate[t,k] * dy[t]         dgate[t,k] = <dy[t], expert_out[slot(t,k)]>
+//   reduce     dx[t] = add[t] + sum_k dexpert_in[slot(t,k)]       backward of gathering the experts' inputs
+//
+// Each token adds in the order k = 0, 1, ..., so the sum does not depend on the loads. A gate of zero still costs
+// its row. Reference: tests/ref/combine.h. Sums are in float whatever T is.
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename T>
+struct CombineForward {
+  View<T, 2> y;                 // out (N, C)
+  View<const T, 2> expert_out;  // in  (A, C)
+  View<const int32_t, 2> slot;  // in  (N, K)
+  View<const float, 2> gate;    // in  (N, K)
+  View<const T, 2> add = {};    // in  (N, C)   shared expert's output, optional; may be y itself
+};
+
+template <typename T>
+struct CombineBackward {
+  View<T, 2> dexpert_out;       // out (A, C)
+  View<float, 2> dgate;         // out (N, K)
+  View<const T, 2> dy;          // in  (N, C)
+  View<const T, 2> expert_out;  // in  (A, C)
+  View<const int32_t, 2> slot;  // in  (N, K)
+  View<const float, 2> gate;    // in  (N, K)
+};
+
+template <typename T>
+struct ReduceByToken {
+  View<T, 2> dx;                // out (N, C)
+  View<const T, 2> dexpert_in;  // in  (A, C)
+  View<const int32_t, 2> slot;  // in  (N, K)
+  View<const T, 2> add = {};    // in  (N, C)   optional; may be dx itself
+};
+
+template <typename T>
+void combine_forward(Exec on, const CombineForward<T>& a);
+template <typename T>
+void combine_backward(Exec on, const CombineBackward<T>& a);
+template <typename T>
+void reduce_by_token(Exec on, const ReduceByToken<T>& a);
+
+template <typename T>
+Cost combine_forward_cost(const CombineForward<T>& a) {
+  return {.bytes = double(a.y.bytes() + a.expert_out.bytes() + a.add.bytes() + a.slot.bytes() +
+                          a.gate.bytes()),
+          .flops = 2.0 * double(a.expert_out.size())};
+}
+template <typename T>
+Cost combine_backward_cost(const CombineBackward<T>& a) {
+  return {.bytes =
+              double(a.dy.bytes() + 2 * a.expert_out.bytes() + a.slot.bytes() + 2 * a.gate.bytes()),
+          .flops = 3.0 * double(a.expert_out.size())};
+}
+template <typename T>
+Cost reduce_by_token_cost(const ReduceByToken<T>& a) {
+  return {.bytes = double(a.dx.bytes() + a.dexpert_in.bytes() + a.add.bytes() + a.slot.bytes()),
+          .flops = double(a.dexpert_in.size())};
+}
+
+}  // namespace assay

@@ -1,0 +1,33 @@
+// Sorts the N K assignments by expert: the slots of one expert are neighbours, in the order of tokens.
+//
+//   slot(t, k)        position of assignment (t, k), stable by (t, k)
+//   token[slot(t, k)] = t
+//   offsets[e]        first slot of expert e; offsets[E] = N K
+//
+// Reference: tests/ref/dispatch.h. Integers, exact. Every id must be in [0, E).
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+struct Dispatch {
+  View<int32_t, 1> offsets;       // out (E + 1)
+  View<int32_t, 1> token;         // out (N K)
+  View<int32_t, 2> slot;          // out (N, K)
+  View<int32_t, 2> partial;       // tmp (dispatch_pieces(N), E)
+  View<const int32_t, 2> expert;  // in  (N, K)
+};
+
+void dispatch(Exec on, const Dispatch& a);
+int64_t dispatch_pieces(int64_t tokens);
+
+inline Cost dispatch_cost(const Dispatch& a) {
+  return {
+      .bytes = double(2 * a.expert.bytes() + a.slot.bytes() + a.token.bytes() + a.offsets.bytes()),
+      .flops = 0};
+}
+
+}  // namespace assay

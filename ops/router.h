@@ -1,0 +1,142 @@
+// Router of a mixture of experts: scores, the top-K experts of each token, their gates, and the two losses
+// that look at the logits z (N, E).
+//
+//   sigmoid   s = sigmoid(route_scale * z)      softmax   s = softmax(z)
+//   chosen    the K largest s + bias, in descending order; ties: the lower id wins, NaN sorts last
+//   ghat_i    s_i / sum of chosen s             (sigmoid: the sum is at least 1e-12)
+//   gate_i    gate_scale * ghat_i, or gate_scale * s_i where gates are not normalised
+//
+// Without a bias the K largest logits are chosen: the scores rise with them, and they neither round nor
+// underflow. The bias enters the selection only, never the gate.
+//
+//   aux kSwitch   E sum_e f_e P_e                          P_e = mean_t s_te / sum_j s_tj
+//   aux kGates    E sum_e f_e I_e / sum_j I_j              I_e = sum_t ghat_te
+//   z             mean_t logsumexp(z_t)^2
+//
+// f = share of the assignments (no gradient): of this call (kMicro), of the step so far, this call included
+// (kStep, from `counts`), or of each sequence, with the mean over sequences of the whole expression (kSequence).
+// Reference: tests/ref/router.h. Sums are in float over 64 tokens, then in double.
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+enum class RouterScore { kSigmoid, kSoftmax };
+enum class NormalizeGates { kNo, kYes };
+enum class RouterAux { kNone, kSwitch, kGates };
+enum class AuxScope { kMicro, kStep, kSequence };
+
+struct RouterSettings {
+  RouterScore score = RouterScore::kSigmoid;
+  NormalizeGates normalize = NormalizeGates::kYes;
+  float route_scale = 1.0f;  // > 0; sigmoid only
+  float gate_scale = 1.0f;
+  RouterAux aux = RouterAux::kNone;
+  AuxScope scope = AuxScope::kMicro;
+  int64_t sequence = 0;  // T, with AuxScope::kSequence: tokens of one sequence, N a multiple of it
+};
+
+// What RouterForward::measures holds.
+enum RouterMeasure {
+  kAuxValue,     // the auxiliary loss, without its weight; 0 with RouterAux::kNone
+  kZValue,       // mean_t logsumexp(z_t)^2; 0 without logsumexp
+  kGateEntropy,  // mean_t of -sum_k ghat ln ghat
+  kRouterMeasures
+};
+
+struct RouterForward {
+  View<int32_t, 2> expert;  // out (N, K)   in descending order of selection
+  View<float, 2> gate;      // out (N, K)
+  View<float, 1> logsumexp =
+      {};  // out (N)      of z; z-loss and softmax with switch, with a bias or
+           //              without normalised gates need it
+  View<float, 1> score_sum = {};  // out (N)      sum_e s; sigmoid with switch needs it
+  View<float, 2> aux_slope =
+      {};  // out (router_groups(N, settings), E)   d aux / d share of one token; with an aux
+  View<double, 1> measures = {};   // out (kRouterMeasures)   optional
+  View<int64_t, 1> counts = {};    // acc (E)      assignments of the step; optional but for kStep
+  View<int32_t, 2> count_partial;  // tmp (router_pieces(N, settings), E)
+  View<float, 2> share_partial = {};  // tmp (router_pieces(N, settings), E)   with an aux
+  View<double, 2> measure_partial =
+      {};                       // tmp (router_pieces(N, settings), kRouterMeasures)   with measures
+  View<const float, 2> logits;  // in  (N, E)
+  View<const float, 1> bias = {};  // in  (E)      optional
+  RouterSettings settings;
+};
+
+// kAuto writes zeros outside the chosen experts where the mathematics allows it (router_backward_is_sparse);
+// kDense always computes all E.
+enum class RouterPath { kAuto, kDense };
+
+// dgate and the slopes of aux_weight * aux + z_weight * z, by the logits. aux_weight = aux_alpha / MoE layers *
+// the weight of this micro-batch in the step; z_weight likewise.
+template <typename T>
+struct RouterBackward {
+  View<T, 2> dlogits = {};        // out (N, E)   one of the two, or both
+  View<float, 2> dchosen = {};    // out (N, K)   the chosen experts' columns; sparse cases only
+  View<const float, 2> dgate;     // in  (N, K)
+  View<const int32_t, 2> expert;  // in  (N, K)
+  View<const float, 2> logits;    // in  (N, E)
+  View<const float, 1> logsumexp = {};  // in  (N)      as in forward
+  View<const float, 1> score_sum = {};  // in  (N)      as in forward
+  View<const float, 2> aux_slope = {};  // in  (router_groups, E)   from forward; with aux_weight
+  float aux_weight = 0.0f;
+  float z_weight = 0.0f;
+  RouterPath path = RouterPath::kAuto;
+  RouterSettings settings;
+};
+
+// b -= rate * (sign(load - 1/E) - mean_e sign(load - 1/E)), then clamped to +-16. No assignments: no change.
+struct RouterBiasUpdate {
+  View<float, 1> bias;            // acc (E)
+  View<const int64_t, 1> counts;  // in  (E)   assignments of the whole step
+  float rate;
+};
+
+// margin = (s + b) of the last chosen - (s + b) of the best not chosen; 0 where K = E. A probe for a few rows.
+struct RouterMargin {
+  View<float, 1> margin;           // out (N)
+  View<const int32_t, 2> expert;   // in  (N, K)   from forward
+  View<const float, 2> logits;     // in  (N, E)
+  View<const float, 1> bias = {};  // in  (E)
+  RouterSettings settings;
+};
+
+void router_forward(Exec on, const RouterForward& a);
+template <typename T>
+void router_backward(Exec on, const RouterBackward<T>& a);
+void router_bias_update(Exec on, const RouterBiasUpdate& a);
+void router_margin(Exec on, const RouterMargin& a);
+
+// Groups of tokens with an aux value of their own: sequences with kSequence, else one.
+int64_t router_groups(int64_t tokens, const RouterSettings& settings);
+// Pieces of at most 64 tokens, none across a group.
+int64_t router_pieces(int64_t tokens, const RouterSettings& settings);
+
+// True where only the chosen logits carry gradient: normalised gates (or sigmoid), no z, no switch.
+template <typename T>
+bool router_backward_is_sparse(const RouterBackward<T>& a) {
+  const bool all_probabilities =
+      a.settings.score == RouterScore::kSoftmax && a.settings.normalize == NormalizeGates::kNo;
+  const bool switch_aux = a.settings.aux == RouterAux::kSwitch && a.aux_weight != 0.0f;
+  return !all_probabilities && !switch_aux && a.z_weight == 0.0f;
+}
+
+inline Cost router_forward_cost(const RouterForward& a) {
+  return {.bytes = double(a.logits.bytes() + a.expert.bytes() + a.gate.bytes() +
+                          a.logsumexp.bytes() + a.score_sum.bytes() + 2 * a.counts.bytes()),
+          .flops = 10.0 * double(a.logits.size())};
+}
+template <typename T>
+Cost router_backward_cost(const RouterBackward<T>& a) {
+  const double read =
+      router_backward_is_sparse(a) ? double(a.dgate.bytes()) : double(a.logits.bytes());
+  return {.bytes = read + double(a.dgate.bytes() + a.expert.bytes() + a.dlogits.bytes() +
+                                 a.dchosen.bytes()),
+          .flops = 10.0 * double(a.logits.size())};
+}
+
+}  // namespace assay
