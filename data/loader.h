@@ -1,0 +1,153 @@
+// The deterministic order of training tokens.
+//
+// Shards in lexicographic order; batch b of a shard is its tokens [b * batch_tokens, (b + 1) * batch_tokens)
+// and one token of look-ahead, floor((tokens - 1) / batch_tokens) batches a shard, the tail is dropped. A rank
+// takes its contiguous part of a batch and cuts it into micro-batches of micro_batch sequences. target[i] is
+// token[i + 1], across sequence ends too. The order depends on files and batch_tokens, not on ranks or
+// micro_batch. At the end of the data the order starts over; epochs are counted and announced.
+//
+// A thread reads one step ahead. After the first next_step() nothing is allocated.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/view.h"
+#include "cuda/memory_plan.h"
+#include "data/shard.h"
+
+namespace assay {
+
+struct Batch {
+  View<const int32_t, 1> token;   // (micro_batch * sequence)
+  View<const int32_t, 1> target;  // (micro_batch * sequence)   target[i] = token[i + 1]
+};
+
+struct LoaderConfig {
+  std::vector<std::string> files;
+  int64_t batch_tokens = 0;  // of one optimizer step, all ranks together
+  int64_t sequence = 0;
+  int64_t micro_batch = 0;  // sequences
+  int rank = 0;
+  int ranks = 1;
+  int64_t vocab_size = 0;
+  // Called on the caller's thread when an epoch begins again; empty = one line on stderr.
+  std::function<void(const std::string&)> warn = {};
+};
+
+// Which batch comes next.
+struct Cursor {
+  int64_t shard = 0;
+  int64_t batch = 0;
+  int64_t epoch = 0;
+  bool operator==(const Cursor&) const = default;
+};
+
+class Loader {
+ public:
+  // UserError: unreadable or damaged shard, an id outside the vocabulary (all ids are looked at when the
+  // shards have under a gigabyte, otherwise as they are read), sizes that do not divide, too few tokens.
+  explicit Loader(LoaderConfig config);
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+  ~Loader();
+
+  // Registers the buffers. Optional: without it they are allocated at the first next_step().
+  void plan(MemoryPlan& memory);
+  int64_t bytes() const;
+
+  // Advances to the next batch; micro() is valid until the following call.
+  void next_step();
+  int micro_batches() const { return micro_batches_; }
+  Batch micro(int i) const;
+  // Targets of this rank in the current step that differ from mask_id; -1 counts all.
+  int64_t counted_targets(int mask_id) const;
+
+  Cursor cursor() const { return next_; }
+  int64_t epoch() const { return current_epoch_; }
+  int64_t batches_per_epoch() const { return first_batch_.back(); }
+  void seek(Cursor cursor);  // UserError when the data has no such batch
+  void seek(int64_t step) { seek(cursor_of(step)); }
+  Cursor cursor_of(int64_t step) const;
+
+ private:
+  Cursor after(Cursor cursor) const;
+  void read(Cursor cursor, View<int32_t, 1> out) const;
+  void allocate();
+  void request(Cursor cursor);
+  void wait_idle();
+  void work();
+  void announce_epoch(int64_t epoch) const;
+
+  LoaderConfig config_;
+  std::vector<Shard> shards_;
+  std::vector<int64_t> first_batch_;  // (shards + 1) batches before each shard, then all
+  int64_t rank_tokens_;
+  int micro_batches_;
+
+  std::vector<int32_t> own_tokens_;  // used when plan() was not called
+  std::vector<std::byte> own_raw_;
+  View<int32_t, 2> tokens_;  // (2, rank_tokens + 1)   the current batch and the one being read
+  View<std::byte, 1> raw_;   // ((rank_tokens + 1) * widest token)
+  int64_t token_width_ = 2;
+
+  Cursor next_;  // what the next next_step() delivers
+  int64_t current_epoch_ = 0;
+  int current_ = 0;  // row of tokens_ that micro() shows
+  bool have_batch_ = false;
+
+  // Shared with the thread, under mutex_. The thread owns row 1 - current_ while state_ is kWanted.
+  enum class State { kIdle, kWanted, kReady, kStop };
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  State state_ = State::kIdle;
+  Cursor wanted_;
+  int wanted_row_ = 0;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+// The first `tokens` tokens of the validation shards (whole sequences of `sequence`, no sequence crosses a
+// shard's end), read once. The same tokens whatever micro_batch and ranks; the last micro-batch may hold
+// fewer sequences.
+class ValidationSet {
+ public:
+  struct Config {
+    std::vector<std::string> files;
+    int64_t tokens = 0;
+    int64_t sequence = 0;
+    int64_t micro_batch = 0;
+    int rank = 0;
+    int ranks = 1;
+    int64_t vocab_size = 0;
+  };
+  explicit ValidationSet(const Config& config);
+
+  int micro_batches() const {
+    return static_cast<int>((sequences_ + micro_batch_ - 1) / micro_batch_);
+  }
+  Batch micro(int i) const;
+  int64_t tokens() const { return sequences_ * sequence_; }  // of this rank
+  int64_t total_tokens() const {
+    return total_tokens_;
+  }  // of all ranks; under config.tokens if there are fewer
+  int64_t bytes() const {
+    return static_cast<int64_t>((token_.size() + target_.size()) * sizeof(int32_t));
+  }
+
+ private:
+  int64_t sequence_;
+  int64_t micro_batch_;
+  int64_t sequences_ = 0;
+  int64_t total_tokens_ = 0;
+  std::vector<int32_t> token_;
+  std::vector<int32_t> target_;
+};
+
+}  // namespace assay

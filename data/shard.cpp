@@ -1,0 +1,187 @@
+#include "data/shard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "data/sha256.h"
+
+namespace assay {
+
+namespace {
+
+struct Format {
+  int32_t magic;
+  int32_t version;
+  int token_bytes;
+};
+constexpr Format kFormats[] = {
+    {20240520, 1, 2},
+    {20240801, 7, 4}
+};
+
+constexpr int kHeaderInts = 256;
+static_assert(kHeaderInts * sizeof(int32_t) == kShardHeaderBytes);
+
+const char* const kRebuild = "download it again, or write it anew with: assay data prepare";
+
+// Reads `bytes` at `offset`; false at the end of the file.
+bool read_exactly(int file, const std::string& path, int64_t offset, void* out, size_t bytes) {
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = pread(file, static_cast<char*>(out) + done, bytes - done,
+                              static_cast<off_t>(offset) + static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
+                      errno == EISDIR ? "give a shard, not a folder" : "check the disk");
+    if (got == 0) return false;
+    done += static_cast<size_t>(got);
+  }
+  return true;
+}
+
+}  // namespace
+
+Shard::Shard(std::string path) : path_(std::move(path)) {
+  file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file_ < 0)
+    throw UserError(strprintf("cannot read %s: %s", path_.c_str(), strerror(errno)),
+                    "check the path, or write shards with: assay data prepare");
+  try {
+    struct stat info;
+    CHECK(fstat(file_, &info) == 0, "fstat of %s: %s", path_.c_str(), strerror(errno));
+    int32_t header[kHeaderInts] = {};
+    if (!read_exactly(file_, path_, 0, header, sizeof header))
+      throw UserError(
+          strprintf("%s is no shard: %ld bytes, the header alone has %ld", path_.c_str(),
+                    static_cast<long>(info.st_size), static_cast<long>(kShardHeaderBytes)),
+          kRebuild);
+    const auto format = std::find_if(std::begin(kFormats), std::end(kFormats),
+                                     [&](const Format& f) { return f.magic == header[0]; });
+    if (format == std::end(kFormats))
+      throw UserError(strprintf("%s is no shard: magic %d, expected %d or %d", path_.c_str(),
+                                header[0], kFormats[0].magic, kFormats[1].magic),
+                      "give shards; text becomes shards with: assay data prepare");
+    if (header[1] != format->version)
+      throw UserError(strprintf("%s has version %d, expected %d for magic %d", path_.c_str(),
+                                header[1], format->version, format->magic),
+                      kRebuild);
+    tokens_ = header[2];
+    token_bytes_ = format->token_bytes;
+    const int64_t want = kShardHeaderBytes + tokens_ * token_bytes_;
+    if (tokens_ < 0 || info.st_size != want)
+      throw UserError(strprintf("%s has %ld bytes, its header says %ld tokens = %ld bytes",
+                                path_.c_str(), static_cast<long>(info.st_size),
+                                static_cast<long>(tokens_), static_cast<long>(want)),
+                      kRebuild);
+  } catch (...) {
+    close(file_);
+    throw;
+  }
+}
+
+Shard::Shard(Shard&& other) noexcept
+    : path_(std::move(other.path_)),
+      tokens_(other.tokens_),
+      token_bytes_(other.token_bytes_),
+      file_(std::exchange(other.file_, -1)) {}
+
+Shard::~Shard() {
+  if (file_ >= 0) close(file_);
+}
+
+void Shard::read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out,
+                 View<std::byte, 1> raw) const {
+  const int64_t count = out.size();
+  CHECK(begin >= 0 && begin + count <= tokens_, "%s: tokens %ld to %ld of %ld", path_.c_str(),
+        static_cast<long>(begin), static_cast<long>(begin + count), static_cast<long>(tokens_));
+  CHECK(raw.size() >= count * token_bytes_, "%s: scratch of %ld bytes for %ld tokens",
+        path_.c_str(), static_cast<long>(raw.size()), static_cast<long>(count));
+  const bool whole = read_exactly(file_, path_, kShardHeaderBytes + begin * token_bytes_, raw.data,
+                                  static_cast<size_t>(count * token_bytes_));
+  if (!whole)
+    throw UserError(strprintf("%s was cut short while it was read", path_.c_str()), kRebuild);
+  // The largest id as unsigned: uint32 ids above 2^31 are caught too.
+  uint32_t largest = 0;
+  const auto widen = [&]<typename T>(const T* from) {
+    for (int64_t i = 0; i < count; ++i) {
+      largest = std::max<uint32_t>(largest, from[i]);
+      out[i] = static_cast<int32_t>(from[i]);
+    }
+  };
+  if (token_bytes_ == 2) widen(reinterpret_cast<const uint16_t*>(raw.data));
+  if (token_bytes_ == 4) widen(reinterpret_cast<const uint32_t*>(raw.data));
+  if (largest < vocab_size) return;
+  for (int64_t i = 0; i < count; ++i)
+    if (static_cast<uint32_t>(out[i]) >= vocab_size)
+      throw UserError(strprintf("%s: token %ld has id %u, the vocabulary has %ld", path_.c_str(),
+                                static_cast<long>(begin + i), static_cast<uint32_t>(out[i]),
+                                static_cast<long>(vocab_size)),
+                      "use the shards of this tokenizer, or set model.vocab_size to at least " +
+                          std::to_string(int64_t{largest} + 1));
+}
+
+void check_tokens(const Shard& shard, int64_t vocab_size) {
+  for_each_piece(shard, vocab_size, [](int64_t, View<const int32_t, 1>) {});
+}
+
+std::vector<int32_t> read_tokens(const std::string& path, int64_t vocab_size) {
+  std::vector<int32_t> all;
+  for_each_piece(Shard(path), vocab_size, [&](int64_t, View<const int32_t, 1> piece) {
+    all.insert(all.end(), piece.data, piece.data + piece.size());
+  });
+  return all;
+}
+
+ShardWriter::ShardWriter(const std::string& path, int64_t vocab_size)
+    : file_(path), vocab_size_(vocab_size), token_bytes_(vocab_size <= 65536 ? 2 : 4) {
+  const int32_t header[kHeaderInts] = {};
+  file_.write(header, sizeof header);
+}
+
+void ShardWriter::append(View<const int32_t, 1> tokens) {
+  for (int64_t i = 0; i < tokens.size(); ++i)
+    CHECK(tokens[i] >= 0 && tokens[i] < vocab_size_, "%s: id %d, the vocabulary has %ld",
+          file_.path().c_str(), tokens[i], static_cast<long>(vocab_size_));
+  tokens_ += tokens.size();
+  CHECK(tokens_ <= INT32_MAX, "%s: %ld tokens do not fit the header", file_.path().c_str(),
+        static_cast<long>(tokens_));
+  if (token_bytes_ == 4) return file_.write(tokens.data, tokens.bytes());
+  narrow_.assign(tokens.data, tokens.data + tokens.size());
+  file_.write(narrow_.data(), narrow_.size() * sizeof(uint16_t));
+}
+
+std::string ShardWriter::commit() {
+  const Format& format = kFormats[token_bytes_ == 2 ? 0 : 1];
+  const int32_t start[3] = {format.magic, format.version, static_cast<int32_t>(tokens_)};
+  file_.write_at(0, start, sizeof start);
+  const std::string hash = sha256_file(file_.part_path());
+  file_.commit();
+  return hash;
+}
+
+std::vector<std::string> find_shards(const std::vector<std::string>& patterns) {
+  std::vector<std::string> files;
+  for (const std::string& pattern : patterns) {
+    glob_t found = {};
+    const int status = glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+    for (size_t i = 0; i < found.gl_pathc; ++i) files.push_back(found.gl_pathv[i]);
+    globfree(&found);
+    if (status != 0)
+      throw UserError(strprintf("no shard is named %s", pattern.c_str()),
+                      "check data.train and data.val, or write shards with: assay data prepare");
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+}  // namespace assay

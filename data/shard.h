@@ -1,0 +1,88 @@
+// Token shards, the public GPT-2 format: 256 little-endian int32 of header, then the tokens.
+//
+//   header[0] = 20240520, [1] = 1: tokens are uint16      (vocabularies up to 65,536)
+//   header[0] = 20240801, [1] = 7: tokens are uint32
+//   header[2] = number of tokens; the file has exactly 1024 + tokens * width bytes
+//
+// Every document is the EOT id followed by its tokens. Shards are read by pread into the caller's buffers:
+// mapped pages would count as memory of the run, and a file cut short while it is read would be a signal
+// instead of an error.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/view.h"
+
+namespace assay {
+
+constexpr int64_t kShardHeaderBytes = 1024;
+
+class Shard {
+ public:
+  explicit Shard(
+      std::string path);  // UserError: missing, a folder, wrong magic or version, wrong size
+  Shard(Shard&& other) noexcept;
+  Shard& operator=(Shard&&) = delete;
+  ~Shard();
+
+  const std::string& path() const { return path_; }
+  int64_t tokens() const { return tokens_; }
+  int token_bytes() const { return token_bytes_; }
+
+  // Tokens [begin, begin + out.size()) widened to int32. `raw` is scratch of out.size() * token_bytes().
+  // UserError naming file, position and id when an id is not below vocab_size.
+  void read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out, View<std::byte, 1> raw) const;
+
+ private:
+  std::string path_;
+  int64_t tokens_ = 0;
+  int token_bytes_ = 2;
+  int file_ = -1;
+};
+
+// Calls f(begin, tokens) for consecutive pieces of the whole shard: scans, histograms, copies.
+template <typename F>
+void for_each_piece(const Shard& shard, int64_t vocab_size, F&& f) {
+  constexpr int64_t kPiece = 1 << 18;
+  std::vector<int32_t> tokens(static_cast<size_t>(std::min(kPiece, shard.tokens())));
+  std::vector<std::byte> raw(tokens.size() * static_cast<size_t>(shard.token_bytes()));
+  const View<std::byte, 1> scratch{raw.data(), {static_cast<int64_t>(raw.size())}};
+  for (int64_t at = 0; at < shard.tokens(); at += kPiece) {
+    const View<int32_t, 1> piece{tokens.data(), {std::min(kPiece, shard.tokens() - at)}};
+    shard.read(at, vocab_size, piece, scratch);
+    f(at, View<const int32_t, 1>(piece));
+  }
+}
+
+// Reads every token once; UserError when one is not below vocab_size.
+void check_tokens(const Shard& shard, int64_t vocab_size);
+
+// All tokens; for tests and small shards.
+std::vector<int32_t> read_tokens(const std::string& path, int64_t vocab_size);
+
+// Writes under path.part until commit(); without it nothing appears under `path`.
+class ShardWriter {
+ public:
+  ShardWriter(const std::string& path, int64_t vocab_size);
+  void append(View<const int32_t, 1> tokens);
+  int64_t tokens() const { return tokens_; }
+  const std::string& path() const { return file_.path(); }
+  // Header, fsync, rename. Returns the SHA-256 of the file.
+  std::string commit();
+
+ private:
+  AtomicFile file_;
+  int64_t vocab_size_;
+  int64_t tokens_ = 0;
+  int token_bytes_;
+  std::vector<uint16_t> narrow_;
+};
+
+// Files from paths and patterns (*, ?, [a-z]), in lexicographic order, each once. UserError for a path or
+// pattern that names nothing.
+std::vector<std::string> find_shards(const std::vector<std::string>& patterns);
+
+}  // namespace assay
