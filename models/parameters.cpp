@@ -26,7 +26,7 @@ void check_size(const char* field, int64_t value, int64_t largest) {
 }
 
 void check_sizes(const ModelConfig& c) {
-  constexpr int64_t kWidth = int64_t{1} << 30, kLayers = int64_t{1} << 20;
+  constexpr int64_t kWidth = int64_t{1} << 30, kLayers = int64_t{1} << 16;
   check_size("layers", c.layers, kLayers);
   check_size("hidden", c.hidden, kWidth);
   check_size("heads", c.heads, kWidth);

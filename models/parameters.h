@@ -16,7 +16,7 @@
 
 namespace assay {
 
-// In the order of the forward pass. UserError when a dimension is absurd (beyond 2^30).
+// In the order of the forward pass. UserError when a dimension is absurd (beyond 2^30; 2^16 layers).
 std::vector<ParameterSpec> parameter_table(const ModelConfig& config);
 
 // MoE blocks are those from first_dense_layers on.

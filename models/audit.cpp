@@ -1,0 +1,208 @@
+#include "models/audit.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "models/parameters.h"
+
+namespace assay {
+
+namespace {
+
+using Wide = __int128;
+
+int64_t narrow(Wide value, const char* what) {
+  if (value > std::numeric_limits<int64_t>::max())
+    throw UserError(strprintf("%s does not fit 63 bits", what),
+                    "make the model or the run smaller");
+  return static_cast<int64_t>(value);
+}
+
+// A double as an integer times a power of two, shifted by half a unit of the last place:
+// value + half / 2 ulp = mantissa * 2^exponent with half in {-1, 0, 1}.
+struct Scaled {
+  Wide mantissa;
+  int exponent;
+};
+Scaled scaled(double value, int half) {
+  int exponent = 0;
+  const double m = std::frexp(value, &exponent);  // in [1/2, 1)
+  return {Wide(std::ldexp(m, 53)) * 2 + half, exponent - 54};
+}
+
+// factor * (value + half / 2 ulp) / divisor, rounded down. Factor below 2^63, value below 2^40.
+Wide scaled_quotient(int64_t factor, Scaled value, int64_t divisor) {
+  const Wide product = value.mantissa * factor;  // below 2^117
+  if (value.exponent < -120) return 0;
+  return (product >> -value.exponent) / divisor;
+}
+
+void refuse(const std::string& message, const std::string& hint) {
+  throw UserError(message, hint);
+}
+
+}  // namespace
+
+int64_t ParameterCounts::total() const {
+  return narrow(Wide(embedding) + head + norms + attention + dense_ffn + router + routed_experts +
+                    shared_experts,
+                "the number of parameters");
+}
+
+ParameterCounts count_from_table(const ModelConfig& config) {
+  ParameterCounts n;
+  for (const ParameterSpec& spec : parameter_table(config)) {
+    const auto add = [&](int64_t& to) { to = narrow(Wide(to) + spec.size(), spec.name.c_str()); };
+    switch (spec.role) {
+      case Role::kEmbedding:
+        add(n.embedding);
+        break;
+      case Role::kHead:
+        add(n.head);
+        break;
+      case Role::kNorm:
+        add(n.norms);
+        break;
+      case Role::kAttention:
+        add(n.attention);
+        break;
+      case Role::kDenseFfn:
+        add(n.dense_ffn);
+        break;
+      case Role::kRouter:
+        add(n.router);
+        break;
+      case Role::kRoutedExpert:
+        add(n.routed_experts);
+        break;
+      case Role::kSharedExpert:
+        add(n.shared_experts);
+        break;
+      case Role::kBuffer:
+        break;
+    }
+  }
+  if (n.routed_experts > 0)
+    n.routed_active = n.routed_experts / config.moe->experts * config.moe->top_k;
+  return n;
+}
+
+ParameterCounts count_from_formula(const ModelConfig& c) {
+  const Wide width = c.hidden, layers = c.layers, moe = moe_blocks(c), dense = layers - moe;
+  const Wide q = Wide(c.heads) * c.resolved_head_dim();
+  const Wide kv = Wide(c.resolved_kv_heads()) * c.resolved_head_dim();
+  const Wide matrix = Wide(c.vocab_size) * width;
+  const Wide norms =
+      (2 * layers + 1) * width + (c.qk_norm ? 2 * layers * c.resolved_head_dim() : 0);
+
+  ParameterCounts n;
+  n.embedding = narrow(matrix, "the embedding");
+  n.head = c.tie_embeddings ? 0 : n.embedding;
+  n.norms = narrow(norms, "the number of norm weights");
+  n.attention = narrow(layers * 2 * width * (q + kv), "the attention");
+  n.dense_ffn = narrow(dense * 3 * width * c.ffn, "the dense FFN");
+  if (moe == 0) return n;
+  const Wide expert = 3 * width * c.moe->expert_ffn;
+  n.router = narrow(moe * width * c.moe->experts, "the router");
+  n.routed_experts = narrow(moe * c.moe->experts * expert, "the routed experts");
+  n.routed_active = narrow(moe * c.moe->top_k * expert, "the routed experts");
+  n.shared_experts = narrow(moe * c.moe->shared * expert, "the shared experts");
+  return n;
+}
+
+void check_model(const ModelConfig& c) {
+  const auto number = [](int64_t x) { return std::to_string(x); };
+  if (c.head_dim == 0 && c.hidden % c.heads != 0)
+    refuse("model.heads " + number(c.heads) + " does not divide model.hidden " + number(c.hidden),
+           "choose heads so that hidden / heads is whole, or give model.head_dim");
+  if (c.heads % c.resolved_kv_heads() != 0)
+    refuse(
+        "model.kv_heads " + number(c.kv_heads) + " does not divide model.heads " + number(c.heads),
+        "each key-value head serves heads / kv_heads query heads: choose a divisor of heads");
+  if (!c.moe) return;
+  if (c.moe->top_k > c.moe->experts)
+    refuse("model.moe.top_k " + number(c.moe->top_k) + " is more than model.moe.experts " +
+               number(c.moe->experts),
+           "a token cannot choose more experts than there are: lower top_k or add experts");
+  if (c.moe->first_dense_layers > c.layers)
+    refuse("model.moe.first_dense_layers " + number(c.moe->first_dense_layers) +
+               " is more than model.layers " + number(c.layers),
+           "at most layers blocks can be dense");
+}
+
+Audit audit(const Config& config) {
+  const ModelConfig& c = config.model;
+  check_model(c);
+  const ParameterCounts n = count_from_table(c);
+  CHECK(n == count_from_formula(c),
+        "the parameter table has %ld parameters (%ld active), the formula gives %ld (%ld)",
+        static_cast<long>(n.total()), static_cast<long>(n.active()),
+        static_cast<long>(count_from_formula(c).total()),
+        static_cast<long>(count_from_formula(c).active()));
+
+  Audit a;
+  a.parameters = n;
+  a.total = n.total();
+  a.active = n.active();
+  a.ffn_active_width =
+      moe_blocks(c) > 0 ? (c.moe->top_k + c.moe->shared) * c.moe->expert_ffn : c.ffn;
+  const Wide head = Wide(c.vocab_size) * c.hidden;  // does its work when tied, too
+  const Wide matrices = Wide(a.active) - n.embedding - n.head - n.norms + head;
+  const Wide attention = Wide(c.layers) * c.heads * c.resolved_head_dim() * config.run.sequence;
+  a.flops_per_token = narrow(6 * (matrices + attention), "the FLOPs of a token");
+
+  const bool bf16 = config.precision.recipe != "fp32";
+  a.weight_bytes = narrow(Wide(a.total) * (bf16 ? 2 : 4), "the bytes of the weights");
+  a.master_bytes = narrow(Wide(a.total) * (bf16 ? 4 : 0), "the bytes of the master weights");
+  a.gradient_bytes = narrow(Wide(a.total) * 4, "the bytes of the gradients");
+  a.moment_bytes = narrow(Wide(a.total) * 8, "the bytes of the moments");
+  return a;
+}
+
+int64_t contract_parameters(const std::string& kind, const Audit& audit, SharedExperts shared) {
+  CHECK(kind == "totalDN" || kind == "activeDN", "no contract %s", kind.c_str());
+  if (kind == "activeDN") return audit.active;
+  return audit.total - (shared == SharedExperts::kLeftOut ? audit.parameters.shared_experts : 0);
+}
+
+int64_t horizon_steps(int64_t parameters, double coefficient, int64_t tokens_per_step) {
+  if (!(coefficient > 0 && coefficient <= 1e12))
+    refuse(strprintf("a contract of %g tokens per parameter", coefficient),
+           "give contract.coefficient (--coefficient), for example 20");
+  return narrow(scaled_quotient(parameters, scaled(coefficient, 1), tokens_per_step),
+                "the number of steps");
+}
+
+int64_t fraction_of_steps(int64_t steps, double fraction) {
+  if (!(fraction > 0 && fraction <= 1))
+    refuse(strprintf("a fraction of %g", fraction), "give a fraction above 0, at most 1");
+  // ceil(x) = -floor(-x)
+  Scaled lower = scaled(fraction, -1);
+  lower.mantissa = -lower.mantissa;
+  if (lower.exponent < -120) return steps > 0 ? 1 : 0;
+  return static_cast<int64_t>(-((lower.mantissa * steps) >> -lower.exponent));
+}
+
+int64_t planned_steps(const Config& config) {
+  const ContractConfig& contract = config.contract;
+  int64_t full = config.run.steps;
+  if (contract.kind != "steps")
+    full = horizon_steps(contract_parameters(contract.kind, audit(config)), contract.coefficient,
+                         config.run.batch_tokens);
+  const int64_t steps = fraction_of_steps(full, contract.fraction);
+  if (steps < 1)
+    refuse(
+        strprintf("the contract %s with %g tokens per parameter ends before one step of %ld tokens",
+                  contract.kind.c_str(), contract.coefficient,
+                  static_cast<long>(config.run.batch_tokens)),
+        "raise contract.coefficient or lower run.batch_tokens");
+  return steps;
+}
+
+int64_t tokens_per_routed_expert(const ModelConfig& config, int64_t tokens) {
+  if (moe_blocks(config) == 0) return 0;
+  return narrow(Wide(tokens) * config.moe->top_k / config.moe->experts, "tokens per expert");
+}
+
+}  // namespace assay
