@@ -39,6 +39,9 @@ template <typename T>
 int64_t weight_pack_bytes(int64_t out, int64_t in);
 template <typename T>
 int64_t weight_stack_pack_bytes(int64_t experts, int64_t out, int64_t in);
+// Where the layout of dx = dy W starts in one packed weight.
+template <typename T>
+int64_t weight_pack_dgrad_offset(int64_t out, int64_t in);
 
 template <typename T>
 void weight_pack(Exec on, const WeightPack<T>& a);

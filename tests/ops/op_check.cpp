@@ -2,6 +2,7 @@
 // and with 1 and 3 threads. Exit 1 when one fails. Needs the standard library only.
 #include <cstdio>
 #include <cstring>
+#include <memory>
 
 #include "tests/ops/op_case.h"
 
@@ -11,7 +12,10 @@ namespace {
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 
 bool run_case(const OpCase& c, std::vector<std::byte>& workspace) {
-  const View<std::byte, 1> scratch{workspace.data(), {kWorkspaceBytes}};
+  void* aligned = workspace.data();  // as planned memory is
+  size_t space = workspace.size();
+  std::align(64, kWorkspaceBytes, aligned, space);
+  const View<std::byte, 1> scratch{static_cast<std::byte*>(aligned), {kWorkspaceBytes}};
   OpInstance instance = c.make();
   instance.bench->restore();
   instance.run({.threads = 2, .workspace = scratch});
@@ -64,7 +68,7 @@ int run(int argc, char** argv) {
       return flag == "--help" ? 0 : 1;
     }
   }
-  std::vector<std::byte> workspace(kWorkspaceBytes);
+  std::vector<std::byte> workspace(kWorkspaceBytes + 64);
   int done = 0, failed = 0;
   for (const OpCase& c : all_op_cases()) {
     // --op rmsnorm takes rmsnorm, rmsnorm_forward, rmsnorm_backward, ...

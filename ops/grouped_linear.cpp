@@ -1,0 +1,146 @@
+#include "ops/grouped_linear.h"
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "ops/segment_product.h"
+
+namespace assay {
+
+namespace {
+
+template <typename T>
+void check_weight(const char* op, const WeightStack<T>& w) {
+  const int64_t want = weight_stack_pack_bytes<T>(w.plain.dim[0], w.plain.dim[1], w.plain.dim[2]);
+  CHECK(w.packed.dim[0] == want, "%s: packed weight (%ld, %ld, %ld) has %ld bytes, needs %ld", op,
+        long(w.plain.dim[0]), long(w.plain.dim[1]), long(w.plain.dim[2]), long(w.packed.dim[0]),
+        long(want));
+}
+
+// offsets: E+1 numbers from 0 to A, never falling.
+void check_offsets(const char* op, View<const int32_t, 1> offsets, int64_t experts,
+                   int64_t assignments) {
+  CHECK(offsets.dim[0] == experts + 1, "%s: offsets (%ld) for %ld experts", op,
+        long(offsets.dim[0]), long(experts));
+  CHECK(offsets[0] == 0 && offsets[experts] == assignments,
+        "%s: offsets from %d to %d for %ld assignments", op, offsets[0], offsets[experts],
+        long(assignments));
+  for (int64_t e = 0; e < experts; ++e) {
+    CHECK(offsets[e] <= offsets[e + 1], "%s: offsets[%ld] %d, offsets[%ld] %d", op, long(e),
+          offsets[e], long(e + 1), offsets[e + 1]);
+  }
+}
+
+void check_rows(const char* op, View<const int32_t, 1> row, int64_t rows, int64_t assignments) {
+  if (row.empty()) {
+    CHECK(rows == assignments, "%s: x has %ld rows for %ld assignments and no row", op, long(rows),
+          long(assignments));
+  } else {
+    CHECK(row.dim[0] == assignments, "%s: row (%ld) for %ld assignments", op, long(row.dim[0]),
+          long(assignments));
+  }
+}
+
+}  // namespace
+
+namespace cpu {
+
+template <typename T>
+void grouped_linear_forward(Exec on, const GroupedForward<T>& a) {
+  const int64_t out = a.y.dim[1], in = a.x.dim[1];
+  multiply_segments<T, T>(on, {
+                                  .c = a.y.data,
+                                  .start = nullptr,
+                                  .a = a.x.data,
+                                  .row = a.row.data,
+                                  .b = a.weight.packed.data,
+                                  .b_bytes = weight_pack_bytes<T>(out, in),
+                                  .cols = out,
+                                  .k = in,
+                                  .segments = {a.offsets.data, a.weight.plain.dim[0]}
+  });
+}
+
+template <typename T>
+void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
+  const int64_t out = a.dy.dim[1], in = a.dx.dim[1];
+  multiply_segments<T, T>(on, {
+                                  .c = a.dx.data,
+                                  .start = nullptr,
+                                  .a = a.dy.data,
+                                  .row = nullptr,
+                                  .b = a.weight.packed.data + weight_pack_dgrad_offset<T>(out, in),
+                                  .b_bytes = weight_pack_bytes<T>(out, in),
+                                  .cols = in,
+                                  .k = out,
+                                  .segments = {a.offsets.data, a.weight.plain.dim[0]}
+  });
+}
+
+template <typename T>
+void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
+  accumulate_segments<T>(on, {
+                                 .c = a.dweight.data,
+                                 .a = a.dy.data,
+                                 .b = a.x.data,
+                                 .row = a.row.data,
+                                 .rows = a.dweight.dim[1],
+                                 .cols = a.dweight.dim[2],
+                                 .segments = {a.offsets.data, a.dweight.dim[0]}
+  });
+}
+
+}  // namespace cpu
+
+template <typename T>
+int64_t grouped_workspace_bytes(int64_t assignments, int64_t experts, [[maybe_unused]] int64_t out,
+                                int64_t in) {
+  return accumulate_workspace_bytes<T>(assignments, experts, in);
+}
+
+template <typename T>
+void grouped_linear_forward(Exec on, const GroupedForward<T>& a) {
+  const auto& w = a.weight.plain;
+  CHECK(a.y.dim[1] == w.dim[1] && a.x.dim[1] == w.dim[2],
+        "grouped_linear_forward: y (%ld, %ld), x (%ld, %ld), weight (%ld, %ld, %ld)",
+        long(a.y.dim[0]), long(a.y.dim[1]), long(a.x.dim[0]), long(a.x.dim[1]), long(w.dim[0]),
+        long(w.dim[1]), long(w.dim[2]));
+  check_offsets("grouped_linear_forward", a.offsets, w.dim[0], a.y.dim[0]);
+  check_rows("grouped_linear_forward", a.row, a.x.dim[0], a.y.dim[0]);
+  check_weight("grouped_linear_forward", a.weight);
+  cpu::grouped_linear_forward(on, a);
+}
+
+template <typename T>
+void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
+  const auto& w = a.weight.plain;
+  CHECK(a.dx.dim[0] == a.dy.dim[0] && a.dy.dim[1] == w.dim[1] && a.dx.dim[1] == w.dim[2],
+        "grouped_linear_dgrad: dx (%ld, %ld), dy (%ld, %ld), weight (%ld, %ld, %ld)",
+        long(a.dx.dim[0]), long(a.dx.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]), long(w.dim[0]),
+        long(w.dim[1]), long(w.dim[2]));
+  check_offsets("grouped_linear_dgrad", a.offsets, w.dim[0], a.dy.dim[0]);
+  check_weight("grouped_linear_dgrad", a.weight);
+  cpu::grouped_linear_dgrad(on, a);
+}
+
+template <typename T>
+void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
+  const auto& dw = a.dweight;
+  CHECK(a.dy.dim[1] == dw.dim[1] && a.x.dim[1] == dw.dim[2],
+        "grouped_linear_wgrad: dweight (%ld, %ld, %ld), dy (%ld, %ld), x (%ld, %ld)",
+        long(dw.dim[0]), long(dw.dim[1]), long(dw.dim[2]), long(a.dy.dim[0]), long(a.dy.dim[1]),
+        long(a.x.dim[0]), long(a.x.dim[1]));
+  check_offsets("grouped_linear_wgrad", a.offsets, dw.dim[0], a.dy.dim[0]);
+  check_rows("grouped_linear_wgrad", a.row, a.x.dim[0], a.dy.dim[0]);
+  cpu::grouped_linear_wgrad(on, a);
+}
+
+template int64_t grouped_workspace_bytes<float>(int64_t, int64_t, int64_t, int64_t);
+template int64_t grouped_workspace_bytes<bf16>(int64_t, int64_t, int64_t, int64_t);
+template void grouped_linear_forward<float>(Exec, const GroupedForward<float>&);
+template void grouped_linear_forward<bf16>(Exec, const GroupedForward<bf16>&);
+template void grouped_linear_dgrad<float>(Exec, const GroupedDgrad<float>&);
+template void grouped_linear_dgrad<bf16>(Exec, const GroupedDgrad<bf16>&);
+template void grouped_linear_wgrad<float>(Exec, const GroupedWgrad<float>&);
+template void grouped_linear_wgrad<bf16>(Exec, const GroupedWgrad<bf16>&);
+
+}  // namespace assay

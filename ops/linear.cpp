@@ -1,0 +1,131 @@
+#include "ops/linear.h"
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "ops/panel.h"
+#include "ops/segment_product.h"
+
+namespace assay {
+
+namespace {
+
+// Row numbers are int32 in Segments.
+void check_rows(const char* op, int64_t rows) {
+  CHECK(rows < int64_t{1} << 31, "%s: %ld rows", op, long(rows));
+}
+
+template <typename T>
+void check_weight(const char* op, const WeightMatrix<T>& w) {
+  const int64_t want = weight_pack_bytes<T>(w.plain.dim[0], w.plain.dim[1]);
+  CHECK(w.packed.dim[0] == want, "%s: packed weight (%ld, %ld) has %ld bytes, needs %ld", op,
+        long(w.plain.dim[0]), long(w.plain.dim[1]), long(w.packed.dim[0]), long(want));
+}
+
+}  // namespace
+
+namespace cpu {
+
+template <typename T, typename Y>
+void linear_forward(Exec on, const LinearForward<T, Y>& a) {
+  const int32_t offsets[2] = {0, static_cast<int32_t>(a.x.dim[0])};
+  multiply_segments<T, Y>(on, {
+                                  .c = a.y.data,
+                                  .start = a.add.data,
+                                  .a = a.x.data,
+                                  .row = nullptr,
+                                  .b = a.weight.packed.data,
+                                  .b_bytes = 0,
+                                  .cols = a.y.dim[1],
+                                  .k = a.x.dim[1],
+                                  .segments = {offsets, 1}
+  });
+}
+
+template <typename T>
+void linear_dgrad(Exec on, const LinearDgrad<T>& a) {
+  const int64_t out = a.dy.dim[1], in = a.dx.dim[1];
+  const int32_t offsets[2] = {0, static_cast<int32_t>(a.dy.dim[0])};
+  multiply_segments<T, T>(on, {
+                                  .c = a.dx.data,
+                                  .start = a.add.data,
+                                  .a = a.dy.data,
+                                  .row = nullptr,
+                                  .b = a.weight.packed.data + weight_pack_dgrad_offset<T>(out, in),
+                                  .b_bytes = 0,
+                                  .cols = in,
+                                  .k = out,
+                                  .segments = {offsets, 1}
+  });
+}
+
+template <typename T>
+void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
+  const int32_t offsets[2] = {0, static_cast<int32_t>(a.dy.dim[0])};
+  accumulate_segments<T>(on, {
+                                 .c = a.dweight.data,
+                                 .a = a.dy.data,
+                                 .b = a.x.data,
+                                 .row = nullptr,
+                                 .rows = a.dweight.dim[0],
+                                 .cols = a.dweight.dim[1],
+                                 .segments = {offsets, 1}
+  });
+}
+
+}  // namespace cpu
+
+template <typename T>
+int64_t linear_workspace_bytes(int64_t rows, [[maybe_unused]] int64_t out, int64_t in) {
+  return accumulate_workspace_bytes<T>(rows, 1, in);
+}
+
+template <typename T, typename Y>
+void linear_forward(Exec on, const LinearForward<T, Y>& a) {
+  const auto& w = a.weight.plain;
+  CHECK(a.y.dim[0] == a.x.dim[0] && a.y.dim[1] == w.dim[0] && a.x.dim[1] == w.dim[1],
+        "linear_forward: y (%ld, %ld), x (%ld, %ld), weight (%ld, %ld)", long(a.y.dim[0]),
+        long(a.y.dim[1]), long(a.x.dim[0]), long(a.x.dim[1]), long(w.dim[0]), long(w.dim[1]));
+  CHECK(a.add.empty() || (a.add.dim[0] == a.y.dim[0] && a.add.dim[1] == a.y.dim[1]),
+        "linear_forward: add (%ld, %ld), y (%ld, %ld)", long(a.add.dim[0]), long(a.add.dim[1]),
+        long(a.y.dim[0]), long(a.y.dim[1]));
+  check_rows("linear_forward", a.x.dim[0]);
+  check_weight("linear_forward", a.weight);
+  cpu::linear_forward(on, a);
+}
+
+template <typename T>
+void linear_dgrad(Exec on, const LinearDgrad<T>& a) {
+  const auto& w = a.weight.plain;
+  CHECK(a.dx.dim[0] == a.dy.dim[0] && a.dy.dim[1] == w.dim[0] && a.dx.dim[1] == w.dim[1],
+        "linear_dgrad: dx (%ld, %ld), dy (%ld, %ld), weight (%ld, %ld)", long(a.dx.dim[0]),
+        long(a.dx.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]), long(w.dim[0]), long(w.dim[1]));
+  CHECK(a.add.empty() || (a.add.dim[0] == a.dx.dim[0] && a.add.dim[1] == a.dx.dim[1]),
+        "linear_dgrad: add (%ld, %ld), dx (%ld, %ld)", long(a.add.dim[0]), long(a.add.dim[1]),
+        long(a.dx.dim[0]), long(a.dx.dim[1]));
+  check_rows("linear_dgrad", a.dy.dim[0]);
+  check_weight("linear_dgrad", a.weight);
+  cpu::linear_dgrad(on, a);
+}
+
+template <typename T>
+void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
+  CHECK(a.dy.dim[0] == a.x.dim[0] && a.dy.dim[1] == a.dweight.dim[0] &&
+            a.x.dim[1] == a.dweight.dim[1],
+        "linear_wgrad: dweight (%ld, %ld), dy (%ld, %ld), x (%ld, %ld)", long(a.dweight.dim[0]),
+        long(a.dweight.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.x.dim[0]),
+        long(a.x.dim[1]));
+  check_rows("linear_wgrad", a.dy.dim[0]);
+  cpu::linear_wgrad(on, a);
+}
+
+template int64_t linear_workspace_bytes<float>(int64_t, int64_t, int64_t);
+template int64_t linear_workspace_bytes<bf16>(int64_t, int64_t, int64_t);
+template void linear_forward<float, float>(Exec, const LinearForward<float, float>&);
+template void linear_forward<bf16, bf16>(Exec, const LinearForward<bf16, bf16>&);
+template void linear_forward<bf16, float>(Exec, const LinearForward<bf16, float>&);
+template void linear_dgrad<float>(Exec, const LinearDgrad<float>&);
+template void linear_dgrad<bf16>(Exec, const LinearDgrad<bf16>&);
+template void linear_wgrad<float>(Exec, const LinearWgrad<float>&);
+template void linear_wgrad<bf16>(Exec, const LinearWgrad<bf16>&);
+
+}  // namespace assay

@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <cstring>
+
+#include "ops/panel.h"
+
+namespace assay::panel {
+
+namespace {
+
+// Words of a row, 16 rows side by side: to[s * width + j] = word s of row j; rows from `rows` on are zero.
+template <typename T>
+void transpose(uint32_t* to, int64_t width, const T* from, int64_t rows, int64_t k) {
+  const int64_t whole = k / kStep<T>;
+  for (int64_t s = 0; s < steps<T>(k); ++s) {
+    uint32_t* words = to + s * width;
+    for (int64_t j = 0; j < kVector; ++j) words[j] = 0;
+    for (int64_t j = 0; j < rows; ++j) {
+      std::memcpy(&words[j], from + j * k + s * kStep<T>, s < whole ? 4 : sizeof(T));
+    }
+  }
+}
+
+// One step: to[j] = (low[j], high[j]), zero from cols up to padded_cols(cols); high = null: zero.
+void interleave(uint32_t* __restrict to, const bf16* __restrict low, const bf16* __restrict high,
+                int64_t cols) {
+  if (high != nullptr) {
+#pragma omp simd
+    for (int64_t j = 0; j < cols; ++j) to[j] = uint32_t{low[j].bits} | uint32_t{high[j].bits} << 16;
+  } else {
+    for (int64_t j = 0; j < cols; ++j) to[j] = low[j].bits;
+  }
+  for (int64_t j = cols; j < padded_cols(cols); ++j) to[j] = 0;
+}
+
+}  // namespace
+
+template <typename T>
+void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last) {
+  for (int64_t panel = first; panel < last; ++panel) {
+    const int64_t begin = panel * kPanelCols, cols = std::min(kPanelCols, p.cols - begin);
+    const int64_t width = padded_cols(cols);
+    uint32_t* to = p.panels + begin * steps<T>(p.k);
+    for (int64_t j = 0; j < cols; j += kVector) {
+      transpose(to + j, width, p.w + (begin + j) * p.k, std::min(kVector, cols - j), p.k);
+    }
+  }
+}
+
+template <typename T>
+void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end) {
+  for (int64_t s = begin; s < end; ++s) {
+    const T* from[2] = {nullptr, nullptr};
+    for (int64_t h = 0; h < kStep<T> && s * kStep<T> + h < p.k; ++h) {
+      const int64_t k = s * kStep<T> + h;
+      from[h] = p.x + (p.row == nullptr ? k : p.row[k]) * p.stride;
+    }
+    uint32_t* panel = p.panels;
+    for (int64_t col = 0; col < p.cols; col += p.panel_cols, panel += p.panel_words) {
+      const int64_t cols = std::min(p.panel_cols, p.cols - col), width = padded_cols(cols);
+      uint32_t* to = panel + s * width;
+      if constexpr (kStep<T> == 1) {
+        std::memcpy(to, from[0] + col, static_cast<size_t>(cols) * 4);
+        std::fill(to + cols, to + width, 0u);
+      } else {
+        interleave(to, from[0] + col, from[1] == nullptr ? nullptr : from[1] + col, cols);
+      }
+    }
+  }
+}
+
+template void pack_transposed<float>(const PackTransposed<float>&, int64_t, int64_t);
+template void pack_transposed<bf16>(const PackTransposed<bf16>&, int64_t, int64_t);
+template void pack_rows<float>(const PackRows<float>&, int64_t, int64_t);
+template void pack_rows<bf16>(const PackRows<bf16>&, int64_t, int64_t);
+
+}  // namespace assay::panel

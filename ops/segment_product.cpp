@@ -1,0 +1,140 @@
+#include "ops/segment_product.h"
+
+#include <algorithm>
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "ops/panel.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kChunkBytes = 256
+                                << 10;  // panels of one piece: they stay in the second-level cache
+constexpr int64_t kPackSteps = 64;      // steps one piece of accumulate_segments packs
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Pieces of `grain` rows that never cross a segment, numbered without a table: segment e has the numbers from
+// offsets[e] / grain + e on. Some numbers at its end may be unused.
+int64_t first_piece(const Segments& s, int64_t grain, int64_t e) {
+  return s.begin(e) / grain + e;
+}
+int64_t segment_of_piece(const Segments& s, int64_t grain, int64_t piece) {
+  int64_t low = 0, high = s.count;  // first_piece(low) <= piece < first_piece(high)
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (first_piece(s, grain, middle) <= piece ? low : high) = middle;
+  }
+  return low;
+}
+
+// Packed steps of a segment: as many as its rows need, so that each starts with a whole step.
+template <typename T>
+int64_t first_step(const Segments& s, int64_t e) {
+  return first_piece(s, panel::kStep<T>, e);
+}
+
+}  // namespace
+
+template <typename T, typename Y>
+void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
+  const Segments& segments = p.segments;
+  const int64_t pass_steps = std::min(panel::steps<T>(p.k), panel::kBlockSteps);
+  const int64_t panel_bytes = 4 * panel::kPanelCols * std::max<int64_t>(1, pass_steps);
+  const int64_t chunk_cols = panel::kPanelCols * std::max<int64_t>(1, kChunkBytes / panel_bytes);
+  const int64_t chunks = ceil_div(p.cols, chunk_cols);
+  const int64_t pieces = first_piece(segments, panel::kBlockRows, segments.count) * chunks;
+  parallel_for(on, pieces, [&](int64_t piece) {
+    const int64_t e = segment_of_piece(segments, panel::kBlockRows, piece / chunks);
+    const int64_t blocks = ceil_div(segments.size(e), panel::kBlockRows);
+    const int64_t local = piece - first_piece(segments, panel::kBlockRows, e) * chunks;
+    if (local >= blocks * chunks) return;
+    // Neighbouring pieces share their panels.
+    const int64_t col = local / blocks * chunk_cols;
+    const int64_t begin = segments.begin(e) + local % blocks * panel::kBlockRows;
+    const int64_t rows = std::min(panel::kBlockRows, segments.end(e) - begin);
+    const int64_t at = begin * p.cols + col;
+    panel::multiply<T, Y>({.c = p.c + at,
+                           .start = p.start == nullptr ? nullptr : p.start + at,
+                           .c_stride = p.cols,
+                           .a = p.row == nullptr ? p.a + begin * p.k : p.a,
+                           .row = p.row == nullptr ? nullptr : p.row + begin,
+                           .panels = reinterpret_cast<const uint32_t*>(p.b + e * p.b_bytes) +
+                                     col * panel::steps<T>(p.k),
+                           .rows = rows,
+                           .cols = std::min(chunk_cols, p.cols - col),
+                           .k = p.k});
+  });
+}
+
+template <typename T>
+int64_t accumulate_workspace_bytes(int64_t rows, int64_t segments, int64_t cols) {
+  return 4 * panel::padded_cols(cols) * (rows / panel::kStep<T> + segments);
+}
+
+template <typename T>
+void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
+  const Segments& segments = p.segments;
+  const int64_t width = panel::padded_cols(p.cols);
+  const int64_t all_steps = first_step<T>(segments, segments.count);
+  uint32_t* packed = reinterpret_cast<uint32_t*>(on.workspace.data);
+  CHECK(
+      4 * width * all_steps <= on.workspace.dim[0] && reinterpret_cast<uintptr_t>(packed) % 64 == 0,
+      "matrix product: workspace of %ld bytes at %p, needs %ld, 64-byte aligned",
+      long(on.workspace.dim[0]), static_cast<void*>(packed), long(4 * width * all_steps));
+
+  parallel_ranges(on, all_steps, kPackSteps, [&](int64_t begin, int64_t end) {
+    for (int64_t e = segment_of_piece(segments, panel::kStep<T>, begin);
+         e < segments.count && first_step<T>(segments, e) < end; ++e) {
+      const int64_t first = first_step<T>(segments, e), steps = panel::steps<T>(segments.size(e));
+      panel::pack_rows<T>({.panels = packed + first * width,
+                           .panel_words = panel::kPanelCols * steps,
+                           .panel_cols = panel::kPanelCols,
+                           .x = p.row == nullptr ? p.b + segments.begin(e) * p.cols : p.b,
+                           .stride = p.cols,
+                           .row = p.row == nullptr ? nullptr : p.row + segments.begin(e),
+                           .k = segments.size(e),
+                           .cols = p.cols},
+                          std::max<int64_t>(0, begin - first), std::min(steps, end - first));
+    }
+  });
+
+  // Blocks of c's rows, a whole number of tiles, and enough of them for a few threads.
+  const int64_t wanted = std::max<int64_t>(1, 16 / segments.count);
+  const int64_t tiles = ceil_div(ceil_div(p.rows, wanted), panel::kTileRows);
+  const int64_t block =
+      std::clamp(tiles * panel::kTileRows, 4 * panel::kTileRows, panel::kBlockRows);
+  const int64_t blocks = ceil_div(p.rows, block);
+  const int64_t chunk_cols = segments.count * blocks < 8 ? panel::kPanelCols : p.cols;
+  const int64_t chunks = ceil_div(p.cols, chunk_cols);
+  parallel_for(on, segments.count * blocks * chunks, [&](int64_t piece) {
+    const int64_t e = piece / (blocks * chunks);
+    const int64_t first_row = piece / chunks % blocks * block, col = piece % chunks * chunk_cols;
+    const int64_t size = segments.size(e), panel_words = panel::kPanelCols * panel::steps<T>(size);
+    if (size == 0) return;
+    panel::accumulate<T>({.c = p.c + (e * p.rows + first_row) * p.cols + col,
+                          .c_stride = p.cols,
+                          .a = p.a + segments.begin(e) * p.rows + first_row,
+                          .a_stride = p.rows,
+                          .panels = packed + first_step<T>(segments, e) * width +
+                                    col / panel::kPanelCols * panel_words,
+                          .panel_words = panel_words,
+                          .rows = std::min(block, p.rows - first_row),
+                          .cols = std::min(chunk_cols, p.cols - col),
+                          .k = size});
+  });
+}
+
+template void multiply_segments<float, float>(Exec, const SegmentProduct<float, float>&);
+template void multiply_segments<bf16, bf16>(Exec, const SegmentProduct<bf16, bf16>&);
+template void multiply_segments<bf16, float>(Exec, const SegmentProduct<bf16, float>&);
+template void accumulate_segments<float>(Exec, const SegmentOuterProduct<float>&);
+template void accumulate_segments<bf16>(Exec, const SegmentOuterProduct<bf16>&);
+template int64_t accumulate_workspace_bytes<float>(int64_t, int64_t, int64_t);
+template int64_t accumulate_workspace_bytes<bf16>(int64_t, int64_t, int64_t);
+
+}  // namespace assay

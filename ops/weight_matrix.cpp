@@ -1,0 +1,98 @@
+#include "ops/weight_matrix.h"
+
+#include <algorithm>
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "ops/panel.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kPackSteps = 64;  // steps of the dgrad layout one piece packs
+
+}  // namespace
+
+// Both layouts are whole 64-byte lines: a panel is a multiple of 16 words wide.
+template <typename T>
+int64_t weight_pack_dgrad_offset(int64_t out, int64_t in) {
+  return 4 * panel::words<T>(in, out);
+}
+
+template <typename T>
+int64_t weight_pack_bytes(int64_t out, int64_t in) {
+  return weight_pack_dgrad_offset<T>(out, in) + 4 * panel::words<T>(out, in);
+}
+
+template <typename T>
+int64_t weight_stack_pack_bytes(int64_t experts, int64_t out, int64_t in) {
+  return experts * weight_pack_bytes<T>(out, in);
+}
+
+namespace cpu {
+
+template <typename T>
+void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
+  const int64_t experts = a.plain.dim[0], out = a.plain.dim[1], in = a.plain.dim[2];
+  const int64_t forward_pieces = (out + panel::kPanelCols - 1) / panel::kPanelCols;
+  const int64_t dgrad_pieces = (panel::steps<T>(out) + kPackSteps - 1) / kPackSteps;
+  const int64_t pieces = forward_pieces + dgrad_pieces;
+  parallel_for(on, experts * pieces, [&](int64_t p) {
+    const int64_t e = p / pieces, piece = p % pieces;
+    const T* w = a.plain.data + e * out * in;
+    std::byte* packed = a.packed.data + e * weight_pack_bytes<T>(out, in);
+    if (piece < forward_pieces) {
+      uint32_t* panels = reinterpret_cast<uint32_t*>(packed);
+      panel::pack_transposed<T>({.panels = panels, .w = w, .cols = out, .k = in}, piece, piece + 1);
+      return;
+    }
+    const int64_t begin = (piece - forward_pieces) * kPackSteps;
+    packed += weight_pack_dgrad_offset<T>(out, in);
+    panel::pack_rows<T>({.panels = reinterpret_cast<uint32_t*>(packed),
+                         .panel_words = panel::kPanelCols * panel::steps<T>(out),
+                         .panel_cols = panel::kPanelCols,
+                         .x = w,
+                         .stride = in,
+                         .row = nullptr,
+                         .k = out,
+                         .cols = in},
+                        begin, std::min(begin + kPackSteps, panel::steps<T>(out)));
+  });
+}
+
+}  // namespace cpu
+
+template <typename T>
+void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
+  const int64_t want = weight_stack_pack_bytes<T>(a.plain.dim[0], a.plain.dim[1], a.plain.dim[2]);
+  CHECK(a.packed.dim[0] == want,
+        "weight_stack_pack: packed has %ld bytes, weight (%ld, %ld, %ld) needs %ld",
+        long(a.packed.dim[0]), long(a.plain.dim[0]), long(a.plain.dim[1]), long(a.plain.dim[2]),
+        long(want));
+  CHECK(reinterpret_cast<uintptr_t>(a.packed.data) % 64 == 0,
+        "weight_stack_pack: packed at %p is not 64-byte aligned",
+        static_cast<void*>(a.packed.data));
+  cpu::weight_stack_pack(on, a);
+}
+
+template <typename T>
+void weight_pack(Exec on, const WeightPack<T>& a) {
+  weight_stack_pack<T>(
+      on, {
+              .packed = a.packed, .plain = {a.plain.data, {1, a.plain.dim[0], a.plain.dim[1]}}
+  });
+}
+
+template int64_t weight_pack_dgrad_offset<float>(int64_t, int64_t);
+template int64_t weight_pack_dgrad_offset<bf16>(int64_t, int64_t);
+template int64_t weight_pack_bytes<float>(int64_t, int64_t);
+template int64_t weight_pack_bytes<bf16>(int64_t, int64_t);
+template int64_t weight_stack_pack_bytes<float>(int64_t, int64_t, int64_t);
+template int64_t weight_stack_pack_bytes<bf16>(int64_t, int64_t, int64_t);
+template void weight_pack<float>(Exec, const WeightPack<float>&);
+template void weight_pack<bf16>(Exec, const WeightPack<bf16>&);
+template void weight_stack_pack<float>(Exec, const WeightStackPack<float>&);
+template void weight_stack_pack<bf16>(Exec, const WeightStackPack<bf16>&);
+
+}  // namespace assay

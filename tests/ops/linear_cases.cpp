@@ -1,0 +1,225 @@
+#include "ops/linear.h"
+#include "tests/ops/matrix_case.h"
+#include "tests/ops/op_case.h"
+#include "tests/ref/complex_step.h"
+#include "tests/ref/linear.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+
+namespace {
+
+enum class Add { kNone, kOther, kInPlace };
+
+struct Shape {
+  int64_t rows, out, in;
+  Add add = Add::kNone;
+};
+
+std::string shape_name(const Shape& s) {
+  const char* adds[] = {"", " add", " add in place"};
+  return " N=" + std::to_string(s.rows) + " out=" + std::to_string(s.out) +
+         " in=" + std::to_string(s.in) + adds[int(s.add)];
+}
+
+// The result (rows, width) and what is added to it.
+template <typename Y>
+struct Target {
+  View<Y, 2> y;
+  View<const Y, 2> add = {};
+  std::vector<double> start;
+};
+template <typename Y>
+Target<Y> target(Workbench& bench, const std::string& name, int64_t rows, int64_t width, Add add) {
+  Target<Y> t;
+  if (add == Add::kInPlace) {
+    t.y = bench.acc<Y, 2>(name, {rows, width});
+    t.add = t.y;
+  } else {
+    t.y = bench.out<Y, 2>(name, {rows, width});
+    if (add == Add::kOther) t.add = bench.in<Y, 2>("add", {rows, width});
+  }
+  t.start = add == Add::kNone ? std::vector<double>(size_t(rows * width), 0.0)
+                              : Workbench::doubles(t.add);
+  return t;
+}
+
+// One value: k products and the start, rounded to Y.
+template <typename Y>
+auto product_rule(int64_t k, const std::vector<double>& want, const std::vector<double>& size) {
+  return [k, &want, &size](int64_t i) {
+    return tol::rounding<Y>(want[size_t(i)]) + tol::sum(double(k) + 1, size[size_t(i)]);
+  };
+}
+
+template <typename T, typename Y>
+OpInstance forward_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const auto t = target<Y>(*bench, "y", s.rows, s.out, s.add);
+  const LinearForward<T, Y> a{.y = t.y,
+                              .x = bench->in<T, 2>("x", {s.rows, s.in}),
+                              .weight = packed_weight<T>(*bench, s.out, s.in),
+                              .add = t.add};
+  const auto check = [a, s, start = t.start](Report& report) {
+    const auto rows = sample(s.rows, double(s.out * s.in));
+    const ref::Linear<double> linear{int64_t(rows.size()), s.out, s.in};
+    const auto x = select_rows(Workbench::doubles(a.x), s.in, rows);
+    const auto weight = Workbench::doubles(a.weight.plain), begin = select_rows(start, s.out, rows);
+    const auto want = added(linear.forward(x, weight), begin);
+    const auto size = added(linear.forward(absolute(x), absolute(weight)), absolute(begin));
+    auto got = chosen_rows(a.y.data, s.out, rows);
+    report.near("y", got.view(), want, product_rule<Y>(s.in, want, size));
+  };
+  return {bench, [a](Exec on) { linear_forward<T, Y>(on, a); }, check, linear_forward_cost(a)};
+}
+
+template <typename T>
+OpInstance dgrad_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const auto t = target<T>(*bench, "dx", s.rows, s.in, s.add);
+  const LinearDgrad<T> a{.dx = t.y,
+                         .dy = bench->in<T, 2>("dy", {s.rows, s.out}),
+                         .weight = packed_weight<T>(*bench, s.out, s.in),
+                         .add = t.add};
+  const auto check = [a, s, start = t.start](Report& report) {
+    const auto rows = sample(s.rows, double(s.out * s.in));
+    const ref::Linear<double> linear{int64_t(rows.size()), s.out, s.in};
+    const auto dy = select_rows(Workbench::doubles(a.dy), s.out, rows);
+    const auto weight = Workbench::doubles(a.weight.plain), begin = select_rows(start, s.in, rows);
+    const auto want = added(linear.dgrad(dy, weight), begin);
+    const auto size = added(linear.dgrad(absolute(dy), absolute(weight)), absolute(begin));
+    auto got = chosen_rows(a.dx.data, s.in, rows);
+    report.near("dx", got.view(), want, product_rule<T>(s.out, want, size));
+  };
+  return {bench, [a](Exec on) { linear_dgrad<T>(on, a); }, check, linear_dgrad_cost(a)};
+}
+
+template <typename T>
+OpInstance wgrad_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const LinearWgrad<T> a{.dweight = bench->acc<float, 2>("dweight", {s.out, s.in}),
+                         .dy = bench->in<T, 2>("dy", {s.rows, s.out}),
+                         .x = bench->in<T, 2>("x", {s.rows, s.in})};
+  const auto start = Workbench::doubles(a.dweight);
+  const auto check = [a, s, start](Report& report) {
+    const auto outs = sample(s.out, double(s.rows * s.in));
+    const ref::Linear<double> linear{s.rows, int64_t(outs.size()), s.in};
+    const auto dy = select_columns(Workbench::doubles(a.dy), s.out, outs);
+    const auto x = Workbench::doubles(a.x), begin = select_rows(start, s.in, outs);
+    const auto want = added(linear.wgrad(dy, x), begin);
+    const auto size = added(linear.wgrad(absolute(dy), absolute(x)), absolute(begin));
+    auto got = chosen_rows(a.dweight.data, s.in, outs);
+    report.near("dweight", got.view(), want, product_rule<float>(s.rows, want, size));
+  };
+  return {bench, [a](Exec on) { linear_wgrad<T>(on, a); }, check, linear_wgrad_cost(a)};
+}
+
+// The header's promises about bits: rows in three calls and in one.
+template <typename T>
+OpInstance split_rows_instance() {
+  auto bench = std::make_shared<Workbench>();
+  const int64_t rows = 131, out = 71, in = 67, cuts[] = {0, 2, 100, rows};
+  const auto x = bench->in<T, 2>("x", {rows, in}), dy = bench->in<T, 2>("dy", {rows, out});
+  const auto weight = packed_weight<T>(*bench, out, in);
+  const auto y = bench->out<T, 2>("y", {rows, out}), dx = bench->out<T, 2>("dx", {rows, in});
+  const auto dweight = bench->acc<float, 2>("dweight", {out, in}, normal(0));
+  const auto y_cut = bench->out<T, 2>("y_cut", {rows, out});
+  const auto dx_cut = bench->out<T, 2>("dx_cut", {rows, in});
+  const auto dweight_cut = bench->acc<float, 2>("dweight_cut", {out, in}, normal(0));
+  const auto run = [=](Exec on) {
+    linear_forward<T, T>(on, {.y = y, .x = x, .weight = weight});
+    linear_dgrad<T>(on, {.dx = dx, .dy = dy, .weight = weight});
+    linear_wgrad<T>(on, {.dweight = dweight, .dy = dy, .x = x});
+    for (int c = 0; c < 3; ++c) {
+      const int64_t begin = cuts[c], count = cuts[c + 1] - cuts[c];
+      const auto x_part = x.rows(begin, count), dy_part = dy.rows(begin, count);
+      linear_forward<T, T>(on, {.y = y_cut.rows(begin, count), .x = x_part, .weight = weight});
+      linear_dgrad<T>(on, {.dx = dx_cut.rows(begin, count), .dy = dy_part, .weight = weight});
+      linear_wgrad<T>(on, {.dweight = dweight_cut, .dy = dy_part, .x = x_part});
+    }
+  };
+  const auto check = [=](Report& report) {
+    report.equal("y", y_cut, Workbench::doubles(y));
+    report.equal("dx", dx_cut, Workbench::doubles(dx));
+    report.equal("dweight", dweight_cut, Workbench::doubles(dweight));
+  };
+  return {bench, run, check, {}};
+}
+
+OpInstance reference_instance() {
+  auto bench = std::make_shared<Workbench>();
+  const ref::Linear<double> linear{3, 4, 5};
+  const auto x = Workbench::doubles(bench->in<float, 2>("x", {3, 5}));
+  const auto weight = Workbench::doubles(bench->in<float, 2>("w", {4, 5}));
+  const auto dy = Workbench::doubles(bench->in<float, 2>("dy", {3, 4}));
+  const auto check = [=](Report& report) {
+    const auto loss = [&](const ref::ComplexVector& x_, const ref::ComplexVector& w_) {
+      const auto y = ref::Linear<ref::Complex>{3, 4, 5}.forward(x_, w_);
+      ref::Complex sum = 0;
+      for (size_t i = 0; i < dy.size(); ++i) sum += dy[i] * y[i];
+      return sum;
+    };
+    const ref::ComplexVector xc(x.begin(), x.end()), wc(weight.begin(), weight.end());
+    const auto of_x = [&](const auto& z) { return loss(z, wc); };
+    const auto of_w = [&](const auto& z) { return loss(xc, z); };
+    report.below("dx by complex step", ref::complex_step_error(of_x, x, linear.dgrad(dy, weight)),
+                 1e-13);
+    report.below("dw by complex step", ref::complex_step_error(of_w, weight, linear.wgrad(dy, x)),
+                 1e-13);
+  };
+  return {bench, [](Exec) {}, check, {}};
+}
+
+template <typename T>
+void add_cases(std::vector<OpCase>& cases) {
+  const std::string type = std::string(" ") + dtype_name<T>();
+  for (const Shape& s : {
+           Shape{1,    1,    1,    Add::kNone   },
+           Shape{1,    64,   65,   Add::kNone   },
+           Shape{7,    33,   2,    Add::kNone   },
+           Shape{13,   130,  31,   Add::kNone   },
+           Shape{67,   100,  259,  Add::kOther  },
+           Shape{100,  4,    256,  Add::kNone   },
+           Shape{193,  256,  1100, Add::kInPlace},
+           Shape{131,  2100, 96,   Add::kNone   },
+           Shape{2048, 768,  256,  Add::kNone   },
+           Shape{2048, 256,  256,  Add::kNone   },
+           Shape{2048, 1536, 256,  Add::kNone   },
+           Shape{2048, 256,  768,  Add::kNone   },
+           Shape{512,  8192, 256,  Add::kNone   },
+           Shape{2048, 256,  256,  Add::kInPlace},
+  }) {
+    const std::string suffix = type + shape_name(s);
+    cases.push_back(
+        {"linear_forward", "linear_forward" + suffix, [s] { return forward_instance<T, T>(s); }});
+    cases.push_back(
+        {"linear_dgrad", "linear_dgrad" + suffix, [s] { return dgrad_instance<T>(s); }});
+    if (s.add != Add::kNone) continue;
+    cases.push_back(
+        {"linear_wgrad", "linear_wgrad" + suffix, [s] { return wgrad_instance<T>(s); }});
+  }
+  cases.push_back(
+      {"linear_split_rows", "linear_split_rows" + type, [] { return split_rows_instance<T>(); }});
+}
+
+}  // namespace
+
+std::vector<OpCase> linear_cases() {
+  std::vector<OpCase> cases{
+      {"linear_reference", "linear_reference complex step", reference_instance}
+  };
+  add_cases<float>(cases);
+  add_cases<bf16>(cases);
+  for (const Shape& s : {
+           Shape{7,    5,   31,  Add::kNone },
+           Shape{2048, 4,   256, Add::kNone },
+           Shape{2048, 64,  256, Add::kNone },
+           Shape{100,  300, 200, Add::kOther},
+  }) {
+    cases.push_back({"linear_forward", "linear_forward bf16 to float" + shape_name(s),
+                     [s] { return forward_instance<bf16, float>(s); }});
+  }
+  return cases;
+}
+
+}  // namespace assay

@@ -1,0 +1,82 @@
+// What the case lists of the matrix products share: packed weights, and the rows a large case looks at.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ops/weight_matrix.h"
+#include "tests/ops/op_case.h"
+
+namespace assay {
+
+template <typename T>
+WeightMatrix<T> packed_weight(Workbench& bench, int64_t out, int64_t in) {
+  const auto plain = bench.in<T, 2>("weight", {out, in});
+  const auto packed = bench.in<std::byte, 1>("packed", {weight_pack_bytes<T>(out, in)});
+  weight_pack<T>({.threads = 2}, {.packed = packed, .plain = plain});
+  bench.commit();
+  return {plain, packed};
+}
+
+template <typename T>
+WeightStack<T> packed_stack(Workbench& bench, int64_t experts, int64_t out, int64_t in) {
+  const auto plain = bench.in<T, 3>("weight", {experts, out, in});
+  const auto packed =
+      bench.in<std::byte, 1>("packed", {weight_stack_pack_bytes<T>(experts, out, in)});
+  weight_stack_pack<T>({.threads = 2}, {.packed = packed, .plain = plain});
+  bench.commit();
+  return {plain, packed};
+}
+
+// Indices below n: all while n * cost is small, else 24 of them, the first and the last among them.
+inline std::vector<int64_t> sample(int64_t n, double cost) {
+  const int64_t count = double(n) * cost < 2e7 ? n : std::min<int64_t>(n, 24);
+  std::vector<int64_t> chosen;
+  for (int64_t i = 0; i < count; ++i) chosen.push_back(count == 1 ? 0 : i * (n - 1) / (count - 1));
+  return chosen;
+}
+
+inline std::vector<double> select_rows(const std::vector<double>& m, int64_t width,
+                                       const std::vector<int64_t>& rows) {
+  std::vector<double> out;
+  for (const int64_t r : rows) {
+    out.insert(out.end(), m.begin() + r * width, m.begin() + (r + 1) * width);
+  }
+  return out;
+}
+
+inline std::vector<double> select_columns(const std::vector<double>& m, int64_t width,
+                                          const std::vector<int64_t>& columns) {
+  std::vector<double> out;
+  for (size_t begin = 0; begin < m.size(); begin += size_t(width)) {
+    for (const int64_t c : columns) out.push_back(m[begin + size_t(c)]);
+  }
+  return out;
+}
+
+inline std::vector<double> absolute(std::vector<double> v) {
+  for (double& x : v) x = std::abs(x);
+  return v;
+}
+inline std::vector<double> added(std::vector<double> v, const std::vector<double>& w) {
+  for (size_t i = 0; i < v.size(); ++i) v[i] += w[i];
+  return v;
+}
+
+// Values a view holds in the chosen rows of its last `width` elements, as a view of their own.
+template <typename T>
+struct Chosen {
+  std::vector<T> values;
+  View<T, 1> view() { return {values.data(), {int64_t(values.size())}}; }
+};
+template <typename T>
+Chosen<T> chosen_rows(const T* data, int64_t width, const std::vector<int64_t>& rows) {
+  Chosen<T> c;
+  for (const int64_t r : rows) {
+    c.values.insert(c.values.end(), data + r * width, data + (r + 1) * width);
+  }
+  return c;
+}
+
+}  // namespace assay
