@@ -14,12 +14,22 @@
 
 namespace assay {
 
+// Whether a run that resumes may have another value than the run that stopped.
+enum class OnResume {
+  kMustMatch,  // another value would change results
+  kSchedule,   // free as long as the learning rates of the steps already done stay what they were
+  kFree,
+};
+
 // What a value must satisfy. `choices` is for strings; numbers are finite, and lie in [low, high].
 struct FieldCheck {
   double low = -1e300;
   double high = 1e300;
   bool low_open = false;  // low itself is not allowed
   std::vector<std::string> choices = {};
+  bool path =
+      false;  // relative to the file it stands in; on resume only the file name has to match
+  OnResume on_resume = OnResume::kMustMatch;
 };
 inline FieldCheck any() {
   return {};
@@ -38,6 +48,13 @@ inline FieldCheck between(double low, double high) {
 }
 inline FieldCheck one_of(std::vector<std::string> choices) {
   return {.choices = std::move(choices)};
+}
+inline FieldCheck path() {
+  return {.path = true};
+}
+inline FieldCheck free_on_resume(FieldCheck check) {
+  check.on_resume = OnResume::kFree;
+  return check;
 }
 
 struct RouterConfig {
@@ -198,17 +215,17 @@ struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> val;
   std::string tokenizer;
-  std::string cache = "../../../data-cache";
+  std::string cache = "data-cache";
   bool mask_eos = false;
   std::optional<SynthConfig> synth;
 };
 
 template <typename V>
 void visit(V& v, DataConfig& c) {
-  v("train", c.train, "training shards: files or patterns, read in lexicographic order", any());
-  v("val", c.val, "validation shards", any());
-  v("tokenizer", c.tokenizer, "tokenizer.json of the shards; needed for bits per byte", any());
-  v("cache", c.cache, "folder where synth keeps what it built", any());
+  v("train", c.train, "training shards: files or patterns, read in lexicographic order", path());
+  v("val", c.val, "validation shards", path());
+  v("tokenizer", c.tokenizer, "tokenizer.json of the shards; needed for bits per byte", path());
+  v("cache", c.cache, "folder where synth keeps what it built", free_on_resume(path()));
   v("mask_eos", c.mask_eos, "leave targets equal to the EOT id out of the loss", any());
   v.section("synth", c.synth, "build the embedded corpus instead of reading files");
 }
@@ -228,18 +245,19 @@ struct RunConfig {
 
 template <typename V>
 void visit(V& v, RunConfig& c) {
-  v("steps", c.steps, "optimizer steps", at_least(1));
+  v("steps", c.steps, "optimizer steps", {.low = 1, .on_resume = OnResume::kSchedule});
   v("batch_tokens", c.batch_tokens, "tokens of one optimizer step", at_least(1));
   v("sequence", c.sequence, "positions of one sequence (T)", at_least(1));
   v("micro_batch", c.micro_batch, "sequences computed at once (B)", at_least(1));
   v("seed", c.seed, "seed of the initial weights and of every random draw", not_negative());
   v("target_loss", c.target_loss, "stop at the first evaluation at or below it; 0 = never",
-    not_negative());
-  v("threads", c.threads, "CPU threads; 0 = all cores", between(0, 1024));
+    free_on_resume(not_negative()));
+  v("threads", c.threads, "CPU threads; 0 = all cores", free_on_resume(between(0, 1024)));
   v("checkpoint_every", c.checkpoint_every, "steps between checkpoints; 0 = only at the end",
-    not_negative());
-  v("keep_checkpoints", c.keep_checkpoints, "how many of the last checkpoints stay", at_least(1));
-  v("log_every", c.log_every, "steps between logged steps", at_least(1));
+    free_on_resume(not_negative()));
+  v("keep_checkpoints", c.keep_checkpoints, "how many of the last checkpoints stay",
+    free_on_resume(at_least(1)));
+  v("log_every", c.log_every, "steps between logged steps", free_on_resume(at_least(1)));
 }
 
 struct PrecisionConfig {
@@ -259,7 +277,8 @@ struct EvalConfig {
 
 template <typename V>
 void visit(V& v, EvalConfig& c) {
-  v("every", c.every, "steps between validations; the last step is always validated", at_least(1));
+  v("every", c.every, "steps between validations; the last step is always validated",
+    free_on_resume(at_least(1)));
   v("tokens", c.tokens, "validation tokens, always the same first ones", at_least(1));
 }
 
@@ -287,10 +306,11 @@ template <typename V>
 void visit(V& v, ContractConfig& c) {
   v("kind", c.kind,
     "what fixes the number of steps: run.steps, or tokens per active / total parameter",
-    one_of({"steps", "activeDN", "totalDN"}));
-  v("coefficient", c.coefficient, "tokens per parameter of the contract", not_negative());
+    free_on_resume(one_of({"steps", "activeDN", "totalDN"})));
+  v("coefficient", c.coefficient, "tokens per parameter of the contract",
+    free_on_resume(not_negative()));
   v("fraction", c.fraction, "share of the contract's horizon to train",
-    {.low = 0, .high = 1, .low_open = true});
+    {.low = 0, .high = 1, .low_open = true, .on_resume = OnResume::kFree});
 }
 
 struct Config {

@@ -164,9 +164,13 @@ struct OpCase {
 
 // Each returns its op's list. The reference's own proof is a case too: run does nothing, check calls
 // complex_step_error.
+std::vector<OpCase> embedding_cases();
 std::vector<OpCase> grouped_linear_cases();
 std::vector<OpCase> linear_cases();
+std::vector<OpCase> qk_norm_cases();
 std::vector<OpCase> rmsnorm_cases();
+std::vector<OpCase> rope_cases();
+std::vector<OpCase> swiglu_cases();
 
 // All lists, in the order of ops/.
 std::vector<OpCase> all_op_cases();

@@ -1,0 +1,334 @@
+#include "engine/config_yaml.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/nearest.h"
+#include "engine/config_check.h"
+#include "engine/config_fields.h"
+#include "engine/config_scalar.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where a value was written.
+struct Source {
+  std::string name;    // of the file, or the --set itself
+  std::string folder;  // its paths start here
+  std::string at(const YAML::Node& node) const { return at(node.Mark()); }
+  std::string at(const YAML::Mark& mark) const {
+    return mark.line < 0 || is_set ? name : name + ":" + std::to_string(mark.line + 1);
+  }
+  bool is_set = false;
+};
+
+std::string kind_of(const YAML::Node& node) {
+  if (node.IsMap()) return "a section";
+  if (node.IsSequence()) return "a list";
+  if (node.IsNull()) return "nothing";
+  return "the text " + node.Scalar();
+}
+
+std::string help_hint() {
+  return "`assay train --help-config` lists every field";
+}
+
+[[noreturn]] void throw_unknown(const Source& source, const YAML::Node& key,
+                                const std::string& prefix) {
+  const std::string word = key.Scalar();
+  std::vector<std::string> here, everywhere;
+  std::string elsewhere;
+  for (const FieldRow& row : all_config_fields()) {
+    const size_t dot = row.path.rfind('.');
+    const std::string parent = dot == std::string::npos ? "" : row.path.substr(0, dot + 1);
+    const std::string leaf = dot == std::string::npos ? row.path : row.path.substr(dot + 1);
+    if (parent == prefix) here.push_back(leaf);
+    if (leaf == word) elsewhere += (elsewhere.empty() ? "" : " or ") + row.path;
+    everywhere.push_back(leaf);
+  }
+  const std::string place =
+      prefix.empty() ? "at the top level" : "in " + prefix.substr(0, prefix.size() - 1);
+  std::string what = source.at(key) + ": ";
+  if (!elsewhere.empty()) {
+    throw UserError(what + "misplaced key " + word + " " + place, "it is known as " + elsewhere);
+  }
+  std::string near = nearest_name(word, here);
+  if (near.empty()) near = nearest_name(word, everywhere);
+  throw UserError(what + "unknown key " + word + " " + place,
+                  (near.empty() ? "" : "did you mean " + near + "? ") + help_hint());
+}
+
+// Sets the field called `key` of one section.
+class SetField {
+ public:
+  SetField(const Source& source, const YAML::Node& key, const YAML::Node& value,
+           const std::string& prefix)
+      : source_(source), key_node_(key), key_(key.Scalar()), value_(value), prefix_(prefix) {}
+
+  bool found() const { return found_; }
+
+  template <typename T>
+  void operator()(const char* name, T& field, const char* doc, const FieldCheck& check) {
+    if (key_ != name) return;
+    found_ = true;
+    set(field, check);
+    const std::string wrong = out_of_range(field, check);
+    if (!wrong.empty()) fail(wrong, std::string(doc) + ": " + check_text(check));
+  }
+  template <typename T>
+  void section(const char* name, T& nested, const char*);
+  template <typename T>
+  void section(const char* name, std::optional<T>& nested, const char* doc) {
+    if (key_ != name) return;
+    if (value_.IsNull()) {
+      found_ = true;
+      nested.reset();
+      return;
+    }
+    if (!nested) nested.emplace();
+    section(name, *nested, doc);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what, const std::string& hint) const {
+    throw UserError(source_.at(key_node_) + ": " + prefix_ + key_ + " " + what, hint);
+  }
+  [[noreturn]] void wrong_type(const char* wanted) const {
+    fail("is " + kind_of(value_) + ", not " + wanted, help_hint());
+  }
+  // The text of a plain scalar; a quoted one is text, whatever it looks like.
+  std::string plain(const char* wanted) const {
+    if (!value_.IsScalar() || value_.Tag() == "!") wrong_type(wanted);
+    return value_.Scalar();
+  }
+
+  void set(bool& field, const FieldCheck&) {
+    const std::optional<bool> read = read_bool(plain("true or false"));
+    if (!read) wrong_type("true or false");
+    field = *read;
+  }
+  void set(int64_t& field, const FieldCheck&) {
+    const ReadInt read = read_int(plain("an integer"));
+    if (!read.problem.empty()) fail(read.problem, help_hint());
+    field = read.value;
+  }
+  void set(double& field, const FieldCheck&) {
+    const ReadDouble read = read_double(plain("a number"));
+    if (!read.problem.empty()) fail(read.problem, help_hint());
+    field = read.value;
+  }
+  void set(std::optional<double>& field, const FieldCheck& check) {
+    if (value_.IsNull()) return field.reset();
+    set(field.emplace(), check);
+  }
+  void set(std::string& field, const FieldCheck& check) {
+    if (!value_.IsScalar()) wrong_type("a text");
+    field = check.path ? absolute(value_.Scalar()) : value_.Scalar();
+  }
+  void set(std::vector<std::string>& field, const FieldCheck& check) {
+    if (!value_.IsScalar() && !value_.IsSequence()) wrong_type("a list of texts");
+    field.clear();
+    const auto add = [&](const YAML::Node& item) {
+      if (!item.IsScalar())
+        fail("has an item that is " + kind_of(item) + ", not a text", help_hint());
+      field.push_back(check.path ? absolute(item.Scalar()) : item.Scalar());
+    };
+    if (value_.IsScalar()) return add(value_);
+    for (const YAML::Node& item : value_) add(item);
+  }
+  std::string absolute(const std::string& path) const {
+    if (path.empty()) return path;
+    return (fs::path(source_.folder) / path).lexically_normal().string();
+  }
+
+  static std::string out_of_range(bool, const FieldCheck&) { return ""; }
+  static std::string out_of_range(const std::vector<std::string>&, const FieldCheck&) { return ""; }
+  static std::string out_of_range(const std::optional<double>& value, const FieldCheck& check) {
+    return value ? out_of_range(*value, check) : "";
+  }
+  static std::string out_of_range(int64_t value, const FieldCheck& check) {
+    return in_range(static_cast<double>(value), check)
+               ? ""
+               : "= " + yaml_scalar(value) + " is out of range";
+  }
+  static std::string out_of_range(double value, const FieldCheck& check) {
+    return in_range(value, check) ? "" : "= " + yaml_scalar(value) + " is out of range";
+  }
+  static std::string out_of_range(const std::string& value, const FieldCheck& check) {
+    const auto& known = check.choices;
+    if (known.empty() || std::find(known.begin(), known.end(), value) != known.end()) return "";
+    return "= " + yaml_scalar(value) + " is not a choice";
+  }
+  static bool in_range(double value, const FieldCheck& check) {
+    return std::isfinite(value) && value <= check.high &&
+           (check.low_open ? value > check.low : value >= check.low);
+  }
+
+  const Source& source_;
+  const YAML::Node& key_node_;
+  std::string key_;
+  const YAML::Node& value_;
+  const std::string& prefix_;
+  bool found_ = false;
+};
+
+// Walks the pairs: yaml-cpp accepts a key twice and would hide the second. `skip` is a key read elsewhere.
+template <typename T>
+void apply_section(T& section, const YAML::Node& node, const Source& source,
+                   const std::string& prefix, const char* skip = nullptr) {
+  if (!node.IsMap()) {
+    throw UserError(
+        source.at(node) + ": " +
+            (prefix.empty() ? "the configuration" : prefix.substr(0, prefix.size() - 1)) + " is " +
+            kind_of(node) + ", not a section with `key: value` lines",
+        help_hint());
+  }
+  std::set<std::string> seen;
+  for (const auto& pair : node) {
+    if (!pair.first.IsScalar()) {
+      throw UserError(source.at(pair.first) + ": a key is " + kind_of(pair.first) + ", not a name",
+                      help_hint());
+    }
+    const std::string key = pair.first.Scalar();
+    if (!seen.insert(key).second) {
+      throw UserError(source.at(pair.first) + ": duplicate key " + prefix + key,
+                      "keep one of the two; a later file or --set may override it");
+    }
+    if (skip != nullptr && key == skip) continue;
+    SetField set(source, pair.first, pair.second, prefix);
+    visit(set, section);
+    if (!set.found()) throw_unknown(source, pair.first, prefix);
+  }
+}
+
+template <typename T>
+void SetField::section(const char* name, T& nested, const char*) {
+  if (key_ != name) return;
+  found_ = true;
+  apply_section(nested, value_, source_, prefix_ + key_ + ".");
+}
+
+YAML::Node parse(const std::string& text, const Source& source) {
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1) {
+      throw UserError(source.name + ": has " + std::to_string(documents.size()) + " YAML documents",
+                      "keep one; `---` starts another");
+    }
+    return documents.empty() ? YAML::Node() : documents[0];
+  } catch (const YAML::Exception& error) {
+    throw UserError(source.at(error.mark) + ": not YAML: " + error.msg,
+                    "look at that line and the one before it: indentation, colons, quotes");
+  }
+}
+
+// Reads includes first. `open` holds the files being read, outermost first.
+void apply_file(Config& config, const std::string& path, std::vector<std::string>& open);
+
+void apply_text(Config& config, const std::string& text, const Source& source,
+                std::vector<std::string>& open) {
+  const YAML::Node root = parse(text, source);
+  if (root.IsNull()) {
+    throw UserError(source.name + ": the configuration is empty",
+                    "a preset from models/presets is a start");
+  }
+  if (root.IsMap()) {
+    for (const auto& pair : root) {
+      if (!pair.first.IsScalar() || pair.first.Scalar() != "include") continue;
+      const YAML::Node& files = pair.second;
+      if (!files.IsScalar() && !files.IsSequence()) {
+        throw UserError(source.at(pair.first) + ": include is " + kind_of(files) +
+                            ", not a file or a list of files",
+                        "include: other.yaml");
+      }
+      const auto include = [&](const YAML::Node& file) {
+        if (!file.IsScalar() || file.Scalar().empty()) {
+          throw UserError(source.at(file) + ": include names " + kind_of(file) + ", not a file",
+                          "include: other.yaml");
+        }
+        const fs::path included = (fs::path(source.folder) / file.Scalar()).lexically_normal();
+        if (!fs::exists(included)) {
+          throw UserError(
+              source.at(file) + ": included file " + included.string() + " does not exist",
+              "it is looked for from the folder of " + source.name);
+        }
+        apply_file(config, included.string(), open);
+      };
+      if (files.IsScalar()) include(files);
+      for (const YAML::Node& file : files) include(file);
+    }
+  }
+  apply_section(config, root, source, "", "include");
+}
+
+void apply_file(Config& config, const std::string& path, std::vector<std::string>& open) {
+  const std::string text = read_file(path);
+  std::string file = fs::weakly_canonical(path).string();
+  if (std::find(open.begin(), open.end(), file) != open.end()) {
+    std::string circle;
+    for (const std::string& name : open) circle += name + " -> ";
+    throw UserError("includes go round in a circle: " + circle + file,
+                    "take one of these includes out");
+  }
+  open.push_back(std::move(file));
+  apply_text(config, text, {.name = path, .folder = fs::absolute(path).parent_path().string()},
+             open);
+  open.pop_back();
+}
+
+void apply_set(Config& config, const std::string& set) {
+  const Source source = {
+      .name = "--set " + set, .folder = fs::current_path().string(), .is_set = true};
+  const size_t equals = set.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw UserError(source.name + ": is not of the form section.field=value",
+                    "e.g. --set optimizer.lr=1e-3");
+  }
+  YAML::Node value = parse(set.substr(equals + 1), source);
+  std::string path = set.substr(0, equals);
+  for (size_t dot = path.rfind('.'); !path.empty(); dot = path.rfind('.')) {
+    const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
+    YAML::Node outer(YAML::NodeType::Map);
+    outer.force_insert(name, value);
+    value.reset(outer);
+    path = dot == std::string::npos ? "" : path.substr(0, dot);
+  }
+  apply_section(config, value, source, "");
+}
+
+Config finish(Config config, const std::vector<std::string>& sets, const std::string& folder) {
+  for (const std::string& set : sets) apply_set(config, set);
+  const fs::path cache =
+      config.data.cache;  // the default is relative to the configuration, like the rest
+  if (!cache.empty()) config.data.cache = (fs::path(folder) / cache).lexically_normal().string();
+  validate(config);
+  return config;
+}
+
+}  // namespace
+
+Config load_config(const std::string& path, const std::vector<std::string>& sets) {
+  Config config;
+  std::vector<std::string> open;
+  apply_file(config, path, open);
+  return finish(std::move(config), sets, fs::absolute(path).parent_path().string());
+}
+
+Config parse_config_text(const std::string& text, const std::string& name,
+                         const std::string& folder, const std::vector<std::string>& sets) {
+  Config config;
+  std::vector<std::string> open;
+  const std::string absolute = fs::absolute(folder).string();
+  apply_text(config, text, {.name = name, .folder = absolute}, open);
+  return finish(std::move(config), sets, absolute);
+}
+
+}  // namespace assay

@@ -1,0 +1,24 @@
+// Reading a configuration: YAML files with `include:`, and --set. Everything a user can get wrong (unknown,
+// misplaced or duplicate key, wrong type, value out of range, include that is missing or goes round in a circle)
+// is a UserError naming file, line and the nearest known key.
+//
+// `include: other.yaml` (or a list) is read first, then the including file on top of it; --set comes last. A
+// section that may be absent (model.moe, data.synth) appears when it is mentioned, and `moe: null` takes it away.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config.h"
+
+namespace assay {
+
+// Paths in a file become absolute, taken from the folder of that file; paths in --set from the working folder.
+// The result is validated (engine/config_check.h).
+Config load_config(const std::string& path, const std::vector<std::string>& sets = {});
+
+// The same from memory; `name` stands in messages, includes and paths are taken from `folder`.
+Config parse_config_text(const std::string& text, const std::string& name,
+                         const std::string& folder, const std::vector<std::string>& sets = {});
+
+}  // namespace assay

@@ -1,0 +1,79 @@
+#include "ops/embedding.h"
+
+#include "base/bf16.h"
+#include "base/check.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kRowsPerPiece = 64;
+constexpr int64_t kColumnsPerPiece = 64;  // of dweight: a cache line of bf16 pairs, four of float
+
+void check_tokens(const char* op, View<const int32_t, 1> token, int64_t vocab) {
+  for (int64_t i = 0; i < token.dim[0]; ++i) {
+    CHECK(token[i] >= 0 && token[i] < vocab, "%s: token[%ld] = %d, vocabulary %ld", op, long(i),
+          int(token[i]), long(vocab));
+  }
+}
+
+}  // namespace
+
+namespace cpu {
+
+template <typename T>
+void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
+  const int64_t width = a.y.dim[1];
+  parallel_ranges(on, a.y.dim[0], kRowsPerPiece, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* weight = a.weight.row(a.token[i]);
+      T* y = a.y.row(i);
+      if (a.gain == 1.0f) {
+        for (int64_t c = 0; c < width; ++c) y[c] = weight[c];
+        continue;
+      }
+#pragma omp simd
+      for (int64_t c = 0; c < width; ++c) y[c] = T(a.gain * float(weight[c]));
+    }
+  });
+}
+
+// A piece owns columns of the whole table and takes the tokens in order, so no two pieces write the same element.
+template <typename T>
+void embedding_backward(Exec on, const EmbeddingBackward<T>& a) {
+  parallel_ranges(on, a.dy.dim[1], kColumnsPerPiece, [&](int64_t begin, int64_t end) {
+    for (int64_t i = 0; i < a.dy.dim[0]; ++i) {
+      const T* dy = a.dy.row(i);
+      float* dweight = a.dweight.row(a.token[i]);
+#pragma omp simd
+      for (int64_t c = begin; c < end; ++c) dweight[c] += a.gain * float(dy[c]);
+    }
+  });
+}
+
+}  // namespace cpu
+
+template <typename T>
+void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
+  CHECK(a.y.dim[0] == a.token.dim[0] && a.y.dim[1] == a.weight.dim[1],
+        "embedding_forward: y (%ld, %ld), weight (%ld, %ld), token (%ld)", long(a.y.dim[0]),
+        long(a.y.dim[1]), long(a.weight.dim[0]), long(a.weight.dim[1]), long(a.token.dim[0]));
+  check_tokens("embedding_forward", a.token, a.weight.dim[0]);
+  cpu::embedding_forward(on, a);
+}
+
+template <typename T>
+void embedding_backward(Exec on, const EmbeddingBackward<T>& a) {
+  CHECK(a.dy.dim[0] == a.token.dim[0] && a.dy.dim[1] == a.dweight.dim[1],
+        "embedding_backward: dy (%ld, %ld), dweight (%ld, %ld), token (%ld)", long(a.dy.dim[0]),
+        long(a.dy.dim[1]), long(a.dweight.dim[0]), long(a.dweight.dim[1]), long(a.token.dim[0]));
+  check_tokens("embedding_backward", a.token, a.dweight.dim[0]);
+  cpu::embedding_backward(on, a);
+}
+
+template void embedding_forward<float>(Exec, const EmbeddingForward<float>&);
+template void embedding_forward<bf16>(Exec, const EmbeddingForward<bf16>&);
+template void embedding_backward<float>(Exec, const EmbeddingBackward<float>&);
+template void embedding_backward<bf16>(Exec, const EmbeddingBackward<bf16>&);
+
+}  // namespace assay

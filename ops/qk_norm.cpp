@@ -1,0 +1,126 @@
+#include "ops/qk_norm.h"
+
+#include <cmath>
+
+#include "base/bf16.h"
+#include "base/check.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kRowsPerBlock =
+    64;  // rows of one partial weight gradient; fixes the order of the sum
+
+}  // namespace
+
+int64_t qk_norm_backward_blocks(int64_t rows) {
+  return (rows + kRowsPerBlock - 1) / kRowsPerBlock;
+}
+
+namespace cpu {
+
+template <typename T>
+void qk_norm_forward(Exec on, const QkNormForward<T>& a) {
+  const int64_t width = a.head_dim;
+  parallel_ranges(on, a.qkv.dim[0], kRowsPerBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t h = 0; h < a.heads + a.kv_heads; ++h) {
+        T* x = a.qkv.row(i) + h * width;
+        T* raw = a.raw.row(i) + h * width;
+        const float* weight = h < a.heads ? a.q_weight.data : a.k_weight.data;
+        float squares = 0;
+#pragma omp simd reduction(+ : squares)
+        for (int64_t d = 0; d < width; ++d) squares += float(x[d]) * float(x[d]);
+        const float rstd = 1.0f / std::sqrt(squares / float(width) + a.eps);
+        a.rstd.at(i, h) = rstd;
+#pragma omp simd
+        for (int64_t d = 0; d < width; ++d) {
+          raw[d] = x[d];
+          x[d] = T(weight[d] * (float(x[d]) * rstd));
+        }
+      }
+    }
+  });
+}
+
+template <typename T>
+void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
+  const int64_t rows = a.dqkv.dim[0], width = a.head_dim;
+  parallel_ranges(on, rows, kRowsPerBlock, [&](int64_t begin, int64_t end) {
+    float* partial = a.partial.row(begin / kRowsPerBlock);
+    for (int64_t d = 0; d < 2 * width; ++d) partial[d] = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t h = 0; h < a.heads + a.kv_heads; ++h) {
+        T* dx = a.dqkv.row(i) + h * width;
+        const T* raw = a.raw.row(i) + h * width;
+        const float* weight = h < a.heads ? a.q_weight.data : a.k_weight.data;
+        float* dweight = h < a.heads ? partial : partial + width;
+        const float rstd = a.rstd.at(i, h);
+        float dot = 0;
+#pragma omp simd reduction(+ : dot)
+        for (int64_t d = 0; d < width; ++d)
+          dot += weight[d] * float(dx[d]) * (float(raw[d]) * rstd);
+        const float mean = dot / float(width);
+#pragma omp simd
+        for (int64_t d = 0; d < width; ++d) {
+          const float xhat = float(raw[d]) * rstd, dy = float(dx[d]);
+          dweight[d] += dy * xhat;
+          dx[d] = T(rstd * (weight[d] * dy - xhat * mean));
+        }
+      }
+    }
+  });
+  for (int64_t b = 0; b < qk_norm_backward_blocks(rows); ++b) {
+    const float* partial = a.partial.row(b);
+    for (int64_t d = 0; d < width; ++d) a.dq_weight[d] += partial[d];
+    for (int64_t d = 0; d < width; ++d) a.dk_weight[d] += partial[width + d];
+  }
+}
+
+}  // namespace cpu
+
+template <typename T>
+void qk_norm_forward(Exec on, const QkNormForward<T>& a) {
+  const int64_t normed = a.heads + a.kv_heads;
+  CHECK(a.qkv.dim[1] == (normed + a.kv_heads) * a.head_dim && a.raw.dim[0] == a.qkv.dim[0] &&
+            a.raw.dim[1] == normed * a.head_dim && a.rstd.dim[0] == a.qkv.dim[0] &&
+            a.rstd.dim[1] == normed,
+        "qk_norm_forward: qkv (%ld, %ld), raw (%ld, %ld), rstd (%ld, %ld), %ld + %ld heads of %ld",
+        long(a.qkv.dim[0]), long(a.qkv.dim[1]), long(a.raw.dim[0]), long(a.raw.dim[1]),
+        long(a.rstd.dim[0]), long(a.rstd.dim[1]), long(a.heads), long(a.kv_heads),
+        long(a.head_dim));
+  CHECK(a.q_weight.dim[0] == a.head_dim && a.k_weight.dim[0] == a.head_dim,
+        "qk_norm_forward: q_weight (%ld), k_weight (%ld), head width %ld", long(a.q_weight.dim[0]),
+        long(a.k_weight.dim[0]), long(a.head_dim));
+  cpu::qk_norm_forward(on, a);
+}
+
+template <typename T>
+void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
+  const int64_t normed = a.heads + a.kv_heads;
+  CHECK(
+      a.dqkv.dim[1] == (normed + a.kv_heads) * a.head_dim && a.raw.dim[0] == a.dqkv.dim[0] &&
+          a.raw.dim[1] == normed * a.head_dim && a.rstd.dim[0] == a.dqkv.dim[0] &&
+          a.rstd.dim[1] == normed,
+      "qk_norm_backward: dqkv (%ld, %ld), raw (%ld, %ld), rstd (%ld, %ld), %ld + %ld heads of %ld",
+      long(a.dqkv.dim[0]), long(a.dqkv.dim[1]), long(a.raw.dim[0]), long(a.raw.dim[1]),
+      long(a.rstd.dim[0]), long(a.rstd.dim[1]), long(a.heads), long(a.kv_heads), long(a.head_dim));
+  CHECK(a.q_weight.dim[0] == a.head_dim && a.k_weight.dim[0] == a.head_dim &&
+            a.dq_weight.dim[0] == a.head_dim && a.dk_weight.dim[0] == a.head_dim,
+        "qk_norm_backward: weights of %ld and %ld, gradients of %ld and %ld, head width %ld",
+        long(a.q_weight.dim[0]), long(a.k_weight.dim[0]), long(a.dq_weight.dim[0]),
+        long(a.dk_weight.dim[0]), long(a.head_dim));
+  CHECK(a.partial.dim[0] >= qk_norm_backward_blocks(a.dqkv.dim[0]) &&
+            a.partial.dim[1] == 2 * a.head_dim,
+        "qk_norm_backward: partial (%ld, %ld) for %ld rows, head width %ld", long(a.partial.dim[0]),
+        long(a.partial.dim[1]), long(a.dqkv.dim[0]), long(a.head_dim));
+  cpu::qk_norm_backward(on, a);
+}
+
+template void qk_norm_forward<float>(Exec, const QkNormForward<float>&);
+template void qk_norm_forward<bf16>(Exec, const QkNormForward<bf16>&);
+template void qk_norm_backward<float>(Exec, const QkNormBackward<float>&);
+template void qk_norm_backward<bf16>(Exec, const QkNormBackward<bf16>&);
+
+}  // namespace assay

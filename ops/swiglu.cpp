@@ -1,0 +1,87 @@
+#include "ops/swiglu.h"
+
+#include <algorithm>
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "base/vector_math.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kElementsPerPiece = 8192;
+
+int64_t rows_per_piece(int64_t width) {
+  return std::max<int64_t>(1, kElementsPerPiece / std::max<int64_t>(1, width));
+}
+
+}  // namespace
+
+namespace cpu {
+
+template <typename T>
+void swiglu_forward(Exec on, const SwigluForward<T>& a) {
+  const int64_t width = a.h.dim[1];
+  parallel_ranges(on, a.h.dim[0], rows_per_piece(width), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* gate = a.gate_up.row(i);
+      const T* up = gate + width;
+      T* h = a.h.row(i);
+#pragma omp simd
+      for (int64_t f = 0; f < width; ++f) {
+        const float g = float(gate[f]);
+        h[f] = T(g / (1.0f + exp_fast(-g)) * float(up[f]));
+      }
+    }
+  });
+}
+
+template <typename T>
+void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
+  const int64_t width = a.dh.dim[1];
+  parallel_ranges(on, a.dh.dim[0], rows_per_piece(width), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* gate = a.gate_up.row(i);
+      const T* up = gate + width;
+      const T* dh = a.dh.row(i);
+      T* dgate = a.dgate_up.row(i);
+      T* dup = dgate + width;
+#pragma omp simd
+      for (int64_t f = 0; f < width; ++f) {
+        const float g = float(gate[f]), u = float(up[f]), d = float(dh[f]);
+        const float sigmoid = 1.0f / (1.0f + exp_fast(-g));
+        const float silu = g * sigmoid;
+        dgate[f] = T(d * u * (sigmoid + silu * (1.0f - sigmoid)));
+        dup[f] = T(d * silu);
+      }
+    }
+  });
+}
+
+}  // namespace cpu
+
+template <typename T>
+void swiglu_forward(Exec on, const SwigluForward<T>& a) {
+  CHECK(a.gate_up.dim[0] == a.h.dim[0] && a.gate_up.dim[1] == 2 * a.h.dim[1],
+        "swiglu_forward: h (%ld, %ld), gate_up (%ld, %ld)", long(a.h.dim[0]), long(a.h.dim[1]),
+        long(a.gate_up.dim[0]), long(a.gate_up.dim[1]));
+  cpu::swiglu_forward(on, a);
+}
+
+template <typename T>
+void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
+  CHECK(a.gate_up.dim[0] == a.dh.dim[0] && a.gate_up.dim[1] == 2 * a.dh.dim[1] &&
+            a.dgate_up.dim[0] == a.dh.dim[0] && a.dgate_up.dim[1] == 2 * a.dh.dim[1],
+        "swiglu_backward: dh (%ld, %ld), gate_up (%ld, %ld), dgate_up (%ld, %ld)",
+        long(a.dh.dim[0]), long(a.dh.dim[1]), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]),
+        long(a.dgate_up.dim[0]), long(a.dgate_up.dim[1]));
+  cpu::swiglu_backward(on, a);
+}
+
+template void swiglu_forward<float>(Exec, const SwigluForward<float>&);
+template void swiglu_forward<bf16>(Exec, const SwigluForward<bf16>&);
+template void swiglu_backward<float>(Exec, const SwigluBackward<float>&);
+template void swiglu_backward<bf16>(Exec, const SwigluBackward<bf16>&);
+
+}  // namespace assay

@@ -1,0 +1,168 @@
+// Whatever is wrong with a configuration is one UserError that names the place, the value and a way out.
+#include <filesystem>
+#include <random>
+
+#include "base/file.h"
+#include "engine/config_check.h"
+#include "engine/config_text.h"
+#include "engine/config_yaml.h"
+#include "tests/catch.h"
+#include "tests/data/temp_folder.h"
+
+namespace assay {
+namespace {
+
+struct Row {
+  const char* text;
+  const char* set;
+  const char* error;
+  const char* hint;
+};
+
+const Row kRows[] = {
+  // names
+    {"model:\n  hiden: 3",                       "",                 "test.yaml:2: unknown key hiden in model",                 "did you mean hidden?" },
+    {"modle: {}",                                "",                 "test.yaml:1: unknown key modle at the top level",         "did you mean model?"  },
+    {"model:\n  lr: 1",                          "",                 "test.yaml:2: misplaced key lr in model",                  "optimizer.lr"         },
+    {"hidden: 3",                                "",                 "misplaced key hidden at the top level",                   "model.hidden"         },
+    {"model: {experts: 8}",                      "",                 "misplaced key experts",                                   "model.moe.experts"    },
+    {"model: {qqqqqqqq: 8}",                     "",                 "unknown key qqqqqqqq",                                    "--help-config"        },
+    {"run:\n  seed: 1\n  seed: 2",               "",                 "test.yaml:3: duplicate key run.seed",                     "keep one"             },
+    {"run: {}\nrun: {}",                         "",                 "test.yaml:2: duplicate key run",                          "keep one"             },
+    {"[a]: 3",                                   "",                 "a key is a list",                                         "--help-config"        },
+ // types
+    {"run:\n  steps: many",                      "",                 "test.yaml:2: run.steps is the text many, not an integer",
+     "--help-config"                                                                                                                                   },
+    {"run: {steps: 1.5}",                        "",                 "run.steps = 1.5 is not an integer",                       ""                     },
+    {"run: {steps: \"10\"}",                     "",                 "run.steps is the text 10, not an integer",                ""                     },
+    {"run: {steps: 010}",                        "",                 "run.steps = 010 starts with a zero",                      ""                     },
+    {"run: {steps: 0x10}",                       "",                 "run.steps is the text 0x10",                              ""                     },
+    {"run: {steps: 1e300}",                      "",                 "run.steps = 1e300 is beyond 10^15",                       ""                     },
+    {"run: {steps: [1]}",                        "",                 "run.steps is a list",                                     ""                     },
+    {"run: {steps: }",                           "",                 "run.steps is nothing",                                    ""                     },
+    {"run: {steps: {a: 1}}",                     "",                 "run.steps is a section",                                  ""                     },
+    {"run: 3",                                   "",                 "run is the text 3, not a section",                        ""                     },
+    {"run: ",                                    "",                 "run is nothing, not a section",                           ""                     },
+    {"model: {qk_norm: yes}",                    "",                 "model.qk_norm is the text yes, not true or false",        ""                     },
+    {"model: {qk_norm: 1}",                      "",                 "model.qk_norm is the text 1, not true or false",          ""                     },
+    {"optimizer: {lr: 1e-3x}",                   "",                 "optimizer.lr is the text 1e-3x, not a number",            ""                     },
+    {"optimizer: {lr: 1e-999}",                  "",                 "optimizer.lr = 1e-999 does not fit",                      ""                     },
+    {"data: {tokenizer: [a]}",                   "",                 "data.tokenizer is a list, not a text",                    ""                     },
+    {"data: {train: {a: b}}",                    "",                 "data.train is a section, not a list",                     ""                     },
+    {"data: {train: [[a]]}",                     "",                 "data.train has an item that is a list",                   ""                     },
+ // ranges
+    {"optimizer: {lr: .nan}",                    "",                 "optimizer.lr = .nan is not a finite number",              ""                     },
+    {"optimizer: {lr: nan}",                     "",                 "optimizer.lr = nan is not a finite number",               ""                     },
+    {"optimizer: {lr: -.inf}",                   "",                 "optimizer.lr = -.inf is not a finite number",             ""                     },
+    {"optimizer: {lr: -1}",                      "",                 "optimizer.lr = -1.0 is out of range",                     "> 0"                  },
+    {"optimizer: {lr: 0}",                       "",                 "optimizer.lr = 0.0 is out of range",                      "> 0"                  },
+    {"optimizer: {router_lr: -1}",               "",                 "optimizer.router_lr = -1.0 is out of range",              "> 0"                  },
+    {"optimizer: {beta2: 1}",                    "",                 "optimizer.beta2 = 1.0 is out of range",                   "in [0, "              },
+    {"run: {steps: 0}",                          "",                 "run.steps = 0 is out of range",                           "optimizer steps: >= 1"},
+    {"run: {steps: -5}",                         "",                 "run.steps = -5 is out of range",                          ""                     },
+    {"model: {moe: {top_k: 65}}",                "",                 "model.moe.top_k = 65 is out of range",                    "in [1, 64]"           },
+    {"model: {moe: {router: {aux: swich}}}",     "",                 "model.moe.router.aux = swich is not a choice",
+     "one of none, switch, gates"                                                                                                                      },
+    {"precision: {recipe: fp8}",                 "",                 "precision.recipe = fp8 is not a choice",                  "auto, fp32, bf16"     },
+ // fields together
+    {"model: {moe: {top_k: 9}}",                 "",                 "model.moe.top_k = 9 is more than model.moe.experts = 8",
+     "once"                                                                                                                                            },
+    {"model: {heads: 3}",                        "",                 "model.heads = 3 does not divide model.hidden = 256",      "divisor"              },
+    {"model: {heads: 16}",                       "",                 "256 / 16 = 16 is not 32, 64 or 128",                      "model.head_dim"       },
+    {"model: {head_dim: 80}",                    "",                 "model.head_dim = 80 is not 32, 64 or 128",                ""                     },
+    {"model: {kv_heads: 3}",                     "",                 "model.kv_heads = 3 does not divide model.heads = 4",      ""                     },
+    {"model: {moe: {first_dense_layers: 5}}",    "",
+     "first_dense_layers = 5 is more than model.layers = 4",                                                                    ""                     },
+    {"model: {moe: {router: {aux_alpha: 0.1}}}", "",                 "aux is none",                                             "aux: switch"          },
+    {"run: {batch_tokens: 8191}",                "",                 "run.batch_tokens = 8191 is not a multiple",               "256 * 8"              },
+    {"run: {batch_tokens: 1024}",                "",                 "run.batch_tokens = 1024 is not a multiple",               ""                     },
+    {"run: {sequence: 1e15, micro_batch: 1e15}", "",                 "is not a multiple",                                       ""                     },
+    {"schedule: {warmup: 600, warmdown: 600}",   "",                 "= 600 + 600 is more than run.steps = 1000",               ""                     },
+    {"schedule: {decay: cosine, floor: 1}",      "",                 "schedule.floor = 1 is above optimizer.lr = 0.001",
+     ""                                                                                                                                                },
+    {"contract: {kind: activeDN}",               "",                 "contract.coefficient is not given",                       "activeDN"             },
+    {"eval: {tokens: 100}",                      "",                 "eval.tokens = 100 is less than run.sequence = 256",       ""                     },
+    {"data: {synth: {vocab_size: 9000}}",        "",
+     "data.synth.vocab_size = 9000 is more than model.vocab_size = 8192",                                                       ""                     },
+ // the file itself
+    {"",                                         "",                 "test.yaml: the configuration is empty",                   "models/presets"       },
+    {"- a",                                      "",                 "the configuration is a list",                             ""                     },
+    {"model: {hidden: 3",                        "",                 "test.yaml:1: not YAML",                                   "indentation"          },
+    {"model:\n\thidden: 3",                      "",                 "not YAML",                                                ""                     },
+    {"run: {}\n---\nrun: {}",                    "",                 "2 YAML documents",                                        ""                     },
+    {"run: {}\ninclude: gone.yaml",              "",
+     "test.yaml:2: included file /configs/gone.yaml does not exist",                                                            "test.yaml"            },
+    {"include: {a: b}",                          "",                 "include is a section",                                    ""                     },
+    {"include: [[a]]",                           "",                 "include names a list",                                    ""                     },
+ // --set
+    {"run: {}",                                  "run.stpes=3",      "--set run.stpes=3: unknown key stpes in run",
+     "did you mean steps?"                                                                                                                             },
+    {"run: {}",                                  "run.steps=x",      "--set run.steps=x: run.steps is the text x",              ""                     },
+    {"run: {}",                                  "run.steps=0",      "--set run.steps=0: run.steps = 0 is out of range",        ""                     },
+    {"run: {}",                                  "run.steps",        "--set run.steps: is not of the form",                     "section.field=value"  },
+    {"run: {}",                                  "=3",               "is not of the form",                                      ""                     },
+    {"run: {}",                                  "steps=3",          "misplaced key steps",                                     "run.steps"            },
+    {"run: {}",                                  "run..steps=3",     "unknown key  in run",                                     ""                     },
+    {"run: {}",                                  "run.steps=[",      "not YAML",                                                ""                     },
+    {"run: {}",                                  "run.steps.more=3", "run.steps is a section, not an integer",                  ""                     },
+    {"run: {}",                                  "include=a.yaml",   "unknown key include",                                     ""                     },
+};
+
+}  // namespace
+
+TEST_CASE("bad configurations are refused by name, line and value") {
+  for (const Row& row : kRows) {
+    INFO("text: " << row.text << "  --set " << row.set);
+    std::vector<std::string> sets;
+    if (row.set[0] != 0) sets.push_back(row.set);
+    try {
+      parse_config_text(row.text, "test.yaml", "/configs", sets);
+      FAIL("was accepted");
+    } catch (const UserError& error) {
+      REQUIRE_THAT(error.what() + (" | " + error.hint()), Catch::Matchers::Contains(row.error));
+      REQUIRE_THAT(error.what() + (" | " + error.hint()), Catch::Matchers::Contains(row.hint));
+      REQUIRE(!error.hint().empty());
+    }
+  }
+}
+
+TEST_CASE("missing files, folders and circles") {
+  const TempFolder folder;
+  REQUIRE_THROWS_WITH(load_config(folder / "none.yaml"), Catch::Matchers::Contains("none.yaml"));
+  REQUIRE_THROWS_AS(load_config(folder.path()), UserError);
+  write_file_atomic(folder / "a.yaml", "include: b.yaml\n");
+  write_file_atomic(
+      folder / "b.yaml",
+      "include: ../" + std::filesystem::path(folder.path()).filename().string() + "/a.yaml\n");
+  REQUIRE_THROWS_WITH(load_config(folder / "a.yaml"), Catch::Matchers::Contains("circle"));
+}
+
+TEST_CASE("training needs data") {
+  Config c;
+  REQUIRE_THROWS_WITH(validate_data(c), Catch::Matchers::Contains("data.train is not given"));
+  c.data.train = {"a.bin"};
+  REQUIRE_THROWS_WITH(validate_data(c), Catch::Matchers::Contains("data.val is not given"));
+  c.data.val = {"b.bin"};
+  validate_data(c);
+  c.data.synth.emplace();
+  REQUIRE_THROWS_WITH(validate_data(c), Catch::Matchers::Contains("both"));
+}
+
+TEST_CASE("damaged text is either read or refused") {
+  const std::string good = to_yaml(Config{}) + "include: none.yaml\n";
+  std::mt19937 random(1);
+  for (int round = 0; round < 2000; ++round) {
+    std::string text = good;
+    for (int i = 0; i < 3; ++i) {
+      const size_t at = random() % text.size();
+      if (random() % 3 == 0) text.erase(at, random() % 20);
+      if (!text.empty()) text[random() % text.size()] = static_cast<char>(random() % 256);
+    }
+    try {
+      parse_config_text(text, "fuzz.yaml", "/configs");
+    } catch (const UserError&) {
+    }
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,189 @@
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "engine/config_check.h"
+#include "engine/config_text.h"
+#include "engine/config_yaml.h"
+#include "tests/catch.h"
+#include "tests/data/temp_folder.h"
+
+namespace assay {
+namespace {
+
+Config parse(const std::string& text, const std::vector<std::string>& sets = {}) {
+  return parse_config_text(text, "test.yaml", "/configs", sets);
+}
+
+}  // namespace
+
+TEST_CASE("a configuration is read") {
+  const Config c = parse(R"(
+model:
+  hidden: 768
+  heads: 12
+  tie_embeddings: true
+  moe: {experts: 64, top_k: 6, router: {score: softmax, bias_rate: 1e-4}}
+optimizer: {lr: 18.0e-4, router_lr: .5}
+data: {train: ["a/*.bin", /abs/b.bin], val: val.bin, cache: ""}
+run: {steps: 9.536e3}
+)");
+  REQUIRE(c.model.hidden == 768);
+  REQUIRE(c.model.tie_embeddings);
+  REQUIRE(c.model.moe);
+  REQUIRE(c.model.moe->experts == 64);
+  REQUIRE(c.model.moe->shared == 0);
+  REQUIRE(c.model.moe->router.score == "softmax");
+  REQUIRE(c.model.moe->router.bias_rate == 1e-4);
+  REQUIRE(c.optimizer.lr == 0.0018);
+  REQUIRE(c.optimizer.router_lr == 0.5);
+  REQUIRE(!c.optimizer.expert_lr);
+  REQUIRE(c.data.train == std::vector<std::string>{"/configs/a/*.bin", "/abs/b.bin"});
+  REQUIRE(c.data.val == std::vector<std::string>{"/configs/val.bin"});
+  REQUIRE(c.data.cache.empty());
+  REQUIRE(c.run.steps == 9536);
+}
+
+TEST_CASE("sections that may be absent come and go") {
+  REQUIRE(!parse("model: {hidden: 128}").model.moe);
+  REQUIRE(parse("model: {moe: {}}").model.moe);
+  REQUIRE(!parse("model: {moe: null}").model.moe);
+  REQUIRE(!parse("model: {moe: }").model.moe);
+  REQUIRE(!parse("model: {moe: {experts: 4}}", {"model.moe=null"}).model.moe);
+  REQUIRE(parse("run: {seed: 2}", {"model.moe.experts=16"}).model.moe->experts == 16);
+  REQUIRE(!parse("optimizer: {router_lr: 1.0}", {"optimizer.router_lr=null"}).optimizer.router_lr);
+}
+
+TEST_CASE("--set has the names, checks and numbers of the file") {
+  const Config c =
+      parse("optimizer: {lr: 1}", {"optimizer.lr=1e-4", "data.val=[a.bin, b.bin]",
+                                   "model.qk_norm=true", "run={seed: 7}", "run.steps=20"});
+  REQUIRE(c.optimizer.lr == 1e-4);
+  REQUIRE(c.data.val[1] == std::filesystem::current_path() / "b.bin");
+  REQUIRE(c.model.qk_norm);
+  REQUIRE(c.run.seed == 7);
+  REQUIRE(c.run.steps == 20);
+}
+
+TEST_CASE("includes are read first, and relative to the file that names them") {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "family");
+  write_file_atomic(folder / "family/base.yaml",
+                    "data: {train: t.bin}\nrun: {seed: 3, steps: 11}\n");
+  write_file_atomic(folder / "family/more.yaml",
+                    "include: base.yaml\nrun: {steps: 12}\nmodel: {moe: {}}\n");
+  write_file_atomic(folder / "a.yaml",
+                    "model: {moe: null}\ninclude: [family/more.yaml]\nrun: {log_every: 5}\n");
+  const Config c = load_config(folder / "a.yaml");
+  REQUIRE(c.data.train == std::vector<std::string>{folder / "family/t.bin"});
+  REQUIRE(c.data.cache == folder / "data-cache");
+  REQUIRE(c.run.seed == 3);
+  REQUIRE(c.run.steps == 12);
+  REQUIRE(c.run.log_every == 5);
+  REQUIRE(!c.model.moe);
+}
+
+TEST_CASE("a resolved configuration reads back equal") {
+  Config c = parse(
+      "model: {moe: {router: {aux: gates, aux_alpha: 1e-3}}}\ndata: {train: ['a b,c.bin', x.bin]}");
+  c.optimizer.lr = 0.1 + 0.2;
+  c.optimizer.eps = 1e-30;
+  c.model.rope_theta = 1e22;
+  c.data.tokenizer = "/odd \"quotes\"\\\n\t.json";
+  c.optimizer.expert_beta2 = 0.75;
+  c.data.synth = SynthConfig{.seed = 9};
+  const std::string text = to_yaml(c);
+  const Config back = parse(text);
+  REQUIRE(to_yaml(back) == text);
+  REQUIRE(back.optimizer.lr == c.optimizer.lr);
+  REQUIRE(back.data.tokenizer == c.data.tokenizer);
+  REQUIRE(back.data.train == c.data.train);
+  REQUIRE(section_hashes(back) == section_hashes(c));
+  const Config defaults;
+  REQUIRE(to_yaml(parse(to_yaml(defaults), {"data.cache=" + defaults.data.cache})).size() >=
+          to_yaml(defaults).size());
+}
+
+TEST_CASE("what differs from the default") {
+  REQUIRE(differences_from_default(Config{}).empty());
+  Config c;
+  c.optimizer.lr = 0.002;
+  c.model.moe.emplace().top_k = 1;
+  REQUIRE(differences_from_default(c) ==
+          std::vector<std::string>{"model.moe.top_k = 1 (default 2)",
+                                   "optimizer.lr = 0.002 (default 0.001)"});
+}
+
+TEST_CASE("the help lists every field") {
+  const std::string help = help_config();
+  for (const char* word :
+       {"model.moe.router: ", "bias_rate", "keep_checkpoints", "model.moe (optional)",
+        "one of none, switch, gates", "in (0, 1]", "paths"}) {
+    INFO(word);
+    REQUIRE(help.find(word) != std::string::npos);
+  }
+}
+
+TEST_CASE("a resumed run may change this and not that") {
+  struct Row {
+    const char* what;
+    void (*change)(Config&);
+    int64_t done;
+    const char* refused;  // "" = allowed
+  };
+  const Row rows[] = {
+      {"nothing",                        [](Config&) {},                                         50, ""                       },
+      {"intervals",
+       [](Config& c) {
+         c.run.log_every = 7;
+         c.run.checkpoint_every = 3;
+         c.run.keep_checkpoints = 9;
+         c.eval.every = 5;
+         c.run.threads = 1;
+       },                                                                                        50, ""                       },
+      {"more steps before the decay",    [](Config& c) { c.run.steps = 200; },                   80, ""                       },
+      {"more steps, one into the decay", [](Config& c) { c.run.steps = 200; },                   81, ""                       },
+      {"more steps, two into the decay", [](Config& c) { c.run.steps = 200; },                   82,
+       "run.steps: 100 -> 200"                                                                                                },
+      {"fewer steps than done",          [](Config& c) { c.run.steps = 40; },                    50, "run.steps: 100 -> 40"   },
+      {"seed",                           [](Config& c) { c.run.seed = 2; },                      1,  "run.seed: 1 -> 2"       },
+      {"micro-batch",                    [](Config& c) { c.run.micro_batch = 4; },               1,  "run.micro_batch: 8 -> 4"},
+      {"dense to sparse",                [](Config& c) { c.model.moe.emplace(); },               1,
+       "model.moe: absent -> present"                                                                                         },
+      {"moved data",                     [](Config& c) { c.data.train = {"/elsewhere/t.bin"}; }, 1,  ""                       },
+      {"other data",                     [](Config& c) { c.data.train = {"/data/u.bin"}; },      1,
+       "data.train: [/data/t.bin] -> [/data/u.bin]"                                                                           },
+      {"warm-up",                        [](Config& c) { c.schedule.warmup = 5; },               1,  "schedule.warmup: 4 -> 5"},
+  };
+  Config before;
+  before.run.steps = 100;
+  before.schedule = {.warmup = 4, .warmdown = 20};
+  before.data.train = {"/data/t.bin"};
+  for (const Row& row : rows) {
+    INFO(row.what);
+    Config now = before;
+    row.change(now);
+    const std::vector<std::string> found = result_changing_differences(before, now, row.done);
+    if (std::string(row.refused).empty()) {
+      REQUIRE(found.empty());
+    } else {
+      REQUIRE(found.size() == 1);
+      REQUIRE_THAT(found[0], Catch::Matchers::StartsWith(row.refused));
+    }
+  }
+}
+
+TEST_CASE("files behind patterns") {
+  const TempFolder folder;
+  for (const char* name : {"b_2.bin", "b_1.bin", "a.bin", "c.txt"})
+    write_file_atomic(folder / name, "x");
+  REQUIRE(expand_files({folder / "b_*.bin", folder / "a.bin", folder / "*.bin"}, "data.train") ==
+          std::vector<std::string>{folder / "a.bin", folder / "b_1.bin", folder / "b_2.bin"});
+  REQUIRE_THROWS_WITH(expand_files({folder / "no*.bin"}, "data.val"),
+                      Catch::Matchers::Contains("no*.bin"));
+  REQUIRE_THROWS_WITH(expand_files({folder.path()}, "data.val"),
+                      Catch::Matchers::Contains("is a folder"));
+}
+
+}  // namespace assay

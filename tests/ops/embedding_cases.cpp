@@ -1,0 +1,130 @@
+#include "ops/embedding.h"
+#include "tests/ops/op_case.h"
+#include "tests/ref/complex_step.h"
+#include "tests/ref/embedding.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+
+namespace {
+
+enum class Tokens { kRandom, kAllTheSame };
+
+struct Shape {
+  int64_t tokens, vocab, width;
+  float gain;
+  Tokens kind = Tokens::kRandom;
+};
+
+std::string shape_name(const Shape& s) {
+  return " N=" + std::to_string(s.tokens) + " V=" + std::to_string(s.vocab) +
+         " C=" + std::to_string(s.width) + (s.gain == 1.0f ? "" : " gain") +
+         (s.kind == Tokens::kAllTheSame ? " one token" : "");
+}
+
+View<int32_t, 1> tokens_of(Workbench& bench, const Shape& s) {
+  const auto token = bench.in<int32_t, 1>("token", {s.tokens}, {Fill::kZero});
+  RandomSequence random({3, stream_id("token")});
+  for (int64_t i = 0; i < s.tokens; ++i) {
+    token[i] = s.kind == Tokens::kAllTheSame ? int32_t(s.vocab - 1)
+                                             : int32_t(random.below(uint32_t(s.vocab)));
+  }
+  bench.commit();
+  return token;
+}
+
+template <typename T>
+OpInstance forward_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const EmbeddingForward<T> a{.y = bench->out<T, 2>("y", {s.tokens, s.width}),
+                              .weight = bench->in<T, 2>("weight", {s.vocab, s.width}),
+                              .token = tokens_of(*bench, s),
+                              .gain = s.gain};
+  const auto check = [a](Report& report) {
+    const ref::Embedding<double> embedding{
+        a.y.dim[1], double(a.gain), {a.token.data, a.token.data + a.token.dim[0]}
+    };
+    const auto want = embedding.forward(Workbench::doubles(a.weight));
+    report.near("y", a.y, want, [&](int64_t i) {
+      return a.gain == 1.0f ? tol::exact() : tol::rounding<T>(want[size_t(i)]);
+    });
+  };
+  return {bench, [a](Exec on) { embedding_forward<T>(on, a); }, check, embedding_forward_cost(a)};
+}
+
+template <typename T>
+OpInstance backward_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const EmbeddingBackward<T> a{.dweight = bench->acc<float, 2>("dweight", {s.vocab, s.width}),
+                               .dy = bench->in<T, 2>("dy", {s.tokens, s.width}),
+                               .token = tokens_of(*bench, s),
+                               .gain = s.gain};
+  const auto before = Workbench::doubles(a.dweight);
+  const auto check = [=](Report& report) {
+    const ref::Embedding<double> embedding{
+        s.width, double(a.gain), {a.token.data, a.token.data + a.token.dim[0]}
+    };
+    auto want = before;
+    const auto dy = Workbench::doubles(a.dy);
+    embedding.backward(dy, want);
+    std::vector<double> size(want.size()), count(want.size(), 1.0), abs_dy = dy;
+    for (size_t i = 0; i < size.size(); ++i) size[i] = std::abs(before[i]);
+    for (double& d : abs_dy) d = std::abs(d);
+    embedding.backward(abs_dy, size);
+    ref::Embedding<double>{s.width, 1.0, embedding.token}.backward(
+        std::vector<double>(dy.size(), 1.0), count);
+    report.near("dweight", a.dweight, want, [&](int64_t i) {
+      return count[size_t(i)] == 1.0 ? tol::exact() : tol::sum(count[size_t(i)], size[size_t(i)]);
+    });
+  };
+  return {bench, [a](Exec on) { embedding_backward<T>(on, a); }, check, embedding_backward_cost(a)};
+}
+
+OpInstance reference_instance() {
+  auto bench = std::make_shared<Workbench>();
+  const auto weight = Workbench::doubles(bench->in<float, 2>("weight", {4, 3}));
+  const auto dy = Workbench::doubles(bench->in<float, 2>("dy", {5, 3}));
+  const auto check = [=](Report& report) {
+    const std::vector<int32_t> token{2, 0, 2, 3, 2};
+    ref::Vector dweight(weight.size(), 0.0);
+    ref::Embedding<double>{3, 1.5, token}.backward(dy, dweight);
+    const auto loss = [&](const ref::ComplexVector& w) {
+      const auto y = ref::Embedding<ref::Complex>{3, 1.5, token}.forward(w);
+      ref::Complex sum = 0;
+      for (size_t i = 0; i < dy.size(); ++i) sum += dy[i] * y[i];
+      return sum;
+    };
+    report.below("dweight by complex step", ref::complex_step_error(loss, weight, dweight), 1e-13);
+  };
+  return {bench, [](Exec) {}, check, {}};
+}
+
+template <typename T>
+void add_cases(std::vector<OpCase>& cases) {
+  for (const Shape& s : {
+           Shape{1,   1,  1,     1.0f},
+           Shape{7,   11, 65,    1.5f},
+           Shape{130, 5,  100,   1.0f},
+           Shape{300, 17, 64,    0.3f, Tokens::kAllTheSame},
+           Shape{2048,   8192,  256, 1.0f}
+  }) {
+    const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
+    cases.push_back({"embedding_forward", "embedding_forward" + suffix,
+                     [s] { return forward_instance<T>(s); }});
+    cases.push_back({"embedding_backward", "embedding_backward" + suffix,
+                     [s] { return backward_instance<T>(s); }});
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> embedding_cases() {
+  std::vector<OpCase> cases{
+      {"embedding_reference", "embedding_reference complex step", reference_instance}
+  };
+  add_cases<float>(cases);
+  add_cases<bf16>(cases);
+  return cases;
+}
+
+}  // namespace assay

@@ -1,0 +1,191 @@
+#include "ops/qk_norm.h"
+#include "tests/ops/op_case.h"
+#include "tests/ref/complex_step.h"
+#include "tests/ref/qk_norm.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+
+namespace {
+
+struct Shape {
+  int64_t tokens, heads, kv_heads, head_dim;
+  int64_t normed() const { return (heads + kv_heads) * head_dim; }
+  int64_t stride() const { return normed() + kv_heads * head_dim; }
+  ref::QkNorm<double> reference() const { return {tokens, heads, kv_heads, head_dim, 1e-5}; }
+};
+
+std::string shape_name(const Shape& s) {
+  return " N=" + std::to_string(s.tokens) + " H=" + std::to_string(s.heads) + "/" +
+         std::to_string(s.kv_heads) + " D=" + std::to_string(s.head_dim);
+}
+
+// (N, Hq + Hkv) from the reference's two norms.
+std::vector<double> rstd_of(const Shape& s, const ref::QkNorm<double>& norm) {
+  std::vector<double> rstd;
+  for (int64_t i = 0; i < s.tokens; ++i) {
+    for (int64_t h = 0; h < s.heads; ++h) rstd.push_back(norm.q.rstd[size_t(i * s.heads + h)]);
+    for (int64_t h = 0; h < s.kv_heads; ++h) {
+      rstd.push_back(norm.k.rstd[size_t(i * s.kv_heads + h)]);
+    }
+  }
+  return rstd;
+}
+
+template <typename T>
+OpInstance forward_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const QkNormForward<T> a{
+      .raw = bench->out<T, 2>("raw", {s.tokens, s.normed()}),
+      .rstd = bench->out<float, 2>("rstd", {s.tokens, s.heads + s.kv_heads}),
+      .qkv = bench->acc<T, 2>("qkv", {s.tokens, s.stride()}),
+      .q_weight = bench->in<float, 1>("q_weight", {s.head_dim}, normal(0.3, 1.0)),
+      .k_weight = bench->in<float, 1>("k_weight", {s.head_dim}, normal(0.3, 1.0)),
+      .heads = s.heads,
+      .kv_heads = s.kv_heads,
+      .head_dim = s.head_dim};
+  const auto before = Workbench::doubles(a.qkv);
+  const auto check = [=](Report& report) {
+    auto norm = s.reference();
+    auto want = before;
+    norm.forward(want, Workbench::doubles(a.q_weight), Workbench::doubles(a.k_weight));
+    std::vector<double> raw;
+    for (int64_t i = 0; i < s.tokens; ++i) {
+      raw.insert(raw.end(), before.begin() + i * s.stride(),
+                 before.begin() + i * s.stride() + s.normed());
+    }
+    report.equal("raw", a.raw, raw);
+    const auto rstd = rstd_of(s, norm);
+    report.near("rstd", a.rstd, rstd,
+                [&](int64_t i) { return tol::sum(double(s.head_dim), rstd[size_t(i)]); });
+    report.near("qkv", a.qkv, want, [&](int64_t i) {
+      if (i % s.stride() >= s.normed()) return tol::exact();
+      return tol::rounding<T>(want[size_t(i)]) + tol::sum(double(s.head_dim), want[size_t(i)]);
+    });
+  };
+  return {bench, [a](Exec on) { qk_norm_forward<T>(on, a); }, check, qk_norm_forward_cost(a)};
+}
+
+template <typename T>
+OpInstance backward_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const auto rstd = bench->in<float, 2>("rstd", {s.tokens, s.heads + s.kv_heads});
+  const QkNormBackward<T> a{
+      .dqkv = bench->acc<T, 2>("dqkv", {s.tokens, s.stride()}),
+      .dq_weight = bench->acc<float, 1>("dq_weight", {s.head_dim}),
+      .dk_weight = bench->acc<float, 1>("dk_weight", {s.head_dim}),
+      .partial =
+          bench->tmp<float, 2>("partial", {qk_norm_backward_blocks(s.tokens), 2 * s.head_dim}),
+      .raw = bench->in<T, 2>("raw", {s.tokens, s.normed()}),
+      .rstd = rstd,
+      .q_weight = bench->in<float, 1>("q_weight", {s.head_dim}, normal(0.3, 1.0)),
+      .k_weight = bench->in<float, 1>("k_weight", {s.head_dim}, normal(0.3, 1.0)),
+      .heads = s.heads,
+      .kv_heads = s.kv_heads,
+      .head_dim = s.head_dim};
+  // The reference reads q and k in the layout of qkv.
+  std::vector<double> raw(size_t(s.tokens * s.stride()), 0.0);
+  for (int64_t i = 0; i < s.tokens; ++i) {
+    for (int64_t c = 0; c < s.normed(); ++c) {
+      raw[size_t(i * s.stride() + c)] = double(float(a.raw.at(i, c)));
+    }
+  }
+  auto norm = s.reference();
+  auto scaled = raw;
+  norm.forward(scaled, Workbench::doubles(a.q_weight), Workbench::doubles(a.k_weight));
+  const auto rstd_exact = rstd_of(s, norm);
+  for (size_t i = 0; i < rstd_exact.size(); ++i) rstd[int64_t(i)] = float(rstd_exact[i]);
+  bench->commit();
+  const auto dqkv0 = Workbench::doubles(a.dqkv);
+  const auto dq0 = Workbench::doubles(a.dq_weight), dk0 = Workbench::doubles(a.dk_weight);
+  const auto check = [=](Report& report) {
+    auto want = dqkv0;
+    std::vector<double> dq, dk;
+    norm.backward(raw, Workbench::doubles(a.q_weight), Workbench::doubles(a.k_weight), want, dq,
+                  dk);
+    report.near("dqkv", a.dqkv, want, [&](int64_t i) {
+      const int64_t column = i % s.stride();
+      if (column >= s.normed()) return tol::exact();
+      const double r =
+          rstd_exact[size_t(i / s.stride() * (s.heads + s.kv_heads) + column / s.head_dim)];
+      // |w dy| + |xhat mean|, typical, as for dresid of rmsnorm.
+      return tol::rounding<T>(want[size_t(i)]) + tol::sum(double(s.head_dim), 4 * r);
+    });
+    for (size_t d = 0; d < dq.size(); ++d) dq[d] += dq0[d];
+    for (size_t d = 0; d < dk.size(); ++d) dk[d] += dk0[d];
+    // |dy xhat| is 2 / pi on average.
+    const auto near_weight = [](double rows) {
+      return [rows](int64_t) { return tol::sum(rows + 1, rows + 4); };
+    };
+    report.near("dq_weight", a.dq_weight, dq, near_weight(double(s.tokens * s.heads)));
+    report.near("dk_weight", a.dk_weight, dk, near_weight(double(s.tokens * s.kv_heads)));
+  };
+  return {bench, [a](Exec on) { qk_norm_backward<T>(on, a); }, check, qk_norm_backward_cost(a)};
+}
+
+OpInstance reference_instance() {
+  auto bench = std::make_shared<Workbench>();
+  const Shape s{3, 4, 2, 6};
+  const auto qkv = Workbench::doubles(bench->in<float, 2>("qkv", {s.tokens, s.stride()}));
+  const auto qw = Workbench::doubles(bench->in<float, 1>("qw", {s.head_dim}));
+  const auto kw = Workbench::doubles(bench->in<float, 1>("kw", {s.head_dim}));
+  const auto dy = Workbench::doubles(bench->in<float, 2>("dy", {s.tokens, s.stride()}));
+  const auto check = [=](Report& report) {
+    auto norm = s.reference();
+    auto y = qkv, dqkv = dy;
+    norm.forward(y, qw, kw);
+    std::vector<double> dq, dk;
+    norm.backward(qkv, qw, kw, dqkv, dq, dk);
+    const auto loss = [&](const ref::ComplexVector& z, const ref::ComplexVector& q,
+                          const ref::ComplexVector& k) {
+      ref::QkNorm<ref::Complex> n{s.tokens, s.heads, s.kv_heads, s.head_dim, 1e-5};
+      auto out = z;
+      n.forward(out, q, k);
+      ref::Complex sum = 0;
+      for (size_t i = 0; i < dy.size(); ++i) sum += dy[i] * out[i];
+      return sum;
+    };
+    const ref::ComplexVector zc(qkv.begin(), qkv.end()), qc(qw.begin(), qw.end()),
+        kc(kw.begin(), kw.end());
+    const auto below = [&](const char* claim, const auto& f, const auto& x, const auto& dx) {
+      report.below(claim, ref::complex_step_error(f, x, dx), 1e-13);
+    };
+    below(
+        "dqkv by complex step", [&](const auto& z) { return loss(z, qc, kc); }, qkv, dqkv);
+    below(
+        "dq_weight by complex step", [&](const auto& z) { return loss(zc, z, kc); }, qw, dq);
+    below(
+        "dk_weight by complex step", [&](const auto& z) { return loss(zc, qc, z); }, kw, dk);
+  };
+  return {bench, [](Exec) {}, check, {}};
+}
+
+template <typename T>
+void add_cases(std::vector<OpCase>& cases) {
+  for (const Shape& s : {
+           Shape{1,    1, 1, 32 },
+           Shape{7,    6, 2, 64 },
+           Shape{67,   4, 1, 128},
+           Shape{5,    3, 3, 10 },
+           Shape{2048, 8, 8, 32 }
+  }) {
+    const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
+    cases.push_back(
+        {"qk_norm_forward", "qk_norm_forward" + suffix, [s] { return forward_instance<T>(s); }});
+    cases.push_back(
+        {"qk_norm_backward", "qk_norm_backward" + suffix, [s] { return backward_instance<T>(s); }});
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> qk_norm_cases() {
+  std::vector<OpCase> cases{
+      {"qk_norm_reference", "qk_norm_reference complex step", reference_instance}
+  };
+  add_cases<float>(cases);
+  add_cases<bf16>(cases);
+  return cases;
+}
+
+}  // namespace assay
