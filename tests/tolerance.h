@@ -37,6 +37,11 @@ inline double sum(double n, double abs_sum) {
   return (4 * std::sqrt(n) + 8) * 0x1p-24 * std::abs(abs_sum);
 }
 
+// A sum of n terms in double, worst case: for exact arithmetic done in double.
+inline double sum_in_double(double n, double abs_sum) {
+  return n * 0x1p-52 * std::abs(abs_sum);
+}
+
 // Elementary functions in float (exp, log, rsqrt, division) applied `count` times to a value of this size.
 inline double elementary(double count, double magnitude) {
   return 4 * count * 0x1p-24 * std::abs(magnitude);

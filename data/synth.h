@@ -1,0 +1,27 @@
+// The embedded corpus: an endless sequence of small English-like stories made from a grammar (synth_grammar.h,
+// docs/synth.md). Story i is a function of (seed, i) and of nothing else, on every machine: integers only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace assay {
+
+class StoryGenerator {
+ public:
+  explicit StoryGenerator(uint64_t seed, uint64_t first_story = 0)
+      : seed_(seed), story_(first_story) {}
+
+  // The next story: some 150 to 350 words in paragraphs, no newline at the end.
+  std::string next();
+
+  // Validation stories are those from here on; training never gets that far.
+  static constexpr uint64_t kFirstValidation = uint64_t{1} << 31;
+
+ private:
+  uint64_t seed_;
+  uint64_t story_;
+};
+
+}  // namespace assay
