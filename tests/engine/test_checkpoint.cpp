@@ -1,0 +1,249 @@
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "engine/checkpoint.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/data/file_size_limit.h"
+#include "tests/data/temp_folder.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A model whose content tells its step.
+struct Model {
+  std::vector<float> weight = std::vector<float>(1000);
+  std::vector<float> moment = std::vector<float>(500);
+
+  void fill(int64_t step) {
+    std::fill(weight.begin(), weight.end(), static_cast<float>(step));
+    std::fill(moment.begin(), moment.end(), static_cast<float>(-step));
+  }
+  bool is_of(int64_t step) const {
+    return std::all_of(weight.begin(), weight.end(),
+                       [&](float w) { return w == static_cast<float>(step); }) &&
+           std::all_of(moment.begin(), moment.end(),
+                       [&](float m) { return m == static_cast<float>(-step); });
+  }
+  std::vector<TensorRef> model() {
+    return {
+        {.name = "weight", .dtype = DType::kF32, .shape = {10, 100}, .data = weight.data()}
+    };
+  }
+  std::vector<TensorRef> optimizer() {
+    return {
+        {.name = "weight.m", .dtype = DType::kF32, .shape = {500}, .data = moment.data()}
+    };
+  }
+};
+
+TrainingState state_of(int64_t step) {
+  return {
+      .step = step,
+      .tokens = step * 8192,
+      .cursor = {.shard = 1,          .batch = step, .epoch = 2},
+      .seed = 7,
+      .schedule_share = 0.5,
+      .config_yaml = "run:\n  seed: 7\n",
+      .config_hashes = {{"run", "ab"}        },
+      .versions = {{"oneDNN", "2.6.3"}      },
+      .extra = {{"window", {1, 2, 3}}}
+  };
+}
+
+struct Run {
+  TempFolder folder;
+  Model model;
+  std::vector<std::string> warnings;
+  Checkpoints checkpoints;
+
+  explicit Run(int64_t keep = 2)
+      : checkpoints(folder.path(), keep, [this](const std::string& w) { warnings.push_back(w); }) {}
+
+  std::string save(int64_t step, Checkpoints::Keep keep = Checkpoints::Keep::kRolling) {
+    model.fill(step);
+    return checkpoints.save(state_of(step), model.model(), model.optimizer(), keep);
+  }
+  std::string path(int64_t step) const {
+    return folder / strprintf("checkpoints/step-%08ld", static_cast<long>(step));
+  }
+  // Loads the newest and checks that its parts belong together; -1 when there is none.
+  int64_t load() {
+    const auto newest = checkpoints.newest();
+    if (!newest) return -1;
+    const TrainingState state = load_state(*newest);
+    load_model(*newest, model.model());
+    load_optimizer(*newest, model.optimizer());
+    REQUIRE(model.is_of(state.step));
+    return state.step;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder / "checkpoints")) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+};
+
+void flip_a_bit(const std::string& path) {
+  std::string bytes = read_file(path);
+  bytes[bytes.size() / 2] ^= 1;
+  write_file_atomic(path, bytes);
+}
+
+}  // namespace
+
+TEST_CASE("state and tensors come back") {
+  Run run;
+  REQUIRE(run.load() == -1);
+  REQUIRE(run.save(10) == run.path(10));
+  REQUIRE(run.load() == 10);
+  const TrainingState state = load_state(run.path(10));
+  REQUIRE(to_json(state) == to_json(state_of(10)));
+  REQUIRE(state.cursor == Cursor{.shard = 1, .batch = 10, .epoch = 2});
+  REQUIRE(run.warnings.empty());
+}
+
+TEST_CASE("the last ones and every milestone stay") {
+  Run run(2);
+  run.save(10);
+  run.save(20, Checkpoints::Keep::kMilestone);
+  for (int64_t step = 30; step <= 60; step += 10) run.save(step);
+  REQUIRE(run.names() ==
+          std::vector<std::string>{"step-00000020", "step-00000050", "step-00000060"});
+  REQUIRE(run.load() == 60);
+}
+
+TEST_CASE("a damaged checkpoint is named and the one before is used") {
+  struct Row {
+    const char* what;
+    void (*damage)(const std::string&);
+    const char* says;
+  };
+  const Row rows[] = {
+      {"a flipped bit",             [](const std::string& c) { flip_a_bit(c + "/model.safetensors"); },
+       "model.safetensors has another SHA-256"                                                                                         },
+      {"a short file",
+       [](const std::string& c) { fs::resize_file(c + "/optimizer.safetensors", 100); },
+       "optimizer.safetensors has 100 bytes instead of"                                                                                },
+      {"a missing file",            [](const std::string& c) { fs::remove(c + "/state.json"); },
+       "state.json is missing"                                                                                                         },
+      {"no manifest",               [](const std::string& c) { fs::remove(c + "/MANIFEST.json"); },
+       "has no MANIFEST.json"                                                                                                          },
+      {"an empty manifest",
+       [](const std::string& c) { write_file_atomic(c + "/MANIFEST.json", ""); },
+       "MANIFEST.json is not what a checkpoint has"                                                                                    },
+      {"another manifest",
+       [](const std::string& c) { write_file_atomic(c + "/MANIFEST.json", "[1]"); },
+       "lists no files"                                                                                                                },
+      {"another format",
+       [](const std::string& c) {
+         write_file_atomic(c + "/MANIFEST.json", R"({"format":99,"files":{}})");
+       },                                                                                               "format 99"                    },
+      {"a manifest without hashes",
+       [](const std::string& c) {
+         write_file_atomic(c + "/MANIFEST.json",
+                           R"({"format":1,"files":{"state.json":{"bytes":"x"}}})");
+       },                                                                                               "no size or hash of state.json"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    Run run;
+    run.save(10);
+    run.save(20);
+    row.damage(run.path(20));
+    REQUIRE(run.load() == 10);
+    REQUIRE(run.warnings.size() == 1);
+    REQUIRE_THAT(run.warnings[0],
+                 Catch::Matchers::Contains("step-00000020") && Catch::Matchers::Contains(row.says));
+    expect_error([&] { require_checkpoint(run.path(20), nullptr); }, "is damaged");
+    run.save(20);  // trained again
+    REQUIRE(run.load() == 20);
+  }
+}
+
+TEST_CASE("what an interrupted save left is ignored and cleared") {
+  Run run;
+  run.save(10);
+  fs::create_directories(run.folder / "checkpoints/.tmp-step-00000020");
+  write_file_atomic(run.folder / "checkpoints/.tmp-step-00000020/model.safetensors", "half");
+  fs::create_directories(run.folder / "checkpoints/step-12");
+  REQUIRE(run.load() == 10);
+  REQUIRE(run.warnings.empty());
+  run.save(30);
+  REQUIRE(run.names() == std::vector<std::string>{"step-00000010", "step-00000030", "step-12"});
+}
+
+TEST_CASE("a full disk costs the new checkpoint, not the old one") {
+  Run run(1);
+  run.save(10);
+  {
+    const FileSizeLimit disk(1500);
+    expect_error([&] { run.save(20); }, "cannot write");
+  }
+  REQUIRE(run.names() == std::vector<std::string>{"step-00000010"});
+  REQUIRE(run.load() == 10);
+  run.save(20);
+  REQUIRE(run.names() == std::vector<std::string>{"step-00000020"});
+}
+
+TEST_CASE("a folder that cannot be written") {
+  Model model;
+  Checkpoints checkpoints("/proc/none", 1, nullptr);
+  expect_error([&] { checkpoints.save(state_of(1), model.model(), model.optimizer()); },
+               "cannot make the folder");
+}
+
+TEST_CASE("killed while saving, at any moment, a run has its last complete checkpoint") {
+  Run run(2);
+  run.save(1);
+  for (int round = 0; round < 20; ++round) {
+    const int64_t from = run.load();
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      for (int64_t step = from + 1;; ++step) run.save(step);
+    }
+    for (int wait = 0; wait < 3000 && run.checkpoints.all().back() == run.path(from); ++wait) {
+      usleep(2000);  // a slow disk: at least one checkpoint more before the end
+    }
+    usleep(static_cast<useconds_t>(700 * round));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    const int64_t now = run.load();
+    REQUIRE(now > from);
+    REQUIRE(run.warnings.empty());
+  }
+}
+
+TEST_CASE("what a user calls a checkpoint") {
+  Run run;
+  run.save(10);
+  write_file_atomic(run.folder / "config.yaml", "run: {}\n");
+  REQUIRE(require_checkpoint(run.path(10), nullptr) == run.path(10));
+  REQUIRE(require_checkpoint(run.path(10) + "/", nullptr) == run.path(10));
+  REQUIRE(require_checkpoint(run.folder.path(), nullptr) == run.path(10));
+  expect_error([&] { require_checkpoint(run.folder / "none", nullptr); }, "no run at");
+  fs::remove_all(run.path(10));
+  expect_error([&] { require_checkpoint(run.folder.path(), nullptr); }, "no valid checkpoint");
+}
+
+TEST_CASE("a state of another shape is refused") {
+  nlohmann::json state = to_json(state_of(1));
+  state.erase("cursor");
+  expect_error([&] { training_state(state); }, "cursor");
+  state = to_json(state_of(1));
+  state["step"] = "one";
+  expect_error([&] { training_state(state); }, "not what this version writes");
+  expect_error([&] { training_state(nlohmann::json::array()); }, "not what this version writes");
+}
+
+}  // namespace assay
