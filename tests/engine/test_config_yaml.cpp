@@ -174,6 +174,18 @@ TEST_CASE("a resumed run may change this and not that") {
   }
 }
 
+TEST_CASE("every preset is valid, and survives being written out") {
+  const std::vector<std::string> presets = expand_files({"models/presets/*/*.yaml"}, "presets");
+  REQUIRE(presets.size() >= 9);
+  for (const std::string& preset : presets) {
+    INFO(preset);
+    const Config c = load_config(preset);
+    REQUIRE(to_yaml(parse(to_yaml(c))) == to_yaml(c));
+    if (!c.data.synth) continue;
+    REQUIRE(c.data.cache == std::filesystem::current_path() / "data-cache");
+  }
+}
+
 TEST_CASE("files behind patterns") {
   const TempFolder folder;
   for (const char* name : {"b_2.bin", "b_1.bin", "a.bin", "c.txt"})
