@@ -42,6 +42,14 @@ inline double sum_in_double(double n, double abs_sum) {
   return n * 0x1p-52 * std::abs(abs_sum);
 }
 
+// A sum of n products in which one factor was rounded to T first (probabilities before their product with v): the
+// roundings are independent, each below u, so the error is about u times the root of the sum of squares; 4 times that
+// is far in the tail.
+template <typename T>
+double rounded_factors(double root_of_squares) {
+  return 4 * unit_roundoff<T>() * root_of_squares;
+}
+
 // Elementary functions in float (exp, log, rsqrt, division) applied `count` times to a value of this size.
 inline double elementary(double count, double magnitude) {
   return 4 * count * 0x1p-24 * std::abs(magnitude);

@@ -77,8 +77,8 @@ void Report::below(const std::string& claim, double value, double limit) {
 
 std::vector<OpCase> all_op_cases() {
   std::vector<OpCase> all;
-  for (const auto& list : {embedding_cases, grouped_linear_cases, linear_cases, qk_norm_cases,
-                           rmsnorm_cases, rope_cases, swiglu_cases}) {
+  for (const auto& list : {attention_cases, embedding_cases, grouped_linear_cases, linear_cases,
+                           qk_norm_cases, rmsnorm_cases, rope_cases, swiglu_cases}) {
     for (OpCase& c : list()) all.push_back(std::move(c));
   }
   return all;

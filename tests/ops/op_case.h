@@ -164,6 +164,7 @@ struct OpCase {
 
 // Each returns its op's list. The reference's own proof is a case too: run does nothing, check calls
 // complex_step_error.
+std::vector<OpCase> attention_cases();
 std::vector<OpCase> embedding_cases();
 std::vector<OpCase> grouped_linear_cases();
 std::vector<OpCase> linear_cases();

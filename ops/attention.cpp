@@ -1,0 +1,383 @@
+#include "ops/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "ops/attention_tile.h"
+
+namespace assay {
+
+namespace {
+
+using attention::accumulate;
+using attention::kTile;
+using attention::kTileVectors;
+using attention::Rows;
+
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+constexpr int kKeysPerStep = 4;  // keys whose scores against 64 queries are in registers at once
+
+// Where a head's rows lie in qkv, and the tile shapes of head width D.
+template <typename T, int D>
+struct Geometry {
+  using L = attention::LaneOf<T>;
+  using Lane = typename L::Lane;
+  static constexpr int kSteps = D / L::kPairs;               // of a sum over the head's width
+  static constexpr int kRowSteps = kTile / L::kPairs;        // of a sum over queries or keys
+  static constexpr int kColumns = std::min(D / kVector, 4);  // vectors of D at once
+  static constexpr int kRows = 16 / kColumns;  // rows of D at once: 16 sums in registers
+
+  int64_t sequence, heads, kv_heads;
+
+  int64_t stride() const { return (heads + 2 * kv_heads) * D; }
+  int64_t kv_of(int64_t head) const { return head / (heads / kv_heads); }
+  int64_t q_column(int64_t head) const { return head * D; }
+  int64_t k_column(int64_t kv_head) const { return (heads + kv_head) * D; }
+  int64_t v_column(int64_t kv_head) const { return (heads + kv_heads + kv_head) * D; }
+  int64_t blocks() const { return (sequence + kTile - 1) / kTile; }
+  int valid(int64_t begin) const { return int(std::min<int64_t>(kTile, sequence - begin)); }
+  Rows<T> rows(View<const T, 2> tensor, int64_t b, int64_t begin, int64_t column) const {
+    return {tensor.row(b * sequence + begin) + column, tensor.dim[1], valid(begin)};
+  }
+};
+
+// Lanes of vector 0 are queries, key is counted from the first of them: does the query see the key?
+inline i32x16 sees(int key) {
+  const i32x16 query = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return query >= key;
+}
+
+// Calls f<first vector>(key) for groups of keys. On the diagonal the first `key / 16` vectors see none of them.
+template <typename F>
+[[gnu::always_inline]] inline void for_key_groups(bool diagonal, F&& f) {
+  const auto range = [&]<int V0>(int begin, int end) {
+    for (int j = begin; j < end; j += kKeysPerStep) f.template operator()<V0>(j);
+  };
+  if (!diagonal) return range.template operator()<0>(0, kTile);
+  range.template operator()<0>(0, 16);
+  range.template operator()<1>(16, 32);
+  range.template operator()<2>(32, 48);
+  range.template operator()<3>(48, 64);
+}
+
+// Adds to D columns of a tile's rows: out[r][d] = factor(r) * out[r][d] + sum over steps of a[r, step] * b[step, d].
+template <typename G, int D, int RowStride, int StepStride, typename Factor, typename Steps>
+[[gnu::always_inline]] inline void add_product(float (*out)[D], const typename G::Lane* a,
+                                               const typename G::Lane (*b)[D], Factor&& factor,
+                                               Steps&& steps) {
+  for (int r0 = 0; r0 < kTile; r0 += G::kRows) {
+    const auto [begin, end] = steps(r0);
+    for (int c0 = 0; c0 < D; c0 += G::kColumns * kVector) {
+      f32x16 acc[G::kRows][G::kColumns];
+#pragma GCC unroll 16
+      for (int r = 0; r < G::kRows; ++r) {
+#pragma GCC unroll 8
+        for (int v = 0; v < G::kColumns; ++v) {
+          acc[r][v] = factor(r0 + r) * load(out[r0 + r] + c0 + v * kVector);
+        }
+      }
+      accumulate<typename G::L, G::kRows, G::kColumns, RowStride, StepStride, D>(
+          acc, a + r0 * RowStride, b[0] + c0, begin, end);
+#pragma GCC unroll 16
+      for (int r = 0; r < G::kRows; ++r) {
+#pragma GCC unroll 8
+        for (int v = 0; v < G::kColumns; ++v) store(out[r0 + r] + c0 + v * kVector, acc[r][v]);
+      }
+    }
+  }
+}
+
+struct StepRange {
+  int begin, end;
+};
+
+// 64 queries of one head against all keys before them: scores of a tile (keys by queries), their maximum, the
+// probabilities, and the weighted sum of v, rescaled when the maximum grows.
+template <typename T, int D>
+void forward_block(const AttentionForward<T>& a, int64_t b, int64_t h, int64_t q0) {
+  using G = Geometry<T, D>;
+  using L = typename G::L;
+  using Lane = typename G::Lane;
+  const G geometry{a.sequence, a.heads, a.kv_heads};
+  const int64_t kv = geometry.kv_of(h);
+  const float scale = kLog2E / std::sqrt(float(D));
+
+  alignas(64) Lane rows[kTile][G::kSteps];
+  alignas(64) Lane q_across[G::kSteps][kTile];
+  alignas(64) Lane v_pairs[G::kRowSteps][D];
+  alignas(64) Lane p[G::kRowSteps][kTile];
+  alignas(64) float s[kTile][kTile];
+  alignas(64) float out[kTile][D] = {};
+  alignas(64) float shrink[kTile];
+  f32x16 top[kTileVectors], sum[kTileVectors] = {};
+  for (f32x16& t : top) t = broadcast(-INFINITY);
+
+  attention::load_rows<L, D>(rows, geometry.rows(a.qkv, b, q0, geometry.q_column(h)));
+  attention::transpose_rows<G::kSteps>(q_across, rows);
+  for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
+    const bool diagonal = k0 == q0;
+    attention::load_rows<L, D>(rows, geometry.rows(a.qkv, b, k0, geometry.v_column(kv)));
+    attention::pair_rows<L, D>(v_pairs, rows);
+    attention::load_rows<L, D>(rows, geometry.rows(a.qkv, b, k0, geometry.k_column(kv)));
+
+    f32x16 before[kTileVectors];
+    std::copy(top, top + kTileVectors, before);
+    for_key_groups(diagonal, [&]<int V0>(int j) {
+      f32x16 acc[kKeysPerStep][kTileVectors - V0] = {};
+      accumulate<L, kKeysPerStep, kTileVectors - V0, G::kSteps, 1, kTile>(
+          acc, rows[j], q_across[0] + V0 * kVector, 0, G::kSteps);
+#pragma GCC unroll 4
+      for (int r = 0; r < kKeysPerStep; ++r) {
+#pragma GCC unroll 4
+        for (int v = V0; v < kTileVectors; ++v) {
+          f32x16 x = acc[r][v - V0] * scale;
+          if (diagonal && v == V0) x = sees(j + r - V0 * kVector) ? x : broadcast(-INFINITY);
+          top[v] = top[v] < x ? x : top[v];
+          store(s[j + r] + v * kVector, x);
+        }
+      }
+    });
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      const f32x16 factor = exp2_fast(before[v] - top[v]);
+      sum[v] *= factor;
+      store(shrink + v * kVector, factor);
+    }
+    for_key_groups(diagonal, [&]<int V0>(int j) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kKeysPerStep; r += 2) {
+#pragma GCC unroll 4
+        for (int v = V0; v < kTileVectors; ++v) {
+          const f32x16 even = exp2_fast(load(s[j + r] + v * kVector) - top[v]);
+          const f32x16 odd = exp2_fast(load(s[j + r + 1] + v * kVector) - top[v]);
+          sum[v] += even + odd;
+          L::store_pair(p[(j + r) / L::kPairs], kTile, v, even, odd);
+        }
+      }
+    });
+    add_product<G, D, 1, kTile>(
+        out, p[0], v_pairs, [&](int r) { return shrink[r]; },
+        [&](int r) {
+          return StepRange{0, diagonal ? (r / kVector + 1) * kVector / L::kPairs : G::kRowSteps};
+        });
+  }
+
+  alignas(64) float total[kTile], largest[kTile];
+  for (int v = 0; v < kTileVectors; ++v) {
+    store(total + v * kVector, sum[v]);
+    store(largest + v * kVector, top[v]);
+  }
+  for (int r = 0; r < geometry.valid(q0); ++r) {
+    T* to = a.out.row(b * a.sequence + q0 + r) + h * D;
+    const float inverse = 1.0f / total[r];
+    for (int d = 0; d < D; d += kVector) store(to + d, load(out[r] + d) * inverse);
+    a.lse.at(b, h, q0 + r) = (largest[r] + std::log2(total[r])) * kLn2;
+  }
+}
+
+// The tiles of 64 queries of one head: what backward needs of them in each form.
+template <typename T, int D>
+struct QueryBlock {
+  using G = Geometry<T, D>;
+  using L = typename G::L;
+  using Lane = typename G::Lane;
+  alignas(64) Lane q_across[G::kSteps][kTile];
+  alignas(64) Lane q_pairs[G::kRowSteps][D];
+  alignas(64) Lane dout_across[G::kSteps][kTile];
+  alignas(64) Lane dout_pairs[G::kRowSteps][D];
+  alignas(64) float dq[kTile][D];
+  alignas(
+      64) float lse[kTile];  // in powers of two; infinite for queries past the end, so that p = 0
+  alignas(64) float delta[kTile];  // dout . out
+
+  void load_block(const AttentionBackward<T>& a, const G& geometry, int64_t b, int64_t h,
+                  int64_t q0) {
+    alignas(64) Lane rows[kTile][G::kSteps];
+    attention::load_rows<L, D>(rows, geometry.rows(a.qkv, b, q0, geometry.q_column(h)));
+    attention::transpose_rows<G::kSteps>(q_across, rows);
+    attention::pair_rows<L, D>(q_pairs, rows);
+    const Rows<T> dout = geometry.rows(a.dout, b, q0, h * D);
+    attention::load_rows<L, D>(rows, dout);
+    attention::transpose_rows<G::kSteps>(dout_across, rows);
+    attention::pair_rows<L, D>(dout_pairs, rows);
+    const Rows<T> out = geometry.rows(a.out, b, q0, h * D);
+    for (int r = 0; r < kTile; ++r) {
+      lse[r] = r < out.count ? a.lse.at(b, h, q0 + r) * kLog2E : INFINITY;
+      delta[r] = 0;
+      if (r >= out.count) continue;
+      f32x16 dot = {};
+      for (int d = 0; d < D; d += kVector) {
+        dot += load(dout.first + r * dout.stride + d) * load(out.first + r * out.stride + d);
+      }
+      delta[r] = horizontal_sum(dot);
+    }
+    std::memset(dq, 0, sizeof dq);
+  }
+};
+
+// One tile of keys against a block of queries: p and ds from the scores, then the three products with them.
+template <typename T, int D>
+void backward_tile(const AttentionBackward<T>& a, QueryBlock<T, D>& block, int64_t b, int64_t kv,
+                   int64_t q0, int64_t k0, float (*dk)[D], float (*dv)[D]) {
+  using G = Geometry<T, D>;
+  using L = typename G::L;
+  using Lane = typename G::Lane;
+  const G geometry{a.sequence, a.heads, a.kv_heads};
+  const bool diagonal = k0 == q0;
+  const float scale = kLog2E / std::sqrt(float(D));
+  alignas(64) Lane k_rows[kTile][G::kSteps], v_rows[kTile][G::kSteps];
+  alignas(64) Lane k_pairs[G::kRowSteps][D];
+  alignas(64) Lane p_rows[kTile][G::kRowSteps], ds_rows[kTile][G::kRowSteps];
+  alignas(64) Lane ds_pairs[G::kRowSteps][kTile];
+  attention::load_rows<L, D>(k_rows, geometry.rows(a.qkv, b, k0, geometry.k_column(kv)));
+  attention::load_rows<L, D>(v_rows, geometry.rows(a.qkv, b, k0, geometry.v_column(kv)));
+  attention::pair_rows<L, D>(k_pairs, k_rows);
+
+  for_key_groups(diagonal, [&]<int V0>(int j) {
+    constexpr int kVectors = kTileVectors - V0;
+    f32x16 p[kKeysPerStep][kVectors] = {}, ds[kKeysPerStep][kVectors] = {};
+    accumulate<L, kKeysPerStep, kVectors, G::kSteps, 1, kTile>(
+        p, k_rows[j], block.q_across[0] + V0 * kVector, 0, G::kSteps);
+#pragma GCC unroll 4
+    for (int r = 0; r < kKeysPerStep; ++r) {
+#pragma GCC unroll 4
+      for (int v = V0; v < kTileVectors; ++v) {
+        f32x16& x = p[r][v - V0];
+        x = exp2_fast(x * scale - load(block.lse + v * kVector));
+        if (diagonal && v == V0) x = sees(j + r - V0 * kVector) ? x : f32x16{};
+        L::store_row(p_rows[j + r], v, x);
+      }
+    }
+    accumulate<L, kKeysPerStep, kVectors, G::kSteps, 1, kTile>(
+        ds, v_rows[j], block.dout_across[0] + V0 * kVector, 0, G::kSteps);
+#pragma GCC unroll 4
+    for (int r = 0; r < kKeysPerStep; ++r) {
+#pragma GCC unroll 4
+      for (int v = V0; v < kTileVectors; ++v) {
+        f32x16& x = ds[r][v - V0];
+        x = p[r][v - V0] * (x - load(block.delta + v * kVector));
+        L::store_row(ds_rows[j + r], v, x);
+        if (r % 2 == 1)
+          L::store_pair(ds_pairs[(j + r - 1) / L::kPairs], kTile, v, ds[r - 1][v - V0], x);
+      }
+    }
+  });
+
+  const auto one = [](int) { return 1.0f; };
+  const auto queries_from = [&](int key) {  // the queries that see a key of this group of 16
+    return StepRange{diagonal ? key / kVector * kVector / L::kPairs : 0, G::kRowSteps};
+  };
+  const auto keys_up_to = [&](int query) {
+    return StepRange{0, diagonal ? (query / kVector + 1) * kVector / L::kPairs : G::kRowSteps};
+  };
+  add_product<G, D, G::kRowSteps, 1>(dv, p_rows[0], block.dout_pairs, one, queries_from);
+  add_product<G, D, G::kRowSteps, 1>(dk, ds_rows[0], block.q_pairs, one, queries_from);
+  add_product<G, D, 1, kTile>(block.dq, ds_pairs[0], k_pairs, one, keys_up_to);
+}
+
+// One key-value head of one sequence. dk and dv of all its keys are summed in scratch, over the heads of the group and
+// over the blocks of queries, in that order.
+template <typename T, int D>
+void backward_head(const AttentionBackward<T>& a, int64_t b, int64_t kv) {
+  using G = Geometry<T, D>;
+  const G geometry{a.sequence, a.heads, a.kv_heads};
+  const int64_t padded = geometry.blocks() * kTile, group = a.heads / a.kv_heads;
+  float* scratch = a.scratch.data + (b * a.kv_heads + kv) * 2 * padded * D;
+  std::fill(scratch, scratch + 2 * padded * D, 0.0f);
+  const auto dk = reinterpret_cast<float(*)[D]>(scratch), dv = dk + padded;
+  const float scale = 1.0f / std::sqrt(float(D));
+
+  QueryBlock<T, D> block;
+  for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+    for (int64_t q0 = 0; q0 < a.sequence; q0 += kTile) {
+      block.load_block(a, geometry, b, h, q0);
+      for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
+        backward_tile<T, D>(a, block, b, kv, q0, k0, dk + k0, dv + k0);
+      }
+      for (int r = 0; r < geometry.valid(q0); ++r) {
+        T* dq = a.dqkv.row(b * a.sequence + q0 + r) + geometry.q_column(h);
+        for (int d = 0; d < D; d += kVector) store(dq + d, load(block.dq[r] + d) * scale);
+      }
+    }
+  }
+  for (int64_t t = 0; t < a.sequence; ++t) {
+    T* row = a.dqkv.row(b * a.sequence + t);
+    for (int d = 0; d < D; d += kVector) {
+      store(row + geometry.k_column(kv) + d, load(dk[t] + d) * scale);
+      store(row + geometry.v_column(kv) + d, load(dv[t] + d));
+    }
+  }
+}
+
+// Calls f<D>().
+template <typename F>
+void with_head_dim(int64_t head_dim, F&& f) {
+  if (head_dim == 32) return f.template operator()<32>();
+  if (head_dim == 64) return f.template operator()<64>();
+  f.template operator()<128>();
+}
+
+void check_shape(const char* op, const AttentionShape& s, int64_t rows, int64_t columns) {
+  CHECK(s.head_dim == 32 || s.head_dim == 64 || s.head_dim == 128,
+        "%s: head width %ld, 32, 64 and 128 are built", op, long(s.head_dim));
+  CHECK(s.kv_heads > 0 && s.heads % s.kv_heads == 0, "%s: %ld heads over %ld key-value heads", op,
+        long(s.heads), long(s.kv_heads));
+  CHECK(rows == s.batch * s.sequence && columns == (s.heads + 2 * s.kv_heads) * s.head_dim,
+        "%s: qkv (%ld, %ld) for %ld sequences of %ld, %ld + 2 x %ld heads of %ld", op, long(rows),
+        long(columns), long(s.batch), long(s.sequence), long(s.heads), long(s.kv_heads),
+        long(s.head_dim));
+}
+
+}  // namespace
+
+int64_t attention_backward_scratch(const AttentionShape& s) {
+  return s.batch * s.kv_heads * 2 * ((s.sequence + kTile - 1) / kTile * kTile) * s.head_dim;
+}
+
+template <typename T>
+void attention_forward(Exec on, const AttentionForward<T>& a) {
+  check_shape("attention_forward", {a.batch, a.sequence, a.heads, a.kv_heads, a.head_dim},
+              a.qkv.dim[0], a.qkv.dim[1]);
+  CHECK(a.out.dim[0] == a.qkv.dim[0] && a.out.dim[1] == a.heads * a.head_dim &&
+            a.lse.size() == a.batch * a.heads * a.sequence,
+        "attention_forward: out (%ld, %ld), lse of %ld", long(a.out.dim[0]), long(a.out.dim[1]),
+        long(a.lse.size()));
+  const int64_t blocks = (a.sequence + kTile - 1) / kTile;
+  with_head_dim(a.head_dim, [&]<int D>() {
+    // The longest blocks first, so that the threads end together.
+    parallel_for(on, a.batch * a.heads * blocks, [&](int64_t item) {
+      const int64_t head = item % (a.batch * a.heads),
+                    block = blocks - 1 - item / (a.batch * a.heads);
+      forward_block<T, D>(a, head / a.heads, head % a.heads, block * kTile);
+    });
+  });
+}
+
+template <typename T>
+void attention_backward(Exec on, const AttentionBackward<T>& a) {
+  const AttentionShape shape{a.batch, a.sequence, a.heads, a.kv_heads, a.head_dim};
+  check_shape("attention_backward", shape, a.qkv.dim[0], a.qkv.dim[1]);
+  CHECK(a.dqkv.size() == a.qkv.size() && a.out.dim[0] == a.qkv.dim[0] &&
+            a.out.dim[1] == a.heads * a.head_dim && a.dout.size() == a.out.size() &&
+            a.lse.size() == a.batch * a.heads * a.sequence,
+        "attention_backward: dqkv of %ld, out (%ld, %ld), dout of %ld, lse of %ld",
+        long(a.dqkv.size()), long(a.out.dim[0]), long(a.out.dim[1]), long(a.dout.size()),
+        long(a.lse.size()));
+  CHECK(a.scratch.size() >= attention_backward_scratch(shape),
+        "attention_backward: scratch of %ld floats, %ld needed", long(a.scratch.size()),
+        long(attention_backward_scratch(shape)));
+  with_head_dim(a.head_dim, [&]<int D>() {
+    parallel_for(on, a.batch * a.kv_heads, [&](int64_t item) {
+      backward_head<T, D>(a, item / a.kv_heads, item % a.kv_heads);
+    });
+  });
+}
+
+template void attention_forward<float>(Exec, const AttentionForward<float>&);
+template void attention_forward<bf16>(Exec, const AttentionForward<bf16>&);
+template void attention_backward<float>(Exec, const AttentionBackward<float>&);
+template void attention_backward<bf16>(Exec, const AttentionBackward<bf16>&);
+
+}  // namespace assay

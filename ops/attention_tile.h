@@ -1,0 +1,160 @@
+// The small matrix products of attention: 64 queries by 64 keys, operands packed in tiles on the stack.
+//
+// A tile holds lanes of 32 bits. FloatLane is one float; PairLane is two neighbouring bf16 of the summed axis, which
+// one instruction multiplies and adds (AVX512-BF16). With PairLane an operand summed over the head's width is a plain
+// copy of bf16 rows, and one summed over queries or keys needs two rows interleaved: load_pairs, store_pair.
+//
+//   accumulate    acc[r][v] += sum over steps of a[r, step] * b[step, v]     a broadcast lane by lane, b as vectors
+//
+// so a may lie in memory in any order and only b's last axis must be the vector's.
+#pragma once
+
+#include <type_traits>
+
+#include "base/vector_math.h"
+
+namespace assay::attention {
+
+constexpr int kTile = 64;  // queries, and keys, of a tile
+constexpr int kTileVectors = kTile / kVector;
+
+struct FloatLane {
+  using Lane = float;
+  static constexpr int kPairs = 1;  // summed elements a lane
+  static f32x16 multiply_add(f32x16 acc, float a, const float* b) { return acc + a * load(b); }
+  // Element `vector` of a row summed over its own axis.
+  static void store_row(float* row, int vector, f32x16 x) { store(row + vector * kVector, x); }
+  // Rows 2 i and 2 i + 1, summed over i's axis.
+  static void store_pair(float* tile, int row_lanes, int vector, f32x16 even, f32x16 odd) {
+    store(tile + vector * kVector, even);
+    store(tile + row_lanes + vector * kVector, odd);
+  }
+};
+
+#if ASSAY_AVX512_BF16
+struct PairLane {
+  using Lane = uint32_t;
+  static constexpr int kPairs = 2;
+  static f32x16 multiply_add(f32x16 acc, uint32_t a, const uint32_t* b) {
+    const __m512i pairs = _mm512_loadu_si512(b);
+    return std::bit_cast<f32x16>(_mm512_dpbf16_ps(
+        std::bit_cast<__m512>(acc), std::bit_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(a))),
+        std::bit_cast<__m512bh>(pairs)));
+  }
+  static void store_row(uint32_t* row, int vector, f32x16 x) {
+    store(reinterpret_cast<bf16*>(row) + vector * kVector, x);
+  }
+  static void store_pair(uint32_t* tile, int, int vector, f32x16 even, f32x16 odd) {
+    // Both rounded into one register, then interleaved.
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512bh both =
+        _mm512_cvtne2ps_pbh(std::bit_cast<__m512>(odd), std::bit_cast<__m512>(even));
+    _mm512_storeu_si512(tile + vector * kVector,
+                        _mm512_permutexvar_epi16(order, std::bit_cast<__m512i>(both)));
+  }
+};
+template <typename T>
+using LaneOf = std::conditional_t<std::is_same_v<T, bf16>, PairLane, FloatLane>;
+#else
+template <typename T>
+using LaneOf = FloatLane;
+#endif
+
+// Rows of a packed tensor: `count` of them hold data, the rest of the tile is zero.
+template <typename T>
+struct Rows {
+  const T* first;
+  int64_t stride;
+  int count;
+};
+
+// tile[row][step] = the row's elements, kPairs a lane.
+template <typename L, int D, typename T>
+inline void load_rows(typename L::Lane (*tile)[D / L::kPairs], const Rows<T>& rows) {
+  for (int r = 0; r < kTile; ++r) {
+    if (r >= rows.count) {
+      std::memset(tile[r], 0, sizeof tile[r]);
+    } else if constexpr (L::kPairs == 2) {
+      std::memcpy(tile[r], rows.first + r * rows.stride, sizeof tile[r]);
+    } else {
+      const T* row = rows.first + r * rows.stride;
+      for (int d = 0; d < D; d += kVector) store(tile[r] + d, load(row + d));
+    }
+  }
+}
+
+// tile[row / kPairs][d] = element d of kPairs neighbouring rows, from the rows of load_rows.
+template <typename L, int D>
+inline void pair_rows(typename L::Lane (*tile)[D], const typename L::Lane (*rows)[D / L::kPairs]) {
+  if constexpr (L::kPairs == 1) {
+    std::memcpy(tile, rows, sizeof(typename L::Lane) * kTile * D);
+  } else {
+    for (int r = 0; r < kTile / 2; ++r) {
+      for (int d = 0; d < D; d += kVector) {
+        u16x16 even, odd;
+        std::memcpy(&even, reinterpret_cast<const uint16_t*>(rows[2 * r]) + d, sizeof even);
+        std::memcpy(&odd, reinterpret_cast<const uint16_t*>(rows[2 * r + 1]) + d, sizeof odd);
+        const u32x16 pair =
+            __builtin_convertvector(even, u32x16) | (__builtin_convertvector(odd, u32x16) << 16);
+        std::memcpy(tile[r] + d, &pair, sizeof pair);
+      }
+    }
+  }
+}
+
+namespace detail {
+
+// Exchanges bit S of the row number with bit S of the lane number, for all 16 rows.
+template <int S>
+inline void transpose_stage(u32x16 (&v)[kVector]) {
+  i32x16 low, high;
+  for (int i = 0; i < kVector; ++i) {
+    low[i] = (i & S) != 0 ? kVector + (i ^ S) : i;
+    high[i] = (i & S) != 0 ? kVector + i : (i | S);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kVector; ++r) {
+    if ((r & S) != 0) continue;
+    const u32x16 a = v[r], b = v[r | S];
+    v[r] = __builtin_shuffle(a, b, low);
+    v[r | S] = __builtin_shuffle(a, b, high);
+  }
+}
+
+}  // namespace detail
+
+// tile[step][row] from the rows of load_rows.
+template <int Steps, typename Lane>
+inline void transpose_rows(Lane (*tile)[kTile], const Lane (*rows)[Steps]) {
+  for (int r0 = 0; r0 < kTile; r0 += kVector) {
+    for (int s0 = 0; s0 < Steps; s0 += kVector) {
+      u32x16 v[kVector];
+      for (int r = 0; r < kVector; ++r) std::memcpy(&v[r], rows[r0 + r] + s0, sizeof v[r]);
+      detail::transpose_stage<1>(v);
+      detail::transpose_stage<2>(v);
+      detail::transpose_stage<4>(v);
+      detail::transpose_stage<8>(v);
+      for (int s = 0; s < kVector; ++s) std::memcpy(tile[s0 + s] + r0, &v[s], sizeof v[s]);
+    }
+  }
+}
+
+// The loop everything is spent in: R x V sums in registers.
+template <typename L, int R, int V, int RowStride, int StepStride, int VectorStride>
+[[gnu::always_inline]] inline void accumulate(f32x16 (&acc)[R][V], const typename L::Lane* a,
+                                              const typename L::Lane* b, int begin, int end) {
+  for (int step = begin; step < end; ++step) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        acc[r][v] = L::multiply_add(acc[r][v], a[r * RowStride + step * StepStride],
+                                    b + step * VectorStride + v * kVector);
+      }
+    }
+  }
+}
+
+}  // namespace assay::attention

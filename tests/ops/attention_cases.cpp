@@ -1,0 +1,235 @@
+#include "ops/attention.h"
+#include "tests/ops/op_case.h"
+#include "tests/ref/attention.h"
+#include "tests/ref/complex_step.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+
+namespace {
+
+struct Shape {
+  int64_t batch, sequence, heads, kv_heads, head_dim;
+  double std = 1.0;  // of q, k and v; 30 makes scores of thousands
+
+  int64_t tokens() const { return batch * sequence; }
+  int64_t stride() const { return (heads + 2 * kv_heads) * head_dim; }
+  ref::Attention<double> reference() const {
+    return {batch, sequence, heads, kv_heads, head_dim, {}, {}};
+  }
+};
+
+std::string shape_name(const Shape& s) {
+  return " B=" + std::to_string(s.batch) + " T=" + std::to_string(s.sequence) +
+         " H=" + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) +
+         " D=" + std::to_string(s.head_dim) + (s.std > 10 ? " extreme" : "");
+}
+
+// How far a probability may be off, relative to itself: by the error of the largest score (a float sum of D products,
+// and its distance to lse), a few exponentials, and the sum it is divided by.
+double probability_error(const ref::Attention<double>& attention, const std::vector<double>& qkv,
+                         int64_t b, int64_t t, int64_t h) {
+  double largest = 0;
+  for (int64_t j = 0; j <= t; ++j) {
+    double abs_sum = 0;
+    for (size_t d = 0; d < size_t(attention.head_dim); ++d) {
+      abs_sum += std::abs(qkv[attention.q_at(b, t, h) + d] * qkv[attention.k_at(b, j, h) + d]);
+    }
+    largest = std::max(largest, abs_sum / std::sqrt(double(attention.head_dim)));
+  }
+  return tol::sum(double(attention.head_dim), largest) + tol::elementary(3, 1) +
+         tol::sum(double(t + 1), 1);
+}
+
+template <typename T>
+OpInstance forward_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const AttentionForward<T> a{
+      .out = bench->out<T, 2>("out", {s.tokens(), s.heads * s.head_dim}),
+      .lse = bench->out<float, 3>("lse", {s.batch, s.heads, s.sequence}),
+      .qkv = bench->in<T, 2>("qkv", {s.tokens(), s.stride()}, normal(s.std)),
+      .batch = s.batch,
+      .sequence = s.sequence,
+      .heads = s.heads,
+      .kv_heads = s.kv_heads,
+      .head_dim = s.head_dim};
+  const auto check = [=](Report& report) {
+    const auto qkv = Workbench::doubles(a.qkv);
+    auto want = s.reference();
+    want.forward(qkv);
+    std::vector<double> out_tolerance(want.out.size()), lse_tolerance(want.lse.size());
+    for (int64_t b = 0; b < s.batch; ++b) {
+      for (int64_t h = 0; h < s.heads; ++h) {
+        for (int64_t t = 0; t < s.sequence; ++t) {
+          double unused = 0;
+          const auto p = want.row(qkv, b, t, h, unused);
+          const double error = probability_error(want, qkv, b, t, h);
+          const size_t l = size_t((b * s.heads + h) * s.sequence + t);
+          lse_tolerance[l] = error + tol::elementary(1, want.lse[l]);
+          for (size_t d = 0; d < size_t(s.head_dim); ++d) {
+            double abs_sum = 0, squares = 0;
+            for (int64_t j = 0; j <= t; ++j) {
+              const double term = p[size_t(j)] * qkv[want.v_at(b, j, h) + d];
+              abs_sum += std::abs(term);
+              squares += term * term;
+            }
+            const size_t o = want.out_at(b, t, h) + d;
+            out_tolerance[o] = tol::rounding<T>(want.out[o]) + error * abs_sum +
+                               tol::sum(double(t + 1), abs_sum) +
+                               tol::rounded_factors<T>(std::sqrt(squares));
+          }
+        }
+      }
+    }
+    report.near("out", a.out, want.out, [&](int64_t i) { return out_tolerance[size_t(i)]; });
+    report.near("lse", a.lse, want.lse, [&](int64_t i) { return lse_tolerance[size_t(i)]; });
+  };
+  return {bench, [a](Exec on) { attention_forward<T>(on, a); }, check, attention_forward_cost(a)};
+}
+
+// Tolerance of every element of dqkv: sums of products whose terms p and ds carry the errors of the probabilities, of
+// dp and of delta (which the op forms from `out` rounded to T).
+template <typename T>
+std::vector<double> backward_tolerance(const Shape& s, const ref::Attention<double>& attention,
+                                       const std::vector<double>& qkv,
+                                       const std::vector<double>& dout,
+                                       const std::vector<double>& want) {
+  std::vector<double> error(want.size(), 0.0), abs_sum = error, squares = error;
+  const double scale = 1 / std::sqrt(double(s.head_dim)), width = double(s.head_dim);
+  const auto add = [&](size_t i, double term, double term_error) {
+    error[i] += term_error;
+    abs_sum[i] += std::abs(term);
+    squares[i] += term * term;
+  };
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t h = 0; h < s.heads; ++h) {
+      for (int64_t t = 0; t < s.sequence; ++t) {
+        double unused = 0, delta = 0, delta_squares = 0, delta_abs = 0;
+        const auto p = attention.row(qkv, b, t, h, unused);
+        const double p_error = probability_error(attention, qkv, b, t, h);
+        const size_t o = attention.out_at(b, t, h), q = attention.q_at(b, t, h);
+        for (size_t d = 0; d < size_t(s.head_dim); ++d) {
+          const double term = dout[o + d] * attention.out[o + d];
+          delta += term;
+          delta_abs += std::abs(term);
+          delta_squares += term * term;
+        }
+        const double delta_error =
+            tol::rounded_factors<T>(std::sqrt(delta_squares)) + tol::sum(width, delta_abs);
+        for (int64_t j = 0; j <= t; ++j) {
+          const size_t k = attention.k_at(b, j, h), v = attention.v_at(b, j, h);
+          double dp = 0, dp_abs = 0;
+          for (size_t d = 0; d < size_t(s.head_dim); ++d) {
+            dp += dout[o + d] * qkv[v + d];
+            dp_abs += std::abs(dout[o + d] * qkv[v + d]);
+          }
+          const double probability = p[size_t(j)], ds = probability * (dp - delta) * scale;
+          // Probabilities below the smallest normal float are 0.
+          const double off = p_error * probability + 0x1p-126;
+          const double ds_error = off * std::abs(dp - delta) * scale +
+                                  probability * scale * (tol::sum(width, dp_abs) + delta_error);
+          for (size_t d = 0; d < size_t(s.head_dim); ++d) {
+            add(q + d, ds * qkv[k + d], ds_error * std::abs(qkv[k + d]));
+            add(k + d, ds * qkv[q + d], ds_error * std::abs(qkv[q + d]));
+            add(v + d, probability * dout[o + d], off * std::abs(dout[o + d]));
+          }
+        }
+      }
+    }
+  }
+  const double terms = double(s.sequence * (s.heads / s.kv_heads));
+  for (size_t i = 0; i < error.size(); ++i) {
+    error[i] += tol::rounding<T>(want[i]) + tol::sum(terms, abs_sum[i]) +
+                tol::rounded_factors<T>(std::sqrt(squares[i]));
+  }
+  return error;
+}
+
+template <typename T>
+OpInstance backward_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const auto out = bench->in<T, 2>("out", {s.tokens(), s.heads * s.head_dim});
+  const auto lse = bench->in<float, 3>("lse", {s.batch, s.heads, s.sequence});
+  const AttentionBackward<T> a{
+      .dqkv = bench->out<T, 2>("dqkv", {s.tokens(), s.stride()}),
+      .scratch = bench->tmp<float, 1>(
+          "scratch",
+          {attention_backward_scratch({s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim})}),
+      .dout = bench->in<T, 2>("dout", {s.tokens(), s.heads * s.head_dim}),
+      .out = out,
+      .lse = lse,
+      .qkv = bench->in<T, 2>("qkv", {s.tokens(), s.stride()}, normal(s.std)),
+      .batch = s.batch,
+      .sequence = s.sequence,
+      .heads = s.heads,
+      .kv_heads = s.kv_heads,
+      .head_dim = s.head_dim};
+  // What forward would have kept.
+  auto attention = s.reference();
+  attention.forward(Workbench::doubles(a.qkv));
+  for (int64_t i = 0; i < out.size(); ++i) out[i] = T(float(attention.out[size_t(i)]));
+  for (int64_t i = 0; i < lse.size(); ++i) lse[i] = float(attention.lse[size_t(i)]);
+  bench->commit();
+  const auto check = [=](Report& report) {
+    const auto qkv = Workbench::doubles(a.qkv), dout = Workbench::doubles(a.dout);
+    const auto want = attention.backward(qkv, dout);
+    const auto tolerance = backward_tolerance<T>(s, attention, qkv, dout, want);
+    report.near("dqkv", a.dqkv, want, [&](int64_t i) { return tolerance[size_t(i)]; });
+  };
+  return {bench, [a](Exec on) { attention_backward<T>(on, a); }, check, attention_backward_cost(a)};
+}
+
+OpInstance reference_instance() {
+  auto bench = std::make_shared<Workbench>();
+  const Shape s{2, 5, 4, 2, 3};
+  const auto qkv = Workbench::doubles(bench->in<float, 2>("qkv", {s.tokens(), s.stride()}));
+  const auto dout =
+      Workbench::doubles(bench->in<float, 2>("dout", {s.tokens(), s.heads * s.head_dim}));
+  const auto check = [=](Report& report) {
+    auto attention = s.reference();
+    attention.forward(qkv);
+    const auto loss = [&](const ref::ComplexVector& z) {
+      ref::Attention<ref::Complex> c{s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, {}, {}};
+      c.forward(z);
+      ref::Complex sum = 0;
+      for (size_t i = 0; i < dout.size(); ++i) sum += dout[i] * c.out[i];
+      return sum;
+    };
+    report.below("dqkv by complex step",
+                 ref::complex_step_error(loss, qkv, attention.backward(qkv, dout)), 1e-13);
+  };
+  return {bench, [](Exec) {}, check, {}};
+}
+
+template <typename T>
+void add_cases(std::vector<OpCase>& cases) {
+  for (const Shape& s : {
+           Shape{1, 1,   1, 1,   32 },
+           Shape{2, 17,  2, 1,   64 },
+           Shape{1, 64,  2, 2,   32 },
+           Shape{2, 65,  4, 2,   32 },
+           Shape{1, 130, 6, 2,   128},
+           Shape{1, 100, 4, 1,   64,  30.0},
+           Shape{1, 512,    4,  2, 64 },
+           Shape{8, 256,    8,  8, 32}
+  }) {
+    const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
+    cases.push_back({"attention_forward", "attention_forward" + suffix,
+                     [s] { return forward_instance<T>(s); }});
+    cases.push_back({"attention_backward", "attention_backward" + suffix,
+                     [s] { return backward_instance<T>(s); }});
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> attention_cases() {
+  std::vector<OpCase> cases{
+      {"attention_reference", "attention_reference complex step", reference_instance}
+  };
+  add_cases<float>(cases);
+  add_cases<bf16>(cases);
+  return cases;
+}
+
+}  // namespace assay
