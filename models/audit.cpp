@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "engine/config_check.h"
 #include "models/parameters.h"
 
 namespace assay {
@@ -36,10 +37,6 @@ Wide scaled_quotient(int64_t factor, Scaled value, int64_t divisor) {
   const Wide product = value.mantissa * factor;  // below 2^117
   if (value.exponent < -120) return 0;
   return (product >> -value.exponent) / divisor;
-}
-
-void refuse(const std::string& message, const std::string& hint) {
-  throw UserError(message, hint);
 }
 
 }  // namespace
@@ -111,29 +108,9 @@ ParameterCounts count_from_formula(const ModelConfig& c) {
   return n;
 }
 
-void check_model(const ModelConfig& c) {
-  const auto number = [](int64_t x) { return std::to_string(x); };
-  if (c.head_dim == 0 && c.hidden % c.heads != 0)
-    refuse("model.heads " + number(c.heads) + " does not divide model.hidden " + number(c.hidden),
-           "choose heads so that hidden / heads is whole, or give model.head_dim");
-  if (c.heads % c.resolved_kv_heads() != 0)
-    refuse(
-        "model.kv_heads " + number(c.kv_heads) + " does not divide model.heads " + number(c.heads),
-        "each key-value head serves heads / kv_heads query heads: choose a divisor of heads");
-  if (!c.moe) return;
-  if (c.moe->top_k > c.moe->experts)
-    refuse("model.moe.top_k " + number(c.moe->top_k) + " is more than model.moe.experts " +
-               number(c.moe->experts),
-           "a token cannot choose more experts than there are: lower top_k or add experts");
-  if (c.moe->first_dense_layers > c.layers)
-    refuse("model.moe.first_dense_layers " + number(c.moe->first_dense_layers) +
-               " is more than model.layers " + number(c.layers),
-           "at most layers blocks can be dense");
-}
-
 Audit audit(const Config& config) {
   const ModelConfig& c = config.model;
-  check_model(c);
+  validate(config);
   const ParameterCounts n = count_from_table(c);
   CHECK(n == count_from_formula(c),
         "the parameter table has %ld parameters (%ld active), the formula gives %ld (%ld)",
@@ -168,15 +145,15 @@ int64_t contract_parameters(const std::string& kind, const Audit& audit, SharedE
 
 int64_t horizon_steps(int64_t parameters, double coefficient, int64_t tokens_per_step) {
   if (!(coefficient > 0 && coefficient <= 1e12))
-    refuse(strprintf("a contract of %g tokens per parameter", coefficient),
-           "give contract.coefficient (--coefficient), for example 20");
+    throw UserError(strprintf("a contract of %g tokens per parameter", coefficient),
+                    "give contract.coefficient (--coefficient), for example 20");
   return narrow(scaled_quotient(parameters, scaled(coefficient, 1), tokens_per_step),
                 "the number of steps");
 }
 
 int64_t fraction_of_steps(int64_t steps, double fraction) {
   if (!(fraction > 0 && fraction <= 1))
-    refuse(strprintf("a fraction of %g", fraction), "give a fraction above 0, at most 1");
+    throw UserError(strprintf("a fraction of %g", fraction), "give a fraction above 0, at most 1");
   // ceil(x) = -floor(-x)
   Scaled lower = scaled(fraction, -1);
   lower.mantissa = -lower.mantissa;
@@ -192,7 +169,7 @@ int64_t planned_steps(const Config& config) {
                          config.run.batch_tokens);
   const int64_t steps = fraction_of_steps(full, contract.fraction);
   if (steps < 1)
-    refuse(
+    throw UserError(
         strprintf("the contract %s with %g tokens per parameter ends before one step of %ld tokens",
                   contract.kind.c_str(), contract.coefficient,
                   static_cast<long>(config.run.batch_tokens)),

@@ -40,17 +40,14 @@ struct Audit {
   int64_t active = 0;  // P_active
   int64_t ffn_active_width = 0;
   int64_t flops_per_token = 0;  // forward and backward, at this sequence length
-  int64_t weight_bytes = 0;     // what the matrix products read
+  int64_t weight_bytes = 0;     // what the matrix products read; recipe auto counts as bf16
   int64_t master_bytes = 0;     // fp32 weights beside them; 0 when they are the same
   int64_t gradient_bytes = 0;
   int64_t moment_bytes = 0;
 };
 
-// UserError when the model makes no sense or is beyond 63 bits.
+// UserError when the configuration makes no sense (engine/config_check.h) or the model is beyond 63 bits.
 Audit audit(const Config& config);
-
-// Refuses what no parameter table can be made of: heads that do not divide hidden, top_k > experts, ...
-void check_model(const ModelConfig& config);
 
 enum class SharedExperts { kInTotal, kLeftOut };
 // What a contract multiplies: P_total for totalDN, P_active for activeDN.

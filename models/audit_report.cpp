@@ -214,7 +214,8 @@ void fill_column(Table& table, size_t column, const Config& config, const AuditO
     const std::string suffix = options.steps.empty() ? "" : " at step " + grouped(steps);
     set("tokens / P_total" + suffix, strprintf("%.4f", ratio(tokens, a.total)));
     set("tokens / P_active" + suffix, strprintf("%.4f", ratio(tokens, a.active)));
-    if (sparse) counted("tokens per routed expert" + suffix, tokens_per_routed_expert(c, tokens));
+    set("tokens per routed expert" + suffix,
+        sparse ? grouped(tokens_per_routed_expert(c, tokens)) : "-");
   }
   const double coefficient = coefficient_of(config, options);
   for (const std::string& kind : options.contracts) {

@@ -24,6 +24,8 @@ constexpr const char* kFirstSteps =
     "interrupted.";
 
 void add_all_commands(Commands& commands) {
+  add_audit_command(commands);
+  add_match_command(commands);
   add_router_command(commands);
   add_report_command(commands);
   add_sample_command(commands);

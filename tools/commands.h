@@ -12,6 +12,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace assay {
 
@@ -33,6 +35,11 @@ struct Commands {
   }
 };
 
+// --set SECTION.KEY=VALUE, once a change. It takes one value at a time: CONFIG may follow.
+CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets);
+
+void add_audit_command(Commands& commands);
+void add_match_command(Commands& commands);
 void add_router_command(Commands& commands);
 void add_report_command(Commands& commands);
 void add_sample_command(Commands& commands);

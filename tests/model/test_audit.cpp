@@ -182,29 +182,12 @@ TEST_CASE("a model of a quadrillion parameters is audited at once, one beyond 63
   REQUIRE_THROWS_AS(audit(c), UserError);
 }
 
-TEST_CASE("models that make no sense are refused with their values") {
-  const auto message = [](const auto& change) {
-    Config c = speedrun_moe(64, 6, 2, 1);
-    change(c.model);
-    try {
-      audit(c);
-    } catch (const UserError& error) {
-      return std::string(error.what()) + "|" + error.hint();
-    }
-    return std::string("accepted");
-  };
-  REQUIRE(message([](ModelConfig&) {}) == "accepted");
-  REQUIRE(message([](ModelConfig& m) { m.heads = 7; }).find("7 does not divide model.hidden 768") !=
-          std::string::npos);
-  REQUIRE(message([](ModelConfig& m) {
-            m.kv_heads = 5;
-          }).find("5 does not divide model.heads 12") != std::string::npos);
-  REQUIRE(message([](ModelConfig& m) {
-            m.moe->top_k = 63, m.moe->experts = 62;
-          }).find("63 is more than model.moe.experts 62") != std::string::npos);
-  REQUIRE(message([](ModelConfig& m) {
-            m.moe->first_dense_layers = 13;
-          }).find("13 is more than model.layers 12") != std::string::npos);
+TEST_CASE("a model that makes no sense is refused") {
+  Config c = speedrun_moe(64, 6, 2, 1);
+  c.model.heads = 7;
+  REQUIRE_THROWS_AS(audit(c), UserError);
+  c = speedrun_moe(62, 63, 2, 1);
+  REQUIRE_THROWS_AS(audit(c), UserError);
 }
 
 TEST_CASE("the table shows the models side by side") {

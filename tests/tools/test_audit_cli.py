@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""assay audit and assay match as a user calls them, and every preset. Usage: test_audit_cli.py ASSAY"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PRESETS = ROOT / "models" / "presets"
+failures = []
+
+
+def assay(*arguments):
+    return subprocess.run([ASSAY, *map(str, arguments)], capture_output=True, text=True)
+
+
+def expect(condition, what):
+    if not condition:
+        failures.append(what)
+
+
+def audit_json(*arguments):
+    done = assay("audit", *arguments, "--json")
+    expect(done.returncode == 0 and done.stderr == "", f"audit {arguments}: {done.returncode} {done.stderr}")
+    return json.loads(done.stdout) if done.returncode == 0 else {"models": {}}
+
+
+def includes(actual, expected, path=""):
+    """Every member of `expected` is in `actual`, equal to the digit."""
+    if isinstance(expected, dict):
+        for key, value in expected.items():
+            expect(isinstance(actual, dict) and key in actual, f"{path}.{key} is absent")
+            if isinstance(actual, dict) and key in actual:
+                includes(actual[key], value, f"{path}.{key}")
+    else:
+        expect(actual == expected, f"{path}: {actual}, expected {expected}")
+
+
+speedrun = sorted((PRESETS / "speedrun").glob("*.yaml"))
+plain = audit_json(*speedrun)
+includes(plain, {
+    "models": {
+        "dense": {"params": {"total": 190532352, "active": 190532352}, "activeDN_steps": 9536,
+                  "totalDN": {"full_steps": 9536, "20pct_steps": 1908}, "flops_per_token": 1024524288},
+        "moe-64": {"params": {"total": 755534592, "active": 191073024}, "activeDN_steps": 9563,
+                   "totalDN": {"full_steps": 37813, "20pct_steps": 7563}, "flops_per_token": 1027768320},
+        "moe-256": {"params": {"total": 2836482816, "active": 192891648}, "activeDN_steps": 9654,
+                    "totalDN": {"full_steps": 141963, "20pct_steps": 28393}, "flops_per_token": 1038680064},
+    },
+    "gamma_tokens_per_parameter": 26.24021755633395,
+})
+numbers_file = ROOT.parent / "shared" / "design" / "NUMBERS.json"
+if numbers_file.exists():
+    numbers = json.loads(numbers_file.read_text())
+    full = audit_json(*speedrun, "--steps", "9536,12000")
+    includes(full["models"], numbers["models"])
+    anchor = numbers["slice_d10_d12"]
+    slice_ = audit_json(PRESETS / "speedrun/moe-256.yaml", "--contract", "totalDN", "--coefficient", anchor["alpha"],
+                        "--fraction", "0.02,0.05,0.1,0.2", "--without-shared")["models"]["moe-256"]["totalDN"]
+    expect(slice_["parameters"] == anchor["d12"]["total"], f"slice: {slice_}")
+    expect([slice_[f"{p}pct_steps"] for p in (2, 5, 10, 20)] == anchor["d12"]["checkpoints_2_5_10_20pct"]
+           and slice_["full_steps"] == anchor["d12"]["steps"], f"slice: {slice_}")
+
+# Every preset can be audited; what its comments promise.
+every = [p for p in sorted(PRESETS.rglob("*.yaml")) if p.parent.name != "matrix"]
+for preset in every:
+    audit_json(preset)
+for folder, multiple in (("tiny", 64), ("cpu", 128)):
+    models = audit_json(*sorted((PRESETS / folder).glob("*.yaml")))["models"]
+    moe = models["moe"]["params"]
+    expect(moe["total"] < 25e6, f"{folder}: {moe['total']} parameters")
+    for kind in ("active", "total"):
+        twin = json.loads(assay("match", "--like", PRESETS / folder / "moe.yaml", "--contract", kind, "--multiple",
+                                128, "--json").stdout)["match"][kind]["rounded"]
+        dense = models[f"dense-{kind}"]
+        expect(dense["ffn_active_width"] == twin["ffn"] and dense["params"]["total"] == twin["parameters"],
+               f"{folder}/dense-{kind} is not the twin of {folder}/moe: {twin}")
+        expect(dense["ffn_active_width"] % multiple == 0, f"{folder}/dense-{kind}: ffn {dense['ffn_active_width']}")
+    expect(len({m["run"]["tokens"] for m in models.values()}) == 1, f"{folder}: unequal tokens")
+
+table = assay("audit", "--set", "optimizer.lr=1e-4", *speedrun)
+expect(table.returncode == 0 and "2,836,482,816" in table.stdout and table.stderr == "", f"table: {table}")
+big = assay("audit", PRESETS / "speedrun/moe-256.yaml", "--set", "model.moe.experts=65536", "--set",
+            "model.layers=1000", "--json")
+expect(json.loads(big.stdout)["models"]["moe-256"]["params"]["router"] == 1000 * 65536 * 768, "big model")
+same = audit_json(PRESETS / "tiny/moe.yaml", PRESETS / "cpu/moe.yaml")
+expect(len(same["models"]) == 2, "two files of one name are two models")
+
+bad = pathlib.Path(tempfile.mkdtemp()) / "bad.yaml"
+bad.write_text("model: {hidden: 100, heads: 7}\n")
+dense = PRESETS / "speedrun/dense.yaml"
+for arguments, error, hint in [
+    (["audit"], "CONFIG", "--help"),
+    (["audit", "nowhere.yaml"], "nowhere.yaml", ""),
+    (["audit", ROOT / "models"], "models", ""),
+    (["audit", bad], "model.heads = 7 does not divide model.hidden = 100", "head_dim"),
+    (["audit", dense, "--set", "model.hiden=1"], "hiden", "hidden"),
+    (["audit", dense, "--set", "model.ffn=nan"], "nan", ""),
+    (["audit", dense, "--set", "model.ffn=100000000000"], "model.ffn is 100000000000", "smaller"),
+    (["audit", dense, "--contract", "match"], "--contract match", "totalDN"),
+    (["audit", dense, "--coefficient", "-1"], "--coefficient", "--help"),
+    (["audit", dense, "--fraction", "1.5"], "--fraction 1.5", "0.2"),
+    (["audit", dense, "--steps", "0"], "--steps 0", "from 1"),
+    (["match"], "--like", "--help"),
+    (["match", "--like", "nowhere.yaml"], "nowhere.yaml", ""),
+    (["match", "--like", dense, "--contract", "totl"], "--contract totl", "active, total"),
+    (["match", "--like", dense, "--multiple", "0"], "--multiple 0", "128"),
+]:
+    done = assay(*arguments)
+    lines = done.stderr.splitlines()
+    expect(done.returncode == 1 and done.stdout == "" and len(lines) == 2 and lines[0].startswith("error: ")
+           and error in lines[0] and lines[1].startswith("hint: ") and hint in lines[1],
+           f"assay {' '.join(map(str, arguments))}: wanted {error!r}, {hint!r}\n{done}")
+
+print("\n".join(failures) or f"audit: ok ({len(every)} presets)")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,86 @@
+// assay audit: what models are made of, side by side. Allocates nothing.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "base/check.h"
+#include "engine/config_yaml.h"
+#include "models/audit_report.h"
+#include "tools/commands.h"
+
+namespace assay {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> configs;
+  std::vector<std::string> sets;
+  AuditOptions report;
+  bool json = false;
+  bool without_shared = false;
+};
+
+// A model is called as its file; two files of one name by their paths.
+std::vector<NamedConfig> load_named(const Arguments& a) {
+  std::vector<NamedConfig> models;
+  for (const std::string& path : a.configs)
+    models.push_back({std::filesystem::path(path).stem().string(), load_config(path, a.sets)});
+  for (size_t i = 0; i < models.size(); ++i)
+    for (size_t j = 0; j < models.size(); ++j)
+      if (i != j && models[i].name == std::filesystem::path(a.configs[j]).stem().string())
+        models[i].name = a.configs[i];
+  return models;
+}
+
+void check_arguments(const Arguments& a) {
+  for (const std::string& kind : a.report.contracts)
+    if (kind != "totalDN" && kind != "activeDN")
+      throw UserError("--contract " + kind + " is unknown", "choose totalDN, activeDN or both");
+  for (const double f : a.report.fractions)
+    if (!(f > 0 && f <= 1))
+      throw UserError(strprintf("--fraction %g is not a share of the horizon", f),
+                      "give numbers above 0, at most 1, for example 0.2");
+  for (const int64_t steps : a.report.steps)
+    if (steps < 1)
+      throw UserError(strprintf("--steps %ld is not a number of steps", static_cast<long>(steps)),
+                      "give numbers from 1 up");
+}
+
+int run_audit(Arguments a) {
+  check_arguments(a);
+  if (a.without_shared) a.report.shared = SharedExperts::kLeftOut;
+  const std::vector<NamedConfig> models = load_named(a);
+  if (a.json)
+    std::printf("%s\n", audit_json(models, a.report).dump(1).c_str());
+  else
+    std::fputs(audit_table(models, a.report).c_str(), stdout);
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_audit_command(Commands& commands) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = commands.app.add_subcommand(
+      "audit", "parameters, FLOPs, bytes and horizons, several models side by side");
+  sub->add_option("CONFIG", a->configs, "configuration files")->required();
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_option("--contract", a->report.contracts, "totalDN, activeDN: whose horizons (both)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  sub->add_option("--coefficient", a->report.coefficient,
+                  "tokens per parameter (contract.coefficient of each CONFIG)")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--fraction", a->report.fractions, "shares of the horizon to list (0.2)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  sub->add_option("--steps", a->report.steps,
+                  "steps at which to give the ratios (those of the run)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  sub->add_flag("--without-shared", a->without_shared,
+                "leave the shared experts out of what totalDN multiplies");
+  add_set_option(sub, a->sets);
+  commands.on_chosen(sub, [a] { return run_audit(*a); });
+}
+
+}  // namespace assay
