@@ -1,0 +1,128 @@
+#include "ops/combine.h"
+
+#include "base/bf16.h"
+#include "base/check.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kPieceTokens = 32;
+constexpr int64_t kChunk = 256;  // columns whose float sums stay in cache
+
+// y[t] = add[t] + sum_k weight(t, k) * rows[slot(t, k)]; the sum is rounded to T once.
+template <typename T, typename Weight>
+void sum_rows(Exec on, View<T, 2> y, View<const T, 2> rows, View<const int32_t, 2> slot,
+              View<const T, 2> add, Weight&& weight) {
+  const int64_t width = y.dim[1], k = slot.dim[1];
+  parallel_ranges(on, y.dim[0], kPieceTokens, [&](int64_t begin, int64_t end) {
+    alignas(64) float sum[kChunk];
+    for (int64_t t = begin; t < end; ++t) {
+      for (int64_t c = 0; c < width; c += kChunk) {
+        const int64_t n = std::min(kChunk, width - c);
+        if (add.empty()) {
+          std::fill(sum, sum + n, 0.0f);
+        } else {
+          const T* from = add.row(t) + c;
+#pragma omp simd
+          for (int64_t j = 0; j < n; ++j) sum[j] = float(from[j]);
+        }
+        for (int64_t i = 0; i < k; ++i) {
+          const float w = weight(t, i);
+          const T* from = rows.row(slot.at(t, i)) + c;
+#pragma omp simd
+          for (int64_t j = 0; j < n; ++j) sum[j] += w * float(from[j]);
+        }
+        T* to = y.row(t) + c;
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) to[j] = T(sum[j]);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+namespace cpu {
+
+template <typename T>
+void combine_forward(Exec on, const CombineForward<T>& a) {
+  sum_rows(on, a.y, a.expert_out, a.slot, a.add,
+           [&](int64_t t, int64_t i) { return a.gate.at(t, i); });
+}
+
+template <typename T>
+void reduce_by_token(Exec on, const ReduceByToken<T>& a) {
+  sum_rows(on, a.dx, a.dexpert_in, a.slot, a.add, [](int64_t, int64_t) { return 1.0f; });
+}
+
+template <typename T>
+void combine_backward(Exec on, const CombineBackward<T>& a) {
+  const int64_t width = a.dy.dim[1], k = a.slot.dim[1];
+  parallel_ranges(on, a.dy.dim[0], kPieceTokens, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const T* dy = a.dy.row(t);
+      for (int64_t i = 0; i < k; ++i) {
+        const int64_t slot = a.slot.at(t, i);
+        const float gate = a.gate.at(t, i);
+        const T* out = a.expert_out.row(slot);
+        T* dout = a.dexpert_out.row(slot);
+        float dot = 0;
+#pragma omp simd reduction(+ : dot)
+        for (int64_t c = 0; c < width; ++c) {
+          dot += float(dy[c]) * float(out[c]);
+          dout[c] = T(gate * float(dy[c]));
+        }
+        a.dgate.at(t, i) = dot;
+      }
+    }
+  });
+}
+
+}  // namespace cpu
+
+template <typename T>
+void combine_forward(Exec on, const CombineForward<T>& a) {
+  CHECK(a.y.dim[0] == a.slot.dim[0] && a.y.dim[1] == a.expert_out.dim[1] &&
+            a.gate.dim[0] == a.slot.dim[0] && a.gate.dim[1] == a.slot.dim[1] &&
+            a.expert_out.dim[0] == a.slot.size() && (a.add.empty() || a.add.size() == a.y.size()),
+        "combine_forward: y (%ld, %ld), expert_out (%ld, %ld), slot (%ld, %ld), gate (%ld, %ld), "
+        "add of %ld",
+        long(a.y.dim[0]), long(a.y.dim[1]), long(a.expert_out.dim[0]), long(a.expert_out.dim[1]),
+        long(a.slot.dim[0]), long(a.slot.dim[1]), long(a.gate.dim[0]), long(a.gate.dim[1]),
+        long(a.add.size()));
+  cpu::combine_forward(on, a);
+}
+
+template <typename T>
+void combine_backward(Exec on, const CombineBackward<T>& a) {
+  CHECK(a.dy.dim[0] == a.slot.dim[0] && a.dy.dim[1] == a.expert_out.dim[1] &&
+            a.gate.dim[0] == a.slot.dim[0] && a.gate.dim[1] == a.slot.dim[1] &&
+            a.dgate.size() == a.gate.size() && a.expert_out.dim[0] == a.slot.size() &&
+            a.dexpert_out.size() == a.expert_out.size(),
+        "combine_backward: dy (%ld, %ld), expert_out (%ld, %ld), dexpert_out of %ld, slot (%ld, "
+        "%ld), gate (%ld, %ld), dgate of %ld",
+        long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.expert_out.dim[0]), long(a.expert_out.dim[1]),
+        long(a.dexpert_out.size()), long(a.slot.dim[0]), long(a.slot.dim[1]), long(a.gate.dim[0]),
+        long(a.gate.dim[1]), long(a.dgate.size()));
+  cpu::combine_backward(on, a);
+}
+
+template <typename T>
+void reduce_by_token(Exec on, const ReduceByToken<T>& a) {
+  CHECK(a.dx.dim[0] == a.slot.dim[0] && a.dx.dim[1] == a.dexpert_in.dim[1] &&
+            a.dexpert_in.dim[0] == a.slot.size() && (a.add.empty() || a.add.size() == a.dx.size()),
+        "reduce_by_token: dx (%ld, %ld), dexpert_in (%ld, %ld), slot (%ld, %ld), add of %ld",
+        long(a.dx.dim[0]), long(a.dx.dim[1]), long(a.dexpert_in.dim[0]), long(a.dexpert_in.dim[1]),
+        long(a.slot.dim[0]), long(a.slot.dim[1]), long(a.add.size()));
+  cpu::reduce_by_token(on, a);
+}
+
+template void combine_forward<float>(Exec, const CombineForward<float>&);
+template void combine_forward<bf16>(Exec, const CombineForward<bf16>&);
+template void combine_backward<float>(Exec, const CombineBackward<float>&);
+template void combine_backward<bf16>(Exec, const CombineBackward<bf16>&);
+template void reduce_by_token<float>(Exec, const ReduceByToken<float>&);
+template void reduce_by_token<bf16>(Exec, const ReduceByToken<bf16>&);
+
+}  // namespace assay

@@ -1,0 +1,70 @@
+#include "ops/global_norm.h"
+
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kPiece = 16384;  // elements of one partial sum; fixes the order of the sum
+
+int64_t pieces_of(const View<const float, 1>& g) {
+  return (g.dim[0] + kPiece - 1) / kPiece;
+}
+
+}  // namespace
+
+int64_t global_norm_pieces(GradientList grads) {
+  int64_t pieces = 0;
+  for (int64_t i = 0; i < grads.dim[0]; ++i) pieces += pieces_of(grads[i]);
+  return pieces;
+}
+
+namespace cpu {
+
+void global_norm(Exec on, const GlobalNorm& a) {
+  int64_t pieces = 0;
+  for (int64_t tensor = 0; tensor < a.grads.dim[0]; ++tensor) {
+    const View<const float, 1>& grad = a.grads[tensor];
+    parallel_ranges(on, grad.dim[0], kPiece, [&](int64_t begin, int64_t end) {
+      const float* g = grad.data;
+      double squares = 0;
+      int32_t bad = 0;
+#pragma omp simd reduction(+ : squares, bad)
+      for (int64_t i = begin; i < end; ++i) {
+        squares += double(g[i]) * double(g[i]);
+        bad += (std::bit_cast<uint32_t>(g[i]) & 0x7F800000u) == 0x7F800000u;
+      }
+      double* partial = a.partial.row(pieces + begin / kPiece);
+      partial[0] = squares;
+      partial[1] = bad;
+    });
+    pieces += pieces_of(grad);
+  }
+  double squares = 0, bad = 0;
+  for (int64_t p = 0; p < pieces; ++p) {
+    squares += a.partial.at(p, 0);
+    bad += a.partial.at(p, 1);
+  }
+  const double norm = std::sqrt(squares);
+  a.norm[0] = static_cast<float>(norm);
+  a.clip[0] = a.max_norm > 0 && norm > a.max_norm ? static_cast<float>(a.max_norm / norm) : 1.0f;
+  a.non_finite[0] = static_cast<int64_t>(bad);
+}
+
+}  // namespace cpu
+
+void global_norm(Exec on, const GlobalNorm& a) {
+  const int64_t pieces = global_norm_pieces(a.grads);
+  CHECK(a.norm.dim[0] == 1 && a.clip.dim[0] == 1 && a.non_finite.dim[0] == 1 &&
+            a.partial.dim[0] >= pieces && a.partial.dim[1] == 2,
+        "global_norm: norm (%ld), clip (%ld), non_finite (%ld), partial (%ld, %ld) for %ld pieces",
+        long(a.norm.dim[0]), long(a.clip.dim[0]), long(a.non_finite.dim[0]), long(a.partial.dim[0]),
+        long(a.partial.dim[1]), long(pieces));
+  cpu::global_norm(on, a);
+}
+
+}  // namespace assay

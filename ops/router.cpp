@@ -1,0 +1,293 @@
+#include "ops/router.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "ops/router_row.h"
+#include "ops/top_k.h"
+
+namespace assay {
+
+using namespace router_row;
+
+namespace {
+
+int64_t group_rows(int64_t tokens, const RouterSettings& s) {
+  return s.scope == AuxScope::kSequence && s.sequence > 0 ? s.sequence : tokens;
+}
+int64_t pieces_per_group(int64_t tokens, const RouterSettings& s) {
+  return (group_rows(tokens, s) + kPieceRows - 1) / kPieceRows;
+}
+
+// share[e] += s_e / sum s over all experts: softmax probability or normalised sigmoid score.
+void add_shares(const RouterForward& a, const float* row, float lse, float score_sum,
+                float* share) {
+  const bool is_sigmoid = a.settings.score == RouterScore::kSigmoid;
+  const float scale = a.settings.route_scale, inverse = 1.0f / score_sum;
+  for_vectors(row, a.logits.dim[1], [&](int64_t begin, int64_t n, f32x16 z) {
+    const f32x16 q = is_sigmoid ? sigmoid(scale * z) * inverse : exp_fast(z - lse);
+    const f32x16 sum = beside(share, begin, n) + q;
+    n == kVector ? store(share + begin, sum) : store_part(share + begin, n, sum);
+  });
+}
+
+// Fills `best` and returns the sum of the sigmoid scores where it is asked for.
+float select(const RouterForward& a, const float* row, float lse, TopK& best) {
+  const bool is_sigmoid = a.settings.score == RouterScore::kSigmoid;
+  const float scale = a.settings.route_scale;
+  const int64_t experts = a.logits.dim[1];
+  f32x16 sum{};
+  if (a.bias.empty() && a.score_sum.empty()) {
+    for_vectors(row, experts, [&](int64_t e, int64_t n, f32x16 z) { best.add(z, n, int32_t(e)); });
+  } else if (a.bias.empty()) {
+    for_vectors(row, experts, [&](int64_t e, int64_t n, f32x16 z) {
+      if (is_sigmoid) sum += sigmoid(scale * z);
+      best.add(z, n, int32_t(e));
+    });
+  } else {
+    for_vectors(row, experts, [&](int64_t e, int64_t n, f32x16 z) {
+      const f32x16 score = is_sigmoid ? sigmoid(scale * z) : exp_fast(z - lse);
+      sum += score;
+      best.add(score + beside(a.bias.data, e, n), n, int32_t(e));
+    });
+  }
+  return horizontal_sum(sum);
+}
+
+void forward_token(const RouterForward& a, int64_t t, int32_t* count, float* share,
+                   double* measure) {
+  const RouterSettings& s = a.settings;
+  const int64_t experts = a.logits.dim[1], k = a.expert.dim[1];
+  const float* row = a.logits.row(t);
+
+  float lse = 0;
+  if (!a.logsumexp.empty()) a.logsumexp[t] = lse = logsumexp(row, experts);
+  TopK best(k);
+  const float score_sum = select(a, row, lse, best);
+  if (!a.score_sum.empty()) a.score_sum[t] = score_sum;
+
+  int32_t* expert = a.expert.row(t);
+  std::copy(best.ids(), best.ids() + k, expert);
+  for (int64_t i = 0; i < k; ++i) ++count[expert[i]];
+
+  const Chosen chosen(row, expert, k, s);
+  float* gate = a.gate.row(t);
+  for (int64_t i = 0; i < k; ++i) {
+    if (s.normalize == NormalizeGates::kYes) {
+      gate[i] = s.gate_scale * chosen.ghat[i];
+    } else if (s.score == RouterScore::kSigmoid) {
+      gate[i] = s.gate_scale * chosen.score[i];
+    } else {
+      gate[i] = s.gate_scale * exp_fast(row[expert[i]] - lse);
+    }
+  }
+  if (s.aux == RouterAux::kSwitch) add_shares(a, row, lse, score_sum, share);
+  if (s.aux == RouterAux::kGates) {
+    for (int64_t i = 0; i < k; ++i) share[expert[i]] += chosen.ghat[i];
+  }
+  if (measure != nullptr) {
+    measure[kZValue] += double(lse) * double(lse);
+    for (int64_t i = 0; i < k; ++i) {
+      if (chosen.ghat[i] > 0) measure[kGateEntropy] -= chosen.ghat[i] * std::log(chosen.ghat[i]);
+    }
+  }
+}
+
+// Sums the pieces of every group into the group's first piece, and all groups into counts.
+void reduce_pieces(Exec on, const RouterForward& a) {
+  const int64_t tokens = a.logits.dim[0], experts = a.logits.dim[1];
+  const int64_t groups = router_groups(tokens, a.settings);
+  const int64_t per_group = pieces_per_group(tokens, a.settings);
+  parallel_ranges(on, experts, 512, [&](int64_t begin, int64_t end) {
+    for (int64_t g = 0; g < groups; ++g) {
+      int32_t* count = a.count_partial.row(g * per_group);
+      float* share = a.share_partial.empty() ? nullptr : a.share_partial.row(g * per_group);
+      for (int64_t p = 1; p < per_group; ++p) {
+        const int32_t* other = a.count_partial.row(g * per_group + p);
+#pragma omp simd
+        for (int64_t e = begin; e < end; ++e) count[e] += other[e];
+        if (share == nullptr) continue;
+        const float* other_share = a.share_partial.row(g * per_group + p);
+#pragma omp simd
+        for (int64_t e = begin; e < end; ++e) share[e] += other_share[e];
+      }
+      if (a.counts.empty()) continue;
+      for (int64_t e = begin; e < end; ++e) a.counts[e] += count[e];
+    }
+  });
+}
+
+// aux_slope of one group from its summed shares and the counts; returns the group's aux value.
+double finish_aux(const RouterForward& a, int64_t group) {
+  const int64_t tokens = a.logits.dim[0], experts = a.logits.dim[1];
+  const int64_t first_piece = group * pieces_per_group(tokens, a.settings);
+  const int32_t* count = a.count_partial.row(first_piece);
+  const float* share = a.share_partial.row(first_piece);
+  const bool step = a.settings.scope == AuxScope::kStep;
+
+  double assignments = 0, shares = 0, product = 0;
+  for (int64_t e = 0; e < experts; ++e) {
+    const double n = step ? double(a.counts[e]) : double(count[e]);
+    assignments += n;
+    shares += share[e];
+    product += n * share[e];
+  }
+  const bool gates = a.settings.aux == RouterAux::kGates;
+  if (!gates) shares = double(group_rows(tokens, a.settings));  // P is a mean over tokens
+  const double scale = double(experts) / assignments;           // scale * n = E f
+  const double aux = shares > 0 ? scale * product / shares : 0;
+  const double mean = gates ? aux : 0;
+  const double weight = shares > 0 ? 1 / (shares * double(a.aux_slope.dim[0])) : 0;
+  float* slope = a.aux_slope.row(group);
+  for (int64_t e = 0; e < experts; ++e) {
+    const double n = step ? double(a.counts[e]) : double(count[e]);
+    slope[e] = static_cast<float>((scale * n - mean) * weight);
+  }
+  return aux;
+}
+
+}  // namespace
+
+int64_t router_groups(int64_t tokens, const RouterSettings& settings) {
+  return tokens == 0 ? 0 : tokens / group_rows(tokens, settings);
+}
+int64_t router_pieces(int64_t tokens, const RouterSettings& settings) {
+  return router_groups(tokens, settings) * pieces_per_group(tokens, settings);
+}
+
+namespace cpu {
+
+void router_forward(Exec on, const RouterForward& a) {
+  const int64_t tokens = a.logits.dim[0], experts = a.logits.dim[1];
+  const int64_t rows = group_rows(tokens, a.settings);
+  const int64_t per_group = pieces_per_group(tokens, a.settings);
+  parallel_for(on, router_pieces(tokens, a.settings), [&](int64_t p) {
+    const int64_t group = p / per_group;
+    const int64_t begin = group * rows + (p % per_group) * kPieceRows;
+    const int64_t end = std::min(begin + kPieceRows, (group + 1) * rows);
+    int32_t* count = a.count_partial.row(p);
+    std::fill(count, count + experts, 0);
+    float* share = a.share_partial.empty() ? nullptr : a.share_partial.row(p);
+    if (share != nullptr) std::fill(share, share + experts, 0.0f);
+    double* measure = a.measures.empty() ? nullptr : a.measure_partial.row(p);
+    if (measure != nullptr) std::fill(measure, measure + kRouterMeasures, 0.0);
+    for (int64_t t = begin; t < end; ++t) forward_token(a, t, count, share, measure);
+  });
+  reduce_pieces(on, a);
+
+  double aux = 0;
+  if (a.settings.aux != RouterAux::kNone) {
+    for (int64_t g = 0; g < a.aux_slope.dim[0]; ++g) aux += finish_aux(a, g);
+    aux /= double(a.aux_slope.dim[0]);
+  }
+  if (a.measures.empty()) return;
+  std::fill(a.measures.data, a.measures.data + kRouterMeasures, 0.0);
+  for (int64_t p = 0; p < router_pieces(tokens, a.settings); ++p) {
+    for (int m = 0; m < kRouterMeasures; ++m) a.measures[m] += a.measure_partial.at(p, m);
+  }
+  for (int m = 0; m < kRouterMeasures; ++m) a.measures[m] /= double(tokens);
+  a.measures[kAuxValue] = aux;
+}
+
+void router_bias_update(Exec, const RouterBiasUpdate& a) {
+  const int64_t experts = a.bias.dim[0];
+  int64_t total = 0, signs = 0;
+  for (int64_t e = 0; e < experts; ++e) total += a.counts[e];
+  if (total == 0) return;
+  // load > 1/E in integers: count * E > total.
+  const auto sign = [&](int64_t e) {
+    const int64_t excess = a.counts[e] * experts - total;
+    return (excess > 0) - (excess < 0);
+  };
+  for (int64_t e = 0; e < experts; ++e) signs += sign(e);
+  const double mean = double(signs) / double(experts);
+  for (int64_t e = 0; e < experts; ++e) {
+    const double b = double(a.bias[e]) - double(a.rate) * (sign(e) - mean);
+    a.bias[e] = static_cast<float>(std::clamp(b, -16.0, 16.0));
+  }
+}
+
+void router_margin(Exec on, const RouterMargin& a) {
+  const int64_t experts = a.logits.dim[1], k = a.expert.dim[1];
+  const bool is_sigmoid = a.settings.score == RouterScore::kSigmoid;
+  parallel_for(on, a.logits.dim[0], [&](int64_t t) {
+    const float* z = a.logits.row(t);
+    const float lse = is_sigmoid ? 0 : logsumexp(z, experts);
+    const auto key = [&](int64_t e) {
+      const float s = is_sigmoid ? 1.0f / (1.0f + exp_fast(-a.settings.route_scale * z[e]))
+                                 : exp_fast(z[e] - lse);
+      return a.bias.empty() ? s : s + a.bias[e];
+    };
+    const int32_t* id = a.expert.row(t);
+    float best = -std::numeric_limits<float>::infinity();
+    for (int64_t e = 0; e < experts; ++e) {
+      if (std::find(id, id + k, int32_t(e)) == id + k) best = std::max(best, key(e));
+    }
+    a.margin[t] = k == experts ? 0 : key(id[k - 1]) - best;
+  });
+}
+
+}  // namespace cpu
+
+void router_forward(Exec on, const RouterForward& a) {
+  const int64_t tokens = a.logits.dim[0], experts = a.logits.dim[1], k = a.expert.dim[1];
+  const RouterSettings& s = a.settings;
+  CHECK(tokens >= 1 && a.expert.dim[0] == tokens && a.gate.dim[0] == tokens && a.gate.dim[1] == k &&
+            k >= 1 && k <= experts && k <= kMaxTopK,
+        "router_forward: logits (%ld, %ld), expert (%ld, %ld), gate (%ld, %ld); K is at most %ld",
+        long(tokens), long(experts), long(a.expert.dim[0]), long(k), long(a.gate.dim[0]),
+        long(a.gate.dim[1]), long(kMaxTopK));
+  CHECK(a.bias.empty() || a.bias.dim[0] == experts, "router_forward: bias (%ld) of %ld experts",
+        long(a.bias.dim[0]), long(experts));
+  CHECK(s.score == RouterScore::kSoftmax || s.route_scale > 0, "router_forward: route_scale %g",
+        double(s.route_scale));
+  CHECK(s.scope != AuxScope::kSequence || (s.sequence > 0 && tokens % s.sequence == 0),
+        "router_forward: %ld tokens in sequences of %ld", long(tokens), long(s.sequence));
+  const int64_t pieces = router_pieces(tokens, s);
+  CHECK(a.count_partial.dim[0] >= pieces && a.count_partial.dim[1] == experts,
+        "router_forward: count_partial (%ld, %ld) for %ld pieces of %ld",
+        long(a.count_partial.dim[0]), long(a.count_partial.dim[1]), long(pieces), long(experts));
+  CHECK(a.measures.empty() ||
+            (a.measures.dim[0] == kRouterMeasures && a.measure_partial.dim[0] >= pieces &&
+             a.measure_partial.dim[1] == kRouterMeasures),
+        "router_forward: measures (%ld), measure_partial (%ld, %ld), %ld pieces",
+        long(a.measures.dim[0]), long(a.measure_partial.dim[0]), long(a.measure_partial.dim[1]),
+        long(pieces));
+  const bool softmax = s.score == RouterScore::kSoftmax;
+  const bool needs_lse = softmax && (s.aux == RouterAux::kSwitch || !a.bias.empty() ||
+                                     s.normalize == NormalizeGates::kNo);
+  CHECK(!needs_lse || a.logsumexp.dim[0] == tokens,
+        "router_forward: softmax with a bias, with switch or without normalised gates: logsumexp "
+        "(%ld) of %ld tokens",
+        long(a.logsumexp.dim[0]), long(tokens));
+  if (s.aux != RouterAux::kNone) {
+    CHECK(a.aux_slope.dim[0] == router_groups(tokens, s) && a.aux_slope.dim[1] == experts &&
+              a.share_partial.dim[0] >= pieces && a.share_partial.dim[1] == experts,
+          "router_forward: aux_slope (%ld, %ld), share_partial (%ld, %ld), %ld groups, %ld pieces",
+          long(a.aux_slope.dim[0]), long(a.aux_slope.dim[1]), long(a.share_partial.dim[0]),
+          long(a.share_partial.dim[1]), long(router_groups(tokens, s)), long(pieces));
+    CHECK(s.scope != AuxScope::kStep || a.counts.dim[0] == experts,
+          "router_forward: scope step: counts (%ld) of %ld experts", long(a.counts.dim[0]),
+          long(experts));
+    CHECK(softmax || s.aux != RouterAux::kSwitch || a.score_sum.dim[0] == tokens,
+          "router_forward: sigmoid with switch: score_sum (%ld) of %ld tokens",
+          long(a.score_sum.dim[0]), long(tokens));
+  }
+  cpu::router_forward(on, a);
+}
+
+void router_bias_update(Exec on, const RouterBiasUpdate& a) {
+  CHECK(a.bias.dim[0] == a.counts.dim[0], "router_bias_update: bias (%ld), counts (%ld)",
+        long(a.bias.dim[0]), long(a.counts.dim[0]));
+  cpu::router_bias_update(on, a);
+}
+
+void router_margin(Exec on, const RouterMargin& a) {
+  CHECK(a.margin.dim[0] == a.logits.dim[0] && a.expert.dim[0] == a.logits.dim[0] &&
+            a.expert.dim[1] <= a.logits.dim[1],
+        "router_margin: margin (%ld), expert (%ld, %ld), logits (%ld, %ld)", long(a.margin.dim[0]),
+        long(a.expert.dim[0]), long(a.expert.dim[1]), long(a.logits.dim[0]), long(a.logits.dim[1]));
+  cpu::router_margin(on, a);
+}
+
+}  // namespace assay

@@ -1,0 +1,90 @@
+// One row of logits, a vector at a time, for ops/router.cpp and ops/router_backward.cpp. The end of the row is padded
+// with -inf: sigmoid and exp of the padding are 0, and every element takes the same path, so that equal logits have
+// equal scores. Sums are kept in a vector and added in a fixed order.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "base/vector_math.h"
+#include "ops/router.h"
+#include "ops/top_k.h"
+
+namespace assay::router_row {
+
+constexpr int64_t kPieceRows = 64;  // tokens of one partial sum; fixes the order of the sums
+constexpr float kSmallestSum = 1e-12f;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+inline f32x16 load_padded(const float* p, int64_t n, float padding) {
+  float buffer[kVector];
+  std::fill(std::copy(p, p + n, buffer), buffer + kVector, padding);
+  return load(buffer);
+}
+template <typename T>
+inline void store_part(T* p, int64_t n, f32x16 v) {
+  T buffer[kVector];
+  store(buffer, v);
+  std::copy(buffer, buffer + n, p);
+}
+
+// f(begin, n, z) for n <= kVector logits at a time.
+template <typename F>
+inline void for_vectors(const float* row, int64_t experts, F&& f) {
+  int64_t e = 0;
+  for (; e + kVector <= experts; e += kVector) f(e, int64_t{kVector}, load(row + e));
+  if (e < experts) f(e, experts - e, load_padded(row + e, experts - e, -kInfinity));
+}
+
+// The part of another row that stands beside z; 0 beside the padding.
+inline f32x16 beside(const float* row, int64_t begin, int64_t n) {
+  return n == kVector ? load(row + begin) : load_padded(row + begin, n, 0.0f);
+}
+
+inline f32x16 sigmoid(f32x16 x) {
+  return 1.0f / (1.0f + exp_fast(-x));
+}
+
+inline float logsumexp(const float* row, int64_t experts) {
+  f32x16 largest = broadcast(-kInfinity), sum{};
+  for_vectors(row, experts,
+              [&](int64_t, int64_t, f32x16 z) { largest = z > largest ? z : largest; });
+  const float m = horizontal_max(largest);
+  for_vectors(row, experts, [&](int64_t, int64_t, f32x16 z) { sum += exp_fast(z - m); });
+  return m + std::log(horizontal_sum(sum));
+}
+
+// What the K chosen experts of a token have, from their logits.
+struct Chosen {
+  float score[kMaxTopK];  // s; softmax: exp(z - largest chosen z)
+  float rest[kMaxTopK];   // 1 - s without cancellation; sigmoid only
+  float ghat[kMaxTopK];   // normalised gates
+  bool clamped = false;   // the divisor is kSmallestSum and not the sum of the scores
+
+  Chosen(const float* row, const int32_t* id, int64_t k, const RouterSettings& settings) {
+    const bool is_sigmoid = settings.score == RouterScore::kSigmoid;
+    float z[kMaxTopK];
+    float largest = row[id[0]];
+    for (int64_t i = 0; i < k; ++i) {
+      z[i] = row[id[i]];
+      largest = z[i] > largest ? z[i] : largest;
+    }
+    for_vectors(z, k, [&](int64_t i, int64_t, f32x16 v) {
+      if (is_sigmoid) {
+        store(score + i, sigmoid(settings.route_scale * v));
+        store(rest + i, sigmoid(-settings.route_scale * v));
+      } else {
+        store(score + i, exp_fast(v - largest));
+      }
+    });
+    float sum = 0;
+    for (int64_t i = 0; i < k; ++i) sum += score[i];
+    clamped = is_sigmoid && sum < kSmallestSum;
+    if (clamped) sum = kSmallestSum;
+    for (int64_t i = 0; i < k; ++i) ghat[i] = score[i] / sum;
+  }
+};
+
+}  // namespace assay::router_row

@@ -1,0 +1,120 @@
+#include "ops/adamw.h"
+#include "tests/ops/op_case.h"
+#include "tests/ref/adamw.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+
+namespace {
+
+enum class State { kFirst, kUnderWay };
+enum class Emit { kNone, kWeight };
+
+struct Setup {
+  int64_t n;
+  int64_t step;
+  float lr, weight_decay;
+  State state;
+  Emit emit;
+  float grad_scale;  // 1 = none given
+};
+
+template <typename T>
+OpInstance instance(const Setup& s) {
+  auto bench = std::make_shared<Workbench>();
+  const bool first = s.state == State::kFirst;
+  AdamW<T> a{.master = bench->acc<float, 1>("master", {s.n}),
+             .m = bench->acc<float, 1>("m", {s.n}, first ? Fill{Fill::kZero} : normal(0.1)),
+             .v = bench->acc<float, 1>("v", {s.n}, first ? Fill{Fill::kZero} : normal()),
+             .grad = bench->in<float, 1>("grad", {s.n}),
+             .lr = s.lr,
+             .weight_decay = s.weight_decay,
+             .step = s.step};
+  if (s.emit == Emit::kWeight) a.weight = bench->out<T, 1>("weight", {s.n});
+  if (s.grad_scale != 1.0f) {
+    a.grad_scale = bench->in<float, 1>("grad_scale", {1}, normal(0, s.grad_scale));
+  }
+  for (int64_t i = 0; i < s.n; ++i) a.v[i] = a.v[i] * a.v[i];
+  bench->commit();
+
+  const auto p0 = Workbench::doubles(a.master), m0 = Workbench::doubles(a.m);
+  const auto v0 = Workbench::doubles(a.v), grad = Workbench::doubles(a.grad);
+  const auto check = [=](Report& report) {
+    std::vector<double> p(p0.size()), m(p0.size()), v(p0.size());
+    for (size_t i = 0; i < p.size(); ++i) {
+      ref::AdamW x{p0[i], m0[i], v0[i]};
+      x.step(grad[i] * double(s.grad_scale), a.lr, a.beta1, a.beta2, a.eps, a.weight_decay, a.step);
+      p[i] = x.p;
+      m[i] = x.m;
+      v[i] = x.v;
+    }
+    report.near("m", a.m, m, [&](int64_t i) {
+      return tol::sum(2, std::abs(m0[size_t(i)]) + std::abs(grad[size_t(i)]));
+    });
+    report.near("v", a.v, v, [&](int64_t i) { return tol::sum(3, v[size_t(i)]); });
+    // The largest update: m0 and g may cancel in m but not in the error of m.
+    const double correction = 1 - std::pow(a.beta1, double(s.step));
+    report.near("master", a.master, p, [&](int64_t i) {
+      const size_t j = size_t(i);
+      const double reach = (std::abs(m0[j]) + std::abs(grad[j]) * s.grad_scale) / correction;
+      const double root = std::sqrt(v[j] / (1 - std::pow(a.beta2, double(s.step)))) + a.eps;
+      return tol::rounding<float>(p[j]) + tol::elementary(1, a.lr * a.weight_decay * p0[j]) +
+             tol::elementary(4, a.lr * reach / root);
+    });
+    if (!a.weight.empty()) {
+      std::vector<double> rounded = Workbench::doubles(a.master);
+      for (double& x : rounded) x = double(float(T(float(x))));
+      report.equal("weight", a.weight, rounded);
+    }
+  };
+  return {bench, [a](Exec on) { adamw<T>(on, a); }, check, adamw_cost(a)};
+}
+
+// With zero moments the first step moves every weight by lr, whatever the gradient's size.
+OpInstance first_step_instance() {
+  auto bench = std::make_shared<Workbench>();
+  const AdamW<float> a{.master = bench->acc<float, 1>("master", {1000}, Fill{Fill::kZero}),
+                       .m = bench->acc<float, 1>("m", {1000}, Fill{Fill::kZero}),
+                       .v = bench->acc<float, 1>("v", {1000}, Fill{Fill::kZero}),
+                       .grad = bench->in<float, 1>("grad", {1000}, normal(1e-3)),
+                       .lr = 0.25f,
+                       .eps = 1e-20f,
+                       .step = 1};
+  const auto check = [a](Report& report) {
+    std::vector<double> want;
+    for (int64_t i = 0; i < 1000; ++i) want.push_back(a.grad[i] > 0 ? -0.25 : 0.25);
+    report.near("master", a.master, want, [](int64_t) { return tol::elementary(4, 0.25); });
+  };
+  return {bench, [a](Exec on) { adamw<float>(on, a); }, check, {}};
+}
+
+template <typename T>
+void add_cases(std::vector<OpCase>& cases) {
+  for (const Setup& s : {
+           Setup{1,       1,      1e-3f, 0.1f, State::kFirst,    Emit::kWeight, 1.0f    },
+           Setup{77,      1,      1e-3f, 0.0f, State::kFirst,    Emit::kNone,   1.0f    },
+           Setup{16385,   2,      3e-2f, 0.1f, State::kUnderWay, Emit::kWeight, 0.03125f},
+           Setup{100003,  1000,   1e-3f, 0.1f, State::kUnderWay, Emit::kNone,   0.5f    },
+           Setup{2000001, 100000, 1e-4f, 0.1f, State::kUnderWay, Emit::kWeight, 1.0f    }
+  }) {
+    cases.push_back({"adamw",
+                     std::string("adamw ") + dtype_name<T>() + " n=" + std::to_string(s.n) +
+                         " step " + std::to_string(s.step) +
+                         (s.emit == Emit::kWeight ? " weight" : "") +
+                         (s.grad_scale != 1.0f ? " scaled" : ""),
+                     [s] { return instance<T>(s); }});
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> adamw_cases() {
+  std::vector<OpCase> cases{
+      {"adamw", "adamw first step moves by lr", first_step_instance}
+  };
+  add_cases<float>(cases);
+  add_cases<bf16>(cases);
+  return cases;
+}
+
+}  // namespace assay

@@ -1,0 +1,121 @@
+#include <limits>
+
+#include "ops/cast.h"
+#include "tests/ops/op_case.h"
+#include "tests/ref/cast.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+
+namespace {
+
+// Values whose rounding is an edge, before random ones: ties to both sides, the largest, the smallest, signs.
+const std::vector<float> kEdges{0.0f,           -0.0f,         1.0f,           1.00390625f,
+                                1.01171875f,    1.0039063f,    -1.0039062f,    3.4028235e38f,
+                                -3.3961776e38f, 3.3895314e38f, 1e-45f,         4.6e-41f,
+                                9.2e-41f,       1.3775e-40f,   1.1754944e-38f, -1e-40f,
+                                INFINITY,       -INFINITY,     0.1f,           65504.0f};
+
+const RandomKey kKey{42, stream_id("moment"), 17};
+
+View<float, 1> edged_input(Workbench& bench, int64_t n) {
+  const View<float, 1> x = bench.in<float, 1>("x", {n});
+  for (size_t i = 0; i < kEdges.size() && int64_t(i) < n; ++i) x[int64_t(i)] = kEdges[i];
+  bench.commit();
+  return x;
+}
+
+OpInstance to_bf16_instance(int64_t n) {
+  auto bench = std::make_shared<Workbench>();
+  const Cast<bf16, float> a{.y = bench->out<bf16, 1>("y", {n}), .x = edged_input(*bench, n)};
+  const auto check = [a](Report& report) {
+    std::vector<double> want = Workbench::doubles(a.x);
+    for (double& x : want) x = ref::bf16_nearest_even(x);
+    report.equal("y", a.y, want);
+  };
+  return {bench, [a](Exec on) { cast(on, a); }, check, cast_cost(a)};
+}
+
+OpInstance to_float_instance(int64_t n) {
+  auto bench = std::make_shared<Workbench>();
+  const Cast<float, bf16> a{.y = bench->out<float, 1>("y", {n}), .x = bench->in<bf16, 1>("x", {n})};
+  const auto check = [a](Report& report) { report.equal("y", a.y, Workbench::doubles(a.x)); };
+  return {bench, [a](Exec on) { cast(on, a); }, check, cast_cost(a)};
+}
+
+// NaN cannot be compared by value: every NaN stays one, whichever bits are cut off.
+OpInstance nan_instance() {
+  auto bench = std::make_shared<Workbench>();
+  const View<float, 1> x = bench->in<float, 1>("x", {40});
+  for (uint32_t i = 0; i < 40; ++i) {
+    x[i] = std::bit_cast<float>((i % 2 << 31) | 0x7F800000u | (1u << (i / 2)));
+  }
+  bench->commit();
+  const View<bf16, 1> nearest = bench->out<bf16, 1>("nearest", {40});
+  const View<bf16, 1> drawn = bench->out<bf16, 1>("drawn", {40});
+  const auto check = [=](Report& report) {
+    int lost = 0;
+    for (int64_t i = 0; i < 40; ++i) {
+      lost += !std::isnan(float(nearest[i])) + !std::isnan(float(drawn[i]));
+    }
+    report.below("NaN lost", lost, 0.5);
+  };
+  const auto run = [=](Exec on) {
+    cast<bf16, float>(on, {.y = nearest, .x = x});
+    cast_stochastic(on, {.y = drawn, .x = x, .key = kKey});
+  };
+  return {bench, run, check, {}};
+}
+
+OpInstance stochastic_instance(int64_t n, int64_t first) {
+  auto bench = std::make_shared<Workbench>();
+  const View<bf16, 1> y = bench->out<bf16, 1>("y", {n});
+  const CastStochastic a{.y = y, .x = edged_input(*bench, n), .key = kKey, .first = first};
+  const auto check = [a](Report& report) {
+    std::vector<double> want = Workbench::doubles(a.x);
+    for (size_t i = 0; i < want.size(); ++i) {
+      want[i] = ref::bf16_stochastic(want[i], ref::draw16(a.key, a.first + int64_t(i)));
+    }
+    report.equal("y", a.y, want);
+  };
+  return {bench, [a](Exec on) { cast_stochastic(on, a); }, check, cast_stochastic_cost(a)};
+}
+
+// The mean over n draws of one value is the value: within 6 standard deviations, step / 2 / sqrt(n) at most each.
+OpInstance unbiased_instance() {
+  const int64_t n = 1 << 20;
+  auto bench = std::make_shared<Workbench>();
+  const double value = double(1.0f + 0.3f / 128);
+  const View<bf16, 1> y = bench->out<bf16, 1>("y", {n});
+  const View<const float, 1> x = bench->in<float, 1>("x", {n}, normal(0, value));
+  const CastStochastic a{.y = y, .x = x, .key = kKey};
+  const auto check = [=](Report& report) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += double(float(a.y[i])) - value;
+    report.below("mean of the roundings - value", std::abs(sum / double(n)),
+                 6 * ref::bf16_step(value) / 2 / std::sqrt(double(n)));
+  };
+  return {bench, [a](Exec on) { cast_stochastic(on, a); }, check, cast_stochastic_cost(a)};
+}
+
+}  // namespace
+
+std::vector<OpCase> cast_cases() {
+  std::vector<OpCase> cases{
+      {"cast",            "cast keeps NaN",              nan_instance     },
+      {"cast_stochastic", "cast_stochastic is unbiased", unbiased_instance}
+  };
+  for (const int64_t n : {1, 19, 16385, 1000003}) {
+    const std::string size = " n=" + std::to_string(n);
+    cases.push_back({"cast", "cast float to bf16" + size, [n] { return to_bf16_instance(n); }});
+    cases.push_back({"cast", "cast bf16 to float" + size, [n] { return to_float_instance(n); }});
+    for (const int64_t first : {0, 3}) {
+      cases.push_back({"cast_stochastic",
+                       "cast_stochastic" + size + " first=" + std::to_string(first),
+                       [n, first] { return stochastic_instance(n, first); }});
+    }
+  }
+  return cases;
+}
+
+}  // namespace assay

@@ -1,0 +1,225 @@
+#include "ops/combine.h"
+#include "tests/ops/op_case.h"
+#include "tests/ops/routing.h"
+#include "tests/ref/combine.h"
+#include "tests/ref/complex_step.h"
+#include "tests/ref/dispatch.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+
+namespace {
+
+enum class Add { kNone, kOther, kSelf };
+
+struct Shape {
+  int64_t tokens, width, experts, k;
+  Load load;
+  Add add;
+};
+
+std::string shape_name(const Shape& s) {
+  return " N=" + std::to_string(s.tokens) + " C=" + std::to_string(s.width) +
+         " E=" + std::to_string(s.experts) + " K=" + std::to_string(s.k) + " " + load_name(s.load) +
+         (s.add == Add::kNone    ? ""
+          : s.add == Add::kOther ? " add"
+                                 : " add-self");
+}
+
+ref::Combine<double> reference(const Shape& s) {
+  const ref::Dispatch order(choose_experts(s.tokens, s.experts, s.k, s.load), s.experts, s.k);
+  return {s.tokens, s.width, s.k, order.slot};
+}
+
+View<const int32_t, 2> slots(Workbench& bench, const Shape& s) {
+  const View<int32_t, 2> slot = bench.in<int32_t, 2>("slot", {s.tokens, s.k});
+  const auto order = reference(s).slot;
+  std::copy(order.begin(), order.end(), slot.data);
+  bench.commit();
+  return slot;
+}
+
+std::vector<double> absolute(std::vector<double> v) {
+  for (double& x : v) x = std::abs(x);
+  return v;
+}
+
+// y (or dx), and what is added to it.
+template <typename T>
+std::pair<View<T, 2>, View<const T, 2>> sum_buffers(Workbench& bench, const Shape& s) {
+  if (s.add == Add::kSelf) {
+    const View<T, 2> y = bench.acc<T, 2>("y", {s.tokens, s.width});
+    return {y, y};
+  }
+  const View<T, 2> y = bench.out<T, 2>("y", {s.tokens, s.width});
+  if (s.add == Add::kNone) return {y, {}};
+  return {y, bench.in<T, 2>("add", {s.tokens, s.width})};
+}
+
+// y against the sum of the rows with these gates.
+template <typename T>
+std::function<void(Report&)> check_sum(const Shape& s, View<T, 2> y, View<const T, 2> rows,
+                                       const std::vector<double>& gate, View<const T, 2> add) {
+  const auto combine = reference(s);
+  const auto terms = Workbench::doubles(rows);
+  const auto added = add.empty() ? std::vector<double>{} : Workbench::doubles(add);
+  return [=](Report& report) {
+    const auto want = combine.forward(terms, gate, added);
+    const auto size = combine.forward(absolute(terms), absolute(gate), absolute(added));
+    report.near("y", y, want, [&](int64_t i) {
+      return tol::rounding<T>(want[size_t(i)]) + tol::sum(double(s.k) + 1, size[size_t(i)]);
+    });
+  };
+}
+
+template <typename T>
+OpInstance forward_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const auto [y, add] = sum_buffers<T>(*bench, s);
+  const CombineForward<T> a{.y = y,
+                            .expert_out = bench->in<T, 2>("expert_out", {s.tokens * s.k, s.width}),
+                            .slot = slots(*bench, s),
+                            .gate = bench->in<float, 2>("gate", {s.tokens, s.k}),
+                            .add = add};
+  const auto check = check_sum<T>(s, a.y, a.expert_out, Workbench::doubles(a.gate), a.add);
+  return {bench, [a](Exec on) { combine_forward<T>(on, a); }, check, combine_forward_cost(a)};
+}
+
+template <typename T>
+OpInstance reduce_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const auto [dx, add] = sum_buffers<T>(*bench, s);
+  const ReduceByToken<T> a{.dx = dx,
+                           .dexpert_in = bench->in<T, 2>("dexpert_in", {s.tokens * s.k, s.width}),
+                           .slot = slots(*bench, s),
+                           .add = add};
+  const std::vector<double> ones(size_t(s.tokens * s.k), 1.0);
+  const auto check = check_sum<T>(s, a.dx, a.dexpert_in, ones, a.add);
+  return {bench, [a](Exec on) { reduce_by_token<T>(on, a); }, check, reduce_by_token_cost(a)};
+}
+
+template <typename T>
+OpInstance backward_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const CombineBackward<T> a{
+      .dexpert_out = bench->out<T, 2>("dexpert_out", {s.tokens * s.k, s.width}),
+      .dgate = bench->out<float, 2>("dgate", {s.tokens, s.k}),
+      .dy = bench->in<T, 2>("dy", {s.tokens, s.width}),
+      .expert_out = bench->in<T, 2>("expert_out", {s.tokens * s.k, s.width}),
+      .slot = slots(*bench, s),
+      .gate = bench->in<float, 2>("gate", {s.tokens, s.k})};
+  const auto check = [a, s](Report& report) {
+    const auto out = Workbench::doubles(a.expert_out), gate = Workbench::doubles(a.gate);
+    const auto dy = Workbench::doubles(a.dy);
+    std::vector<double> dout, dgate, unused, size;
+    const auto combine = reference(s);
+    combine.backward(out, gate, dy, dout, dgate);
+    combine.backward(absolute(out), gate, absolute(dy), unused, size);
+    report.near("dexpert_out", a.dexpert_out, dout, [&](int64_t i) {
+      return tol::rounding<T>(dout[size_t(i)]) + tol::elementary(1, dout[size_t(i)]);
+    });
+    report.near("dgate", a.dgate, dgate,
+                [&](int64_t i) { return tol::sum(double(s.width), size[size_t(i)]); });
+  };
+  return {bench, [a](Exec on) { combine_backward<T>(on, a); }, check, combine_backward_cost(a)};
+}
+
+// dGate = <dy, expert output> by finite differences of the op itself: L = sum dy y is linear in a gate, so a step
+// of any size gives the slope up to the rounding of y.
+OpInstance finite_difference_instance() {
+  const Shape s{5, 24, 4, 2, Load::kRandom, Add::kNone};
+  auto bench = std::make_shared<Workbench>();
+  const View<float, 2> y = bench->tmp<float, 2>("y", {s.tokens, s.width});
+  const View<float, 2> gate = bench->in<float, 2>("gate", {s.tokens, s.k});
+  const CombineBackward<float> a{
+      .dexpert_out = bench->out<float, 2>("dexpert_out", {s.tokens * s.k, s.width}),
+      .dgate = bench->out<float, 2>("dgate", {s.tokens, s.k}),
+      .dy = bench->in<float, 2>("dy", {s.tokens, s.width}),
+      .expert_out = bench->in<float, 2>("expert_out", {s.tokens * s.k, s.width}),
+      .slot = slots(*bench, s),
+      .gate = gate};
+  const auto check = [=](Report& report) {
+    const auto loss = [&] {
+      combine_forward<float>({},
+                             {.y = y, .expert_out = a.expert_out, .slot = a.slot, .gate = gate});
+      double sum = 0;
+      for (int64_t i = 0; i < y.size(); ++i) sum += double(y[i]) * double(a.dy[i]);
+      return sum;
+    };
+    std::vector<double> slope(size_t(gate.size())), size(slope.size());
+    for (int64_t i = 0; i < gate.size(); ++i) {
+      const float kept = gate[i];
+      gate[i] = kept + 1;
+      const double above = loss();
+      gate[i] = kept - 1;
+      slope[size_t(i)] = (above - loss()) / 2;
+      gate[i] = kept;
+      for (int64_t c = 0; c < s.width; ++c) size[size_t(i)] += 4 * std::abs(a.dy.at(i / s.k, c));
+    }
+    report.near("dgate by finite differences", a.dgate, slope,
+                [&](int64_t i) { return tol::sum(double(s.width), size[size_t(i)]); });
+  };
+  return {bench, [a](Exec on) { combine_backward<float>(on, a); }, check, {}};
+}
+
+OpInstance reference_instance() {
+  auto bench = std::make_shared<Workbench>();
+  const Shape s{4, 3, 5, 2, Load::kRandom, Add::kOther};
+  const auto out = Workbench::doubles(bench->in<float, 2>("out", {s.tokens * s.k, s.width}));
+  const auto gate = Workbench::doubles(bench->in<float, 2>("gate", {s.tokens, s.k}));
+  const auto dy = Workbench::doubles(bench->in<float, 2>("dy", {s.tokens, s.width}));
+  const auto check = [=](Report& report) {
+    std::vector<double> dout, dgate;
+    const auto real = reference(s);
+    real.backward(out, gate, dy, dout, dgate);
+    const ref::Combine<ref::Complex> combine{s.tokens, s.width, s.k, real.slot};
+    const auto loss = [&](const ref::ComplexVector& o, const ref::ComplexVector& g) {
+      const auto y = combine.forward(o, g, {});
+      ref::Complex sum = 0;
+      for (size_t i = 0; i < dy.size(); ++i) sum += dy[i] * y[i];
+      return sum;
+    };
+    const ref::ComplexVector oc(out.begin(), out.end()), gc(gate.begin(), gate.end());
+    report.below("dexpert_out by complex step",
+                 ref::complex_step_error([&](const auto& z) { return loss(z, gc); }, out, dout),
+                 1e-13);
+    report.below("dgate by complex step",
+                 ref::complex_step_error([&](const auto& z) { return loss(oc, z); }, gate, dgate),
+                 1e-13);
+  };
+  return {bench, [](Exec) {}, check, {}};
+}
+
+template <typename T>
+void add_cases(std::vector<OpCase>& cases) {
+  for (const Shape& s : {
+           Shape{1,    1,   1,  1, Load::kRandom,   Add::kNone },
+           Shape{3,    65,  4,  4, Load::kRandom,   Add::kOther},
+           Shape{67,   300, 9,  2, Load::kOddsOnly, Add::kSelf },
+           Shape{129,  64,  5,  1, Load::kOneHot,   Add::kNone },
+           Shape{2048, 256, 4,  2, Load::kRandom,   Add::kOther},
+           Shape{512,  768, 64, 7, Load::kRandom,   Add::kSelf }
+  }) {
+    const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
+    cases.push_back(
+        {"combine_forward", "combine_forward" + suffix, [s] { return forward_instance<T>(s); }});
+    cases.push_back(
+        {"combine_backward", "combine_backward" + suffix, [s] { return backward_instance<T>(s); }});
+    cases.push_back({"combine_reduce_by_token", "reduce_by_token" + suffix,
+                     [s] { return reduce_instance<T>(s); }});
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> combine_cases() {
+  std::vector<OpCase> cases{
+      {"combine_reference", "combine_reference complex step",      reference_instance        },
+      {"combine_backward",  "combine_backward finite differences", finite_difference_instance}
+  };
+  add_cases<float>(cases);
+  add_cases<bf16>(cases);
+  return cases;
+}
+
+}  // namespace assay

@@ -1,0 +1,42 @@
+// Reference of ops/cast.h without bit arithmetic: the neighbours of x among bf16, by scaling to integers.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/random.h"
+
+namespace assay::ref {
+
+// Distance of neighbouring bf16 around a finite x (8 significant bits, smallest exponent -133).
+inline double bf16_step(double x) {
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  return std::ldexp(1.0, x == 0 || exponent - 8 < -133 ? -133 : exponent - 8);
+}
+
+// Past the largest bf16 the next neighbour is infinity.
+inline double bf16_finite(double x) {
+  return std::abs(x) >= 0x1p128 ? std::copysign(INFINITY, x) : x;
+}
+
+inline double bf16_nearest_even(double x) {
+  if (!std::isfinite(x)) return x;
+  return bf16_finite(std::nearbyint(x / bf16_step(x)) * bf16_step(x));
+}
+
+// Towards zero, then away by one step if the share of the step left over and the draw carry.
+inline double bf16_stochastic(double x, uint32_t random16) {
+  if (!std::isfinite(x)) return x;
+  const double step = bf16_step(x);
+  const double down = std::trunc(x / step) * step;
+  const double carry = std::abs(x - down) / step + random16 / 65536.0;
+  return bf16_finite(carry >= 1 ? down + std::copysign(step, x) : down);
+}
+
+inline uint32_t draw16(const RandomKey& key, int64_t element) {
+  const uint32_t word = random_word(key, uint64_t(element / 2));
+  return element % 2 == 0 ? word & 0xFFFF : word >> 16;
+}
+
+}  // namespace assay::ref
