@@ -1,0 +1,80 @@
+// SQLite with owners instead of pointers; every failure is a UserError that names the database.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace assay {
+
+class Database {
+ public:
+  enum class Mode { kReadOnly, kCreate };
+
+  Database(std::string path, Mode mode);
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+  ~Database();
+
+  // One or more statements without results.
+  void run(const std::string& sql);
+  sqlite3* handle() const { return handle_; }
+  const std::string& path() const { return path_; }
+  [[noreturn]] void fail(const std::string& what) const;
+
+ private:
+  std::string path_;
+  sqlite3* handle_ = nullptr;
+};
+
+// A prepared statement. Parameters and columns count from 0. Text and blobs are not copied: they must live until
+// the next reset.
+class Statement {
+ public:
+  Statement(const Database& database, const std::string& sql);
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+  ~Statement();
+
+  Statement& bind(int at, int64_t value);
+  Statement& bind(int at, double value);  // NaN becomes NULL
+  Statement& bind(int at, std::string_view text);
+  Statement& bind_blob(int at, const void* data, size_t bytes);
+
+  // True while there is a row.
+  bool step();
+  void reset();
+  // For statements without rows: step, then reset.
+  void execute();
+
+  bool is_null(int column) const;
+  int64_t integer(int column) const;
+  double number(int column) const;  // NaN for NULL
+  std::string text(int column) const;
+  std::string_view blob(int column) const;  // until the next step
+
+ private:
+  const Database& database_;
+  sqlite3_stmt* handle_ = nullptr;
+};
+
+// BEGIN IMMEDIATE ... COMMIT; rolled back when commit() is not reached.
+class Transaction {
+ public:
+  explicit Transaction(Database& database);
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+  ~Transaction();
+  void commit();
+
+ private:
+  Database& database_;
+  bool open_ = true;
+};
+
+}  // namespace assay

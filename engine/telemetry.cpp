@@ -1,0 +1,226 @@
+#include "engine/telemetry.h"
+
+#include <sqlite3.h>
+#include <time.h>
+#include <zstd.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "base/check.h"
+
+namespace assay {
+namespace {
+
+constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
+
+std::string utc_now() {
+  const time_t now = time(nullptr);
+  tm parts = {};
+  gmtime_r(&now, &parts);
+  char text[32];
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string insert_router_row() {
+  std::string sql = "INSERT OR REPLACE INTO router_layer VALUES(?, ?";
+  for (size_t i = 0; i < router_columns().size(); ++i) sql += ", ?";
+  return sql + ")";
+}
+
+void prepare_database(Database& database) {
+  Statement version(database, "PRAGMA user_version");
+  version.step();
+  const int64_t found = version.integer(0);
+  version.reset();
+  if (found > kTelemetryVersion) {
+    throw UserError(database.path() + ": has version " + std::to_string(found) +
+                        ", this program writes version " + std::to_string(kTelemetryVersion),
+                    "a newer assay made it: use that one, or another run directory");
+  }
+  // Readers see the last whole step while the run goes on; flush() is what makes it outlive a power cut.
+  database.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=256;");
+  database.run(telemetry_schema());
+  database.run("PRAGMA user_version=" + std::to_string(kTelemetryVersion));
+}
+
+}  // namespace
+
+struct Telemetry::Writer {
+  explicit Writer(Database& database, const TelemetryLayout& layout)
+      : begin(database, "BEGIN IMMEDIATE"),
+        commit(database, "COMMIT"),
+        scalar(database, "INSERT OR REPLACE INTO scalar VALUES(?, ?, ?)"),
+        span(database, "INSERT OR REPLACE INTO span VALUES(?, ?, ?)"),
+        router(database, insert_router_row()),
+        load(database, "INSERT OR REPLACE INTO expert_load VALUES(?, ?, ?)"),
+        eval(database, "INSERT OR REPLACE INTO eval VALUES(?, ?, ?, ?, ?)"),
+        event(database, "INSERT INTO event VALUES(?, ?, ?, ?)"),
+        meta(database, "INSERT OR REPLACE INTO meta VALUES(?, ?)"),
+        compressor(ZSTD_createCCtx(), ZSTD_freeCCtx),
+        packed(ZSTD_compressBound(static_cast<size_t>(layout.experts) * sizeof(uint32_t))) {}
+
+  void write(const StepRecord& record, const TelemetryLayout& layout) {
+    begin.execute();
+    for (size_t i = 0; i < layout.scalars.size(); ++i) {
+      if (std::isnan(record.scalars[i])) continue;
+      scalar.bind(0, record.step).bind(1, layout.scalars[i]).bind(2, record.scalars[i]).execute();
+    }
+    for (size_t i = 0; i < layout.spans.size(); ++i) {
+      if (std::isnan(record.spans_ms[i])) continue;
+      span.bind(0, record.step).bind(1, layout.spans[i]).bind(2, record.spans_ms[i]).execute();
+    }
+    for (size_t m = 0; m < layout.layers.size(); ++m) write_layer(record, m, layout);
+    commit.execute();
+  }
+
+  void write_layer(const StepRecord& record, size_t m, const TelemetryLayout& layout) {
+    const RouterRow& row = record.router[m];
+    router.bind(0, record.step).bind(1, row.layer);
+    int at = 2;
+    for (const RouterColumn& column : router_columns()) router.bind(at++, column.value(row));
+    router.execute();
+
+    const size_t experts = static_cast<size_t>(layout.experts);
+    const size_t bytes =
+        ZSTD_compressCCtx(compressor.get(), packed.data(), packed.size(),
+                          record.counts.data() + m * experts, experts * sizeof(uint32_t), 1);
+    CHECK(!ZSTD_isError(bytes), "zstd of %zu counts: %s", experts, ZSTD_getErrorName(bytes));
+    load.bind(0, record.step).bind(1, row.layer).bind_blob(2, packed.data(), bytes).execute();
+  }
+
+  Statement begin, commit, scalar, span, router, load, eval, event, meta;
+  std::unique_ptr<ZSTD_CCtx, size_t (*)(ZSTD_CCtx*)> compressor;
+  std::vector<char> packed;
+};
+
+Telemetry::Telemetry(const std::string& path, TelemetryLayout layout)
+    : layout_(std::move(layout)), database_(path, Database::Mode::kCreate) {
+  prepare_database(database_);
+  writer_ = std::make_unique<Writer>(database_, layout_);
+  slots_.resize(kSlots);
+  for (StepRecord& slot : slots_) {
+    slot.scalars.resize(layout_.scalars.size());
+    slot.spans_ms.resize(layout_.spans.size());
+    slot.router.resize(layout_.layers.size());
+    slot.counts.resize(layout_.layers.size() * static_cast<size_t>(layout_.experts));
+  }
+  thread_ = std::thread([this] { work(); });
+}
+
+Telemetry::~Telemetry() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  writer_.reset();
+  // Without the WAL beside it a finished database can also be read from a read-only disk.
+  sqlite3_exec(database_.handle(), "PRAGMA journal_mode=DELETE", nullptr, nullptr, nullptr);
+}
+
+void Telemetry::truncate_after(int64_t step, const std::string& detail) {
+  flush();
+  const std::lock_guard lock(database_mutex_);
+  Transaction transaction(database_);
+  for (const char* table : {"scalar", "span", "router_layer", "expert_load", "eval", "event"}) {
+    Statement(database_, std::string("DELETE FROM ") + table + " WHERE step > ?")
+        .bind(0, step)
+        .execute();
+  }
+  const std::string now = utc_now();
+  writer_->event.bind(0, step).bind(1, now).bind(2, "resume").bind(3, detail).execute();
+  transaction.commit();
+}
+
+StepRecord& Telemetry::begin_step(int64_t step) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return queued_ < kSlots || failure_; });
+  rethrow_failure();
+  StepRecord& slot = slots_[static_cast<size_t>((first_ + queued_) % kSlots)];
+  slot.step = step;
+  std::fill(slot.scalars.begin(), slot.scalars.end(), kAbsent);
+  std::fill(slot.spans_ms.begin(), slot.spans_ms.end(), kAbsent);
+  std::fill(slot.counts.begin(), slot.counts.end(), 0u);
+  for (size_t m = 0; m < slot.router.size(); ++m) {
+    slot.router[m] = RouterRow{};
+    slot.router[m].layer = layout_.layers[m];
+  }
+  return slot;
+}
+
+void Telemetry::commit() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++queued_;
+  }
+  changed_.notify_all();
+}
+
+void Telemetry::work() {
+  for (;;) {
+    const StepRecord* record = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return queued_ > 0 || stop_; });
+      if (queued_ == 0) return;
+      if (!failure_) record = &slots_[static_cast<size_t>(first_)];
+    }
+    std::exception_ptr failure;
+    if (record !=
+        nullptr) {  // after a failure what follows is dropped: the run ends with the error
+      const std::lock_guard lock(database_mutex_);
+      try {
+        writer_->write(*record, layout_);
+      } catch (...) {
+        failure = std::current_exception();
+        sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+      }
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure) failure_ = failure;
+      first_ = (first_ + 1) % kSlots;
+      --queued_;
+    }
+    changed_.notify_all();
+  }
+}
+
+void Telemetry::rethrow_failure() {
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void Telemetry::eval(int64_t step, const std::string& task, const std::string& metric, double value,
+                     int64_t n) {
+  const std::lock_guard lock(database_mutex_);
+  writer_->eval.bind(0, step).bind(1, task).bind(2, metric).bind(3, value).bind(4, n).execute();
+}
+
+void Telemetry::event(int64_t step, const std::string& kind, const std::string& detail) {
+  const std::lock_guard lock(database_mutex_);
+  const std::string now = utc_now();
+  writer_->event.bind(0, step).bind(1, now).bind(2, kind).bind(3, detail).execute();
+}
+
+void Telemetry::set_meta(const std::string& key, const std::string& value) {
+  const std::lock_guard lock(database_mutex_);
+  writer_->meta.bind(0, key).bind(1, value).execute();
+}
+
+void Telemetry::flush() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return queued_ == 0; });
+    rethrow_failure();
+  }
+  const std::lock_guard lock(database_mutex_);
+  // Syncs the log and the database. A reader in the way makes it partial, never wrong.
+  sqlite3_wal_checkpoint_v2(database_.handle(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr,
+                            nullptr);
+}
+
+}  // namespace assay

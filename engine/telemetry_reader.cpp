@@ -1,0 +1,155 @@
+#include "engine/telemetry_reader.h"
+
+#include <string.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/check.h"
+#include "engine/telemetry_schema.h"
+
+namespace assay {
+namespace {
+
+constexpr uint64_t kLargestLoadBytes = uint64_t{65536} * 4;
+
+// SQLite would make a database that is not there, or fail without saying why.
+std::string require_file(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) {
+    throw UserError("no telemetry at " + path, "the run logged nothing yet: train it first");
+  }
+  return path;
+}
+
+void require_column(const std::string& column) {
+  const auto columns = router_columns();
+  const bool known = std::any_of(columns.begin(), columns.end(),
+                                 [&](const RouterColumn& c) { return column == c.name; });
+  CHECK(known, "router_layer has no column %s", column.c_str());
+}
+
+}  // namespace
+
+TelemetryReader::TelemetryReader(const std::string& path)
+    : database_(require_file(path), Database::Mode::kReadOnly) {
+  Statement version(database_, "PRAGMA user_version");
+  const int64_t found = version.step() ? version.integer(0) : 0;
+  if (found != kTelemetryVersion) {
+    throw UserError(path + ": is not a telemetry database of version " +
+                        std::to_string(kTelemetryVersion) + " (found " + std::to_string(found) +
+                        ")",
+                    "give the telemetry.db of a run");
+  }
+}
+
+std::optional<int64_t> TelemetryReader::last_step() const {
+  Statement s(database_, "SELECT max(step) FROM scalar");
+  if (!s.step() || s.is_null(0)) return std::nullopt;
+  return s.integer(0);
+}
+
+std::vector<StepValue> TelemetryReader::scalar(const std::string& name) const {
+  Statement s(database_, "SELECT step, value FROM scalar WHERE name = ? ORDER BY step");
+  s.bind(0, name);
+  std::vector<StepValue> values;
+  while (s.step()) values.push_back({.step = s.integer(0), .value = s.number(1)});
+  return values;
+}
+
+std::optional<StepValue> TelemetryReader::last_scalar(const std::string& name) const {
+  Statement s(database_,
+              "SELECT step, value FROM scalar WHERE name = ? ORDER BY step DESC LIMIT 1");
+  s.bind(0, name);
+  if (!s.step()) return std::nullopt;
+  return StepValue{.step = s.integer(0), .value = s.number(1)};
+}
+
+std::vector<std::string> TelemetryReader::scalar_names() const {
+  Statement s(database_, "SELECT DISTINCT name FROM scalar ORDER BY name");
+  std::vector<std::string> names;
+  while (s.step()) names.push_back(s.text(0));
+  return names;
+}
+
+std::vector<EvalValue> TelemetryReader::eval(const std::string& task,
+                                             const std::string& metric) const {
+  Statement s(database_,
+              "SELECT step, value, n FROM eval WHERE task = ? AND metric = ? ORDER BY step");
+  s.bind(0, task).bind(1, metric);
+  std::vector<EvalValue> values;
+  while (s.step())
+    values.push_back({.step = s.integer(0), .value = s.number(1), .n = s.integer(2)});
+  return values;
+}
+
+std::optional<EvalValue> TelemetryReader::last_eval(const std::string& task,
+                                                    const std::string& metric) const {
+  const std::vector<EvalValue> all = eval(task, metric);
+  if (all.empty()) return std::nullopt;
+  return all.back();
+}
+
+std::vector<LayerValue> TelemetryReader::router(const std::string& column, int64_t step) const {
+  require_column(column);
+  Statement s(database_, "SELECT layer, " + column + " FROM router_layer WHERE step = ? AND " +
+                             column + " IS NOT NULL ORDER BY layer");
+  s.bind(0, step);
+  std::vector<LayerValue> values;
+  while (s.step()) values.push_back({.layer = s.integer(0), .value = s.number(1)});
+  return values;
+}
+
+std::vector<StepValue> TelemetryReader::router_over_time(const std::string& column,
+                                                         int64_t layer) const {
+  require_column(column);
+  Statement s(database_, "SELECT step, " + column + " FROM router_layer WHERE layer = ? AND " +
+                             column + " IS NOT NULL ORDER BY step");
+  s.bind(0, layer);
+  std::vector<StepValue> values;
+  while (s.step()) values.push_back({.step = s.integer(0), .value = s.number(1)});
+  return values;
+}
+
+std::optional<LayerValue> TelemetryReader::worst_max_load_norm() const {
+  Statement last(database_, "SELECT max(step) FROM router_layer");
+  if (!last.step() || last.is_null(0)) return std::nullopt;
+  const std::vector<LayerValue> layers = router("max_load_norm", last.integer(0));
+  if (layers.empty()) return std::nullopt;
+  return *std::max_element(
+      layers.begin(), layers.end(),
+      [](const LayerValue& a, const LayerValue& b) { return a.value < b.value; });
+}
+
+std::vector<uint32_t> TelemetryReader::expert_load(int64_t step, int64_t layer) const {
+  Statement s(database_, "SELECT counts FROM expert_load WHERE step = ? AND layer = ?");
+  s.bind(0, step).bind(1, layer);
+  if (!s.step()) return {};
+  const std::string_view packed = s.blob(0);
+  const unsigned long long bytes = ZSTD_getFrameContentSize(packed.data(), packed.size());
+  const char* hint = "the database is damaged";
+  if (bytes > kLargestLoadBytes ||
+      bytes % sizeof(uint32_t) != 0) {  // also what zstd says of a damaged frame
+    throw UserError(
+        strprintf("%s: expert_load of step %ld, layer %ld is not a load vector",
+                  database_.path().c_str(), static_cast<long>(step), static_cast<long>(layer)),
+        hint);
+  }
+  std::vector<uint32_t> counts(bytes / sizeof(uint32_t));
+  if (ZSTD_decompress(counts.data(), bytes, packed.data(), packed.size()) != bytes) {
+    throw UserError(
+        strprintf("%s: expert_load of step %ld, layer %ld does not unpack",
+                  database_.path().c_str(), static_cast<long>(step), static_cast<long>(layer)),
+        hint);
+  }
+  return counts;
+}
+
+std::optional<std::string> TelemetryReader::meta(const std::string& key) const {
+  Statement s(database_, "SELECT value FROM meta WHERE key = ?");
+  s.bind(0, key);
+  if (!s.step()) return std::nullopt;
+  return s.text(0);
+}
+
+}  // namespace assay

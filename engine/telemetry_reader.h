@@ -1,0 +1,54 @@
+// Reading telemetry.db, also while the run goes on: what `assay router`, `report`, `compare` and the demo's table ask.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/sqlite.h"
+
+namespace assay {
+
+struct StepValue {
+  int64_t step = 0;
+  double value = 0;
+};
+struct LayerValue {
+  int64_t layer = 0;
+  double value = 0;
+};
+struct EvalValue {
+  int64_t step = 0;
+  double value = 0;
+  int64_t n = 0;
+};
+
+class TelemetryReader {
+ public:
+  // UserError when there is no such file, or it is not a telemetry database.
+  explicit TelemetryReader(const std::string& path);
+
+  std::optional<int64_t> last_step() const;  // logged
+  std::vector<StepValue> scalar(const std::string& name) const;
+  std::optional<StepValue> last_scalar(const std::string& name) const;
+  std::vector<std::string> scalar_names() const;
+
+  std::vector<EvalValue> eval(const std::string& task, const std::string& metric) const;
+  std::optional<EvalValue> last_eval(const std::string& task, const std::string& metric) const;
+
+  // column: a name of router_columns(). Layers where it is absent are left out.
+  std::vector<LayerValue> router(const std::string& column, int64_t step) const;
+  std::vector<StepValue> router_over_time(const std::string& column, int64_t layer) const;
+  // The layer with the largest K * max_load at the last logged step; nothing for a dense run.
+  std::optional<LayerValue> worst_max_load_norm() const;
+
+  std::vector<uint32_t> expert_load(int64_t step, int64_t layer) const;  // empty when not logged
+  std::optional<std::string> meta(const std::string& key) const;
+
+ private:
+  Database database_;
+};
+
+}  // namespace assay

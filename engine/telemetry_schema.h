@@ -1,0 +1,45 @@
+// What telemetry.db holds: tables and, once, the columns of a MoE layer's row. The writer, the reader and the reports
+// are loops over these lists.
+//
+//   scalar(step, name, value)            span(step, name, milliseconds)      eval(step, task, metric, value, n)
+//   router_layer(step, layer, cv, ...)   expert_load(step, layer, counts)    event(step, time, kind, detail)
+//   meta(key, value)
+//
+// step counts optimizer steps done, from 1; layer is a block index; counts is zstd of uint32[E], little-endian.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/router_stats.h"
+
+namespace assay {
+
+inline constexpr int kTelemetryVersion = 1;
+
+// One MoE layer at one logged step. Formulas: docs/numerics.md (router telemetry). What is absent is NULL.
+struct RouterRow {
+  int64_t layer = 0;  // block index
+  RouterStats step;
+  RouterStats window;  // over the last W logged steps
+  std::optional<double> dead_for, dead_for_norm;
+  std::optional<double> bias_range;
+  std::optional<double> margin;
+  std::optional<double> gate_entropy, gate_entropy_norm;
+  std::optional<double> overlap;
+};
+
+struct RouterColumn {
+  const char* name;
+  double (*value)(const RouterRow&);  // NaN = absent
+};
+
+// Every measure raw and normalised, of the step and (window_*) of the last W logged steps.
+std::span<const RouterColumn> router_columns();
+
+// CREATE TABLE IF NOT EXISTS of everything.
+std::string telemetry_schema();
+
+}  // namespace assay

@@ -1,0 +1,206 @@
+#include <cmath>
+#include <filesystem>
+#include <thread>
+
+#include "base/file.h"
+#include "engine/telemetry.h"
+#include "engine/telemetry_reader.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/data/file_size_limit.h"
+#include "tests/data/temp_folder.h"
+
+namespace assay {
+namespace {
+
+TelemetryLayout layout_of(int64_t experts = 4) {
+  return {
+      .scalars = {"loss_nats", "lr"      },
+      .spans = {"forward",   "backward"},
+      .layers = {1,           3         },
+      .experts = experts
+  };
+}
+
+// Values that tell their step and layer.
+void log_step(Telemetry& telemetry, int64_t step) {
+  StepRecord& r = telemetry.begin_step(step);
+  const double s = static_cast<double>(step);
+  r.scalars[0] = 10.0 / s;
+  if (step % 2 == 0) r.scalars[1] = 1e-3;
+  r.spans_ms[1] = 0.5 * s;
+  for (size_t m = 0; m < r.router.size(); ++m) {
+    RouterRow& row = r.router[m];
+    row.step.max_load = 0.25 + 0.1 * static_cast<double>(m);
+    row.step.max_load_norm = 2 * row.step.max_load;
+    row.step.cv_norm = 0.125;
+    row.window.entropy = s;
+    row.dead_for = 3;
+    const View<uint32_t, 1> counts =
+        r.layer_counts(static_cast<int64_t>(m), telemetry.layout().experts);
+    for (int64_t e = 0; e < counts.size(); ++e) {
+      counts[e] = static_cast<uint32_t>(1000 * step + 10 * static_cast<int64_t>(m) + e);
+    }
+  }
+  telemetry.commit();
+}
+
+}  // namespace
+
+TEST_CASE("what was logged is read") {
+  const TempFolder folder;
+  const std::string path = folder / "telemetry.db";
+  {
+    Telemetry telemetry(path, layout_of());
+    telemetry.set_meta("seed", "7");
+    for (int64_t step = 1; step <= 40; ++step) log_step(telemetry, step);
+    telemetry.eval(20, "val", "loss_nats", 4.5, 65536);
+    telemetry.eval(40, "val", "loss_nats", 4.25, 65536);
+    telemetry.event(40, "finished", "all steps done");
+  }
+  REQUIRE(!std::filesystem::exists(path + "-wal"));
+
+  const TelemetryReader reader(path);
+  REQUIRE(reader.last_step() == 40);
+  REQUIRE(reader.meta("seed") == "7");
+  REQUIRE(!reader.meta("none"));
+  REQUIRE(reader.scalar_names() == std::vector<std::string>{"loss_nats", "lr"});
+  REQUIRE(reader.scalar("loss_nats").size() == 40);
+  REQUIRE(reader.scalar("lr").size() == 20);  // absent in odd steps
+  REQUIRE(reader.last_scalar("loss_nats")->value == 0.25);
+  REQUIRE(!reader.last_scalar("none"));
+  REQUIRE(reader.last_eval("val", "loss_nats")->value == 4.25);
+  REQUIRE(reader.eval("val", "loss_nats")[0].step == 20);
+
+  const std::vector<LayerValue> loads = reader.router("max_load", 40);
+  REQUIRE(loads.size() == 2);
+  REQUIRE(loads[0].layer == 1);
+  REQUIRE(loads[1].layer == 3);
+  REQUIRE(loads[1].value == 0.35);
+  REQUIRE(reader.router("cv_norm", 40)[0].value == 0.125);
+  REQUIRE(reader.router("entropy_norm", 40).empty());
+  REQUIRE(reader.router("overlap", 40).empty());
+  REQUIRE(reader.router_over_time("window_entropy", 3).size() == 40);
+  REQUIRE(reader.router_over_time("window_entropy", 3)[11].value == 12.0);
+  REQUIRE(reader.worst_max_load_norm()->layer == 3);
+  REQUIRE(reader.worst_max_load_norm()->value == 0.7);
+  REQUIRE(reader.expert_load(7, 3) == std::vector<uint32_t>{7010, 7011, 7012, 7013});
+  REQUIRE(reader.expert_load(7, 2).empty());
+}
+
+TEST_CASE("a run that resumes forgets what came after its checkpoint") {
+  const TempFolder folder;
+  const std::string path = folder / "telemetry.db";
+  {
+    Telemetry telemetry(path, layout_of());
+    for (int64_t step = 1; step <= 10; ++step) log_step(telemetry, step);
+    telemetry.eval(9, "val", "loss_nats", 1.0, 1);
+    telemetry.event(10, "interrupt", "");
+    telemetry.truncate_after(6, "from step-00000006");
+    log_step(telemetry, 7);
+  }
+  const TelemetryReader reader(path);
+  REQUIRE(reader.last_step() == 7);
+  REQUIRE(reader.scalar("loss_nats").size() == 7);
+  REQUIRE(reader.eval("val", "loss_nats").empty());
+  REQUIRE(reader.expert_load(8, 1).empty());
+  const Database database(path, Database::Mode::kReadOnly);
+  Statement events(database, "SELECT step, kind, detail FROM event");
+  REQUIRE(events.step());
+  REQUIRE(events.integer(0) == 6);
+  REQUIRE(events.text(1) == "resume");
+  REQUIRE(events.text(2) == "from step-00000006");
+  REQUIRE(!events.step());
+  Statement spans(database, "SELECT count(*), max(milliseconds) FROM span");
+  REQUIRE(spans.step());
+  REQUIRE(spans.integer(0) == 7);
+  REQUIRE(spans.number(1) == 3.5);
+}
+
+TEST_CASE("another process reads whole steps while the run goes on") {
+  const TempFolder folder;
+  const std::string path = folder / "telemetry.db";
+  Telemetry telemetry(path, layout_of(64));
+  log_step(telemetry, 1);
+  telemetry.flush();
+  std::thread writer([&] {
+    for (int64_t step = 2; step <= 300; ++step) log_step(telemetry, step);
+  });
+  const TelemetryReader reader(path);
+  int64_t seen = 0;
+  while (seen < 200) {
+    const int64_t last = *reader.last_step();
+    REQUIRE(last >= seen);
+    REQUIRE(reader.expert_load(last, 3).size() == 64);
+    REQUIRE(reader.router("max_load", last).size() == 2);
+    seen = last;
+  }
+  writer.join();
+  telemetry.flush();
+  REQUIRE(reader.last_step() == 300);
+}
+
+TEST_CASE("a step that cannot be written ends the run with an error, not in silence") {
+  const TempFolder folder;
+  const std::string path = folder / "telemetry.db";
+  {
+    Telemetry telemetry(path, layout_of(4096));
+    for (int64_t step = 1; step <= 3; ++step) log_step(telemetry, step);
+    telemetry.flush();
+    const FileSizeLimit disk(std::filesystem::file_size(path));
+    expect_error(
+        [&] {
+          for (int64_t step = 4; step <= 500; ++step) log_step(telemetry, step);
+          telemetry.flush();
+        },
+        "telemetry.db");
+  }
+  REQUIRE(*TelemetryReader(path).last_step() >= 3);
+}
+
+TEST_CASE("a dense run has no router rows") {
+  const TempFolder folder;
+  {
+    Telemetry telemetry(folder / "t.db",
+                        {.scalars = {"loss_nats"}, .spans = {}, .layers = {}, .experts = 0});
+    telemetry.begin_step(1).scalars[0] = 2.0;
+    telemetry.commit();
+  }
+  const TelemetryReader reader(folder / "t.db");
+  REQUIRE(!reader.worst_max_load_norm());
+  REQUIRE(reader.last_step() == 1);
+}
+
+TEST_CASE("what is not telemetry is refused") {
+  const TempFolder folder;
+  expect_error([&] { TelemetryReader reader(folder / "none.db"); }, "no telemetry at");
+  write_file_atomic(folder / "text.db", std::string(5000, 'x'));
+  expect_error([&] { TelemetryReader reader(folder / "text.db"); }, "text.db");
+  expect_error([&] { Telemetry telemetry(folder / "text.db", layout_of()); }, "text.db");
+  {
+    Database other(folder / "other.db", Database::Mode::kCreate);
+    other.run("PRAGMA user_version=99");
+  }
+  expect_error([&] { TelemetryReader reader(folder / "other.db"); }, "found 99");
+  expect_error([&] { Telemetry telemetry(folder / "other.db", layout_of()); }, "has version 99");
+  expect_error([&] { Telemetry telemetry(folder / "no/such/t.db", layout_of()); }, "cannot open");
+  {
+    Telemetry telemetry(folder / "t.db", layout_of());
+    log_step(telemetry, 1);
+  }
+  {
+    Database damaged(folder / "t.db", Database::Mode::kCreate);
+    damaged.run("UPDATE expert_load SET counts = x'00112233'");
+  }
+  const TelemetryReader reader(folder / "t.db");
+  expect_error([&] { reader.expert_load(1, 1); }, "expert_load of step 1, layer 1");
+}
+
+TEST_CASE("every column has its own name") {
+  std::vector<std::string> names;
+  for (const RouterColumn& column : router_columns()) names.push_back(column.name);
+  std::sort(names.begin(), names.end());
+  REQUIRE(std::adjacent_find(names.begin(), names.end()) == names.end());
+}
+
+}  // namespace assay
