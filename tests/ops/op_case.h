@@ -172,6 +172,7 @@ std::vector<OpCase> dispatch_cases();
 std::vector<OpCase> embedding_cases();
 std::vector<OpCase> global_norm_cases();
 std::vector<OpCase> grouped_linear_cases();
+std::vector<OpCase> head_loss_cases();
 std::vector<OpCase> linear_cases();
 std::vector<OpCase> qk_norm_cases();
 std::vector<OpCase> rmsnorm_cases();

@@ -1,0 +1,220 @@
+#include "ops/head_loss.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "base/vector_math.h"
+#include "ops/linear.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kRowsPerPiece = 8;
+constexpr float kLog2E = 1.44269504f;
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+bool is_counted(int32_t target, int32_t mask_id) {
+  return target >= 0 && target != mask_id;
+}
+
+// The scratch of one chunk: float logits, their gradient in T (in the same place where T is float), a loss a row.
+template <typename T>
+struct Chunk {
+  View<float, 2> logits;  // (rows, V)
+  View<T, 2> dlogits;     // (rows, V)
+  View<float, 1> nats;    // (rows)
+
+  Chunk(std::byte* scratch, int64_t rows, int64_t vocab) {
+    const int64_t logit_bytes = aligned(rows * vocab * int64_t{4});
+    logits = {
+        reinterpret_cast<float*>(scratch), {rows, vocab}
+    };
+    nats = {reinterpret_cast<float*>(scratch + logit_bytes), {rows}};
+    std::byte* gradient = sizeof(T) == 4 ? scratch : scratch + logit_bytes + aligned(rows * 4);
+    dlogits = {
+        reinterpret_cast<T*>(gradient), {rows, vocab}
+    };
+  }
+};
+
+float largest_of(const float* z, int64_t n) {
+  f32x16 top[4];
+  for (f32x16& t : top) t = broadcast(-INFINITY);
+  int64_t v = 0;
+  for (; v + 4 * kVector <= n; v += 4 * kVector) {
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const f32x16 x = load(z + v + k * kVector);
+      top[k] = top[k] < x ? x : top[k];
+    }
+  }
+  float largest = -INFINITY;
+  for (const f32x16& t : top) largest = std::max(largest, horizontal_max(t));
+  for (; v < n; ++v) largest = std::max(largest, z[v]);
+  return largest;
+}
+
+// z[v] <- 2^((z[v] - top) scale); returns the sum, in an order that depends on n only.
+float exponentials(float* z, int64_t n, float top, float scale) {
+  f32x16 sum[4] = {};
+  int64_t v = 0;
+  for (; v + 4 * kVector <= n; v += 4 * kVector) {
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const f32x16 e = exp2_fast((load(z + v + k * kVector) - top) * scale);
+      store(z + v + k * kVector, e);
+      sum[k] += e;
+    }
+  }
+  float total = horizontal_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  for (; v < n; ++v) {
+    z[v] = exp2_fast((z[v] - top) * scale);
+    total += z[v];
+  }
+  return total;
+}
+
+// d[v] = e[v] * factor. d may be e itself.
+template <typename T>
+void scaled(T* d, const float* e, int64_t n, float factor) {
+  int64_t v = 0;
+  for (; v + kVector <= n; v += kVector) store(d + v, load(e + v) * factor);
+  for (; v < n; ++v) d[v] = T(e[v] * factor);
+}
+
+// The loss of one row of logits, which become exponentials; `sum` receives theirs.
+float row_loss(float* z, int64_t vocab, int32_t target, float gain, float& sum) {
+  const float top = largest_of(z, vocab), hit = (z[target] - top) * gain;
+  sum = exponentials(z, vocab, top, gain * kLog2E);
+  return std::log(sum) - hit;
+}
+
+void add_losses(View<double, 1> loss_sum, View<float, 1> nats, View<const float, 1> chunk,
+                int64_t begin) {
+  for (int64_t i = 0; i < chunk.dim[0]; ++i) {
+    loss_sum[0] += double(chunk[i]);
+    if (!nats.empty()) nats[begin + i] = chunk[i];
+  }
+}
+
+template <typename T>
+void check(const char* op, View<const T, 2> x, const WeightMatrix<T>& weight,
+           View<const int32_t, 1> target, int32_t mask_id, View<float, 1> nats) {
+  CHECK(x.dim[0] == target.dim[0] && x.dim[1] == weight.plain.dim[1] &&
+            (nats.empty() || nats.dim[0] == x.dim[0]),
+        "%s: x (%ld, %ld), weight (%ld, %ld), target (%ld), nats (%ld)", op, long(x.dim[0]),
+        long(x.dim[1]), long(weight.plain.dim[0]), long(weight.plain.dim[1]), long(target.dim[0]),
+        long(nats.dim[0]));
+  for (int64_t i = 0; i < target.dim[0]; ++i) {
+    CHECK(!is_counted(target[i], mask_id) || target[i] < weight.plain.dim[0],
+          "%s: target[%ld] = %d, vocabulary %ld", op, long(i), int(target[i]),
+          long(weight.plain.dim[0]));
+  }
+}
+
+}  // namespace
+
+int64_t head_loss_chunk_rows(int64_t tokens, [[maybe_unused]] int64_t vocab) {
+  return std::min<int64_t>(tokens, 512);
+}
+
+template <typename T>
+int64_t head_loss_scratch_bytes(int64_t tokens, int64_t vocab) {
+  const int64_t rows = head_loss_chunk_rows(tokens, vocab);
+  const int64_t gradient = sizeof(T) == 4 ? 0 : aligned(rows * vocab * int64_t{sizeof(T)});
+  return head_loss_eval_scratch_bytes<T>(tokens, vocab) + gradient;
+}
+
+template <typename T>
+int64_t head_loss_eval_scratch_bytes(int64_t tokens, int64_t vocab) {
+  const int64_t rows = head_loss_chunk_rows(tokens, vocab);
+  return aligned(rows * vocab * int64_t{4}) + aligned(rows * 4);
+}
+
+int64_t counted_targets(View<const int32_t, 1> target, int32_t mask_id) {
+  return std::count_if(target.data, target.data + target.dim[0],
+                       [&](int32_t t) { return is_counted(t, mask_id); });
+}
+
+template <typename T>
+void head_loss(Exec on, const HeadLoss<T>& a) {
+  check("head_loss", a.x, a.weight, a.target, a.mask_id, a.nats);
+  const int64_t tokens = a.x.dim[0], vocab = a.weight.plain.dim[0];
+  CHECK(a.dx.size() == a.x.size() && a.dweight.dim[0] == vocab && a.dweight.dim[1] == a.x.dim[1],
+        "head_loss: dx of %ld, dweight (%ld, %ld) for x of %ld, %ld rows of weight",
+        long(a.dx.size()), long(a.dweight.dim[0]), long(a.dweight.dim[1]), long(a.x.size()),
+        long(vocab));
+  CHECK(a.scratch.size() >= head_loss_scratch_bytes<T>(tokens, vocab) && a.logit_gain > 0,
+        "head_loss: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
+        long(head_loss_scratch_bytes<T>(tokens, vocab)), double(a.logit_gain));
+  const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
+  for (int64_t begin = 0; begin < tokens; begin += chunk_rows) {
+    const int64_t rows = std::min(chunk_rows, tokens - begin);
+    const Chunk<T> chunk(a.scratch.data, rows, vocab);
+    const View<const T, 2> x = a.x.rows(begin, rows);
+    linear_forward<T, float>(on, {.y = chunk.logits, .x = x, .weight = a.weight});
+    parallel_ranges(on, rows, kRowsPerPiece, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        const int32_t target = a.target[begin + i];
+        float* z = chunk.logits.row(i);
+        T* dz = chunk.dlogits.row(i);
+        if (!is_counted(target, a.mask_id)) {
+          chunk.nats[i] = 0;
+          std::fill(dz, dz + vocab, T(0.0f));
+          continue;
+        }
+        float sum;
+        chunk.nats[i] = row_loss(z, vocab, target, a.logit_gain, sum);
+        const float scale = a.grad_scale * a.logit_gain, hit = z[target];
+        scaled(dz, z, vocab, scale / sum);
+        dz[target] = T(scale * (hit / sum - 1.0f));
+      }
+    });
+    add_losses(a.loss_sum, a.nats, chunk.nats, begin);
+    linear_dgrad<T>(on, {.dx = a.dx.rows(begin, rows), .dy = chunk.dlogits, .weight = a.weight});
+    linear_wgrad<T>(on, {.dweight = a.dweight, .dy = chunk.dlogits, .x = x});
+  }
+}
+
+template <typename T>
+void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
+  check("head_loss_eval", a.x, a.weight, a.target, a.mask_id, a.nats);
+  const int64_t tokens = a.x.dim[0], vocab = a.weight.plain.dim[0];
+  CHECK(a.scratch.size() >= head_loss_eval_scratch_bytes<T>(tokens, vocab) && a.logit_gain > 0,
+        "head_loss_eval: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
+        long(head_loss_eval_scratch_bytes<T>(tokens, vocab)), double(a.logit_gain));
+  const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
+  for (int64_t begin = 0; begin < tokens; begin += chunk_rows) {
+    const int64_t rows = std::min(chunk_rows, tokens - begin);
+    const Chunk<float> chunk(a.scratch.data, rows, vocab);
+    linear_forward<T, float>(on,
+                             {.y = chunk.logits, .x = a.x.rows(begin, rows), .weight = a.weight});
+    parallel_ranges(on, rows, kRowsPerPiece, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        const int32_t target = a.target[begin + i];
+        float sum;
+        chunk.nats[i] = is_counted(target, a.mask_id)
+                            ? row_loss(chunk.logits.row(i), vocab, target, a.logit_gain, sum)
+                            : 0.0f;
+      }
+    });
+    add_losses(a.loss_sum, a.nats, chunk.nats, begin);
+  }
+}
+
+template int64_t head_loss_scratch_bytes<float>(int64_t, int64_t);
+template int64_t head_loss_scratch_bytes<bf16>(int64_t, int64_t);
+template int64_t head_loss_eval_scratch_bytes<float>(int64_t, int64_t);
+template int64_t head_loss_eval_scratch_bytes<bf16>(int64_t, int64_t);
+template void head_loss<float>(Exec, const HeadLoss<float>&);
+template void head_loss<bf16>(Exec, const HeadLoss<bf16>&);
+template void head_loss_eval<float>(Exec, const HeadLossEval<float>&);
+template void head_loss_eval<bf16>(Exec, const HeadLossEval<bf16>&);
+
+}  // namespace assay

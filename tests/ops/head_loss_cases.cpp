@@ -1,0 +1,251 @@
+#include "ops/head_loss.h"
+#include "ops/linear.h"
+#include "tests/ops/matrix_case.h"
+#include "tests/ops/op_case.h"
+#include "tests/ref/complex_step.h"
+#include "tests/ref/head_loss.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+
+namespace {
+
+enum class Targets { kSome, kAll, kNone };  // which are counted
+
+struct Shape {
+  int64_t tokens, vocab, width;
+  Targets counted;
+  double std;  // of x; the weight has std 1, so 100 makes logits of thousands
+  float gain;
+};
+
+constexpr int32_t kMaskId = 1;
+
+std::string shape_name(const Shape& s) {
+  const char* counted[] = {"", " all counted", " none counted"};
+  return " N=" + std::to_string(s.tokens) + " V=" + std::to_string(s.vocab) +
+         " C=" + std::to_string(s.width) + counted[int(s.counted)] +
+         (s.std > 10 ? " extreme" : "") + (s.gain == 1.0f ? "" : " gain");
+}
+
+// kSome: one in five is negative or the mask id. kAll: neither occurs.
+View<int32_t, 1> targets_of(Workbench& bench, const Shape& s) {
+  const auto target = bench.in<int32_t, 1>("target", {s.tokens}, {Fill::kZero});
+  RandomSequence random({5, stream_id("target")});
+  for (int64_t i = 0; i < s.tokens; ++i) {
+    const auto drawn = int32_t(random.below(uint32_t(s.vocab)));
+    const int32_t masked = i % 2 == 0 ? -1 : kMaskId;
+    const bool counts =
+        s.counted == Targets::kAll || (s.counted == Targets::kSome && random.below(5) != 0);
+    target[i] = !counts ? masked : drawn == kMaskId ? 0 : drawn;
+  }
+  bench.commit();
+  return target;
+}
+
+// What the op should give for the rows it is asked about, and how far it may be off.
+struct Expected {
+  double loss = 0, loss_tolerance = 0;
+  std::vector<double> nats, nats_tolerance, dx, dx_tolerance, dweight, dweight_tolerance;
+};
+
+template <typename T>
+Expected expected(const Shape& s, const std::vector<double>& x, const std::vector<double>& weight,
+                  const std::vector<int32_t>& target, double grad_scale) {
+  const size_t width = size_t(s.width), vocab = size_t(s.vocab);
+  ref::HeadLoss<double> head{s.width, s.vocab, target, kMaskId, grad_scale, double(s.gain), {}};
+  Expected e;
+  e.loss = head.forward(x, weight);
+  e.nats = head.nats;
+  head.backward(x, weight, e.dx, e.dweight);
+  e.nats_tolerance.assign(target.size(), 0.0);
+  std::vector<double> dx_abs(x.size()), dx_squares(x.size()), dw_abs(weight.size()),
+      dw_squares(weight.size());
+  e.dx_tolerance.assign(x.size(), 0.0);
+  e.dweight_tolerance.assign(weight.size(), 0.0);
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (!head.counted(i)) continue;
+    const auto z = head.logits(x, weight, i);
+    const double lse = head.logsumexp(z);
+    double largest = 0;  // sum of |terms| of a logit
+    for (size_t v = 0; v < vocab; ++v) {
+      double terms = 0;
+      for (size_t c = 0; c < width; ++c) {
+        terms += std::abs(x[i * width + c] * weight[v * width + c]);
+      }
+      largest = std::max(largest, terms * double(s.gain));
+    }
+    // Relative error of a probability: its logit, the exponential, the sum.
+    const double p_error =
+        tol::sum(double(s.width), largest) + tol::elementary(3, 1) + tol::sum(double(s.vocab), 1);
+    e.nats_tolerance[i] = p_error + tol::elementary(2, e.nats[i]);
+    e.loss_tolerance += e.nats_tolerance[i] + tol::elementary(1, e.nats[i]);
+    for (size_t v = 0; v < vocab; ++v) {
+      const double hit = int32_t(v) == target[i] ? 1 : 0, p = std::exp(z[v] - lse);
+      const double scale = grad_scale * double(s.gain), dz = scale * (p - hit);
+      // Probabilities below the smallest normal float are 0; p - 1 is rounded near 1.
+      const double dz_error = scale * (p * p_error + tol::elementary(1, hit) + 0x1p-126);
+      const auto add = [&](double factor, size_t at, auto& tolerance, auto& abs_sum,
+                           auto& squares) {
+        tolerance[at] += dz_error * std::abs(factor);
+        abs_sum[at] += std::abs(dz * factor);
+        squares[at] += dz * factor * dz * factor;
+      };
+      for (size_t c = 0; c < width; ++c) {
+        add(weight[v * width + c], i * width + c, e.dx_tolerance, dx_abs, dx_squares);
+        add(x[i * width + c], v * width + c, e.dweight_tolerance, dw_abs, dw_squares);
+      }
+    }
+  }
+  // With T = bf16 each dz is rounded before its two products.
+  for (size_t i = 0; i < x.size(); ++i) {
+    e.dx_tolerance[i] += tol::rounding<T>(e.dx[i]) + tol::sum(double(s.vocab), dx_abs[i]) +
+                         tol::rounded_factors<T>(std::sqrt(dx_squares[i]));
+  }
+  for (size_t i = 0; i < weight.size(); ++i) {
+    e.dweight_tolerance[i] += tol::sum(double(s.tokens) + 1, dw_abs[i]) +
+                              tol::rounded_factors<T>(std::sqrt(dw_squares[i]));
+  }
+  return e;
+}
+
+// Large cases look at some rows; dweight and loss_sum, which need all of them, are left to the small ones.
+struct Looked {
+  std::vector<int64_t> rows;
+  bool whole;
+};
+Looked looked_at(const Shape& s) {
+  const auto rows = sample(s.tokens, 4.0 * double(s.vocab * s.width));
+  return {rows, int64_t(rows.size()) == s.tokens};
+}
+std::vector<int32_t> targets_at(View<const int32_t, 1> target, const std::vector<int64_t>& rows) {
+  std::vector<int32_t> chosen;
+  for (const int64_t r : rows) chosen.push_back(target[r]);
+  return chosen;
+}
+
+void check_nats(Report& report, View<float, 1> nats, const Expected& want, const Looked& looked) {
+  auto got = chosen_rows(nats.data, 1, looked.rows);
+  report.near("nats", got.view(), want.nats,
+              [&](int64_t i) { return want.nats_tolerance[size_t(i)]; });
+}
+
+template <typename T>
+OpInstance training_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const HeadLoss<T> a{.dx = bench->out<T, 2>("dx", {s.tokens, s.width}),
+                      .nats = bench->out<float, 1>("nats", {s.tokens}),
+                      .loss_sum = bench->acc<double, 1>("loss_sum", {1}),
+                      .dweight = bench->acc<float, 2>("dweight", {s.vocab, s.width},
+                                                      normal(1.0 / double(s.tokens))),
+                      .scratch = bench->tmp<std::byte, 1>(
+                          "scratch", {head_loss_scratch_bytes<T>(s.tokens, s.vocab)}),
+                      .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std)),
+                      .weight = packed_weight<T>(*bench, s.vocab, s.width),
+                      .target = targets_of(*bench, s),
+                      .mask_id = kMaskId,
+                      .grad_scale = 1.0f / float(s.tokens),
+                      .logit_gain = s.gain};
+  const auto dweight0 = Workbench::doubles(a.dweight), loss0 = Workbench::doubles(a.loss_sum);
+  const auto check = [=](Report& report) {
+    const Looked looked = looked_at(s);
+    const auto x = select_rows(Workbench::doubles(a.x), s.width, looked.rows);
+    const auto want = expected<T>(s, x, Workbench::doubles(a.weight.plain),
+                                  targets_at(a.target, looked.rows), double(a.grad_scale));
+    check_nats(report, a.nats, want, looked);
+    auto dx = chosen_rows(a.dx.data, s.width, looked.rows);
+    report.near("dx", dx.view(), want.dx, [&](int64_t i) { return want.dx_tolerance[size_t(i)]; });
+    if (!looked.whole) return;
+    report.near("loss_sum", a.loss_sum, {loss0[0] + want.loss}, [&](int64_t) {
+      return want.loss_tolerance + tol::elementary(1, want.loss + std::abs(loss0[0]));
+    });
+    report.near("dweight", a.dweight, added(want.dweight, dweight0), [&](int64_t i) {
+      return want.dweight_tolerance[size_t(i)] +
+             tol::sum(double(s.tokens) + 1, dweight0[size_t(i)]);
+    });
+  };
+  return {bench, [a](Exec on) { head_loss<T>(on, a); }, check, head_loss_cost(a)};
+}
+
+template <typename T>
+OpInstance eval_instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const HeadLossEval<T> a{.nats = bench->out<float, 1>("nats", {s.tokens}),
+                          .loss_sum = bench->acc<double, 1>("loss_sum", {1}),
+                          .scratch = bench->tmp<std::byte, 1>(
+                              "scratch", {head_loss_eval_scratch_bytes<T>(s.tokens, s.vocab)}),
+                          .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std)),
+                          .weight = packed_weight<T>(*bench, s.vocab, s.width),
+                          .target = targets_of(*bench, s),
+                          .mask_id = kMaskId,
+                          .logit_gain = s.gain};
+  const auto loss0 = Workbench::doubles(a.loss_sum);
+  const auto check = [=](Report& report) {
+    const Looked looked = looked_at(s);
+    const auto x = select_rows(Workbench::doubles(a.x), s.width, looked.rows);
+    const auto want = expected<T>(s, x, Workbench::doubles(a.weight.plain),
+                                  targets_at(a.target, looked.rows), 1.0);
+    check_nats(report, a.nats, want, looked);
+    if (!looked.whole) return;
+    report.near("loss_sum", a.loss_sum, {loss0[0] + want.loss}, [&](int64_t) {
+      return want.loss_tolerance + tol::elementary(1, want.loss + std::abs(loss0[0]));
+    });
+  };
+  return {bench, [a](Exec on) { head_loss_eval<T>(on, a); }, check,
+          head_loss_eval_cost(a, s.vocab)};
+}
+
+OpInstance reference_instance() {
+  auto bench = std::make_shared<Workbench>();
+  const auto x = Workbench::doubles(bench->in<float, 2>("x", {6, 3}));
+  const auto weight = Workbench::doubles(bench->in<float, 2>("weight", {5, 3}));
+  const auto check = [=](Report& report) {
+    const std::vector<int32_t> target{0, -1, 4, 1, 2, 0};
+    const ref::HeadLoss<double> head{3, 5, target, kMaskId, 0.25, 1.5, {}};
+    ref::Vector dx, dweight;
+    head.backward(x, weight, dx, dweight);
+    const auto loss = [&](const ref::ComplexVector& x_, const ref::ComplexVector& w_) {
+      ref::HeadLoss<ref::Complex> h{3, 5, target, kMaskId, 0.25, 1.5, {}};
+      return 0.25 * h.forward(x_, w_);
+    };
+    const ref::ComplexVector xc(x.begin(), x.end()), wc(weight.begin(), weight.end());
+    report.below("dx by complex step",
+                 ref::complex_step_error([&](const auto& z) { return loss(z, wc); }, x, dx), 1e-13);
+    report.below(
+        "dweight by complex step",
+        ref::complex_step_error([&](const auto& z) { return loss(xc, z); }, weight, dweight),
+        1e-13);
+  };
+  return {bench, [](Exec) {}, check, {}};
+}
+
+template <typename T>
+void add_cases(std::vector<OpCase>& cases) {
+  for (const Shape& s : {
+           Shape{1,    2,    1,   Targets::kAll,  1.0,   1.0f},
+           Shape{7,    65,   33,  Targets::kSome, 1.0,   1.0f},
+           Shape{33,   300,  64,  Targets::kNone, 1.0,   1.0f},
+           Shape{19,   131,  40,  Targets::kSome, 100.0, 1.0f},
+           Shape{50,   259,  24,  Targets::kAll,  1.0,   0.3f},
+           Shape{1101, 70,   16,  Targets::kSome, 1.0,   1.0f},
+           Shape{2048, 8192, 256, Targets::kAll,  0.06,  1.0f}
+  }) {
+    const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
+    cases.push_back({"head_loss", "head_loss" + suffix, [s] { return training_instance<T>(s); }});
+    cases.push_back(
+        {"head_loss_eval", "head_loss_eval" + suffix, [s] { return eval_instance<T>(s); }});
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> head_loss_cases() {
+  std::vector<OpCase> cases{
+      {"head_loss_reference", "head_loss_reference complex step", reference_instance}
+  };
+  add_cases<float>(cases);
+  add_cases<bf16>(cases);
+  return cases;
+}
+
+}  // namespace assay
