@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Tokens per second of a training step in plain PyTorch, for comparison with build/bench_step: the same shapes, the
+same arithmetic per token, written for speed within PyTorch. Prints one JSON line.
+
+dense: 6 layers, 256 wide, 8 heads, SwiGLU 768, vocabulary 8192, 8 x 256 tokens, RMSNorm, RoPE, untied head, AdamW,
+global norm clipping. moe: every FFN a Mixtral-style loop over 4 experts of width 384, top-2, with the Switch
+balancing loss and z-loss.
+"""
+import argparse
+import json
+import math
+import os
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Config:
+    vocab, hidden, layers, heads, ffn = 8192, 256, 6, 8, 768
+    experts, top_k, expert_ffn = 4, 2, 384
+    sequence, batch = 256, 8
+    aux_alpha, z_alpha = 0.01, 0.001
+
+
+class RmsNorm(nn.Module):
+    def __init__(self, width, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps).to(x.dtype) * self.weight
+
+
+def rope_tables(c):
+    width = c.hidden // c.heads
+    angle = torch.arange(c.sequence)[:, None] * 10000.0 ** (-torch.arange(0, width, 2) / width)
+    return torch.cat([angle.cos(), angle.cos()], -1), torch.cat([-angle.sin(), angle.sin()], -1)
+
+
+def rotate(x, cos, sin):
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
+
+
+class Attention(nn.Module):
+    def __init__(self, c, variant):
+        super().__init__()
+        self.c, self.variant = c, variant
+        self.qkv = nn.Linear(c.hidden, 3 * c.hidden, bias=False)
+        self.out = nn.Linear(c.hidden, c.hidden, bias=False)
+        hidden_future = torch.full((c.sequence, c.sequence), -math.inf).triu(1)
+        self.register_buffer("mask", hidden_future, persistent=False)
+
+    def forward(self, x, cos, sin):
+        c = self.c
+        b, t, width = x.shape
+        qkv = self.qkv(x).view(b, t, 3, c.heads, width // c.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = rotate(qkv[0], cos, sin), rotate(qkv[1], cos, sin), qkv[2]
+        if self.variant == "sdpa":
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            bh, d = b * c.heads, width // c.heads
+            q, k, v = (u.reshape(bh, t, d) for u in (q, k, v))
+            score = torch.baddbmm(self.mask.to(q.dtype), q, k.transpose(1, 2), alpha=d ** -0.5)
+            y = torch.bmm(score.softmax(-1), v).view(b, c.heads, t, d)
+        return self.out(y.transpose(1, 2).reshape(b, t, width))
+
+
+class SwiGlu(nn.Module):
+    def __init__(self, hidden, inner):
+        super().__init__()
+        self.gate_up = nn.Linear(hidden, 2 * inner, bias=False)
+        self.down = nn.Linear(inner, hidden, bias=False)
+
+    def forward(self, x):
+        gate, up = self.gate_up(x).chunk(2, -1)
+        return self.down(F.silu(gate) * up)
+
+
+class Moe(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.c = c
+        self.router = nn.Linear(c.hidden, c.experts, bias=False)
+        self.experts = nn.ModuleList(SwiGlu(c.hidden, c.expert_ffn) for _ in range(c.experts))
+
+    def forward(self, x):
+        c = self.c
+        flat = x.reshape(-1, c.hidden)
+        with torch.autocast("cpu", enabled=False):
+            logits = F.linear(flat.float(), self.router.weight)
+            probability = logits.softmax(-1)
+            gate, chosen = probability.topk(c.top_k, -1)
+            gate = (gate / gate.sum(-1, keepdim=True)).to(flat.dtype)
+            share = torch.bincount(chosen.view(-1), minlength=c.experts) / chosen.numel()
+            loss = (c.aux_alpha * c.experts * (share * probability.mean(0)).sum()
+                    + c.z_alpha * logits.logsumexp(-1).pow(2).mean())
+        out = torch.zeros_like(flat)
+        for e, expert in enumerate(self.experts):
+            token, slot = torch.where(chosen == e)
+            y = expert(flat.index_select(0, token)) * gate[token, slot, None]
+            out.index_add_(0, token, y.to(out.dtype))
+        return out.view_as(x), loss
+
+
+class Block(nn.Module):
+    def __init__(self, c, model, variant):
+        super().__init__()
+        self.norm1, self.norm2 = RmsNorm(c.hidden), RmsNorm(c.hidden)
+        self.attention = Attention(c, variant)
+        self.ffn = Moe(c) if model == "moe" else SwiGlu(c.hidden, c.ffn)
+        self.moe = model == "moe"
+
+    def forward(self, x, cos, sin):
+        x = x + self.attention(self.norm1(x), cos, sin)
+        if not self.moe:
+            return x + self.ffn(self.norm2(x)), 0.0
+        y, loss = self.ffn(self.norm2(x))
+        return x + y, loss
+
+
+class Transformer(nn.Module):
+    def __init__(self, c, model, variant):
+        super().__init__()
+        self.c = c
+        self.embedding = nn.Embedding(c.vocab, c.hidden)
+        self.blocks = nn.ModuleList(Block(c, model, variant) for _ in range(c.layers))
+        self.norm = RmsNorm(c.hidden)
+        self.head = nn.Linear(c.hidden, c.vocab, bias=False)
+        cos, sin = rope_tables(c)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, tokens, targets):
+        x = self.embedding(tokens)
+        cos, sin = self.cos.to(x.dtype), self.sin.to(x.dtype)
+        extra = 0.0
+        for block in self.blocks:
+            x, loss = block(x, cos, sin)
+            extra = extra + loss
+        logits = self.head(self.norm(x)).view(-1, self.c.vocab)
+        return F.cross_entropy(logits.float(), targets.reshape(-1)) + extra / self.c.layers
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--model", choices=["dense", "moe"], default="dense")
+    p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32",
+                   help="bf16: weights in fp32, autocast around forward (the usual recipe)")
+    p.add_argument("--attention", choices=["bmm", "sdpa"], default="bmm")
+    p.add_argument("--steps", type=int, default=20)
+    p.add_argument("--warmup", type=int, default=5)
+    p.add_argument("--threads", type=int, default=2)
+    a = p.parse_args()
+
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(1)
+    c = Config()
+    if a.attention == "sdpa" and not hasattr(F, "scaled_dot_product_attention"):
+        p.error("this PyTorch (%s) has no scaled_dot_product_attention" % torch.__version__)
+    model = Transformer(c, a.model, a.attention)
+    try:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, foreach=True)
+    except TypeError:  # before 1.12
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
+
+    tokens = torch.randint(c.vocab, (8, c.batch, c.sequence + 1))
+    times, loss = [], None
+    for step in range(a.warmup + a.steps):
+        batch = tokens[step % len(tokens)]
+        began = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.dtype == "bf16"):
+            loss = model(batch[:, :-1], batch[:, 1:])
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        float(loss)
+        if step >= a.warmup:
+            times.append(time.perf_counter() - began)
+
+    step_s = statistics.median(times)
+    print(json.dumps({
+        "tokens_per_s": round(c.batch * c.sequence / step_s, 1), "model": a.model, "recipe": a.dtype,
+        "step_ms": round(1e3 * step_s, 2), "steps": a.steps, "threads": a.threads, "attention": a.attention,
+        "loss": round(float(loss.detach()), 4), "parameters": sum(p.numel() for p in model.parameters()),
+        "torch": torch.__version__, "core_type": os.environ.get("OPENBLAS_CORETYPE", ""),
+    }))
+
+
+if __name__ == "__main__":
+    main()
