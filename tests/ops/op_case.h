@@ -177,6 +177,7 @@ std::vector<OpCase> linear_cases();
 std::vector<OpCase> qk_norm_cases();
 std::vector<OpCase> rmsnorm_cases();
 std::vector<OpCase> rope_cases();
+std::vector<OpCase> router_cases();
 std::vector<OpCase> swiglu_cases();
 
 // All lists, in the order of ops/.

@@ -1,0 +1,276 @@
+#include <set>
+
+#include "ops/router.h"
+#include "tests/ops/router_case.h"
+
+namespace assay {
+
+std::vector<OpCase> router_backward_cases();  // router_backward_cases.cpp
+
+namespace {
+
+std::vector<double> row_keys(const RouterForward& a, int64_t t) {
+  const int64_t experts = a.logits.dim[1];
+  std::vector<double> z(a.logits.row(t), a.logits.row(t) + experts);
+  auto key = ref::scores(a.settings, z);
+  for (size_t e = 0; e < key.size() && !a.bias.empty(); ++e) key[e] += double(a.bias[int64_t(e)]);
+  return key;
+}
+
+// Without a bias the order is the reference's. With one, keys nearer than their rounding may change places: the keys
+// must fall, and none outside may be larger than the last.
+void check_selection(Report& report, const RouterForward& a) {
+  const int64_t k = a.expert.dim[1], experts = a.logits.dim[1];
+  int64_t wrong = 0;
+  double disorder = 0;
+  for (int64_t t = 0; t < a.logits.dim[0]; ++t) {
+    const auto key = row_keys(a, t);
+    const auto want = ref::select_experts(key, k);
+    const std::set<int64_t> ids(a.expert.row(t), a.expert.row(t) + k);
+    if (int64_t(ids.size()) != k || *ids.begin() < 0 || *ids.rbegin() >= experts) {
+      ++wrong;
+      continue;
+    }
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t got = a.expert.at(t, i);
+      if (a.bias.empty() && got != want[size_t(i)]) ++wrong;
+      disorder = std::max(disorder, std::abs(key[size_t(got)] - key[size_t(want[size_t(i)])]));
+    }
+  }
+  report.below("rows in the wrong order", double(wrong), 0.5);
+  report.below("distance of keys in the wrong order", disorder,
+               tol::elementary(score_roundings(a), a.bias.empty() ? 1 : 2));
+}
+
+void check_forward(Report& report, const RouterForward& a, const std::vector<double>& counts0) {
+  check_selection(report, a);
+  const auto p = router_problem(a, counts0);
+  ref::Router<double> want;
+  want.forward(p, Workbench::doubles(a.logits));
+  const double roundings = score_roundings(a), experts = double(p.experts);
+  report.near("gate", a.gate, want.gate, [&](int64_t i) {
+    return tol::elementary(roundings, 2 * want.gate[size_t(i)]) +
+           tol::sum(double(p.k), want.gate[size_t(i)]);
+  });
+  if (!a.logsumexp.empty()) {
+    report.near("logsumexp", a.logsumexp, want.logsumexp, [&](int64_t t) {
+      return tol::elementary(roundings, 1) + tol::sum(experts, 1) +
+             tol::rounding<float>(want.logsumexp[size_t(t)]);
+    });
+  }
+  if (!a.score_sum.empty()) {
+    report.near("score_sum", a.score_sum, want.score_sum, [&](int64_t t) {
+      const double sum = want.score_sum[size_t(t)];
+      return tol::elementary(roundings, sum) + tol::sum(experts, sum);
+    });
+  }
+  std::vector<double> counts = counts0;
+  for (const int64_t e : p.expert) counts[size_t(e)] += 1;
+  report.equal("counts", a.counts, counts);
+  if (!a.aux_slope.empty()) {
+    const double size = want.aux / double(p.tokens);  // what the slope may be a difference from
+    const auto slope = want.aux_slope(p);
+    report.near("aux_slope", a.aux_slope, slope, [&](int64_t i) {
+      return tol::rounding<float>(slope[size_t(i)]) + tol::elementary(roundings, size) +
+             tol::sum(64, size);
+    });
+  }
+
+  double entropy = 0, z = 0, entropy_size = 0;
+  for (const double g : want.ghat) {
+    if (g > 0) entropy -= g * std::log(g) / double(p.tokens);
+    entropy_size += g / double(p.tokens);
+  }
+  if (!a.logsumexp.empty()) z = want.z;
+  const std::vector<double> measures{want.aux, z, entropy};
+  const std::vector<double> sizes{want.aux, z + std::sqrt(z), entropy + entropy_size};
+  report.near("measures", a.measures, measures, [&](int64_t m) {
+    return tol::elementary(roundings, 2 * sizes[size_t(m)]) + tol::sum(experts, sizes[size_t(m)]);
+  });
+}
+
+OpInstance forward_instance(const RouterShape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const RouterForward a = router_buffers(*bench, s);
+  const auto counts0 = Workbench::doubles(a.counts);
+  const auto check = [=](Report& report) { check_forward(report, a, counts0); };
+  return {bench, [a](Exec on) { router_forward(on, a); }, check, router_forward_cost(a)};
+}
+
+// Rows whose order is the contract: ties, NaN, infinities, equal rows in every place of a vector.
+OpInstance order_instance(Bias bias) {
+  struct Row {
+    std::vector<float> logits;
+    std::vector<double> expert;
+  };
+  const float nan = NAN, inf = INFINITY;
+  std::vector<Row> rows{
+      {{1, 1, 1, 1, 1},           {0, 1, 2}},
+      {{0, 2, 1, 2, 2},           {1, 3, 4}},
+      {{3, 1, 2, 1, 1},           {0, 2, 1}},
+      {{0.f, -0.f, 0.f, -0.f, 0}, {0, 1, 2}},
+      {{nan, 1, nan, 2, 3},       {4, 3, 1}},
+      {{nan, nan, nan, nan, 3},   {4, 0, 1}},
+      {{nan, nan, nan, nan, nan}, {0, 1, 2}},
+      {{nan, -inf, nan, inf, 3},  {3, 4, 1}},
+      {{-inf, -inf, -inf, 1, 1},  {3, 4, 0}}
+  };
+  // 37 experts more, all lower but for ties with the rows above.
+  auto bench = std::make_shared<Workbench>();
+  const int64_t n = int64_t(rows.size()), experts = 42, k = 3;
+  const View<float, 2> logits = bench->in<float, 2>("logits", {n, experts});
+  std::vector<double> want;
+  for (int64_t t = 0; t < n; ++t) {
+    const Row& row = rows[size_t(t)];
+    for (int64_t e = 0; e < experts; ++e) {
+      logits.at(t, e) = e < 5 ? row.logits[size_t(e)] : (t < 3 ? row.logits[4] : nan);
+    }
+    want.insert(want.end(), row.expert.begin(), row.expert.end());
+  }
+  RouterForward a{.expert = bench->out<int32_t, 2>("expert", {n, k}),
+                  .gate = bench->out<float, 2>("gate", {n, k}),
+                  .count_partial = bench->tmp<int32_t, 2>("count_partial", {1, experts}),
+                  .logits = logits,
+                  .settings = {}};
+  if (bias == Bias::kRandom) a.bias = bench->in<float, 1>("bias", {experts}, normal(0, 0.25));
+  bench->commit();
+  const auto check = [=](Report& report) { report.equal("expert", a.expert, want); };
+  return {bench, [a](Exec on) { router_forward(on, a); }, check, {}};
+}
+
+OpInstance bias_instance(const std::vector<int64_t>& counts, double start) {
+  const int64_t experts = int64_t(counts.size());
+  auto bench = std::make_shared<Workbench>();
+  const View<int64_t, 1> in = bench->in<int64_t, 1>("counts", {experts});
+  const RouterBiasUpdate a{.bias = bench->acc<float, 1>("bias", {experts}, normal(0, start)),
+                           .counts = in,
+                           .rate = 0.125f};
+  std::copy(counts.begin(), counts.end(), in.data);
+  bench->commit();
+  const auto check = [=](Report& report) {
+    double total = 0, mean = 0;
+    for (const int64_t n : counts) total += double(n);
+    std::vector<double> sign;
+    for (const int64_t n : counts) {
+      const double excess = double(n) - total / double(experts);
+      sign.push_back(excess > 1e-9 * total ? 1 : excess < -1e-9 * total ? -1 : 0);
+      mean += sign.back() / double(experts);
+    }
+    std::vector<double> want;
+    for (const double x : sign) want.push_back(std::clamp(start - 0.125 * (x - mean), -16.0, 16.0));
+    report.near("bias", a.bias, want,
+                [&](int64_t e) { return tol::rounding<float>(want[size_t(e)]); });
+  };
+  return {bench, [a](Exec on) { router_bias_update(on, a); }, check, {}};
+}
+
+OpInstance margin_instance(const RouterShape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const RouterForward f = router_buffers(*bench, s);
+  const RouterMargin a{.margin = bench->out<float, 1>("margin", {s.tokens}),
+                       .expert = f.expert,
+                       .logits = f.logits,
+                       .bias = f.bias,
+                       .settings = f.settings};
+  const auto check = [=](Report& report) {
+    std::vector<double> want;
+    for (int64_t t = 0; t < s.tokens; ++t) {
+      auto key = row_keys(f, t);
+      std::sort(key.rbegin(), key.rend());
+      want.push_back(s.k == s.experts ? 0 : key[size_t(s.k - 1)] - key[size_t(s.k)]);
+    }
+    report.near("margin", a.margin, want,
+                [&](int64_t) { return tol::elementary(score_roundings(f), 2); });
+  };
+  const auto run = [=](Exec on) {
+    router_forward(on, f);
+    router_margin(on, a);
+  };
+  return {bench, run, check, {}};
+}
+
+std::vector<RouterShape> forward_shapes() {
+  const RouterSettings sigmoid{.route_scale = 1.5f, .gate_scale = 2.5f};
+  const RouterSettings softmax{.score = RouterScore::kSoftmax};
+  std::vector<RouterShape> shapes;
+  for (const RouterSettings& r : {sigmoid, softmax}) {
+    for (const Bias bias : {Bias::kNone, Bias::kRandom}) {
+      for (const auto& [n, e, k] : {
+               std::array{1,   1,    1 },
+               {3,   4,    4 },
+               {67,  9,    1 },
+               {65,  4,    2 },
+               {130, 100,  64},
+               {33,  4096, 7 },
+               {17,  5000, 20}
+      }) {
+        shapes.push_back({n, e, k, r, bias, ZLoss::kOff});
+      }
+    }
+    for (const RouterAux aux : {RouterAux::kSwitch, RouterAux::kGates}) {
+      for (const AuxScope scope : {AuxScope::kMicro, AuxScope::kStep, AuxScope::kSequence}) {
+        RouterSettings with = r;
+        with.aux = aux;
+        with.scope = scope;
+        with.sequence = 70;
+        shapes.push_back({210, 37, 3, with, Bias::kRandom, ZLoss::kOn});
+      }
+    }
+    RouterSettings plain = r;
+    plain.normalize = NormalizeGates::kNo;
+    shapes.push_back({65, 20, 3, plain, Bias::kNone, ZLoss::kOff});
+    shapes.push_back({65, 20, 3, plain, Bias::kRandom, ZLoss::kOn, 4.0});
+  }
+  // The sum of the chosen scores is under its smallest value.
+  shapes.push_back({65, 20, 3, sigmoid, Bias::kNone, ZLoss::kOn, 1.0, -30.0});
+  // The sizes of training.
+  shapes.push_back({2048, 4, 2, softmax, Bias::kNone, ZLoss::kOn});
+  shapes.push_back({2048, 64, 6, sigmoid, Bias::kRandom, ZLoss::kOff});
+  shapes.push_back({2048, 4096, 7, sigmoid, Bias::kRandom, ZLoss::kOff});
+  return shapes;
+}
+
+}  // namespace
+
+std::vector<OpCase> router_cases() {
+  std::vector<OpCase> cases;
+  for (const RouterShape& s : forward_shapes()) {
+    cases.push_back(
+        {"router_forward", "router_forward" + router_name(s), [s] { return forward_instance(s); }});
+  }
+  cases.push_back(
+      {"router_forward", "router_forward order", [] { return order_instance(Bias::kNone); }});
+  cases.push_back({"router_forward", "router_forward order with a bias",
+                   [] { return order_instance(Bias::kRandom); }});
+
+  std::vector<int64_t> skewed(4096, 1);
+  skewed[17] = 4096;
+  const std::vector<std::pair<std::string, std::vector<int64_t>>> loads{
+      {"one expert",      {5}         },
+      {"none assigned",   {0, 0, 0}   },
+      {"uniform",         {7, 7, 7, 7}},
+      {"one over",        {9, 1, 1, 1}},
+      {"one exactly",     {1, 2, 3}   },
+      {"E=4096 one over", skewed      }
+  };
+  for (const auto& [name, counts] : loads) {
+    for (const double start : {0.0, 15.99, -16.0}) {
+      cases.push_back({"router_bias_update",
+                       strprintf("router_bias_update %s from %g", name.c_str(), start),
+                       [counts, start] { return bias_instance(counts, start); }});
+    }
+  }
+  for (const auto score : {RouterScore::kSigmoid, RouterScore::kSoftmax}) {
+    for (const Bias bias : {Bias::kNone, Bias::kRandom}) {
+      for (const int64_t k : {1, 3, 20}) {
+        const RouterShape s{33, 20, k, {.score = score}, bias};
+        cases.push_back({"router_margin", "router_margin" + router_name(s),
+                         [s] { return margin_instance(s); }});
+      }
+    }
+  }
+  for (OpCase& c : router_backward_cases()) cases.push_back(std::move(c));
+  return cases;
+}
+
+}  // namespace assay
