@@ -1,9 +1,38 @@
 #include "engine/run_dir.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include "base/check.h"
+#include "base/file.h"
+#include "engine/config_text.h"
+#include "engine/config_yaml.h"
 
 namespace assay {
+namespace {
+
 namespace fs = std::filesystem;
+
+constexpr const char* kConfig = "config.yaml";
+constexpr const char* kLock = ".lock";
+
+// Everything a run writes. config.yaml comes last: until it is gone the folder is still a run.
+constexpr const char* kOwnFiles[] = {
+    "checkpoints", "telemetry.db", "telemetry.db-wal", "telemetry.db-shm", "telemetry.db-journal",
+    "meta.json",   "log.txt",      "receipt.json",     "report.html",      "evals",
+    kConfig};
+
+bool holds_files(const std::string& path) {
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (entry.path().filename() != kLock) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 std::filesystem::path require_run(const std::string& run) {
   std::error_code ignored;
@@ -12,10 +41,88 @@ std::filesystem::path require_run(const std::string& run) {
   if (run.empty()) throw UserError("the name of the run is empty", hint);
   if (!fs::exists(run, ignored)) throw UserError("no run at " + run, hint);
   if (!fs::is_directory(run, ignored)) throw UserError(run + " is a file, not a run", hint);
-  if (!fs::exists(fs::path(run) / "config.yaml", ignored)) {
+  if (!fs::exists(fs::path(run) / kConfig, ignored)) {
     throw UserError(run + " is not a run: it has no config.yaml", hint);
   }
   return run;
+}
+
+RunDir::RunDir(const std::string& path, Start start) : path_(path) {
+  std::error_code ignored;
+  if (path_.empty()) throw UserError("the name of the run is empty", "e.g. --run runs/first");
+  if (fs::exists(path_, ignored) && !fs::is_directory(path_, ignored)) {
+    throw UserError(path_ + " is a file, not a run directory", "choose another --run");
+  }
+  make_folders(path_);
+  lock();
+  try {
+    const bool is_run = fs::exists(file(kConfig), ignored);
+    if (!is_run && holds_files(path_)) {
+      throw UserError(path_ + " has files but no run in it",
+                      "choose another --run, or an empty folder");
+    }
+    if (is_run && start == Start::kFresh) {
+      remove_run();
+    } else if (is_run) {
+      previous_ = load_config(file(kConfig));
+    }
+  } catch (...) {
+    close(lock_);
+    throw;
+  }
+}
+
+RunDir::~RunDir() {
+  close(lock_);
+}
+
+void RunDir::lock() {
+  const std::string name = file(kLock);
+  lock_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock_ < 0) {
+    throw UserError("cannot write in the run directory " + path_ + ": " + strerror(errno),
+                    "check who may write there (ls -ld " + path_ + "), or choose another --run");
+  }
+  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    char pid[32] = {};
+    const ssize_t got = pread(lock_, pid, sizeof pid - 1, 0);
+    close(lock_);
+    throw UserError(path_ + " is in use by another process" +
+                        (got > 0 ? " (pid " + std::string(pid) + ")" : ""),
+                    "wait for it, stop it, or choose another --run");
+  }
+  const std::string pid = std::to_string(getpid());
+  if (ftruncate(lock_, 0) != 0 || pwrite(lock_, pid.data(), pid.size(), 0) < 0) {
+    const std::string why = strerror(errno);
+    close(lock_);
+    throw UserError("cannot write " + name + ": " + why, "check the disk (df -h " + path_ + ")");
+  }
+}
+
+void RunDir::remove_run() const {
+  for (const char* name : kOwnFiles) {
+    std::error_code error;
+    fs::remove_all(file(name), error);
+    if (error) {
+      throw UserError("cannot remove " + file(name) + ": " + error.message(),
+                      "check who may write there");
+    }
+  }
+}
+
+void RunDir::write_config(const Config& config) const {
+  write_file_atomic(file(kConfig), to_yaml(config));
+}
+
+void require_same_run(const RunDir& run, const Config& now, int64_t steps_done) {
+  CHECK(run.previous().has_value(), "%s is a new run", run.path().c_str());
+  const std::vector<std::string> differences =
+      result_changing_differences(*run.previous(), now, steps_done);
+  if (differences.empty()) return;
+  std::string all;
+  for (const std::string& difference : differences) all += (all.empty() ? "" : "; ") + difference;
+  throw UserError(run.path() + " is a run of another configuration: " + all,
+                  "give the same values, train in another --run, or delete it with --fresh");
 }
 
 }  // namespace assay

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
+#include "tools/build_info.h"
 #include "tools/commands.h"
 #include "tools/passive_waiting.h"
 
@@ -95,13 +96,19 @@ int print_parse_error(CLI::App& app, const CLI::ParseError& error) {
                      near.empty() ? help : "did you mean " + near + "? " + help);
 }
 
+std::string version_text() {
+  const BuildInfo build = build_info();
+  return "assay " + build.version + " (commit " + build.commit.substr(0, 12) +
+         (build.dirty ? ", changed since" : "") + ", " + build.compiler + ", " + build.flags + ")";
+}
+
 int main_checked(int argc, char** argv) {
   Commands commands;
   commands.app.description(kDescription);
   commands.app.name("assay");
   commands.app.footer(kFirstSteps);
   commands.app.require_subcommand(1);
-  commands.app.set_version_flag("--version", "assay " ASSAY_VERSION, "print the version");
+  commands.app.set_version_flag("--version", version_text(), "print the version");
   add_all_commands(commands);
   try {
     commands.app.parse(argc, argv);

@@ -1,0 +1,34 @@
+# Writes OUTPUT (a C++ file) with the commit and whether tracked files differ from it; leaves it alone when nothing
+# changed, so that only a new commit relinks. Called at every build:
+#   cmake -DSOURCE=... -DOUTPUT=... -DVERSION=... -DCOMPILER=... -DFLAGS=... -P build_info.cmake
+set(commit unknown)
+set(dirty false)
+find_program(GIT git)
+if(GIT)
+  execute_process(COMMAND ${GIT} rev-parse HEAD WORKING_DIRECTORY ${SOURCE}
+                  OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  if(NOT failed)
+    set(commit ${found})
+    execute_process(COMMAND ${GIT} status --porcelain --untracked-files=no WORKING_DIRECTORY ${SOURCE}
+                    OUTPUT_VARIABLE changed ERROR_QUIET)
+    if(NOT changed STREQUAL "")
+      set(dirty true)
+    endif()
+  endif()
+endif()
+set(text "// Made by cmake/build_info.cmake.
+#include \"tools/build_info.h\"
+namespace assay {
+BuildInfo build_info() {
+  return {.version = \"${VERSION}\", .commit = \"${commit}\", .dirty = ${dirty},
+          .compiler = \"${COMPILER}\", .flags = \"${FLAGS}\"};
+}
+}  // namespace assay
+")
+set(before "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} before)
+endif()
+if(NOT text STREQUAL before)
+  file(WRITE ${OUTPUT} "${text}")
+endif()

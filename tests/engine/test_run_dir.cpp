@@ -1,0 +1,151 @@
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "engine/config_text.h"
+#include "engine/interrupt.h"
+#include "engine/run_dir.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/data/temp_folder.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using Start = RunDir::Start;
+
+Config config_of(int64_t seed) {
+  Config c;
+  c.run.seed = seed;
+  c.data.train = {"/data/t.bin"};
+  return c;
+}
+
+// The exit status of f() in a process of its own; -signal when one ended it.
+int in_child(const std::function<int()>& f) {
+  const pid_t child = fork();
+  if (child == 0) _exit(f());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+TEST_CASE("a run goes on with its configuration") {
+  const TempFolder folder;
+  const std::string path = folder / "runs/a";
+  {
+    const RunDir run(path, Start::kContinue);
+    REQUIRE(!run.previous());
+    run.write_config(config_of(3));
+  }
+  REQUIRE(require_run(path) == path);
+  const RunDir run(path, Start::kContinue);
+  REQUIRE(run.previous());
+  Config expected = config_of(3);
+  expected.data.cache = fs::absolute(path).string() + "/data-cache";
+  REQUIRE(to_yaml(*run.previous()) == to_yaml(expected));
+  require_same_run(run, config_of(3), 10);
+  expect_error([&] { require_same_run(run, config_of(4), 10); }, "run.seed: 3 -> 4");
+}
+
+TEST_CASE("two processes do not train in one run") {
+  const TempFolder folder;
+  const RunDir run(folder / "a", Start::kContinue);
+  const int status = in_child([&] {
+    try {
+      const RunDir second(folder / "a", Start::kContinue);
+    } catch (const UserError& error) {
+      return std::string(error.what()).find("pid " + std::to_string(getppid())) != std::string::npos
+                 ? 7
+                 : 8;
+    }
+    return 9;
+  });
+  REQUIRE(status == 7);
+}
+
+TEST_CASE("a run starts over only when asked, and only what a run wrote goes") {
+  const TempFolder folder;
+  const std::string path = folder / "a";
+  {
+    const RunDir run(path, Start::kContinue);
+    run.write_config(config_of(3));
+    fs::create_directories(run.file("checkpoints/step-00000001"));
+    write_file_atomic(run.file("telemetry.db"), "x");
+    write_file_atomic(run.file("notes.txt"), "mine");
+  }
+  const RunDir run(path, Start::kFresh);
+  REQUIRE(!run.previous());
+  REQUIRE(!fs::exists(run.file("checkpoints")));
+  REQUIRE(!fs::exists(run.file("telemetry.db")));
+  REQUIRE(!fs::exists(run.file("config.yaml")));
+  REQUIRE(read_file(run.file("notes.txt")) == "mine");
+}
+
+TEST_CASE("folders that are no runs are left alone") {
+  const TempFolder folder;
+  fs::create_directory(folder / "thesis");
+  write_file_atomic(folder / "thesis/chapter.txt", "words");
+  for (const Start start : {Start::kContinue, Start::kFresh}) {
+    expect_error([&] { RunDir run(folder / "thesis", start); }, "has files but no run");
+    expect_error([&] { RunDir run(folder / "thesis/chapter.txt", start); }, "is a file");
+    expect_error([&] { RunDir run("", start); }, "empty");
+    expect_error([&] { RunDir run("/proc/none", start); }, "/proc/none");
+    expect_error([&] { RunDir run("/proc/sys", start); },
+                 "cannot write in the run directory /proc/sys");
+  }
+  REQUIRE(read_file(folder / "thesis/chapter.txt") == "words");
+  expect_error([&] { require_run(folder / "thesis"); }, "has no config.yaml");
+  expect_error([&] { require_run(folder / "none"); }, "no run at");
+}
+
+TEST_CASE("meta.json says what made the run, and what made it before") {
+  const TempFolder folder;
+  const RunDir run(folder / "a", Start::kContinue);
+  RunMeta meta;
+  meta.command = {"assay", "train", "x.yaml"};
+  meta.build.commit = "abc";
+  meta.build.dirty = true;
+  meta.data_sha256["t.bin"] = "00";
+  write_meta(run, meta);
+  meta.first_step = 50;
+  write_meta(run, meta);
+  const auto j = nlohmann::json::parse(read_file(run.file("meta.json")));
+  REQUIRE(j["command"] == nlohmann::json{"assay", "train", "x.yaml"});
+  REQUIRE(j["dirty"] == true);
+  REQUIRE(j["first_step"] == 50);
+  REQUIRE(j["program_sha256"].get<std::string>().size() == 64);
+  REQUIRE(j["data_sha256"]["t.bin"] == "00");
+  REQUIRE(j["before"].size() == 1);
+  REQUIRE(j["before"][0]["first_step"] == 0);
+  REQUIRE(!j["before"][0].contains("before"));
+}
+
+TEST_CASE("the first signal asks, the second kills") {
+  {
+    const Interrupt interrupt;
+    REQUIRE(!interrupt.requested());
+    raise(SIGTERM);
+    REQUIRE(interrupt.signal() == SIGTERM);
+  }
+  const auto twice = [] {
+    const Interrupt interrupt;
+    raise(SIGINT);
+    if (!interrupt.requested()) return 1;
+    raise(SIGINT);
+    return 2;
+  };
+  REQUIRE(in_child(twice) == -SIGINT);
+  const Interrupt anew;
+  REQUIRE(!anew.requested());
+}
+
+}  // namespace assay
