@@ -180,6 +180,27 @@ std::vector<OpCase> rope_cases();
 std::vector<OpCase> router_cases();
 std::vector<OpCase> swiglu_cases();
 
+// Exec::workspace in op_check and the benches: large enough for every case, aligned as planned memory is.
+class CaseWorkspace {
+ public:
+  View<std::byte, 1> view() {
+    void* aligned = memory_.data();
+    size_t space = memory_.size();
+    std::align(64, size_t(kBytes), aligned, space);
+    return {static_cast<std::byte*>(aligned), {kBytes}};
+  }
+
+ private:
+  static constexpr int64_t kBytes = int64_t{64} << 20;
+  std::vector<std::byte> memory_ = std::vector<std::byte>(kBytes + 64);
+};
+
+// Does `op` name the case's op or its family (rmsnorm: rmsnorm_forward, ...; empty: any), and its name hold `filter`?
+inline bool selected(const OpCase& c, const std::string& op, const std::string& filter) {
+  const bool of_op = op.empty() || c.op == op || c.op.rfind(op + "_", 0) == 0;
+  return of_op && c.name.find(filter) != std::string::npos;
+}
+
 // All lists, in the order of ops/.
 std::vector<OpCase> all_op_cases();
 

@@ -9,13 +9,8 @@
 namespace assay {
 namespace {
 
-constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
-
-bool run_case(const OpCase& c, std::vector<std::byte>& workspace) {
-  void* aligned = workspace.data();  // as planned memory is
-  size_t space = workspace.size();
-  std::align(64, kWorkspaceBytes, aligned, space);
-  const View<std::byte, 1> scratch{static_cast<std::byte*>(aligned), {kWorkspaceBytes}};
+bool run_case(const OpCase& c, CaseWorkspace& workspace) {
+  const View<std::byte, 1> scratch = workspace.view();
   OpInstance instance = c.make();
   instance.bench->restore();
   instance.run({.threads = 2, .workspace = scratch});
@@ -36,7 +31,7 @@ bool run_case(const OpCase& c, std::vector<std::byte>& workspace) {
   }
   for (const int threads : {2, 1, 3}) {
     instance.bench->restore();
-    std::memset(workspace.data(), 0xFF, workspace.size() / 64);
+    std::memset(scratch.data, 0xFF, scratch.bytes() / 64);
     instance.run({.threads = threads, .workspace = scratch});
     if (instance.bench->results() != first) {
       failures.push_back(threads == 2 ? "a second run gives other bits"
@@ -68,12 +63,10 @@ int run(int argc, char** argv) {
       return flag == "--help" ? 0 : 1;
     }
   }
-  std::vector<std::byte> workspace(kWorkspaceBytes + 64);
+  CaseWorkspace workspace;
   int done = 0, failed = 0;
   for (const OpCase& c : all_op_cases()) {
-    // --op rmsnorm takes rmsnorm, rmsnorm_forward, rmsnorm_backward, ...
-    const bool of_op = op.empty() || c.op == op || c.op.rfind(op + "_", 0) == 0;
-    if (!of_op || c.name.find(filter) == std::string::npos) continue;
+    if (!selected(c, op, filter)) continue;
     ++done;
     if (list) {
       std::printf("%s\n", c.name.c_str());
