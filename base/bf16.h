@@ -42,4 +42,12 @@ struct bf16 {
 
 static_assert(sizeof(bf16) == 2);
 
+// to = x, rounded. In loops, `to = bf16(x)` goes through a temporary object, and GCC then leaves the loop scalar.
+inline void round_to(bf16& to, float x) {
+  to.bits = bf16::round_nearest_even(x);
+}
+inline void round_to(float& to, float x) {
+  to = x;
+}
+
 }  // namespace assay

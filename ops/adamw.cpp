@@ -30,7 +30,7 @@ void update(int64_t n, const Constants& s, float scale, const float* __restrict 
     m[i] = first;
     v[i] = second;
     master[i] = p;
-    if constexpr (kEmit) weight[i] = T(p);
+    if constexpr (kEmit) round_to(weight[i], p);
   }
 }
 

@@ -23,7 +23,7 @@ void cast(Exec on, const Cast<To, From>& a) {
     const From* x = a.x.data;
     To* y = a.y.data;
 #pragma omp simd
-    for (int64_t i = begin; i < end; ++i) y[i] = To(float(x[i]));
+    for (int64_t i = begin; i < end; ++i) round_to(y[i], float(x[i]));
   });
 }
 

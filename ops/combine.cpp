@@ -35,7 +35,7 @@ void sum_rows(Exec on, View<T, 2> y, View<const T, 2> rows, View<const int32_t, 
         }
         T* to = y.row(t) + c;
 #pragma omp simd
-        for (int64_t j = 0; j < n; ++j) to[j] = T(sum[j]);
+        for (int64_t j = 0; j < n; ++j) round_to(to[j], sum[j]);
       }
     }
   });
@@ -71,7 +71,7 @@ void combine_backward(Exec on, const CombineBackward<T>& a) {
 #pragma omp simd reduction(+ : dot)
         for (int64_t c = 0; c < width; ++c) {
           dot += float(dy[c]) * float(out[c]);
-          dout[c] = T(gate * float(dy[c]));
+          round_to(dout[c], gate * float(dy[c]));
         }
         a.dgate.at(t, i) = dot;
       }

@@ -1,5 +1,7 @@
 #include "ops/embedding.h"
 
+#include <algorithm>
+
 #include "base/bf16.h"
 #include "base/check.h"
 
@@ -29,11 +31,11 @@ void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
       const T* weight = a.weight.row(a.token[i]);
       T* y = a.y.row(i);
       if (a.gain == 1.0f) {
-        for (int64_t c = 0; c < width; ++c) y[c] = weight[c];
+        std::copy(weight, weight + width, y);
         continue;
       }
 #pragma omp simd
-      for (int64_t c = 0; c < width; ++c) y[c] = T(a.gain * float(weight[c]));
+      for (int64_t c = 0; c < width; ++c) round_to(y[c], a.gain * float(weight[c]));
     }
   });
 }

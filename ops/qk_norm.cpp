@@ -1,5 +1,6 @@
 #include "ops/qk_norm.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/bf16.h"
@@ -29,6 +30,7 @@ void qk_norm_forward(Exec on, const QkNormForward<T>& a) {
         T* x = a.qkv.row(i) + h * width;
         T* raw = a.raw.row(i) + h * width;
         const float* weight = h < a.heads ? a.q_weight.data : a.k_weight.data;
+        std::copy(x, x + width, raw);
         float squares = 0;
 #pragma omp simd reduction(+ : squares)
         for (int64_t d = 0; d < width; ++d) squares += float(x[d]) * float(x[d]);
@@ -36,8 +38,7 @@ void qk_norm_forward(Exec on, const QkNormForward<T>& a) {
         a.rstd.at(i, h) = rstd;
 #pragma omp simd
         for (int64_t d = 0; d < width; ++d) {
-          raw[d] = x[d];
-          x[d] = T(weight[d] * (float(x[d]) * rstd));
+          round_to(x[d], weight[d] * (float(x[d]) * rstd));
         }
       }
     }
@@ -66,7 +67,7 @@ void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
         for (int64_t d = 0; d < width; ++d) {
           const float xhat = float(raw[d]) * rstd, dy = float(dx[d]);
           dweight[d] += dy * xhat;
-          dx[d] = T(rstd * (weight[d] * dy - xhat * mean));
+          round_to(dx[d], rstd * (weight[d] * dy - xhat * mean));
         }
       }
     }

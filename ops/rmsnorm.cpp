@@ -30,7 +30,8 @@ void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
         const T* branch = a.branch.row(i);
         T* sum = a.resid.row(i);
 #pragma omp simd
-        for (int64_t c = 0; c < width; ++c) sum[c] = T(float(x[c]) + a.gain * float(branch[c]));
+        for (int64_t c = 0; c < width; ++c)
+          round_to(sum[c], float(x[c]) + a.gain * float(branch[c]));
         r = sum;
       }
       float squares = 0;
@@ -41,7 +42,7 @@ void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
       T* y = a.y.row(i);
       const float* weight = a.weight.data;
 #pragma omp simd
-      for (int64_t c = 0; c < width; ++c) y[c] = T(weight[c] * (float(r[c]) * rstd));
+      for (int64_t c = 0; c < width; ++c) round_to(y[c], weight[c] * (float(r[c]) * rstd));
     }
   });
 }
@@ -66,12 +67,12 @@ void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
       for (int64_t c = 0; c < width; ++c) {
         const float rhat = float(r[c]) * rstd;
         partial[c] += float(dy[c]) * rhat;
-        dresid[c] = T(float(dresid[c]) + rstd * (weight[c] * float(dy[c]) - rhat * mean));
+        round_to(dresid[c], float(dresid[c]) + rstd * (weight[c] * float(dy[c]) - rhat * mean));
       }
       if (!a.dbranch.empty()) {
         T* dbranch = a.dbranch.row(i);
 #pragma omp simd
-        for (int64_t c = 0; c < width; ++c) dbranch[c] = T(a.gain * float(dresid[c]));
+        for (int64_t c = 0; c < width; ++c) round_to(dbranch[c], a.gain * float(dresid[c]));
       }
     }
   });

@@ -33,8 +33,8 @@ void rotate(Exec on, const Rotation<T>& a) {
 #pragma omp simd
         for (int64_t d = 0; d < half; ++d) {
           const float x = float(low[d]), y = float(high[d]), s = a.sign * sin[d];
-          low[d] = T(x * cos[d] - y * s);
-          high[d] = T(y * cos[d] + x * s);
+          round_to(low[d], x * cos[d] - y * s);
+          round_to(high[d], y * cos[d] + x * s);
         }
       }
     }

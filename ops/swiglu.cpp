@@ -31,7 +31,7 @@ void swiglu_forward(Exec on, const SwigluForward<T>& a) {
 #pragma omp simd
       for (int64_t f = 0; f < width; ++f) {
         const float g = float(gate[f]);
-        h[f] = T(g / (1.0f + exp_fast(-g)) * float(up[f]));
+        round_to(h[f], g / (1.0f + exp_fast(-g)) * float(up[f]));
       }
     }
   });
@@ -52,8 +52,8 @@ void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
         const float g = float(gate[f]), u = float(up[f]), d = float(dh[f]);
         const float sigmoid = 1.0f / (1.0f + exp_fast(-g));
         const float silu = g * sigmoid;
-        dgate[f] = T(d * u * (sigmoid + silu * (1.0f - sigmoid)));
-        dup[f] = T(d * silu);
+        round_to(dgate[f], d * u * (sigmoid + silu * (1.0f - sigmoid)));
+        round_to(dup[f], d * silu);
       }
     }
   });
