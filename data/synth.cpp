@@ -96,6 +96,19 @@ class Story {
     bound_[name] = {.table = &table, .row = row};
   }
 
+  // `what`: a table, x~list, or a variable.
+  void bind_to(const std::string& name, const std::string& what) {
+    const size_t list = what.find('~');
+    const auto found = bound_.find(what.substr(0, list));
+    if (found == bound_.end()) return bind(name, grammar_.table(what));
+    const Binding same = found->second;
+    if (list == what.npos) {
+      bound_[name] = same;
+    } else {
+      bind(name, grammar_.table(same.table->rows[same.row][0] + "." + what.substr(list + 1)));
+    }
+  }
+
   int64_t number(const std::string& operand) const {
     if (std::isdigit(static_cast<unsigned char>(operand[0]))) return std::stol(operand);
     const auto found = bound_.find(operand);
@@ -145,7 +158,7 @@ class Story {
         rule(node.target);
         break;
       case SynthOp::kBind:
-        bind(node.target, grammar_.table(node.field));
+        bind_to(node.target, node.field);
         break;
       case SynthOp::kRange: {
         const auto span = static_cast<uint32_t>(node.high - node.low + 1);

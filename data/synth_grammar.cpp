@@ -221,7 +221,6 @@ void add_towns(SynthGrammar& grammar) {
 void check_line(const SynthGrammar& grammar, const SynthLine& line) {
   for (const SynthNode& node : line) {
     if (node.op == SynthOp::kRule) grammar.rule(node.target);
-    if (node.op == SynthOp::kBind) grammar.table(node.field);
     for (const SynthLine& alternative : node.alternatives) check_line(grammar, alternative);
   }
 }

@@ -3,7 +3,8 @@
 // A rule is "#name" and one alternative a line. Inside a line:
 //   {@Rule}         one alternative of the rule; a capital initial says that it is whole sentences,
 //                   and what it binds is then forgotten
-//   {=x:table}      binds x to a row not yet used in this story; prints nothing
+//   {=x:table}      binds x to a row not yet used in this story; prints nothing. {=x:y~list} to a row of that
+//                   table, {=x:y} to what y is bound to
 //   {#n=3..9}       binds n to a number; {+n=a-b}, {+n=a+b}, {+n=a-1} compute one; print nothing
 //   {x} {x.field}   what is bound; numbers print as words. A table's name draws a row without binding it
 //   {x~list}        draws from the table named "<x>.<list>"

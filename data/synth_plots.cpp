@@ -29,7 +29,7 @@ const std::string_view kSynthPlots = R"(
 {@names}
 
 #lost
-{=a:thing}{=ac:color}{=a1:spot}{=a2:spot}{=a3:spot}but the {ac} {a} of {@owner} was gone. {h} looked {a1}, but it was not there. {@Mid} {f} looked {a2}, but there was only a {adj} {w~item}. {@Mid} at last {@who} looked {a3}, and there was the {ac} {a}! "{@thanks}" {said} {e}. "i had looked {a1} and {a2}, but not {a3}."
+{=a:thing}{=ac:color}{=a1:spot}{=a2:spot}{=a3:spot}but the {ac} {a} of {@owner} was gone. {h} looked {a1}, but it was not there. {@Mid} {f} looked {a2}, but there was only a {adj} {@item}. {@Mid} at last {@who} looked {a3}, and there was the {ac} {a}! "{@thanks}" {said} {e}. "i had looked {a1} and {a2}, but not {a3}."
 {=a:thing}{=ac:color}{=x:animal}one day {h} lost a {ac} {a}. "have you seen my {a}?" {h.he} asked {f}. "is it {color}?" asked {f}. "no, it is {ac}," said {h}. {@Mid} then a {x} {x.sound}. it had the {ac} {a} in its {x.home}! {h} gave the {x} some {x.food} and got the {a} back.
 
 #owner
@@ -52,7 +52,7 @@ You found it!
 {=i:food}{#n=6..12}{#k=2..4}{+m=n-k}{#l=1..2}{+o=m-l}{h} carried {n} bags of {i} to {e}. {k} bags fell into the mud, and {m} were left. {@Mid} then {l} more {?l:was:were} eaten by a {=x:animal}{x}, so {h.he} had {o}. "you started with {n}," {said} {e}, "and you bring me {o}?"
 
 #message
-{=u:town}{=v:elder}{=a:thing}{=b:spot}{=ac:color}"go to {u}," {e} said to {h}, "and tell {v} this: the {ac} {a} is {b}." so {h} {went} to {u}, the town with the {u.landmark}, and all the way {h.he} said: "the {ac} {a} is {b}." {@Mid} {v} opened the door. "the {ac} {a} is {b}," said {h}. {v} was {mood} and gave {h.him} some {u.product}.
+{=u:town}{=v:elder}{=a:thing}{=b:spot}{=ac:color}"go to {u}," {e} said to {h}, "and tell {v} this: the {ac} {a} is {b}." So {h} {went} to {u}, the town with the {u.landmark}, and all the way {h.he} said: "the {ac} {a} is {b}." {@Mid} {v} opened the door. "the {ac} {a} is {b}," said {h}. {v} was {mood} and gave {h.him} some {u.product}.
 {=v:elder}{=y:day}{=b:time}{=c:food}{e} had a message for {v}: "come on {y} {b} and bring {c}." {h} and {f} took it. {@Mid} "what was it?" asked {f}. "come on {y} {b} and bring {c}," said {h}. {@Mid} and so {v} came on {y} {b} and brought {c}.
 
 #boxes
@@ -66,7 +66,7 @@ You found it!
 {f} opened the {b} box, took out the {y} and put in a {color} [stone|leaf|feather].
 
 #race
-{=a:person}{=b:person}{=c:person}{h}, {a}, {b} and {c} ran a race from the {t.landmark} to the {w~place}. {a} was faster than {b}, and {b} was faster than {c}, but {h} was the slowest of all. so {a} came first, {b} came second, {c} came third, and {h} came last. {@Mid} "who won?" asked {f}. "{^a} won," said {h}, "and {b} was second." {@Mid} {a} got a {color} ribbon, {b} got a {color} ribbon and {c} got nothing.
+{=a:person}{=b:person}{=c:person}{h}, {a}, {b} and {c} ran a race from the {t.landmark} to the {p}. {a} was faster than {b}, and {b} was faster than {c}, but {h} was the slowest of all. so {a} came first, {b} came second, {c} came third, and {h} came last. {@Mid} "who won?" asked {f}. "{^a} won," said {h}, "and {b} was second." {@Mid} {a} got a {color} ribbon, {b} got a {color} ribbon and {c} got nothing.
 {=a:animal}{=b:animal}{=c:animal}one day the {a}, the {b} and the {c} had a race. the {b} {b.sound} at the start. the {c} fell, so the {c} came last. the {a} stopped to eat {a.food}, so the {b} came first. {@Mid} the {b} got a prize, the {a} got some {a.food}, and the {c} went back to its {c.home}.
 
 #song
@@ -86,7 +86,7 @@ in the {time} everybody sang:
 
 #journey
 {=u:town}{=v:town}{=x:town}{h} and {f} travelled from {t} to {u}, from {u} to {v} and from {v} to {x}. in {u} they saw the {u.landmark}. in {v} they bought {v.product}. in {x} they slept near the {x.landmark}. {@Mid} then they went back the same way, from {x} to {v}, from {v} to {u} and from {u} home to {t}. {@Mid}
-{=u:town}{=v:elder}"how do i get to {u}?" asked {h}. "go past the {t.landmark}, over the {w~place}, until you see the {u.landmark}," {said} {v}. so {h} went past the {t.landmark} and over the {w~place}. {@Mid} when {h.he} saw the {u.landmark}, {h.he} knew that this was {u}. everybody there was selling {u.product}.
+{=u:town}{=v:elder}"how do i get to {u}?" asked {h}. "go past the {t.landmark}, over the {p}, until you see the {u.landmark}," {said} {v}. so {h} went past the {t.landmark} and over the {p}. {@Mid} when {h.he} saw the {u.landmark}, {h.he} knew that this was {u}. everybody there was selling {u.product}.
 
 #gift
 {=a:thing}{=ac:color}{=m:stuff}{f} wished for a {ac} {a} made of {m}. {h} asked the {j}, but there was no {m} in the {j.place}. {@Mid} so {h} {went} to {=u:town}{u} and found some {m} at the {u.landmark}. all {time} {h.he} worked, and painted the {a} {ac}. {@Mid} "a {ac} {a}!" {said} {f}. "and it is made of {m}!"
