@@ -142,7 +142,7 @@ std::vector<int32_t> read_tokens(const std::string& path, int64_t vocab_size) {
 }
 
 ShardWriter::ShardWriter(const std::string& path, int64_t vocab_size)
-    : file_(path), vocab_size_(vocab_size), token_bytes_(vocab_size <= 65536 ? 2 : 4) {
+    : file_(path), vocab_size_(vocab_size), token_bytes_(vocab_size <= 65535 ? 2 : 4) {
   const int32_t header[kHeaderInts] = {};
   file_.write(header, sizeof header);
 }

@@ -1,6 +1,6 @@
 // Token shards, the public GPT-2 format: 256 little-endian int32 of header, then the tokens.
 //
-//   header[0] = 20240520, [1] = 1: tokens are uint16      (vocabularies up to 65,536)
+//   header[0] = 20240520, [1] = 1: tokens are uint16      (vocabularies up to 65,535)
 //   header[0] = 20240801, [1] = 7: tokens are uint32
 //   header[2] = number of tokens; the file has exactly 1024 + tokens * width bytes
 //
@@ -9,6 +9,7 @@
 // instead of an error.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 
 TEST_CASE("both widths round-trip, with the documented bytes") {
   const TempFolder folder;
-  const std::vector<int32_t> tokens = {5, 0, 65535, 7};
-  const std::string hash = write_shard(folder / "narrow", tokens, 65536);
-  REQUIRE(read_tokens(folder / "narrow", 65536) == tokens);
+  const std::vector<int32_t> tokens = {5, 0, 65534, 7};
+  const std::string hash = write_shard(folder / "narrow", tokens, 65535);
+  REQUIRE(read_tokens(folder / "narrow", 65535) == tokens);
   REQUIRE(hash == sha256_file(folder / "narrow"));
   const std::string bytes = read_file(folder / "narrow");
   REQUIRE(bytes.size() == 1024 + 4 * 2);
@@ -31,7 +31,7 @@ TEST_CASE("both widths round-trip, with the documented bytes") {
   REQUIRE(header[1] == 1);
   REQUIRE(header[2] == 4);
   REQUIRE(std::accumulate(header + 3, header + 256, int64_t{0}) == 0);
-  REQUIRE(bytes.substr(1024) == std::string("\x05\0\0\0\xff\xff\x07\0", 8));
+  REQUIRE(bytes.substr(1024) == std::string("\x05\0\0\0\xfe\xff\x07\0", 8));
 
   const std::vector<int32_t> large = {70000, 1, 199999};
   write_shard(folder / "wide", large, 200000);
@@ -101,7 +101,7 @@ TEST_CASE("random bytes never pass for a shard, nor crash the reader") {
   const std::string good = read_file(folder / "a");
   int accepted = 0;
   RandomSequence random({.seed = 1});
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < 600; ++round) {
     std::string bytes = good;
     bytes[random.below(12)] = static_cast<char>(random.next());
     if (random.below(4) == 0) bytes.resize(random.below(static_cast<uint32_t>(bytes.size()) + 1));
@@ -112,7 +112,7 @@ TEST_CASE("random bytes never pass for a shard, nor crash the reader") {
     }
   }
   REQUIRE(accepted > 0);  // a byte replaced by itself
-  REQUIRE(accepted < 200);
+  REQUIRE(accepted < 100);
 }
 
 }  // namespace

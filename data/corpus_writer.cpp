@@ -1,0 +1,127 @@
+#include "data/corpus_writer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <unordered_set>
+
+#include "base/check.h"
+#include "data/tokenizer_files.h"
+
+namespace assay {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSplitName[] = {"train", "val"};
+constexpr const char* kTokenizerName = "tokenizer.json";
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+void remove_stale_shards(const Manifest& old, const Manifest& made, const std::string& folder) {
+  std::unordered_set<std::string> kept;
+  for (const ShardEntry& shard : made.shards) kept.insert(shard.file);
+  for (const ShardEntry& shard : old.shards) {
+    std::error_code ignored;
+    if (!kept.count(shard.file))
+      fs::remove(folder + "/" + fs::path(shard.file).filename().string(), ignored);
+  }
+}
+
+}  // namespace
+
+CorpusWriter::CorpusWriter(const Tokenizer& tokenizer, Config config)
+    : tokenizer_(tokenizer), config_(std::move(config)) {
+  if (config_.shard_tokens < 1024 || config_.shard_tokens > INT32_MAX)
+    throw UserError(strprintf("shards of %ld tokens", static_cast<long>(config_.shard_tokens)),
+                    "choose 1024 to 2147483647 tokens a shard");
+  if (config_.name.empty() || config_.name.find('/') != std::string::npos)
+    throw UserError("a corpus cannot be named \"" + config_.name + "\"",
+                    "use letters, digits, - and _");
+  if (exists(config_.folder + "/" + kManifestName) && config_.existing == Existing::kRefuse)
+    throw UserError(config_.folder + " already holds a corpus",
+                    "choose another folder, or replace it with --overwrite");
+  tokenizer_.eot();
+  make_folders(config_.folder);
+}
+
+ShardWriter& CorpusWriter::open_shard(Split split) {
+  Part& part = parts_[static_cast<int>(split)];
+  if (part.shards.empty() || part.shards.back()->tokens() == config_.shard_tokens) {
+    const size_t number = part.shards.size() + (split == Split::kTrain ? 1 : 0);
+    part.shards.push_back(std::make_unique<ShardWriter>(
+        strprintf("%s/%s_%s_%06zu.bin", config_.folder.c_str(), config_.name.c_str(),
+                  kSplitName[static_cast<int>(split)], number),
+        tokenizer_.vocab_size()));
+    part.documents.push_back(0);
+  }
+  return *part.shards.back();
+}
+
+void CorpusWriter::append(Split split, View<const int32_t, 1> tokens) {
+  for (int64_t at = 0; at < tokens.size();) {
+    ShardWriter& shard = open_shard(split);
+    const int64_t count = std::min(tokens.size() - at, config_.shard_tokens - shard.tokens());
+    shard.append(tokens.rows(at, count));
+    at += count;
+  }
+}
+
+void CorpusWriter::add_document(Split split, View<const int32_t, 1> tokens, int64_t text_bytes) {
+  const int32_t eot = tokenizer_.eot();
+  append(split, {&eot, {1}});
+  ++parts_[static_cast<int>(split)].documents.back();
+  continue_document(split, tokens, text_bytes);
+}
+
+void CorpusWriter::continue_document(Split split, View<const int32_t, 1> tokens,
+                                     int64_t text_bytes) {
+  append(split, tokens);
+  text_bytes_ += text_bytes;
+}
+
+Manifest CorpusWriter::commit() {
+  int64_t held = 0;
+  for (const int64_t count : parts_[static_cast<int>(Split::kVal)].documents) held += count;
+  if (parts_[static_cast<int>(Split::kTrain)].shards.empty())
+    throw UserError(
+        strprintf("no document is left to train on, %ld went to validation",
+                  static_cast<long>(held)),
+        "give more documents, another --separator (paragraphs: '\\n\\n'), or --val-every 0");
+  Manifest manifest{.tokenizer_file = kTokenizerName,
+                    .tokenizer_sha256 = tokenizer_hash(tokenizer_),
+                    .vocab_size = tokenizer_.vocab_size(),
+                    .eot_id = tokenizer_.eot(),
+                    .text_bytes = text_bytes_,
+                    .shards = {}};
+  const std::string old_path = config_.folder + "/" + kManifestName;
+  Manifest old;
+  if (exists(old_path)) {
+    try {
+      old = read_manifest(config_.folder);
+    } catch (const UserError&) {  // damaged: it is replaced, and its shards are not known
+    }
+    std::error_code ignored;
+    fs::remove(old_path, ignored);
+  }
+  for (const Split split : {Split::kVal, Split::kTrain}) {
+    Part& part = parts_[static_cast<int>(split)];
+    for (size_t i = 0; i < part.shards.size(); ++i) {
+      ShardWriter& shard = *part.shards[i];
+      manifest.shards.push_back({.file = fs::path(shard.path()).filename().string(),
+                                 .split = kSplitName[static_cast<int>(split)],
+                                 .tokens = shard.tokens(),
+                                 .documents = part.documents[i],
+                                 .sha256 = shard.commit()});
+    }
+  }
+  write_tokenizer_json(tokenizer_, config_.folder + "/" + kTokenizerName);
+  write_manifest(manifest, config_.folder);
+  remove_stale_shards(old, manifest, config_.folder);
+  return manifest;
+}
+
+}  // namespace assay

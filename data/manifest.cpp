@@ -1,0 +1,116 @@
+#include "data/manifest.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "data/sha256.h"
+#include "data/shard.h"
+
+namespace assay {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kFormat = "assay-corpus-1";
+
+}  // namespace
+
+int64_t Manifest::tokens(const std::string& split) const {
+  int64_t sum = 0;
+  for (const ShardEntry& shard : shards) sum += shard.split == split ? shard.tokens : 0;
+  return sum;
+}
+
+int64_t Manifest::documents(const std::string& split) const {
+  int64_t sum = 0;
+  for (const ShardEntry& shard : shards) sum += shard.split == split ? shard.documents : 0;
+  return sum;
+}
+
+Manifest read_manifest(const std::string& folder) {
+  const std::string path = folder + "/" + kManifestName;
+  const std::string text = read_file(path);
+  try {
+    const ordered_json file = ordered_json::parse(text);
+    if (file.at("format") != kFormat)
+      throw UserError(strprintf("%s has the format %s, expected %s", path.c_str(),
+                                file.at("format").dump().c_str(), kFormat),
+                      "write the corpus anew with: assay data prepare");
+    Manifest manifest{.tokenizer_file = file.at("tokenizer").at("file"),
+                      .tokenizer_sha256 = file.at("tokenizer").at("sha256"),
+                      .vocab_size = file.at("vocab_size"),
+                      .eot_id = file.at("eot_id"),
+                      .text_bytes = file.at("text_bytes"),
+                      .shards = {}};
+    for (const ordered_json& shard : file.at("shards"))
+      manifest.shards.push_back({.file = shard.at("file"),
+                                 .split = shard.at("split"),
+                                 .tokens = shard.at("tokens"),
+                                 .documents = shard.at("documents"),
+                                 .sha256 = shard.at("sha256")});
+    return manifest;
+  } catch (const ordered_json::exception& e) {
+    throw UserError(strprintf("%s is damaged: %s", path.c_str(), e.what()),
+                    "write the corpus anew with: assay data prepare");
+  }
+}
+
+void write_manifest(const Manifest& manifest, const std::string& folder) {
+  ordered_json shards = ordered_json::array();
+  for (const ShardEntry& shard : manifest.shards)
+    shards.push_back({
+        {"file",      shard.file     },
+        {"split",     shard.split    },
+        {"tokens",    shard.tokens   },
+        {"documents", shard.documents},
+        {"sha256",    shard.sha256   }
+    });
+  const ordered_json file = {
+      {"format",     kFormat                                                                   },
+      {"tokenizer",  {{"file", manifest.tokenizer_file}, {"sha256", manifest.tokenizer_sha256}}},
+      {"vocab_size", manifest.vocab_size                                                       },
+      {"eot_id",     manifest.eot_id                                                           },
+      {"text_bytes", manifest.text_bytes                                                       },
+      {"shards",     std::move(shards)                                                         }
+  };
+  write_file_atomic(folder + "/" + kManifestName, file.dump(2) + "\n");
+}
+
+std::optional<ShardEntry> find_entry(const std::string& shard_path) {
+  const std::filesystem::path path(shard_path);
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  if (!std::filesystem::exists(folder + "/" + kManifestName)) return std::nullopt;
+  for (const ShardEntry& entry : read_manifest(folder).shards)
+    if (entry.file == path.filename().string()) return entry;
+  return std::nullopt;
+}
+
+std::vector<std::string> verify_corpus(const Manifest& manifest, const std::string& folder) {
+  std::vector<std::string> wrong;
+  const auto differs = [&](const std::string& file, const char* what, const std::string& got,
+                           const std::string& want) {
+    if (got != want)
+      wrong.push_back(file + ": " + what + " " + got + ", the manifest says " + want);
+  };
+  for (const ShardEntry& entry : manifest.shards) {
+    try {
+      const Shard shard(folder + "/" + entry.file);
+      differs(entry.file, "tokens", std::to_string(shard.tokens()), std::to_string(entry.tokens));
+      differs(entry.file, "SHA-256", sha256_file(shard.path()), entry.sha256);
+    } catch (const UserError& e) {
+      wrong.push_back(e.what());
+    }
+  }
+  try {
+    differs(manifest.tokenizer_file, "SHA-256", sha256_file(folder + "/" + manifest.tokenizer_file),
+            manifest.tokenizer_sha256);
+  } catch (const UserError& e) {
+    wrong.push_back(e.what());
+  }
+  return wrong;
+}
+
+}  // namespace assay

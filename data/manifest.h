@@ -1,0 +1,45 @@
+// manifest.json beside the shards of a corpus: what each file holds and its SHA-256, and which tokenizer made
+// it. It is written last, so a folder with a manifest is complete.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace assay {
+
+struct ShardEntry {
+  std::string file;   // name inside the folder
+  std::string split;  // "train" or "val"
+  int64_t tokens = 0;
+  int64_t documents = 0;  // that begin in it
+  std::string sha256;
+};
+
+struct Manifest {
+  std::string tokenizer_file;    // name inside the folder
+  std::string tokenizer_sha256;  // tokenizer_hash()
+  int64_t vocab_size = 0;
+  int64_t eot_id = 0;
+  int64_t text_bytes = 0;  // that became tokens, both splits
+  std::vector<ShardEntry> shards;
+
+  int64_t tokens(const std::string& split) const;
+  int64_t documents(const std::string& split) const;
+};
+
+constexpr const char* kManifestName = "manifest.json";
+
+// UserError when folder/manifest.json is missing or damaged.
+Manifest read_manifest(const std::string& folder);
+void write_manifest(const Manifest& manifest, const std::string& folder);
+
+// The entry of a shard in the manifest of its folder; nothing when there is no manifest or no entry.
+std::optional<ShardEntry> find_entry(const std::string& shard_path);
+
+// What is wrong with the folder's files, one line each: missing, other hash, other token count. Empty = as
+// the manifest says.
+std::vector<std::string> verify_corpus(const Manifest& manifest, const std::string& folder);
+
+}  // namespace assay

@@ -1,0 +1,157 @@
+#include "data/prepare.h"
+
+#include <algorithm>
+#include <thread>
+#include <unordered_set>
+
+#include "base/check.h"
+#include "cuda/exec.h"
+#include "data/bpe_train.h"
+#include "data/progress.h"
+#include "data/sha256.h"
+
+namespace assay {
+
+namespace {
+
+// Read, then worked on by all cores, then written: large enough to keep many cores busy.
+constexpr size_t kGroupBytes = size_t{16} << 20;
+
+int resolved_threads(int threads) {
+  return threads > 0 ? threads
+                     : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+// Calls work(worker, document) -> Result for every document on `threads` workers, and done(document, result)
+// in the order of the documents, on this thread. An error of a document is thrown when its turn comes.
+template <typename Result, typename Work, typename Done>
+void for_each_document(DocumentReader& reader, int threads, Work&& work, Done&& done) {
+  std::vector<RawDocument> group;
+  std::vector<Result> results;
+  std::vector<std::exception_ptr> failed;
+  for (bool more = true; more;) {
+    group.clear();
+    for (size_t bytes = 0; bytes < kGroupBytes; bytes += group.back().bytes.size() + 1) {
+      RawDocument document;
+      more = reader.next(document);
+      if (!more) break;
+      group.push_back(std::move(document));
+    }
+    results.resize(std::max(results.size(), group.size()));
+    failed.assign(group.size(), nullptr);
+    std::atomic<size_t> next = 0;
+    parallel_for({.threads = threads}, threads, [&](int64_t worker) {
+      for (size_t i = next++; i < group.size(); i = next++) try {
+          results[i] = work(static_cast<size_t>(worker), group[i]);
+        } catch (...) {
+          failed[i] = std::current_exception();
+        }
+    });
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (failed[i]) std::rethrow_exception(failed[i]);
+      done(group[i], results[i]);
+    }
+  }
+}
+
+struct Encoded {
+  std::vector<int32_t> tokens;
+  int64_t bytes = 0;  // of text
+  std::string hash;   // when duplicates are dropped
+};
+
+// Reads inputs into the writer.
+class Preparation {
+ public:
+  Preparation(const Tokenizer& tokenizer, const PrepareConfig& config, CorpusWriter& writer)
+      : config_(config), writer_(writer), threads_(resolved_threads(config.threads)) {
+    for (int i = 0; i < threads_; ++i) encoders_.push_back(std::make_unique<Encoder>(tokenizer));
+  }
+
+  // split_of(index) says where the index-th document that is kept goes.
+  template <typename SplitOf>
+  void read(const std::vector<std::string>& inputs, PrepareResult& result, SplitOf&& split_of) {
+    DocumentReader reader(inputs, config_.documents);
+    Progress progress("prepare", reader.bytes_total());
+    int64_t index = 0;
+    const auto encode = [&](size_t worker, const RawDocument& raw) {
+      const std::string text = document_text(raw, config_.documents);
+      Encoded encoded;
+      encoded.bytes = static_cast<int64_t>(text.size());
+      encoders_[worker]->encode(text, encoded.tokens);
+      const bool whole = raw.begins && raw.ends;
+      if (config_.duplicates == Duplicates::kDrop && whole) encoded.hash = sha256_hex(text);
+      return encoded;
+    };
+    const auto write = [&](const RawDocument& raw, const Encoded& encoded) {
+      if (config_.stop != nullptr && *config_.stop) throw Interrupted();
+      const View<const int32_t, 1> tokens{encoded.tokens.data(),
+                                          {static_cast<int64_t>(encoded.tokens.size())}};
+      if (!raw.begins) return writer_.continue_document(split_of(index - 1), tokens, encoded.bytes);
+      if (encoded.bytes == 0) {
+        ++result.empty_documents;
+      } else if (!encoded.hash.empty() && !seen_.insert(encoded.hash).second) {
+        ++result.duplicate_documents;
+      } else {
+        writer_.add_document(split_of(index++), tokens, encoded.bytes);
+      }
+    };
+    for_each_document<Encoded>(reader, threads_, encode,
+                               [&](const RawDocument& raw, const Encoded& encoded) {
+                                 write(raw, encoded);
+                                 progress.update(reader.bytes_read());
+                               });
+    if (index == 0)
+      throw UserError(strprintf("no document in %s: %ld bytes in %zu files", inputs.front().c_str(),
+                                static_cast<long>(reader.bytes_read()), reader.files().size()),
+                      "give text that is not empty");
+    result.seconds += progress.seconds();
+  }
+
+ private:
+  const PrepareConfig& config_;
+  CorpusWriter& writer_;
+  int threads_;
+  std::vector<std::unique_ptr<Encoder>> encoders_;
+  std::unordered_set<std::string> seen_;
+};
+
+}  // namespace
+
+PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config) {
+  if (config.val_every < 0 || config.val_every == 1)
+    throw UserError(strprintf("--val-every %ld", static_cast<long>(config.val_every)),
+                    "0 makes no validation set, N >= 2 takes every N-th document");
+  CorpusWriter writer(tokenizer, config.corpus);
+  Preparation preparation(tokenizer, config, writer);
+  PrepareResult result;
+  const int64_t every = config.val_inputs.empty() ? config.val_every : 0;
+  preparation.read(config.inputs, result, [&](int64_t index) {
+    return every > 0 && index % every == 0 ? Split::kVal : Split::kTrain;
+  });
+  if (!config.val_inputs.empty())
+    preparation.read(config.val_inputs, result, [](int64_t) { return Split::kVal; });
+  result.manifest = writer.commit();
+  return result;
+}
+
+Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const DocumentOptions& options,
+                          int64_t vocab_size, int threads) {
+  const int workers = resolved_threads(threads);
+  std::vector<std::unique_ptr<PieceCounter>> counters;
+  for (int i = 0; i < workers; ++i) counters.push_back(std::make_unique<PieceCounter>());
+  DocumentReader reader(inputs, options);
+  Progress progress("count", reader.bytes_total());
+  struct Nothing {};
+  const auto count = [&](size_t worker, const RawDocument& raw) {
+    counters[worker]->add(document_text(raw, options));
+    return Nothing();
+  };
+  for_each_document<Nothing>(reader, workers, count, [&](const RawDocument&, Nothing) {
+    progress.update(reader.bytes_read());
+  });
+  for (int i = 1; i < workers; ++i) counters[0]->merge(*counters[static_cast<size_t>(i)]);
+  return train_bpe(*counters[0], vocab_size);
+}
+
+}  // namespace assay

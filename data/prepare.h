@@ -1,0 +1,47 @@
+// Text to shards: documents are read in order, encoded on all cores and written in order, so the files do not
+// depend on the number of threads.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "data/bpe.h"
+#include "data/corpus_writer.h"
+#include "data/documents.h"
+
+namespace assay {
+
+enum class Duplicates { kKeep, kDrop };
+
+struct PrepareConfig {
+  std::vector<std::string> inputs;
+  std::vector<std::string> val_inputs =
+      {};  // validation text of its own; then val_every is not used
+  DocumentOptions documents = {};
+  CorpusWriter::Config corpus;
+  int64_t val_every = 20;  // every N-th document, starting with the first, is validation; 0 = none
+  Duplicates duplicates = Duplicates::kKeep;
+  int threads = 0;                          // 0 = all cores
+  const std::atomic<bool>* stop = nullptr;  // set from a signal handler: Interrupted is thrown
+};
+
+struct Interrupted : std::exception {};
+
+struct PrepareResult {
+  Manifest manifest;
+  int64_t empty_documents = 0;
+  int64_t duplicate_documents = 0;
+  double seconds = 0;
+};
+
+// UserError: unreadable input, damaged JSONL, no document, nothing left for training, disk full.
+PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config);
+
+// A tokenizer trained on the documents of the inputs, on all cores.
+Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const DocumentOptions& options,
+                          int64_t vocab_size, int threads);
+
+}  // namespace assay

@@ -1,0 +1,32 @@
+// How far a long command is: a bar on a terminal, a line every ten percent, and at most one a second, in a pipe or file. On stderr.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace assay {
+
+class Progress {
+ public:
+  // A total of 0 is unknown: only the count is shown.
+  Progress(std::string what, int64_t total_bytes);
+  ~Progress();  // ends the bar's line
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void update(int64_t bytes);
+  double seconds() const;
+
+ private:
+  std::string line(int64_t bytes) const;
+
+  std::string what_;
+  int64_t total_;
+  bool terminal_;
+  bool shown_ = false;
+  int tenth_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point last_ = start_;
+};
+
+}  // namespace assay

@@ -1,0 +1,341 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "data/bpe_train.h"
+#include "data/loader.h"
+#include "data/prepare.h"
+#include "data/sha256.h"
+#include "data/tokenizer_files.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/data/file_size_limit.h"
+#include "tests/data/shard_files.h"
+#include "tests/data/temp_folder.h"
+#include "tests/data/test_data.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::vector<std::string> documents(const std::vector<std::string>& paths,
+                                   const DocumentOptions& options = {}) {
+  DocumentReader reader(paths, options);
+  std::vector<std::string> texts;
+  for (RawDocument raw; reader.next(raw);) texts.push_back(document_text(raw, options));
+  return texts;
+}
+
+const Tokenizer& small_tokenizer() {
+  static const Tokenizer tokenizer = [] {
+    PieceCounter pieces;
+    pieces.add("one two three four the the cat cat sat sat on on the mat mat");
+    return train_bpe(pieces, 280);
+  }();
+  return tokenizer;
+}
+
+// Documents of a shard, decoded.
+std::vector<std::string> decoded(const std::string& path, const Tokenizer& tokenizer) {
+  std::vector<std::string> texts;
+  for (const int32_t id : read_tokens(path, tokenizer.vocab_size())) {
+    if (id == tokenizer.eot()) {
+      texts.emplace_back();
+    } else {
+      texts.back() += tokenizer.decode({id});
+    }
+  }
+  return texts;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST_CASE("documents of text files") {
+  const TempFolder folder;
+  write_file_plain(folder / "a.txt",
+                   " one\n<|endoftext|>\ntwo \xFF<|endoftext|>\n<|endoftext|>three <|end");
+  REQUIRE(documents({folder / "a.txt"}) == Texts{"one", "two \xFF", "", "three <|end"});
+  REQUIRE(documents({folder / "a.txt"}, {.trim = Trim::kKeep}) ==
+          Texts{" one\n", "\ntwo \xFF", "", "three <|end"});
+  REQUIRE(documents({folder / "a.txt"}, {.unfinished = Unfinished::kDrop}) ==
+          Texts{"one", "two \xFF", ""});
+  REQUIRE(documents({folder / "a.txt"}, {.separator = "\n"}).size() == 4);
+  REQUIRE(documents({folder / "a.txt"}, {.separator = ""}).size() == 1);
+  write_file_plain(folder / "b.txt", "");
+  write_file_plain(folder / "c.txt", "x<|endoftext|>");
+  REQUIRE(documents({folder / "b.txt", folder / "c.txt"}) == Texts{"x"});
+}
+
+TEST_CASE("documents of JSONL, and of folders") {
+  const TempFolder folder;
+  fs::create_directories(folder / "in/deep");
+  write_file_plain(folder / "in/b.jsonl",
+                   "{\"text\": \" a\\nb<|endoftext|>\", \"n\": 1}\r\n\n{\"text\":\"c\"}");
+  write_file_plain(folder / "in/a.txt", "first");
+  write_file_plain(folder / "in/deep/z.ndjson", "{\"text\":\"last\"}\n");
+  write_file_plain(folder / "in/image.png", "not text");
+  REQUIRE(documents({folder / "in"}) == Texts{"first", "a\nb<|endoftext|>", "c", "last"});
+  write_file_plain(folder / "field.jsonl", "{\"body\":\"x\"}\n");
+  REQUIRE(documents({folder / "field.jsonl"}, {.field = "body"}) == Texts{"x"});
+  REQUIRE(documents({folder / "in/image.png"}) == Texts{"not text"});
+}
+
+TEST_CASE("a long document comes in parts that encode as the whole") {
+  const TempFolder folder;
+  std::string text;
+  RandomSequence random({.seed = 5});
+  while (text.size() < (5 << 20)) text += random.below(9) ? " the cat" : "\n  \xE6\x97\xA5 12";
+  write_file_plain(folder / "a.txt", "one<|endoftext|>" + text + "<|endoftext|>two");
+  const DocumentOptions options{.part_bytes = 3 << 20};
+  DocumentReader reader({folder / "a.txt"}, options);
+  std::string joined;
+  std::vector<int32_t> tokens;
+  Encoder encoder(small_tokenizer());
+  int parts = 0;
+  for (RawDocument raw; reader.next(raw); ++parts) {
+    const std::string part = document_text(raw, {});
+    joined += part + (raw.ends ? "|" : "");
+    encoder.encode(part, tokens);
+  }
+  REQUIRE(parts == 4);
+  const std::string stripped = text.substr(text.find_first_not_of(" \n"));
+  REQUIRE(joined == "one|" + stripped + "|two|");
+  std::vector<int32_t> whole;
+  for (const std::string& document : {std::string("one"), stripped, std::string("two")})
+    encoder.encode(document, whole);
+  REQUIRE(tokens == whole);
+}
+
+struct Corpus {
+  TempFolder folder;
+  PrepareConfig config;
+  Corpus() {
+    std::string text;
+    for (int i = 0; i < 10; ++i) text += "the cat " + std::to_string(i) + "\n<|endoftext|>\n";
+    write_file_plain(folder / "in.txt", text);
+    config.inputs = {folder / "in.txt"};
+    config.corpus = {.folder = folder / "out", .name = "cats"};
+    config.val_every = 4;
+    config.threads = 2;
+  }
+};
+
+TEST_CASE("prepare writes shards, tokenizer and manifest") {
+  Corpus corpus;
+  const std::string out = corpus.config.corpus.folder;
+  const PrepareResult result = prepare(small_tokenizer(), corpus.config);
+  REQUIRE(decoded(out + "/cats_val_000000.bin", small_tokenizer()) ==
+          Texts{"the cat 0", "the cat 4", "the cat 8"});
+  REQUIRE(decoded(out + "/cats_train_000001.bin", small_tokenizer()).size() == 7);
+  REQUIRE(result.empty_documents == 1);
+  const Manifest manifest = read_manifest(out);
+  REQUIRE(manifest.documents("train") == 7);
+  REQUIRE(manifest.documents("val") == 3);
+  REQUIRE(manifest.text_bytes == 90);
+  REQUIRE(manifest.shards[1].sha256 == sha256_file(out + "/cats_train_000001.bin"));
+  REQUIRE(find_entry(out + "/cats_train_000001.bin")->sha256 == manifest.shards[1].sha256);
+  REQUIRE(!find_entry(corpus.folder / "in.txt"));
+  REQUIRE(tokenizer_json(read_tokenizer(out)) == tokenizer_json(small_tokenizer()));
+  REQUIRE(verify_corpus(manifest, out).empty());
+
+  expect_error([&] { prepare(small_tokenizer(), corpus.config); }, "already holds a corpus");
+
+  // What verify is for.
+  std::string bytes = read_file(out + "/cats_train_000001.bin");
+  bytes[1030] ^= 1;
+  write_file_plain(out + "/cats_train_000001.bin", bytes);
+  fs::resize_file(out + "/cats_val_000000.bin", 1000);
+  fs::remove(out + "/tokenizer.json");
+  const std::vector<std::string> wrong = verify_corpus(manifest, out);
+  REQUIRE(wrong.size() == 3);
+  REQUIRE(wrong[1].find("SHA-256") != std::string::npos);
+}
+
+TEST_CASE("shards do not depend on threads, and documents go on in the next shard") {
+  std::vector<std::vector<int32_t>> tokens;
+  for (const int threads : {1, 3}) {
+    Corpus corpus;
+    std::string text;
+    for (int i = 0; i < 2000; ++i)
+      text += "three four " + std::to_string(i * 7919) + "<|endoftext|>";
+    write_file_plain(corpus.folder / "in.txt", text);
+    corpus.config.threads = threads;
+    corpus.config.corpus.shard_tokens = 5000;
+    const Manifest manifest = prepare(small_tokenizer(), corpus.config).manifest;
+    REQUIRE(manifest.shards.size() > 4);
+    REQUIRE(manifest.documents("train") == 1500);
+    std::vector<int32_t> all;
+    for (const ShardEntry& shard : manifest.shards) {
+      const auto part = read_tokens(corpus.config.corpus.folder + "/" + shard.file, 280);
+      REQUIRE(part.size() <= 5000);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    tokens.push_back(all);
+    REQUIRE(all.size() == static_cast<size_t>(manifest.tokens("train") + manifest.tokens("val")));
+  }
+  REQUIRE(tokens[0] == tokens[1]);
+}
+
+TEST_CASE("a replaced corpus leaves no shard of the old one") {
+  Corpus corpus;
+  prepare(small_tokenizer(), corpus.config);
+  corpus.config.val_every = 0;
+  corpus.config.corpus.existing = Existing::kReplace;
+  prepare(small_tokenizer(), corpus.config);
+  REQUIRE(!fs::exists(corpus.config.corpus.folder + "/cats_val_000000.bin"));
+  REQUIRE(
+      decoded(corpus.config.corpus.folder + "/cats_train_000001.bin", small_tokenizer()).size() ==
+      10);
+}
+
+TEST_CASE("validation text of its own, and duplicates") {
+  Corpus corpus;
+  write_file_plain(corpus.folder / "val.txt", "on the mat");
+  write_file_plain(corpus.folder / "in.txt", "a<|endoftext|>b<|endoftext|> a<|endoftext|>c");
+  corpus.config.val_inputs = {corpus.folder / "val.txt"};
+  corpus.config.duplicates = Duplicates::kDrop;
+  const PrepareResult result = prepare(small_tokenizer(), corpus.config);
+  REQUIRE(result.duplicate_documents == 1);
+  const std::string out = corpus.config.corpus.folder;
+  REQUIRE(decoded(out + "/cats_val_000000.bin", small_tokenizer()) == Texts{"on the mat"});
+  REQUIRE(decoded(out + "/cats_train_000001.bin", small_tokenizer()) == Texts{"a", "b", "c"});
+}
+
+TEST_CASE("what cannot be prepared leaves nothing behind") {
+  const auto fails = [](auto change, const std::string& says) {
+    Corpus corpus;
+    change(corpus);
+    expect_error([&] { prepare(small_tokenizer(), corpus.config); }, says);
+    std::error_code none;
+    const fs::path out = corpus.config.corpus.folder;
+    REQUIRE((!fs::exists(out) || fs::is_empty(out)));
+  };
+  fails([](Corpus& c) { c.config.inputs = {c.folder / "missing"}; }, "missing: No such file");
+  fails([](Corpus& c) { c.config.inputs = {c.folder / "in.txt/x"}; }, "Not a directory");
+  fails([](Corpus& c) { fs::create_directory(c.config.inputs[0] = c.folder / "empty"); },
+        "no text in");
+  fails([](Corpus& c) { write_file_plain(c.folder / "in.txt", " \n<|endoftext|>"); },
+        "no document in");
+  fails([](Corpus& c) { write_file_plain(c.folder / "in.txt", "one"); },
+        "no document is left to train on, 1 went");
+  fails([](Corpus& c) { c.config.val_every = 1; }, "--val-every 1");
+  fails([](Corpus& c) { c.config.corpus.shard_tokens = 5; }, "shards of 5 tokens");
+  fails([](Corpus& c) { c.config.corpus.name = "a/b"; }, "a/b");
+  const auto jsonl = [&](const std::string& text, const std::string& says) {
+    fails(
+        [&](Corpus& c) {
+          c.config.inputs = {c.folder / "a.jsonl"};
+          write_file_plain(c.folder / "a.jsonl", "{\"text\":\"good\"}\n\n" + text);
+        },
+        says);
+  };
+  jsonl("{\"text\": \"cut", "a.jsonl line 3 is not JSON");
+  jsonl("{\"text\": \"\xFF\"}", "line 3 is not JSON");
+  jsonl("{\"body\": \"x\"}", "line 3 has no text in a field \"text\"");
+  jsonl("{\"text\": 3}", "line 3 has no text");
+  jsonl("[1]", "line 3 has no text");
+
+  Corpus corpus;
+  {
+    const FileSizeLimit full(1030);
+    expect_error([&] { prepare(small_tokenizer(), corpus.config); }, "File too large");
+  }
+  REQUIRE(fs::is_empty(corpus.config.corpus.folder));
+  const std::atomic<bool> stop = true;
+  corpus.config.stop = &stop;
+  REQUIRE_THROWS_AS(prepare(small_tokenizer(), corpus.config), Interrupted);
+  REQUIRE(fs::is_empty(corpus.config.corpus.folder));
+}
+
+TEST_CASE("damaged manifests are refused") {
+  Corpus corpus;
+  prepare(small_tokenizer(), corpus.config);
+  const std::string out = corpus.config.corpus.folder;
+  const std::string good = read_file(out + "/manifest.json");
+  expect_error([&] { read_manifest(corpus.folder.path()); }, "manifest.json");
+  for (const std::string& bad : {std::string(), std::string("{}"), good.substr(0, good.size() / 2),
+                                 std::string("{\"format\": \"other\"}")}) {
+    write_file_plain(out + "/manifest.json", bad);
+    expect_error([&] { read_manifest(out); }, "manifest.json");
+  }
+  RandomSequence random({.seed = 2});
+  int refused = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::string text = good;
+    text[random.below(static_cast<uint32_t>(text.size()))] = "{}[]\",:0 x"[random.below(10)];
+    write_file_plain(out + "/manifest.json", text);
+    try {
+      verify_corpus(read_manifest(out), out);
+    } catch (const UserError&) {
+      ++refused;
+    }
+  }
+  REQUIRE(refused > 30);
+}
+
+TEST_CASE("random JSONL is read or refused") {
+  const TempFolder folder;
+  const std::string good =
+      "{\"text\": \"a\\u00e9\\n\", \"n\": [1, {\"x\": null}]}\n{\"text\":\"b\"}\n";
+  RandomSequence random({.seed = 4});
+  int refused = 0;
+  for (int round = 0; round < 600; ++round) {
+    std::string text = good;
+    text[random.below(static_cast<uint32_t>(text.size()))] = static_cast<char>(random.next());
+    if (random.below(3) == 0) text.resize(random.below(static_cast<uint32_t>(text.size())));
+    write_file_plain(folder / "a.jsonl", text);
+    try {
+      documents({folder / "a.jsonl"});
+    } catch (const UserError&) {
+      ++refused;
+    }
+  }
+  REQUIRE(refused > 60);
+  REQUIRE(refused < 600);
+}
+
+TEST_CASE("TinyStories become the public shards, and train") {
+  const std::string text = test_data("text/tinystories_v1_train_first2MiB.txt");
+  if (text.empty()) return;
+  const TempFolder folder;
+  // The shards leave out the first file's last story, which is cut, and one duplicate.
+  const std::string first = read_file(text);
+  write_file_plain(folder / "first.txt", first.substr(0, first.rfind("<|endoftext|>")));
+  PrepareConfig config{
+      .inputs = {folder / "first.txt",
+                 test_data("text/tinystoriesV2_gpt4_train_first10k_lines.txt")},
+      .corpus = {.folder = folder / "out", .name = "tinystories"              },
+      .duplicates = Duplicates::kDrop
+  };
+  const Tokenizer tokenizer = read_tokenizer(test_data("gpt2"));
+  const PrepareResult result = prepare(tokenizer, config);
+  REQUIRE(result.duplicate_documents == 1);
+  for (const char* name : {"tinystories_val_000000.bin", "tinystories_train_000001.bin"})
+    REQUIRE(read_file(folder / "out/" + name) ==
+            read_file(test_data(std::string("shards/") + name)));
+
+  Loader loader({.files = {folder / "out/tinystories_train_000001.bin"},
+                 .batch_tokens = 1024,
+                 .sequence = 128,
+                 .micro_batch = 8,
+                 .vocab_size = 50304});
+  REQUIRE(loader.batches_per_epoch() == 807334 / 1024);
+  loader.next_step();
+  REQUIRE(loader.micro(0).token[0] == 50256);
+  REQUIRE(loader.micro(0).target[0] == 7454);
+}
+
+TEST_CASE("the tokenizer of text files does not depend on threads") {
+  const std::string text = test_data("text/tinystoriesV2_gpt4_train_first10k_lines.txt");
+  if (text.empty()) return;
+  const Tokenizer one = train_tokenizer({text}, {}, 600, 1);
+  REQUIRE(one.vocab_size() == 600);
+  REQUIRE(tokenizer_json(train_tokenizer({text}, {}, 600, 3)) == tokenizer_json(one));
+  REQUIRE(one.encode("Once upon a time").size() <= 5);
+}
+
+}  // namespace
+}  // namespace assay
