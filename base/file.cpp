@@ -158,10 +158,14 @@ void AtomicFile::flush() {
   buffer_.clear();
 }
 
-void AtomicFile::commit() {
+void AtomicFile::sync() {
   flush();
-  CHECK(file_ >= 0, "%s is committed twice", path_.c_str());
+  CHECK(file_ >= 0, "%s is synced or committed after commit()", path_.c_str());
   if (fsync(file_) != 0) throw_write(path_, errno, written_);
+}
+
+void AtomicFile::commit() {
+  sync();
   if (rename(part_.c_str(), path_.c_str()) != 0) throw_write(path_, errno, written_);
   close(file_);
   file_ = -1;

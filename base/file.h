@@ -34,6 +34,9 @@ class AtomicFile {
   void write_at(int64_t offset, const void* data, size_t bytes);
   // Everything written so far can be read under part_path().
   void flush();
+  // Everything written so far is on the disk: after it, commit() only renames. Several files that belong
+  // together are all synced before the first is committed.
+  void sync();
   void commit();
 
   int64_t bytes() const { return written_ + static_cast<int64_t>(buffer_.size()); }

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "data/tokenizer_files.h"
 
 namespace assay {
@@ -29,6 +30,20 @@ void remove_stale_shards(const Manifest& old, const Manifest& made, const std::s
     if (!kept.count(shard.file))
       fs::remove(folder + "/" + fs::path(shard.file).filename().string(), ignored);
   }
+}
+
+// Empty when there is none, or when it is damaged: its shards are then not known.
+Manifest existing_manifest(const std::string& folder) {
+  try {
+    if (exists(folder + "/" + kManifestName)) return read_manifest(folder);
+  } catch (const UserError&) {
+  }
+  return {};
+}
+
+void write_and_sync(AtomicFile& file, const std::string& text) {
+  file.write(text.data(), text.size());
+  file.sync();
 }
 
 }  // namespace
@@ -97,16 +112,6 @@ Manifest CorpusWriter::commit() {
                     .eot_id = tokenizer_.eot(),
                     .text_bytes = text_bytes_,
                     .shards = {}};
-  const std::string old_path = config_.folder + "/" + kManifestName;
-  Manifest old;
-  if (exists(old_path)) {
-    try {
-      old = read_manifest(config_.folder);
-    } catch (const UserError&) {  // damaged: it is replaced, and its shards are not known
-    }
-    std::error_code ignored;
-    fs::remove(old_path, ignored);
-  }
   for (const Split split : {Split::kVal, Split::kTrain}) {
     Part& part = parts_[static_cast<int>(split)];
     for (size_t i = 0; i < part.shards.size(); ++i) {
@@ -115,11 +120,22 @@ Manifest CorpusWriter::commit() {
                                  .split = kSplitName[static_cast<int>(split)],
                                  .tokens = shard.tokens(),
                                  .documents = part.documents[i],
-                                 .sha256 = shard.commit()});
+                                 .sha256 = shard.seal()});
     }
   }
-  write_tokenizer_json(tokenizer_, config_.folder + "/" + kTokenizerName);
-  write_manifest(manifest, config_.folder);
+  AtomicFile tokenizer_file(config_.folder + "/" + kTokenizerName);
+  AtomicFile manifest_file(config_.folder + "/" + kManifestName);
+  write_and_sync(tokenizer_file, tokenizer_json(tokenizer_));
+  write_and_sync(manifest_file, manifest_text(manifest));
+
+  // Everything is on the disk; from here on files only get their names.
+  const Manifest old = existing_manifest(config_.folder);
+  std::error_code ignored;
+  fs::remove(manifest_file.path(), ignored);
+  for (const Part& part : parts_)
+    for (const auto& shard : part.shards) shard->commit();
+  tokenizer_file.commit();
+  manifest_file.commit();
   remove_stale_shards(old, manifest, config_.folder);
   return manifest;
 }

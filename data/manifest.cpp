@@ -58,7 +58,7 @@ Manifest read_manifest(const std::string& folder) {
   }
 }
 
-void write_manifest(const Manifest& manifest, const std::string& folder) {
+std::string manifest_text(const Manifest& manifest) {
   ordered_json shards = ordered_json::array();
   for (const ShardEntry& shard : manifest.shards)
     shards.push_back({
@@ -76,7 +76,7 @@ void write_manifest(const Manifest& manifest, const std::string& folder) {
       {"text_bytes", manifest.text_bytes                                                       },
       {"shards",     std::move(shards)                                                         }
   };
-  write_file_atomic(folder + "/" + kManifestName, file.dump(2) + "\n");
+  return file.dump(2) + "\n";
 }
 
 std::optional<ShardEntry> find_entry(const std::string& shard_path) {

@@ -33,7 +33,7 @@ constexpr const char* kManifestName = "manifest.json";
 
 // UserError when folder/manifest.json is missing or damaged.
 Manifest read_manifest(const std::string& folder);
-void write_manifest(const Manifest& manifest, const std::string& folder);
+std::string manifest_text(const Manifest& manifest);
 
 // The entry of a shard in the manifest of its folder; nothing when there is no manifest or no entry.
 std::optional<ShardEntry> find_entry(const std::string& shard_path);

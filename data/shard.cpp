@@ -148,6 +148,7 @@ ShardWriter::ShardWriter(const std::string& path, int64_t vocab_size)
 }
 
 void ShardWriter::append(View<const int32_t, 1> tokens) {
+  CHECK(hash_.empty(), "%s: tokens after seal()", path().c_str());
   for (int64_t i = 0; i < tokens.size(); ++i)
     CHECK(tokens[i] >= 0 && tokens[i] < vocab_size_, "%s: id %d, the vocabulary has %ld",
           file_.path().c_str(), tokens[i], static_cast<long>(vocab_size_));
@@ -159,13 +160,18 @@ void ShardWriter::append(View<const int32_t, 1> tokens) {
   file_.write(narrow_.data(), narrow_.size() * sizeof(uint16_t));
 }
 
-std::string ShardWriter::commit() {
+std::string ShardWriter::seal() {
   const Format& format = kFormats[token_bytes_ == 2 ? 0 : 1];
   const int32_t start[3] = {format.magic, format.version, static_cast<int32_t>(tokens_)};
   file_.write_at(0, start, sizeof start);
-  const std::string hash = sha256_file(file_.part_path());
+  file_.sync();
+  return hash_ = sha256_file(file_.part_path());
+}
+
+std::string ShardWriter::commit() {
+  if (hash_.empty()) seal();
   file_.commit();
-  return hash;
+  return hash_;
 }
 
 std::vector<std::string> find_shards(const std::vector<std::string>& patterns) {
@@ -177,7 +183,7 @@ std::vector<std::string> find_shards(const std::vector<std::string>& patterns) {
     globfree(&found);
     if (status != 0)
       throw UserError(strprintf("no shard is named %s", pattern.c_str()),
-                      "check data.train and data.val, or write shards with: assay data prepare");
+                      "check the path or pattern; shards are written by: assay data prepare");
   }
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());

@@ -71,7 +71,10 @@ class ShardWriter {
   void append(View<const int32_t, 1> tokens);
   int64_t tokens() const { return tokens_; }
   const std::string& path() const { return file_.path(); }
-  // Header, fsync, rename. Returns the SHA-256 of the file.
+  // The header is written and everything is on the disk, still under the name of the part file. Returns the
+  // SHA-256.
+  std::string seal();
+  // Gives the file its name, sealed if it was not.
   std::string commit();
 
  private:
@@ -79,6 +82,7 @@ class ShardWriter {
   int64_t vocab_size_;
   int64_t tokens_ = 0;
   int token_bytes_;
+  std::string hash_;  // once sealed
   std::vector<uint16_t> narrow_;
 };
 

@@ -27,6 +27,8 @@ constexpr const char* kFirstSteps =
 void add_all_commands(Commands& commands) {
   add_audit_command(commands);
   add_match_command(commands);
+  add_data_commands(commands);
+  add_tokenizer_commands(commands);
   add_router_command(commands);
   add_report_command(commands);
   add_sample_command(commands);

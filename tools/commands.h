@@ -40,6 +40,8 @@ CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets
 
 void add_audit_command(Commands& commands);
 void add_match_command(Commands& commands);
+void add_data_commands(Commands& commands);
+void add_tokenizer_commands(Commands& commands);
 void add_router_command(Commands& commands);
 void add_report_command(Commands& commands);
 void add_sample_command(Commands& commands);

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""assay data and assay tokenizer as a user calls them. Usage: test_data_cli.py ASSAY"""
+import json
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
+folder = tempfile.TemporaryDirectory()
+work = pathlib.Path(folder.name)
+stories = "<|endoftext|>\n".join(f"Story {i}: the cat number {i * 37} sat on the mat and the dog saw it.\n"
+                                 for i in range(100))
+(work / "stories.txt").write_text(stories)
+(work / "stories.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in stories.split("<|endoftext|>")))
+(work / "one.txt").write_text("one document")
+(work / "empty.txt").write_text("")
+(work / "empty").mkdir()
+(work / "bad.jsonl").write_text('{"text": "a"}\n{"text": }\n')
+(work / "short.bin").write_bytes(b"x" * 100)
+(work / "magic.bin").write_bytes(b"x" * 2000)
+failures = []
+
+
+def run(*arguments, **how):
+    how.setdefault("text", True)
+    return subprocess.run([ASSAY, *arguments], cwd=work, capture_output=True, **how)
+
+
+def check(what, ok, done=None):
+    if not ok:
+        failures.append(what + (f": exit {done.returncode}\n{done.stdout}{done.stderr}" if done else ""))
+
+
+def works(*arguments, **how):
+    done = run(*arguments, **how)
+    check("assay " + " ".join(arguments), done.returncode == 0, done)
+    return done.stdout
+
+
+def refused(error, hint, *arguments, **how):
+    done = run(*arguments, **how)
+    lines = done.stderr.splitlines()
+    check(f"assay {' '.join(arguments)} wants {error!r}, {hint!r}",
+          done.returncode == 1 and done.stdout == "" and len(lines) == 2 and lines[0].startswith("error: ")
+          and error in lines[0] and lines[1].startswith("hint: ") and hint in lines[1], done)
+
+
+# The way from text to shards.
+trained = json.loads(works("tokenizer", "train", "stories.txt", "--vocab-size", "300", "-o", "tok.json", "--json"))
+check("vocabulary", trained["vocab_size"] == 300 and trained["eot_id"] == 299)
+made = json.loads(works("data", "prepare", "stories.txt", "--tokenizer", "tok.json", "-o", "c", "--json"))
+check("documents", made["train"]["documents"] == 95 and made["val"]["documents"] == 5)
+check("tokenizer hash", made["tokenizer_sha256"] == trained["sha256"])
+works("data", "prepare", "stories.jsonl", "--tokenizer", "c", "-o", "d", "--threads", "3")
+for name in ("corpus_val_000000.bin", "corpus_train_000001.bin", "tokenizer.json"):
+    check(f"text and JSONL give the same {name}", (work / "c" / name).read_bytes() == (work / "d" / name).read_bytes())
+check("verify", "as the manifest says" in works("data", "verify", "c"))
+seen = json.loads(works("data", "inspect", "c", "--json"))["shards"]
+check("inspect", [s["documents"] for s in seen] == [95, 5] and "cat number" in seen[0]["begins"])
+check("inspect for people", "the cat" in works("data", "inspect", "c/corpus_*.bin"))
+
+text = "the cat \u00e9 \U0001f600\n"
+ids = works("tokenizer", "encode", "--tokenizer", "tok.json", "--text", text)
+check("decode of encode", works("tokenizer", "decode", "--tokenizer", "tok.json", *ids.split()) == text)
+check("through pipes", works("tokenizer", "decode", "--tokenizer", "tok.json", input=ids) == text)
+check("standard input", works("tokenizer", "encode", "--tokenizer", "tok.json", input=text) == ids)
+raw = bytes(range(256))
+(work / "raw").write_bytes(raw)
+ids = run("tokenizer", "encode", "raw", "--tokenizer", "tok.json").stdout
+check("every byte", run("tokenizer", "decode", "--tokenizer", "tok.json", text=False, input=ids.encode()).stdout == raw)
+works("tokenizer", "train", "stories.txt", "--vocab-size", "300", "-o", "g", "--format", "gpt2")
+check("gpt2 files", json.loads(works("tokenizer", "encode", "--tokenizer", "g", "--text", "the cat", "--json"))["ids"]
+      == json.loads(works("tokenizer", "encode", "--tokenizer", "tok.json", "--text", "the cat", "--json"))["ids"])
+
+# What is refused, with values and a hint.
+prepare = ("data", "prepare", "--tokenizer", "tok.json", "-o", "out")
+refused("cannot read missing", "check the path", *prepare, "missing")
+refused("no text in the folder empty", "*.txt", *prepare, "empty")
+refused("no document in empty.txt: 0 bytes", "not empty", *prepare, "empty.txt")
+refused("no document is left to train on, 1 went to validation", "--separator", *prepare, "one.txt")
+refused("bad.jsonl line 2 is not JSON", "JSONL", *prepare, "bad.jsonl")
+refused('a field "body"', "--field", *prepare, "stories.jsonl", "--field", "body")
+refused("c already holds a corpus", "--overwrite", "data", "prepare", "one.txt", "--tokenizer", "tok.json", "-o", "c")
+refused("stories.txt: not JSON", "BPE", "data", "prepare", "one.txt", "--tokenizer", "stories.txt", "-o", "out")
+refused("--val-every 1", "N >= 2", *prepare, "stories.txt", "--val-every", "1")
+refused("stories.txt/x: Not a directory", "path", "data", "prepare", "one.txt", "--tokenizer", "tok.json", "-o", "stories.txt/x")
+refused("no shard is named missing.bin", "path", "data", "inspect", "missing.bin")
+refused("short.bin is no shard: 100 bytes", "prepare", "data", "inspect", "short.bin")
+refused("magic.bin is no shard: magic", "prepare", "data", "inspect", "magic.bin")
+refused("manifest.json", "path", "data", "verify", "empty")
+refused("a vocabulary of 5", "257", "tokenizer", "train", "stories.txt", "--vocab-size", "5", "-o", "t.json")
+refused("no text to train", "not empty", "tokenizer", "train", "empty.txt", "-o", "t.json")
+refused("no/such/t.json", "no/such", "tokenizer", "train", "stories.txt", "-o", "no/such/t.json")
+refused("id 300 at position 0", "tokenizer", "tokenizer", "decode", "--tokenizer", "tok.json", "300")
+refused('"x" is no token id', "numbers", "tokenizer", "decode", "--tokenizer", "tok.json", input="1 x")
+refused("cannot read missing", "path", "tokenizer", "encode", "missing", "--tokenizer", "tok.json")
+refused("cannot read empty", "file", "tokenizer", "encode", "empty", "--tokenizer", "tok.json")
+refused("data needs a command", "--help", "data")
+
+
+# A disk that is full: a limit on the size of files stands in for it.
+def small_disk():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+
+# The validation shard fits, the training shard does not.
+refused("File too large", "free space", *prepare, "stories.txt", preexec_fn=small_disk)
+check("nothing is left of a failed prepare", not list((work / "out").glob("*")))
+
+# A corpus that was changed.
+shard = work / "c" / "corpus_train_000001.bin"
+data = bytearray(shard.read_bytes())
+data[1500] ^= 1
+shard.write_bytes(data)
+done = run("data", "verify", "c")
+check("verify finds a changed byte", done.returncode == 2 and "corpus_train_000001.bin: SHA-256" in done.stderr, done)
+done = run("data", "verify", "c", "--json")
+check("verify --json", done.returncode == 2 and json.loads(done.stdout)["ok"] is False, done)
+
+# Interrupted: exit 130 and nothing under the final names. The pipe keeps the reader waiting.
+os.mkfifo(work / "pipe")
+waiting = subprocess.Popen([ASSAY, "data", "prepare", "stories.txt", "pipe", "--tokenizer", "tok.json", "-o", "p"],
+                           cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+with open(work / "pipe", "wb") as pipe:
+    pipe.write(b"begun<|endoftext|>")
+    pipe.flush()
+    time.sleep(0.3)
+    waiting.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+    pipe.write(b"the rest")
+waiting.communicate(timeout=60)
+check(f"interrupted prepare: exit {waiting.returncode}", waiting.returncode == 130)
+check("nothing is left of an interrupted prepare", not list((work / "p").glob("*")))
+
+print("\n".join(failures) or "data cli: ok")
+sys.exit(1 if failures else 0)

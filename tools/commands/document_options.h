@@ -1,0 +1,25 @@
+// Options of the commands that read documents: tokenizer train and data prepare.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "data/documents.h"
+
+namespace assay {
+
+struct DocumentArguments {
+  std::vector<std::string> inputs;
+  std::string separator = "<|endoftext|>";
+  std::string field = "text";
+  bool keep_space = false;
+  bool drop_unfinished = false;
+  int threads = 0;
+
+  DocumentOptions options() const;
+};
+
+void add_document_options(CLI::App* subcommand, DocumentArguments& arguments);
+
+}  // namespace assay
