@@ -12,11 +12,14 @@
 
 namespace assay {
 
+class Profile;
+
 struct Exec {
   int threads = 1;
   // Planned scratch for matrix products (cuBLASLt has the same notion): at least the largest
   // *_workspace_bytes() of the ops called. Contents have no meaning between calls.
   View<std::byte, 1> workspace = {};
+  Profile* profile = nullptr;  // cuda/profile.h
 };
 
 // Calls f(i) for i in [0, n), each once, on any thread.

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <iostream>
 #include <map>
-#include <sstream>
 
 namespace assay {
 
@@ -81,12 +81,11 @@ void MemoryPlan::allocate() {
   CHECK(blocks_.empty(), "memory plan: allocated twice (%zu bytes)", total_bytes());
   const size_t available = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   if (total_bytes() > available) {
-    std::ostringstream table;
-    print(table);
-    throw UserError(strprintf("the run needs %.1f GiB of memory, this machine has %.1f GiB\n%s",
-                              double(total_bytes()) / (1 << 30), double(available) / (1 << 30),
-                              table.str().c_str()),
-                    "make run.micro_batch or the model smaller; --plan prints this table");
+    print(std::cerr);
+    throw UserError(
+        strprintf("the run needs %.1f GiB of memory, this machine has %.1f GiB",
+                  double(total_bytes()) / (1 << 30), double(available) / (1 << 30)),
+        "make run.micro_batch or the model smaller; the table above says what needs it");
   }
   for (const Section section : kSections) {
     const size_t bytes = section_bytes(section);

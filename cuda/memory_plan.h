@@ -39,7 +39,7 @@ class MemoryPlan {
   }
 
   // Allocates every section (64-byte aligned entries, huge pages where the system grants them) and sets the
-  // registered views. UserError with the table when the machine has not enough memory.
+  // registered views. UserError, with the table on stderr, when the machine has not enough memory.
   void allocate();
 
   size_t total_bytes() const;

@@ -1,0 +1,61 @@
+// Time by op, when Exec::profile is set: each op's public function opens a Timed scope with its name and cost.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <ostream>
+#include <vector>
+
+#include "base/cost.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+class Profile {
+ public:
+  struct Entry {
+    const char* name;
+    int64_t calls;
+    double seconds;
+    Cost cost;
+  };
+  void add(const char* name, double seconds, Cost cost) {
+    for (Entry& e : entries_) {
+      if (std::strcmp(e.name, name) != 0) continue;
+      e.calls += 1;
+      e.seconds += seconds;
+      e.cost = e.cost + cost;
+      return;
+    }
+    entries_.push_back({name, 1, seconds, cost});
+  }
+  void clear() { entries_.clear(); }
+  const std::vector<Entry>& entries() const { return entries_; }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+class Timed {
+ public:
+  Timed(Exec on, const char* name, Cost cost = {})
+      : profile_(on.profile), name_(name), cost_(cost) {
+    if (profile_) start_ = Clock::now();
+  }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+  ~Timed() {
+    if (!profile_) return;
+    profile_->add(name_, std::chrono::duration<double>(Clock::now() - start_).count(), cost_);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Profile* profile_;
+  const char* name_;
+  Cost cost_;
+  Clock::time_point start_;
+};
+
+}  // namespace assay
