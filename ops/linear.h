@@ -43,7 +43,7 @@ struct LinearWgrad {
   View<const T, 2> x;      // in  (N, in)
 };
 
-template <typename T, typename Y>
+template <typename T, typename Y = T>
 void linear_forward(Exec on, const LinearForward<T, Y>& a);
 template <typename T>
 void linear_dgrad(Exec on, const LinearDgrad<T>& a);

@@ -1,0 +1,89 @@
+// What the engine knows of a network: parameters to optimise, a micro-batch forward and backward, evaluation,
+// and what its routers did. models/decoder.h implements it; the engine never includes models.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bf16.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+#include "cuda/memory_plan.h"
+#include "engine/parameter_spec.h"
+#include "engine/tensor_ref.h"
+
+namespace assay {
+
+// B sequences of T positions; rows are tokens in order. target < 0 is not counted.
+struct TokenBatch {
+  View<const int32_t, 1> token;   // (B * T)
+  View<const int32_t, 1> target;  // (B * T)
+  int64_t batch = 0;              // B
+  int64_t sequence = 0;           // T
+};
+
+// One trained tensor as the optimizer sees it.
+struct ParameterRef {
+  const ParameterSpec* spec = nullptr;
+  View<float, 1> master;
+  View<float, 1> grad;
+  View<bf16, 1> weight = {};  // the bf16 working copy; empty when products read the master
+};
+
+// What a micro-batch contributes to the step: gradients are scaled so that micro-batches just add.
+struct MicroScale {
+  float loss = 1.0f;  // 1 / counted targets of the whole step
+  float micro_share =
+      1.0f;  // 1 / micro-batches of the step (auxiliary and z-loss are means over tokens)
+};
+
+// One MoE layer over the last step, for telemetry. Views belong to the model.
+struct RouterLayerState {
+  int64_t layer = 0;  // block index
+  int64_t top_k = 0;
+  View<const int64_t, 1> counts;  // (E) assignments of the step
+  View<const float, 1> bias;      // (E) empty when there is none
+  double aux = 0;                 // mean over the step's micro-batches, before aux_alpha
+  double z = 0;                   // mean over tokens of logsumexp^2, before z_alpha
+  double margin = 0;              // mean over the last micro-batch's tokens
+  double gate_entropy_nats = 0;   // likewise
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // Registers every buffer for micro-batches of at most batch x sequence tokens.
+  virtual void plan(MemoryPlan& plan) = 0;
+  // After MemoryPlan::allocate(): takes the addresses, fills tables.
+  virtual void bind(Exec on) = 0;
+  virtual void initialise(Exec on, uint64_t seed) = 0;
+  // Working copies from the masters (rounding and packing): after initialise and load.
+  virtual void refresh_weights(Exec on) = 0;
+  // Packed forms only: the optimizer has rounded the working copies already.
+  virtual void repack_weights(Exec on) = 0;
+  // Scratch that matrix products need in Exec::workspace.
+  virtual int64_t workspace_bytes() const = 0;
+
+  virtual std::vector<ParameterRef> parameters() = 0;
+  // Everything a checkpoint holds of the model: masters and buffers.
+  virtual std::vector<TensorRef> tensors() = 0;
+
+  virtual void begin_step(Exec on) = 0;  // zeroes gradients, counts, sums
+  virtual void forward_backward(Exec on, const TokenBatch& batch, const MicroScale& scale) = 0;
+  // Sum of nats over the step's counted targets so far.
+  virtual double loss_sum() const = 0;
+  // Forward only; per-target nats into `nats` (0 where not counted). Leaves gradients and counts alone.
+  virtual void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) = 0;
+
+  // rate: bias_rate already multiplied by the schedule when bias_follows_lr.
+  virtual void update_router_bias(Exec on, float lr_fraction) = 0;
+  // The MoE layers in order, as the last step left them; valid until the next call.
+  virtual const std::vector<RouterLayerState>& router_layers(Exec on) = 0;
+  // Experts chosen for these tokens, per MoE layer in order of router_layers(), (layers, tokens * K).
+  virtual void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) = 0;
+};
+
+}  // namespace assay

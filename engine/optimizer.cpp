@@ -1,0 +1,105 @@
+#include "engine/optimizer.h"
+
+#include "base/hash.h"
+#include "ops/adamw.h"
+
+namespace assay {
+
+Optimizer::Optimizer(const OptimizerConfig& config, Model& model)
+    : config_(config),
+      model_(model),
+      parameters_(model.parameters()),
+      moments_(parameters_.size()) {
+  for (const ParameterRef& p : parameters_) gradients_.push_back(p.grad);
+}
+
+void Optimizer::plan(MemoryPlan& plan) {
+  parameters_ = model_.parameters();  // shapes are set once the model has planned
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const ParameterRef& p = parameters_[i];
+    gradients_[i] = p.grad;
+    plan.add(Section::kOptimizer, p.spec->name + ".m", moments_[i].m, {p.master.dim[0]});
+    plan.add(Section::kOptimizer, p.spec->name + ".v", moments_[i].v, {p.master.dim[0]});
+  }
+  plan.add(Section::kScratch, "gradient_norm", norm_, {1});
+  plan.add(Section::kScratch, "gradient_clip", clip_, {1});
+  plan.add(Section::kScratch, "gradient_non_finite", non_finite_, {1});
+  plan.add(Section::kScratch, "gradient_norm_partial", partial_,
+           {global_norm_pieces({gradients_.data(), {int64_t(gradients_.size())}}), 2});
+  plan.add(Section::kScratch, "checksums", checksums_, {int64_t(parameters_.size())});
+}
+
+void Optimizer::bind() {
+  parameters_ = model_.parameters();
+  for (size_t i = 0; i < parameters_.size(); ++i) gradients_[i] = parameters_[i].grad;
+}
+
+Optimizer::GroupSettings Optimizer::settings(Group group) const {
+  switch (group) {
+    case Group::kDecay:
+      return {config_.lr, config_.beta2, config_.weight_decay};
+    case Group::kNoDecay:
+      return {config_.lr, config_.beta2, 0.0};
+    case Group::kRouter:
+      return {config_.router_lr.value_or(config_.lr), config_.beta2, 0.0};
+    case Group::kExperts:
+      return {config_.expert_lr.value_or(config_.lr), config_.expert_beta2.value_or(config_.beta2),
+              config_.weight_decay};
+  }
+  return {};
+}
+
+void Optimizer::step(Exec on, int64_t step, double lr_share) {
+  global_norm(on, {
+                      .norm = norm_,
+                      .clip = clip_,
+                      .non_finite = non_finite_,
+                      .partial = partial_,
+                      .grads = {gradients_.data(), {int64_t(gradients_.size())}},
+                      .max_norm = static_cast<float>(config_.clip)
+  });
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const ParameterRef& p = parameters_[i];
+    const GroupSettings group = settings(p.spec->group);
+    const auto update = [&]<typename T>(View<T, 1> weight) {
+      adamw<T>(on, {.master = p.master,
+                    .m = moments_[i].m,
+                    .v = moments_[i].v,
+                    .weight = weight,
+                    .grad = p.grad,
+                    .grad_scale = clip_,
+                    .lr = static_cast<float>(group.lr * lr_share),
+                    .beta1 = static_cast<float>(config_.beta1),
+                    .beta2 = static_cast<float>(group.beta2),
+                    .eps = static_cast<float>(config_.eps),
+                    .weight_decay = static_cast<float>(group.weight_decay),
+                    .step = step + 1});
+    };
+    if (p.weight.empty()) {
+      update(View<float, 1>{});
+    } else {
+      update(p.weight);
+    }
+  }
+  model_.repack_weights(on);
+}
+
+uint64_t Optimizer::parameter_checksum(Exec on) const {
+  parallel_for(on, int64_t(parameters_.size()), [&](int64_t i) {
+    const View<float, 1>& master = parameters_[size_t(i)].master;
+    checksums_[i] = hash_floats(master.data, master.dim[0]);
+  });
+  return hash_words(checksums_.data, parameters_.size());
+}
+
+std::vector<TensorRef> Optimizer::tensors() {
+  std::vector<TensorRef> refs;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const ParameterSpec& spec = *parameters_[i].spec;
+    refs.push_back({spec.name + ".m", DType::kF32, spec.shape, moments_[i].m.data});
+    refs.push_back({spec.name + ".v", DType::kF32, spec.shape, moments_[i].v.data});
+  }
+  return refs;
+}
+
+}  // namespace assay

@@ -1,0 +1,53 @@
+// AdamW over a model's parameters, by group: global norm, clip factor, update. NUMERICS section 6. Nothing waits for
+// the result: norm and clip stay where the gradients are until stats() is asked.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config.h"
+#include "engine/model.h"
+#include "ops/global_norm.h"
+
+namespace assay {
+
+class Optimizer {
+ public:
+  Optimizer(const OptimizerConfig& config, Model& model);
+
+  void plan(MemoryPlan& plan);
+  // After MemoryPlan::allocate() and Model::bind().
+  void bind();
+
+  // step counts from 0; lr_share is the schedule's share of each group's peak learning rate.
+  void step(Exec on, int64_t step, double lr_share);
+
+  double gradient_norm() const { return double(norm_[0]); }
+  double clip_factor() const { return double(clip_[0]); }
+  int64_t non_finite() const { return non_finite_[0]; }
+  // Of every master, bit by bit; the same for any thread count.
+  uint64_t parameter_checksum(Exec on) const;
+  // First and second moments, named "<parameter>.m" and "<parameter>.v".
+  std::vector<TensorRef> tensors();
+
+ private:
+  struct GroupSettings {
+    double lr, beta2, weight_decay;
+  };
+  GroupSettings settings(Group group) const;
+
+  OptimizerConfig config_;
+  Model& model_;
+  std::vector<ParameterRef> parameters_;  // shapes at construction, addresses after bind()
+  struct Moments {
+    View<float, 1> m, v;
+  };
+  std::vector<Moments> moments_;
+  std::vector<View<const float, 1>> gradients_;
+  View<float, 1> norm_, clip_;
+  View<int64_t, 1> non_finite_;
+  View<double, 2> partial_;
+  View<uint64_t, 1> checksums_;  // one a parameter
+};
+
+}  // namespace assay

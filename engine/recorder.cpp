@@ -1,0 +1,188 @@
+#include "engine/recorder.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "engine/telemetry_reader.h"
+
+namespace assay {
+
+namespace {
+
+enum Scalar {
+  kTrainLoss,
+  kLr,
+  kGradientNorm,
+  kClipFactor,
+  kNonFinite,
+  kTokens,
+  kTokensPerS,
+  kMfu,
+  kHash,
+  kPeakRss,
+  kAux,
+  kZ,
+  kCvMean,
+  kCvStd,
+  kEntropyMean,
+  kEntropyMin,
+  kMaxLoadMean,
+  kMaxLoadMax,
+  kDeadSum,
+  kScalars
+};
+
+const std::vector<std::string>& scalar_names() {
+  static const std::vector<std::string> names{"train_loss_nats",
+                                              "lr",
+                                              "gradient_norm",
+                                              "clip_factor",
+                                              "non_finite",
+                                              "tokens",
+                                              "tokens_per_s",
+                                              "mfu_share",
+                                              "hash",
+                                              "peak_rss_bytes",
+                                              "router_aux",
+                                              "router_z",
+                                              "router_cv_mean_percent",
+                                              "router_cv_std_percent",
+                                              "router_entropy_mean_nats",
+                                              "router_entropy_min_nats",
+                                              "router_max_load_mean_share",
+                                              "router_max_load_max_share",
+                                              "router_dead_sum"};
+  CHECK(names.size() == kScalars, "%zu scalar names for %d scalars", names.size(), int(kScalars));
+  return names;
+}
+
+// Rows, counts and aggregates over the MoE layers, without allocating.
+void fill_router(Exec on, StepRecord& record, Model& model, RouterTelemetry& routers,
+                 int64_t experts) {
+  routers.observe(on, model, record.router);
+  const auto& states = model.router_layers(on);
+  const double layers = double(states.size());
+  auto& s = record.scalars;
+  for (const Scalar sum : {kAux, kZ, kCvMean, kEntropyMean, kMaxLoadMean, kMaxLoadMax, kDeadSum}) {
+    s[sum] = 0;
+  }
+  s[kEntropyMin] = INFINITY;
+  double cv_squares = 0;
+  for (size_t l = 0; l < states.size(); ++l) {
+    const View<uint32_t, 1> counts = record.layer_counts(int64_t(l), experts);
+    for (int64_t e = 0; e < experts; ++e) counts[e] = static_cast<uint32_t>(states[l].counts[e]);
+    const RouterStats& stats = record.router[l].step;
+    s[kAux] += states[l].aux / layers;
+    s[kZ] += states[l].z / layers;
+    s[kCvMean] += stats.cv / layers;
+    cv_squares += stats.cv * stats.cv / layers;
+    s[kEntropyMean] += stats.entropy / layers;
+    s[kEntropyMin] = std::min(s[kEntropyMin], stats.entropy);
+    s[kMaxLoadMean] += stats.max_load / layers;
+    s[kMaxLoadMax] = std::max(s[kMaxLoadMax], stats.max_load);
+    s[kDeadSum] += record.router[l].dead_for.value_or(0);
+  }
+  s[kCvStd] = std::sqrt(std::max(0.0, cv_squares - s[kCvMean] * s[kCvMean]));
+}
+
+}  // namespace
+
+double peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return double(usage.ru_maxrss) * 1024.0;
+}
+
+RunRecorder::RunRecorder(const RecorderConfig& config, Log& log)
+    : config_(config),
+      log_(log),
+      telemetry_(config.telemetry_path, {
+                                            .scalars = scalar_names(),
+                                            .spans = {"step", "telemetry"},
+                                            .layers = config.moe_layers,
+                                            .experts = config.experts
+}) {}
+
+void RunRecorder::resume(int64_t steps_done, int64_t window, RouterTelemetry& routers) {
+  telemetry_.truncate_after(steps_done, "from a checkpoint of step " + std::to_string(steps_done));
+  if (config_.moe_layers.empty()) return;
+  telemetry_.flush();
+  const TelemetryReader reader(config_.telemetry_path);
+  std::vector<StepValue> logged = reader.scalar("train_loss_nats");
+  if (int64_t(logged.size()) > window) logged.erase(logged.begin(), logged.end() - window);
+  for (const StepValue& at : logged) {
+    std::vector<std::vector<uint32_t>> counts;
+    for (const int64_t layer : config_.moe_layers) {
+      counts.push_back(reader.expert_load(at.step, layer));
+      if (int64_t(counts.back().size()) != config_.experts) return;  // rows of another program
+    }
+    routers.replay(counts);
+  }
+}
+
+void RunRecorder::step(Exec on, const StepStats& stats, double seconds, Model& model,
+                       RouterTelemetry& routers) {
+  const int64_t done = stats.step + 1;
+  const double tokens_per_s = double(config_.batch_tokens) / std::max(seconds, 1e-9);
+  StepRecord& record = telemetry_.begin_step(done);
+  auto& s = record.scalars;
+  s[kTrainLoss] = stats.loss;
+  s[kLr] = stats.lr;
+  s[kGradientNorm] = stats.gradient_norm;
+  s[kClipFactor] = stats.clip;
+  s[kNonFinite] = double(stats.non_finite);
+  s[kTokens] = double(done * config_.batch_tokens);
+  s[kTokensPerS] = tokens_per_s;
+  s[kHash] = double(stats.hash);
+  s[kPeakRss] = peak_rss_bytes();
+  record.spans_ms[0] = 1e3 * seconds;
+
+  StepLine line{.step = done,
+                .steps = config_.steps,
+                .loss = stats.loss,
+                .lr = stats.lr,
+                .grad_norm = stats.gradient_norm,
+                .step_ms = 1e3 * seconds,
+                .tokens_per_s = tokens_per_s,
+                .seconds_left = eta_.seconds_left(config_.steps - done),
+                .hash = stats.hash};
+  if (config_.limit_flops_per_s > 0) {
+    s[kMfu] = config_.flops_per_token * tokens_per_s / config_.limit_flops_per_s;
+    line.mfu_percent = 100 * s[kMfu];
+  }
+  if (!config_.moe_layers.empty()) {
+    fill_router(on, record, model, routers, config_.experts);
+    line.load = double(config_.top_k) * s[kMaxLoadMax];
+    line.min_entropy = s[kEntropyMin];
+    line.entropy_ceiling = std::log(double(config_.experts));
+  }
+  telemetry_.commit();
+  log_.info(step_line(line));
+  if (log_.on_terminal()) {
+    log_.set_bar(progress_bar(done, config_.steps, line.seconds_left, log_.terminal_columns()));
+  }
+}
+
+void RunRecorder::evaluation(int64_t steps_done, const std::vector<EvalResult>& results,
+                             double seconds) {
+  std::string text = strprintf("eval %ld/%ld", long(steps_done), long(config_.steps));
+  for (const EvalResult& r : results) {
+    telemetry_.eval(steps_done, r.task, r.metric, r.value, r.n);
+    text += strprintf(" %s %s %.4f", r.task.c_str(), r.metric.c_str(), r.value);
+  }
+  log_.info(text + strprintf(" (%.1f s)", seconds));
+}
+
+void RunRecorder::checkpoint(int64_t steps_done, const std::string& folder, double seconds) {
+  telemetry_.event(steps_done, "checkpoint", folder);
+  log_.info(strprintf("checkpoint %s (%.1f s)", folder.c_str(), seconds));
+}
+
+void RunRecorder::event(int64_t steps_done, const std::string& kind, const std::string& detail) {
+  telemetry_.event(steps_done, kind, detail);
+}
+
+}  // namespace assay

@@ -1,0 +1,56 @@
+// What a run writes down: telemetry.db, the terminal line of each logged step, events. The step itself only hands over
+// numbers; nothing here allocates once the run is under way.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/evaluator.h"
+#include "engine/log.h"
+#include "engine/progress.h"
+#include "engine/router_telemetry.h"
+#include "engine/telemetry.h"
+#include "engine/trainer.h"
+
+namespace assay {
+
+struct RecorderConfig {
+  std::string telemetry_path;
+  int64_t steps = 0;
+  int64_t batch_tokens = 0;
+  double flops_per_token = 0;
+  double limit_flops_per_s = 0;  // what mfu is a share of; 0 = not known, no mfu
+  std::vector<int64_t> moe_layers;
+  int64_t experts = 0;
+  int64_t top_k = 0;
+};
+
+class RunRecorder {
+ public:
+  RunRecorder(const RecorderConfig& config, Log& log);
+
+  // Rows after steps_done are forgotten. Loads of the last `window` logged steps go back to `routers`.
+  void resume(int64_t steps_done, int64_t window, RouterTelemetry& routers);
+
+  // Of every step, logged or not: what the time left is estimated from.
+  void took(double seconds) { eta_.step_took(seconds); }
+  void step(Exec on, const StepStats& stats, double seconds, Model& model,
+            RouterTelemetry& routers);
+  void evaluation(int64_t steps_done, const std::vector<EvalResult>& results, double seconds);
+  void checkpoint(int64_t steps_done, const std::string& folder, double seconds);
+  void event(int64_t steps_done, const std::string& kind, const std::string& detail);
+  Telemetry& telemetry() { return telemetry_; }
+
+ private:
+  const RecorderConfig config_;
+  Log& log_;
+  Telemetry telemetry_;
+  Eta eta_;
+};
+
+// Resident memory of this process at its largest, in bytes.
+double peak_rss_bytes();
+
+}  // namespace assay

@@ -1,0 +1,177 @@
+#include "engine/run.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "engine/config_text.h"
+
+namespace assay {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+class Run {
+ public:
+  Run(RunParts& parts, int64_t steps_done)
+      : p_(parts),
+        trainer_(parts.config, parts.model, parts.optimizer, parts.loader, parts.mask_id),
+        routers_(parts.on, parts.model, parts.config.telemetry.window, parts.probe),
+        steps_(parts.config.run.steps),
+        done_(steps_done),
+        saved_(steps_done) {
+    if (steps_done > 0) {
+      parts.recorder.resume(steps_done, parts.config.telemetry.window, routers_);
+    }
+  }
+
+  RunResult train() {
+    if (done_ > 0 && reached_before()) return close(RunEnd::kTargetLoss);
+    while (done_ < steps_) {
+      const StepStats stats = step();
+      if (!std::isfinite(stats.loss) || stats.non_finite > 0) return stop_non_finite(stats);
+      if (evaluate() == Target::kReached) return finish(RunEnd::kTargetLoss);
+      if (due(p_.config.run.checkpoint_every) && done_ < steps_) save();
+      if (p_.interrupted()) return finish(RunEnd::kInterrupted);
+    }
+    return finish(RunEnd::kSteps);
+  }
+
+ private:
+  enum class Target { kNotReached, kReached };
+
+  bool due(int64_t every) const { return every > 0 && done_ % every == 0; }
+
+  StepStats step() {
+    const auto start = Clock::now();
+    const StepStats stats = trainer_.step(p_.on, done_);
+    const double seconds = seconds_since(start);
+    done_ += 1;
+    train_seconds_ += seconds;
+    steps_here_ += 1;
+    if (due(p_.config.run.log_every) || done_ == steps_ || !std::isfinite(stats.loss)) {
+      p_.recorder.step(p_.on, stats, seconds, p_.model, routers_);
+    }
+    p_.recorder.took(seconds_since(start));
+    return stats;
+  }
+
+  Target evaluate() {
+    Target target = Target::kNotReached;
+    for (Evaluator* evaluator : p_.evaluators) {
+      if (!evaluator->due(done_, steps_)) continue;
+      const auto start = Clock::now();
+      const std::vector<EvalResult> results = evaluator->run(p_.on, p_.model);
+      p_.recorder.evaluation(done_, results, seconds_since(start));
+      for (const EvalResult& r : results) {
+        if (r.metric == "loss_nats") result_.val_loss_nats = r.value;
+        if (r.metric == "bits_per_byte") result_.val_bits_per_byte = r.value;
+      }
+      const double wanted = p_.config.run.target_loss;
+      if (wanted > 0 && !results.empty() && results.front().value <= wanted) {
+        target = Target::kReached;
+      }
+    }
+    return target;
+  }
+
+  // A run that was stopped by its target and is started again.
+  bool reached_before() {
+    if (p_.config.run.target_loss <= 0 || p_.evaluators.empty()) return false;
+    Evaluator& first = *p_.evaluators.front();
+    return first.due(done_, steps_) &&
+           first.run(p_.on, p_.model).front().value <= p_.config.run.target_loss;
+  }
+
+  void save() {
+    const auto start = Clock::now();
+    TrainingState state;
+    state.step = done_;
+    state.tokens = done_ * p_.config.run.batch_tokens;
+    state.cursor = p_.loader.cursor();
+    state.seed = static_cast<uint64_t>(p_.config.run.seed);
+    state.schedule_share = trainer_.schedule().share(std::max<int64_t>(0, done_ - 1));
+    state.config_yaml = to_yaml(p_.config);
+    state.config_hashes = section_hashes(p_.config);
+    const std::string folder =
+        p_.checkpoints.save(state, p_.model.tensors(), p_.optimizer.tensors());
+    saved_ = done_;
+    p_.recorder.checkpoint(done_, folder, seconds_since(start));
+  }
+
+  // The state after such a step is worth nothing: the last checkpoint stays the newest.
+  RunResult stop_non_finite(const StepStats& stats) {
+    p_.recorder.event(done_, "non_finite",
+                      strprintf("loss %g, gradient norm %g, %ld gradient elements not finite",
+                                stats.loss, stats.gradient_norm, long(stats.non_finite)));
+    return close(RunEnd::kNonFinite);
+  }
+
+  RunResult finish(RunEnd end) {
+    if (saved_ != done_) save();
+    return close(end);
+  }
+
+  RunResult close(RunEnd end) {
+    result_.end = end;
+    result_.steps_done = done_;
+    result_.tokens = done_ * p_.config.run.batch_tokens;
+    if (steps_here_ > 0) {
+      result_.tokens_per_s =
+          double(steps_here_ * p_.config.run.batch_tokens) / std::max(train_seconds_, 1e-9);
+    }
+    p_.recorder.event(done_, "end", run_end_name(end));
+    return result_;
+  }
+
+  RunParts& p_;
+  Trainer trainer_;
+  RouterTelemetry routers_;
+  const int64_t steps_;
+  int64_t done_;
+  int64_t saved_;  // steps done when the newest checkpoint was written
+  int64_t steps_here_ = 0;
+  double train_seconds_ = 0;
+  RunResult result_;
+};
+
+}  // namespace
+
+const char* run_end_name(RunEnd end) {
+  switch (end) {
+    case RunEnd::kSteps:
+      return "steps";
+    case RunEnd::kTargetLoss:
+      return "target_loss";
+    case RunEnd::kNonFinite:
+      return "non_finite";
+    case RunEnd::kInterrupted:
+      return "interrupted";
+  }
+  return "?";
+}
+
+int64_t resume_or_initialise(RunParts& parts) {
+  const std::optional<std::string> newest = parts.checkpoints.newest();
+  if (!newest) {
+    parts.model.initialise(parts.on, static_cast<uint64_t>(parts.config.run.seed));
+    parts.model.refresh_weights(parts.on);
+    return 0;
+  }
+  const TrainingState state = load_state(*newest);
+  load_model(*newest, parts.model.tensors());
+  load_optimizer(*newest, parts.optimizer.tensors());
+  parts.model.refresh_weights(parts.on);
+  parts.loader.seek(state.cursor);
+  return state.step;
+}
+
+RunResult run(RunParts& parts, int64_t steps_done) {
+  return Run(parts, steps_done).train();
+}
+
+}  // namespace assay

@@ -1,0 +1,50 @@
+// A training run around Trainer::step: resume, loop { step, log, evaluate, save }, finish. Training is over when the steps
+// are done, when an evaluation reaches run.target_loss, when the loss stops being a number, or when the user interrupts.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint.h"
+#include "engine/evaluator.h"
+#include "engine/recorder.h"
+#include "engine/router_telemetry.h"
+#include "engine/trainer.h"
+
+namespace assay {
+
+enum class RunEnd { kSteps, kTargetLoss, kNonFinite, kInterrupted };
+const char* run_end_name(RunEnd end);  // "steps", "target_loss", "non_finite", "interrupted"
+
+// What a run is made of. Everything is planned, allocated and bound.
+struct RunParts {
+  const Config& config;  // resolved, run.steps from the contract
+  Exec on;
+  Model& model;
+  Optimizer& optimizer;
+  Loader& loader;
+  std::vector<Evaluator*> evaluators;
+  Checkpoints& checkpoints;
+  RunRecorder& recorder;
+  RouterProbe probe;
+  int mask_id = -1;
+  std::function<bool()> interrupted;
+};
+
+struct RunResult {
+  RunEnd end = RunEnd::kSteps;
+  int64_t steps_done = 0;
+  int64_t tokens = 0;
+  double val_loss_nats = 0;      // of the last evaluation
+  double val_bits_per_byte = 0;  // 0 when there is no tokenizer
+  double tokens_per_s = 0;       // of this process, evaluation and saving left out
+};
+
+// Loads the newest valid checkpoint into model and optimizer and seeks the loader. Steps done: 0 when there is none;
+// then the model is initialised from run.seed.
+int64_t resume_or_initialise(RunParts& parts);
+
+RunResult run(RunParts& parts, int64_t steps_done);
+
+}  // namespace assay

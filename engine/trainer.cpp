@@ -1,0 +1,47 @@
+#include "engine/trainer.h"
+
+#include <array>
+#include <bit>
+
+#include "base/hash.h"
+
+namespace assay {
+
+StepStats Trainer::step(Exec on, int64_t step_index) {
+  const double share = schedule_.share(step_index);
+  loader_.next_step();
+  const int64_t counted = loader_.counted_targets(mask_id_);
+  const int micro_batches = loader_.micro_batches();
+  const MicroScale scale{.loss = static_cast<float>(1.0 / double(std::max<int64_t>(counted, 1))),
+                         .micro_share = 1.0f / static_cast<float>(micro_batches)};
+
+  model_.begin_step(on);
+  for (int i = 0; i < micro_batches; ++i) model_.forward_backward(on, micro(i), scale);
+  optimizer_.step(on, step_index, share);  // norm and clip factor stay on the device
+  model_.update_router_bias(on, static_cast<float>(share));  // from the load of the whole step
+
+  return read_stats(on, step_index, share, counted);
+}
+
+TokenBatch Trainer::micro(int i) const {
+  const Batch batch = loader_.micro(i);
+  return {
+      .token = batch.token, .target = batch.target, .batch = micro_batch_, .sequence = sequence_};
+}
+
+StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t counted) const {
+  StepStats stats{.step = step_index,
+                  .loss = model_.loss_sum() / double(std::max<int64_t>(counted, 1)),
+                  .lr = peak_lr_ * share,
+                  .gradient_norm = optimizer_.gradient_norm(),
+                  .clip = optimizer_.clip_factor(),
+                  .non_finite = optimizer_.non_finite(),
+                  .counted = counted};
+  const std::array<uint64_t, 3> bits{std::bit_cast<uint64_t>(stats.loss),
+                                     std::bit_cast<uint64_t>(stats.gradient_norm),
+                                     optimizer_.parameter_checksum(on)};
+  stats.hash = static_cast<uint32_t>(hash_words(bits.data(), bits.size()));
+  return stats;
+}
+
+}  // namespace assay

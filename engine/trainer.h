@@ -1,0 +1,52 @@
+// One optimizer step. Everything a run does once in a while (evaluate, save, log) is around it, in engine/run.h.
+#pragma once
+
+#include <cstdint>
+
+#include "data/loader.h"
+#include "engine/model.h"
+#include "engine/optimizer.h"
+#include "engine/schedule.h"
+
+namespace assay {
+
+struct StepStats {
+  int64_t step = 0;  // from 0
+  double loss = 0;   // nats per counted target, over the whole step
+  double lr = 0;     // of the main groups
+  double gradient_norm = 0;
+  double clip = 1;
+  int64_t non_finite = 0;  // gradient elements
+  int64_t counted = 0;     // targets
+  uint32_t hash = 0;       // of loss, norm and parameters: equal runs have equal hashes
+};
+
+class Trainer {
+ public:
+  Trainer(const Config& config, Model& model, Optimizer& optimizer, Loader& loader, int mask_id)
+      : schedule_(make_schedule(config)),
+        sequence_(config.run.sequence),
+        micro_batch_(config.run.micro_batch),
+        peak_lr_(config.optimizer.lr),
+        mask_id_(mask_id),
+        model_(model),
+        optimizer_(optimizer),
+        loader_(loader) {}
+
+  StepStats step(Exec on, int64_t step_index);
+  const Schedule& schedule() const { return schedule_; }
+
+ private:
+  TokenBatch micro(int i) const;
+  StepStats read_stats(Exec on, int64_t step_index, double share, int64_t counted) const;
+
+  Schedule schedule_;
+  int64_t sequence_, micro_batch_;
+  double peak_lr_;
+  int mask_id_;
+  Model& model_;
+  Optimizer& optimizer_;
+  Loader& loader_;
+};
+
+}  // namespace assay

@@ -1,0 +1,59 @@
+#include "eval/validation.h"
+
+#include <cmath>
+
+#include "base/check.h"
+
+namespace assay {
+
+Validation::Validation(const ValidationSet::Config& set, int64_t every,
+                       std::vector<int32_t> token_bytes, int mask_id)
+    : set_(set),
+      sequence_(set.sequence),
+      micro_batch_(set.micro_batch),
+      every_(every),
+      token_bytes_(std::move(token_bytes)),
+      mask_id_(mask_id) {}
+
+void Validation::plan(MemoryPlan& plan) {
+  plan.add(Section::kScratch, "validation.nats", nats_, {micro_batch_ * sequence_});
+}
+
+bool Validation::due(int64_t steps_done, int64_t steps) const {
+  return steps_done == steps || (steps_done > 0 && steps_done % every_ == 0);
+}
+
+std::vector<EvalResult> Validation::run(Exec on, Model& model) {
+  double nats = 0, nats_of_text = 0;
+  int64_t counted = 0, bytes = 0;
+  for (int m = 0; m < set_.micro_batches(); ++m) {
+    const Batch batch = set_.micro(m);
+    const int64_t n = batch.token.dim[0];
+    const View<float, 1> each = nats_.rows(0, n);
+    model.evaluate(on,
+                   {.token = batch.token,
+                    .target = batch.target,
+                    .batch = n / sequence_,
+                    .sequence = sequence_},
+                   each);
+    for (int64_t i = 0; i < n; ++i) {
+      const int32_t target = batch.target[i];
+      if (target < 0 || target == mask_id_) continue;
+      nats += double(each[i]);
+      counted += 1;
+      if (token_bytes_.empty() || token_bytes_[size_t(target)] == 0) continue;
+      nats_of_text += double(each[i]);
+      bytes += token_bytes_[size_t(target)];
+    }
+  }
+  std::vector<EvalResult> results{
+      {"val", "loss_nats", nats / double(std::max<int64_t>(counted, 1)), counted}
+  };
+  if (bytes > 0) {
+    results.push_back(
+        {"val", "bits_per_byte", nats_of_text / (std::log(2.0) * double(bytes)), bytes});
+  }
+  return results;
+}
+
+}  // namespace assay
