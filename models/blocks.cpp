@@ -1,0 +1,387 @@
+#include "models/blocks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/bf16.h"
+#include "models/parameters.h"
+#include "ops/attention.h"
+#include "ops/dispatch.h"
+#include "ops/linear.h"
+#include "ops/qk_norm.h"
+#include "ops/rmsnorm.h"
+#include "ops/rope.h"
+#include "ops/router.h"
+#include "ops/swiglu.h"
+
+namespace assay {
+
+template <typename T>
+void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const Shape& largest) {
+  const int64_t tokens = largest.tokens();
+  const auto add2 = [&](const char* name, View<T, 2>& view, int64_t rows, int64_t width) {
+    plan.add(Section::kScratch, name, view, {rows, width});
+  };
+  const int64_t q_width = c.resolved_head_dim() * c.heads;
+  const int64_t qkv_width = q_width + 2 * c.resolved_head_dim() * c.resolved_kv_heads();
+  add2("branch", branch, tokens, c.hidden);
+  add2("dresid", dresid, tokens, c.hidden);
+  add2("dbranch", dbranch, tokens, c.hidden);
+  add2("dnorm", dnorm, tokens, c.hidden);
+  plan.add(Section::kScratch, "norm_partial", norm_partial,
+           {rmsnorm_backward_blocks(tokens), c.hidden});
+  add2("dqkv", dqkv, tokens, qkv_width);
+  if (c.qk_norm) {
+    plan.add(Section::kScratch, "qk_norm_partial", qk_norm_partial,
+             {qk_norm_backward_blocks(tokens), 2 * c.resolved_head_dim()});
+  }
+  plan.add(Section::kScratch, "attention_partial", attention_partial,
+           {attention_backward_scratch({largest.batch, largest.sequence, c.heads,
+                                        c.resolved_kv_heads(), c.resolved_head_dim()})});
+  add2("datt", datt, tokens, q_width);
+
+  int64_t inner = moe_blocks(c) < c.layers ? tokens * c.ffn : 0;
+  if (c.moe && moe_blocks(c) > 0) {
+    const MoeConfig& m = *c.moe;
+    const int64_t assignments = tokens * m.top_k;
+    inner = std::max({inner, assignments * m.expert_ffn, tokens * m.shared * m.expert_ffn});
+    add2("dexpert_out", dexpert_out, assignments, c.hidden);
+    add2("dexpert_in", dexpert_in, assignments, c.hidden);
+    if (m.shared > 0) add2("shared_out", shared_out, tokens, c.hidden);
+    plan.add(Section::kScratch, "dgate", dgate, {tokens, m.top_k});
+    add2("dlogits", dlogits, tokens, m.experts);
+    // The most pieces any cut makes: groups of one sequence each.
+    const RouterSettings by_sequence{
+        .aux = RouterAux::kGates, .scope = AuxScope::kSequence, .sequence = largest.sequence};
+    const int64_t pieces = std::max(router_pieces(tokens, {}), router_pieces(tokens, by_sequence));
+    plan.add(Section::kScratch, "count_partial", count_partial, {pieces, m.experts});
+    plan.add(Section::kScratch, "share_partial", share_partial, {pieces, m.experts});
+    plan.add(Section::kScratch, "measure_partial", measure_partial,
+             {pieces, int64_t{kRouterMeasures}});
+    plan.add(Section::kScratch, "dispatch_partial", dispatch_partial,
+             {dispatch_pieces(tokens), m.experts});
+  }
+  plan.add(Section::kScratch, "dgate_up", dgate_up, {2 * inner});
+  plan.add(Section::kScratch, "dh", dh, {inner});
+}
+
+template <typename T>
+void ResidualNorm<T>::plan(MemoryPlan& plan, const std::string& name, const ModelConfig& config,
+                           int64_t tokens) {
+  plan.add(Section::kActivations, name + ".resid", resid, {tokens, config.hidden});
+  plan.add(Section::kActivations, name + ".y", y, {tokens, config.hidden});
+  plan.add(Section::kActivations, name + ".rstd", rstd, {tokens});
+  eps = static_cast<float>(config.norm_eps);
+}
+
+template <typename T>
+void ResidualNorm<T>::bind(const ParameterStore<T>& store, const std::string& name) {
+  weight = store.vector(name);
+  dweight = store.vector_gradient(name);
+}
+
+template <typename T>
+void ResidualNorm<T>::forward(Exec on, const Stream<T>& in, int64_t tokens) const {
+  const View<T, 2> x = in.resid.rows(0, tokens);
+  if (in.branch.empty()) {
+    rmsnorm_forward<T>(on, {.y = y.rows(0, tokens),
+                            .rstd = rstd.rows(0, tokens),
+                            .x = x,
+                            .weight = weight,
+                            .eps = eps});
+  } else {
+    rmsnorm_forward<T>(on, {.y = y.rows(0, tokens),
+                            .rstd = rstd.rows(0, tokens),
+                            .resid = resid.rows(0, tokens),
+                            .x = x,
+                            .branch = in.branch.rows(0, tokens),
+                            .weight = weight,
+                            .gain = in.gain,
+                            .eps = eps});
+  }
+}
+
+template <typename T>
+void ResidualNorm<T>::backward(Exec on, const Scratch<T>& s, const Stream<T>& in,
+                               int64_t tokens) const {
+  rmsnorm_backward<T>(on, {.dresid = s.dresid.rows(0, tokens),
+                           .dbranch = in.branch.empty() ? View<T, 2>{} : s.dbranch.rows(0, tokens),
+                           .dweight = dweight,
+                           .partial = s.norm_partial,
+                           .dy = s.dnorm.rows(0, tokens),
+                           .resid = resid.rows(0, tokens),
+                           .weight = weight,
+                           .rstd = rstd.rows(0, tokens),
+                           .gain = in.gain});
+}
+
+template <typename T>
+void SwigluFfn<T>::plan(MemoryPlan& plan, const std::string& name, int64_t ffn, int64_t tokens) {
+  plan.add(Section::kActivations, name + ".gate_up", gate_up, {tokens, 2 * ffn});
+  plan.add(Section::kActivations, name + ".h", h, {tokens, ffn});
+}
+
+template <typename T>
+void SwigluFfn<T>::bind(const ParameterStore<T>& store, const std::string& name) {
+  gate_up_weight = store.matrix(name + ".gate_up");
+  down_weight = store.matrix(name + ".down");
+  dgate_up_weight = store.matrix_gradient(name + ".gate_up");
+  ddown_weight = store.matrix_gradient(name + ".down");
+}
+
+template <typename T>
+void SwigluFfn<T>::forward(Exec on, View<const T, 2> x, View<T, 2> y) const {
+  const int64_t n = x.dim[0];
+  linear_forward<T>(on, {.y = gate_up.rows(0, n), .x = x, .weight = gate_up_weight});
+  swiglu_forward<T>(on, {.h = h.rows(0, n), .gate_up = gate_up.rows(0, n)});
+  linear_forward<T>(on, {.y = y, .x = h.rows(0, n), .weight = down_weight});
+}
+
+template <typename T>
+void SwigluFfn<T>::backward(Exec on, const Scratch<T>& s, View<const T, 2> x, View<const T, 2> dy,
+                            View<T, 2> dx, View<const T, 2> add) const {
+  const int64_t n = x.dim[0];
+  const View<T, 2> dh{
+      s.dh.data, {n, h.dim[1]}
+  };
+  const View<T, 2> dgate_up{
+      s.dgate_up.data, {n, gate_up.dim[1]}
+  };
+  linear_wgrad<T>(on, {.dweight = ddown_weight, .dy = dy, .x = h.rows(0, n)});
+  linear_dgrad<T>(on, {.dx = dh, .dy = dy, .weight = down_weight});
+  swiglu_backward<T>(on, {.dgate_up = dgate_up, .dh = dh, .gate_up = gate_up.rows(0, n)});
+  linear_wgrad<T>(on, {.dweight = dgate_up_weight, .dy = dgate_up, .x = x});
+  linear_dgrad<T>(on, {.dx = dx, .dy = dgate_up, .weight = gate_up_weight, .add = add});
+}
+
+namespace {
+
+template <typename T>
+class AttentionHalf final : public Half<T> {
+ public:
+  AttentionHalf(const ModelConfig& config, int64_t layer, const Scratch<T>& scratch,
+                const View<float, 2>& cos, const View<float, 2>& sin)
+      : config_(config),
+        name_("blocks." + std::to_string(layer) + ".attn"),
+        s_(scratch),
+        cos_(cos),
+        sin_(sin),
+        gain_(config.attention_gain == "depth"
+                  ? static_cast<float>(1.0 / std::sqrt(2.0 * double(config.layers)))
+                  : 1.0f) {}
+
+  void plan(MemoryPlan& plan, int64_t tokens) override {
+    const int64_t heads = config_.heads, kv_heads = config_.resolved_kv_heads();
+    const int64_t head_dim = config_.resolved_head_dim();
+    const int64_t qkv_width = (heads + 2 * kv_heads) * head_dim;
+    norm_.plan(plan, name_ + ".norm", config_, tokens);
+    plan.add(Section::kActivations, name_ + ".qkv", qkv_, {tokens, qkv_width});
+    if (config_.qk_norm) {
+      plan.add(Section::kActivations, name_ + ".qk_raw", qk_raw_,
+               {tokens, (heads + kv_heads) * head_dim});
+      plan.add(Section::kActivations, name_ + ".qk_rstd", qk_rstd_, {tokens, heads + kv_heads});
+    }
+    plan.add(Section::kActivations, name_ + ".att", att_, {tokens, heads * head_dim});
+    plan.add(Section::kActivations, name_ + ".lse", lse_, {tokens * heads});
+  }
+
+  void bind(const ParameterStore<T>& store) override {
+    norm_.bind(store, name_ + ".norm");
+    qkv_weight_ = store.matrix(name_ + ".qkv");
+    out_weight_ = store.matrix(name_ + ".out");
+    dqkv_weight_ = store.matrix_gradient(name_ + ".qkv");
+    dout_weight_ = store.matrix_gradient(name_ + ".out");
+    if (config_.qk_norm) {
+      q_norm_ = store.vector(name_ + ".q_norm");
+      k_norm_ = store.vector(name_ + ".k_norm");
+      dq_norm_ = store.vector_gradient(name_ + ".q_norm");
+      dk_norm_ = store.vector_gradient(name_ + ".k_norm");
+    }
+  }
+
+  Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass) override {
+    const int64_t n = shape.tokens();
+    norm_.forward(on, in, n);
+    const View<T, 2> qkv = qkv_.rows(0, n);
+    linear_forward<T>(on, {.y = qkv, .x = norm_.y.rows(0, n), .weight = qkv_weight_});
+    if (config_.qk_norm) qk_norm(on, n);
+    rope_forward<T>(on, {.qkv = qkv,
+                         .cos = cos_,
+                         .sin = sin_,
+                         .heads = config_.heads,
+                         .kv_heads = config_.resolved_kv_heads(),
+                         .head_dim = config_.resolved_head_dim(),
+                         .sequence = shape.sequence});
+    attention_forward<T>(on, {.out = att_.rows(0, n),
+                              .lse = lse(shape),
+                              .qkv = qkv,
+                              .batch = shape.batch,
+                              .sequence = shape.sequence,
+                              .heads = config_.heads,
+                              .kv_heads = config_.resolved_kv_heads(),
+                              .head_dim = config_.resolved_head_dim()});
+    linear_forward<T>(on, {.y = s_.branch.rows(0, n), .x = att_.rows(0, n), .weight = out_weight_});
+    return {norm_.resid, s_.branch, gain_};
+  }
+
+  void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale&) override {
+    const int64_t n = shape.tokens();
+    const View<T, 2> dbranch = s_.dbranch.rows(0, n), datt = s_.datt.rows(0, n);
+    const View<T, 2> dqkv = s_.dqkv.rows(0, n);
+    linear_wgrad<T>(on, {.dweight = dout_weight_, .dy = dbranch, .x = att_.rows(0, n)});
+    linear_dgrad<T>(on, {.dx = datt, .dy = dbranch, .weight = out_weight_});
+    attention_backward<T>(on, {.dqkv = dqkv,
+                               .scratch = s_.attention_partial,
+                               .dout = datt,
+                               .out = att_.rows(0, n),
+                               .lse = lse(shape),
+                               .qkv = qkv_.rows(0, n),
+                               .batch = shape.batch,
+                               .sequence = shape.sequence,
+                               .heads = config_.heads,
+                               .kv_heads = config_.resolved_kv_heads(),
+                               .head_dim = config_.resolved_head_dim()});
+    rope_backward<T>(on, {.dqkv = dqkv,
+                          .cos = cos_,
+                          .sin = sin_,
+                          .heads = config_.heads,
+                          .kv_heads = config_.resolved_kv_heads(),
+                          .head_dim = config_.resolved_head_dim(),
+                          .sequence = shape.sequence});
+    if (config_.qk_norm) qk_norm_gradient(on, n);
+    linear_wgrad<T>(on, {.dweight = dqkv_weight_, .dy = dqkv, .x = norm_.y.rows(0, n)});
+    linear_dgrad<T>(on, {.dx = s_.dnorm.rows(0, n), .dy = dqkv, .weight = qkv_weight_});
+    norm_.backward(on, s_, in, n);
+  }
+
+  int64_t workspace_bytes(int64_t tokens) const override {
+    const int64_t q_width = config_.heads * config_.resolved_head_dim();
+    const int64_t qkv_width =
+        q_width + 2 * config_.resolved_kv_heads() * config_.resolved_head_dim();
+    return std::max(linear_workspace_bytes<T>(tokens, qkv_width, config_.hidden),
+                    linear_workspace_bytes<T>(tokens, config_.hidden, q_width));
+  }
+
+ private:
+  using Half<T>::norm_;
+
+  View<float, 3> lse(const Shape& shape) const {
+    return {
+        lse_.data, {shape.batch, config_.heads, shape.sequence}
+    };
+  }
+  void qk_norm(Exec on, int64_t n) const {
+    qk_norm_forward<T>(on, {.raw = qk_raw_.rows(0, n),
+                            .rstd = qk_rstd_.rows(0, n),
+                            .qkv = qkv_.rows(0, n),
+                            .q_weight = q_norm_,
+                            .k_weight = k_norm_,
+                            .heads = config_.heads,
+                            .kv_heads = config_.resolved_kv_heads(),
+                            .head_dim = config_.resolved_head_dim(),
+                            .eps = static_cast<float>(config_.norm_eps)});
+  }
+  void qk_norm_gradient(Exec on, int64_t n) const {
+    qk_norm_backward<T>(on, {.dqkv = s_.dqkv.rows(0, n),
+                             .dq_weight = dq_norm_,
+                             .dk_weight = dk_norm_,
+                             .partial = s_.qk_norm_partial,
+                             .raw = qk_raw_.rows(0, n),
+                             .rstd = qk_rstd_.rows(0, n),
+                             .q_weight = q_norm_,
+                             .k_weight = k_norm_,
+                             .heads = config_.heads,
+                             .kv_heads = config_.resolved_kv_heads(),
+                             .head_dim = config_.resolved_head_dim()});
+  }
+
+  const ModelConfig config_;
+  const std::string name_;
+  const Scratch<T>& s_;
+  const View<float, 2>&cos_,
+      &sin_;  // the decoder's; they get their address after this half is made
+  const float gain_;
+
+  WeightMatrix<T> qkv_weight_, out_weight_;
+  View<float, 2> dqkv_weight_, dout_weight_;
+  View<const float, 1> q_norm_, k_norm_;
+  View<float, 1> dq_norm_, dk_norm_;
+  View<T, 2> qkv_, att_;  // qkv_ after QK-norm and RoPE
+  View<T, 2> qk_raw_;     // with QK-norm
+  View<float, 2> qk_rstd_;
+  View<float, 1> lse_;
+};
+
+template <typename T>
+class DenseHalf final : public Half<T> {
+ public:
+  DenseHalf(const ModelConfig& config, int64_t layer, const Scratch<T>& scratch)
+      : config_(config), name_("blocks." + std::to_string(layer) + ".ffn"), s_(scratch) {}
+
+  void plan(MemoryPlan& plan, int64_t tokens) override {
+    norm_.plan(plan, name_ + ".norm", config_, tokens);
+    ffn_.plan(plan, name_, config_.ffn, tokens);
+  }
+  void bind(const ParameterStore<T>& store) override {
+    norm_.bind(store, name_ + ".norm");
+    ffn_.bind(store, name_);
+  }
+  Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass) override {
+    const int64_t n = shape.tokens();
+    norm_.forward(on, in, n);
+    ffn_.forward(on, norm_.y.rows(0, n), s_.branch.rows(0, n));
+    return {norm_.resid, s_.branch, 1.0f};
+  }
+  void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale&) override {
+    const int64_t n = shape.tokens();
+    ffn_.backward(on, s_, norm_.y.rows(0, n), s_.dbranch.rows(0, n), s_.dnorm.rows(0, n));
+    norm_.backward(on, s_, in, n);
+  }
+  int64_t workspace_bytes(int64_t tokens) const override {
+    return std::max(linear_workspace_bytes<T>(tokens, 2 * config_.ffn, config_.hidden),
+                    linear_workspace_bytes<T>(tokens, config_.hidden, config_.ffn));
+  }
+
+ private:
+  using Half<T>::norm_;
+  const ModelConfig config_;
+  const std::string name_;
+  const Scratch<T>& s_;
+  SwigluFfn<T> ffn_;
+};
+
+}  // namespace
+
+template <typename T>
+std::unique_ptr<Half<T>> make_attention_half(const ModelConfig& config, int64_t layer,
+                                             const Scratch<T>& scratch, const View<float, 2>& cos,
+                                             const View<float, 2>& sin) {
+  return std::make_unique<AttentionHalf<T>>(config, layer, scratch, cos, sin);
+}
+
+template <typename T>
+std::unique_ptr<Half<T>> make_dense_half(const ModelConfig& config, int64_t layer,
+                                         const Scratch<T>& scratch) {
+  return std::make_unique<DenseHalf<T>>(config, layer, scratch);
+}
+
+template struct Scratch<float>;
+template struct Scratch<bf16>;
+template struct ResidualNorm<float>;
+template struct ResidualNorm<bf16>;
+template struct SwigluFfn<float>;
+template struct SwigluFfn<bf16>;
+template std::unique_ptr<Half<float>> make_attention_half(const ModelConfig&, int64_t,
+                                                          const Scratch<float>&,
+                                                          const View<float, 2>&,
+                                                          const View<float, 2>&);
+template std::unique_ptr<Half<bf16>> make_attention_half(const ModelConfig&, int64_t,
+                                                         const Scratch<bf16>&,
+                                                         const View<float, 2>&,
+                                                         const View<float, 2>&);
+template std::unique_ptr<Half<float>> make_dense_half(const ModelConfig&, int64_t,
+                                                      const Scratch<float>&);
+template std::unique_ptr<Half<bf16>> make_dense_half(const ModelConfig&, int64_t,
+                                                     const Scratch<bf16>&);
+
+}  // namespace assay

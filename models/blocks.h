@@ -1,0 +1,125 @@
+// The two halves of a decoder block. Both are x + gain * branch(rmsnorm(x)); the addition is done by the next
+// half's norm, which reads the stream once for both.
+//
+//   Stream: the residual stream between two halves is resid + gain * branch.
+//   half.forward(on, in, shape, out): out.resid = in.resid + in.gain * in.branch,  out.branch = f(rmsnorm(out.resid))
+//   half.backward: the same list upside down. scratch.dresid arrives as the gradient of the stream behind the half
+//   and leaves as the gradient of the stream before it; scratch.dbranch arrives as gain * dresid of this half and
+//   leaves as that of the half before.
+//
+// Buffers are planned for the largest micro-batch and cut to the rows at hand.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/config.h"
+#include "engine/model.h"
+#include "models/parameter_store.h"
+
+namespace assay {
+
+struct Shape {
+  int64_t batch = 0;
+  int64_t sequence = 0;
+  int64_t tokens() const { return batch * sequence; }
+};
+
+template <typename T>
+struct Stream {
+  View<T, 2> resid;        // (N, C)
+  View<T, 2> branch = {};  // (N, C)   absent before the first half
+  float gain = 1.0f;
+};
+
+// What all layers share: nothing in it outlives the half that wrote it, but the two gradients handed on.
+template <typename T>
+struct Scratch {
+  View<T, 2> branch;                 // (N, C)
+  View<T, 2> dresid;                 // (N, C)   handed from half to half in backward
+  View<T, 2> dbranch;                // (N, C)   likewise
+  View<T, 2> dnorm;                  // (N, C)
+  View<float, 2> norm_partial;       // (rmsnorm_backward_blocks(N), C)
+  View<T, 2> dqkv;                   // (N, (Hq + 2 Hkv) D)
+  View<float, 2> qk_norm_partial;    // (qk_norm_backward_blocks(N), 2 D)   with QK-norm
+  View<float, 1> attention_partial;  // (attention_backward_scratch)
+  View<T, 2> datt;                   // (N, Hq D)
+  View<T, 1> dgate_up;               // the largest of N 2F and A 2Fe
+  View<T, 1> dh;                     // half of it
+  // MoE, A = N K.
+  View<T, 2> dexpert_out;             // (A, C)
+  View<T, 2> dexpert_in;              // (A, C)
+  View<T, 2> shared_out;              // (N, C)
+  View<float, 2> dgate;               // (N, K)
+  View<T, 2> dlogits;                 // (N, E)
+  View<int32_t, 2> count_partial;     // (router_pieces, E)   of router_forward
+  View<float, 2> share_partial;       // (router_pieces, E)
+  View<double, 2> measure_partial;    // (router_pieces, kRouterMeasures)
+  View<int32_t, 2> dispatch_partial;  // (dispatch_pieces(N), E)
+
+  void plan(MemoryPlan& plan, const ModelConfig& config, const Shape& largest);
+};
+
+// RMSNorm with the residual addition before it, and what backward needs of it.
+template <typename T>
+struct ResidualNorm {
+  View<const float, 1> weight;  // (C)
+  View<float, 1> dweight;       // (C)
+  View<T, 2> resid, y;          // (N, C)
+  View<float, 1> rstd;          // (N)
+  float eps = 0;
+
+  void plan(MemoryPlan& plan, const std::string& name, const ModelConfig& config, int64_t tokens);
+  void bind(const ParameterStore<T>& store, const std::string& name);
+  void forward(Exec on, const Stream<T>& in, int64_t tokens) const;
+  // `in` as forward saw it: where it had a branch, scratch.dbranch becomes the branch's gradient.
+  void backward(Exec on, const Scratch<T>& s, const Stream<T>& in, int64_t tokens) const;
+};
+
+// One SwiGLU: a dense FFN or the shared expert.
+template <typename T>
+struct SwigluFfn {
+  WeightMatrix<T> gate_up_weight, down_weight;  // (2F, C), (C, F)
+  View<float, 2> dgate_up_weight, ddown_weight;
+  View<T, 2> gate_up, h;  // (N, 2F), (N, F)
+
+  void plan(MemoryPlan& plan, const std::string& name, int64_t ffn, int64_t tokens);
+  void bind(const ParameterStore<T>& store, const std::string& name);
+  void forward(Exec on, View<const T, 2> x, View<T, 2> y) const;
+  // dx = gradient of x, plus `add` when there is one (may be dx).
+  void backward(Exec on, const Scratch<T>& s, View<const T, 2> x, View<const T, 2> dy,
+                View<T, 2> dx, View<const T, 2> add = {}) const;
+};
+
+// Evaluation leaves the step's counts and statistics alone.
+enum class Pass { kTrain, kEvaluate };
+
+template <typename T>
+class Half {
+ public:
+  virtual ~Half() = default;
+  virtual void plan(MemoryPlan& plan, int64_t tokens) = 0;
+  virtual void bind(const ParameterStore<T>& store) = 0;
+  virtual Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass pass) = 0;
+  // `in` as forward saw it.
+  virtual void backward(Exec on, const Stream<T>& in, const Shape& shape,
+                        const MicroScale& scale) = 0;
+  virtual int64_t workspace_bytes(int64_t tokens) const = 0;
+  const ResidualNorm<T>& norm() const { return norm_; }
+
+ protected:
+  ResidualNorm<T> norm_;
+};
+
+// x + gain * Attention(RMSNorm(x)).
+template <typename T>
+std::unique_ptr<Half<T>> make_attention_half(const ModelConfig& config, int64_t layer,
+                                             const Scratch<T>& scratch, const View<float, 2>& cos,
+                                             const View<float, 2>& sin);
+// x + SwiGLU(RMSNorm(x)).
+template <typename T>
+std::unique_ptr<Half<T>> make_dense_half(const ModelConfig& config, int64_t layer,
+                                         const Scratch<T>& scratch);
+
+}  // namespace assay

@@ -1,0 +1,246 @@
+#include "models/decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "models/blocks.h"
+#include "models/moe_half.h"
+#include "models/parameters.h"
+#include "ops/embedding.h"
+#include "ops/head_loss.h"
+#include "ops/linear.h"
+#include "ops/rope.h"
+
+namespace assay {
+
+namespace {
+
+template <typename T>
+class Decoder final : public Model {
+ public:
+  Decoder(const ModelConfig& config, const DecoderOptions& options);
+
+  void plan(MemoryPlan& plan) override;
+  void bind(Exec on) override;
+  void initialise(Exec on, uint64_t seed) override { store_.initialise(on, seed); }
+  void refresh_weights(Exec on) override { store_.refresh(on); }
+  void repack_weights(Exec on) override { store_.repack(on); }
+  int64_t workspace_bytes() const override;
+
+  std::vector<ParameterRef> parameters() override { return store_.trained(); }
+  std::vector<TensorRef> tensors() override { return store_.tensors(); }
+
+  void begin_step(Exec on) override;
+  void forward_backward(Exec on, const TokenBatch& batch, const MicroScale& scale) override;
+  double loss_sum() const override { return loss_sum_[0]; }
+  void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) override;
+
+  void update_router_bias(Exec on, float lr_fraction) override;
+  const std::vector<RouterLayerState>& router_layers(Exec on) override;
+  void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) override;
+
+ private:
+  // Leaves in streams_ what each half read, the last entry being the final norm's.
+  void forward(Exec on, const TokenBatch& batch, Pass pass);
+  void backward(Exec on, const TokenBatch& batch, const MicroScale& scale);
+  View<T, 2> hidden(int64_t tokens) const { return final_norm_.y.rows(0, tokens); }
+  bool tied() const { return config_.tie_embeddings; }
+  std::string head_name() const { return tied() ? "embed.weight" : "head.weight"; }
+
+  const ModelConfig config_;
+  const DecoderOptions options_;
+  const Shape largest_;
+  ParameterStore<T> store_;
+  Scratch<T> scratch_;
+  View<float, 2> cos_, sin_;  // (T, D/2)
+
+  std::vector<std::unique_ptr<Half<T>>> halves_;
+  std::vector<MoeHalf<T>*> moe_halves_;  // those of halves_ that route
+  ResidualNorm<T> final_norm_;
+  View<const T, 2> embedding_;
+  View<float, 2> dembedding_, dhead_;
+  WeightMatrix<T> head_;
+
+  std::vector<Stream<T>> streams_;  // one more than halves_
+  View<std::byte, 1> head_scratch_;
+  View<double, 1> loss_sum_, eval_sum_;
+  std::vector<RouterLayerState> router_layers_;
+};
+
+template <typename T>
+Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
+    : config_(config),
+      options_(options),
+      largest_{options.micro_batch, options.sequence},
+      store_(parameter_table(config)) {
+  for (int64_t l = 0; l < config.layers; ++l) {
+    halves_.push_back(make_attention_half<T>(config_, l, scratch_, cos_, sin_));
+    if (is_moe_block(config, l)) {
+      auto half = std::make_unique<MoeHalf<T>>(config_, l, scratch_);
+      moe_halves_.push_back(half.get());
+      halves_.push_back(std::move(half));
+    } else {
+      halves_.push_back(make_dense_half<T>(config_, l, scratch_));
+    }
+  }
+  streams_.resize(halves_.size() + 1);
+  router_layers_.resize(moe_halves_.size());
+}
+
+template <typename T>
+void Decoder<T>::plan(MemoryPlan& plan) {
+  const int64_t tokens = largest_.tokens();
+  store_.plan(plan);
+  for (const auto& half : halves_) half->plan(plan, tokens);
+  final_norm_.plan(plan, "final.norm", config_, tokens);
+  scratch_.plan(plan, config_, largest_);
+  const int64_t head_bytes = std::max(head_loss_scratch_bytes<T>(tokens, config_.vocab_size),
+                                      head_loss_eval_scratch_bytes<T>(tokens, config_.vocab_size));
+  plan.add(Section::kScratch, "head", head_scratch_, {head_bytes});
+  plan.add(Section::kScratch, "loss_sum", loss_sum_, {1});
+  plan.add(Section::kScratch, "eval_sum", eval_sum_, {1});
+  const int64_t half_width = config_.resolved_head_dim() / 2;
+  plan.add(Section::kParameters, "rope.cos", cos_, {largest_.sequence, half_width});
+  plan.add(Section::kParameters, "rope.sin", sin_, {largest_.sequence, half_width});
+}
+
+template <typename T>
+void Decoder<T>::bind(Exec) {
+  for (const auto& half : halves_) half->bind(store_);
+  final_norm_.bind(store_, "final.norm");
+  embedding_ = store_.plain("embed.weight");
+  dembedding_ = store_.matrix_gradient("embed.weight");
+  head_ = store_.matrix(head_name());
+  dhead_ = store_.matrix_gradient(head_name());
+  rope_table(cos_, sin_, config_.rope_theta);
+}
+
+template <typename T>
+int64_t Decoder<T>::workspace_bytes() const {
+  const int64_t tokens = largest_.tokens();
+  int64_t bytes = linear_workspace_bytes<T>(head_loss_chunk_rows(tokens, config_.vocab_size),
+                                            config_.vocab_size, config_.hidden);
+  for (const auto& half : halves_) bytes = std::max(bytes, half->workspace_bytes(tokens));
+  return bytes;
+}
+
+template <typename T>
+void Decoder<T>::begin_step(Exec on) {
+  store_.zero_gradients(on);
+  for (MoeHalf<T>* half : moe_halves_) half->begin_step();
+  loss_sum_[0] = 0;
+}
+
+template <typename T>
+void Decoder<T>::forward(Exec on, const TokenBatch& batch, Pass pass) {
+  const Shape shape{batch.batch, batch.sequence};
+  const int64_t n = shape.tokens();
+  CHECK(shape.batch <= largest_.batch && shape.sequence <= largest_.sequence &&
+            batch.token.dim[0] == n,
+        "decoder: %ld sequences of %ld positions, %ld tokens; planned for %ld x %ld",
+        long(shape.batch), long(shape.sequence), long(batch.token.dim[0]), long(largest_.batch),
+        long(largest_.sequence));
+  const View<T, 2> embedded = halves_.front()->norm().resid;
+  embedding_forward<T>(on, {.y = embedded.rows(0, n),
+                            .weight = embedding_,
+                            .token = batch.token,
+                            .gain = static_cast<float>(config_.embed_gain)});
+  streams_[0] = {.resid = embedded};
+  for (size_t i = 0; i < halves_.size(); ++i) {
+    streams_[i + 1] = halves_[i]->forward(on, streams_[i], shape, pass);
+  }
+  final_norm_.forward(on, streams_.back(), n);
+}
+
+template <typename T>
+void Decoder<T>::backward(Exec on, const TokenBatch& batch, const MicroScale& scale) {
+  const Shape shape{batch.batch, batch.sequence};
+  const int64_t n = shape.tokens();
+  const View<T, 2> dresid = scratch_.dresid.rows(0, n);
+  std::memset(static_cast<void*>(dresid.data), 0, dresid.bytes());
+  final_norm_.backward(on, scratch_, streams_.back(), n);
+  for (size_t i = halves_.size(); i-- > 0;) {
+    halves_[i]->backward(on, streams_[i], shape, scale);
+  }
+  embedding_backward<T>(on, {.dweight = dembedding_,
+                             .dy = dresid,
+                             .token = batch.token,
+                             .gain = static_cast<float>(config_.embed_gain)});
+}
+
+template <typename T>
+void Decoder<T>::forward_backward(Exec on, const TokenBatch& batch, const MicroScale& scale) {
+  const int64_t n = batch.token.dim[0];
+  forward(on, batch, Pass::kTrain);
+  head_loss<T>(on, {.dx = scratch_.dnorm.rows(0, n),
+                    .loss_sum = loss_sum_,
+                    .dweight = dhead_,
+                    .scratch = head_scratch_,
+                    .x = hidden(n),
+                    .weight = head_,
+                    .target = batch.target,
+                    .mask_id = options_.mask_id,
+                    .grad_scale = scale.loss,
+                    .logit_gain = static_cast<float>(config_.logit_gain)});
+  backward(on, batch, scale);
+}
+
+template <typename T>
+void Decoder<T>::evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) {
+  forward(on, batch, Pass::kEvaluate);
+  eval_sum_[0] = 0;
+  head_loss_eval<T>(on, {.nats = nats,
+                         .loss_sum = eval_sum_,
+                         .scratch = head_scratch_,
+                         .x = hidden(batch.token.dim[0]),
+                         .weight = head_,
+                         .target = batch.target,
+                         .mask_id = options_.mask_id,
+                         .logit_gain = static_cast<float>(config_.logit_gain)});
+}
+
+template <typename T>
+void Decoder<T>::update_router_bias(Exec on, float lr_fraction) {
+  for (MoeHalf<T>* half : moe_halves_) half->update_bias(on, lr_fraction);
+}
+
+template <typename T>
+const std::vector<RouterLayerState>& Decoder<T>::router_layers(Exec on) {
+  for (size_t i = 0; i < moe_halves_.size(); ++i) router_layers_[i] = moe_halves_[i]->state(on);
+  return router_layers_;
+}
+
+template <typename T>
+void Decoder<T>::route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) {
+  if (moe_halves_.empty()) return;
+  forward(on, batch, Pass::kEvaluate);
+  for (size_t i = 0; i < moe_halves_.size(); ++i) {
+    const View<const int32_t, 2> chosen = moe_halves_[i]->chosen(batch.token.dim[0]);
+    CHECK(expert.dim[0] == int64_t(moe_halves_.size()) && expert.dim[1] == chosen.size(),
+          "route: expert (%ld, %ld) for %zu layers of %ld choices", long(expert.dim[0]),
+          long(expert.dim[1]), moe_halves_.size(), long(chosen.size()));
+    std::memcpy(expert.row(int64_t(i)), chosen.data, chosen.bytes());
+  }
+}
+
+}  // namespace
+
+const char* recipe_name(Recipe recipe) {
+  return recipe == Recipe::kBf16 ? "bf16" : "fp32";
+}
+
+Recipe resolve_recipe(const std::string& name) {
+  const bool fast_bf16 = __builtin_cpu_supports("avx512bf16") != 0;
+  if (name == "fp32" || (name == "auto" && !fast_bf16)) return Recipe::kFp32;
+  if (name == "bf16" || name == "auto") return Recipe::kBf16;
+  throw UserError("precision.recipe '" + name + "' is unknown", "use auto, fp32 or bf16");
+}
+
+std::unique_ptr<Model> make_decoder(const ModelConfig& config, Recipe recipe,
+                                    const DecoderOptions& options) {
+  if (recipe == Recipe::kBf16) return std::make_unique<Decoder<bf16>>(config, options);
+  return std::make_unique<Decoder<float>>(config, options);
+}
+
+}  // namespace assay

@@ -1,0 +1,27 @@
+// The decoder: embedding, L blocks of an attention half and a feed-forward half (dense or mixture of experts), final
+// norm, head with cross-entropy. NUMERICS sections 1 and 2. T is the type of activations and working weights:
+// bf16 in recipe bf16, float in recipe fp32.
+#pragma once
+
+#include <memory>
+
+#include "engine/config.h"
+#include "engine/model.h"
+
+namespace assay {
+
+enum class Recipe { kFp32, kBf16 };
+const char* recipe_name(Recipe recipe);
+// `auto` becomes bf16 where this CPU multiplies bf16 fast. UserError for an unknown name.
+Recipe resolve_recipe(const std::string& name);
+
+struct DecoderOptions {
+  int64_t micro_batch = 1;  // B, the largest
+  int64_t sequence = 1;     // T, the largest
+  int32_t mask_id = -1;     // targets equal to it are not counted
+};
+
+std::unique_ptr<Model> make_decoder(const ModelConfig& config, Recipe recipe,
+                                    const DecoderOptions& options);
+
+}  // namespace assay

@@ -1,0 +1,265 @@
+#include "models/moe_half.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/bf16.h"
+#include "ops/combine.h"
+#include "ops/dispatch.h"
+#include "ops/grouped_linear.h"
+#include "ops/linear.h"
+#include "ops/swiglu.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kMarginTokens = 256;  // rows of the last micro-batch whose margin is averaged
+
+RouterSettings router_settings(const RouterConfig& c) {
+  RouterSettings s;
+  s.score = c.score == "softmax" ? RouterScore::kSoftmax : RouterScore::kSigmoid;
+  s.normalize =
+      c.score == "softmax" && !c.normalize_gates ? NormalizeGates::kNo : NormalizeGates::kYes;
+  s.route_scale = static_cast<float>(c.route_scale);
+  s.gate_scale = static_cast<float>(c.gate_scale);
+  s.aux = c.aux == "switch"  ? RouterAux::kSwitch
+          : c.aux == "gates" ? RouterAux::kGates
+                             : RouterAux::kNone;
+  s.scope = c.aux_scope == "step"       ? AuxScope::kStep
+            : c.aux_scope == "sequence" ? AuxScope::kSequence
+                                        : AuxScope::kMicro;
+  return s;
+}
+
+}  // namespace
+
+template <typename T>
+MoeHalf<T>::MoeHalf(const ModelConfig& config, int64_t layer, const Scratch<T>& scratch)
+    : config_(config),
+      moe_(*config.moe),
+      layer_(layer),
+      name_("blocks." + std::to_string(layer) + ".moe"),
+      s_(scratch),
+      settings_(router_settings(config.moe->router)) {
+  if (moe_.shared > 0) shared_.emplace();
+}
+
+template <typename T>
+void MoeHalf<T>::plan(MemoryPlan& plan, int64_t tokens) {
+  const int64_t experts = moe_.experts, assignments = tokens * moe_.top_k;
+  const auto add = [&](const char* what, auto& view, const auto&... dims) {
+    plan.add(Section::kActivations, name_ + "." + what, view, {dims...});
+  };
+  norm_.plan(plan, "blocks." + std::to_string(layer_) + ".ffn.norm", config_, tokens);
+  add("logits", logits_, tokens, experts);
+  add("expert", expert_, tokens, moe_.top_k);
+  add("slot", slot_, tokens, moe_.top_k);
+  add("gate", gate_, tokens, moe_.top_k);
+  add("logsumexp", logsumexp_, tokens);
+  add("score_sum", score_sum_, tokens);
+  // A group is at least one token, so `tokens` groups always suffice; only sequences make more than one.
+  const int64_t groups = settings_.aux == RouterAux::kNone        ? 0
+                         : settings_.scope == AuxScope::kSequence ? tokens
+                                                                  : 1;
+  if (groups > 0) add("aux_slope", aux_slope_, groups, experts);
+  add("offsets", offsets_, experts + 1);
+  add("token", token_, assignments);
+  add("gate_up", gate_up_, assignments, 2 * moe_.expert_ffn);
+  add("h", h_, assignments, moe_.expert_ffn);
+  add("expert_out", expert_out_, assignments, config_.hidden);
+  if (shared_) shared_->plan(plan, name_ + ".shared", moe_.shared * moe_.expert_ffn, tokens);
+
+  add("counts", counts_, experts);
+  add("measures", measures_, int64_t{kRouterMeasures});
+  add("measure_sum", measure_sum_, int64_t{kRouterMeasures});
+  add("margin", margin_, kMarginTokens);
+}
+
+template <typename T>
+void MoeHalf<T>::bind(const ParameterStore<T>& store) {
+  norm_.bind(store, "blocks." + std::to_string(layer_) + ".ffn.norm");
+  router_weight_ = store.matrix(name_ + ".router");
+  drouter_weight_ = store.matrix_gradient(name_ + ".router");
+  gate_up_weight_ = store.stack(name_ + ".gate_up");
+  dgate_up_weight_ = store.stack_gradient(name_ + ".gate_up");
+  down_weight_ = store.stack(name_ + ".down");
+  ddown_weight_ = store.stack_gradient(name_ + ".down");
+  bias_ = store.vector(name_ + ".bias");
+  if (shared_) shared_->bind(store, name_ + ".shared");
+}
+
+template <typename T>
+Stream<T> MoeHalf<T>::forward(Exec on, const Stream<T>& in, const Shape& shape, Pass pass) {
+  const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
+  const View<const T, 2> x = norm_.y.rows(0, n);
+  const View<const int32_t, 1> token = token_.rows(0, assignments);
+  const View<T, 2> gate_up = gate_up_.rows(0, assignments), h = h_.rows(0, assignments);
+  const View<T, 2> expert_out = expert_out_.rows(0, assignments);
+
+  norm_.forward(on, in, n);
+  linear_forward<T, float>(on, {.y = logits_.rows(0, n), .x = x, .weight = router_weight_});
+  router_forward(on, router(n, shape.sequence, pass));
+  dispatch(on, {.offsets = offsets_,
+                .token = token_.rows(0, assignments),
+                .slot = slot_.rows(0, n),
+                .partial = s_.dispatch_partial,
+                .expert = expert_.rows(0, n)});
+  grouped_linear_forward<T>(
+      on, {.y = gate_up, .x = x, .row = token, .offsets = offsets_, .weight = gate_up_weight_});
+  swiglu_forward<T>(on, {.h = h, .gate_up = gate_up});
+  grouped_linear_forward<T>(on,
+                            {.y = expert_out, .x = h, .offsets = offsets_, .weight = down_weight_});
+  View<T, 2> shared_out;
+  if (shared_) {
+    shared_out = s_.shared_out.rows(0, n);
+    shared_->forward(on, x, shared_out);
+  }
+  combine_forward<T>(on, {.y = s_.branch.rows(0, n),
+                          .expert_out = expert_out,
+                          .slot = slot_.rows(0, n),
+                          .gate = gate_.rows(0, n),
+                          .add = shared_out});
+  if (pass == Pass::kTrain) {
+    for (int64_t m = 0; m < kRouterMeasures; ++m) measure_sum_[m] += measures_[m];
+    micro_batches_ += 1;
+    last_tokens_ = n;
+  }
+  return {norm_.resid, s_.branch, 1.0f};
+}
+
+template <typename T>
+void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
+                          const MicroScale& scale) {
+  const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
+  const View<const T, 2> x = norm_.y.rows(0, n);
+  const View<const int32_t, 1> token = token_.rows(0, assignments);
+  const View<T, 2> h = h_.rows(0, assignments);
+  const View<T, 2> dexpert_out = s_.dexpert_out.rows(0, assignments);
+  const View<T, 2> dexpert_in = s_.dexpert_in.rows(0, assignments);
+  const View<T, 2> dh{
+      s_.dh.data, {assignments, moe_.expert_ffn}
+  };
+  const View<T, 2> dgate_up{
+      s_.dgate_up.data, {assignments, 2 * moe_.expert_ffn}
+  };
+  const View<T, 2> dbranch = s_.dbranch.rows(0, n), dnorm = s_.dnorm.rows(0, n);
+  const View<T, 2> dlogits = s_.dlogits.rows(0, n);
+
+  combine_backward<T>(on, {.dexpert_out = dexpert_out,
+                           .dgate = s_.dgate.rows(0, n),
+                           .dy = dbranch,
+                           .expert_out = expert_out_.rows(0, assignments),
+                           .slot = slot_.rows(0, n),
+                           .gate = gate_.rows(0, n)});
+  grouped_linear_wgrad<T>(
+      on, {.dweight = ddown_weight_, .dy = dexpert_out, .x = h, .offsets = offsets_});
+  grouped_linear_dgrad<T>(
+      on, {.dx = dh, .dy = dexpert_out, .offsets = offsets_, .weight = down_weight_});
+  swiglu_backward<T>(on,
+                     {.dgate_up = dgate_up, .dh = dh, .gate_up = gate_up_.rows(0, assignments)});
+  grouped_linear_wgrad<T>(
+      on, {.dweight = dgate_up_weight_, .dy = dgate_up, .x = x, .row = token, .offsets = offsets_});
+  grouped_linear_dgrad<T>(
+      on, {.dx = dexpert_in, .dy = dgate_up, .offsets = offsets_, .weight = gate_up_weight_});
+  reduce_by_token<T>(on, {.dx = dnorm, .dexpert_in = dexpert_in, .slot = slot_.rows(0, n)});
+  if (shared_) shared_->backward(on, s_, x, dbranch, dnorm, dnorm);
+
+  const RouterForward forward = router(n, shape.sequence, Pass::kTrain);
+  const auto moe_layers = static_cast<float>(config_.layers - moe_.first_dense_layers);
+  const float share = scale.micro_share / moe_layers;
+  router_backward<T>(on, {.dlogits = dlogits,
+                          .dgate = s_.dgate.rows(0, n),
+                          .expert = forward.expert,
+                          .logits = forward.logits,
+                          .logsumexp = forward.logsumexp,
+                          .score_sum = forward.score_sum,
+                          .aux_slope = forward.aux_slope,
+                          .aux_weight = static_cast<float>(moe_.router.aux_alpha) * share,
+                          .z_weight = static_cast<float>(moe_.router.z_alpha) * share,
+                          .settings = forward.settings});
+  linear_wgrad<T>(on, {.dweight = drouter_weight_, .dy = dlogits, .x = x});
+  linear_dgrad<T>(on, {.dx = dnorm, .dy = dlogits, .weight = router_weight_, .add = dnorm});
+  norm_.backward(on, s_, in, n);
+}
+
+template <typename T>
+RouterForward MoeHalf<T>::router(int64_t tokens, int64_t sequence, Pass pass) const {
+  RouterSettings settings = settings_;
+  if (settings.scope == AuxScope::kSequence) settings.sequence = sequence;
+  const bool train = pass == Pass::kTrain;
+  if (!train) settings.aux = RouterAux::kNone;
+  const bool aux = settings.aux != RouterAux::kNone;
+  const int64_t pieces = router_pieces(tokens, settings);
+  return {.expert = expert_.rows(0, tokens),
+          .gate = gate_.rows(0, tokens),
+          .logsumexp = logsumexp_.rows(0, tokens),
+          .score_sum = score_sum_.rows(0, tokens),
+          .aux_slope = aux ? aux_slope_.rows(0, router_groups(tokens, settings)) : View<float, 2>{},
+          .measures = train ? measures_ : View<double, 1>{},
+          .counts = train ? counts_ : View<int64_t, 1>{},
+          .count_partial = s_.count_partial.rows(0, pieces),
+          .share_partial = aux ? s_.share_partial.rows(0, pieces) : View<float, 2>{},
+          .measure_partial = s_.measure_partial.rows(0, pieces),
+          .logits = logits_.rows(0, tokens),
+          .bias = has_bias() ? View<const float, 1>(bias_) : View<const float, 1>{},
+          .settings = settings};
+}
+
+template <typename T>
+int64_t MoeHalf<T>::workspace_bytes(int64_t tokens) const {
+  const int64_t assignments = tokens * moe_.top_k, width = config_.hidden;
+  int64_t bytes = std::max({
+      linear_workspace_bytes<T>(tokens, moe_.experts, width),
+      grouped_workspace_bytes<T>(assignments, moe_.experts, 2 * moe_.expert_ffn, width),
+      grouped_workspace_bytes<T>(assignments, moe_.experts, width, moe_.expert_ffn),
+  });
+  if (shared_) {
+    const int64_t inner = moe_.shared * moe_.expert_ffn;
+    bytes = std::max({bytes, linear_workspace_bytes<T>(tokens, 2 * inner, width),
+                      linear_workspace_bytes<T>(tokens, width, inner)});
+  }
+  return bytes;
+}
+
+template <typename T>
+void MoeHalf<T>::begin_step() {
+  std::memset(counts_.data, 0, counts_.bytes());
+  std::memset(measure_sum_.data, 0, measure_sum_.bytes());
+  micro_batches_ = 0;
+}
+
+template <typename T>
+void MoeHalf<T>::update_bias(Exec on, float lr_fraction) {
+  if (!has_bias()) return;
+  const float follow = moe_.router.bias_follows_lr ? lr_fraction : 1.0f;
+  router_bias_update(on, {.bias = bias_,
+                          .counts = counts_,
+                          .rate = static_cast<float>(moe_.router.bias_rate) * follow});
+}
+
+template <typename T>
+RouterLayerState MoeHalf<T>::state(Exec on) const {
+  RouterLayerState state;
+  state.layer = layer_;
+  state.top_k = moe_.top_k;
+  state.counts = counts_;
+  if (has_bias()) state.bias = bias_;
+  if (micro_batches_ == 0) return state;
+  state.aux = measure_sum_[kAuxValue] / double(micro_batches_);
+  state.z = measure_sum_[kZValue] / double(micro_batches_);
+  state.gate_entropy_nats = measure_sum_[kGateEntropy] / double(micro_batches_);
+  const int64_t sampled = std::min(kMarginTokens, last_tokens_);
+  router_margin(on, {.margin = margin_.rows(0, sampled),
+                     .expert = expert_.rows(0, sampled),
+                     .logits = logits_.rows(0, sampled),
+                     .bias = state.bias,
+                     .settings = settings_});
+  for (int64_t i = 0; i < sampled; ++i) state.margin += double(margin_[i]) / double(sampled);
+  return state;
+}
+
+template class MoeHalf<float>;
+template class MoeHalf<bf16>;
+
+}  // namespace assay

@@ -1,0 +1,64 @@
+// The mixture-of-experts half of a block: x + sum over the chosen experts of gate * SwiGLU_e(RMSNorm(x)), plus the
+// shared expert. Keeps what telemetry reads: counts of the whole step, means of the router's measures.
+#pragma once
+
+#include "models/blocks.h"
+#include "ops/router.h"
+
+namespace assay {
+
+template <typename T>
+class MoeHalf final : public Half<T> {
+ public:
+  MoeHalf(const ModelConfig& config, int64_t layer, const Scratch<T>& scratch);
+
+  void plan(MemoryPlan& plan, int64_t tokens) override;
+  void bind(const ParameterStore<T>& store) override;
+  Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass pass) override;
+  void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale& scale) override;
+  int64_t workspace_bytes(int64_t tokens) const override;
+
+  void begin_step();
+  // rate 0 leaves the bias alone.
+  void update_bias(Exec on, float lr_fraction);
+  RouterLayerState state(Exec on) const;
+  // (tokens, K) of the last forward pass.
+  View<const int32_t, 2> chosen(int64_t tokens) const { return expert_.rows(0, tokens); }
+  int64_t top_k() const { return moe_.top_k; }
+
+ private:
+  using Half<T>::norm_;
+  RouterForward router(int64_t tokens, int64_t sequence, Pass pass) const;
+  bool has_bias() const { return moe_.router.bias_rate > 0; }
+
+  const ModelConfig config_;
+  const MoeConfig moe_;
+  const int64_t layer_;
+  const std::string name_;
+  const Scratch<T>& s_;
+  const RouterSettings settings_;
+
+  WeightMatrix<T> router_weight_;                // (E, C)
+  WeightStack<T> gate_up_weight_, down_weight_;  // (E, 2F, C), (E, C, F)
+  View<float, 2> drouter_weight_;
+  View<float, 3> dgate_up_weight_, ddown_weight_;
+  View<float, 1> bias_;  // (E)
+
+  View<float, 2> logits_;                 // (N, E)
+  View<int32_t, 2> expert_, slot_;        // (N, K)
+  View<float, 2> gate_;                   // (N, K)
+  View<float, 1> logsumexp_, score_sum_;  // (N)
+  View<float, 2> aux_slope_;              // (groups, E)
+  View<int32_t, 1> offsets_, token_;      // (E + 1), (A)
+  View<T, 2> gate_up_, h_, expert_out_;   // (A, 2F), (A, F), (A, C)
+  std::optional<SwigluFfn<T>> shared_;
+
+  View<int64_t, 1> counts_;      // (E)   of the step
+  View<double, 1> measures_;     // (kRouterMeasures)   of the last micro-batch
+  View<double, 1> measure_sum_;  // (kRouterMeasures)   over the step
+  View<float, 1> margin_;        // (kMarginTokens)
+  int64_t micro_batches_ = 0;    // since begin_step
+  int64_t last_tokens_ = 0;
+};
+
+}  // namespace assay

@@ -1,0 +1,183 @@
+#include "models/parameter_store.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "models/parameters.h"
+#include "ops/cast.h"
+
+namespace assay {
+
+namespace {
+
+bool is_product(const ParameterSpec& spec) { return spec.trained() && spec.shape.size() >= 2; }
+
+template <typename T>
+int64_t pack_bytes(const ParameterSpec& spec) {
+  if (spec.shape.size() == 3) {
+    return weight_stack_pack_bytes<T>(spec.shape[0], spec.shape[1], spec.shape[2]);
+  }
+  return weight_pack_bytes<T>(spec.shape[0], spec.shape[1]);
+}
+
+}  // namespace
+
+template <typename T>
+ParameterStore<T>::ParameterStore(std::vector<ParameterSpec> specs)
+    : specs_(std::move(specs)), buffers_(specs_.size()) {
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    const bool added = by_name_.emplace(specs_[i].name, i).second;
+    CHECK(added, "parameter '%s' is in the table twice", specs_[i].name.c_str());
+  }
+}
+
+template <typename T>
+void ParameterStore<T>::plan(MemoryPlan& plan) {
+  const bool tied = by_name_.count("head.weight") == 0;
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    const ParameterSpec& spec = specs_[i];
+    Buffers& b = buffers_[i];
+    plan.add(Section::kParameters, spec.name, b.master, {spec.size()});
+    if (spec.trained()) plan.add(Section::kGradients, spec.name, b.grad, {spec.size()});
+    if (!is_product(spec)) continue;
+    if constexpr (sizeof(T) == 2) {
+      plan.add(Section::kParameters, spec.name + ".bf16", b.weight, {spec.size()});
+    }
+    // The embedding is only looked up, unless it is the head too.
+    if (spec.role == Role::kEmbedding && !tied) continue;
+    const int64_t bytes = pack_bytes<T>(spec);
+    if (bytes > 0) plan.add(Section::kParameters, spec.name + ".packed", b.packed, {bytes});
+  }
+}
+
+template <typename T>
+void ParameterStore<T>::initialise(Exec on, uint64_t seed) {
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    assay::initialise(on, specs_[i], seed, buffers_[i].master);
+  }
+}
+
+template <typename T>
+void ParameterStore<T>::refresh(Exec on) {
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    Buffers& b = buffers_[i];
+    if (!b.weight.empty()) cast<bf16, float>(on, {.y = b.weight, .x = b.master});
+  }
+  repack(on);
+}
+
+template <typename T>
+void ParameterStore<T>::repack(Exec on) {
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    const ParameterSpec& spec = specs_[i];
+    const Buffers& b = buffers_[i];
+    if (b.packed.empty()) continue;
+    if (spec.shape.size() == 3) {
+      weight_stack_pack<T>(on, {.packed = b.packed, .plain = stack(spec.name).plain});
+    } else {
+      weight_pack<T>(on, {.packed = b.packed, .plain = plain(spec.name)});
+    }
+  }
+}
+
+template <typename T>
+void ParameterStore<T>::zero_gradients(Exec on) {
+  for (Buffers& b : buffers_) {
+    if (b.grad.empty()) continue;
+    parallel_ranges(on, b.grad.size(), int64_t{1} << 18, [&](int64_t begin, int64_t end) {
+      std::memset(b.grad.data + begin, 0, static_cast<size_t>(end - begin) * sizeof(float));
+    });
+  }
+}
+
+template <typename T>
+size_t ParameterStore<T>::index(const std::string& name, size_t rank) const {
+  const auto found = by_name_.find(name);
+  CHECK(found != by_name_.end(), "no parameter '%s'", name.c_str());
+  CHECK(specs_[found->second].shape.size() == rank, "parameter '%s' has rank %zu, asked for %zu",
+        name.c_str(), specs_[found->second].shape.size(), rank);
+  return found->second;
+}
+
+template <typename T>
+View<const T, 1> ParameterStore<T>::working(size_t i) const {
+  if constexpr (sizeof(T) == 2) {
+    return buffers_[i].weight;
+  } else {
+    return buffers_[i].master;
+  }
+}
+
+template <typename T>
+View<float, 1> ParameterStore<T>::vector(const std::string& name) const {
+  return buffers_[index(name, 1)].master;
+}
+
+template <typename T>
+View<float, 1> ParameterStore<T>::vector_gradient(const std::string& name) const {
+  return buffers_[index(name, 1)].grad;
+}
+
+template <typename T>
+View<const T, 2> ParameterStore<T>::plain(const std::string& name) const {
+  const size_t i = index(name, 2);
+  return {
+      working(i).data, {specs_[i].shape[0], specs_[i].shape[1]}
+  };
+}
+
+template <typename T>
+WeightMatrix<T> ParameterStore<T>::matrix(const std::string& name) const {
+  return {plain(name), buffers_[index(name, 2)].packed};
+}
+
+template <typename T>
+View<float, 2> ParameterStore<T>::matrix_gradient(const std::string& name) const {
+  const size_t i = index(name, 2);
+  return {
+      buffers_[i].grad.data, {specs_[i].shape[0], specs_[i].shape[1]}
+  };
+}
+
+template <typename T>
+WeightStack<T> ParameterStore<T>::stack(const std::string& name) const {
+  const size_t i = index(name, 3);
+  const auto& s = specs_[i].shape;
+  return {
+      {working(i).data, {s[0], s[1], s[2]}},
+      buffers_[i].packed
+  };
+}
+
+template <typename T>
+View<float, 3> ParameterStore<T>::stack_gradient(const std::string& name) const {
+  const size_t i = index(name, 3);
+  const auto& s = specs_[i].shape;
+  return {
+      buffers_[i].grad.data, {s[0], s[1], s[2]}
+  };
+}
+
+template <typename T>
+std::vector<ParameterRef> ParameterStore<T>::trained() {
+  std::vector<ParameterRef> refs;
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    if (!specs_[i].trained()) continue;
+    refs.push_back({&specs_[i], buffers_[i].master, buffers_[i].grad, buffers_[i].weight});
+  }
+  return refs;
+}
+
+template <typename T>
+std::vector<TensorRef> ParameterStore<T>::tensors() {
+  std::vector<TensorRef> refs;
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    refs.push_back({specs_[i].name, DType::kF32, specs_[i].shape, buffers_[i].master.data});
+  }
+  return refs;
+}
+
+template class ParameterStore<float>;
+template class ParameterStore<bf16>;
+
+}  // namespace assay

@@ -1,0 +1,100 @@
+// A decoder with its optimizer and random tokens, planned and allocated, for tests of the whole model.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "engine/optimizer.h"
+#include "models/decoder.h"
+
+namespace assay {
+
+struct ModelFixture {
+  Config config;
+  int64_t batch, sequence;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Optimizer> optimizer;
+  MemoryPlan plan;
+  Exec on;
+  View<float, 1> nats;
+  std::vector<int32_t> token, target;
+
+  ModelFixture(const Config& c, Recipe recipe, int64_t batch_, int64_t sequence_, int threads = 2,
+               int32_t mask_id = -1)
+      : config(c), batch(batch_), sequence(sequence_) {
+    model = make_decoder(c.model, recipe,
+                         {.micro_batch = batch, .sequence = sequence, .mask_id = mask_id});
+    optimizer = std::make_unique<Optimizer>(c.optimizer, *model);
+    on.threads = threads;
+    model->plan(plan);
+    optimizer->plan(plan);
+    plan.add(Section::kScratch, "workspace", on.workspace, {model->workspace_bytes()});
+    plan.add(Section::kScratch, "nats", nats, {batch * sequence});
+    plan.allocate();
+    model->bind(on);
+    optimizer->bind();
+    model->initialise(on, 1);
+    model->refresh_weights(on);
+    RandomSequence random({11, stream_id("tokens"), 0});
+    for (int64_t i = 0; i <= batch * sequence; ++i) {
+      token.push_back(int32_t(random.below(uint32_t(c.model.vocab_size))));
+    }
+    target.assign(token.begin() + 1, token.end());
+    token.pop_back();
+  }
+
+  // Sequences [begin, begin + count).
+  TokenBatch micro(int64_t begin, int64_t count) const {
+    const int64_t first = begin * sequence, n = count * sequence;
+    return {
+        .token = {token.data() + first,  {n}},
+        .target = {target.data() + first, {n}},
+        .batch = count,
+        .sequence = sequence
+    };
+  }
+  TokenBatch all() const { return micro(0, batch); }
+
+  // Gradients of the mean loss over all targets; loss_sum() in the model.
+  void gradients(int64_t micro_batches = 1) {
+    model->begin_step(on);
+    for (int64_t m = 0; m < micro_batches; ++m) {
+      model->forward_backward(
+          on, micro(m * batch / micro_batches, batch / micro_batches),
+          {.loss = 1.0f / float(batch * sequence), .micro_share = 1.0f / float(micro_batches)});
+    }
+  }
+  // A full step; returns the mean loss before it.
+  double step(int64_t index, int64_t micro_batches = 1) {
+    gradients(micro_batches);
+    const double loss = model->loss_sum() / double(batch * sequence);
+    optimizer->step(on, index, 1.0);
+    model->update_router_bias(on, 1.0f);
+    return loss;
+  }
+  std::vector<std::byte> parameter_bytes() const {
+    std::vector<std::byte> bytes;
+    for (const TensorRef& t : model->tensors()) {
+      const auto* data = static_cast<const std::byte*>(t.data);
+      bytes.insert(bytes.end(), data, data + t.bytes());
+    }
+    return bytes;
+  }
+};
+
+// A model small enough for the scalar reference: two layers, an MoE or dense.
+inline Config small_config() {
+  Config c;
+  c.model.hidden = 32;
+  c.model.layers = 2;
+  c.model.heads = 1;
+  c.model.ffn = 24;
+  c.model.vocab_size = 17;
+  return c;
+}
+
+}  // namespace assay

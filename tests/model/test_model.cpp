@@ -1,0 +1,124 @@
+// The whole model: initial loss, overfitting, and what must be equal to the bit.
+#include <cmath>
+
+#include "tests/catch.h"
+#include "tests/model/model_fixture.h"
+
+namespace assay {
+
+namespace {
+
+Config medium_config(bool moe) {
+  Config c;
+  c.model.hidden = 64;
+  c.model.layers = 2;
+  c.model.heads = 2;
+  c.model.kv_heads = 1;
+  c.model.ffn = 96;
+  c.model.vocab_size = 250;
+  if (moe) {
+    c.model.moe = MoeConfig{.experts = 6,
+                            .top_k = 2,
+                            .shared = 1,
+                            .expert_ffn = 40,
+                            .first_dense_layers = 1,
+                            .router = {}};
+    c.model.moe->router.bias_rate = 1e-3;
+  }
+  c.optimizer.lr = 3e-3;
+  return c;
+}
+
+std::vector<std::byte> after_steps(const Config& c, Recipe recipe, int threads, int steps,
+                                   int64_t micro_batches = 1) {
+  ModelFixture f(c, recipe, 4, 40, threads);
+  for (int i = 0; i < steps; ++i) f.step(i, micro_batches);
+  return f.parameter_bytes();
+}
+
+}  // namespace
+
+TEST_CASE("the initial loss of an untied model is about ln V + 1/2") {
+  for (const bool moe : {false, true}) {
+    Config c = medium_config(moe);
+    c.model.vocab_size = 4096;
+    ModelFixture f(c, Recipe::kFp32, 4, 64);
+    f.gradients();
+    const double loss = f.model->loss_sum() / (4.0 * 64.0);
+    REQUIRE(std::abs(loss - (std::log(4096.0) + 0.5)) < 0.2);
+  }
+}
+
+TEST_CASE("a model learns one batch by heart") {
+  for (const bool moe : {false, true}) {
+    for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
+      ModelFixture f(medium_config(moe), recipe, 4, 32);
+      double loss = 0;
+      for (int i = 0; i < 200; ++i) loss = f.step(i);
+      INFO("moe " << moe << " recipe " << recipe_name(recipe) << " loss " << loss);
+      REQUIRE(loss < 0.05);
+    }
+  }
+}
+
+TEST_CASE("the same seed gives the same bits, on any number of threads") {
+  for (const bool moe : {false, true}) {
+    for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
+      Config c = medium_config(moe);
+      if (moe) {
+        c.model.moe->router.aux = "switch";
+        c.model.moe->router.aux_alpha = 0.01;
+        c.model.moe->router.z_alpha = 0.001;
+      }
+      const auto once = after_steps(c, recipe, 2, 5);
+      REQUIRE(once == after_steps(c, recipe, 2, 5));
+      REQUIRE(once == after_steps(c, recipe, 1, 5));
+      REQUIRE(once == after_steps(c, recipe, 3, 5));
+    }
+  }
+}
+
+TEST_CASE("one micro-batch of four sequences and four of one give the same gradients") {
+  for (const bool moe : {false, true}) {
+    for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
+      ModelFixture one(medium_config(moe), recipe, 4, 40), four(medium_config(moe), recipe, 4, 40);
+      one.gradients(1);
+      four.gradients(4);
+      // Every row of a forward product has the same bits whatever its neighbours; only sums over tokens are cut
+      // differently. The loss is summed in double in row order.
+      REQUIRE(one.model->loss_sum() == four.model->loss_sum());
+      const auto a = one.model->parameters(), b = four.model->parameters();
+      for (size_t i = 0; i < a.size(); ++i) {
+        double worst = 0, largest = 1e-30;
+        for (int64_t j = 0; j < a[i].grad.size(); ++j) {
+          worst = std::max(worst, double(std::abs(a[i].grad[j] - b[i].grad[j])));
+          largest = std::max(largest, double(std::abs(a[i].grad[j])));
+        }
+        INFO(a[i].spec->name << " differs by " << worst << " of " << largest);
+        REQUIRE(worst <=
+                64 * 0x1p-24 * largest);  // 160 tokens in float: sqrt(160) roundings, with room
+      }
+    }
+  }
+}
+
+TEST_CASE("bf16 gradients point where fp32 gradients point") {
+  for (const bool moe : {false, true}) {
+    ModelFixture wide(medium_config(moe), Recipe::kFp32, 4, 40),
+        narrow(medium_config(moe), Recipe::kBf16, 4, 40);
+    wide.gradients();
+    narrow.gradients();
+    double dot = 0, aa = 0, bb = 0;
+    const auto a = wide.model->parameters(), b = narrow.model->parameters();
+    for (size_t i = 0; i < a.size(); ++i) {
+      for (int64_t j = 0; j < a[i].grad.size(); ++j) {
+        dot += double(a[i].grad[j]) * double(b[i].grad[j]);
+        aa += double(a[i].grad[j]) * double(a[i].grad[j]);
+        bb += double(b[i].grad[j]) * double(b[i].grad[j]);
+      }
+    }
+    REQUIRE(dot / std::sqrt(aa * bb) > 0.999);
+  }
+}
+
+}  // namespace assay
