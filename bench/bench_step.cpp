@@ -1,0 +1,171 @@
+// bench_step: tokens/s of a whole optimizer step (forward, backward, norm, clip, AdamW, packing) on random tokens, the
+// share of the measured matmul limit, and where the time goes. The shapes are those of bench/peers.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <thread>
+
+#include "base/random.h"
+#include "bench/limits.h"
+#include "cuda/profile.h"
+#include "engine/optimizer.h"
+#include "models/audit.h"
+#include "models/decoder.h"
+#include "tools/passive_waiting.h"
+
+namespace assay {
+namespace {
+
+struct Options {
+  std::string model = "dense";
+  std::string recipe = "auto";
+  int64_t steps = 20, warmup = 3;
+  int threads = 0;
+  int64_t layers = 6, hidden = 256, heads = 8, ffn = 768, vocab = 8192, sequence = 256, batch = 8;
+  int64_t experts = 4, top_k = 2, expert_ffn = 384;
+  bool json = false, profile = false;
+};
+
+Config config_of(const Options& o) {
+  Config c;
+  c.model = {.hidden = o.hidden,
+             .layers = o.layers,
+             .heads = o.heads,
+             .ffn = o.ffn,
+             .vocab_size = o.vocab};
+  if (o.model == "moe") {
+    c.model.moe = MoeConfig{.experts = o.experts, .top_k = o.top_k, .expert_ffn = o.expert_ffn};
+    c.model.moe->router.score = "softmax";
+    c.model.moe->router.aux = "switch";
+    c.model.moe->router.aux_alpha = 0.01;
+    c.model.moe->router.z_alpha = 0.001;
+  }
+  c.run.sequence = o.sequence;
+  c.run.micro_batch = o.batch;
+  c.run.batch_tokens = o.sequence * o.batch;
+  return c;
+}
+
+void print_profile(const Profile& profile, int64_t steps, double step_ms) {
+  auto entries = profile.entries();
+  std::sort(entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  std::printf("%-28s %8s %9s %7s %9s %8s\n", "op", "calls", "ms/step", "share", "GFLOP/s", "GB/s");
+  double sum = 0;
+  for (const auto& e : entries) {
+    const double ms = 1e3 * e.seconds / double(steps);
+    sum += ms;
+    std::printf("%-28s %8.1f %9.2f %6.1f%% %9.0f %8.1f\n", e.name, double(e.calls) / double(steps),
+                ms, 100 * ms / step_ms, 1e-9 * e.cost.flops / e.seconds,
+                1e-9 * e.cost.bytes / e.seconds);
+  }
+  std::printf("%-28s %8s %9.2f %6.1f%%\n", "(between ops)", "", step_ms - sum,
+              100 * (step_ms - sum) / step_ms);
+}
+
+int run(const Options& o) {
+  const Config config = config_of(o);
+  const Recipe recipe = resolve_recipe(o.recipe);
+  const int64_t tokens = o.sequence * o.batch;
+  auto model = make_decoder(config.model, recipe, {.micro_batch = o.batch, .sequence = o.sequence});
+  Optimizer optimizer(config.optimizer, *model);
+  Exec on{.threads = o.threads > 0 ? o.threads : int(std::thread::hardware_concurrency())};
+  MemoryPlan plan;
+  View<int32_t, 1> stream;
+  plan.add(Section::kData, "tokens", stream, {tokens + 1});
+  model->plan(plan);
+  optimizer.plan(plan);
+  plan.add(Section::kScratch, "workspace", on.workspace, {model->workspace_bytes()});
+  plan.allocate();
+  model->bind(on);
+  optimizer.bind();
+  model->initialise(on, 1);
+  model->refresh_weights(on);
+  RandomSequence random({7, stream_id("bench_step"), 0});
+  for (int64_t i = 0; i <= tokens; ++i) stream[i] = int32_t(random.below(uint32_t(o.vocab)));
+  const TokenBatch batch{.token = stream.rows(0, tokens),
+                         .target = stream.rows(1, tokens),
+                         .batch = o.batch,
+                         .sequence = o.sequence};
+
+  Profile profile;
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < o.warmup + o.steps; ++i) {
+    on.profile = o.profile && i >= o.warmup ? &profile : nullptr;
+    const auto start = std::chrono::steady_clock::now();
+    {
+      const Timed timed(on, "zero gradients");
+      model->begin_step(on);
+    }
+    model->forward_backward(on, batch, {.loss = 1.0f / float(tokens)});
+    optimizer.step(on, i, 1.0);
+    model->update_router_bias(on, 1.0f);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if (i >= o.warmup) seconds.push_back(took.count());
+  }
+  const double mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / double(seconds.size());
+  std::sort(seconds.begin(), seconds.end());
+  const double p50 = seconds[seconds.size() / 2];
+  const double tokens_per_s = double(tokens) / p50;
+  const Audit counts = audit(config);
+  const double gflops = 1e-9 * double(counts.flops_per_token) * tokens_per_s;
+  const double limit = measured_matmul_limit_gflops(
+      on, recipe == Recipe::kBf16 ? LimitType::kBf16 : LimitType::kFloat);
+  if (o.json) {
+    const nlohmann::json result{
+        {"model",                    o.model              },
+        {"recipe",                   recipe_name(recipe)  },
+        {"threads",                  on.threads           },
+        {"tokens_per_s",             tokens_per_s         },
+        {"step_ms_p50",              1e3 * p50            },
+        {"step_ms_min",              1e3 * seconds.front()},
+        {"gflop_per_s",              gflops               },
+        {"matmul_limit_gflop_per_s", limit                },
+        {"share_of_matmul_limit",    gflops / limit       },
+        {"parameters_total",         counts.total         },
+        {"parameters_active",        counts.active        }
+    };
+    std::printf("%s\n", result.dump().c_str());
+    return 0;
+  }
+  std::printf(
+      "step %s %s threads=%d P_total=%ld P_active=%ld | p50 %.1f ms (min %.1f) | %.0f tokens/s | "
+      "%.0f GFLOP/s | %.1f%% of %.0f GFLOP/s matmul limit\n",
+      o.model.c_str(), recipe_name(recipe), on.threads, long(counts.total), long(counts.active),
+      1e3 * p50, 1e3 * seconds.front(), tokens_per_s, gflops, 100 * gflops / limit, limit);
+  if (o.profile) print_profile(profile, o.steps, 1e3 * mean);
+  return 0;
+}
+
+}  // namespace
+}  // namespace assay
+
+int main(int argc, char** argv) {
+  assay::ensure_passive_waiting(argv);
+  CLI::App app{"Speed of one optimizer step of a small decoder on random tokens."};
+  assay::Options o;
+  app.add_option("--model", o.model, "dense or moe")->check(CLI::IsMember({"dense", "moe"}));
+  app.add_option("--recipe", o.recipe, "auto, bf16 or fp32");
+  app.add_option("--steps", o.steps, "timed steps");
+  app.add_option("--warmup", o.warmup, "steps before the timing");
+  app.add_option("--threads", o.threads, "CPU threads; 0 = all cores");
+  app.add_option("--layers", o.layers);
+  app.add_option("--hidden", o.hidden);
+  app.add_option("--heads", o.heads);
+  app.add_option("--ffn", o.ffn);
+  app.add_option("--vocab", o.vocab);
+  app.add_option("--sequence", o.sequence);
+  app.add_option("--batch", o.batch);
+  app.add_option("--experts", o.experts);
+  app.add_option("--top-k", o.top_k);
+  app.add_option("--expert-ffn", o.expert_ffn);
+  app.add_flag("--profile", o.profile, "time by op (adds a little)");
+  app.add_flag("--json", o.json, "one JSON object on stdout");
+  CLI11_PARSE(app, argc, argv);
+  return assay::run(o);
+}
