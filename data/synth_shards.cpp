@@ -1,0 +1,117 @@
+#include "data/synth_shards.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "data/bpe_train.h"
+#include "data/progress.h"
+#include "data/sha256.h"
+#include "data/synth.h"
+#include "data/synth_grammar.h"
+#include "data/tokenizer_files.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Enough text for merges to settle; more only takes longer.
+constexpr int64_t kTokenizerBytes = 10'000'000;
+constexpr double kBytesPerToken = 4.6;  // of this text, about
+
+Tokenizer train_tokenizer(const SynthShards& what) {
+  PieceCounter pieces;
+  StoryGenerator stories(what.seed);
+  const auto bytes =
+      std::min(kTokenizerBytes,
+               static_cast<int64_t>(kBytesPerToken * static_cast<double>(what.train_tokens)));
+  while (pieces.bytes() < bytes) pieces.add(stories.next());
+  return train_bpe(pieces, what.vocab_size);
+}
+
+// Name of the folder in the cache: everything the shards depend on.
+std::string cache_name(const SynthShards& what) {
+  std::string key =
+      strprintf("layout 1, train %ld, val %ld, vocabulary %ld, seed %lu\n",
+                static_cast<long>(what.train_tokens), static_cast<long>(what.val_tokens),
+                static_cast<long>(what.vocab_size), static_cast<unsigned long>(what.seed));
+  for (const std::string_view part : {kSynthLexicon, kSynthStories, kSynthPlots}) key += part;
+  // What the text does not show of the grammar shows in the stories it makes.
+  StoryGenerator stories(what.seed);
+  for (int i = 0; i < 20; ++i) key += stories.next();
+  return "synth-" + sha256_hex(key).substr(0, 16);
+}
+
+SynthCorpus corpus_of(const std::string& folder, const Manifest& manifest) {
+  SynthCorpus corpus{.folder = folder,
+                     .tokenizer = folder + "/" + manifest.tokenizer_file,
+                     .train = {},
+                     .val = {}};
+  for (const ShardEntry& shard : manifest.shards) {
+    (shard.split == "train" ? corpus.train : corpus.val).push_back(folder + "/" + shard.file);
+  }
+  return corpus;
+}
+
+bool complete(const std::string& folder) {
+  if (!fs::exists(fs::path(folder) / kManifestName)) return false;
+  return verify_corpus(read_manifest(folder), folder).empty();
+}
+
+}  // namespace
+
+SynthCorpus write_synth_corpus(const SynthShards& what, const std::string& folder,
+                               Existing existing) {
+  const Tokenizer tokenizer = train_tokenizer(what);
+  CorpusWriter writer(tokenizer, {.folder = folder, .name = "synth", .existing = existing});
+  Encoder encoder(tokenizer);
+  Progress progress("stories",
+                    static_cast<int64_t>(kBytesPerToken *
+                                         static_cast<double>(what.train_tokens + what.val_tokens)));
+  std::vector<int32_t> tokens;
+  int64_t bytes = 0;
+  const auto fill = [&](Split split, uint64_t first_story, int64_t wanted) {
+    StoryGenerator stories(what.seed, first_story);
+    for (int64_t written = 0; written < wanted;) {
+      const std::string story = stories.next();
+      tokens.clear();
+      encoder.encode(story, tokens);
+      const auto story_bytes = static_cast<int64_t>(story.size());
+      writer.add_document(split, {tokens.data(), {static_cast<int64_t>(tokens.size())}},
+                          story_bytes);
+      written += static_cast<int64_t>(tokens.size()) + 1;
+      progress.update(bytes += story_bytes);
+    }
+  };
+  fill(Split::kVal, StoryGenerator::kFirstValidation, what.val_tokens);
+  fill(Split::kTrain, 0, what.train_tokens);
+  return corpus_of(folder, writer.commit());
+}
+
+SynthCorpus cached_synth_corpus(const SynthShards& what, const std::string& cache) {
+  const std::string folder = cache + "/" + cache_name(what);
+  if (!complete(folder)) {
+    make_folders(cache);
+    const std::string building = folder + strprintf(".%ld", static_cast<long>(getpid()));
+    write_synth_corpus(what, building, Existing::kReplace);
+    std::error_code failed;
+    if (fs::exists(folder) && !complete(folder)) fs::remove_all(folder, failed);
+    fs::rename(building, folder, failed);
+    if (failed) {
+      std::error_code ignored;
+      fs::remove_all(building, ignored);
+      // Another process was faster.
+      if (!complete(folder)) {
+        throw UserError("cannot rename " + building + " to " + folder + ": " + failed.message(),
+                        "remove " + folder + " and try again");
+      }
+    }
+  }
+  return corpus_of(folder, read_manifest(folder));
+}
+
+}  // namespace assay

@@ -1,0 +1,77 @@
+#include <filesystem>
+#include <fstream>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "data/manifest.h"
+#include "data/shard.h"
+#include "data/synth.h"
+#include "data/synth_shards.h"
+#include "data/tokenizer_files.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/data/temp_folder.h"
+
+namespace assay {
+namespace {
+
+const SynthShards kSmall{.train_tokens = 20000, .val_tokens = 2000, .vocab_size = 500, .seed = 9};
+
+}  // namespace
+
+TEST_CASE("the synthetic corpus decodes to the generator's stories, each behind an EOT") {
+  TempFolder temp;
+  const SynthCorpus corpus = cached_synth_corpus(kSmall, temp.path());
+  const Tokenizer tokenizer = read_tokenizer(corpus.tokenizer);
+  REQUIRE(tokenizer.vocab_size() == 500);
+  REQUIRE(corpus.train.size() == 1);
+  REQUIRE(corpus.val.size() == 1);
+  const auto train = read_tokens(corpus.train[0], 500);
+  const auto val = read_tokens(corpus.val[0], 500);
+  // The last story is the one that passes the mark.
+  REQUIRE(train.size() >= 20000);
+  REQUIRE(train.size() < 22000);
+  REQUIRE(val.size() >= 2000);
+  REQUIRE(val.size() < 4000);
+  const std::string eot(kEndOfText);
+  StoryGenerator first(9), unseen(9, StoryGenerator::kFirstValidation);
+  std::string begins = eot + first.next();
+  begins += eot + first.next() + eot;
+  REQUIRE(tokenizer.decode(train).starts_with(begins));
+  REQUIRE(tokenizer.decode(val).starts_with(eot + unseen.next() + eot));
+  REQUIRE(verify_corpus(read_manifest(corpus.folder), corpus.folder).empty());
+}
+
+TEST_CASE("the cache is reused, told apart by its arguments, and mended") {
+  TempFolder temp;
+  const SynthCorpus corpus = cached_synth_corpus(kSmall, temp.path());
+  const auto built = std::filesystem::last_write_time(corpus.train[0]);
+  REQUIRE(cached_synth_corpus(kSmall, temp.path()).train == corpus.train);
+  REQUIRE(std::filesystem::last_write_time(corpus.train[0]) == built);
+
+  SynthShards other = kSmall;
+  other.seed = 10;
+  REQUIRE(cached_synth_corpus(other, temp.path()).folder != corpus.folder);
+
+  const std::string good = read_file(corpus.train[0]);
+  std::string bad = good;
+  bad[5000] = static_cast<char>(bad[5000] ^ 1);
+  std::ofstream(corpus.train[0], std::ios::binary) << bad;
+  cached_synth_corpus(kSmall, temp.path());
+  REQUIRE(read_file(corpus.train[0]) == good);
+
+  // Nothing half-built stays behind.
+  int folders = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(temp.path()))
+    folders += entry.is_directory();
+  REQUIRE(folders == 2);
+}
+
+TEST_CASE("a corpus is not written over another") {
+  TempFolder temp;
+  const std::string folder = temp.path() + "/corpus";
+  write_synth_corpus(kSmall, folder, Existing::kRefuse);
+  expect_error([&] { write_synth_corpus(kSmall, folder, Existing::kRefuse); }, folder);
+}
+
+}  // namespace assay
