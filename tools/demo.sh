@@ -68,11 +68,21 @@ if [[ -n $text ]]; then
   if [[ ! -f $corpus/manifest.json ]]; then
     mkdir -p "$corpus"
     "$assay" tokenizer train "$text" --vocab-size 4096 -o "$corpus/tokenizer.json"
-    "$assay" data prepare "$text" --tokenizer "$corpus/tokenizer.json" -o "$corpus"
+    prepare=("$assay" data prepare --tokenizer "$corpus/tokenizer.json" -o "$corpus")
+    documents=$({ grep -o '<|endoftext|>' "$text" || true; } | wc -l)
+    if [[ $text == *.jsonl || $documents -ge 20 ]]; then
+      "${prepare[@]}" "$text"
+    else
+      # One long text: the last twentieth is for validation.
+      bytes=$(stat -c %s "$text")
+      head -c $((bytes - bytes / 20)) "$text" >"$corpus/train.txt"
+      tail -c $((bytes / 20)) "$text" >"$corpus/val.txt"
+      "${prepare[@]}" "$corpus/train.txt" --val "$corpus/val.txt"
+    fi
   fi
   here=$(pwd)
   sets+=(--set data.synth=null --set "data.tokenizer=$here/$corpus/tokenizer.json"
-    --set "data.train=[$here/$corpus/corpus_train_*.bin]" --set "data.val=[$here/$corpus/corpus_val_*.bin]")
+    --set "data.train=['$here/$corpus/corpus_train_*.bin']" --set "data.val=['$here/$corpus/corpus_val_*.bin']")
 else
   if [[ $long == yes ]]; then sets+=(--set data.synth.train_tokens=20500000); fi
   corpus=$("$assay" data synth "$presets/moe.yaml" "${sets[@]}" --json |

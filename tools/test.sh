@@ -45,7 +45,7 @@ failed=()
 sanitized() {
   say "tests under $1"
   local log="$2/ctest.log"
-  if ctest --test-dir "$2" -L "^$1\$" --output-on-failure --no-tests=ignore >"$log" 2>&1; then
+  if ctest --test-dir "$2" -L "^$1\$" --output-on-failure --no-tests=error >"$log" 2>&1; then
     echo "$1: all $(grep -cE 'Test +#[0-9]+:.* Passed ' "$log") tests passed"
   else
     cat "$log"
