@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
 
@@ -49,8 +49,7 @@ enum class Format { kZero, kFloat, kBf16 };
 struct Tile {
   const std::byte* a[kTileRows];  // the first step of each row
   int64_t a_step;                 // bytes from one step to the next
-  int64_t steps;                  // whole steps
-  int64_t half_step;              // 1: one more step of which a has the lower half only
+  int64_t steps;
   const uint32_t* b;
   const void* start;
   Format start_format;
@@ -61,79 +60,129 @@ struct Tile {
   int64_t cols;
 };
 
-[[gnu::always_inline]] inline Floats load(const void* base, Format format, int64_t offset,
-                                          int64_t count) {
-  Floats x = {};
-  if (format == Format::kFloat) {
-    const float* from = static_cast<const float*>(base) + offset;
-    if (count == kVector) {
-      std::memcpy(&x, from, sizeof x);
-    } else {
-      for (int64_t l = 0; l < count; ++l) x[l] = from[l];
-    }
-  } else if (format == Format::kBf16) {
-    const bf16* from = static_cast<const bf16*>(base) + offset;
-    for (int64_t l = 0; l < count; ++l) x[l] = float(from[l]);
+// One vector of c: the lanes below `count` are read or written.
+[[gnu::always_inline]] inline Floats load(const float* from, int64_t count) {
+#if defined(__AVX512F__)
+  if (count != kVector) {
+    const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
+    return reinterpret_cast<Floats>(_mm512_maskz_loadu_ps(mask, from));
   }
+#endif
+  Floats x = {};
+  std::memcpy(&x, from, static_cast<size_t>(count) * sizeof(float));
   return x;
 }
-
-[[gnu::always_inline]] inline void store(const Floats& x, void* base, Format format, int64_t offset,
-                                         int64_t count) {
-  if (format == Format::kFloat) {
-    float* to = static_cast<float*>(base) + offset;
-    if (count == kVector) {
-      std::memcpy(to, &x, sizeof x);
-    } else {
-      for (int64_t l = 0; l < count; ++l) to[l] = x[l];
-    }
-  } else {
-    bf16* to = static_cast<bf16*>(base) + offset;
-#if defined(__AVX512BF16__)
-    const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
-    _mm256_mask_storeu_epi16(
-        to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(x))));
-#else
-    for (int64_t l = 0; l < count; ++l) to[l] = bf16(x[l]);
-#endif
-  }
+[[gnu::always_inline]] inline Floats load(const bf16* from, int64_t count) {
+  bf16 lanes[kVector] = {};
+  std::memcpy(lanes, from, static_cast<size_t>(count) * sizeof(bf16));
+  Floats x;
+  for (int64_t l = 0; l < kVector; ++l) x[l] = float(lanes[l]);
+  return x;
 }
+[[gnu::always_inline]] inline void store(const Floats& x, float* to, int64_t count) {
+#if defined(__AVX512F__)
+  if (count != kVector) {
+    const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
+    return _mm512_mask_storeu_ps(to, mask, reinterpret_cast<__m512>(x));
+  }
+#endif
+  std::memcpy(to, &x, static_cast<size_t>(count) * sizeof(float));
+}
+[[gnu::always_inline]] inline void store(const Floats& x, bf16* to, int64_t count) {
+#if defined(__AVX512BF16__)
+  const __m256i rounded =
+      reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(x)));
+  if (count == kVector) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), rounded);
+  } else {
+    _mm256_mask_storeu_epi16(to, static_cast<__mmask16>((1u << count) - 1), rounded);
+  }
+#else
+  for (int64_t l = 0; l < count; ++l) to[l] = bf16(x[l]);
+#endif
+}
+
+// Sums of one tile: `Together` vectors from vector First of the panel on.
+template <int Rows, int First, int Together>
+struct Sums {
+  Floats sum[Rows][Together];
+
+  template <typename Y>
+  [[gnu::always_inline]] void load_all(const void* base, int64_t stride, int64_t cols) {
+    const Y* from = static_cast<const Y*>(base) + First * kVector;
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < Together; ++v) {
+        sum[r][v] =
+            load(from + r * stride + v * kVector, std::min(kVector, cols - (First + v) * kVector));
+      }
+    }
+  }
+  template <typename Y>
+  [[gnu::always_inline]] void store_all(void* base, int64_t stride, int64_t cols) const {
+    Y* to = static_cast<Y*>(base) + First * kVector;
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < Together; ++v) {
+        store(sum[r][v], to + r * stride + v * kVector,
+              std::min(kVector, cols - (First + v) * kVector));
+      }
+    }
+  }
+};
 
 template <typename T, int Rows, int Vectors, int First, int Together>
 [[gnu::always_inline]] inline void tile_part(const Tile& t) {
-  Floats sum[Rows][Together];
-  const auto count = [&](int v) { return std::min(kVector, t.cols - (First + v) * kVector); };
+  constexpr int64_t kFull = Vectors * kVector;
+  Sums<Rows, First, Together> s;
+  if (t.start_format == Format::kZero) {
 #pragma GCC unroll 6
-  for (int r = 0; r < Rows; ++r) {
+    for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < Together; ++v) {
-      sum[r][v] =
-          load(t.start, t.start_format, r * t.start_stride + (First + v) * kVector, count(v));
+      for (int v = 0; v < Together; ++v) s.sum[r][v] = Floats{};
     }
+  } else if (t.start_format == Format::kBf16) {
+    s.template load_all<bf16>(t.start, t.start_stride, t.cols);
+  } else if (t.cols == kFull) {
+    s.template load_all<float>(t.start, t.start_stride, kFull);
+  } else {
+    s.template load_all<float>(t.start, t.start_stride, t.cols);
+  }
+
+  // What is written at the end is fetched meanwhile: a wide c does not stay in the cache.
+  const int64_t c_bytes = t.c_format == Format::kFloat ? 4 : 2;
+  for (int r = 0; r < Rows; ++r) {
+    const std::byte* row = static_cast<const std::byte*>(t.c) + r * t.c_stride * c_bytes;
+    for (int64_t line = 0; line < t.cols * c_bytes; line += 64) __builtin_prefetch(row + line, 1);
   }
   const uint32_t* b = t.b + First * kVector;
-  const auto step = [&](int64_t offset, auto word) {
+  const std::byte* a[Rows];
+  for (int r = 0; r < Rows; ++r) a[r] = t.a[r];
+  for (int64_t i = 0, offset = 0; i < t.steps; ++i, offset += t.a_step, b += kFull) {
     Words columns[Together];
 #pragma GCC unroll 4
     for (int v = 0; v < Together; ++v) std::memcpy(&columns[v], b + v * kVector, sizeof(Words));
 #pragma GCC unroll 6
     for (int r = 0; r < Rows; ++r) {
-      decltype(word) a;
-      std::memcpy(&a, t.a[r] + offset, sizeof a);
+      uint32_t word;
+      std::memcpy(&word, a[r] + offset, sizeof word);
 #pragma GCC unroll 4
-      for (int v = 0; v < Together; ++v) multiply_add<T>(sum[r][v], a, columns[v]);
+      for (int v = 0; v < Together; ++v) multiply_add<T>(s.sum[r][v], word, columns[v]);
     }
-    b += Vectors * kVector;
-  };
-  int64_t offset = 0;
-  for (int64_t s = 0; s < t.steps; ++s, offset += t.a_step) step(offset, uint32_t{});
-  if (t.half_step != 0) step(offset, uint16_t{});
-#pragma GCC unroll 6
-  for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < Together; ++v) {
-      store(sum[r][v], t.c, t.c_format, r * t.c_stride + (First + v) * kVector, count(v));
+  }
+
+  if (t.cols != kFull) {
+    if (t.c_format == Format::kFloat) {
+      s.template store_all<float>(t.c, t.c_stride, t.cols);
+    } else {
+      s.template store_all<bf16>(t.c, t.c_stride, t.cols);
     }
+  } else if (t.c_format == Format::kFloat) {
+    s.template store_all<float>(t.c, t.c_stride, kFull);
+  } else {
+    s.template store_all<bf16>(t.c, t.c_stride, kFull);
   }
 }
 
@@ -178,19 +227,22 @@ void for_tiles(int64_t rows, F&& f) {
 
 template <typename T, typename Y>
 void multiply(const Product<T, Y>& p) {
+  // Passes of kBlockSteps whole steps, then the half step of an odd k. k = 0 is one empty pass.
   const int64_t all_steps = steps<T>(p.k), whole_steps = p.k / kStep<T>;
-  const int64_t passes = std::max<int64_t>(1, (all_steps + kBlockSteps - 1) / kBlockSteps);
+  const int64_t whole_passes = (whole_steps + kBlockSteps - 1) / kBlockSteps;
+  const int64_t passes = std::max<int64_t>(1, whole_passes + (all_steps - whole_steps));
   alignas(64) float sums[kBlockRows * kPanelCols];  // between the passes of one panel
   for (int64_t col = 0; col < p.cols; col += kPanelCols) {
     const int64_t cols = std::min(kPanelCols, p.cols - col), width = padded_cols(cols);
     const uint32_t* panel = p.panels + col * all_steps;
     for (int64_t pass = 0; pass < passes; ++pass) {
-      const int64_t first = pass * kBlockSteps, last = std::min(all_steps, first + kBlockSteps);
+      const bool half = pass >= whole_passes;
+      const int64_t first = half ? whole_steps : pass * kBlockSteps;
+      const int64_t last = half ? all_steps : std::min(whole_steps, first + kBlockSteps);
       for_tiles(p.rows, [&](int64_t i, int64_t rows) {
         Tile t{.a = {},
                .a_step = 4,
-               .steps = std::min(last, whole_steps) - first,
-               .half_step = last > whole_steps,
+               .steps = last - first,
                .b = panel + first * width,
                .start = sums + i * kPanelCols,
                .start_format = Format::kFloat,
@@ -199,9 +251,14 @@ void multiply(const Product<T, Y>& p) {
                .c_format = Format::kFloat,
                .c_stride = kPanelCols,
                .cols = cols};
+        uint32_t half_words[kTileRows] = {};
         for (int64_t r = 0; r < rows; ++r) {
           const int64_t from = p.row == nullptr ? i + r : p.row[i + r];
-          t.a[r] = reinterpret_cast<const std::byte*>(p.a + from * p.k) + 4 * first;
+          t.a[r] = reinterpret_cast<const std::byte*>(p.a + from * p.k + first * kStep<T>);
+          if (half && last > first) {
+            std::memcpy(&half_words[r], t.a[r], sizeof(T));
+            t.a[r] = reinterpret_cast<const std::byte*>(&half_words[r]);
+          }
         }
         if (pass == 0) {
           t.start = p.start + i * p.c_stride + col;
@@ -243,7 +300,6 @@ void accumulate(const OuterProduct<T>& p) {
         Tile t{.a = {},
                .a_step = 4 * slab_width,
                .steps = count,
-               .half_step = 0,
                .b = b,
                .start = c,
                .start_format = Format::kFloat,

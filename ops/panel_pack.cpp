@@ -1,5 +1,11 @@
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
+
+#if defined(__AVX512BW__)
+#include <immintrin.h>
+#endif
 
 #include "ops/panel.h"
 
@@ -23,13 +29,46 @@ void transpose(uint32_t* to, int64_t width, const T* from, int64_t rows, int64_t
 // One step: to[j] = (low[j], high[j]), zero from cols up to padded_cols(cols); high = null: zero.
 void interleave(uint32_t* __restrict to, const bf16* __restrict low, const bf16* __restrict high,
                 int64_t cols) {
+#if defined(__AVX512BW__)
+  // 32 columns: word j of both, side by side.
+  static constexpr auto kPairs = [] {
+    std::array<std::array<uint16_t, 32>, 2> index{};
+    for (size_t j = 0; j < 64; ++j) index[j / 32][j % 32] = uint16_t(j / 2 + (j % 2) * 32);
+    return index;
+  }();
+  const __m512i first = _mm512_loadu_si512(kPairs[0].data());
+  const __m512i second = _mm512_loadu_si512(kPairs[1].data());
+  for (int64_t j = 0; j < cols; j += 32) {
+    const int64_t left = cols - j;
+    const __mmask32 mask = left >= 32 ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
+    const __m512i l = _mm512_maskz_loadu_epi16(mask, low + j);
+    const __m512i h =
+        high == nullptr ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi16(mask, high + j);
+    _mm512_storeu_si512(to + j, _mm512_permutex2var_epi16(l, first, h));
+    if (left > 16) _mm512_storeu_si512(to + j + 16, _mm512_permutex2var_epi16(l, second, h));
+  }
+#else
   if (high != nullptr) {
 #pragma omp simd
-    for (int64_t j = 0; j < cols; ++j) to[j] = uint32_t{low[j].bits} | uint32_t{high[j].bits} << 16;
+    for (int64_t j = 0; j < cols; ++j) {
+      to[j] = uint32_t{low[j].bits} | uint32_t{high[j].bits} << 16;
+    }
   } else {
     for (int64_t j = 0; j < cols; ++j) to[j] = low[j].bits;
   }
   for (int64_t j = cols; j < padded_cols(cols); ++j) to[j] = 0;
+#endif
+}
+
+constexpr int64_t kAhead =
+    16;  // rows are fetched before they are packed: gathered or a stripe, no pattern to see
+
+template <typename T>
+void prefetch(const T* row, int64_t cols) {
+  const auto* end = reinterpret_cast<const std::byte*>(row + cols);
+  for (auto* line = reinterpret_cast<const std::byte*>(row); line < end; line += 64)
+    __builtin_prefetch(line);
+  __builtin_prefetch(end - 1);
 }
 
 }  // namespace
@@ -49,10 +88,12 @@ void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last) {
 template <typename T>
 void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end) {
   for (int64_t s = begin; s < end; ++s) {
+    const auto row = [&](int64_t k) { return p.x + (p.row == nullptr ? k : p.row[k]) * p.stride; };
     const T* from[2] = {nullptr, nullptr};
-    for (int64_t h = 0; h < kStep<T> && s * kStep<T> + h < p.k; ++h) {
+    for (int64_t h = 0; h < kStep<T>; ++h) {
       const int64_t k = s * kStep<T> + h;
-      from[h] = p.x + (p.row == nullptr ? k : p.row[k]) * p.stride;
+      if (k < p.k) from[h] = row(k);
+      if (k + kAhead < p.k) prefetch(row(k + kAhead), p.cols);
     }
     uint32_t* panel = p.panels;
     for (int64_t col = 0; col < p.cols; col += p.panel_cols, panel += p.panel_words) {

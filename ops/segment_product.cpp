@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kChunkBytes = 256
                                 << 10;  // panels of one piece: they stay in the second-level cache
+constexpr int64_t kEnoughPieces = 8;    // of a gradient, so that threads finish together
 constexpr int64_t kPackSteps = 64;      // steps one piece of accumulate_segments packs
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
@@ -103,27 +104,30 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
     }
   });
 
-  // Blocks of c's rows, a whole number of tiles, and enough of them for a few threads.
-  const int64_t wanted = std::max<int64_t>(1, 16 / segments.count);
-  const int64_t tiles = ceil_div(ceil_div(p.rows, wanted), panel::kTileRows);
-  const int64_t block =
-      std::clamp(tiles * panel::kTileRows, 4 * panel::kTileRows, panel::kBlockRows);
-  const int64_t blocks = ceil_div(p.rows, block);
-  const int64_t chunk_cols = segments.count * blocks < 8 ? panel::kPanelCols : p.cols;
+  // Blocks of whole tiles of c's rows, as high as leaves enough of them for a few threads; packing a block's
+  // stripe of `a` again for each chunk of columns costs 2% of the chunk.
+  const int64_t tiles = ceil_div(p.rows, panel::kTileRows);
+  const int64_t high = ceil_div(p.rows, panel::kBlockRows);
+  const int64_t blocks =
+      segments.count * high >= kEnoughPieces ? high : ceil_div(p.rows, panel::kBlockRows / 2);
+  const int64_t chunk_cols =
+      segments.count * blocks >= kEnoughPieces ? p.cols : 4 * panel::kPanelCols;
   const int64_t chunks = ceil_div(p.cols, chunk_cols);
   parallel_for(on, segments.count * blocks * chunks, [&](int64_t piece) {
-    const int64_t e = piece / (blocks * chunks);
-    const int64_t first_row = piece / chunks % blocks * block, col = piece % chunks * chunk_cols;
+    const int64_t e = piece / (blocks * chunks), block = piece / chunks % blocks;
+    const int64_t begin = block * tiles / blocks * panel::kTileRows;
+    const int64_t end = std::min(p.rows, (block + 1) * tiles / blocks * panel::kTileRows);
+    const int64_t col = piece % chunks * chunk_cols;
     const int64_t size = segments.size(e), panel_words = panel::kPanelCols * panel::steps<T>(size);
     if (size == 0) return;
-    panel::accumulate<T>({.c = p.c + (e * p.rows + first_row) * p.cols + col,
+    panel::accumulate<T>({.c = p.c + (e * p.rows + begin) * p.cols + col,
                           .c_stride = p.cols,
-                          .a = p.a + segments.begin(e) * p.rows + first_row,
+                          .a = p.a + segments.begin(e) * p.rows + begin,
                           .a_stride = p.rows,
                           .panels = packed + first_step<T>(segments, e) * width +
                                     col / panel::kPanelCols * panel_words,
                           .panel_words = panel_words,
-                          .rows = std::min(block, p.rows - first_row),
+                          .rows = end - begin,
                           .cols = std::min(chunk_cols, p.cols - col),
                           .k = size});
   });
