@@ -51,17 +51,17 @@ struct Tile {
 template <typename T>
 [[gnu::always_inline]] inline void multiply_add(Floats& sum, uint32_t a, const Words& b) {
   if constexpr (std::is_same_v<T, float>) {
-    sum += std::bit_cast<float>(a) * reinterpret_cast<const Floats&>(b);
+    sum += std::bit_cast<float>(a) * reinterpret_cast<Floats>(b);
   } else {
 #if defined(__AVX512BF16__)
     const __m512i pair = _mm512_set1_epi32(static_cast<int>(a));
     sum = reinterpret_cast<Floats>(_mm512_dpbf16_ps(reinterpret_cast<__m512>(sum),
                                                     reinterpret_cast<__m512bh>(pair),
-                                                    reinterpret_cast<const __m512bh&>(b)));
+                                                    reinterpret_cast<__m512bh>(b)));
 #else
     const Words high = b & 0xFFFF0000u, low = b << 16;
-    sum += std::bit_cast<float>(a & 0xFFFF0000u) * reinterpret_cast<const Floats&>(high);
-    sum += std::bit_cast<float>(a << 16) * reinterpret_cast<const Floats&>(low);
+    sum += std::bit_cast<float>(a & 0xFFFF0000u) * reinterpret_cast<Floats>(high);
+    sum += std::bit_cast<float>(a << 16) * reinterpret_cast<Floats>(low);
 #endif
   }
 }
