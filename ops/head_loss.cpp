@@ -1,6 +1,7 @@
 #include "ops/head_loss.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/bf16.h"
@@ -12,36 +13,42 @@ namespace assay {
 
 namespace {
 
+// dweight is read and written once a chunk, which wants long chunks; the float logits of a part should still lie in
+// cache when they become probabilities. Both are multiples of the 96 rows a matrix product works on at once.
+constexpr int64_t kChunkRows = 576, kPartRows = 96;
 constexpr int64_t kRowsPerPiece = 8;
 constexpr float kLog2E = 1.44269504f;
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
 
 bool is_counted(int32_t target, int32_t mask_id) {
   return target >= 0 && target != mask_id;
 }
 
-// The scratch of one chunk: float logits, their gradient in T (in the same place where T is float), a loss a row.
+// The scratch: the gradient of a chunk of logits in T, and the float logits and losses of a part of it.
 template <typename T>
-struct Chunk {
-  View<float, 2> logits;  // (rows, V)
-  View<T, 2> dlogits;     // (rows, V)
-  View<float, 1> nats;    // (rows)
+struct Scratch {
+  View<T, 2> dlogits;     // (chunk rows, V)
+  View<float, 2> logits;  // (part rows, V)
+  View<float, 1> nats;    // (part rows)
+  int64_t bytes = 0;
 
-  Chunk(std::byte* scratch, int64_t rows, int64_t vocab) {
-    const int64_t logit_bytes = aligned(rows * vocab * int64_t{4});
-    logits = {
-        reinterpret_cast<float*>(scratch), {rows, vocab}
-    };
-    nats = {reinterpret_cast<float*>(scratch + logit_bytes), {rows}};
-    std::byte* gradient = sizeof(T) == 4 ? scratch : scratch + logit_bytes + aligned(rows * 4);
-    dlogits = {
-        reinterpret_cast<T*>(gradient), {rows, vocab}
-    };
+  Scratch(std::byte* memory, int64_t chunk_rows, int64_t part_rows, int64_t vocab) {
+    take(memory, dlogits, {chunk_rows, vocab});
+    take(memory, logits, {part_rows, vocab});
+    take(memory, nats, {part_rows});
+  }
+
+ private:
+  template <typename S, int Rank>
+  void take(std::byte* memory, View<S, Rank>& view, const std::array<int64_t, Rank>& shape) {
+    std::copy(shape.begin(), shape.end(), view.dim);
+    view.data = reinterpret_cast<S*>(memory + bytes);
+    bytes += (int64_t(view.bytes()) + 63) / 64 * 64;
   }
 };
+
+int64_t part_rows(int64_t tokens) {
+  return std::min(tokens, kPartRows);
+}
 
 float largest_of(const float* z, int64_t n) {
   f32x16 top[4];
@@ -80,7 +87,7 @@ float exponentials(float* z, int64_t n, float top, float scale) {
   return total;
 }
 
-// d[v] = e[v] * factor. d may be e itself.
+// d[v] = e[v] * factor.
 template <typename T>
 void scaled(T* d, const float* e, int64_t n, float factor) {
   int64_t v = 0;
@@ -103,6 +110,33 @@ void add_losses(View<double, 1> loss_sum, View<float, 1> nats, View<const float,
   }
 }
 
+// The losses of the rows from `begin` on, and dlogits, the gradient of their logits.
+template <typename T>
+void part_gradient(Exec on, const HeadLoss<T>& a, const Scratch<T>& scratch, int64_t begin,
+                   View<T, 2> dlogits) {
+  const int64_t rows = dlogits.dim[0], vocab = dlogits.dim[1];
+  const View<float, 2> logits = scratch.logits.rows(0, rows);
+  linear_forward<T, float>(on, {.y = logits, .x = a.x.rows(begin, rows), .weight = a.weight});
+  parallel_ranges(on, rows, kRowsPerPiece, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int32_t target = a.target[begin + i];
+      float* z = logits.row(i);
+      T* dz = dlogits.row(i);
+      if (!is_counted(target, a.mask_id)) {
+        scratch.nats[i] = 0;
+        std::fill(dz, dz + vocab, T(0.0f));
+        continue;
+      }
+      float sum;
+      scratch.nats[i] = row_loss(z, vocab, target, a.logit_gain, sum);
+      const float scale = a.grad_scale * a.logit_gain;
+      scaled(dz, z, vocab, scale / sum);
+      dz[target] = T(scale * (z[target] / sum - 1.0f));
+    }
+  });
+  add_losses(a.loss_sum, a.nats, scratch.nats.rows(0, rows), begin);
+}
+
 template <typename T>
 void check(const char* op, View<const T, 2> x, const WeightMatrix<T>& weight,
            View<const int32_t, 1> target, int32_t mask_id, View<float, 1> nats) {
@@ -121,20 +155,17 @@ void check(const char* op, View<const T, 2> x, const WeightMatrix<T>& weight,
 }  // namespace
 
 int64_t head_loss_chunk_rows(int64_t tokens, [[maybe_unused]] int64_t vocab) {
-  return std::min<int64_t>(tokens, 512);
+  return std::min(tokens, kChunkRows);
 }
 
 template <typename T>
 int64_t head_loss_scratch_bytes(int64_t tokens, int64_t vocab) {
-  const int64_t rows = head_loss_chunk_rows(tokens, vocab);
-  const int64_t gradient = sizeof(T) == 4 ? 0 : aligned(rows * vocab * int64_t{sizeof(T)});
-  return head_loss_eval_scratch_bytes<T>(tokens, vocab) + gradient;
+  return Scratch<T>(nullptr, head_loss_chunk_rows(tokens, vocab), part_rows(tokens), vocab).bytes;
 }
 
 template <typename T>
 int64_t head_loss_eval_scratch_bytes(int64_t tokens, int64_t vocab) {
-  const int64_t rows = head_loss_chunk_rows(tokens, vocab);
-  return aligned(rows * vocab * int64_t{4}) + aligned(rows * 4);
+  return Scratch<T>(nullptr, 0, part_rows(tokens), vocab).bytes;
 }
 
 int64_t counted_targets(View<const int32_t, 1> target, int32_t mask_id) {
@@ -154,31 +185,17 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
         "head_loss: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
         long(head_loss_scratch_bytes<T>(tokens, vocab)), double(a.logit_gain));
   const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
-  for (int64_t begin = 0; begin < tokens; begin += chunk_rows) {
-    const int64_t rows = std::min(chunk_rows, tokens - begin);
-    const Chunk<T> chunk(a.scratch.data, rows, vocab);
-    const View<const T, 2> x = a.x.rows(begin, rows);
-    linear_forward<T, float>(on, {.y = chunk.logits, .x = x, .weight = a.weight});
-    parallel_ranges(on, rows, kRowsPerPiece, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        const int32_t target = a.target[begin + i];
-        float* z = chunk.logits.row(i);
-        T* dz = chunk.dlogits.row(i);
-        if (!is_counted(target, a.mask_id)) {
-          chunk.nats[i] = 0;
-          std::fill(dz, dz + vocab, T(0.0f));
-          continue;
-        }
-        float sum;
-        chunk.nats[i] = row_loss(z, vocab, target, a.logit_gain, sum);
-        const float scale = a.grad_scale * a.logit_gain, hit = z[target];
-        scaled(dz, z, vocab, scale / sum);
-        dz[target] = T(scale * (hit / sum - 1.0f));
-      }
-    });
-    add_losses(a.loss_sum, a.nats, chunk.nats, begin);
-    linear_dgrad<T>(on, {.dx = a.dx.rows(begin, rows), .dy = chunk.dlogits, .weight = a.weight});
-    linear_wgrad<T>(on, {.dweight = a.dweight, .dy = chunk.dlogits, .x = x});
+  const Scratch<T> scratch(a.scratch.data, chunk_rows, part_rows(tokens), vocab);
+  for (int64_t chunk = 0; chunk < tokens; chunk += chunk_rows) {
+    const int64_t rows = std::min(chunk_rows, tokens - chunk);
+    const View<T, 2> dlogits = scratch.dlogits.rows(0, rows);
+    const View<const T, 2> x = a.x.rows(chunk, rows);
+    for (int64_t part = 0; part < rows; part += kPartRows) {
+      const int64_t count = std::min(kPartRows, rows - part);
+      part_gradient(on, a, scratch, chunk + part, dlogits.rows(part, count));
+    }
+    linear_dgrad<T>(on, {.dx = a.dx.rows(chunk, rows), .dy = dlogits, .weight = a.weight});
+    linear_wgrad<T>(on, {.dweight = a.dweight, .dy = dlogits, .x = x});
   }
 }
 
@@ -189,22 +206,21 @@ void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
   CHECK(a.scratch.size() >= head_loss_eval_scratch_bytes<T>(tokens, vocab) && a.logit_gain > 0,
         "head_loss_eval: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
         long(head_loss_eval_scratch_bytes<T>(tokens, vocab)), double(a.logit_gain));
-  const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
-  for (int64_t begin = 0; begin < tokens; begin += chunk_rows) {
-    const int64_t rows = std::min(chunk_rows, tokens - begin);
-    const Chunk<float> chunk(a.scratch.data, rows, vocab);
-    linear_forward<T, float>(on,
-                             {.y = chunk.logits, .x = a.x.rows(begin, rows), .weight = a.weight});
+  const Scratch<T> scratch(a.scratch.data, 0, part_rows(tokens), vocab);
+  for (int64_t begin = 0; begin < tokens; begin += kPartRows) {
+    const int64_t rows = std::min(kPartRows, tokens - begin);
+    const View<float, 2> logits = scratch.logits.rows(0, rows);
+    linear_forward<T, float>(on, {.y = logits, .x = a.x.rows(begin, rows), .weight = a.weight});
     parallel_ranges(on, rows, kRowsPerPiece, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
         const int32_t target = a.target[begin + i];
         float sum;
-        chunk.nats[i] = is_counted(target, a.mask_id)
-                            ? row_loss(chunk.logits.row(i), vocab, target, a.logit_gain, sum)
-                            : 0.0f;
+        scratch.nats[i] = is_counted(target, a.mask_id)
+                              ? row_loss(logits.row(i), vocab, target, a.logit_gain, sum)
+                              : 0.0f;
       }
     });
-    add_losses(a.loss_sum, a.nats, chunk.nats, begin);
+    add_losses(a.loss_sum, a.nats, scratch.nats.rows(0, rows), begin);
   }
 }
 

@@ -51,6 +51,7 @@ void head_loss(Exec on, const HeadLoss<T>& a);
 template <typename T>
 void head_loss_eval(Exec on, const HeadLossEval<T>& a);
 
+// Rows whose gradient of the logits exists at once.
 int64_t head_loss_chunk_rows(int64_t tokens, int64_t vocab);
 template <typename T>
 int64_t head_loss_scratch_bytes(int64_t tokens, int64_t vocab);
