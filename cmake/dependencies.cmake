@@ -9,8 +9,7 @@ endfunction()
 find_package(PkgConfig QUIET)
 assay_require(PKG_CONFIG_FOUND pkg-config pkg-config)
 
-find_package(dnnl QUIET)                       # dense matrix products on the CPU: ops
-assay_require(dnnl_FOUND oneDNN libdnnl-dev)
+find_package(dnnl QUIET)                       # optional: the peer of bench_matmul
 pkg_check_modules(PCRE2 QUIET IMPORTED_TARGET libpcre2-8)   # the GPT-2 pre-split: data
 assay_require(PCRE2_FOUND PCRE2 libpcre2-dev)
 find_package(nlohmann_json QUIET)              # tokenizer files, manifests, receipts: data and above

@@ -2,6 +2,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "cuda/profile.h"
 #include "ops/segment_product.h"
 
 namespace assay {
@@ -107,6 +108,7 @@ void grouped_linear_forward(Exec on, const GroupedForward<T>& a) {
   check_offsets("grouped_linear_forward", a.offsets, w.dim[0], a.y.dim[0]);
   check_rows("grouped_linear_forward", a.row, a.x.dim[0], a.y.dim[0]);
   check_weight("grouped_linear_forward", a.weight);
+  const Timed timed(on, "grouped_linear_forward", grouped_linear_forward_cost(a));
   cpu::grouped_linear_forward(on, a);
 }
 
@@ -119,6 +121,7 @@ void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
         long(w.dim[1]), long(w.dim[2]));
   check_offsets("grouped_linear_dgrad", a.offsets, w.dim[0], a.dy.dim[0]);
   check_weight("grouped_linear_dgrad", a.weight);
+  const Timed timed(on, "grouped_linear_dgrad", grouped_linear_dgrad_cost(a));
   cpu::grouped_linear_dgrad(on, a);
 }
 
@@ -131,6 +134,7 @@ void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
         long(a.x.dim[0]), long(a.x.dim[1]));
   check_offsets("grouped_linear_wgrad", a.offsets, dw.dim[0], a.dy.dim[0]);
   check_rows("grouped_linear_wgrad", a.row, a.x.dim[0], a.dy.dim[0]);
+  const Timed timed(on, "grouped_linear_wgrad", grouped_linear_wgrad_cost(a));
   cpu::grouped_linear_wgrad(on, a);
 }
 

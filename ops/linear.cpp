@@ -2,6 +2,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "cuda/profile.h"
 #include "ops/panel.h"
 #include "ops/segment_product.h"
 
@@ -90,6 +91,7 @@ void linear_forward(Exec on, const LinearForward<T, Y>& a) {
         long(a.y.dim[0]), long(a.y.dim[1]));
   check_rows("linear_forward", a.x.dim[0]);
   check_weight("linear_forward", a.weight);
+  const Timed timed(on, "linear_forward", linear_forward_cost(a));
   cpu::linear_forward(on, a);
 }
 
@@ -104,6 +106,7 @@ void linear_dgrad(Exec on, const LinearDgrad<T>& a) {
         long(a.dx.dim[0]), long(a.dx.dim[1]));
   check_rows("linear_dgrad", a.dy.dim[0]);
   check_weight("linear_dgrad", a.weight);
+  const Timed timed(on, "linear_dgrad", linear_dgrad_cost(a));
   cpu::linear_dgrad(on, a);
 }
 
@@ -115,6 +118,7 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
         long(a.dweight.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.x.dim[0]),
         long(a.x.dim[1]));
   check_rows("linear_wgrad", a.dy.dim[0]);
+  const Timed timed(on, "linear_wgrad", linear_wgrad_cost(a));
   cpu::linear_wgrad(on, a);
 }
 

@@ -14,10 +14,9 @@ ALLOWED = {
     "models": {"base", "cuda", "ops", "data", "engine"},
     "eval": {"base", "cuda", "ops", "data", "engine"},
 }
-# Standard and system headers a layer without third-party libraries may use; one file has oneDNN.
+# Standard and system headers a layer without third-party libraries may use.
 BARE_LAYERS = {"base", "cuda", "ops"}
 THIRD_PARTY = re.compile(r"^(yaml-cpp|nlohmann|spdlog|fmt|CLI|sqlite3|openssl|pcre2|zstd|catch2|oneapi|dnnl)")
-EXCEPTIONS = {("ops/matmul.cpp", "oneapi"), ("ops/matmul.cpp", "dnnl")}
 
 
 def violations(root):
@@ -34,8 +33,7 @@ def violations(root):
                     if target != layer and target not in allowed:
                         yield f"{name}:{number}: {layer} may not include {quoted[1]}"
                 if angled and layer in BARE_LAYERS:
-                    third = THIRD_PARTY.match(angled[1])
-                    if third and (name, third[1]) not in EXCEPTIONS:
+                    if THIRD_PARTY.match(angled[1]):
                         yield f"{name}:{number}: {layer} is free of third-party libraries, has <{angled[1]}>"
 
 

@@ -19,7 +19,6 @@ packages=(
   "git|source version, recorded in every run"
   "python3|tools: layer check, tables"
   "clang-format|format check among the tests"
-  "libdnnl-dev|oneDNN: dense matrix products on the CPU"
   "libpcre2-dev|PCRE2: pre-split of the tokenizer"
   "nlohmann-json3-dev|tokenizer files, manifests, receipts"
   "libssl-dev|SHA-256 of shards and checkpoints"
@@ -36,7 +35,8 @@ check_only=no
 for argument in "$@"; do
   case "$argument" in
     --check) check_only=yes ;;
-    --peers) packages+=("python3-torch|PyTorch, the peer of bench/peers") ;;
+    --peers) packages+=("python3-torch|PyTorch, the peer of bench/peers"
+                        "libdnnl-dev|oneDNN, the peer of bench_matmul") ;;
     -h|--help) usage; exit 0 ;;
     *) echo "error: unknown argument $argument" >&2; usage >&2; exit 1 ;;
   esac

@@ -1,0 +1,159 @@
+// bench_matmul [--filter TEXT] [--threads N] [--iters N] [--json]: GFLOP/s of the large cases of the linear layers'
+// case lists, the share of this machine's matmul limit, and the time of oneDNN for the same dense product over ours
+// (over 1: ours is faster), run in turns. A case whose result is wrong prints no time.
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "bench/limits.h"
+#include "bench/peers/onednn.h"
+#include "tests/ops/op_case.h"
+#include "tools/passive_waiting.h"
+
+namespace assay {
+namespace {
+
+constexpr double kLarge = 1e8;  // flops
+constexpr double kSecondsPerCase = 0.5;
+
+struct Options {
+  std::string filter;
+  int threads = omp_get_max_threads();
+  int iters = 0;  // 0: as many as fit into kSecondsPerCase
+  enum class Output { kTable, kJson } output = Output::kTable;
+};
+
+double microseconds_of(const std::function<void()>& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  return 1e6 * std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double median(std::vector<double>& us) {
+  std::sort(us.begin(), us.end());
+  return us.empty() ? 0 : us[us.size() / 2];
+}
+
+LimitType type_of(const OpCase& c) {
+  return c.name.find(" bf16") == std::string::npos ? LimitType::kFloat : LimitType::kBf16;
+}
+
+// The dense product a case's name describes, through oneDNN.
+std::function<void()> peer_of(const OpCase& c) {
+  if (c.name.find(" add") != std::string::npos) return {};
+  long rows, out, in;
+  char op[32], type[8];
+  if (std::sscanf(c.name.c_str(), "%31s %7s N=%ld out=%ld in=%ld", op, type, &rows, &out, &in) !=
+      5) {
+    return {};
+  }
+  const Pass pass = c.op == "linear_forward" ? Pass::kForward
+                    : c.op == "linear_dgrad" ? Pass::kDgrad
+                                             : Pass::kWgrad;
+  return onednn_product(pass, type_of(c), rows, out, in);
+}
+
+struct Result {
+  std::vector<double> us, peer_us;
+};
+
+Result measure(const std::function<void()>& f, const std::function<void()>& peer, int iters) {
+  Result r;
+  f();
+  if (peer) peer();
+  for (double spent = 0; iters > 0 ? int(r.us.size()) < iters : spent < 1e6 * kSecondsPerCase;) {
+    r.us.push_back(microseconds_of(f));
+    if (peer) r.peer_us.push_back(microseconds_of(peer));
+    spent += r.us.back() + (peer ? r.peer_us.back() : 0);
+  }
+  return r;
+}
+
+bool correct(const OpInstance& instance) {
+  Report report;
+  instance.check(report);
+  for (const auto& c : report.comparisons()) {
+    if (c.outside > 0) return false;
+  }
+  return true;
+}
+
+void print_case(const Options& options, double limit, const OpCase& c, double flops, Result r,
+                const char* separator) {
+  const double p50 = median(r.us), peer = median(r.peer_us), gflops = 1e-3 * flops / p50;
+  if (options.output == Options::Output::kJson) {
+    std::printf(
+        "%s\n  {\"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, \"gflops\": %.1f, "
+        "\"share_of_limit\": %.4f, \"onednn_p50_us\": %.3f}",
+        separator, c.name.c_str(), p50, r.us[0], gflops, gflops / limit, peer);
+    return;
+  }
+  char ratio[32] = "";
+  if (peer > 0) std::snprintf(ratio, sizeof ratio, " | %.2fx oneDNN", peer / p50);
+  std::printf("%-62s | %8.0f us (min %8.0f) | %4.0f GFLOP/s | %3.0f%% of limit%s\n", c.name.c_str(),
+              p50, r.us[0], gflops, 100 * gflops / limit, ratio);
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--json") {
+      options.output = Options::Output::kJson;
+    } else if (flag == "--filter" && i + 1 < argc) {
+      options.filter = argv[++i];
+    } else if (flag == "--threads" && i + 1 < argc) {
+      options.threads = std::max(1, std::atoi(argv[++i]));
+    } else if (flag == "--iters" && i + 1 < argc) {
+      options.iters = std::max(1, std::atoi(argv[++i]));
+    } else {
+      std::fprintf(stderr,
+                   "usage: bench_matmul [--filter TEXT] [--threads N] [--iters N] [--json]\n");
+      return flag == "--help" ? 0 : 1;
+    }
+  }
+  omp_set_num_threads(options.threads);  // oneDNN's
+  CaseWorkspace workspace;
+  const Exec on{.threads = options.threads, .workspace = workspace.view()};
+  const double bf16_limit = measured_matmul_limit_gflops(on, LimitType::kBf16);
+  const double float_limit = measured_matmul_limit_gflops(on, LimitType::kFloat);
+  const bool json = options.output == Options::Output::kJson;
+  std::printf(json ? "{\"threads\": %d, \"bf16_limit_gflops\": %.1f, \"float_limit_gflops\": %.1f, "
+                     "\"cases\": ["
+                   : "%d threads, matmul limit %.0f GFLOP/s bf16, %.0f GFLOP/s float\n",
+              options.threads, bf16_limit, float_limit);
+  int done = 0, wrong = 0;
+  for (const auto& list : {linear_cases, grouped_linear_cases}) {
+    for (const OpCase& c : list()) {
+      if (c.name.find(options.filter) == std::string::npos) continue;
+      const OpInstance instance = c.make();
+      if (instance.cost.flops < kLarge) continue;
+      instance.run(on);
+      if (!correct(instance)) {
+        std::fprintf(stderr, "%s: wrong result, no time\n", c.name.c_str());
+        ++wrong;
+        continue;
+      }
+      const double limit = type_of(c) == LimitType::kBf16 ? bf16_limit : float_limit;
+      print_case(options, limit, c, instance.cost.flops,
+                 measure([&] { instance.run(on); }, peer_of(c), options.iters),
+                 done++ == 0 ? "" : ",");
+      std::fflush(stdout);
+    }
+  }
+  if (json) std::printf("\n]}\n");
+  if (done == 0) std::fprintf(stderr, "bench_matmul: no case matches\n");
+  return done == 0 || wrong > 0;
+}
+
+}  // namespace
+}  // namespace assay
+
+int main(int argc, char** argv) {
+  assay::ensure_passive_waiting(argv);
+  return assay::run(argc, argv);
+}
