@@ -10,7 +10,9 @@ namespace assay {
 
 namespace {
 
-bool is_product(const ParameterSpec& spec) { return spec.trained() && spec.shape.size() >= 2; }
+bool is_product(const ParameterSpec& spec) {
+  return spec.trained() && spec.shape.size() >= 2;
+}
 
 template <typename T>
 int64_t pack_bytes(const ParameterSpec& spec) {

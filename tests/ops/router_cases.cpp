@@ -138,6 +138,36 @@ OpInstance order_instance(Bias bias) {
   return {bench, [a](Exec on) { router_forward(on, a); }, check, {}};
 }
 
+// Values known without a reference: 1 when uniform; with all tokens on the same K experts E / K for gates, and for
+// switch only if the scores' mass is there too.
+enum class Tokens { kUniform, kTied, kOneSided };
+
+OpInstance self_check_instance(RouterScore score, RouterAux aux, Tokens tokens) {
+  const int64_t n = 24, experts = 12, k = 3;
+  auto bench = std::make_shared<Workbench>();
+  const RouterForward a = router_buffers(
+      *bench, {
+                  n, experts, k, {.score = score, .aux = aux},
+                     Bias::kNone, ZLoss::kOff
+  });
+  float* logits = const_cast<float*>(a.logits.data);
+  for (int64_t i = 0; i < n * experts; ++i) {
+    const int64_t t = i / experts, e = i % experts;
+    const bool mine = tokens == Tokens::kUniform ? e / k == t % (experts / k) : e < k;
+    logits[i] = tokens == Tokens::kTied ? 0.5f : mine ? 80.0f : -40.0f;
+  }
+  bench->commit();
+  const bool spread =
+      tokens == Tokens::kUniform || (tokens == Tokens::kTied && aux == RouterAux::kSwitch);
+  const double want = spread ? 1.0 : double(experts) / double(k);
+  const auto check = [=](Report& report) {
+    const View<double, 1> value{a.measures.data + kAuxValue, {1}};
+    report.near("aux", value, {want},
+                [&](int64_t) { return tol::elementary(score_roundings(a), want); });
+  };
+  return {bench, [a](Exec on) { router_forward(on, a); }, check, {}};
+}
+
 OpInstance bias_instance(const std::vector<int64_t>& counts, double start) {
   const int64_t experts = int64_t(counts.size());
   auto bench = std::make_shared<Workbench>();
@@ -243,6 +273,21 @@ std::vector<OpCase> router_cases() {
   cases.push_back({"router_forward", "router_forward order with a bias",
                    [] { return order_instance(Bias::kRandom); }});
 
+  for (const auto score : {RouterScore::kSigmoid, RouterScore::kSoftmax}) {
+    for (const auto aux : {RouterAux::kSwitch, RouterAux::kGates}) {
+      for (const auto& [name, tokens] : {
+               std::pair{"uniform",   Tokens::kUniform },
+               {"tied",      Tokens::kTied    },
+               {"one-sided", Tokens::kOneSided}
+      }) {
+        cases.push_back({"router_forward",
+                         strprintf("router_forward aux of %s tokens, %s %s", name,
+                                   score == RouterScore::kSigmoid ? "sigmoid" : "softmax",
+                                   aux == RouterAux::kSwitch ? "switch" : "gates"),
+                         [=, tokens = tokens] { return self_check_instance(score, aux, tokens); }});
+      }
+    }
+  }
   std::vector<int64_t> skewed(4096, 1);
   skewed[17] = 4096;
   const std::vector<std::pair<std::string, std::vector<int64_t>>> loads{

@@ -1,0 +1,142 @@
+#include <cmath>
+
+#include "engine/router_stats.h"
+#include "tests/catch.h"
+
+namespace assay {
+
+namespace {
+
+using Counts = std::vector<int64_t>;
+
+View<const int64_t, 1> view(const Counts& counts) {
+  return {counts.data(), {int64_t(counts.size())}};
+}
+RouterStats stats_of(const Counts& counts, int64_t top_k) {
+  return router_stats(view(counts), top_k);
+}
+
+// Closed forms in a dozen operations of double.
+Approx approx(double x) {
+  return Approx(x).epsilon(1e-12).margin(1e-12);
+}
+
+}  // namespace
+
+TEST_CASE("uniform load: cv 0, entropy ln E") {
+  for (const int64_t experts : {2, 64, 4096}) {
+    const RouterStats s = stats_of(Counts(size_t(experts), 12), 2);
+    const double e = double(experts);
+    REQUIRE(s.cv == approx(0));
+    REQUIRE(s.entropy == approx(std::log(e)));
+    REQUIRE(s.e_eff == approx(e));
+    REQUIRE(s.participation == approx(e));
+    REQUIRE(s.active == experts);
+    REQUIRE(s.gini == approx(0));
+    REQUIRE(s.max_load == approx(1 / e));
+    REQUIRE(*s.entropy_norm == approx(1));
+    REQUIRE(s.e_eff_norm == approx(1));
+    REQUIRE(s.participation_norm == approx(1));
+    REQUIRE(s.active_norm == approx(1));
+    REQUIRE(s.assignments == 12 * e);
+    REQUIRE(s.cv_floor == approx(100 * std::sqrt((e - 1) / (12 * e))));
+    REQUIRE(saturated(s) == (experts == 2));  // half of the load is all that top 2 of 2 can give
+  }
+}
+
+TEST_CASE("exactly K experts used: every measure at its other end") {
+  const int64_t experts = 4096, k = 7;
+  Counts counts(size_t(experts), 0);
+  for (int64_t i = 0; i < k; ++i) counts[size_t(i * 31)] = 500;
+  const RouterStats s = stats_of(counts, k);
+  REQUIRE(s.cv == approx(100 * std::sqrt(double(experts - k) / double(k))));
+  REQUIRE(*s.cv_norm == approx(1));
+  REQUIRE(s.entropy == approx(std::log(7.0)));
+  REQUIRE(s.participation == approx(7));
+  REQUIRE(s.active == 7);
+  REQUIRE(s.max_load_norm == approx(1));
+  REQUIRE(s.gini == approx(1 - 7.0 / 4096));
+  REQUIRE(saturated(s));
+}
+
+TEST_CASE("one expert in every token's top-K: max_load 1/K") {
+  // 60 tokens, K = 3: expert 0 in all, the other 120 assignments over 6.
+  const RouterStats s = stats_of({60, 20, 20, 20, 20, 20, 20}, 3);
+  REQUIRE(s.max_load == approx(1.0 / 3));
+  REQUIRE(s.max_load_norm == approx(1));
+  REQUIRE(saturated(s));
+  REQUIRE_FALSE(saturated(stats_of({53, 27, 20, 20, 20, 20, 20}, 3)));
+  REQUIRE(saturated(stats_of({54, 26, 20, 20, 20, 20, 20}, 3)));
+}
+
+TEST_CASE("a small load by hand") {
+  const RouterStats s = stats_of({4, 0, 1, 3}, 2);  // load 1/2, 0, 1/8, 3/8
+  REQUIRE(s.cv ==
+          approx(100 * std::sqrt(10.0) / 4));  // counts: mean 2, variance (4 + 4 + 1 + 1) / 4
+  REQUIRE(s.entropy ==
+          approx(0.5 * std::log(2.0) + std::log(8.0) / 8 + 3.0 / 8 * std::log(8.0 / 3)));
+  REQUIRE(s.participation == approx(64.0 / 26));
+  REQUIRE(s.active == 3);
+  REQUIRE(s.gini == approx(28.0 / 64));  // sum of all |x_i - x_j| over 2 n^2 mean
+  REQUIRE(s.cv_norm == approx(s.cv / 100));
+  REQUIRE(s.cv_floor == approx(100 * std::sqrt(3.0 / 8)));
+}
+
+TEST_CASE("ratios whose ceiling is 0 are absent") {
+  REQUIRE_FALSE(stats_of({5}, 1).entropy_norm.has_value());
+  REQUIRE_FALSE(stats_of({5}, 1).cv_norm.has_value());
+  REQUIRE_FALSE(stats_of({5, 5, 5}, 3).cv_norm.has_value());
+  REQUIRE(stats_of({5, 5, 5}, 3).entropy_norm.has_value());
+  REQUIRE_FALSE(gate_entropy_norm(0, 1).has_value());
+  REQUIRE(*gate_entropy_norm(std::log(4.0), 4) == approx(1));
+}
+
+TEST_CASE("nothing assigned: zeros, no NaN") {
+  const RouterStats s = stats_of({0, 0, 0}, 1);
+  REQUIRE(s.cv == 0);
+  REQUIRE(s.entropy == 0);
+  REQUIRE(s.participation == 0);
+  REQUIRE(s.max_load_norm == 0);
+  REQUIRE(*s.cv_norm == 0);
+  REQUIRE(s.active == 0);
+}
+
+TEST_CASE("bias range and overlap") {
+  const std::vector<float> bias{0.5f, -2.0f, 16.0f};
+  REQUIRE(bias_range({bias.data(), {3}}) == 18.0);
+  REQUIRE(bias_range({}) == 0.0);
+  const std::vector<int32_t> before{1, 2, 3, 4, 5, 6}, now{3, 2, 1, 4, 7, 8};
+  const View<const int32_t, 2> then{
+      before.data(), {2, 3}
+  },
+      later{now.data(), {2, 3}};
+  REQUIRE(router_overlap(then, later) == approx(4.0 / 6));
+}
+
+TEST_CASE("over layers: mean and std of cv, least entropy, largest load") {
+  const std::vector<RouterStats> layers{stats_of({1, 1, 1, 1}, 2), stats_of({2, 2, 0, 0}, 2)};
+  const RouterAggregate a = aggregate(layers);
+  REQUIRE(a.cv_mean == approx(50));
+  REQUIRE(a.cv_std == approx(50));
+  REQUIRE(a.entropy_mean == approx((std::log(4.0) + std::log(2.0)) / 2));
+  REQUIRE(a.entropy_min == approx(std::log(2.0)));
+  REQUIRE(a.max_load_mean == approx(0.375));
+  REQUIRE(a.max_load_max == approx(0.5));
+}
+
+TEST_CASE("an expert is dead after a whole window without assignments") {
+  DeadFor dead(3, 2);
+  const Counts all{1, 1, 1}, first{1, 0, 0};
+  dead.add(view(first));
+  REQUIRE(dead.dead() == 0);  // the window is not full
+  dead.add(view(first));
+  REQUIRE(dead.dead() == 2);
+  dead.add(view(all));
+  REQUIRE(dead.dead() == 0);
+  dead.add(view(first));
+  REQUIRE(dead.dead() == 0);
+  dead.add(view(first));
+  REQUIRE(dead.dead() == 2);
+}
+
+}  // namespace assay
