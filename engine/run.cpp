@@ -89,6 +89,7 @@ class Run {
 
   void save() {
     const auto start = Clock::now();
+    p_.recorder.telemetry().flush();  // what a resume finds there is never behind the checkpoint
     TrainingState state;
     state.step = done_;
     state.tokens = done_ * p_.config.run.batch_tokens;
@@ -155,16 +156,15 @@ const char* run_end_name(RunEnd end) {
   return "?";
 }
 
-int64_t resume_or_initialise(RunParts& parts) {
-  const std::optional<std::string> newest = parts.checkpoints.newest();
-  if (!newest) {
+int64_t resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint) {
+  if (!checkpoint) {
     parts.model.initialise(parts.on, static_cast<uint64_t>(parts.config.run.seed));
     parts.model.refresh_weights(parts.on);
     return 0;
   }
-  const TrainingState state = load_state(*newest);
-  load_model(*newest, parts.model.tensors());
-  load_optimizer(*newest, parts.optimizer.tensors());
+  const TrainingState state = load_state(*checkpoint);
+  load_model(*checkpoint, parts.model.tensors());
+  load_optimizer(*checkpoint, parts.optimizer.tensors());
   parts.model.refresh_weights(parts.on);
   parts.loader.seek(state.cursor);
   return state.step;

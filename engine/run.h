@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,9 @@ struct RunResult {
   double tokens_per_s = 0;       // of this process, evaluation and saving left out
 };
 
-// Loads the newest valid checkpoint into model and optimizer and seeks the loader. Steps done: 0 when there is none;
-// then the model is initialised from run.seed.
-int64_t resume_or_initialise(RunParts& parts);
+// Loads the checkpoint into model and optimizer and seeks the loader; without one the model is initialised from run.seed.
+// Returns the steps done.
+int64_t resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint);
 
 RunResult run(RunParts& parts, int64_t steps_done);
 

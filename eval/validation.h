@@ -20,6 +20,7 @@ class Validation final : public Evaluator {
   void plan(MemoryPlan& plan);
   bool due(int64_t steps_done, int64_t steps) const override;
   std::vector<EvalResult> run(Exec on, Model& model) override;
+  Batch first() const { return set_.micro(0); }
   int64_t tokens() const { return set_.tokens(); }
 
  private:

@@ -25,6 +25,7 @@ constexpr const char* kFirstSteps =
     "interrupted.";
 
 void add_all_commands(Commands& commands) {
+  add_train_command(commands);
   add_audit_command(commands);
   add_match_command(commands);
   add_data_commands(commands);
@@ -114,6 +115,7 @@ int main_checked(int argc, char** argv) {
   commands.app.set_version_flag("--version", version_text(), "print the version");
   add_all_commands(commands);
   try {
+    commands.arguments.assign(argv, argv + argc);
     commands.app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
     return commands.app.exit(asked);

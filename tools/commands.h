@@ -27,7 +27,8 @@ enum ExitCode {
 
 struct Commands {
   CLI::App app;
-  std::function<int()> run;  // of the subcommand that was chosen
+  std::function<int()> run;            // of the subcommand that was chosen
+  std::vector<std::string> arguments;  // the whole command line, for the record of a run
 
   // The whole command line is parsed before anything runs.
   void on_chosen(CLI::App* subcommand, std::function<int()> what) {
@@ -38,6 +39,7 @@ struct Commands {
 // --set SECTION.KEY=VALUE, once a change. It takes one value at a time: CONFIG may follow.
 CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets);
 
+void add_train_command(Commands& commands);
 void add_audit_command(Commands& commands);
 void add_match_command(Commands& commands);
 void add_data_commands(Commands& commands);

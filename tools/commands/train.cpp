@@ -1,0 +1,261 @@
+// assay train: data, model, run directory, then engine/run.h.
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/check.h"
+#include "engine/config_check.h"
+#include "engine/config_text.h"
+#include "engine/config_yaml.h"
+#include "engine/interrupt.h"
+#include "engine/run.h"
+#include "engine/run_dir.h"
+#include "engine/telemetry_reader.h"
+#include "eval/validation.h"
+#include "models/audit.h"
+#include "models/audit_report.h"
+#include "models/parameters.h"
+#include "models/training_memory.h"
+#include "tools/build_info.h"
+#include "tools/commands.h"
+#include "tools/run_data.h"
+
+namespace assay {
+namespace {
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> sets;
+  std::string run;
+  std::string device = "auto";
+  std::optional<int64_t> steps;
+  bool fresh = false, plan = false, json = false, help_config = false;
+  std::vector<std::string> command;
+};
+
+Config load(const Arguments& a) {
+  std::vector<std::string> sets = a.sets;
+  if (a.steps) sets.push_back("run.steps=" + std::to_string(*a.steps));
+  Config config = load_config(a.config, sets);
+  config.run.steps = planned_steps(config);
+  config.contract.fraction = 1.0;  // it is in run.steps now
+  validate_schedule(config);
+  if (config.run.threads == 0) {
+    config.run.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  }
+  return config;
+}
+
+// The first tokens of the validation set, whole sequences.
+RouterProbe make_probe(const Config& config, const Batch& first) {
+  const int64_t sequence = std::min(config.run.sequence, config.telemetry.probe_tokens);
+  const int64_t wanted = std::max<int64_t>(1, config.telemetry.probe_tokens / sequence);
+  const int64_t batch = std::min(wanted, first.token.dim[0] / sequence);
+  return {
+      .tokens = {.token = first.token.rows(0, batch * sequence),
+                 .target = first.target.rows(0, batch * sequence),
+                 .batch = batch,
+                 .sequence = sequence},
+      .every = config.telemetry.probe_every
+  };
+}
+
+RecorderConfig recorder_config(const RunDir& dir, const Config& config, const Audit& counts) {
+  RecorderConfig r{.telemetry_path = dir.file("telemetry.db"),
+                   .steps = config.run.steps,
+                   .batch_tokens = config.run.batch_tokens,
+                   .flops_per_token = double(counts.flops_per_token)};
+  for (int64_t l = 0; l < config.model.layers; ++l) {
+    if (is_moe_block(config.model, l)) r.moe_layers.push_back(l);
+  }
+  if (!r.moe_layers.empty()) {
+    r.experts = config.model.moe->experts;
+    r.top_k = config.model.moe->top_k;
+  }
+  return r;
+}
+
+void announce(Log& log, const Config& config, const Audit& counts, const MemoryPlan& plan,
+              Recipe recipe, int64_t steps_done) {
+  const BuildInfo build = build_info();
+  log.info(strprintf("assay %s commit %s%s, recipe %s, %ld threads", build.version.c_str(),
+                     build.commit.c_str(), build.dirty ? " (modified)" : "", recipe_name(recipe),
+                     long(config.run.threads)));
+  log.info(
+      strprintf("parameters: %s total, %s active; %.3g FLOPs per token; memory planned %.1f MiB",
+                grouped(counts.total).c_str(), grouped(counts.active).c_str(),
+                double(counts.flops_per_token), double(plan.total_bytes()) / (1 << 20)));
+  const int64_t tokens = config.run.steps * config.run.batch_tokens;
+  log.info(strprintf(
+      "contract %s: %ld steps of %ld tokens, %s tokens: %.2f per total, %.2f per active parameter",
+      config.contract.kind.c_str(), long(config.run.steps), long(config.run.batch_tokens),
+      grouped(tokens).c_str(), double(tokens) / double(counts.total),
+      double(tokens) / double(counts.active)));
+  for (const std::string& line : differences_from_default(config)) log.info("  " + line);
+  if (steps_done > 0) log.info("resumes after step " + std::to_string(steps_done));
+}
+
+int exit_code(RunEnd end) {
+  switch (end) {
+    case RunEnd::kSteps:
+    case RunEnd::kTargetLoss:
+      return kExitDone;
+    case RunEnd::kNonFinite:
+      return kExitStoppedByGuard;
+    case RunEnd::kInterrupted:
+      return kExitInterrupted;
+  }
+  return kExitUserError;
+}
+
+// A run that was complete already has its figures in telemetry.db.
+void fill_from_telemetry(const RunDir& dir, RunResult& result) {
+  const TelemetryReader reader(dir.file("telemetry.db"));
+  if (const auto loss = reader.last_eval("val", "loss_nats")) result.val_loss_nats = loss->value;
+  if (const auto bpb = reader.last_eval("val", "bits_per_byte")) {
+    result.val_bits_per_byte = bpb->value;
+  }
+}
+
+void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
+            const Config& config) {
+  if (result.val_loss_nats == 0) fill_from_telemetry(dir, result);
+  std::string line =
+      strprintf("%s at step %ld/%ld: val loss %.4f nats", run_end_name(result.end),
+                long(result.steps_done), long(config.run.steps), result.val_loss_nats);
+  if (result.val_bits_per_byte > 0) line += strprintf(", %.4f bits/byte", result.val_bits_per_byte);
+  if (result.tokens_per_s > 0) line += strprintf(", %.0f tokens/s", result.tokens_per_s);
+  log.info(line + ", run " + dir.path());
+  if (result.end == RunEnd::kNonFinite) {
+    log.info("hint: lower optimizer.lr or set optimizer.clip; the last checkpoint is kept");
+  }
+  if (!a.json) return;
+  std::printf("%s\n",
+              nlohmann::json{
+                  {"end",               run_end_name(result.end)},
+                  {"run",               dir.path()              },
+                  {"step",              result.steps_done       },
+                  {"tokens",            result.tokens           },
+                  {"val_loss_nats",     result.val_loss_nats    },
+                  {"val_bits_per_byte", result.val_bits_per_byte},
+                  {"tokens_per_s",      result.tokens_per_s     }
+  }
+                  .dump(1)
+                  .c_str());
+}
+
+int train(const Arguments& a) {
+  if (a.help_config) {
+    std::fputs(help_config().c_str(), stdout);
+    return kExitDone;
+  }
+  if (a.config.empty()) {
+    throw UserError("no configuration given",
+                    "assay train CONFIG.yaml; presets are in models/presets");
+  }
+  if (a.device == "cuda") {
+    throw UserError("--device cuda: this program was built without CUDA", "use --device cpu");
+  }
+  const Config config = load(a);
+  const Audit counts = audit(config);
+  const Recipe recipe = resolve_recipe(config.precision.recipe);
+  const RunData data = resolve_data(config);
+  const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
+
+  const std::string path =
+      a.run.empty() ? "runs/" + std::filesystem::path(a.config).stem().string() : a.run;
+  std::unique_ptr<Log> log;  // once there is a run directory
+  TrainingMemory memory(config, recipe, mask_id);
+  Loader loader({.files = data.train,
+                 .batch_tokens = config.run.batch_tokens,
+                 .sequence = config.run.sequence,
+                 .micro_batch = config.run.micro_batch,
+                 .vocab_size = config.model.vocab_size,
+                 .warn = [&](const std::string& text) {
+                   if (log) log->warn(text);
+                 }});
+  const ValidationSet::Config validation_set{.files = data.val,
+                                             .tokens = config.eval.tokens,
+                                             .sequence = config.run.sequence,
+                                             .micro_batch = config.run.micro_batch,
+                                             .vocab_size = config.model.vocab_size};
+  Validation validation(validation_set, config.eval.every, data.token_bytes, mask_id);
+  loader.plan(memory.plan);
+  validation.plan(memory.plan);
+  if (a.plan) {
+    memory.plan.print(std::cout);
+    return kExitDone;
+  }
+
+  RunDir dir(path, a.fresh ? RunDir::Start::kFresh : RunDir::Start::kContinue);
+  log = std::make_unique<Log>(dir.file("log.txt"));
+  Checkpoints checkpoints(dir.path(), config.run.keep_checkpoints,
+                          [&](const std::string& text) { log->warn(text); });
+  const std::optional<std::string> newest = checkpoints.newest();
+  int64_t steps_done = newest ? load_state(*newest).step : 0;
+  if (dir.previous()) require_same_run(dir, config, steps_done);
+  dir.write_config(config);
+
+  Exec on{.threads = static_cast<int>(config.run.threads)};
+  memory.plan.allocate();
+  memory.bind(on);
+  RunRecorder recorder(recorder_config(dir, config, counts), *log);
+  const Interrupt interrupt;
+  RunParts parts{.config = config,
+                 .on = on,
+                 .model = *memory.model,
+                 .optimizer = *memory.optimizer,
+                 .loader = loader,
+                 .evaluators = {&validation},
+                 .checkpoints = checkpoints,
+                 .recorder = recorder,
+                 .probe = make_probe(config, validation.first()),
+                 .interrupted = [&] { return interrupt.requested(); }};
+  parts.mask_id = mask_id;
+  steps_done = resume_or_initialise(parts, newest);
+  write_meta(dir, {.command = a.command,
+                   .build = build_info(),
+                   .threads = config.run.threads,
+                   .recipe = recipe_name(recipe),
+                   .data_sha256 = data_hashes(data),
+                   .first_step = steps_done});
+  announce(*log, config, counts, memory.plan, recipe, steps_done);
+  const RunResult result = run(parts, steps_done);
+  log->set_bar("");
+  report(*log, a, dir, result, config);
+  return exit_code(result.end);
+}
+
+}  // namespace
+
+void add_train_command(Commands& commands) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub =
+      commands.app.add_subcommand("train", "train a model; the same command again resumes it");
+  sub->add_option("CONFIG", a->config, "configuration file, e.g. models/presets/cpu/moe.yaml");
+  add_set_option(sub, a->sets);
+  sub->add_option("--run", a->run, "run directory (runs/<name of CONFIG>)");
+  sub->add_option("--device", a->device, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  sub->add_option("--steps", a->steps, "the same as --set run.steps=N");
+  sub->add_flag("--fresh", a->fresh, "delete the run that is there and start over");
+  sub->add_flag("--plan", a->plan, "print the memory plan and stop");
+  sub->add_flag("--json", a->json, "one JSON object on stdout at the end");
+  sub->add_flag("--help-config", a->help_config, "every field of a configuration, and stop");
+  sub->footer(
+      "Examples:\n"
+      "  assay train models/presets/cpu/moe.yaml                    train, on generated stories\n"
+      "  assay train models/presets/cpu/moe.yaml --set run.seed=2 --run runs/moe-seed2\n"
+      "  assay train models/presets/cpu/moe.yaml --plan             memory by name, nothing "
+      "allocated\n"
+      "Ctrl-C writes a checkpoint and exits with 130; the same command goes on from there.");
+  commands.on_chosen(sub, [a, &commands] {
+    a->command = commands.arguments;
+    return train(*a);
+  });
+}
+
+}  // namespace assay
