@@ -33,13 +33,16 @@ struct Options {
 
 Config config_of(const Options& o) {
   Config c;
-  c.model = {.hidden = o.hidden,
-             .layers = o.layers,
-             .heads = o.heads,
-             .ffn = o.ffn,
-             .vocab_size = o.vocab};
+  c.model.hidden = o.hidden;
+  c.model.layers = o.layers;
+  c.model.heads = o.heads;
+  c.model.ffn = o.ffn;
+  c.model.vocab_size = o.vocab;
   if (o.model == "moe") {
-    c.model.moe = MoeConfig{.experts = o.experts, .top_k = o.top_k, .expert_ffn = o.expert_ffn};
+    c.model.moe.emplace();
+    c.model.moe->experts = o.experts;
+    c.model.moe->top_k = o.top_k;
+    c.model.moe->expert_ffn = o.expert_ffn;
     c.model.moe->router.score = "softmax";
     c.model.moe->router.aux = "switch";
     c.model.moe->router.aux_alpha = 0.01;
