@@ -1,4 +1,5 @@
-// Time by op, when Exec::profile is set: each op's public function opens a Timed scope with its name and cost.
+// Time by op, when Exec::profile is set: each op's public function opens a Timed scope with its name and cost. An op called
+// by another op counts for the outer one.
 #pragma once
 
 #include <chrono>
@@ -31,6 +32,8 @@ class Profile {
     entries_.push_back({name, 1, seconds, cost});
   }
   void clear() { entries_.clear(); }
+  // Scopes open now.
+  int depth = 0;
   const std::vector<Entry>& entries() const { return entries_; }
 
  private:
@@ -41,12 +44,12 @@ class Timed {
  public:
   Timed(Exec on, const char* name, Cost cost = {})
       : profile_(on.profile), name_(name), cost_(cost) {
-    if (profile_) start_ = Clock::now();
+    if (profile_ && profile_->depth++ == 0) start_ = Clock::now();
   }
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;
   ~Timed() {
-    if (!profile_) return;
+    if (!profile_ || --profile_->depth > 0) return;
     profile_->add(name_, std::chrono::duration<double>(Clock::now() - start_).count(), cost_);
   }
 

@@ -5,6 +5,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "cuda/profile.h"
 #include "ops/attention_tile.h"
 
 namespace assay {
@@ -338,6 +339,7 @@ int64_t attention_backward_scratch(const AttentionShape& s) {
 
 template <typename T>
 void attention_forward(Exec on, const AttentionForward<T>& a) {
+  const Timed timed(on, "attention_forward", attention_forward_cost(a));
   check_shape("attention_forward", {a.batch, a.sequence, a.heads, a.kv_heads, a.head_dim},
               a.qkv.dim[0], a.qkv.dim[1]);
   CHECK(a.out.dim[0] == a.qkv.dim[0] && a.out.dim[1] == a.heads * a.head_dim &&
@@ -357,6 +359,7 @@ void attention_forward(Exec on, const AttentionForward<T>& a) {
 
 template <typename T>
 void attention_backward(Exec on, const AttentionBackward<T>& a) {
+  const Timed timed(on, "attention_backward", attention_backward_cost(a));
   const AttentionShape shape{a.batch, a.sequence, a.heads, a.kv_heads, a.head_dim};
   check_shape("attention_backward", shape, a.qkv.dim[0], a.qkv.dim[1]);
   CHECK(a.dqkv.size() == a.qkv.size() && a.out.dim[0] == a.qkv.dim[0] &&

@@ -5,6 +5,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "cuda/profile.h"
 
 namespace assay {
 
@@ -83,6 +84,7 @@ void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
 
 template <typename T>
 void qk_norm_forward(Exec on, const QkNormForward<T>& a) {
+  const Timed timed(on, "qk_norm_forward", qk_norm_forward_cost(a));
   const int64_t normed = a.heads + a.kv_heads;
   CHECK(a.qkv.dim[1] == (normed + a.kv_heads) * a.head_dim && a.raw.dim[0] == a.qkv.dim[0] &&
             a.raw.dim[1] == normed * a.head_dim && a.rstd.dim[0] == a.qkv.dim[0] &&
@@ -99,6 +101,7 @@ void qk_norm_forward(Exec on, const QkNormForward<T>& a) {
 
 template <typename T>
 void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
+  const Timed timed(on, "qk_norm_backward", qk_norm_backward_cost(a));
   const int64_t normed = a.heads + a.kv_heads;
   CHECK(
       a.dqkv.dim[1] == (normed + a.kv_heads) * a.head_dim && a.raw.dim[0] == a.dqkv.dim[0] &&

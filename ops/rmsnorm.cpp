@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "cuda/profile.h"
 
 namespace assay {
 
@@ -87,6 +88,7 @@ void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
 
 template <typename T>
 void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
+  const Timed timed(on, "rmsnorm_forward", rmsnorm_forward_cost(a));
   CHECK(a.x.dim[1] == a.weight.dim[0] && a.y.dim[0] == a.x.dim[0] && a.y.dim[1] == a.x.dim[1] &&
             a.rstd.dim[0] == a.x.dim[0],
         "rmsnorm_forward: x (%ld, %ld), y (%ld, %ld), rstd (%ld), weight (%ld)", long(a.x.dim[0]),
@@ -100,6 +102,7 @@ void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
 
 template <typename T>
 void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
+  const Timed timed(on, "rmsnorm_backward", rmsnorm_backward_cost(a));
   CHECK(a.dresid.size() == a.dy.size() && a.resid.size() == a.dy.size() &&
             a.weight.dim[0] == a.dy.dim[1] && a.dweight.dim[0] == a.dy.dim[1] &&
             a.rstd.dim[0] == a.dy.dim[0],

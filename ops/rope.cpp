@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "cuda/profile.h"
 
 namespace assay {
 
@@ -59,6 +60,7 @@ void check(const char* op, const Rotation<T>& a, int64_t heads, int64_t kv_heads
 
 template <typename T>
 void rope_forward(Exec on, const RopeForward<T>& a) {
+  const Timed timed(on, "rope_forward", rope_forward_cost(a));
   const Rotation<T> rotation{a.qkv,      a.cos,      a.sin, a.heads + a.kv_heads,
                              a.head_dim, a.sequence, 1.0f};
   check("rope_forward", rotation, a.heads, a.kv_heads);
@@ -67,6 +69,7 @@ void rope_forward(Exec on, const RopeForward<T>& a) {
 
 template <typename T>
 void rope_backward(Exec on, const RopeBackward<T>& a) {
+  const Timed timed(on, "rope_backward", rope_backward_cost(a));
   const Rotation<T> rotation{a.dqkv,     a.cos,      a.sin, a.heads + a.kv_heads,
                              a.head_dim, a.sequence, -1.0f};
   check("rope_backward", rotation, a.heads, a.kv_heads);

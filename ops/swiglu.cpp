@@ -5,6 +5,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "base/vector_math.h"
+#include "cuda/profile.h"
 
 namespace assay {
 
@@ -63,6 +64,7 @@ void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
 
 template <typename T>
 void swiglu_forward(Exec on, const SwigluForward<T>& a) {
+  const Timed timed(on, "swiglu_forward", swiglu_forward_cost(a));
   CHECK(a.gate_up.dim[0] == a.h.dim[0] && a.gate_up.dim[1] == 2 * a.h.dim[1],
         "swiglu_forward: h (%ld, %ld), gate_up (%ld, %ld)", long(a.h.dim[0]), long(a.h.dim[1]),
         long(a.gate_up.dim[0]), long(a.gate_up.dim[1]));
@@ -71,6 +73,7 @@ void swiglu_forward(Exec on, const SwigluForward<T>& a) {
 
 template <typename T>
 void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
+  const Timed timed(on, "swiglu_backward", swiglu_backward_cost(a));
   CHECK(a.gate_up.dim[0] == a.dh.dim[0] && a.gate_up.dim[1] == 2 * a.dh.dim[1] &&
             a.dgate_up.dim[0] == a.dh.dim[0] && a.dgate_up.dim[1] == 2 * a.dh.dim[1],
         "swiglu_backward: dh (%ld, %ld), gate_up (%ld, %ld), dgate_up (%ld, %ld)",
