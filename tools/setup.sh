@@ -29,6 +29,8 @@ packages=(
   "libzstd-dev|compressed expert loads in telemetry.db"
   "libcli11-dev|the command line"
   "catch2|tests"
+  "curl|downloads of tools/get_fineweb.sh"
+  "ca-certificates|downloads of tools/get_fineweb.sh"
 )
 
 check_only=no

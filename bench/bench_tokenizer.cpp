@@ -1,0 +1,140 @@
+// bench_tokenizer [--text FILE] [--tokenizer PATH] [--mb N] [--iters N] [--json]: megabytes a second of one core for
+// the pre-split, encoding and decoding, and seconds to train an 8,192-token vocabulary. The text is a file or the
+// embedded corpus, the tokenizer one that is given or the one just trained. A text that does not decode to itself
+// prints no time.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "data/bpe_train.h"
+#include "data/synth.h"
+#include "data/tokenizer_files.h"
+
+namespace assay {
+namespace {
+
+constexpr int64_t kVocab = 8192;
+
+struct Options {
+  std::string text, tokenizer;
+  double megabytes = 10;
+  int iters = 5;
+  enum class Output { kTable, kJson } output = Output::kTable;
+};
+
+Options parse(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--json") {
+      o.output = Options::Output::kJson;
+      continue;
+    }
+    const bool known =
+        flag == "--text" || flag == "--tokenizer" || flag == "--mb" || flag == "--iters";
+    if (!known || i + 1 == argc)
+      throw UserError("bench_tokenizer does not take " + flag,
+                      "flags: --text FILE, --tokenizer PATH, --mb N, --iters N, --json");
+    const char* value = argv[++i];
+    if (flag == "--text") o.text = value;
+    if (flag == "--tokenizer") o.tokenizer = value;
+    if (flag == "--mb") o.megabytes = std::max(0.1, std::atof(value));
+    if (flag == "--iters") o.iters = std::max(1, std::atoi(value));
+  }
+  return o;
+}
+
+// A given file as often as needed, or stories.
+std::string make_text(const Options& o) {
+  const size_t bytes = static_cast<size_t>(o.megabytes * 1e6);
+  const std::string file = o.text.empty() ? "" : read_file(o.text);
+  if (!o.text.empty() && file.empty())
+    throw UserError(o.text + " is empty", "give a file with text");
+  std::string text;
+  StoryGenerator stories(1);
+  while (text.size() < bytes) text += o.text.empty() ? stories.next() + "\n" : file;
+  text.resize(bytes);
+  return text;
+}
+
+struct Timing {
+  double p50 = 0, min = 0;
+};
+
+Timing seconds(int iters, const std::function<void()>& f) {
+  std::vector<double> all;
+  for (int i = 0; i < iters; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    f();
+    all.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::sort(all.begin(), all.end());
+  return {.p50 = all[all.size() / 2], .min = all[0]};
+}
+
+void report(const Options& o, const char* what, const Timing& t, double megabytes) {
+  if (o.output == Options::Output::kJson) {
+    std::printf(
+        "{\"bench\": \"%s\", \"seconds_p50\": %.6f, \"seconds_min\": %.6f, \"mb_per_s\": %.3f}\n",
+        what, t.p50, t.min, megabytes / t.p50);
+    return;
+  }
+  std::printf("%-12s %5.1f MB | %8.3f s (min %8.3f) | %7.1f MB/s of one core\n", what, megabytes,
+              t.p50, t.min, megabytes / t.p50);
+}
+
+int run(const Options& o) {
+  const std::string text = make_text(o);
+  const double megabytes = static_cast<double>(text.size()) / 1e6;
+  std::unique_ptr<Tokenizer> trained;
+  const Timing train = seconds(1, [&] {
+    PieceCounter pieces;
+    pieces.add(text);
+    trained = std::make_unique<Tokenizer>(train_bpe(pieces, kVocab));
+  });
+  const Tokenizer tokenizer = o.tokenizer.empty() ? *trained : read_tokenizer(o.tokenizer);
+  std::vector<int32_t> tokens = tokenizer.encode(text);
+  if (tokenizer.decode(tokens) != text) {
+    std::fprintf(stderr, "bench_tokenizer: the text does not decode to itself\n");
+    return 1;
+  }
+  report(o, "train 8192", train, megabytes);
+  size_t pieces = 0;
+  report(o, "pre-split",
+         seconds(o.iters,
+                 [&] {
+                   PreSplit split;
+                   split.start(text);
+                   for (std::string_view piece; split.next(piece);) ++pieces;
+                 }),
+         megabytes);
+  report(o, "encode",
+         seconds(o.iters,
+                 [&] {
+                   tokens.clear();
+                   Encoder(tokenizer).encode(text, tokens);
+                 }),
+         megabytes);
+  report(o, "decode", seconds(o.iters, [&] { tokenizer.decode(tokens); }), megabytes);
+  if (o.output == Options::Output::kTable)
+    std::printf("%zu tokens, %.2f bytes a token, %.2f bytes a piece\n", tokens.size(),
+                static_cast<double>(text.size()) / static_cast<double>(tokens.size()),
+                static_cast<double>(text.size()) * o.iters / static_cast<double>(pieces));
+  return 0;
+}
+
+}  // namespace
+}  // namespace assay
+
+int main(int argc, char** argv) {
+  try {
+    return assay::run(assay::parse(argc, argv));
+  } catch (const assay::UserError& error) {
+    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
+    return 1;
+  }
+}
