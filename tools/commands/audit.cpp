@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "engine/config_yaml.h"
 #include "models/audit_report.h"
+#include "models/training_memory.h"
 #include "tools/commands.h"
 
 namespace assay {
@@ -16,6 +17,7 @@ struct Arguments {
   std::vector<std::string> sets;
   AuditOptions report;
   bool json = false;
+  bool plan = false;
   bool without_shared = false;
 };
 
@@ -45,10 +47,19 @@ void check_arguments(const Arguments& a) {
                       "give numbers from 1 up");
 }
 
+// One memory plan a model, as `assay train --plan` prints it but for the data.
+int print_plans(const std::vector<NamedConfig>& models) {
+  for (const NamedConfig& model : models) {
+    std::printf("%s\n%s", model.name.c_str(), memory_plan_text(model.config).c_str());
+  }
+  return kExitDone;
+}
+
 int run_audit(Arguments a) {
   check_arguments(a);
   if (a.without_shared) a.report.shared = SharedExperts::kLeftOut;
   const std::vector<NamedConfig> models = load_named(a);
+  if (a.plan) return print_plans(models);
   if (a.json)
     std::printf("%s\n", audit_json(models, a.report).dump(1).c_str());
   else
@@ -79,6 +90,8 @@ void add_audit_command(Commands& commands) {
       ->allow_extra_args(false);
   sub->add_flag("--without-shared", a->without_shared,
                 "leave the shared experts out of what totalDN multiplies");
+  sub->add_flag("--plan", a->plan,
+                "only the memory of a training step by name; nothing is allocated");
   add_set_option(sub, a->sets);
   commands.on_chosen(sub, [a] { return run_audit(*a); });
 }

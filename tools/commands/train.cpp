@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "bench/limits.h"
 #include "engine/config_check.h"
 #include "engine/config_text.h"
 #include "engine/config_yaml.h"
@@ -63,11 +64,13 @@ RouterProbe make_probe(const Config& config, const Batch& first) {
   };
 }
 
-RecorderConfig recorder_config(const RunDir& dir, const Config& config, const Audit& counts) {
+RecorderConfig recorder_config(const RunDir& dir, const Config& config, const Audit& counts,
+                               double limit_gflops) {
   RecorderConfig r{.telemetry_path = dir.file("telemetry.db"),
                    .steps = config.run.steps,
                    .batch_tokens = config.run.batch_tokens,
-                   .flops_per_token = double(counts.flops_per_token)};
+                   .flops_per_token = double(counts.flops_per_token),
+                   .limit_flops_per_s = 1e9 * limit_gflops};
   for (int64_t l = 0; l < config.model.layers; ++l) {
     if (is_moe_block(config.model, l)) r.moe_layers.push_back(l);
   }
@@ -202,7 +205,11 @@ int train(const Arguments& a) {
   Exec on{.threads = static_cast<int>(config.run.threads)};
   memory.plan.allocate();
   memory.bind(on);
-  RunRecorder recorder(recorder_config(dir, config, counts), *log);
+  const double limit_gflops = measured_matmul_limit_gflops(
+      on, recipe == Recipe::kBf16 ? LimitType::kBf16 : LimitType::kFloat);
+  RunRecorder recorder(recorder_config(dir, config, counts, limit_gflops), *log);
+  recorder.telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", limit_gflops));
+  recorder.telemetry().set_meta("contract", config.contract.kind);
   const Interrupt interrupt;
   RunParts parts{.config = config,
                  .on = on,
