@@ -112,7 +112,10 @@ void RunRecorder::resume(int64_t steps_done, int64_t window, RouterTelemetry& ro
   telemetry_.flush();
   const TelemetryReader reader(config_.telemetry_path);
   std::vector<StepValue> logged = reader.scalar("train_loss_nats");
-  if (int64_t(logged.size()) > window) logged.erase(logged.begin(), logged.end() - window);
+  if (int64_t(logged.size()) > window) {
+    routers.skip(int64_t(logged.size()) - window);
+    logged.erase(logged.begin(), logged.end() - window);
+  }
   for (const StepValue& at : logged) {
     std::vector<std::vector<uint32_t>> counts;
     for (const int64_t layer : config_.moe_layers) {

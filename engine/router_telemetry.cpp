@@ -39,6 +39,16 @@ void RouterTelemetry::replay(const std::vector<std::vector<uint32_t>>& counts) {
   logged_ += 1;
 }
 
+std::span<const int32_t> RouterTelemetry::last_probe() const {
+  return probed_ ? std::span<const int32_t>(before_) : std::span<const int32_t>();
+}
+
+void RouterTelemetry::set_last_probe(std::span<const int32_t> choices) {
+  if (choices.empty() || choices.size() != before_.size()) return;
+  std::copy(choices.begin(), choices.end(), before_.begin());
+  probed_ = true;
+}
+
 void RouterTelemetry::observe(Exec on, Model& model, std::vector<RouterRow>& rows) {
   // Before the probe, which runs the model again.
   const std::vector<RouterLayerState>& states = model.router_layers(on);

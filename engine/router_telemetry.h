@@ -3,6 +3,7 @@
 // construction; observe() allocates nothing.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "engine/model.h"
@@ -24,6 +25,13 @@ class RouterTelemetry {
   // A logged step of the past, for a run that resumes: windows and dead experts go on where they were.
   // counts: (E) a layer, in order.
   void replay(const std::vector<std::vector<uint32_t>>& counts);
+  // Logged steps of the past that no window reaches: they only count. Before the first replay().
+  void skip(int64_t logged_steps) { logged_ += logged_steps; }
+
+  // What the next probe is compared with, (layers, probe tokens, K); empty before the first probe.
+  std::span<const int32_t> last_probe() const;
+  // Of a run that resumes; choices of other tokens or another K are left out.
+  void set_last_probe(std::span<const int32_t> choices);
 
   // Once a logged step, after the step: fills one row a MoE layer.
   void observe(Exec on, Model& model, std::vector<RouterRow>& rows);

@@ -2,7 +2,10 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <sstream>
 
+#include "base/check.h"
 #include "engine/config_text.h"
 
 namespace assay {
@@ -15,18 +18,48 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+constexpr const char* kDataHashes = "data_sha256";
+constexpr const char* kLastProbe = "router_probe";
+
+// SHA-256 by "name occurrence": files of one name in several folders are told apart by their order.
+std::map<std::string, std::string> hashes_by_name(const std::map<std::string, std::string>& files) {
+  std::map<std::string, std::string> named;
+  for (const auto& [path, hash] : files) {
+    const std::string name = std::filesystem::path(path).filename().string();
+    std::string key = name;
+    for (int again = 2; named.contains(key); ++again)
+      key = strprintf("%s (%d)", name.c_str(), again);
+    named[key] = hash;
+  }
+  return named;
+}
+
+// One line of the state instead of a thousand.
+std::string joined(std::span<const int32_t> numbers) {
+  std::string text;
+  for (const int32_t n : numbers) text.append(text.empty() ? 0 : 1, ' ').append(std::to_string(n));
+  return text;
+}
+
+std::vector<int32_t> parted(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<int32_t> numbers;
+  for (int32_t n; in >> n;) numbers.push_back(n);
+  return numbers;
+}
+
 class Run {
  public:
-  Run(RunParts& parts, int64_t steps_done)
+  Run(RunParts& parts, const RunStart& start)
       : p_(parts),
         trainer_(parts.config, parts.model, parts.optimizer, parts.loader, parts.mask_id),
         routers_(parts.on, parts.model, parts.config.telemetry.window, parts.probe),
         steps_(parts.config.run.steps),
-        done_(steps_done),
-        saved_(steps_done) {
-    if (steps_done > 0) {
-      parts.recorder.resume(steps_done, parts.config.telemetry.window, routers_);
-    }
+        done_(start.steps_done),
+        saved_(start.steps_done) {
+    if (done_ == 0) return;
+    parts.recorder.resume(done_, parts.config.telemetry.window, routers_);
+    routers_.set_last_probe(start.last_probe);
   }
 
   RunResult train() {
@@ -98,6 +131,8 @@ class Run {
     state.schedule_share = trainer_.schedule().share(std::max<int64_t>(0, done_ - 1));
     state.config_yaml = to_yaml(p_.config);
     state.config_hashes = section_hashes(p_.config);
+    state.extra[kDataHashes] = hashes_by_name(p_.data_sha256);
+    state.extra[kLastProbe] = joined(routers_.last_probe());
     const std::string folder =
         p_.checkpoints.save(state, p_.model.tensors(), p_.optimizer.tensors());
     saved_ = done_;
@@ -156,22 +191,40 @@ const char* run_end_name(RunEnd end) {
   return "?";
 }
 
-int64_t resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint) {
+void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now) {
+  if (!state.extra.contains(kDataHashes)) return;  // a new run
+  const auto before = state.extra[kDataHashes].get<std::map<std::string, std::string>>();
+  std::map<std::string, std::pair<std::string, std::string>> both;  // by name: before, now
+  for (const auto& [name, hash] : before) both[name].first = hash;
+  for (const auto& [name, hash] : hashes_by_name(now)) both[name].second = hash;
+  const auto shown = [](const std::string& hash) {
+    return hash.empty() ? std::string("no such file") : "SHA-256 " + hash.substr(0, 16);
+  };
+  for (const auto& [name, hashes] : both) {
+    if (hashes.first == hashes.second) continue;
+    throw UserError("the data of the run has changed: " + name + " was " + shown(hashes.first) +
+                        ", is " + shown(hashes.second),
+                    "give the data it began with, train in another --run, or use --fresh");
+  }
+}
+
+RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint) {
   if (!checkpoint) {
     parts.model.initialise(parts.on, static_cast<uint64_t>(parts.config.run.seed));
     parts.model.refresh_weights(parts.on);
-    return 0;
+    return {};
   }
   const TrainingState state = load_state(*checkpoint);
   load_model(*checkpoint, parts.model.tensors());
   load_optimizer(*checkpoint, parts.optimizer.tensors());
   parts.model.refresh_weights(parts.on);
   parts.loader.seek(state.cursor);
-  return state.step;
+  return {.steps_done = state.step,
+          .last_probe = parted(state.extra.value(kLastProbe, std::string()))};
 }
 
-RunResult run(RunParts& parts, int64_t steps_done) {
-  return Run(parts, steps_done).train();
+RunResult run(RunParts& parts, const RunStart& start) {
+  return Run(parts, start).train();
 }
 
 }  // namespace assay

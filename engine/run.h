@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ struct RunParts {
   RunRecorder& recorder;
   RouterProbe probe;
   int mask_id = -1;
+  std::map<std::string, std::string> data_sha256 = {};  // by file
   std::function<bool()> interrupted;
 };
 
@@ -42,10 +44,19 @@ struct RunResult {
   double tokens_per_s = 0;       // of this process, evaluation and saving left out
 };
 
-// Loads the checkpoint into model and optimizer and seeks the loader; without one the model is initialised from run.seed.
-// Returns the steps done.
-int64_t resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint);
+// Where a run begins: at the beginning, or as a checkpoint left it.
+struct RunStart {
+  int64_t steps_done = 0;
+  std::vector<int32_t> last_probe = {};  // RouterTelemetry::last_probe()
+};
 
-RunResult run(RunParts& parts, int64_t steps_done);
+// UserError naming the first file whose content is not what the run has read so far. Files are told by their names
+// without folders, so that data may move.
+void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now);
+
+// Loads the checkpoint into model and optimizer and seeks the loader; without one the model is initialised from run.seed.
+RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint);
+
+RunResult run(RunParts& parts, const RunStart& start);
 
 }  // namespace assay

@@ -16,6 +16,7 @@ optimizer: {{lr: 3e-3}}
 schedule: {{warmup: 5, warmdown: 10}}
 run: {{steps: 60, batch_tokens: 1024, sequence: 64, micro_batch: 8, checkpoint_every: 10}}
 eval: {{every: 20, tokens: 4096}}
+telemetry: {{window: 8, probe_every: 10}}
 data:
   cache: {cache}
   synth: {{train_tokens: 120000, val_tokens: 20000, vocab_size: 512}}
@@ -60,13 +61,39 @@ def assay(*arguments, **options):
 
 
 def rows(run, query):
-    with sqlite3.connect(run / "telemetry.db") as db:
+    db = sqlite3.connect(f"file:{run / 'telemetry.db'}?mode=ro", uri=True)
+    try:
         return db.execute(query).fetchall()
+    finally:
+        db.close()
 
 
-def newest_model(run):
-    folders = sorted((run / "checkpoints").glob("step-*"))
-    return (folders[-1].name, (folders[-1] / "model.safetensors").read_bytes())
+def checkpoints(run):
+    return sorted((run / "checkpoints").glob("step-*"))
+
+
+def newest_tensors(run):
+    newest = checkpoints(run)[-1]
+    return [newest.name] + [(newest / f"{name}.safetensors").read_bytes() for name in ("model", "optimizer")]
+
+
+SAME = ["SELECT step, name, value FROM scalar WHERE name NOT IN ('tokens_per_s', 'mfu_share', 'peak_rss_bytes')"
+        " ORDER BY step, name",
+        "SELECT * FROM router_layer ORDER BY step, layer",
+        "SELECT step, layer, counts FROM expert_load ORDER BY step, layer",
+        "SELECT step, task, metric, value, n FROM eval ORDER BY step, task, metric"]
+
+
+def first_difference(a, b):
+    """The first place where two runs differ; None when last checkpoint and telemetry are the same to the bit."""
+    if newest_tensors(a) != newest_tensors(b):
+        return f"the last checkpoints of {a.name} and {b.name}, {newest_tensors(a)[0]} and {newest_tensors(b)[0]}"
+    for query in SAME:
+        of_a, of_b = rows(a, query), rows(b, query)
+        if of_a != of_b:
+            at = next((pair for pair in zip(of_a, of_b) if pair[0] != pair[1]), (len(of_a), len(of_b)))
+            return f"{a.name} and {b.name}: {query}: {at}"
+    return None
 
 
 def check(condition, message):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A run stopped by Ctrl-C, by kill -9 or by a damaged checkpoint and started again leaves the same bits as one that
-was never stopped: last checkpoint, losses, hashes and loads in telemetry.db."""
+was never stopped: last checkpoint, losses, hashes, router figures and loads in telemetry.db."""
 import pathlib
 import signal
 import subprocess
@@ -8,67 +8,80 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, check, newest_model, rows
-
-SAME = ["SELECT step, name, value FROM scalar WHERE name IN ('train_loss_nats', 'gradient_norm', 'hash')"
-        " ORDER BY step, name",
-        "SELECT step, layer, counts FROM expert_load ORDER BY step, layer",
-        "SELECT step, task, metric, value, n FROM eval ORDER BY step, task, metric"]
+from harness import Workplace, check, checkpoints, first_difference
 
 
-def wait_for_step(run, step, process):
-    deadline = time.time() + 120
-    while time.time() < deadline and process.poll() is None:
-        try:
-            if rows(run, "SELECT max(step) FROM scalar")[0][0] >= step:
-                return
-        except Exception:  # not there yet
-            pass
-        time.sleep(0.005)
-    sys.exit(f"FAILED: the run did not reach step {step}")
+def stop_at(place, name, step, number, delay=0.0):
+    """Sends the signal `delay` seconds after the line of `step`; returns exit code and what it wrote after that."""
+    process = subprocess.Popen(place.command(name), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith(f"step {step}/"):
+            break
+    check(process.poll() is None, f"the run is still there at step {step}")
+    time.sleep(delay)
+    process.send_signal(number)
+    rest = process.communicate()[1]
+    return process.returncode, rest
 
 
-def stop_at(place, name, step, signal_number):
-    process = subprocess.Popen(place.command(name), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for_step(place.run(name), step, process)
-    process.send_signal(signal_number)
-    return process.wait()
+def steps_of(place, name):
+    return [int(folder.name[5:]) for folder in checkpoints(place.run(name))]
 
 
-def same(place, a, b, what):
-    check(newest_model(place.run(a)) == newest_model(place.run(b)), f"{what}: other weights")
-    for query in SAME:
-        check(rows(place.run(a), query) == rows(place.run(b), query), f"{what}: {query} differs")
+def check_same(place, name, what):
+    difference = first_difference(place.run("whole"), place.run(name))
+    check(difference is None, f"{what}: {difference}")
+
+
+def check_interrupted(place):
+    code, said = stop_at(place, "interrupted", 15, signal.SIGINT)
+    check(code == 130, f"Ctrl-C exits 130, not {code}: {said}")
+    last = steps_of(place, "interrupted")[-1]
+    check(15 <= last <= 20, f"Ctrl-C after step 15 leaves a checkpoint at once: {last}")
+    done = place.train("interrupted")
+    check(f"resumes after step {last}" in done.stderr, f"says where it goes on: {done.stderr}")
+    check_same(place, "interrupted", "Ctrl-C")
+
+
+def check_killed(place):
+    # Before the first checkpoint, between two, and while one is written.
+    for step, delay in ((7, 0), (13, 0), (30, 0.01), (40, 0.05)):
+        code, said = stop_at(place, "killed", step, signal.SIGKILL, delay)
+        check(code == -signal.SIGKILL, f"killed at step {step}, exit {code}: {said}")
+    place.train("killed")
+    check_same(place, "killed", "kill -9")
+
+
+def check_damaged(place):
+    stop_at(place, "damaged", 33, signal.SIGKILL)
+    newest = checkpoints(place.run("damaged"))[-1]
+    with open(newest / "model.safetensors", "r+b") as file:
+        file.seek(-5, 2)
+        byte = file.read(1)
+        file.seek(-5, 2)
+        file.write(bytes([byte[0] ^ 1]))
+    done = place.train("damaged")
+    check(f"warning: ignoring the checkpoint {newest}" in done.stderr, f"the damage is named: {done.stderr}")
+    check(f"resumes after step {int(newest.name[5:]) - 10}" in done.stderr, f"the one before is used: {done.stderr}")
+    check_same(place, "damaged", "damaged checkpoint")
+
+
+def check_finished(place):
+    before = {file: file.read_bytes() for file in checkpoints(place.run("whole"))[-1].iterdir()}
+    done = place.train("whole")
+    check("steps at step 60/60" in done.stderr, f"a finished run says so: {done.stderr}")
+    check(before == {file: file.read_bytes() for file in before}, "a finished run stays as it is")
 
 
 def main():
     for moe in (False, True):
         with Workplace(moe) as place:
             place.train("whole")
-            check(newest_model(place.run("whole"))[0] == "step-00000060", "the last step has a checkpoint")
-
-            code = stop_at(place, "interrupted", 15, signal.SIGINT)
-            check(code == 130, f"Ctrl-C exits 130, not {code}")
-            place.train("interrupted")
-            same(place, "whole", "interrupted", "Ctrl-C")
-
-            for step in (7, 23, 41):
-                stop_at(place, "killed", step, signal.SIGKILL)
-            done = place.train("killed")
-            same(place, "whole", "killed", "kill -9")
-
-            stop_at(place, "damaged", 33, signal.SIGKILL)
-            newest = sorted((place.run("damaged") / "checkpoints").glob("step-*"))[-1]
-            with open(newest / "model.safetensors", "r+b") as file:
-                file.seek(-5, 2)
-                file.write(b"\xff\xff")
-            done = place.train("damaged")
-            check(newest.name in done.stderr, f"the damaged checkpoint is named: {done.stderr}")
-            same(place, "whole", "damaged", "damaged checkpoint")
-
-            again = place.train("whole")
-            check("step-00000060" == newest_model(place.run("whole"))[0], "a finished run stays")
-            check("60" in again.stderr, "a finished run says so")
+            check(steps_of(place, "whole")[-1] == 60, "the last step has a checkpoint")
+            check_interrupted(place)
+            check_killed(place)
+            check_damaged(place)
+            check_finished(place)
     print("resume: ok")
 
 

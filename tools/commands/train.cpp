@@ -198,8 +198,10 @@ int train(const Arguments& a) {
   Checkpoints checkpoints(dir.path(), config.run.keep_checkpoints,
                           [&](const std::string& text) { log->warn(text); });
   const std::optional<std::string> newest = checkpoints.newest();
-  int64_t steps_done = newest ? load_state(*newest).step : 0;
-  if (dir.previous()) require_same_run(dir, config, steps_done);
+  const TrainingState before = newest ? load_state(*newest) : TrainingState();
+  if (dir.previous()) require_same_run(dir, config, before.step);
+  const std::map<std::string, std::string> data_sha256 = data_hashes(data);
+  require_same_data(before, data_sha256);
   dir.write_config(config);
 
   Exec on{.threads = static_cast<int>(config.run.threads)};
@@ -222,15 +224,16 @@ int train(const Arguments& a) {
                  .probe = make_probe(config, validation.first()),
                  .interrupted = [&] { return interrupt.requested(); }};
   parts.mask_id = mask_id;
-  steps_done = resume_or_initialise(parts, newest);
+  parts.data_sha256 = data_sha256;
+  const RunStart start = resume_or_initialise(parts, newest);
   write_meta(dir, {.command = a.command,
                    .build = build_info(),
                    .threads = config.run.threads,
                    .recipe = recipe_name(recipe),
-                   .data_sha256 = data_hashes(data),
-                   .first_step = steps_done});
-  announce(*log, config, counts, memory.plan, recipe, steps_done);
-  const RunResult result = run(parts, steps_done);
+                   .data_sha256 = data_sha256,
+                   .first_step = start.steps_done});
+  announce(*log, config, counts, memory.plan, recipe, start.steps_done);
+  const RunResult result = run(parts, start);
   log->set_bar("");
   report(*log, a, dir, result, config);
   return exit_code(result.end);
