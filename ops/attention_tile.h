@@ -96,8 +96,7 @@ inline void pair_rows(typename L::Lane (*tile)[D], const typename L::Lane (*rows
         u16x16 even, odd;
         std::memcpy(&even, reinterpret_cast<const uint16_t*>(rows[2 * r]) + d, sizeof even);
         std::memcpy(&odd, reinterpret_cast<const uint16_t*>(rows[2 * r + 1]) + d, sizeof odd);
-        const u32x16 pair =
-            __builtin_convertvector(even, u32x16) | (__builtin_convertvector(odd, u32x16) << 16);
+        const u32x16 pair = widen(even) | (widen(odd) << 16);
         std::memcpy(tile[r] + d, &pair, sizeof pair);
       }
     }

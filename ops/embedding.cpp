@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/vector_math.h"
 #include "cuda/profile.h"
 
 namespace assay {
@@ -35,8 +36,9 @@ void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
         std::copy(weight, weight + width, y);
         continue;
       }
-#pragma omp simd
-      for (int64_t c = 0; c < width; ++c) round_to(y[c], a.gain * float(weight[c]));
+      for_vectors(width, [&](int64_t c, auto count) {
+        store(y + c, a.gain * load(weight + c, count), count);
+      });
     }
   });
 }
@@ -46,10 +48,11 @@ template <typename T>
 void embedding_backward(Exec on, const EmbeddingBackward<T>& a) {
   parallel_ranges(on, a.dy.dim[1], kColumnsPerPiece, [&](int64_t begin, int64_t end) {
     for (int64_t i = 0; i < a.dy.dim[0]; ++i) {
-      const T* dy = a.dy.row(i);
-      float* dweight = a.dweight.row(a.token[i]);
-#pragma omp simd
-      for (int64_t c = begin; c < end; ++c) dweight[c] += a.gain * float(dy[c]);
+      const T* dy = a.dy.row(i) + begin;
+      float* dweight = a.dweight.row(a.token[i]) + begin;
+      for_vectors(end - begin, [&](int64_t c, auto count) {
+        store(dweight + c, load(dweight + c, count) + a.gain * load(dy + c, count), count);
+      });
     }
   });
 }

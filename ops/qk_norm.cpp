@@ -5,6 +5,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/vector_math.h"
 #include "cuda/profile.h"
 
 namespace assay {
@@ -32,15 +33,16 @@ void qk_norm_forward(Exec on, const QkNormForward<T>& a) {
         T* raw = a.raw.row(i) + h * width;
         const float* weight = h < a.heads ? a.q_weight.data : a.k_weight.data;
         std::copy(x, x + width, raw);
-        float squares = 0;
-#pragma omp simd reduction(+ : squares)
-        for (int64_t d = 0; d < width; ++d) squares += float(x[d]) * float(x[d]);
-        const float rstd = 1.0f / std::sqrt(squares / float(width) + a.eps);
+        f32x16 squares = {};
+        for_vectors(width, [&](int64_t d, auto count) {
+          const f32x16 v = load(x + d, count);
+          squares += v * v;
+        });
+        const float rstd = 1.0f / std::sqrt(horizontal_sum(squares) / float(width) + a.eps);
         a.rstd.at(i, h) = rstd;
-#pragma omp simd
-        for (int64_t d = 0; d < width; ++d) {
-          round_to(x[d], weight[d] * (float(x[d]) * rstd));
-        }
+        for_vectors(width, [&](int64_t d, auto count) {
+          store(x + d, load(weight + d, count) * (load(x + d, count) * rstd), count);
+        });
       }
     }
   });
@@ -59,17 +61,16 @@ void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
         const float* weight = h < a.heads ? a.q_weight.data : a.k_weight.data;
         float* dweight = h < a.heads ? partial : partial + width;
         const float rstd = a.rstd.at(i, h);
-        float dot = 0;
-#pragma omp simd reduction(+ : dot)
-        for (int64_t d = 0; d < width; ++d)
-          dot += weight[d] * float(dx[d]) * (float(raw[d]) * rstd);
-        const float mean = dot / float(width);
-#pragma omp simd
-        for (int64_t d = 0; d < width; ++d) {
-          const float xhat = float(raw[d]) * rstd, dy = float(dx[d]);
-          dweight[d] += dy * xhat;
-          round_to(dx[d], rstd * (weight[d] * dy - xhat * mean));
-        }
+        f32x16 dot = {};
+        for_vectors(width, [&](int64_t d, auto count) {
+          dot += load(weight + d, count) * load(dx + d, count) * (load(raw + d, count) * rstd);
+        });
+        const float mean = horizontal_sum(dot) / float(width);
+        for_vectors(width, [&](int64_t d, auto count) {
+          const f32x16 xhat = load(raw + d, count) * rstd, dy = load(dx + d, count);
+          store(dweight + d, load(dweight + d, count) + dy * xhat, count);
+          store(dx + d, rstd * (load(weight + d, count) * dy - xhat * mean), count);
+        });
       }
     }
   });

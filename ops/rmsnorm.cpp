@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/vector_math.h"
 #include "cuda/profile.h"
 
 namespace assay {
@@ -30,20 +31,23 @@ void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
         const T* x = a.x.row(i);
         const T* branch = a.branch.row(i);
         T* sum = a.resid.row(i);
-#pragma omp simd
-        for (int64_t c = 0; c < width; ++c)
-          round_to(sum[c], float(x[c]) + a.gain * float(branch[c]));
+        for_vectors(width, [&](int64_t c, auto count) {
+          store(sum + c, load(x + c, count) + a.gain * load(branch + c, count), count);
+        });
         r = sum;
       }
-      float squares = 0;
-#pragma omp simd reduction(+ : squares)
-      for (int64_t c = 0; c < width; ++c) squares += float(r[c]) * float(r[c]);
-      const float rstd = 1.0f / std::sqrt(squares / float(width) + a.eps);
+      f32x16 squares = {};
+      for_vectors(width, [&](int64_t c, auto count) {
+        const f32x16 v = load(r + c, count);
+        squares += v * v;
+      });
+      const float rstd = 1.0f / std::sqrt(horizontal_sum(squares) / float(width) + a.eps);
       a.rstd[i] = rstd;
       T* y = a.y.row(i);
       const float* weight = a.weight.data;
-#pragma omp simd
-      for (int64_t c = 0; c < width; ++c) round_to(y[c], weight[c] * (float(r[c]) * rstd));
+      for_vectors(width, [&](int64_t c, auto count) {
+        store(y + c, load(weight + c, count) * (load(r + c, count) * rstd), count);
+      });
     }
   });
 }
@@ -59,21 +63,23 @@ void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
       const T* dy = a.dy.row(i);
       const T* r = a.resid.row(i);
       const float rstd = a.rstd[i];
-      float dot = 0;
-#pragma omp simd reduction(+ : dot)
-      for (int64_t c = 0; c < width; ++c) dot += weight[c] * float(dy[c]) * (float(r[c]) * rstd);
-      const float mean = dot / float(width);
+      f32x16 dot = {};
+      for_vectors(width, [&](int64_t c, auto count) {
+        dot += load(weight + c, count) * load(dy + c, count) * (load(r + c, count) * rstd);
+      });
+      const float mean = horizontal_sum(dot) / float(width);
       T* dresid = a.dresid.row(i);
-#pragma omp simd
-      for (int64_t c = 0; c < width; ++c) {
-        const float rhat = float(r[c]) * rstd;
-        partial[c] += float(dy[c]) * rhat;
-        round_to(dresid[c], float(dresid[c]) + rstd * (weight[c] * float(dy[c]) - rhat * mean));
-      }
+      for_vectors(width, [&](int64_t c, auto count) {
+        const f32x16 rhat = load(r + c, count) * rstd, d = load(dy + c, count);
+        store(partial + c, load(partial + c, count) + d * rhat, count);
+        const f32x16 dr = rstd * (load(weight + c, count) * d - rhat * mean);
+        store(dresid + c, load(dresid + c, count) + dr, count);
+      });
       if (!a.dbranch.empty()) {
         T* dbranch = a.dbranch.row(i);
-#pragma omp simd
-        for (int64_t c = 0; c < width; ++c) round_to(dbranch[c], a.gain * float(dresid[c]));
+        for_vectors(width, [&](int64_t c, auto count) {
+          store(dbranch + c, a.gain * load(dresid + c, count), count);
+        });
       }
     }
   });

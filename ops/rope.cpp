@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/vector_math.h"
 #include "cuda/profile.h"
 
 namespace assay {
@@ -31,12 +32,12 @@ void rotate(Exec on, const Rotation<T>& a) {
       T* low = a.rows.row(i);
       for (int64_t h = 0; h < a.rotated_heads; ++h, low += a.head_dim) {
         T* high = low + half;
-#pragma omp simd
-        for (int64_t d = 0; d < half; ++d) {
-          const float x = float(low[d]), y = float(high[d]), s = a.sign * sin[d];
-          round_to(low[d], x * cos[d] - y * s);
-          round_to(high[d], y * cos[d] + x * s);
-        }
+        for_vectors(half, [&](int64_t d, auto count) {
+          const f32x16 x = load(low + d, count), y = load(high + d, count);
+          const f32x16 c = load(cos + d, count), s = a.sign * load(sin + d, count);
+          store(low + d, x * c - y * s, count);
+          store(high + d, y * c + x * s, count);
+        });
       }
     }
   });

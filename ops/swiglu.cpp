@@ -29,11 +29,10 @@ void swiglu_forward(Exec on, const SwigluForward<T>& a) {
       const T* gate = a.gate_up.row(i);
       const T* up = gate + width;
       T* h = a.h.row(i);
-#pragma omp simd
-      for (int64_t f = 0; f < width; ++f) {
-        const float g = float(gate[f]);
-        round_to(h[f], g / (1.0f + exp_fast(-g)) * float(up[f]));
-      }
+      for_vectors(width, [&](int64_t f, auto count) {
+        const f32x16 g = load(gate + f, count);
+        store(h + f, g / (1.0f + exp_fast(-g)) * load(up + f, count), count);
+      });
     }
   });
 }
@@ -48,14 +47,13 @@ void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
       const T* dh = a.dh.row(i);
       T* dgate = a.dgate_up.row(i);
       T* dup = dgate + width;
-#pragma omp simd
-      for (int64_t f = 0; f < width; ++f) {
-        const float g = float(gate[f]), u = float(up[f]), d = float(dh[f]);
-        const float sigmoid = 1.0f / (1.0f + exp_fast(-g));
-        const float silu = g * sigmoid;
-        round_to(dgate[f], d * u * (sigmoid + silu * (1.0f - sigmoid)));
-        round_to(dup[f], d * silu);
-      }
+      for_vectors(width, [&](int64_t f, auto count) {
+        const f32x16 g = load(gate + f, count), u = load(up + f, count), d = load(dh + f, count);
+        const f32x16 sigmoid = 1.0f / (1.0f + exp_fast(-g));
+        const f32x16 silu = g * sigmoid;
+        store(dgate + f, d * u * (sigmoid + silu * (1.0f - sigmoid)), count);
+        store(dup + f, d * silu, count);
+      });
     }
   });
 }
