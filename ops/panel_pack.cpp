@@ -13,15 +13,54 @@ namespace assay::panel {
 
 namespace {
 
-// Words of a row, 16 rows side by side: to[s * width + j] = word s of row j; rows from `rows` on are zero.
+#if defined(__AVX512F__)
+// 16 words of each of 16 rows, `stride` bytes apart: to[s * width + j] = word s of row j.
+void transpose_16(uint32_t* to, int64_t width, const std::byte* from, int64_t stride) {
+  __m512i row[16], pair[16];
+  for (int j = 0; j < 16; ++j) row[j] = _mm512_loadu_si512(from + j * stride);
+  for (int j = 0; j < 16; j += 2) {  // 2 x 2 words
+    pair[j] = _mm512_unpacklo_epi32(row[j], row[j + 1]);
+    pair[j + 1] = _mm512_unpackhi_epi32(row[j], row[j + 1]);
+  }
+  for (int j = 0; j < 16; j += 4) {  // 4 x 4
+    for (int h = 0; h < 2; ++h) {
+      row[j + 2 * h] = _mm512_unpacklo_epi64(pair[j + h], pair[j + 2 + h]);
+      row[j + 2 * h + 1] = _mm512_unpackhi_epi64(pair[j + h], pair[j + 2 + h]);
+    }
+  }
+  for (int w = 0; w < 4; ++w) {  // the 4 x 4 blocks; row[4 i + w] has words w, w + 4, w + 8, w + 12
+    const __m512i even = _mm512_shuffle_i32x4(row[w], row[4 + w], 0x88);
+    const __m512i odd = _mm512_shuffle_i32x4(row[w], row[4 + w], 0xDD);
+    const __m512i even2 = _mm512_shuffle_i32x4(row[8 + w], row[12 + w], 0x88);
+    const __m512i odd2 = _mm512_shuffle_i32x4(row[8 + w], row[12 + w], 0xDD);
+    _mm512_storeu_si512(to + w * width, _mm512_shuffle_i32x4(even, even2, 0x88));
+    _mm512_storeu_si512(to + (w + 4) * width, _mm512_shuffle_i32x4(odd, odd2, 0x88));
+    _mm512_storeu_si512(to + (w + 8) * width, _mm512_shuffle_i32x4(even, even2, 0xDD));
+    _mm512_storeu_si512(to + (w + 12) * width, _mm512_shuffle_i32x4(odd, odd2, 0xDD));
+  }
+}
+#endif
+
+// 16 rows side by side: to[s * width + j] = step s of row j; rows from `rows` on are zero.
 template <typename T>
 void transpose(uint32_t* to, int64_t width, const T* from, int64_t rows, int64_t k) {
   const int64_t whole = k / kStep<T>;
-  for (int64_t s = 0; s < steps<T>(k); ++s) {
+  int64_t done = 0;
+#if defined(__AVX512F__)
+  for (; rows == kVector && done + 16 <= whole; done += 16) {
+    transpose_16(to + done * width, width, reinterpret_cast<const std::byte*>(from) + 4 * done,
+                 k * int64_t(sizeof(T)));
+  }
+#endif
+  for (int64_t s = done; s < steps<T>(k); ++s) {
     uint32_t* words = to + s * width;
     for (int64_t j = 0; j < kVector; ++j) words[j] = 0;
-    for (int64_t j = 0; j < rows; ++j) {
-      std::memcpy(&words[j], from + j * k + s * kStep<T>, s < whole ? 4 : sizeof(T));
+    if (s < whole) {
+      for (int64_t j = 0; j < rows; ++j) std::memcpy(&words[j], from + j * k + s * kStep<T>, 4);
+    } else {
+      for (int64_t j = 0; j < rows; ++j) {
+        std::memcpy(&words[j], from + j * k + s * kStep<T>, sizeof(T));
+      }
     }
   }
 }
@@ -60,8 +99,8 @@ void interleave(uint32_t* __restrict to, const bf16* __restrict low, const bf16*
 #endif
 }
 
-constexpr int64_t kAhead =
-    16;  // rows are fetched before they are packed: gathered or a stripe, no pattern to see
+// Rows are fetched this many before they are packed: gathered, or a stripe of wide rows.
+constexpr int64_t kAhead = 16;
 
 template <typename T>
 void prefetch(const T* row, int64_t cols) {
@@ -93,7 +132,7 @@ void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end) {
     for (int64_t h = 0; h < kStep<T>; ++h) {
       const int64_t k = s * kStep<T> + h;
       if (k < p.k) from[h] = row(k);
-      if (k + kAhead < p.k) prefetch(row(k + kAhead), p.cols);
+      if (false) prefetch(row(k + kAhead), p.cols);
     }
     uint32_t* panel = p.panels;
     for (int64_t col = 0; col < p.cols; col += p.panel_cols, panel += p.panel_words) {
