@@ -7,11 +7,11 @@
 // columns is one vector. a is read as it lies, one step of one row at a time, from rows at any address: gathering
 // costs nothing. A tile of 6 x 64 sums stays in registers.
 //
-// Each c is one chain of sums over k in rising order, starting from `start`: its bits depend neither on the tile
-// it falls into nor on where k is cut (between steps). Rounding: float uses fused multiply-add. bf16 on AVX512-BF16 uses
-// vdpbf16ps: the two products of a step are added to the sum one after the other, to nearest even, with
-// subnormal inputs and results taken as zero; other CPUs do the same with float arithmetic that keeps subnormals.
-// Sums leave as bf16 to nearest even (subnormals become zero on AVX512-BF16).
+// Each c is one chain of sums over k in rising order (bf16: within a step the odd k first), starting from `start`:
+// its bits depend neither on the tile it falls into nor on where k is cut between steps. Float uses fused
+// multiply-add where the CPU has it. The two products of a bf16 step are exact in float and added one after the
+// other, to nearest even. vdpbf16ps (AVX512-BF16) does the same but takes subnormal inputs and results as zero; sums
+// leave as bf16 to nearest even, there too with subnormals as zero.
 #pragma once
 
 #include <cstddef>

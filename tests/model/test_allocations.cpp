@@ -1,5 +1,4 @@
-// A training step allocates nothing: not our code, not OpenMP, and oneDNN (recipe fp32) only small objects of its own
-// that it frees again. Counted by replacing the allocator of this test program.
+// A training step allocates nothing: not our code and not OpenMP. Counted by replacing the allocator of this test program.
 #include <malloc.h>
 
 #include <atomic>
