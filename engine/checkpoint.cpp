@@ -187,9 +187,23 @@ Checkpoints::Checkpoints(std::string run_directory, int64_t keep_last, Warn warn
 
 std::string Checkpoints::save(const TrainingState& state, const std::vector<TensorRef>& model,
                               const std::vector<TensorRef>& optimizer, Keep keep) {
+  const std::string name = folder_ + "/" + step_name(state.step);
+  try {
+    write(name, state, model, optimizer, keep);
+  } catch (const UserError& error) {  // its hint would name a folder that is gone by now
+    throw UserError(error.what(), "check the disk (df -h " + folder_ +
+                                      ") and run the same command again: it goes on from the "
+                                      "checkpoint before");
+  }
+  prune();
+  return name;
+}
+
+void Checkpoints::write(const std::string& name, const TrainingState& state,
+                        const std::vector<TensorRef>& model,
+                        const std::vector<TensorRef>& optimizer, Keep keep) const {
   make_folders(folder_);
   remove_leftovers(folder_);
-  const std::string name = folder_ + "/" + step_name(state.step);
   TemporaryFolder temporary(folder_ + "/" + kTemporary + step_name(state.step));
 
   json files = json::object();
@@ -213,8 +227,6 @@ std::string Checkpoints::save(const TrainingState& state, const std::vector<Tens
   };
   write_file_atomic(temporary / kManifest, manifest.dump(2) + "\n");
   temporary.publish(name);
-  prune();
-  return name;
 }
 
 std::vector<std::string> Checkpoints::all() const {

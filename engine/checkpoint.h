@@ -45,6 +45,7 @@ class Checkpoints {
   Checkpoints(std::string run_directory, int64_t keep_last, Warn warn);
 
   // Returns the folder. Removes rolling checkpoints beyond keep_last only after the new one is complete.
+  // UserError when it cannot be written; the ones before are untouched.
   std::string save(const TrainingState& state, const std::vector<TensorRef>& model,
                    const std::vector<TensorRef>& optimizer, Keep keep = Keep::kRolling);
 
@@ -55,6 +56,9 @@ class Checkpoints {
   std::vector<std::string> all() const;
 
  private:
+  void write(const std::string& name, const TrainingState& state,
+             const std::vector<TensorRef>& model, const std::vector<TensorRef>& optimizer,
+             Keep keep) const;
   void prune();
 
   std::string folder_;

@@ -30,7 +30,7 @@ namespace {
 struct Arguments {
   std::string config;
   std::vector<std::string> sets;
-  std::string run;
+  std::optional<std::string> run;
   std::string device = "auto";
   std::optional<int64_t> steps;
   bool fresh = false, plan = false, json = false, help_config = false;
@@ -150,6 +150,16 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
                   .c_str());
 }
 
+// The checkpoint that the run goes on from; nothing for one that has none yet.
+std::optional<std::string> newest_checkpoint(const Checkpoints& checkpoints) {
+  const std::optional<std::string> newest = checkpoints.newest();
+  const std::vector<std::string> all = checkpoints.all();
+  if (newest || all.empty()) return newest;
+  throw UserError(strprintf("none of the %zu checkpoints of the run is valid; %s: %s", all.size(),
+                            all.back().c_str(), checkpoint_problem(all.back()).c_str()),
+                  "train in another --run, or start over with --fresh, which deletes them");
+}
+
 int train(const Arguments& a) {
   if (a.help_config) {
     std::fputs(help_config().c_str(), stdout);
@@ -169,7 +179,7 @@ int train(const Arguments& a) {
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
 
   const std::string path =
-      a.run.empty() ? "runs/" + std::filesystem::path(a.config).stem().string() : a.run;
+      a.run.value_or("runs/" + std::filesystem::path(a.config).stem().string());
   std::unique_ptr<Log> log;  // once there is a run directory
   TrainingMemory memory(config, recipe, mask_id);
   Loader loader({.files = data.train,
@@ -197,7 +207,7 @@ int train(const Arguments& a) {
   log = std::make_unique<Log>(dir.file("log.txt"));
   Checkpoints checkpoints(dir.path(), config.run.keep_checkpoints,
                           [&](const std::string& text) { log->warn(text); });
-  const std::optional<std::string> newest = checkpoints.newest();
+  const std::optional<std::string> newest = newest_checkpoint(checkpoints);
   const TrainingState before = newest ? load_state(*newest) : TrainingState();
   if (dir.previous()) require_same_run(dir, config, before.step);
   const std::map<std::string, std::string> data_sha256 = data_hashes(data);
@@ -212,6 +222,9 @@ int train(const Arguments& a) {
   RunRecorder recorder(recorder_config(dir, config, counts, limit_gflops), *log);
   recorder.telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", limit_gflops));
   recorder.telemetry().set_meta("contract", config.contract.kind);
+  if (dir.previous() && !newest) {
+    recorder.telemetry().truncate_after(0, "from the beginning: there was no checkpoint yet");
+  }
   const Interrupt interrupt;
   RunParts parts{.config = config,
                  .on = on,

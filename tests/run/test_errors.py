@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Bad input: exit 1, one line `error:` with the value, one line `hint:`, and nothing lost or changed."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import bad_input
+from bad_input import config_text, moe
+from harness import ASSAY, checkpoints
+
+FOLDER = tempfile.TemporaryDirectory(prefix="assay-errors-")
+WORK = pathlib.Path(FOLDER.name)
+failures = []
+
+# What is wrong with a configuration: its text, then what error and hint must contain.
+CONFIGS = [
+    ("unknown key", config_text(model="{hiden: 64}"), "unknown key hiden in model", "did you mean hidden"),
+    ("unknown section", config_text(modell="{}"), "unknown key modell at the top level", "did you mean model"),
+    ("misplaced key", config_text(optimizer="{hidden: 64}"), "misplaced key hidden in optimizer", "model.hidden"),
+    ("duplicate key", config_text(model="{hidden: 64, hidden: 128}"), "duplicate key model.hidden", "keep one"),
+    ("duplicate section", config_text() + "run: {steps: 7}\n", "duplicate key run", "keep one"),
+    ("word for a number", config_text(model="{hidden: wide}"), "model.hidden is", "--help-config"),
+    ("fraction for an integer", config_text(model="{hidden: 64.5}"), "64.5", "--help-config"),
+    ("text for a number", config_text(model='{hidden: "64"}'), "model.hidden is the text 64", "--help-config"),
+    ("list for a section", config_text(model="[64]"), "model is a list", ""),
+    ("number for a list", config_text(data="{train: {}}"), "data.train is a section", ""),
+    ("number for a flag", config_text(data="{mask_eos: 3}"), "data.mask_eos is the text 3, not true or false", ""),
+    ("not YAML", "model: {hidden: 64\n", "config.yaml", ""),
+    ("not a map", "- 1\n- 2\n", "config.yaml", ""),
+    ("binary", "\x00\x01\x02", "config.yaml", ""),
+    ("include that is missing", "include: nowhere.yaml\n", "nowhere.yaml", ""),
+    ("include of itself", "include: config.yaml\n", "config.yaml", ""),
+    ("NaN", config_text(optimizer="{lr: .nan}"), "optimizer.lr = .nan is not a finite number", ""),
+    ("infinity", config_text(optimizer="{lr: .inf}"), "optimizer.lr = .inf is not a finite number", ""),
+    ("negative rate", config_text(optimizer="{lr: -1}"), "optimizer.lr = -1", ""),
+    ("negative decay", config_text(optimizer="{weight_decay: -0.1}"), "optimizer.weight_decay = -0.1", ""),
+    ("beta of one", config_text(optimizer="{beta1: 1}"), "optimizer.beta1 = 1", ""),
+    ("negative steps", config_text(run="{steps: -5}"), "run.steps = -5", ""),
+    ("negative threads", config_text(run="{threads: -1}"), "run.threads = -1", ""),
+    ("no layers", config_text(model="{layers: 0}"), "model.layers = 0", ""),
+    ("too large for 64 bits", config_text(run="{steps: 99999999999999999999}"), "99999999999999999999", ""),
+    ("negative target", config_text(run="{target_loss: -2}"), "run.target_loss = -2", ""),
+    ("negative warmup", config_text(schedule="{warmup: -1}"), "schedule.warmup = -1", ""),
+    ("long warmup", config_text(schedule="{warmup: 70}"), "is more than run.steps = 6", "shorten"),
+    ("top_k > experts", config_text(model=moe("experts: 4, top_k: 5, expert_ffn: 32")),
+     "top_k = 5 is more than model.moe.experts = 4", "once"),
+    ("negative aux", config_text(model=moe("experts: 4, router: {aux: switch, aux_alpha: -1}")),
+     "aux_alpha = -1", ""),
+    ("unknown score", config_text(model=moe("experts: 4, router: {score: tanh}")), "tanh", "softmax"),
+    ("heads", config_text(model="{hidden: 64, heads: 3}"), "model.heads = 3 does not divide model.hidden = 64", ""),
+    ("head width", config_text(model="{hidden: 48, heads: 2}"), "48 / 2 = 24 is not 32, 64 or 128", ""),
+    ("kv heads", config_text(model="{hidden: 128, heads: 4, kv_heads: 3}"), "model.kv_heads = 3", ""),
+    ("batch", config_text(run="{batch_tokens: 1000, sequence: 64, micro_batch: 4}"),
+     "run.batch_tokens = 1000 is not a multiple", "micro-batches"),
+    ("no data", config_text(data=None), "data.train is not given", "data prepare"),
+    ("unknown recipe", config_text(precision="{recipe: fp12}"), "fp12", "bf16"),
+]
+
+# Data of `assay train`: the section data, then what error and hint must contain.
+SHARDS = [
+    ("missing", "c/nothing_*.bin", "no file matches", "path"),
+    ("a folder", "c", "is a folder", "*.bin"),
+    ("cut short", "cut.bin", "cut.bin has", "prepare"),
+    ("only a header", "header.bin", "header.bin is no shard: 100 bytes", "prepare"),
+    ("wrong magic", "magic.bin", "magic.bin is no shard: magic 1234", "prepare"),
+    ("wrong version", "version.bin", "version.bin has version 9", "prepare"),
+    ("negative length", "negative.bin", "negative.bin has", "prepare"),
+    ("no tokens", "no_tokens.bin", "shorter than a batch", "batch_tokens"),
+    ("one short document", "one/*.bin", "shorter than a batch", "batch_tokens"),
+    ("id outside the vocabulary", "large_id.bin", "token 500 has id 320, the vocabulary has 320", "model.vocab_size"),
+    ("text", "text.txt", "text.txt is no shard", "prepare"),
+]
+
+PREPARE = ["data", "prepare", "--tokenizer", "tok.json", "-o", "out"]
+TRAIN = ["train", "good.yaml", "--run"]
+
+# Arguments, then what error and hint must contain.
+COMMANDS = [
+    (["trian"], "unknown command trian", "did you mean train"),
+    (["data", "prepair"], "unknown command prepair", "did you mean prepare"),
+    ([*TRAIN, "new", "--stpes", "3"], "unknown option --stpes", "did you mean --steps"),
+    ([*TRAIN, "new", "more"], "unknown argument more", "--help"),
+    ([*TRAIN, "new", "--device", "cuda"], "--device cuda", "--device cpu"),
+    ([*TRAIN, "new", "--device", "tpu"], "tpu", "--help"),
+    ([*TRAIN, "new", "--steps", "many"], "many", "--help"),
+    ([*TRAIN, "new", "--steps", "-3"], "run.steps = -3", ""),
+    ([*TRAIN, "new", "--set", "model.hiden=3"], "unknown key hiden", "did you mean hidden"),
+    ([*TRAIN, "new", "--set", "optimizer.lr=nan"], "optimizer.lr", ""),
+    ([*TRAIN, "new", "--set", "hidden"], "--set hidden", "e.g. --set optimizer.lr"),
+    (["train"], "no configuration given", "presets"),
+    (["train", "missing.yaml"], "missing.yaml", "path"),
+    (["train", "folder"], "folder", ""),
+    ([*TRAIN, "text.txt"], "text.txt is a file", "--run"),
+    ([*TRAIN, "c"], "c has files but no run in it", "--run"),
+    ([*TRAIN, "text.txt/run"], "text.txt/run", ""),
+    ([*TRAIN, ""], "name of the run is empty", "--run"),
+    ([*TRAIN, "done", "--set", "run.seed=2"], "run.seed: 1 -> 2", "--fresh"),
+    ([*TRAIN, "done", "--set", "model.ffn=128"], "model.ffn: 64 -> 128", "--fresh"),
+    ([*TRAIN, "damaged"], "none of the 2 checkpoints of the run is valid", "--fresh"),
+    ([*TRAIN, "damaged", "--set", "run.steps=8"], "model.safetensors has 5000 bytes", "--fresh"),
+    ([*TRAIN, "new", "--set", "data.tokenizer=missing.json"], "missing.json", ""),
+    ([*TRAIN, "new", "--set", "data.tokenizer=text.txt"], "text.txt", ""),
+    ([*TRAIN, "new", "--set", "model.vocab_size=299"], "model.vocab_size is 299", "model.vocab_size=300"),
+    ([*TRAIN, "new", "--set", "data.val=[one/*.bin]"], "validation data is too short", "sequence"),
+    ([*TRAIN, "new", "--set", "data.val=[]"], "data.val is not given", "val"),
+    (["audit", "missing.yaml"], "missing.yaml", "path"),
+    (["audit", "folder"], "folder", ""),
+    (["audit", "good.yaml", "--coefficient", "-2"], "-2", "--help"),
+    (["match", "--like", "missing.yaml"], "missing.yaml", "path"),
+    (["match", "--like", "good.yaml", "--contract", "width"], "width", ""),
+    ([*PREPARE, "missing.txt"], "cannot read missing.txt", "path"),
+    ([*PREPARE, "folder"], "no text in the folder folder", "*.txt"),
+    ([*PREPARE, "empty.txt"], "no document in empty.txt: 0 bytes", "not empty"),
+    ([*PREPARE, "one.txt"], "no document is left to train on", "--separator"),
+    (["data", "prepare", "text.txt", "--tokenizer", "missing.json", "-o", "out"], "missing.json", ""),
+    (["data", "prepare", "text.txt", "--tokenizer", "tok.json", "-o", "c"], "c already holds a corpus", "--overwrite"),
+    (["data", "synth", "-o", "out", "--tokens", "-4"], "-4", "--help"),
+    (["data", "inspect", "cut.bin"], "cut.bin has", "prepare"),
+    (["data", "inspect", "magic.bin"], "magic.bin is no shard: magic 1234", "prepare"),
+    (["data", "inspect", "folder"], "folder", ""),
+    (["data", "verify", "missing"], "missing", ""),
+    (["tokenizer", "train", "empty.txt", "-o", "t.json"], "no text to train", "not empty"),
+    (["tokenizer", "encode", "missing.txt", "--tokenizer", "tok.json"], "cannot read missing.txt", "path"),
+    (["tokenizer", "encode", "text.txt", "--tokenizer", "folder"], "folder", ""),
+    (["tokenizer", "decode", "--tokenizer", "tok.json", "300"], "id 300 at position 0", ""),
+]
+for name in ("router", "report", "sample"):
+    COMMANDS += [([name, "nowhere"], "no run at nowhere", "train"),
+                 ([name, "text.txt"], "text.txt is a file", "train"),
+                 ([name, "c"], "c is not a run", "train"),
+                 ([name, "done"], f"assay {name} is not available", "RUN/")]
+
+UNREADABLE = [
+    (["train", "closed.yaml"], "closed.yaml: Permission denied", ""),
+    (["audit", "closed.yaml"], "closed.yaml: Permission denied", ""),
+    ([*PREPARE, "closed.txt"], "closed.txt: Permission denied", ""),
+    (["tokenizer", "encode", "closed.txt", "--tokenizer", "tok.json"], "closed.txt: Permission denied", ""),
+    (["data", "inspect", "closed.bin"], "closed.bin: Permission denied", ""),
+    ([*TRAIN, "new", "--set", "data.train=[closed.bin]"], "closed.bin: Permission denied", ""),
+]
+
+
+def run(arguments, **how):
+    return subprocess.run([str(ASSAY), *arguments], cwd=WORK, capture_output=True, **how)
+
+
+def works(*arguments, **how):
+    done = run(arguments, **how)
+    if done.returncode != 0:
+        sys.exit(f"assay {' '.join(arguments)}: exit {done.returncode}\n{done.stderr.decode()}")
+    return done
+
+
+def check(what, ok, detail=""):
+    if not ok:
+        failures.append(f"{what}: {detail}")
+
+
+def refused(what, arguments, error, hint, said_before=False, **how):
+    """Also: the command changes no file, and says nothing else unless it had begun to train."""
+    before = bad_input.tree(WORK)
+    done = run(arguments, **how)
+    lines = done.stderr.decode(errors="replace").splitlines()
+    errors = [line for line in lines if line.startswith("error: ")]
+    hints = [line for line in lines if line.startswith("hint: ")]
+    ok = (done.returncode == 1 and len(errors) == 1 and error in errors[0] and len(hints) == 1 and hint in hints[0]
+          and lines[-2:] == errors + hints and len(hints[0]) > 12)
+    noise = [line for line in lines[:-2] if not line.startswith("warning: ")]
+    ok = ok and (said_before or (not noise and not done.stdout))
+    check(what, ok, f"assay {' '.join(arguments)}: exit {done.returncode}, wanted {error!r}, {hint!r}\n"
+          f"{done.stdout.decode()}{done.stderr.decode(errors='replace')}")
+    if not said_before:
+        after = bad_input.tree(WORK)
+        changed = sorted(k for k in {**before, **after} if before.get(k, "absent") != after.get(k, "absent"))
+        check(what, not changed, f"assay {' '.join(arguments)} changed {changed}")
+
+
+def check_tables():
+    for what, text, error, hint in CONFIGS:
+        (WORK / "config.yaml").write_text(text)
+        refused(what, ["train", "config.yaml", "--run", "new"], error, hint)
+    (WORK / "config.yaml").unlink()
+    for what, pattern, error, hint in SHARDS:
+        refused(what, [*TRAIN, "new", "--set", f"data.train=[{pattern}]"], error, hint)
+    for arguments, error, hint in COMMANDS:
+        refused("command", arguments, error, hint)
+
+
+def check_permissions():
+    if not bad_input.can_drop_privileges(WORK):
+        print("not run: unreadable files and read-only runs, this user may read and write everything")
+        return
+    for arguments, error, hint in UNREADABLE:
+        refused("unreadable", arguments, error, hint, preexec_fn=bad_input.without_privileges)
+    for closed in (["done"], ["done", "done/checkpoints"]):
+        for folder in closed:
+            (WORK / folder).chmod(0o555)
+        refused("read-only run", [*TRAIN, "done", "--steps", "8"], "done", "", preexec_fn=bad_input.without_privileges)
+        for folder in closed:
+            (WORK / folder).chmod(0o755)
+    (WORK / "folder").chmod(0o555)
+    refused("read-only place", [*TRAIN, "folder/new"], "folder/new", "", preexec_fn=bad_input.without_privileges)
+    refused("read-only output", ["data", "prepare", "text.txt", "--tokenizer", "tok.json", "-o", "folder/out"],
+            "folder/out", "", preexec_fn=bad_input.without_privileges)
+    (WORK / "folder").chmod(0o755)
+
+
+def check_raw_bytes():
+    works("data", "prepare", "raw.txt", "--tokenizer", "tok.json", "--val-every", "0", "--keep-space", "-o", "raw")
+    shard = sorted((WORK / "raw").glob("*_train_*.bin"))[0].read_bytes()[1024:]
+    ids = [str(int.from_bytes(shard[i:i + 2], "little")) for i in range(0, len(shard), 2)]
+    text = works("tokenizer", "decode", "--tokenizer", "tok.json", *ids).stdout
+    check("invalid UTF-8 is kept", text == 2 * (b"<|endoftext|>" + bad_input.RAW), text)
+
+
+def check_changed_data():
+    manifest = WORK / "c" / "manifest.json"
+    kept = bad_input.tree(WORK / "c")
+    (WORK / "text2.txt").write_text((WORK / "text.txt").read_text().replace("mat", "hat"))
+    works("data", "prepare", "text2.txt", "--tokenizer", "tok.json", "-o", "c", "--overwrite")
+    check("the corpus is another one", manifest.read_bytes() != kept["manifest.json"])
+    refused("data that changed", [*TRAIN, "done", "--steps", "8"],
+            "the data of the run has changed: corpus_train", "--fresh")
+    for name, content in kept.items():
+        (WORK / "c" / name).write_bytes(content)
+
+
+def check_no_space():
+    """A disk that is full indeed, in a mount namespace of its own."""
+    size = sum(file.stat().st_size for file in (WORK / "done").rglob("*") if file.is_file())
+    weights = (checkpoints(WORK / "done")[-1] / "model.safetensors").stat().st_size
+    (WORK / "small").mkdir()
+    train = f"{ASSAY} train good.yaml --run small/run --steps 8"
+    script = (f"mount -t tmpfs -o size={(size + 3 * weights // 2) // 1024 + 64}k none small || exit 77\n"
+              f"cp -r done small/run; {train} 2>first; echo $?; ls small/run/checkpoints\n"
+              f"mount -o remount,size=64m small; {train} 2>second; echo $?; ls small/run/checkpoints")
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], cwd=WORK, capture_output=True, text=True)
+    if done.returncode in (1, 77) and not done.stdout:
+        print(f"not run: a disk that is full, this user may not mount: {done.stderr.strip()}")
+        return
+    said = (WORK / "first").read_text().splitlines()[-2:]
+    check("no space", "No space left on device" in said[0] and said[1].startswith("hint: check the disk"), said)
+    check("the run goes on once there is space", done.stdout.split() ==
+          ["1", "step-00000004", "step-00000006", "0", "step-00000006", "step-00000008"], done.stdout)
+
+
+def check_full_disk():
+    refused("full disk, shard", [*PREPARE, "text.txt"], "File too large", "free space",
+            preexec_fn=bad_input.full_disk(2000))
+    before = bad_input.tree(WORK / "done" / "checkpoints")
+    weights = (checkpoints(WORK / "done")[-1] / "model.safetensors").stat().st_size
+    refused("full disk, checkpoint", [*TRAIN, "done", "--steps", "8"], "File too large",
+            "df -h done/checkpoints)", said_before=True,
+            preexec_fn=bad_input.full_disk(2 * weights))
+    check("the checkpoints before stay", bad_input.tree(WORK / "done" / "checkpoints") == before, "they differ")
+    works(*TRAIN, "whole", "--steps", "8")
+    works(*TRAIN, "done", "--steps", "8")
+    names = [folder.name for folder in checkpoints(WORK / "done")]
+    check("the run goes on", names[-1] == "step-00000008", names)
+    check("as if the disk had had space", bad_input.tree(checkpoints(WORK / "done")[-1])["model.safetensors"]
+          == bad_input.tree(checkpoints(WORK / "whole")[-1])["model.safetensors"], "other weights")
+
+
+def check_damaged_checkpoint():
+    done = works(*TRAIN, "half").stderr.decode()
+    check("falls back", "warning: ignoring the checkpoint half/checkpoints/step-00000006" in done
+          and "optimizer.safetensors has 100 bytes" in done and "resumes after step 4" in done, done)
+
+
+bad_input.make_files(WORK, works)
+for part in (check_tables, check_permissions, check_raw_bytes, check_changed_data, check_no_space,
+             check_full_disk, check_damaged_checkpoint):
+    part()
+print("\n".join(failures) or f"errors: ok ({len(CONFIGS) + len(SHARDS) + len(COMMANDS)} refusals and more)")
+sys.exit(1 if failures else 0)
