@@ -13,6 +13,8 @@ using namespace router_row;
 
 namespace {
 
+constexpr int64_t kBlock = 4096;  // experts whose keys are on the stack
+
 int64_t group_rows(int64_t tokens, const RouterSettings& s) {
   return s.scope == AuxScope::kSequence && s.sequence > 0 ? s.sequence : tokens;
 }
@@ -38,19 +40,22 @@ float select(const RouterForward& a, const float* row, float lse, TopK& best) {
   const float scale = a.settings.route_scale;
   const int64_t experts = a.logits.dim[1];
   f32x16 sum{};
-  if (a.bias.empty() && a.score_sum.empty()) {
-    for_vectors(row, experts, [&](int64_t e, int64_t n, f32x16 z) { best.add(z, n, int32_t(e)); });
-  } else if (a.bias.empty()) {
-    for_vectors(row, experts, [&](int64_t e, int64_t n, f32x16 z) {
-      if (is_sigmoid) sum += sigmoid(scale * z);
-      best.add(z, n, int32_t(e));
-    });
-  } else {
-    for_vectors(row, experts, [&](int64_t e, int64_t n, f32x16 z) {
+  if (a.bias.empty()) {
+    best.add(row, experts, 0);
+    if (is_sigmoid && !a.score_sum.empty()) {
+      for_vectors(row, experts, [&](int64_t, int64_t, f32x16 z) { sum += sigmoid(scale * z); });
+    }
+    return horizontal_sum(sum);
+  }
+  float key[kBlock];
+  for (int64_t begin = 0; begin < experts; begin += kBlock) {
+    const int64_t count = std::min(kBlock, experts - begin);
+    for_vectors(row + begin, count, [&](int64_t e, int64_t n, f32x16 z) {
       const f32x16 score = is_sigmoid ? sigmoid(scale * z) : exp_fast(z - lse);
       sum += score;
-      best.add(score + beside(a.bias.data, e, n), n, int32_t(e));
+      store(key + e, score + beside(a.bias.data + begin, e, n));
     });
+    best.add(key, count, int32_t(begin));
   }
   return horizontal_sum(sum);
 }

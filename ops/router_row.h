@@ -18,14 +18,16 @@ constexpr int64_t kPieceRows = 64;  // tokens of one partial sum; fixes the orde
 constexpr float kSmallestSum = 1e-12f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-inline f32x16 load_padded(const float* p, int64_t n, float padding) {
-  float buffer[kVector];
-  std::fill(std::copy(p, p + n, buffer), buffer + kVector, padding);
-  return load(buffer);
+inline void store_part(float* p, int64_t n, f32x16 v) {
+#if defined(__AVX512F__)
+  const auto mask = static_cast<__mmask16>((1u << n) - 1);
+  _mm512_mask_storeu_ps(p, mask, std::bit_cast<__m512>(v));
+#else
+  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
+#endif
 }
-template <typename T>
-inline void store_part(T* p, int64_t n, f32x16 v) {
-  T buffer[kVector];
+inline void store_part(bf16* p, int64_t n, f32x16 v) {
+  bf16 buffer[kVector];
   store(buffer, v);
   std::copy(buffer, buffer + n, p);
 }
