@@ -22,7 +22,8 @@ struct Exec {
   Profile* profile = nullptr;  // cuda/profile.h
 };
 
-// Calls f(i) for i in [0, n), each once, on any thread.
+// Calls f(i) for i in [0, n), each once. A thread gets neighbouring i, the same ones in every call of the same n: what
+// one op leaves in its cache, the next op finds there.
 template <typename F>
 void parallel_for(Exec on, int64_t n, F&& f) {
   const int threads = static_cast<int>(std::min<int64_t>(on.threads, n));
@@ -30,7 +31,7 @@ void parallel_for(Exec on, int64_t n, F&& f) {
     for (int64_t i = 0; i < n; ++i) f(i);
     return;
   }
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+#pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t i = 0; i < n; ++i) f(i);
 }
 

@@ -15,8 +15,9 @@ namespace assay {
 namespace {
 
 // dweight is read and written once a chunk, which wants long chunks; the float logits of a part should still lie in
-// cache when they become probabilities. Both are multiples of the 96 rows a matrix product works on at once.
-constexpr int64_t kChunkRows = 576, kPartRows = 96;
+// cache when they become probabilities. Both are multiples of the 96 rows a matrix product works on at once; two such
+// blocks a part let two threads keep their own rows.
+constexpr int64_t kChunkRows = 576, kPartRows = 192;
 constexpr int64_t kRowsPerPiece = 8;
 constexpr float kLog2E = 1.44269504f;
 

@@ -1,6 +1,7 @@
 #include "ops/segment_product.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/bf16.h"
 #include "base/check.h"
@@ -48,27 +49,37 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
   const int64_t panel_bytes = 4 * panel::kPanelCols * std::max<int64_t>(1, pass_steps);
   const int64_t chunk_cols = panel::kPanelCols * std::max<int64_t>(1, kChunkBytes / panel_bytes);
   const int64_t chunks = ceil_div(p.cols, chunk_cols);
-  const int64_t pieces = first_piece(segments, panel::kBlockRows, segments.count) * chunks;
-  parallel_for(on, pieces, [&](int64_t piece) {
-    const int64_t e = segment_of_piece(segments, panel::kBlockRows, piece / chunks);
-    const int64_t blocks = ceil_div(segments.size(e), panel::kBlockRows);
-    const int64_t local = piece - first_piece(segments, panel::kBlockRows, e) * chunks;
-    if (local >= blocks * chunks) return;
-    // Neighbouring pieces share their panels.
-    const int64_t col = local / blocks * chunk_cols;
-    const int64_t begin = segments.begin(e) + local % blocks * panel::kBlockRows;
-    const int64_t rows = std::min(panel::kBlockRows, segments.end(e) - begin);
-    const int64_t at = begin * p.cols + col;
-    panel::multiply<T, Y>({.c = p.c + at,
-                           .start = p.start == nullptr ? nullptr : p.start + at,
-                           .c_stride = p.cols,
-                           .a = p.row == nullptr ? p.a + begin * p.k : p.a,
-                           .row = p.row == nullptr ? nullptr : p.row + begin,
-                           .panels = reinterpret_cast<const uint32_t*>(p.b + e * p.b_bytes) +
-                                     col * panel::steps<T>(p.k),
-                           .rows = rows,
-                           .cols = std::min(chunk_cols, p.cols - col),
-                           .k = p.k});
+  // A thread gets neighbouring rows, as in the ops before and after, so that they are in its cache, and goes through all
+  // of them with one chunk of panels before the next. With fewer blocks of rows than threads it gets neighbouring
+  // chunks instead. An element has the same bits whoever computes it.
+  const int64_t blocks = first_piece(segments, panel::kBlockRows, segments.count);
+  const bool by_rows = blocks >= on.threads;
+  const int64_t lanes = std::clamp<int64_t>(on.threads, 1, by_rows ? blocks : chunks);
+  parallel_for(on, lanes, [&](int64_t lane) {
+    const auto part = [&](int64_t n) {
+      return std::pair(lane * n / lanes, (lane + 1) * n / lanes);
+    };
+    const auto [first_block, last_block] = by_rows ? part(blocks) : std::pair(int64_t{0}, blocks);
+    const auto [first_chunk, last_chunk] = by_rows ? std::pair(int64_t{0}, chunks) : part(chunks);
+    for (int64_t chunk = first_chunk; chunk < last_chunk; ++chunk) {
+      for (int64_t block = first_block; block < last_block; ++block) {
+        const int64_t e = segment_of_piece(segments, panel::kBlockRows, block);
+        const int64_t row_block = block - first_piece(segments, panel::kBlockRows, e);
+        if (row_block * panel::kBlockRows >= segments.size(e)) continue;
+        const int64_t begin = segments.begin(e) + row_block * panel::kBlockRows;
+        const int64_t col = chunk * chunk_cols, at = begin * p.cols + col;
+        panel::multiply<T, Y>({.c = p.c + at,
+                               .start = p.start == nullptr ? nullptr : p.start + at,
+                               .c_stride = p.cols,
+                               .a = p.row == nullptr ? p.a + begin * p.k : p.a,
+                               .row = p.row == nullptr ? nullptr : p.row + begin,
+                               .panels = reinterpret_cast<const uint32_t*>(p.b + e * p.b_bytes) +
+                                         col * panel::steps<T>(p.k),
+                               .rows = std::min(panel::kBlockRows, segments.end(e) - begin),
+                               .cols = std::min(chunk_cols, p.cols - col),
+                               .k = p.k});
+      }
+    }
   });
 }
 
