@@ -97,8 +97,13 @@ SynthCorpus cached_synth_corpus(const SynthShards& what, const std::string& cach
   if (!complete(folder)) {
     make_folders(cache);
     const std::string building = folder + strprintf(".%ld", static_cast<long>(getpid()));
-    write_synth_corpus(what, building, Existing::kReplace);
     std::error_code failed;
+    try {
+      write_synth_corpus(what, building, Existing::kReplace);
+    } catch (...) {
+      fs::remove_all(building, failed);
+      throw;
+    }
     if (fs::exists(folder) && !complete(folder)) fs::remove_all(folder, failed);
     fs::rename(building, folder, failed);
     if (failed) {

@@ -39,7 +39,7 @@ struct RunResult {
   RunEnd end = RunEnd::kSteps;
   int64_t steps_done = 0;
   int64_t tokens = 0;
-  double val_loss_nats = 0;      // of the last evaluation
+  double val_loss_nats = 0;      // of the last evaluation; 0 before the first
   double val_bits_per_byte = 0;  // 0 when there is no tokenizer
   double tokens_per_s = 0;       // of this process, evaluation and saving left out
 };

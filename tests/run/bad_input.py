@@ -94,6 +94,9 @@ def make_files(work, assay):
     for name in ("closed.txt", "closed.yaml", "closed.bin"):
         (work / name).chmod(0)
 
+    synth = "{cache: cache, synth: {train_tokens: 20000, val_tokens: 2000, vocab_size: 300}}"
+    (work / "synth.yaml").write_text(config_text(data=synth))
+    (work / "cache").mkdir()
     (work / "good.yaml").write_text(config_text())
     assay("train", "good.yaml", "--run", "done")
     shutil.copytree(work / "done", work / "damaged")

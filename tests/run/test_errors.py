@@ -251,6 +251,8 @@ def check_no_space():
 def check_full_disk():
     refused("full disk, shard", [*PREPARE, "text.txt"], "File too large", "free space",
             preexec_fn=bad_input.full_disk(2000))
+    refused("full disk, generated corpus", ["train", "synth.yaml", "--run", "new"], "File too large", "",
+            preexec_fn=bad_input.full_disk(5000))
     before = bad_input.tree(WORK / "done" / "checkpoints")
     weights = (checkpoints(WORK / "done")[-1] / "model.safetensors").stat().st_size
     refused("full disk, checkpoint", [*TRAIN, "done", "--steps", "8"], "File too large",

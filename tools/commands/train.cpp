@@ -126,9 +126,9 @@ void fill_from_telemetry(const RunDir& dir, RunResult& result) {
 void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
             const Config& config) {
   if (result.val_loss_nats == 0) fill_from_telemetry(dir, result);
-  std::string line =
-      strprintf("%s at step %ld/%ld: val loss %.4f nats", run_end_name(result.end),
-                long(result.steps_done), long(config.run.steps), result.val_loss_nats);
+  std::string line = strprintf("%s at step %ld/%ld", run_end_name(result.end),
+                               long(result.steps_done), long(config.run.steps));
+  if (result.val_loss_nats > 0) line += strprintf(": val loss %.4f nats", result.val_loss_nats);
   if (result.val_bits_per_byte > 0) line += strprintf(", %.4f bits/byte", result.val_bits_per_byte);
   if (result.tokens_per_s > 0) line += strprintf(", %.0f tokens/s", result.tokens_per_s);
   log.info(line + ", run " + dir.path());
