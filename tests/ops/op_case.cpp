@@ -1,5 +1,6 @@
 #include "tests/ops/op_case.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace assay {
@@ -28,7 +29,7 @@ void Workbench::commit() {
 }
 
 void Workbench::restore() {
-  for (Buffer& b : buffers_) std::memcpy(b.data, b.start.data(), b.bytes);
+  for (Buffer& b : buffers_) std::copy(b.start.begin(), b.start.end(), b.data);
 }
 
 std::vector<std::byte> Workbench::results() const {
@@ -47,7 +48,7 @@ std::vector<std::string> Workbench::damage() const {
     for (size_t i = 1; i <= kGuard; ++i) intact &= b.data[-static_cast<ptrdiff_t>(i)] == kSentinel;
     for (size_t i = 0; i < kGuard; ++i) intact &= b.data[b.bytes + i] == kSentinel;
     if (!intact) names.push_back(b.name + ": written outside");
-    if (b.role == Role::kIn && std::memcmp(b.data, b.start.data(), b.bytes) != 0) {
+    if (b.role == Role::kIn && !std::equal(b.start.begin(), b.start.end(), b.data)) {
       names.push_back(b.name + ": input changed");
     }
   }
