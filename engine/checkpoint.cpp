@@ -269,7 +269,8 @@ void Checkpoints::prune() {
 
 std::string checkpoint_problem(const std::string& folder) {
   const std::string path = folder + "/" + kManifest;
-  if (!fs::exists(path))
+  std::error_code unreadable;
+  if (!fs::exists(path, unreadable))
     return std::string("it has no ") + kManifest + ", so it was not written to the end";
   try {
     const json manifest = json::parse(read_file(path));

@@ -240,6 +240,7 @@ struct RunConfig {
   int64_t threads = 0;
   int64_t checkpoint_every = 0;
   int64_t keep_checkpoints = 2;
+  int64_t milestone_every = 0;
   int64_t log_every = 1;
 };
 
@@ -257,6 +258,8 @@ void visit(V& v, RunConfig& c) {
     free_on_resume(not_negative()));
   v("keep_checkpoints", c.keep_checkpoints, "how many of the last checkpoints stay",
     free_on_resume(at_least(1)));
+  v("milestone_every", c.milestone_every, "steps between checkpoints that stay for good; 0 = none",
+    free_on_resume(not_negative()));
   v("log_every", c.log_every, "steps between logged steps", free_on_resume(at_least(1)));
 }
 
@@ -291,7 +294,7 @@ struct TelemetryConfig {
 template <typename V>
 void visit(V& v, TelemetryConfig& c) {
   v("window", c.window, "logged steps (W) of the dead-expert rule and windowed measures",
-    at_least(1));
+    between(1, 1000));
   v("probe_every", c.probe_every, "logged steps between probes of routing overlap", at_least(1));
   v("probe_tokens", c.probe_tokens, "fixed tokens of the probe", at_least(1));
 }

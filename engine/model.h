@@ -80,8 +80,9 @@ class Model {
 
   // rate: bias_rate already multiplied by the schedule when bias_follows_lr.
   virtual void update_router_bias(Exec on, float lr_fraction) = 0;
-  // The MoE layers in order, as the last step left them; valid until the next call.
-  virtual const std::vector<RouterLayerState>& router_layers(Exec on) = 0;
+  // The MoE layers in order, as the last step left them (the margin: at its update_router_bias); valid until the next
+  // call.
+  virtual const std::vector<RouterLayerState>& router_layers() = 0;
   // Experts chosen for these tokens, per MoE layer in order of router_layers(), (layers, tokens * K).
   virtual void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) = 0;
 };

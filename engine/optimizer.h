@@ -1,4 +1,4 @@
-// AdamW over a model's parameters, by group: global norm, clip factor, update. NUMERICS section 6. Nothing waits for
+// AdamW over a model's parameters, by group: global norm, clip factor, update. Nothing waits for
 // the result: norm and clip stay where the gradients are until stats() is asked.
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "base/check.h"
@@ -63,7 +64,7 @@ const std::vector<std::string>& scalar_names() {
 void fill_router(Exec on, StepRecord& record, Model& model, RouterTelemetry& routers,
                  int64_t experts) {
   routers.observe(on, model, record.router);
-  const auto& states = model.router_layers(on);
+  const auto& states = model.router_layers();
   const double layers = double(states.size());
   auto& s = record.scalars;
   for (const Scalar sum : {kAux, kZ, kCvMean, kEntropyMean, kMaxLoadMean, kMaxLoadMax, kDeadSum}) {
@@ -101,7 +102,7 @@ RunRecorder::RunRecorder(const RecorderConfig& config, Log& log)
       log_(log),
       telemetry_(config.telemetry_path, {
                                             .scalars = scalar_names(),
-                                            .spans = {"step", "telemetry"},
+                                            .spans = {"step", "router_telemetry"},
                                             .layers = config.moe_layers,
                                             .experts = config.experts
 }) {}
@@ -157,8 +158,11 @@ void RunRecorder::step(Exec on, const StepStats& stats, double seconds, Model& m
     line.mfu_percent = 100 * s[kMfu];
   }
   if (!config_.moe_layers.empty()) {
+    const auto start = std::chrono::steady_clock::now();
     fill_router(on, record, model, routers, config_.experts);
-    line.load = double(config_.top_k) * s[kMaxLoadMax];
+    record.spans_ms[1] =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    line.load = double(config_.experts) * s[kMaxLoadMax];
     line.min_entropy = s[kEntropyMin];
     line.entropy_ceiling = std::log(double(config_.experts));
   }

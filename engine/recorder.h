@@ -1,5 +1,5 @@
 // What a run writes down: telemetry.db, the terminal line of each logged step, events. The step itself only hands over
-// numbers; nothing here allocates once the run is under way.
+// numbers.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,6 @@ struct RecorderConfig {
   double limit_flops_per_s = 0;  // what mfu is a share of; 0 = not known, no mfu
   std::vector<int64_t> moe_layers = {};
   int64_t experts = 0;
-  int64_t top_k = 0;
 };
 
 class RunRecorder {

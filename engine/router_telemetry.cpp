@@ -12,7 +12,7 @@ RouterTelemetry::Layer::Layer(int64_t experts, int64_t window)
 RouterTelemetry::RouterTelemetry(Exec on, Model& model, int64_t window, const RouterProbe& probe)
     : window_(window), probe_(probe) {
   int64_t choices = 0;
-  for (const RouterLayerState& state : model.router_layers(on)) {
+  for (const RouterLayerState& state : model.router_layers()) {
     layers_.emplace_back(state.counts.dim[0], window);
     top_k_ = state.top_k;
     choices += probe.tokens.token.dim[0] * state.top_k;
@@ -23,10 +23,10 @@ RouterTelemetry::RouterTelemetry(Exec on, Model& model, int64_t window, const Ro
 
 void RouterTelemetry::add(Layer& layer, View<const int64_t, 1> counts) {
   const int64_t experts = counts.dim[0];
-  int64_t* oldest = layer.history.data() + (logged_ % window_) * experts;
+  uint32_t* oldest = layer.history.data() + (logged_ % window_) * experts;
   for (int64_t e = 0; e < experts; ++e) {
-    layer.window_sum[size_t(e)] += counts[e] - oldest[e];
-    oldest[e] = counts[e];
+    layer.window_sum[size_t(e)] += counts[e] - int64_t{oldest[e]};
+    oldest[e] = static_cast<uint32_t>(counts[e]);
   }
   layer.dead.add(counts);
 }
@@ -51,7 +51,7 @@ void RouterTelemetry::set_last_probe(std::span<const int32_t> choices) {
 
 void RouterTelemetry::observe(Exec on, Model& model, std::vector<RouterRow>& rows) {
   // Before the probe, which runs the model again.
-  const std::vector<RouterLayerState>& states = model.router_layers(on);
+  const std::vector<RouterLayerState>& states = model.router_layers();
   for (size_t l = 0; l < layers_.size(); ++l) {
     const RouterLayerState& state = states[l];
     Layer& layer = layers_[l];

@@ -1,5 +1,5 @@
 // What the routers did at a logged step, one row a MoE layer: measures of the step's load and of the last W logged
-// steps, dead experts, gate entropy, margin, overlap with the last probe. NUMERICS section 3. Memory is taken at
+// steps, dead experts, gate entropy, margin, overlap with the last probe. Formulas: docs/numerics.md. Memory is taken at
 // construction; observe() allocates nothing.
 #pragma once
 
@@ -41,7 +41,7 @@ class RouterTelemetry {
     Layer(int64_t experts, int64_t window);
     DeadFor dead;
     std::vector<int64_t> window_sum;  // (E)
-    std::vector<int64_t> history;     // (W, E) ring
+    std::vector<uint32_t> history;    // (W, E) ring
   };
   void add(Layer& layer, View<const int64_t, 1> counts);
   void probe_overlap(Exec on, Model& model, std::vector<RouterRow>& rows);

@@ -1,5 +1,8 @@
 #include "engine/run.h"
 
+#include <sqlite3.h>
+#include <zstd.h>
+
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -48,6 +51,15 @@ std::vector<int32_t> parted(const std::string& text) {
   return numbers;
 }
 
+// Of the libraries that a run's files depend on.
+std::map<std::string, std::string> library_versions() {
+  return {
+      {"sqlite",   sqlite3_libversion()},
+      {"zstd",     ZSTD_versionString()},
+      {"compiler", __VERSION__         }
+  };
+}
+
 class Run {
  public:
   Run(RunParts& parts, const RunStart& start)
@@ -66,10 +78,10 @@ class Run {
     if (done_ > 0 && reached_before()) return close(RunEnd::kTargetLoss);
     while (done_ < steps_) {
       const StepStats stats = step();
-      if (!std::isfinite(stats.loss) || stats.non_finite > 0) return stop_non_finite(stats);
+      if (!is_finite(stats)) return stop_non_finite(stats);
       if (evaluate() == Target::kReached) return finish(RunEnd::kTargetLoss);
-      if (due(p_.config.run.checkpoint_every) && done_ < steps_) save();
-      if (p_.interrupted()) return finish(RunEnd::kInterrupted);
+      if (done_ < steps_ && (due(p_.config.run.checkpoint_every) || milestone())) save();
+      if (done_ < steps_ && p_.interrupted()) return finish(RunEnd::kInterrupted);
     }
     return finish(RunEnd::kSteps);
   }
@@ -77,16 +89,23 @@ class Run {
  private:
   enum class Target { kNotReached, kReached };
 
+  static bool is_finite(const StepStats& stats) {
+    return std::isfinite(stats.loss) && stats.non_finite == 0;
+  }
   bool due(int64_t every) const { return every > 0 && done_ % every == 0; }
+
+  bool milestone() const { return due(p_.config.run.milestone_every); }
 
   StepStats step() {
     const auto start = Clock::now();
-    const StepStats stats = trainer_.step(p_.on, done_);
+    const bool logged = (done_ + 1) % p_.config.run.log_every == 0 || done_ + 1 == steps_;
+    const StepStats stats =
+        trainer_.step(p_.on, done_, logged ? Trainer::Hash::kCompute : Trainer::Hash::kSkip);
     const double seconds = seconds_since(start);
     done_ += 1;
     train_seconds_ += seconds;
     steps_here_ += 1;
-    if (due(p_.config.run.log_every) || done_ == steps_ || !std::isfinite(stats.loss)) {
+    if (logged || !is_finite(stats)) {
       p_.recorder.step(p_.on, stats, seconds, p_.model, routers_);
     }
     p_.recorder.took(seconds_since(start));
@@ -131,10 +150,12 @@ class Run {
     state.schedule_share = trainer_.schedule().share(std::max<int64_t>(0, done_ - 1));
     state.config_yaml = to_yaml(p_.config);
     state.config_hashes = section_hashes(p_.config);
+    state.versions = library_versions();
     state.extra[kDataHashes] = hashes_by_name(p_.data_sha256);
     state.extra[kLastProbe] = joined(routers_.last_probe());
-    const std::string folder =
-        p_.checkpoints.save(state, p_.model.tensors(), p_.optimizer.tensors());
+    const std::string folder = p_.checkpoints.save(
+        state, p_.model.tensors(), p_.optimizer.tensors(),
+        milestone() ? Checkpoints::Keep::kMilestone : Checkpoints::Keep::kRolling);
     saved_ = done_;
     p_.recorder.checkpoint(done_, folder, seconds_since(start));
   }

@@ -1,4 +1,4 @@
-// A run directory: what INTERFACES calls runs/<name>/. Whoever trains holds its lock.
+// A run directory, runs/<name>/. Whoever trains holds its lock.
 //
 //   RunDir run("runs/moe", RunDir::Start::kContinue);
 //   if (run.previous()) require_same_run(run, config, steps_done);

@@ -50,7 +50,9 @@ void Database::fail(const std::string& what) const {
   if (code == SQLITE_FULL)
     hint = "free space and run the same command again: the run goes on from its last checkpoint";
   if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
-    hint = "the file is damaged; the checkpoints beside it are not";
+    hint =
+        "the file is damaged: move it away (the checkpoints beside it are not) and run the same "
+        "command again";
   if (code == SQLITE_BUSY) hint = "another program holds the file: close it";
   throw UserError(path_ + ": " + what + ": " + sqlite3_errmsg(handle_), hint);
 }

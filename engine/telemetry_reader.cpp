@@ -49,6 +49,12 @@ std::optional<int64_t> TelemetryReader::last_step() const {
   return s.integer(0);
 }
 
+int64_t TelemetryReader::events(const std::string& kind) const {
+  Statement s(database_, "SELECT count(*) FROM event WHERE kind = ?");
+  s.bind(0, kind);
+  return s.step() ? s.integer(0) : 0;
+}
+
 std::vector<StepValue> TelemetryReader::scalar(const std::string& name) const {
   Statement s(database_, "SELECT step, value FROM scalar WHERE name = ? ORDER BY step");
   s.bind(0, name);

@@ -31,6 +31,7 @@ class TelemetryReader {
   explicit TelemetryReader(const std::string& path);
 
   std::optional<int64_t> last_step() const;  // logged
+  int64_t events(const std::string& kind) const;
   std::vector<StepValue> scalar(const std::string& name) const;
   std::optional<StepValue> last_scalar(const std::string& name) const;
   std::vector<std::string> scalar_names() const;

@@ -7,7 +7,7 @@
 
 namespace assay {
 
-StepStats Trainer::step(Exec on, int64_t step_index) {
+StepStats Trainer::step(Exec on, int64_t step_index, Hash hash) {
   const double share = schedule_.share(step_index);
   loader_.next_step();
   const int64_t counted = loader_.counted_targets(mask_id_);
@@ -20,7 +20,7 @@ StepStats Trainer::step(Exec on, int64_t step_index) {
   optimizer_.step(on, step_index, share);  // norm and clip factor stay on the device
   model_.update_router_bias(on, static_cast<float>(share));  // from the load of the whole step
 
-  return read_stats(on, step_index, share, counted);
+  return read_stats(on, step_index, share, counted, hash);
 }
 
 TokenBatch Trainer::micro(int i) const {
@@ -29,7 +29,8 @@ TokenBatch Trainer::micro(int i) const {
       .token = batch.token, .target = batch.target, .batch = micro_batch_, .sequence = sequence_};
 }
 
-StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t counted) const {
+StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t counted,
+                              Hash hash) const {
   StepStats stats{.step = step_index,
                   .loss = model_.loss_sum() / double(std::max<int64_t>(counted, 1)),
                   .lr = peak_lr_ * share,
@@ -37,6 +38,7 @@ StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t
                   .clip = optimizer_.clip_factor(),
                   .non_finite = optimizer_.non_finite(),
                   .counted = counted};
+  if (hash == Hash::kSkip) return stats;
   const std::array<uint64_t, 3> bits{std::bit_cast<uint64_t>(stats.loss),
                                      std::bit_cast<uint64_t>(stats.gradient_norm),
                                      optimizer_.parameter_checksum(on)};

@@ -33,12 +33,14 @@ class Trainer {
         optimizer_(optimizer),
         loader_(loader) {}
 
-  StepStats step(Exec on, int64_t step_index);
+  // The hash reads every parameter once; a step that is not logged does without.
+  enum class Hash { kSkip, kCompute };
+  StepStats step(Exec on, int64_t step_index, Hash hash = Hash::kCompute);
   const Schedule& schedule() const { return schedule_; }
 
  private:
   TokenBatch micro(int i) const;
-  StepStats read_stats(Exec on, int64_t step_index, double share, int64_t counted) const;
+  StepStats read_stats(Exec on, int64_t step_index, double share, int64_t counted, Hash hash) const;
 
   Schedule schedule_;
   int64_t sequence_, micro_batch_;

@@ -1,4 +1,4 @@
-// Validation loss in nats per counted target and bits per byte, always on the same tokens. NUMERICS section 9.
+// Validation loss in nats per counted target and bits per byte, always on the same tokens.
 #pragma once
 
 #include <memory>

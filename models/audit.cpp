@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "engine/config_check.h"
+#include "models/decoder.h"
 #include "models/parameters.h"
 
 namespace assay {
@@ -129,7 +130,7 @@ Audit audit(const Config& config) {
   const Wide attention = Wide(c.layers) * c.heads * c.resolved_head_dim() * config.run.sequence;
   a.flops_per_token = narrow(6 * (matrices + attention), "the FLOPs of a token");
 
-  const bool bf16 = config.precision.recipe != "fp32";
+  const bool bf16 = resolve_recipe(config.precision.recipe) == Recipe::kBf16;
   a.weight_bytes = narrow(Wide(a.total) * (bf16 ? 2 : 4), "the bytes of the weights");
   a.master_bytes = narrow(Wide(a.total) * (bf16 ? 4 : 0), "the bytes of the master weights");
   a.gradient_bytes = narrow(Wide(a.total) * 4, "the bytes of the gradients");

@@ -37,7 +37,7 @@ class Decoder final : public Model {
   void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) override;
 
   void update_router_bias(Exec on, float lr_fraction) override;
-  const std::vector<RouterLayerState>& router_layers(Exec on) override;
+  const std::vector<RouterLayerState>& router_layers() override;
   void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) override;
 
  private:
@@ -206,8 +206,8 @@ void Decoder<T>::update_router_bias(Exec on, float lr_fraction) {
 }
 
 template <typename T>
-const std::vector<RouterLayerState>& Decoder<T>::router_layers(Exec on) {
-  for (size_t i = 0; i < moe_halves_.size(); ++i) router_layers_[i] = moe_halves_[i]->state(on);
+const std::vector<RouterLayerState>& Decoder<T>::router_layers() {
+  for (size_t i = 0; i < moe_halves_.size(); ++i) router_layers_[i] = moe_halves_[i]->state();
   return router_layers_;
 }
 

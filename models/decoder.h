@@ -1,5 +1,5 @@
 // The decoder: embedding, L blocks of an attention half and a feed-forward half (dense or mixture of experts), final
-// norm, head with cross-entropy. NUMERICS sections 1 and 2. T is the type of activations and working weights:
+// norm, head with cross-entropy. T is the type of activations and working weights:
 // bf16 in recipe bf16, float in recipe fp32.
 #pragma once
 

@@ -231,6 +231,7 @@ void MoeHalf<T>::begin_step() {
 
 template <typename T>
 void MoeHalf<T>::update_bias(Exec on, float lr_fraction) {
+  measure_margin(on);
   if (!has_bias()) return;
   const float follow = moe_.router.bias_follows_lr ? lr_fraction : 1.0f;
   router_bias_update(on, {.bias = bias_,
@@ -239,7 +240,19 @@ void MoeHalf<T>::update_bias(Exec on, float lr_fraction) {
 }
 
 template <typename T>
-RouterLayerState MoeHalf<T>::state(Exec on) const {
+void MoeHalf<T>::measure_margin(Exec on) {
+  const int64_t sampled = std::min(kMarginTokens, last_tokens_);
+  router_margin(on, {.margin = margin_.rows(0, sampled),
+                     .expert = expert_.rows(0, sampled),
+                     .logits = logits_.rows(0, sampled),
+                     .bias = has_bias() ? View<const float, 1>(bias_) : View<const float, 1>{},
+                     .settings = settings_});
+  mean_margin_ = 0;
+  for (int64_t i = 0; i < sampled; ++i) mean_margin_ += double(margin_[i]) / double(sampled);
+}
+
+template <typename T>
+RouterLayerState MoeHalf<T>::state() const {
   RouterLayerState state;
   state.layer = layer_;
   state.top_k = moe_.top_k;
@@ -249,13 +262,7 @@ RouterLayerState MoeHalf<T>::state(Exec on) const {
   state.aux = measure_sum_[kAuxValue] / double(micro_batches_);
   state.z = measure_sum_[kZValue] / double(micro_batches_);
   state.gate_entropy_nats = measure_sum_[kGateEntropy] / double(micro_batches_);
-  const int64_t sampled = std::min(kMarginTokens, last_tokens_);
-  router_margin(on, {.margin = margin_.rows(0, sampled),
-                     .expert = expert_.rows(0, sampled),
-                     .logits = logits_.rows(0, sampled),
-                     .bias = state.bias,
-                     .settings = settings_});
-  for (int64_t i = 0; i < sampled; ++i) state.margin += double(margin_[i]) / double(sampled);
+  state.margin = mean_margin_;
   return state;
 }
 

@@ -19,9 +19,9 @@ class MoeHalf final : public Half<T> {
   int64_t workspace_bytes(int64_t tokens) const override;
 
   void begin_step();
-  // rate 0 leaves the bias alone.
+  // The end of a step: measures the margin by the bias that chose, then moves the bias.
   void update_bias(Exec on, float lr_fraction);
-  RouterLayerState state(Exec on) const;
+  RouterLayerState state() const;
   // (tokens, K) of the last forward pass.
   View<const int32_t, 2> chosen(int64_t tokens) const { return expert_.rows(0, tokens); }
   int64_t top_k() const { return moe_.top_k; }
@@ -29,6 +29,7 @@ class MoeHalf final : public Half<T> {
  private:
   using Half<T>::norm_;
   RouterForward router(int64_t tokens, int64_t sequence, Pass pass) const;
+  void measure_margin(Exec on);
   bool has_bias() const { return moe_.router.bias_rate > 0; }
 
   const ModelConfig config_;
@@ -59,6 +60,7 @@ class MoeHalf final : public Half<T> {
   View<float, 1> margin_;        // (kMarginTokens)
   int64_t micro_batches_ = 0;    // since begin_step
   int64_t last_tokens_ = 0;
+  double mean_margin_ = 0;
 };
 
 }  // namespace assay

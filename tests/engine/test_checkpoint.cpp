@@ -47,12 +47,12 @@ TrainingState state_of(int64_t step) {
   return {
       .step = step,
       .tokens = step * 8192,
-      .cursor = {.shard = 1,          .batch = step, .epoch = 2},
+      .cursor = {.shard = 1,           .batch = step, .epoch = 2},
       .seed = 7,
       .schedule_share = 0.5,
       .config_yaml = "run:\n  seed: 7\n",
-      .config_hashes = {{"run", "ab"}        },
-      .versions = {{"oneDNN", "2.6.3"}      },
+      .config_hashes = {{"run", "ab"}         },
+      .versions = {{"sqlite", "3.40.1"}       },
       .extra = {{"window", {1, 2, 3}}}
   };
 }

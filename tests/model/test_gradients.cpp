@@ -72,7 +72,7 @@ void require_gradients(const Config& config) {
   REQUIRE(std::abs(f.model->loss_sum() / double(counted) - losses.cross_entropy) <
           1e-5 * losses.cross_entropy);
   double aux = 0, z = 0;
-  const auto& layers = f.model->router_layers(f.on);
+  const auto& layers = f.model->router_layers();
   for (const RouterLayerState& layer : layers) {
     aux += layer.aux / double(layers.size());
     z += layer.z / double(layers.size());

@@ -62,7 +62,7 @@ def can_drop_privileges(work):
 def full_disk(limit):
     """A limit on the size of files stands in for a disk that is full."""
     def before_the_command():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, a shell does not
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     return before_the_command
 

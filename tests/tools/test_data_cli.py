@@ -105,7 +105,6 @@ refused("data needs a command", "--help", "data")
 
 # A disk that is full: a limit on the size of files stands in for it.
 def small_disk():
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 
 

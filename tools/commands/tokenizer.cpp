@@ -1,5 +1,6 @@
 // assay tokenizer train, encode, decode.
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -31,7 +32,11 @@ int run_train(const TrainArguments& a) {
     throw UserError("--format " + a.format + " is unknown", "choose json or gpt2");
   // An output that cannot be written is an error before the work.
   std::optional<AtomicFile> json_file;
-  if (a.format == "json") json_file.emplace(a.output);
+  if (a.format == "json") {
+    const auto folder = std::filesystem::path(a.output).parent_path();
+    if (!folder.empty()) make_folders(folder.string());
+    json_file.emplace(a.output);
+  }
   if (a.format == "gpt2") make_folders(a.output);
   const Tokenizer tokenizer =
       train_tokenizer(a.documents.inputs, a.documents.options(), a.vocab_size, a.documents.threads);

@@ -44,6 +44,8 @@ Config load(const Arguments& a) {
   config.run.steps = planned_steps(config);
   config.contract.fraction = 1.0;  // it is in run.steps now
   validate_schedule(config);
+  // What a run resumes with is what it began with, on whatever machine.
+  config.precision.recipe = recipe_name(resolve_recipe(config.precision.recipe));
   if (config.run.threads == 0) {
     config.run.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
   }
@@ -76,7 +78,6 @@ RecorderConfig recorder_config(const RunDir& dir, const Config& config, const Au
   }
   if (!r.moe_layers.empty()) {
     r.experts = config.model.moe->experts;
-    r.top_k = config.model.moe->top_k;
   }
   return r;
 }
@@ -123,6 +124,11 @@ void fill_from_telemetry(const RunDir& dir, RunResult& result) {
   }
 }
 
+// 0 stands for a figure that was not measured.
+nlohmann::json or_null(double figure) {
+  return figure > 0 ? nlohmann::json(figure) : nlohmann::json();
+}
+
 void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
             const Config& config) {
   if (result.val_loss_nats == 0) fill_from_telemetry(dir, result);
@@ -133,18 +139,20 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
   if (result.tokens_per_s > 0) line += strprintf(", %.0f tokens/s", result.tokens_per_s);
   log.info(line + ", run " + dir.path());
   if (result.end == RunEnd::kNonFinite) {
+    log.info("error: the loss or a gradient is no number any more at step " +
+             std::to_string(result.steps_done));
     log.info("hint: lower optimizer.lr or set optimizer.clip; the last checkpoint is kept");
   }
   if (!a.json) return;
   std::printf("%s\n",
               nlohmann::json{
-                  {"end",               run_end_name(result.end)},
-                  {"run",               dir.path()              },
-                  {"step",              result.steps_done       },
-                  {"tokens",            result.tokens           },
-                  {"val_loss_nats",     result.val_loss_nats    },
-                  {"val_bits_per_byte", result.val_bits_per_byte},
-                  {"tokens_per_s",      result.tokens_per_s     }
+                  {"end",               run_end_name(result.end)         },
+                  {"run",               dir.path()                       },
+                  {"step",              result.steps_done                },
+                  {"tokens",            result.tokens                    },
+                  {"val_loss_nats",     or_null(result.val_loss_nats)    },
+                  {"val_bits_per_byte", or_null(result.val_bits_per_byte)},
+                  {"tokens_per_s",      result.tokens_per_s              }
   }
                   .dump(1)
                   .c_str());
@@ -158,6 +166,16 @@ std::optional<std::string> newest_checkpoint(const Checkpoints& checkpoints) {
   throw UserError(strprintf("none of the %zu checkpoints of the run is valid; %s: %s", all.size(),
                             all.back().c_str(), checkpoint_problem(all.back()).c_str()),
                   "train in another --run, or start over with --fresh, which deletes them");
+}
+
+// A run that saved checkpoints and has none now was not stopped early: somebody moved them, and starting over would
+// delete its telemetry.
+void require_never_saved(const RunDir& dir) {
+  const int64_t saved = TelemetryReader(dir.file("telemetry.db")).events("checkpoint");
+  if (saved == 0) return;
+  throw UserError(
+      strprintf("%s saved %ld checkpoints, and none is there now", dir.path().c_str(), long(saved)),
+      "put its checkpoints back, or start over with --fresh, which deletes the run");
 }
 
 int train(const Arguments& a) {
@@ -223,6 +241,7 @@ int train(const Arguments& a) {
   recorder.telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", limit_gflops));
   recorder.telemetry().set_meta("contract", config.contract.kind);
   if (dir.previous() && !newest) {
+    require_never_saved(dir);
     recorder.telemetry().truncate_after(0, "from the beginning: there was no checkpoint yet");
   }
   const Interrupt interrupt;
