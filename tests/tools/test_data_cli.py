@@ -95,7 +95,6 @@ refused("magic.bin is no shard: magic", "prepare", "data", "inspect", "magic.bin
 refused("manifest.json", "path", "data", "verify", "empty")
 refused("a vocabulary of 5", "257", "tokenizer", "train", "stories.txt", "--vocab-size", "5", "-o", "t.json")
 refused("no text to train", "not empty", "tokenizer", "train", "empty.txt", "-o", "t.json")
-refused("no/such/t.json", "no/such", "tokenizer", "train", "stories.txt", "-o", "no/such/t.json")
 refused("id 300 at position 0", "tokenizer", "tokenizer", "decode", "--tokenizer", "tok.json", "300")
 refused('"x" is no token id', "numbers", "tokenizer", "decode", "--tokenizer", "tok.json", input="1 x")
 refused("cannot read missing", "path", "tokenizer", "encode", "missing", "--tokenizer", "tok.json")
