@@ -98,6 +98,9 @@ def main():
           % (ngrams["val_tokens"], millions(ngrams["train_tokens"])))
     names = ["unigram", "bigram", "3-gram", "4-gram", "5-gram"]
     print("  " + "  ".join("%s %.3f" % pair for pair in zip(names, ngrams["nats"])))
+    worst = max(r["loss"] for rs in runs.values() for r in rs)
+    gap = ngrams["nats"][-1] - worst
+    print("the worst run is %.3f nats %s the 5-gram" % (abs(gap), "below" if gap > 0 else "ABOVE"))
     print()
     print_comparison(runs)
 
