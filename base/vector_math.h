@@ -132,13 +132,14 @@ namespace detail {
 constexpr float kRoundMagic = 12582912.0f;
 
 template <typename F>
-using Integer = std::conditional_t<std::is_same_v<F, float>, int32_t, i32x16>;
+using Integer = std::conditional_t<std::is_same_v<F, float>, uint32_t, u32x16>;
 
-// p 2^n from magic = n + kRoundMagic, n in [-126, 128). p in [0.7, 1.42].
+// p 2^n from magic = n + kRoundMagic, n in [-126, 128), p in [0.7, 1.42]. Unsigned, because it may wrap where the
+// result is replaced.
 template <typename F>
 inline F scale_by_power(F p, F magic) {
   using I = Integer<F>;
-  return p * std::bit_cast<F>(I((std::bit_cast<I>(magic) << 23) + 0x3F800000));
+  return p * std::bit_cast<F>(I((std::bit_cast<I>(magic) << 23) + 0x3F800000u));
 }
 
 }  // namespace detail

@@ -13,12 +13,13 @@ namespace assay {
 namespace {
 
 using attention::accumulate;
+using attention::kKeysPerStep;
+using attention::kSums;
 using attention::kTile;
 using attention::kTileVectors;
 using attention::Rows;
 
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-constexpr int kKeysPerStep = 4;  // keys whose scores against 64 queries are in registers at once
 
 // Where a head's rows lie in qkv, and the tile shapes of head width D.
 template <typename T, int D>
@@ -28,7 +29,7 @@ struct Geometry {
   static constexpr int kSteps = D / L::kPairs;               // of a sum over the head's width
   static constexpr int kRowSteps = kTile / L::kPairs;        // of a sum over queries or keys
   static constexpr int kColumns = std::min(D / kVector, 4);  // vectors of D at once
-  static constexpr int kRows = 16 / kColumns;  // rows of D at once: 16 sums in registers
+  static constexpr int kRows = kSums / kColumns;             // rows of D at once
 
   int64_t sequence, heads, kv_heads;
 

@@ -18,6 +18,14 @@ namespace assay::attention {
 constexpr int kTile = 64;  // queries, and keys, of a tile
 constexpr int kTileVectors = kTile / kVector;
 
+// Sums held in registers at once, and keys whose scores against all queries of a tile are: a vector is one register
+// with AVX-512, two or four elsewhere.
+#if defined(__AVX512F__)
+constexpr int kSums = 16, kKeysPerStep = 4;
+#else
+constexpr int kSums = 4, kKeysPerStep = 2;
+#endif
+
 struct FloatLane {
   using Lane = float;
   static constexpr int kPairs = 1;  // summed elements a lane
