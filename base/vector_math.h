@@ -3,7 +3,8 @@
 // GCC vector extensions: one AVX-512 register where there is one, two or four smaller ones elsewhere.
 //
 //   exp_fast(x), exp2_fast(x)   within 2 ulp (tests/base/test_vector_math.cpp) while the result is a normal float;
-//                               0 below that, infinity above; NaN stays NaN; exp_fast(0) = 1
+//                               0 below that; NaN stays NaN; 1 at 0. Above, exp_fast is infinite; exp2_fast, which the
+//                               softmaxes use, is for x < 127.5 only
 //
 // Both work on float (in `#pragma omp simd` loops) and on f32x16. Polynomials: minimax in relative error,
 // 2^f = 1 + f p(f) on [-1/2, 1/2] and e^r = 1 + r + r^2 q(r) on [-ln 2 / 2, ln 2 / 2], error under 4e-9.
@@ -155,8 +156,7 @@ inline F exp2_fast(F x) {
   p = p * f + 0.693147242f;
   p = p * f + 1.0f;
   F y = detail::scale_by_power(p, magic);
-  y = x < -126.0f ? F{} : y;
-  return x >= 127.5f ? F{} + __builtin_inff() : y;
+  return x < -126.0f ? F{} : y;
 }
 
 template <typename F>
