@@ -15,8 +15,8 @@ struct bf16 {
   uint16_t bits = 0;
 
   bf16() = default;
-  explicit bf16(float value) : bits(round_nearest_even(value)) {}
-  operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+  explicit constexpr bf16(float value) : bits(round_nearest_even(value)) {}
+  constexpr operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
   static constexpr bf16 from_bits(uint16_t bits) {
     bf16 x;
@@ -43,10 +43,10 @@ struct bf16 {
 static_assert(sizeof(bf16) == 2);
 
 // to = x, rounded. In loops, `to = bf16(x)` goes through a temporary object, and GCC then leaves the loop scalar.
-inline void round_to(bf16& to, float x) {
+constexpr void round_to(bf16& to, float x) {
   to.bits = bf16::round_nearest_even(x);
 }
-inline void round_to(float& to, float x) {
+constexpr void round_to(float& to, float x) {
   to = x;
 }
 

@@ -1,6 +1,6 @@
 // Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011). A number is a pure
 // function of (seed, stream, step, element), so that every backend, rank count and thread count draws the same.
-// Checked against the paper's known-answer vectors in tests/base.
+// Checked against the paper's known-answer vectors in tests/base. What is constexpr is called in kernels too.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ struct RandomKey {
   uint32_t step = 0;
 };
 
-inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
-                                          std::array<uint32_t, 2> key) {
+constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
+                                             std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xD2511F53u} * counter[0];
     const uint64_t b = uint64_t{0xCD9E8D57u} * counter[2];
@@ -37,14 +37,14 @@ constexpr uint64_t stream_id(std::string_view name) {
 }
 
 // Four words for block `block` of the key: counter = (block, stream), key = seed mixed with the step.
-inline std::array<uint32_t, 4> random_block(const RandomKey& key, uint64_t block) {
+constexpr std::array<uint32_t, 4> random_block(const RandomKey& key, uint64_t block) {
   const uint64_t k = key.seed + uint64_t{key.step} * 0x9E3779B97F4A7C15u;
   return philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                      static_cast<uint32_t>(key.stream), static_cast<uint32_t>(key.stream >> 32)},
                     {static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32)});
 }
 
-inline uint32_t random_word(const RandomKey& key, uint64_t element) {
+constexpr uint32_t random_word(const RandomKey& key, uint64_t element) {
   return random_block(key, element / 4)[element % 4];
 }
 

@@ -1,5 +1,5 @@
 // View<T, Rank>: a non-owning, contiguous, row-major array with its shape. Trivially copyable, the same thing
-// on host and device. View<T> converts to View<const T>, never back. Index arithmetic is 64-bit.
+// on host and device (constexpr is what nvcc needs to call a function there). View<T> converts to View<const T>, never back. Index arithmetic is 64-bit.
 #pragma once
 
 #include <array>
@@ -14,23 +14,23 @@ struct View {
   T* data = nullptr;
   int64_t dim[Rank] = {};
 
-  int64_t size() const {
+  constexpr int64_t size() const {
     int64_t n = 1;
     for (int r = 0; r < Rank; ++r) n *= dim[r];
     return n;
   }
-  size_t bytes() const { return static_cast<size_t>(size()) * sizeof(T); }
-  bool empty() const { return data == nullptr; }
+  constexpr size_t bytes() const { return static_cast<size_t>(size()) * sizeof(T); }
+  constexpr bool empty() const { return data == nullptr; }
 
-  T& operator[](int64_t i) const { return data[i]; }
-  T& at(int64_t i) const requires(Rank == 1) { return data[i]; }
-  T& at(int64_t i, int64_t j) const requires(Rank == 2) { return data[i * dim[1] + j]; }
-  T& at(int64_t i, int64_t j, int64_t k) const requires(Rank == 3) {
+  constexpr T& operator[](int64_t i) const { return data[i]; }
+  constexpr T& at(int64_t i) const requires(Rank == 1) { return data[i]; }
+  constexpr T& at(int64_t i, int64_t j) const requires(Rank == 2) { return data[i * dim[1] + j]; }
+  constexpr T& at(int64_t i, int64_t j, int64_t k) const requires(Rank == 3) {
     return data[(i * dim[1] + j) * dim[2] + k];
   }
-  T* row(int64_t i) const requires(Rank == 2) { return data + i * dim[1]; }
+  constexpr T* row(int64_t i) const requires(Rank == 2) { return data + i * dim[1]; }
   // The i-th slice along the first axis.
-  View<T, Rank - 1> operator()(int64_t i) const requires(Rank >= 2) {
+  constexpr View<T, Rank - 1> operator()(int64_t i) const requires(Rank >= 2) {
     View<T, Rank - 1> v;
     int64_t stride = 1;
     for (int r = 1; r < Rank; ++r) {
@@ -41,7 +41,7 @@ struct View {
     return v;
   }
   // Rows [begin, begin + count) of the first axis.
-  View rows(int64_t begin, int64_t count) const {
+  constexpr View rows(int64_t begin, int64_t count) const {
     View v = *this;
     int64_t stride = 1;
     for (int r = 1; r < Rank; ++r) stride *= dim[r];
@@ -49,9 +49,9 @@ struct View {
     v.dim[0] = count;
     return v;
   }
-  View<T, 1> flat() const { return {data, {size()}}; }
+  constexpr View<T, 1> flat() const { return {data, {size()}}; }
 
-  operator View<const T, Rank>() const requires(!std::is_const_v<T>) {
+  constexpr operator View<const T, Rank>() const requires(!std::is_const_v<T>) {
     View<const T, Rank> v;
     v.data = data;
     for (int r = 0; r < Rank; ++r) v.dim[r] = dim[r];

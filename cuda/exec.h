@@ -1,4 +1,4 @@
-// Where an op runs: a pool of CPU threads now, a CUDA stream later. Passed first and by value to every op.
+// Where an op runs: a pool of CPU threads or a CUDA stream. Passed first and by value to every op.
 //
 // The CPU pool is OpenMP. Results never depend on the number of threads: work is cut into pieces whose size
 // depends on the problem only, and partial sums are added in the order of the pieces.
@@ -13,13 +13,17 @@
 namespace assay {
 
 class Profile;
+namespace gpu {
+struct Context;  // cuda/context.h
+}
 
 struct Exec {
   int threads = 1;
   // Planned scratch for matrix products (cuBLASLt has the same notion): at least the largest
   // *_workspace_bytes() of the ops called. Contents have no meaning between calls.
   View<std::byte, 1> workspace = {};
-  Profile* profile = nullptr;  // cuda/profile.h
+  Profile* profile = nullptr;   // cuda/profile.h
+  gpu::Context* gpu = nullptr;  // where kernels run; null: on the CPU
 };
 
 // Calls f(i) for i in [0, n), each once. A thread gets neighbouring i, the same ones in every call of the same n: what

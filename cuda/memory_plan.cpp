@@ -7,6 +7,8 @@
 #include <iostream>
 #include <map>
 
+#include "cuda/context.h"
+
 namespace assay {
 
 namespace {
@@ -18,7 +20,13 @@ size_t aligned(size_t bytes) {
 }
 
 constexpr Section kSections[] = {Section::kParameters,  Section::kGradients, Section::kOptimizer,
-                                 Section::kActivations, Section::kScratch,   Section::kData};
+                                 Section::kActivations, Section::kScratch,   Section::kHostVisible,
+                                 Section::kData};
+
+gpu::Place place_of(Section section) {
+  const bool host = section == Section::kHostVisible || section == Section::kData;
+  return host ? gpu::Place::kHostVisible : gpu::Place::kDevice;
+}
 
 // "blocks.12.attn.norm" and "blocks.3.attn.norm" are one line: digits between dots become "*".
 std::string folded(const std::string& name) {
@@ -48,6 +56,8 @@ const char* section_name(Section section) {
       return "activations";
     case Section::kScratch:
       return "scratch";
+    case Section::kHostVisible:
+      return "read by the host";
     case Section::kData:
       return "data";
   }
@@ -55,7 +65,13 @@ const char* section_name(Section section) {
 }
 
 MemoryPlan::~MemoryPlan() {
-  for (const auto& [address, bytes] : blocks_) munmap(address, bytes);
+  for (const Block& b : blocks_) {
+    if (gpu_) {
+      gpu_->memory->release(b.address, place_of(b.section));
+    } else {
+      munmap(b.address, b.bytes);
+    }
+  }
 }
 
 void MemoryPlan::add_bytes(Section section, std::string name, size_t bytes, void** address) {
@@ -77,27 +93,40 @@ size_t MemoryPlan::total_bytes() const {
   return sum;
 }
 
-void MemoryPlan::allocate() {
+void* MemoryPlan::take(Section section, size_t bytes) const {
+  if (gpu_) return gpu_->memory->allocate(bytes, place_of(section));
+  void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (block == MAP_FAILED) {
+    throw UserError(strprintf("cannot allocate %zu bytes for %s", bytes, section_name(section)),
+                    "make run.micro_batch or the model smaller; --plan prints what is needed");
+  }
+  madvise(block, bytes, MADV_HUGEPAGE);
+  std::memset(block, 0, bytes);
+  return block;
+}
+
+void MemoryPlan::allocate(gpu::Context* gpu) {
   CHECK(blocks_.empty(), "memory plan: allocated twice (%zu bytes)", total_bytes());
-  const size_t available = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  if (total_bytes() > available) {
+  gpu_ = gpu;
+  const size_t needed =
+      gpu ? total_bytes() - section_bytes(Section::kHostVisible) - section_bytes(Section::kData)
+          : total_bytes();
+  const size_t available =
+      gpu ? static_cast<size_t>(gpu->memory->available())
+          : static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  if (needed > available) {
     print(std::cerr);
     throw UserError(
-        strprintf("the run needs %.1f GiB of memory, this machine has %.1f GiB",
-                  double(total_bytes()) / (1 << 30), double(available) / (1 << 30)),
+        strprintf("the run needs %.1f GiB of memory, %s has %.1f GiB%s", double(needed) / (1 << 30),
+                  gpu ? "the GPU" : "this machine", double(available) / (1 << 30),
+                  gpu ? " free" : ""),
         "make run.micro_batch or the model smaller; the table above says what needs it");
   }
   for (const Section section : kSections) {
     const size_t bytes = section_bytes(section);
     if (bytes == 0) continue;
-    void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block == MAP_FAILED) {
-      throw UserError(strprintf("cannot allocate %zu bytes for %s", bytes, section_name(section)),
-                      "make run.micro_batch or the model smaller; --plan prints what is needed");
-    }
-    madvise(block, bytes, MADV_HUGEPAGE);
-    std::memset(block, 0, bytes);
-    blocks_.emplace_back(block, bytes);
+    void* const block = take(section, bytes);
+    blocks_.push_back({block, bytes, section});
     auto* next = static_cast<std::byte*>(block);
     for (Entry& e : entries_) {
       if (e.section != section) continue;

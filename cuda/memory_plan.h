@@ -6,6 +6,8 @@
 //   plan.print(std::cout);                                                           // --plan stops here
 //   plan.allocate();                                                                 // data set, zeroed
 //
+// With a GPU's context, sections lie in its memory, but for those the host reads and writes: kHostVisible and kData.
+//
 // A registered view must not move between add() and allocate(). Copies taken after allocate() are fine.
 #pragma once
 
@@ -18,10 +20,20 @@
 
 #include "base/check.h"
 #include "base/view.h"
+#include "cuda/exec.h"
 
 namespace assay {
 
-enum class Section { kParameters, kGradients, kOptimizer, kActivations, kScratch, kData };
+// kHostVisible: what the host reads of a step, small. kData: tokens.
+enum class Section {
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kActivations,
+  kScratch,
+  kHostVisible,
+  kData
+};
 const char* section_name(Section section);
 
 class MemoryPlan {
@@ -38,9 +50,9 @@ class MemoryPlan {
     add_bytes(section, std::move(name), view.bytes(), reinterpret_cast<void**>(&view.data));
   }
 
-  // Allocates every section (64-byte aligned entries, huge pages where the system grants them) and sets the
-  // registered views. UserError, with the table on stderr, when the machine has not enough memory.
-  void allocate();
+  // Allocates every section (64-byte aligned entries, huge pages where the system grants them) and sets
+  // the registered views. UserError, with the table on stderr, when the machine or the GPU has not enough memory.
+  void allocate(gpu::Context* gpu = nullptr);
 
   size_t total_bytes() const;
   size_t section_bytes(Section section) const;
@@ -59,7 +71,15 @@ class MemoryPlan {
   void add_bytes(Section section, std::string name, size_t bytes, void** address);
 
   std::vector<Entry> entries_;
-  std::vector<std::pair<void*, size_t>> blocks_;  // what allocate() mapped
+  struct Block {
+    void* address;
+    size_t bytes;
+    Section section;
+  };
+  void* take(Section section, size_t bytes) const;
+
+  gpu::Context* gpu_ = nullptr;
+  std::vector<Block> blocks_;  // what allocate() mapped
 };
 
 }  // namespace assay

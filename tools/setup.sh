@@ -6,7 +6,7 @@ usage() {
   cat <<'TEXT'
 usage: bash tools/setup.sh [--check] [--peers]
   --check   only list what is there and what is missing; exit 1 if something is missing
-  --peers   also python3-torch, for the comparison under bench/peers
+  --peers   also PyTorch, OpenBLAS and oneDNN, for the comparisons under bench
 TEXT
 }
 
@@ -38,6 +38,7 @@ for argument in "$@"; do
   case "$argument" in
     --check) check_only=yes ;;
     --peers) packages+=("python3-torch|PyTorch, the peer of bench/peers"
+                        "libopenblas0-pthread|what PyTorch multiplies with; without it, the slow reference BLAS"
                         "libdnnl-dev|oneDNN, the peer of bench_matmul") ;;
     -h|--help) usage; exit 0 ;;
     *) echo "error: unknown argument $argument" >&2; usage >&2; exit 1 ;;

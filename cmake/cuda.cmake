@@ -1,0 +1,62 @@
+# Sets ASSAY_HAS_CUDA: are the CUDA bodies of the ops, and the device's run-time layer, built?
+set(ASSAY_CUDA AUTO CACHE STRING "build for CUDA: ON, OFF, or AUTO (where a toolkit is found)")
+set_property(CACHE ASSAY_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(ASSAY_HAS_CUDA OFF)
+set(assay_cuda_oldest 12.5)  # cudaGetDriverEntryPointByVersion
+
+if(ASSAY_CUDA STREQUAL "OFF")
+  message(STATUS "CUDA: off")
+  return()
+endif()
+# The host sanitizers look at host code; the device layer has none worth the trouble that their shadow memory makes
+# for the driver.
+if(ASSAY_CUDA STREQUAL "AUTO" AND ASSAY_SANITIZE)
+  message(STATUS "CUDA: off under ${ASSAY_SANITIZE} (ASSAY_CUDA=ON builds it)")
+  return()
+endif()
+
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(ASSAY_NVCC nvcc PATHS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)
+  if(ASSAY_NVCC)
+    set(CMAKE_CUDA_COMPILER ${ASSAY_NVCC})
+  endif()
+endif()
+# The architecture is given below, for each target: sm_90a, which has wgmma.
+set(CMAKE_CUDA_ARCHITECTURES OFF)
+include(CheckLanguage)
+check_language(CUDA)
+set(assay_why "")
+if(NOT CMAKE_CUDA_COMPILER)
+  set(assay_why "no nvcc found")
+else()
+  enable_language(CUDA)
+  find_package(CUDAToolkit QUIET)
+  if(NOT CUDAToolkit_FOUND)
+    set(assay_why "nvcc at ${CMAKE_CUDA_COMPILER}, but not the toolkit's headers and libraries")
+  elseif(CUDAToolkit_VERSION VERSION_LESS assay_cuda_oldest)
+    set(assay_why "toolkit ${CUDAToolkit_VERSION} is older than ${assay_cuda_oldest}")
+  endif()
+endif()
+if(assay_why AND ASSAY_CUDA STREQUAL "ON")
+  message(FATAL_ERROR "CUDA: ${assay_why}. Install the CUDA toolkit, set CMAKE_CUDA_COMPILER, or use -DASSAY_CUDA=OFF")
+elseif(assay_why)
+  message(STATUS "CUDA: off, ${assay_why}")
+  return()
+endif()
+message(STATUS "CUDA: ${CUDAToolkit_VERSION}, for sm_90a")
+set(ASSAY_HAS_CUDA ON)
+
+# assay_cuda_objects(name sources...): an OBJECT library of kernels compiled by nvcc. CMake 3.25 knows no C++20 for nvcc, so
+# every flag is given here. What ptxas reports of x.cu is kept beside its object, in x.cu.o.ptxas: registers, spills,
+# serialised wgmma (tools/check_kernels.sh).
+function(assay_cuda_objects name)
+  add_library(${name} OBJECT ${ARGN})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_options(${name} PRIVATE -std=c++20
+    "SHELL:--generate-code arch=compute_90a,code=sm_90a" --expt-relaxed-constexpr "SHELL:-diag-suppress 554" -lineinfo
+    "SHELL:-Xptxas -v" "SHELL:-Xcompiler -fopenmp")
+  set(launcher bash ${CMAKE_SOURCE_DIR}/cmake/keep_ptxas_report.sh ${CMAKE_CXX_COMPILER_LAUNCHER})
+  set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES OFF
+    CUDA_COMPILER_LAUNCHER "${launcher}")
+  set_property(GLOBAL APPEND PROPERTY ASSAY_CUDA_OBJECTS ${name})
+endfunction()

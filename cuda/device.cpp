@@ -1,0 +1,212 @@
+#include "cuda/device.h"
+
+#include <cstdlib>
+
+#include "base/check.h"
+#include "cuda/cuda_error.h"
+
+namespace assay::gpu {
+
+namespace {
+
+double gib(int64_t bytes) {
+  return double(bytes) / (1 << 30);
+}
+
+int64_t attribute(cudaDeviceAttr which) {
+  int value = 0;
+  cuda_check(cudaDeviceGetAttribute(&value, which, 0), "reading the GPU's properties");
+  return value;
+}
+
+cudaStream_t stream_of(const Context& on) {
+  return static_cast<cudaStream_t>(on.stream);
+}
+
+int64_t available() {
+  size_t free = 0, total = 0;
+  cuda_check(cudaMemGetInfo(&free, &total), "asking for the free memory");
+  return int64_t(free);
+}
+
+[[noreturn]] void out_of_memory(const char* kind, size_t bytes) {
+  cudaGetLastError();  // not sticky: the next call starts clean
+  throw UserError(strprintf("%.2f GiB of %s memory cannot be had, %.2f GiB of the GPU's are free",
+                            gib(int64_t(bytes)), kind, gib(available())),
+                  "make run.micro_batch or the model smaller, or end what else uses the GPU "
+                  "(nvidia-smi)");
+}
+
+void* allocate_device(size_t bytes) {
+  void* p = nullptr;
+  const cudaError_t status = cudaMalloc(&p, bytes > 0 ? bytes : 1);
+  if (status == cudaErrorMemoryAllocation) out_of_memory("device", bytes);
+  cuda_check(status, strprintf("allocating %zu bytes on the GPU", bytes));
+  return p;
+}
+
+void* allocate_pinned(size_t bytes) {
+  void *p = nullptr, *seen = nullptr;
+  const cudaError_t status =
+      cudaHostAlloc(&p, bytes > 0 ? bytes : 1, cudaHostAllocMapped | cudaHostAllocPortable);
+  if (status == cudaErrorMemoryAllocation) out_of_memory("pinned host", bytes);
+  cuda_check(status, strprintf("pinning %zu bytes of host memory", bytes));
+  cuda_check(cudaHostGetDevicePointer(&seen, p, 0), "mapping host memory for the GPU");
+  CHECK(seen == p, "pinned memory at %p is at %p for the GPU: no unified addresses", p, seen);
+  return p;
+}
+
+// The destructors: a failure there has been reported by an earlier call, or does not matter any more.
+void free_device(void* p) {
+  static_cast<void>(cudaFree(p));
+}
+void free_pinned(void* p) {
+  static_cast<void>(cudaFreeHost(p));
+}
+
+void* allocate_zeroed(size_t bytes, Place place) {
+  void* const p = place == Place::kDevice ? allocate_device(bytes) : allocate_pinned(bytes);
+  cuda_check(cudaMemset(p, 0, bytes), "clearing memory");
+  cuda_check(cudaDeviceSynchronize(), "clearing memory");
+  return p;
+}
+void release(void* p, Place place) {
+  place == Place::kDevice ? free_device(p) : free_pinned(p);
+}
+
+void wait_for(const Context& on) {
+  cuda_check(cudaStreamSynchronize(stream_of(on)), "waiting for the GPU");
+}
+
+constexpr Memory kMemory{allocate_zeroed, release, available, copy, wait_for};
+
+void* make_stream() {
+  cudaStream_t stream = nullptr;
+  cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  return stream;
+}
+
+}  // namespace
+
+DeviceFacts device_facts() {
+  DeviceFacts facts;
+  facts.toolkit = CUDART_VERSION;
+  if (cudaDriverGetVersion(&facts.driver) != cudaSuccess) facts.driver = 0;
+  if (facts.driver == 0) return facts;
+  if (cudaGetDeviceCount(&facts.devices) != cudaSuccess) {
+    cudaGetLastError();
+    facts.devices = 0;
+  }
+  if (facts.devices == 0) return facts;
+  cudaDeviceProp properties;
+  cuda_check(cudaGetDeviceProperties(&properties, 0), "reading the GPU's properties");
+  facts.name = properties.name;
+  facts.capability = 10 * properties.major + properties.minor;
+  facts.multiprocessors = properties.multiProcessorCount;
+  facts.memory_bytes = int64_t(properties.totalGlobalMem);
+  facts.l2_bytes = properties.l2CacheSize;
+  facts.shared_bytes_limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  return facts;
+}
+
+Stream::Stream()
+    : handle_(make_stream(),
+              [](void* s) { static_cast<void>(cudaStreamDestroy(static_cast<cudaStream_t>(s))); }) {
+}
+
+void Stream::wait() const {
+  cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(get())), "waiting for the GPU");
+}
+
+Event::Event()
+    : handle_(nullptr,
+              [](void* e) { static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(e))); }) {
+  cudaEvent_t event = nullptr;
+  cuda_check(cudaEventCreate(&event), "making an event");
+  handle_.reset(event);
+}
+
+void Event::record(const Context& on) {
+  cuda_check(cudaEventRecord(static_cast<cudaEvent_t>(handle_.get()), stream_of(on)),
+             "recording an event");
+}
+
+void Event::wait() const {
+  cuda_check(cudaEventSynchronize(static_cast<cudaEvent_t>(handle_.get())), "waiting for the GPU");
+}
+
+double Event::microseconds_since(const Event& earlier) const {
+  float ms = 0;
+  cuda_check(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(earlier.handle_.get()),
+                                  static_cast<cudaEvent_t>(handle_.get())),
+             "reading the time between two events");
+  return 1e3 * double(ms);
+}
+
+Graph Graph::capture(const Context& on, const std::function<void()>& calls) {
+  cuda_check(cudaStreamBeginCapture(stream_of(on), cudaStreamCaptureModeThreadLocal),
+             "recording a graph");
+  cudaGraph_t graph = nullptr;
+  try {
+    calls();
+  } catch (...) {
+    static_cast<void>(cudaStreamEndCapture(stream_of(on), &graph));
+    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+    cudaGetLastError();
+    throw;
+  }
+  cuda_check(cudaStreamEndCapture(stream_of(on), &graph), "recording a graph");
+  cudaGraphExec_t instance = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&instance, graph, 0);
+  static_cast<void>(cudaGraphDestroy(graph));
+  cuda_check(status, "making a graph ready to run");
+  return Graph(detail::Handle(instance, [](void* g) {
+    static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(g)));
+  }));
+}
+
+void Graph::replay(const Context& on) const {
+  cuda_check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle_.get()), stream_of(on)),
+             "starting a graph");
+}
+
+DeviceBuffer::DeviceBuffer(size_t bytes)
+    : handle_(allocate_device(bytes), free_device), bytes_(bytes) {}
+
+PinnedBuffer::PinnedBuffer(size_t bytes)
+    : handle_(allocate_pinned(bytes), free_pinned), bytes_(bytes) {}
+
+void copy(const Context& on, void* to, const void* from, size_t bytes) {
+  cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(on)), "copying memory");
+}
+
+void fill(const Context& on, void* p, int byte, size_t bytes) {
+  cuda_check(cudaMemsetAsync(p, byte, bytes, stream_of(on)), "filling memory");
+}
+
+Device::Device(DeviceFacts facts) : facts_(std::move(facts)) {
+  context_.stream = stream_.get();
+  context_.multiprocessors = facts_.multiprocessors;
+  context_.shared_bytes_limit = facts_.shared_bytes_limit;
+  context_.memory = &kMemory;
+  const char* const waiting = std::getenv("ASSAY_SYNC_LAUNCHES");
+  if (waiting != nullptr && std::string(waiting) == "1") {
+    context_.launches = Context::Launches::kWaiting;
+  }
+}
+
+bool Device::broken() const {
+  cudaGetLastError();
+  return cudaDeviceSynchronize() != cudaSuccess;
+}
+
+std::unique_ptr<Device> open_device() {
+  DeviceFacts facts = device_facts();
+  require_usable(facts);
+  cuda_check(cudaSetDevice(0), "opening GPU 0");
+  cuda_check(cudaFree(nullptr), "opening GPU 0");  // makes the context now, not in the first step
+  facts.free_bytes = available();
+  return std::unique_ptr<Device>(new Device(std::move(facts)));
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,60 @@
+// cuda/device.h where the build found no CUDA toolkit: asking for a GPU is a user error.
+#include "base/check.h"
+#include "cuda/device.h"
+
+namespace assay::gpu {
+
+namespace {
+
+[[noreturn]] void absent() {
+  throw UserError("this program was built without CUDA",
+                  "use --device cpu, or build it where CMake finds the CUDA toolkit (nvcc)");
+}
+
+}  // namespace
+
+DeviceFacts device_facts() {
+  absent();
+}
+
+Stream::Stream() : handle_(nullptr, nullptr) {
+  absent();
+}
+void Stream::wait() const {}
+
+Event::Event() : handle_(nullptr, nullptr) {
+  absent();
+}
+void Event::record(const Context&) {}
+void Event::wait() const {}
+double Event::microseconds_since(const Event&) const {
+  absent();
+}
+
+Graph Graph::capture(const Context&, const std::function<void()>&) {
+  absent();
+}
+void Graph::replay(const Context&) const {}
+
+DeviceBuffer::DeviceBuffer(size_t) : handle_(nullptr, nullptr) {
+  absent();
+}
+PinnedBuffer::PinnedBuffer(size_t) : handle_(nullptr, nullptr) {
+  absent();
+}
+
+void copy(const Context&, void*, const void*, size_t) {
+  absent();
+}
+void fill(const Context&, void*, int, size_t) {
+  absent();
+}
+
+bool Device::broken() const {
+  return true;
+}
+std::unique_ptr<Device> open_device() {
+  absent();
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,41 @@
+#include "base/check.h"
+#include "cuda/device.h"
+
+namespace assay::gpu {
+
+namespace {
+
+constexpr int kCapability = 90;  // of the kernels' code, sm_90a
+
+std::string version(int v) {
+  return strprintf("%d.%d", v / 1000, v % 1000 / 10);
+}
+
+}  // namespace
+
+void require_usable(const DeviceFacts& facts) {
+  if (facts.driver == 0) {
+    throw UserError("no NVIDIA driver on this machine (libcuda.so.1 was not found)",
+                    "use --device cpu; for the GPU install the driver, and in a container start it "
+                    "with the GPU passed in");
+  }
+  if (facts.driver / 1000 < facts.toolkit / 1000) {
+    throw UserError(
+        strprintf("the NVIDIA driver is for CUDA %s, this program needs CUDA %s",
+                  version(facts.driver).c_str(), version(facts.toolkit).c_str()),
+        "update the driver, or build with the toolkit of the driver's version; --device "
+        "cpu works meanwhile");
+  }
+  if (facts.devices == 0) {
+    throw UserError("the NVIDIA driver shows no GPU",
+                    "look at nvidia-smi and CUDA_VISIBLE_DEVICES; or use --device cpu");
+  }
+  if (facts.capability != kCapability) {
+    throw UserError(strprintf("%s has compute capability %d.%d, the kernels are for 9.0 (sm_90a: "
+                              "H100, H200, GH200) only",
+                              facts.name.c_str(), facts.capability / 10, facts.capability % 10),
+                    "choose another GPU with CUDA_VISIBLE_DEVICES, or use --device cpu");
+  }
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,25 @@
+// The few words of CUDA C++ that kernels use, for both compilers: __global__, __device__, threadIdx, blockIdx,
+// blockDim, gridDim come from nvcc or from cuda/simt/language.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bf16.h"
+#include "base/view.h"
+
+#if defined(__CUDACC__)
+
+#define GPU_DEVICE __device__ __forceinline__
+// GPU_SHARED(float, red, [32]);
+#define GPU_SHARED(T, name, extent) __shared__ T name extent
+// GPU_DYNAMIC_SHARED(bf16, tile);   once a kernel; aligned to 1024 bytes, as 128-byte swizzles need
+#define GPU_DYNAMIC_SHARED(T, name)                                     \
+  extern __shared__ __align__(1024) unsigned char gpu_dynamic_shared[]; \
+  T* const name = reinterpret_cast<T*>(gpu_dynamic_shared)
+
+#else
+
+#include "cuda/simt/language.h"
+
+#endif

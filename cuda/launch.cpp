@@ -1,0 +1,59 @@
+#include <map>
+#include <mutex>
+
+#include "base/check.h"
+#include "cuda/cuda_error.h"
+#include "cuda/launch_kernel.h"
+
+namespace assay::gpu {
+
+namespace {
+
+constexpr int64_t kAlwaysAllowed = 48 << 10;  // dynamic shared memory that needs no permission
+
+// Once a kernel, and again if it asks for more.
+void allow_shared_bytes(const Launch& how, const void* kernel, const Context& on) {
+  if (how.shared_bytes <= kAlwaysAllowed) return;
+  CHECK(how.shared_bytes <= on.shared_bytes_limit,
+        "%s: %ld bytes of shared memory, a block has %ld", how.name, long(how.shared_bytes),
+        long(on.shared_bytes_limit));
+  static std::mutex mutex;
+  static std::map<const void*, int64_t> allowed;
+  const std::lock_guard lock(mutex);
+  int64_t& bytes = allowed[kernel];
+  if (bytes >= how.shared_bytes) return;
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  int(how.shared_bytes)),
+             strprintf("giving %s %ld bytes of shared memory", how.name, long(how.shared_bytes)));
+  bytes = how.shared_bytes;
+}
+
+dim3 extent(const Extent& e) {
+  return dim3(e.x, e.y, e.z);
+}
+
+}  // namespace
+
+void launch_kernel(Exec on, const Launch& how, const void* kernel, void** arguments) {
+  CHECK(on.gpu != nullptr && on.gpu->stream != nullptr, "%s: launched without a stream", how.name);
+  const auto stream = static_cast<cudaStream_t>(on.gpu->stream);
+  allow_shared_bytes(how, kernel, *on.gpu);
+  cudaLaunchConfig_t config = {};
+  config.gridDim = extent(how.grid);
+  config.blockDim = extent(how.block);
+  config.dynamicSmemBytes = size_t(how.shared_bytes);
+  config.stream = stream;
+  remember_kernel(how.name);
+  cuda_check(
+      cudaLaunchKernelExC(&config, kernel, arguments),
+      strprintf("starting %s (grid %u x %u x %u, block %u x %u x %u, %ld bytes of shared memory)",
+                how.name, how.grid.x, how.grid.y, how.grid.z, how.block.x, how.block.y, how.block.z,
+                long(how.shared_bytes)));
+  if (on.gpu->launches != Context::Launches::kWaiting) return;
+  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+  cuda_check(cudaStreamIsCapturing(stream, &capturing), "asking whether a graph is recorded");
+  if (capturing != cudaStreamCaptureStatusNone) return;
+  cuda_check(cudaStreamSynchronize(stream), strprintf("running %s", how.name));
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,31 @@
+// The only way to start a kernel: launch(on, {.name = ..., .grid = ..., .block = ...}, kernel, arguments...).
+//
+// Under nvcc it goes to the stream of on.gpu; under the host compiler the executor (cuda/simt) runs the grid at once. The
+// arguments are the kernel's parameters by value: an op's struct, as a rule.
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/launch_kernel.h"
+#if !defined(__CUDACC__)
+#include "cuda/simt/run.h"
+#endif
+
+namespace assay::gpu {
+
+template <typename... Parameters>
+void launch(Exec on, const Launch& how, void (*kernel)(Parameters...),
+            std::type_identity_t<Parameters>... arguments) {
+  if (how.grid.x == 0 || how.grid.y == 0 || how.grid.z == 0) return;  // nothing to do, e.g. no rows
+#if defined(__CUDACC__)
+  void* pointers[] = {static_cast<void*>(&arguments)..., nullptr};
+  launch_kernel(on, how, reinterpret_cast<const void*>(kernel), pointers);
+#else
+  static_cast<void>(on);
+  simt::run_grid(how.name, {how.grid.x, how.grid.y, how.grid.z},
+                 {how.block.x, how.block.y, how.block.z}, static_cast<size_t>(how.shared_bytes),
+                 [&] { kernel(arguments...); });
+#endif
+}
+
+}  // namespace assay::gpu

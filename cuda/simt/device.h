@@ -1,0 +1,9 @@
+// The executor's bodies of the wrappers in cuda/gpu_*.h.
+#pragma once
+
+#include "cuda/simt/async.h"
+#include "cuda/simt/here.h"
+#include "cuda/simt/mma.h"
+#include "cuda/simt/threads.h"
+#include "cuda/simt/tma.h"
+#include "cuda/simt/wgmma.h"

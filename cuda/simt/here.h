@@ -1,0 +1,16 @@
+// The line of a kernel that called a wrapper, for reports and for telling barriers apart.
+#pragma once
+
+namespace assay::simt {
+
+struct Here {
+  const char* file = "";
+  int line = 0;
+
+  // As a default argument, `Here here = Here::caller()` is the line of the call.
+  static constexpr Here caller(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+}  // namespace assay::simt

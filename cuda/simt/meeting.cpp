@@ -1,0 +1,251 @@
+// Where threads wait for each other: lanes of a warp, warpgroups, the block, named barriers.
+#include "cuda/simt/race.h"
+#include "cuda/simt/scheduler.h"
+#include "cuda/simt/threads.h"
+
+namespace assay::simt {
+namespace {
+
+bool same_place(Here a, Here b) {
+  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+}
+
+using Compute = void (*)(void* const (&args)[kWarpLanes], uint32_t mask);
+
+// Lanes of a warp that name the same mask.
+struct WarpMeeting {
+  uint32_t mask = 0;
+  uint32_t arrived = 0;  // 0: not in use
+  const char* what = nullptr;
+  Here here;
+  Compute compute = nullptr;
+  void* args[kWarpLanes] = {};
+};
+
+struct Warp {
+  uint32_t alive = 0;
+  uint32_t in_use = 0;      // bit i: meeting[i]
+  WarpMeeting meeting[32];  // as many as lanes can name different masks
+};
+
+struct GroupMeeting {
+  int first = 0;
+  int threads = 0;
+  int arrived = 0;
+  const char* what = nullptr;
+  Here here;
+  ThreadSet waiting;
+  void* args[kWarpgroupThreads] = {};
+};
+
+struct BlockBarrier {
+  int arrived = 0;
+  Here here;
+  ThreadSet waiting;
+};
+
+constexpr int kNamedBarriers = 16;
+struct NamedBarrier {
+  int arrived = 0;
+  int expected = 0;
+  Here here;
+  ThreadSet waiting;
+};
+
+struct Meetings {
+  int threads = 0;
+  Warp warp[kMaxWarps];
+  GroupMeeting group[kMaxThreads / kWarpgroupThreads];
+  BlockBarrier barrier;
+  NamedBarrier named[kNamedBarriers];
+};
+Meetings all;
+
+Scheduler& scheduler() {
+  return Scheduler::instance();
+}
+
+// All lanes are there: computes, and lets them go on.
+void complete(int warp_index, int slot) {
+  Warp& warp = all.warp[warp_index];
+  WarpMeeting& m = warp.meeting[slot];
+  const uint32_t present = m.arrived;
+  warp.in_use &= ~(1u << slot);
+  m.arrived = 0;
+  if (m.compute) {
+    m.compute(m.args, present);
+  } else {
+    race_warp_barrier(warp_index, present);
+  }
+  uint32_t wake = present;
+  Thread& t = self();
+  if (t.warp == warp_index) wake &= ~(1u << t.lane);
+  scheduler().make_ready(warp_index, wake);
+}
+
+int find_meeting(Warp& warp, uint32_t mask) {
+  for (uint32_t left = warp.in_use; left != 0; left &= left - 1) {
+    const int slot = std::countr_zero(left);
+    if (warp.meeting[slot].mask == mask) return slot;
+  }
+  return -1;
+}
+
+void release_block_barrier() {
+  BlockBarrier& b = all.barrier;
+  b.arrived = 0;
+  race_block_barrier();
+  scheduler().make_ready(b.waiting);
+  b.waiting.clear();
+}
+
+NamedBarrier& arrive_at_named(const char* what, int id, int threads, Here here) {
+  if (id < 1 || id >= kNamedBarriers) fail(here, "%s: barrier %d, need 1 to 15", what, id);
+  if (threads <= 0 || threads % kWarpLanes != 0 || threads > kMaxThreads)
+    fail(here, "%s: %d threads, need a multiple of 32 up to 1024", what, threads);
+  NamedBarrier& b = all.named[id];
+  if (b.arrived > 0 && b.expected != threads)
+    fail(here, "%s: barrier %d is for %d threads here and for %d at %s", what, id, threads,
+         b.expected, short_place(b.here).c_str());
+  b.expected = threads;
+  b.here = here;
+  ++b.arrived;
+  race_named_barrier_arrives(id);
+  return b;
+}
+
+// last: the thread that has come last and waits too, or -1.
+bool complete_named(NamedBarrier& b, int last) {
+  if (b.arrived < b.expected) return false;
+  b.arrived = 0;
+  race_named_barrier_completes(int(&b - all.named), b.waiting, last);
+  scheduler().make_ready(b.waiting);
+  b.waiting.clear();
+  return true;
+}
+
+}  // namespace
+
+void meetings_begin(int threads) {
+  all.threads = threads;
+  for (int w = 0; w * kWarpLanes < threads; ++w) {
+    const int lanes = std::min(threads - w * kWarpLanes, kWarpLanes);
+    all.warp[w].alive = lanes == kWarpLanes ? ~0u : (1u << lanes) - 1;
+    for (uint32_t left = all.warp[w].in_use; left != 0; left &= left - 1)
+      all.warp[w].meeting[std::countr_zero(left)].arrived = 0;
+    all.warp[w].in_use = 0;
+  }
+  for (GroupMeeting& g : all.group) g.arrived = 0;
+  all.barrier.arrived = 0;
+  all.barrier.waiting.clear();
+  for (NamedBarrier& b : all.named) {
+    if (b.arrived == 0) continue;
+    b.arrived = 0;
+    b.waiting.clear();
+  }
+}
+
+// Those who wait for a thread that exits wait no longer for it.
+void meetings_thread_exits(Thread& t) {
+  Warp& warp = all.warp[t.warp];
+  warp.alive &= ~(1u << t.lane);
+  for (uint32_t left = warp.in_use; left != 0; left &= left - 1) {
+    const int slot = std::countr_zero(left);
+    const WarpMeeting& m = warp.meeting[slot];
+    if (m.arrived == (m.mask & warp.alive)) complete(t.warp, slot);
+  }
+  if (all.barrier.arrived > 0 && all.barrier.arrived == all.threads - block().exited)
+    release_block_barrier();
+}
+
+void warp_collective(const char* what, Here here, uint32_t mask, void* arg, Compute compute) {
+  Thread& t = self();
+  Warp& warp = all.warp[t.warp];
+  const uint32_t bit = 1u << t.lane;
+  if (!(mask & bit)) fail(here, "%s: mask %08x lacks the calling lane %d", what, mask, t.lane);
+  int slot = warp.in_use == 0 ? -1 : find_meeting(warp, mask);
+  if (slot < 0) {
+    slot = std::countr_one(warp.in_use);
+    warp.in_use |= 1u << slot;
+    WarpMeeting& m = warp.meeting[slot];
+    m.mask = mask;
+    m.what = what;
+    m.here = here;
+    m.compute = compute;
+    for (void*& a : m.args) a = nullptr;
+  }
+  WarpMeeting& m = warp.meeting[slot];
+  if (!same_place(m.here, here) || m.what != what)
+    fail(here, "divergent: lane %d is at %s, lanes %08x of its warp are at %s, %s", t.lane, what,
+         m.arrived, m.what, short_place(m.here).c_str());
+  m.arrived |= bit;
+  m.args[t.lane] = arg;
+  if (m.arrived == (mask & warp.alive)) {
+    complete(t.warp, slot);
+  } else {
+    scheduler().suspend(what, here, nullptr);
+  }
+}
+
+void group_collective(const char* what, Here here, int first_thread, int threads, void* arg,
+                      void (*compute)(void* const* args, int threads)) {
+  Thread& t = self();
+  if (first_thread < 0 || threads > kWarpgroupThreads || first_thread + threads > all.threads)
+    fail(here, "%s: threads %d to %d of a block of %d", what, first_thread,
+         first_thread + threads - 1, all.threads);
+  GroupMeeting& g = all.group[first_thread / kWarpgroupThreads];
+  if (g.arrived == 0) {
+    g.first = first_thread;
+    g.threads = threads;
+    g.what = what;
+    g.here = here;
+    g.waiting.clear();
+  }
+  if (g.first != first_thread || g.threads != threads || g.what != what ||
+      !same_place(g.here, here))
+    fail(here, "divergent: thread %d is at %s, %d threads of its group are at %s, %s", t.index,
+         what, g.arrived, g.what, short_place(g.here).c_str());
+  g.args[t.index - first_thread] = arg;
+  if (++g.arrived == threads) {
+    g.arrived = 0;
+    if (compute) compute(g.args, threads);
+    scheduler().make_ready(g.waiting);
+  } else {
+    g.waiting.insert(t.index);
+    scheduler().suspend(what, here, nullptr);
+  }
+}
+
+void sync_block(Here here) {
+  BlockBarrier& b = all.barrier;
+  Thread& t = self();
+  if (b.arrived == 0) {
+    b.here = here;
+  } else if (!same_place(b.here, here)) {
+    fail(here, "divergent: sync_block here, and %d threads of the block at sync_block, %s",
+         b.arrived, short_place(b.here).c_str());
+  }
+  if (++b.arrived == all.threads - block().exited) {
+    release_block_barrier();
+  } else {
+    b.waiting.insert(t.index);
+    scheduler().suspend("sync_block", here, nullptr);
+  }
+}
+
+void sync_warp(uint32_t mask, Here here) {
+  warp_collective("sync_warp", here, mask, nullptr, nullptr);
+}
+
+void named_barrier_sync(int id, int threads, Here here) {
+  NamedBarrier& b = arrive_at_named("named_barrier_sync", id, threads, here);
+  if (complete_named(b, self().index)) return;
+  b.waiting.insert(self().index);
+  scheduler().suspend("named_barrier_sync", here, nullptr);
+}
+
+void named_barrier_arrive(int id, int threads, Here here) {
+  complete_named(arrive_at_named("named_barrier_arrive", id, threads, here), -1);
+}
+
+}  // namespace assay::simt

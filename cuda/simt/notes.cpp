@@ -1,0 +1,27 @@
+// Where the race detector is not linked.
+#include "cuda/simt/block.h"
+#include "cuda/simt/race.h"
+
+namespace assay::simt {
+
+void note_read(const void*, size_t, Here) {}
+void note_write(const void*, size_t, Here) {}
+void note_async_read(const void*, size_t, Here) {}
+void note_async_write(const void*, size_t, Here) {}
+void note_release(const void*) {}
+void note_acquire(const void*) {}
+void note_proxy_fence() {}
+
+bool race_detector_present() {
+  return false;
+}
+void race_grid_begins(uint64_t) {}
+void race_block_begins(uint64_t, int) {}
+void race_block_barrier() {}
+void race_warp_barrier(int, uint32_t) {}
+void race_named_barrier_arrives(int) {}
+void race_named_barrier_completes(int, const ThreadSet&, int) {}
+void race_atomic(const void*, size_t, Here) {}
+void race_fence_device() {}
+
+}  // namespace assay::simt

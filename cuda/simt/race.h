@@ -1,0 +1,29 @@
+// What the executor tells the race detector. notes.cpp has empty bodies; a program whose kernels are compiled with
+// -fsanitize=thread links assay_simt_race, which has the real ones (and is not the compiler's own run-time library).
+//
+// A race: two accesses of one location by two threads of a grid, one of them a write, without a barrier that orders
+// them. sync_block, sync_warp, named barriers and mbarriers order; shuffles and votes do not, as CUDA says. Accesses
+// of one byte are not looked at.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/simt/here.h"
+
+namespace assay::simt {
+
+class ThreadSet;
+
+bool race_detector_present();
+
+void race_grid_begins(uint64_t first_block);
+void race_block_begins(uint64_t block, int threads);
+void race_block_barrier();
+void race_warp_barrier(int warp, uint32_t lanes);
+void race_named_barrier_arrives(int id);
+void race_named_barrier_completes(int id, const ThreadSet& waiting, int last);
+void race_atomic(const void* p, size_t bytes, Here here);
+void race_fence_device();
+
+}  // namespace assay::simt

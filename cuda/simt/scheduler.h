@@ -1,0 +1,103 @@
+// Who runs next. One object for the process; everything here is called on the thread that called run_grid.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "cuda/simt/block.h"
+#include "cuda/simt/run.h"
+#include "cuda/simt/thread_set.h"
+
+namespace assay::simt {
+
+class Scheduler {
+ public:
+  static Scheduler& instance() { return the_one; }
+
+  void grid_begins(dim3 block_shape, Schedule schedule, const std::function<void()>& body);
+  // Returns when all threads of block_ have exited, or throws what one of them threw.
+  void run_block();
+
+  Thread& thread(int i) { return threads_[i]; }
+  Block& block() { return block_; }
+  const ThreadSet& exited() const { return exited_; }
+
+  // Runs others until somebody makes the calling thread ready.
+  void suspend(const char* what, Here here, const void* object);
+  void make_ready(const ThreadSet& threads) { ready_.insert(threads); }
+  void make_ready(int warp, uint32_t lanes) { ready_.insert_warp(warp, lanes); }
+  // As suspend, with a predicate to wake up by.
+  void park(const char* what, Here here, const void* object, bool (*ready)(void*), void* context);
+  void notify() { changed_ = true; }
+
+  Ticket defer(std::function<void()> landing);
+  void land(Ticket ticket);
+
+  // Ends the kernel from within; run_block throws.
+  [[noreturn]] void leave_kernel(std::exception_ptr error);
+
+  uint64_t random();
+  void set_switch_limit(uint64_t switches) { switch_limit_ = switches; }
+
+ private:
+  static Scheduler the_one;
+
+  static void fiber_entry();
+  void run_threads();
+  Thread& pick();
+  bool pick_from_ready(int& index);
+  void start(Thread& thread);
+  void activate(Thread& thread);
+  void exit_current();
+  void wake_parked();
+  void land_one();
+  void abandon();
+  [[noreturn]] void report_deadlock();
+
+  Block block_;
+  Thread threads_[kMaxThreads];
+  StackPool stacks_;
+  Fiber main_;
+  const std::function<void()>* body_ = nullptr;
+  std::exception_ptr error_;
+  Schedule schedule_;
+  uint64_t random_state_ = 0;
+  int random_start_ = 0;
+  bool random_deep_ = false;
+  ThreadSet ready_;   // can run, or not started
+  ThreadSet parked_;  // in wait_until
+  ThreadSet exited_;
+  bool changed_ = false;
+  std::map<Ticket, std::function<void()>> landings_;
+  Ticket last_ticket_ = 0;
+  uint64_t switches_ = 0;
+  uint64_t switch_limit_ = 1'000'000'000;
+};
+
+// meeting.cpp: the meetings of threads.
+void meetings_begin(int threads);
+void meetings_thread_exits(Thread& thread);
+
+// fault.cpp: while one exists, a memory fault of a kernel is a KernelError.
+class FaultGuard {
+ public:
+  FaultGuard();
+  ~FaultGuard();
+  FaultGuard(const FaultGuard&) = delete;
+
+ private:
+  struct Saved;
+  Saved* saved_;
+};
+
+// shared.cpp
+void shared_begins(Block& block, size_t dynamic_bytes);
+void shared_ends(Block& block);
+
+// report.cpp
+std::string describe_threads(Scheduler& scheduler);  // who waits where
+std::string short_place(Here here);                  // ops/rmsnorm.cu:17
+
+}  // namespace assay::simt

@@ -1,0 +1,252 @@
+// Bulk copies. A load's destination is filled with 0xFF at the issue and gets its data when the schedule lets it land; a
+// store reads its source and writes its destination as late as the waits of its thread allow.
+//
+// The order of elements in a shared tile: PTX ISA, "Tensor copies", tiled mode: the box row by row, innermost dimension
+// first, then the swizzle's XOR on shared addresses (swizzled() in wgmma_math.h).
+#include "cuda/simt/tma.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "cuda/simt/block.h"
+#include "cuda/simt/mbarrier.h"
+#include "cuda/simt/tensor_map.h"
+#include "cuda/simt/wgmma_math.h"
+
+namespace assay::simt {
+
+namespace {
+
+constexpr int kPiece = 16;  // bytes that stay together under every swizzle
+
+struct Tile {
+  SoftTensorMap map;
+  std::array<int, 5> at;
+  uint32_t shared;  // address
+
+  int64_t row_bytes() const { return map.box[0] * 2; }
+  int64_t rows() const {
+    int64_t n = 1;
+    for (int i = 1; i < 5; ++i) n *= map.box[i];
+    return n;
+  }
+  int64_t bytes() const { return rows() * row_bytes(); }
+};
+
+Tile make_tile(const char* what, const gpu::TensorMap& map, const void* shared,
+               const std::array<int, 5>& at, int rank, Here here) {
+  Tile tile = {.map = {}, .at = at, .shared = 0};
+  std::memcpy(&tile.map, map.opaque, sizeof(tile.map));
+  if (tile.map.magic != kTensorMapMagic) fail(here, "%s: not a tensor map", what);
+  if (tile.map.rank != rank) {
+    fail(here, "%s: %d coordinates for a tensor map of rank %d", what, rank, tile.map.rank);
+  }
+  // 128 bytes by PTX. With a swizzle, 8 rows of the span: there the pattern begins anew, and wgmma's descriptor needs it.
+  const size_t alignment = tile.map.span == 16 ? 128 : size_t(tile.map.span) * 8;
+  check_shared(what, here, shared, size_t(tile.bytes()), alignment);
+  check_global(what, here, tile.map.base, size_t(tile.map.bytes), kPiece);
+  tile.shared = shared_address(shared);
+  return tile;
+}
+
+// Calls f(shared address of a row of the box before the swizzle, its row of the tensor or null if that is outside).
+template <typename F>
+void for_each_row(const Tile& tile, F f) {
+  const SoftTensorMap& m = tile.map;
+  uint32_t address = tile.shared;
+  int i[5] = {};
+  for (int64_t row = 0; row < tile.rows(); ++row, address += uint32_t(tile.row_bytes())) {
+    const std::byte* global = m.base;
+    for (int d = 1; d < 5; ++d) {
+      const int64_t x = int64_t{tile.at[size_t(d)]} + i[d];
+      if (x < 0 || x >= m.dim[d]) {
+        global = nullptr;
+        break;
+      }
+      global += x * m.stride[d];
+    }
+    f(address, global);
+    for (int d = 1; d < 5 && ++i[d] == m.box[d]; ++d) i[d] = 0;
+  }
+}
+
+// Bytes of a row of the box that lie inside dimension 0, and where they are in the row of the tensor.
+struct Inside {
+  int64_t begin, end;  // in the box's row
+  int64_t global;      // of byte 0 of the box's row
+};
+Inside inside(const Tile& tile) {
+  const int64_t x = tile.at[0], dim = tile.map.dim[0], box = tile.map.box[0];
+  const int64_t begin = std::clamp<int64_t>(-x, 0, box);
+  const int64_t end = std::clamp<int64_t>(dim - x, begin, box);
+  return {begin * 2, end * 2, x * 2};
+}
+
+void load_now(const Tile& tile, std::byte* arena) {
+  const Inside in = inside(tile);
+  const int64_t row_bytes = tile.row_bytes();
+  alignas(kPiece) std::byte part[512];
+  for_each_row(tile, [&](uint32_t address, const std::byte* row) {
+    const std::byte* from = part;
+    if (row != nullptr && in.begin == 0 && in.end == row_bytes) {
+      from = row + in.global;
+    } else {
+      std::memset(part, 0, size_t(row_bytes));
+      if (row != nullptr && in.begin < in.end)
+        std::memcpy(part + in.begin, row + in.global + in.begin, size_t(in.end - in.begin));
+    }
+    for (int64_t i = 0; i < row_bytes; i += kPiece)
+      std::memcpy(arena + swizzled(address + uint32_t(i), tile.map.span), from + i, kPiece);
+  });
+}
+
+template <typename F>
+void for_each_global_row(const Tile& tile, F f) {
+  const Inside in = inside(tile);
+  if (in.begin == in.end) return;
+  for_each_row(tile, [&](uint32_t, const std::byte* row) {
+    if (row != nullptr) f(row + in.global + in.begin, size_t(in.end - in.begin));
+  });
+}
+
+// --- Stores
+
+// Read once, then written once; the writing may be asked for first.
+struct Store {
+  Tile tile;
+  std::vector<std::byte> data;  // piece by piece, once read
+  bool read = false, written = false;
+
+  void read_now(std::byte* arena) {
+    if (read) return;
+    read = true;
+    data.reserve(size_t(tile.bytes()));
+    for_each_row(tile, [&](uint32_t address, const std::byte*) {
+      for (int64_t i = 0; i < tile.row_bytes(); i += kPiece) {
+        const std::byte* const piece = arena + swizzled(address + uint32_t(i), tile.map.span);
+        data.insert(data.end(), piece, piece + kPiece);
+      }
+    });
+  }
+  void write_now(std::byte* arena) {
+    read_now(arena);
+    if (written) return;
+    written = true;
+    const Inside in = inside(tile);
+    const std::byte* from = data.data();
+    for_each_row(tile, [&](uint32_t, const std::byte* row) {
+      if (row != nullptr && in.begin < in.end) {
+        std::memcpy(const_cast<std::byte*>(row) + in.global + in.begin, from + in.begin,
+                    size_t(in.end - in.begin));
+      }
+      from += tile.row_bytes();
+    });
+    data = {};
+  }
+};
+
+struct Group {
+  std::vector<std::shared_ptr<Store>> stores;
+  Ticket read = 0, write = 0;
+};
+
+struct Stores : Extension {
+  struct OfThread {
+    std::vector<std::shared_ptr<Store>> open;  // not committed
+    Here last_store;
+    std::vector<Group> groups;
+    size_t read_waited = 0, waited = 0;  // groups
+  };
+  std::vector<OfThread> of_thread{size_t(block().threads)};
+
+  // The hardware frees the block's shared memory when it ends, read or not.
+  void block_ends() override {
+    for (const OfThread& t : of_thread) {
+      if (!t.open.empty()) fail(t.last_store, "tma_store without bulk_commit");
+      if (t.read_waited < t.groups.size())
+        fail(t.last_store, "the block ends before bulk_wait_read for this tma_store");
+    }
+  }
+};
+
+Stores::OfThread& mine() {
+  return block().extension<Stores>().of_thread[size_t(self().index)];
+}
+
+}  // namespace
+
+void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
+              const std::array<int, 5>& at, int rank, Here here) {
+  const Tile tile = make_tile("tma_load", map, shared, at, rank, here);
+  const int64_t bytes = tile.bytes();
+  std::byte* const arena = block().arena;
+  for_each_global_row(tile, [&](const std::byte* p, size_t n) { note_read(p, n, here); });
+  note_async_write(shared, size_t(bytes), here);
+  const uint32_t phase = mbarrier_copy_begins("tma_load", barrier, here);
+  std::memset(shared, 0xFF, size_t(bytes));
+  defer([=] {
+    load_now(tile, arena);
+    mbarrier_copy_ends("tma_load", barrier, phase, bytes, here);
+  });
+}
+
+void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier, Here here) {
+  if (bytes <= 0 || bytes % kPiece != 0) {
+    fail(here, "bulk_load: %d bytes; a positive multiple of 16 is possible", bytes);
+  }
+  check_shared("bulk_load", here, shared, size_t(bytes), kPiece);
+  check_global("bulk_load", here, global, size_t(bytes), kPiece);
+  note_read(global, size_t(bytes), here);
+  note_async_write(shared, size_t(bytes), here);
+  const uint32_t phase = mbarrier_copy_begins("bulk_load", barrier, here);
+  std::memset(shared, 0xFF, size_t(bytes));
+  defer([=] {
+    std::memcpy(shared, global, size_t(bytes));
+    mbarrier_copy_ends("bulk_load", barrier, phase, bytes, here);
+  });
+}
+
+void tma_store(const gpu::TensorMap& map, const void* shared, const std::array<int, 5>& at,
+               int rank, Here here) {
+  auto store = std::make_shared<Store>();
+  store->tile = make_tile("tma_store", map, shared, at, rank, here);
+  note_async_read(shared, size_t(store->tile.bytes()), here);
+  for_each_global_row(store->tile, [&](const std::byte* p, size_t n) { note_write(p, n, here); });
+  Stores::OfThread& t = mine();
+  t.open.push_back(std::move(store));
+  t.last_store = here;
+}
+
+void bulk_commit(Here) {
+  Stores::OfThread& t = mine();
+  Group group;
+  group.stores.swap(t.open);
+  if (!group.stores.empty()) {
+    std::byte* const arena = block().arena;
+    const auto stores = group.stores;
+    group.read = defer([=] {
+      for (const auto& store : stores) store->read_now(arena);
+    });
+    group.write = defer([=] {
+      for (const auto& store : stores) store->write_now(arena);
+    });
+  }
+  t.groups.push_back(std::move(group));
+}
+
+void bulk_wait_read_groups(int pending, Here) {
+  Stores::OfThread& t = mine();
+  for (; t.read_waited + size_t(pending) < t.groups.size(); ++t.read_waited)
+    if (const Ticket ticket = t.groups[t.read_waited].read) land(ticket);
+}
+
+void bulk_wait_groups(int pending, Here here) {
+  bulk_wait_read_groups(pending, here);
+  Stores::OfThread& t = mine();
+  for (; t.waited + size_t(pending) < t.groups.size(); ++t.waited)
+    if (const Ticket ticket = t.groups[t.waited].write) land(ticket);
+}
+
+}  // namespace assay::simt

@@ -1,0 +1,29 @@
+// Bulk copies of the executor, for kernels: cuda/gpu_tma.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "cuda/simt/here.h"
+#include "cuda/tensor_map.h"
+
+namespace assay::simt {
+
+void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
+              const std::array<int, 5>& at, int rank, Here here);
+void tma_store(const gpu::TensorMap& map, const void* shared, const std::array<int, 5>& at,
+               int rank, Here here);
+void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier, Here here);
+void bulk_commit(Here here = Here::caller());
+void bulk_wait_groups(int pending, Here here);
+void bulk_wait_read_groups(int pending, Here here);
+template <int Pending>
+inline void bulk_wait(Here here = Here::caller()) {
+  bulk_wait_groups(Pending, here);
+}
+template <int Pending>
+inline void bulk_wait_read(Here here = Here::caller()) {
+  bulk_wait_read_groups(Pending, here);
+}
+
+}  // namespace assay::simt

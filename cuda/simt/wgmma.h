@@ -1,0 +1,26 @@
+// Warpgroup products of the executor, for kernels: cuda/gpu_wgmma.h.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/simt/here.h"
+#include "cuda/tensor_map.h"
+
+namespace assay::simt {
+
+uint64_t wgmma_descriptor(const void* tile, int leading_bytes, int stride_bytes,
+                          gpu::Swizzle swizzle = gpu::Swizzle::k128, Here here = Here::caller());
+// d: n / 2 numbers.
+void wgmma(float* d, int n, uint64_t a, int a_is_mn_major, uint64_t b, int b_is_mn_major,
+           int accumulate, Here here);
+void wgmma_a_in_registers(float* d, int n, const uint32_t (&a)[4], uint64_t b, int b_is_mn_major,
+                          int accumulate, Here here);
+void wgmma_fence(Here here = Here::caller());
+void wgmma_commit(Here here = Here::caller());
+void wgmma_wait_groups(int pending, Here here);
+template <int Pending>
+inline void wgmma_wait(Here here = Here::caller()) {
+  wgmma_wait_groups(Pending, here);
+}
+
+}  // namespace assay::simt

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Reads PTX and fails if an instruction touches an accumulator of wgmma between the product and the wgmma.wait_group
+that covers it. In CUDA C++ nothing ties the wait to the accumulator's registers; that no compiler pass has moved a use
+over it is looked at here. Instructions are taken in the order of the text, copies between registers are followed."""
+import re
+import sys
+
+REGISTER = re.compile(r"%[fr]\d+")
+COPY = re.compile(r"\s*mov\.\w+\s+(%\w+),\s*(%\w+);")
+
+
+def early_uses(body):
+    """Lines of a kernel that touch accumulators in flight, and the number of products."""
+    open_batch, batches, uses, products = set(), [], [], 0
+    for line in body.splitlines():
+        if "wgmma.mma_async" in line:
+            products += 1
+            operands = line[line.index("wgmma.mma_async"):]
+            open_batch |= set(REGISTER.findall(operands[:operands.index("}")]))
+        elif "wgmma.commit_group" in line:
+            batches.append(open_batch)
+            open_batch = set()
+        elif wait := re.search(r"wgmma\.wait_group\S*\s+(\d+)", line):
+            pending = int(wait[1])
+            batches = batches[-pending:] if pending else []
+        else:
+            in_flight = open_batch.union(*batches)
+            if in_flight.isdisjoint(REGISTER.findall(line)):
+                continue
+            if copy := COPY.match(line):
+                for batch in [*batches, open_batch]:
+                    if copy[2] in batch:
+                        batch.add(copy[1])
+            else:
+                uses.append(line.strip())
+    return uses, products
+
+
+def main():
+    failed = False
+    for path in sys.argv[1:]:
+        text = open(path).read()
+        starts = [m.start() for m in re.finditer(r"\.entry \w+\(", text)] + [len(text)]
+        products = 0
+        for begin, end in zip(starts, starts[1:]):
+            uses, count = early_uses(text[begin:end])
+            products += count
+            for use in uses:
+                print(f"{text[begin:end].split('(')[0]}: accumulator used before its wait: {use}")
+                failed = True
+        if products and not failed:
+            print(f"wgmma: {products} products, no accumulator is used before its wait")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+// Kernels that use each wrapper of gpu_async.h, gpu_tma.h, gpu_mma.h and gpu_wgmma.h in the smallest way, and functions that
+// run them. Pointers are to device memory.
+#pragma once
+
+#include <cstdint>
+
+#include "base/bf16.h"
+#include "cuda/exec.h"
+#include "cuda/tensor_map.h"
+
+namespace assay::wrappers {
+
+enum class Side { kK, kMN };  // which index neighbours in memory; gpu::Major without its header
+
+// An operand of wgmma as `boxes` loads put it into shared memory, one behind the other.
+struct Operand {
+  gpu::TensorMap map;
+  gpu::Swizzle swizzle;
+  int boxes, box_bytes, box_step;  // box i is at coordinates (i * box_step, 0)
+  int leading_bytes, stride_bytes;
+  int k_bytes;  // from one 16 of K to the next
+};
+
+struct WgmmaTest {
+  float* d;                 // out (64, n)
+  const bf16* a_registers;  // in  (64, k)   only for wgmma_registers
+  Operand a, b;
+  int k;
+  int accumulate;  // on top of `initial`
+  float initial;
+};
+// n: 32, 64, 96, 128, 192 or 256
+void wgmma(Exec on, int n, Side a, Side b, const WgmmaTest& test);
+void wgmma_registers(Exec on, int n, Side b, const WgmmaTest& test);
+
+// The box of `map` at `at`, as it lies in shared memory.
+struct LoadTest {
+  uint16_t* tile;  // out
+  gpu::TensorMap map;
+  int rank;
+  int at[5];
+  int bytes;
+};
+void tma_load(Exec on, const LoadTest& test);
+// The box at (x, y[, z]) becomes what `tile` says lies in shared memory.
+struct StoreTest {
+  gpu::TensorMap map;
+  const uint16_t* tile;  // in
+  int rank;
+  int at[3];
+  int bytes;
+};
+void tma_store(Exec on, const StoreTest& test);
+
+struct CopyTest {
+  uint16_t* out;       // (elements)
+  const uint16_t* in;  // (elements)
+  int elements;        // a multiple of 8
+};
+void bulk_load(Exec on, const CopyTest& test);
+// By 32 threads, 8 elements each at a time, in groups; every third piece becomes zero.
+void cp_async(Exec on, const CopyTest& test);
+// A warp copies by cp.async, another one waits for it at an mbarrier.
+void cp_async_mbarrier(Exec on, const CopyTest& test);
+
+// One warp, registers given and returned as they are: a (32, 4), b (32, 2), d (32, 4).
+void mma(Exec on, float* d, const uint32_t* a, const uint32_t* b);
+// c (16, 16) = a (16, 16) b (16, 16), rounded: ldmatrix, ldmatrix_trans, two products, stmatrix.
+void mma_matrices(Exec on, uint16_t* c, const uint16_t* a, const uint16_t* b);
+
+}  // namespace assay::wrappers
