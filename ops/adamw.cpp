@@ -5,6 +5,8 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
+#include "ops/adamw_constants.h"
+#include "ops/gpu_ops.h"
 
 namespace assay {
 
@@ -12,13 +14,9 @@ namespace {
 
 constexpr int64_t kPiece = 16384;
 
-struct Constants {
-  float decay, beta1, rest1, beta2, rest2, step_size, root_scale, eps;
-};
-
 // One pass over five or six streams. kEmit: the weight is written too.
 template <bool kEmit, typename T>
-void update(int64_t n, const Constants& s, float scale, const float* __restrict grad,
+void update(int64_t n, const AdamWConstants& s, float scale, const float* __restrict grad,
             float* __restrict master, float* __restrict m, float* __restrict v,
             [[maybe_unused]] T* __restrict weight) {
 #pragma omp simd
@@ -41,16 +39,7 @@ namespace cpu {
 
 template <typename T>
 void adamw(Exec on, const AdamW<T>& a) {
-  const double correction1 = 1 - std::pow(double(a.beta1), double(a.step));
-  const double correction2 = 1 - std::pow(double(a.beta2), double(a.step));
-  const Constants s{.decay = float(double(a.lr) * double(a.weight_decay)),
-                    .beta1 = a.beta1,
-                    .rest1 = float(1 - double(a.beta1)),
-                    .beta2 = a.beta2,
-                    .rest2 = float(1 - double(a.beta2)),
-                    .step_size = float(double(a.lr) / correction1),
-                    .root_scale = float(1 / std::sqrt(correction2)),
-                    .eps = a.eps};
+  const AdamWConstants s = adamw_constants(a);
   const float scale = a.grad_scale.empty() ? 1.0f : a.grad_scale[0];
   parallel_ranges(on, a.grad.dim[0], kPiece, [&](int64_t begin, int64_t end) {
     const float* grad = a.grad.data + begin;
@@ -76,6 +65,7 @@ void adamw(Exec on, const AdamW<T>& a) {
         long(n), long(a.master.dim[0]), long(a.m.dim[0]), long(a.v.dim[0]), long(a.weight.dim[0]),
         long(a.grad_scale.dim[0]));
   CHECK(a.step >= 1, "adamw: step %ld, the first is 1", long(a.step));
+  if (on.gpu) return gpu::adamw(on, a);
   cpu::adamw(on, a);
 }
 

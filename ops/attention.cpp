@@ -7,13 +7,15 @@
 #include "base/check.h"
 #include "cuda/profile.h"
 #include "ops/attention_tile.h"
+#include "ops/gpu_ops.h"
 
 namespace assay {
 
 namespace {
 
 using attention::accumulate;
-using attention::kKeysPerStep;
+using attention::kBackwardKeys;
+using attention::kForwardKeys;
 using attention::kSums;
 using attention::kTile;
 using attention::kTileVectors;
@@ -52,10 +54,10 @@ inline i32x16 sees(int key) {
 }
 
 // Calls f<first vector>(key) for groups of keys. On the diagonal the first `key / 16` vectors see none of them.
-template <typename F>
+template <int Keys, typename F>
 [[gnu::always_inline]] inline void for_key_groups(bool diagonal, F&& f) {
   const auto range = [&]<int V0>(int begin, int end) {
-    for (int j = begin; j < end; j += kKeysPerStep) f.template operator()<V0>(j);
+    for (int j = begin; j < end; j += Keys) f.template operator()<V0>(j);
   };
   if (!diagonal) return range.template operator()<0>(0, kTile);
   range.template operator()<0>(0, 16);
@@ -126,12 +128,12 @@ void forward_block(const AttentionForward<T>& a, int64_t b, int64_t h, int64_t q
 
     f32x16 before[kTileVectors];
     std::copy(top, top + kTileVectors, before);
-    for_key_groups(diagonal, [&]<int V0>(int j) {
-      f32x16 acc[kKeysPerStep][kTileVectors - V0] = {};
-      accumulate<L, kKeysPerStep, kTileVectors - V0, G::kSteps, 1, kTile>(
+    for_key_groups<kForwardKeys>(diagonal, [&]<int V0>(int j) {
+      f32x16 acc[kForwardKeys][kTileVectors - V0] = {};
+      accumulate<L, kForwardKeys, kTileVectors - V0, G::kSteps, 1, kTile>(
           acc, rows[j], q_across[0] + V0 * kVector, 0, G::kSteps);
 #pragma GCC unroll 4
-      for (int r = 0; r < kKeysPerStep; ++r) {
+      for (int r = 0; r < kForwardKeys; ++r) {
 #pragma GCC unroll 4
         for (int v = V0; v < kTileVectors; ++v) {
           f32x16 x = acc[r][v - V0] * scale;
@@ -147,9 +149,9 @@ void forward_block(const AttentionForward<T>& a, int64_t b, int64_t h, int64_t q
       sum[v] *= factor;
       store(shrink + v * kVector, factor);
     }
-    for_key_groups(diagonal, [&]<int V0>(int j) {
+    for_key_groups<kForwardKeys>(diagonal, [&]<int V0>(int j) {
 #pragma GCC unroll 4
-      for (int r = 0; r < kKeysPerStep; r += 2) {
+      for (int r = 0; r < kForwardKeys; r += 2) {
 #pragma GCC unroll 4
         for (int v = V0; v < kTileVectors; ++v) {
           const f32x16 even = exp2_fast(load(s[j + r] + v * kVector) - top[v]);
@@ -237,13 +239,13 @@ void backward_tile(const AttentionBackward<T>& a, QueryBlock<T, D>& block, int64
   attention::load_rows<L, D>(v_rows, geometry.rows(a.qkv, b, k0, geometry.v_column(kv)));
   attention::pair_rows<L, D>(k_pairs, k_rows);
 
-  for_key_groups(diagonal, [&]<int V0>(int j) {
+  for_key_groups<kBackwardKeys>(diagonal, [&]<int V0>(int j) {
     constexpr int kVectors = kTileVectors - V0;
-    f32x16 p[kKeysPerStep][kVectors] = {}, ds[kKeysPerStep][kVectors] = {};
-    accumulate<L, kKeysPerStep, kVectors, G::kSteps, 1, kTile>(
+    f32x16 p[kBackwardKeys][kVectors] = {}, ds[kBackwardKeys][kVectors] = {};
+    accumulate<L, kBackwardKeys, kVectors, G::kSteps, 1, kTile>(
         p, k_rows[j], block.q_across[0] + V0 * kVector, 0, G::kSteps);
 #pragma GCC unroll 4
-    for (int r = 0; r < kKeysPerStep; ++r) {
+    for (int r = 0; r < kBackwardKeys; ++r) {
 #pragma GCC unroll 4
       for (int v = V0; v < kTileVectors; ++v) {
         f32x16& x = p[r][v - V0];
@@ -252,10 +254,10 @@ void backward_tile(const AttentionBackward<T>& a, QueryBlock<T, D>& block, int64
         L::store_row(p_rows[j + r], v, x);
       }
     }
-    accumulate<L, kKeysPerStep, kVectors, G::kSteps, 1, kTile>(
+    accumulate<L, kBackwardKeys, kVectors, G::kSteps, 1, kTile>(
         ds, v_rows[j], block.dout_across[0] + V0 * kVector, 0, G::kSteps);
 #pragma GCC unroll 4
-    for (int r = 0; r < kKeysPerStep; ++r) {
+    for (int r = 0; r < kBackwardKeys; ++r) {
 #pragma GCC unroll 4
       for (int v = V0; v < kTileVectors; ++v) {
         f32x16& x = ds[r][v - V0];
@@ -335,7 +337,10 @@ void check_shape(const char* op, const AttentionShape& s, int64_t rows, int64_t 
 }  // namespace
 
 int64_t attention_backward_scratch(const AttentionShape& s) {
-  return s.batch * s.kv_heads * 2 * ((s.sequence + kTile - 1) / kTile * kTile) * s.head_dim;
+  const int64_t padded = (s.sequence + kTile - 1) / kTile * kTile;
+  const int64_t dk_dv = s.batch * s.kv_heads * 2 * padded * s.head_dim;  // on the CPU
+  const int64_t delta = s.batch * s.heads * s.sequence;                  // on a GPU
+  return std::max(dk_dv, delta);
 }
 
 template <typename T>
@@ -348,11 +353,13 @@ void attention_forward(Exec on, const AttentionForward<T>& a) {
         "attention_forward: out (%ld, %ld), lse of %ld", long(a.out.dim[0]), long(a.out.dim[1]),
         long(a.lse.size()));
   const int64_t blocks = (a.sequence + kTile - 1) / kTile;
+  if (on.gpu) return gpu::attention_forward(on, a);
   with_head_dim(a.head_dim, [&]<int D>() {
-    // The longest blocks first, so that the threads end together.
+    // A thread gets neighbouring items. A head's longest and shortest blocks follow each other, so that each thread's
+    // share is about as long.
     parallel_for(on, a.batch * a.heads * blocks, [&](int64_t item) {
-      const int64_t head = item % (a.batch * a.heads),
-                    block = blocks - 1 - item / (a.batch * a.heads);
+      const int64_t head = item / blocks, i = item % blocks;
+      const int64_t block = i % 2 == 0 ? blocks - 1 - i / 2 : i / 2;
       forward_block<T, D>(a, head / a.heads, head % a.heads, block * kTile);
     });
   });
@@ -372,6 +379,7 @@ void attention_backward(Exec on, const AttentionBackward<T>& a) {
   CHECK(a.scratch.size() >= attention_backward_scratch(shape),
         "attention_backward: scratch of %ld floats, %ld needed", long(a.scratch.size()),
         long(attention_backward_scratch(shape)));
+  if (on.gpu) return gpu::attention_backward(on, a);
   with_head_dim(a.head_dim, [&]<int D>() {
     parallel_for(on, a.batch * a.kv_heads, [&](int64_t item) {
       backward_head<T, D>(a, item / a.kv_heads, item % a.kv_heads);

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 
 namespace assay {
 
@@ -82,6 +83,7 @@ template <typename To, typename From>
 void cast(Exec on, const Cast<To, From>& a) {
   const Timed timed(on, "cast", cast_cost(a));
   CHECK(a.y.dim[0] == a.x.dim[0], "cast: y (%ld), x (%ld)", long(a.y.dim[0]), long(a.x.dim[0]));
+  if (on.gpu) return gpu::cast(on, a);
   cpu::cast(on, a);
 }
 
@@ -89,6 +91,7 @@ void cast_stochastic(Exec on, const CastStochastic& a) {
   const Timed timed(on, "cast_stochastic", cast_stochastic_cost(a));
   CHECK(a.y.dim[0] == a.x.dim[0] && a.first >= 0, "cast_stochastic: y (%ld), x (%ld), first %ld",
         long(a.y.dim[0]), long(a.x.dim[0]), long(a.first));
+  if (on.gpu) return gpu::cast_stochastic(on, a);
   cpu::cast_stochastic(on, a);
 }
 

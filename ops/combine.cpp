@@ -3,6 +3,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 
 namespace assay {
 
@@ -93,6 +94,7 @@ void combine_forward(Exec on, const CombineForward<T>& a) {
         long(a.y.dim[0]), long(a.y.dim[1]), long(a.expert_out.dim[0]), long(a.expert_out.dim[1]),
         long(a.slot.dim[0]), long(a.slot.dim[1]), long(a.gate.dim[0]), long(a.gate.dim[1]),
         long(a.add.size()));
+  if (on.gpu) return gpu::combine_forward(on, a);
   cpu::combine_forward(on, a);
 }
 
@@ -108,6 +110,7 @@ void combine_backward(Exec on, const CombineBackward<T>& a) {
         long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.expert_out.dim[0]), long(a.expert_out.dim[1]),
         long(a.dexpert_out.size()), long(a.slot.dim[0]), long(a.slot.dim[1]), long(a.gate.dim[0]),
         long(a.gate.dim[1]), long(a.dgate.size()));
+  if (on.gpu) return gpu::combine_backward(on, a);
   cpu::combine_backward(on, a);
 }
 
@@ -119,6 +122,7 @@ void reduce_by_token(Exec on, const ReduceByToken<T>& a) {
         "reduce_by_token: dx (%ld, %ld), dexpert_in (%ld, %ld), slot (%ld, %ld), add of %ld",
         long(a.dx.dim[0]), long(a.dx.dim[1]), long(a.dexpert_in.dim[0]), long(a.dexpert_in.dim[1]),
         long(a.slot.dim[0]), long(a.slot.dim[1]), long(a.add.size()));
+  if (on.gpu) return gpu::reduce_by_token(on, a);
   cpu::reduce_by_token(on, a);
 }
 

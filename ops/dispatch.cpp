@@ -4,12 +4,13 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 
 namespace assay {
 
 namespace {
 
-constexpr int64_t kPieceTokens = 256;  // tokens of one count; fixes nothing but the size of partial
+constexpr int64_t kPieceTokens = kDispatchPieceTokens;
 
 }  // namespace
 
@@ -80,6 +81,7 @@ void dispatch(Exec on, const Dispatch& a) {
   CHECK(a.partial.dim[0] >= dispatch_pieces(tokens) && tokens * k <= INT32_MAX,
         "dispatch: partial (%ld, %ld) for %ld tokens of %ld", long(a.partial.dim[0]), long(experts),
         long(tokens), long(k));
+  if (on.gpu) return gpu::dispatch(on, a);
   cpu::dispatch(on, a);
 }
 

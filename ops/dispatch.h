@@ -22,6 +22,8 @@ struct Dispatch {
 };
 
 void dispatch(Exec on, const Dispatch& a);
+// Pieces of kDispatchPieceTokens tokens, each counted apart; fixes nothing but the size of partial.
+constexpr int64_t kDispatchPieceTokens = 256;
 int64_t dispatch_pieces(int64_t tokens);
 
 inline Cost dispatch_cost(const Dispatch& a) {

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 
 namespace assay {
 
@@ -65,6 +66,7 @@ void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
   CHECK(a.y.dim[0] == a.token.dim[0] && a.y.dim[1] == a.weight.dim[1],
         "embedding_forward: y (%ld, %ld), weight (%ld, %ld), token (%ld)", long(a.y.dim[0]),
         long(a.y.dim[1]), long(a.weight.dim[0]), long(a.weight.dim[1]), long(a.token.dim[0]));
+  if (on.gpu) return gpu::embedding_forward(on, a);
   check_tokens("embedding_forward", a.token, a.weight.dim[0]);
   cpu::embedding_forward(on, a);
 }
@@ -75,6 +77,7 @@ void embedding_backward(Exec on, const EmbeddingBackward<T>& a) {
   CHECK(a.dy.dim[0] == a.token.dim[0] && a.dy.dim[1] == a.dweight.dim[1],
         "embedding_backward: dy (%ld, %ld), dweight (%ld, %ld), token (%ld)", long(a.dy.dim[0]),
         long(a.dy.dim[1]), long(a.dweight.dim[0]), long(a.dweight.dim[1]), long(a.token.dim[0]));
+  if (on.gpu) return gpu::embedding_backward(on, a);
   check_tokens("embedding_backward", a.token, a.dweight.dim[0]);
   cpu::embedding_backward(on, a);
 }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 
 namespace assay {
 
@@ -66,6 +67,7 @@ void global_norm(Exec on, const GlobalNorm& a) {
         "global_norm: norm (%ld), clip (%ld), non_finite (%ld), partial (%ld, %ld) for %ld pieces",
         long(a.norm.dim[0]), long(a.clip.dim[0]), long(a.non_finite.dim[0]), long(a.partial.dim[0]),
         long(a.partial.dim[1]), long(pieces));
+  if (on.gpu) return gpu::global_norm(on, a);
   cpu::global_norm(on, a);
 }
 

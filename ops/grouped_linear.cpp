@@ -1,8 +1,12 @@
 #include "ops/grouped_linear.h"
 
+#include <algorithm>
+
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
+#include "ops/grouped_parts.h"
 #include "ops/segment_product.h"
 
 namespace assay {
@@ -10,7 +14,8 @@ namespace assay {
 namespace {
 
 template <typename T>
-void check_weight(const char* op, const WeightStack<T>& w) {
+void check_weight(Exec on, const char* op, const WeightStack<T>& w) {
+  if (on.gpu) return;  // nothing is packed for it
   const int64_t want = weight_stack_pack_bytes<T>(w.plain.dim[0], w.plain.dim[1], w.plain.dim[2]);
   CHECK(w.packed.dim[0] == want, "%s: packed weight (%ld, %ld, %ld) has %ld bytes, needs %ld", op,
         long(w.plain.dim[0]), long(w.plain.dim[1]), long(w.plain.dim[2]), long(w.packed.dim[0]),
@@ -18,10 +23,11 @@ void check_weight(const char* op, const WeightStack<T>& w) {
 }
 
 // offsets: E+1 numbers from 0 to A, never falling.
-void check_offsets(const char* op, View<const int32_t, 1> offsets, int64_t experts,
+void check_offsets(Exec on, const char* op, View<const int32_t, 1> offsets, int64_t experts,
                    int64_t assignments) {
   CHECK(offsets.dim[0] == experts + 1, "%s: offsets (%ld) for %ld experts", op,
         long(offsets.dim[0]), long(experts));
+  if (on.gpu) return;  // the host does not read them
   CHECK(offsets[0] == 0 && offsets[experts] == assignments,
         "%s: offsets from %d to %d for %ld assignments", op, offsets[0], offsets[experts],
         long(assignments));
@@ -93,9 +99,9 @@ void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
 }  // namespace cpu
 
 template <typename T>
-int64_t grouped_workspace_bytes(int64_t assignments, int64_t experts, [[maybe_unused]] int64_t out,
-                                int64_t in) {
-  return accumulate_workspace_bytes<T>(assignments, experts, in);
+int64_t grouped_workspace_bytes(int64_t assignments, int64_t experts, int64_t out, int64_t in) {
+  return std::max(accumulate_workspace_bytes<T>(assignments, experts, in),
+                  gpu::grouped_parts_bytes(assignments, experts, out, in));
 }
 
 template <typename T>
@@ -105,10 +111,11 @@ void grouped_linear_forward(Exec on, const GroupedForward<T>& a) {
         "grouped_linear_forward: y (%ld, %ld), x (%ld, %ld), weight (%ld, %ld, %ld)",
         long(a.y.dim[0]), long(a.y.dim[1]), long(a.x.dim[0]), long(a.x.dim[1]), long(w.dim[0]),
         long(w.dim[1]), long(w.dim[2]));
-  check_offsets("grouped_linear_forward", a.offsets, w.dim[0], a.y.dim[0]);
+  check_offsets(on, "grouped_linear_forward", a.offsets, w.dim[0], a.y.dim[0]);
   check_rows("grouped_linear_forward", a.row, a.x.dim[0], a.y.dim[0]);
-  check_weight("grouped_linear_forward", a.weight);
+  check_weight(on, "grouped_linear_forward", a.weight);
   const Timed timed(on, "grouped_linear_forward", grouped_linear_forward_cost(a));
+  if (on.gpu) return gpu::grouped_linear_forward(on, a);
   cpu::grouped_linear_forward(on, a);
 }
 
@@ -119,9 +126,10 @@ void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
         "grouped_linear_dgrad: dx (%ld, %ld), dy (%ld, %ld), weight (%ld, %ld, %ld)",
         long(a.dx.dim[0]), long(a.dx.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]), long(w.dim[0]),
         long(w.dim[1]), long(w.dim[2]));
-  check_offsets("grouped_linear_dgrad", a.offsets, w.dim[0], a.dy.dim[0]);
-  check_weight("grouped_linear_dgrad", a.weight);
+  check_offsets(on, "grouped_linear_dgrad", a.offsets, w.dim[0], a.dy.dim[0]);
+  check_weight(on, "grouped_linear_dgrad", a.weight);
   const Timed timed(on, "grouped_linear_dgrad", grouped_linear_dgrad_cost(a));
+  if (on.gpu) return gpu::grouped_linear_dgrad(on, a);
   cpu::grouped_linear_dgrad(on, a);
 }
 
@@ -132,9 +140,10 @@ void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
         "grouped_linear_wgrad: dweight (%ld, %ld, %ld), dy (%ld, %ld), x (%ld, %ld)",
         long(dw.dim[0]), long(dw.dim[1]), long(dw.dim[2]), long(a.dy.dim[0]), long(a.dy.dim[1]),
         long(a.x.dim[0]), long(a.x.dim[1]));
-  check_offsets("grouped_linear_wgrad", a.offsets, dw.dim[0], a.dy.dim[0]);
+  check_offsets(on, "grouped_linear_wgrad", a.offsets, dw.dim[0], a.dy.dim[0]);
   check_rows("grouped_linear_wgrad", a.row, a.x.dim[0], a.dy.dim[0]);
   const Timed timed(on, "grouped_linear_wgrad", grouped_linear_wgrad_cost(a));
+  if (on.gpu) return gpu::grouped_linear_wgrad(on, a);
   cpu::grouped_linear_wgrad(on, a);
 }
 

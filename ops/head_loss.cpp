@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 #include "ops/linear.h"
 
 namespace assay {
@@ -140,13 +141,14 @@ void part_gradient(Exec on, const HeadLoss<T>& a, const Scratch<T>& scratch, int
 }
 
 template <typename T>
-void check(const char* op, View<const T, 2> x, const WeightMatrix<T>& weight,
+void check(Exec on, const char* op, View<const T, 2> x, const WeightMatrix<T>& weight,
            View<const int32_t, 1> target, int32_t mask_id, View<float, 1> nats) {
   CHECK(x.dim[0] == target.dim[0] && x.dim[1] == weight.plain.dim[1] &&
             (nats.empty() || nats.dim[0] == x.dim[0]),
         "%s: x (%ld, %ld), weight (%ld, %ld), target (%ld), nats (%ld)", op, long(x.dim[0]),
         long(x.dim[1]), long(weight.plain.dim[0]), long(weight.plain.dim[1]), long(target.dim[0]),
         long(nats.dim[0]));
+  if (on.gpu) return;  // the host does not read its targets
   for (int64_t i = 0; i < target.dim[0]; ++i) {
     CHECK(!is_counted(target[i], mask_id) || target[i] < weight.plain.dim[0],
           "%s: target[%ld] = %d, vocabulary %ld", op, long(i), int(target[i]),
@@ -178,7 +180,7 @@ int64_t counted_targets(View<const int32_t, 1> target, int32_t mask_id) {
 template <typename T>
 void head_loss(Exec on, const HeadLoss<T>& a) {
   const Timed timed(on, "head_loss", head_loss_cost(a));
-  check("head_loss", a.x, a.weight, a.target, a.mask_id, a.nats);
+  check(on, "head_loss", a.x, a.weight, a.target, a.mask_id, a.nats);
   const int64_t tokens = a.x.dim[0], vocab = a.weight.plain.dim[0];
   CHECK(a.dx.size() == a.x.size() && a.dweight.dim[0] == vocab && a.dweight.dim[1] == a.x.dim[1],
         "head_loss: dx of %ld, dweight (%ld, %ld) for x of %ld, %ld rows of weight",
@@ -187,6 +189,7 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
   CHECK(a.scratch.size() >= head_loss_scratch_bytes<T>(tokens, vocab) && a.logit_gain > 0,
         "head_loss: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
         long(head_loss_scratch_bytes<T>(tokens, vocab)), double(a.logit_gain));
+  if (on.gpu) return gpu::head_loss(on, a);
   const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
   const Scratch<T> scratch(a.scratch.data, chunk_rows, part_rows(tokens), vocab);
   for (int64_t chunk = 0; chunk < tokens; chunk += chunk_rows) {
@@ -205,11 +208,12 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
 template <typename T>
 void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
   const Timed timed(on, "head_loss_eval", head_loss_eval_cost(a, a.weight.plain.dim[0]));
-  check("head_loss_eval", a.x, a.weight, a.target, a.mask_id, a.nats);
+  check(on, "head_loss_eval", a.x, a.weight, a.target, a.mask_id, a.nats);
   const int64_t tokens = a.x.dim[0], vocab = a.weight.plain.dim[0];
   CHECK(a.scratch.size() >= head_loss_eval_scratch_bytes<T>(tokens, vocab) && a.logit_gain > 0,
         "head_loss_eval: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
         long(head_loss_eval_scratch_bytes<T>(tokens, vocab)), double(a.logit_gain));
+  if (on.gpu) return gpu::head_loss_eval(on, a);
   const Scratch<T> scratch(a.scratch.data, 0, part_rows(tokens), vocab);
   for (int64_t begin = 0; begin < tokens; begin += kPartRows) {
     const int64_t rows = std::min(kPartRows, tokens - begin);

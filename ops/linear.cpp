@@ -3,6 +3,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 #include "ops/panel.h"
 #include "ops/segment_product.h"
 
@@ -16,7 +17,8 @@ void check_rows(const char* op, int64_t rows) {
 }
 
 template <typename T>
-void check_weight(const char* op, const WeightMatrix<T>& w) {
+void check_weight(Exec on, const char* op, const WeightMatrix<T>& w) {
+  if (on.gpu) return;  // nothing is packed for it
   const int64_t want = weight_pack_bytes<T>(w.plain.dim[0], w.plain.dim[1]);
   CHECK(w.packed.dim[0] == want, "%s: packed weight (%ld, %ld) has %ld bytes, needs %ld", op,
         long(w.plain.dim[0]), long(w.plain.dim[1]), long(w.packed.dim[0]), long(want));
@@ -90,8 +92,9 @@ void linear_forward(Exec on, const LinearForward<T, Y>& a) {
         "linear_forward: add (%ld, %ld), y (%ld, %ld)", long(a.add.dim[0]), long(a.add.dim[1]),
         long(a.y.dim[0]), long(a.y.dim[1]));
   check_rows("linear_forward", a.x.dim[0]);
-  check_weight("linear_forward", a.weight);
+  check_weight(on, "linear_forward", a.weight);
   const Timed timed(on, "linear_forward", linear_forward_cost(a));
+  if (on.gpu) return gpu::linear_forward(on, a);
   cpu::linear_forward(on, a);
 }
 
@@ -105,8 +108,9 @@ void linear_dgrad(Exec on, const LinearDgrad<T>& a) {
         "linear_dgrad: add (%ld, %ld), dx (%ld, %ld)", long(a.add.dim[0]), long(a.add.dim[1]),
         long(a.dx.dim[0]), long(a.dx.dim[1]));
   check_rows("linear_dgrad", a.dy.dim[0]);
-  check_weight("linear_dgrad", a.weight);
+  check_weight(on, "linear_dgrad", a.weight);
   const Timed timed(on, "linear_dgrad", linear_dgrad_cost(a));
+  if (on.gpu) return gpu::linear_dgrad(on, a);
   cpu::linear_dgrad(on, a);
 }
 
@@ -119,6 +123,7 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
         long(a.x.dim[1]));
   check_rows("linear_wgrad", a.dy.dim[0]);
   const Timed timed(on, "linear_wgrad", linear_wgrad_cost(a));
+  if (on.gpu) return gpu::linear_wgrad(on, a);
   cpu::linear_wgrad(on, a);
 }
 

@@ -27,7 +27,7 @@ constexpr int64_t kVector = 16;     // columns a panel is padded to
 constexpr int64_t kBlockRows = 96;  // rows of one piece: 16 tiles
 constexpr int64_t kBlockSteps =
     512;  // steps of one pass over a panel: it stays in the second-level cache
-constexpr int64_t kSlabSteps = 256;  // steps of `a` packed at a time by accumulate()
+constexpr int64_t kSlabSteps = 512;  // steps of `a` packed at a time by accumulate()
 
 template <typename T>
 constexpr int64_t kStep = 4 / int64_t(sizeof(T));

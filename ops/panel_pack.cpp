@@ -99,17 +99,6 @@ void interleave(uint32_t* __restrict to, const bf16* __restrict low, const bf16*
 #endif
 }
 
-// Rows are fetched this many before they are packed: gathered, or a stripe of wide rows.
-constexpr int64_t kAhead = 16;
-
-template <typename T>
-void prefetch(const T* row, int64_t cols) {
-  const auto* end = reinterpret_cast<const std::byte*>(row + cols);
-  for (auto* line = reinterpret_cast<const std::byte*>(row); line < end; line += 64)
-    __builtin_prefetch(line);
-  __builtin_prefetch(end - 1);
-}
-
 }  // namespace
 
 template <typename T>
@@ -126,23 +115,22 @@ void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last) {
 
 template <typename T>
 void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end) {
-  for (int64_t s = begin; s < end; ++s) {
-    const auto row = [&](int64_t k) { return p.x + (p.row == nullptr ? k : p.row[k]) * p.stride; };
-    const T* from[2] = {nullptr, nullptr};
-    for (int64_t h = 0; h < kStep<T>; ++h) {
-      const int64_t k = s * kStep<T> + h;
-      if (k < p.k) from[h] = row(k);
-      if (false) prefetch(row(k + kAhead), p.cols);
-    }
-    uint32_t* panel = p.panels;
-    for (int64_t col = 0; col < p.cols; col += p.panel_cols, panel += p.panel_words) {
-      const int64_t cols = std::min(p.panel_cols, p.cols - col), width = padded_cols(cols);
+  // A panel's steps lie side by side: written in one stream, while the rows stay in the cache for the next panel.
+  uint32_t* panel = p.panels;
+  for (int64_t col = 0; col < p.cols; col += p.panel_cols, panel += p.panel_words) {
+    const int64_t cols = std::min(p.panel_cols, p.cols - col), width = padded_cols(cols);
+    for (int64_t s = begin; s < end; ++s) {
+      const T* from[2] = {nullptr, nullptr};
+      for (int64_t h = 0; h < kStep<T>; ++h) {
+        const int64_t k = s * kStep<T> + h;
+        if (k < p.k) from[h] = p.x + (p.row == nullptr ? k : p.row[k]) * p.stride + col;
+      }
       uint32_t* to = panel + s * width;
       if constexpr (kStep<T> == 1) {
-        std::memcpy(to, from[0] + col, static_cast<size_t>(cols) * 4);
+        std::memcpy(to, from[0], static_cast<size_t>(cols) * 4);
         std::fill(to + cols, to + width, 0u);
       } else {
-        interleave(to, from[0] + col, from[1] == nullptr ? nullptr : from[1] + col, cols);
+        interleave(to, from[0], from[1], cols);
       }
     }
   }

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 
 namespace assay {
 
@@ -97,6 +98,7 @@ void qk_norm_forward(Exec on, const QkNormForward<T>& a) {
   CHECK(a.q_weight.dim[0] == a.head_dim && a.k_weight.dim[0] == a.head_dim,
         "qk_norm_forward: q_weight (%ld), k_weight (%ld), head width %ld", long(a.q_weight.dim[0]),
         long(a.k_weight.dim[0]), long(a.head_dim));
+  if (on.gpu) return gpu::qk_norm_forward(on, a);
   cpu::qk_norm_forward(on, a);
 }
 
@@ -120,6 +122,7 @@ void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
             a.partial.dim[1] == 2 * a.head_dim,
         "qk_norm_backward: partial (%ld, %ld) for %ld rows, head width %ld", long(a.partial.dim[0]),
         long(a.partial.dim[1]), long(a.dqkv.dim[0]), long(a.head_dim));
+  if (on.gpu) return gpu::qk_norm_backward(on, a);
   cpu::qk_norm_backward(on, a);
 }
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 
 namespace assay {
 
@@ -103,6 +104,7 @@ void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
   CHECK(a.branch.empty() || (a.branch.size() == a.x.size() && a.resid.size() == a.x.size()),
         "rmsnorm_forward: branch of %ld, resid of %ld, x of %ld elements", long(a.branch.size()),
         long(a.resid.size()), long(a.x.size()));
+  if (on.gpu) return gpu::rmsnorm_forward(on, a);
   cpu::rmsnorm_forward(on, a);
 }
 
@@ -118,6 +120,7 @@ void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
   CHECK(a.partial.dim[0] >= rmsnorm_backward_blocks(a.dy.dim[0]) && a.partial.dim[1] == a.dy.dim[1],
         "rmsnorm_backward: partial (%ld, %ld) for %ld rows of %ld", long(a.partial.dim[0]),
         long(a.partial.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]));
+  if (on.gpu) return gpu::rmsnorm_backward(on, a);
   cpu::rmsnorm_backward(on, a);
 }
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 
 namespace assay {
 
@@ -65,6 +66,7 @@ void rope_forward(Exec on, const RopeForward<T>& a) {
   const Rotation<T> rotation{a.qkv,      a.cos,      a.sin, a.heads + a.kv_heads,
                              a.head_dim, a.sequence, 1.0f};
   check("rope_forward", rotation, a.heads, a.kv_heads);
+  if (on.gpu) return gpu::rope_forward(on, a);
   rotate(on, rotation);
 }
 
@@ -74,6 +76,7 @@ void rope_backward(Exec on, const RopeBackward<T>& a) {
   const Rotation<T> rotation{a.dqkv,     a.cos,      a.sin, a.heads + a.kv_heads,
                              a.head_dim, a.sequence, -1.0f};
   check("rope_backward", rotation, a.heads, a.kv_heads);
+  if (on.gpu) return gpu::rope_backward(on, a);
   rotate(on, rotation);
 }
 

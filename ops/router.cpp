@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 #include "ops/router_row.h"
 #include "ops/top_k.h"
 
@@ -187,12 +188,13 @@ void router_forward(Exec on, const RouterForward& a) {
     aux /= double(a.aux_slope.dim[0]);
   }
   if (a.measures.empty()) return;
-  std::fill(a.measures.data, a.measures.data + kRouterMeasures, 0.0);
+  double sum[kRouterMeasures] = {};
   for (int64_t p = 0; p < router_pieces(tokens, a.settings); ++p) {
-    for (int m = 0; m < kRouterMeasures; ++m) a.measures[m] += a.measure_partial.at(p, m);
+    for (int m = 0; m < kRouterMeasures; ++m) sum[m] += a.measure_partial.at(p, m);
   }
-  for (int m = 0; m < kRouterMeasures; ++m) a.measures[m] /= double(tokens);
-  a.measures[kAuxValue] = aux;
+  for (int m = 0; m < kRouterMeasures; ++m) {
+    a.measures[m] += m == kAuxValue ? aux : sum[m] / double(tokens);
+  }
 }
 
 void router_bias_update(Exec, const RouterBiasUpdate& a) {
@@ -280,12 +282,14 @@ void router_forward(Exec on, const RouterForward& a) {
           "router_forward: sigmoid with switch: score_sum (%ld) of %ld tokens",
           long(a.score_sum.dim[0]), long(tokens));
   }
+  if (on.gpu) return gpu::router_forward(on, a);
   cpu::router_forward(on, a);
 }
 
 void router_bias_update(Exec on, const RouterBiasUpdate& a) {
   CHECK(a.bias.dim[0] == a.counts.dim[0], "router_bias_update: bias (%ld), counts (%ld)",
         long(a.bias.dim[0]), long(a.counts.dim[0]));
+  if (on.gpu) return gpu::router_bias_update(on, a);
   cpu::router_bias_update(on, a);
 }
 
@@ -294,6 +298,7 @@ void router_margin(Exec on, const RouterMargin& a) {
             a.expert.dim[1] <= a.logits.dim[1],
         "router_margin: margin (%ld), expert (%ld, %ld), logits (%ld, %ld)", long(a.margin.dim[0]),
         long(a.expert.dim[0]), long(a.expert.dim[1]), long(a.logits.dim[0]), long(a.logits.dim[1]));
+  if (on.gpu) return gpu::router_margin(on, a);
   cpu::router_margin(on, a);
 }
 

@@ -56,7 +56,7 @@ struct RouterForward {
   View<float, 1> score_sum = {};  // out (N)      sum_e s; sigmoid with switch needs it
   View<float, 2> aux_slope =
       {};  // out (router_groups(N, settings), E)   d aux / d share of one token; with an aux
-  View<double, 1> measures = {};   // out (kRouterMeasures)   optional
+  View<double, 1> measures = {};   // acc (kRouterMeasures)   of this call, added; optional
   View<int64_t, 1> counts = {};    // acc (E)      assignments of the step; optional but for kStep
   View<int32_t, 2> count_partial;  // tmp (router_pieces(N, settings), E)
   View<float, 2> share_partial = {};  // tmp (router_pieces(N, settings), E)   with an aux
@@ -113,7 +113,8 @@ void router_margin(Exec on, const RouterMargin& a);
 
 // Groups of tokens with an aux value of their own: sequences with kSequence, else one.
 int64_t router_groups(int64_t tokens, const RouterSettings& settings);
-// Pieces of at most 64 tokens, none across a group.
+// Pieces of at most kRouterPieceTokens tokens, none across a group: of one partial sum, so they fix the sums' order.
+constexpr int64_t kRouterPieceTokens = 64;
 int64_t router_pieces(int64_t tokens, const RouterSettings& settings);
 
 // True where only the chosen logits carry gradient: normalised gates (or sigmoid), no z, no switch.

@@ -12,6 +12,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 #include "ops/router.h"
 #include "ops/router_row.h"
 
@@ -171,6 +172,7 @@ void router_backward(Exec on, const RouterBackward<T>& a) {
         "router_backward: aux_slope (%ld, %ld), %ld groups of %ld experts",
         long(a.aux_slope.dim[0]), long(a.aux_slope.dim[1]), long(router_groups(tokens, s)),
         long(experts));
+  if (on.gpu) return gpu::router_backward(on, a);
   cpu::router_backward(on, a);
 }
 

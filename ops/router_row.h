@@ -14,7 +14,7 @@
 
 namespace assay::router_row {
 
-constexpr int64_t kPieceRows = 64;  // tokens of one partial sum; fixes the order of the sums
+constexpr int64_t kPieceRows = kRouterPieceTokens;
 constexpr float kSmallestSum = 1e-12f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kChunkBytes = 256
                                 << 10;  // panels of one piece: they stay in the second-level cache
-constexpr int64_t kEnoughPieces = 8;    // of a gradient, so that threads finish together
+constexpr int64_t kEnoughTiles = 8;     // of six rows a thread, to share out rows and not columns
 constexpr int64_t kPackSteps = 64;      // steps one piece of accumulate_segments packs
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
@@ -34,11 +34,48 @@ int64_t segment_of_piece(const Segments& s, int64_t grain, int64_t piece) {
   return low;
 }
 
+int64_t segment_of_row(const Segments& s, int64_t row) {
+  return std::upper_bound(s.offsets, s.offsets + s.count + 1, row) - s.offsets - 1;
+}
+
 // Packed steps of a segment: as many as its rows need, so that each starts with a whole step.
 template <typename T>
 int64_t first_step(const Segments& s, int64_t e) {
   return first_piece(s, panel::kStep<T>, e);
 }
+
+// Calls f(from, count) for the blocks of rows [begin, end): whole tiles, of about equal height.
+template <typename F>
+void for_blocks(int64_t begin, int64_t end, F&& f) {
+  const int64_t tiles = ceil_div(end - begin, panel::kTileRows);
+  const int64_t blocks = ceil_div(end - begin, panel::kBlockRows);
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t from = begin + i * tiles / blocks * panel::kTileRows;
+    f(from, std::min(end, begin + (i + 1) * tiles / blocks * panel::kTileRows) - from);
+  }
+}
+
+// How the threads share a product: each gets neighbouring tiles of rows and all chunks of columns, or with few rows the
+// other way round. An element has the same bits whoever computes it, so the shares need not be whole blocks.
+struct Shares {
+  int64_t rows, tiles, chunks, lanes;
+  bool by_rows;
+
+  Shares(Exec on, int64_t num_rows, int64_t num_chunks)
+      : rows(num_rows), tiles(ceil_div(num_rows, panel::kTileRows)), chunks(num_chunks) {
+    by_rows = tiles >= kEnoughTiles * on.threads || chunks < on.threads;
+    lanes = std::clamp<int64_t>(on.threads, 1, std::max<int64_t>(1, by_rows ? tiles : chunks));
+  }
+  std::pair<int64_t, int64_t> rows_of(int64_t lane) const {
+    if (!by_rows) return {0, rows};
+    return {lane * tiles / lanes * panel::kTileRows,
+            std::min(rows, (lane + 1) * tiles / lanes * panel::kTileRows)};
+  }
+  std::pair<int64_t, int64_t> chunks_of(int64_t lane) const {
+    if (by_rows) return {0, chunks};
+    return {lane * chunks / lanes, (lane + 1) * chunks / lanes};
+  }
+};
 
 }  // namespace
 
@@ -49,35 +86,30 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
   const int64_t panel_bytes = 4 * panel::kPanelCols * std::max<int64_t>(1, pass_steps);
   const int64_t chunk_cols = panel::kPanelCols * std::max<int64_t>(1, kChunkBytes / panel_bytes);
   const int64_t chunks = ceil_div(p.cols, chunk_cols);
-  // A thread gets neighbouring rows, as in the ops before and after, so that they are in its cache, and goes through all
-  // of them with one chunk of panels before the next. With fewer blocks of rows than threads it gets neighbouring
-  // chunks instead. An element has the same bits whoever computes it.
-  const int64_t blocks = first_piece(segments, panel::kBlockRows, segments.count);
-  const bool by_rows = blocks >= on.threads;
-  const int64_t lanes = std::clamp<int64_t>(on.threads, 1, by_rows ? blocks : chunks);
-  parallel_for(on, lanes, [&](int64_t lane) {
-    const auto part = [&](int64_t n) {
-      return std::pair(lane * n / lanes, (lane + 1) * n / lanes);
-    };
-    const auto [first_block, last_block] = by_rows ? part(blocks) : std::pair(int64_t{0}, blocks);
-    const auto [first_chunk, last_chunk] = by_rows ? std::pair(int64_t{0}, chunks) : part(chunks);
+  // Neighbouring rows are those of the thread in the ops before and after, so they are in its cache; it goes through all
+  // of them with one chunk of panels before the next.
+  const Shares shares(on, segments.end(segments.count - 1), chunks);
+  parallel_for(on, shares.lanes, [&](int64_t lane) {
+    const auto [first_row, last_row] = shares.rows_of(lane);
+    const auto [first_chunk, last_chunk] = shares.chunks_of(lane);
     for (int64_t chunk = first_chunk; chunk < last_chunk; ++chunk) {
-      for (int64_t block = first_block; block < last_block; ++block) {
-        const int64_t e = segment_of_piece(segments, panel::kBlockRows, block);
-        const int64_t row_block = block - first_piece(segments, panel::kBlockRows, e);
-        if (row_block * panel::kBlockRows >= segments.size(e)) continue;
-        const int64_t begin = segments.begin(e) + row_block * panel::kBlockRows;
-        const int64_t col = chunk * chunk_cols, at = begin * p.cols + col;
-        panel::multiply<T, Y>({.c = p.c + at,
-                               .start = p.start == nullptr ? nullptr : p.start + at,
-                               .c_stride = p.cols,
-                               .a = p.row == nullptr ? p.a + begin * p.k : p.a,
-                               .row = p.row == nullptr ? nullptr : p.row + begin,
-                               .panels = reinterpret_cast<const uint32_t*>(p.b + e * p.b_bytes) +
-                                         col * panel::steps<T>(p.k),
-                               .rows = std::min(panel::kBlockRows, segments.end(e) - begin),
-                               .cols = std::min(chunk_cols, p.cols - col),
-                               .k = p.k});
+      for (int64_t e = segment_of_row(segments, first_row);
+           e < segments.count && segments.begin(e) < last_row; ++e) {
+        const auto multiply_block = [&](int64_t begin, int64_t rows) {
+          const int64_t col = chunk * chunk_cols, at = begin * p.cols + col;
+          panel::multiply<T, Y>({.c = p.c + at,
+                                 .start = p.start == nullptr ? nullptr : p.start + at,
+                                 .c_stride = p.cols,
+                                 .a = p.row == nullptr ? p.a + begin * p.k : p.a,
+                                 .row = p.row == nullptr ? nullptr : p.row + begin,
+                                 .panels = reinterpret_cast<const uint32_t*>(p.b + e * p.b_bytes) +
+                                           col * panel::steps<T>(p.k),
+                                 .rows = rows,
+                                 .cols = std::min(chunk_cols, p.cols - col),
+                                 .k = p.k});
+        };
+        for_blocks(std::max(first_row, segments.begin(e)), std::min(last_row, segments.end(e)),
+                   multiply_block);
       }
     }
   });
@@ -115,32 +147,30 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
     }
   });
 
-  // Blocks of whole tiles of c's rows, as high as leaves enough of them for a few threads; packing a block's
-  // stripe of `a` again for each chunk of columns costs 2% of the chunk.
-  const int64_t tiles = ceil_div(p.rows, panel::kTileRows);
-  const int64_t high = ceil_div(p.rows, panel::kBlockRows);
-  const int64_t blocks =
-      segments.count * high >= kEnoughPieces ? high : ceil_div(p.rows, panel::kBlockRows / 2);
-  const int64_t chunk_cols =
-      segments.count * blocks >= kEnoughPieces ? p.cols : 4 * panel::kPanelCols;
-  const int64_t chunks = ceil_div(p.cols, chunk_cols);
-  parallel_for(on, segments.count * blocks * chunks, [&](int64_t piece) {
-    const int64_t e = piece / (blocks * chunks), block = piece / chunks % blocks;
-    const int64_t begin = block * tiles / blocks * panel::kTileRows;
-    const int64_t end = std::min(p.rows, (block + 1) * tiles / blocks * panel::kTileRows);
-    const int64_t col = piece % chunks * chunk_cols;
-    const int64_t size = segments.size(e), panel_words = panel::kPanelCols * panel::steps<T>(size);
-    if (size == 0) return;
-    panel::accumulate<T>({.c = p.c + (e * p.rows + begin) * p.cols + col,
-                          .c_stride = p.cols,
-                          .a = p.a + segments.begin(e) * p.rows + begin,
-                          .a_stride = p.rows,
-                          .panels = packed + first_step<T>(segments, e) * width +
-                                    col / panel::kPanelCols * panel_words,
-                          .panel_words = panel_words,
-                          .rows = end - begin,
-                          .cols = std::min(chunk_cols, p.cols - col),
-                          .k = size});
+  // Every thread gets its share of each segment, whatever their sizes.
+  const Shares shares(on, p.rows, ceil_div(p.cols, panel::kPanelCols));
+  parallel_for(on, shares.lanes, [&](int64_t lane) {
+    const auto [first_row, last_row] = shares.rows_of(lane);
+    const auto [first_panel, last_panel] = shares.chunks_of(lane);
+    const int64_t col = first_panel * panel::kPanelCols;
+    const int64_t cols = std::min(p.cols, last_panel * panel::kPanelCols) - col;
+    for (int64_t e = 0; e < segments.count; ++e) {
+      const int64_t size = segments.size(e);
+      if (size == 0) continue;
+      const int64_t panel_words = panel::kPanelCols * panel::steps<T>(size);
+      for_blocks(first_row, last_row, [&](int64_t begin, int64_t rows) {
+        panel::accumulate<T>(
+            {.c = p.c + (e * p.rows + begin) * p.cols + col,
+             .c_stride = p.cols,
+             .a = p.a + segments.begin(e) * p.rows + begin,
+             .a_stride = p.rows,
+             .panels = packed + first_step<T>(segments, e) * width + first_panel * panel_words,
+             .panel_words = panel_words,
+             .rows = rows,
+             .cols = cols,
+             .k = size});
+      });
+    }
   });
 }
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
+#include "ops/gpu_ops.h"
 
 namespace assay {
 
@@ -66,6 +67,7 @@ void swiglu_forward(Exec on, const SwigluForward<T>& a) {
   CHECK(a.gate_up.dim[0] == a.h.dim[0] && a.gate_up.dim[1] == 2 * a.h.dim[1],
         "swiglu_forward: h (%ld, %ld), gate_up (%ld, %ld)", long(a.h.dim[0]), long(a.h.dim[1]),
         long(a.gate_up.dim[0]), long(a.gate_up.dim[1]));
+  if (on.gpu) return gpu::swiglu_forward(on, a);
   cpu::swiglu_forward(on, a);
 }
 
@@ -77,6 +79,7 @@ void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
         "swiglu_backward: dh (%ld, %ld), gate_up (%ld, %ld), dgate_up (%ld, %ld)",
         long(a.dh.dim[0]), long(a.dh.dim[1]), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]),
         long(a.dgate_up.dim[0]), long(a.dgate_up.dim[1]));
+  if (on.gpu) return gpu::swiglu_backward(on, a);
   cpu::swiglu_backward(on, a);
 }
 

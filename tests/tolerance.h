@@ -50,9 +50,24 @@ double rounded_factors(double root_of_squares) {
   return 4 * unit_roundoff<T>() * root_of_squares;
 }
 
+// Probabilities of logits that were rounded to T: a logit z moves by at most u |z|, the logsumexp by at most u times the
+// largest |z|. shift = u (|z| + largest |z|) multiplies p by at most e^shift; p stays in [0, 1].
+template <typename T>
+double rounded_logits(double p, double z, double largest) {
+  return std::fmin(1.0, p * std::expm1(unit_roundoff<T>() * (std::abs(z) + largest)));
+}
+
 // Elementary functions in float (exp, log, rsqrt, division) applied `count` times to a value of this size.
 inline double elementary(double count, double magnitude) {
   return 4 * count * 0x1p-24 * std::abs(magnitude);
+}
+
+// A number of a whole step (loss, an element of a gradient, of tensors whose largest element is given), computed by two
+// backends. float: some hundred roundings lie between a parameter and the loss and back; they are independent, so sqrt(100) u,
+// times 4. bf16: some ten of them are to bf16, of which most are of elements smaller than the largest: 6 u.
+template <typename T>
+double two_backends(double largest) {
+  return (sizeof(T) == 2 ? 6.0 : 40.0) * unit_roundoff<T>() * std::abs(largest);
 }
 
 }  // namespace assay::tol

@@ -67,7 +67,7 @@ OpInstance instance(const Setup& s) {
       report.equal("weight", a.weight, rounded);
     }
   };
-  return {bench, [a](Exec on) { adamw<T>(on, a); }, check, adamw_cost(a)};
+  return {bench, [a, bench](Exec on) { adamw<T>(on, bench->located(a)); }, check, adamw_cost(a)};
 }
 
 // With zero moments the first step moves every weight by lr, whatever the gradient's size.
@@ -85,13 +85,14 @@ OpInstance first_step_instance() {
     for (int64_t i = 0; i < 1000; ++i) want.push_back(a.grad[i] > 0 ? -0.25 : 0.25);
     report.near("master", a.master, want, [](int64_t) { return tol::elementary(4, 0.25); });
   };
-  return {bench, [a](Exec on) { adamw<float>(on, a); }, check, {}};
+  return {bench, [a, bench](Exec on) { adamw<float>(on, bench->located(a)); }, check, {}};
 }
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   for (const Setup& s : {
            Setup{1,       1,      1e-3f, 0.1f, State::kFirst,    Emit::kWeight, 1.0f    },
+           Setup{0,       1,      1e-3f, 0.1f, State::kFirst,    Emit::kWeight, 1.0f    },
            Setup{77,      1,      1e-3f, 0.0f, State::kFirst,    Emit::kNone,   1.0f    },
            Setup{16385,   2,      3e-2f, 0.1f, State::kUnderWay, Emit::kWeight, 0.03125f},
            Setup{100003,  1000,   1e-3f, 0.1f, State::kUnderWay, Emit::kNone,   0.5f    },

@@ -33,14 +33,14 @@ OpInstance to_bf16_instance(int64_t n) {
     for (double& x : want) x = ref::bf16_nearest_even(x);
     report.equal("y", a.y, want);
   };
-  return {bench, [a](Exec on) { cast(on, a); }, check, cast_cost(a)};
+  return {bench, [a, bench](Exec on) { cast(on, bench->located(a)); }, check, cast_cost(a)};
 }
 
 OpInstance to_float_instance(int64_t n) {
   auto bench = std::make_shared<Workbench>();
   const Cast<float, bf16> a{.y = bench->out<float, 1>("y", {n}), .x = bench->in<bf16, 1>("x", {n})};
   const auto check = [a](Report& report) { report.equal("y", a.y, Workbench::doubles(a.x)); };
-  return {bench, [a](Exec on) { cast(on, a); }, check, cast_cost(a)};
+  return {bench, [a, bench](Exec on) { cast(on, bench->located(a)); }, check, cast_cost(a)};
 }
 
 // NaN cannot be compared by value: every NaN stays one, whichever bits are cut off.
@@ -61,8 +61,8 @@ OpInstance nan_instance() {
     report.below("NaN lost", lost, 0.5);
   };
   const auto run = [=](Exec on) {
-    cast<bf16, float>(on, {.y = nearest, .x = x});
-    cast_stochastic(on, {.y = drawn, .x = x, .key = kKey});
+    cast<bf16, float>(on, bench->located(Cast<bf16, float>{.y = nearest, .x = x}));
+    cast_stochastic(on, bench->located(CastStochastic{.y = drawn, .x = x, .key = kKey}));
   };
   return {bench, run, check, {}};
 }
@@ -78,7 +78,8 @@ OpInstance stochastic_instance(int64_t n, int64_t first) {
     }
     report.equal("y", a.y, want);
   };
-  return {bench, [a](Exec on) { cast_stochastic(on, a); }, check, cast_stochastic_cost(a)};
+  return {bench, [a, bench](Exec on) { cast_stochastic(on, bench->located(a)); }, check,
+          cast_stochastic_cost(a)};
 }
 
 // The mean over n draws of one value is the value: within 6 standard deviations, step / 2 / sqrt(n) at most each.
@@ -95,7 +96,8 @@ OpInstance unbiased_instance() {
     report.below("mean of the roundings - value", std::abs(sum / double(n)),
                  6 * ref::bf16_step(value) / 2 / std::sqrt(double(n)));
   };
-  return {bench, [a](Exec on) { cast_stochastic(on, a); }, check, cast_stochastic_cost(a)};
+  return {bench, [a, bench](Exec on) { cast_stochastic(on, bench->located(a)); }, check,
+          cast_stochastic_cost(a)};
 }
 
 }  // namespace
@@ -105,11 +107,11 @@ std::vector<OpCase> cast_cases() {
       {"cast",            "cast keeps NaN",              nan_instance     },
       {"cast_stochastic", "cast_stochastic is unbiased", unbiased_instance}
   };
-  for (const int64_t n : {1, 19, 16385, 1000003}) {
+  for (const int64_t n : {0, 1, 19, 16385, 1000003}) {
     const std::string size = " n=" + std::to_string(n);
     cases.push_back({"cast", "cast float to bf16" + size, [n] { return to_bf16_instance(n); }});
     cases.push_back({"cast", "cast bf16 to float" + size, [n] { return to_float_instance(n); }});
-    for (const int64_t first : {0, 3}) {
+    for (const int64_t first : {int64_t{0}, int64_t{3}, (int64_t{1} << 36) + 8}) {
       cases.push_back({"cast_stochastic",
                        "cast_stochastic" + size + " first=" + std::to_string(first),
                        [n, first] { return stochastic_instance(n, first); }});

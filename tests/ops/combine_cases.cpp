@@ -82,7 +82,8 @@ OpInstance forward_instance(const Shape& s) {
                             .gate = bench->in<float, 2>("gate", {s.tokens, s.k}),
                             .add = add};
   const auto check = check_sum<T>(s, a.y, a.expert_out, Workbench::doubles(a.gate), a.add);
-  return {bench, [a](Exec on) { combine_forward<T>(on, a); }, check, combine_forward_cost(a)};
+  return {bench, [a, bench](Exec on) { combine_forward<T>(on, bench->located(a)); }, check,
+          combine_forward_cost(a)};
 }
 
 template <typename T>
@@ -95,7 +96,8 @@ OpInstance reduce_instance(const Shape& s) {
                            .add = add};
   const std::vector<double> ones(size_t(s.tokens * s.k), 1.0);
   const auto check = check_sum<T>(s, a.dx, a.dexpert_in, ones, a.add);
-  return {bench, [a](Exec on) { reduce_by_token<T>(on, a); }, check, reduce_by_token_cost(a)};
+  return {bench, [a, bench](Exec on) { reduce_by_token<T>(on, bench->located(a)); }, check,
+          reduce_by_token_cost(a)};
 }
 
 template <typename T>
@@ -121,7 +123,8 @@ OpInstance backward_instance(const Shape& s) {
     report.near("dgate", a.dgate, dgate,
                 [&](int64_t i) { return tol::sum(double(s.width), size[size_t(i)]); });
   };
-  return {bench, [a](Exec on) { combine_backward<T>(on, a); }, check, combine_backward_cost(a)};
+  return {bench, [a, bench](Exec on) { combine_backward<T>(on, bench->located(a)); }, check,
+          combine_backward_cost(a)};
 }
 
 // dGate = <dy, expert output> by finite differences of the op itself: L = sum dy y is linear in a gate, so a step
@@ -159,7 +162,8 @@ OpInstance finite_difference_instance() {
     report.near("dgate by finite differences", a.dgate, slope,
                 [&](int64_t i) { return tol::sum(double(s.width), size[size_t(i)]); });
   };
-  return {bench, [a](Exec on) { combine_backward<float>(on, a); }, check, {}};
+  return {
+      bench, [a, bench](Exec on) { combine_backward<float>(on, bench->located(a)); }, check, {}};
 }
 
 OpInstance reference_instance() {
@@ -193,12 +197,13 @@ OpInstance reference_instance() {
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   for (const Shape& s : {
-           Shape{1,    1,   1,  1, Load::kRandom,   Add::kNone },
-           Shape{3,    65,  4,  4, Load::kRandom,   Add::kOther},
-           Shape{67,   300, 9,  2, Load::kOddsOnly, Add::kSelf },
-           Shape{129,  64,  5,  1, Load::kOneHot,   Add::kNone },
-           Shape{2048, 256, 4,  2, Load::kRandom,   Add::kOther},
-           Shape{512,  768, 64, 7, Load::kRandom,   Add::kSelf }
+           Shape{1,    1,   1,  1,  Load::kRandom,   Add::kNone },
+           Shape{3,    65,  4,  4,  Load::kRandom,   Add::kOther},
+           Shape{67,   300, 9,  2,  Load::kOddsOnly, Add::kSelf },
+           Shape{129,  64,  5,  1,  Load::kOneHot,   Add::kNone },
+           Shape{33,   40,  20, 16, Load::kRandom,   Add::kOther},
+           Shape{2048, 256, 4,  2,  Load::kRandom,   Add::kOther},
+           Shape{512,  768, 64, 7,  Load::kRandom,   Add::kSelf }
   }) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back(

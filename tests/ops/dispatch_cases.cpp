@@ -33,7 +33,7 @@ OpInstance instance(const Shape& s) {
     report.equal("token", a.token, doubles(want.token));
     report.equal("slot", a.slot, doubles(want.slot));
   };
-  return {bench, [a](Exec on) { dispatch(on, a); }, check, dispatch_cost(a)};
+  return {bench, [a, bench](Exec on) { dispatch(on, bench->located(a)); }, check, dispatch_cost(a)};
 }
 
 }  // namespace
@@ -41,14 +41,18 @@ OpInstance instance(const Shape& s) {
 std::vector<OpCase> dispatch_cases() {
   std::vector<OpCase> cases;
   for (const Shape& s : {
-           Shape{1,    1,    1, Load::kRandom  },
-           Shape{1,    4,    4, Load::kRandom  },
-           Shape{67,   5,    1, Load::kOneHot  },
-           Shape{257,  9,    2, Load::kOddsOnly},
-           Shape{513,  4,    2, Load::kOneHot  },
-           Shape{2048, 4,    2, Load::kRandom  },
-           Shape{2048, 256,  7, Load::kRandom  },
-           Shape{2048, 4096, 7, Load::kRandom  }
+           Shape{1,    1,    1,  Load::kRandom  },
+           Shape{1,    4,    4,  Load::kRandom  },
+           Shape{67,   5,    1,  Load::kOneHot  },
+           Shape{257,  9,    2,  Load::kOddsOnly},
+           Shape{513,  4,    2,  Load::kOneHot  },
+           Shape{65,   64,   16, Load::kRandom  },
+           Shape{300,  4096, 7,  Load::kOneHot  },
+           Shape{2048, 64,   6,  Load::kRandom  },
+           Shape{8705, 5,    2,  Load::kRandom  },
+           Shape{2048, 4,    2,  Load::kRandom  },
+           Shape{2048, 256,  7,  Load::kRandom  },
+           Shape{2048, 4096, 7,  Load::kRandom  }
   }) {
     cases.push_back({"dispatch",
                      "dispatch N=" + std::to_string(s.tokens) + " E=" + std::to_string(s.experts) +

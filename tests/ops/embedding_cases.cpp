@@ -8,26 +8,30 @@ namespace assay {
 
 namespace {
 
-enum class Tokens { kRandom, kAllTheSame };
+// kHighDigit: a few tokens that differ in bits 16 and above, or in bits 0 and 1.
+enum class Tokens { kRandom, kAllTheSame, kHighDigit };
 
 struct Shape {
   int64_t tokens, vocab, width;
   float gain;
-  Tokens kind = Tokens::kRandom;
+  Tokens kind;
 };
 
 std::string shape_name(const Shape& s) {
   return " N=" + std::to_string(s.tokens) + " V=" + std::to_string(s.vocab) +
          " C=" + std::to_string(s.width) + (s.gain == 1.0f ? "" : " gain") +
-         (s.kind == Tokens::kAllTheSame ? " one token" : "");
+         (s.kind == Tokens::kAllTheSame ? " one token" : "") +
+         (s.kind == Tokens::kHighDigit ? " high digit" : "");
 }
 
 View<int32_t, 1> tokens_of(Workbench& bench, const Shape& s) {
   const auto token = bench.in<int32_t, 1>("token", {s.tokens}, {Fill::kZero});
   RandomSequence random({3, stream_id("token")});
   for (int64_t i = 0; i < s.tokens; ++i) {
-    token[i] = s.kind == Tokens::kAllTheSame ? int32_t(s.vocab - 1)
-                                             : int32_t(random.below(uint32_t(s.vocab)));
+    const auto drawn = int32_t(random.below(uint32_t(s.vocab)));
+    token[i] = s.kind == Tokens::kAllTheSame  ? int32_t(s.vocab - 1)
+               : s.kind == Tokens::kHighDigit ? (drawn & 3) + (drawn & 4) * (65536 / 4)
+                                              : drawn;
   }
   bench.commit();
   return token;
@@ -49,7 +53,8 @@ OpInstance forward_instance(const Shape& s) {
       return a.gain == 1.0f ? tol::exact() : tol::rounding<T>(want[size_t(i)]);
     });
   };
-  return {bench, [a](Exec on) { embedding_forward<T>(on, a); }, check, embedding_forward_cost(a)};
+  return {bench, [a, bench](Exec on) { embedding_forward<T>(on, bench->located(a)); }, check,
+          embedding_forward_cost(a)};
 }
 
 template <typename T>
@@ -77,7 +82,8 @@ OpInstance backward_instance(const Shape& s) {
       return count[size_t(i)] == 1.0 ? tol::exact() : tol::sum(count[size_t(i)], size[size_t(i)]);
     });
   };
-  return {bench, [a](Exec on) { embedding_backward<T>(on, a); }, check, embedding_backward_cost(a)};
+  return {bench, [a, bench](Exec on) { embedding_backward<T>(on, bench->located(a)); }, check,
+          embedding_backward_cost(a)};
 }
 
 OpInstance reference_instance() {
@@ -101,12 +107,20 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
+  // For the sort on a GPU: ids of one, two and three digits of 8 bits, several blocks of 2048 tokens, and segments of
+  // one token over many runs of 64.
   for (const Shape& s : {
-           Shape{1,   1,  1,     1.0f},
-           Shape{7,   11, 65,    1.5f},
-           Shape{130, 5,  100,   1.0f},
-           Shape{300, 17, 64,    0.3f, Tokens::kAllTheSame},
-           Shape{2048,   8192,  256, 1.0f}
+           Shape{1,    1,     1,   1.0f, Tokens::kRandom    },
+           Shape{7,    11,    65,  1.5f, Tokens::kRandom    },
+           Shape{130,  5,     100, 1.0f, Tokens::kRandom    },
+           Shape{300,  17,    64,  0.3f, Tokens::kAllTheSame},
+           Shape{0,    5,     8,   1.0f, Tokens::kRandom    },
+           Shape{1000, 300,   40,  1.0f, Tokens::kRandom    },
+           Shape{2500, 70000, 16,  0.5f, Tokens::kHighDigit },
+           Shape{4100, 3,     24,  1.0f, Tokens::kRandom    },
+           Shape{2100, 2,     8,   1.0f, Tokens::kAllTheSame},
+           Shape{70,   9,     264, 1.0f, Tokens::kRandom    },
+           Shape{2048, 8192,  256, 1.0f, Tokens::kRandom    }
   }) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back({"embedding_forward", "embedding_forward" + suffix,

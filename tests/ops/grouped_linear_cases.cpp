@@ -1,88 +1,21 @@
 #include <algorithm>
 
 #include "ops/grouped_linear.h"
-#include "tests/ops/matrix_case.h"
-#include "tests/ops/op_case.h"
+#include "tests/ops/grouped_case.h"
 #include "tests/ref/complex_step.h"
-#include "tests/ref/grouped_linear.h"
-#include "tests/tolerance.h"
 
 namespace assay {
 
 namespace {
 
-enum class Rows { kInOrder, kGathered };
-
-struct Shape {
-  std::string name;
-  std::vector<int32_t> loads;  // rows of each expert
-  int64_t out, in;
-  Rows rows;
-
-  int64_t experts() const { return int64_t(loads.size()); }
-  int64_t assignments() const {
-    int64_t sum = 0;
-    for (const int32_t n : loads) sum += n;
-    return sum;
-  }
-  // Of x: two assignments a row where they are gathered.
-  int64_t x_rows() const {
-    return rows == Rows::kInOrder ? assignments() : (assignments() + 1) / 2;
-  }
-  std::string text() const {
-    return " " + name + " A=" + std::to_string(assignments()) + " E=" + std::to_string(experts()) +
-           " out=" + std::to_string(out) + " in=" + std::to_string(in) +
-           (rows == Rows::kGathered ? " gather" : "");
-  }
-};
-
-struct Indices {
-  View<const int32_t, 1> offsets, row;  // row is empty where the rows are in order
-  std::vector<int32_t> rows;            // row, or 0, 1, ...
-};
-Indices indices(Workbench& bench, const Shape& s) {
-  const auto offsets = bench.in<int32_t, 1>("offsets", {s.experts() + 1});
-  for (int64_t e = 0, at = 0; e <= s.experts(); ++e) {
-    offsets[e] = int32_t(at);
-    if (e < s.experts()) at += s.loads[size_t(e)];
-  }
-  Indices result{.offsets = offsets, .row = {}, .rows = {}};
-  for (int64_t a = 0; a < s.assignments(); ++a) {
-    result.rows.push_back(int32_t(s.rows == Rows::kInOrder ? a : (a * 7919 + 3) % s.x_rows()));
-  }
-  if (s.rows == Rows::kGathered) {
-    const auto row = bench.in<int32_t, 1>("row", {s.assignments()});
-    std::copy(result.rows.begin(), result.rows.end(), row.data);
-    result.row = row;
-  }
-  bench.commit();
-  return result;
-}
-
-// The reference over some of the assignments.
-ref::GroupedLinear<double> reference(const Shape& s, const Indices& at,
-                                     const std::vector<int64_t>& chosen) {
-  ref::GroupedLinear<double> grouped{s.experts(), s.out, s.in, {}, {}};
-  size_t next = 0;
-  for (int64_t e = 0; e <= s.experts(); ++e) {
-    while (next < chosen.size() && chosen[next] < at.offsets[e]) ++next;
-    grouped.offsets.push_back(int32_t(next));
-  }
-  for (const int64_t a : chosen) grouped.row.push_back(at.rows[size_t(a)]);
-  return grouped;
-}
-
-template <typename Y>
-auto product_rule(double k, const std::vector<double>& want, const std::vector<double>& size) {
-  return [k, &want, &size](int64_t i) {
-    return tol::rounding<Y>(want[size_t(i)]) + tol::sum(k + 1, size[size_t(i)]);
-  };
-}
+using Rows = RowOrder;
+using Shape = GroupedShape;
+using Indices = GroupedIndices;
 
 template <typename T>
 OpInstance forward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  const Indices at = indices(*bench, s);
+  const Indices at = grouped_indices(*bench, s);
   const GroupedForward<T> a{.y = bench->out<T, 2>("y", {s.assignments(), s.out}),
                             .x = bench->in<T, 2>("x", {s.x_rows(), s.in}),
                             .row = at.row,
@@ -90,28 +23,28 @@ OpInstance forward_instance(const Shape& s) {
                             .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in)};
   const auto check = [a, s, at](Report& report) {
     const auto chosen = sample(s.assignments(), double(s.out * s.in));
-    const auto grouped = reference(s, at, chosen);
+    const auto grouped = grouped_reference(s, at, chosen);
     const auto x = Workbench::doubles(a.x), weight = Workbench::doubles(a.weight.plain);
     const auto want = grouped.forward(x, weight);
     const auto size = grouped.forward(absolute(x), absolute(weight));
     auto got = chosen_rows(a.y.data, s.out, chosen);
     report.near("y", got.view(), want, product_rule<T>(double(s.in), want, size));
   };
-  return {bench, [a](Exec on) { grouped_linear_forward<T>(on, a); }, check,
+  return {bench, [a, bench](Exec on) { grouped_linear_forward<T>(on, bench->located(a)); }, check,
           grouped_linear_forward_cost(a)};
 }
 
 template <typename T>
 OpInstance dgrad_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  const Indices at = indices(*bench, s);
+  const Indices at = grouped_indices(*bench, s);
   const GroupedDgrad<T> a{.dx = bench->out<T, 2>("dx", {s.assignments(), s.in}),
                           .dy = bench->in<T, 2>("dy", {s.assignments(), s.out}),
                           .offsets = at.offsets,
                           .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in)};
   const auto check = [a, s, at](Report& report) {
     const auto chosen = sample(s.assignments(), double(s.out * s.in));
-    const auto grouped = reference(s, at, chosen);
+    const auto grouped = grouped_reference(s, at, chosen);
     const auto dy = select_rows(Workbench::doubles(a.dy), s.out, chosen);
     const auto weight = Workbench::doubles(a.weight.plain);
     const auto want = grouped.dgrad(dy, weight);
@@ -119,14 +52,14 @@ OpInstance dgrad_instance(const Shape& s) {
     auto got = chosen_rows(a.dx.data, s.in, chosen);
     report.near("dx", got.view(), want, product_rule<T>(double(s.out), want, size));
   };
-  return {bench, [a](Exec on) { grouped_linear_dgrad<T>(on, a); }, check,
+  return {bench, [a, bench](Exec on) { grouped_linear_dgrad<T>(on, bench->located(a)); }, check,
           grouped_linear_dgrad_cost(a)};
 }
 
 template <typename T>
 OpInstance wgrad_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  const Indices at = indices(*bench, s);
+  const Indices at = grouped_indices(*bench, s);
   const GroupedWgrad<T> a{.dweight = bench->acc<float, 3>("dweight", {s.experts(), s.out, s.in}),
                           .dy = bench->in<T, 2>("dy", {s.assignments(), s.out}),
                           .x = bench->in<T, 2>("x", {s.x_rows(), s.in}),
@@ -135,7 +68,7 @@ OpInstance wgrad_instance(const Shape& s) {
   const auto start = Workbench::doubles(a.dweight);
   const auto check = [a, s, at, start](Report& report) {
     const auto outs = sample(s.out, double(s.assignments() * s.in));
-    ref::GroupedLinear<double> grouped = reference(s, at, sample(s.assignments(), 0));
+    ref::GroupedLinear<double> grouped = grouped_reference(s, at, sample(s.assignments(), 0));
     grouped.out = int64_t(outs.size());
     std::vector<int64_t> rows;  // of dweight (E * out, in)
     for (int64_t e = 0; e < s.experts(); ++e) {
@@ -149,7 +82,7 @@ OpInstance wgrad_instance(const Shape& s) {
     const double most = *std::max_element(s.loads.begin(), s.loads.end());
     report.near("dweight", got.view(), want, product_rule<float>(most, want, size));
   };
-  return {bench, [a](Exec on) { grouped_linear_wgrad<T>(on, a); }, check,
+  return {bench, [a, bench](Exec on) { grouped_linear_wgrad<T>(on, bench->located(a)); }, check,
           grouped_linear_wgrad_cost(a)};
 }
 
@@ -159,9 +92,9 @@ OpInstance reference_instance() {
       "", {2, 0, 3},
        4, 5, Rows::kInOrder
   };
-  Indices at = indices(*bench, s);
+  Indices at = grouped_indices(*bench, s);
   at.rows = {2, 0, 1, 2, 1};
-  const auto grouped = reference(s, at, sample(5, 0));
+  const auto grouped = grouped_reference(s, at, sample(5, 0));
   const auto x = Workbench::doubles(bench->in<float, 2>("x", {3, 5}));
   const auto weight = Workbench::doubles(bench->in<float, 3>("w", {3, 4, 5}));
   const auto dy = Workbench::doubles(bench->in<float, 2>("dy", {5, 4}));
@@ -192,16 +125,29 @@ OpInstance reference_instance() {
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   using Loads = std::vector<int32_t>;
-  for (const Shape& s : {
-           Shape{"one row",        Loads{0, 1, 0},        1,   1,                       Rows::kInOrder     },
-           Shape{"odd",            Loads{3, 0, 17, 1, 6}, 33,  67,                      Rows::kGathered    },
-           Shape{"odd",            Loads{5, 12, 0, 200},  100, 31,                      Rows::kInOrder     },
-           Shape{"one expert",     Loads{0, 0, 301, 0},   130, 64,                      Rows::kGathered    },
-           Shape{"many",           Loads(300,             2),  16,                      20,                  Rows::kGathered},
-           Shape{"even",                Loads(64,                                32),            128, 256,      Rows::kGathered},
-           Shape{"gate and up", Loads{900, 1100, 1500, 596},                      768,             256,         Rows::kGathered},
-           Shape{"down", Loads{1024, 1024, 1024, 1024},                      256,                    384,      Rows::kInOrder  },
-           Shape{"no row",  Loads{0, 0},                       32,                   32,                         Rows::kInOrder                 },
+  for (
+      const Shape& s : {
+          Shape{"one row",        Loads{0, 1, 0},        1,   1,                       Rows::kInOrder                    },
+          Shape{"odd",            Loads{3, 0, 17, 1, 6}, 33,  67,                      Rows::kGathered                   },
+          Shape{"odd",            Loads{5, 12, 0, 200},  100, 31,                      Rows::kInOrder                    },
+          Shape{"one expert",     Loads{0, 0, 301, 0},   130, 64,                      Rows::kGathered                   },
+          Shape{"many",           Loads(300,             2),  16,                      20,                                 Rows::kGathered},
+          Shape{"even",                Loads(64,                                32),            128, 256,                     Rows::kGathered},
+          Shape{"gate and up", Loads{900, 1100, 1500, 596},                      768,             256,         Rows::kGathered},
+          Shape{"down", Loads{1024, 1024, 1024, 1024},                      256,                    384,      Rows::kInOrder                 },
+ // Of the GPU's tiles (64 rows a warpgroup, 128 a tile, 64 of the sum a stage): rows around their edges, sums of more
+  // stages than the ring has (4, 5 or 6), one expert with all the rows, widths that no tile divides.
+          Shape{"edges",  Loads{0, 1, 63, 65, 129, 64, 0},                       264,                    456,      Rows::kInOrder},
+          Shape{"edges",  Loads{0, 1, 63, 65, 129, 64, 0},                       264,                    456,      Rows::kGathered                 },
+          Shape{"one takes all", Loads{0, 420, 0, 0},                      136,           72,          Rows::kInOrder  },
+          Shape{"one takes all",  Loads{0, 420, 0, 0},                       136,            72,      Rows::kGathered            },
+          Shape{"long", Loads{400, 0, 107},                      256,                    320,                    Rows::kInOrder                 },
+          Shape{"long",  Loads{400, 0, 107},                       256,                     320,      Rows::kGathered},
+          Shape{"deep", Loads{70, 0, 5},                      456,                    120,                       Rows::kInOrder                                   },
+ // Experts so large that wgrad cuts them into pieces, beside one just below.
+          Shape{"hot",  Loads{3, 16385, 16384, 0, 33000},                       8,                      24,Rows::kInOrder},
+          Shape{"hot",  Loads{3, 16385, 16384, 0, 33000},                       8,                      24,                       Rows::kGathered                                                                    },
+          Shape{"no row", Loads{0, 0},                      32,                  32,        Rows::kInOrder},
   }) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + s.text();
     cases.push_back({"grouped_linear_forward", "grouped_linear_forward" + suffix,

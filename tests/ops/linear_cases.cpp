@@ -70,7 +70,8 @@ OpInstance forward_instance(const Shape& s) {
     auto got = chosen_rows(a.y.data, s.out, rows);
     report.near("y", got.view(), want, product_rule<Y>(s.in, want, size));
   };
-  return {bench, [a](Exec on) { linear_forward<T, Y>(on, a); }, check, linear_forward_cost(a)};
+  return {bench, [a, bench](Exec on) { linear_forward<T, Y>(on, bench->located(a)); }, check,
+          linear_forward_cost(a)};
 }
 
 template <typename T>
@@ -91,7 +92,8 @@ OpInstance dgrad_instance(const Shape& s) {
     auto got = chosen_rows(a.dx.data, s.in, rows);
     report.near("dx", got.view(), want, product_rule<T>(s.out, want, size));
   };
-  return {bench, [a](Exec on) { linear_dgrad<T>(on, a); }, check, linear_dgrad_cost(a)};
+  return {bench, [a, bench](Exec on) { linear_dgrad<T>(on, bench->located(a)); }, check,
+          linear_dgrad_cost(a)};
 }
 
 template <typename T>
@@ -111,7 +113,8 @@ OpInstance wgrad_instance(const Shape& s) {
     auto got = chosen_rows(a.dweight.data, s.in, outs);
     report.near("dweight", got.view(), want, product_rule<float>(s.rows, want, size));
   };
-  return {bench, [a](Exec on) { linear_wgrad<T>(on, a); }, check, linear_wgrad_cost(a)};
+  return {bench, [a, bench](Exec on) { linear_wgrad<T>(on, bench->located(a)); }, check,
+          linear_wgrad_cost(a)};
 }
 
 // The header's promises about bits: rows in three calls and in one.
@@ -127,15 +130,18 @@ OpInstance split_rows_instance() {
   const auto dx_cut = bench->out<T, 2>("dx_cut", {rows, in});
   const auto dweight_cut = bench->acc<float, 2>("dweight_cut", {out, in}, normal(0));
   const auto run = [=](Exec on) {
-    linear_forward<T, T>(on, {.y = y, .x = x, .weight = weight});
-    linear_dgrad<T>(on, {.dx = dx, .dy = dy, .weight = weight});
-    linear_wgrad<T>(on, {.dweight = dweight, .dy = dy, .x = x});
+    linear_forward<T, T>(on, bench->located(LinearForward<T>{.y = y, .x = x, .weight = weight}));
+    linear_dgrad<T>(on, bench->located(LinearDgrad<T>{.dx = dx, .dy = dy, .weight = weight}));
+    linear_wgrad<T>(on, bench->located(LinearWgrad<T>{.dweight = dweight, .dy = dy, .x = x}));
     for (int c = 0; c < 3; ++c) {
       const int64_t begin = cuts[c], count = cuts[c + 1] - cuts[c];
       const auto x_part = x.rows(begin, count), dy_part = dy.rows(begin, count);
-      linear_forward<T, T>(on, {.y = y_cut.rows(begin, count), .x = x_part, .weight = weight});
-      linear_dgrad<T>(on, {.dx = dx_cut.rows(begin, count), .dy = dy_part, .weight = weight});
-      linear_wgrad<T>(on, {.dweight = dweight_cut, .dy = dy_part, .x = x_part});
+      linear_forward<T, T>(on, bench->located(LinearForward<T>{
+                                   .y = y_cut.rows(begin, count), .x = x_part, .weight = weight}));
+      linear_dgrad<T>(on, bench->located(LinearDgrad<T>{
+                              .dx = dx_cut.rows(begin, count), .dy = dy_part, .weight = weight}));
+      linear_wgrad<T>(
+          on, bench->located(LinearWgrad<T>{.dweight = dweight_cut, .dy = dy_part, .x = x_part}));
     }
   };
   const auto check = [=](Report& report) {
@@ -198,8 +204,8 @@ void add_cases(std::vector<OpCase>& cases) {
     cases.push_back(
         {"linear_wgrad", "linear_wgrad" + suffix, [s] { return wgrad_instance<T>(s); }});
   }
-  cases.push_back(
-      {"linear_split_rows", "linear_split_rows" + type, [] { return split_rows_instance<T>(); }});
+  cases.push_back({"linear_split_rows", "linear_split_rows" + type,
+                   [] { return split_rows_instance<T>(); }, OpBody::kCpu});
 }
 
 }  // namespace

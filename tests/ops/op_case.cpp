@@ -11,11 +11,24 @@ constexpr size_t kGuard = 256;
 constexpr std::byte kSentinel{0xA5};
 constexpr std::byte kPoisonByte{0xFF};  // NaN in float and bf16
 
+CaseMemory memory{[](size_t bytes) { return ::operator new(bytes); },
+                  [](void* p) { ::operator delete(p); }};
+
 }  // namespace
+
+void set_case_memory(CaseMemory m) {
+  memory = m;
+}
+CaseMemory case_memory() {
+  return memory;
+}
 
 std::byte* Workbench::add(const std::string& name, size_t bytes, Role role) {
   const size_t padded = kGuard + 64 + bytes + kGuard;
-  Buffer b{name, role, bytes, std::make_unique<std::byte[]>(padded), nullptr, {}};
+  auto* const whole = static_cast<std::byte*>(memory.allocate(padded));
+  Buffer b{
+      .name = name, .role = role, .bytes = bytes, .memory = {whole, memory.release}
+  };
   std::memset(b.memory.get(), static_cast<int>(kSentinel), padded);
   const auto address = reinterpret_cast<uintptr_t>(b.memory.get()) + kGuard;
   b.data = reinterpret_cast<std::byte*>((address + 63) / 64 * 64);
@@ -55,6 +68,36 @@ std::vector<std::string> Workbench::damage() const {
   return names;
 }
 
+size_t Workbench::bytes() const {
+  size_t sum = 0;
+  for (const Buffer& b : buffers_) sum += b.bytes;
+  return sum;
+}
+
+void Workbench::place_copies(const CopyMemory& memory, int count) {
+  copies_ = memory;
+  for (Buffer& b : buffers_) {
+    b.copies.clear();
+    for (int i = 0; i < count; ++i) {
+      b.copies.push_back(memory.allocate(b.bytes));
+      memory.copy(b.copies.back().get(), b.start.data(), b.bytes);
+    }
+  }
+}
+
+void Workbench::fetch_copy() {
+  for (Buffer& b : buffers_) copies_.copy(b.data, b.copies.at(size_t(copy_)).get(), b.bytes);
+}
+
+std::byte* Workbench::moved(std::byte* p) const {
+  for (const Buffer& b : buffers_) {
+    if (p >= b.data && p < b.data + std::max<size_t>(b.bytes, 1)) {
+      return b.copies.at(size_t(copy_)).get() + (p - b.data);
+    }
+  }
+  return p;
+}
+
 void Report::add(Comparison& c, int64_t i, double got, double want, double tolerance) {
   const double error = got == want ? 0 : std::abs(got - want);
   const double used = error == 0                              ? 0
@@ -78,10 +121,10 @@ void Report::below(const std::string& claim, double value, double limit) {
 
 std::vector<OpCase> all_op_cases() {
   std::vector<OpCase> all;
-  for (const auto& list :
-       {adamw_cases, attention_cases, cast_cases, combine_cases, dispatch_cases, embedding_cases,
-        global_norm_cases, grouped_linear_cases, head_loss_cases, linear_cases, qk_norm_cases,
-        rmsnorm_cases, rope_cases, router_cases, swiglu_cases}) {
+  for (const auto& list : {adamw_cases, attention_cases, cast_cases, combine_cases, dispatch_cases,
+                           embedding_cases, global_norm_cases, grouped_linear_cases,
+                           grouped_swiglu_cases, head_loss_cases, linear_cases, qk_norm_cases,
+                           rmsnorm_cases, rope_cases, router_cases, swiglu_cases, zero_cases}) {
     for (OpCase& c : list()) all.push_back(std::move(c));
   }
   return all;

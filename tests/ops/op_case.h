@@ -1,11 +1,12 @@
 // One case list per op (tests/ops/<op>_cases.cpp), used by op_check (correctness) and by the benches (time).
 //
 // A case makes an instance: buffers in a Workbench (each between sentinels), a call, and a comparison with the
-// scalar reference in double. op_check runs every instance
-//   check    once, and compares with the reference;
-//   guard    looks at the sentinels around every buffer;
+// scalar reference in double. op_check (on the CPU) and op_check_simt (the CUDA kernels on the CPU, cuda/simt) run
+// every instance
+//   check    once, and compare with the reference;
+//   guard    look at the sentinels around every buffer;
 //   repeat   again from the same start: outputs equal to the bit;
-//   threads  with 1 and 3 threads: outputs equal to the bit.
+//   vary     with 1 and 3 threads, or under other schedules: outputs equal to the bit.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/bf16.h"
@@ -43,6 +45,20 @@ struct Fill {
 inline Fill normal(double std = 1.0, double mean = 0.0) {
   return {Fill::kNormal, std, mean};
 }
+
+// Where buffers and the workspace come from: the heap, or memory that a device reads as well.
+struct CaseMemory {
+  void* (*allocate)(size_t bytes);
+  void (*release)(void* p);
+};
+// Where copies of a workbench's buffers go, and how bytes get there and back: a device's memory.
+struct CopyMemory {
+  std::function<std::shared_ptr<std::byte>(size_t bytes)> allocate;
+  std::function<void(void* to, const void* from, size_t bytes)> copy;
+};
+// For every Workbench and CaseWorkspace made from now on.
+void set_case_memory(CaseMemory memory);
+CaseMemory case_memory();
 
 class Workbench {
  public:
@@ -80,6 +96,29 @@ class Workbench {
   void restore();                           // every buffer back to its start
   std::vector<std::byte> results() const;   // bytes of all out and acc buffers
   std::vector<std::string> damage() const;  // sentinels or inputs that changed, by name
+  size_t bytes() const;                     // of all buffers
+
+  // The benches on a device: `count` copies of every buffer there, each as it starts. A case's run gives its op
+  // located(arguments): the arguments with every pointer into a buffer moved into the copy in use. Without copies, or with
+  // none in use, they stay as they are.
+  void place_copies(const CopyMemory& memory, int count);
+  void use_copy(int copy) { copy_ = copy; }
+  void fetch_copy();  // into the buffers
+  int64_t calls_located() const { return calls_located_; }
+  template <typename A>
+  A located(A a) const {
+    static_assert(std::is_trivially_copyable_v<A>);
+    if (copy_ < 0) return a;
+    calls_located_ += 1;
+    for (size_t at = 0; at + sizeof(void*) <= sizeof(A); at += alignof(void*)) {
+      auto* const word = reinterpret_cast<std::byte*>(&a) + at;
+      std::byte* p;
+      std::memcpy(&p, word, sizeof p);
+      p = moved(p);
+      std::memcpy(word, &p, sizeof p);
+    }
+    return a;
+  }
 
  private:
   enum class Role { kIn, kOut, kAcc, kTmp };
@@ -87,9 +126,11 @@ class Workbench {
     std::string name;
     Role role;
     size_t bytes;
-    std::unique_ptr<std::byte[]> memory;  // sentinel, data (64-byte aligned), sentinel
-    std::byte* data;
-    std::vector<std::byte> start;
+    std::unique_ptr<std::byte, void (*)(void*)>
+        memory;  // sentinel, data (64-byte aligned), sentinel
+    std::byte* data = nullptr;
+    std::vector<std::byte> start = {};
+    std::vector<std::shared_ptr<std::byte>> copies = {};
   };
 
   template <typename T, int Rank>
@@ -111,8 +152,12 @@ class Workbench {
     return v;
   }
   std::byte* add(const std::string& name, size_t bytes, Role role);
+  std::byte* moved(std::byte* p) const;
 
   std::vector<Buffer> buffers_;
+  CopyMemory copies_;
+  int copy_ = -1;  // in use
+  mutable int64_t calls_located_ = 0;
 };
 
 // Collects comparisons of one instance. near(): got and want element by element, each with its own tolerance.
@@ -123,7 +168,13 @@ class Report {
             Tolerance&& tolerance) {
     Comparison c{tensor, 0, -1, 0, 0, 0, 0};
     for (int64_t i = 0; i < got.size(); ++i) {
-      add(c, i, double(float(got[i])), want.at(static_cast<size_t>(i)), tolerance(i));
+      double value;
+      if constexpr (std::is_same_v<std::remove_const_t<T>, double>) {
+        value = got[i];
+      } else {
+        value = double(float(got[i]));
+      }
+      add(c, i, value, want.at(static_cast<size_t>(i)), tolerance(i));
     }
     if (int64_t(want.size()) != got.size()) c.outside += 1;
     comparisons_.push_back(c);
@@ -156,10 +207,14 @@ struct OpInstance {
   Cost cost;
 };
 
+// kCpu: what only the CPU body promises.
+enum class OpBody { kEvery, kCpu };
+
 struct OpCase {
   std::string op;    // "rmsnorm_forward"
   std::string name;  // "rmsnorm_forward bf16 N=7 C=64": unique, what --filter matches
   std::function<OpInstance()> make;
+  OpBody body = OpBody::kEvery;
 };
 
 // Each returns its op's list. The reference's own proof is a case too: run does nothing, check calls
@@ -172,6 +227,7 @@ std::vector<OpCase> dispatch_cases();
 std::vector<OpCase> embedding_cases();
 std::vector<OpCase> global_norm_cases();
 std::vector<OpCase> grouped_linear_cases();
+std::vector<OpCase> grouped_swiglu_cases();
 std::vector<OpCase> head_loss_cases();
 std::vector<OpCase> linear_cases();
 std::vector<OpCase> qk_norm_cases();
@@ -179,20 +235,20 @@ std::vector<OpCase> rmsnorm_cases();
 std::vector<OpCase> rope_cases();
 std::vector<OpCase> router_cases();
 std::vector<OpCase> swiglu_cases();
+std::vector<OpCase> zero_cases();
 
 // Exec::workspace in op_check and the benches: large enough for every case, aligned as planned memory is.
 class CaseWorkspace {
  public:
   View<std::byte, 1> view() {
-    void* aligned = memory_.data();
-    size_t space = memory_.size();
-    std::align(64, size_t(kBytes), aligned, space);
-    return {static_cast<std::byte*>(aligned), {kBytes}};
+    const auto address = reinterpret_cast<uintptr_t>(memory_.get());
+    return {reinterpret_cast<std::byte*>((address + 255) / 256 * 256), {kBytes}};
   }
 
  private:
   static constexpr int64_t kBytes = int64_t{64} << 20;
-  std::vector<std::byte> memory_ = std::vector<std::byte>(kBytes + 64);
+  std::unique_ptr<void, void (*)(void*)> memory_{case_memory().allocate(kBytes + 256),
+                                                 case_memory().release};
 };
 
 // Does `op` name the case's op or its family (rmsnorm: rmsnorm_forward, ...; empty: any), and its name hold `filter`?

@@ -63,7 +63,8 @@ OpInstance forward_instance(const Shape& s) {
       return tol::rounding<T>(want[size_t(i)]) + tol::sum(double(s.head_dim), want[size_t(i)]);
     });
   };
-  return {bench, [a](Exec on) { qk_norm_forward<T>(on, a); }, check, qk_norm_forward_cost(a)};
+  return {bench, [a, bench](Exec on) { qk_norm_forward<T>(on, bench->located(a)); }, check,
+          qk_norm_forward_cost(a)};
 }
 
 template <typename T>
@@ -120,7 +121,8 @@ OpInstance backward_instance(const Shape& s) {
     report.near("dq_weight", a.dq_weight, dq, near_weight(double(s.tokens * s.heads)));
     report.near("dk_weight", a.dk_weight, dk, near_weight(double(s.tokens * s.kv_heads)));
   };
-  return {bench, [a](Exec on) { qk_norm_backward<T>(on, a); }, check, qk_norm_backward_cost(a)};
+  return {bench, [a, bench](Exec on) { qk_norm_backward<T>(on, bench->located(a)); }, check,
+          qk_norm_backward_cost(a)};
 }
 
 OpInstance reference_instance() {
@@ -167,6 +169,9 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{7,    6, 2, 64 },
            Shape{67,   4, 1, 128},
            Shape{5,    3, 3, 10 },
+           Shape{0,    2, 1, 64 },
+           Shape{65,   3, 1, 256},
+           Shape{70,   2, 2, 96 },
            Shape{2048, 8, 8, 32 }
   }) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);

@@ -50,7 +50,8 @@ OpInstance forward_instance(const Shape& s) {
       return tol::rounding<T>(y) + tol::sum(double(s.width), y);
     });
   };
-  return {bench, [a](Exec on) { rmsnorm_forward<T>(on, a); }, check, rmsnorm_forward_cost(a)};
+  return {bench, [a, bench](Exec on) { rmsnorm_forward<T>(on, bench->located(a)); }, check,
+          rmsnorm_forward_cost(a)};
 }
 
 template <typename T>
@@ -102,7 +103,8 @@ OpInstance backward_instance(const Shape& s) {
                   [&](int64_t i) { return tol::rounding<T>(want[size_t(i)]); });
     }
   };
-  return {bench, [a](Exec on) { rmsnorm_backward<T>(on, a); }, check, rmsnorm_backward_cost(a)};
+  return {bench, [a, bench](Exec on) { rmsnorm_backward<T>(on, bench->located(a)); }, check,
+          rmsnorm_backward_cost(a)};
 }
 
 // The reference's gradient against complex step: L = sum coefficient * y.

@@ -53,7 +53,8 @@ OpInstance forward_instance(const Shape& s) {
                          .sequence = s.sequence};
   const auto before = Workbench::doubles(a.qkv);
   const auto check = [=](Report& report) { compare(report, "qkv", a.qkv, before, s, 1.0); };
-  return {bench, [a](Exec on) { rope_forward<T>(on, a); }, check, rope_forward_cost(a)};
+  return {bench, [a, bench](Exec on) { rope_forward<T>(on, bench->located(a)); }, check,
+          rope_forward_cost(a)};
 }
 
 template <typename T>
@@ -73,7 +74,8 @@ OpInstance backward_instance(const Shape& s) {
                           .sequence = s.sequence};
   const auto before = Workbench::doubles(a.dqkv);
   const auto check = [=](Report& report) { compare(report, "dqkv", a.dqkv, before, s, -1.0); };
-  return {bench, [a](Exec on) { rope_backward<T>(on, a); }, check, rope_backward_cost(a)};
+  return {bench, [a, bench](Exec on) { rope_backward<T>(on, bench->located(a)); }, check,
+          rope_backward_cost(a)};
 }
 
 OpInstance reference_instance() {
@@ -102,6 +104,8 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{3, 7,    6,  2, 64 },
            Shape{2, 33,   4,  1, 128},
            Shape{2, 5,    3,  3, 10 },
+           Shape{0, 4,    2,  1, 64 },
+           Shape{3, 5,    5,  2, 48 },
            Shape{8, 256,  8,  8, 32 },
            Shape{1, 1024, 12, 4, 64 }
   }) {

@@ -50,9 +50,9 @@ OpInstance gradient_instance(const RouterShape& s, RouterPath path) {
              tol::sum(double(s.experts), size[size_t(i)]);
     });
   };
-  const auto run = [f = f, b = b](Exec on) {
-    router_forward(on, f);
-    router_backward<T>(on, b);
+  const auto run = [f = f, b = b, bench = bench](Exec on) {
+    router_forward(on, bench->located(f));
+    router_backward<T>(on, bench->located(b));
   };
   return {bench, run, check, router_forward_cost(f) + router_backward_cost(b)};
 }
@@ -89,10 +89,10 @@ OpInstance paths_instance(const RouterShape& s) {
     }
     report.equal("zeros outside the chosen", sparse.dlogits, zeros);
   };
-  const auto run = [f = f, sparse = sparse, dense](Exec on) {
-    router_forward(on, f);
-    router_backward<float>(on, sparse);
-    router_backward<float>(on, dense);
+  const auto run = [f = f, sparse = sparse, dense, bench](Exec on) {
+    router_forward(on, bench->located(f));
+    router_backward<float>(on, bench->located(sparse));
+    router_backward<float>(on, bench->located(dense));
   };
   return {bench, run, check, {}};
 }
@@ -188,15 +188,18 @@ std::vector<OpCase> router_backward_cases() {
   const RouterSettings switch_sigmoid{.aux = RouterAux::kSwitch};
   const RouterSettings switch_softmax{.score = RouterScore::kSoftmax, .aux = RouterAux::kSwitch};
   std::vector<RouterShape> shapes{
-      {1,    1,    1, sigmoid,        Bias::kNone,   ZLoss::kOff, 1.0, 0.0  },
-      {1,    1,    1, switch_softmax, Bias::kNone,   ZLoss::kOn,  1.0, 0.0  },
-      {67,   4,    4, softmax,        Bias::kNone,   ZLoss::kOff, 1.0, 0.0  },
-      {67,   4,    4, switch_sigmoid, Bias::kNone,   ZLoss::kOn,  1.0, 0.0  },
-      {65,   20,   3, gates,          Bias::kNone,   ZLoss::kOn,  1.0, -30.0},
-      {65,   20,   3, softmax,        Bias::kRandom, ZLoss::kOn,  6.0, 0.0  },
-      {2048, 4,    2, switch_softmax, Bias::kNone,   ZLoss::kOn,  1.0, 0.0  },
-      {2048, 4096, 7, sigmoid,        Bias::kRandom, ZLoss::kOff, 1.0, 0.0  },
-      {256,  4096, 7, switch_sigmoid, Bias::kRandom, ZLoss::kOff, 1.0, 0.0  }
+      {1,    1,    1,  sigmoid,        Bias::kNone,   ZLoss::kOff, 1.0, 0.0  },
+      {1,    1,    1,  switch_softmax, Bias::kNone,   ZLoss::kOn,  1.0, 0.0  },
+      {67,   4,    4,  softmax,        Bias::kNone,   ZLoss::kOff, 1.0, 0.0  },
+      {67,   4,    4,  switch_sigmoid, Bias::kNone,   ZLoss::kOn,  1.0, 0.0  },
+      {65,   20,   3,  gates,          Bias::kNone,   ZLoss::kOn,  1.0, -30.0},
+      {65,   20,   3,  softmax,        Bias::kRandom, ZLoss::kOn,  6.0, 0.0  },
+      {33,   64,   16, softmax,        Bias::kRandom, ZLoss::kOn,  1.0, 0.0  },
+      {9,    4096, 7,  switch_sigmoid, Bias::kRandom, ZLoss::kOn,  1.0, 0.0  },
+      {9,    4096, 7,  gates,          Bias::kRandom, ZLoss::kOff, 1.0, 0.0  },
+      {2048, 4,    2,  switch_softmax, Bias::kNone,   ZLoss::kOn,  1.0, 0.0  },
+      {2048, 4096, 7,  sigmoid,        Bias::kRandom, ZLoss::kOff, 1.0, 0.0  },
+      {256,  4096, 7,  switch_sigmoid, Bias::kRandom, ZLoss::kOff, 1.0, 0.0  }
   };
   add_gradients<float>(cases, shapes, RouterPath::kAuto);
   add_gradients<bf16>(cases, shapes, RouterPath::kAuto);

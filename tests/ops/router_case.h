@@ -35,6 +35,9 @@ inline std::string router_name(const RouterShape& s) {
   return name;
 }
 
+// What RouterForward::measures holds before the call that adds to it.
+inline constexpr double kMeasuresStart = 0.25;
+
 inline RouterForward router_buffers(Workbench& bench, const RouterShape& s) {
   const RouterSettings& r = s.settings;
   const int64_t n = s.tokens, experts = s.experts, pieces = router_pieces(n, r);
@@ -42,7 +45,7 @@ inline RouterForward router_buffers(Workbench& bench, const RouterShape& s) {
   RouterForward a{
       .expert = bench.out<int32_t, 2>("expert", {n, s.k}),
       .gate = bench.out<float, 2>("gate", {n, s.k}),
-      .measures = bench.out<double, 1>("measures", {kRouterMeasures}),
+      .measures = bench.acc<double, 1>("measures", {kRouterMeasures}, normal(0.0, kMeasuresStart)),
       .counts = bench.acc<int64_t, 1>("counts", {experts}),
       .count_partial = bench.tmp<int32_t, 2>("count_partial", {pieces, experts}),
       .measure_partial = bench.tmp<double, 2>("measure_partial", {pieces, kRouterMeasures}),

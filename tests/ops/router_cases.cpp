@@ -82,7 +82,8 @@ void check_forward(Report& report, const RouterForward& a, const std::vector<dou
     entropy_size += g / double(p.tokens);
   }
   if (!a.logsumexp.empty()) z = want.z;
-  const std::vector<double> measures{want.aux, z, entropy};
+  const std::vector<double> measures{kMeasuresStart + want.aux, kMeasuresStart + z,
+                                     kMeasuresStart + entropy};
   const std::vector<double> sizes{want.aux, z + std::sqrt(z), entropy + entropy_size};
   report.near("measures", a.measures, measures, [&](int64_t m) {
     return tol::elementary(roundings, 2 * sizes[size_t(m)]) + tol::sum(experts, sizes[size_t(m)]);
@@ -94,11 +95,12 @@ OpInstance forward_instance(const RouterShape& s) {
   const RouterForward a = router_buffers(*bench, s);
   const auto counts0 = Workbench::doubles(a.counts);
   const auto check = [=](Report& report) { check_forward(report, a, counts0); };
-  return {bench, [a](Exec on) { router_forward(on, a); }, check, router_forward_cost(a)};
+  return {bench, [a, bench](Exec on) { router_forward(on, bench->located(a)); }, check,
+          router_forward_cost(a)};
 }
 
 // Rows whose order is the contract: ties, NaN, infinities, equal rows in every place of a vector.
-OpInstance order_instance(Bias bias) {
+OpInstance order_instance(Bias bias, int64_t experts) {
   struct Row {
     std::vector<float> logits;
     std::vector<double> expert;
@@ -115,9 +117,9 @@ OpInstance order_instance(Bias bias) {
       {{nan, -inf, nan, inf, 3},  {3, 4, 1}},
       {{-inf, -inf, -inf, 1, 1},  {3, 4, 0}}
   };
-  // 37 experts more, all lower but for ties with the rows above.
+  // More experts, all lower but for ties with the rows above.
   auto bench = std::make_shared<Workbench>();
-  const int64_t n = int64_t(rows.size()), experts = 42, k = 3;
+  const int64_t n = int64_t(rows.size()), k = 3;
   const View<float, 2> logits = bench->in<float, 2>("logits", {n, experts});
   std::vector<double> want;
   for (int64_t t = 0; t < n; ++t) {
@@ -135,7 +137,32 @@ OpInstance order_instance(Bias bias) {
   if (bias == Bias::kRandom) a.bias = bench->in<float, 1>("bias", {experts}, normal(0, 0.25));
   bench->commit();
   const auto check = [=](Report& report) { report.equal("expert", a.expert, want); };
-  return {bench, [a](Exec on) { router_forward(on, a); }, check, {}};
+  return {bench, [a, bench](Exec on) { router_forward(on, bench->located(a)); }, check, {}};
+}
+
+// Logits of few different values, some NaN: K experts tied with many others, in every place of a row.
+OpInstance ties_instance(int64_t tokens, int64_t experts, int64_t k) {
+  auto bench = std::make_shared<Workbench>();
+  const View<float, 2> logits = bench->in<float, 2>("logits", {tokens, experts});
+  std::vector<double> want;
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t e = 0; e < experts; ++e) {
+      float& z = logits.at(t, e);
+      z = std::abs(z) > 2.5f ? NAN : std::round(z);
+    }
+    const auto ids = ref::select_experts({logits.row(t), logits.row(t) + experts}, k);
+    want.insert(want.end(), ids.begin(), ids.end());
+  }
+  const int64_t pieces = router_pieces(tokens, {});
+  const RouterForward a{.expert = bench->out<int32_t, 2>("expert", {tokens, k}),
+                        .gate = bench->out<float, 2>("gate", {tokens, k}),
+                        .count_partial = bench->tmp<int32_t, 2>("count_partial", {pieces, experts}),
+                        .logits = logits,
+                        .settings = {}};
+  bench->commit();
+  const auto check = [=](Report& report) { report.equal("expert", a.expert, want); };
+  return {bench, [a, bench](Exec on) { router_forward(on, bench->located(a)); }, check,
+          router_forward_cost(a)};
 }
 
 // Values known without a reference: 1 when uniform; with all tokens on the same K experts E / K for gates, and for
@@ -162,10 +189,10 @@ OpInstance self_check_instance(RouterScore score, RouterAux aux, Tokens tokens) 
   const double want = spread ? 1.0 : double(experts) / double(k);
   const auto check = [=](Report& report) {
     const View<double, 1> value{a.measures.data + kAuxValue, {1}};
-    report.near("aux", value, {want},
+    report.near("aux", value, {kMeasuresStart + want},
                 [&](int64_t) { return tol::elementary(score_roundings(a), want); });
   };
-  return {bench, [a](Exec on) { router_forward(on, a); }, check, {}};
+  return {bench, [a, bench](Exec on) { router_forward(on, bench->located(a)); }, check, {}};
 }
 
 OpInstance bias_instance(const std::vector<int64_t>& counts, double start) {
@@ -191,7 +218,7 @@ OpInstance bias_instance(const std::vector<int64_t>& counts, double start) {
     report.near("bias", a.bias, want,
                 [&](int64_t e) { return tol::rounding<float>(want[size_t(e)]); });
   };
-  return {bench, [a](Exec on) { router_bias_update(on, a); }, check, {}};
+  return {bench, [a, bench](Exec on) { router_bias_update(on, bench->located(a)); }, check, {}};
 }
 
 OpInstance margin_instance(const RouterShape& s) {
@@ -213,8 +240,8 @@ OpInstance margin_instance(const RouterShape& s) {
                 [&](int64_t) { return tol::elementary(score_roundings(f), 2); });
   };
   const auto run = [=](Exec on) {
-    router_forward(on, f);
-    router_margin(on, a);
+    router_forward(on, bench->located(f));
+    router_margin(on, bench->located(a));
   };
   return {bench, run, check, {}};
 }
@@ -222,6 +249,7 @@ OpInstance margin_instance(const RouterShape& s) {
 std::vector<RouterShape> forward_shapes() {
   const RouterSettings sigmoid{.route_scale = 1.5f, .gate_scale = 2.5f};
   const RouterSettings softmax{.score = RouterScore::kSoftmax};
+  const RouterSettings gates{.aux = RouterAux::kGates}, all{.aux = RouterAux::kSwitch};
   std::vector<RouterShape> shapes;
   for (const RouterSettings& r : {sigmoid, softmax}) {
     for (const Bias bias : {Bias::kNone, Bias::kRandom}) {
@@ -231,6 +259,8 @@ std::vector<RouterShape> forward_shapes() {
                {67,  9,    1 },
                {65,  4,    2 },
                {130, 100,  64},
+               {1,   4096, 7 },
+               {65,  64,   16},
                {33,  4096, 7 },
                {17,  5000, 20}
       }) {
@@ -251,6 +281,9 @@ std::vector<RouterShape> forward_shapes() {
     shapes.push_back({65, 20, 3, plain, Bias::kNone, ZLoss::kOff});
     shapes.push_back({65, 20, 3, plain, Bias::kRandom, ZLoss::kOn, 4.0});
   }
+  // More pieces than the sum over them takes at a time, and a row of keys that becomes a row of shares.
+  shapes.push_back({2113, 12, 2, gates, Bias::kNone, ZLoss::kOn});
+  shapes.push_back({9, 4096, 7, all, Bias::kRandom, ZLoss::kOff});
   // The sum of the chosen scores is under its smallest value.
   shapes.push_back({65, 20, 3, sigmoid, Bias::kNone, ZLoss::kOn, 1.0, -30.0});
   // The sizes of training.
@@ -268,10 +301,21 @@ std::vector<OpCase> router_cases() {
     cases.push_back(
         {"router_forward", "router_forward" + router_name(s), [s] { return forward_instance(s); }});
   }
-  cases.push_back(
-      {"router_forward", "router_forward order", [] { return order_instance(Bias::kNone); }});
-  cases.push_back({"router_forward", "router_forward order with a bias",
-                   [] { return order_instance(Bias::kRandom); }});
+  for (const int64_t experts : {42, 600}) {
+    const std::string name = strprintf("router_forward order E=%ld", long(experts));
+    cases.push_back({"router_forward", name, [=] { return order_instance(Bias::kNone, experts); }});
+    cases.push_back({"router_forward", name + " with a bias",
+                     [=] { return order_instance(Bias::kRandom, experts); }});
+  }
+  for (const auto& [n, e, k] : {
+           std::array{9,  37,   16 },
+           {5,  128,  128},
+           {70, 600,  16 },
+           {7,  4096, 7  }
+  }) {
+    cases.push_back({"router_forward", strprintf("router_forward ties N=%d E=%d K=%d", n, e, k),
+                     [n = n, e = e, k = k] { return ties_instance(n, e, k); }});
+  }
 
   for (const auto score : {RouterScore::kSigmoid, RouterScore::kSoftmax}) {
     for (const auto aux : {RouterAux::kSwitch, RouterAux::kGates}) {

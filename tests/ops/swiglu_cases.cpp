@@ -33,7 +33,8 @@ OpInstance forward_instance(const Shape& s) {
       return tol::rounding<T>(h) + tol::elementary(3, h) + 0x1p-100 * s.std * s.std;
     });
   };
-  return {bench, [a](Exec on) { swiglu_forward<T>(on, a); }, check, swiglu_forward_cost(a)};
+  return {bench, [a, bench](Exec on) { swiglu_forward<T>(on, bench->located(a)); }, check,
+          swiglu_forward_cost(a)};
 }
 
 template <typename T>
@@ -58,7 +59,8 @@ OpInstance backward_instance(const Shape& s) {
              0x1p-100 * s.std * s.std;
     });
   };
-  return {bench, [a](Exec on) { swiglu_backward<T>(on, a); }, check, swiglu_backward_cost(a)};
+  return {bench, [a, bench](Exec on) { swiglu_backward<T>(on, bench->located(a)); }, check,
+          swiglu_backward_cost(a)};
 }
 
 OpInstance reference_instance() {
@@ -85,6 +87,7 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{0,  64 },
            Shape{1,  1  },
            Shape{7,  65 },
+           Shape{5,  8  },
            Shape{33, 100, 80.0},
            Shape{129,  384  },
            Shape{2048,  768}

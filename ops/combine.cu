@@ -1,0 +1,134 @@
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/combine.h"
+#include "ops/gpu_elements.h"
+#include "ops/gpu_ops.h"
+
+namespace assay::gpu {
+
+namespace {
+
+constexpr int kWarps = 8;  // of a block
+
+// y[t] = add[t] + sum_k weight(t, k) rows[slot(t, k)], for one token by one warp. A lane owns V neighbouring columns at
+// a time; the loads of several k are under way at once, the sum is in their order.
+template <int V, typename T, typename Weight>
+GPU_DEVICE void sum_rows(View<T, 2> y, View<const T, 2> rows, View<const int32_t, 2> slot,
+                         View<const T, 2> add, int64_t t, Weight&& weight) {
+  const int width = int(y.dim[1]), k = int(slot.dim[1]);
+  const int32_t* from = slot.row(t);
+  for (int c = lane() * V; c < width; c += kWarp * V) {
+    float sum[V] = {};
+    if (!add.empty()) load_floats(sum, add.row(t) + c);
+#pragma unroll 4
+    for (int i = 0; i < k; ++i) {
+      float x[V];
+      load_floats(x, rows.row(from[i]) + c);
+      const float w = weight(i);
+      for (int j = 0; j < V; ++j) sum[j] += w * x[j];
+    }
+    store_floats(y.row(t) + c, sum);
+  }
+}
+
+// A warp a token; bounded by memory: every row of expert_out once, y once, slots and gates again from L1 for each 256
+// columns.
+template <typename T, int V>
+__global__ __launch_bounds__(kWarps* kWarp) void combine_forward_kernel(
+    const __grid_constant__ CombineForward<T> a) {
+  const int64_t t = int64_t{blockIdx.x} * kWarps + threadIdx.y;
+  if (t >= a.y.dim[0]) return;
+  const float* gate = a.gate.row(t);
+  sum_rows<V>(a.y, a.expert_out, a.slot, a.add, t, [&](int i) { return gate[i]; });
+}
+
+// As combine_forward_kernel.
+template <typename T, int V>
+__global__ __launch_bounds__(kWarps* kWarp) void reduce_by_token_kernel(
+    const __grid_constant__ ReduceByToken<T> a) {
+  const int64_t t = int64_t{blockIdx.x} * kWarps + threadIdx.y;
+  if (t >= a.dx.dim[0]) return;
+  sum_rows<V>(a.dx, a.dexpert_in, a.slot, a.add, t, [](int) { return 1.0f; });
+}
+
+// A warp an assignment, neighbours of one token: its dy is read K times, all but the first from L1 or L2. Bounded by
+// memory: expert_out read and dexpert_out written once.
+template <typename T, int V>
+__global__ __launch_bounds__(kWarps* kWarp) void combine_backward_kernel(
+    const __grid_constant__ CombineBackward<T> a) {
+  const int64_t i = int64_t{blockIdx.x} * kWarps + threadIdx.y;
+  if (i >= a.slot.size()) return;
+  const int width = int(a.dy.dim[1]);
+  const int64_t slot = a.slot[i];
+  const float gate = a.gate[i];
+  const T* dy = a.dy.row(i / a.slot.dim[1]);
+  const T* out = a.expert_out.row(slot);
+  T* dout = a.dexpert_out.row(slot);
+  float dot = 0;
+#pragma unroll 4
+  for (int c = lane() * V; c < width; c += kWarp * V) {
+    float d[V], o[V];
+    load_floats(d, dy + c);
+    load_floats(o, out + c);
+    for (int j = 0; j < V; ++j) {
+      dot += d[j] * o[j];
+      d[j] *= gate;
+    }
+    store_floats(dout + c, d);
+  }
+  dot = warp_sum(dot);
+  if (lane() == 0) a.dgate[i] = dot;
+}
+
+template <typename... T>
+bool all_in_vectors(int64_t width, const T*... p) {
+  return (... && in_vectors(p, width));
+}
+Launch warps_shape(const char* name, int64_t warps) {
+  return {
+      .name = name, .grid = {unsigned((warps + kWarps - 1) / kWarps)},
+           .block = { kWarp,                                 kWarps}
+  };
+}
+
+template <typename T>
+void launch_combine_forward(Exec on, const CombineForward<T>& a) {
+  const bool fit = all_in_vectors(a.y.dim[1], a.y.data, a.expert_out.data, a.add.data);
+  launch(on, warps_shape("combine_forward", a.y.dim[0]),
+         fit ? combine_forward_kernel<T, kVector> : combine_forward_kernel<T, 1>, a);
+}
+template <typename T>
+void launch_combine_backward(Exec on, const CombineBackward<T>& a) {
+  const bool fit = all_in_vectors(a.dy.dim[1], a.dy.data, a.expert_out.data, a.dexpert_out.data);
+  launch(on, warps_shape("combine_backward", a.slot.size()),
+         fit ? combine_backward_kernel<T, kVector> : combine_backward_kernel<T, 1>, a);
+}
+template <typename T>
+void launch_reduce_by_token(Exec on, const ReduceByToken<T>& a) {
+  const bool fit = all_in_vectors(a.dx.dim[1], a.dx.data, a.dexpert_in.data, a.add.data);
+  launch(on, warps_shape("reduce_by_token", a.dx.dim[0]),
+         fit ? reduce_by_token_kernel<T, kVector> : reduce_by_token_kernel<T, 1>, a);
+}
+
+}  // namespace
+
+void combine_forward(Exec on, const CombineForward<float>& a) {
+  launch_combine_forward(on, a);
+}
+void combine_forward(Exec on, const CombineForward<bf16>& a) {
+  launch_combine_forward(on, a);
+}
+void combine_backward(Exec on, const CombineBackward<float>& a) {
+  launch_combine_backward(on, a);
+}
+void combine_backward(Exec on, const CombineBackward<bf16>& a) {
+  launch_combine_backward(on, a);
+}
+void reduce_by_token(Exec on, const ReduceByToken<float>& a) {
+  launch_reduce_by_token(on, a);
+}
+void reduce_by_token(Exec on, const ReduceByToken<bf16>& a) {
+  launch_reduce_by_token(on, a);
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,122 @@
+#include <cmath>
+
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/global_norm.h"
+#include "ops/gpu_elements.h"
+#include "ops/gpu_ops.h"
+
+namespace assay::gpu {
+
+namespace {
+
+constexpr int64_t kPiece =
+    16384;  // elements of one partial sum, as on the CPU: global_norm_pieces counts them
+constexpr int kThreads = 256;
+constexpr int kFour = 4;
+constexpr int kFinalThreads = 1024;
+constexpr int kTensors = 128;  // of one launch: their table travels as a parameter, which has 4 KB
+
+// The list of gradients lives on the host; a launch carries this much of it.
+struct Batch {
+  View<double, 2> partial;              // out (pieces of this batch, 2)
+  View<const float, 1> grad[kTensors];  // in
+  int32_t first_piece[kTensors + 1] =
+      {};  // pieces before tensor i of the batch; ends with their number
+  int32_t tensors = 0;
+};
+static_assert(sizeof(Batch) <= 4096);
+
+GPU_DEVICE bool non_finite(float x) {
+  return (bits_of(x) & 0x7F800000u) == 0x7F800000u;
+}
+
+// A block owns a piece: 16384 neighbouring elements of one tensor, each read once (4 bytes, the bound). A thread adds
+// squares in double in a fixed order: a conversion and a multiply-add an element, a quarter of what the double units do
+// in that time.
+__global__ __launch_bounds__(kThreads) void square_sums_kernel(const __grid_constant__ Batch a) {
+  GPU_SHARED(double, scratch, [kWarp]);
+  const int piece = int(blockIdx.x);
+  int low = 0, high = a.tensors;  // the tensor: first_piece[low] <= piece < first_piece[high]
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (a.first_piece[middle] <= piece) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const int64_t begin = int64_t{piece - a.first_piece[low]} * kPiece;
+  const int64_t rest = a.grad[low].dim[0] - begin;
+  const int n = int(rest < kPiece ? rest : kPiece);
+  const float* g = a.grad[low].data + begin;
+
+  double squares = 0;
+  int bad = 0;
+  const int whole = reinterpret_cast<uintptr_t>(g) % 16 == 0 ? n / kFour * kFour : 0;
+#pragma unroll 4
+  for (int i = int(threadIdx.x) * kFour; i < whole; i += kThreads * kFour) {
+    float x[kFour];
+    load_floats(x, g + i);
+    for (int e = 0; e < kFour; ++e) {
+      squares += double(x[e]) * double(x[e]);
+      bad += non_finite(x[e]);
+    }
+  }
+  for (int i = whole + int(threadIdx.x); i < n; i += kThreads) {
+    squares += double(g[i]) * double(g[i]);
+    bad += non_finite(g[i]);
+  }
+  squares = block_sum(squares, scratch);
+  const double all_bad = block_sum(double(bad), scratch);
+  if (threadIdx.x == 0) {
+    a.partial.at(piece, 0) = squares;
+    a.partial.at(piece, 1) = all_bad;
+  }
+}
+
+// One block: a thread adds every 1024th piece, then the threads are added, always in the same order. 16 bytes a piece:
+// a launch's latency at any size of model.
+__global__ __launch_bounds__(kFinalThreads) void norm_kernel(const __grid_constant__ GlobalNorm a,
+                                                             const int64_t pieces) {
+  GPU_SHARED(double, scratch, [kWarp]);
+  double squares = 0, bad = 0;
+  for (int64_t p = threadIdx.x; p < pieces; p += kFinalThreads) {
+    squares += a.partial.at(p, 0);
+    bad += a.partial.at(p, 1);
+  }
+  squares = block_sum(squares, scratch);
+  bad = block_sum(bad, scratch);
+  if (threadIdx.x > 0) return;
+  const double norm = sqrt(squares);
+  a.norm[0] = float(norm);
+  a.clip[0] = a.max_norm > 0 && norm > double(a.max_norm) ? float(double(a.max_norm) / norm) : 1.0f;
+  a.non_finite[0] = int64_t(bad);
+}
+
+}  // namespace
+
+void global_norm(Exec on, const GlobalNorm& a) {
+  int64_t pieces = 0;
+  for (int64_t first = 0; first < a.grads.dim[0]; first += kTensors) {
+    Batch batch;
+    for (int64_t t = first; t < a.grads.dim[0] && t < first + kTensors; ++t) {
+      const int64_t more = (a.grads[t].dim[0] + kPiece - 1) / kPiece;
+      batch.grad[batch.tensors] = a.grads[t];
+      batch.first_piece[batch.tensors + 1] = batch.first_piece[batch.tensors] + int32_t(more);
+      batch.tensors += 1;
+    }
+    const int32_t count = batch.first_piece[batch.tensors];
+    if (count == 0) continue;
+    batch.partial = a.partial.rows(pieces, count);
+    launch(on, {.name = "global_norm_squares", .grid = {unsigned(count)}, .block = {kThreads}},
+           square_sums_kernel, batch);
+    pieces += count;
+  }
+  GlobalNorm last = a;
+  last.grads = {};  // a host address
+  launch(on, {.name = "global_norm", .grid = {1}, .block = {kFinalThreads}}, norm_kernel, last,
+         pieces);
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,69 @@
+// The work list of the grouped products on the GPU, made there from the experts' offsets: nothing is read back.
+//
+//   of rows      (forward, dgrad)  an expert's rows cut into pieces of tile_rows, expert by expert
+//   of experts   (wgrad)           whole experts, the most rows first, those without rows left out. An expert with more than
+//                                  kGroupedPieceRows is cut into equal pieces, whose sums are added up afterwards: it would
+//                                  take longer than all others together.
+#pragma once
+
+#include <algorithm>
+
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay::gpu {
+
+struct alignas(16) GroupedPart {
+  int32_t expert;
+  int32_t begin;  // assignment
+  int32_t rows;
+  int32_t slot;  // of this piece's sums in `partial`, from 1; 0: the part is a whole expert
+};
+
+// Made of Exec::workspace by grouped_parts().
+struct GroupedParts {
+  int32_t* count;      // out (1)      of parts
+  int32_t* first;      // tmp (E)      number of an expert's first part
+  GroupedPart* parts;  // out (grouped_parts_limit)
+  float* partial;      // tmp (grouped_slots, out, in)   of wgrad
+};
+
+constexpr int64_t kGroupedSmallestTile = 64;  // rows
+constexpr int kGroupedPieceShift = 14;
+constexpr int kGroupedPieceRows = 1 << kGroupedPieceShift;
+enum class GroupedCut { kWhole, kPieces };  // what becomes of an expert with more
+
+// An expert of r rows has ceil(r / kGroupedPieceRows) pieces if it is cut, less than twice r / kGroupedPieceRows.
+constexpr int64_t grouped_slots(int64_t assignments) {
+  return 2 * (assignments / kGroupedPieceRows);
+}
+
+constexpr int64_t grouped_parts_limit(int64_t assignments, int64_t experts, int64_t tile_rows) {
+  return assignments / tile_rows + experts;
+}
+constexpr int64_t grouped_first_bytes(int64_t experts) {
+  return (experts * int64_t{sizeof(int32_t)} + 63) / 64 * 64;
+}
+constexpr int64_t grouped_list_bytes(int64_t assignments, int64_t experts) {
+  return 64 + grouped_first_bytes(experts) +
+         (grouped_parts_limit(assignments, experts, kGroupedSmallestTile) *
+              int64_t{sizeof(GroupedPart)} +
+          63) /
+             64 * 64;
+}
+constexpr int64_t grouped_parts_bytes(int64_t assignments, int64_t experts, int64_t out,
+                                      int64_t in) {
+  return grouped_list_bytes(assignments, experts) +
+         grouped_slots(assignments) * out * in * int64_t{sizeof(float)};
+}
+
+// Where they lie in on.workspace; `op` for the message if it is too small. Only wgrad has sums of out x in.
+GroupedParts grouped_parts(Exec on, const char* op, int64_t assignments, int64_t experts,
+                           int64_t out = 0, int64_t in = 0);
+
+void cut_rows(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, int tile_rows);
+void order_experts(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, GroupedCut cut);
+// dweight (E, out, in) of each expert that was cut += the sums of its pieces, in order.
+void add_pieces(Exec on, const GroupedParts& from, View<float, 3> dweight);
+
+}  // namespace assay::gpu

@@ -1,0 +1,65 @@
+#include "ops/grouped_swiglu.h"
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "cuda/profile.h"
+#include "ops/gpu_ops.h"
+#include "ops/swiglu.h"
+
+namespace assay {
+
+namespace {
+
+void check_rows_and_offsets(const char* op, View<const int32_t, 1> offsets, int64_t experts,
+                            View<const int32_t, 1> row, int64_t rows, int64_t assignments) {
+  CHECK(offsets.dim[0] == experts + 1 &&
+            (row.empty() ? rows == assignments : row.dim[0] == assignments),
+        "%s: offsets (%ld) for %ld experts, row (%ld), %ld rows for %ld assignments", op,
+        long(offsets.dim[0]), long(experts), long(row.dim[0]), long(rows), long(assignments));
+}
+
+}  // namespace
+
+// On the CPU the two steps.
+template <typename T>
+void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<T>& a) {
+  const auto& w = a.weight.plain;
+  CHECK(a.gate_up.dim[0] == a.h.dim[0] && a.gate_up.dim[1] == 2 * a.h.dim[1] &&
+            a.gate_up.dim[1] == w.dim[1] && a.x.dim[1] == w.dim[2],
+        "grouped_swiglu_forward: h (%ld, %ld), gate_up (%ld, %ld), x (%ld, %ld), weight (%ld, %ld, "
+        "%ld)",
+        long(a.h.dim[0]), long(a.h.dim[1]), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]),
+        long(a.x.dim[0]), long(a.x.dim[1]), long(w.dim[0]), long(w.dim[1]), long(w.dim[2]));
+  check_rows_and_offsets("grouped_swiglu_forward", a.offsets, w.dim[0], a.row, a.x.dim[0],
+                         a.h.dim[0]);
+  const Timed timed(on, "grouped_swiglu_forward", grouped_swiglu_forward_cost(a));
+  if (on.gpu) return gpu::grouped_swiglu_forward(on, a);
+  grouped_linear_forward<T>(
+      on, {.y = a.gate_up, .x = a.x, .row = a.row, .offsets = a.offsets, .weight = a.weight});
+  swiglu_forward<T>(on, {.h = a.h, .gate_up = a.gate_up});
+}
+
+template <typename T>
+void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<T>& a) {
+  const auto& w = a.weight.plain;
+  CHECK(a.dgate_up.dim[0] == a.dy.dim[0] && a.gate_up.dim[0] == a.dy.dim[0] &&
+            a.dh.dim[0] == a.dy.dim[0] && a.dh.dim[1] == w.dim[2] && a.dy.dim[1] == w.dim[1] &&
+            a.gate_up.dim[1] == 2 * w.dim[2] && a.dgate_up.dim[1] == 2 * w.dim[2],
+        "grouped_swiglu_dgrad: dgate_up (%ld, %ld), dh (%ld, %ld), dy (%ld, %ld), gate_up (%ld, "
+        "%ld), weight (%ld, %ld, %ld)",
+        long(a.dgate_up.dim[0]), long(a.dgate_up.dim[1]), long(a.dh.dim[0]), long(a.dh.dim[1]),
+        long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]),
+        long(w.dim[0]), long(w.dim[1]), long(w.dim[2]));
+  check_rows_and_offsets("grouped_swiglu_dgrad", a.offsets, w.dim[0], {}, a.dy.dim[0], a.dy.dim[0]);
+  const Timed timed(on, "grouped_swiglu_dgrad", grouped_swiglu_dgrad_cost(a));
+  if (on.gpu) return gpu::grouped_swiglu_dgrad(on, a);
+  grouped_linear_dgrad<T>(on, {.dx = a.dh, .dy = a.dy, .offsets = a.offsets, .weight = a.weight});
+  swiglu_backward<T>(on, {.dgate_up = a.dgate_up, .dh = a.dh, .gate_up = a.gate_up});
+}
+
+template void grouped_swiglu_forward<float>(Exec, const GroupedSwigluForward<float>&);
+template void grouped_swiglu_forward<bf16>(Exec, const GroupedSwigluForward<bf16>&);
+template void grouped_swiglu_dgrad<float>(Exec, const GroupedSwigluDgrad<float>&);
+template void grouped_swiglu_dgrad<bf16>(Exec, const GroupedSwigluDgrad<bf16>&);
+
+}  // namespace assay

@@ -1,0 +1,57 @@
+// The experts' FFN around its activation: the first product with SwiGLU behind it, and the gradient of the second product with
+// SwiGLU's behind that. Rows, experts and offsets as in ops/grouped_linear.h, the activation as in ops/swiglu.h.
+//
+//   forward   gate_up[a] = x[r] W1[e]^T                 h[a] = swiglu(gate_up[a]), of the rounded gate_up
+//   dgrad     dh[a] = dy[a] W2[e]                       dgate_up[a] = swiglu'(gate_up[a]) dh[a]
+//
+// The same results as the two steps, but that dgrad may or may not round dh between them. On a GPU, in bf16 with widths of
+// multiples of 8, one kernel: gate_up is not read again after the product (forward), dh never written (dgrad).
+// Reference: tests/ref/grouped_linear.h and tests/ref/swiglu.h, one after the other.
+#pragma once
+
+#include "ops/grouped_linear.h"
+
+namespace assay {
+
+template <typename T>
+struct GroupedSwigluForward {
+  View<T, 2> h;                     // out (A, F)
+  View<T, 2> gate_up;               // out (A, 2F)   [gate | up]
+  View<const T, 2> x;               // in  (rows, in)
+  View<const int32_t, 1> row = {};  // in  (A)       as in GroupedForward
+  View<const int32_t, 1> offsets;   // in  (E+1)
+  WeightStack<T> weight;            // in  (E, 2F, in)
+};
+
+template <typename T>
+struct GroupedSwigluDgrad {
+  View<T, 2> dgate_up;             // out (A, 2F)   may be gate_up itself
+  View<T, 2> dh;                   // tmp (A, F)    of the two steps
+  View<const T, 2> dy;             // in  (A, out)
+  View<const T, 2> gate_up;        // in  (A, 2F)
+  View<const int32_t, 1> offsets;  // in  (E+1)
+  WeightStack<T> weight;           // in  (E, out, F)
+};
+
+// on.workspace must have grouped_workspace_bytes() of the product.
+template <typename T>
+void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<T>& a);
+template <typename T>
+void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<T>& a);
+
+// As the product; forward writes h as well, dgrad reads gate_up and writes its gradient instead of dh.
+template <typename T>
+Cost grouped_swiglu_forward_cost(const GroupedSwigluForward<T>& a) {
+  const double assignments = double(a.h.dim[0]), in = double(a.x.dim[1]);
+  return {.bytes = double(a.gate_up.bytes() + a.h.bytes() + a.weight.plain.bytes()) +
+                   assignments * in * sizeof(T),
+          .flops = 2.0 * double(a.gate_up.size()) * in + 5.0 * double(a.h.size())};
+}
+template <typename T>
+Cost grouped_swiglu_dgrad_cost(const GroupedSwigluDgrad<T>& a) {
+  return {.bytes = double(a.dgate_up.bytes() + a.gate_up.bytes() + a.dy.bytes() +
+                          a.weight.plain.bytes()),
+          .flops = double(a.gate_up.size()) * double(a.dy.dim[1]) + 5.5 * double(a.gate_up.size())};
+}
+
+}  // namespace assay

@@ -1,0 +1,225 @@
+// The products go through ops/linear; here is what lies between them: one kernel that turns a chunk of logits, rounded
+// to T, into losses and their own gradient in place. Evaluation keeps its logits in float: no gradient follows, and losses
+// are compared between backends.
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/gpu_elements.h"
+#include "ops/gpu_ops.h"
+#include "ops/head_loss.h"
+#include "ops/linear.h"
+
+namespace assay::gpu {
+
+namespace {
+
+constexpr int kMostThreads = 512;
+constexpr int kSumThreads = 1024;
+constexpr float kLog2E = 1.44269504f;
+constexpr int64_t kMostHeldBytes = 224 << 10;  // of shared memory, beside the reductions' 128
+constexpr int64_t kRowsAtOnce = 128;           // chunks are multiples of it, as products like them
+constexpr int64_t kChunkRows =
+    8192;  // dweight is read and written once a chunk: 56 KB a token at C = 768
+
+template <typename T>
+struct LogitRows {
+  View<T, 2> logits;              // acc (rows, V)   become their gradient, where it is asked for
+  View<float, 1> nats;            // out (rows)
+  View<const int32_t, 1> target;  // in  (rows)
+  int32_t mask_id;
+  float gain;
+  float scale;  // of the gradient: grad_scale * logit_gain
+};
+
+// A block owns a row; a thread owns every blockDim.x-th 16 bytes of it, in all three passes: largest, sum of
+// exponentials, gradient. kHeld: the first pass puts them in shared memory, so that the row is read and written once
+// (2 V sizeof(T) bytes, the bound; at V = 50304 in bf16 two blocks share a multiprocessor, one computes while the other
+// loads). Rows over 224 KB are read three times, mostly from L2. Two exponentials an element are 60% of the memory's
+// time.
+template <typename T, int N, int kHeld, int kGradient>
+__global__ __launch_bounds__(kMostThreads,
+                             2) void logit_rows_kernel(const __grid_constant__ LogitRows<T> a) {
+  GPU_DYNAMIC_SHARED(T, held);
+  GPU_SHARED(float, scratch, [kWarp]);
+  const int64_t vocab = a.logits.dim[1];
+  T* const row = a.logits.row(blockIdx.x);
+  const T* const again = kHeld ? held : row;
+  const int first = int(threadIdx.x) * N, stride = int(blockDim.x) * N;
+  const int32_t target = a.target[blockIdx.x];
+  if (target < 0 || target == a.mask_id) {
+    if constexpr (kGradient) {
+      const Vec<T, N> zero = {};
+      for (int64_t v = first; v < vocab; v += stride) store_vec<N>(row + v, zero);
+    }
+    if (threadIdx.x == 0) a.nats[blockIdx.x] = 0;
+    return;
+  }
+  const float at_target =
+      float(row[target]);  // before the first barrier, and so before any gradient is written
+
+  float top = -INFINITY;
+#pragma unroll 4
+  for (int64_t v = first; v < vocab; v += stride) {
+    const Vec<T, N> z = load_vec<N>(row + v);
+    if constexpr (kHeld) store_vec<N>(held + v, z);
+    for (int e = 0; e < N; ++e) top = Max{}(top, float(z[e]));
+  }
+  top = block_reduce(top, Max{}, -INFINITY, scratch);
+
+  const float exponent = a.gain * kLog2E;
+  float sum = 0;
+#pragma unroll 2
+  for (int64_t v = first; v < vocab; v += stride) {
+    float z[N];
+    load_floats(z, again + v);
+    for (int e = 0; e < N; ++e) sum += exp2_approx((z[e] - top) * exponent);
+  }
+  sum = block_sum(sum, scratch);
+  const float hit = (at_target - top) * a.gain;
+  if (threadIdx.x == 0) a.nats[blockIdx.x] = logf(sum) - hit;
+
+  if constexpr (kGradient) {
+    const float factor = a.scale / sum;
+#pragma unroll 2
+    for (int64_t v = first; v < vocab; v += stride) {
+      float z[N];
+      load_floats(z, again + v);
+      for (int e = 0; e < N; ++e) z[e] = exp2_approx((z[e] - top) * exponent) * factor;
+      store_floats(row + v, z);
+    }
+    // By the thread that has just written it.
+    if (target / N % int(blockDim.x) == int(threadIdx.x)) {
+      const float probability = exp2_approx(hit * kLog2E) / sum;
+      round_to(row[target], a.scale * (probability - 1.0f));
+    }
+  }
+}
+
+struct LossSum {
+  View<double, 1> loss_sum;   // acc (1)
+  View<const float, 1> nats;  // in  (rows)
+};
+
+// One block; a thread adds every 1024th row, then the threads are added, in double, always in the same order.
+__global__ __launch_bounds__(kSumThreads) void loss_sum_kernel(const __grid_constant__ LossSum a) {
+  GPU_SHARED(double, scratch, [kWarp]);
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < a.nats.dim[0]; i += kSumThreads) sum += double(a.nats[i]);
+  sum = block_sum(sum, scratch);
+  if (threadIdx.x == 0) a.loss_sum[0] += sum;
+}
+
+template <typename T, int kGradient>
+void launch_rows(Exec on, const LogitRows<T>& a) {
+  constexpr int kWide = 16 / int(sizeof(T));
+  const int64_t vocab = a.logits.dim[1], bytes = vocab * int64_t(sizeof(T));
+  const bool vectors = reinterpret_cast<uintptr_t>(a.logits.data) % 16 == 0 && vocab % kWide == 0;
+  const bool held = bytes <= kMostHeldBytes;
+  const int64_t pieces = vectors ? vocab / kWide : vocab;
+  const unsigned threads =
+      unsigned(std::min<int64_t>((pieces + kWarp - 1) / kWarp * kWarp, kMostThreads));
+  constexpr int kG = kGradient;
+  const auto kernel =
+      vectors ? (held ? logit_rows_kernel<T, kWide, 1, kG> : logit_rows_kernel<T, kWide, 0, kG>)
+              : (held ? logit_rows_kernel<T, 1, 1, kG> : logit_rows_kernel<T, 1, 0, kG>);
+  launch(on,
+         {.name = kGradient ? "head_loss_rows" : "head_loss_eval_rows",
+          .grid = {unsigned(a.logits.dim[0])},
+          .block = {threads},
+          .shared_bytes = int(held ? bytes : 0)},
+         kernel, a);
+}
+
+int64_t bytes_for(int64_t rows, int64_t vocab, int64_t element) {
+  return (rows * 4 + 63) / 64 * 64 + rows * vocab * element;
+}
+
+// The scratch of a chunk: losses, then logits. As many rows as there is room for.
+template <typename T>
+struct Chunk {
+  View<float, 1> nats;
+  View<T, 2> logits;
+
+  Chunk(View<std::byte, 1> scratch, int64_t tokens, int64_t vocab) {
+    int64_t rows = (scratch.size() - 64) / (vocab * int64_t(sizeof(T)) + 4);
+    if (rows > kRowsAtOnce) rows = rows / kRowsAtOnce * kRowsAtOnce;
+    rows = std::min({rows, tokens, kChunkRows});
+    CHECK(rows > 0, "head_loss: scratch of %ld bytes holds no row of %ld logits",
+          long(scratch.size()), long(vocab));
+    nats = {reinterpret_cast<float*>(scratch.data), {rows}};
+    logits = {
+        reinterpret_cast<T*>(scratch.data + bytes_for(rows, 0, 0)), {rows, vocab}
+    };
+  }
+};
+
+template <typename T>
+void launch_loss(Exec on, const HeadLoss<T>& a) {
+  const int64_t tokens = a.x.dim[0], vocab = a.dweight.dim[0];
+  if (tokens == 0) return;
+  const Chunk<T> chunk(a.scratch, tokens, vocab);
+  for (int64_t begin = 0; begin < tokens; begin += chunk.nats.dim[0]) {
+    const int64_t rows = std::min(chunk.nats.dim[0], tokens - begin);
+    const View<T, 2> logits = chunk.logits.rows(0, rows);
+    const View<const T, 2> x = a.x.rows(begin, rows);
+    const View<float, 1> nats =
+        a.nats.empty() ? chunk.nats.rows(0, rows) : a.nats.rows(begin, rows);
+    linear_forward<T>(on, {.y = logits, .x = x, .weight = a.weight});
+    launch_rows<T, 1>(on, {.logits = logits,
+                           .nats = nats,
+                           .target = a.target.rows(begin, rows),
+                           .mask_id = a.mask_id,
+                           .gain = a.logit_gain,
+                           .scale = a.grad_scale * a.logit_gain});
+    launch(on, {.name = "head_loss_sum", .grid = {1}, .block = {kSumThreads}}, loss_sum_kernel,
+           LossSum{a.loss_sum, nats});
+    linear_dgrad<T>(on, {.dx = a.dx.rows(begin, rows), .dy = logits, .weight = a.weight});
+    linear_wgrad<T>(on, {.dweight = a.dweight, .dy = logits, .x = x});
+  }
+}
+
+template <typename T>
+void launch_eval(Exec on, const HeadLossEval<T>& a) {
+  const int64_t tokens = a.x.dim[0];
+  if (tokens == 0) return;
+  const Chunk<float> chunk(a.scratch, tokens, a.weight.plain.dim[0]);
+  for (int64_t begin = 0; begin < tokens; begin += chunk.nats.dim[0]) {
+    const int64_t rows = std::min(chunk.nats.dim[0], tokens - begin);
+    const View<float, 2> logits = chunk.logits.rows(0, rows);
+    const View<float, 1> nats =
+        a.nats.empty() ? chunk.nats.rows(0, rows) : a.nats.rows(begin, rows);
+    linear_forward<T, float>(on, {.y = logits, .x = a.x.rows(begin, rows), .weight = a.weight});
+    launch_rows<float, 0>(on, {.logits = logits,
+                               .nats = nats,
+                               .target = a.target.rows(begin, rows),
+                               .mask_id = a.mask_id,
+                               .gain = a.logit_gain,
+                               .scale = 0});
+    launch(on, {.name = "head_loss_eval_sum", .grid = {1}, .block = {kSumThreads}}, loss_sum_kernel,
+           LossSum{a.loss_sum, nats});
+  }
+}
+
+}  // namespace
+
+int64_t head_loss_chunk_bytes(int64_t tokens, int64_t vocab, int64_t element_bytes) {
+  return bytes_for(std::min(tokens, kChunkRows), vocab, element_bytes) + 64;
+}
+
+void head_loss(Exec on, const HeadLoss<float>& a) {
+  launch_loss(on, a);
+}
+void head_loss(Exec on, const HeadLoss<bf16>& a) {
+  launch_loss(on, a);
+}
+void head_loss_eval(Exec on, const HeadLossEval<float>& a) {
+  launch_eval(on, a);
+}
+void head_loss_eval(Exec on, const HeadLossEval<bf16>& a) {
+  launch_eval(on, a);
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,292 @@
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/gpu_elements.h"
+#include "ops/gpu_ops.h"
+#include "ops/rmsnorm.h"
+
+namespace assay::gpu {
+
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * kWarp;
+constexpr int kPiece = kWarp * kVector;  // columns a warp takes at once
+constexpr int kMostPieces = 4;           // of a row in registers: up to 1024 columns
+
+// A row in the registers of a warp: lane l has the columns 8 l to 8 l + 7 of each piece of 256.
+template <int kPieces>
+struct Row {
+  float x[kPieces][kVector];
+
+  template <typename T>
+  GPU_DEVICE void load(const T* row, int width) {
+    for (int p = 0; p < kPieces; ++p) {
+      const int c = p * kPiece + lane() * kVector;
+      if (c < width) {
+        load_floats(x[p], row + c);
+      } else {
+        for (int e = 0; e < kVector; ++e) x[p][e] = 0.0f;
+      }
+    }
+  }
+  template <typename T>
+  GPU_DEVICE void store(T* row, int width) const {
+    for (int p = 0; p < kPieces; ++p) {
+      const int c = p * kPiece + lane() * kVector;
+      if (c < width) store_floats(row + c, x[p]);
+    }
+  }
+};
+
+template <typename T>
+GPU_DEVICE float rounded(float x) {
+  T y;
+  round_to(y, x);
+  return float(y);
+}
+
+GPU_DEVICE float rstd_of(float squares, int width, float eps) {
+  return reciprocal_sqrt(squares / float(width) + eps);
+}
+
+// A warp owns a row and keeps it in registers: x and branch are read once, r and y written once, the weight comes from
+// L1. Bound by memory.
+template <typename T, int kPieces>
+__global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel(
+    const __grid_constant__ RmsNormForward<T> a) {
+  const int64_t i = int64_t{blockIdx.x} * kWarps + warp();
+  if (i >= a.x.dim[0]) return;
+  const int width = int(a.x.dim[1]);
+  Row<kPieces> r, weight;
+  r.load(a.x.row(i), width);
+  if (!a.branch.empty()) {
+    Row<kPieces> branch;
+    branch.load(a.branch.row(i), width);
+    for (int p = 0; p < kPieces; ++p) {
+      for (int e = 0; e < kVector; ++e) {
+        r.x[p][e] = rounded<T>(r.x[p][e] + a.gain * branch.x[p][e]);
+      }
+    }
+    r.store(a.resid.row(i), width);
+  }
+  float squares = 0;
+  for (int p = 0; p < kPieces; ++p) {
+    for (int e = 0; e < kVector; ++e) squares += r.x[p][e] * r.x[p][e];
+  }
+  const float rstd = rstd_of(warp_sum(squares), width, a.eps);
+  if (lane() == 0) a.rstd[i] = rstd;
+  weight.load(a.weight.data, width);
+  for (int p = 0; p < kPieces; ++p) {
+    for (int e = 0; e < kVector; ++e) r.x[p][e] = weight.x[p][e] * (r.x[p][e] * rstd);
+  }
+  r.store(a.y.row(i), width);
+}
+
+// The same for rows of any width and alignment, one element at a time, read twice: the second time mostly from L1. A lane reads
+// back only what it wrote itself.
+template <typename T>
+__global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel_any_width(
+    const __grid_constant__ RmsNormForward<T> a) {
+  const int64_t i = int64_t{blockIdx.x} * kWarps + warp();
+  if (i >= a.x.dim[0]) return;
+  const int width = int(a.x.dim[1]);
+  const T* r = a.x.row(i);
+  float squares = 0;
+  for (int c = lane(); c < width; c += kWarp) {
+    float value = float(r[c]);
+    if (!a.branch.empty()) {
+      value = rounded<T>(value + a.gain * float(a.branch.at(i, c)));
+      round_to(a.resid.at(i, c), value);
+    }
+    squares += value * value;
+  }
+  const float rstd = rstd_of(warp_sum(squares), width, a.eps);
+  if (lane() == 0) a.rstd[i] = rstd;
+  if (!a.branch.empty()) r = a.resid.row(i);
+  for (int c = lane(); c < width; c += kWarp) {
+    round_to(a.y.at(i, c), a.weight[c] * (float(r[c]) * rstd));
+  }
+}
+
+// A block owns `rows_per_block` rows and one row of partial weight gradients; a warp takes every eighth row and keeps its share of them in
+// registers, added through shared memory in the order of the warps. Bound by memory: dy, r and dresid read, dresid
+// (and dbranch) written.
+template <typename T, int kPieces>
+__global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
+    const __grid_constant__ RmsNormBackward<T> a, int rows_per_block) {
+  GPU_SHARED(float, sums, [kWarps][kPieces * kPiece]);
+  const int width = int(a.dy.dim[1]);
+  const int64_t begin = int64_t{blockIdx.x} * rows_per_block;
+  const int64_t end = begin + rows_per_block < a.dy.dim[0] ? begin + rows_per_block : a.dy.dim[0];
+  Row<kPieces> dweight;
+  for (int p = 0; p < kPieces; ++p) {
+    for (int e = 0; e < kVector; ++e) dweight.x[p][e] = 0.0f;
+  }
+  for (int64_t i = begin + warp(); i < end; i += kWarps) {
+    Row<kPieces> dy, rhat;
+    dy.load(a.dy.row(i), width);
+    rhat.load(a.resid.row(i), width);
+    const float rstd = a.rstd[i];
+    float dot = 0;
+    for (int p = 0; p < kPieces; ++p) {
+      const int c = p * kPiece + lane() * kVector;
+      float weight[kVector] = {};
+      if (c < width) load_floats(weight, a.weight.data + c);
+      for (int e = 0; e < kVector; ++e) {
+        rhat.x[p][e] *= rstd;
+        dweight.x[p][e] += dy.x[p][e] * rhat.x[p][e];
+        dy.x[p][e] *= weight[e];
+        dot += dy.x[p][e] * rhat.x[p][e];
+      }
+    }
+    const float mean = warp_sum(dot) / float(width);
+    for (int p = 0; p < kPieces; ++p) {
+      const int c = p * kPiece + lane() * kVector;
+      if (c >= width) continue;
+      float dresid[kVector];
+      load_floats(dresid, a.dresid.row(i) + c);
+      for (int e = 0; e < kVector; ++e) {
+        dresid[e] = rounded<T>(dresid[e] + rstd * (dy.x[p][e] - rhat.x[p][e] * mean));
+      }
+      store_floats(a.dresid.row(i) + c, dresid);
+      if (a.dbranch.empty()) continue;
+      for (int e = 0; e < kVector; ++e) dresid[e] *= a.gain;
+      store_floats(a.dbranch.row(i) + c, dresid);
+    }
+  }
+  dweight.store(sums[warp()], kPieces * kPiece);
+  sync_block();
+  for (int c = thread_in_block(); c < width; c += kThreads) {
+    float sum = 0;
+    for (int w = 0; w < kWarps; ++w) sum += sums[w][c];
+    a.partial.at(blockIdx.x, c) = sum;
+  }
+}
+
+// Any width and alignment: first a warp a row, then a thread a column, which reads the block's rows of dy and r again.
+template <typename T>
+__global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel_any_width(
+    const __grid_constant__ RmsNormBackward<T> a, int rows_per_block) {
+  const int width = int(a.dy.dim[1]);
+  const int64_t begin = int64_t{blockIdx.x} * rows_per_block;
+  const int64_t end = begin + rows_per_block < a.dy.dim[0] ? begin + rows_per_block : a.dy.dim[0];
+  for (int64_t i = begin + warp(); i < end; i += kWarps) {
+    const float rstd = a.rstd[i];
+    float dot = 0;
+    for (int c = lane(); c < width; c += kWarp) {
+      dot += a.weight[c] * float(a.dy.at(i, c)) * (float(a.resid.at(i, c)) * rstd);
+    }
+    const float mean = warp_sum(dot) / float(width);
+    for (int c = lane(); c < width; c += kWarp) {
+      const float rhat = float(a.resid.at(i, c)) * rstd;
+      const float dr = rstd * (a.weight[c] * float(a.dy.at(i, c)) - rhat * mean);
+      round_to(a.dresid.at(i, c), float(a.dresid.at(i, c)) + dr);
+      if (!a.dbranch.empty()) {
+        round_to(a.dbranch.at(i, c), a.gain * float(a.dresid.at(i, c)));
+      }
+    }
+  }
+  for (int c = thread_in_block(); c < width; c += kThreads) {
+    float sum = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      sum += float(a.dy.at(i, c)) * (float(a.resid.at(i, c)) * a.rstd[i]);
+    }
+    a.partial.at(blockIdx.x, c) = sum;
+  }
+}
+
+// dweight += the sum of the partials' columns. A block owns 32 columns; each of its 32 warps adds a run of rows in order, and the
+// runs are added in order. 4 bytes a partial: small beside the kernel before it.
+constexpr int kRuns = 32;
+__global__ __launch_bounds__(kRuns* kWarp) void rmsnorm_add_partials_kernel(
+    View<float, 1> dweight, View<const float, 2> partial, int rows) {
+  GPU_SHARED(float, sums, [kRuns][kWarp]);
+  const int c = int(blockIdx.x) * kWarp + lane();
+  const int run = (rows + kRuns - 1) / kRuns;
+  const int begin = warp() * run, end = begin + run < rows ? begin + run : rows;
+  float sum = 0;
+  if (c < dweight.dim[0]) {
+    for (int b = begin; b < end; ++b) sum += partial.at(b, c);
+  }
+  sums[warp()][lane()] = sum;
+  sync_block();
+  if (warp() != 0 || c >= dweight.dim[0]) return;
+  float total = dweight[c];
+  for (int w = 0; w < kRuns; ++w) total += sums[w][lane()];
+  dweight[c] = total;
+}
+
+// Calls f with the number of pieces of a row as a constant, or with 0 where rows cannot be kept in registers.
+template <typename F>
+void with_pieces(bool vectors, int64_t width, F&& f) {
+  const int64_t pieces = (width + kPiece - 1) / kPiece;
+  if (!vectors || pieces > kMostPieces) return f.template operator()<0>();
+  switch (pieces) {
+    case 1:
+      return f.template operator()<1>();
+    case 2:
+      return f.template operator()<2>();
+    case 3:
+      return f.template operator()<3>();
+    default:
+      return f.template operator()<4>();
+  }
+}
+
+template <typename T>
+void launch_forward(Exec on, const RmsNormForward<T>& a) {
+  const int64_t rows = a.x.dim[0], width = a.x.dim[1];
+  const Launch how{.name = "rmsnorm_forward",
+                   .grid = {uint32_t((rows + kWarps - 1) / kWarps)},
+                   .block = {kThreads}};
+  const bool vectors = in_vectors(a.x.data, width) && in_vectors(a.y.data, width) &&
+                       in_vectors(a.weight.data, width) && in_vectors(a.branch.data, width) &&
+                       in_vectors(a.resid.data, width);
+  with_pieces(vectors, width, [&]<int kPieces>() {
+    if constexpr (kPieces > 0) {
+      launch(on, how, rmsnorm_forward_kernel<T, kPieces>, a);
+    } else {
+      launch(on, how, rmsnorm_forward_kernel_any_width<T>, a);
+    }
+  });
+}
+
+template <typename T>
+void launch_backward(Exec on, const RmsNormBackward<T>& a) {
+  const int64_t rows = a.dy.dim[0], width = a.dy.dim[1], blocks = rmsnorm_backward_blocks(rows);
+  if (blocks == 0) return;
+  const int rows_per_block = int((rows + blocks - 1) / blocks);
+  const Launch how{.name = "rmsnorm_backward", .grid = {uint32_t(blocks)}, .block = {kThreads}};
+  const bool vectors = in_vectors(a.dy.data, width) && in_vectors(a.resid.data, width) &&
+                       in_vectors(a.dresid.data, width) && in_vectors(a.weight.data, width) &&
+                       in_vectors(a.dbranch.data, width);
+  with_pieces(vectors, width, [&]<int kPieces>() {
+    if constexpr (kPieces > 0) {
+      launch(on, how, rmsnorm_backward_kernel<T, kPieces>, a, rows_per_block);
+    } else {
+      launch(on, how, rmsnorm_backward_kernel_any_width<T>, a, rows_per_block);
+    }
+  });
+  launch(on,
+         {.name = "rmsnorm_add_partials",
+          .grid = {uint32_t((width + kWarp - 1) / kWarp)},
+          .block = {kRuns * kWarp}},
+         rmsnorm_add_partials_kernel, a.dweight, a.partial, int(blocks));
+}
+
+}  // namespace
+
+void rmsnorm_forward(Exec on, const RmsNormForward<float>& a) {
+  launch_forward(on, a);
+}
+void rmsnorm_forward(Exec on, const RmsNormForward<bf16>& a) {
+  launch_forward(on, a);
+}
+void rmsnorm_backward(Exec on, const RmsNormBackward<float>& a) {
+  launch_backward(on, a);
+}
+void rmsnorm_backward(Exec on, const RmsNormBackward<bf16>& a) {
+  launch_backward(on, a);
+}
+
+}  // namespace assay::gpu

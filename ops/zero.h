@@ -1,0 +1,29 @@
+// Sets memory to zero: gradients, counts and sums at the start of a step.
+#pragma once
+
+#include <cstddef>
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+struct Zero {
+  View<std::byte, 1> x;  // out (bytes)
+};
+
+void zero(Exec on, const Zero& a);
+
+template <typename T, int Rank>
+void zero(Exec on, View<T, Rank> x) {
+  zero(on, Zero{
+               .x = {reinterpret_cast<std::byte*>(x.data), {int64_t(x.bytes())}}
+  });
+}
+
+inline Cost zero_cost(const Zero& a) {
+  return {.bytes = double(a.x.bytes()), .flops = 0};
+}
+
+}  // namespace assay

@@ -1,0 +1,136 @@
+#include "ops/grouped_swiglu.h"
+#include "tests/ops/grouped_case.h"
+#include "tests/ref/swiglu.h"
+
+namespace assay {
+
+namespace {
+
+// The numbers of some rows, as doubles.
+template <typename T>
+std::vector<double> chosen_doubles(const View<T, 2>& v, const std::vector<int64_t>& rows) {
+  std::vector<double> numbers;
+  for (const int64_t r : rows) {
+    for (int64_t c = 0; c < v.dim[1]; ++c) numbers.push_back(double(float(v.at(r, c))));
+  }
+  return numbers;
+}
+
+// s.out is 2 F.
+template <typename T>
+OpInstance forward_instance(const GroupedShape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const GroupedIndices at = grouped_indices(*bench, s);
+  const int64_t width = s.out / 2;
+  const GroupedSwigluForward<T> a{.h = bench->out<T, 2>("h", {s.assignments(), width}),
+                                  .gate_up = bench->out<T, 2>("gate_up", {s.assignments(), s.out}),
+                                  .x = bench->in<T, 2>("x", {s.x_rows(), s.in}, normal(0.2)),
+                                  .row = at.row,
+                                  .offsets = at.offsets,
+                                  .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in)};
+  const auto check = [a, s, at, width](Report& report) {
+    const auto chosen = sample(s.assignments(), double(s.out * s.in));
+    const auto grouped = grouped_reference(s, at, chosen);
+    const auto x = Workbench::doubles(a.x), weight = Workbench::doubles(a.weight.plain);
+    const auto want = grouped.forward(x, weight);
+    const auto size = grouped.forward(absolute(x), absolute(weight));
+    auto gate_up = chosen_rows(a.gate_up.data, s.out, chosen);
+    report.near("gate_up", gate_up.view(), want, product_rule<T>(double(s.in), want, size));
+    // h belongs to the gate_up that was stored, as backward will use it.
+    const auto want_h = ref::Swiglu<double>{int64_t(chosen.size()), width}.forward(
+        chosen_doubles(a.gate_up, chosen));
+    auto h = chosen_rows(a.h.data, width, chosen);
+    report.near("h", h.view(), want_h, [&](int64_t i) {
+      const double v = want_h[size_t(i)];
+      return tol::rounding<T>(v) + tol::elementary(3, v) + 0x1p-100;
+    });
+  };
+  return {bench, [a, bench](Exec on) { grouped_swiglu_forward<T>(on, bench->located(a)); }, check,
+          grouped_swiglu_forward_cost(a)};
+}
+
+// s.in is F.
+template <typename T>
+OpInstance dgrad_instance(const GroupedShape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const GroupedIndices at = grouped_indices(*bench, s);
+  const int64_t width = s.in;
+  const GroupedSwigluDgrad<T> a{
+      .dgate_up = bench->out<T, 2>("dgate_up", {s.assignments(), 2 * width}),
+      .dh = bench->tmp<T, 2>("dh", {s.assignments(), width}),
+      .dy = bench->in<T, 2>("dy", {s.assignments(), s.out}),
+      .gate_up = bench->in<T, 2>("gate_up", {s.assignments(), 2 * width}, normal(2.0)),
+      .offsets = at.offsets,
+      .weight = packed_stack<T>(*bench, s.experts(), s.out, width)};
+  const auto check = [a, s, at, width](Report& report) {
+    const auto chosen = sample(s.assignments(), double(s.out * s.in));
+    const auto grouped = grouped_reference(s, at, chosen);
+    const auto dy = select_rows(Workbench::doubles(a.dy), s.out, chosen);
+    const auto weight = Workbench::doubles(a.weight.plain);
+    const auto dh = grouped.dgrad(dy, weight);
+    const auto size = grouped.dgrad(absolute(dy), absolute(weight));
+    const auto gate_up = chosen_doubles(a.gate_up, chosen);
+    const ref::Swiglu<double> swiglu{int64_t(chosen.size()), width};
+    const auto want = swiglu.backward(dh, gate_up);
+    // The slopes, which are what dh is multiplied by, and the terms of the gate's.
+    const auto slope = swiglu.backward(std::vector<double>(dh.size(), 1.0), gate_up);
+    auto got = chosen_rows(a.dgate_up.data, 2 * width, chosen);
+    report.near("dgate_up", got.view(), want, [&](int64_t i) {
+      const int64_t row = i / (2 * width), f = i % (2 * width) % width;
+      const bool is_gate = i % (2 * width) < width;
+      const double d = dh[size_t(row * width + f)];
+      const double g = std::abs(gate_up[size_t(2 * row * width + f)]);
+      const double u = std::abs(gate_up[size_t((2 * row + 1) * width + f)]);
+      const double parts = is_gate ? std::abs(d) * u * (1 + g) : std::abs(want[size_t(i)]);
+      const double of_dh =
+          tol::rounding<T>(d) + tol::sum(double(s.out) + 1, size[size_t(row * width + f)]);
+      return tol::rounding<T>(want[size_t(i)]) + tol::elementary(4, parts) +
+             std::abs(slope[size_t(i)]) * of_dh + 0x1p-100;
+    });
+  };
+  return {bench, [a, bench](Exec on) { grouped_swiglu_dgrad<T>(on, bench->located(a)); }, check,
+          grouped_swiglu_dgrad_cost(a)};
+}
+
+template <typename T>
+void add_cases(std::vector<OpCase>& cases) {
+  using Loads = std::vector<int32_t>;
+  const auto add = [&](const char* direction, const GroupedShape& s,
+                       OpInstance (*make)(const GroupedShape&)) {
+    const std::string op = std::string("grouped_swiglu_") + direction;
+    cases.push_back({op, op + " " + dtype_name<T>() + s.text(), [s, make] { return make(s); }});
+  };
+  // F of 128, 64 and less a tile, and none of them; sums of more stages than the ring has.
+  for (const GroupedShape& s : {
+           GroupedShape{"one row", Loads{0, 1, 0},                  2,   1,   RowOrder::kInOrder },
+           GroupedShape{"odd",     Loads{3, 0, 17, 1, 6},           30,  67,  RowOrder::kGathered},
+           GroupedShape{"edges",   Loads{0, 1, 63, 65, 129, 64, 0}, 304, 200, RowOrder::kGathered},
+           GroupedShape{"edges",   Loads{0, 1, 63, 65, 129, 64, 0}, 304, 200, RowOrder::kInOrder },
+           GroupedShape{"long",    Loads{70, 0, 9},                 80,  456, RowOrder::kInOrder },
+           GroupedShape{"long",    Loads{130, 0, 9},                384, 328, RowOrder::kGathered},
+           GroupedShape{"no row",  Loads{0, 0},                     32,  32,  RowOrder::kInOrder },
+  }) {
+    add("forward", s, forward_instance<T>);
+  }
+  for (const GroupedShape& s : {
+           GroupedShape{"one row", Loads{0, 1, 0},                  1,   1,   RowOrder::kInOrder},
+           GroupedShape{"odd",     Loads{3, 0, 17, 1, 6},           67,  15,  RowOrder::kInOrder},
+           GroupedShape{"edges",   Loads{0, 1, 63, 65, 129, 64, 0}, 200, 152, RowOrder::kInOrder},
+           GroupedShape{"long",    Loads{140, 0, 9},                456, 72,  RowOrder::kInOrder},
+           GroupedShape{"long",    Loads{70, 0, 9},                 392, 384, RowOrder::kInOrder},
+           GroupedShape{"no row",  Loads{0, 0},                     32,  32,  RowOrder::kInOrder},
+  }) {
+    add("dgrad", s, dgrad_instance<T>);
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> grouped_swiglu_cases() {
+  std::vector<OpCase> cases;
+  add_cases<float>(cases);
+  add_cases<bf16>(cases);
+  return cases;
+}
+
+}  // namespace assay

@@ -1,0 +1,56 @@
+// op_check_cuda [--op NAME] [--filter TEXT] [--list]: every case by the CUDA kernels on the GPU, against the scalar reference,
+// twice and in device memory to the same bits. A case's own buffers are pinned host memory that the device reaches at the
+// same address, so that cases fill and compare them as on the CPU. Exit 1 when one fails, or where there is no GPU.
+#include <cstdio>
+#include <memory>
+
+#include "base/check.h"
+#include "cuda/device.h"
+#include "tests/ops/op_run.h"
+
+namespace {
+
+using namespace assay;
+
+std::unique_ptr<gpu::Device> device;
+
+void* allocate(size_t bytes) {
+  return device->context()->memory->allocate(bytes, gpu::Place::kHostVisible);
+}
+void release(void* p) {
+  device->context()->memory->release(p, gpu::Place::kHostVisible);
+}
+
+int run(int argc, char** argv) {
+  device = gpu::open_device();
+  set_case_memory({allocate, release});
+  const auto begin = [] { return Exec{.gpu = device->context()}; };
+  OpBackend backend{.program = "op_check_cuda", .variants = {}};
+  backend.variants.push_back({"once", begin});
+  backend.variants.push_back({"again", begin});
+  backend.variants.push_back({"in device memory", begin, OpBackend::Variant::Buffers::kACopy});
+  backend.copies = {.allocate =
+                        [](size_t bytes) {
+                          const auto buffer = std::make_shared<gpu::DeviceBuffer>(bytes);
+                          return std::shared_ptr<std::byte>(buffer, buffer->data());
+                        },
+                    .copy =
+                        [](void* to, const void* from, size_t bytes) {
+                          gpu::copy(*device->context(), to, from, bytes);
+                          device->wait();
+                        }};
+  backend.wait = [] { device->wait(); };
+  backend.broken = [] { return device->broken(); };
+  return op_check_main(argc, argv, backend);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const UserError& error) {
+    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
+    return 1;
+  }
+}

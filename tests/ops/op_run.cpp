@@ -1,0 +1,139 @@
+#include "tests/ops/op_run.h"
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+
+namespace assay {
+namespace {
+
+enum class Outcome { kPassed, kFailed, kLeftOut };
+
+void run_variant(const OpBackend& backend, const OpBackend::Variant& variant,
+                 const OpInstance& instance, View<std::byte, 1> workspace) {
+  instance.bench->restore();
+  std::memset(workspace.data, 0xFF, workspace.bytes() / 64);
+  Exec on = variant.begin();
+  on.workspace = workspace;
+  Workbench& bench = *instance.bench;
+  const bool in_copy = variant.buffers == OpBackend::Variant::Buffers::kACopy;
+  if (in_copy) {
+    bench.place_copies(backend.copies, 1);
+    bench.use_copy(0);
+  }
+  instance.run(on);
+  if (backend.wait) backend.wait();
+  if (in_copy) {
+    bench.fetch_copy();
+    bench.use_copy(-1);
+    bench.place_copies(backend.copies, 0);
+  }
+}
+
+std::vector<std::string> outside(const Report& report, double& used) {
+  std::vector<std::string> failures;
+  for (const auto& r : report.comparisons()) {
+    used = std::max(used, r.used);
+    if (r.outside == 0) continue;
+    char text[256];
+    std::snprintf(text, sizeof text, "%s[%ld]: got %.9g, want %.9g, tolerance %.3g, %ld outside",
+                  r.tensor.c_str(), long(r.worst_index), r.got, r.want, r.tolerance,
+                  long(r.outside));
+    failures.push_back(text);
+  }
+  return failures;
+}
+
+// What --small runs: for sanitizers, which make a kernel a hundred times slower.
+constexpr Cost kAll = {1e300, 1e300}, kSmall = {1e6, 2e7};
+
+Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& workspace, Cost most) {
+  const OpInstance instance = c.make();
+  const Cost& cost = instance.cost;
+  const bool slow = backend.seconds && backend.seconds(cost) > backend.most_seconds;
+  if (slow || cost.bytes > most.bytes || cost.flops > most.flops) {
+    std::printf("--   %s | too large here\n", c.name.c_str());
+    return Outcome::kLeftOut;
+  }
+  std::vector<std::string> failures;
+  double used = 0;
+  Report report;
+  std::vector<std::byte> first;
+  for (size_t i = 0; i < backend.variants.size(); ++i) {
+    const OpBackend::Variant& variant = backend.variants[i];
+    try {
+      run_variant(backend, variant, instance, workspace.view());
+    } catch (const std::exception& error) {
+      failures.push_back(variant.name + ": " + error.what());
+      break;
+    }
+    if (i == 0) {
+      instance.check(report);
+      failures = outside(report, used);
+      first = instance.bench->results();
+    } else if (instance.bench->results() != first) {
+      failures.push_back(variant.name + ": other bits than " + backend.variants[0].name);
+    }
+    for (const std::string& d : instance.bench->damage())
+      failures.push_back(variant.name + ": " + d);
+  }
+  std::printf("%s %s", failures.empty() ? "ok  " : "FAIL", c.name.c_str());
+  if (!report.comparisons().empty()) std::printf(" | %.0f%% of tolerance", 100 * used);
+  std::printf("\n");
+  for (const auto& f : failures) std::printf("     %s\n", f.c_str());
+  if (!failures.empty()) {
+    std::printf("     again: %s --filter '%s'\n", backend.program, c.name.c_str());
+  }
+  std::fflush(stdout);
+  return failures.empty() ? Outcome::kPassed : Outcome::kFailed;
+}
+
+}  // namespace
+
+int op_check_main(int argc, char** argv, const OpBackend& backend) {
+  std::string op, filter;
+  bool list = false;
+  Cost most = kAll;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--list") {
+      list = true;
+    } else if (flag == "--small") {
+      most = kSmall;
+    } else if ((flag == "--op" || flag == "--filter") && i + 1 < argc) {
+      (flag == "--op" ? op : filter) = argv[++i];
+    } else {
+      std::fprintf(stderr, "usage: %s [--op NAME] [--filter TEXT] [--small] [--list]\n",
+                   backend.program);
+      return flag == "--help" ? 0 : 1;
+    }
+  }
+  CaseWorkspace workspace;
+  int done = 0, failed = 0, left_out = 0;
+  for (const OpCase& c : all_op_cases()) {
+    if (!selected(c, op, filter)) continue;
+    if (c.body == OpBody::kCpu && backend.body != OpBody::kCpu) continue;
+    ++done;
+    if (list) {
+      std::printf("%s\n", c.name.c_str());
+      continue;
+    }
+    const Outcome outcome = run_case(backend, c, workspace, most);
+    failed += outcome == Outcome::kFailed;
+    left_out += outcome == Outcome::kLeftOut;
+    if (outcome == Outcome::kFailed && backend.broken && backend.broken()) {
+      std::printf("the device is unusable after this case: the others are not run\n");
+      break;
+    }
+  }
+  if (!list) {
+    std::printf("%d cases, %d failed", done - left_out, failed);
+    if (left_out > 0) std::printf(", %d too large here", left_out);
+    std::printf("\n");
+  }
+  if (done == 0) std::fprintf(stderr, "%s: no case matches\n", backend.program);
+  return failed > 0 || done == left_out;
+}
+
+}  // namespace assay

@@ -1,0 +1,35 @@
+// The main of op_check, op_check_simt and op_check_cuda: every case of the lists on one backend, in each of its variants.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/ops/op_case.h"
+
+namespace assay {
+
+struct OpBackend {
+  const char* program;           // "op_check_simt"
+  OpBody body = OpBody::kEvery;  // kCpu: its own cases as well
+  // How an instance runs; the first is compared with the reference, the others must give its bits.
+  struct Variant {
+    std::string name;  // "3 threads"
+    std::function<Exec()> begin;
+    enum class Buffers { kTheCases, kACopy } buffers = Buffers::kTheCases;
+  };
+  std::vector<Variant> variants;
+  // Where variants with kACopy run: proves that a case's run finds its buffers wherever they lie.
+  CopyMemory copies = {};
+  // Cases that take longer by this estimate are left out, and counted. 0: none.
+  std::function<double(const Cost&)> seconds = {};
+  double most_seconds = 0;
+  // After each run: until its results are there. Throws what went wrong.
+  std::function<void()> wait = {};
+  // After a case that failed: can nothing run any more? Then the other cases are left.
+  std::function<bool()> broken = {};
+};
+
+int op_check_main(int argc, char** argv, const OpBackend& backend);
+
+}  // namespace assay
