@@ -16,7 +16,10 @@
 
 namespace assay {
 
-// B sequences of T positions; rows are tokens in order. target < 0 is not counted.
+// Whose memory a model is planned for.
+enum class Backend { kCpu, kGpu };
+
+// B sequences of T positions in the host's memory; rows are tokens in order. target < 0 is not counted.
 struct TokenBatch {
   View<const int32_t, 1> token;   // (B * T)
   View<const int32_t, 1> target;  // (B * T)
@@ -54,6 +57,7 @@ struct RouterLayerState {
 class Model {
  public:
   virtual ~Model() = default;
+  virtual Backend backend() const = 0;
 
   // Registers every buffer for micro-batches of at most batch x sequence tokens.
   virtual void plan(MemoryPlan& plan) = 0;
@@ -73,17 +77,19 @@ class Model {
 
   virtual void begin_step(Exec on) = 0;  // zeroes gradients, counts, sums
   virtual void forward_backward(Exec on, const TokenBatch& batch, const MicroScale& scale) = 0;
-  // Sum of nats over the step's counted targets so far.
+  // Queues copies of what loss_sum() and router_layers() show: it is theirs after wait(on).
+  virtual void read_back(Exec on) = 0;
+  // Sum of nats over the step's counted targets at the last read_back().
   virtual double loss_sum() const = 0;
-  // Forward only; per-target nats into `nats` (0 where not counted). Leaves gradients and counts alone.
+  // Forward only; per-target nats into `nats` (0 where not counted), the host's. Leaves gradients and counts alone.
   virtual void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) = 0;
 
   // rate: bias_rate already multiplied by the schedule when bias_follows_lr.
   virtual void update_router_bias(Exec on, float lr_fraction) = 0;
-  // The MoE layers in order, as the last step left them (the margin: at its update_router_bias); valid until the next
-  // call.
+  // The MoE layers in order, as the last read_back() found them (the margin: at the last update_router_bias); valid until
+  // the next call.
   virtual const std::vector<RouterLayerState>& router_layers() = 0;
-  // Experts chosen for these tokens, per MoE layer in order of router_layers(), (layers, tokens * K).
+  // Experts chosen for these tokens, per MoE layer in order of router_layers(), (layers, tokens * K), the host's.
   virtual void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) = 0;
 };
 

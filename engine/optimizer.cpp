@@ -1,9 +1,18 @@
 #include "engine/optimizer.h"
 
+#include <algorithm>
+
 #include "base/hash.h"
+#include "cuda/transfer.h"
 #include "ops/adamw.h"
 
 namespace assay {
+
+namespace {
+
+constexpr int64_t kStaging = int64_t{1} << 18;  // floats
+
+}  // namespace
 
 Optimizer::Optimizer(const OptimizerConfig& config, Model& model)
     : config_(config),
@@ -26,7 +35,13 @@ void Optimizer::plan(MemoryPlan& plan) {
   plan.add(Section::kScratch, "gradient_non_finite", non_finite_, {1});
   plan.add(Section::kScratch, "gradient_norm_partial", partial_,
            {global_norm_pieces({gradients_.data(), {int64_t(gradients_.size())}}), 2});
-  plan.add(Section::kScratch, "checksums", checksums_, {int64_t(parameters_.size())});
+  plan.add(Section::kHostVisible, "gradient_norm", read_norm_, {1});
+  plan.add(Section::kHostVisible, "gradient_clip", read_clip_, {1});
+  plan.add(Section::kHostVisible, "gradient_non_finite", read_non_finite_, {1});
+  plan.add(Section::kHostVisible, "checksums", checksums_, {int64_t(parameters_.size())});
+  if (model_.backend() == Backend::kGpu) {
+    plan.add(Section::kHostVisible, "checksum_staging", staging_, {kStaging});
+  }
 }
 
 void Optimizer::bind() {
@@ -84,7 +99,31 @@ void Optimizer::step(Exec on, int64_t step, double lr_share) {
   model_.repack_weights(on);
 }
 
+void Optimizer::read_back(Exec on) {
+  copy(on, read_norm_, norm_);
+  copy(on, read_clip_, clip_);
+  copy(on, read_non_finite_, non_finite_);
+}
+
+// A piece at a time: the masters are large, and only logged steps ask.
+uint64_t Optimizer::checksum_of_copies(Exec on, View<const float, 1> master) const {
+  uint64_t sum = 0;
+  for (int64_t begin = 0; begin < master.dim[0]; begin += kStaging) {
+    const int64_t count = std::min(kStaging, master.dim[0] - begin);
+    copy(on, staging_, master.rows(begin, count));
+    wait(on);
+    sum += hash_floats(staging_.data, count, begin);
+  }
+  return sum;
+}
+
 uint64_t Optimizer::parameter_checksum(Exec on) const {
+  if (on.gpu) {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      checksums_[int64_t(i)] = checksum_of_copies(on, parameters_[i].master);
+    }
+    return hash_words(checksums_.data, parameters_.size());
+  }
   parallel_for(on, int64_t(parameters_.size()), [&](int64_t i) {
     const View<float, 1>& master = parameters_[size_t(i)].master;
     checksums_[i] = hash_floats(master.data, master.dim[0]);

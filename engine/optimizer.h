@@ -1,5 +1,5 @@
 // AdamW over a model's parameters, by group: global norm, clip factor, update. Nothing waits for
-// the result: norm and clip stay where the gradients are until stats() is asked.
+// the result: norm and clip stay where the gradients are until read_back().
 #pragma once
 
 #include <string>
@@ -22,10 +22,12 @@ class Optimizer {
   // step counts from 0; lr_share is the schedule's share of each group's peak learning rate.
   void step(Exec on, int64_t step, double lr_share);
 
-  double gradient_norm() const { return double(norm_[0]); }
-  double clip_factor() const { return double(clip_[0]); }
-  int64_t non_finite() const { return non_finite_[0]; }
-  // Of every master, bit by bit; the same for any thread count.
+  // Queues copies of the three numbers below: they are there after wait(on).
+  void read_back(Exec on);
+  double gradient_norm() const { return double(read_norm_[0]); }
+  double clip_factor() const { return double(read_clip_[0]); }
+  int64_t non_finite() const { return read_non_finite_[0]; }
+  // Of every master, bit by bit; the same for any thread count. Waits for a GPU.
   uint64_t parameter_checksum(Exec on) const;
   // First and second moments, named "<parameter>.m" and "<parameter>.v".
   std::vector<TensorRef> tensors();
@@ -35,6 +37,7 @@ class Optimizer {
     double lr, beta2, weight_decay;
   };
   GroupSettings settings(Group group) const;
+  uint64_t checksum_of_copies(Exec on, View<const float, 1> master) const;
 
   OptimizerConfig config_;
   Model& model_;
@@ -47,7 +50,11 @@ class Optimizer {
   View<float, 1> norm_, clip_;
   View<int64_t, 1> non_finite_;
   View<double, 2> partial_;
+  // The host's.
+  View<float, 1> read_norm_, read_clip_;
+  View<int64_t, 1> read_non_finite_;
   View<uint64_t, 1> checksums_;  // one a parameter
+  View<float, 1> staging_;       // a piece of a parameter
 };
 
 }  // namespace assay

@@ -9,7 +9,7 @@ RouterTelemetry::Layer::Layer(int64_t experts, int64_t window)
       window_sum(static_cast<size_t>(experts), 0),
       history(static_cast<size_t>(experts * window), 0) {}
 
-RouterTelemetry::RouterTelemetry(Exec on, Model& model, int64_t window, const RouterProbe& probe)
+RouterTelemetry::RouterTelemetry(Model& model, int64_t window, const RouterProbe& probe)
     : window_(window), probe_(probe) {
   int64_t choices = 0;
   for (const RouterLayerState& state : model.router_layers()) {

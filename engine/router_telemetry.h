@@ -20,7 +20,7 @@ struct RouterProbe {
 class RouterTelemetry {
  public:
   // The model is bound. layers: from Model::router_layers().
-  RouterTelemetry(Exec on, Model& model, int64_t window, const RouterProbe& probe);
+  RouterTelemetry(Model& model, int64_t window, const RouterProbe& probe);
 
   // A logged step of the past, for a run that resumes: windows and dead experts go on where they were.
   // counts: (E) a layer, in order.

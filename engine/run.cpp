@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "engine/config_text.h"
+#include "engine/host_copies.h"
 
 namespace assay {
 
@@ -65,7 +66,7 @@ class Run {
   Run(RunParts& parts, const RunStart& start)
       : p_(parts),
         trainer_(parts.config, parts.model, parts.optimizer, parts.loader, parts.mask_id),
-        routers_(parts.on, parts.model, parts.config.telemetry.window, parts.probe),
+        routers_(parts.model, parts.config.telemetry.window, parts.probe),
         steps_(parts.config.run.steps),
         done_(start.steps_done),
         saved_(start.steps_done) {
@@ -153,8 +154,11 @@ class Run {
     state.versions = library_versions();
     state.extra[kDataHashes] = hashes_by_name(p_.data_sha256);
     state.extra[kLastProbe] = joined(routers_.last_probe());
+    HostCopies model(p_.on, p_.model.tensors()), optimizer(p_.on, p_.optimizer.tensors());
+    model.download();
+    optimizer.download();
     const std::string folder = p_.checkpoints.save(
-        state, p_.model.tensors(), p_.optimizer.tensors(),
+        state, model.tensors(), optimizer.tensors(),
         milestone() ? Checkpoints::Keep::kMilestone : Checkpoints::Keep::kRolling);
     saved_ = done_;
     p_.recorder.checkpoint(done_, folder, seconds_since(start));
@@ -236,8 +240,11 @@ RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>&
     return {};
   }
   const TrainingState state = load_state(*checkpoint);
-  load_model(*checkpoint, parts.model.tensors());
-  load_optimizer(*checkpoint, parts.optimizer.tensors());
+  HostCopies model(parts.on, parts.model.tensors()), optimizer(parts.on, parts.optimizer.tensors());
+  load_model(*checkpoint, model.tensors());
+  load_optimizer(*checkpoint, optimizer.tensors());
+  model.upload();
+  optimizer.upload();
   parts.model.refresh_weights(parts.on);
   parts.loader.seek(state.cursor);
   return {.steps_done = state.step,

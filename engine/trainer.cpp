@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/hash.h"
+#include "cuda/transfer.h"
 
 namespace assay {
 
@@ -20,6 +21,9 @@ StepStats Trainer::step(Exec on, int64_t step_index, Hash hash) {
   optimizer_.step(on, step_index, share);  // norm and clip factor stay on the device
   model_.update_router_bias(on, static_cast<float>(share));  // from the load of the whole step
 
+  model_.read_back(on);
+  optimizer_.read_back(on);
+  wait(on);
   return read_stats(on, step_index, share, counted, hash);
 }
 

@@ -16,7 +16,7 @@ Validation::Validation(const ValidationSet::Config& set, int64_t every,
       mask_id_(mask_id) {}
 
 void Validation::plan(MemoryPlan& plan) {
-  plan.add(Section::kScratch, "validation.nats", nats_, {micro_batch_ * sequence_});
+  plan.add(Section::kHostVisible, "validation.nats", nats_, {micro_batch_ * sequence_});
 }
 
 bool Validation::due(int64_t steps_done, int64_t steps) const {

@@ -1,16 +1,20 @@
 #include "models/decoder.h"
 
 #include <algorithm>
-#include <cstring>
+#include <vector>
 
 #include "base/check.h"
+#include "cuda/matmul.h"
+#include "cuda/transfer.h"
 #include "models/blocks.h"
 #include "models/moe_half.h"
 #include "models/parameters.h"
 #include "ops/embedding.h"
+#include "ops/gpu_ops.h"
 #include "ops/head_loss.h"
 #include "ops/linear.h"
 #include "ops/rope.h"
+#include "ops/zero.h"
 
 namespace assay {
 
@@ -21,6 +25,7 @@ class Decoder final : public Model {
  public:
   Decoder(const ModelConfig& config, const DecoderOptions& options);
 
+  Backend backend() const override { return options_.backend; }
   void plan(MemoryPlan& plan) override;
   void bind(Exec on) override;
   void initialise(Exec on, uint64_t seed) override { store_.initialise(on, seed); }
@@ -33,7 +38,8 @@ class Decoder final : public Model {
 
   void begin_step(Exec on) override;
   void forward_backward(Exec on, const TokenBatch& batch, const MicroScale& scale) override;
-  double loss_sum() const override { return loss_sum_[0]; }
+  void read_back(Exec on) override;
+  double loss_sum() const override { return read_loss_sum_[0]; }
   void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) override;
 
   void update_router_bias(Exec on, float lr_fraction) override;
@@ -44,6 +50,8 @@ class Decoder final : public Model {
   // Leaves in streams_ what each half read, the last entry being the final norm's.
   void forward(Exec on, const TokenBatch& batch, Pass pass);
   void backward(Exec on, const TokenBatch& batch, const MicroScale& scale);
+  // The batch where the ops run.
+  TokenBatch uploaded(Exec on, const TokenBatch& batch) const;
   View<T, 2> hidden(int64_t tokens) const { return final_norm_.y.rows(0, tokens); }
   bool tied() const { return config_.tie_embeddings; }
   std::string head_name() const { return tied() ? "embed.weight" : "head.weight"; }
@@ -65,6 +73,10 @@ class Decoder final : public Model {
   std::vector<Stream<T>> streams_;  // one more than halves_
   View<std::byte, 1> head_scratch_;
   View<double, 1> loss_sum_, eval_sum_;
+  View<double, 1> read_loss_sum_;  // the host's
+  // With Backend::kGpu.
+  View<int32_t, 1> token_, target_;  // (N)
+  View<float, 1> nats_;              // (N)
   std::vector<RouterLayerState> router_layers_;
 };
 
@@ -73,7 +85,7 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
     : config_(config),
       options_(options),
       largest_{options.micro_batch, options.sequence},
-      store_(parameter_table(config)) {
+      store_(parameter_table(config), options.backend) {
   for (int64_t l = 0; l < config.layers; ++l) {
     halves_.push_back(make_attention_half<T>(config_, l, scratch_, cos_, sin_));
     if (is_moe_block(config, l)) {
@@ -100,20 +112,37 @@ void Decoder<T>::plan(MemoryPlan& plan) {
   plan.add(Section::kScratch, "head", head_scratch_, {head_bytes});
   plan.add(Section::kScratch, "loss_sum", loss_sum_, {1});
   plan.add(Section::kScratch, "eval_sum", eval_sum_, {1});
+  plan.add(Section::kHostVisible, "loss_sum", read_loss_sum_, {1});
+  if (options_.backend == Backend::kGpu) {
+    plan.add(Section::kScratch, "batch.token", token_, {tokens});
+    plan.add(Section::kScratch, "batch.target", target_, {tokens});
+    plan.add(Section::kScratch, "nats", nats_, {tokens});
+  }
   const int64_t half_width = config_.resolved_head_dim() / 2;
   plan.add(Section::kParameters, "rope.cos", cos_, {largest_.sequence, half_width});
   plan.add(Section::kParameters, "rope.sin", sin_, {largest_.sequence, half_width});
 }
 
 template <typename T>
-void Decoder<T>::bind(Exec) {
+void Decoder<T>::bind(Exec on) {
   for (const auto& half : halves_) half->bind(store_);
   final_norm_.bind(store_, "final.norm");
   embedding_ = store_.plain("embed.weight");
   dembedding_ = store_.matrix_gradient("embed.weight");
   head_ = store_.matrix(head_name());
   dhead_ = store_.matrix_gradient(head_name());
-  rope_table(cos_, sin_, config_.rope_theta);
+  if (options_.backend == Backend::kCpu) return rope_table(cos_, sin_, config_.rope_theta);
+  std::vector<float> table(static_cast<size_t>(2 * cos_.size()));
+  const View<float, 2> cos{
+      table.data(), {cos_.dim[0], cos_.dim[1]}
+  };
+  const View<float, 2> sin{
+      table.data() + cos.size(), {cos_.dim[0], cos_.dim[1]}
+  };
+  rope_table(cos, sin, config_.rope_theta);
+  copy(on, cos_, cos);
+  copy(on, sin_, sin);
+  wait(on);
 }
 
 template <typename T>
@@ -122,14 +151,43 @@ int64_t Decoder<T>::workspace_bytes() const {
   int64_t bytes = linear_workspace_bytes<T>(head_loss_chunk_rows(tokens, config_.vocab_size),
                                             config_.vocab_size, config_.hidden);
   for (const auto& half : halves_) bytes = std::max(bytes, half->workspace_bytes(tokens));
+  if (options_.backend == Backend::kGpu) {
+    bytes = std::max({bytes, gpu::embedding_backward_workspace_bytes(tokens, config_.hidden),
+                      gpu::kMatmulWorkspaceBytes});
+  }
   return bytes;
 }
 
 template <typename T>
 void Decoder<T>::begin_step(Exec on) {
   store_.zero_gradients(on);
-  for (MoeHalf<T>* half : moe_halves_) half->begin_step();
-  loss_sum_[0] = 0;
+  for (MoeHalf<T>* half : moe_halves_) half->begin_step(on);
+  zero(on, loss_sum_);
+}
+
+template <typename T>
+TokenBatch Decoder<T>::uploaded(Exec on, const TokenBatch& batch) const {
+  if (options_.backend == Backend::kCpu) return batch;
+  const int64_t n = batch.token.dim[0];
+  CHECK(n <= token_.dim[0], "decoder: %ld tokens, planned for %ld", long(n), long(token_.dim[0]));
+  for (int64_t i = 0; i < n; ++i) {
+    CHECK(batch.token[i] >= 0 && batch.token[i] < config_.vocab_size &&
+              batch.target[i] < config_.vocab_size,
+          "decoder: token[%ld] = %d, target %d, vocabulary %ld", long(i), int(batch.token[i]),
+          int(batch.target[i]), long(config_.vocab_size));
+  }
+  copy(on, token_, batch.token);
+  copy(on, target_, batch.target);
+  return {.token = token_.rows(0, n),
+          .target = target_.rows(0, n),
+          .batch = batch.batch,
+          .sequence = batch.sequence};
+}
+
+template <typename T>
+void Decoder<T>::read_back(Exec on) {
+  copy(on, read_loss_sum_, loss_sum_);
+  for (MoeHalf<T>* half : moe_halves_) half->read_back(on);
 }
 
 template <typename T>
@@ -158,7 +216,7 @@ void Decoder<T>::backward(Exec on, const TokenBatch& batch, const MicroScale& sc
   const Shape shape{batch.batch, batch.sequence};
   const int64_t n = shape.tokens();
   const View<T, 2> dresid = scratch_.dresid.rows(0, n);
-  std::memset(static_cast<void*>(dresid.data), 0, dresid.bytes());
+  zero(on, dresid);
   final_norm_.backward(on, scratch_, streams_.back(), n);
   for (size_t i = halves_.size(); i-- > 0;) {
     halves_[i]->backward(on, streams_[i], shape, scale);
@@ -170,7 +228,8 @@ void Decoder<T>::backward(Exec on, const TokenBatch& batch, const MicroScale& sc
 }
 
 template <typename T>
-void Decoder<T>::forward_backward(Exec on, const TokenBatch& batch, const MicroScale& scale) {
+void Decoder<T>::forward_backward(Exec on, const TokenBatch& from_host, const MicroScale& scale) {
+  const TokenBatch batch = uploaded(on, from_host);
   const int64_t n = batch.token.dim[0];
   forward(on, batch, Pass::kTrain);
   head_loss<T>(on, {.dx = scratch_.dnorm.rows(0, n),
@@ -187,10 +246,13 @@ void Decoder<T>::forward_backward(Exec on, const TokenBatch& batch, const MicroS
 }
 
 template <typename T>
-void Decoder<T>::evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) {
+void Decoder<T>::evaluate(Exec on, const TokenBatch& from_host, View<float, 1> nats) {
+  const TokenBatch batch = uploaded(on, from_host);
+  const bool gpu = options_.backend == Backend::kGpu;
+  const View<float, 1> out = gpu ? nats_.rows(0, batch.token.dim[0]) : nats;
   forward(on, batch, Pass::kEvaluate);
-  eval_sum_[0] = 0;
-  head_loss_eval<T>(on, {.nats = nats,
+  zero(on, eval_sum_);
+  head_loss_eval<T>(on, {.nats = out,
                          .loss_sum = eval_sum_,
                          .scratch = head_scratch_,
                          .x = hidden(batch.token.dim[0]),
@@ -198,6 +260,8 @@ void Decoder<T>::evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats)
                          .target = batch.target,
                          .mask_id = options_.mask_id,
                          .logit_gain = static_cast<float>(config_.logit_gain)});
+  if (gpu) copy(on, nats, out);
+  wait(on);
 }
 
 template <typename T>
@@ -214,14 +278,15 @@ const std::vector<RouterLayerState>& Decoder<T>::router_layers() {
 template <typename T>
 void Decoder<T>::route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) {
   if (moe_halves_.empty()) return;
-  forward(on, batch, Pass::kEvaluate);
+  forward(on, uploaded(on, batch), Pass::kEvaluate);
   for (size_t i = 0; i < moe_halves_.size(); ++i) {
     const View<const int32_t, 2> chosen = moe_halves_[i]->chosen(batch.token.dim[0]);
     CHECK(expert.dim[0] == int64_t(moe_halves_.size()) && expert.dim[1] == chosen.size(),
           "route: expert (%ld, %ld) for %zu layers of %ld choices", long(expert.dim[0]),
           long(expert.dim[1]), moe_halves_.size(), long(chosen.size()));
-    std::memcpy(expert.row(int64_t(i)), chosen.data, chosen.bytes());
+    copy_bytes(on, expert.row(int64_t(i)), chosen.data, chosen.bytes());
   }
+  wait(on);
 }
 
 }  // namespace
@@ -230,8 +295,8 @@ const char* recipe_name(Recipe recipe) {
   return recipe == Recipe::kBf16 ? "bf16" : "fp32";
 }
 
-Recipe resolve_recipe(const std::string& name) {
-  const bool fast_bf16 = __builtin_cpu_supports("avx512bf16") != 0;
+Recipe resolve_recipe(const std::string& name, Backend backend) {
+  const bool fast_bf16 = backend == Backend::kGpu || __builtin_cpu_supports("avx512bf16") != 0;
   if (name == "fp32" || (name == "auto" && !fast_bf16)) return Recipe::kFp32;
   if (name == "bf16" || name == "auto") return Recipe::kBf16;
   throw UserError("precision.recipe '" + name + "' is unknown", "use auto, fp32 or bf16");

@@ -1,14 +1,15 @@
 #include "models/moe_half.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/bf16.h"
+#include "cuda/transfer.h"
 #include "ops/combine.h"
 #include "ops/dispatch.h"
 #include "ops/grouped_linear.h"
+#include "ops/grouped_swiglu.h"
 #include "ops/linear.h"
-#include "ops/swiglu.h"
+#include "ops/zero.h"
 
 namespace assay {
 
@@ -72,8 +73,14 @@ void MoeHalf<T>::plan(MemoryPlan& plan, int64_t tokens) {
 
   add("counts", counts_, experts);
   add("measures", measures_, int64_t{kRouterMeasures});
-  add("measure_sum", measure_sum_, int64_t{kRouterMeasures});
   add("margin", margin_, kMarginTokens);
+  const auto add_read = [&](const char* what, auto& view, int64_t size) {
+    plan.add(Section::kHostVisible, name_ + "." + what, view, {size});
+  };
+  add_read("counts", read_counts_, experts);
+  add_read("bias", read_bias_, experts);
+  add_read("measures", read_measures_, kRouterMeasures);
+  add_read("margin", read_margin_, kMarginTokens);
 }
 
 template <typename T>
@@ -105,9 +112,12 @@ Stream<T> MoeHalf<T>::forward(Exec on, const Stream<T>& in, const Shape& shape, 
                 .slot = slot_.rows(0, n),
                 .partial = s_.dispatch_partial,
                 .expert = expert_.rows(0, n)});
-  grouped_linear_forward<T>(
-      on, {.y = gate_up, .x = x, .row = token, .offsets = offsets_, .weight = gate_up_weight_});
-  swiglu_forward<T>(on, {.h = h, .gate_up = gate_up});
+  grouped_swiglu_forward<T>(on, {.h = h,
+                                 .gate_up = gate_up,
+                                 .x = x,
+                                 .row = token,
+                                 .offsets = offsets_,
+                                 .weight = gate_up_weight_});
   grouped_linear_forward<T>(on,
                             {.y = expert_out, .x = h, .offsets = offsets_, .weight = down_weight_});
   View<T, 2> shared_out;
@@ -121,7 +131,6 @@ Stream<T> MoeHalf<T>::forward(Exec on, const Stream<T>& in, const Shape& shape, 
                           .gate = gate_.rows(0, n),
                           .add = shared_out});
   if (pass == Pass::kTrain) {
-    for (int64_t m = 0; m < kRouterMeasures; ++m) measure_sum_[m] += measures_[m];
     micro_batches_ += 1;
     last_tokens_ = n;
   }
@@ -154,10 +163,12 @@ void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
                            .gate = gate_.rows(0, n)});
   grouped_linear_wgrad<T>(
       on, {.dweight = ddown_weight_, .dy = dexpert_out, .x = h, .offsets = offsets_});
-  grouped_linear_dgrad<T>(
-      on, {.dx = dh, .dy = dexpert_out, .offsets = offsets_, .weight = down_weight_});
-  swiglu_backward<T>(on,
-                     {.dgate_up = dgate_up, .dh = dh, .gate_up = gate_up_.rows(0, assignments)});
+  grouped_swiglu_dgrad<T>(on, {.dgate_up = dgate_up,
+                               .dh = dh,
+                               .dy = dexpert_out,
+                               .gate_up = gate_up_.rows(0, assignments),
+                               .offsets = offsets_,
+                               .weight = down_weight_});
   grouped_linear_wgrad<T>(
       on, {.dweight = dgate_up_weight_, .dy = dgate_up, .x = x, .row = token, .offsets = offsets_});
   grouped_linear_dgrad<T>(
@@ -223,9 +234,9 @@ int64_t MoeHalf<T>::workspace_bytes(int64_t tokens) const {
 }
 
 template <typename T>
-void MoeHalf<T>::begin_step() {
-  std::memset(counts_.data, 0, counts_.bytes());
-  std::memset(measure_sum_.data, 0, measure_sum_.bytes());
+void MoeHalf<T>::begin_step(Exec on) {
+  zero(on, counts_);
+  zero(on, measures_);
   micro_batches_ = 0;
 }
 
@@ -247,8 +258,15 @@ void MoeHalf<T>::measure_margin(Exec on) {
                      .logits = logits_.rows(0, sampled),
                      .bias = has_bias() ? View<const float, 1>(bias_) : View<const float, 1>{},
                      .settings = settings_});
-  mean_margin_ = 0;
-  for (int64_t i = 0; i < sampled; ++i) mean_margin_ += double(margin_[i]) / double(sampled);
+  margins_ = sampled;
+}
+
+template <typename T>
+void MoeHalf<T>::read_back(Exec on) {
+  copy(on, read_counts_, counts_);
+  if (has_bias()) copy(on, read_bias_, bias_);
+  copy(on, read_measures_, measures_);
+  copy(on, read_margin_, margin_.rows(0, margins_));
 }
 
 template <typename T>
@@ -256,13 +274,15 @@ RouterLayerState MoeHalf<T>::state() const {
   RouterLayerState state;
   state.layer = layer_;
   state.top_k = moe_.top_k;
-  state.counts = counts_;
-  if (has_bias()) state.bias = bias_;
+  state.counts = read_counts_;
+  if (has_bias()) state.bias = read_bias_;
   if (micro_batches_ == 0) return state;
-  state.aux = measure_sum_[kAuxValue] / double(micro_batches_);
-  state.z = measure_sum_[kZValue] / double(micro_batches_);
-  state.gate_entropy_nats = measure_sum_[kGateEntropy] / double(micro_batches_);
-  state.margin = mean_margin_;
+  state.aux = read_measures_[kAuxValue] / double(micro_batches_);
+  state.z = read_measures_[kZValue] / double(micro_batches_);
+  state.gate_entropy_nats = read_measures_[kGateEntropy] / double(micro_batches_);
+  for (int64_t i = 0; i < margins_; ++i) {
+    state.margin += double(read_margin_[i]) / double(margins_);
+  }
   return state;
 }
 

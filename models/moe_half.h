@@ -18,7 +18,9 @@ class MoeHalf final : public Half<T> {
   void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale& scale) override;
   int64_t workspace_bytes(int64_t tokens) const override;
 
-  void begin_step();
+  void begin_step(Exec on);
+  // Queues copies of what state() shows.
+  void read_back(Exec on);
   // The end of a step: measures the margin by the bias that chose, then moves the bias.
   void update_bias(Exec on, float lr_fraction);
   RouterLayerState state() const;
@@ -54,13 +56,18 @@ class MoeHalf final : public Half<T> {
   View<T, 2> gate_up_, h_, expert_out_;   // (A, 2F), (A, F), (A, C)
   std::optional<SwigluFfn<T>> shared_;
 
-  View<int64_t, 1> counts_;      // (E)   of the step
-  View<double, 1> measures_;     // (kRouterMeasures)   of the last micro-batch
-  View<double, 1> measure_sum_;  // (kRouterMeasures)   over the step
-  View<float, 1> margin_;        // (kMarginTokens)
-  int64_t micro_batches_ = 0;    // since begin_step
+  View<int64_t, 1> counts_;    // (E)   of the step
+  View<double, 1> measures_;   // (kRouterMeasures)   summed over the step's micro-batches
+  View<float, 1> margin_;      // (kMarginTokens)
+  int64_t micro_batches_ = 0;  // since begin_step
   int64_t last_tokens_ = 0;
-  double mean_margin_ = 0;
+  int64_t margins_ = 0;  // rows of margin_ that update_bias measured
+
+  // The host's copies of counts_, bias_, measures_ and margin_.
+  View<int64_t, 1> read_counts_;
+  View<float, 1> read_bias_;
+  View<double, 1> read_measures_;
+  View<float, 1> read_margin_;
 };
 
 }  // namespace assay

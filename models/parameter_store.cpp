@@ -1,10 +1,10 @@
 #include "models/parameter_store.h"
 
-#include <cstring>
-
 #include "base/check.h"
+#include "cuda/transfer.h"
 #include "models/parameters.h"
 #include "ops/cast.h"
+#include "ops/zero.h"
 
 namespace assay {
 
@@ -25,8 +25,8 @@ int64_t pack_bytes(const ParameterSpec& spec) {
 }  // namespace
 
 template <typename T>
-ParameterStore<T>::ParameterStore(std::vector<ParameterSpec> specs)
-    : specs_(std::move(specs)), buffers_(specs_.size()) {
+ParameterStore<T>::ParameterStore(std::vector<ParameterSpec> specs, Backend backend)
+    : specs_(std::move(specs)), backend_(backend), buffers_(specs_.size()) {
   for (size_t i = 0; i < specs_.size(); ++i) {
     const bool added = by_name_.emplace(specs_[i].name, i).second;
     CHECK(added, "parameter '%s' is in the table twice", specs_[i].name.c_str());
@@ -45,6 +45,7 @@ void ParameterStore<T>::plan(MemoryPlan& plan) {
     if constexpr (sizeof(T) == 2) {
       plan.add(Section::kParameters, spec.name + ".bf16", b.weight, {spec.size()});
     }
+    if (backend_ == Backend::kGpu) continue;  // products there read the plain weight
     // The embedding is only looked up, unless it is the head too.
     if (spec.role == Role::kEmbedding && !tied) continue;
     const int64_t bytes = pack_bytes<T>(spec);
@@ -54,8 +55,17 @@ void ParameterStore<T>::plan(MemoryPlan& plan) {
 
 template <typename T>
 void ParameterStore<T>::initialise(Exec on, uint64_t seed) {
+  std::vector<float> values;
   for (size_t i = 0; i < specs_.size(); ++i) {
-    assay::initialise(on, specs_[i], seed, buffers_[i].master);
+    View<float, 1> master = buffers_[i].master;
+    if (backend_ == Backend::kGpu) {
+      values.resize(static_cast<size_t>(master.dim[0]));
+      master.data = values.data();
+    }
+    assay::initialise(on, specs_[i], seed, master);
+    if (backend_ == Backend::kCpu) continue;
+    copy(on, buffers_[i].master, master);
+    wait(on);
   }
 }
 
@@ -85,10 +95,7 @@ void ParameterStore<T>::repack(Exec on) {
 template <typename T>
 void ParameterStore<T>::zero_gradients(Exec on) {
   for (Buffers& b : buffers_) {
-    if (b.grad.empty()) continue;
-    parallel_ranges(on, b.grad.size(), int64_t{1} << 18, [&](int64_t begin, int64_t end) {
-      std::memset(b.grad.data + begin, 0, static_cast<size_t>(end - begin) * sizeof(float));
-    });
+    if (!b.grad.empty()) zero(on, b.grad);
   }
 }
 

@@ -16,7 +16,7 @@ namespace assay {
 template <typename T>
 class ParameterStore {
  public:
-  explicit ParameterStore(std::vector<ParameterSpec> specs);
+  ParameterStore(std::vector<ParameterSpec> specs, Backend backend);
 
   void plan(MemoryPlan& plan);
   void initialise(Exec on, uint64_t seed);
@@ -49,6 +49,7 @@ class ParameterStore {
   View<const T, 1> working(size_t i) const;
 
   std::vector<ParameterSpec> specs_;
+  const Backend backend_;
   std::vector<Buffers> buffers_;
   std::map<std::string, size_t> by_name_;
 };

@@ -4,11 +4,13 @@
 
 namespace assay {
 
-TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, int32_t mask_id)
+TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, int32_t mask_id,
+                               Backend backend)
     : model(make_decoder(config.model, recipe,
                          {.micro_batch = config.run.micro_batch,
                           .sequence = config.run.sequence,
-                          .mask_id = mask_id})),
+                          .mask_id = mask_id,
+                          .backend = backend})),
       optimizer(std::make_unique<Optimizer>(config.optimizer, *model)) {
   model->plan(plan);
   optimizer->plan(plan);

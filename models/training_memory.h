@@ -17,8 +17,9 @@ struct TrainingMemory {
   MemoryPlan plan;
 
   // Registers everything, allocates nothing.
-  TrainingMemory(const Config& config, Recipe recipe, int32_t mask_id);
-  // After plan.allocate(): addresses, tables, and the workspace in `on`.
+  TrainingMemory(const Config& config, Recipe recipe, int32_t mask_id,
+                 Backend backend = Backend::kCpu);
+  // After plan.allocate(on.gpu): addresses, tables, and the workspace in `on`.
   void bind(Exec& on);
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "cuda/transfer.h"
 #include "engine/optimizer.h"
 #include "models/decoder.h"
 
@@ -23,18 +24,23 @@ struct ModelFixture {
   View<float, 1> nats;
   std::vector<int32_t> token, target;
 
+  // gpu: a context to run on, or null for the CPU.
   ModelFixture(const Config& c, Recipe recipe, int64_t batch_, int64_t sequence_, int threads = 2,
-               int32_t mask_id = -1)
+               int32_t mask_id = -1, gpu::Context* gpu = nullptr)
       : config(c), batch(batch_), sequence(sequence_) {
     model = make_decoder(c.model, recipe,
-                         {.micro_batch = batch, .sequence = sequence, .mask_id = mask_id});
+                         {.micro_batch = batch,
+                          .sequence = sequence,
+                          .mask_id = mask_id,
+                          .backend = gpu ? Backend::kGpu : Backend::kCpu});
     optimizer = std::make_unique<Optimizer>(c.optimizer, *model);
     on.threads = threads;
+    on.gpu = gpu;
     model->plan(plan);
     optimizer->plan(plan);
     plan.add(Section::kScratch, "workspace", on.workspace, {model->workspace_bytes()});
-    plan.add(Section::kScratch, "nats", nats, {batch * sequence});
-    plan.allocate();
+    plan.add(Section::kHostVisible, "nats", nats, {batch * sequence});
+    plan.allocate(gpu);
     model->bind(on);
     optimizer->bind();
     model->initialise(on, 1);
@@ -59,6 +65,12 @@ struct ModelFixture {
   }
   TokenBatch all() const { return micro(0, batch); }
 
+  // What the host reads of the model and the optimizer, as it is now.
+  void read_back() {
+    model->read_back(on);
+    optimizer->read_back(on);
+    wait(on);
+  }
   // Gradients of the mean loss over all targets; loss_sum() in the model.
   void gradients(int64_t micro_batches = 1) {
     model->begin_step(on);
@@ -67,6 +79,7 @@ struct ModelFixture {
           on, micro(m * batch / micro_batches, batch / micro_batches),
           {.loss = 1.0f / float(batch * sequence), .micro_share = 1.0f / float(micro_batches)});
     }
+    read_back();
   }
   // A full step; returns the mean loss before it.
   double step(int64_t index, int64_t micro_batches = 1) {
@@ -74,14 +87,25 @@ struct ModelFixture {
     const double loss = model->loss_sum() / double(batch * sequence);
     optimizer->step(on, index, 1.0);
     model->update_router_bias(on, 1.0f);
+    read_back();
     return loss;
+  }
+  // What `view` holds, wherever it is.
+  template <typename T>
+  std::vector<T> values(const View<T, 1>& view) const {
+    std::vector<T> host(static_cast<size_t>(view.size()));
+    copy_bytes(on, host.data(), view.data, view.bytes());
+    wait(on);
+    return host;
   }
   std::vector<std::byte> parameter_bytes() const {
     std::vector<std::byte> bytes;
     for (const TensorRef& t : model->tensors()) {
-      const auto* data = static_cast<const std::byte*>(t.data);
-      bytes.insert(bytes.end(), data, data + t.bytes());
+      const size_t begin = bytes.size();
+      bytes.resize(begin + static_cast<size_t>(t.bytes()));
+      copy_bytes(on, bytes.data() + begin, t.data, static_cast<size_t>(t.bytes()));
     }
+    wait(on);
     return bytes;
   }
 };

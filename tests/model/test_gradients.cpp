@@ -67,6 +67,7 @@ void require_gradients(const Config& config) {
   f.model->refresh_weights(f.on);
   f.model->begin_step(f.on);
   f.model->forward_backward(f.on, f.all(), {.loss = 1.0f / float(counted)});
+  f.read_back();
 
   const auto losses = ref::scalar_losses(config.model, parameters, batch);
   REQUIRE(std::abs(f.model->loss_sum() / double(counted) - losses.cross_entropy) <

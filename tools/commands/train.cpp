@@ -188,7 +188,7 @@ int train(const Arguments& a) {
                     "assay train CONFIG.yaml; presets are in models/presets");
   }
   if (a.device == "cuda") {
-    throw UserError("--device cuda: this program was built without CUDA", "use --device cpu");
+    throw UserError("--device cuda: this version trains on CPUs only", "use --device cpu");
   }
   const Config config = load(a);
   const Audit counts = audit(config);
@@ -280,7 +280,8 @@ void add_train_command(Commands& commands) {
   sub->add_option("CONFIG", a->config, "configuration file, e.g. models/presets/cpu/moe.yaml");
   add_set_option(sub, a->sets);
   sub->add_option("--run", a->run, "run directory (runs/<name of CONFIG>)");
-  sub->add_option("--device", a->device, "auto, cpu or cuda")
+  sub->add_option("--device", a->device,
+                  "auto or cpu; cuda is refused: this version trains on CPUs")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   sub->add_option("--steps", a->steps, "the same as --set run.steps=N");
   sub->add_flag("--fresh", a->fresh, "delete the run that is there and start over");

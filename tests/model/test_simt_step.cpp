@@ -1,0 +1,177 @@
+// A whole training step with every CUDA kernel on the executor, beside the same step by the CPU backend.
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/context.h"
+#include "cuda/simt/context.h"
+#include "cuda/simt/memory.h"
+#include "cuda/simt/run.h"
+#include "tests/catch.h"
+#include "tests/model/model_fixture.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kBatch = 2, kSequence = 40;
+// AdamW's first update is lr g / (|g| + eps): with an eps of the gradients' size it does not blow up small differences.
+constexpr double kEps = 1e-2;
+
+Config step_config(const char* kind) {
+  Config c;
+  c.model.hidden = 64;
+  c.model.layers = 2;
+  c.model.heads = 2;
+  c.model.kv_heads = 1;
+  c.model.ffn = 96;
+  c.model.vocab_size = 250;
+  c.optimizer.lr = 3e-3;
+  c.optimizer.eps = kEps;
+  if (std::string(kind) == "dense") {
+    c.model.qk_norm = true;
+    return c;
+  }
+  c.model.moe = MoeConfig{.experts = 6,
+                          .top_k = 2,
+                          .shared = 1,
+                          .expert_ffn = 40,
+                          .first_dense_layers = 1,
+                          .router = {}};
+  if (std::string(kind) == "softmax") {
+    c.model.moe->first_dense_layers = 0;
+    c.model.moe->router.score = "softmax";
+  }
+  c.model.moe->router.bias_rate = 1e-3;
+  c.model.moe->router.aux = std::string(kind) == "softmax" ? "switch" : "gates";
+  c.model.moe->router.aux_alpha = 0.01;
+  c.model.moe->router.z_alpha = 0.001;
+  return c;
+}
+
+double largest_of(const std::vector<float>& values) {
+  double largest = 0;
+  for (const float v : values) largest = std::max(largest, std::abs(double(v)));
+  return largest;
+}
+
+void require_near(const std::string& what, const std::vector<float>& got,
+                  const std::vector<float>& want, double tolerance) {
+  double worst = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double error = std::abs(double(got[i]) - double(want[i]));
+    worst = std::isnan(error) ? INFINITY : std::max(worst, error);
+  }
+  INFO(what << ": off by " << worst << ", tolerance " << tolerance);
+  REQUIRE(worst <= tolerance);
+}
+
+template <typename T>
+void require_same_routing(const ModelFixture& a, const ModelFixture& b) {
+  const auto &left = a.model->router_layers(), &right = b.model->router_layers();
+  REQUIRE(left.size() == right.size());
+  for (size_t l = 0; l < left.size(); ++l) {
+    REQUIRE(std::abs(left[l].aux - right[l].aux) <= tol::two_backends<T>(right[l].aux));
+    REQUIRE(std::abs(left[l].z - right[l].z) <= tol::two_backends<T>(right[l].z));
+    REQUIRE(std::abs(left[l].gate_entropy_nats - right[l].gate_entropy_nats) <=
+            tol::two_backends<T>(right[l].gate_entropy_nats));
+    for (int64_t e = 0; e < left[l].counts.dim[0]; ++e) {
+      REQUIRE(left[l].counts[e] == right[l].counts[e]);
+      REQUIRE(left[l].bias[e] == right[l].bias[e]);
+    }
+  }
+}
+
+template <typename T>
+void require_equal_step(const Config& config, Recipe recipe) {
+  gpu::Context context = simt::make_context();
+  ModelFixture cpu(config, recipe, kBatch, kSequence, 2);
+  ModelFixture gpu(config, recipe, kBatch, kSequence, 1, -1, &context);
+  REQUIRE(cpu.parameter_bytes() == gpu.parameter_bytes());
+
+  cpu.gradients(2);
+  gpu.gradients(2);
+  require_same_routing<T>(gpu, cpu);
+  REQUIRE(std::abs(gpu.model->loss_sum() - cpu.model->loss_sum()) <=
+          tol::two_backends<T>(cpu.model->loss_sum()));
+  const auto want = cpu.model->parameters(), got = gpu.model->parameters();
+  std::vector<double> tolerance;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const auto gradient = cpu.values(want[i].grad);
+    tolerance.push_back(tol::two_backends<T>(largest_of(gradient)));
+    require_near(want[i].spec->name + ".grad", gpu.values(got[i].grad), gradient, tolerance.back());
+  }
+
+  for (ModelFixture* f : {&cpu, &gpu}) {
+    f->optimizer->step(f->on, 0, 1.0);
+    f->model->update_router_bias(f->on, 1.0f);
+    f->read_back();
+  }
+  require_same_routing<T>(gpu, cpu);
+  REQUIRE(std::abs(gpu.optimizer->gradient_norm() / cpu.optimizer->gradient_norm() - 1) <=
+          tol::two_backends<T>(1.0));
+  REQUIRE(gpu.optimizer->non_finite() == 0);
+  for (size_t i = 0; i < want.size(); ++i) {
+    const auto master = cpu.values(want[i].master);
+    require_near(want[i].spec->name, gpu.values(got[i].master), master,
+                 config.optimizer.lr * tolerance[i] / kEps + 4 * 0x1p-24 * largest_of(master));
+  }
+}
+
+std::vector<std::byte> after_steps(const Config& config, Recipe recipe, const char* order) {
+  simt::set_schedule(simt::parse_schedule(order));
+  gpu::Context context = simt::make_context();
+  ModelFixture f(config, recipe, kBatch, kSequence, 1, -1, &context);
+  for (int i = 0; i < 2; ++i) f.step(i);
+  std::vector<std::byte> bytes = f.parameter_bytes();
+  const uint64_t checksum = f.optimizer->parameter_checksum(f.on);
+  const auto* raw = reinterpret_cast<const std::byte*>(&checksum);
+  bytes.insert(bytes.end(), raw, raw + sizeof checksum);
+  simt::set_schedule({});
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a step by the CUDA kernels equals the CPU's") {
+  // Between ops the host touches nothing of the device's.
+  simt::set_host_access(simt::HostAccess::kForbidden);
+  for (const char* kind : {"dense", "sigmoid", "softmax"}) {
+    INFO(kind);
+    require_equal_step<float>(step_config(kind), Recipe::kFp32);
+    require_equal_step<bf16>(step_config(kind), Recipe::kBf16);
+  }
+  simt::set_host_access(simt::HostAccess::kAllowed);
+}
+
+TEST_CASE("steps by the CUDA kernels have the same bits in every order of threads") {
+  for (const char* kind : {"dense", "sigmoid"}) {
+    const Config config = step_config(kind);
+    const auto forward = after_steps(config, Recipe::kBf16, "fwd");
+    REQUIRE(forward == after_steps(config, Recipe::kBf16, "rev"));
+    REQUIRE(forward == after_steps(config, Recipe::kBf16, "rnd:1"));
+  }
+}
+
+TEST_CASE("evaluation and the probe of the routers give the host what the CPU gives") {
+  const Config config = step_config("sigmoid");
+  gpu::Context context = simt::make_context();
+  ModelFixture cpu(config, Recipe::kFp32, kBatch, kSequence, 2);
+  ModelFixture gpu(config, Recipe::kFp32, kBatch, kSequence, 1, -1, &context);
+  std::vector<int32_t> choices[2];
+  for (ModelFixture* f : {&cpu, &gpu}) {
+    f->model->evaluate(f->on, f->all(), f->nats);
+    auto& c = choices[f == &gpu];
+    c.resize(size_t(kBatch * kSequence * config.model.moe->top_k));
+    f->model->route(f->on, f->all(),
+                    {
+                        c.data(), {1, int64_t(c.size())}
+    });
+  }
+  REQUIRE(choices[0] == choices[1]);
+  for (int64_t i = 0; i < kBatch * kSequence; ++i) {
+    REQUIRE(std::abs(cpu.nats[i] - gpu.nats[i]) <= tol::two_backends<float>(cpu.nats[i]));
+  }
+}
+
+}  // namespace assay
