@@ -25,6 +25,8 @@ for argument in "$@"; do
 done
 
 jobs=$(nproc)
+# Tests run side by side: threads of OpenMP that spin while they wait would take each other's cores.
+export OMP_WAIT_POLICY=passive
 say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 
 # build PRESET FOLDER TARGET: quiet unless it fails.
@@ -45,7 +47,7 @@ failed=()
 sanitized() {
   say "tests under $1"
   local log="$2/ctest.log"
-  if ctest --test-dir "$2" -L "^$1\$" --output-on-failure --no-tests=error >"$log" 2>&1; then
+  if ctest --test-dir "$2" -j "$jobs" -L "^$1\$" --output-on-failure --no-tests=error >"$log" 2>&1; then
     echo "$1: all $(grep -cE 'Test +#[0-9]+:.* Passed ' "$log") tests passed"
   else
     cat "$log"
@@ -65,12 +67,13 @@ if [[ $sanitizers == yes ]]; then
 fi
 
 say "tests"
-ctest --test-dir build -LE gpu --output-on-failure --no-tests=error 2>&1 | tee build/ctest.log |
+ctest --test-dir build -j "$jobs" -LE gpu --output-on-failure --no-tests=error 2>&1 | tee build/ctest.log |
   sed -u '/% tests passed/,$d' || failed+=("release")
 
 echo "== not run here"
 {
-  echo "label gpu: this build has no CUDA"
+  gpu_tests=$(ctest --test-dir build -N -L gpu | sed -n 's/^Total Tests: //p')
+  if [[ $gpu_tests == 0 ]]; then echo "label gpu: this build has no CUDA"; else echo "label gpu: $gpu_tests tests (tools/gpu_check.sh)"; fi
   if [[ $sanitizers == no ]]; then echo "sanitizers: left out by --quick"; fi
   if [[ ! -d ${ASSAY_TEST_DATA:-../shared/data} ]]; then
     echo "tests against reference files: data absent (ASSAY_TEST_DATA names the folder)"

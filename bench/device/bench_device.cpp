@@ -1,0 +1,222 @@
+// bench_device [--op NAME] [--filter TEXT] [--iters N] [--json]: the time on the GPU of every case of the ops' case lists
+// (tests/ops/<op>_cases.cpp), as a share of what the measured limits of this GPU allow for the bytes and flops of the op's
+// own cost function. bench_attention, bench_grouped, ... are this program with the ops of one concern.
+//
+// A case's buffers lie in device memory, in as many copies as it takes to leave the L2 cache between two runs of one. The
+// result of the first run is compared with the reference; a wrong one prints no time.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/check.h"
+#include "bench/device/timer.h"
+#include "tests/ops/op_case.h"
+
+#ifndef ASSAY_BENCH_OPS
+#define ASSAY_BENCH_OPS ""
+#endif
+
+namespace assay {
+namespace {
+
+constexpr int kMostCopies = 24;
+constexpr int kCachesApart = 3;  // bytes between two runs of a copy, in L2 caches
+
+struct Options {
+  std::vector<std::string> ops;  // empty: all
+  std::string filter;
+  int iters = 50;
+  enum class Output { kTable, kJson } output = Output::kTable;
+};
+
+struct Limits {
+  double copy, matmul;  // bytes, flops a second
+};
+
+bool wanted(const Options& options, const OpCase& c) {
+  if (c.body == OpBody::kCpu) return false;
+  const auto of = [&](const std::string& op) { return selected(c, op, options.filter); };
+  return options.ops.empty() ? of("") : std::any_of(options.ops.begin(), options.ops.end(), of);
+}
+
+class Bench {
+ public:
+  Bench(gpu::Device& device, const Options& options)
+      : device_(device), options_(options), timer_(device), workspace_(kWorkspaceBytes) {
+    limits_ = {copy_limit(device, timer_), matmul_limit(device, timer_)};
+    memory_ = {.allocate =
+                   [](size_t bytes) {
+                     const auto buffer = std::make_shared<gpu::DeviceBuffer>(bytes);
+                     return std::shared_ptr<std::byte>(buffer, buffer->data());
+                   },
+               .copy =
+                   [this](void* to, const void* from, size_t bytes) {
+                     gpu::copy(*device_.context(), to, from, bytes);
+                     device_.wait();
+                   }};
+  }
+  void header() const;
+  void run(const OpCase& c);
+  int finish() const;
+
+ private:
+  static constexpr int64_t kWorkspaceBytes = int64_t{256} << 20;
+
+  std::string wrong(const OpInstance& instance) const;
+  void print(const OpCase& c, const Cost& cost, const DeviceTiming& t);
+
+  gpu::Device& device_;
+  const Options& options_;
+  DeviceTimer timer_;
+  gpu::DeviceBuffer workspace_;
+  Limits limits_ = {};
+  CopyMemory memory_;
+  int done_ = 0, failed_ = 0;
+};
+
+void Bench::header() const {
+  const gpu::DeviceFacts& facts = device_.facts();
+  if (options_.output == Options::Output::kJson) {
+    std::printf(
+        "{\"device\": \"%s\", \"driver\": %d, \"copy_tb_per_s\": %.4f, \"matmul_tflop_per_s\": "
+        "%.2f, \"cases\": [",
+        facts.name.c_str(), facts.driver, limits_.copy * 1e-12, limits_.matmul * 1e-12);
+    return;
+  }
+  std::printf("%s, driver for CUDA %d.%d; limits measured: copy %.3f TB/s, matmul %.1f TFLOP/s\n\n",
+              facts.name.c_str(), facts.driver / 1000, facts.driver % 1000 / 10,
+              limits_.copy * 1e-12, limits_.matmul * 1e-12);
+}
+
+// Runs once on the first copy and compares.
+std::string Bench::wrong(const OpInstance& instance) const {
+  Workbench& bench = *instance.bench;
+  bench.use_copy(0);
+  instance.run({
+      .workspace = {workspace_.data(), {kWorkspaceBytes}},
+        .gpu = device_.context()
+  });
+  device_.wait();
+  if (bench.calls_located() == 0) return "the case does not place its buffers on the device";
+  bench.fetch_copy();
+  bench.use_copy(-1);
+  Report report;
+  instance.check(report);
+  for (const auto& r : report.comparisons()) {
+    if (r.outside > 0) {
+      return strprintf("%s[%ld]: got %.9g, want %.9g, tolerance %.3g, %ld outside",
+                       r.tensor.c_str(), long(r.worst_index), r.got, r.want, r.tolerance,
+                       long(r.outside));
+    }
+  }
+  return "";
+}
+
+void Bench::run(const OpCase& c) {
+  const OpInstance instance = c.make();
+  if (instance.cost.bytes == 0) return;  // a reference's own proof, or no rows
+  Workbench& bench = *instance.bench;
+  const double apart = double(kCachesApart) * double(device_.facts().l2_bytes);
+  const int copies = int(
+      std::clamp(apart / double(std::max<size_t>(bench.bytes(), 1)) + 1, 2.0, double(kMostCopies)));
+  bench.place_copies(memory_, copies);
+  const std::string problem = wrong(instance);
+  ++done_;
+  if (!problem.empty()) {
+    ++failed_;
+    std::fprintf(stderr, "FAIL %s | not timed: %s\n", c.name.c_str(), problem.c_str());
+    return;
+  }
+  const Exec on{
+      .workspace = {workspace_.data(), {kWorkspaceBytes}},
+        .gpu = device_.context()
+  };
+  const auto run = [&](int i) {
+    bench.use_copy(i % copies);
+    instance.run(on);
+  };
+  print(c, instance.cost, timer_.measure(run, options_.iters));
+}
+
+void Bench::print(const OpCase& c, const Cost& cost, const DeviceTiming& t) {
+  const double memory_us = 1e6 * cost.bytes / limits_.copy;
+  // Float products are not the tensor cores'; only bytes bound them here.
+  const bool tensor = c.name.find("bf16") != std::string::npos;
+  const double matmul_us = tensor ? 1e6 * cost.flops / limits_.matmul : 0;
+  const char* const bound = matmul_us > memory_us ? "matmul" : "copy";
+  const double share = std::max(memory_us, matmul_us) / t.p50_us;
+  if (options_.output == Options::Output::kJson) {
+    std::printf(
+        "%s\n  {\"op\": \"%s\", \"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, \"runs\": "
+        "%d, \"bytes\": %.0f, \"flops\": %.0f, \"bound\": \"%s\", \"share\": %.4f}",
+        done_ - failed_ > 1 ? "," : "", c.op.c_str(), c.name.c_str(), t.p50_us, t.min_us, t.runs,
+        cost.bytes, cost.flops, bound, share);
+  } else {
+    std::printf("%-64s | %9.1f us (min %9.1f) | %6.3f TB/s | %7.2f TFLOP/s | %3.0f%% of %s limit\n",
+                c.name.c_str(), t.p50_us, t.min_us, 1e-6 * cost.bytes / t.p50_us,
+                1e-6 * cost.flops / t.p50_us, 100 * share, bound);
+  }
+  std::fflush(stdout);
+}
+
+int Bench::finish() const {
+  if (options_.output == Options::Output::kJson) {
+    std::printf("\n], \"done\": %d, \"failed\": %d}\n", done_, failed_);
+  }
+  if (done_ == 0) std::fprintf(stderr, "bench: no case matches\n");
+  return done_ == 0 || failed_ > 0;
+}
+
+int usage(int status) {
+  std::fprintf(stderr, "usage: bench_... [--op NAME] [--filter TEXT] [--iters N] [--json]\n");
+  return status;
+}
+
+std::vector<std::string> words(const std::string& text) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    if (end > begin) out.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  options.ops = words(ASSAY_BENCH_OPS);
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    const bool has_value = i + 1 < argc;
+    if (flag == "--json") {
+      options.output = Options::Output::kJson;
+    } else if (flag == "--op" && has_value) {
+      options.ops = {argv[++i]};
+    } else if (flag == "--filter" && has_value) {
+      options.filter = argv[++i];
+    } else if (flag == "--iters" && has_value) {
+      options.iters = std::max(1, std::atoi(argv[++i]));
+    } else {
+      return usage(flag == "--help" ? 0 : 1);
+    }
+  }
+  const auto device = gpu::open_device();
+  Bench bench(*device, options);
+  bench.header();
+  for (const OpCase& c : all_op_cases()) {
+    if (wanted(options, c)) bench.run(c);
+  }
+  return bench.finish();
+}
+
+}  // namespace
+}  // namespace assay
+
+int main(int argc, char** argv) {
+  try {
+    return assay::run(argc, argv);
+  } catch (const assay::UserError& error) {
+    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
+    return 1;
+  }
+}

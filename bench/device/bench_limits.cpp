@@ -1,0 +1,41 @@
+// bench_limits [--json]: what this GPU copies and multiplies a second, the limits that the other benches give shares of.
+#include <cstdio>
+#include <cstring>
+
+#include "base/check.h"
+#include "bench/device/timer.h"
+
+int main(int argc, char** argv) {
+  using namespace assay;
+  const bool json = argc == 2 && std::strcmp(argv[1], "--json") == 0;
+  if (argc > 1 && !json) {
+    std::fprintf(stderr, "usage: bench_limits [--json]\n");
+    return 1;
+  }
+  try {
+    const auto device = gpu::open_device();
+    const DeviceTimer timer(*device);
+    const double copy = copy_limit(*device, timer) * 1e-12;
+    const double matmul = matmul_limit(*device, timer) * 1e-12;
+    const gpu::DeviceFacts& facts = device->facts();
+    if (json) {
+      std::printf(
+          "{\"device\": \"%s\", \"driver\": %d, \"toolkit\": %d, \"multiprocessors\": %d, "
+          "\"memory_bytes\": %ld, \"l2_bytes\": %ld, \"copy_tb_per_s\": %.4f, "
+          "\"matmul_tflop_per_s\": %.2f}\n",
+          facts.name.c_str(), facts.driver, facts.toolkit, facts.multiprocessors,
+          long(facts.memory_bytes), long(facts.l2_bytes), copy, matmul);
+    } else {
+      std::printf("%s, %d SMs, %.1f GiB, L2 %.1f MiB, driver for CUDA %d.%d\n", facts.name.c_str(),
+                  facts.multiprocessors, double(facts.memory_bytes) / (1 << 30),
+                  double(facts.l2_bytes) / (1 << 20), facts.driver / 1000,
+                  facts.driver % 1000 / 10);
+      std::printf("copy      %8.3f TB/s (read + written, 1 GiB)\n", copy);
+      std::printf("matmul    %8.1f TFLOP/s (bf16, 8192 x 8192 x 8192, cuBLASLt)\n", matmul);
+    }
+    return 0;
+  } catch (const UserError& error) {
+    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
+    return 1;
+  }
+}

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""What PyTorch and the libraries under it reach on this GPU, on the shapes of the speedrun models: the yardsticks that the
+bench binaries are compared with. One JSON line a case, on random data (zeros draw less power and run faster).
+
+  copy            device-to-device copy, read + write bytes
+  matmul          bf16 x bf16 -> bf16 (cuBLASLt), fprop / dgrad / wgrad of every linear layer, the head, 8192^3
+  matmul_fp8      the same by torch._scaled_mm with one scale a tensor, fprop only, where this PyTorch has it
+  attention       scaled_dot_product_attention, causal, forward and backward, head widths 64 and 128
+  grouped         torch._grouped_mm over 64 and 256 experts, where this PyTorch has it
+  cross_entropy   logits of 8192 tokens, forward and backward
+
+--device cpu --tiny runs everything with small shapes, to check the script where there is no GPU.
+"""
+import argparse
+import json
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+HIDDEN, FFN, VOCAB, SEQUENCE = 768, 3072, 50304, 2048
+
+
+class Clock:
+    """Times calls: median and minimum in microseconds. Inputs rotate through copies larger than the caches together."""
+
+    def __init__(self, device, repeats):
+        self.device, self.repeats = device, repeats
+
+    def measure(self, make_inputs, call, input_bytes):
+        copies = 1 if self.device == "cpu" else max(1, min(8, int(200e6 // max(input_bytes, 1)) + 1))
+        inputs = [make_inputs() for _ in range(copies)]
+        for i in range(3):
+            call(*inputs[i % copies])
+        times = []
+        for i in range(self.repeats):
+            times.append(self.once(call, inputs[i % copies]))
+        return statistics.median(times), min(times)
+
+    def once(self, call, inputs):
+        if self.device == "cpu":
+            begin = time.perf_counter()
+            call(*inputs)
+            return (time.perf_counter() - begin) * 1e6
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        call(*inputs)
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e3
+
+
+class Report:
+    def __init__(self, clock, out):
+        self.clock, self.out = clock, out
+
+    def case(self, op, name, make_inputs, call, input_bytes, flops=0.0, moved_bytes=0.0):
+        try:
+            median, lowest = self.clock.measure(make_inputs, call, input_bytes)
+        except (RuntimeError, AttributeError, NotImplementedError, torch.cuda.OutOfMemoryError) as error:
+            print("%s %s: %s" % (op, name, str(error).splitlines()[0]), file=sys.stderr)
+            return
+        row = {"op": op, "case": name, "us_p50": round(median, 2), "us_min": round(lowest, 2)}
+        if flops:
+            row["tflop_per_s"] = round(flops / median * 1e-6, 2)
+        if moved_bytes:
+            row["tb_per_s"] = round(moved_bytes / median * 1e-6, 4)
+        print(json.dumps(row), file=self.out, flush=True)
+
+
+def random(device, *shape, dtype=torch.bfloat16):
+    return torch.randn(*shape, device=device, dtype=torch.float32).to(dtype)
+
+
+def copies(report, device, tiny):
+    for elements in (1 << 12,) if tiny else (1 << 26, 1 << 29):
+        report.case("copy", "bf16 n=%d" % elements,
+                    lambda n=elements: (random(device, n), torch.empty(n, device=device, dtype=torch.bfloat16)),
+                    lambda x, y: y.copy_(x), 4 * elements, moved_bytes=4 * elements)
+
+
+def matmuls(report, device, tiny):
+    tokens = 64 if tiny else 65536
+    layers = [("qkv", 3 * HIDDEN, HIDDEN), ("out", HIDDEN, HIDDEN), ("gate_up", 2 * FFN, HIDDEN),
+              ("down", HIDDEN, FFN), ("router64", 64, HIDDEN), ("router256", 256, HIDDEN),
+              ("router4096", 4096, HIDDEN)]
+    shapes = [(name, tokens, out, width) for name, out, width in layers]
+    shapes += [("head", 64 if tiny else 8192, 512 if tiny else VOCAB, HIDDEN)]
+    shapes += [("square", *((64,) * 3 if tiny else (8192,) * 3))]
+    for name, n, out, width in shapes:
+        flops = 2.0 * n * out * width
+        label = "N=%d out=%d in=%d" % (n, out, width)
+        sizes = 2 * (n * width + out * width + n * out)
+        report.case("matmul", "%s fprop %s" % (name, label),
+                    lambda: (random(device, n, width), random(device, out, width)),
+                    lambda x, w: x @ w.t(), sizes, flops)
+        report.case("matmul", "%s dgrad %s" % (name, label),
+                    lambda: (random(device, n, out), random(device, out, width)),
+                    lambda dy, w: dy @ w, sizes, flops)
+        report.case("matmul", "%s wgrad %s" % (name, label),
+                    lambda: (random(device, n, out), random(device, n, width)),
+                    lambda dy, x: dy.t() @ x, sizes, flops)
+        if hasattr(torch, "float8_e4m3fn") and device != "cpu":
+            one = torch.ones((), device=device)
+            report.case("matmul_fp8", "%s fprop %s" % (name, label),
+                        lambda: (random(device, n, width).to(torch.float8_e4m3fn),
+                                 random(device, out, width).to(torch.float8_e4m3fn)),
+                        lambda x, w: torch._scaled_mm(x, w.t(), one, one, out_dtype=torch.bfloat16), sizes, flops)
+
+
+def attentions(report, device, tiny):
+    batch, sequence = (1, 64) if tiny else (32, SEQUENCE)
+    for heads, width in ((HIDDEN // 64, 64), (HIDDEN // 128, 128)):
+        flops = 2.0 * batch * heads * sequence * sequence * width  # two products over the causal half
+        label = "B=%d T=%d H=%d D=%d" % (batch, sequence, heads, width)
+
+        def make():
+            return tuple(random(device, batch, heads, sequence, width).requires_grad_() for _ in range(3))
+
+        def forward(q, k, v):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+        size = 6 * batch * heads * sequence * width
+        report.case("attention", "forward " + label, make, lambda *x: forward(*x).detach(), size, flops)
+
+        def make_backward():
+            q, k, v = make()
+            y = forward(q, k, v)
+            return q, k, v, y, torch.randn_like(y)
+
+        report.case("attention", "backward " + label, make_backward,
+                    lambda q, k, v, y, dy: torch.autograd.grad(y, (q, k, v), dy, retain_graph=True), 2 * size,
+                    2.5 * flops)
+
+
+def grouped(report, device, tiny):
+    if not hasattr(torch, "_grouped_mm") or device == "cpu":
+        print("grouped: this PyTorch or device has no _grouped_mm", file=sys.stderr)
+        return
+    for experts, top_k, inner in ((64, 6, 512), (256, 6, 512), (256, 7, 384)):
+        rows = (256 if tiny else 65536) * top_k // experts * experts
+        offsets = torch.arange(1, experts + 1, device=device, dtype=torch.int32) * (rows // experts)
+        for name, out, width in (("up", 2 * inner, HIDDEN), ("down", HIDDEN, inner)):
+            report.case("grouped", "%s E=%d rows=%d out=%d in=%d" % (name, experts, rows, out, width),
+                        lambda: (random(device, rows, width), random(device, experts, out, width)),
+                        lambda x, w: torch._grouped_mm(x, w.transpose(-2, -1), offs=offsets),
+                        2 * (rows * width + experts * out * width), 2.0 * rows * out * width)
+
+
+def cross_entropies(report, device, tiny):
+    tokens, vocab = (16, 128) if tiny else (8192, VOCAB)
+
+    def make():
+        return (random(device, tokens, vocab).requires_grad_(),
+                torch.randint(vocab, (tokens,), device=device))
+
+    def both(logits, target):
+        loss = F.cross_entropy(logits, target)
+        return torch.autograd.grad(loss, logits)
+
+    report.case("cross_entropy", "forward+backward N=%d V=%d" % (tokens, vocab), make, both, 2 * tokens * vocab,
+                moved_bytes=4.0 * tokens * vocab)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--tiny", action="store_true", help="small shapes: checks the script only")
+    parser.add_argument("--repeats", type=int, default=30, help="timed calls a case (default 30)")
+    parser.add_argument("--filter", default="", help="only groups whose name holds this text")
+    parser.add_argument("--out", help="file for the JSON lines (default: standard output)")
+    args = parser.parse_args()
+    if args.device == "cuda" and not torch.cuda.is_available():
+        print("error: this PyTorch (%s) sees no CUDA device\nhint: --device cpu --tiny checks the script" % torch.__version__,
+              file=sys.stderr)
+        return 1
+    out = open(args.out, "w") if args.out else sys.stdout
+    torch.manual_seed(0)
+    name = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
+    print(json.dumps({"device": name, "torch": torch.__version__, "cuda": torch.version.cuda}), file=out)
+    report = Report(Clock(args.device, args.repeats), out)
+    for group in (copies, matmuls, attentions, grouped, cross_entropies):
+        if args.filter in group.__name__:
+            group(report, args.device, args.tiny)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
