@@ -32,6 +32,7 @@ class TelemetryReader {
 
   std::optional<int64_t> last_step() const;  // logged
   int64_t events(const std::string& kind) const;
+  std::optional<std::string> last_event(const std::string& kind) const;  // its detail
   std::vector<StepValue> scalar(const std::string& name) const;
   std::optional<StepValue> last_scalar(const std::string& name) const;
   std::vector<std::string> scalar_names() const;

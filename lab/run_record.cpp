@@ -1,0 +1,130 @@
+#include "lab/run_record.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "engine/config_yaml.h"
+#include "engine/run_dir.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kSaturatedNorm = 0.9;  // K max_load
+
+std::string text_or_empty(const nlohmann::json& meta, const char* key) {
+  return meta.contains(key) && meta[key].is_string() ? meta[key].get<std::string>() : "";
+}
+
+void read_meta(const fs::path& folder, RunRecord& run) {
+  std::ifstream file(folder / "meta.json");
+  const nlohmann::json meta = nlohmann::json::parse(file, nullptr, false);
+  if (!meta.is_object()) return;
+  run.commit = text_or_empty(meta, "commit");
+  run.program_sha256 = text_or_empty(meta, "program_sha256");
+  run.host = text_or_empty(meta, "host");
+  run.device = text_or_empty(meta, "device");
+  run.cpu = text_or_empty(meta, "cpu");
+  run.started = text_or_empty(meta, "started");
+  run.recipe = text_or_empty(meta, "recipe");
+  run.dirty = meta.value("dirty", false);
+  if (meta.contains("data_sha256") && meta["data_sha256"].is_object()) {
+    for (const auto& [path, hash] : meta["data_sha256"].items()) {
+      if (hash.is_string()) run.data_sha256[path] = hash.get<std::string>();
+    }
+  }
+}
+
+std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const RunRecord& run) {
+  if (!run.config.model.moe || run.steps_done == 0) return std::nullopt;
+  const std::vector<LayerValue> load = telemetry.router("window_max_load_norm", run.steps_done);
+  if (load.empty()) return std::nullopt;
+  RouterHealth health;
+  for (const LayerValue& l : load) {
+    if (l.value > health.worst_max_load_norm) {
+      health.worst_max_load_norm = l.value;
+      health.worst_layer = l.layer;
+    }
+    if (l.value >= kSaturatedNorm) health.saturated.push_back(l.layer);
+  }
+  const std::vector<LayerValue> cv = telemetry.router("window_cv_norm", run.steps_done);
+  for (const LayerValue& l : cv) health.mean_cv_norm += l.value / double(cv.size());
+  for (const LayerValue& l : telemetry.router("window_entropy_norm", run.steps_done)) {
+    health.min_entropy_norm = std::min(health.min_entropy_norm, l.value);
+  }
+  for (const LayerValue& l : telemetry.router("window_active_norm", run.steps_done)) {
+    health.dead_share += (1 - l.value) / double(load.size());
+  }
+  return health;
+}
+
+}  // namespace
+
+std::optional<EvalValue> RunRecord::last_val() const {
+  if (val_loss_nats.empty()) return std::nullopt;
+  return val_loss_nats.back();
+}
+
+std::optional<EvalValue> RunRecord::best_val() const {
+  const auto best =
+      std::min_element(val_loss_nats.begin(), val_loss_nats.end(),
+                       [](const EvalValue& a, const EvalValue& b) { return a.value < b.value; });
+  if (best == val_loss_nats.end()) return std::nullopt;
+  return *best;
+}
+
+std::optional<EvalValue> RunRecord::val_at(int64_t step) const {
+  for (const EvalValue& v : val_loss_nats) {
+    if (v.step == step) return v;
+  }
+  return std::nullopt;
+}
+
+std::optional<EvalValue> RunRecord::first_val_at_or_below(double loss_nats) const {
+  for (const EvalValue& v : val_loss_nats) {
+    if (v.value <= loss_nats) return v;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> RunRecord::seconds_at(int64_t step) const {
+  std::optional<double> seconds;
+  for (const StepValue& v : train_s) {
+    if (v.step <= step) seconds = v.value;
+  }
+  return seconds;
+}
+
+double RunRecord::flops_at(int64_t step) const {
+  return double(audit.flops_per_token) * double(config.run.batch_tokens) * double(step);
+}
+
+RunRecord read_run(const std::string& path) {
+  const fs::path folder = require_run(path);
+  RunRecord run;
+  run.path = path;
+  const fs::path whole = fs::absolute(folder).lexically_normal();
+  run.name = whole.has_filename() ? whole.filename() : whole.parent_path().filename();
+  run.config = load_config((folder / "config.yaml").string(), {});
+  run.audit = audit(run.config);
+  read_meta(folder, run);
+
+  const TelemetryReader telemetry((folder / "telemetry.db").string());
+  run.steps_done = telemetry.last_step().value_or(0);
+  run.tokens = run.steps_done * run.config.run.batch_tokens;
+  run.val_loss_nats = telemetry.eval("val", "loss_nats");
+  run.val_bits_per_byte = telemetry.eval("val", "bits_per_byte");
+  run.train_s = telemetry.scalar("train_s");
+  run.end = telemetry.last_event("end").value_or("");
+  run.health = read_health(telemetry, run);
+  if (run.steps_done == 0 && run.val_loss_nats.empty()) {
+    throw UserError(path + ": the run logged no step yet", "train it first");
+  }
+  return run;
+}
+
+}  // namespace assay
