@@ -1,0 +1,29 @@
+// Statistics over seeds: mean, sample standard deviation, Student's 95% interval, and differences of runs that share a
+// seed. One value has no spread, and no interval is made up for it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace assay {
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+struct Summary {
+  int64_t n = 0;
+  double mean = 0;
+  std::optional<double> sd;            // sample: n - 1 in the denominator; absent for n = 1
+  std::optional<Interval> interval95;  // mean +- t(0.975, n - 1) sd / sqrt(n); absent for n = 1
+};
+
+// values must not be empty.
+Summary summarise(std::span<const double> values);
+
+// Of a[i] - b[i]: both by the same seeds in the same order. CHECKs equal sizes.
+Summary summarise_paired(std::span<const double> a, std::span<const double> b);
+
+}  // namespace assay
