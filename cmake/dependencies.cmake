@@ -9,7 +9,9 @@ endfunction()
 find_package(PkgConfig QUIET)
 assay_require(PKG_CONFIG_FOUND pkg-config pkg-config)
 
-find_package(dnnl QUIET)                       # optional: the peer of bench_matmul
+# Optional: oneDNN, the peer of bench_matmul. Its own configuration file of Debian's insists on OpenCL.
+find_path(ASSAY_DNNL_HEADERS oneapi/dnnl/dnnl.hpp)
+find_library(ASSAY_DNNL_LIBRARY dnnl)
 pkg_check_modules(PCRE2 QUIET IMPORTED_TARGET libpcre2-8)   # the GPT-2 pre-split: data
 assay_require(PCRE2_FOUND PCRE2 libpcre2-dev)
 find_package(nlohmann_json QUIET)              # tokenizer files, manifests, receipts: data and above
