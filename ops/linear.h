@@ -5,8 +5,8 @@
 //   dW[o,i] += sum_n dy[n,o] x[n,i]
 //
 // Sums are in float whatever T is, and rounded to the output's type once, after the addition. A row of y or dx
-// has the same bits whatever the other rows are. dW continues the sum it finds: rows given in two calls (of an
-// even number of rows) have the same bits as in one. Nothing depends on the number of threads.
+// has the same bits whatever the other rows are. dW continues the sum it finds: rows given in two calls (the
+// first of a multiple of 32 rows) have the same bits as in one. Nothing depends on the number of threads.
 // How bf16 products round: ops/panel.h. Reference: tests/ref/linear.h.
 //
 // The calls allocate nothing; on.workspace must have linear_workspace_bytes().

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/panel_amx.h"
 #include "ops/panel_tile.h"
 
 namespace assay::panel {
@@ -22,8 +23,16 @@ void for_tiles(int64_t rows, F&& f) {
 
 }  // namespace
 
+template <typename T>
+int64_t tile_rows() {
+  return std::is_same_v<T, bf16> && has_amx() ? kAmxRows : kTileRows;
+}
+
 template <typename T, typename Y>
 void multiply(const Product<T, Y>& p) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (has_amx()) return multiply_amx<Y>(p);
+  }
   // Passes of kBlockSteps whole steps, then the half step of an odd k. k = 0 is one empty pass.
   const int64_t all_steps = steps<T>(p.k), whole_steps = p.k / kStep<T>;
   const int64_t whole_passes = (whole_steps + kBlockSteps - 1) / kBlockSteps;
@@ -75,6 +84,9 @@ void multiply(const Product<T, Y>& p) {
 
 template <typename T>
 void accumulate(const OuterProduct<T>& p) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (has_amx()) return accumulate_amx(p);
+  }
   alignas(64) uint32_t slab[kSlabSteps * kBlockRows];
   const int64_t all_steps = steps<T>(p.k);
   const int64_t slab_width = padded_cols(p.rows);
@@ -113,6 +125,8 @@ void accumulate(const OuterProduct<T>& p) {
   }
 }
 
+template int64_t tile_rows<float>();
+template int64_t tile_rows<bf16>();
 template void multiply<float, float>(const Product<float, float>&);
 template void multiply<bf16, bf16>(const Product<bf16, bf16>&);
 template void multiply<bf16, float>(const Product<bf16, float>&);

@@ -11,7 +11,8 @@
 // its bits depend neither on the tile it falls into nor on where k is cut between steps. Float uses fused
 // multiply-add where the CPU has it. The two products of a bf16 step are exact in float and added one after the
 // other, to nearest even. vdpbf16ps (AVX512-BF16) does the same but takes subnormal inputs and results as zero; sums
-// leave as bf16 to nearest even, there too with subnormals as zero.
+// leave as bf16 to nearest even, there too with subnormals as zero. A CPU with a matrix unit multiplies bf16 there
+// (ops/panel_amx.h), in another order of sums that is fixed as well.
 #pragma once
 
 #include <cstddef>
@@ -68,6 +69,10 @@ struct PackRows {
 };
 template <typename T>
 void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end);
+
+// Rows that are computed together: pieces of whole tiles waste nothing. kBlockRows is a multiple of it.
+template <typename T>
+int64_t tile_rows();
 
 // One piece, by one thread: rows x cols of c, all of k.
 template <typename T, typename Y>

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kChunkBytes = 256
                                 << 10;  // panels of one piece: they stay in the second-level cache
-constexpr int64_t kEnoughTiles = 8;     // of six rows a thread, to share out rows and not columns
+constexpr int64_t kEnoughRows = 48;     // a thread, to share out rows and not columns
 constexpr int64_t kPackSteps = 64;      // steps one piece of accumulate_segments packs
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
@@ -46,30 +46,33 @@ int64_t first_step(const Segments& s, int64_t e) {
 
 // Calls f(from, count) for the blocks of rows [begin, end): whole tiles, of about equal height.
 template <typename F>
-void for_blocks(int64_t begin, int64_t end, F&& f) {
-  const int64_t tiles = ceil_div(end - begin, panel::kTileRows);
+void for_blocks(int64_t begin, int64_t end, int64_t tile_rows, F&& f) {
+  const int64_t tiles = ceil_div(end - begin, tile_rows);
   const int64_t blocks = ceil_div(end - begin, panel::kBlockRows);
   for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t from = begin + i * tiles / blocks * panel::kTileRows;
-    f(from, std::min(end, begin + (i + 1) * tiles / blocks * panel::kTileRows) - from);
+    const int64_t from = begin + i * tiles / blocks * tile_rows;
+    f(from, std::min(end, begin + (i + 1) * tiles / blocks * tile_rows) - from);
   }
 }
 
 // How the threads share a product: each gets neighbouring tiles of rows and all chunks of columns, or with few rows the
 // other way round. An element has the same bits whoever computes it, so the shares need not be whole blocks.
 struct Shares {
-  int64_t rows, tiles, chunks, lanes;
+  int64_t rows, tile_rows, tiles, chunks, lanes;
   bool by_rows;
 
-  Shares(Exec on, int64_t num_rows, int64_t num_chunks)
-      : rows(num_rows), tiles(ceil_div(num_rows, panel::kTileRows)), chunks(num_chunks) {
-    by_rows = tiles >= kEnoughTiles * on.threads || chunks < on.threads;
+  Shares(Exec on, int64_t num_rows, int64_t rows_of_tile, int64_t num_chunks)
+      : rows(num_rows),
+        tile_rows(rows_of_tile),
+        tiles(ceil_div(num_rows, rows_of_tile)),
+        chunks(num_chunks) {
+    by_rows = rows >= kEnoughRows * on.threads || chunks < on.threads;
     lanes = std::clamp<int64_t>(on.threads, 1, std::max<int64_t>(1, by_rows ? tiles : chunks));
   }
   std::pair<int64_t, int64_t> rows_of(int64_t lane) const {
     if (!by_rows) return {0, rows};
-    return {lane * tiles / lanes * panel::kTileRows,
-            std::min(rows, (lane + 1) * tiles / lanes * panel::kTileRows)};
+    return {lane * tiles / lanes * tile_rows,
+            std::min(rows, (lane + 1) * tiles / lanes * tile_rows)};
   }
   std::pair<int64_t, int64_t> chunks_of(int64_t lane) const {
     if (by_rows) return {0, chunks};
@@ -88,7 +91,8 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
   const int64_t chunks = ceil_div(p.cols, chunk_cols);
   // Neighbouring rows are those of the thread in the ops before and after, so they are in its cache; it goes through all
   // of them with one chunk of panels before the next.
-  const Shares shares(on, segments.end(segments.count - 1), chunks);
+  const int64_t tile_rows = panel::tile_rows<T>();
+  const Shares shares(on, segments.end(segments.count - 1), tile_rows, chunks);
   parallel_for(on, shares.lanes, [&](int64_t lane) {
     const auto [first_row, last_row] = shares.rows_of(lane);
     const auto [first_chunk, last_chunk] = shares.chunks_of(lane);
@@ -109,7 +113,7 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
                                  .k = p.k});
         };
         for_blocks(std::max(first_row, segments.begin(e)), std::min(last_row, segments.end(e)),
-                   multiply_block);
+                   tile_rows, multiply_block);
       }
     }
   });
@@ -148,7 +152,8 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
   });
 
   // Every thread gets its share of each segment, whatever their sizes.
-  const Shares shares(on, p.rows, ceil_div(p.cols, panel::kPanelCols));
+  const int64_t tile_rows = panel::tile_rows<T>();
+  const Shares shares(on, p.rows, tile_rows, ceil_div(p.cols, panel::kPanelCols));
   parallel_for(on, shares.lanes, [&](int64_t lane) {
     const auto [first_row, last_row] = shares.rows_of(lane);
     const auto [first_panel, last_panel] = shares.chunks_of(lane);
@@ -158,7 +163,7 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
       const int64_t size = segments.size(e);
       if (size == 0) continue;
       const int64_t panel_words = panel::kPanelCols * panel::steps<T>(size);
-      for_blocks(first_row, last_row, [&](int64_t begin, int64_t rows) {
+      for_blocks(first_row, last_row, tile_rows, [&](int64_t begin, int64_t rows) {
         panel::accumulate<T>(
             {.c = p.c + (e * p.rows + begin) * p.cols + col,
              .c_stride = p.cols,

@@ -117,11 +117,12 @@ OpInstance wgrad_instance(const Shape& s) {
           linear_wgrad_cost(a)};
 }
 
-// The header's promises about bits: rows in three calls and in one.
+// The header's promises about bits: rows in three calls and in one; those of dweight at whole steps of 32.
 template <typename T>
 OpInstance split_rows_instance() {
   auto bench = std::make_shared<Workbench>();
-  const int64_t rows = 131, out = 71, in = 67, cuts[] = {0, 2, 100, rows};
+  const int64_t rows = 131, out = 71, in = 67;
+  const int64_t cuts[] = {0, 2, 100, rows}, wgrad_cuts[] = {0, 32, 96, rows};
   const auto x = bench->in<T, 2>("x", {rows, in}), dy = bench->in<T, 2>("dy", {rows, out});
   const auto weight = packed_weight<T>(*bench, out, in);
   const auto y = bench->out<T, 2>("y", {rows, out}), dx = bench->out<T, 2>("dx", {rows, in});
@@ -140,8 +141,10 @@ OpInstance split_rows_instance() {
                                    .y = y_cut.rows(begin, count), .x = x_part, .weight = weight}));
       linear_dgrad<T>(on, bench->located(LinearDgrad<T>{
                               .dx = dx_cut.rows(begin, count), .dy = dy_part, .weight = weight}));
-      linear_wgrad<T>(
-          on, bench->located(LinearWgrad<T>{.dweight = dweight_cut, .dy = dy_part, .x = x_part}));
+      const int64_t first = wgrad_cuts[c], number = wgrad_cuts[c + 1] - first;
+      linear_wgrad<T>(on, bench->located(LinearWgrad<T>{.dweight = dweight_cut,
+                                                        .dy = dy.rows(first, number),
+                                                        .x = x.rows(first, number)}));
     }
   };
   const auto check = [=](Report& report) {
