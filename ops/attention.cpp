@@ -6,6 +6,8 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
+#include "ops/attention_amx.h"
+#include "ops/attention_geometry.h"
 #include "ops/attention_tile.h"
 #include "ops/gpu_ops.h"
 
@@ -21,37 +23,10 @@ using attention::kTile;
 using attention::kTileVectors;
 using attention::Rows;
 
-constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-
-// Where a head's rows lie in qkv, and the tile shapes of head width D.
-template <typename T, int D>
-struct Geometry {
-  using L = attention::LaneOf<T>;
-  using Lane = typename L::Lane;
-  static constexpr int kSteps = D / L::kPairs;               // of a sum over the head's width
-  static constexpr int kRowSteps = kTile / L::kPairs;        // of a sum over queries or keys
-  static constexpr int kColumns = std::min(D / kVector, 4);  // vectors of D at once
-  static constexpr int kRows = kSums / kColumns;             // rows of D at once
-
-  int64_t sequence, heads, kv_heads;
-
-  int64_t stride() const { return (heads + 2 * kv_heads) * D; }
-  int64_t kv_of(int64_t head) const { return head / (heads / kv_heads); }
-  int64_t q_column(int64_t head) const { return head * D; }
-  int64_t k_column(int64_t kv_head) const { return (heads + kv_head) * D; }
-  int64_t v_column(int64_t kv_head) const { return (heads + kv_heads + kv_head) * D; }
-  int64_t blocks() const { return (sequence + kTile - 1) / kTile; }
-  int valid(int64_t begin) const { return int(std::min<int64_t>(kTile, sequence - begin)); }
-  Rows<T> rows(View<const T, 2> tensor, int64_t b, int64_t begin, int64_t column) const {
-    return {tensor.row(b * sequence + begin) + column, tensor.dim[1], valid(begin)};
-  }
-};
-
-// Lanes of vector 0 are queries, key is counted from the first of them: does the query see the key?
-inline i32x16 sees(int key) {
-  const i32x16 query = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  return query >= key;
-}
+using attention::Geometry;
+using attention::kLn2;
+using attention::kLog2E;
+using attention::sees;
 
 // Calls f<first vector>(key) for groups of keys. On the diagonal the first `key / 16` vectors see none of them.
 template <int Keys, typename F>
@@ -315,14 +290,6 @@ void backward_head(const AttentionBackward<T>& a, int64_t b, int64_t kv) {
   }
 }
 
-// Calls f<D>().
-template <typename F>
-void with_head_dim(int64_t head_dim, F&& f) {
-  if (head_dim == 32) return f.template operator()<32>();
-  if (head_dim == 64) return f.template operator()<64>();
-  f.template operator()<128>();
-}
-
 void check_shape(const char* op, const AttentionShape& s, int64_t rows, int64_t columns) {
   CHECK(s.head_dim == 32 || s.head_dim == 64 || s.head_dim == 128,
         "%s: head width %ld, 32, 64 and 128 are built", op, long(s.head_dim));
@@ -354,12 +321,12 @@ void attention_forward(Exec on, const AttentionForward<T>& a) {
         long(a.lse.size()));
   const int64_t blocks = (a.sequence + kTile - 1) / kTile;
   if (on.gpu) return gpu::attention_forward(on, a);
-  with_head_dim(a.head_dim, [&]<int D>() {
-    // A thread gets neighbouring items. A head's longest and shortest blocks follow each other, so that each thread's
-    // share is about as long.
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (panel::has_amx()) return attention::forward_amx(on, a);
+  }
+  attention::with_head_dim(a.head_dim, [&]<int D>() {
     parallel_for(on, a.batch * a.heads * blocks, [&](int64_t item) {
-      const int64_t head = item / blocks, i = item % blocks;
-      const int64_t block = i % 2 == 0 ? blocks - 1 - i / 2 : i / 2;
+      const int64_t head = item / blocks, block = attention::balanced_block(item % blocks, blocks);
       forward_block<T, D>(a, head / a.heads, head % a.heads, block * kTile);
     });
   });
@@ -380,7 +347,10 @@ void attention_backward(Exec on, const AttentionBackward<T>& a) {
         "attention_backward: scratch of %ld floats, %ld needed", long(a.scratch.size()),
         long(attention_backward_scratch(shape)));
   if (on.gpu) return gpu::attention_backward(on, a);
-  with_head_dim(a.head_dim, [&]<int D>() {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (panel::has_amx()) return attention::backward_amx(on, a);
+  }
+  attention::with_head_dim(a.head_dim, [&]<int D>() {
     parallel_for(on, a.batch * a.kv_heads, [&](int64_t item) {
       backward_head<T, D>(a, item / a.kv_heads, item % a.kv_heads);
     });

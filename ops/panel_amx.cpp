@@ -1,8 +1,9 @@
 #include "ops/panel_amx.h"
 
-#if defined(__AMX_BF16__)
+#include "ops/amx_tiles.h"
 
-#include <immintrin.h>
+#if ASSAY_AMX
+
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,103 +16,17 @@ namespace assay::panel {
 
 namespace {
 
-constexpr int64_t kTile = 16;  // rows, columns and steps
+using amx::Block;
+using amx::kTile;
+using amx::multiply_block;
+using amx::round_up;
+using amx::TileUnit;
+constexpr int64_t kBlockCols = amx::kBlock;
+
 constexpr int64_t kPassSteps =
     256;  // steps of one pass: 32 columns of them stay in the first-level cache
 constexpr int64_t kPackedSteps = 1024;  // steps of a block of `a` that are packed once
-constexpr int64_t kBlockCols = 2 * kTile;
-static_assert(kBlockRows % kAmxRows == 0 && kAmxRows == 2 * kTile && kPassSteps % kTile == 0);
-
-constexpr int64_t round_up(int64_t n) {
-  return (n + kTile - 1) / kTile * kTile;
-}
-
-// The shape of the eight tile registers: all 16 x 64 bytes. Tiles 0-3 hold c, 4-5 a, 6-7 b.
-struct alignas(64) TileShapes {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-class TileUnit {
- public:
-  TileUnit() {
-    static const TileShapes kShapes;
-    _tile_loadconfig(&kShapes);
-  }
-  TileUnit(const TileUnit&) = delete;
-  TileUnit& operator=(const TileUnit&) = delete;
-  ~TileUnit() { _tile_release(); }  // a thread without tiles is cheaper to switch
-};
-
-// Up to 2 x 2 tiles of c. Strides are bytes between rows.
-struct Block {
-  const std::byte* a;  // in  the first tile
-  int64_t a_stride;
-  int64_t a_tile;      //     to the tile 16 rows further down
-  int64_t a_chunk;     //     to the tile of the next 16 steps
-  const std::byte* b;  // in  16 steps of 16 columns; the next columns 64 bytes on
-  int64_t b_stride;
-  const std::byte*
-      b_rest;  // in  the steps after the last 16, padded with zeros to (16, kBlockCols); null: none
-  int64_t chunks;      //     of 16 steps, without the rest
-  const float* start;  // in  null: 0
-  float* c;            // out
-  int64_t start_stride, c_stride;
-};
-
-template <int RowTiles, int ColTiles>
-[[gnu::always_inline]] inline void multiply_chunk(const std::byte* a, const Block& x,
-                                                  const std::byte* b, int64_t b_stride) {
-  _tile_loadd(6, b, b_stride);
-  _tile_loadd(4, a, x.a_stride);
-  _tile_dpbf16ps(0, 4, 6);
-  if constexpr (ColTiles == 2) {
-    _tile_loadd(7, b + 64, b_stride);
-    _tile_dpbf16ps(1, 4, 7);
-  }
-  if constexpr (RowTiles == 2) {
-    _tile_loadd(5, a + x.a_tile, x.a_stride);
-    _tile_dpbf16ps(2, 5, 6);
-    if constexpr (ColTiles == 2) _tile_dpbf16ps(3, 5, 7);
-  }
-}
-
-template <int RowTiles, int ColTiles>
-void block_kernel(const Block& x) {
-  asm volatile("" ::: "memory");  // the compiler does not know that tile loads read memory
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  if (x.start != nullptr) {
-    const int64_t down = kTile * x.start_stride / int64_t{sizeof(float)};
-    _tile_loadd(0, x.start, x.start_stride);
-    if constexpr (ColTiles == 2) _tile_loadd(1, x.start + kTile, x.start_stride);
-    if constexpr (RowTiles == 2) _tile_loadd(2, x.start + down, x.start_stride);
-    if constexpr (RowTiles * ColTiles == 4) _tile_loadd(3, x.start + down + kTile, x.start_stride);
-  }
-  const std::byte* a = x.a;
-  const std::byte* b = x.b;
-  for (int64_t i = 0; i < x.chunks; ++i, a += x.a_chunk, b += kTile * x.b_stride) {
-    multiply_chunk<RowTiles, ColTiles>(a, x, b, x.b_stride);
-  }
-  if (x.b_rest != nullptr) multiply_chunk<RowTiles, ColTiles>(a, x, x.b_rest, 4 * kBlockCols);
-  const int64_t down = kTile * x.c_stride / int64_t{sizeof(float)};
-  _tile_stored(0, x.c, x.c_stride);
-  if constexpr (ColTiles == 2) _tile_stored(1, x.c + kTile, x.c_stride);
-  if constexpr (RowTiles == 2) _tile_stored(2, x.c + down, x.c_stride);
-  if constexpr (RowTiles * ColTiles == 4) _tile_stored(3, x.c + down + kTile, x.c_stride);
-}
-
-void multiply_block(const Block& x, int64_t row_tiles, int64_t col_tiles) {
-  if (row_tiles == 2) {
-    col_tiles == 2 ? block_kernel<2, 2>(x) : block_kernel<2, 1>(x);
-  } else {
-    col_tiles == 2 ? block_kernel<1, 2>(x) : block_kernel<1, 1>(x);
-  }
-}
+static_assert(kBlockRows % kAmxRows == 0 && kAmxRows == amx::kBlock && kPassSteps % kTile == 0);
 
 // The last steps of a panel, `count` < 16 of them, as a whole tile row.
 struct RestOfSteps {

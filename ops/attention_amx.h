@@ -1,0 +1,13 @@
+// The bf16 bodies of ops/attention.h on the CPU's matrix unit: the same tiles of 64 queries by 64 keys and the same
+// softmax, only the products elsewhere and their sums in the order of ops/panel_amx.h.
+#pragma once
+
+#include "ops/attention.h"
+#include "ops/panel_amx.h"
+
+namespace assay::attention {
+
+void forward_amx(Exec on, const AttentionForward<bf16>& a);
+void backward_amx(Exec on, const AttentionBackward<bf16>& a);
+
+}  // namespace assay::attention
