@@ -1,7 +1,5 @@
 #include "engine/config_yaml.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -13,35 +11,18 @@
 #include "engine/config_check.h"
 #include "engine/config_fields.h"
 #include "engine/config_scalar.h"
+#include "engine/yaml_source.h"
 
 namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Where a value was written.
-struct Source {
-  std::string name;    // of the file, or the --set itself
-  std::string folder;  // its paths start here
-  std::string at(const YAML::Node& node) const { return at(node.Mark()); }
-  std::string at(const YAML::Mark& mark) const {
-    return mark.line < 0 || is_set ? name : name + ":" + std::to_string(mark.line + 1);
-  }
-  bool is_set = false;
-};
-
-std::string kind_of(const YAML::Node& node) {
-  if (node.IsMap()) return "a section";
-  if (node.IsSequence()) return "a list";
-  if (node.IsNull()) return "nothing";
-  return "the text " + node.Scalar();
-}
-
 std::string help_hint() {
   return "`assay train --help-config` lists every field";
 }
 
-[[noreturn]] void throw_unknown(const Source& source, const YAML::Node& key,
+[[noreturn]] void throw_unknown(const YamlSource& source, const YAML::Node& key,
                                 const std::string& prefix) {
   const std::string word = key.Scalar();
   std::vector<std::string> here, everywhere;
@@ -69,7 +50,7 @@ std::string help_hint() {
 // Sets the field called `key` of one section.
 class SetField {
  public:
-  SetField(const Source& source, const YAML::Node& key, const YAML::Node& value,
+  SetField(const YamlSource& source, const YAML::Node& key, const YAML::Node& value,
            const std::string& prefix)
       : source_(source), key_node_(key), key_(key.Scalar()), value_(value), prefix_(prefix) {}
 
@@ -102,7 +83,7 @@ class SetField {
     throw UserError(source_.at(key_node_) + ": " + prefix_ + key_ + " " + what, hint);
   }
   [[noreturn]] void wrong_type(const char* wanted) const {
-    fail("is " + kind_of(value_) + ", not " + wanted, help_hint());
+    fail("is " + yaml_kind(value_) + ", not " + wanted, help_hint());
   }
   // The text of a plain scalar; a quoted one is text, whatever it looks like.
   std::string plain(const char* wanted) const {
@@ -138,7 +119,7 @@ class SetField {
     field.clear();
     const auto add = [&](const YAML::Node& item) {
       if (!item.IsScalar())
-        fail("has an item that is " + kind_of(item) + ", not a text", help_hint());
+        fail("has an item that is " + yaml_kind(item) + ", not a text", help_hint());
       field.push_back(check.path ? absolute(item.Scalar()) : item.Scalar());
     };
     if (value_.IsScalar()) return add(value_);
@@ -172,7 +153,7 @@ class SetField {
            (check.low_open ? value > check.low : value >= check.low);
   }
 
-  const Source& source_;
+  const YamlSource& source_;
   const YAML::Node& key_node_;
   std::string key_;
   const YAML::Node& value_;
@@ -182,20 +163,21 @@ class SetField {
 
 // Walks the pairs: yaml-cpp accepts a key twice and would hide the second. `skip` is a key read elsewhere.
 template <typename T>
-void apply_section(T& section, const YAML::Node& node, const Source& source,
+void apply_section(T& section, const YAML::Node& node, const YamlSource& source,
                    const std::string& prefix, const char* skip = nullptr) {
   if (!node.IsMap()) {
     throw UserError(
         source.at(node) + ": " +
             (prefix.empty() ? "the configuration" : prefix.substr(0, prefix.size() - 1)) + " is " +
-            kind_of(node) + ", not a section with `key: value` lines",
+            yaml_kind(node) + ", not a section with `key: value` lines",
         help_hint());
   }
   std::set<std::string> seen;
   for (const auto& pair : node) {
     if (!pair.first.IsScalar()) {
-      throw UserError(source.at(pair.first) + ": a key is " + kind_of(pair.first) + ", not a name",
-                      help_hint());
+      throw UserError(
+          source.at(pair.first) + ": a key is " + yaml_kind(pair.first) + ", not a name",
+          help_hint());
     }
     const std::string key = pair.first.Scalar();
     if (!seen.insert(key).second) {
@@ -216,26 +198,12 @@ void SetField::section(const char* name, T& nested, const char*) {
   apply_section(nested, value_, source_, prefix_ + key_ + ".");
 }
 
-YAML::Node parse(const std::string& text, const Source& source) {
-  try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1) {
-      throw UserError(source.name + ": has " + std::to_string(documents.size()) + " YAML documents",
-                      "keep one; `---` starts another");
-    }
-    return documents.empty() ? YAML::Node() : documents[0];
-  } catch (const YAML::Exception& error) {
-    throw UserError(source.at(error.mark) + ": not YAML: " + error.msg,
-                    "look at that line and the one before it: indentation, colons, quotes");
-  }
-}
-
 // Reads includes first. `open` holds the files being read, outermost first.
 void apply_file(Config& config, const std::string& path, std::vector<std::string>& open);
 
-void apply_text(Config& config, const std::string& text, const Source& source,
+void apply_text(Config& config, const std::string& text, const YamlSource& source,
                 std::vector<std::string>& open) {
-  const YAML::Node root = parse(text, source);
+  const YAML::Node root = parse_yaml(text, source);
   if (root.IsNull()) {
     throw UserError(source.name + ": the configuration is empty",
                     "a preset from models/presets is a start");
@@ -245,13 +213,13 @@ void apply_text(Config& config, const std::string& text, const Source& source,
       if (!pair.first.IsScalar() || pair.first.Scalar() != "include") continue;
       const YAML::Node& files = pair.second;
       if (!files.IsScalar() && !files.IsSequence()) {
-        throw UserError(source.at(pair.first) + ": include is " + kind_of(files) +
+        throw UserError(source.at(pair.first) + ": include is " + yaml_kind(files) +
                             ", not a file or a list of files",
                         "include: other.yaml");
       }
       const auto include = [&](const YAML::Node& file) {
         if (!file.IsScalar() || file.Scalar().empty()) {
-          throw UserError(source.at(file) + ": include names " + kind_of(file) + ", not a file",
+          throw UserError(source.at(file) + ": include names " + yaml_kind(file) + ", not a file",
                           "include: other.yaml");
         }
         const fs::path included = (fs::path(source.folder) / file.Scalar()).lexically_normal();
@@ -284,15 +252,13 @@ void apply_file(Config& config, const std::string& path, std::vector<std::string
   open.pop_back();
 }
 
-void apply_set(Config& config, const std::string& set) {
-  const Source source = {
-      .name = "--set " + set, .folder = fs::current_path().string(), .is_set = true};
+void apply_set(Config& config, const std::string& set, const YamlSource& source) {
   const size_t equals = set.find('=');
   if (equals == std::string::npos || equals == 0) {
     throw UserError(source.name + ": is not of the form section.field=value",
                     "e.g. --set optimizer.lr=1e-3");
   }
-  YAML::Node value = parse(set.substr(equals + 1), source);
+  YAML::Node value = parse_yaml(set.substr(equals + 1), source);
   std::string path = set.substr(0, equals);
   for (size_t dot = path.rfind('.'); !path.empty(); dot = path.rfind('.')) {
     const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
@@ -304,8 +270,11 @@ void apply_set(Config& config, const std::string& set) {
   apply_section(config, value, source, "");
 }
 
-Config finish(Config config, const std::vector<std::string>& sets, const std::string& folder) {
-  for (const std::string& set : sets) apply_set(config, set);
+YamlSource command_line(const std::string& set) {
+  return {.name = "--set " + set, .folder = fs::current_path().string(), .is_line = true};
+}
+
+Config finish(Config config, const std::string& folder) {
   const fs::path cache =
       config.data.cache;  // the default is relative to the configuration, like the rest
   if (!cache.empty()) config.data.cache = (fs::path(folder) / cache).lexically_normal().string();
@@ -319,7 +288,18 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
   Config config;
   std::vector<std::string> open;
   apply_file(config, path, open);
-  return finish(std::move(config), sets, fs::absolute(path).parent_path().string());
+  for (const std::string& set : sets) apply_set(config, set, command_line(set));
+  return finish(std::move(config), fs::absolute(path).parent_path().string());
+}
+
+Config load_changed_config(const std::string& path, const std::vector<ConfigChange>& changes) {
+  Config config;
+  std::vector<std::string> open;
+  apply_file(config, path, open);
+  for (const ConfigChange& change : changes) {
+    apply_set(config, change.set, {.name = change.where, .folder = change.folder, .is_line = true});
+  }
+  return finish(std::move(config), fs::absolute(path).parent_path().string());
 }
 
 Config parse_config_text(const std::string& text, const std::string& name,
@@ -328,7 +308,8 @@ Config parse_config_text(const std::string& text, const std::string& name,
   std::vector<std::string> open;
   const std::string absolute = fs::absolute(folder).string();
   apply_text(config, text, {.name = name, .folder = absolute}, open);
-  return finish(std::move(config), sets, absolute);
+  for (const std::string& set : sets) apply_set(config, set, command_line(set));
+  return finish(std::move(config), absolute);
 }
 
 }  // namespace assay

@@ -17,6 +17,14 @@ namespace assay {
 // The result is validated (engine/config_check.h).
 Config load_config(const std::string& path, const std::vector<std::string>& sets = {});
 
+// A --set that was written somewhere else: `where` stands in messages, paths start from `folder`.
+struct ConfigChange {
+  std::string set;  // section.field=value
+  std::string where;
+  std::string folder;
+};
+Config load_changed_config(const std::string& path, const std::vector<ConfigChange>& changes);
+
 // The same from memory; `name` stands in messages, includes and paths are taken from `folder`.
 Config parse_config_text(const std::string& text, const std::string& name,
                          const std::string& folder, const std::vector<std::string>& sets = {});

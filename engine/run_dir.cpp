@@ -1,11 +1,5 @@
 #include "engine/run_dir.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include "base/check.h"
 #include "base/file.h"
 #include "engine/config_text.h"
@@ -17,7 +11,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.yaml";
-constexpr const char* kLock = ".lock";
 
 // Everything a run writes. config.yaml comes last: until it is gone the folder is still a run.
 constexpr const char* kOwnFiles[] = {
@@ -27,7 +20,7 @@ constexpr const char* kOwnFiles[] = {
 
 bool holds_files(const std::string& path) {
   for (const auto& entry : fs::directory_iterator(path)) {
-    if (entry.path().filename() != kLock) return true;
+    if (entry.path().filename() != kFolderLock) return true;
   }
   return false;
 }
@@ -54,48 +47,16 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
     throw UserError(path_ + " is a file, not a run directory", "choose another --run");
   }
   make_folders(path_);
-  lock();
-  try {
-    const bool is_run = fs::exists(file(kConfig), ignored);
-    if (!is_run && holds_files(path_)) {
-      throw UserError(path_ + " has files but no run in it",
-                      "choose another --run, or an empty folder");
-    }
-    if (is_run && start == Start::kFresh) {
-      remove_run();
-    } else if (is_run) {
-      previous_ = load_config(file(kConfig));
-    }
-  } catch (...) {
-    close(lock_);
-    throw;
+  lock_.emplace(path_, "choose another --run");
+  const bool is_run = fs::exists(file(kConfig), ignored);
+  if (!is_run && holds_files(path_)) {
+    throw UserError(path_ + " has files but no run in it",
+                    "choose another --run, or an empty folder");
   }
-}
-
-RunDir::~RunDir() {
-  close(lock_);
-}
-
-void RunDir::lock() {
-  const std::string name = file(kLock);
-  lock_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) {
-    throw UserError("cannot write in the run directory " + path_ + ": " + strerror(errno),
-                    "check who may write there (ls -ld " + path_ + "), or choose another --run");
-  }
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    char pid[32] = {};
-    const ssize_t got = pread(lock_, pid, sizeof pid - 1, 0);
-    close(lock_);
-    throw UserError(path_ + " is in use by another process" +
-                        (got > 0 ? " (pid " + std::string(pid) + ")" : ""),
-                    "wait for it, stop it, or choose another --run");
-  }
-  const std::string pid = std::to_string(getpid());
-  if (ftruncate(lock_, 0) != 0 || pwrite(lock_, pid.data(), pid.size(), 0) < 0) {
-    const std::string why = strerror(errno);
-    close(lock_);
-    throw UserError("cannot write " + name + ": " + why, "check the disk (df -h " + path_ + ")");
+  if (is_run && start == Start::kFresh) {
+    remove_run();
+  } else if (is_run) {
+    previous_ = load_config(file(kConfig));
   }
 }
 

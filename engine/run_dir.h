@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/config.h"
+#include "engine/folder_lock.h"
 
 namespace assay {
 
@@ -30,7 +31,6 @@ class RunDir {
   RunDir(const std::string& path, Start start);
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;
-  ~RunDir();
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
@@ -40,11 +40,10 @@ class RunDir {
   void write_config(const Config& config) const;
 
  private:
-  void lock();
   void remove_run() const;
 
   std::string path_;
-  int lock_ = -1;
+  std::optional<FolderLock> lock_;
   std::optional<Config> previous_;
 };
 
