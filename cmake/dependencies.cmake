@@ -26,6 +26,8 @@ find_package(SQLite3 QUIET)                    # telemetry: engine
 assay_require(SQLite3_FOUND SQLite libsqlite3-dev)
 pkg_check_modules(ZSTD QUIET IMPORTED_TARGET libzstd)       # load vectors in telemetry: engine
 assay_require(ZSTD_FOUND zstd libzstd-dev)
+find_path(BOOST_MATH_INCLUDE boost/math/distributions/students_t.hpp)  # headers only, Student's t: lab
+assay_require(BOOST_MATH_INCLUDE Boost.Math libboost-dev)
 find_package(CLI11 QUIET)                      # the command line: tools
 assay_require(CLI11_FOUND CLI11 libcli11-dev)
 find_package(Catch2 2 QUIET)                   # tests

@@ -11,6 +11,8 @@ namespace assay {
 struct Interval {
   double low = 0;
   double high = 0;
+  bool contains(double value) const { return low <= value && value <= high; }
+  bool overlaps(const Interval& other) const { return low <= other.high && other.low <= high; }
 };
 
 struct Summary {
@@ -20,10 +22,10 @@ struct Summary {
   std::optional<Interval> interval95;  // mean +- t(0.975, n - 1) sd / sqrt(n); absent for n = 1
 };
 
-// values must not be empty.
+// values must not be empty. UserError when one is not finite.
 Summary summarise(std::span<const double> values);
 
-// Of a[i] - b[i]: both by the same seeds in the same order. CHECKs equal sizes.
+// Of a[i] - b[i]: both by the same seeds in the same order. CHECKs equal sizes; UserError when one is not finite.
 Summary summarise_paired(std::span<const double> a, std::span<const double> b);
 
 }  // namespace assay

@@ -62,6 +62,11 @@ inline double elementary(double count, double magnitude) {
   return 4 * count * 0x1p-24 * std::abs(magnitude);
 }
 
+// The same in double, for chains of roots, quotients and quantiles.
+inline double elementary_in_double(double count, double magnitude) {
+  return 4 * count * 0x1p-53 * std::abs(magnitude);
+}
+
 // A number of a whole step (loss, an element of a gradient, of tensors whose largest element is given), computed by two
 // backends. float: some hundred roundings lie between a parameter and the loss and back; they are independent, so sqrt(100) u,
 // times 4. bf16: some ten of them are to bf16, of which most are of elements smaller than the largest: 6 u.

@@ -27,6 +27,7 @@ packages=(
   "libfmt-dev|text formatting, used by spdlog"
   "libsqlite3-dev|telemetry.db"
   "libzstd-dev|compressed expert loads in telemetry.db"
+  "libboost-dev|Boost.Math, headers: intervals over seeds"
   "libcli11-dev|the command line"
   "catch2|tests"
   "curl|downloads of tools/get_fineweb.sh"

@@ -1,0 +1,108 @@
+// The expected numbers come from mpmath at 40 digits, which has no Student's t: the quantile is the root of
+//   betainc(nu/2, 1/2, 0, nu/(nu+q^2), regularized=True) - 0.05
+// and mean, deviation and interval follow from their definitions in the decimal numbers below.
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "lab/statistics.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+namespace {
+
+constexpr std::array kA = {3.2725, 3.2769, 3.2778, 3.2684, 3.2796};
+constexpr std::array kB = {3.2758, 3.2790, 3.2761, 3.2712, 3.2835};
+
+struct Expected {
+  size_t n;
+  double mean, sd, low, high;
+};
+
+const Expected kOfA[] = {
+    {2, 3.2747,             0.0031112698372208, 3.2467463495804157, 3.3026536504195844},
+    {3, 3.2757333333333333, 0.0028360771028541, 3.2686881272487018, 3.2827785394179648},
+    {5, 3.27504,            0.0045390527646195, 3.2694040215962247, 3.2806759784037753},
+};
+
+const Expected kPaired[] = {
+    {2, -0.0027,             0.0008485281374239, -0.0103237228417048, 0.0049237228417048},
+    {3, -0.0012333333333333, 0.0026102362600603, -0.0077175196635272, 0.0052508529968605},
+    {5, -0.00208,            0.0022140460699814, -0.0048291012954604, 0.0006691012954604},
+};
+
+// The inputs are rounded to double, which moves a difference of numbers near 3 by units of their last place.
+void require_close(double found, double expected, const std::string& what) {
+  const double allowed = tol::elementary_in_double(16, 3.3);
+  INFO(what << ": " << found << ", expected " << expected << ", error "
+            << std::abs(found - expected) / allowed << " of what is allowed");
+  REQUIRE(std::abs(found - expected) <= allowed);
+}
+
+void require_equal(const Summary& s, const Expected& e) {
+  INFO("n = " << e.n);
+  REQUIRE(s.n == int64_t(e.n));
+  require_close(s.mean, e.mean, "mean");
+  require_close(s.sd.value(), e.sd, "deviation");
+  require_close(s.interval95.value().low, e.low, "low");
+  require_close(s.interval95.value().high, e.high, "high");
+}
+
+}  // namespace
+
+TEST_CASE("mean, deviation and interval of 2, 3 and 5 seeds") {
+  for (const Expected& e : kOfA) require_equal(summarise(std::span(kA).first(e.n)), e);
+}
+
+TEST_CASE("paired differences of 2, 3 and 5 seeds") {
+  for (const Expected& e : kPaired)
+    require_equal(summarise_paired(std::span(kA).first(e.n), std::span(kB).first(e.n)), e);
+}
+
+TEST_CASE("one seed has no spread, and none is made up") {
+  const Summary s = summarise(std::array{3.28});
+  REQUIRE(s.n == 1);
+  REQUIRE(s.mean == 3.28);
+  REQUIRE(!s.sd);
+  REQUIRE(!s.interval95);
+  REQUIRE(!summarise_paired(std::array{3.28}, std::array{3.27}).interval95);
+}
+
+TEST_CASE("equal values: exactly their value, a deviation of 0, an interval of one point") {
+  const Summary s = summarise(std::array{0.1, 0.1, 0.1});
+  REQUIRE(s.mean == 0.1);
+  REQUIRE(s.sd.value() == 0);
+  REQUIRE(s.interval95.value().low == 0.1);
+  REQUIRE(s.interval95.value().high == 0.1);
+}
+
+TEST_CASE("a value that is no number is refused by name") {
+  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+  const std::array good = {1.0, 2.0, 3.0};
+  for (const double bad : {nan, infinity, -infinity}) {
+    const std::array values = {1.0, bad, 3.0};
+    expect_error([&] { summarise(values); }, "value 2 of 3 is");
+    expect_error([&] { summarise_paired(values, good); }, "value 2 of 3 is");
+    expect_error([&] { summarise_paired(good, values); }, "value 2 of 3 is");
+  }
+  // inf - inf is no way around it.
+  const std::array both = {infinity, 2.0};
+  expect_error([&] { summarise_paired(both, both); }, "value 1 of 2 is inf");
+}
+
+TEST_CASE("intervals that touch overlap; one contains its ends") {
+  const Interval a{.low = 1, .high = 2};
+  REQUIRE(a.overlaps({.low = 2, .high = 3}));
+  REQUIRE(a.overlaps({.low = 0, .high = 9}));
+  REQUIRE(!a.overlaps({.low = 2.5, .high = 3}));
+  REQUIRE(!a.overlaps({.low = 0, .high = 0.5}));
+  REQUIRE(a.contains(1));
+  REQUIRE(a.contains(2));
+  REQUIRE(!a.contains(2.1));
+}
+
+}  // namespace assay
