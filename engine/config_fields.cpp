@@ -111,6 +111,23 @@ std::vector<FieldRow> all_config_fields() {
   return collect(Config{}, Collector::Optionals::kAllThere);
 }
 
+std::string file_names(const std::string& value) {
+  std::string names, word;
+  const auto end_word = [&] {
+    names += word.substr(word.rfind('/') + 1) + ",";
+    word.clear();
+  };
+  for (const char c : value) {
+    if (c == ',') {
+      end_word();
+    } else if (c != '[' && c != ']' && c != '"') {
+      word += c;
+    }
+  }
+  end_word();
+  return names;
+}
+
 std::string check_text(const FieldCheck& check) {
   if (!check.choices.empty()) {
     std::string text = "one of ";

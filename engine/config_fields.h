@@ -23,6 +23,10 @@ std::vector<FieldRow> config_fields(const Config& config);
 // The default configuration with every optional section there: all names that exist.
 std::vector<FieldRow> all_config_fields();
 
+// The last path component of every quoted or plain text of a YAML value: two configurations with the same names read
+// the same files in different places.
+std::string file_names(const std::string& value);
+
 // ">= 1", "in (0, 1]", "one of adamw", "" when anything goes.
 std::string check_text(const FieldCheck& check);
 

@@ -34,24 +34,6 @@ const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& p
   return found == rows.end() ? nullptr : &*found;
 }
 
-// The last path component of every quoted or plain text of a YAML value.
-std::string file_names(const std::string& value) {
-  std::string names, word;
-  const auto end_word = [&] {
-    names += word.substr(word.rfind('/') + 1) + ",";
-    word.clear();
-  };
-  for (const char c : value) {
-    if (c == ',') {
-      end_word();
-    } else if (c != '[' && c != ']' && c != '"') {
-      word += c;
-    }
-  }
-  end_word();
-  return names;
-}
-
 // "" when the learning rates of the first steps_done steps are the same.
 std::string schedule_difference(const Config& before, const Config& now, int64_t steps_done) {
   const Schedule old_schedule = make_schedule(before), new_schedule = make_schedule(now);

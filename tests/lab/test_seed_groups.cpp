@@ -1,0 +1,146 @@
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lab/seed_groups.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/lab/run_records.h"
+
+namespace assay {
+namespace {
+
+std::optional<double> final_loss(const RunRecord& run) {
+  if (const auto last = run.last_val()) return last->value;
+  return std::nullopt;
+}
+
+std::string name_of(const std::vector<std::string>& names) {
+  std::vector<RunRecord> runs;
+  for (size_t i = 0; i < names.size(); ++i)
+    runs.push_back(hand_made({.name = names[i], .seed = int64_t(i)}));
+  return group_by_seed(runs).front().name;
+}
+
+}  // namespace
+
+TEST_CASE("runs that differ only in seed are one model, by ascending seed") {
+  std::vector<RunRecord> runs = {hand_made({.name = "moe-s3", .seed = 3}),
+                                 hand_made({.name = "dense-s1", .seed = 1}),
+                                 hand_made({.name = "moe-s1", .seed = 1})};
+  runs[1].config.model.ffn = 123;
+  const std::vector<SeedGroup> groups = group_by_seed(runs);
+  REQUIRE(groups.size() == 2);
+  REQUIRE(groups[0].name == "moe");
+  REQUIRE(groups[0].runs == std::vector<const RunRecord*>{&runs[2], &runs[0]});
+  REQUIRE(groups[1].name == "dense-s1");
+}
+
+TEST_CASE("which fields make two models") {
+  const struct {
+    const char* what;
+    std::function<void(Config&)> change;
+    bool same;
+  } rows[] = {
+      {"the seed",                 [](Config& c) { c.run.seed = 7; },               true },
+      {"threads",                  [](Config& c) { c.run.threads = 7; },            true },
+      {"how often it is logged",   [](Config& c) { c.run.log_every = 7; },          true },
+      {"where the corpus is kept", [](Config& c) { c.data.cache = "/elsewhere"; },  true },
+      {"where the shards are",
+       [](Config& c) {
+         c.data.train = {"/b/t1.bin", "/b/t2.bin"};
+       },                                                                           true },
+      {"other shards",
+       [](Config& c) {
+         c.data.train = {"/a/t1.bin", "/a/t3.bin"};
+       },                                                                           false},
+      {"steps",                    [](Config& c) { c.run.steps = 7; },              false},
+      {"the target",               [](Config& c) { c.run.target_loss = 3.28; },     false},
+      {"the contract",             [](Config& c) { c.contract.kind = "activeDN"; }, false},
+      {"the recipe",               [](Config& c) { c.precision.recipe = "fp32"; },  false},
+      {"a learning rate",          [](Config& c) { c.optimizer.router_lr = 1e-4; }, false},
+      {"experts",                  [](Config& c) { c.model.moe.emplace(); },        false},
+      {"when it is evaluated",     [](Config& c) { c.eval.every = 7; },             false},
+  };
+  for (const auto& row : rows) {
+    INFO(row.what);
+    std::vector<RunRecord> runs = {hand_made({.name = "a", .seed = 1}),
+                                   hand_made({.name = "b", .seed = 2})};
+    for (RunRecord& run : runs) run.config.data.train = {"/a/t1.bin", "/a/t2.bin"};
+    row.change(runs[1].config);
+    REQUIRE((group_by_seed(runs).size() == 1) == row.same);
+  }
+}
+
+TEST_CASE("the name of a model is what its runs share, without the seed") {
+  REQUIRE(name_of({"moe-seed1", "moe-seed2"}) == "moe");
+  REQUIRE(name_of({"demo-moe", "demo-moe-seed2", "demo-moe-seed3"}) == "demo-moe");
+  REQUIRE(name_of({"moe-64-s10", "moe-64-s11"}) == "moe-64");
+  REQUIRE(name_of({"moe-64", "moe-64-seed2"}) == "moe-64");
+  REQUIRE(name_of({"moe_1", "moe_2"}) == "moe");
+  REQUIRE(name_of({"cpu-moe-8-bf16-seed-1", "cpu-moe-8-bf16-seed-2"}) == "cpu-moe-8-bf16");
+  REQUIRE(name_of({"moe-64"}) == "moe-64");
+  REQUIRE(name_of({"1", "2"}) == "runs");  // the folder they are in
+  std::vector<RunRecord> two = {hand_made({.name = "a"}), hand_made({.name = "a"})};
+  two[1].config.model.ffn = 123;
+  REQUIRE(group_by_seed(two)[1].name == "a (2)");
+}
+
+TEST_CASE("a seed counts once") {
+  const std::vector<RunRecord> runs = {hand_made({.name = "a", .seed = 5}),
+                                       hand_made({.name = "b", .seed = 5})};
+  expect_error([&] { group_by_seed(runs); },
+               "runs/a and runs/b are the same configuration with the same seed 5");
+}
+
+TEST_CASE("values over seeds leave out what a run does not have") {
+  const std::vector<RunRecord> runs = {
+      hand_made({.name = "a1", .seed = 1, .val_loss_nats = {{.step = 100, .value = 3.5}}}),
+      hand_made({.name = "a2", .seed = 2}),
+      hand_made({.name = "a3", .seed = 3, .val_loss_nats = {{.step = 100, .value = 3.7}}})};
+  const SeedValues values = values_of(group_by_seed(runs).front(), final_loss);
+  REQUIRE(values.size() == 2);
+  REQUIRE(values[1].seed == 3);
+  REQUIRE(summarise(values)->mean == Approx(3.6));
+  REQUIRE(!summarise(SeedValues{}));
+}
+
+TEST_CASE("differences are paired by seed, whatever the order and the seeds that are missing") {
+  const SeedValues a = {
+      {.seed = 1, .value = 3.0},
+      {.seed = 2, .value = 4.0},
+      {.seed = 4, .value = 9.0}
+  };
+  const SeedValues b = {
+      {.seed = 2, .value = 3.5 },
+      {.seed = 1, .value = 2.25},
+      {.seed = 3, .value = 1.0 }
+  };
+  const auto difference = paired_difference(a, b);
+  REQUIRE(difference->seeds == std::vector<int64_t>{1, 2});
+  REQUIRE(difference->summary.n == 2);
+  REQUIRE(difference->summary.mean == 0.625);
+  REQUIRE(!paired_difference(a, {
+                                    {.seed = 9, .value = 1.0}
+  }));
+}
+
+TEST_CASE("time to a target in steps, tokens, FLOPs and seconds") {
+  RunRecord run = hand_made({
+      .name = "a", .val_loss_nats = {{.step = 20, .value = 3.5}, {.step = 40, .value = 3.2}}
+  });
+  const auto time = time_to_target(run, 3.28);
+  REQUIRE(time->steps == 40);
+  REQUIRE(time->tokens == 40e3);
+  REQUIRE(time->flops == 30.0 * 40e3);
+  REQUIRE(time->seconds.value() == 20);
+  REQUIRE(!time_to_target(run, 3.1));
+  run.train_s.clear();
+  REQUIRE(!time_to_target(run, 3.28)->seconds);
+}
+
+TEST_CASE("a run given twice, or not there, is refused by name") {
+  expect_error([] { read_runs({"nowhere/run"}); }, "nowhere/run");
+}
+
+}  // namespace assay
