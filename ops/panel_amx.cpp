@@ -25,6 +25,8 @@ constexpr int64_t kBlockCols = amx::kBlock;
 
 constexpr int64_t kPassSteps =
     256;  // steps of one pass: 32 columns of them stay in the first-level cache
+constexpr int64_t kStripCols =
+    256;  // columns that a pass goes through: its rows of `a` stay in the second level
 constexpr int64_t kPackedSteps = 1024;  // steps of a block of `a` that are packed once
 static_assert(kBlockRows % kAmxRows == 0 && kAmxRows == amx::kBlock && kPassSteps % kTile == 0);
 
@@ -123,53 +125,58 @@ void multiply_amx(const Product<bf16, Y>& p) {
   const int64_t all_steps = steps<bf16>(p.k), whole = all_steps / kTile * kTile;
   const int64_t passes = std::max<int64_t>(1, (whole + kPassSteps - 1) / kPassSteps);
   BlockRows<Y> a(p);
-  alignas(64) float sums[kBlockRows * kBlockCols];
+  alignas(64) float
+      sums[kBlockRows * kStripCols];  // between passes, and of blocks that are stored in parts
   RestOfSteps rest;
-  for (int64_t col = 0; col < p.cols; col += kBlockCols) {
-    const int64_t panel_col = col / kPanelCols * kPanelCols;
-    const int64_t panel_width = padded_cols(std::min(kPanelCols, p.cols - panel_col));
-    const int64_t cols = std::min(kBlockCols, p.cols - col), width = padded_cols(cols);
-    const uint32_t* panel = p.panels + panel_col * all_steps + (col - panel_col);
-    const std::byte* b_rest =
-        rest.fill(panel + whole * panel_width, panel_width, all_steps - whole, width);
+  for (int64_t strip = 0; strip < p.cols; strip += kStripCols) {
+    const int64_t strip_end = std::min(p.cols, strip + kStripCols);
     for (int64_t pass = 0; pass < passes; ++pass) {
       const int64_t first = pass * kPassSteps, last = std::min(whole, first + kPassSteps);
       const bool final_pass = pass == passes - 1;
       const std::byte* tiles = a.tiles(first, (final_pass ? all_steps : last) - first);
-      for (int64_t i = 0; i < p.rows; i += kAmxRows) {
-        const int64_t rows = std::min(kAmxRows, p.rows - i);
-        float* sum = sums + i * kBlockCols;
-        const bool whole_block = rows % kTile == 0 && cols % kTile == 0;
-        Block x{.a = tiles + i * a.stride(),
-                .a_stride = a.stride(),
-                .a_tile = kTile * a.stride(),
-                .a_chunk = 4 * kTile,
-                .b = reinterpret_cast<const std::byte*>(panel + first * panel_width),
-                .b_stride = 4 * panel_width,
-                .b_rest = final_pass ? b_rest : nullptr,
-                .chunks = (last - first) / kTile,
-                .start = sum,
-                .c = sum,
-                .start_stride = 4 * kBlockCols,
-                .c_stride = 4 * kBlockCols};
-        if (pass == 0 && p.start == nullptr) {
-          x.start = nullptr;
-        } else if (pass == 0) {
+      for (int64_t col = strip; col < strip_end; col += kBlockCols) {
+        const int64_t panel_col = col / kPanelCols * kPanelCols;
+        const int64_t panel_width = padded_cols(std::min(kPanelCols, p.cols - panel_col));
+        const int64_t cols = std::min(kBlockCols, p.cols - col), width = padded_cols(cols);
+        const uint32_t* panel = p.panels + panel_col * all_steps + (col - panel_col);
+        const std::byte* b_rest = nullptr;
+        if (final_pass) {
+          b_rest = rest.fill(panel + whole * panel_width, panel_width, all_steps - whole, width);
+        }
+        for (int64_t i = 0; i < p.rows; i += kAmxRows) {
+          const int64_t rows = std::min(kAmxRows, p.rows - i);
+          float* sum = sums + i * kStripCols + (col - strip);
+          Block x{.a = tiles + i * a.stride(),
+                  .a_stride = a.stride(),
+                  .a_tile = kTile * a.stride(),
+                  .a_chunk = 4 * kTile,
+                  .b = reinterpret_cast<const std::byte*>(panel + first * panel_width),
+                  .b_stride = 4 * panel_width,
+                  .b_rest = b_rest,
+                  .chunks = (last - first) / kTile,
+                  .start = sum,
+                  .c = sum,
+                  .start_stride = 4 * kStripCols,
+                  .c_stride = 4 * kStripCols};
+          if (pass == 0 && p.start == nullptr) {
+            x.start = nullptr;
+          } else if (pass == 0) {
+            for (int64_t r = 0; r < rows; ++r) {
+              load_rows(sum + r * kStripCols, p.start + (i + r) * p.c_stride + col, cols);
+            }
+          }
+          Y* c = p.c + i * p.c_stride + col;
+          if constexpr (std::is_same_v<Y, float>) {
+            if (final_pass && rows % kTile == 0 && cols % kTile == 0) {
+              x.c = c;
+              x.c_stride = 4 * p.c_stride;
+            }
+          }
+          multiply_block(x, round_up(rows) / kTile, width / kTile);
+          if (!final_pass || x.c != sum) continue;
           for (int64_t r = 0; r < rows; ++r) {
-            load_rows(sum + r * kBlockCols, p.start + (i + r) * p.c_stride + col, cols);
+            store_rows(c + r * p.c_stride, sum + r * kStripCols, cols);
           }
-        }
-        Y* c = p.c + i * p.c_stride + col;
-        if constexpr (std::is_same_v<Y, float>) {
-          if (final_pass && whole_block) {
-            x.c = c;
-            x.c_stride = 4 * p.c_stride;
-          }
-        }
-        multiply_block(x, round_up(rows) / kTile, width / kTile);
-        if (!final_pass || x.c != sum) continue;
-        for (int64_t r = 0; r < rows; ++r) {
-          store_rows(c + r * p.c_stride, sum + r * kBlockCols, cols);
         }
       }
     }
