@@ -35,6 +35,7 @@ void add_all_commands(Commands& commands) {
   add_router_command(commands);
   add_report_command(commands);
   add_sample_command(commands);
+  add_doctor_command(commands);
 }
 
 std::string one_line(std::string text) {
