@@ -93,6 +93,14 @@ size_t MemoryPlan::total_bytes() const {
   return sum;
 }
 
+size_t MemoryPlan::bytes_on(const gpu::Context* gpu) const {
+  size_t sum = 0;
+  for (const Section s : kSections) {
+    if (!gpu || place_of(s) == gpu::Place::kDevice) sum += section_bytes(s);
+  }
+  return sum;
+}
+
 void* MemoryPlan::take(Section section, size_t bytes) const {
   if (gpu_) return gpu_->memory->allocate(bytes, place_of(section));
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -108,19 +116,17 @@ void* MemoryPlan::take(Section section, size_t bytes) const {
 void MemoryPlan::allocate(gpu::Context* gpu) {
   CHECK(blocks_.empty(), "memory plan: allocated twice (%zu bytes)", total_bytes());
   gpu_ = gpu;
-  const size_t needed =
-      gpu ? total_bytes() - section_bytes(Section::kHostVisible) - section_bytes(Section::kData)
-          : total_bytes();
+  const size_t needed = bytes_on(gpu);
   const size_t available =
       gpu ? static_cast<size_t>(gpu->memory->available())
           : static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   if (needed > available) {
     print(std::cerr);
-    throw UserError(
+    throw NotEnoughMemory(
         strprintf("the run needs %.1f GiB of memory, %s has %.1f GiB%s", double(needed) / (1 << 30),
                   gpu ? "the GPU" : "this machine", double(available) / (1 << 30),
                   gpu ? " free" : ""),
-        "make run.micro_batch or the model smaller; the table above says what needs it");
+        "make run.micro_batch or the model smaller; the table above says what needs it", available);
   }
   for (const Section section : kSections) {
     const size_t bytes = section_bytes(section);

@@ -24,6 +24,14 @@
 
 namespace assay {
 
+// The plan does not fit. Whoever knows the model can say what would.
+class NotEnoughMemory : public UserError {
+ public:
+  NotEnoughMemory(const std::string& message, const std::string& hint, size_t available_bytes)
+      : UserError(message, hint), available_bytes(available_bytes) {}
+  size_t available_bytes;
+};
+
 // kHostVisible: what the host reads of a step, small. kData: tokens.
 enum class Section {
   kParameters,
@@ -51,10 +59,12 @@ class MemoryPlan {
   }
 
   // Allocates every section (64-byte aligned entries, huge pages where the system grants them) and sets
-  // the registered views. UserError, with the table on stderr, when the machine or the GPU has not enough memory.
+  // the registered views. NotEnoughMemory, with the table on stderr, when the machine or the GPU has too little.
   void allocate(gpu::Context* gpu = nullptr);
 
   size_t total_bytes() const;
+  // What must fit into the memory of the GPU, or of the machine.
+  size_t bytes_on(const gpu::Context* gpu) const;
   size_t section_bytes(Section section) const;
   // One line a section, then one line a group of entries (blocks.* folded), in bytes and MiB.
   void print(std::ostream& out) const;
