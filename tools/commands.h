@@ -43,6 +43,7 @@ void add_train_command(Commands& commands);
 void add_audit_command(Commands& commands);
 void add_match_command(Commands& commands);
 void add_doctor_command(Commands& commands);
+void add_compare_command(Commands& commands);
 void add_data_commands(Commands& commands);
 void add_synth_commands(Commands& commands);  // below `data`: after it
 void add_tokenizer_commands(Commands& commands);

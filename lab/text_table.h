@@ -1,0 +1,31 @@
+// A table of texts for the terminal and as Markdown: columns of numbers to the right, the first column and others to the
+// left.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace assay {
+
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> heads) : heads_(std::move(heads)) {}
+
+  // As many cells as heads; "" shows as a dash.
+  void add(std::vector<std::string> cells);
+  bool empty() const { return rows_.empty(); }
+
+  std::string text() const;  // lines end in \n
+  std::string markdown() const;
+
+ private:
+  bool is_left(size_t column) const;
+
+  std::vector<std::string> heads_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Letters of UTF-8, for the width of a column.
+size_t display_width(const std::string& text);
+
+}  // namespace assay

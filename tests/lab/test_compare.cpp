@@ -1,0 +1,241 @@
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lab/compare.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/lab/run_records.h"
+
+namespace assay {
+namespace {
+
+// Validated at 20, 40, ... with losses that end at `end`.
+RunRecord run_of(const std::string& name, int64_t seed, int64_t ffn, double end) {
+  RunRecord run = hand_made({.name = name, .seed = seed});
+  run.config.model.ffn = ffn;
+  run.data_sha256 = {
+      {"/d/tokenizer.json", "aaaa"},
+      {"/d/x_train_0.bin",  "bbbb"},
+      {"/d/x_val_0.bin",    "cccc"}
+  };
+  run.val_loss_nats.clear();
+  for (int64_t step = 20; step <= 100; step += 20)
+    run.val_loss_nats.push_back({.step = step, .value = end + 0.01 * double(100 - step)});
+  run.steps_done = 100;
+  run.tokens = 100 * run.config.run.batch_tokens;
+  for (int64_t step = 10; step <= 100; step += 10)
+    run.train_s.push_back({.step = step, .value = 0.5 * double(step)});
+  return run;
+}
+
+std::vector<RunRecord> two_models() {
+  return {run_of("dense-s1", 1, 64, 3.30), run_of("dense-s2", 2, 64, 3.32),
+          run_of("moe-s1", 1, 99, 3.20), run_of("moe-s2", 2, 99, 3.21)};
+}
+
+bool mentions(const std::vector<std::string>& texts, const std::string& part) {
+  return std::any_of(texts.begin(), texts.end(),
+                     [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE(
+    "two models of two seeds: losses, differences seed by seed, a ranking under their contract") {
+  const std::vector<RunRecord> runs = two_models();
+  const Comparison c = compare(runs, {});
+  REQUIRE(c.models.size() == 2);
+  REQUIRE(c.models[0].group.name == "dense");
+  REQUIRE(c.models[0].final_loss->mean == Approx(3.31));
+  REQUIRE(c.models[1].loss_against_first->seeds == std::vector<int64_t>{1, 2});
+  REQUIRE(c.models[1].loss_against_first->summary.mean == Approx(-0.105));
+  REQUIRE(!c.models[0].loss_against_first);
+  REQUIRE(c.contract == "steps: 100 steps of 1,000 tokens");
+  REQUIRE(c.rankings.size() == 1);
+  REQUIRE(c.rankings[0].places[0].model == "moe");
+  // 3.205 +- 12.7 * 0.005 against 3.31 +- 12.7 * 0.01; differences -0.10, -0.11: -0.105 +- 0.064.
+  REQUIRE(c.rankings[0].places[0].note ==
+          "interval overlaps the next one's, paired difference excludes 0");
+  REQUIRE(c.marks.empty());
+}
+
+TEST_CASE("curves are read at the step or at a near one, never between") {
+  const std::vector<RunRecord> runs = {run_of("a", 1, 64, 3.3)};
+  const struct {
+    double fraction;
+    int64_t step, measured_at;  // 0 = nothing near
+  } rows[] = {
+      {0.02, 2,   0  },
+      {0.1,  10,  0  },
+      {0.2,  20,  20 },
+      {0.21, 21,  20 },
+      {0.5,  50,  0  },
+      {0.55, 55,  60 },
+      {1.0,  100, 100}
+  };
+  for (const auto& row : rows) {
+    const Comparison c = compare(runs, {.fractions = {row.fraction}});
+    const CurvePoint& point = c.models[0].curve[0];
+    INFO(row.fraction);
+    REQUIRE(point.step == row.step);
+    REQUIRE(point.loss.has_value() == (row.measured_at > 0));
+    REQUIRE(point.measured_at == row.measured_at);
+  }
+}
+
+TEST_CASE("shares are of the contract, not of the run") {
+  RunRecord run = run_of("a", 1, 64, 3.3);
+  run.config.contract = {.kind = "activeDN", .coefficient = 100.0, .fraction = 1.0};  // 500 steps
+  const Comparison c = compare(std::vector<RunRecord>{run}, {});
+  REQUIRE(c.models[0].horizon == 500);
+  REQUIRE(c.models[0].contract == "20% of activeDN at 100 tokens per active parameter");
+  REQUIRE(c.models[0].curve[3].step == 100);
+  REQUIRE(c.models[0].curve[3].loss);
+  REQUIRE(c.models[0].curve[4].step == 250);
+  REQUIRE(!c.models[0].curve[4].loss);
+}
+
+TEST_CASE("time to a target, and who reached it") {
+  std::vector<RunRecord> runs = two_models();
+  runs[1].val_loss_nats.back().value = 3.45;
+  const Comparison c = compare(runs, {.target_loss = 3.405});
+  REQUIRE(c.models[0].target->reached == 1);
+  REQUIRE(c.models[0].target->of == 2);
+  REQUIRE(c.models[1].target->steps->mean == 90);  // 80 and 100
+  REQUIRE(c.models[1].target->seconds->mean == 45);
+  REQUIRE(c.models[1].target->tokens->mean == 90e3);
+  REQUIRE(c.rankings.size() == 5);
+  REQUIRE(c.rankings[1].by == "steps to 3.405 nats");
+  REQUIRE(c.rankings[1].places.size() == 1);
+  REQUIRE(c.rankings[1].not_reached == std::vector<std::string>{"dense"});
+}
+
+TEST_CASE("the target is the runs' own where they agree") {
+  std::vector<RunRecord> runs = two_models();
+  REQUIRE(!compare(runs, {}).target_loss);
+  for (RunRecord& run : runs) run.config.run.target_loss = 3.25;
+  REQUIRE(compare(runs, {}).target_loss == 3.25);
+  runs[2].config.run.target_loss = runs[3].config.run.target_loss = 3.0;
+  const Comparison c = compare(runs, {});
+  REQUIRE(!c.target_loss);
+  REQUIRE(mentions(c.marks, "run.target_loss is 3 in some runs and 3.25 in others"));
+}
+
+TEST_CASE("runs that stopped at their target are not ranked by where they ended") {
+  std::vector<RunRecord> runs = two_models();
+  for (RunRecord& run : runs) run.config.run.target_loss = 3.4;
+  runs[0].end = "target_loss";
+  for (const Ranking& r : compare(runs, {}).rankings) REQUIRE(r.by != "validation loss at the end");
+}
+
+TEST_CASE("what cannot be compared is refused, or marked and not ranked") {
+  const struct {
+    const char* says;
+    std::function<void(RunRecord&)> change;
+  } rows[] = {
+      {"tokenizer: aaaa in dense-s1, eeee in moe-s2",
+       [](RunRecord& r) { r.data_sha256["/d/tokenizer.json"] = "eeee"; }                                            },
+      {"data: x_val_0.bin cccc in dense-s1, x_val_0.bin eeee in moe-s2",
+       [](RunRecord& r) { r.data_sha256["/d/x_val_0.bin"] = "eeee"; }                                               },
+      {"data: no further shard in dense-s1, x_val_1.bin eeee in moe-s2",
+       [](RunRecord& r) { r.data_sha256["/d/x_val_1.bin"] = "eeee"; }                                               },
+      {"moe-s2 does not say on which data",                              [](RunRecord& r) { r.data_sha256.clear(); }},
+      {"run.sequence: 256 in dense-s1, 128 in moe-s2",
+       [](RunRecord& r) { r.config.run.sequence = 128; }                                                            },
+      {"eval.tokens: 65536 in dense-s1, 4096 in moe-s2",
+       [](RunRecord& r) { r.config.eval.tokens = 4096; }                                                            },
+      {"data.mask_eos: 0 in dense-s1, 1 in moe-s2",
+       [](RunRecord& r) { r.config.data.mask_eos = true; }                                                          },
+  };
+  for (const auto& row : rows) {
+    INFO(row.says);
+    std::vector<RunRecord> runs = two_models();
+    row.change(runs[3]);
+    expect_error([&] { compare(runs, {}); }, row.says);
+    const Comparison forced = compare(runs, {.incomparable = Incomparable::kMark});
+    REQUIRE(mentions(forced.incomparable, row.says));
+    REQUIRE(forced.rankings.empty());
+    REQUIRE(!forced.no_ranking.empty());
+  }
+}
+
+TEST_CASE("the same shards in another folder are the same data") {
+  std::vector<RunRecord> runs = two_models();
+  runs[3].data_sha256 = {
+      {"/a/x_val_0.bin",    "cccc"},
+      {"/e/tokenizer.json", "aaaa"},
+      {"/z/x_train_0.bin",  "bbbb"}
+  };
+  REQUIRE(incomparable_differences(runs).empty());
+}
+
+TEST_CASE(
+    "different contracts are said, and nothing is ranked until somebody says what is held fixed") {
+  std::vector<RunRecord> runs = two_models();
+  for (size_t i : {2, 3})
+    runs[i].config.contract = {.kind = "totalDN", .coefficient = 20.0, .fraction = 1.0};
+  const Comparison c = compare(runs, {});
+  REQUIRE(mentions(c.marks, "2 different contracts"));
+  REQUIRE(c.rankings.empty());
+  REQUIRE(c.no_ranking.find("--contract KIND") != std::string::npos);
+
+  const Comparison said = compare(runs, {.contract = "totalDN"});
+  REQUIRE(said.contract == "totalDN, as --contract says");
+  REQUIRE(said.rankings.size() == 1);
+  REQUIRE(!mentions(said.marks, "is not kept"));
+  runs[3].audit.total = runs[2].audit.total = 10000;
+  REQUIRE(
+      mentions(compare(runs, {.contract = "totalDN"}).marks,
+               "--contract totalDN is not kept: tokens per total parameter are 10 in moe-s1 and "
+               "20 in dense-s1"));
+  runs[0].train_s.clear();
+  REQUIRE(mentions(compare(runs, {.contract = "seconds"}).marks,
+                   "seconds of training of dense-s1 were not logged"));
+}
+
+TEST_CASE("a collapsed router is marked beside its loss, and in the ranking") {
+  std::vector<RunRecord> runs = two_models();
+  for (size_t i : {2, 3}) {
+    runs[i].config.model.moe.emplace();
+    runs[i].health.emplace();
+    runs[i].health->worst_max_load_norm = 0.6;
+  }
+  REQUIRE(compare(runs, {}).models[1].health.text().starts_with("ok: "));
+  runs[3].health->worst_max_load_norm = 0.97;
+  runs[3].health->worst_layer = 5;
+  runs[3].health->saturated = {5};
+  const Comparison c = compare(runs, {});
+  REQUIRE(c.models[1].health.text() ==
+          "COLLAPSED in 1 of 2 runs: K*max_load 0.97 in block 5, 0% dead");
+  REQUIRE(mentions(c.marks, "moe is pathological"));
+  REQUIRE(c.rankings[0].places[0].note.starts_with("pathological: routers collapsed; "));
+  REQUIRE(c.models[0].health.text() == "dense");
+}
+
+TEST_CASE("runs that are not finished are marked and not ranked") {
+  for (const std::string end : {"", "interrupted", "non_finite", "extended"}) {
+    INFO(end);
+    std::vector<RunRecord> runs = two_models();
+    runs[1].end = end;
+    if (end == "extended") {
+      runs[1].end = "steps";
+      runs[1].steps_done = 80;
+    }
+    const Comparison c = compare(runs, {});
+    REQUIRE(mentions(c.marks, "dense-s2 is not finished"));
+    REQUIRE(c.no_ranking == "dense-s2 is not finished");
+  }
+}
+
+TEST_CASE("one seed has no interval, and the ranking says so") {
+  const std::vector<RunRecord> runs = {run_of("a", 1, 64, 3.3), run_of("b", 1, 99, 3.2)};
+  const Comparison c = compare(runs, {});
+  REQUIRE(!c.models[0].final_loss->interval95);
+  REQUIRE(!c.models[1].loss_against_first->summary.interval95);
+  REQUIRE(c.rankings[0].places[0].note == "no interval with one seed");
+  REQUIRE(mentions(c.marks, "one seed"));
+}
+
+}  // namespace assay

@@ -1,0 +1,111 @@
+// What a comparison looks like: the words that a reader must find.
+#include <string>
+#include <vector>
+
+#include "lab/compare_report.h"
+#include "lab/summary_report.h"
+#include "lab/text_table.h"
+#include "tests/catch.h"
+#include "tests/lab/run_records.h"
+
+namespace assay {
+namespace {
+
+std::vector<RunRecord> two_runs() {
+  std::vector<RunRecord> runs;
+  for (const int64_t seed : {1, 2})
+    runs.push_back(hand_made({
+        .name = "dense-s" + std::to_string(seed),
+        .seed = seed,
+        .val_loss_nats = {{.step = 50, .value = 4.0 + 0.1 * double(seed)},
+                          {.step = 100, .value = 3.0 + 0.1 * double(seed)}}
+    }));
+  for (RunRecord& run : runs)
+    run.data_sha256 = {
+        {"v.bin", "aa"}
+    };
+  return runs;
+}
+
+void require_in(const std::string& text, const std::string& part) {
+  INFO("looking for: " << part << "\nin:\n" << text);
+  REQUIRE(text.find(part) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("a table: numbers to the right, texts to the left, dashes for nothing") {
+  TextTable table({"model", "loss", "note"});
+  table.add({"a", "3.25", "far better"});
+  table.add({"longer", "", ""});
+  REQUIRE(table.text() == "model   loss  note\na       3.25  far better\nlonger     -  -\n");
+  REQUIRE(table.markdown() ==
+          "| model | loss | note |\n| --- | ---: | --- |\n| a | 3.25 | far better |\n"
+          "| longer | - | - |\n");
+}
+
+TEST_CASE("a summary of one value is that value") {
+  REQUIRE(summary_text(Summary{.n = 1, .mean = 3.28, .sd = {}, .interval95 = {}}, Digits::kLoss) ==
+          "3.2800");
+  REQUIRE(summary_json(Summary{.n = 1, .mean = 3.28, .sd = {}, .interval95 = {}}).dump() ==
+          R"({"n":1,"mean":3.28,"sd":null,"interval95":null})");
+  REQUIRE(summary_text(std::nullopt, Digits::kLoss) == "");
+  REQUIRE(summary_json(std::nullopt).is_null());
+}
+
+TEST_CASE("the text of a comparison") {
+  const std::vector<RunRecord> runs = two_runs();
+  const std::string text = comparison_text(compare(runs, {.target_loss = 3.15}));
+  require_in(text, "dense    1,2");
+  require_in(text, "steps: 100 steps of 1,000 tokens");
+  require_in(text, "[2.5147, 3.7853]");  // 3.15 +- 12.7062 * 0.070711 / sqrt(2)
+  require_in(text, "not evaluated");
+  require_in(text, "4.1500 @50");
+  require_in(text, "1 of 2");
+  require_in(text, "no ranking: there is one model");
+}
+
+TEST_CASE("an anchor beside runs: facts, gaps from the largest step, what matches") {
+  const std::vector<RunRecord> runs = two_runs();
+  const Comparison c = compare(runs, {});
+  const AnchorLog anchor = parse_anchor_log(
+      "s:0 tel:10.5\ns:50 tel:4.000000\ns:75 tel:3.5\ns:100 tel:3.250000\nwhat\n", "x/some.log");
+  const std::string text = anchor_text(anchor, 3.5, c.models);
+  require_in(text, "final    3.250000 at step 100");
+  require_in(text, "first evaluation at or below 3.5: step 75 (3.500000)");
+  require_in(text, "1 line is not understood, the first is line 5: what");
+  require_in(text, "NOT COMPARABLE: other tokenizer");
+  require_in(text, "3.150000  -0.100000");
+  REQUIRE(text.find("3.150000  -0.100000") < text.find("4.150000  +0.150000"));
+  require_in(text, "this log is not the published one");
+  require_in(text, "embedding and head");
+
+  const auto json = anchor_json(anchor, 3.5, c.models);
+  REQUIRE(json["models"]["dense"]["gaps"][0]["step"] == 100);
+  REQUIRE(json["models"]["dense"]["gaps"][0]["gap_nats"]["mean"].get<double>() == Approx(-0.1));
+  REQUIRE(json["first_at_or_below"]["step"] == 75);
+  REQUIRE(anchor_json(anchor, 3.0, {})["first_at_or_below"].is_null());
+}
+
+TEST_CASE("a model without a common step says how it could have one") {
+  std::vector<RunRecord> runs = two_runs();
+  const Comparison c = compare(runs, {});
+  const AnchorLog anchor = parse_anchor_log("s:0 tel:10.5\ns:128 tel:4.1\n", "some.log");
+  require_in(anchor_text(anchor, 3.28, c.models),
+             "no step at which both were validated; the anchor's first after 0 is 128");
+}
+
+TEST_CASE("published figures beside ours") {
+  const std::vector<RunRecord> runs = two_runs();
+  const Comparison c = compare(runs, {});
+  const std::string text = published_text(published_study("0003"), c.models, 3.28);
+  require_in(text, "moe-64                    5760  target          3.2769");
+  require_in(text, "yours: dense");
+  require_in(text, "step_time, ms");
+  const auto json = published_json(published_study("0003"), c.models, 3.28);
+  REQUIRE(json["tables"][0]["ours"]["dense"]["step_time"] == 500.0);
+  REQUIRE(json["tables"][0]["ours"]["dense"]["val_loss"].get<double>() == Approx(3.15));
+  REQUIRE(json["tables"][0]["ours"]["dense"]["core"].is_null());
+}
+
+}  // namespace assay

@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "lab/published.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/lab/run_records.h"
+
+namespace assay {
+namespace {
+
+// The cell of a row whose keys start with these.
+nlohmann::ordered_json cell(const PublishedTable& table, const std::vector<std::string>& keys,
+                            const std::string& column) {
+  for (const auto& row : table.rows) {
+    if (!std::equal(keys.begin(), keys.end(), row.begin())) continue;
+    for (size_t c = 0; c < table.columns.size(); ++c)
+      if (table.columns[c].key == column) return row[table.keys.size() + c];
+  }
+  return "no such cell";
+}
+
+}  // namespace
+
+TEST_CASE("every study reads, and its columns name measures that exist") {
+  REQUIRE(published_names() == std::vector<std::string>{"0003", "0004", "0006", "tiny"});
+  const std::vector<std::string>& known = published_measures();
+  for (const std::string& name : published_names()) {
+    const PublishedStudy study = published_study(name);
+    REQUIRE(study.name == name);
+    REQUIRE(!study.title.empty());
+    REQUIRE(!study.setting.empty());
+    REQUIRE(!study.tables.empty());
+    for (const PublishedTable& table : study.tables) {
+      REQUIRE(!table.rows.empty());
+      for (const PublishedColumn& c : table.columns) {
+        INFO(name << ": " << table.title << ": " << c.key);
+        REQUIRE(!c.what.empty());
+        if (!c.measure.empty())
+          REQUIRE(std::find(known.begin(), known.end(), c.measure) != known.end());
+      }
+    }
+  }
+}
+
+TEST_CASE("figures as published") {
+  const PublishedTable closure = published_study("0003").tables[0];
+  REQUIRE(closure.rows.size() == 9);
+  REQUIRE(cell(closure, {"bf16", "dense"}, "val_loss") == 3.2725);
+  REQUIRE(cell(closure, {"bf16", "dense"}, "train_time") == 21.8);
+  REQUIRE(cell(closure, {"fp8", "moe-256"}, "step_time") == 693.09);
+  REQUIRE(cell(closure, {"nvfp4", "moe-64"}, "val_loss") == 3.5950);
+  REQUIRE(cell(closure, {"nvfp4", "moe-64"}, "step_time").is_null());
+  const PublishedTable contracts = published_study("0004").tables[0];
+  REQUIRE(cell(contracts, {"totalDN, 20%", "moe-256"}, "stop_step") == 28393);
+  REQUIRE(cell(published_study("0006").tables[0], {"4096"}, "layer 11 max@512") == 14.26);
+  REQUIRE(cell(published_study("tiny").tables[0], {"MoE"}, "best_val_loss") == 1.5788);
+}
+
+TEST_CASE("an unknown study names the nearest") {
+  expect_error([] { published_study("003"); }, "--published 003: there is no such study");
+}
+
+TEST_CASE("what a column says of a model of ours") {
+  const std::vector<RunRecord> runs = {
+      hand_made({.name = "a-s1",
+                 .seed = 1,
+                 .val_loss_nats = {{.step = 50, .value = 3.2}, {.step = 100, .value = 3.4}}}
+      ),
+      hand_made({.name = "a-s2",
+                 .seed = 2,
+                 .val_loss_nats = {{.step = 50, .value = 3.4}, {.step = 100, .value = 3.0}}}
+      )
+  };
+  const SeedGroup group = group_by_seed(runs).front();
+  const struct {
+    const char* measure;
+    std::optional<int64_t> step;
+    std::optional<double> target, value;
+  } rows[] = {
+      {"val_loss",         {}, {},   3.2         },
+      {"val_loss",         50, {},   3.3         },
+      {"val_loss",         60, {},   {}          },
+      {"best_val_loss",    {}, {},   3.1         },
+      {"best_val_loss_sd", {}, {},   0.1414213562},
+      {"stop_step",        {}, {},   100.0       },
+      {"stop_step",        {}, 3.25, 75.0        },
+      {"train_minutes",    {}, 3.25, 0.625       },
+      {"step_ms",          {}, {},   500.0       },
+      {"k_tokens_per_s",   {}, {},   2.0         },
+      {"tokens_per_total", {}, {},   20.0        },
+      {"core",             {}, {},   {}          },
+      {"mean_cv_percent",  50, {},   {}          }, // dense
+      {"bits_per_byte",    {}, {},   {}          },
+      {"",                 {}, {},   {}          },
+  };
+  for (const auto& row : rows) {
+    INFO(row.measure);
+    const PublishedColumn column{
+        .key = "k", .unit = "", .what = "w", .measure = row.measure, .step = row.step, .layer = {}};
+    const auto found = published_measure(column, group, row.target);
+    REQUIRE(found.has_value() == row.value.has_value());
+    if (found) REQUIRE(*found == Approx(*row.value));
+  }
+}
+
+}  // namespace assay
