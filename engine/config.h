@@ -4,7 +4,7 @@
 //
 // A visitor is called as   v(name, field, doc, check)   and   v.section(name, nested, doc)   where nested is a
 // config struct or a std::optional of one. Field types: bool, int64_t, double, std::string,
-// std::vector<std::string>, std::optional<double>.
+// std::vector<std::string>, std::optional<double>, std::optional<std::vector<double>>.
 #pragma once
 
 #include <cstdint>
@@ -183,6 +183,8 @@ void visit(V& v, OptimizerConfig& c) {
 struct ScheduleConfig {
   int64_t warmup = 0;
   int64_t warmdown = 0;
+  std::optional<double> warmup_fraction = {};
+  std::optional<double> warmdown_fraction = {};
   std::string decay = "linear";
   double floor = 0.0;
 };
@@ -191,6 +193,10 @@ template <typename V>
 void visit(V& v, ScheduleConfig& c) {
   v("warmup", c.warmup, "steps of linear warm-up", not_negative());
   v("warmdown", c.warmdown, "steps of decay at the end", not_negative());
+  v("warmup_fraction", c.warmup_fraction, "instead of warmup: share of the run's steps",
+    between(0, 1));
+  v("warmdown_fraction", c.warmdown_fraction, "instead of warmdown: share of the run's steps",
+    between(0, 1));
   v("decay", c.decay, "linear ends at lr / warmdown, cosine at floor",
     one_of({"linear", "cosine"}));
   v("floor", c.floor, "learning rate that the cosine ends at", not_negative());
@@ -302,17 +308,40 @@ void visit(V& v, TelemetryConfig& c) {
 struct ContractConfig {
   std::string kind = "steps";
   double coefficient = 0.0;
+  std::string reference;
+  std::string derived_from;
+  bool shared_in_total = true;
+  double step_seconds = 0.0;
+  int64_t horizon = 0;
   double fraction = 1.0;
+  std::optional<std::vector<double>> landings = {};
 };
 
 template <typename V>
 void visit(V& v, ContractConfig& c) {
   v("kind", c.kind,
-    "what fixes the number of steps: run.steps, or tokens per active / total parameter",
-    free_on_resume(one_of({"steps", "activeDN", "totalDN"})));
-  v("coefficient", c.coefficient, "tokens per parameter of the contract",
+    "what fixes the number of steps: run.steps (also active-width), or the coefficient",
+    free_on_resume(one_of({"steps", "active-width", "activeDN", "totalDN", "flops", "seconds"})));
+  v("coefficient", c.coefficient,
+    "by kind: tokens per active or total parameter, FLOPs, seconds of training, active FFN width",
+    free_on_resume(not_negative()));
+  v("reference", c.reference,
+    "configuration or run to derive the coefficient from (of kind steps: run.steps)",
+    free_on_resume(path()));
+  v("derived_from", c.derived_from, "where the coefficient came from; the program writes it",
+    free_on_resume(any()));
+  v("shared_in_total", c.shared_in_total, "whether totalDN counts shared experts",
+    free_on_resume(any()));
+  v("step_seconds", c.step_seconds, "kind seconds: of one step; 0 = measured before the run begins",
+    free_on_resume(not_negative()));
+  v("horizon", c.horizon,
+    "steps of the whole contract, where run.steps is a fraction of it; the program writes it",
     free_on_resume(not_negative()));
   v("fraction", c.fraction, "share of the contract's horizon to train",
+    {.low = 0, .high = 1, .low_open = true, .on_resume = OnResume::kFree});
+  v("landings", c.landings,
+    "shares of the horizon with an evaluation and a checkpoint that stays; absent = 2, 5, 10, 20, "
+    "50, 100% under a contract, none under steps",
     {.low = 0, .high = 1, .low_open = true, .on_resume = OnResume::kFree});
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "engine/schedule.h"
 
 namespace assay {
 namespace {
@@ -80,20 +81,87 @@ void validate_optimizer(const Config& c) {
                               c.optimizer.lr),
                     "the floor is the learning rate that the decay ends at");
   }
-  if (c.contract.kind != "steps" && c.contract.coefficient <= 0) {
+}
+
+// Of two ways to say the same, one.
+void validate_schedule_fractions(const ScheduleConfig& s) {
+  const auto require_one = [](int64_t steps, const std::optional<double>& fraction,
+                              const std::string& name) {
+    if (steps == 0 || !fraction) return;
     throw UserError(
-        "contract.kind is " + c.contract.kind + " but contract.coefficient is not given",
-        "give the tokens per parameter, e.g. contract: {kind: activeDN, coefficient: 20}");
+        strprintf("schedule.%s = %ld and schedule.%s_fraction = %g are both given", name.c_str(),
+                  long(steps), name.c_str(), *fraction),
+        "take one out: schedule." + name + ": 0, or schedule." + name + "_fraction: null");
+  };
+  require_one(s.warmup, s.warmup_fraction, "warmup");
+  require_one(s.warmdown, s.warmdown_fraction, "warmdown");
+  const double both = s.warmup_fraction.value_or(0) + s.warmdown_fraction.value_or(0);
+  if (both > 1) {
+    throw UserError(strprintf("schedule.warmup_fraction + schedule.warmdown_fraction = %g is more "
+                              "than the whole run",
+                              both),
+                    "shorten one of them");
   }
+}
+
+// What the coefficient of a kind is, for hints.
+const char* coefficient_hint(const std::string& kind) {
+  if (kind == "flops") {
+    return "give the training FLOPs, e.g. contract: {kind: flops, coefficient: 1e15}, or "
+           "contract.reference: a configuration or a run";
+  }
+  if (kind == "seconds") {
+    return "give the seconds of training, e.g. contract: {kind: seconds, coefficient: 600}, or "
+           "contract.reference: a run";
+  }
+  if (kind == "active-width") {
+    return "give the active FFN width, e.g. contract: {kind: active-width, coefficient: 3072}, or "
+           "contract.reference: a configuration or a run";
+  }
+  return "give the tokens per parameter, e.g. contract: {kind: activeDN, coefficient: 20}, or "
+         "contract.reference: a configuration or a run";
+}
+
+void validate_contract(const ContractConfig& c) {
+  const bool steps = c.kind == "steps";
+  if (!steps && c.coefficient <= 0 && c.reference.empty()) {
+    throw UserError("contract.kind is " + c.kind +
+                        " but contract.coefficient is not given, and no contract.reference",
+                    coefficient_hint(c.kind));
+  }
+  if (!steps && c.coefficient > 0 && !c.reference.empty()) {
+    throw UserError(
+        strprintf("contract.coefficient = %g and contract.reference = %s are both given",
+                  c.coefficient, c.reference.c_str()),
+        "take one out: contract.coefficient: 0, or contract.reference: \"\"");
+  }
+  if (c.horizon > 0 && !steps && c.kind != "active-width") {
+    throw UserError(strprintf("contract.horizon = %ld, but the contract %s has its own",
+                              long(c.horizon), c.kind.c_str()),
+                    "take it out; the program writes it for kinds steps and active-width");
+  }
+  for (const double f : c.landings.value_or(std::vector<double>())) {
+    if (f > c.fraction) {
+      throw UserError(strprintf("contract.landings has %g, but the run ends at contract.fraction = "
+                                "%g of the horizon",
+                                f, c.fraction),
+                      "take it out, or train further");
+    }
+  }
+}
+
+// Whether run.steps is what will be trained: no contract puts another number there.
+bool steps_are_given(const Config& c) {
+  return c.contract.kind == "steps" && c.contract.reference.empty() && c.contract.horizon == 0;
 }
 
 }  // namespace
 
 void validate_schedule(const Config& c) {
-  if (product(c.schedule.warmup, 1) + c.schedule.warmdown > c.run.steps) {
-    throw UserError("schedule.warmup + schedule.warmdown = " + text(c.schedule.warmup) + " + " +
-                        text(c.schedule.warmdown) +
-                        " is more than run.steps = " + text(c.run.steps),
+  const Schedule s = make_schedule(c);
+  if (product(s.warmup, 1) + s.warmdown > s.steps) {
+    throw UserError("schedule.warmup + schedule.warmdown = " + text(s.warmup) + " + " +
+                        text(s.warmdown) + " is more than run.steps = " + text(s.steps),
                     "shorten them, or train longer");
   }
 }
@@ -103,7 +171,9 @@ void validate(const Config& config) {
   if (config.model.moe) validate_moe(config.model);
   validate_batch(config);
   validate_optimizer(config);
-  if (config.contract.kind == "steps") validate_schedule(config);
+  validate_schedule_fractions(config.schedule);
+  validate_contract(config.contract);
+  if (steps_are_given(config)) validate_schedule(config);
   if (config.data.synth && config.data.synth->vocab_size > config.model.vocab_size) {
     throw UserError("data.synth.vocab_size = " + text(config.data.synth->vocab_size) +
                         " is more than model.vocab_size = " + text(config.model.vocab_size),

@@ -28,6 +28,9 @@ const char* type_name(const std::vector<std::string>&) {
 const char* type_name(const std::optional<double>&) {
   return "number";
 }
+const char* type_name(const std::optional<std::vector<double>>&) {
+  return "numbers";
+}
 
 class Collector {
  public:
@@ -181,6 +184,13 @@ std::string yaml_scalar(const std::string& value) {
     }
   }
   return quoted + "\"";
+}
+
+std::string yaml_scalar(const std::optional<std::vector<double>>& value) {
+  if (!value) return "absent";
+  std::string text = "[";
+  for (size_t i = 0; i < value->size(); ++i) text += (i > 0 ? ", " : "") + yaml_scalar((*value)[i]);
+  return text + "]";
 }
 
 std::string yaml_scalar(const std::vector<std::string>& value) {

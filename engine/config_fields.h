@@ -10,7 +10,7 @@ namespace assay {
 
 struct FieldRow {
   std::string path;  // model.moe.router.score
-  std::string type;  // integer, number, true/false, text, list, section
+  std::string type;  // integer, number, true/false, text, list, numbers, section
   std::string
       value;  // as YAML; "absent" for an optional one that is not there; "" for a section that is
   std::string doc;
@@ -37,5 +37,6 @@ std::string yaml_scalar(double value);
 std::string yaml_scalar(const std::string& value);
 std::string yaml_scalar(const std::vector<std::string>& value);
 std::string yaml_scalar(const std::optional<double>& value);
+std::string yaml_scalar(const std::optional<std::vector<double>>& value);
 
 }  // namespace assay

@@ -90,6 +90,14 @@ class SetField {
     if (!value_.IsScalar() || value_.Tag() == "!") wrong_type(wanted);
     return value_.Scalar();
   }
+  double number(const YAML::Node& node) const {
+    if (!node.IsScalar() || node.Tag() == "!") {
+      fail("has " + yaml_kind(node) + ", not a number", help_hint());
+    }
+    const ReadDouble read = read_double(node.Scalar());
+    if (!read.problem.empty()) fail(read.problem, help_hint());
+    return read.value;
+  }
 
   void set(bool& field, const FieldCheck&) {
     const std::optional<bool> read = read_bool(plain("true or false"));
@@ -105,6 +113,13 @@ class SetField {
     const ReadDouble read = read_double(plain("a number"));
     if (!read.problem.empty()) fail(read.problem, help_hint());
     field = read.value;
+  }
+  void set(std::optional<std::vector<double>>& field, const FieldCheck&) {
+    if (value_.IsNull()) return field.reset();
+    field.emplace();
+    if (value_.IsScalar()) return field->push_back(number(value_));
+    if (!value_.IsSequence()) wrong_type("a list of numbers");
+    for (const YAML::Node& item : value_) field->push_back(number(item));
   }
   void set(std::optional<double>& field, const FieldCheck& check) {
     if (value_.IsNull()) return field.reset();
@@ -134,6 +149,14 @@ class SetField {
   static std::string out_of_range(const std::vector<std::string>&, const FieldCheck&) { return ""; }
   static std::string out_of_range(const std::optional<double>& value, const FieldCheck& check) {
     return value ? out_of_range(*value, check) : "";
+  }
+  static std::string out_of_range(const std::optional<std::vector<double>>& values,
+                                  const FieldCheck& check) {
+    for (const double value : values.value_or(std::vector<double>())) {
+      const std::string wrong = out_of_range(value, check);
+      if (!wrong.empty()) return wrong;
+    }
+    return "";
   }
   static std::string out_of_range(int64_t value, const FieldCheck& check) {
     return in_range(static_cast<double>(value), check)

@@ -21,6 +21,7 @@ enum Scalar {
   kNonFinite,
   kTokens,
   kTokensPerS,
+  kTrainSeconds,
   kMfu,
   kHash,
   kPeakRss,
@@ -44,6 +45,7 @@ const std::vector<std::string>& scalar_names() {
                                               "non_finite",
                                               "tokens",
                                               "tokens_per_s",
+                                              "train_s",
                                               "mfu_share",
                                               "hash",
                                               "peak_rss_bytes",
@@ -127,9 +129,10 @@ void RunRecorder::resume(int64_t steps_done, int64_t window, RouterTelemetry& ro
   }
 }
 
-void RunRecorder::step(Exec on, const StepStats& stats, double seconds, Model& model,
+void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, Model& model,
                        RouterTelemetry& routers) {
   const int64_t done = stats.step + 1;
+  const double seconds = times.step_s;
   const double tokens_per_s = double(config_.batch_tokens) / std::max(seconds, 1e-9);
   StepRecord& record = telemetry_.begin_step(done);
   auto& s = record.scalars;
@@ -140,6 +143,7 @@ void RunRecorder::step(Exec on, const StepStats& stats, double seconds, Model& m
   s[kNonFinite] = double(stats.non_finite);
   s[kTokens] = double(done * config_.batch_tokens);
   s[kTokensPerS] = tokens_per_s;
+  s[kTrainSeconds] = times.train_s;
   s[kHash] = double(stats.hash);
   s[kPeakRss] = peak_rss_bytes();
   record.spans_ms[0] = 1e3 * seconds;

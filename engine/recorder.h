@@ -26,6 +26,12 @@ struct RecorderConfig {
   int64_t experts = 0;
 };
 
+// Seconds of one step, and of all steps of the run up to it: evaluations and saves left out. NaN = not known.
+struct StepTimes {
+  double step_s = 0;
+  double train_s = 0;
+};
+
 class RunRecorder {
  public:
   RunRecorder(const RecorderConfig& config, Log& log);
@@ -35,7 +41,7 @@ class RunRecorder {
 
   // Of every step, logged or not: what the time left is estimated from.
   void took(double seconds) { eta_.step_took(seconds); }
-  void step(Exec on, const StepStats& stats, double seconds, Model& model,
+  void step(Exec on, const StepStats& stats, const StepTimes& times, Model& model,
             RouterTelemetry& routers);
   void evaluation(int64_t steps_done, const std::vector<EvalResult>& results, double seconds);
   void checkpoint(int64_t steps_done, const std::string& folder, double seconds);

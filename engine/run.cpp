@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -24,6 +25,7 @@ double seconds_since(Clock::time_point start) {
 
 constexpr const char* kDataHashes = "data_sha256";
 constexpr const char* kLastProbe = "router_probe";
+constexpr const char* kTrainSeconds = "train_s";
 
 // SHA-256 by "name occurrence": files of one name in several folders are told apart by their order.
 std::map<std::string, std::string> hashes_by_name(const std::map<std::string, std::string>& files) {
@@ -69,7 +71,8 @@ class Run {
         routers_(parts.model, parts.config.telemetry.window, parts.probe),
         steps_(parts.config.run.steps),
         done_(start.steps_done),
-        saved_(start.steps_done) {
+        saved_(start.steps_done),
+        seconds_before_(start.train_s) {
     if (done_ == 0) return;
     parts.recorder.resume(done_, parts.config.telemetry.window, routers_);
     routers_.set_last_probe(start.last_probe);
@@ -80,7 +83,9 @@ class Run {
     while (done_ < steps_) {
       const StepStats stats = step();
       if (!is_finite(stats)) return stop_non_finite(stats);
-      if (evaluate() == Target::kReached) return finish(RunEnd::kTargetLoss);
+      const Target target = evaluate();
+      record_landings();
+      if (target == Target::kReached) return finish(RunEnd::kTargetLoss);
       if (done_ < steps_ && (due(p_.config.run.checkpoint_every) || milestone())) save();
       if (done_ < steps_ && p_.interrupted()) return finish(RunEnd::kInterrupted);
     }
@@ -95,19 +100,45 @@ class Run {
   }
   bool due(int64_t every) const { return every > 0 && done_ % every == 0; }
 
-  bool milestone() const { return due(p_.config.run.milestone_every); }
+  bool milestone() const { return due(p_.config.run.milestone_every) || landing(done_); }
+
+  bool landing(int64_t step) const {
+    return std::any_of(p_.landings.begin(), p_.landings.end(),
+                       [&](const Landing& l) { return l.step == step; });
+  }
+
+  bool evaluated(const Evaluator& evaluator, int64_t step) const {
+    return evaluator.due(step, steps_) || landing(step);
+  }
+
+  bool logged(int64_t step) const {
+    return step % p_.config.run.log_every == 0 || step == steps_ ||
+           std::any_of(p_.evaluators.begin(), p_.evaluators.end(),
+                       [&](const Evaluator* e) { return evaluated(*e, step); });
+  }
+
+  // Before the checkpoint: a run that is killed in between lands again.
+  void record_landings() {
+    for (const Landing& l : p_.landings) {
+      if (l.step != done_) continue;
+      p_.recorder.event(done_, "landing",
+                        strprintf("%g of %s", l.fraction, p_.config.contract.kind.c_str()));
+    }
+  }
 
   StepStats step() {
     const auto start = Clock::now();
-    const bool logged = (done_ + 1) % p_.config.run.log_every == 0 || done_ + 1 == steps_;
+    const bool log = logged(done_ + 1);
     const StepStats stats =
-        trainer_.step(p_.on, done_, logged ? Trainer::Hash::kCompute : Trainer::Hash::kSkip);
+        trainer_.step(p_.on, done_, log ? Trainer::Hash::kCompute : Trainer::Hash::kSkip);
     const double seconds = seconds_since(start);
     done_ += 1;
     train_seconds_ += seconds;
     steps_here_ += 1;
-    if (logged || !is_finite(stats)) {
-      p_.recorder.step(p_.on, stats, seconds, p_.model, routers_);
+    if (log || !is_finite(stats)) {
+      p_.recorder.step(p_.on, stats,
+                       {.step_s = seconds, .train_s = seconds_before_ + train_seconds_}, p_.model,
+                       routers_);
     }
     p_.recorder.took(seconds_since(start));
     return stats;
@@ -116,7 +147,7 @@ class Run {
   Target evaluate() {
     Target target = Target::kNotReached;
     for (Evaluator* evaluator : p_.evaluators) {
-      if (!evaluator->due(done_, steps_)) continue;
+      if (!evaluated(*evaluator, done_)) continue;
       const auto start = Clock::now();
       const std::vector<EvalResult> results = evaluator->run(p_.on, p_.model);
       p_.recorder.evaluation(done_, results, seconds_since(start));
@@ -136,7 +167,7 @@ class Run {
   bool reached_before() {
     if (p_.config.run.target_loss <= 0 || p_.evaluators.empty()) return false;
     Evaluator& first = *p_.evaluators.front();
-    return first.due(done_, steps_) &&
+    return evaluated(first, done_) &&
            first.run(p_.on, p_.model).front().value <= p_.config.run.target_loss;
   }
 
@@ -154,6 +185,8 @@ class Run {
     state.versions = library_versions();
     state.extra[kDataHashes] = hashes_by_name(p_.data_sha256);
     state.extra[kLastProbe] = joined(routers_.last_probe());
+    const double train_s = seconds_before_ + train_seconds_;
+    if (std::isfinite(train_s)) state.extra[kTrainSeconds] = train_s;
     HostCopies model(p_.on, p_.model.tensors()), optimizer(p_.on, p_.optimizer.tensors());
     model.download();
     optimizer.download();
@@ -196,7 +229,8 @@ class Run {
   int64_t done_;
   int64_t saved_;  // steps done when the newest checkpoint was written
   int64_t steps_here_ = 0;
-  double train_seconds_ = 0;
+  double seconds_before_;     // of training, of the processes before this one
+  double train_seconds_ = 0;  // of this process
   RunResult result_;
 };
 
@@ -248,7 +282,8 @@ RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>&
   parts.model.refresh_weights(parts.on);
   parts.loader.seek(state.cursor);
   return {.steps_done = state.step,
-          .last_probe = parted(state.extra.value(kLastProbe, std::string()))};
+          .last_probe = parted(state.extra.value(kLastProbe, std::string())),
+          .train_s = state.extra.value(kTrainSeconds, std::nan(""))};
 }
 
 RunResult run(RunParts& parts, const RunStart& start) {

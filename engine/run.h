@@ -1,5 +1,9 @@
 // A training run around Trainer::step: resume, loop { step, log, evaluate, save }, finish. Training is over when the steps
 // are done, when an evaluation reaches run.target_loss, when the loss stops being a number, or when the user interrupts.
+//
+// A landing of the contract is evaluated whatever eval.every says, and its checkpoint stays; the event "landing" has its
+// fraction. A step that is evaluated is logged, so that the time at every evaluation is known. Training seconds
+// (scalar train_s) are those of a steady clock, kept in the checkpoints.
 #pragma once
 
 #include <functional>
@@ -10,6 +14,7 @@
 
 #include "engine/checkpoint.h"
 #include "engine/evaluator.h"
+#include "engine/landing.h"
 #include "engine/recorder.h"
 #include "engine/router_telemetry.h"
 #include "engine/trainer.h"
@@ -32,6 +37,7 @@ struct RunParts {
   RouterProbe probe;
   int mask_id = -1;
   std::map<std::string, std::string> data_sha256 = {};  // by file
+  std::vector<Landing> landings = {};
   std::function<bool()> interrupted;
 };
 
@@ -48,6 +54,7 @@ struct RunResult {
 struct RunStart {
   int64_t steps_done = 0;
   std::vector<int32_t> last_probe = {};  // RouterTelemetry::last_probe()
+  double train_s = 0;                    // NaN when the checkpoint does not say
 };
 
 // UserError naming the first file whose content is not what the run has read so far. Files are told by their names

@@ -4,7 +4,17 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/share.h"
+
 namespace assay {
+namespace {
+
+int64_t steps_of(int64_t steps, const std::optional<double>& fraction, int64_t run_steps) {
+  if (!fraction) return steps;
+  return *fraction > 0 ? fraction_of_steps(run_steps, *fraction) : 0;
+}
+
+}  // namespace
 
 double Schedule::share(int64_t step) const {
   step = std::min(step, steps - 1);
@@ -18,9 +28,15 @@ double Schedule::share(int64_t step) const {
 }
 
 Schedule make_schedule(const Config& config) {
-  return {.steps = config.run.steps,
-          .warmup = config.schedule.warmup,
-          .warmdown = config.schedule.warmdown,
+  const ScheduleConfig& s = config.schedule;
+  const int64_t steps = config.run.steps;
+  const int64_t warmup = steps_of(s.warmup, s.warmup_fraction, steps);
+  int64_t warmdown = steps_of(s.warmdown, s.warmdown_fraction, steps);
+  // Two fractions that make 1 are both rounded up.
+  if (s.warmup_fraction && s.warmdown_fraction) warmdown = std::min(warmdown, steps - warmup);
+  return {.steps = steps,
+          .warmup = warmup,
+          .warmdown = warmdown,
           .decay = config.schedule.decay == "cosine" ? DecayShape::kCosine : DecayShape::kLinear,
           .floor_share = config.schedule.floor / config.optimizer.lr};
 }

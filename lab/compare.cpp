@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/share.h"
 #include "lab/held_fixed.h"
 #include "lab/ranking.h"
 

@@ -22,9 +22,10 @@ std::string share_text(const RunRecord& run) {
 
 int64_t contract_horizon(const RunRecord& run) {
   const ContractConfig& contract = run.config.contract;
-  if (contract.kind != "activeDN" && contract.kind != "totalDN") return run.config.run.steps;
-  return horizon_steps(contract_parameters(contract.kind, run.audit), contract.coefficient,
-                       run.config.run.batch_tokens);
+  if (contract.kind == "active-width" || !horizon_is_known(run.config)) {
+    return contract.horizon > 0 ? contract.horizon : run.config.run.steps;
+  }
+  return horizon(run.config, run.audit);
 }
 
 std::string contract_text(const RunRecord& run) {
@@ -33,7 +34,8 @@ std::string contract_text(const RunRecord& run) {
   if (contract.kind == "activeDN")
     return share + strprintf("activeDN at %.6g tokens per active parameter", contract.coefficient);
   if (contract.kind == "totalDN")
-    return share + strprintf("totalDN at %.6g tokens per total parameter", contract.coefficient);
+    return share + strprintf("totalDN at %.6g tokens per total parameter%s", contract.coefficient,
+                             contract.shared_in_total ? "" : ", shared experts left out");
   if (contract.kind == "flops")
     return share + strprintf("flops: %.6g FLOPs of training", contract.coefficient);
   if (contract.kind == "seconds")

@@ -1,6 +1,5 @@
 #include "models/audit.h"
 
-#include <cmath>
 #include <limits>
 
 #include "base/check.h"
@@ -19,25 +18,6 @@ int64_t narrow(Wide value, const char* what) {
     throw UserError(strprintf("%s does not fit 63 bits", what),
                     "make the model or the run smaller");
   return static_cast<int64_t>(value);
-}
-
-// A double as an integer times a power of two, shifted by half a unit of the last place:
-// value + half / 2 ulp = mantissa * 2^exponent with half in {-1, 0, 1}.
-struct Scaled {
-  Wide mantissa;
-  int exponent;
-};
-Scaled scaled(double value, int half) {
-  int exponent = 0;
-  const double m = std::frexp(value, &exponent);  // in [1/2, 1)
-  return {Wide(std::ldexp(m, 53)) * 2 + half, exponent - 54};
-}
-
-// factor * (value + half / 2 ulp) / divisor, rounded down. Factor below 2^63, value below 2^40.
-Wide scaled_quotient(int64_t factor, Scaled value, int64_t divisor) {
-  const Wide product = value.mantissa * factor;  // below 2^117
-  if (value.exponent < -120) return 0;
-  return (product >> -value.exponent) / divisor;
 }
 
 }  // namespace
@@ -136,46 +116,6 @@ Audit audit(const Config& config) {
   a.gradient_bytes = narrow(Wide(a.total) * 4, "the bytes of the gradients");
   a.moment_bytes = narrow(Wide(a.total) * 8, "the bytes of the moments");
   return a;
-}
-
-int64_t contract_parameters(const std::string& kind, const Audit& audit, SharedExperts shared) {
-  CHECK(kind == "totalDN" || kind == "activeDN", "no contract %s", kind.c_str());
-  if (kind == "activeDN") return audit.active;
-  return audit.total - (shared == SharedExperts::kLeftOut ? audit.parameters.shared_experts : 0);
-}
-
-int64_t horizon_steps(int64_t parameters, double coefficient, int64_t tokens_per_step) {
-  if (!(coefficient > 0 && coefficient <= 1e12))
-    throw UserError(strprintf("a contract of %g tokens per parameter", coefficient),
-                    "give contract.coefficient (--coefficient), for example 20");
-  return narrow(scaled_quotient(parameters, scaled(coefficient, 1), tokens_per_step),
-                "the number of steps");
-}
-
-int64_t fraction_of_steps(int64_t steps, double fraction) {
-  if (!(fraction > 0 && fraction <= 1))
-    throw UserError(strprintf("a fraction of %g", fraction), "give a fraction above 0, at most 1");
-  // ceil(x) = -floor(-x)
-  Scaled lower = scaled(fraction, -1);
-  lower.mantissa = -lower.mantissa;
-  if (lower.exponent < -120) return steps > 0 ? 1 : 0;
-  return static_cast<int64_t>(-((lower.mantissa * steps) >> -lower.exponent));
-}
-
-int64_t planned_steps(const Config& config) {
-  const ContractConfig& contract = config.contract;
-  int64_t full = config.run.steps;
-  if (contract.kind != "steps")
-    full = horizon_steps(contract_parameters(contract.kind, audit(config)), contract.coefficient,
-                         config.run.batch_tokens);
-  const int64_t steps = fraction_of_steps(full, contract.fraction);
-  if (steps < 1)
-    throw UserError(
-        strprintf("the contract %s with %g tokens per parameter ends before one step of %ld tokens",
-                  contract.kind.c_str(), contract.coefficient,
-                  static_cast<long>(config.run.batch_tokens)),
-        "raise contract.coefficient or lower run.batch_tokens");
-  return steps;
 }
 
 int64_t tokens_per_routed_expert(const ModelConfig& config, int64_t tokens) {

@@ -1,4 +1,4 @@
-// What a model is made of, before anything is allocated: parameters by role, FLOPs, bytes, horizons.
+// What a model is made of, before anything is allocated: parameters by role, FLOPs, bytes.
 //
 //   P_active = P_dense + M (C E + 3 C F K) + M 3 C F S        P_total = P_dense + M (C E + 3 C F E) + M 3 C F S
 //   FLOPs per token = 6 (active matrix parameters without the embedding, with the head) + 6 L C_attn T
@@ -48,20 +48,6 @@ struct Audit {
 
 // UserError when the configuration makes no sense (engine/config_check.h) or the model is beyond 63 bits.
 Audit audit(const Config& config);
-
-enum class SharedExperts { kInTotal, kLeftOut };
-// What a contract multiplies: P_total for totalDN, P_active for activeDN.
-int64_t contract_parameters(const std::string& kind, const Audit& audit,
-                            SharedExperts shared = SharedExperts::kInTotal);
-
-// floor(coefficient * parameters / tokens_per_step). A coefficient is usually a quotient that was rounded to a
-// double; a step that is reached anywhere within half a unit of its last place counts as reached.
-int64_t horizon_steps(int64_t parameters, double coefficient, int64_t tokens_per_step);
-// ceil(fraction * steps), with the same allowance: a fifth of 10 is 2 although 0.2 is above 1/5.
-int64_t fraction_of_steps(int64_t steps, double fraction);
-
-// How many steps a run takes: run.steps, or the contract's horizon; times contract.fraction.
-int64_t planned_steps(const Config& config);
 
 // tokens * K / E; 0 in a dense model.
 int64_t tokens_per_routed_expert(const ModelConfig& config, int64_t tokens);

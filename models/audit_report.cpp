@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "base/check.h"
+#include "models/model_table.h"
 #include "models/parameters.h"
 
 namespace assay {
@@ -32,8 +32,16 @@ std::vector<int64_t> steps_of(const Config& config, const AuditOptions& options)
   return {config.run.steps};
 }
 
+// Tokens per parameter; a coefficient of FLOPs or seconds is none.
 double coefficient_of(const Config& config, const AuditOptions& options) {
-  return options.coefficient > 0 ? options.coefficient : config.contract.coefficient;
+  if (options.coefficient > 0) return options.coefficient;
+  const std::string& kind = config.contract.kind;
+  return kind == "steps" || is_tokens_per_parameter(kind) ? config.contract.coefficient : 0;
+}
+
+SharedExperts shared_of(const Config& config, const AuditOptions& options) {
+  return options.shared == SharedExperts::kLeftOut ? options.shared
+                                                   : shared_experts(config.contract);
 }
 
 int64_t tokens_of(const Config& config, int64_t steps) {
@@ -80,11 +88,14 @@ Json bytes_json(const Audit& a) {
 }
 
 Json run_json(const Config& config) {
-  const int64_t steps = planned_steps(config);
   Json json;
   json["contract"] = config.contract.kind;
-  json["steps"] = steps;
+  json["steps"] = nullptr;
   json["batch_tokens"] = config.run.batch_tokens;
+  json["tokens"] = nullptr;
+  if (!horizon_is_known(config)) return json;  // contract seconds: the run measures its step
+  const int64_t steps = planned_steps(config);
+  json["steps"] = steps;
   json["tokens"] = tokens_of(config, steps);
   return json;
 }
@@ -107,7 +118,7 @@ Json model_json(const Config& config, const AuditOptions& options) {
   const double coefficient = coefficient_of(config, options);
   for (const std::string& kind : options.contracts) {
     if (coefficient <= 0) break;
-    const int64_t parameters = contract_parameters(kind, a, options.shared);
+    const int64_t parameters = contract_parameters(kind, a, shared_of(config, options));
     const int64_t full = horizon_steps(parameters, coefficient, config.run.batch_tokens);
     json[kind]["parameters"] = parameters;
     json[kind]["coefficient"] = coefficient;
@@ -132,51 +143,12 @@ Json model_json(const Config& config, const AuditOptions& options) {
   return json;
 }
 
-// Rows in the order they are first met; a model without a row has a dash there.
-class Table {
- public:
-  explicit Table(std::vector<std::string> columns) : columns_(std::move(columns)) {}
-  void set(const std::string& row, size_t column, std::string value) {
-    auto found =
-        std::find_if(rows_.begin(), rows_.end(), [&](const Row& r) { return r.name == row; });
-    if (found == rows_.end())
-      found = rows_.insert(
-          rows_.end(), Row{.name = row, .cells = std::vector<std::string>(columns_.size(), "-")});
-    found->cells[column] = std::move(value);
-  }
-  std::string text() const {
-    size_t first = 0;
-    for (const Row& row : rows_) first = std::max(first, row.name.size());
-    std::string text = line("", first, columns_);
-    for (const Row& row : rows_) text += line(row.name, first, row.cells);
-    return text;
-  }
-
- private:
-  struct Row {
-    std::string name;
-    std::vector<std::string> cells;
-  };
-  std::string line(const std::string& name, size_t first,
-                   const std::vector<std::string>& cells) const {
-    std::string text = name + std::string(first - name.size(), ' ');
-    for (size_t c = 0; c < cells.size(); ++c) {
-      size_t width = columns_[c].size();
-      for (const Row& row : rows_) width = std::max(width, row.cells[c].size());
-      text += "  " + std::string(width - cells[c].size(), ' ') + cells[c];
-    }
-    return text + "\n";
-  }
-
-  std::vector<std::string> columns_;
-  std::vector<Row> rows_;
-};
-
 std::string mebibytes(int64_t bytes) {
   return strprintf("%.1f", static_cast<double>(bytes) / (1 << 20));
 }
 
-void fill_column(Table& table, size_t column, const Config& config, const AuditOptions& options) {
+void fill_column(ModelTable& table, size_t column, const Config& config,
+                 const AuditOptions& options) {
   const ModelConfig& c = config.model;
   const bool sparse = moe_blocks(c) > 0;
   const Audit a = audit(config);
@@ -204,11 +176,13 @@ void fill_column(Table& table, size_t column, const Config& config, const AuditO
   set("moments MiB", mebibytes(a.moment_bytes));
 
   set("contract", config.contract.kind);
-  const int64_t planned = planned_steps(config);
-  counted("steps of this run", planned);
-  counted("tokens of this run", tokens_of(config, planned));
   std::vector<int64_t> at = options.steps;
-  if (at.empty()) at = {planned};
+  if (horizon_is_known(config)) {
+    const int64_t planned = planned_steps(config);
+    counted("steps of this run", planned);
+    counted("tokens of this run", tokens_of(config, planned));
+    if (at.empty()) at = {planned};
+  }
   for (const int64_t steps : at) {
     const int64_t tokens = tokens_of(config, steps);
     const std::string suffix = options.steps.empty() ? "" : " at step " + grouped(steps);
@@ -220,8 +194,8 @@ void fill_column(Table& table, size_t column, const Config& config, const AuditO
   const double coefficient = coefficient_of(config, options);
   for (const std::string& kind : options.contracts) {
     if (coefficient <= 0) break;
-    const int64_t full = horizon_steps(contract_parameters(kind, a, options.shared), coefficient,
-                                       config.run.batch_tokens);
+    const int64_t full = horizon_steps(contract_parameters(kind, a, shared_of(config, options)),
+                                       coefficient, config.run.batch_tokens);
     counted(strprintf("%s steps at %.6g", kind.c_str(), coefficient), full);
     for (const double f : fractions_of(config, options))
       counted(strprintf("%s steps, %g%%", kind.c_str(), 100 * f), fraction_of_steps(full, f));
@@ -230,20 +204,10 @@ void fill_column(Table& table, size_t column, const Config& config, const AuditO
 
 }  // namespace
 
-std::string grouped(int64_t value) {
-  const std::string digits = std::to_string(std::abs(value));
-  std::string text = value < 0 ? "-" : "";
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
 std::string audit_table(const std::vector<NamedConfig>& models, const AuditOptions& options) {
   std::vector<std::string> names;
   for (const NamedConfig& model : models) names.push_back(model.name);
-  Table table(names);
+  ModelTable table(names);
   for (size_t i = 0; i < models.size(); ++i) fill_column(table, i, models[i].config, options);
   return table.text();
 }

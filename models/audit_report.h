@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "models/audit.h"
+#include "models/horizon.h"
+#include "models/model_table.h"
 
 namespace assay {
 
@@ -29,8 +30,5 @@ std::string audit_table(const std::vector<NamedConfig>& models, const AuditOptio
 // {"models": {name: {...}}}
 nlohmann::ordered_json audit_json(const std::vector<NamedConfig>& models,
                                   const AuditOptions& options);
-
-// 190,532,352
-std::string grouped(int64_t value);
 
 }  // namespace assay

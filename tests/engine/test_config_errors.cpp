@@ -108,22 +108,59 @@ const Row kRows[] = {
     {"run: {}",                                  "include=a.yaml",   "unknown key include",                                     ""                     },
 };
 
+const Row kContractRows[] = {
+    {"contract: {kind: totalDN}",                                  "",
+     "contract.kind is totalDN but contract.coefficient is not given",                                                   "coefficient: 20"},
+    {"contract: {kind: flops}",                                    "", "contract.coefficient is not given",              "kind: flops"    },
+    {"contract: {kind: seconds}",                                  "", "contract.coefficient is not given",              "kind: seconds"  },
+    {"contract: {kind: active-width}",                             "", "contract.coefficient is not given",
+     "kind: active-width"                                                                                                                 },
+    {"contract: {kind: chinchilla}",                               "", "contract.kind = chinchilla is not a choice",
+     "totalDN, flops, seconds"                                                                                                            },
+    {"contract: {kind: flops, coefficient: 9, reference: a.yaml}", "",
+     "coefficient = 9 and contract.reference = /configs/a.yaml",                                                         "take one out"   },
+    {"contract: {kind: flops, coefficient: 9, horizon: 5}",        "",
+     "contract.horizon = 5, but the contract flops has its own",                                                         "take it out"    },
+    {"contract: {fraction: 1.5}",                                  "", "contract.fraction = 1.5 is out of range",        "in (0, 1]"      },
+    {"contract: {landings: [0.1, 1.5]}",                           "", "contract.landings = 1.5 is out of range",
+     "in (0, 1]"                                                                                                                          },
+    {"contract: {landings: [0]}",                                  "", "contract.landings = 0.0 is out of range",        "in (0, 1]"      },
+    {"contract: {landings: [a]}",                                  "", "contract.landings is the text a, not a number",  ""               },
+    {"contract: {landings: [[1]]}",                                "", "contract.landings has a list, not a number",     ""               },
+    {"contract: {landings: {a: 1}}",                               "", "contract.landings is a section, not a list",     ""               },
+    {"contract: {fraction: 0.2, landings: [0.5]}",                 "",
+     "landings has 0.5, but the run ends at contract.fraction = 0.2",                                                    "train further"  },
+    {"schedule: {warmup: 3, warmup_fraction: 0.1}",                "",
+     "warmup = 3 and schedule.warmup_fraction = 0.1 are both given",                                                     "take one out"   },
+    {"schedule: {warmdown: 3, warmdown_fraction: 0}",              "",
+     "schedule.warmdown_fraction = 0 are both given",                                                                    "take one out"   },
+    {"schedule: {warmup_fraction: 0.5, warmdown_fraction: 0.6}",   "",
+     "= 1.1 is more than the whole run",                                                                                 "shorten"        },
+    {"schedule: {warmup: 600, warmdown_fraction: 0.5}",            "",
+     "= 600 + 500 is more than run.steps = 1000",                                                                        ""               },
+    {"schedule: {warmup_fraction: 2}",                             "", "schedule.warmup_fraction = 2.0 is out of range",
+     "in [0, 1]"                                                                                                                          },
+};
+
+void expect_refused(const Row& row) {
+  INFO("text: " << row.text << "  --set " << row.set);
+  std::vector<std::string> sets;
+  if (row.set[0] != 0) sets.push_back(row.set);
+  try {
+    parse_config_text(row.text, "test.yaml", "/configs", sets);
+    FAIL("was accepted");
+  } catch (const UserError& error) {
+    REQUIRE_THAT(error.what() + (" | " + error.hint()), Catch::Matchers::Contains(row.error));
+    REQUIRE_THAT(error.what() + (" | " + error.hint()), Catch::Matchers::Contains(row.hint));
+    REQUIRE(!error.hint().empty());
+  }
+}
+
 }  // namespace
 
 TEST_CASE("bad configurations are refused by name, line and value") {
-  for (const Row& row : kRows) {
-    INFO("text: " << row.text << "  --set " << row.set);
-    std::vector<std::string> sets;
-    if (row.set[0] != 0) sets.push_back(row.set);
-    try {
-      parse_config_text(row.text, "test.yaml", "/configs", sets);
-      FAIL("was accepted");
-    } catch (const UserError& error) {
-      REQUIRE_THAT(error.what() + (" | " + error.hint()), Catch::Matchers::Contains(row.error));
-      REQUIRE_THAT(error.what() + (" | " + error.hint()), Catch::Matchers::Contains(row.hint));
-      REQUIRE(!error.hint().empty());
-    }
-  }
+  for (const Row& row : kRows) expect_refused(row);
+  for (const Row& row : kContractRows) expect_refused(row);
 }
 
 TEST_CASE("missing files, folders and circles") {

@@ -43,6 +43,19 @@ run: {steps: 9.536e3}
   REQUIRE(c.data.val == std::vector<std::string>{"/configs/val.bin"});
   REQUIRE(c.data.cache.empty());
   REQUIRE(c.run.steps == 9536);
+  REQUIRE(!c.contract.landings);
+}
+
+TEST_CASE("landings are a list of numbers, one, or none") {
+  const auto landings = [](const std::string& text) {
+    return parse("contract: {landings: " + text + "}").contract.landings;
+  };
+  REQUIRE(landings("[0.02, 5e-2, 1]") == std::vector<double>{0.02, 0.05, 1});
+  REQUIRE(landings("0.5") == std::vector<double>{0.5});
+  REQUIRE(landings("[]") == std::vector<double>{});
+  REQUIRE(!landings("null"));
+  REQUIRE(parse("run: {}", {"contract.landings=[0.1, 1]"}).contract.landings ==
+          std::vector<double>{0.1, 1});
 }
 
 TEST_CASE("sections that may be absent come and go") {
@@ -93,12 +106,16 @@ TEST_CASE("a resolved configuration reads back equal") {
   c.data.tokenizer = "/odd \"quotes\"\\\n\t.json";
   c.optimizer.expert_beta2 = 0.75;
   c.data.synth = SynthConfig{.seed = 9};
+  c.contract.landings = std::vector<double>{0.1, 1};
+  c.contract.derived_from = "/a/dense.yaml: 9 steps";
+  c.schedule.warmup_fraction = 0.125;
   const std::string text = to_yaml(c);
   const Config back = parse(text);
   REQUIRE(to_yaml(back) == text);
   REQUIRE(back.optimizer.lr == c.optimizer.lr);
   REQUIRE(back.data.tokenizer == c.data.tokenizer);
   REQUIRE(back.data.train == c.data.train);
+  REQUIRE(back.contract.landings == c.contract.landings);
   REQUIRE(section_hashes(back) == section_hashes(c));
   const Config defaults;
   REQUIRE(to_yaml(parse(to_yaml(defaults), {"data.cache=" + defaults.data.cache})).size() >=
@@ -117,9 +134,9 @@ TEST_CASE("what differs from the default") {
 
 TEST_CASE("the help lists every field") {
   const std::string help = help_config();
-  for (const char* word :
-       {"model.moe.router: ", "bias_rate", "keep_checkpoints", "model.moe (optional)",
-        "one of none, switch, gates", "in (0, 1]", "paths"}) {
+  for (const char* word : {"model.moe.router: ", "bias_rate", "keep_checkpoints",
+                           "model.moe (optional)", "one of none, switch, gates", "in (0, 1]",
+                           "paths", "landings", "warmup_fraction", "active-width, activeDN"}) {
     INFO(word);
     REQUIRE(help.find(word) != std::string::npos);
   }
@@ -155,6 +172,14 @@ TEST_CASE("a resumed run may change this and not that") {
       {"other data",                     [](Config& c) { c.data.train = {"/data/u.bin"}; },      1,
        "data.train: [/data/t.bin] -> [/data/u.bin]"                                                                           },
       {"warm-up",                        [](Config& c) { c.schedule.warmup = 5; },               1,  "schedule.warmup: 4 -> 5"},
+      {"warm-up as a share",             [](Config& c) { c.schedule.warmup_fraction = 0.04; },   1,
+       "schedule.warmup_fraction: absent -> 0.04"                                                                             },
+      {"contract and landings",
+       [](Config& c) {
+         c.contract.kind = "flops";
+         c.contract.coefficient = 1e15;
+         c.contract.landings = std::vector<double>{0.5};
+       },                                                                                        50, ""                       },
   };
   Config before;
   before.run.steps = 100;

@@ -67,4 +67,23 @@ TEST_CASE("the schedule of a configuration") {
   REQUIRE(schedule.share(9535) * config.optimizer.lr == Approx(0.00018).epsilon(1e-14));
 }
 
+TEST_CASE("warm-up and decay as shares of the run") {
+  Config config;
+  const auto steps = [&](int64_t run_steps) {
+    config.run.steps = run_steps;
+    const Schedule s = make_schedule(config);
+    return std::pair(s.warmup, s.warmdown);
+  };
+  config.schedule.warmup_fraction = 0.02, config.schedule.warmdown_fraction = 0.2;
+  REQUIRE(steps(1000) == std::pair<int64_t, int64_t>(20, 200));
+  REQUIRE(steps(1001) == std::pair<int64_t, int64_t>(21, 201));
+  config.schedule.warmdown_fraction = {};
+  config.schedule.warmdown = 7;
+  REQUIRE(steps(1000) == std::pair<int64_t, int64_t>(20, 7));
+  config.schedule = {.warmup_fraction = 0.0, .warmdown_fraction = 1.0};
+  REQUIRE(steps(9) == std::pair<int64_t, int64_t>(0, 9));
+  config.schedule = {.warmup_fraction = 0.3, .warmdown_fraction = 0.7};  // 3.3 and 7.7 of 11
+  REQUIRE(steps(11) == std::pair<int64_t, int64_t>(4, 7));
+}
+
 }  // namespace assay

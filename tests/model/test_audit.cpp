@@ -7,29 +7,13 @@
 #include "models/audit_report.h"
 #include "models/parameters.h"
 #include "tests/catch.h"
+#include "tests/model/speedrun_family.h"
 
 namespace assay {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Config speedrun_dense() {
-  Config c;
-  c.model.hidden = 768, c.model.layers = 12, c.model.heads = 12, c.model.ffn = 3072;
-  c.model.vocab_size = 50304;
-  c.run.steps = 9536, c.run.batch_tokens = 524288, c.run.sequence = 2048;
-  c.contract.coefficient = 26.24021755633395;
-  return c;
-}
-
-Config speedrun_moe(int64_t experts, int64_t top_k, int64_t shared, int64_t first_dense) {
-  Config c = speedrun_dense();
-  MoeConfig& m = c.model.moe.emplace();
-  m.experts = experts, m.top_k = top_k, m.shared = shared, m.expert_ffn = 384;
-  m.first_dense_layers = first_dense;
-  return c;
-}
 
 std::vector<NamedConfig> speedrun() {
   return {
@@ -124,26 +108,6 @@ TEST_CASE("the JSON audit includes every number of the design's table") {
     "shared_experts": 10616832}, "ceilings": {"cv_percent": 596.42, "max_load":
     0.14285714285714285, "saturation": 0.1285714285714286}, "flops_per_token": 1038680064}})");
   require_includes(json["models"], expected, "models");
-}
-
-TEST_CASE("horizons count a step that a rounded coefficient just reaches") {
-  // alpha = steps * tokens / P as a double, then back: never one step less.
-  for (const int64_t parameters : {190532352, 755534592, 13778240, 7, 1000003})
-    for (const int64_t steps : {1, 9536, 12000, 999983}) {
-      const double alpha = static_cast<double>(steps * 524288) / static_cast<double>(parameters);
-      INFO(parameters << " parameters, " << steps << " steps");
-      REQUIRE(horizon_steps(parameters, alpha, 524288) == steps);
-      REQUIRE(horizon_steps(parameters, alpha * (1 - 1e-9), 524288) == steps - 1);
-    }
-  REQUIRE(horizon_steps(1000, 20, 20000) == 1);
-  REQUIRE(horizon_steps(999, 20, 20000) == 0);
-  REQUIRE(fraction_of_steps(10, 0.2) == 2);
-  REQUIRE(fraction_of_steps(11, 0.2) == 3);
-  REQUIRE(fraction_of_steps(9, 1.0 / 3) == 3);
-  REQUIRE(fraction_of_steps(12345, 1) == 12345);
-  REQUIRE(fraction_of_steps(1000, 1e-300) == 1);
-  REQUIRE_THROWS_AS(horizon_steps(1000, 0, 1), UserError);
-  REQUIRE_THROWS_AS(fraction_of_steps(1000, 0), UserError);
 }
 
 TEST_CASE("table and formula agree for odd shapes, and with a count by hand") {

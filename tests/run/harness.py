@@ -77,7 +77,7 @@ def newest_tensors(run):
     return [newest.name] + [(newest / f"{name}.safetensors").read_bytes() for name in ("model", "optimizer")]
 
 
-SAME = ["SELECT step, name, value FROM scalar WHERE name NOT IN ('tokens_per_s', 'mfu_share', 'peak_rss_bytes')"
+SAME = ["SELECT step, name, value FROM scalar WHERE name NOT IN ('tokens_per_s', 'train_s', 'mfu_share', 'peak_rss_bytes')"
         " ORDER BY step, name",
         "SELECT * FROM router_layer ORDER BY step, layer",
         "SELECT step, layer, counts FROM expert_load ORDER BY step, layer",

@@ -80,6 +80,32 @@ for folder, multiple in (("tiny", 64), ("cpu", 128)):
         expect(dense["ffn_active_width"] % multiple == 0, f"{folder}/dense-{kind}: ffn {dense['ffn_active_width']}")
     expect(len({m["run"]["tokens"] for m in models.values()}) == 1, f"{folder}: unequal tokens")
 
+# Every contract side by side, from the first model; the eight-expert variants keep the active width.
+family = audit_json(*speedrun)["family"]
+includes(family, {
+    "reference": "dense",
+    "contracts": {
+        "activeDN": {"models": {"moe-64": {"steps": 9563}, "moe-256": {"steps": 9654}}},
+        "totalDN": {"coefficient": 26.24021755633395,
+                    "models": {"moe-64": {"steps": 37813}, "moe-256": {"steps": 141963}}},
+        "active-width": {"models": {"moe-256": {"steps": 9536}}},
+        "flops": {"models": {"dense": {"steps": 9536}, "moe-256": {"steps": 9406}}},
+    }})
+expect({"dense_layers", "router_share"} <= {c["name"] for c in family["confounds"]}, f"confounds: {family}")
+for folder in ("tiny", "cpu"):
+    pair = audit_json(PRESETS / folder / "moe.yaml", PRESETS / folder / "moe-8.yaml")
+    four, eight = pair["models"]["moe"], pair["models"]["moe-8"]
+    expect(eight["config"]["experts"] == 8 and eight["config"]["top_k"] == 2, f"{folder}/moe-8: {eight['config']}")
+    expect(four["ffn_active_width"] == eight["ffn_active_width"], f"{folder}/moe-8: another active width")
+    expect(eight["params"]["routed_experts"] == 2 * four["params"]["routed_experts"], f"{folder}/moe-8: experts")
+    expect(eight["params"]["active"] - four["params"]["active"] == four["params"]["router"], f"{folder}/moe-8: active")
+    expect(not {"optimizer", "data", "tokenizer", "batch", "active_width"}
+           & {c["name"] for c in pair["family"]["confounds"]}, f"{folder}/moe-8: {pair['family']['confounds']}")
+tiny_eight = audit_json(PRESETS / "tiny/moe-8.yaml")["models"]["moe-8"]["params"]
+expect((tiny_eight["active"], tiny_eight["total"]) == (13788480, 37381440), f"tiny/moe-8: {tiny_eight}")
+seconds = audit_json(PRESETS / "cpu/moe.yaml", "--set", "contract.kind=seconds", "--set", "contract.coefficient=60")
+expect(seconds["models"]["moe"]["run"]["steps"] is None, "steps of a contract in seconds are not known before a run")
+
 table = assay("audit", "--set", "optimizer.lr=1e-4", *speedrun)
 expect(table.returncode == 0 and "2,836,482,816" in table.stdout and table.stderr == "", f"table: {table}")
 big = assay("audit", PRESETS / "speedrun/moe-256.yaml", "--set", "model.moe.experts=65536", "--set",

@@ -1,11 +1,11 @@
-// assay audit: what models are made of, side by side. Allocates nothing.
+// assay audit: what models are made of, and how long every contract trains them, side by side. Allocates nothing.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "base/check.h"
 #include "engine/config_yaml.h"
-#include "models/audit_report.h"
+#include "models/family.h"
 #include "models/training_memory.h"
 #include "tools/commands.h"
 
@@ -26,6 +26,7 @@ std::vector<NamedConfig> load_named(const Arguments& a) {
   std::vector<NamedConfig> models;
   for (const std::string& path : a.configs)
     models.push_back({std::filesystem::path(path).stem().string(), load_config(path, a.sets)});
+  for (NamedConfig& model : models) resolve_reference(model.config);
   for (size_t i = 0; i < models.size(); ++i)
     for (size_t j = 0; j < models.size(); ++j)
       if (i != j && models[i].name == std::filesystem::path(a.configs[j]).stem().string())
@@ -60,10 +61,15 @@ int run_audit(Arguments a) {
   if (a.without_shared) a.report.shared = SharedExperts::kLeftOut;
   const std::vector<NamedConfig> models = load_named(a);
   if (a.plan) return print_plans(models);
-  if (a.json)
-    std::printf("%s\n", audit_json(models, a.report).dump(1).c_str());
-  else
+  if (a.json) {
+    auto json = audit_json(models, a.report);
+    json["family"] = family_json(models, a.report);
+    std::printf("%s\n", json.dump(1).c_str());
+  } else {
     std::fputs(audit_table(models, a.report).c_str(), stdout);
+    const std::string family = family_table(models, a.report);
+    if (!family.empty()) std::printf("\n%s", family.c_str());
+  }
   return kExitDone;
 }
 
@@ -79,7 +85,8 @@ void add_audit_command(Commands& commands) {
       ->delimiter(',')
       ->allow_extra_args(false);
   sub->add_option("--coefficient", a->report.coefficient,
-                  "tokens per parameter (contract.coefficient of each CONFIG)")
+                  "tokens per parameter (contract.coefficient of each CONFIG; in the table of all "
+                  "contracts, what the first CONFIG takes)")
       ->check(CLI::PositiveNumber);
   sub->add_option("--fraction", a->report.fractions, "shares of the horizon to list (0.2)")
       ->delimiter(',')

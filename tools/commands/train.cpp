@@ -16,13 +16,15 @@
 #include "engine/run_dir.h"
 #include "engine/telemetry_reader.h"
 #include "eval/validation.h"
-#include "models/audit.h"
+#include "lab/run_summary.h"
 #include "models/audit_report.h"
+#include "models/contract.h"
 #include "models/parameters.h"
 #include "models/training_memory.h"
 #include "tools/build_info.h"
 #include "tools/commands.h"
 #include "tools/run_data.h"
+#include "tools/step_seconds.h"
 
 namespace assay {
 namespace {
@@ -37,19 +39,47 @@ struct Arguments {
   std::vector<std::string> command;
 };
 
+std::string run_path(const Arguments& a) {
+  return a.run.value_or("runs/" + std::filesystem::path(a.config).stem().string());
+}
+
+// run.steps comes from the contract, but for one in seconds whose steps have no length yet.
 Config load(const Arguments& a) {
   std::vector<std::string> sets = a.sets;
   if (a.steps) sets.push_back("run.steps=" + std::to_string(*a.steps));
   Config config = load_config(a.config, sets);
-  config.run.steps = planned_steps(config);
-  config.contract.fraction = 1.0;  // it is in run.steps now
-  validate_schedule(config);
+  const ContractConfig& contract = config.contract;
+  if (a.steps && (contract.horizon > 0 || !contract.reference.empty() ||
+                  (contract.kind != "steps" && contract.kind != "active-width"))) {
+    throw UserError(strprintf("--steps %ld, but the contract %s fixes the steps", long(*a.steps),
+                              contract.kind.c_str()),
+                    "train part of it with --set contract.fraction=0.2, or --set "
+                    "contract.kind=steps without contract.reference and contract.horizon");
+  }
+  resolve_reference(config);
+  if (horizon_is_known(config)) resolve_steps(config);
   // What a run resumes with is what it began with, on whatever machine.
   config.precision.recipe = recipe_name(resolve_recipe(config.precision.recipe));
   if (config.run.threads == 0) {
     config.run.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
   }
   return config;
+}
+
+// A contract in seconds: the steps have the length that they had when the run began, so that it ends at the same step
+// however often it is stopped.
+void resolve_seconds(const Arguments& a, Config& config, const RunData& data) {
+  const std::string before = run_path(a) + "/config.yaml";
+  double& seconds = config.contract.step_seconds;
+  if (!a.fresh && std::filesystem::exists(before)) {
+    seconds = load_config(before).contract.step_seconds;
+  }
+  if (seconds == 0) {
+    seconds = measured_step_seconds(config, resolve_recipe(config.precision.recipe), data);
+  }
+  std::string& from = config.contract.derived_from;
+  from += std::string(from.empty() ? "" : "; ") + "step_seconds measured when the run began";
+  resolve_steps(config);
 }
 
 // The first tokens of the validation set, whole sequences.
@@ -82,6 +112,16 @@ RecorderConfig recorder_config(const RunDir& dir, const Config& config, const Au
   return r;
 }
 
+// "landings of 37,813 steps: 2% at 757, 5% at 1,891"
+std::string landings_text(const Config& config) {
+  std::string text;
+  for (const Landing& l : landings(config)) {
+    text += strprintf("%s %g%% at %s", text.empty() ? "" : ",", 100 * l.fraction,
+                      grouped(l.step).c_str());
+  }
+  return text.empty() ? "" : "landings of " + grouped(horizon(config)) + " steps:" + text;
+}
+
 void announce(Log& log, const Config& config, const Audit& counts, const MemoryPlan& plan,
               Recipe recipe, int64_t steps_done) {
   const BuildInfo build = build_info();
@@ -98,6 +138,7 @@ void announce(Log& log, const Config& config, const Audit& counts, const MemoryP
       config.contract.kind.c_str(), long(config.run.steps), long(config.run.batch_tokens),
       grouped(tokens).c_str(), double(tokens) / double(counts.total),
       double(tokens) / double(counts.active)));
+  if (const std::string text = landings_text(config); !text.empty()) log.info(text);
   for (const std::string& line : differences_from_default(config)) log.info("  " + line);
   if (steps_done > 0) log.info("resumes after step " + std::to_string(steps_done));
 }
@@ -124,6 +165,16 @@ void fill_from_telemetry(const RunDir& dir, RunResult& result) {
   }
 }
 
+// The run as its directory tells it, for the summary; nothing when somebody took its telemetry away.
+std::optional<RunRecord> recorded(Log& log, const RunDir& dir) {
+  try {
+    return read_run(dir.path());
+  } catch (const UserError& error) {
+    log.warn(std::string("no summary: ") + error.what());
+    return std::nullopt;
+  }
+}
+
 // 0 stands for a figure that was not measured.
 nlohmann::json or_null(double figure) {
   return figure > 0 ? nlohmann::json(figure) : nlohmann::json();
@@ -138,24 +189,27 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
   if (result.val_bits_per_byte > 0) line += strprintf(", %.4f bits/byte", result.val_bits_per_byte);
   if (result.tokens_per_s > 0) line += strprintf(", %.0f tokens/s", result.tokens_per_s);
   log.info(line + ", run " + dir.path());
+  const std::optional<RunRecord> record = recorded(log, dir);
+  if (record) {
+    for (const std::string& summary : summary_lines(*record)) log.info(summary);
+  }
   if (result.end == RunEnd::kNonFinite) {
     log.info("error: the loss or a gradient is no number any more at step " +
              std::to_string(result.steps_done));
     log.info("hint: lower optimizer.lr or set optimizer.clip; the last checkpoint is kept");
   }
   if (!a.json) return;
-  std::printf("%s\n",
-              nlohmann::json{
-                  {"end",               run_end_name(result.end)         },
-                  {"run",               dir.path()                       },
-                  {"step",              result.steps_done                },
-                  {"tokens",            result.tokens                    },
-                  {"val_loss_nats",     or_null(result.val_loss_nats)    },
-                  {"val_bits_per_byte", or_null(result.val_bits_per_byte)},
-                  {"tokens_per_s",      result.tokens_per_s              }
-  }
-                  .dump(1)
-                  .c_str());
+  nlohmann::ordered_json json{
+      {"end",               run_end_name(result.end)         },
+      {"run",               dir.path()                       },
+      {"step",              result.steps_done                },
+      {"tokens",            result.tokens                    },
+      {"val_loss_nats",     or_null(result.val_loss_nats)    },
+      {"val_bits_per_byte", or_null(result.val_bits_per_byte)},
+      {"tokens_per_s",      result.tokens_per_s              }
+  };
+  if (record) json.update(summary_json(*record));
+  std::printf("%s\n", json.dump(1).c_str());
 }
 
 // The checkpoint that the run goes on from; nothing for one that has none yet.
@@ -190,14 +244,14 @@ int train(const Arguments& a) {
   if (a.device == "cuda") {
     throw UserError("--device cuda: this version trains on CPUs only", "use --device cpu");
   }
-  const Config config = load(a);
+  Config config = load(a);
   const Audit counts = audit(config);
   const Recipe recipe = resolve_recipe(config.precision.recipe);
   const RunData data = resolve_data(config);
+  if (!horizon_is_known(config) && !a.plan) resolve_seconds(a, config, data);
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
 
-  const std::string path =
-      a.run.value_or("runs/" + std::filesystem::path(a.config).stem().string());
+  const std::string path = run_path(a);
   std::unique_ptr<Log> log;  // once there is a run directory
   TrainingMemory memory(config, recipe, mask_id);
   Loader loader({.files = data.train,
@@ -257,6 +311,7 @@ int train(const Arguments& a) {
                  .interrupted = [&] { return interrupt.requested(); }};
   parts.mask_id = mask_id;
   parts.data_sha256 = data_sha256;
+  parts.landings = landings(config);
   const RunStart start = resume_or_initialise(parts, newest);
   write_meta(dir, {.command = a.command,
                    .build = build_info(),
@@ -266,6 +321,7 @@ int train(const Arguments& a) {
                    .first_step = start.steps_done});
   announce(*log, config, counts, memory.plan, recipe, start.steps_done);
   const RunResult result = run(parts, start);
+  recorder.telemetry().flush();  // the summary reads it
   log->set_bar("");
   report(*log, a, dir, result, config);
   return exit_code(result.end);

@@ -1,0 +1,118 @@
+#include "lab/run_summary.h"
+
+#include "base/check.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string health_text(const std::optional<RouterHealth>& health) {
+  if (!health) return "health: no routers";
+  std::string text =
+      strprintf("health: largest K*max_load %.2f (layer %ld), dead experts %.1f%%, ",
+                health->worst_max_load_norm, long(health->worst_layer), 100 * health->dead_share);
+  if (health->saturated.empty()) {
+    text += "no layer saturated";
+  } else {
+    text += "saturated layers";
+    for (const int64_t layer : health->saturated) text += " " + std::to_string(layer);
+  }
+  return text + (health->collapsed() ? ": collapsed" : "");
+}
+
+Json health_json(const std::optional<RouterHealth>& health) {
+  if (!health) return nullptr;
+  Json json;
+  json["worst_layer"] = health->worst_layer;
+  json["worst_max_load_norm"] = health->worst_max_load_norm;
+  json["mean_cv_norm"] = health->mean_cv_norm;
+  json["min_entropy_norm"] = health->min_entropy_norm;
+  json["dead_share"] = health->dead_share;
+  json["saturated_layers"] = health->saturated;
+  json["collapsed"] = health->collapsed();
+  return json;
+}
+
+Json target_json(const RunRecord& run) {
+  const std::optional<TargetReached> reached = target_reached(run);
+  if (run.config.run.target_loss <= 0) return nullptr;
+  Json json;
+  json["target_loss_nats"] = run.config.run.target_loss;
+  json["reached"] = reached.has_value();
+  if (!reached) return json;
+  json["loss_nats"] = reached->loss_nats;
+  json["step"] = reached->step;
+  json["tokens"] = reached->tokens;
+  json["seconds"] = reached->seconds ? Json(*reached->seconds) : Json();
+  json["flops"] = reached->flops;
+  return json;
+}
+
+Json contract_json(const RunRecord& run) {
+  const ContractConfig& c = run.config.contract;
+  Json json;
+  json["kind"] = c.kind;
+  json["coefficient"] = c.coefficient;
+  json["derived_from"] = c.derived_from;
+  json["fraction"] = c.fraction;
+  json["steps"] = run.config.run.steps;
+  return json;
+}
+
+}  // namespace
+
+std::optional<TargetReached> target_reached(const RunRecord& run) {
+  const double target = run.config.run.target_loss;
+  if (target <= 0) return std::nullopt;
+  const std::optional<EvalValue> first = run.first_val_at_or_below(target);
+  if (!first) return std::nullopt;
+  return TargetReached{.loss_nats = first->value,
+                       .step = first->step,
+                       .tokens = first->step * run.config.run.batch_tokens,
+                       .seconds = run.seconds_at(first->step),
+                       .flops = run.flops_at(first->step)};
+}
+
+bool is_pathological_win(const RunRecord& run) {
+  return run.end == "target_loss" && run.health && run.health->collapsed();
+}
+
+std::vector<std::string> summary_lines(const RunRecord& run) {
+  std::vector<std::string> lines;
+  std::string loss = "loss: not evaluated";
+  if (const auto last = run.last_val()) {
+    loss = strprintf("loss: %.4f nats at step %ld", last->value, long(last->step));
+  }
+  lines.push_back(loss + "; capability: not evaluated; " + health_text(run.health));
+  if (const auto reached = target_reached(run)) {
+    const std::string seconds =
+        reached->seconds ? strprintf("%.1f s", *reached->seconds) : std::string("unknown seconds");
+    lines.push_back(strprintf(
+        "target %g reached: %.4f nats at step %ld, %ld tokens, %s of training, %.4g FLOPs",
+        run.config.run.target_loss, reached->loss_nats, long(reached->step), long(reached->tokens),
+        seconds.c_str(), reached->flops));
+  } else if (run.config.run.target_loss > 0) {
+    lines.push_back(strprintf("target %g not reached", run.config.run.target_loss));
+  }
+  if (is_pathological_win(run)) {
+    lines.push_back("pathological win: the target was reached by routers that collapsed");
+  }
+  return lines;
+}
+
+Json summary_json(const RunRecord& run) {
+  Json json;
+  const std::optional<EvalValue> last = run.last_val();
+  json["loss_nats"] = last ? Json(last->value) : Json();
+  json["capability"] = nullptr;
+  json["health"] = health_json(run.health);
+  json["pathological_win"] = is_pathological_win(run);
+  json["target"] = target_json(run);
+  json["contract"] = contract_json(run);
+  const std::optional<double> seconds = run.seconds_at(run.steps_done);
+  json["train_s"] = seconds ? Json(*seconds) : Json();
+  return json;
+}
+
+}  // namespace assay

@@ -1,0 +1,95 @@
+#include "lab/run_summary.h"
+#include "tests/catch.h"
+
+namespace assay {
+namespace {
+
+// 1024 tokens a step, two evaluations, and routers in order.
+RunRecord record() {
+  RunRecord run;
+  run.config.run = {.steps = 100, .batch_tokens = 1024};
+  run.config.run.target_loss = 3.0;
+  run.audit.flops_per_token = 1000;
+  run.steps_done = 80;
+  run.end = "target_loss";
+  run.val_loss_nats = {
+      {40, 3.5, 4096},
+      {60, 2.9, 4096},
+      {80, 2.8, 4096}
+  };
+  run.train_s = {
+      {40, 4.0},
+      {60, 6.5},
+      {80, 9.0}
+  };
+  run.health = RouterHealth{
+      .worst_layer = 3, .worst_max_load_norm = 0.7, .dead_share = 0.1, .saturated = {}};
+  return run;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("the target is reached at the first evaluation at or below it") {
+  const auto reached = target_reached(record());
+  REQUIRE(reached);
+  REQUIRE(reached->step == 60);
+  REQUIRE(reached->tokens == 61440);
+  REQUIRE(reached->seconds == 6.5);
+  REQUIRE(reached->flops == 61440000.0);
+  RunRecord run = record();
+  run.config.run.target_loss = 2.9;
+  REQUIRE(target_reached(run)->step == 60);
+  run.config.run.target_loss = 2.0;
+  REQUIRE(!target_reached(run));
+  run.config.run.target_loss = 0;
+  REQUIRE(!target_reached(run));
+}
+
+TEST_CASE("a win by collapsed routers is marked") {
+  RunRecord run = record();
+  REQUIRE(!is_pathological_win(run));
+  REQUIRE(joined(summary_lines(run)).find("pathological") == std::string::npos);
+  run.health->saturated = {3, 5};
+  REQUIRE(is_pathological_win(run));
+  REQUIRE(joined(summary_lines(run)).find("pathological win") != std::string::npos);
+  REQUIRE(joined(summary_lines(run)).find("saturated layers 3 5: collapsed") != std::string::npos);
+  REQUIRE(summary_json(run)["pathological_win"] == true);
+  run.end = "steps";  // it did not win
+  REQUIRE(!is_pathological_win(run));
+  run.end = "target_loss";
+  run.health.reset();
+  REQUIRE(!is_pathological_win(run));
+}
+
+TEST_CASE("loss, capability and health are always said") {
+  const std::string text = joined(summary_lines(record()));
+  for (const char* part :
+       {"loss: 2.8000 nats at step 80", "capability: not evaluated", "K*max_load 0.70 (layer 3)",
+        "dead experts 10.0%", "no layer saturated",
+        "target 3 reached: 2.9000 nats at step 60, 61440 tokens, 6.5 s of training, 6.144e+07"}) {
+    INFO(part << "\n" << text);
+    REQUIRE(text.find(part) != std::string::npos);
+  }
+  const auto json = summary_json(record());
+  REQUIRE(json["loss_nats"] == 2.8);
+  REQUIRE(json["capability"].is_null());
+  REQUIRE(json["health"]["worst_max_load_norm"] == 0.7);
+  REQUIRE(json["target"]["step"] == 60);
+  REQUIRE(json["train_s"] == 9.0);
+
+  RunRecord bare;
+  bare.config.run.target_loss = 1;
+  REQUIRE(joined(summary_lines(bare)) ==
+          "loss: not evaluated; capability: not evaluated; health: no routers\n"
+          "target 1 not reached\n");
+  REQUIRE(summary_json(bare)["target"]["reached"] == false);
+  REQUIRE(summary_json(bare)["train_s"].is_null());
+}
+
+}  // namespace assay

@@ -1,0 +1,144 @@
+// Every contract's horizon for every model, and what else differs between the models.
+#include <algorithm>
+
+#include "models/family.h"
+#include "tests/catch.h"
+#include "tests/data/shard_files.h"
+#include "tests/data/temp_folder.h"
+#include "tests/model/speedrun_family.h"
+
+namespace assay {
+namespace {
+
+std::vector<NamedConfig> speedrun() {
+  std::vector<NamedConfig> models{
+      {"dense", speedrun_dense()},
+      { "moe-64",  speedrun_moe(64,  6, 2, 1)},
+      {                    "moe-256", speedrun_moe(256, 7, 1, 0)}
+  };
+  for (NamedConfig& m : models) m.config.contract = {};
+  return models;
+}
+
+std::vector<std::string> names_of(const std::vector<Confound>& found) {
+  std::vector<std::string> names;
+  for (const Confound& c : found) names.push_back(c.name);
+  return names;
+}
+
+bool has(const std::vector<Confound>& found, const std::string& name, const std::string& text) {
+  return std::any_of(found.begin(), found.end(), [&](const Confound& c) {
+    return c.name == name && c.text.find(text) != std::string::npos;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("horizons of the speedrun family, derived from its dense model") {
+  const auto json = family_json(speedrun(), {});
+  REQUIRE(json["reference"] == "dense");
+  const auto steps = [&](const char* kind, const char* model) {
+    return json["contracts"][kind]["models"][model]["steps"].get<int64_t>();
+  };
+  REQUIRE(json["contracts"]["totalDN"]["coefficient"] == 26.24021755633395);
+  REQUIRE(steps("steps", "moe-256") == 9536);
+  REQUIRE(steps("active-width", "moe-64") == 9536);
+  REQUIRE(steps("activeDN", "dense") == 9536);
+  REQUIRE(steps("activeDN", "moe-64") == 9563);
+  REQUIRE(steps("activeDN", "moe-256") == 9654);
+  REQUIRE(steps("totalDN", "moe-64") == 37813);
+  REQUIRE(steps("totalDN", "moe-256") == 141963);
+  REQUIRE(steps("flops", "dense") == 9536);
+  REQUIRE(steps("flops", "moe-256") == 9406);
+  REQUIRE(!json["contracts"].contains("seconds"));  // nobody knows how long a step takes
+  const auto& moe = json["contracts"]["activeDN"]["models"]["moe-256"];
+  REQUIRE(moe["tokens"] == 9654.0 * 524288);
+  REQUIRE(moe["epochs"].is_null());
+}
+
+TEST_CASE("coefficients, fractions, seconds and shared experts as they are asked for") {
+  std::vector<NamedConfig> models = speedrun();
+  models[0].config.contract.step_seconds = 0.15757;
+  models[2].config.contract.step_seconds = 0.73301;
+  AuditOptions options;
+  options.coefficient = 8;
+  options.fractions = {0.02, 0.2};
+  options.shared = SharedExperts::kLeftOut;
+  const auto json = family_json(models, options)["contracts"];
+  const auto& total = json["totalDN"]["models"]["moe-256"];
+  REQUIRE(total["steps"] == 43119);
+  REQUIRE(total["2pct_steps"] == 863);
+  REQUIRE(total["20pct_steps"] == 8624);
+  REQUIRE(json["seconds"]["models"]["dense"]["steps"] == 9536);
+  REQUIRE(json["seconds"]["models"]["moe-64"]["steps"].is_null());
+  REQUIRE(json["seconds"]["models"]["moe-256"]["steps"] == 2049);  // 9536 * 0.15757 / 0.73301
+}
+
+TEST_CASE("confounds are named with their values") {
+  std::vector<NamedConfig> models = speedrun();
+  auto found = confounds(models, {});
+  REQUIRE(names_of(found) ==
+          std::vector<std::string>{"dense_layers", "router_share", "router_share"});
+  REQUIRE(has(found, "dense_layers", "moe-64 1, moe-256 0"));
+  REQUIRE(has(found, "router_share", "moe-256: 1.22% of P_active is the router (2,359,296)"));
+  REQUIRE(confounds({models[0]}, {}).empty());
+
+  models.pop_back();
+  models[1].config.model.moe->expert_ffn = 256;
+  models[1].config.optimizer.lr = 0.5;
+  models[1].config.run.batch_tokens = 262144;
+  models[1].config.run.sequence = 1024;
+  models[1].config.data.tokenizer = "/other.json";
+  models[1].config.data.train = {"/other.bin"};
+  models[1].config.data.cache = "/elsewhere";  // the same data all the same
+  models[1].config.run.threads = 3;
+  found = confounds(models, {});
+  REQUIRE(has(found, "active_width", "dense 3,072, moe-64 2,048"));
+  REQUIRE(has(found, "optimizer", "optimizer.lr differs: dense 0.001, moe-64 0.5"));
+  REQUIRE(has(found, "batch", "524288, moe-64 262144"));
+  REQUIRE(has(found, "sequence", "run.sequence"));
+  REQUIRE(has(found, "tokenizer", "/other.json"));
+  REQUIRE(has(found, "data", "/other.bin"));
+  REQUIRE(found.size() == 7);  // and the router's share
+}
+
+TEST_CASE("epochs come from the headers of the shards") {
+  const TempFolder folder;
+  write_shard(folder / "a.bin", counting(0, 1000, 50), 50);
+  write_shard(folder / "b.bin", counting(0, 1025, 50), 50);
+  Config c;
+  c.run.batch_tokens = 256;
+  REQUIRE(!steps_per_epoch(c));
+  c.data.train = {folder / "*.bin"};
+  REQUIRE(steps_per_epoch(c) == 3 + 4);
+  c.data.train = {folder / "gone.bin"};
+  REQUIRE(!steps_per_epoch(c));
+  c.data.train.clear();
+  c.data.synth = SynthConfig{.train_tokens = 25600};
+  REQUIRE(steps_per_epoch(c) == 100);
+
+  std::vector<NamedConfig> models = speedrun();
+  for (NamedConfig& m : models) m.config.data.synth = SynthConfig{.train_tokens = 10'000'000'000};
+  const auto json = family_json(models, {});
+  // 141963 steps of 524288 tokens.
+  REQUIRE(json["contracts"]["totalDN"]["models"]["moe-256"]["epochs"].get<double>() ==
+          Approx(7.443).epsilon(1e-3));
+  std::vector<std::string> epochs;
+  for (const auto& c : json["confounds"]) {
+    if (c["name"] == "epochs") epochs.push_back(c["text"]);
+  }
+  REQUIRE(epochs.size() == 1);
+  REQUIRE(epochs[0] ==
+          "totalDN: the data is seen more than once: moe-64 1.98 times, moe-256 7.44 times");
+}
+
+TEST_CASE("the table has a row for every contract and a line for every confound") {
+  const std::string text = family_table(speedrun(), {});
+  for (const char* part : {"with dense as the reference", "141,963", "9,654", "9,406",
+                           "confound: dense layers", "activeDN (26.2402 tokens per parameter)"}) {
+    INFO(part << "\n" << text);
+    REQUIRE(text.find(part) != std::string::npos);
+  }
+}
+
+}  // namespace assay

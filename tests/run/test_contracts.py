@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Runs under contracts: where they land, that a landing survives kill -9 to the bit, contracts in seconds, the summary."""
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import Workplace, check, checkpoints, first_difference, rows
+
+
+def sets(**fields):
+    return [word for name, value in fields.items() for word in ("--set", f"{name.replace('__', '.')}={value}")]
+
+
+def resolved(run, field):
+    found = re.search(rf"^  {field}: (.*)$", (run / "config.yaml").read_text(), re.M)
+    return found[1] if found else None
+
+
+def stop_at(command, step):
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith(f"step {step}/"):
+            break
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def landed(run):
+    return rows(run, "SELECT step, detail FROM event WHERE kind = 'landing' ORDER BY step, rowid")
+
+
+def check_landings(place):
+    # 60 steps as a contract of the configuration itself; a sparse evaluation cadence shows the landings' own.
+    contract = [*sets(contract__kind="activeDN", contract__reference=place.config, eval__every=50, run__log_every=7,
+                      run__checkpoint_every=25, run__keep_checkpoints=1)]
+    done = place.train("whole", *contract)
+    run = place.run("whole")
+    check("landings of 60 steps: 2% at 2, 5% at 3, 10% at 6, 20% at 12, 50% at 30, 100% at 60" in done.stderr, done.stderr)
+    steps = [2, 3, 6, 12, 30, 60]
+    check([step for step, _ in landed(run)] == steps, landed(run))
+    check(landed(run)[3][1] == "0.2 of activeDN", landed(run))
+    evaluated = [step for step, in rows(run, "SELECT step FROM eval WHERE metric = 'loss_nats' ORDER BY step")]
+    check(evaluated == sorted({*steps, 50}), evaluated)
+    # Every landing's checkpoint stays; of the others only the last.
+    kept = [int(folder.name[5:]) for folder in checkpoints(run)]
+    check(kept == sorted({*steps, 50}), kept)
+    seconds = rows(run, "SELECT step, value FROM scalar WHERE name = 'train_s' ORDER BY step")
+    check({*evaluated} <= {step for step, _ in seconds}, f"the time of every evaluation is known: {seconds}")
+    check(all(a[1] < b[1] for a, b in zip(seconds, seconds[1:])), f"training seconds grow: {seconds}")
+    check(resolved(run, "landings") == "[0.02, 0.05, 0.1, 0.2, 0.5, 1.0]", "the landings are written out")
+    check("config.yaml: " in resolved(run, "derived_from") and resolved(run, "reference") == '""', "so is the coefficient")
+
+    for step in (1, 12, 35):
+        stop_at(place.command("killed", *contract), step)
+    place.train("killed", *contract)
+    difference = first_difference(run, place.run("killed"))
+    check(difference is None, difference)
+    check(landed(place.run("killed")) == landed(run), "every landing is recorded once")
+    again = rows(place.run("killed"), "SELECT step, value FROM scalar WHERE name = 'train_s' ORDER BY step")
+    check(all(a[1] < b[1] for a, b in zip(again, again[1:])), f"training seconds go on after a kill: {again}")
+
+    # None at all, and a slice of the same horizon.
+    place.train("none", *contract, *sets(contract__landings="[]"))
+    check(not landed(place.run("none")), "no landings when none are wanted")
+    check(first_difference(run, place.run("none")) is not None, "fewer evaluations")
+    fifth = place.train("fifth", *contract, *sets(contract__fraction=0.2, schedule__warmdown=2))
+    check("steps at step 12/12" in fifth.stderr, fifth.stderr)
+    check([step for step, _ in landed(place.run("fifth"))] == [2, 3, 6, 12], landed(place.run("fifth")))
+
+
+def check_seconds(place):
+    quick = sets(contract__kind="seconds", contract__coefficient=1, schedule__warmup=0, schedule__warmdown=0,
+                 contract__landings="[]", run__log_every=1000)
+    place.train("seconds", *quick)
+    run = place.run("seconds")
+    step_seconds, steps = float(resolved(run, "step_seconds")), int(resolved(run, "steps"))
+    check(0 < step_seconds < 1 and steps in (int(1 / step_seconds), int(1 / step_seconds) + 1), f"{step_seconds} {steps}")
+    check("measured" in resolved(run, "derived_from"), "says that it was measured")
+    again = place.train("seconds", *quick)  # is over, with the length of step that it began with
+    check(f"steps at step {steps}/{steps}" in again.stderr, again.stderr)
+    # A run as the reference.
+    seconds = rows(run, "SELECT value FROM scalar WHERE name = 'train_s' ORDER BY step DESC LIMIT 1")[0][0]
+    place.train("as-long", *sets(contract__kind="seconds", contract__reference=run, contract__step_seconds=seconds / 20,
+                                 contract__landings="[]", schedule__warmdown_fraction=0.5, schedule__warmdown=0))
+    check(int(resolved(place.run("as-long"), "steps")) == 20, "twenty steps of a twentieth")
+
+
+def check_summary(place):
+    done = place.train("target", "--json", *sets(run__target_loss=20, contract__landings="[0.1]"))
+    said = json.loads(done.stdout)
+    check(said["end"] == "target_loss" and said["step"] == 6, said)
+    check(said["capability"] is None and said["pathological_win"] is False, said)
+    check(said["target"]["step"] == 6 and said["target"]["tokens"] == 6 * 1024 and said["target"]["seconds"] > 0, said)
+    check(said["target"]["flops"] > 1e9 and said["train_s"] == said["target"]["seconds"], said)
+    check(0 < said["health"]["worst_max_load_norm"] <= 1, said)
+    for part in ("capability: not evaluated", "K*max_load", "target 20 reached"):
+        check(part in done.stderr, done.stderr)
+
+
+def main():
+    with Workplace(moe=True) as place:
+        check_landings(place)
+        check_seconds(place)
+        check_summary(place)
+    print("contracts: ok")
+
+
+main()
