@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "base/check.h"
 #include "engine/telemetry_schema.h"
@@ -91,8 +92,11 @@ std::vector<EvalValue> TelemetryReader::eval(const std::string& task,
               "SELECT step, value, n FROM eval WHERE task = ? AND metric = ? ORDER BY step");
   s.bind(0, task).bind(1, metric);
   std::vector<EvalValue> values;
-  while (s.step())
-    values.push_back({.step = s.integer(0), .value = s.number(1), .n = s.integer(2)});
+  while (s.step()) {
+    // SQLite has no NaN: it stores NULL, which would read as a loss of 0.
+    const double value = s.is_null(1) ? std::numeric_limits<double>::quiet_NaN() : s.number(1);
+    values.push_back({.step = s.integer(0), .value = value, .n = s.integer(2)});
+  }
   return values;
 }
 

@@ -37,6 +37,7 @@ class TelemetryReader {
   std::optional<StepValue> last_scalar(const std::string& name) const;
   std::vector<std::string> scalar_names() const;
 
+  // By step; NaN where the evaluation gave no number.
   std::vector<EvalValue> eval(const std::string& task, const std::string& metric) const;
   std::optional<EvalValue> last_eval(const std::string& task, const std::string& metric) const;
 

@@ -98,7 +98,7 @@ std::string differences_text(const Comparison& c) {
   for (size_t i = 1; i < c.models.size(); ++i) {
     const std::optional<PairedDifference>& d = c.models[i].loss_against_first;
     if (!d) {
-      table.add({c.models[i].group.name, "", "", "", "", "no seed in common"});
+      table.add({c.models[i].group.name, "", "", "", "", "no seed with a loss in both"});
       continue;
     }
     table.add({c.models[i].group.name, joined(d->seeds), strprintf("%+.4f", d->summary.mean),

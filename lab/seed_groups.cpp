@@ -1,6 +1,7 @@
 #include "lab/seed_groups.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <regex>
@@ -113,9 +114,15 @@ std::vector<SeedGroup> group_by_seed(std::span<const RunRecord> runs) {
 
 SeedValues values_of(const SeedGroup& group, const Measure& measure) {
   SeedValues values;
-  for (const RunRecord* run : group.runs)
-    if (const auto value = measure(*run))
-      values.push_back({.seed = run->config.run.seed, .value = *value});
+  for (const RunRecord* run : group.runs) {
+    const std::optional<double> value = measure(*run);
+    if (!value) continue;
+    if (!std::isfinite(*value))
+      throw UserError(
+          strprintf("%s: a figure to be compared is %g", run->path.c_str(), *value),
+          "leave out this run; its log.txt says at which step its loss became no number");
+    values.push_back({.seed = run->config.run.seed, .value = *value});
+  }
   return values;
 }
 

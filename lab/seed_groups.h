@@ -45,6 +45,7 @@ std::string model_identity(const Config& config);
 // model has two runs of one seed: they would count as two although they are one.
 std::vector<SeedGroup> group_by_seed(std::span<const RunRecord> runs);
 
+// UserError naming the run when a value is not finite.
 SeedValues values_of(const SeedGroup& group, const Measure& measure);
 std::optional<Summary> summarise(const SeedValues& values);  // nothing for no values
 

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -103,6 +104,13 @@ TEST_CASE("values over seeds leave out what a run does not have") {
   REQUIRE(values[1].seed == 3);
   REQUIRE(summarise(values)->mean == Approx(3.6));
   REQUIRE(!summarise(SeedValues{}));
+}
+
+TEST_CASE("a run whose loss is no number is named") {
+  const std::vector<RunRecord> runs = {
+      hand_made({.name = "a1", .seed = 1, .val_loss_nats = {{.step = 100, .value = NAN}}})};
+  expect_error([&] { values_of(group_by_seed(runs).front(), final_loss); },
+               "runs/a1: a figure to be compared is nan");
 }
 
 TEST_CASE("differences are paired by seed, whatever the order and the seeds that are missing") {

@@ -132,6 +132,7 @@ def bad(says, hint, *arguments):
 def bad_input(runs, work):
     dense = runs["dense", 1]
     twin = copy_of(dense, "twin")
+    nan = copy_of(dense, "nan", sql=["UPDATE eval SET value = NULL WHERE step = 60"])
     (work / "empty.log").write_text("")
     (work / "other.log").write_text("step:1/100 loss:3.5\nstep:2/100 loss:3.4\n")
     (work / "twice.log").write_text("s:0 tel:10.0\ns:128 tel:6.0\ns:0 tel:10.0\n")
@@ -142,6 +143,7 @@ def bad_input(runs, work):
         ("is given twice", "once", dense, dense),
         ("is given twice", "once", dense, f"{dense}/"),
         ("the same configuration with the same seed 1", "give one", dense, twin),
+        ("nan: a figure to be compared is nan", "leave out", nan),
         ("--contract totalND is unknown", "did you mean totalDN", dense, "--contract", "totalND"),
         ("--target -1 is not a loss", "3.28", dense, "--target", "-1"),
         ("--target nan", "", dense, "--target", "nan"),
