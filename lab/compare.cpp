@@ -30,10 +30,10 @@ std::optional<double> final_bits_per_byte(const RunRecord& run) {
   return run.val_bits_per_byte.back().value;
 }
 
-// The step of the evaluation nearest to `wanted` that some run of the group has, if it is near.
-std::optional<int64_t> nearest_evaluation(const SeedGroup& group, int64_t wanted) {
+// The step of the evaluation nearest to `wanted` that some of the runs have, if it is near.
+std::optional<int64_t> nearest_evaluation(std::span<const RunRecord* const> runs, int64_t wanted) {
   std::optional<int64_t> nearest;
-  for (const RunRecord* run : group.runs) {
+  for (const RunRecord* run : runs) {
     for (const EvalValue& v : run->val_loss_nats) {
       const int64_t distance = std::abs(v.step - wanted);
       if (double(distance) > kNearStep * double(wanted)) continue;
@@ -45,11 +45,17 @@ std::optional<int64_t> nearest_evaluation(const SeedGroup& group, int64_t wanted
 
 CurvePoint curve_point(const SeedGroup& group, int64_t horizon, double fraction) {
   CurvePoint point{.fraction = fraction, .step = fraction_of_steps(horizon, fraction)};
-  const std::optional<int64_t> step = nearest_evaluation(group, point.step);
+  const std::optional<int64_t> step = nearest_evaluation(group.runs, point.step);
   if (!step) return point;
   point.measured_at = *step;
-  point.loss =
-      summarise(values_of(group, [&](const RunRecord& r) { return value_of(r.val_at(*step)); }));
+  // In equal seconds every seed takes its own number of steps.
+  const bool own_steps = group.config().contract.kind == "seconds";
+  point.loss = summarise(values_of(group, [&](const RunRecord& run) -> std::optional<double> {
+    if (!own_steps) return value_of(run.val_at(*step));
+    const RunRecord* const one[] = {&run};
+    const auto own = nearest_evaluation(one, fraction_of_steps(contract_horizon(run), fraction));
+    return own ? value_of(run.val_at(*own)) : std::nullopt;
+  }));
   return point;
 }
 

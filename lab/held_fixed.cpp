@@ -41,18 +41,12 @@ std::string contract_text(const RunRecord& run) {
   if (contract.kind == "seconds")
     return share + strprintf("seconds: %.6g s of training", contract.coefficient);
   const std::string steps =
-      strprintf("%s steps of %s tokens", grouped(run.config.run.steps).c_str(),
+      strprintf("%s steps of %s tokens", grouped(contract_horizon(run)).c_str(),
                 grouped(run.config.run.batch_tokens).c_str());
   if (contract.kind == "active-width")
     return share +
            strprintf("active-width: FFN %s, ", grouped(run.audit.ffn_active_width).c_str()) + steps;
   return share + contract.kind + ": " + steps;
-}
-
-const std::vector<std::string>& held_kinds() {
-  static const std::vector<std::string> kinds = {"steps",   "active-width", "activeDN",
-                                                 "totalDN", "flops",        "seconds"};
-  return kinds;
 }
 
 HeldFixed held_fixed(const std::string& kind, const RunRecord& run) {

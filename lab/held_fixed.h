@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "lab/run_record.h"
 
@@ -15,10 +15,7 @@ int64_t contract_horizon(const RunRecord& run);
 // "20% of totalDN at 26.24 tokens per total parameter". Runs with the same text are under the same contract.
 std::string contract_text(const RunRecord& run);
 
-// The kinds that a user can say of a comparison: steps, active-width, activeDN, totalDN, flops, seconds.
-const std::vector<std::string>& held_kinds();
-
-// What a contract of this kind makes equal, as planned (for seconds: as spent); "tokens per active parameter".
+// What a contract of this kind (models/horizon.h) makes equal, as planned (for seconds: as spent); "tokens per active parameter".
 struct HeldFixed {
   const char* what;
   std::optional<double> value;

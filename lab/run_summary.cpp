@@ -1,6 +1,7 @@
 #include "lab/run_summary.h"
 
 #include "base/check.h"
+#include "lab/seed_groups.h"
 
 namespace assay {
 namespace {
@@ -65,13 +66,13 @@ Json contract_json(const RunRecord& run) {
 std::optional<TargetReached> target_reached(const RunRecord& run) {
   const double target = run.config.run.target_loss;
   if (target <= 0) return std::nullopt;
-  const std::optional<EvalValue> first = run.first_val_at_or_below(target);
-  if (!first) return std::nullopt;
-  return TargetReached{.loss_nats = first->value,
-                       .step = first->step,
-                       .tokens = first->step * run.config.run.batch_tokens,
-                       .seconds = run.seconds_at(first->step),
-                       .flops = run.flops_at(first->step)};
+  const std::optional<TimeToTarget> time = time_to_target(run, target);
+  if (!time) return std::nullopt;
+  return TargetReached{.loss_nats = run.val_at(time->steps)->value,
+                       .step = time->steps,
+                       .tokens = int64_t(time->tokens),
+                       .seconds = time->seconds,
+                       .flops = time->flops};
 }
 
 bool is_pathological_win(const RunRecord& run) {

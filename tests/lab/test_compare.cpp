@@ -87,7 +87,8 @@ TEST_CASE("curves are read at the step or at a near one, never between") {
 
 TEST_CASE("shares are of the contract, not of the run") {
   RunRecord run = run_of("a", 1, 64, 3.3);
-  run.config.contract = {.kind = "activeDN", .coefficient = 100.0, .fraction = 1.0};  // 500 steps
+  run.config.contract.kind = "activeDN";
+  run.config.contract.coefficient = 100;  // 500 steps
   const Comparison c = compare(std::vector<RunRecord>{run}, {});
   REQUIRE(c.models[0].horizon == 500);
   REQUIRE(c.models[0].contract == "20% of activeDN at 100 tokens per active parameter");
@@ -95,6 +96,20 @@ TEST_CASE("shares are of the contract, not of the run") {
   REQUIRE(c.models[0].curve[3].loss);
   REQUIRE(c.models[0].curve[4].step == 250);
   REQUIRE(!c.models[0].curve[4].loss);
+}
+
+TEST_CASE("in equal seconds every seed is read at its own steps") {
+  std::vector<RunRecord> runs = {run_of("a-s1", 1, 64, 3.3), run_of("a-s2", 2, 64, 3.3)};
+  for (RunRecord& run : runs) run.config.contract.kind = "seconds";
+  for (RunRecord& run : runs) run.config.contract.coefficient = 50;
+  runs[0].config.contract.step_seconds = 0.5;  // 100 steps
+  runs[1].config.contract.step_seconds = 1.0;  // 50, validated at 20 and 40
+  runs[1].config.run.steps = 50;
+  const Comparison c = compare(runs, {.fractions = {0.4}});
+  REQUIRE(c.models.size() == 1);
+  REQUIRE(c.models[0].contract == "seconds: 50 s of training");
+  REQUIRE(c.models[0].curve[0].loss->n == 2);
+  REQUIRE(c.models[0].curve[0].loss->mean == Approx((3.9 + 4.1) / 2));
 }
 
 TEST_CASE("time to a target, and who reached it") {
@@ -174,8 +189,10 @@ TEST_CASE("the same shards in another folder are the same data") {
 TEST_CASE(
     "different contracts are said, and nothing is ranked until somebody says what is held fixed") {
   std::vector<RunRecord> runs = two_models();
-  for (size_t i : {2, 3})
-    runs[i].config.contract = {.kind = "totalDN", .coefficient = 20.0, .fraction = 1.0};
+  for (size_t i : {2, 3}) {
+    runs[i].config.contract.kind = "totalDN";
+    runs[i].config.contract.coefficient = 20;
+  }
   const Comparison c = compare(runs, {});
   REQUIRE(mentions(c.marks, "2 different contracts"));
   REQUIRE(c.rankings.empty());

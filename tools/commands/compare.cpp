@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/nearest.h"
 #include "lab/compare_report.h"
-#include "lab/held_fixed.h"
+#include "models/horizon.h"
 #include "tools/commands.h"
 
 namespace assay {
@@ -29,7 +29,7 @@ void check_arguments(const Arguments& a) {
   if (a.runs.empty() && a.anchor.empty() && a.published.empty())
     throw UserError("assay compare needs runs, an --anchor log or --published figures",
                     "assay compare runs/a runs/b, or assay compare --published list");
-  const std::vector<std::string>& kinds = held_kinds();
+  const std::vector<std::string>& kinds = contract_kinds();
   if (!a.contract.empty() && std::find(kinds.begin(), kinds.end(), a.contract) == kinds.end()) {
     std::string known;
     for (const std::string& kind : kinds) known += (known.empty() ? "" : ", ") + kind;
