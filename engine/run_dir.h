@@ -62,6 +62,7 @@ struct BuildInfo {
 struct RunMeta {
   std::vector<std::string> command;
   BuildInfo build;
+  std::string device = "cpu";  // or "cuda: " and the GPU's name
   int64_t threads = 0;
   std::string recipe;                              // precision as resolved
   std::map<std::string, std::string> data_sha256;  // by file

@@ -73,7 +73,7 @@ void write_meta(const RunDir& run, const RunMeta& meta) {
   j["started"] = utc_now();
   j["first_step"] = meta.first_step;
   j["host"] = host_name();
-  j["device"] = "cpu";
+  j["device"] = meta.device;
   j["cpu"] = cpu_name();
   j["cores"] = std::thread::hardware_concurrency();
   j["threads"] = meta.threads;

@@ -14,9 +14,10 @@ constexpr int kWarmup = 3, kTimed = 9;
 
 }  // namespace
 
-double measured_step_seconds(const Config& config, Recipe recipe, const RunData& data) {
+double measured_step_seconds(const Config& config, Recipe recipe, const RunData& data,
+                             gpu::Context* gpu) {
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
-  TrainingMemory memory(config, recipe, mask_id);
+  TrainingMemory memory(config, recipe, mask_id, gpu ? Backend::kGpu : Backend::kCpu);
   Loader loader({.files = data.train,
                  .batch_tokens = config.run.batch_tokens,
                  .sequence = config.run.sequence,
@@ -24,8 +25,8 @@ double measured_step_seconds(const Config& config, Recipe recipe, const RunData&
                  .vocab_size = config.model.vocab_size,
                  .warn = [](const std::string&) {}});
   loader.plan(memory.plan);
-  Exec on{.threads = static_cast<int>(config.run.threads)};
-  memory.plan.allocate();
+  Exec on{.threads = static_cast<int>(config.run.threads), .gpu = gpu};
+  memory.allocate(config, recipe, gpu);
   memory.bind(on);
   memory.model->initialise(on, static_cast<uint64_t>(config.run.seed));
   memory.model->refresh_weights(on);

@@ -9,7 +9,8 @@
 namespace assay {
 
 // The median of a few steps after a few others, in a model of its own that is thrown away. Allocates what a run of
-// the configuration allocates, and frees it.
-double measured_step_seconds(const Config& config, Recipe recipe, const RunData& data);
+// the configuration allocates, and frees it. gpu: null = on the CPU.
+double measured_step_seconds(const Config& config, Recipe recipe, const RunData& data,
+                             gpu::Context* gpu);
 
 }  // namespace assay

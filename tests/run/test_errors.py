@@ -108,7 +108,7 @@ COMMANDS = [
     (["data", "prepair"], "unknown command prepair", "did you mean prepare"),
     ([*TRAIN, "new", "--stpes", "3"], "unknown option --stpes", "did you mean --steps"),
     ([*TRAIN, "new", "more"], "unknown argument more", "--help"),
-    ([*TRAIN, "new", "--device", "cuda"], "--device cuda", "--device cpu"),
+    *([] if os.path.exists("/dev/nvidiactl") else [([*TRAIN, "new", "--device", "cuda"], "", "--device cpu")]),
     ([*TRAIN, "new", "--device", "tpu"], "tpu", "--help"),
     ([*TRAIN, "new", "--steps", "many"], "many", "--help"),
     ([*TRAIN, "new", "--steps", "-3"], "run.steps = -3", ""),

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "base/check.h"
-#include "bench/limits.h"
 #include "engine/config_check.h"
 #include "engine/config_text.h"
 #include "engine/config_yaml.h"
@@ -25,6 +24,7 @@
 #include "tools/commands.h"
 #include "tools/run_data.h"
 #include "tools/step_seconds.h"
+#include "tools/train_device.h"
 
 namespace assay {
 namespace {
@@ -59,7 +59,8 @@ Config load(const Arguments& a) {
   resolve_reference(config);
   if (horizon_is_known(config)) resolve_steps(config);
   // What a run resumes with is what it began with, on whatever machine.
-  config.precision.recipe = recipe_name(resolve_recipe(config.precision.recipe));
+  config.precision.recipe =
+      recipe_name(resolve_recipe(config.precision.recipe, backend_of(a.device)));
   if (config.run.threads == 0) {
     config.run.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
   }
@@ -68,14 +69,14 @@ Config load(const Arguments& a) {
 
 // A contract in seconds: the steps have the length that they had when the run began, so that it ends at the same step
 // however often it is stopped.
-void resolve_seconds(const Arguments& a, Config& config, const RunData& data) {
+void resolve_seconds(const Arguments& a, Config& config, const RunData& data, gpu::Context* gpu) {
   const std::string before = run_path(a) + "/config.yaml";
   double& seconds = config.contract.step_seconds;
   if (!a.fresh && std::filesystem::exists(before)) {
     seconds = load_config(before).contract.step_seconds;
   }
   if (seconds == 0) {
-    seconds = measured_step_seconds(config, resolve_recipe(config.precision.recipe), data);
+    seconds = measured_step_seconds(config, resolve_recipe(config.precision.recipe), data, gpu);
   }
   std::string& from = config.contract.derived_from;
   from += std::string(from.empty() ? "" : "; ") + "step_seconds measured when the run began";
@@ -97,12 +98,12 @@ RouterProbe make_probe(const Config& config, const Batch& first) {
 }
 
 RecorderConfig recorder_config(const RunDir& dir, const Config& config, const Audit& counts,
-                               double limit_gflops) {
+                               double peak) {
   RecorderConfig r{.telemetry_path = dir.file("telemetry.db"),
                    .steps = config.run.steps,
                    .batch_tokens = config.run.batch_tokens,
                    .flops_per_token = double(counts.flops_per_token),
-                   .limit_flops_per_s = 1e9 * limit_gflops};
+                   .limit_flops_per_s = peak};
   for (int64_t l = 0; l < config.model.layers; ++l) {
     if (is_moe_block(config.model, l)) r.moe_layers.push_back(l);
   }
@@ -123,11 +124,11 @@ std::string landings_text(const Config& config) {
 }
 
 void announce(Log& log, const Config& config, const Audit& counts, const MemoryPlan& plan,
-              Recipe recipe, int64_t steps_done) {
+              Recipe recipe, const TrainDevice& device, int64_t steps_done) {
   const BuildInfo build = build_info();
-  log.info(strprintf("assay %s commit %s%s, recipe %s, %ld threads", build.version.c_str(),
+  log.info(strprintf("assay %s commit %s%s, recipe %s, on %s, %ld threads", build.version.c_str(),
                      build.commit.c_str(), build.dirty ? " (modified)" : "", recipe_name(recipe),
-                     long(config.run.threads)));
+                     device.name().c_str(), long(config.run.threads)));
   log.info(
       strprintf("parameters: %s total, %s active; %.3g FLOPs per token; memory planned %.1f MiB",
                 grouped(counts.total).c_str(), grouped(counts.active).c_str(),
@@ -241,19 +242,18 @@ int train(const Arguments& a) {
     throw UserError("no configuration given",
                     "assay train CONFIG.yaml; presets are in models/presets");
   }
-  if (a.device == "cuda") {
-    throw UserError("--device cuda: this version trains on CPUs only", "use --device cpu");
-  }
+  const TrainDevice device = a.plan ? TrainDevice() : choose_device(a.device);
+  const Backend backend = a.plan ? backend_of(a.device) : device.backend();
   Config config = load(a);
   const Audit counts = audit(config);
   const Recipe recipe = resolve_recipe(config.precision.recipe);
   const RunData data = resolve_data(config);
-  if (!horizon_is_known(config) && !a.plan) resolve_seconds(a, config, data);
+  if (!horizon_is_known(config) && !a.plan) resolve_seconds(a, config, data, device.context());
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
 
   const std::string path = run_path(a);
   std::unique_ptr<Log> log;  // once there is a run directory
-  TrainingMemory memory(config, recipe, mask_id);
+  TrainingMemory memory(config, recipe, mask_id, backend);
   Loader loader({.files = data.train,
                  .batch_tokens = config.run.batch_tokens,
                  .sequence = config.run.sequence,
@@ -286,13 +286,12 @@ int train(const Arguments& a) {
   require_same_data(before, data_sha256);
   dir.write_config(config);
 
-  Exec on{.threads = static_cast<int>(config.run.threads)};
-  memory.plan.allocate();
+  Exec on{.threads = static_cast<int>(config.run.threads), .gpu = device.context()};
+  memory.allocate(config, recipe, on.gpu);
   memory.bind(on);
-  const double limit_gflops = measured_matmul_limit_gflops(
-      on, recipe == Recipe::kBf16 ? LimitType::kBf16 : LimitType::kFloat);
-  RunRecorder recorder(recorder_config(dir, config, counts, limit_gflops), *log);
-  recorder.telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", limit_gflops));
+  const double peak = peak_flop_per_s(device, on, recipe);
+  RunRecorder recorder(recorder_config(dir, config, counts, peak), *log);
+  recorder.telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak));
   recorder.telemetry().set_meta("contract", config.contract.kind);
   if (dir.previous() && !newest) {
     require_never_saved(dir);
@@ -315,11 +314,12 @@ int train(const Arguments& a) {
   const RunStart start = resume_or_initialise(parts, newest);
   write_meta(dir, {.command = a.command,
                    .build = build_info(),
+                   .device = device.name(),
                    .threads = config.run.threads,
                    .recipe = recipe_name(recipe),
                    .data_sha256 = data_sha256,
                    .first_step = start.steps_done});
-  announce(*log, config, counts, memory.plan, recipe, start.steps_done);
+  announce(*log, config, counts, memory.plan, recipe, device, start.steps_done);
   const RunResult result = run(parts, start);
   recorder.telemetry().flush();  // the summary reads it
   log->set_bar("");
@@ -336,8 +336,7 @@ void add_train_command(Commands& commands) {
   sub->add_option("CONFIG", a->config, "configuration file, e.g. models/presets/cpu/moe.yaml");
   add_set_option(sub, a->sets);
   sub->add_option("--run", a->run, "run directory (runs/<name of CONFIG>)");
-  sub->add_option("--device", a->device,
-                  "auto or cpu; cuda is refused: this version trains on CPUs")
+  sub->add_option("--device", a->device, "auto (the GPU where one can be used), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   sub->add_option("--steps", a->steps, "the same as --set run.steps=N");
   sub->add_flag("--fresh", a->fresh, "delete the run that is there and start over");

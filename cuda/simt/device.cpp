@@ -1,0 +1,80 @@
+// cuda/device.h on the executor: a program that links this in place of the GPU's trains with the CUDA kernels on the CPU. For
+// tests of whole runs; it is as slow as the executor.
+#include "cuda/device.h"
+
+#include <utility>
+
+#include "cuda/simt/context.h"
+#include "cuda/simt/memory.h"
+
+namespace assay::gpu {
+
+namespace {
+
+using Calls = std::function<void()>;
+
+detail::Handle nothing() {
+  return {nullptr, [](void*) {}};
+}
+detail::Handle allocated(size_t bytes, Place place) {
+  const Memory& memory = *simt::make_context().memory;
+  void* const p = memory.allocate(bytes, place);
+  if (place == Place::kDevice) {
+    return {p, [](void* q) { simt::make_context().memory->release(q, Place::kDevice); }};
+  }
+  return {p, [](void* q) { simt::make_context().memory->release(q, Place::kHostVisible); }};
+}
+
+}  // namespace
+
+DeviceFacts device_facts() {
+  return {.driver = 13000,
+          .toolkit = 13000,
+          .devices = 1,
+          .name = "executor on the CPU",
+          .capability = 90,
+          .multiprocessors = simt::make_context().multiprocessors,
+          .memory_bytes = INT64_MAX,
+          .free_bytes = INT64_MAX,
+          .l2_bytes = 0,
+          .shared_bytes_limit = simt::make_context().shared_bytes_limit};
+}
+
+Stream::Stream() : handle_(nothing()) {}
+void Stream::wait() const {}
+
+Event::Event() : handle_(nothing()) {}
+void Event::record(const Context&) {}
+void Event::wait() const {}
+double Event::microseconds_since(const Event&) const {
+  return 0;
+}
+
+Graph Graph::capture(const Context&, const Calls& calls) {
+  return Graph(detail::Handle(new Calls(calls), [](void* c) { delete static_cast<Calls*>(c); }));
+}
+void Graph::replay(const Context&) const {
+  (*static_cast<Calls*>(handle_.get()))();
+}
+
+DeviceBuffer::DeviceBuffer(size_t bytes)
+    : handle_(allocated(bytes, Place::kDevice)), bytes_(bytes) {}
+PinnedBuffer::PinnedBuffer(size_t bytes)
+    : handle_(allocated(bytes, Place::kHostVisible)), bytes_(bytes) {}
+
+void copy(const Context& on, void* to, const void* from, size_t bytes) {
+  on.memory->copy(on, to, from, bytes);
+}
+void fill(const Context&, void* p, int byte, size_t bytes) {
+  simt::device_fill(p, byte, bytes);
+}
+
+Device::Device(DeviceFacts facts) : facts_(std::move(facts)), context_(simt::make_context()) {}
+bool Device::broken() const {
+  return false;
+}
+std::unique_ptr<Device> open_device() {
+  return std::unique_ptr<Device>(new Device(device_facts()));
+}
+
+}  // namespace assay::gpu

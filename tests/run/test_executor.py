@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""assay train with the CUDA kernels, run by the executor on the CPU (build/assay_on_executor): the whole way of a run with
+--device cuda, but for the GPU itself. Slow, so everything is tiny."""
+import sys
+
+from harness import ASSAY, Workplace, checkpoints, first_difference, rows
+
+SMALL = ["--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_tokens=128", "--set", "run.micro_batch=1",
+         "--set", "run.checkpoint_every=2", "--set", "eval.every=2", "--set", "eval.tokens=128",
+         "--set", "telemetry.probe_tokens=64", "--set", "schedule.warmup=1", "--set", "schedule.warmdown=1",
+         "--set", "precision.recipe=bf16"]
+LOSS = "SELECT step, value FROM scalar WHERE name = 'train_loss_nats' ORDER BY step"
+
+
+def cut(workplace, name):
+    """The run as it was after two steps."""
+    for folder in checkpoints(workplace.run(name))[1:]:
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+
+
+failures = []
+for moe in (False, True):
+    with Workplace(moe=moe) as w:
+        w.train("gpu", "--device", "cuda", *SMALL)
+        w.train("again", "--device", "auto", *SMALL)  # auto takes the GPU where there is one
+        difference = first_difference(w.run("gpu"), w.run("again"))
+        if difference:
+            failures.append(f"moe {moe}: the same run twice: {difference}")
+        cut(w, "again")
+        w.train("again", "--device", "cuda", *SMALL)
+        difference = first_difference(w.run("gpu"), w.run("again"))
+        if difference:
+            failures.append(f"moe {moe}: resumed after 2 of 4 steps: {difference}")
+        w.train("cpu", "--device", "cpu", *SMALL)
+        pairs = list(zip(rows(w.run("gpu"), LOSS), rows(w.run("cpu"), LOSS)))
+        worst = max(abs(a[1] - b[1]) for a, b in pairs)
+        if len(pairs) != 4 or worst == 0 or worst > 0.02:
+            failures.append(f"moe {moe}: {len(pairs)} steps, losses {worst} nats from those of the CPU")
+        if '"device": "cuda' not in (w.run("gpu") / "meta.json").read_text():
+            failures.append(f"moe {moe}: meta.json does not name the GPU")
+
+print("\n".join(failures) if failures else f"{ASSAY.name}: ok")
+sys.exit(1 if failures else 0)
