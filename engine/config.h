@@ -308,8 +308,8 @@ void visit(V& v, TelemetryConfig& c) {
 struct ContractConfig {
   std::string kind = "steps";
   double coefficient = 0.0;
-  std::string reference;
-  std::string derived_from;
+  std::string reference = "";
+  std::string derived_from = "";
   bool shared_in_total = true;
   double step_seconds = 0.0;
   int64_t horizon = 0;
