@@ -50,6 +50,16 @@ std::optional<int64_t> TelemetryReader::last_step() const {
   return s.integer(0);
 }
 
+int64_t TelemetryReader::steps_done(int64_t up_to) const {
+  int64_t done = 0;
+  for (const char* table : {"scalar", "eval", "event"}) {
+    Statement s(database_, std::string("SELECT max(step) FROM ") + table + " WHERE step <= ?");
+    s.bind(0, up_to);
+    if (s.step() && !s.is_null(0)) done = std::max(done, s.integer(0));
+  }
+  return done;
+}
+
 int64_t TelemetryReader::events(const std::string& kind) const {
   Statement s(database_, "SELECT count(*) FROM event WHERE kind = ?");
   s.bind(0, kind);
@@ -105,6 +115,13 @@ std::optional<EvalValue> TelemetryReader::last_eval(const std::string& task,
   const std::vector<EvalValue> all = eval(task, metric);
   if (all.empty()) return std::nullopt;
   return all.back();
+}
+
+std::vector<std::pair<std::string, std::string>> TelemetryReader::eval_names() const {
+  Statement s(database_, "SELECT DISTINCT task, metric FROM eval ORDER BY task, metric");
+  std::vector<std::pair<std::string, std::string>> names;
+  while (s.step()) names.emplace_back(s.text(0), s.text(1));
+  return names;
 }
 
 std::vector<LayerValue> TelemetryReader::router(const std::string& column, int64_t step) const {

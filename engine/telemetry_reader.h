@@ -31,6 +31,9 @@ class TelemetryReader {
   explicit TelemetryReader(const std::string& path);
 
   std::optional<int64_t> last_step() const;  // logged
+  // The largest step, at most `up_to`, of anything written down: a run that ends between two logged steps left an
+  // evaluation or an event. 0 when there is nothing.
+  int64_t steps_done(int64_t up_to) const;
   int64_t events(const std::string& kind) const;
   std::optional<std::string> last_event(const std::string& kind) const;  // its detail
   std::vector<StepValue> scalar(const std::string& name) const;
@@ -40,6 +43,7 @@ class TelemetryReader {
   // By step; NaN where the evaluation gave no number.
   std::vector<EvalValue> eval(const std::string& task, const std::string& metric) const;
   std::optional<EvalValue> last_eval(const std::string& task, const std::string& metric) const;
+  std::vector<std::pair<std::string, std::string>> eval_names() const;  // task, metric
 
   // column: a name of router_columns(). Layers where it is absent are left out.
   std::vector<LayerValue> router(const std::string& column, int64_t step) const;

@@ -14,8 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kSaturatedNorm = 0.9;  // K max_load
-
 std::string text_or_empty(const nlohmann::json& meta, const char* key) {
   return meta.contains(key) && meta[key].is_string() ? meta[key].get<std::string>() : "";
 }
@@ -49,7 +47,7 @@ std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const 
       health.worst_max_load_norm = l.value;
       health.worst_layer = l.layer;
     }
-    if (l.value >= kSaturatedNorm) health.saturated.push_back(l.layer);
+    if (l.value >= RouterHealth::kSaturatedNorm) health.saturated.push_back(l.layer);
   }
   const std::vector<LayerValue> cv = telemetry.router("window_cv_norm", run.steps_done);
   for (const LayerValue& l : cv) health.mean_cv_norm += l.value / double(cv.size());

@@ -25,6 +25,7 @@ struct RouterHealth {
   std::vector<int64_t> saturated;  // layers with max_load >= 0.9 / K
   bool collapsed() const { return !saturated.empty() || dead_share > kDeadShare; }
   static constexpr double kDeadShare = 0.5;
+  static constexpr double kSaturatedNorm = 0.9;  // K max_load
 };
 
 struct RunRecord {

@@ -33,6 +33,7 @@ void add_all_commands(Commands& commands) {
   add_data_commands(commands);
   add_synth_commands(commands);
   add_tokenizer_commands(commands);
+  add_receipt_commands(commands);
   add_router_command(commands);
   add_report_command(commands);
   add_sample_command(commands);

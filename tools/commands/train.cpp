@@ -15,6 +15,7 @@
 #include "engine/run_dir.h"
 #include "engine/telemetry_reader.h"
 #include "eval/validation.h"
+#include "lab/receipt_make.h"
 #include "lab/run_summary.h"
 #include "models/audit_report.h"
 #include "models/contract.h"
@@ -34,7 +35,7 @@ struct Arguments {
   std::vector<std::string> sets;
   std::optional<std::string> run;
   std::string device = "auto";
-  std::optional<int64_t> steps;
+  std::optional<int64_t> steps, stop_after;
   bool fresh = false, plan = false, json = false, help_config = false;
   std::vector<std::string> command;
 };
@@ -233,6 +234,15 @@ void require_never_saved(const RunDir& dir) {
       "put its checkpoints back, or start over with --fresh, which deletes the run");
 }
 
+// What the run says from now on can be recomputed. A run is no worse for a receipt that could not be written.
+void seal(Log& log, const RunDir& dir) {
+  try {
+    write_receipt(dir.file(kReceiptName), make_run_receipt(dir.path(), dir.path()));
+  } catch (const std::exception& error) {
+    log.warn(std::string("no receipt: ") + error.what());
+  }
+}
+
 int train(const Arguments& a) {
   if (a.help_config) {
     std::fputs(help_config().c_str(), stdout);
@@ -298,6 +308,9 @@ int train(const Arguments& a) {
     recorder.telemetry().truncate_after(0, "from the beginning: there was no checkpoint yet");
   }
   const Interrupt interrupt;
+  const auto interrupted = [&, steps_here = int64_t{0}]() mutable {  // asked after each step
+    return ++steps_here == a.stop_after || interrupt.requested();
+  };
   RunParts parts{.config = config,
                  .on = on,
                  .model = *memory.model,
@@ -307,7 +320,7 @@ int train(const Arguments& a) {
                  .checkpoints = checkpoints,
                  .recorder = recorder,
                  .probe = make_probe(config, validation.first()),
-                 .interrupted = [&] { return interrupt.requested(); }};
+                 .interrupted = interrupted};
   parts.mask_id = mask_id;
   parts.data_sha256 = data_sha256;
   parts.landings = landings(config);
@@ -323,6 +336,7 @@ int train(const Arguments& a) {
   const RunResult result = run(parts, start);
   recorder.telemetry().flush();  // the summary reads it
   log->set_bar("");
+  seal(*log, dir);
   report(*log, a, dir, result, config);
   return exit_code(result.end);
 }
@@ -339,6 +353,9 @@ void add_train_command(Commands& commands) {
   sub->add_option("--device", a->device, "auto (the GPU where one can be used), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   sub->add_option("--steps", a->steps, "the same as --set run.steps=N");
+  sub->add_option("--stop-after", a->stop_after,
+                  "stop after N steps from here as Ctrl-C would; the schedule stays")
+      ->check(CLI::PositiveNumber);
   sub->add_flag("--fresh", a->fresh, "delete the run that is there and start over");
   sub->add_flag("--plan", a->plan, "print the memory plan and stop");
   sub->add_flag("--json", a->json, "one JSON object on stdout at the end");

@@ -1,0 +1,150 @@
+#include <filesystem>
+#include <functional>
+
+#include "lab/receipt_make.h"
+#include "lab/receipt_verify.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/data/temp_folder.h"
+#include "tests/lab/fake_run.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> kDense = {"dense-1", "dense-2"}, kMoe = {"moe-1", "moe-2"};
+
+// Two models, two seeds: last losses 4.0 and 4.5, 4.25 and 5.25.
+struct Matrix {
+  TempFolder folder;
+  std::string path = folder / "matrix";
+  Matrix() {
+    const std::pair<std::string, double> runs[] = {
+        {"dense-1", 4.0 },
+        {"dense-2", 4.5 },
+        {"moe-1",   4.25},
+        {"moe-2",   5.25}
+    };
+    Bundle bundle{
+        .folder = path, .name = "two", .runs = {}, .files = {"summary.csv"}, .claims = {}};
+    for (const auto& [name, loss] : runs) {
+      const std::string run = path + "/" + name;
+      FakeRun{.path = run, .data = folder / "data", .loss = loss}.write();
+      write_receipt(run + "/receipt.json", make_run_receipt(run, run));
+      bundle.runs.push_back(name);
+    }
+    write_file_atomic(path + "/summary.csv", "model,loss\n");
+    const ReceiptJson last = how_eval("val", "loss_nats", "last");
+    const auto claim = [&](const char* name, const ReceiptJson& how) {
+      bundle.claims.push_back({.name = name, .unit = "nats", .how = how});
+    };
+    claim("dense_1_loss", how_of_run("dense-1", last));
+    claim("dense_loss", how_over_runs("mean", last, kDense));
+    claim("dense_loss_sd", how_over_runs("sd", last, kDense));
+    claim("moe_minus", how_over_runs("mean", last, kMoe, kDense));
+    claim("moe_minus_high", how_over_runs("interval95_high", last, kMoe, kDense));
+    claim("one_seed_sd", how_over_runs("sd", last, {"moe-1"}));
+    claim("never", how_over_runs("mean", how_first_at_or_below(4.0, "step"), kDense));
+    write_receipt(path + "/receipt.json", make_bundle_receipt(bundle));
+  }
+};
+
+std::string drifts(const Verification& v) {
+  std::string text;
+  for (const Check& check : v.checks) {
+    if (check.finding == Finding::kDrift)
+      text += check.run + (check.run.empty() ? "" : ": ") + check.what + ": " + check.detail + "\n";
+  }
+  return text;
+}
+
+void sql(const std::string& run, const std::string& statement) {
+  Database(run + "/telemetry.db", Database::Mode::kCreate).run(statement);
+}
+
+}  // namespace
+
+TEST_CASE("a matrix claims statistics over its runs") {
+  const Matrix m;
+  const Receipt receipt = read_receipt(m.path + "/receipt.json");
+  const auto value = [&](size_t i) { return receipt.claims[i].value; };
+  REQUIRE(value(0) == 4.0);
+  REQUIRE(value(1) == 4.25);
+  REQUIRE(std::abs(value(2).get<double>() - 0.25 * std::sqrt(2.0)) < 1e-12);
+  REQUIRE(value(3) == 0.5);  // of 0.25 and 0.75
+  REQUIRE(std::abs(value(4).get<double>() - (0.5 + 12.706204736432095 * 0.25)) < 1e-9);
+  REQUIRE(value(5).is_null());
+  REQUIRE(value(6).is_null());  // one of them did not get there
+  const Verification v = verify_receipt(m.path, {});
+  INFO(drifts(v));
+  REQUIRE(v.count(Finding::kDrift) == 0);
+  fs::rename(m.path, m.folder / "moved");
+  REQUIRE(verify_receipt(m.folder / "moved", {}).count(Finding::kDrift) == 0);
+}
+
+TEST_CASE("drift of a run is drift of its matrix, under the run's name") {
+  const struct {
+    const char* what;
+    std::function<void(const Matrix&)> change;
+    const char *drift, *second = "", *third = "";
+  } rows[] = {
+      {"a loss of one run",
+       [](const Matrix& m) { sql(m.path + "/moe-2", "UPDATE eval SET value = 5 WHERE step = 40"); },
+       "moe-2: claim val_loss_final",                                                                                   "moe-2: input telemetry", "claim moe_minus:"},
+      {"a run sealed again after an edit",
+       [](const Matrix& m) {
+         const std::string run = m.path + "/moe-2";
+         sql(run, "UPDATE eval SET value = 5 WHERE step = 40");
+         write_receipt(run + "/receipt.json", make_run_receipt(run, run));
+       },                                                                        "input run moe-2",                                                        "claim moe_minus:"},
+      {"a run's receipt cut short",
+       [](const Matrix& m) { fs::resize_file(m.path + "/moe-1/receipt.json", 300); },
+       "input run moe-1: it is not whole"},
+      {"the table",
+       [](const Matrix& m) { write_file_atomic(m.path + "/summary.csv", "model,loss\nmoe,1\n"); },
+       "input file summary.csv"                                                                                                                                  },
+  };
+  for (const auto& row : rows) {
+    const Matrix m;
+    row.change(m);
+    const std::string found = drifts(verify_receipt(m.path, {}));
+    for (const char* drift : {row.drift, row.second, row.third}) {
+      INFO(row.what << ": " << drift << " in\n" << found);
+      REQUIRE(found.find(drift) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a claim taken from a matrix shows in the seal") {
+  const Matrix m;
+  const std::string path = m.path + "/receipt.json";
+  std::string text = read_file(path);
+  const size_t at = text.find("  {\"name\": \"moe_minus\"");
+  text.erase(at, text.find('\n', at) + 1 - at);
+  write_file_atomic(path, text);
+  REQUIRE(drifts(verify_receipt(path, {})) == "receipt: edited after it was sealed\n");
+}
+
+TEST_CASE("a run that was taken away is not available") {
+  const Matrix m;
+  fs::remove_all(m.path + "/moe-1");
+  const Verification v = verify_receipt(m.path, {});
+  INFO(drifts(v));
+  REQUIRE(v.count(Finding::kDrift) == 0);
+}
+
+TEST_CASE("a matrix needs the receipts of its runs") {
+  const Matrix m;
+  fs::remove(m.path + "/moe-1/receipt.json");
+  const auto make_of = [&](const char* run) {
+    Bundle bundle;
+    bundle.folder = m.path;
+    bundle.runs = {run};
+    make_bundle_receipt(bundle);
+  };
+  expect_error([&] { make_of("moe-1"); }, "no receipt in");
+  expect_error([&] { make_of("../data"); }, "is not in");
+}
+
+}  // namespace assay

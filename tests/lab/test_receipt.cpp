@@ -1,0 +1,369 @@
+#include <filesystem>
+#include <functional>
+
+#include "engine/config_yaml.h"
+#include "lab/receipt.h"
+#include "lab/receipt_make.h"
+#include "lab/receipt_verify.h"
+#include "lab/telemetry_dump.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/data/temp_folder.h"
+#include "tests/lab/fake_run.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+const VerifyOptions kThisBuild{
+    .data = {}, .program_sha256 = sha256_hex("program"), .commit = "0123456789abcdef"};
+
+struct Sealed {
+  TempFolder folder;
+  std::string run = folder / "bundle/moe";
+  std::string receipt = run + "/receipt.json";
+  Sealed() {
+    FakeRun{.path = run, .data = folder / "data"}.write();
+    write_receipt(receipt, make_run_receipt(run, run));
+  }
+};
+
+std::string text_of(const Verification& v) {
+  std::string text;
+  for (const Check& check : v.checks) {
+    text += std::string(finding_name(check.finding)) + " " + check.run +
+            (check.run.empty() ? "" : ": ") + check.what + ": " + check.detail + "\n";
+  }
+  return text;
+}
+
+void sql(const std::string& run, const std::string& statement) {
+  Database(run + "/telemetry.db", Database::Mode::kCreate).run(statement);
+}
+
+void cut(const std::string& path, int64_t to) {
+  fs::resize_file(path, static_cast<size_t>(to));
+}
+
+void replace(const std::string& path, const std::string& from, const std::string& to) {
+  std::string text = read_file(path);
+  const size_t at = text.find(from);
+  INFO(from << " in\n" << text);
+  REQUIRE(at != std::string::npos);
+  write_file_atomic(path, text.replace(at, from.size(), to));
+}
+
+Receipt with_claim(const Receipt& receipt, const std::string& name,
+                   const std::function<void(Claim&)>& change) {
+  Receipt changed = receipt;
+  for (Claim& claim : changed.claims) {
+    if (claim.name == name) change(claim);
+  }
+  return changed;
+}
+
+const Claim& claim_of(const Receipt& receipt, const std::string& name) {
+  for (const Claim& claim : receipt.claims) {
+    if (claim.name == name) return claim;
+  }
+  FAIL("no claim " << name);
+  return receipt.claims.front();
+}
+
+}  // namespace
+
+TEST_CASE("a receipt claims what the run's files say") {
+  const Sealed s;
+  const Receipt receipt = read_receipt(s.receipt);
+  const std::pair<const char*, ReceiptJson> rows[] = {
+      {"planned_steps",              40       },
+      {"steps_done",                 40       },
+      {"tokens",                     40 * 8192},
+      {"train_loss_final",           5.0      },
+      {"train_seconds",              20.0     },
+      {"val_loss_final",             4.25     },
+      {"val_loss_best",              4.0      },
+      {"val_loss_best_step",         20       },
+      {"target_loss_step",           20       },
+      {"target_loss_seconds",        10.0     },
+      {"router_max_load_norm_worst", 0.95     },
+      {"router_saturated_layers",    1        },
+      {"router_dead_share",          0.125    },
+      {"layer_1_saturated_at_step",  nullptr  },
+      {"layer_2_saturated_at_step",  31       },
+      {"layer_2_dead_share",         0.25     },
+  };
+  for (const auto& [name, value] : rows) {
+    INFO(name);
+    REQUIRE(claim_of(receipt, name).value == value);
+  }
+  const Claim& total = claim_of(receipt, "parameters_total");
+  REQUIRE(total.value == audit(load_config(s.run + "/config.yaml")).total);
+  REQUIRE(total.tolerance == 0);
+  REQUIRE(receipt.sealed_step == 40);
+}
+
+TEST_CASE("a receipt reads back equal, and its seal covers it") {
+  const Sealed s;
+  const Receipt receipt = read_receipt(s.receipt);
+  REQUIRE(to_text(receipt) == read_file(s.receipt));
+  REQUIRE(seal_of(receipt) == receipt.seal);
+  Receipt other = receipt;
+  other.environment["host"] = "elsewhere";
+  REQUIRE(seal_of(other) != receipt.seal);
+}
+
+TEST_CASE("what was not touched is the same, wherever it lies") {
+  const Sealed s;
+  Verification v = verify_receipt(s.run, kThisBuild);
+  INFO(text_of(v));
+  REQUIRE(v.count(Finding::kDrift) == 0);
+  REQUIRE(v.count(Finding::kNotAvailable) == 0);
+  fs::rename(s.folder / "bundle", s.folder / "moved");
+  v = verify_receipt(s.folder / "moved/moe", kThisBuild);
+  REQUIRE(v.count(Finding::kDrift) == 0);
+  REQUIRE(v.count(Finding::kNotAvailable) == 0);
+}
+
+TEST_CASE("a receipt made again of the same run is the same") {
+  const Sealed s;
+  const std::string before = read_file(s.receipt);
+  nlohmann::json meta = nlohmann::json::parse(read_file(s.run + "/meta.json"));
+  const nlohmann::json first = meta;
+  meta["first_step"] = 40;  // started again when it was finished, by another program
+  meta["program_sha256"] = sha256_hex("newer");
+  meta["before"] = nlohmann::json::array({first});
+  write_file_atomic(s.run + "/meta.json", meta.dump());
+  sql(s.run, "INSERT INTO event VALUES(40, 'now', 'end', 'steps')");
+  REQUIRE(to_text(make_run_receipt(s.run, s.run)) == before);
+  REQUIRE(contributing_launches(s.run, 60).size() == 2);  // when it had gone on
+}
+
+TEST_CASE("what was changed is drift and is named") {
+  const struct {
+    const char* what;
+    std::function<void(const Sealed&)> change;
+    const char *drift, *second = "", *third = "";  // each must be named
+  } rows[] = {
+      {"an evaluation",
+       [](const Sealed& s) { sql(s.run, "UPDATE eval SET value = 3.9 WHERE step = 20"); },
+       "input telemetry telemetry.db",                                                                                                                               "(table eval)", "claim val_loss_best: recomputed 3.9"},
+      {"a step's loss",
+       [](const Sealed& s) { sql(s.run, "UPDATE scalar SET value = 4.99999 WHERE step = 3"); },
+       "input telemetry telemetry.db",                                                                                                     "(table scalar)"},
+      {"the last bit of a loss",
+       [](const Sealed& s) {
+         sql(s.run, "UPDATE eval SET value = 4.2500000000000009 WHERE step = 40");
+       },                                                                                                    "input telemetry telemetry.db",       "claim val_loss_final"},
+      {"a load",                                                         [](const Sealed& s) { sql(s.run, "DELETE FROM expert_load WHERE step = 7"); },
+       "(table expert_load)"},
+      {"a router's figure",
+       [](const Sealed& s) {
+         sql(s.run, "UPDATE router_layer SET window_max_load_norm = 0.6 WHERE step = 40");
+       },     "(table router_layer)",                                                                                                                                        "claim router_max_load_norm_worst", "claim layer_2_max_load_norm"},
+      {"a shard",
+       [](const Sealed& s) { write_file_atomic(s.folder / "data/t.bin", "other tokens"); },
+       "input data t.bin"                                                                                                                               },
+      {"a shard cut short",                            [](const Sealed& s) { cut(s.folder / "data/v.bin", 5); },
+       "input data v.bin"                                                                                                                  },
+      {"the configuration",
+       [](const Sealed& s) { replace(s.run + "/config.yaml", "ffn: ", "ffn: 1"); },
+       "input config config.yaml","claim parameters_total", "claim parameters_dense_ffn"},
+      {"the configuration cut short",                                        [](const Sealed& s) { cut(s.run + "/config.yaml", 100); },
+       "input config config.yaml"  },
+      {"another checkpoint",
+       [](const Sealed& s) {
+         FakeRun{.path = s.folder / "other", .data = s.folder / "data", .loss = 3}.write();
+         fs::remove_all(s.run + "/checkpoints");
+         fs::rename(s.folder / "other/checkpoints", s.run + "/checkpoints");
+       },                                                                                                "input checkpoint checkpoints/step-00000040/MANIFEST.json",
+       "input checkpoint checkpoints/step-00000040/model.safetensors"},
+      {"a checkpoint cut short",
+       [](const Sealed& s) { cut(s.run + "/checkpoints/step-00000040/model.safetensors", 100); },
+       "input checkpoint checkpoints/step-00000040/model.safetensors"                                                                                                                                  },
+      {"telemetry cut short",                                      [](const Sealed& s) { cut(s.run + "/telemetry.db", 3000); },
+       "input telemetry telemetry.db", "claim val_loss_final", "claim tokens"},
+      {"empty telemetry",                                                         [](const Sealed& s) { cut(s.run + "/telemetry.db", 0); },
+       "input telemetry telemetry.db",                                                                    "claim val_loss_final"},
+      {"a claim",                                                         [](const Sealed& s) { replace(s.receipt, "\"value\": 4.25", "\"value\": 4.0"); },
+       "receipt: edited","claim val_loss_final: recomputed 4.25, the receipt has 4.0"},
+      {"a null claim",
+       [](const Sealed& s) { replace(s.receipt, "\"value\": null", "\"value\": 3"); },
+       "claim layer_1_saturated_at_step: recomputed null, the receipt has 3"                                                                                                                   },
+      {"the contract",[](const Sealed& s) { replace(s.receipt, "\"seed\": 1", "\"seed\": 2"); },
+       "contract: seed is 1, the receipt has 2"                                   },
+      {"the sealed step",
+       [](const Sealed& s) { replace(s.receipt, "\"sealed_step\": 40", "\"sealed_step\": 39"); },
+       "input telemetry telemetry.db",                                                                                                                                            "claim steps_done: recomputed 39, the receipt has 40"},
+      {"a receipt cut short",                                                         [](const Sealed& s) { cut(s.receipt, 500); },
+       "receipt: it is not whole: 500 bytes"                                                                              },
+      {"a receipt cut to nothing",                                                         [](const Sealed& s) { cut(s.receipt, 0); },
+       "receipt: it is not whole"      },
+      {"a receipt without a section",
+       [](const Sealed& s) { replace(s.receipt, "\"claims\":", "\"remarks\":"); },
+       "receipt: the receipt has no claims"                                                                   },
+      {"a value that is no number",
+       [](const Sealed& s) { replace(s.receipt, "\"value\": 4.25", "\"value\": \"low\""); },
+       "receipt: claim val_loss_final: its value is not a number"},
+  };
+  for (const auto& row : rows) {
+    const Sealed s;
+    row.change(s);
+    const Verification v = verify_receipt(s.run, kThisBuild);
+    INFO(row.what << "\n" << text_of(v));
+    for (const char* drift : {row.drift, row.second, row.third}) {
+      INFO(drift);
+      bool named = false;
+      for (const Check& check : v.checks) {
+        named |= check.finding == Finding::kDrift &&
+                 (check.what + ": " + check.detail).find(drift) != std::string::npos;
+      }
+      REQUIRE(named);
+    }
+  }
+}
+
+TEST_CASE("a claim edited together with the seal is still drift") {
+  const struct {
+    const char* what;
+    std::function<Receipt(const Receipt&)> change;
+    const char* drift;
+  } rows[] = {
+      {"value",
+       [](const Receipt& r) {
+         return with_claim(r, "val_loss_final", [](Claim& c) { c.value = 4.2; });
+       }, "claim val_loss_final: recomputed 4.25, the receipt has 4.2"   },
+      {"tolerance",
+       [](const Receipt& r) {
+         return with_claim(r, "val_loss_final", [](Claim& c) { c.value = 4.2, c.tolerance = 0.1; });
+       }, "claim val_loss_final: its tolerance is 0.1, the rule allows 0"},
+      {"rule",
+       [](const Receipt& r) {
+         return with_claim(r, "val_loss_final", [](Claim& c) {
+           c.value = 4.0;
+           c.how = how_eval("val", "loss_nats", "best");
+         });
+       }, "claim val_loss_final: its rule is"                            },
+      {"unit",
+       [](const Receipt& r) {
+         return with_claim(r, "val_loss_final", [](Claim& c) { c.unit = "bits"; });
+       }, "claim val_loss_final: its unit is nats, the receipt has bits" },
+      {"removed",
+       [](const Receipt& r) {
+         Receipt changed = r;
+         std::erase_if(changed.claims, [](const Claim& c) { return c.name == "val_loss_final"; });
+         return changed;
+       }, "claim val_loss_final: the receipt does not make it any more"  },
+      {"twice",
+       [](const Receipt& r) {
+         Receipt changed = r;
+         changed.claims.push_back(claim_of(r, "val_loss_final"));
+         return changed;
+       }, "claim val_loss_final: claimed twice"                          },
+      {"unknown rule",
+       [](const Receipt& r) {
+         Receipt changed = r;
+         changed.claims.push_back({.name = "luck", .value = 1, .unit = "", .how = {}});
+         changed.claims.back().how["rule"] = "fortune";
+         return changed;
+       }, "claim luck: nothing is called fortune"                        },
+      {"no telemetry listed",
+       [](const Receipt& r) {
+         Receipt changed = r;
+         std::erase_if(changed.inputs, [](const ReceiptInput& i) { return i.kind == "telemetry"; });
+         return changed;
+       }, "input telemetry: the receipt does not list it"                },
+  };
+  const Sealed s;
+  const Receipt receipt = read_receipt(s.receipt);
+  for (const auto& row : rows) {
+    write_receipt(s.receipt, row.change(receipt));
+    const Verification v = verify_receipt(s.receipt, kThisBuild);
+    INFO(row.what << "\n" << text_of(v));
+    REQUIRE(v.count(Finding::kDrift) == 1);
+    REQUIRE(text_of(v).find(row.drift) != std::string::npos);
+  }
+}
+
+TEST_CASE("what is not there is not available, and is not drift") {
+  const struct {
+    const char* what;
+    std::function<void(const Sealed&)> change;
+    const char *missing, *second = "", *third = "";
+  } rows[] = {
+      {"data",                                                           [](const Sealed& s) { fs::remove_all(s.folder / "data"); }, "input data t.bin",
+       "input data v.bin"                                                                                                                                                                                                                                                },
+      { "checkpoint", [](const Sealed& s) { fs::remove_all(s.run + "/checkpoints"); },
+       "input checkpoint checkpoints/step-00000040/MANIFEST.json"                                                                                    },
+      {  "telemetry",                                          [](const Sealed& s) { fs::remove(s.run + "/telemetry.db"); },
+       "input telemetry telemetry.db",                                                                                                               "claim val_loss_final"                                                                                                      },
+      {                                                                                                                                                                                                                                           "config",                                                      [](const Sealed& s) { fs::remove(s.run + "/config.yaml"); },
+       "input config config.yaml",                                                                                                                                   "claim parameters_total","contract"},
+  };
+  for (const auto& row : rows) {
+    const Sealed s;
+    row.change(s);
+    const Verification v = verify_receipt(s.run, kThisBuild);
+    INFO(row.what << "\n" << text_of(v));
+    REQUIRE(v.count(Finding::kDrift) == 0);
+    for (const char* missing : {row.missing, row.second, row.third})
+      REQUIRE(text_of(v).find(std::string("not available ") + missing) != std::string::npos);
+  }
+  const Sealed s;
+  const Verification v = verify_receipt(s.run, {});  // another build of the program
+  REQUIRE(v.count(Finding::kDrift) == 0);
+  REQUIRE(v.count(Finding::kNotAvailable) == 2);
+}
+
+TEST_CASE("data that moved is found by name and hash") {
+  const Sealed s;
+  fs::create_directories(s.folder / "disk/old");
+  fs::rename(s.folder / "data", s.folder / "disk/shards");
+  write_file_atomic(s.folder / "disk/old/t.bin", "older tokens");
+  VerifyOptions options = kThisBuild;
+  options.data = {s.folder / "disk"};
+  const Verification v = verify_receipt(s.run, options);
+  INFO(text_of(v));
+  REQUIRE(v.count(Finding::kDrift) + v.count(Finding::kNotAvailable) == 0);
+}
+
+TEST_CASE("later evaluations and steps break nothing") {
+  const Sealed s;
+  make_folders(s.run + "/evals");
+  write_file_atomic(s.run + "/evals/core.json", "{}");
+  sql(s.run, "INSERT INTO eval VALUES(60, 'val', 'loss_nats', 3.0, 4096)");
+  sql(s.run, "INSERT INTO scalar VALUES(60, 'train_loss_nats', 3.0)");
+  sql(s.run, "INSERT INTO event VALUES(60, 'now', 'end', 'steps')");
+  sql(s.run, "UPDATE event SET time = 'then'; VACUUM");
+  const Verification v = verify_receipt(s.run, kThisBuild);
+  INFO(text_of(v));
+  REQUIRE(v.count(Finding::kDrift) == 0);
+}
+
+TEST_CASE("the results of two runs are compared without their times") {
+  const Sealed a, b;
+  sql(b.run, "UPDATE scalar SET value = 2 * value WHERE name = 'train_s'");
+  sql(b.run, "UPDATE span SET milliseconds = 2");
+  const auto dump = [](const Sealed& s) { return dump_telemetry(s.run + "/telemetry.db", 40); };
+  REQUIRE(dump(a).sha256 != dump(b).sha256);
+  REQUIRE(dump(a).results_sha256 == dump(b).results_sha256);
+  sql(b.run, "UPDATE scalar SET value = 6 WHERE step = 40 AND name = 'hash'");
+  REQUIRE(dump(a).results_sha256 != dump(b).results_sha256);
+  REQUIRE(dump_telemetry(a.run + "/telemetry.db", 39).results_sha256 ==
+          dump_telemetry(b.run + "/telemetry.db", 39).results_sha256);
+}
+
+TEST_CASE("what is no receipt is refused") {
+  const Sealed s;
+  expect_error([&] { verify_receipt(s.folder / "nowhere", {}); }, "nothing at");
+  expect_error([&] { verify_receipt(s.folder / "data", {}); }, "no receipt in");
+  expect_error([&] { verify_receipt(s.folder / "data/t.bin", {}); }, "t.bin is not a receipt");
+  expect_error([&] { verify_receipt(s.run + "/meta.json", {}); }, "meta.json is not a receipt");
+  replace(s.receipt, "\"assay_receipt\": 1", "\"assay_receipt\": 2");
+  expect_error([&] { verify_receipt(s.run, {}); }, "has schema 2, this version reads up to 1");
+  expect_error([&] { make_run_receipt(s.folder / "data", s.folder.path()); }, "is not a run");
+  expect_error([&] { make_run_receipt(s.run, s.folder / "data"); }, "is not in");
+}
+
+}  // namespace assay
