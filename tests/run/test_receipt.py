@@ -18,7 +18,7 @@ class Runs:
     def __init__(self, place):
         self.place = place
         self.shards = place.path / "shards"
-        done = assay("data", "synth", "-o", self.shards, "--train-tokens", 120000, "--val-tokens", 20000,
+        done = assay("data", "synth", "-o", self.shards, "--tokens", 120000, "--val-tokens", 20000,
                      "--vocab-size", 512)
         check(done.returncode == 0, done.stderr)
         self.data = ["--set", "data.synth=null", "--set", f"data.train=['{self.shards}/*_train_*.bin']",
