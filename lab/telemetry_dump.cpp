@@ -54,10 +54,9 @@ std::string quoted(const std::string& text) {
 }
 
 void append_load(std::string& line, const std::vector<uint32_t>& counts) {
-  const char* between = "";
-  for (const uint32_t count : counts) {
-    line += between + std::to_string(count);
-    between = " ";
+  for (size_t e = 0; e < counts.size(); ++e) {
+    if (e > 0) line += ' ';
+    line += std::to_string(counts[e]);
   }
 }
 
