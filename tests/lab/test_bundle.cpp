@@ -63,6 +63,16 @@ void sql(const std::string& run, const std::string& statement) {
   Database(run + "/telemetry.db", Database::Mode::kCreate).run(statement);
 }
 
+struct Change {
+  const char* what;
+  std::function<void(const Matrix&)> make;
+  std::vector<std::string> named;
+};
+template <typename... Names>
+Change change(const char* what, std::function<void(const Matrix&)> make, Names... named) {
+  return {.what = what, .make = std::move(make), .named = {named...}};
+}
+
 }  // namespace
 
 TEST_CASE("a matrix claims statistics over its runs") {
@@ -84,32 +94,37 @@ TEST_CASE("a matrix claims statistics over its runs") {
 }
 
 TEST_CASE("drift of a run is drift of its matrix, under the run's name") {
-  const struct {
-    const char* what;
-    std::function<void(const Matrix&)> change;
-    const char *drift, *second = "", *third = "";
-  } rows[] = {
-      {"a loss of one run",
-       [](const Matrix& m) { sql(m.path + "/moe-2", "UPDATE eval SET value = 5 WHERE step = 40"); },
-       "moe-2: claim val_loss_final",                                                                                   "moe-2: input telemetry", "claim moe_minus:"},
-      {"a run sealed again after an edit",
-       [](const Matrix& m) {
-         const std::string run = m.path + "/moe-2";
-         sql(run, "UPDATE eval SET value = 5 WHERE step = 40");
-         write_receipt(run + "/receipt.json", make_run_receipt(run, run));
-       },                                                                        "input run moe-2",                                                        "claim moe_minus:"},
-      {"a run's receipt cut short",
-       [](const Matrix& m) { fs::resize_file(m.path + "/moe-1/receipt.json", 300); },
-       "input run moe-1: it is not whole"},
-      {"the table",
-       [](const Matrix& m) { write_file_atomic(m.path + "/summary.csv", "model,loss\nmoe,1\n"); },
-       "input file summary.csv"                                                                                                                                  },
+  const Change rows[] = {
+      change(
+          "a loss of one run",
+          [](const Matrix& m) {
+            sql(m.path + "/moe-2", "UPDATE eval SET value = 5 WHERE step = 40");
+          },
+          "moe-2: claim val_loss_final", "moe-2: input telemetry", "claim moe_minus:"),
+      change(
+          "a run sealed again after an edit",
+          [](const Matrix& m) {
+            const std::string run = m.path + "/moe-2";
+            sql(run, "UPDATE eval SET value = 5 WHERE step = 40");
+            write_receipt(run + "/receipt.json", make_run_receipt(run, run));
+          },
+          "input run moe-2", "claim moe_minus:"),
+      change(
+          "a run's receipt cut short",
+          [](const Matrix& m) { fs::resize_file(m.path + "/moe-1/receipt.json", 300); },
+          "input run moe-1: it is not whole"),
+      change(
+          "the table",
+          [](const Matrix& m) {
+            write_file_atomic(m.path + "/summary.csv", "model,loss\nmoe,1\n");
+          },
+          "input file summary.csv"),
   };
   for (const auto& row : rows) {
     const Matrix m;
-    row.change(m);
+    row.make(m);
     const std::string found = drifts(verify_receipt(m.path, {}));
-    for (const char* drift : {row.drift, row.second, row.third}) {
+    for (const std::string& drift : row.named) {
       INFO(row.what << ": " << drift << " in\n" << found);
       REQUIRE(found.find(drift) != std::string::npos);
     }

@@ -71,6 +71,27 @@ const Claim& claim_of(const Receipt& receipt, const std::string& name) {
   return receipt.claims.front();
 }
 
+// What is done to a sealed run, and what verify must say then.
+struct Change {
+  const char* what;
+  std::function<void(const Sealed&)> make;
+  std::vector<std::string> named;
+};
+template <typename... Names>
+Change change(const char* what, std::function<void(const Sealed&)> make, Names... named) {
+  return {.what = what, .make = std::move(make), .named = {named...}};
+}
+
+// The same, of the receipt alone: it is sealed again.
+struct Edit {
+  const char* what;
+  std::function<Receipt(const Receipt&)> make;
+  const char* drift;
+};
+Edit edit(const char* what, std::function<Receipt(const Receipt&)> make, const char* drift) {
+  return {.what = what, .make = std::move(make), .drift = drift};
+}
+
 }  // namespace
 
 TEST_CASE("a receipt claims what the run's files say") {
@@ -141,78 +162,100 @@ TEST_CASE("a receipt made again of the same run is the same") {
 }
 
 TEST_CASE("what was changed is drift and is named") {
-  const struct {
-    const char* what;
-    std::function<void(const Sealed&)> change;
-    const char *drift, *second = "", *third = "";  // each must be named
-  } rows[] = {
-      {"an evaluation",
-       [](const Sealed& s) { sql(s.run, "UPDATE eval SET value = 3.9 WHERE step = 20"); },
-       "input telemetry telemetry.db",                                                                                                                               "(table eval)", "claim val_loss_best: recomputed 3.9"},
-      {"a step's loss",
-       [](const Sealed& s) { sql(s.run, "UPDATE scalar SET value = 4.99999 WHERE step = 3"); },
-       "input telemetry telemetry.db",                                                                                                     "(table scalar)"},
-      {"the last bit of a loss",
-       [](const Sealed& s) {
-         sql(s.run, "UPDATE eval SET value = 4.2500000000000009 WHERE step = 40");
-       },                                                                                                    "input telemetry telemetry.db",       "claim val_loss_final"},
-      {"a load",                                                         [](const Sealed& s) { sql(s.run, "DELETE FROM expert_load WHERE step = 7"); },
-       "(table expert_load)"},
-      {"a router's figure",
-       [](const Sealed& s) {
-         sql(s.run, "UPDATE router_layer SET window_max_load_norm = 0.6 WHERE step = 40");
-       },     "(table router_layer)",                                                                                                                                        "claim router_max_load_norm_worst", "claim layer_2_max_load_norm"},
-      {"a shard",
-       [](const Sealed& s) { write_file_atomic(s.folder / "data/t.bin", "other tokens"); },
-       "input data t.bin"                                                                                                                               },
-      {"a shard cut short",                            [](const Sealed& s) { cut(s.folder / "data/v.bin", 5); },
-       "input data v.bin"                                                                                                                  },
-      {"the configuration",
-       [](const Sealed& s) { replace(s.run + "/config.yaml", "ffn: ", "ffn: 1"); },
-       "input config config.yaml","claim parameters_total", "claim parameters_dense_ffn"},
-      {"the configuration cut short",                                        [](const Sealed& s) { cut(s.run + "/config.yaml", 100); },
-       "input config config.yaml"  },
-      {"another checkpoint",
-       [](const Sealed& s) {
-         FakeRun{.path = s.folder / "other", .data = s.folder / "data", .loss = 3}.write();
-         fs::remove_all(s.run + "/checkpoints");
-         fs::rename(s.folder / "other/checkpoints", s.run + "/checkpoints");
-       },                                                                                                "input checkpoint checkpoints/step-00000040/MANIFEST.json",
-       "input checkpoint checkpoints/step-00000040/model.safetensors"},
-      {"a checkpoint cut short",
-       [](const Sealed& s) { cut(s.run + "/checkpoints/step-00000040/model.safetensors", 100); },
-       "input checkpoint checkpoints/step-00000040/model.safetensors"                                                                                                                                  },
-      {"telemetry cut short",                                      [](const Sealed& s) { cut(s.run + "/telemetry.db", 3000); },
-       "input telemetry telemetry.db", "claim val_loss_final", "claim tokens"},
-      {"empty telemetry",                                                         [](const Sealed& s) { cut(s.run + "/telemetry.db", 0); },
-       "input telemetry telemetry.db",                                                                    "claim val_loss_final"},
-      {"a claim",                                                         [](const Sealed& s) { replace(s.receipt, "\"value\": 4.25", "\"value\": 4.0"); },
-       "receipt: edited","claim val_loss_final: recomputed 4.25, the receipt has 4.0"},
-      {"a null claim",
-       [](const Sealed& s) { replace(s.receipt, "\"value\": null", "\"value\": 3"); },
-       "claim layer_1_saturated_at_step: recomputed null, the receipt has 3"                                                                                                                   },
-      {"the contract",[](const Sealed& s) { replace(s.receipt, "\"seed\": 1", "\"seed\": 2"); },
-       "contract: seed is 1, the receipt has 2"                                   },
-      {"the sealed step",
-       [](const Sealed& s) { replace(s.receipt, "\"sealed_step\": 40", "\"sealed_step\": 39"); },
-       "input telemetry telemetry.db",                                                                                                                                            "claim steps_done: recomputed 39, the receipt has 40"},
-      {"a receipt cut short",                                                         [](const Sealed& s) { cut(s.receipt, 500); },
-       "receipt: it is not whole: 500 bytes"                                                                              },
-      {"a receipt cut to nothing",                                                         [](const Sealed& s) { cut(s.receipt, 0); },
-       "receipt: it is not whole"      },
-      {"a receipt without a section",
-       [](const Sealed& s) { replace(s.receipt, "\"claims\":", "\"remarks\":"); },
-       "receipt: the receipt has no claims"                                                                   },
-      {"a value that is no number",
-       [](const Sealed& s) { replace(s.receipt, "\"value\": 4.25", "\"value\": \"low\""); },
-       "receipt: claim val_loss_final: its value is not a number"},
+  const Change rows[] = {
+      change(
+          "an evaluation",
+          [](const Sealed& s) { sql(s.run, "UPDATE eval SET value = 3.9 WHERE step = 20"); },
+          "input telemetry telemetry.db", "(table eval)", "claim val_loss_best: recomputed 3.9"),
+      change(
+          "a step's loss",
+          [](const Sealed& s) { sql(s.run, "UPDATE scalar SET value = 4.99999 WHERE step = 3"); },
+          "input telemetry telemetry.db", "(table scalar)"),
+      change(
+          "the last bit of a loss",
+          [](const Sealed& s) {
+            sql(s.run, "UPDATE eval SET value = 4.2500000000000009 WHERE step = 40");
+          },
+          "input telemetry telemetry.db", "claim val_loss_final"),
+      change(
+          "a load", [](const Sealed& s) { sql(s.run, "DELETE FROM expert_load WHERE step = 7"); },
+          "(table expert_load)"),
+      change(
+          "a router's figure",
+          [](const Sealed& s) {
+            sql(s.run, "UPDATE router_layer SET window_max_load_norm = 0.6 WHERE step = 40");
+          },
+          "(table router_layer)", "claim router_max_load_norm_worst",
+          "claim layer_2_max_load_norm"),
+      change(
+          "a shard",
+          [](const Sealed& s) { write_file_atomic(s.folder / "data/t.bin", "other tokens"); },
+          "input data t.bin"),
+      change(
+          "a shard cut short", [](const Sealed& s) { cut(s.folder / "data/v.bin", 5); },
+          "input data v.bin"),
+      change(
+          "the configuration",
+          [](const Sealed& s) { replace(s.run + "/config.yaml", "ffn: ", "ffn: 1"); },
+          "input config config.yaml", "claim parameters_total", "claim parameters_dense_ffn"),
+      change(
+          "the configuration cut short", [](const Sealed& s) { cut(s.run + "/config.yaml", 100); },
+          "input config config.yaml"),
+      change(
+          "another checkpoint",
+          [](const Sealed& s) {
+            FakeRun{.path = s.folder / "other", .data = s.folder / "data", .loss = 3}.write();
+            fs::remove_all(s.run + "/checkpoints");
+            fs::rename(s.folder / "other/checkpoints", s.run + "/checkpoints");
+          },
+          "input checkpoint checkpoints/step-00000040/MANIFEST.json",
+          "input checkpoint checkpoints/step-00000040/model.safetensors"),
+      change(
+          "a checkpoint cut short",
+          [](const Sealed& s) { cut(s.run + "/checkpoints/step-00000040/model.safetensors", 100); },
+          "input checkpoint checkpoints/step-00000040/model.safetensors"),
+      change(
+          "telemetry cut short", [](const Sealed& s) { cut(s.run + "/telemetry.db", 3000); },
+          "input telemetry telemetry.db", "claim val_loss_final", "claim tokens"),
+      change(
+          "empty telemetry", [](const Sealed& s) { cut(s.run + "/telemetry.db", 0); },
+          "input telemetry telemetry.db", "claim val_loss_final"),
+      change(
+          "a claim",
+          [](const Sealed& s) { replace(s.receipt, "\"value\": 4.25", "\"value\": 4.0"); },
+          "receipt: edited", "claim val_loss_final: recomputed 4.25, the receipt has 4.0"),
+      change(
+          "a null claim",
+          [](const Sealed& s) { replace(s.receipt, "\"value\": null", "\"value\": 3"); },
+          "claim layer_1_saturated_at_step: recomputed null, the receipt has 3"),
+      change(
+          "the contract", [](const Sealed& s) { replace(s.receipt, "\"seed\": 1", "\"seed\": 2"); },
+          "contract: seed is 1, the receipt has 2"),
+      change(
+          "the sealed step",
+          [](const Sealed& s) { replace(s.receipt, "\"sealed_step\": 40", "\"sealed_step\": 39"); },
+          "input telemetry telemetry.db", "claim steps_done: recomputed 39, the receipt has 40"),
+      change(
+          "a receipt cut short", [](const Sealed& s) { cut(s.receipt, 500); },
+          "receipt: it is not whole: 500 bytes"),
+      change(
+          "a receipt cut to nothing", [](const Sealed& s) { cut(s.receipt, 0); },
+          "receipt: it is not whole"),
+      change(
+          "a receipt without a section",
+          [](const Sealed& s) { replace(s.receipt, "\"claims\":", "\"remarks\":"); },
+          "receipt: the receipt has no claims"),
+      change(
+          "a value that is no number",
+          [](const Sealed& s) { replace(s.receipt, "\"value\": 4.25", "\"value\": \"low\""); },
+          "receipt: claim val_loss_final: its value is not a number"),
   };
   for (const auto& row : rows) {
     const Sealed s;
-    row.change(s);
+    row.make(s);
     const Verification v = verify_receipt(s.run, kThisBuild);
     INFO(row.what << "\n" << text_of(v));
-    for (const char* drift : {row.drift, row.second, row.third}) {
+    for (const std::string& drift : row.named) {
       INFO(drift);
       bool named = false;
       for (const Check& check : v.checks) {
@@ -225,60 +268,73 @@ TEST_CASE("what was changed is drift and is named") {
 }
 
 TEST_CASE("a claim edited together with the seal is still drift") {
-  const struct {
-    const char* what;
-    std::function<Receipt(const Receipt&)> change;
-    const char* drift;
-  } rows[] = {
-      {"value",
-       [](const Receipt& r) {
-         return with_claim(r, "val_loss_final", [](Claim& c) { c.value = 4.2; });
-       }, "claim val_loss_final: recomputed 4.25, the receipt has 4.2"   },
-      {"tolerance",
-       [](const Receipt& r) {
-         return with_claim(r, "val_loss_final", [](Claim& c) { c.value = 4.2, c.tolerance = 0.1; });
-       }, "claim val_loss_final: its tolerance is 0.1, the rule allows 0"},
-      {"rule",
-       [](const Receipt& r) {
-         return with_claim(r, "val_loss_final", [](Claim& c) {
-           c.value = 4.0;
-           c.how = how_eval("val", "loss_nats", "best");
-         });
-       }, "claim val_loss_final: its rule is"                            },
-      {"unit",
-       [](const Receipt& r) {
-         return with_claim(r, "val_loss_final", [](Claim& c) { c.unit = "bits"; });
-       }, "claim val_loss_final: its unit is nats, the receipt has bits" },
-      {"removed",
-       [](const Receipt& r) {
-         Receipt changed = r;
-         std::erase_if(changed.claims, [](const Claim& c) { return c.name == "val_loss_final"; });
-         return changed;
-       }, "claim val_loss_final: the receipt does not make it any more"  },
-      {"twice",
-       [](const Receipt& r) {
-         Receipt changed = r;
-         changed.claims.push_back(claim_of(r, "val_loss_final"));
-         return changed;
-       }, "claim val_loss_final: claimed twice"                          },
-      {"unknown rule",
-       [](const Receipt& r) {
-         Receipt changed = r;
-         changed.claims.push_back({.name = "luck", .value = 1, .unit = "", .how = {}});
-         changed.claims.back().how["rule"] = "fortune";
-         return changed;
-       }, "claim luck: nothing is called fortune"                        },
-      {"no telemetry listed",
-       [](const Receipt& r) {
-         Receipt changed = r;
-         std::erase_if(changed.inputs, [](const ReceiptInput& i) { return i.kind == "telemetry"; });
-         return changed;
-       }, "input telemetry: the receipt does not list it"                },
+  const Edit rows[] = {
+      edit(
+          "value",
+          [](const Receipt& r) {
+            return with_claim(r, "val_loss_final", [](Claim& c) { c.value = 4.2; });
+          },
+          "claim val_loss_final: recomputed 4.25, the receipt has 4.2"),
+      edit(
+          "tolerance",
+          [](const Receipt& r) {
+            return with_claim(r, "val_loss_final",
+                              [](Claim& c) { c.value = 4.2, c.tolerance = 0.1; });
+          },
+          "claim val_loss_final: its tolerance is 0.1, the rule allows 0"),
+      edit(
+          "rule",
+          [](const Receipt& r) {
+            return with_claim(r, "val_loss_final", [](Claim& c) {
+              c.value = 4.0;
+              c.how = how_eval("val", "loss_nats", "best");
+            });
+          },
+          "claim val_loss_final: its rule is"),
+      edit(
+          "unit",
+          [](const Receipt& r) {
+            return with_claim(r, "val_loss_final", [](Claim& c) { c.unit = "bits"; });
+          },
+          "claim val_loss_final: its unit is nats, the receipt has bits"),
+      edit(
+          "removed",
+          [](const Receipt& r) {
+            Receipt changed = r;
+            std::erase_if(changed.claims,
+                          [](const Claim& c) { return c.name == "val_loss_final"; });
+            return changed;
+          },
+          "claim val_loss_final: the receipt does not make it any more"),
+      edit(
+          "twice",
+          [](const Receipt& r) {
+            Receipt changed = r;
+            changed.claims.push_back(claim_of(r, "val_loss_final"));
+            return changed;
+          },
+          "claim val_loss_final: claimed twice"),
+      edit(
+          "unknown rule",
+          [](const Receipt& r) {
+            Receipt changed = r;
+            changed.claims.push_back({.name = "luck", .value = 1, .unit = "", .how = {}});
+            changed.claims.back().how["rule"] = "fortune";
+            return changed;
+          },
+          "claim luck: nothing is called fortune"),
+      edit(
+          "no telemetry listed",
+          [](const Receipt& r) {
+            Receipt changed = r;
+            std::erase_if(changed.inputs,
+                          [](const ReceiptInput& i) { return i.kind == "telemetry"; });
+            return changed;
+          },
+          "input telemetry: the receipt does not list it"),
   };
-  const Sealed s;
-  const Receipt receipt = read_receipt(s.receipt);
   for (const auto& row : rows) {
-    write_receipt(s.receipt, row.change(receipt));
+    write_receipt(s.receipt, row.make(receipt));
     const Verification v = verify_receipt(s.receipt, kThisBuild);
     INFO(row.what << "\n" << text_of(v));
     REQUIRE(v.count(Finding::kDrift) == 1);
@@ -287,28 +343,28 @@ TEST_CASE("a claim edited together with the seal is still drift") {
 }
 
 TEST_CASE("what is not there is not available, and is not drift") {
-  const struct {
-    const char* what;
-    std::function<void(const Sealed&)> change;
-    const char *missing, *second = "", *third = "";
-  } rows[] = {
-      {"data",                                                           [](const Sealed& s) { fs::remove_all(s.folder / "data"); }, "input data t.bin",
-       "input data v.bin"                                                                                                                                                                                                                                                },
-      { "checkpoint", [](const Sealed& s) { fs::remove_all(s.run + "/checkpoints"); },
-       "input checkpoint checkpoints/step-00000040/MANIFEST.json"                                                                                    },
-      {  "telemetry",                                          [](const Sealed& s) { fs::remove(s.run + "/telemetry.db"); },
-       "input telemetry telemetry.db",                                                                                                               "claim val_loss_final"                                                                                                      },
-      {                                                                                                                                                                                                                                           "config",                                                      [](const Sealed& s) { fs::remove(s.run + "/config.yaml"); },
-       "input config config.yaml",                                                                                                                                   "claim parameters_total","contract"},
+  const Change rows[] = {
+      change(
+          "data", [](const Sealed& s) { fs::remove_all(s.folder / "data"); }, "input data t.bin",
+          "input data v.bin"),
+      change(
+          "checkpoint", [](const Sealed& s) { fs::remove_all(s.run + "/checkpoints"); },
+          "input checkpoint checkpoints/step-00000040/MANIFEST.json"),
+      change(
+          "telemetry", [](const Sealed& s) { fs::remove(s.run + "/telemetry.db"); },
+          "input telemetry telemetry.db", "claim val_loss_final"),
+      change(
+          "config", [](const Sealed& s) { fs::remove(s.run + "/config.yaml"); },
+          "input config config.yaml", "claim parameters_total", "contract"),
   };
   for (const auto& row : rows) {
     const Sealed s;
-    row.change(s);
+    row.make(s);
     const Verification v = verify_receipt(s.run, kThisBuild);
     INFO(row.what << "\n" << text_of(v));
     REQUIRE(v.count(Finding::kDrift) == 0);
-    for (const char* missing : {row.missing, row.second, row.third})
-      REQUIRE(text_of(v).find(std::string("not available ") + missing) != std::string::npos);
+    for (const std::string& missing : row.named)
+      REQUIRE(text_of(v).find("not available " + missing) != std::string::npos);
   }
   const Sealed s;
   const Verification v = verify_receipt(s.run, {});  // another build of the program

@@ -334,7 +334,7 @@ int train(const Arguments& a) {
                    .first_step = start.steps_done});
   announce(*log, config, counts, memory.plan, recipe, device, start.steps_done);
   const RunResult result = run(parts, start);
-  recorder.telemetry().flush();  // the summary reads it
+  recorder.telemetry().flush();  // the receipt and the summary read it
   log->set_bar("");
   seal(*log, dir);
   report(*log, a, dir, result, config);
