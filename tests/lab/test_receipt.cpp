@@ -333,6 +333,8 @@ TEST_CASE("a claim edited together with the seal is still drift") {
           },
           "input telemetry: the receipt does not list it"),
   };
+  const Sealed s;
+  const Receipt receipt = read_receipt(s.receipt);
   for (const auto& row : rows) {
     write_receipt(s.receipt, row.make(receipt));
     const Verification v = verify_receipt(s.receipt, kThisBuild);
