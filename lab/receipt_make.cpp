@@ -179,6 +179,7 @@ ReceiptJson contract_json(const Config& config) {
   json["kind"] = config.contract.kind;
   json["coefficient"] = config.contract.coefficient;
   json["fraction"] = config.contract.fraction;
+  if (!config.contract.derived_from.empty()) json["derived_from"] = config.contract.derived_from;
   json["steps"] = config.run.steps;
   json["batch_tokens"] = config.run.batch_tokens;
   json["target_loss"] = config.run.target_loss;

@@ -1,5 +1,6 @@
 #include "lab/run_claims.h"
 
+#include "models/horizon.h"
 #include "models/parameters.h"
 
 namespace assay {
@@ -11,6 +12,12 @@ Json how_rule(const char* rule) {
   Json how;
   how["rule"] = rule;
   return how;
+}
+
+// A contract that asks for a number of steps, whatever run.steps says.
+bool has_horizon(const Config& config) {
+  const std::string& kind = config.contract.kind;
+  return kind != "steps" && kind != "active-width" && horizon_is_known(config);
 }
 
 Json how_layer(const std::string& measure, int64_t layer) {
@@ -74,12 +81,8 @@ std::vector<ClaimSpec> config_claims(RunEvidence& run) {
   audited("ffn_active_width", "ffn_active_width", "columns");
   audited("flops_per_token", "flops_per_token", "FLOPs");
   claims.push_back({.name = "planned_steps", .unit = "steps", .how = how_rule("planned_steps")});
-  const ContractConfig& contract = run.config().contract;
-  if ((contract.kind == "totalDN" || contract.kind == "activeDN") && contract.coefficient > 0) {
-    Json how = how_rule("horizon");
-    how["contract"] = contract.kind;
-    claims.push_back({.name = "horizon_steps", .unit = "steps", .how = how});
-  }
+  if (has_horizon(run.config()))
+    claims.push_back({.name = "horizon_steps", .unit = "steps", .how = how_rule("horizon")});
   return claims;
 }
 

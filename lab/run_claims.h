@@ -4,7 +4,7 @@
 //
 //   {"rule": "audit", "field": "total"}                        a count of models/audit.h
 //   {"rule": "planned_steps"}                                  run.steps
-//   {"rule": "horizon", "contract": "activeDN"}                floor(coefficient * parameters / batch_tokens)
+//   {"rule": "horizon"}                                        of the whole contract: models/horizon.h
 //   {"rule": "steps_done"}  {"rule": "tokens"}                 tokens = steps_done * run.batch_tokens
 //   {"rule": "tokens_per_parameter", "field": "active"}        tokens / a count
 //   {"rule": "tokens_per_routed_expert"}                       tokens * K / E

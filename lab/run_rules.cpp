@@ -8,7 +8,7 @@
 #include "engine/config_yaml.h"
 #include "lab/run_claims.h"
 #include "lab/run_record.h"
-#include "models/parameters.h"
+#include "models/horizon.h"
 
 namespace assay {
 namespace {
@@ -63,11 +63,8 @@ Json planned_steps_rule(RunEvidence& run, const Json&) {
 }
 
 Json horizon_rule(RunEvidence& run, const Json& how) {
-  const Config& config = run.config();
-  const std::string kind = rule_text(how, "contract");
-  if (kind != "totalDN" && kind != "activeDN") fail(how, "no contract " + kind);
-  return horizon_steps(contract_parameters(kind, run.audit()), config.contract.coefficient,
-                       config.run.batch_tokens);
+  if (!horizon_is_known(run.config())) fail(how, "no horizon in the configuration");
+  return horizon(run.config(), run.audit());
 }
 
 Json steps_done_rule(RunEvidence& run, const Json&) {
