@@ -29,6 +29,7 @@ void add_all_commands(Commands& commands) {
   add_train_command(commands);
   add_audit_command(commands);
   add_match_command(commands);
+  add_matrix_command(commands);
   add_compare_command(commands);
   add_data_commands(commands);
   add_synth_commands(commands);

@@ -42,6 +42,7 @@ CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets
 void add_train_command(Commands& commands);
 void add_audit_command(Commands& commands);
 void add_match_command(Commands& commands);
+void add_matrix_command(Commands& commands);
 void add_doctor_command(Commands& commands);
 void add_compare_command(Commands& commands);
 void add_data_commands(Commands& commands);

@@ -1,0 +1,30 @@
+// What a matrix will do, before it does anything: `assay matrix --dry-run`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lab/matrix_state.h"
+
+namespace assay {
+
+struct PlannedCell {
+  const Cell* cell = nullptr;
+  CellStatus status;
+  std::vector<std::string> also;  // names of the cells that coincide with it
+};
+
+struct MatrixPlan {
+  const Matrix* matrix = nullptr;
+  std::vector<PlannedCell> runs;         // in the order in which they begin
+  std::vector<const Cell*> unavailable;  // selected, and not in this version
+};
+
+// Of the selected cells. The matrix must outlive it.
+MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
+                       const std::vector<const Cell*>& selected);
+
+std::string plan_text(const MatrixPlan& plan);
+std::string plan_json(const MatrixPlan& plan);
+
+}  // namespace assay

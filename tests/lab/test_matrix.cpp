@@ -1,0 +1,319 @@
+#include <filesystem>
+
+#include "base/file.h"
+#include "engine/config_text.h"
+#include "lab/matrix_budget.h"
+#include "lab/matrix_plan.h"
+#include "lab/matrix_state.h"
+#include "models/horizon.h"
+#include "tests/catch.h"
+#include "tests/data/temp_folder.h"
+
+namespace assay {
+namespace {
+
+const char* kBase = R"(
+model: {hidden: 64, layers: 2, heads: 2, vocab_size: 512, ffn: 64}
+schedule: {warmup: 2, warmdown: 4}
+run: {steps: 60, batch_tokens: 1024, sequence: 64, micro_batch: 8}
+eval: {every: 20, tokens: 4096}
+data: {synth: {train_tokens: 120000, val_tokens: 20000, vocab_size: 512}}
+)";
+const char* kMatrix = R"(name: m
+models: {dense: dense.yaml, moe: moe.yaml, large: large.yaml}
+contracts:
+  - {kind: activeDN, reference: dense}
+  - {kind: totalDN, reference: dense}
+seeds: [1, 2]
+precisions: [fp32]
+)";
+
+// A folder with three models, and what differs of them.
+struct Family {
+  TempFolder folder;
+  Family() {
+    write("dense.yaml", kBase);
+    write("large.yaml", "include: dense.yaml\nmodel: {ffn: 128}\n");
+    write("moe.yaml",
+          "include: dense.yaml\nmodel: {moe: {experts: 4, top_k: 2, expert_ffn: 32}}\n");
+  }
+  void write(const std::string& name, const std::string& text) const {
+    write_file_atomic(folder / name, text);
+  }
+  MatrixFile file(const std::string& text, const std::vector<std::string>& sets = {}) const {
+    write("m.yaml", text);
+    return load_matrix_file(folder / "m.yaml", sets);
+  }
+  Matrix matrix(const std::string& text) const { return lay_out(file(text)); }
+  MatrixFolder runs() const { return MatrixFolder(folder / "runs"); }
+  // A run as `assay train` leaves its configuration before the first step.
+  void begin(const Cell& cell) const {
+    make_folders(runs().run(cell));
+    write_file_atomic(runs().run(cell) + "/config.yaml", to_yaml(cell.config));
+  }
+};
+
+struct BadMatrix {
+  const char* what;
+  const char* text;
+  const char* error;
+  const char* hint;
+};
+
+std::string edited(const std::string& from, const std::string& to) {
+  std::string text = kMatrix;
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("cells are contracts x models x precisions x seeds") {
+  const Family family;
+  const Matrix m = family.matrix(edited("[fp32]", "[fp32, nvfp4]"));
+  REQUIRE(m.cells.size() == 24);
+  REQUIRE(m.cells[0].name == "dense-activeDN-fp32-seed1");
+  REQUIRE(m.cells[1].name == "dense-activeDN-fp32-seed2");
+  REQUIRE(m.cells[2].name == "dense-activeDN-nvfp4-seed1");
+  REQUIRE(m.cells[23].name == "large-totalDN-nvfp4-seed2");
+  REQUIRE(m.cells[1].config.run.seed == 2);
+  REQUIRE(m.cells[0].unavailable.empty());
+  REQUIRE(m.cells[2].unavailable == "precision nvfp4 is not available in this version");
+  REQUIRE(m.cells[2].steps() == m.cells[0].steps());
+  REQUIRE(m.cells[0].memory_bytes > 0);
+}
+
+TEST_CASE("the reference takes its own steps, the others as many tokens a parameter") {
+  const Family family;
+  const Matrix m = family.matrix(kMatrix);
+  for (const Cell& cell : m.cells) {
+    const Cell& dense = m.cell("dense-" + cell.contract + "-fp32-seed1");
+    REQUIRE(dense.steps() == 60);
+    const int64_t all = contract_parameters(cell.contract, cell.audit);
+    REQUIRE(cell.steps() == 60 * all / dense.audit.total);
+  }
+  REQUIRE(m.cell("moe-totalDN-fp32-seed1").steps() > m.cell("moe-activeDN-fp32-seed1").steps());
+}
+
+TEST_CASE("cells that are the same run are trained once") {
+  const Family family;
+  const Matrix m = family.matrix(kMatrix);
+  // Dense models have as many active as total parameters; the mixture does not.
+  REQUIRE(m.cell("dense-totalDN-fp32-seed2").run == "dense-activeDN-fp32-seed2");
+  REQUIRE(m.cell("large-totalDN-fp32-seed1").run == "large-activeDN-fp32-seed1");
+  REQUIRE(m.cell("moe-totalDN-fp32-seed1").run == "moe-totalDN-fp32-seed1");
+  std::vector<std::string> order;
+  for (const Cell* cell : m.order()) order.push_back(cell->name);
+  REQUIRE(order == std::vector<std::string>{"dense-activeDN-fp32-seed1", "moe-activeDN-fp32-seed1",
+                                            "large-activeDN-fp32-seed1", "moe-totalDN-fp32-seed1",
+                                            "dense-activeDN-fp32-seed2", "moe-activeDN-fp32-seed2",
+                                            "large-activeDN-fp32-seed2", "moe-totalDN-fp32-seed2"});
+  // Another coefficient, another seed or another precision is another run.
+  const Matrix other =
+      family.matrix(edited("totalDN, reference: dense", "totalDN, coefficient: 3"));
+  REQUIRE(other.cell("dense-totalDN-fp32-seed1").run == "dense-totalDN-fp32-seed1");
+  // Two models of one configuration are one run too.
+  family.write("same.yaml", "include: dense.yaml\n");
+  const Matrix same = family.matrix(edited("large: large.yaml", "same: same.yaml"));
+  REQUIRE(same.cell("same-activeDN-fp32-seed1").run == "dense-activeDN-fp32-seed1");
+}
+
+TEST_CASE("set changes every model, with paths from the matrix; --set comes last") {
+  const Family family;
+  const std::string text =
+      std::string(kMatrix) +
+      "set: {run.target_loss: 3.28, optimizer.lr: 1e-3, data.tokenizer: 't, [x].json'}\njobs: 2\n"
+      "threads: 5\nmemory: 1.5GiB\n";
+  const MatrixFile file = family.file(text, {"optimizer.lr=2e-3"});
+  REQUIRE(file.jobs == 2);
+  REQUIRE(file.memory_bytes == 1610612736);
+  const Matrix m = lay_out(file);
+  for (const Cell& cell : m.cells) {
+    REQUIRE(cell.config.run.target_loss == 3.28);
+    REQUIRE(cell.config.optimizer.lr == 2e-3);
+    REQUIRE(cell.config.data.tokenizer == (family.folder / "t, [x].json"));
+    REQUIRE(cell.config.run.threads == 2);
+  }
+}
+
+TEST_CASE("the configuration of a cell stands alone") {
+  const Family family;
+  const Matrix m = family.matrix(kMatrix);
+  for (const Cell& cell : m.cells) {
+    family.runs().write_config(cell);
+    const Config read = load_config(family.runs().config(cell));
+    REQUIRE(planned_steps(read) == cell.steps());
+    REQUIRE(matrix_differences(read, cell.config).empty());
+    REQUIRE(config_sha256(read) == config_sha256(cell.config));
+  }
+}
+
+TEST_CASE("a matrix that cannot be read says why and where") {
+  const Family family;
+  const BadMatrix rows[] = {
+      {"empty",                  "",                                                                        "the matrix is empty",                   "--help"               },
+      {"no models",              "seeds: [1]\n",                                                            "models is not given",                   "models:"              },
+      {"a list",                 "- 1\n",                                                                   "m.yaml:1: the matrix is a list",        ""                     },
+      {"unknown key",            "name: m\nmodel: {a: dense.yaml}\n",
+       "m.yaml:2: unknown key model in the matrix",                                                                                                  "did you mean models"  },
+      {"duplicate key",          "models: {a: dense.yaml}\nseeds: [1]\nseeds: [2]\n",
+       "m.yaml:3: duplicate key seeds",                                                                                                              "keep one"             },
+      {"duplicate model",        "models: {a: dense.yaml, a: moe.yaml}\n",                                  "duplicate key a in models",
+       "keep one"                                                                                                                                                           },
+      {"missing model",          "models:\n  a: nowhere.yaml\n",                                            "m.yaml:2: models.a: ",                  "paths start"          },
+      {"model name",             "models: {a/b: dense.yaml}\n",                                             "model name a/b",                        "letters"              },
+      {"seed twice",             "models: {a: dense.yaml}\nseeds: [1, 2, 1]\n",
+       "m.yaml:2: seed 1 is listed twice",                                                                                                           "count as two"         },
+      {"no seed",                "models: {a: dense.yaml}\nseeds: []\n",                                    "seeds is an empty list",                ""                     },
+      {"negative seed",          "models: {a: dense.yaml}\nseeds: [-1]\n",                                  "seed -1 is negative",                   ""                     },
+      {"word for a seed",        "models: {a: dense.yaml}\nseeds: [one]\n",                                 "a seed is the text one",                ""                     },
+      {"precision twice",        "models: {a: dense.yaml}\nprecisions: [fp32, fp32]\n",
+       "precision fp32 is listed twice",                                                                                                             ""                     },
+      {"unknown precision",      "models: {a: dense.yaml}\nprecisions: [fp31]\n",
+       "precision fp31 is unknown",                                                                                                                  "did you mean fp32"    },
+      {"no coefficient",         "models: {a: dense.yaml}\ncontracts:\n  - {kind: activeDN}\n",
+       "m.yaml:3: contract activeDN has no coefficient",                                                                                             "reference: a"         },
+      {"both",
+       "models: {a: dense.yaml}\ncontracts: [{kind: activeDN, coefficient: 2, reference: a}]\n",            "has a coefficient and a reference",     "take one out"         },
+      {"negative coefficient",
+       "models: {a: dense.yaml}\ncontracts: [{kind: totalDN, coefficient: -2}]\n",                          "coefficient = -2 is negative",          ""                     },
+      {"no kind",                "models: {a: dense.yaml}\ncontracts: [{coefficient: 2}]\n",                "has no kind",                           ""                     },
+      {"unknown kind",           "models: {a: dense.yaml}\ncontracts: [{kind: activDN, coefficient: 2}]\n",
+       "contract kind activDN is unknown",                                                                                                           "did you mean activeDN"},
+      {"beyond the run",
+       "models: {a: dense.yaml}\ncontracts: [{kind: totalDN, coefficient: 2, fraction: 1.5}]\n",            "fraction = 1.5 is beyond the run",      "at most 1"            },
+      {"landing beyond the run",
+       "models: {a: dense.yaml}\ncontracts: [{kind: totalDN, coefficient: 2, landings: [2]}]\n",            "landings has 2",                        "at most 1"            },
+      {"two of one name",
+       "models: {a: dense.yaml}\ncontracts: [{kind: totalDN, coefficient: 2}, {kind: totalDN, "
+       "coefficient: 3}]\n",                                                                                "two contracts are called totalDN",      "different names"      },
+      {"unknown reference",
+       "models: {dense: dense.yaml}\ncontracts: [{kind: totalDN, reference: dens}]\n",                      "reference dens is no model",            "did you mean dense"   },
+      {"set of a seed",          "models: {a: dense.yaml}\nset: {run.seed: 3}\n",
+       "m.yaml:2: set: run.seed is what the matrix itself varies",                                                                                   "seeds"                },
+      {"set of a precision",     "models: {a: dense.yaml}\nset: {precision: {recipe: fp32}}\n",
+       "set: precision is what",                                                                                                                     ""                     },
+      {"unknown field",          "models: {a: dense.yaml}\nset:\n  run.stps: 3\n",
+       "m.yaml:3: set run.stps: unknown key stps",                                                                                                   "did you mean steps"   },
+      {"field out of range",     "models: {a: dense.yaml}\nset: {run.steps: 0}\n",                          "run.steps = 0",                         ""                     },
+      {"no jobs",                "models: {a: dense.yaml}\njobs: 0\n",                                      "jobs = 0 is out of range",              ""                     },
+      {"memory",                 "models: {a: dense.yaml}\nmemory: much\n",                                 "memory much is not an amount",          "8GiB"                 },
+      {"same name twice",
+       "models: {a: dense.yaml, a-b: moe.yaml}\ncontracts: [{kind: steps, name: b-c}, {kind: "
+       "steps, "
+       "name: c}]\n",                                                                                       "two cells are called a-b-c-auto-seed1", "mixed up"             },
+  };
+  for (const BadMatrix& row : rows) {
+    INFO(row.what);
+    try {
+      family.matrix(row.text);
+      FAIL("it was accepted");
+    } catch (const UserError& error) {
+      INFO(error.what() << "\n" << error.hint());
+      REQUIRE(std::string(error.what()).find(row.error) != std::string::npos);
+      REQUIRE(error.hint().find(row.hint) != std::string::npos);
+      REQUIRE(error.hint().size() > 5);
+    }
+  }
+}
+
+TEST_CASE("models of other data are found") {
+  const Family family;
+  REQUIRE(different_data(family.matrix(kMatrix)).empty());
+  family.write("large.yaml", "include: dense.yaml\ndata: {synth: {seed: 5}}\n");
+  REQUIRE(different_data(family.matrix(kMatrix)) == "data.synth.seed of large is 5, of dense 1");
+  family.write("large.yaml", "include: dense.yaml\neval: {tokens: 8192}\n");
+  REQUIRE(different_data(family.matrix(kMatrix)) == "eval.tokens of large is 8192, of dense 4096");
+}
+
+TEST_CASE("an edited matrix says what changed") {
+  const Family family;
+  const Matrix first = family.matrix(kMatrix);
+  make_folders(family.runs().path());
+  REQUIRE(!find_edits(family.runs(), first).started);
+  write_matrix(family.runs(), first, {});
+  REQUIRE(!find_edits(family.runs(), first).any());
+  family.begin(first.cell("dense-activeDN-fp32-seed1"));
+  REQUIRE(!find_edits(family.runs(), first).any());
+
+  const Matrix more = family.matrix(edited("seeds: [1, 2]", "seeds: [1, 3]"));
+  const MatrixEdits seeds = find_edits(family.runs(), more);
+  REQUIRE(seeds.added.size() == 6);
+  REQUIRE(seeds.added[0] == "dense-activeDN-fp32-seed3");
+  REQUIRE(seeds.removed.size() == 6);
+  REQUIRE(seeds.changed.empty());
+
+  const Matrix faster = family.matrix(std::string(kMatrix) + "set: {optimizer.lr: 2e-3}\n");
+  const MatrixEdits rate = find_edits(family.runs(), faster);
+  REQUIRE(rate.changed ==
+          std::vector<std::string>{"dense-activeDN-fp32-seed1: optimizer.lr: 0.001 -> 0.002"});
+  REQUIRE(rate.changed_cells == std::vector<std::string>{"dense-activeDN-fp32-seed1"});
+  REQUIRE(rate.moved.size() == 7);  // runs that had not begun
+  REQUIRE(rate.added.empty());
+
+  // Threads and checkpoints change no number.
+  const Matrix saved =
+      family.matrix(std::string(kMatrix) + "set: {run.checkpoint_every: 7}\njobs: 3\n");
+  REQUIRE(!find_edits(family.runs(), saved).any());
+
+  // The history keeps what was edited.
+  write_matrix(family.runs(), more, seeds);
+  const std::string manifest = read_file(family.runs().file("matrix.json"));
+  REQUIRE(manifest.find("dense-activeDN-fp32-seed3") != std::string::npos);
+  REQUIRE(manifest.find("\"removed\"") != std::string::npos);
+}
+
+TEST_CASE("a contract added before the others takes over the runs that are there") {
+  const Family family;
+  const Matrix first = family.matrix(kMatrix);
+  family.begin(first.cell("dense-activeDN-fp32-seed1"));
+  Matrix swapped = family.matrix(
+      "name: m\nmodels: {dense: dense.yaml}\nprecisions: [fp32]\ncontracts: [{kind: totalDN, "
+      "reference: dense}, {kind: activeDN, reference: dense}]\nseeds: [1, 2]\n");
+  REQUIRE(swapped.cell("dense-activeDN-fp32-seed1").run == "dense-totalDN-fp32-seed1");
+  prefer_existing_runs(swapped, family.runs());
+  REQUIRE(swapped.cell("dense-totalDN-fp32-seed1").run == "dense-activeDN-fp32-seed1");
+  REQUIRE(swapped.cell("dense-activeDN-fp32-seed1").trained());
+  REQUIRE(swapped.cell("dense-totalDN-fp32-seed2").trained());
+  REQUIRE(swapped.order().size() == 2);
+}
+
+TEST_CASE("folders of something else are refused") {
+  const Family family;
+  const Matrix m = family.matrix(kMatrix);
+  make_folders(family.runs().path());
+  family.write("runs/note.txt", "mine");
+  REQUIRE_THROWS_WITH(find_edits(family.runs(), m), Catch::Contains("has files but no matrix"));
+  std::filesystem::remove(family.folder / "runs/note.txt");
+  write_matrix(family.runs(), m, {});
+  const Matrix other = family.matrix(edited("name: m", "name: n"));
+  REQUIRE_THROWS_WITH(find_edits(family.runs(), other),
+                      Catch::Contains("holds the matrix m, not n"));
+  const MatrixFolder file(family.folder / "dense.yaml");
+  REQUIRE_THROWS_WITH(find_edits(file, m), Catch::Contains("is a file"));
+}
+
+TEST_CASE("runs start within the budget") {
+  const MatrixBudget budget{.jobs = 3, .memory_bytes = 10};
+  using Bytes = std::vector<int64_t>;
+  REQUIRE(next_to_start(Bytes{4, 1}, Bytes{}, budget) == size_t{0});
+  REQUIRE(next_to_start(Bytes{4, 1}, Bytes{7}, budget) == size_t{1});  // the first does not fit
+  REQUIRE(next_to_start(Bytes{3}, Bytes{7}, budget) == size_t{0});     // just fits
+  REQUIRE(!next_to_start(Bytes{4}, Bytes{7}, budget));
+  REQUIRE(!next_to_start(Bytes{1}, Bytes{1, 1, 1}, budget));  // never more than jobs
+  REQUIRE(!next_to_start(Bytes{}, Bytes{}, budget));
+}
+
+TEST_CASE("amounts of memory") {
+  REQUIRE(read_bytes("8GiB") == int64_t{8} << 30);
+  REQUIRE(read_bytes("500 MB") == 500000000);
+  REQUIRE(read_bytes("123") == 123);
+  REQUIRE(read_bytes("1e9") == 1000000000);
+  for (const char* wrong : {"", "GiB", "8 gigs", "-1", "nan", "1e400"}) {
+    INFO(wrong);
+    REQUIRE(!read_bytes(wrong));
+  }
+}
+
+}  // namespace assay

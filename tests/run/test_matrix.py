@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+"""A matrix of runs: one table from one file; killed at any moment it goes on to the same bits; edited, it trains what is
+new and refuses what changed; a run that fails does not take the others with it."""
+import csv
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import ASSAY, CONFIG, MOE, ROOT, assay, check, first_difference
+
+MATRIX = """
+name: small
+models: {{dense: dense.yaml, moe: moe.yaml}}
+contracts:
+  - {{kind: activeDN, reference: dense, landings: [0.5, 1]}}
+  - {{kind: totalDN, reference: dense, landings: [0.5, 1]}}
+precisions: [fp32]
+seeds: [{seeds}]
+set: {{run.checkpoint_every: 10, run.steps: 40{set}}}
+threads: 2
+"""
+# Seed by seed; the dense runs stand in both tables.
+RUNS = [f"{cell}-fp32-seed{seed}" for seed in (1, 2) for cell in ("dense-activeDN", "moe-activeDN", "moe-totalDN")]
+
+
+class Place:
+    def __init__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="assay-matrix-"))
+        cache = pathlib.Path(os.environ.get("ASSAY_TEST_CACHE", ROOT / "build" / "test-cache"))
+        (self.path / "dense.yaml").write_text(CONFIG.format(model="", cache=cache))
+        (self.path / "moe.yaml").write_text(CONFIG.format(model=MOE, cache=cache))
+        self.write("m.yaml")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def write(self, name, seeds="1, 2", changes="", text=MATRIX):
+        (self.path / name).write_text(text.format(seeds=seeds, set=changes))
+        return name
+
+    def command(self, name, folder, *more):
+        return [str(ASSAY), "matrix", str(self.path / name), "--run-dir", str(self.path / folder), *more]
+
+    def matrix(self, name, folder, *more, expect=0):
+        done = assay(*self.command(name, folder, *more)[1:])
+        check(done.returncode == expect, f"exit {done.returncode}, not {expect}:\n{done.stdout}{done.stderr}")
+        return done
+
+    def same_as_whole(self, folder, what, cells=RUNS):
+        for cell in cells:
+            difference = first_difference(self.path / "whole" / cell, self.path / folder / cell)
+            check(difference is None, f"{what}: {difference}")
+
+
+def trained_in(folder):
+    return sorted(path.parent.name for path in folder.glob("*/telemetry.db"))
+
+
+def check_whole(place):
+    done = place.matrix("m.yaml", "whole", "--json")
+    whole = place.path / "whole"
+    check(trained_in(whole) == sorted(RUNS), f"runs that coincide are trained once: {trained_in(whole)}")
+    said = json.loads(done.stdout)
+    check(said == json.loads((whole / "summary.json").read_text()), "stdout is summary.json")
+    check(said["complete"] and said["cells"] == 8 and said["done"] == 8, said)
+    rows = list(csv.DictReader((whole / "summary.csv").open()))
+    check([(r["contract"], r["model"]) for r in rows] ==
+          [(c, m) for c in ("activeDN", "totalDN") for m in ("dense", "moe")], rows)
+    runs = list(csv.DictReader((whole / "runs.csv").open()))
+    check(len(runs) == 8 and all(r["end"] == "steps" for r in runs), runs)
+    for row in rows:
+        losses = [float(r["val_loss_nats"]) for r in runs if (r["contract"], r["model"]) == (row["contract"], row["model"])]
+        mean = sum(losses) / 2
+        sd = (sum((x - mean) ** 2 for x in losses)) ** 0.5
+        half = 12.706204736432095 * sd / 2 ** 0.5  # t(0.975, 1)
+        check(abs(float(row["val_loss_nats"]) - mean) < 1e-12, f"mean {mean}: {row}")
+        check(abs(float(row["val_loss_sd"]) - sd) < 1e-12, f"sd {sd}: {row}")
+        check(abs(float(row["val_loss_high95"]) - mean - half) < 1e-9, f"interval {half}: {row}")
+    check(rows[0]["val_loss_nats"] == rows[2]["val_loss_nats"], "the dense model is the same under both contracts")
+    first, moe = ([float(r["val_loss_nats"]) for r in runs if (r["contract"], r["model"]) == ("totalDN", model)]
+                  for model in ("dense", "moe"))
+    check(abs(float(rows[3]["difference_nats"]) - (moe[0] - first[0] + moe[1] - first[1]) / 2) < 1e-12, rows[3])
+    check(rows[0]["difference_nats"] == "" and int(float(rows[0]["steps"])) == 40, rows[0])
+    check(float(rows[0]["target_steps"]) > 0 and float(rows[0]["tokens_per_s"]) > 0, rows[0])
+    text = (whole / "summary.md").read_text()
+    for words in ("8 of 8 cells are done.", "Ranking under activeDN", "Ranking under totalDN", "tokens/P_active",
+                  "Another contract may rank them otherwise"):
+        check(words in text, f"summary.md has {words!r}:\n{text}")
+    again = place.matrix("m.yaml", "whole")
+    check("0 to train" in again.stderr and "edited" not in again.stderr, f"what is done stays: {again.stderr}")
+    check(again.stdout == text, "the table is on stdout")
+
+
+def check_by_hand(place):
+    cell = RUNS[1]
+    config = place.path / "whole" / "configs" / f"{cell}.yaml"
+    done = assay("train", config, "--run", place.path / "hand" / cell)
+    check(done.returncode == 0, done.stderr)
+    place.same_as_whole("hand", "assay train by hand", [cell])
+
+
+def wait_for(condition, what, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        check(time.monotonic() < end, f"no {what} within {seconds} s")
+        time.sleep(0.01)
+
+
+def has_line(log, beginning):
+    return log.exists() and any(line.startswith(beginning) for line in log.read_text().splitlines())
+
+
+def start(place, folder, *more):
+    return subprocess.Popen(place.command("m.yaml", folder, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True)
+
+
+def holder_is_gone(run):
+    try:
+        os.kill(int((run / ".lock").read_text()), 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def check_killed(place):
+    folder = place.path / "killed"
+    for cell, step in ((RUNS[0], 5), (RUNS[1], 33), (RUNS[4], 12)):
+        process = start(place, "killed")
+        wait_for(lambda: has_line(folder / "logs" / f"{cell}.log", f"step {step}/"), f"step {step} of {cell}")
+        process.kill()
+        process.communicate()
+        if cell == RUNS[0]:  # at once: the runs of the killed one must be no trouble
+            continue
+        wait_for(lambda: holder_is_gone(folder / cell), "end of the runs whose matrix was killed", 5)
+    part = place.matrix("m.yaml", "killed", "--summary")
+    check("INCOMPLETE" in part.stdout and f"{RUNS[4]}: partial, step" in part.stdout, part.stdout)
+    check(f"{RUNS[5]}: waiting" in part.stdout, part.stdout)
+    done = place.matrix("m.yaml", "killed")
+    check("goes on after step" in done.stderr and "edited" not in done.stderr, done.stderr)
+    place.same_as_whole("killed", "kill -9")
+    whole = (place.path / "whole" / "runs.csv").read_text().splitlines()
+    losses = [[line.split(",")[i] for i in (0, 6, 7, 8, 9, 10)] for line in whole]
+    check(losses == [[line.split(",")[i] for i in (0, 6, 7, 8, 9, 10)]
+                     for line in (folder / "runs.csv").read_text().splitlines()], "the losses are the same to the digit")
+
+
+def check_interrupted(place):
+    folder = place.path / "interrupted"
+    process = start(place, "interrupted", "--jobs", "2")
+    wait_for(lambda: all(has_line(folder / "logs" / f"{cell}.log", "step 7/") for cell in RUNS[:2]), "two runs")
+    process.send_signal(signal.SIGINT)
+    said = process.communicate()
+    check(process.returncode == 130, f"Ctrl-C exits 130, not {process.returncode}: {said}")
+    for cell in RUNS[:2]:
+        check(list((folder / cell / "checkpoints").glob("step-*")), f"{cell} has a checkpoint")
+    check(not (folder / RUNS[2]).exists(), "nothing new was begun")
+    place.matrix("m.yaml", "interrupted", "--jobs", "3", "--threads", "3")
+    place.same_as_whole("interrupted", "Ctrl-C, and several at once")
+
+
+def check_edited(place):
+    folder = place.path / "whole"
+    before = {cell: (folder / cell / "telemetry.db").stat().st_mtime_ns for cell in RUNS}
+    place.write("m.yaml", seeds="1, 3")
+    done = place.matrix("m.yaml", "whole")
+    for words in ("the matrix was edited since it was started", "new:", "no longer wanted", "3 to train"):
+        check(words in done.stderr, f"{words!r}: {done.stderr}")
+    check(before == {cell: (folder / cell / "telemetry.db").stat().st_mtime_ns for cell in RUNS}, "old runs stay")
+    check("seed2" not in (folder / "runs.csv").read_text(), "what is not wanted any more is in no table")
+    history = json.loads((folder / "matrix.json").read_text())["edits"]
+    check(len(history) == 1 and f"dense-activeDN-fp32-seed3" in history[0]["added"], history)
+
+    place.write("m.yaml", seeds="1, 3", changes=", optimizer.lr: 1e-3")
+    refused = place.matrix("m.yaml", "whole", expect=1)
+    check("optimizer.lr: 0.003 -> 0.001" in refused.stderr and "6 runs of" in refused.stderr, refused.stderr)
+    check("--fresh-changed" in refused.stderr.splitlines()[-1], refused.stderr)
+    check("0.003 -> 0.001" in place.matrix("m.yaml", "whole", "--dry-run").stderr, "--dry-run says it too")
+    place.matrix("m.yaml", "whole", "--fresh-changed", "--only", "dense")
+    config = (folder / "dense-activeDN-fp32-seed1" / "config.yaml").read_text()
+    check("lr: 0.001" in config, "the run was made anew")
+    place.write("m.yaml")
+
+
+def check_failing(place):
+    (place.path / "wild.yaml").write_text((place.path / "dense.yaml").read_text().replace("lr: 3e-3", "lr: 1e30"))
+    text = MATRIX.replace("moe: moe.yaml", "wild: wild.yaml")
+    place.write("wild_m.yaml", seeds="1", text=text)
+    for again in range(2):  # what its guard stopped is not tried again
+        done = place.matrix("wild_m.yaml", "wild", expect=3)
+        error = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        check(len(error) == 1 and "wild-activeDN-fp32-seed1 (exit 3" in error[0], done.stderr)
+    check((place.path / "wild" / "dense-activeDN-fp32-seed1" / "telemetry.db").exists(), "the other was trained")
+    check("stopped by its guard" in (place.path / "wild" / "summary.md").read_text(), "the table says so")
+
+    broken = place.path / "broken"
+    (broken / "configs").mkdir(parents=True)
+    (broken / RUNS[0]).mkdir()
+    (broken / RUNS[0] / "note.txt").write_text("mine")
+    done = place.matrix("m.yaml", "broken", "--stop-on-failure", expect=1)
+    check(f"{RUNS[0]} (exit 1:" in done.stderr and "has files but no run in it" in done.stderr, done.stderr)
+    check(not (broken / RUNS[1]).exists(), "--stop-on-failure begins nothing more")
+
+
+def check_refusals(place):
+    def refused(text, error, *more):
+        (place.path / "bad.yaml").write_text(text)
+        done = place.matrix("bad.yaml", "bad", *more, expect=1)
+        lines = done.stderr.splitlines()
+        check(len(lines) == 2 and error in lines[0] and lines[1].startswith("hint: "), f"{error}: {done.stderr}")
+        check(not (place.path / "bad").exists(), "and leaves nothing behind")
+
+    good = (place.path / "m.yaml").read_text()
+    refused(good.replace("[1, 2]", "[1, 2, 1]"), "bad.yaml:8: seed 1 is listed twice")
+    refused(good.replace("seeds:", "seed:"), "bad.yaml:8: unknown key seed")
+    refused(good.replace("reference: dense, landings: [0.5, 1]}\n  - {kind: t", "fraction: 0.5}\n  - {kind: t"),
+            "bad.yaml:5: contract activeDN has no coefficient")
+    refused(good, "the memory budget is 0.00 GiB", "--memory", "1MiB")
+    refused(good, "--only sparse is no model or precision", "--only", "sparse")
+    (place.path / "other.yaml").write_text((place.path / "moe.yaml").read_text().replace("val_tokens: 20000",
+                                                                                         "val_tokens: 30000"))
+    refused(good.replace("moe.yaml", "other.yaml"), "the models do not see the same data: data.synth.val_tokens of moe")
+    (place.path / "held").mkdir()
+    with open(place.path / "held" / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = place.matrix("m.yaml", "held", expect=1)
+        check("held is in use by another process" in done.stderr, done.stderr)
+
+
+def check_dry_run(place):
+    text = place.write("future.yaml", text=MATRIX.replace("[fp32]", "[fp32, nvfp4]"))
+    shown = place.matrix(text, "future", "--dry-run").stdout
+    check(shown.count("precision nvfp4 is not available in this version") == 8, shown)
+    check("= dense-totalDN-fp32-seed1" in shown, shown)
+    plan = json.loads(place.matrix(text, "future", "--dry-run", "--json").stdout)
+    check([run["cell"] for run in plan["runs"]] == RUNS and len(plan["unavailable"]) == 8, plan)
+    check(all(run["memory_bytes"] > 0 and run["steps"] > 0 and run["state"] == "waiting" for run in plan["runs"]), plan)
+    check(not (place.path / "future").exists(), "--dry-run writes nothing")
+    done = place.matrix(text, "future", "--only", "dense", expect=1)
+    check("warning: dense-activeDN-nvfp4-seed1: precision nvfp4 is not available" in done.stderr, done.stderr)
+    check(trained_in(place.path / "future") == sorted(c for c in RUNS if c.startswith("dense")), "the others are trained")
+    for preset in (ROOT / "models" / "presets" / "matrix").glob("*.yaml"):
+        done = assay("matrix", preset, "--dry-run", "--run-dir", place.path / "preset")
+        check(done.returncode == 0, f"{preset}: {done.stderr}")
+
+
+def main():
+    with Place() as place:
+        check_whole(place)
+        check_by_hand(place)
+        check_killed(place)
+        check_interrupted(place)
+        check_edited(place)
+        check_failing(place)
+        check_refusals(place)
+        check_dry_run(place)
+    print("matrix: ok")
+
+
+main()
