@@ -97,9 +97,16 @@ def check_whole(place):
     for words in ("8 of 8 cells are done.", "Ranking under activeDN", "Ranking under totalDN", "tokens/P_active",
                   "Another contract may rank them otherwise"):
         check(words in text, f"summary.md has {words!r}:\n{text}")
+    (whole / RUNS[2] / "receipt.json").unlink()  # as if it had been killed before it was written
     again = place.matrix("m.yaml", "whole")
     check("0 to train" in again.stderr and "edited" not in again.stderr, f"what is done stays: {again.stderr}")
     check(again.stdout == text, "the table is on stdout")
+    verified = assay("receipt", "verify", whole)
+    check(verified.returncode == 0 and "totalDN.moe.fp32.val_loss_minus_first.mean" in verified.stdout, verified)
+    (whole / "summary.csv").write_text((whole / "summary.csv").read_text().replace("moe", "mow"))
+    check(assay("receipt", "verify", whole).returncode == 2, "a table edited by hand is found")
+    place.matrix("m.yaml", "whole", "--summary")
+    check(assay("receipt", "verify", whole).returncode == 0, "--summary writes it anew")
 
 
 def check_by_hand(place):

@@ -16,6 +16,7 @@
 #include "engine/folder_lock.h"
 #include "engine/progress.h"
 #include "lab/matrix_plan.h"
+#include "lab/matrix_receipt.h"
 #include "lab/matrix_report.h"
 #include "models/audit_report.h"
 #include "tools/commands.h"
@@ -138,6 +139,7 @@ void prepare_data(const std::vector<PlannedRun>& planned) {
 int print_summary(const Arguments& a, const MatrixFolder& folder, const Matrix& matrix) {
   const MatrixSummary summary = summarise_matrix(matrix, folder);
   write_summary(folder, summary);
+  write_receipt(folder.file(kReceiptName), make_matrix_receipt(folder, summary));
   if (a.json) {
     std::fputs(summary_json(summary).c_str(), stdout);
   } else {
