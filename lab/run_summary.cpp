@@ -17,7 +17,7 @@ std::string health_text(const std::optional<RouterHealth>& health) {
     text += "no layer saturated";
   } else {
     text += "saturated layers";
-    for (const int64_t layer : health->saturated) text += " " + std::to_string(layer);
+    for (const int64_t layer : health->saturated) text += strprintf(" %ld", long(layer));
   }
   return text + (health->collapsed() ? ": collapsed" : "");
 }
