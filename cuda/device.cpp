@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "cuda/cublaslt.h"
 #include "cuda/cuda_error.h"
 
 namespace assay::gpu {
@@ -106,6 +107,7 @@ DeviceFacts device_facts() {
   facts.memory_bytes = int64_t(properties.totalGlobalMem);
   facts.l2_bytes = properties.l2CacheSize;
   facts.shared_bytes_limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  facts.products_problem = cublaslt_problem();
   return facts;
 }
 

@@ -22,10 +22,11 @@ struct DeviceFacts {
   int multiprocessors = 0;
   int64_t memory_bytes = 0, free_bytes = 0, l2_bytes = 0;
   int64_t shared_bytes_limit = 0;
+  std::string products_problem = {};  // why cuBLASLt, which they need, cannot be loaded
 };
 DeviceFacts device_facts();
 // Throws UserError if nothing can run there: no driver, one older than the toolkit, no GPU, not the architecture that the
-// kernels are compiled for (sm_90a runs on 9.0 only).
+// kernels are compiled for (sm_90a runs on 9.0 only), no cuBLASLt.
 void require_usable(const DeviceFacts& facts);
 
 namespace detail {

@@ -36,6 +36,12 @@ void require_usable(const DeviceFacts& facts) {
                               facts.name.c_str(), facts.capability / 10, facts.capability % 10),
                     "choose another GPU with CUDA_VISIBLE_DEVICES, or use --device cpu");
   }
+  if (!facts.products_problem.empty()) {
+    throw UserError(
+        facts.products_problem + ": matrix products on the GPU need cuBLASLt",
+        "install cuBLAS of the CUDA toolkit, or name the folder that has it in LD_LIBRARY_PATH; "
+        "--device cpu works meanwhile");
+  }
 }
 
 }  // namespace assay::gpu

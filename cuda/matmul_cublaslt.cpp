@@ -1,11 +1,9 @@
-// The products of cuda/matmul.h by cuBLASLt. The library is loaded at the first product, so that a program needs it only where
-// it runs on a GPU.
+// The products of cuda/matmul.h by cuBLASLt, opened at run time (cuda/cublaslt.h).
 //
 // A product's descriptors and algorithm are made at the first call of its shape, types and alignments, and kept. The
 // algorithm is the library's first proposal; schemes that add partial sums in the output's type are left out, so that a bf16
 // result is rounded once, and the same call gives the same bits.
 #include <cublasLt.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,6 +13,7 @@
 
 #include "base/check.h"
 #include "cuda/context.h"
+#include "cuda/cublaslt.h"
 #include "cuda/cuda_error.h"
 #include "cuda/matmul.h"
 
@@ -22,64 +21,22 @@ namespace assay::gpu {
 
 namespace {
 
-struct Library {
-  decltype(&cublasLtCreate) create;
-  decltype(&cublasLtMatmul) matmul;
-  decltype(&cublasLtMatmulDescCreate) desc_create;
-  decltype(&cublasLtMatmulDescSetAttribute) desc_set;
-  decltype(&cublasLtMatrixLayoutCreate) layout_create;
-  decltype(&cublasLtMatmulPreferenceCreate) preference_create;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
-  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
-  decltype(&cublasLtGetStatusString) status_string;
-  cublasLtHandle_t handle = nullptr;
-};
-
-void cublas_check(const Library& library, cublasStatus_t status, const char* doing) {
+void cublas_check(cublasStatus_t status, const char* doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw UserError(strprintf("cuBLASLt failed while %s: %s", doing, library.status_string(status)),
-                  "ASSAY_SYNC_LAUNCHES=1 names a kernel that failed before; --device cpu works "
-                  "meanwhile");
+  throw UserError(
+      strprintf("cuBLASLt failed while %s: %s", doing, cublaslt().status_string(status)),
+      "ASSAY_SYNC_LAUNCHES=1 names a kernel that failed before; --device cpu works meanwhile");
 }
 
-void* open_library() {
-  const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-  for (const std::string& path : {name, "/usr/local/cuda/lib64/" + name}) {
-    if (void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  throw UserError(name + " was not found: matrix products on the GPU need cuBLASLt",
-                  "install cuBLAS of the CUDA toolkit, or name its folder in LD_LIBRARY_PATH; "
-                  "--device cpu works meanwhile");
+cublasLtHandle_t make_handle() {
+  cublasLtHandle_t made = nullptr;
+  cublas_check(cublaslt().create(&made), "starting");
+  return made;
 }
 
-Library load_library() {
-  void* const file = open_library();
-  Library library;
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(file, name));
-    if (function == nullptr) {
-      throw UserError(strprintf("the cuBLASLt found here has no %s", name),
-                      "install the cuBLAS of the CUDA toolkit that this program was built with");
-    }
-  };
-  find(library.create, "cublasLtCreate");
-  find(library.matmul, "cublasLtMatmul");
-  find(library.desc_create, "cublasLtMatmulDescCreate");
-  find(library.desc_set, "cublasLtMatmulDescSetAttribute");
-  find(library.layout_create, "cublasLtMatrixLayoutCreate");
-  find(library.preference_create, "cublasLtMatmulPreferenceCreate");
-  find(library.preference_set, "cublasLtMatmulPreferenceSetAttribute");
-  find(library.preference_destroy, "cublasLtMatmulPreferenceDestroy");
-  find(library.heuristic, "cublasLtMatmulAlgoGetHeuristic");
-  find(library.status_string, "cublasLtGetStatusString");
-  cublas_check(library, library.create(&library.handle), "starting");
-  return library;
-}
-
-const Library& library() {
-  static const Library loaded = load_library();
-  return loaded;
+cublasLtHandle_t handle() {
+  static const cublasLtHandle_t kept = make_handle();
+  return kept;
 }
 
 // Of the pointer, up to what the library asks about.
@@ -116,20 +73,20 @@ struct Plan {
 
 // The library counts columns first: row-major d (m, n) is its D (n, m), and d = a b its D = B A with the operands as they
 // lie in memory. `rows` is the contiguous dimension.
-cublasLtMatrixLayout_t layout(const Library& lib, Element type, int64_t rows, int64_t columns) {
+cublasLtMatrixLayout_t layout(Element type, int64_t rows, int64_t columns) {
   cublasLtMatrixLayout_t made = nullptr;
-  cublas_check(lib,
-               lib.layout_create(&made, data_type(type), uint64_t(rows), uint64_t(columns), rows),
-               "describing a matrix");
+  cublas_check(
+      cublaslt().layout_create(&made, data_type(type), uint64_t(rows), uint64_t(columns), rows),
+      "describing a matrix");
   return made;
 }
 
-Plan make_plan(const Library& lib, const Key& p) {
+Plan make_plan(const Key& p) {
+  const CublasLt& lib = cublaslt();
   Plan plan;
-  cublas_check(lib, lib.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-               "describing a product");
+  cublas_check(lib.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
   const auto set = [&](cublasLtMatmulDescAttributes_t which, cublasOperation_t value) {
-    cublas_check(lib, lib.desc_set(plan.desc, which, &value, sizeof value), "describing a product");
+    cublas_check(lib.desc_set(plan.desc, which, &value, sizeof value), "describing a product");
   };
   const auto operation = [](Matmul::Form form) {
     return form == Matmul::Form::kPlain ? CUBLAS_OP_N : CUBLAS_OP_T;
@@ -137,14 +94,14 @@ Plan make_plan(const Library& lib, const Key& p) {
   set(CUBLASLT_MATMUL_DESC_TRANSA, operation(p.b_form));
   set(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.a_form));
   const bool b_plain = p.b_form == Matmul::Form::kPlain, a_plain = p.a_form == Matmul::Form::kPlain;
-  plan.b = layout(lib, p.operands, b_plain ? p.n : p.k, b_plain ? p.k : p.n);
-  plan.a = layout(lib, p.operands, a_plain ? p.k : p.m, a_plain ? p.m : p.k);
-  plan.d = layout(lib, p.result, p.n, p.m);
+  plan.b = layout(p.operands, b_plain ? p.n : p.k, b_plain ? p.k : p.n);
+  plan.a = layout(p.operands, a_plain ? p.k : p.m, a_plain ? p.m : p.k);
+  plan.d = layout(p.result, p.n, p.m);
 
   cublasLtMatmulPreference_t preference = nullptr;
-  cublas_check(lib, lib.preference_create(&preference), "choosing an algorithm");
+  cublas_check(lib.preference_create(&preference), "choosing an algorithm");
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
-    cublas_check(lib, lib.preference_set(preference, which, &value, sizeof value),
+    cublas_check(lib.preference_set(preference, which, &value, sizeof value),
                  "choosing an algorithm");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(p.workspace));
@@ -157,8 +114,7 @@ Plan make_plan(const Library& lib, const Key& p) {
   cublasLtMatmulHeuristicResult_t proposal = {};
   int proposals = 0;
   cublas_check(
-      lib,
-      lib.heuristic(lib.handle, plan.desc, plan.b, plan.a, plan.d, plan.d, preference, 1, &proposal,
+      lib.heuristic(handle(), plan.desc, plan.b, plan.a, plan.d, plan.d, preference, 1, &proposal,
                     &proposals),
       strprintf("choosing an algorithm for (%ld, %ld, %ld)", long(p.m), long(p.n), long(p.k))
           .c_str());
@@ -170,12 +126,12 @@ Plan make_plan(const Library& lib, const Key& p) {
   return plan;
 }
 
-const Plan& plan_for(const Library& lib, const Key& key) {
+const Plan& plan_for(const Key& key) {
   static std::mutex mutex;
   static std::map<Key, Plan> plans;
   const std::lock_guard lock(mutex);
   auto found = plans.find(key);
-  if (found == plans.end()) found = plans.emplace(key, make_plan(lib, key)).first;
+  if (found == plans.end()) found = plans.emplace(key, make_plan(key)).first;
   return found->second;
 }
 
@@ -196,24 +152,23 @@ void matmul(Exec on, const Matmul& p) {
   if (p.m == 0 || p.n == 0) return;
   const auto stream = static_cast<cudaStream_t>(on.gpu->stream);
   if (p.k == 0) return empty_product(stream, p);
-  const Library& lib = library();
+  const CublasLt& lib = cublaslt();
   const void* const c = p.c ? p.c : p.d;
-  const Plan& plan = plan_for(lib, {.m = p.m,
-                                    .n = p.n,
-                                    .k = p.k,
-                                    .a_form = p.a_form,
-                                    .b_form = p.b_form,
-                                    .operands = p.operands,
-                                    .result = p.result,
-                                    .align_a = alignment(p.a),
-                                    .align_b = alignment(p.b),
-                                    .align_d = alignment(p.d),
-                                    .align_c = alignment(c),
-                                    .workspace = on.workspace.bytes()});
+  const Plan& plan = plan_for({.m = p.m,
+                               .n = p.n,
+                               .k = p.k,
+                               .a_form = p.a_form,
+                               .b_form = p.b_form,
+                               .operands = p.operands,
+                               .result = p.result,
+                               .align_a = alignment(p.a),
+                               .align_b = alignment(p.b),
+                               .align_d = alignment(p.d),
+                               .align_c = alignment(c),
+                               .workspace = on.workspace.bytes()});
   const float one = 1, beta = p.c ? 1 : 0;
   remember_kernel("matmul (cuBLASLt)");
-  cublas_check(lib,
-               lib.matmul(lib.handle, plan.desc, &one, p.b, plan.b, p.a, plan.a, &beta, c, plan.d,
+  cublas_check(lib.matmul(handle(), plan.desc, &one, p.b, plan.b, p.a, plan.a, &beta, c, plan.d,
                           p.d, plan.d, &plan.algorithm, on.workspace.data, plan.workspace, stream),
                "starting a product");
 }

@@ -1,14 +1,26 @@
 // The GPU as host code sees it: what is said where it cannot be used, and, where it can, that copies, events and graphs work.
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "base/check.h"
 #include "cuda/device.h"
+#include "cuda/shared_library.h"
 #include "tests/catch.h"
+#if ASSAY_HAS_CUDA
+#include "cuda/cublaslt.h"
+#endif
 
 namespace assay::gpu {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 const DeviceFacts kHopper{.driver = 13000,
                           .toolkit = 13000,
@@ -55,7 +67,59 @@ TEST_CASE("a GPU that cannot be used is refused for its reason") {
     facts.capability = capability;
     REQUIRE(has(refusal(facts), "compute capability"));
   }
+
+  facts = kHopper;
+  facts.products_problem = "libcublasLt.so.13 cannot be loaded (no such file)";
+  REQUIRE(refusal(facts) ==
+          "libcublasLt.so.13 cannot be loaded (no such file): matrix products on the GPU need "
+          "cuBLASLt");
 }
+
+TEST_CASE("a library opened at run time: by the loader, in a folder, or the loader's reason") {
+  const SharedLibrary standard = open_shared_library("libm.so.6", {});
+  REQUIRE(standard.handle != nullptr);
+  REQUIRE(standard.problem.empty());
+
+  const fs::path folder = fs::temp_directory_path() / strprintf("assay-library-%d", int(getpid()));
+  fs::create_directory(folder);
+  const std::string broken = "libassay_broken.so.1";
+  std::ofstream(folder / broken) << "not a library";
+  const std::vector<std::string> folders{"/nowhere", folder.string()};
+  REQUIRE(open_shared_library(broken, folders).handle == nullptr);
+
+  const SharedLibrary absent = open_shared_library("libassay_absent.so.1", folders);
+  REQUIRE(absent.handle == nullptr);
+  REQUIRE(has(absent.problem, "libassay_absent.so.1: cannot open shared object file"));
+
+  // A copy under a name that the loader knows nothing of.
+  Dl_info there;
+  REQUIRE(dladdr(dlsym(standard.handle, "cos"), &there) != 0);
+  fs::copy(there.dli_fname, folder / "libassay_here.so.1");
+  const SharedLibrary here = open_shared_library("libassay_here.so.1", folders);
+  REQUIRE(here.handle != nullptr);
+  REQUIRE(here.problem.empty());
+  fs::remove_all(folder);
+}
+
+TEST_CASE("the toolkit's own folders come before the usual one") {
+  setenv("CUDA_HOME", "/opt/cuda-x", 1);
+  setenv("CUDA_PATH", "", 1);
+  REQUIRE(toolkit_library_folders() ==
+          std::vector<std::string>{"/opt/cuda-x/lib64", "/usr/local/cuda/lib64"});
+  unsetenv("CUDA_HOME");
+  unsetenv("CUDA_PATH");
+}
+
+#if ASSAY_HAS_CUDA
+TEST_CASE("every function of cuBLASLt is found where the library is") {
+  if (cublaslt_problem().find("cannot be loaded") != std::string::npos) {
+    std::printf("not run: the functions of cuBLASLt (%s)\n", cublaslt_problem().c_str());
+    return;
+  }
+  REQUIRE(cublaslt_problem() == "");
+  REQUIRE(std::string(cublaslt().status_string(CUBLAS_STATUS_SUCCESS)) == "success");
+}
+#endif
 
 TEST_CASE("open_device opens the GPU, or says why not") {
   std::unique_ptr<Device> device;
