@@ -7,21 +7,24 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: bash tools/gpu_check.sh [--out FOLDER] [--build FOLDER] [--dry-run]
-  --out      where results.json and logs.tgz go (default: $OUT, or gpu-check)
-  --build    where to build (default: build-gpu)
-  --dry-run  prints the steps with their time limits and runs none
+usage: bash tools/gpu_check.sh [--out FOLDER] [--build FOLDER | --prebuilt FOLDER] [--dry-run]
+  --out       where results.json and logs.tgz go (default: $OUT, or gpu-check)
+  --build     where to build (default: build-gpu)
+  --prebuilt  builds nothing, takes the programs there; in a bundle (tools/bundle.sh) that is bin
+  --dry-run   prints the steps with their time limits and runs none
 TEXT
 }
 
 out=${OUT:-gpu-check}
 build=build-gpu
+prebuilt=no
 dry=no
 while [[ $# -gt 0 ]]; do
   case "$1" in
-    --out | --build)
+    --out | --build | --prebuilt)
       [[ $# -ge 2 ]] || { usage >&2; exit 1; }
       if [[ $1 == --out ]]; then out=$2; else build=$2; fi
+      if [[ $1 == --prebuilt ]]; then prebuilt=yes; fi
       shift 2 ;;
     --dry-run) dry=yes && shift ;;
     -h | --help) usage && exit 0 ;;
@@ -29,6 +32,11 @@ while [[ $# -gt 0 ]]; do
   esac
 done
 
+if [[ $prebuilt == yes && ! -x $build/op_check_cuda ]]; then
+  echo "error: $build has no op_check_cuda" >&2
+  echo "hint: --prebuilt takes the folder of programs built for CUDA, in a bundle --prebuilt bin" >&2
+  exit 1
+fi
 total_seconds=525
 if [[ $dry == no ]]; then
   if ! gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader 2>&1); then
@@ -77,8 +85,10 @@ build_all() {
 export -f build_all
 export build
 
-step build 200 bash -c build_all
-step kernels 20 bash tools/check_kernels.sh --no-build "$build"
+if [[ $prebuilt == no ]]; then
+  step build 200 bash -c build_all
+  step kernels 20 bash tools/check_kernels.sh --no-build "$build"
+fi
 step limits.json 30 "$build/bench_limits" --json
 step op_check 110 "$build/op_check_cuda"
 benches="attention gemm grouped head memory_ops optimizer router"
@@ -90,13 +100,16 @@ if [[ $dry == yes ]] || python3 -c 'import torch, sys; sys.exit(not torch.cuda.i
 fi
 if [[ $dry == yes ]]; then exit 0; fi
 
+# A bundle says in MANIFEST what it was made from.
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+if [[ -f MANIFEST ]]; then commit=$(sed -n 's/^# commit //p' MANIFEST); fi
 # A bench's own JSON where it wrote all of it, else null.
 value() {
   if [[ -s $1 && $(tail -c 3 "$1") == *[\]\}]* ]]; then cat "$1"; else echo null; fi
 }
 {
   printf '{"gpu": "%s", "date": "%s", "commit": "%s", "toolkit": "%s",\n' "$gpu" "$(date -u +%FT%TZ)" \
-    "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
+    "$commit" "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
   printf '"seconds": %d, "steps": [%s],\n"limits": ' "$SECONDS" "$steps"
   value "$out/logs/limits.json"
   printf ',\n"benches": {'

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The builds that the suite does not make: without CUDA, and the kernels alone with every package hidden from CMake. Both are configured
+# and every rule is resolved; without CUDA the device layer is compiled, the one place with other sources there, and has to
+# have every function of the layer with CUDA. Whole builds would compile the same sources again, for minutes.
+#   build_variants.sh SOURCE SCRATCH [DEVICE_LIBRARY]: the last is libassay_device.a of a build with CUDA
+set -euo pipefail
+source=$1 scratch=$2 with_cuda=${3:-}
+configure() {
+  local folder=$scratch/$1
+  shift
+  rm -rf "$folder"
+  cmake -S "$source" -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release "$@" >"$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
+  ninja -C "$folder" -n >"$folder.log" 2>&1 || { tail -20 "$folder.log"; exit 1; }
+}
+command -v ninja >/dev/null || { echo "not run: ninja is not installed"; exit 0; }
+mkdir -p "$scratch"
+
+configure no-cuda -DASSAY_CUDA=OFF
+ninja -C "$scratch/no-cuda" assay_device >"$scratch/no-cuda.log" 2>&1 || { tail -30 "$scratch/no-cuda.log"; exit 1; }
+
+hidden=()
+while read -r package; do hidden+=("-DCMAKE_DISABLE_FIND_PACKAGE_$package=ON"); done \
+  < <(sed -n 's/^find_package(\([A-Za-z0-9_-]*\).*/\1/p' "$source/cmake/dependencies.cmake")
+configure kernels-only -DASSAY_KERNELS_ONLY=ON "${hidden[@]}"
+
+# functions LIBRARY OBJECT; constructors that only the layer itself calls are its own business.
+functions() { nm --defined-only -gC "$1" 2>/dev/null | sed -n "/^$2:/,/^$/s/.* T //p" | grep -v '^assay::gpu::Device::Device(' | sort; }
+if [[ -n $with_cuda ]]; then
+  missing=$(comm -23 <(functions "$with_cuda" device.cpp.o) <(functions "$scratch/no-cuda/cuda/libassay_device.a" device_absent.cpp.o))
+  if [[ -n $missing ]]; then
+    printf 'cuda/device_absent.cpp lacks:\n%s\n' "$missing"
+    exit 1
+  fi
+  [[ $(functions "$with_cuda" device.cpp.o | wc -l) -gt 10 ]] || { echo "no functions in $with_cuda"; exit 1; }
+fi
+echo "build variants: ok"

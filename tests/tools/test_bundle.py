@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""tools/bundle.sh and tools/gpu_check.sh --prebuilt: what they refuse before anything is built, and that no program is linked
+with a library of CUDA. Making a bundle compiles everything once more: it tries itself when it is made, not here.
+Usage: test_bundle.py PROGRAM..."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+failures = []
+folder = tempfile.TemporaryDirectory(prefix="assay-bundle-")
+work = pathlib.Path(folder.name)
+(work / "full").mkdir()
+(work / "full" / "letter.txt").write_text("mine")
+(work / "file").write_text("mine")
+(work / "bare").mkdir()
+for tool in ("bash", "dirname", "realpath", "grep", "uname", "cmake"):
+    (work / "bare" / tool).symlink_to(subprocess.run(["which", tool], capture_output=True, text=True).stdout.strip())
+
+BUNDLE, GPU_CHECK = "bundle.sh", "gpu_check.sh"
+REFUSED = [
+    (BUNDLE, [], "--out is not given", "--out bundle"),
+    (BUNDLE, ["--out"], "--out needs a value", "--help"),
+    (BUNDLE, ["--out", work / "b", "--bogus"], "unknown argument --bogus", "--help"),
+    (BUNDLE, ["--out", work / "full"], f"{work}/full exists and is not a bundle", "another --out"),
+    (BUNDLE, ["--out", work / "file"], f"{work}/file exists and is not a bundle", "another --out"),
+    (BUNDLE, ["--out", work / "file" / "b"], f"{work}/file cannot be written", "another --out"),
+    (GPU_CHECK, ["--prebuilt", work / "full"], f"{work}/full has no op_check_cuda", "--prebuilt bin"),
+]
+
+
+def check(what, error, hint, done):
+    lines = done.stderr.splitlines()
+    if not (done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ") and error in lines[0]
+            and lines[1].startswith("hint: ") and hint in lines[1]):
+        failures.append(f"{what} wants {error!r}, {hint!r}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+for script, arguments, error, hint in REFUSED:
+    done = subprocess.run(["bash", TOOLS / script, *arguments], capture_output=True, text=True)
+    check([script, *arguments], error, hint, done)
+done = subprocess.run([work / "bare" / "bash", TOOLS / BUNDLE, "--out", work / "b"], capture_output=True, text=True,
+                      env={"PATH": str(work / "bare")})
+check("without ldd", "ldd was not found", "tools/setup.sh", done)
+if not (work / "full" / "letter.txt").exists() or (work / "b").exists():
+    failures.append("a refusal changed something")
+
+for script, word in ((BUNDLE, "--with-cublas"), (GPU_CHECK, "--prebuilt")):
+    done = subprocess.run(["bash", TOOLS / script, "--help"], capture_output=True, text=True)
+    if done.returncode != 0 or word not in done.stdout:
+        failures.append(f"{script} --help: {done.stdout}{done.stderr}")
+
+# A library of CUDA among those that the loader must find would keep the program from starting where it is absent.
+for program in sys.argv[1:]:
+    needed = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
+    for line in needed.splitlines():
+        if "(NEEDED)" in line and any(f"[lib{name}" in line for name in ("cuda", "cublas", "nccl", "nv")):
+            failures.append(f"{program}: {line.strip()}")
+
+print("\n".join(failures) if failures else "bundle: ok")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,189 @@
+#!/usr/bin/env bash
+# A folder that trains and measures on a GPU machine without a network, a compiler or these libraries: programs, their
+# libraries, presets, gpu_check.sh. Made and tried here, whole or not at all.
+#
+# The programs find lib/ by DT_RPATH ($ORIGIN/../lib), not DT_RUNPATH: it holds for the libraries' libraries too (fmt of
+# spdlog), and an LD_LIBRARY_PATH of that machine does not come before it. They are compiled for a CPU that every GPU host has: the
+# ops then contain no AVX-512 or AMX, whose use is decided at compile time (ops/amx_tiles.h).
+#
+# cuBLASLt stays out by default: it is 541 MB in CUDA 13.0, the rest 152 MB, and a CUDA toolkit has it. It is opened while the
+# program runs, so nothing else needs it.
+set -euo pipefail
+umask 022
+
+usage() {
+  cat <<'TEXT'
+usage: bash tools/bundle.sh --out FOLDER [--tar] [--with-cublas] [--march NAME] [--build FOLDER]
+  --out FOLDER    the bundle to make; a bundle that is there is replaced
+  --tar           also FOLDER.tgz
+  --with-cublas   put libcublasLt in, for a machine with a driver but no CUDA toolkit (+ 541 MB)
+  --march NAME    the CPU to compile for (default: x86-64-v3, which is AVX2; x86-64-v4 is AVX-512)
+  --build FOLDER  where to build (default: build-bundle)
+Needs the CUDA toolkit here. There: Linux on x86-64, a glibc as new as MANIFEST says, the NVIDIA driver. For example:
+  bash tools/bundle.sh --out bundle --tar
+  (there)  tar -xzf bundle.tgz && cd bundle && sha256sum -c --quiet MANIFEST && bin/assay doctor
+docs/gpu.md goes on from there.
+TEXT
+}
+fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
+
+out='' tar=no cublas=no march=x86-64-v3 build=build-bundle
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --out | --march | --build)
+      [[ -n ${2:-} ]] || fail "$1 needs a value" "bash tools/bundle.sh --help"
+      declare "${1#--}=$2"
+      shift 2 ;;
+    --tar) tar=yes; shift ;;
+    --with-cublas) cublas=yes; shift ;;
+    -h | --help) usage; exit 0 ;;
+    *) fail "unknown argument $1" "bash tools/bundle.sh --help" ;;
+  esac
+done
+[[ -n $out ]] || fail "--out is not given" "bash tools/bundle.sh --out bundle"
+
+# What can be said before anything is built.
+out=$(realpath -m -- "$out")
+cd "$(dirname "$0")/.."
+for tool in cmake ldd readelf objdump sha256sum tar; do
+  command -v "$tool" >/dev/null || fail "$tool was not found" "bash tools/setup.sh installs what building needs"
+done
+[[ $(uname -m) == x86_64 ]] || fail "this is $(uname -m): a bundle is for x86-64" "make it on an x86-64 machine"
+if [[ -e $out && ! (-d $out && -z $(ls -A "$out")) ]] && ! grep -qs '^# assay bundle' "$out/MANIFEST"; then
+  fail "$out exists and is not a bundle" "give another --out, or remove it"
+fi
+parent=$(dirname "$out")
+mkdir -p "$parent" 2>/dev/null && [[ -w $parent ]] || fail "$parent cannot be written" "give another --out"
+
+say() { printf '== %s (%d s)\n' "$*" "$SECONDS"; }
+gpu_programs="bench_attention bench_device bench_gemm bench_grouped bench_head bench_limits bench_memory_ops bench_optimizer bench_router"
+programs="assay op_check op_check_cuda test_device bench_ops bench_step $gpu_programs"
+
+say "build for $march: $build"
+mkdir -p "$build"
+generator=()
+if command -v ninja >/dev/null && [[ ! -f $build/CMakeCache.txt ]]; then generator=(-G Ninja); fi
+# shellcheck disable=SC2016,SC2086  # $ORIGIN is the loader's
+if ! { cmake -S . -B "$build" ${generator[@]+"${generator[@]}"} -DCMAKE_BUILD_TYPE=Release -DASSAY_CUDA=ON -DASSAY_NATIVE=OFF \
+  -DCMAKE_CXX_FLAGS="-march=$march" -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DCMAKE_INSTALL_RPATH='$ORIGIN/../lib' \
+  -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags &&
+  cmake --build "$build" --parallel "$(nproc)" --target $programs; } >"$build/bundle.log" 2>&1; then
+  grep -E -A4 'error|CMake Error|FAILED' "$build/bundle.log" | head -30 >&2 || tail -30 "$build/bundle.log" >&2
+  fail "the build failed" "all of its output is in $build/bundle.log"
+fi
+cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
+
+# Every library of the programs but the C library's own and the loader: those belong to a machine, with its kernel and driver.
+of_the_system() { [[ $1 =~ ^(linux-vdso|ld-linux-x86-64|lib(c|m|mvec|pthread|dl|rt|resolv|util|anl))\.so ]]; }
+say "libraries"
+declare -A libraries
+for program in $programs; do
+  while read -r name arrow path _; do
+    if [[ $name == lib@(cuda|cudart|cublas|cublasLt|nvidia|nccl)* ]]; then
+      fail "$program is linked with $name, which a machine may lack" "open it at run time (cuda/shared_library.h)"
+    fi
+    if [[ $arrow != '=>' ]] || of_the_system "$name"; then continue; fi
+    [[ $path == /* ]] || fail "$program needs $name, which is not found here" "bash tools/setup.sh"
+    libraries[$name]=$path
+  done < <(ldd "$build/$program")
+done
+if [[ $cublas == yes ]]; then
+  path=$(cached CUDA_cublasLt_LIBRARY)
+  [[ -f $path ]] || fail "no libcublasLt in the CUDA toolkit here" "install its cuBLAS, or leave out --with-cublas"
+  libraries[$(readelf -d "$path" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')]=$path
+fi
+
+files=()
+for program in $programs; do files+=("$build/$program"); done
+need=$(($(du -cLk "${files[@]}" "${libraries[@]}" | tail -1 | cut -f1) / 1024 + 32))
+if [[ $tar == yes ]]; then need=$((need * 2)); fi
+have=$(($(df --output=avail -k "$parent" | tail -1) / 1024))
+((need <= have)) || fail "the bundle takes $need MiB, $parent has $have MiB free" "give --out on another disk, or leave out --with-cublas"
+
+# Made beside its place, tried there under another name, and only then put in its place.
+stage=$(mktemp -d "$parent/.bundle-XXXXXX")
+trap 'rm -rf "$stage"' EXIT
+trap 'fail "the bundle could not be written to $stage (line $LINENO)" "df -h $parent: is the disk full?"' ERR
+made=$stage/made
+mkdir -p "$made"/{bin,lib,tools,models,bench/peers}
+say "copy: ${#files[@]} programs, ${#libraries[@]} libraries"
+cp "${files[@]}" "$made/bin"
+for name in "${!libraries[@]}"; do cp -L "${libraries[$name]}" "$made/lib/$name"; done
+chmod 644 "$made"/lib/*
+cp -r models/presets "$made/models"
+cp tools/gpu_check.sh "$made/tools"
+cp bench/peers/torch_gpu.py "$made/bench/peers"
+cp docs/gpu.md "$made/README.md"
+cp LICENSE "$made"
+oldest_glibc=$(cat "$made"/bin/* "$made"/lib/* | grep -aoE 'GLIBC_2\.[0-9]+' | sort -uV | tail -1)
+commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+if [[ -n $(git status --porcelain --untracked-files=no 2>/dev/null) ]]; then commit+=" and changes"; fi
+{
+  echo "# assay bundle (sha256sum -c MANIFEST)"
+  echo "# commit $commit"
+  echo "# compiler $("$(cached CMAKE_CXX_COMPILER)" --version | sed -n 1p), -march=$march"
+  echo "# cuda $("$made/bin/assay" doctor --quick | sed -n 's/^ *toolkit *//p'), kernels for sm_90a, cuBLASLt $([[ $cublas == yes ]] && echo included || echo "of the machine")"
+  echo "# glibc ${oldest_glibc#GLIBC_} or later"
+  (cd "$made" && find . -type f ! -name MANIFEST -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum)
+} >"$stage/MANIFEST"
+mv "$stage/MANIFEST" "$made/MANIFEST"
+
+say "trial in another place, without this machine's environment"
+moved=$stage/moved
+mv "$made" "$moved"
+(cd "$moved" && sha256sum -c --quiet MANIFEST)
+there() { (cd "$moved" && env -i PATH=/usr/bin:/bin HOME="$stage" OMP_WAIT_POLICY=passive "$@"); }
+for program in $programs; do
+  while read -r name arrow path _; do
+    if [[ $arrow == '=>' && $path != "$moved/bin/../lib/$name" ]] && ! of_the_system "$name"; then
+      fail "bin/$program takes $name from ${path/#not/nowhere}" "it should come from the bundle's lib: was $build configured by hand?"
+    fi
+  done < <(there ldd "bin/$program")
+done
+if [[ $march == x86-64-v[23] ]]; then
+  wide=$(objdump -d --no-show-raw-insn "$moved/bin/assay" | grep -E '%zmm|%tmm' | head -1 || true)
+  [[ -z $wide ]] || fail "bin/assay has instructions beyond $march: ${wide//$'\t'/ }" "compile them only where __AVX512F__ or __AMX_TILE__ is defined"
+fi
+# trial WHAT COMMAND...
+trial() {
+  local what=$1
+  shift
+  printf '   %s\n' "$what"
+  if ! there "$@" >"$stage/trial.log" 2>&1; then
+    tail -15 "$stage/trial.log" >&2
+    fail "the bundle does not work: $what" "the command was: $*"
+  fi
+}
+trial "doctor" bin/assay doctor --quick
+trial "device" bin/test_device
+trial "op_check" bin/op_check --op cast
+trial "bench_ops" bin/bench_ops --help
+trial "train" bin/assay train models/presets/cpu/moe.yaml --device cpu --run runs/trial --set run.steps=2 --set run.batch_tokens=512 \
+  --set run.micro_batch=2 --set schedule.warmup=0 --set schedule.warmdown=0 --set eval.every=2 --set eval.tokens=2048 \
+  --set data.synth.train_tokens=200000 --set data.synth.val_tokens=20000
+rm -rf "$moved/runs" "$moved/data-cache"
+# Where there is no GPU, the programs for it start and say so.
+printf '   what needs a GPU\n'
+for program in op_check_cuda $gpu_programs; do
+  command=("bin/$program" --op cast)
+  if [[ $program == bench_limits ]]; then command=("bin/$program"); fi
+  if ! there "${command[@]}" >"$stage/trial.log" 2>&1 && ! grep -q '^hint: ' "$stage/trial.log"; then
+    tail -5 "$stage/trial.log" >&2
+    fail "the bundle does not work: $program" "the command was: ${command[*]}"
+  fi
+done
+if [[ $cublas == yes ]]; then
+  there env LD_DEBUG=files bin/test_device 'every function*' 2>&1 | grep "calling init: $moved/bin/../lib/libcublasLt" >/dev/null ||
+    fail "the bundle's libcublasLt is not the one that is opened" "LD_DEBUG=files bin/test_device says which is"
+fi
+
+rm -rf "$out"
+mv "$moved" "$out"
+if [[ $tar == yes ]]; then
+  say "tar"
+  tar -czf "$stage/bundle.tgz" -C "$parent" --owner=0 --group=0 "$(basename "$out")"
+  mv "$stage/bundle.tgz" "$out.tgz"
+fi
+grep '^# ' "$out/MANIFEST"
+if [[ $tar == yes ]]; then du -sh "$out.tgz"; fi
+du -sh "$out"
