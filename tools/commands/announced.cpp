@@ -22,12 +22,6 @@ void add_announced(Commands& commands, const std::string& name, const std::strin
 
 }  // namespace
 
-void add_router_command(Commands& commands) {
-  add_announced(commands, "router", "how evenly a run used its experts",
-                "the numbers are in RUN/telemetry.db: sqlite3 RUN/telemetry.db "
-                "'select * from router_layer order by step desc limit 10'");
-}
-
 void add_report_command(Commands& commands) {
   add_announced(
       commands, "report", "one page about a run",

@@ -1,0 +1,288 @@
+#include <cmath>
+#include <filesystem>
+
+#include "engine/telemetry.h"
+#include "lab/router_analysis.h"
+#include "lab/router_report.h"
+#include "tests/catch.h"
+
+namespace assay {
+namespace {
+
+constexpr int64_t kExperts = 8, kTopK = 2, kWindow = 5, kSteps = 20;
+constexpr int64_t kCollapse = 11;  // first step at which block 2 uses two experts only
+
+// A folder that is removed at the end.
+struct Folder {
+  std::string path;
+  explicit Folder(const std::string& name)
+      : path((std::filesystem::temp_directory_path() / ("assay-router-" + name)).string()) {
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directories(path);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+// Block 1: every expert the same. Block 2: seven experts the same and the last one nothing, then experts 0 and 1 alone.
+std::vector<int64_t> planted(int64_t block, int64_t step) {
+  if (block == 1) return std::vector<int64_t>(kExperts, 84);
+  if (step < kCollapse) return {96, 96, 96, 96, 96, 96, 96, 0};
+  return {336, 336, 0, 0, 0, 0, 0, 0};
+}
+
+RouterStats stats_of(std::vector<int64_t>& counts) {
+  return router_stats({counts.data(), {kExperts}}, kTopK);
+}
+
+// The telemetry of the planted run up to a step, measures as the engine writes them.
+void write_planted(const std::string& folder, int64_t steps) {
+  TelemetryLayout layout;
+  layout.scalars = {"train_loss_nats"};
+  layout.layers = {1, 2};
+  layout.experts = kExperts;
+  Telemetry telemetry(folder + "/telemetry.db", layout);
+  for (int64_t step = 1; step <= steps; ++step) {
+    StepRecord& r = telemetry.begin_step(step);
+    r.scalars[0] = 6.0 - 0.1 * double(step);
+    for (size_t m = 0; m < 2; ++m) {
+      const int64_t block = int64_t(m) + 1;
+      std::vector<int64_t> counts = planted(block, step);
+      for (int64_t e = 0; e < kExperts; ++e) {
+        r.layer_counts(int64_t(m), kExperts)[e] = uint32_t(counts[size_t(e)]);
+      }
+      r.router[m].step = stats_of(counts);
+      std::vector<int64_t> sum(kExperts, 0);
+      for (int64_t s = std::max<int64_t>(1, step - kWindow + 1); s <= step; ++s) {
+        const std::vector<int64_t> at = planted(block, s);
+        for (size_t e = 0; e < sum.size(); ++e) sum[e] += at[e];
+      }
+      r.router[m].window = stats_of(sum);
+    }
+    telemetry.commit();
+  }
+  telemetry.event(steps, "end", "steps");
+}
+
+RunRecord record(const std::string& folder) {
+  RunRecord run;
+  run.path = folder;
+  run.name = "planted";
+  run.config.model.moe = MoeConfig();
+  run.config.model.moe->experts = kExperts;
+  run.config.model.moe->top_k = kTopK;
+  run.config.run.steps = kSteps;
+  run.config.telemetry.window = kWindow;
+  run.end = "steps";
+  return run;
+}
+
+RouterAnalysis analyse_planted(int64_t steps, const std::vector<int64_t>& shown = {}) {
+  const Folder folder("planted");
+  write_planted(folder.path, steps);
+  return analyse_router(record(folder.path), shown);
+}
+
+// An analysis with one layer, healthy but for what a test changes.
+RouterAnalysis healthy() {
+  RouterAnalysis a;
+  a.experts = 64;
+  a.top_k = 4;
+  a.window = 100;
+  a.logged = a.last_step = 400;
+  a.planned_steps = 1000;
+  a.turnover_floor = 0.01;
+  RouterLayer layer;
+  layer.layer = 3;
+  layer.max_load_norm = 0.1;
+  layer.active_norm = 1;
+  layer.turnover = 0.012;
+  layer.entropy_norm = 0.99;
+  a.layers.push_back(layer);
+  return a;
+}
+
+Config balanced_by_bias(double rate) {
+  Config config;
+  config.model.moe = MoeConfig();
+  config.model.moe->router.bias_rate = rate;
+  return config;
+}
+
+std::vector<std::string> rules_of(const RouterVerdict& verdict) {
+  std::vector<std::string> rules;
+  for (const RouterAdvice& advice : verdict.advice) rules.push_back(advice.rule);
+  return rules;
+}
+
+}  // namespace
+
+TEST_CASE("a planted collapse is found in its layer, at its step, with its dead experts") {
+  const RouterAnalysis a = analyse_planted(kSteps);
+  REQUIRE(a.experts == kExperts);
+  REQUIRE(a.logged == kSteps);
+  REQUIRE(a.layers.size() == 2);
+  const RouterLayer &even = a.layers[0], &collapsed = a.layers[1];
+  REQUIRE(even.layer == 1);
+  REQUIRE(!even.saturated_at);
+  REQUIRE(even.dead == 0);
+  REQUIRE(even.cv == 0);
+  REQUIRE(even.ccdf == std::vector<double>{1, 1, 1, 0});
+  REQUIRE(collapsed.layer == 2);
+  REQUIRE(collapsed.saturated_at == kCollapse);
+  REQUIRE(collapsed.max_load_norm == 1);
+  REQUIRE(*collapsed.cv_norm == Approx(1));  // exactly K experts used: the ceiling
+  REQUIRE(collapsed.dead == 6);
+  REQUIRE(collapsed.never_used == 1);
+  REQUIRE(collapsed.dead_median == kSteps - (kCollapse - 1));
+  REQUIRE(collapsed.dead_longest == kSteps);
+  REQUIRE(a.ccdf_loads == std::vector<double>{0.1, 0.5, 1, 2});
+  REQUIRE(collapsed.ccdf == std::vector<double>{0.25, 0.25, 0.25, 0.25});
+  REQUIRE(a.verdict.state == "collapsed");
+  REQUIRE(rules_of(a.verdict) == std::vector<std::string>{"no_balancing"});
+}
+
+TEST_CASE("steps are shown as they were logged") {
+  const RouterAnalysis a = analyse_planted(kSteps, {kCollapse, 2});
+  REQUIRE(a.steps.size() == 2);
+  REQUIRE(a.steps[0].step == 2);
+  REQUIRE(*a.steps[0].loss_nats == Approx(5.8));
+  REQUIRE(a.steps[0].saturated == 0);
+  REQUIRE(a.steps[0].active_min == 7);
+  const RouterAtStep& s = a.steps[1];
+  REQUIRE(s.saturated == 1);
+  REQUIRE(s.worst_layer == 2);
+  REQUIRE(s.max_load_norm_worst == 1);
+  REQUIRE(s.max_load_mean == Approx((0.125 + 0.5) / 2));
+  REQUIRE(*s.cv_norm_mean == Approx(0.5));
+  REQUIRE(s.entropy_min == Approx(std::log(2)));
+  REQUIRE(analyse_planted(kSteps).steps.front().step == 1);
+  REQUIRE(analyse_planted(kSteps).steps.back().step == kSteps);
+}
+
+TEST_CASE("a run before its first whole window is too early to judge") {
+  const RouterAnalysis a = analyse_planted(kWindow - 1);
+  REQUIRE(a.verdict.state == "too_early");
+  REQUIRE(a.layers[1].dead == 0);
+  REQUIRE(analyse_planted(1).steps.size() == 1);
+}
+
+TEST_CASE("turnover is the share of assignments that moved") {
+  REQUIRE(load_turnover({4, 4, 0, 0}, {0, 0, 4, 4}) == 1);
+  REQUIRE(load_turnover({4, 4, 0, 0}, {8, 8, 0, 0}) == 0);
+  REQUIRE(load_turnover({2, 1, 1, 0}, {1, 1, 1, 1}) == 0.25);
+  REQUIRE(load_turnover({0, 0}, {1, 0}) == 0);
+  const RouterAnalysis a = analyse_planted(kCollapse + 2);
+  // Five pairs of steps, one of which moves 5/7 of the assignments.
+  REQUIRE(a.layers[1].turnover == Approx(5.0 / 7 / 5));
+  REQUIRE(a.layers[0].turnover == 0);
+}
+
+TEST_CASE("the floor of turnover is what uniform sampling gives") {
+  REQUIRE(turnover_floor(1, 100) == 0);
+  REQUIRE(turnover_floor(4, 0) == 0);
+  // Two draws of A from E: half the sum of |difference|, each difference normal with variance 2 (1/E)(1 - 1/E) / A.
+  const double expected = 0.5 * 64 * std::sqrt(2 * (1 / 64.0) * (63 / 64.0) / 4096) *
+                          std::sqrt(2 / 3.14159265358979323846);
+  REQUIRE(turnover_floor(64, 4096) == Approx(expected));
+}
+
+TEST_CASE("the load's excess is 0 where even and 1 at its ceiling") {
+  REQUIRE(load_excess(0.5, 4, 2) == 0);
+  REQUIRE(load_excess(1, 4, 2) == 1);
+  REQUIRE(load_excess(0.75, 4, 2) == 0.5);
+  REQUIRE(load_excess(1, 2, 2) == 0);
+}
+
+TEST_CASE("each state has its rule") {
+  const Config config = balanced_by_bias(0);
+  REQUIRE(router_verdict(healthy(), config).state == "healthy");
+  struct Row {
+    const char* state;
+    void (*change)(RouterAnalysis&);
+  };
+  const std::vector<Row> rows = {
+      Row{"collapsed", [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.9; } },
+      Row{"collapsed", [](RouterAnalysis& a) { a.layers[0].active_norm = 0.49; }  },
+      Row{"uneven",    [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.54; }},
+      Row{"healthy",   [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.53; }},
+      Row{"uneven",    [](RouterAnalysis& a) { a.layers[0].active_norm = 0.94; }  },
+      Row{"uneven",    [](RouterAnalysis& a) { a.layers[0].entropy_norm = 0.89; } },
+      Row{"recovered", [](RouterAnalysis& a) { a.layers[0].saturated_at = 20; }   },
+      Row{"too_early", [](RouterAnalysis& a) { a.logged = 99; }                   },
+      Row{"healthy",   [](RouterAnalysis& a) { a.top_k = a.experts; }             }
+  };
+  for (const Row& row : rows) {
+    RouterAnalysis a = healthy();
+    row.change(a);
+    CAPTURE(row.state);
+    REQUIRE(router_verdict(a, config).state == row.state);
+  }
+}
+
+TEST_CASE("advice follows from what the bias has done") {
+  RouterAnalysis a = healthy();
+  RouterLayer& l = a.layers[0];
+  l.max_load_norm = 0.95;
+  l.bias_range = 0.02;
+  l.margin = 0.1;
+  const RouterVerdict slow = router_verdict(a, balanced_by_bias(1e-4));
+  REQUIRE(rules_of(slow) == std::vector<std::string>{"bias_too_slow"});
+  // Two biases part by 2e-4 a step.
+  REQUIRE(slow.advice[0].because.find("after about 500 steps, the run had 400") !=
+          std::string::npos);
+  REQUIRE(slow.advice[0].advice.find("bias_rate 0.0005") != std::string::npos);
+  l.bias_range = 0.3;
+  REQUIRE(router_verdict(a, balanced_by_bias(1e-2)).advice.empty());
+  l.turnover = 0.04;
+  REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-2))) ==
+          std::vector<std::string>{"bias_overshoots"});
+  l.bias_range = 29;
+  REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-2))) ==
+          std::vector<std::string>{"bias_at_clamp"});
+}
+
+TEST_CASE("advice names each of the other causes") {
+  RouterAnalysis a = healthy();
+  RouterLayer& l = a.layers[0];
+  l.max_load_norm = 0.95;
+  l.saturated_at = 100;
+  l.gate_entropy_norm = 0.1;
+  Config config = balanced_by_bias(0);
+  REQUIRE(rules_of(router_verdict(a, config)) ==
+          std::vector<std::string>{"no_balancing", "hard_gates", "saturated_early"});
+  config.model.moe->router.aux = "switch";
+  config.model.moe->router.aux_alpha = 1e-3;
+  l.saturated_at = 101;
+  l.gate_entropy_norm = 0.5;
+  const RouterVerdict verdict = router_verdict(a, config);
+  REQUIRE(rules_of(verdict) == std::vector<std::string>{"aux_too_weak"});
+  REQUIRE(verdict.advice[0].advice.find("aux_alpha 0.01") != std::string::npos);
+  a.layers[0].max_load_norm = 0.1;
+  a.layers[0].saturated_at = std::nullopt;
+  REQUIRE(router_verdict(a, config).advice.empty());
+}
+
+TEST_CASE("text and json say the same") {
+  const RouterAnalysis a = analyse_planted(kSteps);
+  const std::string text = router_text(a);
+  REQUIRE(text.find("layer 2 at 11") != std::string::npos);
+  REQUIRE(text.find("verdict: collapsed") != std::string::npos);
+  const nlohmann::ordered_json json = router_json(a);
+  REQUIRE(json["layers"][1]["saturated_at_step"] == kCollapse);
+  REQUIRE(json["layers"][0]["saturated_at_step"].is_null());
+  REQUIRE(json["layers"][0]["margin"].is_null());
+  REQUIRE(json["verdict"]["advice"][0]["rule"] == "no_balancing");
+  REQUIRE(json["steps"].size() == a.steps.size());
+}
+
+TEST_CASE("what cannot be analysed is refused") {
+  const Folder folder("refused");
+  RunRecord run = record(folder.path);
+  write_planted(folder.path, 3);
+  REQUIRE_THROWS_AS(analyse_router(run, {4}), UserError);
+  REQUIRE_THROWS_AS(analyse_router(run, {0}), UserError);
+  run.config.model.moe.reset();
+  REQUIRE_THROWS_AS(analyse_router(run, {}), UserError);
+}
+
+}  // namespace assay

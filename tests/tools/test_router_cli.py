@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""assay router as a user calls it: on a run that is finished, on one that is training, and on what is no such run."""
+import json
+import pathlib
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from harness import Workplace, assay, rows
+
+failures = []
+
+
+def expect(condition, what):
+    if not condition:
+        failures.append(what)
+
+
+def analysis(run, *more):
+    done = assay("router", run, *more, "--json")
+    expect(done.returncode == 0 and done.stderr == "", f"router {run} {more}: exit {done.returncode}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def refused(part, *arguments):
+    done = assay("router", *arguments)
+    lines = done.stderr.splitlines()
+    expect(done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ") and
+           lines[1].startswith("hint: ") and part in lines[0], f"router {arguments}: {done.returncode} {done.stderr}")
+
+
+def check_finished(w):
+    w.train("moe")
+    run = w.run("moe")
+    said = analysis(run)
+    expect(said["last_step"] == 60 and said["logged_steps"] == 60 and said["ended_by"] == "steps", said)
+    expect([layer["layer"] for layer in said["layers"]] == [0, 1], said["layers"])
+    for layer in said["layers"]:
+        stored = rows(run, "SELECT window_cv, window_max_load_norm, window_gini FROM router_layer "
+                           f"WHERE step = 60 AND layer = {layer['layer']}")[0]
+        expect((layer["cv"], layer["max_load_norm"], layer["gini"]) == stored, f"{layer} is not {stored}")
+        expect(layer["bias_range"] > 0 and layer["margin"] > 0 and 0 <= layer["overlap"] <= 1, layer)
+        expect(0 < layer["turnover"] < 1, layer)
+    for step in said["steps"]:
+        worst = rows(run, f"SELECT max(max_load_norm) FROM router_layer WHERE step = {step['step']}")[0][0]
+        expect(step["max_load_norm_worst"] == worst, step)
+    expect([s["step"] for s in analysis(run, "--steps", "7,60")["steps"]] == [7, 60], "the steps asked for")
+    text = assay("router", run).stdout
+    for part in ("E = 4 experts, K = 2", "by layer", "share of the experts", "verdict: "):
+        expect(part in text, f"{part!r} is not in\n{text}")
+
+
+def check_running(w):
+    with subprocess.Popen(w.command("long", "--set", "run.steps=100000"), stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as training:
+        try:
+            for _ in range(600):
+                time.sleep(0.1)
+                if (w.run("long") / "telemetry.db").exists() and rows_or_none(w.run("long")):
+                    break
+            said = analysis(w.run("long"))
+            expect(said["ended_by"] is None and said["last_step"] > 0, said["last_step"])
+        finally:
+            training.send_signal(signal.SIGKILL)
+
+
+def rows_or_none(run):
+    try:
+        return rows(run, "SELECT 1 FROM router_layer WHERE step >= 12 LIMIT 1")
+    except sqlite3.OperationalError:
+        return None
+
+
+def check_refusals(w):
+    run = w.run("moe")
+    refused("no run", w.run("nowhere"))
+    refused("1 to 60", run, "--steps", "61")
+    refused("1 to 60", run, "--steps", "0")
+    damaged = w.run("damaged")
+    shutil.copytree(run, damaged)
+    db = sqlite3.connect(damaged / "telemetry.db")
+    db.execute("UPDATE expert_load SET counts = x'00' WHERE step = 30 AND layer = 1")
+    db.commit()
+    db.close()
+    refused("step 30, layer 1", damaged)
+    (damaged / "telemetry.db").unlink()
+    refused("no telemetry", damaged)
+
+
+with Workplace(moe=True) as w:
+    check_finished(w)
+    check_running(w)
+    check_refusals(w)
+with Workplace() as w:
+    w.train("dense", "--set", "run.steps=5", "--set", "schedule.warmdown=0")
+    refused("the model is dense", w.run("dense"))
+if failures:
+    sys.exit("\n".join(map(str, failures)))
