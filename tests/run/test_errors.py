@@ -159,8 +159,10 @@ COMMANDS = [
 for name in ("router", "report", "sample"):
     COMMANDS += [([name, "nowhere"], "no run at nowhere", "train"),
                  ([name, "text.txt"], "text.txt is a file", "train"),
-                 ([name, "c"], "c is not a run", "train"),
-                 ([name, "done"], f"assay {name} is not available", "RUN/")]
+                 ([name, "c"], "c is not a run", "train")]
+for name in ("report", "sample"):
+    COMMANDS.append(([name, "done"], f"assay {name} is not available", "RUN/"))
+COMMANDS.append((["router", "done"], "the model is dense", "model.moe"))
 
 UNREADABLE = [
     (["train", "closed.yaml"], "closed.yaml: Permission denied", ""),

@@ -18,14 +18,16 @@ REFUSED = [
     (["ruoter", "x"], "unknown command ruoter", "did you mean router"),
     (["--versoin"], "unknown option --versoin", "did you mean --version"),
     (["router"], "RUN", "assay router --help"),
+    (["router", "run"], "no telemetry at run/telemetry.db", "train it first"),
 ]
 for command in ("router", "report", "sample"):
     REFUSED += [
         ([command, "nowhere"], "no run at nowhere", "train"),
         ([command, "a_file"], "a_file is a file", "train"),
         ([command, "empty"], "empty is not a run", "train"),
-        ([command, "run"], f"assay {command} is not available in this version", "RUN/"),
     ]
+for command in ("report", "sample"):
+    REFUSED.append(([command, "run"], f"assay {command} is not available in this version", "RUN/"))
 
 failures = []
 
