@@ -12,6 +12,7 @@ namespace {
 constexpr double kBiasClamp = 16;    // engine: a bias stays within +-16
 constexpr double kEarlyShare = 0.1;  // of the planned steps
 constexpr double kHardGates = 0.25;  // gate_entropy / ln K
+constexpr double kSwapSteps = 100;   // within which a bias should change a choice
 constexpr double kRestless = 3;      // turnover / its floor
 
 struct Facts {
@@ -91,7 +92,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
     advice.push_back({"bias_at_clamp", measured + strprintf("; they end at +-%g", kBiasClamp),
                       "the bias can do no more: add router.aux, which changes the scores "
                       "themselves, or lower router_lr"});
-  } else if (travel < margin) {
+  } else if (travel < margin && margin > 2 * kSwapSteps * router.bias_rate) {
     const double swap = margin / (2 * router.bias_rate);
     advice.push_back(
         {"bias_too_slow",
@@ -100,7 +101,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
                               router.bias_rate, swap, long(a.last_step)),
          strprintf("router.bias_rate %.1g: then it matters within a hundred steps; or add "
                    "router.aux, which acts at once",
-                   margin / 200)});
+                   margin / (2 * kSwapSteps))});
   } else if (a.turnover_floor > 0 && f.worst->turnover > kRestless * a.turnover_floor) {
     advice.push_back(
         {"bias_overshoots",
@@ -108,6 +109,14 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
                               "between logged steps, sampling alone gives %.1f%%",
                               100 * f.worst->turnover, 100 * a.turnover_floor),
          strprintf("a smaller router.bias_rate than %g, or bias_follows_lr", router.bias_rate)});
+  } else {
+    advice.push_back(
+        {"bias_too_weak",
+         measured + strprintf("; after %ld steps at bias_rate %g the loads are as they are: the "
+                              "busiest experts lie far above that edge",
+                              long(a.last_step), router.bias_rate),
+         strprintf("router.bias_rate %g, or router.aux, which acts on the scores themselves",
+                   10 * router.bias_rate)});
   }
 }
 
