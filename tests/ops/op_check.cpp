@@ -10,8 +10,10 @@ int main(int argc, char** argv) {
   const auto threads = [](int n) { return [n] { return Exec{.threads = n}; }; };
   OpBackend backend{.program = "op_check", .body = OpBody::kCpu, .variants = {}};
   backend.variants.push_back({"2 threads", threads(2)});
-  backend.variants.push_back({"2 threads again", threads(2)});
-  backend.variants.push_back({"1 thread", threads(1)});
+  backend.variants.push_back(
+      {.name = "2 threads again", .begin = threads(2), .aim = OpBackend::Variant::Aim::kSameBits});
+  backend.variants.push_back(
+      {.name = "1 thread", .begin = threads(1), .aim = OpBackend::Variant::Aim::kSameBits});
   backend.variants.push_back({"3 threads", threads(3)});
   backend.variants.push_back({"elsewhere", threads(2), OpBackend::Variant::Buffers::kACopy});
   backend.copies = {.allocate =

@@ -22,15 +22,20 @@ int main(int argc, char** argv) {
   using namespace assay;
   set_case_memory({[](size_t bytes) { return simt::device_malloc(bytes); }, simt::device_free});
   static gpu::Context context;
-  const auto order = [](const char* text) {
-    return OpBackend::Variant{text, [text] {
-                                simt::set_schedule(simt::parse_schedule(text));
-                                return Exec{.gpu = &context};
-                              }};
+  using Aim = OpBackend::Variant::Aim;
+  const auto order = [](const char* text, Aim aim = Aim::kOtherPaths) {
+    return OpBackend::Variant{.name = text,
+                              .begin =
+                                  [text] {
+                                    simt::set_schedule(simt::parse_schedule(text));
+                                    return Exec{.gpu = &context};
+                                  },
+                              .aim = aim};
   };
   OpBackend backend = {
       .program = "op_check_simt",
-      .variants = {order("fwd"), order("rev"), order("rnd:1"), order("rnd:2")},
+      .variants = {order("fwd"), order("rev", Aim::kSameBits), order("rnd:1"),
+                   order("rnd:2", Aim::kSameBits)},
       .seconds = seconds,
       .most_seconds = kMostSeconds
   };

@@ -47,6 +47,15 @@ std::vector<std::string> outside(const Report& report, double& used) {
 
 // What --small runs: for sanitizers, which make a kernel a hundred times slower.
 constexpr Cost kAll = {1e300, 1e300}, kSmall = {1e6, 2e7};
+// And --sanitized, for those of the host: every kind of case, but the sizes of real models; without variants that only repeat.
+constexpr Cost kSanitized = {2e7, 1.6e8};
+
+OpBackend without_repeats(OpBackend backend) {
+  std::erase_if(backend.variants, [](const OpBackend::Variant& v) {
+    return v.aim == OpBackend::Variant::Aim::kSameBits;
+  });
+  return backend;
+}
 
 Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& workspace, Cost most) {
   const OpInstance instance = c.make();
@@ -91,7 +100,7 @@ Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& works
 
 }  // namespace
 
-int op_check_main(int argc, char** argv, const OpBackend& backend) {
+int op_check_main(int argc, char** argv, OpBackend backend) {
   std::string op, filter;
   bool list = false;
   Cost most = kAll;
@@ -101,10 +110,14 @@ int op_check_main(int argc, char** argv, const OpBackend& backend) {
       list = true;
     } else if (flag == "--small") {
       most = kSmall;
+    } else if (flag == "--sanitized") {
+      most = kSanitized;
+      backend = without_repeats(std::move(backend));
     } else if ((flag == "--op" || flag == "--filter") && i + 1 < argc) {
       (flag == "--op" ? op : filter) = argv[++i];
     } else {
-      std::fprintf(stderr, "usage: %s [--op NAME] [--filter TEXT] [--small] [--list]\n",
+      std::fprintf(stderr,
+                   "usage: %s [--op NAME] [--filter TEXT] [--small | --sanitized] [--list]\n",
                    backend.program);
       return flag == "--help" ? 0 : 1;
     }

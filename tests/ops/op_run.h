@@ -17,6 +17,8 @@ struct OpBackend {
     std::string name;  // "3 threads"
     std::function<Exec()> begin;
     enum class Buffers { kTheCases, kACopy } buffers = Buffers::kTheCases;
+    // What it is for: other paths through the code, or only the same bits once more (--sanitized leaves those out).
+    enum class Aim { kOtherPaths, kSameBits } aim = Aim::kOtherPaths;
   };
   std::vector<Variant> variants;
   // Where variants with kACopy run: proves that a case's run finds its buffers wherever they lie.
@@ -30,6 +32,6 @@ struct OpBackend {
   std::function<bool()> broken = {};
 };
 
-int op_check_main(int argc, char** argv, const OpBackend& backend);
+int op_check_main(int argc, char** argv, OpBackend backend);
 
 }  // namespace assay
