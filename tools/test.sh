@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds and runs every test this machine can run, from a clean clone:
 #   release build           all tests but those labelled gpu
-#   ASan + UBSan build      tests labelled asan: parsers of data and configuration, every op
+#   ASan + UBSan build      tests labelled asan: parsers of data and configuration, every op (what of its cases is left out
+#                           there: tests/ops/CMakeLists.txt)
 #   TSan build              tests labelled tsan: loader, telemetry writer
 # Says what it could not run. The last lines are ctest's summary of the release build; the exit status is 0 only if
 # all three passed. The labels are given in tests/CMakeLists.txt.
