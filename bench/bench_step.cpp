@@ -103,9 +103,9 @@ int run(const Options& o) {
     const auto start = std::chrono::steady_clock::now();
     {
       const Timed timed(on, "zero gradients");
-      model->begin_step(on);
+      model->begin_step(on, {.loss = 1.0f / float(tokens)});
     }
-    model->forward_backward(on, batch, {.loss = 1.0f / float(tokens)});
+    model->forward_backward(on, batch);
     optimizer.step(on, i, 1.0);
     model->update_router_bias(on, 1.0f);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

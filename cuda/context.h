@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace assay::gpu {
 
@@ -23,12 +24,20 @@ struct Memory {
   void (*wait)(const Context& on);
 };
 
+// cuda/graph.h. A recording is as its maker knows it.
+struct Graphs {
+  void* (*record)(const Context& on, const std::function<void()>& calls);
+  void (*replay)(const Context& on, void* recording);
+  void (*release)(void* recording);
+};
+
 // Outlives every Exec that names it.
 struct Context {
   void* stream = nullptr;               // cudaStream_t
   int multiprocessors = 4;              // SMs: what a persistent grid is sized by
   int64_t shared_bytes_limit = 232448;  // dynamic shared memory a block may have
   const Memory* memory = nullptr;
+  const Graphs* graphs = nullptr;
   // kWaiting: launch() waits for each kernel, so that a failure names its kernel.
   enum class Launches { kQueued, kWaiting } launches = Launches::kQueued;
 };

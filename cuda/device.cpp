@@ -1,7 +1,5 @@
 #include "cuda/device.h"
 
-#include <cstdlib>
-
 #include "base/check.h"
 #include "cuda/cublaslt.h"
 #include "cuda/cuda_error.h"
@@ -81,6 +79,36 @@ void wait_for(const Context& on) {
 
 constexpr Memory kMemory{allocate_zeroed, release, available, copy, wait_for};
 
+void* record(const Context& on, const std::function<void()>& calls) {
+  cuda_check(cudaStreamBeginCapture(stream_of(on), cudaStreamCaptureModeThreadLocal),
+             "recording a graph");
+  cudaGraph_t graph = nullptr;
+  try {
+    calls();
+  } catch (...) {
+    static_cast<void>(cudaStreamEndCapture(stream_of(on), &graph));
+    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+    cudaGetLastError();
+    throw;
+  }
+  cuda_check(cudaStreamEndCapture(stream_of(on), &graph), "recording a graph");
+  cudaGraphExec_t instance = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&instance, graph, 0);
+  static_cast<void>(cudaGraphDestroy(graph));
+  cuda_check(status, "making a graph ready to run");
+  return instance;
+}
+void replay(const Context& on, void* recording) {
+  remember_kernel("a recorded graph");
+  cuda_check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(recording), stream_of(on)),
+             "starting a graph");
+}
+void release_recording(void* recording) {
+  static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(recording)));
+}
+
+constexpr Graphs kGraphs{record, replay, release_recording};
+
 void* make_stream() {
   cudaStream_t stream = nullptr;
   cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
@@ -145,33 +173,6 @@ double Event::microseconds_since(const Event& earlier) const {
   return 1e3 * double(ms);
 }
 
-Graph Graph::capture(const Context& on, const std::function<void()>& calls) {
-  cuda_check(cudaStreamBeginCapture(stream_of(on), cudaStreamCaptureModeThreadLocal),
-             "recording a graph");
-  cudaGraph_t graph = nullptr;
-  try {
-    calls();
-  } catch (...) {
-    static_cast<void>(cudaStreamEndCapture(stream_of(on), &graph));
-    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
-    cudaGetLastError();
-    throw;
-  }
-  cuda_check(cudaStreamEndCapture(stream_of(on), &graph), "recording a graph");
-  cudaGraphExec_t instance = nullptr;
-  const cudaError_t status = cudaGraphInstantiate(&instance, graph, 0);
-  static_cast<void>(cudaGraphDestroy(graph));
-  cuda_check(status, "making a graph ready to run");
-  return Graph(detail::Handle(instance, [](void* g) {
-    static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(g)));
-  }));
-}
-
-void Graph::replay(const Context& on) const {
-  cuda_check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle_.get()), stream_of(on)),
-             "starting a graph");
-}
-
 DeviceBuffer::DeviceBuffer(size_t bytes)
     : handle_(allocate_device(bytes), free_device), bytes_(bytes) {}
 
@@ -191,10 +192,8 @@ Device::Device(DeviceFacts facts) : facts_(std::move(facts)) {
   context_.multiprocessors = facts_.multiprocessors;
   context_.shared_bytes_limit = facts_.shared_bytes_limit;
   context_.memory = &kMemory;
-  const char* const waiting = std::getenv("ASSAY_SYNC_LAUNCHES");
-  if (waiting != nullptr && std::string(waiting) == "1") {
-    context_.launches = Context::Launches::kWaiting;
-  }
+  context_.graphs = &kGraphs;
+  context_.launches = launches_by_environment();
 }
 
 bool Device::broken() const {

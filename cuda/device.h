@@ -1,11 +1,10 @@
-// The GPU for host code: open it, own its streams, events, graphs and memory. Everything is move-only and is freed by its
+// The GPU for host code: open it, own its streams, events and memory. Everything is move-only and is freed by its
 // destructor; what goes wrong is a UserError that says what to do. A build without CUDA has the same functions, which refuse
 // (cuda/device_absent.cpp); a program with CUDA in it starts where there is no driver, and only these calls fail.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -54,17 +53,6 @@ class Event {
   detail::Handle handle_;
 };
 
-// What `calls` queues on the context's stream, recorded once and replayed as one launch. Addresses are recorded with it.
-class Graph {
- public:
-  static Graph capture(const Context& on, const std::function<void()>& calls);
-  void replay(const Context& on) const;
-
- private:
-  explicit Graph(detail::Handle handle) : handle_(std::move(handle)) {}
-  detail::Handle handle_;
-};
-
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(size_t bytes);  // not initialised
@@ -92,8 +80,10 @@ class PinnedBuffer {
 void copy(const Context& on, void* to, const void* from, size_t bytes);
 void fill(const Context& on, void* p, int byte, size_t bytes);
 
-// GPU 0 (CUDA_VISIBLE_DEVICES chooses), with a stream of its own. ASSAY_SYNC_LAUNCHES=1 in the environment waits for each
-// kernel and so names the one that fails.
+// kWaiting where the environment has ASSAY_SYNC_LAUNCHES=1: it names the kernel that fails.
+Context::Launches launches_by_environment();
+
+// GPU 0 (CUDA_VISIBLE_DEVICES chooses), with a stream of its own.
 class Device {
  public:
   Context* context() { return &context_; }

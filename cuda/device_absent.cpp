@@ -31,11 +31,6 @@ double Event::microseconds_since(const Event&) const {
   absent();
 }
 
-Graph Graph::capture(const Context&, const std::function<void()>&) {
-  absent();
-}
-void Graph::replay(const Context&) const {}
-
 DeviceBuffer::DeviceBuffer(size_t) : handle_(nullptr, nullptr) {
   absent();
 }

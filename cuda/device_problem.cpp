@@ -1,3 +1,6 @@
+#include <cstdlib>
+#include <string>
+
 #include "base/check.h"
 #include "cuda/device.h"
 
@@ -42,6 +45,12 @@ void require_usable(const DeviceFacts& facts) {
         "install cuBLAS of the CUDA toolkit, or name the folder that has it in LD_LIBRARY_PATH; "
         "--device cpu works meanwhile");
   }
+}
+
+Context::Launches launches_by_environment() {
+  const char* const waiting = std::getenv("ASSAY_SYNC_LAUNCHES");
+  return waiting != nullptr && std::string(waiting) == "1" ? Context::Launches::kWaiting
+                                                           : Context::Launches::kQueued;
 }
 
 }  // namespace assay::gpu

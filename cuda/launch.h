@@ -1,7 +1,7 @@
 // The only way to start a kernel: launch(on, {.name = ..., .grid = ..., .block = ...}, kernel, arguments...).
 //
-// Under nvcc it goes to the stream of on.gpu; under the host compiler the executor (cuda/simt) runs the grid at once. The
-// arguments are the kernel's parameters by value: an op's struct, as a rule.
+// Under nvcc it goes to the stream of on.gpu; under the host compiler to the executor's (cuda/simt). The arguments are the
+// kernel's parameters by value: an op's struct, as a rule.
 #pragma once
 
 #include <type_traits>
@@ -9,6 +9,7 @@
 #include "cuda/launch_kernel.h"
 #if !defined(__CUDACC__)
 #include "cuda/simt/run.h"
+#include "cuda/simt/stream.h"
 #endif
 
 namespace assay::gpu {
@@ -22,9 +23,11 @@ void launch(Exec on, const Launch& how, void (*kernel)(Parameters...),
   launch_kernel(on, how, reinterpret_cast<const void*>(kernel), pointers);
 #else
   static_cast<void>(on);
-  simt::run_grid(how.name, {how.grid.x, how.grid.y, how.grid.z},
-                 {how.block.x, how.block.y, how.block.z}, static_cast<size_t>(how.shared_bytes),
-                 [&] { kernel(arguments...); });
+  simt::enqueue([=] {
+    simt::run_grid(how.name, {how.grid.x, how.grid.y, how.grid.z},
+                   {how.block.x, how.block.y, how.block.z}, static_cast<size_t>(how.shared_bytes),
+                   [&] { kernel(arguments...); });
+  });
 #endif
 }
 

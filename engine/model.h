@@ -35,7 +35,7 @@ struct ParameterRef {
   View<bf16, 1> weight = {};  // the bf16 working copy; empty when products read the master
 };
 
-// What a micro-batch contributes to the step: gradients are scaled so that micro-batches just add.
+// What a micro-batch of the step contributes: gradients are scaled so that micro-batches just add.
 struct MicroScale {
   float loss = 1.0f;  // 1 / counted targets of the whole step
   float micro_share =
@@ -75,8 +75,10 @@ class Model {
   // Everything a checkpoint holds of the model: masters and buffers.
   virtual std::vector<TensorRef> tensors() = 0;
 
-  virtual void begin_step(Exec on) = 0;  // zeroes gradients, counts, sums
-  virtual void forward_backward(Exec on, const TokenBatch& batch, const MicroScale& scale) = 0;
+  // Zeroes gradients, counts, sums. After the wait(on) that ended the step before.
+  virtual void begin_step(Exec on, const MicroScale& scale) = 0;
+  // On a GPU queued only: the batch's memory stays as it is until wait(on).
+  virtual void forward_backward(Exec on, const TokenBatch& batch) = 0;
   // Queues copies of what loss_sum() and router_layers() show: it is theirs after wait(on).
   virtual void read_back(Exec on) = 0;
   // Sum of nats over the step's counted targets at the last read_back().

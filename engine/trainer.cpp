@@ -16,8 +16,8 @@ StepStats Trainer::step(Exec on, int64_t step_index, Hash hash) {
   const MicroScale scale{.loss = static_cast<float>(1.0 / double(std::max<int64_t>(counted, 1))),
                          .micro_share = 1.0f / static_cast<float>(micro_batches)};
 
-  model_.begin_step(on);
-  for (int i = 0; i < micro_batches; ++i) model_.forward_backward(on, micro(i), scale);
+  model_.begin_step(on, scale);
+  for (int i = 0; i < micro_batches; ++i) model_.forward_backward(on, micro(i));
   optimizer_.step(on, step_index, share);  // norm and clip factor stay on the device
   model_.update_router_bias(on, static_cast<float>(share));  // from the load of the whole step
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cuda/graph.h"
 #include "cuda/matmul.h"
 #include "cuda/transfer.h"
 #include "models/blocks.h"
@@ -36,8 +37,8 @@ class Decoder final : public Model {
   std::vector<ParameterRef> parameters() override { return store_.trained(); }
   std::vector<TensorRef> tensors() override { return store_.tensors(); }
 
-  void begin_step(Exec on) override;
-  void forward_backward(Exec on, const TokenBatch& batch, const MicroScale& scale) override;
+  void begin_step(Exec on, const MicroScale& scale) override;
+  void forward_backward(Exec on, const TokenBatch& batch) override;
   void read_back(Exec on) override;
   double loss_sum() const override { return read_loss_sum_[0]; }
   void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) override;
@@ -49,8 +50,16 @@ class Decoder final : public Model {
  private:
   // Leaves in streams_ what each half read, the last entry being the final norm's.
   void forward(Exec on, const TokenBatch& batch, Pass pass);
-  void backward(Exec on, const TokenBatch& batch, const MicroScale& scale);
-  // The batch where the ops run.
+  void backward(Exec on, const TokenBatch& batch);
+  // What a micro-batch queues: the same every time, but for the Key's fields. The host keeps nothing of it.
+  void queue_micro_batch(Exec on, const TokenBatch& batch);
+  struct Key {
+    const std::byte* workspace;
+    int64_t batch, sequence;
+    float micro_share;
+    bool operator==(const Key&) const = default;
+  };
+  // The batch where the ops run. On a GPU that is always the same place.
   TokenBatch uploaded(Exec on, const TokenBatch& batch) const;
   View<T, 2> hidden(int64_t tokens) const { return final_norm_.y.rows(0, tokens); }
   bool tied() const { return config_.tie_embeddings; }
@@ -73,10 +82,14 @@ class Decoder final : public Model {
   std::vector<Stream<T>> streams_;  // one more than halves_
   View<std::byte, 1> head_scratch_;
   View<double, 1> loss_sum_, eval_sum_;
+  MicroScale scale_;           // of the step
+  View<float, 1> loss_scale_;  // (1)   scale_.loss where the ops run: a recording does not know it
+  View<float, 1> host_scale_;  // (1)   the host's
   View<double, 1> read_loss_sum_;  // the host's
   // With Backend::kGpu.
   View<int32_t, 1> token_, target_;  // (N)
   View<float, 1> nats_;              // (N)
+  gpu::Replayed<Key> micro_batch_;
   std::vector<RouterLayerState> router_layers_;
 };
 
@@ -112,7 +125,9 @@ void Decoder<T>::plan(MemoryPlan& plan) {
   plan.add(Section::kScratch, "head", head_scratch_, {head_bytes});
   plan.add(Section::kScratch, "loss_sum", loss_sum_, {1});
   plan.add(Section::kScratch, "eval_sum", eval_sum_, {1});
+  plan.add(Section::kScratch, "loss_scale", loss_scale_, {1});
   plan.add(Section::kHostVisible, "loss_sum", read_loss_sum_, {1});
+  plan.add(Section::kHostVisible, "loss_scale", host_scale_, {1});
   if (options_.backend == Backend::kGpu) {
     plan.add(Section::kScratch, "batch.token", token_, {tokens});
     plan.add(Section::kScratch, "batch.target", target_, {tokens});
@@ -159,7 +174,10 @@ int64_t Decoder<T>::workspace_bytes() const {
 }
 
 template <typename T>
-void Decoder<T>::begin_step(Exec on) {
+void Decoder<T>::begin_step(Exec on, const MicroScale& scale) {
+  scale_ = scale;
+  host_scale_[0] = scale.loss;
+  copy(on, loss_scale_, host_scale_);
   store_.zero_gradients(on);
   for (MoeHalf<T>* half : moe_halves_) half->begin_step(on);
   zero(on, loss_sum_);
@@ -212,14 +230,14 @@ void Decoder<T>::forward(Exec on, const TokenBatch& batch, Pass pass) {
 }
 
 template <typename T>
-void Decoder<T>::backward(Exec on, const TokenBatch& batch, const MicroScale& scale) {
+void Decoder<T>::backward(Exec on, const TokenBatch& batch) {
   const Shape shape{batch.batch, batch.sequence};
   const int64_t n = shape.tokens();
   const View<T, 2> dresid = scratch_.dresid.rows(0, n);
   zero(on, dresid);
   final_norm_.backward(on, scratch_, streams_.back(), n);
   for (size_t i = halves_.size(); i-- > 0;) {
-    halves_[i]->backward(on, streams_[i], shape, scale);
+    halves_[i]->backward(on, streams_[i], shape, scale_);
   }
   embedding_backward<T>(on, {.dweight = dembedding_,
                              .dy = dresid,
@@ -228,8 +246,18 @@ void Decoder<T>::backward(Exec on, const TokenBatch& batch, const MicroScale& sc
 }
 
 template <typename T>
-void Decoder<T>::forward_backward(Exec on, const TokenBatch& from_host, const MicroScale& scale) {
+void Decoder<T>::forward_backward(Exec on, const TokenBatch& from_host) {
   const TokenBatch batch = uploaded(on, from_host);
+  const Key key{.workspace = on.workspace.data,
+                .batch = batch.batch,
+                .sequence = batch.sequence,
+                .micro_share = scale_.micro_share};
+  micro_batch_.run(on, key, [&] { queue_micro_batch(on, batch); });
+  for (MoeHalf<T>* half : moe_halves_) half->count_micro_batch(batch.token.dim[0]);
+}
+
+template <typename T>
+void Decoder<T>::queue_micro_batch(Exec on, const TokenBatch& batch) {
   const int64_t n = batch.token.dim[0];
   forward(on, batch, Pass::kTrain);
   head_loss<T>(on, {.dx = scratch_.dnorm.rows(0, n),
@@ -239,10 +267,10 @@ void Decoder<T>::forward_backward(Exec on, const TokenBatch& from_host, const Mi
                     .x = hidden(n),
                     .weight = head_,
                     .target = batch.target,
+                    .grad_scale = loss_scale_,
                     .mask_id = options_.mask_id,
-                    .grad_scale = scale.loss,
                     .logit_gain = static_cast<float>(config_.logit_gain)});
-  backward(on, batch, scale);
+  backward(on, batch);
 }
 
 template <typename T>

@@ -130,10 +130,6 @@ Stream<T> MoeHalf<T>::forward(Exec on, const Stream<T>& in, const Shape& shape, 
                           .slot = slot_.rows(0, n),
                           .gate = gate_.rows(0, n),
                           .add = shared_out});
-  if (pass == Pass::kTrain) {
-    micro_batches_ += 1;
-    last_tokens_ = n;
-  }
   return {norm_.resid, s_.branch, 1.0f};
 }
 
@@ -238,6 +234,12 @@ void MoeHalf<T>::begin_step(Exec on) {
   zero(on, counts_);
   zero(on, measures_);
   micro_batches_ = 0;
+}
+
+template <typename T>
+void MoeHalf<T>::count_micro_batch(int64_t tokens) {
+  micro_batches_ += 1;
+  last_tokens_ = tokens;
 }
 
 template <typename T>

@@ -19,6 +19,8 @@ class MoeHalf final : public Half<T> {
   int64_t workspace_bytes(int64_t tokens) const override;
 
   void begin_step(Exec on);
+  // What the host keeps of a micro-batch of `tokens`, whose kernels may be replayed without forward().
+  void count_micro_batch(int64_t tokens);
   // Queues copies of what state() shows.
   void read_back(Exec on);
   // The end of a step: measures the margin by the bias that chose, then moves the bias.

@@ -132,7 +132,7 @@ void part_gradient(Exec on, const HeadLoss<T>& a, const Scratch<T>& scratch, int
       }
       float sum;
       scratch.nats[i] = row_loss(z, vocab, target, a.logit_gain, sum);
-      const float scale = a.grad_scale * a.logit_gain;
+      const float scale = a.grad_scale[0] * a.logit_gain;
       scaled(dz, z, vocab, scale / sum);
       dz[target] = T(scale * (z[target] / sum - 1.0f));
     }
@@ -182,10 +182,12 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
   const Timed timed(on, "head_loss", head_loss_cost(a));
   check(on, "head_loss", a.x, a.weight, a.target, a.mask_id, a.nats);
   const int64_t tokens = a.x.dim[0], vocab = a.weight.plain.dim[0];
-  CHECK(a.dx.size() == a.x.size() && a.dweight.dim[0] == vocab && a.dweight.dim[1] == a.x.dim[1],
-        "head_loss: dx of %ld, dweight (%ld, %ld) for x of %ld, %ld rows of weight",
+  CHECK(a.dx.size() == a.x.size() && a.dweight.dim[0] == vocab && a.dweight.dim[1] == a.x.dim[1] &&
+            a.grad_scale.dim[0] == 1,
+        "head_loss: dx of %ld, dweight (%ld, %ld) for x of %ld, %ld rows of weight, grad_scale "
+        "(%ld)",
         long(a.dx.size()), long(a.dweight.dim[0]), long(a.dweight.dim[1]), long(a.x.size()),
-        long(vocab));
+        long(vocab), long(a.grad_scale.dim[0]));
   CHECK(a.scratch.size() >= head_loss_scratch_bytes<T>(tokens, vocab) && a.logit_gain > 0,
         "head_loss: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
         long(head_loss_scratch_bytes<T>(tokens, vocab)), double(a.logit_gain));

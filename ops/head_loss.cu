@@ -26,12 +26,12 @@ constexpr int64_t kChunkRows =
 
 template <typename T>
 struct LogitRows {
-  View<T, 2> logits;              // acc (rows, V)   become their gradient, where it is asked for
-  View<float, 1> nats;            // out (rows)
-  View<const int32_t, 1> target;  // in  (rows)
+  View<T, 2> logits;                // acc (rows, V)   become their gradient, where it is asked for
+  View<float, 1> nats;              // out (rows)
+  View<const int32_t, 1> target;    // in  (rows)
+  View<const float, 1> grad_scale;  // in  (1)      where the gradient is asked for
   int32_t mask_id;
   float gain;
-  float scale;  // of the gradient: grad_scale * logit_gain
 };
 
 // A block owns a row; a thread owns every blockDim.x-th 16 bytes of it, in all three passes: largest, sum of
@@ -82,7 +82,7 @@ __global__ __launch_bounds__(kMostThreads,
   if (threadIdx.x == 0) a.nats[blockIdx.x] = logf(sum) - hit;
 
   if constexpr (kGradient) {
-    const float factor = a.scale / sum;
+    const float scale = a.grad_scale[0] * a.gain, factor = scale / sum;
 #pragma unroll 2
     for (int64_t v = first; v < vocab; v += stride) {
       float z[N];
@@ -93,7 +93,7 @@ __global__ __launch_bounds__(kMostThreads,
     // By the thread that has just written it.
     if (target / N % int(blockDim.x) == int(threadIdx.x)) {
       const float probability = exp2_approx(hit * kLog2E) / sum;
-      round_to(row[target], a.scale * (probability - 1.0f));
+      round_to(row[target], scale * (probability - 1.0f));
     }
   }
 }
@@ -171,9 +171,9 @@ void launch_loss(Exec on, const HeadLoss<T>& a) {
     launch_rows<T, 1>(on, {.logits = logits,
                            .nats = nats,
                            .target = a.target.rows(begin, rows),
+                           .grad_scale = a.grad_scale,
                            .mask_id = a.mask_id,
-                           .gain = a.logit_gain,
-                           .scale = a.grad_scale * a.logit_gain});
+                           .gain = a.logit_gain});
     launch(on, {.name = "head_loss_sum", .grid = {1}, .block = {kSumThreads}}, loss_sum_kernel,
            LossSum{a.loss_sum, nats});
     linear_dgrad<T>(on, {.dx = a.dx.rows(begin, rows), .dy = logits, .weight = a.weight});
@@ -195,9 +195,9 @@ void launch_eval(Exec on, const HeadLossEval<T>& a) {
     launch_rows<float, 0>(on, {.logits = logits,
                                .nats = nats,
                                .target = a.target.rows(begin, rows),
+                               .grad_scale = {},
                                .mask_id = a.mask_id,
-                               .gain = a.logit_gain,
-                               .scale = 0});
+                               .gain = a.logit_gain});
     launch(on, {.name = "head_loss_eval_sum", .grid = {1}, .block = {kSumThreads}}, loss_sum_kernel,
            LossSum{a.loss_sum, nats});
   }

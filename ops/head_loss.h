@@ -21,16 +21,16 @@ namespace assay {
 
 template <typename T>
 struct HeadLoss {
-  View<T, 2> dx;                  // out (N, C)
-  View<float, 1> nats = {};       // out (N)      optional
-  View<double, 1> loss_sum;       // acc (1)      nats of the counted targets
-  View<float, 2> dweight;         // acc (V, C)
-  View<std::byte, 1> scratch;     // tmp (head_loss_scratch_bytes<T>(N, V)), 64-byte aligned
-  View<const T, 2> x;             // in  (N, C)
-  WeightMatrix<T> weight;         // in  (V, C)
-  View<const int32_t, 1> target;  // in  (N)      below V
-  int32_t mask_id = -1;           // targets equal to it are not counted, nor negative ones
-  float grad_scale = 1.0f;
+  View<T, 2> dx;                    // out (N, C)
+  View<float, 1> nats = {};         // out (N)      optional
+  View<double, 1> loss_sum;         // acc (1)      nats of the counted targets
+  View<float, 2> dweight;           // acc (V, C)
+  View<std::byte, 1> scratch;       // tmp (head_loss_scratch_bytes<T>(N, V)), 64-byte aligned
+  View<const T, 2> x;               // in  (N, C)
+  WeightMatrix<T> weight;           // in  (V, C)
+  View<const int32_t, 1> target;    // in  (N)      below V
+  View<const float, 1> grad_scale;  // in  (1)      where the ops run: it changes from step to step
+  int32_t mask_id = -1;             // targets equal to it are not counted, nor negative ones
   float logit_gain = 1.0f;
 };
 

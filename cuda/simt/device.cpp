@@ -6,12 +6,11 @@
 
 #include "cuda/simt/context.h"
 #include "cuda/simt/memory.h"
+#include "cuda/simt/stream.h"
 
 namespace assay::gpu {
 
 namespace {
-
-using Calls = std::function<void()>;
 
 detail::Handle nothing() {
   return {nullptr, [](void*) {}};
@@ -41,20 +40,17 @@ DeviceFacts device_facts() {
 }
 
 Stream::Stream() : handle_(nothing()) {}
-void Stream::wait() const {}
+void Stream::wait() const {
+  simt::wait_for_stream();
+}
 
 Event::Event() : handle_(nothing()) {}
 void Event::record(const Context&) {}
-void Event::wait() const {}
+void Event::wait() const {
+  simt::wait_for_stream();
+}
 double Event::microseconds_since(const Event&) const {
   return 0;
-}
-
-Graph Graph::capture(const Context&, const Calls& calls) {
-  return Graph(detail::Handle(new Calls(calls), [](void* c) { delete static_cast<Calls*>(c); }));
-}
-void Graph::replay(const Context&) const {
-  (*static_cast<Calls*>(handle_.get()))();
 }
 
 DeviceBuffer::DeviceBuffer(size_t bytes)
@@ -66,10 +62,12 @@ void copy(const Context& on, void* to, const void* from, size_t bytes) {
   on.memory->copy(on, to, from, bytes);
 }
 void fill(const Context&, void* p, int byte, size_t bytes) {
-  simt::device_fill(p, byte, bytes);
+  simt::enqueue([=] { simt::device_fill(p, byte, bytes); });
 }
 
-Device::Device(DeviceFacts facts) : facts_(std::move(facts)), context_(simt::make_context()) {}
+Device::Device(DeviceFacts facts) : facts_(std::move(facts)), context_(simt::make_context()) {
+  context_.launches = launches_by_environment();
+}
 bool Device::broken() const {
   return false;
 }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "cuda/simt/run.h"
+#include "cuda/simt/stream.h"
 
 namespace assay::gpu {
 
@@ -57,7 +58,7 @@ void multiply(const Matmul& p) {
 
 // One thread of a grid of its own: device memory is for kernels alone.
 void matmul([[maybe_unused]] Exec on, const Matmul& p) {
-  simt::run_grid("matmul", {1, 1, 1}, {1, 1, 1}, 0, [&] { multiply(p); });
+  simt::enqueue([p] { simt::run_grid("matmul", {1, 1, 1}, {1, 1, 1}, 0, [&] { multiply(p); }); });
 }
 
 }  // namespace assay::gpu

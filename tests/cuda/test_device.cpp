@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "cuda/device.h"
+#include "cuda/graph.h"
 #include "cuda/shared_library.h"
 #include "tests/catch.h"
 #if ASSAY_HAS_CUDA

@@ -73,11 +73,10 @@ struct ModelFixture {
   }
   // Gradients of the mean loss over all targets; loss_sum() in the model.
   void gradients(int64_t micro_batches = 1) {
-    model->begin_step(on);
+    model->begin_step(
+        on, {.loss = 1.0f / float(batch * sequence), .micro_share = 1.0f / float(micro_batches)});
     for (int64_t m = 0; m < micro_batches; ++m) {
-      model->forward_backward(
-          on, micro(m * batch / micro_batches, batch / micro_batches),
-          {.loss = 1.0f / float(batch * sequence), .micro_share = 1.0f / float(micro_batches)});
+      model->forward_backward(on, micro(m * batch / micro_batches, batch / micro_batches));
     }
     read_back();
   }

@@ -65,8 +65,8 @@ void require_gradients(const Config& config) {
     for (size_t i = 0; i < values.size(); ++i) static_cast<float*>(t.data)[i] = float(values[i]);
   }
   f.model->refresh_weights(f.on);
-  f.model->begin_step(f.on);
-  f.model->forward_backward(f.on, f.all(), {.loss = 1.0f / float(counted)});
+  f.model->begin_step(f.on, {.loss = 1.0f / float(counted)});
+  f.model->forward_backward(f.on, f.all());
   f.read_back();
 
   const auto losses = ref::scalar_losses(config.model, parameters, batch);

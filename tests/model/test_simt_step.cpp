@@ -6,6 +6,7 @@
 #include "cuda/simt/context.h"
 #include "cuda/simt/memory.h"
 #include "cuda/simt/run.h"
+#include "cuda/simt/stream.h"
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
 #include "tests/tolerance.h"
@@ -131,6 +132,61 @@ std::vector<std::byte> after_steps(const Config& config, Recipe recipe, const ch
   return bytes;
 }
 
+int recorded = 0, replayed = 0;
+
+// The executor, counting its graphs.
+gpu::Context counting_context() {
+  static const gpu::Graphs executors = *simt::make_context().graphs;
+  static const gpu::Graphs counting{[](const gpu::Context& on, const std::function<void()>& calls) {
+                                      recorded += 1;
+                                      return executors.record(on, calls);
+                                    },
+                                    [](const gpu::Context& on, void* recording) {
+                                      replayed += 1;
+                                      executors.replay(on, recording);
+                                    },
+                                    executors.release};
+  gpu::Context context = simt::make_context();
+  context.graphs = &counting;
+  return context;
+}
+
+constexpr int kSteps = 3;
+
+// What the host knows after each of kSteps steps of kBatch micro-batches, whose targets that count differ in number, with
+// an evaluation after the first; then the parameters.
+std::vector<std::vector<std::byte>> after_masked_steps(const Config& config,
+                                                       gpu::Context& context) {
+  ModelFixture f(config, Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
+  std::vector<std::vector<std::byte>> known(1);
+  const auto add = [&](const auto& value) {
+    const auto* const raw = reinterpret_cast<const std::byte*>(&value);
+    known.back().insert(known.back().end(), raw, raw + sizeof value);
+  };
+  for (int step = 0; step < kSteps; ++step) {
+    for (int64_t i = 0; i < kSequence; ++i) f.token[size_t(i)] = int32_t(i * 5 + step);
+    for (int i = 0; i < 20 * step; ++i) f.target[size_t(2 * i)] = -1;
+    const int64_t counted = kBatch * kSequence - 20 * step;
+    f.model->begin_step(f.on, {.loss = 1.0f / float(counted), .micro_share = 1.0f / float(kBatch)});
+    for (int64_t m = 0; m < kBatch; ++m) f.model->forward_backward(f.on, f.micro(m, 1));
+    f.optimizer->step(f.on, step, 1.0);
+    f.model->update_router_bias(f.on, 1.0f);
+    f.read_back();
+    add(f.model->loss_sum());
+    add(f.optimizer->gradient_norm());
+    for (const RouterLayerState& layer : f.model->router_layers()) {
+      for (const double measure : {layer.aux, layer.z, layer.margin, layer.gate_entropy_nats}) {
+        add(measure);
+      }
+      for (int64_t e = 0; e < layer.counts.dim[0]; ++e) add(layer.counts[e]);
+    }
+    if (step == 0) f.model->evaluate(f.on, f.all(), f.nats);
+    known.emplace_back();
+  }
+  known.back() = f.parameter_bytes();
+  return known;
+}
+
 }  // namespace
 
 TEST_CASE("a step by the CUDA kernels equals the CPU's") {
@@ -150,6 +206,31 @@ TEST_CASE("steps by the CUDA kernels have the same bits in every order of thread
     const auto forward = after_steps(config, Recipe::kBf16, "fwd");
     REQUIRE(forward == after_steps(config, Recipe::kBf16, "rev"));
     REQUIRE(forward == after_steps(config, Recipe::kBf16, "rnd:1"));
+  }
+}
+
+TEST_CASE(
+    "a micro-batch that is replayed gives the bits of one whose kernels are started one by one") {
+  for (const char* kind : {"dense", "sigmoid", "softmax"}) {
+    INFO(kind);
+    const Config config = step_config(kind);
+    gpu::Context waiting = counting_context(), queued = counting_context();
+    waiting.launches = gpu::Context::Launches::kWaiting;
+    recorded = replayed = 0;
+    const auto want = after_masked_steps(config, waiting);
+    REQUIRE(recorded == 0);
+    for (const simt::Pace pace : {simt::Pace::kPrompt, simt::Pace::kLate}) {
+      recorded = replayed = 0;
+      simt::set_pace(pace);
+      const auto got = after_masked_steps(config, queued);
+      simt::set_pace(simt::Pace::kPrompt);
+      for (size_t step = 0; step < want.size(); ++step) {
+        INFO("step " << step << (pace == simt::Pace::kLate ? ", late" : ""));
+        REQUIRE(got[step] == want[step]);
+      }
+      REQUIRE(recorded == 1);
+      REQUIRE(replayed == kSteps * kBatch - 1);
+    }
   }
 }
 

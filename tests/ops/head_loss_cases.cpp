@@ -140,26 +140,28 @@ void check_nats(Report& report, View<float, 1> nats, const Expected& want, const
 template <typename T>
 OpInstance training_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  const HeadLoss<T> a{.dx = bench->out<T, 2>("dx", {s.tokens, s.width}),
-                      .nats = bench->out<float, 1>("nats", {s.tokens}),
-                      .loss_sum = bench->acc<double, 1>("loss_sum", {1}),
-                      .dweight = bench->acc<float, 2>("dweight", {s.vocab, s.width},
-                                                      normal(1.0 / double(s.tokens))),
-                      .scratch = bench->tmp<std::byte, 1>(
-                          "scratch", {head_loss_scratch_bytes<T>(s.tokens, s.vocab)}),
-                      .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std)),
-                      .weight = packed_weight<T>(*bench, s.vocab, s.width),
-                      .target = targets_of(*bench, s),
-                      .mask_id = kMaskId,
-                      .grad_scale = 1.0f / float(s.tokens),
-                      .logit_gain = s.gain};
+  const HeadLoss<T> a{
+      .dx = bench->out<T, 2>("dx", {s.tokens, s.width}),
+      .nats = bench->out<float, 1>("nats", {s.tokens}),
+      .loss_sum = bench->acc<double, 1>("loss_sum", {1}),
+      .dweight =
+          bench->acc<float, 2>("dweight", {s.vocab, s.width}, normal(1.0 / double(s.tokens))),
+      .scratch =
+          bench->tmp<std::byte, 1>("scratch", {head_loss_scratch_bytes<T>(s.tokens, s.vocab)}),
+      .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std)),
+      .weight = packed_weight<T>(*bench, s.vocab, s.width),
+      .target = targets_of(*bench, s),
+      .grad_scale = bench->in<float, 1>("grad_scale", {1}, normal(0, 1.0 / double(s.tokens))),
+      .mask_id = kMaskId,
+      .logit_gain = s.gain};
   const auto dweight0 = Workbench::doubles(a.dweight), loss0 = Workbench::doubles(a.loss_sum);
   const auto logits = std::make_shared<Logits>(Logits::kFloat);
   const auto check = [=](Report& report) {
     const Looked looked = looked_at(s);
     const auto x = select_rows(Workbench::doubles(a.x), s.width, looked.rows);
-    const auto want = expected<T>(s, x, Workbench::doubles(a.weight.plain),
-                                  targets_at(a.target, looked.rows), double(a.grad_scale), *logits);
+    const auto want =
+        expected<T>(s, x, Workbench::doubles(a.weight.plain), targets_at(a.target, looked.rows),
+                    double(a.grad_scale[0]), *logits);
     check_nats(report, a.nats, want, looked);
     auto dx = chosen_rows(a.dx.data, s.width, looked.rows);
     report.near("dx", dx.view(), want.dx, [&](int64_t i) { return want.dx_tolerance[size_t(i)]; });

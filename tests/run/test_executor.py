@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """assay train with the CUDA kernels, run by the executor on the CPU (build/assay_on_executor): the whole way of a run with
 --device cuda, but for the GPU itself. Slow, so everything is tiny."""
+import os
 import sys
 
 from harness import ASSAY, Workplace, checkpoints, first_difference, rows
@@ -9,6 +10,7 @@ SMALL = ["--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_
          "--set", "run.checkpoint_every=2", "--set", "eval.every=2", "--set", "eval.tokens=128",
          "--set", "telemetry.probe_tokens=64", "--set", "schedule.warmup=1", "--set", "schedule.warmdown=1",
          "--set", "precision.recipe=bf16"]
+MASKED = ["--set", "data.mask_eos=true"]  # so that the targets of a step differ in number
 LOSS = "SELECT step, value FROM scalar WHERE name = 'train_loss_nats' ORDER BY step"
 
 
@@ -18,6 +20,12 @@ def cut(workplace, name):
         for file in folder.iterdir():
             file.unlink()
         folder.rmdir()
+
+
+def train_with(workplace, name, variable, value, *more):
+    os.environ[variable] = value
+    workplace.train(name, "--device", "cuda", *SMALL, *more)
+    del os.environ[variable]
 
 
 failures = []
@@ -33,6 +41,15 @@ for moe in (False, True):
         difference = first_difference(w.run("gpu"), w.run("again"))
         if difference:
             failures.append(f"moe {moe}: resumed after 2 of 4 steps: {difference}")
+        w.train("masked", "--device", "cuda", *SMALL, *MASKED)
+        train_with(w, "one-by-one", "ASSAY_SYNC_LAUNCHES", "1", *MASKED)
+        train_with(w, "late", "SIMT_STREAM", "late", *MASKED)
+        for other in ("one-by-one", "late"):
+            difference = first_difference(w.run("masked"), w.run(other))
+            if difference:
+                failures.append(f"moe {moe}: kernels in a graph, or {other}: {difference}")
+        if rows(w.run("masked"), LOSS) == rows(w.run("gpu"), LOSS):
+            failures.append(f"moe {moe}: no target of these steps was masked")
         w.train("cpu", "--device", "cpu", *SMALL)
         pairs = list(zip(rows(w.run("gpu"), LOSS), rows(w.run("cpu"), LOSS)))
         worst = max(abs(a[1] - b[1]) for a, b in pairs)
