@@ -140,11 +140,11 @@ class Workbench {
     for (int r = 0; r < Rank; ++r) v.dim[r] = shape[static_cast<size_t>(r)];
     v.data = reinterpret_cast<T*>(add(name, v.bytes(), role));
     if (fill.kind == Fill::kZero || fill.kind == Fill::kNormal) {
+      const auto stream = stream_id(name);
       for (int64_t i = 0; i < v.size(); ++i) {
-        const double x =
-            fill.kind == Fill::kZero
-                ? 0.0
-                : fill.mean + fill.std * random_normal({1, stream_id(name), 0}, uint64_t(i));
+        const double x = fill.kind == Fill::kZero
+                             ? 0.0
+                             : fill.mean + fill.std * random_normal({1, stream, 0}, uint64_t(i));
         v[i] = static_cast<T>(static_cast<float>(x));
       }
     }
