@@ -36,11 +36,12 @@ RouterStats router_stats(View<const int64_t, 1> counts, int64_t top_k) {
   if (s.assignments == 0) return s;
 
   double squares = 0, deviation = 0;
+  int64_t largest = 0;
   for (int64_t i = 0; i < experts; ++i) {
     const double load = double(counts[i]) / s.assignments;
     squares += load * load;
     deviation += (load - 1 / e) * (load - 1 / e);
-    s.max_load = std::max(s.max_load, load);
+    largest = std::max(largest, counts[i]);
     if (counts[i] == 0) continue;
     s.entropy -= load * std::log(load);
     ++s.active;
@@ -52,7 +53,8 @@ RouterStats router_stats(View<const int64_t, 1> counts, int64_t top_k) {
   s.cv_floor = 100 * std::sqrt((e - 1) / s.assignments);
   if (s.cv_norm) s.cv_norm = s.cv / s.cv_ceiling;
   if (s.entropy_norm) s.entropy_norm = s.entropy / s.entropy_ceiling;
-  s.max_load_norm = k * s.max_load;
+  s.max_load = double(largest) / s.assignments;
+  s.max_load_norm = k * double(largest) / s.assignments;  // 0.9 is exactly 0.9
   s.e_eff_norm = s.e_eff / e;
   s.participation_norm = s.participation / e;
   s.active_norm = double(s.active) / e;
@@ -82,10 +84,6 @@ double router_overlap(View<const int32_t, 2> before, View<const int32_t, 2> now)
     }
   }
   return double(kept) / double(now.size());
-}
-
-bool saturated(const RouterStats& stats) {
-  return stats.max_load >= 0.9 * stats.max_load_ceiling;
 }
 
 RouterAggregate aggregate(const std::vector<RouterStats>& layers) {

@@ -43,8 +43,11 @@ double bias_range(View<const float, 1> bias);  // max b - min b; 0 for an empty 
 // Mean share of `before`'s experts that each token keeps. Both (N, K), ids distinct in a row.
 double router_overlap(View<const int32_t, 2> before, View<const int32_t, 2> now);
 
-// A layer saturates at the first logged step with this.
-bool saturated(const RouterStats& stats);  // max_load >= 0.9 / K
+// A layer saturates at the first logged step with max_load >= 0.9 / K.
+inline constexpr double kSaturatedNorm = 0.9;
+inline bool saturated(double max_load_norm) {
+  return max_load_norm >= kSaturatedNorm;
+}
 
 // Over the layers of one step.
 struct RouterAggregate {

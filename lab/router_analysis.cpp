@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "engine/router_stats.h"
 
 namespace assay {
 namespace {
@@ -60,7 +61,7 @@ RouterAtStep at_step(const RouterHistory& history, const std::vector<StepValue>&
     const int64_t active = std::llround(value("active"));
     s.active_min = first ? active : std::min(s.active_min, active);
     s.dead += std::llround(value("dead_for"));
-    if (value("max_load_norm") >= RouterHealth::kSaturatedNorm) ++s.saturated;
+    if (saturated(value("max_load_norm"))) ++s.saturated;
     first = false;
   }
   return s;
@@ -111,7 +112,7 @@ RouterLayer layer_of(const LayerHistory& from, const RouterHistory& history,
                     .gate_entropy_norm = from.last("gate_entropy_norm"),
                     .overlap = from.last("overlap")};
   for (const StepValue& v : from.measure.at("max_load_norm")) {
-    if (v.value < RouterHealth::kSaturatedNorm) continue;
+    if (!saturated(v.value)) continue;
     layer.saturated_at = v.step;
     break;
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "engine/router_stats.h"
 #include "lab/router_analysis.h"
 
 namespace assay {
@@ -16,25 +17,30 @@ constexpr double kSwapSteps = 100;   // within which a bias should change a choi
 constexpr double kRestless = 3;      // turnover / its floor
 
 struct Facts {
+  RouterHealth health;
   const RouterLayer* worst = nullptr;
-  double excess = 0, dead_share = 0;
-  std::optional<double> entropy_min;
-  std::vector<int64_t> saturated;  // over the window
+  double excess = 0;
   std::optional<int64_t> first_saturated;
 };
 
 Facts facts_of(const RouterAnalysis& a) {
   Facts f;
+  std::vector<LayerHealth> layers;
   for (const RouterLayer& l : a.layers) {
-    if (f.worst == nullptr || l.max_load_norm > f.worst->max_load_norm) f.worst = &l;
-    f.dead_share += (1 - l.active_norm) / double(a.layers.size());
-    if (l.entropy_norm) f.entropy_min = std::min(f.entropy_min.value_or(1), *l.entropy_norm);
-    if (l.max_load_norm >= RouterHealth::kSaturatedNorm) f.saturated.push_back(l.layer);
+    layers.push_back({.layer = l.layer,
+                      .max_load_norm = l.max_load_norm,
+                      .active_norm = l.active_norm,
+                      .cv_norm = l.cv_norm,
+                      .entropy_norm = l.entropy_norm});
     if (l.saturated_at) {
       f.first_saturated = std::min(f.first_saturated.value_or(*l.saturated_at), *l.saturated_at);
     }
   }
-  f.excess = load_excess(f.worst->max_load_norm, a.experts, a.top_k);
+  f.health = health_of(layers);
+  for (const RouterLayer& l : a.layers) {
+    if (l.layer == f.health.worst_layer) f.worst = &l;
+  }
+  f.excess = load_excess(f.health.worst_max_load_norm, a.experts, a.top_k);
   return f;
 }
 
@@ -42,10 +48,10 @@ std::string numbers_of(const RouterAnalysis& a, const Facts& f) {
   std::string text = strprintf(
       "over the last %ld logged steps: largest load %.3f of its ceiling 1/K (layer %ld), %.1f%% of "
       "the experts without an assignment, %zu of %zu layers saturated",
-      long(std::min(a.window, a.logged)), f.worst->max_load_norm, long(f.worst->layer),
-      100 * f.dead_share, f.saturated.size(), a.layers.size());
-  if (f.entropy_min) text += strprintf(", smallest entropy %.3f of ln E", *f.entropy_min);
-  return text;
+      long(std::min(a.window, a.logged)), f.health.worst_max_load_norm, long(f.health.worst_layer),
+      100 * f.health.dead_share, f.health.saturated.size(), a.layers.size());
+  if (!f.worst->entropy_norm) return text;  // E = 1
+  return text + strprintf(", smallest entropy %.3f of ln E", f.health.min_entropy_norm);
 }
 
 void decide(const RouterAnalysis& a, const Facts& f, RouterVerdict& v) {
@@ -56,12 +62,12 @@ void decide(const RouterAnalysis& a, const Facts& f, RouterVerdict& v) {
   } else if (a.experts == a.top_k) {
     v.state = "healthy";
     v.rule = "K = E: every expert is in every token's top-K";
-  } else if (!f.saturated.empty() || f.dead_share > RouterHealth::kDeadShare) {
+  } else if (f.health.collapsed()) {
     v.state = "collapsed";
     v.rule = strprintf("a layer with max_load >= %.1f / K, or more than %.0f%% of the experts dead",
-                       RouterHealth::kSaturatedNorm, 100 * RouterHealth::kDeadShare);
-  } else if (f.excess >= kUnevenExcess || f.dead_share > kUnevenDead ||
-             f.entropy_min.value_or(1) < kUnevenEntropy) {
+                       kSaturatedNorm, 100 * RouterHealth::kDeadShare);
+  } else if (f.excess >= kUnevenExcess || f.health.dead_share > kUnevenDead ||
+             f.health.min_entropy_norm < kUnevenEntropy) {
     v.state = "uneven";
     v.rule = strprintf(
         "the largest load is at least %.0f%% of the way from even to its ceiling, or more than "

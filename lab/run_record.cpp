@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "engine/config_yaml.h"
+#include "engine/router_stats.h"
 #include "engine/run_dir.h"
 
 namespace assay {
@@ -41,26 +42,42 @@ std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const 
   if (!run.config.model.moe || run.steps_done == 0) return std::nullopt;
   const std::vector<LayerValue> load = telemetry.router("window_max_load_norm", run.steps_done);
   if (load.empty()) return std::nullopt;
-  RouterHealth health;
-  for (const LayerValue& l : load) {
-    if (l.value > health.worst_max_load_norm) {
-      health.worst_max_load_norm = l.value;
-      health.worst_layer = l.layer;
+  std::vector<LayerHealth> layers;
+  for (const LayerValue& l : load) layers.push_back({.layer = l.layer, .max_load_norm = l.value});
+  const auto fill = [&](const char* column, auto set) {
+    for (const LayerValue& l : telemetry.router(column, run.steps_done)) {
+      for (LayerHealth& layer : layers) {
+        if (layer.layer == l.layer) set(layer, l.value);
+      }
     }
-    if (l.value >= RouterHealth::kSaturatedNorm) health.saturated.push_back(l.layer);
-  }
-  const std::vector<LayerValue> cv = telemetry.router("window_cv_norm", run.steps_done);
-  for (const LayerValue& l : cv) health.mean_cv_norm += l.value / double(cv.size());
-  for (const LayerValue& l : telemetry.router("window_entropy_norm", run.steps_done)) {
-    health.min_entropy_norm = std::min(health.min_entropy_norm, l.value);
-  }
-  for (const LayerValue& l : telemetry.router("window_active_norm", run.steps_done)) {
-    health.dead_share += (1 - l.value) / double(load.size());
-  }
-  return health;
+  };
+  fill("window_cv_norm", [](LayerHealth& l, double value) { l.cv_norm = value; });
+  fill("window_entropy_norm", [](LayerHealth& l, double value) { l.entropy_norm = value; });
+  fill("window_active_norm", [](LayerHealth& l, double value) { l.active_norm = value; });
+  return health_of(layers);
 }
 
 }  // namespace
+
+RouterHealth health_of(std::span<const LayerHealth> layers) {
+  RouterHealth health;
+  double cv_layers = 0;
+  for (const LayerHealth& l : layers) {
+    if (&l == layers.data() || l.max_load_norm > health.worst_max_load_norm) {
+      health.worst_max_load_norm = l.max_load_norm;
+      health.worst_layer = l.layer;
+    }
+    if (saturated(l.max_load_norm)) health.saturated.push_back(l.layer);
+    health.dead_share += (1 - l.active_norm) / double(layers.size());
+    health.mean_cv_norm += l.cv_norm.value_or(0);
+    cv_layers += l.cv_norm ? 1 : 0;
+    if (l.entropy_norm) {
+      health.min_entropy_norm = std::min(health.min_entropy_norm, *l.entropy_norm);
+    }
+  }
+  health.mean_cv_norm /= std::max(1.0, cv_layers);
+  return health;
+}
 
 std::optional<EvalValue> RunRecord::last_val() const {
   if (val_loss_nats.empty()) return std::nullopt;

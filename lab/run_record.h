@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,18 +16,26 @@
 
 namespace assay {
 
-// Whether the routers still spread their tokens, over the last W logged steps (telemetry.window).
+// One MoE layer over the last W logged steps (telemetry.window).
+struct LayerHealth {
+  int64_t layer = 0;  // block index
+  double max_load_norm = 0, active_norm = 1;
+  std::optional<double> cv_norm = {}, entropy_norm = {};
+};
+
+// Whether the routers still spread their tokens, over the last W logged steps.
 struct RouterHealth {
   int64_t worst_layer = 0;         // block index; the layer with the largest max_load
   double worst_max_load_norm = 0;  // K max_load there: 1 = one expert is in every token's top-K
   double mean_cv_norm = 0;         // mean over layers of cv / ceiling
   double min_entropy_norm = 1;     // smallest over layers of entropy / ln E
   double dead_share = 0;           // experts without an assignment, share of all routed experts
-  std::vector<int64_t> saturated;  // layers with max_load >= 0.9 / K
+  std::vector<int64_t> saturated;  // layers, by the rule of engine/router_stats.h
   bool collapsed() const { return !saturated.empty() || dead_share > kDeadShare; }
   static constexpr double kDeadShare = 0.5;
-  static constexpr double kSaturatedNorm = 0.9;  // K max_load
 };
+
+RouterHealth health_of(std::span<const LayerHealth> layers);
 
 struct RunRecord {
   std::string path;  // the directory

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "engine/config_yaml.h"
+#include "engine/router_stats.h"
 #include "lab/run_claims.h"
 #include "lab/run_record.h"
 #include "models/horizon.h"
@@ -140,7 +141,7 @@ Json router_rule(RunEvidence& run, const Json& how) {
   if (measure == "saturated_at_step") {
     if (!layer) fail(how, "no layer");
     for (const StepValue& v : run.telemetry().router_over_time("max_load_norm", *layer)) {
-      if (v.step <= run.step() && v.value >= RouterHealth::kSaturatedNorm) return v.step;
+      if (v.step <= run.step() && saturated(v.value)) return v.step;
     }
     return Json();
   }
@@ -149,15 +150,15 @@ Json router_rule(RunEvidence& run, const Json& how) {
   if (layer) std::erase_if(values, [&](const LayerValue& l) { return l.layer != *layer; });
   if (values.empty()) return Json();
   double worst = 0, dead = 0;
-  int64_t saturated = 0;
+  int64_t saturated_layers = 0;
   for (const LayerValue& l : values) {
     worst = std::max(worst, l.value);
     dead += 1 - l.value;
-    if (l.value >= RouterHealth::kSaturatedNorm) ++saturated;
+    if (saturated(l.value)) ++saturated_layers;
   }
   if (measure == "max_load_norm") return worst;
   if (measure == "dead_share") return dead / double(values.size());
-  if (measure == "saturated_layers") return saturated;
+  if (measure == "saturated_layers") return saturated_layers;
   fail(how, "no measure " + measure);
 }
 
