@@ -27,7 +27,8 @@ struct Options {
   int64_t steps = 20, warmup = 3;
   int threads = 0;
   int64_t layers = 6, hidden = 256, heads = 8, ffn = 768, vocab = 8192, sequence = 256, batch = 8;
-  int64_t experts = 4, top_k = 2, expert_ffn = 384;
+  int64_t experts = 4, top_k = 2, shared = 0, expert_ffn = 384;
+  std::string router = "softmax";
   bool json = false, profile = false;
 };
 
@@ -42,11 +43,15 @@ Config config_of(const Options& o) {
     c.model.moe.emplace();
     c.model.moe->experts = o.experts;
     c.model.moe->top_k = o.top_k;
+    c.model.moe->shared = o.shared;
     c.model.moe->expert_ffn = o.expert_ffn;
-    c.model.moe->router.score = "softmax";
-    c.model.moe->router.aux = "switch";
-    c.model.moe->router.aux_alpha = 0.01;
-    c.model.moe->router.z_alpha = 0.001;
+    RouterConfig& router = c.model.moe->router;
+    router.score = o.router;
+    const bool balanced_by_loss = o.router == "softmax";
+    router.aux = balanced_by_loss ? "switch" : "none";
+    router.aux_alpha = balanced_by_loss ? 0.01 : 0;
+    router.z_alpha = balanced_by_loss ? 0.001 : 0;
+    router.bias_rate = balanced_by_loss ? 0 : 1e-4;
   }
   c.run.sequence = o.sequence;
   c.run.micro_batch = o.batch;
@@ -166,7 +171,10 @@ int main(int argc, char** argv) {
   app.add_option("--batch", o.batch);
   app.add_option("--experts", o.experts);
   app.add_option("--top-k", o.top_k);
+  app.add_option("--shared", o.shared);
   app.add_option("--expert-ffn", o.expert_ffn);
+  app.add_option("--router", o.router, "softmax with aux and z losses, or sigmoid with a bias")
+      ->check(CLI::IsMember({"softmax", "sigmoid"}));
   app.add_flag("--profile", o.profile, "time by op (adds a little)");
   app.add_flag("--json", o.json, "one JSON object on stdout");
   CLI11_PARSE(app, argc, argv);

@@ -50,6 +50,7 @@ void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const Shape& large
     if (m.shared > 0) add2("shared_out", shared_out, tokens, c.hidden);
     plan.add(Section::kScratch, "dgate", dgate, {tokens, m.top_k});
     add2("dlogits", dlogits, tokens, m.experts);
+    plan.add(Section::kScratch, "dchosen", dchosen, {tokens, m.top_k});
     // The most pieces any cut makes: groups of one sequence each.
     const RouterSettings by_sequence{
         .aux = RouterAux::kGates, .scope = AuxScope::kSequence, .sequence = largest.sequence};

@@ -53,6 +53,7 @@ struct Scratch {
   View<T, 2> shared_out;              // (N, C)
   View<float, 2> dgate;               // (N, K)
   View<T, 2> dlogits;                 // (N, E)
+  View<float, 2> dchosen;             // (N, K)
   View<int32_t, 2> count_partial;     // (router_pieces, E)   of router_forward
   View<float, 2> share_partial;       // (router_pieces, E)
   View<double, 2> measure_partial;    // (router_pieces, kRouterMeasures)

@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "cuda/transfer.h"
+#include "ops/chosen_linear.h"
 #include "ops/combine.h"
 #include "ops/dispatch.h"
 #include "ops/grouped_linear.h"
@@ -149,7 +150,6 @@ void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
       s_.dgate_up.data, {assignments, 2 * moe_.expert_ffn}
   };
   const View<T, 2> dbranch = s_.dbranch.rows(0, n), dnorm = s_.dnorm.rows(0, n);
-  const View<T, 2> dlogits = s_.dlogits.rows(0, n);
 
   combine_backward<T>(on, {.dexpert_out = dexpert_out,
                            .dgate = s_.dgate.rows(0, n),
@@ -172,22 +172,47 @@ void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
   reduce_by_token<T>(on, {.dx = dnorm, .dexpert_in = dexpert_in, .slot = slot_.rows(0, n)});
   if (shared_) shared_->backward(on, s_, x, dbranch, dnorm, dnorm);
 
+  backward_router(on, x, shape, scale);
+  norm_.backward(on, s_, in, n);
+}
+
+template <typename T>
+void MoeHalf<T>::backward_router(Exec on, View<const T, 2> x, const Shape& shape,
+                                 const MicroScale& scale) {
+  const int64_t n = shape.tokens();
+  const View<T, 2> dlogits = s_.dlogits.rows(0, n), dnorm = s_.dnorm.rows(0, n);
+  const View<float, 2> dchosen = s_.dchosen.rows(0, n);
   const RouterForward forward = router(n, shape.sequence, Pass::kTrain);
   const auto moe_layers = static_cast<float>(config_.layers - moe_.first_dense_layers);
   const float share = scale.micro_share / moe_layers;
-  router_backward<T>(on, {.dlogits = dlogits,
-                          .dgate = s_.dgate.rows(0, n),
-                          .expert = forward.expert,
-                          .logits = forward.logits,
-                          .logsumexp = forward.logsumexp,
-                          .score_sum = forward.score_sum,
-                          .aux_slope = forward.aux_slope,
-                          .aux_weight = static_cast<float>(moe_.router.aux_alpha) * share,
-                          .z_weight = static_cast<float>(moe_.router.z_alpha) * share,
-                          .settings = forward.settings});
+  RouterBackward<T> backward{.dgate = s_.dgate.rows(0, n),
+                             .expert = forward.expert,
+                             .logits = forward.logits,
+                             .logsumexp = forward.logsumexp,
+                             .score_sum = forward.score_sum,
+                             .aux_slope = forward.aux_slope,
+                             .aux_weight = static_cast<float>(moe_.router.aux_alpha) * share,
+                             .z_weight = static_cast<float>(moe_.router.z_alpha) * share,
+                             .settings = forward.settings};
+  if (on.gpu == nullptr && chosen_linear_pays(moe_.experts, moe_.top_k) &&
+      router_backward_is_sparse(backward)) {
+    backward.dchosen = dchosen;
+    router_backward(on, backward);
+    chosen_linear_backward<T>(on, {.dx = dnorm,
+                                   .dweight = drouter_weight_,
+                                   .dz = dchosen,
+                                   .expert = forward.expert,
+                                   .offsets = offsets_,
+                                   .token = token_.rows(0, n * moe_.top_k),
+                                   .x = x,
+                                   .weight = router_weight_.plain,
+                                   .add = dnorm});
+    return;
+  }
+  backward.dlogits = dlogits;
+  router_backward(on, backward);
   linear_wgrad<T>(on, {.dweight = drouter_weight_, .dy = dlogits, .x = x});
   linear_dgrad<T>(on, {.dx = dnorm, .dy = dlogits, .weight = router_weight_, .add = dnorm});
-  norm_.backward(on, s_, in, n);
 }
 
 template <typename T>

@@ -33,6 +33,8 @@ class MoeHalf final : public Half<T> {
  private:
   using Half<T>::norm_;
   RouterForward router(int64_t tokens, int64_t sequence, Pass pass) const;
+  // From s_.dgate: adds to dnorm and to the router's gradient.
+  void backward_router(Exec on, View<const T, 2> x, const Shape& shape, const MicroScale& scale);
   void measure_margin(Exec on);
   bool has_bias() const { return moe_.router.bias_rate > 0; }
 

@@ -12,6 +12,11 @@ namespace assay {
 namespace {
 
 constexpr int64_t kPiece = 16384;  // elements of one partial sum; fixes the order of the sum
+constexpr int64_t kLanes = 32;     // sums side by side: one would wait for each addition
+
+int32_t is_non_finite(float x) {
+  return (std::bit_cast<uint32_t>(x) & 0x7F800000u) == 0x7F800000u;
+}
 
 int64_t pieces_of(const View<const float, 1>& g) {
   return (g.dim[0] + kPiece - 1) / kPiece;
@@ -33,13 +38,21 @@ void global_norm(Exec on, const GlobalNorm& a) {
     const View<const float, 1>& grad = a.grads[tensor];
     parallel_ranges(on, grad.dim[0], kPiece, [&](int64_t begin, int64_t end) {
       const float* g = grad.data;
-      double squares = 0;
+      double lane[kLanes] = {};
       int32_t bad = 0;
-#pragma omp simd reduction(+ : squares, bad)
-      for (int64_t i = begin; i < end; ++i) {
-        squares += double(g[i]) * double(g[i]);
-        bad += (std::bit_cast<uint32_t>(g[i]) & 0x7F800000u) == 0x7F800000u;
+      int64_t i = begin;
+      for (; i + kLanes <= end; i += kLanes) {
+#pragma GCC unroll 32
+        for (int64_t l = 0; l < kLanes; ++l) lane[l] += double(g[i + l]) * double(g[i + l]);
+#pragma omp simd reduction(+ : bad)
+        for (int64_t l = 0; l < kLanes; ++l) bad += is_non_finite(g[i + l]);
       }
+      for (; i < end; ++i) {
+        lane[0] += double(g[i]) * double(g[i]);
+        bad += is_non_finite(g[i]);
+      }
+      double squares = 0;
+      for (const double sum : lane) squares += sum;
       double* partial = a.partial.row(pieces + begin / kPiece);
       partial[0] = squares;
       partial[1] = bad;

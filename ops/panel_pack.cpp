@@ -20,9 +20,27 @@ void transpose(uint32_t* to, int64_t width, const T* from, int64_t rows, int64_t
   const int64_t whole = k / kStep<T>;
   int64_t done = 0;
 #if defined(__AVX512F__)
-  for (; rows == kVector && done + 16 <= whole; done += 16) {
-    transpose_16(to + done * width, width, reinterpret_cast<const std::byte*>(from) + 4 * done,
-                 k * int64_t(sizeof(T)));
+  // Whole blocks where they lie; the last steps of a row, or all of a short one, by a block of their own.
+  for (; rows == kVector && done < whole; done = std::min(done + 16, whole)) {
+    const int64_t count = std::min<int64_t>(16, whole - done);
+    const auto* block = reinterpret_cast<const std::byte*>(from) + 4 * done;
+    int64_t stride = k * int64_t(sizeof(T)), across_width = width;
+    uint32_t* across = to + done * width;
+    alignas(64) uint32_t part[16 * 16], part_across[16 * 16];
+    if (count < 16) {
+      std::fill_n(part, 16 * 16, 0u);
+      for (int64_t j = 0; j < 16; ++j) {
+        std::memcpy(part + 16 * j, block + j * stride, size_t(4 * count));
+      }
+      block = reinterpret_cast<const std::byte*>(part);
+      across = part_across;
+      stride = 64;
+      across_width = 16;
+    }
+    transpose_16(across, across_width, block, stride);
+    for (int64_t s = 0; count < 16 && s < count; ++s) {
+      std::memcpy(to + (done + s) * width, across + 16 * s, 64);
+    }
   }
 #endif
   for (int64_t s = done; s < steps<T>(k); ++s) {

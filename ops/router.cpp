@@ -218,20 +218,35 @@ void router_bias_update(Exec, const RouterBiasUpdate& a) {
 void router_margin(Exec on, const RouterMargin& a) {
   const int64_t experts = a.logits.dim[1], k = a.expert.dim[1];
   const bool is_sigmoid = a.settings.score == RouterScore::kSigmoid;
+  const float scale = a.settings.route_scale;
   parallel_for(on, a.logits.dim[0], [&](int64_t t) {
-    const float* z = a.logits.row(t);
-    const float lse = is_sigmoid ? 0 : logsumexp(z, experts);
-    const auto key = [&](int64_t e) {
-      const float s = is_sigmoid ? 1.0f / (1.0f + exp_fast(-a.settings.route_scale * z[e]))
-                                 : exp_fast(z[e] - lse);
-      return a.bias.empty() ? s : s + a.bias[e];
-    };
-    const int32_t* id = a.expert.row(t);
-    float best = -std::numeric_limits<float>::infinity();
-    for (int64_t e = 0; e < experts; ++e) {
-      if (std::find(id, id + k, int32_t(e)) == id + k) best = std::max(best, key(e));
+    if (k == experts) {
+      a.margin[t] = 0;
+      return;
     }
-    a.margin[t] = k == experts ? 0 : key(id[k - 1]) - best;
+    const float* z = a.logits.row(t);
+    const int32_t* id = a.expert.row(t);
+    const float lse = is_sigmoid ? 0 : logsumexp(z, experts);
+    float key[kBlock];
+    float last = 0, best = -kInfinity;  // of the chosen, of the others
+    for (int64_t begin = 0; begin < experts; begin += kBlock) {
+      const int64_t count = std::min(kBlock, experts - begin);
+      for_vectors(z + begin, count, [&](int64_t e, int64_t n, f32x16 v) {
+        const f32x16 score = is_sigmoid ? sigmoid(scale * v) : exp_fast(v - lse);
+        const float* bias = a.bias.data + begin;
+        store(key + e, a.bias.empty() ? score : score + beside(bias, e, n));
+      });
+      for (int64_t i = 0; i < k; ++i) {
+        if (id[i] < begin || id[i] >= begin + count) continue;
+        if (i == k - 1) last = key[id[i] - begin];
+        key[id[i] - begin] = -kInfinity;
+      }
+      f32x16 largest = broadcast(-kInfinity);
+      for_vectors(key, count,
+                  [&](int64_t, int64_t, f32x16 v) { largest = v > largest ? v : largest; });
+      best = std::max(best, horizontal_max(largest));
+    }
+    a.margin[t] = last - best;
   });
 }
 

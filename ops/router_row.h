@@ -45,8 +45,19 @@ inline f32x16 beside(const float* row, int64_t begin, int64_t n) {
   return n == kVector ? load(row + begin) : load_padded(row + begin, n, 0.0f);
 }
 
+// 1 / x for x >= 1; 0 from 2^126 on. Two roundings more than a division, at a third of its time.
+inline f32x16 reciprocal(f32x16 x) {
+#if defined(__AVX512F__)
+  const f32x16 y = std::bit_cast<f32x16>(_mm512_maskz_rcp14_ps(0xFFFF, std::bit_cast<__m512>(x)));
+  const f32x16 better = y + y * (1.0f - x * y);
+  return x >= 0x1p126f ? f32x16{} : better;
+#else
+  return 1.0f / x;
+#endif
+}
+
 inline f32x16 sigmoid(f32x16 x) {
-  return 1.0f / (1.0f + exp_fast(-x));
+  return reciprocal(1.0f + exp_fast(-x));
 }
 
 inline float logsumexp(const float* row, int64_t experts) {

@@ -222,6 +222,7 @@ struct OpCase {
 std::vector<OpCase> adamw_cases();
 std::vector<OpCase> attention_cases();
 std::vector<OpCase> cast_cases();
+std::vector<OpCase> chosen_linear_cases();
 std::vector<OpCase> combine_cases();
 std::vector<OpCase> dispatch_cases();
 std::vector<OpCase> embedding_cases();

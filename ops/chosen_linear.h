@@ -1,0 +1,49 @@
+// Backward of a linear layer z = x W^T where each row of dz has K columns that are not zero: the router's, wherever
+// only the chosen logits carry gradient (router_backward_is_sparse).
+//
+//   dx[t]  = add[t] + sum_k dz[t,k] W[expert[t,k]]
+//   dW[e] += sum of dz[t,k] x[t] over the assignments (t, k) of e, in the order of tokens
+//
+// dz is rounded to T first, as the dense products of ops/linear.h read it: only the order of the sums differs from
+// theirs. Sums are in float. K / E of their work, and nothing of the size (N, E) is written.
+//
+// For the CPU; a GPU takes the dense products. Reference: tests/ref/linear.h on the dense dz.
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename T>
+struct ChosenLinearBackward {
+  View<T, 2> dx;                   // out (N, C)
+  View<float, 2> dweight;          // acc (E, C)
+  View<const float, 2> dz;         // in  (N, K)
+  View<const int32_t, 2> expert;   // in  (N, K)   distinct within a row
+  View<const int32_t, 1> offsets;  // in  (E + 1)  of ops/dispatch.h
+  View<const int32_t, 1> token;    // in  (N K)    of ops/dispatch.h
+  View<const T, 2> x;              // in  (N, C)
+  View<const T, 2> weight;         // in  (E, C)
+  View<const T, 2> add = {};       // in  (N, C)   optional; may be dx itself
+};
+
+template <typename T>
+void chosen_linear_backward(Exec on, const ChosenLinearBackward<T>& a);
+
+// True where the dense products would cost more: they run at twenty to thirty times the flops a second.
+constexpr bool chosen_linear_pays(int64_t experts, int64_t top_k) {
+  return experts >= 32 * top_k;
+}
+
+template <typename T>
+Cost chosen_linear_backward_cost(const ChosenLinearBackward<T>& a) {
+  const double row_bytes = double(a.x.dim[1]) * sizeof(T);
+  return {.bytes = double(a.dx.bytes() + a.add.bytes() + a.dz.bytes() + 2 * a.expert.bytes() +
+                          2 * a.dweight.bytes()) +
+                   2 * row_bytes * double(a.dz.size()),
+          .flops = 4.0 * double(a.dz.size()) * double(a.x.dim[1])};
+}
+
+}  // namespace assay
