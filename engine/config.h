@@ -291,10 +291,34 @@ void visit(V& v, EvalConfig& c) {
   v("tokens", c.tokens, "validation tokens, always the same first ones", at_least(1));
 }
 
+// The measures that a rule may name: normalised ones of the loads.
+std::vector<std::string> collapse_measures();
+
+struct CollapseStopConfig {
+  std::string measure = "max_load_norm";
+  std::optional<double> at_least = {};
+  std::optional<double> at_most = {};
+  std::string layers = "any";
+  int64_t logged_steps = 10;
+};
+
+template <typename V>
+void visit(V& v, CollapseStopConfig& c) {
+  v("measure", c.measure, "of the columns of router_layer",
+    free_on_resume(one_of(collapse_measures())));
+  v("at_least", c.at_least, "collapsed from here on", free_on_resume(between(0, 1)));
+  v("at_most", c.at_most, "collapsed down from here; one of the two is given",
+    free_on_resume(between(0, 1)));
+  v("layers", c.layers, "where: in any one layer, in all of them, or in their mean",
+    free_on_resume(one_of({"any", "all", "mean"})));
+  v("for", c.logged_steps, "logged steps in a row", free_on_resume(between(1, 1000)));
+}
+
 struct TelemetryConfig {
   int64_t window = 100;
   int64_t probe_every = 10;
   int64_t probe_tokens = 256;
+  std::optional<CollapseStopConfig> collapse_stop = {};
 };
 
 template <typename V>
@@ -303,6 +327,8 @@ void visit(V& v, TelemetryConfig& c) {
     between(1, 1000));
   v("probe_every", c.probe_every, "logged steps between probes of routing overlap", at_least(1));
   v("probe_tokens", c.probe_tokens, "fixed tokens of the probe", at_least(1));
+  v.section("collapse_stop", c.collapse_stop,
+            "stop with exit code 3 when the routers have collapsed by this rule");
 }
 
 struct ContractConfig {

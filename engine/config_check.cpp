@@ -83,6 +83,28 @@ void validate_optimizer(const Config& c) {
   }
 }
 
+void validate_collapse_stop(const Config& c) {
+  const CollapseStopConfig& stop = *c.telemetry.collapse_stop;
+  const char* hint =
+      "e.g. collapse_stop: {measure: max_load_norm, at_least: 0.9, layers: any, for: 10}; "
+      "collapse_stop: null turns it off";
+  if (stop.at_least && stop.at_most) {
+    throw UserError(strprintf("telemetry.collapse_stop has at_least = %g and at_most = %g",
+                              *stop.at_least, *stop.at_most),
+                    "a rule has one bound: take the other one out");
+  }
+  if (!stop.at_least && !stop.at_most) {
+    throw UserError("telemetry.collapse_stop has no bound on " + stop.measure +
+                        ": neither at_least nor at_most",
+                    hint);
+  }
+  if (c.model.moe && c.model.moe->experts == c.model.moe->top_k) {
+    throw UserError("telemetry.collapse_stop is set, but all " + text(c.model.moe->experts) +
+                        " experts are in every token's choice (model.moe.top_k)",
+                    "such a router cannot collapse: collapse_stop: null");
+  }
+}
+
 // Of two ways to say the same, one.
 void validate_schedule_fractions(const ScheduleConfig& s) {
   const auto require_one = [](int64_t steps, const std::optional<double>& fraction,
@@ -173,6 +195,7 @@ void validate(const Config& config) {
   validate_optimizer(config);
   validate_schedule_fractions(config.schedule);
   validate_contract(config.contract);
+  if (config.telemetry.collapse_stop) validate_collapse_stop(config);
   if (steps_are_given(config)) validate_schedule(config);
   if (config.data.synth && config.data.synth->vocab_size > config.model.vocab_size) {
     throw UserError("data.synth.vocab_size = " + text(config.data.synth->vocab_size) +

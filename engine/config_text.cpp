@@ -34,6 +34,16 @@ const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& p
   return found == rows.end() ? nullptr : &*found;
 }
 
+// Whether a run that resumes may have the section or not: every field in it is free.
+bool free_section(const std::string& path) {
+  bool free = true;
+  for (const FieldRow& row : all_config_fields()) {
+    const bool inside = row.path.rfind(path + ".", 0) == 0 && row.type != "section";
+    free &= !inside || row.check.on_resume == OnResume::kFree;
+  }
+  return free;
+}
+
 // "" when the learning rates of the first steps_done steps are the same.
 std::string schedule_difference(const Config& before, const Config& now, int64_t steps_done) {
   const Schedule old_schedule = make_schedule(before), new_schedule = make_schedule(now);
@@ -103,6 +113,7 @@ std::vector<std::string> result_changing_differences(const Config& before, const
     if (other == nullptr || other->value == row.value)
       continue;  // an absent section is reported by its own row
     if (row.check.on_resume == OnResume::kFree) continue;
+    if (row.type == "section" && free_section(row.path)) continue;
     if (row.check.path && file_names(row.value) == file_names(other->value)) continue;
     std::string why;
     if (row.check.on_resume == OnResume::kSchedule) {

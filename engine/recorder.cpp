@@ -114,6 +114,7 @@ void RunRecorder::resume(int64_t steps_done, int64_t window, RouterTelemetry& ro
   if (config_.moe_layers.empty()) return;
   telemetry_.flush();
   const TelemetryReader reader(config_.telemetry_path);
+  routers.guard().replay(reader);
   std::vector<StepValue> logged = reader.scalar("train_loss_nats");
   if (int64_t(logged.size()) > window) {
     routers.skip(int64_t(logged.size()) - window);

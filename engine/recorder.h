@@ -36,7 +36,8 @@ class RunRecorder {
  public:
   RunRecorder(const RecorderConfig& config, Log& log);
 
-  // Rows after steps_done are forgotten. Loads of the last `window` logged steps go back to `routers`.
+  // Rows after steps_done are forgotten. `routers` gets back the loads of the last `window` logged steps and what its
+  // guard asks of them.
   void resume(int64_t steps_done, int64_t window, RouterTelemetry& routers);
 
   // Of every step, logged or not: what the time left is estimated from.

@@ -9,11 +9,22 @@ RouterTelemetry::Layer::Layer(int64_t experts, int64_t window)
       window_sum(static_cast<size_t>(experts), 0),
       history(static_cast<size_t>(experts * window), 0) {}
 
-RouterTelemetry::RouterTelemetry(Model& model, int64_t window, const RouterProbe& probe)
-    : window_(window), probe_(probe) {
+namespace {
+
+std::vector<int64_t> block_indices(Model& model) {
+  std::vector<int64_t> layers;
+  for (const RouterLayerState& state : model.router_layers()) layers.push_back(state.layer);
+  return layers;
+}
+
+}  // namespace
+
+RouterTelemetry::RouterTelemetry(Model& model, const TelemetryConfig& config,
+                                 const RouterProbe& probe)
+    : window_(config.window), probe_(probe), guard_(config.collapse_stop, block_indices(model)) {
   int64_t choices = 0;
   for (const RouterLayerState& state : model.router_layers()) {
-    layers_.emplace_back(state.counts.dim[0], window);
+    layers_.emplace_back(state.counts.dim[0], window_);
     top_k_ = state.top_k;
     choices += probe.tokens.token.dim[0] * state.top_k;
   }
@@ -70,6 +81,7 @@ void RouterTelemetry::observe(Exec on, Model& model, std::vector<RouterRow>& row
     row.overlap = std::nullopt;
   }
   if (!layers_.empty() && logged_ % probe_.every == 0) probe_overlap(on, model, rows);
+  guard_.observe(rows);
   logged_ += 1;
 }
 

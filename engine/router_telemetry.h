@@ -1,11 +1,12 @@
 // What the routers did at a logged step, one row a MoE layer: measures of the step's load and of the last W logged
-// steps, dead experts, gate entropy, margin, overlap with the last probe. Formulas: docs/numerics.md. Memory is taken at
-// construction; observe() allocates nothing.
+// steps, dead experts, gate entropy, margin, overlap with the last probe; and whether the rule of telemetry.collapse_stop
+// holds. Formulas: docs/numerics.md. Memory is taken at construction; observe() allocates nothing.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "engine/collapse_guard.h"
 #include "engine/model.h"
 #include "engine/router_stats.h"
 #include "engine/telemetry_schema.h"
@@ -20,7 +21,7 @@ struct RouterProbe {
 class RouterTelemetry {
  public:
   // The model is bound. layers: from Model::router_layers().
-  RouterTelemetry(Model& model, int64_t window, const RouterProbe& probe);
+  RouterTelemetry(Model& model, const TelemetryConfig& config, const RouterProbe& probe);
 
   // A logged step of the past, for a run that resumes: windows and dead experts go on where they were.
   // counts: (E) a layer, in order.
@@ -35,6 +36,8 @@ class RouterTelemetry {
 
   // Once a logged step, after the step: fills one row a MoE layer.
   void observe(Exec on, Model& model, std::vector<RouterRow>& rows);
+
+  CollapseGuard& guard() { return guard_; }
 
  private:
   struct Layer {
@@ -53,6 +56,7 @@ class RouterTelemetry {
   int64_t top_k_ = 0;                  // one for all layers of a model
   std::vector<int32_t> before_, now_;  // (layers, probe tokens * K)
   bool probed_ = false;
+  CollapseGuard guard_;
 };
 
 }  // namespace assay

@@ -68,7 +68,7 @@ class Run {
   Run(RunParts& parts, const RunStart& start)
       : p_(parts),
         trainer_(parts.config, parts.model, parts.optimizer, parts.loader, parts.mask_id),
-        routers_(parts.model, parts.config.telemetry.window, parts.probe),
+        routers_(parts.model, parts.config.telemetry, parts.probe),
         steps_(parts.config.run.steps),
         done_(start.steps_done),
         saved_(start.steps_done),
@@ -80,12 +80,14 @@ class Run {
 
   RunResult train() {
     if (done_ > 0 && reached_before()) return close(RunEnd::kTargetLoss);
+    if (collapsed()) return stop_collapsed();  // a run that was stopped so and is started again
     while (done_ < steps_) {
       const StepStats stats = step();
       if (!is_finite(stats)) return stop_non_finite(stats);
       const Target target = evaluate();
       record_landings();
       if (target == Target::kReached) return finish(RunEnd::kTargetLoss);
+      if (collapsed()) return stop_collapsed();
       if (done_ < steps_ && (due(p_.config.run.checkpoint_every) || milestone())) save();
       if (done_ < steps_ && p_.interrupted()) return finish(RunEnd::kInterrupted);
     }
@@ -205,6 +207,15 @@ class Run {
     return close(RunEnd::kNonFinite);
   }
 
+  // After its last step a run is whole, whatever its routers did.
+  bool collapsed() { return done_ < steps_ && routers_.guard().holds(); }
+
+  RunResult stop_collapsed() {
+    result_.why = routers_.guard().because();
+    p_.recorder.event(done_, run_end_name(RunEnd::kCollapseStop), result_.why);
+    return finish(RunEnd::kCollapseStop);
+  }
+
   RunResult finish(RunEnd end) {
     if (saved_ != done_) save();
     return close(end);
@@ -244,10 +255,17 @@ const char* run_end_name(RunEnd end) {
       return "target_loss";
     case RunEnd::kNonFinite:
       return "non_finite";
+    case RunEnd::kCollapseStop:
+      return "collapse_stop";
     case RunEnd::kInterrupted:
       return "interrupted";
   }
   return "?";
+}
+
+bool stopped_by_guard(const std::string& end_name) {
+  return end_name == run_end_name(RunEnd::kNonFinite) ||
+         end_name == run_end_name(RunEnd::kCollapseStop);
 }
 
 void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now) {

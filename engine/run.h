@@ -1,5 +1,6 @@
 // A training run around Trainer::step: resume, loop { step, log, evaluate, save }, finish. Training is over when the steps
-// are done, when an evaluation reaches run.target_loss, when the loss stops being a number, or when the user interrupts.
+// are done, when an evaluation reaches run.target_loss, when the loss stops being a number, when the routers collapse by
+// the rule of telemetry.collapse_stop, or when the user interrupts.
 //
 // A landing of the contract is evaluated whatever eval.every says, and its checkpoint stays; the event "landing" has its
 // fraction. A step that is evaluated is logged, so that the time at every evaluation is known. Training seconds
@@ -21,8 +22,11 @@
 
 namespace assay {
 
-enum class RunEnd { kSteps, kTargetLoss, kNonFinite, kInterrupted };
-const char* run_end_name(RunEnd end);  // "steps", "target_loss", "non_finite", "interrupted"
+enum class RunEnd { kSteps, kTargetLoss, kNonFinite, kCollapseStop, kInterrupted };
+// "steps", "target_loss", "non_finite", "collapse_stop", "interrupted": the detail of the event "end".
+const char* run_end_name(RunEnd end);
+// Whether a run ended so by a guard of its own: the same would come again.
+bool stopped_by_guard(const std::string& end_name);
 
 // What a run is made of. Everything is planned, allocated and bound.
 struct RunParts {
@@ -43,6 +47,7 @@ struct RunParts {
 
 struct RunResult {
   RunEnd end = RunEnd::kSteps;
+  std::string why = "";  // of kCollapseStop: the rule and its numbers
   int64_t steps_done = 0;
   int64_t tokens = 0;
   double val_loss_nats = 0;      // of the last evaluation; 0 before the first

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/share.h"
+#include "engine/run.h"
 #include "lab/held_fixed.h"
 #include "lab/ranking.h"
 
@@ -106,7 +107,13 @@ ModelRow model_row(const SeedGroup& group, const CompareOptions& options,
   if (target) row.target = target_summary(group, *target);
   row.health = health_summary(group);
   for (const RunRecord* run : group.runs)
-    if (!run->finished() || extended(*run)) row.unfinished.push_back(run->name);
+    if (stopped_by_guard(run->end)) {
+      row.unfinished.push_back(strprintf("%s (stopped by its guard, %s, at step %ld)",
+                                         run->name.c_str(), run->end.c_str(),
+                                         long(run->steps_done)));
+    } else if (!run->finished() || extended(*run)) {
+      row.unfinished.push_back(run->name);
+    }
   return row;
 }
 

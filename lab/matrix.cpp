@@ -231,6 +231,7 @@ Config what_matters(const Config& config) {
   c.run.checkpoint_every = usual.run.checkpoint_every;
   c.run.keep_checkpoints = usual.run.keep_checkpoints;
   c.run.milestone_every = usual.run.milestone_every;
+  c.telemetry.collapse_stop = std::nullopt;  // up to where it stops
   c.data.cache = "";
   if (c.contract.kind == "seconds") {
     c.run.steps = usual.run.steps;  // measured by the run

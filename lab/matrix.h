@@ -43,8 +43,8 @@ struct Matrix {
 // that this version announces without having it are there, and unavailable.
 Matrix lay_out(const MatrixFile& file);
 
-// Without effect on any number of the run: threads, how often it is saved, where it caches, and, once the steps are known,
-// what the contract that they came from is called.
+// Without effect on any number of the run: threads, how often it is saved, where it caches, what would stop it as
+// collapsed, and, once the steps are known, what the contract that they came from is called.
 Config what_matters(const Config& config);
 
 // "optimizer.lr: 0.001 -> 0.002", of what matters; of paths only the file name counts, so that a matrix may move.

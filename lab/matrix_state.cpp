@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "engine/config_text.h"
 #include "engine/folder_lock.h"
+#include "engine/run.h"
 #include "engine/telemetry_reader.h"
 
 namespace assay {
@@ -70,6 +71,15 @@ std::string text_of(const ordered_json& object, const char* key) {
              : "";
 }
 
+bool same_collapse_stop(const Config& a, const Config& b) {
+  const auto only_rule = [](const Config& config) {
+    Config c;
+    c.telemetry.collapse_stop = config.telemetry.collapse_stop;
+    return to_yaml(c);
+  };
+  return only_rule(a) == only_rule(b);
+}
+
 }  // namespace
 
 const char* cell_state_name(CellState state) {
@@ -108,7 +118,10 @@ CellStatus MatrixFolder::status(const Cell& cell) const {
   } catch (const UserError&) {
     return status;  // killed while it was made
   }
-  if (status.end == "non_finite") status.state = CellState::kGuard;
+  const bool other_rule = !same_collapse_stop(config, cell.config);
+  if (stopped_by_guard(status.end) && !(status.end == "collapse_stop" && other_rule)) {
+    status.state = CellState::kGuard;
+  }
   const bool whole = status.end == "steps" && status.steps_done >= config.run.steps;
   if (whole || status.end == "target_loss") status.state = CellState::kDone;
   return status;

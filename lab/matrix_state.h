@@ -19,10 +19,10 @@
 namespace assay {
 
 enum class CellState {
-  kWaiting,      // not begun
-  kPartial,      // begun, goes on where it stopped
-  kDone,         // ended by its steps or its target
-  kGuard,        // stopped by its own guard: the same would come again
+  kWaiting,  // not begun
+  kPartial,  // begun, goes on where it stopped
+  kDone,     // ended by its steps or its target
+  kGuard,    // stopped by its own guard, and the cell has the same guard: the same would come again
   kUnavailable,  // this version cannot train it
 };
 const char* cell_state_name(

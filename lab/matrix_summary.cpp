@@ -57,7 +57,7 @@ std::string missing_text(const Cell& cell, const CellStatus& status) {
   if (!cell.unavailable.empty()) return cell.name + ": " + cell.unavailable;
   std::string text = cell.name + ": " + cell_state_name(status.state);
   if (!status.differences.empty()) text += ", its run has another configuration";
-  if (status.state == CellState::kGuard) text += " by its guard";
+  if (status.state == CellState::kGuard) text += " by its guard (" + status.end + ")";
   if (status.steps_done > 0) {
     text += strprintf(", step %ld of %ld", long(status.steps_done), long(cell.steps()));
   }

@@ -142,6 +142,28 @@ const Row kContractRows[] = {
      "in [0, 1]"                                                                                                                          },
 };
 
+// The section of telemetry.collapse_stop, what is said of it and the hint.
+const Row kCollapseRows[] = {
+    {"{measure: max_load, at_least: 0.9}",                    "", "collapse_stop.measure = max_load is not a choice",
+     "max_load_norm"                                                                                                                                          },
+    {"{measure: gate_entropy_norm, at_most: 0.1}",            "", "is not a choice",
+     "one of cv_norm, max_load_norm"                                                                                                                          },
+    {"{measure: entropy_norm}",                               "", "no bound on entropy_norm: neither at_least nor at_most",
+     "at_least: 0.9"                                                                                                                                          },
+    {"{}",                                                    "", "no bound on max_load_norm",                              "collapse_stop: null turns it off"},
+    {"{at_least: 0.9, at_most: 0.1}",                         "", "at_least = 0.9 and at_most = 0.1",
+     "take the other one out"                                                                                                                                 },
+    {"{at_least: 90}",                                        "", "collapse_stop.at_least = 90.0 is out of range",          "in [0, 1]"                       },
+    {"{at_least: 0.9, for: 0}",                               "", "collapse_stop.for = 0 is out of range",
+     "logged steps in a row"                                                                                                                                  },
+    {"{at_least: 0.9, layers: 2}",                            "", "collapse_stop.layers = \"2\" is not a choice",
+     "any, all, mean"                                                                                                                                         },
+    {"{above: 0.9}",                                          "", "unknown key above in telemetry.collapse_stop",           "--help-config"                   },
+    {"0.9",                                                   "", "telemetry.collapse_stop is the text 0.9, not a section", ""                                },
+    {"{at_least: 0.9}\nmodel: {moe: {experts: 4, top_k: 4}}", "",
+     "all 4 experts are in every token's choice",                                                                           "null"                            },
+};
+
 void expect_refused(const Row& row) {
   INFO("text: " << row.text << "  --set " << row.set);
   std::vector<std::string> sets;
@@ -161,6 +183,10 @@ void expect_refused(const Row& row) {
 TEST_CASE("bad configurations are refused by name, line and value") {
   for (const Row& row : kRows) expect_refused(row);
   for (const Row& row : kContractRows) expect_refused(row);
+  for (const Row& row : kCollapseRows) {
+    const std::string text = std::string("telemetry:\n  collapse_stop: ") + row.text;
+    expect_refused({text.c_str(), row.set, row.error, row.hint});
+  }
 }
 
 TEST_CASE("missing files, folders and circles") {

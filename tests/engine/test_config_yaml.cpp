@@ -174,6 +174,8 @@ TEST_CASE("a resumed run may change this and not that") {
       {"warm-up",                        [](Config& c) { c.schedule.warmup = 5; },               1,  "schedule.warmup: 4 -> 5"},
       {"warm-up as a share",             [](Config& c) { c.schedule.warmup_fraction = 0.04; },   1,
        "schedule.warmup_fraction: absent -> 0.04"                                                                             },
+      {"what stops a collapse",
+       [](Config& c) { c.telemetry.collapse_stop = CollapseStopConfig{.at_least = 0.9}; },       50, ""                       },
       {"contract and landings",
        [](Config& c) {
          c.contract.kind = "flops";

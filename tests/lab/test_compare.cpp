@@ -232,7 +232,7 @@ TEST_CASE("a collapsed router is marked beside its loss, and in the ranking") {
 }
 
 TEST_CASE("runs that are not finished are marked and not ranked") {
-  for (const std::string end : {"", "interrupted", "non_finite", "extended"}) {
+  for (const std::string end : {"", "interrupted", "non_finite", "collapse_stop", "extended"}) {
     INFO(end);
     std::vector<RunRecord> runs = two_models();
     runs[1].end = end;
@@ -240,9 +240,13 @@ TEST_CASE("runs that are not finished are marked and not ranked") {
       runs[1].end = "steps";
       runs[1].steps_done = 80;
     }
+    const std::string step = std::to_string(runs[1].steps_done);
+    const bool guard = end == "non_finite" || end == "collapse_stop";
+    const std::string said =
+        guard ? " (stopped by its guard, " + end + ", at step " + step + ")" : "";
     const Comparison c = compare(runs, {});
-    REQUIRE(mentions(c.marks, "dense-s2 is not finished"));
-    REQUIRE(c.no_ranking == "dense-s2 is not finished");
+    REQUIRE(mentions(c.marks, ("dense-s2" + said + " is not finished").c_str()));
+    REQUIRE(c.no_ranking == "dense-s2" + said + " is not finished");
   }
 }
 

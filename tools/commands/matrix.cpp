@@ -166,7 +166,8 @@ int print_failures(const std::vector<FailedRun>& failed, const std::vector<const
       all);
   say(failed.empty() ? "hint: take these precisions out, or choose others with --only"
                      : "hint: their output is in " + folder.file("logs") +
-                           "; the same command tries again what did not end by its own guard");
+                           "; the same command tries again what did not end by its own guard; "
+                           "telemetry.collapse_stop may be changed in the matrix");
   return only_guards ? kExitStoppedByGuard : kExitUserError;
 }
 

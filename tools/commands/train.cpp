@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "base/check.h"
@@ -16,6 +17,7 @@
 #include "engine/telemetry_reader.h"
 #include "eval/validation.h"
 #include "lab/receipt_make.h"
+#include "lab/router_report.h"
 #include "lab/run_summary.h"
 #include "models/audit_report.h"
 #include "models/contract.h"
@@ -151,6 +153,7 @@ int exit_code(RunEnd end) {
     case RunEnd::kTargetLoss:
       return kExitDone;
     case RunEnd::kNonFinite:
+    case RunEnd::kCollapseStop:
       return kExitStoppedByGuard;
     case RunEnd::kInterrupted:
       return kExitInterrupted;
@@ -182,6 +185,17 @@ nlohmann::json or_null(double figure) {
   return figure > 0 ? nlohmann::json(figure) : nlohmann::json();
 }
 
+// The analysis of `assay router`, and the way on.
+void report_collapse(Log& log, const RunResult& result, const RunRecord& record) {
+  std::istringstream lines(router_text(analyse_router(record, {})));
+  for (std::string line; std::getline(lines, line);) log.info(line);
+  log.info("error: the routers collapsed by telemetry.collapse_stop: " + result.why);
+  log.info(strprintf(
+      "hint: a checkpoint of step %ld is kept; the same command with --set "
+      "telemetry.collapse_stop=null goes on from there, and docs/router.md says what may help",
+      long(result.steps_done)));
+}
+
 void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
             const Config& config) {
   if (result.val_loss_nats == 0) fill_from_telemetry(dir, result);
@@ -200,6 +214,7 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
              std::to_string(result.steps_done));
     log.info("hint: lower optimizer.lr or set optimizer.clip; the last checkpoint is kept");
   }
+  if (result.end == RunEnd::kCollapseStop && record) report_collapse(log, result, *record);
   if (!a.json) return;
   nlohmann::ordered_json json{
       {"end",               run_end_name(result.end)         },
@@ -211,6 +226,7 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
       {"tokens_per_s",      result.tokens_per_s              }
   };
   if (record) json.update(summary_json(*record));
+  if (result.end == RunEnd::kCollapseStop) json["collapse_stop"] = result.why;
   std::printf("%s\n", json.dump(1).c_str());
 }
 
@@ -366,7 +382,9 @@ void add_train_command(Commands& commands) {
       "  assay train models/presets/cpu/moe.yaml --set run.seed=2 --run runs/moe-seed2\n"
       "  assay train models/presets/cpu/moe.yaml --plan             memory by name, nothing "
       "allocated\n"
-      "Ctrl-C writes a checkpoint and exits with 130; the same command goes on from there.");
+      "Ctrl-C writes a checkpoint and exits with 130; the same command goes on from there.\n"
+      "Exit 3: a guard of the run stopped it, the loss is no number any more or\n"
+      "telemetry.collapse_stop holds.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;
     return train(*a);

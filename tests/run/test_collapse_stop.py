@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""telemetry.collapse_stop: a rule that holds stops the run with exit code 3, a checkpoint and the analysis; a rule that
+never holds changes nothing; a stopped run stays stopped until the rule is changed, and then goes on to the same bits."""
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import Workplace, assay, check, checkpoints, first_difference, rows
+
+# Two of four experts a token: the mean load of every expert is half of its ceiling.
+ALWAYS = "telemetry.collapse_stop={measure: max_load_norm, at_least: 0.5, layers: all, for: 12}"
+NEVER = "telemetry.collapse_stop={measure: active_norm, at_most: 0.5, layers: any, for: 2}"
+OFF = "telemetry.collapse_stop=null"
+
+
+def events(run):
+    return rows(run, "SELECT step, kind, detail FROM event WHERE kind IN ('collapse_stop', 'end') ORDER BY rowid")
+
+
+def check_stops(place):
+    done = place.train("stopped", "--set", ALWAYS, "--json", expect=3)
+    run = place.run("stopped")
+    said = json.loads(done.stdout)
+    why = said["collapse_stop"]
+    check(said["end"] == "collapse_stop" and said["step"] == 12, said)
+    check("max_load_norm of every layer" in why and "at least 0.5 for 12 logged steps" in why, why)
+    check(events(run) == [(12, "collapse_stop", why), (12, "end", "collapse_stop")], events(run))
+    check(checkpoints(run)[-1].name == "step-00000012", f"a checkpoint at once: {checkpoints(run)}")
+    lines = done.stderr.splitlines()
+    error = next(i for i, line in enumerate(lines) if line.startswith("error: "))
+    check(why in lines[error] and lines[error + 1].startswith("hint: ") and
+          "--set telemetry.collapse_stop=null" in lines[error + 1], lines[error:])
+    for part in ("by layer, over the last W", "verdict: ", "x K"):
+        check(part in done.stderr, f"the analysis is printed: {part!r}\n{done.stderr}")
+    check(json.loads(assay("router", run, "--json").stdout)["ended_by"] == "collapse_stop", "assay router names the end")
+    marked = assay("compare", run)
+    check("stopped by its guard, collapse_stop, at step 12" in marked.stdout, marked.stdout + marked.stderr)
+    check(assay("receipt", "verify", run).returncode == 0, "its receipt holds")
+
+
+def check_stays(place):
+    again = place.train("stopped", "--set", ALWAYS, expect=3)
+    check("step 13/" not in again.stderr, f"no step more: {again.stderr}")
+    # Later logged steps fall under another rule, earlier ones too.
+    longer = ALWAYS.replace("for: 12", "for: 15")
+    place.train("stopped", "--set", longer, expect=3)
+    check(events(place.run("stopped"))[-1] == (15, "end", "collapse_stop"), events(place.run("stopped")))
+
+
+def check_goes_on(place):
+    place.train("whole", "--set", NEVER)
+    check(events(place.run("whole")) == [(60, "end", "steps")], events(place.run("whole")))
+    place.train("free")
+    check(first_difference(place.run("whole"), place.run("free")) is None, "a rule that never holds changes no bit")
+    done = place.train("stopped", "--set", OFF)
+    check("resumes after step 15" in done.stderr, done.stderr)
+    difference = first_difference(place.run("whole"), place.run("stopped"))
+    check(difference is None, f"stopped twice and gone on: {difference}")
+
+
+def check_killed_in_between(place):
+    """The logged steps before a resume count."""
+    place.train("counted", "--set", ALWAYS, "--stop-after", "7", expect=130)
+    place.train("counted", "--set", ALWAYS, expect=3)
+    check(events(place.run("counted"))[-1] == (12, "end", "collapse_stop"), events(place.run("counted")))
+
+
+MATRIX = """
+name: guarded
+models: {{dense: dense.yaml, moe: config.yaml}}
+contracts: [{{kind: steps}}]
+precisions: [fp32]
+seeds: [1]
+set: {{{rule}}}
+"""
+
+
+def check_matrix(place):
+    text = place.config.read_text()
+    (place.path / "dense.yaml").write_text(text[:text.index(", moe:")] + text[text.index("}}}") + 2:])
+    matrix = place.path / "m.yaml"
+
+    def train(rule, expect):
+        matrix.write_text(MATRIX.format(rule=rule))
+        done = assay("matrix", matrix, "--run-dir", place.path / "runs")
+        check(done.returncode == expect, f"exit {done.returncode}, not {expect}: {done.stdout}{done.stderr}")
+        return done
+
+    rule = ("telemetry.collapse_stop.measure: max_load_norm, telemetry.collapse_stop.at_least: 0.5, "
+            "telemetry.collapse_stop.layers: all, telemetry.collapse_stop.for: ")
+    for _ in range(2):  # not tried again
+        done = train(rule + "12", 3)
+        check("moe-steps-fp32-seed1 (exit 3: " in done.stderr, done.stderr)
+        check("stopped by its guard (collapse_stop), step 12 of 60" in done.stdout, done.stdout)
+        check("INCOMPLETE" in done.stdout, "a stopped cell is not a finished one")
+    done = train("run.checkpoint_every: 20", 0)  # the rule taken out: it goes on
+    check("moe-steps-fp32-seed1 goes on after step 12" in done.stderr and "2 of 2 cells are done" in done.stdout,
+          done.stderr + done.stdout)
+    done = train(rule + "12", 0)
+    check("0 to train" in done.stderr, f"what is done stays done: {done.stderr}")
+
+
+def main():
+    with Workplace(moe=True) as place:
+        check_stops(place)
+        check_stays(place)
+        check_goes_on(place)
+        check_killed_in_between(place)
+        check_matrix(place)
+    print("collapse_stop: ok")
+
+
+main()
