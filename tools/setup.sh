@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing need. Run again at will: what is there is left alone.
+# Installs the Debian packages that building and testing need, and fetches Plotly.js for `assay report`. Run again at will: what is
+# there is left alone.
 set -euo pipefail
 
 usage() {
@@ -30,6 +31,10 @@ packages=(
   "libboost-dev|Boost.Math, headers: intervals over seeds"
   "libcli11-dev|the command line"
   "catch2|tests"
+  "python3-pip|fetches Plotly.js, which draws the charts of assay report"
+  "chromium|opens report pages in the tests"
+  "chromium-driver|opens report pages in the tests"
+  "python3-selenium|opens report pages in the tests"
   "curl|downloads of tools/get_fineweb.sh"
   "ca-certificates|downloads of tools/get_fineweb.sh"
 )
@@ -45,6 +50,48 @@ for argument in "$@"; do
     *) echo "error: unknown argument $argument" >&2; usage >&2; exit 1 ;;
   esac
 done
+
+# Plotly.js as the Python package of this version has it; the program is built with the file in it (lab/CMakeLists.txt).
+plotly_version=7.1.0
+plotly_wheel_sha256=dbb7fa18afce40d0a8e80d1bf162eceb3faa0ce5a77fe741ad09a74cf78f53f3
+plotly_sha256=3b6e15d45dbb7fca5bd2094291e961ddc5472cd887009e6009a56dab668d721f  # plotly.js 4.1.1
+plotly_file=$(dirname "$0")/../third_party/plotly/plotly.min.js
+plotly_what="charts of assay report (Plotly.js, 4.8 MB)"
+
+is_file() { [[ -f $2 ]] && echo "$1  $2" | sha256sum --check --status; }
+has_plotly() { is_file "$plotly_sha256" "$plotly_file"; }
+
+# Downloads by whichever pip works here. Not fatal: without it report pages load the charts' script from a CDN.
+fetch_plotly() (
+  reason="no pip here"
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+  for pip in "python3 -m pip" "/usr/bin/python3 -m pip" pip3 pip; do
+    if ! $pip --version >/dev/null 2>&1; then continue; fi
+    echo "setup: $pip download plotly==$plotly_version"
+    if $pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$folder" "plotly==$plotly_version" >"$folder/log" 2>&1; then
+      wheel=$(echo "$folder"/plotly-*.whl)
+      if ! is_file "$plotly_wheel_sha256" "$wheel"; then
+        reason="the package has the SHA-256 $(sha256sum "$wheel" | cut -d' ' -f1), not $plotly_wheel_sha256"
+        break
+      fi
+      mkdir -p "$(dirname "$plotly_file")"
+      python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read("plotly/package_data/plotly.min.js"))' \
+        "$wheel" >"$plotly_file.part"
+      mv "$plotly_file.part" "$plotly_file"
+      if has_plotly; then exit 0; fi
+      reason="plotly.min.js in the package is not the one expected"
+      rm -f "$plotly_file"
+      break
+    fi
+    reason=$(tail -1 "$folder/log")
+  done
+  {
+    echo "warning: Plotly.js was not fetched: $reason"
+    echo "hint: report pages will load it from a CDN when they are opened; run this again with a network, or put plotly.min.js there:"
+    echo "  $plotly_file"
+  } >&2
+)
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   {
@@ -66,13 +113,25 @@ for entry in "${packages[@]}"; do
   fi
 done
 
+if [[ $check_only == yes ]]; then
+  absent=${#missing[@]}
+  if has_plotly; then
+    printf 'ok       %-20s %s\n' plotly.min.js "$plotly_what"
+  else
+    absent=$((absent + 1))
+    printf 'missing  %-20s %s\n' plotly.min.js "$plotly_what"
+  fi
+  if [[ $absent -eq 0 ]]; then
+    echo "setup: all ${#packages[@]} packages are installed, and Plotly.js"
+    exit 0
+  fi
+  echo "setup: $absent of $((${#packages[@]} + 1)) missing (bash tools/setup.sh installs them)"
+  exit 1
+fi
 if [[ ${#missing[@]} -eq 0 ]]; then
+  if ! has_plotly; then fetch_plotly; fi
   echo "setup: all ${#packages[@]} packages are installed"
   exit 0
-fi
-if [[ $check_only == yes ]]; then
-  echo "setup: ${#missing[@]} of ${#packages[@]} packages missing (bash tools/setup.sh installs them)"
-  exit 1
 fi
 
 as_root=()
@@ -87,4 +146,5 @@ fi
 echo "setup: installing ${#missing[@]} packages with ${as_root[*]:+sudo }apt-get"
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+if ! has_plotly; then fetch_plotly; fi
 echo "setup: done"

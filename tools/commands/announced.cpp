@@ -22,12 +22,6 @@ void add_announced(Commands& commands, const std::string& name, const std::strin
 
 }  // namespace
 
-void add_report_command(Commands& commands) {
-  add_announced(
-      commands, "report", "one page about a run",
-      "the curves are in RUN/telemetry.db: sqlite3 RUN/telemetry.db 'select * from eval'");
-}
-
 void add_sample_command(Commands& commands) {
   add_announced(commands, "sample", "text from a checkpoint",
                 "the weights are in RUN/checkpoints/step-*/model.safetensors");

@@ -1,0 +1,39 @@
+# Writes OUTPUT (a C++ file) that holds the parts of the report page, so that the program needs no file at run time:
+#   cmake -DOUTPUT=... -DFOLDER=lab/report "-DSCRIPTS=a.js;b.js" -DPLOTLY=plotly.min.js -P embed_report.cmake
+# SCRIPTS stand in the page in that order, as one. PLOTLY may be empty. The assembler reads the files (.incbin): the
+# compiler would take long for megabytes of text.
+set(text "// Made by cmake/embed_report.cmake.
+#include \"lab/report_page.h\"
+")
+function(embed name)
+  set(directives "")
+  foreach(file ${ARGN})
+    string(APPEND directives "\\t.incbin \\\"${file}\\\"\\n\"\n    \"")
+  endforeach()
+  set(text "${text}
+asm(\"\\t.pushsection .rodata\\n\"
+    \"assay_report_${name}:\\n\"
+    \"${directives}assay_report_${name}_end:\\n\"
+    \"\\t.popsection\\n\");
+extern const char ${name}[] asm(\"assay_report_${name}\");
+extern const char ${name}_end[] asm(\"assay_report_${name}_end\");
+" PARENT_SCOPE)
+endfunction()
+embed(html ${FOLDER}/page.html)
+embed(css ${FOLDER}/page.css)
+embed(javascript ${SCRIPTS})
+embed(plotly ${PLOTLY})
+string(APPEND text "
+namespace assay {
+ReportFiles report_files() {
+  const auto between = [](const char* from, const char* to) {
+    return std::string_view(from, static_cast<size_t>(to - from));
+  };
+  return {.html = between(html, html_end),
+          .css = between(css, css_end),
+          .javascript = between(javascript, javascript_end),
+          .plotly = between(plotly, plotly_end)};
+}
+}  // namespace assay
+")
+file(WRITE ${OUTPUT} "${text}")

@@ -1,0 +1,115 @@
+'use strict';
+// What every part of the page uses: the data, numbers as text, positions on the x axis, colours, tables as CSV.
+
+const report = JSON.parse(document.getElementById('report-data').textContent);
+const runs = report.runs;
+const shown = {x: 'step', logX: false, theme: 'auto', hidden: new Set()};
+
+function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name in node && name !== 'list') node[name] = value;
+    else node.setAttribute(name, value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+// Plotly reads a little HTML in texts.
+const plain = (text) => String(text).replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
+
+const grouped = (value) => Math.round(value).toLocaleString('en-US');
+function digits(value, count = 4) {
+  if (value === null || value === undefined) return '–';
+  if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4)) return value.toExponential(count - 1);
+  return String(Number(value.toPrecision(count)));
+}
+function scaled(value, units = [[1e12, ' T'], [1e9, ' B'], [1e6, ' M'], [1e3, ' k']]) {
+  for (const [size, unit] of units) if (Math.abs(value) >= size) return (value / size).toPrecision(3) + unit;
+  return digits(value, 3);
+}
+function flopsText(flops) {
+  const power = Math.floor(Math.log10(Math.max(1, flops)));
+  return power < 6 ? grouped(flops) : (flops / 10 ** power).toFixed(2) + 'e' + power;
+}
+const bytesText = (bytes) => scaled(bytes, [[2 ** 30, ' GiB'], [2 ** 20, ' MiB'], [2 ** 10, ' KiB']]);
+function secondsText(seconds) {
+  if (seconds < 120) return digits(seconds, 3) + ' s';
+  return seconds < 7200 ? (seconds / 60).toFixed(1) + ' min' : (seconds / 3600).toFixed(1) + ' h';
+}
+function median(values) {
+  const sorted = values.filter((value) => value !== null).sort((a, b) => a - b);
+  return sorted.length ? sorted[Math.floor(sorted.length / 2)] : null;
+}
+const last = (list) => list[list.length - 1];
+
+// The unit that a scalar's name ends in.
+function unitOf(name) {
+  if (name === 'tokens_per_s') return 'tokens/s';
+  const units = {nats: 'nats', percent: '%', share: 'share', bytes: 'bytes', ms: 'ms', s: 's'};
+  return units[last(name.split('_'))] || '';
+}
+
+// Seconds of training at a step: logged, or between its logged neighbours. null beyond them.
+function secondsAt(run, step) {
+  const time = run.scalars && run.scalars.train_s;
+  if (!time || time.step.length === 0) return null;
+  let low = 0, high = time.step.length - 1;
+  if (step > time.step[high]) return null;
+  if (step < time.step[0]) return time.value[0] * step / time.step[0];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (time.step[middle] <= step) low = middle; else high = middle;
+  }
+  if (time.step[high] === step || high === low) return time.value[high];
+  const part = (step - time.step[low]) / (time.step[high] - time.step[low]);
+  return time.value[low] + part * (time.value[high] - time.value[low]);
+}
+const tokensAt = (run, step) => step * run.tokens_per_step;
+const flopsAt = (run, step) => tokensAt(run, step) * run.audit.flops_per_token;
+
+const axes = {
+  step: {title: 'optimizer steps', at: (run, step) => step},
+  tokens: {title: 'training tokens', at: tokensAt},
+  seconds: {title: 'seconds of training', at: secondsAt},
+  flops: {title: 'training FLOPs', at: flopsAt},
+};
+const positions = (run, steps) => steps.map((step) => axes[shown.x].at(run, step));
+const placeColumns = ['step', 'tokens', 'train_s', 'flops'];
+const place = (run, step) => [step, tokensAt(run, step), secondsAt(run, step), flopsAt(run, step)];
+
+// Okabe and Ito's palette, told apart by every kind of colour vision; a second round of it is dashed.
+const palette = {
+  light: ['#0072b2', '#d55e00', '#008f68', '#b2568f', '#b07800', '#3a9bd3', '#5c646e'],
+  dark: ['#4fa8e8', '#ff8f4d', '#2fcf9f', '#ea9cca', '#f0b93c', '#9ad6f7', '#aab3bd'],
+};
+const isDark = () => shown.theme === 'dark' ||
+  (shown.theme === 'auto' && window.matchMedia('(prefers-color-scheme: dark)').matches);
+function colourOf(index) {
+  const colours = palette[isDark() ? 'dark' : 'light'];
+  return colours[index % colours.length];
+}
+const dashOf = (index) => ['solid', 'dash', 'dot', 'dashdot'][Math.floor(index / palette.light.length) % 4];
+const faded = (colour, share) => colour + Math.round(255 * share).toString(16).padStart(2, '0');
+const layerColour = (index, count) => {
+  const at = count < 2 ? 0 : index / (count - 1);
+  return isDark() ? `hsl(${205 - 165 * at}, ${60 + 20 * at}%, ${62 + 6 * at}%)`
+    : `hsl(${215 - 195 * at}, ${75 - 5 * at}%, ${30 + 14 * at}%)`;
+};
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const isNarrow = () => window.innerWidth < 600;
+const visible = () => runs.map((run, index) => ({run, index})).filter(({index}) => !shown.hidden.has(index));
+
+const csvCell = (value) => {
+  if (value === null || value === undefined) return '';
+  const text = String(value);
+  return /[",\n\r]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text;
+};
+function download(name, {columns, rows}) {
+  const text = [columns, ...rows].map((row) => row.map(csvCell).join(',')).join('\n') + '\n';
+  const link = element('a', {href: URL.createObjectURL(new Blob([text], {type: 'text/csv'})), download: name + '.csv'});
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}

@@ -1,0 +1,89 @@
+// Router measures in words: unit and ceiling by column name. A column not listed here is shown under its own name.
+
+const measureWords = {
+  assignments: {unit: 'assignments', says: 'tokens times K'},
+  cv: {unit: '%', says: '100 std(load) / mean(load): 0 is even', ceiling: (r) => r.cv_ceiling, of: '100 sqrt((E - K) / K)'},
+  cv_floor: {unit: '%', says: 'the cv that uniform random routing shows by sampling alone'},
+  max_load: {unit: 'share', says: 'the largest share of the assignments on one expert', ceiling: (r) => r.max_load_ceiling, of: '1/K'},
+  entropy: {unit: 'nats', says: 'of the loads: the ceiling is even', ceiling: (r) => r.entropy_ceiling, of: 'ln E'},
+  e_eff: {unit: 'experts', says: 'exp(entropy): as if so many experts shared evenly', ceiling: (r) => r.experts, of: 'E'},
+  participation: {unit: 'experts', says: '1 / sum load^2', ceiling: (r) => r.experts, of: 'E'},
+  active: {unit: 'experts', says: 'with at least one assignment', ceiling: (r) => r.experts, of: 'E'},
+  gini: {unit: '', says: 'Gini coefficient of the loads: 0 is even'},
+  dead_for: {unit: 'experts', says: 'without an assignment in the last W logged steps', ceiling: (r) => r.experts, of: 'E'},
+  bias_range: {unit: '', says: 'largest less smallest selection bias', ceiling: () => 32, of: 'the clamp'},
+  margin: {unit: '', says: 'score of the last chosen expert less that of the first unchosen one'},
+  gate_entropy: {unit: 'nats', says: 'mean entropy of the gates of a token', ceiling: (r) => Math.log(r.top_k), of: 'ln K'},
+  overlap: {unit: 'share', says: 'of the chosen experts of fixed tokens that were chosen at the probe before', ceiling: () => 1, of: 'all'},
+};
+
+// cv, cv_norm, window_cv, window_cv_norm: one measure in four forms.
+function measureOf(name) {
+  const windowed = name.startsWith('window_'), normal = name.endsWith('_norm');
+  const base = name.replace(/^window_/, '').replace(/_norm$/, '');
+  const words = measureWords[base] || {unit: '', says: ''};
+  const of = words.of || 'its ceiling';
+  return {
+    name, base, windowed, normal, says: words.says,
+    label: base.replace(/_/g, ' ') + (normal ? ` / ${base === 'max_load' ? 'ceiling (K max load)' : of}` : '') + (windowed ? ', last W steps' : ''),
+    unit: normal ? 'of its ceiling' : words.unit,
+    ceiling: (router) => (normal ? 1 : words.ceiling ? words.ceiling(router) : null),
+    ceilingName: normal ? '' : of,
+  };
+}
+
+const withRouters = () => visible().filter(({run}) => run.router);
+function noRouters() {
+  if (visible().length === 0) return noRuns();
+  const planned = visible().filter(({run}) => run.moe);
+  if (planned.length === 0) return 'No routed experts: ' + (visible().length === 1 ? 'the run shown is dense.' : 'the runs shown are dense.');
+  const why = planned.map(({run}) => run.label + ': ' + (run.problem || run.notes.join(' ') || 'no router telemetry.'));
+  return 'No router telemetry. ' + why.join(' ');
+}
+const routerRuns = () => (withRouters().length ? withRouters().map(({run, index}) => [index, run.label]) : [['', '']]);
+const allOrLayers = () => (withRouters().length === 0 ? [['', '']] : [
+  ...(withRouters().length > 1 ? [['all', 'all runs']] : []),
+  ...withRouters().map(({run, index}) => [index, (withRouters().length > 1 ? run.label + ', ' : '') + 'by layer']),
+  ...(withRouters().length > 1 ? [] : [['all', 'over layers']])]);
+
+const measuresOf = (run) => run.router.measures;
+const measureNames = () => [...new Set(withRouters().flatMap(({run}) => Object.keys(measuresOf(run).values)))];
+const measureOptions = (first) => () => {
+  const names = measureNames().filter((name) => !name.endsWith('assignments'));
+  names.sort((a, b) => (b === first) - (a === first));
+  return names.length ? names.map((name) => [name, measureOf(name).label]) : [['', '']];
+};
+
+// "ceiling 264.6 % (100 sqrt((E - K) / K))", by run where they differ.
+function ceilingNote(list, measure) {
+  const texts = list.map(({run}) => {
+    const ceiling = measure.ceiling(run.router);
+    return ceiling === null ? null : `${digits(ceiling)} ${measure.normal ? '' : measure.unit}`.trim() + (measure.ceilingName ? ` (${measure.ceilingName})` : '');
+  });
+  if (texts.some((text) => text === null)) return '';
+  if (new Set(texts).size === 1) return `Ceiling: ${texts[0]}.`;
+  return 'Ceilings: ' + list.map(({run}, i) => `${run.label} ${texts[i]}`).join('; ') + '.';
+}
+// The cv of sampling alone.
+function floorNote(list, measure) {
+  if (measure.base !== 'cv') return '';
+  const column = (measure.windowed ? 'window_' : '') + 'cv_floor';
+  const texts = list.map(({run}) => {
+    const floors = measuresOf(run).values[column];
+    if (!floors) return null;
+    const floor = median(floors.flat());
+    return `${run.label} ${digits(measure.normal ? floor / run.router.cv_ceiling : floor)}${measure.normal ? ' of the ceiling' : '%'}`;
+  }).filter(Boolean);
+  return texts.length ? `Sampling floor of cv, what uniform routing shows: ${texts.join('; ')}.` : '';
+}
+const measureNote = (list, name) => {
+  const measure = measureOf(name);
+  const steps = list.map(({run}) => measuresOf(run)).find((m) => m.of > m.steps.length);
+  return [measure.says ? `${measure.base}: ${measure.says}.` : '', ceilingNote(list, measure), floorNote(list, measure),
+    steps ? `${steps.steps.length} of ${grouped(steps.of)} logged steps, evenly chosen.` : ''].filter(Boolean).join(' ');
+};
+const measureTable = (list, names) => () => ({
+  columns: ['run', 'layer', ...placeColumns, ...names],
+  rows: list.flatMap(({run}) => run.router.layers.flatMap((layer, l) => measuresOf(run).steps.map((step, s) =>
+    [run.label, layer, ...place(run, step), ...names.map((name) => (measuresOf(run).values[name] || [])[l]?.[s] ?? null)]))),
+});

@@ -1,0 +1,164 @@
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "base/check.h"
+#include "lab/report_page.h"
+#include "lab/report_series.h"
+#include "tests/catch.h"
+#include "tests/lab/fake_run.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::vector<StepValue> waves(int64_t size) {
+  std::vector<StepValue> curve;
+  for (int64_t step = 1; step <= size; ++step) {
+    curve.push_back({.step = step, .value = std::sin(double(step))});
+  }
+  return curve;
+}
+
+FakeRun fake(const std::string& name) {
+  const fs::path folder = fs::temp_directory_path() / "assay-report-page" / name;
+  fs::remove_all(folder);
+  FakeRun run{.path = folder / "run", .data = folder / "data"};
+  run.write();
+  return run;
+}
+
+TEST_CASE("a thinned curve keeps its ends and its peaks") {
+  std::vector<StepValue> curve = waves(5000);
+  curve[1234].value = 40;
+  curve[4321].value = -40;
+  curve[777].value = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<StepValue> kept = thinned(curve, 200);
+  REQUIRE(kept.size() <= 200);
+  REQUIRE(kept.size() > 150);
+  REQUIRE(kept.front().step == 1);
+  REQUIRE(kept.back().step == 5000);
+  bool high = false, low = false;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (i > 0) REQUIRE(kept[i].step > kept[i - 1].step);
+    REQUIRE(!std::isnan(kept[i].value));
+    high = high || kept[i].value == 40;
+    low = low || kept[i].value == -40;
+  }
+  REQUIRE(high);
+  REQUIRE(low);
+  REQUIRE(thinned(curve, 5000).size() == 5000);
+  REQUIRE(thinned({}, 100).empty());
+}
+
+TEST_CASE("steps are chosen with both ends, and early ones more densely where asked") {
+  std::vector<int64_t> steps;
+  for (int64_t step = 10; step <= 10000; step += 10) steps.push_back(step);
+  const std::vector<int64_t> even = evenly_chosen(steps, 60), early = early_chosen(steps, 60);
+  REQUIRE(even.size() == 60);
+  REQUIRE(early.size() <= 60);
+  REQUIRE(early.size() > 40);
+  for (const auto& chosen : {even, early}) {
+    REQUIRE(chosen.front() == 10);
+    REQUIRE(chosen.back() == 10000);
+    REQUIRE(std::is_sorted(chosen.begin(), chosen.end()));
+  }
+  REQUIRE(early[5] < even[5] / 5);
+  REQUIRE(early_chosen({5}, 60) == std::vector<int64_t>{5});
+}
+
+TEST_CASE("numbers are short, and what is no number is null") {
+  REQUIRE(short_number(0.1234567891, 5).dump() == "0.12346");
+  REQUIRE(short_number(4096.0, 3).dump() == "4096");
+  REQUIRE(short_number(1.2e-5, 7).dump() == "1.2e-05");
+  REQUIRE(short_number(std::nan(""), 5).is_null());
+  REQUIRE(short_number(std::numeric_limits<double>::infinity(), 5).is_null());
+}
+
+TEST_CASE("nothing in a run's name or configuration leaves its place in the page") {
+  Json data;
+  data["runs"] = {"</script><script>alert(1)</script>", "<!-- a", "{{script}}"};
+  const std::string json = script_json(data);
+  REQUIRE(json.find('<') == std::string::npos);
+  REQUIRE(Json::parse(json) == data);
+  const std::string html = page_html(data, "a <b> & \"c\"", "/* plotly {{title}} */");
+  REQUIRE(html.find("<title>a &lt;b&gt; &amp; &quot;c&quot;</title>") != std::string::npos);
+  REQUIRE(html.find("/* plotly {{title}} */") != std::string::npos);
+  REQUIRE(html.find("alert(1)</script>") == std::string::npos);
+  REQUIRE(html.find("cdn.plot.ly") == std::string::npos);
+}
+
+TEST_CASE("without Plotly.js in it the page says where it comes from") {
+  const std::string html = page_html(Json::object(), "x", "");
+  REQUIRE(html.find("<script src=\"https://cdn.plot.ly/plotly-") != std::string::npos);
+  REQUIRE(html.find("so they need a network") != std::string::npos);
+  const ReportFiles files = report_files();
+  if (files.plotly.empty()) return;
+  // The version that is linked is the one that would be inlined.
+  REQUIRE(files.plotly.substr(0, 200).find(std::string("plotly.js v") + kPlotlyVersion) !=
+          std::string_view::npos);
+}
+
+TEST_CASE("a report has the run's curves, loads and audit") {
+  const FakeRun run = fake("whole");
+  const Json data = report_data({run.path}, {});
+  const Json& r = data["runs"][0];
+  REQUIRE(r["label"] == "run");
+  REQUIRE(r["problem"].is_null());
+  REQUIRE(r["scalars"]["train_loss_nats"]["step"].size() == 40);
+  REQUIRE(!r["scalars"].contains("hash"));
+  REQUIRE(r["evals"][0]["value"] == Json({4.0, 4.25}));
+  REQUIRE(r["spans"]["step"]["value"][0] == 500);
+  const Json& router = r["router"];
+  REQUIRE(router["layers"] == Json({1, 2}));
+  REQUIRE(router["measures"]["values"]["max_load_norm"][1][39] == 0.95);
+  REQUIRE(router["loads"]["by_id"][0][0] == Json({1, 2, 3, 4}));  // step 1: 1 + e
+  REQUIRE(router["loads"]["sorted"].is_null());  // the page can sort single experts
+  REQUIRE(router["ccdf"].back()["layer"].is_null());
+  REQUIRE(router["analysis"]["verdict"]["state"].is_string());
+  REQUIRE(report_warnings(data).empty());
+}
+
+TEST_CASE("experts are summed where there are more than rows") {
+  const FakeRun run = fake("binned");
+  const Json loads =
+      report_data({run.path}, {.load_steps = 5, .load_bins = 2})["runs"][0]["router"]["loads"];
+  REQUIRE(loads["bin"] == 2);
+  REQUIRE(loads["steps"].size() <= 5);
+  REQUIRE(loads["by_id"][0][0] == Json({3, 7}));
+  REQUIRE(loads["sorted"][0][0] == Json({7, 3}));
+}
+
+TEST_CASE("limits shrink to an end") {
+  ReportLimits limits;
+  int rounds = 0;
+  while (limits.shrink()) ++rounds;
+  REQUIRE(rounds >= 2);
+  REQUIRE(rounds < 10);
+  REQUIRE(limits.load_steps >= 4);
+  REQUIRE(limits.load_bins == 256);
+}
+
+TEST_CASE("runs of one name are told apart, a run given twice is refused") {
+  const FakeRun a = fake("first"), b = fake("second");
+  const Json data = report_data({a.path, b.path}, {});
+  REQUIRE(data["runs"][0]["label"] == "first/run");
+  REQUIRE(data["runs"][1]["label"] == "second/run");
+  REQUIRE_THROWS_AS(report_data({a.path, a.path + "/"}, {}), UserError);
+}
+
+TEST_CASE("a run without telemetry stays beside others, alone it is an error") {
+  const FakeRun good = fake("good"), bad = fake("bad");
+  fs::remove(bad.path + "/telemetry.db");
+  const Json data = report_data({good.path, bad.path}, {});
+  REQUIRE(data["runs"][0]["problem"].is_null());
+  REQUIRE(data["runs"][1]["problem"].get<std::string>().find("no telemetry at") == 0);
+  REQUIRE(data["runs"][1]["audit"]["total"] > 0);
+  REQUIRE(report_warnings(data).size() == 1);
+  REQUIRE_THROWS_AS(report_data({bad.path}, {}), UserError);
+}
+
+}  // namespace
+}  // namespace assay
