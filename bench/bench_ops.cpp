@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <memory>
 
+#include "bench/limits.h"
 #include "tests/ops/op_case.h"
 
 namespace assay {
@@ -48,22 +47,6 @@ Timing measure(const std::function<void()>& before, const std::function<void()>&
   }
   std::sort(us.begin(), us.end());
   return {us[us.size() / 2], us[0], int(us.size())};
-}
-
-// Bytes read and written a second by a plain copy on `threads` threads, the best of a few.
-double copy_gb_per_s(int threads) {
-  constexpr int64_t kBytes = int64_t{128} << 20, kGrain = int64_t{1} << 20;
-  const auto from = std::make_unique<std::byte[]>(kBytes),
-             to = std::make_unique<std::byte[]>(kBytes);
-  const Timing t = measure(
-      [] {},
-      [&] {
-        parallel_ranges({.threads = threads}, kBytes, kGrain, [&](int64_t begin, int64_t end) {
-          std::memcpy(to.get() + begin, from.get() + begin, size_t(end - begin));
-        });
-      },
-      8);
-  return 2e-3 * double(kBytes) / t.min_us;
 }
 
 int usage(int status) {
@@ -117,7 +100,7 @@ int run(int argc, char** argv) {
   }
   CaseWorkspace workspace;
   const Exec on{.threads = options.threads, .workspace = workspace.view()};
-  const double copy = copy_gb_per_s(options.threads);
+  const double copy = measured_copy_gb_per_s({.threads = options.threads});
   print_header(options, copy);
   int done = 0;
   for (const OpCase& c : all_op_cases()) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <memory>
 
 #include "base/bf16.h"
 #include "cuda/memory_plan.h"
@@ -55,6 +57,24 @@ double limit(int threads) {
 
 double measured_matmul_limit_gflops(Exec on, LimitType type) {
   return type == LimitType::kFloat ? limit<float>(on.threads) : limit<bf16>(on.threads);
+}
+
+double measured_copy_gb_per_s(Exec on) {
+  constexpr int64_t kBytes = int64_t{128} << 20, kGrain = int64_t{1} << 20;
+  constexpr int kRuns = 8;
+  const auto from = std::make_unique<std::byte[]>(kBytes),
+             to = std::make_unique<std::byte[]>(kBytes);
+  double best = 1e30;
+  for (int run = 0; run <= kRuns; ++run) {  // the first finds cold pages
+    const auto start = std::chrono::steady_clock::now();
+    parallel_ranges(on, kBytes, kGrain, [&](int64_t begin, int64_t end) {
+      std::memcpy(to.get() + begin, from.get() + begin, size_t(end - begin));
+    });
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    best = std::min(best, seconds);
+  }
+  return 2e-9 * double(kBytes) / best;
 }
 
 }  // namespace assay

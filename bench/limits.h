@@ -11,4 +11,7 @@ enum class LimitType { kFloat, kBf16 };
 // second. Allocates what it needs; on.workspace is not used.
 double measured_matmul_limit_gflops(Exec on, LimitType type);
 
+// Bytes read and written a second by a plain copy of 128 MiB on on.threads threads: the best of eight.
+double measured_copy_gb_per_s(Exec on);
+
 }  // namespace assay

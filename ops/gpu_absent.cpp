@@ -185,6 +185,30 @@ namespace {
 [[gnu::weak]] void cast(Exec, const Cast<float, bf16>&) {
   absent("cast");
 }
+[[gnu::weak]] void amax(Exec, const Amax<float>&) {
+  absent("amax");
+}
+[[gnu::weak]] void amax(Exec, const Amax<bf16>&) {
+  absent("amax");
+}
+[[gnu::weak]] void hadamard(Exec, const Hadamard<float>&) {
+  absent("hadamard");
+}
+[[gnu::weak]] void hadamard(Exec, const Hadamard<bf16>&) {
+  absent("hadamard");
+}
+[[gnu::weak]] void quantise(Exec, const Quantise<float>&) {
+  absent("quantise");
+}
+[[gnu::weak]] void quantise(Exec, const Quantise<bf16>&) {
+  absent("quantise");
+}
+[[gnu::weak]] void dequantise(Exec, const Dequantise<float>&) {
+  absent("dequantise");
+}
+[[gnu::weak]] void dequantise(Exec, const Dequantise<bf16>&) {
+  absent("dequantise");
+}
 [[gnu::weak]] void router_forward(Exec, const RouterForward&) {
   absent("router_forward");
 }

@@ -3,17 +3,21 @@
 #pragma once
 
 #include "ops/adamw.h"
+#include "ops/amax.h"
 #include "ops/attention.h"
 #include "ops/cast.h"
 #include "ops/combine.h"
+#include "ops/dequantise.h"
 #include "ops/dispatch.h"
 #include "ops/embedding.h"
 #include "ops/global_norm.h"
 #include "ops/grouped_linear.h"
 #include "ops/grouped_swiglu.h"
+#include "ops/hadamard.h"
 #include "ops/head_loss.h"
 #include "ops/linear.h"
 #include "ops/qk_norm.h"
+#include "ops/quantise.h"
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
 #include "ops/router.h"
@@ -79,6 +83,14 @@ void adamw(Exec on, const AdamW<float>& a);
 void adamw(Exec on, const AdamW<bf16>& a);
 void cast(Exec on, const Cast<bf16, float>& a);
 void cast(Exec on, const Cast<float, bf16>& a);
+void amax(Exec on, const Amax<float>& a);
+void amax(Exec on, const Amax<bf16>& a);
+void hadamard(Exec on, const Hadamard<float>& a);
+void hadamard(Exec on, const Hadamard<bf16>& a);
+void quantise(Exec on, const Quantise<float>& a);
+void quantise(Exec on, const Quantise<bf16>& a);
+void dequantise(Exec on, const Dequantise<float>& a);
+void dequantise(Exec on, const Dequantise<bf16>& a);
 void router_forward(Exec on, const RouterForward& a);
 void router_bias_update(Exec on, const RouterBiasUpdate& a);
 void router_margin(Exec on, const RouterMargin& a);

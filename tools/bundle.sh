@@ -56,7 +56,7 @@ parent=$(dirname "$out")
 mkdir -p "$parent" 2>/dev/null && [[ -w $parent ]] || fail "$parent cannot be written" "give another --out"
 
 say() { printf '== %s (%d s)\n' "$*" "$SECONDS"; }
-gpu_programs="bench_attention bench_device bench_gemm bench_grouped bench_head bench_limits bench_memory_ops bench_optimizer bench_router"
+gpu_programs="bench_attention bench_device bench_gemm bench_grouped bench_head bench_limits bench_memory_ops bench_optimizer bench_quantisers bench_router"
 programs="assay op_check op_check_cuda test_device bench_ops bench_step $gpu_programs"
 
 say "build for $march: $build"

@@ -220,18 +220,22 @@ struct OpCase {
 // Each returns its op's list. The reference's own proof is a case too: run does nothing, check calls
 // complex_step_error.
 std::vector<OpCase> adamw_cases();
+std::vector<OpCase> amax_cases();
 std::vector<OpCase> attention_cases();
 std::vector<OpCase> cast_cases();
 std::vector<OpCase> chosen_linear_cases();
 std::vector<OpCase> combine_cases();
+std::vector<OpCase> dequantise_cases();
 std::vector<OpCase> dispatch_cases();
 std::vector<OpCase> embedding_cases();
 std::vector<OpCase> global_norm_cases();
 std::vector<OpCase> grouped_linear_cases();
 std::vector<OpCase> grouped_swiglu_cases();
+std::vector<OpCase> hadamard_cases();
 std::vector<OpCase> head_loss_cases();
 std::vector<OpCase> linear_cases();
 std::vector<OpCase> qk_norm_cases();
+std::vector<OpCase> quantise_cases();
 std::vector<OpCase> rmsnorm_cases();
 std::vector<OpCase> rope_cases();
 std::vector<OpCase> router_cases();

@@ -1,0 +1,47 @@
+// Many random numbers of one stream at once, for the inner loops of the CPU ops: those of base/random.h, bit for bit.
+#pragma once
+
+#include <cstdint>
+
+#include "base/random.h"
+
+namespace assay {
+
+constexpr int64_t kBlocksDrawn = 16;                // of the generator, drawn together, one a lane
+constexpr int64_t kHalvesDrawn = 8 * kBlocksDrawn;  // half words in them
+
+// half[i]: half word i of blocks first_block, first_block + 1, ...: random_block (base/random.h), a lane a block.
+inline void draw_halves(const RandomKey& key, uint64_t first_block,
+                        uint16_t (&half)[kHalvesDrawn]) {
+  uint32_t c0[kBlocksDrawn], c1[kBlocksDrawn], c2[kBlocksDrawn], c3[kBlocksDrawn];
+  for (int64_t j = 0; j < kBlocksDrawn; ++j) {
+    const uint64_t block = first_block + static_cast<uint64_t>(j);
+    c0[j] = static_cast<uint32_t>(block);
+    c1[j] = static_cast<uint32_t>(block >> 32);
+    c2[j] = static_cast<uint32_t>(key.stream);
+    c3[j] = static_cast<uint32_t>(key.stream >> 32);
+  }
+  const uint64_t k = key.seed + uint64_t{key.step} * 0x9E3779B97F4A7C15u;
+  uint32_t k0 = static_cast<uint32_t>(k), k1 = static_cast<uint32_t>(k >> 32);
+  for (int round = 0; round < 10; ++round) {
+#pragma omp simd
+    for (int64_t j = 0; j < kBlocksDrawn; ++j) {
+      const uint64_t a = uint64_t{0xD2511F53u} * c0[j];
+      const uint64_t b = uint64_t{0xCD9E8D57u} * c2[j];
+      c0[j] = static_cast<uint32_t>(b >> 32) ^ c1[j] ^ k0;
+      c1[j] = static_cast<uint32_t>(b);
+      c2[j] = static_cast<uint32_t>(a >> 32) ^ c3[j] ^ k1;
+      c3[j] = static_cast<uint32_t>(a);
+    }
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  for (int64_t j = 0; j < kBlocksDrawn; ++j) {
+    const uint32_t words[4] = {c0[j], c1[j], c2[j], c3[j]};
+    for (int64_t h = 0; h < 8; ++h) {
+      half[8 * j + h] = static_cast<uint16_t>(words[h / 2] >> (h % 2 * 16));
+    }
+  }
+}
+
+}  // namespace assay

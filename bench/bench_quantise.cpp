@@ -1,0 +1,166 @@
+// bench_quantise [--filter TEXT] [--threads N] [--iters N] [--json]: the time of the large cases of the quantisers, with the share of
+// this machine's copy bandwidth, and the relative RMS error of each recipe's format on N(0, 1), 4096 x 4096. A case whose
+// result is wrong prints no time.
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "bench/limits.h"
+#include "ops/amax.h"
+#include "ops/dequantise.h"
+#include "tests/ops/quantise_case.h"
+#include "tools/passive_waiting.h"
+
+namespace assay {
+namespace {
+
+constexpr double kLarge = 1e6;  // bytes
+constexpr double kSecondsPerCase = 0.5;
+constexpr int64_t kWidth = 4096;  // of the matrix whose error is measured
+
+struct Options {
+  std::string filter;
+  int threads = omp_get_max_threads();
+  int iters = 0;  // 0: as many as fit into kSecondsPerCase
+  enum class Output { kTable, kJson } output = Output::kTable;
+};
+
+std::vector<double> measure(const std::function<void()>& f, int iters) {
+  std::vector<double> us;
+  f();
+  for (double spent = 0; iters > 0 ? int(us.size()) < iters : spent < 1e6 * kSecondsPerCase;) {
+    const auto begin = std::chrono::steady_clock::now();
+    f();
+    us.push_back(1e6 *
+                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    spent += us.back();
+  }
+  std::sort(us.begin(), us.end());
+  return us;
+}
+
+bool correct(const OpInstance& instance) {
+  Report report;
+  instance.check(report);
+  return std::all_of(report.comparisons().begin(), report.comparisons().end(),
+                     [](const Report::Comparison& c) { return c.outside == 0; });
+}
+
+void print_case(const Options& options, double copy, const OpCase& c, const Cost& cost,
+                const std::vector<double>& us, const char* separator) {
+  const double p50 = us[us.size() / 2], gb = 1e-3 * cost.bytes / p50;
+  if (options.output == Options::Output::kJson) {
+    std::printf(
+        "%s\n  {\"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, \"gb_per_s\": %.3f, "
+        "\"share_of_copy\": %.4f}",
+        separator, c.name.c_str(), p50, us[0], gb, gb / copy);
+    return;
+  }
+  std::printf("%-58s | %8.0f us (min %8.0f) | %6.2f GB/s | %3.0f%% of copy\n", c.name.c_str(), p50,
+              us[0], gb, 100 * gb / copy);
+}
+
+// sqrt(sum (x - decoded)^2 / sum x^2), x normal in float, the row copy.
+double relative_rms(Exec on, const QuantFormat& f, const View<const float, 2>& x) {
+  Workbench bench;
+  const View<float, 1> most = bench.out<float, 1>("amax", {1});
+  amax(on, Amax<float>{.amax = most, .x = x});
+  Quantise<float> q{
+      .row = copy_buffers(bench, "row", f, kWidth, kWidth, most[0]), .x = x, .format = f};
+  quantise(on, q);
+  const View<float, 2> y = bench.out<float, 2>("y", {kWidth, kWidth});
+  dequantise(on, Dequantise<float>{.y = y,
+                                   .codes = q.row.codes,
+                                   .scales = q.row.scales,
+                                   .scale_codes = q.row.scale_codes,
+                                   .format = f});
+  const double s = has_tensor_scale(f.scale) ? double(q.row.tensor_scale[0]) : 1.0;
+  double error = 0, size = 0;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const double difference = double(y[i]) / s - double(x[i]);
+    error += difference * difference;
+    size += double(x[i]) * double(x[i]);
+  }
+  return std::sqrt(error / size);
+}
+
+void print_errors(const Options& options, Exec on) {
+  const bool json = options.output == Options::Output::kJson;
+  Workbench bench;
+  const View<const float, 2> x = bench.in<float, 2>("normal", {kWidth, kWidth});
+  if (!json)
+    std::printf("\nrelative RMS error on N(0, 1), %ld x %ld\n", long(kWidth), long(kWidth));
+  const char* separator = "";
+  for (const auto& [name, format] : kRecipeFormats) {
+    QuantFormat f = format;
+    double percent[2];
+    for (const Rounding r : {Rounding::kNearest, Rounding::kStochastic}) {
+      f.rounding = r;
+      percent[int(r)] = 100 * relative_rms(on, f, x);
+    }
+    std::printf(
+        json ? "%s\n  {\"format\": \"%s\", \"nearest_percent\": %.4f, \"stochastic_percent\": %.4f}"
+             : "%s%-14s | nearest %7.3f%% | stochastic %7.3f%%\n",
+        separator, name, percent[0], percent[1]);
+    if (json) separator = ",";
+  }
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--json") {
+      options.output = Options::Output::kJson;
+    } else if (flag == "--filter" && i + 1 < argc) {
+      options.filter = argv[++i];
+    } else if (flag == "--threads" && i + 1 < argc) {
+      options.threads = std::max(1, std::atoi(argv[++i]));
+    } else if (flag == "--iters" && i + 1 < argc) {
+      options.iters = std::max(1, std::atoi(argv[++i]));
+    } else {
+      std::fprintf(stderr,
+                   "usage: bench_quantise [--filter TEXT] [--threads N] [--iters N] [--json]\n");
+      return flag == "--help" ? 0 : 1;
+    }
+  }
+  CaseWorkspace workspace;
+  const Exec on{.threads = options.threads, .workspace = workspace.view()};
+  const double copy = measured_copy_gb_per_s(on);
+  const bool json = options.output == Options::Output::kJson;
+  std::printf(json ? "{\"threads\": %d, \"copy_gb_per_s\": %.3f, \"cases\": ["
+                   : "%d threads, copy bandwidth %.1f GB/s (read + written)\n",
+              options.threads, copy);
+  int done = 0, wrong = 0;
+  for (const auto& list : {amax_cases, hadamard_cases, quantise_cases, dequantise_cases}) {
+    for (const OpCase& c : list()) {
+      if (c.name.find(options.filter) == std::string::npos) continue;
+      const OpInstance instance = c.make();
+      if (instance.cost.bytes < kLarge) continue;
+      instance.run(on);
+      if (!correct(instance)) {
+        std::fprintf(stderr, "%s: wrong result, no time\n", c.name.c_str());
+        ++wrong;
+        continue;
+      }
+      print_case(options, copy, c, instance.cost, measure([&] { instance.run(on); }, options.iters),
+                 done++ == 0 ? "" : ",");
+      std::fflush(stdout);
+    }
+  }
+  if (json) std::printf("\n], \"errors\": [");
+  print_errors(options, on);
+  if (json) std::printf("\n]}\n");
+  return wrong > 0;
+}
+
+}  // namespace
+}  // namespace assay
+
+int main(int argc, char** argv) {
+  assay::ensure_passive_waiting(argv);
+  return assay::run(argc, argv);
+}

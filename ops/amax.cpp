@@ -1,0 +1,88 @@
+#include "ops/amax.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/check.h"
+#include "cuda/profile.h"
+#include "ops/gpu_ops.h"
+#include "ops/hadamard16.h"
+#include "ops/quantise_scale.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kColumns = 256;  // of a piece; it has 16 rows
+using Rows = float[kHadamard][kColumns];
+
+uint32_t largest(const Rows& x) {
+  uint32_t most = 0;
+  for (const auto& row : x) {
+#pragma omp simd reduction(max : most)
+    for (int64_t c = 0; c < kColumns; ++c) {
+      const uint32_t bits = magnitude_bits(row[c]);
+      most = bits > most ? bits : most;
+    }
+  }
+  return most;
+}
+
+// hadamard16 of every column.
+void rotate(Rows& x, uint32_t signs) {
+#pragma omp simd
+  for (int64_t c = 0; c < kColumns; ++c) {
+    float v[kHadamard];
+    for (int i = 0; i < kHadamard; ++i) v[i] = x[i][c];
+    hadamard16(v, signs);
+    for (int i = 0; i < kHadamard; ++i) x[i][c] = v[i];
+  }
+}
+
+void raise(std::atomic<uint32_t>& most, uint32_t bits) {
+  uint32_t seen = most.load();
+  while (seen < bits && !most.compare_exchange_weak(seen, bits)) {
+  }
+}
+
+}  // namespace
+
+namespace cpu {
+
+template <typename T>
+void amax(Exec on, const Amax<T>& a) {
+  const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
+  const int64_t across = (columns + kColumns - 1) / kColumns;
+  std::atomic<uint32_t> most = 0, most_rotated = 0;
+  parallel_for(on, (rows + kHadamard - 1) / kHadamard * across, [&](int64_t piece) {
+    const int64_t r0 = piece / across * kHadamard, c0 = piece % across * kColumns;
+    const int64_t n = std::min(kColumns, columns - c0);
+    Rows x = {};
+    for (int64_t r = r0; r < std::min(rows, r0 + kHadamard); ++r) {
+      const T* from = a.x.row(r) + c0;
+      for (int64_t c = 0; c < n; ++c) x[r - r0][c] = float(from[c]);
+    }
+    raise(most, largest(x));
+    if (a.rotated.empty()) return;
+    rotate(x, a.signs);
+    raise(most_rotated, largest(x));
+  });
+  a.amax[0] = std::bit_cast<float>(most.load());
+  if (!a.rotated.empty()) a.rotated[0] = std::bit_cast<float>(most_rotated.load());
+}
+
+}  // namespace cpu
+
+template <typename T>
+void amax(Exec on, const Amax<T>& a) {
+  const Timed timed(on, "amax", amax_cost(a));
+  CHECK(a.amax.dim[0] == 1 && (a.rotated.empty() || a.rotated.dim[0] == 1),
+        "amax: amax (%ld), rotated (%ld)", long(a.amax.dim[0]), long(a.rotated.dim[0]));
+  if (on.gpu) return gpu::amax(on, a);
+  cpu::amax(on, a);
+}
+
+template void amax(Exec, const Amax<float>&);
+template void amax(Exec, const Amax<bf16>&);
+
+}  // namespace assay

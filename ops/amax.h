@@ -1,0 +1,32 @@
+// The largest magnitude in a matrix, and in its 16-point random Hadamard transform along the rows' axis, from one read.
+//
+//   amax = max |x|        rotated = max |y|, y as ops/hadamard.h before it is rounded to T
+//
+// A maximum of bit patterns: the order does not matter. Infinity and NaN (one pattern, above infinity) come through. No rows: 0.
+#pragma once
+
+#include "base/bf16.h"
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename T>
+struct Amax {
+  View<float, 1> amax;          // out (1)
+  View<float, 1> rotated = {};  // out (1)   or empty
+  View<const T, 2> x;           // in  (R, C)
+  uint32_t signs = 0;           // of the rotation
+};
+
+template <typename T>
+void amax(Exec on, const Amax<T>& a);
+
+template <typename T>
+Cost amax_cost(const Amax<T>& a) {
+  const double each = a.rotated.empty() ? 1 : 8;
+  return {.bytes = double(a.x.bytes()), .flops = each * double(a.x.size())};
+}
+
+}  // namespace assay

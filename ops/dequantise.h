@@ -1,0 +1,33 @@
+// From codes back to numbers: y = code x scale of the block. The tensor's scale stays for the epilogue of the product that y goes into.
+//
+// With e8m0 and ue4m3 scales, and without block scales, the product is exact in bf16 (as long as it is a number of bf16's range).
+// fp32 scales: rounded to T once, from the product in float. A NaN scale makes its block NaN.
+#pragma once
+
+#include "base/bf16.h"
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+#include "ops/quantise_format.h"
+
+namespace assay {
+
+template <typename T>
+struct Dequantise {
+  View<T, 2> y;                             // out (lines, K)
+  View<const uint8_t, 2> codes;             // in  (lines, code_bytes(element, K))
+  View<const float, 1> scales = {};         // in  (scale_count) of k1x128, k128x128
+  View<const uint8_t, 1> scale_codes = {};  // in  (scale_count) of k1x32, k1x16, k16x16
+  QuantFormat format;
+};
+
+template <typename T>
+void dequantise(Exec on, const Dequantise<T>& a);
+
+template <typename T>
+Cost dequantise_cost(const Dequantise<T>& a) {
+  return {.bytes = double(a.y.bytes() + a.codes.bytes() + a.scales.bytes() + a.scale_codes.bytes()),
+          .flops = 4.0 * double(a.y.size())};
+}
+
+}  // namespace assay

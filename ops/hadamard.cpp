@@ -1,0 +1,66 @@
+#include "ops/hadamard.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/check.h"
+#include "cuda/profile.h"
+#include "ops/gpu_ops.h"
+#include "ops/quantise_scale.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kColumns = 256;  // of a piece; it has 16 rows
+
+}  // namespace
+
+namespace cpu {
+
+template <typename T>
+void hadamard(Exec on, const Hadamard<T>& a) {
+  const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
+  const int64_t across = (columns + kColumns - 1) / kColumns;
+  std::atomic<uint32_t> most = 0;
+  parallel_for(on, (rows + kHadamard - 1) / kHadamard * across, [&](int64_t piece) {
+    const int64_t r0 = piece / across * kHadamard, c0 = piece % across * kColumns;
+    const int64_t n = std::min(kColumns, columns - c0);
+    const int64_t filled = std::min<int64_t>(kHadamard, rows - r0);
+    uint32_t largest = 0;
+#pragma omp simd reduction(max : largest)
+    for (int64_t c = c0; c < c0 + n; ++c) {
+      float v[kHadamard] = {};
+      for (int64_t i = 0; i < filled; ++i) v[i] = float(a.x.at(r0 + i, c));
+      hadamard16(v, a.signs, a.way);
+      for (int64_t i = 0; i < kHadamard; ++i) {
+        T& y = a.y.at(r0 + i, c);
+        round_to(y, v[i]);
+        const uint32_t bits = magnitude_bits(float(y));
+        largest = bits > largest ? bits : largest;
+      }
+    }
+    uint32_t seen = most.load();
+    while (seen < largest && !most.compare_exchange_weak(seen, largest)) {
+    }
+  });
+  if (!a.amax.empty()) a.amax[0] = std::bit_cast<float>(most.load());
+}
+
+}  // namespace cpu
+
+template <typename T>
+void hadamard(Exec on, const Hadamard<T>& a) {
+  const Timed timed(on, "hadamard", hadamard_cost(a));
+  CHECK(a.y.dim[0] == (a.x.dim[0] + kHadamard - 1) / kHadamard * kHadamard &&
+            a.y.dim[1] == a.x.dim[1] && (a.amax.empty() || a.amax.dim[0] == 1),
+        "hadamard: y (%ld, %ld), x (%ld, %ld), amax (%ld)", long(a.y.dim[0]), long(a.y.dim[1]),
+        long(a.x.dim[0]), long(a.x.dim[1]), long(a.amax.dim[0]));
+  if (on.gpu) return gpu::hadamard(on, a);
+  cpu::hadamard(on, a);
+}
+
+template void hadamard(Exec, const Hadamard<float>&);
+template void hadamard(Exec, const Hadamard<bf16>&);
+
+}  // namespace assay

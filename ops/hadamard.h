@@ -1,0 +1,33 @@
+// The 16-point random Hadamard transform along the rows' axis (tokens), with the largest magnitude of what it wrote.
+//
+//   y[16 g + i, c] = (1/4) sum_j H16[i][j] (+-)x[16 g + j, c]       inverse: x[16 g + j, c] = (+-)(1/4) sum_i H16[i][j] y[16 g + i, c]
+//
+// ops/hadamard16.h has the signs and the order of the sums. Rows beyond the last of x count as 0.
+#pragma once
+
+#include "base/bf16.h"
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+#include "ops/hadamard16.h"
+
+namespace assay {
+
+template <typename T>
+struct Hadamard {
+  View<T, 2> y;              // out (R padded to 16, C)
+  View<float, 1> amax = {};  // out (1)   of y as stored, or empty
+  View<const T, 2> x;        // in  (R, C)
+  uint32_t signs = 0;        // 16 bits
+  HadamardWay way = HadamardWay::kForward;
+};
+
+template <typename T>
+void hadamard(Exec on, const Hadamard<T>& a);
+
+template <typename T>
+Cost hadamard_cost(const Hadamard<T>& a) {
+  return {.bytes = double(a.x.bytes() + a.y.bytes()), .flops = 8.0 * double(a.x.size())};
+}
+
+}  // namespace assay

@@ -1,0 +1,259 @@
+#include "base/small_float.h"
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/gpu_elements.h"
+#include "ops/gpu_ops.h"
+#include "ops/hadamard16.h"
+#include "ops/quantise.h"
+#include "ops/quantise_scale.h"
+
+namespace assay::gpu {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kTile = 128;    // rows and columns: a multiple of every block
+constexpr int kSegment = 16;  // codes that a thread makes at once; a divisor of every block
+constexpr int kSegments = kTile / kSegment;  // of a line
+constexpr int kUnits = kTile * kSegments;    // segments of a tile
+constexpr int kPitch =
+    kTile + 8;  // of a row of the tile: 16-byte accesses, other banks in the next row
+static_assert(kSegment == kHadamard && kUnits % kThreads == 0);
+
+template <typename T>
+struct Tile {
+  T x[kTile][kPitch];
+  uint32_t most[kTile][kSegments];  // largest magnitudes of a copy's segments
+  uint32_t scratch[kWarp];
+};
+
+enum class Along { kRows, kColumns };
+
+// One of the two copies, as the tile sees it.
+struct Part {
+  int64_t lines, k;             // of the copy
+  int64_t first_line, first_k;  // of the tile in it
+  float s;
+};
+
+struct Unit {
+  int line, segment;
+};
+
+// Eight lanes store a row copy's 128 neighbouring codes; for the column copy 16 lanes read neighbouring columns of the tile.
+template <Along kAlong>
+GPU_DEVICE Unit unit_of(int i) {
+  if constexpr (kAlong == Along::kRows) return {i / kSegments, i % kSegments};
+  const int group = i / kWarp;
+  return {group % 8 * 16 + i % 16, group / 8 * 2 + i % kWarp / 16};
+}
+
+template <Along kAlong, typename T>
+GPU_DEVICE void read_segment(float (&v)[kSegment], const Quantise<T>& a, const Part& p,
+                             const Tile<T>& tile, Unit u) {
+  if constexpr (kAlong == Along::kRows) {
+    load_floats(v, &tile.x[u.line][u.segment * kSegment]);
+  } else {
+    for (int i = 0; i < kSegment; ++i) v[i] = float(tile.x[u.segment * kSegment + i][u.line]);
+    const int rows = p.first_k + u.segment * kSegment < a.x.dim[0];  // else padding: it stays +0
+    if (rows && a.rotation == ColumnRotation::kHadamard16) hadamard16(v, a.signs);
+  }
+}
+
+// The largest magnitude of the block that a segment lies in. Of 128 x 128 blocks `whole` is it.
+template <typename T>
+GPU_DEVICE uint32_t block_most(const BlockShape& shape, const Tile<T>& tile, Unit u,
+                               uint32_t whole) {
+  if (shape.lines == kTile) return whole;
+  const int lines = int(shape.lines), segments = int(shape.columns) / kSegment;
+  const int first_line = u.line / lines * lines, first = u.segment / segments * segments;
+  uint32_t most = 0;
+  for (int l = first_line; l < first_line + lines; ++l) {
+    for (int s = first; s < first + segments; ++s) {
+      most = most < tile.most[l][s] ? tile.most[l][s] : most;
+    }
+  }
+  return most;
+}
+
+template <typename Element, Rounding kRounding>
+GPU_DEVICE void encode(uint32_t (&code)[kSegment], const float (&v)[kSegment],
+                       const BlockScale& scale, const RandomKey& key, uint64_t first_element) {
+  float y[kSegment];
+  for (int i = 0; i < kSegment; ++i) y[i] = v[i] * scale.multiply;
+  if (scale.divide != 1) {
+    for (int i = 0; i < kSegment; ++i) y[i] = y[i] / scale.divide;
+  }
+  for (int h = 0; h < kSegment / 8; ++h) {
+    if constexpr (kRounding == Rounding::kStochastic) {
+      const auto words = random_block(key, first_element / 8 + uint64_t(h));
+      for (int i = 0; i < 8; ++i) {
+        code[8 * h + i] = Element::drawn(y[8 * h + i], words[size_t(i / 2)] >> (i % 2 * 16));
+      }
+    } else {
+      for (int i = 8 * h; i < 8 * h + 8; ++i) code[i] = Element::nearest(y[i]);
+    }
+  }
+  for (int i = 0; i < kSegment; ++i) code[i] = scale.divide == 0 ? 0 : code[i];
+}
+
+template <typename Element>
+GPU_DEVICE void store_codes(uint8_t* to, const uint32_t (&code)[kSegment]) {
+  constexpr int kBits = std::is_same_v<Element, e2m1> ? 4 : 8, kWords = kSegment * kBits / 32;
+  Vec<uint32_t, kWords> packed;
+  for (int w = 0; w < kWords; ++w) {
+    packed[w] = 0;
+    for (int i = 0; i < 32 / kBits; ++i) packed[w] |= code[w * (32 / kBits) + i] << (i * kBits);
+  }
+  store_whole<kWords>(reinterpret_cast<uint32_t*>(to), packed);
+}
+
+template <Along kAlong, typename T, typename Element, Rounding kRounding>
+GPU_DEVICE void quantise_part(const Quantise<T>& a, const QuantisedCopy& to, const Part& p,
+                              Tile<T>& tile) {
+  const BlockShape shape = block_shape(a.format.scale);
+  uint32_t whole = 0;
+  for (int i = int(threadIdx.x); i < kUnits; i += kThreads) {
+    const Unit u = unit_of<kAlong>(i);
+    float v[kSegment];
+    read_segment<kAlong>(v, a, p, tile, u);
+    uint32_t most = 0;
+    for (int e = 0; e < kSegment; ++e) {
+      const uint32_t bits = magnitude_bits(v[e]);
+      most = most < bits ? bits : most;
+    }
+    tile.most[u.line][u.segment] = most;
+    whole = whole < most ? most : whole;
+  }
+  whole = block_reduce(whole, Max{}, 0u, tile.scratch);
+
+  const int lines_of_scale = int(lines_of_stored_scale(a.format));
+  for (int i = int(threadIdx.x); i < kUnits; i += kThreads) {
+    const Unit u = unit_of<kAlong>(i);
+    const int64_t line = p.first_line + u.line, k = p.first_k + u.segment * kSegment;
+    if (line >= p.lines || k >= p.k) continue;
+    const BlockScale scale = block_scale(a.format, p.s, block_most(shape, tile, u, whole));
+    if (a.format.scale != ScaleKind::kTensor && k % shape.columns == 0 &&
+        u.line % lines_of_scale == 0) {
+      const int64_t at = scale_index(a.format, p.lines, p.k, line, k / shape.columns);
+      if (has_float_scales(a.format.scale)) {
+        to.scales[at] = scale.decode;
+      } else {
+        to.scale_codes[at] = uint8_t(scale.code);
+      }
+    }
+    float v[kSegment];
+    uint32_t code[kSegment];
+    read_segment<kAlong>(v, a, p, tile, u);
+    encode<Element, kRounding>(code, v, scale, to.key, uint64_t(line * p.k + k));
+    store_codes<Element>(to.codes.row(line) + code_bytes(a.format.element, k), code);
+  }
+}
+
+// S and 1 / S are written by one thread of the grid.
+GPU_DEVICE float tensor_scale_of(const QuantFormat& f, const QuantisedCopy& to) {
+  if (!has_tensor_scale(f.scale)) return 1.0f;
+  const float s = tensor_scale(f, to.amax[0]);
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
+    to.tensor_scale[0] = s;
+    to.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
+  }
+  return s;
+}
+
+// A block owns a tile of 128 x 128, read once into shared memory. A thread owns 16 neighbouring elements of a line of a copy,
+// four times: for the largest magnitude, then for the codes; a column's are rotated both times, which costs 64 additions
+// against 64 KB more of shared memory. Memory bounds: x once, both copies.
+template <typename T, typename Element, Rounding kRounding>
+__global__ __launch_bounds__(kThreads) void quantise_kernel(const __grid_constant__ Quantise<T> a,
+                                                            const int vectors) {
+  GPU_DYNAMIC_SHARED(Tile<T>, tile);
+  const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
+  const int64_t r0 = int64_t{blockIdx.x} * kTile, c0 = int64_t{blockIdx.y} * kTile;
+  for (int i = int(threadIdx.x); i < kTile * kTile / kVector; i += kThreads) {
+    const int r = i / (kTile / kVector), c = i % (kTile / kVector) * kVector;
+    T* const to = &tile->x[r][c];
+    if (vectors && r0 + r < rows && c0 + c < columns) {
+      const T* const from = &a.x.at(r0 + r, c0 + c);
+      constexpr int kAccess = 16 / int(sizeof(T));
+      for (int e = 0; e < kVector; e += kAccess)
+        store_whole<kAccess>(to + e, load_vec<kAccess>(from + e));
+      continue;
+    }
+    for (int e = 0; e < kVector; ++e) {
+      const int inside = r0 + r < rows && c0 + c + e < columns;
+      to[e] = inside ? a.x.at(r0 + r, c0 + c + e) : T(0.0f);
+    }
+  }
+  sync_block();
+  if (!a.row.codes.empty()) {
+    const Part p{rows, columns, r0, c0, tensor_scale_of(a.format, a.row)};
+    quantise_part<Along::kRows, T, Element, kRounding>(a, a.row, p, *tile);
+    sync_block();
+  }
+  if (a.column.codes.empty()) return;
+  const int64_t k = padded_length(a.format.scale, rows);
+  const Part p{columns, k, c0, r0, tensor_scale_of(a.format, a.column)};
+  quantise_part<Along::kColumns, T, Element, kRounding>(a, a.column, p, *tile);
+}
+
+// S where there is no tile to write it.
+__global__ void tensor_scale_kernel(const QuantFormat f, const QuantisedCopy to) {
+  tensor_scale_of(f, to);
+}
+
+template <typename T, typename Element, Rounding kRounding>
+void launch_quantise(Exec on, const Quantise<T>& a) {
+  const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
+  for (const QuantisedCopy& copy : {a.row, a.column}) {
+    if (copy.codes.empty()) continue;
+    if (a.format.layout == ScaleLayout::kHardware) {
+      zero(on, copy.scales);
+      zero(on, copy.scale_codes);
+    }
+    if (a.x.size() == 0 && has_tensor_scale(a.format.scale)) {
+      launch(on, {.name = "tensor_scale", .grid = {1}, .block = {1}}, tensor_scale_kernel, a.format,
+             copy);
+    }
+  }
+  const int vectors = in_vectors(a.x.data, columns);
+  launch(on,
+         {
+             .name = "quantise",
+             .grid = {unsigned(ceil_div(rows,     kTile)), unsigned(ceil_div(columns, kTile))},
+             .block = {kThreads},
+             .shared_bytes = sizeof(Tile<T>)
+  },
+         quantise_kernel<T, Element, kRounding>, a, vectors);
+}
+
+template <typename T, typename Element>
+void launch_quantise(Exec on, const Quantise<T>& a) {
+  if (a.format.rounding == Rounding::kNearest) {
+    return launch_quantise<T, Element, Rounding::kNearest>(on, a);
+  }
+  launch_quantise<T, Element, Rounding::kStochastic>(on, a);
+}
+
+template <typename T>
+void launch_quantise(Exec on, const Quantise<T>& a) {
+  switch (a.format.element) {
+    case ElementFormat::kE4M3:
+      return launch_quantise<T, e4m3>(on, a);
+    case ElementFormat::kE5M2:
+      return launch_quantise<T, e5m2>(on, a);
+    case ElementFormat::kE2M1:
+      return launch_quantise<T, e2m1>(on, a);
+  }
+}
+
+}  // namespace
+
+void quantise(Exec on, const Quantise<float>& a) {
+  launch_quantise(on, a);
+}
+void quantise(Exec on, const Quantise<bf16>& a) {
+  launch_quantise(on, a);
+}
+
+}  // namespace assay::gpu

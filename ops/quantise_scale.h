@@ -1,0 +1,81 @@
+// From the largest magnitude of a block to its scale: the arithmetic of the quantisers, in fp32, in this order, by IEEE division, the
+// same on every backend.
+//
+//   tensor     S = M / amax, M the largest element (for ue4m3 blocks: times 448), at most the largest float
+//   fp32       s = M / amax_b, the same bound; or the power of two below it; decode 1 / s;      q = x s
+//   e8m0       decode 2^k, the smallest >= amax_b / M;                                           q = x 2^-k
+//   ue4m3      decode s_b = ue4m3(amax_b S / M) / S; s_b = 0: all codes 0;                       q = x S / s_b
+//
+// amax 0: the scale is 1 (a ue4m3 block: 0). amax not finite: the scale is NaN and all codes are 0, so that what is decoded is NaN.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "base/small_float.h"
+#include "ops/quantise_format.h"
+
+namespace assay {
+
+constexpr float kScaleNaN = std::bit_cast<float>(0x7FC00000u);
+constexpr uint32_t kInfinityBits = 0x7F800000u;
+
+// Orders magnitudes; every NaN is the same and above all.
+constexpr uint32_t magnitude_bits(float x) {
+  const uint32_t u = std::bit_cast<uint32_t>(x) & 0x7FFFFFFFu;
+  return u > kInfinityBits ? 0x7FC00000u : u;
+}
+
+constexpr float largest_element(ElementFormat element) {
+  return element == ElementFormat::kE4M3   ? e4m3::kLargest
+         : element == ElementFormat::kE5M2 ? e5m2::kLargest
+                                           : e2m1::kLargest;
+}
+
+// M / amax for a finite amax.
+constexpr float scale_for(float largest, float amax) {
+  constexpr float kMost = std::bit_cast<float>(0x7F7FFFFFu);
+  if (amax == 0) return 1.0f;
+  const float s = largest / amax;
+  return s < kMost ? s : kMost;
+}
+
+// S; 1 where the kind has none.
+constexpr float tensor_scale(const QuantFormat& f, float amax) {
+  if (!has_tensor_scale(f.scale)) return 1.0f;
+  if (magnitude_bits(amax) >= kInfinityBits) return kScaleNaN;
+  const float blocks = f.scale == ScaleKind::kTensor ? 1.0f : e4m3::kLargest;
+  return scale_for(largest_element(f.element) * blocks, amax);
+}
+
+// A code is the rounding of (x multiply) / divide; divide 0: the code 0.
+struct BlockScale {
+  float multiply, divide;
+  float decode;   // what is stored of fp32 scales
+  uint32_t code;  // and of scales of a byte
+};
+
+constexpr BlockScale block_scale(const QuantFormat& f, float s, uint32_t amax_bits) {
+  const float largest = largest_element(f.element), amax = std::bit_cast<float>(amax_bits);
+  const int finite = amax_bits < kInfinityBits;
+  if (f.scale == ScaleKind::kTensor) return {s, s == s ? 1.0f : 0.0f, 0, 0};
+  if (has_float_scales(f.scale)) {
+    if (!finite) return {0, 0, kScaleNaN, 0};
+    float encode = scale_for(largest, amax);
+    if (f.scale_rounding == ScaleRounding::kPowerOfTwo) {
+      encode = std::bit_cast<float>(std::bit_cast<uint32_t>(encode) & 0xFF800000u);
+    }
+    return {encode, 1.0f, 1.0f / encode, 0};
+  }
+  if (f.scale == ScaleKind::k1x32) {
+    if (!finite) return {0, 0, 0, 255};
+    const uint32_t code = amax_bits == 0 ? 127 : e8m0::round_up(amax, largest).bits;
+    const float inverse = std::bit_cast<float>(code == 254 ? 0x00400000u : (254 - code) << 23);
+    return {inverse, 1.0f, 0, code};
+  }
+  if (!finite || s != s) return {0, 0, 0, e4m3::kNan};
+  const uint32_t code = ue4m3::nearest(amax * s / largest);
+  return {s, e4m3::decode(code), 0, code};
+}
+
+}  // namespace assay
