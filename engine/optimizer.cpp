@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "cuda/transfer.h"
 #include "ops/adamw.h"
@@ -40,7 +41,7 @@ void Optimizer::plan(MemoryPlan& plan) {
   plan.add(Section::kHostVisible, "gradient_non_finite", read_non_finite_, {1});
   plan.add(Section::kHostVisible, "checksums", checksums_, {int64_t(parameters_.size())});
   if (model_.backend() == Backend::kGpu) {
-    plan.add(Section::kHostVisible, "checksum_staging", staging_, {kStaging});
+    plan.add(Section::kHostVisible, "checksum_staging", staging_, {4, kStaging});
   }
 }
 
@@ -96,6 +97,8 @@ void Optimizer::step(Exec on, int64_t step, double lr_share) {
       update(p.weight);
     }
   }
+  last_step_ = step + 1;
+  last_lr_share_ = lr_share;
   model_.repack_weights(on);
 }
 
@@ -110,9 +113,9 @@ uint64_t Optimizer::checksum_of_copies(Exec on, View<const float, 1> master) con
   uint64_t sum = 0;
   for (int64_t begin = 0; begin < master.dim[0]; begin += kStaging) {
     const int64_t count = std::min(kStaging, master.dim[0] - begin);
-    copy(on, staging_, master.rows(begin, count));
+    copy_bytes(on, staging_.row(0), master.data + begin, size_t(count) * sizeof(float));
     wait(on);
-    sum += hash_floats(staging_.data, count, begin);
+    sum += hash_floats(staging_.row(0), count, begin);
   }
   return sum;
 }
@@ -129,6 +132,60 @@ uint64_t Optimizer::parameter_checksum(Exec on) const {
     checksums_[i] = hash_floats(master.data, master.dim[0]);
   });
   return hash_words(checksums_.data, parameters_.size());
+}
+
+AdamWConstants Optimizer::last_constants(Group group) const {
+  const GroupSettings s = settings(group);
+  return adamw_constants(AdamW<float>{.master = {},
+                                      .m = {},
+                                      .v = {},
+                                      .grad = {},
+                                      .lr = static_cast<float>(s.lr * last_lr_share_),
+                                      .beta1 = static_cast<float>(config_.beta1),
+                                      .beta2 = static_cast<float>(s.beta2),
+                                      .eps = static_cast<float>(config_.eps),
+                                      .weight_decay = static_cast<float>(s.weight_decay),
+                                      .step = last_step_});
+}
+
+// A piece at a time, as the checksum.
+RatioSquares Optimizer::squares_of_copies(Exec on, const RatioTensor& device) const {
+  RatioSquares sum;
+  for (int64_t begin = 0; begin < device.master.dim[0]; begin += kStaging) {
+    const int64_t count = std::min(kStaging, device.master.dim[0] - begin);
+    const View<const float, 1>* from[] = {&device.master, &device.m, &device.v, &device.grad};
+    for (int64_t i = 0; i < 4; ++i) {
+      copy_bytes(on, staging_.row(i), from[i]->data + begin, size_t(count) * sizeof(float));
+    }
+    wait(on);
+    const auto copied = [&](int64_t i) { return View<const float, 1>{staging_.row(i), {count}}; };
+    sum.add(ratio_squares(Exec{.threads = on.threads}, {.master = copied(0),
+                                                        .m = copied(1),
+                                                        .v = copied(2),
+                                                        .grad = copied(3),
+                                                        .step = device.step}));
+  }
+  return sum;
+}
+
+GroupRatios Optimizer::ratios(Exec on) const {
+  CHECK(last_step_ >= 1, "ratios of step %ld", long(last_step_));
+  std::array<RatioSquares, kRatioRoles.size()> sums{};
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const ParameterRef& p = parameters_[i];
+    const RatioTensor tensor{.master = p.master,
+                             .m = moments_[i].m,
+                             .v = moments_[i].v,
+                             .grad = p.grad,
+                             .step = last_constants(p.spec->group)};
+    const auto role = std::find(kRatioRoles.begin(), kRatioRoles.end(), p.spec->role);
+    CHECK(role != kRatioRoles.end(), "%s is in no group", p.spec->name.c_str());
+    sums[size_t(role - kRatioRoles.begin())].add(on.gpu ? squares_of_copies(on, tensor)
+                                                        : ratio_squares(on, tensor));
+  }
+  GroupRatios ratios;
+  for (size_t i = 0; i < sums.size(); ++i) ratios[i] = ratio_of(sums[i]);
+  return ratios;
 }
 
 std::vector<TensorRef> Optimizer::tensors() {

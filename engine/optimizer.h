@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/config.h"
+#include "engine/group_ratios.h"
 #include "engine/model.h"
 #include "ops/global_norm.h"
 
@@ -29,6 +30,9 @@ class Optimizer {
   int64_t non_finite() const { return read_non_finite_[0]; }
   // Of every master, bit by bit; the same for any thread count. Waits for a GPU.
   uint64_t parameter_checksum(Exec on) const;
+  // Of the last step(), while its gradients are there. Reads every parameter, its moments and its gradient: for a sampled
+  // step. Waits for a GPU.
+  GroupRatios ratios(Exec on) const;
   // First and second moments, named "<parameter>.m" and "<parameter>.v".
   std::vector<TensorRef> tensors();
 
@@ -37,6 +41,8 @@ class Optimizer {
     double lr, beta2, weight_decay;
   };
   GroupSettings settings(Group group) const;
+  AdamWConstants last_constants(Group group) const;
+  RatioSquares squares_of_copies(Exec on, const RatioTensor& device) const;
   uint64_t checksum_of_copies(Exec on, View<const float, 1> master) const;
 
   OptimizerConfig config_;
@@ -54,7 +60,9 @@ class Optimizer {
   View<float, 1> read_norm_, read_clip_;
   View<int64_t, 1> read_non_finite_;
   View<uint64_t, 1> checksums_;  // one a parameter
-  View<float, 1> staging_;       // a piece of a parameter
+  View<float, 2> staging_;  // (4, kStaging) pieces of a parameter, its moments and its gradient
+  int64_t last_step_ = 0;   // t of the last step(), from 1
+  double last_lr_share_ = 0;
 };
 
 }  // namespace assay

@@ -34,31 +34,40 @@ enum Scalar {
   kMaxLoadMean,
   kMaxLoadMax,
   kDeadSum,
-  kScalars
+  kScalars,
+  // then grad_ratio and update_ratio of every group
 };
 
-const std::vector<std::string>& scalar_names() {
-  static const std::vector<std::string> names{"train_loss_nats",
-                                              "lr",
-                                              "gradient_norm",
-                                              "clip_factor",
-                                              "non_finite",
-                                              "tokens",
-                                              "tokens_per_s",
-                                              "train_s",
-                                              "mfu_share",
-                                              "hash",
-                                              "peak_rss_bytes",
-                                              "router_aux",
-                                              "router_z",
-                                              "router_cv_mean_percent",
-                                              "router_cv_std_percent",
-                                              "router_entropy_mean_nats",
-                                              "router_entropy_min_nats",
-                                              "router_max_load_mean_share",
-                                              "router_max_load_max_share",
-                                              "router_dead_sum"};
+size_t ratio_at(size_t group) {
+  return kScalars + 2 * group;
+}
+
+std::vector<std::string> scalar_names() {
+  std::vector<std::string> names{"train_loss_nats",
+                                 "lr",
+                                 "gradient_norm",
+                                 "clip_factor",
+                                 "non_finite",
+                                 "tokens",
+                                 "tokens_per_s",
+                                 "train_s",
+                                 "mfu_share",
+                                 "hash",
+                                 "peak_rss_bytes",
+                                 "router_aux",
+                                 "router_z",
+                                 "router_cv_mean_percent",
+                                 "router_cv_std_percent",
+                                 "router_entropy_mean_nats",
+                                 "router_entropy_min_nats",
+                                 "router_max_load_mean_share",
+                                 "router_max_load_max_share",
+                                 "router_dead_sum"};
   CHECK(names.size() == kScalars, "%zu scalar names for %d scalars", names.size(), int(kScalars));
+  for (const Role role : kRatioRoles) {
+    names.push_back(std::string("grad_ratio/") + ratio_group_name(role));
+    names.push_back(std::string("update_ratio/") + ratio_group_name(role));
+  }
   return names;
 }
 
@@ -147,6 +156,10 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
   s[kTrainSeconds] = times.train_s;
   s[kHash] = double(stats.hash);
   s[kPeakRss] = peak_rss_bytes();
+  for (size_t group = 0; group < kRatioRoles.size(); ++group) {
+    s[ratio_at(group)] = stats.ratios[group].grad;
+    s[ratio_at(group) + 1] = stats.ratios[group].update;
+  }
   record.spans_ms[0] = 1e3 * seconds;
 
   StepLine line{.step = done,

@@ -119,6 +119,14 @@ class Run {
                        [&](const Evaluator* e) { return evaluated(*e, step); });
   }
 
+  // Of the steps of run.log_every every telemetry.probe_every-th: a rule of the step alone, so that a run that resumes
+  // samples the same ones.
+  Trainer::Measure measured(int64_t step) const {
+    if (!logged(step)) return Trainer::Measure::kNothing;
+    const int64_t sampled = p_.config.run.log_every * p_.config.telemetry.probe_every;
+    return step % sampled == 0 ? Trainer::Measure::kHashAndRatios : Trainer::Measure::kHash;
+  }
+
   // Before the checkpoint: a run that is killed in between lands again.
   void record_landings() {
     for (const Landing& l : p_.landings) {
@@ -131,8 +139,7 @@ class Run {
   StepStats step() {
     const auto start = Clock::now();
     const bool log = logged(done_ + 1);
-    const StepStats stats =
-        trainer_.step(p_.on, done_, log ? Trainer::Hash::kCompute : Trainer::Hash::kSkip);
+    const StepStats stats = trainer_.step(p_.on, done_, measured(done_ + 1));
     const double seconds = seconds_since(start);
     done_ += 1;
     train_seconds_ += seconds;

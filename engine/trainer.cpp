@@ -8,7 +8,7 @@
 
 namespace assay {
 
-StepStats Trainer::step(Exec on, int64_t step_index, Hash hash) {
+StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
   const double share = schedule_.share(step_index);
   loader_.next_step();
   const int64_t counted = loader_.counted_targets(mask_id_);
@@ -24,7 +24,7 @@ StepStats Trainer::step(Exec on, int64_t step_index, Hash hash) {
   model_.read_back(on);
   optimizer_.read_back(on);
   wait(on);
-  return read_stats(on, step_index, share, counted, hash);
+  return read_stats(on, step_index, share, counted, measure);
 }
 
 TokenBatch Trainer::micro(int i) const {
@@ -34,7 +34,7 @@ TokenBatch Trainer::micro(int i) const {
 }
 
 StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t counted,
-                              Hash hash) const {
+                              Measure measure) const {
   StepStats stats{.step = step_index,
                   .loss = model_.loss_sum() / double(std::max<int64_t>(counted, 1)),
                   .lr = peak_lr_ * share,
@@ -42,7 +42,8 @@ StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t
                   .clip = optimizer_.clip_factor(),
                   .non_finite = optimizer_.non_finite(),
                   .counted = counted};
-  if (hash == Hash::kSkip) return stats;
+  if (measure == Measure::kNothing) return stats;
+  if (measure == Measure::kHashAndRatios) stats.ratios = optimizer_.ratios(on);
   const std::array<uint64_t, 3> bits{std::bit_cast<uint64_t>(stats.loss),
                                      std::bit_cast<uint64_t>(stats.gradient_norm),
                                      optimizer_.parameter_checksum(on)};

@@ -16,9 +16,10 @@ struct StepStats {
   double lr = 0;     // of the main groups
   double gradient_norm = 0;
   double clip = 1;
-  int64_t non_finite = 0;  // gradient elements
-  int64_t counted = 0;     // targets
-  uint32_t hash = 0;       // of loss, norm and parameters: equal runs have equal hashes
+  int64_t non_finite = 0;   // gradient elements
+  int64_t counted = 0;      // targets
+  uint32_t hash = 0;        // of loss, norm and parameters: equal runs have equal hashes
+  GroupRatios ratios = {};  // NaN where the step was not sampled
 };
 
 class Trainer {
@@ -33,14 +34,15 @@ class Trainer {
         optimizer_(optimizer),
         loader_(loader) {}
 
-  // The hash reads every parameter once; a step that is not logged does without.
-  enum class Hash { kSkip, kCompute };
-  StepStats step(Exec on, int64_t step_index, Hash hash = Hash::kCompute);
+  // The hash reads every parameter once; a step that is not logged does without. The ratios read four times as much.
+  enum class Measure { kNothing, kHash, kHashAndRatios };
+  StepStats step(Exec on, int64_t step_index, Measure measure = Measure::kHash);
   const Schedule& schedule() const { return schedule_; }
 
  private:
   TokenBatch micro(int i) const;
-  StepStats read_stats(Exec on, int64_t step_index, double share, int64_t counted, Hash hash) const;
+  StepStats read_stats(Exec on, int64_t step_index, double share, int64_t counted,
+                       Measure measure) const;
 
   Schedule schedule_;
   int64_t sequence_, micro_batch_;

@@ -35,7 +35,7 @@ double measured_step_seconds(const Config& config, Recipe recipe, const RunData&
   std::vector<double> seconds;
   for (int i = 0; i < kWarmup + kTimed; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    trainer.step(on, i, Trainer::Hash::kSkip);
+    trainer.step(on, i, Trainer::Measure::kNothing);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     if (i >= kWarmup) seconds.push_back(took.count());
   }

@@ -102,6 +102,7 @@ TEST_CASE("a training step allocates nothing") {
       calls = large_calls = 0;
       counting = true;
       for (int i = 3; i < 8; ++i) f.step(i);
+      const GroupRatios ratios = f.optimizer->ratios(f.on);
       counting = false;
       const size_t after = mallinfo2().uordblks;
       INFO("moe " << moe << " recipe " << recipe_name(recipe) << ": " << calls << " allocations, "
@@ -109,6 +110,7 @@ TEST_CASE("a training step allocates nothing") {
       REQUIRE(large_calls == 0);
       REQUIRE(after <= before);
       REQUIRE(calls == 0);
+      REQUIRE(ratios[size_t(Role::kEmbedding)].update > 0);
     }
   }
 }

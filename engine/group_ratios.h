@@ -1,0 +1,55 @@
+// How large a step was beside what it changed, by what the parameters are for:
+//
+//   grad_ratio = |g| / |p|        update_ratio = |u| / |p|        |x|: root of the sum of squares over a group
+//
+// p: the masters after the step. g: the gradient of the whole step before clipping. u: what the step took off,
+// lr weight_decay p_before + lr m_hat / (sqrt(v_hat) + eps), from the moments as the step left them. Sums are in double,
+// in 64 pieces a tensor, in order.
+#pragma once
+
+#include <array>
+#include <limits>
+#include <string>
+
+#include "base/view.h"
+#include "cuda/exec.h"
+#include "engine/parameter_spec.h"
+#include "ops/adamw_constants.h"
+
+namespace assay {
+
+inline constexpr std::array kRatioRoles = {Role::kEmbedding,    Role::kHead,        Role::kNorm,
+                                           Role::kAttention,    Role::kDenseFfn,    Role::kRouter,
+                                           Role::kRoutedExpert, Role::kSharedExpert};
+// "embedding", "head", "norms", "attention", "dense_ffn", "router", "experts", "shared_experts".
+const char* ratio_group_name(Role role);
+
+// NaN: the model has no such parameters, or they are all 0.
+struct GroupRatio {
+  double grad = std::numeric_limits<double>::quiet_NaN();
+  double update = std::numeric_limits<double>::quiet_NaN();
+};
+using GroupRatios = std::array<GroupRatio, kRatioRoles.size()>;  // by kRatioRoles
+
+struct RatioSquares {
+  double grad = 0, update = 0, master = 0;
+  void add(const RatioSquares& more) {
+    grad += more.grad;
+    update += more.update;
+    master += more.master;
+  }
+};
+
+// One tensor, or a piece of one, in the host's memory.
+struct RatioTensor {
+  View<const float, 1> master;  // in (n)   after the step
+  View<const float, 1> m;       // in (n)   likewise
+  View<const float, 1> v;       // in (n)   likewise
+  View<const float, 1> grad;    // in (n)
+  AdamWConstants step;
+};
+RatioSquares ratio_squares(Exec on, const RatioTensor& a);
+
+GroupRatio ratio_of(const RatioSquares& sum);
+
+}  // namespace assay
