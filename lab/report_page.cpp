@@ -90,17 +90,17 @@ std::string page_html(const Json& data, const std::string& title, std::string_vi
 }
 
 ReportPage report_page(const std::vector<std::string>& runs, const std::string& title,
-                       Plotly plotly) {
+                       Plotly plotly, size_t largest_bytes) {
   const std::string_view inlined = plotly == Plotly::kInline ? report_files().plotly : "";
   ReportLimits limits;
   while (true) {
     ReportPage page{
         .html = {}, .data = report_data(runs, limits), .plotly_inlined = !inlined.empty()};
     page.html = page_html(page.data, title, inlined);
-    if (page.html.size() <= kLargestPageBytes) return page;
+    if (page.html.size() <= largest_bytes) return page;
     if (!limits.shrink()) {
-      throw UserError(strprintf("a page of %zu runs takes %.1f MB, more than %.0f MB", runs.size(),
-                                double(page.html.size()) / 1e6, double(kLargestPageBytes) / 1e6),
+      throw UserError(strprintf("a page of %zu runs takes %.1f MB, more than %.1f MB", runs.size(),
+                                double(page.html.size()) / 1e6, double(largest_bytes) / 1e6),
                       "give fewer runs");
     }
   }

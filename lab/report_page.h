@@ -33,9 +33,9 @@ struct ReportPage {
   bool plotly_inlined = false;
 };
 
-// A page above kLargestPageBytes is made again with fewer points.
+// A page above `largest_bytes` is made again with fewer points. UserError where that does not help.
 ReportPage report_page(const std::vector<std::string>& runs, const std::string& title,
-                       Plotly plotly);
+                       Plotly plotly, size_t largest_bytes = kLargestPageBytes);
 
 // The part that reads no run.
 std::string page_html(const nlohmann::ordered_json& data, const std::string& title,

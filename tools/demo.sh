@@ -111,9 +111,14 @@ eval_tokens=$(sed -n 's/^eval:.*tokens: *\([0-9]*\).*/\1/p' models/presets/famil
 
 say "result"
 table=(python3 tools/demo_table.py --audit "$prefix-audit.json" --ngrams "$prefix-ngrams.json")
+page=("$assay" report -o "$prefix.html")
 for model in "${models[@]}"; do
-  for ((seed = 1; seed <= seeds; ++seed)); do table+=(--run "$model=$(run_name "$model" "$seed")"); done
+  for ((seed = 1; seed <= seeds; ++seed)); do
+    table+=(--run "$model=$(run_name "$model" "$seed")")
+    page+=("$(run_name "$model" "$seed")")
+  done
 done
 "${table[@]}" | tee "$prefix-table.txt"
 echo
-echo "runs: $prefix-*    this table: $prefix-table.txt    $((SECONDS - began)) s after the build"
+"${page[@]}"
+echo "runs: $prefix-*    this table: $prefix-table.txt    a page to open: $prefix.html    $((SECONDS - began)) s after the build"

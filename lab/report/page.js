@@ -13,7 +13,8 @@ function factsOf(run) {
     ['parameters', run.moe ? `${scaled(run.audit.total)}, ${scaled(run.audit.active)} active` : scaled(run.audit.total)]];
   if (run.problem) return facts;
   const loss = evalOf(run, 'val', 'loss_nats'), bits = evalOf(run, 'val', 'bits_per_byte'), train = run.scalars.train_loss_nats;
-  facts.push(['trained', `${scaled(run.tokens)} tokens, ${grouped(run.steps_done)} of ${grouped(run.planned_steps)} steps`]);
+  facts.push(['trained', `${scaled(run.tokens)} tokens, ${grouped(run.steps_done)} of ${grouped(run.planned_steps)} steps` +
+    (run.end && run.end !== 'steps' ? `, ended by ${run.end.replace(/_/g, ' ')}` : '')]);
   facts.push(['FLOPs', flopsText(flopsAt(run, run.steps_done))]);
   if (loss && last(loss.value) !== null && last(loss.value) !== undefined) facts.push(['validation loss', `${last(loss.value).toFixed(4)} nats` +
     (bits && last(bits.value) ? `, ${last(bits.value).toFixed(4)} bits/byte` : '')]);
@@ -25,19 +26,41 @@ function factsOf(run) {
   return facts;
 }
 
+const swatchOf = (index) => {
+  const swatch = element('span', {className: 'swatch' + (dashOf(index) === 'solid' ? '' : ' dashed')});
+  swatch.style.setProperty('--run', colourOf(index));
+  return swatch;
+};
+const warning = (text) => element('p', {className: 'warning', textContent: text});
+const warningsOf = (run) => [...(run.problem ? ['No curves: ' + run.problem] : []), ...run.notes];
+
 function fillRuns() {
-  document.getElementById('runs').replaceChildren(...runs.map((run, index) => element('article', {className: 'run'},
-    element('div', {className: 'run-head'}, element('span', {className: 'swatch', style: 'background:' + colourOf(index)}),
-      element('h3', {textContent: run.label}), badgeOf(run)),
-    element('dl', {}, ...factsOf(run).flatMap(([name, value]) => [element('dt', {textContent: name}), element('dd', {textContent: value})])),
-    ...(run.problem ? [element('p', {className: 'warning', textContent: 'No curves: ' + run.problem})] : []),
-    ...run.notes.map((note) => element('p', {className: 'warning', textContent: note})))));
+  const place = document.getElementById('runs');
+  const few = runs.length <= 4;
+  place.className = few ? 'cards' : 'panel';
+  place.replaceChildren(...(few ? runs.map(runCard) : [runTable(),
+    ...runs.flatMap((run) => warningsOf(run).map((text) => warning(run.label + ': ' + text)))]));
+}
+
+const runCard = (run, index) => element('article', {className: 'run'},
+  element('div', {className: 'run-head'}, swatchOf(index), element('h3', {textContent: run.label}), badgeOf(run)),
+  element('dl', {}, ...factsOf(run).flatMap(([name, value]) => [element('dt', {textContent: name}), element('dd', {textContent: value})])),
+  ...warningsOf(run).map(warning));
+
+function runTable() {
+  const facts = runs.map((run) => new Map(factsOf(run)));
+  const names = [...new Set(['validation loss', ...facts.flatMap((of) => [...of.keys()])])];
+  const row = (run, index) => element('tr', {}, element('td', {}, swatchOf(index), run.label), element('td', {}, badgeOf(run)),
+    ...names.map((name) => element('td', {textContent: facts[index].get(name) || '–'})));
+  return element('div', {className: 'table'}, element('table', {},
+    element('thead', {}, element('tr', {}, ...['run', 'router', ...names].map((text) => element('th', {textContent: text})))),
+    element('tbody', {}, ...runs.map(row))));
 }
 
 function fillLegend() {
   document.getElementById('legend').replaceChildren(...runs.map((run, index) => {
     const button = element('button', {type: 'button', title: 'hide or show ' + run.label},
-      element('span', {className: 'swatch', style: 'background:' + colourOf(index)}), run.label);
+      swatchOf(index), run.label);
     button.setAttribute('aria-pressed', String(!shown.hidden.has(index)));
     button.addEventListener('click', () => {
       if (!shown.hidden.delete(index)) shown.hidden.add(index);
@@ -61,17 +84,21 @@ function addTable(section, id, title, table, before = null, sums = []) {
 }
 
 function addVerdicts(section, before) {
-  for (const run of runs.filter((r) => r.router)) {
+  const having = runs.filter((run) => run.router);
+  for (const run of having) {
     const {verdict, layers} = run.router.analysis;
     const columns = ['layer', 'saturated at', 'cv / ceiling', 'K max load', 'H / ln E', 'gini', 'dead', 'never used', 'turnover', 'bias range', 'margin'];
     const cell = (value) => (value === null || value === undefined ? '–' : digits(value, 3));
     const rows = layers.map((l) => [l.layer, cell(l.saturated_at), cell(l.cv_norm), cell(l.max_load_norm), cell(l.entropy_norm), cell(l.gini), cell(l.dead), cell(l.never_used),
       cell(l.turnover), cell(l.bias_range), cell(l.margin)]);
+    const why = [element('p', {className: 'soft', textContent: verdict.rule}),
+      verdict.advice.length ? element('ul', {}, ...verdict.advice.map((a) => element('li', {textContent: `${a.because}. Try: ${a.advice}.`}))) : ''];
+    const few = having.length <= 3;
     section.insertBefore(element('div', {className: 'panel verdict'},
       element('div', {className: 'run-head'}, element('h3', {textContent: run.label}), badgeOf(run)),
-      element('p', {textContent: verdict.because}), element('p', {className: 'soft', textContent: verdict.rule}),
-      verdict.advice.length ? element('ul', {}, ...verdict.advice.map((a) => element('li', {textContent: `${a.because}. Try: ${a.advice}.`}))) : null,
-      element('details', {}, element('summary', {textContent: `by layer, over the last ${run.router.window} logged steps`}), tableNode({columns, rows}))), before);
+      element('p', {textContent: verdict.because}), ...(few ? why : []),
+      element('details', {}, element('summary', {textContent: (few ? '' : 'rule, advice, ') + `by layer, over the last ${run.router.window} logged steps`}),
+        ...(few ? [] : why), tableNode({columns, rows}))), before);
   }
 }
 
@@ -83,7 +110,7 @@ function addRouters() {
   }
   addVerdicts(section, grid);
   const of = {id: 'of', label: 'of', options: allOrLayers}, run = {id: 'of', label: 'run', options: routerRuns};
-  addChart(grid, {id: 'router-curves', title: 'A measure over time', wide: true, how: 'All runs: the mean over the layers of each, shaded from its lowest to its highest layer. One run: a line for every layer.',
+  addChart(grid, {id: 'router-curves', title: 'A measure over time', wide: true, how: 'All runs: the mean over the layers of each, shaded from its lowest to its highest layer (up to four runs). One run: a line for every layer.',
     controls: [{id: 'name', label: 'measure', options: measureOptions('max_load_norm')}, of], build: measureCurves});
   addChart(grid, {id: 'router-map', title: 'Layer × step', wide: true, how: 'One row a layer, time to the right. Bright is high.',
     controls: [{id: 'name', label: 'measure', options: measureOptions('max_load_norm')}, run], build: measureMap});

@@ -22,7 +22,7 @@ function rangeTraces(run, index, name, unit) {
   const middle = line(run, index, {step: at, value: pick(mean)}, {unit});
   middle.customdata = kept.map((s) => [steps[s], low[s], high[s]]);
   middle.hovertemplate = `<b>${plain(run.label)}</b><br>step %{customdata[0]}<br>mean %{y:.4~g} ${unit}<br>layers %{customdata[1]:.4~g} to %{customdata[2]:.4~g}<extra></extra>`;
-  return [edge(low, 'none'), edge(high, 'tonexty'), middle];
+  return withRouters().length > 4 ? [middle] : [edge(low, 'none'), edge(high, 'tonexty'), middle];
 }
 
 function layerTraces(run, index, name, unit) {

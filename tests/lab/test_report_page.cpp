@@ -141,6 +141,18 @@ TEST_CASE("limits shrink to an end") {
   REQUIRE(limits.load_bins == 256);
 }
 
+TEST_CASE("a page that would be too large is made with fewer points, or refused") {
+  const FakeRun run = fake("large");
+  const ReportPage whole = report_page({run.path}, "x", Plotly::kLink);
+  const auto slider = [](const ReportPage& page) {
+    return page.data["runs"][0]["router"]["loads"]["steps"].size();
+  };
+  const ReportPage smaller = report_page({run.path}, "x", Plotly::kLink, whole.html.size() - 1);
+  REQUIRE(smaller.html.size() < whole.html.size());
+  REQUIRE(slider(smaller) < slider(whole));
+  REQUIRE_THROWS_AS(report_page({run.path}, "x", Plotly::kLink, 1000), UserError);
+}
+
 TEST_CASE("runs of one name are told apart, a run given twice is refused") {
   const FakeRun a = fake("first"), b = fake("second");
   const Json data = report_data({a.path, b.path}, {});

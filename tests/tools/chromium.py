@@ -54,7 +54,7 @@ class Browser:
         self.driver.get(pathlib.Path(path).resolve().as_uri())
         return self.wait(lambda: self.js("return document.body.dataset.ready") == "yes")
 
-    def wait(self, condition, seconds=20):
+    def wait(self, condition, seconds=60):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if condition():
@@ -102,7 +102,7 @@ class Browser:
         path = self.downloads / name
         for _ in range(3):
             self.click(selector)
-            if self.wait(path.exists, 5):
+            if self.wait(path.exists, 10):
                 text = path.read_text()
                 path.unlink()
                 return text

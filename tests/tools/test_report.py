@@ -104,11 +104,11 @@ def check_hover(browser):
         return {x: full._size.l + full.xaxis.d2p(trace.x[1]), y: full._size.t + full.yaxis.d2p(trace.y[1]), loss: trace.y[1], name: trace.name}""")
     browser.hover("#chart-loss .plot", at["x"], at["y"])
     seen = []
-    browser.wait(lambda: seen.append(browser.js("return document.querySelector('#chart-loss .hoverlayer').textContent")) or seen[-1], 5)
+    browser.wait(lambda: seen.append(browser.js("return document.querySelector('#chart-loss .hoverlayer').textContent")) or seen[-1], 20)
     expect("step 40" in seen[-1] and "nats" in seen[-1] and f"{at['loss']:.3f}"[:5] in seen[-1], f"hover over {at} says {seen[-1]!r}")
     at = browser.js("const s = document.querySelector('#chart-loads .plot')._fullLayout._size; return [s.l + 20, s.t + 20]")
     browser.hover("#chart-loads .plot", *at)
-    browser.wait(lambda: seen.append(browser.js("return document.querySelector('#chart-loads .hoverlayer').textContent")) or seen[-1], 5)
+    browser.wait(lambda: seen.append(browser.js("return document.querySelector('#chart-loads .hoverlayer').textContent")) or seen[-1], 20)
     expect("times the mean load" in seen[-1] and "assignments" in seen[-1], f"hover over the loads says {seen[-1]!r}")
 
 
@@ -168,7 +168,7 @@ def check_switches(browser):
     browser.prefer("light")
     light = browser.js(paper)
     browser.prefer("dark")
-    browser.wait(lambda: browser.js(paper) != light, 5)
+    browser.wait(lambda: browser.js(paper) != light, 20)
     dark = browser.js(paper)
     expect(light[0] != dark[0] and light[1] != dark[1], f"light {light}, dark {dark}")
     browser.click("#theme")

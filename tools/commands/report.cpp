@@ -61,7 +61,7 @@ void add_report_command(Commands& commands) {
   sub->footer(
       "Examples:\n"
       "  assay report runs/moe -o moe.html\n"
-      "  assay report runs/demo-* -o demo.html      several runs in the same charts\n"
+      "  assay report runs/demo-*/ -o demo.html     several runs in the same charts\n"
       "docs/report.md says how to read the page.");
   commands.on_chosen(sub, [a] { return run_report(*a); });
 }
