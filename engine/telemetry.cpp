@@ -2,13 +2,13 @@
 
 #include <sqlite3.h>
 #include <time.h>
-#include <zstd.h>
 
 #include <cmath>
 #include <limits>
 #include <memory>
 
 #include "base/check.h"
+#include "engine/load_blob.h"
 
 namespace assay {
 namespace {
@@ -25,9 +25,23 @@ std::string utc_now() {
 }
 
 std::string insert_router_row() {
-  std::string sql = "INSERT OR REPLACE INTO router_layer VALUES(?, ?";
-  for (size_t i = 0; i < router_columns().size(); ++i) sql += ", ?";
-  return sql + ")";
+  std::string names = "step, layer", places = "?, ?";
+  for (const RouterColumn& column : router_columns()) {
+    names += std::string(", ") + column.name;
+    places += ", ?";
+  }
+  return "INSERT OR REPLACE INTO router_layer(" + names + ") VALUES(" + places + ")";
+}
+
+// Of a run that an earlier version began.
+void add_missing_columns(Database& database) {
+  for (const RouterColumn& column : router_columns()) {
+    Statement there(database, "SELECT 1 FROM pragma_table_info('router_layer') WHERE name = ?");
+    there.bind(0, std::string_view(column.name));
+    if (there.step()) continue;
+    there.reset();
+    database.run(std::string("ALTER TABLE router_layer ADD COLUMN ") + column.name + " REAL");
+  }
 }
 
 void prepare_database(Database& database) {
@@ -43,6 +57,7 @@ void prepare_database(Database& database) {
   // Readers see the last whole step while the run goes on; flush() is what makes it outlive a power cut.
   database.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=256;");
   database.run(telemetry_schema());
+  add_missing_columns(database);
   database.run("PRAGMA user_version=" + std::to_string(kTelemetryVersion));
 }
 
@@ -59,8 +74,7 @@ struct Telemetry::Writer {
         eval(database, "INSERT OR REPLACE INTO eval VALUES(?, ?, ?, ?, ?)"),
         event(database, "INSERT INTO event VALUES(?, ?, ?, ?)"),
         meta(database, "INSERT OR REPLACE INTO meta VALUES(?, ?)"),
-        compressor(ZSTD_createCCtx(), ZSTD_freeCCtx),
-        packed(ZSTD_compressBound(static_cast<size_t>(layout.experts) * sizeof(uint32_t))) {}
+        packer(layout.experts) {}
 
   void write(const StepRecord& record, const TelemetryLayout& layout) {
     begin.execute();
@@ -83,17 +97,14 @@ struct Telemetry::Writer {
     for (const RouterColumn& column : router_columns()) router.bind(at++, column.value(row));
     router.execute();
 
-    const size_t experts = static_cast<size_t>(layout.experts);
-    const size_t bytes =
-        ZSTD_compressCCtx(compressor.get(), packed.data(), packed.size(),
-                          record.counts.data() + m * experts, experts * sizeof(uint32_t), 1);
-    CHECK(!ZSTD_isError(bytes), "zstd of %zu counts: %s", experts, ZSTD_getErrorName(bytes));
-    load.bind(0, record.step).bind(1, row.layer).bind_blob(2, packed.data(), bytes).execute();
+    const std::string_view packed =
+        packer.pack({record.counts.data() + int64_t(m) * layout.experts, {layout.experts}});
+    load.bind(0, record.step).bind(1, row.layer);
+    load.bind_blob(2, packed.data(), packed.size()).execute();
   }
 
   Statement begin, commit, scalar, span, router, load, eval, event, meta;
-  std::unique_ptr<ZSTD_CCtx, size_t (*)(ZSTD_CCtx*)> compressor;
-  std::vector<char> packed;
+  LoadPacker packer;
 };
 
 Telemetry::Telemetry(const std::string& path, TelemetryLayout layout)

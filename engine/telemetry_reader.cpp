@@ -1,19 +1,15 @@
 #include "engine/telemetry_reader.h"
 
-#include <string.h>
-#include <zstd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <limits>
 
 #include "base/check.h"
+#include "engine/load_blob.h"
 #include "engine/telemetry_schema.h"
 
 namespace assay {
 namespace {
-
-constexpr uint64_t kLargestLoadBytes = uint64_t{65536} * 4;
 
 // SQLite would make a database that is not there, or fail without saying why.
 std::string require_file(const std::string& path) {
@@ -36,12 +32,17 @@ TelemetryReader::TelemetryReader(const std::string& path)
     : database_(require_file(path), Database::Mode::kReadOnly) {
   Statement version(database_, "PRAGMA user_version");
   const int64_t found = version.step() ? version.integer(0) : 0;
-  if (found != kTelemetryVersion) {
-    throw UserError(path + ": is not a telemetry database of version " +
-                        std::to_string(kTelemetryVersion) + " (found " + std::to_string(found) +
-                        ")",
-                    "give the telemetry.db of a run");
+  if (found > kTelemetryVersion) {
+    throw UserError(strprintf("%s: is telemetry of a later version (found %ld, this program reads "
+                              "versions up to %d)",
+                              path.c_str(), long(found), kTelemetryVersion),
+                    "a newer assay made it: use that one");
   }
+  if (found < 1) {
+    throw UserError(path + ": is not a telemetry database", "give the telemetry.db of a run");
+  }
+  Statement names(database_, "SELECT name FROM pragma_table_info('router_layer')");
+  while (names.step()) columns_.insert(names.text(0));
 }
 
 std::optional<int64_t> TelemetryReader::last_step() const {
@@ -126,6 +127,7 @@ std::vector<std::pair<std::string, std::string>> TelemetryReader::eval_names() c
 
 std::vector<LayerValue> TelemetryReader::router(const std::string& column, int64_t step) const {
   require_column(column);
+  if (!columns_.contains(column)) return {};
   Statement s(database_, "SELECT layer, " + column + " FROM router_layer WHERE step = ? AND " +
                              column + " IS NOT NULL ORDER BY layer");
   s.bind(0, step);
@@ -137,6 +139,7 @@ std::vector<LayerValue> TelemetryReader::router(const std::string& column, int64
 std::vector<StepValue> TelemetryReader::router_over_time(const std::string& column,
                                                          int64_t layer) const {
   require_column(column);
+  if (!columns_.contains(column)) return {};
   Statement s(database_, "SELECT step, " + column + " FROM router_layer WHERE layer = ? AND " +
                              column + " IS NOT NULL ORDER BY step");
   s.bind(0, layer);
@@ -159,22 +162,12 @@ std::vector<uint32_t> TelemetryReader::expert_load(int64_t step, int64_t layer) 
   Statement s(database_, "SELECT counts FROM expert_load WHERE step = ? AND layer = ?");
   s.bind(0, step).bind(1, layer);
   if (!s.step()) return {};
-  const std::string_view packed = s.blob(0);
-  const unsigned long long bytes = ZSTD_getFrameContentSize(packed.data(), packed.size());
-  const char* hint = "the database is damaged";
-  if (bytes > kLargestLoadBytes ||
-      bytes % sizeof(uint32_t) != 0) {  // also what zstd says of a damaged frame
+  std::vector<uint32_t> counts;
+  if (!unpack_load(s.blob(0), counts)) {
     throw UserError(
         strprintf("%s: expert_load of step %ld, layer %ld is not a load vector",
                   database_.path().c_str(), static_cast<long>(step), static_cast<long>(layer)),
-        hint);
-  }
-  std::vector<uint32_t> counts(bytes / sizeof(uint32_t));
-  if (ZSTD_decompress(counts.data(), bytes, packed.data(), packed.size()) != bytes) {
-    throw UserError(
-        strprintf("%s: expert_load of step %ld, layer %ld does not unpack",
-                  database_.path().c_str(), static_cast<long>(step), static_cast<long>(layer)),
-        hint);
+        "the database is damaged");
   }
   return counts;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +28,7 @@ struct EvalValue {
 
 class TelemetryReader {
  public:
-  // UserError when there is no such file, or it is not a telemetry database.
+  // UserError when there is no such file, it is not a telemetry database, or that of a later version.
   explicit TelemetryReader(const std::string& path);
 
   std::optional<int64_t> last_step() const;  // logged
@@ -45,7 +46,8 @@ class TelemetryReader {
   std::optional<EvalValue> last_eval(const std::string& task, const std::string& metric) const;
   std::vector<std::pair<std::string, std::string>> eval_names() const;  // task, metric
 
-  // column: a name of router_columns(). Layers where it is absent are left out.
+  // column: a name of router_columns(). Layers where it is absent are left out; all of them where an earlier version did
+  // not measure it.
   std::vector<LayerValue> router(const std::string& column, int64_t step) const;
   std::vector<StepValue> router_over_time(const std::string& column, int64_t layer) const;
   // The layer with the largest K * max_load at the last logged step; nothing for a dense run.
@@ -56,6 +58,7 @@ class TelemetryReader {
 
  private:
   Database database_;
+  std::set<std::string> columns_;  // of router_layer: an earlier version had fewer
 };
 
 }  // namespace assay

@@ -5,7 +5,10 @@
 //   router_layer(step, layer, cv, ...)   expert_load(step, layer, counts)    event(step, time, kind, detail)
 //   meta(key, value)
 //
-// step counts optimizer steps done, from 1; layer is a block index; counts is zstd of uint32[E], little-endian.
+// step counts optimizer steps done, from 1; layer is a block index; counts is packed by engine/load_blob.h.
+//
+// Versions: 1 had the load vectors as plain zstd. A program reads every version up to its own (a column that was not
+// there yet is absent) and refuses later ones; a run that goes on gets the columns it lacks and the version of now.
 #pragma once
 
 #include <limits>
@@ -17,7 +20,7 @@
 
 namespace assay {
 
-inline constexpr int kTelemetryVersion = 1;
+inline constexpr int kTelemetryVersion = 2;
 
 // One MoE layer at one logged step. Formulas: docs/numerics.md (router telemetry). What is absent is NULL.
 struct RouterRow {

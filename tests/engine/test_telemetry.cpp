@@ -1,8 +1,11 @@
+#include <zstd.h>
+
 #include <cmath>
 #include <filesystem>
 #include <thread>
 
 #include "base/file.h"
+#include "engine/load_blob.h"
 #include "engine/telemetry.h"
 #include "engine/telemetry_reader.h"
 #include "tests/catch.h"
@@ -181,7 +184,10 @@ TEST_CASE("what is not telemetry is refused") {
     Database other(folder / "other.db", Database::Mode::kCreate);
     other.run("PRAGMA user_version=99");
   }
-  expect_error([&] { TelemetryReader reader(folder / "other.db"); }, "found 99");
+  expect_error([&] { TelemetryReader reader(folder / "other.db"); },
+               "is telemetry of a later version (found 99, this program reads versions up to 2)");
+  Database(folder / "empty.db", Database::Mode::kCreate).run("CREATE TABLE t(x)");
+  expect_error([&] { TelemetryReader reader(folder / "empty.db"); }, "is not a telemetry database");
   expect_error([&] { Telemetry telemetry(folder / "other.db", layout_of()); }, "has version 99");
   expect_error([&] { Telemetry telemetry(folder / "no/such/t.db", layout_of()); }, "cannot open");
   {
@@ -194,6 +200,59 @@ TEST_CASE("what is not telemetry is refused") {
   }
   const TelemetryReader reader(folder / "t.db");
   expect_error([&] { reader.expert_load(1, 1); }, "expert_load of step 1, layer 1");
+}
+
+TEST_CASE("telemetry of version 1 is read, and goes on as that of now") {
+  const TempFolder folder;
+  const std::string path = folder / "telemetry.db";
+  {
+    Telemetry telemetry(path, layout_of());
+    for (int64_t step = 1; step <= 3; ++step) log_step(telemetry, step);
+  }
+  {  // as version 1 had it: no gini, load vectors as plain zstd
+    Database old(path, Database::Mode::kCreate);
+    old.run("PRAGMA user_version=1; ALTER TABLE router_layer DROP COLUMN gini;");
+    const std::vector<uint32_t> counts = {5, 0, 70000, 1};
+    std::vector<char> packed(ZSTD_compressBound(16));
+    packed.resize(ZSTD_compress(packed.data(), packed.size(), counts.data(), 16, 1));
+    Statement(old, "UPDATE expert_load SET counts = ?")
+        .bind_blob(0, packed.data(), packed.size())
+        .execute();
+  }
+  {
+    const TelemetryReader reader(path);
+    REQUIRE(reader.router("gini", 2).empty());
+    REQUIRE(reader.router_over_time("gini", 1).empty());
+    REQUIRE(reader.router("max_load", 2).size() == 2);
+    REQUIRE(reader.expert_load(2, 1) == std::vector<uint32_t>{5, 0, 70000, 1});
+  }
+  {
+    Telemetry telemetry(path, layout_of());
+    telemetry.truncate_after(2, "");
+    log_step(telemetry, 3);
+  }
+  const TelemetryReader reader(path);
+  REQUIRE(reader.router("gini", 2).empty());
+  REQUIRE(reader.router("gini", 3).size() == 2);
+  REQUIRE(reader.router("max_load", 3)[1].value == 0.35);
+  REQUIRE(reader.expert_load(2, 1) == std::vector<uint32_t>{5, 0, 70000, 1});
+  REQUIRE(reader.expert_load(3, 1) == std::vector<uint32_t>{3000, 3001, 3002, 3003});
+}
+
+TEST_CASE("load vectors are packed without loss, and an even one to little over a byte an expert") {
+  LoadPacker packer(4096);
+  std::vector<uint32_t> counts(4096), read;
+  for (const uint32_t spread : {1u, 120u, 100000u, 4294967295u}) {
+    for (uint32_t e = 0; e < 4096; ++e) counts[e] = 836 + e * 2654435761u % spread;
+    const std::string_view blob = packer.pack({counts.data(), {4096}});
+    CAPTURE(spread);
+    REQUIRE(unpack_load(blob, read));
+    REQUIRE(read == counts);
+    if (spread == 120) REQUIRE(blob.size() < 4096 * 5 / 4);
+    for (const size_t cut : {size_t{0}, size_t{1}, size_t{2}, blob.size() / 2, blob.size() - 1}) {
+      REQUIRE(!unpack_load(blob.substr(0, cut), read));
+    }
+  }
 }
 
 TEST_CASE("every column has its own name") {

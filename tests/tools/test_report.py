@@ -204,7 +204,7 @@ def check_partial(browser, w, keep):
     shutil.copytree(w.run("dense"), strange)
     shutil.copytree(w.run("dense"), w.run("other") / "dense")
     refused("no telemetry at", w.run("missing"))
-    refused("version 1 (found 99)", w.run("newer"))
+    refused("a later version (found 99", w.run("newer"))
     refused("no run at", w.run("healthy"), w.run("nowhere"))
     refused("is given twice", w.run("dense"), f"{w.run('dense')}/")
     refused("nowhere/page.html", w.run("dense"), "-o", w.path / "nowhere" / "page.html")
