@@ -205,7 +205,8 @@ __global__ void tensor_scale_kernel(const QuantFormat f, const QuantisedCopy to)
 template <typename T, typename Element, Rounding kRounding>
 void launch_quantise(Exec on, const Quantise<T>& a) {
   const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
-  for (const QuantisedCopy& copy : {a.row, a.column}) {
+  const QuantisedCopy copies[] = {a.row, a.column};  // nvcc wants a named range
+  for (const QuantisedCopy& copy : copies) {
     if (copy.codes.empty()) continue;
     if (a.format.layout == ScaleLayout::kHardware) {
       zero(on, copy.scales);
