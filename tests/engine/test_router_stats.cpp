@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "engine/router_stats.h"
@@ -90,6 +91,74 @@ TEST_CASE("ratios whose ceiling is 0 are absent") {
   REQUIRE(stats_of({5, 5, 5}, 3).entropy_norm.has_value());
   REQUIRE_FALSE(gate_entropy_norm(0, 1).has_value());
   REQUIRE(*gate_entropy_norm(std::log(4.0), 4) == approx(1));
+}
+
+TEST_CASE("one hot: every measure at the end that K = 1 allows") {
+  Counts counts(64, 0);
+  counts[17] = 9;
+  const RouterStats s = stats_of(counts, 1);
+  REQUIRE(s.cv == approx(100 * std::sqrt(63.0)));
+  REQUIRE(*s.cv_norm == approx(1));
+  REQUIRE(s.max_load == 1);
+  REQUIRE(s.max_load_norm == 1);
+  REQUIRE(s.entropy == 0);
+  REQUIRE(*s.entropy_norm == 0);
+  REQUIRE(s.e_eff == 1);
+  REQUIRE(s.participation == 1);
+  REQUIRE(s.active == 1);
+  REQUIRE(s.gini == approx(63.0 / 64));
+}
+
+TEST_CASE("E = 1 and K = E: all measures, and no ratio to a ceiling of 0") {
+  const RouterStats one = stats_of({7}, 1);
+  REQUIRE(one.cv == 0);
+  REQUIRE(one.cv_floor == 0);
+  REQUIRE(one.max_load_norm == 1);
+  REQUIRE(one.entropy == 0);
+  REQUIRE(one.participation_norm == 1);
+  REQUIRE(one.active_norm == 1);
+  REQUIRE(one.gini == 0);
+  const RouterStats all = stats_of({5, 5, 5}, 3);
+  REQUIRE(all.cv_ceiling == 0);
+  REQUIRE(all.max_load_norm == approx(1));
+  REQUIRE(*all.entropy_norm == approx(1));
+  REQUIRE(all.gini == approx(0));
+}
+
+TEST_CASE("loads with empty experts against the formulas as they are written") {
+  uint64_t state = 1;
+  for (const int64_t experts : {2, 5, 64, 1000}) {
+    Counts counts;
+    for (int64_t e = 0; e < experts; ++e) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      counts.push_back((state >> 33) % 3 == 0 ? 0 : int64_t((state >> 40) % 1000));
+    }
+    counts[0] = 1 + counts[0];
+    const RouterStats s = stats_of(counts, 2);
+    const double n = double(experts);
+    double total = 0, entropy = 0, squares = 0, pairs = 0, variance = 0;
+    for (const int64_t c : counts) total += double(c);
+    for (const int64_t c : counts) {
+      const double load = double(c) / total;
+      squares += load * load;
+      variance += (load - 1 / n) * (load - 1 / n) / n;
+      if (c > 0) entropy -= load * std::log(load);
+      for (const int64_t d : counts) pairs += std::abs(load - double(d) / total);
+    }
+    CAPTURE(experts);
+    REQUIRE(s.cv == approx(100 * std::sqrt(variance) * n));
+    REQUIRE(s.entropy == approx(entropy));
+    REQUIRE(s.e_eff == approx(std::exp(entropy)));
+    REQUIRE(s.participation == approx(1 / squares));
+    REQUIRE(s.participation == approx(n / (1 + 1e-4 * s.cv * s.cv)));  // the two say the same
+    REQUIRE(s.gini == approx(pairs / (2 * n)));
+    REQUIRE(s.cv_floor == approx(100 * std::sqrt((n - 1) / total)));
+    Counts more = counts;
+    for (int64_t& c : more) c *= 3;
+    std::reverse(more.begin(), more.end());
+    REQUIRE(stats_of(more, 2).gini == approx(s.gini));  // neither size nor order matter
+    REQUIRE(stats_of(more, 2).entropy == approx(s.entropy));
+  }
 }
 
 TEST_CASE("nothing assigned: zeros, no NaN") {

@@ -89,12 +89,32 @@ def check_refusals(w):
     refused("step 30, layer 1", damaged)
     (damaged / "telemetry.db").unlink()
     refused("no telemetry", damaged)
+    newer = w.run("newer")
+    shutil.copytree(run, newer)
+    db = sqlite3.connect(newer / "telemetry.db")
+    db.execute("PRAGMA user_version = 99")
+    db.commit()
+    refused("found 99", newer)
+    db.execute("PRAGMA user_version = 1")
+    db.commit()
+    db.execute("BEGIN EXCLUSIVE")
+    refused("database is locked", newer)
+    db.close()
+
+
+def check_one_step(w):
+    w.train("one", "--set", "run.steps=1", "--set", "schedule.warmup=0", "--set", "schedule.warmdown=0")
+    said = analysis(w.run("one"))
+    expect(said["logged_steps"] == 1 and said["verdict"]["state"] == "too_early", said["verdict"])
+    expect([step["step"] for step in said["steps"]] == [1], said["steps"])
+    expect(all(layer["turnover"] == 0 and layer["dead"] == 0 for layer in said["layers"]), said["layers"])
 
 
 with Workplace(moe=True) as w:
     check_finished(w)
     check_running(w)
     check_refusals(w)
+    check_one_step(w)
 with Workplace() as w:
     w.train("dense", "--set", "run.steps=5", "--set", "schedule.warmdown=0")
     refused("the model is dense", w.run("dense"))
