@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "cuda/profile.h"
 #include "ops/gpu_ops.h"
-#include "ops/hadamard16.h"
+#include "ops/hadamard_rows.h"
 #include "ops/quantise_scale.h"
 
 namespace assay {
@@ -26,17 +26,6 @@ uint32_t largest(const Rows& x) {
     }
   }
   return most;
-}
-
-// hadamard16 of every column.
-void rotate(Rows& x, uint32_t signs) {
-#pragma omp simd
-  for (int64_t c = 0; c < kColumns; ++c) {
-    float v[kHadamard];
-    for (int i = 0; i < kHadamard; ++i) v[i] = x[i][c];
-    hadamard16(v, signs);
-    for (int i = 0; i < kHadamard; ++i) x[i][c] = v[i];
-  }
 }
 
 void raise(std::atomic<uint32_t>& most, uint32_t bits) {
@@ -64,7 +53,7 @@ void amax(Exec on, const Amax<T>& a) {
     }
     raise(most, largest(x));
     if (a.rotated.empty()) return;
-    rotate(x, a.signs);
+    hadamard_rows(x, a.signs);
     raise(most_rotated, largest(x));
   });
   a.amax[0] = std::bit_cast<float>(most.load());

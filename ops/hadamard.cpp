@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "cuda/profile.h"
 #include "ops/gpu_ops.h"
+#include "ops/hadamard_rows.h"
 #include "ops/quantise_scale.h"
 
 namespace assay {
@@ -26,17 +27,19 @@ void hadamard(Exec on, const Hadamard<T>& a) {
   parallel_for(on, (rows + kHadamard - 1) / kHadamard * across, [&](int64_t piece) {
     const int64_t r0 = piece / across * kHadamard, c0 = piece % across * kColumns;
     const int64_t n = std::min(kColumns, columns - c0);
-    const int64_t filled = std::min<int64_t>(kHadamard, rows - r0);
+    float x[kHadamard][kColumns] = {};
+    for (int64_t i = 0; i < std::min<int64_t>(kHadamard, rows - r0); ++i) {
+      const T* from = a.x.row(r0 + i) + c0;
+      for (int64_t c = 0; c < n; ++c) x[i][c] = float(from[c]);
+    }
+    hadamard_rows(x, a.signs, a.way);
     uint32_t largest = 0;
+    for (int64_t i = 0; i < kHadamard; ++i) {
+      T* y = a.y.row(r0 + i) + c0;
 #pragma omp simd reduction(max : largest)
-    for (int64_t c = c0; c < c0 + n; ++c) {
-      float v[kHadamard] = {};
-      for (int64_t i = 0; i < filled; ++i) v[i] = float(a.x.at(r0 + i, c));
-      hadamard16(v, a.signs, a.way);
-      for (int64_t i = 0; i < kHadamard; ++i) {
-        T& y = a.y.at(r0 + i, c);
-        round_to(y, v[i]);
-        const uint32_t bits = magnitude_bits(float(y));
+      for (int64_t c = 0; c < n; ++c) {
+        round_to(y[c], x[i][c]);
+        const uint32_t bits = magnitude_bits(float(y[c]));
         largest = bits > largest ? bits : largest;
       }
     }

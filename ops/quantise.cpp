@@ -8,7 +8,7 @@
 #include "base/small_float.h"
 #include "cuda/profile.h"
 #include "ops/gpu_ops.h"
-#include "ops/hadamard16.h"
+#include "ops/hadamard_rows.h"
 #include "ops/quantise_scale.h"
 
 namespace assay {
@@ -116,29 +116,6 @@ void quantise_part(const Part& p) {
   }
 }
 
-// Groups of 16 rows, all columns beside each other: hadamard16 with a row in place of a number.
-void rotate(Tile& x, int64_t rows, uint32_t signs) {
-  for (int64_t g = 0; g < rows; g += kHadamard) {
-    for (int i = 0; i < kHadamard; ++i) {
-      if ((signs >> i & 1) == 0) continue;
-      for (float& v : x[g + i]) v = -v;
-    }
-    for (int distance = 1; distance < kHadamard; distance *= 2) {
-      const float factor = 2 * distance == kHadamard ? 0.25f : 1.0f;
-      for (int i = 0; i < kHadamard; ++i) {
-        if ((i & distance) != 0) continue;
-        float *a = x[g + i], *b = x[g + i + distance];
-#pragma omp simd
-        for (int64_t c = 0; c < kTile; ++c) {
-          const float sum = a[c] + b[c], difference = a[c] - b[c];
-          a[c] = sum * factor;
-          b[c] = difference * factor;
-        }
-      }
-    }
-  }
-}
-
 template <typename T, typename Element, Rounding kRounding>
 void quantise_tile(const Quantise<T>& a, int64_t r0, int64_t c0) {
   const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
@@ -160,7 +137,9 @@ void quantise_tile(const Quantise<T>& a, int64_t r0, int64_t c0) {
   }
   if (a.column.codes.empty()) return;
   const int64_t k = padded_length(a.format.scale, rows);
-  if (a.rotation == ColumnRotation::kHadamard16) rotate(x, tile_rows, a.signs);
+  if (a.rotation == ColumnRotation::kHadamard16) {
+    for (int64_t g = 0; g < tile_rows; g += kHadamard) hadamard_rows(&x[g], a.signs);
+  }
   for (int64_t c = 0; c < tile_columns; ++c) {
     for (int64_t r = 0; r < kTile; ++r) transposed[c][r] = x[r][c];
   }
