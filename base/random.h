@@ -65,14 +65,18 @@ inline double random_normal(const RandomKey& key, uint64_t element) {
 class RandomSequence {
  public:
   explicit RandomSequence(const RandomKey& key) : key_(key) {}
-  uint32_t next() { return random_word(key_, element_++); }
+  uint32_t next() {
+    if (element_ % 4 == 0) block_ = random_block(key_, element_ / 4);
+    return block_[element_++ % 4];
+  }
   double uniform() { return uniform_open(next()); }
   // Uniform in [0, n), n >= 1; bias below n / 2^32.
   uint32_t below(uint32_t n) { return static_cast<uint32_t>((uint64_t{next()} * n) >> 32); }
 
  private:
   RandomKey key_;
-  uint64_t element_ = 0;
+  uint64_t element_ = 0;                // the next one's
+  std::array<uint32_t, 4> block_ = {};  // the one that holds it
 };
 
 }  // namespace assay

@@ -75,4 +75,14 @@ double two_backends(double largest) {
   return (sizeof(T) == 2 ? 6.0 : 40.0) * unit_roundoff<T>() * std::abs(largest);
 }
 
+// A number computed from others that were printed with so many decimals, which enter it with this factor.
+inline double printed(int decimals, double factor = 1) {
+  return 0.5 * factor * std::pow(10.0, -decimals);
+}
+
+// A standard deviation of n samples, relative: 4.5 standard errors of 1 / sqrt(2 (n - 1)).
+inline double sampled_deviation(double n) {
+  return 4.5 / std::sqrt(2 * (n - 1));
+}
+
 }  // namespace assay::tol

@@ -1,0 +1,13 @@
+// Comma-separated values as RFC 4180 has them: quoted fields may hold commas, line breaks and doubled quotes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace assay {
+
+// Records of fields. UserError with the line when a quote is never closed.
+std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& name);
+
+}  // namespace assay
