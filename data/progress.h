@@ -7,21 +7,28 @@
 
 namespace assay {
 
+// What is counted, and how many of it are shown as one.
+struct ProgressUnit {
+  const char* name = "MB";
+  double size = 1e6;
+};
+
 class Progress {
  public:
   // A total of 0 is unknown: only the count is shown.
-  Progress(std::string what, int64_t total_bytes);
+  Progress(std::string what, int64_t total, ProgressUnit unit = {});
   ~Progress();  // ends the bar's line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void update(int64_t bytes);
+  void update(int64_t done);
   double seconds() const;
 
  private:
-  std::string line(int64_t bytes) const;
+  std::string line(int64_t done) const;
 
   std::string what_;
   int64_t total_;
+  ProgressUnit unit_;
   bool terminal_;
   bool shown_ = false;
   int tenth_ = 0;

@@ -13,6 +13,7 @@
 #include "cuda/memory_plan.h"
 #include "engine/parameter_spec.h"
 #include "engine/tensor_ref.h"
+#include "ops/segment_attention.h"
 
 namespace assay {
 
@@ -25,6 +26,17 @@ struct TokenBatch {
   View<const int32_t, 1> target;  // (B * T)
   int64_t batch = 0;              // B
   int64_t sequence = 0;           // T
+};
+
+// Texts of any lengths, one behind the other, in the host's memory. A segment's prefix are rows of an earlier segment of the
+// same batch: what several texts begin with is there once. What is asked: how well `row` predicts `target`; a row may be
+// asked more than once.
+struct TextBatch {
+  View<const int32_t, 1> token;             // (N)
+  View<const int32_t, 1> position;          // (N)   in its text
+  View<const AttentionSegment, 1> segment;  // (S)
+  View<const int32_t, 1> row;               // (M)   in [0, N)
+  View<const int32_t, 1> target;            // (M)   in [0, V)
 };
 
 // One trained tensor as the optimizer sees it.
@@ -85,6 +97,11 @@ class Model {
   virtual double loss_sum() const = 0;
   // Forward only; per-target nats into `nats` (0 where not counted), the host's. Leaves gradients and counts alone.
   virtual void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) = 0;
+
+  // Forward only, of at most as many rows, and questions, as a micro-batch has tokens; positions below its sequence length.
+  // nats (M): of the targets. most_likely (M): 1 where no token is more likely, and no smaller id as likely. The host's.
+  virtual void score(Exec on, const TextBatch& batch, View<float, 1> nats,
+                     View<uint8_t, 1> most_likely) = 0;
 
   // rate: bias_rate already multiplied by the schedule when bias_follows_lr.
   virtual void update_router_bias(Exec on, float lr_fraction) = 0;

@@ -12,6 +12,7 @@
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
 #include "ops/router.h"
+#include "ops/segment_attention.h"
 #include "ops/swiglu.h"
 
 namespace assay {
@@ -212,15 +213,9 @@ class AttentionHalf final : public Half<T> {
                          .heads = config_.heads,
                          .kv_heads = config_.resolved_kv_heads(),
                          .head_dim = config_.resolved_head_dim(),
-                         .sequence = shape.sequence});
-    attention_forward<T>(on, {.out = att_.rows(0, n),
-                              .lse = lse(shape),
-                              .qkv = qkv,
-                              .batch = shape.batch,
-                              .sequence = shape.sequence,
-                              .heads = config_.heads,
-                              .kv_heads = config_.resolved_kv_heads(),
-                              .head_dim = config_.resolved_head_dim()});
+                         .sequence = shape.position.empty() ? shape.sequence : cos_.dim[0],
+                         .position = shape.position});
+    attend(on, shape, qkv);
     linear_forward<T>(on, {.y = s_.branch.rows(0, n), .x = att_.rows(0, n), .weight = out_weight_});
     return {norm_.resid, s_.branch, gain_};
   }
@@ -266,6 +261,28 @@ class AttentionHalf final : public Half<T> {
  private:
   using Half<T>::norm_;
 
+  void attend(Exec on, const Shape& shape, View<const T, 2> qkv) const {
+    const int64_t n = shape.tokens(), heads = config_.heads;
+    if (shape.segment.empty()) {
+      return attention_forward<T>(on, {.out = att_.rows(0, n),
+                                       .lse = lse(shape),
+                                       .qkv = qkv,
+                                       .batch = shape.batch,
+                                       .sequence = shape.sequence,
+                                       .heads = heads,
+                                       .kv_heads = config_.resolved_kv_heads(),
+                                       .head_dim = config_.resolved_head_dim()});
+    }
+    segment_attention<T>(on, {.out = att_.rows(0, n),
+                              .scratch = lse_.rows(0, n * heads),
+                              .qkv = qkv,
+                              .prefix = qkv,
+                              .segment = shape.segment,
+                              .prefix_column = heads * config_.resolved_head_dim(),
+                              .heads = heads,
+                              .kv_heads = config_.resolved_kv_heads(),
+                              .head_dim = config_.resolved_head_dim()});
+  }
   View<float, 3> lse(const Shape& shape) const {
     return {
         lse_.data, {shape.batch, config_.heads, shape.sequence}

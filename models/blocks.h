@@ -20,9 +20,12 @@
 
 namespace assay {
 
+// Sequences of one length, or one "sequence" of texts of any lengths (Model::score), which says where they lie.
 struct Shape {
   int64_t batch = 0;
   int64_t sequence = 0;
+  View<const AttentionSegment, 1> segment = {};
+  View<const int32_t, 1> position = {};  // (N) with segments
   int64_t tokens() const { return batch * sequence; }
 };
 

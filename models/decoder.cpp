@@ -42,6 +42,8 @@ class Decoder final : public Model {
   void read_back(Exec on) override;
   double loss_sum() const override { return read_loss_sum_[0]; }
   void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) override;
+  void score(Exec on, const TextBatch& batch, View<float, 1> nats,
+             View<uint8_t, 1> most_likely) override;
 
   void update_router_bias(Exec on, float lr_fraction) override;
   const std::vector<RouterLayerState>& router_layers() override;
@@ -50,6 +52,7 @@ class Decoder final : public Model {
  private:
   // Leaves in streams_ what each half read, the last entry being the final norm's.
   void forward(Exec on, const TokenBatch& batch, Pass pass);
+  void forward(Exec on, View<const int32_t, 1> token, const Shape& shape, Pass pass);
   void backward(Exec on, const TokenBatch& batch);
   // What a micro-batch queues: the same every time, but for the Key's fields. The host keeps nothing of it.
   void queue_micro_batch(Exec on, const TokenBatch& batch);
@@ -61,6 +64,7 @@ class Decoder final : public Model {
   };
   // The batch where the ops run. On a GPU that is always the same place.
   TokenBatch uploaded(Exec on, const TokenBatch& batch) const;
+  TextBatch uploaded(Exec on, const TextBatch& batch) const;
   View<T, 2> hidden(int64_t tokens) const { return final_norm_.y.rows(0, tokens); }
   bool tied() const { return config_.tie_embeddings; }
   std::string head_name() const { return tied() ? "embed.weight" : "head.weight"; }
@@ -87,8 +91,11 @@ class Decoder final : public Model {
   View<float, 1> host_scale_;  // (1)   the host's
   View<double, 1> read_loss_sum_;  // the host's
   // With Backend::kGpu.
-  View<int32_t, 1> token_, target_;  // (N)
-  View<float, 1> nats_;              // (N)
+  View<int32_t, 1> token_, target_;    // (N)
+  View<float, 1> nats_;                // (N)
+  View<int32_t, 1> position_, row_;    // (N)
+  View<AttentionSegment, 1> segment_;  // (N)
+  View<uint8_t, 1> most_likely_;       // (N)
   gpu::Replayed<Key> micro_batch_;
   std::vector<RouterLayerState> router_layers_;
 };
@@ -132,6 +139,10 @@ void Decoder<T>::plan(MemoryPlan& plan) {
     plan.add(Section::kScratch, "batch.token", token_, {tokens});
     plan.add(Section::kScratch, "batch.target", target_, {tokens});
     plan.add(Section::kScratch, "nats", nats_, {tokens});
+    plan.add(Section::kScratch, "text.position", position_, {tokens});
+    plan.add(Section::kScratch, "text.row", row_, {tokens});
+    plan.add(Section::kScratch, "text.segment", segment_, {tokens});
+    plan.add(Section::kScratch, "most_likely", most_likely_, {tokens});
   }
   const int64_t half_width = config_.resolved_head_dim() / 2;
   plan.add(Section::kParameters, "rope.cos", cos_, {largest_.sequence, half_width});
@@ -203,6 +214,33 @@ TokenBatch Decoder<T>::uploaded(Exec on, const TokenBatch& batch) const {
 }
 
 template <typename T>
+TextBatch Decoder<T>::uploaded(Exec on, const TextBatch& b) const {
+  const int64_t n = b.token.dim[0], most = largest_.tokens();
+  CHECK(n <= most && b.row.dim[0] <= most && b.segment.dim[0] <= most && b.position.dim[0] == n &&
+            b.target.dim[0] == b.row.dim[0],
+        "decoder: %ld tokens, %ld positions, %ld segments, %ld rows with %ld targets; planned for "
+        "%ld",
+        long(n), long(b.position.dim[0]), long(b.segment.dim[0]), long(b.row.dim[0]),
+        long(b.target.dim[0]), long(most));
+  for (int64_t i = 0; i < n; ++i) {
+    CHECK(b.token[i] >= 0 && b.token[i] < config_.vocab_size && b.position[i] >= 0 &&
+              b.position[i] < largest_.sequence,
+          "decoder: token[%ld] = %d at position %d; vocabulary %ld, %ld positions", long(i),
+          int(b.token[i]), int(b.position[i]), long(config_.vocab_size), long(largest_.sequence));
+  }
+  if (options_.backend == Backend::kCpu) return b;
+  const auto upload = [&](const auto& to, const auto& from) {
+    copy(on, to.rows(0, from.dim[0]), from);
+    return to.rows(0, from.dim[0]);
+  };
+  return {.token = upload(token_, b.token),
+          .position = upload(position_, b.position),
+          .segment = upload(segment_, b.segment),
+          .row = upload(row_, b.row),
+          .target = upload(target_, b.target)};
+}
+
+template <typename T>
 void Decoder<T>::read_back(Exec on) {
   copy(on, read_loss_sum_, loss_sum_);
   for (MoeHalf<T>* half : moe_halves_) half->read_back(on);
@@ -217,10 +255,16 @@ void Decoder<T>::forward(Exec on, const TokenBatch& batch, Pass pass) {
         "decoder: %ld sequences of %ld positions, %ld tokens; planned for %ld x %ld",
         long(shape.batch), long(shape.sequence), long(batch.token.dim[0]), long(largest_.batch),
         long(largest_.sequence));
+  forward(on, batch.token, shape, pass);
+}
+
+template <typename T>
+void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, const Shape& shape, Pass pass) {
+  const int64_t n = shape.tokens();
   const View<T, 2> embedded = halves_.front()->norm().resid;
   embedding_forward<T>(on, {.y = embedded.rows(0, n),
                             .weight = embedding_,
-                            .token = batch.token,
+                            .token = token,
                             .gain = static_cast<float>(config_.embed_gain)});
   streams_[0] = {.resid = embedded};
   for (size_t i = 0; i < halves_.size(); ++i) {
@@ -289,6 +333,36 @@ void Decoder<T>::evaluate(Exec on, const TokenBatch& from_host, View<float, 1> n
                          .mask_id = options_.mask_id,
                          .logit_gain = static_cast<float>(config_.logit_gain)});
   if (gpu) copy(on, nats, out);
+  wait(on);
+}
+
+template <typename T>
+void Decoder<T>::score(Exec on, const TextBatch& from_host, View<float, 1> nats,
+                       View<uint8_t, 1> most_likely) {
+  const TextBatch batch = uploaded(on, from_host);
+  const bool gpu = options_.backend == Backend::kGpu;
+  const int64_t n = batch.token.dim[0], asked = batch.row.dim[0];
+  const View<float, 1> nats_out = gpu ? nats_.rows(0, asked) : nats;
+  const View<uint8_t, 1> likely_out = gpu ? most_likely_.rows(0, asked) : most_likely;
+  forward(on, batch.token,
+          {.batch = 1, .sequence = n, .segment = batch.segment, .position = batch.position},
+          Pass::kEvaluate);
+  // The head sees only the rows that are asked.
+  const View<T, 2> chosen = scratch_.dnorm.rows(0, asked);
+  embedding_forward<T>(on, {.y = chosen, .weight = hidden(n), .token = batch.row});
+  zero(on, eval_sum_);
+  head_loss_eval<T>(on, {.nats = nats_out,
+                         .most_likely = likely_out,
+                         .loss_sum = eval_sum_,
+                         .scratch = head_scratch_,
+                         .x = chosen,
+                         .weight = head_,
+                         .target = batch.target,
+                         .logit_gain = static_cast<float>(config_.logit_gain)});
+  if (gpu) {
+    copy(on, nats, nats_out);
+    copy(on, most_likely, likely_out);
+  }
   wait(on);
 }
 

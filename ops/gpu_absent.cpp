@@ -38,6 +38,12 @@ namespace {
 [[gnu::weak]] void embedding_backward(Exec, const EmbeddingBackward<bf16>&) {
   absent("embedding_backward");
 }
+[[gnu::weak]] void segment_attention(Exec, const SegmentAttention<float>&) {
+  absent("segment_attention");
+}
+[[gnu::weak]] void segment_attention(Exec, const SegmentAttention<bf16>&) {
+  absent("segment_attention");
+}
 [[gnu::weak]] void rope_forward(Exec, const RopeForward<float>&) {
   absent("rope_forward");
 }

@@ -21,6 +21,7 @@
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
 #include "ops/router.h"
+#include "ops/segment_attention.h"
 #include "ops/swiglu.h"
 #include "ops/zero.h"
 
@@ -50,6 +51,8 @@ void attention_forward(Exec on, const AttentionForward<float>& a);
 void attention_forward(Exec on, const AttentionForward<bf16>& a);
 void attention_backward(Exec on, const AttentionBackward<float>& a);
 void attention_backward(Exec on, const AttentionBackward<bf16>& a);
+void segment_attention(Exec on, const SegmentAttention<float>& a);
+void segment_attention(Exec on, const SegmentAttention<bf16>& a);
 void linear_forward(Exec on, const LinearForward<float>& a);
 void linear_forward(Exec on, const LinearForward<bf16>& a);
 void linear_forward(Exec on, const LinearForward<bf16, float>& a);

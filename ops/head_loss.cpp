@@ -105,6 +105,12 @@ float row_loss(float* z, int64_t vocab, int32_t target, float gain, float& sum) 
   return std::log(sum) - hit;
 }
 
+// Is the target's logit the first of the largest?
+bool most_likely(const float* z, int64_t vocab, int32_t target) {
+  const float top = largest_of(z, vocab);
+  return z[target] == top && std::find(z, z + target, top) == z + target;
+}
+
 void add_losses(View<double, 1> loss_sum, View<float, 1> nats, View<const float, 1> chunk,
                 int64_t begin) {
   for (int64_t i = 0; i < chunk.dim[0]; ++i) {
@@ -215,6 +221,8 @@ void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
   CHECK(a.scratch.size() >= head_loss_eval_scratch_bytes<T>(tokens, vocab) && a.logit_gain > 0,
         "head_loss_eval: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
         long(head_loss_eval_scratch_bytes<T>(tokens, vocab)), double(a.logit_gain));
+  CHECK(a.most_likely.empty() || a.most_likely.dim[0] == tokens,
+        "head_loss_eval: most_likely (%ld) of %ld rows", long(a.most_likely.dim[0]), long(tokens));
   if (on.gpu) return gpu::head_loss_eval(on, a);
   const Scratch<T> scratch(a.scratch.data, 0, part_rows(tokens), vocab);
   for (int64_t begin = 0; begin < tokens; begin += kPartRows) {
@@ -224,10 +232,13 @@ void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
     parallel_ranges(on, rows, kRowsPerPiece, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
         const int32_t target = a.target[begin + i];
+        const bool counted = is_counted(target, a.mask_id);
+        if (!a.most_likely.empty()) {
+          a.most_likely[begin + i] = counted && most_likely(logits.row(i), vocab, target);
+        }
         float sum;
-        scratch.nats[i] = is_counted(target, a.mask_id)
-                              ? row_loss(logits.row(i), vocab, target, a.logit_gain, sum)
-                              : 0.0f;
+        scratch.nats[i] =
+            counted ? row_loss(logits.row(i), vocab, target, a.logit_gain, sum) : 0.0f;
       }
     });
     add_losses(a.loss_sum, a.nats, scratch.nats.rows(0, rows), begin);

@@ -32,6 +32,7 @@ struct LogitRows {
   View<const float, 1> grad_scale;  // in  (1)      where the gradient is asked for
   int32_t mask_id;
   float gain;
+  View<uint8_t, 1> most_likely = {};  // out (rows)   without the gradient only
 };
 
 // A block owns a row; a thread owns every blockDim.x-th 16 bytes of it, in all three passes: largest, sum of
@@ -54,7 +55,10 @@ __global__ __launch_bounds__(kMostThreads,
       const Vec<T, N> zero = {};
       for (int64_t v = first; v < vocab; v += stride) store_vec<N>(row + v, zero);
     }
-    if (threadIdx.x == 0) a.nats[blockIdx.x] = 0;
+    if (threadIdx.x == 0) {
+      a.nats[blockIdx.x] = 0;
+      if (!a.most_likely.empty()) a.most_likely[blockIdx.x] = 0;
+    }
     return;
   }
   const float at_target =
@@ -71,15 +75,27 @@ __global__ __launch_bounds__(kMostThreads,
 
   const float exponent = a.gain * kLog2E;
   float sum = 0;
+  float before = 0;  // 1: an id before the target's has the largest logit
 #pragma unroll 2
   for (int64_t v = first; v < vocab; v += stride) {
     float z[N];
     load_floats(z, again + v);
-    for (int e = 0; e < N; ++e) sum += exp2_approx((z[e] - top) * exponent);
+    for (int e = 0; e < N; ++e) {
+      sum += exp2_approx((z[e] - top) * exponent);
+      if constexpr (!kGradient) {
+        if (z[e] == top && v + e < target) before = 1;
+      }
+    }
   }
   sum = block_sum(sum, scratch);
   const float hit = (at_target - top) * a.gain;
   if (threadIdx.x == 0) a.nats[blockIdx.x] = logf(sum) - hit;
+  if constexpr (!kGradient) {
+    if (!a.most_likely.empty()) {
+      before = block_reduce(before, Max{}, 0.0f, scratch);
+      if (threadIdx.x == 0) a.most_likely[blockIdx.x] = at_target == top && before == 0;
+    }
+  }
 
   if constexpr (kGradient) {
     const float scale = a.grad_scale[0] * a.gain, factor = scale / sum;
@@ -192,12 +208,15 @@ void launch_eval(Exec on, const HeadLossEval<T>& a) {
     const View<float, 1> nats =
         a.nats.empty() ? chunk.nats.rows(0, rows) : a.nats.rows(begin, rows);
     linear_forward<T, float>(on, {.y = logits, .x = a.x.rows(begin, rows), .weight = a.weight});
-    launch_rows<float, 0>(on, {.logits = logits,
-                               .nats = nats,
-                               .target = a.target.rows(begin, rows),
-                               .grad_scale = {},
-                               .mask_id = a.mask_id,
-                               .gain = a.logit_gain});
+    launch_rows<float, 0>(
+        on,
+        {.logits = logits,
+         .nats = nats,
+         .target = a.target.rows(begin, rows),
+         .grad_scale = {},
+         .mask_id = a.mask_id,
+         .gain = a.logit_gain,
+         .most_likely = a.most_likely.empty() ? a.most_likely : a.most_likely.rows(begin, rows)});
     launch(on, {.name = "head_loss_eval_sum", .grid = {1}, .block = {kSumThreads}}, loss_sum_kernel,
            LossSum{a.loss_sum, nats});
   }

@@ -7,6 +7,7 @@
 //
 // A target is counted unless it is negative or equal to mask_id; a row without one has nats 0 and dx 0. loss_sum adds
 // the nats of the counted targets in row order, in double. grad_scale is 1 / (counted targets of the whole step).
+// most_likely[i]: 1 where the target's logit is the largest of its row, and no smaller id has the same one; else 0.
 // on.workspace must have linear_workspace_bytes<T>(head_loss_chunk_rows(N, V), V, C). Reference: tests/ref/head_loss.h.
 #pragma once
 
@@ -36,8 +37,9 @@ struct HeadLoss {
 
 template <typename T>
 struct HeadLossEval {
-  View<float, 1> nats = {};       // out (N)      optional
-  View<double, 1> loss_sum;       // acc (1)
+  View<float, 1> nats = {};           // out (N)      optional
+  View<uint8_t, 1> most_likely = {};  // out (N)      optional
+  View<double, 1> loss_sum;           // acc (1)
   View<std::byte, 1> scratch;     // tmp (head_loss_eval_scratch_bytes<T>(N, V)), 64-byte aligned
   View<const T, 2> x;             // in  (N, C)
   WeightMatrix<T> weight;         // in  (V, C)

@@ -21,6 +21,7 @@ struct Rotation {
   View<const float, 2> cos, sin;
   int64_t rotated_heads, head_dim, sequence;
   float sign;
+  View<const int32_t, 1> position = {};
 };
 
 template <typename T>
@@ -28,8 +29,8 @@ void rotate(Exec on, const Rotation<T>& a) {
   const int64_t half = a.head_dim / 2;
   parallel_ranges(on, a.rows.dim[0], kRowsPerPiece, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const float* cos = a.cos.row(i % a.sequence);
-      const float* sin = a.sin.row(i % a.sequence);
+      const int64_t t = a.position.empty() ? i % a.sequence : a.position[i];
+      const float *cos = a.cos.row(t), *sin = a.sin.row(t);
       T* low = a.rows.row(i);
       for (int64_t h = 0; h < a.rotated_heads; ++h, low += a.head_dim) {
         T* high = low + half;
@@ -49,8 +50,10 @@ void check(const char* op, const Rotation<T>& a, int64_t heads, int64_t kv_heads
   CHECK(a.rows.dim[1] == (heads + 2 * kv_heads) * a.head_dim && a.head_dim % 2 == 0,
         "%s: rows of %ld, %ld heads, %ld kv heads of width %ld", op, long(a.rows.dim[1]),
         long(heads), long(kv_heads), long(a.head_dim));
-  CHECK(a.sequence > 0 && a.rows.dim[0] % a.sequence == 0, "%s: %ld rows in sequences of %ld", op,
-        long(a.rows.dim[0]), long(a.sequence));
+  const int64_t rows = a.rows.dim[0];
+  CHECK(a.sequence > 0 && (a.position.empty() ? rows % a.sequence == 0 : a.position.dim[0] == rows),
+        "%s: %ld rows in sequences of %ld, %ld positions", op, long(rows), long(a.sequence),
+        long(a.position.dim[0]));
   CHECK(a.cos.dim[0] >= a.sequence && a.sin.dim[0] >= a.sequence &&
             a.cos.dim[1] == a.head_dim / 2 && a.sin.dim[1] == a.head_dim / 2,
         "%s: cos (%ld, %ld), sin (%ld, %ld) for %ld positions of width %ld", op, long(a.cos.dim[0]),
@@ -64,7 +67,7 @@ template <typename T>
 void rope_forward(Exec on, const RopeForward<T>& a) {
   const Timed timed(on, "rope_forward", rope_forward_cost(a));
   const Rotation<T> rotation{a.qkv,      a.cos,      a.sin, a.heads + a.kv_heads,
-                             a.head_dim, a.sequence, 1.0f};
+                             a.head_dim, a.sequence, 1.0f,  a.position};
   check("rope_forward", rotation, a.heads, a.kv_heads);
   if (on.gpu) return gpu::rope_forward(on, a);
   rotate(on, rotation);

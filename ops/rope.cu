@@ -17,6 +17,7 @@ struct Rotation {
   View<const float, 2> cos, sin;
   int64_t rotated_heads, head_dim, sequence;
   float sign;
+  View<const int32_t, 1> position = {};
 };
 
 // A warp owns a row, a lane N pairs (x[d], x[d + D/2]) of one head at a time. Bound by memory: q and k are read and
@@ -28,7 +29,7 @@ __global__ __launch_bounds__(kRowsPerBlock* kWarp) void rope_kernel(
   const int64_t i = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.y;
   if (i >= a.rows.dim[0]) return;
   const int half = int(a.head_dim / 2), pieces = half / N;
-  const int64_t t = i % a.sequence;
+  const int64_t t = a.position.empty() ? i % a.sequence : a.position[i];
   for (int item = int(threadIdx.x); item < int(a.rotated_heads) * pieces; item += kWarp) {
     const int d = item % pieces * N;
     T* low = a.rows.row(i) + item / pieces * a.head_dim + d;
@@ -65,7 +66,7 @@ void launch_rotation(Exec on, const char* name, const Rotation<T>& a) {
 template <typename T>
 void launch_forward(Exec on, const RopeForward<T>& a) {
   const Rotation<T> rotation{a.qkv,      a.cos,      a.sin, a.heads + a.kv_heads,
-                             a.head_dim, a.sequence, 1.0f};
+                             a.head_dim, a.sequence, 1.0f,  a.position};
   launch_rotation(on, "rope_forward", rotation);
 }
 

@@ -2,7 +2,7 @@
 //
 //   (x[d], x[d + D/2]) -> (x[d] cos - x[d + D/2] sin,  x[d + D/2] cos + x[d] sin),   angle = t * theta^(-2d/D)
 //
-// t is the position in the sequence: row i of qkv is position i mod T. Backward is the inverse rotation of the
+// t is the position in the sequence: row i of qkv is position i mod T, or position[i]. Backward is the inverse rotation of the
 // gradient. Row i holds the heads of q, then of k, then of v (untouched).
 // Reference: tests/ref/rope.h.
 #pragma once
@@ -15,13 +15,14 @@ namespace assay {
 
 template <typename T>
 struct RopeForward {
-  View<T, 2> qkv;            // acc (N, (Hq + 2 Hkv) D)   q and k rotated in place
-  View<const float, 2> cos;  // in  (>= T, D / 2)         rope_table
-  View<const float, 2> sin;  // in  (>= T, D / 2)
-  int64_t heads;             // Hq
-  int64_t kv_heads;          // Hkv
-  int64_t head_dim;          // D
-  int64_t sequence;          // T, divides N
+  View<T, 2> qkv;                        // acc (N, (Hq + 2 Hkv) D)   q and k rotated in place
+  View<const float, 2> cos;              // in  (>= T, D / 2)         rope_table
+  View<const float, 2> sin;              // in  (>= T, D / 2)
+  int64_t heads;                         // Hq
+  int64_t kv_heads;                      // Hkv
+  int64_t head_dim;                      // D
+  int64_t sequence;                      // T, divides N; with `position` all of these are below it
+  View<const int32_t, 1> position = {};  // in  (N)   optional
 };
 
 template <typename T>

@@ -49,6 +49,7 @@ enum class Logits { kFloat, kRounded };
 // What the op should give for the rows it is asked about, and how far it may be off.
 struct Expected {
   double loss = 0, loss_tolerance = 0;
+  std::vector<double> most_likely, most_likely_tolerance;  // 0 or 1; 1 = too close to say
   std::vector<double> nats, nats_tolerance, dx, dx_tolerance, dweight, dweight_tolerance;
 };
 
@@ -66,6 +67,8 @@ Expected expected(const Shape& s, const std::vector<double>& x, const std::vecto
       dw_squares(weight.size());
   e.dx_tolerance.assign(x.size(), 0.0);
   e.dweight_tolerance.assign(weight.size(), 0.0);
+  e.most_likely.assign(target.size(), 0.0);
+  e.most_likely_tolerance.assign(target.size(), 0.0);
   for (size_t i = 0; i < target.size(); ++i) {
     if (!head.counted(i)) continue;
     const auto z = head.logits(x, weight, i);
@@ -82,6 +85,9 @@ Expected expected(const Shape& s, const std::vector<double>& x, const std::vecto
     // Relative error of a probability: its logit, the exponential, the sum.
     const double p_error =
         tol::sum(double(s.width), largest) + tol::elementary(3, 1) + tol::sum(double(s.vocab), 1);
+    double margin = 0;
+    e.most_likely[i] = head.most_likely(z, i, margin) ? 1 : 0;
+    if (margin < 2 * tol::sum(double(s.width), largest)) e.most_likely_tolerance[i] = 1;
     e.nats_tolerance[i] =
         p_error + tol::elementary(2, e.nats[i]) + 2 * tol::unit_roundoff<T>() * largest_z;
     e.loss_tolerance += e.nats_tolerance[i] + tol::elementary(1, e.nats[i]);
@@ -181,18 +187,34 @@ OpInstance training_instance(const Shape& s) {
   return {bench, run, check, head_loss_cost(a)};
 }
 
+// Makes the likeliest id the target of every third row that is looked at.
+template <typename T>
+void aim_at_likeliest(const HeadLossEval<T>& a, View<int32_t, 1> target, const Shape& s) {
+  const ref::HeadLoss<double> head{s.width, s.vocab, {}, kMaskId, 1.0, double(s.gain), {}};
+  const auto x = Workbench::doubles(a.x), weight = Workbench::doubles(a.weight.plain);
+  for (const int64_t row : looked_at(s).rows) {
+    if (row % 3 != 0 || s.counted == Targets::kNone) continue;
+    const auto z = head.logits(x, weight, size_t(row));
+    target[row] = int32_t(std::max_element(z.begin(), z.end()) - z.begin());
+  }
+}
+
 template <typename T>
 OpInstance eval_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
+  const View<int32_t, 1> target = targets_of(*bench, s);
   const HeadLossEval<T> a{.nats = bench->out<float, 1>("nats", {s.tokens}),
+                          .most_likely = bench->out<uint8_t, 1>("most_likely", {s.tokens}),
                           .loss_sum = bench->acc<double, 1>("loss_sum", {1}),
                           .scratch = bench->tmp<std::byte, 1>(
                               "scratch", {head_loss_eval_scratch_bytes<T>(s.tokens, s.vocab)}),
                           .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std)),
                           .weight = packed_weight<T>(*bench, s.vocab, s.width),
-                          .target = targets_of(*bench, s),
+                          .target = target,
                           .mask_id = kMaskId,
                           .logit_gain = s.gain};
+  aim_at_likeliest(a, target, s);
+  bench->commit();
   const auto loss0 = Workbench::doubles(a.loss_sum);
   const auto check = [=](Report& report) {
     const Looked looked = looked_at(s);
@@ -200,6 +222,9 @@ OpInstance eval_instance(const Shape& s) {
     const auto want = expected<T>(s, x, Workbench::doubles(a.weight.plain),
                                   targets_at(a.target, looked.rows), 1.0, Logits::kFloat);
     check_nats(report, a.nats, want, looked);
+    auto likely = chosen_rows(a.most_likely.data, 1, looked.rows);
+    report.near("most_likely", likely.view(), want.most_likely,
+                [&](int64_t i) { return want.most_likely_tolerance[size_t(i)]; });
     if (!looked.whole) return;
     report.near("loss_sum", a.loss_sum, {loss0[0] + want.loss}, [&](int64_t) {
       return want.loss_tolerance + tol::elementary(1, want.loss + std::abs(loss0[0]));
@@ -245,6 +270,7 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{1101, 70,     16,  Targets::kSome, 1.0,   1.0f},
            Shape{0,    9,      8,   Targets::kAll,  1.0,   1.0f},
            Shape{40,   1000,   24,  Targets::kSome, 1.0,   1.0f},
+           Shape{9,    70,     8,   Targets::kAll,  0.0,   1.0f}, // all logits are equal
            Shape{5,    5000,   16,  Targets::kSome, 1.0,   0.5f},
            Shape{2,    120000, 3,   Targets::kAll,  1.0,   1.0f},
            Shape{2,    117001, 3,   Targets::kAll,  1.0,   1.0f},

@@ -239,6 +239,7 @@ std::vector<OpCase> quantise_cases();
 std::vector<OpCase> rmsnorm_cases();
 std::vector<OpCase> rope_cases();
 std::vector<OpCase> router_cases();
+std::vector<OpCase> segment_attention_cases();
 std::vector<OpCase> swiglu_cases();
 std::vector<OpCase> zero_cases();
 

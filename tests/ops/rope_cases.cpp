@@ -25,9 +25,10 @@ std::string shape_name(const Shape& s) {
 // Rotated elements have two products and the rounding of the table; v is a copy.
 template <typename T>
 void compare(Report& report, const char* name, View<T, 2> got, const std::vector<double>& before,
-             const Shape& s, double sign) {
+             const Shape& s, double sign, const std::vector<int32_t>& position = {}) {
   auto want = before;
-  ref::Rope<double>{s.heads, s.kv_heads, s.head_dim, s.sequence, kTheta}.rotate(want, sign);
+  ref::Rope<double>{s.heads, s.kv_heads, s.head_dim, s.sequence, kTheta, position}.rotate(want,
+                                                                                          sign);
   report.near(name, got, want, [&](int64_t i) {
     const int64_t column = i % s.stride(), half = s.head_dim / 2;
     if (column >= (s.heads + s.kv_heads) * s.head_dim) return tol::exact();
@@ -37,12 +38,22 @@ void compare(Report& report, const char* name, View<T, 2> got, const std::vector
   });
 }
 
+enum class Positions { kOfSequences, kGiven };
+
 template <typename T>
-OpInstance forward_instance(const Shape& s) {
+OpInstance forward_instance(const Shape& s, Positions positions) {
   auto bench = std::make_shared<Workbench>();
   const auto cos = bench->in<float, 2>("cos", {s.sequence, s.head_dim / 2});
   const auto sin = bench->in<float, 2>("sin", {s.sequence, s.head_dim / 2});
   rope_table(cos, sin, kTheta);
+  View<int32_t, 1> position;
+  if (positions == Positions::kGiven) {
+    position = bench->in<int32_t, 1>("position", {s.tokens()}, {Fill::kZero});
+    RandomSequence random({5, stream_id("position")});
+    for (int64_t i = 0; i < s.tokens(); ++i) {
+      position[i] = int32_t(random.below(uint32_t(s.sequence)));
+    }
+  }
   bench->commit();
   const RopeForward<T> a{.qkv = bench->acc<T, 2>("qkv", {s.tokens(), s.stride()}),
                          .cos = cos,
@@ -50,9 +61,12 @@ OpInstance forward_instance(const Shape& s) {
                          .heads = s.heads,
                          .kv_heads = s.kv_heads,
                          .head_dim = s.head_dim,
-                         .sequence = s.sequence};
+                         .sequence = s.sequence,
+                         .position = position};
   const auto before = Workbench::doubles(a.qkv);
-  const auto check = [=](Report& report) { compare(report, "qkv", a.qkv, before, s, 1.0); };
+  const auto check = [=](Report& report) {
+    compare(report, "qkv", a.qkv, before, s, 1.0, {position.data, position.data + position.size()});
+  };
   return {bench, [a, bench](Exec on) { rope_forward<T>(on, bench->located(a)); }, check,
           rope_forward_cost(a)};
 }
@@ -110,8 +124,12 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{1, 1024, 12, 4, 64 }
   }) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
-    cases.push_back(
-        {"rope_forward", "rope_forward" + suffix, [s] { return forward_instance<T>(s); }});
+    cases.push_back({"rope_forward", "rope_forward" + suffix,
+                     [s] { return forward_instance<T>(s, Positions::kOfSequences); }});
+    if (s.sequence <= 33) {
+      cases.push_back({"rope_forward", "rope_forward" + suffix + " positions",
+                       [s] { return forward_instance<T>(s, Positions::kGiven); }});
+    }
     cases.push_back(
         {"rope_backward", "rope_backward" + suffix, [s] { return backward_instance<T>(s); }});
   }

@@ -37,6 +37,19 @@ struct HeadLoss {
     return largest + std::log(sum);
   }
 
+  // Is the target of row i the first of its largest logits? `margin`: between it and the largest of the others.
+  bool most_likely(const std::vector<double>& z, size_t i, double& margin) const {
+    double others = -INFINITY;
+    bool first = true;
+    for (size_t v = 0; v < z.size(); ++v) {
+      if (int32_t(v) == target[i]) continue;
+      others = std::max(others, z[v]);
+      if (int32_t(v) < target[i] && z[v] >= z[size_t(target[i])]) first = false;
+    }
+    margin = std::abs(z[size_t(target[i])] - others);
+    return first && z[size_t(target[i])] >= others;
+  }
+
   // The sum of the counted nats.
   S forward(const std::vector<S>& x, const std::vector<S>& weight) {
     nats.assign(target.size(), S(0));

@@ -1,0 +1,195 @@
+#include "eval/core_run.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kWorthSharing = 8;       // tokens
+constexpr int64_t kQuestionsAtOnce = 256;  // in memory
+
+int64_t rows_of(const CorePrompt& prompt) {
+  return prompt.end - 1;  // the last token predicts nothing that is asked
+}
+
+// How many tokens all prompts begin with, up to the last that predicts something in each of them.
+int64_t common_beginning(const std::vector<const CorePrompt*>& prompts) {
+  int64_t shared = rows_of(*prompts[0]);
+  for (const CorePrompt* p : prompts) {
+    const auto limit = std::min(shared, rows_of(*p));
+    const auto& first = prompts[0]->tokens;
+    shared = std::mismatch(first.begin(), first.begin() + limit, p->tokens.begin()).first -
+             first.begin();
+  }
+  return shared;
+}
+
+}  // namespace
+
+ModelScorer::ModelScorer(Exec on, Model& model, const ScorerConfig& config)
+    : on_(on), model_(model), config_(config) {}
+
+ModelScorer::Group ModelScorer::make_group(const CoreQuestion& question,
+                                           std::vector<PromptScore>& scores) const {
+  Group group;
+  for (size_t i = 0; i < question.prompts.size(); ++i) {
+    const CorePrompt& prompt = question.prompts[i];
+    group.prompts.push_back(&prompt);
+    group.scores.push_back(&scores[i]);
+    group.rows += rows_of(prompt);
+    group.asked += prompt.end - prompt.begin;
+  }
+  if (config_.sharing == ScorerConfig::Sharing::kOn && group.prompts.size() > 1) {
+    const int64_t shared = common_beginning(group.prompts);
+    if (shared >= kWorthSharing) {
+      group.shared = shared;
+      group.rows -= (int64_t(group.prompts.size()) - 1) * shared;
+    }
+  }
+  return group;
+}
+
+void ModelScorer::add_rows(const CorePrompt& prompt, int64_t from, int64_t to,
+                           const AttentionSegment& prefix) {
+  const int64_t begin = int64_t(token_.size());
+  for (int64_t t = from; t < to; ++t) {
+    token_.push_back(prompt.tokens[size_t(t)]);
+    position_.push_back(static_cast<int32_t>(t));
+  }
+  if (from < to) segment_.push_back({begin, begin + to - from, prefix.begin, prefix.end});
+}
+
+void ModelScorer::add(const Group& group) {
+  const int64_t shared_begin = int64_t(token_.size());
+  AttentionSegment shared = {};
+  if (group.shared > 0) {
+    add_rows(*group.prompts[0], 0, group.shared, {});
+    shared = segment_.back();
+  }
+  for (size_t i = 0; i < group.prompts.size(); ++i) {
+    const CorePrompt& prompt = *group.prompts[i];
+    const int64_t own_begin = int64_t(token_.size());
+    add_rows(prompt, group.shared, rows_of(prompt), shared);
+    asked_.push_back({group.scores[i], row_.size(), size_t(prompt.end - prompt.begin)});
+    for (int64_t p = prompt.begin; p < prompt.end; ++p) {
+      const int64_t before = p - 1;  // predicts token p
+      row_.push_back(static_cast<int32_t>(
+          before < group.shared ? shared_begin + before : own_begin + before - group.shared));
+      target_.push_back(prompt.tokens[size_t(p)]);
+    }
+  }
+}
+
+void ModelScorer::flush() {
+  if (token_.empty()) return;
+  const auto view = [](const auto& v) {
+    using E = typename std::remove_cvref_t<decltype(v)>::value_type;
+    return View<const E, 1>{v.data(), {int64_t(v.size())}};
+  };
+  nats_.resize(row_.size());
+  likely_.resize(row_.size());
+  model_.score(on_,
+               {.token = view(token_),
+                .position = view(position_),
+                .segment = view(segment_),
+                .row = view(row_),
+                .target = view(target_)},
+               {nats_.data(), {int64_t(nats_.size())}},
+               {likely_.data(), {int64_t(likely_.size())}});
+  rows_computed_ += int64_t(token_.size());
+  for (const Asked& asked : asked_) {
+    double sum = 0;
+    bool exact = true;
+    for (size_t i = asked.first; i < asked.first + asked.count; ++i) {
+      sum += double(nats_[i]);
+      exact = exact && likely_[i] != 0;
+    }
+    *asked.score = {.nats = sum / double(asked.count), .exact = exact};
+  }
+  for (auto* list : {&token_, &position_, &row_, &target_}) list->clear();
+  segment_.clear();
+  asked_.clear();
+}
+
+std::vector<std::vector<PromptScore>> ModelScorer::score(std::span<const CoreQuestion> questions) {
+  std::vector<std::vector<PromptScore>> scores;
+  std::vector<Group> groups;
+  for (const CoreQuestion& question : questions) scores.emplace_back(question.prompts.size());
+  for (size_t q = 0; q < questions.size(); ++q) {
+    Group whole = make_group(questions[q], scores[q]);
+    const bool fits = whole.rows <= config_.batch_rows && whole.asked <= config_.batch_rows;
+    if (fits && config_.sharing == ScorerConfig::Sharing::kOn) {
+      groups.push_back(std::move(whole));
+      continue;
+    }
+    for (size_t i = 0; i < whole.prompts.size(); ++i) {
+      const CorePrompt& prompt = *whole.prompts[i];
+      CHECK(rows_of(prompt) <= config_.batch_rows, "a prompt of %ld rows, planned for %ld",
+            long(rows_of(prompt)), long(config_.batch_rows));
+      groups.push_back({.prompts = {&prompt},
+                        .scores = {whole.scores[i]},
+                        .rows = rows_of(prompt),
+                        .asked = prompt.end - prompt.begin});
+    }
+  }
+  // Long ones first: the last of a batch are small, and threads end together.
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const Group& a, const Group& b) { return a.rows > b.rows; });
+  for (const Group& group : groups) {
+    const bool full = int64_t(token_.size()) + group.rows > config_.batch_rows ||
+                      int64_t(row_.size()) + group.asked > config_.batch_rows;
+    if (full || config_.sharing == ScorerConfig::Sharing::kOff) flush();
+    add(group);
+  }
+  flush();
+  return scores;
+}
+
+CoreTaskResult run_core_task(QuestionScorer& scorer, const CoreExamples& examples,
+                             const Tokenizer& tokenizer, int64_t max_tokens,
+                             const CoreProgress& progress) {
+  const CoreTask& task = examples.task();
+  CoreTaskResult result;
+  result.label = task.label;
+  result.kind = task.kind;
+  result.shots = task.shots;
+  result.rows = examples.size();
+  result.baseline_percent = task.baseline_percent;
+  Encoder encoder(tokenizer);
+  CoreWork work;
+  for (int64_t begin = 0; begin < examples.size(); begin += kQuestionsAtOnce) {
+    const int64_t end = std::min(examples.size(), begin + kQuestionsAtOnce);
+    std::vector<CoreQuestion> questions;
+    std::vector<int64_t> idx;
+    for (int64_t i = begin; i < end; ++i) {
+      CoreQuestion question = examples.question(i, encoder, tokenizer.eot(), max_tokens);
+      if (!question.not_scored.empty()) {
+        result.skipped.emplace_back(examples.line(i), question.not_scored);
+        continue;
+      }
+      for (const CorePrompt& prompt : question.prompts) {
+        work.prompts += 1;
+        work.prompt_tokens += int64_t(prompt.tokens.size());
+      }
+      questions.push_back(std::move(question));
+      idx.push_back(i);
+    }
+    const auto scores = scorer.score(questions);
+    for (size_t q = 0; q < questions.size(); ++q) {
+      const std::optional<bool> right = is_right(task.kind, questions[q], scores[q]);
+      if (right) {
+        result.right.push_back(*right ? 1 : 0);
+      } else {
+        result.skipped.emplace_back(examples.line(idx[q]), "the model's scores are not finite");
+      }
+    }
+    progress(end, work);
+  }
+  return result;
+}
+
+}  // namespace assay

@@ -1,0 +1,80 @@
+// A model scored on CORE. Questions are packed into batches of rows, without padding; what the prompts of a question begin
+// with alike is computed once.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "cuda/exec.h"
+#include "engine/model.h"
+#include "eval/core_prompts.h"
+#include "eval/core_score.h"
+
+namespace assay {
+
+// What answers questions: a model, or a test's stand-in for one. For each question a score for each of its prompts.
+class QuestionScorer {
+ public:
+  virtual ~QuestionScorer() = default;
+  virtual std::vector<std::vector<PromptScore>> score(std::span<const CoreQuestion> questions) = 0;
+};
+
+struct ScorerConfig {
+  int64_t batch_rows =
+      0;  // the model was planned for; at least as many as the longest prompt has tokens
+  enum class Sharing {
+    kOn,
+    kOff
+  } sharing = Sharing::kOn;  // kOff: one prompt at a time, for comparison
+};
+
+class ModelScorer final : public QuestionScorer {
+ public:
+  // The model is bound and loaded.
+  ModelScorer(Exec on, Model& model, const ScorerConfig& config);
+  std::vector<std::vector<PromptScore>> score(std::span<const CoreQuestion> questions) override;
+  int64_t rows_computed() const { return rows_computed_; }
+
+ private:
+  // Prompts that lie together, and where they go.
+  struct Group {
+    std::vector<const CorePrompt*> prompts;
+    std::vector<PromptScore*> scores;
+    int64_t shared = 0;  // tokens that all begin with, computed once
+    int64_t rows = 0, asked = 0;
+  };
+  Group make_group(const CoreQuestion& question, std::vector<PromptScore>& scores) const;
+  void add(const Group& group);
+  void add_rows(const CorePrompt& prompt, int64_t from, int64_t to, const AttentionSegment& prefix);
+  void flush();
+
+  Exec on_;
+  Model& model_;
+  const ScorerConfig config_;
+  int64_t rows_computed_ = 0;
+  std::vector<int32_t> token_, position_, row_, target_;  // of the batch
+  std::vector<AttentionSegment> segment_;
+  struct Asked {
+    PromptScore* score;
+    size_t first, count;  // of row_
+  };
+  std::vector<Asked> asked_;
+  std::vector<float> nats_;
+  std::vector<uint8_t> likely_;
+};
+
+struct CoreWork {
+  int64_t prompts = 0;
+  int64_t prompt_tokens = 0;  // as if each prompt was computed alone
+};
+
+// rows_done: of the task.
+using CoreProgress = std::function<void(int64_t rows_done, const CoreWork& work)>;
+
+// max_tokens of a prompt, 0: no limit. The tokenizer has an <|endoftext|>, which begins every prompt.
+CoreTaskResult run_core_task(QuestionScorer& scorer, const CoreExamples& examples,
+                             const Tokenizer& tokenizer, int64_t max_tokens,
+                             const CoreProgress& progress);
+
+}  // namespace assay

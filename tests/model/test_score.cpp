@@ -1,0 +1,181 @@
+// Model::score beside Model::evaluate: texts that lie one behind the other, beginnings that are there once.
+#include <cmath>
+
+#include "cuda/context.h"
+#include "cuda/simt/context.h"
+#include "tests/catch.h"
+#include "tests/model/model_fixture.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+
+namespace {
+
+Config config_of(const std::string& kind) {
+  Config c;
+  c.model.hidden = 64;
+  c.model.layers = 2;
+  c.model.heads = 2;
+  c.model.kv_heads = 1;
+  c.model.ffn = 96;
+  c.model.vocab_size = 70;
+  c.model.qk_norm = kind == "dense";
+  c.model.tie_embeddings = kind == "dense";
+  if (kind == "moe") {
+    c.model.moe = MoeConfig{.experts = 6,
+                            .top_k = 2,
+                            .shared = 1,
+                            .expert_ffn = 40,
+                            .first_dense_layers = 1,
+                            .router = {}};
+    c.model.moe->router.aux = "gates";
+    c.model.moe->router.aux_scope = "sequence";
+  }
+  return c;
+}
+
+// Rows, positions, segments and questions as they are put together.
+struct Texts {
+  std::vector<int32_t> token, position, row, target;
+  std::vector<AttentionSegment> segment;
+
+  // tokens[from, to) at their positions, behind the rows of segment `after` (-1: none).
+  int add(const int32_t* tokens, int64_t from, int64_t to, int after = -1) {
+    const int64_t begin = int64_t(token.size());
+    for (int64_t t = from; t < to; ++t) {
+      token.push_back(tokens[t]);
+      position.push_back(int32_t(t));
+    }
+    AttentionSegment s{begin, begin + to - from, 0, 0};
+    if (after >= 0) {
+      s.prefix_begin = segment[size_t(after)].begin;
+      s.prefix_end = segment[size_t(after)].end;
+    }
+    segment.push_back(s);
+    return int(segment.size()) - 1;
+  }
+  void ask(int64_t r, int32_t t) {
+    row.push_back(int32_t(r));
+    target.push_back(t);
+  }
+  TextBatch batch() const {
+    return {
+        .token = {token.data(),    {int64_t(token.size())}   },
+        .position = {position.data(), {int64_t(position.size())}},
+        .segment = {segment.data(),  {int64_t(segment.size())} },
+        .row = {row.data(),      {int64_t(row.size())}     },
+        .target = {target.data(),   {int64_t(target.size())}  }
+    };
+  }
+};
+
+struct Scores {
+  std::vector<float> nats;
+  std::vector<uint8_t> likely;
+};
+
+Scores scored(ModelFixture& f, const Texts& texts) {
+  Scores s{std::vector<float>(texts.row.size()), std::vector<uint8_t>(texts.row.size())};
+  f.model->score(f.on, texts.batch(), {s.nats.data(), {int64_t(s.nats.size())}},
+                 {s.likely.data(), {int64_t(s.likely.size())}});
+  return s;
+}
+
+constexpr int64_t kSequence = 40, kShared = 23;
+
+// Sequence 0 cut in two behind its first 23 tokens, which sequence 1 (made to begin alike) goes on from as well; then
+// sequence 2 whole. Every target of all three is asked.
+Texts cut_up(const ModelFixture& f) {
+  const int32_t* all = f.token.data();
+  Texts texts;
+  const int shared = texts.add(all, 0, kShared);
+  texts.add(all, kShared, kSequence, shared);
+  texts.add(all + kSequence, kShared, kSequence, shared);
+  texts.add(all + 2 * kSequence, 0, kSequence);
+  for (int64_t t = 0; t < kSequence; ++t) texts.ask(t, f.target[size_t(t)]);
+  for (int64_t t = 0; t < kSequence; ++t) {
+    texts.ask(t < kShared ? t : t + kSequence - kShared, f.target[size_t(kSequence + t)]);
+  }
+  for (int64_t t = 0; t < kSequence; ++t) {
+    texts.ask(2 * kSequence - kShared + t, f.target[size_t(2 * kSequence + t)]);
+  }
+  return texts;
+}
+
+void begin_alike(ModelFixture& f) {
+  for (int64_t t = 0; t < kShared; ++t) {
+    f.token[size_t(kSequence + t)] = f.token[size_t(t)];
+    f.target[size_t(kSequence + t)] = f.target[size_t(t)];
+  }
+  f.target[size_t(kSequence + kShared - 1)] = f.token[size_t(kSequence + kShared)];
+}
+
+template <typename T>
+void require_near_all(const std::vector<float>& got, const float* want) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    INFO("question " << i << ": " << got[i] << ", wanted " << want[i]);
+    REQUIRE(std::abs(double(got[i]) - double(want[i])) <= tol::two_backends<T>(want[i]));
+  }
+}
+
+template <typename T>
+void require_like_evaluate(const std::string& kind, Recipe recipe) {
+  INFO(kind << " " << recipe_name(recipe));
+  ModelFixture f(config_of(kind), recipe, 3, kSequence);
+  begin_alike(f);
+  std::vector<float> want(size_t(3 * kSequence));
+  f.model->evaluate(f.on, f.all(), {want.data(), {int64_t(want.size())}});
+  require_near_all<T>(scored(f, cut_up(f)).nats, want.data());
+}
+
+}  // namespace
+
+TEST_CASE("shared beginnings and texts in a row score as whole sequences do") {
+  for (const std::string kind : {"dense", "moe"}) {
+    require_like_evaluate<float>(kind, Recipe::kFp32);
+    require_like_evaluate<bf16>(kind, Recipe::kBf16);
+  }
+}
+
+TEST_CASE("scores do not depend on the number of threads, nor on the texts beside") {
+  ModelFixture one(config_of("moe"), Recipe::kFp32, 3, kSequence, 1);
+  ModelFixture three(config_of("moe"), Recipe::kFp32, 3, kSequence, 3);
+  const Texts all = cut_up(one);
+  const Scores a = scored(one, all), b = scored(three, all);
+  REQUIRE(a.nats == b.nats);
+  REQUIRE(a.likely == b.likely);
+  Texts alone;
+  alone.add(one.token.data() + 2 * kSequence, 0, kSequence);
+  for (int64_t t = 0; t < kSequence; ++t) alone.ask(t, one.target[size_t(2 * kSequence + t)]);
+  const Scores c = scored(one, alone);
+  REQUIRE(std::equal(c.nats.begin(), c.nats.end(), a.nats.begin() + 2 * kSequence));
+}
+
+TEST_CASE("of all tokens that could follow, one is the most likely") {
+  ModelFixture f(config_of("moe"), Recipe::kBf16, 3, kSequence);
+  Texts texts;
+  texts.add(f.token.data(), 0, 9);
+  for (int32_t v = 0; v < 70; ++v) texts.ask(8, v);
+  const Scores s = scored(f, texts);
+  double sum = 0;
+  size_t best = 0;
+  for (size_t v = 0; v < s.nats.size(); ++v) {
+    sum += std::exp(-double(s.nats[v]));
+    if (s.nats[v] < s.nats[best]) best = v;
+  }
+  REQUIRE(std::abs(sum - 1) <= tol::two_backends<float>(1));
+  for (size_t v = 0; v < s.likely.size(); ++v) REQUIRE(s.likely[v] == (v == best ? 1 : 0));
+}
+
+TEST_CASE("the CUDA kernels score as the CPU does") {
+  for (const std::string kind : {"dense", "moe"}) {
+    gpu::Context context = simt::make_context();
+    ModelFixture cpu(config_of(kind), Recipe::kBf16, 3, kSequence);
+    ModelFixture gpu(config_of(kind), Recipe::kBf16, 3, kSequence, 1, -1, &context);
+    const Texts texts = cut_up(cpu);
+    const Scores want = scored(cpu, texts), got = scored(gpu, texts);
+    require_near_all<bf16>(got.nats, want.nats.data());
+  }
+}
+
+}  // namespace assay
