@@ -19,7 +19,8 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint) {
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   });
   source.state = load_state(source.folder);
-  source.config = parse_config_text(source.state.config_yaml, source.folder + "/state.json");
+  source.config =
+      parse_config_text(source.state.config_yaml, source.folder + "/state.json", source.folder);
   return source;
 }
 

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""tools/get_core.sh against an archive that is here. Usage: test_get_core.py"""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+SCRIPT = str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "get_core.sh")
+if shutil.which("curl") is None:
+    print("not run: curl is not installed")
+    sys.exit(0)
+holder = tempfile.TemporaryDirectory()
+work = pathlib.Path(holder.name)
+archive, out = work / "eval_bundle.zip", work / "deep" / "bundle"
+failures = []
+
+
+def pack(names):
+    with zipfile.ZipFile(archive, "w") as z:
+        for name in names:
+            z.writestr(name, f"text of {name}\n" * 50)
+
+
+def run(*arguments):
+    return subprocess.run(["bash", SCRIPT, "-o", str(out), "--url", f"file://{archive}", *arguments],
+                          capture_output=True, text=True)
+
+
+def check(what, ok, done):
+    if not ok:
+        failures.append(f"{what}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def refused(error, *arguments):
+    done = run(*arguments)
+    lines = done.stderr.splitlines()[-2:]
+    check(f"wants {error!r}", done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ")
+          and error in lines[0] and lines[1].startswith("hint: "), done)
+
+
+GOOD = ["eval_bundle/core.yaml", "eval_bundle/eval_meta_data.csv", "eval_bundle/eval_data/a/x.jsonl",
+        "__MACOSX/eval_bundle/core.yaml"]
+refused("failed")  # no archive there
+pack(GOOD)
+done = run()
+check("fetched", done.returncode == 0 and "1 task files" in done.stdout, done)
+check("the files", sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()) ==
+      ["core.yaml", "eval_data/a/x.jsonl", "eval_meta_data.csv"], done)
+check("nothing else stays", [p.name for p in out.parent.iterdir()] == ["bundle"], done)
+done = run()
+check("again", done.returncode == 0 and "there already" in done.stdout, done)
+
+# A download that was cut goes on.
+shutil.rmtree(out)
+pathlib.Path(f"{out}.zip.part").write_bytes(archive.read_bytes()[:100])
+done = run()
+check("resumed", done.returncode == 0 and (out / "core.yaml").exists(), done)
+
+(out / "core.yaml").unlink()
+refused("no complete bundle")
+shutil.rmtree(out)
+pack(GOOD[1:3])
+refused("holds no core.yaml")
+archive.write_bytes(b"<html>not here</html>" * 100)
+refused("no good archive")
+pack(GOOD)
+data = bytearray(archive.read_bytes())
+data[60] ^= 0xFF
+archive.write_bytes(data)
+refused("no good archive")
+check("nothing stays of it", not list(out.parent.iterdir()), done)
+refused("unknown argument --soon", "--soon")
+done = subprocess.run(["bash", SCRIPT, "--help"], capture_output=True, text=True)
+check("--help", done.returncode == 0 and "--url" in done.stdout, done)
+if failures:
+    sys.exit("\n".join(failures))
+print("get_core: ok")

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Downloads the evaluation bundle of CORE: 22 tasks, their few-shot settings and what guessing scores.
+set -euo pipefail
+
+url=https://karpathy-public.s3.us-west-2.amazonaws.com/eval_bundle.zip
+folder=data-cache/eval_bundle
+
+usage() {
+  cat <<TEXT
+usage: bash tools/get_core.sh [-o DIR] [--url URL]
+  -o DIR      where core.yaml, eval_meta_data.csv and eval_data/ go ($folder)
+  --url URL   another address of eval_bundle.zip; file:///path for one that is here already
+
+An interrupted download goes on where it stopped. A bundle that is there already is kept. Then:
+  assay eval runs/moe --tasks core --bundle $folder
+TEXT
+}
+
+fail() {
+  printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
+  exit 1
+}
+
+while (($#)); do
+  case "$1" in
+    -h|--help) usage; exit 0 ;;
+    -o|--output) (($# > 1)) || fail "-o needs a folder" "bash tools/get_core.sh --help"; folder=$2; shift ;;
+    --url) (($# > 1)) || fail "--url needs an address" "bash tools/get_core.sh --help"; url=$2; shift ;;
+    *) fail "unknown argument $1" "bash tools/get_core.sh --help" ;;
+  esac
+  shift
+done
+for tool in curl python3; do
+  command -v "$tool" >/dev/null || fail "$tool is not installed" "apt-get install curl ca-certificates python3"
+done
+if [[ -f $folder/core.yaml && -f $folder/eval_meta_data.csv && -d $folder/eval_data ]]; then
+  echo "$folder: there already"
+  exit 0
+fi
+[[ ! -e $folder ]] || fail "$folder is there and is no complete bundle" "remove it, or choose another with -o DIR"
+
+part=$folder.zip.part unpacked=$folder.unpacked
+mkdir -p "$(dirname "$folder")" || fail "cannot make the folder of $folder" "choose another with -o DIR"
+show=(--silent --show-error)
+if [[ -t 2 ]]; then show=(--progress-bar); fi
+echo "eval_bundle.zip: downloading"
+curl --fail --location --retry 5 --retry-delay 2 --continue-at - "${show[@]}" --output "$part" "$url" ||
+  fail "the download of $url failed" "run the same command again: it goes on where it stopped"
+
+# Only plain files below the archive's own folder; the name of that folder does not matter.
+rm -rf "$unpacked"
+unpack='
+import sys, zipfile
+try:
+    with zipfile.ZipFile(sys.argv[1]) as archive:
+        bad = archive.testzip()
+        if bad: sys.exit(f"{bad} is damaged")
+        archive.extractall(sys.argv[2])
+except zipfile.BadZipFile as e:
+    sys.exit(str(e))
+'
+if ! said=$(python3 -c "$unpack" "$part" "$unpacked" 2>&1); then
+  rm -rf "$unpacked" "$part"
+  fail "$url is no good archive: $(tail -1 <<<"$said")" "run the same command again, or check the address"
+fi
+list=$(find "$unpacked" -name core.yaml -not -path '*/__MACOSX/*' | head -1)
+if [[ -z $list || ! -f $(dirname "$list")/eval_meta_data.csv || ! -d $(dirname "$list")/eval_data ]]; then
+  rm -rf "$unpacked" "$part"
+  fail "$url holds no core.yaml with eval_meta_data.csv and eval_data beside it" "check the address"
+fi
+mv "$(dirname "$list")" "$folder"
+rm -rf "$unpacked" "$part"
+echo "$folder: $(find "$folder/eval_data" -name '*.jsonl' | wc -l) task files"
