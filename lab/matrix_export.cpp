@@ -2,7 +2,9 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "lab/matrix_claims.h"
 #include "lab/matrix_report.h"
+#include "lab/run_measures.h"
 
 namespace assay {
 namespace {
@@ -94,6 +96,29 @@ ordered_json row_json(const SummaryRow& row) {
   j["time_to_target"] = target;
   j["worst_max_load_norm"] = json_of(row.worst_load);
   j["collapsed_runs"] = row.collapsed;
+  ordered_json measures;
+  for (const RunMeasure& measure : run_measures()) {
+    measures[measure.name] = json_of(summarise(values_of(row.runs, measure.of)));
+  }
+  j["measures"] = measures;
+  return j;
+}
+
+ordered_json claim_json(const ClaimResult& result) {
+  const MatrixClaim& claim = *result.claim;
+  ordered_json j;
+  j["name"] = claim.name;
+  j["is"] = claim.text();
+  j["measure"] = claim.measure;
+  j["of"] = claim.of;
+  j["contract"] = result.contract;
+  j["precision"] = result.precision;
+  j["verdict"] = claim_verdict_name(result.verdict);
+  j["why"] = result.why.empty() ? ordered_json() : ordered_json(result.why);
+  j["value"] = json_of(result.value);
+  j["other"] = json_of(result.other);
+  j["compared"] = json_of(result.compared);
+  j["planned"] = result.planned;
   return j;
 }
 
@@ -232,6 +257,10 @@ std::string summary_json(const MatrixSummary& summary) {
       t["ranking"].push_back(place);
     }
     j["contracts"].push_back(t);
+  }
+  j["claims"] = ordered_json::array();
+  for (const ClaimResult& r : evaluate_claims(summary.matrix->file.claims, summary.tables)) {
+    j["claims"].push_back(claim_json(r));
   }
   return j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

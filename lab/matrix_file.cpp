@@ -12,6 +12,7 @@
 #include "engine/config_fields.h"
 #include "engine/config_scalar.h"
 #include "engine/yaml_source.h"
+#include "lab/run_measures.h"
 
 namespace assay {
 namespace {
@@ -20,6 +21,8 @@ namespace fs = std::filesystem;
 
 const char* kHint =
     "`assay matrix --help` shows a matrix file; presets are in models/presets/matrix";
+
+const std::vector<std::string> kRelations = {"below", "above", "near"};
 
 // Reads one file; every message begins with its name and a line.
 class Reader {
@@ -35,6 +38,7 @@ class Reader {
                      {"contracts",  [&](const auto& v) { read_contracts(v); }                     },
                      {"precisions", [&](const auto& v) { read_precisions(v); }                    },
                      {"seeds",      [&](const auto& v) { read_seeds(v); }                         },
+                     {"claims",     [&](const auto& v) { read_claims(v); }                        },
                      {"set",        [&](const auto& v) { read_changes(v); }                       },
                      {"jobs",       [&](const auto& v) { file_.jobs = count(v, "jobs", 1); }      },
                      {"threads",    [&](const auto& v) { file_.threads = count(v, "threads", 0); }},
@@ -43,7 +47,13 @@ class Reader {
     if (file_.models.empty()) {
       fail(root, "models is not given", "name them: models: {dense: dense.yaml, moe: moe.yaml}");
     }
-    for (const MatrixContract& c : file_.contracts) check_reference(c);
+    for (const MatrixContract& c : file_.contracts) {
+      if (!c.reference.empty()) require_model(c.where, "reference", c.reference);
+    }
+    for (const MatrixClaim& c : file_.claims) {
+      require_model(c.where, "of:", c.of);
+      if (!c.other.empty()) require_model(c.where, kRelations.at(size_t(c.relation)), c.other);
+    }
   }
 
  private:
@@ -225,14 +235,79 @@ class Reader {
     }
   }
 
-  void check_reference(const MatrixContract& c) const {
-    if (c.reference.empty()) return;
+  void require_model(const std::string& where, const std::string& what,
+                     const std::string& name) const {
     std::vector<std::string> known;
     for (const MatrixModel& model : file_.models) known.push_back(model.name);
-    if (std::count(known.begin(), known.end(), c.reference) > 0) return;
-    const std::string near = nearest_name(c.reference, known);
-    throw UserError(c.where + ": reference " + c.reference + " is no model of this matrix",
+    if (std::count(known.begin(), known.end(), name) > 0) return;
+    const std::string near = nearest_name(name, known);
+    throw UserError(where + ": " + what + " " + name + " is no model of this matrix",
                     near.empty() ? "name one of models" : "did you mean " + near + "?");
+  }
+
+  void read_claims(const YAML::Node& node) {
+    each_item(node, "claims", [&](const YAML::Node& item) {
+      MatrixClaim c;
+      c.where = source_.at(item);
+      std::string relations;  // given
+      bool has_within = false;
+      const auto relation = [&](MatrixClaim::Relation kind) {
+        return [&c, &relations, kind, this](const YAML::Node& v) {
+          const std::string name = kRelations.at(size_t(kind));
+          relations += (relations.empty() ? "" : " and ") + name;
+          c.relation = kind;
+          const std::string given = text(v, name);
+          const ReadDouble read = read_double(given);
+          read.problem.empty() ? void(c.number = read.value) : void(c.other = given);
+        };
+      };
+      const auto within = [&](const YAML::Node& v) {
+        has_within = true;
+        c.within = number(v, "within");
+      };
+      using Relation = MatrixClaim::Relation;
+      read_section(item, "a claim",
+                   {
+                       {"name",    [&](const auto& v) { c.name = text(v, "the claim's name"); }},
+                       {"measure", [&](const auto& v) { c.measure = text(v, "measure"); }      },
+                       {"of",      [&](const auto& v) { c.of = text(v, "of"); }                },
+                       {"below",   relation(Relation::kBelow)                                  },
+                       {"above",   relation(Relation::kAbove)                                  },
+                       {"near",    relation(Relation::kNear)                                   },
+                       {"within",  within                                                      },
+      });
+      const char* example = "e.g. - {measure: max_load, of: aux-only, below: baseline}";
+      if (c.measure.empty()) fail(item, "a claim has no measure", example);
+      check_measure(item, c.measure);
+      if (c.of.empty()) fail(item, "a claim does not say of which model", example);
+      if (relations.empty()) fail(item, "a claim has neither below nor above nor near", example);
+      if (relations.find(" and ") != std::string::npos) {
+        fail(item, "a claim has " + relations, "make it two claims");
+      }
+      if (has_within != (c.relation == Relation::kNear)) {
+        fail(item,
+             has_within ? "a claim has within, but not near" : "a claim has near, but not within",
+             "e.g. - {measure: cv, of: e1024, near: baseline, within: 0.05}");
+      }
+      if (has_within && !(c.within > 0)) {
+        fail(item, strprintf("within = %g is not above 0", c.within), "no two means are equal");
+      }
+      if (c.name.empty()) c.name = c.text();
+      file_.claims.push_back(c);
+    });
+  }
+
+  void check_measure(const YAML::Node& item, const std::string& name) const {
+    if (find_run_measure(name) != nullptr) return;
+    std::vector<std::string> known;
+    std::string all;
+    for (const RunMeasure& measure : run_measures()) {
+      known.push_back(measure.name);
+      all += (all.empty() ? "" : ", ") + known.back();
+    }
+    const std::string near = nearest_name(name, known);
+    fail(item, "measure " + name + " is unknown",
+         (near.empty() ? "" : "did you mean " + near + "? ") + ("known are " + all));
   }
 
   void read_precisions(const YAML::Node& node) {
@@ -299,6 +374,14 @@ class Reader {
 };
 
 }  // namespace
+
+std::string MatrixClaim::text() const {
+  const std::string what = measure + " of " + of + (other.empty() ? "" : " - " + other);
+  if (relation != Relation::kNear) {
+    return what + strprintf(" %s %g", relation == Relation::kBelow ? "<" : ">", number);
+  }
+  return what + (number == 0 ? "" : strprintf(" - %g", number)) + strprintf(" within +-%g", within);
+}
 
 std::optional<int64_t> read_bytes(const std::string& text) {
   size_t end = text.find_last_of("0123456789.");

@@ -8,6 +8,9 @@
 //                                              # also name, fraction, landings
 //   precisions: [bf16]                         # (auto)
 //   seeds: [1, 2, 3]                           # (1)
+//   claims:                                    # what the runs are asked: lab/matrix_claims.h
+//     - {name: balanced by the loss, measure: max_load, of: aux-only, below: baseline}
+//     - {measure: cv, of: baseline, near: 0.64, within: 0.1}
 //   set: {run.checkpoint_every: 100}           # changes every model, as --set does
 //   jobs: 1                                    # runs at a time
 //   threads: 0                                 # of all of them together; 0 = all cores
@@ -40,6 +43,20 @@ struct MatrixContract {
   std::string where;                            // file and line
 };
 
+// `measure` of `of` is below, above or near a number or what another model has.
+struct MatrixClaim {
+  std::string name;     // as in the table; made from the rest unless given
+  std::string measure;  // of lab/run_measures.h
+  std::string of;       // a model of the matrix
+  enum class Relation { kBelow, kAbove, kNear } relation = Relation::kBelow;
+  std::string other;  // a model of the matrix; "": the number
+  double number = 0;
+  double within = 0;  // with kNear
+  std::string where;  // file and line
+
+  std::string text() const;  // "max_load of aux-only - baseline < 0"
+};
+
 struct MatrixFile {
   std::string path;
   std::string name;
@@ -47,6 +64,7 @@ struct MatrixFile {
   std::vector<MatrixContract> contracts;
   std::vector<std::string> precisions;
   std::vector<int64_t> seeds;
+  std::vector<MatrixClaim> claims;
   std::vector<ConfigChange> changes;  // `set`, then --set
   int64_t jobs = 1;
   int64_t threads = 0;

@@ -4,40 +4,14 @@
 
 #include "base/check.h"
 #include "engine/progress.h"
+#include "lab/markdown_table.h"
+#include "lab/matrix_claims.h"
+#include "lab/run_measures.h"
 
 namespace assay {
 namespace {
 
-using Rows = std::vector<std::vector<std::string>>;
-
-// A Markdown table; the first row is the head, columns of figures are on the right.
-std::string table_text(const Rows& rows, size_t text_columns) {
-  std::vector<size_t> width(rows.front().size(), 3);
-  const auto columns = [](const std::string& text) {  // without the continuation bytes of UTF-8
-    return size_t(
-        std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-  };
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], columns(row[i]));
-  }
-  std::string text;
-  for (size_t r = 0; r < rows.size(); ++r) {
-    text += "|";
-    for (size_t i = 0; i < rows[r].size(); ++i) {
-      const std::string pad(width[i] - columns(rows[r][i]), ' ');
-      text += " " + (i < text_columns ? rows[r][i] + pad : pad + rows[r][i]) + " |";
-    }
-    text += "\n";
-    if (r > 0) continue;
-    text += "|";
-    for (size_t i = 0; i < width.size(); ++i) {
-      text += i < text_columns ? std::string(width[i] + 2, '-') + "|"
-                               : std::string(width[i] + 1, '-') + ":|";
-    }
-    text += "\n";
-  }
-  return text;
-}
+using Rows = MarkdownRows;
 
 std::string number(const std::optional<double>& value, const char* format) {
   return value ? strprintf(format, *value) : "-";
@@ -89,6 +63,61 @@ Rows result_rows(const ContractTable& table) {
          number(mean(row.bits_per_byte), "%.4f"), difference, spread, health(row)});
   }
   return rows;
+}
+
+// "0.640 ± 0.012", of the runs that have it.
+std::string spread(const SummaryRow& row, const char* measure, const char* format) {
+  const auto s = summarise(values_of(row.runs, find_run_measure(measure)->of));
+  if (!s) return "-";
+  std::string text = strprintf(format, s->mean);
+  if (s->sd) text += " ± " + strprintf(format, *s->sd);
+  const size_t runs = row.runs.runs.size();
+  if (size_t(s->n) < runs) text += strprintf(" (%ld of %zu)", long(s->n), runs);
+  return text;
+}
+
+// By seed: "2, 2, 0+1"; - where no layer saturates.
+std::string first_layers(const SummaryRow& row) {
+  std::string text;
+  for (const RunRecord* run : row.runs.runs) {
+    std::string layers;
+    for (const int64_t layer : first_saturated_layers(*run)) {
+      layers += (layers.empty() ? "" : "+") + std::to_string(layer);
+    }
+    text += (text.empty() ? "" : ", ") + (layers.empty() ? "-" : layers);
+  }
+  return text;
+}
+
+// "" where no run has a router.
+std::string routers_text(const ContractTable& table) {
+  Rows rows = {
+      {"model", "precision", "cv/ceiling", "max_load*K", "worst layer", "min H/ln E", "dead %",
+       "saturated %", "first at step", "first layer, by seed"}
+  };
+  int64_t window = 0;
+  for (const SummaryRow& row : table.rows) {
+    if (!row.worst_load) continue;
+    window = row.cell->config.telemetry.window;
+    const auto percent = [&](const char* measure) {
+      const auto s = summarise(values_of(row.runs, find_run_measure(measure)->of));
+      return s ? strprintf("%.1f", 100 * s->mean) +
+                     (s->sd ? strprintf(" ± %.1f", 100 * *s->sd) : "")
+               : "-";
+    };
+    rows.push_back({row.cell->model, row.cell->precision, spread(row, "cv", "%.3f"),
+                    spread(row, "max_load", "%.3f"), spread(row, "max_load_worst", "%.3f"),
+                    spread(row, "entropy_min", "%.3f"), percent("dead"),
+                    percent("saturated_layers"), spread(row, "first_saturation", "%.0f"),
+                    first_layers(row)});
+  }
+  if (rows.size() == 1) return "";
+  return markdown_table(rows, 2) +
+         strprintf(
+             "\nRouters: mean ± standard deviation over the seeds; cv, max_load, entropy and dead "
+             "experts over the last %ld logged steps, cv and max_load as means over layers; "
+             "saturated: max_load >= 0.9 / K at any logged step.\n\n",
+             long(window));
 }
 
 std::string target_seconds(const SummaryRow& row) {
@@ -164,8 +193,9 @@ std::string target_text(const ContractTable& table) {
 
 std::string table_markdown(const ContractTable& table) {
   std::string text = "## Contract " + table.contract.name + ": " + contract_text(table.contract) +
-                     "\n\n" + table_text(result_rows(table), 2) + "\n";
-  text += table_text(cost_rows(table), 2) + "\n" + target_text(table);
+                     "\n\n" + markdown_table(result_rows(table), 2) + "\n";
+  text += routers_text(table);
+  text += markdown_table(cost_rows(table), 2) + "\n" + target_text(table);
   text += ranking_text(table);
   for (const SummaryRow& row : table.rows) {
     for (const std::string& missing : row.missing) text += "- " + missing + "\n";
@@ -186,7 +216,9 @@ std::string summary_markdown(const MatrixSummary& summary) {
     text += "NOT COMPARABLE (forced): " + summary.different_data + ".\n";
   }
   for (const ContractTable& table : summary.tables) text += "\n" + table_markdown(table);
-  return text;
+  const std::string claims =
+      claims_markdown(evaluate_claims(summary.matrix->file.claims, summary.tables));
+  return claims.empty() ? text : text + "\n" + claims;
 }
 
 }  // namespace assay

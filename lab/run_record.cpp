@@ -54,6 +54,12 @@ std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const 
   fill("window_cv_norm", [](LayerHealth& l, double value) { l.cv_norm = value; });
   fill("window_entropy_norm", [](LayerHealth& l, double value) { l.entropy_norm = value; });
   fill("window_active_norm", [](LayerHealth& l, double value) { l.active_norm = value; });
+  for (LayerHealth& layer : layers) {
+    const auto loads = telemetry.router_over_time("max_load_norm", layer.layer);
+    const auto first = std::find_if(loads.begin(), loads.end(),
+                                    [](const StepValue& v) { return saturated(v.value); });
+    if (first != loads.end()) layer.saturated_at = first->step;
+  }
   return health_of(layers);
 }
 
@@ -61,6 +67,7 @@ std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const 
 
 RouterHealth health_of(std::span<const LayerHealth> layers) {
   RouterHealth health;
+  health.layers.assign(layers.begin(), layers.end());
   double cv_layers = 0;
   for (const LayerHealth& l : layers) {
     if (&l == layers.data() || l.max_load_norm > health.worst_max_load_norm) {

@@ -65,21 +65,7 @@ if [[ -n $text ]]; then
   name=$(basename "$text" | sed 's/\.[^.]*$//' | tr -c 'A-Za-z0-9\n' '-' | cut -c1-24)-$(sha256sum "$text" | cut -c1-8)
   prefix+=-$name
   corpus=data-cache/$name
-  if [[ ! -f $corpus/manifest.json ]]; then
-    mkdir -p "$corpus"
-    "$assay" tokenizer train "$text" --vocab-size 4096 -o "$corpus/tokenizer.json"
-    prepare=("$assay" data prepare --tokenizer "$corpus/tokenizer.json" -o "$corpus")
-    documents=$({ grep -o '<|endoftext|>' "$text" || true; } | wc -l)
-    if [[ $text == *.jsonl || $documents -ge 20 ]]; then
-      "${prepare[@]}" "$text"
-    else
-      # One long text: the last twentieth is for validation.
-      bytes=$(stat -c %s "$text")
-      head -c $((bytes - bytes / 20)) "$text" >"$corpus/train.txt"
-      tail -c $((bytes / 20)) "$text" >"$corpus/val.txt"
-      "${prepare[@]}" "$corpus/train.txt" --val "$corpus/val.txt"
-    fi
-  fi
+  bash tools/text_corpus.sh "$text" "$corpus" "$assay"
   here=$(pwd)
   sets+=(--set data.synth=null --set "data.tokenizer=$here/$corpus/tokenizer.json"
     --set "data.train=['$here/$corpus/corpus_train_*.bin']" --set "data.val=['$here/$corpus/corpus_val_*.bin']")

@@ -257,7 +257,8 @@ def check_dry_run(place):
     done = place.matrix(text, "future", "--only", "dense", expect=1)
     check("warning: dense-activeDN-nvfp4-seed1: precision nvfp4 is not available" in done.stderr, done.stderr)
     check(trained_in(place.path / "future") == sorted(c for c in RUNS if c.startswith("dense")), "the others are trained")
-    for preset in (ROOT / "models" / "presets" / "matrix").glob("*.yaml"):
+    presets = ROOT / "models" / "presets"
+    for preset in [*(presets / "matrix").glob("*.yaml"), *(presets / "super").rglob("matrix*.yaml")]:
         done = assay("matrix", preset, "--dry-run", "--run-dir", place.path / "preset")
         check(done.returncode == 0, f"{preset}: {done.stderr}")
 

@@ -64,7 +64,7 @@ if numbers_file.exists():
            and slice_["full_steps"] == anchor["d12"]["steps"], f"slice: {slice_}")
 
 # Every preset can be audited; what its comments promise.
-every = [p for p in sorted(PRESETS.rglob("*.yaml")) if p.parent.name != "matrix"]
+every = [p for p in sorted(PRESETS.rglob("*.yaml")) if p.parent.name != "matrix" and not p.name.startswith("matrix")]
 for preset in every:
     audit_json(preset)
 for folder, multiple in (("tiny", 64), ("cpu", 128)):
@@ -79,6 +79,24 @@ for folder, multiple in (("tiny", 64), ("cpu", 128)):
                f"{folder}/dense-{kind} is not the twin of {folder}/moe: {twin}")
         expect(dense["ffn_active_width"] % multiple == 0, f"{folder}/dense-{kind}: ffn {dense['ffn_active_width']}")
     expect(len({m["run"]["tokens"] for m in models.values()}) == 1, f"{folder}: unequal tokens")
+
+# The super models: the counts of the published study where it gives them, and those of one GPU.
+super_ = audit_json(*(PRESETS / "super" / f"{e}.yaml" for e in (1024, 2048, 4096)), "--steps", "12000")["models"]
+for experts, total in ((1024, 10997287680), (2048, 21878360832), (4096, 43640507136)):
+    model = super_[str(experts)]
+    expect(model["params"]["total"] == total, f"super/{experts}: {model['params']}")
+    expect(model["run"]["tokens"] == 12000 * 524288, f"super/{experts}: {model['run']}")
+expect(super_["4096"]["tokens_per_routed_expert"]["12000_steps"] == 10752000, "super/4096: tokens per expert")
+one_gpu = audit_json(*sorted(p for p in (PRESETS / "super" / "one-gpu").glob("*.yaml")
+                             if not p.name.startswith("matrix")))["models"]
+expect(one_gpu["baseline"]["params"]["total"] == 3768109824, f"super/one-gpu: {one_gpu['baseline']['params']}")
+for folder in ("one-gpu", "cpu"):
+    family = audit_json(*sorted(p for p in (PRESETS / "super" / folder).glob("*.yaml")
+                                if not p.name.startswith("matrix")))["models"]
+    for name, model in family.items():
+        experts = int(name[1:]) if name.startswith("e") else 4096
+        expect(model["config"]["experts"] == experts and model["config"]["top_k"] == 7, f"{folder}/{name}")
+        expect(model["run"]["tokens"] == family["baseline"]["run"]["tokens"], f"{folder}/{name}: other tokens")
 
 # Every contract side by side, from the first model; the eight-expert variants keep the active width.
 family = audit_json(*speedrun)["family"]

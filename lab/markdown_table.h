@@ -1,0 +1,14 @@
+// A Markdown table that also reads well as text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace assay {
+
+using MarkdownRows = std::vector<std::vector<std::string>>;
+
+// The first row is the head; columns from text_columns on are figures, on the right.
+std::string markdown_table(const MarkdownRows& rows, size_t text_columns);
+
+}  // namespace assay
