@@ -274,6 +274,8 @@ void add_matrix_command(Commands& commands) {
       "    - {kind: totalDN, coefficient: 20, name: total20}\n"
       "  precisions: [auto]\n"
       "  seeds: [1, 2, 3]\n"
+      "  claims:\n"
+      "    - {measure: val_loss, of: moe, below: dense}   # over the seeds\n"
       "  set: {run.checkpoint_every: 100}             # changes every model\n"
       "  jobs: 1\n"
       "  threads: 0                      # of all runs together; 0 = all cores\n"
