@@ -26,13 +26,13 @@ struct LayerHealth {
 
 // Whether the routers still spread their tokens, over the last W logged steps.
 struct RouterHealth {
-  std::vector<LayerHealth> layers;  // by block index
-  int64_t worst_layer = 0;          // block index; the layer with the largest max_load
-  double worst_max_load_norm = 0;   // K max_load there: 1 = one expert is in every token's top-K
-  double mean_cv_norm = 0;          // mean over layers of cv / ceiling
-  double min_entropy_norm = 1;      // smallest over layers of entropy / ln E
-  double dead_share = 0;            // experts without an assignment, share of all routed experts
-  std::vector<int64_t> saturated;   // layers, by the rule of engine/router_stats.h
+  std::vector<LayerHealth> layers = {};  // by block index
+  int64_t worst_layer = 0;               // block index; the layer with the largest max_load
+  double worst_max_load_norm = 0;  // K max_load there: 1 = one expert is in every token's top-K
+  double mean_cv_norm = 0;         // mean over layers of cv / ceiling
+  double min_entropy_norm = 1;     // smallest over layers of entropy / ln E
+  double dead_share = 0;           // experts without an assignment, share of all routed experts
+  std::vector<int64_t> saturated;  // layers, by the rule of engine/router_stats.h
   bool collapsed() const { return !saturated.empty() || dead_share > kDeadShare; }
   static constexpr double kDeadShare = 0.5;
 };
