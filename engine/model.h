@@ -62,8 +62,10 @@ struct RouterLayerState {
   View<const float, 1> bias;      // (E) empty when there is none
   double aux = 0;                 // mean over the step's micro-batches, before aux_alpha
   double z = 0;                   // mean over tokens of logsumexp^2, before z_alpha
-  double margin = 0;              // mean over the last micro-batch's tokens
-  double gate_entropy_nats = 0;   // likewise
+  double margin =
+      0;  // mean over the last micro-batch's tokens: last chosen less first unchosen score
+  double lead = 0;               // likewise: first chosen less first unchosen
+  double gate_entropy_nats = 0;  // likewise
 };
 
 class Model {
@@ -105,7 +107,7 @@ class Model {
 
   // rate: bias_rate already multiplied by the schedule when bias_follows_lr.
   virtual void update_router_bias(Exec on, float lr_fraction) = 0;
-  // The MoE layers in order, as the last read_back() found them (the margin: at the last update_router_bias); valid until
+  // The MoE layers in order, as the last read_back() found them (margin and lead: at the last update_router_bias); valid until
   // the next call.
   virtual const std::vector<RouterLayerState>& router_layers() = 0;
   // Experts chosen for these tokens, per MoE layer in order of router_layers(), (layers, tokens * K), the host's.

@@ -76,6 +76,7 @@ void RouterTelemetry::observe(Exec on, Model& model, std::vector<RouterRow>& row
     row.dead_for_norm = double(layer.dead.dead()) / double(experts);
     if (!state.bias.empty()) row.bias_range = bias_range(state.bias);
     row.margin = state.margin;
+    row.lead = state.lead;
     row.gate_entropy = state.gate_entropy_nats;
     row.gate_entropy_norm = gate_entropy_norm(state.gate_entropy_nats, state.top_k);
     row.overlap = std::nullopt;

@@ -1,5 +1,5 @@
 // What the routers did at a logged step, one row a MoE layer: measures of the step's load and of the last W logged
-// steps, dead experts, gate entropy, margin, overlap with the last probe; and whether the rule of telemetry.collapse_stop
+// steps, dead experts, gate entropy, margin, lead, overlap with the last probe; and whether the rule of telemetry.collapse_stop
 // holds. Formulas: docs/numerics.md. Memory is taken at construction; observe() allocates nothing.
 #pragma once
 

@@ -30,6 +30,7 @@ constexpr RouterColumn kColumns[] = {
     {"dead_for_norm",               [](const Row& r) { return or_absent(r.dead_for_norm); }},
     {"bias_range",                  [](const Row& r) { return or_absent(r.bias_range); }},
     {"margin",                      [](const Row& r) { return or_absent(r.margin); }},
+    {"lead",                        [](const Row& r) { return or_absent(r.lead); }},
     {"gate_entropy",                [](const Row& r) { return or_absent(r.gate_entropy); }},
     {"gate_entropy_norm",           [](const Row& r) { return or_absent(r.gate_entropy_norm); }},
     {"overlap",                     [](const Row& r) { return or_absent(r.overlap); }},

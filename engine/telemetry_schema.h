@@ -29,7 +29,7 @@ struct RouterRow {
   RouterStats window;  // over the last W logged steps
   std::optional<double> dead_for, dead_for_norm;
   std::optional<double> bias_range;
-  std::optional<double> margin;
+  std::optional<double> margin, lead;
   std::optional<double> gate_entropy, gate_entropy_norm;
   std::optional<double> overlap;
 };

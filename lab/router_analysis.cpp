@@ -109,6 +109,7 @@ RouterLayer layer_of(const LayerHistory& from, const RouterHistory& history,
                     .ccdf = ccdf(from.window_counts, ccdf_loads),
                     .bias_range = from.at("bias_range", last),
                     .margin = from.last("margin"),
+                    .lead = from.last("lead"),
                     .gate_entropy_norm = from.last("gate_entropy_norm"),
                     .overlap = from.last("overlap")};
   for (const StepValue& v : from.measure.at("max_load_norm")) {

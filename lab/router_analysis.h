@@ -39,7 +39,7 @@ struct RouterLayer {
   int64_t dead = 0, never_used = 0, dead_longest = 0, dead_median = 0;
   double turnover = 0;  // mean of the last W logged steps
   // At the last logged step that has it.
-  std::optional<double> bias_range, margin, gate_entropy_norm, overlap;
+  std::optional<double> bias_range, margin, lead, gate_entropy_norm, overlap;
 };
 
 struct RouterAnalysis {

@@ -55,15 +55,15 @@ std::string steps_text(const RouterAnalysis& a) {
 
 std::string layers_text(const RouterAnalysis& a) {
   TextTable table({"layer", "saturated at", "cv", "/ceiling", "max_load", "x K", "H/ln E", "gini",
-                   "dead", "never used", "dead for", "turnover", "bias range", "margin", "gate H",
-                   "overlap"});
+                   "dead", "never used", "dead for", "turnover", "bias range", "margin", "lead",
+                   "gate H", "overlap"});
   for (const RouterLayer& l : a.layers) {
     table.add({std::to_string(l.layer), step_of(l.saturated_at), fixed(l.cv, 1) + "%",
                fixed(l.cv_norm, 3), strprintf("%.2f%%", 100 * l.max_load),
                fixed(l.max_load_norm, 3), fixed(l.entropy_norm, 3), fixed(l.gini, 3),
                grouped(l.dead), grouped(l.never_used),
                l.dead > 0 ? grouped(l.dead_median) + "-" + grouped(l.dead_longest) : "",
-               percent(l.turnover), fixed(l.bias_range, 4), fixed(l.margin, 4),
+               percent(l.turnover), fixed(l.bias_range, 4), fixed(l.margin, 4), fixed(l.lead, 4),
                fixed(l.gate_entropy_norm, 3), fixed(l.overlap, 3)});
   }
   return "\nby layer, over the last W logged steps; dead for: steps since the last assignment, "
@@ -162,6 +162,7 @@ Json layer_json(const RouterLayer& l) {
   json["turnover"] = l.turnover;
   json["bias_range"] = number(l.bias_range);
   json["margin"] = number(l.margin);
+  json["lead"] = number(l.lead);
   json["gate_entropy_norm"] = number(l.gate_entropy_norm);
   json["overlap"] = number(l.overlap);
   json["ccdf"] = l.ccdf;

@@ -90,10 +90,12 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
                     std::vector<RouterAdvice>& advice) {
   if (router.bias_rate <= 0 || !f.worst->bias_range || !f.worst->margin) return;
   const double travel = *f.worst->bias_range, margin = *f.worst->margin;
-  const std::string measured = strprintf(
+  std::string measured = strprintf(
       "layer %ld: the biases lie %.3g apart; the last chosen and the first unchosen "
       "expert of a token differ by %.3g on average",
       long(f.worst->layer), travel, margin);
+  const double lead = f.worst->lead.value_or(0);
+  if (lead > 0) measured += strprintf(", the first chosen and the first unchosen by %.3g", lead);
   if (travel >= 1.8 * kBiasClamp) {
     advice.push_back({"bias_at_clamp", measured + strprintf("; they end at +-%g", kBiasClamp),
                       "the bias can do no more: add router.aux, which changes the scores "
@@ -115,6 +117,15 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
                               "between logged steps, sampling alone gives %.1f%%",
                               100 * f.worst->turnover, 100 * a.turnover_floor),
          strprintf("a smaller router.bias_rate than %g, or bias_follows_lr", router.bias_rate)});
+  } else if (travel < lead && lead > 2 * kSwapSteps * router.bias_rate) {
+    advice.push_back(
+        {"bias_behind_lead",
+         measured + strprintf("; the bias moves the edge of a choice, and at bias_rate %g reaches "
+                              "its first expert after about %.0f steps, the run had %ld",
+                              router.bias_rate, lead / (2 * router.bias_rate), long(a.last_step)),
+         strprintf("router.bias_rate %.1g: then it reaches the busiest experts within a hundred "
+                   "steps; or add router.aux, which acts on the scores themselves",
+                   lead / (2 * kSwapSteps))});
   } else {
     advice.push_back(
         {"bias_too_weak",

@@ -75,6 +75,7 @@ void MoeHalf<T>::plan(MemoryPlan& plan, int64_t tokens) {
   add("counts", counts_, experts);
   add("measures", measures_, int64_t{kRouterMeasures});
   add("margin", margin_, kMarginTokens);
+  add("lead", lead_, kMarginTokens);
   const auto add_read = [&](const char* what, auto& view, int64_t size) {
     plan.add(Section::kHostVisible, name_ + "." + what, view, {size});
   };
@@ -82,6 +83,7 @@ void MoeHalf<T>::plan(MemoryPlan& plan, int64_t tokens) {
   add_read("bias", read_bias_, experts);
   add_read("measures", read_measures_, kRouterMeasures);
   add_read("margin", read_margin_, kMarginTokens);
+  add_read("lead", read_lead_, kMarginTokens);
 }
 
 template <typename T>
@@ -281,6 +283,7 @@ template <typename T>
 void MoeHalf<T>::measure_margin(Exec on) {
   const int64_t sampled = std::min(kMarginTokens, last_tokens_);
   router_margin(on, {.margin = margin_.rows(0, sampled),
+                     .lead = lead_.rows(0, sampled),
                      .expert = expert_.rows(0, sampled),
                      .logits = logits_.rows(0, sampled),
                      .bias = has_bias() ? View<const float, 1>(bias_) : View<const float, 1>{},
@@ -294,6 +297,7 @@ void MoeHalf<T>::read_back(Exec on) {
   if (has_bias()) copy(on, read_bias_, bias_);
   copy(on, read_measures_, measures_);
   copy(on, read_margin_, margin_.rows(0, margins_));
+  copy(on, read_lead_, lead_.rows(0, margins_));
 }
 
 template <typename T>
@@ -309,6 +313,7 @@ RouterLayerState MoeHalf<T>::state() const {
   state.gate_entropy_nats = read_measures_[kGateEntropy] / double(micro_batches_);
   for (int64_t i = 0; i < margins_; ++i) {
     state.margin += double(read_margin_[i]) / double(margins_);
+    state.lead += double(read_lead_[i]) / double(margins_);
   }
   return state;
 }

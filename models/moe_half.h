@@ -23,7 +23,7 @@ class MoeHalf final : public Half<T> {
   void count_micro_batch(int64_t tokens);
   // Queues copies of what state() shows.
   void read_back(Exec on);
-  // The end of a step: measures the margin by the bias that chose, then moves the bias.
+  // The end of a step: measures margin and lead by the bias that chose, then moves the bias.
   void update_bias(Exec on, float lr_fraction);
   RouterLayerState state() const;
   // (tokens, K) of the last forward pass.
@@ -60,18 +60,18 @@ class MoeHalf final : public Half<T> {
   View<T, 2> gate_up_, h_, expert_out_;   // (A, 2F), (A, F), (A, C)
   std::optional<SwigluFfn<T>> shared_;
 
-  View<int64_t, 1> counts_;    // (E)   of the step
-  View<double, 1> measures_;   // (kRouterMeasures)   summed over the step's micro-batches
-  View<float, 1> margin_;      // (kMarginTokens)
-  int64_t micro_batches_ = 0;  // since begin_step
+  View<int64_t, 1> counts_;       // (E)   of the step
+  View<double, 1> measures_;      // (kRouterMeasures)   summed over the step's micro-batches
+  View<float, 1> margin_, lead_;  // (kMarginTokens)
+  int64_t micro_batches_ = 0;     // since begin_step
   int64_t last_tokens_ = 0;
-  int64_t margins_ = 0;  // rows of margin_ that update_bias measured
+  int64_t margins_ = 0;  // rows of margin_ and lead_ that update_bias measured
 
-  // The host's copies of counts_, bias_, measures_ and margin_.
+  // The host's copies of counts_, bias_, measures_, margin_ and lead_.
   View<int64_t, 1> read_counts_;
   View<float, 1> read_bias_;
   View<double, 1> read_measures_;
-  View<float, 1> read_margin_;
+  View<float, 1> read_margin_, read_lead_;
 };
 
 }  // namespace assay

@@ -222,13 +222,14 @@ void router_margin(Exec on, const RouterMargin& a) {
   parallel_for(on, a.logits.dim[0], [&](int64_t t) {
     if (k == experts) {
       a.margin[t] = 0;
+      a.lead[t] = 0;
       return;
     }
     const float* z = a.logits.row(t);
     const int32_t* id = a.expert.row(t);
     const float lse = is_sigmoid ? 0 : logsumexp(z, experts);
     float key[kBlock];
-    float last = 0, best = -kInfinity;  // of the chosen, of the others
+    float first = 0, last = 0, best = -kInfinity;  // of the chosen, of the others
     for (int64_t begin = 0; begin < experts; begin += kBlock) {
       const int64_t count = std::min(kBlock, experts - begin);
       for_vectors(z + begin, count, [&](int64_t e, int64_t n, f32x16 v) {
@@ -238,6 +239,7 @@ void router_margin(Exec on, const RouterMargin& a) {
       });
       for (int64_t i = 0; i < k; ++i) {
         if (id[i] < begin || id[i] >= begin + count) continue;
+        if (i == 0) first = key[id[i] - begin];
         if (i == k - 1) last = key[id[i] - begin];
         key[id[i] - begin] = -kInfinity;
       }
@@ -247,6 +249,7 @@ void router_margin(Exec on, const RouterMargin& a) {
       best = std::max(best, horizontal_max(largest));
     }
     a.margin[t] = last - best;
+    a.lead[t] = first - best;
   });
 }
 
@@ -309,10 +312,11 @@ void router_bias_update(Exec on, const RouterBiasUpdate& a) {
 }
 
 void router_margin(Exec on, const RouterMargin& a) {
-  CHECK(a.margin.dim[0] == a.logits.dim[0] && a.expert.dim[0] == a.logits.dim[0] &&
-            a.expert.dim[1] <= a.logits.dim[1],
-        "router_margin: margin (%ld), expert (%ld, %ld), logits (%ld, %ld)", long(a.margin.dim[0]),
-        long(a.expert.dim[0]), long(a.expert.dim[1]), long(a.logits.dim[0]), long(a.logits.dim[1]));
+  CHECK(a.margin.dim[0] == a.logits.dim[0] && a.lead.dim[0] == a.logits.dim[0] &&
+            a.expert.dim[0] == a.logits.dim[0] && a.expert.dim[1] <= a.logits.dim[1],
+        "router_margin: margin (%ld), lead (%ld), expert (%ld, %ld), logits (%ld, %ld)",
+        long(a.margin.dim[0]), long(a.lead.dim[0]), long(a.expert.dim[0]), long(a.expert.dim[1]),
+        long(a.logits.dim[0]), long(a.logits.dim[1]));
   if (on.gpu) return gpu::router_margin(on, a);
   cpu::router_margin(on, a);
 }

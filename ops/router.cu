@@ -260,7 +260,10 @@ __global__ __launch_bounds__(kBlock) void router_margin_kernel(
     if (found == 0) raise(best, key(e));
   }
   best = warp_max(best);
-  if (lane() == 0) a.margin[t] = k == experts ? 0 : key(id[k - 1]) - best;
+  if (lane() == 0) {
+    a.margin[t] = k == experts ? 0 : key(id[k - 1]) - best;
+    a.lead[t] = k == experts ? 0 : key(id[0]) - best;
+  }
 }
 
 }  // namespace

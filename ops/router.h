@@ -96,9 +96,11 @@ struct RouterBiasUpdate {
   float rate;
 };
 
-// margin = (s + b) of the last chosen - (s + b) of the best not chosen; 0 where K = E. A probe for a few rows.
+// margin = (s + b) of the last chosen - (s + b) of the best not chosen, lead = the same of the first chosen; 0 where
+// K = E. A probe for a few rows.
 struct RouterMargin {
   View<float, 1> margin;           // out (N)
+  View<float, 1> lead;             // out (N)
   View<const int32_t, 2> expert;   // in  (N, K)   from forward
   View<const float, 2> logits;     // in  (N, E)
   View<const float, 1> bias = {};  // in  (E)

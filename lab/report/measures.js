@@ -13,6 +13,7 @@ const measureWords = {
   dead_for: {unit: 'experts', says: 'without an assignment in the last W logged steps', ceiling: (r) => r.experts, of: 'E'},
   bias_range: {unit: '', says: 'largest less smallest selection bias', ceiling: () => 32, of: 'the clamp'},
   margin: {unit: '', says: 'score of the last chosen expert less that of the first unchosen one'},
+  lead: {unit: '', says: 'score of the first chosen expert less that of the first unchosen one: how far the bias must move to reach it'},
   gate_entropy: {unit: 'nats', says: 'mean entropy of the gates of a token', ceiling: (r) => Math.log(r.top_k), of: 'ln K'},
   overlap: {unit: 'share', says: 'of the chosen experts of fixed tokens that were chosen at the probe before', ceiling: () => 1, of: 'all'},
 };

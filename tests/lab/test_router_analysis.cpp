@@ -231,9 +231,16 @@ TEST_CASE("advice follows from what the bias has done") {
   REQUIRE(slow.advice[0].because.find("after about 500 steps, the run had 400") !=
           std::string::npos);
   REQUIRE(slow.advice[0].advice.find("bias_rate 0.0005") != std::string::npos);
-  // At 1e-3 they change places within a hundred steps: the rate is not what keeps the loads apart.
+  // At 1e-3 the edge of a choice moves within a hundred steps. What is chosen first may lie further away.
   REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-3))) ==
           std::vector<std::string>{"bias_too_weak"});
+  l.lead = 0.4;
+  const RouterVerdict behind = router_verdict(a, balanced_by_bias(1e-3));
+  REQUIRE(rules_of(behind) == std::vector<std::string>{"bias_behind_lead"});
+  REQUIRE(behind.advice[0].because.find("by 0.4; ") != std::string::npos);
+  REQUIRE(behind.advice[0].because.find("after about 200 steps, the run had 400") !=
+          std::string::npos);
+  REQUIRE(behind.advice[0].advice.find("bias_rate 0.002") != std::string::npos);
   l.bias_range = 0.3;
   REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-2))) ==
           std::vector<std::string>{"bias_too_weak"});

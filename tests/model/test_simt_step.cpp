@@ -175,7 +175,8 @@ std::vector<std::vector<std::byte>> after_masked_steps(const Config& config,
     add(f.model->loss_sum());
     add(f.optimizer->gradient_norm());
     for (const RouterLayerState& layer : f.model->router_layers()) {
-      for (const double measure : {layer.aux, layer.z, layer.margin, layer.gate_entropy_nats}) {
+      for (const double measure :
+           {layer.aux, layer.z, layer.margin, layer.lead, layer.gate_entropy_nats}) {
         add(measure);
       }
       for (int64_t e = 0; e < layer.counts.dim[0]; ++e) add(layer.counts[e]);

@@ -225,19 +225,22 @@ OpInstance margin_instance(const RouterShape& s) {
   auto bench = std::make_shared<Workbench>();
   const RouterForward f = router_buffers(*bench, s);
   const RouterMargin a{.margin = bench->out<float, 1>("margin", {s.tokens}),
+                       .lead = bench->out<float, 1>("lead", {s.tokens}),
                        .expert = f.expert,
                        .logits = f.logits,
                        .bias = f.bias,
                        .settings = f.settings};
   const auto check = [=](Report& report) {
-    std::vector<double> want;
+    std::vector<double> margin, lead;
     for (int64_t t = 0; t < s.tokens; ++t) {
       auto key = row_keys(f, t);
       std::sort(key.rbegin(), key.rend());
-      want.push_back(s.k == s.experts ? 0 : key[size_t(s.k - 1)] - key[size_t(s.k)]);
+      margin.push_back(s.k == s.experts ? 0 : key[size_t(s.k - 1)] - key[size_t(s.k)]);
+      lead.push_back(s.k == s.experts ? 0 : key[0] - key[size_t(s.k)]);
     }
-    report.near("margin", a.margin, want,
-                [&](int64_t) { return tol::elementary(score_roundings(f), 2); });
+    const auto tolerance = [&](int64_t) { return tol::elementary(score_roundings(f), 2); };
+    report.near("margin", a.margin, margin, tolerance);
+    report.near("lead", a.lead, lead, tolerance);
   };
   const auto run = [=](Exec on) {
     router_forward(on, bench->located(f));

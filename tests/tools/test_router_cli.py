@@ -43,7 +43,7 @@ def check_finished(w):
         stored = rows(run, "SELECT window_cv, window_max_load_norm, window_gini FROM router_layer "
                            f"WHERE step = 60 AND layer = {layer['layer']}")[0]
         expect((layer["cv"], layer["max_load_norm"], layer["gini"]) == stored, f"{layer} is not {stored}")
-        expect(layer["bias_range"] > 0 and layer["margin"] > 0 and 0 <= layer["overlap"] <= 1, layer)
+        expect(layer["bias_range"] > 0 and 0 < layer["margin"] <= layer["lead"] and 0 <= layer["overlap"] <= 1, layer)
         expect(0 < layer["turnover"] < 1, layer)
     for step in said["steps"]:
         worst = rows(run, f"SELECT max(max_load_norm) FROM router_layer WHERE step = {step['step']}")[0][0]
