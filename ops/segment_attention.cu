@@ -16,8 +16,9 @@ constexpr float kLog2E = 1.44269504f;
 // values: a lane has every 32nd element of the head. Made for short segments with long prefixes, where it is bound by
 // reading keys and values once a row, mostly from L2; a long segment without prefix is better off with
 // attention_forward.
+// With a bound on its blocks ptxas keeps the keys in flight in registers; without one it spills them for occupancy.
 template <typename T, int D>
-__global__ __launch_bounds__(kWarps* kWarp) void segment_attention_kernel(
+__global__ __launch_bounds__(kWarps* kWarp, 4) void segment_attention_kernel(
     const __grid_constant__ SegmentAttention<T> a) {
   constexpr int kElements = D / kWarp;
   GPU_SHARED(float, queries, [kWarps * D]);
@@ -63,8 +64,9 @@ __global__ __launch_bounds__(kWarps* kWarp) void segment_attention_kernel(
         for (int e = 0; e < kElements; ++e) sum_v[e] += w * float(v[lane() + e * kWarp]);
       }
     }
+    const float inverse = 1 / sum;
     for (int e = 0; e < kElements; ++e) {
-      round_to(a.out.row(t)[h * D + lane() + e * kWarp], sum_v[e] / sum);
+      round_to(a.out.row(t)[h * D + lane() + e * kWarp], sum_v[e] * inverse);
     }
     sync_warp();
   }
