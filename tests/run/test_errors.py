@@ -156,12 +156,12 @@ COMMANDS = [
     (["tokenizer", "encode", "text.txt", "--tokenizer", "folder"], "folder", ""),
     (["tokenizer", "decode", "--tokenizer", "tok.json", "300"], "id 300 at position 0", ""),
 ]
-for name in ("router", "report", "sample"):
+for name in ("router", "report", "eval", "sample"):
     COMMANDS += [([name, "nowhere"], "no run at nowhere", "train"),
                  ([name, "text.txt"], "text.txt is a file", "train"),
                  ([name, "c"], "c is not a run", "train")]
-for name in ("report", "sample"):
-    COMMANDS.append(([name, "done"], f"assay {name} is not available", "RUN/"))
+COMMANDS.append((["sample", "done"], "assay sample is not available", "RUN/"))
+COMMANDS.append((["eval", "done", "--tasks", "core"], "CORE needs its bundle", "--bundle"))
 COMMANDS.append((["router", "done"], "the model is dense", "model.moe"))
 
 UNREADABLE = [
