@@ -62,10 +62,10 @@ struct RouterLayerState {
   View<const float, 1> bias;      // (E) empty when there is none
   double aux = 0;                 // mean over the step's micro-batches, before aux_alpha
   double z = 0;                   // mean over tokens of logsumexp^2, before z_alpha
-  double margin =
-      0;  // mean over the last micro-batch's tokens: last chosen less first unchosen score
-  double lead = 0;               // likewise: first chosen less first unchosen
-  double gate_entropy_nats = 0;  // likewise
+  // Means over the last micro-batch's tokens; margin: score of the last chosen less that of the first unchosen expert,
+  // lead: of the first chosen.
+  double margin = 0, lead = 0;
+  double gate_entropy_nats = 0;
 };
 
 class Model {
