@@ -113,6 +113,7 @@ class StepBench {
     std::vector<RouterRow> rows(size_t(o_.layers));
     routers.observe(on_, *model_, rows);  // its only probe
     for (int64_t i = 0; i < o_.steps; ++i) {
+      updates_.clear();
       step.push_back(ms_of([&] { train(); }));
       const double trained = ms_of([&] { train(); });
       hash.push_back(ms_of([&] { sink_ += optimizer_->parameter_checksum(on_); }));
@@ -128,10 +129,12 @@ class StepBench {
       }));
       loads.push_back(ms_of([&] { routers.observe(on_, *model_, record->router); }));
       hand_over.back() += ms_of([&] { telemetry.commit(); });
+      train(Optimizer::Sample::kRatios);
+      ratios.push_back(updates_[2] - (updates_[0] + updates_[1]) / 2 +
+                       ms_of([&] { sink_ += uint64_t(optimizer_->ratios()[0].grad > 0); }));
       logged.push_back(trained + hash.back() + hand_over.back() + loads.back());
       if (i % o_.probe_every > 0) continue;
       probes.push_back(ms_of([&] { with_probe.observe(on_, *model_, rows); }) - loads.back());
-      ratios.push_back(ms_of([&] { sink_ += uint64_t(optimizer_->ratios(on_)[0].grad > 0); }));
     }
     telemetry.flush();
     const Costs c{.step = p50(step),
@@ -153,10 +156,10 @@ class StepBench {
             .batch = sequences,
             .sequence = o_.sequence};
   }
-  void train() {
+  void train(Optimizer::Sample sample = Optimizer::Sample::kNothing) {
     model_->begin_step(on_, {.loss = 1.0f / float(tokens_)});
     model_->forward_backward(on_, batch(o_.batch));
-    optimizer_->step(on_, trained_++, 1.0);
+    updates_.push_back(ms_of([&] { optimizer_->step(on_, trained_++, 1.0, sample); }));
     margins_.push_back(ms_of([&] { model_->update_router_bias(on_, 1.0f); }));
     model_->read_back(on_);
     optimizer_->read_back(on_);
@@ -172,6 +175,7 @@ class StepBench {
   View<int32_t, 1> stream_;
   uint64_t sink_ = 0;
   std::vector<double> margins_;
+  std::vector<double> updates_;  // of the optimizer, one a train()
 };
 
 // Assignments of one layer and step: every token's K experts, drawn by weight.
@@ -262,7 +266,7 @@ void print(const Options& o, const Costs& c, const std::vector<Written>& sizes) 
   line("margin, with the bias's own update", c.margin);
   line("measures of the step and of the window", c.loads);
   line("probe, a share of every probe_every-th", c.probe);
-  line("ratios, likewise", c.ratios);
+  line("ratios in the optimizer's pass, likewise", c.ratios);
   line("load vectors to the writer", c.hand_over);
   line("writer: zstd and SQLite, a thread of its own", c.writer);
   line("sum", c.sum());

@@ -3,18 +3,14 @@
 //   grad_ratio = |g| / |p|        update_ratio = |u| / |p|        |x|: root of the sum of squares over a group
 //
 // p: the masters after the step. g: the gradient of the whole step before clipping. u: what the step took off,
-// lr weight_decay p_before + lr m_hat / (sqrt(v_hat) + eps), from the moments as the step left them. Sums are in double,
-// in 64 pieces a tensor, in order.
+// lr weight_decay p_before + lr m_hat / (sqrt(v_hat) + eps). The optimizer's own pass adds them up (AdamW::squares).
 #pragma once
 
 #include <array>
 #include <limits>
-#include <string>
 
 #include "base/view.h"
-#include "cuda/exec.h"
 #include "engine/parameter_spec.h"
-#include "ops/adamw_constants.h"
 
 namespace assay {
 
@@ -33,22 +29,10 @@ using GroupRatios = std::array<GroupRatio, kRatioRoles.size()>;  // by kRatioRol
 
 struct RatioSquares {
   double grad = 0, update = 0, master = 0;
-  void add(const RatioSquares& more) {
-    grad += more.grad;
-    update += more.update;
-    master += more.master;
-  }
 };
 
-// One tensor, or a piece of one, in the host's memory.
-struct RatioTensor {
-  View<const float, 1> master;  // in (n)   after the step
-  View<const float, 1> m;       // in (n)   likewise
-  View<const float, 1> v;       // in (n)   likewise
-  View<const float, 1> grad;    // in (n)
-  AdamWConstants step;
-};
-RatioSquares ratio_squares(Exec on, const RatioTensor& a);
+// The pieces of one tensor, in order. squares (pieces, 3): AdamW::squares.
+void add(RatioSquares& sum, View<const double, 2> squares);
 
 GroupRatio ratio_of(const RatioSquares& sum);
 

@@ -18,7 +18,9 @@ StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
 
   model_.begin_step(on, scale);
   for (int i = 0; i < micro_batches; ++i) model_.forward_backward(on, micro(i));
-  optimizer_.step(on, step_index, share);  // norm and clip factor stay on the device
+  const bool sampled = measure == Measure::kHashAndRatios;
+  optimizer_.step(on, step_index, share,  // norm and clip factor stay on the device
+                  sampled ? Optimizer::Sample::kRatios : Optimizer::Sample::kNothing);
   model_.update_router_bias(on, static_cast<float>(share));  // from the load of the whole step
 
   model_.read_back(on);
@@ -43,7 +45,7 @@ StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t
                   .non_finite = optimizer_.non_finite(),
                   .counted = counted};
   if (measure == Measure::kNothing) return stats;
-  if (measure == Measure::kHashAndRatios) stats.ratios = optimizer_.ratios(on);
+  if (measure == Measure::kHashAndRatios) stats.ratios = optimizer_.ratios();
   const std::array<uint64_t, 3> bits{std::bit_cast<uint64_t>(stats.loss),
                                      std::bit_cast<uint64_t>(stats.gradient_norm),
                                      optimizer_.parameter_checksum(on)};

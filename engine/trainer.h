@@ -34,7 +34,7 @@ class Trainer {
         optimizer_(optimizer),
         loader_(loader) {}
 
-  // The hash reads every parameter once; a step that is not logged does without. The ratios read four times as much.
+  // The hash reads every parameter once; a step that is not logged does without.
   enum class Measure { kNothing, kHash, kHashAndRatios };
   StepStats step(Exec on, int64_t step_index, Measure measure = Measure::kHash);
   const Schedule& schedule() const { return schedule_; }

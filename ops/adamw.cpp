@@ -12,25 +12,45 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kPiece = 16384;
-
-// One pass over five or six streams. kEmit: the weight is written too.
-template <bool kEmit, typename T>
+// One pass over five or six streams. kEmit: the weight is written too. kSquare: sums[3] as AdamW::squares.
+template <bool kEmit, bool kSquare, typename T>
 void update(int64_t n, const AdamWConstants& s, float scale, const float* __restrict grad,
             float* __restrict master, float* __restrict m, float* __restrict v,
-            [[maybe_unused]] T* __restrict weight) {
-#pragma omp simd
+            [[maybe_unused]] T* __restrict weight, [[maybe_unused]] double* __restrict sums) {
+  [[maybe_unused]] double grads = 0, updates = 0, masters = 0;
+#pragma omp simd reduction(+ : grads, updates, masters)
   for (int64_t i = 0; i < n; ++i) {
     const float g = grad[i] * scale;
     const float first = s.beta1 * m[i] + s.rest1 * g;
     const float second = s.beta2 * v[i] + s.rest2 * (g * g);
     const float step = s.step_size * first / (std::sqrt(second) * s.root_scale + s.eps);
-    const float p = master[i] - (s.decay * master[i] + step);
+    const float off = s.decay * master[i] + step;
+    const float p = master[i] - off;
     m[i] = first;
     v[i] = second;
     master[i] = p;
     if constexpr (kEmit) round_to(weight[i], p);
+    if constexpr (kSquare) {
+      grads += double(grad[i]) * double(grad[i]);
+      updates += double(off) * double(off);
+      masters += double(p) * double(p);
+    }
   }
+  if constexpr (kSquare) {
+    sums[0] = grads;
+    sums[1] = updates;
+    sums[2] = masters;
+  }
+}
+
+// A piece of the tensor.
+template <bool kEmit, bool kSquare, typename T>
+void update_piece(const AdamW<T>& a, const AdamWConstants& s, float scale, int64_t begin,
+                  int64_t end) {
+  update<kEmit, kSquare, T>(end - begin, s, scale, a.grad.data + begin, a.master.data + begin,
+                            a.m.data + begin, a.v.data + begin,
+                            kEmit ? a.weight.data + begin : nullptr,
+                            kSquare ? a.squares.row(begin / kAdamWPiece) : nullptr);
 }
 
 }  // namespace
@@ -41,13 +61,16 @@ template <typename T>
 void adamw(Exec on, const AdamW<T>& a) {
   const AdamWConstants s = adamw_constants(a);
   const float scale = a.grad_scale.empty() ? 1.0f : a.grad_scale[0];
-  parallel_ranges(on, a.grad.dim[0], kPiece, [&](int64_t begin, int64_t end) {
-    const float* grad = a.grad.data + begin;
-    float *master = a.master.data + begin, *m = a.m.data + begin, *v = a.v.data + begin;
-    if (a.weight.empty()) {
-      update<false, T>(end - begin, s, scale, grad, master, m, v, nullptr);
+  parallel_ranges(on, a.grad.dim[0], kAdamWPiece, [&](int64_t begin, int64_t end) {
+    const bool emit = !a.weight.empty(), square = !a.squares.empty();
+    if (emit && square) {
+      update_piece<true, true>(a, s, scale, begin, end);
+    } else if (emit) {
+      update_piece<true, false>(a, s, scale, begin, end);
+    } else if (square) {
+      update_piece<false, true>(a, s, scale, begin, end);
     } else {
-      update<true>(end - begin, s, scale, grad, master, m, v, a.weight.data + begin);
+      update_piece<false, false>(a, s, scale, begin, end);
     }
   });
 }
@@ -64,6 +87,9 @@ void adamw(Exec on, const AdamW<T>& a) {
         "adamw: grad (%ld), master (%ld), m (%ld), v (%ld), weight (%ld), grad_scale (%ld)",
         long(n), long(a.master.dim[0]), long(a.m.dim[0]), long(a.v.dim[0]), long(a.weight.dim[0]),
         long(a.grad_scale.dim[0]));
+  CHECK(a.squares.empty() || (a.squares.dim[0] == adamw_pieces(n) && a.squares.dim[1] == 3),
+        "adamw: squares (%ld, %ld) for %ld pieces", long(a.squares.dim[0]), long(a.squares.dim[1]),
+        long(adamw_pieces(n)));
   CHECK(a.step >= 1, "adamw: step %ld, the first is 1", long(a.step));
   if (on.gpu) return gpu::adamw(on, a);
   cpu::adamw(on, a);

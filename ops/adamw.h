@@ -4,6 +4,9 @@
 //   m = beta1 m + (1 - beta1) g    v = beta2 v + (1 - beta2) g^2
 //   p -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)          weight = p rounded to T
 //
+// Where `squares` is asked for, the same pass adds up how large the step was, piece by piece, in double: of grad before grad_scale,
+// of what was taken off p, and of p after it. The other results keep their bits.
+//
 // Reference: tests/ref/adamw.h. Arithmetic in float, the step's constants in double.
 #pragma once
 
@@ -21,6 +24,7 @@ struct AdamW {
   View<T, 1> weight = {};                // out (n)   optional: empty where the master is the weight
   View<const float, 1> grad;             // in  (n)
   View<const float, 1> grad_scale = {};  // in  (1)   optional, e.g. the clip factor
+  View<double, 2> squares = {};  // out (adamw_pieces(n), 3)   optional: grad^2, update^2, p^2
   float lr;
   float beta1 = 0.9f;
   float beta2 = 0.95f;
@@ -28,6 +32,11 @@ struct AdamW {
   float weight_decay = 0.0f;
   int64_t step;  // t, from 1
 };
+
+inline constexpr int64_t kAdamWPiece = 16384;  // elements of one row of squares
+constexpr int64_t adamw_pieces(int64_t n) {
+  return (n + kAdamWPiece - 1) / kAdamWPiece;
+}
 
 template <typename T>
 void adamw(Exec on, const AdamW<T>& a);

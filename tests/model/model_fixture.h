@@ -81,10 +81,11 @@ struct ModelFixture {
     read_back();
   }
   // A full step; returns the mean loss before it.
-  double step(int64_t index, int64_t micro_batches = 1) {
+  double step(int64_t index, int64_t micro_batches = 1,
+              Optimizer::Sample sample = Optimizer::Sample::kNothing) {
     gradients(micro_batches);
     const double loss = model->loss_sum() / double(batch * sequence);
-    optimizer->step(on, index, 1.0);
+    optimizer->step(on, index, 1.0, sample);
     model->update_router_bias(on, 1.0f);
     read_back();
     return loss;

@@ -101,8 +101,8 @@ TEST_CASE("a training step allocates nothing") {
       const size_t before = mallinfo2().uordblks;
       calls = large_calls = 0;
       counting = true;
-      for (int i = 3; i < 8; ++i) f.step(i);
-      const GroupRatios ratios = f.optimizer->ratios(f.on);
+      for (int i = 3; i < 8; ++i) f.step(i, 1, Optimizer::Sample::kRatios);
+      const GroupRatios ratios = f.optimizer->ratios();
       counting = false;
       const size_t after = mallinfo2().uordblks;
       INFO("moe " << moe << " recipe " << recipe_name(recipe) << ": " << calls << " allocations, "

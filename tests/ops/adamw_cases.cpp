@@ -9,6 +9,7 @@ namespace {
 
 enum class State { kFirst, kUnderWay };
 enum class Emit { kNone, kWeight };
+enum class Squares { kNone, kAsked };
 
 struct Setup {
   int64_t n;
@@ -17,7 +18,24 @@ struct Setup {
   State state;
   Emit emit;
   float grad_scale;  // 1 = none given
+  Squares squares = Squares::kNone;
 };
+
+// Of each piece, from the reference's p before and after.
+template <typename T>
+void check_squares(Report& report, const AdamW<T>& a, const std::vector<double>& before,
+                   const std::vector<double>& grad, const std::vector<double>& after) {
+  std::vector<double> want(size_t(a.squares.size()), 0.0);
+  for (size_t i = 0; i < grad.size(); ++i) {
+    double* sums = want.data() + 3 * (int64_t(i) / kAdamWPiece);
+    const double off = before[i] - after[i];
+    sums[0] += grad[i] * grad[i];
+    sums[1] += off * off;
+    sums[2] += after[i] * after[i];
+  }
+  report.near("squares", a.squares, want,
+              [&](int64_t i) { return tol::elementary(8, want[size_t(i)]); });
+}
 
 template <typename T>
 OpInstance instance(const Setup& s) {
@@ -33,6 +51,9 @@ OpInstance instance(const Setup& s) {
   if (s.emit == Emit::kWeight) a.weight = bench->out<T, 1>("weight", {s.n});
   if (s.grad_scale != 1.0f) {
     a.grad_scale = bench->in<float, 1>("grad_scale", {1}, normal(0, s.grad_scale));
+  }
+  if (s.squares == Squares::kAsked) {
+    a.squares = bench->out<double, 2>("squares", {adamw_pieces(s.n), 3});
   }
   for (int64_t i = 0; i < s.n; ++i) a.v[i] = a.v[i] * a.v[i];
   bench->commit();
@@ -61,6 +82,7 @@ OpInstance instance(const Setup& s) {
       return tol::rounding<float>(p[j]) + tol::elementary(1, a.lr * a.weight_decay * p0[j]) +
              tol::elementary(4, a.lr * reach / root);
     });
+    if (!a.squares.empty()) check_squares(report, a, p0, grad, p);
     if (!a.weight.empty()) {
       std::vector<double> rounded = Workbench::doubles(a.master);
       for (double& x : rounded) x = double(float(T(float(x))));
@@ -91,18 +113,22 @@ OpInstance first_step_instance() {
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   for (const Setup& s : {
-           Setup{1,       1,      1e-3f, 0.1f, State::kFirst,    Emit::kWeight, 1.0f    },
-           Setup{0,       1,      1e-3f, 0.1f, State::kFirst,    Emit::kWeight, 1.0f    },
-           Setup{77,      1,      1e-3f, 0.0f, State::kFirst,    Emit::kNone,   1.0f    },
-           Setup{16385,   2,      3e-2f, 0.1f, State::kUnderWay, Emit::kWeight, 0.03125f},
-           Setup{100003,  1000,   1e-3f, 0.1f, State::kUnderWay, Emit::kNone,   0.5f    },
-           Setup{2000001, 100000, 1e-4f, 0.1f, State::kUnderWay, Emit::kWeight, 1.0f    }
+           Setup{1,       1,      1e-3f, 0.1f, State::kFirst,    Emit::kWeight, 1.0f,     Squares::kNone },
+           Setup{0,       1,      1e-3f, 0.1f, State::kFirst,    Emit::kWeight, 1.0f,     Squares::kNone },
+           Setup{77,      1,      1e-3f, 0.0f, State::kFirst,    Emit::kNone,   1.0f,     Squares::kNone },
+           Setup{16385,   2,      3e-2f, 0.1f, State::kUnderWay, Emit::kWeight, 0.03125f, Squares::kNone },
+           Setup{100003,  1000,   1e-3f, 0.1f, State::kUnderWay, Emit::kNone,   0.5f,     Squares::kNone },
+           Setup{2000001, 100000, 1e-4f, 0.1f, State::kUnderWay, Emit::kWeight, 1.0f,
+                 Squares::kNone                                                                          },
+           Setup{33000,   3,      3e-2f, 0.1f, State::kUnderWay, Emit::kWeight, 0.25f,    Squares::kAsked},
+           Setup{5,       1,      1e-3f, 0.0f, State::kFirst,    Emit::kNone,   1.0f,     Squares::kAsked}
   }) {
     cases.push_back({"adamw",
                      std::string("adamw ") + dtype_name<T>() + " n=" + std::to_string(s.n) +
                          " step " + std::to_string(s.step) +
                          (s.emit == Emit::kWeight ? " weight" : "") +
-                         (s.grad_scale != 1.0f ? " scaled" : ""),
+                         (s.grad_scale != 1.0f ? " scaled" : "") +
+                         (s.squares == Squares::kAsked ? " squares" : ""),
                      [s] { return instance<T>(s); }});
   }
 }
