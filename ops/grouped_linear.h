@@ -1,11 +1,11 @@
 // The linear layer of every expert in one call, over ragged segments of rows.
 //
 //   e owns the assignments offsets[e] <= a < offsets[e+1]        r = row[a], or a where there is no row
-//   y[a,o]     = sum_i x[r,i] W[e,o,i]
-//   dx[a,i]    = sum_o dy[a,o] W[e,o,i]
-//   dW[e,o,i] += sum_a dy[a,o] x[r,i]
+//   y[a,o]     = scale sum_i x[r,i] W[e,o,i]
+//   dx[a,i]    = scale sum_o dy[a,o] W[e,o,i]
+//   dW[e,o,i] += scale sum_a dy[a,o] x[r,i]
 //
-// Rows are gathered inside the product, nothing is copied before. Sums and bits as in ops/linear.h: a row does
+// Rows are gathered inside the product, nothing is copied before. Sums, scale and bits as in ops/linear.h: a row does
 // not depend on its neighbours, nothing depends on the number of threads. An expert without rows costs nothing.
 // Reference: tests/ref/grouped_linear.h.
 //
@@ -15,6 +15,7 @@
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
+#include "ops/product_scale.h"
 #include "ops/weight_matrix.h"
 
 namespace assay {
@@ -26,6 +27,7 @@ struct GroupedForward {
   View<const int32_t, 1> row = {};  // in  (A)     row of x of each assignment; rows = A without it
   View<const int32_t, 1> offsets;   // in  (E+1)   assignments sorted by expert
   WeightStack<T> weight;            // in  (E, out, in)
+  ProductScale scale = {};          // in          optional
 };
 
 template <typename T>
@@ -34,6 +36,7 @@ struct GroupedDgrad {
   View<const T, 2> dy;             // in  (A, out)
   View<const int32_t, 1> offsets;  // in  (E+1)
   WeightStack<T> weight;           // in  (E, out, in)
+  ProductScale scale = {};         // in          optional
 };
 
 template <typename T>
@@ -43,6 +46,7 @@ struct GroupedWgrad {
   View<const T, 2> x;               // in  (rows, in)
   View<const int32_t, 1> row = {};  // in  (A)     as in forward
   View<const int32_t, 1> offsets;   // in  (E+1)
+  ProductScale scale = {};          // in          optional
 };
 
 template <typename T>

@@ -1,8 +1,8 @@
 // The experts' FFN around its activation: the first product with SwiGLU behind it, and the gradient of the second product with
 // SwiGLU's behind that. Rows, experts and offsets as in ops/grouped_linear.h, the activation as in ops/swiglu.h.
 //
-//   forward   gate_up[a] = x[r] W1[e]^T                 h[a] = swiglu(gate_up[a]), of the rounded gate_up
-//   dgrad     dh[a] = dy[a] W2[e]                       dgate_up[a] = swiglu'(gate_up[a]) dh[a]
+//   forward   gate_up[a] = scale x[r] W1[e]^T           h[a] = swiglu(gate_up[a]), of the rounded gate_up
+//   dgrad     dh[a] = scale dy[a] W2[e]                 dgate_up[a] = swiglu'(gate_up[a]) dh[a]
 //
 // The same results as the two steps, but that dgrad may or may not round dh between them. On a GPU, in bf16 with widths of
 // multiples of 8, one kernel: gate_up is not read again after the product (forward), dh never written (dgrad).
@@ -21,6 +21,7 @@ struct GroupedSwigluForward {
   View<const int32_t, 1> row = {};  // in  (A)       as in GroupedForward
   View<const int32_t, 1> offsets;   // in  (E+1)
   WeightStack<T> weight;            // in  (E, 2F, in)
+  ProductScale scale = {};          // in            optional
 };
 
 template <typename T>
@@ -31,6 +32,7 @@ struct GroupedSwigluDgrad {
   View<const T, 2> gate_up;        // in  (A, 2F)
   View<const int32_t, 1> offsets;  // in  (E+1)
   WeightStack<T> weight;           // in  (E, out, F)
+  ProductScale scale = {};         // in            optional
 };
 
 // on.workspace must have grouped_workspace_bytes() of the product.

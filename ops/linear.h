@@ -1,12 +1,13 @@
 // The linear layer: one dense matrix product forward, two backward. Weights are (out, in).
 //
-//   y[n,o]   = sum_i x[n,i] W[o,i] + add[n,o]
-//   dx[n,i]  = sum_o dy[n,o] W[o,i] + add[n,i]
-//   dW[o,i] += sum_n dy[n,o] x[n,i]
+//   y[n,o]   = scale sum_i x[n,i] W[o,i] + add[n,o]
+//   dx[n,i]  = scale sum_o dy[n,o] W[o,i] + add[n,i]
+//   dW[o,i] += scale sum_n dy[n,o] x[n,i]
 //
 // Sums are in float whatever T is, and rounded to the output's type once, after the addition. A row of y or dx
 // has the same bits whatever the other rows are. dW continues the sum it finds: rows given in two calls (the
-// first of a multiple of 32 rows) have the same bits as in one. Nothing depends on the number of threads.
+// first of a multiple of 32 rows) have the same bits as in one. Not with a scale (ops/product_scale.h), which multiplies sums
+// from 0 of the call's rows, or of parts of them where they are many. Nothing depends on the number of threads.
 // How bf16 products round: ops/panel.h. Reference: tests/ref/linear.h.
 //
 // The calls allocate nothing; on.workspace must have linear_workspace_bytes().
@@ -15,6 +16,7 @@
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
+#include "ops/product_scale.h"
 #include "ops/weight_matrix.h"
 
 namespace assay {
@@ -26,6 +28,7 @@ struct LinearForward {
   View<const T, 2> x;         // in  (N, in)
   WeightMatrix<T> weight;     // in  (out, in)
   View<const Y, 2> add = {};  // in  (N, out)   optional; may be y itself
+  ProductScale scale = {};    // in             optional
 };
 
 template <typename T>
@@ -34,13 +37,15 @@ struct LinearDgrad {
   View<const T, 2> dy;        // in  (N, out)
   WeightMatrix<T> weight;     // in  (out, in)
   View<const T, 2> add = {};  // in  (N, in)    optional; may be dx itself
+  ProductScale scale = {};    // in             optional
 };
 
 template <typename T>
 struct LinearWgrad {
-  View<float, 2> dweight;  // acc (out, in)
-  View<const T, 2> dy;     // in  (N, out)
-  View<const T, 2> x;      // in  (N, in)
+  View<float, 2> dweight;   // acc (out, in)
+  View<const T, 2> dy;      // in  (N, out)
+  View<const T, 2> x;       // in  (N, in)
+  ProductScale scale = {};  // in            optional
 };
 
 template <typename T, typename Y = T>

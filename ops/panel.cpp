@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ops/panel_amx.h"
+#include "ops/panel_scale.h"
 #include "ops/panel_tile.h"
 
 namespace assay::panel {
@@ -66,17 +67,25 @@ void multiply(const Product<T, Y>& p) {
             t.a[r] = reinterpret_cast<const std::byte*>(&half_words[r]);
           }
         }
+        const int64_t at = i * p.c_stride + col;
+        const Y* start = p.start == nullptr ? nullptr : p.start + at;
         if (pass == 0) {
-          t.start = p.start + i * p.c_stride + col;
-          t.start_format = p.start == nullptr ? Format::kZero : kFormatOf<Y>;
+          t.start = start;
+          t.start_format = start == nullptr || p.scale ? Format::kZero : kFormatOf<Y>;
           t.start_stride = p.c_stride;
         }
-        if (pass == passes - 1) {
-          t.c = p.c + i * p.c_stride + col;
+        if (pass == passes - 1 && !p.scale) {
+          t.c = p.c + at;
           t.c_format = kFormatOf<Y>;
           t.c_stride = p.c_stride;
         }
         tile_kernel_of<T>(rows, width / kVector)(t);
+        if (pass < passes - 1 || !p.scale) return;
+        for (int64_t r = 0; r < rows; ++r) {
+          const int64_t row = r * p.c_stride;
+          store_scaled(p.c + at + row, start == nullptr ? nullptr : start + row, *p.scale,
+                       sums + (i + r) * kPanelCols, cols);
+        }
       });
     }
   }
@@ -88,6 +97,7 @@ void accumulate(const OuterProduct<T>& p) {
     if (has_amx()) return accumulate_amx(p);
   }
   alignas(64) uint32_t slab[kSlabSteps * kBlockRows];
+  alignas(64) float sums[kTileRows * kPanelCols];  // of one tile, where they have a scale
   const int64_t all_steps = steps<T>(p.k);
   const int64_t slab_width = padded_cols(p.rows);
   for (int64_t first = 0; first < all_steps; first += kSlabSteps) {
@@ -119,7 +129,17 @@ void accumulate(const OuterProduct<T>& p) {
                .cols = cols};
         for (int64_t r = 0; r < rows; ++r)
           t.a[r] = reinterpret_cast<const std::byte*>(slab + i + r);
+        if (p.scale) {
+          t.start_format = Format::kZero;
+          t.c = sums;
+          t.c_stride = kPanelCols;
+        }
         tile_kernel_of<T>(rows, width / kVector)(t);
+        if (!p.scale) return;
+        for (int64_t r = 0; r < rows; ++r) {
+          float* row = c + r * p.c_stride;
+          store_scaled<float>(row, row, *p.scale, sums + r * kPanelCols, cols);
+        }
       });
     }
   }

@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/bf16.h"
 
@@ -84,6 +85,7 @@ struct Product {
   const int32_t* row;
   const uint32_t* panels;  // in  packed b, from a panel's first step on
   int64_t rows, cols, k;
+  std::optional<float> scale;  // c = start + scale * sum, the sum from 0 on
 };
 template <typename T, typename Y>
 void multiply(const Product<T, Y>& p);
@@ -96,9 +98,10 @@ struct OuterProduct {
   int64_t c_stride;
   const T* a;  // in  (k, .)         a_stride apart
   int64_t a_stride;
-  const uint32_t* panels;  // in  packed b
-  int64_t panel_words;     //     between panels
-  int64_t rows, cols, k;   //     rows <= kBlockRows
+  const uint32_t* panels;      // in  packed b
+  int64_t panel_words;         //     between panels
+  int64_t rows, cols, k;       //     rows <= kBlockRows
+  std::optional<float> scale;  // of the sums of kSlabSteps steps, or fewer, before they are added
 };
 template <typename T>
 void accumulate(const OuterProduct<T>& p);

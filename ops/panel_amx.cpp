@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/panel_scale.h"
 #include "ops/panel_transpose.h"
 
 namespace assay::panel {
@@ -158,7 +159,7 @@ void multiply_amx(const Product<bf16, Y>& p) {
                   .c = sum,
                   .start_stride = 4 * kStripCols,
                   .c_stride = 4 * kStripCols};
-          if (pass == 0 && p.start == nullptr) {
+          if (pass == 0 && (p.start == nullptr || p.scale)) {
             x.start = nullptr;
           } else if (pass == 0) {
             for (int64_t r = 0; r < rows; ++r) {
@@ -167,7 +168,7 @@ void multiply_amx(const Product<bf16, Y>& p) {
           }
           Y* c = p.c + i * p.c_stride + col;
           if constexpr (std::is_same_v<Y, float>) {
-            if (final_pass && rows % kTile == 0 && cols % kTile == 0) {
+            if (final_pass && rows % kTile == 0 && cols % kTile == 0 && !p.scale) {
               x.c = c;
               x.c_stride = 4 * p.c_stride;
             }
@@ -175,7 +176,13 @@ void multiply_amx(const Product<bf16, Y>& p) {
           multiply_block(x, round_up(rows) / kTile, width / kTile);
           if (!final_pass || x.c != sum) continue;
           for (int64_t r = 0; r < rows; ++r) {
-            store_rows(c + r * p.c_stride, sum + r * kStripCols, cols);
+            const float* from = sum + r * kStripCols;
+            if (p.scale) {
+              const Y* start = p.start == nullptr ? nullptr : p.start + (i + r) * p.c_stride + col;
+              store_scaled(c + r * p.c_stride, start, *p.scale, from, cols);
+            } else {
+              store_rows(c + r * p.c_stride, from, cols);
+            }
           }
         }
       }
@@ -224,7 +231,7 @@ void accumulate_amx(const OuterProduct<bf16>& p) {
       for (int64_t i = 0; i < p.rows; i += kAmxRows) {
         const int64_t rows = std::min(kAmxRows, p.rows - i);
         float* c = p.c + i * p.c_stride + col;
-        const bool whole_block = rows % kTile == 0 && cols % kTile == 0;
+        const bool in_place = rows % kTile == 0 && cols % kTile == 0 && !p.scale;
         Block x{.a = reinterpret_cast<const std::byte*>(slab + i * chunks * kTile),
                 .a_stride = 4 * kTile,
                 .a_tile = 4 * chunks * kTile * kTile,
@@ -233,11 +240,13 @@ void accumulate_amx(const OuterProduct<bf16>& p) {
                 .b_stride = 4 * panel_width,
                 .b_rest = b_rest,
                 .chunks = whole,
-                .start = whole_block ? c : sum,
-                .c = whole_block ? c : sum,
-                .start_stride = whole_block ? 4 * p.c_stride : 4 * kBlockCols,
-                .c_stride = whole_block ? 4 * p.c_stride : 4 * kBlockCols};
-        if (!whole_block) {
+                .start = in_place  ? c
+                         : p.scale ? nullptr
+                                   : sum,
+                .c = in_place ? c : sum,
+                .start_stride = in_place ? 4 * p.c_stride : 4 * kBlockCols,
+                .c_stride = in_place ? 4 * p.c_stride : 4 * kBlockCols};
+        if (x.start == sum) {
           for (int64_t r = 0; r < rows; ++r) {
             load_rows(sum + r * kBlockCols, c + r * p.c_stride, cols);
           }
@@ -248,9 +257,14 @@ void accumulate_amx(const OuterProduct<bf16>& p) {
           __builtin_prefetch(c + r * p.c_stride + kTile, 1);
         }
         multiply_block(x, round_up(rows) / kTile, width / kTile);
-        if (whole_block) continue;
+        if (in_place) continue;
         for (int64_t r = 0; r < rows; ++r) {
-          store_rows(c + r * p.c_stride, sum + r * kBlockCols, cols);
+          float* row = c + r * p.c_stride;
+          if (p.scale) {
+            store_scaled<float>(row, row, *p.scale, sum + r * kBlockCols, cols);
+          } else {
+            store_rows(row, sum + r * kBlockCols, cols);
+          }
         }
       }
     }

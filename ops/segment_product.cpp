@@ -1,6 +1,7 @@
 #include "ops/segment_product.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/bf16.h"
@@ -44,6 +45,10 @@ int64_t first_step(const Segments& s, int64_t e) {
   return first_piece(s, panel::kStep<T>, e);
 }
 
+std::optional<float> factor_of(const ProductScale& s) {
+  return s.empty() ? std::nullopt : std::optional(s.factor());
+}
+
 // Calls f(from, count) for the blocks of rows [begin, end): whole tiles, of about equal height.
 template <typename F>
 void for_blocks(int64_t begin, int64_t end, int64_t tile_rows, F&& f) {
@@ -85,6 +90,7 @@ struct Shares {
 template <typename T, typename Y>
 void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
   const Segments& segments = p.segments;
+  const std::optional<float> scale = factor_of(p.scale);
   const int64_t pass_steps = std::min(panel::steps<T>(p.k), panel::kBlockSteps);
   const int64_t panel_bytes = 4 * panel::kPanelCols * std::max<int64_t>(1, pass_steps);
   const int64_t chunk_cols = panel::kPanelCols * std::max<int64_t>(1, kChunkBytes / panel_bytes);
@@ -110,7 +116,8 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
                                            col * panel::steps<T>(p.k),
                                  .rows = rows,
                                  .cols = std::min(chunk_cols, p.cols - col),
-                                 .k = p.k});
+                                 .k = p.k,
+                                 .scale = scale});
         };
         for_blocks(std::max(first_row, segments.begin(e)), std::min(last_row, segments.end(e)),
                    tile_rows, multiply_block);
@@ -127,6 +134,7 @@ int64_t accumulate_workspace_bytes(int64_t rows, int64_t segments, int64_t cols)
 template <typename T>
 void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
   const Segments& segments = p.segments;
+  const std::optional<float> scale = factor_of(p.scale);
   const int64_t width = panel::padded_cols(p.cols);
   const int64_t all_steps = first_step<T>(segments, segments.count);
   uint32_t* packed = reinterpret_cast<uint32_t*>(on.workspace.data);
@@ -173,7 +181,8 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
              .panel_words = panel_words,
              .rows = rows,
              .cols = cols,
-             .k = size});
+             .k = size,
+             .scale = scale});
       });
     }
   });

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/exec.h"
+#include "ops/product_scale.h"
 
 namespace assay {
 
@@ -19,7 +20,7 @@ struct Segments {
   int64_t size(int64_t e) const { return end(e) - begin(e); }
 };
 
-// c[i,:] = start[i,:] + a[row[i],:] b[e]
+// c[i,:] = start[i,:] + scale a[row[i],:] b[e]
 template <typename T, typename Y>
 struct SegmentProduct {
   Y* c;                // out (rows, cols)
@@ -30,11 +31,12 @@ struct SegmentProduct {
   int64_t b_bytes;
   int64_t cols, k;
   Segments segments;
+  ProductScale scale;
 };
 template <typename T, typename Y>
 void multiply_segments(Exec on, const SegmentProduct<T, Y>& p);
 
-// c[e] += sum_i a[i,:]^T b[row[i],:]
+// c[e] += scale sum_i a[i,:]^T b[row[i],:]
 template <typename T>
 struct SegmentOuterProduct {
   float* c;            // acc (count, rows, cols)
@@ -43,6 +45,7 @@ struct SegmentOuterProduct {
   const int32_t* row;  // in  null: i
   int64_t rows, cols;
   Segments segments;
+  ProductScale scale;
 };
 template <typename T>
 void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p);

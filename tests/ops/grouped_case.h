@@ -19,6 +19,7 @@ struct GroupedShape {
   std::vector<int32_t> loads;  // rows of each expert
   int64_t out, in;
   RowOrder rows;
+  Scaled scaled = Scaled::kNo;
 
   int64_t experts() const { return int64_t(loads.size()); }
   int64_t assignments() const {
@@ -33,7 +34,7 @@ struct GroupedShape {
   std::string text() const {
     return " " + name + " A=" + std::to_string(assignments()) + " E=" + std::to_string(experts()) +
            " out=" + std::to_string(out) + " in=" + std::to_string(in) +
-           (rows == RowOrder::kGathered ? " gather" : "");
+           (rows == RowOrder::kGathered ? " gather" : "") + scaled_name(scaled);
   }
 };
 
@@ -62,8 +63,9 @@ inline GroupedIndices grouped_indices(Workbench& bench, const GroupedShape& s) {
 
 // The reference over some of the assignments.
 inline ref::GroupedLinear<double> grouped_reference(const GroupedShape& s, const GroupedIndices& at,
-                                                    const std::vector<int64_t>& chosen) {
-  ref::GroupedLinear<double> grouped{s.experts(), s.out, s.in, {}, {}};
+                                                    const std::vector<int64_t>& chosen,
+                                                    const ProductScale& scale) {
+  ref::GroupedLinear<double> grouped{s.experts(), s.out, s.in, {}, {}, reference_scale(scale)};
   size_t next = 0;
   for (int64_t e = 0; e <= s.experts(); ++e) {
     while (next < chosen.size() && chosen[next] < at.offsets[e]) ++next;

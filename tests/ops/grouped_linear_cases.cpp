@@ -20,10 +20,11 @@ OpInstance forward_instance(const Shape& s) {
                             .x = bench->in<T, 2>("x", {s.x_rows(), s.in}),
                             .row = at.row,
                             .offsets = at.offsets,
-                            .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in)};
+                            .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in),
+                            .scale = product_scale(*bench, s.scaled)};
   const auto check = [a, s, at](Report& report) {
     const auto chosen = sample(s.assignments(), double(s.out * s.in));
-    const auto grouped = grouped_reference(s, at, chosen);
+    const auto grouped = grouped_reference(s, at, chosen, a.scale);
     const auto x = Workbench::doubles(a.x), weight = Workbench::doubles(a.weight.plain);
     const auto want = grouped.forward(x, weight);
     const auto size = grouped.forward(absolute(x), absolute(weight));
@@ -41,10 +42,11 @@ OpInstance dgrad_instance(const Shape& s) {
   const GroupedDgrad<T> a{.dx = bench->out<T, 2>("dx", {s.assignments(), s.in}),
                           .dy = bench->in<T, 2>("dy", {s.assignments(), s.out}),
                           .offsets = at.offsets,
-                          .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in)};
+                          .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in),
+                          .scale = product_scale(*bench, s.scaled)};
   const auto check = [a, s, at](Report& report) {
     const auto chosen = sample(s.assignments(), double(s.out * s.in));
-    const auto grouped = grouped_reference(s, at, chosen);
+    const auto grouped = grouped_reference(s, at, chosen, a.scale);
     const auto dy = select_rows(Workbench::doubles(a.dy), s.out, chosen);
     const auto weight = Workbench::doubles(a.weight.plain);
     const auto want = grouped.dgrad(dy, weight);
@@ -64,11 +66,13 @@ OpInstance wgrad_instance(const Shape& s) {
                           .dy = bench->in<T, 2>("dy", {s.assignments(), s.out}),
                           .x = bench->in<T, 2>("x", {s.x_rows(), s.in}),
                           .row = at.row,
-                          .offsets = at.offsets};
+                          .offsets = at.offsets,
+                          .scale = product_scale(*bench, s.scaled)};
   const auto start = Workbench::doubles(a.dweight);
   const auto check = [a, s, at, start](Report& report) {
     const auto outs = sample(s.out, double(s.assignments() * s.in));
-    ref::GroupedLinear<double> grouped = grouped_reference(s, at, sample(s.assignments(), 0));
+    ref::GroupedLinear<double> grouped =
+        grouped_reference(s, at, sample(s.assignments(), 0), a.scale);
     grouped.out = int64_t(outs.size());
     std::vector<int64_t> rows;  // of dweight (E * out, in)
     for (int64_t e = 0; e < s.experts(); ++e) {
@@ -94,12 +98,13 @@ OpInstance reference_instance() {
   };
   Indices at = grouped_indices(*bench, s);
   at.rows = {2, 0, 1, 2, 1};
-  const auto grouped = grouped_reference(s, at, sample(5, 0));
+  auto grouped = grouped_reference(s, at, sample(5, 0), {});
+  grouped.scale = 0.7;
   const auto x = Workbench::doubles(bench->in<float, 2>("x", {3, 5}));
   const auto weight = Workbench::doubles(bench->in<float, 3>("w", {3, 4, 5}));
   const auto dy = Workbench::doubles(bench->in<float, 2>("dy", {5, 4}));
   const auto check = [=](Report& report) {
-    const ref::GroupedLinear<ref::Complex> complex{3, 4, 5, grouped.offsets, grouped.row};
+    const ref::GroupedLinear<ref::Complex> complex{3, 4, 5, grouped.offsets, grouped.row, 0.7};
     const auto loss = [&](const ref::ComplexVector& x_, const ref::ComplexVector& w_) {
       const auto y = complex.forward(x_, w_);
       ref::Complex sum = 0;
@@ -125,6 +130,17 @@ OpInstance reference_instance() {
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   using Loads = std::vector<int32_t>;
+  const auto add = [&](const Shape& s) {
+    const OpBody body = s.scaled == Scaled::kNo ? OpBody::kEvery : OpBody::kCpu;
+    const std::string suffix = std::string(" ") + dtype_name<T>() + s.text();
+    cases.push_back({"grouped_linear_forward", "grouped_linear_forward" + suffix,
+                     [s] { return forward_instance<T>(s); }, body});
+    cases.push_back({"grouped_linear_wgrad", "grouped_linear_wgrad" + suffix,
+                     [s] { return wgrad_instance<T>(s); }, body});
+    if (s.rows == Rows::kGathered && s.name != "gate and up") return;  // dgrad never gathers
+    cases.push_back({"grouped_linear_dgrad", "grouped_linear_dgrad" + suffix,
+                     [s] { return dgrad_instance<T>(s); }, body});
+  };
   for (
       const Shape& s : {
           Shape{"one row",        Loads{0, 1, 0},        1,   1,                       Rows::kInOrder                    },
@@ -149,14 +165,16 @@ void add_cases(std::vector<OpCase>& cases) {
           Shape{"hot",  Loads{3, 16385, 16384, 0, 33000},                       8,                      24,                       Rows::kGathered                                                                    },
           Shape{"no row", Loads{0, 0},                      32,                  32,        Rows::kInOrder},
   }) {
-    const std::string suffix = std::string(" ") + dtype_name<T>() + s.text();
-    cases.push_back({"grouped_linear_forward", "grouped_linear_forward" + suffix,
-                     [s] { return forward_instance<T>(s); }});
-    cases.push_back({"grouped_linear_wgrad", "grouped_linear_wgrad" + suffix,
-                     [s] { return wgrad_instance<T>(s); }});
-    if (s.rows == Rows::kGathered && s.name != "gate and up") continue;  // dgrad never gathers
-    cases.push_back({"grouped_linear_dgrad", "grouped_linear_dgrad" + suffix,
-                     [s] { return dgrad_instance<T>(s); }});
+    add(s);
+  }
+  for (const Shape& s : {
+           Shape{"odd",   Loads{3, 0, 17, 1, 6}, 33,  67, Rows::kGathered, Scaled::kLeft },
+           Shape{"odd",   Loads{3, 0, 17, 1, 6}, 33,  67, Rows::kInOrder,  Scaled::kBoth },
+           Shape{"edges", Loads{0, 1, 63, 129},  136, 72, Rows::kGathered, Scaled::kBoth },
+           Shape{"edges", Loads{0, 1, 63, 129},  136, 72, Rows::kInOrder,  Scaled::kRight},
+           Shape{"hot",   Loads{3, 16385},       8,   8,  Rows::kInOrder,  Scaled::kBoth },
+  }) {
+    add(s);
   }
 }
 

@@ -27,10 +27,11 @@ OpInstance forward_instance(const GroupedShape& s) {
                                   .x = bench->in<T, 2>("x", {s.x_rows(), s.in}, normal(0.2)),
                                   .row = at.row,
                                   .offsets = at.offsets,
-                                  .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in)};
+                                  .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in),
+                                  .scale = product_scale(*bench, s.scaled)};
   const auto check = [a, s, at, width](Report& report) {
     const auto chosen = sample(s.assignments(), double(s.out * s.in));
-    const auto grouped = grouped_reference(s, at, chosen);
+    const auto grouped = grouped_reference(s, at, chosen, a.scale);
     const auto x = Workbench::doubles(a.x), weight = Workbench::doubles(a.weight.plain);
     const auto want = grouped.forward(x, weight);
     const auto size = grouped.forward(absolute(x), absolute(weight));
@@ -61,10 +62,11 @@ OpInstance dgrad_instance(const GroupedShape& s) {
       .dy = bench->in<T, 2>("dy", {s.assignments(), s.out}),
       .gate_up = bench->in<T, 2>("gate_up", {s.assignments(), 2 * width}, normal(2.0)),
       .offsets = at.offsets,
-      .weight = packed_stack<T>(*bench, s.experts(), s.out, width)};
+      .weight = packed_stack<T>(*bench, s.experts(), s.out, width),
+      .scale = product_scale(*bench, s.scaled)};
   const auto check = [a, s, at, width](Report& report) {
     const auto chosen = sample(s.assignments(), double(s.out * s.in));
-    const auto grouped = grouped_reference(s, at, chosen);
+    const auto grouped = grouped_reference(s, at, chosen, a.scale);
     const auto dy = select_rows(Workbench::doubles(a.dy), s.out, chosen);
     const auto weight = Workbench::doubles(a.weight.plain);
     const auto dh = grouped.dgrad(dy, weight);
@@ -98,7 +100,8 @@ void add_cases(std::vector<OpCase>& cases) {
   const auto add = [&](const char* direction, const GroupedShape& s,
                        OpInstance (*make)(const GroupedShape&)) {
     const std::string op = std::string("grouped_swiglu_") + direction;
-    cases.push_back({op, op + " " + dtype_name<T>() + s.text(), [s, make] { return make(s); }});
+    cases.push_back({op, op + " " + dtype_name<T>() + s.text(), [s, make] { return make(s); },
+                     s.scaled == Scaled::kNo ? OpBody::kEvery : OpBody::kCpu});
   };
   // F of 128, 64 and less a tile, and none of them; sums of more stages than the ring has.
   for (const GroupedShape& s : {
@@ -113,12 +116,24 @@ void add_cases(std::vector<OpCase>& cases) {
     add("forward", s, forward_instance<T>);
   }
   for (const GroupedShape& s : {
+           GroupedShape{"odd",   Loads{3, 0, 17},     30,  67, RowOrder::kGathered, Scaled::kRight},
+           GroupedShape{"edges", Loads{0, 1, 63, 65}, 144, 72, RowOrder::kGathered, Scaled::kBoth },
+  }) {
+    add("forward", s, forward_instance<T>);
+  }
+  for (const GroupedShape& s : {
            GroupedShape{"one row", Loads{0, 1, 0},                  1,   1,   RowOrder::kInOrder},
            GroupedShape{"odd",     Loads{3, 0, 17, 1, 6},           67,  15,  RowOrder::kInOrder},
            GroupedShape{"edges",   Loads{0, 1, 63, 65, 129, 64, 0}, 200, 152, RowOrder::kInOrder},
            GroupedShape{"long",    Loads{140, 0, 9},                456, 72,  RowOrder::kInOrder},
            GroupedShape{"long",    Loads{70, 0, 9},                 392, 384, RowOrder::kInOrder},
            GroupedShape{"no row",  Loads{0, 0},                     32,  32,  RowOrder::kInOrder},
+  }) {
+    add("dgrad", s, dgrad_instance<T>);
+  }
+  for (const GroupedShape& s : {
+           GroupedShape{"odd",   Loads{3, 0, 17},     67,  15,  RowOrder::kInOrder, Scaled::kLeft},
+           GroupedShape{"edges", Loads{0, 1, 63, 65}, 136, 152, RowOrder::kInOrder, Scaled::kBoth},
   }) {
     add("dgrad", s, dgrad_instance<T>);
   }

@@ -14,12 +14,13 @@ enum class Add { kNone, kOther, kInPlace };
 struct Shape {
   int64_t rows, out, in;
   Add add = Add::kNone;
+  Scaled scaled = Scaled::kNo;
 };
 
 std::string shape_name(const Shape& s) {
   const char* adds[] = {"", " add", " add in place"};
   return " N=" + std::to_string(s.rows) + " out=" + std::to_string(s.out) +
-         " in=" + std::to_string(s.in) + adds[int(s.add)];
+         " in=" + std::to_string(s.in) + adds[int(s.add)] + scaled_name(s.scaled);
 }
 
 // The result (rows, width) and what is added to it.
@@ -59,10 +60,11 @@ OpInstance forward_instance(const Shape& s) {
   const LinearForward<T, Y> a{.y = t.y,
                               .x = bench->in<T, 2>("x", {s.rows, s.in}),
                               .weight = packed_weight<T>(*bench, s.out, s.in),
-                              .add = t.add};
+                              .add = t.add,
+                              .scale = product_scale(*bench, s.scaled)};
   const auto check = [a, s, start = t.start](Report& report) {
     const auto rows = sample(s.rows, double(s.out * s.in));
-    const ref::Linear<double> linear{int64_t(rows.size()), s.out, s.in};
+    const ref::Linear<double> linear{int64_t(rows.size()), s.out, s.in, reference_scale(a.scale)};
     const auto x = select_rows(Workbench::doubles(a.x), s.in, rows);
     const auto weight = Workbench::doubles(a.weight.plain), begin = select_rows(start, s.out, rows);
     const auto want = added(linear.forward(x, weight), begin);
@@ -81,10 +83,11 @@ OpInstance dgrad_instance(const Shape& s) {
   const LinearDgrad<T> a{.dx = t.y,
                          .dy = bench->in<T, 2>("dy", {s.rows, s.out}),
                          .weight = packed_weight<T>(*bench, s.out, s.in),
-                         .add = t.add};
+                         .add = t.add,
+                         .scale = product_scale(*bench, s.scaled)};
   const auto check = [a, s, start = t.start](Report& report) {
     const auto rows = sample(s.rows, double(s.out * s.in));
-    const ref::Linear<double> linear{int64_t(rows.size()), s.out, s.in};
+    const ref::Linear<double> linear{int64_t(rows.size()), s.out, s.in, reference_scale(a.scale)};
     const auto dy = select_rows(Workbench::doubles(a.dy), s.out, rows);
     const auto weight = Workbench::doubles(a.weight.plain), begin = select_rows(start, s.in, rows);
     const auto want = added(linear.dgrad(dy, weight), begin);
@@ -101,11 +104,12 @@ OpInstance wgrad_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
   const LinearWgrad<T> a{.dweight = bench->acc<float, 2>("dweight", {s.out, s.in}),
                          .dy = bench->in<T, 2>("dy", {s.rows, s.out}),
-                         .x = bench->in<T, 2>("x", {s.rows, s.in})};
+                         .x = bench->in<T, 2>("x", {s.rows, s.in}),
+                         .scale = product_scale(*bench, s.scaled)};
   const auto start = Workbench::doubles(a.dweight);
   const auto check = [a, s, start](Report& report) {
     const auto outs = sample(s.out, double(s.rows * s.in));
-    const ref::Linear<double> linear{s.rows, int64_t(outs.size()), s.in};
+    const ref::Linear<double> linear{s.rows, int64_t(outs.size()), s.in, reference_scale(a.scale)};
     const auto dy = select_columns(Workbench::doubles(a.dy), s.out, outs);
     const auto x = Workbench::doubles(a.x), begin = select_rows(start, s.in, outs);
     const auto want = added(linear.wgrad(dy, x), begin);
@@ -117,30 +121,36 @@ OpInstance wgrad_instance(const Shape& s) {
           linear_wgrad_cost(a)};
 }
 
-// The header's promises about bits: rows in three calls and in one; those of dweight at whole steps of 32.
+// The header's promises about bits: rows in three calls and in one; those of dweight at whole steps of 32, without a scale.
 template <typename T>
-OpInstance split_rows_instance() {
+OpInstance split_rows_instance(Scaled scaled) {
   auto bench = std::make_shared<Workbench>();
   const int64_t rows = 131, out = 71, in = 67;
   const int64_t cuts[] = {0, 2, 100, rows}, wgrad_cuts[] = {0, 32, 96, rows};
   const auto x = bench->in<T, 2>("x", {rows, in}), dy = bench->in<T, 2>("dy", {rows, out});
   const auto weight = packed_weight<T>(*bench, out, in);
+  const auto scale = product_scale(*bench, scaled);
   const auto y = bench->out<T, 2>("y", {rows, out}), dx = bench->out<T, 2>("dx", {rows, in});
   const auto dweight = bench->acc<float, 2>("dweight", {out, in}, normal(0));
   const auto y_cut = bench->out<T, 2>("y_cut", {rows, out});
   const auto dx_cut = bench->out<T, 2>("dx_cut", {rows, in});
   const auto dweight_cut = bench->acc<float, 2>("dweight_cut", {out, in}, normal(0));
   const auto run = [=](Exec on) {
-    linear_forward<T, T>(on, bench->located(LinearForward<T>{.y = y, .x = x, .weight = weight}));
-    linear_dgrad<T>(on, bench->located(LinearDgrad<T>{.dx = dx, .dy = dy, .weight = weight}));
+    linear_forward<T, T>(
+        on, bench->located(LinearForward<T>{.y = y, .x = x, .weight = weight, .scale = scale}));
+    linear_dgrad<T>(
+        on, bench->located(LinearDgrad<T>{.dx = dx, .dy = dy, .weight = weight, .scale = scale}));
     linear_wgrad<T>(on, bench->located(LinearWgrad<T>{.dweight = dweight, .dy = dy, .x = x}));
     for (int c = 0; c < 3; ++c) {
       const int64_t begin = cuts[c], count = cuts[c + 1] - cuts[c];
       const auto x_part = x.rows(begin, count), dy_part = dy.rows(begin, count);
-      linear_forward<T, T>(on, bench->located(LinearForward<T>{
-                                   .y = y_cut.rows(begin, count), .x = x_part, .weight = weight}));
-      linear_dgrad<T>(on, bench->located(LinearDgrad<T>{
-                              .dx = dx_cut.rows(begin, count), .dy = dy_part, .weight = weight}));
+      linear_forward<T, T>(
+          on, bench->located(LinearForward<T>{
+                  .y = y_cut.rows(begin, count), .x = x_part, .weight = weight, .scale = scale}));
+      linear_dgrad<T>(
+          on,
+          bench->located(LinearDgrad<T>{
+              .dx = dx_cut.rows(begin, count), .dy = dy_part, .weight = weight, .scale = scale}));
       const int64_t first = wgrad_cuts[c], number = wgrad_cuts[c + 1] - first;
       linear_wgrad<T>(on, bench->located(LinearWgrad<T>{.dweight = dweight_cut,
                                                         .dy = dy.rows(first, number),
@@ -157,13 +167,13 @@ OpInstance split_rows_instance() {
 
 OpInstance reference_instance() {
   auto bench = std::make_shared<Workbench>();
-  const ref::Linear<double> linear{3, 4, 5};
+  const ref::Linear<double> linear{3, 4, 5, 0.7};
   const auto x = Workbench::doubles(bench->in<float, 2>("x", {3, 5}));
   const auto weight = Workbench::doubles(bench->in<float, 2>("w", {4, 5}));
   const auto dy = Workbench::doubles(bench->in<float, 2>("dy", {3, 4}));
   const auto check = [=](Report& report) {
     const auto loss = [&](const ref::ComplexVector& x_, const ref::ComplexVector& w_) {
-      const auto y = ref::Linear<ref::Complex>{3, 4, 5}.forward(x_, w_);
+      const auto y = ref::Linear<ref::Complex>{3, 4, 5, 0.7}.forward(x_, w_);
       ref::Complex sum = 0;
       for (size_t i = 0; i < dy.size(); ++i) sum += dy[i] * y[i];
       return sum;
@@ -182,6 +192,17 @@ OpInstance reference_instance() {
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   const std::string type = std::string(" ") + dtype_name<T>();
+  const auto add = [&](const Shape& s) {
+    const std::string suffix = type + shape_name(s);
+    const OpBody body = s.scaled == Scaled::kNo ? OpBody::kEvery : OpBody::kCpu;
+    cases.push_back({"linear_forward", "linear_forward" + suffix,
+                     [s] { return forward_instance<T, T>(s); }, body});
+    cases.push_back(
+        {"linear_dgrad", "linear_dgrad" + suffix, [s] { return dgrad_instance<T>(s); }, body});
+    if (s.add != Add::kNone) return;
+    cases.push_back(
+        {"linear_wgrad", "linear_wgrad" + suffix, [s] { return wgrad_instance<T>(s); }, body});
+  };
   for (const Shape& s : {
            Shape{1,    1,    1,    Add::kNone   },
            Shape{1,    64,   65,   Add::kNone   },
@@ -198,17 +219,22 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{512,  8192, 256,  Add::kNone   },
            Shape{2048, 256,  256,  Add::kInPlace},
   }) {
-    const std::string suffix = type + shape_name(s);
-    cases.push_back(
-        {"linear_forward", "linear_forward" + suffix, [s] { return forward_instance<T, T>(s); }});
-    cases.push_back(
-        {"linear_dgrad", "linear_dgrad" + suffix, [s] { return dgrad_instance<T>(s); }});
-    if (s.add != Add::kNone) continue;
-    cases.push_back(
-        {"linear_wgrad", "linear_wgrad" + suffix, [s] { return wgrad_instance<T>(s); }});
+    add(s);
   }
-  cases.push_back({"linear_split_rows", "linear_split_rows" + type,
-                   [] { return split_rows_instance<T>(); }, OpBody::kCpu});
+  // With a scale: whole tiles and none, sums of more than one pass.
+  for (const Shape& s : {
+           Shape{13,   130, 31,   Add::kNone,    Scaled::kLeft },
+           Shape{64,   128, 96,   Add::kNone,    Scaled::kBoth },
+           Shape{1100, 33,  40,   Add::kNone,    Scaled::kRight},
+           Shape{67,   100, 259,  Add::kOther,   Scaled::kBoth },
+           Shape{33,   48,  1100, Add::kInPlace, Scaled::kRight},
+  }) {
+    add(s);
+  }
+  for (const Scaled s : {Scaled::kNo, Scaled::kBoth}) {
+    cases.push_back({"linear_split_rows", "linear_split_rows" + type + scaled_name(s),
+                     [s] { return split_rows_instance<T>(s); }, OpBody::kCpu});
+  }
 }
 
 }  // namespace
@@ -220,13 +246,16 @@ std::vector<OpCase> linear_cases() {
   add_cases<float>(cases);
   add_cases<bf16>(cases);
   for (const Shape& s : {
-           Shape{7,    5,   31,  Add::kNone },
-           Shape{2048, 4,   256, Add::kNone },
-           Shape{2048, 64,  256, Add::kNone },
-           Shape{100,  300, 200, Add::kOther},
+           Shape{7,    5,   31,  Add::kNone,  Scaled::kNo  },
+           Shape{2048, 4,   256, Add::kNone,  Scaled::kNo  },
+           Shape{2048, 64,  256, Add::kNone,  Scaled::kNo  },
+           Shape{100,  300, 200, Add::kOther, Scaled::kNo  },
+           Shape{7,    5,   31,  Add::kOther, Scaled::kLeft},
+           Shape{64,   96,  128, Add::kNone,  Scaled::kBoth},
   }) {
     cases.push_back({"linear_forward", "linear_forward bf16 to float" + shape_name(s),
-                     [s] { return forward_instance<bf16, float>(s); }});
+                     [s] { return forward_instance<bf16, float>(s); },
+                     s.scaled == Scaled::kNo ? OpBody::kEvery : OpBody::kCpu});
   }
   return cases;
 }

@@ -1,10 +1,11 @@
-// What the case lists of the matrix products share: packed weights, and the rows a large case looks at.
+// What the case lists of the matrix products share: packed weights, scales, and the rows a large case looks at.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "ops/product_scale.h"
 #include "ops/weight_matrix.h"
 #include "tests/ops/op_case.h"
 
@@ -27,6 +28,25 @@ WeightStack<T> packed_stack(Workbench& bench, int64_t experts, int64_t out, int6
   weight_stack_pack<T>({.threads = 2}, {.packed = packed, .plain = plain});
   bench.commit();
   return {plain, packed};
+}
+
+enum class Scaled { kNo, kLeft, kRight, kBoth };
+inline const char* scaled_name(Scaled s) {
+  const char* names[] = {"", " scale left", " scale right", " scale"};
+  return names[int(s)];
+}
+inline ProductScale product_scale(Workbench& bench, Scaled s) {
+  ProductScale scale;
+  if (s == Scaled::kLeft || s == Scaled::kBoth) {
+    scale.left = bench.in<float, 1>("left", {2}, normal(0.4, 1.5));
+  }
+  if (s == Scaled::kRight || s == Scaled::kBoth) {
+    scale.right = bench.in<float, 1>("right", {2}, normal(0.1, 0.3));
+  }
+  return scale;
+}
+inline double reference_scale(const ProductScale& s) {
+  return (s.left.empty() ? 1.0 : double(s.left[1])) * (s.right.empty() ? 1.0 : double(s.right[1]));
 }
 
 // Indices below n: all while n * cost is small, else 24 of them, the first and the last among them.

@@ -12,6 +12,7 @@ struct GroupedLinear {
   int64_t experts, out, in;
   std::vector<int32_t> offsets;  // (E+1)
   std::vector<int32_t> row;      // (A)
+  S scale = 1;                   // left[1] right[1]
 
   // f(a, r, w): assignment, its row of x, where its expert's weight starts.
   template <typename F>
@@ -31,7 +32,7 @@ struct GroupedLinear {
         for (int64_t i = 0; i < in; ++i) {
           sum += x[size_t(r * in + i)] * weight[size_t(w + o * in + i)];
         }
-        y[size_t(a * out + o)] = sum;
+        y[size_t(a * out + o)] = scale * sum;
       }
     });
     return y;
@@ -42,8 +43,9 @@ struct GroupedLinear {
     std::vector<S> dx(row.size() * size_t(in), S(0));
     for_assignments([&](int64_t a, int64_t, int64_t w) {
       for (int64_t o = 0; o < out; ++o) {
+        const S g = scale * dy[size_t(a * out + o)];
         for (int64_t i = 0; i < in; ++i) {
-          dx[size_t(a * in + i)] += dy[size_t(a * out + o)] * weight[size_t(w + o * in + i)];
+          dx[size_t(a * in + i)] += g * weight[size_t(w + o * in + i)];
         }
       }
     });
@@ -55,8 +57,9 @@ struct GroupedLinear {
     std::vector<S> dweight(size_t(experts * out * in), S(0));
     for_assignments([&](int64_t a, int64_t r, int64_t w) {
       for (int64_t o = 0; o < out; ++o) {
+        const S g = scale * dy[size_t(a * out + o)];
         for (int64_t i = 0; i < in; ++i) {
-          dweight[size_t(w + o * in + i)] += dy[size_t(a * out + o)] * x[size_t(r * in + i)];
+          dweight[size_t(w + o * in + i)] += g * x[size_t(r * in + i)];
         }
       }
     });

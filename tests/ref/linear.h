@@ -10,6 +10,7 @@ namespace assay::ref {
 template <typename S>
 struct Linear {
   int64_t rows, out, in;
+  S scale = 1;  // left[1] right[1]
 
   std::vector<S> forward(const std::vector<S>& x, const std::vector<S>& weight) const {
     std::vector<S> y(size_t(rows * out), S(0));
@@ -17,7 +18,7 @@ struct Linear {
       for (int64_t o = 0; o < out; ++o) {
         S sum = 0;
         for (int64_t i = 0; i < in; ++i) sum += x[size_t(n * in + i)] * weight[size_t(o * in + i)];
-        y[size_t(n * out + o)] = sum;
+        y[size_t(n * out + o)] = scale * sum;
       }
     }
     return y;
@@ -27,7 +28,7 @@ struct Linear {
     std::vector<S> dx(size_t(rows * in), S(0));
     for (int64_t n = 0; n < rows; ++n) {
       for (int64_t o = 0; o < out; ++o) {
-        const S g = dy[size_t(n * out + o)];
+        const S g = scale * dy[size_t(n * out + o)];
         for (int64_t i = 0; i < in; ++i) dx[size_t(n * in + i)] += g * weight[size_t(o * in + i)];
       }
     }
@@ -39,7 +40,7 @@ struct Linear {
     std::vector<S> dweight(size_t(out * in), S(0));
     for (int64_t n = 0; n < rows; ++n) {
       for (int64_t o = 0; o < out; ++o) {
-        const S g = dy[size_t(n * out + o)];
+        const S g = scale * dy[size_t(n * out + o)];
         for (int64_t i = 0; i < in; ++i) dweight[size_t(o * in + i)] += g * x[size_t(n * in + i)];
       }
     }

@@ -1,0 +1,30 @@
+// The scales that quantisation left out of the operands of a matrix product, as numbers in the memory of the device that
+// multiplies. The sum is multiplied by left[1] right[1] (in float, in this order) before anything is added to it and before it is
+// rounded. Where a product has no scale its sums begin with what is added.
+#pragma once
+
+#include "base/check.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+// S, 1 / S as ops/quantise.h writes them, of the operand on the left and of that on the right; empty: 1.
+struct ProductScale {
+  View<const float, 1> left = {};   // in (2)
+  View<const float, 1> right = {};  // in (2)
+
+  constexpr bool empty() const { return left.empty() && right.empty(); }
+  // Only where the product runs.
+  constexpr float factor() const {
+    return (left.empty() ? 1.0f : left[1]) * (right.empty() ? 1.0f : right[1]);
+  }
+};
+
+inline void check_product_scale(Exec on, const char* op, const ProductScale& s) {
+  CHECK(on.gpu == nullptr || s.empty(), "%s: no scale on a GPU yet", op);
+  CHECK((s.left.empty() || s.left.dim[0] == 2) && (s.right.empty() || s.right.dim[0] == 2),
+        "%s: scale: left (%ld), right (%ld)", op, long(s.left.dim[0]), long(s.right.dim[0]));
+}
+
+}  // namespace assay
