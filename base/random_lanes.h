@@ -10,12 +10,12 @@ namespace assay {
 constexpr int64_t kBlocksDrawn = 16;                // of the generator, drawn together, one a lane
 constexpr int64_t kHalvesDrawn = 8 * kBlocksDrawn;  // half words in them
 
-// half[i]: half word i of blocks first_block, first_block + 1, ...: random_block (base/random.h), a lane a block.
-inline void draw_halves(const RandomKey& key, uint64_t first_block,
-                        uint16_t (&half)[kHalvesDrawn]) {
+// words[w][j]: word w of block first_block + j stride: random_block (base/random.h), a lane a block.
+inline void draw_words(const RandomKey& key, uint64_t first_block, uint64_t stride,
+                       uint32_t (&words)[4][kBlocksDrawn]) {
   uint32_t c0[kBlocksDrawn], c1[kBlocksDrawn], c2[kBlocksDrawn], c3[kBlocksDrawn];
   for (int64_t j = 0; j < kBlocksDrawn; ++j) {
-    const uint64_t block = first_block + static_cast<uint64_t>(j);
+    const uint64_t block = first_block + static_cast<uint64_t>(j) * stride;
     c0[j] = static_cast<uint32_t>(block);
     c1[j] = static_cast<uint32_t>(block >> 32);
     c2[j] = static_cast<uint32_t>(key.stream);
@@ -37,9 +37,21 @@ inline void draw_halves(const RandomKey& key, uint64_t first_block,
     k1 += 0xBB67AE85u;
   }
   for (int64_t j = 0; j < kBlocksDrawn; ++j) {
-    const uint32_t words[4] = {c0[j], c1[j], c2[j], c3[j]};
+    words[0][j] = c0[j];
+    words[1][j] = c1[j];
+    words[2][j] = c2[j];
+    words[3][j] = c3[j];
+  }
+}
+
+// half[i]: half word i of blocks first_block, first_block + 1, ...
+inline void draw_halves(const RandomKey& key, uint64_t first_block,
+                        uint16_t (&half)[kHalvesDrawn]) {
+  uint32_t words[4][kBlocksDrawn];
+  draw_words(key, first_block, 1, words);
+  for (int64_t j = 0; j < kBlocksDrawn; ++j) {
     for (int64_t h = 0; h < 8; ++h) {
-      half[8 * j + h] = static_cast<uint16_t>(words[h / 2] >> (h % 2 * 16));
+      half[8 * j + h] = static_cast<uint16_t>(words[h / 2][j] >> (h % 2 * 16));
     }
   }
 }

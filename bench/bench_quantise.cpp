@@ -135,7 +135,8 @@ int run(int argc, char** argv) {
                    : "%d threads, copy bandwidth %.1f GB/s (read + written)\n",
               options.threads, copy);
   int done = 0, wrong = 0;
-  for (const auto& list : {amax_cases, hadamard_cases, quantise_cases, dequantise_cases}) {
+  for (const auto& list :
+       {amax_cases, hadamard_cases, quantise_cases, dequantise_cases, large_fake_quantise_cases}) {
     for (const OpCase& c : list()) {
       if (c.name.find(options.filter) == std::string::npos) continue;
       if (c.name.find("unbiased") != std::string::npos) continue;  // a test of numbers alone

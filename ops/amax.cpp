@@ -7,6 +7,7 @@
 #include "cuda/profile.h"
 #include "ops/gpu_ops.h"
 #include "ops/hadamard_rows.h"
+#include "ops/magnitude_lanes.h"
 #include "ops/quantise_scale.h"
 
 namespace assay {
@@ -17,21 +18,7 @@ constexpr int64_t kColumns = 256;  // of a piece; it has 16 rows
 using Rows = float[kHadamard][kColumns];
 
 uint32_t largest(const Rows& x) {
-  uint32_t most = 0;
-  for (const auto& row : x) {
-#pragma omp simd reduction(max : most)
-    for (int64_t c = 0; c < kColumns; ++c) {
-      const uint32_t bits = magnitude_bits(row[c]);
-      most = bits > most ? bits : most;
-    }
-  }
-  return most;
-}
-
-void raise(std::atomic<uint32_t>& most, uint32_t bits) {
-  uint32_t seen = most.load();
-  while (seen < bits && !most.compare_exchange_weak(seen, bits)) {
-  }
+  return largest_bits(&x[0][0], kHadamard * kColumns);
 }
 
 }  // namespace
@@ -51,10 +38,10 @@ void amax(Exec on, const Amax<T>& a) {
       const T* from = a.x.row(r) + c0;
       for (int64_t c = 0; c < n; ++c) x[r - r0][c] = float(from[c]);
     }
-    raise(most, largest(x));
+    raise_to(most, largest(x));
     if (a.rotated.empty()) return;
     hadamard_rows(x, a.signs);
-    raise(most_rotated, largest(x));
+    raise_to(most_rotated, largest(x));
   });
   a.amax[0] = std::bit_cast<float>(most.load());
   if (!a.rotated.empty()) a.rotated[0] = std::bit_cast<float>(most_rotated.load());

@@ -215,6 +215,12 @@ namespace {
 [[gnu::weak]] void dequantise(Exec, const Dequantise<bf16>&) {
   absent("dequantise");
 }
+[[gnu::weak]] void fake_quantise(Exec, const FakeQuantise<float>&) {
+  absent("fake_quantise");
+}
+[[gnu::weak]] void fake_quantise(Exec, const FakeQuantise<bf16>&) {
+  absent("fake_quantise");
+}
 [[gnu::weak]] void router_forward(Exec, const RouterForward&) {
   absent("router_forward");
 }

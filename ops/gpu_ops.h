@@ -10,6 +10,7 @@
 #include "ops/dequantise.h"
 #include "ops/dispatch.h"
 #include "ops/embedding.h"
+#include "ops/fake_quantise.h"
 #include "ops/global_norm.h"
 #include "ops/grouped_linear.h"
 #include "ops/grouped_swiglu.h"
@@ -94,6 +95,8 @@ void quantise(Exec on, const Quantise<float>& a);
 void quantise(Exec on, const Quantise<bf16>& a);
 void dequantise(Exec on, const Dequantise<float>& a);
 void dequantise(Exec on, const Dequantise<bf16>& a);
+void fake_quantise(Exec on, const FakeQuantise<float>& a);
+void fake_quantise(Exec on, const FakeQuantise<bf16>& a);
 void router_forward(Exec on, const RouterForward& a);
 void router_bias_update(Exec on, const RouterBiasUpdate& a);
 void router_margin(Exec on, const RouterMargin& a);

@@ -9,6 +9,7 @@
 #include "cuda/profile.h"
 #include "ops/gpu_ops.h"
 #include "ops/hadamard_rows.h"
+#include "ops/magnitude_lanes.h"
 #include "ops/quantise_scale.h"
 
 namespace assay {
@@ -30,16 +31,6 @@ struct Part {
   float s;                      // of the tensor
   const Tile& x;
 };
-
-uint32_t amax_bits(const float* x, int64_t n) {
-  uint32_t most = 0;
-#pragma omp simd reduction(max : most)
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t bits = magnitude_bits(x[i]);
-    most = bits > most ? bits : most;
-  }
-  return most;
-}
 
 template <typename Element, Rounding kRounding>
 void encode(uint32_t* code, const float* x, int64_t n, const BlockScale& scale,
@@ -104,7 +95,7 @@ void quantise_part(const Part& p) {
       if (l % block.lines == 0) {
         uint32_t most = 0;
         for (int64_t i = l; i < std::min(l + block.lines, p.tile_lines); ++i) {
-          most = std::max(most, amax_bits(&p.x[i][at], block.columns));
+          most = std::max(most, largest_bits(&p.x[i][at], block.columns));
         }
         s = block_scale(p.format, p.s, most);
       }

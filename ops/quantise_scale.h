@@ -78,4 +78,12 @@ constexpr BlockScale block_scale(const QuantFormat& f, float s, uint32_t amax_bi
   return {s, e4m3::decode(code), 0, code};
 }
 
+// What a code of the block is multiplied with when it is decoded; the tensor's scale is left out.
+constexpr float decode_factor(const QuantFormat& f, const BlockScale& scale) {
+  if (f.scale == ScaleKind::kTensor) return 1.0f;
+  if (has_float_scales(f.scale)) return scale.decode;
+  return f.scale == ScaleKind::k1x32 ? float(e8m0::from_bits(scale.code))
+                                     : e4m3::decode(scale.code);
+}
+
 }  // namespace assay

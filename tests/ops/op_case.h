@@ -228,6 +228,7 @@ std::vector<OpCase> combine_cases();
 std::vector<OpCase> dequantise_cases();
 std::vector<OpCase> dispatch_cases();
 std::vector<OpCase> embedding_cases();
+std::vector<OpCase> fake_quantise_cases();
 std::vector<OpCase> global_norm_cases();
 std::vector<OpCase> grouped_linear_cases();
 std::vector<OpCase> grouped_swiglu_cases();

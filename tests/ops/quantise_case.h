@@ -113,4 +113,7 @@ inline std::vector<double> laid_out(const QuantFormat& f, const std::vector<doub
   return out;
 }
 
+// Of the sizes of a step, for the bench, against quantise and dequantise (fake_quantise_cases.cpp).
+std::vector<OpCase> large_fake_quantise_cases();
+
 }  // namespace assay

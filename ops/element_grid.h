@@ -1,0 +1,51 @@
+// Rounding to an element's numbers without its codes: from a float to the float that the code of base/small_float.h decodes to, in
+// float arithmetic alone, which compilers make vectors of.
+//
+// With 2^e the power of two at or below |x|, at least the smallest normal one, a step is 2^(e - mantissa bits).
+//   nearest       |x| + 2^23 steps is a float whose last place is one step, so the addition rounds, half to even
+//   stochastic    2^17 |x| / step is exact; its integer, half of it rounded up, is |x| in sixteen bits of a step
+//
+// Equal to small_float.h for all bf16 and more (tests/ops/test_element_grid.cpp). Magnitudes: the sign is the caller's to keep.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "base/small_float.h"
+
+namespace assay {
+
+template <typename Element>
+struct ElementGrid {
+  static constexpr uint32_t kLargestBits = std::bit_cast<uint32_t>(Element::kLargest);
+  static constexpr uint32_t kLowestBits = uint32_t{128 - Element::kBias} << 23;  // smallest normal
+
+  // What is beyond the largest, NaN too, becomes the largest.
+  static constexpr uint32_t clamped(float x) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(x) & 0x7FFFFFFFu;
+    return magnitude < kLargestBits ? magnitude : kLargestBits;
+  }
+  static constexpr float nearest(float x) {
+    const uint32_t u = clamped(x);
+    const float many =
+        std::bit_cast<float>(power_below(u) + (uint32_t{23 - Element::kMantissaBits} << 23));
+    return std::bit_cast<float>(u) + many - many;
+  }
+  // random16 in [0, 65536).
+  static constexpr float drawn(float x, uint32_t random16) {
+    const uint32_t u = clamped(x);
+    const uint32_t step = power_below(u) - (uint32_t{Element::kMantissaBits} << 23);
+    const float scale = std::bit_cast<float>((uint32_t{254 + 17} << 23) - step);  // 2^17 / step
+    const int32_t halves = static_cast<int32_t>(std::bit_cast<float>(u) * scale);
+    const int32_t steps = (((halves + 1) >> 1) + static_cast<int32_t>(random16)) >> 16;
+    return static_cast<float>(steps) * std::bit_cast<float>(step);
+  }
+
+ private:
+  static constexpr uint32_t power_below(uint32_t magnitude) {
+    const uint32_t power = magnitude & 0x7F800000u;
+    return power > kLowestBits ? power : kLowestBits;
+  }
+};
+
+}  // namespace assay

@@ -1,0 +1,283 @@
+#include "ops/fake_quantise.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/check.h"
+#include "base/random_lanes.h"
+#include "cuda/profile.h"
+#include "ops/fake_quantise_lanes.h"
+#include "ops/gpu_ops.h"
+#include "ops/hadamard_rows.h"
+#include "ops/magnitude_lanes.h"
+
+namespace assay {
+
+namespace {
+
+using Tile = float[kHighBand][kFakeColumns];
+static_assert(kFakeColumns == kHalvesDrawn);
+
+// A tile of z and where it lies.
+struct Piece {
+  RowRange rows;
+  int64_t column, columns;  // first, count
+  int64_t height() const { return rows.end - rows.begin; }
+};
+
+// What is the same for all pieces of a copy.
+struct CopyPlan {
+  const FakeCopy& to;
+  FakeWay way;
+  BlockShape block;  // rows, columns of z
+  LineCoder coder;
+  RandomKey key;
+  int64_t draw_length;
+  float s;  // of the tensor
+};
+
+template <typename X>
+void load(Tile& tile, const FakeQuantise<X>& a, const Piece& p) {
+  for (int64_t r = 0; r < p.height(); ++r) {
+    const X* from = row_of(a, p.rows.begin + r) + p.column;
+    float* to = tile[r];
+#pragma omp simd
+    for (int64_t c = 0; c < p.columns; ++c) to[c] = float(from[c]);
+    std::fill(to + p.columns, to + kFakeColumns, 0.0f);
+  }
+}
+
+void rotate(Tile& tile, const Piece& p, uint32_t signs) {
+  for (int64_t r = 0; r + kHadamard <= p.height(); r += kHadamard) hadamard_rows(&tile[r], signs);
+}
+
+// Calls f(piece, number) for every tile of every band; of an unused band with no rows.
+template <typename X, typename F>
+void for_pieces(Exec on, const FakeQuantise<X>& a, F&& f) {
+  const int64_t band = band_rows(a), across = ceil_div(a.x.dim[1], kFakeColumns);
+  parallel_for(on, band_count(a, band) * across, [&](int64_t i) {
+    const int64_t column = i % across * kFakeColumns;
+    const RowRange rows = band_range(a, band, i / across);
+    f(Piece{rows, column, std::min(kFakeColumns, a.x.dim[1] - column)}, i);
+  });
+}
+
+template <typename X>
+void find_amax(Exec on, const FakeQuantise<X>& a) {
+  std::atomic<uint32_t> plain = 0, rotated = 0;
+  const int rotates = needs_amax(a.column) && a.rotation == ColumnRotation::kHadamard16;
+  for_pieces(on, a, [&](const Piece& p, int64_t) {
+    alignas(64) Tile tile;
+    load(tile, a, p);
+    raise_to(plain, largest_bits(tile[0], p.height() * kFakeColumns));
+    if (!rotates) return;
+    rotate(tile, p, a.signs);
+    raise_to(rotated, largest_bits(tile[0], p.height() * kFakeColumns));
+  });
+  a.amax[0] = std::bit_cast<float>(plain.load());
+  a.amax[1] = rotates ? std::bit_cast<float>(rotated.load()) : a.amax[0];
+}
+
+template <int64_t kBlock>
+void blocks_most(uint32_t* most, const uint32_t* columns) {
+  for (int64_t b = 0; b < kFakeColumns / kBlock; ++b) {
+    uint32_t block = 0;
+#pragma omp simd reduction(max : block)
+    for (int64_t i = 0; i < kBlock; ++i) block = std::max(block, columns[b * kBlock + i]);
+    most[b] = block;
+  }
+}
+
+// Largest magnitudes of the blocks that begin in rows [first, last) of the tile.
+void blocks_most(uint32_t* most, const CopyPlan& plan, const Tile& tile, int64_t first,
+                 int64_t last) {
+  alignas(64) uint32_t columns[kFakeColumns] = {};
+  for (int64_t r = first; r < last; ++r) {
+#pragma omp simd
+    for (int64_t c = 0; c < kFakeColumns; ++c) {
+      const uint32_t bits = magnitude_bits(tile[r][c]);
+      columns[c] = bits > columns[c] ? bits : columns[c];
+    }
+  }
+  switch (plan.block.columns) {
+    case 1:
+      return blocks_most<1>(most, columns);
+    case 16:
+      return blocks_most<16>(most, columns);
+    case 32:
+      return blocks_most<32>(most, columns);
+    default:
+      return blocks_most<128>(most, columns);
+  }
+}
+
+template <int64_t kBlock>
+void spread(LineLanes& to, const BlockLanes& from, int64_t first) {
+  for (int64_t b = 0; b < kFakeColumns / kBlock; ++b) {
+    const int64_t at = b * kBlock;
+    std::fill_n(to.multiply + at, kBlock, from.multiply[first + b]);
+    std::fill_n(to.divide + at, kBlock, from.divide[first + b]);
+    std::fill_n(to.decode + at, kBlock, from.decode[first + b]);
+    std::fill_n(to.sign + at, kBlock, from.sign[first + b]);
+  }
+}
+void spread(LineLanes& to, const BlockLanes& from, int64_t first, int64_t block) {
+  switch (block) {
+    case 1:
+      return spread<1>(to, from, first);
+    case 16:
+      return spread<16>(to, from, first);
+    case 32:
+      return spread<32>(to, from, first);
+    default:
+      return spread<128>(to, from, first);
+  }
+}
+
+// The draws of a line of a tile; of a column copy those of eight rows are made together.
+class Draws {
+ public:
+  Draws(const CopyPlan& plan, const Piece& p) : plan_(plan), piece_(p) {}
+
+  const uint16_t* line(int64_t row) {
+    if (plan_.to.format.rounding == Rounding::kNearest) return half_;
+    if (plan_.way == FakeWay::kRow) {
+      const int64_t first = row * plan_.draw_length + piece_.column;
+      draw_halves(plan_.key, static_cast<uint64_t>(first / 8), half_);
+      return half_;
+    }
+    if (row / 8 != eighth_) {
+      eighth_ = row / 8;
+      const int64_t stride = plan_.draw_length / 8;
+      for (int64_t c = 0; c < piece_.columns; c += kBlocksDrawn) {
+        const int64_t block = (piece_.column + c) * stride + eighth_;
+        draw_words(plan_.key, static_cast<uint64_t>(block), static_cast<uint64_t>(stride),
+                   words_[c / kBlocksDrawn]);
+      }
+    }
+    const auto word = row % 8 / 2, shift = row % 2 * 16;
+    for (int64_t c = 0; c < piece_.columns; ++c) {
+      const uint32_t both = words_[c / kBlocksDrawn][word][c % kBlocksDrawn];
+      half_[c] = static_cast<uint16_t>(both >> shift);
+    }
+    return half_;
+  }
+
+ private:
+  const CopyPlan& plan_;
+  const Piece& piece_;
+  int64_t eighth_ = -1;
+  uint32_t words_[kFakeColumns / kBlocksDrawn][4][kBlocksDrawn];
+  uint16_t half_[kHalvesDrawn];
+};
+
+// `sums`: of the copy's measures, or null.
+void quantise_piece(const CopyPlan& plan, const Piece& p, const Tile& tile, double* sums) {
+  const int64_t lines = plan.block.lines, across = kFakeColumns / plan.block.columns;
+  alignas(64) uint32_t most[kMostBlocks];
+  for (int64_t r = 0; r < p.height(); r += lines) {
+    blocks_most(most + r / lines * across, plan, tile, r, std::min(p.height(), r + lines));
+  }
+  BlockLanes blocks;
+  plan.coder.block_scales(blocks, plan.to.format, plan.s, most,
+                          ceil_div(p.height(), lines) * across);
+  LineLanes scale;
+  Draws draws(plan, p);
+  for (int64_t r = 0; r < p.height(); ++r) {
+    if (r % lines == 0) spread(scale, blocks, r / lines * across, plan.block.columns);
+    bf16* y = plan.to.y.row(p.rows.begin + r) + p.column;
+    plan.coder.encode(y, tile[r], scale, draws.line(p.rows.begin + r), p.columns);
+    if (sums != nullptr) {
+      measure_line(sums, plan.to.format, y, tile[r], scale, plan.s, p.columns);
+    }
+  }
+}
+
+template <typename X>
+CopyPlan plan_copy(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
+  const float amax = needs_amax(copy) ? a.amax[way == FakeWay::kRow ? 0 : 1] : 0.0f;
+  const float s = tensor_scale(copy.format, amax);
+  if (needs_amax(copy)) {
+    copy.tensor_scale[0] = s;
+    copy.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
+  }
+  return {copy,
+          way,
+          fake_block(copy.format.scale, way),
+          line_coder(copy.format),
+          draw_key(a, copy),
+          draw_length(a, copy, way),
+          s};
+}
+
+void add_partial(const View<double, 1>& measures, const View<double, 2>& partial, int64_t pieces) {
+  for (int64_t i = 0; i < pieces; ++i) {
+    for (int64_t m = 0; m < measures.dim[0]; ++m) measures[m] += partial.at(i, m);
+  }
+}
+
+template <typename X>
+void check_copy(const char* name, const FakeQuantise<X>& a, const FakeCopy& copy) {
+  if (copy.y.empty()) return;
+  CHECK(copy.y.dim[0] == a.rows() && copy.y.dim[1] == a.x.dim[1],
+        "fake_quantise: %s: y (%ld, %ld) of (%ld, %ld)", name, long(copy.y.dim[0]),
+        long(copy.y.dim[1]), long(a.rows()), long(a.x.dim[1]));
+  CHECK(!needs_amax(copy) || (copy.tensor_scale.size() == 2 && a.amax.size() == 2),
+        "fake_quantise: %s: tensor_scale (%ld), amax (%ld), 2 are needed", name,
+        long(copy.tensor_scale.size()), long(a.amax.size()));
+}
+
+}  // namespace
+
+namespace cpu {
+
+template <typename X>
+void fake_quantise(Exec on, const FakeQuantise<X>& a) {
+  if (needs_amax(a.row) || needs_amax(a.column)) find_amax(on, a);
+  const CopyPlan row = plan_copy(a, a.row, FakeWay::kRow);
+  const CopyPlan column = plan_copy(a, a.column, FakeWay::kColumn);
+  for_pieces(on, a, [&](const Piece& p, int64_t number) {
+    double* sums = a.measures.empty() ? nullptr : a.partial.row(number);
+    if (sums != nullptr) std::fill_n(sums, 2 * kFakeMeasures, 0.0);
+    alignas(64) Tile tile;
+    load(tile, a, p);
+    if (!a.row.y.empty()) quantise_piece(row, p, tile, sums);
+    if (a.column.y.empty()) return;
+    if (a.rotation == ColumnRotation::kHadamard16) rotate(tile, p, a.signs);
+    quantise_piece(column, p, tile, sums == nullptr ? nullptr : sums + kFakeMeasures);
+  });
+  if (!a.measures.empty()) {
+    const int64_t across = ceil_div(a.x.dim[1], kFakeColumns);
+    add_partial(a.measures, a.partial, band_count(a, band_rows(a)) * across);
+  }
+}
+
+}  // namespace cpu
+
+int64_t fake_quantise_pieces(int64_t rows, int64_t segments, int64_t columns) {
+  return (rows / kLowBand + segments) * ceil_div(columns, kFakeColumns);
+}
+
+template <typename X>
+void fake_quantise(Exec on, const FakeQuantise<X>& a) {
+  const Timed timed(on, "fake_quantise", fake_quantise_cost(a));
+  if (!a.row.y.empty()) require_whole_blocks("row copy", a.row.format.scale, a.x.dim[1]);
+  check_copy("row copy", a, a.row);
+  check_copy("column copy", a, a.column);
+  const int64_t pieces = fake_quantise_pieces(a.rows(), a.segments(), a.x.dim[1]);
+  CHECK(a.measures.empty() || (a.measures.dim[0] == 2 * kFakeMeasures &&
+                               a.partial.dim[0] >= pieces && a.partial.dim[1] == 2 * kFakeMeasures),
+        "fake_quantise: measures (%ld), partial (%ld, %ld), (%d) and (%ld, %d) are needed",
+        long(a.measures.dim[0]), long(a.partial.dim[0]), long(a.partial.dim[1]), 2 * kFakeMeasures,
+        long(pieces), 2 * kFakeMeasures);
+  if (on.gpu) return gpu::fake_quantise(on, a);
+  CHECK(a.offsets.empty() || (a.offsets[0] == 0 && a.offsets[a.segments()] == a.rows()),
+        "fake_quantise: segments of rows %d to %d, there are %ld", a.offsets[0],
+        a.offsets[a.segments()], long(a.rows()));
+  cpu::fake_quantise(on, a);
+}
+
+template void fake_quantise(Exec, const FakeQuantise<float>&);
+template void fake_quantise(Exec, const FakeQuantise<bf16>&);
+
+}  // namespace assay

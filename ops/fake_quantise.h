@@ -1,0 +1,84 @@
+// Quantises a matrix and writes what it decodes to, in bf16: what a product sees of a format that the hardware lacks.
+//
+//   z[a, c]   = x[gather[a], c]                                          (A, C); without gather x[a, c]
+//   row       y = code x scale of the block, blocks along C
+//   column    the same with blocks along the rows, of z or of z rotated; y lies as z does, it is not transposed
+//
+// Blocks, scales, roundings: those of ops/quantise.h, so y = dequantise(quantise(z)), bit for bit. The tensor's scale stays out, for the
+// epilogue of the product: its amax is that of z (of z rotated), made here. e8m0 and ue4m3 scales: y is exact (ops/dequantise.h).
+//
+// Segments offsets[s] <= a < offsets[s + 1] are cut off from each other: a block that spans rows (column copies, 16 x 16, 128 x 128)
+// starts anew at a segment's begin and is short at its end, as if padded with zeros. The rotation (ops/hadamard16.h) takes 16 rows
+// from the segment's begin on; the last ones, fewer than 16, are NOT rotated. Both operands of a product along these rows do
+// the same, so their product is right.
+//
+// The stochastic draw of z[a, c] is half word i mod 8 of block i / 8 of the copy's key, whatever the segments:
+//   row copy   i = a C + c        column copy   i = c K + a, K = A padded to whole blocks
+//
+// A block that is not finite decodes to NaN (of a tensor without block scales: to 0, and S is NaN). Reference: tests/ref/fake_quantise.h.
+#pragma once
+
+#include "base/bf16.h"
+#include "base/cost.h"
+#include "base/random.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+#include "ops/quantise.h"
+#include "ops/quantise_format.h"
+
+namespace assay {
+
+struct FakeCopy {
+  View<bf16, 2> y = {};              // out (A, C)   empty: no such copy
+  View<float, 1> tensor_scale = {};  // out (2)      S, 1 / S: of kTensor, k1x16, k16x16
+  QuantFormat format = {ElementFormat::kE4M3, ScaleKind::kTensor};  // its layout has no meaning
+  RandomKey key = {};  // of stochastic rounding; its step is draw[0] where there is one
+};
+
+// What is counted of a copy, in this order.
+enum FakeMeasure {
+  kFakeValues,
+  kFakeFlushed,    // x != 0 that became 0
+  kFakeSaturated,  // x scaled is beyond the largest element
+  kFakeErrors,     // sum of (y / S - x)^2, x rotated where the copy is
+  kFakeSquares,    // sum of x^2
+  kFakeMeasures
+};
+
+template <typename X>
+struct FakeQuantise {
+  FakeCopy row = {};
+  FakeCopy column = {};
+  View<double, 1> measures =
+      {};  // acc (2 kFakeMeasures)   of the row copy, of the column copy; or empty
+  View<float, 1> amax = {};      // tmp (2)   where a kind has a tensor scale
+  View<double, 2> partial = {};  // tmp (fake_quantise_pieces, 2 kFakeMeasures)   with measures
+  View<const X, 2> x;            // in  (R, C)
+  View<const int32_t, 1> gather = {};   // in  (A)     row of x of each row of z; A = R without it
+  View<const int32_t, 1> offsets = {};  // in  (S+1)   from 0 to A; empty: one segment
+  View<const uint32_t, 1> draw = {};    // in  (1)     the step of both keys; or empty
+  ColumnRotation rotation = ColumnRotation::kNone;
+  uint32_t signs = 0;  // of the rotation
+
+  constexpr int64_t rows() const { return gather.empty() ? x.dim[0] : gather.dim[0]; }
+  constexpr int64_t segments() const { return offsets.empty() ? 1 : offsets.dim[0] - 1; }
+};
+
+// y is the same to the bit on every backend. The measures are the same in every run, but their last bits are the backend's.
+template <typename X>
+void fake_quantise(Exec on, const FakeQuantise<X>& a);
+
+int64_t fake_quantise_pieces(int64_t rows, int64_t segments, int64_t columns);
+
+// x once, twice where a tensor's amax is needed; y written; about 20 operations an element and copy.
+template <typename X>
+Cost fake_quantise_cost(const FakeQuantise<X>& a) {
+  const double elements = double(a.rows()) * double(a.x.dim[1]);
+  const double copies = double(!a.row.y.empty()) + double(!a.column.y.empty()) +
+                        0.5 * double(a.rotation == ColumnRotation::kHadamard16);
+  const double reads = a.amax.empty() ? 1 : 2;
+  return {.bytes = reads * elements * sizeof(X) + double(a.row.y.bytes() + a.column.y.bytes()),
+          .flops = 20 * copies * elements};
+}
+
+}  // namespace assay
