@@ -271,12 +271,28 @@ void visit(V& v, RunConfig& c) {
 
 struct PrecisionConfig {
   std::string recipe = "auto";
+  std::vector<std::string> override_;
+  int64_t bf16_first_layers = 0;
+  int64_t bf16_last_layers = -1;
+  double bf16_tail = 0.0;
+  bool operator==(const PrecisionConfig&) const = default;
 };
 
 template <typename V>
 void visit(V& v, PrecisionConfig& c) {
   v("recipe", c.recipe, "auto = bf16 where the CPU multiplies bf16 fast, else fp32",
-    one_of({"auto", "fp32", "bf16"}));
+    free_on_resume(one_of({"auto", "fp32", "bf16", "fp8_tensor", "fp8_block", "mxfp8", "nvfp4",
+                           "mxfp8_nmoe", "mxfp4_nmoe"})));
+  v("override", c.override_,
+    "operands with another format than the recipe's, e.g. [experts.wgrad=bf16, weight=nvfp4]",
+    free_on_resume(any()));
+  v("bf16_first_layers", c.bf16_first_layers, "blocks at the start with all products in bf16",
+    free_on_resume(not_negative()));
+  v("bf16_last_layers", c.bf16_last_layers,
+    "blocks at the end likewise; -1 = the recipe's: nvfp4 15% of the layers, others none",
+    free_on_resume(at_least(-1)));
+  v("bf16_tail", c.bf16_tail, "share of the steps, the last ones, with all products in bf16",
+    free_on_resume(between(0, 1)));
 }
 
 struct EvalConfig {

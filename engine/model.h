@@ -47,11 +47,20 @@ struct ParameterRef {
   View<bf16, 1> weight = {};  // the bf16 working copy; empty when products read the master
 };
 
+// kRecipe: products in the formats of precision.recipe. kBf16: none of them, the last steps of precision.bf16_tail.
+enum class PrecisionPhase { kRecipe, kBf16 };
+
 // What a micro-batch of the step contributes: gradients are scaled so that micro-batches just add.
 struct MicroScale {
   float loss = 1.0f;  // 1 / counted targets of the whole step
   float micro_share =
       1.0f;  // 1 / micro-batches of the step (auxiliary and z-loss are means over tokens)
+  int64_t first_micro =
+      0;  // micro-batches of the run before this step: what stochastic rounding counts by
+  enum class Sample {
+    kNothing,
+    kFormats
+  } sample = Sample::kNothing;  // measure what quantisation loses
 };
 
 // One MoE layer over the last step, for telemetry. Views belong to the model.
@@ -84,6 +93,9 @@ class Model {
   virtual void repack_weights(Exec on) = 0;
   // Scratch that matrix products need in Exec::workspace.
   virtual int64_t workspace_bytes() const = 0;
+
+  // Of the steps to come. Where it changes, the copies of the weights are made anew.
+  virtual void enter(Exec on, PrecisionPhase phase) = 0;
 
   virtual std::vector<ParameterRef> parameters() = 0;
   // Everything a checkpoint holds of the model: masters and buffers.

@@ -8,14 +8,23 @@
 
 namespace assay {
 
+int64_t recipe_steps(const Config& config) {
+  return static_cast<int64_t>(double(config.run.steps) * (1 - config.precision.bf16_tail));
+}
+
 StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
   const double share = schedule_.share(step_index);
   loader_.next_step();
   const int64_t counted = loader_.counted_targets(mask_id_);
   const int micro_batches = loader_.micro_batches();
   const MicroScale scale{.loss = static_cast<float>(1.0 / double(std::max<int64_t>(counted, 1))),
-                         .micro_share = 1.0f / static_cast<float>(micro_batches)};
+                         .micro_share = 1.0f / static_cast<float>(micro_batches),
+                         .first_micro = step_index * micro_batches,
+                         .sample = measure == Measure::kHashAndRatios
+                                       ? MicroScale::Sample::kFormats
+                                       : MicroScale::Sample::kNothing};
 
+  model_.enter(on, step_index < recipe_steps_ ? PrecisionPhase::kRecipe : PrecisionPhase::kBf16);
   model_.begin_step(on, scale);
   for (int i = 0; i < micro_batches; ++i) model_.forward_backward(on, micro(i));
   const bool sampled = measure == Measure::kHashAndRatios;

@@ -22,6 +22,9 @@ struct StepStats {
   GroupRatios ratios = {};  // NaN where the step was not sampled
 };
 
+// Steps before precision.bf16_tail, which is rounded up to whole steps.
+int64_t recipe_steps(const Config& config);
+
 class Trainer {
  public:
   Trainer(const Config& config, Model& model, Optimizer& optimizer, Loader& loader, int mask_id)
@@ -30,6 +33,7 @@ class Trainer {
         micro_batch_(config.run.micro_batch),
         peak_lr_(config.optimizer.lr),
         mask_id_(mask_id),
+        recipe_steps_(recipe_steps(config)),
         model_(model),
         optimizer_(optimizer),
         loader_(loader) {}
@@ -48,6 +52,7 @@ class Trainer {
   int64_t sequence_, micro_batch_;
   double peak_lr_;
   int mask_id_;
+  int64_t recipe_steps_;
   Model& model_;
   Optimizer& optimizer_;
   Loader& loader_;

@@ -13,16 +13,14 @@
 #include "engine/config_fields.h"
 #include "engine/config_text.h"
 #include "models/contract.h"
+#include "models/decoder.h"
+#include "models/precision.h"
 #include "models/training_memory.h"
 
 namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Promised, and not in this version.
-const std::vector<std::string> kAnnounced = {"fp8_tensor", "fp8_block",  "mxfp8",
-                                             "nvfp4",      "mxfp8_nmoe", "mxfp4_nmoe"};
 
 std::vector<std::string> known_precisions() {
   for (const FieldRow& row : all_config_fields()) {
@@ -31,19 +29,27 @@ std::vector<std::string> known_precisions() {
   return {};
 }
 
-// "" when it can be trained.
-std::string why_unavailable(const MatrixFile& file, const std::string& precision) {
-  std::vector<std::string> known = known_precisions();
-  if (std::count(known.begin(), known.end(), precision) > 0) return "";
-  if (std::count(kAnnounced.begin(), kAnnounced.end(), precision) > 0) {
-    return "precision " + precision + " is not available in this version";
-  }
-  known.insert(known.end(), kAnnounced.begin(), kAnnounced.end());
+void require_known(const MatrixFile& file, const std::string& precision) {
+  const std::vector<std::string> known = known_precisions();
+  if (std::count(known.begin(), known.end(), precision) > 0) return;
   const std::string near = nearest_name(precision, known);
   std::string all;
   for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
   throw UserError(file.path + ": precision " + precision + " is unknown",
                   (near.empty() ? "" : "did you mean " + near + "? ") + ("known are " + all));
+}
+
+// "" when it can be trained: no product's width is cut by its blocks.
+std::string why_unavailable(const Config& config, const std::string& precision) {
+  PrecisionConfig formats = config.precision;
+  formats.recipe = precision;
+  const PrecisionTable table = precision_table(formats, config.model);
+  try {
+    require_whole_blocks(table, config.model);
+  } catch (const UserError& error) {
+    return "precision " + precision + ": " + error.what();
+  }
+  return "";
 }
 
 // One model with the changes of the matrix, before any contract.
@@ -102,8 +108,7 @@ void resolve(Cell& cell, const MatrixFile& file) {
   Config& config = cell.config;
   config.run.seed = cell.seed;
   config.run.threads = threads_of_a_run(file);
-  // An unavailable precision still has steps, tokens and FLOPs.
-  config.precision.recipe = cell.unavailable.empty() ? cell.precision : "bf16";
+  config.precision.recipe = cell.precision;
   validate(config);
   cell.known_steps = horizon_is_known(config);
   if (cell.known_steps) {
@@ -111,7 +116,7 @@ void resolve(Cell& cell, const MatrixFile& file) {
     config.contract.fraction = 1;  // it is in run.steps now
   }
   cell.audit = audit(config);
-  config.precision.recipe = recipe_name(resolve_recipe(config.precision.recipe));
+  config.precision.recipe = resolved_recipe(config.precision.recipe);
 }
 
 int64_t planned_bytes(const Config& config) {
@@ -189,6 +194,7 @@ Matrix lay_out(const MatrixFile& file) {
     resolved.fraction = contract.fraction;
     resolved.landings = contract.landings;
     for_cell(contract.where, [&] { resolve_contract_reference(file, contract, resolved); });
+    for (const std::string& precision : file.precisions) require_known(file, precision);
     for (const MatrixModel& model : file.models) {
       Config base;
       const std::string what = "model " + model.name + " under contract " + contract.name;
@@ -204,8 +210,8 @@ Matrix lay_out(const MatrixFile& file) {
           cell.precision = precision;
           cell.seed = seed;
           cell.config = base;
-          cell.unavailable = why_unavailable(file, precision);
           for_cell(what, [&] {
+            cell.unavailable = why_unavailable(base, precision);
             resolve(cell, matrix.file);
             if (!cell.unavailable.empty()) return;
             const auto [bytes, is_new] = memory_bytes.try_emplace({model.name, precision}, 0);

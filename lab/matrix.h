@@ -20,7 +20,7 @@ struct Cell {
   bool known_steps = true;  // false: the contract measures the machine first
   Audit audit;
   int64_t memory_bytes = 0;  // planned for a training step; 0 when unavailable
-  std::string unavailable;   // why this version cannot train it; "" when it can
+  std::string unavailable;   // why it cannot be trained; "" when it can
   std::string run;  // name of the cell that is trained: this one, or an earlier one equal to it
 
   bool trained() const { return run == name && unavailable.empty(); }
@@ -40,7 +40,7 @@ struct Matrix {
 };
 
 // Loads every model. UserError when one cannot be trained so, or when two cells have one name. Cells of a precision
-// that this version announces without having it are there, and unavailable.
+// whose blocks do not fit the model's widths are there, and unavailable.
 Matrix lay_out(const MatrixFile& file);
 
 // Without effect on any number of the run: threads, how often it is saved, where it caches, what would stop it as

@@ -17,7 +17,7 @@ struct PlannedCell {
 struct MatrixPlan {
   const Matrix* matrix = nullptr;
   std::vector<PlannedCell> runs;         // in the order in which they begin
-  std::vector<const Cell*> unavailable;  // selected, and not in this version
+  std::vector<const Cell*> unavailable;  // selected, and not to be trained in their precision
 };
 
 // Of the selected cells. The matrix must outlive it.

@@ -209,7 +209,7 @@ std::string summary_markdown(const MatrixSummary& summary) {
   std::string text = "# Matrix " + summary.matrix->file.name + "\n\n";
   text += strprintf("%ld of %ld cells are done", long(summary.done), long(summary.cells));
   if (summary.unavailable > 0) {
-    text += strprintf(", %ld are not available in this version", long(summary.unavailable));
+    text += strprintf(", %ld cannot be trained in their precision", long(summary.unavailable));
   }
   text += summary.complete() ? ".\n" : ": INCOMPLETE, the figures below may change.\n";
   if (!summary.different_data.empty()) {

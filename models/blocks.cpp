@@ -118,25 +118,23 @@ void ResidualNorm<T>::backward(Exec on, const Scratch<T>& s, const Stream<T>& in
 }
 
 template <typename T>
-void SwigluFfn<T>::plan(MemoryPlan& plan, const std::string& name, int64_t ffn, int64_t tokens) {
+void SwigluFfn<T>::plan(MemoryPlan& plan, int64_t ffn, int64_t tokens) {
   plan.add(Section::kActivations, name + ".gate_up", gate_up, {tokens, 2 * ffn});
   plan.add(Section::kActivations, name + ".h", h, {tokens, ffn});
 }
 
 template <typename T>
-void SwigluFfn<T>::bind(const ParameterStore<T>& store, const std::string& name) {
-  gate_up_weight = store.matrix(name + ".gate_up");
-  down_weight = store.matrix(name + ".down");
-  dgate_up_weight = store.matrix_gradient(name + ".gate_up");
-  ddown_weight = store.matrix_gradient(name + ".down");
+void SwigluFfn<T>::bind(const ParameterStore<T>& store) {
+  gate_up_weight.bind(store);
+  down_weight.bind(store);
 }
 
 template <typename T>
-void SwigluFfn<T>::forward(Exec on, View<const T, 2> x, View<T, 2> y) const {
+void SwigluFfn<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y) const {
   const int64_t n = x.dim[0];
-  linear_forward<T>(on, {.y = gate_up.rows(0, n), .x = x, .weight = gate_up_weight});
+  gate_up_weight.forward(on, q, x, gate_up.rows(0, n));
   swiglu_forward<T>(on, {.h = h.rows(0, n), .gate_up = gate_up.rows(0, n)});
-  linear_forward<T>(on, {.y = y, .x = h.rows(0, n), .weight = down_weight});
+  down_weight.forward(on, q, h.rows(0, n), y);
 }
 
 template <typename T>
@@ -149,11 +147,9 @@ void SwigluFfn<T>::backward(Exec on, const Scratch<T>& s, View<const T, 2> x, Vi
   const View<T, 2> dgate_up{
       s.dgate_up.data, {n, gate_up.dim[1]}
   };
-  linear_wgrad<T>(on, {.dweight = ddown_weight, .dy = dy, .x = h.rows(0, n)});
-  linear_dgrad<T>(on, {.dx = dh, .dy = dy, .weight = down_weight});
+  down_weight.backward(on, s.quant, {.dx = dh, .dy = dy, .x = h.rows(0, n)});
   swiglu_backward<T>(on, {.dgate_up = dgate_up, .dh = dh, .gate_up = gate_up.rows(0, n)});
-  linear_wgrad<T>(on, {.dweight = dgate_up_weight, .dy = dgate_up, .x = x});
-  linear_dgrad<T>(on, {.dx = dx, .dy = dgate_up, .weight = gate_up_weight, .add = add});
+  gate_up_weight.backward(on, s.quant, {.dx = dx, .dy = dgate_up, .x = x, .add = add});
 }
 
 namespace {
@@ -161,16 +157,18 @@ namespace {
 template <typename T>
 class AttentionHalf final : public Half<T> {
  public:
-  AttentionHalf(const ModelConfig& config, int64_t layer, const Scratch<T>& scratch,
-                const View<float, 2>& cos, const View<float, 2>& sin)
-      : config_(config),
+  AttentionHalf(const BlockParts<T>& parts, int64_t layer, const View<float, 2>& cos,
+                const View<float, 2>& sin)
+      : config_(parts.config),
         name_("blocks." + std::to_string(layer) + ".attn"),
-        s_(scratch),
+        s_(parts.scratch),
         cos_(cos),
         sin_(sin),
-        gain_(config.attention_gain == "depth"
-                  ? static_cast<float>(1.0 / std::sqrt(2.0 * double(config.layers)))
-                  : 1.0f) {}
+        gain_(config_.attention_gain == "depth"
+                  ? static_cast<float>(1.0 / std::sqrt(2.0 * double(config_.layers)))
+                  : 1.0f),
+        qkv_weight_(name_ + ".qkv", parts.site(ProductRole::kAttention, layer)),
+        out_weight_(name_ + ".out", parts.site(ProductRole::kAttention, layer)) {}
 
   void plan(MemoryPlan& plan, int64_t tokens) override {
     const int64_t heads = config_.heads, kv_heads = config_.resolved_kv_heads();
@@ -189,10 +187,8 @@ class AttentionHalf final : public Half<T> {
 
   void bind(const ParameterStore<T>& store) override {
     norm_.bind(store, name_ + ".norm");
-    qkv_weight_ = store.matrix(name_ + ".qkv");
-    out_weight_ = store.matrix(name_ + ".out");
-    dqkv_weight_ = store.matrix_gradient(name_ + ".qkv");
-    dout_weight_ = store.matrix_gradient(name_ + ".out");
+    qkv_weight_.bind(store);
+    out_weight_.bind(store);
     if (config_.qk_norm) {
       q_norm_ = store.vector(name_ + ".q_norm");
       k_norm_ = store.vector(name_ + ".k_norm");
@@ -205,7 +201,7 @@ class AttentionHalf final : public Half<T> {
     const int64_t n = shape.tokens();
     norm_.forward(on, in, n);
     const View<T, 2> qkv = qkv_.rows(0, n);
-    linear_forward<T>(on, {.y = qkv, .x = norm_.y.rows(0, n), .weight = qkv_weight_});
+    qkv_weight_.forward(on, s_.quant, norm_.y.rows(0, n), qkv);
     if (config_.qk_norm) qk_norm(on, n);
     rope_forward<T>(on, {.qkv = qkv,
                          .cos = cos_,
@@ -216,7 +212,7 @@ class AttentionHalf final : public Half<T> {
                          .sequence = shape.position.empty() ? shape.sequence : cos_.dim[0],
                          .position = shape.position});
     attend(on, shape, qkv);
-    linear_forward<T>(on, {.y = s_.branch.rows(0, n), .x = att_.rows(0, n), .weight = out_weight_});
+    out_weight_.forward(on, s_.quant, att_.rows(0, n), s_.branch.rows(0, n));
     return {norm_.resid, s_.branch, gain_};
   }
 
@@ -224,8 +220,7 @@ class AttentionHalf final : public Half<T> {
     const int64_t n = shape.tokens();
     const View<T, 2> dbranch = s_.dbranch.rows(0, n), datt = s_.datt.rows(0, n);
     const View<T, 2> dqkv = s_.dqkv.rows(0, n);
-    linear_wgrad<T>(on, {.dweight = dout_weight_, .dy = dbranch, .x = att_.rows(0, n)});
-    linear_dgrad<T>(on, {.dx = datt, .dy = dbranch, .weight = out_weight_});
+    out_weight_.backward(on, s_.quant, {.dx = datt, .dy = dbranch, .x = att_.rows(0, n)});
     attention_backward<T>(on, {.dqkv = dqkv,
                                .scratch = s_.attention_partial,
                                .dout = datt,
@@ -245,8 +240,8 @@ class AttentionHalf final : public Half<T> {
                           .head_dim = config_.resolved_head_dim(),
                           .sequence = shape.sequence});
     if (config_.qk_norm) qk_norm_gradient(on, n);
-    linear_wgrad<T>(on, {.dweight = dqkv_weight_, .dy = dqkv, .x = norm_.y.rows(0, n)});
-    linear_dgrad<T>(on, {.dx = s_.dnorm.rows(0, n), .dy = dqkv, .weight = qkv_weight_});
+    qkv_weight_.backward(on, s_.quant,
+                         {.dx = s_.dnorm.rows(0, n), .dy = dqkv, .x = norm_.y.rows(0, n)});
     norm_.backward(on, s_, in, n);
   }
 
@@ -256,6 +251,9 @@ class AttentionHalf final : public Half<T> {
         q_width + 2 * config_.resolved_kv_heads() * config_.resolved_head_dim();
     return std::max(linear_workspace_bytes<T>(tokens, qkv_width, config_.hidden),
                     linear_workspace_bytes<T>(tokens, config_.hidden, q_width));
+  }
+  std::vector<QuantisedProducts*> quantised() const override {
+    return present({qkv_weight_.quantised(), out_weight_.quantised()});
   }
 
  private:
@@ -320,8 +318,7 @@ class AttentionHalf final : public Half<T> {
       &sin_;  // the decoder's; they get their address after this half is made
   const float gain_;
 
-  WeightMatrix<T> qkv_weight_, out_weight_;
-  View<float, 2> dqkv_weight_, dout_weight_;
+  Projection<T> qkv_weight_, out_weight_;
   View<const float, 1> q_norm_, k_norm_;
   View<float, 1> dq_norm_, dk_norm_;
   View<T, 2> qkv_, att_;  // qkv_ after QK-norm and RoPE
@@ -333,21 +330,24 @@ class AttentionHalf final : public Half<T> {
 template <typename T>
 class DenseHalf final : public Half<T> {
  public:
-  DenseHalf(const ModelConfig& config, int64_t layer, const Scratch<T>& scratch)
-      : config_(config), name_("blocks." + std::to_string(layer) + ".ffn"), s_(scratch) {}
+  DenseHalf(const BlockParts<T>& parts, int64_t layer)
+      : config_(parts.config),
+        s_(parts.scratch),
+        ffn_("blocks." + std::to_string(layer) + ".ffn",
+             parts.site(ProductRole::kDenseFfn, layer)) {}
 
   void plan(MemoryPlan& plan, int64_t tokens) override {
-    norm_.plan(plan, name_ + ".norm", config_, tokens);
-    ffn_.plan(plan, name_, config_.ffn, tokens);
+    norm_.plan(plan, ffn_.name + ".norm", config_, tokens);
+    ffn_.plan(plan, config_.ffn, tokens);
   }
   void bind(const ParameterStore<T>& store) override {
-    norm_.bind(store, name_ + ".norm");
-    ffn_.bind(store, name_);
+    norm_.bind(store, ffn_.name + ".norm");
+    ffn_.bind(store);
   }
   Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass) override {
     const int64_t n = shape.tokens();
     norm_.forward(on, in, n);
-    ffn_.forward(on, norm_.y.rows(0, n), s_.branch.rows(0, n));
+    ffn_.forward(on, s_.quant, norm_.y.rows(0, n), s_.branch.rows(0, n));
     return {norm_.resid, s_.branch, 1.0f};
   }
   void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale&) override {
@@ -359,11 +359,13 @@ class DenseHalf final : public Half<T> {
     return std::max(linear_workspace_bytes<T>(tokens, 2 * config_.ffn, config_.hidden),
                     linear_workspace_bytes<T>(tokens, config_.hidden, config_.ffn));
   }
+  std::vector<QuantisedProducts*> quantised() const override {
+    return present({ffn_.gate_up_weight.quantised(), ffn_.down_weight.quantised()});
+  }
 
  private:
   using Half<T>::norm_;
   const ModelConfig config_;
-  const std::string name_;
   const Scratch<T>& s_;
   SwigluFfn<T> ffn_;
 };
@@ -371,16 +373,14 @@ class DenseHalf final : public Half<T> {
 }  // namespace
 
 template <typename T>
-std::unique_ptr<Half<T>> make_attention_half(const ModelConfig& config, int64_t layer,
-                                             const Scratch<T>& scratch, const View<float, 2>& cos,
-                                             const View<float, 2>& sin) {
-  return std::make_unique<AttentionHalf<T>>(config, layer, scratch, cos, sin);
+std::unique_ptr<Half<T>> make_attention_half(const BlockParts<T>& parts, int64_t layer,
+                                             const View<float, 2>& cos, const View<float, 2>& sin) {
+  return std::make_unique<AttentionHalf<T>>(parts, layer, cos, sin);
 }
 
 template <typename T>
-std::unique_ptr<Half<T>> make_dense_half(const ModelConfig& config, int64_t layer,
-                                         const Scratch<T>& scratch) {
-  return std::make_unique<DenseHalf<T>>(config, layer, scratch);
+std::unique_ptr<Half<T>> make_dense_half(const BlockParts<T>& parts, int64_t layer) {
+  return std::make_unique<DenseHalf<T>>(parts, layer);
 }
 
 template struct Scratch<float>;
@@ -389,17 +389,13 @@ template struct ResidualNorm<float>;
 template struct ResidualNorm<bf16>;
 template struct SwigluFfn<float>;
 template struct SwigluFfn<bf16>;
-template std::unique_ptr<Half<float>> make_attention_half(const ModelConfig&, int64_t,
-                                                          const Scratch<float>&,
+template std::unique_ptr<Half<float>> make_attention_half(const BlockParts<float>&, int64_t,
                                                           const View<float, 2>&,
                                                           const View<float, 2>&);
-template std::unique_ptr<Half<bf16>> make_attention_half(const ModelConfig&, int64_t,
-                                                         const Scratch<bf16>&,
+template std::unique_ptr<Half<bf16>> make_attention_half(const BlockParts<bf16>&, int64_t,
                                                          const View<float, 2>&,
                                                          const View<float, 2>&);
-template std::unique_ptr<Half<float>> make_dense_half(const ModelConfig&, int64_t,
-                                                      const Scratch<float>&);
-template std::unique_ptr<Half<bf16>> make_dense_half(const ModelConfig&, int64_t,
-                                                     const Scratch<bf16>&);
+template std::unique_ptr<Half<float>> make_dense_half(const BlockParts<float>&, int64_t);
+template std::unique_ptr<Half<bf16>> make_dense_half(const BlockParts<bf16>&, int64_t);
 
 }  // namespace assay

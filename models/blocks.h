@@ -13,10 +13,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/config.h"
 #include "engine/model.h"
 #include "models/parameter_store.h"
+#include "models/precision.h"
+#include "models/projection.h"
 
 namespace assay {
 
@@ -61,8 +64,21 @@ struct Scratch {
   View<float, 2> share_partial;       // (router_pieces, E)
   View<double, 2> measure_partial;    // (router_pieces, kRouterMeasures)
   View<int32_t, 2> dispatch_partial;  // (dispatch_pieces(N), E)
+  QuantScratch quant;                 // planned where a product is quantised
 
   void plan(MemoryPlan& plan, const ModelConfig& config, const Shape& largest);
+};
+
+// What the halves of a block are made of: the model, the formats of its products, what all layers share.
+template <typename T>
+struct BlockParts {
+  const ModelConfig& config;
+  const PrecisionTable& precision;
+  const Scratch<T>& scratch;
+
+  ProjectionSite site(ProductRole role, int64_t layer) const {
+    return {role, layer, formats_of(precision, role, layer, config.layers)};
+  }
 };
 
 // RMSNorm with the residual addition before it, and what backward needs of it.
@@ -84,13 +100,17 @@ struct ResidualNorm {
 // One SwiGLU: a dense FFN or the shared expert.
 template <typename T>
 struct SwigluFfn {
-  WeightMatrix<T> gate_up_weight, down_weight;  // (2F, C), (C, F)
-  View<float, 2> dgate_up_weight, ddown_weight;
-  View<T, 2> gate_up, h;  // (N, 2F), (N, F)
+  std::string name;
+  Projection<T> gate_up_weight, down_weight;  // (2F, C), (C, F)
+  View<T, 2> gate_up, h;                      // (N, 2F), (N, F)
 
-  void plan(MemoryPlan& plan, const std::string& name, int64_t ffn, int64_t tokens);
-  void bind(const ParameterStore<T>& store, const std::string& name);
-  void forward(Exec on, View<const T, 2> x, View<T, 2> y) const;
+  // NAME.gate_up and NAME.down.
+  SwigluFfn(const std::string& name, const ProjectionSite& site)
+      : name(name), gate_up_weight(name + ".gate_up", site), down_weight(name + ".down", site) {}
+
+  void plan(MemoryPlan& plan, int64_t ffn, int64_t tokens);
+  void bind(const ParameterStore<T>& store);
+  void forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y) const;
   // dx = gradient of x, plus `add` when there is one (may be dx).
   void backward(Exec on, const Scratch<T>& s, View<const T, 2> x, View<const T, 2> dy,
                 View<T, 2> dx, View<const T, 2> add = {}) const;
@@ -110,6 +130,8 @@ class Half {
   virtual void backward(Exec on, const Stream<T>& in, const Shape& shape,
                         const MicroScale& scale) = 0;
   virtual int64_t workspace_bytes(int64_t tokens) const = 0;
+  // Of weights whose products are quantised, in order.
+  virtual std::vector<QuantisedProducts*> quantised() const = 0;
   const ResidualNorm<T>& norm() const { return norm_; }
 
  protected:
@@ -118,12 +140,16 @@ class Half {
 
 // x + gain * Attention(RMSNorm(x)).
 template <typename T>
-std::unique_ptr<Half<T>> make_attention_half(const ModelConfig& config, int64_t layer,
-                                             const Scratch<T>& scratch, const View<float, 2>& cos,
-                                             const View<float, 2>& sin);
+std::unique_ptr<Half<T>> make_attention_half(const BlockParts<T>& parts, int64_t layer,
+                                             const View<float, 2>& cos, const View<float, 2>& sin);
 // x + SwiGLU(RMSNorm(x)).
 template <typename T>
-std::unique_ptr<Half<T>> make_dense_half(const ModelConfig& config, int64_t layer,
-                                         const Scratch<T>& scratch);
+std::unique_ptr<Half<T>> make_dense_half(const BlockParts<T>& parts, int64_t layer);
+
+// Those of `projections` that are there.
+inline std::vector<QuantisedProducts*> present(std::vector<QuantisedProducts*> projections) {
+  std::erase(projections, nullptr);
+  return projections;
+}
 
 }  // namespace assay

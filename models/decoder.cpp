@@ -10,6 +10,7 @@
 #include "models/blocks.h"
 #include "models/moe_half.h"
 #include "models/parameters.h"
+#include "models/precision.h"
 #include "ops/embedding.h"
 #include "ops/gpu_ops.h"
 #include "ops/head_loss.h"
@@ -30,8 +31,9 @@ class Decoder final : public Model {
   void plan(MemoryPlan& plan) override;
   void bind(Exec on) override;
   void initialise(Exec on, uint64_t seed) override { store_.initialise(on, seed); }
-  void refresh_weights(Exec on) override { store_.refresh(on); }
-  void repack_weights(Exec on) override { store_.repack(on); }
+  void refresh_weights(Exec on) override;
+  void repack_weights(Exec on) override;
+  void enter(Exec on, PrecisionPhase phase) override;
   int64_t workspace_bytes() const override;
 
   std::vector<ParameterRef> parameters() override { return store_.trained(); }
@@ -56,10 +58,14 @@ class Decoder final : public Model {
   void backward(Exec on, const TokenBatch& batch);
   // What a micro-batch queues: the same every time, but for the Key's fields. The host keeps nothing of it.
   void queue_micro_batch(Exec on, const TokenBatch& batch);
+  // Tells stochastic rounding which micro-batch of the run comes next.
+  void count_draw(Exec on);
   struct Key {
     const std::byte* workspace;
     int64_t batch, sequence;
     float micro_share;
+    PrecisionPhase phase;
+    MicroScale::Sample sample;
     bool operator==(const Key&) const = default;
   };
   // The batch where the ops run. On a GPU that is always the same place.
@@ -71,13 +77,15 @@ class Decoder final : public Model {
 
   const ModelConfig config_;
   const DecoderOptions options_;
+  const PrecisionTable precision_;
   const Shape largest_;
   ParameterStore<T> store_;
   Scratch<T> scratch_;
   View<float, 2> cos_, sin_;  // (T, D/2)
 
   std::vector<std::unique_ptr<Half<T>>> halves_;
-  std::vector<MoeHalf<T>*> moe_halves_;  // those of halves_ that route
+  std::vector<MoeHalf<T>*> moe_halves_;        // those of halves_ that route
+  std::vector<QuantisedProducts*> quantised_;  // of all halves
   ResidualNorm<T> final_norm_;
   View<const T, 2> embedding_;
   View<float, 2> dembedding_, dhead_;
@@ -89,6 +97,8 @@ class Decoder final : public Model {
   MicroScale scale_;           // of the step
   View<float, 1> loss_scale_;  // (1)   scale_.loss where the ops run: a recording does not know it
   View<float, 1> host_scale_;  // (1)   the host's
+  int64_t micro_ = 0;          // micro-batches queued since begin_step
+  View<uint32_t, 1> host_draws_;   // (kDraws)   the host's, one a micro-batch in turns
   View<double, 1> read_loss_sum_;  // the host's
   // With Backend::kGpu.
   View<int32_t, 1> token_, target_;    // (N)
@@ -100,22 +110,40 @@ class Decoder final : public Model {
   std::vector<RouterLayerState> router_layers_;
 };
 
+// Copies of counters under way to a GPU: so many micro-batches are queued before the host waits.
+constexpr int64_t kDraws = 1024;
+
+PrecisionTable table_for(const ModelConfig& config, const PrecisionConfig& precision) {
+  PrecisionTable table = precision_table(precision, config);
+  require_whole_blocks(table, config);
+  return table;
+}
+
 template <typename T>
 Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
     : config_(config),
       options_(options),
+      precision_(table_for(config, options.precision)),
       largest_{options.micro_batch, options.sequence},
       store_(parameter_table(config), options.backend) {
+  const BlockParts<T> parts{config_, precision_, scratch_};
   for (int64_t l = 0; l < config.layers; ++l) {
-    halves_.push_back(make_attention_half<T>(config_, l, scratch_, cos_, sin_));
+    halves_.push_back(make_attention_half<T>(parts, l, cos_, sin_));
     if (is_moe_block(config, l)) {
-      auto half = std::make_unique<MoeHalf<T>>(config_, l, scratch_);
+      auto half = std::make_unique<MoeHalf<T>>(parts, l);
       moe_halves_.push_back(half.get());
       halves_.push_back(std::move(half));
     } else {
-      halves_.push_back(make_dense_half<T>(config_, l, scratch_));
+      halves_.push_back(make_dense_half<T>(parts, l));
     }
   }
+  for (const auto& half : halves_) {
+    for (QuantisedProducts* products : half->quantised()) {
+      store_.leave_out(products->site().weight);
+      quantised_.push_back(products);
+    }
+  }
+  scratch_.quant.seed = options.seed;
   streams_.resize(halves_.size() + 1);
   router_layers_.resize(moe_halves_.size());
 }
@@ -124,9 +152,16 @@ template <typename T>
 void Decoder<T>::plan(MemoryPlan& plan) {
   const int64_t tokens = largest_.tokens();
   store_.plan(plan);
+  for (QuantisedProducts* products : quantised_) {
+    products->plan(plan, store_.spec(products->site().weight), options_.backend);
+  }
   for (const auto& half : halves_) half->plan(plan, tokens);
   final_norm_.plan(plan, "final.norm", config_, tokens);
   scratch_.plan(plan, config_, largest_);
+  if (!quantised_.empty()) {
+    scratch_.quant.plan(plan, config_, tokens);
+    plan.add(Section::kHostVisible, "quantised.draw", host_draws_, {kDraws});
+  }
   const int64_t head_bytes = std::max(head_loss_scratch_bytes<T>(tokens, config_.vocab_size),
                                       head_loss_eval_scratch_bytes<T>(tokens, config_.vocab_size));
   plan.add(Section::kScratch, "head", head_scratch_, {head_bytes});
@@ -152,6 +187,9 @@ void Decoder<T>::plan(MemoryPlan& plan) {
 template <typename T>
 void Decoder<T>::bind(Exec on) {
   for (const auto& half : halves_) half->bind(store_);
+  for (QuantisedProducts* products : quantised_) {
+    products->weights().bind(on, store_.master(products->site().weight));
+  }
   final_norm_.bind(store_, "final.norm");
   embedding_ = store_.plain("embed.weight");
   dembedding_ = store_.matrix_gradient("embed.weight");
@@ -185,10 +223,34 @@ int64_t Decoder<T>::workspace_bytes() const {
 }
 
 template <typename T>
+void Decoder<T>::refresh_weights(Exec on) {
+  store_.refresh(on);
+  for (QuantisedProducts* products : quantised_) products->weights().refresh(on, scratch_.quant);
+}
+
+template <typename T>
+void Decoder<T>::repack_weights(Exec on) {
+  store_.repack(on);
+  for (QuantisedProducts* products : quantised_) products->weights().refresh(on, scratch_.quant);
+}
+
+template <typename T>
+void Decoder<T>::enter(Exec on, PrecisionPhase phase) {
+  if (scratch_.quant.phase == phase) return;
+  scratch_.quant.phase = phase;
+  for (QuantisedProducts* products : quantised_) products->weights().refresh(on, scratch_.quant);
+}
+
+template <typename T>
 void Decoder<T>::begin_step(Exec on, const MicroScale& scale) {
   scale_ = scale;
   host_scale_[0] = scale.loss;
   copy(on, loss_scale_, host_scale_);
+  micro_ = 0;
+  scratch_.quant.sample = scale.sample;
+  if (scale.sample == MicroScale::Sample::kFormats) {
+    for (const QuantisedProducts* products : quantised_) products->begin_measures(on);
+  }
   store_.zero_gradients(on);
   for (MoeHalf<T>* half : moe_halves_) half->begin_step(on);
   zero(on, loss_sum_);
@@ -244,6 +306,8 @@ template <typename T>
 void Decoder<T>::read_back(Exec on) {
   copy(on, read_loss_sum_, loss_sum_);
   for (MoeHalf<T>* half : moe_halves_) half->read_back(on);
+  if (scratch_.quant.sample == MicroScale::Sample::kNothing) return;
+  for (const QuantisedProducts* products : quantised_) products->read_measures(on);
 }
 
 template <typename T>
@@ -295,9 +359,21 @@ void Decoder<T>::forward_backward(Exec on, const TokenBatch& from_host) {
   const Key key{.workspace = on.workspace.data,
                 .batch = batch.batch,
                 .sequence = batch.sequence,
-                .micro_share = scale_.micro_share};
+                .micro_share = scale_.micro_share,
+                .phase = scratch_.quant.phase,
+                .sample = scratch_.quant.sample};
+  count_draw(on);
   micro_batch_.run(on, key, [&] { queue_micro_batch(on, batch); });
   for (MoeHalf<T>* half : moe_halves_) half->count_micro_batch(batch.token.dim[0]);
+}
+
+template <typename T>
+void Decoder<T>::count_draw(Exec on) {
+  const int64_t at = micro_++ % kDraws;
+  if (quantised_.empty()) return;
+  if (at == 0 && micro_ > 1) wait(on);  // the places are taken by copies that may be under way
+  host_draws_[at] = uint32_t(scale_.first_micro + micro_ - 1);
+  copy(on, scratch_.quant.draw, host_draws_.rows(at, 1));
 }
 
 template <typename T>
@@ -400,8 +476,13 @@ const char* recipe_name(Recipe recipe) {
 Recipe resolve_recipe(const std::string& name, Backend backend) {
   const bool fast_bf16 = backend == Backend::kGpu || __builtin_cpu_supports("avx512bf16") != 0;
   if (name == "fp32" || (name == "auto" && !fast_bf16)) return Recipe::kFp32;
-  if (name == "bf16" || name == "auto") return Recipe::kBf16;
-  throw UserError("precision.recipe '" + name + "' is unknown", "use auto, fp32 or bf16");
+  if (name == "bf16" || name == "auto" || is_quantised_recipe(name)) return Recipe::kBf16;
+  throw UserError("precision.recipe '" + name + "' is unknown",
+                  "use auto, fp32, bf16 or one of " + quantised_recipe_names());
+}
+
+std::string resolved_recipe(const std::string& name, Backend backend) {
+  return is_quantised_recipe(name) ? name : recipe_name(resolve_recipe(name, backend));
 }
 
 std::unique_ptr<Model> make_decoder(const ModelConfig& config, Recipe recipe,

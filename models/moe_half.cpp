@@ -8,7 +8,6 @@
 #include "ops/combine.h"
 #include "ops/dispatch.h"
 #include "ops/grouped_linear.h"
-#include "ops/grouped_swiglu.h"
 #include "ops/linear.h"
 #include "ops/zero.h"
 
@@ -37,14 +36,17 @@ RouterSettings router_settings(const RouterConfig& c) {
 }  // namespace
 
 template <typename T>
-MoeHalf<T>::MoeHalf(const ModelConfig& config, int64_t layer, const Scratch<T>& scratch)
-    : config_(config),
-      moe_(*config.moe),
+MoeHalf<T>::MoeHalf(const BlockParts<T>& parts, int64_t layer)
+    : config_(parts.config),
+      moe_(*parts.config.moe),
       layer_(layer),
       name_("blocks." + std::to_string(layer) + ".moe"),
-      s_(scratch),
-      settings_(router_settings(config.moe->router)) {
-  if (moe_.shared > 0) shared_.emplace();
+      s_(parts.scratch),
+      settings_(router_settings(moe_.router)),
+      experts_(name_, parts.site(ProductRole::kExperts, layer)) {
+  if (moe_.shared > 0) {
+    shared_.emplace(name_ + ".shared", parts.site(ProductRole::kSharedExperts, layer));
+  }
 }
 
 template <typename T>
@@ -70,7 +72,7 @@ void MoeHalf<T>::plan(MemoryPlan& plan, int64_t tokens) {
   add("gate_up", gate_up_, assignments, 2 * moe_.expert_ffn);
   add("h", h_, assignments, moe_.expert_ffn);
   add("expert_out", expert_out_, assignments, config_.hidden);
-  if (shared_) shared_->plan(plan, name_ + ".shared", moe_.shared * moe_.expert_ffn, tokens);
+  if (shared_) shared_->plan(plan, moe_.shared * moe_.expert_ffn, tokens);
 
   add("counts", counts_, experts);
   add("measures", measures_, int64_t{kRouterMeasures});
@@ -91,12 +93,9 @@ void MoeHalf<T>::bind(const ParameterStore<T>& store) {
   norm_.bind(store, "blocks." + std::to_string(layer_) + ".ffn.norm");
   router_weight_ = store.matrix(name_ + ".router");
   drouter_weight_ = store.matrix_gradient(name_ + ".router");
-  gate_up_weight_ = store.stack(name_ + ".gate_up");
-  dgate_up_weight_ = store.stack_gradient(name_ + ".gate_up");
-  down_weight_ = store.stack(name_ + ".down");
-  ddown_weight_ = store.stack_gradient(name_ + ".down");
+  experts_.bind(store);
   bias_ = store.vector(name_ + ".bias");
-  if (shared_) shared_->bind(store, name_ + ".shared");
+  if (shared_) shared_->bind(store);
 }
 
 template <typename T>
@@ -115,18 +114,12 @@ Stream<T> MoeHalf<T>::forward(Exec on, const Stream<T>& in, const Shape& shape, 
                 .slot = slot_.rows(0, n),
                 .partial = s_.dispatch_partial,
                 .expert = expert_.rows(0, n)});
-  grouped_swiglu_forward<T>(on, {.h = h,
-                                 .gate_up = gate_up,
-                                 .x = x,
-                                 .row = token,
-                                 .offsets = offsets_,
-                                 .weight = gate_up_weight_});
-  grouped_linear_forward<T>(on,
-                            {.y = expert_out, .x = h, .offsets = offsets_, .weight = down_weight_});
+  experts_.forward(on, s_.quant, {.gather = token, .offsets = offsets_},
+                   {.y = expert_out, .gate_up = gate_up, .h = h, .x = x});
   View<T, 2> shared_out;
   if (shared_) {
     shared_out = s_.shared_out.rows(0, n);
-    shared_->forward(on, x, shared_out);
+    shared_->forward(on, s_.quant, x, shared_out);
   }
   combine_forward<T>(on, {.y = s_.branch.rows(0, n),
                           .expert_out = expert_out,
@@ -159,18 +152,14 @@ void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
                            .expert_out = expert_out_.rows(0, assignments),
                            .slot = slot_.rows(0, n),
                            .gate = gate_.rows(0, n)});
-  grouped_linear_wgrad<T>(
-      on, {.dweight = ddown_weight_, .dy = dexpert_out, .x = h, .offsets = offsets_});
-  grouped_swiglu_dgrad<T>(on, {.dgate_up = dgate_up,
-                               .dh = dh,
-                               .dy = dexpert_out,
-                               .gate_up = gate_up_.rows(0, assignments),
-                               .offsets = offsets_,
-                               .weight = down_weight_});
-  grouped_linear_wgrad<T>(
-      on, {.dweight = dgate_up_weight_, .dy = dgate_up, .x = x, .row = token, .offsets = offsets_});
-  grouped_linear_dgrad<T>(
-      on, {.dx = dexpert_in, .dy = dgate_up, .offsets = offsets_, .weight = gate_up_weight_});
+  experts_.backward(on, s_.quant, {.gather = token, .offsets = offsets_},
+                    {.dx = dexpert_in,
+                     .dgate_up = dgate_up,
+                     .dh = dh,
+                     .dy = dexpert_out,
+                     .x = x,
+                     .gate_up = gate_up_.rows(0, assignments),
+                     .h = h});
   reduce_by_token<T>(on, {.dx = dnorm, .dexpert_in = dexpert_in, .slot = slot_.rows(0, n)});
   if (shared_) shared_->backward(on, s_, x, dbranch, dnorm, dnorm);
 
@@ -254,6 +243,13 @@ int64_t MoeHalf<T>::workspace_bytes(int64_t tokens) const {
                       linear_workspace_bytes<T>(tokens, width, inner)});
   }
   return bytes;
+}
+
+template <typename T>
+std::vector<QuantisedProducts*> MoeHalf<T>::quantised() const {
+  return present({experts_.gate_up_quantised(), experts_.down_quantised(),
+                  shared_ ? shared_->gate_up_weight.quantised() : nullptr,
+                  shared_ ? shared_->down_weight.quantised() : nullptr});
 }
 
 template <typename T>

@@ -10,13 +10,14 @@ namespace assay {
 template <typename T>
 class MoeHalf final : public Half<T> {
  public:
-  MoeHalf(const ModelConfig& config, int64_t layer, const Scratch<T>& scratch);
+  MoeHalf(const BlockParts<T>& parts, int64_t layer);
 
   void plan(MemoryPlan& plan, int64_t tokens) override;
   void bind(const ParameterStore<T>& store) override;
   Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass pass) override;
   void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale& scale) override;
   int64_t workspace_bytes(int64_t tokens) const override;
+  std::vector<QuantisedProducts*> quantised() const override;
 
   void begin_step(Exec on);
   // What the host keeps of a micro-batch of `tokens`, whose kernels may be replayed without forward().
@@ -45,11 +46,10 @@ class MoeHalf final : public Half<T> {
   const Scratch<T>& s_;
   const RouterSettings settings_;
 
-  WeightMatrix<T> router_weight_;                // (E, C)
-  WeightStack<T> gate_up_weight_, down_weight_;  // (E, 2F, C), (E, C, F)
+  WeightMatrix<T> router_weight_;  // (E, C)
   View<float, 2> drouter_weight_;
-  View<float, 3> dgate_up_weight_, ddown_weight_;
   View<float, 1> bias_;  // (E)
+  ExpertProjections<T> experts_;
 
   View<float, 2> logits_;                 // (N, E)
   View<int32_t, 2> expert_, slot_;        // (N, K)

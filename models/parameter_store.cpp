@@ -34,6 +34,11 @@ ParameterStore<T>::ParameterStore(std::vector<ParameterSpec> specs, Backend back
 }
 
 template <typename T>
+void ParameterStore<T>::leave_out(const std::string& name) {
+  buffers_[index(name)].left_out = true;
+}
+
+template <typename T>
 void ParameterStore<T>::plan(MemoryPlan& plan) {
   const bool tied = by_name_.count("head.weight") == 0;
   for (size_t i = 0; i < specs_.size(); ++i) {
@@ -41,7 +46,7 @@ void ParameterStore<T>::plan(MemoryPlan& plan) {
     Buffers& b = buffers_[i];
     plan.add(Section::kParameters, spec.name, b.master, {spec.size()});
     if (spec.trained()) plan.add(Section::kGradients, spec.name, b.grad, {spec.size()});
-    if (!is_product(spec)) continue;
+    if (!is_product(spec) || b.left_out) continue;
     if constexpr (sizeof(T) == 2) {
       plan.add(Section::kParameters, spec.name + ".bf16", b.weight, {spec.size()});
     }
@@ -100,12 +105,28 @@ void ParameterStore<T>::zero_gradients(Exec on) {
 }
 
 template <typename T>
-size_t ParameterStore<T>::index(const std::string& name, size_t rank) const {
+size_t ParameterStore<T>::index(const std::string& name) const {
   const auto found = by_name_.find(name);
   CHECK(found != by_name_.end(), "no parameter '%s'", name.c_str());
-  CHECK(specs_[found->second].shape.size() == rank, "parameter '%s' has rank %zu, asked for %zu",
-        name.c_str(), specs_[found->second].shape.size(), rank);
   return found->second;
+}
+
+template <typename T>
+size_t ParameterStore<T>::index(const std::string& name, size_t rank) const {
+  const size_t i = index(name);
+  CHECK(specs_[i].shape.size() == rank, "parameter '%s' has rank %zu, asked for %zu", name.c_str(),
+        specs_[i].shape.size(), rank);
+  return i;
+}
+
+template <typename T>
+const ParameterSpec& ParameterStore<T>::spec(const std::string& name) const {
+  return specs_[index(name)];
+}
+
+template <typename T>
+View<const float, 1> ParameterStore<T>::master(const std::string& name) const {
+  return buffers_[index(name)].master;
 }
 
 template <typename T>

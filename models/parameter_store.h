@@ -18,6 +18,8 @@ class ParameterStore {
  public:
   ParameterStore(std::vector<ParameterSpec> specs, Backend backend);
 
+  // Before plan(): the products read other copies of it (models/weight_copies.h), so it has no working copy here.
+  void leave_out(const std::string& name);
   void plan(MemoryPlan& plan);
   void initialise(Exec on, uint64_t seed);
   // Working copies and packed forms from the masters.
@@ -27,6 +29,8 @@ class ParameterStore {
   void zero_gradients(Exec on);
 
   // Valid after MemoryPlan::allocate(). Each checks the name and the rank.
+  const ParameterSpec& spec(const std::string& name) const;
+  View<const float, 1> master(const std::string& name) const;
   View<float, 1> vector(const std::string& name) const;
   View<float, 1> vector_gradient(const std::string& name) const;
   View<const T, 2> plain(const std::string& name) const;
@@ -44,7 +48,9 @@ class ParameterStore {
     View<float, 1> master, grad;
     View<bf16, 1> weight;  // recipe bf16, matrices only
     View<std::byte, 1> packed;
+    bool left_out = false;
   };
+  size_t index(const std::string& name) const;
   size_t index(const std::string& name, size_t rank) const;
   View<const T, 1> working(size_t i) const;
 

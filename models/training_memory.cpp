@@ -10,7 +10,9 @@ TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, int32_t mask
                          {.micro_batch = config.run.micro_batch,
                           .sequence = config.run.sequence,
                           .mask_id = mask_id,
-                          .backend = backend})),
+                          .backend = backend,
+                          .precision = config.precision,
+                          .seed = static_cast<uint64_t>(config.run.seed)})),
       optimizer(std::make_unique<Optimizer>(config.optimizer, *model)) {
   model->plan(plan);
   optimizer->plan(plan);

@@ -33,6 +33,7 @@ struct QuantFormat {
   Rounding rounding = Rounding::kNearest;
   ScaleLayout layout = ScaleLayout::kPlain;
   ScaleRounding scale_rounding = ScaleRounding::kExact;
+  bool operator==(const QuantFormat&) const = default;
 };
 
 struct BlockShape {

@@ -75,6 +75,13 @@ double two_backends(double largest) {
   return (sizeof(T) == 2 ? 6.0 : 40.0) * unit_roundoff<T>() * std::abs(largest);
 }
 
+// A central difference of a loss that is computed in T, over a way on which it moves by a fiftieth: what rounding leaves of the
+// difference, and the third derivative, each as much as two backends may differ.
+template <typename T>
+double central_difference(double difference) {
+  return 2 * two_backends<T>(difference);
+}
+
 // A number computed from others that were printed with so many decimals, which enter it with this factor.
 inline double printed(int decimals, double factor = 1) {
   return 0.5 * factor * std::pow(10.0, -decimals);

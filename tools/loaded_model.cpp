@@ -9,6 +9,7 @@
 #include "data/tokenizer_files.h"
 #include "engine/config_yaml.h"
 #include "engine/host_copies.h"
+#include "engine/trainer.h"
 #include "tools/run_data.h"
 
 namespace assay {
@@ -51,7 +52,9 @@ LoadedModel::LoadedModel(const CheckpointSource& from, const std::string& device
                        {.micro_batch = texts,
                         .sequence = size.positions,
                         .mask_id = mask_id,
-                        .backend = device.backend()});
+                        .backend = device.backend(),
+                        .precision = from.config.precision,
+                        .seed = static_cast<uint64_t>(from.config.run.seed)});
   model->plan(plan);
   plan.add(Section::kScratch, "workspace", workspace, {model->workspace_bytes()});
   on.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -70,6 +73,8 @@ void LoadedModel::allocate() {
   load_model(source.folder, tensors.tensors());
   tensors.upload();
   model->refresh_weights(on);
+  // As its last step had it.
+  if (source.state.step > recipe_steps(source.config)) model->enter(on, PrecisionPhase::kBf16);
 }
 
 }  // namespace assay

@@ -71,15 +71,17 @@ std::string edited(const std::string& from, const std::string& to) {
 
 TEST_CASE("cells are contracts x models x precisions x seeds") {
   const Family family;
-  const Matrix m = family.matrix(edited("[fp32]", "[fp32, nvfp4]"));
+  const Matrix m = family.matrix(edited("[fp32]", "[fp32, fp8_block]"));
   REQUIRE(m.cells.size() == 24);
   REQUIRE(m.cells[0].name == "dense-activeDN-fp32-seed1");
   REQUIRE(m.cells[1].name == "dense-activeDN-fp32-seed2");
-  REQUIRE(m.cells[2].name == "dense-activeDN-nvfp4-seed1");
-  REQUIRE(m.cells[23].name == "large-totalDN-nvfp4-seed2");
+  REQUIRE(m.cells[2].name == "dense-activeDN-fp8_block-seed1");
+  REQUIRE(m.cells[23].name == "large-totalDN-fp8_block-seed2");
   REQUIRE(m.cells[1].config.run.seed == 2);
   REQUIRE(m.cells[0].unavailable.empty());
-  REQUIRE(m.cells[2].unavailable == "precision nvfp4 is not available in this version");
+  REQUIRE_THAT(
+      m.cells[2].unavailable,
+      Catch::StartsWith("precision fp8_block: attention.fprop in fp8_1x128 needs blocks of 128"));
   REQUIRE(m.cells[2].steps() == m.cells[0].steps());
   REQUIRE(m.cells[0].memory_bytes > 0);
 }

@@ -23,6 +23,8 @@ struct ModelFixture {
   Exec on;
   View<float, 1> nats;
   std::vector<int32_t> token, target;
+  int64_t first_micro = 0;  // of the step
+  MicroScale::Sample sampled = MicroScale::Sample::kNothing;
 
   // gpu: a context to run on, or null for the CPU.
   ModelFixture(const Config& c, Recipe recipe, int64_t batch_, int64_t sequence_, int threads = 2,
@@ -32,7 +34,8 @@ struct ModelFixture {
                          {.micro_batch = batch,
                           .sequence = sequence,
                           .mask_id = mask_id,
-                          .backend = gpu ? Backend::kGpu : Backend::kCpu});
+                          .backend = gpu ? Backend::kGpu : Backend::kCpu,
+                          .precision = c.precision});
     optimizer = std::make_unique<Optimizer>(c.optimizer, *model);
     on.threads = threads;
     on.gpu = gpu;
@@ -73,8 +76,10 @@ struct ModelFixture {
   }
   // Gradients of the mean loss over all targets; loss_sum() in the model.
   void gradients(int64_t micro_batches = 1) {
-    model->begin_step(
-        on, {.loss = 1.0f / float(batch * sequence), .micro_share = 1.0f / float(micro_batches)});
+    model->begin_step(on, {.loss = 1.0f / float(batch * sequence),
+                           .micro_share = 1.0f / float(micro_batches),
+                           .first_micro = first_micro,
+                           .sample = sampled});
     for (int64_t m = 0; m < micro_batches; ++m) {
       model->forward_backward(on, micro(m * batch / micro_batches, batch / micro_batches));
     }
@@ -83,6 +88,7 @@ struct ModelFixture {
   // A full step; returns the mean loss before it.
   double step(int64_t index, int64_t micro_batches = 1,
               Optimizer::Sample sample = Optimizer::Sample::kNothing) {
+    first_micro = index * micro_batches;
     gradients(micro_batches);
     const double loss = model->loss_sum() / double(batch * sequence);
     optimizer->step(on, index, 1.0, sample);

@@ -82,6 +82,18 @@ CONFIGS = [
     ("seconds of a configuration", config_text(contract="{kind: seconds, reference: good.yaml}"),
      "has no seconds of training", "a run"),
     ("unknown recipe", config_text(precision="{recipe: fp12}"), "fp12", "bf16"),
+    ("override of an unknown role", config_text(precision="{recipe: mxfp8, override: [expert=bf16]}"),
+     "precision.override 'expert=bf16': no role, product or operand 'expert'", "experts"),
+    ("override with an unknown format", config_text(precision="{recipe: mxfp8, override: [experts=fp4]}"),
+     "precision.override 'experts=fp4': no format 'fp4'", "nvfp4"),
+    ("override of the head", config_text(precision="{recipe: mxfp8, override: [head=mxfp8]}"),
+     "the head is not quantised by any recipe", "attention"),
+    ("override in fp32", config_text(precision="{recipe: fp32, override: [attention=mxfp8]}"),
+     "precision.override with recipe fp32", "bf16"),
+    ("one operand rotated", config_text(precision="{recipe: bf16, override: [wgrad.input=nvfp4+rht]}"),
+     "only one operand is rotated", "both or none"),
+    ("blocks that do not fit", config_text(precision="{recipe: fp8_block}"),
+     "attention.fprop in fp8_1x128 needs blocks of 128 along model.hidden = 64", "multiple of 128"),
 ]
 
 # Data of `assay train`: the section data, then what error and hint must contain.

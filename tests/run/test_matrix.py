@@ -246,19 +246,19 @@ def check_refusals(place):
 
 
 def check_dry_run(place):
-    text = place.write("future.yaml", text=MATRIX.replace("[fp32]", "[fp32, nvfp4]"))
+    text = place.write("future.yaml", text=MATRIX.replace("[fp32]", "[fp32, fp8_block]"))
     shown = place.matrix(text, "future", "--dry-run").stdout
-    check(shown.count("precision nvfp4 is not available in this version") == 8, shown)
+    check(shown.count("precision fp8_block: attention.fprop in fp8_1x128 needs blocks of 128 along model.hidden") == 8, shown)
     check("= dense-totalDN-fp32-seed1" in shown, shown)
     plan = json.loads(place.matrix(text, "future", "--dry-run", "--json").stdout)
     check([run["cell"] for run in plan["runs"]] == RUNS and len(plan["unavailable"]) == 8, plan)
     check(all(run["memory_bytes"] > 0 and run["steps"] > 0 and run["state"] == "waiting" for run in plan["runs"]), plan)
     check(not (place.path / "future").exists(), "--dry-run writes nothing")
     done = place.matrix(text, "future", "--only", "dense", expect=1)
-    check("warning: dense-activeDN-nvfp4-seed1: precision nvfp4 is not available" in done.stderr, done.stderr)
+    check("warning: dense-activeDN-fp8_block-seed1: precision fp8_block: attention.fprop" in done.stderr, done.stderr)
     check(trained_in(place.path / "future") == sorted(c for c in RUNS if c.startswith("dense")), "the others are trained")
     presets = ROOT / "models" / "presets"
-    for preset in [*(presets / "matrix").glob("*.yaml"), *(presets / "super").rglob("matrix*.yaml")]:
+    for preset in [*(presets / "matrix").glob("*.yaml"), *presets.rglob("matrix*.yaml")]:
         done = assay("matrix", preset, "--dry-run", "--run-dir", place.path / "preset")
         check(done.returncode == 0, f"{preset}: {done.stderr}")
 

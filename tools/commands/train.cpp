@@ -22,6 +22,7 @@
 #include "models/audit_report.h"
 #include "models/contract.h"
 #include "models/parameters.h"
+#include "models/precision.h"
 #include "models/training_memory.h"
 #include "tools/build_info.h"
 #include "tools/commands.h"
@@ -62,8 +63,7 @@ Config load(const Arguments& a) {
   resolve_reference(config);
   if (horizon_is_known(config)) resolve_steps(config);
   // What a run resumes with is what it began with, on whatever machine.
-  config.precision.recipe =
-      recipe_name(resolve_recipe(config.precision.recipe, backend_of(a.device)));
+  config.precision.recipe = resolved_recipe(config.precision.recipe, backend_of(a.device));
   if (config.run.threads == 0) {
     config.run.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
   }
@@ -126,12 +126,43 @@ std::string landings_text(const Config& config) {
   return text.empty() ? "" : "landings of " + grouped(horizon(config)) + " steps:" + text;
 }
 
+// Formats by product, and what stands in for hardware that multiplies them.
+void announce_precision(Log& log, const Config& config) {
+  const PrecisionTable table = precision_table(config.precision, config.model);
+  if (!table.any()) return;
+  for (const std::string& row : precision_rows(table, config.model)) log.info("  " + row);
+  if (const int64_t kept = table.bf16_first_layers + table.bf16_last_layers; kept > 0) {
+    log.info(strprintf("  bf16 in %ld of %ld blocks: the first %ld, the last %ld",
+                       long(std::min(kept, config.model.layers)), long(config.model.layers),
+                       long(table.bf16_first_layers), long(table.bf16_last_layers)));
+  }
+  if (config.precision.bf16_tail > 0) {
+    log.info(strprintf("  bf16 in all blocks from step %ld on", long(recipe_steps(config) + 1)));
+  }
+  log.info(
+      "  operands are rounded to these formats and multiplied in bf16: the numbers of the format, "
+      "not its speed");
+}
+
+// A checkpoint holds fp32 masters in every recipe, so another one goes on from it.
+void announce_other_recipe(Log& log, const std::string& checkpoint, const TrainingState& before,
+                           const Config& config) {
+  const PrecisionConfig then =
+      parse_config_text(before.config_yaml, checkpoint + "/state.json", checkpoint).precision;
+  if (then == config.precision) return;
+  log.warn(
+      strprintf("precision: the checkpoint was trained in %s, the run goes on in %s: the "
+                "weights are made anew from its fp32 masters",
+                precision_text(then).c_str(), precision_text(config.precision).c_str()));
+}
+
 void announce(Log& log, const Config& config, const Audit& counts, const MemoryPlan& plan,
-              Recipe recipe, const TrainDevice& device, int64_t steps_done) {
+              const TrainDevice& device, int64_t steps_done) {
   const BuildInfo build = build_info();
   log.info(strprintf("assay %s commit %s%s, recipe %s, on %s, %ld threads", build.version.c_str(),
-                     build.commit.c_str(), build.dirty ? " (modified)" : "", recipe_name(recipe),
-                     device.name().c_str(), long(config.run.threads)));
+                     build.commit.c_str(), build.dirty ? " (modified)" : "",
+                     config.precision.recipe.c_str(), device.name().c_str(),
+                     long(config.run.threads)));
   log.info(
       strprintf("parameters: %s total, %s active; %.3g FLOPs per token; memory planned %.1f MiB",
                 grouped(counts.total).c_str(), grouped(counts.active).c_str(),
@@ -144,6 +175,7 @@ void announce(Log& log, const Config& config, const Audit& counts, const MemoryP
       double(tokens) / double(counts.active)));
   if (const std::string text = landings_text(config); !text.empty()) log.info(text);
   for (const std::string& line : differences_from_default(config)) log.info("  " + line);
+  announce_precision(log, config);
   if (steps_done > 0) log.info("resumes after step " + std::to_string(steps_done));
 }
 
@@ -348,7 +380,8 @@ int train(const Arguments& a) {
                    .recipe = recipe_name(recipe),
                    .data_sha256 = data_sha256,
                    .first_step = start.steps_done});
-  announce(*log, config, counts, memory.plan, recipe, device, start.steps_done);
+  announce(*log, config, counts, memory.plan, device, start.steps_done);
+  if (newest) announce_other_recipe(*log, *newest, before, config);
   const RunResult result = run(parts, start);
   recorder.telemetry().flush();  // the receipt and the summary read it
   log->set_bar("");

@@ -1,0 +1,202 @@
+#include "models/projection.h"
+
+#include <type_traits>
+
+#include "base/bf16.h"
+#include "ops/grouped_linear.h"
+#include "ops/grouped_swiglu.h"
+#include "ops/linear.h"
+
+namespace assay {
+
+template <typename T, typename Weight>
+WeightProducts<T, Weight>::WeightProducts(std::string weight, const ProjectionSite& site)
+    : name_(std::move(weight)) {
+  if (!std::is_same_v<T, bf16> || !site.formats.any()) return;
+  quantised_ = std::make_unique<QuantisedProducts>(
+      QuantisedProducts::Site{.weight = name_, .role = site.role, .layer = site.layer},
+      site.formats);
+}
+
+template <typename T, typename Weight>
+void WeightProducts<T, Weight>::bind(const ParameterStore<T>& store) {
+  if (quantised_) return;
+  if constexpr (std::is_same_v<Weight, WeightStack<T>>) {
+    plain_ = store.stack(name_);
+  } else {
+    plain_ = store.matrix(name_);
+  }
+}
+
+template <typename T, typename Weight>
+ProductOperand<T> WeightProducts<T, Weight>::input(Exec on, const QuantScratch& q,
+                                                   View<const T, 2> x) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (quantised_) return quantised_->fprop_input(on, q, x);
+  }
+  return {.values = x};
+}
+
+template <typename T, typename Weight>
+GradientOperands<T> WeightProducts<T, Weight>::gradient(Exec on, const QuantScratch& q,
+                                                        View<const T, 2> dy,
+                                                        const AssignedRows& rows) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (quantised_) return quantised_->gradient(on, q, dy, rows);
+  }
+  return {.row = {.values = dy}, .column = {.values = dy}};
+}
+
+template <typename T, typename Weight>
+ProductOperand<T> WeightProducts<T, Weight>::wgrad_input(Exec on, const QuantScratch& q,
+                                                         View<const T, 2> x,
+                                                         const AssignedRows& rows) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (quantised_) return quantised_->wgrad_input(on, q, x, rows);
+  }
+  return {.values = x};
+}
+
+template <typename T, typename Weight>
+Weight WeightProducts<T, Weight>::fprop_weight() const {
+  if constexpr (std::is_same_v<Weight, WeightMatrix<bf16>>) {
+    if (quantised_) return quantised_->weights().fprop_matrix();
+  }
+  if constexpr (std::is_same_v<Weight, WeightStack<bf16>>) {
+    if (quantised_) return quantised_->weights().fprop_stack();
+  }
+  return plain_;
+}
+
+template <typename T, typename Weight>
+Weight WeightProducts<T, Weight>::dgrad_weight() const {
+  if constexpr (std::is_same_v<Weight, WeightMatrix<bf16>>) {
+    if (quantised_) return quantised_->weights().dgrad_matrix();
+  }
+  if constexpr (std::is_same_v<Weight, WeightStack<bf16>>) {
+    if (quantised_) return quantised_->weights().dgrad_stack();
+  }
+  return plain_;
+}
+
+template <typename T, typename Weight>
+ProductScale WeightProducts<T, Weight>::fprop_scale(const QuantScratch& q,
+                                                    const ProductOperand<T>& input) const {
+  return {input.scale, quantised_ ? quantised_->fprop_weight_scale(q) : View<const float, 1>{}};
+}
+
+template <typename T, typename Weight>
+ProductScale WeightProducts<T, Weight>::dgrad_scale(const QuantScratch& q,
+                                                    const ProductOperand<T>& gradient) const {
+  return {gradient.scale, quantised_ ? quantised_->dgrad_weight_scale(q) : View<const float, 1>{}};
+}
+
+template <typename T>
+void Projection<T>::bind(const ParameterStore<T>& store) {
+  products_.bind(store);
+  dweight_ = store.matrix_gradient(products_.name());
+}
+
+template <typename T>
+void Projection<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x,
+                            View<T, 2> y) const {
+  const ProductOperand<T> input = products_.input(on, q, x);
+  linear_forward<T>(on, {.y = y,
+                         .x = input.values,
+                         .weight = products_.fprop_weight(),
+                         .scale = products_.fprop_scale(q, input)});
+}
+
+template <typename T>
+void Projection<T>::backward(Exec on, const QuantScratch& q, const Backward& a) const {
+  const GradientOperands<T> dy = products_.gradient(on, q, a.dy);
+  const ProductOperand<T> x = products_.wgrad_input(on, q, a.x);
+  linear_wgrad<T>(on, {
+                          .dweight = dweight_,
+                          .dy = dy.column.values,
+                          .x = x.values,
+                          .scale = {dy.column.scale, x.scale}
+  });
+  linear_dgrad<T>(on, {.dx = a.dx,
+                       .dy = dy.row.values,
+                       .weight = products_.dgrad_weight(),
+                       .add = a.add,
+                       .scale = products_.dgrad_scale(q, dy.row)});
+}
+
+template <typename T>
+void ExpertProjections<T>::bind(const ParameterStore<T>& store) {
+  gate_up_.bind(store);
+  down_.bind(store);
+  dgate_up_ = store.stack_gradient(gate_up_.name());
+  ddown_ = store.stack_gradient(down_.name());
+}
+
+template <typename T>
+void ExpertProjections<T>::forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+                                   const Forward& a) const {
+  const ProductOperand<T> x = gate_up_.input(on, q, a.x);
+  grouped_swiglu_forward<T>(on, {.h = a.h,
+                                 .gate_up = a.gate_up,
+                                 .x = x.values,
+                                 .row = rows.gather,
+                                 .offsets = rows.offsets,
+                                 .weight = gate_up_.fprop_weight(),
+                                 .scale = gate_up_.fprop_scale(q, x)});
+  const ProductOperand<T> h = down_.input(on, q, a.h);
+  grouped_linear_forward<T>(on, {.y = a.y,
+                                 .x = h.values,
+                                 .offsets = rows.offsets,
+                                 .weight = down_.fprop_weight(),
+                                 .scale = down_.fprop_scale(q, h)});
+}
+
+template <typename T>
+void ExpertProjections<T>::backward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+                                    const Backward& a) const {
+  const AssignedRows sorted{.offsets = rows.offsets};
+  const GradientOperands<T> dy = down_.gradient(on, q, a.dy, sorted);
+  const ProductOperand<T> h = down_.wgrad_input(on, q, a.h, sorted);
+  grouped_linear_wgrad<T>(on, {
+                                  .dweight = ddown_,
+                                  .dy = dy.column.values,
+                                  .x = h.values,
+                                  .offsets = rows.offsets,
+                                  .scale = {dy.column.scale, h.scale}
+  });
+  grouped_swiglu_dgrad<T>(on, {.dgate_up = a.dgate_up,
+                               .dh = a.dh,
+                               .dy = dy.row.values,
+                               .gate_up = a.gate_up,
+                               .offsets = rows.offsets,
+                               .weight = down_.dgrad_weight(),
+                               .scale = down_.dgrad_scale(q, dy.row)});
+
+  const GradientOperands<T> inner = gate_up_.gradient(on, q, a.dgate_up, sorted);
+  const ProductOperand<T> x = gate_up_.wgrad_input(on, q, a.x, rows);
+  grouped_linear_wgrad<T>(on, {
+                                  .dweight = dgate_up_,
+                                  .dy = inner.column.values,
+                                  .x = x.values,
+                                  .row = x.gathered ? View<const int32_t, 1>{       }
+                                        : rows.gather,
+                                  .offsets = rows.offsets,
+                                  .scale = { inner.column.scale, x.scale}
+  });
+  grouped_linear_dgrad<T>(on, {.dx = a.dx,
+                               .dy = inner.row.values,
+                               .offsets = rows.offsets,
+                               .weight = gate_up_.dgrad_weight(),
+                               .scale = gate_up_.dgrad_scale(q, inner.row)});
+}
+
+template class WeightProducts<float, WeightMatrix<float>>;
+template class WeightProducts<float, WeightStack<float>>;
+template class WeightProducts<bf16, WeightMatrix<bf16>>;
+template class WeightProducts<bf16, WeightStack<bf16>>;
+template class Projection<float>;
+template class Projection<bf16>;
+template class ExpertProjections<float>;
+template class ExpertProjections<bf16>;
+
+}  // namespace assay

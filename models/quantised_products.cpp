@@ -1,0 +1,139 @@
+#include "models/quantised_products.h"
+
+#include "cuda/transfer.h"
+#include "ops/zero.h"
+
+namespace assay {
+
+namespace {
+
+bool in_force(const QuantScratch& q, const OperandFormat& f) {
+  return q.phase == PrecisionPhase::kRecipe && f.quantised();
+}
+
+FakeCopy copy_into(const QuantScratch& q, const DecodedOperand& to, int64_t rows, int64_t columns,
+                   const OperandFormat& format, uint64_t stream) {
+  return {
+      .y = to.as(rows, columns),
+      .tensor_scale = to.tensor_scale,
+      .format = format.format,
+      .key = {.seed = q.seed, .stream = stream, .step = 0}
+  };
+}
+
+QuantisedProducts::Operand operand(const FakeCopy& copy) {
+  return {.values = copy.y,
+          .scale = has_tensor_scale(copy.format.scale) ? View<const float, 1>(copy.tensor_scale)
+                                                       : View<const float, 1>{}};
+}
+
+ColumnRotation rotation_of(const OperandFormat& f) {
+  return f.rotated ? ColumnRotation::kHadamard16 : ColumnRotation::kNone;
+}
+
+}  // namespace
+
+QuantisedProducts::QuantisedProducts(Site site, const ProductFormats& formats)
+    : site_(std::move(site)),
+      formats_(formats),
+      dgrad_stream_(stream_id(site_.weight + ".dgrad.gradient")),
+      wgrad_stream_(stream_id(site_.weight + ".wgrad.gradient")),
+      fprop_stream_(stream_id(site_.weight + ".fprop.input")),
+      wgrad_input_stream_(stream_id(site_.weight + ".wgrad.input")),
+      weights_(site_.weight, formats) {}
+
+void QuantisedProducts::plan(MemoryPlan& plan, const ParameterSpec& spec, Backend backend) {
+  weights_.plan(plan, spec, backend);
+  plan.add(Section::kScratch, site_.weight + ".measures", measures_,
+           {kMeasuredOperands, 2 * kFakeMeasures});
+  plan.add(Section::kHostVisible, site_.weight + ".measures", read_measures_,
+           {kMeasuredOperands, 2 * kFakeMeasures});
+}
+
+void QuantisedProducts::begin_measures(Exec on) const {
+  zero(on, measures_);
+}
+
+void QuantisedProducts::read_measures(Exec on) const {
+  copy(on, read_measures_, measures_);
+}
+
+View<double, 1> QuantisedProducts::measures_of(const QuantScratch& q,
+                                               MeasuredOperand operand) const {
+  if (q.sample == MicroScale::Sample::kNothing) return {};
+  return {measures_.row(operand), {2 * kFakeMeasures}};
+}
+
+QuantisedProducts::Operand QuantisedProducts::fprop_input(Exec on, const QuantScratch& q,
+                                                          View<const bf16, 2> x) const {
+  const OperandFormat& format = formats_.fprop_input;
+  if (!in_force(q, format)) return {.values = x};
+  FakeQuantise<bf16> op{.measures = measures_of(q, kInput),
+                        .amax = q.amax,
+                        .partial = q.partial,
+                        .x = x,
+                        .draw = q.draw};
+  op.row = copy_into(q, q.row, x.dim[0], x.dim[1], format, fprop_stream_);
+  fake_quantise<bf16>(on, op);
+  return operand(op.row);
+}
+
+GradientOperands<bf16> QuantisedProducts::gradient(Exec on, const QuantScratch& q,
+                                                   View<const bf16, 2> dy,
+                                                   const AssignedRows& rows) const {
+  const OperandFormat &row = formats_.dgrad_gradient, &column = formats_.wgrad_gradient;
+  GradientOperands<bf16> result{.row = {.values = dy}, .column = {.values = dy}};
+  FakeQuantise<bf16> op{.measures = measures_of(q, kGradient),
+                        .amax = q.amax,
+                        .partial = q.partial,
+                        .x = dy,
+                        .offsets = rows.offsets,
+                        .draw = q.draw,
+                        .rotation = rotation_of(column),
+                        .signs = kRotationSigns};
+  if (in_force(q, row)) {
+    op.row = copy_into(q, q.row, dy.dim[0], dy.dim[1], row, dgrad_stream_);
+    result.row = operand(op.row);
+  }
+  if (in_force(q, column)) {
+    op.column = copy_into(q, q.column, dy.dim[0], dy.dim[1], column, wgrad_stream_);
+    result.column = operand(op.column);
+  }
+  if (!op.row.y.empty() || !op.column.y.empty()) fake_quantise<bf16>(on, op);
+  return result;
+}
+
+QuantisedProducts::Operand QuantisedProducts::wgrad_input(Exec on, const QuantScratch& q,
+                                                          View<const bf16, 2> x,
+                                                          const AssignedRows& rows) const {
+  const OperandFormat& format = formats_.wgrad_input;
+  if (!in_force(q, format)) return {.values = x};
+  FakeQuantise<bf16> op{.measures = measures_of(q, kInput),
+                        .amax = q.amax,
+                        .partial = q.partial,
+                        .x = x,
+                        .gather = rows.gather,
+                        .offsets = rows.offsets,
+                        .draw = q.draw,
+                        .rotation = rotation_of(format),
+                        .signs = kRotationSigns};
+  op.column = copy_into(q, q.other, op.rows(), x.dim[1], format, wgrad_input_stream_);
+  fake_quantise<bf16>(on, op);
+  Operand result = operand(op.column);
+  result.gathered = true;
+  return result;
+}
+
+View<const float, 1> QuantisedProducts::fprop_weight_scale(const QuantScratch& q) const {
+  const bool left =
+      in_force(q, formats_.fprop_weight) && has_tensor_scale(formats_.fprop_weight.format.scale);
+  return left ? weights_.fprop_scale() : View<const float, 1>{};
+}
+
+View<const float, 1> QuantisedProducts::dgrad_weight_scale(const QuantScratch& q) const {
+  const bool left =
+      in_force(q, formats_.dgrad_weight) && has_tensor_scale(formats_.dgrad_weight.format.scale);
+  return left ? weights_.dgrad_scale() : View<const float, 1>{};
+}
+
+}  // namespace assay

@@ -1,0 +1,82 @@
+// What the three products of one weight read where a recipe quantises them: decoded operands in shared scratch, copies of the
+// weight, the tensors' scales for the epilogues, and what sampled steps measure of the formats.
+//
+//   products.fprop_input(on, scratch, x)         x, blocks along its features
+//   products.gradient(on, scratch, dy)           dy for dgrad (blocks along its features) and for wgrad (along tokens), one read
+//   products.wgrad_input(on, scratch, x, ...)    x, blocks along the tokens of each expert
+//
+// Results lie in the scratch: one product at a time. An operand that stays in bf16 is passed through.
+#pragma once
+
+#include <string>
+
+#include "models/precision.h"
+#include "models/quant_scratch.h"
+#include "models/weight_copies.h"
+
+namespace assay {
+
+// The signs of every rotation: one vector for all layers, as the published recipe has it.
+inline constexpr uint32_t kRotationSigns = stream_id("hadamard16") & 0xFFFF;
+
+// An operand as the product reads it.
+template <typename T>
+struct ProductOperand {
+  View<const T, 2> values;
+  View<const float, 1> scale = {};  // S, 1 / S where a tensor scale is left to the epilogue
+  bool gathered = false;            // its rows lie as AssignedRows::gather orders them
+};
+template <typename T>
+struct GradientOperands {
+  ProductOperand<T> row, column;  // of dgrad, of wgrad
+};
+// Assignments sorted by expert; empty in a dense layer.
+struct AssignedRows {
+  View<const int32_t, 1> gather = {};   // (A)      row of x of each
+  View<const int32_t, 1> offsets = {};  // (E + 1)
+};
+
+class QuantisedProducts {
+ public:
+  struct Site {
+    std::string weight;  // name of the parameter
+    ProductRole role;
+    int64_t layer;
+  };
+  QuantisedProducts(Site site, const ProductFormats& formats);
+
+  void plan(MemoryPlan& plan, const ParameterSpec& spec, Backend backend);
+  void begin_measures(Exec on) const;
+  void read_measures(Exec on) const;
+
+  using Operand = ProductOperand<bf16>;
+  Operand fprop_input(Exec on, const QuantScratch& q, View<const bf16, 2> x) const;
+  GradientOperands<bf16> gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
+                                  const AssignedRows& rows) const;
+  Operand wgrad_input(Exec on, const QuantScratch& q, View<const bf16, 2> x,
+                      const AssignedRows& rows) const;
+
+  WeightCopies& weights() { return weights_; }
+  const WeightCopies& weights() const { return weights_; }
+  // Empty where the weight's scale is not left to the epilogue.
+  View<const float, 1> fprop_weight_scale(const QuantScratch& q) const;
+  View<const float, 1> dgrad_weight_scale(const QuantScratch& q) const;
+
+  const Site& site() const { return site_; }
+  const ProductFormats& formats() const { return formats_; }
+  // (3, 2 kFakeMeasures) of the last sampled step, the host's: input, gradient, weight; each the row copy and the column copy.
+  View<const double, 2> measures() const { return read_measures_; }
+
+ private:
+  enum MeasuredOperand { kInput, kGradient, kWeight, kMeasuredOperands };
+  View<double, 1> measures_of(const QuantScratch& q, MeasuredOperand operand) const;
+
+  const Site site_;
+  const ProductFormats formats_;
+  const uint64_t dgrad_stream_, wgrad_stream_, fprop_stream_, wgrad_input_stream_;
+  WeightCopies weights_;
+  View<double, 2> measures_;       // (kMeasuredOperands, 2 kFakeMeasures)   of a sampled step
+  View<double, 2> read_measures_;  // the host's
+};
+
+}  // namespace assay

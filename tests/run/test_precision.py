@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Runs in quantised recipes: stopped and started again they leave the same bits, over the switch to bf16 at their end too;
+another recipe goes on from the fp32 masters and says so; a matrix lists what its widths do not allow."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import Workplace, check, first_difference, rows
+
+RECIPES = ["fp8_tensor", "mxfp8", "nvfp4", "mxfp4_nmoe"]
+
+
+def recipe(name, *more):
+    return ["--set", f"precision.recipe={name}", *more]
+
+
+def check_resume(place, name, *more):
+    whole, stopped = f"{name}-whole", f"{name}-stopped"
+    done = place.train(whole, *recipe(name, *more))
+    check(f"recipe {name}, on" in done.stderr and "experts        fprop" in done.stderr, f"says what it does: {done.stderr}")
+    for after in (7, 26):  # in the recipe; over the switch to bf16, where there is one
+        place.train(stopped, *recipe(name, *more), "--stop-after", str(after), expect=130)
+    place.train(stopped, *recipe(name, *more))
+    difference = first_difference(place.run(whole), place.run(stopped))
+    check(difference is None, f"{name}: {difference}")
+
+
+def losses(place, name):
+    return dict(rows(place.run(name), "SELECT step, value FROM scalar WHERE name = 'train_loss_nats'"))
+
+
+def check_tail(place):
+    check_resume(place, "nvfp4", "--set", "precision.bf16_tail=0.5")
+    place.train("no-tail", *recipe("nvfp4"))
+    tail, whole = losses(place, "nvfp4-whole"), losses(place, "no-tail")
+    check(all(tail[s] == whole[s] for s in range(1, 31)), "the first half is the recipe's")
+    check(all(tail[s] != whole[s] for s in range(32, 61)), "the second half is not")
+
+
+def check_other_recipe(place):
+    place.train("changed", *recipe("bf16"), "--stop-after", "20", expect=130)
+    done = place.train("changed", *recipe("mxfp8", "--set", "precision.override=[experts.wgrad=bf16]"))
+    check("precision: the checkpoint was trained in bf16, the run goes on in mxfp8 with experts.wgrad=bf16" in done.stderr,
+          f"says that the recipe changed: {done.stderr}")
+    check("resumes after step 20" in done.stderr, done.stderr)
+    again = place.train("changed", *recipe("mxfp8", "--set", "precision.override=[experts.wgrad=bf16]"))
+    check("was trained in" not in again.stderr, f"once: {again.stderr}")
+
+
+def main():
+    with Workplace(moe=True) as place:
+        for name in RECIPES:
+            if name != "nvfp4":
+                check_resume(place, name)
+        check_tail(place)
+        check_other_recipe(place)
+        done = place.train("narrow", *recipe("fp8_block"), expect=1)
+        check("error: attention.fprop in fp8_1x128 needs blocks of 128 along model.hidden = 64" in done.stderr and
+              "hint: make it a multiple of 128, or keep that product in bf16" in done.stderr, done.stderr)
+        check(not place.run("narrow").exists(), "and leaves nothing behind")
+    print("precision: ok")
+
+
+main()
