@@ -77,6 +77,16 @@ struct RouterLayerState {
   double gate_entropy_nats = 0;
 };
 
+// One operand that a recipe quantises. Views belong to the model.
+struct QuantisedOperandState {
+  std::string weight;              // parameter of the product
+  std::string role;                // attention, dense_ffn, experts, shared_experts
+  int64_t layer = 0;               // block index
+  std::string operand;             // fprop.input, fprop.weight, dgrad.gradient, ...
+  std::string format;              // mxfp8, nvfp4+sr, ...
+  View<const double, 1> measures;  // (kFakeMeasures) of ops/fake_quantise.h, of a sampled step
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -122,6 +132,8 @@ class Model {
   // The MoE layers in order, as the last read_back() found them (margin and lead: at the last update_router_bias); valid until
   // the next call.
   virtual const std::vector<RouterLayerState>& router_layers() = 0;
+  // In order of the layers; measures as the last read_back() of a sampled step found them. The same operands in every call.
+  virtual const std::vector<QuantisedOperandState>& quantised_operands() const = 0;
   // Experts chosen for these tokens, per MoE layer in order of router_layers(), (layers, tokens * K), the host's.
   virtual void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) = 0;
 };

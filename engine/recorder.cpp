@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "engine/telemetry_reader.h"
+#include "ops/fake_quantise.h"
 
 namespace assay {
 
@@ -100,6 +101,18 @@ void fill_router(Exec on, StepRecord& record, Model& model, RouterTelemetry& rou
   s[kCvStd] = std::sqrt(std::max(0.0, cv_squares - s[kCvMean] * s[kCvMean]));
 }
 
+// Operands whose products ran in bf16 have no values, and no row.
+void fill_precision(StepRecord& record, const Model& model) {
+  const std::vector<QuantisedOperandState>& states = model.quantised_operands();
+  for (size_t i = 0; i < states.size(); ++i) {
+    const View<const double, 1> m = states[i].measures;
+    if (!(m[kFakeValues] > 0)) continue;
+    record.precision[i] = {.flushed = m[kFakeFlushed] / m[kFakeValues],
+                           .saturated = m[kFakeSaturated] / m[kFakeValues],
+                           .error = std::sqrt(m[kFakeErrors] / m[kFakeSquares])};
+  }
+}
+
 }  // namespace
 
 double peak_rss_bytes() {
@@ -115,7 +128,8 @@ RunRecorder::RunRecorder(const RecorderConfig& config, Log& log)
                                             .scalars = scalar_names(),
                                             .spans = {"step", "router_telemetry"},
                                             .layers = config.moe_layers,
-                                            .experts = config.experts
+                                            .experts = config.experts,
+                                            .operands = config.operands
 }) {}
 
 void RunRecorder::resume(int64_t steps_done, int64_t window, RouterTelemetry& routers) {
@@ -184,6 +198,7 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
     line.min_entropy = s[kEntropyMin];
     line.entropy_ceiling = std::log(double(config_.experts));
   }
+  if (stats.sampled) fill_precision(record, model);
   telemetry_.commit();
   log_.info(step_line(line));
   if (log_.on_terminal()) {

@@ -24,6 +24,7 @@ struct RecorderConfig {
   double limit_flops_per_s = 0;  // what mfu is a share of; 0 = not known, no mfu
   std::vector<int64_t> moe_layers = {};
   int64_t experts = 0;
+  std::vector<OperandSite> operands = {};
 };
 
 // Seconds of one step, and of all steps of the run up to it: evaluations and saves left out. NaN = not known.

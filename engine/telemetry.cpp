@@ -73,6 +73,7 @@ struct Telemetry::Writer {
         load(database, "INSERT OR REPLACE INTO expert_load VALUES(?, ?, ?)"),
         eval(database, "INSERT OR REPLACE INTO eval VALUES(?, ?, ?, ?, ?)"),
         event(database, "INSERT INTO event VALUES(?, ?, ?, ?)"),
+        precision(database, "INSERT OR REPLACE INTO precision VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)"),
         meta(database, "INSERT OR REPLACE INTO meta VALUES(?, ?)"),
         packer(layout.experts) {}
 
@@ -87,7 +88,17 @@ struct Telemetry::Writer {
       span.bind(0, record.step).bind(1, layout.spans[i]).bind(2, record.spans_ms[i]).execute();
     }
     for (size_t m = 0; m < layout.layers.size(); ++m) write_layer(record, m, layout);
+    for (size_t i = 0; i < layout.operands.size(); ++i) {
+      write_loss(record.step, layout.operands[i], record.precision[i]);
+    }
     commit.execute();
+  }
+
+  void write_loss(int64_t step, const OperandSite& site, const OperandLoss& loss) {
+    if (std::isnan(loss.flushed)) return;
+    precision.bind(0, step).bind(1, site.layer).bind(2, site.weight).bind(3, site.operand);
+    precision.bind(4, site.role).bind(5, site.format).bind(6, loss.flushed);
+    precision.bind(7, loss.saturated).bind(8, loss.error).execute();
   }
 
   void write_layer(const StepRecord& record, size_t m, const TelemetryLayout& layout) {
@@ -103,7 +114,7 @@ struct Telemetry::Writer {
     load.bind_blob(2, packed.data(), packed.size()).execute();
   }
 
-  Statement begin, commit, scalar, span, router, load, eval, event, meta;
+  Statement begin, commit, scalar, span, router, load, eval, event, precision, meta;
   LoadPacker packer;
 };
 
@@ -116,6 +127,7 @@ Telemetry::Telemetry(const std::string& path, TelemetryLayout layout)
     slot.scalars.resize(layout_.scalars.size());
     slot.spans_ms.resize(layout_.spans.size());
     slot.router.resize(layout_.layers.size());
+    slot.precision.resize(layout_.operands.size());
     slot.counts.resize(layout_.layers.size() * static_cast<size_t>(layout_.experts));
   }
   thread_ = std::thread([this] { work(); });
@@ -137,7 +149,8 @@ void Telemetry::truncate_after(int64_t step, const std::string& detail) {
   flush();
   const std::lock_guard lock(database_mutex_);
   Transaction transaction(database_);
-  for (const char* table : {"scalar", "span", "router_layer", "expert_load", "eval", "event"}) {
+  for (const char* table :
+       {"scalar", "span", "router_layer", "expert_load", "eval", "event", "precision"}) {
     Statement(database_, std::string("DELETE FROM ") + table + " WHERE step > ?")
         .bind(0, step)
         .execute();
@@ -155,6 +168,7 @@ StepRecord& Telemetry::begin_step(int64_t step) {
   slot.step = step;
   std::fill(slot.scalars.begin(), slot.scalars.end(), kAbsent);
   std::fill(slot.spans_ms.begin(), slot.spans_ms.end(), kAbsent);
+  std::fill(slot.precision.begin(), slot.precision.end(), OperandLoss{});
   std::fill(slot.counts.begin(), slot.counts.end(), 0u);
   for (size_t m = 0; m < slot.router.size(); ++m) {
     slot.router[m] = RouterRow{};

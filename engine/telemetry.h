@@ -25,6 +25,7 @@ struct TelemetryLayout {
   std::vector<std::string> spans;  // of which milliseconds are taken
   std::vector<int64_t> layers;     // block indices of the MoE layers
   int64_t experts = 0;
+  std::vector<OperandSite> operands = {};
 };
 
 // One logged step; sizes follow the layout.
@@ -32,8 +33,9 @@ struct StepRecord {
   int64_t step = 0;
   std::vector<double> scalars;  // NaN = not measured in this step, no row
   std::vector<double> spans_ms;
-  std::vector<RouterRow> router;  // layer is set
-  std::vector<uint32_t> counts;   // (M, E) assignments of the step
+  std::vector<RouterRow> router;       // layer is set
+  std::vector<uint32_t> counts;        // (M, E) assignments of the step
+  std::vector<OperandLoss> precision;  // by layout.operands
 
   View<uint32_t, 1> layer_counts(int64_t moe_layer, int64_t experts) {
     return {counts.data() + moe_layer * experts, {experts}};
@@ -54,7 +56,7 @@ class Telemetry {
   // transaction.
   void truncate_after(int64_t step, const std::string& detail);
 
-  // The slot to fill, with NaN scalars and spans, zero counts and absent measures; then commit() hands it over.
+  // The slot to fill, with NaN scalars, spans and losses, zero counts and absent measures; then commit() hands it over.
   // UserError when an earlier step could not be written.
   StepRecord& begin_step(int64_t step);
   void commit();

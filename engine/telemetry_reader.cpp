@@ -158,6 +158,35 @@ std::optional<LayerValue> TelemetryReader::worst_max_load_norm() const {
       [](const LayerValue& a, const LayerValue& b) { return a.value < b.value; });
 }
 
+std::vector<int64_t> TelemetryReader::precision_steps() const {
+  Statement there(database_, "SELECT 1 FROM sqlite_master WHERE name = 'precision'");
+  if (!there.step()) return {};
+  Statement s(database_, "SELECT DISTINCT step FROM precision ORDER BY step");
+  std::vector<int64_t> steps;
+  while (s.step()) steps.push_back(s.integer(0));
+  return steps;
+}
+
+std::vector<OperandValue> TelemetryReader::precision(int64_t step) const {
+  Statement s(
+      database_,
+      "SELECT layer, weight, operand, role, format, flushed, saturated, error FROM precision "
+      "WHERE step = ? ORDER BY layer, weight, operand");
+  s.bind(0, step);
+  std::vector<OperandValue> values;
+  while (s.step()) {
+    values.push_back({
+        .site = {.layer = s.integer(0),
+                 .weight = s.text(1),
+                 .operand = s.text(2),
+                 .role = s.text(3),
+                 .format = s.text(4)},
+        .loss = {.flushed = s.number(5),   .saturated = s.number(6), .error = s.number(7)}
+    });
+  }
+  return values;
+}
+
 std::vector<uint32_t> TelemetryReader::expert_load(int64_t step, int64_t layer) const {
   Statement s(database_, "SELECT counts FROM expert_load WHERE step = ? AND layer = ?");
   s.bind(0, step).bind(1, layer);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/sqlite.h"
+#include "engine/telemetry_schema.h"
 
 namespace assay {
 
@@ -24,6 +25,11 @@ struct EvalValue {
   int64_t step = 0;
   double value = 0;
   int64_t n = 0;
+};
+
+struct OperandValue {
+  OperandSite site;
+  OperandLoss loss;
 };
 
 class TelemetryReader {
@@ -52,6 +58,10 @@ class TelemetryReader {
   std::vector<StepValue> router_over_time(const std::string& column, int64_t layer) const;
   // The layer with the largest K * max_load at the last logged step; nothing for a dense run.
   std::optional<LayerValue> worst_max_load_norm() const;
+
+  // Steps with rows of the table precision; nothing where no product is quantised, or an earlier version wrote the run.
+  std::vector<int64_t> precision_steps() const;
+  std::vector<OperandValue> precision(int64_t step) const;  // by layer
 
   std::vector<uint32_t> expert_load(int64_t step, int64_t layer) const;  // empty when not logged
   std::optional<std::string> meta(const std::string& key) const;

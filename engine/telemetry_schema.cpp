@@ -76,6 +76,10 @@ std::string telemetry_schema() {
          "INTEGER, "
          "PRIMARY KEY(step, task, metric)) WITHOUT ROWID;"
          "CREATE TABLE IF NOT EXISTS event(step INTEGER, time TEXT, kind TEXT, detail TEXT);"
+         "CREATE TABLE IF NOT EXISTS precision(step INTEGER, layer INTEGER, weight TEXT, operand "
+         "TEXT, "
+         "role TEXT, format TEXT, flushed REAL, saturated REAL, error REAL, "
+         "PRIMARY KEY(step, weight, operand)) WITHOUT ROWID;"
          "CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;";
 }
 

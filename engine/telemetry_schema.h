@@ -3,11 +3,11 @@
 //
 //   scalar(step, name, value)            span(step, name, milliseconds)      eval(step, task, metric, value, n)
 //   router_layer(step, layer, cv, ...)   expert_load(step, layer, counts)    event(step, time, kind, detail)
-//   meta(key, value)
+//   precision(step, layer, weight, operand, role, format, flushed, saturated, error)      meta(key, value)
 //
 // step counts optimizer steps done, from 1; layer is a block index; counts is packed by engine/load_blob.h.
 //
-// Versions: 1 had the load vectors as plain zstd. A program reads every version up to its own (a column that was not
+// Versions: 1 had the load vectors as plain zstd; 3 has the table precision. A program reads every version up to its own (a column that was not
 // there yet is absent) and refuses later ones; a run that goes on gets the columns it lacks and the version of now.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace assay {
 
-inline constexpr int kTelemetryVersion = 2;
+inline constexpr int kTelemetryVersion = 3;
 
 // One MoE layer at one logged step. Formulas: docs/numerics.md (router telemetry). What is absent is NULL.
 struct RouterRow {
@@ -32,6 +32,20 @@ struct RouterRow {
   std::optional<double> margin, lead;
   std::optional<double> gate_entropy, gate_entropy_norm;
   std::optional<double> overlap;
+};
+
+// One operand of a product that a recipe quantises.
+struct OperandSite {
+  int64_t layer = 0;  // block index
+  std::string weight, operand, role, format;
+};
+// What quantisation lost of it in a sampled step. NaN = not measured, no row.
+struct OperandLoss {
+  double flushed =
+      std::numeric_limits<double>::quiet_NaN();  // share of its numbers that are not 0 and became 0
+  double saturated = std::numeric_limits<double>::quiet_NaN();  // share beyond the largest element
+  double error =
+      std::numeric_limits<double>::quiet_NaN();  // RMS of the error over RMS of the operand
 };
 
 struct RouterColumn {

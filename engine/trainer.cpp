@@ -54,7 +54,8 @@ StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t
                   .non_finite = optimizer_.non_finite(),
                   .counted = counted};
   if (measure == Measure::kNothing) return stats;
-  if (measure == Measure::kHashAndRatios) stats.ratios = optimizer_.ratios();
+  stats.sampled = measure == Measure::kHashAndRatios;
+  if (stats.sampled) stats.ratios = optimizer_.ratios();
   const std::array<uint64_t, 3> bits{std::bit_cast<uint64_t>(stats.loss),
                                      std::bit_cast<uint64_t>(stats.gradient_norm),
                                      optimizer_.parameter_checksum(on)};

@@ -19,6 +19,7 @@ struct StepStats {
   int64_t non_finite = 0;   // gradient elements
   int64_t counted = 0;      // targets
   uint32_t hash = 0;        // of loss, norm and parameters: equal runs have equal hashes
+  bool sampled = false;     // ratios, and what quantisation lost
   GroupRatios ratios = {};  // NaN where the step was not sampled
 };
 

@@ -49,6 +49,9 @@ class Decoder final : public Model {
 
   void update_router_bias(Exec on, float lr_fraction) override;
   const std::vector<RouterLayerState>& router_layers() override;
+  const std::vector<QuantisedOperandState>& quantised_operands() const override {
+    return quantised_states_;
+  }
   void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) override;
 
  private:
@@ -86,6 +89,7 @@ class Decoder final : public Model {
   std::vector<std::unique_ptr<Half<T>>> halves_;
   std::vector<MoeHalf<T>*> moe_halves_;        // those of halves_ that route
   std::vector<QuantisedProducts*> quantised_;  // of all halves
+  std::vector<QuantisedOperandState> quantised_states_;
   ResidualNorm<T> final_norm_;
   View<const T, 2> embedding_;
   View<float, 2> dembedding_, dhead_;
@@ -187,8 +191,10 @@ void Decoder<T>::plan(MemoryPlan& plan) {
 template <typename T>
 void Decoder<T>::bind(Exec on) {
   for (const auto& half : halves_) half->bind(store_);
+  quantised_states_.clear();
   for (QuantisedProducts* products : quantised_) {
     products->weights().bind(on, store_.master(products->site().weight));
+    for (QuantisedOperandState& state : products->states()) quantised_states_.push_back(state);
   }
   final_norm_.bind(store_, "final.norm");
   embedding_ = store_.plain("embed.weight");
@@ -225,20 +231,20 @@ int64_t Decoder<T>::workspace_bytes() const {
 template <typename T>
 void Decoder<T>::refresh_weights(Exec on) {
   store_.refresh(on);
-  for (QuantisedProducts* products : quantised_) products->weights().refresh(on, scratch_.quant);
+  for (QuantisedProducts* products : quantised_) products->refresh_weights(on, scratch_.quant);
 }
 
 template <typename T>
 void Decoder<T>::repack_weights(Exec on) {
   store_.repack(on);
-  for (QuantisedProducts* products : quantised_) products->weights().refresh(on, scratch_.quant);
+  for (QuantisedProducts* products : quantised_) products->refresh_weights(on, scratch_.quant);
 }
 
 template <typename T>
 void Decoder<T>::enter(Exec on, PrecisionPhase phase) {
   if (scratch_.quant.phase == phase) return;
   scratch_.quant.phase = phase;
-  for (QuantisedProducts* products : quantised_) products->weights().refresh(on, scratch_.quant);
+  for (QuantisedProducts* products : quantised_) products->refresh_weights(on, scratch_.quant);
 }
 
 template <typename T>

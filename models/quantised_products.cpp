@@ -50,6 +50,33 @@ void QuantisedProducts::plan(MemoryPlan& plan, const ParameterSpec& spec, Backen
            {kMeasuredOperands, 2 * kFakeMeasures});
 }
 
+void QuantisedProducts::refresh_weights(Exec on, const QuantScratch& q) const {
+  weights_.refresh(on, q, measures_of(q, kWeight));
+}
+
+std::vector<QuantisedOperandState> QuantisedProducts::states() const {
+  std::vector<QuantisedOperandState> states;
+  const auto add = [&](const char* operand, const OperandFormat& format, MeasuredOperand row,
+                       int64_t copy) {
+    if (!format.quantised()) return;
+    states.push_back({
+        .weight = site_.weight,
+        .role = product_role_name(site_.role),
+        .layer = site_.layer,
+        .operand = operand,
+        .format = format_name(format),
+        .measures = {read_measures_.row(row) + copy * kFakeMeasures, {kFakeMeasures}}
+    });
+  };
+  add("fprop.input", formats_.fprop_input, kInput, 0);
+  add("fprop.weight", formats_.fprop_weight, kWeight, 0);
+  add("dgrad.gradient", formats_.dgrad_gradient, kGradient, 0);
+  if (!formats_.one_weight()) add("dgrad.weight", formats_.dgrad_weight, kWeight, 1);
+  add("wgrad.gradient", formats_.wgrad_gradient, kGradient, 1);
+  add("wgrad.input", formats_.wgrad_input, kInput, 1);
+  return states;
+}
+
 void QuantisedProducts::begin_measures(Exec on) const {
   zero(on, measures_);
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "models/precision.h"
 #include "models/quant_scratch.h"
@@ -46,6 +47,8 @@ class QuantisedProducts {
   QuantisedProducts(Site site, const ProductFormats& formats);
 
   void plan(MemoryPlan& plan, const ParameterSpec& spec, Backend backend);
+  // Copies of the weight from its master, as the phase has it.
+  void refresh_weights(Exec on, const QuantScratch& q) const;
   void begin_measures(Exec on) const;
   void read_measures(Exec on) const;
 
@@ -63,9 +66,8 @@ class QuantisedProducts {
   View<const float, 1> dgrad_weight_scale(const QuantScratch& q) const;
 
   const Site& site() const { return site_; }
-  const ProductFormats& formats() const { return formats_; }
-  // (3, 2 kFakeMeasures) of the last sampled step, the host's: input, gradient, weight; each the row copy and the column copy.
-  View<const double, 2> measures() const { return read_measures_; }
+  // Of every operand that is quantised. After MemoryPlan::allocate().
+  std::vector<QuantisedOperandState> states() const;
 
  private:
   enum MeasuredOperand { kInput, kGradient, kWeight, kMeasuredOperands };

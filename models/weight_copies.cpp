@@ -44,12 +44,13 @@ void WeightCopies::bind(Exec on, View<const float, 1> master) {
   wait(on);
 }
 
-void WeightCopies::refresh(Exec on, const QuantScratch& scratch) {
-  make(on, scratch, fprop_, Along::kIn);
-  if (!one_) make(on, scratch, dgrad_, Along::kOut);
+void WeightCopies::refresh(Exec on, const QuantScratch& scratch, View<double, 1> measures) const {
+  make(on, scratch, fprop_, Along::kIn, measures);
+  if (!one_) make(on, scratch, dgrad_, Along::kOut, measures);
 }
 
-void WeightCopies::make(Exec on, const QuantScratch& scratch, const Copy& copy, Along along) const {
+void WeightCopies::make(Exec on, const QuantScratch& scratch, const Copy& copy, Along along,
+                        View<double, 1> measures) const {
   if (scratch.phase == PrecisionPhase::kBf16 || !copy.format.quantised()) {
     cast<bf16, float>(on, {.y = copy.plain, .x = master_});
   } else {
@@ -61,7 +62,9 @@ void WeightCopies::make(Exec on, const QuantScratch& scratch, const Copy& copy, 
         .key = { .seed = scratch.seed, .stream = stream_id(name_),   .step = 0}
     };
     FakeQuantise<float> op{
+        .measures = measures,
         .amax = scratch.amax,
+        .partial = scratch.partial,
         .x = {master_.data, {rows, in_}},
         .offsets = offsets_,
         .draw = scratch.draw

@@ -27,7 +27,8 @@ class WeightCopies {
   // Fills tables.
   void bind(Exec on, View<const float, 1> master);
   // Copies of the master as the phase has it: decoded, or rounded to bf16 with the scale 1.
-  void refresh(Exec on, const QuantScratch& scratch);
+  // measures: of FakeQuantise, or empty.
+  void refresh(Exec on, const QuantScratch& scratch, View<double, 1> measures) const;
 
   WeightMatrix<bf16> fprop_matrix() const { return matrix(fprop_); }
   WeightMatrix<bf16> dgrad_matrix() const { return matrix(one_ ? fprop_ : dgrad_); }
@@ -46,7 +47,8 @@ class WeightCopies {
   };
   void plan_copy(MemoryPlan& plan, const std::string& name, Copy& copy, Backend backend) const;
   enum class Along { kIn, kOut };  // the blocks
-  void make(Exec on, const QuantScratch& scratch, const Copy& copy, Along along) const;
+  void make(Exec on, const QuantScratch& scratch, const Copy& copy, Along along,
+            View<double, 1> measures) const;
   void pack(Exec on, const Copy& copy) const;
   WeightMatrix<bf16> matrix(const Copy& copy) const;
   WeightStack<bf16> stack(const Copy& copy) const;

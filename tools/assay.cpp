@@ -36,6 +36,7 @@ void add_all_commands(Commands& commands) {
   add_tokenizer_commands(commands);
   add_receipt_commands(commands);
   add_router_command(commands);
+  add_precision_command(commands);
   add_eval_command(commands);
   add_report_command(commands);
   add_sample_command(commands);

@@ -50,6 +50,7 @@ void add_synth_commands(Commands& commands);  // below `data`: after it
 void add_tokenizer_commands(Commands& commands);
 void add_receipt_commands(Commands& commands);
 void add_router_command(Commands& commands);
+void add_precision_command(Commands& commands);
 void add_eval_command(Commands& commands);
 void add_report_command(Commands& commands);
 void add_sample_command(Commands& commands);

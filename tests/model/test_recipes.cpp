@@ -236,7 +236,7 @@ TEST_CASE("the products of a layer are those of its quantised operands, straight
     store.initialise(on, 3);
     q.seed = 5;
     q.draw[0] = 9;
-    layer.quantised()->weights().refresh(on, q);
+    layer.quantised()->refresh_weights(on, q);
     for (int64_t i = 0; i < x.size(); ++i) {
       x.data[i] = bf16(float(random_normal({.seed = 1, .stream = 1, .step = 0}, uint64_t(i))));
     }

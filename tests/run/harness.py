@@ -81,6 +81,7 @@ SAME = ["SELECT step, name, value FROM scalar WHERE name NOT IN ('tokens_per_s',
         " ORDER BY step, name",
         "SELECT * FROM router_layer ORDER BY step, layer",
         "SELECT step, layer, counts FROM expert_load ORDER BY step, layer",
+        "SELECT * FROM precision ORDER BY step, weight, operand",
         "SELECT step, task, metric, value, n FROM eval ORDER BY step, task, metric"]
 
 

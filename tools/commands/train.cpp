@@ -101,12 +101,19 @@ RouterProbe make_probe(const Config& config, const Batch& first) {
 }
 
 RecorderConfig recorder_config(const RunDir& dir, const Config& config, const Audit& counts,
-                               double peak) {
+                               double peak, const Model& model) {
   RecorderConfig r{.telemetry_path = dir.file("telemetry.db"),
                    .steps = config.run.steps,
                    .batch_tokens = config.run.batch_tokens,
                    .flops_per_token = double(counts.flops_per_token),
                    .limit_flops_per_s = peak};
+  for (const QuantisedOperandState& s : model.quantised_operands()) {
+    r.operands.push_back({.layer = s.layer,
+                          .weight = s.weight,
+                          .operand = s.operand,
+                          .role = s.role,
+                          .format = s.format});
+  }
   for (int64_t l = 0; l < config.model.layers; ++l) {
     if (is_moe_block(config.model, l)) r.moe_layers.push_back(l);
   }
@@ -348,7 +355,7 @@ int train(const Arguments& a) {
   memory.allocate(config, recipe, on.gpu);
   memory.bind(on);
   const double peak = peak_flop_per_s(device, on, recipe);
-  RunRecorder recorder(recorder_config(dir, config, counts, peak), *log);
+  RunRecorder recorder(recorder_config(dir, config, counts, peak, *memory.model), *log);
   recorder.telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak));
   recorder.telemetry().set_meta("contract", config.contract.kind);
   if (dir.previous() && !newest) {

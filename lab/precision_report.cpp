@@ -1,0 +1,96 @@
+#include "lab/precision_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/check.h"
+#include "lab/text_table.h"
+
+namespace assay {
+
+namespace {
+
+FormatLoss& loss_of(std::vector<FormatLoss>& losses, const OperandSite& site) {
+  const auto found = std::find_if(losses.begin(), losses.end(), [&](const FormatLoss& l) {
+    return l.role == site.role && l.operand == site.operand && l.format == site.format;
+  });
+  if (found != losses.end()) return *found;
+  losses.push_back({.role = site.role, .operand = site.operand, .format = site.format});
+  return losses.back();
+}
+
+std::string percent(double share) {
+  return strprintf("%.3f%%", 100 * share);
+}
+
+}  // namespace
+
+PrecisionReport precision_report(const std::string& run, std::optional<int64_t> step) {
+  const TelemetryReader reader(run + "/telemetry.db");
+  PrecisionReport report{.run = run, .steps = reader.precision_steps()};
+  if (report.steps.empty()) {
+    throw UserError(
+        run + " has no measures of number formats",
+        "a recipe such as precision.recipe: mxfp8 has them, at every telemetry.probe_every-th "
+        "of the logged steps");
+  }
+  const int64_t wanted = step.value_or(report.steps.back());
+  report.step = *std::min_element(
+      report.steps.begin(), report.steps.end(),
+      [&](int64_t a, int64_t b) { return std::abs(a - wanted) < std::abs(b - wanted); });
+  for (const OperandValue& value : reader.precision(report.step)) {
+    FormatLoss& loss = loss_of(report.losses, value.site);
+    loss.tensors += 1;
+    loss.flushed += value.loss.flushed;
+    loss.saturated += value.loss.saturated;
+    loss.error += value.loss.error;
+    if (loss.worst_weight.empty() || value.loss.error > loss.worst_error) {
+      loss.worst_error = value.loss.error;
+      loss.worst_weight = value.site.weight;
+    }
+  }
+  for (FormatLoss& loss : report.losses) {
+    for (double* sum : {&loss.flushed, &loss.saturated, &loss.error}) *sum /= double(loss.tensors);
+  }
+  return report;
+}
+
+std::string precision_report_text(const PrecisionReport& report) {
+  TextTable table(
+      {"role", "operand", "format", "tensors", "flushed", "saturated", "error", "worst", "of"});
+  for (const FormatLoss& l : report.losses) {
+    table.add({l.role, l.operand, l.format, std::to_string(l.tensors), percent(l.flushed),
+               percent(l.saturated), percent(l.error), percent(l.worst_error), l.worst_weight});
+  }
+  return strprintf("%s, step %ld of %zu sampled from %ld to %ld\n", report.run.c_str(),
+                   long(report.step), report.steps.size(), long(report.steps.front()),
+                   long(report.steps.back())) +
+         table.text() +
+         "flushed: numbers that became 0; saturated: beyond the largest element; error: RMS of it "
+         "over RMS of the operand\n";
+}
+
+nlohmann::ordered_json precision_report_json(const PrecisionReport& report) {
+  nlohmann::ordered_json json;
+  json["run"] = report.run;
+  json["step"] = report.step;
+  json["steps"] = report.steps;
+  json["losses"] = nlohmann::ordered_json::array();
+  for (const FormatLoss& l : report.losses) {
+    nlohmann::ordered_json row;
+    row["role"] = l.role;
+    row["operand"] = l.operand;
+    row["format"] = l.format;
+    row["tensors"] = l.tensors;
+    row["flushed"] = l.flushed;
+    row["saturated"] = l.saturated;
+    row["error"] = l.error;
+    row["worst_error"] = l.worst_error;
+    row["worst_weight"] = l.worst_weight;
+    json["losses"].push_back(row);
+  }
+  return json;
+}
+
+}  // namespace assay
