@@ -12,29 +12,25 @@
 #include <cstdint>
 
 #include "base/small_float.h"
+#include "ops/quantise_format.h"
 
 namespace assay {
 
-template <typename Element>
 struct ElementGrid {
-  static constexpr uint32_t kLargestBits = std::bit_cast<uint32_t>(Element::kLargest);
-  static constexpr uint32_t kLowestBits = uint32_t{128 - Element::kBias} << 23;  // smallest normal
+  uint32_t largest;   // bits of the largest number
+  uint32_t lowest;    // and of the smallest normal one
+  uint32_t mantissa;  // bits of the mantissa, where a float has its exponent
 
   // What is beyond the largest, NaN too, becomes the largest.
-  static constexpr uint32_t clamped(float x) {
-    const uint32_t magnitude = std::bit_cast<uint32_t>(x) & 0x7FFFFFFFu;
-    return magnitude < kLargestBits ? magnitude : kLargestBits;
-  }
-  static constexpr float nearest(float x) {
+  constexpr float nearest(float x) const {
     const uint32_t u = clamped(x);
-    const float many =
-        std::bit_cast<float>(power_below(u) + (uint32_t{23 - Element::kMantissaBits} << 23));
+    const float many = std::bit_cast<float>(power_below(u) + (uint32_t{23} << 23) - mantissa);
     return std::bit_cast<float>(u) + many - many;
   }
   // random16 in [0, 65536).
-  static constexpr float drawn(float x, uint32_t random16) {
+  constexpr float drawn(float x, uint32_t random16) const {
     const uint32_t u = clamped(x);
-    const uint32_t step = power_below(u) - (uint32_t{Element::kMantissaBits} << 23);
+    const uint32_t step = power_below(u) - mantissa;
     const float scale = std::bit_cast<float>((uint32_t{254 + 17} << 23) - step);  // 2^17 / step
     const int32_t halves = static_cast<int32_t>(std::bit_cast<float>(u) * scale);
     const int32_t steps = (((halves + 1) >> 1) + static_cast<int32_t>(random16)) >> 16;
@@ -42,10 +38,25 @@ struct ElementGrid {
   }
 
  private:
-  static constexpr uint32_t power_below(uint32_t magnitude) {
+  constexpr uint32_t clamped(float x) const {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(x) & 0x7FFFFFFFu;
+    return magnitude < largest ? magnitude : largest;
+  }
+  constexpr uint32_t power_below(uint32_t magnitude) const {
     const uint32_t power = magnitude & 0x7F800000u;
-    return power > kLowestBits ? power : kLowestBits;
+    return power > lowest ? power : lowest;
   }
 };
+
+template <typename Element>
+constexpr ElementGrid element_grid() {
+  return {std::bit_cast<uint32_t>(Element::kLargest), uint32_t{128 - Element::kBias} << 23,
+          uint32_t{Element::kMantissaBits} << 23};
+}
+constexpr ElementGrid element_grid(ElementFormat element) {
+  return element == ElementFormat::kE4M3   ? element_grid<e4m3>()
+         : element == ElementFormat::kE5M2 ? element_grid<e5m2>()
+                                           : element_grid<e2m1>();
+}
 
 }  // namespace assay

@@ -186,7 +186,7 @@ void quantise_piece(const CopyPlan& plan, const Piece& p, const Tile& tile, doub
   for (int64_t r = 0; r < p.height(); ++r) {
     if (r % lines == 0) spread(scale, blocks, r / lines * across, plan.block.columns);
     bf16* y = plan.to.y.row(p.rows.begin + r) + p.column;
-    plan.coder.encode(y, tile[r], scale, draws.line(p.rows.begin + r), p.columns);
+    plan.coder.encode(y, tile[r], scale, plan.coder.grid, draws.line(p.rows.begin + r), p.columns);
     if (sums != nullptr) {
       measure_line(sums, plan.to.format, y, tile[r], scale, plan.s, p.columns);
     }

@@ -1,6 +1,5 @@
 #include "ops/fake_quantise_lanes.h"
 
-#include "ops/element_grid.h"
 #include "ops/quantise_scale.h"
 
 namespace assay {
@@ -26,17 +25,19 @@ void block_scales(BlockLanes& to, const QuantFormat& format, float s, const uint
 
 enum class Scaling { kMultiplies, kDividesToo };
 
-template <typename Element, Rounding kRounding, Scaling kScaling>
-void encode(bf16* y, const float* x, const LineLanes& scale, const uint16_t* half, int64_t n) {
+template <Rounding kRounding, Scaling kScaling>
+void encode(bf16* y, const float* x, const LineLanes& scale, const ElementGrid& element_grid,
+            const uint16_t* half, int64_t n) {
+  const ElementGrid grid = element_grid;
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     float v = x[i] * scale.multiply[i];
     if constexpr (kScaling == Scaling::kDividesToo) v = v / scale.divide[i];
     float element;
     if constexpr (kRounding == Rounding::kStochastic) {
-      element = ElementGrid<Element>::drawn(v, half[i]);
+      element = grid.drawn(v, half[i]);
     } else {
-      element = ElementGrid<Element>::nearest(v);
+      element = grid.nearest(v);
     }
     const uint32_t u = std::bit_cast<uint32_t>(element * scale.decode[i]);
     const uint32_t sign = std::bit_cast<uint32_t>(x[i]) & scale.sign[i];
@@ -45,40 +46,29 @@ void encode(bf16* y, const float* x, const LineLanes& scale, const uint16_t* hal
   }
 }
 
-template <typename Element, Rounding kRounding>
+template <Rounding kRounding>
 LineCoder coder_of(const QuantFormat& f) {
-  constexpr auto kMultiplies = &encode<Element, kRounding, Scaling::kMultiplies>;
-  constexpr auto kDivides = &encode<Element, kRounding, Scaling::kDividesToo>;
+  constexpr auto kMultiplies = &encode<kRounding, Scaling::kMultiplies>;
+  constexpr auto kDivides = &encode<kRounding, Scaling::kDividesToo>;
+  const ElementGrid grid = element_grid(f.element);
   switch (f.scale) {
     case ScaleKind::kTensor:
-      return {&block_scales<ScaleKind::kTensor>, kMultiplies};
+      return {&block_scales<ScaleKind::kTensor>, kMultiplies, grid};
     case ScaleKind::k1x128:
     case ScaleKind::k128x128:
-      return {&block_scales<ScaleKind::k1x128>, kMultiplies};
+      return {&block_scales<ScaleKind::k1x128>, kMultiplies, grid};
     case ScaleKind::k1x32:
-      return {&block_scales<ScaleKind::k1x32>, kMultiplies};
+      return {&block_scales<ScaleKind::k1x32>, kMultiplies, grid};
     default:
-      return {&block_scales<ScaleKind::k1x16>, kDivides};
+      return {&block_scales<ScaleKind::k1x16>, kDivides, grid};
   }
-}
-
-template <typename Element>
-LineCoder coder_of(const QuantFormat& f) {
-  return f.rounding == Rounding::kNearest ? coder_of<Element, Rounding::kNearest>(f)
-                                          : coder_of<Element, Rounding::kStochastic>(f);
 }
 
 }  // namespace
 
 LineCoder line_coder(const QuantFormat& f) {
-  switch (f.element) {
-    case ElementFormat::kE4M3:
-      return coder_of<e4m3>(f);
-    case ElementFormat::kE5M2:
-      return coder_of<e5m2>(f);
-    default:
-      return coder_of<e2m1>(f);
-  }
+  return f.rounding == Rounding::kNearest ? coder_of<Rounding::kNearest>(f)
+                                          : coder_of<Rounding::kStochastic>(f);
 }
 
 void measure_line(double* sums, const QuantFormat& f, const bf16* y, const float* x,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/bf16.h"
+#include "ops/element_grid.h"
 #include "ops/fake_quantise_cut.h"
 
 namespace assay {
@@ -24,7 +25,9 @@ struct LineCoder {
   void (*block_scales)(BlockLanes& to, const QuantFormat& f, float s, const uint32_t* most,
                        int64_t n);
   // `half`: the elements' draws, of stochastic rounding.
-  void (*encode)(bf16* y, const float* x, const LineLanes& scale, const uint16_t* half, int64_t n);
+  void (*encode)(bf16* y, const float* x, const LineLanes& scale, const ElementGrid& grid,
+                 const uint16_t* half, int64_t n);
+  ElementGrid grid;
 };
 LineCoder line_coder(const QuantFormat& f);
 

@@ -234,12 +234,12 @@ void add(std::vector<OpCase>& cases, const std::string& what, const QuantFormat&
   cases.push_back({"fake_quantise", name, [=] { return instance<X>(row, column, s); }});
 }
 
-// 4096 segments, most of them empty, the others of 1 to 20 rows.
+// 1024 segments, most of them empty, the others of 1 to 20 rows.
 std::vector<int64_t> scattered_rows(int64_t rows) {
   std::vector<int64_t> offsets{0};
-  for (int64_t s = 0; s < 4096; ++s) {
-    const int64_t more = s % 97 == 5 ? s % 20 + 1 : 0;
-    offsets.push_back(s == 4095 ? rows : std::min(rows, offsets.back() + more));
+  for (int64_t s = 0; s < 1024; ++s) {
+    const int64_t more = s % 29 == 5 ? s % 20 + 1 : 0;
+    offsets.push_back(s == 1023 ? rows : std::min(rows, offsets.back() + more));
   }
   return offsets;
 }

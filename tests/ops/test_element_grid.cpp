@@ -19,9 +19,9 @@ float magnitude_of(uint32_t code) {
 // What a code cannot be of: NaN, which the callers keep out, becomes the largest.
 template <typename Element>
 int64_t differences(float x, uint32_t draw) {
-  if (x != x) return ElementGrid<Element>::nearest(x) != Element::kLargest;
-  return (ElementGrid<Element>::nearest(x) != magnitude_of<Element>(Element::nearest(x))) +
-         (ElementGrid<Element>::drawn(x, draw) != magnitude_of<Element>(Element::drawn(x, draw)));
+  if (x != x) return element_grid<Element>().nearest(x) != Element::kLargest;
+  return (element_grid<Element>().nearest(x) != magnitude_of<Element>(Element::nearest(x))) +
+         (element_grid<Element>().drawn(x, draw) != magnitude_of<Element>(Element::drawn(x, draw)));
 }
 
 template <typename Element>

@@ -1,0 +1,355 @@
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/element_grid.h"
+#include "ops/fake_quantise.h"
+#include "ops/fake_quantise_cut.h"
+#include "ops/gpu_amax.h"
+#include "ops/gpu_elements.h"
+#include "ops/gpu_ops.h"
+#include "ops/hadamard16.h"
+#include "ops/quantise_scale.h"
+
+namespace assay::gpu {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kColumns = int(kFakeColumns);
+constexpr int kUnit = 16;                  // neighbours of a line that a thread takes at once
+constexpr int kAcross = kColumns / kUnit;  // of a row
+constexpr int kPitch = kColumns + 8;       // of a row of the tile: other banks in the next row
+static_assert(kUnit == kHadamard && kColumns % kWarp == 0);
+
+template <typename X, int kBand>
+struct Tile {
+  static constexpr int kUnits = kBand * kAcross;
+  X x[kBand][kPitch];
+  uint32_t most[kUnits];  // largest magnitudes of a copy's units
+  uint32_t scratch[kWarp];
+  double sums[kWarp];
+};
+
+// Where a unit begins in the tile. A row copy's is 1 x 16: eight lanes have a row. A column copy's is 16 x 1: a warp has 32 columns.
+struct Unit {
+  int row, column;
+};
+template <FakeWay kWay>
+GPU_DEVICE Unit unit_of(int i) {
+  if constexpr (kWay == FakeWay::kRow) return {i / kAcross, i % kAcross * kUnit};
+  return {i / kColumns * kUnit, i % kColumns};
+}
+template <FakeWay kWay>
+GPU_DEVICE int unit_at(int row, int column) {
+  if constexpr (kWay == FakeWay::kRow) return row * kAcross + column / kUnit;
+  return row / kUnit * kColumns + column;
+}
+
+// The tile's rows and first column in z, the number of the piece.
+struct Place {
+  int64_t begin, column, number;
+  int height;
+};
+
+template <FakeWay kWay, typename X, int kBand>
+GPU_DEVICE void read_unit(float (&v)[kUnit], const FakeQuantise<X>& a, const Place& p,
+                          const Tile<X, kBand>& tile, Unit u) {
+  if constexpr (kWay == FakeWay::kRow) {
+    load_floats(v, &tile.x[u.row][u.column]);
+  } else {
+    for (int i = 0; i < kUnit; ++i) v[i] = float(tile.x[u.row + i][u.column]);
+    const int whole = u.row + kUnit <= p.height;
+    if (whole && a.rotation == ColumnRotation::kHadamard16) hadamard16(v, a.signs);
+  }
+}
+
+// The largest magnitude of the block that a unit lies in. Of 128 x 128 blocks `whole` is it.
+template <FakeWay kWay, typename X, int kBand>
+GPU_DEVICE uint32_t block_most(const BlockShape& block, const Tile<X, kBand>& tile, Unit u,
+                               uint32_t whole) {
+  if (block.lines == kHighBand && block.columns == kColumns) return whole;
+  constexpr int kRows = kWay == FakeWay::kRow ? 1 : kUnit, kWide = kUnit / kRows;
+  const int lines = int(block.lines), columns = int(block.columns);
+  const int first_row = u.row / lines * lines, first_column = u.column / columns * columns;
+  uint32_t most = 0;
+  for (int r = first_row; r < first_row + lines; r += kRows) {
+    for (int c = first_column; c < first_column + columns; c += kWide) {
+      const uint32_t bits = tile.most[unit_at<kWay>(r, c)];
+      most = most < bits ? bits : most;
+    }
+  }
+  return most;
+}
+
+// 16 bits for each of a unit's elements, numbers `element` and on: from a multiple of 8 on for a row copy, from anywhere for a column
+// copy. Three blocks of the generator, moved down by what their first is ahead of the element.
+GPU_DEVICE void draw_unit(uint32_t (&half)[kUnit], const RandomKey& key, uint64_t element) {
+  constexpr int kWords = 12;
+  uint32_t w[kWords + 2] = {};
+  for (int b = 0; b < kWords / 4; ++b) {
+    const auto words = random_block(key, element / 8 + uint64_t(b));
+    for (int i = 0; i < 4; ++i) w[4 * b + i] = words[size_t(i)];
+  }
+  for (int i = 0; i < kWords; ++i) w[i] = element & 4 ? w[i + 2] : w[i];
+  for (int i = 0; i < kWords; ++i) w[i] = element & 2 ? w[i + 1] : w[i];
+  for (int i = 0; i < kUnit; ++i) {
+    const uint32_t even = w[i / 2] >> (i % 2 * 16);
+    const uint32_t odd = w[(i + 1) / 2] >> ((i + 1) % 2 * 16);
+    half[i] = (element & 1 ? odd : even) & 0xFFFFu;
+  }
+}
+
+// From values to what they decode to, as bits of bf16.
+GPU_DEVICE void encode_unit(uint32_t (&y)[kUnit], const float (&v)[kUnit], const QuantFormat& f,
+                            const BlockScale& scale, const RandomKey& key, uint64_t element) {
+  const float decode = decode_factor(f, scale);
+  const ElementGrid grid = element_grid(f.element);
+  if (scale.divide == 0) {
+    for (int i = 0; i < kUnit; ++i) y[i] = decode == decode ? 0u : 0x7FC0u;
+    return;
+  }
+  float scaled[kUnit];
+  for (int i = 0; i < kUnit; ++i) scaled[i] = v[i] * scale.multiply;
+  if (scale.divide != 1) {
+    for (int i = 0; i < kUnit; ++i) scaled[i] = scaled[i] / scale.divide;
+  }
+  if (f.rounding == Rounding::kStochastic) {
+    uint32_t half[kUnit];
+    draw_unit(half, key, element);
+    for (int i = 0; i < kUnit; ++i) scaled[i] = grid.drawn(scaled[i], half[i]);
+  } else {
+    for (int i = 0; i < kUnit; ++i) scaled[i] = grid.nearest(scaled[i]);
+  }
+  for (int i = 0; i < kUnit; ++i) {
+    const uint32_t sign = std::bit_cast<uint32_t>(v[i]) >> 16 & 0x8000u;
+    y[i] = bf16::round_nearest_even(scaled[i] * decode) | sign;
+  }
+}
+
+// sums[FakeMeasure] += those of `count` elements.
+GPU_DEVICE void measure_unit(double (&sums)[kFakeMeasures], const float (&v)[kUnit],
+                             const uint32_t (&y)[kUnit], int count, const QuantFormat& f,
+                             const BlockScale& scale, float s) {
+  const float largest = largest_element(f.element);
+  for (int i = 0; i < kUnit; ++i) {
+    if (i >= count) continue;
+    const float got = std::bit_cast<float>(y[i] << 16);
+    const float magnitude = v[i] < 0 ? -v[i] : v[i];
+    const double error = double(got) / double(s) - double(v[i]);
+    sums[kFakeValues] += 1;
+    sums[kFakeFlushed] += v[i] != 0 && got == 0 ? 1 : 0;
+    if (scale.divide != 0) {
+      sums[kFakeSaturated] += magnitude * scale.multiply / scale.divide > largest ? 1 : 0;
+    }
+    sums[kFakeErrors] += error * error;
+    sums[kFakeSquares] += double(v[i]) * double(v[i]);
+  }
+}
+
+// `count` of the unit's elements are inside z.
+template <FakeWay kWay>
+GPU_DEVICE void store_unit(const View<bf16, 2>& to, int64_t row, int64_t column,
+                           const uint32_t (&y)[kUnit], int count, int vectors) {
+  if constexpr (kWay == FakeWay::kRow) {
+    if (vectors) {
+      auto* const words = reinterpret_cast<uint32_t*>(&to.at(row, column));
+      for (int h = 0; h < kUnit / 2; h += 4) {
+        Vec<uint32_t, 4> packed;
+        for (int i = 0; i < 4; ++i) packed[i] = y[2 * (h + i)] | y[2 * (h + i) + 1] << 16;
+        store_whole<4>(words + h, packed);
+      }
+      return;
+    }
+    for (int i = 0; i < kUnit; ++i) to.at(row, column + i).bits = uint16_t(y[i]);
+  } else {
+    for (int i = 0; i < kUnit; ++i) {
+      if (i < count) to.at(row + i, column).bits = uint16_t(y[i]);
+    }
+  }
+}
+
+// S of the tensor; it and 1 / S are written by one thread of the grid.
+template <typename X>
+GPU_DEVICE float tensor_scale_of(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
+  if (!has_tensor_scale(copy.format.scale)) return 1.0f;
+  const int rotated = way == FakeWay::kColumn && a.rotation == ColumnRotation::kHadamard16;
+  const float s = tensor_scale(copy.format, a.amax[rotated]);
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
+    copy.tensor_scale[0] = s;
+    copy.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
+  }
+  return s;
+}
+
+template <FakeWay kWay, typename X, int kBand>
+GPU_DEVICE void quantise_copy(const FakeQuantise<X>& a, const FakeCopy& copy, const Place& p,
+                              Tile<X, kBand>& tile, int vectors) {
+  const BlockShape block = fake_block(copy.format.scale, kWay);
+  const float s = tensor_scale_of(a, copy, kWay);
+  const RandomKey key = draw_key(a, copy);
+  const int64_t length = draw_length(a, copy, kWay);
+  double sums[kFakeMeasures] = {};
+  uint32_t whole = 0;
+  for (int i = int(threadIdx.x); i < tile.kUnits; i += kThreads) {
+    float v[kUnit];
+    read_unit<kWay>(v, a, p, tile, unit_of<kWay>(i));
+    uint32_t most = 0;
+    for (int e = 0; e < kUnit; ++e) take_most(most, v[e]);
+    tile.most[i] = most;
+    whole = whole < most ? most : whole;
+  }
+  whole = block_reduce(whole, Max{}, 0u, tile.scratch);
+
+  for (int i = int(threadIdx.x); i < tile.kUnits; i += kThreads) {
+    const Unit u = unit_of<kWay>(i);
+    const int64_t row = p.begin + u.row, column = p.column + u.column;
+    if (u.row >= p.height || column >= a.x.dim[1]) continue;
+    const int left = p.height - u.row;
+    const int count = kWay == FakeWay::kRow || left > kUnit ? kUnit : left;
+    const int scaled = copy.format.scale != ScaleKind::kTensor;
+    const uint32_t most = scaled ? block_most<kWay>(block, tile, u, whole) : 0;
+    const BlockScale scale = block_scale(copy.format, s, most);
+    const int64_t element = kWay == FakeWay::kRow ? row * length + column : column * length + row;
+    float v[kUnit];
+    uint32_t y[kUnit];
+    read_unit<kWay>(v, a, p, tile, u);
+    encode_unit(y, v, copy.format, scale, key, uint64_t(element));
+    store_unit<kWay>(copy.y, row, column, y, count, vectors);
+    if (!a.measures.empty()) measure_unit(sums, v, y, count, copy.format, scale, s);
+  }
+  if (a.measures.empty()) return;
+  const int first = kWay == FakeWay::kRow ? 0 : kFakeMeasures;
+  for (int m = 0; m < kFakeMeasures; ++m) {
+    const double sum = block_sum(sums[m], tile.sums);
+    if (threadIdx.x == 0) a.partial.at(p.number, first + m) = sum;
+  }
+}
+
+template <typename X>
+GPU_DEVICE void clear_partial(const FakeQuantise<X>& a, int64_t number, FakeWay way) {
+  if (a.measures.empty() || threadIdx.x >= unsigned(kFakeMeasures)) return;
+  const int first = way == FakeWay::kRow ? 0 : kFakeMeasures;
+  a.partial.at(number, first + int(threadIdx.x)) = 0;
+}
+
+// A block owns a tile of a band, read once into shared memory, and a thread 16 neighbours of a line of a copy: once for the largest
+// magnitude, then for y. Columns are rotated both times, as in quantise. Memory bounds: z once, y.
+template <typename X, int kBand>
+__global__ __launch_bounds__(kThreads) void fake_quantise_kernel(
+    const __grid_constant__ FakeQuantise<X> a, const int vectors) {
+  using TileX = Tile<X, kBand>;
+  GPU_DYNAMIC_SHARED(TileX, tile);
+  const RowRange rows = band_range(a, kBand, blockIdx.x);
+  const int64_t columns = a.x.dim[1];
+  const Place p{rows.begin, int64_t{blockIdx.y} * kColumns,
+                int64_t{blockIdx.x} * gridDim.y + blockIdx.y, int(rows.end - rows.begin)};
+  if (a.row.y.empty() || p.height == 0) clear_partial(a, p.number, FakeWay::kRow);
+  if (a.column.y.empty() || p.height == 0) clear_partial(a, p.number, FakeWay::kColumn);
+  if (p.height == 0) {  // S is written all the same
+    if (!a.row.y.empty()) tensor_scale_of(a, a.row, FakeWay::kRow);
+    if (!a.column.y.empty()) tensor_scale_of(a, a.column, FakeWay::kColumn);
+    return;
+  }
+  for (int i = int(threadIdx.x); i < kBand * kColumns / kVector; i += kThreads) {
+    const int r = i / (kColumns / kVector), c = i % (kColumns / kVector) * kVector;
+    X* const to = &tile->x[r][c];
+    const int inside = r < p.height && p.column + c < columns;
+    const X* const from = inside ? row_of(a, p.begin + r) + p.column + c : nullptr;
+    if (vectors && inside) {
+      constexpr int kAccess = 16 / int(sizeof(X));
+      for (int e = 0; e < kVector; e += kAccess)
+        store_whole<kAccess>(to + e, load_vec<kAccess>(from + e));
+      continue;
+    }
+    for (int e = 0; e < kVector; ++e) {
+      to[e] = inside && p.column + c + e < columns ? from[e] : X(0.0f);
+    }
+  }
+  sync_block();
+  if (!a.row.y.empty()) {
+    quantise_copy<FakeWay::kRow>(a, a.row, p, *tile, vectors);
+    sync_block();
+  }
+  if (!a.column.y.empty()) quantise_copy<FakeWay::kColumn>(a, a.column, p, *tile, vectors);
+}
+
+// A block owns a tile of a band of 128 rows; a thread 16 rows of a column at a time. Bound by memory: z once.
+template <typename X>
+__global__ __launch_bounds__(kThreads) void fake_amax_kernel(
+    const __grid_constant__ FakeQuantise<X> a) {
+  GPU_SHARED(uint32_t, scratch, [kWarp]);
+  const RowRange rows = band_range(a, kHighBand, blockIdx.x);
+  const int64_t c = int64_t{blockIdx.y} * kColumns + threadIdx.x % kColumns;
+  const int rotates = a.rotation == ColumnRotation::kHadamard16;
+  uint32_t most = 0, rotated = 0;
+  const int64_t first = rows.begin + int(threadIdx.x) / kColumns * kUnit;
+  for (int64_t r = first; r < rows.end; r += kThreads / kColumns * kUnit) {
+    float v[kUnit];
+    for (int i = 0; i < kUnit; ++i) {
+      v[i] = r + i < rows.end && c < a.x.dim[1] ? float(row_of(a, r + i)[c]) : 0.0f;
+    }
+    for (int i = 0; i < kUnit; ++i) take_most(most, v[i]);
+    if (!rotates) continue;
+    if (r + kUnit <= rows.end) hadamard16(v, a.signs);
+    for (int i = 0; i < kUnit; ++i) take_most(rotated, v[i]);
+  }
+  raise_most(a.amax.data, most, scratch);
+  if (rotates) raise_most(a.amax.data + 1, rotated, scratch);
+}
+
+// A block adds up one measure over the pieces: its threads take every 256th, and then their sums.
+__global__ __launch_bounds__(kThreads) void fake_measures_kernel(const View<double, 1> measures,
+                                                                 const View<double, 2> partial,
+                                                                 const int64_t pieces) {
+  GPU_SHARED(double, scratch, [kWarp]);
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < pieces; i += kThreads) sum += partial.at(i, blockIdx.x);
+  sum = block_sum(sum, scratch);
+  if (threadIdx.x == 0) measures[blockIdx.x] += sum;
+}
+
+template <typename X, int kBand>
+void launch_bands(Exec on, const FakeQuantise<X>& a) {
+  const auto bands = unsigned(band_count(a, kBand));
+  const auto across = unsigned(ceil_div(a.x.dim[1], kColumns));
+  const int64_t columns = a.x.dim[1];
+  const int vectors = in_vectors(a.x.data, columns) && in_vectors(a.row.y.data, columns);
+  launch(on,
+         {
+             .name = "fake_quantise",
+             .grid = {bands, across},
+             .block = {kThreads    },
+             .shared_bytes = sizeof(Tile<X, kBand>)
+  },
+         fake_quantise_kernel<X, kBand>, a, vectors);
+  if (a.measures.empty()) return;
+  launch(on, {.name = "fake_measures", .grid = {unsigned(2 * kFakeMeasures)}, .block = {kThreads}},
+         fake_measures_kernel, a.measures, a.partial, int64_t{bands} * across);
+}
+
+template <typename X>
+void launch_fake_quantise(Exec on, const FakeQuantise<X>& a) {
+  if (needs_amax(a.row) || needs_amax(a.column)) {
+    zero(on, a.amax);
+    const auto across = unsigned(ceil_div(a.x.dim[1], kColumns));
+    launch(on,
+           {
+               .name = "fake_amax",
+               .grid = {unsigned(band_count(a, kHighBand)), across},
+               .block = {kThreads              }
+    },
+           fake_amax_kernel<X>, a);
+  }
+  if (band_rows(a) == kHighBand) return launch_bands<X, int(kHighBand)>(on, a);
+  launch_bands<X, int(kLowBand)>(on, a);
+}
+
+}  // namespace
+
+void fake_quantise(Exec on, const FakeQuantise<float>& a) {
+  launch_fake_quantise(on, a);
+}
+void fake_quantise(Exec on, const FakeQuantise<bf16>& a) {
+  launch_fake_quantise(on, a);
+}
+
+}  // namespace assay::gpu
