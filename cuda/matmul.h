@@ -1,4 +1,4 @@
-// Dense matrix products on a GPU, row-major: d (m, n) = op(a) op(b) + c, summed in float and rounded once.
+// Dense matrix products on a GPU, row-major: d (m, n) = f[0] op(a) op(b) + f[1] c, summed in float and rounded once.
 //
 // cuda/matmul_cublaslt.cpp calls cuBLASLt, loaded at run time; under cuda/simt plain loops take its place. Neither allocates
 // after the first call of a shape; on.workspace is the library's.
@@ -27,6 +27,8 @@ struct Matmul {
   enum class Form { kPlain, kTransposed } a_form = Form::kPlain, b_form = Form::kPlain;
   Element operands;  // of a and b
   Element result;    // of c and d
+  // f, on the device: f[1] is 0 where there is no c. Null: 1, 1.
+  const float* factors = nullptr;
 };
 
 void matmul(Exec on, const Matmul& p);

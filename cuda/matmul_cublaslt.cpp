@@ -53,12 +53,13 @@ struct Key {
   int64_t m, n, k;
   Matmul::Form a_form, b_form;
   Element operands, result;
+  cublasLtPointerMode_t factors;
   uint32_t align_a, align_b, align_d, align_c;
   size_t workspace;
 
   auto all() const {
-    return std::tie(m, n, k, a_form, b_form, operands, result, align_a, align_b, align_d, align_c,
-                    workspace);
+    return std::tie(m, n, k, a_form, b_form, operands, result, factors, align_a, align_b, align_d,
+                    align_c, workspace);
   }
   bool operator<(const Key& other) const { return all() < other.all(); }
 };
@@ -85,7 +86,7 @@ Plan make_plan(const Key& p) {
   const CublasLt& lib = cublaslt();
   Plan plan;
   cublas_check(lib.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
-  const auto set = [&](cublasLtMatmulDescAttributes_t which, cublasOperation_t value) {
+  const auto set = [&](cublasLtMatmulDescAttributes_t which, auto value) {
     cublas_check(lib.desc_set(plan.desc, which, &value, sizeof value), "describing a product");
   };
   const auto operation = [](Matmul::Form form) {
@@ -93,6 +94,7 @@ Plan make_plan(const Key& p) {
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, operation(p.b_form));
   set(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.a_form));
+  set(CUBLASLT_MATMUL_DESC_POINTER_MODE, p.factors);
   const bool b_plain = p.b_form == Matmul::Form::kPlain, a_plain = p.a_form == Matmul::Form::kPlain;
   plan.b = layout(p.operands, b_plain ? p.n : p.k, b_plain ? p.k : p.n);
   plan.a = layout(p.operands, a_plain ? p.k : p.m, a_plain ? p.m : p.k);
@@ -154,23 +156,27 @@ void matmul(Exec on, const Matmul& p) {
   if (p.k == 0) return empty_product(stream, p);
   const CublasLt& lib = cublaslt();
   const void* const c = p.c ? p.c : p.d;
-  const Plan& plan = plan_for({.m = p.m,
-                               .n = p.n,
-                               .k = p.k,
-                               .a_form = p.a_form,
-                               .b_form = p.b_form,
-                               .operands = p.operands,
-                               .result = p.result,
-                               .align_a = alignment(p.a),
-                               .align_b = alignment(p.b),
-                               .align_d = alignment(p.d),
-                               .align_c = alignment(c),
-                               .workspace = on.workspace.bytes()});
-  const float one = 1, beta = p.c ? 1 : 0;
+  const Plan& plan =
+      plan_for({.m = p.m,
+                .n = p.n,
+                .k = p.k,
+                .a_form = p.a_form,
+                .b_form = p.b_form,
+                .operands = p.operands,
+                .result = p.result,
+                .factors = p.factors ? CUBLASLT_POINTER_MODE_DEVICE : CUBLASLT_POINTER_MODE_HOST,
+                .align_a = alignment(p.a),
+                .align_b = alignment(p.b),
+                .align_d = alignment(p.d),
+                .align_c = alignment(c),
+                .workspace = on.workspace.bytes()});
+  const float host_factors[] = {1, p.c ? 1.0f : 0.0f};
+  const float* const factors = p.factors ? p.factors : host_factors;
   remember_kernel("matmul (cuBLASLt)");
-  cublas_check(lib.matmul(handle(), plan.desc, &one, p.b, plan.b, p.a, plan.a, &beta, c, plan.d,
-                          p.d, plan.d, &plan.algorithm, on.workspace.data, plan.workspace, stream),
-               "starting a product");
+  cublas_check(
+      lib.matmul(handle(), plan.desc, factors, p.b, plan.b, p.a, plan.a, factors + 1, c, plan.d,
+                 p.d, plan.d, &plan.algorithm, on.workspace.data, plan.workspace, stream),
+      "starting a product");
 }
 
 }  // namespace assay::gpu

@@ -57,6 +57,10 @@ __global__ __launch_bounds__(kGroupedThreads,
     if constexpr (Tile::swiglu && Tile::Kind == GroupedKind::kDgrad)
       gate_up = fetch_gate_up(g, row, rows - of_warp, at.n);
     multiply_tile<Tile>(acc, at, of_group < rows, ring, shared, barriers);
+    if (!g.scale.empty()) {
+      const float scale = g.scale.factor();  // here, where registers are free; from L1
+      for (float& sum : acc) sum *= scale;
+    }
     if constexpr (kSumsTokens) {
       const int r = of_warp + lane() / 4;
       float* const matrix = at.part.slot > 0

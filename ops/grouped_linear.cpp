@@ -117,7 +117,7 @@ void grouped_linear_forward(Exec on, const GroupedForward<T>& a) {
   check_offsets(on, "grouped_linear_forward", a.offsets, w.dim[0], a.y.dim[0]);
   check_rows("grouped_linear_forward", a.row, a.x.dim[0], a.y.dim[0]);
   check_weight(on, "grouped_linear_forward", a.weight);
-  check_product_scale(on, "grouped_linear_forward", a.scale);
+  check_product_scale("grouped_linear_forward", a.scale);
   const Timed timed(on, "grouped_linear_forward", grouped_linear_forward_cost(a));
   if (on.gpu) return gpu::grouped_linear_forward(on, a);
   cpu::grouped_linear_forward(on, a);
@@ -132,7 +132,7 @@ void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
         long(w.dim[1]), long(w.dim[2]));
   check_offsets(on, "grouped_linear_dgrad", a.offsets, w.dim[0], a.dy.dim[0]);
   check_weight(on, "grouped_linear_dgrad", a.weight);
-  check_product_scale(on, "grouped_linear_dgrad", a.scale);
+  check_product_scale("grouped_linear_dgrad", a.scale);
   const Timed timed(on, "grouped_linear_dgrad", grouped_linear_dgrad_cost(a));
   if (on.gpu) return gpu::grouped_linear_dgrad(on, a);
   cpu::grouped_linear_dgrad(on, a);
@@ -147,7 +147,7 @@ void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
         long(a.x.dim[0]), long(a.x.dim[1]));
   check_offsets(on, "grouped_linear_wgrad", a.offsets, dw.dim[0], a.dy.dim[0]);
   check_rows("grouped_linear_wgrad", a.row, a.x.dim[0], a.dy.dim[0]);
-  check_product_scale(on, "grouped_linear_wgrad", a.scale);
+  check_product_scale("grouped_linear_wgrad", a.scale);
   const Timed timed(on, "grouped_linear_wgrad", grouped_linear_wgrad_cost(a));
   if (on.gpu) return gpu::grouped_linear_wgrad(on, a);
   cpu::grouped_linear_wgrad(on, a);

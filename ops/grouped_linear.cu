@@ -30,7 +30,8 @@ void launch_forward(Exec on, const GroupedForward<T>& a) {
                                    .work = work,
                                    .m = 0,
                                    .n = int(out),
-                                   .k = int(in)};
+                                   .k = int(in),
+                                   .scale = a.scale};
         if (a.row.empty()) {
           launch_tiles<GroupedTile<GroupedKind::kForward, GroupedRows::kInOrder, N>>(on, kName, g,
                                                                                      parts);
@@ -51,7 +52,8 @@ void launch_forward(Exec on, const GroupedForward<T>& a) {
                                           .work = work,
                                           .m = 0,
                                           .n = int(out),
-                                          .k = int(in)},
+                                          .k = int(in),
+                                          .scale = a.scale},
                                          grouped_parts_limit(assignments, w.dim[0], kPlainTile));
 }
 
@@ -79,7 +81,8 @@ void launch_dgrad(Exec on, const GroupedDgrad<T>& a) {
              .work = work,
              .m = 0,
              .n = int(in),
-             .k = int(out)},
+             .k = int(out),
+             .scale = a.scale},
             parts);
       });
     }
@@ -94,7 +97,8 @@ void launch_dgrad(Exec on, const GroupedDgrad<T>& a) {
                                         .work = work,
                                         .m = 0,
                                         .n = int(in),
-                                        .k = int(out)},
+                                        .k = int(out),
+                                        .scale = a.scale},
                                        grouped_parts_limit(assignments, w.dim[0], kPlainTile));
 }
 
@@ -121,7 +125,8 @@ void launch_wgrad(Exec on, const GroupedWgrad<T>& a) {
                                    .work = work,
                                    .m = int(out),
                                    .n = int(in),
-                                   .k = 0};
+                                   .k = 0,
+                                   .scale = a.scale};
         if (a.row.empty()) {
           launch_tiles<GroupedTile<GroupedKind::kWgrad, GroupedRows::kInOrder, N>>(on, kName, g,
                                                                                    parts);
@@ -144,7 +149,8 @@ void launch_wgrad(Exec on, const GroupedWgrad<T>& a) {
                                         .work = work,
                                         .m = int(out),
                                         .n = int(in),
-                                        .k = 0},
+                                        .k = 0,
+                                        .scale = a.scale},
                                        std::min(experts, assignments));
 }
 

@@ -22,6 +22,7 @@ struct GroupedPlainArgs {
   const int32_t* row;  // (A), of a in forward, of b in wgrad; null: in order
   GroupedParts work;
   int m, n, k;
+  ProductScale scale;
 };
 
 // Element (r, k) of a and (k, c) of b for this part; 0 outside.
@@ -64,6 +65,7 @@ __global__ __launch_bounds__(kPlainThreads) void grouped_plain_kernel(
   const int of_part =
       across * (Kind == GroupedKind::kWgrad ? (g.m + kPlainTile - 1) / kPlainTile : 1);
   const int64_t tiles = int64_t{*g.work.count} * of_part;
+  const float scale = g.scale.factor();
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
     const GroupedPart part = g.work.parts[t / of_part];
     const int within = int(t % of_part);
@@ -95,9 +97,9 @@ __global__ __launch_bounds__(kPlainThreads) void grouped_plain_kernel(
         const int c = n + column0 + j;
         if (r >= rows || c >= g.n) continue;
         if constexpr (Kind == GroupedKind::kWgrad) {
-          g.dweight[(int64_t{part.expert} * g.m + r) * g.n + c] += acc[i][j];
+          g.dweight[(int64_t{part.expert} * g.m + r) * g.n + c] += scale * acc[i][j];
         } else {
-          round_to(g.c[int64_t{part.begin + r} * g.n + c], acc[i][j]);
+          round_to(g.c[int64_t{part.begin + r} * g.n + c], scale * acc[i][j]);
         }
       }
     }

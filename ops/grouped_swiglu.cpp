@@ -32,7 +32,7 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<T>& a) {
         long(a.x.dim[0]), long(a.x.dim[1]), long(w.dim[0]), long(w.dim[1]), long(w.dim[2]));
   check_rows_and_offsets("grouped_swiglu_forward", a.offsets, w.dim[0], a.row, a.x.dim[0],
                          a.h.dim[0]);
-  check_product_scale(on, "grouped_swiglu_forward", a.scale);
+  check_product_scale("grouped_swiglu_forward", a.scale);
   const Timed timed(on, "grouped_swiglu_forward", grouped_swiglu_forward_cost(a));
   if (on.gpu) return gpu::grouped_swiglu_forward(on, a);
   grouped_linear_forward<T>(on, {.y = a.gate_up,
@@ -56,7 +56,7 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<T>& a) {
         long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]),
         long(w.dim[0]), long(w.dim[1]), long(w.dim[2]));
   check_rows_and_offsets("grouped_swiglu_dgrad", a.offsets, w.dim[0], {}, a.dy.dim[0], a.dy.dim[0]);
-  check_product_scale(on, "grouped_swiglu_dgrad", a.scale);
+  check_product_scale("grouped_swiglu_dgrad", a.scale);
   const Timed timed(on, "grouped_swiglu_dgrad", grouped_swiglu_dgrad_cost(a));
   if (on.gpu) return gpu::grouped_swiglu_dgrad(on, a);
   grouped_linear_dgrad<T>(

@@ -23,7 +23,8 @@ void launch_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a, const G
        .work = work,
        .m = 0,
        .n = int(a.h.dim[1]),
-       .k = int(in)},
+       .k = int(in),
+       .scale = a.scale},
       grouped_parts_limit(assignments, experts, kGroupedTileM));
 }
 
@@ -50,15 +51,20 @@ void launch_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a, const Group
        .work = work,
        .m = 0,
        .n = int(ffn),
-       .k = int(out)},
+       .k = int(out),
+       .scale = a.scale},
       grouped_parts_limit(assignments, w.dim[0], kGroupedTileM));
 }
 
 }  // namespace
 
 void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<float>& a) {
-  grouped_linear_forward(
-      on, {.y = a.gate_up, .x = a.x, .row = a.row, .offsets = a.offsets, .weight = a.weight});
+  grouped_linear_forward(on, {.y = a.gate_up,
+                              .x = a.x,
+                              .row = a.row,
+                              .offsets = a.offsets,
+                              .weight = a.weight,
+                              .scale = a.scale});
   swiglu_forward(on, {.h = a.h, .gate_up = a.gate_up});
 }
 
@@ -66,9 +72,12 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a) {
   if (a.h.size() == 0) return;
   const auto& w = a.weight.plain;
   if (!whole_pieces({a.h.data, a.gate_up.data, a.x.data, w.data}, a.h.dim[1], a.x.dim[1])) {
-    grouped_linear_forward(
-        on, GroupedForward<bf16>{
-                .y = a.gate_up, .x = a.x, .row = a.row, .offsets = a.offsets, .weight = a.weight});
+    grouped_linear_forward(on, GroupedForward<bf16>{.y = a.gate_up,
+                                                    .x = a.x,
+                                                    .row = a.row,
+                                                    .offsets = a.offsets,
+                                                    .weight = a.weight,
+                                                    .scale = a.scale});
     return swiglu_forward(on, SwigluForward<bf16>{.h = a.h, .gate_up = a.gate_up});
   }
   const GroupedParts work = grouped_parts(on, "grouped_swiglu_forward", a.h.dim[0], w.dim[0]);
@@ -78,7 +87,8 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a) {
 }
 
 void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<float>& a) {
-  grouped_linear_dgrad(on, {.dx = a.dh, .dy = a.dy, .offsets = a.offsets, .weight = a.weight});
+  grouped_linear_dgrad(
+      on, {.dx = a.dh, .dy = a.dy, .offsets = a.offsets, .weight = a.weight, .scale = a.scale});
   swiglu_backward(on, {.dgate_up = a.dgate_up, .dh = a.dh, .gate_up = a.gate_up});
 }
 
@@ -88,7 +98,9 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a) {
   const int64_t assignments = a.dy.dim[0], out = a.dy.dim[1], ffn = w.dim[2];
   if (!whole_pieces({a.dgate_up.data, a.gate_up.data, a.dy.data, w.data}, out, ffn)) {
     grouped_linear_dgrad(
-        on, GroupedDgrad<bf16>{.dx = a.dh, .dy = a.dy, .offsets = a.offsets, .weight = a.weight});
+        on,
+        GroupedDgrad<bf16>{
+            .dx = a.dh, .dy = a.dy, .offsets = a.offsets, .weight = a.weight, .scale = a.scale});
     return swiglu_backward(
         on, SwigluBackward<bf16>{.dgate_up = a.dgate_up, .dh = a.dh, .gate_up = a.gate_up});
   }

@@ -13,6 +13,7 @@
 
 #include "cuda/gpu.h"
 #include "ops/grouped_parts.h"
+#include "ops/product_scale.h"
 
 namespace assay::gpu {
 
@@ -41,6 +42,7 @@ struct GroupedTileArgs {
   const int32_t* row;   // (A)
   GroupedParts work;
   int m, n, k;  // multiples of 8; m of wgrad only, k not of wgrad
+  ProductScale scale;
 };
 
 template <GroupedKind Kind_, GroupedRows Rows_, int N_, GroupedEnd End_ = GroupedEnd::kPlain>

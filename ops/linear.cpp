@@ -95,7 +95,7 @@ void linear_forward(Exec on, const LinearForward<T, Y>& a) {
         "linear_forward: add (%ld, %ld), y (%ld, %ld)", long(a.add.dim[0]), long(a.add.dim[1]),
         long(a.y.dim[0]), long(a.y.dim[1]));
   check_rows("linear_forward", a.x.dim[0]);
-  check_product_scale(on, "linear_forward", a.scale);
+  check_product_scale("linear_forward", a.scale);
   check_weight(on, "linear_forward", a.weight);
   const Timed timed(on, "linear_forward", linear_forward_cost(a));
   if (on.gpu) return gpu::linear_forward(on, a);
@@ -112,7 +112,7 @@ void linear_dgrad(Exec on, const LinearDgrad<T>& a) {
         "linear_dgrad: add (%ld, %ld), dx (%ld, %ld)", long(a.add.dim[0]), long(a.add.dim[1]),
         long(a.dx.dim[0]), long(a.dx.dim[1]));
   check_rows("linear_dgrad", a.dy.dim[0]);
-  check_product_scale(on, "linear_dgrad", a.scale);
+  check_product_scale("linear_dgrad", a.scale);
   check_weight(on, "linear_dgrad", a.weight);
   const Timed timed(on, "linear_dgrad", linear_dgrad_cost(a));
   if (on.gpu) return gpu::linear_dgrad(on, a);
@@ -127,7 +127,7 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
         long(a.dweight.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.x.dim[0]),
         long(a.x.dim[1]));
   check_rows("linear_wgrad", a.dy.dim[0]);
-  check_product_scale(on, "linear_wgrad", a.scale);
+  check_product_scale("linear_wgrad", a.scale);
   const Timed timed(on, "linear_wgrad", linear_wgrad_cost(a));
   if (on.gpu) return gpu::linear_wgrad(on, a);
   cpu::linear_wgrad(on, a);

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/view.h"
-#include "cuda/exec.h"
 
 namespace assay {
 
@@ -21,8 +20,7 @@ struct ProductScale {
   }
 };
 
-inline void check_product_scale(Exec on, const char* op, const ProductScale& s) {
-  CHECK(on.gpu == nullptr || s.empty(), "%s: no scale on a GPU yet", op);
+inline void check_product_scale(const char* op, const ProductScale& s) {
   CHECK((s.left.empty() || s.left.dim[0] == 2) && (s.right.empty() || s.right.dim[0] == 2),
         "%s: scale: left (%ld), right (%ld)", op, long(s.left.dim[0]), long(s.right.dim[0]));
 }

@@ -35,6 +35,7 @@ void multiply(const Matmul& p) {
   const std::vector<float> a = plain(p.a, p.operands, p.a_form, p.m, p.k);
   const std::vector<float> b = plain(p.b, p.operands, p.b_form, p.k, p.n);
   std::vector<float> sum(static_cast<size_t>(p.n));
+  const float factor = p.factors ? p.factors[0] : 1, factor_of_c = p.factors ? p.factors[1] : 1;
   for (int64_t i = 0; i < p.m; ++i) {
     for (float& s : sum) s = 0;
     for (int64_t k = 0; k < p.k; ++k) {
@@ -44,7 +45,8 @@ void multiply(const Matmul& p) {
     }
     for (int64_t j = 0; j < p.n; ++j) {
       const int64_t at = i * p.n + j;
-      const float value = sum[static_cast<size_t>(j)] + (p.c ? element(p.c, p.result, at) : 0.0f);
+      const float value = factor * sum[static_cast<size_t>(j)] +
+                          (p.c ? factor_of_c * element(p.c, p.result, at) : 0.0f);
       if (p.result == Element::kFloat) {
         static_cast<float*>(p.d)[at] = value;
       } else {

@@ -100,8 +100,7 @@ void add_cases(std::vector<OpCase>& cases) {
   const auto add = [&](const char* direction, const GroupedShape& s,
                        OpInstance (*make)(const GroupedShape&)) {
     const std::string op = std::string("grouped_swiglu_") + direction;
-    cases.push_back({op, op + " " + dtype_name<T>() + s.text(), [s, make] { return make(s); },
-                     s.scaled == Scaled::kNo ? OpBody::kEvery : OpBody::kCpu});
+    cases.push_back({op, op + " " + dtype_name<T>() + s.text(), [s, make] { return make(s); }});
   };
   // F of 128, 64 and less a tile, and none of them; sums of more stages than the ring has.
   for (const GroupedShape& s : {

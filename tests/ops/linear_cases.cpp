@@ -194,14 +194,13 @@ void add_cases(std::vector<OpCase>& cases) {
   const std::string type = std::string(" ") + dtype_name<T>();
   const auto add = [&](const Shape& s) {
     const std::string suffix = type + shape_name(s);
-    const OpBody body = s.scaled == Scaled::kNo ? OpBody::kEvery : OpBody::kCpu;
-    cases.push_back({"linear_forward", "linear_forward" + suffix,
-                     [s] { return forward_instance<T, T>(s); }, body});
     cases.push_back(
-        {"linear_dgrad", "linear_dgrad" + suffix, [s] { return dgrad_instance<T>(s); }, body});
+        {"linear_forward", "linear_forward" + suffix, [s] { return forward_instance<T, T>(s); }});
+    cases.push_back(
+        {"linear_dgrad", "linear_dgrad" + suffix, [s] { return dgrad_instance<T>(s); }});
     if (s.add != Add::kNone) return;
     cases.push_back(
-        {"linear_wgrad", "linear_wgrad" + suffix, [s] { return wgrad_instance<T>(s); }, body});
+        {"linear_wgrad", "linear_wgrad" + suffix, [s] { return wgrad_instance<T>(s); }});
   };
   for (const Shape& s : {
            Shape{1,    1,    1,    Add::kNone   },
@@ -254,8 +253,7 @@ std::vector<OpCase> linear_cases() {
            Shape{64,   96,  128, Add::kNone,  Scaled::kBoth},
   }) {
     cases.push_back({"linear_forward", "linear_forward bf16 to float" + shape_name(s),
-                     [s] { return forward_instance<bf16, float>(s); },
-                     s.scaled == Scaled::kNo ? OpBody::kEvery : OpBody::kCpu});
+                     [s] { return forward_instance<bf16, float>(s); }});
   }
   return cases;
 }
