@@ -48,7 +48,7 @@ std::vector<std::string> outside(const Report& report, double& used) {
 // What --small runs: for sanitizers, which make a kernel a hundred times slower.
 constexpr Cost kAll = {1e300, 1e300}, kSmall = {1e6, 2e7};
 // And --sanitized, for those of the host: every kind of case, but the sizes of real models; without variants that only repeat.
-constexpr Cost kSanitized = {2e7, 1.6e8};
+constexpr Cost kSanitized = {1.2e7, 1e8};
 
 OpBackend without_repeats(OpBackend backend) {
   std::erase_if(backend.variants, [](const OpBackend::Variant& v) {
