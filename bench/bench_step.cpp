@@ -77,10 +77,13 @@ void print_profile(const Profile& profile, int64_t steps, double step_ms) {
 }
 
 int run(const Options& o) {
-  const Config config = config_of(o);
+  Config config = config_of(o);
   const Recipe recipe = resolve_recipe(o.recipe);
   const int64_t tokens = o.sequence * o.batch;
-  auto model = make_decoder(config.model, recipe, {.micro_batch = o.batch, .sequence = o.sequence});
+  config.precision.recipe = resolved_recipe(o.recipe);
+  auto model =
+      make_decoder(config.model, recipe,
+                   {.micro_batch = o.batch, .sequence = o.sequence, .precision = config.precision});
   Optimizer optimizer(config.optimizer, *model);
   Exec on{.threads = o.threads > 0 ? o.threads : int(std::thread::hardware_concurrency())};
   MemoryPlan plan;
@@ -126,17 +129,17 @@ int run(const Options& o) {
       on, recipe == Recipe::kBf16 ? LimitType::kBf16 : LimitType::kFloat);
   if (o.json) {
     const nlohmann::json result{
-        {"model",                    o.model              },
-        {"recipe",                   recipe_name(recipe)  },
-        {"threads",                  on.threads           },
-        {"tokens_per_s",             tokens_per_s         },
-        {"step_ms_p50",              1e3 * p50            },
-        {"step_ms_min",              1e3 * seconds.front()},
-        {"gflop_per_s",              gflops               },
-        {"matmul_limit_gflop_per_s", limit                },
-        {"share_of_matmul_limit",    gflops / limit       },
-        {"parameters_total",         counts.total         },
-        {"parameters_active",        counts.active        }
+        {"model",                    o.model                },
+        {"recipe",                   config.precision.recipe},
+        {"threads",                  on.threads             },
+        {"tokens_per_s",             tokens_per_s           },
+        {"step_ms_p50",              1e3 * p50              },
+        {"step_ms_min",              1e3 * seconds.front()  },
+        {"gflop_per_s",              gflops                 },
+        {"matmul_limit_gflop_per_s", limit                  },
+        {"share_of_matmul_limit",    gflops / limit         },
+        {"parameters_total",         counts.total           },
+        {"parameters_active",        counts.active          }
     };
     std::printf("%s\n", result.dump().c_str());
     return 0;
@@ -144,8 +147,9 @@ int run(const Options& o) {
   std::printf(
       "step %s %s threads=%d P_total=%ld P_active=%ld | p50 %.1f ms (min %.1f) | %.0f tokens/s | "
       "%.0f GFLOP/s | %.1f%% of %.0f GFLOP/s matmul limit\n",
-      o.model.c_str(), recipe_name(recipe), on.threads, long(counts.total), long(counts.active),
-      1e3 * p50, 1e3 * seconds.front(), tokens_per_s, gflops, 100 * gflops / limit, limit);
+      o.model.c_str(), config.precision.recipe.c_str(), on.threads, long(counts.total),
+      long(counts.active), 1e3 * p50, 1e3 * seconds.front(), tokens_per_s, gflops,
+      100 * gflops / limit, limit);
   if (o.profile) print_profile(profile, o.steps, 1e3 * mean);
   return 0;
 }
@@ -158,7 +162,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Speed of one optimizer step of a small decoder on random tokens."};
   assay::Options o;
   app.add_option("--model", o.model, "dense or moe")->check(CLI::IsMember({"dense", "moe"}));
-  app.add_option("--recipe", o.recipe, "auto, bf16 or fp32");
+  app.add_option("--recipe", o.recipe, "of precision.recipe");
   app.add_option("--steps", o.steps, "timed steps");
   app.add_option("--warmup", o.warmup, "steps before the timing");
   app.add_option("--threads", o.threads, "CPU threads; 0 = all cores");

@@ -75,6 +75,11 @@ double two_backends(double largest) {
   return (sizeof(T) == 2 ? 6.0 : 40.0) * unit_roundoff<T>() * std::abs(largest);
 }
 
+// The same in a quantised recipe, in bf16: an operand on the edge between two numbers of its format falls to either side.
+inline double two_quantised_backends(double largest) {
+  return 4 * two_backends<bf16>(largest);
+}
+
 // A central difference of a loss that is computed in T, over a way on which it moves by a fiftieth: what rounding leaves of the
 // difference, and the third derivative, each as much as two backends may differ.
 template <typename T>
