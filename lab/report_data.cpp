@@ -13,6 +13,7 @@
 #include "lab/report_series.h"
 #include "lab/run_record.h"
 #include "models/audit.h"
+#include "models/parameters.h"
 
 namespace assay {
 namespace {
@@ -155,7 +156,7 @@ void add_telemetry(const std::string& path, const ReportLimits& limits, Json& js
   if (run.val_loss_nats.empty()) json["notes"].push_back("No validation loss was measured yet.");
   try {
     json["router"] = report_router(run, limits);
-    if (run.config.model.moe && json["router"].is_null()) {
+    if (moe_blocks(run.config.model) > 0 && json["router"].is_null()) {
       json["notes"].push_back("The model has experts, but no step of its routers was logged yet.");
     }
   } catch (const UserError& error) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "engine/router_stats.h"
+#include "models/parameters.h"
 
 namespace assay {
 namespace {
@@ -159,7 +160,7 @@ RouterAnalysis analyse_router(const RunRecord& run, const RouterHistory& history
 }
 
 RouterAnalysis analyse_router(const RunRecord& run, const std::vector<int64_t>& steps) {
-  if (!run.config.model.moe) {
+  if (moe_blocks(run.config.model) == 0) {  // no experts, or first_dense_layers covers them all
     throw UserError(run.path + ": the model is dense: it has no router",
                     "give the run of a model with model.moe");
   }

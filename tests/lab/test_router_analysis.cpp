@@ -292,8 +292,10 @@ TEST_CASE("what cannot be analysed is refused") {
   write_planted(folder.path, 3);
   REQUIRE_THROWS_AS(analyse_router(run, {4}), UserError);
   REQUIRE_THROWS_AS(analyse_router(run, {0}), UserError);
+  run.config.model.moe->first_dense_layers = run.config.model.layers;
+  REQUIRE_THROWS_WITH(analyse_router(run, {}), Catch::Contains("the model is dense"));
   run.config.model.moe.reset();
-  REQUIRE_THROWS_AS(analyse_router(run, {}), UserError);
+  REQUIRE_THROWS_WITH(analyse_router(run, {}), Catch::Contains("the model is dense"));
 }
 
 }  // namespace assay
