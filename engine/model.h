@@ -39,6 +39,18 @@ struct TextBatch {
   View<const int32_t, 1> target;            // (M)   in [0, V)
 };
 
+// New tokens of texts that are kept in a cache, in the host's memory. A text goes on behind its first `position` tokens, which
+// earlier calls have given; what the cache had behind them is replaced. A text has one part.
+struct TextPart {
+  int64_t text = 0;      // in [0, the texts planned for)
+  int64_t position = 0;  // of its first new token
+  int64_t tokens = 0;    // at least 1
+};
+struct Extension {
+  View<const int32_t, 1> token;  // (N)   of the first part, then of the second, ...
+  View<const TextPart, 1> part;  // (S)
+};
+
 // One trained tensor as the optimizer sees it.
 struct ParameterRef {
   const ParameterSpec* spec = nullptr;
@@ -126,6 +138,12 @@ class Model {
   // nats (M): of the targets. most_likely (M): 1 where no token is more likely, and no smaller id as likely. The host's.
   virtual void score(Exec on, const TextBatch& batch, View<float, 1> nats,
                      View<uint8_t, 1> most_likely) = 0;
+
+  // For generation only: registers keys and values of so many texts of at most a micro-batch's sequence length. After plan().
+  virtual void plan_cache(MemoryPlan& plan, int64_t texts) = 0;
+  // Forward only, of at most as many tokens as a micro-batch has. logits (S, V): what follows each part's last token. The
+  // host's.
+  virtual void extend(Exec on, const Extension& extension, View<float, 2> logits) = 0;
 
   // rate: bias_rate already multiplied by the schedule when bias_follows_lr.
   virtual void update_router_bias(Exec on, float lr_fraction) = 0;

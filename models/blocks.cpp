@@ -7,6 +7,7 @@
 #include "models/parameters.h"
 #include "ops/attention.h"
 #include "ops/dispatch.h"
+#include "ops/keep_rows.h"
 #include "ops/linear.h"
 #include "ops/qk_norm.h"
 #include "ops/rmsnorm.h"
@@ -160,8 +161,10 @@ class AttentionHalf final : public Half<T> {
   AttentionHalf(const BlockParts<T>& parts, int64_t layer, const View<float, 2>& cos,
                 const View<float, 2>& sin)
       : config_(parts.config),
+        layer_(layer),
         name_("blocks." + std::to_string(layer) + ".attn"),
         s_(parts.scratch),
+        cache_(parts.cache),
         cos_(cos),
         sin_(sin),
         gain_(config_.attention_gain == "depth"
@@ -271,12 +274,19 @@ class AttentionHalf final : public Half<T> {
                                        .kv_heads = config_.resolved_kv_heads(),
                                        .head_dim = config_.resolved_head_dim()});
     }
+    const int64_t keys = heads * config_.resolved_head_dim();
+    View<const T, 2> prefix = qkv;
+    if (!shape.cache_row.empty()) {
+      const View<T, 2> kept = cache_.layer[static_cast<size_t>(layer_)];
+      keep_rows<T>(on, {.kept = kept, .x = qkv, .row = shape.cache_row, .column = keys});
+      prefix = kept;
+    }
     segment_attention<T>(on, {.out = att_.rows(0, n),
                               .scratch = lse_.rows(0, n * heads),
                               .qkv = qkv,
-                              .prefix = qkv,
+                              .prefix = prefix,
                               .segment = shape.segment,
-                              .prefix_column = heads * config_.resolved_head_dim(),
+                              .prefix_column = shape.cache_row.empty() ? keys : 0,
                               .heads = heads,
                               .kv_heads = config_.resolved_kv_heads(),
                               .head_dim = config_.resolved_head_dim()});
@@ -312,8 +322,10 @@ class AttentionHalf final : public Half<T> {
   }
 
   const ModelConfig config_;
+  const int64_t layer_;
   const std::string name_;
   const Scratch<T>& s_;
+  const KvCache<T>& cache_;
   const View<float, 2>&cos_,
       &sin_;  // the decoder's; they get their address after this half is made
   const float gain_;

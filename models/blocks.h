@@ -17,6 +17,7 @@
 
 #include "engine/config.h"
 #include "engine/model.h"
+#include "models/kv_cache.h"
 #include "models/parameter_store.h"
 #include "models/precision.h"
 #include "models/projection.h"
@@ -28,7 +29,8 @@ struct Shape {
   int64_t batch = 0;
   int64_t sequence = 0;
   View<const AttentionSegment, 1> segment = {};
-  View<const int32_t, 1> position = {};  // (N) with segments
+  View<const int32_t, 1> position = {};   // (N) with segments
+  View<const int32_t, 1> cache_row = {};  // (N) with texts in a cache, which are the prefixes
   int64_t tokens() const { return batch * sequence; }
 };
 
@@ -75,6 +77,7 @@ struct BlockParts {
   const ModelConfig& config;
   const PrecisionTable& precision;
   const Scratch<T>& scratch;
+  const KvCache<T>& cache;
 
   ProjectionSite site(ProductRole role, int64_t layer) const {
     return {role, layer, formats_of(precision, role, layer, config.layers)};

@@ -22,6 +22,9 @@ namespace assay {
 
 namespace {
 
+// A GPU's attention has a block for each segment and head: a long part is cut.
+constexpr int64_t kGpuPiece = 32;
+
 template <typename T>
 class Decoder final : public Model {
  public:
@@ -47,6 +50,9 @@ class Decoder final : public Model {
   void score(Exec on, const TextBatch& batch, View<float, 1> nats,
              View<uint8_t, 1> most_likely) override;
 
+  void plan_cache(MemoryPlan& plan, int64_t texts) override;
+  void extend(Exec on, const Extension& extension, View<float, 2> logits) override;
+
   void update_router_bias(Exec on, float lr_fraction) override;
   const std::vector<RouterLayerState>& router_layers() override;
   const std::vector<QuantisedOperandState>& quantised_operands() const override {
@@ -71,6 +77,9 @@ class Decoder final : public Model {
     MicroScale::Sample sample;
     bool operator==(const Key&) const = default;
   };
+  // The head's logits of rows of the final norm, without their gain; `chosen` receives these rows.
+  void head_logits(Exec on, View<const int32_t, 1> row, View<T, 2> chosen,
+                   View<float, 2> logits) const;
   // The batch where the ops run. On a GPU that is always the same place.
   TokenBatch uploaded(Exec on, const TokenBatch& batch) const;
   TextBatch uploaded(Exec on, const TextBatch& batch) const;
@@ -84,6 +93,7 @@ class Decoder final : public Model {
   const Shape largest_;
   ParameterStore<T> store_;
   Scratch<T> scratch_;
+  KvCache<T> cache_;          // with plan_cache()
   View<float, 2> cos_, sin_;  // (T, D/2)
 
   std::vector<std::unique_ptr<Half<T>>> halves_;
@@ -130,7 +140,7 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
       precision_(table_for(config, options.precision)),
       largest_{options.micro_batch, options.sequence},
       store_(parameter_table(config), options.backend) {
-  const BlockParts<T> parts{config_, precision_, scratch_};
+  const BlockParts<T> parts{config_, precision_, scratch_, cache_};
   for (int64_t l = 0; l < config.layers; ++l) {
     halves_.push_back(make_attention_half<T>(parts, l, cos_, sin_));
     if (is_moe_block(config, l)) {
@@ -285,7 +295,7 @@ template <typename T>
 TextBatch Decoder<T>::uploaded(Exec on, const TextBatch& b) const {
   const int64_t n = b.token.dim[0], most = largest_.tokens();
   CHECK(n <= most && b.row.dim[0] <= most && b.segment.dim[0] <= most && b.position.dim[0] == n &&
-            b.target.dim[0] == b.row.dim[0],
+            (b.target.empty() || b.target.dim[0] == b.row.dim[0]),
         "decoder: %ld tokens, %ld positions, %ld segments, %ld rows with %ld targets; planned for "
         "%ld",
         long(n), long(b.position.dim[0]), long(b.segment.dim[0]), long(b.row.dim[0]),
@@ -446,6 +456,64 @@ void Decoder<T>::score(Exec on, const TextBatch& from_host, View<float, 1> nats,
     copy(on, most_likely, likely_out);
   }
   wait(on);
+}
+
+template <typename T>
+void Decoder<T>::plan_cache(MemoryPlan& plan, int64_t texts) {
+  cache_.plan(plan, config_, options_.backend, texts, largest_.sequence, largest_.tokens());
+}
+
+template <typename T>
+void Decoder<T>::extend(Exec on, const Extension& extension, View<float, 2> logits) {
+  const bool gpu = options_.backend == Backend::kGpu;
+  const ExtensionRows rows(extension, cache_.texts, cache_.positions, gpu ? kGpuPiece : 0);
+  const auto view = [](const auto& v) {
+    using E = typename std::remove_cvref_t<decltype(v)>::value_type;
+    return View<const E, 1>{v.data(), {int64_t(v.size())}};
+  };
+  const TextBatch batch = uploaded(on, {.token = extension.token,
+                                        .position = view(rows.position),
+                                        .segment = view(rows.segment),
+                                        .row = view(rows.last),
+                                        .target = {}});
+  View<const int32_t, 1> cache_row = view(rows.cache_row);
+  if (gpu) {
+    copy(on, cache_.row, cache_row);
+    cache_row.data = cache_.row.data;
+  }
+  const int64_t n = batch.token.dim[0], parts = batch.row.dim[0];
+  CHECK(parts <= cache_.texts && logits.dim[0] == parts && logits.dim[1] == config_.vocab_size,
+        "extend: logits (%ld, %ld) of %ld parts, %ld texts planned, vocabulary %ld",
+        long(logits.dim[0]), long(logits.dim[1]), long(parts), long(cache_.texts),
+        long(config_.vocab_size));
+  forward(on, batch.token,
+          {.batch = 1,
+           .sequence = n,
+           .segment = batch.segment,
+           .position = batch.position,
+           .cache_row = cache_row},
+          Pass::kEvaluate);
+  const View<float, 2> out = gpu ? cache_.logits.rows(0, parts) : logits;
+  head_logits(on, batch.row, scratch_.dnorm.rows(0, parts), out);
+  if (gpu) copy(on, logits, out);
+  wait(on);
+  const auto gain = static_cast<float>(config_.logit_gain);
+  if (gain == 1.0f) return;
+  for (int64_t i = 0; i < logits.size(); ++i) logits[i] *= gain;
+}
+
+template <typename T>
+void Decoder<T>::head_logits(Exec on, View<const int32_t, 1> row, View<T, 2> chosen,
+                             View<float, 2> logits) const {
+  const int64_t rows = row.dim[0];
+  embedding_forward<T>(on, {.y = chosen, .weight = final_norm_.y, .token = row});
+  // As many at once as the workspace is planned for.
+  const int64_t chunk = head_loss_chunk_rows(largest_.tokens(), config_.vocab_size);
+  for (int64_t i = 0; i < rows; i += chunk) {
+    const int64_t count = std::min(chunk, rows - i);
+    linear_forward<T, float>(
+        on, {.y = logits.rows(i, count), .x = chosen.rows(i, count), .weight = head_});
+  }
 }
 
 template <typename T>

@@ -179,6 +179,12 @@ namespace {
 [[gnu::weak]] void head_loss_eval(Exec, const HeadLossEval<bf16>&) {
   absent("head_loss_eval");
 }
+[[gnu::weak]] void keep_rows(Exec, const KeepRows<float>&) {
+  absent("keep_rows");
+}
+[[gnu::weak]] void keep_rows(Exec, const KeepRows<bf16>&) {
+  absent("keep_rows");
+}
 [[gnu::weak]] void adamw(Exec, const AdamW<float>&) {
   absent("adamw");
 }

@@ -16,6 +16,7 @@
 #include "ops/grouped_swiglu.h"
 #include "ops/hadamard.h"
 #include "ops/head_loss.h"
+#include "ops/keep_rows.h"
 #include "ops/linear.h"
 #include "ops/qk_norm.h"
 #include "ops/quantise.h"
@@ -83,6 +84,8 @@ void head_loss(Exec on, const HeadLoss<float>& a);
 void head_loss(Exec on, const HeadLoss<bf16>& a);
 void head_loss_eval(Exec on, const HeadLossEval<float>& a);
 void head_loss_eval(Exec on, const HeadLossEval<bf16>& a);
+void keep_rows(Exec on, const KeepRows<float>& a);
+void keep_rows(Exec on, const KeepRows<bf16>& a);
 void adamw(Exec on, const AdamW<float>& a);
 void adamw(Exec on, const AdamW<bf16>& a);
 void cast(Exec on, const Cast<bf16, float>& a);

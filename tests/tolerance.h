@@ -99,4 +99,11 @@ inline double sampled_deviation(double n) {
   return 4.5 / std::sqrt(2 * (n - 1));
 }
 
+// Pearson's chi-square of counts with so many degrees of freedom (Wilson and Hilferty's cube): 5 standard deviations above.
+// Right draws pass it but once in some 10^6.
+inline double chi_square(double freedom) {
+  const double variance = 2 / (9 * freedom);
+  return freedom * std::pow(1 - variance + 5 * std::sqrt(variance), 3);
+}
+
 }  // namespace assay::tol

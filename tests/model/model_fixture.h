@@ -26,9 +26,9 @@ struct ModelFixture {
   int64_t first_micro = 0;  // of the step
   MicroScale::Sample sampled = MicroScale::Sample::kNothing;
 
-  // gpu: a context to run on, or null for the CPU.
+  // gpu: a context to run on, or null for the CPU. cached_texts: with a cache of so many, 0 for none.
   ModelFixture(const Config& c, Recipe recipe, int64_t batch_, int64_t sequence_, int threads = 2,
-               int32_t mask_id = -1, gpu::Context* gpu = nullptr)
+               int32_t mask_id = -1, gpu::Context* gpu = nullptr, int64_t cached_texts = 0)
       : config(c), batch(batch_), sequence(sequence_) {
     model = make_decoder(c.model, recipe,
                          {.micro_batch = batch,
@@ -40,6 +40,7 @@ struct ModelFixture {
     on.threads = threads;
     on.gpu = gpu;
     model->plan(plan);
+    if (cached_texts > 0) model->plan_cache(plan, cached_texts);
     optimizer->plan(plan);
     plan.add(Section::kScratch, "workspace", on.workspace, {model->workspace_bytes()});
     plan.add(Section::kHostVisible, "nats", nats, {batch * sequence});

@@ -234,6 +234,7 @@ std::vector<OpCase> grouped_linear_cases();
 std::vector<OpCase> grouped_swiglu_cases();
 std::vector<OpCase> hadamard_cases();
 std::vector<OpCase> head_loss_cases();
+std::vector<OpCase> keep_rows_cases();
 std::vector<OpCase> linear_cases();
 std::vector<OpCase> qk_norm_cases();
 std::vector<OpCase> quantise_cases();

@@ -1,0 +1,33 @@
+// Rows kept for later: keys and values of new tokens go to their places in a cache.
+//
+//   kept[row[i], c] = x[i, column + c]
+//
+// Exact.
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+template <typename T>
+struct KeepRows {
+  View<T, 2> kept;             // acc (P, W)   rows that are not in `row` stay
+  View<const T, 2> x;          // in  (N, X)   X >= column + W
+  View<const int32_t, 1> row;  // in  (N)      in [0, P), each at most once
+  int64_t column;
+};
+
+template <typename T>
+void keep_rows(Exec on, const KeepRows<T>& a);
+
+// A row read and written a token.
+template <typename T>
+Cost keep_rows_cost(const KeepRows<T>& a) {
+  return {.bytes = double(a.row.bytes()) +
+                   2.0 * double(a.row.dim[0] * a.kept.dim[1]) * double(sizeof(T)),
+          .flops = 0};
+}
+
+}  // namespace assay
