@@ -3,7 +3,7 @@
 
 #include "cuda/context.h"
 #include "cuda/simt/context.h"
-#include "cuda/simt/run.h"
+#include "cuda/simt/memory.h"
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
 #include "tests/tolerance.h"

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""assay sample as a user calls it: greedy and drawn texts, several prompts, files of prompts, and what is refused."""
+import json
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from harness import Workplace, assay, checkpoints
+
+failures = []
+
+
+def expect(condition, what):
+    if not condition:
+        failures.append(str(what))
+
+
+def sampled(*arguments):
+    done = assay("sample", *arguments, "--json")
+    expect(done.returncode == 0, f"sample {arguments}: exit {done.returncode}\n{done.stderr}")
+    if done.returncode != 0:
+        sys.exit("\n".join(failures))
+    return json.loads(done.stdout)
+
+
+def texts(said):
+    return [t["text"] for t in said["texts"]]
+
+
+def check_one(w):
+    """Streamed text on stdout, speeds on stderr, the same text as in --json."""
+    arguments = [w.run("moe"), "--prompt", "The old man", "--tokens", "20", "--temperature", "0"]
+    done = assay("sample", *arguments)
+    said = sampled(*arguments)
+    text = said["texts"][0]
+    expect(done.returncode == 0 and done.stdout == "The old man" + text["text"] + "\n", done)
+    expect(re.search(r"step-00000060, step 60: (20 tokens|<\|endoftext\|> after \d+ tokens)\n", done.stderr) and
+           re.search(r"cpu, \w+: \d+ prompt tokens at \d+ tokens/s, then \d+ at \d+ tokens/s\n", done.stderr), done.stderr)
+    expect(1 <= len(text["tokens"]) <= 20 and text["end"] in ("tokens", "end_of_text"), text)
+    expect(said["step"] == 60 and said["context_tokens"] == 64 and said["device"] == "cpu" and
+           said["prompt_tokens"] == len(text["prompt_tokens"]) and
+           said["decoded_tokens"] >= len(text["tokens"]) - 1, said)
+    expect(sampled(*arguments, "--seed", "9", "--top-k", "3")["texts"] == said["texts"], "greedy by another seed")
+    earlier = sampled(checkpoints(w.run("moe"))[0], *arguments[1:])
+    expect(earlier["step"] < 60, earlier)
+
+
+def check_many(w):
+    """A text is the same alone and beside others; seeds, prompts and limits matter."""
+    run = w.run("moe")
+    prompts = ["The old man", "Once", "She said that the"]
+    every = [argument for p in prompts for argument in ("--prompt", p)]
+    said = sampled(run, *every, "--tokens", "25", "--seed", "3")
+    expect([t["prompt"] for t in said["texts"]] == prompts, said)
+    expect(texts(sampled(run, *every, "--tokens", "25", "--seed", "3", "--batch", "1")) == texts(said), "batch 1")
+    expect(texts(sampled(run, *every, "--tokens", "25", "--seed", "4")) != texts(said), "seed 4")
+    expect(texts(sampled(run, "--prompt", prompts[0], "--tokens", "25", "--seed", "3")) == texts(said)[:1], "alone")
+    greedy = texts(sampled(run, *every, "--tokens", "25", "--temperature", "0"))
+    for limit in (("--top-k", "1"), ("--top-p", "1e-9")):
+        expect(texts(sampled(run, *every, "--tokens", "25", *limit)) == greedy, limit)
+    shown = assay("sample", run, *every, "--tokens", "25", "--seed", "3")
+    expect(shown.stdout.count("--- prompt ") == 3 and prompts[2] + texts(said)[2] in shown.stdout and
+           "3 texts side by side" in shown.stderr, shown)
+
+
+def check_ends(w):
+    """A text ends with the context, and with <|endoftext|> unless told to go on."""
+    run = w.run("moe")
+    full = sampled(run, "--prompt", "The old man", "--tokens", "500", "--past-end")["texts"][0]
+    expect(full["end"] == "context" and len(full["tokens"]) + len(full["prompt_tokens"]) == 65, full)
+    longer = sampled(run, "--prompt", "The old man", "--tokens", "100", "--past-end", "--context", "200")["texts"][0]
+    expect(longer["end"] == "tokens" and len(longer["tokens"]) == 100, longer)
+    end = full["prompt_tokens"][0]
+    many = [argument for _ in range(40) for argument in ("--prompt", "The end.")]
+    past = sampled(run, *many, "--temperature", "2", "--past-end", "--tokens", "50")["texts"]
+    ended = sampled(run, *many, "--temperature", "2", "--tokens", "50")["texts"]
+    for a, b in zip(past, ended):
+        cut = a["tokens"].index(end) if end in a["tokens"] else len(a["tokens"])
+        expect(b["tokens"] == a["tokens"][:cut] and
+               b["end"] == ("end_of_text" if end in a["tokens"] else "tokens"), (a, b))
+    expect(any(end in a["tokens"] for a in past), "no text of 40 ended")
+
+
+def check_files(w):
+    run = w.run("moe")
+    (w.path / "prompts.txt").write_text("The old man\nOnce\n")
+    (w.path / "prompts.jsonl").write_text('{"prompt": "The old man", "id": 1}\n{"prompt": "Once"}')
+    given = texts(sampled(run, "--prompt", "The old man", "--prompt", "Once", "--tokens", "9"))
+    for name in ("prompts.txt", "prompts.jsonl"):
+        expect(texts(sampled(run, "--prompts", w.path / name, "--tokens", "9")) == given, name)
+
+
+def check_refused(w):
+    run, prompt = w.run("moe"), ("--prompt", "Once")
+    (w.path / "bad.jsonl").write_text('{"prompt": "Once"}\n{"text": "no"}\n')
+    (w.path / "hole.txt").write_text("Once\n\nThe\n")
+    (w.path / "empty.txt").write_text("")
+    tokenizer = w.path / "large" / "tokenizer.json"
+    tokenizer.parent.mkdir()
+    (w.path / "corpus.txt").write_text("".join(f"word{i} and word{i * 7} went on\n" for i in range(900)))
+    made = assay("tokenizer", "train", w.path / "corpus.txt", "--vocab-size", "600", "-o", tokenizer)
+    expect(made.returncode == 0, made.stderr)
+    table = [
+        ([w.path / "none", *prompt], "no run at", "assay train"),
+        ([run], "no prompt", "--prompt"),
+        ([run, *prompt, "--prompt", ""], "prompt 2 is empty", "first words"),
+        ([run, *prompt, "--prompts", w.path / "hole.txt"], "both --prompt and --prompts", "one way"),
+        ([run, "--prompts", w.path / "hole.txt"], "hole.txt:2: the prompt is empty", "line"),
+        ([run, "--prompts", w.path / "empty.txt"], "empty.txt has no prompts", "line"),
+        ([run, "--prompts", w.path / "bad.jsonl"], 'bad.jsonl:2: no JSON object with a string "prompt"', "plain lines"),
+        ([run, "--prompts", w.path / "gone.txt"], "gone.txt", ""),
+        ([run, *prompt, "--temperature", "-1"], "--temperature is -1", "0 takes the most likely"),
+        ([run, *prompt, "--temperature", "nan"], "--temperature is nan", "0 takes the most likely"),
+        ([run, *prompt, "--temperature", "inf"], "--temperature is inf", "0 takes the most likely"),
+        ([run, *prompt, "--top-p", "0"], "--top-p is 0", "above 0 and at most 1"),
+        ([run, *prompt, "--top-p", "1.5"], "--top-p is 1.5", "above 0 and at most 1"),
+        ([run, *prompt, "--top-p", "nan"], "--top-p is nan", "above 0 and at most 1"),
+        ([run, *prompt, "--top-k", "-2"], "--top-k is -2", "0 draws from all"),
+        ([run, *prompt, "--tokens", "0"], "--tokens", "assay sample --help"),
+        ([run, *prompt, "--tempreature", "1"], "unknown option --tempreature", "did you mean --temperature"),
+        ([run, "--prompt", "one " * 80], "prompt 1 has 82 tokens with the <|endoftext|> before it, the context 64",
+         "--context"),
+        ([run, *prompt, "--tokenizer", w.path / "nothing.json"], "nothing.json", ""),
+        ([run, *prompt, "--tokenizer", tokenizer], "has 600 tokens, the model 512", "--tokenizer"),
+    ]
+    for arguments, error, hint in table:
+        done = assay("sample", *arguments)
+        lines = done.stderr.splitlines()
+        expect(done.returncode == 1 and done.stdout == "" and len(lines) == 2 and lines[0].startswith("error: ") and
+               lines[1].startswith("hint: ") and error in lines[0] and hint in lines[1],
+               f"sample {arguments}: {done.returncode}, wanted {error!r}, {hint!r}\n{done.stdout}{done.stderr}")
+    return len(table)
+
+
+def main():
+    with Workplace(moe=True) as w:
+        w.train("moe")
+        check_one(w)
+        check_many(w)
+        check_ends(w)
+        check_files(w)
+        refusals = check_refused(w)
+    if failures:
+        sys.exit("\n".join(failures))
+    print(f"sample: ok ({refusals} refusals)")
+
+
+if __name__ == "__main__":
+    main()
