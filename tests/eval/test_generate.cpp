@@ -39,7 +39,7 @@ struct Writer {
   Exec on;
   Generator generator;
 
-  Writer(const Config& c, Recipe recipe, const GeneratorConfig& config, int threads = 2)
+  Writer(const Config& c, Recipe recipe, const GeneratorConfig& config, int threads = 1)
       : generator(config) {
     const int64_t texts = config.rows / config.positions;
     model = make_decoder(c.model, recipe, {.micro_batch = texts, .sequence = config.positions});
@@ -194,14 +194,14 @@ TEST_CASE("what a text becomes depends neither on the texts beside nor on how ma
         .sampling = {.temperature = 1.3, .top_k = 40, .top_p = 0.95, .seed = 3}
     };
     const auto prompts = prompts_of(7);
-    Writer all(config_of("moe"), recipe, config);
+    Writer all(config_of("moe"), recipe, config, 2);
     const auto want = all.run(prompts);
     REQUIRE(all.generator.work().prompt_tokens == 3 * 7 + 3 * 21);
     REQUIRE(all.generator.work().decoded_tokens == 29 * 7);
     for (const int64_t texts : {1, 2, 3}) {
       config.texts = texts;
       config.rows = 64 * texts;
-      Writer few(config_of("moe"), recipe, config, 1);
+      Writer few(config_of("moe"), recipe, config);
       const auto got = few.run(prompts);
       for (size_t i = 0; i < prompts.size(); ++i) {
         INFO("prompt " << i << ", " << texts << " at once");

@@ -96,6 +96,10 @@ GeneratorConfig generator_config(const Arguments& a, int64_t context, const Toke
   return config;
 }
 
+std::string recipe_of(const LoadedModel& loaded) {
+  return resolved_recipe(loaded.source.config.precision.recipe, loaded.device.backend());
+}
+
 double per_second(int64_t tokens, double seconds) {
   return seconds > 0 ? double(tokens) / seconds : 0.0;
 }
@@ -103,7 +107,7 @@ double per_second(int64_t tokens, double seconds) {
 void print_speed(const LoadedModel& loaded, const GenerationWork& work, int64_t texts) {
   std::string line =
       strprintf("%s, %s: %ld prompt tokens at %.0f tokens/s", loaded.device.name().c_str(),
-                recipe_name(loaded.recipe), long(work.prompt_tokens),
+                recipe_of(loaded).c_str(), long(work.prompt_tokens),
                 per_second(work.prompt_tokens, work.prompt_seconds));
   if (work.decoded_tokens > 0) {
     line += strprintf(", then %ld at %.0f tokens/s", long(work.decoded_tokens),
@@ -140,7 +144,7 @@ ordered_json result_json(const LoadedModel& loaded, const Arguments& a, int64_t 
   j["checkpoint"] = loaded.source.folder;
   j["step"] = loaded.source.state.step;
   j["device"] = loaded.device.name();
-  j["recipe"] = recipe_name(loaded.recipe);
+  j["recipe"] = recipe_of(loaded);
   j["temperature"] = a.sampling.temperature;
   j["top_k"] = a.sampling.top_k;
   j["top_p"] = a.sampling.top_p;
