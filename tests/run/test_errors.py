@@ -172,7 +172,7 @@ for name in ("router", "report", "eval", "sample"):
     COMMANDS += [([name, "nowhere"], "no run at nowhere", "train"),
                  ([name, "text.txt"], "text.txt is a file", "train"),
                  ([name, "c"], "c is not a run", "train")]
-COMMANDS.append((["sample", "done"], "assay sample is not available", "RUN/"))
+COMMANDS.append((["sample", "done"], "no prompt", "--prompts FILE"))
 COMMANDS.append((["eval", "done", "--tasks", "core"], "CORE needs its bundle", "--bundle"))
 COMMANDS.append((["router", "done"], "the model is dense", "model.moe"))
 
