@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "engine/run_dir.h"
 #include "lab/text_table.h"
 
 namespace assay {
@@ -27,7 +28,7 @@ std::string percent(double share) {
 }  // namespace
 
 PrecisionReport precision_report(const std::string& run, std::optional<int64_t> step) {
-  const TelemetryReader reader(run + "/telemetry.db");
+  const TelemetryReader reader(require_run(run) / "telemetry.db");
   PrecisionReport report{.run = run, .steps = reader.precision_steps()};
   if (report.steps.empty()) {
     throw UserError(

@@ -168,12 +168,13 @@ COMMANDS = [
     (["tokenizer", "encode", "text.txt", "--tokenizer", "folder"], "folder", ""),
     (["tokenizer", "decode", "--tokenizer", "tok.json", "300"], "id 300 at position 0", ""),
 ]
-for name in ("router", "report", "eval", "sample"):
+for name in ("router", "report", "eval", "sample", "precision"):
     COMMANDS += [([name, "nowhere"], "no run at nowhere", "train"),
                  ([name, "text.txt"], "text.txt is a file", "train"),
                  ([name, "c"], "c is not a run", "train")]
 COMMANDS.append((["sample", "done"], "no prompt", "--prompts FILE"))
 COMMANDS.append((["eval", "done", "--tasks", "core"], "CORE needs its bundle", "--bundle"))
+COMMANDS.append((["precision", "done"], "has no measures of number formats", "precision.recipe"))
 COMMANDS.append((["router", "done"], "the model is dense", "model.moe"))
 
 UNREADABLE = [
