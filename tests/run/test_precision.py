@@ -20,6 +20,8 @@ def check_resume(place, name, *more):
     whole, stopped = f"{name}-whole", f"{name}-stopped"
     done = place.train(whole, *recipe(name, *more))
     check(f"recipe {name}, on" in done.stderr and "experts        fprop" in done.stderr, f"says what it does: {done.stderr}")
+    meta = json.loads((place.run(whole) / "meta.json").read_text())
+    check(meta["recipe"] == name, f"records its recipe: {meta['recipe']}")
     asked = assay("precision", place.run(whole), "--json")
     losses = json.loads(asked.stdout)["losses"]
     check(all(0 <= l["flushed"] < 0.5 and 0 < l["error"] < 0.3 and l["tensors"] > 0 for l in losses), asked.stdout)

@@ -384,7 +384,7 @@ int train(const Arguments& a) {
                    .build = build_info(),
                    .device = device.name(),
                    .threads = config.run.threads,
-                   .recipe = recipe_name(recipe),
+                   .recipe = config.precision.recipe,
                    .data_sha256 = data_sha256,
                    .first_step = start.steps_done});
   announce(*log, config, counts, memory.plan, device, start.steps_done);
