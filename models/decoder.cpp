@@ -324,6 +324,7 @@ void Decoder<T>::read_back(Exec on) {
   for (MoeHalf<T>* half : moe_halves_) half->read_back(on);
   if (scratch_.quant.sample == MicroScale::Sample::kNothing) return;
   for (const QuantisedProducts* products : quantised_) products->read_measures(on);
+  scratch_.quant.sample = MicroScale::Sample::kNothing;  // evaluations to come measure nothing
 }
 
 template <typename T>
