@@ -27,10 +27,6 @@ QuantisedProducts::Operand operand(const FakeCopy& copy) {
                                                        : View<const float, 1>{}};
 }
 
-ColumnRotation rotation_of(const OperandFormat& f) {
-  return f.rotated ? ColumnRotation::kHadamard16 : ColumnRotation::kNone;
-}
-
 }  // namespace
 
 QuantisedProducts::QuantisedProducts(Site site, const ProductFormats& formats)
@@ -91,15 +87,25 @@ View<double, 1> QuantisedProducts::measures_of(const QuantScratch& q,
   return {measures_.row(operand), {2 * kFakeMeasures}};
 }
 
+FakeQuantise<bf16> QuantisedProducts::operation(const QuantScratch& q, MeasuredOperand operand,
+                                                View<const bf16, 2> x, const AssignedRows& rows,
+                                                const OperandFormat& column) const {
+  return {.measures = measures_of(q, operand),
+          .amax = q.amax,
+          .partial = q.partial,
+          .x = x,
+          .gather = rows.gather,
+          .offsets = rows.offsets,
+          .draw = q.draw,
+          .rotation = column.rotated ? ColumnRotation::kHadamard16 : ColumnRotation::kNone,
+          .signs = kRotationSigns};
+}
+
 QuantisedProducts::Operand QuantisedProducts::fprop_input(Exec on, const QuantScratch& q,
                                                           View<const bf16, 2> x) const {
   const OperandFormat& format = formats_.fprop_input;
   if (!in_force(q, format)) return {.values = x};
-  FakeQuantise<bf16> op{.measures = measures_of(q, kInput),
-                        .amax = q.amax,
-                        .partial = q.partial,
-                        .x = x,
-                        .draw = q.draw};
+  FakeQuantise<bf16> op = operation(q, kInput, x, {}, {});
   op.row = copy_into(q, q.row, x.dim[0], x.dim[1], format, fprop_stream_);
   fake_quantise<bf16>(on, op);
   return operand(op.row);
@@ -110,14 +116,7 @@ GradientOperands<bf16> QuantisedProducts::gradient(Exec on, const QuantScratch& 
                                                    const AssignedRows& rows) const {
   const OperandFormat &row = formats_.dgrad_gradient, &column = formats_.wgrad_gradient;
   GradientOperands<bf16> result{.row = {.values = dy}, .column = {.values = dy}};
-  FakeQuantise<bf16> op{.measures = measures_of(q, kGradient),
-                        .amax = q.amax,
-                        .partial = q.partial,
-                        .x = dy,
-                        .offsets = rows.offsets,
-                        .draw = q.draw,
-                        .rotation = rotation_of(column),
-                        .signs = kRotationSigns};
+  FakeQuantise<bf16> op = operation(q, kGradient, dy, rows, column);
   if (in_force(q, row)) {
     op.row = copy_into(q, q.row, dy.dim[0], dy.dim[1], row, dgrad_stream_);
     result.row = operand(op.row);
@@ -135,15 +134,7 @@ QuantisedProducts::Operand QuantisedProducts::wgrad_input(Exec on, const QuantSc
                                                           const AssignedRows& rows) const {
   const OperandFormat& format = formats_.wgrad_input;
   if (!in_force(q, format)) return {.values = x};
-  FakeQuantise<bf16> op{.measures = measures_of(q, kInput),
-                        .amax = q.amax,
-                        .partial = q.partial,
-                        .x = x,
-                        .gather = rows.gather,
-                        .offsets = rows.offsets,
-                        .draw = q.draw,
-                        .rotation = rotation_of(format),
-                        .signs = kRotationSigns};
+  FakeQuantise<bf16> op = operation(q, kInput, x, rows, format);
   op.column = copy_into(q, q.other, op.rows(), x.dim[1], format, wgrad_input_stream_);
   fake_quantise<bf16>(on, op);
   Operand result = operand(op.column);

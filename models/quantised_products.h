@@ -71,6 +71,10 @@ class QuantisedProducts {
 
  private:
   enum MeasuredOperand { kInput, kGradient, kWeight, kMeasuredOperands };
+  // Without its copies. column: of the column copy.
+  FakeQuantise<bf16> operation(const QuantScratch& q, MeasuredOperand operand,
+                               View<const bf16, 2> x, const AssignedRows& rows,
+                               const OperandFormat& column) const;
   View<double, 1> measures_of(const QuantScratch& q, MeasuredOperand operand) const;
 
   const Site site_;
