@@ -14,21 +14,11 @@ namespace {
 constexpr int64_t kContext = 320, kVocab = 256, kPrompts = 20, kTokens = 256;
 
 Config config_of(const std::string& kind) {
-  Config c;
-  c.model.hidden = 64;
-  c.model.layers = 2;
-  c.model.heads = 2;
-  c.model.ffn = 96;
-  c.model.vocab_size = kVocab;
+  Config c = small_config(kVocab);
   if (kind == "dense") return c;
   c.model.kv_heads = 1;
   c.model.qk_norm = true;
-  c.model.moe = MoeConfig{.experts = 6,
-                          .top_k = 2,
-                          .shared = 1,
-                          .expert_ffn = 40,
-                          .first_dense_layers = 1,
-                          .router = {}};
+  c.model.moe = six_experts();
   return c;
 }
 

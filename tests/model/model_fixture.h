@@ -14,6 +14,26 @@
 
 namespace assay {
 
+inline MoeConfig six_experts() {
+  return {.experts = 6,
+          .top_k = 2,
+          .shared = 1,
+          .expert_ffn = 40,
+          .first_dense_layers = 1,
+          .router = {}};
+}
+
+// Dense: 64 wide, two blocks.
+inline Config small_config(int64_t vocab_size) {
+  Config c;
+  c.model.hidden = 64;
+  c.model.layers = 2;
+  c.model.heads = 2;
+  c.model.ffn = 96;
+  c.model.vocab_size = vocab_size;
+  return c;
+}
+
 struct ModelFixture {
   Config config;
   int64_t batch, sequence;

@@ -15,23 +15,13 @@ namespace {
 constexpr int64_t kTexts = 3, kSequence = 40, kVocab = 70;
 
 Config config_of(const std::string& kind) {
-  Config c;
-  c.model.hidden = 64;
-  c.model.layers = 2;
-  c.model.heads = 2;
+  Config c = small_config(kVocab);
   c.model.kv_heads = 1;
-  c.model.ffn = 96;
-  c.model.vocab_size = kVocab;
   c.model.qk_norm = kind == "dense";
   c.model.tie_embeddings = kind == "dense";
   c.model.logit_gain = kind == "dense" ? 0.5 : 1.0;
   if (kind == "moe") {
-    c.model.moe = MoeConfig{.experts = 6,
-                            .top_k = 2,
-                            .shared = 1,
-                            .expert_ffn = 40,
-                            .first_dense_layers = 1,
-                            .router = {}};
+    c.model.moe = six_experts();
   }
   return c;
 }

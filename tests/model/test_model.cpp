@@ -9,20 +9,10 @@ namespace assay {
 namespace {
 
 Config medium_config(bool moe) {
-  Config c;
-  c.model.hidden = 64;
-  c.model.layers = 2;
-  c.model.heads = 2;
+  Config c = small_config(250);
   c.model.kv_heads = 1;
-  c.model.ffn = 96;
-  c.model.vocab_size = 250;
   if (moe) {
-    c.model.moe = MoeConfig{.experts = 6,
-                            .top_k = 2,
-                            .shared = 1,
-                            .expert_ffn = 40,
-                            .first_dense_layers = 1,
-                            .router = {}};
+    c.model.moe = six_experts();
     c.model.moe->router.bias_rate = 1e-3;
   }
   c.optimizer.lr = 3e-3;

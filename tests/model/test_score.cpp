@@ -12,22 +12,12 @@ namespace assay {
 namespace {
 
 Config config_of(const std::string& kind) {
-  Config c;
-  c.model.hidden = 64;
-  c.model.layers = 2;
-  c.model.heads = 2;
+  Config c = small_config(70);
   c.model.kv_heads = 1;
-  c.model.ffn = 96;
-  c.model.vocab_size = 70;
   c.model.qk_norm = kind == "dense";
   c.model.tie_embeddings = kind == "dense";
   if (kind == "moe") {
-    c.model.moe = MoeConfig{.experts = 6,
-                            .top_k = 2,
-                            .shared = 1,
-                            .expert_ffn = 40,
-                            .first_dense_layers = 1,
-                            .router = {}};
+    c.model.moe = six_experts();
     c.model.moe->router.aux = "gates";
     c.model.moe->router.aux_scope = "sequence";
   }

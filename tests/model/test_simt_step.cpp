@@ -21,25 +21,15 @@ constexpr int64_t kBatch = 2, kSequence = 40;
 constexpr double kEps = 1e-2;
 
 Config step_config(const char* kind) {
-  Config c;
-  c.model.hidden = 64;
-  c.model.layers = 2;
-  c.model.heads = 2;
+  Config c = small_config(250);
   c.model.kv_heads = 1;
-  c.model.ffn = 96;
-  c.model.vocab_size = 250;
   c.optimizer.lr = 3e-3;
   c.optimizer.eps = kEps;
   if (std::string(kind) == "dense") {
     c.model.qk_norm = true;
     return c;
   }
-  c.model.moe = MoeConfig{.experts = 6,
-                          .top_k = 2,
-                          .shared = 1,
-                          .expert_ffn = 40,
-                          .first_dense_layers = 1,
-                          .router = {}};
+  c.model.moe = six_experts();
   if (std::string(kind) == "softmax") {
     c.model.moe->first_dense_layers = 0;
     c.model.moe->router.score = "softmax";
