@@ -24,7 +24,9 @@ find_package(spdlog QUIET)                     # the run's log: engine
 assay_require(spdlog_FOUND spdlog libspdlog-dev)
 find_package(SQLite3 QUIET)                    # telemetry: engine
 assay_require(SQLite3_FOUND SQLite libsqlite3-dev)
-pkg_check_modules(ZSTD QUIET IMPORTED_TARGET libzstd)       # load vectors in telemetry: engine
+pkg_check_modules(ZLIB QUIET IMPORTED_TARGET zlib)          # *.gz: data
+assay_require(ZLIB_FOUND zlib zlib1g-dev)
+pkg_check_modules(ZSTD QUIET IMPORTED_TARGET libzstd)       # *.zst: data; load vectors in telemetry: engine
 assay_require(ZSTD_FOUND zstd libzstd-dev)
 find_path(BOOST_MATH_INCLUDE boost/math/distributions/students_t.hpp)  # headers only, Student's t: lab
 assay_require(BOOST_MATH_INCLUDE Boost.Math libboost-dev)

@@ -111,6 +111,7 @@ Manifest CorpusWriter::commit() {
                     .vocab_size = tokenizer_.vocab_size(),
                     .eot_id = tokenizer_.eot(),
                     .text_bytes = text_bytes_,
+                    .sources = sources_,
                     .shards = {}};
   for (const Split split : {Split::kVal, Split::kTrain}) {
     Part& part = parts_[static_cast<int>(split)];

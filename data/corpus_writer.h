@@ -32,6 +32,9 @@ class CorpusWriter {
   // More of the document added last, to the same split.
   void continue_document(Split split, View<const int32_t, 1> tokens, int64_t text_bytes);
 
+  // A file that documents came from, for the manifest.
+  void add_source(SourceEntry source) { sources_.push_back(std::move(source)); }
+
   // Everything gets its final name. UserError when there is no training document.
   Manifest commit();
 
@@ -46,6 +49,7 @@ class CorpusWriter {
   const Tokenizer& tokenizer_;
   Config config_;
   Part parts_[2];
+  std::vector<SourceEntry> sources_;
   int64_t text_bytes_ = 0;
 };
 

@@ -1,6 +1,5 @@
 #include "data/documents.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include <algorithm>
@@ -17,20 +16,27 @@ namespace fs = std::filesystem;
 
 constexpr size_t kReadBytes = size_t{1} << 20;
 constexpr const char* kSpace = " \t\n\v\f\r";
+constexpr const char* kOneObject =
+    "JSONL has one whole JSON object on each line, in UTF-8; --skip-bad-lines leaves out the "
+    "others";
+constexpr const char* kNameTheField =
+    "name the field that holds the text: --field NAME; --skip-bad-lines leaves out lines without "
+    "it";
+
+std::string unpacked_extension(const std::string& file) {
+  return fs::path(unpacked_name(file)).extension().string();
+}
 
 bool is_jsonl(const std::string& file) {
-  const std::string extension = fs::path(file).extension().string();
-  return extension == ".jsonl" || extension == ".ndjson";
+  const std::string extension = unpacked_extension(file);
+  return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
 }
 
-bool is_corpus_file(const fs::path& path) {
-  const std::string extension = path.extension().string();
+// A plain *.json in a folder is a description of the corpus rather than a part of it.
+bool is_corpus_file(const std::string& file) {
+  const std::string extension = unpacked_extension(file);
   return extension == ".txt" || extension == ".text" || extension == ".md" ||
-         is_jsonl(path.string());
-}
-
-[[noreturn]] void throw_unreadable(const std::string& path, const std::string& why) {
-  throw UserError("cannot read " + path + ": " + why, "check the path and who may read it");
+         (is_jsonl(file) && fs::path(file).extension() != ".json");
 }
 
 std::vector<std::string> list_folder(const std::string& folder) {
@@ -38,13 +44,14 @@ std::vector<std::string> list_folder(const std::string& folder) {
   std::error_code error;
   for (auto at = fs::recursive_directory_iterator(folder, error);
        !error && at != fs::recursive_directory_iterator(); at.increment(error))
-    if (at->is_regular_file() && is_corpus_file(at->path())) files.push_back(at->path().string());
+    if (at->is_regular_file() && is_corpus_file(at->path().string()))
+      files.push_back(at->path().string());
   if (error) throw_unreadable(folder, error.message());
   if (files.empty())
     throw UserError(
         "no text in the folder " + folder,
-        "it needs files named *.txt, *.text, *.md, *.jsonl or *.ndjson; other files can "
-        "be given by name");
+        "it needs files named *.txt, *.text, *.md, *.jsonl or *.ndjson, plain or with .gz or .zst; "
+        "other files can be given by name");
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -56,6 +63,40 @@ size_t last_safe_cut(std::string_view text) {
     if (text[i] == ' ' && before < 0x80 && isalnum(before)) return i;
   }
   return 0;
+}
+
+const char* with_article(const nlohmann::json& value) {
+  if (value.is_null()) return "null";
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "an object";
+  if (value.is_string()) return "a text";
+  return value.is_boolean() ? "true or false" : "a number";
+}
+
+// What the text of a JSONL line is in. The parser names the byte, as `column` does in an editor.
+std::string field_text(const RawDocument& document, const std::string& field) {
+  const std::string where =
+      strprintf("%s line %ld", document.file.c_str(), static_cast<long>(document.line));
+  nlohmann::json object;
+  try {
+    object = nlohmann::json::parse(document.bytes);
+  } catch (const nlohmann::json::parse_error& error) {
+    const bool utf8 = strstr(error.what(), "UTF-8") == nullptr;
+    throw BadLine(
+        strprintf("%s is not %s: byte %zu", where.c_str(), utf8 ? "JSON" : "UTF-8", error.byte),
+        kOneObject);
+  } catch (const nlohmann::json::exception&) {
+    throw BadLine(where + " is not JSON: a number is too large", kOneObject);
+  }
+  if (!object.is_object())
+    throw BadLine(where + " is no JSON object but " + with_article(object), kOneObject);
+  const auto found = object.find(field);
+  if (found == object.end())
+    throw BadLine(where + " has no field \"" + field + "\"", kNameTheField);
+  if (!found->is_string())
+    throw BadLine(where + " has no text in the field \"" + field + "\" but " + with_article(*found),
+                  kNameTheField);
+  return std::move(found->get_ref<std::string&>());
 }
 
 }  // namespace
@@ -81,14 +122,18 @@ DocumentReader::DocumentReader(const std::vector<std::string>& paths, DocumentOp
 
 bool DocumentReader::open_next() {
   if (next_file_ == files_.size()) return false;
-  const std::string& path = files_[next_file_++];
-  file_.reset(std::fopen(path.c_str(), "rb"));
-  if (file_ == nullptr) throw_unreadable(path, strerror(errno));
+  file_ = std::make_unique<InputFile>(files_[next_file_++]);
   buffer_.clear();
   at_ = scanned_ = 0;
   end_of_file_ = inside_ = false;
   line_ = 0;
   return true;
+}
+
+void DocumentReader::close() {
+  bytes_before_ += file_->bytes_read();
+  read_.push_back({.bytes = file_->bytes_read(), .sha256 = file_->sha256()});
+  file_.reset();
 }
 
 void DocumentReader::fill() {
@@ -97,20 +142,18 @@ void DocumentReader::fill() {
   at_ = 0;
   const size_t have = buffer_.size();
   buffer_.resize(have + kReadBytes);
-  errno = 0;
-  const size_t got = std::fread(buffer_.data() + have, 1, kReadBytes, file_.get());
+  const size_t got = file_->read(buffer_.data() + have, kReadBytes);
   buffer_.resize(have + got);
-  bytes_read_ += static_cast<int64_t>(got);
-  if (std::ferror(file_.get())) throw_unreadable(files_[next_file_ - 1], strerror(errno));
   end_of_file_ = got == 0;
 }
 
 bool DocumentReader::next(RawDocument& document) {
   for (;;) {
     if (file_ == nullptr && !open_next()) return false;
-    document.file = files_[next_file_ - 1];
+    document.file_idx = next_file_ - 1;
+    document.file = files_[document.file_idx];
     if (is_jsonl(document.file) ? next_line(document) : next_text(document)) return true;
-    file_.reset();
+    close();
   }
 }
 
@@ -170,23 +213,7 @@ bool DocumentReader::next_line(RawDocument& document) {
 }
 
 std::string document_text(const RawDocument& document, const DocumentOptions& options) {
-  std::string text;
-  if (document.line == 0) {
-    text = document.bytes;
-  } else {
-    const std::string where =
-        strprintf("%s line %ld", document.file.c_str(), static_cast<long>(document.line));
-    nlohmann::json object = nlohmann::json::parse(document.bytes, nullptr, false);
-    if (object.is_discarded())
-      throw UserError(where + " is not JSON",
-                      "JSONL has one whole JSON object on each line, in UTF-8");
-    const auto field = object.is_object() ? object.find(options.field) : object.end();
-    if (field == object.end() || !field->is_string())
-      throw UserError(
-          strprintf("%s has no text in a field \"%s\"", where.c_str(), options.field.c_str()),
-          "name the field that holds the text: --field NAME");
-    text = std::move(field->get_ref<std::string&>());
-  }
+  std::string text = document.line == 0 ? document.bytes : field_text(document, options.field);
   const size_t first = text.find_first_not_of(kSpace);
   if (first == std::string::npos) return "";
   if (options.trim == Trim::kKeep) return text;

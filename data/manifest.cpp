@@ -44,7 +44,14 @@ Manifest read_manifest(const std::string& folder) {
                       .vocab_size = file.at("vocab_size"),
                       .eot_id = file.at("eot_id"),
                       .text_bytes = file.at("text_bytes"),
+                      .sources = {},
                       .shards = {}};
+    for (const ordered_json& source : file.value("sources", ordered_json::array()))
+      manifest.sources.push_back({.file = source.at("file"),
+                                  .bytes = source.at("bytes"),
+                                  .documents = source.at("documents"),
+                                  .bad_lines = source.at("bad_lines"),
+                                  .sha256 = source.at("sha256")});
     for (const ordered_json& shard : file.at("shards"))
       manifest.shards.push_back({.file = shard.at("file"),
                                  .split = shard.at("split"),
@@ -68,7 +75,16 @@ std::string manifest_text(const Manifest& manifest) {
         {"documents", shard.documents},
         {"sha256",    shard.sha256   }
     });
-  const ordered_json file = {
+  ordered_json sources = ordered_json::array();
+  for (const SourceEntry& source : manifest.sources)
+    sources.push_back({
+        {"file",      source.file     },
+        {"bytes",     source.bytes    },
+        {"documents", source.documents},
+        {"bad_lines", source.bad_lines},
+        {"sha256",    source.sha256   }
+    });
+  ordered_json file = {
       {"format",     kFormat                                                                   },
       {"tokenizer",  {{"file", manifest.tokenizer_file}, {"sha256", manifest.tokenizer_sha256}}},
       {"vocab_size", manifest.vocab_size                                                       },
@@ -76,7 +92,8 @@ std::string manifest_text(const Manifest& manifest) {
       {"text_bytes", manifest.text_bytes                                                       },
       {"shards",     std::move(shards)                                                         }
   };
-  return file.dump(2) + "\n";
+  if (!manifest.sources.empty()) file["sources"] = std::move(sources);
+  return file.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::optional<ShardEntry> find_entry(const std::string& shard_path) {

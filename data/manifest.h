@@ -1,5 +1,5 @@
-// manifest.json beside the shards of a corpus: what each file holds and its SHA-256, and which tokenizer made
-// it. It is written last, so a folder with a manifest is complete.
+// manifest.json beside the shards of a corpus: what each file holds and its SHA-256, which tokenizer made it, and
+// which files the text came from. It is written last, so a folder with a manifest is complete.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,15 @@
 #include <vector>
 
 namespace assay {
+
+// A file that was read, as it was given and stored.
+struct SourceEntry {
+  std::string file;
+  int64_t bytes = 0;
+  int64_t documents = 0;  // of it in the corpus: not empty, no duplicate
+  int64_t bad_lines = 0;  // left out
+  std::string sha256;
+};
 
 struct ShardEntry {
   std::string file;   // name inside the folder
@@ -22,7 +31,8 @@ struct Manifest {
   std::string tokenizer_sha256;  // tokenizer_hash()
   int64_t vocab_size = 0;
   int64_t eot_id = 0;
-  int64_t text_bytes = 0;  // that became tokens, both splits
+  int64_t text_bytes = 0;                 // that became tokens, both splits
+  std::vector<SourceEntry> sources = {};  // none for generated text
   std::vector<ShardEntry> shards;
 
   int64_t tokens(const std::string& split) const;

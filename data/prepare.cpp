@@ -23,9 +23,10 @@ int resolved_threads(int threads) {
 }
 
 // Calls work(worker, document) -> Result for every document on `threads` workers, and done(document, result)
-// in the order of the documents, on this thread. An error of a document is thrown when its turn comes.
-template <typename Result, typename Work, typename Done>
-void for_each_document(DocumentReader& reader, int threads, Work&& work, Done&& done) {
+// in the order of the documents, on this thread. An error of a document is thrown when its turn comes; of a line
+// that is to be skipped, skip(document, error) is called instead.
+template <typename Result, typename Work, typename Done, typename Skip>
+void for_each_document(DocumentReader& reader, int threads, Work&& work, Done&& done, Skip&& skip) {
   std::vector<RawDocument> group;
   std::vector<Result> results;
   std::vector<std::exception_ptr> failed;
@@ -48,10 +49,20 @@ void for_each_document(DocumentReader& reader, int threads, Work&& work, Done&& 
         }
     });
     for (size_t i = 0; i < group.size(); ++i) {
-      if (failed[i]) std::rethrow_exception(failed[i]);
+      try {
+        if (failed[i]) std::rethrow_exception(failed[i]);
+      } catch (const BadLine& bad) {
+        if (reader.options().bad_lines == BadLines::kRefuse) throw;
+        skip(group[i], bad);
+        continue;
+      }
       done(group[i], results[i]);
     }
   }
+}
+
+void add_skipped(SkippedLines& skipped, const BadLine& bad) {
+  if (skipped.lines++ == 0) skipped.first = bad.what();
 }
 
 struct Encoded {
@@ -68,11 +79,13 @@ class Preparation {
     for (int i = 0; i < threads_; ++i) encoders_.push_back(std::make_unique<Encoder>(tokenizer));
   }
 
-  // split_of(index) says where the index-th document that is kept goes.
+  // split_of(index) says where the index-th document that is kept goes. The files are added to the manifest.
   template <typename SplitOf>
   void read(const std::vector<std::string>& inputs, PrepareResult& result, SplitOf&& split_of) {
     DocumentReader reader(inputs, config_.documents);
     Progress progress("prepare", reader.bytes_total());
+    const size_t files = reader.files().size();
+    std::vector<int64_t> documents(files), bad_lines(files);  // kept, skipped
     int64_t index = 0;
     const auto encode = [&](size_t worker, const RawDocument& raw) {
       const std::string text = document_text(raw, config_.documents);
@@ -94,17 +107,29 @@ class Preparation {
         ++result.duplicate_documents;
       } else {
         writer_.add_document(split_of(index++), tokens, encoded.bytes);
+        ++documents[raw.file_idx];
       }
     };
-    for_each_document<Encoded>(reader, threads_, encode,
-                               [&](const RawDocument& raw, const Encoded& encoded) {
-                                 write(raw, encoded);
-                                 progress.update(reader.bytes_read());
-                               });
+    for_each_document<Encoded>(
+        reader, threads_, encode,
+        [&](const RawDocument& raw, const Encoded& encoded) {
+          write(raw, encoded);
+          progress.update(reader.bytes_read());
+        },
+        [&](const RawDocument& raw, const BadLine& bad) {
+          add_skipped(result.skipped, bad);
+          ++bad_lines[raw.file_idx];
+        });
     if (index == 0)
       throw UserError(strprintf("no document in %s: %ld bytes in %zu files", inputs.front().c_str(),
                                 static_cast<long>(reader.bytes_read()), reader.files().size()),
                       "give text that is not empty");
+    for (size_t i = 0; i < files; ++i)
+      writer_.add_source({.file = reader.files()[i],
+                          .bytes = reader.read()[i].bytes,
+                          .documents = documents[i],
+                          .bad_lines = bad_lines[i],
+                          .sha256 = reader.read()[i].sha256});
     result.seconds += progress.seconds();
   }
 
@@ -136,7 +161,7 @@ PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config) {
 }
 
 Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const DocumentOptions& options,
-                          int64_t vocab_size, int threads) {
+                          int64_t vocab_size, int threads, SkippedLines& skipped) {
   const int workers = resolved_threads(threads);
   std::vector<std::unique_ptr<PieceCounter>> counters;
   for (int i = 0; i < workers; ++i) counters.push_back(std::make_unique<PieceCounter>());
@@ -147,9 +172,10 @@ Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const Document
     counters[worker]->add(document_text(raw, options));
     return Nothing();
   };
-  for_each_document<Nothing>(reader, workers, count, [&](const RawDocument&, Nothing) {
-    progress.update(reader.bytes_read());
-  });
+  for_each_document<Nothing>(
+      reader, workers, count,
+      [&](const RawDocument&, Nothing) { progress.update(reader.bytes_read()); },
+      [&](const RawDocument&, const BadLine& bad) { add_skipped(skipped, bad); });
   for (int i = 1; i < workers; ++i) counters[0]->merge(*counters[static_cast<size_t>(i)]);
   return train_bpe(*counters[0], vocab_size);
 }

@@ -30,18 +30,25 @@ struct PrepareConfig {
 
 struct Interrupted : std::exception {};
 
+// Lines of JSONL that were left out (BadLines::kSkip).
+struct SkippedLines {
+  int64_t lines = 0;
+  std::string first;  // what was wrong with it; "" when there is none
+};
+
 struct PrepareResult {
   Manifest manifest;
   int64_t empty_documents = 0;
   int64_t duplicate_documents = 0;
+  SkippedLines skipped;
   double seconds = 0;
 };
 
-// UserError: unreadable input, damaged JSONL, no document, nothing left for training, disk full.
+// UserError: unreadable or damaged input, no document, nothing left for training, disk full.
 PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config);
 
-// A tokenizer trained on the documents of the inputs, on all cores.
+// A tokenizer trained on the documents of the inputs, on all cores. `skipped` is added to.
 Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const DocumentOptions& options,
-                          int64_t vocab_size, int threads);
+                          int64_t vocab_size, int threads, SkippedLines& skipped);
 
 }  // namespace assay

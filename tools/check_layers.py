@@ -17,7 +17,7 @@ ALLOWED = {
 }
 # Standard and system headers a layer without third-party libraries may use.
 BARE_LAYERS = {"base", "cuda", "ops"}
-THIRD_PARTY = re.compile(r"^(yaml-cpp|nlohmann|spdlog|fmt|CLI|sqlite3|openssl|pcre2|zstd|catch2|oneapi|dnnl|boost)")
+THIRD_PARTY = re.compile(r"^(yaml-cpp|nlohmann|spdlog|fmt|CLI|sqlite3|openssl|pcre2|zlib|zstd|catch2|oneapi|dnnl|boost)")
 
 
 def violations(root):

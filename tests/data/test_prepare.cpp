@@ -11,6 +11,7 @@
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/file_size_limit.h"
+#include "tests/data/packed.h"
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 #include "tests/data/test_data.h"
@@ -81,6 +82,24 @@ TEST_CASE("documents of JSONL, and of folders") {
   write_file_plain(folder / "field.jsonl", "{\"body\":\"x\"}\n");
   REQUIRE(documents({folder / "field.jsonl"}, {.field = "body"}) == Texts{"x"});
   REQUIRE(documents({folder / "in/image.png"}) == Texts{"not text"});
+}
+
+TEST_CASE("compressed files hold the same documents") {
+  const TempFolder folder;
+  fs::create_directories(folder / "in");
+  write_file_plain(folder / "in/a.txt.gz", gzip("one<|endoftext|>two"));
+  write_file_plain(folder / "in/b.jsonl.zst",
+                   zstd("{\"text\": \"a\"}\n") + zstd("{\"text\": \"b\"}"));
+  write_file_plain(folder / "in/c.json.gz", gzip("{\"text\": \"c\"}\n"));
+  write_file_plain(folder / "in/manifest.json", "{}");
+  write_file_plain(folder / "in/image.png.gz", gzip("not text"));
+  REQUIRE(documents({folder / "in"}) == Texts{"one", "two", "a", "b", "c"});
+  expect_error([&] { documents({folder / "in/manifest.json"}); },
+               "manifest.json line 1 has no field");
+  write_file_plain(folder / "cut.jsonl.gz",
+                   gzip("{\"text\": \"a\"}\n{\"text\": \"b\"}\n").substr(0, 35));
+  expect_error([&] { documents({folder / "cut.jsonl.gz"}); },
+               "cut.jsonl.gz is cut short: it ends in line 3");
 }
 
 TEST_CASE("a long document comes in parts that encode as the whole") {
@@ -233,10 +252,12 @@ TEST_CASE("what cannot be prepared leaves nothing behind") {
         says);
   };
   jsonl("{\"text\": \"cut", "a.jsonl line 3 is not JSON");
-  jsonl("{\"text\": \"\xFF\"}", "line 3 is not JSON");
-  jsonl("{\"body\": \"x\"}", "line 3 has no text in a field \"text\"");
-  jsonl("{\"text\": 3}", "line 3 has no text");
-  jsonl("[1]", "line 3 has no text");
+  jsonl("{\"text\": \"\xFF\"}", "a.jsonl line 3 is not UTF-8: byte 11");
+  jsonl("{\"text\": 1e999}", "line 3 is not JSON: a number is too large");
+  jsonl("{\"body\": \"x\"}", "line 3 has no field \"text\"");
+  jsonl("{\"text\": 3}", "line 3 has no text in the field \"text\" but a number");
+  jsonl("{\"text\": null}", "line 3 has no text in the field \"text\" but null");
+  jsonl("[1]", "line 3 is no JSON object but a list");
 
   Corpus corpus;
   {
@@ -248,6 +269,35 @@ TEST_CASE("what cannot be prepared leaves nothing behind") {
   corpus.config.stop = &stop;
   REQUIRE_THROWS_AS(prepare(small_tokenizer(), corpus.config), Interrupted);
   REQUIRE(fs::is_empty(corpus.config.corpus.folder));
+}
+
+TEST_CASE("bad lines are left out and counted when that is asked for") {
+  Corpus corpus;
+  const std::string first =
+      "{\"text\": \"good\"}\n[1]\n\n{\"text\": 3}\n{\"text\": \"fine\"}\nno\n";
+  write_file_plain(corpus.folder / "a.jsonl", first);
+  write_file_plain(corpus.folder / "b.jsonl.zst", zstd("{\"text\": \"last\"}\n{}\n"));
+  corpus.config.inputs = {corpus.folder / "a.jsonl", corpus.folder / "b.jsonl.zst"};
+  corpus.config.documents.bad_lines = BadLines::kSkip;
+  corpus.config.val_every = 0;
+  const PrepareResult result = prepare(small_tokenizer(), corpus.config);
+  REQUIRE(result.skipped.lines == 4);
+  REQUIRE(result.skipped.first.find("a.jsonl line 2 is no JSON object") != std::string::npos);
+  const std::string out = corpus.config.corpus.folder;
+  REQUIRE(decoded(out + "/cats_train_000001.bin", small_tokenizer()) ==
+          Texts{"good", "fine", "last"});
+  const Manifest manifest = read_manifest(out);
+  REQUIRE(manifest.sources.size() == 2);
+  REQUIRE(manifest.sources[0].file == corpus.config.inputs[0]);
+  REQUIRE(manifest.sources[0].bytes == static_cast<int64_t>(first.size()));
+  REQUIRE(manifest.sources[0].documents == 2);
+  REQUIRE(manifest.sources[0].bad_lines == 3);
+  REQUIRE(manifest.sources[1].documents == 1);
+  REQUIRE(manifest.sources[1].bad_lines == 1);
+  REQUIRE(manifest.sources[1].sha256 == sha256_file(corpus.config.inputs[1]));
+  SkippedLines skipped;
+  train_tokenizer(corpus.config.inputs, corpus.config.documents, 257, 2, skipped);
+  REQUIRE(skipped.lines == 4);
 }
 
 TEST_CASE("damaged manifests are refused") {
@@ -331,9 +381,10 @@ TEST_CASE("TinyStories become the public shards, and train") {
 TEST_CASE("the tokenizer of text files does not depend on threads") {
   const std::string text = test_data("text/tinystoriesV2_gpt4_train_first10k_lines.txt");
   if (text.empty()) return;
-  const Tokenizer one = train_tokenizer({text}, {}, 600, 1);
+  SkippedLines skipped;
+  const Tokenizer one = train_tokenizer({text}, {}, 600, 1, skipped);
   REQUIRE(one.vocab_size() == 600);
-  REQUIRE(tokenizer_json(train_tokenizer({text}, {}, 600, 3)) == tokenizer_json(one));
+  REQUIRE(tokenizer_json(train_tokenizer({text}, {}, 600, 3, skipped)) == tokenizer_json(one));
   REQUIRE(one.encode("Once upon a time").size() <= 5);
 }
 

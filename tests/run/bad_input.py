@@ -1,5 +1,6 @@
 """What the table of refusals works on: a corpus, configurations, a finished run, and damaged copies of them."""
 import ctypes
+import gzip
 import os
 import pathlib
 import resource
@@ -74,6 +75,15 @@ def make_files(work, assay):
     (work / "empty.txt").write_text("")
     (work / "one.txt").write_text("A corpus of one short document.")
     (work / "raw.txt").write_bytes(RAW + b"<|endoftext|>" + RAW)
+    lines = b'{"text": "a line"}\n' * 2000
+    (work / "cut.jsonl.gz").write_bytes(gzip.compress(lines)[:-4])
+    (work / "damaged.jsonl.gz").write_bytes(gzip.compress(lines)[:-8] + b"x" * 8)
+    (work / "plain.jsonl.gz").write_bytes(lines)
+    (work / "plain.jsonl.zst").write_bytes(lines)
+    (work / "nothing.txt.zst").write_bytes(b"")
+    for name, line in (("list", b"[1]"), ("number", b'{"text": 3}'), ("field", b'{"body": "x"}'), ("cut", b'{"text": "x'),
+                       ("latin1", b'{"text": "caf\xe9"}')):
+        (work / f"{name}.jsonl").write_bytes(b'{"text": "good"}\n\n' + line + b"\n")
     for name in ("folder", "out"):
         (work / name).mkdir()
     (work / "closed.txt").write_text("text")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """assay data and assay tokenizer as a user calls them. Usage: test_data_cli.py ASSAY"""
+import gzip
 import json
 import os
 import pathlib
@@ -59,6 +60,15 @@ check("tokenizer hash", made["tokenizer_sha256"] == trained["sha256"])
 works("data", "prepare", "stories.jsonl", "--tokenizer", "c", "-o", "d", "--threads", "3")
 for name in ("corpus_val_000000.bin", "corpus_train_000001.bin", "tokenizer.json"):
     check(f"text and JSONL give the same {name}", (work / "c" / name).read_bytes() == (work / "d" / name).read_bytes())
+(work / "stories.txt.gz").write_bytes(gzip.compress(stories.encode()))
+works("data", "prepare", "stories.txt.gz", "--tokenizer", "c", "-o", "e")
+for name in ("corpus_val_000000.bin", "corpus_train_000001.bin"):
+    check(f"compressed text gives the same {name}", (work / "c" / name).read_bytes() == (work / "e" / name).read_bytes())
+done = run("data", "prepare", "stories.jsonl", "bad.jsonl", "--tokenizer", "c", "-o", "f", "--skip-bad-lines", "--json")
+made = json.loads(done.stdout)
+check("bad lines", made["bad_lines"] == 1 and [s["bad_lines"] for s in made["sources"]] == [0, 1]
+      and [s["documents"] for s in made["sources"]] == [100, 1], done)
+check("the first bad line is shown", "warning: 1 bad lines" in done.stderr and "bad.jsonl line 2 is not JSON" in done.stderr, done)
 check("verify", "as the manifest says" in works("data", "verify", "c"))
 seen = json.loads(works("data", "inspect", "c", "--json"))["shards"]
 check("inspect", [s["documents"] for s in seen] == [95, 5] and "cat number" in seen[0]["begins"])
@@ -84,7 +94,7 @@ refused("no text in the folder empty", "*.txt", *prepare, "empty")
 refused("no document in empty.txt: 0 bytes", "not empty", *prepare, "empty.txt")
 refused("no document is left to train on, 1 went to validation", "--separator", *prepare, "one.txt")
 refused("bad.jsonl line 2 is not JSON", "JSONL", *prepare, "bad.jsonl")
-refused('a field "body"', "--field", *prepare, "stories.jsonl", "--field", "body")
+refused('no field "body"', "--field", *prepare, "stories.jsonl", "--field", "body")
 refused("c already holds a corpus", "--overwrite", "data", "prepare", "one.txt", "--tokenizer", "tok.json", "-o", "c")
 refused("stories.txt: not JSON", "BPE", "data", "prepare", "one.txt", "--tokenizer", "stories.txt", "-o", "out")
 refused("--val-every 1", "N >= 2", *prepare, "stories.txt", "--val-every", "1")

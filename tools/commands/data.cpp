@@ -50,6 +50,14 @@ Json manifest_json(const Manifest& manifest, const std::string& folder) {
         {"tokens",    manifest.tokens(split)   }
     };
   json["shards"] = Json::array();
+  for (const SourceEntry& source : manifest.sources)
+    json["sources"].push_back({
+        {"file",      source.file     },
+        {"bytes",     source.bytes    },
+        {"documents", source.documents},
+        {"bad_lines", source.bad_lines},
+        {"sha256",    source.sha256   }
+    });
   for (const ShardEntry& shard : manifest.shards)
     json["shards"].push_back({
         {"file",      shard.file     },
@@ -98,18 +106,21 @@ int run_prepare(const PrepareArguments& a) {
     std::fprintf(stderr, "interrupted: nothing was written to %s\n", a.folder.c_str());
     return kExitInterrupted;
   }
+  warn_of_skipped(result.skipped);
   if (a.json) {
     Json json = manifest_json(result.manifest, a.folder);
     json["empty_documents"] = result.empty_documents;
     json["duplicate_documents"] = result.duplicate_documents;
+    json["bad_lines"] = result.skipped.lines;
     json["seconds"] = result.seconds;
     std::printf("%s\n", json.dump(1).c_str());
     return kExitDone;
   }
   print_corpus(result.manifest, a.folder);
-  std::printf("%.1f s; left out: %ld empty documents, %ld duplicates\n", result.seconds,
-              static_cast<long>(result.empty_documents),
-              static_cast<long>(result.duplicate_documents));
+  std::printf("%.1f s; left out: %ld empty documents, %ld duplicates, %ld bad lines\n",
+              result.seconds, static_cast<long>(result.empty_documents),
+              static_cast<long>(result.duplicate_documents),
+              static_cast<long>(result.skipped.lines));
   return kExitDone;
 }
 
@@ -134,7 +145,9 @@ void add_prepare(Commands& commands, CLI::App* data) {
   sub->add_flag("--overwrite", a->overwrite, "replace a corpus that is in the folder");
   sub->add_flag("--json", a->json, "one JSON object on stdout");
   sub->footer(
-      "Each document becomes the <|endoftext|> id and its tokens. Shards are NAME_val_000000.bin,\n"
+      "Each document becomes the <|endoftext|> id and its tokens. Files may be compressed: "
+      "*.txt.gz,\n"
+      "*.jsonl.zst, ...; JSONL is *.jsonl, *.ndjson or *.json. Shards are NAME_val_000000.bin,\n"
       "NAME_train_000001.bin, ... in the public GPT-2 format; a config names them as\n"
       "  data: {train: [DIR/NAME_train_*.bin], val: [DIR/NAME_val_*.bin], tokenizer: "
       "DIR/tokenizer.json}\n"

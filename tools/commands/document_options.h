@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/documents.h"
+#include "data/prepare.h"
 
 namespace assay {
 
@@ -15,11 +15,15 @@ struct DocumentArguments {
   std::string field = "text";
   bool keep_space = false;
   bool drop_unfinished = false;
+  bool skip_bad_lines = false;
   int threads = 0;
 
   DocumentOptions options() const;
 };
 
 void add_document_options(CLI::App* subcommand, DocumentArguments& arguments);
+
+// One line on stderr when lines were left out.
+void warn_of_skipped(const SkippedLines& skipped);
 
 }  // namespace assay

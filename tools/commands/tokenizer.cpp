@@ -38,8 +38,10 @@ int run_train(const TrainArguments& a) {
     json_file.emplace(a.output);
   }
   if (a.format == "gpt2") make_folders(a.output);
-  const Tokenizer tokenizer =
-      train_tokenizer(a.documents.inputs, a.documents.options(), a.vocab_size, a.documents.threads);
+  SkippedLines skipped;
+  const Tokenizer tokenizer = train_tokenizer(a.documents.inputs, a.documents.options(),
+                                              a.vocab_size, a.documents.threads, skipped);
+  warn_of_skipped(skipped);
   if (json_file) {
     const std::string text = tokenizer_json(tokenizer);
     json_file->write(text.data(), text.size());
