@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <unordered_set>
 
 #include "base/check.h"
@@ -98,19 +99,23 @@ void CorpusWriter::continue_document(Split split, View<const int32_t, 1> tokens,
   text_bytes_ += text_bytes;
 }
 
-Manifest CorpusWriter::commit() {
-  int64_t held = 0;
-  for (const int64_t count : parts_[static_cast<int>(Split::kVal)].documents) held += count;
+int64_t CorpusWriter::documents(Split split) const {
+  const std::vector<int64_t>& counts = parts_[static_cast<int>(split)].documents;
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+Manifest CorpusWriter::commit(const std::string& validation) {
   if (parts_[static_cast<int>(Split::kTrain)].shards.empty())
     throw UserError(
         strprintf("no document is left to train on, %ld went to validation",
-                  static_cast<long>(held)),
+                  static_cast<long>(documents(Split::kVal))),
         "give more documents, another --separator (paragraphs: '\\n\\n'), or --val-every 0");
   Manifest manifest{.tokenizer_file = kTokenizerName,
                     .tokenizer_sha256 = tokenizer_hash(tokenizer_),
                     .vocab_size = tokenizer_.vocab_size(),
                     .eot_id = tokenizer_.eot(),
                     .text_bytes = text_bytes_,
+                    .validation = validation,
                     .sources = sources_,
                     .shards = {}};
   for (const Split split : {Split::kVal, Split::kTrain}) {

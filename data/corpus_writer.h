@@ -35,8 +35,11 @@ class CorpusWriter {
   // A file that documents came from, for the manifest.
   void add_source(SourceEntry source) { sources_.push_back(std::move(source)); }
 
-  // Everything gets its final name. UserError when there is no training document.
-  Manifest commit();
+  int64_t documents(Split split) const;  // so far
+
+  // Everything gets its final name. `validation` is how documents were held out, for the manifest. UserError when
+  // there is no training document.
+  Manifest commit(const std::string& validation = "");
 
  private:
   struct Part {

@@ -15,7 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kReadBytes = size_t{1} << 20;
-constexpr const char* kSpace = " \t\n\v\f\r";
 constexpr const char* kOneObject =
     "JSONL has one whole JSON object on each line, in UTF-8; --skip-bad-lines leaves out the "
     "others";
@@ -174,8 +173,10 @@ bool DocumentReader::next_text(RawDocument& document) {
     // A separator may stand across the end of the buffer.
     scanned_ = std::max(at_, buffer_.size() - std::min(buffer_.size(), separator.size()));
     if (buffer_.size() - at_ > options_.part_bytes) {
-      const size_t cut = last_safe_cut(std::string_view(buffer_).substr(at_, scanned_ - at_));
-      if (cut > 0) {
+      const std::string_view scanned = std::string_view(buffer_).substr(at_, scanned_ - at_);
+      const size_t cut = last_safe_cut(scanned);
+      if (cut > 0 &&
+          (inside_ || cut > scanned.find_first_not_of(kDocumentSpace) + kFirstPartBytes)) {
         document.bytes.assign(buffer_, at_, cut);
         document.ends = false;
         at_ += cut;
@@ -208,16 +209,16 @@ bool DocumentReader::next_line(RawDocument& document) {
     document.bytes.assign(buffer_, at_, end - at_);
     at_ = scanned_ = std::min(end + 1, buffer_.size());
     document.line = ++line_;
-    if (document.bytes.find_first_not_of(kSpace) != std::string::npos) return true;
+    if (document.bytes.find_first_not_of(kDocumentSpace) != std::string::npos) return true;
   }
 }
 
 std::string document_text(const RawDocument& document, const DocumentOptions& options) {
   std::string text = document.line == 0 ? document.bytes : field_text(document, options.field);
-  const size_t first = text.find_first_not_of(kSpace);
+  const size_t first = text.find_first_not_of(kDocumentSpace);
   if (first == std::string::npos) return "";
   if (options.trim == Trim::kKeep) return text;
-  if (document.ends) text.resize(text.find_last_not_of(kSpace) + 1);
+  if (document.ends) text.resize(text.find_last_not_of(kDocumentSpace) + 1);
   if (document.begins) text.erase(0, first);
   return text;
 }

@@ -32,8 +32,13 @@ struct DocumentOptions {
   size_t part_bytes = size_t{64} << 20;    // see RawDocument
 };
 
+// White space around a document.
+constexpr const char* kDocumentSpace = " \t\n\v\f\r";
+
 // A document as it stands in its file. Plain text over part_bytes comes in parts, cut before a space, where
-// no piece of the tokenizer's pre-split is torn.
+// no piece of the tokenizer's pre-split is torn. The first part has more than kFirstPartBytes after the white space it
+// begins with: what is decided by a document's beginning is decided the same wherever it is cut.
+constexpr size_t kFirstPartBytes = size_t{1} << 20;
 struct RawDocument {
   std::string bytes;
   std::string file;

@@ -44,6 +44,7 @@ Manifest read_manifest(const std::string& folder) {
                       .vocab_size = file.at("vocab_size"),
                       .eot_id = file.at("eot_id"),
                       .text_bytes = file.at("text_bytes"),
+                      .validation = file.value("validation", ""),
                       .sources = {},
                       .shards = {}};
     for (const ordered_json& source : file.value("sources", ordered_json::array()))
@@ -92,6 +93,7 @@ std::string manifest_text(const Manifest& manifest) {
       {"text_bytes", manifest.text_bytes                                                       },
       {"shards",     std::move(shards)                                                         }
   };
+  if (!manifest.validation.empty()) file["validation"] = manifest.validation;
   if (!manifest.sources.empty()) file["sources"] = std::move(sources);
   return file.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

@@ -32,6 +32,7 @@ struct Manifest {
   int64_t vocab_size = 0;
   int64_t eot_id = 0;
   int64_t text_bytes = 0;                 // that became tokens, both splits
+  std::string validation = "";            // "share 0.005 by hash", "every 20", "own text", "none"
   std::vector<SourceEntry> sources = {};  // none for generated text
   std::vector<ShardEntry> shards;
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "cuda/exec.h"
 #include "data/bpe_train.h"
+#include "data/held_out.h"
 #include "data/progress.h"
 #include "data/sha256.h"
 
@@ -69,6 +70,7 @@ struct Encoded {
   std::vector<int32_t> tokens;
   int64_t bytes = 0;  // of text
   std::string hash;   // when duplicates are dropped
+  double number = 0;  // document_number(), when the split goes by it
 };
 
 // Reads inputs into the writer.
@@ -79,7 +81,7 @@ class Preparation {
     for (int i = 0; i < threads_; ++i) encoders_.push_back(std::make_unique<Encoder>(tokenizer));
   }
 
-  // split_of(index) says where the index-th document that is kept goes. The files are added to the manifest.
+  // split_of(index, number) says where the index-th document that is kept goes. The files are added to the manifest.
   template <typename SplitOf>
   void read(const std::vector<std::string>& inputs, PrepareResult& result, SplitOf&& split_of) {
     DocumentReader reader(inputs, config_.documents);
@@ -87,6 +89,7 @@ class Preparation {
     const size_t files = reader.files().size();
     std::vector<int64_t> documents(files), bad_lines(files);  // kept, skipped
     int64_t index = 0;
+    Split split = Split::kTrain;
     const auto encode = [&](size_t worker, const RawDocument& raw) {
       const std::string text = document_text(raw, config_.documents);
       Encoded encoded;
@@ -94,19 +97,21 @@ class Preparation {
       encoders_[worker]->encode(text, encoded.tokens);
       const bool whole = raw.begins && raw.ends;
       if (config_.duplicates == Duplicates::kDrop && whole) encoded.hash = sha256_hex(text);
+      if (config_.val_share && raw.begins) encoded.number = document_number(text);
       return encoded;
     };
     const auto write = [&](const RawDocument& raw, const Encoded& encoded) {
       if (config_.stop != nullptr && *config_.stop) throw Interrupted();
       const View<const int32_t, 1> tokens{encoded.tokens.data(),
                                           {static_cast<int64_t>(encoded.tokens.size())}};
-      if (!raw.begins) return writer_.continue_document(split_of(index - 1), tokens, encoded.bytes);
+      if (!raw.begins) return writer_.continue_document(split, tokens, encoded.bytes);
       if (encoded.bytes == 0) {
         ++result.empty_documents;
       } else if (!encoded.hash.empty() && !seen_.insert(encoded.hash).second) {
         ++result.duplicate_documents;
       } else {
-        writer_.add_document(split_of(index++), tokens, encoded.bytes);
+        split = split_of(index++, encoded.number);
+        writer_.add_document(split, tokens, encoded.bytes);
         ++documents[raw.file_idx];
       }
     };
@@ -147,16 +152,30 @@ PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config) {
   if (config.val_every < 0 || config.val_every == 1)
     throw UserError(strprintf("--val-every %ld", static_cast<long>(config.val_every)),
                     "0 makes no validation set, N >= 2 takes every N-th document");
+  if (config.val_share && !(*config.val_share > 0 && *config.val_share < 1))
+    throw UserError(strprintf("--val-share %g", *config.val_share),
+                    "give a share of the documents between 0 and 1, e.g. 0.005");
   CorpusWriter writer(tokenizer, config.corpus);
   Preparation preparation(tokenizer, config, writer);
   PrepareResult result;
-  const int64_t every = config.val_inputs.empty() ? config.val_every : 0;
-  preparation.read(config.inputs, result, [&](int64_t index) {
-    return every > 0 && index % every == 0 ? Split::kVal : Split::kTrain;
+  const bool by_rule = config.val_inputs.empty();
+  const bool by_hash = by_rule && config.val_share;
+  const int64_t every = by_rule && !by_hash ? config.val_every : 0;
+  preparation.read(config.inputs, result, [&](int64_t index, double number) {
+    const bool held_out = by_hash ? number < *config.val_share : every > 0 && index % every == 0;
+    return held_out ? Split::kVal : Split::kTrain;
   });
-  if (!config.val_inputs.empty())
-    preparation.read(config.val_inputs, result, [](int64_t) { return Split::kVal; });
-  result.manifest = writer.commit();
+  if (!by_rule)
+    preparation.read(config.val_inputs, result, [](int64_t, double) { return Split::kVal; });
+  if (by_hash && writer.documents(Split::kVal) == 0)
+    throw UserError(
+        strprintf("no document is held out for validation: %ld documents at --val-share %g",
+                  static_cast<long>(writer.documents(Split::kTrain)), *config.val_share),
+        "raise --val-share, or take every N-th document with --val-every N");
+  result.manifest = writer.commit(!by_rule    ? "own text"
+                                  : by_hash   ? strprintf("share %g by hash", *config.val_share)
+                                  : every > 0 ? strprintf("every %ld", static_cast<long>(every))
+                                              : "none");
   return result;
 }
 

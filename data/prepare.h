@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,11 @@ enum class Duplicates { kKeep, kDrop };
 struct PrepareConfig {
   std::vector<std::string> inputs;
   std::vector<std::string> val_inputs =
-      {};  // validation text of its own; then val_every is not used
+      {};  // validation text of its own; then val_share and val_every are not used
   DocumentOptions documents = {};
   CorpusWriter::Config corpus;
+  // Share held out by the documents' hashes (data/held_out.h); then val_every is not used.
+  std::optional<double> val_share = {};
   int64_t val_every = 20;  // every N-th document, starting with the first, is validation; 0 = none
   Duplicates duplicates = Duplicates::kKeep;
   int threads = 0;                          // 0 = all cores
@@ -44,7 +47,7 @@ struct PrepareResult {
   double seconds = 0;
 };
 
-// UserError: unreadable or damaged input, no document, nothing left for training, disk full.
+// UserError: unreadable or damaged input, no document, nothing for one of the two splits, disk full.
 PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config);
 
 // A tokenizer trained on the documents of the inputs, on all cores. `skipped` is added to.

@@ -24,7 +24,7 @@ mkdir -p "$corpus"
 "$assay" tokenizer train "$text" --vocab-size 4096 -o "$corpus/tokenizer.json"
 prepare=("$assay" data prepare --tokenizer "$corpus/tokenizer.json" -o "$corpus")
 documents=$({ grep -o '<|endoftext|>' "$text" || true; } | wc -l)
-if [[ $text == *.jsonl || $documents -ge 20 ]]; then
+if [[ $text == *.jsonl || $text == *.gz || $text == *.zst || $documents -ge 20 ]]; then
   "${prepare[@]}" "$text"
 else
   # One long text: the last twentieth is for validation.

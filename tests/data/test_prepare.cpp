@@ -1,9 +1,12 @@
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/file.h"
 #include "base/random.h"
 #include "data/bpe_train.h"
+#include "data/held_out.h"
 #include "data/loader.h"
 #include "data/prepare.h"
 #include "data/sha256.h"
@@ -223,6 +226,88 @@ TEST_CASE("validation text of its own, and duplicates") {
   REQUIRE(decoded(out + "/cats_train_000001.bin", small_tokenizer()) == Texts{"a", "b", "c"});
 }
 
+// What is held out at a share when the files are prepared.
+std::set<std::string> held_out(const std::vector<std::string>& inputs, const TempFolder& folder,
+                               double share) {
+  const Manifest manifest =
+      prepare(
+          small_tokenizer(),
+          {
+              .inputs = inputs,
+              .corpus = {.folder = folder / "out", .name = "hash", .existing = Existing::kReplace},
+              .val_share = share,
+              .threads = 2
+  })
+          .manifest;
+  const Texts val = decoded(folder / "out/hash_val_000000.bin", small_tokenizer());
+  const Texts train = decoded(folder / "out/hash_train_000001.bin", small_tokenizer());
+  const std::set<std::string> out(val.begin(), val.end());
+  for (const std::string& text : train) REQUIRE(out.count(text) == 0);
+  REQUIRE(manifest.documents("val") == static_cast<int64_t>(val.size()));
+  REQUIRE(manifest.validation == strprintf("share %g by hash", share));
+  return out;
+}
+
+TEST_CASE("documents are held out by what they say, not by where they stand") {
+  const TempFolder folder;
+  std::string text, backwards, doubled, cut[2];
+  for (int i = 0; i < 3000; ++i) {
+    const std::string story = "the cat " + std::to_string(i);
+    text += story + "<|endoftext|>";
+    backwards = json({
+                         {"text", "\n " + story + "\t"}
+    })
+                    .dump() +
+                "\n" + backwards;
+    doubled += story + "<|endoftext|>\n" + story + "<|endoftext|>";
+    cut[i % 7 == 0] += story + "\n\n<|endoftext|>\n";
+  }
+  write_file_plain(folder / "a.txt", text);
+  write_file_plain(folder / "b.jsonl.gz", gzip(backwards));
+  write_file_plain(folder / "c.txt", doubled);
+  write_file_plain(folder / "d.txt", cut[0]);
+  write_file_plain(folder / "e.txt", cut[1]);
+  const std::set<std::string> tenth = held_out({folder / "a.txt"}, folder, 0.1);
+  REQUIRE(tenth.size() > 240);
+  REQUIRE(tenth.size() < 360);
+  REQUIRE(held_out({folder / "b.jsonl.gz"}, folder, 0.1) == tenth);
+  REQUIRE(held_out({folder / "c.txt"}, folder, 0.1) == tenth);
+  REQUIRE(held_out({folder / "e.txt", folder / "d.txt"}, folder, 0.1) == tenth);
+  for (const std::string& story : held_out({folder / "a.txt"}, folder, 0.02))
+    REQUIRE(tenth.count(story) == 1);
+  // The rule, from `printf "the cat" | sha256sum`: other programs can say which side a document is on.
+  REQUIRE(document_number("\n the cat\t") ==
+          static_cast<double>(0x70a48cc5ea382e9bull >> 11) * 0x1p-53);
+}
+
+TEST_CASE("a document is on one side however long it is and wherever its parts are cut") {
+  const TempFolder folder;
+  RandomSequence random({.seed = 9});
+  int held = 0;
+  for (int round = 0; round < 12; ++round) {
+    std::string text = std::string(random.below(5000), ' ') + std::to_string(round);
+    while (text.size() < (3 << 20)) text += random.below(9) ? " the cat" : "\n 12";
+    if (round % 3 == 0) text.insert(10000, std::string(2 << 20, '\n'));  // no text to be cut in
+    std::set<bool> sides;
+    for (const size_t before : {0u, 1000u, 700'000u}) {
+      write_file_plain(folder / "a.txt", std::string(before, 'x') + "<|endoftext|>" + text);
+      for (const size_t part_bytes : {size_t{1} << 20, size_t{2} << 20, size_t{64} << 20}) {
+        DocumentReader reader({folder / "a.txt"}, {.part_bytes = part_bytes});
+        RawDocument raw;
+        REQUIRE(reader.next(raw));
+        REQUIRE(reader.next(raw));
+        REQUIRE(raw.begins);
+        REQUIRE(raw.ends == (part_bytes > text.size()));
+        sides.insert(document_number(document_text(raw, {})) < 0.5);
+      }
+    }
+    REQUIRE(sides.size() == 1);
+    held += *sides.begin();
+  }
+  REQUIRE(held > 0);
+  REQUIRE(held < 12);
+}
+
 TEST_CASE("what cannot be prepared leaves nothing behind") {
   const auto fails = [](auto change, const std::string& says) {
     Corpus corpus;
@@ -241,6 +326,11 @@ TEST_CASE("what cannot be prepared leaves nothing behind") {
   fails([](Corpus& c) { write_file_plain(c.folder / "in.txt", "one"); },
         "no document is left to train on, 1 went");
   fails([](Corpus& c) { c.config.val_every = 1; }, "--val-every 1");
+  fails([](Corpus& c) { c.config.val_share = 0; }, "--val-share 0");
+  fails([](Corpus& c) { c.config.val_share = 1; }, "--val-share 1");
+  fails([](Corpus& c) { c.config.val_share = NAN; }, "--val-share nan");
+  fails([](Corpus& c) { c.config.val_share = 1e-9; },
+        "no document is held out for validation: 10 documents at --val-share 1e-09");
   fails([](Corpus& c) { c.config.corpus.shard_tokens = 5; }, "shards of 5 tokens");
   fails([](Corpus& c) { c.config.corpus.name = "a/b"; }, "a/b");
   const auto jsonl = [&](const std::string& text, const std::string& says) {

@@ -69,6 +69,15 @@ made = json.loads(done.stdout)
 check("bad lines", made["bad_lines"] == 1 and [s["bad_lines"] for s in made["sources"]] == [0, 1]
       and [s["documents"] for s in made["sources"]] == [100, 1], done)
 check("the first bad line is shown", "warning: 1 bad lines" in done.stderr and "bad.jsonl line 2 is not JSON" in done.stderr, done)
+shares = []
+for name, inputs in (("g1", ["stories.txt"]), ("g2", ["stories.jsonl", "stories.txt.gz"])):
+    out = works("data", "prepare", *inputs, "--tokenizer", "c", "-o", name, "--val-share", "0.1")
+    manifest = json.loads((work / name / "manifest.json").read_text())
+    held = [s["documents"] for s in manifest["shards"] if s["split"] == "val"][0]
+    check("the share is printed", f"validation: {held} of {100 * len(inputs)} documents" in out and "share 0.1 by hash" in out)
+    check("the manifest says how", manifest["validation"] == "share 0.1 by hash")
+    shares.append(held / len(inputs))
+check(f"copies are on one side: {shares}", shares[0] == shares[1] and 2 <= shares[0] <= 25)
 check("verify", "as the manifest says" in works("data", "verify", "c"))
 seen = json.loads(works("data", "inspect", "c", "--json"))["shards"]
 check("inspect", [s["documents"] for s in seen] == [95, 5] and "cat number" in seen[0]["begins"])
@@ -98,6 +107,10 @@ refused('no field "body"', "--field", *prepare, "stories.jsonl", "--field", "bod
 refused("c already holds a corpus", "--overwrite", "data", "prepare", "one.txt", "--tokenizer", "tok.json", "-o", "c")
 refused("stories.txt: not JSON", "BPE", "data", "prepare", "one.txt", "--tokenizer", "stories.txt", "-o", "out")
 refused("--val-every 1", "N >= 2", *prepare, "stories.txt", "--val-every", "1")
+refused("--val-share 1.5", "between 0 and 1", *prepare, "stories.txt", "--val-share", "1.5")
+refused("--val-share 0.1 and --val-every 7 are both given", "one way", *prepare, "stories.txt", "--val-share", "0.1", "--val-every", "7")
+refused("--val and --val-share 0.1 are both given", "one way", *prepare, "stories.txt", "--val-share", "0.1", "--val", "one.txt")
+refused("no document is held out for validation: 1 documents", "--val-every", *prepare, "one.txt", "--val-share", "1e-6")
 refused("stories.txt/x: Not a directory", "path", "data", "prepare", "one.txt", "--tokenizer", "tok.json", "-o", "stories.txt/x")
 refused("no shard is named missing.bin", "path", "data", "inspect", "missing.bin")
 refused("short.bin is no shard: 100 bytes", "prepare", "data", "inspect", "short.bin")

@@ -30,7 +30,8 @@ struct PrepareArguments {
   std::string folder;
   std::string name = "corpus";
   std::vector<std::string> val;
-  int64_t val_every = 20;
+  std::optional<double> val_share;
+  std::optional<int64_t> val_every;
   int64_t shard_tokens = 100'000'000;
   bool drop_duplicates = false;
   bool overwrite = false;
@@ -44,6 +45,7 @@ Json manifest_json(const Manifest& manifest, const std::string& folder) {
   json["eot_id"] = manifest.eot_id;
   json["tokenizer_sha256"] = manifest.tokenizer_sha256;
   json["text_bytes"] = manifest.text_bytes;
+  json["validation"] = manifest.validation;
   for (const char* split : {"train", "val"})
     json[split] = {
         {"documents", manifest.documents(split)},
@@ -76,6 +78,12 @@ void print_corpus(const Manifest& manifest, const std::string& folder) {
     std::printf("%-28s %5s %14ld %10ld  %.16s...\n", shard.file.c_str(), shard.split.c_str(),
                 static_cast<long>(shard.tokens), static_cast<long>(shard.documents),
                 shard.sha256.c_str());
+  const int64_t held_out = manifest.documents("val");
+  const int64_t documents = manifest.documents("train") + held_out;
+  std::printf("validation: %ld of %ld documents (%.2f%%), %s\n", static_cast<long>(held_out),
+              static_cast<long>(documents),
+              100 * static_cast<double>(held_out) / static_cast<double>(documents),
+              manifest.validation.c_str());
   const double tokens = static_cast<double>(manifest.tokens("train") + manifest.tokens("val"));
   std::printf("%ld bytes of text, %.2f bytes a token, vocabulary %ld\n",
               static_cast<long>(manifest.text_bytes),
@@ -83,7 +91,19 @@ void print_corpus(const Manifest& manifest, const std::string& folder) {
               static_cast<long>(manifest.vocab_size));
 }
 
+// The options of one thing are alternatives.
+void require_one_validation(const PrepareArguments& a) {
+  std::vector<std::string> given;
+  if (!a.val.empty()) given.push_back("--val");
+  if (a.val_share) given.push_back(strprintf("--val-share %g", *a.val_share));
+  if (a.val_every) given.push_back(strprintf("--val-every %ld", static_cast<long>(*a.val_every)));
+  if (given.size() > 1)
+    throw UserError(given[0] + " and " + given[1] + " are both given",
+                    "choose one way to hold documents out for validation");
+}
+
 int run_prepare(const PrepareArguments& a) {
+  require_one_validation(a);
   const Tokenizer tokenizer = read_tokenizer(a.tokenizer);
   PrepareConfig config;
   config.inputs = a.documents.inputs;
@@ -93,7 +113,8 @@ int run_prepare(const PrepareArguments& a) {
                    .name = a.name,
                    .shard_tokens = a.shard_tokens,
                    .existing = a.overwrite ? Existing::kReplace : Existing::kRefuse};
-  config.val_every = a.val_every;
+  config.val_share = a.val_share;
+  config.val_every = a.val_every.value_or(config.val_every);
   config.duplicates = a.drop_duplicates ? Duplicates::kDrop : Duplicates::kKeep;
   config.threads = a.documents.threads;
   config.stop = &stop_requested;
@@ -135,10 +156,12 @@ void add_prepare(Commands& commands, CLI::App* data) {
                   "folder for the shards, tokenizer.json and manifest.json")
       ->required();
   sub->add_option("--name", a->name, "start of the shards' names (corpus)");
+  sub->add_option("--val-share", a->val_share,
+                  "share of the documents held out for validation by a hash of their text: "
+                  "whatever their order and files, copies on one side");
   sub->add_option("--val-every", a->val_every,
                   "every N-th document, from the first on, is for validation; 0 = none (20)");
-  sub->add_option("--val", a->val,
-                  "validation text of its own, instead of --val-every; may be repeated")
+  sub->add_option("--val", a->val, "validation text of its own; may be repeated")
       ->allow_extra_args(false);
   sub->add_option("--shard-tokens", a->shard_tokens, "tokens of a full shard (100000000)");
   sub->add_flag("--drop-duplicates", a->drop_duplicates, "keep the first of equal documents");
