@@ -240,6 +240,14 @@ void SafetensorsFile::read(const TensorRef& into) const {
   read_exactly(file_, path_, entry->begin, into.data, entry->bytes);
 }
 
+void SafetensorsFile::read_bytes(const Entry& entry, int64_t offset, void* into,
+                                 int64_t bytes) const {
+  CHECK(offset >= 0 && bytes >= 0 && offset + bytes <= entry.bytes,
+        "%s has %ld bytes, not %ld + %ld", entry.name.c_str(), static_cast<long>(entry.bytes),
+        static_cast<long>(offset), static_cast<long>(bytes));
+  read_exactly(file_, path_, entry.begin + offset, into, bytes);
+}
+
 void read_safetensors(const std::string& path, const std::vector<TensorRef>& tensors) {
   const SafetensorsFile file(path);
   for (const TensorRef& tensor : tensors) file.read(tensor);

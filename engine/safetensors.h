@@ -46,6 +46,8 @@ class SafetensorsFile {
 
   // Fills into.data. UserError when the file has no such tensor, or another type or shape.
   void read(const TensorRef& into) const;
+  // `bytes` of an entry, from its byte `offset` on.
+  void read_bytes(const Entry& entry, int64_t offset, void* into, int64_t bytes) const;
 
  private:
   std::string path_;

@@ -82,6 +82,12 @@ inline double two_quantised_backends(double root_of_squares) {
   return 0.25 * root_of_squares;
 }
 
+// Logits of another program from the same fp32 weights: the promise of docs/interop.md. Some hundred roundings lie in between,
+// each relative to the largest of the tensors it happens in.
+inline double other_program(double largest) {
+  return 1e-4 * std::abs(largest);
+}
+
 // A central difference of a loss that is computed in T, over a way on which it moves by a fiftieth: what rounding leaves of the
 // difference, and the third derivative, each as much as two backends may differ.
 template <typename T>

@@ -40,6 +40,8 @@ void add_all_commands(Commands& commands) {
   add_eval_command(commands);
   add_report_command(commands);
   add_sample_command(commands);
+  add_export_command(commands);
+  add_import_command(commands);
   add_doctor_command(commands);
 }
 

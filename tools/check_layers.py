@@ -13,6 +13,7 @@ ALLOWED = {
     "engine": {"base", "cuda", "ops", "data"},
     "models": {"base", "cuda", "ops", "data", "engine"},
     "eval": {"base", "cuda", "ops", "data", "engine"},
+    "interop": {"base", "cuda", "ops", "data", "engine", "models"},
     "lab": {"base", "cuda", "ops", "data", "engine", "models", "eval"},
 }
 # Standard and system headers a layer without third-party libraries may use.

@@ -54,5 +54,7 @@ void add_precision_command(Commands& commands);
 void add_eval_command(Commands& commands);
 void add_report_command(Commands& commands);
 void add_sample_command(Commands& commands);
+void add_export_command(Commands& commands);
+void add_import_command(Commands& commands);
 
 }  // namespace assay

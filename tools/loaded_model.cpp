@@ -26,7 +26,12 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint) {
 }
 
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path) {
-  const std::string file = path.empty() ? resolve_data(source.config).tokenizer : path;
+  // Files are named in the configuration; a run without data may have one too.
+  const DataConfig& data = source.config.data;
+  const std::string known = data.synth ? "" : data.tokenizer;
+  const std::string file = !path.empty()    ? path
+                           : !known.empty() ? known
+                                            : resolve_data(source.config).tokenizer;
   if (file.empty()) {
     throw UserError(source.folder + " was trained without a tokenizer",
                     "give the one its shards were made with: --tokenizer FILE");

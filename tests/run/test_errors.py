@@ -186,6 +186,32 @@ for name in ("router", "report", "eval", "sample", "precision"):
     COMMANDS += [([name, "nowhere"], "no run at nowhere", "train"),
                  ([name, "text.txt"], "text.txt is a file", "train"),
                  ([name, "c"], "c is not a run", "train")]
+COMMANDS += [
+    (["export", "nowhere", "-o", "new"], "no run at nowhere", "train"),
+    (["export", "done"], "--out", "assay export --help"),
+    (["export", "done", "-o", "c"], "c holds files already", "another --out"),
+    (["export", "done", "-o", "text.txt"], "text.txt is a file", "another --out"),
+    (["export", "done", "-o", "new", "--dtype", "fp8"], "fp8", "assay export --help"),
+    (["export", "done", "-o", "new", "--max-shard-mib", "0"], "--max-shard-mib", "assay export --help"),
+    (["export", "done", "-o", "new", "--tokenizer", "missing.json"], "missing.json", ""),
+    (["import", "nowhere", "-o", "new"], "nowhere/config.json", "path"),
+    (["import", "folder", "-o", "new"], "folder/config.json", "path"),
+    (["import", "folder"], "--out", "assay import --help"),
+    (["import", "folder", "-o", "done"], "done holds files already", "another --out"),
+    (["import", "folder", "-o", ""], "name of the run is empty", "--out"),
+    (["import", "folder", "-o", "text.txt"], "text.txt is a file", "another --out"),
+]
+
+# config.json of a folder that `assay import` is given, then what error and hint must contain.
+CONFIG_JSONS = [
+    ("{}", "has neither architectures nor model_type", "LlamaForCausalLM"),
+    ("[1]", "is no JSON object", "config.json"),
+    ('{"model_type": ', "is no JSON object", "config.json"),
+    ('{"a": ' * 5000, "is nested too deep", "config.json"),
+    ('{"model_type": "gpt2"}', "is of the family model_type gpt2", "MixtralForCausalLM"),
+    ('{"model_type": "llama"}', "hidden_size is missing, wanted a whole number", "config.json"),
+    ('{"model_type": "llama", "architectures": ["Glm4MoeForCausalLM"]}', "but model_type is llama", "config.json"),
+]
 COMMANDS.append((["sample", "done"], "no prompt", "--prompts FILE"))
 COMMANDS.append((["eval", "done", "--tasks", "core"], "CORE needs its bundle", "--bundle"))
 COMMANDS.append((["precision", "done"], "has no measures of number formats", "precision.recipe"))
@@ -245,6 +271,10 @@ def check_tables():
         refused(what, [*TRAIN, "new", "--set", f"data.train=[{pattern}]"], error, hint)
     for arguments, error, hint in COMMANDS:
         refused("command", arguments, error, hint)
+    (WORK / "hf").mkdir()
+    for text, error, hint in CONFIG_JSONS:
+        (WORK / "hf" / "config.json").write_text(text)
+        refused("config.json", ["import", "hf", "-o", "new"], error, hint)
 
 
 def check_permissions():
@@ -334,5 +364,5 @@ bad_input.make_files(WORK, works)
 for part in (check_tables, check_permissions, check_raw_bytes, check_changed_data, check_no_space,
              check_full_disk, check_damaged_checkpoint):
     part()
-print("\n".join(failures) or f"errors: ok ({len(CONFIGS) + len(SHARDS) + len(COMMANDS)} refusals and more)")
+print("\n".join(failures) or f"errors: ok ({len(CONFIGS) + len(SHARDS) + len(COMMANDS) + len(CONFIG_JSONS)} refusals and more)")
 sys.exit(1 if failures else 0)

@@ -1,0 +1,123 @@
+#include "interop/export.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "data/tokenizer_files.h"
+#include "engine/safetensors.h"
+#include "interop/model_json.h"
+#include "interop/shard_writer.h"
+#include "interop/tensor_map.h"
+#include "models/parameters.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+void require_empty(const std::string& folder) {
+  std::error_code ignored;
+  const bool there = fs::exists(folder, ignored);
+  if (there && !fs::is_directory(folder, ignored)) {
+    throw UserError(folder + " is a file, not a folder", "choose another --out");
+  }
+  if (there && !fs::is_empty(folder)) {
+    throw UserError(folder + " holds files already", "choose another --out, or remove it");
+  }
+}
+
+// Every tensor of the model has its shape in the file.
+void require_model(const SafetensorsFile& file, const std::string& path, const ModelConfig& model) {
+  for (const ParameterSpec& spec : parameter_table(model)) {
+    const SafetensorsFile::Entry* entry = file.find(spec.name);
+    if (entry == nullptr || entry->dtype != "F32" || entry->shape != spec.shape) {
+      throw UserError(path + " has no " + spec.name + " as its configuration describes it",
+                      "the checkpoint is not what its run wrote: use another one");
+    }
+  }
+}
+
+// Part of a tensor of ours, times the gain.
+void read_part(const SafetensorsFile& file, const MappedTensor& t, float* out) {
+  const int64_t count = t.size();
+  if (count == 0 || t.gain == 0) {
+    std::fill_n(out, count, 0.0f);
+    return;
+  }
+  constexpr int64_t kBytes = sizeof(float);
+  file.read_bytes(*file.find(t.ours), t.begin * kBytes, out, count * kBytes);
+  if (t.gain == 1) return;
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(double(out[i]) * t.gain);
+}
+
+void write_json(const std::string& path, const ordered_json& json) {
+  write_file_atomic(path, json.dump(2) + "\n");
+}
+
+void write_tokenizer(const std::string& folder, const Tokenizer& tokenizer, int64_t positions) {
+  write_tokenizer_json(tokenizer, folder + "/tokenizer.json");
+  ordered_json j;
+  j["tokenizer_class"] = "PreTrainedTokenizerFast";
+  j["bos_token"] = kEndOfText;
+  j["eos_token"] = kEndOfText;
+  j["unk_token"] = nullptr;
+  j["add_bos_token"] = false;
+  j["clean_up_tokenization_spaces"] = false;
+  j["model_input_names"] = {"input_ids", "attention_mask"};
+  j["model_max_length"] = positions;
+  write_json(folder + "/tokenizer_config.json", j);
+}
+
+void write_generation(const std::string& folder, int32_t eot) {
+  ordered_json j;
+  j["_from_model_config"] = true;
+  if (eot >= 0) {
+    j["bos_token_id"] = eot;
+    j["eos_token_id"] = eot;
+  }
+  j["do_sample"] = true;
+  write_json(folder + "/generation_config.json", j);
+}
+
+}  // namespace
+
+Exported export_checkpoint(const Config& config, const ExportPlan& plan,
+                           const std::optional<Tokenizer>& tokenizer) {
+  const ModelConfig& model = config.model;
+  Exported exported;
+  exported.family = choose_family(model);
+  exported.folded = folded_gains(model);
+  require_empty(plan.out);
+  const std::string path = plan.checkpoint + "/model.safetensors";
+  const SafetensorsFile file(path);
+  require_model(file, path, model);
+
+  const std::vector<MappedTensor> map = tensor_map(model, exported.family);
+  std::vector<PlannedTensor> planned;
+  for (const MappedTensor& t : map) {
+    const bool kept = t.type == MappedTensor::Type::kF32;
+    planned.push_back({.name = t.name, .dtype = kept ? DType::kF32 : plan.dtype, .shape = t.shape});
+  }
+  make_folders(plan.out);
+  const WrittenShards written =
+      write_shards(plan.out, planned, plan.shard_bytes,
+                   [&](size_t i, float* out) { read_part(file, map[i], out); });
+  exported.files = written.files;
+  exported.tensors = static_cast<int64_t>(map.size());
+  exported.bytes = written.bytes;
+
+  const int32_t eot = tokenizer ? tokenizer->eot() : -1;
+  if (tokenizer) write_tokenizer(plan.out, *tokenizer, config.run.sequence);
+  write_generation(plan.out, eot);
+  write_json(plan.out + "/config.json",
+             model_json(model, exported.family,
+                        {.dtype = plan.dtype == DType::kF32 ? "float32" : "bfloat16",
+                         .positions = config.run.sequence,
+                         .eot = eot}));
+  return exported;
+}
+
+}  // namespace assay

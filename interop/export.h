@@ -1,0 +1,34 @@
+// A checkpoint as a folder that transformers, and what reads its files, opens: safetensors, config.json,
+// generation_config.json, and the tokenizer's files where there is a tokenizer.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/bpe.h"
+#include "engine/config.h"
+#include "engine/tensor_ref.h"
+#include "interop/family.h"
+
+namespace assay {
+
+struct ExportPlan {
+  std::string checkpoint;  // folder
+  std::string out;         // folder; made, must be empty
+  DType dtype = DType::kBF16;
+  int64_t shard_bytes = 0;
+};
+
+struct Exported {
+  Family family = Family::kLlama;
+  std::vector<std::string> files;  // of weights
+  int64_t tensors = 0, bytes = 0;
+  std::vector<std::string> folded;
+};
+
+// UserError when no family is this model exactly, or when `out` holds files. config.json is written last.
+Exported export_checkpoint(const Config& config, const ExportPlan& plan,
+                           const std::optional<Tokenizer>& tokenizer);
+
+}  // namespace assay

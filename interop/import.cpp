@@ -1,0 +1,268 @@
+#include "interop/import.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/check.h"
+#include "data/tokenizer_files.h"
+#include "engine/checkpoint.h"
+#include "engine/config_text.h"
+#include "engine/config_yaml.h"
+#include "interop/model_json.h"
+#include "interop/tensor_map.h"
+#include "interop/weights.h"
+#include "models/parameters.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A context for a model that knows longer ones: what fits a small machine.
+constexpr int64_t kLongestSequence = 2048;
+
+void require_new_run(const std::string& run) {
+  std::error_code ignored;
+  if (run.empty()) throw UserError("the name of the run is empty", "e.g. --out runs/imported");
+  if (!fs::exists(run, ignored)) return;
+  if (!fs::is_directory(run, ignored)) {
+    throw UserError(run + " is a file, not a run directory", "choose another --out");
+  }
+  if (!fs::is_empty(run)) {
+    throw UserError(run + " holds files already", "choose another --out, or remove it");
+  }
+}
+
+// Tensors that say nothing new of the model.
+bool may_be_left(const std::string& name, const ImportedModel& imported) {
+  if (name == "lm_head.weight") return imported.model.tie_embeddings;
+  if (name.ends_with(".rotary_emb.inv_freq")) return true;
+  const std::string further = "model.layers." + std::to_string(imported.model.layers) + ".";
+  return imported.further_blocks > 0 && name.starts_with(further);
+}
+
+// Before memory is asked for: every tensor is there, and no other.
+void require_tensors(const HfWeights& weights, const ImportedModel& imported,
+                     const std::string& folder, std::vector<std::string>& notes) {
+  const int64_t wanted = mapped_tensors(imported.model, imported.family);
+  if (wanted > weights.tensors()) {
+    throw UserError(
+        strprintf("%s: config.json describes a model of %ld tensors, the files have %ld",
+                  folder.c_str(), long(wanted), long(weights.tensors())),
+        "config.json and the weights are of two models, or a shard is missing");
+  }
+  std::map<std::string, bool> known;
+  for (const MappedTensor& t : tensor_map(imported.model, imported.family)) {
+    weights.require(t.name, t.shape);
+    known[t.name] = true;
+  }
+  int64_t left = 0;
+  std::string first;
+  for (const std::string& name : weights.names()) {
+    if (known.contains(name)) continue;
+    if (!may_be_left(name, imported)) {
+      throw UserError(folder + ": has a tensor " + name + ", which a " +
+                          family_name(imported.family).architecture + " of its config.json has not",
+                      "config.json and the weights are of two models");
+    }
+    if (left++ == 0) first = name;
+  }
+  if (left > 0) {
+    notes.push_back(strprintf("%ld tensors that this model does not use were left out, e.g. %s",
+                              long(left), first.c_str()));
+  }
+}
+
+// Our tensors, filled with theirs.
+class Filled {
+ public:
+  Filled(const ImportedModel& imported, const HfWeights& weights) {
+    for (const ParameterSpec& spec : parameter_table(imported.model)) {
+      values_.emplace_back(static_cast<size_t>(spec.size()));
+      tensors_.push_back({.name = spec.name,
+                          .dtype = DType::kF32,
+                          .shape = spec.shape,
+                          .data = values_.back().data()});
+      by_name_[spec.name] = values_.back().data();
+      if (!spec.trained()) continue;
+      parameters_ += spec.size();
+      moments_.push_back({spec.name + ".m", DType::kF32, spec.shape, nullptr});
+      moments_.push_back({spec.name + ".v", DType::kF32, spec.shape, nullptr});
+    }
+    for (const MappedTensor& t : tensor_map(imported.model, imported.family)) {
+      CHECK(t.gain == 1, "%s is imported with gain %g", t.name.c_str(), t.gain);
+      if (t.size() > 0) weights.read(t.name, t.shape, by_name_.at(t.ours) + t.begin);
+    }
+  }
+
+  const std::vector<TensorRef>& tensors() const { return tensors_; }
+  int64_t parameters() const { return parameters_; }
+  // Of an optimizer that has taken no step. All share one block of zeros.
+  std::vector<TensorRef> moments() {
+    int64_t largest = 0;
+    for (const TensorRef& t : moments_) largest = std::max(largest, t.size());
+    zeros_.assign(static_cast<size_t>(largest), 0.0f);
+    for (TensorRef& t : moments_) t.data = zeros_.data();
+    return moments_;
+  }
+  // Whether a selection bias says anything.
+  bool has_bias(const ModelConfig& model) const {
+    for (int64_t l = 0; l < model.layers; ++l) {
+      if (!is_moe_block(model, l)) continue;
+      const float* bias = by_name_.at("blocks." + std::to_string(l) + ".moe.bias");
+      if (std::any_of(bias, bias + model.moe->experts, [](float b) { return b != 0; })) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::vector<std::vector<float>> values_;
+  std::vector<float> zeros_;
+  std::vector<TensorRef> tensors_, moments_;
+  std::map<std::string, float*> by_name_;
+  int64_t parameters_ = 0;
+};
+
+// The tokenizer of the folder, or nothing and a note.
+std::optional<Tokenizer> folder_tokenizer(const std::string& folder,
+                                          std::vector<std::string>& notes) {
+  std::error_code ignored;
+  if (!fs::exists(folder + "/tokenizer.json", ignored) &&
+      !fs::exists(folder + "/vocab.json", ignored)) {
+    notes.push_back("the folder has no tokenizer.json: sample and CORE need --tokenizer FILE");
+    return std::nullopt;
+  }
+  try {
+    return read_tokenizer(folder);
+  } catch (const UserError& error) {
+    notes.push_back(std::string("no tokenizer was taken over: ") + error.what());
+    return std::nullopt;
+  }
+}
+
+void require_vocabulary(const Tokenizer& tokenizer, const std::string& where, int64_t vocab) {
+  if (tokenizer.vocab_size() <= vocab) return;
+  throw UserError(strprintf("%s has %ld tokens, config.json vocab_size %ld", where.c_str(),
+                            long(tokenizer.vocab_size()), long(vocab)),
+                  "the tokenizer is of another model: take its file away, or put the right one "
+                  "there");
+}
+
+// The model as a configuration's section; what training adds (auxiliary losses, init) is left to the user's file.
+std::string model_section(const ModelConfig& model) {
+  Config only;
+  only.model = model;
+  std::string text = to_yaml(only);
+  text.erase(text.find("\noptimizer:") + 1);
+  const auto drop = [&](const std::string& key) {
+    const size_t at = text.find(" " + key + ":");
+    if (at == std::string::npos) return;
+    const size_t begin = text.rfind('\n', at) + 1;
+    text.erase(begin, text.find('\n', at) + 1 - begin);
+  };
+  for (const char* key : {"init", "aux", "aux_alpha", "aux_scope", "z_alpha", "bias_follows_lr"}) {
+    drop(key);
+  }
+  if (!model.moe) text += "  moe: null\n";
+  return text;
+}
+
+// What training may choose is left out of the comparison.
+std::string fixed_part(ModelConfig model) {
+  model.init = ModelConfig().init;
+  if (model.moe) {
+    RouterConfig& router = model.moe->router;
+    const RouterConfig usual;
+    router.bias_rate = usual.bias_rate;
+    router.bias_follows_lr = usual.bias_follows_lr;
+    router.aux = usual.aux;
+    router.aux_alpha = usual.aux_alpha;
+    router.aux_scope = usual.aux_scope;
+    router.z_alpha = usual.z_alpha;
+  }
+  Config only;
+  only.model = model;
+  return to_yaml(only);
+}
+
+Config run_config(const ImportPlan& plan, const ImportedModel& imported) {
+  std::string text;
+  if (!plan.config.empty()) {
+    text += "include: \"" + fs::absolute(plan.config).string() + "\"\n";
+  } else {
+    const int64_t known = imported.positions > 0 ? imported.positions : kLongestSequence;
+    const int64_t sequence = std::min(known, kLongestSequence);
+    text += strprintf("run: {sequence: %ld, micro_batch: 4, batch_tokens: %ld}\n", long(sequence),
+                      long(16 * sequence));
+  }
+  text += model_section(imported.model);
+  const Config config =
+      parse_config_text(text, "the imported configuration", fs::current_path().string(), plan.sets);
+  if (fixed_part(config.model) != fixed_part(imported.model)) {
+    throw UserError(plan.folder + "/config.json fixes the model, and --set changes it",
+                    "of model.* only init and what trains routers (aux, aux_alpha, z_alpha, "
+                    "bias_rate) can be set");
+  }
+  return config;
+}
+
+void require_bias_rate(const Filled& filled, const Config& config, const std::string& folder) {
+  if (!config.model.moe || config.model.moe->router.bias_rate > 0) return;
+  if (!filled.has_bias(config.model)) return;
+  throw UserError(folder + " has selection biases, and model.moe.router.bias_rate is 0",
+                  "a router looks at its bias only with a bias_rate above 0, e.g. --set "
+                  "model.moe.router.bias_rate=1e-3");
+}
+
+TrainingState first_state(const Config& config, const ImportPlan& plan) {
+  TrainingState state;
+  state.seed = static_cast<uint64_t>(config.run.seed);
+  state.config_yaml = to_yaml(config);
+  state.config_hashes = section_hashes(config);
+  state.extra["imported_from"] = fs::absolute(plan.folder).lexically_normal().string();
+  return state;
+}
+
+}  // namespace
+
+Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta meta) {
+  require_new_run(plan.run);
+  const ImportedModel model = read_model_json(plan.folder + "/config.json");
+  Imported result;
+  result.family = model.family;
+  const HfWeights weights(plan.folder);
+  require_tensors(weights, model, plan.folder, result.notes);
+  result.config = run_config(plan, model);
+  std::string& tokenizer_file = result.config.data.tokenizer;
+  std::optional<Tokenizer> tokenizer;
+  if (tokenizer_file.empty() && !result.config.data.synth) {
+    tokenizer = folder_tokenizer(plan.folder, result.notes);
+  }
+  if (tokenizer) require_vocabulary(*tokenizer, plan.folder, model.model.vocab_size);
+
+  Filled filled(model, weights);
+  require_bias_rate(filled, result.config, plan.folder);
+  result.tensors = weights.tensors();
+  result.parameters = filled.parameters();
+  result.dtypes = weights.dtypes();
+
+  const RunDir dir(plan.run, RunDir::Start::kContinue);
+  if (tokenizer) {
+    tokenizer_file = fs::absolute(dir.file("tokenizer.json")).lexically_normal().string();
+    write_tokenizer_json(*tokenizer, tokenizer_file);
+  }
+  resolve(result.config);
+  Checkpoints checkpoints(dir.path(), 1, nullptr);
+  result.checkpoint = checkpoints.save(first_state(result.config, plan), filled.tensors(),
+                                       filled.moments(), Checkpoints::Keep::kMilestone);
+  meta.recipe = result.config.precision.recipe;
+  meta.threads = result.config.run.threads;
+  write_meta(dir, meta);
+  dir.write_config(result.config);  // last: now it is a run
+  return result;
+}
+
+}  // namespace assay

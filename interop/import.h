@@ -1,0 +1,35 @@
+// A model in the Hugging Face format as a run of ours: a configuration and a checkpoint of step 0, which eval, sample and
+// train go on from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config.h"
+#include "engine/run_dir.h"
+#include "interop/family.h"
+
+namespace assay {
+
+struct ImportPlan {
+  std::string folder;             // with config.json and safetensors
+  std::string run;                // to make
+  std::string config;             // data, optimizer, schedule; "" = defaults
+  std::vector<std::string> sets;  // on top of both
+};
+
+struct Imported {
+  Family family = Family::kLlama;
+  Config config;
+  std::string checkpoint;
+  int64_t tensors = 0, parameters = 0;
+  std::string dtypes;
+  std::vector<std::string> notes;  // what was left out, and why
+};
+
+// resolve(config) finishes the configuration (recipe, steps); meta goes into meta.json. UserError before anything is
+// written when the folder is not such a model.
+using ResolveConfig = void (*)(Config&);
+Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta meta);
+
+}  // namespace assay

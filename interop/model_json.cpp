@@ -1,0 +1,264 @@
+#include "interop/model_json.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "interop/json_fields.h"
+
+namespace assay {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+// In steps that DeepSeek-V3 took; a rate of 0 would leave the bias out of the choice.
+constexpr double kUsualBiasRate = 1e-3;
+
+void add_moe(ordered_json& j, const ModelConfig& m, Family family) {
+  const MoeConfig& moe = *m.moe;
+  j["num_experts_per_tok"] = moe.top_k;
+  if (family == Family::kMixtral) {
+    j["num_local_experts"] = moe.experts;
+    j["intermediate_size"] = moe.expert_ffn;
+    j["output_router_logits"] = false;
+    j["router_aux_loss_coef"] = 0.0;
+    j["router_jitter_noise"] = 0.0;
+    j["sliding_window"] = nullptr;
+    return;
+  }
+  j["n_routed_experts"] = moe.experts;
+  j["n_shared_experts"] = moe.shared;
+  j["moe_intermediate_size"] = moe.expert_ffn;
+  j["first_k_dense_replace"] = moe.first_dense_layers;
+  j["routed_scaling_factor"] = moe.router.gate_scale;
+  j["norm_topk_prob"] = true;
+  j["n_group"] = 1;
+  j["topk_group"] = 1;
+  j["partial_rotary_factor"] = 1.0;
+  j["use_qk_norm"] = m.qk_norm;
+}
+
+// The name of the class, and model_type where there is one, say the same known family.
+Family read_family(const JsonFields& fields) {
+  std::string known;
+  for (const FamilyName& name : families()) {
+    known += (known.empty() ? "" : ", ") + std::string(name.architecture);
+  }
+  const std::string hint = "assay imports " + known;
+  const json named = fields.has("architectures") ? fields.all()["architectures"] : json();
+  const bool one = named.is_array() && named.size() == 1 && named[0].is_string();
+  if (!named.is_null() && !one) {
+    throw UserError(fields.about("architectures is no list with the name of one class"), hint);
+  }
+  const std::string type = fields.text_or("model_type", "");
+  const std::string architecture = one ? named[0].get<std::string>() : "";
+  for (const FamilyName& name : families()) {
+    if (architecture.empty() ? type != name.model_type : architecture != name.architecture) {
+      continue;
+    }
+    if (!type.empty() && type != name.model_type) {
+      throw UserError(fields.about("architectures is " + architecture + ", but model_type is " +
+                                   type + " and not " + name.model_type),
+                      kConfigJsonHint);
+    }
+    return name.family;
+  }
+  const std::string what = architecture.empty() ? "model_type " + type : architecture;
+  throw UserError(
+      fields.about(architecture.empty() && type.empty() ? "has neither architectures nor model_type"
+                                                        : "is of the family " + what),
+      hint);
+}
+
+// Fields that change what is computed must have the one value that we compute.
+class OnlyValues {
+ public:
+  explicit OnlyValues(const JsonFields& fields) : fields_(fields) {}
+  void off(const char* key) const {
+    if (fields_.flag_or(key, false)) refuse(key, "biases are not computed");
+  }
+  void on(const char* key, bool otherwise) const {
+    if (!fields_.flag_or(key, otherwise)) refuse(key, "gates are always divided by their sum");
+  }
+  void absent(const char* key, const char* why) const {
+    if (fields_.has(key)) refuse(key, why);
+  }
+  void one(const char* key, const char* why) const {
+    if (fields_.optional_count(key).value_or(1) != 1) refuse(key, why);
+  }
+  [[noreturn]] void refuse(const char* key, const std::string& why) const {
+    const json& all = fields_.all();
+    const std::string value = all.contains(key) ? shown(all[key]) : "absent";
+    throw UserError(fields_.about(std::string(key) + " is " + value + ": " + why),
+                    "such a model cannot be imported; docs/interop.md lists what can");
+  }
+
+ private:
+  const JsonFields& fields_;
+};
+
+void read_rope(const JsonFields& fields, Family family, ModelConfig& m) {
+  const OnlyValues only(fields);
+  const std::optional<JsonFields> newer = fields.object("rope_parameters");
+  for (const auto& scaling : {fields.object("rope_scaling"), newer}) {
+    if (!scaling) continue;
+    const std::string type = scaling->text_or("rope_type", scaling->text_or("type", "default"));
+    if (type != "default") {
+      only.refuse(newer ? "rope_parameters" : "rope_scaling", "frequencies are not scaled");
+    }
+  }
+  const JsonFields& where = newer && newer->has("rope_theta") ? *newer : fields;
+  m.rope_theta = where.positive("rope_theta");
+  if (family != Family::kGlm4Moe) return;
+  const bool inside = newer && newer->has("partial_rotary_factor");
+  const double part = (inside ? *newer : fields).positive_or("partial_rotary_factor", 0.5);
+  if (part != 1.0) {
+    only.refuse(inside ? "rope_parameters" : "partial_rotary_factor",
+                "positions turn whole heads, not a part of each");
+  }
+}
+
+void read_attention(const JsonFields& fields, Family family, ModelConfig& m) {
+  m.hidden = fields.count("hidden_size");
+  m.layers = fields.count("num_hidden_layers");
+  m.heads = fields.count("num_attention_heads");
+  const std::optional<int64_t> kv_heads = fields.optional_count("num_key_value_heads");
+  m.kv_heads = kv_heads || family == Family::kLlama ? kv_heads.value_or(m.heads)
+                                                    : fields.count("num_key_value_heads");
+  if (m.heads % m.kv_heads != 0) {
+    throw UserError(fields.about(strprintf("num_key_value_heads %ld does not divide "
+                                           "num_attention_heads %ld",
+                                           long(m.kv_heads), long(m.heads))),
+                    "every key-value head serves the same number of query heads");
+  }
+  const std::optional<int64_t> width = fields.optional_count("head_dim");
+  if (!width && m.hidden % m.heads != 0) {
+    throw UserError(
+        fields.about(strprintf("num_attention_heads %ld does not divide hidden_size %ld, and there "
+                               "is no head_dim",
+                               long(m.heads), long(m.hidden))),
+        kConfigJsonHint);
+  }
+  m.head_dim = width.value_or(m.hidden / m.heads);
+  if (m.head_dim != 32 && m.head_dim != 64 && m.head_dim != 128) {
+    throw UserError(fields.about(strprintf("heads are %ld wide (%s)", long(m.head_dim),
+                                           width ? "head_dim" : "hidden_size / heads")),
+                    "assay computes heads of 32, 64 or 128");
+  }
+  m.vocab_size = fields.count("vocab_size", 2);
+  m.norm_eps = fields.positive("rms_norm_eps");
+  m.tie_embeddings = fields.flag_or("tie_word_embeddings", false);
+  m.qk_norm = family == Family::kQwen3 ||
+              (family == Family::kGlm4Moe && fields.flag_or("use_qk_norm", false));
+}
+
+// Windows that no text of the model's length leaves are none.
+void require_no_window(const JsonFields& fields) {
+  const std::optional<int64_t> window = fields.optional_count("sliding_window");
+  if (!window || !fields.flag_or("use_sliding_window", true)) return;
+  if (*window >= fields.count("max_position_embeddings")) return;
+  OnlyValues(fields).refuse("sliding_window", "every token sees all tokens before it");
+}
+
+void read_mixtral(const JsonFields& fields, ModelConfig& m) {
+  MoeConfig& moe = m.moe.emplace();
+  moe.experts = fields.count("num_local_experts");
+  moe.top_k = fields.count("num_experts_per_tok");
+  moe.expert_ffn = fields.count("intermediate_size");
+  moe.router.score = "softmax";
+  m.ffn = moe.expert_ffn;  // of no block
+}
+
+void read_glm4_moe(const JsonFields& fields, ModelConfig& m) {
+  const OnlyValues only(fields);
+  only.one("n_group", "experts are chosen from all, not from groups");
+  only.one("topk_group", "experts are chosen from all, not from groups");
+  only.on("norm_topk_prob", true);
+  MoeConfig& moe = m.moe.emplace();
+  moe.experts = fields.count("n_routed_experts", 2);
+  moe.top_k = fields.count("num_experts_per_tok");
+  moe.shared = fields.count("n_shared_experts", 0);
+  moe.expert_ffn = fields.count("moe_intermediate_size");
+  moe.first_dense_layers = fields.count("first_k_dense_replace", 0);
+  moe.router.score = "sigmoid";
+  moe.router.gate_scale = fields.positive("routed_scaling_factor");
+  moe.router.bias_rate = kUsualBiasRate;
+  m.ffn = fields.count("intermediate_size");
+  if (moe.first_dense_layers > m.layers) {
+    throw UserError(fields.about(strprintf("first_k_dense_replace %ld is more than "
+                                           "num_hidden_layers %ld",
+                                           long(moe.first_dense_layers), long(m.layers))),
+                    kConfigJsonHint);
+  }
+}
+
+}  // namespace
+
+ordered_json model_json(const ModelConfig& m, Family family, const ModelFacts& facts) {
+  const FamilyName& name = family_name(family);
+  const ordered_json eot = facts.eot < 0 ? ordered_json() : ordered_json(facts.eot);
+  ordered_json j;
+  j["architectures"] = {name.architecture};
+  j["model_type"] = name.model_type;
+  j["vocab_size"] = m.vocab_size;
+  j["hidden_size"] = m.hidden;
+  j["intermediate_size"] = m.ffn;
+  j["num_hidden_layers"] = m.layers;
+  j["num_attention_heads"] = m.heads;
+  j["num_key_value_heads"] = m.resolved_kv_heads();
+  j["head_dim"] = m.resolved_head_dim();
+  j["hidden_act"] = "silu";
+  j["max_position_embeddings"] = facts.positions;
+  j["rms_norm_eps"] = m.norm_eps;
+  j["rope_theta"] = m.rope_theta;
+  j["rope_scaling"] = nullptr;
+  j["attention_bias"] = false;
+  j["attention_dropout"] = 0.0;
+  if (family == Family::kLlama) j["mlp_bias"] = false;
+  if (family == Family::kMixtral || family == Family::kGlm4Moe) add_moe(j, m, family);
+  j["tie_word_embeddings"] = writes_tied(m);
+  j["bos_token_id"] = eot;
+  j["eos_token_id"] = eot;
+  j["use_cache"] = true;
+  j["torch_dtype"] = facts.dtype;
+  return j;
+}
+
+ImportedModel read_model_json(const std::string& path) {
+  const JsonFields fields(path);
+  ImportedModel imported;
+  imported.family = read_family(fields);
+  ModelConfig& m = imported.model;
+  read_attention(fields, imported.family, m);
+  const OnlyValues only(fields);
+  if (const std::string act = fields.text_or("hidden_act", "silu"); act != "silu") {
+    only.refuse("hidden_act", "feed-forward layers are SwiGLU, with silu");
+  }
+  only.off("attention_bias");
+  only.off("mlp_bias");
+  only.absent("quantization_config", "quantised weights are not read");
+  read_rope(fields, imported.family, m);
+  require_no_window(fields);
+  switch (imported.family) {
+    case Family::kLlama:
+    case Family::kQwen3:
+      m.ffn = fields.count("intermediate_size");
+      break;
+    case Family::kMixtral:
+      read_mixtral(fields, m);
+      break;
+    case Family::kGlm4Moe:
+      read_glm4_moe(fields, m);
+      break;
+  }
+  if (m.moe && m.moe->top_k > m.moe->experts) {
+    throw UserError(fields.about(strprintf("num_experts_per_tok %ld is more than the %ld experts",
+                                           long(m.moe->top_k), long(m.moe->experts))),
+                    "a token can choose each expert once");
+  }
+  imported.further_blocks = fields.optional_count("num_nextn_predict_layers", 0).value_or(0);
+  imported.positions = fields.optional_count("max_position_embeddings").value_or(0);
+  return imported;
+}
+
+}  // namespace assay

@@ -1,0 +1,34 @@
+// Which tensor of a checkpoint in the Hugging Face format is which part of ours: the one list that export and import go by.
+//
+// Weights are (out, in) in both, and both rotate half-split pairs, so a tensor of theirs is a run of consecutive elements of
+// one of ours, times a gain: q, k and v are the rows of attn.qkv, gate and up those of ffn.gate_up, an expert a part of its
+// layer's stack.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/config.h"
+#include "interop/family.h"
+
+namespace assay {
+
+struct MappedTensor {
+  std::string name;  // theirs
+  std::vector<int64_t> shape;
+  std::string ours;
+  int64_t begin = 0;                                         // their first element in ours
+  double gain = 1;                                           // theirs = ours * gain
+  enum class Type { kAsModel, kF32 } type = Type::kAsModel;  // kF32: whatever the others are in
+
+  int64_t size() const;
+};
+
+// In the order of the forward pass.
+std::vector<MappedTensor> tensor_map(const ModelConfig& model, Family family);
+
+// How many that would be, without making them.
+int64_t mapped_tensors(const ModelConfig& model, Family family);
+
+}  // namespace assay

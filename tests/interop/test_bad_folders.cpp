@@ -1,0 +1,240 @@
+// Folders that are not what they say: one error, one hint, and no run is made.
+#include <filesystem>
+#include <map>
+
+#include "data/tokenizer_files.h"
+#include "interop/json_fields.h"
+#include "tests/data/expect_error.h"
+#include "tests/interop/interop_fixture.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// A copy of a fixture to damage.
+struct Damaged {
+  explicit Damaged(const std::string& name) {
+    fs::copy(fixture(name), folder / "model");
+    path = folder / "model";
+  }
+  std::string file(const std::string& name) const { return path + "/" + name; }
+  void change(const std::function<void(json&)>& how) const {
+    json config = read_json_object(file("config.json"), "");
+    how(config);
+    write_file_atomic(file("config.json"), config.dump());
+  }
+  void refused(const std::string& says, const std::vector<std::string>& sets = {}) const {
+    expect_error([&] { imported(path, folder / "run", sets); }, says);
+    REQUIRE_FALSE(fs::exists(folder / "run"));
+  }
+
+  TempFolder folder;
+  std::string path;
+};
+
+void refused_with(const std::string& name, const std::string& key, const json& value,
+                  const std::string& says) {
+  INFO(name << ": " << key << " = " << value);
+  const Damaged model(name);
+  model.change([&](json& config) {
+    if (value == "(absent)") {
+      config.erase(key);
+    } else {
+      config[key] = value;
+    }
+  });
+  model.refused(says);
+}
+
+}  // namespace
+
+TEST_CASE("fields that are missing, of another type or contradictory are refused") {
+  const json absent = "(absent)";
+  refused_with("llama", "hidden_size", absent, "hidden_size is missing");
+  refused_with("llama", "hidden_size", "32", "hidden_size is \"32\", wanted a whole number");
+  refused_with("llama", "hidden_size", 32.5, "hidden_size is 32.5");
+  refused_with("llama", "hidden_size", -32, "hidden_size is -32");
+  refused_with("llama", "hidden_size", json::array({32}), "hidden_size is a list");
+  refused_with("llama", "hidden_size", uint64_t{1} << 63, "hidden_size is 9223372036854775808");
+  refused_with("llama", "hidden_size", 64, "is (64, 32), by config.json it is (64, 64)");
+  refused_with("llama", "rms_norm_eps", absent, "rms_norm_eps is missing");
+  refused_with("llama", "rms_norm_eps", 0, "rms_norm_eps is 0");
+  refused_with("llama", "rope_theta", absent, "rope_theta is missing");
+  refused_with("llama", "num_key_value_heads", 3, "num_key_value_heads 3 does not divide");
+  refused_with("llama", "head_dim", 24, "heads are 24 wide (head_dim)");
+  refused_with("llama", "head_dim", absent, "heads are 16 wide (hidden_size / heads)");
+  refused_with("llama", "num_hidden_layers", 3,
+               "describes a model of 30 tensors, the files have 21");
+  refused_with("llama", "num_hidden_layers", 1 << 30, "tensors, the files have 21");
+  refused_with("llama", "num_hidden_layers", 1, "has a tensor model.layers.1");
+  refused_with("llama", "vocab_size", 63, "is (64, 32), by config.json it is (63, 32)");
+  refused_with("llama", "tie_word_embeddings", "no", "tie_word_embeddings is \"no\", wanted true");
+  refused_with("llama", "architectures", json::array({"GPT2LMHeadModel"}), "GPT2LMHeadModel");
+  refused_with("llama", "architectures", json::array(), "architectures is no list with the name");
+  refused_with("llama", "architectures", json::array({"MixtralForCausalLM"}),
+               "but model_type is llama");
+  refused_with("mixtral", "num_key_value_heads", absent, "num_key_value_heads is missing");
+  refused_with("mixtral", "num_local_experts", absent, "num_local_experts is missing");
+  refused_with("mixtral", "num_experts_per_tok", 5,
+               "num_experts_per_tok 5 is more than the 4 experts");
+  refused_with("mixtral", "num_local_experts", 1 << 30, "tensors, the files have");
+  refused_with("glm4_moe", "n_routed_experts", 1,
+               "n_routed_experts is 1, wanted a whole number from 2");
+  refused_with("glm4_moe", "n_shared_experts", absent, "n_shared_experts is missing");
+  refused_with("glm4_moe", "first_k_dense_replace", 3, "first_k_dense_replace 3 is more than");
+  refused_with("glm4_moe", "first_k_dense_replace", 0, "describes a model of");
+}
+
+TEST_CASE("what is not computed here is refused") {
+  refused_with("llama", "attention_bias", true, "attention_bias is true");
+  refused_with("llama", "mlp_bias", true, "mlp_bias is true");
+  refused_with("llama", "hidden_act", "gelu", "hidden_act is \"gelu\"");
+  refused_with("llama", "rope_scaling",
+               {
+                   {"rope_type", "llama3"},
+                   {"factor",    8.0     }
+  },
+               "rope_scaling is an object");
+  refused_with("llama", "quantization_config", json::object(), "quantization_config is an object");
+  refused_with("mixtral", "sliding_window", 16, "sliding_window is 16");
+  refused_with("glm4_moe", "n_group", 2, "n_group is 2");
+  refused_with("glm4_moe", "norm_topk_prob", false, "norm_topk_prob is false");
+  refused_with("glm4_moe", "partial_rotary_factor", 0.5, "partial_rotary_factor is 0.5");
+  refused_with("glm4_moe", "partial_rotary_factor", "(absent)", "partial_rotary_factor is absent");
+}
+
+TEST_CASE("fields that newer files keep elsewhere are found") {
+  const Damaged model("llama");
+  model.change([](json& config) {
+    config.erase("rope_theta");
+    config.erase("rope_scaling");
+    config["rope_parameters"] = {
+        {"rope_theta", 5000.0   },
+        {"rope_type",  "default"}
+    };
+  });
+  REQUIRE(imported(model.path, model.folder / "run").config.model.rope_theta == 5000.0);
+}
+
+TEST_CASE("weights that are not those of config.json are refused") {
+  {
+    const Damaged model("glm4_moe");
+    fs::remove(model.file("model-00002-of-00003.safetensors"));
+    model.refused("model-00002-of-00003.safetensors");
+  }
+  {
+    const Damaged model("glm4_moe");
+    write_file_atomic(model.file("model.safetensors.index.json"), "{\"weight_map\": 3}");
+    model.refused("it has no weight_map");
+  }
+  {
+    const Damaged model("glm4_moe");
+    write_file_atomic(model.file("model.safetensors.index.json"),
+                      R"({"weight_map": {"lm_head.weight": "../model.safetensors"}})");
+    model.refused("tensor lm_head.weight is in no file beside it");
+  }
+  {
+    const Damaged model("llama");
+    write_file_atomic(model.file("model.safetensors.index.json"),
+                      R"({"weight_map": {"lost": "model.safetensors"}})");
+    model.refused("says that model.safetensors has lost");
+  }
+  {
+    const Damaged model("llama");
+    fs::remove(model.file("model.safetensors"));
+    model.refused("holds neither model.safetensors nor");
+  }
+  {
+    const Damaged model("llama");
+    std::string bytes = read_file(model.file("model.safetensors"));
+    bytes.replace(bytes.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));
+    write_file_atomic(model.file("model.safetensors"), bytes);
+    model.refused("is nan");
+  }
+  {
+    const Damaged model("glm4_moe");
+    model.refused("has selection biases", {"model.moe.router.bias_rate=0"});
+    model.refused("fixes the model", {"model.layers=1"});
+    model.refused("fixes the model", {"model.moe.experts=7"});
+  }
+}
+
+TEST_CASE("a tokenizer has to fit the vocabulary, and one of another kind stays behind") {
+  Vocabulary vocabulary;
+  vocabulary.bytes.resize(256);
+  for (int byte = 0; byte < 256; ++byte) {
+    vocabulary.bytes[size_t(gpt2_byte_id(uint8_t(byte)))] = std::string(1, char(byte));
+  }
+  vocabulary.bytes.push_back(std::string(kEndOfText));
+  vocabulary.special = {256};
+  const Damaged model("llama");
+  write_tokenizer_json(Tokenizer(vocabulary), model.file("tokenizer.json"));
+  model.refused("has 257 tokens, config.json vocab_size 64");
+
+  write_file_atomic(model.file("tokenizer.json"), R"({"model": {"type": "Unigram"}})");
+  const Imported without = imported(model.path, model.folder / "without");
+  REQUIRE(without.config.data.tokenizer.empty());
+  REQUIRE(without.notes.at(0).find("no tokenizer was taken over") != std::string::npos);
+}
+
+TEST_CASE("blocks that predict further tokens are left out, and that is said") {
+  const Damaged model("glm4_moe");
+  model.change([](json& config) {
+    config["num_hidden_layers"] = 1;
+    config["num_nextn_predict_layers"] = 1;
+  });
+  const Imported run = imported(model.path, model.folder / "run");
+  REQUIRE(run.config.model.layers == 1);
+  REQUIRE(run.notes.at(0).find("were left out, e.g. model.layers.1.") != std::string::npos);
+}
+
+TEST_CASE("random damage ends in an error or in a run") {
+  const TempFolder folder;
+  int errors = 0, runs = 0;
+  RandomSequence random({9, stream_id("damage"), 0});
+  for (const std::string name : {"llama", "glm4_moe"}) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(fixture(name))) {
+      files[entry.path().filename().string()] = read_file(entry.path().string());
+    }
+    files.erase("expected.safetensors");
+    files.erase("generation_config.json");
+    for (int round = 0; round < 150; ++round) {
+      const std::string model = folder / "model", run = folder / "run";
+      fs::remove_all(model);
+      fs::remove_all(run);
+      make_folders(model);
+      const size_t chosen = random.below(uint32_t(files.size()));
+      size_t at = 0;
+      for (auto [file, bytes] : files) {
+        if (at++ == chosen) {
+          // Headers and texts are at the beginning.
+          const uint32_t reach = uint32_t(std::min<size_t>(bytes.size(), 3000));
+          if (random.below(4) == 0) {
+            bytes.resize(random.below(reach));
+          } else {
+            for (uint32_t n = 1 + random.below(3); n > 0; --n) {
+              bytes[random.below(reach)] =
+                  char(random.below(3) > 0 ? '0' + random.below(10) : random.below(256));
+            }
+          }
+        }
+        write_file_atomic(model + "/" + file, bytes);
+      }
+      try {
+        imported(model, run);
+        ++runs;
+      } catch (const UserError& error) {
+        REQUIRE_FALSE(error.hint().empty());
+        ++errors;
+      }
+    }
+  }
+  INFO(errors << " errors, " << runs << " runs");
+  REQUIRE(errors > 100);
+  REQUIRE(runs > 0);
+}
+
+}  // namespace assay

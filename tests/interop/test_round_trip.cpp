@@ -1,0 +1,157 @@
+// Export and import undo each other.
+#include <filesystem>
+
+#include "data/tokenizer_files.h"
+#include "interop/json_fields.h"
+#include "tests/interop/interop_fixture.h"
+
+namespace assay {
+namespace {
+
+struct Case {
+  std::string name;
+  Config config;
+};
+
+// With every gain that is folded into weights, none of them a power of two.
+std::vector<Case> with_gains() {
+  Config dense = small_model();
+  dense.model.attention_gain = "depth";
+  dense.model.layers = 3;
+  dense.model.embed_gain = 1.3;
+  dense.model.logit_gain = 0.7;
+  Config tied = dense;
+  tied.model.tie_embeddings = true;
+  Config one_gain = tied;
+  one_gain.model.logit_gain = one_gain.model.embed_gain;
+  Config softmax = dense;
+  softmax.model.moe = MoeConfig{
+      .experts = 4,
+      .top_k = 2,
+      .expert_ffn = 16,
+      .router = {.score = "softmax", .gate_scale = 1.9}
+  };
+  Config sigmoid = dense;
+  sigmoid.model.qk_norm = true;
+  sigmoid.model.moe = MoeConfig{
+      .experts = 5,
+      .top_k = 2,
+      .shared = 1,
+      .expert_ffn = 16,
+      .first_dense_layers = 1,
+      .router = {.score = "sigmoid", .route_scale = 1.4, .gate_scale = 2.1, .bias_rate = 1e-3}
+  };
+  Config no_bias = sigmoid;  // and no shared expert: their tensors are empty
+  no_bias.model.moe->shared = 0;
+  no_bias.model.moe->router.bias_rate = 0;
+  return {
+      {"dense",    dense   },
+      {"tied",     tied    },
+      {"one_gain", one_gain},
+      {"softmax",  softmax },
+      {"sigmoid",  sigmoid },
+      {"no_bias",  no_bias }
+  };
+}
+
+void exported(const Config& config, const std::string& checkpoint, const std::string& out,
+              DType dtype = DType::kF32, int64_t shard_bytes = 1 << 30) {
+  export_checkpoint(
+      config, {.checkpoint = checkpoint, .out = out, .dtype = dtype, .shard_bytes = shard_bytes},
+      std::nullopt);
+}
+
+}  // namespace
+
+TEST_CASE("what was imported, exported and imported again is the same to the bit") {
+  const TempFolder folder;
+  for (const std::string name : {"llama", "qwen3", "mixtral", "glm4_moe"}) {
+    const Imported first = imported(fixture(name), folder / name + "-1");
+    exported(first.config, first.checkpoint, folder / name, DType::kF32, 20'000);
+    REQUIRE(std::filesystem::exists(folder / name + "/model.safetensors.index.json"));
+    const Imported second = imported(folder / name, folder / name + "-2");
+    REQUIRE(second.family == first.family);
+    REQUIRE(read_file(first.checkpoint + "/model.safetensors") ==
+            read_file(second.checkpoint + "/model.safetensors"));
+    const std::vector<int32_t> tokens = some_tokens(first.config.model.vocab_size);
+    REQUIRE(logits(first.config.model, first.checkpoint, tokens) ==
+            logits(second.config.model, second.checkpoint, tokens));
+  }
+}
+
+TEST_CASE("a model without gains keeps its bits, one with gains its logits") {
+  const TempFolder folder;
+  for (const Case& c : with_gains()) {
+    INFO(c.name);
+    const std::string checkpoint = random_checkpoint(c.config, folder / c.name);
+    exported(c.config, checkpoint, folder / c.name + "-hf");
+    const Imported back = imported(folder / c.name + "-hf", folder / c.name + "-back");
+    REQUIRE(back.config.model.attention_gain == "one");
+    REQUIRE(back.config.model.tie_embeddings == (c.name == "one_gain"));
+    const std::vector<int32_t> tokens = some_tokens(c.config.model.vocab_size);
+    const std::vector<float> before = logits(c.config.model, checkpoint, tokens);
+    const std::vector<float> after = logits(back.config.model, back.checkpoint, tokens);
+    const double difference = largest_difference(before, after);
+    INFO(difference / tol::other_program(largest(before)) << " of the tolerance");
+    REQUIRE(largest(before) > 0.1);
+    REQUIRE(difference <= tol::other_program(largest(before)));
+  }
+  const Config plain = small_model();
+  const std::string checkpoint = random_checkpoint(plain, folder / "plain");
+  exported(plain, checkpoint, folder / "plain-hf");
+  const Imported back = imported(folder / "plain-hf", folder / "plain-back");
+  REQUIRE(read_file(checkpoint + "/model.safetensors") ==
+          read_file(back.checkpoint + "/model.safetensors"));
+}
+
+TEST_CASE("in bf16 every weight is rounded once, and selection biases are not") {
+  const TempFolder folder;
+  Config config = small_model();
+  config.model.moe = MoeConfig{.experts = 4, .top_k = 2, .expert_ffn = 16, .router = {}};
+  config.model.moe->router.bias_rate = 1e-3;
+  const std::string checkpoint = random_checkpoint(config, folder / "run");
+  exported(config, checkpoint, folder / "hf", DType::kBF16);
+  const SafetensorsFile ours(checkpoint + "/model.safetensors");
+  const SafetensorsFile theirs(folder / "hf/model.safetensors");
+  const std::string head = "lm_head.weight",
+                    bias = "model.layers.1.mlp.gate.e_score_correction_bias";
+  std::vector<float> master(70 * 64), bias_master(4), bias_written(4);
+  std::vector<bf16> written(master.size());
+  ours.read({
+      "head.weight", DType::kF32, {70, 64},
+        master.data()
+  });
+  theirs.read({
+      head, DType::kBF16, {70, 64},
+        written.data()
+  });
+  for (size_t i = 0; i < master.size(); ++i) REQUIRE(written[i].bits == bf16(master[i]).bits);
+  ours.read({"blocks.1.moe.bias", DType::kF32, {4}, bias_master.data()});
+  theirs.read({bias, DType::kF32, {4}, bias_written.data()});
+  REQUIRE(bias_master == bias_written);
+}
+
+TEST_CASE("config.json says what transformers asks for") {
+  const TempFolder folder;
+  const Config config = with_gains()[4].config;
+  exported(config, random_checkpoint(config, folder / "run"), folder / "hf");
+  const nlohmann::json j = read_json_object(folder / "hf/config.json", "");
+  REQUIRE(j["architectures"] == nlohmann::json({"Glm4MoeForCausalLM"}));
+  REQUIRE(j["model_type"] == "glm4_moe");
+  REQUIRE(j["torch_dtype"] == "float32");
+  REQUIRE(j["head_dim"] == 32);
+  REQUIRE(j["partial_rotary_factor"] == 1.0);
+  REQUIRE(j["routed_scaling_factor"] == 2.1);
+  REQUIRE(j["first_k_dense_replace"] == 1);
+  REQUIRE(j["norm_topk_prob"] == true);
+  REQUIRE(j["use_qk_norm"] == true);
+  REQUIRE(j["tie_word_embeddings"] == false);
+  REQUIRE(j["eos_token_id"].is_null());
+  const SafetensorsFile file(folder / "hf/model.safetensors");
+  REQUIRE(file.metadata().at("format") == "pt");
+  REQUIRE(file.find("model.layers.2.mlp.experts.4.down_proj.weight")->shape ==
+          std::vector<int64_t>{64, 16});
+  REQUIRE(file.find("model.layers.0.mlp.gate_proj.weight")->shape == std::vector<int64_t>{48, 64});
+}
+
+}  // namespace assay

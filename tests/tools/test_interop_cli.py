@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""assay export and import as a user calls them: out and back with the same losses and bits, and training goes on."""
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from harness import Workplace, assay, check, checkpoints
+
+
+def works(*arguments):
+    done = assay(*arguments)
+    check(done.returncode == 0, f"{arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def check_family(moe, architecture, sets):
+    """Exported in fp32 and imported, a model has its bits and its loss; imported it trains on."""
+    with Workplace(moe=moe) as w:
+        w.train("run", *sets, "--steps", "20")
+        out, back = w.run("exported"), w.run("back")
+        said = json.loads(works("export", w.run("run"), "-o", out, "--dtype", "fp32", "--json"))
+        check(said["architecture"] == architecture and said["step"] == 20 and said["tokenizer"] and
+              said["dtype"] == "F32" and said["files"] == ["model.safetensors"], said)
+        config = json.loads((out / "config.json").read_text())
+        check(config["eos_token_id"] == json.loads((out / "generation_config.json").read_text())["eos_token_id"] and
+              config["max_position_embeddings"] == 64, config)
+        tokenizer = json.loads((out / "tokenizer.json").read_text())
+        check(tokenizer["added_tokens"][0]["id"] == config["eos_token_id"], tokenizer["added_tokens"])
+
+        said = json.loads(works("import", out, "-o", back, "--config", w.config, *sets, "--json"))
+        check(said["architecture"] == architecture and said["notes"] == [], said)
+        [first] = checkpoints(back)
+        trained = checkpoints(w.run("run"))[-1]
+        check((first / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes(), "other bits")
+        losses = [json.loads(works("eval", run, "--json"))["val_loss_nats"] for run in (w.run("run"), back)]
+        check(losses[0] == losses[1], losses)
+        done = assay("train", back / "config.yaml", "--run", back, "--json")
+        check(done.returncode == 0, done.stderr)
+        check(json.loads(done.stdout)["val_loss_nats"] < losses[0], (losses, done.stdout))
+
+
+def check_alone():
+    """Without a configuration: the tokenizer comes along, and a shard size cuts the file."""
+    with Workplace(moe=True) as w:
+        w.train("run", "--steps", "20", "--set", "model.vocab_size=4096")
+        out, back = w.run("exported"), w.run("back")
+        shown = works("export", w.run("run"), "-o", out, "--max-shard-mib", "1", "--dtype", "fp32")
+        check("as Glm4MoeForCausalLM" in shown and "F32" in shown and "512 tokens" in shown, shown)
+        shards = sorted(f.name for f in out.glob("model-*.safetensors"))
+        check(len(shards) > 1 and f"in {len(shards)} files" in shown, (shards, shown))
+        check(set(json.loads((out / "model.safetensors.index.json").read_text())["weight_map"].values()) == set(shards),
+              shards)
+        check("no data was given" in works("import", out, "-o", back), "the way on is not said")
+        sampled = [json.loads(works("sample", run, "--prompt", "Once upon a", "--temperature", "0", "--tokens", "20",
+                                    "--json"))["texts"] for run in (w.run("run"), back)]
+        check(sampled[0] == sampled[1], sampled)
+        for command, taught in (("export", "softmax router"), ("import", "--config models/presets/")):
+            check(taught in works(command, "--help"), command)
+
+
+SOFTMAX = ["--set", "model.moe.router.score=softmax", "--set", "model.moe.shared=0",
+           "--set", "model.moe.router.bias_rate=0", "--set", "model.moe.router.aux=switch"]
+check_family(False, "LlamaForCausalLM", [])
+check_family(True, "MixtralForCausalLM", SOFTMAX)
+check_family(True, "Glm4MoeForCausalLM", [])
+check_alone()
+print("interop_cli: ok")
