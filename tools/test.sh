@@ -4,22 +4,25 @@
 #   ASan + UBSan build      tests labelled asan: parsers of data and configuration, every op (what of its cases is left out
 #                           there: tests/ops/CMakeLists.txt)
 #   TSan build              tests labelled tsan: loader, telemetry writer
-# Says what it could not run. The last lines are ctest's summary of the release build; the exit status is 0 only if
-# all three passed. The labels are given in tests/CMakeLists.txt.
+# With --interop the comparisons of tests/interop/compare.py follow. Says what it could not run. The last lines are ctest's
+# summary of the release build; the exit status is 0 only if all passed. The labels are given in tests/CMakeLists.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: bash tools/test.sh [--quick]
-  --quick   only the release build: no sanitizers
+usage: bash tools/test.sh [--quick] [--interop]
+  --quick     only the release build: no sanitizers
+  --interop   also compare with PyTorch and transformers (docs/interop.md): fetches 2.6 GB into .venv-interop, once
 TEXT
 }
 
 sanitizers=yes
+interop=no
 for argument in "$@"; do
   case "$argument" in
     --quick) sanitizers=no ;;
+    --interop) interop=yes ;;
     -h|--help) usage; exit 0 ;;
     *) echo "error: unknown argument $argument" >&2; usage >&2; exit 1 ;;
   esac
@@ -56,6 +59,21 @@ sanitized() {
   fi
 }
 
+# compare_interop: the environment of tests/interop/requirements.txt, made again when that changes; then the comparisons.
+compare_interop() {
+  say "comparisons with PyTorch and transformers"
+  local venv=.venv-interop wanted=tests/interop/requirements.txt
+  if ! cmp -s "$wanted" "$venv/installed.txt"; then
+    if ! { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet -r "$wanted"; }; then
+      echo "error: cannot install $wanted into $venv"
+      echo "hint: on Debian python3 -m venv needs apt-get install python3-venv; the packages need 5.2 GB of disk"
+      return 1
+    fi
+    cp "$wanted" "$venv/installed.txt"
+  fi
+  "$venv/bin/python" tests/interop/compare.py
+}
+
 say "packages"
 bash tools/setup.sh
 build release build all
@@ -71,6 +89,8 @@ say "tests"
 ctest --test-dir build -j "$jobs" -LE gpu --output-on-failure --no-tests=error 2>&1 | tee build/ctest.log |
   sed -u '/% tests passed/,$d' || failed+=("release")
 
+if [[ $interop == yes ]]; then compare_interop || failed+=("interop"); fi
+
 echo "== not run here"
 {
   gpu_tests=$(ctest --test-dir build -N -L gpu | sed -n 's/^Total Tests: //p')
@@ -79,6 +99,7 @@ echo "== not run here"
   if [[ ! -d ${ASSAY_TEST_DATA:-../shared/data} ]]; then
     echo "tests against reference files: data absent (ASSAY_TEST_DATA names the folder)"
   fi
+  if [[ $interop == no ]]; then echo "comparisons with PyTorch and transformers: --interop adds them"; fi
   # A test prints "not run: ..." for each of its parts that needs something absent.
   grep -ahoE 'not run: .*' build/Testing/Temporary/LastTest.log | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 x /' || true
 } | sed 's/^/  /'
