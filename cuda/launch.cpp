@@ -9,11 +9,9 @@ namespace assay::gpu {
 
 namespace {
 
-constexpr int64_t kAlwaysAllowed = 48 << 10;  // dynamic shared memory that needs no permission
-
-// Once a kernel, and again if it asks for more.
+// Once a kernel, and again if it asks for more. 48 KiB need no permission, but that counts the kernel's static memory as well.
 void allow_shared_bytes(const Launch& how, const void* kernel, const Context& on) {
-  if (how.shared_bytes <= kAlwaysAllowed) return;
+  if (how.shared_bytes == 0) return;
   CHECK(how.shared_bytes <= on.shared_bytes_limit,
         "%s: %ld bytes of shared memory, a block has %ld", how.name, long(how.shared_bytes),
         long(on.shared_bytes_limit));

@@ -154,6 +154,9 @@ void matmul(Exec on, const Matmul& p) {
   if (p.m == 0 || p.n == 0) return;
   const auto stream = static_cast<cudaStream_t>(on.gpu->stream);
   if (p.k == 0) return empty_product(stream, p);
+  CHECK(alignment(on.workspace.data) == 256,
+        "matmul: workspace at %p, cuBLASLt asks for a multiple of 256 bytes",
+        static_cast<const void*>(on.workspace.data));
   const CublasLt& lib = cublaslt();
   const void* const c = p.c ? p.c : p.d;
   const Plan& plan =
@@ -176,7 +179,7 @@ void matmul(Exec on, const Matmul& p) {
   cublas_check(
       lib.matmul(handle(), plan.desc, factors, p.b, plan.b, p.a, plan.a, factors + 1, c, plan.d,
                  p.d, plan.d, &plan.algorithm, on.workspace.data, plan.workspace, stream),
-      "starting a product");
+      strprintf("starting a product (%ld, %ld, %ld)", long(p.m), long(p.n), long(p.k)).c_str());
 }
 
 }  // namespace assay::gpu

@@ -13,7 +13,7 @@ namespace assay {
 
 namespace {
 
-constexpr size_t kAlign = 64;
+constexpr size_t kAlign = 256;  // cuBLASLt's workspace asks for it
 
 size_t aligned(size_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;

@@ -58,7 +58,7 @@ class MemoryPlan {
     add_bytes(section, std::move(name), view.bytes(), reinterpret_cast<void**>(&view.data));
   }
 
-  // Allocates every section (64-byte aligned entries, huge pages where the system grants them) and sets
+  // Allocates every section (256-byte aligned entries, huge pages where the system grants them) and sets
   // the registered views. NotEnoughMemory, with the table on stderr, when the machine or the GPU has too little.
   void allocate(gpu::Context* gpu = nullptr);
 
