@@ -6,14 +6,9 @@
 #include "base/hash.h"
 #include "cuda/transfer.h"
 #include "ops/adamw.h"
+#include "ops/checksum.h"
 
 namespace assay {
-
-namespace {
-
-constexpr int64_t kStaging = int64_t{1} << 18;  // floats
-
-}  // namespace
 
 Optimizer::Optimizer(const OptimizerConfig& config, Model& model)
     : config_(config),
@@ -46,7 +41,7 @@ void Optimizer::plan(MemoryPlan& plan) {
   plan.add(Section::kHostVisible, "gradient_non_finite", read_non_finite_, {1});
   plan.add(Section::kHostVisible, "checksums", checksums_, {int64_t(parameters_.size())});
   if (model_.backend() == Backend::kGpu) {
-    plan.add(Section::kHostVisible, "checksum_staging", staging_, {kStaging});
+    plan.add(Section::kScratch, "checksums", device_checksums_, {int64_t(parameters_.size())});
   }
 }
 
@@ -117,30 +112,16 @@ void Optimizer::read_back(Exec on) {
   if (sampled_) copy(on, read_squares_, squares_);
 }
 
-// A piece at a time: the masters are large, and only logged steps ask.
-uint64_t Optimizer::checksum_of_copies(Exec on, View<const float, 1> master) const {
-  uint64_t sum = 0;
-  for (int64_t begin = 0; begin < master.dim[0]; begin += kStaging) {
-    const int64_t count = std::min(kStaging, master.dim[0] - begin);
-    copy_bytes(on, staging_.data, master.data + begin, size_t(count) * sizeof(float));
-    wait(on);
-    sum += hash_floats(staging_.data, count, begin);
-  }
-  return sum;
-}
-
 uint64_t Optimizer::parameter_checksum(Exec on) const {
-  if (on.gpu) {
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      checksums_[int64_t(i)] = checksum_of_copies(on, parameters_[i].master);
-    }
-    return hash_words(checksums_.data, parameters_.size());
+  const View<int64_t, 1>& sums = on.gpu ? device_checksums_ : checksums_;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    checksum(on, {.sum = sums.rows(int64_t(i), 1), .x = parameters_[i].master});
   }
-  parallel_for(on, int64_t(parameters_.size()), [&](int64_t i) {
-    const View<float, 1>& master = parameters_[size_t(i)].master;
-    checksums_[i] = hash_floats(master.data, master.dim[0]);
-  });
-  return hash_words(checksums_.data, parameters_.size());
+  if (on.gpu) {
+    copy(on, checksums_, sums);
+    wait(on);
+  }
+  return hash_words(reinterpret_cast<const uint64_t*>(checksums_.data), parameters_.size());
 }
 
 GroupRatios Optimizer::ratios() const {

@@ -42,7 +42,6 @@ class Optimizer {
     double lr, beta2, weight_decay;
   };
   GroupSettings settings(Group group) const;
-  uint64_t checksum_of_copies(Exec on, View<const float, 1> master) const;
 
   OptimizerConfig config_;
   Model& model_;
@@ -60,10 +59,10 @@ class Optimizer {
   // The host's.
   View<float, 1> read_norm_, read_clip_;
   View<int64_t, 1> read_non_finite_;
-  View<uint64_t, 1> checksums_;  // one a parameter
-  View<float, 1> staging_;       // (kStaging) a piece of a parameter
+  View<int64_t, 1> checksums_;  // one a parameter
   View<double, 2> read_squares_;
-  bool sampled_ = false;  // the last step() was
+  View<int64_t, 1> device_checksums_;  // on a GPU, of checksums_
+  bool sampled_ = false;               // the last step() was
 };
 
 }  // namespace assay

@@ -306,8 +306,8 @@ void check_shape(const char* op, const AttentionShape& s, int64_t rows, int64_t 
 int64_t attention_backward_scratch(const AttentionShape& s) {
   const int64_t padded = (s.sequence + kTile - 1) / kTile * kTile;
   const int64_t dk_dv = s.batch * s.kv_heads * 2 * padded * s.head_dim;  // on the CPU
-  const int64_t delta = s.batch * s.heads * s.sequence;                  // on a GPU
-  return std::max(dk_dv, delta);
+  const int64_t terms = s.batch * s.heads * 2 * padded;                  // on a GPU
+  return std::max(dk_dv, terms);
 }
 
 template <typename T>

@@ -5,6 +5,7 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention.h"
+#include "ops/attention_backward_wgmma.h"
 #include "ops/attention_delta.h"
 #include "ops/attention_fragments.h"
 #include "ops/gpu_ops.h"
@@ -269,6 +270,7 @@ void launch_backward(Exec on, const AttentionBackward<bf16>& a) {
 
 void attention_backward(Exec on, const AttentionBackward<bf16>& a) {
   if (a.dqkv.size() == 0) return;
+  if (wgmma_pays(a)) return attention_backward_wgmma(on, a);
   if (a.head_dim == 32) return launch_backward<32>(on, a);
   if (a.head_dim == 64) return launch_backward<64>(on, a);
   launch_backward<128>(on, a);

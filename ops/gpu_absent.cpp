@@ -256,5 +256,8 @@ namespace {
 [[gnu::weak]] void zero(Exec, const Zero&) {
   absent("zero");
 }
+[[gnu::weak]] void checksum(Exec, const Checksum&) {
+  absent("checksum");
+}
 
 }  // namespace assay::gpu

@@ -6,6 +6,7 @@
 #include "ops/amax.h"
 #include "ops/attention.h"
 #include "ops/cast.h"
+#include "ops/checksum.h"
 #include "ops/combine.h"
 #include "ops/dequantise.h"
 #include "ops/dispatch.h"
@@ -107,6 +108,7 @@ void dispatch(Exec on, const Dispatch& a);
 void global_norm(Exec on, const GlobalNorm& a);
 void cast_stochastic(Exec on, const CastStochastic& a);
 void zero(Exec on, const Zero& a);
+void checksum(Exec on, const Checksum& a);
 
 // What Exec::workspace must have where a kernel needs scratch that the op's struct has no field for.
 int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t width);

@@ -223,6 +223,7 @@ std::vector<OpCase> adamw_cases();
 std::vector<OpCase> amax_cases();
 std::vector<OpCase> attention_cases();
 std::vector<OpCase> cast_cases();
+std::vector<OpCase> checksum_cases();
 std::vector<OpCase> chosen_linear_cases();
 std::vector<OpCase> combine_cases();
 std::vector<OpCase> dequantise_cases();

@@ -1,0 +1,22 @@
+// A checksum of floats by their bits (base/hash.h, hash_floats): a sum modulo 2^64 of words weighted by position, so that the
+// order does not matter and every backend has the same.
+#pragma once
+
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+
+namespace assay {
+
+struct Checksum {
+  View<int64_t, 1> sum;    // out (1)   the bits of the unsigned sum
+  View<const float, 1> x;  // in  (n)
+};
+
+void checksum(Exec on, const Checksum& a);
+
+inline Cost checksum_cost(const Checksum& a) {
+  return {.bytes = double(a.x.bytes()), .flops = 0};
+}
+
+}  // namespace assay
