@@ -176,8 +176,12 @@ void Decoder<T>::plan(MemoryPlan& plan) {
     scratch_.quant.plan(plan, config_, tokens);
     plan.add(Section::kHostVisible, "quantised.draw", host_draws_, {kDraws});
   }
-  const int64_t head_bytes = std::max(head_loss_scratch_bytes<T>(tokens, config_.vocab_size),
-                                      head_loss_eval_scratch_bytes<T>(tokens, config_.vocab_size));
+  int64_t head_bytes = std::max(head_loss_scratch_bytes<T>(tokens, config_.vocab_size),
+                                head_loss_eval_scratch_bytes<T>(tokens, config_.vocab_size));
+  if (options_.backend == Backend::kGpu) {
+    head_bytes =
+        std::max(head_bytes, gpu::head_loss_chunk_bytes(tokens, config_.vocab_size, sizeof(T)));
+  }
   plan.add(Section::kScratch, "head", head_scratch_, {head_bytes});
   plan.add(Section::kScratch, "loss_sum", loss_sum_, {1});
   plan.add(Section::kScratch, "eval_sum", eval_sum_, {1});

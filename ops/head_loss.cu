@@ -2,6 +2,7 @@
 // to T, into losses and their own gradient in place. Evaluation keeps its logits in float: no gradient follows, and losses
 // are compared between backends.
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "base/check.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr int kMostThreads = 512;
 constexpr int kSumThreads = 1024;
+constexpr int kAhead = 4;  // loads of a thread under way
 constexpr float kLog2E = 1.44269504f;
 constexpr int64_t kMostHeldBytes = 224 << 10;  // of shared memory, beside the reductions' 128
 constexpr int64_t kRowsAtOnce = 128;           // chunks are multiples of it, as products like them
@@ -35,10 +37,10 @@ struct LogitRows {
   View<uint8_t, 1> most_likely = {};  // out (rows)   without the gradient only
 };
 
-// A block owns a row; a thread owns every blockDim.x-th 16 bytes of it, in all three passes: largest, sum of
-// exponentials, gradient. kHeld: the first pass puts them in shared memory, so that the row is read and written once
+// A block owns a row; a thread owns every blockDim.x-th 16 bytes of it, in both passes: the sum of exponentials, as the row comes
+// in, and the gradient. kHeld: the first pass puts them in shared memory, so that the row is read and written once
 // (2 V sizeof(T) bytes, the bound; at V = 50304 in bf16 two blocks share a multiprocessor, one computes while the other
-// loads). Rows over 224 KB are read three times, mostly from L2. Two exponentials an element are 60% of the memory's
+// loads). Rows over 224 KB are read twice, mostly from L2. Two exponentials an element are 60% of the memory's
 // time.
 template <typename T, int N, int kHeld, int kGradient>
 __global__ __launch_bounds__(kMostThreads,
@@ -64,34 +66,46 @@ __global__ __launch_bounds__(kMostThreads,
   const float at_target =
       float(row[target]);  // before the first barrier, and so before any gradient is written
 
-  float top = -INFINITY;
-#pragma unroll 4
-  for (int64_t v = first; v < vocab; v += stride) {
-    const Vec<T, N> z = load_vec<N>(row + v);
-    if constexpr (kHeld) store_vec<N>(held + v, z);
-    for (int e = 0; e < N; ++e) top = Max{}(top, float(z[e]));
-  }
-  top = block_reduce(top, Max{}, -INFINITY, scratch);
-
+  // Each thread's sum is of exponentials below its own largest so far.
   const float exponent = a.gain * kLog2E;
-  float sum = 0;
-  float before = 0;  // 1: an id before the target's has the largest logit
-#pragma unroll 2
-  for (int64_t v = first; v < vocab; v += stride) {
-    float z[N];
-    load_floats(z, again + v);
+  float top = -FLT_MAX, sum = 0;
+  const auto take = [&](const Vec<T, N>& part, int64_t v) {
+    if constexpr (kHeld) store_vec<N>(held + v, part);
+    float z[N], largest = float(part[0]);
     for (int e = 0; e < N; ++e) {
-      sum += exp2_approx((z[e] - top) * exponent);
-      if constexpr (!kGradient) {
-        if (z[e] == top && v + e < target) before = 1;
-      }
+      z[e] = float(part[e]);
+      largest = Max{}(largest, z[e]);
     }
+    if (largest > top) {
+      sum *= exp2_approx((top - largest) * exponent);
+      top = largest;
+    }
+    for (int e = 0; e < N; ++e) sum += exp2_approx((z[e] - top) * exponent);
+  };
+  int64_t next = first;
+  for (; next + (kAhead - 1) * stride < vocab; next += kAhead * stride) {
+    Vec<T, N> part[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) part[i] = load_vec<N>(row + next + i * stride);
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) take(part[i], next + i * stride);
   }
-  sum = block_sum(sum, scratch);
+  for (; next < vocab; next += stride) take(load_vec<N>(row + next), next);
+  const float own_top = top;
+  top = block_reduce(top, Max{}, -FLT_MAX, scratch);
+  sum = block_sum(sum * exp2_approx((own_top - top) * exponent), scratch);
   const float hit = (at_target - top) * a.gain;
   if (threadIdx.x == 0) a.nats[blockIdx.x] = logf(sum) - hit;
   if constexpr (!kGradient) {
     if (!a.most_likely.empty()) {
+      float before = 0;  // 1: an id before the target's has the largest logit
+      for (int64_t v = first; v < target; v += stride) {
+        float z[N];
+        load_floats(z, again + v);
+        for (int e = 0; e < N; ++e) {
+          if (z[e] == top && v + e < target) before = 1;
+        }
+      }
       before = block_reduce(before, Max{}, 0.0f, scratch);
       if (threadIdx.x == 0) a.most_likely[blockIdx.x] = at_target == top && before == 0;
     }
