@@ -1,5 +1,5 @@
 // bench_step: tokens/s of a whole optimizer step (forward, backward, norm, clip, AdamW, packing) on random tokens, the
-// share of the measured matmul limit, and where the time goes. The shapes are those of bench/peers.
+// share of the measured matmul limit, and where the time goes. The shapes are those of bench/peers, or of a configuration.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -11,22 +11,28 @@
 #include <thread>
 
 #include "base/random.h"
-#include "bench/limits.h"
 #include "cuda/profile.h"
+#include "cuda/transfer.h"
+#include "engine/config_yaml.h"
 #include "engine/optimizer.h"
 #include "models/audit.h"
 #include "models/decoder.h"
 #include "tools/passive_waiting.h"
+#include "tools/train_device.h"
 
 namespace assay {
 namespace {
 
 struct Options {
+  std::string config;
   std::string model = "dense";
   std::string recipe = "auto";
+  std::string device = "cpu";
   int64_t steps = 20, warmup = 3;
   int threads = 0;
-  int64_t layers = 6, hidden = 256, heads = 8, ffn = 768, vocab = 8192, sequence = 256, batch = 8;
+  int64_t micro_batches = 1;
+  int64_t layers = 6, hidden = 256, heads = 8, ffn = 768, vocab = 8192, sequence = 256;
+  int64_t batch = 0;
   int64_t experts = 4, top_k = 2, shared = 0, expert_ffn = 384;
   std::string router = "softmax";
   bool json = false, profile = false;
@@ -34,6 +40,13 @@ struct Options {
 
 Config config_of(const Options& o) {
   Config c;
+  if (!o.config.empty()) {
+    c = load_config(o.config);
+    if (o.recipe != "auto") c.precision.recipe = o.recipe;
+    if (o.batch > 0) c.run.micro_batch = o.batch;
+    c.run.batch_tokens = c.run.sequence * c.run.micro_batch * o.micro_batches;
+    return c;
+  }
   c.model.hidden = o.hidden;
   c.model.layers = o.layers;
   c.model.heads = o.heads;
@@ -54,8 +67,9 @@ Config config_of(const Options& o) {
     router.bias_rate = balanced_by_loss ? 0 : 1e-4;
   }
   c.run.sequence = o.sequence;
-  c.run.micro_batch = o.batch;
-  c.run.batch_tokens = o.sequence * o.batch;
+  c.run.micro_batch = o.batch > 0 ? o.batch : 8;
+  c.run.batch_tokens = o.sequence * c.run.micro_batch * o.micro_batches;
+  c.precision.recipe = o.recipe;
   return c;
 }
 
@@ -76,33 +90,51 @@ void print_profile(const Profile& profile, int64_t steps, double step_ms) {
               100 * (step_ms - sum) / step_ms);
 }
 
+nlohmann::json profile_rows(const Profile& profile, int64_t steps) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& e : profile.entries()) {
+    nlohmann::json row;
+    row["op"] = e.name;
+    row["calls"] = double(e.calls) / double(steps);
+    row["ms"] = 1e3 * e.seconds / double(steps);
+    row["gflop_per_s"] = 1e-9 * e.cost.flops / e.seconds;
+    row["gbyte_per_s"] = 1e-9 * e.cost.bytes / e.seconds;
+    rows.push_back(row);
+  }
+  return rows;
+}
+
 int run(const Options& o) {
   Config config = config_of(o);
-  const Recipe recipe = resolve_recipe(o.recipe);
-  const int64_t tokens = o.sequence * o.batch;
-  config.precision.recipe = resolved_recipe(o.recipe);
-  auto model =
-      make_decoder(config.model, recipe,
-                   {.micro_batch = o.batch, .sequence = o.sequence, .precision = config.precision});
+  const TrainDevice device = choose_device(o.device);
+  const std::string asked = config.precision.recipe;
+  const Recipe recipe = resolve_recipe(asked, device.backend());
+  config.precision.recipe = resolved_recipe(asked, device.backend());
+  const int64_t sequence = config.run.sequence, micro_batch = config.run.micro_batch;
+  const int64_t micro_tokens = sequence * micro_batch, tokens = micro_tokens * o.micro_batches;
+  auto model = make_decoder(config.model, recipe,
+                            {.micro_batch = micro_batch,
+                             .sequence = sequence,
+                             .backend = device.backend(),
+                             .precision = config.precision});
   Optimizer optimizer(config.optimizer, *model);
-  Exec on{.threads = o.threads > 0 ? o.threads : int(std::thread::hardware_concurrency())};
+  Exec on{.threads = o.threads > 0 ? o.threads : int(std::thread::hardware_concurrency()),
+          .gpu = device.context()};
   MemoryPlan plan;
   View<int32_t, 1> stream;
   plan.add(Section::kData, "tokens", stream, {tokens + 1});
   model->plan(plan);
   optimizer.plan(plan);
   plan.add(Section::kScratch, "workspace", on.workspace, {model->workspace_bytes()});
-  plan.allocate();
+  plan.allocate(on.gpu);
   model->bind(on);
   optimizer.bind();
   model->initialise(on, 1);
   model->refresh_weights(on);
   RandomSequence random({7, stream_id("bench_step"), 0});
-  for (int64_t i = 0; i <= tokens; ++i) stream[i] = int32_t(random.below(uint32_t(o.vocab)));
-  const TokenBatch batch{.token = stream.rows(0, tokens),
-                         .target = stream.rows(1, tokens),
-                         .batch = o.batch,
-                         .sequence = o.sequence};
+  for (int64_t i = 0; i <= tokens; ++i) {
+    stream[i] = int32_t(random.below(uint32_t(config.model.vocab_size)));
+  }
 
   Profile profile;
   std::vector<double> seconds;
@@ -111,11 +143,21 @@ int run(const Options& o) {
     const auto start = std::chrono::steady_clock::now();
     {
       const Timed timed(on, "zero gradients");
-      model->begin_step(on, {.loss = 1.0f / float(tokens)});
+      model->begin_step(on, {.loss = 1.0f / float(tokens),
+                             .micro_share = 1.0f / float(o.micro_batches),
+                             .first_micro = i * o.micro_batches});
     }
-    model->forward_backward(on, batch);
+    for (int64_t m = 0; m < o.micro_batches; ++m) {
+      model->forward_backward(on, {.token = stream.rows(m * micro_tokens, micro_tokens),
+                                   .target = stream.rows(m * micro_tokens + 1, micro_tokens),
+                                   .batch = micro_batch,
+                                   .sequence = sequence});
+    }
     optimizer.step(on, i, 1.0);
     model->update_router_bias(on, 1.0f);
+    model->read_back(on);
+    optimizer.read_back(on);
+    wait(on);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     if (i >= o.warmup) seconds.push_back(took.count());
   }
@@ -125,31 +167,38 @@ int run(const Options& o) {
   const double tokens_per_s = double(tokens) / p50;
   const Audit counts = audit(config);
   const double gflops = 1e-9 * double(counts.flops_per_token) * tokens_per_s;
-  const double limit = measured_matmul_limit_gflops(
-      on, recipe == Recipe::kBf16 ? LimitType::kBf16 : LimitType::kFloat);
+  const double limit = 1e-9 * peak_flop_per_s(device, on, recipe);
+  const double loss = model->loss_sum() / double(tokens);
+  const std::string name = o.config.empty() ? o.model : o.config;
   if (o.json) {
-    const nlohmann::json result{
-        {"model",                    o.model                },
-        {"recipe",                   config.precision.recipe},
-        {"threads",                  on.threads             },
-        {"tokens_per_s",             tokens_per_s           },
-        {"step_ms_p50",              1e3 * p50              },
-        {"step_ms_min",              1e3 * seconds.front()  },
-        {"gflop_per_s",              gflops                 },
-        {"matmul_limit_gflop_per_s", limit                  },
-        {"share_of_matmul_limit",    gflops / limit         },
-        {"parameters_total",         counts.total           },
-        {"parameters_active",        counts.active          }
-    };
+    nlohmann::json result;
+    result["model"] = name;
+    result["device"] = device.name();
+    result["recipe"] = config.precision.recipe;
+    result["threads"] = on.threads;
+    result["tokens"] = tokens;
+    result["micro_batches"] = o.micro_batches;
+    result["tokens_per_s"] = tokens_per_s;
+    result["step_ms_p50"] = 1e3 * p50;
+    result["step_ms_min"] = 1e3 * seconds.front();
+    result["gflop_per_s"] = gflops;
+    result["matmul_limit_gflop_per_s"] = limit;
+    result["share_of_matmul_limit"] = gflops / limit;
+    result["parameters_total"] = counts.total;
+    result["parameters_active"] = counts.active;
+    result["loss"] = loss;
+    result["memory_bytes"] = plan.bytes_on(on.gpu);
+    if (o.profile) result["profile"] = profile_rows(profile, o.steps);
     std::printf("%s\n", result.dump().c_str());
     return 0;
   }
   std::printf(
-      "step %s %s threads=%d P_total=%ld P_active=%ld | p50 %.1f ms (min %.1f) | %.0f tokens/s | "
-      "%.0f GFLOP/s | %.1f%% of %.0f GFLOP/s matmul limit\n",
-      o.model.c_str(), config.precision.recipe.c_str(), on.threads, long(counts.total),
-      long(counts.active), 1e3 * p50, 1e3 * seconds.front(), tokens_per_s, gflops,
-      100 * gflops / limit, limit);
+      "step %s %s %s threads=%d P_total=%ld P_active=%ld | p50 %.1f ms (min %.1f) | %.0f tokens/s "
+      "| "
+      "%.0f GFLOP/s | %.1f%% of %.0f GFLOP/s matmul limit | loss %.4f\n",
+      name.c_str(), config.precision.recipe.c_str(), device.name().c_str(), on.threads,
+      long(counts.total), long(counts.active), 1e3 * p50, 1e3 * seconds.front(), tokens_per_s,
+      gflops, 100 * gflops / limit, limit, loss);
   if (o.profile) print_profile(profile, o.steps, 1e3 * mean);
   return 0;
 }
@@ -161,6 +210,12 @@ int main(int argc, char** argv) {
   assay::ensure_passive_waiting(argv);
   CLI::App app{"Speed of one optimizer step of a small decoder on random tokens."};
   assay::Options o;
+  app.add_option("--config", o.config,
+                 "a configuration file: its model, precision, sequence and micro_batch")
+      ->check(CLI::ExistingFile);
+  app.add_option("--device", o.device, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  app.add_option("--micro-batches", o.micro_batches, "of a step")->check(CLI::PositiveNumber);
   app.add_option("--model", o.model, "dense or moe")->check(CLI::IsMember({"dense", "moe"}));
   app.add_option("--recipe", o.recipe, "of precision.recipe");
   app.add_option("--steps", o.steps, "timed steps");
@@ -172,7 +227,7 @@ int main(int argc, char** argv) {
   app.add_option("--ffn", o.ffn);
   app.add_option("--vocab", o.vocab);
   app.add_option("--sequence", o.sequence);
-  app.add_option("--batch", o.batch);
+  app.add_option("--batch", o.batch, "sequences of a micro-batch (8, or the configuration's)");
   app.add_option("--experts", o.experts);
   app.add_option("--top-k", o.top_k);
   app.add_option("--shared", o.shared);
@@ -182,5 +237,10 @@ int main(int argc, char** argv) {
   app.add_flag("--profile", o.profile, "time by op (adds a little)");
   app.add_flag("--json", o.json, "one JSON object on stdout");
   CLI11_PARSE(app, argc, argv);
-  return assay::run(o);
+  try {
+    return assay::run(o);
+  } catch (const assay::UserError& error) {
+    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
+    return 1;
+  }
 }

@@ -1,5 +1,6 @@
 // Time by op, when Exec::profile is set: each op's public function opens a Timed scope with its name and cost. An op called
-// by another op counts for the outer one.
+// by another op counts for the outer one. On a GPU a scope begins and ends with the stream idle: the time contains launches,
+// some 10 us a scope, and the stream is never ahead.
 #pragma once
 
 #include <chrono>
@@ -10,6 +11,7 @@
 
 #include "base/cost.h"
 #include "cuda/exec.h"
+#include "cuda/transfer.h"
 
 namespace assay {
 
@@ -43,18 +45,22 @@ class Profile {
 class Timed {
  public:
   Timed(Exec on, const char* name, Cost cost = {})
-      : profile_(on.profile), name_(name), cost_(cost) {
-    if (profile_ && profile_->depth++ == 0) start_ = Clock::now();
+      : on_(on), profile_(on.profile), name_(name), cost_(cost) {
+    if (!profile_ || profile_->depth++ > 0) return;
+    wait(on_);
+    start_ = Clock::now();
   }
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;
-  ~Timed() {
+  ~Timed() noexcept(false) {  // a kernel may have failed
     if (!profile_ || --profile_->depth > 0) return;
+    wait(on_);
     profile_->add(name_, std::chrono::duration<double>(Clock::now() - start_).count(), cost_);
   }
 
  private:
   using Clock = std::chrono::steady_clock;
+  Exec on_;
   Profile* profile_;
   const char* name_;
   Cost cost_;

@@ -1,29 +1,36 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can tell, in under nine minutes: builds for it (CMake, a C++ compiler and the CUDA toolkit are
-# enough), op tests, memcheck and racecheck, every bench, PyTorch's figures where it is installed. A step that fails or runs
-# into its time limit does not stop the others. Leaves results.json and logs.tgz; exit 1 if a step failed.
+# enough), op tests, memcheck and racecheck, every bench, PyTorch's figures where it is installed; with `assay` (a bundle, or a
+# full build) training against the CPU's, the same bits again, resumed and without graphs, and the speedrun models' steps. A
+# step that fails or runs into its time limit does not stop the others. Leaves results.json and logs.tgz; exit 1 if a step failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: bash tools/gpu_check.sh [--out FOLDER] [--build FOLDER | --prebuilt FOLDER] [--dry-run]
+usage: bash tools/gpu_check.sh [--out FOLDER] [--build FOLDER | --prebuilt FOLDER] [--only REGEX] [--dry-run]
   --out       where results.json and logs.tgz go (default: $OUT, or gpu-check)
   --build     where to build (default: build-gpu)
   --prebuilt  builds nothing, takes the programs there; in a bundle (tools/bundle.sh) that is bin
+  --only      runs only the steps whose names match, e.g. 'limits|step_.*'
   --dry-run   prints the steps with their time limits and runs none
 TEXT
 }
 
 out=${OUT:-gpu-check}
 build=build-gpu
+only='.*'
 prebuilt=no
 dry=no
 while [[ $# -gt 0 ]]; do
   case "$1" in
-    --out | --build | --prebuilt)
+    --out | --build | --prebuilt | --only)
       [[ $# -ge 2 ]] || { usage >&2; exit 1; }
-      if [[ $1 == --out ]]; then out=$2; else build=$2; fi
+      case "$1" in
+        --out) out=$2 ;;
+        --only) only=$2 ;;
+        *) build=$2 ;;
+      esac
       if [[ $1 == --prebuilt ]]; then prebuilt=yes; fi
       shift 2 ;;
     --dry-run) dry=yes && shift ;;
@@ -54,6 +61,7 @@ steps=""
 step() {
   local name=$1 limit=$2
   shift 2
+  if ! [[ ${name%.json} =~ ^($only)$ ]]; then return; fi
   if [[ $dry == yes ]]; then
     printf '%4d s  %-20s %s\n' "$limit" "$name" "$*"
     return
@@ -85,16 +93,81 @@ build_all() {
 export -f build_all
 export build
 
+# Of an op check, all cases: a process a core, each with every N-th case, since the references are computed on the CPU.
+sharded() {
+  local shards status
+  shards=$(nproc)
+  seq 0 $((shards - 1)) | xargs -P "$shards" -I{} bash -c '"$@" --shard {}/'"$shards"' >"$SHARDS/{}" 2>&1' _ "$@"
+  status=$?
+  cat "$SHARDS"/*
+  sed -n 's/^\([0-9]*\) cases, \([0-9]*\) failed.*/\1 \2/p' "$SHARDS"/* |
+    awk '{cases += $1; failed += $2} END {printf "%d cases, %d failed\n", cases, failed}'
+  return $status
+}
+export -f sharded
+# check NAME LIMIT COMMAND...: a step of an op check.
+check() {
+  local name=$1 limit=$2
+  shift 2
+  SHARDS=$(mktemp -d) step "$name" "$limit" bash -c 'sharded "$@"' _ "$@"
+}
+
+# The loss and the hash of every step in a log of `assay train`, as "step loss hash".
+steps_of() { sed -n 's|^step \([0-9]*\)/.* loss \([0-9.]*\) .*\(#[0-9a-f]*\)$|\1 \2 \3|p' "$1"; }
+export -f steps_of
+
+# parity RECIPE FIRST ALL: 60 steps of a small mixture of experts on the CPU and on the GPU. Their losses may differ by FIRST at
+# step 1, by ALL at any; the GPU's second run, its resumed run, and its run without graphs must have the first one's bits.
+parity() {
+  local recipe=$1 first=$2 all=$3 runs
+  runs=$(mktemp -d)
+  train() {
+    local name=$1 device=$2
+    shift 2
+    "$build/assay" train models/presets/cpu/moe.yaml --run "$runs/$name" --device "$device" --set precision.recipe="$recipe" \
+      --set run.steps=60 --set run.batch_tokens=1024 --set run.micro_batch=1 --set optimizer.lr=1e-3 --set schedule.warmup=20 \
+      --set schedule.warmdown=20 --set eval.every=60 --set eval.tokens=4096 --set data.cache="$runs/cache" \
+      --set data.synth.train_tokens=200000 --set data.synth.val_tokens=20000 "$@" >>"$runs/$name.log" 2>&1 || [[ $? == 130 ]] || { tail -5 "$runs/$name.log"; return 1; }
+    steps_of "$runs/$name.log" >"$runs/$name.steps"
+  }
+  train cpu cpu && train gpu cuda && train again cuda && ASSAY_SYNC_LAUNCHES=1 train no-graphs cuda &&
+    train resumed cuda --stop-after 30 && train resumed cuda || return 1
+  local status=0 same
+  for name in again no-graphs resumed; do
+    same=yes
+    cmp -s "$runs/gpu.steps" "$runs/$name.steps" || { same=no; status=1; }
+    printf 'same bits, %s: %s\n' "$name" "$same"
+  done
+  paste "$runs/cpu.steps" "$runs/gpu.steps" | awk -v first="$first" -v all="$all" '
+    { d = $2 - $5; if (d < 0) d = -d; if (NR == 1) one = d; if (d > most) { most = d; at = $1 } }
+    END { printf "%d steps: |loss on the CPU - on the GPU| %.3f at step 1, at most %.3f (step %d)\n", NR, one, most, at
+          exit NR != 60 || one > first || most > all }' || status=1
+  rm -r "$runs"
+  return $status
+}
+export -f parity
+
 if [[ $prebuilt == no ]]; then
   step build 200 bash -c build_all
   step kernels 20 bash tools/check_kernels.sh --no-build "$build"
 fi
 step limits.json 30 "$build/bench_limits" --json
-step op_check 110 "$build/op_check_cuda"
+check op_check 110 "$build/op_check_cuda"
 benches="attention gemm grouped head memory_ops optimizer router"
 for bench in $benches; do step "bench_$bench.json" 35 "$build/bench_$bench" --iters 50 --json; done
-step memcheck 60 compute-sanitizer --tool memcheck --error-exitcode 1 "$build/op_check_cuda" --small
-step racecheck 60 compute-sanitizer --tool racecheck --error-exitcode 1 "$build/op_check_cuda" --small
+check memcheck 60 compute-sanitizer --tool memcheck --error-exitcode 1 "$build/op_check_cuda" --small
+check racecheck 60 compute-sanitizer --tool racecheck --error-exitcode 1 "$build/op_check_cuda" --small
+speedruns="dense moe-64 moe-256"
+if [[ $dry == yes || -x $build/assay ]]; then
+  step parity_fp32 60 bash -c 'parity fp32 0.001 0.005'
+  step parity_bf16 60 bash -c 'parity bf16 0.01 0.05'
+  for model in $speedruns; do
+    step "step_$model.json" 60 "$build/bench_step" --config "models/presets/speedrun/$model.yaml" --device cuda --micro-batches 8 \
+      --steps 5 --warmup 2 --json
+    step "profile_$model.json" 60 "$build/bench_step" --config "models/presets/speedrun/$model.yaml" --device cuda --steps 2 \
+      --warmup 1 --profile --json
+  done
+fi
 if [[ $dry == yes ]] || python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
   step torch.json 60 python3 bench/peers/torch_gpu.py
 fi
@@ -119,7 +192,18 @@ value() {
     value "$out/logs/bench_$bench.json"
     separator=","
   done
-  printf '},\n"op_check": "%s",\n"torch": [' "$(tail -1 "$out/logs/op_check.log" 2>/dev/null | tr -d '"\\')"
+  printf '},\n"steps_of_models": {'
+  separator=""
+  for name in step profile; do
+    for model in $speedruns; do
+      printf '%s\n"%s_%s": ' "$separator" "$name" "$model"
+      value "$out/logs/${name}_$model.json"
+      separator=","
+    done
+  done
+  last_line() { tail -1 "$out/logs/$1.log" 2>/dev/null | tr -d '"\\'; }
+  printf '},\n"op_check": "%s", "memcheck": "%s", "racecheck": "%s",\n"parity_fp32": "%s", "parity_bf16": "%s",\n"torch": [' \
+    "$(last_line op_check)" "$(last_line memcheck)" "$(last_line racecheck)" "$(last_line parity_fp32)" "$(last_line parity_bf16)"
   if [[ -s $out/logs/torch.json ]]; then grep '^{' "$out/logs/torch.json" | paste -sd,; fi
   printf ']}\n'
 } >"$out/results.json"

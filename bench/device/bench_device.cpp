@@ -1,4 +1,4 @@
-// bench_device [--op NAME] [--filter TEXT] [--iters N] [--json]: the time on the GPU of every case of the ops' case lists
+// bench_device [--op NAMES] [--filter TEXT] [--iters N] [--json]: the time on the GPU of every case of the ops' case lists
 // (tests/ops/<op>_cases.cpp), as a share of what the measured limits of this GPU allow for the bytes and flops of the op's
 // own cost function. bench_attention, bench_grouped, ... are this program with the ops of one concern.
 //
@@ -168,7 +168,7 @@ int Bench::finish() const {
 }
 
 int usage(int status) {
-  std::fprintf(stderr, "usage: bench_... [--op NAME] [--filter TEXT] [--iters N] [--json]\n");
+  std::fprintf(stderr, "usage: bench_... [--op NAMES] [--filter TEXT] [--iters N] [--json]\n");
   return status;
 }
 
@@ -191,7 +191,7 @@ int run(int argc, char** argv) {
     if (flag == "--json") {
       options.output = Options::Output::kJson;
     } else if (flag == "--op" && has_value) {
-      options.ops = {argv[++i]};
+      options.ops = words(argv[++i]);
     } else if (flag == "--filter" && has_value) {
       options.filter = argv[++i];
     } else if (flag == "--iters" && has_value) {

@@ -1,7 +1,9 @@
 // op_check_cuda [--op NAME] [--filter TEXT] [--list]: every case by the CUDA kernels on the GPU, against the scalar reference,
 // twice and in device memory to the same bits. A case's own buffers are pinned host memory that the device reaches at the
 // same address, so that cases fill and compare them as on the CPU. Exit 1 when one fails, or where there is no GPU.
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 
 #include "base/check.h"
@@ -21,9 +23,19 @@ void release(void* p) {
   device->context()->memory->release(p, gpu::Place::kHostVisible);
 }
 
+// --list and --help need no GPU.
+bool runs_cases(int argc, char** argv) {
+  const auto says = [](const char* word) {
+    return std::strcmp(word, "--list") == 0 || std::strcmp(word, "--help") == 0;
+  };
+  return std::none_of(argv + 1, argv + argc, says);
+}
+
 int run(int argc, char** argv) {
-  device = gpu::open_device();
-  set_case_memory({allocate, release});
+  if (runs_cases(argc, argv)) {
+    device = gpu::open_device();
+    set_case_memory({allocate, release});
+  }
   const auto begin = [] { return Exec{.gpu = device->context()}; };
   OpBackend backend{.program = "op_check_cuda", .variants = {}};
   backend.variants.push_back({"once", begin});

@@ -98,12 +98,33 @@ Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& works
   return failures.empty() ? Outcome::kPassed : Outcome::kFailed;
 }
 
+// --shard I/N: every N-th of the chosen cases, from the I-th on, so that N processes share them.
+struct Shard {
+  int64_t index = 0, of = 1;
+};
+bool read_shard(const char* text, Shard& shard) {
+  long index = 0, of = 0;
+  if (std::sscanf(text, "%ld/%ld", &index, &of) != 2 || index < 0 || index >= of) return false;
+  shard = {index, of};
+  return true;
+}
+
+int usage(const OpBackend& backend, int status) {
+  std::fprintf(
+      stderr,
+      "usage: %s [--op NAME] [--filter TEXT] [--shard I/N] [--small | --sanitized] [--list]\n",
+      backend.program);
+  return status;
+}
+
 }  // namespace
 
 int op_check_main(int argc, char** argv, OpBackend backend) {
   std::string op, filter;
   bool list = false;
   Cost most = kAll;
+  Shard shard;
+  int64_t chosen = 0;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     if (flag == "--list") {
@@ -115,11 +136,10 @@ int op_check_main(int argc, char** argv, OpBackend backend) {
       backend = without_repeats(std::move(backend));
     } else if ((flag == "--op" || flag == "--filter") && i + 1 < argc) {
       (flag == "--op" ? op : filter) = argv[++i];
+    } else if (flag == "--shard" && i + 1 < argc) {
+      if (!read_shard(argv[++i], shard)) return usage(backend, 1);
     } else {
-      std::fprintf(stderr,
-                   "usage: %s [--op NAME] [--filter TEXT] [--small | --sanitized] [--list]\n",
-                   backend.program);
-      return flag == "--help" ? 0 : 1;
+      return usage(backend, flag == "--help" ? 0 : 1);
     }
   }
   CaseWorkspace workspace;
@@ -127,6 +147,7 @@ int op_check_main(int argc, char** argv, OpBackend backend) {
   for (const OpCase& c : all_op_cases()) {
     if (!selected(c, op, filter)) continue;
     if (c.body == OpBody::kCpu && backend.body != OpBody::kCpu) continue;
+    if (chosen++ % shard.of != shard.index) continue;
     ++done;
     if (list) {
       std::printf("%s\n", c.name.c_str());
