@@ -19,6 +19,9 @@ namespace assay {
 // The run named by a user. UserError when there is none: no such folder, a file, or a folder that no run wrote.
 std::filesystem::path require_run(const std::string& run);
 
+// In a run that began from another program's weights: what they were.
+constexpr const char* kImportedFile = "imported.json";
+
 class RunDir {
  public:
   enum class Start {

@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/file.h"
+#include "data/sha256.h"
 #include "data/tokenizer_files.h"
 #include "engine/checkpoint.h"
 #include "engine/config_text.h"
@@ -147,8 +149,7 @@ void require_vocabulary(const Tokenizer& tokenizer, const std::string& where, in
   if (tokenizer.vocab_size() <= vocab) return;
   throw UserError(strprintf("%s has %ld tokens, config.json vocab_size %ld", where.c_str(),
                             long(tokenizer.vocab_size()), long(vocab)),
-                  "the tokenizer is of another model: take its file away, or put the right one "
-                  "there");
+                  "the tokenizer is of another model: give the right one, or none");
 }
 
 // The model as a configuration's section; what training adds (auxiliary losses, init) is left to the user's file.
@@ -217,13 +218,23 @@ void require_bias_rate(const Filled& filled, const Config& config, const std::st
                   "model.moe.router.bias_rate=1e-3");
 }
 
-TrainingState first_state(const Config& config, const ImportPlan& plan) {
+TrainingState first_state(const Config& config) {
   TrainingState state;
   state.seed = static_cast<uint64_t>(config.run.seed);
   state.config_yaml = to_yaml(config);
   state.config_hashes = section_hashes(config);
-  state.extra["imported_from"] = fs::absolute(plan.folder).lexically_normal().string();
   return state;
+}
+
+void write_origin(const RunDir& dir, const ImportPlan& plan, const Imported& imported) {
+  nlohmann::ordered_json j;
+  j["folder"] = fs::absolute(plan.folder).lexically_normal().string();
+  j["architecture"] = family_name(imported.family).architecture;
+  j["config_json_sha256"] = sha256_file(plan.folder + "/config.json");
+  j["dtypes"] = imported.dtypes;
+  j["notes"] = imported.notes;
+  const auto replace = nlohmann::ordered_json::error_handler_t::replace;
+  write_file_atomic(dir.file(kImportedFile), j.dump(1, ' ', false, replace) + "\n");
 }
 
 }  // namespace
@@ -242,6 +253,9 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
     tokenizer = folder_tokenizer(plan.folder, result.notes);
   }
   if (tokenizer) require_vocabulary(*tokenizer, plan.folder, model.model.vocab_size);
+  if (!tokenizer_file.empty()) {
+    require_vocabulary(read_tokenizer(tokenizer_file), tokenizer_file, model.model.vocab_size);
+  }
 
   Filled filled(model, weights);
   require_bias_rate(filled, result.config, plan.folder);
@@ -256,11 +270,12 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   }
   resolve(result.config);
   Checkpoints checkpoints(dir.path(), 1, nullptr);
-  result.checkpoint = checkpoints.save(first_state(result.config, plan), filled.tensors(),
+  result.checkpoint = checkpoints.save(first_state(result.config), filled.tensors(),
                                        filled.moments(), Checkpoints::Keep::kMilestone);
   meta.recipe = result.config.precision.recipe;
   meta.threads = result.config.run.threads;
   write_meta(dir, meta);
+  write_origin(dir, plan, result);
   dir.write_config(result.config);  // last: now it is a run
   return result;
 }

@@ -13,7 +13,9 @@
 #include <map>
 
 #include "base/check.h"
+#include "engine/checkpoint.h"
 #include "engine/config_check.h"
+#include "engine/run_dir.h"
 #include "lab/run_claims.h"
 
 extern char** environ;
@@ -187,6 +189,26 @@ Comparison compare_telemetry(RunEvidence& sealed, RunEvidence& again, int64_t st
   return comparison;
 }
 
+// A run that began from another program's weights has them as its checkpoint of step 0: the rerun begins there too.
+void begin_as(const fs::path& run, const fs::path& again) {
+  std::error_code error;
+  if (!fs::exists(run / kImportedFile, error)) return;
+  const fs::path first = fs::path("checkpoints") / "step-00000000";
+  const std::string problem = checkpoint_problem((run / first).string());
+  if (!problem.empty()) {
+    throw UserError(run.string() + " began from imported weights, and " + first.string() +
+                        " cannot be used: " + problem,
+                    "put that checkpoint back: the first steps cannot be repeated without it");
+  }
+  fs::create_directories(again / "checkpoints", error);
+  if (!error) fs::copy(run / first, again / first, fs::copy_options::recursive, error);
+  if (!error) fs::copy_file(run / "config.yaml", again / "config.yaml", error);
+  if (error) {
+    throw UserError("cannot copy the imported weights of " + run.string() + ": " + error.message(),
+                    "check the disk, or set TMPDIR to a folder with more space");
+  }
+}
+
 Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& options) {
   if (options.steps > receipt.sealed_step) {
     throw UserError(strprintf("--rerun %ld: the run %s has %ld steps", long(options.steps),
@@ -196,6 +218,7 @@ Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& opt
   const Workplace place;
   const std::string folder = place / "run", log = place / "said.txt";
   RunEvidence sealed(run.string(), receipt.sealed_step);
+  begin_as(run, folder);
   std::vector<std::string> command{
       options.program, "train",        (run / "config.yaml").string(), "--run",
       folder,          "--stop-after", std::to_string(options.steps)};

@@ -172,6 +172,9 @@ TEST_CASE("a tokenizer has to fit the vocabulary, and one of another kind stays 
   const Damaged model("llama");
   write_tokenizer_json(Tokenizer(vocabulary), model.file("tokenizer.json"));
   model.refused("has 257 tokens, config.json vocab_size 64");
+  fs::rename(model.file("tokenizer.json"), model.folder / "elsewhere.json");
+  model.refused("elsewhere.json has 257 tokens, config.json vocab_size 64",
+                {"data.tokenizer=" + (model.folder / "elsewhere.json")});
 
   write_file_atomic(model.file("tokenizer.json"), R"({"model": {"type": "Unigram"}})");
   const Imported without = imported(model.path, model.folder / "without");

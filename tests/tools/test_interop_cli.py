@@ -2,6 +2,7 @@
 """assay export and import as a user calls them: out and back with the same losses and bits, and training goes on."""
 import json
 import pathlib
+import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
@@ -38,6 +39,11 @@ def check_family(moe, architecture, sets):
         done = assay("train", back / "config.yaml", "--run", back, "--json")
         check(done.returncode == 0, done.stderr)
         check(json.loads(done.stdout)["val_loss_nats"] < losses[0], (losses, done.stdout))
+        again = works("receipt", "verify", back, "--rerun", "5")
+        check("bit for bit" in again, again)
+        shutil.rmtree(first)
+        refused = assay("receipt", "verify", back, "--rerun", "5")
+        check(refused.returncode == 1 and "began from imported weights" in refused.stderr, refused)
 
 
 def check_alone():
