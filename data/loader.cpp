@@ -9,22 +9,10 @@ namespace assay {
 
 namespace {
 
-// Shards below this are looked at whole before the first step: a wrong id is better found now than in an hour.
-constexpr int64_t kScanBytes = int64_t{1} << 30;
-
 void require_positive(const char* name, int64_t value) {
   if (value <= 0)
     throw UserError(strprintf("%s is %ld", name, static_cast<long>(value)),
                     strprintf("set %s to 1 or more", name));
-}
-
-std::vector<Shard> open_shards(const std::vector<std::string>& files, const char* field) {
-  if (files.empty())
-    throw UserError(strprintf("%s names no shard", field),
-                    "give files, or write shards with: assay data prepare");
-  std::vector<Shard> shards;
-  for (const std::string& file : files) shards.emplace_back(file);
-  return shards;
 }
 
 }  // namespace
@@ -51,28 +39,7 @@ Loader::Loader(LoaderConfig config) : config_(std::move(config)) {
   rank_tokens_ = config_.batch_tokens / config_.ranks;
   micro_batches_ = static_cast<int>(rank_tokens_ / (config_.micro_batch * config_.sequence));
 
-  shards_ = open_shards(config_.files, "data.train");
-  first_batch_ = {0};
-  int64_t longest = 0;
-  int64_t bytes = 0;
-  for (const Shard& shard : shards_) {
-    const int64_t batches = std::max<int64_t>(0, shard.tokens() - 1) / config_.batch_tokens;
-    first_batch_.push_back(first_batch_.back() + batches);
-    longest = std::max(longest, shard.tokens());
-    bytes += shard.tokens() * shard.token_bytes();
-    token_width_ = std::max<int64_t>(token_width_, shard.token_bytes());
-  }
-  if (first_batch_.back() == 0)
-    throw UserError(
-        strprintf(
-            "the training data is shorter than a batch: the longest of %ld shards has %ld tokens, "
-            "run.batch_tokens %ld needs %ld",
-            static_cast<long>(shards_.size()), static_cast<long>(longest),
-            static_cast<long>(config_.batch_tokens), static_cast<long>(config_.batch_tokens + 1)),
-        "use more text or a smaller run.batch_tokens");
-  if (bytes <= kScanBytes)
-    for (const Shard& shard : shards_) check_tokens(shard, config_.vocab_size);
-  next_ = cursor_of(0);
+  order_ = make_batch_order(config_);
 }
 
 Loader::~Loader() {
@@ -88,29 +55,24 @@ Loader::~Loader() {
 
 void Loader::plan(MemoryPlan& memory) {
   CHECK(!thread_.joinable(), "the loader's memory is planned after its first step");
-  memory.add<int32_t, 2>(Section::kData, "data.tokens", tokens_, {2, rank_tokens_ + 1});
-  memory.add<std::byte, 1>(Section::kData, "data.raw", raw_, {(rank_tokens_ + 1) * token_width_});
+  memory.add<int32_t, 2>(Section::kData, "data.tokens", tokens_, {2, order_->row_tokens()});
+  memory.add<std::byte, 1>(Section::kData, "data.raw", raw_, {order_->raw_bytes()});
 }
 
 int64_t Loader::bytes() const {
-  return (rank_tokens_ + 1) * (2 * static_cast<int64_t>(sizeof(int32_t)) + token_width_);
+  return 2 * order_->row_tokens() * static_cast<int64_t>(sizeof(int32_t)) + order_->raw_bytes();
 }
 
 void Loader::allocate() {
   if (tokens_.empty()) {
-    own_tokens_.resize(static_cast<size_t>(2 * (rank_tokens_ + 1)));
-    own_raw_.resize(static_cast<size_t>((rank_tokens_ + 1) * token_width_));
+    own_tokens_.resize(static_cast<size_t>(2 * order_->row_tokens()));
+    own_raw_.resize(static_cast<size_t>(order_->raw_bytes()));
     tokens_ = {
-        own_tokens_.data(), {2, rank_tokens_ + 1}
+        own_tokens_.data(), {2, order_->row_tokens()}
     };
     raw_ = {own_raw_.data(), {static_cast<int64_t>(own_raw_.size())}};
   }
   thread_ = std::thread([this] { work(); });
-}
-
-void Loader::read(Cursor cursor, View<int32_t, 1> out) const {
-  const int64_t begin = cursor.batch * config_.batch_tokens + config_.rank * rank_tokens_;
-  shards_[static_cast<size_t>(cursor.shard)].read(begin, config_.vocab_size, out, raw_);
 }
 
 void Loader::work() {
@@ -118,12 +80,12 @@ void Loader::work() {
   for (;;) {
     changed_.wait(lock, [&] { return state_ == State::kWanted || state_ == State::kStop; });
     if (state_ == State::kStop) return;
-    const Cursor cursor = wanted_;
+    const int64_t step = wanted_;
     const View<int32_t, 1> row = tokens_(wanted_row_);
     lock.unlock();
     std::exception_ptr failure;
     try {
-      read(cursor, row);
+      order_->read(step, row, raw_);
     } catch (...) {
       failure = std::current_exception();
     }
@@ -134,10 +96,10 @@ void Loader::work() {
   }
 }
 
-void Loader::request(Cursor cursor) {
+void Loader::request(int64_t step) {
   {
     std::lock_guard lock(mutex_);
-    wanted_ = cursor;
+    wanted_ = step;
     wanted_row_ = 1 - current_;
     state_ = State::kWanted;
   }
@@ -158,10 +120,9 @@ void Loader::next_step() {
   if (failure_) std::rethrow_exception(failure_);
   current_ = 1 - current_;
   have_batch_ = true;
-  if (next_.epoch > current_epoch_) announce_epoch(next_.epoch);
-  current_epoch_ = next_.epoch;
-  next_ = after(next_);
-  request(next_);
+  for (const std::string& line : order_->begins_again(next_)) announce(line);
+  current_epoch_ = cursor_of(next_).epoch;
+  request(++next_);
 }
 
 Batch Loader::micro(int i) const {
@@ -170,46 +131,19 @@ Batch Loader::micro(int i) const {
   const int64_t size = config_.micro_batch * config_.sequence;
   const int32_t* first = tokens_.row(current_) + i * size;
   return {
-      .token = {first,     {size}},
-        .target = {first + 1, {size}}
+      .token = {first,                       {size}},
+        .target = {first + order_->target_at(), {size}}
   };
 }
 
 int64_t Loader::counted_targets(int mask_id) const {
   CHECK(have_batch_, "targets are counted before next_step(), mask id %d", mask_id);
-  const int32_t* target = tokens_.row(current_) + 1;
+  const int32_t* target = tokens_.row(current_) + order_->target_at();
   return rank_tokens_ - std::count(target, target + rank_tokens_, mask_id);
 }
 
-Cursor Loader::cursor_of(int64_t step) const {
-  CHECK(step >= 0, "step %ld", static_cast<long>(step));
-  const int64_t in_epoch = step % batches_per_epoch();
-  const auto after = std::upper_bound(first_batch_.begin(), first_batch_.end(), in_epoch);
-  const int64_t shard = after - first_batch_.begin() - 1;
-  return {.shard = shard,
-          .batch = in_epoch - first_batch_[static_cast<size_t>(shard)],
-          .epoch = step / batches_per_epoch()};
-}
-
-Cursor Loader::after(Cursor cursor) const {
-  return cursor_of(cursor.epoch * batches_per_epoch() +
-                   first_batch_[static_cast<size_t>(cursor.shard)] + cursor.batch + 1);
-}
-
 void Loader::seek(Cursor cursor) {
-  const int64_t shards = static_cast<int64_t>(shards_.size());
-  const bool known =
-      cursor.shard >= 0 && cursor.shard < shards && cursor.batch >= 0 && cursor.epoch >= 0;
-  const size_t shard = known ? static_cast<size_t>(cursor.shard) : 0;
-  const int64_t batches = first_batch_[shard + 1] - first_batch_[shard];
-  if (!known || cursor.batch >= batches)
-    throw UserError(strprintf("the data has no batch %ld in shard %ld (epoch %ld): %ld shards, %ld "
-                              "batches in that one",
-                              static_cast<long>(cursor.batch), static_cast<long>(cursor.shard),
-                              static_cast<long>(cursor.epoch), static_cast<long>(shards),
-                              static_cast<long>(batches)),
-                    "resume with the files and the batch_tokens the run was started with");
-  next_ = cursor;
+  next_ = order_->step_of(cursor);
   current_epoch_ = cursor.epoch;
   have_batch_ = false;
   if (!thread_.joinable()) return;
@@ -217,11 +151,7 @@ void Loader::seek(Cursor cursor) {
   request(next_);
 }
 
-void Loader::announce_epoch(int64_t epoch) const {
-  const std::string line =
-      strprintf("data: epoch %ld begins, the same %ld batches of %ld tokens again",
-                static_cast<long>(epoch + 1), static_cast<long>(batches_per_epoch()),
-                static_cast<long>(config_.batch_tokens));
+void Loader::announce(const std::string& line) const {
   if (config_.warn) return config_.warn(line);
   std::fprintf(stderr, "warning: %s\n", line.c_str());
 }
@@ -231,7 +161,10 @@ ValidationSet::ValidationSet(const Config& config)
   require_positive("eval.tokens", config.tokens);
   require_positive("run.sequence", config.sequence);
   require_positive("run.micro_batch", config.micro_batch);
-  const std::vector<Shard> shards = open_shards(config.files, "data.val");
+  if (config.files.empty())
+    throw UserError("data.val names no shard",
+                    "give files, or write shards with: assay data prepare");
+  const std::vector<Shard> shards(config.files.begin(), config.files.end());
   std::vector<int64_t> sequences;  // taken from each shard
   int64_t wanted = (config.tokens - 1) / sequence_ + 1;
   int64_t total = 0;

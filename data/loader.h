@@ -1,10 +1,11 @@
-// The deterministic order of training tokens.
+// The batches of a run, read one step ahead of it.
 //
 // Shards in lexicographic order; batch b of a shard is its tokens [b * batch_tokens, (b + 1) * batch_tokens)
 // and one token of look-ahead, floor((tokens - 1) / batch_tokens) batches a shard, the tail is dropped. A rank
 // takes its contiguous part of a batch and cuts it into micro-batches of micro_batch sequences. target[i] is
 // token[i + 1], across sequence ends too. The order depends on files and batch_tokens, not on ranks or
-// micro_batch. At the end of the data the order starts over; epochs are counted and announced.
+// micro_batch. At the end of the data the order starts over; epochs are counted and announced. With a mixture a batch
+// is sequences of several sources instead (data/batch_order.h).
 //
 // A thread reads one step ahead. After the first next_step() nothing is allocated.
 #pragma once
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -20,7 +22,7 @@
 
 #include "base/view.h"
 #include "cuda/memory_plan.h"
-#include "data/shard.h"
+#include "data/batch_order.h"
 
 namespace assay {
 
@@ -29,8 +31,18 @@ struct Batch {
   View<const int32_t, 1> target;  // (micro_batch * sequence)   target[i] = token[i + 1]
 };
 
+// One source of a mixture.
+struct MixtureSource {
+  std::string name;
+  std::vector<std::string> files;
+  double weight = 0;
+};
+
 struct LoaderConfig {
   std::vector<std::string> files;
+  std::vector<MixtureSource> mixture =
+      {};                    // given: drawn from by weight, instead of `files` in order
+  uint64_t seed = 0;         // of the draws
   int64_t batch_tokens = 0;  // of one optimizer step, all ranks together
   int64_t sequence = 0;
   int64_t micro_batch = 0;  // sequences
@@ -39,14 +51,6 @@ struct LoaderConfig {
   int64_t vocab_size = 0;
   // Called on the caller's thread when an epoch begins again; empty = one line on stderr.
   std::function<void(const std::string&)> warn = {};
-};
-
-// Which batch comes next.
-struct Cursor {
-  int64_t shard = 0;
-  int64_t batch = 0;
-  int64_t epoch = 0;
-  bool operator==(const Cursor&) const = default;
 };
 
 class Loader {
@@ -69,35 +73,37 @@ class Loader {
   // Targets of this rank in the current step that differ from mask_id; -1 counts all.
   int64_t counted_targets(int mask_id) const;
 
-  Cursor cursor() const { return next_; }
+  Cursor cursor() const { return cursor_of(next_); }
   int64_t epoch() const { return current_epoch_; }
-  int64_t batches_per_epoch() const { return first_batch_.back(); }
+  int64_t batches_per_epoch() const { return order_->batches_per_epoch(); }
   void seek(Cursor cursor);  // UserError when the data has no such batch
   void seek(int64_t step) { seek(cursor_of(step)); }
-  Cursor cursor_of(int64_t step) const;
+  Cursor cursor_of(int64_t step) const { return order_->cursor_of(step); }
+
+  // Of a mixture, empty without one: what the steps up to the current one have drawn of each source.
+  std::span<const SourceUse> source_use() { return source_use(next_); }
+  std::span<const SourceUse> source_use(int64_t steps) { return order_->use(steps); }
+  std::vector<int64_t> source_sequences() const { return order_->source_sequences(); }
+  const std::vector<MixtureSource>& mixture() const { return config_.mixture; }
 
  private:
-  Cursor after(Cursor cursor) const;
-  void read(Cursor cursor, View<int32_t, 1> out) const;
   void allocate();
-  void request(Cursor cursor);
+  void request(int64_t step);
   void wait_idle();
   void work();
-  void announce_epoch(int64_t epoch) const;
+  void announce(const std::string& line) const;
 
   LoaderConfig config_;
-  std::vector<Shard> shards_;
-  std::vector<int64_t> first_batch_;  // (shards + 1) batches before each shard, then all
+  std::unique_ptr<BatchOrder> order_;
   int64_t rank_tokens_;
   int micro_batches_;
 
   std::vector<int32_t> own_tokens_;  // used when plan() was not called
   std::vector<std::byte> own_raw_;
-  View<int32_t, 2> tokens_;  // (2, rank_tokens + 1)   the current batch and the one being read
-  View<std::byte, 1> raw_;   // ((rank_tokens + 1) * widest token)
-  int64_t token_width_ = 2;
+  View<int32_t, 2> tokens_;  // (2, row_tokens)   the current batch and the one being read
+  View<std::byte, 1> raw_;   // (raw_bytes)
 
-  Cursor next_;  // what the next next_step() delivers
+  int64_t next_ = 0;  // the step that the next next_step() delivers
   int64_t current_epoch_ = 0;
   int current_ = 0;  // row of tokens_ that micro() shows
   bool have_batch_ = false;
@@ -107,7 +113,7 @@ class Loader {
   std::mutex mutex_;
   std::condition_variable changed_;
   State state_ = State::kIdle;
-  Cursor wanted_;
+  int64_t wanted_ = 0;
   int wanted_row_ = 0;
   std::exception_ptr failure_;
   std::thread thread_;

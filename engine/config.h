@@ -220,6 +220,7 @@ void visit(V& v, SynthConfig& c) {
 struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> val;
+  std::optional<std::vector<double>> mixture = {};
   std::string tokenizer;
   std::string cache = "data-cache";
   bool mask_eos = false;
@@ -230,6 +231,11 @@ template <typename V>
 void visit(V& v, DataConfig& c) {
   v("train", c.train, "training shards: files or patterns, read in lexicographic order", path());
   v("val", c.val, "validation shards", path());
+  v("mixture", c.mixture,
+    "weights of the entries of train, each then a source that sequences are drawn from; absent = "
+    "all "
+    "shards in order",
+    positive());
   v("tokenizer", c.tokenizer, "tokenizer.json of the shards; needed for bits per byte", path());
   v("cache", c.cache, "folder where synth keeps what it built", free_on_resume(path()));
   v("mask_eos", c.mask_eos, "leave targets equal to the EOT id out of the loss", any());

@@ -204,6 +204,23 @@ void validate(const Config& config) {
   }
 }
 
+namespace {
+
+void validate_mixture(const DataConfig& d) {
+  if (d.synth) {
+    throw UserError("data.mixture and data.synth are both given",
+                    "take one out: `data.mixture: null` or `data.synth: null`");
+  }
+  if (d.mixture->size() != d.train.size()) {
+    throw UserError(strprintf("data.mixture has %zu weights, data.train has %zu entries",
+                              d.mixture->size(), d.train.size()),
+                    "give each entry one weight, e.g. data: {train: [web/*.bin, code/*.bin], "
+                    "mixture: [0.7, 0.3]}");
+  }
+}
+
+}  // namespace
+
 void validate_data(const Config& config) {
   const DataConfig& d = config.data;
   if (d.synth && !d.train.empty()) {
@@ -218,6 +235,7 @@ void validate_data(const Config& config) {
   if (!d.synth && d.val.empty()) {
     throw UserError("data.val is not given", "give validation shards, e.g. data: {val: [val.bin]}");
   }
+  if (d.mixture) validate_mixture(d);
 }
 
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns,

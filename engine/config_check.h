@@ -14,7 +14,7 @@ void validate(const Config& config);
 // warmup + warmdown <= run.steps: for when a contract has set run.steps.
 void validate_schedule(const Config& config);
 
-// Training needs data: files or synth, not both.
+// Training needs data: files or synth, not both; of a mixture a weight for each entry.
 void validate_data(const Config& config);
 
 // The files behind paths and patterns (*, ?, [..]), in lexicographic order, each once. UserError when one of them

@@ -36,14 +36,18 @@ enum Scalar {
   kMaxLoadMax,
   kDeadSum,
   kScalars,
-  // then grad_ratio and update_ratio of every group
+  // then grad_ratio and update_ratio of every group, then share and epochs of every source of a mixture
 };
 
 size_t ratio_at(size_t group) {
   return kScalars + 2 * group;
 }
 
-std::vector<std::string> scalar_names() {
+size_t source_at(size_t source) {
+  return ratio_at(kRatioRoles.size()) + 2 * source;
+}
+
+std::vector<std::string> scalar_names(const std::vector<std::string>& sources) {
   std::vector<std::string> names{"train_loss_nats",
                                  "lr",
                                  "gradient_norm",
@@ -68,6 +72,10 @@ std::vector<std::string> scalar_names() {
   for (const Role role : kRatioRoles) {
     names.push_back(std::string("grad_ratio/") + ratio_group_name(role));
     names.push_back(std::string("update_ratio/") + ratio_group_name(role));
+  }
+  for (const std::string& source : sources) {
+    names.push_back("source_share/" + source);
+    names.push_back("source_epochs/" + source);
   }
   return names;
 }
@@ -125,7 +133,7 @@ RunRecorder::RunRecorder(const RecorderConfig& config, Log& log)
     : config_(config),
       log_(log),
       telemetry_(config.telemetry_path, {
-                                            .scalars = scalar_names(),
+                                            .scalars = scalar_names(config.sources),
                                             .spans = {"step", "router_telemetry"},
                                             .layers = config.moe_layers,
                                             .experts = config.experts,
@@ -173,6 +181,10 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
   for (size_t group = 0; group < kRatioRoles.size(); ++group) {
     s[ratio_at(group)] = stats.ratios[group].grad;
     s[ratio_at(group) + 1] = stats.ratios[group].update;
+  }
+  for (size_t source = 0; source < stats.sources.size(); ++source) {
+    s[source_at(source)] = stats.sources[source].share;
+    s[source_at(source) + 1] = stats.sources[source].epochs;
   }
   record.spans_ms[0] = 1e3 * seconds;
 

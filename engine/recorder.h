@@ -21,7 +21,8 @@ struct RecorderConfig {
   int64_t steps = 0;
   int64_t batch_tokens = 0;
   double flops_per_token = 0;
-  double limit_flops_per_s = 0;  // what mfu is a share of; 0 = not known, no mfu
+  double limit_flops_per_s = 0;           // what mfu is a share of; 0 = not known, no mfu
+  std::vector<std::string> sources = {};  // of a mixture, by name
   std::vector<int64_t> moe_layers = {};
   int64_t experts = 0;
   std::vector<OperandSite> operands = {};

@@ -52,7 +52,8 @@ StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t
                   .gradient_norm = optimizer_.gradient_norm(),
                   .clip = optimizer_.clip_factor(),
                   .non_finite = optimizer_.non_finite(),
-                  .counted = counted};
+                  .counted = counted,
+                  .sources = loader_.source_use()};
   if (measure == Measure::kNothing) return stats;
   stats.sampled = measure == Measure::kHashAndRatios;
   if (stats.sampled) stats.ratios = optimizer_.ratios();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "data/loader.h"
 #include "engine/model.h"
@@ -21,6 +22,7 @@ struct StepStats {
   uint32_t hash = 0;        // of loss, norm and parameters: equal runs have equal hashes
   bool sampled = false;     // ratios, and what quantisation lost
   GroupRatios ratios = {};  // NaN where the step was not sampled
+  std::span<const SourceUse> sources = {};  // of a mixture, up to this step; valid until the next
 };
 
 // Steps before precision.bf16_tail, which is rounded up to whole steps.

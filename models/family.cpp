@@ -61,6 +61,7 @@ double tokens_of(const Config& config, int64_t steps) {
 std::optional<int64_t> steps_per_epoch(const Config& config) {
   const int64_t batch = config.run.batch_tokens;
   if (config.data.synth) return config.data.synth->train_tokens / batch;
+  if (config.data.mixture) return std::nullopt;  // each source has epochs of its own
   try {
     int64_t steps = 0;
     for (const std::string& file : expand_files(config.data.train, "data.train")) {

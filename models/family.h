@@ -28,7 +28,7 @@ std::vector<FamilyHorizon> family_horizons(const std::vector<NamedConfig>& model
                                            const AuditOptions& options);
 
 // How many steps the training data of a configuration last; from the headers of its shards or what synth is asked
-// for. Nothing when the files are not there.
+// for. Nothing when the files are not there, and of a mixture.
 std::optional<int64_t> steps_per_epoch(const Config& config);
 
 // What a comparison of these models mixes up with the question: a short name, and a sentence with the values.

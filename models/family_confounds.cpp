@@ -19,6 +19,7 @@ constexpr Shared kShared[] = {
     {"tokenizer", "model.vocab_size"},
     {"data",      "data.train"      },
     {"data",      "data.val"        },
+    {"data",      "data.mixture"    },
     {"data",      "data.synth"      },
     {"data",      "data.mask_eos"   },
     {"batch",     "run.batch_tokens"},

@@ -1,5 +1,10 @@
 #include "tools/run_data.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
 #include "base/check.h"
 #include "data/manifest.h"
 #include "data/sha256.h"
@@ -8,6 +13,49 @@
 #include "engine/config_check.h"
 
 namespace assay {
+
+namespace {
+
+// The last `parts` parts of a path.
+std::string path_end(const std::filesystem::path& path, int parts) {
+  std::filesystem::path end;
+  auto at = path.end();
+  while (parts-- > 0 && at != path.begin()) end = end.empty() ? *--at : *--at / end;
+  return end.string();
+}
+
+// As little of each path as tells them apart: web/*.bin and code/*.bin of /data/web/*.bin and /data/code/*.bin.
+std::vector<std::string> short_names(const std::vector<std::string>& paths) {
+  std::vector<std::string> names;
+  for (int parts = 1; parts < 100; ++parts) {
+    names.clear();
+    for (const std::string& path : paths) names.push_back(path_end(path, parts));
+    if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) break;
+  }
+  return names;
+}
+
+std::vector<MixtureSource> mixture_sources(const DataConfig& data) {
+  const std::vector<std::string> names = short_names(data.train);
+  std::vector<MixtureSource> sources;
+  std::map<std::string, std::string> source_of;
+  for (size_t i = 0; i < names.size(); ++i) {
+    sources.push_back({.name = names[i],
+                       .files = expand_files({data.train[i]}, "data.train"),
+                       .weight = (*data.mixture)[i]});
+    for (const std::string& file : sources.back().files) {
+      const auto [before, is_new] = source_of.emplace(file, names[i]);
+      if (is_new) continue;
+      throw UserError(
+          strprintf("data.train: %s is in two sources of data.mixture, %s and %s", file.c_str(),
+                    before->second.c_str(), names[i].c_str()),
+          "name every file in one entry; what shall be seen more often gets a larger weight");
+    }
+  }
+  return sources;
+}
+
+}  // namespace
 
 RunData resolve_data(const Config& config) {
   validate_data(config);
@@ -24,6 +72,7 @@ RunData resolve_data(const Config& config) {
     data.tokenizer = corpus.tokenizer;
   } else {
     data.train = expand_files(config.data.train, "data.train");
+    if (config.data.mixture) data.mixture = mixture_sources(config.data);
     data.val = expand_files(config.data.val, "data.val");
     data.tokenizer = config.data.tokenizer;
   }
@@ -43,6 +92,40 @@ RunData resolve_data(const Config& config) {
                     "give data.tokenizer, or --set data.mask_eos=false");
   }
   return data;
+}
+
+LoaderConfig loader_config(const Config& config, const RunData& data) {
+  return {.files = data.train,
+          .mixture = data.mixture,
+          .seed = static_cast<uint64_t>(config.run.seed),
+          .batch_tokens = config.run.batch_tokens,
+          .sequence = config.run.sequence,
+          .micro_batch = config.run.micro_batch,
+          .vocab_size = config.model.vocab_size};
+}
+
+std::string mixture_table(Loader& loader, const Config& config) {
+  const std::span<const SourceUse> use = loader.source_use(config.run.steps);
+  if (use.empty()) return "";
+  const std::vector<int64_t> sequences = loader.source_sequences();
+  double weights = 0;
+  size_t width = 6;
+  for (const MixtureSource& source : loader.mixture()) {
+    weights += source.weight;
+    width = std::max(width, source.name.size());
+  }
+  std::string text = strprintf("%-*s %8s %8s %16s %16s %8s\n", int(width), "source", "weight",
+                               "share", "tokens", "drawn", "epochs");
+  const int64_t all = config.run.steps * config.run.batch_tokens;
+  for (size_t k = 0; k < use.size(); ++k) {
+    const MixtureSource& source = loader.mixture()[k];
+    text += strprintf("%-*s %7.3f%% %7.3f%% %16ld %16.0f %8.2f\n", int(width), source.name.c_str(),
+                      100 * source.weight / weights, 100 * use[k].share,
+                      long(sequences[k] * config.run.sequence), use[k].share * double(all),
+                      use[k].epochs);
+  }
+  return text + strprintf("of %ld tokens in %ld steps; a source that is used up starts over\n",
+                          long(all), long(config.run.steps));
 }
 
 std::map<std::string, std::string> data_hashes(const RunData& data) {

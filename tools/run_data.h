@@ -6,19 +6,26 @@
 #include <string>
 #include <vector>
 
+#include "data/loader.h"
 #include "engine/config.h"
 
 namespace assay {
 
 struct RunData {
   std::vector<std::string> train, val;
-  std::string tokenizer;             // file; "" = none given
+  std::vector<MixtureSource>
+      mixture;            // data.mixture: the files of `train` by source; empty without it
+  std::string tokenizer;  // file; "" = none given
   std::vector<int32_t> token_bytes;  // of each id, 0 for special ones; empty without a tokenizer
   int32_t eot = -1;                  // -1 without a tokenizer
 };
 
-// UserError: no data, files missing, a tokenizer larger than the model's vocabulary, mask_eos without a tokenizer.
+// UserError: no data, a file in two sources, files missing, a tokenizer larger than the model's vocabulary, mask_eos without a tokenizer.
 RunData resolve_data(const Config& config);
+// The training data; ranks and warnings are the caller's.
+LoaderConfig loader_config(const Config& config, const RunData& data);
+// What a mixture comes to in config.run.steps steps, as a table; "" without one.
+std::string mixture_table(Loader& loader, const Config& config);
 // SHA-256 by file.
 std::map<std::string, std::string> data_hashes(const RunData& data);
 

@@ -18,12 +18,9 @@ double measured_step_seconds(const Config& config, Recipe recipe, const RunData&
                              gpu::Context* gpu) {
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
   TrainingMemory memory(config, recipe, mask_id, gpu ? Backend::kGpu : Backend::kCpu);
-  Loader loader({.files = data.train,
-                 .batch_tokens = config.run.batch_tokens,
-                 .sequence = config.run.sequence,
-                 .micro_batch = config.run.micro_batch,
-                 .vocab_size = config.model.vocab_size,
-                 .warn = [](const std::string&) {}});
+  LoaderConfig order = loader_config(config, data);
+  order.warn = [](const std::string&) {};
+  Loader loader(std::move(order));
   loader.plan(memory.plan);
   Exec on{.threads = static_cast<int>(config.run.threads), .gpu = gpu};
   memory.allocate(config, recipe, gpu);

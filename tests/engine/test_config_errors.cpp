@@ -50,6 +50,9 @@ const Row kRows[] = {
     {"data: {tokenizer: [a]}",                   "",                 "data.tokenizer is a list, not a text",                    ""                     },
     {"data: {train: {a: b}}",                    "",                 "data.train is a section, not a list",                     ""                     },
     {"data: {train: [[a]]}",                     "",                 "data.train has an item that is a list",                   ""                     },
+    {"data: {mixture: [web]}",                   "",                 "data.mixture is the text web, not a number",              ""                     },
+    {"data: {mixture: [0.7, 0]}",                "",                 "data.mixture = 0.0 is out of range",                      "> 0"                  },
+    {"data: {mixture: {a: 1}}",                  "",                 "data.mixture is a section, not a list of numbers",        ""                     },
  // ranges
     {"optimizer: {lr: .nan}",                    "",                 "optimizer.lr = .nan is not a finite number",              ""                     },
     {"optimizer: {lr: nan}",                     "",                 "optimizer.lr = nan is not a finite number",               ""                     },
@@ -207,8 +210,17 @@ TEST_CASE("training needs data") {
   REQUIRE_THROWS_WITH(validate_data(c), Catch::Matchers::Contains("data.val is not given"));
   c.data.val = {"b.bin"};
   validate_data(c);
+  c.data.mixture = {0.7, 0.3};
+  REQUIRE_THROWS_WITH(
+      validate_data(c),
+      Catch::Matchers::Contains("data.mixture has 2 weights, data.train has 1 entries"));
+  c.data.train.push_back("c.bin");
+  validate_data(c);
   c.data.synth.emplace();
   REQUIRE_THROWS_WITH(validate_data(c), Catch::Matchers::Contains("both"));
+  c.data.train.clear();
+  REQUIRE_THROWS_WITH(validate_data(c),
+                      Catch::Matchers::Contains("data.mixture and data.synth are both given"));
 }
 
 TEST_CASE("damaged text is either read or refused") {

@@ -57,6 +57,21 @@ CONFIGS = [
     ("batch", config_text(run="{batch_tokens: 1000, sequence: 64, micro_batch: 4}"),
      "run.batch_tokens = 1000 is not a multiple", "micro-batches"),
     ("no data", config_text(data=None), "data.train is not given", "data prepare"),
+    ("mixture of another length", config_text(data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], mixture: [1, 2]}"),
+     "data.mixture has 2 weights, data.train has 1 entries", "each entry one weight"),
+    ("weight of nothing", config_text(data="{train: ['c/*_train_*.bin'], mixture: [0]}"), "data.mixture = 0.0", "> 0"),
+    ("weight that is no number", config_text(data="{train: ['c/*_train_*.bin'], mixture: [half]}"), "data.mixture", "--help-config"),
+    ("weight that is never drawn", config_text(
+        data="{train: [large_id.bin, 'c/*_train_*.bin'], val: ['c/*_val_*.bin'], mixture: [1e-15, 1]}"),
+     "weight 1e-15 of 1 in all is too small", "raise its weight"),
+    ("file in two sources", config_text(
+        data="{train: ['c/*_train_*.bin', 'c/*.bin'], val: ['c/*_val_*.bin'], mixture: [1, 1]}"),
+     "corpus_train_000001.bin is in two sources of data.mixture, *_train_*.bin and *.bin", "one entry"),
+    ("source of one short document", config_text(
+        data="{train: ['c/*_train_*.bin', 'one/*_train_*.bin'], val: ['c/*_val_*.bin'], mixture: [1, 1]}"),
+     "one/*_train_*.bin is shorter than a sequence", "run.sequence"),
+    ("mixture of generated text", config_text(data="{synth: {vocab_size: 300}, mixture: [1]}"),
+     "data.mixture and data.synth are both given", "take one out"),
     ("contract without a coefficient", config_text(contract="{kind: totalDN}"),
      "contract.kind is totalDN but contract.coefficient is not given", "contract.reference"),
     ("coefficient and reference", config_text(contract="{kind: flops, coefficient: 1e9, reference: good.yaml}"),

@@ -100,13 +100,14 @@ RouterProbe make_probe(const Config& config, const Batch& first) {
   };
 }
 
-RecorderConfig recorder_config(const RunDir& dir, const Config& config, const Audit& counts,
-                               double peak, const Model& model) {
+RecorderConfig recorder_config(const RunDir& dir, const Config& config, const RunData& data,
+                               const Audit& counts, double peak, const Model& model) {
   RecorderConfig r{.telemetry_path = dir.file("telemetry.db"),
                    .steps = config.run.steps,
                    .batch_tokens = config.run.batch_tokens,
                    .flops_per_token = double(counts.flops_per_token),
                    .limit_flops_per_s = peak};
+  for (const MixtureSource& source : data.mixture) r.sources.push_back(source.name);
   for (const QuantisedOperandState& s : model.quantised_operands()) {
     r.operands.push_back({.layer = s.layer,
                           .weight = s.weight,
@@ -224,10 +225,14 @@ nlohmann::json or_null(double figure) {
   return figure > 0 ? nlohmann::json(figure) : nlohmann::json();
 }
 
+void log_lines(Log& log, const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) log.info(line);
+}
+
 // The analysis of `assay router`, and the way on.
 void report_collapse(Log& log, const RunResult& result, const RunRecord& record) {
-  std::istringstream lines(router_text(analyse_router(record, {})));
-  for (std::string line; std::getline(lines, line);) log.info(line);
+  log_lines(log, router_text(analyse_router(record, {})));
   log.info("error: the routers collapsed by telemetry.collapse_stop: " + result.why);
   log.info(strprintf(
       "hint: a checkpoint of step %ld is kept; the same command with --set "
@@ -319,14 +324,11 @@ int train(const Arguments& a) {
   const std::string path = run_path(a);
   std::unique_ptr<Log> log;  // once there is a run directory
   TrainingMemory memory(config, recipe, mask_id, backend);
-  Loader loader({.files = data.train,
-                 .batch_tokens = config.run.batch_tokens,
-                 .sequence = config.run.sequence,
-                 .micro_batch = config.run.micro_batch,
-                 .vocab_size = config.model.vocab_size,
-                 .warn = [&](const std::string& text) {
-                   if (log) log->warn(text);
-                 }});
+  LoaderConfig order = loader_config(config, data);
+  order.warn = [&](const std::string& text) {
+    if (log) log->warn(text);
+  };
+  Loader loader(std::move(order));
   const ValidationSet::Config validation_set{.files = data.val,
                                              .tokens = config.eval.tokens,
                                              .sequence = config.run.sequence,
@@ -337,6 +339,7 @@ int train(const Arguments& a) {
   validation.plan(memory.plan);
   if (a.plan) {
     memory.plan.print(std::cout);
+    if (horizon_is_known(config)) std::cout << mixture_table(loader, config);
     return kExitDone;
   }
 
@@ -355,7 +358,7 @@ int train(const Arguments& a) {
   memory.allocate(config, recipe, on.gpu);
   memory.bind(on);
   const double peak = peak_flop_per_s(device, on, recipe);
-  RunRecorder recorder(recorder_config(dir, config, counts, peak, *memory.model), *log);
+  RunRecorder recorder(recorder_config(dir, config, data, counts, peak, *memory.model), *log);
   recorder.telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak));
   recorder.telemetry().set_meta("contract", config.contract.kind);
   if (dir.previous() && !newest) {
@@ -388,6 +391,7 @@ int train(const Arguments& a) {
                    .data_sha256 = data_sha256,
                    .first_step = start.steps_done});
   announce(*log, config, counts, memory.plan, device, start.steps_done);
+  log_lines(*log, mixture_table(loader, config));
   if (newest) announce_other_recipe(*log, *newest, before, config);
   const RunResult result = run(parts, start);
   recorder.telemetry().flush();  // the receipt and the summary read it

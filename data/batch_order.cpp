@@ -1,0 +1,220 @@
+#include "data/batch_order.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "data/loader.h"
+#include "data/mixture.h"
+
+namespace assay {
+
+namespace {
+
+// Shards below this are looked at whole before the first step: a wrong id is better found now than in an hour.
+constexpr int64_t kScanBytes = int64_t{1} << 30;
+
+int64_t token_bytes_of(const ShardBlocks& blocks) {
+  int64_t bytes = 0;
+  for (const Shard& shard : blocks.shards()) bytes += shard.tokens() * shard.token_bytes();
+  return bytes;
+}
+
+void check_all_tokens(const ShardBlocks& blocks, int64_t vocab_size) {
+  for (const Shard& shard : blocks.shards()) check_tokens(shard, vocab_size);
+}
+
+[[noreturn]] void throw_no_step(const std::string& what) {
+  throw UserError("the data has no " + what,
+                  "resume with the files and the batch_tokens the run was started with");
+}
+
+class InOrder : public BatchOrder {
+ public:
+  explicit InOrder(const LoaderConfig& c)
+      : blocks_(c.files, c.batch_tokens),
+        batch_tokens_(c.batch_tokens),
+        rank_(c.rank),
+        rank_tokens_(c.batch_tokens / c.ranks),
+        vocab_size_(c.vocab_size) {
+    if (c.files.empty())
+      throw UserError("data.train names no shard",
+                      "give files, or write shards with: assay data prepare");
+    if (blocks_.blocks() == 0)
+      throw UserError(
+          strprintf("the training data is shorter than a batch: the longest of %zu shards has %ld "
+                    "tokens, run.batch_tokens %ld needs %ld",
+                    blocks_.shards().size(), static_cast<long>(blocks_.longest_tokens()),
+                    static_cast<long>(batch_tokens_), static_cast<long>(batch_tokens_ + 1)),
+          "use more text or a smaller run.batch_tokens");
+    if (token_bytes_of(blocks_) <= kScanBytes) check_all_tokens(blocks_, vocab_size_);
+  }
+
+  int64_t row_tokens() const override { return rank_tokens_ + 1; }
+  int64_t target_at() const override { return 1; }
+  int64_t raw_bytes() const override { return row_tokens() * blocks_.token_bytes(); }
+  void read(int64_t step, View<int32_t, 1> row, View<std::byte, 1> raw) override {
+    blocks_.read(blocks_.cursor_of(step), rank_ * rank_tokens_, vocab_size_, row, raw);
+  }
+
+  int64_t batches_per_epoch() const override { return blocks_.blocks(); }
+  Cursor cursor_of(int64_t step) const override { return blocks_.cursor_of(step); }
+  int64_t step_of(const Cursor& c) const override {
+    const int64_t shards = static_cast<int64_t>(blocks_.shards().size());
+    const bool known = c.shard >= 0 && c.shard < shards && c.batch >= 0 && c.epoch >= 0;
+    const int64_t batches = blocks_.blocks_of(known ? c.shard : 0);
+    if (!known || c.batch >= batches)
+      throw_no_step(strprintf(
+          "batch %ld in shard %ld (epoch %ld): %ld shards, %ld batches in that one",
+          static_cast<long>(c.batch), static_cast<long>(c.shard), static_cast<long>(c.epoch),
+          static_cast<long>(shards), static_cast<long>(batches)));
+    return blocks_.block_of(c);
+  }
+  std::vector<std::string> begins_again(int64_t step) override {
+    if (step == 0 || step % batches_per_epoch() != 0) return {};
+    return {strprintf("data: epoch %ld begins, the same %ld batches of %ld tokens again",
+                      static_cast<long>(step / batches_per_epoch() + 1),
+                      static_cast<long>(batches_per_epoch()), static_cast<long>(batch_tokens_))};
+  }
+  std::span<const SourceUse> use(int64_t) override { return {}; }
+  std::vector<int64_t> source_sequences() const override { return {}; }
+
+ private:
+  ShardBlocks blocks_;
+  int64_t batch_tokens_;
+  int64_t rank_;
+  int64_t rank_tokens_;
+  int64_t vocab_size_;
+};
+
+std::vector<double> weights_of(const std::vector<MixtureSource>& sources) {
+  std::vector<double> weights;
+  for (const MixtureSource& source : sources) weights.push_back(source.weight);
+  return weights;
+}
+
+class Mixed : public BatchOrder {
+ public:
+  explicit Mixed(const LoaderConfig& c)
+      : mixture_(weights_of(c.mixture), c.batch_tokens / c.sequence, c.seed),
+        sequence_(c.sequence),
+        rank_(c.rank),
+        rank_sequences_(mixture_.sequences() / c.ranks),
+        vocab_size_(c.vocab_size),
+        drawn_(mixture_),
+        drawn_to_read_(mixture_),
+        next_(c.mixture.size()),
+        source_(static_cast<size_t>(mixture_.sequences())),
+        tokens_(static_cast<size_t>(sequence_ + 1)),
+        begun_(c.mixture.size()),
+        use_(c.mixture.size()) {
+    int64_t bytes = 0;
+    for (const MixtureSource& source : c.mixture) {
+      names_.push_back(source.name);
+      const ShardBlocks& blocks = blocks_.emplace_back(source.files, sequence_);
+      bytes += token_bytes_of(blocks);
+      if (blocks.blocks() > 0) continue;
+      throw UserError(
+          strprintf("data.train: %s is shorter than a sequence: the longest of its %zu shards has "
+                    "%ld tokens, run.sequence %ld needs %ld",
+                    source.name.c_str(), source.files.size(),
+                    static_cast<long>(blocks.longest_tokens()), static_cast<long>(sequence_),
+                    static_cast<long>(sequence_ + 1)),
+          "use more text, a smaller run.sequence, or take it out of data.train and data.mixture");
+    }
+    for (const ShardBlocks& blocks : blocks_)
+      if (bytes <= kScanBytes) check_all_tokens(blocks, vocab_size_);
+  }
+
+  int64_t row_tokens() const override { return 2 * target_at(); }
+  int64_t target_at() const override { return rank_sequences_ * sequence_; }
+  int64_t raw_bytes() const override {
+    int64_t widest = 0;
+    for (const ShardBlocks& blocks : blocks_) widest = std::max(widest, blocks.token_bytes());
+    return (sequence_ + 1) * widest;
+  }
+  void read(int64_t step, View<int32_t, 1> row, View<std::byte, 1> raw) override {
+    const std::span<const int64_t> before = drawn_to_read_.at(step);
+    std::copy(before.begin(), before.end(), next_.begin());
+    mixture_.draw(step, source_);
+    const int64_t first = rank_ * rank_sequences_;
+    for (int64_t i = 0; i < mixture_.sequences(); ++i) {
+      const size_t source = static_cast<size_t>(source_[static_cast<size_t>(i)]);
+      const int64_t block = next_[source]++;
+      if (i < first || i >= first + rank_sequences_) continue;
+      const ShardBlocks& from = blocks_[source];
+      from.read(from.cursor_of(block), 0, vocab_size_, {tokens_.data(), {sequence_ + 1}}, raw);
+      int32_t* token = row.data + (i - first) * sequence_;
+      std::copy_n(tokens_.data(), sequence_, token);
+      std::copy_n(tokens_.data() + 1, sequence_, token + target_at());
+    }
+  }
+
+  int64_t batches_per_epoch() const override { return 0; }
+  Cursor cursor_of(int64_t step) const override { return {.batch = step}; }
+  int64_t step_of(const Cursor& c) const override {
+    if (c.batch < 0 || c != cursor_of(c.batch))
+      throw_no_step(strprintf("step %ld in shard %ld (epoch %ld): a mixture counts steps alone",
+                              static_cast<long>(c.batch), static_cast<long>(c.shard),
+                              static_cast<long>(c.epoch)));
+    return c.batch;
+  }
+  std::vector<std::string> begins_again(int64_t step) override {
+    const std::span<const int64_t> before = drawn_.at(step);
+    for (size_t k = 0; k < before.size(); ++k)
+      begun_[k] = std::max<int64_t>(1, begun(k, before[k]));
+    const std::span<const int64_t> after = drawn_.at(step + 1);
+    std::vector<std::string> lines;
+    for (size_t k = 0; k < after.size(); ++k)
+      if (begun(k, after[k]) > begun_[k])
+        lines.push_back(
+            strprintf("data: epoch %ld of %s begins, the same %ld sequences of %ld tokens again",
+                      static_cast<long>(begun(k, after[k])), names_[k].c_str(),
+                      static_cast<long>(blocks_[k].blocks()), static_cast<long>(sequence_)));
+    return lines;
+  }
+  std::span<const SourceUse> use(int64_t steps) override {
+    const std::span<const int64_t> drawn = drawn_.at(steps);
+    const double all = static_cast<double>(steps * mixture_.sequences());
+    for (size_t k = 0; k < use_.size(); ++k)
+      use_[k] = {
+          .share = steps > 0 ? static_cast<double>(drawn[k]) / all : 0,
+          .epochs = static_cast<double>(drawn[k]) / static_cast<double>(blocks_[k].blocks())};
+    return use_;
+  }
+  std::vector<int64_t> source_sequences() const override {
+    std::vector<int64_t> sequences;
+    for (const ShardBlocks& blocks : blocks_) sequences.push_back(blocks.blocks());
+    return sequences;
+  }
+
+ private:
+  // Epochs of a source that `drawn` sequences reach into.
+  int64_t begun(size_t source, int64_t drawn) const {
+    const int64_t blocks = blocks_[source].blocks();
+    return (drawn + blocks - 1) / blocks;
+  }
+
+  Mixture mixture_;
+  std::vector<std::string> names_;
+  std::vector<ShardBlocks> blocks_;  // (sources)
+  int64_t sequence_;
+  int64_t rank_;
+  int64_t rank_sequences_;
+  int64_t vocab_size_;
+  DrawnBefore drawn_;            // of the caller's thread
+  DrawnBefore drawn_to_read_;    // of the loader's thread, as are the next three
+  std::vector<int64_t> next_;    // (sources) sequence to read next
+  std::vector<int32_t> source_;  // (sequences) of the step
+  std::vector<int32_t> tokens_;  // (sequence + 1)
+  std::vector<int64_t> begun_;   // (sources)
+  std::vector<SourceUse> use_;   // (sources)
+};
+
+}  // namespace
+
+std::unique_ptr<BatchOrder> make_batch_order(const LoaderConfig& config) {
+  if (config.mixture.empty()) return std::make_unique<InOrder>(config);
+  return std::make_unique<Mixed>(config);
+}
+
+}  // namespace assay

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""A run on a mixture of sources: the shares it reports, the plan, and the same bits when it is stopped and started again."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import Workplace, assay, check, first_difference, rows
+
+
+def write_corpus(place, name, words, documents):
+    text = place.path / f"{name}.txt"
+    text.write_text("<|endoftext|>".join(" ".join(words[(i * 7 + j) % len(words)] for j in range(40)) for i in range(documents)))
+    if not (place.path / "tokenizer.json").exists():
+        done = assay("tokenizer", "train", text, "--vocab-size", "300", "-o", place.path / "tokenizer.json")
+        check(done.returncode == 0, done.stderr)
+    done = assay("data", "prepare", text, "--tokenizer", place.path / "tokenizer.json", "-o", place.path / name)
+    check(done.returncode == 0, done.stderr)
+
+
+def last(place, name, scalar):
+    return rows(place.run(name), f"SELECT step, value FROM scalar WHERE name = '{scalar}' ORDER BY step")[-1][1]
+
+
+with Workplace() as place:
+    write_corpus(place, "web", "the cat sat on a mat and saw two old dogs near the river".split(), 2000)
+    write_corpus(place, "code", "if x then y else z = 1 while true print end".split(), 60)
+    sources = ["--set", "data.synth=null", "--set", f"data.tokenizer={place.path}/tokenizer.json",
+               "--set", f"data.train=['{place.path}/web/*_train_*.bin', '{place.path}/code/*_train_*.bin']",
+               "--set", f"data.val=['{place.path}/web/*_val_*.bin', '{place.path}/code/*_val_*.bin']"]
+    mixed = [*sources, "--set", "data.mixture=[3, 1]"]
+
+    plan = place.train("whole", *mixed, "--plan").stdout
+    row = next(line.split() for line in plan.splitlines() if line.startswith("code/*_train_*.bin"))
+    check(row[1] == "25.000%" and 24 < float(row[2][:-1]) < 26, f"the plan has weight and share: {row}")
+    check(abs(int(row[4]) / (60 * 1024) - float(row[2][:-1]) / 100) < 1e-5, f"the plan has the tokens drawn: {row}")
+    check(abs(float(row[5]) - int(row[4]) / int(row[3])) < 0.01, f"the plan has the epochs: {row}")
+    check(float(row[5]) > 2, f"the small source starts over: {row}")
+
+    whole = place.train("whole", *mixed)
+    check("epoch 2 of code/*_train_*.bin begins" in whole.stderr, whole.stderr)
+    check("of 61440 tokens in 60 steps" in whole.stderr, "the table is in the log too")
+    check(abs(last(place, "whole", "source_share/code/*_train_*.bin") - float(row[2][:-1]) / 100) < 1e-5, "the share in telemetry")
+    check(abs(last(place, "whole", "source_epochs/code/*_train_*.bin") - float(row[5])) < 0.01, "the epochs in telemetry")
+    check(abs(last(place, "whole", "source_share/web/*_train_*.bin") + last(place, "whole", "source_share/code/*_train_*.bin")
+              - 1) < 1e-9, "shares sum to 1")
+
+    # Stopped between two checkpoints, and gone on with twice.
+    for after in (7, 23):
+        place.train("stopped", *mixed, "--stop-after", str(after), expect=130)
+    place.train("stopped", *mixed)
+    difference = first_difference(place.run("whole"), place.run("stopped"))
+    check(difference is None, f"a mixture that is stopped: {difference}")
+
+    place.train("seed", *mixed, "--set", "run.seed=2", "--steps", "20")
+    place.train("first", *mixed, "--steps", "20")
+    losses = [rows(place.run(name), "SELECT value FROM scalar WHERE name = 'train_loss_nats'") for name in ("seed", "first")]
+    check(losses[0] != losses[1], "another seed draws otherwise")
+
+    for weights, said in (("[1, 1]", "data.mixture: [3.0, 1.0] -> [1.0, 1.0]"), ("null", "data.mixture: [3.0, 1.0] -> absent")):
+        done = place.train("stopped", *sources, "--set", f"data.mixture={weights}", "--steps", "70", expect=1)
+        check(said in done.stderr, f"other weights are refused: {done.stderr}")
+
+    done = assay("receipt", "verify", place.run("whole"), "--rerun", "5")
+    check(done.returncode == 0, f"the receipt of a mixture is repeated: {done.stdout}{done.stderr}")
+
+print("mixture: ok")
