@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// In steps that DeepSeek-V3 took; a rate of 0 would leave the bias out of the choice.
+// What DeepSeek-V3 trained with; a rate of 0 would leave the bias out of the choice.
 constexpr double kUsualBiasRate = 1e-3;
 
 void add_moe(ordered_json& j, const ModelConfig& m, Family family) {
