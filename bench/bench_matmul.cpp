@@ -130,6 +130,7 @@ int run(int argc, char** argv) {
   for (const auto& list : {linear_cases, grouped_linear_cases}) {
     for (const OpCase& c : list()) {
       if (c.name.find(options.filter) == std::string::npos) continue;
+      if (c.size == CaseSize::kLarge) continue;  // for a GPU
       const OpInstance instance = c.make();
       if (instance.cost.flops < kLarge) continue;
       instance.run(on);

@@ -104,7 +104,7 @@ int run(int argc, char** argv) {
   print_header(options, copy);
   int done = 0;
   for (const OpCase& c : all_op_cases()) {
-    if (!selected(c, options.op, options.filter)) continue;
+    if (!selected(c, options.op, options.filter) || c.size == CaseSize::kLarge) continue;
     const OpInstance instance = c.make();
     if (instance.cost.bytes == 0) continue;  // a reference's own proof, or no rows
     const Timing t =

@@ -139,6 +139,7 @@ int run(int argc, char** argv) {
        {amax_cases, hadamard_cases, quantise_cases, dequantise_cases, large_fake_quantise_cases}) {
     for (const OpCase& c : list()) {
       if (c.name.find(options.filter) == std::string::npos) continue;
+      if (c.size == CaseSize::kLarge) continue;                    // for a GPU
       if (c.name.find("unbiased") != std::string::npos) continue;  // a test of numbers alone
       const OpInstance instance = c.make();
       if (instance.cost.bytes < kLarge) continue;

@@ -1,5 +1,5 @@
-// bench_device [--op NAMES] [--filter TEXT] [--iters N] [--json]: the time on the GPU of every case of the ops' case lists
-// (tests/ops/<op>_cases.cpp), as a share of what the measured limits of this GPU allow for the bytes and flops of the op's
+// bench_device [--op NAMES] [--filter TEXT] [--iters N] [--all] [--json]: the time on the GPU of the large cases of the ops' case lists
+// (tests/ops/<op>_cases.cpp), --all: of every case, as a share of what the measured limits of this GPU allow for the bytes and flops of the op's
 // own cost function. bench_attention, bench_grouped, ... are this program with the ops of one concern.
 //
 // A case's buffers lie in device memory, in as many copies as it takes to leave the L2 cache between two runs of one. The
@@ -26,6 +26,7 @@ struct Options {
   std::vector<std::string> ops;  // empty: all
   std::string filter;
   int iters = 50;
+  enum class Cases { kLarge, kAll } cases = Cases::kLarge;
   enum class Output { kTable, kJson } output = Output::kTable;
 };
 
@@ -35,6 +36,7 @@ struct Limits {
 
 bool wanted(const Options& options, const OpCase& c) {
   if (c.body == OpBody::kCpu) return false;
+  if (c.size != CaseSize::kLarge && options.cases == Options::Cases::kLarge) return false;
   const auto of = [&](const std::string& op) { return selected(c, op, options.filter); };
   return options.ops.empty() ? of("") : std::any_of(options.ops.begin(), options.ops.end(), of);
 }
@@ -163,12 +165,18 @@ int Bench::finish() const {
   if (options_.output == Options::Output::kJson) {
     std::printf("\n], \"done\": %d, \"failed\": %d}\n", done_, failed_);
   }
-  if (done_ == 0) std::fprintf(stderr, "bench: no case matches\n");
+  if (done_ == 0) {
+    const bool large_only = options_.cases == Options::Cases::kLarge;
+    std::fprintf(stderr, "bench: no case matches%s\n",
+                 large_only ? " among the large ones (--all takes every case)" : "");
+  }
   return done_ == 0 || failed_ > 0;
 }
 
 int usage(int status) {
-  std::fprintf(stderr, "usage: bench_... [--op NAMES] [--filter TEXT] [--iters N] [--json]\n");
+  std::fprintf(stderr,
+               "usage: bench_... [--op NAMES] [--filter TEXT] [--iters N] [--all] [--json]\n"
+               "  times the large cases, those of the sizes of training; --all: every case\n");
   return status;
 }
 
@@ -190,6 +198,8 @@ int run(int argc, char** argv) {
     const bool has_value = i + 1 < argc;
     if (flag == "--json") {
       options.output = Options::Output::kJson;
+    } else if (flag == "--all") {
+      options.cases = Options::Cases::kAll;
     } else if (flag == "--op" && has_value) {
       options.ops = words(argv[++i]);
     } else if (flag == "--filter" && has_value) {

@@ -1,3 +1,6 @@
+#include <thread>
+
+#include "base/check.h"
 #include "ops/attention.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/attention.h"
@@ -11,6 +14,7 @@ namespace {
 struct Shape {
   int64_t batch, sequence, heads, kv_heads, head_dim;
   double std = 1.0;  // of q, k and v; 30 makes scores of thousands
+  CaseSize size = CaseSize::kUsual;
 
   int64_t tokens() const { return batch * sequence; }
   int64_t stride() const { return (heads + 2 * kv_heads) * head_dim; }
@@ -41,6 +45,96 @@ double probability_error(const ref::Attention<double>& attention, const std::vec
          tol::sum(double(t + 1), 1);
 }
 
+// One element of the output: its terms' absolute values and squares summed.
+template <typename T>
+double out_tolerance(double want, double probability_error, int64_t t, double abs_sum,
+                     double squares) {
+  return tol::rounding<T>(want) + probability_error * abs_sum + tol::sum(double(t + 1), abs_sum) +
+         tol::rounded_factors<T>(std::sqrt(squares));
+}
+
+// Large cases look at one head of one sequence at a time, as a problem of its own, in some positions of it. As many query heads as
+// key-value heads.
+struct Part {
+  Shape whole;
+  int64_t b, h;
+
+  Shape shape() const { return {1, whole.sequence, 1, 1, whole.head_dim, whole.std, whole.size}; }
+  // Columns of `groups` blocks of heads: 3 of qkv, 1 of out.
+  template <typename T>
+  std::vector<std::remove_const_t<T>> of(const View<T, 2>& v, int64_t groups) const {
+    std::vector<std::remove_const_t<T>> part;
+    for (int64_t t = 0; t < whole.sequence; ++t) {
+      for (int64_t g = 0; g < groups; ++g) {
+        const T* from = v.row(b * whole.sequence + t) + (g * whole.heads + h) * whole.head_dim;
+        part.insert(part.end(), from, from + whole.head_dim);
+      }
+    }
+    return part;
+  }
+};
+template <typename T>
+std::vector<double> as_doubles(const std::vector<T>& v) {
+  std::vector<double> numbers;
+  for (const T& x : v) numbers.push_back(double(float(x)));
+  return numbers;
+}
+
+std::vector<Part> parts(const Shape& s) {
+  return {
+      {s, 0,           0          },
+      {s, s.batch / 2, s.heads / 2},
+      {s, s.batch - 1, s.heads - 1}
+  };
+}
+// Positions around the edges of tiles, and some between.
+std::vector<char> looked_positions(int64_t sequence) {
+  std::vector<char> looked(size_t(sequence), 0);
+  for (int64_t t = 0; t < sequence; t += 37) looked[size_t(t)] = 1;
+  for (int64_t t = 127; t < sequence; t += 384) looked[size_t(t)] = looked[size_t(t) + 1] = 1;
+  looked.back() = 1;
+  return looked;
+}
+
+// The results of one part, each with its tolerance, where they are looked at.
+template <typename T>
+void check_forward_part(Report& report, const AttentionForward<T>& a, const Part& part,
+                        const std::vector<char>& looked) {
+  const Shape s = part.shape();
+  const auto attention = s.reference();
+  const auto qkv = as_doubles(part.of(a.qkv, 3)), got = as_doubles(part.of(a.out, 1));
+  std::vector<double> want, want_lse, tolerance, lse_tolerance, out, lse;
+  for (int64_t t = 0; t < s.sequence; ++t) {
+    if (looked[size_t(t)] == 0) continue;
+    double log_sum = 0;
+    const auto p = attention.row(qkv, 0, t, 0, log_sum);
+    const double error = probability_error(attention, qkv, 0, t, 0);
+    want_lse.push_back(log_sum);
+    lse.push_back(double(a.lse.data[(part.b * part.whole.heads + part.h) * s.sequence + t]));
+    lse_tolerance.push_back(error + tol::elementary(1, log_sum));
+    for (int64_t d = 0; d < s.head_dim; ++d) {
+      double sum = 0, abs_sum = 0, squares = 0;
+      for (int64_t j = 0; j <= t; ++j) {
+        const double term = p[size_t(j)] * qkv[attention.v_at(0, j, 0) + size_t(d)];
+        sum += term;
+        abs_sum += std::abs(term);
+        squares += term * term;
+      }
+      want.push_back(sum);
+      out.push_back(got[size_t(t * s.head_dim + d)]);
+      tolerance.push_back(out_tolerance<T>(sum, error, t, abs_sum, squares));
+    }
+  }
+  const auto near = [&](const char* tensor, std::vector<double>& numbers, const auto& wanted,
+                        const auto& limits) {
+    const View<double, 1> view{numbers.data(), {int64_t(numbers.size())}};
+    report.near(strprintf("%s of sequence %ld head %ld", tensor, long(part.b), long(part.h)), view,
+                wanted, [&](int64_t i) { return limits[size_t(i)]; });
+  };
+  near("out", out, want, tolerance);
+  near("lse", lse, want_lse, lse_tolerance);
+}
+
 template <typename T>
 OpInstance forward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
@@ -54,10 +148,15 @@ OpInstance forward_instance(const Shape& s) {
       .kv_heads = s.kv_heads,
       .head_dim = s.head_dim};
   const auto check = [=](Report& report) {
+    if (s.size == CaseSize::kLarge) {
+      const auto looked = looked_positions(s.sequence);
+      for (const Part& part : parts(s)) check_forward_part(report, a, part, looked);
+      return;
+    }
     const auto qkv = Workbench::doubles(a.qkv);
     auto want = s.reference();
     want.forward(qkv);
-    std::vector<double> out_tolerance(want.out.size()), lse_tolerance(want.lse.size());
+    std::vector<double> tolerance(want.out.size()), lse_tolerance(want.lse.size());
     for (int64_t b = 0; b < s.batch; ++b) {
       for (int64_t h = 0; h < s.heads; ++h) {
         for (int64_t t = 0; t < s.sequence; ++t) {
@@ -74,14 +173,12 @@ OpInstance forward_instance(const Shape& s) {
               squares += term * term;
             }
             const size_t o = want.out_at(b, t, h) + d;
-            out_tolerance[o] = tol::rounding<T>(want.out[o]) + error * abs_sum +
-                               tol::sum(double(t + 1), abs_sum) +
-                               tol::rounded_factors<T>(std::sqrt(squares));
+            tolerance[o] = out_tolerance<T>(want.out[o], error, t, abs_sum, squares);
           }
         }
       }
     }
-    report.near("out", a.out, want.out, [&](int64_t i) { return out_tolerance[size_t(i)]; });
+    report.near("out", a.out, want.out, [&](int64_t i) { return tolerance[size_t(i)]; });
     report.near("lse", a.lse, want.lse, [&](int64_t i) { return lse_tolerance[size_t(i)]; });
   };
   return {bench, [a, bench](Exec on) { attention_forward<T>(on, bench->located(a)); }, check,
@@ -118,6 +215,7 @@ std::vector<double> backward_tolerance(const Shape& s, const ref::Attention<doub
         const double delta_error =
             tol::rounded_factors<T>(std::sqrt(delta_squares)) + tol::sum(width, delta_abs);
         for (int64_t j = 0; j <= t; ++j) {
+          if (!attention.asked(t) && !attention.asked(j)) continue;
           const size_t k = attention.k_at(b, j, h), v = attention.v_at(b, j, h);
           double dp = 0, dp_abs = 0;
           for (size_t d = 0; d < size_t(s.head_dim); ++d) {
@@ -147,6 +245,29 @@ std::vector<double> backward_tolerance(const Shape& s, const ref::Attention<doub
 }
 
 template <typename T>
+void check_backward_part(Report& report, const AttentionBackward<T>& a, const Part& part,
+                         const std::vector<char>& looked) {
+  const Shape s = part.shape();
+  auto attention = s.reference();
+  attention.looked = looked;
+  const auto qkv = as_doubles(part.of(a.qkv, 3)), dout = as_doubles(part.of(a.dout, 1));
+  attention.forward(qkv);
+  const auto want = attention.backward(qkv, dout);
+  const auto tolerance = backward_tolerance<T>(s, attention, qkv, dout, want);
+  const auto got = as_doubles(part.of(a.dqkv, 3));
+  std::vector<double> chosen, chosen_want, chosen_tolerance;
+  for (int64_t i = 0; i < int64_t(want.size()); ++i) {
+    if (looked[size_t(i / s.stride())] == 0) continue;
+    chosen.push_back(got[size_t(i)]);
+    chosen_want.push_back(want[size_t(i)]);
+    chosen_tolerance.push_back(tolerance[size_t(i)]);
+  }
+  const View<double, 1> view{chosen.data(), {int64_t(chosen.size())}};
+  report.near(strprintf("dqkv of sequence %ld head %ld", long(part.b), long(part.h)), view,
+              chosen_want, [&](int64_t i) { return chosen_tolerance[size_t(i)]; });
+}
+
+template <typename T>
 OpInstance backward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
   const auto out = bench->in<T, 2>("out", {s.tokens(), s.heads * s.head_dim});
@@ -167,11 +288,28 @@ OpInstance backward_instance(const Shape& s) {
       .head_dim = s.head_dim};
   // What forward would have kept.
   auto attention = s.reference();
-  attention.forward(Workbench::doubles(a.qkv));
-  for (int64_t i = 0; i < out.size(); ++i) out[i] = T(float(attention.out[size_t(i)]));
-  for (int64_t i = 0; i < lse.size(); ++i) lse[i] = float(attention.lse[size_t(i)]);
+  if (s.size == CaseSize::kLarge) {
+    attention_forward<T>({.threads = int(std::thread::hardware_concurrency())},
+                         {.out = out,
+                          .lse = lse,
+                          .qkv = a.qkv,
+                          .batch = s.batch,
+                          .sequence = s.sequence,
+                          .heads = s.heads,
+                          .kv_heads = s.kv_heads,
+                          .head_dim = s.head_dim});
+  } else {
+    attention.forward(Workbench::doubles(a.qkv));
+    for (int64_t i = 0; i < out.size(); ++i) out[i] = T(float(attention.out[size_t(i)]));
+    for (int64_t i = 0; i < lse.size(); ++i) lse[i] = float(attention.lse[size_t(i)]);
+  }
   bench->commit();
   const auto check = [=](Report& report) {
+    if (s.size == CaseSize::kLarge) {
+      const auto looked = looked_positions(s.sequence);
+      for (const Part& part : parts(s)) check_backward_part(report, a, part, looked);
+      return;
+    }
     const auto qkv = Workbench::doubles(a.qkv), dout = Workbench::doubles(a.dout);
     const auto want = attention.backward(qkv, dout);
     const auto tolerance = backward_tolerance<T>(s, attention, qkv, dout, want);
@@ -232,6 +370,20 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
+// The speedrun model's heads, and half as many of twice the width.
+void add_large_cases(std::vector<OpCase>& cases) {
+  for (const Shape& s : {
+           Shape{8, 2048, 12, 12, 64,  1.0, CaseSize::kLarge},
+           Shape{8, 2048, 6,  6,  128, 1.0, CaseSize::kLarge},
+  }) {
+    const std::string suffix = " bf16" + shape_name(s);
+    cases.push_back(large("attention_forward", "attention_forward" + suffix,
+                          [s] { return forward_instance<bf16>(s); }));
+    cases.push_back(large("attention_backward", "attention_backward" + suffix,
+                          [s] { return backward_instance<bf16>(s); }));
+  }
+}
+
 }  // namespace
 
 std::vector<OpCase> attention_cases() {
@@ -240,6 +392,7 @@ std::vector<OpCase> attention_cases() {
   };
   add_cases<float>(cases);
   add_cases<bf16>(cases);
+  add_large_cases(cases);
   return cases;
 }
 

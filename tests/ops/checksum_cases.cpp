@@ -40,6 +40,8 @@ std::vector<OpCase> checksum_cases() {
                      "checksum n=" + std::to_string(n) + " from " + std::to_string(skip),
                      [n = n, skip = skip] { return instance(n, skip); }});
   }
+  cases.push_back(
+      large("checksum", "checksum n=32000001 from 1", [] { return instance(32000001, 1); }));
   return cases;
 }
 

@@ -1,4 +1,5 @@
 #include "ops/combine.h"
+#include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/routing.h"
 #include "tests/ref/combine.h"
@@ -39,9 +40,23 @@ View<const int32_t, 2> slots(Workbench& bench, const Shape& s) {
   return slot;
 }
 
-std::vector<double> absolute(std::vector<double> v) {
-  for (double& x : v) x = std::abs(x);
-  return v;
+// The tokens that are looked at, as a problem of their own: row i of its assignments is row slots[i] of the whole.
+struct Looked {
+  std::vector<int64_t> tokens, slots;
+  ref::Combine<double> combine;
+};
+Looked looked_at(const Shape& s) {
+  const ref::Combine<double> whole = reference(s);
+  Looked looked{.tokens = wide_sample(s.tokens, double(s.k * s.width)), .slots = {}, .combine = {}};
+  std::vector<int64_t> own;
+  for (const int64_t t : looked.tokens) {
+    for (int64_t i = 0; i < s.k; ++i) {
+      own.push_back(int64_t(own.size()));
+      looked.slots.push_back(whole.slot[size_t(t * s.k + i)]);
+    }
+  }
+  looked.combine = {int64_t(looked.tokens.size()), s.width, s.k, own};
+  return looked;
 }
 
 // y (or dx), and what is added to it.
@@ -56,17 +71,18 @@ std::pair<View<T, 2>, View<const T, 2>> sum_buffers(Workbench& bench, const Shap
   return {y, bench.in<T, 2>("add", {s.tokens, s.width})};
 }
 
-// y against the sum of the rows with these gates.
+// y against the sum of the rows with these gates (of the tokens that are looked at).
 template <typename T>
 std::function<void(Report&)> check_sum(const Shape& s, View<T, 2> y, View<const T, 2> rows,
                                        const std::vector<double>& gate, View<const T, 2> add) {
-  const auto combine = reference(s);
-  const auto terms = Workbench::doubles(rows);
-  const auto added = add.empty() ? std::vector<double>{} : Workbench::doubles(add);
+  const Looked looked = looked_at(s);
+  const auto terms = chosen_doubles(rows, looked.slots);
+  const auto start = add.empty() ? std::vector<double>{} : chosen_doubles(add, looked.tokens);
   return [=](Report& report) {
-    const auto want = combine.forward(terms, gate, added);
-    const auto size = combine.forward(absolute(terms), absolute(gate), absolute(added));
-    report.near("y", y, want, [&](int64_t i) {
+    const auto want = looked.combine.forward(terms, gate, start);
+    const auto size = looked.combine.forward(absolute(terms), absolute(gate), absolute(start));
+    auto got = chosen_rows(y.data, s.width, looked.tokens);
+    report.near("y", got.view(), want, [&](int64_t i) {
       return tol::rounding<T>(want[size_t(i)]) + tol::sum(double(s.k) + 1, size[size_t(i)]);
     });
   };
@@ -81,7 +97,8 @@ OpInstance forward_instance(const Shape& s) {
                             .slot = slots(*bench, s),
                             .gate = bench->in<float, 2>("gate", {s.tokens, s.k}),
                             .add = add};
-  const auto check = check_sum<T>(s, a.y, a.expert_out, Workbench::doubles(a.gate), a.add);
+  const auto check =
+      check_sum<T>(s, a.y, a.expert_out, chosen_doubles(a.gate, looked_at(s).tokens), a.add);
   return {bench, [a, bench](Exec on) { combine_forward<T>(on, bench->located(a)); }, check,
           combine_forward_cost(a)};
 }
@@ -94,7 +111,7 @@ OpInstance reduce_instance(const Shape& s) {
                            .dexpert_in = bench->in<T, 2>("dexpert_in", {s.tokens * s.k, s.width}),
                            .slot = slots(*bench, s),
                            .add = add};
-  const std::vector<double> ones(size_t(s.tokens * s.k), 1.0);
+  const std::vector<double> ones(looked_at(s).slots.size(), 1.0);
   const auto check = check_sum<T>(s, a.dx, a.dexpert_in, ones, a.add);
   return {bench, [a, bench](Exec on) { reduce_by_token<T>(on, bench->located(a)); }, check,
           reduce_by_token_cost(a)};
@@ -111,16 +128,19 @@ OpInstance backward_instance(const Shape& s) {
       .slot = slots(*bench, s),
       .gate = bench->in<float, 2>("gate", {s.tokens, s.k})};
   const auto check = [a, s](Report& report) {
-    const auto out = Workbench::doubles(a.expert_out), gate = Workbench::doubles(a.gate);
-    const auto dy = Workbench::doubles(a.dy);
+    const Looked looked = looked_at(s);
+    const auto out = chosen_doubles(a.expert_out, looked.slots);
+    const auto gate = chosen_doubles(a.gate, looked.tokens);
+    const auto dy = chosen_doubles(a.dy, looked.tokens);
     std::vector<double> dout, dgate, unused, size;
-    const auto combine = reference(s);
-    combine.backward(out, gate, dy, dout, dgate);
-    combine.backward(absolute(out), gate, absolute(dy), unused, size);
-    report.near("dexpert_out", a.dexpert_out, dout, [&](int64_t i) {
+    looked.combine.backward(out, gate, dy, dout, dgate);
+    looked.combine.backward(absolute(out), gate, absolute(dy), unused, size);
+    auto got = chosen_rows(a.dexpert_out.data, s.width, looked.slots);
+    auto got_dgate = chosen_rows(a.dgate.data, s.k, looked.tokens);
+    report.near("dexpert_out", got.view(), dout, [&](int64_t i) {
       return tol::rounding<T>(dout[size_t(i)]) + tol::elementary(1, dout[size_t(i)]);
     });
-    report.near("dgate", a.dgate, dgate,
+    report.near("dgate", got_dgate.view(), dgate,
                 [&](int64_t i) { return tol::sum(double(s.width), size[size_t(i)]); });
   };
   return {bench, [a, bench](Exec on) { combine_backward<T>(on, bench->located(a)); }, check,
@@ -215,6 +235,17 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
+void add_large_cases(std::vector<OpCase>& cases) {
+  const Shape s{16384, 768, 64, 6, Load::kRandom, Add::kOther};
+  const std::string suffix = " bf16" + shape_name(s);
+  cases.push_back(large("combine_forward", "combine_forward" + suffix,
+                        [s] { return forward_instance<bf16>(s); }));
+  cases.push_back(large("combine_backward", "combine_backward" + suffix,
+                        [s] { return backward_instance<bf16>(s); }));
+  cases.push_back(large("combine_reduce_by_token", "reduce_by_token" + suffix,
+                        [s] { return reduce_instance<bf16>(s); }));
+}
+
 }  // namespace
 
 std::vector<OpCase> combine_cases() {
@@ -224,6 +255,7 @@ std::vector<OpCase> combine_cases() {
   };
   add_cases<float>(cases);
   add_cases<bf16>(cases);
+  add_large_cases(cases);
   return cases;
 }
 

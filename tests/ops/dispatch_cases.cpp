@@ -40,6 +40,10 @@ OpInstance instance(const Shape& s) {
 
 std::vector<OpCase> dispatch_cases() {
   std::vector<OpCase> cases;
+  const auto name_of = [](const Shape& s) {
+    return "dispatch N=" + std::to_string(s.tokens) + " E=" + std::to_string(s.experts) +
+           " K=" + std::to_string(s.k) + " " + load_name(s.load);
+  };
   for (const Shape& s : {
            Shape{1,    1,    1,  Load::kRandom  },
            Shape{1,    4,    4,  Load::kRandom  },
@@ -54,10 +58,14 @@ std::vector<OpCase> dispatch_cases() {
            Shape{2048, 256,  7,  Load::kRandom  },
            Shape{2048, 4096, 7,  Load::kRandom  }
   }) {
-    cases.push_back({"dispatch",
-                     "dispatch N=" + std::to_string(s.tokens) + " E=" + std::to_string(s.experts) +
-                         " K=" + std::to_string(s.k) + " " + load_name(s.load),
-                     [s] { return instance(s); }});
+    cases.push_back({"dispatch", name_of(s), [s] { return instance(s); }});
+  }
+  for (const Shape& s : {
+           Shape{65536, 64,   6, Load::kRandom},
+           Shape{65536, 256,  7, Load::kRandom},
+           Shape{65536, 4096, 7, Load::kRandom}
+  }) {
+    cases.push_back(large("dispatch", name_of(s), [s] { return instance(s); }));
   }
   return cases;
 }

@@ -1,4 +1,5 @@
 #include "ops/embedding.h"
+#include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/complex_step.h"
 #include "tests/ref/embedding.h"
@@ -45,11 +46,16 @@ OpInstance forward_instance(const Shape& s) {
                               .token = tokens_of(*bench, s),
                               .gain = s.gain};
   const auto check = [a](Report& report) {
-    const ref::Embedding<double> embedding{
-        a.y.dim[1], double(a.gain), {a.token.data, a.token.data + a.token.dim[0]}
-    };
-    const auto want = embedding.forward(Workbench::doubles(a.weight));
-    report.near("y", a.y, want, [&](int64_t i) {
+    const auto rows = wide_sample(a.y.dim[0], double(a.y.dim[1]));
+    ref::Embedding<double> embedding{a.y.dim[1], double(a.gain), {}};
+    std::vector<int64_t> of_weight;
+    for (const int64_t row : rows) {
+      embedding.token.push_back(int32_t(of_weight.size()));
+      of_weight.push_back(a.token[row]);
+    }
+    const auto want = embedding.forward(chosen_doubles(a.weight, of_weight));
+    auto y = chosen_rows(a.y.data, a.y.dim[1], rows);
+    report.near("y", y.view(), want, [&](int64_t i) {
       return a.gain == 1.0f ? tol::exact() : tol::rounding<T>(want[size_t(i)]);
     });
   };
@@ -64,13 +70,20 @@ OpInstance backward_instance(const Shape& s) {
                                .dy = bench->in<T, 2>("dy", {s.tokens, s.width}),
                                .token = tokens_of(*bench, s),
                                .gain = s.gain};
-  const auto before = Workbench::doubles(a.dweight);
+  const auto ids = wide_sample(s.vocab, double(s.width));
+  const auto before = chosen_doubles(a.dweight, ids);
   const auto check = [=](Report& report) {
-    const ref::Embedding<double> embedding{
-        s.width, double(a.gain), {a.token.data, a.token.data + a.token.dim[0]}
-    };
+    // The tokens with one of the ids that are looked at, each by its place among them.
+    ref::Embedding<double> embedding{s.width, double(a.gain), {}};
+    std::vector<int64_t> rows;
+    for (int64_t i = 0; i < s.tokens; ++i) {
+      const auto id = std::lower_bound(ids.begin(), ids.end(), int64_t{a.token[i]});
+      if (id == ids.end() || *id != a.token[i]) continue;
+      embedding.token.push_back(int32_t(id - ids.begin()));
+      rows.push_back(i);
+    }
     auto want = before;
-    const auto dy = Workbench::doubles(a.dy);
+    const auto dy = chosen_doubles(a.dy, rows);
     embedding.backward(dy, want);
     std::vector<double> size(want.size()), count(want.size(), 1.0), abs_dy = dy;
     for (size_t i = 0; i < size.size(); ++i) size[i] = std::abs(before[i]);
@@ -78,7 +91,8 @@ OpInstance backward_instance(const Shape& s) {
     embedding.backward(abs_dy, size);
     ref::Embedding<double>{s.width, 1.0, embedding.token}.backward(
         std::vector<double>(dy.size(), 1.0), count);
-    report.near("dweight", a.dweight, want, [&](int64_t i) {
+    auto dweight = chosen_rows(a.dweight.data, s.width, ids);
+    report.near("dweight", dweight.view(), want, [&](int64_t i) {
       return count[size_t(i)] == 1.0 ? tol::exact() : tol::sum(count[size_t(i)], size[size_t(i)]);
     });
   };
@@ -130,6 +144,15 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
+void add_large_cases(std::vector<OpCase>& cases) {
+  const Shape s{65536, 50304, 768, 1.0f, Tokens::kRandom};
+  const std::string suffix = " bf16" + shape_name(s);
+  cases.push_back(large("embedding_forward", "embedding_forward" + suffix,
+                        [s] { return forward_instance<bf16>(s); }));
+  cases.push_back(large("embedding_backward", "embedding_backward" + suffix,
+                        [s] { return backward_instance<bf16>(s); }));
+}
+
 }  // namespace
 
 std::vector<OpCase> embedding_cases() {
@@ -138,6 +161,7 @@ std::vector<OpCase> embedding_cases() {
   };
   add_cases<float>(cases);
   add_cases<bf16>(cases);
+  add_large_cases(cases);
   return cases;
 }
 

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "ops/dequantise.h"
 #include "ops/fake_quantise.h"
@@ -172,9 +173,10 @@ std::vector<double> quantised_and_back(const FakeCopy& like, const View<const X,
   if (f.rounding == Rounding::kStochastic) copy.key.step = kDraw;
   Quantise<X> q{.x = x, .format = f};
   (row ? q.row : q.column) = copy;
-  quantise({}, q);
+  const Exec on{.threads = int(std::thread::hardware_concurrency())};
+  quantise(on, q);
   const View<bf16, 2> y = bench.out<bf16, 2>("y", {lines, k});
-  dequantise({}, Dequantise<bf16>{.y = y,
+  dequantise(on, Dequantise<bf16>{.y = y,
                                   .codes = copy.codes,
                                   .scales = copy.scales,
                                   .scale_codes = copy.scale_codes,
@@ -298,6 +300,13 @@ std::vector<OpCase> fake_quantise_cases() {
              .rotation = kRotated,
              .measures = kTaken});
   add_round_trips(cases);
+  for (const NamedFormat& n : kRecipeFormats) {
+    if (!timed_at_large(n)) continue;
+    const Shape s{.rows = 16384, .columns = 3072};
+    cases.push_back(large("fake_quantise",
+                          std::string("fake_quantise ") + n.name + " bf16 A=16384 C=3072",
+                          [f = n.format, s] { return round_trip_instance<bf16>(f, s); }));
+  }
   return cases;
 }
 

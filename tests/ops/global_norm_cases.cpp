@@ -77,6 +77,12 @@ std::vector<OpCase> global_norm_cases() {
       {"1100 tensors",     tiny,                         1.0f,    {NAN}                   },
       {"a model of 9.3 M", {9300000},                    1.0f,    {}                      }
   };
+  const Setup model{
+      "a model of 32 M", {24000000,       8000000, 768, 1000001},
+       1.0f, {}
+  };
+  cases.push_back(
+      large("global_norm", "global_norm " + model.name, [model] { return instance(model); }));
   for (const Setup& s : setups) {
     cases.push_back({"global_norm", "global_norm " + s.name, [s] { return instance(s); }});
   }

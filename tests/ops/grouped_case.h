@@ -20,6 +20,7 @@ struct GroupedShape {
   int64_t out, in;
   RowOrder rows;
   Scaled scaled = Scaled::kNo;
+  int64_t per_row = 2;  // assignments of a row of x where they are gathered
 
   int64_t experts() const { return int64_t(loads.size()); }
   int64_t assignments() const {
@@ -27,9 +28,9 @@ struct GroupedShape {
     for (const int32_t n : loads) sum += n;
     return sum;
   }
-  // Of x: two assignments a row where they are gathered.
+  // Of x.
   int64_t x_rows() const {
-    return rows == RowOrder::kInOrder ? assignments() : (assignments() + 1) / 2;
+    return rows == RowOrder::kInOrder ? assignments() : (assignments() + per_row - 1) / per_row;
   }
   std::string text() const {
     return " " + name + " A=" + std::to_string(assignments()) + " E=" + std::to_string(experts()) +
@@ -61,17 +62,77 @@ inline GroupedIndices grouped_indices(Workbench& bench, const GroupedShape& s) {
   return result;
 }
 
-// The reference over some of the assignments.
+// Loads that sum to `assignments`, from a quarter of the mean to about twice it; one expert has none.
+inline std::vector<int32_t> uneven_loads(int64_t experts, int64_t assignments) {
+  RandomSequence random({11, stream_id("loads")});
+  std::vector<double> share;
+  double sum = 0;
+  for (int64_t e = 0; e < experts; ++e) {
+    share.push_back(e == experts / 3 ? 0.0 : 0.25 + 1.5 * random.uniform());
+    sum += share.back();
+  }
+  std::vector<int32_t> loads;
+  int64_t left = assignments;
+  for (const double s : share) {
+    loads.push_back(int32_t(double(assignments) * s / sum));
+    left -= loads.back();
+  }
+  loads.back() += int32_t(left);
+  return loads;
+}
+
+// Some of the assignments: the reference over them alone, in their order, and what it needs of x and of the weights (E out, in).
+struct LookedAssignments {
+  ref::GroupedLinear<double> grouped;
+  std::vector<int64_t> chosen, x_rows, weight_rows;
+};
+// `chosen` are all of these experts or a part.
+inline LookedAssignments looked_assignments(const GroupedShape& s, const GroupedIndices& at,
+                                            const std::vector<int64_t>& chosen,
+                                            const std::vector<int64_t>& experts,
+                                            const ProductScale& scale) {
+  LookedAssignments looked{
+      .grouped = {int64_t(experts.size()), s.out, s.in, {0}, {}, reference_scale(scale)},
+      .chosen = chosen,
+      .x_rows = {                    },
+      .weight_rows = { }
+  };
+  for (const int64_t e : experts) {
+    for (const int64_t a : chosen) {
+      if (a < at.offsets[e] || a >= at.offsets[e + 1]) continue;
+      looked.grouped.row.push_back(int32_t(looked.x_rows.size()));
+      looked.x_rows.push_back(at.rows[size_t(a)]);
+    }
+    looked.grouped.offsets.push_back(int32_t(looked.x_rows.size()));
+    for (int64_t o = 0; o < s.out; ++o) looked.weight_rows.push_back(e * s.out + o);
+  }
+  return looked;
+}
+// A sample of all, and the experts they have.
+inline LookedAssignments sampled_assignments(const GroupedShape& s, const GroupedIndices& at,
+                                             const ProductScale& scale) {
+  const auto chosen = sample(s.assignments(), double(s.out * s.in));
+  std::vector<int64_t> experts;
+  for (int64_t e = 0; e < s.experts(); ++e) {
+    const auto from = std::lower_bound(chosen.begin(), chosen.end(), int64_t{at.offsets[e]});
+    if (from != chosen.end() && *from < at.offsets[e + 1]) experts.push_back(e);
+  }
+  return looked_assignments(s, at, chosen, experts, scale);
+}
+// Of a stack (E, out, in): its (E out) rows.
+template <typename T>
+View<T, 2> stacked_rows(const View<T, 3>& stack) {
+  return {
+      stack.data, {stack.dim[0] * stack.dim[1], stack.dim[2]}
+  };
+}
+
+// The reference over all the assignments.
 inline ref::GroupedLinear<double> grouped_reference(const GroupedShape& s, const GroupedIndices& at,
-                                                    const std::vector<int64_t>& chosen,
                                                     const ProductScale& scale) {
   ref::GroupedLinear<double> grouped{s.experts(), s.out, s.in, {}, {}, reference_scale(scale)};
-  size_t next = 0;
-  for (int64_t e = 0; e <= s.experts(); ++e) {
-    while (next < chosen.size() && chosen[next] < at.offsets[e]) ++next;
-    grouped.offsets.push_back(int32_t(next));
-  }
-  for (const int64_t a : chosen) grouped.row.push_back(at.rows[size_t(a)]);
+  for (int64_t e = 0; e <= s.experts(); ++e) grouped.offsets.push_back(at.offsets[e]);
+  grouped.row = at.rows;
   return grouped;
 }
 

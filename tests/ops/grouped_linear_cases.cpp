@@ -23,12 +23,12 @@ OpInstance forward_instance(const Shape& s) {
                             .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in),
                             .scale = product_scale(*bench, s.scaled)};
   const auto check = [a, s, at](Report& report) {
-    const auto chosen = sample(s.assignments(), double(s.out * s.in));
-    const auto grouped = grouped_reference(s, at, chosen, a.scale);
-    const auto x = Workbench::doubles(a.x), weight = Workbench::doubles(a.weight.plain);
-    const auto want = grouped.forward(x, weight);
-    const auto size = grouped.forward(absolute(x), absolute(weight));
-    auto got = chosen_rows(a.y.data, s.out, chosen);
+    const auto looked = sampled_assignments(s, at, a.scale);
+    const auto x = chosen_doubles(a.x, looked.x_rows);
+    const auto weight = chosen_doubles(stacked_rows(a.weight.plain), looked.weight_rows);
+    const auto want = looked.grouped.forward(x, weight);
+    const auto size = looked.grouped.forward(absolute(x), absolute(weight));
+    auto got = chosen_rows(a.y.data, s.out, looked.chosen);
     report.near("y", got.view(), want, product_rule<T>(double(s.in), want, size));
   };
   return {bench, [a, bench](Exec on) { grouped_linear_forward<T>(on, bench->located(a)); }, check,
@@ -45,19 +45,28 @@ OpInstance dgrad_instance(const Shape& s) {
                           .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in),
                           .scale = product_scale(*bench, s.scaled)};
   const auto check = [a, s, at](Report& report) {
-    const auto chosen = sample(s.assignments(), double(s.out * s.in));
-    const auto grouped = grouped_reference(s, at, chosen, a.scale);
-    const auto dy = select_rows(Workbench::doubles(a.dy), s.out, chosen);
-    const auto weight = Workbench::doubles(a.weight.plain);
-    const auto want = grouped.dgrad(dy, weight);
-    const auto size = grouped.dgrad(absolute(dy), absolute(weight));
-    auto got = chosen_rows(a.dx.data, s.in, chosen);
+    const auto looked = sampled_assignments(s, at, a.scale);
+    const auto dy = chosen_doubles(a.dy, looked.chosen);
+    const auto weight = chosen_doubles(stacked_rows(a.weight.plain), looked.weight_rows);
+    const auto want = looked.grouped.dgrad(dy, weight);
+    const auto size = looked.grouped.dgrad(absolute(dy), absolute(weight));
+    auto got = chosen_rows(a.dx.data, s.in, looked.chosen);
     report.near("dx", got.view(), want, product_rule<T>(double(s.out), want, size));
   };
   return {bench, [a, bench](Exec on) { grouped_linear_dgrad<T>(on, bench->located(a)); }, check,
           grouped_linear_dgrad_cost(a)};
 }
 
+// All assignments of some experts.
+std::vector<int64_t> assignments_of(const Indices& at, const std::vector<int64_t>& experts) {
+  std::vector<int64_t> all;
+  for (const int64_t e : experts) {
+    for (int64_t a = at.offsets[e]; a < at.offsets[e + 1]; ++a) all.push_back(a);
+  }
+  return all;
+}
+
+// Looks at some rows of the weights of some experts.
 template <typename T>
 OpInstance wgrad_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
@@ -68,18 +77,23 @@ OpInstance wgrad_instance(const Shape& s) {
                           .row = at.row,
                           .offsets = at.offsets,
                           .scale = product_scale(*bench, s.scaled)};
-  const auto start = Workbench::doubles(a.dweight);
-  const auto check = [a, s, at, start](Report& report) {
-    const auto outs = sample(s.out, double(s.assignments() * s.in));
-    ref::GroupedLinear<double> grouped =
-        grouped_reference(s, at, sample(s.assignments(), 0), a.scale);
+  const auto outs = sample(s.out, double(s.assignments() * s.in));
+  const double mean_load = double(s.assignments()) / double(s.experts());
+  const auto experts = sample(s.experts(), mean_load * double(int64_t(outs.size()) * s.in));
+  std::vector<int64_t> rows;  // of dweight (E * out, in)
+  for (const int64_t e : experts) {
+    for (const int64_t o : outs) rows.push_back(e * s.out + o);
+  }
+  const auto begin = chosen_doubles(stacked_rows(a.dweight), rows);
+  const auto check = [a, s, at, outs, experts, rows, begin](Report& report) {
+    auto looked = looked_assignments(s, at, assignments_of(at, experts), experts, a.scale);
+    ref::GroupedLinear<double>& grouped = looked.grouped;
     grouped.out = int64_t(outs.size());
-    std::vector<int64_t> rows;  // of dweight (E * out, in)
-    for (int64_t e = 0; e < s.experts(); ++e) {
-      for (const int64_t o : outs) rows.push_back(e * s.out + o);
+    std::vector<double> dy;
+    for (const int64_t assignment : looked.chosen) {
+      for (const int64_t o : outs) dy.push_back(double(float(a.dy.at(assignment, o))));
     }
-    const auto dy = select_columns(Workbench::doubles(a.dy), s.out, outs);
-    const auto x = Workbench::doubles(a.x), begin = select_rows(start, s.in, rows);
+    const auto x = chosen_doubles(a.x, looked.x_rows);
     const auto want = added(grouped.wgrad(dy, x), begin);
     const auto size = added(grouped.wgrad(absolute(dy), absolute(x)), absolute(begin));
     auto got = chosen_rows(a.dweight.data, s.in, rows);
@@ -98,7 +112,7 @@ OpInstance reference_instance() {
   };
   Indices at = grouped_indices(*bench, s);
   at.rows = {2, 0, 1, 2, 1};
-  auto grouped = grouped_reference(s, at, sample(5, 0), {});
+  auto grouped = grouped_reference(s, at, {});
   grouped.scale = 0.7;
   const auto x = Workbench::doubles(bench->in<float, 2>("x", {3, 5}));
   const auto weight = Workbench::doubles(bench->in<float, 3>("w", {3, 4, 5}));
@@ -176,6 +190,25 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
+// Of the speedrun models with 64 and 256 experts: gate and up gather the tokens, down has its rows in order.
+void add_large_cases(std::vector<OpCase>& cases) {
+  const int64_t tokens = 16384, k = 6, hidden = 768, width = 384;
+  for (const int64_t experts : {64, 256}) {
+    const auto loads = uneven_loads(experts, tokens * k);
+    const Shape gate_up{"gate and up", loads, 2 * width, hidden, Rows::kGathered, Scaled::kNo, k};
+    const Shape down{"down", loads, hidden, width, Rows::kInOrder};
+    for (const Shape& s : {gate_up, down}) {
+      const std::string suffix = " bf16" + s.text();
+      cases.push_back(large("grouped_linear_forward", "grouped_linear_forward" + suffix,
+                            [s] { return forward_instance<bf16>(s); }));
+      cases.push_back(large("grouped_linear_dgrad", "grouped_linear_dgrad" + suffix,
+                            [s] { return dgrad_instance<bf16>(s); }));
+      cases.push_back(large("grouped_linear_wgrad", "grouped_linear_wgrad" + suffix,
+                            [s] { return wgrad_instance<bf16>(s); }));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<OpCase> grouped_linear_cases() {
@@ -191,6 +224,7 @@ std::vector<OpCase> grouped_linear_cases() {
   };
   cases.push_back({"grouped_linear_wgrad", "grouped_linear_wgrad bf16" + hot.text(),
                    [hot] { return wgrad_instance<bf16>(hot); }});
+  add_large_cases(cases);
   return cases;
 }
 

@@ -6,16 +6,6 @@ namespace assay {
 
 namespace {
 
-// The numbers of some rows, as doubles.
-template <typename T>
-std::vector<double> chosen_doubles(const View<T, 2>& v, const std::vector<int64_t>& rows) {
-  std::vector<double> numbers;
-  for (const int64_t r : rows) {
-    for (int64_t c = 0; c < v.dim[1]; ++c) numbers.push_back(double(float(v.at(r, c))));
-  }
-  return numbers;
-}
-
 // s.out is 2 F.
 template <typename T>
 OpInstance forward_instance(const GroupedShape& s) {
@@ -30,11 +20,12 @@ OpInstance forward_instance(const GroupedShape& s) {
                                   .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in),
                                   .scale = product_scale(*bench, s.scaled)};
   const auto check = [a, s, at, width](Report& report) {
-    const auto chosen = sample(s.assignments(), double(s.out * s.in));
-    const auto grouped = grouped_reference(s, at, chosen, a.scale);
-    const auto x = Workbench::doubles(a.x), weight = Workbench::doubles(a.weight.plain);
-    const auto want = grouped.forward(x, weight);
-    const auto size = grouped.forward(absolute(x), absolute(weight));
+    const auto looked = sampled_assignments(s, at, a.scale);
+    const auto& chosen = looked.chosen;
+    const auto x = chosen_doubles(a.x, looked.x_rows);
+    const auto weight = chosen_doubles(stacked_rows(a.weight.plain), looked.weight_rows);
+    const auto want = looked.grouped.forward(x, weight);
+    const auto size = looked.grouped.forward(absolute(x), absolute(weight));
     auto gate_up = chosen_rows(a.gate_up.data, s.out, chosen);
     report.near("gate_up", gate_up.view(), want, product_rule<T>(double(s.in), want, size));
     // h belongs to the gate_up that was stored, as backward will use it.
@@ -65,12 +56,12 @@ OpInstance dgrad_instance(const GroupedShape& s) {
       .weight = packed_stack<T>(*bench, s.experts(), s.out, width),
       .scale = product_scale(*bench, s.scaled)};
   const auto check = [a, s, at, width](Report& report) {
-    const auto chosen = sample(s.assignments(), double(s.out * s.in));
-    const auto grouped = grouped_reference(s, at, chosen, a.scale);
-    const auto dy = select_rows(Workbench::doubles(a.dy), s.out, chosen);
-    const auto weight = Workbench::doubles(a.weight.plain);
-    const auto dh = grouped.dgrad(dy, weight);
-    const auto size = grouped.dgrad(absolute(dy), absolute(weight));
+    const auto looked = sampled_assignments(s, at, a.scale);
+    const auto& chosen = looked.chosen;
+    const auto dy = chosen_doubles(a.dy, chosen);
+    const auto weight = chosen_doubles(stacked_rows(a.weight.plain), looked.weight_rows);
+    const auto dh = looked.grouped.dgrad(dy, weight);
+    const auto size = looked.grouped.dgrad(absolute(dy), absolute(weight));
     const auto gate_up = chosen_doubles(a.gate_up, chosen);
     const ref::Swiglu<double> swiglu{int64_t(chosen.size()), width};
     const auto want = swiglu.backward(dh, gate_up);
@@ -138,12 +129,28 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
+// Of the speedrun models with 64 and 256 experts.
+void add_large_cases(std::vector<OpCase>& cases) {
+  const int64_t tokens = 16384, k = 6, hidden = 768, width = 384;
+  for (const int64_t experts : {64, 256}) {
+    const auto loads = uneven_loads(experts, tokens * k);
+    const GroupedShape up{"gate and up",       loads,       2 * width, hidden,
+                          RowOrder::kGathered, Scaled::kNo, k};
+    const GroupedShape down{"down", loads, hidden, width, RowOrder::kInOrder};
+    cases.push_back(large("grouped_swiglu_forward", "grouped_swiglu_forward bf16" + up.text(),
+                          [up] { return forward_instance<bf16>(up); }));
+    cases.push_back(large("grouped_swiglu_dgrad", "grouped_swiglu_dgrad bf16" + down.text(),
+                          [down] { return dgrad_instance<bf16>(down); }));
+  }
+}
+
 }  // namespace
 
 std::vector<OpCase> grouped_swiglu_cases() {
   std::vector<OpCase> cases;
   add_cases<float>(cases);
   add_cases<bf16>(cases);
+  add_large_cases(cases);
   return cases;
 }
 

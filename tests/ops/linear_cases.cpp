@@ -23,16 +23,20 @@ std::string shape_name(const Shape& s) {
          " in=" + std::to_string(s.in) + adds[int(s.add)] + scaled_name(s.scaled);
 }
 
-// The result (rows, width) and what is added to it.
+// The result (rows, width), what is added to it, and its start in the rows that are looked at.
 template <typename Y>
 struct Target {
   View<Y, 2> y;
   View<const Y, 2> add = {};
+  std::vector<int64_t> looked;
   std::vector<double> start;
 };
 template <typename Y>
-Target<Y> target(Workbench& bench, const std::string& name, int64_t rows, int64_t width, Add add) {
+Target<Y> target(Workbench& bench, const std::string& name, const Shape& s, int64_t width) {
+  const Add add = s.add;
+  const int64_t rows = s.rows;
   Target<Y> t;
+  t.looked = sample(rows, double(s.out * s.in));
   if (add == Add::kInPlace) {
     t.y = bench.acc<Y, 2>(name, {rows, width});
     t.add = t.y;
@@ -40,8 +44,8 @@ Target<Y> target(Workbench& bench, const std::string& name, int64_t rows, int64_
     t.y = bench.out<Y, 2>(name, {rows, width});
     if (add == Add::kOther) t.add = bench.in<Y, 2>("add", {rows, width});
   }
-  t.start = add == Add::kNone ? std::vector<double>(size_t(rows * width), 0.0)
-                              : Workbench::doubles(t.add);
+  t.start = add == Add::kNone ? std::vector<double>(t.looked.size() * size_t(width), 0.0)
+                              : chosen_doubles(t.add, t.looked);
   return t;
 }
 
@@ -64,17 +68,15 @@ auto product_rule(int64_t k, const std::vector<double>& want, const std::vector<
 template <typename T, typename Y>
 OpInstance forward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  const auto t = target<Y>(*bench, "y", s.rows, s.out, s.add);
+  const auto t = target<Y>(*bench, "y", s, s.out);
   const LinearForward<T, Y> a{.y = t.y,
                               .x = bench->in<T, 2>("x", {s.rows, s.in}),
                               .weight = packed_weight<T>(*bench, s.out, s.in),
                               .add = t.add,
                               .scale = product_scale(*bench, s.scaled)};
-  const auto check = [a, s, start = t.start](Report& report) {
-    const auto rows = sample(s.rows, double(s.out * s.in));
+  const auto check = [a, s, rows = t.looked, begin = t.start](Report& report) {
     const ref::Linear<double> linear{int64_t(rows.size()), s.out, s.in, reference_scale(a.scale)};
-    const auto x = select_rows(Workbench::doubles(a.x), s.in, rows);
-    const auto weight = Workbench::doubles(a.weight.plain), begin = select_rows(start, s.out, rows);
+    const auto x = chosen_doubles(a.x, rows), weight = Workbench::doubles(a.weight.plain);
     const auto want = added(linear.forward(x, weight), begin);
     const auto size = added(linear.forward(absolute(x), absolute(weight)), absolute(begin));
     auto got = chosen_rows(a.y.data, s.out, rows);
@@ -87,17 +89,15 @@ OpInstance forward_instance(const Shape& s) {
 template <typename T>
 OpInstance dgrad_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  const auto t = target<T>(*bench, "dx", s.rows, s.in, s.add);
+  const auto t = target<T>(*bench, "dx", s, s.in);
   const LinearDgrad<T> a{.dx = t.y,
                          .dy = bench->in<T, 2>("dy", {s.rows, s.out}),
                          .weight = packed_weight<T>(*bench, s.out, s.in),
                          .add = t.add,
                          .scale = product_scale(*bench, s.scaled)};
-  const auto check = [a, s, start = t.start](Report& report) {
-    const auto rows = sample(s.rows, double(s.out * s.in));
+  const auto check = [a, s, rows = t.looked, begin = t.start](Report& report) {
     const ref::Linear<double> linear{int64_t(rows.size()), s.out, s.in, reference_scale(a.scale)};
-    const auto dy = select_rows(Workbench::doubles(a.dy), s.out, rows);
-    const auto weight = Workbench::doubles(a.weight.plain), begin = select_rows(start, s.in, rows);
+    const auto dy = chosen_doubles(a.dy, rows), weight = Workbench::doubles(a.weight.plain);
     const auto want = added(linear.dgrad(dy, weight), begin);
     const auto size = added(linear.dgrad(absolute(dy), absolute(weight)), absolute(begin));
     auto got = chosen_rows(a.dx.data, s.in, rows);
@@ -114,12 +114,11 @@ OpInstance wgrad_instance(const Shape& s) {
                          .dy = bench->in<T, 2>("dy", {s.rows, s.out}),
                          .x = bench->in<T, 2>("x", {s.rows, s.in}),
                          .scale = product_scale(*bench, s.scaled)};
-  const auto start = Workbench::doubles(a.dweight);
-  const auto check = [a, s, start](Report& report) {
-    const auto outs = sample(s.out, double(s.rows * s.in));
+  const auto outs = sample(s.out, double(s.rows * s.in));
+  const auto begin = chosen_doubles(a.dweight, outs);
+  const auto check = [a, s, outs, begin](Report& report) {
     const ref::Linear<double> linear{s.rows, int64_t(outs.size()), s.in, reference_scale(a.scale)};
-    const auto dy = select_columns(Workbench::doubles(a.dy), s.out, outs);
-    const auto x = Workbench::doubles(a.x), begin = select_rows(start, s.in, outs);
+    const auto dy = chosen_columns(a.dy, outs), x = Workbench::doubles(a.x);
     const auto want = added(linear.wgrad(dy, x), begin);
     const auto size = added(linear.wgrad(absolute(dy), absolute(x)), absolute(begin));
     auto got = chosen_rows(a.dweight.data, s.in, outs);
@@ -245,6 +244,27 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
+// The products of the speedrun model's block, and one that shows the most a product reaches.
+void add_large_cases(std::vector<OpCase>& cases) {
+  for (const Shape& s : {
+           Shape{16384, 2304, 768 },
+           Shape{16384, 768,  768 },
+           Shape{16384, 6144, 768 },
+           Shape{16384, 768,  3072},
+  }) {
+    const std::string suffix = " bf16" + shape_name(s);
+    cases.push_back(large("linear_forward", "linear_forward" + suffix,
+                          [s] { return forward_instance<bf16, bf16>(s); }));
+    cases.push_back(
+        large("linear_dgrad", "linear_dgrad" + suffix, [s] { return dgrad_instance<bf16>(s); }));
+    cases.push_back(
+        large("linear_wgrad", "linear_wgrad" + suffix, [s] { return wgrad_instance<bf16>(s); }));
+  }
+  const Shape square{8192, 8192, 8192};
+  cases.push_back(large("linear_forward", "linear_forward bf16" + shape_name(square),
+                        [square] { return forward_instance<bf16, bf16>(square); }));
+}
+
 }  // namespace
 
 std::vector<OpCase> linear_cases() {
@@ -264,6 +284,7 @@ std::vector<OpCase> linear_cases() {
     cases.push_back({"linear_forward", "linear_forward bf16 to float" + shape_name(s),
                      [s] { return forward_instance<bf16, float>(s); }});
   }
+  add_large_cases(cases);
   return cases;
 }
 

@@ -14,7 +14,8 @@ namespace assay {
 template <typename T>
 WeightMatrix<T> packed_weight(Workbench& bench, int64_t out, int64_t in) {
   const auto plain = bench.in<T, 2>("weight", {out, in});
-  const auto packed = bench.in<std::byte, 1>("packed", {weight_pack_bytes<T>(out, in)});
+  const auto packed =
+      bench.in<std::byte, 1>("packed", {weight_pack_bytes<T>(out, in)}, {Fill::kZero});
   weight_pack<T>({.threads = 2}, {.packed = packed, .plain = plain});
   bench.commit();
   return {plain, packed};
@@ -23,8 +24,8 @@ WeightMatrix<T> packed_weight(Workbench& bench, int64_t out, int64_t in) {
 template <typename T>
 WeightStack<T> packed_stack(Workbench& bench, int64_t experts, int64_t out, int64_t in) {
   const auto plain = bench.in<T, 3>("weight", {experts, out, in});
-  const auto packed =
-      bench.in<std::byte, 1>("packed", {weight_stack_pack_bytes<T>(experts, out, in)});
+  const auto packed = bench.in<std::byte, 1>(
+      "packed", {weight_stack_pack_bytes<T>(experts, out, in)}, {Fill::kZero});
   weight_stack_pack<T>({.threads = 2}, {.packed = packed, .plain = plain});
   bench.commit();
   return {plain, packed};
@@ -49,12 +50,41 @@ inline double reference_scale(const ProductScale& s) {
   return (s.left.empty() ? 1.0 : double(s.left[1])) * (s.right.empty() ? 1.0 : double(s.right[1]));
 }
 
-// Indices below n: all while n * cost is small, else 24 of them, the first and the last among them.
+// Indices below n: all while n * cost is small, else 24 of them, or as many as a second can afford, the first and the last among
+// them.
 inline std::vector<int64_t> sample(int64_t n, double cost) {
-  const int64_t count = double(n) * cost < 2e7 ? n : std::min<int64_t>(n, 24);
+  const int64_t affordable =
+      std::clamp(int64_t(6e8 / std::max(cost, 1.0)), int64_t{3}, int64_t{24});
+  const int64_t count = double(n) * cost < 2e7 ? n : std::min(n, affordable);
   std::vector<int64_t> chosen;
   for (int64_t i = 0; i < count; ++i) chosen.push_back(count == 1 ? 0 : i * (n - 1) / (count - 1));
   return chosen;
+}
+
+// The same for what costs little: as many as the first rule allows.
+inline std::vector<int64_t> wide_sample(int64_t n, double cost) {
+  const int64_t count = std::min(n, std::max(int64_t(2e7 / cost), int64_t{24}));
+  std::vector<int64_t> chosen;
+  for (int64_t i = 0; i < count; ++i) chosen.push_back(count == 1 ? 0 : i * (n - 1) / (count - 1));
+  return chosen;
+}
+
+// The numbers of some rows or columns.
+template <typename T>
+std::vector<double> chosen_doubles(const View<T, 2>& v, const std::vector<int64_t>& rows) {
+  std::vector<double> numbers;
+  for (const int64_t r : rows) {
+    for (int64_t c = 0; c < v.dim[1]; ++c) numbers.push_back(double(float(v.at(r, c))));
+  }
+  return numbers;
+}
+template <typename T>
+std::vector<double> chosen_columns(const View<T, 2>& v, const std::vector<int64_t>& columns) {
+  std::vector<double> numbers;
+  for (int64_t r = 0; r < v.dim[0]; ++r) {
+    for (const int64_t c : columns) numbers.push_back(double(float(v.at(r, c))));
+  }
+  return numbers;
 }
 
 inline std::vector<double> select_rows(const std::vector<double>& m, int64_t width,

@@ -11,6 +11,10 @@ constexpr size_t kGuard = 256;
 constexpr std::byte kSentinel{0xA5};
 constexpr std::byte kPoisonByte{0xFF};  // NaN in float and bf16
 
+bool same_bytes(const std::byte* a, const std::byte* b, size_t bytes) {
+  return bytes == 0 || std::memcmp(a, b, bytes) == 0;
+}
+
 CaseMemory memory{[](size_t bytes) { return ::operator new(bytes); },
                   [](void* p) { ::operator delete(p); }};
 
@@ -37,21 +41,46 @@ std::byte* Workbench::add(const std::string& name, size_t bytes, Role role) {
   return buffers_.back().data;
 }
 
+void Workbench::commit(Buffer& b) {
+  const bool poisoned = b.role == Role::kOut || b.role == Role::kTmp;
+  if (!poisoned) b.start.assign(b.data, b.data + b.bytes);
+}
+
 void Workbench::commit() {
-  for (Buffer& b : buffers_) b.start.assign(b.data, b.data + b.bytes);
+  for (Buffer& b : buffers_) commit(b);
 }
 
 void Workbench::restore() {
-  for (Buffer& b : buffers_) std::copy(b.start.begin(), b.start.end(), b.data);
+  for (Buffer& b : buffers_) {
+    if (b.start.empty()) {
+      std::memset(b.data, static_cast<int>(kPoisonByte), b.bytes);
+    } else {
+      std::memcpy(b.data, b.start.data(), b.bytes);
+    }
+  }
 }
 
 std::vector<std::byte> Workbench::results() const {
+  size_t sum = 0;
+  for (const Buffer& b : buffers_) sum += is_result(b.role) ? b.bytes : 0;
   std::vector<std::byte> all;
+  all.reserve(sum);
   for (const Buffer& b : buffers_) {
-    if (b.role == Role::kOut || b.role == Role::kAcc)
-      all.insert(all.end(), b.data, b.data + b.bytes);
+    if (is_result(b.role)) all.insert(all.end(), b.data, b.data + b.bytes);
   }
   return all;
+}
+
+bool Workbench::gave(const std::vector<std::byte>& results) const {
+  size_t at = 0;
+  for (const Buffer& b : buffers_) {
+    if (!is_result(b.role)) continue;
+    if (results.size() - at < b.bytes || !same_bytes(results.data() + at, b.data, b.bytes)) {
+      return false;
+    }
+    at += b.bytes;
+  }
+  return at == results.size();
 }
 
 std::vector<std::string> Workbench::damage() const {
@@ -61,7 +90,7 @@ std::vector<std::string> Workbench::damage() const {
     for (size_t i = 1; i <= kGuard; ++i) intact &= b.data[-static_cast<ptrdiff_t>(i)] == kSentinel;
     for (size_t i = 0; i < kGuard; ++i) intact &= b.data[b.bytes + i] == kSentinel;
     if (!intact) names.push_back(b.name + ": written outside");
-    if (b.role == Role::kIn && !std::equal(b.start.begin(), b.start.end(), b.data)) {
+    if (b.role == Role::kIn && !same_bytes(b.start.data(), b.data, b.bytes)) {
       names.push_back(b.name + ": input changed");
     }
   }
@@ -76,11 +105,12 @@ size_t Workbench::bytes() const {
 
 void Workbench::place_copies(const CopyMemory& memory, int count) {
   copies_ = memory;
+  if (count > 0) restore();
   for (Buffer& b : buffers_) {
     b.copies.clear();
     for (int i = 0; i < count; ++i) {
       b.copies.push_back(memory.allocate(b.bytes));
-      memory.copy(b.copies.back().get(), b.start.data(), b.bytes);
+      memory.copy(b.copies.back().get(), b.data, b.bytes);
     }
   }
 }

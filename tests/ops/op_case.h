@@ -93,8 +93,9 @@ class Workbench {
   // After an input was filled by hand (token ids, offsets): makes that the starting state.
   void commit();
 
-  void restore();                           // every buffer back to its start
-  std::vector<std::byte> results() const;   // bytes of all out and acc buffers
+  void restore();                                          // every buffer back to its start
+  std::vector<std::byte> results() const;                  // bytes of all out and acc buffers
+  bool gave(const std::vector<std::byte>& results) const;  // are they these?
   std::vector<std::string> damage() const;  // sentinels or inputs that changed, by name
   size_t bytes() const;                     // of all buffers
 
@@ -122,6 +123,7 @@ class Workbench {
 
  private:
   enum class Role { kIn, kOut, kAcc, kTmp };
+  static constexpr int64_t kFilledAlone = 1 << 16;  // elements that one thread fills
   struct Buffer {
     std::string name;
     Role role;
@@ -129,7 +131,7 @@ class Workbench {
     std::unique_ptr<std::byte, void (*)(void*)>
         memory;  // sentinel, data (64-byte aligned), sentinel
     std::byte* data = nullptr;
-    std::vector<std::byte> start = {};
+    std::vector<std::byte> start = {};  // of in and acc; the others start poisoned
     std::vector<std::shared_ptr<std::byte>> copies = {};
   };
 
@@ -139,19 +141,23 @@ class Workbench {
     View<T, Rank> v;
     for (int r = 0; r < Rank; ++r) v.dim[r] = shape[static_cast<size_t>(r)];
     v.data = reinterpret_cast<T*>(add(name, v.bytes(), role));
-    if (fill.kind == Fill::kZero || fill.kind == Fill::kNormal) {
+    if (fill.kind == Fill::kZero) std::memset(static_cast<void*>(v.data), 0, v.bytes());
+    if (fill.kind == Fill::kNormal) {
       const auto stream = stream_id(name);
+#pragma omp parallel for schedule(static) if (v.size() > kFilledAlone)
       for (int64_t i = 0; i < v.size(); ++i) {
-        const double x = fill.kind == Fill::kZero
-                             ? 0.0
-                             : fill.mean + fill.std * random_normal({1, stream, 0}, uint64_t(i));
+        const double x = fill.mean + fill.std * random_normal({1, stream, 0}, uint64_t(i));
         v[i] = static_cast<T>(static_cast<float>(x));
       }
     }
-    commit();
+    commit(buffers_.back());
     return v;
   }
   std::byte* add(const std::string& name, size_t bytes, Role role);
+  static void commit(Buffer& buffer);
+  static bool is_result(Role role) {
+    return role == Role::kOut || role == Role::kAcc;
+  }
   std::byte* moved(std::byte* p) const;
 
   std::vector<Buffer> buffers_;
@@ -209,13 +215,20 @@ struct OpInstance {
 
 // kCpu: what only the CPU body promises.
 enum class OpBody { kEvery, kCpu };
+// kLarge: the sizes of training on a GPU, which say how fast a kernel is: hundreds of megabytes, compared in samples. For op_check_cuda
+// and bench_device; op_check --large proves the comparisons on the CPU.
+enum class CaseSize { kUsual, kLarge };
 
 struct OpCase {
   std::string op;    // "rmsnorm_forward"
   std::string name;  // "rmsnorm_forward bf16 N=7 C=64": unique, what --filter matches
   std::function<OpInstance()> make;
   OpBody body = OpBody::kEvery;
+  CaseSize size = CaseSize::kUsual;
 };
+inline OpCase large(std::string op, std::string name, std::function<OpInstance()> make) {
+  return {std::move(op), std::move(name), std::move(make), OpBody::kEvery, CaseSize::kLarge};
+}
 
 // Each returns its op's list. The reference's own proof is a case too: run does nothing, check calls
 // complex_step_error.
@@ -246,17 +259,19 @@ std::vector<OpCase> segment_attention_cases();
 std::vector<OpCase> swiglu_cases();
 std::vector<OpCase> zero_cases();
 
-// Exec::workspace in op_check and the benches: large enough for every case, aligned as planned memory is.
+// Exec::workspace in op_check and the benches: large enough for every case of a size, aligned as planned memory is.
 class CaseWorkspace {
  public:
+  explicit CaseWorkspace(CaseSize size = CaseSize::kUsual)
+      : bytes_(int64_t{size == CaseSize::kLarge ? 256 : 64} << 20) {}
   View<std::byte, 1> view() {
     const auto address = reinterpret_cast<uintptr_t>(memory_.get());
-    return {reinterpret_cast<std::byte*>((address + 255) / 256 * 256), {kBytes}};
+    return {reinterpret_cast<std::byte*>((address + 255) / 256 * 256), {bytes_}};
   }
 
  private:
-  static constexpr int64_t kBytes = int64_t{64} << 20;
-  std::unique_ptr<void, void (*)(void*)> memory_{case_memory().allocate(kBytes + 256),
+  int64_t bytes_;
+  std::unique_ptr<void, void (*)(void*)> memory_{case_memory().allocate(size_t(bytes_) + 256),
                                                  case_memory().release};
 };
 

@@ -1,7 +1,9 @@
-// op_check [--op NAME] [--filter TEXT] [--list]: every case on the CPU against its scalar reference, with sentinels, twice,
-// with 1 and 3 threads, and with its buffers elsewhere. Exit 1 when one fails. Needs the standard library only.
+// op_check [--op NAME] [--filter TEXT] [--large] [--list]: every case on the CPU against its scalar reference, with sentinels, twice,
+// with 1 and 3 threads, and with its buffers elsewhere. Exit 1 when one fails. Needs the standard library only. --large: the large
+// cases instead, once by all threads: their comparisons are what this proves.
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "tests/ops/op_run.h"
 
@@ -25,5 +27,7 @@ int main(int argc, char** argv) {
                         [](void* to, const void* from, size_t bytes) {
                           if (bytes > 0) std::memcpy(to, from, bytes);
                         }};
+  backend.variants_of_large.push_back(
+      {"every thread", threads(int(std::thread::hardware_concurrency()))});
   return op_check_main(argc, argv, backend);
 }

@@ -1,6 +1,7 @@
-// op_check_cuda [--op NAME] [--filter TEXT] [--list]: every case by the CUDA kernels on the GPU, against the scalar reference,
+// op_check_cuda [--op NAME] [--filter TEXT] [--large | --small] [--list]: every case by the CUDA kernels on the GPU, against the scalar reference,
 // twice and in device memory to the same bits. A case's own buffers are pinned host memory that the device reaches at the
-// same address, so that cases fill and compare them as on the CPU. Exit 1 when one fails, or where there is no GPU.
+// same address, so that cases fill and compare them as on the CPU; the large cases run in device memory alone. --large: only those;
+// --small: without them. Exit 1 when one fails, or where there is no GPU.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -41,6 +42,12 @@ int run(int argc, char** argv) {
   backend.variants.push_back({"once", begin});
   backend.variants.push_back({"again", begin});
   backend.variants.push_back({"in device memory", begin, OpBackend::Variant::Buffers::kACopy});
+  const auto in_copy = OpBackend::Variant::Buffers::kACopy;
+  backend.variants_of_large = {
+      {"in device memory",       begin, in_copy},
+      {"in device memory again", begin, in_copy}
+  };
+  backend.large = OpBackend::Large::kAlways;
   backend.copies = {.allocate =
                         [](size_t bytes) {
                           const auto buffer = std::make_shared<gpu::DeviceBuffer>(bytes);

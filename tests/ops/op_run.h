@@ -21,6 +21,9 @@ struct OpBackend {
     enum class Aim { kOtherPaths, kSameBits } aim = Aim::kOtherPaths;
   };
   std::vector<Variant> variants;
+  // Of the large cases: with --large those alone run, in these. Are they run without being asked for, beside the others?
+  std::vector<Variant> variants_of_large = {};
+  enum class Large { kWhenAsked, kAlways } large = Large::kWhenAsked;
   // Where variants with kACopy run: proves that a case's run finds its buffers wherever they lie.
   CopyMemory copies = {};
   // Cases that take longer by this estimate are left out, and counted. 0: none.

@@ -51,6 +51,7 @@ inline QuantisedCopy copy_buffers(Workbench& bench, const std::string& name, con
 template <typename T>
 View<T, 2> uneven_matrix(Workbench& bench, const std::string& name, int64_t rows, int64_t columns) {
   const View<T, 2> x = bench.in<T, 2>(name, {rows, columns});
+#pragma omp parallel for schedule(static) if (rows * columns > 1 << 16)
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < columns; ++c) {
       const int power = int((r * 5 + c / 16 * 3) % 11) - 6;
@@ -111,6 +112,13 @@ inline std::vector<double> laid_out(const QuantFormat& f, const std::vector<doub
           for (int64_t i = 0; i < 16; ++i) take(l + low + i / 4 * 32, b + i % 4);
   }
   return out;
+}
+
+// Of the formats, those whose kernels are timed on a GPU.
+inline bool timed_at_large(const NamedFormat& n) {
+  const std::string name = n.name;
+  return name == "fp8 tensor" || name == "fp8 block" || name == "fp8 weight" || name == "mxfp8" ||
+         name == "nvfp4";
 }
 
 // Of the sizes of a step, for the bench, against quantise and dequantise (fake_quantise_cases.cpp).

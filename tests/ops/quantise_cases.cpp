@@ -65,6 +65,61 @@ OpInstance instance(const QuantFormat& f, const Shape& s, ColumnRotation rotatio
   return {bench, [a, bench](Exec on) { quantise(on, bench->located(a)); }, check, quantise_cost(a)};
 }
 
+enum class Lines { kRows, kColumns };  // of x: the row copy's, the column copy's
+
+// 128 of the lines of a copy, each as long as x is in that direction, against the reference; nearest numbers, plain layout.
+template <typename T>
+void compare_band(Report& report, const std::string& name, const Quantise<T>& a, Lines along,
+                  int64_t first) {
+  const int64_t lines = 128;
+  const bool row = along == Lines::kRows;
+  const QuantisedCopy& got = row ? a.row : a.column;
+  const QuantFormat& f = a.format;
+  const int64_t k = row ? a.x.dim[1] : a.x.dim[0];
+  std::vector<float> band;
+  for (int64_t l = first; l < first + lines; ++l) {
+    for (int64_t i = 0; i < k; ++i) band.push_back(float(row ? a.x.at(l, i) : a.x.at(i, l)));
+  }
+  const float amax = has_tensor_scale(f.scale) ? got.amax[0] : 0;
+  const auto want = ref::quantised(f, band, lines, k, amax, got.key);
+  const auto part = [&](const auto& whole, int64_t begin, size_t count) {
+    auto view = whole;
+    return View<std::remove_reference_t<decltype(*view.data)>, 1>{view.data + begin,
+                                                                  {int64_t(count)}};
+  };
+  const std::string at = name + " from " + std::to_string(first);
+  const auto codes = packed_codes(f.element, want.codes);
+  report.equal(at + " codes", part(got.codes, first * got.codes.dim[1], codes.size()), codes);
+  const int64_t scale =
+      first / block_shape(f.scale).lines * ceil_div(k, block_shape(f.scale).columns);
+  if (has_float_scales(f.scale))
+    report.equal(at + " scales", part(got.scales, scale, want.scales.size()), want.scales);
+  if (has_byte_scales(f.scale))
+    report.equal(at + " scales", part(got.scale_codes, scale, want.scales.size()), want.scales);
+  if (has_tensor_scale(f.scale)) {
+    report.equal(at + " tensor scale", got.tensor_scale, {want.s, double(1.0f / float(want.s))});
+  }
+}
+
+// Both copies of an activation of a large micro-batch.
+OpInstance large_instance(const QuantFormat& f, const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  Quantise<bf16> a{.x = uneven_matrix<bf16>(*bench, "x", s.rows, s.columns), .format = f};
+  float amax = 0;
+  for (int64_t i = 0; i < a.x.size(); ++i) amax = std::max(amax, std::abs(float(a.x[i])));
+  a.row = copy_buffers(*bench, "row", f, s.rows, s.columns, amax);
+  a.column = copy_buffers(*bench, "column", f, s.columns, padded_length(f.scale, s.rows), amax);
+  const auto check = [=](Report& report) {
+    for (const int64_t first : {int64_t{0}, s.rows / 256 * 128, s.rows - 128}) {
+      compare_band(report, "row", a, Lines::kRows, first);
+    }
+    for (const int64_t first : {int64_t{0}, s.columns - 128}) {
+      compare_band(report, "column", a, Lines::kColumns, first);
+    }
+  };
+  return {bench, [a, bench](Exec on) { quantise(on, bench->located(a)); }, check, quantise_cost(a)};
+}
+
 uint64_t fnv(const void* data, size_t bytes) {
   return stream_id({static_cast<const char*>(data), bytes});
 }
@@ -224,6 +279,12 @@ std::vector<OpCase> quantise_cases() {
                         .scale_rounding = ScaleRounding::kPowerOfTwo}
   },
                   {200, 384}, ColumnRotation::kNone);
+  for (const NamedFormat& n : kRecipeFormats) {
+    if (!timed_at_large(n)) continue;
+    const Shape s{16384, 3072};
+    cases.push_back(large("quantise", std::string("quantise ") + n.name + " bf16 R=16384 C=3072",
+                          [f = n.format, s] { return large_instance(f, s); }));
+  }
   for (size_t i = 0; i < std::size(kQuantiseVectors); ++i) {
     cases.push_back({"quantise", "quantise every bf16, vector " + std::to_string(i),
                      [i] { return vector_instance(kQuantiseVectors[i]); }});

@@ -1,4 +1,5 @@
 #include "ops/rmsnorm.h"
+#include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/complex_step.h"
 #include "tests/ref/rmsnorm.h"
@@ -31,21 +32,25 @@ OpInstance forward_instance(const Shape& s) {
     a.gain = 0.375f;
   }
   const auto check = [a, s](Report& report) {
-    std::vector<double> r = Workbench::doubles(a.x);
+    const auto rows = wide_sample(s.rows, double(s.width));
+    std::vector<double> r = chosen_doubles(a.x, rows);
     if (s.branch) {
-      const auto branch = Workbench::doubles(a.branch);
+      const auto branch = chosen_doubles(a.branch, rows);
       std::vector<double> want = r;
       for (size_t i = 0; i < r.size(); ++i) want[i] += 0.375 * branch[i];
-      report.near("resid", a.resid, want, [&](int64_t i) {
+      auto resid = chosen_rows(a.resid.data, s.width, rows);
+      report.near("resid", resid.view(), want, [&](int64_t i) {
         return tol::rounding<T>(want[size_t(i)]) + tol::sum(2, std::abs(r[size_t(i)]) + 1);
       });
-      r = Workbench::doubles(a.resid);  // what y must be the norm of
+      r = chosen_doubles(a.resid, rows);  // what y must be the norm of
     }
-    ref::RmsNorm<double> norm{s.rows, s.width, double(a.eps), {}, {}};
+    ref::RmsNorm<double> norm{int64_t(rows.size()), s.width, double(a.eps), {}, {}};
     norm.forward(r, Workbench::doubles(a.weight));
-    report.near("rstd", a.rstd, norm.rstd,
+    auto rstd = chosen_rows(a.rstd.data, 1, rows);
+    report.near("rstd", rstd.view(), norm.rstd,
                 [&](int64_t i) { return tol::sum(double(s.width), norm.rstd[size_t(i)]); });
-    report.near("y", a.y, norm.y, [&](int64_t i) {
+    auto y = chosen_rows(a.y.data, s.width, rows);
+    report.near("y", y.view(), norm.y, [&](int64_t i) {
       const double y = norm.y[size_t(i)];
       return tol::rounding<T>(y) + tol::sum(double(s.width), y);
     });
@@ -69,37 +74,48 @@ OpInstance backward_instance(const Shape& s) {
     a.dbranch = bench->out<T, 2>("dbranch", {s.rows, s.width});
     a.gain = 0.375f;
   }
-  ref::RmsNorm<double> norm{s.rows, s.width, 1e-5, {}, {}};
-  norm.forward(Workbench::doubles(a.resid), Workbench::doubles(a.weight));
+  // The reference a row at a time.
+  const auto weight = Workbench::doubles(a.weight);
+  ref::RmsNorm<double> norm{1, s.width, 1e-5, {}, {}};
   for (int64_t i = 0; i < s.rows; ++i) {
-    const_cast<float*>(a.rstd.data)[i] = float(norm.rstd[size_t(i)]);
+    norm.forward(chosen_doubles(a.resid, {i}), weight);
+    const_cast<float*>(a.rstd.data)[i] = float(norm.rstd[0]);
   }
   bench->commit();
-  const auto dresid0 = Workbench::doubles(a.dresid), dweight0 = Workbench::doubles(a.dweight);
+  const auto rows = wide_sample(s.rows, double(s.width));
+  const auto dresid0 = chosen_doubles(a.dresid, rows), dweight0 = Workbench::doubles(a.dweight);
   const auto check = [=](Report& report) mutable {
-    std::vector<double> dr, dw;
-    const auto resid = Workbench::doubles(a.resid), weight = Workbench::doubles(a.weight);
-    const auto dy = Workbench::doubles(a.dy);
-    norm.backward(resid, weight, dy, dr, dw);
-    std::vector<double> abs_dw(dw.size(), 0.0);
-    for (size_t i = 0; i < dy.size(); ++i) {
-      abs_dw[i % dw.size()] += std::abs(dy[i] * resid[i]) * norm.rstd[i / dw.size()];
+    std::vector<double> dr, dw(weight.size(), 0.0), abs_dw(weight.size(), 0.0), rstd;
+    for (int64_t i = 0; i < s.rows; ++i) {
+      const auto resid = chosen_doubles(a.resid, {i}), dy = chosen_doubles(a.dy, {i});
+      std::vector<double> dr_row, dw_row;
+      norm.forward(resid, weight);
+      norm.backward(resid, weight, dy, dr_row, dw_row);
+      for (size_t c = 0; c < dw.size(); ++c) {
+        dw[c] += dw_row[c];
+        abs_dw[c] += std::abs(dy[c] * resid[c]) * norm.rstd[0];
+      }
+      if (rstd.size() == rows.size() || rows[rstd.size()] != i) continue;
+      dr.insert(dr.end(), dr_row.begin(), dr_row.end());
+      rstd.push_back(norm.rstd[0]);
     }
     for (size_t i = 0; i < dr.size(); ++i) dr[i] += dresid0[i];
     for (size_t c = 0; c < dw.size(); ++c) dw[c] += dweight0[c];
     const auto near_dresid = [&](int64_t i) {
-      const double scale = norm.rstd[size_t(i / s.width)] * 4;  // |w dy| + |rhat mean|, typical
+      const double scale = rstd[size_t(i / s.width)] * 4;  // |w dy| + |rhat mean|, typical
       return tol::rounding<T>(dr[size_t(i)]) +
              tol::sum(double(s.width), scale + std::abs(dresid0[size_t(i)]));
     };
-    report.near("dresid", a.dresid, dr, near_dresid);
+    auto dresid = chosen_rows(a.dresid.data, s.width, rows);
+    report.near("dresid", dresid.view(), dr, near_dresid);
     report.near("dweight", a.dweight, dw, [&](int64_t c) {
       return tol::sum(double(s.rows) + 1, abs_dw[size_t(c)] + std::abs(dweight0[size_t(c)]));
     });
     if (s.branch) {
-      std::vector<double> want = Workbench::doubles(a.dresid);
+      std::vector<double> want = chosen_doubles(a.dresid, rows);
       for (double& x : want) x *= 0.375;
-      report.near("dbranch", a.dbranch, want,
+      auto dbranch = chosen_rows(a.dbranch.data, s.width, rows);
+      report.near("dbranch", dbranch.view(), want,
                   [&](int64_t i) { return tol::rounding<T>(want[size_t(i)]); });
     }
   };
@@ -154,6 +170,15 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
+void add_large_cases(std::vector<OpCase>& cases) {
+  const Shape s{65536, 768, true};
+  const std::string suffix = " bf16" + shape_name(s);
+  cases.push_back(large("rmsnorm_forward", "rmsnorm_forward" + suffix,
+                        [s] { return forward_instance<bf16>(s); }));
+  cases.push_back(large("rmsnorm_backward", "rmsnorm_backward" + suffix,
+                        [s] { return backward_instance<bf16>(s); }));
+}
+
 }  // namespace
 
 std::vector<OpCase> rmsnorm_cases() {
@@ -162,6 +187,7 @@ std::vector<OpCase> rmsnorm_cases() {
   };
   add_cases<float>(cases);
   add_cases<bf16>(cases);
+  add_large_cases(cases);
   return cases;
 }
 

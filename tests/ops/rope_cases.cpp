@@ -1,4 +1,5 @@
 #include "ops/rope.h"
+#include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/complex_step.h"
 #include "tests/ref/rope.h"
@@ -22,14 +23,23 @@ std::string shape_name(const Shape& s) {
          " D=" + std::to_string(s.head_dim);
 }
 
-// Rotated elements have two products and the rounding of the table; v is a copy.
+std::vector<int64_t> looked_rows(const Shape& s) {
+  return wide_sample(s.tokens(), double(s.stride()));
+}
+
+// `before` and the comparison are of the rows that are looked at. Rotated elements have two products and the rounding of the table; v is a copy.
 template <typename T>
 void compare(Report& report, const char* name, View<T, 2> got, const std::vector<double>& before,
-             const Shape& s, double sign, const std::vector<int32_t>& position = {}) {
+             const Shape& s, double sign, View<const int32_t, 1> position = {}) {
   auto want = before;
-  ref::Rope<double>{s.heads, s.kv_heads, s.head_dim, s.sequence, kTheta, position}.rotate(want,
-                                                                                          sign);
-  report.near(name, got, want, [&](int64_t i) {
+  std::vector<int32_t> positions;
+  for (const int64_t row : looked_rows(s)) {
+    positions.push_back(position.empty() ? int32_t(row % s.sequence) : position[row]);
+  }
+  ref::Rope<double>{s.heads, s.kv_heads, s.head_dim, s.sequence, kTheta, positions}.rotate(want,
+                                                                                           sign);
+  auto rows = chosen_rows(got.data, s.stride(), looked_rows(s));
+  report.near(name, rows.view(), want, [&](int64_t i) {
     const int64_t column = i % s.stride(), half = s.head_dim / 2;
     if (column >= (s.heads + s.kv_heads) * s.head_dim) return tol::exact();
     const int64_t partner = column % s.head_dim < half ? i + half : i - half;
@@ -63,9 +73,9 @@ OpInstance forward_instance(const Shape& s, Positions positions) {
                          .head_dim = s.head_dim,
                          .sequence = s.sequence,
                          .position = position};
-  const auto before = Workbench::doubles(a.qkv);
+  const auto before = chosen_doubles(a.qkv, looked_rows(s));
   const auto check = [=](Report& report) {
-    compare(report, "qkv", a.qkv, before, s, 1.0, {position.data, position.data + position.size()});
+    compare(report, "qkv", a.qkv, before, s, 1.0, position);
   };
   return {bench, [a, bench](Exec on) { rope_forward<T>(on, bench->located(a)); }, check,
           rope_forward_cost(a)};
@@ -86,7 +96,7 @@ OpInstance backward_instance(const Shape& s) {
                           .kv_heads = s.kv_heads,
                           .head_dim = s.head_dim,
                           .sequence = s.sequence};
-  const auto before = Workbench::doubles(a.dqkv);
+  const auto before = chosen_doubles(a.dqkv, looked_rows(s));
   const auto check = [=](Report& report) { compare(report, "dqkv", a.dqkv, before, s, -1.0); };
   return {bench, [a, bench](Exec on) { rope_backward<T>(on, bench->located(a)); }, check,
           rope_backward_cost(a)};
@@ -135,6 +145,15 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
+void add_large_cases(std::vector<OpCase>& cases) {
+  const Shape s{32, 2048, 12, 12, 64};
+  const std::string suffix = " bf16" + shape_name(s);
+  cases.push_back(large("rope_forward", "rope_forward" + suffix,
+                        [s] { return forward_instance<bf16>(s, Positions::kOfSequences); }));
+  cases.push_back(
+      large("rope_backward", "rope_backward" + suffix, [s] { return backward_instance<bf16>(s); }));
+}
+
 }  // namespace
 
 std::vector<OpCase> rope_cases() {
@@ -143,6 +162,7 @@ std::vector<OpCase> rope_cases() {
   };
   add_cases<float>(cases);
   add_cases<bf16>(cases);
+  add_large_cases(cases);
   return cases;
 }
 

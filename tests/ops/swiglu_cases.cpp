@@ -1,4 +1,5 @@
 #include "ops/swiglu.h"
+#include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/complex_step.h"
 #include "tests/ref/swiglu.h"
@@ -25,10 +26,13 @@ OpInstance forward_instance(const Shape& s) {
       .h = bench->out<T, 2>("h", {s.rows, s.width}),
       .gate_up = bench->in<T, 2>("gate_up", {s.rows, 2 * s.width}, normal(s.std))};
   const auto check = [=](Report& report) {
-    const auto want = ref::Swiglu<double>{s.rows, s.width}.forward(Workbench::doubles(a.gate_up));
+    const auto rows = wide_sample(s.rows, 2.0 * double(s.width));
+    const auto want =
+        ref::Swiglu<double>{int64_t(rows.size()), s.width}.forward(chosen_doubles(a.gate_up, rows));
     // exp, division and two products; for very negative gates sigmoid is below the smallest float: lost with it is
     // at most |g u| 2^-126.
-    report.near("h", a.h, want, [&](int64_t i) {
+    auto h_rows = chosen_rows(a.h.data, s.width, rows);
+    report.near("h", h_rows.view(), want, [&](int64_t i) {
       const double h = want[size_t(i)];
       return tol::rounding<T>(h) + tol::elementary(3, h) + 0x1p-100 * s.std * s.std;
     });
@@ -45,9 +49,11 @@ OpInstance backward_instance(const Shape& s) {
       .dh = bench->in<T, 2>("dh", {s.rows, s.width}),
       .gate_up = bench->in<T, 2>("gate_up", {s.rows, 2 * s.width}, normal(s.std))};
   const auto check = [=](Report& report) {
-    const auto dh = Workbench::doubles(a.dh), gate_up = Workbench::doubles(a.gate_up);
-    const auto want = ref::Swiglu<double>{s.rows, s.width}.backward(dh, gate_up);
-    report.near("dgate_up", a.dgate_up, want, [&](int64_t i) {
+    const auto rows = wide_sample(s.rows, 2.0 * double(s.width));
+    const auto dh = chosen_doubles(a.dh, rows), gate_up = chosen_doubles(a.gate_up, rows);
+    const auto want = ref::Swiglu<double>{int64_t(rows.size()), s.width}.backward(dh, gate_up);
+    auto dgate_up = chosen_rows(a.dgate_up.data, 2 * s.width, rows);
+    report.near("dgate_up", dgate_up.view(), want, [&](int64_t i) {
       const int64_t row = i / (2 * s.width), f = i % (2 * s.width) % s.width;
       const double d = std::abs(dh[size_t(row * s.width + f)]);
       const double g = std::abs(gate_up[size_t(2 * row * s.width + f)]);
@@ -100,6 +106,15 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
+void add_large_cases(std::vector<OpCase>& cases) {
+  const Shape s{65536, 3072};
+  const std::string suffix = " bf16" + shape_name(s);
+  cases.push_back(large("swiglu_forward", "swiglu_forward" + suffix,
+                        [s] { return forward_instance<bf16>(s); }));
+  cases.push_back(large("swiglu_backward", "swiglu_backward" + suffix,
+                        [s] { return backward_instance<bf16>(s); }));
+}
+
 }  // namespace
 
 std::vector<OpCase> swiglu_cases() {
@@ -108,6 +123,7 @@ std::vector<OpCase> swiglu_cases() {
   };
   add_cases<float>(cases);
   add_cases<bf16>(cases);
+  add_large_cases(cases);
   return cases;
 }
 

@@ -12,7 +12,10 @@ namespace assay::ref {
 template <typename S>
 struct Attention {
   int64_t batch, sequence, heads, kv_heads, head_dim;
-  std::vector<S> out, lse;  // (B T, Hq D), (B, Hq, T)
+  std::vector<S> out, lse;        // (B T, Hq D), (B, Hq, T)
+  std::vector<char> looked = {};  // (T)   not 0: positions whose results are asked for; empty: all
+
+  bool asked(int64_t t) const { return looked.empty() || looked[size_t(t)] != 0; }
 
   int64_t stride() const { return (heads + 2 * kv_heads) * head_dim; }
   size_t q_at(int64_t b, int64_t t, int64_t h) const {
@@ -76,6 +79,7 @@ struct Attention {
           const size_t o = out_at(b, t, h), q = q_at(b, t, h);
           for (size_t d = 0; d < size_t(head_dim); ++d) delta += dout[o + d] * out[o + d];
           for (int64_t j = 0; j <= t; ++j) {
+            if (!asked(t) && !asked(j)) continue;  // it adds to neither's gradients
             const size_t k = k_at(b, j, h), v = v_at(b, j, h);
             S dp = 0;
             for (size_t d = 0; d < size_t(head_dim); ++d) dp += dout[o + d] * qkv[v + d];
