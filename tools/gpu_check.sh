@@ -154,9 +154,9 @@ fi
 step limits.json 30 "$build/bench_limits" --json
 check op_check 110 "$build/op_check_cuda"
 benches="attention gemm grouped head memory_ops optimizer router"
-for bench in $benches; do step "bench_$bench.json" 35 "$build/bench_$bench" --iters 50 --json; done
-check memcheck 60 compute-sanitizer --tool memcheck --error-exitcode 1 "$build/op_check_cuda" --small
-check racecheck 60 compute-sanitizer --tool racecheck --error-exitcode 1 "$build/op_check_cuda" --small
+for bench in $benches; do step "bench_$bench.json" 60 "$build/bench_$bench" --iters 50 --json; done
+check memcheck 80 compute-sanitizer --tool memcheck --error-exitcode 1 "$build/op_check_cuda" --small
+check racecheck 80 compute-sanitizer --tool racecheck --error-exitcode 1 "$build/op_check_cuda" --small
 speedruns="dense moe-64 moe-256"
 if [[ $dry == yes || -x $build/assay ]]; then
   step parity_fp32 60 bash -c 'parity fp32 0.001 0.005'
