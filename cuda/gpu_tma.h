@@ -61,11 +61,6 @@ GPU_DEVICE void bulk_load(void* shared, const void* global, int bytes, Mbarrier*
       : "memory");
 }
 
-// Brings global memory into L2 and waits for nothing; a hint. `bytes`: a multiple of 16, as the address.
-GPU_DEVICE void bulk_prefetch(const void* global, int bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
-}
-
 // Before a store: fence_proxy_async() by the writing threads, then a barrier, then one thread stores and commits. The shared
 // tile may be written again after bulk_wait_read; the data are in global memory after bulk_wait.
 GPU_DEVICE void tma_store(const TensorMap* map, const void* shared, int x, int y) {
@@ -115,7 +110,6 @@ GPU_DEVICE void bulk_load(void* shared, const void* global, int bytes, Mbarrier*
                           simt::Here here = simt::Here::caller()) {
   simt::bulk_load(shared, global, bytes, &barrier->state, here);
 }
-GPU_DEVICE void bulk_prefetch(const void*, int) {}
 GPU_DEVICE void tma_store(const TensorMap* map, const void* shared, int x, int y,
                           simt::Here here = simt::Here::caller()) {
   simt::tma_store(*map, shared, {x, y, 0, 0, 0}, 2, here);

@@ -169,17 +169,6 @@ GPU_DEVICE void gather_slab(const int (&source)[Count], const bf16* x, int width
   }
 }
 
-// The sums that a tile of wgrad is added to, into L2 while it is computed: its store begins with reading them.
-template <typename Tile>
-GPU_DEVICE void prefetch_sums(const GroupedTileArgs& g, const GroupedAt& at) {
-  if (at.part.slot > 0) return;  // a partial sum, which is not read
-  const int columns = Tile::N < g.n - at.n ? Tile::N : g.n - at.n;
-  const float* const first =
-      static_cast<const float*>(g.c) + (int64_t{at.part.expert} * g.m + at.m) * g.n + at.n;
-  for (int r = int(threadIdx.x); r < kGroupedTileM && at.m + r < g.m; r += Tile::gathered ? 128 : 1)
-    bulk_prefetch(first + int64_t{r} * g.n, columns * int(sizeof(float)));
-}
-
 template <typename Tile>
 GPU_DEVICE void copy_tiles(const GroupedTileArgs& g, unsigned char* shared,
                            const GroupedBarriers& barriers) {
@@ -188,7 +177,6 @@ GPU_DEVICE void copy_tiles(const GroupedTileArgs& g, unsigned char* shared,
   const int tiles = *g.work.count * grouped_tiles_of_part<Tile>(g);
   for (int t = int(blockIdx.x); t < tiles; t += int(gridDim.x)) {
     const GroupedAt at = grouped_at<Tile>(g, t);
-    if constexpr (Tile::Kind == GroupedKind::kWgrad) prefetch_sums<Tile>(g, at);
     [[maybe_unused]] int source[kSources];
     if constexpr (Tile::gathered) gathered_rows(source, g, at.part, 0);
     for (int k = 0; k < at.k_tiles; ++k, ring.advance()) {
