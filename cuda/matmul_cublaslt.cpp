@@ -2,7 +2,7 @@
 //
 // A product's descriptors and algorithm are made at the first call of its shape, types and alignments, and kept. The
 // algorithm is the library's first proposal; schemes that add partial sums in the output's type are left out, so that a bf16
-// result is rounded once, and the same call gives the same bits.
+// product is rounded once, and the same call gives the same bits.
 #include <cublasLt.h>
 
 #include <algorithm>
