@@ -14,14 +14,14 @@ TEST_CASE("a memory plan counts, prints, and allocates zeroed aligned views") {
   plan.add(Section::kActivations, "blocks.0.norm", b0, {7});
   plan.add(Section::kActivations, "blocks.1.norm", b1, {7});
   REQUIRE(a.data == nullptr);
-  REQUIRE(plan.section_bytes(Section::kParameters) == 64);
-  REQUIRE(plan.total_bytes() == 192);
+  REQUIRE(plan.section_bytes(Section::kParameters) == 256);
+  REQUIRE(plan.total_bytes() == 3 * 256);
   std::ostringstream table;
   plan.print(table);
   REQUIRE(table.str().find("blocks.*.norm x2") != std::string::npos);
   plan.allocate();
   REQUIRE(a.data != nullptr);
-  REQUIRE(reinterpret_cast<uintptr_t>(b1.data) % 64 == 0);
+  REQUIRE(reinterpret_cast<uintptr_t>(b1.data) % 256 == 0);
   for (int64_t i = 0; i < a.size(); ++i) REQUIRE(a[i] == 0);
 }
 
