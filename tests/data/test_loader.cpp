@@ -1,6 +1,7 @@
 #include "data/loader.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
+#include "tests/data/loader_step.h"
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 
@@ -28,22 +29,6 @@ struct Files {
   }
 };
 
-struct Step {
-  std::vector<int32_t> token, target;
-};
-
-Step read_step(Loader& loader) {
-  Step step;
-  loader.next_step();
-  for (int i = 0; i < loader.micro_batches(); ++i) {
-    const Batch batch = loader.micro(i);
-    step.token.insert(step.token.end(), batch.token.data, batch.token.data + batch.token.size());
-    step.target.insert(step.target.end(), batch.target.data,
-                       batch.target.data + batch.target.size());
-  }
-  return step;
-}
-
 TEST_CASE("batches are the blocks of the shards in order, and wrap") {
   const Files files;
   std::vector<std::string> warnings;
@@ -53,7 +38,7 @@ TEST_CASE("batches are the blocks of the shards in order, and wrap") {
   REQUIRE(loader.batches_per_epoch() == 5);
   const int64_t first[] = {0, 48, 500, 548, 596};
   for (int step = 0; step < 12; ++step) {
-    const Step got = read_step(loader);
+    const LoaderStep got = read_step(loader);
     REQUIRE(got.token == counting(first[step % 5], 48, kVocab));
     REQUIRE(got.target == counting(first[step % 5] + 1, 48, kVocab));
     REQUIRE(loader.epoch() == step / 5);
@@ -78,15 +63,15 @@ TEST_CASE("the order does not depend on ranks or micro-batch size") {
         parts.push_back(std::make_unique<Loader>(config));
       }
       for (int step = 0; step < 7; ++step) {
-        Step joined;
+        LoaderStep joined;
         int64_t counted = 0;
         for (auto& part : parts) {
-          const Step own = read_step(*part);
+          const LoaderStep own = read_step(*part);
           joined.token.insert(joined.token.end(), own.token.begin(), own.token.end());
           joined.target.insert(joined.target.end(), own.target.begin(), own.target.end());
           counted += part->counted_targets(10);
         }
-        const Step want = read_step(whole);
+        const LoaderStep want = read_step(whole);
         REQUIRE(joined.token == want.token);
         REQUIRE(joined.target == want.target);
         REQUIRE(counted == whole.counted_targets(10));
@@ -99,7 +84,7 @@ TEST_CASE("the order does not depend on ranks or micro-batch size") {
 TEST_CASE("seek replays") {
   const Files files;
   Loader loader(files.config());
-  std::vector<Step> steps;
+  std::vector<LoaderStep> steps;
   std::vector<Cursor> cursors;
   for (int step = 0; step < 11; ++step) {
     cursors.push_back(loader.cursor());
@@ -175,7 +160,7 @@ TEST_CASE("a loader may end at any moment") {
 TEST_CASE("validation tokens are fixed") {
   const Files files;
   const auto read_all = [&](int64_t tokens, int64_t micro_batch, int ranks) {
-    Step all;
+    LoaderStep all;
     for (int rank = 0; rank < ranks; ++rank) {
       const ValidationSet set({.files = files.names,
                                .tokens = tokens,
@@ -194,10 +179,10 @@ TEST_CASE("validation tokens are fixed") {
     }
     return all;
   };
-  const Step one = read_all(80, 1, 1);
+  const LoaderStep one = read_all(80, 1, 1);
   REQUIRE(one.token == counting(0, 80, kVocab));
   REQUIRE(one.target == counting(1, 80, kVocab));
-  const Step across = read_all(104, 5, 3);  // 96 of the first shard, then 8 of the second
+  const LoaderStep across = read_all(104, 5, 3);  // 96 of the first shard, then 8 of the second
   REQUIRE(across.token.size() == 104);
   REQUIRE(across.token[96] == 300);
   REQUIRE(across.target[95] == 96);

@@ -6,6 +6,7 @@
 #include "data/mixture.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
+#include "tests/data/loader_step.h"
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 
@@ -122,23 +123,6 @@ struct Sources {
   }
 };
 
-struct Step {
-  std::vector<int32_t> token, target;
-  bool operator==(const Step&) const = default;
-};
-
-Step read_step(Loader& loader) {
-  Step step;
-  loader.next_step();
-  for (int i = 0; i < loader.micro_batches(); ++i) {
-    const Batch batch = loader.micro(i);
-    step.token.insert(step.token.end(), batch.token.data, batch.token.data + batch.token.size());
-    step.target.insert(step.target.end(), batch.target.data,
-                       batch.target.data + batch.target.size());
-  }
-  return step;
-}
-
 TEST_CASE("a mixture reads the sequences of each source in order, and starts over") {
   const Sources files;
   std::vector<std::string> said;
@@ -150,7 +134,7 @@ TEST_CASE("a mixture reads the sequences of each source in order, and starts ove
   std::vector<size_t> next(2, 0);
   size_t wanted_said = 0;
   for (int64_t step = 0; step < 40; ++step) {
-    const Step got = read_step(loader);
+    const LoaderStep got = read_step(loader);
     const std::vector<int32_t> source = drawn(mixture, step);
     std::vector<size_t> before = next;
     for (size_t i = 0; i < source.size(); ++i) {
@@ -197,9 +181,9 @@ TEST_CASE("a mixture does not depend on ranks or micro-batch size") {
         parts.push_back(std::make_unique<Loader>(config));
       }
       for (int step = 0; step < 9; ++step) {
-        Step joined;
+        LoaderStep joined;
         for (auto& part : parts) {
-          const Step own = read_step(*part);
+          const LoaderStep own = read_step(*part);
           joined.token.insert(joined.token.end(), own.token.begin(), own.token.end());
           joined.target.insert(joined.target.end(), own.target.begin(), own.target.end());
         }
@@ -211,7 +195,7 @@ TEST_CASE("a mixture does not depend on ranks or micro-batch size") {
 TEST_CASE("a mixture goes on from any step") {
   const Sources files;
   Loader loader(files.config());
-  std::vector<Step> steps;
+  std::vector<LoaderStep> steps;
   std::vector<Cursor> cursors;
   for (int step = 0; step < 20; ++step) {
     cursors.push_back(loader.cursor());
