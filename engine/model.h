@@ -37,6 +37,9 @@ struct TextBatch {
   View<const AttentionSegment, 1> segment;  // (S)
   View<const int32_t, 1> row;               // (M)   in [0, N)
   View<const int32_t, 1> target;            // (M)   in [0, V)
+  // The last block computes queries, feed-forward and all that follows for the rows that are asked alone, or, for comparison,
+  // for all of them. The scores are the same.
+  enum class LastBlock { kAskedRows, kAllRows } last_block = LastBlock::kAskedRows;
 };
 
 // New tokens of texts that are kept in a cache, in the host's memory. A text goes on behind its first `position` tokens, which

@@ -97,7 +97,10 @@ void ModelScorer::flush() {
                 .position = view(position_),
                 .segment = view(segment_),
                 .row = view(row_),
-                .target = view(target_)},
+                .target = view(target_),
+                .last_block = config_.sharing == ScorerConfig::Sharing::kOn
+                                  ? TextBatch::LastBlock::kAskedRows
+                                  : TextBatch::LastBlock::kAllRows},
                {nats_.data(), {int64_t(nats_.size())}},
                {likely_.data(), {int64_t(likely_.size())}});
   rows_computed_ += int64_t(token_.size());

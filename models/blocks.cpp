@@ -7,6 +7,7 @@
 #include "models/parameters.h"
 #include "ops/attention.h"
 #include "ops/dispatch.h"
+#include "ops/embedding.h"
 #include "ops/keep_rows.h"
 #include "ops/linear.h"
 #include "ops/qk_norm.h"
@@ -214,7 +215,9 @@ class AttentionHalf final : public Half<T> {
                          .head_dim = config_.resolved_head_dim(),
                          .sequence = shape.position.empty() ? shape.sequence : cos_.dim[0],
                          .position = shape.position});
-    attend(on, shape, qkv);
+    const bool all = shape.kept.dim[0] == 0 || layer_ + 1 < config_.layers;
+    attend(on, shape, all ? shape.segment : shape.last_segment, qkv);
+    if (!all) return kept_branch(on, shape.kept);
     out_weight_.forward(on, s_.quant, att_.rows(0, n), s_.branch.rows(0, n));
     return {norm_.resid, s_.branch, gain_};
   }
@@ -262,9 +265,23 @@ class AttentionHalf final : public Half<T> {
  private:
   using Half<T>::norm_;
 
-  void attend(Exec on, const Shape& shape, View<const T, 2> qkv) const {
+  // Only some rows go on. Their stream and what attention gives them lie where norm and qkv were, which nothing needs any more.
+  Stream<T> kept_branch(Exec on, View<const int32_t, 1> kept) const {
+    const int64_t n = kept.dim[0];
+    const View<T, 2> resid = norm_.y.rows(0, n), branch = s_.branch.rows(0, n);
+    const View<T, 2> att{
+        qkv_.data, {n, att_.dim[1]}
+    };
+    embedding_forward<T>(on, {.y = resid, .weight = norm_.resid, .token = kept});
+    embedding_forward<T>(on, {.y = att, .weight = att_, .token = kept});
+    out_weight_.forward(on, s_.quant, att, branch);
+    return {norm_.y, s_.branch, gain_};
+  }
+
+  void attend(Exec on, const Shape& shape, View<const AttentionSegment, 1> segment,
+              View<const T, 2> qkv) const {
     const int64_t n = shape.tokens(), heads = config_.heads;
-    if (shape.segment.empty()) {
+    if (segment.empty()) {
       return attention_forward<T>(on, {.out = att_.rows(0, n),
                                        .lse = lse(shape),
                                        .qkv = qkv,
@@ -281,15 +298,17 @@ class AttentionHalf final : public Half<T> {
       keep_rows<T>(on, {.kept = kept, .x = qkv, .row = shape.cache_row, .column = keys});
       prefix = kept;
     }
-    segment_attention<T>(on, {.out = att_.rows(0, n),
-                              .scratch = lse_.rows(0, n * heads),
-                              .qkv = qkv,
-                              .prefix = prefix,
-                              .segment = shape.segment,
-                              .prefix_column = shape.cache_row.empty() ? keys : 0,
-                              .heads = heads,
-                              .kv_heads = config_.resolved_kv_heads(),
-                              .head_dim = config_.resolved_head_dim()});
+    const bool cached = !shape.cache_row.empty();
+    segment_attention<T>(
+        on, {.out = att_.rows(0, n),
+             .qkv = qkv,
+             .prefix = prefix,
+             .segment = segment,
+             .prefix_column = cached ? 0 : keys,
+             .heads = heads,
+             .kv_heads = config_.resolved_kv_heads(),
+             .head_dim = config_.resolved_head_dim(),
+             .behind_prefix = cached ? BehindPrefix::kRowByRow : BehindPrefix::kTiles});
   }
   View<float, 3> lse(const Shape& shape) const {
     return {

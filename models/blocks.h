@@ -31,7 +31,13 @@ struct Shape {
   View<const AttentionSegment, 1> segment = {};
   View<const int32_t, 1> position = {};   // (N) with segments
   View<const int32_t, 1> cache_row = {};  // (N) with texts in a cache, which are the prefixes
+  // Of models/asked_rows.h: what the last attention computes, and the rows that go on behind it. Empty: all.
+  View<const AttentionSegment, 1> last_segment = {};
+  View<const int32_t, 1> kept = {};
   int64_t tokens() const { return batch * sequence; }
+  Shape behind_attention() const {  // the last
+    return kept.dim[0] == 0 ? *this : Shape{.batch = 1, .sequence = kept.dim[0]};
+  }
 };
 
 template <typename T>

@@ -1,16 +1,12 @@
 #include "models/decoder.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "base/check.h"
-#include "cuda/graph.h"
 #include "cuda/matmul.h"
 #include "cuda/transfer.h"
-#include "models/blocks.h"
-#include "models/moe_half.h"
+#include "models/decoder_model.h"
 #include "models/parameters.h"
-#include "models/precision.h"
 #include "ops/embedding.h"
 #include "ops/gpu_ops.h"
 #include "ops/head_loss.h"
@@ -22,108 +18,6 @@ namespace assay {
 
 namespace {
 
-// A GPU's attention has a block for each segment and head: a long part is cut.
-constexpr int64_t kGpuPiece = 32;
-
-template <typename T>
-class Decoder final : public Model {
- public:
-  Decoder(const ModelConfig& config, const DecoderOptions& options);
-
-  Backend backend() const override { return options_.backend; }
-  void plan(MemoryPlan& plan) override;
-  void bind(Exec on) override;
-  void initialise(Exec on, uint64_t seed) override { store_.initialise(on, seed); }
-  void refresh_weights(Exec on) override;
-  void repack_weights(Exec on) override;
-  void enter(Exec on, PrecisionPhase phase) override;
-  int64_t workspace_bytes() const override;
-
-  std::vector<ParameterRef> parameters() override { return store_.trained(); }
-  std::vector<TensorRef> tensors() override { return store_.tensors(); }
-
-  void begin_step(Exec on, const MicroScale& scale) override;
-  void forward_backward(Exec on, const TokenBatch& batch) override;
-  void read_back(Exec on) override;
-  double loss_sum() const override { return read_loss_sum_[0]; }
-  void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) override;
-  void score(Exec on, const TextBatch& batch, View<float, 1> nats,
-             View<uint8_t, 1> most_likely) override;
-
-  void plan_cache(MemoryPlan& plan, int64_t texts) override;
-  void extend(Exec on, const Extension& extension, View<float, 2> logits) override;
-
-  void update_router_bias(Exec on, float lr_fraction) override;
-  const std::vector<RouterLayerState>& router_layers() override;
-  const std::vector<QuantisedOperandState>& quantised_operands() const override {
-    return quantised_states_;
-  }
-  void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) override;
-
- private:
-  // Leaves in streams_ what each half read, the last entry being the final norm's.
-  void forward(Exec on, const TokenBatch& batch, Pass pass);
-  void forward(Exec on, View<const int32_t, 1> token, const Shape& shape, Pass pass);
-  void backward(Exec on, const TokenBatch& batch);
-  // What a micro-batch queues: the same every time, but for the Key's fields. The host keeps nothing of it.
-  void queue_micro_batch(Exec on, const TokenBatch& batch);
-  // Tells stochastic rounding which micro-batch of the run comes next.
-  void count_draw(Exec on);
-  struct Key {
-    const std::byte* workspace;
-    int64_t batch, sequence;
-    float micro_share;
-    PrecisionPhase phase;
-    MicroScale::Sample sample;
-    bool operator==(const Key&) const = default;
-  };
-  // The head's logits of rows of the final norm, without their gain; `chosen` receives these rows.
-  void head_logits(Exec on, View<const int32_t, 1> row, View<T, 2> chosen,
-                   View<float, 2> logits) const;
-  // The batch where the ops run. On a GPU that is always the same place.
-  TokenBatch uploaded(Exec on, const TokenBatch& batch) const;
-  TextBatch uploaded(Exec on, const TextBatch& batch) const;
-  View<T, 2> hidden(int64_t tokens) const { return final_norm_.y.rows(0, tokens); }
-  bool tied() const { return config_.tie_embeddings; }
-  std::string head_name() const { return tied() ? "embed.weight" : "head.weight"; }
-
-  const ModelConfig config_;
-  const DecoderOptions options_;
-  const PrecisionTable precision_;
-  const Shape largest_;
-  ParameterStore<T> store_;
-  Scratch<T> scratch_;
-  KvCache<T> cache_;          // with plan_cache()
-  View<float, 2> cos_, sin_;  // (T, D/2)
-
-  std::vector<std::unique_ptr<Half<T>>> halves_;
-  std::vector<MoeHalf<T>*> moe_halves_;        // those of halves_ that route
-  std::vector<QuantisedProducts*> quantised_;  // of all halves
-  std::vector<QuantisedOperandState> quantised_states_;
-  ResidualNorm<T> final_norm_;
-  View<const T, 2> embedding_;
-  View<float, 2> dembedding_, dhead_;
-  WeightMatrix<T> head_;
-
-  std::vector<Stream<T>> streams_;  // one more than halves_
-  View<std::byte, 1> head_scratch_;
-  View<double, 1> loss_sum_, eval_sum_;
-  MicroScale scale_;           // of the step
-  View<float, 1> loss_scale_;  // (1)   scale_.loss where the ops run: a recording does not know it
-  View<float, 1> host_scale_;  // (1)   the host's
-  int64_t micro_ = 0;          // micro-batches queued since begin_step
-  View<uint32_t, 1> host_draws_;   // (kDraws)   the host's, one a micro-batch in turns
-  View<double, 1> read_loss_sum_;  // the host's
-  // With Backend::kGpu.
-  View<int32_t, 1> token_, target_;    // (N)
-  View<float, 1> nats_;                // (N)
-  View<int32_t, 1> position_, row_;    // (N)
-  View<AttentionSegment, 1> segment_;  // (N)
-  View<uint8_t, 1> most_likely_;       // (N)
-  gpu::Replayed<Key> micro_batch_;
-  std::vector<RouterLayerState> router_layers_;
-};
-
 // Copies of counters under way to a GPU: so many micro-batches are queued before the host waits.
 constexpr int64_t kDraws = 1024;
 
@@ -132,6 +26,8 @@ PrecisionTable table_for(const ModelConfig& config, const PrecisionConfig& preci
   require_whole_blocks(table, config);
   return table;
 }
+
+}  // namespace
 
 template <typename T>
 Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
@@ -194,7 +90,9 @@ void Decoder<T>::plan(MemoryPlan& plan) {
     plan.add(Section::kScratch, "nats", nats_, {tokens});
     plan.add(Section::kScratch, "text.position", position_, {tokens});
     plan.add(Section::kScratch, "text.row", row_, {tokens});
+    plan.add(Section::kScratch, "text.kept", kept_, {tokens});
     plan.add(Section::kScratch, "text.segment", segment_, {tokens});
+    plan.add(Section::kScratch, "text.last_segment", last_segment_, {tokens});
     plan.add(Section::kScratch, "most_likely", most_likely_, {tokens});
   }
   const int64_t half_width = config_.resolved_head_dim() / 2;
@@ -296,33 +194,6 @@ TokenBatch Decoder<T>::uploaded(Exec on, const TokenBatch& batch) const {
 }
 
 template <typename T>
-TextBatch Decoder<T>::uploaded(Exec on, const TextBatch& b) const {
-  const int64_t n = b.token.dim[0], most = largest_.tokens();
-  CHECK(n <= most && b.row.dim[0] <= most && b.segment.dim[0] <= most && b.position.dim[0] == n &&
-            (b.target.empty() || b.target.dim[0] == b.row.dim[0]),
-        "decoder: %ld tokens, %ld positions, %ld segments, %ld rows with %ld targets; planned for "
-        "%ld",
-        long(n), long(b.position.dim[0]), long(b.segment.dim[0]), long(b.row.dim[0]),
-        long(b.target.dim[0]), long(most));
-  for (int64_t i = 0; i < n; ++i) {
-    CHECK(b.token[i] >= 0 && b.token[i] < config_.vocab_size && b.position[i] >= 0 &&
-              b.position[i] < largest_.sequence,
-          "decoder: token[%ld] = %d at position %d; vocabulary %ld, %ld positions", long(i),
-          int(b.token[i]), int(b.position[i]), long(config_.vocab_size), long(largest_.sequence));
-  }
-  if (options_.backend == Backend::kCpu) return b;
-  const auto upload = [&](const auto& to, const auto& from) {
-    copy(on, to.rows(0, from.dim[0]), from);
-    return to.rows(0, from.dim[0]);
-  };
-  return {.token = upload(token_, b.token),
-          .position = upload(position_, b.position),
-          .segment = upload(segment_, b.segment),
-          .row = upload(row_, b.row),
-          .target = upload(target_, b.target)};
-}
-
-template <typename T>
 void Decoder<T>::read_back(Exec on) {
   copy(on, read_loss_sum_, loss_sum_);
   for (MoeHalf<T>* half : moe_halves_) half->read_back(on);
@@ -344,7 +215,7 @@ void Decoder<T>::forward(Exec on, const TokenBatch& batch, Pass pass) {
 }
 
 template <typename T>
-void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, const Shape& shape, Pass pass) {
+void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, Shape shape, Pass pass) {
   const int64_t n = shape.tokens();
   const View<T, 2> embedded = halves_.front()->norm().resid;
   embedding_forward<T>(on, {.y = embedded.rows(0, n),
@@ -354,8 +225,9 @@ void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, const Shape& sha
   streams_[0] = {.resid = embedded};
   for (size_t i = 0; i < halves_.size(); ++i) {
     streams_[i + 1] = halves_[i]->forward(on, streams_[i], shape, pass);
+    if (i + 2 == halves_.size()) shape = shape.behind_attention();
   }
-  final_norm_.forward(on, streams_.back(), n);
+  final_norm_.forward(on, streams_.back(), shape.tokens());
 }
 
 template <typename T>
@@ -434,94 +306,6 @@ void Decoder<T>::evaluate(Exec on, const TokenBatch& from_host, View<float, 1> n
 }
 
 template <typename T>
-void Decoder<T>::score(Exec on, const TextBatch& from_host, View<float, 1> nats,
-                       View<uint8_t, 1> most_likely) {
-  const TextBatch batch = uploaded(on, from_host);
-  const bool gpu = options_.backend == Backend::kGpu;
-  const int64_t n = batch.token.dim[0], asked = batch.row.dim[0];
-  const View<float, 1> nats_out = gpu ? nats_.rows(0, asked) : nats;
-  const View<uint8_t, 1> likely_out = gpu ? most_likely_.rows(0, asked) : most_likely;
-  forward(on, batch.token,
-          {.batch = 1, .sequence = n, .segment = batch.segment, .position = batch.position},
-          Pass::kEvaluate);
-  // The head sees only the rows that are asked.
-  const View<T, 2> chosen = scratch_.dnorm.rows(0, asked);
-  embedding_forward<T>(on, {.y = chosen, .weight = hidden(n), .token = batch.row});
-  zero(on, eval_sum_);
-  head_loss_eval<T>(on, {.nats = nats_out,
-                         .most_likely = likely_out,
-                         .loss_sum = eval_sum_,
-                         .scratch = head_scratch_,
-                         .x = chosen,
-                         .weight = head_,
-                         .target = batch.target,
-                         .logit_gain = static_cast<float>(config_.logit_gain)});
-  if (gpu) {
-    copy(on, nats, nats_out);
-    copy(on, most_likely, likely_out);
-  }
-  wait(on);
-}
-
-template <typename T>
-void Decoder<T>::plan_cache(MemoryPlan& plan, int64_t texts) {
-  cache_.plan(plan, config_, options_.backend, texts, largest_.sequence, largest_.tokens());
-}
-
-template <typename T>
-void Decoder<T>::extend(Exec on, const Extension& extension, View<float, 2> logits) {
-  const bool gpu = options_.backend == Backend::kGpu;
-  const ExtensionRows rows(extension, cache_.texts, cache_.positions, gpu ? kGpuPiece : 0);
-  const auto view = [](const auto& v) {
-    using E = typename std::remove_cvref_t<decltype(v)>::value_type;
-    return View<const E, 1>{v.data(), {int64_t(v.size())}};
-  };
-  const TextBatch batch = uploaded(on, {.token = extension.token,
-                                        .position = view(rows.position),
-                                        .segment = view(rows.segment),
-                                        .row = view(rows.last),
-                                        .target = {}});
-  View<const int32_t, 1> cache_row = view(rows.cache_row);
-  if (gpu) {
-    copy(on, cache_.row, cache_row);
-    cache_row.data = cache_.row.data;
-  }
-  const int64_t n = batch.token.dim[0], parts = batch.row.dim[0];
-  CHECK(parts <= cache_.texts && logits.dim[0] == parts && logits.dim[1] == config_.vocab_size,
-        "extend: logits (%ld, %ld) of %ld parts, %ld texts planned, vocabulary %ld",
-        long(logits.dim[0]), long(logits.dim[1]), long(parts), long(cache_.texts),
-        long(config_.vocab_size));
-  forward(on, batch.token,
-          {.batch = 1,
-           .sequence = n,
-           .segment = batch.segment,
-           .position = batch.position,
-           .cache_row = cache_row},
-          Pass::kEvaluate);
-  const View<float, 2> out = gpu ? cache_.logits.rows(0, parts) : logits;
-  head_logits(on, batch.row, scratch_.dnorm.rows(0, parts), out);
-  if (gpu) copy(on, logits, out);
-  wait(on);
-  const auto gain = static_cast<float>(config_.logit_gain);
-  if (gain == 1.0f) return;
-  for (int64_t i = 0; i < logits.size(); ++i) logits[i] *= gain;
-}
-
-template <typename T>
-void Decoder<T>::head_logits(Exec on, View<const int32_t, 1> row, View<T, 2> chosen,
-                             View<float, 2> logits) const {
-  const int64_t rows = row.dim[0];
-  embedding_forward<T>(on, {.y = chosen, .weight = final_norm_.y, .token = row});
-  // As many at once as the workspace is planned for.
-  const int64_t chunk = head_loss_chunk_rows(largest_.tokens(), config_.vocab_size);
-  for (int64_t i = 0; i < rows; i += chunk) {
-    const int64_t count = std::min(chunk, rows - i);
-    linear_forward<T, float>(
-        on, {.y = logits.rows(i, count), .x = chosen.rows(i, count), .weight = head_});
-  }
-}
-
-template <typename T>
 void Decoder<T>::update_router_bias(Exec on, float lr_fraction) {
   for (MoeHalf<T>* half : moe_halves_) half->update_bias(on, lr_fraction);
 }
@@ -546,7 +330,8 @@ void Decoder<T>::route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert
   wait(on);
 }
 
-}  // namespace
+template class Decoder<float>;
+template class Decoder<bf16>;
 
 const char* recipe_name(Recipe recipe) {
   return recipe == Recipe::kBf16 ? "bf16" : "fp32";

@@ -8,6 +8,7 @@
 #include "cuda/profile.h"
 #include "ops/attention_amx.h"
 #include "ops/attention_geometry.h"
+#include "ops/attention_text.h"
 #include "ops/attention_tile.h"
 #include "ops/gpu_ops.h"
 
@@ -75,12 +76,11 @@ struct StepRange {
 // 64 queries of one head against all keys before them: scores of a tile (keys by queries), their maximum, the
 // probabilities, and the weighted sum of v, rescaled when the maximum grows.
 template <typename T, int D>
-void forward_block(const AttentionForward<T>& a, int64_t b, int64_t h, int64_t q0) {
+void queries_forward(const attention::Text<T>& text, int64_t h, int64_t q0) {
   using G = Geometry<T, D>;
   using L = typename G::L;
   using Lane = typename G::Lane;
-  const G geometry{a.sequence, a.heads, a.kv_heads};
-  const int64_t kv = geometry.kv_of(h);
+  const int64_t kv = text.kv_of(h);
   const float scale = kLog2E / std::sqrt(float(D));
 
   alignas(64) Lane rows[kTile][G::kSteps];
@@ -93,13 +93,13 @@ void forward_block(const AttentionForward<T>& a, int64_t b, int64_t h, int64_t q
   f32x16 top[kTileVectors], sum[kTileVectors] = {};
   for (f32x16& t : top) t = broadcast(-INFINITY);
 
-  attention::load_rows<L, D>(rows, geometry.rows(a.qkv, b, q0, geometry.q_column(h)));
+  attention::load_rows_at<L, D>(rows, [&](int r) { return text.query(q0 + r, h); });
   attention::transpose_rows<G::kSteps>(q_across, rows);
   for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
     const bool diagonal = k0 == q0;
-    attention::load_rows<L, D>(rows, geometry.rows(a.qkv, b, k0, geometry.v_column(kv)));
+    attention::load_rows_at<L, D>(rows, [&](int r) { return text.value(k0 + r, kv); });
     attention::pair_rows<L, D>(v_pairs, rows);
-    attention::load_rows<L, D>(rows, geometry.rows(a.qkv, b, k0, geometry.k_column(kv)));
+    attention::load_rows_at<L, D>(rows, [&](int r) { return text.key(k0 + r, kv); });
 
     f32x16 before[kTileVectors];
     std::copy(top, top + kTileVectors, before);
@@ -148,11 +148,12 @@ void forward_block(const AttentionForward<T>& a, int64_t b, int64_t h, int64_t q
     store(total + v * kVector, sum[v]);
     store(largest + v * kVector, top[v]);
   }
-  for (int r = 0; r < geometry.valid(q0); ++r) {
-    T* to = a.out.row(b * a.sequence + q0 + r) + h * D;
+  for (int64_t position = text.begin_of(q0); position < text.end_of(q0); ++position) {
+    const int64_t r = position - q0;
+    T* to = text.out_row(position, h);
     const float inverse = 1.0f / total[r];
     for (int d = 0; d < D; d += kVector) store(to + d, load(out[r] + d) * inverse);
-    a.lse.at(b, h, q0 + r) = (largest[r] + std::log2(total[r])) * kLn2;
+    text.keep_lse(position, h, (largest[r] + std::log2(total[r])) * kLn2);
   }
 }
 
@@ -303,6 +304,21 @@ void check_shape(const char* op, const AttentionShape& s, int64_t rows, int64_t 
 
 }  // namespace
 
+namespace attention {
+
+template <typename T>
+void forward_block(const Text<T>& text, int64_t head, int64_t block) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (panel::has_amx()) return forward_block_amx(text, head, block);
+  }
+  with_head_dim(text.head_dim, [&]<int D>() { queries_forward<T, D>(text, head, block * kTile); });
+}
+
+template void forward_block<float>(const Text<float>&, int64_t, int64_t);
+template void forward_block<bf16>(const Text<bf16>&, int64_t, int64_t);
+
+}  // namespace attention
+
 int64_t attention_backward_scratch(const AttentionShape& s) {
   const int64_t padded = (s.sequence + kTile - 1) / kTile * kTile;
   const int64_t dk_dv = s.batch * s.kv_heads * 2 * padded * s.head_dim;  // on the CPU
@@ -321,14 +337,19 @@ void attention_forward(Exec on, const AttentionForward<T>& a) {
         long(a.lse.size()));
   const int64_t blocks = (a.sequence + kTile - 1) / kTile;
   if (on.gpu) return gpu::attention_forward(on, a);
-  if constexpr (std::is_same_v<T, bf16>) {
-    if (panel::has_amx()) return attention::forward_amx(on, a);
-  }
-  attention::with_head_dim(a.head_dim, [&]<int D>() {
-    parallel_for(on, a.batch * a.heads * blocks, [&](int64_t item) {
-      const int64_t head = item / blocks, block = attention::balanced_block(item % blocks, blocks);
-      forward_block<T, D>(a, head / a.heads, head % a.heads, block * kTile);
-    });
+  parallel_for(on, a.batch * a.heads * blocks, [&](int64_t item) {
+    const int64_t head = item / blocks, b = head / a.heads;
+    const attention::Text<T> text{.own = a.qkv.rows(b * a.sequence, a.sequence),
+                                  .prefix = {},
+                                  .prefix_column = 0,
+                                  .out = a.out.rows(b * a.sequence, a.sequence),
+                                  .lse = &a.lse.at(b, 0, 0),
+                                  .query_begin = 0,
+                                  .heads = a.heads,
+                                  .kv_heads = a.kv_heads,
+                                  .head_dim = a.head_dim};
+    attention::forward_block(text, head % a.heads,
+                             attention::balanced_block(item % blocks, blocks));
   });
 }
 

@@ -79,11 +79,10 @@ using Shape = Geometry<bf16, D>;
 
 // 64 queries of one head against all keys before them. The weighted sum of v is kept across: (D, queries).
 template <int D>
-void forward_block(const AttentionForward<bf16>& a, int64_t b, int64_t h, int64_t q0) {
+void queries_forward(const Text<bf16>& text, int64_t h, int64_t q0) {
   using G = Shape<D>;
   using L = typename G::L;
-  const G geometry{a.sequence, a.heads, a.kv_heads};
-  const int64_t kv = geometry.kv_of(h);
+  const int64_t kv = text.kv_of(h);
   const float scale = kLog2E / std::sqrt(float(D));
 
   alignas(64) uint32_t rows[kTile][G::kSteps];
@@ -96,14 +95,14 @@ void forward_block(const AttentionForward<bf16>& a, int64_t b, int64_t h, int64_
   f32x16 top[kTileVectors], sum[kTileVectors] = {};
   for (f32x16& t : top) t = broadcast(-INFINITY);
 
-  load_rows<L, D>(rows, geometry.rows(a.qkv, b, q0, geometry.q_column(h)));
+  load_rows_at<L, D>(rows, [&](int r) { return text.query(q0 + r, h); });
   transpose_rows<G::kSteps>(q_across, rows);
   for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
     const bool diagonal = k0 == q0;
-    load_rows<L, D>(rows, geometry.rows(a.qkv, b, k0, geometry.v_column(kv)));
+    load_rows_at<L, D>(rows, [&](int r) { return text.value(k0 + r, kv); });
     pair_rows<L, D>(v_pairs, rows);
     transpose_pairs<D>(v_across, v_pairs);
-    load_rows<L, D>(rows, geometry.rows(a.qkv, b, k0, geometry.k_column(kv)));
+    load_rows_at<L, D>(rows, [&](int r) { return text.key(k0 + r, kv); });
     multiply({.c = s[0],
               .c_stride = kTile,
               .a = rows[0],
@@ -169,19 +168,20 @@ void forward_block(const AttentionForward<bf16>& a, int64_t b, int64_t h, int64_
     }
   }
   alignas(64) uint32_t across[amx::kTile][amx::kTile];
-  for (int q = 0; q < geometry.valid(q0); q += amx::kTile) {
-    const int count = std::min<int>(amx::kTile, geometry.valid(q0) - q);
+  const int begin = int(text.begin_of(q0) - q0), end = int(text.end_of(q0) - q0);
+  for (int q = begin / amx::kTile * amx::kTile; q < end; q += amx::kTile) {
+    const int from = std::max(q, begin), to = std::min<int>(q + amx::kTile, end);
     for (int d = 0; d < D; d += amx::kTile) {
       panel::transpose_16(across[0], amx::kTile, reinterpret_cast<const std::byte*>(&out[d][q]),
                           4 * kTile);
-      for (int r = 0; r < count; ++r) {
+      for (int r = from; r < to; ++r) {
         f32x16 x;
-        std::memcpy(&x, across[r], sizeof x);
-        store(a.out.row(b * a.sequence + q0 + q + r) + h * D + d, x);
+        std::memcpy(&x, across[r - q], sizeof x);
+        store(text.out_row(q0 + r, h) + d, x);
       }
     }
-    for (int r = q; r < q + count; ++r) {
-      a.lse.at(b, h, q0 + r) = (largest[r] + std::log2(total[r])) * kLn2;
+    for (int r = from; r < to; ++r) {
+      text.keep_lse(q0 + r, h, (largest[r] + std::log2(total[r])) * kLn2);
     }
   }
 }
@@ -367,16 +367,9 @@ void backward_head(const AttentionBackward<bf16>& a, int64_t b, int64_t kv) {
 
 }  // namespace
 
-void forward_amx(Exec on, const AttentionForward<bf16>& a) {
-  const int64_t blocks = (a.sequence + kTile - 1) / kTile;
-  with_head_dim(a.head_dim, [&]<int D>() {
-    parallel_for(on, a.batch * a.heads * blocks, [&](int64_t item) {
-      const amx::TileUnit unit;
-      const int64_t head = item / blocks;
-      forward_block<D>(a, head / a.heads, head % a.heads,
-                       balanced_block(item % blocks, blocks) * kTile);
-    });
-  });
+void forward_block_amx(const Text<bf16>& text, int64_t head, int64_t block) {
+  const amx::TileUnit unit;
+  with_head_dim(text.head_dim, [&]<int D>() { queries_forward<D>(text, head, block * kTile); });
 }
 
 void backward_amx(Exec on, const AttentionBackward<bf16>& a) {
@@ -394,7 +387,7 @@ void backward_amx(Exec on, const AttentionBackward<bf16>& a) {
 
 namespace assay::attention {
 
-void forward_amx(Exec, const AttentionForward<bf16>&) {}
+void forward_block_amx(const Text<bf16>&, int64_t, int64_t) {}
 void backward_amx(Exec, const AttentionBackward<bf16>&) {}
 
 }  // namespace assay::attention

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "ops/attention.h"
+#include "ops/attention_text.h"
 #include "ops/panel_amx.h"
 
 namespace assay::attention {
 
-void forward_amx(Exec on, const AttentionForward<bf16>& a);
+void forward_block_amx(const Text<bf16>& text, int64_t head, int64_t block);
 void backward_amx(Exec on, const AttentionBackward<bf16>& a);
 
 }  // namespace assay::attention

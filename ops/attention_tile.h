@@ -78,19 +78,25 @@ struct Rows {
   int count;
 };
 
-// tile[row][step] = the row's elements, kPairs a lane.
-template <typename L, int D, typename T>
-inline void load_rows(typename L::Lane (*tile)[D / L::kPairs], const Rows<T>& rows) {
+// tile[row][step] = the row's elements, kPairs a lane. row_at(r): row r, or null for zeros.
+template <typename L, int D, typename RowAt>
+inline void load_rows_at(typename L::Lane (*tile)[D / L::kPairs], RowAt&& row_at) {
   for (int r = 0; r < kTile; ++r) {
-    if (r >= rows.count) {
+    const auto* row = row_at(r);
+    if (row == nullptr) {
       std::memset(tile[r], 0, sizeof tile[r]);
     } else if constexpr (L::kPairs == 2) {
-      std::memcpy(tile[r], rows.first + r * rows.stride, sizeof tile[r]);
+      std::memcpy(tile[r], row, sizeof tile[r]);
     } else {
-      const T* row = rows.first + r * rows.stride;
       for (int d = 0; d < D; d += kVector) store(tile[r] + d, load(row + d));
     }
   }
+}
+template <typename L, int D, typename T>
+inline void load_rows(typename L::Lane (*tile)[D / L::kPairs], const Rows<T>& rows) {
+  load_rows_at<L, D>(tile, [&](int r) -> const T* {
+    return r < rows.count ? rows.first + r * rows.stride : nullptr;
+  });
 }
 
 // tile[row / kPairs][d] = element d of kPairs neighbouring rows, from the rows of load_rows.

@@ -7,8 +7,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
-#include "ops/attention.h"
-#include "ops/attention_geometry.h"
+#include "ops/attention_text.h"
 #include "ops/gpu_ops.h"
 
 namespace assay {
@@ -17,6 +16,10 @@ namespace {
 
 constexpr int kTile = 64;  // keys at a time
 constexpr float kLog2E = 1.44269504f;
+
+int64_t first_query(const AttentionSegment& s) {
+  return std::max(s.begin, s.query_begin);
+}
 
 // Keys and values of one head, row by row: those of the prefix, then those of the segment.
 template <typename T>
@@ -62,47 +65,93 @@ void attend(const T* q, const Rows<T>& key, const Rows<T>& value, int64_t count,
 }
 
 template <typename T, int D>
-void with_prefix(Exec on, const SegmentAttention<T>& a, const AttentionSegment& s) {
+void row_by_row(Exec on, const SegmentAttention<T>& a, const AttentionSegment& s) {
   const int64_t group = a.heads / a.kv_heads, prefix_rows = s.prefix_end - s.prefix_begin;
-  parallel_for(on, (s.end - s.begin) * a.heads, [&](int64_t item) {
-    const int64_t t = item / a.heads, h = item % a.heads, kv = h / group;
+  const int64_t first = first_query(s);
+  parallel_for(on, (s.end - first) * a.heads, [&](int64_t item) {
+    const int64_t t = first + item / a.heads, h = item % a.heads, kv = h / group;
     const T* own = a.qkv.row(s.begin) + (a.heads + kv) * D;
     const T* before = a.prefix.row(s.prefix_begin) + a.prefix_column + kv * D;
     const Rows<T> key{before, own, prefix_rows, a.prefix.dim[1], a.qkv.dim[1]};
     const Rows<T> value{before + a.kv_heads * D, own + a.kv_heads * D, prefix_rows, a.prefix.dim[1],
                         a.qkv.dim[1]};
-    attend<T, D>(a.qkv.row(s.begin + t) + h * D, key, value, prefix_rows + t + 1,
-                 a.out.row(s.begin + t) + h * D);
+    attend<T, D>(a.qkv.row(t) + h * D, key, value, prefix_rows + t - s.begin + 1,
+                 a.out.row(t) + h * D);
   });
 }
 
 template <typename T>
-void run_segment(Exec on, const SegmentAttention<T>& a, const AttentionSegment& s) {
-  if (s.prefix_begin < s.prefix_end) {
-    return attention::with_head_dim(a.head_dim, [&]<int D>() { with_prefix<T, D>(on, a, s); });
+attention::Text<T> text_of(const SegmentAttention<T>& a, const AttentionSegment& s) {
+  return {.own = a.qkv.rows(s.begin, s.end - s.begin),
+          .prefix = a.prefix.rows(s.prefix_begin, s.prefix_end - s.prefix_begin),
+          .prefix_column = a.prefix_column,
+          .out = a.out.rows(s.begin, s.end - s.begin),
+          .lse = nullptr,
+          .query_begin = first_query(s) - s.begin,
+          .heads = a.heads,
+          .kv_heads = a.kv_heads,
+          .head_dim = a.head_dim};
+}
+
+template <typename T>
+bool in_tiles(const SegmentAttention<T>& a, const AttentionSegment& s) {
+  return a.behind_prefix == BehindPrefix::kTiles || s.prefix_begin == s.prefix_end;
+}
+
+// Calls f(text, head, block, cost so far, cost) for the blocks of 64 queries of all segments that are computed in tiles. Cost:
+// tiles of keys.
+template <typename T, typename F>
+int64_t for_blocks(const SegmentAttention<T>& a, F&& f) {
+  int64_t cost = 0;
+  for (int64_t i = 0; i < a.segment.dim[0]; ++i) {
+    const AttentionSegment& s = a.segment[i];
+    if (first_query(s) >= s.end || !in_tiles(a, s)) continue;
+    const attention::Text<T> text = text_of(a, s);
+    for (int64_t head = 0; head < a.heads; ++head) {
+      for (int64_t block = text.first_block(); block < text.blocks(); ++block) {
+        f(text, head, block, cost);
+        cost += block + 1;
+      }
+    }
   }
-  // The kernel of training, whose products are matrix products.
-  const int64_t rows = s.end - s.begin;
-  attention_forward<T>(on, {
-                               .out = a.out.rows(s.begin, rows),
-                               .lse = {a.scratch.data + s.begin * a.heads, {1, a.heads, rows}},
-                               .qkv = a.qkv.rows(s.begin, rows),
-                               .batch = 1,
-                               .sequence = rows,
-                               .heads = a.heads,
-                               .kv_heads = a.kv_heads,
-                               .head_dim = a.head_dim
+  return cost;
+}
+
+// Each thread takes blocks of about the same cost together, whatever the lengths of the segments are.
+template <typename T>
+void run_tiles(Exec on, const SegmentAttention<T>& a) {
+  const int64_t cost = for_blocks(a, [](const auto&...) {}), threads = on.threads;
+  parallel_for(on, threads, [&](int64_t thread) {
+    const int64_t begin = cost * thread / threads, end = cost * (thread + 1) / threads;
+    for_blocks(a, [&](const attention::Text<T>& text, int64_t head, int64_t block, int64_t before) {
+      if (before >= begin && before < end) attention::forward_block(text, head, block);
+    });
   });
+}
+
+template <typename T>
+void run_rows(Exec on, const SegmentAttention<T>& a) {
+  const auto run = [&a](Exec inner, const AttentionSegment& s) {
+    if (first_query(s) >= s.end || in_tiles(a, s)) return;
+    attention::with_head_dim(a.head_dim, [&]<int D>() { row_by_row<T, D>(inner, a, s); });
+  };
+  // Few segments share the threads inside; the bits are the same either way.
+  if (a.segment.dim[0] < 2 * on.threads) {
+    for (int64_t i = 0; i < a.segment.dim[0]; ++i) run(on, a.segment[i]);
+    return;
+  }
+  Exec inner = on;
+  inner.threads = 1;
+  parallel_for(on, a.segment.dim[0], [&](int64_t i) { run(inner, a.segment[i]); });
 }
 
 template <typename T>
 void check(Exec on, const SegmentAttention<T>& a) {
   CHECK(a.qkv.dim[1] == (a.heads + 2 * a.kv_heads) * a.head_dim && a.out.dim[0] == a.qkv.dim[0] &&
-            a.out.dim[1] == a.heads * a.head_dim && a.scratch.size() >= a.qkv.dim[0] * a.heads,
-        "segment_attention: qkv (%ld, %ld), out (%ld, %ld), scratch of %ld, %ld + 2 x %ld heads of "
-        "%ld",
+            a.out.dim[1] == a.heads * a.head_dim,
+        "segment_attention: qkv (%ld, %ld), out (%ld, %ld), %ld + 2 x %ld heads of %ld",
         long(a.qkv.dim[0]), long(a.qkv.dim[1]), long(a.out.dim[0]), long(a.out.dim[1]),
-        long(a.scratch.size()), long(a.heads), long(a.kv_heads), long(a.head_dim));
+        long(a.heads), long(a.kv_heads), long(a.head_dim));
   if (on.gpu) return;  // the host does not read the segments
   for (int64_t i = 0; i < a.segment.dim[0]; ++i) {
     const AttentionSegment& s = a.segment[i];
@@ -115,8 +164,9 @@ void check(Exec on, const SegmentAttention<T>& a) {
 }
 
 double pairs_of(const AttentionSegment& s) {
-  const double rows = double(s.end - s.begin);
-  return rows * double(s.prefix_end - s.prefix_begin) + rows * (rows + 1) / 2;
+  const double rows = double(s.end - first_query(s));
+  return rows * double(s.prefix_end - s.prefix_begin + first_query(s) - s.begin) +
+         rows * (rows + 1) / 2;
 }
 
 }  // namespace
@@ -130,15 +180,8 @@ void segment_attention(Exec on, const SegmentAttention<T>& a) {
   const Timed timed(on, "segment_attention", segment_attention_cost(a, pairs));
   check(on, a);
   if (on.gpu) return gpu::segment_attention(on, a);
-  Exec inner = on;
-  inner.profile = nullptr;
-  // Few segments share the threads inside; the bits are the same either way.
-  if (a.segment.dim[0] < 2 * on.threads) {
-    for (int64_t i = 0; i < a.segment.dim[0]; ++i) run_segment(inner, a, a.segment[i]);
-    return;
-  }
-  inner.threads = 1;
-  parallel_for(on, a.segment.dim[0], [&](int64_t i) { run_segment(inner, a, a.segment[i]); });
+  run_tiles(on, a);
+  if (a.behind_prefix == BehindPrefix::kRowByRow) run_rows(on, a);
 }
 
 template void segment_attention<float>(Exec, const SegmentAttention<float>&);

@@ -33,7 +33,8 @@ __global__ __launch_bounds__(kWarps* kWarp, 4) void segment_attention_kernel(
   };
   float* const q = queries + warp() * D;
   const float scale = kLog2E * reciprocal_sqrt(float(D));
-  for (int64_t t = s.begin + warp(); t < s.end; t += kWarps) {
+  const int64_t first_query = s.query_begin > s.begin ? s.query_begin : s.begin;
+  for (int64_t t = first_query + warp(); t < s.end; t += kWarps) {
     for (int e = 0; e < kElements; ++e) {
       const int d = lane() + e * kWarp;
       q[d] = float(a.qkv.row(t)[h * D + d]) * scale;

@@ -4,7 +4,6 @@
 #include "eval/core_run.h"
 #include "models/decoder.h"
 #include "tests/catch.h"
-#include "tests/tolerance.h"
 
 namespace assay {
 namespace {
@@ -109,15 +108,15 @@ struct SmallModel {
   Exec on;
   static constexpr int64_t kRows = 512;
 
-  SmallModel() {
+  explicit SmallModel(Recipe recipe = Recipe::kFp32, int threads = 2) {
     ModelConfig config;
     config.hidden = 32;
     config.layers = 2;
     config.heads = 1;
     config.ffn = 48;
     config.vocab_size = 257;
-    model = make_decoder(config, Recipe::kFp32, {.micro_batch = 2, .sequence = kRows / 2});
-    on.threads = 2;
+    model = make_decoder(config, recipe, {.micro_batch = 2, .sequence = kRows / 2});
+    on.threads = threads;
     model->plan(plan);
     plan.add(Section::kScratch, "workspace", on.workspace, {model->workspace_bytes()});
     plan.allocate(nullptr);
@@ -127,13 +126,14 @@ struct SmallModel {
   }
 };
 
-TEST_CASE("sharing beginnings and packing change no score") {
-  SmallModel small;
+// To the bit, whatever shares a batch, a beginning, or the threads.
+void require_same_scores(Recipe recipe) {
+  SmallModel small(recipe), other_threads(recipe, 3);
   const Tokenizer tokenizer = byte_tokenizer();
   Encoder encoder(tokenizer);
   for (const CoreKind kind :
        {CoreKind::kMultipleChoice, CoreKind::kSchema, CoreKind::kLanguageModeling}) {
-    INFO(core_kind_name(kind));
+    INFO(core_kind_name(kind) << " " << recipe_name(recipe));
     const CoreExamples examples(task_of(kind, 3), rows_of(kind, 30));
     std::vector<CoreQuestion> questions;
     int64_t alone_rows = 0;
@@ -143,18 +143,26 @@ TEST_CASE("sharing beginnings and packing change no score") {
       for (const CorePrompt& p : questions.back().prompts) alone_rows += p.end - 1;
     }
     ModelScorer packed(small.on, *small.model, {.batch_rows = SmallModel::kRows});
+    ModelScorer smaller(other_threads.on, *other_threads.model, {.batch_rows = 300});
     ModelScorer alone(small.on, *small.model,
                       {.batch_rows = SmallModel::kRows, .sharing = ScorerConfig::Sharing::kOff});
-    const auto a = packed.score(questions), b = alone.score(questions);
+    const auto a = packed.score(questions), b = alone.score(questions),
+               c = smaller.score(questions);
     for (size_t q = 0; q < questions.size(); ++q) {
       for (size_t p = 0; p < a[q].size(); ++p) {
-        REQUIRE(std::abs(a[q][p].nats - b[q][p].nats) <= tol::two_backends<float>(b[q][p].nats));
+        REQUIRE(a[q][p].nats == b[q][p].nats);
         REQUIRE(a[q][p].exact == b[q][p].exact);
+        REQUIRE(a[q][p].nats == c[q][p].nats);
       }
     }
     REQUIRE(alone.rows_computed() == alone_rows);
     if (kind == CoreKind::kMultipleChoice) REQUIRE(packed.rows_computed() * 17 < alone_rows * 10);
   }
+}
+
+TEST_CASE("sharing beginnings and packing change no score") {
+  require_same_scores(Recipe::kFp32);
+  require_same_scores(Recipe::kBf16);
 }
 
 TEST_CASE("a question too long to lie together is scored prompt by prompt") {

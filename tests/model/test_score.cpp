@@ -3,6 +3,7 @@
 
 #include "cuda/context.h"
 #include "cuda/simt/context.h"
+#include "models/asked_rows.h"
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
 #include "tests/tolerance.h"
@@ -64,9 +65,12 @@ struct Scores {
   std::vector<uint8_t> likely;
 };
 
-Scores scored(ModelFixture& f, const Texts& texts) {
+Scores scored(ModelFixture& f, const Texts& texts,
+              TextBatch::LastBlock last_block = TextBatch::LastBlock::kAskedRows) {
   Scores s{std::vector<float>(texts.row.size()), std::vector<uint8_t>(texts.row.size())};
-  f.model->score(f.on, texts.batch(), {s.nats.data(), {int64_t(s.nats.size())}},
+  TextBatch batch = texts.batch();
+  batch.last_block = last_block;
+  f.model->score(f.on, batch, {s.nats.data(), {int64_t(s.nats.size())}},
                  {s.likely.data(), {int64_t(s.likely.size())}});
   return s;
 }
@@ -108,23 +112,65 @@ void require_near_all(const std::vector<float>& got, const float* want) {
   }
 }
 
-template <typename T>
+// On the CPU a row's attention is summed in the same order however its text is cut: to the bit.
 void require_like_evaluate(const std::string& kind, Recipe recipe) {
   INFO(kind << " " << recipe_name(recipe));
   ModelFixture f(config_of(kind), recipe, 3, kSequence);
   begin_alike(f);
   std::vector<float> want(size_t(3 * kSequence));
   f.model->evaluate(f.on, f.all(), {want.data(), {int64_t(want.size())}});
-  require_near_all<T>(scored(f, cut_up(f)).nats, want.data());
+  REQUIRE(scored(f, cut_up(f)).nats == want);
+}
+
+// Of the texts of cut_up, what is asked of a few rows: none of the shared one but its last, one of them twice.
+Texts few_asked(const ModelFixture& f) {
+  Texts texts = cut_up(f);
+  texts.row.clear();
+  texts.target.clear();
+  const auto end_of = [&](size_t s) { return texts.segment[s].end; };
+  texts.ask(end_of(3) - 1, 5);
+  texts.ask(end_of(0) - 1, 7);
+  texts.ask(end_of(3) - 1, 6);
+  texts.ask(end_of(1) - 4, 0);
+  texts.ask(end_of(1) - 2, 69);
+  return texts;
 }
 
 }  // namespace
 
 TEST_CASE("shared beginnings and texts in a row score as whole sequences do") {
   for (const std::string kind : {"dense", "moe"}) {
-    require_like_evaluate<float>(kind, Recipe::kFp32);
-    require_like_evaluate<bf16>(kind, Recipe::kBf16);
+    require_like_evaluate(kind, Recipe::kFp32);
+    require_like_evaluate(kind, Recipe::kBf16);
   }
+}
+
+TEST_CASE("rows that are not asked need only keys and values in the last block") {
+  for (const std::string kind : {"dense", "moe"}) {
+    for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
+      INFO(kind << " " << recipe_name(recipe));
+      ModelFixture f(config_of(kind), recipe, 3, kSequence);
+      const Texts texts = few_asked(f);
+      const Scores few = scored(f, texts), all = scored(f, texts, TextBatch::LastBlock::kAllRows);
+      REQUIRE(few.nats == all.nats);
+      REQUIRE(few.likely == all.likely);
+    }
+  }
+}
+
+TEST_CASE("asked rows are found among those that are kept") {
+  ModelFixture f(config_of("moe"), Recipe::kFp32, 3, kSequence);
+  const Texts texts = few_asked(f);
+  const AskedRows asked(texts.batch());
+  const int32_t shared = kShared - 1, own = kSequence, last = int32_t(texts.token.size()) - 1;
+  REQUIRE(asked.kept == std::vector<int32_t>{shared, own - 4, own - 2, last});
+  REQUIRE(asked.row == std::vector<int32_t>{3, 0, 3, 1, 2});
+  // The first kept row of each segment; its end where none of its rows is kept.
+  REQUIRE(asked.segment[0].query_begin == shared);
+  REQUIRE(asked.segment[1].query_begin == own - 4);
+  REQUIRE(asked.segment[2].query_begin == texts.segment[2].end);
+  REQUIRE(asked.segment[3].query_begin == last);
+  REQUIRE(AskedRows(cut_up(f).batch()).kept.empty());
 }
 
 TEST_CASE("scores do not depend on the number of threads, nor on the texts beside") {
@@ -165,6 +211,9 @@ TEST_CASE("the CUDA kernels score as the CPU does") {
     const Texts texts = cut_up(cpu);
     const Scores want = scored(cpu, texts), got = scored(gpu, texts);
     require_near_all<bf16>(got.nats, want.nats.data());
+    const Texts few = few_asked(cpu);
+    const Scores want_few = scored(cpu, few), got_few = scored(gpu, few);
+    require_near_all<bf16>(got_few.nats, want_few.nats.data());
   }
 }
 

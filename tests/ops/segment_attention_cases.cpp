@@ -7,9 +7,9 @@ namespace assay {
 
 namespace {
 
-// A segment's own rows and how many rows of prefix it has; where those lie.
+// A segment's own rows, how many rows of prefix it has, and how many of its first rows have no query; where the prefix lies.
 struct Piece {
-  int64_t rows, prefix;
+  int64_t rows, prefix, seen_only = 0;
 };
 enum class Prefix { kOwnRows, kCache };
 
@@ -19,6 +19,7 @@ struct Shape {
   Prefix where;
   int64_t heads, kv_heads, head_dim;
   double std = 1.0;  // of q, k and v
+  BehindPrefix behind_prefix = BehindPrefix::kTiles;
 
   int64_t rows() const {
     int64_t n = 0;
@@ -39,7 +40,8 @@ std::vector<AttentionSegment> segments_of(const Shape& s) {
   int64_t begin = 0;
   for (const Piece& p : s.pieces) {
     const int64_t from = s.where == Prefix::kCache && out.size() % 2 == 1 && p.prefix > 0 ? 3 : 0;
-    out.push_back({begin, begin + p.rows, from, from + p.prefix});
+    out.push_back(
+        {begin, begin + p.rows, from, from + p.prefix, p.seen_only > 0 ? begin + p.seen_only : 0});
     begin += p.rows;
   }
   return out;
@@ -49,7 +51,7 @@ template <typename T>
 OpInstance instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
   const auto segments = segments_of(s);
-  const auto words = bench->in<int64_t, 2>("segment", {int64_t(segments.size()), 4}, {Fill::kZero});
+  const auto words = bench->in<int64_t, 2>("segment", {int64_t(segments.size()), 5}, {Fill::kZero});
   const View<AttentionSegment, 1> segment{reinterpret_cast<AttentionSegment*>(words.data),
                                           {words.dim[0]}};
   std::copy(segments.begin(), segments.end(), segment.data);
@@ -58,15 +60,17 @@ OpInstance instance(const Shape& s) {
   const bool cached = s.where == Prefix::kCache;
   const auto cache = bench->in<T, 2>("cache", {s.prefix_rows(), cache_width}, normal(s.std));
   bench->commit();
-  const SegmentAttention<T> a{.out = bench->out<T, 2>("out", {s.rows(), s.heads * s.head_dim}),
-                              .scratch = bench->tmp<float, 1>("scratch", {s.rows() * s.heads}),
+  // Zero where no query is: that stays.
+  const auto out = bench->acc<T, 2>("out", {s.rows(), s.heads * s.head_dim}, {Fill::kZero});
+  const SegmentAttention<T> a{.out = out,
                               .qkv = qkv,
                               .prefix = cached ? cache : qkv,
                               .segment = segment,
                               .prefix_column = cached ? 0 : s.heads * s.head_dim,
                               .heads = s.heads,
                               .kv_heads = s.kv_heads,
-                              .head_dim = s.head_dim};
+                              .head_dim = s.head_dim,
+                              .behind_prefix = s.behind_prefix};
   double pairs = 0;
   for (const AttentionSegment& g : segments) {
     const double rows = double(g.end - g.begin);
@@ -79,7 +83,7 @@ OpInstance instance(const Shape& s) {
     const size_t d_model = size_t(s.heads * s.head_dim), values = size_t(s.kv_heads * s.head_dim);
     std::vector<double> want(size_t(a.out.size())), tolerance(want.size());
     for (const AttentionSegment& g : segments) {
-      for (int64_t t = g.begin; t < g.end; ++t) {
+      for (int64_t t = std::max(g.begin, g.query_begin); t < g.end; ++t) {
         for (int64_t h = 0; h < s.heads; ++h) {
           const int64_t kv = h / (s.heads / s.kv_heads) * s.head_dim;
           std::vector<ref::SegmentAttention::Key> keys;
@@ -119,25 +123,46 @@ OpInstance instance(const Shape& s) {
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   const Shape shapes[] = {
-      {"one row",                    {{1, 0}},                            Prefix::kOwnRows, 1, 1, 32 },
+      {"one row",                    {{1, 0}},                           Prefix::kOwnRows,                                              1,                                                                                                                              1,                                                                                                                                                                                                                                                          32                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                      },
       {"a question and its answers",
        {{37, 0}, {3, 37}, {1, 37}, {9, 37}},
        Prefix::kOwnRows,
-       4,                                                                                      2,
-       32                                                                                            },
+       4,                                                                                                                                                                                                                                                               2,
+       32                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                   },
       {"texts of many lengths",
        {{70, 0}, {1, 0}, {0, 0}, {33, 0}, {65, 0}},
        Prefix::kOwnRows,
-       3,                                                                                      3,
-       64                                                                                            },
-      {"one new token each",         {{1, 5}, {1, 64}, {1, 0}, {1, 131}}, Prefix::kCache,   6, 2, 128},
-      {"pieces after a cache",       {{5, 40}, {33, 65}, {2, 1}},         Prefix::kCache,   4, 1, 64 },
-      {"extreme",                    {{20, 0}, {4, 20}},                  Prefix::kOwnRows, 2, 1, 64,  30.0},
+       3,                                                                                                                                                                                                                                                               3,
+       64                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                   },
+      {"one new token each",
+       {{1, 5}, {1, 64}, {1, 0}, {1, 131}},
+       Prefix::kCache,
+       6,                                                                                                                                                                                                                                                               2,
+       128,                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                   1.0,
+       BehindPrefix::kRowByRow},
+      {"pieces after a cache",
+       {{5, 40}, {33, 65}, {2, 1}},
+       Prefix::kCache,
+       4,                                                                                                                                                                                                                                     1,
+       64,                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                     1.0,
+       BehindPrefix::kRowByRow},
+      {"last rows only",
+       {{70, 0, 69}, {9, 70, 3}, {66, 0, 66}, {65, 70, 60}},
+       Prefix::kOwnRows,
+       4,                                                                                                                                                                                                                                       2,
+       64                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                 },
+      {"last rows of pieces after a cache",
+       {{5, 40, 4}, {33, 65, 31}, {2, 1, 2}},
+       Prefix::kCache,
+       2,                                                                                                                                                                                                                                                            1,
+       32,                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                 1.0,
+       BehindPrefix::kRowByRow},
+      {"extreme",                            {{20, 0}, {4, 20}},                                                             Prefix::kOwnRows,                                                                                                                              2,                                                                                                                                                                                                                                                         1,                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                     64,                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                             30.0},
       {"many answers",
        {{300, 0}, {8, 300}, {8, 300}, {8, 300}, {8, 300}},
        Prefix::kOwnRows,
-       8,                                                                       8,
-       32                    },
+       8,8,
+       32},
   };
   for (const Shape& s : shapes) {
     cases.push_back({"segment_attention",
