@@ -26,7 +26,8 @@ struct ScorerConfig {
   enum class Sharing {
     kOn,
     kOff
-  } sharing = Sharing::kOn;  // kOff: one prompt at a time, for comparison
+  } sharing =
+      Sharing::kOn;  // kOff: one prompt at a time, all rows through every layer, for comparison
 };
 
 class ModelScorer final : public QuestionScorer {

@@ -218,7 +218,9 @@ void add_eval_command(Commands& commands) {
   sub->add_option("--device", a->device, "auto (the GPU where one can be used), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   sub->add_option("--batch", a->batch, "rows at once, for core (4096)")->check(CLI::PositiveNumber);
-  sub->add_flag("--one-at-a-time", a->alone, "every prompt of core alone: slower, for comparison");
+  sub->add_flag("--one-at-a-time", a->alone,
+                "core as a plain loop, for comparison: a prompt a pass, all its rows through every "
+                "layer; the scores are the same");
   sub->add_flag("--json", a->json, "one JSON object on stdout");
   sub->footer(
       "Examples:\n"
