@@ -222,6 +222,7 @@ struct DataConfig {
   std::vector<std::string> val;
   std::optional<std::vector<double>> mixture = {};
   std::string tokenizer;
+  bool check_tokenizer = true;
   std::string cache = "data-cache";
   bool mask_eos = false;
   std::optional<SynthConfig> synth;
@@ -237,6 +238,8 @@ void visit(V& v, DataConfig& c) {
     "shards in order",
     positive());
   v("tokenizer", c.tokenizer, "tokenizer.json of the shards; needed for bits per byte", path());
+  v("check_tokenizer", c.check_tokenizer,
+    "refuse shards whose manifest names another tokenizer than the model's", free_on_resume(any()));
   v("cache", c.cache, "folder where synth keeps what it built", free_on_resume(path()));
   v("mask_eos", c.mask_eos, "leave targets equal to the EOT id out of the loss", any());
   v.section("synth", c.synth, "build the embedded corpus instead of reading files");

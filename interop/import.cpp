@@ -9,8 +9,10 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "data/sha256.h"
+#include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "engine/checkpoint.h"
+#include "engine/config_check.h"
 #include "engine/config_text.h"
 #include "engine/config_yaml.h"
 #include "interop/model_json.h"
@@ -152,6 +154,20 @@ void require_vocabulary(const Tokenizer& tokenizer, const std::string& where, in
                   "the tokenizer is of another model: give the right one, or none");
 }
 
+// The data that was given is in the tokens of the folder's tokenizer. What data.synth makes is looked at when it trains.
+void require_data_of(const Tokenizer& tokenizer, const std::string& folder,
+                     const DataConfig& data) {
+  if (!data.check_tokenizer || data.synth) return;
+  const std::string whose = folder + "/tokenizer.json";
+  if (!data.tokenizer.empty()) {
+    require_same_tokenizer(tokenizer, whose, read_tokenizer(data.tokenizer), data.tokenizer);
+  }
+  for (const auto* files : {&data.train, &data.val}) {
+    if (!files->empty())
+      require_tokenizer_of_shards(tokenizer, whose, expand_files(*files, "data"));
+  }
+}
+
 // The model as a configuration's section; what training adds (auxiliary losses, init) is left to the user's file.
 std::string model_section(const ModelConfig& model) {
   Config only;
@@ -248,11 +264,14 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   require_tensors(weights, model, plan.folder, result.notes);
   result.config = run_config(plan, model);
   std::string& tokenizer_file = result.config.data.tokenizer;
-  std::optional<Tokenizer> tokenizer;
-  if (tokenizer_file.empty() && !result.config.data.synth) {
-    tokenizer = folder_tokenizer(plan.folder, result.notes);
+  const bool takes_tokenizer = tokenizer_file.empty() && !result.config.data.synth;
+  std::vector<std::string> unsaid;
+  const std::optional<Tokenizer> tokenizer =
+      folder_tokenizer(plan.folder, takes_tokenizer ? result.notes : unsaid);
+  if (tokenizer) require_data_of(*tokenizer, plan.folder, result.config.data);
+  if (tokenizer && takes_tokenizer) {
+    require_vocabulary(*tokenizer, plan.folder, model.model.vocab_size);
   }
-  if (tokenizer) require_vocabulary(*tokenizer, plan.folder, model.model.vocab_size);
   if (!tokenizer_file.empty()) {
     require_vocabulary(read_tokenizer(tokenizer_file), tokenizer_file, model.model.vocab_size);
   }
@@ -264,9 +283,11 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   result.dtypes = weights.dtypes();
 
   const RunDir dir(plan.run, RunDir::Start::kContinue);
-  if (tokenizer) {
-    tokenizer_file = fs::absolute(dir.file("tokenizer.json")).lexically_normal().string();
-    write_tokenizer_json(*tokenizer, tokenizer_file);
+  // What the run is trained on later is compared with it.
+  if (tokenizer && (takes_tokenizer || result.config.data.check_tokenizer)) {
+    const std::string file = fs::absolute(dir.file("tokenizer.json")).lexically_normal().string();
+    write_tokenizer_json(*tokenizer, file);
+    if (takes_tokenizer) tokenizer_file = file;
   }
   resolve(result.config);
   Checkpoints checkpoints(dir.path(), 1, nullptr);

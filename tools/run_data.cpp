@@ -8,7 +8,9 @@
 #include "base/check.h"
 #include "data/manifest.h"
 #include "data/sha256.h"
+#include "data/shard.h"
 #include "data/synth_shards.h"
+#include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
 #include "engine/config_check.h"
 
@@ -84,6 +86,10 @@ RunData resolve_data(const Config& config) {
                     long(tokenizer.vocab_size()), long(config.model.vocab_size)),
           strprintf("--set model.vocab_size=%ld", long(tokenizer.vocab_size())));
     }
+    if (config.data.check_tokenizer) {
+      require_tokenizer_of_shards(tokenizer, data.tokenizer, data.train);
+      require_tokenizer_of_shards(tokenizer, data.tokenizer, data.val);
+    }
     data.token_bytes = tokenizer.token_lengths(config.model.vocab_size);
     data.eot = tokenizer.eot();
   }
@@ -126,6 +132,17 @@ std::string mixture_table(Loader& loader, const Config& config) {
   }
   return text + strprintf("of %ld tokens in %ld steps; a source that is used up starts over\n",
                           long(all), long(config.run.steps));
+}
+
+void require_tokenizer_of_run(const std::string& run, const Config& config, const RunData& data) {
+  const std::string file = run + "/tokenizer.json";
+  if (!config.data.check_tokenizer || !std::filesystem::exists(file)) return;
+  const Tokenizer tokenizer = read_tokenizer(file);
+  if (!data.tokenizer.empty()) {
+    require_same_tokenizer(tokenizer, file, read_tokenizer(data.tokenizer), data.tokenizer);
+  }
+  require_tokenizer_of_shards(tokenizer, file, data.train);
+  require_tokenizer_of_shards(tokenizer, file, data.val);
 }
 
 std::map<std::string, std::string> data_hashes(const RunData& data) {

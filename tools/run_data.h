@@ -26,6 +26,8 @@ RunData resolve_data(const Config& config);
 LoaderConfig loader_config(const Config& config, const RunData& data);
 // What a mixture comes to in config.run.steps steps, as a table; "" without one.
 std::string mixture_table(Loader& loader, const Config& config);
+// UserError where `run` holds the tokenizer that its model came with, and the data is in another one's tokens.
+void require_tokenizer_of_run(const std::string& run, const Config& config, const RunData& data);
 // SHA-256 by file.
 std::map<std::string, std::string> data_hashes(const RunData& data);
 

@@ -17,6 +17,7 @@ BASE = {
     "eval": "{every: 3, tokens: 256}",
     "data": "{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], tokenizer: c/tokenizer.json}",
 }
+OTHER_DATA = "{train: ['other/*_train_*.bin'], val: ['other/*_val_*.bin'], tokenizer: other/tokenizer.json}"
 RAW = b"A caf\xe9 in latin-1, \xff\xfe\x00 and half of a euro: \xe2\x82"
 
 
@@ -92,6 +93,9 @@ def make_files(work, assay):
     assay("data", "prepare", "text.txt", "--tokenizer", "tok.json", "-o", "c")
     assay("data", "prepare", "one.txt", "--tokenizer", "tok.json", "--val-every", "0", "-o", "one")
 
+    assay("tokenizer", "train", "text.txt", "--vocab-size", "290", "-o", "tok290.json")
+    assay("data", "prepare", "text.txt", "--tokenizer", "tok290.json", "-o", "other")
+
     good = sorted((work / "c").glob("*_train_*.bin"))[0].read_bytes()
     (work / "cut.bin").write_bytes(good[:-7])
     (work / "header.bin").write_bytes(good[:100])
@@ -113,6 +117,9 @@ def make_files(work, assay):
     for folder in (work / "damaged" / "checkpoints").iterdir():
         os.truncate(folder / "model.safetensors", 5000)
     shutil.copytree(work / "done", work / "half")  # its newest checkpoint is damaged: still a run
+    (work / "other.yaml").write_text(config_text(data=OTHER_DATA))
+    assay("export", "done", "-o", "exported")
+    assay("import", "exported", "-o", "imported", "--config", "good.yaml")
     newest = sorted((work / "half" / "checkpoints").iterdir())[-1]
     os.truncate(newest / "optimizer.safetensors", 100)
 

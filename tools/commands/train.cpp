@@ -322,6 +322,7 @@ int train(const Arguments& a) {
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
 
   const std::string path = run_path(a);
+  if (!a.fresh) require_tokenizer_of_run(path, config, data);
   std::unique_ptr<Log> log;  // once there is a run directory
   TrainingMemory memory(config, recipe, mask_id, backend);
   LoaderConfig order = loader_config(config, data);
