@@ -304,9 +304,55 @@ void visit(V& v, PrecisionConfig& c) {
     free_on_resume(between(0, 1)));
 }
 
+struct CoreEvalConfig {
+  std::string bundle;
+  std::vector<std::string> tasks;
+  int64_t every = 0;
+  int64_t max_rows = 0;
+  int64_t max_tokens = 0;
+};
+
+template <typename V>
+void visit(V& v, CoreEvalConfig& c) {
+  v("bundle", c.bundle, "folder with core.yaml, eval_meta_data.csv and eval_data",
+    free_on_resume(path()));
+  v("tasks", c.tasks, "only these tasks, which is not CORE; none named = all",
+    free_on_resume(any()));
+  v("every", c.every, "steps between scores; 0 = only when the run is over",
+    free_on_resume(not_negative()));
+  v("max_rows", c.max_rows, "at most so many rows of a task, which is not CORE; 0 = all",
+    free_on_resume(not_negative()));
+  v("max_tokens", c.max_tokens,
+    "longer prompts lose their beginning; 0 = run.sequence, which is also the most",
+    free_on_resume(not_negative()));
+}
+
+struct SamplesConfig {
+  std::vector<std::string> prompts;
+  std::string file;
+  int64_t tokens = 64;
+  double temperature = 0.8;
+  int64_t every = 0;
+};
+
+template <typename V>
+void visit(V& v, SamplesConfig& c) {
+  v("prompts", c.prompts, "how the texts begin", free_on_resume(any()));
+  v("file", c.file, "instead of prompts: one a line; objects with \"prompt\" if it ends in .jsonl",
+    free_on_resume(path()));
+  v("tokens", c.tokens, "at most so many after each prompt", free_on_resume(between(1, 1 << 20)));
+  v("temperature", c.temperature, "0 = always the most likely token; 1 = the model's probabilities",
+    free_on_resume(not_negative()));
+  v("every", c.every, "steps between samples; 0 = whenever validated",
+    free_on_resume(not_negative()));
+}
+
 struct EvalConfig {
   int64_t every = 100;
   int64_t tokens = 65536;
+  int64_t source_tokens = 0;
+  std::optional<CoreEvalConfig> core = {};
+  std::optional<SamplesConfig> samples = {};
 };
 
 template <typename V>
@@ -314,6 +360,11 @@ void visit(V& v, EvalConfig& c) {
   v("every", c.every, "steps between validations; the last step is always validated",
     free_on_resume(at_least(1)));
   v("tokens", c.tokens, "validation tokens, always the same first ones", at_least(1));
+  v("source_tokens", c.source_tokens,
+    "validation tokens of each source of a mixture; 0 = an equal share of tokens",
+    free_on_resume(not_negative()));
+  v.section("core", c.core, "the CORE score while training, and when the run is over");
+  v.section("samples", c.samples, "texts that the model writes while it trains");
 }
 
 // The measures that a rule may name: normalised ones of the loads.

@@ -75,6 +75,33 @@ void validate_batch(const Config& c) {
   }
 }
 
+void validate_core(const Config& c) {
+  const CoreEvalConfig& core = *c.eval.core;
+  if (core.bundle.empty()) {
+    throw UserError("eval.core has no bundle",
+                    "eval: {core: {bundle: FOLDER}}; bash tools/get_core.sh fetches it");
+  }
+  if (core.max_tokens > c.run.sequence) {
+    throw UserError("eval.core.max_tokens = " + text(core.max_tokens) +
+                        " is more than run.sequence = " + text(c.run.sequence),
+                    "a run has memory for the positions it trains on; `assay eval --max-tokens` "
+                    "scores its checkpoints with more");
+  }
+}
+
+void validate_samples(const SamplesConfig& samples) {
+  const char* hint = "eval: {samples: {prompts: [Once upon a time]}}, or file: one prompt a line";
+  if (samples.prompts.empty() && samples.file.empty()) {
+    throw UserError("eval.samples has neither prompts nor file", hint);
+  }
+  if (!samples.prompts.empty() && !samples.file.empty()) {
+    throw UserError("eval.samples.prompts and eval.samples.file are both given", hint);
+  }
+  for (const std::string& prompt : samples.prompts) {
+    if (prompt.empty()) throw UserError("eval.samples.prompts has an empty text", hint);
+  }
+}
+
 void validate_optimizer(const Config& c) {
   if (c.schedule.decay == "cosine" && c.schedule.floor > c.optimizer.lr) {
     throw UserError(strprintf("schedule.floor = %g is above optimizer.lr = %g", c.schedule.floor,
@@ -196,6 +223,8 @@ void validate(const Config& config) {
   validate_schedule_fractions(config.schedule);
   validate_contract(config.contract);
   if (config.telemetry.collapse_stop) validate_collapse_stop(config);
+  if (config.eval.core) validate_core(config);
+  if (config.eval.samples) validate_samples(*config.eval.samples);
   if (steps_are_given(config)) validate_schedule(config);
   if (config.data.synth && config.data.synth->vocab_size > config.model.vocab_size) {
     throw UserError("data.synth.vocab_size = " + text(config.data.synth->vocab_size) +

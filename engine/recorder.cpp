@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <sstream>
 
 #include "base/check.h"
 #include "engine/telemetry_reader.h"
@@ -218,14 +219,45 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
   }
 }
 
-void RunRecorder::evaluation(int64_t steps_done, const std::vector<EvalResult>& results,
-                             double seconds) {
-  std::string text = strprintf("eval %ld/%ld", long(steps_done), long(config_.steps));
-  for (const EvalResult& r : results) {
+void RunRecorder::evaluation(int64_t steps_done, const Evaluation& evaluation, double seconds) {
+  std::string text;
+  for (const EvalResult& r : evaluation.results) {
     telemetry_.eval(steps_done, r.task, r.metric, r.value, r.n);
     text += strprintf(" %s %s %.4f", r.task.c_str(), r.metric.c_str(), r.value);
   }
-  log_.info(text + strprintf(" (%.1f s)", seconds));
+  const std::string start = strprintf("eval %ld/%ld", long(steps_done), long(config_.steps));
+  const std::string end = strprintf(" (%.1f s)", seconds);
+  said_at_s_ = 0;
+  if (evaluation.text.empty()) return log_.info(start + text + end);
+  std::istringstream lines(evaluation.text);
+  std::string line;
+  std::getline(lines, line);
+  log_.info(start + " " + line + end);
+  while (std::getline(lines, line)) log_.info("  " + line);
+}
+
+void RunRecorder::evaluating(int64_t steps_done, const std::string& what, double share,
+                             double seconds) {
+  constexpr double kQuietSeconds = 10;
+  const double left = share > 0 ? seconds * (1 - share) / share : 0;
+  const std::string text =
+      strprintf("eval %ld/%ld %s %.0f%% eta %s", long(steps_done), long(config_.steps),
+                what.c_str(), 100 * share, duration_text(left).c_str());
+  if (log_.on_terminal()) return log_.set_bar(text.substr(0, size_t(log_.terminal_columns() - 1)));
+  if (seconds < said_at_s_ + kQuietSeconds) return;
+  said_at_s_ = seconds;
+  log_.info(text);
+}
+
+void RunRecorder::no_evaluation(int64_t steps_done, const std::string& task,
+                                const std::string& why) {
+  telemetry_.event(steps_done, "no_evaluation", task + ": " + why);
+  log_.warn(
+      strprintf("no evaluation %s at step %ld: %s", task.c_str(), long(steps_done), why.c_str()));
+}
+
+bool RunRecorder::has_evaluation(int64_t steps_done, const std::string& task) const {
+  return TelemetryReader(config_.telemetry_path).has_eval(steps_done, task);
 }
 
 void RunRecorder::checkpoint(int64_t steps_done, const std::string& folder, double seconds) {

@@ -46,7 +46,11 @@ class RunRecorder {
   void took(double seconds) { eta_.step_took(seconds); }
   void step(Exec on, const StepStats& stats, const StepTimes& times, Model& model,
             RouterTelemetry& routers);
-  void evaluation(int64_t steps_done, const std::vector<EvalResult>& results, double seconds);
+  void evaluation(int64_t steps_done, const Evaluation& evaluation, double seconds);
+  // Where a long one is: a bar on a terminal, else a line now and then.
+  void evaluating(int64_t steps_done, const std::string& what, double share, double seconds);
+  void no_evaluation(int64_t steps_done, const std::string& task, const std::string& why);
+  bool has_evaluation(int64_t steps_done, const std::string& task) const;
   void checkpoint(int64_t steps_done, const std::string& folder, double seconds);
   void event(int64_t steps_done, const std::string& kind, const std::string& detail);
   Telemetry& telemetry() { return telemetry_; }
@@ -56,6 +60,7 @@ class RunRecorder {
   Log& log_;
   Telemetry telemetry_;
   Eta eta_;
+  double said_at_s_ = 0;  // of the evaluation under way
 };
 
 // Resident memory of this process at its largest, in bytes.

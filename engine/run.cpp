@@ -79,23 +79,29 @@ class Run {
   }
 
   RunResult train() {
-    if (done_ > 0 && reached_before()) return close(RunEnd::kTargetLoss);
+    if (done_ > 0 && reached_before()) return complete(RunEnd::kTargetLoss);
     if (collapsed()) return stop_collapsed();  // a run that was stopped so and is started again
+    if (done_ > 0 && done_ < steps_ && measure(moment(done_)) == Measured::kNotAll) {
+      return finish(RunEnd::kInterrupted);
+    }
     while (done_ < steps_) {
       const StepStats stats = step();
       if (!is_finite(stats)) return stop_non_finite(stats);
-      const Target target = evaluate();
+      const Target target = validate();
       record_landings();
-      if (target == Target::kReached) return finish(RunEnd::kTargetLoss);
+      if (target == Target::kReached) return complete(RunEnd::kTargetLoss);
+      if (done_ == steps_) break;
       if (collapsed()) return stop_collapsed();
-      if (done_ < steps_ && (due(p_.config.run.checkpoint_every) || milestone())) save();
-      if (done_ < steps_ && p_.interrupted()) return finish(RunEnd::kInterrupted);
+      if (due(p_.config.run.checkpoint_every) || milestone()) save();
+      const Measured measured = measure(moment(done_));
+      if (p_.interrupted() || measured == Measured::kNotAll) return finish(RunEnd::kInterrupted);
     }
-    return finish(RunEnd::kSteps);
+    return complete(RunEnd::kSteps);
   }
 
  private:
   enum class Target { kNotReached, kReached };
+  enum class Measured { kAll, kNotAll };
 
   static bool is_finite(const StepStats& stats) {
     return std::isfinite(stats.loss) && stats.non_finite == 0;
@@ -109,14 +115,17 @@ class Run {
                        [&](const Landing& l) { return l.step == step; });
   }
 
-  bool evaluated(const Evaluator& evaluator, int64_t step) const {
-    return evaluator.due(step, steps_) || landing(step);
+  EvalMoment moment(int64_t step) const {
+    return {.steps_done = step, .landing = landing(step), .last = step == steps_};
   }
 
+  bool validated(int64_t step) const {
+    return !p_.evaluators.empty() && p_.evaluators.front()->due(moment(step));
+  }
+
+  // Router measures look back over logged steps, so evaluations that only look log none.
   bool logged(int64_t step) const {
-    return step % p_.config.run.log_every == 0 || step == steps_ ||
-           std::any_of(p_.evaluators.begin(), p_.evaluators.end(),
-                       [&](const Evaluator* e) { return evaluated(*e, step); });
+    return step % p_.config.run.log_every == 0 || step == steps_ || validated(step);
   }
 
   // Of the steps of run.log_every every telemetry.probe_every-th: a rule of the step alone, so that a run that resumes
@@ -153,31 +162,55 @@ class Run {
     return stats;
   }
 
-  Target evaluate() {
-    Target target = Target::kNotReached;
-    for (Evaluator* evaluator : p_.evaluators) {
-      if (!evaluated(*evaluator, done_)) continue;
-      const auto start = Clock::now();
-      const std::vector<EvalResult> results = evaluator->run(p_.on, p_.model);
-      p_.recorder.evaluation(done_, results, seconds_since(start));
-      for (const EvalResult& r : results) {
-        if (r.metric == "loss_nats") result_.val_loss_nats = r.value;
-        if (r.metric == "bits_per_byte") result_.val_bits_per_byte = r.value;
-      }
-      const double wanted = p_.config.run.target_loss;
-      if (wanted > 0 && !results.empty() && results.front().value <= wanted) {
-        target = Target::kReached;
-      }
+  Target target_of(const Evaluation& validation) const {
+    const double wanted = p_.config.run.target_loss;
+    const bool reached = wanted > 0 && validation.results.front().value <= wanted;
+    return reached ? Target::kReached : Target::kNotReached;
+  }
+
+  Target validate() {
+    if (!validated(done_)) return Target::kNotReached;
+    const auto start = Clock::now();
+    const Evaluation evaluation =
+        *p_.evaluators.front()->evaluate(p_.on, p_.model, moment(done_), {});
+    p_.recorder.evaluation(done_, evaluation, seconds_since(start));
+    for (const EvalResult& r : evaluation.results) {
+      if (r.metric == "loss_nats") result_.val_loss_nats = r.value;
+      if (r.metric == "bits_per_byte") result_.val_bits_per_byte = r.value;
     }
-    return target;
+    return target_of(evaluation);
   }
 
   // A run that was stopped by its target and is started again.
   bool reached_before() {
-    if (p_.config.run.target_loss <= 0 || p_.evaluators.empty()) return false;
-    Evaluator& first = *p_.evaluators.front();
-    return evaluated(first, done_) &&
-           first.run(p_.on, p_.model).front().value <= p_.config.run.target_loss;
+    if (p_.config.run.target_loss <= 0 || !validated(done_)) return false;
+    const EvalMoment now = moment(done_);
+    const auto validation = p_.evaluators.front()->evaluate(p_.on, p_.model, now, {});
+    return target_of(*validation) == Target::kReached;
+  }
+
+  // What is due but for the validation loss, and was not done before this launch.
+  Measured measure(const EvalMoment& at) {
+    for (size_t i = 1; i < p_.evaluators.size(); ++i) {
+      Evaluator& evaluator = *p_.evaluators[i];
+      if (!evaluator.due(at) || p_.recorder.has_evaluation(at.steps_done, evaluator.task())) {
+        continue;
+      }
+      const auto start = Clock::now();
+      const EvalWatch watch{.progress =
+                                [&](const std::string& what, double share) {
+                                  p_.recorder.evaluating(done_, what, share, seconds_since(start));
+                                },
+                            .interrupted = p_.stop_requested};
+      try {
+        const std::optional<Evaluation> done = evaluator.evaluate(p_.on, p_.model, at, watch);
+        if (!done) return Measured::kNotAll;
+        p_.recorder.evaluation(done_, *done, seconds_since(start));
+      } catch (const UserError& error) {  // training is worth more than a look at it
+        p_.recorder.no_evaluation(done_, evaluator.task(), error.what());
+      }
+    }
+    return Measured::kAll;
   }
 
   void save() {
@@ -226,6 +259,14 @@ class Run {
   RunResult finish(RunEnd end) {
     if (saved_ != done_) save();
     return close(end);
+  }
+
+  // No step follows.
+  RunResult complete(RunEnd end) {
+    if (saved_ != done_) save();
+    EvalMoment now = moment(done_);
+    now.last = true;
+    return close(measure(now) == Measured::kAll ? end : RunEnd::kInterrupted);
   }
 
   RunResult close(RunEnd end) {

@@ -3,8 +3,12 @@
 // the rule of telemetry.collapse_stop, or when the user interrupts.
 //
 // A landing of the contract is evaluated whatever eval.every says, and its checkpoint stays; the event "landing" has its
-// fraction. A step that is evaluated is logged, so that the time at every evaluation is known. Training seconds
+// fraction. A step with a validation loss is logged, so that the time at every one is known. Training seconds
 // (scalar train_s) are those of a steady clock, kept in the checkpoints.
+//
+// The first evaluator gives the validation loss. The others only look: with or without them a run has the same bits. They
+// may take long, so they come when what there is to save is saved; one that an interruption cut off is done again, whole,
+// when the run goes on.
 #pragma once
 
 #include <functional>
@@ -35,14 +39,15 @@ struct RunParts {
   Model& model;
   Optimizer& optimizer;
   Loader& loader;
-  std::vector<Evaluator*> evaluators;
+  std::vector<Evaluator*> evaluators;  // the first one's first result is the validation loss
   Checkpoints& checkpoints;
   RunRecorder& recorder;
   RouterProbe probe;
   int mask_id = -1;
   std::map<std::string, std::string> data_sha256 = {};  // by file
   std::vector<Landing> landings = {};
-  std::function<bool()> interrupted;
+  std::function<bool()> interrupted;     // asked once after each step
+  std::function<bool()> stop_requested;  // asked at any time
 };
 
 struct RunResult {

@@ -13,10 +13,19 @@ namespace fs = std::filesystem;
 constexpr const char* kConfig = "config.yaml";
 
 // Everything a run writes. config.yaml comes last: until it is gone the folder is still a run.
-constexpr const char* kOwnFiles[] = {
-    "checkpoints",          "telemetry.db", "telemetry.db-wal", "telemetry.db-shm",
-    "telemetry.db-journal", "meta.json",    "log.txt",          "receipt.json",
-    "report.html",          "evals",        kImportedFile,      kConfig};
+constexpr const char* kOwnFiles[] = {"checkpoints",
+                                     "telemetry.db",
+                                     "telemetry.db-wal",
+                                     "telemetry.db-shm",
+                                     "telemetry.db-journal",
+                                     "meta.json",
+                                     "log.txt",
+                                     "receipt.json",
+                                     "report.html",
+                                     "evals",
+                                     "samples.jsonl",
+                                     kImportedFile,
+                                     kConfig};
 
 bool holds_files(const std::string& path) {
   for (const auto& entry : fs::directory_iterator(path)) {

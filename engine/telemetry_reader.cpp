@@ -125,6 +125,12 @@ std::vector<std::pair<std::string, std::string>> TelemetryReader::eval_names() c
   return names;
 }
 
+bool TelemetryReader::has_eval(int64_t step, const std::string& task) const {
+  Statement s(database_, "SELECT 1 FROM eval WHERE step = ? AND task = ?");
+  s.bind(0, step).bind(1, task);
+  return s.step();
+}
+
 std::vector<LayerValue> TelemetryReader::router(const std::string& column, int64_t step) const {
   require_column(column);
   if (!columns_.contains(column)) return {};

@@ -51,6 +51,7 @@ class TelemetryReader {
   std::vector<EvalValue> eval(const std::string& task, const std::string& metric) const;
   std::optional<EvalValue> last_eval(const std::string& task, const std::string& metric) const;
   std::vector<std::pair<std::string, std::string>> eval_names() const;  // task, metric
+  bool has_eval(int64_t step, const std::string& task) const;
 
   // column: a name of router_columns(). Layers where it is absent are left out; all of them where an earlier version did
   // not measure it.

@@ -46,4 +46,15 @@ std::vector<std::string> read_prompts(const std::string& path) {
   return parse_prompts(read_file(path), json ? PromptLines::kJson : PromptLines::kText, path);
 }
 
+std::vector<std::vector<int32_t>> encode_prompts(const std::vector<std::string>& prompts,
+                                                 const Tokenizer& tokenizer) {
+  std::vector<std::vector<int32_t>> tokens(prompts.size());
+  Encoder encoder(tokenizer);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    tokens[i] = {tokenizer.eot()};
+    encoder.encode(prompts[i], tokens[i]);
+  }
+  return tokens;
+}
+
 }  // namespace assay

@@ -7,20 +7,26 @@
 namespace assay {
 
 Validation::Validation(const ValidationSet::Config& set, int64_t every,
-                       std::vector<int32_t> token_bytes, int mask_id)
+                       std::vector<int32_t> token_bytes, int mask_id, std::string task)
     : set_(set),
       sequence_(set.sequence),
       micro_batch_(set.micro_batch),
       every_(every),
       token_bytes_(std::move(token_bytes)),
-      mask_id_(mask_id) {}
+      mask_id_(mask_id),
+      task_(std::move(task)) {}
 
 void Validation::plan(MemoryPlan& plan) {
   plan.add(Section::kHostVisible, "validation.nats", nats_, {micro_batch_ * sequence_});
 }
 
-bool Validation::due(int64_t steps_done, int64_t steps) const {
-  return steps_done == steps || (steps_done > 0 && steps_done % every_ == 0);
+bool Validation::due(const EvalMoment& at) const {
+  return at.last || at.landing || at.steps_done % every_ == 0;
+}
+
+std::optional<Evaluation> Validation::evaluate(Exec on, Model& model, const EvalMoment&,
+                                               const EvalWatch&) {
+  return Evaluation{.results = run(on, model)};
 }
 
 std::vector<EvalResult> Validation::run(Exec on, Model& model) {
@@ -47,11 +53,11 @@ std::vector<EvalResult> Validation::run(Exec on, Model& model) {
     }
   }
   std::vector<EvalResult> results{
-      {"val", "loss_nats", nats / double(std::max<int64_t>(counted, 1)), counted}
+      {task_, "loss_nats", nats / double(std::max<int64_t>(counted, 1)), counted}
   };
   if (bytes > 0) {
     results.push_back(
-        {"val", "bits_per_byte", nats_of_text / (std::log(2.0) * double(bytes)), bytes});
+        {task_, "bits_per_byte", nats_of_text / (std::log(2.0) * double(bytes)), bytes});
   }
   return results;
 }

@@ -1,4 +1,5 @@
-// Validation loss in nats per counted target and bits per byte, always on the same tokens.
+// Validation loss in nats per counted target and bits per byte, always on the same tokens: of all the data, task "val", or
+// of one source of a mixture, task "val/NAME".
 #pragma once
 
 #include <memory>
@@ -15,11 +16,14 @@ class Validation final : public Evaluator {
   // token_bytes[id] = bytes of the token's text, 0 for special tokens; empty when there is no tokenizer, then
   // bits per byte is not given.
   Validation(const ValidationSet::Config& set, int64_t every, std::vector<int32_t> token_bytes,
-             int mask_id);
+             int mask_id, std::string task = "val");
 
   void plan(MemoryPlan& plan);
-  bool due(int64_t steps_done, int64_t steps) const override;
-  std::vector<EvalResult> run(Exec on, Model& model) override;
+  std::string task() const override { return task_; }
+  bool due(const EvalMoment& at) const override;
+  std::optional<Evaluation> evaluate(Exec on, Model& model, const EvalMoment& at,
+                                     const EvalWatch& watch) override;
+  std::vector<EvalResult> run(Exec on, Model& model);
   Batch first() const { return set_.micro(0); }
   int64_t tokens() const { return set_.tokens(); }
 
@@ -29,6 +33,7 @@ class Validation final : public Evaluator {
   int64_t every_;
   std::vector<int32_t> token_bytes_;
   int mask_id_;
+  std::string task_;
   View<float, 1> nats_;
 };
 

@@ -1,6 +1,9 @@
 #include "lab/run_summary.h"
 
+#include <filesystem>
+
 #include "base/check.h"
+#include "engine/telemetry_reader.h"
 #include "lab/seed_groups.h"
 
 namespace assay {
@@ -32,6 +35,22 @@ Json health_json(const std::optional<RouterHealth>& health) {
   json["dead_share"] = health->dead_share;
   json["saturated_layers"] = health->saturated;
   json["collapsed"] = health->collapsed();
+  return json;
+}
+
+std::string capability_text(const std::optional<Capability>& capability) {
+  if (!capability) return "capability: not evaluated";
+  return strprintf("capability: %s %.4f +- %.4f at step %ld", capability->name.c_str(),
+                   capability->value, capability->standard_error, long(capability->step));
+}
+
+Json capability_json(const std::optional<Capability>& capability) {
+  if (!capability) return nullptr;
+  Json json;
+  json["name"] = capability->name;
+  json["value"] = capability->value;
+  json["standard_error"] = capability->standard_error;
+  json["step"] = capability->step;
   return json;
 }
 
@@ -75,6 +94,24 @@ std::optional<TargetReached> target_reached(const RunRecord& run) {
                        .flops = time->flops};
 }
 
+std::optional<Capability> capability_of(const RunRecord& run) {
+  const std::string path = run.path + "/telemetry.db";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const TelemetryReader telemetry(path);
+  std::optional<Capability> last;
+  for (const auto& [task, metric] : telemetry.eval_names()) {
+    if (task != "core" || metric == "standard_error" || metric == "not_scored_rows") continue;
+    const EvalValue value = *telemetry.last_eval(task, metric);
+    if (last && last->step >= value.step) continue;
+    last = Capability{.name = metric, .value = value.value, .step = value.step};
+  }
+  if (!last) return last;
+  for (const EvalValue& error : telemetry.eval("core", "standard_error")) {
+    if (error.step == last->step) last->standard_error = error.value;
+  }
+  return last;
+}
+
 bool is_pathological_win(const RunRecord& run) {
   return run.end == "target_loss" && run.health && run.health->collapsed();
 }
@@ -85,7 +122,8 @@ std::vector<std::string> summary_lines(const RunRecord& run) {
   if (const auto last = run.last_val()) {
     loss = strprintf("loss: %.4f nats at step %ld", last->value, long(last->step));
   }
-  lines.push_back(loss + "; capability: not evaluated; " + health_text(run.health));
+  lines.push_back(loss + "; " + capability_text(capability_of(run)) + "; " +
+                  health_text(run.health));
   if (const auto reached = target_reached(run)) {
     const std::string seconds =
         reached->seconds ? strprintf("%.1f s", *reached->seconds) : std::string("unknown seconds");
@@ -106,7 +144,7 @@ Json summary_json(const RunRecord& run) {
   Json json;
   const std::optional<EvalValue> last = run.last_val();
   json["loss_nats"] = last ? Json(last->value) : Json();
-  json["capability"] = nullptr;
+  json["capability"] = capability_json(capability_of(run));
   json["health"] = health_json(run.health);
   json["pathological_win"] = is_pathological_win(run);
   json["target"] = target_json(run);

@@ -22,12 +22,20 @@ struct TargetReached {
 // Nothing without a target, or while it is not reached.
 std::optional<TargetReached> target_reached(const RunRecord& run);
 
+// What eval.core found last: CORE, or what it is where tasks or rows were left out, under a name that says so.
+struct Capability {
+  std::string name;
+  double value = 0, standard_error = 0;
+  int64_t step = 0;
+};
+std::optional<Capability> capability_of(const RunRecord& run);
+
 // It reached its target loss and its routers had collapsed (RouterHealth::collapsed).
 bool is_pathological_win(const RunRecord& run);
 
 // For the terminal, at the end of a run.
 std::vector<std::string> summary_lines(const RunRecord& run);
-// loss_nats, capability (null: this version evaluates none), health, pathological_win, target, contract, train_s.
+// loss_nats, capability (null: not evaluated), health, pathological_win, target, contract, train_s.
 nlohmann::ordered_json summary_json(const RunRecord& run);
 
 }  // namespace assay

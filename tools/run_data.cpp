@@ -57,6 +57,35 @@ std::vector<MixtureSource> mixture_sources(const DataConfig& data) {
   return sources;
 }
 
+std::set<std::string> folders_of(const std::vector<std::string>& files) {
+  std::set<std::string> folders;
+  for (const std::string& file : files) {
+    folders.insert(std::filesystem::path(file).parent_path().lexically_normal().string());
+  }
+  return folders;
+}
+
+std::vector<SourceShards> source_shards(const RunData& data, int64_t sequence) {
+  std::map<std::string, int> sources_in;  // by folder
+  for (const MixtureSource& source : data.mixture) {
+    for (const std::string& folder : folders_of(source.files)) ++sources_in[folder];
+  }
+  std::vector<SourceShards> found;
+  for (const MixtureSource& source : data.mixture) {
+    const std::set<std::string> folders = folders_of(source.files);
+    SourceShards own{.name = source.name, .files = {}};
+    int64_t sequences = 0;
+    for (const std::string& file : data.val) {
+      const std::string folder = *folders_of({file}).begin();
+      if (!folders.contains(folder) || sources_in[folder] > 1) continue;
+      own.files.push_back(file);
+      sequences += std::max<int64_t>(0, Shard(file).tokens() - 1) / sequence;
+    }
+    if (sequences > 0) found.push_back(own);
+  }
+  return found;
+}
+
 }  // namespace
 
 RunData resolve_data(const Config& config) {
@@ -77,6 +106,7 @@ RunData resolve_data(const Config& config) {
     if (config.data.mixture) data.mixture = mixture_sources(config.data);
     data.val = expand_files(config.data.val, "data.val");
     data.tokenizer = config.data.tokenizer;
+    data.source_val = source_shards(data, config.run.sequence);
   }
   if (!data.tokenizer.empty()) {
     const Tokenizer tokenizer = read_tokenizer(data.tokenizer);

@@ -11,16 +11,26 @@
 
 namespace assay {
 
+// Validation shards of one source of a mixture.
+struct SourceShards {
+  std::string name;
+  std::vector<std::string> files;
+};
+
 struct RunData {
   std::vector<std::string> train, val;
   std::vector<MixtureSource>
-      mixture;            // data.mixture: the files of `train` by source; empty without it
-  std::string tokenizer;  // file; "" = none given
+      mixture;  // data.mixture: the files of `train` by source; empty without it
+  // Of a mixture: the files of `val` that lie where the files of one source lie, and of no other. Sources without a whole
+  // sequence of them are left out.
+  std::vector<SourceShards> source_val;
+  std::string tokenizer;             // file; "" = none given
   std::vector<int32_t> token_bytes;  // of each id, 0 for special ones; empty without a tokenizer
   int32_t eot = -1;                  // -1 without a tokenizer
 };
 
-// UserError: no data, a file in two sources, files missing, a tokenizer larger than the model's vocabulary, mask_eos without a tokenizer.
+// UserError: no data, a file in two sources, files missing, a tokenizer larger than the model's vocabulary or not that of the
+// shards, mask_eos without a tokenizer.
 RunData resolve_data(const Config& config);
 // The training data; ranks and warnings are the caller's.
 LoaderConfig loader_config(const Config& config, const RunData& data);

@@ -72,6 +72,34 @@ CONFIGS = [
      "one/*_train_*.bin is shorter than a sequence", "run.sequence"),
     ("mixture of generated text", config_text(data="{synth: {vocab_size: 300}, mixture: [1]}"),
      "data.mixture and data.synth are both given", "take one out"),
+    ("shards of another tokenizer", config_text(
+        data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], tokenizer: tok290.json}"),
+     "c/manifest.json is of another tokenizer (300 tokens, SHA-256 ", "data.check_tokenizer=false"),
+    ("validation of another tokenizer", config_text(
+        data="{train: ['c/*_train_*.bin'], val: ['other/*_val_*.bin'], tokenizer: c/tokenizer.json}"),
+     "other/manifest.json is of another tokenizer (290 tokens, SHA-256 ", "data.check_tokenizer=false"),
+    ("CORE without a bundle", config_text(eval="{every: 3, tokens: 256, core: {every: 2}}"),
+     "eval.core has no bundle", "tools/get_core.sh"),
+    ("CORE of a bundle that is missing", config_text(eval="{every: 3, tokens: 256, core: {bundle: nowhere}}"),
+     "nowhere/core.yaml", ""),
+    ("CORE of longer prompts", config_text(eval="{every: 3, tokens: 256, core: {bundle: nowhere, max_tokens: 65}}"),
+     "eval.core.max_tokens = 65 is more than run.sequence = 64", "assay eval --max-tokens"),
+    ("CORE without a tokenizer", config_text(
+        data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin']}", eval="{every: 3, tokens: 256, core: {bundle: nowhere}}"),
+     "eval.core is set, but there is no tokenizer", "data.tokenizer"),
+    ("samples of nothing", config_text(eval="{every: 3, tokens: 256, samples: {tokens: 8}}"),
+     "eval.samples has neither prompts nor file", "prompts: [Once upon a time]"),
+    ("samples of two kinds", config_text(eval="{every: 3, tokens: 256, samples: {prompts: [a], file: text.txt}}"),
+     "eval.samples.prompts and eval.samples.file are both given", "one prompt a line"),
+    ("samples of an empty prompt", config_text(eval='{every: 3, tokens: 256, samples: {prompts: [a, ""]}}'),
+     "eval.samples.prompts has an empty text", ""),
+    ("samples of a file that is missing", config_text(eval="{every: 3, tokens: 256, samples: {file: nowhere.txt}}"),
+     "cannot read", ""),
+    ("samples of a long prompt", config_text(eval=f"{{every: 3, tokens: 256, samples: {{prompts: [a, {'x y ' * 40}]}}}}"),
+     "eval.samples: prompt 2 has ", "shorter"),
+    ("samples without a tokenizer", config_text(
+        data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin']}", eval="{every: 3, tokens: 256, samples: {prompts: [a]}}"),
+     "eval.samples is set, but there is no tokenizer", "data.tokenizer"),
     ("contract without a coefficient", config_text(contract="{kind: totalDN}"),
      "contract.kind is totalDN but contract.coefficient is not given", "contract.reference"),
     ("coefficient and reference", config_text(contract="{kind: flops, coefficient: 1e9, reference: good.yaml}"),
@@ -212,6 +240,12 @@ COMMANDS += [
     (["import", "nowhere", "-o", "new"], "nowhere/config.json", "path"),
     (["import", "folder", "-o", "new"], "folder/config.json", "path"),
     (["import", "folder"], "--out", "assay import --help"),
+    (["import", "exported", "-o", "new", "--config", "other.yaml"],
+     "other/tokenizer.json is of another tokenizer (290 tokens", "--set data.check_tokenizer=false"),
+    (["import", "exported", "-o", "new", "--config", "other.yaml", "--set", "data.tokenizer=c/tokenizer.json"],
+     "other/manifest.json is of another tokenizer (290 tokens", "--set data.check_tokenizer=false"),
+    (["train", "other.yaml", "--run", "imported"],
+     "other/tokenizer.json is of another tokenizer (290 tokens", "--set data.check_tokenizer=false"),
     (["import", "folder", "-o", "done"], "done holds files already", "another --out"),
     (["import", "folder", "-o", ""], "name of the run is empty", "--out"),
     (["import", "folder", "-o", "text.txt"], "text.txt is a file", "another --out"),
@@ -375,8 +409,15 @@ def check_damaged_checkpoint():
           and "optimizer.safetensors has 100 bytes" in done and "resumes after step 4" in done, done)
 
 
+def check_other_tokenizer():
+    """What the refusal offers works."""
+    works("import", "exported", "-o", "other-imported", "--config", "other.yaml", "--set", "data.check_tokenizer=false")
+    works("train", "other-imported/config.yaml", "--run", "other-imported", "--steps", "2")
+    works("train", "imported/config.yaml", "--run", "imported", "--steps", "2")
+
+
 bad_input.make_files(WORK, works)
-for part in (check_tables, check_permissions, check_raw_bytes, check_changed_data, check_no_space,
+for part in (check_tables, check_other_tokenizer, check_permissions, check_raw_bytes, check_changed_data, check_no_space,
              check_full_disk, check_damaged_checkpoint):
     part()
 print("\n".join(failures) or f"errors: ok ({len(CONFIGS) + len(SHARDS) + len(COMMANDS) + len(CONFIG_JSONS)} refusals and more)")

@@ -44,6 +44,18 @@ with Workplace() as place:
     check(abs(last(place, "whole", "source_share/web/*_train_*.bin") + last(place, "whole", "source_share/code/*_train_*.bin")
               - 1) < 1e-9, "shares sum to 1")
 
+    # The loss of a source is that of a run which validates on its shards alone; it changes no bit of training.
+    only_code = ["--set", f"data.val=['{place.path}/code/*_val_*.bin']", "--set", "eval.tokens=512"]
+    place.train("only-code", *mixed, *only_code)
+    place.train("asked", *mixed, "--set", "eval.source_tokens=512")
+    check("eval 60/60 val/code/*_val" not in whole.stderr and "eval 60/60 val/code/*_train_*.bin loss_nats" in whole.stderr, whole.stderr)
+    loss = "SELECT step, metric, value, n FROM eval WHERE task = '{}' ORDER BY step, metric"
+    of_code = rows(place.run("asked"), loss.format("val/code/*_train_*.bin"))
+    check(len(of_code) == 6 and of_code == rows(place.run("only-code"), loss.format("val")), f"the loss of a source: {of_code}")
+    check(len(rows(place.run("asked"), loss.format("val/web/*_train_*.bin"))) == 6, "every source has one")
+    hashes = [rows(place.run(name), "SELECT step, value FROM scalar WHERE name = 'hash'") for name in ("whole", "asked", "only-code")]
+    check(len(hashes[0]) == 60 and hashes[0] == hashes[1] == hashes[2], "looking at sources changes nothing")
+
     # Stopped between two checkpoints, and gone on with twice.
     for after in (7, 23):
         place.train("stopped", *mixed, "--stop-after", str(after), expect=130)

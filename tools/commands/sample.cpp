@@ -60,14 +60,10 @@ std::vector<std::string> prompts_of(const Arguments& a) {
   return a.prompts;
 }
 
-// Every prompt begins a document: <|endoftext|> stands before it, as in training and in CORE.
 std::vector<std::vector<int32_t>> encoded(const std::vector<std::string>& prompts,
                                           const Tokenizer& tokenizer, int64_t context) {
-  std::vector<std::vector<int32_t>> tokens(prompts.size());
-  Encoder encoder(tokenizer);
+  std::vector<std::vector<int32_t>> tokens = encode_prompts(prompts, tokenizer);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    tokens[i] = {tokenizer.eot()};
-    encoder.encode(prompts[i], tokens[i]);
     if (int64_t(tokens[i].size()) > context) {
       throw UserError(strprintf("prompt %zu has %zu tokens with the <|endoftext|> before it, the "
                                 "context %ld",

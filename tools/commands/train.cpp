@@ -15,7 +15,6 @@
 #include "engine/run.h"
 #include "engine/run_dir.h"
 #include "engine/telemetry_reader.h"
-#include "eval/validation.h"
 #include "lab/receipt_make.h"
 #include "lab/router_report.h"
 #include "lab/run_summary.h"
@@ -27,6 +26,7 @@
 #include "tools/build_info.h"
 #include "tools/commands.h"
 #include "tools/run_data.h"
+#include "tools/run_evaluators.h"
 #include "tools/step_seconds.h"
 #include "tools/train_device.h"
 
@@ -330,14 +330,9 @@ int train(const Arguments& a) {
     if (log) log->warn(text);
   };
   Loader loader(std::move(order));
-  const ValidationSet::Config validation_set{.files = data.val,
-                                             .tokens = config.eval.tokens,
-                                             .sequence = config.run.sequence,
-                                             .micro_batch = config.run.micro_batch,
-                                             .vocab_size = config.model.vocab_size};
-  Validation validation(validation_set, config.eval.every, data.token_bytes, mask_id);
+  RunEvaluators evaluators(config, data, path);
   loader.plan(memory.plan);
-  validation.plan(memory.plan);
+  evaluators.plan(memory.plan, *memory.model);
   if (a.plan) {
     memory.plan.print(std::cout);
     if (horizon_is_known(config)) std::cout << mixture_table(loader, config);
@@ -375,11 +370,12 @@ int train(const Arguments& a) {
                  .model = *memory.model,
                  .optimizer = *memory.optimizer,
                  .loader = loader,
-                 .evaluators = {&validation},
+                 .evaluators = evaluators.all(),
                  .checkpoints = checkpoints,
                  .recorder = recorder,
-                 .probe = make_probe(config, validation.first()),
-                 .interrupted = interrupted};
+                 .probe = make_probe(config, evaluators.validation.first()),
+                 .interrupted = interrupted,
+                 .stop_requested = [&] { return interrupt.requested(); }};
   parts.mask_id = mask_id;
   parts.data_sha256 = data_sha256;
   parts.landings = landings(config);

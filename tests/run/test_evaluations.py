@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""CORE and samples while a run trains: they change no bit of it, a run that is stopped gets the same ones, CORE is what
+`assay eval` gives for the checkpoint, and a run that reaches its target waits for its score."""
+import json
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import Workplace, assay, check, checkpoints, first_difference, newest_tensors, rows
+
+WORDS = "the cat sat on a mat and saw two old dogs near river while many birds sang over green hills".split()
+TASKS = {"choice": ("multiple_choice", 2), "schema": ("schema", 0), "language": ("language_modeling", 1)}
+FOLDERS = {"multiple_choice": "mc", "schema": "schema", "language_modeling": "lm"}
+MEAN = "mean_of_3_of_4_tasks_of_at_most_30_rows_each"
+
+
+def write_bundle(folder, absent=("absent",), rows_each=40):
+    draw = random.Random(7)
+
+    def phrase(count):
+        return " ".join(draw.choice(WORDS) for _ in range(count))
+
+    def row(kind):
+        if kind == "multiple_choice":
+            return {"query": phrase(6), "choices": [phrase(2) for _ in range(3)], "gold": draw.randrange(3)}
+        if kind == "schema":
+            return {"context_options": [phrase(5), phrase(5)], "continuation": phrase(2), "gold": draw.randrange(2)}
+        return {"context": phrase(6), "continuation": phrase(1)}
+
+    yaml, table = ["icl_tasks:"], ["Eval Task,Random baseline"]
+    for label, (kind, shots) in {**TASKS, **{name: ("schema", 0) for name in absent}}.items():
+        yaml += [f"- label: {label}", f"  dataset_uri: {FOLDERS[kind]}/{label}.jsonl", f"  num_fewshot: [{shots}]",
+                 f"  icl_task_type: {kind}"]
+        table.append(f"{label},{ {'multiple_choice': 33.3, 'schema': 50, 'language_modeling': 0}[kind]}")
+        if label in absent:
+            continue
+        path = folder / "eval_data" / FOLDERS[kind] / f"{label}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(row(kind)) + "\n" for _ in range(rows_each)))
+    (folder / "core.yaml").write_text("\n".join(yaml) + "\n")
+    (folder / "eval_meta_data.csv").write_text("\n".join(table) + "\n")
+
+
+def trained_alike(a, b):
+    """Where tensors, or telemetry other than evaluations, differ."""
+    if newest_tensors(a) != newest_tensors(b):
+        return "the last checkpoints differ"
+    for query in ("SELECT step, name, value FROM scalar WHERE name IN ('hash', 'train_loss_nats', 'gradient_norm')",
+                  "SELECT * FROM router_layer", "SELECT * FROM expert_load", "SELECT * FROM precision",
+                  "SELECT step, metric, value, n FROM eval WHERE task = 'val'"):
+        ours, theirs = rows(a, query), rows(b, query)
+        if ours != theirs:
+            return f"{query}: {len(ours)} and {len(theirs)} rows, {[r for r in zip(ours, theirs) if r[0] != r[1]][:1]}"
+    return None
+
+
+def samples(run):
+    return (run / "samples.jsonl").read_text()
+
+
+def core_settings(place, **fields):
+    core = {"bundle": str(place.path / "bundle"), "max_rows": 30, **fields}
+    return ["--set", f"eval.core={json.dumps(core)}"]
+
+
+SAMPLES = ["--set", 'eval.samples={prompts: [Once upon a time, "The"], tokens: 12, every: 15}']
+
+
+def check_rows(place, name):
+    run = place.run(name)
+    core = rows(run, "SELECT step, metric, value, n FROM eval WHERE task = 'core' ORDER BY step, metric")
+    check([(step, metric) for step, metric, _, _ in core] ==
+          [(step, metric) for step in (25, 50, 60) for metric in (MEAN, "not_scored_rows", "standard_error")],
+          f"the mean says what it is not: {core}")
+    check(all(n == 90 for _, _, _, n in core), core)
+    tasks = rows(run, "SELECT task, metric, value FROM eval WHERE task LIKE 'core/%' AND step = 60 ORDER BY task, metric")
+    check([row[:2] for row in tasks] == [(f"core/{label}", metric) for label in sorted(TASKS)
+                                         for metric in ("accuracy", "centered")], tasks)
+    check(abs(sum(row[2] for row in tasks if row[1] == "centered") / 3 - core[-3][2]) < 1e-12, "the mean of the tasks")
+    drawn = [json.loads(line) for line in samples(run).splitlines()]
+    check([(s["step"], s["prompt"]) for s in drawn] ==
+          [(step, prompt) for step in (15, 30, 45, 60) for prompt in ("Once upon a time", "The")], drawn)
+    check(all(len(s["tokens"]) <= 12 and isinstance(s["text"], str) for s in drawn), drawn)
+
+
+def check_like_eval(place, name):
+    """What `assay eval` gives for the last checkpoint."""
+    run = place.run(name)
+    ours = json.loads((run / "evals" / "step-00000060.json").read_text())["core"]
+    done = assay("eval", run, "--tasks", "core", "--bundle", place.path / "bundle", "--max-rows", "30", "--json")
+    check(done.returncode == 0, done.stderr)
+    theirs = json.loads(done.stdout)["core"]
+    check(ours["present"] == theirs["present"] and ours["core"] is None, f"{ours['present']} and {theirs['present']}")
+    for a, b in zip(ours["tasks"], theirs["tasks"]):
+        check({**a, "seconds": 0} == {**b, "seconds": 0}, f"{a} and {b}")
+    done = assay("sample", run, "--prompt", "Once upon a time", "--prompt", "The", "--tokens", "12", "--json")
+    check(done.returncode == 0, done.stderr)
+    texts = [text["tokens"] for text in json.loads(done.stdout)["texts"]]
+    check(texts == [json.loads(line)["tokens"] for line in samples(run).splitlines()[-2:]], f"as `assay sample`: {texts}")
+
+
+def check_stopped(place, settings):
+    for after in (7, 18, 25):  # 25 and 50 are steps with a score
+        place.train("stopped", *settings, "--stop-after", str(after), expect=130)
+    place.train("stopped", *settings)
+    process = subprocess.Popen(place.command("cut", *settings), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith("step 25/"):
+            break
+    process.send_signal(signal.SIGINT)  # before or in the evaluation of step 25
+    said = process.communicate()[1]
+    check(process.returncode == 130, f"exit {process.returncode}: {said}")
+    place.train("cut", *settings)
+    for name in ("stopped", "cut"):
+        difference = first_difference(place.run("looked"), place.run(name))
+        check(difference is None, f"{name}: {difference}")
+        check(samples(place.run("looked")) == samples(place.run(name)), f"{name}: other samples")
+
+
+def check_target(place):
+    losses = rows(place.run("plain"), "SELECT step, value FROM eval WHERE metric = 'loss_nats' ORDER BY step")
+    target = ["--set", f"run.target_loss={(losses[0][1] + losses[1][1]) / 2}"]
+    done = place.train("target", *core_settings(place), *target)
+    check("target_loss at step 40/60" in done.stderr, done.stderr)
+    steps = rows(place.run("target"), "SELECT DISTINCT step FROM eval WHERE task = 'core'")
+    check(steps == [(40,)], f"the run waits for its score, and there is no other: {steps}")
+    order = [line.split()[0] for line in done.stderr.splitlines() if line.startswith(("checkpoint", "eval 40/60 mean", "target_loss"))]
+    check(order[-3:] == ["checkpoint", "eval", "target_loss"], f"what takes long comes when all is saved: {order}")
+    check("capability: mean_of_3_of_4_tasks_of_at_most_30_rows_each " in done.stderr, f"the triple has it: {done.stderr}")
+    again = place.train("target", *core_settings(place), *target)
+    check("target_loss at step 40/60" in again.stderr and "eval 40/60 mean" not in again.stderr, again.stderr)
+    place.train("later", *target)
+    late = place.train("later", *core_settings(place), *target)
+    check("eval 40/60 mean" in late.stderr, f"a score that is asked for later: {late.stderr}")
+
+
+def check_failure(place):
+    """An evaluation that cannot be written down does not end the run, and is done when it can."""
+    place.train("blocked", "--steps", "20")
+    (place.run("blocked") / "evals").write_text("")
+    done = place.train("blocked", *core_settings(place), "--steps", "20")
+    check("warning: no evaluation core at step 20" in done.stderr, done.stderr)
+    (place.run("blocked") / "evals").unlink()
+    done = place.train("blocked", *core_settings(place), "--steps", "20")
+    check("eval 20/20 core_of_at_most_30_rows_each" in done.stderr, done.stderr)
+
+
+def main():
+    for moe in (False, True):
+        with Workplace(moe) as place:
+            write_bundle(place.path / "bundle")
+            settings = [*core_settings(place, every=25), *SAMPLES]
+            place.train("plain")
+            looked = place.train("looked", *settings)
+            check(f"eval 60/60 {MEAN} " in looked.stderr and "choice " in looked.stderr, looked.stderr)
+            check('\n  "Once upon a time' in looked.stderr, looked.stderr)
+            difference = trained_alike(place.run("plain"), place.run("looked"))
+            check(difference is None, f"looking changes nothing: {difference}")
+            check_rows(place, "looked")
+            check_like_eval(place, "looked")
+            check_stopped(place, settings)
+            check_target(place)
+            done = assay("receipt", "verify", place.run("looked"), "--rerun", "5")
+            check(done.returncode == 0, f"the receipt is repeated: {done.stdout}{done.stderr}")
+            plans = [place.train("plan", *more, "--plan").stdout for more in ([], SAMPLES)]
+            check("cache" not in plans[0] and "cache" in plans[1], "keys and values only where they are asked for")
+    with Workplace() as place:
+        write_bundle(place.path / "bundle", absent=())
+        for recipe in ("bf16", "mxfp8", "nvfp4"):
+            settings = ["--set", f"precision.recipe={recipe}", "--set", "run.log_every=3"]
+            place.train(f"plain-{recipe}", *settings)
+            place.train(f"looked-{recipe}", *settings, *core_settings(place, every=7, max_rows=0), *SAMPLES)
+            difference = trained_alike(place.run(f"plain-{recipe}"), place.run(f"looked-{recipe}"))
+            check(difference is None, f"{recipe}: {difference}")
+        names = rows(place.run("looked-bf16"), "SELECT DISTINCT metric FROM eval WHERE task = 'core' ORDER BY metric")
+        check(names == [("core",), ("not_scored_rows",), ("standard_error",)], f"all tasks, all rows: {names}")
+        check_failure(place)
+    print("evaluations: ok")
+
+
+main()
