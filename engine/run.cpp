@@ -74,6 +74,8 @@ class Run {
         saved_(start.steps_done),
         seconds_before_(start.train_s) {
     if (done_ == 0) return;
+    // As its last step had it: evaluations may come before the next one.
+    if (done_ > recipe_steps(parts.config)) parts.model.enter(parts.on, PrecisionPhase::kBf16);
     parts.recorder.resume(done_, parts.config.telemetry.window, routers_);
     routers_.set_last_probe(start.last_probe);
   }

@@ -137,6 +137,17 @@ def check_target(place):
     check("eval 40/60 mean" in late.stderr, f"a score that is asked for later: {late.stderr}")
 
 
+def check_asked_later(place):
+    """A score of the step that the run goes on from, of a run whose last steps are in another format."""
+    tail = ["--set", "precision.recipe=nvfp4", "--set", "precision.bf16_tail=0.5"]
+    place.train("tail", *tail, *core_settings(place, every=40))
+    place.train("asked", *tail, "--stop-after", "40", expect=130)
+    place.train("asked", *tail, *core_settings(place, every=40))
+    difference = first_difference(place.run("tail"), place.run("asked"))
+    check(difference is None, f"asked for when the run goes on: {difference}")
+    check(len(rows(place.run("asked"), "SELECT * FROM eval WHERE task = 'core' AND step = 40")) == 3, "it is there")
+
+
 def check_failure(place):
     """An evaluation that cannot be written down does not end the run, and is done when it can."""
     place.train("blocked", "--steps", "20")
@@ -177,6 +188,7 @@ def main():
             check(difference is None, f"{recipe}: {difference}")
         names = rows(place.run("looked-bf16"), "SELECT DISTINCT metric FROM eval WHERE task = 'core' ORDER BY metric")
         check(names == [("core",), ("not_scored_rows",), ("standard_error",)], f"all tasks, all rows: {names}")
+        check_asked_later(place)
         check_failure(place)
     print("evaluations: ok")
 
