@@ -113,6 +113,12 @@ namespace {
 [[gnu::weak]] void linear_wgrad(Exec, const LinearWgrad<bf16>&) {
   absent("linear_wgrad");
 }
+[[gnu::weak]] void scaled_linear(Exec, const ScaledLinear<float>&) {
+  absent("scaled_linear");
+}
+[[gnu::weak]] void scaled_linear(Exec, const ScaledLinear<bf16>&) {
+  absent("scaled_linear");
+}
 [[gnu::weak]] void grouped_linear_forward(Exec, const GroupedForward<float>&) {
   absent("grouped_linear_forward");
 }

@@ -24,6 +24,7 @@
 #include "ops/rmsnorm.h"
 #include "ops/rope.h"
 #include "ops/router.h"
+#include "ops/scaled_linear.h"
 #include "ops/segment_attention.h"
 #include "ops/swiglu.h"
 #include "ops/zero.h"
@@ -63,6 +64,8 @@ void linear_dgrad(Exec on, const LinearDgrad<float>& a);
 void linear_dgrad(Exec on, const LinearDgrad<bf16>& a);
 void linear_wgrad(Exec on, const LinearWgrad<float>& a);
 void linear_wgrad(Exec on, const LinearWgrad<bf16>& a);
+void scaled_linear(Exec on, const ScaledLinear<float>& a);
+void scaled_linear(Exec on, const ScaledLinear<bf16>& a);
 void grouped_linear_forward(Exec on, const GroupedForward<float>& a);
 void grouped_linear_forward(Exec on, const GroupedForward<bf16>& a);
 void grouped_linear_dgrad(Exec on, const GroupedDgrad<float>& a);

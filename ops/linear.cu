@@ -1,8 +1,6 @@
-#include "base/check.h"
-#include "cuda/gpu.h"
-#include "cuda/launch.h"
 #include "cuda/matmul.h"
 #include "ops/gpu_ops.h"
+#include "ops/gpu_product_factors.h"
 #include "ops/linear.h"
 
 // The linear layer is a library's product on a GPU: cuBLASLt is hard to beat for dense bf16 (bound: the tensor cores, and
@@ -14,29 +12,10 @@ namespace {
 
 using Form = Matmul::Form;
 
-struct ProductFactors {
-  float* factors;  // out (2)   of the product, of what is added
-  ProductScale scale;
-  float of_added;
-};
-
-// One thread: latency, while the library's kernel is being launched.
-__global__ void product_factors_kernel(const __grid_constant__ ProductFactors a) {
-  a.factors[0] = a.scale.factor();
-  a.factors[1] = a.of_added;
-}
-
-// With a scale its factors lie at the start of the workspace, and the library has the rest.
 void scaled_matmul(Exec on, const ProductScale& scale, Matmul p) {
-  constexpr int64_t kFactorsBytes = 256;  // the rest stays aligned
-  if (scale.empty()) return matmul(on, p);
-  CHECK(on.workspace.dim[0] >= kFactorsBytes, "linear: workspace of %ld bytes, a scale needs %ld",
-        long(on.workspace.dim[0]), long(kFactorsBytes));
-  float* const factors = reinterpret_cast<float*>(on.workspace.data);
-  launch(on, {.name = "product_factors", .grid = {1}, .block = {1}}, product_factors_kernel,
-         ProductFactors{factors, scale, p.c ? 1.0f : 0.0f});
-  p.factors = factors;
-  on.workspace = on.workspace.rows(kFactorsBytes, on.workspace.dim[0] - kFactorsBytes);
+  if (!scale.empty()) {
+    p.factors = place_product_factors(on, scale, p.c ? Adds::kMatrix : Adds::kNothing);
+  }
   matmul(on, p);
 }
 

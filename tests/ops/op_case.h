@@ -213,8 +213,8 @@ struct OpInstance {
   Cost cost;
 };
 
-// kCpu: what only the CPU body promises.
-enum class OpBody { kEvery, kCpu };
+// kCpu: what only the CPU body promises. kGpu: what the CPU has no body for.
+enum class OpBody { kEvery, kCpu, kGpu };
 // kLarge: the sizes of training on a GPU, which say how fast a kernel is: hundreds of megabytes, compared in samples. For op_check_cuda
 // and bench_device; op_check --large proves the comparisons on the CPU.
 enum class CaseSize { kUsual, kLarge };
@@ -225,6 +225,7 @@ struct OpCase {
   std::function<OpInstance()> make;
   OpBody body = OpBody::kEvery;
   CaseSize size = CaseSize::kUsual;
+  int capability = 0;  // that a GPU needs for it (100: 10.0)
 };
 inline OpCase large(std::string op, std::string name, std::function<OpInstance()> make) {
   return {std::move(op), std::move(name), std::move(make), OpBody::kEvery, CaseSize::kLarge};
@@ -255,6 +256,7 @@ std::vector<OpCase> quantise_cases();
 std::vector<OpCase> rmsnorm_cases();
 std::vector<OpCase> rope_cases();
 std::vector<OpCase> router_cases();
+std::vector<OpCase> scaled_linear_cases();
 std::vector<OpCase> segment_attention_cases();
 std::vector<OpCase> swiglu_cases();
 std::vector<OpCase> zero_cases();

@@ -39,6 +39,7 @@ int run(int argc, char** argv) {
   }
   const auto begin = [] { return Exec{.gpu = device->context()}; };
   OpBackend backend{.program = "op_check_cuda", .variants = {}};
+  if (device) backend.capability = device->facts().capability;
   backend.variants.push_back({"once", begin});
   backend.variants.push_back({"again", begin});
   backend.variants.push_back({"in device memory", begin, OpBackend::Variant::Buffers::kACopy});

@@ -64,6 +64,11 @@ OpBackend without_repeats(OpBackend backend) {
 }
 
 Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& workspace, Cost most) {
+  if (c.capability > backend.capability) {
+    std::printf("--   %s | needs compute capability %d.%d\n", c.name.c_str(), c.capability / 10,
+                c.capability % 10);
+    return Outcome::kLeftOut;
+  }
   const OpInstance instance = c.make();
   const Cost& cost = instance.cost;
   const bool slow = backend.seconds && backend.seconds(cost) > backend.most_seconds;
@@ -159,7 +164,8 @@ int op_check_main(int argc, char** argv, OpBackend backend) {
   int done = 0, failed = 0, left_out = 0;
   for (const OpCase& c : all_op_cases()) {
     if (!selected(c, op, filter)) continue;
-    if (c.body == OpBody::kCpu && backend.body != OpBody::kCpu) continue;
+    const bool cpu = backend.body == OpBody::kCpu;
+    if (c.body == (cpu ? OpBody::kGpu : OpBody::kCpu)) continue;
     if (!runs(sizes, c.size)) continue;
     if (chosen++ % shard.of != shard.index) continue;
     ++done;

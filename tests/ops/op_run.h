@@ -24,6 +24,7 @@ struct OpBackend {
   // Of the large cases: with --large those alone run, in these. Are they run without being asked for, beside the others?
   std::vector<Variant> variants_of_large = {};
   enum class Large { kWhenAsked, kAlways } large = Large::kWhenAsked;
+  int capability = 1000;  // a GPU's (90: 9.0); cases that need more are left out
   // Where variants with kACopy run: proves that a case's run finds its buffers wherever they lie.
   CopyMemory copies = {};
   // Cases that take longer by this estimate are left out, and counted. 0: none.

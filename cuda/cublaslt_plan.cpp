@@ -1,0 +1,103 @@
+#include "cuda/cublaslt_plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "cuda/context.h"
+#include "cuda/cuda_error.h"
+
+namespace assay::gpu {
+
+namespace {
+
+cublasLtHandle_t make_handle() {
+  cublasLtHandle_t made = nullptr;
+  cublas_check(cublaslt().create(&made), "starting");
+  return made;
+}
+
+}  // namespace
+
+void cublas_check(cublasStatus_t status, const char* doing) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw UserError(
+      strprintf("cuBLASLt failed while %s: %s", doing, cublaslt().status_string(status)),
+      "ASSAY_SYNC_LAUNCHES=1 names a kernel that failed before; --device cpu works meanwhile");
+}
+
+cublasLtHandle_t cublaslt_handle() {
+  static const cublasLtHandle_t kept = make_handle();
+  return kept;
+}
+
+uint32_t pointer_alignment(const void* p) {
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  return uint32_t(std::min<uintptr_t>(256, address & (~address + 1)));
+}
+
+cudaDataType_t cuda_type(Element e) {
+  return e == Element::kFloat ? CUDA_R_32F : CUDA_R_16BF;
+}
+
+cublasLtMatmulDesc_t product_desc(cublasLtPointerMode_t factors) {
+  cublasLtMatmulDesc_t made = nullptr;
+  cublas_check(cublaslt().desc_create(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "describing a product");
+  set_product(made, CUBLASLT_MATMUL_DESC_POINTER_MODE, factors);
+  return made;
+}
+
+cublasLtMatrixLayout_t matrix_layout(cudaDataType_t type, int64_t rows, int64_t columns) {
+  cublasLtMatrixLayout_t made = nullptr;
+  cublas_check(cublaslt().layout_create(&made, type, uint64_t(rows), uint64_t(columns), rows),
+               "describing a matrix");
+  return made;
+}
+
+void choose_algorithm(ProductPlan& plan, const Alignments& alignments, size_t workspace,
+                      const std::string& what) {
+  const CublasLt& lib = cublaslt();
+  const std::string doing = "choosing an algorithm for " + what;
+  cublasLtMatmulPreference_t preference = nullptr;
+  cublas_check(lib.preference_create(&preference), doing.c_str());
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
+    cublas_check(lib.preference_set(preference, which, &value, sizeof value), doing.c_str());
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace));
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+         uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments.b);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments.a);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments.c);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments.d);
+  cublasLtMatmulHeuristicResult_t proposal = {};
+  int proposals = 0;
+  cublas_check(lib.heuristic(cublaslt_handle(), plan.desc, plan.b, plan.a, plan.d, plan.d,
+                             preference, 1, &proposal, &proposals),
+               doing.c_str());
+  lib.preference_destroy(preference);
+  CHECK(proposals > 0, "cuBLASLt has no algorithm for %s", what.c_str());
+  plan.algorithm = proposal.algo;
+  plan.workspace = proposal.workspaceSize;
+}
+
+void require_product_exec(Exec on, const std::string& what) {
+  CHECK(on.gpu != nullptr && on.gpu->stream != nullptr, "matmul %s: no stream", what.c_str());
+  CHECK(pointer_alignment(on.workspace.data) == 256,
+        "matmul %s: workspace at %p, cuBLASLt asks for a multiple of 256 bytes", what.c_str(),
+        static_cast<const void*>(on.workspace.data));
+}
+
+void start_product(Exec on, const ProductPlan& plan, const ProductPointers& p,
+                   const std::string& what) {
+  const float host_factors[] = {1, p.c ? 1.0f : 0.0f};
+  const float* const factors = p.factors ? p.factors : host_factors;
+  remember_kernel("matmul (cuBLASLt)");
+  cublas_check(cublaslt().matmul(cublaslt_handle(), plan.desc, factors, p.b, plan.b, p.a, plan.a,
+                                 factors + 1, p.c ? p.c : p.d, plan.d, p.d, plan.d, &plan.algorithm,
+                                 on.workspace.data, plan.workspace,
+                                 static_cast<cudaStream_t>(on.gpu->stream)),
+               ("starting a product " + what).c_str());
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,62 @@
+// What the products of cuda/matmul.h and cuda/scaled_matmul.h ask of cuBLASLt: descriptors, and an algorithm for a shape. Private to
+// the files of the device layer.
+//
+// The library counts columns first: row-major d (m, n) is its D (n, m), and d = a b its D = B A with the operands as they lie
+// in memory.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <string>
+
+#include "cuda/cublaslt.h"
+#include "cuda/matmul.h"
+
+namespace assay::gpu {
+
+// UserError with what the library says, unless it succeeded.
+void cublas_check(cublasStatus_t status, const char* doing);
+cublasLtHandle_t cublaslt_handle();
+// Of the pointer, up to what the library asks about.
+uint32_t pointer_alignment(const void* p);
+cudaDataType_t cuda_type(Element e);
+
+// Kept as long as the program: as many as it has shapes.
+struct ProductPlan {
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;  // as cuda/matmul.h names them
+  cublasLtMatmulAlgo_t algorithm;
+  size_t workspace = 0;
+};
+
+struct Alignments {
+  uint32_t a, b, c, d;
+  auto operator<=>(const Alignments&) const = default;
+};
+
+// Sums in float, factors where `factors` says.
+cublasLtMatmulDesc_t product_desc(cublasLtPointerMode_t factors);
+template <typename Value>
+void set_product(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which, Value value) {
+  cublas_check(cublaslt().desc_set(desc, which, &value, sizeof value), "describing a product");
+}
+// `rows` is the contiguous dimension.
+cublasLtMatrixLayout_t matrix_layout(cudaDataType_t type, int64_t rows, int64_t columns);
+// The library's first proposal that adds partial sums in float, so that a result is rounded once and the same call gives the
+// same bits. `what` names the product.
+void choose_algorithm(ProductPlan& plan, const Alignments& alignments, size_t workspace,
+                      const std::string& what);
+
+// There is a stream, and a workspace as the library wants it.
+void require_product_exec(Exec on, const std::string& what);
+struct ProductPointers {
+  const void *a, *b;
+  const void* c;  // null: nothing is added
+  void* d;
+  const float* factors;  // on the device; null: 1, 1
+};
+void start_product(Exec on, const ProductPlan& plan, const ProductPointers& p,
+                   const std::string& what);
+
+}  // namespace assay::gpu

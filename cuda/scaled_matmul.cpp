@@ -1,0 +1,73 @@
+#include "cuda/scaled_matmul.h"
+
+#include "base/check.h"
+
+namespace assay::gpu {
+
+namespace {
+
+const char* format_text(CodeFormat f) {
+  return f == CodeFormat::kE4M3 ? "E4M3" : f == CodeFormat::kE5M2 ? "E5M2" : "E2M1";
+}
+const char* scales_text(CodeScales s) {
+  switch (s) {
+    case CodeScales::kTensor:
+      return "tensor";
+    case CodeScales::k1x128:
+      return "1x128";
+    case CodeScales::k128x128:
+      return "128x128";
+    case CodeScales::k1x32:
+      return "1x32";
+    case CodeScales::k1x16:
+      return "1x16";
+  }
+  return "?";
+}
+std::string kind_text(const CodeKind& k) {
+  return std::string(format_text(k.format)) + " " + scales_text(k.scales);
+}
+
+bool long_blocks(CodeScales s) {
+  return s == CodeScales::k1x128 || s == CodeScales::k128x128;
+}
+
+enum class Needs { kAnyFp8, kHopper, kBlackwell, kNothing };
+
+Needs needs(const CodeKind& a, const CodeKind& b) {
+  const bool fp8 = a.format != CodeFormat::kE2M1 && b.format != CodeFormat::kE2M1;
+  const bool e4m3 = a.format == CodeFormat::kE4M3 && b.format == CodeFormat::kE4M3;
+  if (a.scales == CodeScales::kTensor && b.scales == CodeScales::kTensor) {
+    return fp8 && (a.format == CodeFormat::kE4M3 || b.format == CodeFormat::kE4M3)
+               ? Needs::kAnyFp8
+               : Needs::kNothing;
+  }
+  if (long_blocks(a.scales) && long_blocks(b.scales)) {
+    const bool both_square = a.scales == CodeScales::k128x128 && b.scales == CodeScales::k128x128;
+    return e4m3 && !both_square ? Needs::kHopper : Needs::kNothing;
+  }
+  if (!(a == b)) return Needs::kNothing;
+  const bool mxfp8 = a.scales == CodeScales::k1x32 && e4m3;
+  const bool nvfp4 = a.scales == CodeScales::k1x16 && a.format == CodeFormat::kE2M1;
+  return mxfp8 || nvfp4 ? Needs::kBlackwell : Needs::kNothing;
+}
+
+}  // namespace
+
+std::string scaled_matmul_problem(const CodeKind& a, const CodeKind& b, int capability) {
+  const std::string pair = kind_text(a) + " by " + kind_text(b);
+  const bool hopper = capability == 90, blackwell = capability >= 100;
+  switch (needs(a, b)) {
+    case Needs::kNothing:
+      return "no hardware multiplies " + pair;
+    case Needs::kAnyFp8:
+      return hopper || blackwell ? "" : pair + " needs compute capability 9.0 or newer";
+    case Needs::kHopper:
+      return hopper ? "" : pair + " is multiplied by compute capability 9.0 only";
+    case Needs::kBlackwell:
+      return blackwell ? "" : pair + " needs compute capability 10.0 or newer";
+  }
+  return "";
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,103 @@
+// The products of cuda/scaled_matmul.h for kernels that run on the CPU: decodes both operands, from the layouts that the library
+// reads, and multiplies in float.
+#include "cuda/scaled_matmul.h"
+
+#include <vector>
+
+#include "base/check.h"
+#include "base/small_float.h"
+#include "cuda/simt/run.h"
+#include "cuda/simt/stream.h"
+
+namespace assay::gpu {
+
+namespace {
+
+float code_value(const CodeOperand& o, int64_t i) {
+  const auto* const bytes = static_cast<const uint8_t*>(o.codes);
+  switch (o.kind.format) {
+    case CodeFormat::kE4M3:
+      return e4m3::decode(bytes[i]);
+    case CodeFormat::kE5M2:
+      return e5m2::decode(bytes[i]);
+    case CodeFormat::kE2M1:
+      return e2m1::decode(bytes[i / 2] >> (i % 2 * 4) & 0xF);
+  }
+  return 0;
+}
+
+int64_t rounded_up(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
+
+// Where the scale of an element lies, as the library's documentation has it.
+float scale_value(const CodeOperand& o, int64_t lines, int64_t k, int64_t line, int64_t at) {
+  const auto* const floats = static_cast<const float*>(o.scales);
+  const auto* const bytes = static_cast<const uint8_t*>(o.scales);
+  // Tiles of 128 lines by 4 blocks, along k first; 16 bytes hold lines r, r + 32, r + 64, r + 96 of them.
+  const auto tiled = [&](int64_t block) {
+    const int64_t tile =
+        line / 128 * (rounded_up(rounded_up(k, block) / block, 4) / 4) + at / block / 4;
+    return bytes[tile * 512 + line % 32 * 16 + line % 128 / 32 * 4 + at / block % 4];
+  };
+  switch (o.kind.scales) {
+    case CodeScales::kTensor:
+      return floats[0];
+    case CodeScales::k1x128:
+      return floats[at / 128 * rounded_up(lines, 4) + line];
+    case CodeScales::k128x128:
+      return floats[line / 128 * rounded_up(rounded_up(k, 128) / 128, 4) + at / 128];
+    case CodeScales::k1x32:
+      return float(e8m0::from_bits(tiled(32)));
+    case CodeScales::k1x16:
+      return e4m3::decode(tiled(16));
+  }
+  return 0;
+}
+
+std::vector<float> decoded(const CodeOperand& o, int64_t lines, int64_t k) {
+  std::vector<float> values(static_cast<size_t>(lines * k));
+  for (int64_t line = 0; line < lines; ++line) {
+    for (int64_t at = 0; at < k; ++at) {
+      values[static_cast<size_t>(line * k + at)] =
+          code_value(o, line * k + at) * scale_value(o, lines, k, line, at);
+    }
+  }
+  return values;
+}
+
+float number(const void* p, Element type, int64_t i) {
+  return type == Element::kFloat ? static_cast<const float*>(p)[i]
+                                 : float(static_cast<const bf16*>(p)[i]);
+}
+
+void multiply(const ScaledMatmul& p) {
+  const std::vector<float> a = decoded(p.a, p.m, p.k), b = decoded(p.b, p.n, p.k);
+  const float factor = p.factors ? p.factors[0] : 1, factor_of_c = p.factors ? p.factors[1] : 1;
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      const float *x = a.data() + i * p.k, *y = b.data() + j * p.k;
+      float sum = 0;
+      for (int64_t k = 0; k < p.k; ++k) sum += x[k] * y[k];
+      const int64_t at = i * p.n + j;
+      const float value = factor * sum + (p.c ? factor_of_c * number(p.c, p.result, at) : 0.0f);
+      if (p.result == Element::kFloat) {
+        static_cast<float*>(p.d)[at] = value;
+      } else {
+        round_to(static_cast<bf16*>(p.d)[at], value);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+// One thread of a grid of its own: device memory is for kernels alone.
+void scaled_matmul([[maybe_unused]] Exec on, const ScaledMatmul& p) {
+  CHECK(p.k % 16 == 0, "scaled_matmul: (%ld, %ld, %ld)", long(p.m), long(p.n), long(p.k));
+  simt::enqueue([p] {
+    simt::run_grid("scaled_matmul", {1, 1, 1}, {1, 1, 1}, 0, [&] { multiply(p); });
+  });
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,54 @@
+// An operand of ops/scaled_linear.h as cuda/scaled_matmul.h names it.
+#pragma once
+
+#include "base/check.h"
+#include "cuda/scaled_matmul.h"
+#include "ops/scaled_linear.h"
+
+namespace assay {
+
+inline gpu::CodeKind coded_kind(const QuantFormat& f) {
+  const auto format = [&] {
+    switch (f.element) {
+      case ElementFormat::kE4M3:
+        return gpu::CodeFormat::kE4M3;
+      case ElementFormat::kE5M2:
+        return gpu::CodeFormat::kE5M2;
+      case ElementFormat::kE2M1:
+        return gpu::CodeFormat::kE2M1;
+    }
+    CHECK(false, "element %d", int(f.element));
+  };
+  const auto scales = [&] {
+    switch (f.scale) {
+      case ScaleKind::kTensor:
+        return gpu::CodeScales::kTensor;
+      case ScaleKind::k1x128:
+        return gpu::CodeScales::k1x128;
+      case ScaleKind::k128x128:
+        return gpu::CodeScales::k128x128;
+      case ScaleKind::k1x32:
+        return gpu::CodeScales::k1x32;
+      case ScaleKind::k1x16:
+      case ScaleKind::k16x16:  // the hardware's layout has the block's scale once for each line
+        return gpu::CodeScales::k1x16;
+    }
+    CHECK(false, "scale %d", int(f.scale));
+  };
+  return {format(), scales()};
+}
+
+// 16 x 16 and 1 x 16 blocks have a tensor scale beside those of the blocks: it goes with the product's factors.
+inline bool scale_beside_blocks(const QuantFormat& f) {
+  return has_tensor_scale(f.scale) && f.scale != ScaleKind::kTensor;
+}
+
+inline gpu::CodeOperand code_operand(const CodedMatrix& m) {
+  const void* const scales =
+      m.format.scale == ScaleKind::kTensor ? static_cast<const void*>(m.tensor_scale.data + 1)
+      : has_float_scales(m.format.scale)   ? static_cast<const void*>(m.scales.data)
+                                           : static_cast<const void*>(m.scale_codes.data);
+  return {.codes = m.codes.data, .scales = scales, .kind = coded_kind(m.format)};
+}
+
+}  // namespace assay

@@ -1,0 +1,37 @@
+// The factors of a library's product on a GPU whose scales are known to the device only.
+#pragma once
+
+#include "base/check.h"
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/product_scale.h"
+
+namespace assay::gpu {
+
+struct ProductFactors {
+  float* factors;  // out (2)   of the product, of what is added
+  ProductScale scale;
+  float of_added;
+};
+
+// One thread: latency, while the library's kernel is being launched.
+static __global__ void product_factors_kernel(const __grid_constant__ ProductFactors a) {
+  a.factors[0] = a.scale.factor();
+  a.factors[1] = a.of_added;
+}
+
+enum class Adds { kNothing, kMatrix };
+
+// Writes them to the start of the workspace; the library has the rest.
+inline const float* place_product_factors(Exec& on, const ProductScale& scale, Adds adds) {
+  constexpr int64_t kBytes = 256;  // the rest stays aligned
+  CHECK(on.workspace.dim[0] >= kBytes, "workspace of %ld bytes, the factors of a product need %ld",
+        long(on.workspace.dim[0]), long(kBytes));
+  float* const factors = reinterpret_cast<float*>(on.workspace.data);
+  launch(on, {.name = "product_factors", .grid = {1}, .block = {1}}, product_factors_kernel,
+         ProductFactors{factors, scale, adds == Adds::kMatrix ? 1.0f : 0.0f});
+  on.workspace = on.workspace.rows(kBytes, on.workspace.dim[0] - kBytes);
+  return factors;
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,51 @@
+#include "ops/scaled_linear.h"
+
+#include "base/check.h"
+#include "cuda/profile.h"
+#include "cuda/scaled_matmul.h"
+#include "ops/coded_operand.h"
+#include "ops/gpu_ops.h"
+
+namespace assay {
+
+namespace {
+
+void check_operand(const char* name, const CodedMatrix& m) {
+  const int64_t scales = scale_count(m.format, m.lines(), m.k());
+  CHECK(m.format.layout == ScaleLayout::kHardware || m.format.scale == ScaleKind::kTensor,
+        "scaled_linear: %s in the plain layout", name);
+  CHECK(m.k() % 16 == 0 && m.k() % block_shape(m.format.scale).columns == 0,
+        "scaled_linear: %s (%ld, %ld)", name, long(m.lines()), long(m.k()));
+  CHECK((!has_float_scales(m.format.scale) || m.scales.dim[0] == scales) &&
+            (!has_byte_scales(m.format.scale) || m.scale_codes.dim[0] == scales) &&
+            (!has_tensor_scale(m.format.scale) || m.tensor_scale.dim[0] == 2),
+        "scaled_linear: %s (%ld, %ld) has %ld and %ld scales, needs %ld", name, long(m.lines()),
+        long(m.k()), long(m.scales.dim[0]), long(m.scale_codes.dim[0]), long(scales));
+}
+
+}  // namespace
+
+template <typename Y>
+void scaled_linear(Exec on, const ScaledLinear<Y>& a) {
+  check_operand("left", a.left);
+  check_operand("right", a.right);
+  CHECK(a.left.k() == a.right.k() && a.y.dim[0] == a.left.lines() &&
+            a.y.dim[1] == a.right.lines() &&
+            (a.add.empty() || (a.add.dim[0] == a.y.dim[0] && a.add.dim[1] == a.y.dim[1])),
+        "scaled_linear: y (%ld, %ld), left (%ld, %ld), right (%ld, %ld), add (%ld, %ld)",
+        long(a.y.dim[0]), long(a.y.dim[1]), long(a.left.lines()), long(a.left.k()),
+        long(a.right.lines()), long(a.right.k()), long(a.add.dim[0]), long(a.add.dim[1]));
+  CHECK(on.gpu != nullptr, "scaled_linear: only on a GPU");
+  const Timed timed(on, "scaled_linear", scaled_linear_cost(a));
+  gpu::scaled_linear(on, a);
+}
+
+std::string scaled_linear_problem(const QuantFormat& left, const QuantFormat& right,
+                                  int capability) {
+  return gpu::scaled_matmul_problem(coded_kind(left), coded_kind(right), capability);
+}
+
+template void scaled_linear<float>(Exec, const ScaledLinear<float>&);
+template void scaled_linear<bf16>(Exec, const ScaledLinear<bf16>&);
+
+}  // namespace assay
