@@ -284,6 +284,7 @@ struct PrecisionConfig {
   int64_t bf16_first_layers = 0;
   int64_t bf16_last_layers = -1;
   double bf16_tail = 0.0;
+  std::string products = "decoded";
   bool operator==(const PrecisionConfig&) const = default;
 };
 
@@ -302,6 +303,10 @@ void visit(V& v, PrecisionConfig& c) {
     free_on_resume(at_least(-1)));
   v("bf16_tail", c.bf16_tail, "share of the steps, the last ones, with all products in bf16",
     free_on_resume(between(0, 1)));
+  v("products", c.products,
+    "decoded = operands are multiplied in bf16, the same on every machine; native = in their own "
+    "format by a GPU that has it, decoded where it has not",
+    free_on_resume(one_of({"decoded", "native"})));
 }
 
 struct CoreEvalConfig {

@@ -86,7 +86,8 @@ struct BlockParts {
   const KvCache<T>& cache;
 
   ProjectionSite site(ProductRole role, int64_t layer) const {
-    return {role, layer, formats_of(precision, role, layer, config.layers)};
+    return {role, layer, formats_of(precision, role, layer, config.layers),
+            precision.native_capability};
   }
 };
 

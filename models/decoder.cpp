@@ -21,9 +21,11 @@ namespace {
 // Copies of counters under way to a GPU: so many micro-batches are queued before the host waits.
 constexpr int64_t kDraws = 1024;
 
-PrecisionTable table_for(const ModelConfig& config, const PrecisionConfig& precision) {
-  PrecisionTable table = precision_table(precision, config);
+PrecisionTable table_for(const ModelConfig& config, const DecoderOptions& options) {
+  PrecisionTable table = precision_table(options.precision, config);
   require_whole_blocks(table, config);
+  const bool native = options.precision.products == "native";
+  if (native && options.backend == Backend::kGpu) table.native_capability = options.capability;
   return table;
 }
 
@@ -33,7 +35,7 @@ template <typename T>
 Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
     : config_(config),
       options_(options),
-      precision_(table_for(config, options.precision)),
+      precision_(table_for(config, options)),
       largest_{options.micro_batch, options.sequence},
       store_(parameter_table(config), options.backend) {
   const BlockParts<T> parts{config_, precision_, scratch_, cache_};
@@ -70,6 +72,7 @@ void Decoder<T>::plan(MemoryPlan& plan) {
   scratch_.plan(plan, config_, largest_);
   if (!quantised_.empty()) {
     scratch_.quant.plan(plan, config_, tokens);
+    if (precision_.native_capability > 0) scratch_.quant.coded.plan(plan, config_, tokens);
     plan.add(Section::kHostVisible, "quantised.draw", host_draws_, {kDraws});
   }
   int64_t head_bytes = std::max(head_loss_scratch_bytes<T>(tokens, config_.vocab_size),

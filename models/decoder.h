@@ -25,6 +25,7 @@ struct DecoderOptions {
   Backend backend = Backend::kCpu;
   PrecisionConfig precision = {};  // formats of the products; its recipe may be `auto`
   uint64_t seed = 1;               // of stochastic rounding
+  int capability = 90;             // with kGpu: what products of formats it has (90: 9.0)
 };
 
 std::unique_ptr<Model> make_decoder(const ModelConfig& config, Recipe recipe,

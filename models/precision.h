@@ -56,6 +56,7 @@ struct ProductFormats {
 struct PrecisionTable {
   std::array<ProductFormats, kProductRoles> roles = {};
   int64_t bf16_first_layers = 0, bf16_last_layers = 0;
+  int native_capability = 0;  // compute capability of the GPU whose own products are used; 0: none
 
   const ProductFormats& of(ProductRole role) const { return roles[size_t(role)]; }
   bool any() const;

@@ -13,8 +13,12 @@ template <typename T, typename Weight>
 WeightProducts<T, Weight>::WeightProducts(std::string weight, const ProjectionSite& site)
     : name_(std::move(weight)) {
   if (!std::is_same_v<T, bf16> || !site.formats.any()) return;
+  const bool matrix = std::is_same_v<Weight, WeightMatrix<T>>;
   quantised_ = std::make_unique<QuantisedProducts>(
-      QuantisedProducts::Site{.weight = name_, .role = site.role, .layer = site.layer},
+      QuantisedProducts::Site{.weight = name_,
+                              .role = site.role,
+                              .layer = site.layer,
+                              .native_capability = matrix ? site.native_capability : 0},
       site.formats);
 }
 
@@ -100,6 +104,13 @@ void Projection<T>::bind(const ParameterStore<T>& store) {
 template <typename T>
 void Projection<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x,
                             View<T, 2> y) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    const NativeProducts* const native = products_.native();
+    if (native != nullptr && native->fprop(q)) {
+      if (q.sampled()) products_.input(on, q, x);  // for its measures
+      return native->forward(on, q, x, y);
+    }
+  }
   const ProductOperand<T> input = products_.input(on, q, x);
   linear_forward<T>(on, {.y = y,
                          .x = input.values,
@@ -109,7 +120,20 @@ void Projection<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x,
 
 template <typename T>
 void Projection<T>::backward(Exec on, const QuantScratch& q, const Backward& a) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    const NativeProducts* const native = products_.native();
+    if (native != nullptr && (native->dgrad(q) || native->wgrad(q))) {
+      return native_backward(on, q, *native, a);
+    }
+  }
   const GradientOperands<T> dy = products_.gradient(on, q, a.dy);
+  decoded_wgrad(on, q, dy, a);
+  decoded_dgrad(on, q, dy, a);
+}
+
+template <typename T>
+void Projection<T>::decoded_wgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+                                  const Backward& a) const {
   const ProductOperand<T> x = products_.wgrad_input(on, q, a.x);
   linear_wgrad<T>(on, {
                           .dweight = dweight_,
@@ -117,11 +141,34 @@ void Projection<T>::backward(Exec on, const QuantScratch& q, const Backward& a) 
                           .x = x.values,
                           .scale = {dy.column.scale, x.scale}
   });
+}
+
+template <typename T>
+void Projection<T>::decoded_dgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+                                  const Backward& a) const {
   linear_dgrad<T>(on, {.dx = a.dx,
                        .dy = dy.row.values,
                        .weight = products_.dgrad_weight(),
                        .add = a.add,
                        .scale = products_.dgrad_scale(q, dy.row)});
+}
+
+template <typename T>
+void Projection<T>::native_backward(Exec on, const QuantScratch& q, const NativeProducts& native,
+                                    const Backward& a) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    const bool both = native.wgrad(q) && native.dgrad(q);
+    GradientOperands<T> dy;
+    if (!both || q.sampled()) dy = products_.gradient(on, q, a.dy);
+    native.code_gradient(on, q, a.dy);
+    if (native.wgrad(q)) {
+      if (q.sampled()) products_.wgrad_input(on, q, a.x);  // for its measures
+      native.wgrad(on, q, a.x, dweight_);
+    } else {
+      decoded_wgrad(on, q, dy, a);
+    }
+    native.dgrad(q) ? native.dgrad(on, q, a.dx, a.add) : decoded_dgrad(on, q, dy, a);
+  }
 }
 
 template <typename T>

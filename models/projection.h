@@ -16,6 +16,7 @@ struct ProjectionSite {
   ProductRole role;
   int64_t layer;
   ProductFormats formats;
+  int native_capability = 0;  // compute capability of the GPU whose own products are used; 0: none
 };
 
 // What the three products of one weight read: the operands as they are, or what QuantisedProducts makes of them.
@@ -40,6 +41,8 @@ class WeightProducts {
   const std::string& name() const { return name_; }
   // Null where nothing is quantised.
   QuantisedProducts* quantised() const { return quantised_.get(); }
+  // Null where nothing is multiplied in its own format: always for stacks.
+  const NativeProducts* native() const { return quantised_ ? quantised_->native() : nullptr; }
 
  private:
   std::string name_;
@@ -66,6 +69,13 @@ class Projection {
   QuantisedProducts* quantised() const { return products_.quantised(); }
 
  private:
+  void decoded_wgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+                     const Backward& a) const;
+  void decoded_dgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+                     const Backward& a) const;
+  void native_backward(Exec on, const QuantScratch& q, const NativeProducts& native,
+                       const Backward& a) const;
+
   WeightProducts<T, WeightMatrix<T>> products_;
   View<float, 2> dweight_;
 };

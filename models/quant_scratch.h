@@ -9,6 +9,7 @@
 #include "cuda/memory_plan.h"
 #include "engine/config.h"
 #include "engine/model.h"
+#include "models/coded_scratch.h"
 #include "ops/fake_quantise.h"
 
 namespace assay {
@@ -30,10 +31,12 @@ struct QuantScratch {
   View<float, 1> amax;      // (2)
   View<double, 2> partial;  // (fake_quantise_pieces, 2 kFakeMeasures)   of sampled steps
   View<uint32_t, 1> draw;   // (1)   micro-batches since the run's begin: the step of every key
+  CodedScratch coded;       // of native products
   uint64_t seed = 0;        // of stochastic rounding
   PrecisionPhase phase = PrecisionPhase::kRecipe;
   MicroScale::Sample sample = MicroScale::Sample::kNothing;
 
+  bool sampled() const { return sample != MicroScale::Sample::kNothing; }
   // For micro-batches of `tokens`.
   void plan(MemoryPlan& plan, const ModelConfig& config, int64_t tokens);
 };

@@ -36,10 +36,15 @@ QuantisedProducts::QuantisedProducts(Site site, const ProductFormats& formats)
       wgrad_stream_(stream_id(site_.weight + ".wgrad.gradient")),
       fprop_stream_(stream_id(site_.weight + ".fprop.input")),
       wgrad_input_stream_(stream_id(site_.weight + ".wgrad.input")),
-      weights_(site_.weight, formats) {}
+      weights_(site_.weight, formats) {
+  if (site_.native_capability == 0) return;
+  native_ = std::make_unique<NativeProducts>(site_.weight, formats, site_.native_capability);
+  if (!native_->any()) native_.reset();
+}
 
 void QuantisedProducts::plan(MemoryPlan& plan, const ParameterSpec& spec, Backend backend) {
   weights_.plan(plan, spec, backend);
+  if (native_) native_->plan(plan, spec.shape[0], spec.shape[1]);
   plan.add(Section::kScratch, site_.weight + ".measures", measures_,
            {kMeasuredOperands, 2 * kFakeMeasures});
   plan.add(Section::kHostVisible, site_.weight + ".measures", read_measures_,
@@ -47,7 +52,12 @@ void QuantisedProducts::plan(MemoryPlan& plan, const ParameterSpec& spec, Backen
 }
 
 void QuantisedProducts::refresh_weights(Exec on, const QuantScratch& q) const {
-  weights_.refresh(on, q, measures_of(q, kWeight));
+  if (native_) native_->refresh_weights(on, q, weights_.master());
+  // What a sampled step measures is the decoded copy.
+  const bool decoded = native_ == nullptr || !native_->has_all_of_weight(q);
+  if (decoded || q.sample != MicroScale::Sample::kNothing) {
+    weights_.refresh(on, q, measures_of(q, kWeight));
+  }
 }
 
 std::vector<QuantisedOperandState> QuantisedProducts::states() const {

@@ -8,9 +8,11 @@
 // Results lie in the scratch: one product at a time. An operand that stays in bf16 is passed through.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "models/native_products.h"
 #include "models/precision.h"
 #include "models/quant_scratch.h"
 #include "models/weight_copies.h"
@@ -43,6 +45,8 @@ class QuantisedProducts {
     std::string weight;  // name of the parameter
     ProductRole role;
     int64_t layer;
+    int native_capability =
+        0;  // compute capability of the GPU whose own products are used; 0: none
   };
   QuantisedProducts(Site site, const ProductFormats& formats);
 
@@ -59,6 +63,8 @@ class QuantisedProducts {
   Operand wgrad_input(Exec on, const QuantScratch& q, View<const bf16, 2> x,
                       const AssignedRows& rows) const;
 
+  // Null where the products of the formats are decoded.
+  const NativeProducts* native() const { return native_.get(); }
   WeightCopies& weights() { return weights_; }
   const WeightCopies& weights() const { return weights_; }
   // Empty where the weight's scale is not left to the epilogue.
@@ -81,6 +87,7 @@ class QuantisedProducts {
   const ProductFormats formats_;
   const uint64_t dgrad_stream_, wgrad_stream_, fprop_stream_, wgrad_input_stream_;
   WeightCopies weights_;
+  std::unique_ptr<NativeProducts> native_;
   View<double, 2> measures_;       // (kMeasuredOperands, 2 kFakeMeasures)   of a sampled step
   View<double, 2> read_measures_;  // the host's
 };

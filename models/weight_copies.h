@@ -23,6 +23,7 @@ class WeightCopies {
   WeightCopies(std::string name, const ProductFormats& formats);
 
   const std::string& name() const { return name_; }
+  View<const float, 1> master() const { return master_; }  // after bind()
   void plan(MemoryPlan& plan, const ParameterSpec& spec, Backend backend);
   // Fills tables.
   void bind(Exec on, View<const float, 1> master);

@@ -66,12 +66,6 @@ template <typename X>
 constexpr int64_t draw_length(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
   return way == FakeWay::kRow ? a.x.dim[1] : padded_length(copy.format.scale, a.rows());
 }
-template <typename X>
-constexpr RandomKey draw_key(const FakeQuantise<X>& a, const FakeCopy& copy) {
-  RandomKey key = copy.key;
-  if (!a.draw.empty()) key.step = a.draw[0];
-  return key;
-}
 
 constexpr int needs_amax(const FakeCopy& copy) {
   return !copy.y.empty() && has_tensor_scale(copy.format.scale);

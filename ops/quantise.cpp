@@ -107,6 +107,12 @@ void quantise_part(const Part& p) {
   }
 }
 
+template <typename T>
+QuantisedCopy with_drawn_key(const Quantise<T>& a, QuantisedCopy copy) {
+  copy.key = draw_key(a, copy);
+  return copy;
+}
+
 template <typename T, typename Element, Rounding kRounding>
 void quantise_tile(const Quantise<T>& a, int64_t r0, int64_t c0) {
   const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
@@ -123,8 +129,9 @@ void quantise_tile(const Quantise<T>& a, int64_t r0, int64_t c0) {
     return tensor_scale(a.format, has_tensor_scale(a.format.scale) ? copy.amax[0] : 0.0f);
   };
   if (!a.row.codes.empty()) {
+    const QuantisedCopy to = with_drawn_key(a, a.row);
     quantise_part<Element, kRounding>(
-        {a.row, a.format, rows, columns, r0, c0, tile_rows, tile_columns, s_of(a.row), x});
+        {to, a.format, rows, columns, r0, c0, tile_rows, tile_columns, s_of(a.row), x});
   }
   if (a.column.codes.empty()) return;
   const int64_t k = padded_length(a.format.scale, rows);
@@ -134,7 +141,8 @@ void quantise_tile(const Quantise<T>& a, int64_t r0, int64_t c0) {
   for (int64_t c = 0; c < tile_columns; ++c) {
     for (int64_t r = 0; r < kTile; ++r) transposed[c][r] = x[r][c];
   }
-  quantise_part<Element, kRounding>({a.column, a.format, columns, k, c0, r0, tile_columns,
+  const QuantisedCopy to = with_drawn_key(a, a.column);
+  quantise_part<Element, kRounding>({to, a.format, columns, k, c0, r0, tile_columns,
                                      std::min(kTile, k - r0), s_of(a.column), transposed});
 }
 

@@ -128,6 +128,7 @@ GPU_DEVICE void quantise_part(const Quantise<T>& a, const QuantisedCopy& to, con
   whole = block_reduce(whole, Max{}, 0u, tile.scratch);
 
   const int lines_of_scale = int(lines_of_stored_scale(a.format));
+  const RandomKey key = draw_key(a, to);
   for (int i = int(threadIdx.x); i < kUnits; i += kThreads) {
     const Unit u = unit_of<kAlong>(i);
     const int64_t line = p.first_line + u.line, k = p.first_k + u.segment * kSegment;
@@ -145,7 +146,7 @@ GPU_DEVICE void quantise_part(const Quantise<T>& a, const QuantisedCopy& to, con
     float v[kSegment];
     uint32_t code[kSegment];
     read_segment<kAlong>(v, a, p, tile, u);
-    encode<Element, kRounding>(code, v, scale, to.key, uint64_t(line * p.k + k));
+    encode<Element, kRounding>(code, v, scale, key, uint64_t(line * p.k + k));
     store_codes<Element>(to.codes.row(line) + code_bytes(a.format.element, k), code);
   }
 }

@@ -34,11 +34,20 @@ template <typename T>
 struct Quantise {
   QuantisedCopy row = {};
   QuantisedCopy column = {};
-  View<const T, 2> x;  // in (R, C)
+  View<const T, 2> x;                 // in (R, C)
+  View<const uint32_t, 1> draw = {};  // in (1)   the step of both keys; or empty
   QuantFormat format;
   ColumnRotation rotation = ColumnRotation::kNone;
   uint32_t signs = 0;  // of the rotation
 };
+
+// Of a copy that a makes; where the op runs.
+template <typename Op, typename Copy>
+constexpr RandomKey draw_key(const Op& a, const Copy& copy) {
+  RandomKey key = copy.key;
+  if (!a.draw.empty()) key.step = a.draw[0];
+  return key;
+}
 
 template <typename T>
 void quantise(Exec on, const Quantise<T>& a);

@@ -1,5 +1,5 @@
 // The products of cuda/scaled_matmul.h for kernels that run on the CPU: decodes both operands, from the layouts that the library
-// reads, and multiplies in float.
+// reads, and multiplies in float, every sum from k = 0 on; scales of whole tensors multiply the sum.
 #include "cuda/scaled_matmul.h"
 
 #include <vector>
@@ -42,7 +42,7 @@ float scale_value(const CodeOperand& o, int64_t lines, int64_t k, int64_t line, 
   };
   switch (o.kind.scales) {
     case CodeScales::kTensor:
-      return floats[0];
+      return 1;
     case CodeScales::k1x128:
       return floats[at / 128 * rounded_up(lines, 4) + line];
     case CodeScales::k128x128:
@@ -53,6 +53,10 @@ float scale_value(const CodeOperand& o, int64_t lines, int64_t k, int64_t line, 
       return e4m3::decode(tiled(16));
   }
   return 0;
+}
+
+float tensor_factor(const CodeOperand& o) {
+  return o.kind.scales == CodeScales::kTensor ? static_cast<const float*>(o.scales)[0] : 1;
 }
 
 std::vector<float> decoded(const CodeOperand& o, int64_t lines, int64_t k) {
@@ -73,7 +77,8 @@ float number(const void* p, Element type, int64_t i) {
 
 void multiply(const ScaledMatmul& p) {
   const std::vector<float> a = decoded(p.a, p.m, p.k), b = decoded(p.b, p.n, p.k);
-  const float factor = p.factors ? p.factors[0] : 1, factor_of_c = p.factors ? p.factors[1] : 1;
+  const float factor = (p.factors ? p.factors[0] : 1) * (tensor_factor(p.a) * tensor_factor(p.b));
+  const float factor_of_c = p.factors ? p.factors[1] : 1;
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
       const float *x = a.data() + i * p.k, *y = b.data() + j * p.k;

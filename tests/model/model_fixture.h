@@ -46,16 +46,18 @@ struct ModelFixture {
   int64_t first_micro = 0;  // of the step
   MicroScale::Sample sampled = MicroScale::Sample::kNothing;
 
-  // gpu: a context to run on, or null for the CPU. cached_texts: with a cache of so many, 0 for none.
+  // gpu: a context to run on, or null for the CPU. cached_texts: with a cache of so many, 0 for none. capability: the GPU's.
   ModelFixture(const Config& c, Recipe recipe, int64_t batch_, int64_t sequence_, int threads = 2,
-               int32_t mask_id = -1, gpu::Context* gpu = nullptr, int64_t cached_texts = 0)
+               int32_t mask_id = -1, gpu::Context* gpu = nullptr, int64_t cached_texts = 0,
+               int capability = 90)
       : config(c), batch(batch_), sequence(sequence_) {
     model = make_decoder(c.model, recipe,
                          {.micro_batch = batch,
                           .sequence = sequence,
                           .mask_id = mask_id,
                           .backend = gpu ? Backend::kGpu : Backend::kCpu,
-                          .precision = c.precision});
+                          .precision = c.precision,
+                          .capability = capability});
     optimizer = std::make_unique<Optimizer>(c.optimizer, *model);
     on.threads = threads;
     on.gpu = gpu;
