@@ -27,6 +27,7 @@ struct Options {
   std::string config;
   std::string model = "dense";
   std::string recipe = "auto";
+  std::string products;  // of precision.products; empty: the configuration's
   std::string device = "cpu";
   int64_t steps = 20, warmup = 3;
   int threads = 0;
@@ -106,6 +107,7 @@ nlohmann::json profile_rows(const Profile& profile, int64_t steps) {
 
 int run(const Options& o) {
   Config config = config_of(o);
+  if (!o.products.empty()) config.precision.products = o.products;
   const TrainDevice device = choose_device(o.device);
   const std::string asked = config.precision.recipe;
   const Recipe recipe = resolve_recipe(asked, device.backend());
@@ -175,6 +177,7 @@ int run(const Options& o) {
     result["model"] = name;
     result["device"] = device.name();
     result["recipe"] = config.precision.recipe;
+    result["products"] = config.precision.products;
     result["threads"] = on.threads;
     result["tokens"] = tokens;
     result["micro_batches"] = o.micro_batches;
@@ -218,6 +221,8 @@ int main(int argc, char** argv) {
   app.add_option("--micro-batches", o.micro_batches, "of a step")->check(CLI::PositiveNumber);
   app.add_option("--model", o.model, "dense or moe")->check(CLI::IsMember({"dense", "moe"}));
   app.add_option("--recipe", o.recipe, "of precision.recipe");
+  app.add_option("--products", o.products, "of precision.products: decoded, native")
+      ->check(CLI::IsMember({"decoded", "native"}));
   app.add_option("--steps", o.steps, "timed steps");
   app.add_option("--warmup", o.warmup, "steps before the timing");
   app.add_option("--threads", o.threads, "CPU threads; 0 = all cores");

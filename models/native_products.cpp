@@ -1,5 +1,6 @@
 #include "models/native_products.h"
 
+#include "base/check.h"
 #include "models/quantised_products.h"
 #include "ops/amax.h"
 
@@ -18,6 +19,31 @@ ProductFormats laid_out(ProductFormats f) {
 bool native_pair(const OperandFormat& a, const OperandFormat& b, int capability) {
   return a.quantised() && b.quantised() &&
          scaled_linear_problem(a.format, b.format, capability).empty();
+}
+
+// "attention": which of its products are native, and why the others are not.
+std::string native_row(const ProductFormats& f, int capability) {
+  struct Product {
+    const char* name;
+    const OperandFormat &a, &b;
+  };
+  const Product products[] = {
+      {"fprop", f.fprop_input,    f.fprop_weight},
+      {"dgrad", f.dgrad_gradient, f.dgrad_weight},
+      {"wgrad", f.wgrad_gradient, f.wgrad_input }
+  };
+  std::string native, why;
+  for (const Product& p : products) {
+    if (native_pair(p.a, p.b, capability)) {
+      native += (native.empty() ? "" : ", ") + std::string(p.name);
+    } else if (p.a.quantised() && p.b.quantised()) {
+      why = scaled_linear_problem(p.a.format, p.b.format, capability);
+    } else if (why.empty() && (p.a.quantised() || p.b.quantised())) {
+      why = "one operand is in bf16";
+    }
+  }
+  if (native.empty()) return "decoded to bf16: " + why;
+  return native + " in their own formats" + (why.empty() ? "" : ", the others decoded: " + why);
 }
 
 // The wish for a copy along the rows or the columns of a matrix.
@@ -144,6 +170,21 @@ void NativeProducts::dgrad(Exec on, const QuantScratch& q, View<bf16, 2> dx,
                        .left = q.coded.row.matrix(formats_.dgrad_gradient.format, dx.dim[0], out_),
                        .right = dgrad_weight_.matrix(formats_.dgrad_weight.format, in_, out_),
                        .add = add});
+}
+
+std::vector<std::string> native_rows(const PrecisionTable& table, const ModelConfig& model,
+                                     int capability) {
+  std::vector<std::string> rows;
+  for (int r = 0; r < kProductRoles; ++r) {
+    const ProductRole role = ProductRole(r);
+    const ProductFormats formats = laid_out(table.of(role));
+    if (!formats.any() || !has_role(model, role)) continue;
+    const std::string done = role == ProductRole::kExperts
+                                 ? "decoded to bf16: grouped products have no kernel of their own"
+                                 : native_row(formats, capability);
+    rows.push_back(strprintf("%-14s %s", product_role_name(role), done.c_str()));
+  }
+  return rows;
 }
 
 }  // namespace assay

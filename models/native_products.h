@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "models/coded_scratch.h"
 #include "models/precision.h"
@@ -45,5 +46,10 @@ class NativeProducts {
   int64_t out_ = 0, in_ = 0;
   CodedBuffer fprop_weight_, dgrad_weight_;
 };
+
+// What a GPU of that compute capability does with the products of the roles that the model has and the table quantises, a row a
+// role: "attention  fprop, dgrad, wgrad in their own formats", "experts  decoded: ...".
+std::vector<std::string> native_rows(const PrecisionTable& table, const ModelConfig& model,
+                                     int capability);
 
 }  // namespace assay

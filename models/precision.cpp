@@ -231,6 +231,8 @@ void require_layer(ProductRole role, const ProductFormats& f, const Width& in, c
   require_blocks(name + ".dgrad", f.dgrad_weight, out);
 }
 
+}  // namespace
+
 bool has_role(const ModelConfig& m, ProductRole role) {
   const bool moe = m.moe && m.moe->first_dense_layers < m.layers;
   switch (role) {
@@ -245,8 +247,6 @@ bool has_role(const ModelConfig& m, ProductRole role) {
   }
   return false;
 }
-
-}  // namespace
 
 std::string format_name(const OperandFormat& format) {
   if (!format.quantised()) return "bf16";
@@ -349,6 +349,7 @@ std::string precision_text(const PrecisionConfig& config) {
   }
   if (config.bf16_tail > 0)
     text += strprintf(", last %g%% of the steps in bf16", 100 * config.bf16_tail);
+  if (config.products == "native") text += ", products in their own formats";
   return text;
 }
 

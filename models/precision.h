@@ -82,5 +82,7 @@ std::string precision_text(const PrecisionConfig& config);
 std::vector<std::string> precision_rows(const PrecisionTable& table, const ModelConfig& model);
 
 const char* product_role_name(ProductRole role);
+// Does the model have products of the role?
+bool has_role(const ModelConfig& model, ProductRole role);
 
 }  // namespace assay

@@ -164,20 +164,32 @@ if [[ $prebuilt == no ]]; then
 fi
 step limits.json 30 "$build/bench_limits" --json
 check op_check 110 "$build/op_check_cuda"
-benches="attention gemm grouped head memory_ops optimizer router"
+benches="attention gemm grouped head memory_ops optimizer quantisers router"
 for bench in $benches; do step "bench_$bench.json" 60 "$build/bench_$bench" --iters 50 --json; done
 check memcheck 80 compute-sanitizer --tool memcheck --error-exitcode 1 "$build/op_check_cuda" --small
 SHARDS=$(mktemp -d) step racecheck 120 bash -c 'racecheck "$@"' _ "$build/op_check_cuda" --small
-speedruns="dense moe-64 moe-256"
+measured=""
+# measure KIND NAME MODEL OPTION...: the step KIND_NAME of bench_step, on a speedrun model.
+measure() {
+  local name=$1_$2 model=$3
+  shift 3
+  step "$name.json" 60 "$build/bench_step" --config "models/presets/speedrun/$model.yaml" --device cuda "$@" --json
+  measured+=" $name"
+}
 if [[ $dry == yes || -x $build/assay ]]; then
   step parity_fp32 60 bash -c 'parity fp32 0.001 0.005'
   step parity_bf16 60 bash -c 'parity bf16 0.01 0.05'
-  for model in $speedruns; do
-    step "step_$model.json" 60 "$build/bench_step" --config "models/presets/speedrun/$model.yaml" --device cuda --micro-batches 8 \
-      --steps 5 --warmup 2 --json
-    step "profile_$model.json" 60 "$build/bench_step" --config "models/presets/speedrun/$model.yaml" --device cuda --steps 2 \
-      --warmup 1 --profile --json
+  for model in dense moe-64 moe-256; do
+    measure step "$model" "$model" --micro-batches 8 --steps 5 --warmup 2
+    measure profile "$model" "$model" --steps 2 --warmup 1 --profile
   done
+  for recipe in fp8_tensor fp8_block; do
+    for products in decoded native; do
+      measure step "dense_${recipe}_$products" dense --recipe $recipe --products $products --micro-batches 8 --steps 5 --warmup 2
+    done
+    measure profile "dense_${recipe}_native" dense --recipe $recipe --products native --steps 2 --warmup 1 --profile
+  done
+  measure step moe-64_fp8_tensor_native moe-64 --recipe fp8_tensor --products native --micro-batches 8 --steps 5 --warmup 2
 fi
 if [[ $dry == yes ]] || python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
   step torch.json 60 python3 bench/peers/torch_gpu.py
@@ -205,12 +217,10 @@ value() {
   done
   printf '},\n"steps_of_models": {'
   separator=""
-  for name in step profile; do
-    for model in $speedruns; do
-      printf '%s\n"%s_%s": ' "$separator" "$name" "$model"
-      value "$out/logs/${name}_$model.json"
-      separator=","
-    done
+  for name in $measured; do
+    printf '%s\n"%s": ' "$separator" "$name"
+    value "$out/logs/$name.json"
+    separator=","
   done
   last_line() { tail -1 "$out/logs/$1.log" 2>/dev/null | tr -d '"\\'; }
   printf '},\n"op_check": "%s", "memcheck": "%s", "racecheck": "%s",\n"parity_fp32": "%s", "parity_bf16": "%s",\n"torch": [' \

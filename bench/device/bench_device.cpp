@@ -115,6 +115,7 @@ std::string Bench::wrong(const OpInstance& instance) const {
 }
 
 void Bench::run(const OpCase& c) {
+  if (c.capability > device_.facts().capability) return;
   const OpInstance instance = c.make();
   if (instance.cost.bytes == 0) return;  // a reference's own proof, or no rows
   Workbench& bench = *instance.bench;

@@ -6,6 +6,7 @@
 #include "cuda/profile.h"
 #include "cuda/simt/context.h"
 #include "cuda/simt/memory.h"
+#include "models/native_products.h"
 #include "ops/fake_quantise.h"
 #include "ops/scaled_linear.h"
 #include "tests/catch.h"
@@ -121,6 +122,29 @@ TEST_CASE("an operand that is overridden leaves its product decoded and the othe
   const auto native = after_steps(c, 90);
   c.precision.products = "decoded";
   REQUIRE((native == after_steps(c, 90)));
+}
+
+TEST_CASE("a run is told which products are native and why the others are not") {
+  const auto told = [](const char* recipe, std::vector<std::string> lines, int capability) {
+    Config c = native_config(Kind::kMoe, recipe, "native");
+    c.precision.override_ = std::move(lines);
+    return native_rows(precision_table(c.precision, c.model), c.model, capability);
+  };
+  const std::vector<std::string> all{
+      "attention      fprop, dgrad, wgrad in their own formats",
+      "dense_ffn      fprop, dgrad, wgrad in their own formats",
+      "experts        decoded to bf16: grouped products have no kernel of their own",
+      "shared_experts fprop, dgrad, wgrad in their own formats"};
+  REQUIRE(told("fp8_block", {}, 90) == all);
+  REQUIRE(told("nvfp4", {}, 100) == all);
+  REQUIRE(told("nvfp4", {}, 90)[0] ==
+          "attention      decoded to bf16: E2M1 1x16 by E2M1 1x16 needs compute capability 10.0 or "
+          "newer");
+  REQUIRE(told("fp8_tensor", {"attention.wgrad.input=bf16"}, 90)[0] ==
+          "attention      fprop, dgrad in their own formats, the others decoded: one operand is in "
+          "bf16");
+  REQUIRE(told("mxfp4_nmoe", {}, 90).size() == 1);
+  REQUIRE(told("bf16", {}, 90).empty());
 }
 
 TEST_CASE("two squares, two gradients and mixed blocks have no product of their own") {

@@ -67,6 +67,9 @@ def main():
         place.train("plain", *recipe("bf16"))
         asked = assay("precision", place.run("plain"))
         check(asked.returncode == 1 and "has no measures of number formats" in asked.stderr, asked.stderr)
+        done = place.train("native", *recipe("mxfp8", "--set", "precision.products=native"))
+        check("precision.products: native: a CPU multiplies none of these formats" in done.stderr, done.stderr)
+        check(losses(place, "native") == losses(place, "mxfp8-whole"), "and decodes them")
         done = place.train("narrow", *recipe("fp8_block"), expect=1)
         check("error: attention.fprop in fp8_1x128 needs blocks of 128 along model.hidden = 64" in done.stderr and
               "hint: make it a multiple of 128, or keep that product in bf16" in done.stderr, done.stderr)

@@ -20,6 +20,7 @@
 #include "lab/run_summary.h"
 #include "models/audit_report.h"
 #include "models/contract.h"
+#include "models/native_products.h"
 #include "models/parameters.h"
 #include "models/precision.h"
 #include "models/training_memory.h"
@@ -135,7 +136,7 @@ std::string landings_text(const Config& config) {
 }
 
 // Formats by product, and what stands in for hardware that multiplies them.
-void announce_precision(Log& log, const Config& config) {
+void announce_precision(Log& log, const Config& config, const TrainDevice& device) {
   const PrecisionTable table = precision_table(config.precision, config.model);
   if (!table.any()) return;
   for (const std::string& row : precision_rows(table, config.model)) log.info("  " + row);
@@ -147,9 +148,20 @@ void announce_precision(Log& log, const Config& config) {
   if (config.precision.bf16_tail > 0) {
     log.info(strprintf("  bf16 in all blocks from step %ld on", long(recipe_steps(config) + 1)));
   }
+  const bool native = config.precision.products == "native";
+  if (native && device.gpu) {
+    const int capability = device.gpu->facts().capability;
+    for (const std::string& row : native_rows(table, config.model, capability)) {
+      log.info("  " + row);
+    }
+    return;
+  }
+  if (native) {
+    log.warn("precision.products: native: a CPU multiplies none of these formats");
+  }
   log.info(
       "  operands are rounded to these formats and multiplied in bf16: the numbers of the format, "
-      "not its speed");
+      "not its speed; a step takes longer than in bf16 (docs/precision.md: 1.02 to 1.85 times)");
 }
 
 // A checkpoint holds fp32 masters in every recipe, so another one goes on from it.
@@ -183,7 +195,7 @@ void announce(Log& log, const Config& config, const Audit& counts, const MemoryP
       double(tokens) / double(counts.active)));
   if (const std::string text = landings_text(config); !text.empty()) log.info(text);
   for (const std::string& line : differences_from_default(config)) log.info("  " + line);
-  announce_precision(log, config);
+  announce_precision(log, config, device);
   if (steps_done > 0) log.info("resumes after step " + std::to_string(steps_done));
 }
 
