@@ -140,11 +140,14 @@ def check_target(place):
 def check_asked_later(place):
     """A score of the step that the run goes on from, of a run whose last steps are in another format."""
     tail = ["--set", "precision.recipe=nvfp4", "--set", "precision.bf16_tail=0.5"]
-    place.train("tail", *tail, *core_settings(place, every=40))
+    wanted = [*core_settings(place, every=40), "--set",
+              "eval.samples={prompts: [Once, The, A, And], tokens: 48, temperature: 1, every: 40}"]
+    place.train("tail", *tail, *wanted)
     place.train("asked", *tail, "--stop-after", "40", expect=130)
-    place.train("asked", *tail, *core_settings(place, every=40))
+    place.train("asked", *tail, *wanted)
     difference = first_difference(place.run("tail"), place.run("asked"))
     check(difference is None, f"asked for when the run goes on: {difference}")
+    check(samples(place.run("tail")) == samples(place.run("asked")), "in the formats of its last step")
     check(len(rows(place.run("asked"), "SELECT * FROM eval WHERE task = 'core' AND step = 40")) == 3, "it is there")
 
 
