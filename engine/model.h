@@ -99,7 +99,15 @@ struct QuantisedOperandState {
   int64_t layer = 0;               // block index
   std::string operand;             // fprop.input, fprop.weight, dgrad.gradient, ...
   std::string format;              // mxfp8, nvfp4+sr, ...
+  uint32_t site = 0;               // its number, from 1
   View<const double, 1> measures;  // (kFakeMeasures) of ops/fake_quantise.h, of a sampled step
+};
+
+// The quantised operand whose largest magnitude was the first, in the order of the computation, not to be finite: nothing that is
+// computed from it is a number.
+struct NotFiniteOperand {
+  const QuantisedOperandState* operand = nullptr;  // null: all are finite
+  float amax = 0;                                  // infinity, or NaN
 };
 
 class Model {
@@ -155,6 +163,8 @@ class Model {
   virtual const std::vector<RouterLayerState>& router_layers() = 0;
   // In order of the layers; measures as the last read_back() of a sampled step found them. The same operands in every call.
   virtual const std::vector<QuantisedOperandState>& quantised_operands() const = 0;
+  // Of everything quantised up to the last read_back(), sampled or not, since bind().
+  virtual NotFiniteOperand not_finite_operand() const = 0;
   // Experts chosen for these tokens, per MoE layer in order of router_layers(), (layers, tokens * K), the host's.
   virtual void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) = 0;
 };

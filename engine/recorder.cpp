@@ -110,15 +110,28 @@ void fill_router(Exec on, StepRecord& record, Model& model, RouterTelemetry& rou
   s[kCvStd] = std::sqrt(std::max(0.0, cv_squares - s[kCvMean] * s[kCvMean]));
 }
 
+bool is_weight(const QuantisedOperandState& state) {
+  return state.operand.ends_with(".weight");
+}
+
 // Operands whose products ran in bf16 have no values, and no row.
 void fill_precision(StepRecord& record, const Model& model) {
   const std::vector<QuantisedOperandState>& states = model.quantised_operands();
   for (size_t i = 0; i < states.size(); ++i) {
     const View<const double, 1> m = states[i].measures;
     if (!(m[kFakeValues] > 0)) continue;
-    record.precision[i] = {.flushed = m[kFakeFlushed] / m[kFakeValues],
-                           .saturated = m[kFakeSaturated] / m[kFakeValues],
-                           .error = std::sqrt(m[kFakeErrors] / m[kFakeSquares])};
+    OperandLoss& loss = record.precision[i];
+    loss = {.flushed = m[kFakeFlushed] / m[kFakeValues],
+            .saturated = m[kFakeSaturated] / m[kFakeValues],
+            .error = std::sqrt(m[kFakeErrors] / m[kFakeSquares]),
+            .blocks = m[kFakeBlocks],
+            .zero_blocks = m[kFakeZeroBlocks],
+            .low_scales = m[kFakeLowScales],
+            .high_scales = m[kFakeHighScales]};
+    if (is_weight(states[i])) loss.flips = m[kFakeFlips] / m[kFakeValues];
+    if (m[kFakeLargestScale] == 0) continue;  // every block is 0
+    loss.scale_min = smallest_scale(m);
+    loss.scale_max = largest_scale(m);
   }
 }
 

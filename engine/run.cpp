@@ -106,7 +106,8 @@ class Run {
   enum class Measured { kAll, kNotAll };
 
   static bool is_finite(const StepStats& stats) {
-    return std::isfinite(stats.loss) && stats.non_finite == 0;
+    return std::isfinite(stats.loss) && stats.non_finite == 0 &&
+           stats.not_finite_operand.operand == nullptr;
   }
   bool due(int64_t every) const { return every > 0 && done_ % every == 0; }
 
@@ -241,11 +242,22 @@ class Run {
     p_.recorder.checkpoint(done_, folder, seconds_since(start));
   }
 
+  // "blocks.1.attn.qkv, fprop.input (attention, block 1, mxfp8): its largest magnitude is inf"
+  static std::string named(const NotFiniteOperand& first) {
+    if (first.operand == nullptr) return "";
+    const QuantisedOperandState& o = *first.operand;
+    return strprintf("%s, %s (%s, block %ld, %s): its largest magnitude is %g", o.weight.c_str(),
+                     o.operand.c_str(), o.role.c_str(), long(o.layer), o.format.c_str(),
+                     double(first.amax));
+  }
+
   // The state after such a step is worth nothing: the last checkpoint stays the newest.
   RunResult stop_non_finite(const StepStats& stats) {
-    p_.recorder.event(done_, "non_finite",
-                      strprintf("loss %g, gradient norm %g, %ld gradient elements not finite",
-                                stats.loss, stats.gradient_norm, long(stats.non_finite)));
+    result_.why = named(stats.not_finite_operand);
+    std::string detail = strprintf("loss %g, gradient norm %g, %ld gradient elements not finite",
+                                   stats.loss, stats.gradient_norm, long(stats.non_finite));
+    if (!result_.why.empty()) detail += "; " + result_.why;
+    p_.recorder.event(done_, "non_finite", detail);
     return close(RunEnd::kNonFinite);
   }
 

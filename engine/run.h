@@ -52,7 +52,8 @@ struct RunParts {
 
 struct RunResult {
   RunEnd end = RunEnd::kSteps;
-  std::string why = "";  // of kCollapseStop: the rule and its numbers
+  std::string why =
+      "";  // of kCollapseStop: the rule and its numbers; of kNonFinite: the operand, where it is a quantised one
   int64_t steps_done = 0;
   int64_t tokens = 0;
   double val_loss_nats = 0;      // of the last evaluation; 0 before the first

@@ -24,23 +24,28 @@ std::string utc_now() {
   return text;
 }
 
-std::string insert_router_row() {
-  std::string names = "step, layer", places = "?, ?";
-  for (const RouterColumn& column : router_columns()) {
+// "INSERT ... table(key, columns) VALUES(?, ...)"
+template <typename Columns>
+std::string insert_row(const std::string& table, const std::string& key, int keys,
+                       const Columns& columns) {
+  std::string names = key, places = "?";
+  for (int i = 1; i < keys; ++i) places += ", ?";
+  for (const auto& column : columns) {
     names += std::string(", ") + column.name;
     places += ", ?";
   }
-  return "INSERT OR REPLACE INTO router_layer(" + names + ") VALUES(" + places + ")";
+  return "INSERT OR REPLACE INTO " + table + "(" + names + ") VALUES(" + places + ")";
 }
 
 // Of a run that an earlier version began.
-void add_missing_columns(Database& database) {
-  for (const RouterColumn& column : router_columns()) {
-    Statement there(database, "SELECT 1 FROM pragma_table_info('router_layer') WHERE name = ?");
+template <typename Columns>
+void add_missing_columns(Database& database, const std::string& table, const Columns& columns) {
+  for (const auto& column : columns) {
+    Statement there(database, "SELECT 1 FROM pragma_table_info('" + table + "') WHERE name = ?");
     there.bind(0, std::string_view(column.name));
     if (there.step()) continue;
     there.reset();
-    database.run(std::string("ALTER TABLE router_layer ADD COLUMN ") + column.name + " REAL");
+    database.run("ALTER TABLE " + table + " ADD COLUMN " + column.name + " REAL");
   }
 }
 
@@ -57,7 +62,8 @@ void prepare_database(Database& database) {
   // Readers see the last whole step while the run goes on; flush() is what makes it outlive a power cut.
   database.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=256;");
   database.run(telemetry_schema());
-  add_missing_columns(database);
+  add_missing_columns(database, "router_layer", router_columns());
+  add_missing_columns(database, "precision", precision_columns());
   database.run("PRAGMA user_version=" + std::to_string(kTelemetryVersion));
 }
 
@@ -69,11 +75,12 @@ struct Telemetry::Writer {
         commit(database, "COMMIT"),
         scalar(database, "INSERT OR REPLACE INTO scalar VALUES(?, ?, ?)"),
         span(database, "INSERT OR REPLACE INTO span VALUES(?, ?, ?)"),
-        router(database, insert_router_row()),
+        router(database, insert_row("router_layer", "step, layer", 2, router_columns())),
         load(database, "INSERT OR REPLACE INTO expert_load VALUES(?, ?, ?)"),
         eval(database, "INSERT OR REPLACE INTO eval VALUES(?, ?, ?, ?, ?)"),
         event(database, "INSERT INTO event VALUES(?, ?, ?, ?)"),
-        precision(database, "INSERT OR REPLACE INTO precision VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+        precision(database, insert_row("precision", "step, layer, weight, operand, role, format", 6,
+                                       precision_columns())),
         meta(database, "INSERT OR REPLACE INTO meta VALUES(?, ?)"),
         packer(layout.experts) {}
 
@@ -97,8 +104,12 @@ struct Telemetry::Writer {
   void write_loss(int64_t step, const OperandSite& site, const OperandLoss& loss) {
     if (std::isnan(loss.flushed)) return;
     precision.bind(0, step).bind(1, site.layer).bind(2, site.weight).bind(3, site.operand);
-    precision.bind(4, site.role).bind(5, site.format).bind(6, loss.flushed);
-    precision.bind(7, loss.saturated).bind(8, loss.error).execute();
+    precision.bind(4, site.role).bind(5, site.format);
+    int at = 6;
+    for (const PrecisionColumn& column : precision_columns()) {
+      precision.bind(at++, loss.*column.value);
+    }
+    precision.execute();
   }
 
   void write_layer(const StepRecord& record, size_t m, const TelemetryLayout& layout) {

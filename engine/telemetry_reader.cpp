@@ -174,21 +174,32 @@ std::vector<int64_t> TelemetryReader::precision_steps() const {
 }
 
 std::vector<OperandValue> TelemetryReader::precision(int64_t step) const {
-  Statement s(
-      database_,
-      "SELECT layer, weight, operand, role, format, flushed, saturated, error FROM precision "
-      "WHERE step = ? ORDER BY layer, weight, operand");
+  Statement there(database_, "SELECT name FROM pragma_table_info('precision')");
+  std::set<std::string> known;
+  while (there.step()) known.insert(there.text(0));
+  std::string names;
+  for (const PrecisionColumn& column : precision_columns()) {
+    names += known.contains(column.name) ? std::string(", ") + column.name : ", NULL";
+  }
+  Statement s(database_, "SELECT layer, weight, operand, role, format" + names +
+                             " FROM precision WHERE step = ? ORDER BY layer, weight, operand");
   s.bind(0, step);
   std::vector<OperandValue> values;
   while (s.step()) {
-    values.push_back({
+    OperandValue value{
         .site = {.layer = s.integer(0),
                  .weight = s.text(1),
                  .operand = s.text(2),
                  .role = s.text(3),
                  .format = s.text(4)},
-        .loss = {.flushed = s.number(5),   .saturated = s.number(6), .error = s.number(7)}
-    });
+        .loss = {  }
+    };
+    int at = 5;
+    for (const PrecisionColumn& column : precision_columns()) {
+      if (!s.is_null(at)) value.loss.*column.value = s.number(at);
+      at += 1;
+    }
+    values.push_back(value);
   }
   return values;
 }

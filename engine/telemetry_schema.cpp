@@ -52,15 +52,35 @@ constexpr RouterColumn kColumns[] = {
 };
 // clang-format on
 
+constexpr PrecisionColumn kPrecisionColumns[] = {
+    {"flushed",     &OperandLoss::flushed    },
+    {"saturated",   &OperandLoss::saturated  },
+    {"error",       &OperandLoss::error      },
+    {"blocks",      &OperandLoss::blocks     },
+    {"zero_blocks", &OperandLoss::zero_blocks},
+    {"low_scales",  &OperandLoss::low_scales },
+    {"high_scales", &OperandLoss::high_scales},
+    {"scale_min",   &OperandLoss::scale_min  },
+    {"scale_max",   &OperandLoss::scale_max  },
+    {"flips",       &OperandLoss::flips      },
+};
+
 }  // namespace
+
+std::span<const PrecisionColumn> precision_columns() {
+  return kPrecisionColumns;
+}
 
 std::span<const RouterColumn> router_columns() {
   return kColumns;
 }
 
 std::string telemetry_schema() {
-  std::string columns;
+  std::string columns, precision;
   for (const RouterColumn& column : kColumns) columns += std::string(", ") + column.name + " REAL";
+  for (const PrecisionColumn& column : kPrecisionColumns) {
+    precision += std::string(", ") + column.name + " REAL";
+  }
   return "CREATE TABLE IF NOT EXISTS scalar(step INTEGER, name TEXT, value REAL, PRIMARY KEY(step, "
          "name)) "
          "WITHOUT ROWID;"
@@ -78,8 +98,9 @@ std::string telemetry_schema() {
          "CREATE TABLE IF NOT EXISTS event(step INTEGER, time TEXT, kind TEXT, detail TEXT);"
          "CREATE TABLE IF NOT EXISTS precision(step INTEGER, layer INTEGER, weight TEXT, operand "
          "TEXT, "
-         "role TEXT, format TEXT, flushed REAL, saturated REAL, error REAL, "
-         "PRIMARY KEY(step, weight, operand)) WITHOUT ROWID;"
+         "role TEXT, format TEXT" +
+         precision +
+         ", PRIMARY KEY(step, weight, operand)) WITHOUT ROWID;"
          "CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;";
 }
 

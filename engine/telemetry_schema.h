@@ -3,11 +3,11 @@
 //
 //   scalar(step, name, value)            span(step, name, milliseconds)      eval(step, task, metric, value, n)
 //   router_layer(step, layer, cv, ...)   expert_load(step, layer, counts)    event(step, time, kind, detail)
-//   precision(step, layer, weight, operand, role, format, flushed, saturated, error)      meta(key, value)
+//   precision(step, layer, weight, operand, role, format, flushed, ...)      meta(key, value)
 //
 // step counts optimizer steps done, from 1; layer is a block index; counts is packed by engine/load_blob.h.
 //
-// Versions: 1 had the load vectors as plain zstd; 3 has the table precision. A program reads every version up to its own (a column that was not
+// Versions: 1 had the load vectors as plain zstd; 3 has the table precision, 4 its scales and flips. A program reads every version up to its own (a column that was not
 // there yet is absent) and refuses later ones; a run that goes on gets the columns it lacks and the version of now.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace assay {
 
-inline constexpr int kTelemetryVersion = 3;
+inline constexpr int kTelemetryVersion = 4;
 
 // One MoE layer at one logged step. Formulas: docs/numerics.md (router telemetry). What is absent is NULL.
 struct RouterRow {
@@ -39,14 +39,25 @@ struct OperandSite {
   int64_t layer = 0;  // block index
   std::string weight, operand, role, format;
 };
-// What quantisation lost of it in a sampled step. NaN = not measured, no row.
+// What quantisation made of it in a sampled step. NaN = not measured; no row where flushed is.
+inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 struct OperandLoss {
-  double flushed =
-      std::numeric_limits<double>::quiet_NaN();  // share of its numbers that are not 0 and became 0
-  double saturated = std::numeric_limits<double>::quiet_NaN();  // share beyond the largest element
-  double error =
-      std::numeric_limits<double>::quiet_NaN();  // RMS of the error over RMS of the operand
+  double flushed = kNotMeasured;      // share of its numbers that are not 0 and became 0
+  double saturated = kNotMeasured;    // share beyond the largest element
+  double error = kNotMeasured;        // RMS of the error over RMS of the operand
+  double blocks = kNotMeasured;       // how many have a scale
+  double zero_blocks = kNotMeasured;  // amax 0
+  double low_scales = kNotMeasured;   // amax > 0, at the format's smallest scale or 0
+  double high_scales = kNotMeasured;  // at its largest
+  double scale_min = kNotMeasured, scale_max = kNotMeasured;  // decoded, of blocks with amax > 0
+  double flips = kNotMeasured;  // of a weight: share of its codes that the step's update changed
 };
+struct PrecisionColumn {
+  const char* name;
+  double OperandLoss::*value;
+};
+// Columns of the table precision after its site.
+std::span<const PrecisionColumn> precision_columns();
 
 struct RouterColumn {
   const char* name;

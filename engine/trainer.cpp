@@ -52,6 +52,7 @@ StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t
                   .gradient_norm = optimizer_.gradient_norm(),
                   .clip = optimizer_.clip_factor(),
                   .non_finite = optimizer_.non_finite(),
+                  .not_finite_operand = model_.not_finite_operand(),
                   .counted = counted,
                   .sources = loader_.source_use()};
   if (measure == Measure::kNothing) return stats;

@@ -17,7 +17,8 @@ struct StepStats {
   double lr = 0;     // of the main groups
   double gradient_norm = 0;
   double clip = 1;
-  int64_t non_finite = 0;   // gradient elements
+  int64_t non_finite = 0;  // gradient elements
+  NotFiniteOperand not_finite_operand = {};
   int64_t counted = 0;      // targets
   uint32_t hash = 0;        // of loss, norm and parameters: equal runs have equal hashes
   bool sampled = false;     // ratios, and what quantisation lost

@@ -16,7 +16,14 @@ struct FormatLoss {
   double flushed = 0, saturated = 0, error = 0;  // means over the tensors
   double worst_error = 0;
   std::string worst_weight = {};
+  // Over all of them; NaN in a run of an earlier version.
+  double blocks = 0, zero_blocks = 0, low_scales = 0, high_scales = 0;  // sums
+  double scale_min = kNotMeasured, scale_max = kNotMeasured;  // also where every block is 0
+  double flips = 0;  // mean over the tensors; NaN of what is no weight
 };
+
+// By role, operand and format, in the order of the values.
+std::vector<FormatLoss> format_losses(const std::vector<OperandValue>& values);
 
 struct PrecisionReport {
   std::string run;

@@ -1,6 +1,7 @@
 #include "models/decoder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "cuda/matmul.h"
@@ -52,6 +53,7 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
   for (const auto& half : halves_) {
     for (QuantisedProducts* products : half->quantised()) {
       store_.leave_out(products->site().weight);
+      products->number_operands(uint32_t(quantised_.size()) * QuantisedProducts::kOperands);
       quantised_.push_back(products);
     }
   }
@@ -74,6 +76,7 @@ void Decoder<T>::plan(MemoryPlan& plan) {
     scratch_.quant.plan(plan, config_, tokens);
     if (precision_.native_capability > 0) scratch_.quant.coded.plan(plan, config_, tokens);
     plan.add(Section::kHostVisible, "quantised.draw", host_draws_, {kDraws});
+    plan.add(Section::kHostVisible, "quantised.not_finite", read_not_finite_, {1});
   }
   int64_t head_bytes = std::max(head_loss_scratch_bytes<T>(tokens, config_.vocab_size),
                                 head_loss_eval_scratch_bytes<T>(tokens, config_.vocab_size));
@@ -110,6 +113,10 @@ void Decoder<T>::bind(Exec on) {
   for (QuantisedProducts* products : quantised_) {
     products->weights().bind(on, store_.master(products->site().weight));
     for (QuantisedOperandState& state : products->states()) quantised_states_.push_back(state);
+  }
+  if (!quantised_.empty()) {
+    zero(on, scratch_.quant.not_finite);
+    read_not_finite_[0] = 0;
   }
   final_norm_.bind(store_, "final.norm");
   embedding_ = store_.plain("embed.weight");
@@ -170,7 +177,9 @@ void Decoder<T>::begin_step(Exec on, const MicroScale& scale) {
   micro_ = 0;
   scratch_.quant.sample = scale.sample;
   if (scale.sample == MicroScale::Sample::kFormats) {
-    for (const QuantisedProducts* products : quantised_) products->begin_measures(on);
+    for (const QuantisedProducts* products : quantised_) {
+      products->begin_measures(on, scratch_.quant);
+    }
   }
   store_.zero_gradients(on);
   for (MoeHalf<T>* half : moe_halves_) half->begin_step(on);
@@ -200,6 +209,7 @@ template <typename T>
 void Decoder<T>::read_back(Exec on) {
   copy(on, read_loss_sum_, loss_sum_);
   for (MoeHalf<T>* half : moe_halves_) half->read_back(on);
+  if (!quantised_.empty()) copy(on, read_not_finite_, scratch_.quant.not_finite);
   if (scratch_.quant.sample == MicroScale::Sample::kNothing) return;
   for (const QuantisedProducts* products : quantised_) products->read_measures(on);
   scratch_.quant.sample = MicroScale::Sample::kNothing;  // evaluations to come measure nothing
@@ -317,6 +327,17 @@ template <typename T>
 const std::vector<RouterLayerState>& Decoder<T>::router_layers() {
   for (size_t i = 0; i < moe_halves_.size(); ++i) router_layers_[i] = moe_halves_[i]->state();
   return router_layers_;
+}
+
+template <typename T>
+NotFiniteOperand Decoder<T>::not_finite_operand() const {
+  const uint32_t mark = quantised_.empty() ? 0 : read_not_finite_[0];
+  if (mark == 0) return {};
+  const auto found =
+      std::find_if(quantised_states_.begin(), quantised_states_.end(),
+                   [&](const QuantisedOperandState& s) { return s.site == mark / 2; });
+  CHECK(found != quantised_states_.end(), "decoder: no operand has the number %u", mark / 2);
+  return {.operand = &*found, .amax = mark % 2 == 1 ? std::nanf("") : INFINITY};
 }
 
 template <typename T>

@@ -48,6 +48,7 @@ class Decoder final : public Model {
   const std::vector<QuantisedOperandState>& quantised_operands() const override {
     return quantised_states_;
   }
+  NotFiniteOperand not_finite_operand() const override;
   void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) override;
 
  private:
@@ -105,8 +106,9 @@ class Decoder final : public Model {
   View<float, 1> loss_scale_;  // (1)   scale_.loss where the ops run: a recording does not know it
   View<float, 1> host_scale_;  // (1)   the host's
   int64_t micro_ = 0;          // micro-batches queued since begin_step
-  View<uint32_t, 1> host_draws_;   // (kDraws)   the host's, one a micro-batch in turns
-  View<double, 1> read_loss_sum_;  // the host's
+  View<uint32_t, 1> host_draws_;       // (kDraws)   the host's, one a micro-batch in turns
+  View<double, 1> read_loss_sum_;      // the host's
+  View<uint32_t, 1> read_not_finite_;  // likewise, with quantised products
   // With Backend::kGpu.
   View<int32_t, 1> token_, target_;                   // (N)
   View<float, 1> nats_;                               // (N)

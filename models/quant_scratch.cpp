@@ -50,6 +50,7 @@ void QuantScratch::plan(MemoryPlan& plan, const ModelConfig& c, int64_t tokens) 
   add("other", other);
   plan.add(Section::kScratch, "quantised.amax", amax, {2});
   plan.add(Section::kScratch, "quantised.partial", partial, {pieces, 2 * kFakeMeasures});
+  plan.add(Section::kScratch, "quantised.not_finite", not_finite, {1});
   plan.add(Section::kScratch, "quantised.draw", draw, {1});
 }
 

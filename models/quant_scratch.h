@@ -30,9 +30,11 @@ struct QuantScratch {
   DecodedOperand row, column, other;
   View<float, 1> amax;      // (2)
   View<double, 2> partial;  // (fake_quantise_pieces, 2 kFakeMeasures)   of sampled steps
-  View<uint32_t, 1> draw;   // (1)   micro-batches since the run's begin: the step of every key
-  CodedScratch coded;       // of native products
-  uint64_t seed = 0;        // of stochastic rounding
+  View<uint32_t, 1>
+      not_finite;          // (1)   FakeQuantise::not_finite of everything quantised since bind()
+  View<uint32_t, 1> draw;  // (1)   micro-batches since the run's begin: the step of every key
+  CodedScratch coded;      // of native products
+  uint64_t seed = 0;       // of stochastic rounding
   PrecisionPhase phase = PrecisionPhase::kRecipe;
   MicroScale::Sample sample = MicroScale::Sample::kNothing;
 

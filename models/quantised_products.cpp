@@ -12,10 +12,11 @@ bool in_force(const QuantScratch& q, const OperandFormat& f) {
 }
 
 FakeCopy copy_into(const QuantScratch& q, const DecodedOperand& to, int64_t rows, int64_t columns,
-                   const OperandFormat& format, uint64_t stream) {
+                   const OperandFormat& format, uint64_t stream, uint32_t site) {
   return {
       .y = to.as(rows, columns),
       .tensor_scale = to.tensor_scale,
+      .site = site,
       .format = format.format,
       .key = {.seed = q.seed, .stream = stream, .step = 0}
   };
@@ -56,14 +57,14 @@ void QuantisedProducts::refresh_weights(Exec on, const QuantScratch& q) const {
   // What a sampled step measures is the decoded copy.
   const bool decoded = native_ == nullptr || !native_->has_all_of_weight(q);
   if (decoded || q.sample != MicroScale::Sample::kNothing) {
-    weights_.refresh(on, q, measures_of(q, kWeight));
+    weights_.refresh(on, q, measures_of(q, kWeight), weight_sites());
   }
 }
 
 std::vector<QuantisedOperandState> QuantisedProducts::states() const {
   std::vector<QuantisedOperandState> states;
   const auto add = [&](const char* operand, const OperandFormat& format, MeasuredOperand row,
-                       int64_t copy) {
+                       Copy copy) {
     if (!format.quantised()) return;
     states.push_back({
         .weight = site_.weight,
@@ -71,19 +72,22 @@ std::vector<QuantisedOperandState> QuantisedProducts::states() const {
         .layer = site_.layer,
         .operand = operand,
         .format = format_name(format),
+        .site = site_of(row, copy),
         .measures = {read_measures_.row(row) + copy * kFakeMeasures, {kFakeMeasures}}
     });
   };
-  add("fprop.input", formats_.fprop_input, kInput, 0);
-  add("fprop.weight", formats_.fprop_weight, kWeight, 0);
-  add("dgrad.gradient", formats_.dgrad_gradient, kGradient, 0);
-  if (!formats_.one_weight()) add("dgrad.weight", formats_.dgrad_weight, kWeight, 1);
-  add("wgrad.gradient", formats_.wgrad_gradient, kGradient, 1);
-  add("wgrad.input", formats_.wgrad_input, kInput, 1);
+  add("fprop.input", formats_.fprop_input, kInput, kRow);
+  add("fprop.weight", formats_.fprop_weight, kWeight, kRow);
+  add("dgrad.gradient", formats_.dgrad_gradient, kGradient, kRow);
+  if (!formats_.one_weight()) add("dgrad.weight", formats_.dgrad_weight, kWeight, kColumn);
+  add("wgrad.gradient", formats_.wgrad_gradient, kGradient, kColumn);
+  add("wgrad.input", formats_.wgrad_input, kInput, kColumn);
   return states;
 }
 
-void QuantisedProducts::begin_measures(Exec on) const {
+void QuantisedProducts::begin_measures(Exec on, const QuantScratch& q) const {
+  // Flips are against the weight before the step's update, whose decoded copy other steps do without.
+  if (native_ && native_->has_all_of_weight(q)) weights_.refresh(on, q, {}, weight_sites());
   zero(on, measures_);
 }
 
@@ -101,6 +105,7 @@ FakeQuantise<bf16> QuantisedProducts::operation(const QuantScratch& q, MeasuredO
                                                 View<const bf16, 2> x, const AssignedRows& rows,
                                                 const OperandFormat& column) const {
   return {.measures = measures_of(q, operand),
+          .not_finite = q.not_finite,
           .amax = q.amax,
           .partial = q.partial,
           .x = x,
@@ -116,7 +121,7 @@ QuantisedProducts::Operand QuantisedProducts::fprop_input(Exec on, const QuantSc
   const OperandFormat& format = formats_.fprop_input;
   if (!in_force(q, format)) return {.values = x};
   FakeQuantise<bf16> op = operation(q, kInput, x, {}, {});
-  op.row = copy_into(q, q.row, x.dim[0], x.dim[1], format, fprop_stream_);
+  op.row = copy_into(q, q.row, x.dim[0], x.dim[1], format, fprop_stream_, site_of(kInput, kRow));
   fake_quantise<bf16>(on, op);
   return operand(op.row);
 }
@@ -128,11 +133,13 @@ GradientOperands<bf16> QuantisedProducts::gradient(Exec on, const QuantScratch& 
   GradientOperands<bf16> result{.row = {.values = dy}, .column = {.values = dy}};
   FakeQuantise<bf16> op = operation(q, kGradient, dy, rows, column);
   if (in_force(q, row)) {
-    op.row = copy_into(q, q.row, dy.dim[0], dy.dim[1], row, dgrad_stream_);
+    op.row =
+        copy_into(q, q.row, dy.dim[0], dy.dim[1], row, dgrad_stream_, site_of(kGradient, kRow));
     result.row = operand(op.row);
   }
   if (in_force(q, column)) {
-    op.column = copy_into(q, q.column, dy.dim[0], dy.dim[1], column, wgrad_stream_);
+    op.column = copy_into(q, q.column, dy.dim[0], dy.dim[1], column, wgrad_stream_,
+                          site_of(kGradient, kColumn));
     result.column = operand(op.column);
   }
   if (!op.row.y.empty() || !op.column.y.empty()) fake_quantise<bf16>(on, op);
@@ -145,7 +152,8 @@ QuantisedProducts::Operand QuantisedProducts::wgrad_input(Exec on, const QuantSc
   const OperandFormat& format = formats_.wgrad_input;
   if (!in_force(q, format)) return {.values = x};
   FakeQuantise<bf16> op = operation(q, kInput, x, rows, format);
-  op.column = copy_into(q, q.other, op.rows(), x.dim[1], format, wgrad_input_stream_);
+  op.column = copy_into(q, q.other, op.rows(), x.dim[1], format, wgrad_input_stream_,
+                        site_of(kInput, kColumn));
   fake_quantise<bf16>(on, op);
   Operand result = operand(op.column);
   result.gathered = true;

@@ -50,10 +50,13 @@ class QuantisedProducts {
   };
   QuantisedProducts(Site site, const ProductFormats& formats);
 
+  // Its operands have the numbers first + 1 to first + kOperands.
+  static constexpr uint32_t kOperands = 6;
+  void number_operands(uint32_t first) { first_site_ = first; }
   void plan(MemoryPlan& plan, const ParameterSpec& spec, Backend backend);
   // Copies of the weight from its master, as the phase has it.
   void refresh_weights(Exec on, const QuantScratch& q) const;
-  void begin_measures(Exec on) const;
+  void begin_measures(Exec on, const QuantScratch& q) const;
   void read_measures(Exec on) const;
 
   using Operand = ProductOperand<bf16>;
@@ -77,6 +80,14 @@ class QuantisedProducts {
 
  private:
   enum MeasuredOperand { kInput, kGradient, kWeight, kMeasuredOperands };
+  static_assert(kOperands == 2 * kMeasuredOperands);
+  enum Copy { kRow, kColumn };  // of a weight: of fprop, of dgrad
+  uint32_t site_of(MeasuredOperand operand, Copy copy) const {
+    return first_site_ + 1 + uint32_t(2 * operand + copy);
+  }
+  WeightCopies::Sites weight_sites() const {
+    return {.fprop = site_of(kWeight, kRow), .dgrad = site_of(kWeight, kColumn)};
+  }
   // Without its copies. column: of the column copy.
   FakeQuantise<bf16> operation(const QuantScratch& q, MeasuredOperand operand,
                                View<const bf16, 2> x, const AssignedRows& rows,
@@ -86,6 +97,7 @@ class QuantisedProducts {
   const Site site_;
   const ProductFormats formats_;
   const uint64_t dgrad_stream_, wgrad_stream_, fprop_stream_, wgrad_input_stream_;
+  uint32_t first_site_ = 0;
   WeightCopies weights_;
   std::unique_ptr<NativeProducts> native_;
   View<double, 2> measures_;       // (kMeasuredOperands, 2 kFakeMeasures)   of a sampled step

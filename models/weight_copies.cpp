@@ -19,16 +19,20 @@ void WeightCopies::plan(MemoryPlan& plan, const ParameterSpec& spec, Backend bac
   experts_ = stack ? spec.shape[0] : 0;
   out_ = spec.shape[stack ? 1 : 0];
   in_ = spec.shape[stack ? 2 : 1];
-  plan_copy(plan, name_ + ".fprop", fprop_, backend);
-  if (!one_) plan_copy(plan, name_ + ".dgrad", dgrad_, backend);
+  plan_copy(plan, name_ + ".fprop", fprop_, FakeWay::kRow, backend);
+  if (!one_) plan_copy(plan, name_ + ".dgrad", dgrad_, FakeWay::kColumn, backend);
   if (stack) plan.add(Section::kParameters, name_ + ".rows", offsets_, {experts_ + 1});
 }
 
-void WeightCopies::plan_copy(MemoryPlan& plan, const std::string& name, Copy& copy,
+void WeightCopies::plan_copy(MemoryPlan& plan, const std::string& name, Copy& copy, FakeWay way,
                              Backend backend) const {
-  const int64_t size = std::max<int64_t>(experts_, 1) * out_ * in_;
+  const int64_t matrices = std::max<int64_t>(experts_, 1), size = matrices * out_ * in_;
   plan.add(Section::kParameters, name, copy.plain, {size});
   plan.add(Section::kParameters, name + ".scale", copy.scale, {2});
+  if (copy.format.quantised() && copy.format.format.scale != ScaleKind::kTensor) {
+    plan.add(Section::kParameters, name + ".scales", copy.scales,
+             {fake_quantise_scales(copy.format.format.scale, way, matrices * out_, matrices, in_)});
+  }
   if (backend == Backend::kGpu) return;  // products there read the plain weight
   const int64_t bytes = experts_ > 0 ? weight_stack_pack_bytes<bf16>(experts_, out_, in_)
                                      : weight_pack_bytes<bf16>(out_, in_);
@@ -44,13 +48,14 @@ void WeightCopies::bind(Exec on, View<const float, 1> master) {
   wait(on);
 }
 
-void WeightCopies::refresh(Exec on, const QuantScratch& scratch, View<double, 1> measures) const {
-  make(on, scratch, fprop_, Along::kIn, measures);
-  if (!one_) make(on, scratch, dgrad_, Along::kOut, measures);
+void WeightCopies::refresh(Exec on, const QuantScratch& scratch, View<double, 1> measures,
+                           const Sites& sites) const {
+  make(on, scratch, fprop_, FakeWay::kRow, measures, sites.fprop);
+  if (!one_) make(on, scratch, dgrad_, FakeWay::kColumn, measures, sites.dgrad);
 }
 
-void WeightCopies::make(Exec on, const QuantScratch& scratch, const Copy& copy, Along along,
-                        View<double, 1> measures) const {
+void WeightCopies::make(Exec on, const QuantScratch& scratch, const Copy& copy, FakeWay way,
+                        View<double, 1> measures, uint32_t site) const {
   if (scratch.phase == PrecisionPhase::kBf16 || !copy.format.quantised()) {
     cast<bf16, float>(on, {.y = copy.plain, .x = master_});
   } else {
@@ -58,18 +63,22 @@ void WeightCopies::make(Exec on, const QuantScratch& scratch, const Copy& copy, 
     const FakeCopy decoded{
         .y = {copy.plain.data,             {rows, in_}},
         .tensor_scale = copy.scale,
+        .scales = copy.scales,
+        .flips = measures.empty() ? Flips::kNotCounted : Flips::kCounted,
+        .site = site,
         .format = copy.format.format,
         .key = { .seed = scratch.seed, .stream = stream_id(name_),   .step = 0}
     };
     FakeQuantise<float> op{
         .measures = measures,
+        .not_finite = scratch.not_finite,
         .amax = scratch.amax,
         .partial = scratch.partial,
         .x = {master_.data, {rows, in_}},
         .offsets = offsets_,
         .draw = scratch.draw
     };
-    (along == Along::kIn ? op.row : op.column) = decoded;
+    (way == FakeWay::kRow ? op.row : op.column) = decoded;
     fake_quantise<float>(on, op);
   }
   pack(on, copy);

@@ -28,8 +28,12 @@ class WeightCopies {
   // Fills tables.
   void bind(Exec on, View<const float, 1> master);
   // Copies of the master as the phase has it: decoded, or rounded to bf16 with the scale 1.
-  // measures: of FakeQuantise, or empty.
-  void refresh(Exec on, const QuantScratch& scratch, View<double, 1> measures) const;
+  // measures: of FakeQuantise, or empty; with them codes that are not those of the copy before are counted.
+  struct Sites {
+    uint32_t fprop, dgrad;  // of FakeCopy
+  };
+  void refresh(Exec on, const QuantScratch& scratch, View<double, 1> measures,
+               const Sites& sites) const;
 
   WeightMatrix<bf16> fprop_matrix() const { return matrix(fprop_); }
   WeightMatrix<bf16> dgrad_matrix() const { return matrix(one_ ? fprop_ : dgrad_); }
@@ -45,11 +49,12 @@ class WeightCopies {
     View<bf16, 1> plain;        // (E out in)
     View<std::byte, 1> packed;  // on the CPU
     View<float, 1> scale;       // (2)
+    View<bf16, 1> scales = {};  // of the blocks, where the format has them
   };
-  void plan_copy(MemoryPlan& plan, const std::string& name, Copy& copy, Backend backend) const;
-  enum class Along { kIn, kOut };  // the blocks
-  void make(Exec on, const QuantScratch& scratch, const Copy& copy, Along along,
-            View<double, 1> measures) const;
+  void plan_copy(MemoryPlan& plan, const std::string& name, Copy& copy, FakeWay way,
+                 Backend backend) const;
+  void make(Exec on, const QuantScratch& scratch, const Copy& copy, FakeWay way,
+            View<double, 1> measures, uint32_t site) const;
   void pack(Exec on, const Copy& copy) const;
   WeightMatrix<bf16> matrix(const Copy& copy) const;
   WeightStack<bf16> stack(const Copy& copy) const;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/random_lanes.h"
 #include "cuda/profile.h"
+#include "ops/fake_quantise_blocks.h"
 #include "ops/fake_quantise_lanes.h"
 #include "ops/gpu_ops.h"
 #include "ops/hadamard_rows.h"
@@ -22,6 +23,7 @@ static_assert(kFakeColumns == kHalvesDrawn);
 struct Piece {
   RowRange rows;
   int64_t column, columns;  // first, count
+  int64_t number;
   int64_t height() const { return rows.end - rows.begin; }
 };
 
@@ -33,7 +35,8 @@ struct CopyPlan {
   LineCoder coder;
   RandomKey key;
   int64_t draw_length;
-  float s;  // of the tensor
+  float s;        // of the tensor
+  int64_t tiled;  // blocks of a tile
 };
 
 template <typename X>
@@ -51,14 +54,14 @@ void rotate(Tile& tile, const Piece& p, uint32_t signs) {
   for (int64_t r = 0; r + kHadamard <= p.height(); r += kHadamard) hadamard_rows(&tile[r], signs);
 }
 
-// Calls f(piece, number) for every tile of every band; of an unused band with no rows.
+// Calls f(piece) for every tile of every band; of an unused band with no rows.
 template <typename X, typename F>
 void for_pieces(Exec on, const FakeQuantise<X>& a, F&& f) {
   const int64_t band = band_rows(a), across = ceil_div(a.x.dim[1], kFakeColumns);
   parallel_for(on, band_count(a, band) * across, [&](int64_t i) {
     const int64_t column = i % across * kFakeColumns;
     const RowRange rows = band_range(a, band, i / across);
-    f(Piece{rows, column, std::min(kFakeColumns, a.x.dim[1] - column)}, i);
+    f(Piece{rows, column, std::min(kFakeColumns, a.x.dim[1] - column), i});
   });
 }
 
@@ -66,7 +69,7 @@ template <typename X>
 void find_amax(Exec on, const FakeQuantise<X>& a) {
   std::atomic<uint32_t> plain = 0, rotated = 0;
   const int rotates = needs_amax(a.column) && a.rotation == ColumnRotation::kHadamard16;
-  for_pieces(on, a, [&](const Piece& p, int64_t) {
+  for_pieces(on, a, [&](const Piece& p) {
     alignas(64) Tile tile;
     load(tile, a, p);
     raise_to(plain, largest_bits(tile[0], p.height() * kFakeColumns));
@@ -171,32 +174,90 @@ class Draws {
   uint16_t half_[kHalvesDrawn];
 };
 
+// Scales of the lines of one line of blocks, element by element, as the earlier copy has them.
+void earlier_decode(float* decode, const CopyPlan& plan, const bf16* scales) {
+  for (int64_t c = 0; c < kFakeColumns; ++c) {
+    decode[c] = scales == nullptr ? 1.0f : float(scales[c / plan.block.columns]);
+  }
+}
+
+// Blocks of the piece that are inside z, in order; f(number in the tile).
+template <typename F>
+void for_blocks(const CopyPlan& plan, const Piece& p, F&& f) {
+  const int64_t across = kFakeColumns / plan.block.columns;
+  for (int64_t r = 0; r < ceil_div(p.height(), plan.block.lines); ++r) {
+    for (int64_t c = 0; c < ceil_div(p.columns, plan.block.columns); ++c) f(r * across + c);
+  }
+}
+
+void measure_blocks(double* sums, const CopyPlan& plan, const Piece& p, const uint32_t* most) {
+  if (plan.to.format.scale == ScaleKind::kTensor) return;
+  BlockCounts counts;
+  for_blocks(plan, p, [&](int64_t b) {
+    counts.add(plan.to.format, block_scale(plan.to.format, plan.s, most[b]), most[b]);
+  });
+  for (int m = kFakeBlocks; m < kFakeMeasures; ++m) sums[m] = merged(m, sums[m], counts.value(m));
+}
+
+void mark_not_finite(const View<uint32_t, 1>& first, const FakeCopy& copy, uint32_t most) {
+  if (first.empty() || most < kInfinityBits) return;
+  std::atomic_ref<uint32_t> mark(first[0]);
+  const uint32_t mine = not_finite_mark(copy.site, most);
+  for (uint32_t seen = mark.load(); seen == 0 || (seen / 2 == copy.site && seen < mine);) {
+    if (mark.compare_exchange_weak(seen, mine)) return;
+  }
+}
+
 // `sums`: of the copy's measures, or null.
-void quantise_piece(const CopyPlan& plan, const Piece& p, const Tile& tile, double* sums) {
+void quantise_piece(const CopyPlan& plan, const Piece& p, const Tile& tile, double* sums,
+                    const View<uint32_t, 1>& not_finite) {
+  if (p.height() == 0) return;
   const int64_t lines = plan.block.lines, across = kFakeColumns / plan.block.columns;
   alignas(64) uint32_t most[kMostBlocks];
   for (int64_t r = 0; r < p.height(); r += lines) {
     blocks_most(most + r / lines * across, plan, tile, r, std::min(p.height(), r + lines));
   }
+  const int64_t count = ceil_div(p.height(), lines) * across;
+  mark_not_finite(not_finite, plan.to, *std::max_element(most, most + count));
   BlockLanes blocks;
-  plan.coder.block_scales(blocks, plan.to.format, plan.s, most,
-                          ceil_div(p.height(), lines) * across);
+  plan.coder.block_scales(blocks, plan.to.format, plan.s, most, count);
+  bf16* const scales =
+      plan.to.scales.empty() ? nullptr : plan.to.scales.data + p.number * plan.tiled;
+  const int flips = sums != nullptr && plan.to.flips == Flips::kCounted;
   LineLanes scale;
+  alignas(64) float earlier[kFakeColumns];
+  alignas(64) bf16 earlier_y[kFakeColumns];
   Draws draws(plan, p);
   for (int64_t r = 0; r < p.height(); ++r) {
-    if (r % lines == 0) spread(scale, blocks, r / lines * across, plan.block.columns);
+    if (r % lines == 0) {
+      spread(scale, blocks, r / lines * across, plan.block.columns);
+      if (flips)
+        earlier_decode(earlier, plan, scales == nullptr ? nullptr : scales + r / lines * across);
+    }
     bf16* y = plan.to.y.row(p.rows.begin + r) + p.column;
+    if (flips) std::copy_n(y, p.columns, earlier_y);
     plan.coder.encode(y, tile[r], scale, plan.coder.grid, draws.line(p.rows.begin + r), p.columns);
     if (sums != nullptr) {
       measure_line(sums, plan.to.format, y, tile[r], scale, plan.s, p.columns);
     }
+    if (flips) {
+      sums[kFakeFlips] +=
+          double(count_flips(plan.coder.grid, earlier_y, earlier, y, scale.decode, p.columns));
+    }
   }
+  if (sums != nullptr) measure_blocks(sums, plan, p, most);
+  if (scales == nullptr) return;
+  for_blocks(plan, p, [&](int64_t b) { scales[b] = bf16(blocks.decode[b]); });
+}
+
+template <typename X>
+float amax_of(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
+  return needs_amax(copy) ? a.amax[way == FakeWay::kRow ? 0 : 1] : 0.0f;
 }
 
 template <typename X>
 CopyPlan plan_copy(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
-  const float amax = needs_amax(copy) ? a.amax[way == FakeWay::kRow ? 0 : 1] : 0.0f;
-  const float s = tensor_scale(copy.format, amax);
+  const float s = tensor_scale(copy.format, amax_of(a, copy, way));
   if (needs_amax(copy)) {
     copy.tensor_scale[0] = s;
     copy.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
@@ -207,17 +268,26 @@ CopyPlan plan_copy(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) 
           line_coder(copy.format),
           draw_key(a, copy),
           draw_length(a, copy, way),
-          s};
+          s,
+          blocks_of_tile(fake_block(copy.format.scale, way), band_rows(a))};
 }
 
 void add_partial(const View<double, 1>& measures, const View<double, 2>& partial, int64_t pieces) {
   for (int64_t i = 0; i < pieces; ++i) {
-    for (int64_t m = 0; m < measures.dim[0]; ++m) measures[m] += partial.at(i, m);
+    for (int64_t m = 0; m < measures.dim[0]; ++m) {
+      measures[m] = merged(int(m % kFakeMeasures), measures[m], partial.at(i, m));
+    }
+  }
+}
+
+void add_tensor(double* measures, const CopyPlan& plan, float amax) {
+  for (int m = kFakeBlocks; m < kFakeMeasures; ++m) {
+    measures[m] = merged(m, measures[m], tensor_measure(m, plan.to.format, plan.s, amax));
   }
 }
 
 template <typename X>
-void check_copy(const char* name, const FakeQuantise<X>& a, const FakeCopy& copy) {
+void check_copy(const char* name, const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
   if (copy.y.empty()) return;
   CHECK(copy.y.dim[0] == a.rows() && copy.y.dim[1] == a.x.dim[1],
         "fake_quantise: %s: y (%ld, %ld) of (%ld, %ld)", name, long(copy.y.dim[0]),
@@ -225,6 +295,13 @@ void check_copy(const char* name, const FakeQuantise<X>& a, const FakeCopy& copy
   CHECK(!needs_amax(copy) || (copy.tensor_scale.size() == 2 && a.amax.size() == 2),
         "fake_quantise: %s: tensor_scale (%ld), amax (%ld), 2 are needed", name,
         long(copy.tensor_scale.size()), long(a.amax.size()));
+  const int64_t scales =
+      fake_quantise_scales(copy.format.scale, way, a.rows(), a.segments(), a.x.dim[1]);
+  CHECK(copy.scales.empty()
+            ? copy.flips == Flips::kNotCounted || scales == 0
+            : scales > 0 && copy.scales.size() >= scales && (a.row.y.empty() || a.column.y.empty()),
+        "fake_quantise: %s: scales (%ld), %ld are needed, of the only copy", name,
+        long(copy.scales.size()), long(scales));
 }
 
 }  // namespace
@@ -236,23 +313,35 @@ void fake_quantise(Exec on, const FakeQuantise<X>& a) {
   if (needs_amax(a.row) || needs_amax(a.column)) find_amax(on, a);
   const CopyPlan row = plan_copy(a, a.row, FakeWay::kRow);
   const CopyPlan column = plan_copy(a, a.column, FakeWay::kColumn);
-  for_pieces(on, a, [&](const Piece& p, int64_t number) {
-    double* sums = a.measures.empty() ? nullptr : a.partial.row(number);
+  for_pieces(on, a, [&](const Piece& p) {
+    double* sums = a.measures.empty() ? nullptr : a.partial.row(p.number);
     if (sums != nullptr) std::fill_n(sums, 2 * kFakeMeasures, 0.0);
     alignas(64) Tile tile;
     load(tile, a, p);
-    if (!a.row.y.empty()) quantise_piece(row, p, tile, sums);
+    if (!a.row.y.empty()) quantise_piece(row, p, tile, sums, a.not_finite);
     if (a.column.y.empty()) return;
     if (a.rotation == ColumnRotation::kHadamard16) rotate(tile, p, a.signs);
-    quantise_piece(column, p, tile, sums == nullptr ? nullptr : sums + kFakeMeasures);
+    quantise_piece(column, p, tile, sums == nullptr ? nullptr : sums + kFakeMeasures, a.not_finite);
   });
   if (!a.measures.empty()) {
     const int64_t across = ceil_div(a.x.dim[1], kFakeColumns);
     add_partial(a.measures, a.partial, band_count(a, band_rows(a)) * across);
+    if (a.rows() == 0) return;
+    if (!a.row.y.empty()) add_tensor(a.measures.data, row, amax_of(a, a.row, FakeWay::kRow));
+    if (!a.column.y.empty())
+      add_tensor(a.measures.data + kFakeMeasures, column, amax_of(a, a.column, FakeWay::kColumn));
   }
 }
 
 }  // namespace cpu
+
+int64_t fake_quantise_scales(ScaleKind kind, FakeWay way, int64_t rows, int64_t segments,
+                             int64_t columns) {
+  if (kind == ScaleKind::kTensor) return 0;
+  const BlockShape block = fake_block(kind, way);
+  const int64_t band = block.lines > kLowBand ? kHighBand : kLowBand;
+  return (rows / band + segments) * ceil_div(columns, kFakeColumns) * blocks_of_tile(block, band);
+}
 
 int64_t fake_quantise_pieces(int64_t rows, int64_t segments, int64_t columns) {
   return (rows / kLowBand + segments) * ceil_div(columns, kFakeColumns);
@@ -262,8 +351,8 @@ template <typename X>
 void fake_quantise(Exec on, const FakeQuantise<X>& a) {
   const Timed timed(on, "fake_quantise", fake_quantise_cost(a));
   if (!a.row.y.empty()) require_whole_blocks("row copy", a.row.format.scale, a.x.dim[1]);
-  check_copy("row copy", a, a.row);
-  check_copy("column copy", a, a.column);
+  check_copy("row copy", a, a.row, FakeWay::kRow);
+  check_copy("column copy", a, a.column, FakeWay::kColumn);
   const int64_t pieces = fake_quantise_pieces(a.rows(), a.segments(), a.x.dim[1]);
   CHECK(a.measures.empty() || (a.measures.dim[0] == 2 * kFakeMeasures &&
                                a.partial.dim[0] >= pieces && a.partial.dim[1] == 2 * kFakeMeasures),

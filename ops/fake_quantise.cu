@@ -2,6 +2,7 @@
 #include "cuda/launch.h"
 #include "ops/element_grid.h"
 #include "ops/fake_quantise.h"
+#include "ops/fake_quantise_blocks.h"
 #include "ops/fake_quantise_cut.h"
 #include "ops/gpu_amax.h"
 #include "ops/gpu_elements.h"
@@ -19,6 +20,16 @@ constexpr int kUnit = 16;                  // neighbours of a line that a thread
 constexpr int kAcross = kColumns / kUnit;  // of a row
 constexpr int kPitch = kColumns + 8;       // of a row of the tile: other banks in the next row
 static_assert(kUnit == kHadamard && kColumns % kWarp == 0);
+
+// How two values of a measure become one.
+struct Merged {
+  int measure;
+  template <typename T>
+  GPU_DEVICE T operator()(T a, T b) const {
+    if (measure < kFakeSums) return a + b;
+    return a < b ? b : a;
+  }
+};
 
 template <typename X, int kBand>
 struct Tile {
@@ -125,8 +136,8 @@ GPU_DEVICE void encode_unit(uint32_t (&y)[kUnit], const float (&v)[kUnit], const
   }
 }
 
-// sums[FakeMeasure] += those of `count` elements.
-GPU_DEVICE void measure_unit(double (&sums)[kFakeMeasures], const float (&v)[kUnit],
+// sums[FakeMeasure] += those of `count` elements; flips apart.
+GPU_DEVICE void measure_unit(double (&sums)[kFakeFlips], const float (&v)[kUnit],
                              const uint32_t (&y)[kUnit], int count, const QuantFormat& f,
                              const BlockScale& scale, float s) {
   const float largest = largest_element(f.element);
@@ -143,6 +154,29 @@ GPU_DEVICE void measure_unit(double (&sums)[kFakeMeasures], const float (&v)[kUn
     sums[kFakeErrors] += error * error;
     sums[kFakeSquares] += double(v[i]) * double(v[i]);
   }
+}
+
+// How many of the unit's `count` codes are others than those of the earlier copy, which y still holds.
+template <FakeWay kWay>
+GPU_DEVICE uint32_t flips_of_unit(const View<bf16, 2>& earlier, int64_t row, int64_t column,
+                                  float earlier_decode, const uint32_t (&y)[kUnit], float decode,
+                                  const ElementGrid& grid, int count) {
+  uint32_t flips = 0;
+  for (int i = 0; i < kUnit; ++i) {
+    if (i >= count) continue;
+    const uint32_t was =
+        kWay == FakeWay::kRow ? earlier.at(row, column + i).bits : earlier.at(row + i, column).bits;
+    flips += number_of_code(grid, was, earlier_decode) != number_of_code(grid, y[i], decode);
+  }
+  return flips;
+}
+
+// Leaves the copy's site where nothing was before it. Ops that follow each other run one after the other: the first one keeps its
+// mark, and its blocks agree on the larger.
+GPU_DEVICE void mark_not_finite(const View<uint32_t, 1>& first, uint32_t site, uint32_t most) {
+  if (first.empty() || most < kInfinityBits) return;
+  const uint32_t seen = atomic_max(first.data, 0u);
+  if (seen == 0 || seen / 2 == site) atomic_max(first.data, not_finite_mark(site, most));
 }
 
 // `count` of the unit's elements are inside z.
@@ -180,6 +214,35 @@ GPU_DEVICE float tensor_scale_of(const FakeQuantise<X>& a, const FakeCopy& copy,
   return s;
 }
 
+// Where the unit's block has its scale in FakeCopy::scales.
+GPU_DEVICE int64_t scale_at(const Place& p, const BlockShape& block, int band, Unit u) {
+  const int64_t across = kColumns / block.columns;
+  return p.number * blocks_of_tile(block, band) + u.row / block.lines * across +
+         u.column / block.columns;
+}
+
+// Once a block of the copy: its scale is written, and counted where the step is sampled. After sync_block(), where flips are counted:
+// until then the scales are those of the earlier copy.
+template <FakeWay kWay, typename X, int kBand>
+GPU_DEVICE BlockCounts finish_blocks(const FakeQuantise<X>& a, const FakeCopy& copy, const Place& p,
+                                     const Tile<X, kBand>& tile, float s, uint32_t whole) {
+  BlockCounts counts;
+  if (copy.format.scale == ScaleKind::kTensor) return counts;
+  const BlockShape block = fake_block(copy.format.scale, kWay);
+  for (int i = int(threadIdx.x); i < tile.kUnits; i += kThreads) {
+    const Unit u = unit_of<kWay>(i);
+    const int first = u.row % block.lines == 0 && u.column % block.columns == 0;
+    if (!first || u.row >= p.height || p.column + u.column >= a.x.dim[1]) continue;
+    const uint32_t most = block_most<kWay>(block, tile, u, whole);
+    const BlockScale scale = block_scale(copy.format, s, most);
+    counts.add(copy.format, scale, most);
+    if (copy.scales.empty()) continue;
+    const float decode = decode_factor(copy.format, scale);
+    copy.scales[scale_at(p, block, kBand, u)].bits = bf16::round_nearest_even(decode);
+  }
+  return counts;
+}
+
 template <FakeWay kWay, typename X, int kBand>
 GPU_DEVICE void quantise_copy(const FakeQuantise<X>& a, const FakeCopy& copy, const Place& p,
                               Tile<X, kBand>& tile, int vectors) {
@@ -187,8 +250,9 @@ GPU_DEVICE void quantise_copy(const FakeQuantise<X>& a, const FakeCopy& copy, co
   const float s = tensor_scale_of(a, copy, kWay);
   const RandomKey key = draw_key(a, copy);
   const int64_t length = draw_length(a, copy, kWay);
-  double sums[kFakeMeasures] = {};
-  uint32_t whole = 0;
+  const int flips_count = !a.measures.empty() && copy.flips == Flips::kCounted;
+  double sums[kFakeFlips] = {};
+  uint32_t whole = 0, flips = 0;
   for (int i = int(threadIdx.x); i < tile.kUnits; i += kThreads) {
     float v[kUnit];
     read_unit<kWay>(v, a, p, tile, unit_of<kWay>(i));
@@ -198,6 +262,7 @@ GPU_DEVICE void quantise_copy(const FakeQuantise<X>& a, const FakeCopy& copy, co
     whole = whole < most ? most : whole;
   }
   whole = block_reduce(whole, Max{}, 0u, tile.scratch);
+  if (threadIdx.x == 0) mark_not_finite(a.not_finite, copy.site, whole);
 
   for (int i = int(threadIdx.x); i < tile.kUnits; i += kThreads) {
     const Unit u = unit_of<kWay>(i);
@@ -213,19 +278,35 @@ GPU_DEVICE void quantise_copy(const FakeQuantise<X>& a, const FakeCopy& copy, co
     uint32_t y[kUnit];
     read_unit<kWay>(v, a, p, tile, u);
     encode_unit(y, v, copy.format, scale, key, uint64_t(element));
+    if (flips_count) {
+      const float earlier =
+          copy.scales.empty() ? 1.0f : float(copy.scales[scale_at(p, block, kBand, u)]);
+      flips +=
+          flips_of_unit<kWay>(copy.y, row, column, earlier, y, decode_factor(copy.format, scale),
+                              element_grid(copy.format.element), count);
+    }
     store_unit<kWay>(copy.y, row, column, y, count, vectors);
     if (!a.measures.empty()) measure_unit(sums, v, y, count, copy.format, scale, s);
   }
+  if (a.measures.empty() && copy.scales.empty()) return;
+  if (flips_count) sync_block();
+  const BlockCounts counts = finish_blocks<kWay>(a, copy, p, tile, s, whole);
   if (a.measures.empty()) return;
   const int first = kWay == FakeWay::kRow ? 0 : kFakeMeasures;
-  for (int m = 0; m < kFakeMeasures; ++m) {
+  for (int m = 0; m < kFakeFlips; ++m) {
     const double sum = block_sum(sums[m], tile.sums);
     if (threadIdx.x == 0) a.partial.at(p.number, first + m) = sum;
+  }
+  for (int m = kFakeFlips; m < kFakeMeasures; ++m) {
+    const uint32_t value = m == kFakeFlips ? flips : counts.value(m);
+    const uint32_t all = block_reduce(value, Merged{m}, 0u, tile.scratch);
+    if (threadIdx.x == 0) a.partial.at(p.number, first + m) = double(all);
   }
 }
 
 template <typename X>
 GPU_DEVICE void clear_partial(const FakeQuantise<X>& a, int64_t number, FakeWay way) {
+  static_assert(kFakeMeasures <= kThreads);
   if (a.measures.empty() || threadIdx.x >= unsigned(kFakeMeasures)) return;
   const int first = way == FakeWay::kRow ? 0 : kFakeMeasures;
   a.partial.at(number, first + int(threadIdx.x)) = 0;
@@ -296,15 +377,28 @@ __global__ __launch_bounds__(kThreads) void fake_amax_kernel(
   if (rotates) raise_most(a.amax.data + 1, rotated, scratch);
 }
 
-// A block adds up one measure over the pieces: its threads take every 256th, and then their sums.
-__global__ __launch_bounds__(kThreads) void fake_measures_kernel(const View<double, 1> measures,
-                                                                 const View<double, 2> partial,
-                                                                 const int64_t pieces) {
+// A block merges one measure over the pieces: its threads take every 256th, and then what they have.
+template <typename X>
+__global__ __launch_bounds__(kThreads) void fake_measures_kernel(
+    const __grid_constant__ FakeQuantise<X> a, const int64_t pieces) {
   GPU_SHARED(double, scratch, [kWarp]);
-  double sum = 0;
-  for (int64_t i = threadIdx.x; i < pieces; i += kThreads) sum += partial.at(i, blockIdx.x);
-  sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) measures[blockIdx.x] += sum;
+  const int measure = int(blockIdx.x) % kFakeMeasures;
+  const Merged merge{measure};
+  double all = 0;
+  for (int64_t i = threadIdx.x; i < pieces; i += kThreads) {
+    all = merge(all, a.partial.at(i, blockIdx.x));
+  }
+  all = block_reduce(all, merge, 0.0, scratch);
+  if (threadIdx.x != 0) return;
+  const int of_row = int(blockIdx.x) < kFakeMeasures;
+  const FakeCopy& copy = of_row ? a.row : a.column;
+  if (needs_amax(copy) && a.rows() > 0) {
+    const int rotated = !of_row && a.rotation == ColumnRotation::kHadamard16;
+    const float amax = a.amax[rotated];
+    const float s = tensor_scale(copy.format, amax);
+    all = merge(all, tensor_measure(measure, copy.format, s, amax));
+  }
+  a.measures[blockIdx.x] = merge(a.measures[blockIdx.x], all);
 }
 
 template <typename X, int kBand>
@@ -323,7 +417,7 @@ void launch_bands(Exec on, const FakeQuantise<X>& a) {
          fake_quantise_kernel<X, kBand>, a, vectors);
   if (a.measures.empty()) return;
   launch(on, {.name = "fake_measures", .grid = {unsigned(2 * kFakeMeasures)}, .block = {kThreads}},
-         fake_measures_kernel, a.measures, a.partial, int64_t{bands} * across);
+         fake_measures_kernel<X>, a, int64_t{bands} * across);
 }
 
 template <typename X>

@@ -15,8 +15,11 @@
 // The stochastic draw of z[a, c] is half word i mod 8 of block i / 8 of the copy's key, whatever the segments:
 //   row copy   i = a C + c        column copy   i = c K + a, K = A padded to whole blocks
 //
-// A block that is not finite decodes to NaN (of a tensor without block scales: to 0, and S is NaN). Reference: tests/ref/fake_quantise.h.
+// A block that is not finite decodes to NaN (of a tensor without block scales: to 0, and S is NaN), and its copy's site is left in
+// not_finite. Reference: tests/ref/fake_quantise.h.
 #pragma once
+
+#include <bit>
 
 #include "base/bf16.h"
 #include "base/cost.h"
@@ -28,9 +31,16 @@
 
 namespace assay {
 
+// Whether y and scales hold an earlier copy of the same matrix, whose codes the new ones are compared with.
+enum class Flips { kNotCounted, kCounted };
+
 struct FakeCopy {
   View<bf16, 2> y = {};              // out (A, C)   empty: no such copy
   View<float, 1> tensor_scale = {};  // out (2)      S, 1 / S: of kTensor, k1x16, k16x16
+  View<bf16, 1> scales =
+      {};  // out (fake_quantise_scales)   of the blocks, as codes are decoded by them; or empty
+  Flips flips = Flips::kNotCounted;  // with measures, and with scales where blocks have them
+  uint32_t site = 0;                 // below 2^31: in not_finite
   QuantFormat format = {ElementFormat::kE4M3, ScaleKind::kTensor};  // its layout has no meaning
   RandomKey key = {};  // of stochastic rounding; its step is draw[0] where there is one
 };
@@ -38,12 +48,27 @@ struct FakeCopy {
 // What is counted of a copy, in this order.
 enum FakeMeasure {
   kFakeValues,
-  kFakeFlushed,    // x != 0 that became 0
-  kFakeSaturated,  // x scaled is beyond the largest element
-  kFakeErrors,     // sum of (y / S - x)^2, x rotated where the copy is
-  kFakeSquares,    // sum of x^2
+  kFakeFlushed,     // x != 0 that became 0
+  kFakeSaturated,   // x scaled is beyond the largest element
+  kFakeErrors,      // sum of (y / S - x)^2, x rotated where the copy is
+  kFakeSquares,     // sum of x^2
+  kFakeFlips,       // codes, sign included, that are not those of the earlier copy
+  kFakeBlocks,      // of a tensor without block scales: 1
+  kFakeZeroBlocks,  // amax 0
+  kFakeLowScales,   // amax > 0, the scale at its format's smallest positive number or 0
+  kFakeHighScales,  // at its largest
+  kFakeSums,        // the measures up to here are added up; of those behind it the largest counts
+  // Over the blocks with a finite amax > 0, by the bits b of the scale as a float (of a tensor's: 1 / S); 0: there is none.
+  kFakeLargestScale = kFakeSums,  // b + 1
+  kFakeSmallestScale,             // 2^32 - 1 - b
   kFakeMeasures
 };
+inline float largest_scale(const View<const double, 1>& measures) {
+  return std::bit_cast<float>(static_cast<uint32_t>(measures[kFakeLargestScale]) - 1);
+}
+inline float smallest_scale(const View<const double, 1>& measures) {
+  return std::bit_cast<float>(~static_cast<uint32_t>(measures[kFakeSmallestScale]));
+}
 
 template <typename X>
 struct FakeQuantise {
@@ -51,6 +76,8 @@ struct FakeQuantise {
   FakeCopy column = {};
   View<double, 1> measures =
       {};  // acc (2 kFakeMeasures)   of the row copy, of the column copy; or empty
+  // acc (1)   2 site + (1: a NaN) of the first copy whose amax is not finite, of all calls; or empty
+  View<uint32_t, 1> not_finite = {};
   View<float, 1> amax = {};      // tmp (2)   where a kind has a tensor scale
   View<double, 2> partial = {};  // tmp (fake_quantise_pieces, 2 kFakeMeasures)   with measures
   View<const X, 2> x;            // in  (R, C)
@@ -64,11 +91,15 @@ struct FakeQuantise {
   constexpr int64_t segments() const { return offsets.empty() ? 1 : offsets.dim[0] - 1; }
 };
 
-// y is the same to the bit on every backend. The measures are the same in every run, but their last bits are the backend's.
+// y is the same to the bit on every backend, and so are the measures, but for the last bits of the errors and squares.
 template <typename X>
 void fake_quantise(Exec on, const FakeQuantise<X>& a);
 
 int64_t fake_quantise_pieces(int64_t rows, int64_t segments, int64_t columns);
+// Places of the scales of one copy, the only one of its call; none of a tensor without block scales.
+enum class FakeWay { kRow, kColumn };
+int64_t fake_quantise_scales(ScaleKind kind, FakeWay way, int64_t rows, int64_t segments,
+                             int64_t columns);
 
 // x once, twice where a tensor's amax is needed; y written; about 20 operations an element and copy.
 template <typename X>

@@ -17,13 +17,16 @@ struct RowRange {
   int64_t begin, end;
 };
 
-enum class FakeWay { kRow, kColumn };
-
 // Rows and columns that share a scale. Of kTensor: what has no scale of its own, cut as is convenient.
 constexpr BlockShape fake_block(ScaleKind kind, FakeWay way) {
   if (kind == ScaleKind::kTensor) return {kLowBand, kFakeColumns};
   const BlockShape shape = block_shape(kind);
   return way == FakeWay::kRow ? shape : BlockShape{shape.columns, shape.lines};
+}
+
+// Scales of a tile lie together, block by block, line of blocks by line; tiles as pieces are numbered.
+constexpr int64_t blocks_of_tile(const BlockShape& block, int64_t band) {
+  return band / block.lines * (kFakeColumns / block.columns);
 }
 
 constexpr int64_t band_of(const FakeCopy& copy, FakeWay way) {

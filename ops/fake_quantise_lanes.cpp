@@ -1,5 +1,6 @@
 #include "ops/fake_quantise_lanes.h"
 
+#include "ops/fake_quantise_blocks.h"
 #include "ops/quantise_scale.h"
 
 namespace assay {
@@ -90,6 +91,18 @@ void measure_line(double* sums, const QuantFormat& f, const bf16* y, const float
   sums[kFakeSaturated] += saturated;
   sums[kFakeErrors] += errors;
   sums[kFakeSquares] += squares;
+}
+
+int32_t count_flips(const ElementGrid& element_grid, const bf16* earlier,
+                    const float* earlier_decode, const bf16* y, const float* decode, int64_t n) {
+  const ElementGrid grid = element_grid;
+  int32_t flips = 0;
+#pragma omp simd reduction(+ : flips)
+  for (int64_t i = 0; i < n; ++i) {
+    flips += number_of_code(grid, earlier[i].bits, earlier_decode[i]) !=
+             number_of_code(grid, y[i].bits, decode[i]);
+  }
+  return flips;
 }
 
 }  // namespace assay

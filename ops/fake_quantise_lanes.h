@@ -35,4 +35,8 @@ LineCoder line_coder(const QuantFormat& f);
 void measure_line(double* sums, const QuantFormat& f, const bf16* y, const float* x,
                   const LineLanes& scale, float s, int64_t n);
 
+// Codes of a line that are others than those of `earlier`, each by the scale of its block.
+int32_t count_flips(const ElementGrid& grid, const bf16* earlier, const float* earlier_decode,
+                    const bf16* y, const float* decode, int64_t n);
+
 }  // namespace assay

@@ -103,8 +103,7 @@ constexpr int64_t lines_of_stored_scale(const QuantFormat& f) {
   return tiled ? 1 : block_shape(f.scale).lines;
 }
 
-// User errors that name the tensor: K is no multiple of the block; an amax that is not finite.
+// UserError that names the tensor where K is no multiple of the block.
 void require_whole_blocks(std::string_view tensor, ScaleKind kind, int64_t k);
-void require_finite_amax(std::string_view tensor, float amax);
 
 }  // namespace assay

@@ -185,7 +185,7 @@ TEST_CASE("what is not telemetry is refused") {
     other.run("PRAGMA user_version=99");
   }
   expect_error([&] { TelemetryReader reader(folder / "other.db"); },
-               "is telemetry of a later version (found 99, this program reads versions up to 3)");
+               "is telemetry of a later version (found 99, this program reads versions up to 4)");
   Database(folder / "empty.db", Database::Mode::kCreate).run("CREATE TABLE t(x)");
   expect_error([&] { TelemetryReader reader(folder / "empty.db"); }, "is not a telemetry database");
   expect_error([&] { Telemetry telemetry(folder / "other.db", layout_of()); }, "has version 99");

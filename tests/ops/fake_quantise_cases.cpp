@@ -22,18 +22,26 @@ struct Shape {
   ColumnRotation rotation = ColumnRotation::kNone;
   enum class Copies { kBoth, kRow, kColumn } copies = Copies::kBoth;
   enum class Measures { kNone, kTaken } measures = Measures::kNone;
+  Flips flips = Flips::kNotCounted;
 };
 constexpr auto kRotated = ColumnRotation::kHadamard16;
 constexpr auto kPlain = ColumnRotation::kNone;
 
-FakeCopy fake_copy(Workbench& bench, const std::string& name, const QuantFormat& f, int64_t rows,
-                   int64_t columns) {
+FakeCopy fake_copy(Workbench& bench, FakeWay way, const QuantFormat& f, const Shape& s) {
+  const std::string name = way == FakeWay::kRow ? "row" : "column";
+  const bool flips = s.flips == Flips::kCounted;
+  const auto y = flips ? bench.acc<bf16, 2>(name + " y", {s.rows, s.columns})
+                       : bench.out<bf16, 2>(name + " y", {s.rows, s.columns});
   FakeCopy copy{
-      .y = bench.out<bf16, 2>(name + " y", {rows,             columns}
-            ),
-      .format = f,
-      .key = { 7, stream_id(name),       3}
+      .y = y, .flips = s.flips, .format = f, .key = {7, stream_id(name), 3}
   };
+  if (flips) {
+    const int64_t places =
+        fake_quantise_scales(f.scale, way, s.rows, int64_t(s.offsets.size()) - 1, s.columns);
+    if (places > 0) {
+      copy.scales = bench.acc<bf16, 1>(name + " scales", {places}, {Fill::kZero});
+    }
+  }
   if (has_tensor_scale(f.scale)) {
     copy.tensor_scale = bench.out<float, 1>(name + " tensor scale", {2});
   }
@@ -44,9 +52,8 @@ template <typename X>
 FakeQuantise<X> arguments(Workbench& bench, const QuantFormat& row, const QuantFormat& column,
                           const Shape& s, const View<X, 2>& x) {
   FakeQuantise<X> a{.x = x, .rotation = s.rotation, .signs = kSigns};
-  if (s.copies != Shape::Copies::kColumn) a.row = fake_copy(bench, "row", row, s.rows, s.columns);
-  if (s.copies != Shape::Copies::kRow)
-    a.column = fake_copy(bench, "column", column, s.rows, s.columns);
+  if (s.copies != Shape::Copies::kColumn) a.row = fake_copy(bench, FakeWay::kRow, row, s);
+  if (s.copies != Shape::Copies::kRow) a.column = fake_copy(bench, FakeWay::kColumn, column, s);
   if (has_tensor_scale(row.scale) || has_tensor_scale(column.scale))
     a.amax = bench.tmp<float, 1>("amax", {2});
   if (!s.offsets.empty()) {
@@ -86,6 +93,13 @@ void compare_bits(Report& report, const std::string& name, const View<bf16, 2>& 
 
 void compare_measures(Report& report, const std::string& name, const View<double, 1>& got,
                       const ref::FakeCopy& want) {
+  report.equal(name + " blocks", View<const double, 1>{got.data + kFakeBlocks, {4}},
+               {want.blocks, want.zero, want.low, want.high});
+  const auto bits = [](double scale) { return double(std::bit_cast<uint32_t>(float(scale))); };
+  const bool none = want.largest < 0;
+  report.equal(
+      name + " scales", View<const double, 1>{got.data + kFakeLargestScale, {2}},
+      {none ? 0.0 : bits(want.largest) + 1, none ? 0.0 : 0xFFFFFFFF - bits(want.smallest)});
   const double n = double(want.y.size());
   report.equal(name + " counts", View<const double, 1>{got.data, {kFakeErrors}},
                {n, want.flushed, want.saturated});
@@ -134,6 +148,57 @@ OpInstance instance(const QuantFormat& row, const QuantFormat& column, const Sha
   const View<X, 2> x = uneven_matrix<X>(*bench, "x", rows_of_x, s.columns);
   const FakeQuantise<X> a = arguments<X>(*bench, row, column, s, x);
   const auto check = [=](Report& report) { compare(report, a, s); };
+  return {bench, [a, bench](Exec on) { fake_quantise(on, bench->located(a)); }, check,
+          fake_quantise_cost(a)};
+}
+
+// A matrix that changes a little after it has been copied once: y and scales hold the earlier copy. One value of the new
+// matrix may be what `bad` says, which is then marked with the copy's site.
+template <typename X>
+OpInstance flips_instance(const QuantFormat& f, FakeWay way, float bad) {
+  const bool of_row = way == FakeWay::kRow;
+  const Shape s{
+      .rows = 147,
+      .columns = of_row ? 256 : 205,
+      .offsets = {0, 0, 50, 147},
+      .copies = of_row ? Shape::Copies::kRow : Shape::Copies::kColumn,
+      .measures = Shape::Measures::kTaken,
+      .flips = Flips::kCounted
+  };
+  auto bench = std::make_shared<Workbench>();
+  const View<X, 2> x = uneven_matrix<X>(*bench, "x", s.rows, s.columns);
+  FakeQuantise<X> a = arguments<X>(*bench, f, f, s, x);
+  (of_row ? a.row : a.column).site = 21;
+  const auto matrix = [=] {
+    std::vector<float> z;
+    for (int64_t i = 0; i < x.size(); ++i) z.push_back(float(x.data[i]));
+    return z;
+  };
+  const auto reference = [=](const std::vector<float>& z) {
+    const auto along = way == FakeWay::kRow ? ref::BlocksAlong::kColumns : ref::BlocksAlong::kRows;
+    return ref::fake_quantised(f, z, s.rows, s.columns, s.offsets, along, {});
+  };
+  const ref::FakeCopy earlier = reference(matrix());
+  FakeQuantise<X> first = a;
+  first.measures = {};
+  fake_quantise(Exec{.threads = 2}, first);
+  a.not_finite = bench->acc<uint32_t, 1>("not finite", {1}, {Fill::kZero});
+  for (int64_t i = 0; i < x.size(); i += 7) x.data[i] = X(float(x.data[i]) * 1.25f);
+  for (int64_t i = 0; i < 16 * 16; ++i) x.at(60 + i / 16, i % 16) = X(0.0f);
+  if (bad != 0) x.at(100, 200) = X(bad);
+  bench->commit();
+  const auto check = [=](Report& report) {
+    const ref::FakeCopy want = reference(matrix());
+    compare_bits(report, "y", (of_row ? a.row : a.column).y, want.y);
+    double flips = 0;
+    for (size_t i = 0; i < want.codes.size(); ++i) flips += want.codes[i] != earlier.codes[i];
+    double* const measures = a.measures.data + (of_row ? 0 : kFakeMeasures);
+    report.equal("marked", a.not_finite, {bad == 0 ? 0.0 : 42.0 + std::isnan(bad)});
+    if (bad != 0) return;
+    report.equal("flips", View<const double, 1>{measures + kFakeFlips, {1}}, {flips});
+    report.below("no flips", flips > 100 ? 0 : 1, 0.5);
+    compare_measures(report, "copy", {measures, {kFakeMeasures}}, want);
+  };
   return {bench, [a, bench](Exec on) { fake_quantise(on, bench->located(a)); }, check,
           fake_quantise_cost(a)};
 }
@@ -236,6 +301,21 @@ void add(std::vector<OpCase>& cases, const std::string& what, const QuantFormat&
   cases.push_back({"fake_quantise", name, [=] { return instance<X>(row, column, s); }});
 }
 
+void add_flips(std::vector<OpCase>& cases) {
+  for (const NamedFormat& n : kRecipeFormats) {
+    for (const FakeWay way : {FakeWay::kRow, FakeWay::kColumn}) {
+      const QuantFormat f = n.format;
+      const std::string name = "fake_quantise flips of " + std::string(n.name) +
+                               (way == FakeWay::kRow ? " row" : " column");
+      cases.push_back({"fake_quantise", name, [=] { return flips_instance<float>(f, way, 0); }});
+      for (const float bad : {INFINITY, NAN}) {
+        cases.push_back({"fake_quantise", name + " with " + std::to_string(bad),
+                         [=] { return flips_instance<bf16>(f, way, bad); }});
+      }
+    }
+  }
+}
+
 // 1024 segments, most of them empty, the others of 1 to 20 rows.
 std::vector<int64_t> scattered_rows(int64_t rows) {
   std::vector<int64_t> offsets{0};
@@ -286,6 +366,7 @@ std::vector<OpCase> fake_quantise_cases() {
   }
   const QuantFormat nvfp4{ElementFormat::kE2M1, ScaleKind::k1x16};
   const QuantFormat mxfp8{ElementFormat::kE4M3, ScaleKind::k1x32};
+  add_flips(cases);
   QuantFormat powers{ElementFormat::kE4M3, ScaleKind::k1x128};
   powers.scale_rounding = ScaleRounding::kPowerOfTwo;
   QuantFormat drawn = nvfp4;
@@ -306,6 +387,11 @@ std::vector<OpCase> fake_quantise_cases() {
     cases.push_back(large("fake_quantise",
                           std::string("fake_quantise ") + n.name + " bf16 A=16384 C=3072",
                           [f = n.format, s] { return round_trip_instance<bf16>(f, s); }));
+    Shape sampled = s;
+    sampled.measures = kTaken;
+    cases.push_back(large(
+        "fake_quantise", std::string("fake_quantise ") + n.name + " bf16 A=16384 C=3072 sampled",
+        [f = n.format, sampled] { return round_trip_instance<bf16>(f, sampled); }));
   }
   return cases;
 }
@@ -323,6 +409,12 @@ std::vector<OpCase> large_fake_quantise_cases() {
         const char* which = copies == Copies::kRow ? " row" : " column";
         cases.push_back({"fake_quantise", std::string("fake_quantise ") + n.name + which + how,
                          [=] { return round_trip_instance<bf16>(f, s); }});
+        if (rounding == Rounding::kStochastic) continue;
+        Shape sampled = s;
+        sampled.measures = Shape::Measures::kTaken;
+        cases.push_back({"fake_quantise",
+                         std::string("fake_quantise ") + n.name + which + " sampled",
+                         [=] { return round_trip_instance<bf16>(f, sampled); }});
       }
     }
   }

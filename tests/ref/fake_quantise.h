@@ -17,6 +17,22 @@ struct FakeCopy {
   std::vector<double> y;  // (A, C)
   double s = 1;
   double flushed = 0, saturated = 0, errors = 0, squares = 0;
+  std::vector<int> codes = {};  // (A, C), the sign beside them
+  double blocks = 0, zero = 0, low = 0, high = 0;
+  double largest = -1, smallest = -1;  // decoded scales of blocks with a finite amax > 0; -1: none
+
+  // Of one block, or of a tensor without blocks.
+  void add_scale(const QuantFormat& f, float amax, float multiply, double decode) {
+    blocks += 1;
+    zero += amax == 0;
+    if (amax == 0 || !std::isfinite(amax)) return;
+    const double numbers[] = {0x1p-127, 0x1p-9, 1 / 3.4028234663852886e38};  // e8m0, ue4m3, floats
+    const int kind = f.scale == ScaleKind::k1x32 ? 0 : has_byte_scales(f.scale) ? 1 : 2;
+    low += kind == 2 ? double(multiply) >= 3.4028234663852886e38 : decode <= numbers[kind];
+    high += kind == 0 ? decode >= 0x1p127 : kind == 1 && decode >= 448;
+    largest = std::max(largest, decode);
+    smallest = smallest < 0 ? decode : std::min(smallest, decode);
+  }
 };
 
 // z (A, C) with every whole group of 16 rows of a segment rotated.
@@ -53,6 +69,7 @@ inline void fake_element(FakeCopy& copy, const QuantFormat& f, const std::vector
   const double y =
       is_nan ? none : double(float(bf16(float(number * scale.decode))));  // two roundings
   copy.y[at] = y;
+  copy.codes[at] = (is_zero ? 0 : code) + (std::signbit(y) ? 128 : 0);
   copy.flushed += x != 0 && y == 0;
   copy.saturated += std::abs(v) > numbers.back();
   copy.errors += (y / copy.s - double(x)) * (y / copy.s - double(x));
@@ -72,6 +89,7 @@ inline FakeCopy fake_quantised(const QuantFormat& f, const std::vector<float>& z
   const auto largest = [](float a, float b) { return std::isnan(a) || a > b ? a : b; };
 
   FakeCopy copy{.y = std::vector<double>(z.size())};
+  copy.codes.resize(z.size());
   float amax = 0;
   for (const float x : z) amax = largest(std::abs(x), amax);
   const std::vector<double> numbers = format_numbers(f.element);
@@ -95,6 +113,7 @@ inline FakeCopy fake_quantised(const QuantFormat& f, const std::vector<float>& z
         } else {
           scale = block_reference(f, float(copy.s), most);
         }
+        if (f.scale != ScaleKind::kTensor) copy.add_scale(f, most, scale.multiply, scale.decode);
         for (int64_t r = r0; r < r1; ++r) {
           for (int64_t c = c0; c < c1; ++c) {
             const size_t at = size_t(r * columns + c);
@@ -104,6 +123,9 @@ inline FakeCopy fake_quantised(const QuantFormat& f, const std::vector<float>& z
         }
       }
     }
+  }
+  if (f.scale == ScaleKind::kTensor && rows > 0) {
+    copy.add_scale(f, amax, float(copy.s), double(1.0f / float(copy.s)));
   }
   return copy;
 }

@@ -265,7 +265,12 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
   if (record) {
     for (const std::string& summary : summary_lines(*record)) log.info(summary);
   }
-  if (result.end == RunEnd::kNonFinite) {
+  if (result.end == RunEnd::kNonFinite && !result.why.empty()) {
+    log.info(strprintf("error: step %ld: %s", long(result.steps_done), result.why.c_str()));
+    log.info(
+        "hint: what overflowed lies before it: lower optimizer.lr or set optimizer.clip; the last "
+        "checkpoint is kept");
+  } else if (result.end == RunEnd::kNonFinite) {
     log.info("error: the loss or a gradient is no number any more at step " +
              std::to_string(result.steps_done));
     log.info("hint: lower optimizer.lr or set optimizer.clip; the last checkpoint is kept");
@@ -283,6 +288,7 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
   };
   if (record) json.update(summary_json(*record));
   if (result.end == RunEnd::kCollapseStop) json["collapse_stop"] = result.why;
+  if (result.end == RunEnd::kNonFinite && !result.why.empty()) json["not_finite"] = result.why;
   std::printf("%s\n", json.dump(1).c_str());
 }
 
