@@ -1,16 +1,19 @@
-// bench_quantise [--filter TEXT] [--threads N] [--iters N] [--json]: the time of the large cases of the quantisers, with the share of
+// bench_quantise [--filter TEXT] [--threads N] [--iters N] [--json] [--grids]: the time of the large cases of the quantisers, with the share of
 // this machine's copy bandwidth, and the relative RMS error of each recipe's format on N(0, 1), 4096 x 4096. A case whose
-// result is wrong prints no time.
+// result is wrong prints no time. --grids prints instead, as JSON, the numbers that the elements have and what magnitudes are rounded to:
+// the pictures of docs/precision.md are drawn from it.
 #include <omp.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
 #include "bench/limits.h"
 #include "ops/amax.h"
 #include "ops/dequantise.h"
+#include "ops/element_grid.h"
 #include "tests/ops/quantise_case.h"
 #include "tools/passive_waiting.h"
 
@@ -109,10 +112,38 @@ void print_errors(const Options& options, Exec on) {
   }
 }
 
+// {"name", "numbers": from 0 up, "rounded": [[magnitude, to nearest]]}
+template <typename Element>
+void print_grid(const char* name, const char* separator) {
+  std::printf("%s\n  {\"name\": \"%s\", \"numbers\": [0", separator, name);
+  for (uint32_t code = 1; Element::decode(code - 1) < Element::kLargest; ++code) {
+    std::printf(", %.9g", double(Element::decode(code)));
+  }
+  std::printf("], \"rounded\": [");
+  constexpr int kOctave = 64;  // magnitudes in a power of two
+  const ElementGrid grid = element_grid<Element>();
+  for (int i = -20 * kOctave; i <= 18 * kOctave; ++i) {
+    const float x = std::exp2(float(i) / kOctave);
+    std::printf("%s[%.9g, %.9g]", i > -20 * kOctave ? ", " : "", double(x),
+                double(grid.nearest(x)));
+  }
+  std::printf("]}");
+}
+
+int print_grids() {
+  std::printf("[");
+  print_grid<e2m1>("E2M1", "");
+  print_grid<e4m3>("E4M3", ",");
+  print_grid<e5m2>("E5M2", ",");
+  std::printf("\n]\n");
+  return 0;
+}
+
 int run(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
+    if (flag == "--grids") return print_grids();
     if (flag == "--json") {
       options.output = Options::Output::kJson;
     } else if (flag == "--filter" && i + 1 < argc) {
@@ -123,7 +154,8 @@ int run(int argc, char** argv) {
       options.iters = std::max(1, std::atoi(argv[++i]));
     } else {
       std::fprintf(stderr,
-                   "usage: bench_quantise [--filter TEXT] [--threads N] [--iters N] [--json]\n");
+                   "usage: bench_quantise [--filter TEXT] [--threads N] [--iters N] [--json] "
+                   "[--grids]\n");
       return flag == "--help" ? 0 : 1;
     }
   }

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Runs in quantised recipes: stopped and started again they leave the same bits, over the switch to bf16 at their end too;
+"""Runs in quantised recipes: what their formats lose is written down; an operand that is not finite ends them by name; stopped and started again they leave the same bits, over the switch to bf16 at their end too;
 another recipe goes on from the fp32 masters and says so; a matrix lists what its widths do not allow."""
 import json
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, first_difference, rows
+from harness import Workplace, assay, check, checkpoints, first_difference, rows
 
 # Relative RMS error of activations: of normal numbers it is 2.65%, 2.65%, 9.5%, 11.5%.
 ERRORS = {"fp8_tensor": (0.02, 0.04), "mxfp8": (0.02, 0.04), "nvfp4": (0.07, 0.12), "mxfp4_nmoe": (0.09, 0.14)}
@@ -25,6 +26,10 @@ def check_resume(place, name, *more):
     asked = assay("precision", place.run(whole), "--json")
     losses = json.loads(asked.stdout)["losses"]
     check(all(0 <= l["flushed"] < 0.5 and 0 < l["error"] < 0.3 and l["tensors"] > 0 for l in losses), asked.stdout)
+    check(all(0 <= l["zero_blocks"] <= l["blocks"] and l["low_scales"] + l["high_scales"] <= l["blocks"] and
+              0 < l["scale_max"] < 1e9 and l["scale_min"] <= l["scale_max"] for l in losses), asked.stdout)
+    check(all((l["flips"] is not None) == l["operand"].endswith(".weight") and (l["flips"] or 0) < 1 for l in losses) and
+          any(l["flips"] for l in losses), asked.stdout)
     inputs = [l["error"] for l in losses if l["role"] == "experts" and l["operand"] == "fprop.input"]
     low, high = ERRORS[name]
     check(len(inputs) == 1 and low < inputs[0] < high, f"{name}: the error of its format: {inputs}")
@@ -33,6 +38,27 @@ def check_resume(place, name, *more):
     place.train(stopped, *recipe(name, *more))
     difference = first_difference(place.run(whole), place.run(stopped))
     check(difference is None, f"{name}: {difference}")
+
+
+def check_not_finite(place):
+    """A learning rate that overflows: the run ends with the operand's name, the checkpoint of the step before is whole."""
+    for name in ("fp8_tensor", "nvfp4"):
+        run = f"{name}-overflow"
+        done = place.train(run, *recipe(name, "--set", "optimizer.lr=1e37", "--set", "schedule.warmup=0", "--set", "run.checkpoint_every=1",
+                                        "--set", "optimizer.weight_decay=0", "--set", "run.log_every=7"), expect=3)
+        told = re.search(r"error: step (\d+): (blocks\.\S+), (\w+\.\w+) \((\w+), block (\d), (\S+)\): its largest magnitude is -?(inf|nan)\n"
+                         r"hint: .*last checkpoint is kept", done.stderr)
+        check(told, f"{name}: {done.stderr}")
+        step, weight, layer = int(told[1]), told[2], told[5]
+        check(weight.startswith(f"blocks.{layer}."), told[0])
+        (detail,), = rows(place.run(run), "SELECT detail FROM event WHERE kind = 'non_finite'")
+        check(f"; {weight}, {told[3]} (" in detail, detail)
+        newest = checkpoints(place.run(run))
+        check(int(newest[-1].name[5:]) == step - 1 if newest else step == 1, f"{step}: {newest}")
+        if newest:
+            again = place.train(run, *recipe(name, "--set", "optimizer.lr=1e37", "--set", "schedule.warmup=0", "--set", "run.checkpoint_every=1",
+                                             "--set", "optimizer.weight_decay=0", "--set", "run.log_every=7"), expect=3)
+            check(f"resumes after step {step - 1}" in again.stderr and told[0] in again.stderr, f"the same again: {again.stderr}")
 
 
 def losses(place, name):
@@ -64,6 +90,7 @@ def main():
                 check_resume(place, name)
         check_tail(place)
         check_other_recipe(place)
+        check_not_finite(place)
         place.train("plain", *recipe("bf16"))
         asked = assay("precision", place.run("plain"))
         check(asked.returncode == 1 and "has no measures of number formats" in asked.stderr, asked.stderr)
