@@ -9,6 +9,7 @@
 #include "engine/config_yaml.h"
 #include "engine/run_dir.h"
 #include "engine/sqlite.h"
+#include "lab/report_precision.h"
 #include "lab/report_router.h"
 #include "lab/report_series.h"
 #include "lab/run_record.h"
@@ -147,6 +148,7 @@ void add_telemetry(const std::string& path, const ReportLimits& limits, Json& js
   json["scalars"] = scalars_json(telemetry, limits.curve_points);
   json["evals"] = evals_json(telemetry, limits.curve_points);
   json["spans"] = spans_json(database, limits.curve_points);
+  json["precision"] = report_precision(telemetry, limits);
   if (run.end.empty()) {
     json["notes"].push_back(strprintf(
         "No end is recorded: it is still training, or was killed. What is shown reaches step %ld "

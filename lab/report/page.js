@@ -180,6 +180,7 @@ function addSwitches() {
 
 addCurves();
 addRouters();
+addPrecision();
 addAudit();
 addTimes();
 const {curve_points: points} = report.limits;

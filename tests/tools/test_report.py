@@ -187,6 +187,40 @@ def check_phone(browser, page):
     browser.size(1280)
 
 
+def check_precision(browser, w, keep):
+    """A quantised run beside one that is not: what its formats lose is that of the telemetry, on a phone too."""
+    train(w, "nvfp4", {"precision.recipe": "nvfp4", "precision.bf16_last_layers": 0, "telemetry.probe_every": 5})
+    page = w.path / "precision.html"
+    report(w, page.name, w.run("healthy"), w.run("nvfp4"))
+    opened(browser, page)
+    drawn = traces(browser)
+    expect((drawn.get("precision"), drawn.get("scales")) == (5, 10), drawn)  # fprop and dgrad read one weight
+    roles = browser.js("return [...document.querySelectorAll('#precision-role option')].map((o) => o.value)")
+    expect(roles == ["attention", "experts", "shared_experts", "all"], roles)
+    for role in roles[:-1]:
+        browser.choose("#precision-role", role)
+        for measure in ("error", "flushed", "saturated", "flips"):
+            browser.choose("#precision-name", measure)
+            for row in table(browser, "precision"):
+                _, operand, _, name = row["series"].split()
+                (stored,), = rows(w.run("nvfp4"), f"SELECT avg({measure}) FROM precision WHERE step = {row['step']} AND role = '{role}' AND operand = '{operand}'")
+                expect(name == measure and (near(row["value"], stored, 1e-4) if stored is not None else row["value"] == ""), f"{row}, not {stored}")
+    browser.choose("#precision-role", "all")
+    browser.choose("#scales-role", "experts")
+    expect(traces(browser)["precision"] == 3, "flips of the weights of three roles")
+    largest = [float(r["value"]) for r in table(browser, "scales") if r["series"].endswith("nvfp4_2d scale_max")]
+    expect(len(largest) == 12 and all(v == 448 for v in largest), f"the block of a tensor's amax has the largest scale: {largest}")
+    browser.choose("#precision-name", "error")
+    for theme in ("light", "dark"):
+        browser.prefer(theme)
+        if keep:
+            browser.picture(keep / f"precision-{theme}.png", browser.js("return document.querySelector('#chart-precision').getBoundingClientRect().top + scrollY - 90"))
+    check_phone(browser, page)
+    quiet(browser, page.name)
+    if keep:
+        shutil.copy(page, keep)
+
+
 def text_of(browser):
     return browser.js("return document.body.innerText")
 
@@ -305,6 +339,7 @@ def main():
             quiet(browser, "the page after all of it")
             check_phone(browser, page)
             check_running(browser, w)
+            check_precision(browser, w, keep)
             check_partial(browser, w, keep)
         locked.check()
         if keep:

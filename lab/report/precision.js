@@ -1,0 +1,63 @@
+// Number formats: what the quantised operands of a run lose, and the scales of their blocks, by role and operand over the sampled steps.
+
+const precisionWords = {
+  error: {label: 'relative error', says: 'root mean square of the error over that of the operand'},
+  flushed: {label: 'flushed to 0', says: 'share of the numbers that are not 0 and became 0'},
+  saturated: {label: 'saturated', says: 'share of the numbers beyond the largest element'},
+  flips: {label: 'flipped codes', says: 'share of a weight\'s codes that the update of the sampled step changed'},
+  zero_blocks: {label: 'blocks of zeros', says: 'share of the blocks whose largest magnitude is 0'},
+  low_scales: {label: 'scales at the low end', says: 'share of the blocks whose scale is the smallest of its format, or 0'},
+  high_scales: {label: 'scales at the high end', says: 'share of the blocks whose scale is the largest of its format'},
+};
+const withPrecision = () => visible().filter(({run}) => run.precision);
+const precisionRuns = () => (withPrecision().length ? withPrecision().map(({run, index}) => [index, run.label]) : [['', '']]);
+const precisionOf = (values) => runs[values.of] && runs[values.of].precision;
+const precisionRoles = (values) => {
+  const precision = precisionOf(values);
+  if (!precision) return [['', '']];
+  const roles = [...new Set(precision.rows.map((row) => row.role))];
+  return [...roles.map((role) => [role, role.replace(/_/g, ' ')]), ...(roles.length > 1 ? [['all', 'all roles']] : [])];
+};
+const precisionMeasures = (values) => {
+  const precision = precisionOf(values);
+  if (!precision) return [['', '']];
+  return Object.keys(precisionWords).filter((name) => precision.rows.some((row) => row.values[name]))
+    .map((name) => [name, precisionWords[name].label]);
+};
+const noPrecision = () => visible().length === 0 ? noRuns() : 'No run shown here quantises a product.';
+const operandNames = ['fprop.input', 'fprop.weight', 'dgrad.gradient', 'dgrad.weight', 'wgrad.gradient', 'wgrad.input'];
+
+// One curve a row: the colour tells the operand, the dash the role.
+function precisionCurves({of, role}, measures) {
+  const run = runs[of], {steps, rows, of: sampled} = run.precision;
+  const roles = [...new Set(rows.map((row) => row.role))];
+  return rows.filter((row) => role === 'all' || row.role === role).flatMap((row) => measures.filter(({name}) => row.values[name]).map(({name, style = {}}) => ({
+    run, index: operandNames.indexOf(row.operand), of: [row.role, row.operand, row.format, name].join(' '),
+    name: (role === 'all' ? row.role.replace(/_/g, ' ') + ' ' : '') + `${row.operand}, ${row.format}`,
+    series: {step: steps, value: row.values[name], of: sampled},
+    style: {line: {dash: role === 'all' ? ['solid', 'dash', 'dot', 'dashdot'][roles.indexOf(row.role)] : 'solid', ...style}},
+  })));
+}
+function precisionChart(values, measures, more) {
+  if (withPrecision().length === 0 || !precisionOf(values)) return {missing: noPrecision()};
+  const {steps, of} = precisionOf(values);
+  const chosen = of > steps.length ? `${steps.length} of ${grouped(of)} sampled steps, evenly chosen.` : '';
+  const built = curveChart(precisionCurves(values, measures), {unit: '', legend: true, ...more});
+  return {...built, note: [more.note, chosen].filter(Boolean).join(' ')};
+}
+
+function addPrecision() {
+  if (!runs.some((run) => run.precision)) return;
+  const {grid} = addSection('Number formats', 'What the operands of quantised products lose on their way into their format, as means over the weights that have them; ' +
+    'assay precision has the same numbers for one step, with the worst weight.');
+  const run = {id: 'of', label: 'run', options: precisionRuns}, role = {id: 'role', label: 'role', options: precisionRoles};
+  addChart(grid, {id: 'precision', title: 'What the formats lose', wide: true, how: 'A line for every operand of a product: its colour is the operand, its dash the role.',
+    controls: [run, role, {id: 'name', label: 'show', options: precisionMeasures}, {id: 'logY', label: 'log y', toggle: false}],
+    build: (values) => precisionChart(values, [{name: values.name}], {y: (precisionWords[values.name] || {}).label, logY: values.logY,
+      height: isNarrow() ? 300 : 400, layout: values.logY ? {} : {yaxis: {title: precisionWords[values.name]?.label, rangemode: 'tozero', tickformat: '.1~%'}},
+      note: `${precisionWords[values.name]?.label}: ${precisionWords[values.name]?.says}.`})});
+  addChart(grid, {id: 'scales', title: 'Range of the scales', wide: true, how: 'The largest (thick) and the smallest (thin) scale of any block that is not all 0, as it is decoded.',
+    controls: [run, role], build: (values) => precisionChart(values,
+      [{name: 'scale_max', style: {width: 2.4}}, {name: 'scale_min', style: {width: 1}}], {y: 'scale of a block', logY: true,
+        note: 'Of a tensor without block scales: 1 / S. A scale of 0 is not on a logarithmic axis; the CSV has it.'})});
+}
