@@ -44,7 +44,9 @@ LimitType type_of(const OpCase& c) {
 
 // The dense product a case's name describes, through oneDNN.
 std::function<void()> peer_of(const OpCase& c) {
-  if (c.name.find(" add") != std::string::npos) return {};
+  for (const char* without : {" add", " scale"}) {
+    if (c.name.find(without) != std::string::npos) return {};
+  }
   long rows, out, in;
   char op[32], type[8];
   if (std::sscanf(c.name.c_str(), "%31s %7s N=%ld out=%ld in=%ld", op, type, &rows, &out, &in) !=
@@ -127,7 +129,7 @@ int run(int argc, char** argv) {
                    : "%d threads, matmul limit %.0f GFLOP/s bf16, %.0f GFLOP/s float\n",
               options.threads, bf16_limit, float_limit);
   int done = 0, wrong = 0;
-  for (const auto& list : {linear_cases, grouped_linear_cases}) {
+  for (const auto& list : {linear_cases, grouped_linear_cases, grouped_swiglu_cases}) {
     for (const OpCase& c : list()) {
       if (c.name.find(options.filter) == std::string::npos) continue;
       if (c.size == CaseSize::kLarge) continue;  // for a GPU

@@ -188,6 +188,8 @@ void add_cases(std::vector<OpCase>& cases) {
   }) {
     add(s);
   }
+  const Loads even(64, 32);
+  add({"even", even, 128, 256, Rows::kGathered, Scaled::kBoth});
 }
 
 // Of the speedrun models with 64 and 256 experts: gate and up gather the tokens, down has its rows in order.
@@ -197,7 +199,14 @@ void add_large_cases(std::vector<OpCase>& cases) {
     const auto loads = uneven_loads(experts, tokens * k);
     const Shape gate_up{"gate and up", loads, 2 * width, hidden, Rows::kGathered, Scaled::kNo, k};
     const Shape down{"down", loads, hidden, width, Rows::kInOrder};
-    for (const Shape& s : {gate_up, down}) {
+    std::vector<Shape> shapes{gate_up, down};
+    if (experts == 64) {
+      for (Shape s : {gate_up, down}) {
+        s.scaled = Scaled::kBoth;
+        shapes.push_back(s);
+      }
+    }
+    for (const Shape& s : shapes) {
       const std::string suffix = " bf16" + s.text();
       cases.push_back(large("grouped_linear_forward", "grouped_linear_forward" + suffix,
                             [s] { return forward_instance<bf16>(s); }));

@@ -111,6 +111,11 @@ void add_cases(std::vector<OpCase>& cases) {
   }) {
     add("forward", s, forward_instance<T>);
   }
+  const Loads even(16, 128);  // of a size to be timed
+  for (const Scaled scaled : {Scaled::kNo, Scaled::kBoth}) {
+    add("forward", {"even", even, 512, 256, RowOrder::kGathered, scaled}, forward_instance<T>);
+    add("dgrad", {"even", even, 256, 256, RowOrder::kInOrder, scaled}, dgrad_instance<T>);
+  }
   for (const GroupedShape& s : {
            GroupedShape{"one row", Loads{0, 1, 0},                  1,   1,   RowOrder::kInOrder},
            GroupedShape{"odd",     Loads{3, 0, 17, 1, 6},           67,  15,  RowOrder::kInOrder},
@@ -137,10 +142,17 @@ void add_large_cases(std::vector<OpCase>& cases) {
     const GroupedShape up{"gate and up",       loads,       2 * width, hidden,
                           RowOrder::kGathered, Scaled::kNo, k};
     const GroupedShape down{"down", loads, hidden, width, RowOrder::kInOrder};
-    cases.push_back(large("grouped_swiglu_forward", "grouped_swiglu_forward bf16" + up.text(),
-                          [up] { return forward_instance<bf16>(up); }));
-    cases.push_back(large("grouped_swiglu_dgrad", "grouped_swiglu_dgrad bf16" + down.text(),
-                          [down] { return dgrad_instance<bf16>(down); }));
+    const auto add = [&](const GroupedShape& first, const GroupedShape& second) {
+      cases.push_back(large("grouped_swiglu_forward", "grouped_swiglu_forward bf16" + first.text(),
+                            [first] { return forward_instance<bf16>(first); }));
+      cases.push_back(large("grouped_swiglu_dgrad", "grouped_swiglu_dgrad bf16" + second.text(),
+                            [second] { return dgrad_instance<bf16>(second); }));
+    };
+    add(up, down);
+    if (experts > 64) continue;
+    GroupedShape scaled_up = up, scaled_down = down;
+    scaled_up.scaled = scaled_down.scaled = Scaled::kBoth;
+    add(scaled_up, scaled_down);
   }
 }
 

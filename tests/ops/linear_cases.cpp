@@ -235,6 +235,7 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{1100, 33,  40,   Add::kNone,    Scaled::kRight},
            Shape{67,   100, 259,  Add::kOther,   Scaled::kBoth },
            Shape{33,   48,  1100, Add::kInPlace, Scaled::kRight},
+           Shape{2048, 768, 256,  Add::kNone,    Scaled::kBoth },
   }) {
     add(s);
   }
@@ -246,12 +247,14 @@ void add_cases(std::vector<OpCase>& cases) {
 
 // The products of the speedrun model's block, and one that shows the most a product reaches.
 void add_large_cases(std::vector<OpCase>& cases) {
-  for (const Shape& s : {
-           Shape{16384, 2304, 768 },
-           Shape{16384, 768,  768 },
-           Shape{16384, 6144, 768 },
-           Shape{16384, 768,  3072},
-  }) {
+  std::vector<Shape> shapes{
+      {16384, 2304, 768 },
+      {16384, 768,  768 },
+      {16384, 6144, 768 },
+      {16384, 768,  3072},
+  };
+  shapes.push_back({16384, 2304, 768, Add::kNone, Scaled::kBoth});
+  for (const Shape& s : shapes) {
     const std::string suffix = " bf16" + shape_name(s);
     cases.push_back(large("linear_forward", "linear_forward" + suffix,
                           [s] { return forward_instance<bf16, bf16>(s); }));
