@@ -36,7 +36,7 @@ struct Options {
   int64_t batch = 0;
   int64_t experts = 4, top_k = 2, shared = 0, expert_ffn = 384;
   std::string router = "softmax";
-  bool json = false, profile = false;
+  bool json = false, profile = false, sampled = false;
 };
 
 Config config_of(const Options& o) {
@@ -139,15 +139,19 @@ int run(const Options& o) {
   }
 
   Profile profile;
-  std::vector<double> seconds;
-  for (int64_t i = 0; i < o.warmup + o.steps; ++i) {
+  std::vector<double> seconds, sampled_seconds;
+  using Sample = MicroScale::Sample;
+  const int64_t turns = o.sampled ? 2 : 1;  // a plain step, a sampled one
+  for (int64_t i = 0; i < o.warmup + turns * o.steps; ++i) {
     on.profile = o.profile && i >= o.warmup ? &profile : nullptr;
+    const Sample sample = i % turns == 1 ? Sample::kFormats : Sample::kNothing;
     const auto start = std::chrono::steady_clock::now();
     {
       const Timed timed(on, "zero gradients");
       model->begin_step(on, {.loss = 1.0f / float(tokens),
                              .micro_share = 1.0f / float(o.micro_batches),
-                             .first_micro = i * o.micro_batches});
+                             .first_micro = i * o.micro_batches,
+                             .sample = sample});
     }
     for (int64_t m = 0; m < o.micro_batches; ++m) {
       model->forward_backward(on, {.token = stream.rows(m * micro_tokens, micro_tokens),
@@ -155,17 +159,22 @@ int run(const Options& o) {
                                    .batch = micro_batch,
                                    .sequence = sequence});
     }
-    optimizer.step(on, i, 1.0);
+    optimizer.step(
+        on, i, 1.0,
+        sample == Sample::kFormats ? Optimizer::Sample::kRatios : Optimizer::Sample::kNothing);
     model->update_router_bias(on, 1.0f);
     model->read_back(on);
     optimizer.read_back(on);
     wait(on);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    if (i >= o.warmup) seconds.push_back(took.count());
+    if (i < o.warmup) continue;
+    (sample == Sample::kFormats ? sampled_seconds : seconds).push_back(took.count());
   }
   const double mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / double(seconds.size());
   std::sort(seconds.begin(), seconds.end());
+  std::sort(sampled_seconds.begin(), sampled_seconds.end());
   const double p50 = seconds[seconds.size() / 2];
+  const double sampled_p50 = o.sampled ? sampled_seconds[sampled_seconds.size() / 2] : 0;
   const double tokens_per_s = double(tokens) / p50;
   const Audit counts = audit(config);
   const double gflops = 1e-9 * double(counts.flops_per_token) * tokens_per_s;
@@ -184,6 +193,7 @@ int run(const Options& o) {
     result["tokens_per_s"] = tokens_per_s;
     result["step_ms_p50"] = 1e3 * p50;
     result["step_ms_min"] = 1e3 * seconds.front();
+    if (o.sampled) result["sampled_step_ms_p50"] = 1e3 * sampled_p50;
     result["gflop_per_s"] = gflops;
     result["matmul_limit_gflop_per_s"] = limit;
     result["share_of_matmul_limit"] = gflops / limit;
@@ -191,7 +201,7 @@ int run(const Options& o) {
     result["parameters_active"] = counts.active;
     result["loss"] = loss;
     result["memory_bytes"] = plan.bytes_on(on.gpu);
-    if (o.profile) result["profile"] = profile_rows(profile, o.steps);
+    if (o.profile) result["profile"] = profile_rows(profile, turns * o.steps);
     std::printf("%s\n", result.dump().c_str());
     return 0;
   }
@@ -202,7 +212,11 @@ int run(const Options& o) {
       name.c_str(), config.precision.recipe.c_str(), device.name().c_str(), on.threads,
       long(counts.total), long(counts.active), 1e3 * p50, 1e3 * seconds.front(), tokens_per_s,
       gflops, 100 * gflops / limit, limit, loss);
-  if (o.profile) print_profile(profile, o.steps, 1e3 * mean);
+  if (o.sampled) {
+    std::printf("sampled steps, in turns with these: p50 %.1f ms (min %.1f), %.3f times\n",
+                1e3 * sampled_p50, 1e3 * sampled_seconds.front(), sampled_p50 / p50);
+  }
+  if (o.profile) print_profile(profile, turns * o.steps, 1e3 * mean);
   return 0;
 }
 
@@ -240,6 +254,8 @@ int main(int argc, char** argv) {
   app.add_option("--router", o.router, "softmax with aux and z losses, or sigmoid with a bias")
       ->check(CLI::IsMember({"softmax", "sigmoid"}));
   app.add_flag("--profile", o.profile, "time by op (adds a little)");
+  app.add_flag("--sampled", o.sampled,
+               "time as many steps that are sampled for telemetry, in turns with the others");
   app.add_flag("--json", o.json, "one JSON object on stdout");
   CLI11_PARSE(app, argc, argv);
   try {
