@@ -129,10 +129,13 @@ CoreQuestion CoreExamples::question(int64_t idx, Encoder& encoder, int32_t bos,
     encoder.encode(text, tokens.back());
   }
   CoreQuestion question{.prompts = {}, .gold = row(idx).gold, .not_scored = ""};
+  // Else the delimiter alone would be scored.
+  const bool continued = task_.kind != CoreKind::kMultipleChoice;
+  if (continued && row(idx).continuation.empty()) question.not_scored = "the answer is empty";
   if (task_.kind == CoreKind::kLanguageModeling) {
     const Tokens& without = tokens[0];
     const int64_t begin = int64_t(without.size());
-    if (common_prefix(tokens) < begin) {
+    if (question.not_scored.empty() && common_prefix(tokens) < begin) {
       question.not_scored = "the tokens before the answer change when it is added";
     }
     question.prompts.push_back(

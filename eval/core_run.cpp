@@ -153,7 +153,7 @@ std::vector<std::vector<PromptScore>> ModelScorer::score(std::span<const CoreQue
 }
 
 CoreTaskResult run_core_task(QuestionScorer& scorer, const CoreExamples& examples,
-                             const Tokenizer& tokenizer, int64_t max_tokens,
+                             const Tokenizer& tokenizer, const CoreSetting& setting,
                              const CoreProgress& progress) {
   const CoreTask& task = examples.task();
   CoreTaskResult result;
@@ -164,30 +164,36 @@ CoreTaskResult run_core_task(QuestionScorer& scorer, const CoreExamples& example
   result.baseline_percent = task.baseline_percent;
   Encoder encoder(tokenizer);
   CoreWork work;
-  for (int64_t begin = 0; begin < examples.size(); begin += kQuestionsAtOnce) {
-    const int64_t end = std::min(examples.size(), begin + kQuestionsAtOnce);
+  const int64_t step = setting.part.count;
+  for (int64_t begin = setting.part.index; begin < examples.size();
+       begin += kQuestionsAtOnce * step) {
+    const int64_t end = std::min(examples.size(), begin + kQuestionsAtOnce * step);
     std::vector<CoreQuestion> questions;
-    std::vector<int64_t> idx;
-    for (int64_t i = begin; i < end; ++i) {
-      CoreQuestion question = examples.question(i, encoder, tokenizer.eot(), max_tokens);
-      if (!question.not_scored.empty()) {
-        result.skipped.emplace_back(examples.line(i), question.not_scored);
-        continue;
-      }
+    std::vector<std::string> not_scored;  // why, for each row
+    for (int64_t i = begin; i < end; i += step) {
+      CoreQuestion question = examples.question(i, encoder, tokenizer.eot(), setting.max_tokens);
+      not_scored.push_back(question.not_scored);
+      if (!question.not_scored.empty()) continue;
       for (const CorePrompt& prompt : question.prompts) {
         work.prompts += 1;
         work.prompt_tokens += int64_t(prompt.tokens.size());
       }
       questions.push_back(std::move(question));
-      idx.push_back(i);
     }
     const auto scores = scorer.score(questions);
-    for (size_t q = 0; q < questions.size(); ++q) {
+    size_t q = 0;
+    for (size_t i = 0; i < not_scored.size(); ++i) {
+      const int64_t line = examples.line(begin + int64_t(i) * step);
+      if (!not_scored[i].empty()) {
+        result.add_not_scored(line, not_scored[i]);
+        continue;
+      }
       const std::optional<bool> right = is_right(task.kind, questions[q], scores[q]);
+      ++q;
       if (right) {
-        result.right.push_back(*right ? 1 : 0);
+        result.add_answer(*right);
       } else {
-        result.skipped.emplace_back(examples.line(idx[q]), "the model's scores are not finite");
+        result.add_not_scored(line, "the model's scores are not finite");
       }
     }
     progress(end, work);

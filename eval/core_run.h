@@ -70,12 +70,23 @@ struct CoreWork {
   int64_t prompt_tokens = 0;  // as if each prompt was computed alone
 };
 
+// The rows that one of several processes asks: every `count`-th, from the `index`-th on, of the task's order. Their examples are
+// those of the whole task.
+struct CorePart {
+  int64_t index = 0, count = 1;
+};
+
 // rows_done: of the task.
 using CoreProgress = std::function<void(int64_t rows_done, const CoreWork& work)>;
 
-// max_tokens of a prompt, 0: no limit. The tokenizer has an <|endoftext|>, which begins every prompt.
+struct CoreSetting {
+  int64_t max_tokens = 0;  // of a prompt, 0: no limit
+  CorePart part = {};
+};
+
+// The tokenizer has an <|endoftext|>, which begins every prompt.
 CoreTaskResult run_core_task(QuestionScorer& scorer, const CoreExamples& examples,
-                             const Tokenizer& tokenizer, int64_t max_tokens,
+                             const Tokenizer& tokenizer, const CoreSetting& setting,
                              const CoreProgress& progress);
 
 }  // namespace assay

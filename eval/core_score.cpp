@@ -32,6 +32,16 @@ std::optional<bool> is_right(CoreKind kind, const CoreQuestion& question,
   return best - scores.begin() == question.gold;
 }
 
+void CoreTaskResult::add_answer(bool is_right) {
+  answers += is_right ? kRight : kWrong;
+  right.push_back(is_right ? 1 : 0);
+}
+
+void CoreTaskResult::add_not_scored(int64_t line, const std::string& why) {
+  answers += kNotScored;
+  skipped.emplace_back(line, why);
+}
+
 std::optional<double> CoreTaskResult::accuracy() const {
   if (right.empty()) return std::nullopt;
   int64_t sum = 0;

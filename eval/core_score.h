@@ -32,8 +32,14 @@ struct CoreTaskResult {
   CoreKind kind = CoreKind::kMultipleChoice;
   int64_t shots = 0, rows = 0;
   double baseline_percent = 0;
+  // Of the rows asked, in their order: kRight, kWrong or kNotScored. What follows is made from it.
+  std::string answers;
   std::vector<uint8_t> right;                            // 0 or 1 for each scored row
   std::vector<std::pair<int64_t, std::string>> skipped;  // line of the file from 0, why
+
+  static constexpr char kRight = '1', kWrong = '0', kNotScored = '-';
+  void add_answer(bool is_right);
+  void add_not_scored(int64_t line, const std::string& why);
 
   int64_t scored() const { return int64_t(right.size()); }
   std::optional<double> accuracy() const;

@@ -20,6 +20,8 @@ struct CoreReport {
   std::vector<std::string> missing;  // labels without a file
   CoreWork work;
   int64_t rows_computed = 0;
+  // What its answers follow from: hashes of model, tokenizer and rows, recipe, device. Flat.
+  nlohmann::ordered_json origin = nlohmann::ordered_json::object();
 
   double total_seconds() const;
   bool complete() const { return missing.empty(); }

@@ -20,17 +20,37 @@
 namespace assay {
 
 template <typename T>
-void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const Shape& largest) {
+void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const Shape& largest,
+                      Purpose purpose) {
+  const int64_t tokens = largest.tokens();
+  plan.add(Section::kScratch, "branch", branch, {tokens, c.hidden});
+  plan.add(Section::kScratch, "dnorm", dnorm, {tokens, c.hidden});  // of score(): the head's rows
+  if (purpose == Purpose::kTraining) plan_backward(plan, c, largest);
+  if (!c.moe || moe_blocks(c) == 0) return;
+  const MoeConfig& m = *c.moe;
+  if (m.shared > 0) plan.add(Section::kScratch, "shared_out", shared_out, {tokens, c.hidden});
+  // The most pieces any cut makes: groups of one sequence each.
+  const RouterSettings by_sequence{
+      .aux = RouterAux::kGates, .scope = AuxScope::kSequence, .sequence = largest.sequence};
+  const int64_t pieces = std::max(router_pieces(tokens, {}), router_pieces(tokens, by_sequence));
+  plan.add(Section::kScratch, "count_partial", count_partial, {pieces, m.experts});
+  plan.add(Section::kScratch, "share_partial", share_partial, {pieces, m.experts});
+  plan.add(Section::kScratch, "measure_partial", measure_partial,
+           {pieces, int64_t{kRouterMeasures}});
+  plan.add(Section::kScratch, "dispatch_partial", dispatch_partial,
+           {dispatch_pieces(tokens), m.experts});
+}
+
+template <typename T>
+void Scratch<T>::plan_backward(MemoryPlan& plan, const ModelConfig& c, const Shape& largest) {
   const int64_t tokens = largest.tokens();
   const auto add2 = [&](const char* name, View<T, 2>& view, int64_t rows, int64_t width) {
     plan.add(Section::kScratch, name, view, {rows, width});
   };
   const int64_t q_width = c.resolved_head_dim() * c.heads;
   const int64_t qkv_width = q_width + 2 * c.resolved_head_dim() * c.resolved_kv_heads();
-  add2("branch", branch, tokens, c.hidden);
   add2("dresid", dresid, tokens, c.hidden);
   add2("dbranch", dbranch, tokens, c.hidden);
-  add2("dnorm", dnorm, tokens, c.hidden);
   plan.add(Section::kScratch, "norm_partial", norm_partial,
            {rmsnorm_backward_blocks(tokens), c.hidden});
   add2("dqkv", dqkv, tokens, qkv_width);
@@ -42,7 +62,6 @@ void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const Shape& large
            {attention_backward_scratch({largest.batch, largest.sequence, c.heads,
                                         c.resolved_kv_heads(), c.resolved_head_dim()})});
   add2("datt", datt, tokens, q_width);
-
   int64_t inner = moe_blocks(c) < c.layers ? tokens * c.ffn : 0;
   if (c.moe && moe_blocks(c) > 0) {
     const MoeConfig& m = *c.moe;
@@ -50,20 +69,9 @@ void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const Shape& large
     inner = std::max({inner, assignments * m.expert_ffn, tokens * m.shared * m.expert_ffn});
     add2("dexpert_out", dexpert_out, assignments, c.hidden);
     add2("dexpert_in", dexpert_in, assignments, c.hidden);
-    if (m.shared > 0) add2("shared_out", shared_out, tokens, c.hidden);
     plan.add(Section::kScratch, "dgate", dgate, {tokens, m.top_k});
     add2("dlogits", dlogits, tokens, m.experts);
     plan.add(Section::kScratch, "dchosen", dchosen, {tokens, m.top_k});
-    // The most pieces any cut makes: groups of one sequence each.
-    const RouterSettings by_sequence{
-        .aux = RouterAux::kGates, .scope = AuxScope::kSequence, .sequence = largest.sequence};
-    const int64_t pieces = std::max(router_pieces(tokens, {}), router_pieces(tokens, by_sequence));
-    plan.add(Section::kScratch, "count_partial", count_partial, {pieces, m.experts});
-    plan.add(Section::kScratch, "share_partial", share_partial, {pieces, m.experts});
-    plan.add(Section::kScratch, "measure_partial", measure_partial,
-             {pieces, int64_t{kRouterMeasures}});
-    plan.add(Section::kScratch, "dispatch_partial", dispatch_partial,
-             {dispatch_pieces(tokens), m.experts});
   }
   plan.add(Section::kScratch, "dgate_up", dgate_up, {2 * inner});
   plan.add(Section::kScratch, "dh", dh, {inner});
@@ -174,6 +182,7 @@ class AttentionHalf final : public Half<T> {
         qkv_weight_(name_ + ".qkv", parts.site(ProductRole::kAttention, layer)),
         out_weight_(name_ + ".out", parts.site(ProductRole::kAttention, layer)) {}
 
+  HalfKind kind() const override { return HalfKind::kAttention; }
   void plan(MemoryPlan& plan, int64_t tokens) override {
     const int64_t heads = config_.heads, kv_heads = config_.resolved_kv_heads();
     const int64_t head_dim = config_.resolved_head_dim();
@@ -367,6 +376,7 @@ class DenseHalf final : public Half<T> {
         ffn_("blocks." + std::to_string(layer) + ".ffn",
              parts.site(ProductRole::kDenseFfn, layer)) {}
 
+  HalfKind kind() const override { return HalfKind::kDense; }
   void plan(MemoryPlan& plan, int64_t tokens) override {
     norm_.plan(plan, ffn_.name + ".norm", config_, tokens);
     ffn_.plan(plan, config_.ffn, tokens);

@@ -7,7 +7,8 @@
 //   and leaves as the gradient of the stream before it; scratch.dbranch arrives as gain * dresid of this half and
 //   leaves as that of the half before.
 //
-// Buffers are planned for the largest micro-batch and cut to the rows at hand.
+// Buffers are planned for the largest micro-batch and cut to the rows at hand. A half reads nothing of another half but its
+// Stream, and, in backward, what its own forward left.
 #pragma once
 
 #include <memory>
@@ -21,6 +22,7 @@
 #include "models/parameter_store.h"
 #include "models/precision.h"
 #include "models/projection.h"
+#include "models/purpose.h"
 
 namespace assay {
 
@@ -74,7 +76,11 @@ struct Scratch {
   View<int32_t, 2> dispatch_partial;  // (dispatch_pieces(N), E)
   QuantScratch quant;                 // planned where a product is quantised
 
-  void plan(MemoryPlan& plan, const ModelConfig& config, const Shape& largest);
+  // For inference only what forward needs.
+  void plan(MemoryPlan& plan, const ModelConfig& config, const Shape& largest, Purpose purpose);
+
+ private:
+  void plan_backward(MemoryPlan& plan, const ModelConfig& config, const Shape& largest);
 };
 
 // What the halves of a block are made of: the model, the formats of its products, what all layers share.
@@ -129,10 +135,14 @@ struct SwigluFfn {
 // Evaluation leaves the step's counts and statistics alone.
 enum class Pass { kTrain, kEvaluate };
 
+// Halves of a kind plan the same buffers.
+enum class HalfKind { kAttention, kDense, kMoe };
+
 template <typename T>
 class Half {
  public:
   virtual ~Half() = default;
+  virtual HalfKind kind() const = 0;
   virtual void plan(MemoryPlan& plan, int64_t tokens) = 0;
   virtual void bind(const ParameterStore<T>& store) = 0;
   virtual Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass pass) = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/check.h"
 #include "cuda/matmul.h"
@@ -65,21 +66,23 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
 template <typename T>
 void Decoder<T>::plan(MemoryPlan& plan) {
   const int64_t tokens = largest_.tokens();
-  store_.plan(plan);
+  store_.plan(plan, options_.purpose);
   for (QuantisedProducts* products : quantised_) {
     products->plan(plan, store_.spec(products->site().weight), options_.backend);
   }
-  for (const auto& half : halves_) half->plan(plan, tokens);
+  plan_halves(plan);
   final_norm_.plan(plan, "final.norm", config_, tokens);
-  scratch_.plan(plan, config_, largest_);
+  scratch_.plan(plan, config_, largest_, options_.purpose);
   if (!quantised_.empty()) {
     scratch_.quant.plan(plan, config_, tokens);
     if (precision_.native_capability > 0) scratch_.quant.coded.plan(plan, config_, tokens);
     plan.add(Section::kHostVisible, "quantised.draw", host_draws_, {kDraws});
     plan.add(Section::kHostVisible, "quantised.not_finite", read_not_finite_, {1});
   }
-  int64_t head_bytes = std::max(head_loss_scratch_bytes<T>(tokens, config_.vocab_size),
-                                head_loss_eval_scratch_bytes<T>(tokens, config_.vocab_size));
+  int64_t head_bytes = head_loss_eval_scratch_bytes<T>(tokens, config_.vocab_size);
+  if (training()) {
+    head_bytes = std::max(head_bytes, head_loss_scratch_bytes<T>(tokens, config_.vocab_size));
+  }
   if (options_.backend == Backend::kGpu) {
     head_bytes =
         std::max(head_bytes, gpu::head_loss_chunk_bytes(tokens, config_.vocab_size, sizeof(T)));
@@ -107,7 +110,41 @@ void Decoder<T>::plan(MemoryPlan& plan) {
 }
 
 template <typename T>
+void Decoder<T>::plan_halves(MemoryPlan& plan) {
+  const int64_t tokens = largest_.tokens();
+  if (training()) {
+    for (const auto& half : halves_) half->plan(plan, tokens);
+    return;
+  }
+  // A half reads the stream of the one before it, which is of another kind: attention and feed-forward take turns.
+  struct Planned {
+    size_t begin = 0, end = 0;  // of plan.entries()
+  };
+  std::map<HalfKind, Planned> first;
+  for (const auto& half : halves_) {
+    const size_t begin = plan.entries().size();
+    if (first.count(half->kind()) == 0) {
+      half->plan(plan, tokens);
+      first[half->kind()] = {begin, plan.entries().size()};
+      continue;
+    }
+    MemoryPlan alone;  // never allocated
+    half->plan(alone, tokens);
+    const Planned& same = first[half->kind()];
+    CHECK(alone.entries().size() == same.end - same.begin, "decoder: %zu buffers beside %zu",
+          alone.entries().size(), same.end - same.begin);
+    for (size_t i = 0; i < alone.entries().size(); ++i) {
+      const MemoryPlan::Entry &entry = alone.entries()[i], &of = plan.entries()[same.begin + i];
+      CHECK(entry.bytes == of.bytes, "decoder: %s has %zu bytes, %s %zu", entry.name.c_str(),
+            entry.bytes, of.name.c_str(), of.bytes);
+      aliases_.push_back({entry.address, of.address});
+    }
+  }
+}
+
+template <typename T>
 void Decoder<T>::bind(Exec on) {
+  for (const Alias& alias : aliases_) *alias.address = *alias.of;
   for (const auto& half : halves_) half->bind(store_);
   quantised_states_.clear();
   for (QuantisedProducts* products : quantised_) {
@@ -171,6 +208,7 @@ void Decoder<T>::enter(Exec on, PrecisionPhase phase) {
 
 template <typename T>
 void Decoder<T>::begin_step(Exec on, const MicroScale& scale) {
+  CHECK(training(), "decoder: planned for %s", "inference");
   scale_ = scale;
   host_scale_[0] = scale.loss;
   copy(on, loss_scale_, host_scale_);

@@ -7,6 +7,7 @@
 
 #include "engine/config.h"
 #include "engine/model.h"
+#include "models/purpose.h"
 
 namespace assay {
 
@@ -26,6 +27,7 @@ struct DecoderOptions {
   PrecisionConfig precision = {};  // formats of the products; its recipe may be `auto`
   uint64_t seed = 1;               // of stochastic rounding
   int capability = 90;             // with kGpu: what products of formats it has (90: 9.0)
+  Purpose purpose = Purpose::kTraining;
 };
 
 std::unique_ptr<Model> make_decoder(const ModelConfig& config, Recipe recipe,

@@ -52,6 +52,14 @@ class Decoder final : public Model {
   void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) override;
 
  private:
+  // The halves' buffers. For inference those of a kind share them: aliases_ has, for each view of all but the first of a kind,
+  // the view whose address it takes when memory is bound.
+  void plan_halves(MemoryPlan& plan);
+  struct Alias {
+    void** address;
+    void* const* of;
+  };
+  bool training() const { return options_.purpose == Purpose::kTraining; }
   // Leaves in streams_ what each half read, the last entry being the final norm's. Its y has the rows of shape.kept, or all.
   void forward(Exec on, const TokenBatch& batch, Pass pass);
   void forward(Exec on, View<const int32_t, 1> token, Shape shape, Pass pass);
@@ -91,6 +99,7 @@ class Decoder final : public Model {
   View<float, 2> cos_, sin_;  // (T, D/2)
 
   std::vector<std::unique_ptr<Half<T>>> halves_;
+  std::vector<Alias> aliases_;                 // for inference
   std::vector<MoeHalf<T>*> moe_halves_;        // those of halves_ that route
   std::vector<QuantisedProducts*> quantised_;  // of all halves
   std::vector<QuantisedOperandState> quantised_states_;

@@ -12,6 +12,7 @@ class MoeHalf final : public Half<T> {
  public:
   MoeHalf(const BlockParts<T>& parts, int64_t layer);
 
+  HalfKind kind() const override { return HalfKind::kMoe; }
   void plan(MemoryPlan& plan, int64_t tokens) override;
   void bind(const ParameterStore<T>& store) override;
   Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass pass) override;

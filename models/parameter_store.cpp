@@ -39,13 +39,15 @@ void ParameterStore<T>::leave_out(const std::string& name) {
 }
 
 template <typename T>
-void ParameterStore<T>::plan(MemoryPlan& plan) {
+void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
   const bool tied = by_name_.count("head.weight") == 0;
   for (size_t i = 0; i < specs_.size(); ++i) {
     const ParameterSpec& spec = specs_[i];
     Buffers& b = buffers_[i];
     plan.add(Section::kParameters, spec.name, b.master, {spec.size()});
-    if (spec.trained()) plan.add(Section::kGradients, spec.name, b.grad, {spec.size()});
+    if (spec.trained() && purpose == Purpose::kTraining) {
+      plan.add(Section::kGradients, spec.name, b.grad, {spec.size()});
+    }
     if (!is_product(spec) || b.left_out) continue;
     if constexpr (sizeof(T) == 2) {
       plan.add(Section::kParameters, spec.name + ".bf16", b.weight, {spec.size()});

@@ -9,6 +9,7 @@
 #include "cuda/memory_plan.h"
 #include "engine/model.h"
 #include "engine/parameter_spec.h"
+#include "models/purpose.h"
 #include "ops/weight_matrix.h"
 
 namespace assay {
@@ -20,7 +21,8 @@ class ParameterStore {
 
   // Before plan(): the products read other copies of it (models/weight_copies.h), so it has no working copy here.
   void leave_out(const std::string& name);
-  void plan(MemoryPlan& plan);
+  // For inference without gradients: their views are empty.
+  void plan(MemoryPlan& plan, Purpose purpose);
   void initialise(Exec on, uint64_t seed);
   // Working copies and packed forms from the masters.
   void refresh(Exec on);

@@ -9,9 +9,13 @@ namespace assay {
 
 using nlohmann::ordered_json;
 
-std::string record_evaluation(const std::string& run, int64_t step, const ordered_json& result) {
+std::string evaluation_file(const std::string& run, int64_t step, const std::string& suffix) {
   make_folders(run + "/evals");
-  const std::string path = strprintf("%s/evals/step-%08ld.json", run.c_str(), long(step));
+  return strprintf("%s/evals/step-%08ld%s.json", run.c_str(), long(step), suffix.c_str());
+}
+
+std::string record_evaluation(const std::string& run, int64_t step, const ordered_json& result) {
+  const std::string path = evaluation_file(run, step);
   ordered_json all = ordered_json::object();
   if (std::filesystem::exists(path)) {
     all = ordered_json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);

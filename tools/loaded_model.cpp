@@ -59,7 +59,8 @@ LoadedModel::LoadedModel(const CheckpointSource& from, const std::string& device
                         .mask_id = mask_id,
                         .backend = device.backend(),
                         .precision = from.config.precision,
-                        .seed = static_cast<uint64_t>(from.config.run.seed)});
+                        .seed = static_cast<uint64_t>(from.config.run.seed),
+                        .purpose = Purpose::kInference});
   model->plan(plan);
   plan.add(Section::kScratch, "workspace", workspace, {model->workspace_bytes()});
   on.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

@@ -129,7 +129,8 @@ std::optional<CoreReport> TrainingCore::score(Exec on, Model& model, int64_t ste
                      std::min(1.0, double(report.work.prompt_tokens) / double(tokens_)));
     };
     try {
-      report.tasks.push_back(run_core_task(scorer, task, tokenizer_, max_tokens_, progress));
+      report.tasks.push_back(
+          run_core_task(scorer, task, tokenizer_, {.max_tokens = max_tokens_}, progress));
     } catch (const Interrupted&) {
       return std::nullopt;
     }

@@ -1,5 +1,6 @@
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/random.h"
@@ -78,6 +79,34 @@ TEST_CASE("bad rows name file, line and what is wrong") {
         row.says);
   }
   expect_error([] { parse_core_rows("\n", CoreKind::kSchema, "f.jsonl"); }, "f.jsonl: no rows");
+}
+
+// Each key that a kind of rows has, taken away, of another type, and null.
+TEST_CASE("a row without one of its keys, or with another type, is one error that names the key") {
+  using nlohmann::json;
+  const std::pair<CoreKind, const char*> kinds[] = {
+      {CoreKind::kMultipleChoice,   R"({"query": "q", "choices": ["a", "b"], "gold": 1})"               },
+      {CoreKind::kSchema,           R"({"context_options": ["a", "b"], "continuation": "c", "gold": 0})"},
+      {CoreKind::kLanguageModeling, R"({"context": "c", "continuation": "d"})"                          },
+  };
+  for (const auto& [kind, text] : kinds) {
+    const json good = json::parse(text);
+    REQUIRE(parse_core_rows(good.dump(), kind, "f").size() == 1);
+    for (const auto& [key, value] : good.items()) {
+      INFO(core_kind_name(kind) << " " << key);
+      const auto refused = [&](const json& row, const std::string& says) {
+        expect_error([&] { parse_core_rows(row.dump(), kind, "f.jsonl"); }, says);
+      };
+      json without = good;
+      without.erase(key);
+      refused(without, "f.jsonl:1: the row has no '" + key + "'");
+      for (const json& other : {json(nullptr), json(1.5), json(json::object()), json(true)}) {
+        json changed = good;
+        changed[key] = other;
+        refused(changed, "f.jsonl:1: '" + key + "' ");
+      }
+    }
+  }
 }
 
 TEST_CASE("bad task lists and baselines name the place") {

@@ -172,16 +172,14 @@ TEST_CASE("rows that cannot be scored say why") {
           "no token of the answer is left to score");
   REQUIRE(asked(CoreKind::kMultipleChoice, choice_row(), 2).not_scored ==
           "the answer is longer than the model's context");
+  // Nor is the delimiter before an empty answer scored in its place.
   CoreRow empty;
   empty.context = "q";
-  // The delimiter's space is all that is left, and it is scored.
-  REQUIRE(asked(CoreKind::kLanguageModeling, empty).not_scored.empty());
-  CoreTask task;
-  task.kind = CoreKind::kLanguageModeling;
-  task.delimiter = "";
-  const Tokenizer tokenizer = byte_tokenizer();
-  Encoder encoder(tokenizer);
-  REQUIRE(CoreExamples(task, {empty}).question(0, encoder, 256, 0).not_scored ==
+  empty.options = {"Ann", "Ben"};
+  REQUIRE(asked(CoreKind::kLanguageModeling, empty).not_scored == "the answer is empty");
+  REQUIRE(asked(CoreKind::kSchema, empty).not_scored == "the answer is empty");
+  empty.options = {"", "x"};
+  REQUIRE(asked(CoreKind::kMultipleChoice, empty).not_scored ==
           "no token of the answer is left to score");
 }
 

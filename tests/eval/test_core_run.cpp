@@ -1,6 +1,8 @@
 // Whole tasks with scorers whose answers are known, and a real model asked in two ways.
+#include <algorithm>
 #include <cmath>
 
+#include "base/random.h"
 #include "eval/core_run.h"
 #include "models/decoder.h"
 #include "tests/catch.h"
@@ -56,7 +58,7 @@ class Oracle final : public QuestionScorer {
 
 CoreTaskResult run(QuestionScorer& scorer, CoreKind kind, int64_t rows, int64_t shots = 2) {
   const CoreExamples examples(task_of(kind, shots), rows_of(kind, rows));
-  return run_core_task(scorer, examples, byte_tokenizer(), 0, [](int64_t, const CoreWork&) {});
+  return run_core_task(scorer, examples, byte_tokenizer(), {}, [](int64_t, const CoreWork&) {});
 }
 
 TEST_CASE("known preferences give the accuracies counted by hand") {
@@ -179,6 +181,114 @@ TEST_CASE("a question too long to lie together is scored prompt by prompt") {
   for (const PromptScore& s : scores[0]) REQUIRE(std::isfinite(s.nats));
   // Tokens: <|endoftext|>, "q", " ", the choice. The last predicts nothing.
   REQUIRE(scorer.rows_computed() == 202 + 192 + 182);
+}
+
+// Texts of the bytes that a tokenizer trained on anything meets: none, spaces alone, long ones, every byte.
+std::string odd_text(RandomSequence& random) {
+  const uint32_t kind = random.below(5);
+  std::string text(kind == 0 ? 0 : random.below(kind == 1 ? 400 : 12), ' ');
+  if (kind == 2) return text;
+  for (char& c : text) c = char(random.below(256));
+  return text;
+}
+
+CoreRow odd_row(RandomSequence& random) {
+  CoreRow row;
+  row.context = odd_text(random);
+  row.continuation = odd_text(random);
+  for (uint32_t n = 1 + random.below(4); n > 0; --n) row.options.push_back(odd_text(random));
+  row.gold = random.below(uint32_t(row.options.size()));
+  return row;
+}
+
+TEST_CASE("whatever rows hold, each is scored, or counted with a reason") {
+  SmallModel small;
+  RandomSequence random({.seed = 3, .stream = stream_id("core.odd_rows")});
+  ModelScorer scorer(small.on, *small.model, {.batch_rows = SmallModel::kRows});
+  for (int trial = 0; trial < 60; ++trial) {
+    for (const CoreKind kind :
+         {CoreKind::kMultipleChoice, CoreKind::kSchema, CoreKind::kLanguageModeling}) {
+      std::vector<CoreRow> rows;
+      for (int i = 0; i < 8; ++i) rows.push_back(odd_row(random));
+      const CoreExamples examples(task_of(kind, random.below(3)), rows);
+      const int64_t max_tokens = 2 + random.below(255);
+      INFO(core_kind_name(kind) << " trial " << trial << ", at most " << max_tokens << " tokens");
+      const CoreTaskResult result =
+          run_core_task(scorer, examples, byte_tokenizer(), {.max_tokens = max_tokens},
+                        [](int64_t, const CoreWork&) {});
+      REQUIRE(result.answers.size() == rows.size());
+      REQUIRE(result.scored() + int64_t(result.skipped.size()) == int64_t(rows.size()));
+      for (const auto& [line, why] : result.skipped) {
+        REQUIRE((line >= 0 && line < int64_t(rows.size()) && !why.empty()));
+      }
+    }
+  }
+}
+
+// NaN as the embedding of 'z', or in the head: what meets it is not scored, nothing else changes.
+TEST_CASE("weights that are not finite spoil the rows that meet them alone") {
+  for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
+    SmallModel sound(recipe), spoiled(recipe), dead(recipe);
+    const auto poison = [](SmallModel& m, const std::string& name, int64_t begin, int64_t count) {
+      for (ParameterRef& p : m.model->parameters()) {
+        if (p.spec->name != name) continue;
+        std::fill(p.master.data + begin, p.master.data + begin + count, NAN);
+      }
+      m.model->refresh_weights(m.on);
+    };
+    poison(spoiled, "embed.weight", 'z' * 32, 32);
+    poison(dead, "head.weight", 0, 1);
+    for (const CoreKind kind :
+         {CoreKind::kMultipleChoice, CoreKind::kSchema, CoreKind::kLanguageModeling}) {
+      INFO(core_kind_name(kind) << " " << recipe_name(recipe));
+      std::vector<CoreRow> rows = rows_of(kind, 24);
+      for (size_t i = 0; i < rows.size(); i += 3) rows[i].context += " z ";
+      for (size_t i = 0; i < rows.size(); i += 3) rows[i].options[0] += " z ";
+      const CoreExamples examples(task_of(kind, 0), rows);
+      const auto scored = [&](SmallModel& m) {
+        ModelScorer scorer(m.on, *m.model, {.batch_rows = SmallModel::kRows});
+        return run_core_task(scorer, examples, byte_tokenizer(), {},
+                             [](int64_t, const CoreWork&) {});
+      };
+      const CoreTaskResult want = scored(sound), got = scored(spoiled), none = scored(dead);
+      REQUIRE(want.skipped.empty());
+      REQUIRE(got.skipped.size() == 8);
+      for (const auto& [line, why] : got.skipped) {
+        REQUIRE((line % 3 == 0 && why == "the model's scores are not finite"));
+      }
+      for (size_t i = 0; i < got.answers.size(); ++i) {
+        if (got.answers[i] == CoreTaskResult::kNotScored) continue;
+        REQUIRE(got.answers[i] == want.answers[i]);
+      }
+      REQUIRE((none.scored() == 0 && none.skipped.size() == rows.size()));
+      REQUIRE(!none.accuracy());
+    }
+  }
+}
+
+TEST_CASE("the parts of a task have the answers of the whole") {
+  Oracle oracle([](const CoreQuestion& q) {
+    std::vector<PromptScore> s(q.prompts.size(), {.nats = 1});
+    s[q.prompts[0].tokens.size() % s.size()].nats = q.prompts[0].tokens.size() % 5 == 0 ? NAN : 0;
+    return s;
+  });
+  const CoreExamples examples(task_of(CoreKind::kMultipleChoice, 2),
+                              rows_of(CoreKind::kMultipleChoice, 700));
+  const auto answers = [&](CorePart part) {
+    return run_core_task(oracle, examples, byte_tokenizer(), {.part = part},
+                         [](int64_t, const CoreWork&) {})
+        .answers;
+  };
+  const std::string whole = answers({});
+  REQUIRE(whole.size() == 700);
+  REQUIRE(whole.find('-') != std::string::npos);
+  std::string together(700, '?');
+  for (int64_t index = 0; index < 3; ++index) {
+    const std::string part = answers({.index = index, .count = 3});
+    for (size_t i = 0; i < part.size(); ++i) together[i * 3 + size_t(index)] = part[i];
+  }
+  REQUIRE(together == whole);
+  REQUIRE(answers({.index = 700, .count = 1000}).empty());
 }
 
 }  // namespace

@@ -263,6 +263,17 @@ CONFIG_JSONS = [
 ]
 COMMANDS.append((["sample", "done"], "no prompt", "--prompts FILE"))
 COMMANDS.append((["eval", "done", "--tasks", "core"], "CORE needs its bundle", "--bundle"))
+COMMANDS += [
+    (["eval"], "RUN is missing", "--help"),
+    (["eval", "done", "--tasks", "core", "--part", "3/2"], "'3/2' is no part of a whole", "2/4"),
+    (["eval", "done", "--tasks", "core", "--part", "0/2"], "'0/2' is no part of a whole", "2/4"),
+    (["eval", "done", "--tasks", "core", "--part", "two"], "'two' is no part of a whole", "2/4"),
+    (["eval", "done", "--part", "1/2"], "--part divides core alone", "--tasks core"),
+    (["eval", "done", "--merge", "text.txt"], "--merge reads files of parts alone, not done", "--merge PART"),
+    (["eval", "--merge", "missing.json"], "missing.json", ""),
+    (["eval", "--merge", "text.txt"], "text.txt is no part of a CORE evaluation", "--part I/N"),
+    (["eval", "--merge", "a.json", "--part", "1/2"], "--part", "--help"),
+]
 COMMANDS.append((["precision", "done"], "has no measures of number formats", "precision.recipe"))
 COMMANDS.append((["router", "done"], "the model is dense", "model.moe"))
 

@@ -106,6 +106,75 @@ def check_partial(w):
     expect(short["core"]["tasks"][0]["accuracy"] is None and len(short["core"]["tasks"][0]["not_scored"]) == 9, short)
 
 
+def without_seconds(value):
+    if isinstance(value, dict):
+        return {k: without_seconds(v) for k, v in value.items() if k != "seconds"}
+    return [without_seconds(v) for v in value] if isinstance(value, list) else value
+
+
+def check_parts(w):
+    """Every third row each, merged: the report of one process, to the bit."""
+    bundle = w.path / "parts"
+    write_bundle(bundle)
+    with (bundle / "eval_data/a/next.jsonl").open("a") as file:
+        file.writelines(json.dumps({"context": f"Six, {i}", "continuation": ""}) + "\n" for i in range(4))
+    core = ["--tasks", "core", "--bundle", bundle]
+    files = []
+    for i in (1, 2, 3):
+        said = evaluated(w.run("moe"), *core, "--part", f"{i}/3")
+        files.append(w.run("moe") / "evals" / f"step-00000060.core-{i}-of-3.json")
+        expect(json.loads(files[-1].read_text()) == said and said["core_part"] == f"{i}/3", said)
+    whole = evaluated(w.run("moe"), *core)["core"]
+    # Some rows have no answer, so that their places are tested too.
+    expect([len(t["not_scored"]) for t in whole["tasks"]] == [0, 0, 4] and
+           {r["why"] for r in whole["tasks"][2]["not_scored"]} == {"the answer is empty"}, whole)
+    merged = evaluated("--merge", files[2], files[0], files[1])["core"]
+    expect(without_seconds(merged) == without_seconds(whole), f"{merged}\n{whole}")
+    expect(merged["present"]["standard_error"] == whole["present"]["standard_error"], merged)
+    one = evaluated(w.run("moe"), *core, "--part", "1/1")
+    expect(without_seconds(evaluated("--merge", w.run("moe") / "evals/step-00000060.core-1-of-1.json")["core"]) ==
+           without_seconds(whole), one)
+    text = assay("eval", "--merge", *files)
+    expect(text.returncode == 0 and f"CORE {whole['core']:.4f}" in text.stdout, text.stdout + text.stderr)
+
+    refused("part 2 of 3 is missing", "--merge", files[0], files[2])
+    refused("parts 2, 3 of 3 are missing", "--merge", files[0])
+    refused("are both part 1 of 3", "--merge", files[0], files[0], files[1], files[2])
+    refused("is part 1/3", "--merge", files[0], w.run("moe") / "evals/step-00000060.core-1-of-1.json", files[1])
+
+    def with_change(change):
+        part = json.loads(files[1].read_text())
+        change(part)
+        changed = w.path / "changed.json"
+        changed.write_text(json.dumps(part))
+        return "--merge", files[0], changed, files[2]
+
+    def change_answer(part):
+        part["tasks"][0]["answers"] += "1"
+
+    def change_mark(part):
+        part["tasks"][0]["answers"] = "?" + part["tasks"][0]["answers"][1:]
+
+    for part, change in [
+            ("is not of the same evaluation as", lambda p: p.update(max_tokens=30)),
+            ("is not of the same evaluation as", lambda p: p.update(step=50)),
+            ("model.safetensors is \"0\", there", lambda p: p["origin"].update({"model.safetensors": "0"})),
+            ("rows of who is \"0\", there", lambda p: p["origin"].update({"rows of who": "0"})),
+            ("its task who is another", lambda p: p["tasks"][1].update(rows=8)),
+            ("is damaged: colours has", change_answer),
+            ("is damaged: answers of colours", change_mark),
+            ("is damaged: 'answers' is missing", lambda p: p["tasks"][2].pop("answers")),
+            ("is damaged: it has fewer tasks", lambda p: p["tasks"].pop()),
+            ("is damaged: 'prompts' is missing", lambda p: p.update(prompts="many")),
+            ("is damaged: 'origin' is missing", lambda p: p.pop("origin")),
+            ("is damaged: core_part is 2", lambda p: p.update(core_part=2)),
+            ("'2 of 3' is no part of a whole", lambda p: p.update(core_part="2 of 3")),
+            ("is no part of a CORE evaluation", lambda p: p.pop("core_part"))]:
+        refused(part, *with_change(change))
+    (w.path / "changed.json").write_text(files[1].read_text()[:200])
+    refused("is no part of a CORE evaluation", "--merge", files[0], w.path / "changed.json", files[2])
+
+
 def check_refused(w):
     bundle = w.path / "bundle"
     refused("CORE needs its bundle", w.run("moe"), "--tasks", "core")
@@ -126,6 +195,7 @@ def main():
         check_loss(w)
         check_core(w)
         check_partial(w)
+        check_parts(w)
         check_refused(w)
     if failures:
         sys.exit("\n".join(failures))

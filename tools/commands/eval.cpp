@@ -1,19 +1,18 @@
 // assay eval: a checkpoint's validation loss, bits per byte and CORE.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"
-#include "data/progress.h"
-#include "eval/core_run.h"
 #include "eval/validation.h"
-#include "lab/core_report.h"
+#include "lab/core_parts.h"
 #include "tools/build_info.h"
 #include "tools/commands.h"
-#include "tools/loaded_model.h"
+#include "tools/core_evaluation.h"
+#include "tools/eval_file.h"
 #include "tools/run_data.h"
 
 namespace assay {
@@ -24,19 +23,14 @@ using nlohmann::ordered_json;
 struct Arguments {
   std::string checkpoint;
   std::vector<std::string> tasks = {"loss", "bpb"};
-  std::string bundle, tokenizer;
-  std::vector<std::string> core_tasks;
-  std::string device = "auto";
-  int64_t max_rows = 0, max_tokens = 0, batch = 4096;
-  bool json = false, alone = false;
+  CoreEvaluation core;
+  std::string device = "auto", part;
+  std::vector<std::string> merge;
+  bool json = false, alone = false, plan = false;
 };
 
 bool wants(const Arguments& a, const char* task) {
   return std::find(a.tasks.begin(), a.tasks.end(), task) != a.tasks.end();
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 // The same tokens as the run's own evaluations.
@@ -59,109 +53,88 @@ std::vector<EvalResult> validate(const CheckpointSource& source, const std::stri
   return validation.run(loaded.on, *loaded.model);
 }
 
-std::vector<CoreTask> chosen_tasks(const CoreBundle& bundle, const Arguments& a) {
-  if (a.core_tasks.empty()) return bundle.tasks;
-  std::vector<CoreTask> chosen;
-  for (const std::string& label : a.core_tasks) {
-    const auto at = std::find_if(bundle.tasks.begin(), bundle.tasks.end(),
-                                 [&](const CoreTask& t) { return t.label == label; });
-    if (at == bundle.tasks.end()) {
-      std::string known;
-      for (const CoreTask& t : bundle.tasks) known += (known.empty() ? "" : ", ") + t.label;
-      throw UserError("no task " + label + " with a file in " + bundle.folder,
-                      "there are " + known);
-    }
-    chosen.push_back(*at);
-  }
-  return chosen;
-}
-
-// Prompt tokens of a task, from a few of its questions.
-int64_t estimated_tokens(const CoreExamples& examples, const Tokenizer& tokenizer,
-                         int64_t max_tokens) {
-  constexpr int64_t kLookedAt = 8;
-  Encoder encoder(tokenizer);
-  const int64_t looked = std::min(kLookedAt, examples.size());
-  int64_t tokens = 0;
-  for (int64_t i = 0; i < looked; ++i) {
-    const CoreQuestion q =
-        examples.question(i * examples.size() / looked, encoder, tokenizer.eot(), max_tokens);
-    for (const CorePrompt& p : q.prompts) tokens += int64_t(p.tokens.size());
-  }
-  return tokens * examples.size() / looked;
+// The run that the checkpoint belongs to: of RUN/checkpoints/step-N.
+std::string run_of(const CheckpointSource& source) {
+  return std::filesystem::path(source.folder).parent_path().parent_path().string();
 }
 
 CoreReport score_core(const CheckpointSource& source, const Arguments& a) {
-  const CoreBundle bundle = read_core_bundle(a.bundle);
-  const Tokenizer tokenizer = checkpoint_tokenizer(source, a.tokenizer);
-  CoreReport report;
-  report.checkpoint = source.folder;
-  report.step = source.state.step;
-  report.bundle = a.bundle;
-  report.max_tokens = a.max_tokens > 0 ? a.max_tokens : source.config.run.sequence;
-  report.max_rows = a.max_rows;
-  report.missing = bundle.missing;
-
-  std::vector<CoreExamples> examples;
-  int64_t tokens = 0;
-  for (const CoreTask& task : chosen_tasks(bundle, a)) {
-    examples.emplace_back(task, read_core_rows(task), a.max_rows);
-    tokens += estimated_tokens(examples.back(), tokenizer, report.max_tokens);
-  }
-  for (const CoreTask& task : bundle.tasks) {
-    const bool chosen = std::any_of(examples.begin(), examples.end(), [&](const CoreExamples& e) {
-      return e.task().label == task.label;
-    });
-    if (!chosen) report.missing.push_back(task.label);
-  }
-  LoadedModel loaded(source, a.device, {.positions = report.max_tokens, .rows = a.batch});
-  loaded.allocate();
-  ModelScorer scorer(
-      loaded.on, *loaded.model,
-      {.batch_rows = loaded.rows,
-       .sharing = a.alone ? ScorerConfig::Sharing::kOff : ScorerConfig::Sharing::kOn});
-  Progress progress("core", tokens, {"k prompt tokens", 1e3});
-  for (const CoreExamples& task : examples) {
-    const auto start = std::chrono::steady_clock::now();
-    const CoreWork before = report.work;
-    report.tasks.push_back(run_core_task(
-        scorer, task, tokenizer, report.max_tokens, [&](int64_t, const CoreWork& work) {
-          report.work = {.prompts = before.prompts + work.prompts,
-                         .prompt_tokens = before.prompt_tokens + work.prompt_tokens};
-          progress.update(std::min(report.work.prompt_tokens, tokens));
-        }));
-    report.seconds.push_back(seconds_since(start));
-  }
-  report.rows_computed = scorer.rows_computed();
-  return report;
+  CoreEvaluation evaluation = a.core;
+  evaluation.device = a.device;
+  if (a.alone) evaluation.sharing = ScorerConfig::Sharing::kOff;
+  if (!a.part.empty()) evaluation.part = parse_core_part(a.part);
+  return evaluate_core(source, evaluation);
 }
 
-// evals/ of the run that the checkpoint belongs to: RUN/checkpoints/step-N -> RUN/evals/step-N.json. What was measured of
-// the same step before is kept beside it.
-std::string record(const CheckpointSource& source, const ordered_json& result) {
-  namespace fs = std::filesystem;
-  const fs::path folder(source.folder);
-  const fs::path evals = folder.parent_path().parent_path() / "evals";
-  make_folders(evals.string());
-  const std::string path = (evals / (folder.filename().string() + ".json")).string();
-  ordered_json all = ordered_json::object();
-  if (fs::exists(path)) {
-    all = ordered_json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
-    if (!all.is_object()) {
-      throw UserError(path + " is no JSON object",
-                      "it is damaged: move it away, and evaluate again");
-    }
+void require_bundle(const Arguments& a) {
+  if (!a.core.bundle.empty()) return;
+  throw UserError("CORE needs its bundle", "--bundle FOLDER; bash tools/get_core.sh fetches it");
+}
+
+// One of several processes: what it found goes into a file beside the evaluations of the run.
+int evaluate_part(const Arguments& a) {
+  const CorePart part = parse_core_part(a.part);
+  if (a.tasks != std::vector<std::string>{"core"}) {
+    throw UserError("--part divides core alone", "--tasks core --part " + a.part);
   }
-  all.update(result);
-  write_file_atomic(path, all.dump(1) + "\n");
-  return path;
+  require_bundle(a);
+  const CheckpointSource source = open_checkpoint(a.checkpoint);
+  const CoreReport report = score_core(source, a);
+  const ordered_json json = core_part_json(report, part);
+  const std::string path = evaluation_file(
+      source, strprintf(".core-%ld-of-%ld", long(part.index + 1), long(part.count)));
+  write_file_atomic(path, json.dump(1) + "\n");
+  if (a.json) {
+    std::printf("%s\n", json.dump(1).c_str());
+  } else {
+    std::printf("part %s of CORE: %ld prompts in %.1f s\nwritten to %s\n", a.part.c_str(),
+                long(report.work.prompts), report.total_seconds(), path.c_str());
+  }
+  return kExitDone;
+}
+
+int merge_parts(const Arguments& a) {
+  if (!a.checkpoint.empty()) {
+    throw UserError("--merge reads files of parts alone, not " + a.checkpoint,
+                    "assay eval --merge PART ...");
+  }
+  const CoreReport report = merge_core_parts(a.merge);
+  if (a.json) {
+    ordered_json result;
+    result["checkpoint"] = report.checkpoint;
+    result["step"] = report.step;
+    result["commit"] = build_info().commit;
+    result["core"] = core_json(report);
+    std::printf("%s\n", result.dump(1).c_str());
+  } else {
+    std::printf("%s, step %ld\n%s", report.checkpoint.c_str(), long(report.step),
+                core_text(report).c_str());
+  }
+  return kExitDone;
+}
+
+int print_plan(const Arguments& a) {
+  const CheckpointSource source = open_checkpoint(a.checkpoint);
+  const int64_t sequence = source.config.run.sequence;
+  const EvaluationSize size =
+      wants(a, "core")
+          ? EvaluationSize{.positions = a.core.max_tokens > 0 ? a.core.max_tokens : sequence,
+                           .rows = a.core.batch}
+          : EvaluationSize{.positions = sequence, .rows = source.config.run.micro_batch * sequence};
+  const LoadedModel loaded(source, a.device, size);
+  std::ostringstream text;
+  loaded.plan.print(text);
+  std::fputs(text.str().c_str(), stdout);
+  return kExitDone;
 }
 
 int evaluate(const Arguments& a) {
+  if (!a.merge.empty()) return merge_parts(a);
+  if (a.checkpoint.empty()) throw UserError("RUN is missing", "assay eval --help");
+  if (a.plan) return print_plan(a);
+  if (!a.part.empty()) return evaluate_part(a);
   const bool core = wants(a, "core");
-  if (core && a.bundle.empty()) {
-    throw UserError("CORE needs its bundle", "--bundle FOLDER; bash tools/get_core.sh fetches it");
-  }
+  if (core) require_bundle(a);
   const CheckpointSource source = open_checkpoint(a.checkpoint);
   ordered_json result;
   result["checkpoint"] = source.folder;
@@ -182,7 +155,7 @@ int evaluate(const Arguments& a) {
     result["core"] = core_json(report);
     text += core_text(report);
   }
-  const std::string path = record(source, result);
+  const std::string path = record_evaluation(run_of(source), source.state.step, result);
   if (a.json) {
     std::printf("%s\n", result.dump(1).c_str());
   } else {
@@ -199,34 +172,42 @@ void add_eval_command(Commands& commands) {
   CLI::App* sub = commands.app.add_subcommand(
       "eval", "validation loss, bits per byte and CORE of a checkpoint");
   sub->add_option("RUN", a->checkpoint,
-                  "a run, for its newest checkpoint, or a checkpoint: RUN/checkpoints/step-N")
-      ->required();
+                  "a run, for its newest checkpoint, or a checkpoint: RUN/checkpoints/step-N");
   sub->add_option("--tasks", a->tasks,
                   "what to measure, comma-separated: loss, bpb, core (loss,bpb)")
       ->delimiter(',')
       ->check(CLI::IsMember({"loss", "bpb", "core"}));
-  sub->add_option("--bundle", a->bundle,
+  sub->add_option("--bundle", a->core.bundle,
                   "folder with core.yaml, eval_meta_data.csv and eval_data, for core");
-  sub->add_option("--core-tasks", a->core_tasks, "only these tasks of CORE, comma-separated")
+  sub->add_option("--core-tasks", a->core.tasks, "only these tasks of CORE, comma-separated")
       ->delimiter(',');
-  sub->add_option("--max-rows", a->max_rows, "at most so many rows of a task (all)")
+  sub->add_option("--max-rows", a->core.max_rows, "at most so many rows of a task (all)")
       ->check(CLI::PositiveNumber);
-  sub->add_option("--max-tokens", a->max_tokens,
+  sub->add_option("--max-tokens", a->core.max_tokens,
                   "longer prompts lose their beginning (the sequence length of training)")
       ->check(CLI::Range(2, 1 << 20));
-  sub->add_option("--tokenizer", a->tokenizer, "for core, if not the one of the run's data");
+  sub->add_option("--tokenizer", a->core.tokenizer, "for core, if not the one of the run's data");
   sub->add_option("--device", a->device, "auto (the GPU where one can be used), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  sub->add_option("--batch", a->batch, "rows at once, for core (4096)")->check(CLI::PositiveNumber);
+  sub->add_option("--batch", a->core.batch, "rows at once, for core (4096)")
+      ->check(CLI::PositiveNumber);
   sub->add_flag("--one-at-a-time", a->alone,
                 "core as a plain loop, for comparison: a prompt a pass, all its rows through every "
                 "layer; the scores are the same");
+  sub->add_option("--part", a->part,
+                  "core by several processes: I/N asks every N-th row, from the I-th on");
+  sub->add_option("--merge", a->merge, "the score of the whole from the files of all parts; no RUN")
+      ->excludes("--part");
+  sub->add_flag("--plan", a->plan, "print the memory it needs, and exit");
   sub->add_flag("--json", a->json, "one JSON object on stdout");
   sub->footer(
       "Examples:\n"
       "  assay eval runs/moe                                        the newest checkpoint\n"
       "  assay eval runs/moe --tasks core --bundle eval_bundle      CORE: 22 few-shot tasks\n"
       "  assay eval runs/moe --tasks core --bundle eval_bundle --core-tasks copa,winograd\n"
+      "  assay eval runs/moe --tasks core --bundle eval_bundle --part 2/4   the second of four "
+      "processes\n"
+      "  assay eval --merge runs/moe/evals/step-*.core-*-of-4.json          the score of all four\n"
       "The result is also written to RUN/evals/step-N.json. docs/eval.md says what is measured.");
   commands.on_chosen(sub, [a] { return evaluate(*a); });
 }

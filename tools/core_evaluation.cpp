@@ -1,0 +1,115 @@
+#include "tools/core_evaluation.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "data/progress.h"
+#include "data/sha256.h"
+#include "data/tokenizer_files.h"
+
+namespace assay {
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<CoreTask> chosen_tasks(const CoreBundle& bundle, const CoreEvaluation& a) {
+  if (a.tasks.empty()) return bundle.tasks;
+  std::vector<CoreTask> chosen;
+  for (const std::string& label : a.tasks) {
+    const auto at = std::find_if(bundle.tasks.begin(), bundle.tasks.end(),
+                                 [&](const CoreTask& t) { return t.label == label; });
+    if (at == bundle.tasks.end()) {
+      std::string known;
+      for (const CoreTask& t : bundle.tasks) known += (known.empty() ? "" : ", ") + t.label;
+      throw UserError("no task " + label + " with a file in " + bundle.folder,
+                      "there are " + known);
+    }
+    chosen.push_back(*at);
+  }
+  return chosen;
+}
+
+// Prompt tokens of a task, from a few of its questions.
+int64_t estimated_tokens(const CoreExamples& examples, const Tokenizer& tokenizer,
+                         int64_t max_tokens) {
+  constexpr int64_t kLookedAt = 8;
+  Encoder encoder(tokenizer);
+  const int64_t looked = std::min(kLookedAt, examples.size());
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < looked; ++i) {
+    const CoreQuestion q =
+        examples.question(i * examples.size() / looked, encoder, tokenizer.eot(), max_tokens);
+    for (const CorePrompt& p : q.prompts) tokens += int64_t(p.tokens.size());
+  }
+  return tokens * examples.size() / looked;
+}
+
+// What decides about the answers, and what the names of task and checkpoint do not tell.
+nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& tokenizer,
+                              const LoadedModel& loaded,
+                              const std::vector<CoreExamples>& examples) {
+  nlohmann::ordered_json j;
+  j["model.safetensors"] = sha256_file(source.folder + "/model.safetensors");
+  j["tokenizer"] = tokenizer_hash(tokenizer);
+  j["recipe"] = resolved_recipe(source.config.precision.recipe, loaded.device.backend());
+  j["device"] = loaded.device.backend() == Backend::kGpu ? "cuda" : "cpu";
+  for (const CoreExamples& e : examples) {
+    j["rows of " + e.task().label] = sha256_file(e.task().path);
+    j["delimiter of " + e.task().label] = e.task().delimiter;
+  }
+  return j;
+}
+
+}  // namespace
+
+CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a) {
+  const CoreBundle bundle = read_core_bundle(a.bundle);
+  const Tokenizer tokenizer = checkpoint_tokenizer(source, a.tokenizer);
+  CoreReport report;
+  report.checkpoint = source.folder;
+  report.step = source.state.step;
+  report.bundle = a.bundle;
+  report.max_tokens = a.max_tokens > 0 ? a.max_tokens : source.config.run.sequence;
+  report.max_rows = a.max_rows;
+  report.missing = bundle.missing;
+
+  std::vector<CoreExamples> examples;
+  int64_t tokens = 0;
+  for (const CoreTask& task : chosen_tasks(bundle, a)) {
+    examples.emplace_back(task, read_core_rows(task), a.max_rows);
+    tokens += estimated_tokens(examples.back(), tokenizer, report.max_tokens);
+  }
+  for (const CoreTask& task : bundle.tasks) {
+    const bool chosen = std::any_of(examples.begin(), examples.end(), [&](const CoreExamples& e) {
+      return e.task().label == task.label;
+    });
+    if (!chosen) report.missing.push_back(task.label);
+  }
+  LoadedModel loaded(source, a.device, {.positions = report.max_tokens, .rows = a.batch});
+  loaded.allocate();
+  ModelScorer scorer(loaded.on, *loaded.model, {.batch_rows = loaded.rows, .sharing = a.sharing});
+  const CorePart part = a.part.value_or(CorePart{});
+  if (a.part) report.origin = origin(source, tokenizer, loaded, examples);
+  tokens /= part.count;
+  Progress progress("core", tokens, {"k prompt tokens", 1e3});
+  for (const CoreExamples& task : examples) {
+    const auto start = std::chrono::steady_clock::now();
+    const CoreWork before = report.work;
+    report.tasks.push_back(
+        run_core_task(scorer, task, tokenizer, {.max_tokens = report.max_tokens, .part = part},
+                      [&](int64_t, const CoreWork& work) {
+                        report.work = {.prompts = before.prompts + work.prompts,
+                                       .prompt_tokens = before.prompt_tokens + work.prompt_tokens};
+                        progress.update(std::min(report.work.prompt_tokens, tokens));
+                      }));
+    report.seconds.push_back(seconds_since(start));
+  }
+  report.rows_computed = scorer.rows_computed();
+  return report;
+}
+
+}  // namespace assay
