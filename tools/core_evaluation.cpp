@@ -66,6 +66,11 @@ nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& t
 
 }  // namespace
 
+int64_t batch_rows(const CoreEvaluation& a) {
+  if (a.batch > 0) return a.batch;
+  return backend_of(a.device) == Backend::kGpu ? 4096 : 2048;
+}
+
 CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a) {
   const CoreBundle bundle = read_core_bundle(a.bundle);
   const Tokenizer tokenizer = checkpoint_tokenizer(source, a.tokenizer);
@@ -89,7 +94,7 @@ CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a
     });
     if (!chosen) report.missing.push_back(task.label);
   }
-  LoadedModel loaded(source, a.device, {.positions = report.max_tokens, .rows = a.batch});
+  LoadedModel loaded(source, a.device, {.positions = report.max_tokens, .rows = batch_rows(a)});
   loaded.allocate();
   ModelScorer scorer(loaded.on, *loaded.model, {.batch_rows = loaded.rows, .sharing = a.sharing});
   const CorePart part = a.part.value_or(CorePart{});

@@ -22,6 +22,9 @@ struct CoreEvaluation {
   ScorerConfig::Sharing sharing = ScorerConfig::Sharing::kOn;
 };
 
+// The rows at once, as the device has it. On a CPU their activations then stay near its caches.
+int64_t batch_rows(const CoreEvaluation& evaluation);
+
 // UserError where bundle, tokenizer or device do not serve. The report of a part has an origin.
 CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& evaluation);
 

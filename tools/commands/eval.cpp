@@ -58,12 +58,12 @@ std::string run_of(const CheckpointSource& source) {
   return std::filesystem::path(source.folder).parent_path().parent_path().string();
 }
 
-CoreReport score_core(const CheckpointSource& source, const Arguments& a) {
+CoreEvaluation core_of(const Arguments& a) {
   CoreEvaluation evaluation = a.core;
   evaluation.device = a.device;
   if (a.alone) evaluation.sharing = ScorerConfig::Sharing::kOff;
   if (!a.part.empty()) evaluation.part = parse_core_part(a.part);
-  return evaluate_core(source, evaluation);
+  return evaluation;
 }
 
 void require_bundle(const Arguments& a) {
@@ -79,10 +79,11 @@ int evaluate_part(const Arguments& a) {
   }
   require_bundle(a);
   const CheckpointSource source = open_checkpoint(a.checkpoint);
-  const CoreReport report = score_core(source, a);
+  const CoreReport report = evaluate_core(source, core_of(a));
   const ordered_json json = core_part_json(report, part);
-  const std::string path = evaluation_file(
-      source, strprintf(".core-%ld-of-%ld", long(part.index + 1), long(part.count)));
+  const std::string path =
+      evaluation_file(run_of(source), source.state.step,
+                      strprintf(".core-%ld-of-%ld", long(part.index + 1), long(part.count)));
   write_file_atomic(path, json.dump(1) + "\n");
   if (a.json) {
     std::printf("%s\n", json.dump(1).c_str());
@@ -119,7 +120,7 @@ int print_plan(const Arguments& a) {
   const EvaluationSize size =
       wants(a, "core")
           ? EvaluationSize{.positions = a.core.max_tokens > 0 ? a.core.max_tokens : sequence,
-                           .rows = a.core.batch}
+                           .rows = batch_rows(core_of(a))}
           : EvaluationSize{.positions = sequence, .rows = source.config.run.micro_batch * sequence};
   const LoadedModel loaded(source, a.device, size);
   std::ostringstream text;
@@ -151,7 +152,7 @@ int evaluate(const Arguments& a) {
     }
   }
   if (core) {
-    const CoreReport report = score_core(source, a);
+    const CoreReport report = evaluate_core(source, core_of(a));
     result["core"] = core_json(report);
     text += core_text(report);
   }
@@ -189,7 +190,7 @@ void add_eval_command(Commands& commands) {
   sub->add_option("--tokenizer", a->core.tokenizer, "for core, if not the one of the run's data");
   sub->add_option("--device", a->device, "auto (the GPU where one can be used), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  sub->add_option("--batch", a->core.batch, "rows at once, for core (4096)")
+  sub->add_option("--batch", a->core.batch, "rows at once, for core (2048 on a CPU, 4096 on a GPU)")
       ->check(CLI::PositiveNumber);
   sub->add_flag("--one-at-a-time", a->alone,
                 "core as a plain loop, for comparison: a prompt a pass, all its rows through every "
