@@ -33,6 +33,10 @@ int64_t common_beginning(const std::vector<const CorePrompt*>& prompts) {
 ModelScorer::ModelScorer(Exec on, Model& model, const ScorerConfig& config)
     : on_(on), model_(model), config_(config) {}
 
+int64_t ModelScorer::asked_of(const CorePrompt& prompt) const {
+  return plain() ? rows_of(prompt) : prompt.end - prompt.begin;
+}
+
 ModelScorer::Group ModelScorer::make_group(const CoreQuestion& question,
                                            std::vector<PromptScore>& scores) const {
   Group group;
@@ -41,9 +45,9 @@ ModelScorer::Group ModelScorer::make_group(const CoreQuestion& question,
     group.prompts.push_back(&prompt);
     group.scores.push_back(&scores[i]);
     group.rows += rows_of(prompt);
-    group.asked += prompt.end - prompt.begin;
+    group.asked += asked_of(prompt);
   }
-  if (config_.sharing == ScorerConfig::Sharing::kOn && group.prompts.size() > 1) {
+  if (!plain() && group.prompts.size() > 1) {
     const int64_t shared = common_beginning(group.prompts);
     if (shared >= kWorthSharing) {
       group.shared = shared;
@@ -74,8 +78,10 @@ void ModelScorer::add(const Group& group) {
     const CorePrompt& prompt = *group.prompts[i];
     const int64_t own_begin = int64_t(token_.size());
     add_rows(prompt, group.shared, rows_of(prompt), shared);
-    asked_.push_back({group.scores[i], row_.size(), size_t(prompt.end - prompt.begin)});
-    for (int64_t p = prompt.begin; p < prompt.end; ++p) {
+    const int64_t first = plain() ? 1 : prompt.begin;
+    asked_.push_back({group.scores[i], row_.size() + size_t(prompt.begin - first),
+                      size_t(prompt.end - prompt.begin)});
+    for (int64_t p = first; p < prompt.end; ++p) {
       const int64_t before = p - 1;  // predicts token p
       row_.push_back(static_cast<int32_t>(
           before < group.shared ? shared_begin + before : own_begin + before - group.shared));
@@ -92,17 +98,15 @@ void ModelScorer::flush() {
   };
   nats_.resize(row_.size());
   likely_.resize(row_.size());
-  model_.score(on_,
-               {.token = view(token_),
-                .position = view(position_),
-                .segment = view(segment_),
-                .row = view(row_),
-                .target = view(target_),
-                .last_block = config_.sharing == ScorerConfig::Sharing::kOn
-                                  ? TextBatch::LastBlock::kAskedRows
-                                  : TextBatch::LastBlock::kAllRows},
-               {nats_.data(), {int64_t(nats_.size())}},
-               {likely_.data(), {int64_t(likely_.size())}});
+  model_.score(
+      on_,
+      {.token = view(token_),
+       .position = view(position_),
+       .segment = view(segment_),
+       .row = view(row_),
+       .target = view(target_),
+       .last_block = plain() ? TextBatch::LastBlock::kAllRows : TextBatch::LastBlock::kAskedRows},
+      {nats_.data(), {int64_t(nats_.size())}}, {likely_.data(), {int64_t(likely_.size())}});
   rows_computed_ += int64_t(token_.size());
   for (const Asked& asked : asked_) {
     double sum = 0;
@@ -125,7 +129,7 @@ std::vector<std::vector<PromptScore>> ModelScorer::score(std::span<const CoreQue
   for (size_t q = 0; q < questions.size(); ++q) {
     Group whole = make_group(questions[q], scores[q]);
     const bool fits = whole.rows <= config_.batch_rows && whole.asked <= config_.batch_rows;
-    if (fits && config_.sharing == ScorerConfig::Sharing::kOn) {
+    if (fits && !plain()) {
       groups.push_back(std::move(whole));
       continue;
     }
@@ -136,7 +140,7 @@ std::vector<std::vector<PromptScore>> ModelScorer::score(std::span<const CoreQue
       groups.push_back({.prompts = {&prompt},
                         .scores = {whole.scores[i]},
                         .rows = rows_of(prompt),
-                        .asked = prompt.end - prompt.begin});
+                        .asked = asked_of(prompt)});
     }
   }
   // Long ones first: the last of a batch are small, and threads end together.
@@ -145,7 +149,7 @@ std::vector<std::vector<PromptScore>> ModelScorer::score(std::span<const CoreQue
   for (const Group& group : groups) {
     const bool full = int64_t(token_.size()) + group.rows > config_.batch_rows ||
                       int64_t(row_.size()) + group.asked > config_.batch_rows;
-    if (full || config_.sharing == ScorerConfig::Sharing::kOff) flush();
+    if (full || plain()) flush();
     add(group);
   }
   flush();

@@ -23,11 +23,8 @@ class QuestionScorer {
 struct ScorerConfig {
   int64_t batch_rows =
       0;  // the model was planned for; at least as many as the longest prompt has tokens
-  enum class Sharing {
-    kOn,
-    kOff
-  } sharing =
-      Sharing::kOn;  // kOff: one prompt at a time, all rows through every layer, for comparison
+  // kPlainLoop: a prompt a pass, all its rows through every layer and the head, as its logits at every position take; for comparison.
+  enum class Way { kBatches, kPlainLoop } way = Way::kBatches;
 };
 
 class ModelScorer final : public QuestionScorer {
@@ -45,6 +42,8 @@ class ModelScorer final : public QuestionScorer {
     int64_t shared = 0;  // tokens that all begin with, computed once
     int64_t rows = 0, asked = 0;
   };
+  bool plain() const { return config_.way == ScorerConfig::Way::kPlainLoop; }
+  int64_t asked_of(const CorePrompt& prompt) const;
   Group make_group(const CoreQuestion& question, std::vector<PromptScore>& scores) const;
   void add(const Group& group);
   void add_rows(const CorePrompt& prompt, int64_t from, int64_t to, const AttentionSegment& prefix);

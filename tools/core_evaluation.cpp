@@ -96,7 +96,7 @@ CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a
   }
   LoadedModel loaded(source, a.device, {.positions = report.max_tokens, .rows = batch_rows(a)});
   loaded.allocate();
-  ModelScorer scorer(loaded.on, *loaded.model, {.batch_rows = loaded.rows, .sharing = a.sharing});
+  ModelScorer scorer(loaded.on, *loaded.model, {.batch_rows = loaded.rows, .way = a.way});
   const CorePart part = a.part.value_or(CorePart{});
   if (a.part) report.origin = origin(source, tokenizer, loaded, examples);
   tokens /= part.count;

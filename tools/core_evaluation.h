@@ -19,7 +19,7 @@ struct CoreEvaluation {
   int64_t max_tokens = 0;             // of a prompt, 0: the sequence length of training
   int64_t batch = 4096;               // rows at once
   std::optional<CorePart> part = {};  // one of several processes
-  ScorerConfig::Sharing sharing = ScorerConfig::Sharing::kOn;
+  ScorerConfig::Way way = ScorerConfig::Way::kBatches;
 };
 
 // The rows at once, as the device has it. On a CPU their activations then stay near its caches.

@@ -147,7 +147,7 @@ void require_same_scores(Recipe recipe) {
     ModelScorer packed(small.on, *small.model, {.batch_rows = SmallModel::kRows});
     ModelScorer smaller(other_threads.on, *other_threads.model, {.batch_rows = 300});
     ModelScorer alone(small.on, *small.model,
-                      {.batch_rows = SmallModel::kRows, .sharing = ScorerConfig::Sharing::kOff});
+                      {.batch_rows = SmallModel::kRows, .way = ScorerConfig::Way::kPlainLoop});
     const auto a = packed.score(questions), b = alone.score(questions),
                c = smaller.score(questions);
     for (size_t q = 0; q < questions.size(); ++q) {

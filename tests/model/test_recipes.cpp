@@ -221,7 +221,7 @@ TEST_CASE("the products of a layer are those of its quantised operands, straight
     Exec on{.threads = 2};
     View<bf16, 2> x, y, dy, dx;
     store.leave_out("w");
-    store.plan(plan);
+    store.plan(plan, Purpose::kTraining);
     layer.quantised()->plan(plan, spec, Backend::kCpu);
     q.plan(plan, base.model, kRows);
     plan.add(Section::kActivations, "x", x, {kRows, kIn});

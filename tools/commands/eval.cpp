@@ -61,7 +61,7 @@ std::string run_of(const CheckpointSource& source) {
 CoreEvaluation core_of(const Arguments& a) {
   CoreEvaluation evaluation = a.core;
   evaluation.device = a.device;
-  if (a.alone) evaluation.sharing = ScorerConfig::Sharing::kOff;
+  if (a.alone) evaluation.way = ScorerConfig::Way::kPlainLoop;
   if (!a.part.empty()) evaluation.part = parse_core_part(a.part);
   return evaluation;
 }
@@ -194,7 +194,7 @@ void add_eval_command(Commands& commands) {
       ->check(CLI::PositiveNumber);
   sub->add_flag("--one-at-a-time", a->alone,
                 "core as a plain loop, for comparison: a prompt a pass, all its rows through every "
-                "layer; the scores are the same");
+                "layer and the head; the scores are the same");
   sub->add_option("--part", a->part,
                   "core by several processes: I/N asks every N-th row, from the I-th on");
   sub->add_option("--merge", a->merge, "the score of the whole from the files of all parts; no RUN")
