@@ -10,6 +10,7 @@
 #include "engine/run.h"
 #include "lab/held_fixed.h"
 #include "lab/ranking.h"
+#include "lab/run_summary.h"
 
 namespace assay {
 namespace {
@@ -87,6 +88,22 @@ HealthSummary health_summary(const SeedGroup& group) {
   return s;
 }
 
+CapabilitySummary capability_summary(const SeedGroup& group) {
+  CapabilitySummary s;
+  const SeedValues values = values_of(group, [&](const RunRecord& run) -> std::optional<double> {
+    const std::optional<Capability> found = capability_of(run);
+    if (!found) return std::nullopt;
+    if (std::find(s.names.begin(), s.names.end(), found->name) == s.names.end()) {
+      s.names.push_back(found->name);
+    }
+    return found->value;
+  });
+  s.scored = int64_t(values.size());
+  if (s.names.size() != 1) return s;
+  s.value = summarise(values);
+  return s;
+}
+
 // It ended, was given more steps, and goes on.
 bool extended(const RunRecord& run) {
   return run.end == "steps" && run.steps_done < run.config.run.steps;
@@ -105,6 +122,7 @@ ModelRow model_row(const SeedGroup& group, const CompareOptions& options,
       summarise(values_of(group, [](const RunRecord& r) { return r.seconds_at(r.steps_done); }));
   for (const double f : options.fractions) row.curve.push_back(curve_point(group, row.horizon, f));
   if (target) row.target = target_summary(group, *target);
+  row.capability = capability_summary(group);
   row.health = health_summary(group);
   for (const RunRecord* run : group.runs)
     if (stopped_by_guard(run->end)) {
@@ -197,6 +215,14 @@ void refuse_incomparable(const std::vector<std::string>& differences) {
 }
 
 }  // namespace
+
+std::string CapabilitySummary::text() const {
+  if (names.empty()) return "not evaluated";
+  if (!value) return strprintf("%zu unlike scores", names.size());
+  const std::string spread = value->sd ? strprintf(" sd %.4f", *value->sd) : "";
+  return strprintf("%s %.4f%s, n %ld", names.front().c_str(), value->mean, spread.c_str(),
+                   long(scored));
+}
 
 std::string HealthSummary::text() const {
   if (!sparse) return "dense";

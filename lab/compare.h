@@ -52,6 +52,15 @@ struct HealthSummary {
   std::string text() const;           // "dense", "ok: ...", "COLLAPSED in 1 of 3 runs: ..."
 };
 
+// The last CORE score of each run that has one (lab/run_summary.h).
+struct CapabilitySummary {
+  std::vector<std::string> names =
+      {};  // of the scores; more than one: of other tasks or rows, which no mean is taken over
+  std::optional<Summary> value = {};
+  int64_t scored = 0;        // runs
+  std::string text() const;  // "not evaluated", "core 0.0231 sd 0.0040, n 3", "2 unlike scores"
+};
+
 struct ModelRow {
   SeedGroup group;
   std::string contract;
@@ -59,7 +68,7 @@ struct ModelRow {
   std::optional<Summary> final_loss = {}, best_loss = {}, bits_per_byte = {}, seconds = {};
   std::vector<CurvePoint> curve = {};
   std::optional<TargetSummary> target = {};
-  std::string capability = "not evaluated";
+  CapabilitySummary capability = {};
   HealthSummary health = {};
   std::vector<std::string> unfinished = {};                 // names of runs
   std::optional<PairedDifference> loss_against_first = {};  // this - first; absent in the first row

@@ -34,6 +34,15 @@ Json health_json(const HealthSummary& h) {
   return json;
 }
 
+Json capability_json(const CapabilitySummary& c) {
+  if (c.names.empty()) return nullptr;
+  Json json;
+  json["names"] = c.names;
+  json["value"] = summary_json(c.value);
+  json["runs"] = c.scored;
+  return json;
+}
+
 Json run_json(const RunRecord& run) {
   Json json;
   json["path"] = run.path;
@@ -73,7 +82,7 @@ Json model_json(const ModelRow& row) {
   json["best_val_loss_nats"] = summary_json(row.best_loss);
   json["bits_per_byte"] = summary_json(row.bits_per_byte);
   json["seconds"] = summary_json(row.seconds);
-  json["capability"] = row.capability;
+  json["capability"] = capability_json(row.capability);
   json["health"] = health_json(row.health);
   json["curve"] = curve_json(row.curve);
   json["to_target"] = nullptr;

@@ -43,7 +43,7 @@ std::string triple_text(const Comparison& c) {
                loss ? interval_text(loss->interval95, Digits::kLoss) : "",
                row.best_loss ? number_text(row.best_loss->mean, Digits::kLoss) : "",
                row.bits_per_byte ? number_text(row.bits_per_byte->mean, Digits::kLoss) : "",
-               row.capability, row.health.text()});
+               row.capability.text(), row.health.text()});
   }
   return "\nloss (nats per token at the last validation), capability, health\n" + table.text();
 }

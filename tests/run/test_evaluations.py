@@ -84,6 +84,10 @@ def check_rows(place, name):
     check([(s["step"], s["prompt"]) for s in drawn] ==
           [(step, prompt) for step in (15, 30, 45, 60) for prompt in ("Once upon a time", "The")], drawn)
     check(all(len(s["tokens"]) <= 12 and isinstance(s["text"], str) for s in drawn), drawn)
+    compared = json.loads(assay("compare", run, "--json").stdout)["models"][0]["capability"]
+    last = [value for _, metric, value, _ in core if metric == MEAN][-1]
+    check(compared["names"] == [MEAN] and compared["value"]["mean"] == last and compared["runs"] == 1, f"{compared}, {last}")
+    check(f"{MEAN} {last:.4f}, n 1" in assay("compare", run).stdout, "and in its table")
 
 
 def check_like_eval(place, name):
