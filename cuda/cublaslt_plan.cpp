@@ -81,8 +81,7 @@ void choose_algorithm(ProductPlan& plan, const Alignments& alignments, size_t wo
   plan.workspace = proposal.workspaceSize;
 }
 
-void require_product_exec(Exec on, const std::string& what) {
-  CHECK(on.gpu != nullptr && on.gpu->stream != nullptr, "matmul %s: no stream", what.c_str());
+void require_workspace(Exec on, const std::string& what) {
   CHECK(pointer_alignment(on.workspace.data) == 256,
         "matmul %s: workspace at %p, cuBLASLt asks for a multiple of 256 bytes", what.c_str(),
         static_cast<const void*>(on.workspace.data));

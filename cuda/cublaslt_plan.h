@@ -48,8 +48,8 @@ cublasLtMatrixLayout_t matrix_layout(cudaDataType_t type, int64_t rows, int64_t 
 void choose_algorithm(ProductPlan& plan, const Alignments& alignments, size_t workspace,
                       const std::string& what);
 
-// There is a stream, and a workspace as the library wants it.
-void require_product_exec(Exec on, const std::string& what);
+// A workspace as the library wants it.
+void require_workspace(Exec on, const std::string& what);
 struct ProductPointers {
   const void *a, *b;
   const void* c;  // null: nothing is added

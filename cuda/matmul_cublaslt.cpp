@@ -67,9 +67,10 @@ void empty_product(cudaStream_t stream, const Matmul& p) {
 
 void matmul(Exec on, const Matmul& p) {
   const std::string what = strprintf("(%ld, %ld, %ld)", long(p.m), long(p.n), long(p.k));
-  require_product_exec(on, what);
+  CHECK(on.gpu != nullptr && on.gpu->stream != nullptr, "matmul %s: no stream", what.c_str());
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return empty_product(static_cast<cudaStream_t>(on.gpu->stream), p);
+  require_workspace(on, what);
   const void* const c = p.c ? p.c : p.d;
   const ProductPlan& plan = plan_for({
       .m = p.m,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "cuda/context.h"
 #include "cuda/cublaslt_plan.h"
 #include "cuda/scaled_matmul.h"
 
@@ -80,9 +81,10 @@ ProductPlan make_plan(const ScaledMatmul& p, const Key& key, const std::string& 
 void scaled_matmul(Exec on, const ScaledMatmul& p) {
   const std::string what =
       strprintf("(%ld, %ld, %ld) of quantised operands", long(p.m), long(p.n), long(p.k));
-  require_product_exec(on, what);
+  CHECK(on.gpu != nullptr && on.gpu->stream != nullptr, "matmul %s: no stream", what.c_str());
   CHECK(p.k > 0 && p.k % 16 == 0, "matmul %s", what.c_str());
   if (p.m == 0 || p.n == 0) return;
+  require_workspace(on, what);
   const void* const c = p.c ? p.c : p.d;
   const Key key{
       .m = p.m,

@@ -159,4 +159,18 @@ CoreQuestion CoreExamples::question(int64_t idx, Encoder& encoder, int32_t bos,
   return question;
 }
 
+int64_t estimated_tokens(const CoreExamples& examples, const Tokenizer& tokenizer,
+                         int64_t max_tokens) {
+  constexpr int64_t kLookedAt = 8;
+  Encoder encoder(tokenizer);
+  const int64_t looked = std::min(kLookedAt, examples.size());
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < looked; ++i) {
+    const CoreQuestion q =
+        examples.question(i * examples.size() / looked, encoder, tokenizer.eot(), max_tokens);
+    for (const CorePrompt& p : q.prompts) tokens += int64_t(p.tokens.size());
+  }
+  return tokens * examples.size() / std::max<int64_t>(looked, 1);
+}
+
 }  // namespace assay

@@ -57,4 +57,8 @@ class CoreExamples {
 // Without white space at both ends, as Python's str.strip has it (Unicode).
 std::string_view python_strip(std::string_view text);
 
+// Prompt tokens of the whole task, from a few of its questions: for progress.
+int64_t estimated_tokens(const CoreExamples& examples, const Tokenizer& tokenizer,
+                         int64_t max_tokens);
+
 }  // namespace assay

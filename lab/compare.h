@@ -54,8 +54,8 @@ struct HealthSummary {
 
 // The last CORE score of each run that has one (lab/run_summary.h).
 struct CapabilitySummary {
-  std::vector<std::string> names =
-      {};  // of the scores; more than one: of other tasks or rows, which no mean is taken over
+  // Of the scores; more than one: of other tasks or rows, which no mean is taken over.
+  std::vector<std::string> names = {};
   std::optional<Summary> value = {};
   int64_t scored = 0;        // runs
   std::string text() const;  // "not evaluated", "core 0.0231 sd 0.0040, n 3", "2 unlike scores"

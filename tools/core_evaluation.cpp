@@ -33,21 +33,6 @@ std::vector<CoreTask> chosen_tasks(const CoreBundle& bundle, const CoreEvaluatio
   return chosen;
 }
 
-// Prompt tokens of a task, from a few of its questions.
-int64_t estimated_tokens(const CoreExamples& examples, const Tokenizer& tokenizer,
-                         int64_t max_tokens) {
-  constexpr int64_t kLookedAt = 8;
-  Encoder encoder(tokenizer);
-  const int64_t looked = std::min(kLookedAt, examples.size());
-  int64_t tokens = 0;
-  for (int64_t i = 0; i < looked; ++i) {
-    const CoreQuestion q =
-        examples.question(i * examples.size() / looked, encoder, tokenizer.eot(), max_tokens);
-    for (const CorePrompt& p : q.prompts) tokens += int64_t(p.tokens.size());
-  }
-  return tokens * examples.size() / looked;
-}
-
 // What decides about the answers, and what the names of task and checkpoint do not tell.
 nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& tokenizer,
                               const LoadedModel& loaded,

@@ -31,20 +31,6 @@ Tokenizer core_tokenizer(const std::string& file) {
   return tokenizer;
 }
 
-// From a few of a task's questions.
-int64_t tokens_about(const CoreExamples& examples, const Tokenizer& tokenizer, int64_t max_tokens) {
-  constexpr int64_t kLookedAt = 8;
-  Encoder encoder(tokenizer);
-  const int64_t looked = std::min(kLookedAt, examples.size());
-  int64_t tokens = 0;
-  for (int64_t i = 0; i < looked; ++i) {
-    const CoreQuestion question =
-        examples.question(i * examples.size() / looked, encoder, tokenizer.eot(), max_tokens);
-    for (const CorePrompt& prompt : question.prompts) tokens += int64_t(prompt.tokens.size());
-  }
-  return tokens * examples.size() / std::max<int64_t>(looked, 1);
-}
-
 void require_known(const CoreBundle& bundle, const std::vector<std::string>& labels) {
   for (const std::string& label : labels) {
     const auto at = std::find_if(bundle.tasks.begin(), bundle.tasks.end(),
@@ -99,7 +85,7 @@ TrainingCore::TrainingCore(const Config& config, const RunData& data, std::strin
       continue;
     }
     examples_.emplace_back(task, read_core_rows(task), config_.max_rows);
-    tokens_ += tokens_about(examples_.back(), tokenizer_, max_tokens_);
+    tokens_ += estimated_tokens(examples_.back(), tokenizer_, max_tokens_);
   }
 }
 
