@@ -98,11 +98,13 @@ class Browser:
         return [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
 
     def download(self, selector, name):
-        """The text of the file that a click downloads. A click that met a chart while it changed its size is done again."""
+        """The text of the file that a click downloads. A click that met a chart while it changed its size is done again. Chromium
+        holds the name with an empty file before the whole one takes its place."""
         path = self.downloads / name
+        part = path.with_name(name + ".crdownload")
         for _ in range(3):
             self.click(selector)
-            if self.wait(path.exists, 10):
+            if self.wait(lambda: path.exists() and path.stat().st_size > 0 and not part.exists(), 10):
                 text = path.read_text()
                 path.unlink()
                 return text
