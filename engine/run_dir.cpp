@@ -25,6 +25,7 @@ constexpr const char* kOwnFiles[] = {"checkpoints",
                                      "evals",
                                      "samples.jsonl",
                                      kImportedFile,
+                                     kReusedFile,
                                      kConfig};
 
 bool holds_files(const std::string& path) {

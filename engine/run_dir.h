@@ -21,6 +21,8 @@ std::filesystem::path require_run(const std::string& run);
 
 // In a run that began from another program's weights: what they were.
 constexpr const char* kImportedFile = "imported.json";
+// In a run that a matrix copied from another folder: from which.
+constexpr const char* kReusedFile = "reused.json";
 
 class RunDir {
  public:
@@ -68,6 +70,8 @@ struct RunMeta {
   std::string device = "cpu";  // or "cuda: " and the GPU's name
   int64_t threads = 0;
   std::string recipe;                              // precision as resolved
+  std::string precision;                           // the same with all that changes it, in words
+  std::string config_sha256;                       // of the fields that change a result
   std::map<std::string, std::string> data_sha256;  // by file
   int64_t first_step = 0;                          // steps done when this launch began
 };

@@ -71,6 +71,7 @@ ordered_json row_json(const SummaryRow& row) {
     r["end"] = run->end;
     r["steps"] = run->steps_done;
     r["val_loss_nats"] = run->last_val() ? ordered_json(run->last_val()->value) : ordered_json();
+    r["reused_from"] = run->reused_from.empty() ? ordered_json() : ordered_json(run->reused_from);
     j["runs"].push_back(r);
   }
   j["parameters_total"] = row.cell->audit.total;
@@ -195,15 +196,15 @@ std::string summary_csv(const MatrixSummary& summary) {
 }
 
 std::string runs_csv(const MatrixSummary& summary) {
-  std::string text =
-      csv_line({"cell", "run", "contract", "model", "precision", "seed", "end", "steps", "tokens",
-                "val_loss_nats", "bits_per_byte", "seconds", "flops", "worst_max_load_norm"});
+  std::string text = csv_line({"cell", "run", "contract", "model", "precision", "seed", "end",
+                               "steps", "tokens", "val_loss_nats", "bits_per_byte", "seconds",
+                               "flops", "worst_max_load_norm", "reused_from"});
   for (const Cell& cell : summary.matrix->cells) {
     const auto found = summary.records.find(cell.run);
     std::vector<std::string> fields = {cell.name,  cell.run,       cell.contract,
                                        cell.model, cell.precision, std::to_string(cell.seed)};
     if (found == summary.records.end()) {
-      fields.resize(14);
+      fields.resize(15);
     } else {
       const RunRecord& run = found->second;
       const auto loss = run.last_val();
@@ -216,6 +217,7 @@ std::string runs_csv(const MatrixSummary& summary) {
       fields.push_back(exact(run.seconds_at(run.steps_done)));
       fields.push_back(exact(run.flops_at(run.steps_done)));
       fields.push_back(run.health ? exact(run.health->worst_max_load_norm) : "");
+      fields.push_back(run.reused_from);
     }
     text += csv_line(fields);
   }

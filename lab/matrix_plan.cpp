@@ -13,7 +13,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string state_text(const CellStatus& status) {
+std::string state_text(const PlannedCell& run) {
+  const CellStatus& status = run.status;
+  if (!run.reuse.empty()) return "copied from " + run.reuse;
   std::string text = cell_state_name(status.state);
   if (status.state == CellState::kPartial) {
     text += strprintf(" (step %ld)", long(status.steps_done));
@@ -23,7 +25,7 @@ std::string state_text(const CellStatus& status) {
 
 double flops_left(const PlannedCell& run) {
   const bool ended = run.status.state == CellState::kDone || run.status.state == CellState::kGuard;
-  if (ended || run.cell->steps() == 0) return 0;
+  if (ended || !run.reuse.empty() || run.cell->steps() == 0) return 0;
   return run.cell->flops() * (1 - double(std::min(run.status.steps_done, run.cell->steps())) /
                                       double(run.cell->steps()));
 }
@@ -39,7 +41,7 @@ std::string steps_text(const Cell& cell) {
 }  // namespace
 
 MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
-                       const std::vector<const Cell*>& selected) {
+                       const std::vector<const Cell*>& selected, const Reusable& reusable) {
   MatrixPlan plan{.matrix = &matrix, .runs = {}, .unavailable = {}};
   std::set<std::string> wanted;  // runs
   for (const Cell* cell : selected) {
@@ -48,7 +50,10 @@ MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
   }
   for (const Cell* cell : matrix.order()) {
     if (!wanted.contains(cell->name)) continue;
-    PlannedCell run{.cell = cell, .status = folder.status(*cell), .also = {}};
+    PlannedCell run{.cell = cell, .status = folder.status(*cell), .also = {}, .reuse = {}};
+    for (const ReusableRun& r : reusable.runs) {
+      if (r.cell == cell && run.status.state == CellState::kWaiting) run.reuse = r.run;
+    }
     for (const Cell& other : matrix.cells) {
       if (other.run == cell->name && other.name != cell->name) run.also.push_back(other.name);
     }
@@ -76,7 +81,7 @@ std::string plan_text(const MatrixPlan& plan) {
                       cell.name.c_str(), steps_text(cell).c_str(),
                       count_text(double(cell.tokens())).c_str(),
                       strprintf("%.3e", cell.flops()).c_str(), mib(cell.memory_bytes).c_str(),
-                      state_text(run.status).c_str());
+                      state_text(run).c_str());
     if (cell.memory_bytes > file.memory_bytes) text += "     exceeds the memory budget\n";
     for (const std::string& also : run.also) text += "     = " + also + "\n";
     flops += cell.flops();
@@ -127,6 +132,7 @@ std::string plan_json(const MatrixPlan& plan) {
     c["steps_done"] = run.status.steps_done;
     c["edited"] = run.status.differences;
     c["also"] = run.also;
+    c["reuse"] = run.reuse.empty() ? ordered_json() : ordered_json(run.reuse);
     j["runs"].push_back(c);
   }
   j["unavailable"] = ordered_json::array();

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/matrix_state.h"
+#include "lab/matrix_reuse.h"
 
 namespace assay {
 
@@ -12,6 +12,7 @@ struct PlannedCell {
   const Cell* cell = nullptr;
   CellStatus status;
   std::vector<std::string> also;  // names of the cells that coincide with it
+  std::string reuse;  // the finished run elsewhere that will be copied for it; "" = it is trained
 };
 
 struct MatrixPlan {
@@ -20,9 +21,9 @@ struct MatrixPlan {
   std::vector<const Cell*> unavailable;  // selected, and not to be trained in their precision
 };
 
-// Of the selected cells. The matrix must outlive it.
+// Of the selected cells; a waiting one may be reused. The matrix must outlive it.
 MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
-                       const std::vector<const Cell*>& selected);
+                       const std::vector<const Cell*>& selected, const Reusable& reusable = {});
 
 std::string plan_text(const MatrixPlan& plan);
 std::string plan_json(const MatrixPlan& plan);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "engine/run_dir.h"
 #include "lab/receipt_make.h"
 
 namespace assay {
@@ -71,6 +72,7 @@ Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& sum
   };
   for (const auto& [run, record] : summary.records) {
     bundle.runs.push_back(run);
+    if (!record.reused_from.empty()) bundle.files.push_back(run + "/" + kReusedFile);
     const std::string own = folder.file(run + "/" + kReceiptName);
     std::error_code ignored;
     if (!std::filesystem::exists(own, ignored)) {

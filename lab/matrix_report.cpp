@@ -191,6 +191,26 @@ std::string target_text(const ContractTable& table) {
                                .c_str());
 }
 
+// Whether another run of the table was trained on another device.
+bool mixes_devices(const ContractTable& table, const RunRecord& run) {
+  for (const SummaryRow& row : table.rows) {
+    for (const RunRecord* other : row.runs.runs) {
+      if (other->device != run.device) return true;
+    }
+  }
+  return false;
+}
+
+// " (commit 8f7949136, on cuda: NVIDIA H200)", as far as the run says it; the device where others have another one.
+std::string origin_text(const ContractTable& table, const RunRecord& run) {
+  std::string text;
+  if (!run.commit.empty()) text = "commit " + run.commit.substr(0, 9);
+  if (!run.device.empty() && mixes_devices(table, run)) {
+    text += (text.empty() ? "on " : ", on ") + run.device;
+  }
+  return text.empty() ? "" : " (" + text + ")";
+}
+
 std::string table_markdown(const ContractTable& table) {
   std::string text = "## Contract " + table.contract.name + ": " + contract_text(table.contract) +
                      "\n\n" + markdown_table(result_rows(table), 2) + "\n";
@@ -199,6 +219,11 @@ std::string table_markdown(const ContractTable& table) {
   text += ranking_text(table);
   for (const SummaryRow& row : table.rows) {
     for (const std::string& missing : row.missing) text += "- " + missing + "\n";
+    for (const RunRecord* run : row.runs.runs) {
+      if (run->reused_from.empty()) continue;
+      text +=
+          "- " + run->name + ": reused from " + run->reused_from + origin_text(table, *run) + "\n";
+    }
   }
   return text;
 }

@@ -98,13 +98,13 @@ const char* cell_state_name(CellState state) {
   return "?";
 }
 
-CellStatus MatrixFolder::status(const Cell& cell) const {
+CellStatus run_status(const std::string& run, const Cell& cell) {
   CellStatus status;
   if (!cell.unavailable.empty()) {
     status.state = CellState::kUnavailable;
     return status;
   }
-  const fs::path folder = run(cell);
+  const fs::path folder = run;
   std::error_code ignored;
   if (!fs::exists(folder / "config.yaml", ignored)) return status;
   status.state = CellState::kPartial;

@@ -36,6 +36,9 @@ struct CellStatus {
   std::vector<std::string> differences;
 };
 
+// Of the run in this folder, as that of the cell.
+CellStatus run_status(const std::string& run, const Cell& cell);
+
 class MatrixFolder {
  public:
   explicit MatrixFolder(std::string path) : path_(std::move(path)) {}
@@ -47,7 +50,7 @@ class MatrixFolder {
   std::string config(const Cell& cell) const { return file("configs/" + cell.run + ".yaml"); }
   std::string log(const Cell& cell) const { return file("logs/" + cell.run + ".log"); }
 
-  CellStatus status(const Cell& cell) const;
+  CellStatus status(const Cell& cell) const { return run_status(run(cell), cell); }
   // Written anew only where it says something else.
   void write_config(const Cell& cell) const;
 

@@ -1,6 +1,7 @@
 #include "lab/run_record.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -36,6 +37,13 @@ void read_meta(const fs::path& folder, RunRecord& run) {
       if (hash.is_string()) run.data_sha256[path] = hash.get<std::string>();
     }
   }
+}
+
+// Where the run is a copy of another one: of which.
+std::string read_origin(const fs::path& folder) {
+  std::ifstream file(folder / kReusedFile);
+  const nlohmann::json origin = nlohmann::json::parse(file, nullptr, false);
+  return origin.is_object() ? text_or_empty(origin, "from") : "";
 }
 
 std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const RunRecord& run) {
@@ -92,9 +100,10 @@ std::optional<EvalValue> RunRecord::last_val() const {
 }
 
 std::optional<EvalValue> RunRecord::best_val() const {
-  const auto best =
-      std::min_element(val_loss_nats.begin(), val_loss_nats.end(),
-                       [](const EvalValue& a, const EvalValue& b) { return a.value < b.value; });
+  const auto best = std::min_element(
+      val_loss_nats.begin(), val_loss_nats.end(), [](const EvalValue& a, const EvalValue& b) {
+        return std::isfinite(a.value) && !(b.value <= a.value);  // what is no number comes last
+      });
   if (best == val_loss_nats.end()) return std::nullopt;
   return *best;
 }
@@ -134,6 +143,7 @@ RunRecord read_run(const std::string& path) {
   run.config = load_config((folder / "config.yaml").string(), {});
   run.audit = audit(run.config);
   read_meta(folder, run);
+  run.reused_from = read_origin(folder);
 
   const TelemetryReader telemetry((folder / "telemetry.db").string());
   run.steps_done = telemetry.last_step().value_or(0);

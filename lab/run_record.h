@@ -49,6 +49,8 @@ struct RunRecord {
   std::string commit, program_sha256, host, device, cpu, started, recipe;
   bool dirty = false;
   std::map<std::string, std::string> data_sha256;  // by file
+  std::string
+      reused_from;  // reused.json: the run that this is a copy of; "" of a run that was trained here
 
   int64_t steps_done = 0;  // logged
   int64_t tokens = 0;

@@ -108,8 +108,9 @@ Json eval_rule(RunEvidence& run, const Json& how) {
   }
   if (pick != "best" && pick != "best_step") fail(how, "no pick " + pick);
   const auto best =
-      std::min_element(values.begin(), values.end(),
-                       [](const EvalValue& a, const EvalValue& b) { return a.value < b.value; });
+      std::min_element(values.begin(), values.end(), [](const EvalValue& a, const EvalValue& b) {
+        return std::isfinite(a.value) && !(b.value <= a.value);  // what is no number comes last
+      });
   if (best == values.end()) return Json();
   return pick == "best" ? number_or_null(best->value) : Json(best->step);
 }

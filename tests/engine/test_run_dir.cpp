@@ -114,6 +114,7 @@ TEST_CASE("meta.json says what made the run, and what made it before") {
   meta.command = {"assay", "train", "x.yaml"};
   meta.build.commit = "abc";
   meta.build.dirty = true;
+  meta.precision = "mxfp8 with experts.wgrad=bf16";
   meta.data_sha256["t.bin"] = "00";
   write_meta(run, meta);
   meta.first_step = 50;
@@ -122,6 +123,7 @@ TEST_CASE("meta.json says what made the run, and what made it before") {
   REQUIRE(j["command"] == nlohmann::json{"assay", "train", "x.yaml"});
   REQUIRE(j["dirty"] == true);
   REQUIRE(j["first_step"] == 50);
+  REQUIRE(j["precision"] == "mxfp8 with experts.wgrad=bf16");
   REQUIRE(j["program_sha256"].get<std::string>().size() == 64);
   REQUIRE(j["data_sha256"]["t.bin"] == "00");
   REQUIRE(j["before"].size() == 1);

@@ -6,8 +6,10 @@ import fcntl
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -115,6 +117,158 @@ def check_by_hand(place):
     done = assay("train", config, "--run", place.path / "hand" / cell)
     check(done.returncode == 0, done.stderr)
     place.same_as_whole("hand", "assay train by hand", [cell])
+
+
+STUDY = """
+models: {{plain: dense.yaml, fast: fast.yaml}}
+contracts: [{{kind: steps, landings: [0.5, 1]}}]
+precisions: [fp32]
+seeds: [1]
+set: {{run.checkpoint_every: 20, run.steps: 40{set}}}
+"""
+
+
+def check_reused(place):
+    """A second matrix takes what the first has trained, and trains the rest."""
+    (place.path / "fast.yaml").write_text((place.path / "dense.yaml").read_text().replace("lr: 3e-3", "lr: 4e-3"))
+    whole, folder, taken = place.path / "whole", place.path / "study", "plain-steps-fp32-seed1"
+    place.write("study.yaml", text=STUDY)
+    plan = json.loads(place.matrix("study.yaml", "study", "--reuse", whole, "--dry-run", "--json").stdout)
+    check([run["reuse"] for run in plan["runs"]] == [f"{whole}/{RUNS[0]}", None], plan)
+    check(not folder.exists(), "--dry-run copies nothing")
+    done = place.matrix("study.yaml", "study", "--reuse", whole, "--json")
+    check(f"{taken} is reused from {whole}/{RUNS[0]}" in done.stderr and "1 to train" in done.stderr, done.stderr)
+    said = json.loads(done.stdout)["contracts"][0]["rows"]
+    check([row["runs"][0]["reused_from"] for row in said] == [f"{whole}/{RUNS[0]}", None], said)
+    check(f"- {taken}: reused from {whole}/{RUNS[0]} (commit " in (folder / "summary.md").read_text(), "the table says so")
+    check(list(csv.DictReader((folder / "runs.csv").open()))[0]["reused_from"], "and so does runs.csv")
+    difference = first_difference(whole / RUNS[0], folder / taken)
+    check(difference is None, f"a reused run: {difference}")
+    verified = assay("receipt", "verify", folder)
+    check(verified.returncode == 0 and f"{taken}/reused.json" in verified.stdout, verified)
+    again = place.matrix("study.yaml", "study", "--reuse", whole)
+    check("0 to train" in again.stderr and "is reused from" not in again.stderr, f"once: {again.stderr}")
+    shutil.rmtree(folder / "fast-steps-fp32-seed1")
+    once_more = place.matrix("study.yaml", "study", "--reuse", whole)
+    check("1 to train" in once_more.stderr, f"what waits needs nothing of {whole}: {once_more.stderr}")
+    whole.rename(place.path / "away")
+    again = place.matrix("study.yaml", "study", "--reuse", whole)
+    check("0 to train" in again.stderr, f"nor does what is done: {again.stderr}")
+    (place.path / "away").rename(whole)
+    place.write("study.yaml", text=STUDY, changes=", optimizer.lr: 5e-3")
+    place.matrix("study.yaml", "study", "--fresh-changed", "--only", "plain")
+    check("reused" not in (folder / "summary.md").read_text(), "what is trained anew is not reused")
+    place.write("study.yaml", text=STUDY)
+
+
+def check_not_reused(place):
+    whole = place.path / "whole"
+
+    def copy(name, *files):
+        run = place.path / name / RUNS[0]
+        shutil.copytree(whole / RUNS[0], run)
+        return [run / file for file in files]
+
+    def refused(folder, error, hint, changes=""):
+        place.write("study.yaml", text=STUDY, changes=changes)
+        done = place.matrix("study.yaml", "not", "--reuse", place.path / folder, expect=1)
+        lines = done.stderr.splitlines()
+        check(len(lines) == 2 and error in lines[0] and hint in lines[1], f"{error}: {done.stderr}")
+        check(not trained_in(place.path / "not"), "and copies nothing")
+
+    refused("whole", f"{RUNS[0]} is nearest, to plain-steps-fp32-seed1: optimizer.beta1: 0.9 -> 0.8", "leave --reuse out",
+            ", optimizer.beta1: 0.8")
+    refused("nowhere", "no run in it", "--reuse runs/")
+    (no_receipt,) = copy("no-receipt", "receipt.json")
+    no_receipt.unlink()
+    refused("no-receipt", "no receipt in", "assay receipt make")
+    (telemetry,) = copy("edited", "telemetry.db")
+    with sqlite3.connect(telemetry) as db:
+        db.execute("UPDATE eval SET value = value - 0.1 WHERE step = 40")
+    refused("edited", "does not verify: input telemetry telemetry.db", "assay receipt verify")
+    gpu = "cuda: NVIDIA H200"
+    for name, field, error, hint in (("other-build", "program_sha256", "another build of this program", "--force"),
+                                     ("other-device", "device", f"was trained on {gpu}, this matrix trains on ", "--force"),
+                                     ("other-data", "data_sha256", "was trained on other data", "without --reuse")):
+        (meta,) = copy(name, "meta.json")
+        said = json.loads(meta.read_text())
+        said[field] = {"program_sha256": "0" * 64, "device": gpu}.get(field) or {
+            f"/gone/{path.split('/')[-1]}": "0" * 64 for path in said[field]}
+        meta.write_text(json.dumps(said))
+        (meta.parent / "receipt.json").unlink()
+        check(assay("receipt", "make", meta.parent).returncode == 0, f"{name} is sealed")
+        refused(name, error, hint)
+    forced = place.matrix("study.yaml", "forced", "--reuse", place.path / "other-build", "--force")
+    check("is reused from" in forced.stderr and "trained on" not in forced.stderr, forced.stderr)
+    forced = place.matrix("study.yaml", "forced-device", "--reuse", place.path / "other-device", "--force")
+    check(f"{RUNS[0]}, trained on {gpu} (this matrix trains on " in forced.stderr, forced.stderr)
+    check(f", on {gpu})" in forced.stdout, "the table says it where devices differ: " + forced.stdout)
+    copy("imported", "imported.json")[0].write_text("{}")
+    refused("imported", "began from imported weights (imported.json)", "begins from its seed")
+
+    # Every field of precision may be changed when a run goes on: the last configuration does not tell.
+    config, changed = whole / "configs" / f"{RUNS[0]}.yaml", place.path / "changed" / RUNS[0]
+    for first in ("precision.recipe=bf16", "precision.products=native", "eval.every=5"):
+        shutil.rmtree(changed.parent, ignore_errors=True)
+        done = assay("train", config, "--run", changed, "--set", first, "--stop-after", "20")
+        check(done.returncode == 130, f"stops half way: {done.stderr}")
+        done = assay("train", config, "--run", changed)
+        check(done.returncode == 0, done.stderr)
+        error = {"precision.recipe=bf16": "was trained in bf16, and from step 20 on in fp32",
+                 "precision.products=native": "was trained in fp32, products in their own formats, and from step 20 on in fp32",
+                 "eval.every=5": "went on in another configuration after step 20"}[first]
+        refused("changed", error, "no cell trains like that")
+        if "recipe" not in first:
+            continue
+        meta = json.loads((changed / "meta.json").read_text())
+        for launch in [meta, *meta["before"]]:  # as a program wrote it that did not note them
+            del launch["precision"], launch["config_sha256"]
+        (changed / "meta.json").write_text(json.dumps(meta))
+        refused("changed", error, "no cell trains like that")
+    stopped = place.path / "stopped" / RUNS[0]
+    assay("train", config, "--run", stopped, "--set", "run.checkpoint_every=7", "--stop-after", "20")
+    check(assay("train", config, "--run", stopped).returncode == 0, "goes on")
+    shown = place.matrix("study.yaml", "stopped-study", "--only", "plain", "--reuse", stopped.parent)
+    check("is reused from" in shown.stderr, f"stopped and gone on in the same configuration: {shown.stderr}")
+
+    with sqlite3.connect(copy("half", "telemetry.db")[0]) as db:
+        db.execute("DELETE FROM event")
+    done = place.matrix("study.yaml", "half-study", "--reuse", place.path / "half", "--dry-run")
+    check(f"{RUNS[0]}: partial, step 40 of 40" in done.stderr and "copied from" not in done.stdout, done)
+
+
+def check_copy_cut_short(place):
+    """A limit on the size of files stands for a full disk; a copy left behind, for a process killed while it copied."""
+    place.write("study.yaml", text=STUDY)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 10, 16 << 10))
+    whole, folder, taken = place.path / "whole", place.path / "cut", "plain-steps-fp32-seed1"
+    part = folder / f"{taken}.part"
+    cut = subprocess.run(place.command("study.yaml", folder, "--reuse", whole), capture_output=True, text=True,
+                         preexec_fn=limit, restore_signals=False)  # without SIGXFSZ: an error
+    check(cut.returncode == 1 and f"error: cannot copy {whole}" in cut.stderr, f"cannot copy: {cut}")
+    check(not part.exists() and not (folder / taken).exists(), "removes what it had copied")
+    check((folder / "matrix.json").exists(), "the folder is that of a matrix before anything is copied")
+    part.mkdir()
+    (part / "config.yaml").write_text("of a process that was killed")
+    (folder / taken).mkdir()
+    (folder / taken / "note.txt").write_text("mine")
+    mine = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole, expect=1)
+    check(f"{taken} has files but no run in it" in mine.stderr, mine.stderr)
+    check(not part.exists(), "what was left behind is swept")
+    (folder / taken / "note.txt").rename(folder / taken / ".lock")  # as a process leaves it
+    done = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole)
+    check(f"{taken} is reused from" in done.stderr, done.stderr)
+    difference = first_difference(whole / RUNS[0], folder / taken)
+    check(difference is None, f"copied at the second start: {difference}")
+
+    linked = place.path / "linked" / RUNS[0]
+    shutil.copytree(place.path / "whole" / RUNS[0], linked)
+    (linked / "checkpoints").rename(place.path / "elsewhere")
+    (linked / "checkpoints").symlink_to(place.path / "elsewhere")
+    place.matrix("study.yaml", "from-linked", "--only", "plain", "--reuse", linked)
+    shutil.rmtree(place.path / "elsewhere")
+    difference = first_difference(place.path / "whole" / RUNS[0], place.path / "from-linked" / taken)
+    check(difference is None, f"a folder that is a link is copied: {difference}")
 
 
 def wait_for(condition, what, seconds=60):
@@ -267,6 +421,9 @@ def main():
     with Place() as place:
         check_whole(place)
         check_by_hand(place)
+        check_reused(place)
+        check_not_reused(place)
+        check_copy_cut_short(place)
         check_killed(place)
         check_interrupted(place)
         check_edited(place)

@@ -13,22 +13,27 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/nearest.h"
+#include "data/sha256.h"
 #include "engine/folder_lock.h"
 #include "engine/progress.h"
 #include "lab/matrix_plan.h"
 #include "lab/matrix_receipt.h"
 #include "lab/matrix_report.h"
 #include "models/audit_report.h"
+#include "tools/build_info.h"
 #include "tools/commands.h"
 #include "tools/matrix_runner.h"
 #include "tools/run_data.h"
+#include "tools/train_device.h"
 
 namespace assay {
 namespace {
 
+constexpr const char* kThisProgram = "/proc/self/exe";
+
 struct Arguments {
   std::string file;
-  std::vector<std::string> sets, only;
+  std::vector<std::string> sets, only, reuse;
   std::string folder, memory;
   std::optional<int64_t> jobs, threads;
   bool dry_run = false, summary = false, json = false;
@@ -136,6 +141,41 @@ void prepare_data(const std::vector<PlannedRun>& planned) {
   }
 }
 
+struct TakenRun {
+  ReusableRun run;
+  ReuseEvidence evidence;
+};
+
+// Every piece of evidence for all runs that are finished elsewhere.
+std::vector<TakenRun> examine_runs(const Arguments& a, const std::vector<ReusableRun>& runs) {
+  if (runs.empty()) return {};
+  ReuseEvidence evidence{
+      .program = {.data = {},
+                  .program_sha256 = sha256_file(kThisProgram),
+                  .commit = build_info().commit},
+      .data_sha256 = {                            },
+      .device = device_name_of("auto")
+  };
+  if (a.force) evidence.elsewhere = ReuseEvidence::Elsewhere::kAccept;
+  std::vector<TakenRun> examined;
+  for (const ReusableRun& run : runs) {
+    evidence.data_sha256 = data_hashes(resolve_data(run.cell->config));
+    require_evidence(run, evidence);
+    examined.push_back({.run = run, .evidence = evidence});
+  }
+  return examined;
+}
+
+void take_over_runs(const std::vector<TakenRun>& runs, const MatrixFolder& folder) {
+  for (const auto& [run, evidence] : runs) {
+    const std::string elsewhere = take_over(run, folder, evidence);
+    say(run.cell->name + " is reused from " + run.run +
+        (elsewhere.empty()
+             ? ""
+             : ", trained on " + elsewhere + " (this matrix trains on " + evidence.device + ")"));
+  }
+}
+
 int print_summary(const Arguments& a, const MatrixFolder& folder, const Matrix& matrix) {
   const MatrixSummary summary = summarise_matrix(matrix, folder);
   write_summary(folder, summary);
@@ -177,7 +217,9 @@ int run_matrix(const Arguments& a) {
   prefer_existing_runs(matrix, folder);
   const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
   const MatrixEdits edits = find_edits(folder, matrix);
-  const MatrixPlan plan = plan_matrix(matrix, folder, selected);
+  const Reusable reusable = find_reusable(selected, folder, a.reuse);
+  const MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
+  for (const std::string& run : reusable.unfinished) say("not reused: " + run);
   if (a.dry_run) {
     say_edits(edits);
     std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
@@ -194,10 +236,13 @@ int run_matrix(const Arguments& a) {
   require_unchanged(a, folder, edits);
 
   std::vector<PlannedRun> planned;
+  std::vector<ReusableRun> reused;
   std::vector<FailedRun> failed;
   for (const PlannedCell& p : plan.runs) {
     const bool fresh = !p.status.differences.empty();
-    if (p.status.state == CellState::kGuard && !fresh) {
+    if (!p.reuse.empty()) {
+      reused.push_back({.cell = p.cell, .run = p.reuse});
+    } else if (p.status.state == CellState::kGuard && !fresh) {
       failed.push_back({.cell = p.cell->name,
                         .code = kExitStoppedByGuard,
                         .error = strprintf("stopped by its guard (%s) at step %ld",
@@ -212,8 +257,12 @@ int run_matrix(const Arguments& a) {
 
   make_folders(folder.path());
   const FolderLock lock(folder.path(), "choose another --run-dir");
+  remove_incomplete_copies(matrix, folder);
+  const std::vector<TakenRun> taken = examine_runs(a, reused);
   prepare_data(planned);
-  write_matrix(folder, matrix, edits);
+  write_matrix(folder, matrix,
+               edits);  // first: a copy that is cut short lies in the folder of a matrix
+  take_over_runs(taken, folder);
   for (const PlannedRun& run : planned) folder.write_config(*run.cell);
   say(strprintf("matrix %s: %zu runs, %zu of them done; %zu to train in %s",
                 matrix.file.name.c_str(), plan.runs.size(),
@@ -250,6 +299,10 @@ void add_matrix_command(Commands& commands) {
   sub->add_option("--only", a->only, "train only these models or precisions of it")
       ->delimiter(',')
       ->allow_extra_args(false);
+  sub->add_option("--reuse", a->reuse,
+                  "folder of a matrix or run: its finished runs of the same configuration are "
+                  "copied, not trained again; may be repeated")
+      ->allow_extra_args(false);
   sub->add_option("--jobs", a->jobs, "runs at a time (jobs of the file)")
       ->check(CLI::Range(1, 1024));
   sub->add_option("--threads", a->threads, "of all runs together (threads of the file; all cores)")
@@ -261,7 +314,9 @@ void add_matrix_command(Commands& commands) {
                 "begin no further run after one that fails");
   sub->add_flag("--fresh-changed", a->fresh_changed,
                 "delete runs whose configuration was edited and train them again");
-  sub->add_flag("--force", a->force, "train models that do not see the same data");
+  sub->add_flag(
+      "--force", a->force,
+      "train models that do not see the same data; --reuse runs of another build or device");
   sub->add_flag("--json", a->json, "one JSON object on stdout");
   sub->footer(
       "A matrix file:\n"
