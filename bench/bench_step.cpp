@@ -74,6 +74,16 @@ Config config_of(const Options& o) {
   return c;
 }
 
+// A configuration has its own shapes.
+void require_no_shapes(const CLI::Option_group& shapes) {
+  for (const CLI::Option* option : shapes.get_options()) {
+    if (option->count() == 0) continue;
+    const std::string name = option->get_name();
+    throw UserError(name + " is given beside --config, which has shapes of its own",
+                    "leave " + name + " out, or give --config a copy of the file that says it");
+  }
+}
+
 void print_profile(const Profile& profile, int64_t steps, double step_ms) {
   auto entries = profile.entries();
   std::sort(entries.begin(), entries.end(),
@@ -233,25 +243,26 @@ int main(int argc, char** argv) {
   app.add_option("--device", o.device, "auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   app.add_option("--micro-batches", o.micro_batches, "of a step")->check(CLI::PositiveNumber);
-  app.add_option("--model", o.model, "dense or moe")->check(CLI::IsMember({"dense", "moe"}));
   app.add_option("--recipe", o.recipe, "of precision.recipe");
   app.add_option("--products", o.products, "of precision.products: decoded, native")
       ->check(CLI::IsMember({"decoded", "native"}));
   app.add_option("--steps", o.steps, "timed steps");
   app.add_option("--warmup", o.warmup, "steps before the timing");
   app.add_option("--threads", o.threads, "CPU threads; 0 = all cores");
-  app.add_option("--layers", o.layers);
-  app.add_option("--hidden", o.hidden);
-  app.add_option("--heads", o.heads);
-  app.add_option("--ffn", o.ffn);
-  app.add_option("--vocab", o.vocab);
-  app.add_option("--sequence", o.sequence);
   app.add_option("--batch", o.batch, "sequences of a micro-batch (8, or the configuration's)");
-  app.add_option("--experts", o.experts);
-  app.add_option("--top-k", o.top_k);
-  app.add_option("--shared", o.shared);
-  app.add_option("--expert-ffn", o.expert_ffn);
-  app.add_option("--router", o.router, "softmax with aux and z losses, or sigmoid with a bias")
+  CLI::Option_group& shapes = *app.add_option_group("shapes", "of a model without --config");
+  shapes.add_option("--model", o.model, "dense or moe")->check(CLI::IsMember({"dense", "moe"}));
+  shapes.add_option("--layers", o.layers);
+  shapes.add_option("--hidden", o.hidden);
+  shapes.add_option("--heads", o.heads);
+  shapes.add_option("--ffn", o.ffn);
+  shapes.add_option("--vocab", o.vocab);
+  shapes.add_option("--sequence", o.sequence);
+  shapes.add_option("--experts", o.experts);
+  shapes.add_option("--top-k", o.top_k);
+  shapes.add_option("--shared", o.shared);
+  shapes.add_option("--expert-ffn", o.expert_ffn);
+  shapes.add_option("--router", o.router, "softmax with aux and z losses, or sigmoid with a bias")
       ->check(CLI::IsMember({"softmax", "sigmoid"}));
   app.add_flag("--profile", o.profile, "time by op (adds a little)");
   app.add_flag("--sampled", o.sampled,
@@ -259,6 +270,7 @@ int main(int argc, char** argv) {
   app.add_flag("--json", o.json, "one JSON object on stdout");
   CLI11_PARSE(app, argc, argv);
   try {
+    if (!o.config.empty()) assay::require_no_shapes(shapes);
     return assay::run(o);
   } catch (const assay::UserError& error) {
     std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());

@@ -216,4 +216,29 @@ CoreBundle read_core_bundle(const std::string& folder) {
   return bundle;
 }
 
+CoreBundle with_tasks(CoreBundle bundle, const std::vector<std::string>& labels,
+                      const std::string& asked_by) {
+  if (labels.empty()) return bundle;
+  std::string known;
+  for (const CoreTask& t : bundle.tasks) known += (known.empty() ? "" : ", ") + t.label;
+  for (const std::string& label : labels) {
+    if (std::any_of(bundle.tasks.begin(), bundle.tasks.end(),
+                    [&](const CoreTask& t) { return t.label == label; })) {
+      continue;
+    }
+    throw UserError(asked_by + ": no task " + label + " with a file in " + bundle.folder,
+                    "there are " + known);
+  }
+  std::vector<CoreTask> chosen;
+  for (const CoreTask& task : bundle.tasks) {
+    if (std::count(labels.begin(), labels.end(), task.label) > 0) {
+      chosen.push_back(task);
+    } else {
+      bundle.missing.push_back(task.label);
+    }
+  }
+  bundle.tasks = std::move(chosen);
+  return bundle;
+}
+
 }  // namespace assay

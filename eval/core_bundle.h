@@ -40,6 +40,10 @@ struct CoreBundle {
 
 // UserError naming file and line for what is absent, of another form, or contradictory.
 CoreBundle read_core_bundle(const std::string& folder);
+// The tasks with these labels alone, in the bundle's order; the others are missing from it. No labels: all. UserError, which
+// begins with who asked, for a label that has no file.
+CoreBundle with_tasks(CoreBundle bundle, const std::vector<std::string>& labels,
+                      const std::string& asked_by);
 std::vector<CoreRow> read_core_rows(const CoreTask& task);
 
 // Parsers of file contents; `name` is for messages.

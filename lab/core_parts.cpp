@@ -204,22 +204,8 @@ ordered_json core_part_json(const CoreReport& report, const CorePart& part) {
   j["origin"] = report.origin;
   j["tasks"] = ordered_json::array();
   for (size_t i = 0; i < report.tasks.size(); ++i) {
-    const CoreTaskResult& task = report.tasks[i];
-    ordered_json t;
-    t["label"] = task.label;
-    t["kind"] = core_kind_name(task.kind);
-    t["shots"] = task.shots;
-    t["rows"] = task.rows;
-    t["baseline_percent"] = task.baseline_percent;
-    t["seconds"] = report.seconds[i];
-    t["answers"] = task.answers;
-    t["not_scored"] = ordered_json::array();
-    for (const auto& [line, why] : task.skipped) {
-      ordered_json one;
-      one["line"] = line + 1;
-      one["why"] = why;
-      t["not_scored"].push_back(one);
-    }
+    ordered_json t = core_task_json(report, i);
+    t["answers"] = report.tasks[i].answers;
     j["tasks"].push_back(t);
   }
   j["prompts"] = report.work.prompts;

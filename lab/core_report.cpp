@@ -118,6 +118,25 @@ std::string core_text(const CoreReport& report) {
   return text;
 }
 
+ordered_json core_task_json(const CoreReport& report, size_t i) {
+  const CoreTaskResult& task = report.tasks[i];
+  ordered_json t;
+  t["label"] = task.label;
+  t["kind"] = core_kind_name(task.kind);
+  t["shots"] = task.shots;
+  t["rows"] = task.rows;
+  t["baseline_percent"] = task.baseline_percent;
+  t["seconds"] = report.seconds[i];
+  t["not_scored"] = ordered_json::array();
+  for (const auto& [line, why] : task.skipped) {
+    ordered_json one;
+    one["line"] = line + 1;
+    one["why"] = why;
+    t["not_scored"].push_back(one);
+  }
+  return t;
+}
+
 ordered_json core_json(const CoreReport& report) {
   ordered_json j;
   j["checkpoint"] = report.checkpoint;
@@ -138,23 +157,10 @@ ordered_json core_json(const CoreReport& report) {
   j["tasks"] = ordered_json::array();
   for (size_t i = 0; i < report.tasks.size(); ++i) {
     const CoreTaskResult& task = report.tasks[i];
-    ordered_json t;
-    t["label"] = task.label;
-    t["kind"] = core_kind_name(task.kind);
-    t["shots"] = task.shots;
-    t["rows"] = task.rows;
+    ordered_json t = core_task_json(report, i);
     t["scored"] = task.scored();
-    t["baseline_percent"] = task.baseline_percent;
     t["accuracy"] = or_null(task.accuracy());
     t["centered"] = or_null(task.centered());
-    t["seconds"] = report.seconds[i];
-    t["not_scored"] = ordered_json::array();
-    for (const auto& [line, why] : task.skipped) {
-      ordered_json one;
-      one["line"] = line + 1;
-      one["why"] = why;
-      t["not_scored"].push_back(one);
-    }
     j["tasks"].push_back(t);
   }
   j["prompts"] = report.work.prompts;

@@ -29,5 +29,7 @@ struct CoreReport {
 
 std::string core_text(const CoreReport& report);
 nlohmann::ordered_json core_json(const CoreReport& report);
+// Of task i: what every file about it has, its name, size, time and the rows that were not scored.
+nlohmann::ordered_json core_task_json(const CoreReport& report, size_t i);
 
 }  // namespace assay

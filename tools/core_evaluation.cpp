@@ -16,23 +16,6 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::vector<CoreTask> chosen_tasks(const CoreBundle& bundle, const CoreEvaluation& a) {
-  if (a.tasks.empty()) return bundle.tasks;
-  std::vector<CoreTask> chosen;
-  for (const std::string& label : a.tasks) {
-    const auto at = std::find_if(bundle.tasks.begin(), bundle.tasks.end(),
-                                 [&](const CoreTask& t) { return t.label == label; });
-    if (at == bundle.tasks.end()) {
-      std::string known;
-      for (const CoreTask& t : bundle.tasks) known += (known.empty() ? "" : ", ") + t.label;
-      throw UserError("no task " + label + " with a file in " + bundle.folder,
-                      "there are " + known);
-    }
-    chosen.push_back(*at);
-  }
-  return chosen;
-}
-
 // What decides about the answers, and what the names of task and checkpoint do not tell.
 nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& tokenizer,
                               const LoadedModel& loaded,
@@ -57,7 +40,7 @@ int64_t batch_rows(const CoreEvaluation& a) {
 }
 
 CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a) {
-  const CoreBundle bundle = read_core_bundle(a.bundle);
+  const CoreBundle bundle = with_tasks(read_core_bundle(a.bundle), a.tasks, "--core-tasks");
   const Tokenizer tokenizer = checkpoint_tokenizer(source, a.tokenizer);
   CoreReport report;
   report.checkpoint = source.folder;
@@ -69,15 +52,9 @@ CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a
 
   std::vector<CoreExamples> examples;
   int64_t tokens = 0;
-  for (const CoreTask& task : chosen_tasks(bundle, a)) {
+  for (const CoreTask& task : bundle.tasks) {
     examples.emplace_back(task, read_core_rows(task), a.max_rows);
     tokens += estimated_tokens(examples.back(), tokenizer, report.max_tokens);
-  }
-  for (const CoreTask& task : bundle.tasks) {
-    const bool chosen = std::any_of(examples.begin(), examples.end(), [&](const CoreExamples& e) {
-      return e.task().label == task.label;
-    });
-    if (!chosen) report.missing.push_back(task.label);
   }
   LoadedModel loaded(source, a.device, {.positions = report.max_tokens, .rows = batch_rows(a)});
   loaded.allocate();

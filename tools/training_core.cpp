@@ -31,18 +31,6 @@ Tokenizer core_tokenizer(const std::string& file) {
   return tokenizer;
 }
 
-void require_known(const CoreBundle& bundle, const std::vector<std::string>& labels) {
-  for (const std::string& label : labels) {
-    const auto at = std::find_if(bundle.tasks.begin(), bundle.tasks.end(),
-                                 [&](const CoreTask& t) { return t.label == label; });
-    if (at != bundle.tasks.end()) continue;
-    std::string known;
-    for (const CoreTask& t : bundle.tasks) known += (known.empty() ? "" : ", ") + t.label;
-    throw UserError("eval.core.tasks: no task " + label + " with a file in " + bundle.folder,
-                    "there are " + known);
-  }
-}
-
 int64_t not_scored(const CoreReport& report) {
   int64_t rows = 0;
   for (const CoreTaskResult& task : report.tasks) rows += int64_t(task.skipped.size());
@@ -75,15 +63,10 @@ TrainingCore::TrainingCore(const Config& config, const RunData& data, std::strin
       max_tokens_(config_.max_tokens > 0 ? config_.max_tokens : config.run.sequence),
       batch_rows_(config.run.micro_batch * config.run.sequence),
       tokenizer_(core_tokenizer(data.tokenizer)) {
-  const CoreBundle bundle = read_core_bundle(config_.bundle);
-  require_known(bundle, config_.tasks);
+  const CoreBundle bundle =
+      with_tasks(read_core_bundle(config_.bundle), config_.tasks, "eval.core.tasks");
   missing_ = bundle.missing;
   for (const CoreTask& task : bundle.tasks) {
-    const auto& asked = config_.tasks;
-    if (!asked.empty() && std::find(asked.begin(), asked.end(), task.label) == asked.end()) {
-      missing_.push_back(task.label);
-      continue;
-    }
     examples_.emplace_back(task, read_core_rows(task), config_.max_rows);
     tokens_ += estimated_tokens(examples_.back(), tokenizer_, max_tokens_);
   }

@@ -149,6 +149,27 @@ TEST_CASE("bad task lists and baselines name the place") {
 }
 
 // Any bytes give rows or one error.
+TEST_CASE("tasks that are asked for, in the bundle's order and once; the others are missing") {
+  CoreBundle bundle;
+  bundle.folder = "here";
+  bundle.missing = {"x"};
+  for (const char* label : {"a", "b", "c"}) bundle.tasks.emplace_back().label = label;
+  REQUIRE(with_tasks(bundle, {}, "--core-tasks").tasks.size() == 3);
+  const CoreBundle some = with_tasks(bundle, {"c", "a", "c"}, "--core-tasks");
+  REQUIRE(some.tasks.size() == 2);
+  REQUIRE(some.tasks[0].label == "a");
+  REQUIRE(some.tasks[1].label == "c");
+  REQUIRE(some.missing == std::vector<std::string>{"x", "b"});
+  for (const char* label : {"chess", "x", ""}) {
+    INFO(label);
+    expect_error(
+        [&] {
+          with_tasks(bundle, {"a", label}, "eval.core.tasks");
+        },
+        std::string("eval.core.tasks: no task ") + label + " with a file in here");
+  }
+}
+
 TEST_CASE("damaged files never crash the parsers") {
   const std::string rows =
       "{\"query\": \"q\\n\", \"choices\": [\"a\", \"b\"], \"gold\": 1}\n"

@@ -94,6 +94,26 @@ TEST_CASE("inference plans no gradients, and the activations of one layer") {
           trained_nine.plan.total_bytes() + nine.activations());
 }
 
+TEST_CASE("inference on a CPU has no rounded copy of what is packed") {
+  const Planned inference(config_of(3), Purpose::kInference);
+  const Planned training(config_of(3), Purpose::kTraining);
+  const auto bytes_of = [](const Planned& p, const std::string& end) {
+    size_t bytes = 0;
+    for (const MemoryPlan::Entry& entry : p.plan.entries()) {
+      if (entry.section == Section::kParameters && entry.name.ends_with(end)) bytes += entry.bytes;
+    }
+    return bytes;
+  };
+  REQUIRE(bytes_of(inference, ".packed") == bytes_of(training, ".packed"));
+  REQUIRE(bytes_of(inference, ".bf16") == bytes_of(inference, "embed.weight.bf16"));
+  REQUIRE(bytes_of(training, ".bf16") > 3 * bytes_of(inference, ".bf16"));
+  const size_t saved = training.plan.section_bytes(Section::kParameters) -
+                       inference.plan.section_bytes(Section::kParameters);
+  REQUIRE(saved + bytes_of(inference, "packing") >=
+          bytes_of(training, ".bf16") - bytes_of(inference, ".bf16"));
+  REQUIRE(saved > bytes_of(training, ".bf16") / 3);
+}
+
 TEST_CASE("inference gives the same bits in less memory") {
   for (const std::string recipe : {"bf16", "mxfp8"}) {
     PrecisionConfig precision;

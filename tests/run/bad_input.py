@@ -18,12 +18,17 @@ BASE = {
     "data": "{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], tokenizer: c/tokenizer.json}",
 }
 OTHER_DATA = "{train: ['other/*_train_*.bin'], val: ['other/*_val_*.bin'], tokenizer: other/tokenizer.json}"
+NO_TOKENIZER = "{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin']}"
 RAW = b"A caf\xe9 in latin-1, \xff\xfe\x00 and half of a euro: \xe2\x82"
 
 
 def config_text(**sections):
     """BASE with other sections; a section set to None is left out."""
     return "".join(f"{name}: {text}\n" for name, text in {**BASE, **sections}.items() if text is not None)
+
+
+def evaluating(section, fields, **sections):
+    return config_text(eval=f"{{every: 3, tokens: 256, {section}: {{{fields}}}}}", **sections)
 
 
 def moe(fields):

@@ -9,7 +9,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import bad_input
-from bad_input import config_text, moe
+from bad_input import NO_TOKENIZER, config_text, evaluating, moe
 from harness import ASSAY, checkpoints
 
 FOLDER = tempfile.TemporaryDirectory(prefix="assay-errors-")
@@ -78,27 +78,25 @@ CONFIGS = [
     ("validation of another tokenizer", config_text(
         data="{train: ['c/*_train_*.bin'], val: ['other/*_val_*.bin'], tokenizer: c/tokenizer.json}"),
      "other/manifest.json is of another tokenizer (290 tokens, SHA-256 ", "data.check_tokenizer=false"),
-    ("CORE without a bundle", config_text(eval="{every: 3, tokens: 256, core: {every: 2}}"),
+    ("CORE without a bundle", evaluating("core", "every: 2"),
      "eval.core has no bundle", "tools/get_core.sh"),
-    ("CORE of a bundle that is missing", config_text(eval="{every: 3, tokens: 256, core: {bundle: nowhere}}"),
+    ("CORE of a bundle that is missing", evaluating("core", "bundle: nowhere"),
      "nowhere/core.yaml", ""),
-    ("CORE of longer prompts", config_text(eval="{every: 3, tokens: 256, core: {bundle: nowhere, max_tokens: 65}}"),
+    ("CORE of longer prompts", evaluating("core", "bundle: nowhere, max_tokens: 65"),
      "eval.core.max_tokens = 65 is more than run.sequence = 64", "assay eval --max-tokens"),
-    ("CORE without a tokenizer", config_text(
-        data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin']}", eval="{every: 3, tokens: 256, core: {bundle: nowhere}}"),
+    ("CORE without a tokenizer", evaluating("core", "bundle: nowhere", data=NO_TOKENIZER),
      "eval.core is set, but there is no tokenizer", "data.tokenizer"),
-    ("samples of nothing", config_text(eval="{every: 3, tokens: 256, samples: {tokens: 8}}"),
+    ("samples of nothing", evaluating("samples", "tokens: 8"),
      "eval.samples has neither prompts nor file", "prompts: [Once upon a time]"),
-    ("samples of two kinds", config_text(eval="{every: 3, tokens: 256, samples: {prompts: [a], file: text.txt}}"),
+    ("samples of two kinds", evaluating("samples", "prompts: [a], file: text.txt"),
      "eval.samples.prompts and eval.samples.file are both given", "one prompt a line"),
-    ("samples of an empty prompt", config_text(eval='{every: 3, tokens: 256, samples: {prompts: [a, ""]}}'),
+    ("samples of an empty prompt", evaluating("samples", 'prompts: [a, ""]'),
      "eval.samples.prompts has an empty text", ""),
-    ("samples of a file that is missing", config_text(eval="{every: 3, tokens: 256, samples: {file: nowhere.txt}}"),
+    ("samples of a file that is missing", evaluating("samples", "file: nowhere.txt"),
      "cannot read", ""),
-    ("samples of a long prompt", config_text(eval=f"{{every: 3, tokens: 256, samples: {{prompts: [a, {'x y ' * 40}]}}}}"),
+    ("samples of a long prompt", evaluating("samples", f"prompts: [a, {'x y ' * 40}]"),
      "eval.samples: prompt 2 has ", "shorter"),
-    ("samples without a tokenizer", config_text(
-        data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin']}", eval="{every: 3, tokens: 256, samples: {prompts: [a]}}"),
+    ("samples without a tokenizer", evaluating("samples", "prompts: [a]", data=NO_TOKENIZER),
      "eval.samples is set, but there is no tokenizer", "data.tokenizer"),
     ("contract without a coefficient", config_text(contract="{kind: totalDN}"),
      "contract.kind is totalDN but contract.coefficient is not given", "contract.reference"),
@@ -224,12 +222,10 @@ COMMANDS = [
     (["tokenizer", "encode", "missing.txt", "--tokenizer", "tok.json"], "cannot read missing.txt", "path"),
     (["tokenizer", "encode", "text.txt", "--tokenizer", "folder"], "folder", ""),
     (["tokenizer", "decode", "--tokenizer", "tok.json", "300"], "id 300 at position 0", ""),
-]
-for name in ("router", "report", "eval", "sample", "precision"):
-    COMMANDS += [([name, "nowhere"], "no run at nowhere", "train"),
-                 ([name, "text.txt"], "text.txt is a file", "train"),
-                 ([name, "c"], "c is not a run", "train")]
-COMMANDS += [
+    *[row for name in ("router", "report", "eval", "sample", "precision") for row in (
+        ([name, "nowhere"], "no run at nowhere", "train"),
+        ([name, "text.txt"], "text.txt is a file", "train"),
+        ([name, "c"], "c is not a run", "train"))],
     (["export", "nowhere", "-o", "new"], "no run at nowhere", "train"),
     (["export", "done"], "--out", "assay export --help"),
     (["export", "done", "-o", "c"], "c holds files already", "another --out"),
@@ -249,6 +245,19 @@ COMMANDS += [
     (["import", "folder", "-o", "done"], "done holds files already", "another --out"),
     (["import", "folder", "-o", ""], "name of the run is empty", "--out"),
     (["import", "folder", "-o", "text.txt"], "text.txt is a file", "another --out"),
+    (["sample", "done"], "no prompt", "--prompts FILE"),
+    (["eval", "done", "--tasks", "core"], "CORE needs its bundle", "--bundle"),
+    (["eval"], "RUN is missing", "--help"),
+    (["eval", "done", "--tasks", "core", "--part", "3/2"], "'3/2' is no part of a whole", "2/4"),
+    (["eval", "done", "--tasks", "core", "--part", "0/2"], "'0/2' is no part of a whole", "2/4"),
+    (["eval", "done", "--tasks", "core", "--part", "two"], "'two' is no part of a whole", "2/4"),
+    (["eval", "done", "--part", "1/2"], "--part divides core alone", "--tasks core"),
+    (["eval", "done", "--merge", "text.txt"], "--merge reads files of parts alone, not done", "--merge PART"),
+    (["eval", "--merge", "missing.json"], "missing.json", ""),
+    (["eval", "--merge", "text.txt"], "text.txt is no part of a CORE evaluation", "--part I/N"),
+    (["eval", "--merge", "a.json", "--part", "1/2"], "--part", "--help"),
+    (["precision", "done"], "has no measures of number formats", "precision.recipe"),
+    (["router", "done"], "the model is dense", "model.moe"),
 ]
 
 # config.json of a folder that `assay import` is given, then what error and hint must contain.
@@ -261,21 +270,6 @@ CONFIG_JSONS = [
     ('{"model_type": "llama"}', "hidden_size is missing, wanted a whole number", "config.json"),
     ('{"model_type": "llama", "architectures": ["Glm4MoeForCausalLM"]}', "but model_type is llama", "config.json"),
 ]
-COMMANDS.append((["sample", "done"], "no prompt", "--prompts FILE"))
-COMMANDS.append((["eval", "done", "--tasks", "core"], "CORE needs its bundle", "--bundle"))
-COMMANDS += [
-    (["eval"], "RUN is missing", "--help"),
-    (["eval", "done", "--tasks", "core", "--part", "3/2"], "'3/2' is no part of a whole", "2/4"),
-    (["eval", "done", "--tasks", "core", "--part", "0/2"], "'0/2' is no part of a whole", "2/4"),
-    (["eval", "done", "--tasks", "core", "--part", "two"], "'two' is no part of a whole", "2/4"),
-    (["eval", "done", "--part", "1/2"], "--part divides core alone", "--tasks core"),
-    (["eval", "done", "--merge", "text.txt"], "--merge reads files of parts alone, not done", "--merge PART"),
-    (["eval", "--merge", "missing.json"], "missing.json", ""),
-    (["eval", "--merge", "text.txt"], "text.txt is no part of a CORE evaluation", "--part I/N"),
-    (["eval", "--merge", "a.json", "--part", "1/2"], "--part", "--help"),
-]
-COMMANDS.append((["precision", "done"], "has no measures of number formats", "precision.recipe"))
-COMMANDS.append((["router", "done"], "the model is dense", "model.moe"))
 
 UNREADABLE = [
     (["train", "closed.yaml"], "closed.yaml: Permission denied", ""),

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Runs in quantised recipes: what their formats lose is written down; an operand that is not finite ends them by name; stopped and started again they leave the same bits, over the switch to bf16 at their end too;
+"""Runs in quantised recipes: what their formats lose is written down; an operand that is not finite ends them by name, unless an evaluation met it; stopped and started again they leave the same bits, over the switch to bf16 at their end too;
 another recipe goes on from the fp32 masters and says so; a matrix lists what its widths do not allow."""
+import hashlib
 import json
+import math
 import pathlib
 import re
+import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -61,6 +64,54 @@ def check_not_finite(place):
             check(f"resumes after step {step - 1}" in again.stderr and told[0] in again.stderr, f"the same again: {again.stderr}")
 
 
+def plant_infinity(run, token):
+    """In the row of a token of the newest checkpoint's embedding, with the manifest that belongs to it."""
+    folder = checkpoints(run)[-1]
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    header_bytes = int.from_bytes(data[:8], "little")
+    entry = json.loads(data[8:8 + header_bytes])["embed.weight"]
+    check(entry["dtype"] == "F32", entry)
+    row = 4 * entry["shape"][1]
+    at = 8 + header_bytes + entry["data_offsets"][0] + token * row
+    data[at:at + row] = struct.pack("<f", math.inf) * entry["shape"][1]
+    before = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    (folder / "model.safetensors").write_bytes(data)
+    manifest = (folder / "MANIFEST.json").read_text()
+    check(manifest.count(before) == 1, manifest)
+    (folder / "MANIFEST.json").write_text(manifest.replace(before, hashlib.sha256(data).hexdigest()))
+
+
+def check_not_finite_evaluation(place):
+    """An operand that overflows on validation data alone: the evaluation is told by name, training goes on to the same bits."""
+    place.train("corpus", "--stop-after", "1", expect=130)
+    unseen, data = 515, {}  # not in the tokenizer
+    for path in json.loads((place.run("corpus") / "meta.json").read_text())["data_sha256"]:
+        kind = next((kind for kind in ("train", "val") if f"_{kind}_" in path), None)
+        if kind is None:
+            continue
+        shard = bytearray(pathlib.Path(path).read_bytes())
+        if kind == "val":
+            shard[1024 + 2 * 5:1024 + 2 * 6] = unseen.to_bytes(2, "little")
+        data[kind] = place.path / f"{kind}.bin"
+        data[kind].write_bytes(shard)
+    more = ["--set", "data.synth=null", "--set", f"data.train=[{data['train']}]", "--set", f"data.val=[{data['val']}]",
+            "--set", "model.vocab_size=520"]
+    for name in ("mxfp8", "fp8_tensor"):
+        for run in ("sound", "planted"):
+            place.train(f"{name}-{run}", *recipe(name, *more), "--stop-after", "30", expect=130)
+        plant_infinity(place.run(f"{name}-planted"), unseen)
+        place.train(f"{name}-sound", *recipe(name, *more))
+        done = place.train(f"{name}-planted", *recipe(name, *more))
+        for step in (40, 60):
+            check(re.search(rf"warning: evaluation val at step {step} is not finite: blocks\.0\.attn\.qkv, fprop\.input \(attention, block 0, "
+                            r"\S+\): its largest magnitude is nan; training goes on", done.stderr), done.stderr)
+        check(losses(place, f"{name}-sound") == losses(place, f"{name}-planted"), "training has the same losses")
+        told = rows(place.run(f"{name}-planted"), "SELECT step, detail FROM event WHERE kind = 'not_finite_evaluation'")
+        check([step for step, _ in told] == [40, 60] and all(text.startswith("val: blocks.0.") for _, text in told), told)
+        values = rows(place.run(f"{name}-planted"), "SELECT step, value FROM eval WHERE metric = 'loss_nats'")
+        check([value is None for _, value in values] == [False, True, True], values)
+
+
 def losses(place, name):
     return dict(rows(place.run(name), "SELECT step, value FROM scalar WHERE name = 'train_loss_nats'"))
 
@@ -91,6 +142,7 @@ def main():
         check_tail(place)
         check_other_recipe(place)
         check_not_finite(place)
+        check_not_finite_evaluation(place)
         place.train("plain", *recipe("bf16"))
         asked = assay("precision", place.run("plain"))
         check(asked.returncode == 1 and "has no measures of number formats" in asked.stderr, asked.stderr)

@@ -2,6 +2,7 @@
 """tools/bundle.sh and tools/gpu_check.sh --prebuilt: what they refuse before anything is built, and that no program is linked
 with a library of CUDA. Making a bundle compiles everything once more: it tries itself when it is made, not here.
 Usage: test_bundle.py PROGRAM..."""
+import os
 import pathlib
 import subprocess
 import sys
@@ -50,6 +51,13 @@ for script, word in ((BUNDLE, "--with-cublas"), (GPU_CHECK, "--prebuilt")):
     done = subprocess.run(["bash", TOOLS / script, "--help"], capture_output=True, text=True)
     if done.returncode != 0 or word not in done.stdout:
         failures.append(f"{script} --help: {done.stdout}{done.stderr}")
+
+# Neither a refusal nor a dry run leaves anything in the folder for temporary files.
+(work / "tmp").mkdir()
+for arguments in (["--dry-run"], ["--bogus"], ["--prebuilt", str(work / "full")]):
+    subprocess.run(["bash", TOOLS / GPU_CHECK, *arguments], capture_output=True, env={**os.environ, "TMPDIR": str(work / "tmp")})
+    if list((work / "tmp").iterdir()):
+        failures.append(f"gpu_check.sh {arguments} leaves {list((work / 'tmp').iterdir())}")
 
 # A library of CUDA among those that the loader must find would keep the program from starting where it is absent.
 for program in sys.argv[1:]:

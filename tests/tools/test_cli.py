@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""The command line's promises: exit codes, one line `error:`, one line `hint:`, help. Usage: test_cli.py ASSAY"""
+"""The command line's promises: exit codes, one line `error:`, one line `hint:`, help. Usage: test_cli.py ASSAY BENCH_STEP"""
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
+ASSAY, BENCH_STEP = (str(pathlib.Path(program).resolve()) for program in sys.argv[1:3])
 work = pathlib.Path(tempfile.mkdtemp())
 (work / "a_file").write_text("text")
 (work / "empty").mkdir()
 (work / "run").mkdir()
 (work / "run" / "config.yaml").write_text("model: {}\n")
 
-# arguments, what the error line must contain, what the hint line must contain
+# Of `assay`: arguments, what the error line must contain, what the hint line must contain
 REFUSED = [
     ([], "needs a command", "--help"),
     (["ruoter", "x"], "unknown command ruoter", "did you mean router"),
@@ -29,20 +29,24 @@ for command in ("router", "report", "sample"):
     ]
 REFUSED.append((["sample", "run"], "run has no valid checkpoint", "assay train"))
 
+# Of `bench_step`: a configuration has its own shapes.
+BENCH_REFUSED = [(["--config", "run/config.yaml", option, value], f"{option} is given beside --config", f"leave {option} out")
+                 for option, value in (("--hidden", "128"), ("--model", "moe"), ("--sequence", "64"), ("--experts", "8"))]
+
 failures = []
 
 
-def run(arguments):
-    return subprocess.run([ASSAY, *arguments], cwd=work, capture_output=True, text=True)
+def run(arguments, program=ASSAY):
+    return subprocess.run([program, *arguments], cwd=work, capture_output=True, text=True)
 
 
-for arguments, error, hint in REFUSED:
-    done = run(arguments)
+for program, (arguments, error, hint) in [*((ASSAY, row) for row in REFUSED), *((BENCH_STEP, row) for row in BENCH_REFUSED)]:
+    done = run(arguments, program)
     lines = done.stderr.splitlines()
     if not (done.returncode == 1 and done.stdout == "" and len(lines) == 2
             and lines[0].startswith("error: ") and error in lines[0]
             and lines[1].startswith("hint: ") and hint in lines[1]):
-        failures.append(f"assay {' '.join(arguments)}: exit {done.returncode}, wanted 1 with {error!r}, {hint!r}\n"
+        failures.append(f"{program} {' '.join(arguments)}: exit {done.returncode}, wanted 1 with {error!r}, {hint!r}\n"
                         f"{done.stdout}{done.stderr}")
 
 for arguments, wanted in ((["--help"], "First steps"), (["--version"], "assay "), (["router", "--help"], "RUN")):
@@ -50,5 +54,5 @@ for arguments, wanted in ((["--help"], "First steps"), (["--version"], "assay ")
     if done.returncode != 0 or wanted not in done.stdout or done.stderr:
         failures.append(f"assay {' '.join(arguments)}: exit {done.returncode}, wanted 0 with {wanted!r} on stdout")
 
-print("\n".join(failures) or f"cli: ok ({len(REFUSED)} refusals)")
+print("\n".join(failures) or f"cli: ok ({len(REFUSED) + len(BENCH_REFUSED)} refusals)")
 sys.exit(1 if failures else 0)
