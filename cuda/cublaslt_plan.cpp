@@ -54,10 +54,14 @@ cublasLtMatrixLayout_t matrix_layout(cudaDataType_t type, int64_t rows, int64_t 
   return made;
 }
 
+std::string ProductName::text() const {
+  return strprintf("(%ld, %ld, %ld)%s", long(m), long(n), long(k), operands);
+}
+
 void choose_algorithm(ProductPlan& plan, const Alignments& alignments, size_t workspace,
-                      const std::string& what) {
+                      const ProductName& name) {
   const CublasLt& lib = cublaslt();
-  const std::string doing = "choosing an algorithm for " + what;
+  const std::string doing = "choosing an algorithm for " + name.text();
   cublasLtMatmulPreference_t preference = nullptr;
   cublas_check(lib.preference_create(&preference), doing.c_str());
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
@@ -76,27 +80,28 @@ void choose_algorithm(ProductPlan& plan, const Alignments& alignments, size_t wo
                              preference, 1, &proposal, &proposals),
                doing.c_str());
   lib.preference_destroy(preference);
-  CHECK(proposals > 0, "cuBLASLt has no algorithm for %s", what.c_str());
+  CHECK(proposals > 0, "cuBLASLt has no algorithm for %s", name.text().c_str());
   plan.algorithm = proposal.algo;
   plan.workspace = proposal.workspaceSize;
 }
 
-void require_workspace(Exec on, const std::string& what) {
+void require_workspace(Exec on, const ProductName& name) {
   CHECK(pointer_alignment(on.workspace.data) == 256,
-        "matmul %s: workspace at %p, cuBLASLt asks for a multiple of 256 bytes", what.c_str(),
-        static_cast<const void*>(on.workspace.data));
+        "matmul %s: workspace at %p, cuBLASLt asks for a multiple of 256 bytes",
+        name.text().c_str(), static_cast<const void*>(on.workspace.data));
 }
 
 void start_product(Exec on, const ProductPlan& plan, const ProductPointers& p,
-                   const std::string& what) {
+                   const ProductName& name) {
   const float host_factors[] = {1, p.c ? 1.0f : 0.0f};
   const float* const factors = p.factors ? p.factors : host_factors;
   remember_kernel("matmul (cuBLASLt)");
-  cublas_check(cublaslt().matmul(cublaslt_handle(), plan.desc, factors, p.b, plan.b, p.a, plan.a,
-                                 factors + 1, p.c ? p.c : p.d, plan.d, p.d, plan.d, &plan.algorithm,
-                                 on.workspace.data, plan.workspace,
-                                 static_cast<cudaStream_t>(on.gpu->stream)),
-               ("starting a product " + what).c_str());
+  const cublasStatus_t started = cublaslt().matmul(
+      cublaslt_handle(), plan.desc, factors, p.b, plan.b, p.a, plan.a, factors + 1, p.c ? p.c : p.d,
+      plan.d, p.d, plan.d, &plan.algorithm, on.workspace.data, plan.workspace,
+      static_cast<cudaStream_t>(on.gpu->stream));
+  if (started == CUBLAS_STATUS_SUCCESS) return;
+  cublas_check(started, ("starting a product " + name.text()).c_str());
 }
 
 }  // namespace assay::gpu

@@ -43,13 +43,20 @@ void set_product(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which
 }
 // `rows` is the contiguous dimension.
 cublasLtMatrixLayout_t matrix_layout(cudaDataType_t type, int64_t rows, int64_t columns);
+// How messages name a product: a call makes no text unless it fails.
+struct ProductName {
+  int64_t m, n, k;
+  const char* operands = "";  // " of quantised operands"
+  std::string text() const;
+};
+
 // The library's first proposal that adds partial sums in float, so that a result is rounded once and the same call gives the
-// same bits. `what` names the product.
+// same bits.
 void choose_algorithm(ProductPlan& plan, const Alignments& alignments, size_t workspace,
-                      const std::string& what);
+                      const ProductName& name);
 
 // A workspace as the library wants it.
-void require_workspace(Exec on, const std::string& what);
+void require_workspace(Exec on, const ProductName& name);
 struct ProductPointers {
   const void *a, *b;
   const void* c;  // null: nothing is added
@@ -57,6 +64,6 @@ struct ProductPointers {
   const float* factors;  // on the device; null: 1, 1
 };
 void start_product(Exec on, const ProductPlan& plan, const ProductPointers& p,
-                   const std::string& what);
+                   const ProductName& name);
 
 }  // namespace assay::gpu

@@ -7,6 +7,9 @@
 //   d[4 i] (16 w + g, 8 i + 2 t)  d[4 i + 1] (.., + 1)  d[4 i + 2] (16 w + g + 8, 8 i + 2 t)  d[4 i + 3] (.., + 1)
 // a in registers: as in gpu_mma.h, with rows 16 w + ...
 //
+// wgmma_m64k32: the same with 8-bit elements, a (64 x 32), b (32 x N), both K-major; 32 of them take the bytes of 16 bf16. The
+// hardware keeps about 14 bits of these sums (tests/tolerance.h: short_accumulators), so that long ones are best added up outside.
+//
 // Tiles in shared memory lie as TMA writes them with a 128-byte swizzle, aligned to 1024 bytes: atoms of 8 rows of 64 elements.
 //   Major::kK   rows along M or N, 64 elements along K in a row. Next 8 rows: stride_bytes on (1024 when rows follow
 //               each other). The next 16 of K: the tile's address + 32 bytes. leading_bytes is not used.
@@ -27,6 +30,7 @@
 namespace assay::gpu {
 
 enum class Major { kK = 0, kMN = 1 };
+enum class Fp8 { kE4M3, kE5M2 };
 
 }  // namespace assay::gpu
 
@@ -57,6 +61,11 @@ GPU_DEVICE void wgmma_m64k16(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t
                              int accumulate) {
   detail::wgmma_asm<B>(d, a, b, accumulate);
 }
+// N: 128. B: E4M3.
+template <int N, Fp8 A>
+GPU_DEVICE void wgmma_m64k32(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {
+  detail::wgmma_fp8_asm<A>(d, a, b, accumulate);
+}
 GPU_DEVICE void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -66,6 +75,12 @@ GPU_DEVICE void wgmma_commit() {
 template <int Pending>
 GPU_DEVICE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+// After the wait: the compiler moves no read of d over it, which nothing else ties to d.
+template <int Numbers>
+GPU_DEVICE void wgmma_arrived(float (&d)[Numbers]) {
+#pragma unroll
+  for (int i = 0; i < Numbers; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 // Registers a thread of this warpgroup: given back by those that copy, taken by those that compute. A multiple of 8; the kernel
 // needs __launch_bounds__(threads, 1).
@@ -94,6 +109,15 @@ GPU_DEVICE void wgmma_m64k16(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t
                              simt::Here here = simt::Here::caller()) {
   simt::wgmma_a_in_registers(d, N, a, b, B == Major::kMN, accumulate, here);
 }
+template <int N, Fp8 A>
+GPU_DEVICE void wgmma_m64k32(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate,
+                             simt::Here here = simt::Here::caller()) {
+  using Element = simt::WgmmaElement;
+  simt::wgmma_codes(d, N, A == Fp8::kE4M3 ? Element::kE4M3 : Element::kE5M2, a, Element::kE4M3, b,
+                    accumulate, here);
+}
+template <int Numbers>
+GPU_DEVICE void wgmma_arrived(float (&)[Numbers]) {}
 template <int Registers>
 GPU_DEVICE void set_registers_down() {}
 template <int Registers>

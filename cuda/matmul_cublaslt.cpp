@@ -4,7 +4,6 @@
 // kept.
 #include <map>
 #include <mutex>
-#include <string>
 
 #include "base/check.h"
 #include "cuda/context.h"
@@ -40,8 +39,7 @@ ProductPlan make_plan(const Key& p) {
   plan.b = matrix_layout(operands, b_plain ? p.n : p.k, b_plain ? p.k : p.n);
   plan.a = matrix_layout(operands, a_plain ? p.k : p.m, a_plain ? p.m : p.k);
   plan.d = matrix_layout(cuda_type(p.result), p.n, p.m);
-  choose_algorithm(plan, p.alignments, p.workspace,
-                   strprintf("(%ld, %ld, %ld)", long(p.m), long(p.n), long(p.k)));
+  choose_algorithm(plan, p.alignments, p.workspace, {.m = p.m, .n = p.n, .k = p.k});
   return plan;
 }
 
@@ -66,11 +64,12 @@ void empty_product(cudaStream_t stream, const Matmul& p) {
 }  // namespace
 
 void matmul(Exec on, const Matmul& p) {
-  const std::string what = strprintf("(%ld, %ld, %ld)", long(p.m), long(p.n), long(p.k));
-  CHECK(on.gpu != nullptr && on.gpu->stream != nullptr, "matmul %s: no stream", what.c_str());
+  const ProductName name{.m = p.m, .n = p.n, .k = p.k};
+  CHECK(on.gpu != nullptr && on.gpu->stream != nullptr, "matmul %s: no stream",
+        name.text().c_str());
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return empty_product(static_cast<cudaStream_t>(on.gpu->stream), p);
-  require_workspace(on, what);
+  require_workspace(on, name);
   const void* const c = p.c ? p.c : p.d;
   const ProductPlan& plan = plan_for({
       .m = p.m,
@@ -87,7 +86,7 @@ void matmul(Exec on, const Matmul& p) {
                      .d = pointer_alignment(p.d)},
       .workspace = on.workspace.bytes()
   });
-  start_product(on, plan, {.a = p.a, .b = p.b, .c = p.c, .d = p.d, .factors = p.factors}, what);
+  start_product(on, plan, {.a = p.a, .b = p.b, .c = p.c, .d = p.d, .factors = p.factors}, name);
 }
 
 }  // namespace assay::gpu

@@ -59,7 +59,7 @@ void point_to_scales(const ProductPlan& plan, const ScaledMatmul& p) {
   set_product(plan.desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a.scales);
 }
 
-ProductPlan make_plan(const ScaledMatmul& p, const Key& key, const std::string& what) {
+ProductPlan make_plan(const ScaledMatmul& p, const Key& key, const ProductName& name) {
   ProductPlan plan;
   plan.desc = product_desc(key.factors);
   set_product(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
@@ -72,19 +72,19 @@ ProductPlan make_plan(const ScaledMatmul& p, const Key& key, const std::string& 
   plan.b = matrix_layout(code_type(p.b.kind.format), p.k, p.n);
   plan.a = matrix_layout(code_type(p.a.kind.format), p.k, p.m);
   plan.d = matrix_layout(cuda_type(p.result), p.n, p.m);
-  choose_algorithm(plan, key.alignments, key.workspace, what);
+  choose_algorithm(plan, key.alignments, key.workspace, name);
   return plan;
 }
 
 }  // namespace
 
 void scaled_matmul(Exec on, const ScaledMatmul& p) {
-  const std::string what =
-      strprintf("(%ld, %ld, %ld) of quantised operands", long(p.m), long(p.n), long(p.k));
-  CHECK(on.gpu != nullptr && on.gpu->stream != nullptr, "matmul %s: no stream", what.c_str());
-  CHECK(p.k > 0 && p.k % 16 == 0, "matmul %s", what.c_str());
+  const ProductName name{.m = p.m, .n = p.n, .k = p.k, .operands = " of quantised operands"};
+  CHECK(on.gpu != nullptr && on.gpu->stream != nullptr, "matmul %s: no stream",
+        name.text().c_str());
+  CHECK(p.k > 0 && p.k % 16 == 0, "matmul %s", name.text().c_str());
   if (p.m == 0 || p.n == 0) return;
-  require_workspace(on, what);
+  require_workspace(on, name);
   const void* const c = p.c ? p.c : p.d;
   const Key key{
       .m = p.m,
@@ -105,10 +105,10 @@ void scaled_matmul(Exec on, const ScaledMatmul& p) {
   };
   static std::map<Key, ProductPlan> plans;  // a stream has one host thread
   auto found = plans.find(key);
-  if (found == plans.end()) found = plans.emplace(key, make_plan(p, key, what)).first;
+  if (found == plans.end()) found = plans.emplace(key, make_plan(p, key, name)).first;
   point_to_scales(found->second, p);
   start_product(on, found->second,
-                {.a = p.a.codes, .b = p.b.codes, .c = p.c, .d = p.d, .factors = p.factors}, what);
+                {.a = p.a.codes, .b = p.b.codes, .c = p.c, .d = p.d, .factors = p.factors}, name);
 }
 
 #else

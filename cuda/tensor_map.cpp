@@ -1,5 +1,7 @@
 #include "cuda/tensor_map.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace assay::gpu {
@@ -31,6 +33,10 @@ std::string tensor_map_problem(const TensorMapSpec& spec) {
     if (stride % 16 != 0 || stride < 0 || stride >= int64_t{1} << 40) {
       return problem(strprintf("stride of dimension %d is %ld bytes, not a multiple of 16", i + 1,
                                long(stride)));
+    }
+    if (i > 0 && stride % std::max<int64_t>(spec.stride_bytes[i - 1], 1) != 0) {
+      return problem(strprintf("stride of dimension %d is %ld bytes, not a multiple of %ld", i + 1,
+                               long(stride), long(spec.stride_bytes[i - 1])));
     }
     if (i == 0 && stride < spec.dim[0] * 2) {
       return problem(strprintf("rows of %ld bytes overlap: the stride is %ld",

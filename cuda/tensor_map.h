@@ -1,7 +1,7 @@
 // Tensor maps: what TMA needs to know of a tensor in global memory and of the tile it copies.
 //
 // The 128 bytes are the driver's on a GPU and our own under cuda/simt. Both makers check the same rules: base aligned
-// to 16 bytes, strides multiples of 16, box at most 256 in each dimension, and with a swizzle an inner box of exactly its
+// to 16 bytes, strides multiples of 16 and of the one before, box at most 256 in each dimension, and with a swizzle an inner box of exactly its
 // span (the driver takes a shorter one; then rows lie a span apart with gaps, which no kernel here wants).
 #pragma once
 

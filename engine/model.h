@@ -163,7 +163,7 @@ class Model {
   virtual const std::vector<RouterLayerState>& router_layers() = 0;
   // In order of the layers; measures as the last read_back() of a sampled step found them. The same operands in every call.
   virtual const std::vector<QuantisedOperandState>& quantised_operands() const = 0;
-  // Of everything quantised up to the last read_back(), sampled or not, since bind().
+  // Of everything quantised between the last two read_back()s (the first: since bind()), sampled or not.
   virtual NotFiniteOperand not_finite_operand() const = 0;
   // Experts chosen for these tokens, per MoE layer in order of router_layers(), (layers, tokens * K), the host's.
   virtual void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) = 0;

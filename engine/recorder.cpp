@@ -269,6 +269,13 @@ void RunRecorder::no_evaluation(int64_t steps_done, const std::string& task,
       strprintf("no evaluation %s at step %ld: %s", task.c_str(), long(steps_done), why.c_str()));
 }
 
+void RunRecorder::not_finite_evaluation(int64_t steps_done, const std::string& task,
+                                        const std::string& why) {
+  telemetry_.event(steps_done, "not_finite_evaluation", task + ": " + why);
+  log_.warn(strprintf("evaluation %s at step %ld is not finite: %s; training goes on", task.c_str(),
+                      long(steps_done), why.c_str()));
+}
+
 bool RunRecorder::has_evaluation(int64_t steps_done, const std::string& task) const {
   return TelemetryReader(config_.telemetry_path).has_eval(steps_done, task);
 }

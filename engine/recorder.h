@@ -50,6 +50,8 @@ class RunRecorder {
   // Where a long one is: a bar on a terminal, else a line now and then.
   void evaluating(int64_t steps_done, const std::string& what, double share, double seconds);
   void no_evaluation(int64_t steps_done, const std::string& task, const std::string& why);
+  // Done, but not all of it is a number.
+  void not_finite_evaluation(int64_t steps_done, const std::string& task, const std::string& why);
   bool has_evaluation(int64_t steps_done, const std::string& task) const;
   void checkpoint(int64_t steps_done, const std::string& folder, double seconds);
   void event(int64_t steps_done, const std::string& kind, const std::string& detail);

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "cuda/transfer.h"
 #include "engine/config_text.h"
 #include "engine/host_copies.h"
 
@@ -171,11 +172,29 @@ class Run {
     return reached ? Target::kReached : Target::kNotReached;
   }
 
+  // What overflows in an evaluation is its own: its values are no numbers, and the next step begins without it.
+  std::optional<Evaluation> evaluate(Evaluator& evaluator, const EvalMoment& at,
+                                     const EvalWatch& watch) {
+    const auto told = [&] {
+      p_.model.read_back(p_.on);
+      wait(p_.on);
+      const std::string why = named(p_.model.not_finite_operand());
+      if (!why.empty()) p_.recorder.not_finite_evaluation(at.steps_done, evaluator.task(), why);
+    };
+    try {
+      std::optional<Evaluation> evaluation = evaluator.evaluate(p_.on, p_.model, at, watch);
+      told();
+      return evaluation;
+    } catch (const UserError&) {
+      told();
+      throw;
+    }
+  }
+
   Target validate() {
     if (!validated(done_)) return Target::kNotReached;
     const auto start = Clock::now();
-    const Evaluation evaluation =
-        *p_.evaluators.front()->evaluate(p_.on, p_.model, moment(done_), {});
+    const Evaluation evaluation = *evaluate(*p_.evaluators.front(), moment(done_), {});
     p_.recorder.evaluation(done_, evaluation, seconds_since(start));
     for (const EvalResult& r : evaluation.results) {
       if (r.metric == "loss_nats") result_.val_loss_nats = r.value;
@@ -188,8 +207,7 @@ class Run {
   bool reached_before() {
     if (p_.config.run.target_loss <= 0 || !validated(done_)) return false;
     const EvalMoment now = moment(done_);
-    const auto validation = p_.evaluators.front()->evaluate(p_.on, p_.model, now, {});
-    return target_of(*validation) == Target::kReached;
+    return target_of(*evaluate(*p_.evaluators.front(), now, {})) == Target::kReached;
   }
 
   // What is due but for the validation loss, and was not done before this launch.
@@ -206,7 +224,7 @@ class Run {
                                 },
                             .interrupted = p_.stop_requested};
       try {
-        const std::optional<Evaluation> done = evaluator.evaluate(p_.on, p_.model, at, watch);
+        const std::optional<Evaluation> done = evaluate(evaluator, at, watch);
         if (!done) return Measured::kNotAll;
         p_.recorder.evaluation(done_, *done, seconds_since(start));
       } catch (const UserError& error) {  // training is worth more than a look at it

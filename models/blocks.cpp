@@ -93,11 +93,13 @@ void ResidualNorm<T>::bind(const ParameterStore<T>& store, const std::string& na
 }
 
 template <typename T>
-void ResidualNorm<T>::forward(Exec on, const Stream<T>& in, int64_t tokens) const {
+void ResidualNorm<T>::forward(Exec on, const Stream<T>& in, int64_t tokens,
+                              View<float, 1> amax) const {
   const View<T, 2> x = in.resid.rows(0, tokens);
   if (in.branch.empty()) {
     rmsnorm_forward<T>(on, {.y = y.rows(0, tokens),
                             .rstd = rstd.rows(0, tokens),
+                            .amax = amax,
                             .x = x,
                             .weight = weight,
                             .eps = eps});
@@ -105,6 +107,7 @@ void ResidualNorm<T>::forward(Exec on, const Stream<T>& in, int64_t tokens) cons
     rmsnorm_forward<T>(on, {.y = y.rows(0, tokens),
                             .rstd = rstd.rows(0, tokens),
                             .resid = resid.rows(0, tokens),
+                            .amax = amax,
                             .x = x,
                             .branch = in.branch.rows(0, tokens),
                             .weight = weight,
@@ -118,6 +121,7 @@ void ResidualNorm<T>::backward(Exec on, const Scratch<T>& s, const Stream<T>& in
                                int64_t tokens) const {
   rmsnorm_backward<T>(on, {.dresid = s.dresid.rows(0, tokens),
                            .dbranch = in.branch.empty() ? View<T, 2>{} : s.dbranch.rows(0, tokens),
+                           .amax = in.dbranch_amax,
                            .dweight = dweight,
                            .partial = s.norm_partial,
                            .dy = s.dnorm.rows(0, tokens),
@@ -140,26 +144,35 @@ void SwigluFfn<T>::bind(const ParameterStore<T>& store) {
 }
 
 template <typename T>
-void SwigluFfn<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y) const {
+void SwigluFfn<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
+                           const FfnAmax& amax) const {
   const int64_t n = x.dim[0];
-  gate_up_weight.forward(on, q, x, gate_up.rows(0, n));
-  swiglu_forward<T>(on, {.h = h.rows(0, n), .gate_up = gate_up.rows(0, n)});
-  down_weight.forward(on, q, h.rows(0, n), y);
+  gate_up_weight.forward(on, q, x, gate_up.rows(0, n), amax.x);
+  swiglu_forward<T>(on, {.h = h.rows(0, n), .amax = amax.h, .gate_up = gate_up.rows(0, n)});
+  down_weight.forward(on, q, h.rows(0, n), y, amax.h);
 }
 
 template <typename T>
-void SwigluFfn<T>::backward(Exec on, const Scratch<T>& s, View<const T, 2> x, View<const T, 2> dy,
-                            View<T, 2> dx, View<const T, 2> add) const {
-  const int64_t n = x.dim[0];
+void SwigluFfn<T>::backward(Exec on, const Scratch<T>& s, const Backward& a) const {
+  const int64_t n = a.x.dim[0];
   const View<T, 2> dh{
       s.dh.data, {n, h.dim[1]}
   };
   const View<T, 2> dgate_up{
       s.dgate_up.data, {n, gate_up.dim[1]}
   };
-  down_weight.backward(on, s.quant, {.dx = dh, .dy = dy, .x = h.rows(0, n)});
-  swiglu_backward<T>(on, {.dgate_up = dgate_up, .dh = dh, .gate_up = gate_up.rows(0, n)});
-  gate_up_weight.backward(on, s.quant, {.dx = dx, .dy = dgate_up, .x = x, .add = add});
+  down_weight.backward(
+      on, s.quant,
+      {.dx = dh, .dy = a.dy, .x = h.rows(0, n), .dy_amax = a.amax.dy, .x_amax = a.amax.h});
+  swiglu_backward<T>(
+      on, {.dgate_up = dgate_up, .amax = a.amax.dgate_up, .dh = dh, .gate_up = gate_up.rows(0, n)});
+  gate_up_weight.backward(on, s.quant,
+                          {.dx = a.dx,
+                           .dy = dgate_up,
+                           .x = a.x,
+                           .dy_amax = a.amax.dgate_up,
+                           .x_amax = a.amax.x,
+                           .add = a.add});
 }
 
 namespace {
@@ -212,9 +225,9 @@ class AttentionHalf final : public Half<T> {
 
   Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass) override {
     const int64_t n = shape.tokens();
-    norm_.forward(on, in, n);
+    norm_.forward(on, in, n, y_amax());
     const View<T, 2> qkv = qkv_.rows(0, n);
-    qkv_weight_.forward(on, s_.quant, norm_.y.rows(0, n), qkv);
+    qkv_weight_.forward(on, s_.quant, norm_.y.rows(0, n), qkv, y_amax());
     if (config_.qk_norm) qk_norm(on, n);
     rope_forward<T>(on, {.qkv = qkv,
                          .cos = cos_,
@@ -227,16 +240,25 @@ class AttentionHalf final : public Half<T> {
     const bool all = shape.kept.dim[0] == 0 || layer_ + 1 < config_.layers;
     attend(on, shape, all ? shape.segment : shape.last_segment, qkv);
     if (!all) return kept_branch(on, shape.kept);
-    out_weight_.forward(on, s_.quant, att_.rows(0, n), s_.branch.rows(0, n));
-    return {norm_.resid, s_.branch, gain_};
+    out_weight_.forward(on, s_.quant, att_.rows(0, n), s_.branch.rows(0, n),
+                        shape.segment.empty() ? att_amax() : View<float, 1>{});
+    return {norm_.resid, s_.branch, gain_, dbranch_amax()};
   }
 
   void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale&) override {
     const int64_t n = shape.tokens();
     const View<T, 2> dbranch = s_.dbranch.rows(0, n), datt = s_.datt.rows(0, n);
     const View<T, 2> dqkv = s_.dqkv.rows(0, n);
-    out_weight_.backward(on, s_.quant, {.dx = datt, .dy = dbranch, .x = att_.rows(0, n)});
+    out_weight_.backward(on, s_.quant,
+                         {.dx = datt,
+                          .dy = dbranch,
+                          .x = att_.rows(0, n),
+                          .dy_amax = dbranch_amax(),
+                          .x_amax = att_amax()});
+    // v, and q and k by whatever writes them last.
+    const View<float, 1> rotated_amax = config_.qk_norm ? View<float, 1>{} : dqkv_amax();
     attention_backward<T>(on, {.dqkv = dqkv,
+                               .dv_amax = dqkv_amax(),
                                .scratch = s_.attention_partial,
                                .dout = datt,
                                .out = att_.rows(0, n),
@@ -248,6 +270,7 @@ class AttentionHalf final : public Half<T> {
                                .kv_heads = config_.resolved_kv_heads(),
                                .head_dim = config_.resolved_head_dim()});
     rope_backward<T>(on, {.dqkv = dqkv,
+                          .amax = rotated_amax,
                           .cos = cos_,
                           .sin = sin_,
                           .heads = config_.heads,
@@ -256,7 +279,11 @@ class AttentionHalf final : public Half<T> {
                           .sequence = shape.sequence});
     if (config_.qk_norm) qk_norm_gradient(on, n);
     qkv_weight_.backward(on, s_.quant,
-                         {.dx = s_.dnorm.rows(0, n), .dy = dqkv, .x = norm_.y.rows(0, n)});
+                         {.dx = s_.dnorm.rows(0, n),
+                          .dy = dqkv,
+                          .x = norm_.y.rows(0, n),
+                          .dy_amax = dqkv_amax(),
+                          .x_amax = y_amax()});
     norm_.backward(on, s_, in, n);
   }
 
@@ -274,6 +301,20 @@ class AttentionHalf final : public Half<T> {
  private:
   using Half<T>::norm_;
 
+  View<float, 1> word(HalfTensor tensor) const { return s_.quant.word(2 * layer_, tensor); }
+  View<float, 1> y_amax() const {
+    return asked_of_input(qkv_weight_.quantised(), s_.quant, word(HalfTensor::kInput));
+  }
+  View<float, 1> att_amax() const {
+    return asked_of_input(out_weight_.quantised(), s_.quant, word(HalfTensor::kInner));
+  }
+  View<float, 1> dbranch_amax() const {
+    return asked_of_gradient(out_weight_.quantised(), s_.quant, word(HalfTensor::kDbranch));
+  }
+  View<float, 1> dqkv_amax() const {
+    return asked_of_gradient(qkv_weight_.quantised(), s_.quant, word(HalfTensor::kDinner));
+  }
+
   // Only some rows go on. Their stream and what attention gives them lie where norm and qkv were, which nothing needs any more.
   Stream<T> kept_branch(Exec on, View<const int32_t, 1> kept) const {
     const int64_t n = kept.dim[0];
@@ -283,7 +324,7 @@ class AttentionHalf final : public Half<T> {
     };
     embedding_forward<T>(on, {.y = resid, .weight = norm_.resid, .token = kept});
     embedding_forward<T>(on, {.y = att, .weight = att_, .token = kept});
-    out_weight_.forward(on, s_.quant, att, branch);
+    out_weight_.forward(on, s_.quant, att, branch, {});
     return {norm_.y, s_.branch, gain_};
   }
 
@@ -293,6 +334,7 @@ class AttentionHalf final : public Half<T> {
     if (segment.empty()) {
       return attention_forward<T>(on, {.out = att_.rows(0, n),
                                        .lse = lse(shape),
+                                       .amax = att_amax(),
                                        .qkv = qkv,
                                        .batch = shape.batch,
                                        .sequence = shape.sequence,
@@ -337,6 +379,7 @@ class AttentionHalf final : public Half<T> {
   }
   void qk_norm_gradient(Exec on, int64_t n) const {
     qk_norm_backward<T>(on, {.dqkv = s_.dqkv.rows(0, n),
+                             .amax = dqkv_amax(),
                              .dq_weight = dq_norm_,
                              .dk_weight = dk_norm_,
                              .partial = s_.qk_norm_partial,
@@ -372,6 +415,7 @@ class DenseHalf final : public Half<T> {
  public:
   DenseHalf(const BlockParts<T>& parts, int64_t layer)
       : config_(parts.config),
+        layer_(layer),
         s_(parts.scratch),
         ffn_("blocks." + std::to_string(layer) + ".ffn",
              parts.site(ProductRole::kDenseFfn, layer)) {}
@@ -387,13 +431,18 @@ class DenseHalf final : public Half<T> {
   }
   Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass) override {
     const int64_t n = shape.tokens();
-    norm_.forward(on, in, n);
-    ffn_.forward(on, s_.quant, norm_.y.rows(0, n), s_.branch.rows(0, n));
-    return {norm_.resid, s_.branch, 1.0f};
+    const FfnAmax amax = asked();
+    norm_.forward(on, in, n, amax.x);
+    ffn_.forward(on, s_.quant, norm_.y.rows(0, n), s_.branch.rows(0, n), amax);
+    return {norm_.resid, s_.branch, 1.0f, amax.dy};
   }
   void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale&) override {
     const int64_t n = shape.tokens();
-    ffn_.backward(on, s_, norm_.y.rows(0, n), s_.dbranch.rows(0, n), s_.dnorm.rows(0, n));
+    ffn_.backward(on, s_,
+                  {.dx = s_.dnorm.rows(0, n),
+                   .x = norm_.y.rows(0, n),
+                   .dy = s_.dbranch.rows(0, n),
+                   .amax = asked()});
     norm_.backward(on, s_, in, n);
   }
   int64_t workspace_bytes(int64_t tokens) const override {
@@ -406,7 +455,16 @@ class DenseHalf final : public Half<T> {
 
  private:
   using Half<T>::norm_;
+  FfnAmax asked() const {
+    const auto word = [&](HalfTensor t) { return s_.quant.word(2 * layer_ + 1, t); };
+    return ffn_.asked(s_.quant, {.x = word(HalfTensor::kInput),
+                                 .h = word(HalfTensor::kInner),
+                                 .dy = word(HalfTensor::kDbranch),
+                                 .dgate_up = word(HalfTensor::kDinner)});
+  }
+
   const ModelConfig config_;
+  const int64_t layer_;
   const Scratch<T>& s_;
   SwigluFfn<T> ffn_;
 };

@@ -47,6 +47,8 @@ struct Stream {
   View<T, 2> resid;        // (N, C)
   View<T, 2> branch = {};  // (N, C)   absent before the first half
   float gain = 1.0f;
+  View<float, 1> dbranch_amax =
+      {};  // raised in backward by the op that writes the branch's gradient; or empty
 };
 
 // What all layers share: nothing in it outlives the half that wrote it, but the two gradients handed on.
@@ -93,7 +95,7 @@ struct BlockParts {
 
   ProjectionSite site(ProductRole role, int64_t layer) const {
     return {role, layer, formats_of(precision, role, layer, config.layers),
-            precision.native_capability};
+            precision.native_capability, expert_widths(role, config)};
   }
 };
 
@@ -108,7 +110,8 @@ struct ResidualNorm {
 
   void plan(MemoryPlan& plan, const std::string& name, const ModelConfig& config, int64_t tokens);
   void bind(const ParameterStore<T>& store, const std::string& name);
-  void forward(Exec on, const Stream<T>& in, int64_t tokens) const;
+  // amax: of y, where a product asks for it.
+  void forward(Exec on, const Stream<T>& in, int64_t tokens, View<float, 1> amax = {}) const;
   // `in` as forward saw it: where it had a branch, scratch.dbranch becomes the branch's gradient.
   void backward(Exec on, const Scratch<T>& s, const Stream<T>& in, int64_t tokens) const;
 };
@@ -126,10 +129,19 @@ struct SwigluFfn {
 
   void plan(MemoryPlan& plan, int64_t ffn, int64_t tokens);
   void bind(const ParameterStore<T>& store);
-  void forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y) const;
-  // dx = gradient of x, plus `add` when there is one (may be dx).
-  void backward(Exec on, const Scratch<T>& s, View<const T, 2> x, View<const T, 2> dy,
-                View<T, 2> dx, View<const T, 2> add = {}) const;
+  // amax: what asked() gave.
+  void forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
+               const FfnAmax& amax) const;
+  struct Backward {
+    View<T, 2> dx;
+    View<const T, 2> x, dy;
+    FfnAmax amax;
+    View<const T, 2> add = {};  // dx = gradient of x + add; may be dx
+  };
+  void backward(Exec on, const Scratch<T>& s, const Backward& a) const;
+  FfnAmax asked(const QuantScratch& q, const FfnAmax& words) const {
+    return asked_of_ffn(gate_up_weight.quantised(), down_weight.quantised(), q, words);
+  }
 };
 
 // Evaluation leaves the step's counts and statistics alone.

@@ -47,6 +47,17 @@ QuantFormat hardware_format(QuantFormat format) {
   return format;
 }
 
+namespace {
+
+// Rows of x (N, C) and of what belongs to assignments: h, dy, dgate_up.
+void reach_experts(CodedBuffer::Room& room, const ModelConfig& c, int64_t tokens) {
+  const int64_t assignments = tokens * c.moe->top_k, ffn = c.moe->expert_ffn;
+  const QuantFormat format{ElementFormat::kE4M3, ScaleKind::k1x128};
+  for (const int64_t width : {c.hidden, ffn, 2 * ffn}) room.reach(format, assignments, width);
+}
+
+}  // namespace
+
 void CodedScratch::plan(MemoryPlan& plan, const ModelConfig& c, int64_t tokens) {
   const int64_t head = c.resolved_head_dim();
   std::vector<int64_t> widths{c.hidden, c.heads * head,
@@ -62,7 +73,9 @@ void CodedScratch::plan(MemoryPlan& plan, const ModelConfig& c, int64_t tokens) 
       room.reach(format, width, padded_length(kind, tokens));
     }
   }
-  row.plan(plan, Section::kScratch, "coded.row", room);
+  CodedBuffer::Room rows = room;
+  if (moe_blocks(c) > 0) reach_experts(rows, c, tokens);
+  row.plan(plan, Section::kScratch, "coded.row", rows);
   column.plan(plan, Section::kScratch, "coded.column", room);
   other.plan(plan, Section::kScratch, "coded.other", room);
 }

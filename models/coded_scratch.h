@@ -36,7 +36,7 @@ QuantFormat hardware_format(QuantFormat format);
 
 struct CodedScratch {
   CodedBuffer row, column, other;
-  // For micro-batches of `tokens` through the dense products of the model.
+  // For micro-batches of `tokens` through the products of the model.
   void plan(MemoryPlan& plan, const ModelConfig& config, int64_t tokens);
 };
 

@@ -26,7 +26,8 @@ constexpr int64_t kDraws = 1024;
 PrecisionTable table_for(const ModelConfig& config, const DecoderOptions& options) {
   PrecisionTable table = precision_table(options.precision, config);
   require_whole_blocks(table, config);
-  const bool native = options.precision.products == "native";
+  const bool native = options.precision.products == "native" &&
+                      options.purpose == Purpose::kTraining && options.sequence % kNativeRows == 0;
   if (native && options.backend == Backend::kGpu) table.native_capability = options.capability;
   return table;
 }
@@ -75,6 +76,13 @@ void Decoder<T>::plan(MemoryPlan& plan) {
   scratch_.plan(plan, config_, largest_, options_.purpose);
   if (!quantised_.empty()) {
     scratch_.quant.plan(plan, config_, tokens);
+    const auto asks = [](const QuantisedProducts* p) {
+      return p->asks_input_amax() || p->asks_gradient_amax();
+    };
+    if (std::any_of(quantised_.begin(), quantised_.end(), asks)) {
+      plan.add(Section::kScratch, "quantised.known_amax", scratch_.quant.known_amax,
+               {int64_t(halves_.size()), kHalfTensors});
+    }
     if (precision_.native_capability > 0) scratch_.quant.coded.plan(plan, config_, tokens);
     plan.add(Section::kHostVisible, "quantised.draw", host_draws_, {kDraws});
     plan.add(Section::kHostVisible, "quantised.not_finite", read_not_finite_, {1});
@@ -190,20 +198,26 @@ int64_t Decoder<T>::workspace_bytes() const {
 template <typename T>
 void Decoder<T>::refresh_weights(Exec on) {
   store_.refresh(on);
+  refresh_quantised(on);
+}
+
+template <typename T>
+void Decoder<T>::refresh_quantised(Exec on) {
   for (QuantisedProducts* products : quantised_) products->refresh_weights(on, scratch_.quant);
+  evaluation_ready_ = precision_.native_capability == 0 || scratch_.quant.sampled();
 }
 
 template <typename T>
 void Decoder<T>::repack_weights(Exec on) {
   store_.repack(on);
-  for (QuantisedProducts* products : quantised_) products->refresh_weights(on, scratch_.quant);
+  refresh_quantised(on);
 }
 
 template <typename T>
 void Decoder<T>::enter(Exec on, PrecisionPhase phase) {
   if (scratch_.quant.phase == phase) return;
   scratch_.quant.phase = phase;
-  for (QuantisedProducts* products : quantised_) products->refresh_weights(on, scratch_.quant);
+  refresh_quantised(on);
 }
 
 template <typename T>
@@ -247,7 +261,10 @@ template <typename T>
 void Decoder<T>::read_back(Exec on) {
   copy(on, read_loss_sum_, loss_sum_);
   for (MoeHalf<T>* half : moe_halves_) half->read_back(on);
-  if (!quantised_.empty()) copy(on, read_not_finite_, scratch_.quant.not_finite);
+  if (!quantised_.empty()) {
+    copy(on, read_not_finite_, scratch_.quant.not_finite);
+    zero(on, scratch_.quant.not_finite);
+  }
   if (scratch_.quant.sample == MicroScale::Sample::kNothing) return;
   for (const QuantisedProducts* products : quantised_) products->read_measures(on);
   scratch_.quant.sample = MicroScale::Sample::kNothing;  // evaluations to come measure nothing
@@ -268,6 +285,14 @@ void Decoder<T>::forward(Exec on, const TokenBatch& batch, Pass pass) {
 template <typename T>
 void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, Shape shape, Pass pass) {
   const int64_t n = shape.tokens();
+  scratch_.quant.training = pass == Pass::kTrain;
+  if (pass == Pass::kEvaluate && !evaluation_ready_) {
+    for (QuantisedProducts* products : quantised_) {
+      products->refresh_for_evaluation(on, scratch_.quant);
+    }
+    evaluation_ready_ = true;
+  }
+  if (!scratch_.quant.known_amax.empty()) zero(on, scratch_.quant.known_amax);
   const View<T, 2> embedded = halves_.front()->norm().resid;
   embedding_forward<T>(on, {.y = embedded.rows(0, n),
                             .weight = embedding_,
@@ -389,6 +414,8 @@ void Decoder<T>::route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert
           long(expert.dim[1]), moe_halves_.size(), long(chosen.size()));
     copy_bytes(on, expert.row(int64_t(i)), chosen.data, chosen.bytes());
   }
+  // What it met is no step's.
+  if (!quantised_.empty()) zero(on, scratch_.quant.not_finite);
   wait(on);
 }
 

@@ -61,6 +61,7 @@ class Decoder final : public Model {
   };
   bool training() const { return options_.purpose == Purpose::kTraining; }
   // Leaves in streams_ what each half read, the last entry being the final norm's. Its y has the rows of shape.kept, or all.
+  void refresh_quantised(Exec on);
   void forward(Exec on, const TokenBatch& batch, Pass pass);
   void forward(Exec on, View<const int32_t, 1> token, Shape shape, Pass pass);
   void backward(Exec on, const TokenBatch& batch);
@@ -115,6 +116,7 @@ class Decoder final : public Model {
   View<float, 1> loss_scale_;  // (1)   scale_.loss where the ops run: a recording does not know it
   View<float, 1> host_scale_;  // (1)   the host's
   int64_t micro_ = 0;          // micro-batches queued since begin_step
+  bool evaluation_ready_ = false;      // quantised weights are decoded, as evaluation reads them
   View<uint32_t, 1> host_draws_;       // (kDraws)   the host's, one a micro-batch in turns
   View<double, 1> read_loss_sum_;      // the host's
   View<uint32_t, 1> read_not_finite_;  // likewise, with quantised products

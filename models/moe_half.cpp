@@ -106,7 +106,8 @@ Stream<T> MoeHalf<T>::forward(Exec on, const Stream<T>& in, const Shape& shape, 
   const View<T, 2> gate_up = gate_up_.rows(0, assignments), h = h_.rows(0, assignments);
   const View<T, 2> expert_out = expert_out_.rows(0, assignments);
 
-  norm_.forward(on, in, n);
+  const AskedAmax amax = asked();
+  norm_.forward(on, in, n, amax.x);
   linear_forward<T, float>(on, {.y = logits_.rows(0, n), .x = x, .weight = router_weight_});
   router_forward(on, router(n, shape.sequence, pass));
   dispatch(on, {.offsets = offsets_,
@@ -115,18 +116,18 @@ Stream<T> MoeHalf<T>::forward(Exec on, const Stream<T>& in, const Shape& shape, 
                 .partial = s_.dispatch_partial,
                 .expert = expert_.rows(0, n)});
   experts_.forward(on, s_.quant, {.gather = token, .offsets = offsets_},
-                   {.y = expert_out, .gate_up = gate_up, .h = h, .x = x});
+                   {.y = expert_out, .gate_up = gate_up, .h = h, .x = x, .amax = amax.experts});
   View<T, 2> shared_out;
   if (shared_) {
     shared_out = s_.shared_out.rows(0, n);
-    shared_->forward(on, s_.quant, x, shared_out);
+    shared_->forward(on, s_.quant, x, shared_out, amax.shared);
   }
   combine_forward<T>(on, {.y = s_.branch.rows(0, n),
                           .expert_out = expert_out,
                           .slot = slot_.rows(0, n),
                           .gate = gate_.rows(0, n),
                           .add = shared_out});
-  return {norm_.resid, s_.branch, 1.0f};
+  return {norm_.resid, s_.branch, 1.0f, amax.shared.dy};
 }
 
 template <typename T>
@@ -146,8 +147,10 @@ void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
   };
   const View<T, 2> dbranch = s_.dbranch.rows(0, n), dnorm = s_.dnorm.rows(0, n);
 
+  const AskedAmax amax = asked();
   combine_backward<T>(on, {.dexpert_out = dexpert_out,
                            .dgate = s_.dgate.rows(0, n),
+                           .amax = amax.experts.dy,
                            .dy = dbranch,
                            .expert_out = expert_out_.rows(0, assignments),
                            .slot = slot_.rows(0, n),
@@ -159,9 +162,13 @@ void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
                      .dy = dexpert_out,
                      .x = x,
                      .gate_up = gate_up_.rows(0, assignments),
-                     .h = h});
+                     .h = h,
+                     .amax = amax.experts});
   reduce_by_token<T>(on, {.dx = dnorm, .dexpert_in = dexpert_in, .slot = slot_.rows(0, n)});
-  if (shared_) shared_->backward(on, s_, x, dbranch, dnorm, dnorm);
+  if (shared_) {
+    shared_->backward(on, s_,
+                      {.dx = dnorm, .x = x, .dy = dbranch, .amax = amax.shared, .add = dnorm});
+  }
 
   backward_router(on, x, shape, scale);
   norm_.backward(on, s_, in, n);
@@ -204,6 +211,25 @@ void MoeHalf<T>::backward_router(Exec on, View<const T, 2> x, const Shape& shape
   router_backward(on, backward);
   linear_wgrad<T>(on, {.dweight = drouter_weight_, .dy = dlogits, .x = x});
   linear_dgrad<T>(on, {.dx = dnorm, .dy = dlogits, .weight = router_weight_, .add = dnorm});
+}
+
+template <typename T>
+typename MoeHalf<T>::AskedAmax MoeHalf<T>::asked() const {
+  const auto word = [&](HalfTensor t) { return s_.quant.word(2 * layer_ + 1, t); };
+  AskedAmax amax;
+  amax.experts = asked_of_ffn(experts_.gate_up_quantised(), experts_.down_quantised(), s_.quant,
+                              {.x = word(HalfTensor::kInput),
+                               .h = word(HalfTensor::kInner),
+                               .dy = word(HalfTensor::kDexpertOut),
+                               .dgate_up = word(HalfTensor::kDinner)});
+  if (shared_) {
+    amax.shared = shared_->asked(s_.quant, {.x = word(HalfTensor::kInput),
+                                            .h = word(HalfTensor::kSharedInner),
+                                            .dy = word(HalfTensor::kDbranch),
+                                            .dgate_up = word(HalfTensor::kSharedDinner)});
+  }
+  amax.x = amax.experts.x.empty() ? amax.shared.x : amax.experts.x;
+  return amax;
 }
 
 template <typename T>

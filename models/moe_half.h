@@ -38,6 +38,12 @@ class MoeHalf final : public Half<T> {
   // From s_.dgate: adds to dnorm and to the router's gradient.
   void backward_router(Exec on, View<const T, 2> x, const Shape& shape, const MicroScale& scale);
   void measure_margin(Exec on);
+  // What the routed experts, the shared one and both of them ask of the ops that write their operands.
+  struct AskedAmax {
+    FfnAmax experts, shared;
+    View<float, 1> x;
+  };
+  AskedAmax asked() const;
   bool has_bias() const { return moe_.router.bias_rate > 0; }
 
   const ModelConfig config_;

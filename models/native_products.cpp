@@ -16,30 +16,36 @@ ProductFormats laid_out(ProductFormats f) {
   return f;
 }
 
-bool native_pair(const OperandFormat& a, const OperandFormat& b, int capability) {
-  return a.quantised() && b.quantised() &&
-         scaled_linear_problem(a.format, b.format, capability).empty();
+enum class Sum { kOverFeatures, kOverTokens };
+
+std::string product_problem(const OperandFormat& a, const OperandFormat& b, Sum sum,
+                            const ExpertWidths& experts, int capability) {
+  if (!a.quantised() || !b.quantised()) return "one operand is in bf16";
+  if (experts.hidden == 0) return scaled_linear_problem(a.format, b.format, capability);
+  if (sum == Sum::kOverTokens) return "the experts' sums over tokens have no kernel in 8 bits";
+  return grouped_scaled_problem(a.format, b.format, experts.hidden, experts.ffn, capability);
 }
 
 // "attention": which of its products are native, and why the others are not.
-std::string native_row(const ProductFormats& f, int capability) {
+std::string native_row(const ProductFormats& f, const ExpertWidths& experts, int capability) {
   struct Product {
     const char* name;
     const OperandFormat &a, &b;
+    Sum sum = Sum::kOverFeatures;
   };
   const Product products[] = {
-      {"fprop", f.fprop_input,    f.fprop_weight},
-      {"dgrad", f.dgrad_gradient, f.dgrad_weight},
-      {"wgrad", f.wgrad_gradient, f.wgrad_input }
+      {"fprop",           f.fprop_input,  f.fprop_weight},
+      {       "dgrad", f.dgrad_gradient, f.dgrad_weight              },
+      { "wgrad",    f.wgrad_gradient,  f.wgrad_input,               Sum::kOverTokens}
   };
   std::string native, why;
   for (const Product& p : products) {
-    if (native_pair(p.a, p.b, capability)) {
+    if (!p.a.quantised() && !p.b.quantised()) continue;
+    const std::string problem = product_problem(p.a, p.b, p.sum, experts, capability);
+    if (problem.empty()) {
       native += (native.empty() ? "" : ", ") + std::string(p.name);
-    } else if (p.a.quantised() && p.b.quantised()) {
-      why = scaled_linear_problem(p.a.format, p.b.format, capability);
-    } else if (why.empty() && (p.a.quantised() || p.b.quantised())) {
-      why = "one operand is in bf16";
+    } else if (why.empty()) {
+      why = problem;
     }
   }
   if (native.empty()) return "decoded to bf16: " + why;
@@ -51,19 +57,22 @@ struct Wanted {
   const CodedBuffer* to = nullptr;  // null: no such copy
   OperandFormat format = {};
   uint64_t stream = 0;
+  uint32_t site = 0;
 };
 
-// Both copies of x from one read where their formats are one; a tensor's scale needs a read before.
+// Both copies of x from one read where their formats are one; a tensor's scale needs a read before, unless `known`, the largest
+// magnitude of x, is there and nothing is rotated.
 template <typename X>
 void code(Exec on, const QuantScratch& q, View<const X, 2> x, const Wanted& row,
-          const Wanted& column) {
+          const Wanted& column, View<const float, 1> known = {}) {
   if (row.to != nullptr && column.to != nullptr && !(row.format.format == column.format.format)) {
-    code(on, q, x, row, {});
-    return code(on, q, x, {}, column);
+    code(on, q, x, row, {}, known);
+    return code(on, q, x, {}, column, known);
   }
   const OperandFormat& any = row.to != nullptr ? row.format : column.format;
   const bool rotated = column.to != nullptr && column.format.rotated;
-  if (has_tensor_scale(any.format.scale)) {
+  const bool found = rotated || known.empty();
+  if (has_tensor_scale(any.format.scale) && found) {
     amax<X>(on, {.amax = q.amax.rows(0, 1),
                  .rotated = rotated ? q.amax.rows(1, 1) : View<float, 1>{},
                  .x = x,
@@ -72,7 +81,8 @@ void code(Exec on, const QuantScratch& q, View<const X, 2> x, const Wanted& row,
   const auto copy_of = [&](const Wanted& w, int64_t lines, int64_t k, int64_t which) {
     if (w.to == nullptr) return QuantisedCopy{};
     QuantisedCopy copy = w.to->copy(w.format.format, lines, k);
-    if (has_tensor_scale(w.format.format.scale)) copy.amax = q.amax.rows(which, 1);
+    if (has_tensor_scale(w.format.format.scale)) copy.amax = found ? q.amax.rows(which, 1) : known;
+    copy.site = w.site;
     copy.key = {.seed = q.seed, .stream = w.stream, .step = 0};
     return copy;
   };
@@ -80,6 +90,7 @@ void code(Exec on, const QuantScratch& q, View<const X, 2> x, const Wanted& row,
   quantise<X>(on, {.row = copy_of(row, rows, columns, 0),
                    .column = copy_of(column, columns, padded_length(any.format.scale, rows),
                                      rotated ? 1 : 0),
+                   .not_finite = q.not_finite,
                    .x = x,
                    .draw = q.draw,
                    .format = any.format,
@@ -95,67 +106,84 @@ CodedSums forward_sums(const OperandFormat& input) {
 
 }  // namespace
 
-NativeProducts::NativeProducts(std::string weight, const ProductFormats& formats, int capability)
+NativeProducts::NativeProducts(std::string weight, const ProductFormats& formats,
+                               const ExpertWidths& experts, int capability)
     : name_(std::move(weight)),
       formats_(laid_out(formats)),
-      fprop_(native_pair(formats_.fprop_input, formats_.fprop_weight, capability)),
-      dgrad_(native_pair(formats_.dgrad_gradient, formats_.dgrad_weight, capability)),
-      wgrad_(native_pair(formats_.wgrad_gradient, formats_.wgrad_input, capability)),
+      fprop_(product_problem(formats_.fprop_input, formats_.fprop_weight, Sum::kOverFeatures,
+                             experts, capability)
+                 .empty()),
+      dgrad_(product_problem(formats_.dgrad_gradient, formats_.dgrad_weight, Sum::kOverFeatures,
+                             experts, capability)
+                 .empty()),
+      wgrad_(product_problem(formats_.wgrad_gradient, formats_.wgrad_input, Sum::kOverTokens,
+                             experts, capability)
+                 .empty()),
       dgrad_stream_(stream_id(name_ + ".dgrad.gradient")),
       wgrad_stream_(stream_id(name_ + ".wgrad.gradient")),
       fprop_stream_(stream_id(name_ + ".fprop.input")),
       wgrad_input_stream_(stream_id(name_ + ".wgrad.input")) {}
 
-void NativeProducts::plan(MemoryPlan& plan, int64_t out, int64_t in) {
-  out_ = out;
-  in_ = in;
+void NativeProducts::plan(MemoryPlan& plan, const ParameterSpec& spec) {
+  const bool stack = spec.shape.size() == 3;
+  experts_ = stack ? spec.shape[0] : 1;
+  out_ = spec.shape[stack ? 1 : 0];
+  in_ = spec.shape[stack ? 2 : 1];
   const auto add = [&](CodedBuffer& to, const char* name, const OperandFormat& format,
                        int64_t lines, int64_t k) {
     CodedBuffer::Room room;
     room.reach(format.format, lines, k);
     to.plan(plan, Section::kParameters, name_ + name, room);
   };
-  if (fprop_) add(fprop_weight_, ".fprop", formats_.fprop_weight, out, in);
-  if (dgrad_) add(dgrad_weight_, ".dgrad", formats_.dgrad_weight, in, out);
+  if (fprop_) add(fprop_weight_, ".fprop", formats_.fprop_weight, experts_ * out_, in_);
+  if (dgrad_) add(dgrad_weight_, ".dgrad", formats_.dgrad_weight, in_, experts_ * out_);
 }
 
 void NativeProducts::refresh_weights(Exec on, const QuantScratch& q,
                                      View<const float, 1> master) const {
-  if (!fprop(q) && !dgrad(q)) return;
+  if (q.phase != PrecisionPhase::kRecipe || (!fprop_ && !dgrad_)) return;
   const uint64_t stream = stream_id(name_);
-  Wanted row{.format = formats_.fprop_weight, .stream = stream};
-  Wanted column{.format = formats_.dgrad_weight, .stream = stream};
-  if (fprop(q)) row.to = &fprop_weight_;
-  if (dgrad(q)) column.to = &dgrad_weight_;
+  Wanted row{.format = formats_.fprop_weight, .stream = stream, .site = sites_.fprop_weight};
+  Wanted column{.format = formats_.dgrad_weight, .stream = stream, .site = sites_.dgrad_weight};
+  if (fprop_) row.to = &fprop_weight_;
+  if (dgrad_) column.to = &dgrad_weight_;
   code<float>(on, q,
               {
-                  master.data, {out_, in_}
+                  master.data, {experts_ * out_, in_}
   },
               row, column);
 }
 
-void NativeProducts::forward(Exec on, const QuantScratch& q, View<const bf16, 2> x,
-                             View<bf16, 2> y) const {
-  const OperandFormat& input = formats_.fprop_input;
-  code(on, q, x, {&q.coded.row, input, fprop_stream_}, {});
+void NativeProducts::forward(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<bf16, 2> y,
+                             View<const float, 1> amax) const {
   scaled_linear<bf16>(on, {.y = y,
-                           .left = q.coded.row.matrix(input.format, x.dim[0], in_),
+                           .left = code_input(on, q, x, amax),
                            .right = fprop_weight_.matrix(formats_.fprop_weight.format, out_, in_),
-                           .sums = forward_sums(input)});
+                           .sums = forward_sums(formats_.fprop_input)});
 }
 
-void NativeProducts::code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy) const {
-  Wanted row{.format = formats_.dgrad_gradient, .stream = dgrad_stream_};
-  Wanted column{.format = formats_.wgrad_gradient, .stream = wgrad_stream_};
+CodedMatrix NativeProducts::code_input(Exec on, const QuantScratch& q, View<const bf16, 2> x,
+                                       View<const float, 1> amax) const {
+  const OperandFormat& input = formats_.fprop_input;
+  code(on, q, x, {&q.coded.row, input, fprop_stream_, sites_.fprop_input}, {}, amax);
+  return q.coded.row.matrix(input.format, x.dim[0], in_);
+}
+
+void NativeProducts::code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
+                                   View<const float, 1> amax) const {
+  Wanted row{
+      .format = formats_.dgrad_gradient, .stream = dgrad_stream_, .site = sites_.dgrad_gradient};
+  Wanted column{
+      .format = formats_.wgrad_gradient, .stream = wgrad_stream_, .site = sites_.wgrad_gradient};
   if (dgrad(q)) row.to = &q.coded.row;
   if (wgrad(q)) column.to = &q.coded.column;
-  if (row.to != nullptr || column.to != nullptr) code(on, q, dy, row, column);
+  if (row.to != nullptr || column.to != nullptr) code(on, q, dy, row, column, amax);
 }
 
 void NativeProducts::wgrad(Exec on, const QuantScratch& q, View<const bf16, 2> x,
-                           View<float, 2> dweight) const {
+                           View<float, 2> dweight, View<const float, 1> amax) const {
   const OperandFormat &gradient = formats_.wgrad_gradient, &input = formats_.wgrad_input;
-  code(on, q, x, {}, {&q.coded.other, input, wgrad_input_stream_});
+  code(on, q, x, {}, {&q.coded.other, input, wgrad_input_stream_, sites_.wgrad_input}, amax);
   const auto k = [&](const OperandFormat& f) { return padded_length(f.format.scale, x.dim[0]); };
   scaled_linear<float>(on, {.y = dweight,
                             .left = q.coded.column.matrix(gradient.format, out_, k(gradient)),
@@ -165,11 +193,29 @@ void NativeProducts::wgrad(Exec on, const QuantScratch& q, View<const bf16, 2> x
 
 void NativeProducts::dgrad(Exec on, const QuantScratch& q, View<bf16, 2> dx,
                            View<const bf16, 2> add) const {
-  scaled_linear<bf16>(on,
-                      {.y = dx,
-                       .left = q.coded.row.matrix(formats_.dgrad_gradient.format, dx.dim[0], out_),
-                       .right = dgrad_weight_.matrix(formats_.dgrad_weight.format, in_, out_),
-                       .add = add});
+  scaled_linear<bf16>(on, {.y = dx,
+                           .left = coded_gradient(q, dx.dim[0]),
+                           .right = dgrad_weight_.matrix(formats_.dgrad_weight.format, in_, out_),
+                           .add = add});
+}
+
+CodedMatrix NativeProducts::coded_gradient(const QuantScratch& q, int64_t rows) const {
+  return q.coded.row.matrix(formats_.dgrad_gradient.format, rows, out_);
+}
+
+CodedStack NativeProducts::fprop_stack() const {
+  return {fprop_weight_.matrix(formats_.fprop_weight.format, experts_ * out_, in_), experts_,
+          CodedStack::Experts::kAlongLines};
+}
+
+CodedStack NativeProducts::dgrad_stack() const {
+  return {dgrad_weight_.matrix(formats_.dgrad_weight.format, in_, experts_ * out_), experts_,
+          CodedStack::Experts::kAlongK};
+}
+
+ExpertWidths expert_widths(ProductRole role, const ModelConfig& model) {
+  if (role != ProductRole::kExperts || !model.moe) return {};
+  return {model.hidden, model.moe->expert_ffn};
 }
 
 std::vector<std::string> native_rows(const PrecisionTable& table, const ModelConfig& model,
@@ -179,9 +225,7 @@ std::vector<std::string> native_rows(const PrecisionTable& table, const ModelCon
     const ProductRole role = ProductRole(r);
     const ProductFormats formats = laid_out(table.of(role));
     if (!formats.any() || !has_role(model, role)) continue;
-    const std::string done = role == ProductRole::kExperts
-                                 ? "decoded to bf16: grouped products have no kernel of their own"
-                                 : native_row(formats, capability);
+    const std::string done = native_row(formats, expert_widths(role, model), capability);
     rows.push_back(strprintf("%-14s %s", product_role_name(role), done.c_str()));
   }
   return rows;

@@ -1,10 +1,16 @@
 // The products of one weight matrix by hardware that multiplies its formats: operands are packed by ops/quantise.h and multiplied by
-// ops/scaled_linear.h, where QuantisedProducts decodes them and multiplies in bf16. Codes and draws are the same in both.
+// ops/scaled_linear.h, where QuantisedProducts decodes them and multiplies in bf16. Codes and draws are the same in both. For training steps:
+// evaluation decodes, so that a loss or a score is made the same way everywhere, of any number of rows.
 //
 //   native.forward(on, scratch, x, y)          y = x W^T
 //   native.code_gradient(on, scratch, dy)      the copies of dy that the next two read, from one read
 //   native.wgrad(on, scratch, x, dweight)      dW += dy^T x
 //   native.dgrad(on, scratch, dx, add)         dx = dy W + add
+//
+// Of a stack of experts fprop and dgrad, by ops/grouped_scaled.h, whose operands are
+//
+//   native.code_input(on, scratch, x), fprop_stack()
+//   native.coded_gradient(scratch, rows) after code_gradient(), dgrad_stack()
 #pragma once
 
 #include <string>
@@ -13,39 +19,76 @@
 #include "models/coded_scratch.h"
 #include "models/precision.h"
 #include "models/quant_scratch.h"
+#include "ops/grouped_scaled.h"
 
 namespace assay {
+
+// Sequences of whole multiples of so many tokens have native products: cuBLASLt wants as much of rows of 8-bit operands with scales of
+// blocks.
+inline constexpr int64_t kNativeRows = 16;
+
+// The numbers of a weight's operands in QuantScratch::not_finite.
+struct OperandSites {
+  uint32_t fprop_input = 0, fprop_weight = 0;
+  uint32_t dgrad_gradient = 0, dgrad_weight = 0;
+  uint32_t wgrad_gradient = 0, wgrad_input = 0;
+};
+
+// Of the experts whose weights are one stack; 0: the weight is a matrix.
+struct ExpertWidths {
+  int64_t hidden = 0, ffn = 0;
+};
 
 class NativeProducts {
  public:
   // capability: of the GPU (90: 9.0); a product that it has not stays decoded.
-  NativeProducts(std::string weight, const ProductFormats& formats, int capability);
+  NativeProducts(std::string weight, const ProductFormats& formats, const ExpertWidths& experts,
+                 int capability);
 
+  void number_operands(const OperandSites& sites) { sites_ = sites; }
   bool any() const { return fprop_ || dgrad_ || wgrad_; }
   bool fprop(const QuantScratch& q) const { return fprop_ && in_force(q); }
   bool dgrad(const QuantScratch& q) const { return dgrad_ && in_force(q); }
   bool wgrad(const QuantScratch& q) const { return wgrad_ && in_force(q); }
-  // No product reads a decoded weight.
-  bool has_all_of_weight(const QuantScratch& q) const { return fprop(q) && dgrad(q); }
+  // No product of a training step reads a decoded weight.
+  bool has_all_of_weight(const QuantScratch& q) const {
+    return q.phase == PrecisionPhase::kRecipe && fprop_ && dgrad_;
+  }
 
-  // Of W (out, in).
-  void plan(MemoryPlan& plan, int64_t out, int64_t in);
+  // Of W (out, in) or (E, out, in).
+  void plan(MemoryPlan& plan, const ParameterSpec& spec);
   void refresh_weights(Exec on, const QuantScratch& q, View<const float, 1> master) const;
 
-  void forward(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<bf16, 2> y) const;
-  void code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy) const;
-  void wgrad(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<float, 2> dweight) const;
+  // amax: of x (of dy), where it is known.
+  void forward(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<bf16, 2> y,
+               View<const float, 1> amax) const;
+  void code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
+                     View<const float, 1> amax) const;
+  void wgrad(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<float, 2> dweight,
+             View<const float, 1> amax) const;
   void dgrad(Exec on, const QuantScratch& q, View<bf16, 2> dx, View<const bf16, 2> add) const;
 
+  CodedMatrix code_input(Exec on, const QuantScratch& q, View<const bf16, 2> x,
+                         View<const float, 1> amax) const;
+  CodedMatrix coded_gradient(const QuantScratch& q, int64_t rows) const;
+  CodedStack fprop_stack() const;
+  CodedStack dgrad_stack() const;
+
  private:
-  static bool in_force(const QuantScratch& q) { return q.phase == PrecisionPhase::kRecipe; }
+  static bool in_force(const QuantScratch& q) {
+    return q.phase == PrecisionPhase::kRecipe && q.training;
+  }
   const std::string name_;
   const ProductFormats formats_;  // laid out for the hardware
   const bool fprop_, dgrad_, wgrad_;
   const uint64_t dgrad_stream_, wgrad_stream_, fprop_stream_, wgrad_input_stream_;
-  int64_t out_ = 0, in_ = 0;
+  OperandSites sites_;
+  int64_t experts_ = 1, out_ = 0, in_ = 0;  // out_: of one expert
   CodedBuffer fprop_weight_, dgrad_weight_;
 };
+
+// Of the role's weights.
+ExpertWidths expert_widths(ProductRole role, const ModelConfig& model);
 
 // What a GPU of that compute capability does with the products of the roles that the model has and the table quantises, a row a
 // role: "attention  fprop, dgrad, wgrad in their own formats", "experts  decoded: ...".

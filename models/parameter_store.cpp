@@ -1,5 +1,7 @@
 #include "models/parameter_store.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "cuda/transfer.h"
 #include "models/parameters.h"
@@ -40,7 +42,7 @@ void ParameterStore<T>::leave_out(const std::string& name) {
 
 template <typename T>
 void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
-  const bool tied = by_name_.count("head.weight") == 0;
+  int64_t largest_turn = 0;
   for (size_t i = 0; i < specs_.size(); ++i) {
     const ParameterSpec& spec = specs_[i];
     Buffers& b = buffers_[i];
@@ -49,15 +51,28 @@ void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
       plan.add(Section::kGradients, spec.name, b.grad, {spec.size()});
     }
     if (!is_product(spec) || b.left_out) continue;
+    const int64_t bytes = planned_pack_bytes(spec);
+    const bool packed_alone = purpose == Purpose::kInference && bytes > 0 &&
+                              spec.role != Role::kEmbedding;  // which is looked up, too
     if constexpr (sizeof(T) == 2) {
-      plan.add(Section::kParameters, spec.name + ".bf16", b.weight, {spec.size()});
+      if (packed_alone) {
+        largest_turn = std::max(largest_turn, spec.size());
+      } else {
+        plan.add(Section::kParameters, spec.name + ".bf16", b.weight, {spec.size()});
+      }
     }
-    if (backend_ == Backend::kGpu) continue;  // products there read the plain weight
-    // The embedding is only looked up, unless it is the head too.
-    if (spec.role == Role::kEmbedding && !tied) continue;
-    const int64_t bytes = pack_bytes<T>(spec);
     if (bytes > 0) plan.add(Section::kParameters, spec.name + ".packed", b.packed, {bytes});
   }
+  if (largest_turn > 0) plan.add(Section::kParameters, "packing", turn_, {largest_turn});
+}
+
+template <typename T>
+int64_t ParameterStore<T>::planned_pack_bytes(const ParameterSpec& spec) const {
+  if (backend_ == Backend::kGpu) return 0;  // products there read the plain weight
+  // The embedding is only looked up, unless it is the head too.
+  const bool tied = by_name_.count("head.weight") == 0;
+  if (spec.role == Role::kEmbedding && !tied) return 0;
+  return pack_bytes<T>(spec);
 }
 
 template <typename T>
@@ -81,6 +96,12 @@ void ParameterStore<T>::refresh(Exec on) {
   for (size_t i = 0; i < specs_.size(); ++i) {
     Buffers& b = buffers_[i];
     if (!b.weight.empty()) cast<bf16, float>(on, {.y = b.weight, .x = b.master});
+    if constexpr (sizeof(T) == 2) {
+      if (b.packed.empty() || !b.weight.empty()) continue;
+      const View<bf16, 1> rounded = turn_.rows(0, specs_[i].size());
+      cast<bf16, float>(on, {.y = rounded, .x = b.master});
+      pack(on, i, rounded.data);
+    }
   }
   repack(on);
 }
@@ -88,14 +109,23 @@ void ParameterStore<T>::refresh(Exec on) {
 template <typename T>
 void ParameterStore<T>::repack(Exec on) {
   for (size_t i = 0; i < specs_.size(); ++i) {
-    const ParameterSpec& spec = specs_[i];
-    const Buffers& b = buffers_[i];
-    if (b.packed.empty()) continue;
-    if (spec.shape.size() == 3) {
-      weight_stack_pack<T>(on, {.packed = b.packed, .plain = stack(spec.name).plain});
-    } else {
-      weight_pack<T>(on, {.packed = b.packed, .plain = plain(spec.name)});
-    }
+    const T* const plain = working(i).data;
+    if (!buffers_[i].packed.empty() && plain != nullptr) pack(on, i, plain);
+  }
+}
+
+template <typename T>
+void ParameterStore<T>::pack(Exec on, size_t i, const T* plain) const {
+  const std::vector<int64_t>& s = specs_[i].shape;
+  const View<std::byte, 1> packed = buffers_[i].packed;
+  if (s.size() == 3) {
+    weight_stack_pack<T>(on, {
+                                 .packed = packed, .plain = {plain, {s[0], s[1], s[2]}}
+    });
+  } else {
+    weight_pack<T>(on, {
+                           .packed = packed, .plain = {plain, {s[0], s[1]}}
+    });
   }
 }
 

@@ -1,5 +1,6 @@
 // The parameters of a decoder with their buffers: fp32 master, fp32 gradient, the working copy the products
-// read (bf16 recipe: a rounded copy; fp32 recipe: the master itself) and its packed form.
+// read (bf16 recipe: a rounded copy; fp32 recipe: the master itself) and its packed form. Inference on a CPU reads the packed
+// forms alone: the rounded copies take turns in one place while they are packed.
 #pragma once
 
 #include <map>
@@ -21,7 +22,7 @@ class ParameterStore {
 
   // Before plan(): the products read other copies of it (models/weight_copies.h), so it has no working copy here.
   void leave_out(const std::string& name);
-  // For inference without gradients: their views are empty.
+  // For inference without gradients: their views are empty, and so is the data of a matrix that is packed.
   void plan(MemoryPlan& plan, Purpose purpose);
   void initialise(Exec on, uint64_t seed);
   // Working copies and packed forms from the masters.
@@ -48,10 +49,12 @@ class ParameterStore {
  private:
   struct Buffers {
     View<float, 1> master, grad;
-    View<bf16, 1> weight;  // recipe bf16, matrices only
+    View<bf16, 1> weight;  // recipe bf16, matrices only; empty where only the packed form is kept
     View<std::byte, 1> packed;
     bool left_out = false;
   };
+  int64_t planned_pack_bytes(const ParameterSpec& spec) const;
+  void pack(Exec on, size_t i, const T* plain) const;
   size_t index(const std::string& name) const;
   size_t index(const std::string& name, size_t rank) const;
   View<const T, 1> working(size_t i) const;
@@ -59,6 +62,7 @@ class ParameterStore {
   std::vector<ParameterSpec> specs_;
   const Backend backend_;
   std::vector<Buffers> buffers_;
+  View<bf16, 1> turn_;  // the rounded copy of the matrix that is being packed
   std::map<std::string, size_t> by_name_;
 };
 

@@ -47,24 +47,34 @@ class QuantisedProducts {
     int64_t layer;
     int native_capability =
         0;  // compute capability of the GPU whose own products are used; 0: none
+    ExpertWidths experts = {};
   };
   QuantisedProducts(Site site, const ProductFormats& formats);
 
   // Its operands have the numbers first + 1 to first + kOperands.
   static constexpr uint32_t kOperands = 6;
-  void number_operands(uint32_t first) { first_site_ = first; }
+  void number_operands(uint32_t first);
   void plan(MemoryPlan& plan, const ParameterSpec& spec, Backend backend);
   // Copies of the weight from its master, as the phase has it.
   void refresh_weights(Exec on, const QuantScratch& q) const;
+  // What refresh_weights left out because training does without it.
+  void refresh_for_evaluation(Exec on, const QuantScratch& q) const;
   void begin_measures(Exec on, const QuantScratch& q) const;
   void read_measures(Exec on) const;
 
+  // Does a pass over x (over dy) for its largest magnitude fall away where that is known? In some phase.
+  bool asks_input_amax() const;
+  bool asks_gradient_amax() const;
+
+  // amax: of x (of dy), where it is known.
   using Operand = ProductOperand<bf16>;
-  Operand fprop_input(Exec on, const QuantScratch& q, View<const bf16, 2> x) const;
+  Operand fprop_input(Exec on, const QuantScratch& q, View<const bf16, 2> x,
+                      View<const float, 1> amax) const;
+  // A copy that a native product does not read is made in sampled steps only.
   GradientOperands<bf16> gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
-                                  const AssignedRows& rows) const;
+                                  const AssignedRows& rows, View<const float, 1> amax) const;
   Operand wgrad_input(Exec on, const QuantScratch& q, View<const bf16, 2> x,
-                      const AssignedRows& rows) const;
+                      const AssignedRows& rows, View<const float, 1> amax) const;
 
   // Null where the products of the formats are decoded.
   const NativeProducts* native() const { return native_.get(); }
@@ -91,7 +101,7 @@ class QuantisedProducts {
   // Without its copies. column: of the column copy.
   FakeQuantise<bf16> operation(const QuantScratch& q, MeasuredOperand operand,
                                View<const bf16, 2> x, const AssignedRows& rows,
-                               const OperandFormat& column) const;
+                               const OperandFormat& column, View<const float, 1> amax) const;
   View<double, 1> measures_of(const QuantScratch& q, MeasuredOperand operand) const;
 
   const Site site_;
@@ -103,5 +113,11 @@ class QuantisedProducts {
   View<double, 2> measures_;       // (kMeasuredOperands, 2 kFakeMeasures)   of a sampled step
   View<double, 2> read_measures_;  // the host's
 };
+
+// The word, if the op that writes a weight's x (its dy) shall raise it. products: null where nothing is quantised.
+View<float, 1> asked_of_input(const QuantisedProducts* products, const QuantScratch& q,
+                              View<float, 1> word);
+View<float, 1> asked_of_gradient(const QuantisedProducts* products, const QuantScratch& q,
+                                 View<float, 1> word);
 
 }  // namespace assay

@@ -11,6 +11,7 @@
 #include "ops/attention_text.h"
 #include "ops/attention_tile.h"
 #include "ops/gpu_ops.h"
+#include "ops/magnitude_lanes.h"
 
 namespace assay {
 
@@ -288,6 +289,7 @@ void backward_head(const AttentionBackward<T>& a, int64_t b, int64_t kv) {
       store(row + geometry.k_column(kv) + d, load(dk[t] + d) * scale);
       store(row + geometry.v_column(kv) + d, load(dv[t] + d));
     }
+    raise_most(a.dv_amax, row + geometry.v_column(kv), D);
   }
 }
 
@@ -348,8 +350,12 @@ void attention_forward(Exec on, const AttentionForward<T>& a) {
                                   .heads = a.heads,
                                   .kv_heads = a.kv_heads,
                                   .head_dim = a.head_dim};
-    attention::forward_block(text, head % a.heads,
-                             attention::balanced_block(item % blocks, blocks));
+    const int64_t h = head % a.heads, block = attention::balanced_block(item % blocks, blocks);
+    attention::forward_block(text, h, block);
+    if (a.amax.empty()) return;
+    for (int64_t t = block * kTile; t < std::min(block * kTile + kTile, a.sequence); ++t) {
+      raise_most(a.amax, text.out_row(t, h), a.head_dim);
+    }
   });
 }
 

@@ -19,19 +19,22 @@ namespace assay {
 
 template <typename T>
 struct AttentionForward {
-  View<T, 2> out;        // out (N, Hq D)
-  View<float, 3> lse;    // out (B, Hq, T)
-  View<const T, 2> qkv;  // in  (N, (Hq + 2 Hkv) D)
-  int64_t batch;         // B
-  int64_t sequence;      // T
-  int64_t heads;         // Hq, a multiple of Hkv
-  int64_t kv_heads;      // Hkv
-  int64_t head_dim;      // D: 32, 64 or 128
+  View<T, 2> out;            // out (N, Hq D)
+  View<float, 3> lse;        // out (B, Hq, T)
+  View<float, 1> amax = {};  // acc (1)   raised to the largest magnitude of out as stored; or empty
+  View<const T, 2> qkv;      // in  (N, (Hq + 2 Hkv) D)
+  int64_t batch;             // B
+  int64_t sequence;          // T
+  int64_t heads;             // Hq, a multiple of Hkv
+  int64_t kv_heads;          // Hkv
+  int64_t head_dim;          // D: 32, 64 or 128
 };
 
 template <typename T>
 struct AttentionBackward {
-  View<T, 2> dqkv;           // out (N, (Hq + 2 Hkv) D)
+  View<T, 2> dqkv;  // out (N, (Hq + 2 Hkv) D)
+  View<float, 1> dv_amax =
+      {};                    // acc (1)   raised to the largest magnitude of dv as stored; or empty
   View<float, 1> scratch;    // tmp (attention_backward_scratch(shape))
   View<const T, 2> dout;     // in  (N, Hq D)
   View<const T, 2> out;      // in  (N, Hq D)

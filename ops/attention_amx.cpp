@@ -10,6 +10,7 @@
 
 #include "cuda/exec.h"
 #include "ops/attention_geometry.h"
+#include "ops/magnitude_lanes.h"
 #include "ops/panel_transpose.h"
 
 namespace assay::attention {
@@ -362,6 +363,7 @@ void backward_head(const AttentionBackward<bf16>& a, int64_t b, int64_t kv) {
       store(row + geometry.k_column(kv) + d, load(dk[t] + d) * scale);
       store(row + geometry.v_column(kv) + d, load(dv[t] + d));
     }
+    raise_most(a.dv_amax, row + geometry.v_column(kv), D);
   }
 }
 

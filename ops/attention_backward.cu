@@ -157,7 +157,8 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
   bf16* const to = a.dqkv.row(b * a.sequence + first);
   store_rows<D>(to + k_column, stride, sequence - first, k_tile + warp_row * D, dk[0],
                 inverse_root<D>(), inverse_root<D>());
-  store_rows<D>(to + v_column, stride, sequence - first, v_tile + warp_row * D, dv[0], 1, 1);
+  store_rows<D>(to + v_column, stride, sequence - first, v_tile + warp_row * D, dv[0], 1, 1,
+                a.dv_amax.data);
 }
 
 // A block owns dq of 64 queries of a head, a warp that of 16, in registers; tiles of keys and values up to the last query

@@ -163,11 +163,11 @@ GPU_DEVICE void clear(float (&x)[kSums]) {
   for (float& e : x) e = 0;
 }
 GPU_DEVICE void store_sums(bf16* first, int stride, int valid, bf16* tile, const float (&x)[kSums],
-                           float factor) {
+                           float factor, float* amax = nullptr) {
   float rows[kD / 8][4];
 #pragma unroll
   for (int i = 0; i < kSums; ++i) rows[i / 4][i % 4] = x[i];
-  store_rows<kD>(first, stride, valid, tile + warp() % 4 * 16 * kD, rows, factor, factor);
+  store_rows<kD>(first, stride, valid, tile + warp() % 4 * 16 * kD, rows, factor, factor, amax);
 }
 
 // --- A block that owns dk and dv of 128 keys; queries of all heads of the group stream by, from the first that sees its keys.
@@ -282,7 +282,7 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
   const int first = at.k0 + row, stride = int(a.qkv.dim[1]), valid = int(a.sequence) - first;
   bf16* const to = a.dqkv.row(at.b * a.sequence + first) + (int(a.heads) + at.kv) * kD;
   store_sums(to, stride, valid, tiles.owned(0, group), dk, inverse_root<kD>());
-  store_sums(to + a.kv_heads * kD, stride, valid, tiles.owned(1, group), dv, 1);
+  store_sums(to + a.kv_heads * kD, stride, valid, tiles.owned(1, group), dv, 1, a.dv_amax.data);
 }
 
 // Bound by the tensor cores (four products of 64 x 64 x 64 a tile and warpgroup, 512 clocks); the exponentials of both warpgroups

@@ -103,9 +103,16 @@ __global__ __launch_bounds__(kThreads) void attention_forward_float_kernel(
     sum += p;
     add_scaled(out, p, v);
   }
-  if (own.row >= a.sequence) return;
-  store_part(a.out.row(b * a.sequence + own.row) + h * D + own.part, out, 1.0f / sum);
-  if (own.part == 0) a.lse.at(b, h, own.row) = (top + log2f(sum)) * kLn2;
+  Most most{a.amax.data};
+  if (own.row < a.sequence) {
+    const float inverse = 1.0f / sum;
+#pragma unroll
+    for (float& x : out) x *= inverse;
+    store_part(a.out.row(b * a.sequence + own.row) + h * D + own.part, out, 1.0f);
+    most.take(out);
+    if (own.part == 0) a.lse.at(b, h, own.row) = (top + log2f(sum)) * kLn2;
+  }
+  most.raise_of_warp<float>();
 }
 
 // A row's lanes own dk and dv of a key and run over the queries of the group's heads that see it. Bound by L1.
@@ -135,10 +142,14 @@ __global__ __launch_bounds__(kThreads) void attention_backward_keys_float_kernel
       add_scaled(dk, p * (dp - a.scratch[at]), q);
     }
   }
-  if (own.row >= a.sequence) return;
-  float* const to = a.dqkv.row(b * a.sequence + own.row) + own.part;
-  store_part(to + k_column, dk, inverse_root<D>());
-  store_part(to + v_column, dv, 1.0f);
+  Most most{a.dv_amax.data};
+  if (own.row < a.sequence) {
+    float* const to = a.dqkv.row(b * a.sequence + own.row) + own.part;
+    store_part(to + k_column, dk, inverse_root<D>());
+    store_part(to + v_column, dv, 1.0f);
+    most.take(dv);
+  }
+  most.raise_of_warp<float>();
 }
 
 // A row's lanes own dq of a query. Bound by L1.

@@ -124,7 +124,7 @@ __global__ __launch_bounds__(kThreads, 2) void attention_forward_kernel(
       }
     }
     store_rows<D>(a.out.row(b * a.sequence + row) + h * D, heads * D, sequence - row,
-                  q_tile + (warp_row + 16 * m) * D, out[m], inverse[0], inverse[1]);
+                  q_tile + (warp_row + 16 * m) * D, out[m], inverse[0], inverse[1], a.amax.data);
   }
 }
 

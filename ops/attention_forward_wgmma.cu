@@ -180,7 +180,7 @@ GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const 
   // The rows take the place of the group's Q, which at D = 128 other warps' products have read there.
   named_barrier_sync(1 + group, kGroup);
   store_rows<D>(a.out.row(at.b * a.sequence + first) + at.h * D, int(a.heads) * D, sequence - first,
-                tiles.q(group) + warp() % 4 * 16 * D, rows, inverse[0], inverse[1]);
+                tiles.q(group) + warp() % 4 * 16 * D, rows, inverse[0], inverse[1], a.amax.data);
 }
 
 // A block owns 128 queries of a head, each of two warpgroups 64; one thread of the third copies by TMA. Tiles of 128 keys

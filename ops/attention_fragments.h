@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "cuda/gpu.h"
+#include "ops/gpu_amax.h"
 
 namespace assay::gpu::attention {
 
@@ -190,10 +191,12 @@ GPU_DEVICE float soften(Scores& s, int half, float scale, float& top, float& sum
 }
 
 // A warp's 16 rows times a factor (upper and lower eight rows have their own), rounded, through its 16 rows of a tile,
-// whose contents no other warp needs, to memory: 16 bytes a lane. Rows from `valid` on are not written.
+// whose contents no other warp needs, to memory: 16 bytes a lane. Rows from `valid` on are not written. *amax, if there is one,
+// is raised to the largest magnitude of those that are.
 template <int D>
 GPU_DEVICE void store_rows(bf16* first, int stride, int valid, bf16* tile,
-                           const float (&d)[D / 8][4], float upper, float lower) {
+                           const float (&d)[D / 8][4], float upper, float lower,
+                           float* amax = nullptr) {
   const uint32_t l = uint32_t(lane()), g = l / 4, t = l % 4;
   sync_warp();
 #pragma unroll
@@ -204,14 +207,18 @@ GPU_DEVICE void store_rows(bf16* first, int stride, int valid, bf16* tile,
         pack_bf16(d[n][2] * lower, d[n][3] * lower);
   }
   sync_warp();
+  Most most{amax};
 #pragma unroll
   for (int i = 0; i < D / 16; ++i) {
     const uint32_t item = i * kWarp + l, row = item / (D / 8), chunk = item % (D / 8);
     if (int(row) < valid) {
-      store_vec<8>(first + (int(row) * stride + int(chunk * 8)),
-                   load_vec<8>(chunk_of<D>(tile, 0, row, chunk)));
+      const auto pairs =
+          load_vec<4>(reinterpret_cast<const uint32_t*>(chunk_of<D>(tile, 0, row, chunk)));
+      store_vec(reinterpret_cast<uint32_t*>(first + (int(row) * stride + int(chunk * 8))), pairs);
+      most.take(pairs);
     }
   }
+  most.raise_of_warp<bf16>();
 }
 
 }  // namespace assay::gpu::attention

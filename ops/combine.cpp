@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "cuda/profile.h"
 #include "ops/gpu_ops.h"
+#include "ops/magnitude_lanes.h"
 
 namespace assay {
 
@@ -76,6 +77,7 @@ void combine_backward(Exec on, const CombineBackward<T>& a) {
           round_to(dout[c], gate * float(dy[c]));
         }
         a.dgate.at(t, i) = dot;
+        raise_most(a.amax, dout, width);
       }
     }
   });

@@ -1,6 +1,7 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/combine.h"
+#include "ops/gpu_amax.h"
 #include "ops/gpu_elements.h"
 #include "ops/gpu_ops.h"
 
@@ -51,13 +52,8 @@ __global__ __launch_bounds__(kWarps* kWarp) void reduce_by_token_kernel(
   sum_rows<V>(a.dx, a.dexpert_in, a.slot, a.add, t, [](int) { return 1.0f; });
 }
 
-// A warp an assignment, neighbours of one token: its dy is read K times, all but the first from L1 or L2. Bounded by
-// memory: expert_out read and dexpert_out written once.
-template <typename T, int V>
-__global__ __launch_bounds__(kWarps* kWarp) void combine_backward_kernel(
-    const __grid_constant__ CombineBackward<T> a) {
-  const int64_t i = int64_t{blockIdx.x} * kWarps + threadIdx.y;
-  if (i >= a.slot.size()) return;
+template <int V, typename T>
+GPU_DEVICE void backward_of(const CombineBackward<T>& a, int64_t i, Most& most) {
   const int width = int(a.dy.dim[1]);
   const int64_t slot = a.slot[i];
   const float gate = a.gate[i];
@@ -75,9 +71,22 @@ __global__ __launch_bounds__(kWarps* kWarp) void combine_backward_kernel(
       d[j] *= gate;
     }
     store_floats(dout + c, d);
+    most.take(d);
   }
   dot = warp_sum(dot);
   if (lane() == 0) a.dgate[i] = dot;
+}
+
+// A warp an assignment, neighbours of one token: its dy is read K times, all but the first from L1 or L2. Bounded by
+// memory: expert_out read and dexpert_out written once.
+template <typename T, int V, Asks kAsks>
+__global__ __launch_bounds__(kWarps* kWarp) void combine_backward_kernel(
+    const __grid_constant__ CombineBackward<T> a) {
+  GPU_SHARED(uint32_t, scratch, [kWarp]);
+  const int64_t i = int64_t{blockIdx.x} * kWarps + threadIdx.y;
+  Most most = Most::of<kAsks>(a.amax);
+  if (i < a.slot.size()) backward_of<V>(a, i, most);
+  most.raise<T>(scratch);
 }
 
 template <typename... T>
@@ -97,11 +106,17 @@ void launch_combine_forward(Exec on, const CombineForward<T>& a) {
   launch(on, warps_shape("combine_forward", a.y.dim[0]),
          fit ? combine_forward_kernel<T, kVector> : combine_forward_kernel<T, 1>, a);
 }
-template <typename T>
-void launch_combine_backward(Exec on, const CombineBackward<T>& a) {
+template <Asks kAsks, typename T>
+void launch_combine_backward_as(Exec on, const CombineBackward<T>& a) {
   const bool fit = all_in_vectors(a.dy.dim[1], a.dy.data, a.expert_out.data, a.dexpert_out.data);
   launch(on, warps_shape("combine_backward", a.slot.size()),
-         fit ? combine_backward_kernel<T, kVector> : combine_backward_kernel<T, 1>, a);
+         fit ? combine_backward_kernel<T, kVector, kAsks> : combine_backward_kernel<T, 1, kAsks>,
+         a);
+}
+template <typename T>
+void launch_combine_backward(Exec on, const CombineBackward<T>& a) {
+  if (a.amax.empty()) return launch_combine_backward_as<Asks::kNo>(on, a);
+  launch_combine_backward_as<Asks::kYes>(on, a);
 }
 template <typename T>
 void launch_reduce_by_token(Exec on, const ReduceByToken<T>& a) {

@@ -25,8 +25,10 @@ struct CombineForward {
 
 template <typename T>
 struct CombineBackward {
-  View<T, 2> dexpert_out;       // out (A, C)
-  View<float, 2> dgate;         // out (N, K)
+  View<T, 2> dexpert_out;  // out (A, C)
+  View<float, 2> dgate;    // out (N, K)
+  View<float, 1> amax =
+      {};  // acc (1)      raised to the largest magnitude of dexpert_out as stored; or empty
   View<const T, 2> dy;          // in  (N, C)
   View<const T, 2> expert_out;  // in  (A, C)
   View<const int32_t, 2> slot;  // in  (N, K)

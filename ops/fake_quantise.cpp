@@ -68,7 +68,7 @@ void for_pieces(Exec on, const FakeQuantise<X>& a, F&& f) {
 template <typename X>
 void find_amax(Exec on, const FakeQuantise<X>& a) {
   std::atomic<uint32_t> plain = 0, rotated = 0;
-  const int rotates = needs_amax(a.column) && a.rotation == ColumnRotation::kHadamard16;
+  const int rotates = needs_amax(a.column) && a.rotated(FakeWay::kColumn);
   for_pieces(on, a, [&](const Piece& p) {
     alignas(64) Tile tile;
     load(tile, a, p);
@@ -78,7 +78,7 @@ void find_amax(Exec on, const FakeQuantise<X>& a) {
     raise_to(rotated, largest_bits(tile[0], p.height() * kFakeColumns));
   });
   a.amax[0] = std::bit_cast<float>(plain.load());
-  a.amax[1] = rotates ? std::bit_cast<float>(rotated.load()) : a.amax[0];
+  a.amax[1] = std::bit_cast<float>(rotated.load());
 }
 
 template <int64_t kBlock>
@@ -199,15 +199,6 @@ void measure_blocks(double* sums, const CopyPlan& plan, const Piece& p, const ui
   for (int m = kFakeBlocks; m < kFakeMeasures; ++m) sums[m] = merged(m, sums[m], counts.value(m));
 }
 
-void mark_not_finite(const View<uint32_t, 1>& first, const FakeCopy& copy, uint32_t most) {
-  if (first.empty() || most < kInfinityBits) return;
-  std::atomic_ref<uint32_t> mark(first[0]);
-  const uint32_t mine = not_finite_mark(copy.site, most);
-  for (uint32_t seen = mark.load(); seen == 0 || (seen / 2 == copy.site && seen < mine);) {
-    if (mark.compare_exchange_weak(seen, mine)) return;
-  }
-}
-
 // `sums`: of the copy's measures, or null.
 void quantise_piece(const CopyPlan& plan, const Piece& p, const Tile& tile, double* sums,
                     const View<uint32_t, 1>& not_finite) {
@@ -218,7 +209,7 @@ void quantise_piece(const CopyPlan& plan, const Piece& p, const Tile& tile, doub
     blocks_most(most + r / lines * across, plan, tile, r, std::min(p.height(), r + lines));
   }
   const int64_t count = ceil_div(p.height(), lines) * across;
-  mark_not_finite(not_finite, plan.to, *std::max_element(most, most + count));
+  mark_not_finite(not_finite, plan.to.site, *std::max_element(most, most + count));
   BlockLanes blocks;
   plan.coder.block_scales(blocks, plan.to.format, plan.s, most, count);
   bf16* const scales =
@@ -252,7 +243,7 @@ void quantise_piece(const CopyPlan& plan, const Piece& p, const Tile& tile, doub
 
 template <typename X>
 float amax_of(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
-  return needs_amax(copy) ? a.amax[way == FakeWay::kRow ? 0 : 1] : 0.0f;
+  return needs_amax(copy) ? a.amax_of(way) : 0.0f;
 }
 
 template <typename X>
@@ -292,9 +283,11 @@ void check_copy(const char* name, const FakeQuantise<X>& a, const FakeCopy& copy
   CHECK(copy.y.dim[0] == a.rows() && copy.y.dim[1] == a.x.dim[1],
         "fake_quantise: %s: y (%ld, %ld) of (%ld, %ld)", name, long(copy.y.dim[0]),
         long(copy.y.dim[1]), long(a.rows()), long(a.x.dim[1]));
-  CHECK(!needs_amax(copy) || (copy.tensor_scale.size() == 2 && a.amax.size() == 2),
-        "fake_quantise: %s: tensor_scale (%ld), amax (%ld), 2 are needed", name,
-        long(copy.tensor_scale.size()), long(a.amax.size()));
+  CHECK(!needs_amax(copy) || copy.tensor_scale.size() == 2,
+        "fake_quantise: %s: tensor_scale (%ld), 2 are needed", name,
+        long(copy.tensor_scale.size()));
+  CHECK(!a.finds_amax(way) || a.amax.size() == 2, "fake_quantise: %s: amax (%ld), 2 are needed",
+        name, long(a.amax.size()));
   const int64_t scales =
       fake_quantise_scales(copy.format.scale, way, a.rows(), a.segments(), a.x.dim[1]);
   CHECK(copy.scales.empty()
@@ -310,7 +303,7 @@ namespace cpu {
 
 template <typename X>
 void fake_quantise(Exec on, const FakeQuantise<X>& a) {
-  if (needs_amax(a.row) || needs_amax(a.column)) find_amax(on, a);
+  if (a.finds_amax()) find_amax(on, a);
   const CopyPlan row = plan_copy(a, a.row, FakeWay::kRow);
   const CopyPlan column = plan_copy(a, a.column, FakeWay::kColumn);
   for_pieces(on, a, [&](const Piece& p) {

@@ -171,14 +171,6 @@ GPU_DEVICE uint32_t flips_of_unit(const View<bf16, 2>& earlier, int64_t row, int
   return flips;
 }
 
-// Leaves the copy's site where nothing was before it. Ops that follow each other run one after the other: the first one keeps its
-// mark, and its blocks agree on the larger.
-GPU_DEVICE void mark_not_finite(const View<uint32_t, 1>& first, uint32_t site, uint32_t most) {
-  if (first.empty() || most < kInfinityBits) return;
-  const uint32_t seen = atomic_max(first.data, 0u);
-  if (seen == 0 || seen / 2 == site) atomic_max(first.data, not_finite_mark(site, most));
-}
-
 // `count` of the unit's elements are inside z.
 template <FakeWay kWay>
 GPU_DEVICE void store_unit(const View<bf16, 2>& to, int64_t row, int64_t column,
@@ -205,8 +197,7 @@ GPU_DEVICE void store_unit(const View<bf16, 2>& to, int64_t row, int64_t column,
 template <typename X>
 GPU_DEVICE float tensor_scale_of(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
   if (!has_tensor_scale(copy.format.scale)) return 1.0f;
-  const int rotated = way == FakeWay::kColumn && a.rotation == ColumnRotation::kHadamard16;
-  const float s = tensor_scale(copy.format, a.amax[rotated]);
+  const float s = tensor_scale(copy.format, a.amax_of(way));
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
     copy.tensor_scale[0] = s;
     copy.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
@@ -393,8 +384,7 @@ __global__ __launch_bounds__(kThreads) void fake_measures_kernel(
   const int of_row = int(blockIdx.x) < kFakeMeasures;
   const FakeCopy& copy = of_row ? a.row : a.column;
   if (needs_amax(copy) && a.rows() > 0) {
-    const int rotated = !of_row && a.rotation == ColumnRotation::kHadamard16;
-    const float amax = a.amax[rotated];
+    const float amax = a.amax_of(of_row ? FakeWay::kRow : FakeWay::kColumn);
     const float s = tensor_scale(copy.format, amax);
     all = merge(all, tensor_measure(measure, copy.format, s, amax));
   }
@@ -422,7 +412,7 @@ void launch_bands(Exec on, const FakeQuantise<X>& a) {
 
 template <typename X>
 void launch_fake_quantise(Exec on, const FakeQuantise<X>& a) {
-  if (needs_amax(a.row) || needs_amax(a.column)) {
+  if (a.finds_amax()) {
     zero(on, a.amax);
     const auto across = unsigned(ceil_div(a.x.dim[1], kColumns));
     launch(on,

@@ -5,7 +5,7 @@
 //   column    the same with blocks along the rows, of z or of z rotated; y lies as z does, it is not transposed
 //
 // Blocks, scales, roundings: those of ops/quantise.h, so y = dequantise(quantise(z)), bit for bit. The tensor's scale stays out, for the
-// epilogue of the product: its amax is that of z (of z rotated), made here. e8m0 and ue4m3 scales: y is exact (ops/dequantise.h).
+// epilogue of the product: its amax is that of z (of z rotated), made here or known. e8m0 and ue4m3 scales: y is exact (ops/dequantise.h).
 //
 // Segments offsets[s] <= a < offsets[s + 1] are cut off from each other: a block that spans rows (column copies, 16 x 16, 128 x 128)
 // starts anew at a segment's begin and is short at its end, as if padded with zeros. The rotation (ops/hadamard16.h) takes 16 rows
@@ -33,6 +33,8 @@ namespace assay {
 
 // Whether y and scales hold an earlier copy of the same matrix, whose codes the new ones are compared with.
 enum class Flips { kNotCounted, kCounted };
+
+enum class FakeWay { kRow, kColumn };
 
 struct FakeCopy {
   View<bf16, 2> y = {};              // out (A, C)   empty: no such copy
@@ -78,9 +80,11 @@ struct FakeQuantise {
       {};  // acc (2 kFakeMeasures)   of the row copy, of the column copy; or empty
   // acc (1)   2 site + (1: a NaN) of the first copy whose amax is not finite, of all calls; or empty
   View<uint32_t, 1> not_finite = {};
-  View<float, 1> amax = {};      // tmp (2)   where a kind has a tensor scale
+  View<float, 1> amax = {};      // tmp (2)   where finds_amax()
   View<double, 2> partial = {};  // tmp (fake_quantise_pieces, 2 kFakeMeasures)   with measures
   View<const X, 2> x;            // in  (R, C)
+  View<const float, 1> known_amax =
+      {};  // in  (1)     of z, which copies that are not rotated need not find; or empty
   View<const int32_t, 1> gather = {};   // in  (A)     row of x of each row of z; A = R without it
   View<const int32_t, 1> offsets = {};  // in  (S+1)   from 0 to A; empty: one segment
   View<const uint32_t, 1> draw = {};    // in  (1)     the step of both keys; or empty
@@ -88,6 +92,23 @@ struct FakeQuantise {
   uint32_t signs = 0;  // of the rotation
 
   constexpr int64_t rows() const { return gather.empty() ? x.dim[0] : gather.dim[0]; }
+  constexpr int rotated(FakeWay way) const {
+    return way == FakeWay::kColumn && rotation == ColumnRotation::kHadamard16;
+  }
+  // Is the copy's largest magnitude found by a pass over z?
+  constexpr int finds_amax(FakeWay way) const {
+    const FakeCopy& copy = way == FakeWay::kRow ? row : column;
+    const int needed = !copy.y.empty() && has_tensor_scale(copy.format.scale);
+    return needed && (known_amax.empty() || rotated(way));
+  }
+  constexpr int finds_amax() const {
+    return finds_amax(FakeWay::kRow) || finds_amax(FakeWay::kColumn);
+  }
+  // The largest magnitude of what a copy with a tensor scale is made of.
+  constexpr float amax_of(FakeWay way) const {
+    if (rotated(way)) return amax[1];
+    return known_amax.empty() ? amax[0] : known_amax[0];
+  }
   constexpr int64_t segments() const { return offsets.empty() ? 1 : offsets.dim[0] - 1; }
 };
 
@@ -97,17 +118,16 @@ void fake_quantise(Exec on, const FakeQuantise<X>& a);
 
 int64_t fake_quantise_pieces(int64_t rows, int64_t segments, int64_t columns);
 // Places of the scales of one copy, the only one of its call; none of a tensor without block scales.
-enum class FakeWay { kRow, kColumn };
 int64_t fake_quantise_scales(ScaleKind kind, FakeWay way, int64_t rows, int64_t segments,
                              int64_t columns);
 
-// x once, twice where a tensor's amax is needed; y written; about 20 operations an element and copy.
+// x once, twice where a tensor's amax is found; y written; about 20 operations an element and copy.
 template <typename X>
 Cost fake_quantise_cost(const FakeQuantise<X>& a) {
   const double elements = double(a.rows()) * double(a.x.dim[1]);
   const double copies = double(!a.row.y.empty()) + double(!a.column.y.empty()) +
                         0.5 * double(a.rotation == ColumnRotation::kHadamard16);
-  const double reads = a.amax.empty() ? 1 : 2;
+  const double reads = a.finds_amax() ? 2 : 1;
   return {.bytes = reads * elements * sizeof(X) + double(a.row.y.bytes() + a.column.y.bytes()),
           .flops = 20 * copies * elements};
 }

@@ -73,9 +73,4 @@ constexpr uint32_t number_of_code(const ElementGrid& grid, uint32_t y, float dec
   return std::bit_cast<uint32_t>(magnitude) | (y & 0x8000u) << 16;
 }
 
-// What FakeQuantise::not_finite holds of an operand with such a largest magnitude.
-constexpr uint32_t not_finite_mark(uint32_t site, uint32_t amax_bits) {
-  return 2 * site + (amax_bits > kInfinityBits ? 1 : 0);
-}
-
 }  // namespace assay

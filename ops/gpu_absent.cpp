@@ -137,6 +137,15 @@ namespace {
 [[gnu::weak]] void grouped_linear_wgrad(Exec, const GroupedWgrad<bf16>&) {
   absent("grouped_linear_wgrad");
 }
+[[gnu::weak]] void grouped_scaled_linear(Exec, const GroupedScaledLinear&) {
+  absent("grouped_scaled_linear");
+}
+[[gnu::weak]] void grouped_scaled_swiglu_forward(Exec, const GroupedScaledSwigluForward&) {
+  absent("grouped_scaled_swiglu_forward");
+}
+[[gnu::weak]] void grouped_scaled_swiglu_dgrad(Exec, const GroupedScaledSwigluDgrad&) {
+  absent("grouped_scaled_swiglu_dgrad");
+}
 [[gnu::weak]] void grouped_swiglu_forward(Exec, const GroupedSwigluForward<float>&) {
   absent("grouped_swiglu_forward");
 }

@@ -14,6 +14,7 @@
 #include "ops/fake_quantise.h"
 #include "ops/global_norm.h"
 #include "ops/grouped_linear.h"
+#include "ops/grouped_scaled.h"
 #include "ops/grouped_swiglu.h"
 #include "ops/hadamard.h"
 #include "ops/head_loss.h"
@@ -66,6 +67,9 @@ void linear_wgrad(Exec on, const LinearWgrad<float>& a);
 void linear_wgrad(Exec on, const LinearWgrad<bf16>& a);
 void scaled_linear(Exec on, const ScaledLinear<float>& a);
 void scaled_linear(Exec on, const ScaledLinear<bf16>& a);
+void grouped_scaled_linear(Exec on, const GroupedScaledLinear& a);
+void grouped_scaled_swiglu_forward(Exec on, const GroupedScaledSwigluForward& a);
+void grouped_scaled_swiglu_dgrad(Exec on, const GroupedScaledSwigluDgrad& a);
 void grouped_linear_forward(Exec on, const GroupedForward<float>& a);
 void grouped_linear_forward(Exec on, const GroupedForward<bf16>& a);
 void grouped_linear_dgrad(Exec on, const GroupedDgrad<float>& a);

@@ -1,4 +1,5 @@
-// The tensor-core kernel of the grouped products and its launch, for ops/grouped_linear.cu and ops/grouped_swiglu.cu.
+// The tensor-core kernel of the grouped products and its launch, for ops/grouped_linear.cu, ops/grouped_swiglu.cu and
+// ops/grouped_scaled.cu.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
+#include "ops/grouped_codes.h"
 #include "ops/grouped_parts.h"
 #include "ops/grouped_plain.h"
 #include "ops/grouped_store.h"
@@ -54,9 +56,13 @@ __global__ __launch_bounds__(kGroupedThreads,
     const int rows = kSumsTokens ? g.m - at.m : at.part.rows;
     const int64_t row = at.part.begin + of_warp;
     [[maybe_unused]] GroupedGateUp gate_up;
-    if constexpr (Tile::swiglu && Tile::Kind == GroupedKind::kDgrad)
+    if constexpr (Tile::End == GroupedEnd::kSwigluGradient)
       gate_up = fetch_gate_up(g, row, rows - of_warp, at.n);
-    multiply_tile<Tile>(acc, at, of_group < rows, ring, shared, barriers);
+    if constexpr (Tile::coded) {
+      multiply_codes<Tile>(acc, g, at, of_group < rows, ring, shared, barriers);
+    } else {
+      multiply_tile<Tile>(acc, at, of_group < rows, ring, shared, barriers);
+    }
     if (!g.scale.empty()) {
       const float scale = g.scale.factor();  // here, where registers are free; from L1
       for (float& sum : acc) sum *= scale;
@@ -68,9 +74,9 @@ __global__ __launch_bounds__(kGroupedThreads,
                                 : static_cast<float*>(g.c) + int64_t{at.part.expert} * g.m * g.n;
       add_rows<Tile::N>(acc, matrix + int64_t{at.m + r} * g.n, at.part.slot == 0, rows - r, at.n,
                         g.n);
-    } else if constexpr (!Tile::swiglu) {
+    } else if constexpr (Tile::End == GroupedEnd::kPlain) {
       store_rows<Tile::N>(acc, staging, g, row, rows - of_warp, at.n);
-    } else if constexpr (Tile::Kind == GroupedKind::kForward) {
+    } else if constexpr (Tile::swiglu) {
       store_swiglu<Tile::N>(acc, staging, g, row, rows - of_warp, at.n);
     } else {
       store_dswiglu<Tile::N>(acc, gate_up, staging, g, row, rows - of_warp, at.n);

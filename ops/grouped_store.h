@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/gpu.h"
+#include "ops/gpu_amax.h"
 #include "ops/gpu_swiglu.h"
 #include "ops/grouped_tile.h"
 
@@ -38,7 +39,7 @@ GPU_DEVICE uint32_t* staged_piece(unsigned char* staging, int i) {
   return reinterpret_cast<uint32_t*>(staging + row * 128 + (lane() % 8 ^ row % 8) * 16);
 }
 GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16* to, int rows,
-                            int columns, int width) {
+                            int columns, int width, Most& most) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const uint32_t four[4] = {b.pair[4 * i], b.pair[4 * i + 1], b.pair[4 * i + 2],
@@ -51,9 +52,17 @@ GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16*
 #pragma unroll
   for (int i = 0; i < 4; ++i, line += 4 * width) {
     const auto piece = load_vec<4>(staged_piece(staging, i));
-    if (row + 4 * i < rows && column < columns) store_vec(reinterpret_cast<uint32_t*>(line), piece);
+    if (row + 4 * i < rows && column < columns) {
+      store_vec(reinterpret_cast<uint32_t*>(line), piece);
+      most.take(piece);
+    }
   }
   sync_warp();
+}
+GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16* to, int rows,
+                            int columns, int width) {
+  Most nobody_asks{nullptr};
+  store_block(staging, b, to, rows, columns, width, nobody_asks);
 }
 GPU_DEVICE GroupedLines fetch_lines(const bf16* from, int rows, int columns, int width) {
   GroupedLines lines = {};
@@ -103,6 +112,7 @@ GPU_DEVICE void store_swiglu(const float (&acc)[N / 2], unsigned char* staging,
   const int width = 2 * g.n;
   bf16* const gate_up = static_cast<bf16*>(g.c) + row * width + column;
   bf16* const h = g.h + row * g.n + column;
+  Most most{g.amax};
 #pragma unroll
   for (int block = 0; block < kBlocks; ++block) {
     const int at = block * kGroupedSlab, columns = g.n - column - at;
@@ -115,8 +125,9 @@ GPU_DEVICE void store_swiglu(const float (&acc)[N / 2], unsigned char* staging,
       gate.pair[p] = pack_bf16(swiglu<bf16>(unpack_low(gate.pair[p]), unpack_low(up.pair[p])),
                                swiglu<bf16>(unpack_high(gate.pair[p]), unpack_high(up.pair[p])));
     }
-    store_block(staging, gate, h + at, rows, columns, g.n);
+    store_block(staging, gate, h + at, rows, columns, g.n, most);
   }
+  most.raise_of_warp<bf16>();
 }
 
 // Gate and up that belong to 64 columns of dh.
@@ -137,6 +148,7 @@ GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, uns
   constexpr int kBlocks = N / kGroupedSlab;
   const int width = 2 * g.n;
   bf16* const c = static_cast<bf16*>(g.c) + row * width + column;
+  Most most{g.amax};
 #pragma unroll
   for (int block = 0; block < kBlocks; ++block) {
     const int at = block * kGroupedSlab;
@@ -150,9 +162,10 @@ GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, uns
       gate.pair[p] = pack_bf16(acc[d] * low.gate, acc[d + 1] * high.gate);
       up.pair[p] = pack_bf16(acc[d] * low.up, acc[d + 1] * high.up);
     }
-    store_block(staging, gate, c + at, rows, g.n - column - at, width);
-    store_block(staging, up, c + g.n + at, rows, g.n - column - at, width);
+    store_block(staging, gate, c + at, rows, g.n - column - at, width, most);
+    store_block(staging, up, c + g.n + at, rows, g.n - column - at, width, most);
   }
+  most.raise_of_warp<bf16>();
 }
 
 // c += acc, or c = acc if it has no sums yet (adds is 0), c (rows, width) from this thread's first row on. 16 reads of 8 bytes are under way at a time; four lanes cover

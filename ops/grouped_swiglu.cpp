@@ -41,7 +41,7 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<T>& a) {
                                  .offsets = a.offsets,
                                  .weight = a.weight,
                                  .scale = a.scale});
-  swiglu_forward<T>(on, {.h = a.h, .gate_up = a.gate_up});
+  swiglu_forward<T>(on, {.h = a.h, .amax = a.amax, .gate_up = a.gate_up});
 }
 
 template <typename T>
@@ -61,7 +61,8 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<T>& a) {
   if (on.gpu) return gpu::grouped_swiglu_dgrad(on, a);
   grouped_linear_dgrad<T>(
       on, {.dx = a.dh, .dy = a.dy, .offsets = a.offsets, .weight = a.weight, .scale = a.scale});
-  swiglu_backward<T>(on, {.dgate_up = a.dgate_up, .dh = a.dh, .gate_up = a.gate_up});
+  swiglu_backward<T>(on,
+                     {.dgate_up = a.dgate_up, .amax = a.amax, .dh = a.dh, .gate_up = a.gate_up});
 }
 
 template void grouped_swiglu_forward<float>(Exec, const GroupedSwigluForward<float>&);

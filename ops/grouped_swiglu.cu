@@ -24,7 +24,8 @@ void launch_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a, const G
        .m = 0,
        .n = int(a.h.dim[1]),
        .k = int(in),
-       .scale = a.scale},
+       .scale = a.scale,
+       .amax = a.amax.data},
       grouped_parts_limit(assignments, experts, kGroupedTileM));
 }
 
@@ -39,7 +40,8 @@ template <int N>
 void launch_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a, const GroupedParts& work) {
   const auto& w = a.weight.plain;
   const int64_t assignments = a.dy.dim[0], out = w.dim[1], ffn = w.dim[2];
-  launch_tiles<GroupedTile<GroupedKind::kDgrad, GroupedRows::kInOrder, N, GroupedEnd::kSwiglu>>(
+  launch_tiles<
+      GroupedTile<GroupedKind::kDgrad, GroupedRows::kInOrder, N, GroupedEnd::kSwigluGradient>>(
       on, "grouped_swiglu_dgrad",
       {.a = rows_map("dy", a.dy.data, assignments, out, kGroupedTileM),
        .b = weight_map(w, kGroupedSlab),
@@ -52,7 +54,8 @@ void launch_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a, const Group
        .m = 0,
        .n = int(ffn),
        .k = int(out),
-       .scale = a.scale},
+       .scale = a.scale,
+       .amax = a.amax.data},
       grouped_parts_limit(assignments, w.dim[0], kGroupedTileM));
 }
 
@@ -65,7 +68,7 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<float>& a) {
                               .offsets = a.offsets,
                               .weight = a.weight,
                               .scale = a.scale});
-  swiglu_forward(on, {.h = a.h, .gate_up = a.gate_up});
+  swiglu_forward(on, {.h = a.h, .amax = a.amax, .gate_up = a.gate_up});
 }
 
 void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a) {
@@ -78,7 +81,7 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a) {
                                                     .offsets = a.offsets,
                                                     .weight = a.weight,
                                                     .scale = a.scale});
-    return swiglu_forward(on, SwigluForward<bf16>{.h = a.h, .gate_up = a.gate_up});
+    return swiglu_forward(on, SwigluForward<bf16>{.h = a.h, .amax = a.amax, .gate_up = a.gate_up});
   }
   const GroupedParts work = grouped_parts(on, "grouped_swiglu_forward", a.h.dim[0], w.dim[0]);
   cut_rows(on, work, a.offsets, kGroupedTileM);
@@ -89,7 +92,7 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a) {
 void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<float>& a) {
   grouped_linear_dgrad(
       on, {.dx = a.dh, .dy = a.dy, .offsets = a.offsets, .weight = a.weight, .scale = a.scale});
-  swiglu_backward(on, {.dgate_up = a.dgate_up, .dh = a.dh, .gate_up = a.gate_up});
+  swiglu_backward(on, {.dgate_up = a.dgate_up, .amax = a.amax, .dh = a.dh, .gate_up = a.gate_up});
 }
 
 void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a) {
@@ -102,7 +105,8 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a) {
         GroupedDgrad<bf16>{
             .dx = a.dh, .dy = a.dy, .offsets = a.offsets, .weight = a.weight, .scale = a.scale});
     return swiglu_backward(
-        on, SwigluBackward<bf16>{.dgate_up = a.dgate_up, .dh = a.dh, .gate_up = a.gate_up});
+        on, SwigluBackward<bf16>{
+                .dgate_up = a.dgate_up, .amax = a.amax, .dh = a.dh, .gate_up = a.gate_up});
   }
   const GroupedParts work = grouped_parts(on, "grouped_swiglu_dgrad", assignments, w.dim[0]);
   cut_rows(on, work, a.offsets, kGroupedTileM);

@@ -15,9 +15,11 @@ namespace assay {
 
 template <typename T>
 struct GroupedSwigluForward {
-  View<T, 2> h;                     // out (A, F)
-  View<T, 2> gate_up;               // out (A, 2F)   [gate | up]
-  View<const T, 2> x;               // in  (rows, in)
+  View<T, 2> h;        // out (A, F)
+  View<T, 2> gate_up;  // out (A, 2F)   [gate | up]
+  View<float, 1> amax =
+      {};              // acc (1)       raised to the largest magnitude of h as stored; or empty
+  View<const T, 2> x;  // in  (rows, in)
   View<const int32_t, 1> row = {};  // in  (A)       as in GroupedForward
   View<const int32_t, 1> offsets;   // in  (E+1)
   WeightStack<T> weight;            // in  (E, 2F, in)
@@ -26,8 +28,10 @@ struct GroupedSwigluForward {
 
 template <typename T>
 struct GroupedSwigluDgrad {
-  View<T, 2> dgate_up;             // out (A, 2F)   may be gate_up itself
-  View<T, 2> dh;                   // tmp (A, F)    of the two steps
+  View<T, 2> dgate_up;  // out (A, 2F)   may be gate_up itself
+  View<float, 1> amax =
+      {};         // acc (1)       raised to the largest magnitude of dgate_up as stored; or empty
+  View<T, 2> dh;  // tmp (A, F)    of the two steps
   View<const T, 2> dy;             // in  (A, out)
   View<const T, 2> gate_up;        // in  (A, 2F)
   View<const int32_t, 1> offsets;  // in  (E+1)

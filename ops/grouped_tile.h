@@ -7,6 +7,8 @@
 //
 // A tile of c has 128 x N elements, N = 128, 192 or 256; warpgroups 1 and 2 own 64 rows of it each. A stage holds 64 of the
 // sum's index: an A block of 16 KiB and a B block of 128 N bytes, both in slabs of rows of 128 bytes, swizzled as TMA does.
+// Forward's orientation also multiplies 8-bit codes (ops/grouped_scaled.h): rows of 128 bytes are then 128 of the sum's index, moved
+// as 64 pairs: k, the maps and the rows of a count pairs.
 // A tile at the segment's end computes with what lies behind it (the next expert's rows) and does not store that; a sum over
 // tokens (wgrad) has zeros there.
 #pragma once
@@ -19,8 +21,10 @@ namespace assay::gpu {
 
 enum class GroupedKind { kForward, kDgrad, kWgrad };
 enum class GroupedRows { kInOrder, kGathered };
-// What becomes of c before it is stored (forward, dgrad): ops/grouped_swiglu.h.
-enum class GroupedEnd { kPlain, kSwiglu };
+// What becomes of c before it is stored (not of wgrad): ops/grouped_swiglu.h.
+enum class GroupedEnd { kPlain, kSwiglu, kSwigluGradient };
+// Of a and b; weights are E4M3 where a has 8 bits.
+enum class GroupedElement { kBf16, kE4M3, kE5M2 };
 
 constexpr int kGroupedTileM = 128;
 constexpr int kGroupedTileK = 64;
@@ -28,6 +32,14 @@ constexpr int kGroupedThreads = 384;
 constexpr int kGroupedSlab = 64;                // elements of a row of 128 bytes
 constexpr int kGroupedSlabBytes = 64 * 128;     // of 64 rows
 constexpr int kGroupedStagingBytes = 8 * 2048;  // a warp's 16 rows x 64 columns of bf16
+
+// fp32 decode scales of coded blocks of 128 of the sum's index, and how far apart they are; null: none.
+struct GroupedBlockScales {
+  const float* a = nullptr;  // of a row's blocks
+  int64_t a_row = 0, a_block = 0;
+  const float* b = nullptr;               // of 128 x 128 of a weight
+  int64_t b_expert = 0, b_row_block = 0;  // b's blocks of one row of blocks follow each other
+};
 
 struct GroupedTileArgs {
   // Rows of a: box 64 x 128, wgrad 64 x 64. Not used where forward gathers.
@@ -43,16 +55,24 @@ struct GroupedTileArgs {
   GroupedParts work;
   int m, n, k;  // multiples of 8; m of wgrad only, k not of wgrad
   ProductScale scale;
+  GroupedBlockScales blocks = {};
+  int b_by_expert =
+      0;  // coded b: its map's dimensions are (k, expert, line), not (k, line, expert)
+  float* amax = nullptr;  // with SwiGLU: of h, or of the gradients; or null
 };
 
-template <GroupedKind Kind_, GroupedRows Rows_, int N_, GroupedEnd End_ = GroupedEnd::kPlain>
+template <GroupedKind Kind_, GroupedRows Rows_, int N_, GroupedEnd End_ = GroupedEnd::kPlain,
+          GroupedElement Element_ = GroupedElement::kBf16>
 struct GroupedTile {
   static constexpr GroupedKind Kind = Kind_;
-  static constexpr bool swiglu = End_ == GroupedEnd::kSwiglu;
+  static constexpr GroupedEnd End = End_;
+  static constexpr GroupedElement Element = Element_;
+  static constexpr bool coded = Element != GroupedElement::kBf16;
+  static constexpr bool swiglu = End == GroupedEnd::kSwiglu;
   static constexpr bool gathered = Rows_ == GroupedRows::kGathered;
   static constexpr int N = N_;
   // Of c from one tile to the next. Forward with SwiGLU: N/2 columns of the gate and the N/2 of up that belong to them.
-  static constexpr int columns = swiglu && Kind == GroupedKind::kForward ? N / 2 : N;
+  static constexpr int columns = swiglu ? N / 2 : N;
   static constexpr Major a_order = Kind == GroupedKind::kWgrad ? Major::kMN : Major::kK;
   static constexpr Major b_order = Kind == GroupedKind::kForward ? Major::kK : Major::kMN;
   static constexpr int a_bytes = kGroupedTileM * kGroupedTileK * 2;
@@ -68,6 +88,8 @@ struct GroupedTile {
   static_assert(N == 128 || N == 192 || N == 256);
   static_assert(shared_bytes + 1024 <= 232448);
   static_assert(!gathered || Kind != GroupedKind::kDgrad);
+  static_assert(!swiglu || Kind == GroupedKind::kForward);
+  static_assert(!coded || (Kind == GroupedKind::kForward && N == 128));
   static_assert(columns % kGroupedSlab == 0);
 };
 
@@ -134,9 +156,15 @@ GPU_DEVICE void load_stage(const GroupedTileArgs& g, const GroupedAt& at, int k_
   } else {
     if constexpr (!Tile::gathered) tma_load(stage, &g.a, full, k, at.part.begin);
     if constexpr (Kind == GroupedKind::kForward) {
-      for (int half = 0; half < 2; ++half)
-        tma_load(b + half * (Tile::b_bytes / 2), &g.b, full, k,
-                 at.n + half * (Tile::swiglu ? g.n : Tile::N / 2), at.part.expert);
+      for (int half = 0; half < 2; ++half) {
+        unsigned char* const to = b + half * (Tile::b_bytes / 2);
+        const int line = at.n + half * (Tile::swiglu ? g.n : Tile::N / 2);
+        if (Tile::coded && g.b_by_expert) {
+          tma_load(to, &g.b, full, k, at.part.expert, line);
+        } else {
+          tma_load(to, &g.b, full, k, line, at.part.expert);
+        }
+      }
     } else {
       for (int i = 0; i < Tile::N / kGroupedSlab; ++i)
         tma_load(b + i * kGroupedSlabBytes, &g.b, full, at.n + i * kGroupedSlab, k, at.part.expert);

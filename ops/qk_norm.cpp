@@ -8,6 +8,7 @@
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu_ops.h"
+#include "ops/magnitude_lanes.h"
 
 namespace assay {
 
@@ -73,6 +74,7 @@ void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
           store(dx + d, rstd * (load(weight + d, count) * dy - xhat * mean), count);
         });
       }
+      raise_most(a.amax, a.dqkv.row(i), (a.heads + a.kv_heads) * width);
     }
   });
   for (int64_t b = 0; b < qk_norm_backward_blocks(rows); ++b) {

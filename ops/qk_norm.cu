@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
+#include "ops/gpu_amax.h"
 #include "ops/gpu_elements.h"
 #include "ops/gpu_ops.h"
 #include "ops/qk_norm.h"
@@ -45,6 +46,16 @@ struct Head {
       }
     }
   }
+  GPU_DEVICE void take(Most& most, const float (&x)[kElements]) const {
+    if constexpr (kVectors) {
+      most.take(x);
+    } else {
+      for (int e = 0; e < kElements; ++e) {
+        const float one[] = {x[e]};
+        if (column(e) < width) most.take(one);
+      }
+    }
+  }
 };
 
 // A group of kLanes lanes owns kForwardItems heads, one after another. Bound by memory: q and k are read once and
@@ -80,11 +91,13 @@ __global__ __launch_bounds__(kThreads) void qk_norm_forward_kernel(
 // A block owns 64 rows and their partial sums of both weight gradients; a group of kLanes lanes takes every kGroups-th
 // head of them and keeps its share of the sums in registers, added through shared memory in the order of the groups.
 // Bound by memory: dq, dk and raw read, dq and dk written, 3 sizeof(T) bytes an element.
-template <typename T, int kLanes, int kVectors>
+template <typename T, int kLanes, int kVectors, Asks kAsks>
 __global__ __launch_bounds__(kThreads) void qk_norm_backward_kernel(
     const __grid_constant__ QkNormBackward<T> a) {
   constexpr int kGroups = kThreads / kLanes;
   GPU_SHARED(float, sums, [kGroups][kLanes * kElements]);
+  GPU_SHARED(uint32_t, scratch, [kWarp]);
+  Most most = Most::of<kAsks>(a.amax);
   const Head<kLanes, kVectors> head{int(threadIdx.x) % kLanes, int(a.head_dim)};
   const int group = int(threadIdx.x) / kLanes;
   const int64_t first_row = int64_t{blockIdx.x} * kRowsPerBlock;
@@ -117,8 +130,11 @@ __global__ __launch_bounds__(kThreads) void qk_norm_backward_kernel(
       dk[e] += h < a.heads ? 0.0f : of_weight;
       dx[e] = rstd * (weight[e] * dx[e] - xhat[e] * mean);
     }
-    if (valid) head.store(dx_at, dx);
+    if (!valid) continue;
+    head.store(dx_at, dx);
+    head.take(most, dx);
   }
+  most.raise<T>(scratch);
 
   const int width = int(a.head_dim);
   for (int of_k = 0; of_k < 2; ++of_k) {
@@ -183,7 +199,9 @@ void launch_backward_as(Exec on, const QkNormBackward<T>& a) {
          {.name = "qk_norm_backward",
           .grid = {unsigned(qk_norm_backward_blocks(a.dqkv.dim[0]))},
           .block = {kThreads}},
-         qk_norm_backward_kernel<T, kLanes, kVectors>, a);
+         a.amax.empty() ? qk_norm_backward_kernel<T, kLanes, kVectors, Asks::kNo>
+                        : qk_norm_backward_kernel<T, kLanes, kVectors, Asks::kYes>,
+         a);
 }
 
 void check_size(const char* op, int64_t heads, int64_t head_dim) {

@@ -28,6 +28,8 @@ struct QkNormForward {
 template <typename T>
 struct QkNormBackward {
   View<T, 2> dqkv;  // acc (N, (Hq + 2 Hkv) D)   dq and dk replaced in place, after rope_backward
+  View<float, 1> amax =
+      {};  // acc (1)   raised to the largest magnitude of dq and dk as stored; or empty
   View<float, 1> dq_weight;       // acc (D)
   View<float, 1> dk_weight;       // acc (D)
   View<float, 2> partial;         // tmp (qk_norm_backward_blocks(N), 2 D)

@@ -30,6 +30,7 @@ struct Part {
   int64_t tile_lines, tile_k;   // of the tile
   float s;                      // of the tensor
   const Tile& x;
+  const View<uint32_t, 1>& not_finite;
 };
 
 template <typename Element, Rounding kRounding>
@@ -83,7 +84,7 @@ template <typename Element, Rounding kRounding>
 void quantise_part(const Part& p) {
   const BlockShape block = block_shape(p.format.scale);
   uint16_t half[kHalvesDrawn] = {};
-  uint32_t code[kTile];
+  uint32_t code[kTile], largest = 0;
   BlockScale scale[kTile / 16];
   for (int64_t l = 0; l < p.tile_lines; ++l) {
     const int64_t line = p.first_line + l;
@@ -98,6 +99,7 @@ void quantise_part(const Part& p) {
           most = std::max(most, largest_bits(&p.x[i][at], block.columns));
         }
         s = block_scale(p.format, p.s, most);
+        largest = std::max(largest, most);
       }
       store_scale(p, line, (p.first_k + at) / block.columns, s);
       encode<Element, kRounding>(code + at, &p.x[l][at], block.columns, s, half + at);
@@ -105,6 +107,7 @@ void quantise_part(const Part& p) {
     uint8_t* const to = p.to.codes.row(line) + code_bytes(p.format.element, p.first_k);
     pack<Element>(to, code, p.tile_k);
   }
+  mark_not_finite(p.not_finite, p.to.site, largest);
 }
 
 template <typename T>
@@ -130,8 +133,8 @@ void quantise_tile(const Quantise<T>& a, int64_t r0, int64_t c0) {
   };
   if (!a.row.codes.empty()) {
     const QuantisedCopy to = with_drawn_key(a, a.row);
-    quantise_part<Element, kRounding>(
-        {to, a.format, rows, columns, r0, c0, tile_rows, tile_columns, s_of(a.row), x});
+    quantise_part<Element, kRounding>({to, a.format, rows, columns, r0, c0, tile_rows, tile_columns,
+                                       s_of(a.row), x, a.not_finite});
   }
   if (a.column.codes.empty()) return;
   const int64_t k = padded_length(a.format.scale, rows);
@@ -143,7 +146,8 @@ void quantise_tile(const Quantise<T>& a, int64_t r0, int64_t c0) {
   }
   const QuantisedCopy to = with_drawn_key(a, a.column);
   quantise_part<Element, kRounding>({to, a.format, columns, k, c0, r0, tile_columns,
-                                     std::min(kTile, k - r0), s_of(a.column), transposed});
+                                     std::min(kTile, k - r0), s_of(a.column), transposed,
+                                     a.not_finite});
 }
 
 void store_tensor_scale(const QuantFormat& f, const QuantisedCopy& copy) {

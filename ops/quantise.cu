@@ -1,6 +1,7 @@
 #include "base/small_float.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
+#include "ops/gpu_amax.h"
 #include "ops/gpu_elements.h"
 #include "ops/gpu_ops.h"
 #include "ops/hadamard16.h"
@@ -126,6 +127,7 @@ GPU_DEVICE void quantise_part(const Quantise<T>& a, const QuantisedCopy& to, con
     whole = whole < most ? most : whole;
   }
   whole = block_reduce(whole, Max{}, 0u, tile.scratch);
+  if (threadIdx.x == 0) mark_not_finite(a.not_finite, to.site, whole);
 
   const int lines_of_scale = int(lines_of_stored_scale(a.format));
   const RandomKey key = draw_key(a, to);

@@ -25,6 +25,7 @@ struct QuantisedCopy {
   View<uint8_t, 1> scale_codes = {};  // out (scale_count) of k1x32, k1x16, k16x16
   View<float, 1> tensor_scale = {};   // out (2)   S, 1 / S: of kTensor, k1x16, k16x16
   View<const float, 1> amax = {};     // in  (1)   the same
+  uint32_t site = 0;                  // below 2^31: in not_finite
   RandomKey key = {};                 // of stochastic rounding
 };
 
@@ -34,6 +35,8 @@ template <typename T>
 struct Quantise {
   QuantisedCopy row = {};
   QuantisedCopy column = {};
+  // acc (1)   2 site + (1: a NaN) of the first copy whose amax is not finite, of all calls; or empty
+  View<uint32_t, 1> not_finite = {};
   View<const T, 2> x;                 // in (R, C)
   View<const uint32_t, 1> draw = {};  // in (1)   the step of both keys; or empty
   QuantFormat format;

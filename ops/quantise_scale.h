@@ -26,6 +26,11 @@ constexpr uint32_t magnitude_bits(float x) {
   return u > kInfinityBits ? 0x7FC00000u : u;
 }
 
+// What the quantisers' not_finite holds of a copy with such a largest magnitude.
+constexpr uint32_t not_finite_mark(uint32_t site, uint32_t amax_bits) {
+  return 2 * site + (amax_bits > kInfinityBits ? 1 : 0);
+}
+
 constexpr float largest_element(ElementFormat element) {
   return element == ElementFormat::kE4M3   ? e4m3::kLargest
          : element == ElementFormat::kE5M2 ? e5m2::kLargest

@@ -7,6 +7,7 @@
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu_ops.h"
+#include "ops/magnitude_lanes.h"
 
 namespace assay {
 
@@ -49,6 +50,7 @@ void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
       for_vectors(width, [&](int64_t c, auto count) {
         store(y + c, load(weight + c, count) * (load(r + c, count) * rstd), count);
       });
+      raise_most(a.amax, y, width);
     }
   });
 }
@@ -81,6 +83,7 @@ void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
         for_vectors(width, [&](int64_t c, auto count) {
           store(dbranch + c, a.gain * load(dresid + c, count), count);
         });
+        raise_most(a.amax, dbranch, width);
       }
     }
   });

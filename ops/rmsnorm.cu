@@ -1,5 +1,6 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
+#include "ops/gpu_amax.h"
 #include "ops/gpu_elements.h"
 #include "ops/gpu_ops.h"
 #include "ops/rmsnorm.h"
@@ -36,6 +37,11 @@ struct Row {
       if (c < width) store_floats(row + c, x[p]);
     }
   }
+  GPU_DEVICE void take(Most& most, int width) const {
+    for (int p = 0; p < kPieces; ++p) {
+      if (p * kPiece + lane() * kVector < width) most.take(x[p]);
+    }
+  }
 };
 
 template <typename T>
@@ -49,13 +55,8 @@ GPU_DEVICE float rstd_of(float squares, int width, float eps) {
   return reciprocal_sqrt(squares / float(width) + eps);
 }
 
-// A warp owns a row and keeps it in registers: x and branch are read once, r and y written once, the weight comes from
-// L1. Bound by memory.
 template <typename T, int kPieces>
-__global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel(
-    const __grid_constant__ RmsNormForward<T> a) {
-  const int64_t i = int64_t{blockIdx.x} * kWarps + warp();
-  if (i >= a.x.dim[0]) return;
+GPU_DEVICE void normalise_row(const RmsNormForward<T>& a, int64_t i, Most& most) {
   const int width = int(a.x.dim[1]);
   Row<kPieces> r, weight;
   r.load(a.x.row(i), width);
@@ -80,15 +81,25 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel(
     for (int e = 0; e < kVector; ++e) r.x[p][e] = weight.x[p][e] * (r.x[p][e] * rstd);
   }
   r.store(a.y.row(i), width);
+  r.take(most, width);
+}
+
+// A warp owns a row and keeps it in registers: x and branch are read once, r and y written once, the weight comes from
+// L1. Bound by memory.
+template <typename T, int kPieces>
+__global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel(
+    const __grid_constant__ RmsNormForward<T> a) {
+  GPU_SHARED(uint32_t, scratch, [kWarp]);
+  const int64_t i = int64_t{blockIdx.x} * kWarps + warp();
+  Most most{a.amax.data};
+  if (i < a.x.dim[0]) normalise_row<T, kPieces>(a, i, most);
+  most.raise<T>(scratch);
 }
 
 // The same for rows of any width and alignment, one element at a time, read twice: the second time mostly from L1. A lane reads
 // back only what it wrote itself.
 template <typename T>
-__global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel_any_width(
-    const __grid_constant__ RmsNormForward<T> a) {
-  const int64_t i = int64_t{blockIdx.x} * kWarps + warp();
-  if (i >= a.x.dim[0]) return;
+GPU_DEVICE void normalise_row_of_any_width(const RmsNormForward<T>& a, int64_t i, Most& most) {
   const int width = int(a.x.dim[1]);
   const T* r = a.x.row(i);
   float squares = 0;
@@ -104,8 +115,19 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel_any_width(
   if (lane() == 0) a.rstd[i] = rstd;
   if (!a.branch.empty()) r = a.resid.row(i);
   for (int c = lane(); c < width; c += kWarp) {
-    round_to(a.y.at(i, c), a.weight[c] * (float(r[c]) * rstd));
+    const float y[] = {a.weight[c] * (float(r[c]) * rstd)};
+    round_to(a.y.at(i, c), y[0]);
+    most.take(y);
   }
+}
+template <typename T>
+__global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel_any_width(
+    const __grid_constant__ RmsNormForward<T> a) {
+  GPU_SHARED(uint32_t, scratch, [kWarp]);
+  const int64_t i = int64_t{blockIdx.x} * kWarps + warp();
+  Most most{a.amax.data};
+  if (i < a.x.dim[0]) normalise_row_of_any_width(a, i, most);
+  most.raise<T>(scratch);
 }
 
 // A block owns `rows_per_block` rows and one row of partial weight gradients; a warp takes every eighth row and keeps its share of them in
@@ -115,9 +137,11 @@ template <typename T, int kPieces>
 __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
     const __grid_constant__ RmsNormBackward<T> a, int rows_per_block) {
   GPU_SHARED(float, sums, [kWarps][kPieces * kPiece]);
+  GPU_SHARED(uint32_t, scratch, [kWarp]);
   const int width = int(a.dy.dim[1]);
   const int64_t begin = int64_t{blockIdx.x} * rows_per_block;
   const int64_t end = begin + rows_per_block < a.dy.dim[0] ? begin + rows_per_block : a.dy.dim[0];
+  Most most{a.amax.data};
   Row<kPieces> dweight;
   for (int p = 0; p < kPieces; ++p) {
     for (int e = 0; e < kVector; ++e) dweight.x[p][e] = 0.0f;
@@ -152,8 +176,10 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
       if (a.dbranch.empty()) continue;
       for (int e = 0; e < kVector; ++e) dresid[e] *= a.gain;
       store_floats(a.dbranch.row(i) + c, dresid);
+      most.take(dresid);
     }
   }
+  most.raise<T>(scratch);
   dweight.store(sums[warp()], kPieces * kPiece);
   sync_block();
   for (int c = thread_in_block(); c < width; c += kThreads) {
@@ -167,6 +193,8 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
 template <typename T>
 __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel_any_width(
     const __grid_constant__ RmsNormBackward<T> a, int rows_per_block) {
+  GPU_SHARED(uint32_t, scratch, [kWarp]);
+  Most most{a.amax.data};
   const int width = int(a.dy.dim[1]);
   const int64_t begin = int64_t{blockIdx.x} * rows_per_block;
   const int64_t end = begin + rows_per_block < a.dy.dim[0] ? begin + rows_per_block : a.dy.dim[0];
@@ -182,10 +210,13 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel_any_width(
       const float dr = rstd * (a.weight[c] * float(a.dy.at(i, c)) - rhat * mean);
       round_to(a.dresid.at(i, c), float(a.dresid.at(i, c)) + dr);
       if (!a.dbranch.empty()) {
-        round_to(a.dbranch.at(i, c), a.gain * float(a.dresid.at(i, c)));
+        const float dbranch[] = {a.gain * float(a.dresid.at(i, c))};
+        round_to(a.dbranch.at(i, c), dbranch[0]);
+        most.take(dbranch);
       }
     }
   }
+  most.raise<T>(scratch);
   for (int c = thread_in_block(); c < width; c += kThreads) {
     float sum = 0;
     for (int64_t i = begin; i < end; ++i) {

@@ -19,10 +19,12 @@ namespace assay {
 
 template <typename T>
 struct RmsNormForward {
-  View<T, 2> y;                  // out (N, C)
-  View<float, 1> rstd;           // out (N)      kept for backward
-  View<T, 2> resid = {};         // out (N, C)   r, required with a branch; may be x itself
-  View<const T, 2> x;            // in  (N, C)
+  View<T, 2> y;           // out (N, C)
+  View<float, 1> rstd;    // out (N)      kept for backward
+  View<T, 2> resid = {};  // out (N, C)   r, required with a branch; may be x itself
+  View<float, 1> amax =
+      {};              // acc (1)      raised to the largest magnitude of y as stored; or empty
+  View<const T, 2> x;  // in  (N, C)
   View<const T, 2> branch = {};  // in  (N, C)   optional
   View<const float, 1> weight;   // in  (C)
   float gain = 1.0f;
@@ -31,8 +33,10 @@ struct RmsNormForward {
 
 template <typename T>
 struct RmsNormBackward {
-  View<T, 2> dresid;            // acc (N, C)   gradient of r; leaves as the gradient of x too
-  View<T, 2> dbranch = {};      // out (N, C)   gain * dresid, optional
+  View<T, 2> dresid;        // acc (N, C)   gradient of r; leaves as the gradient of x too
+  View<T, 2> dbranch = {};  // out (N, C)   gain * dresid, optional
+  View<float, 1> amax =
+      {};  // acc (1)      raised to the largest magnitude of dbranch as stored; or empty
   View<float, 1> dweight;       // acc (C)
   View<float, 2> partial;       // tmp (rmsnorm_backward_blocks(N), C)
   View<const T, 2> dy;          // in  (N, C)

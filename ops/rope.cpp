@@ -7,6 +7,7 @@
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu_ops.h"
+#include "ops/magnitude_lanes.h"
 
 namespace assay {
 
@@ -22,6 +23,7 @@ struct Rotation {
   int64_t rotated_heads, head_dim, sequence;
   float sign;
   View<const int32_t, 1> position = {};
+  View<float, 1> amax = {};
 };
 
 template <typename T>
@@ -41,6 +43,7 @@ void rotate(Exec on, const Rotation<T>& a) {
           store(high + d, y * c + x * s, count);
         });
       }
+      raise_most(a.amax, a.rows.row(i), a.rotated_heads * a.head_dim);
     }
   });
 }
@@ -76,8 +79,8 @@ void rope_forward(Exec on, const RopeForward<T>& a) {
 template <typename T>
 void rope_backward(Exec on, const RopeBackward<T>& a) {
   const Timed timed(on, "rope_backward", rope_backward_cost(a));
-  const Rotation<T> rotation{a.dqkv,     a.cos,      a.sin, a.heads + a.kv_heads,
-                             a.head_dim, a.sequence, -1.0f};
+  const Rotation<T> rotation{a.dqkv, a.cos, a.sin, a.heads + a.kv_heads, a.head_dim, a.sequence,
+                             -1.0f,  {},    a.amax};
   check("rope_backward", rotation, a.heads, a.kv_heads);
   if (on.gpu) return gpu::rope_backward(on, a);
   rotate(on, rotation);

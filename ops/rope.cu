@@ -1,5 +1,6 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
+#include "ops/gpu_amax.h"
 #include "ops/gpu_elements.h"
 #include "ops/gpu_ops.h"
 #include "ops/rope.h"
@@ -18,16 +19,11 @@ struct Rotation {
   int64_t rotated_heads, head_dim, sequence;
   float sign;
   View<const int32_t, 1> position = {};
+  View<float, 1> amax = {};
 };
 
-// A warp owns a row, a lane N pairs (x[d], x[d + D/2]) of one head at a time. Bound by memory: q and k are read and
-// written once, 4 sizeof(T) bytes a pair; the table (8 bytes a pair, T D floats in all) is read from L1 and L2. On its
-// own this pass costs a read and a write of q and k; an attention kernel that rotates as it loads saves them.
-template <typename T, int N>
-__global__ __launch_bounds__(kRowsPerBlock* kWarp) void rope_kernel(
-    const __grid_constant__ Rotation<T> a) {
-  const int64_t i = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.y;
-  if (i >= a.rows.dim[0]) return;
+template <int N, typename T>
+GPU_DEVICE void rotate_row(const Rotation<T>& a, int64_t i, Most& most) {
   const int half = int(a.head_dim / 2), pieces = half / N;
   const int64_t t = a.position.empty() ? i % a.sequence : a.position[i];
   for (int item = int(threadIdx.x); item < int(a.rotated_heads) * pieces; item += kWarp) {
@@ -45,11 +41,26 @@ __global__ __launch_bounds__(kRowsPerBlock* kWarp) void rope_kernel(
     }
     store_floats(low, rotated_x);
     store_floats(low + half, rotated_y);
+    most.take(rotated_x);
+    most.take(rotated_y);
   }
 }
 
-template <typename T>
-void launch_rotation(Exec on, const char* name, const Rotation<T>& a) {
+// A warp owns a row, a lane N pairs (x[d], x[d + D/2]) of one head at a time. Bound by memory: q and k are read and
+// written once, 4 sizeof(T) bytes a pair; the table (8 bytes a pair, T D floats in all) is read from L1 and L2. On its
+// own this pass costs a read and a write of q and k; an attention kernel that rotates as it loads saves them.
+template <typename T, int N, Asks kAsks>
+__global__ __launch_bounds__(kRowsPerBlock* kWarp) void rope_kernel(
+    const __grid_constant__ Rotation<T> a) {
+  GPU_SHARED(uint32_t, scratch, [kWarp]);
+  const int64_t i = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.y;
+  Most most = Most::of<kAsks>(a.amax);
+  if (i < a.rows.dim[0]) rotate_row<N>(a, i, most);
+  most.raise<T>(scratch);
+}
+
+template <Asks kAsks, typename T>
+void launch_rotation_as(Exec on, const char* name, const Rotation<T>& a) {
   if (a.rows.size() == 0) return;
   const int64_t half = a.head_dim / 2;
   const bool vectors =
@@ -60,7 +71,12 @@ void launch_rotation(Exec on, const char* name, const Rotation<T>& a) {
              .name = name, .grid = {blocks        },
                   .block = { kWarp, kRowsPerBlock}
   },
-         vectors ? rope_kernel<T, kVector> : rope_kernel<T, 1>, a);
+         vectors ? rope_kernel<T, kVector, kAsks> : rope_kernel<T, 1, kAsks>, a);
+}
+template <typename T>
+void launch_rotation(Exec on, const char* name, const Rotation<T>& a) {
+  if (a.amax.empty()) return launch_rotation_as<Asks::kNo>(on, name, a);
+  launch_rotation_as<Asks::kYes>(on, name, a);
 }
 
 template <typename T>
@@ -72,8 +88,8 @@ void launch_forward(Exec on, const RopeForward<T>& a) {
 
 template <typename T>
 void launch_backward(Exec on, const RopeBackward<T>& a) {
-  const Rotation<T> rotation{a.dqkv,     a.cos,      a.sin, a.heads + a.kv_heads,
-                             a.head_dim, a.sequence, -1.0f};
+  const Rotation<T> rotation{a.dqkv, a.cos, a.sin, a.heads + a.kv_heads, a.head_dim, a.sequence,
+                             -1.0f,  {},    a.amax};
   launch_rotation(on, "rope_backward", rotation);
 }
 

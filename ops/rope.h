@@ -27,7 +27,9 @@ struct RopeForward {
 
 template <typename T>
 struct RopeBackward {
-  View<T, 2> dqkv;           // acc (N, (Hq + 2 Hkv) D)   dq and dk rotated back in place
+  View<T, 2> dqkv;  // acc (N, (Hq + 2 Hkv) D)   dq and dk rotated back in place
+  View<float, 1> amax =
+      {};  // acc (1)   raised to the largest magnitude of dq and dk as stored; or empty
   View<const float, 2> cos;  // in  (>= T, D / 2)
   View<const float, 2> sin;  // in  (>= T, D / 2)
   int64_t heads;

@@ -7,6 +7,7 @@
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu_ops.h"
+#include "ops/magnitude_lanes.h"
 
 namespace assay {
 
@@ -34,6 +35,7 @@ void swiglu_forward(Exec on, const SwigluForward<T>& a) {
         const f32x16 g = load(gate + f, count);
         store(h + f, g / (1.0f + exp_fast(-g)) * load(up + f, count), count);
       });
+      raise_most(a.amax, h, width);
     }
   });
 }
@@ -55,6 +57,7 @@ void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
         store(dgate + f, d * u * (sigmoid + silu * (1.0f - sigmoid)), count);
         store(dup + f, d * silu, count);
       });
+      raise_most(a.amax, dgate, 2 * width);
     }
   });
 }

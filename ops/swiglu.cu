@@ -1,6 +1,7 @@
 #include "base/check.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
+#include "ops/gpu_amax.h"
 #include "ops/gpu_elements.h"
 #include "ops/gpu_ops.h"
 #include "ops/gpu_swiglu.h"
@@ -27,15 +28,20 @@ GPU_DEVICE bool my_columns(int64_t rows, int64_t width, int64_t& row, int64_t& c
 template <typename T, int N>
 __global__ __launch_bounds__(kThreads) void swiglu_forward_kernel(
     const __grid_constant__ SwigluForward<T> a) {
+  GPU_SHARED(uint32_t, scratch, [kWarp]);
   const int64_t width = a.h.dim[1];
   int64_t row, column;
-  if (!my_columns<N>(a.h.dim[0], width, row, column)) return;
-  const T* gate = a.gate_up.row(row) + column;
-  float g[N], u[N], h[N];
-  load_floats(g, gate);
-  load_floats(u, gate + width);
-  for (int e = 0; e < N; ++e) h[e] = swiglu<T>(g[e], u[e]);
-  store_floats(a.h.row(row) + column, h);
+  Most most{a.amax.data};
+  if (my_columns<N>(a.h.dim[0], width, row, column)) {
+    const T* gate = a.gate_up.row(row) + column;
+    float g[N], u[N], h[N];
+    load_floats(g, gate);
+    load_floats(u, gate + width);
+    for (int e = 0; e < N; ++e) h[e] = swiglu<T>(g[e], u[e]);
+    store_floats(a.h.row(row) + column, h);
+    most.take(h);
+  }
+  most.raise<T>(scratch);
 }
 
 // As forward; 5 sizeof(T) bytes an element of dh. A thread reads all its inputs before it writes: dgate_up may be
@@ -43,22 +49,28 @@ __global__ __launch_bounds__(kThreads) void swiglu_forward_kernel(
 template <typename T, int N>
 __global__ __launch_bounds__(kThreads) void swiglu_backward_kernel(
     const __grid_constant__ SwigluBackward<T> a) {
+  GPU_SHARED(uint32_t, scratch, [kWarp]);
   const int64_t width = a.dh.dim[1];
   int64_t row, column;
-  if (!my_columns<N>(a.dh.dim[0], width, row, column)) return;
-  const T* gate = a.gate_up.row(row) + column;
-  float g[N], u[N], d[N], dg[N], du[N];
-  load_floats(g, gate);
-  load_floats(u, gate + width);
-  load_floats(d, a.dh.row(row) + column);
-  for (int e = 0; e < N; ++e) {
-    const SwigluSlopes slope = swiglu_slopes<T>(g[e], u[e]);
-    dg[e] = d[e] * slope.gate;
-    du[e] = d[e] * slope.up;
+  Most most{a.amax.data};
+  if (my_columns<N>(a.dh.dim[0], width, row, column)) {
+    const T* gate = a.gate_up.row(row) + column;
+    float g[N], u[N], d[N], dg[N], du[N];
+    load_floats(g, gate);
+    load_floats(u, gate + width);
+    load_floats(d, a.dh.row(row) + column);
+    for (int e = 0; e < N; ++e) {
+      const SwigluSlopes slope = swiglu_slopes<T>(g[e], u[e]);
+      dg[e] = d[e] * slope.gate;
+      du[e] = d[e] * slope.up;
+    }
+    T* dgate = a.dgate_up.row(row) + column;
+    store_floats(dgate, dg);
+    store_floats(dgate + width, du);
+    most.take(dg);
+    most.take(du);
   }
-  T* dgate = a.dgate_up.row(row) + column;
-  store_floats(dgate, dg);
-  store_floats(dgate + width, du);
+  most.raise<T>(scratch);
 }
 
 unsigned blocks_for(const char* op, int64_t elements, int64_t per_thread) {

@@ -14,13 +14,17 @@ namespace assay {
 
 template <typename T>
 struct SwigluForward {
-  View<T, 2> h;              // out (M, F)
+  View<T, 2> h;  // out (M, F)
+  View<float, 1> amax =
+      {};  // acc (1)      raised to the largest magnitude of h as stored; or empty
   View<const T, 2> gate_up;  // in  (M, 2F)   [gate | up]
 };
 
 template <typename T>
 struct SwigluBackward {
-  View<T, 2> dgate_up;       // out (M, 2F)   may be gate_up itself
+  View<T, 2> dgate_up;  // out (M, 2F)   may be gate_up itself
+  View<float, 1> amax =
+      {};  // acc (1)       raised to the largest magnitude of dgate_up as stored; or empty
   View<const T, 2> dh;       // in  (M, F)
   View<const T, 2> gate_up;  // in  (M, 2F)
 };

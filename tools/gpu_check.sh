@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can tell, in under nine minutes: builds for it (CMake, a C++ compiler and the CUDA toolkit are
+# Everything that only a GPU can tell, in about ten minutes: builds for it (CMake, a C++ compiler and the CUDA toolkit are
 # enough), op tests, memcheck and racecheck, every bench, PyTorch's figures where it is installed; with `assay` (a bundle, or a
 # full build) training against the CPU's, the same bits again, resumed and without graphs, and the speedrun models' steps. A
 # step that fails or runs into its time limit does not stop the others. Leaves results.json and logs.tgz; exit 1 if a step failed.
@@ -55,6 +55,13 @@ if [[ $dry == no ]]; then
   rm -f "$out"/logs/*
 fi
 
+# Outputs of shards, small runs: gone when this ends, also by Ctrl-C or a time limit.
+scratch=$(mktemp -d)
+export scratch
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 failed=()
 steps=""
 # step NAME LIMIT COMMAND...: output to logs/NAME.log, or with a NAME.json to that file.
@@ -109,7 +116,7 @@ export -f sharded
 check() {
   local name=$1 limit=$2
   shift 2
-  SHARDS=$(mktemp -d) step "$name" "$limit" bash -c 'sharded "$@"' _ "$@"
+  SHARDS=$(mktemp -d -p "$scratch") step "$name" "$limit" bash -c 'sharded "$@"' _ "$@"
 }
 
 # Hazards fail it, but not those that lie inside the library's own kernels: both accesses in a kernel that is not ours.
@@ -131,7 +138,7 @@ export -f steps_of
 # step 1, by ALL at any; the GPU's second run, its resumed run, and its run without graphs must have the first one's bits.
 parity() {
   local recipe=$1 first=$2 all=$3 runs
-  runs=$(mktemp -d)
+  runs=$(mktemp -d -p "$scratch")
   train() {
     local name=$1 device=$2
     shift 2
@@ -153,7 +160,6 @@ parity() {
     { d = $2 - $5; if (d < 0) d = -d; if (NR == 1) one = d; if (d > most) { most = d; at = $1 } }
     END { printf "%d steps: |loss on the CPU - on the GPU| %.3f at step 1, at most %.3f (step %d)\n", NR, one, most, at
           exit NR != 60 || one > first || most > all }' || status=1
-  rm -r "$runs"
   return $status
 }
 export -f parity
@@ -167,7 +173,7 @@ check op_check 110 "$build/op_check_cuda"
 benches="attention gemm grouped head memory_ops optimizer quantisers router"
 for bench in $benches; do step "bench_$bench.json" 60 "$build/bench_$bench" --iters 50 --json; done
 check memcheck 80 compute-sanitizer --tool memcheck --error-exitcode 1 "$build/op_check_cuda" --small
-SHARDS=$(mktemp -d) step racecheck 120 bash -c 'racecheck "$@"' _ "$build/op_check_cuda" --small
+SHARDS=$(mktemp -d -p "$scratch") step racecheck 120 bash -c 'racecheck "$@"' _ "$build/op_check_cuda" --small
 measured=""
 # measure KIND NAME MODEL OPTION...: the step KIND_NAME of bench_step, on a speedrun model.
 measure() {
@@ -183,13 +189,14 @@ if [[ $dry == yes || -x $build/assay ]]; then
     measure step "$model" "$model" --micro-batches 8 --steps 5 --warmup 2
     measure profile "$model" "$model" --steps 2 --warmup 1 --profile
   done
-  for recipe in fp8_tensor fp8_block; do
-    for products in decoded native; do
-      measure step "dense_${recipe}_$products" dense --recipe $recipe --products $products --micro-batches 8 --steps 5 --warmup 2
+  for model in dense moe-64; do
+    for recipe in fp8_tensor fp8_block; do
+      for products in decoded native; do
+        measure step "${model}_${recipe}_$products" "$model" --recipe $recipe --products $products --micro-batches 8 --steps 5 --warmup 2
+      done
+      measure profile "${model}_${recipe}_native" "$model" --recipe $recipe --products native --steps 2 --warmup 1 --profile
     done
-    measure profile "dense_${recipe}_native" dense --recipe $recipe --products native --steps 2 --warmup 1 --profile
   done
-  measure step moe-64_fp8_tensor_native moe-64 --recipe fp8_tensor --products native --micro-batches 8 --steps 5 --warmup 2
 fi
 if [[ $dry == yes ]] || python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
   step torch.json 60 python3 bench/peers/torch_gpu.py

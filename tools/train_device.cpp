@@ -49,6 +49,10 @@ Backend backend_of(const std::string& device) {
   return gpu ? Backend::kGpu : Backend::kCpu;
 }
 
+std::string device_name_of(const std::string& device) {
+  return backend_of(device) == Backend::kGpu ? "cuda: " + gpu::device_facts().name : "cpu";
+}
+
 double peak_flop_per_s(const TrainDevice& device, Exec on, Recipe recipe) {
   if (!device.gpu) {
     const LimitType type = recipe == Recipe::kBf16 ? LimitType::kBf16 : LimitType::kFloat;

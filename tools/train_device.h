@@ -22,6 +22,8 @@ struct TrainDevice {
 TrainDevice choose_device(const std::string& device);
 // The backend that choose_device() would find, without opening a GPU; "cuda" needs none.
 Backend backend_of(const std::string& device);
+// TrainDevice::name() of what choose_device() would find, likewise.
+std::string device_name_of(const std::string& device);
 
 // What mfu is a share of: on a GPU the datasheet's dense bf16 peak, 0 where it is not known; on a CPU the measured
 // limit of matrix products.

@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/small_float.h"
 #include "cuda/simt/block.h"
 #include "cuda/simt/run.h"
 #include "cuda/simt/wgmma_math.h"
@@ -23,7 +24,7 @@ namespace {
 
 constexpr int kThreads = kWarpgroupThreads;
 constexpr int kM = 64;
-constexpr int kK = 16;
+constexpr int kK = 16;  // of bf16; of codes twice as many
 constexpr int kMaxN = 256;
 constexpr uint32_t kInFlight = 0xFFF7ACC0u;  // a quiet NaN
 
@@ -44,6 +45,7 @@ struct Step {
   Here here;
   uint64_t a = 0, b = 0;  // descriptors
   TileOrder a_order = TileOrder::kKMajor, b_order = TileOrder::kKMajor;
+  WgmmaElement a_element = WgmmaElement::kBf16, b_element = WgmmaElement::kBf16;
   int n = 0;
   int accumulate = 0;
   std::shared_ptr<Accumulator> accumulator = {};
@@ -155,18 +157,52 @@ void check_tile(const WgmmaTile& tile, const char* name, Here here) {
   if (tile.base_offset != 0) fail(here, "wgmma: the descriptor of %s has a base offset", name);
 }
 
-void gather(float* out, uint64_t descriptor, TileOrder order, int rows, const char* name,
-            Here here) {
-  const WgmmaTile tile = wgmma_tile(descriptor);
-  if (!wgmma_gather(out, tile, order, rows, block().arena, kArenaBytes))
-    fail(here, "wgmma: %s at shared+%u reaches beyond shared memory (leading %u, stride %u bytes)",
-         name, tile.start, tile.leading, tile.stride);
+// An operand as its descriptor has it.
+struct Tiled {
+  const char* name;
+  uint64_t descriptor;
+  TileOrder order;
+  WgmmaElement element;
+  int rows;
+};
+Tiled a_of(const Step& s) {
+  return {"a", s.a, s.a_order, s.a_element, kM};
+}
+Tiled b_of(const Step& s) {
+  return {"b", s.b, s.b_order, s.b_element, s.n};
 }
 
-std::vector<float> gathered(uint64_t descriptor, TileOrder order, int rows, const char* name,
-                            Here here) {
-  std::vector<float> out(size_t(rows) * kK);
-  gather(out.data(), descriptor, order, rows, name, here);
+template <typename Element>
+struct Numbers {
+  float of_code[256];
+  Numbers() {
+    for (uint32_t code = 0; code < 256; ++code) of_code[code] = Element::decode(code);
+  }
+};
+const float (&numbers(WgmmaElement element))[256] {
+  static const Numbers<e4m3> with_3;
+  static const Numbers<e5m2> with_2;
+  return element == WgmmaElement::kE4M3 ? with_3.of_code : with_2.of_code;
+}
+
+int depth(WgmmaElement element) {
+  return element == WgmmaElement::kBf16 ? kK : 2 * kK;
+}
+
+void gather(float* out, const Tiled& t, Here here) {
+  const WgmmaTile tile = wgmma_tile(t.descriptor);
+  const bool inside =
+      t.element == WgmmaElement::kBf16
+          ? wgmma_gather(out, tile, t.order, t.rows, block().arena, kArenaBytes)
+          : wgmma_gather_codes(out, tile, t.rows, numbers(t.element), block().arena, kArenaBytes);
+  if (!inside)
+    fail(here, "wgmma: %s at shared+%u reaches beyond shared memory (leading %u, stride %u bytes)",
+         t.name, tile.start, tile.leading, tile.stride);
+}
+
+std::vector<float> gathered(const Tiled& t, Here here) {
+  std::vector<float> out(size_t(t.rows) * size_t(depth(t.element)));
+  gather(out.data(), t, here);
   return out;
 }
 
@@ -176,14 +212,16 @@ int reads_at_issue(uint64_t step) {
 }
 
 void run(const Step& step) {
-  alignas(64) float a[kM * kK];
-  alignas(64) float b[kMaxN * kK];
-  if (step.a_read.empty()) gather(a, step.a, step.a_order, kM, "a", step.here);
-  if (step.b_read.empty()) gather(b, step.b, step.b_order, step.n, "b", step.here);
+  alignas(64) float a[kM * 2 * kK];
+  alignas(64) float b[kMaxN * 2 * kK];
+  if (step.a_read.empty()) gather(a, a_of(step), step.here);
+  if (step.b_read.empty()) gather(b, b_of(step), step.here);
   float* const d = step.accumulator->tile.data();
   if (!step.accumulate) std::memset(d, 0, sizeof(float) * size_t(kM) * size_t(step.n));
-  wgmma_multiply(d, step.a_read.empty() ? a : step.a_read.data(),
-                 step.b_read.empty() ? b : step.b_read.data(), step.n);
+  const float* const left = step.a_read.empty() ? a : step.a_read.data();
+  const float* const right = step.b_read.empty() ? b : step.b_read.data();
+  for (int k = 0; k < depth(step.b_element); k += kK)
+    wgmma_multiply(d, left + k * kM, right + k * step.n, step.n);
 }
 
 void Warpgroup::execute_before(uint64_t end) {
@@ -216,14 +254,14 @@ Step& issue(Warpgroup& group, Warpgroup::OfThread& me, const Step& mine) {
     if (mine.kind == Kind::kProduct) check_tile(wgmma_tile(mine.a), "a", mine.here);
     if (mine.kind != Kind::kCommit) check_tile(wgmma_tile(mine.b), "b", mine.here);
     if (mine.kind != Kind::kCommit && reads_at_issue(me.issued)) {
-      if (mine.kind == Kind::kProduct)
-        step.a_read = gathered(mine.a, mine.a_order, kM, "a", mine.here);
-      step.b_read = gathered(mine.b, mine.b_order, mine.n, "b", mine.here);
+      if (mine.kind == Kind::kProduct) step.a_read = gathered(a_of(mine), mine.here);
+      step.b_read = gathered(b_of(mine), mine.here);
     }
   }
   Step& step = group.steps[at];
   if (step.kind != mine.kind || step.a != mine.a || step.b != mine.b ||
-      step.a_order != mine.a_order || step.b_order != mine.b_order || step.n != mine.n ||
+      step.a_order != mine.a_order || step.b_order != mine.b_order ||
+      step.a_element != mine.a_element || step.b_element != mine.b_element || step.n != mine.n ||
       step.accumulate != mine.accumulate || step.here.line != mine.here.line) {
     fail(mine.here,
          "wgmma: the threads of a warpgroup must issue the same; another one had n %d, descriptors "
@@ -303,6 +341,18 @@ void wgmma(float* d, int n, uint64_t a, int a_is_mn_major, uint64_t b, int b_is_
                     .b = b,
                     .a_order = order(a_is_mn_major),
                     .b_order = order(b_is_mn_major),
+                    .n = n,
+                    .accumulate = accumulate != 0});
+}
+
+void wgmma_codes(float* d, int n, WgmmaElement a_element, uint64_t a, WgmmaElement b_element,
+                 uint64_t b, int accumulate, Here here) {
+  issue_product(d, {.kind = Kind::kProduct,
+                    .here = here,
+                    .a = a,
+                    .b = b,
+                    .a_element = a_element,
+                    .b_element = b_element,
                     .n = n,
                     .accumulate = accumulate != 0});
 }

@@ -8,11 +8,17 @@
 
 namespace assay::simt {
 
+// Of an operand: k of a product is 32 bytes of them.
+enum class WgmmaElement { kBf16, kE4M3, kE5M2 };
+
 uint64_t wgmma_descriptor(const void* tile, int leading_bytes, int stride_bytes,
                           gpu::Swizzle swizzle = gpu::Swizzle::k128, Here here = Here::caller());
 // d: n / 2 numbers.
 void wgmma(float* d, int n, uint64_t a, int a_is_mn_major, uint64_t b, int b_is_mn_major,
            int accumulate, Here here);
+// Operands of 8 bits: both K-major.
+void wgmma_codes(float* d, int n, WgmmaElement a_element, uint64_t a, WgmmaElement b_element,
+                 uint64_t b, int accumulate, Here here);
 void wgmma_a_in_registers(float* d, int n, const uint32_t (&a)[4], uint64_t b, int b_is_mn_major,
                           int accumulate, Here here);
 void wgmma_fence(Here here = Here::caller());

@@ -86,6 +86,19 @@ bool wgmma_gather(float* out, const WgmmaTile& tile, TileOrder order, int rows,
   return true;
 }
 
+bool wgmma_gather_codes(float* out, const WgmmaTile& tile, int rows, const float (&numbers)[256],
+                        const std::byte* arena, size_t arena_bytes) {
+  for (int r = 0; r < rows; ++r) {
+    for (int k = 0; k < 2 * kK; k += 16) {
+      const uint32_t address = wgmma_address(tile, TileOrder::kKMajor, r, k / 2);
+      if (size_t{address} + 16 > arena_bytes) return false;
+      for (int i = 0; i < 16; ++i)
+        out[(k + i) * rows + r] = numbers[std::to_integer<uint8_t>(arena[address + uint32_t(i)])];
+    }
+  }
+  return true;
+}
+
 // Tiles of 4 x 32 of d stay in registers over k.
 ASSAY_FOR_EACH_CPU
 void wgmma_multiply(float* d, const float* a, const float* b, int n) {

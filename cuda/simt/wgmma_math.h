@@ -40,6 +40,12 @@ uint32_t wgmma_address(const WgmmaTile& tile, TileOrder order, int r, int k);
 [[nodiscard]] bool wgmma_gather(float* out, const WgmmaTile& tile, TileOrder order, int rows,
                                 const std::byte* arena, size_t arena_bytes);
 
+// The same of 8-bit codes, K-major, k in [0, 32): 16 bytes are 16 elements, so element (r, k) lies where (r, k / 2) of the
+// 16-bit tile does. numbers: what each code stands for.
+[[nodiscard]] bool wgmma_gather_codes(float* out, const WgmmaTile& tile, int rows,
+                                      const float (&numbers)[256], const std::byte* arena,
+                                      size_t arena_bytes);
+
 // d (64 x n) += a b, a[k * 64 + row], b[k * n + column], 16 steps of k in order. n: a multiple of 32.
 void wgmma_multiply(float* d, const float* a, const float* b, int n);
 

@@ -3,7 +3,9 @@
 #include <map>
 
 #include "models/precision.h"
+#include "models/quant_scratch.h"
 #include "ops/fake_quantise.h"
+#include "ops/magnitude_lanes.h"
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
 #include "tests/ref/fake_quantise.h"
@@ -58,7 +60,66 @@ std::vector<int> codes(const QuantFormat& format, const ParameterSpec& spec,
   return ref::fake_quantised(format, w, rows, columns, offsets, along, {}).codes;
 }
 
+// A buffer of the plan as it is now; null where there is none.
+template <typename T>
+View<const T, 1> buffer(const ModelFixture& f, const std::string& name) {
+  for (const MemoryPlan::Entry& e : f.plan.entries()) {
+    if (e.name == name) return {static_cast<const T*>(*e.address), {int64_t(e.bytes / sizeof(T))}};
+  }
+  return {};
+}
+
 }  // namespace
+
+// Of what is still there after a step: what forward keeps, and the gradients of the block that backward reached last.
+TEST_CASE("the ops leave the largest magnitudes of the tensors that products read") {
+  struct Row {
+    int64_t half;
+    HalfTensor tensor;
+    const char* buffer;
+    int64_t width = 0;  // where only the first rows of that width are the tensor's
+  };
+  const Row rows[] = {
+      {0, HalfTensor::kInput,   "blocks.0.attn.norm.y"},
+      {0, HalfTensor::kInner,   "blocks.0.attn.att"   },
+      {0, HalfTensor::kDinner,  "dqkv"                },
+      {0, HalfTensor::kDbranch, "dbranch"             },
+      {1, HalfTensor::kInput,   "blocks.0.ffn.norm.y" },
+      {1, HalfTensor::kInner,   "blocks.0.ffn.h"      },
+      {1, HalfTensor::kDinner,  "dgate_up",             2 * 64},
+      {2, HalfTensor::kInput,                     "blocks.1.attn.norm.y"                        },
+      {2, HalfTensor::kInner,                     "blocks.1.attn.att"},
+      {3, HalfTensor::kInput,                     "blocks.1.ffn.norm.y"                        },
+      {3, HalfTensor::kInner,                     "blocks.1.moe.h"},
+      {3, HalfTensor::kSharedInner,                     "blocks.1.moe.shared.h"                  },
+      {3, HalfTensor::kDexpertOut,                     "dexpert_out" },
+  };
+  for (const bool qk_norm : {false, true}) {
+    Config c = config_of("fp8_tensor");
+    c.model.qk_norm = qk_norm;
+    ModelFixture f(c, Recipe::kBf16, 4, 20);
+    for (int i = 0; i < 2; ++i) step(f, i, MicroScale::Sample::kNothing);
+    const View<const float, 1> words = buffer<float>(f, "quantised.known_amax");
+    REQUIRE(words.size() == 4 * kHalfTensors);
+    for (const Row& row : rows) {
+      CAPTURE(row.buffer, qk_norm);
+      const View<const bf16, 1> x = buffer<bf16>(f, row.buffer);
+      REQUIRE(x.size() > 0);
+      const int64_t n = row.width > 0 ? 4 * 20 * row.width : x.size();
+      const float word = words[row.half * kHalfTensors + int(row.tensor)];
+      REQUIRE(std::bit_cast<uint32_t>(word) == largest_bits(x.data, n));
+      REQUIRE(word > 0);
+    }
+    // Of the shared expert and the experts' gradients nothing is left to compare with.
+    REQUIRE(words[3 * kHalfTensors + int(HalfTensor::kDinner)] > 0);
+    REQUIRE(words[3 * kHalfTensors + int(HalfTensor::kSharedDinner)] > 0);
+    REQUIRE(words[3 * kHalfTensors + int(HalfTensor::kDbranch)] > 0);
+  }
+  for (const char* recipe : {"mxfp8", "mxfp8_nmoe", "mxfp4_nmoe"}) {
+    ModelFixture f(config_of(recipe), Recipe::kBf16, 4, 20);
+    REQUIRE(buffer<float>(f, "quantised.known_amax").empty());
+  }
+}
 
 TEST_CASE("flips are the codes that the update of the sampled step has changed") {
   for (const char* recipe : {"fp8_tensor", "mxfp8", "nvfp4", "mxfp4_nmoe"}) {
@@ -132,6 +193,35 @@ TEST_CASE("the first operand that is not finite is named, in a step that is not 
         REQUIRE_FALSE(std::isfinite(found.amax));
       }
     }
+  }
+}
+
+TEST_CASE("what an evaluation meets is its own: the step that follows has none of it") {
+  for (const char* recipe : {"fp8_tensor", "mxfp8", "nvfp4"}) {
+    CAPTURE(recipe);
+    ModelFixture f(config_of(recipe), Recipe::kBf16, 4, 20);
+    const int32_t unseen = 249;  // of the evaluation alone
+    for (std::vector<int32_t>* ids : {&f.token, &f.target}) {
+      for (int32_t& id : *ids) id = id == unseen ? 0 : id;
+    }
+    step(f, 0, MicroScale::Sample::kNothing);
+    const View<float, 1> embedding = parameter(f, "embed.weight").master;
+    const int64_t hidden = f.config.model.hidden;
+    for (int64_t c = 0; c < hidden; ++c) embedding[unseen * hidden + c] = INFINITY;
+    f.model->refresh_weights(f.on);
+    const int32_t seen = f.token[3];
+    f.token[3] = unseen;
+    f.model->evaluate(f.on, f.all(), f.nats);
+    f.token[3] = seen;
+    REQUIRE_FALSE(std::isfinite(f.nats[3]));
+    f.read_back();
+    const NotFiniteOperand found = f.model->not_finite_operand();
+    REQUIRE(found.operand != nullptr);
+    REQUIRE(found.operand->weight == "blocks.0.attn.qkv");
+    REQUIRE(found.operand->operand == "fprop.input");
+    step(f, 1, MicroScale::Sample::kNothing);
+    REQUIRE(f.model->not_finite_operand().operand == nullptr);
+    REQUIRE(std::isfinite(f.model->loss_sum()));
   }
 }
 

@@ -244,8 +244,8 @@ TEST_CASE("the products of a layer are those of its quantised operands, straight
       dy.data[i] =
           bf16(1e-3f * float(random_normal({.seed = 2, .stream = 1, .step = 0}, uint64_t(i))));
     }
-    layer.forward(on, q, x, y);
-    layer.backward(on, q, {.dx = dx, .dy = dy, .x = x});
+    layer.forward(on, q, x, y, {});
+    layer.backward(on, q, {.dx = dx, .dy = dy, .x = x, .dy_amax = {}, .x_amax = {}});
 
     std::vector<float> w(store.master("w").data, store.master("w").data + spec.size());
     const auto weight = [&](const OperandFormat& format, ref::BlocksAlong along) {

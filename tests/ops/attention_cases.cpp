@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "ops/attention.h"
+#include "tests/ops/amax_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/attention.h"
 #include "tests/ref/complex_step.h"
@@ -16,6 +17,7 @@ struct Shape {
   double std = 1.0;  // of q, k and v; 30 makes scores of thousands
   CaseSize size = CaseSize::kUsual;
 
+  bool asks_amax() const { return size == CaseSize::kUsual && batch < 8; }
   int64_t tokens() const { return batch * sequence; }
   int64_t stride() const { return (heads + 2 * kv_heads) * head_dim; }
   ref::Attention<double> reference() const {
@@ -35,9 +37,10 @@ double probability_error(const ref::Attention<double>& attention, const std::vec
                          int64_t b, int64_t t, int64_t h) {
   double largest = 0;
   for (int64_t j = 0; j <= t; ++j) {
+    const size_t q = attention.q_at(b, t, h), k = attention.k_at(b, j, h);
     double abs_sum = 0;
     for (size_t d = 0; d < size_t(attention.head_dim); ++d) {
-      abs_sum += std::abs(qkv[attention.q_at(b, t, h) + d] * qkv[attention.k_at(b, j, h) + d]);
+      abs_sum += std::abs(qkv[q + d] * qkv[k + d]);
     }
     largest = std::max(largest, abs_sum / std::sqrt(double(attention.head_dim)));
   }
@@ -138,16 +141,17 @@ void check_forward_part(Report& report, const AttentionForward<T>& a, const Part
 template <typename T>
 OpInstance forward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  const AttentionForward<T> a{
-      .out = bench->out<T, 2>("out", {s.tokens(), s.heads * s.head_dim}),
-      .lse = bench->out<float, 3>("lse", {s.batch, s.heads, s.sequence}),
-      .qkv = bench->in<T, 2>("qkv", {s.tokens(), s.stride()}, normal(s.std)),
-      .batch = s.batch,
-      .sequence = s.sequence,
-      .heads = s.heads,
-      .kv_heads = s.kv_heads,
-      .head_dim = s.head_dim};
+  AttentionForward<T> a{.out = bench->out<T, 2>("out", {s.tokens(), s.heads * s.head_dim}),
+                        .lse = bench->out<float, 3>("lse", {s.batch, s.heads, s.sequence}),
+                        .qkv = bench->in<T, 2>("qkv", {s.tokens(), s.stride()}, normal(s.std)),
+                        .batch = s.batch,
+                        .sequence = s.sequence,
+                        .heads = s.heads,
+                        .kv_heads = s.kv_heads,
+                        .head_dim = s.head_dim};
+  if (s.asks_amax()) a.amax = amax_word(*bench);
   const auto check = [=](Report& report) {
+    check_amax(report, a.amax, a.out);
     if (s.size == CaseSize::kLarge) {
       const auto looked = looked_positions(s.sequence);
       for (const Part& part : parts(s)) check_forward_part(report, a, part, looked);
@@ -166,9 +170,10 @@ OpInstance forward_instance(const Shape& s) {
           const size_t l = size_t((b * s.heads + h) * s.sequence + t);
           lse_tolerance[l] = error + tol::elementary(1, want.lse[l]);
           for (size_t d = 0; d < size_t(s.head_dim); ++d) {
+            const size_t v = want.v_at(b, 0, h) + d;
             double abs_sum = 0, squares = 0;
             for (int64_t j = 0; j <= t; ++j) {
-              const double term = p[size_t(j)] * qkv[want.v_at(b, j, h) + d];
+              const double term = p[size_t(j)] * qkv[v + size_t(j * want.stride())];
               abs_sum += std::abs(term);
               squares += term * term;
             }
@@ -272,7 +277,7 @@ OpInstance backward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
   const auto out = bench->in<T, 2>("out", {s.tokens(), s.heads * s.head_dim});
   const auto lse = bench->in<float, 3>("lse", {s.batch, s.heads, s.sequence});
-  const AttentionBackward<T> a{
+  AttentionBackward<T> a{
       .dqkv = bench->out<T, 2>("dqkv", {s.tokens(), s.stride()}),
       .scratch = bench->tmp<float, 1>(
           "scratch",
@@ -304,7 +309,14 @@ OpInstance backward_instance(const Shape& s) {
     for (int64_t i = 0; i < lse.size(); ++i) lse[i] = float(attention.lse[size_t(i)]);
   }
   bench->commit();
+  if (s.asks_amax()) a.dv_amax = amax_word(*bench);
   const auto check = [=](Report& report) {
+    uint32_t most = 0;
+    const int64_t width = s.kv_heads * s.head_dim;
+    for (int64_t i = 0; i < s.tokens() && s.asks_amax(); ++i) {
+      most = std::max(most, largest_stored(a.dqkv.row(i) + s.stride() - width, width));
+    }
+    check_amax(report, a.dv_amax, most);
     if (s.size == CaseSize::kLarge) {
       const auto looked = looked_positions(s.sequence);
       for (const Part& part : parts(s)) check_backward_part(report, a, part, looked);

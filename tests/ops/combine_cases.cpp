@@ -1,4 +1,5 @@
 #include "ops/combine.h"
+#include "tests/ops/amax_case.h"
 #include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/routing.h"
@@ -120,14 +121,15 @@ OpInstance reduce_instance(const Shape& s) {
 template <typename T>
 OpInstance backward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  const CombineBackward<T> a{
-      .dexpert_out = bench->out<T, 2>("dexpert_out", {s.tokens * s.k, s.width}),
-      .dgate = bench->out<float, 2>("dgate", {s.tokens, s.k}),
-      .dy = bench->in<T, 2>("dy", {s.tokens, s.width}),
-      .expert_out = bench->in<T, 2>("expert_out", {s.tokens * s.k, s.width}),
-      .slot = slots(*bench, s),
-      .gate = bench->in<float, 2>("gate", {s.tokens, s.k})};
+  CombineBackward<T> a{.dexpert_out = bench->out<T, 2>("dexpert_out", {s.tokens * s.k, s.width}),
+                       .dgate = bench->out<float, 2>("dgate", {s.tokens, s.k}),
+                       .dy = bench->in<T, 2>("dy", {s.tokens, s.width}),
+                       .expert_out = bench->in<T, 2>("expert_out", {s.tokens * s.k, s.width}),
+                       .slot = slots(*bench, s),
+                       .gate = bench->in<float, 2>("gate", {s.tokens, s.k})};
+  if (s.tokens % 2 == 1) a.amax = amax_word(*bench);
   const auto check = [a, s](Report& report) {
+    check_amax(report, a.amax, a.dexpert_out);
     const Looked looked = looked_at(s);
     const auto out = chosen_doubles(a.expert_out, looked.slots);
     const auto gate = chosen_doubles(a.gate, looked.tokens);

@@ -23,6 +23,7 @@ struct Shape {
   enum class Copies { kBoth, kRow, kColumn } copies = Copies::kBoth;
   enum class Measures { kNone, kTaken } measures = Measures::kNone;
   Flips flips = Flips::kNotCounted;
+  enum class Amax { kFound, kKnown } amax = Amax::kFound;
 };
 constexpr auto kRotated = ColumnRotation::kHadamard16;
 constexpr auto kPlain = ColumnRotation::kNone;
@@ -56,6 +57,12 @@ FakeQuantise<X> arguments(Workbench& bench, const QuantFormat& row, const QuantF
   if (s.copies != Shape::Copies::kRow) a.column = fake_copy(bench, FakeWay::kColumn, column, s);
   if (has_tensor_scale(row.scale) || has_tensor_scale(column.scale))
     a.amax = bench.tmp<float, 1>("amax", {2});
+  if (s.amax == Shape::Amax::kKnown) {
+    const View<float, 1> known = bench.in<float, 1>("known amax", {1});
+    known[0] = largest_of(floats(View<const X, 2>(x)));
+    a.known_amax = known;
+    if (s.rotation == kPlain) a.amax = {};  // nothing is to be found
+  }
   if (!s.offsets.empty()) {
     const auto offsets = bench.in<int32_t, 1>("offsets", {int64_t(s.offsets.size())});
     for (size_t i = 0; i < s.offsets.size(); ++i) offsets[int64_t(i)] = int32_t(s.offsets[i]);
@@ -359,6 +366,19 @@ std::vector<OpCase> fake_quantise_cases() {
                    .rows = 147, .columns = 128, .offsets = {0, 0, 147, 147},
                            .measures = kTaken
     });
+    if (has_tensor_scale(f.scale)) {
+      for (const auto rotation : {kPlain, kRotated}) {
+        add<bf16>(cases, name + " of a known amax", f, drawn,
+                  {
+                      .rows = 147,
+                      .columns = 128,
+                      .offsets = {0, 0, 50, 147},
+                      .rotation = rotation,
+                      .measures = kTaken,
+                      .amax = Shape::Amax::kKnown
+        });
+      }
+    }
     for (const float bad : {0.0f, INFINITY, NAN}) {
       cases.push_back({"fake_quantise", "fake_quantise " + name + " with " + std::to_string(bad),
                        [f, bad] { return special_instance(f, bad); }});

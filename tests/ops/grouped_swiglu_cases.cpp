@@ -12,14 +12,16 @@ OpInstance forward_instance(const GroupedShape& s) {
   auto bench = std::make_shared<Workbench>();
   const GroupedIndices at = grouped_indices(*bench, s);
   const int64_t width = s.out / 2;
-  const GroupedSwigluForward<T> a{.h = bench->out<T, 2>("h", {s.assignments(), width}),
-                                  .gate_up = bench->out<T, 2>("gate_up", {s.assignments(), s.out}),
-                                  .x = bench->in<T, 2>("x", {s.x_rows(), s.in}, normal(0.2)),
-                                  .row = at.row,
-                                  .offsets = at.offsets,
-                                  .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in),
-                                  .scale = product_scale(*bench, s.scaled)};
+  GroupedSwigluForward<T> a{.h = bench->out<T, 2>("h", {s.assignments(), width}),
+                            .gate_up = bench->out<T, 2>("gate_up", {s.assignments(), s.out}),
+                            .x = bench->in<T, 2>("x", {s.x_rows(), s.in}, normal(0.2)),
+                            .row = at.row,
+                            .offsets = at.offsets,
+                            .weight = packed_stack<T>(*bench, s.experts(), s.out, s.in),
+                            .scale = product_scale(*bench, s.scaled)};
+  if (asks_amax(s)) a.amax = amax_word(*bench);
   const auto check = [a, s, at, width](Report& report) {
+    check_amax(report, a.amax, a.h);
     const auto looked = sampled_assignments(s, at, a.scale);
     const auto& chosen = looked.chosen;
     const auto x = chosen_doubles(a.x, looked.x_rows);
@@ -47,7 +49,7 @@ OpInstance dgrad_instance(const GroupedShape& s) {
   auto bench = std::make_shared<Workbench>();
   const GroupedIndices at = grouped_indices(*bench, s);
   const int64_t width = s.in;
-  const GroupedSwigluDgrad<T> a{
+  GroupedSwigluDgrad<T> a{
       .dgate_up = bench->out<T, 2>("dgate_up", {s.assignments(), 2 * width}),
       .dh = bench->tmp<T, 2>("dh", {s.assignments(), width}),
       .dy = bench->in<T, 2>("dy", {s.assignments(), s.out}),
@@ -55,7 +57,9 @@ OpInstance dgrad_instance(const GroupedShape& s) {
       .offsets = at.offsets,
       .weight = packed_stack<T>(*bench, s.experts(), s.out, width),
       .scale = product_scale(*bench, s.scaled)};
+  if (asks_amax(s)) a.amax = amax_word(*bench);
   const auto check = [a, s, at, width](Report& report) {
+    check_amax(report, a.amax, a.dgate_up);
     const auto looked = sampled_assignments(s, at, a.scale);
     const auto& chosen = looked.chosen;
     const auto dy = chosen_doubles(a.dy, chosen);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace assay {
 
@@ -39,6 +40,16 @@ std::byte* Workbench::add(const std::string& name, size_t bytes, Role role) {
   std::memset(b.data, static_cast<int>(kPoisonByte), bytes);
   buffers_.push_back(std::move(b));
   return buffers_.back().data;
+}
+
+const std::vector<double>& Workbench::kept_normals(const RandomKey& key, int64_t count) {
+  static std::map<uint64_t, std::vector<double>> of_stream;
+  std::vector<double>& kept = of_stream[key.stream];
+  const int64_t first = int64_t(kept.size()), end = std::min(count, kKept);
+  if (first < end) kept.resize(size_t(end));
+#pragma omp parallel for schedule(static) if (end - first > kFilledAlone)
+  for (int64_t i = first; i < end; ++i) kept[size_t(i)] = random_normal(key, uint64_t(i));
+  return kept;
 }
 
 void Workbench::commit(Buffer& b) {
@@ -151,33 +162,20 @@ void Report::below(const std::string& claim, double value, double limit) {
 
 std::vector<OpCase> all_op_cases() {
   std::vector<OpCase> all;
-  for (const auto& list : {adamw_cases,
-                           amax_cases,
-                           attention_cases,
-                           cast_cases,
-                           checksum_cases,
-                           chosen_linear_cases,
-                           combine_cases,
-                           dequantise_cases,
-                           dispatch_cases,
-                           embedding_cases,
-                           fake_quantise_cases,
-                           global_norm_cases,
-                           grouped_linear_cases,
-                           grouped_swiglu_cases,
-                           hadamard_cases,
-                           head_loss_cases,
-                           keep_rows_cases,
-                           linear_cases,
-                           qk_norm_cases,
-                           quantise_cases,
-                           rmsnorm_cases,
-                           rope_cases,
-                           router_cases,
-                           scaled_linear_cases,
-                           segment_attention_cases,
-                           swiglu_cases,
-                           zero_cases}) {
+  for (const auto& list : {adamw_cases,          amax_cases,
+                           attention_cases,      cast_cases,
+                           checksum_cases,       chosen_linear_cases,
+                           combine_cases,        dequantise_cases,
+                           dispatch_cases,       embedding_cases,
+                           fake_quantise_cases,  global_norm_cases,
+                           grouped_linear_cases, grouped_scaled_cases,
+                           grouped_swiglu_cases, hadamard_cases,
+                           head_loss_cases,      keep_rows_cases,
+                           linear_cases,         qk_norm_cases,
+                           quantise_cases,       rmsnorm_cases,
+                           rope_cases,           router_cases,
+                           scaled_linear_cases,  segment_attention_cases,
+                           swiglu_cases,         zero_cases}) {
     for (OpCase& c : list()) all.push_back(std::move(c));
   }
   return all;

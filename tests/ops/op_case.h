@@ -124,6 +124,7 @@ class Workbench {
  private:
   enum class Role { kIn, kOut, kAcc, kTmp };
   static constexpr int64_t kFilledAlone = 1 << 16;  // elements that one thread fills
+  static constexpr int64_t kKept = 1 << 22;         // normals of one key that stay in memory
   struct Buffer {
     std::string name;
     Role role;
@@ -143,17 +144,22 @@ class Workbench {
     v.data = reinterpret_cast<T*>(add(name, v.bytes(), role));
     if (fill.kind == Fill::kZero) std::memset(static_cast<void*>(v.data), 0, v.bytes());
     if (fill.kind == Fill::kNormal) {
-      const auto stream = stream_id(name);
+      const RandomKey key = {1, stream_id(name), 0};
+      const std::vector<double>& kept = kept_normals(key, v.size());
 #pragma omp parallel for schedule(static) if (v.size() > kFilledAlone)
       for (int64_t i = 0; i < v.size(); ++i) {
-        const double x = fill.mean + fill.std * random_normal({1, stream, 0}, uint64_t(i));
-        v[i] = static_cast<T>(static_cast<float>(x));
+        const double z =
+            i < int64_t(kept.size()) ? kept[size_t(i)] : random_normal(key, uint64_t(i));
+        v[i] = static_cast<T>(static_cast<float>(fill.mean + fill.std * z));
       }
     }
     commit(buffers_.back());
     return v;
   }
   std::byte* add(const std::string& name, size_t bytes, Role role);
+  // The first normals of a key, `count` of them or as many as are kept: most cases of an op ask for the same ones again, and
+  // computing them takes longer than many an op. Valid until the next call.
+  static const std::vector<double>& kept_normals(const RandomKey& key, int64_t count);
   static void commit(Buffer& buffer);
   static bool is_result(Role role) {
     return role == Role::kOut || role == Role::kAcc;
@@ -246,6 +252,7 @@ std::vector<OpCase> embedding_cases();
 std::vector<OpCase> fake_quantise_cases();
 std::vector<OpCase> global_norm_cases();
 std::vector<OpCase> grouped_linear_cases();
+std::vector<OpCase> grouped_scaled_cases();
 std::vector<OpCase> grouped_swiglu_cases();
 std::vector<OpCase> hadamard_cases();
 std::vector<OpCase> head_loss_cases();

@@ -1,4 +1,5 @@
 #include "ops/qk_norm.h"
+#include "tests/ops/amax_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/complex_step.h"
 #include "tests/ref/qk_norm.h"
@@ -71,19 +72,19 @@ template <typename T>
 OpInstance backward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
   const auto rstd = bench->in<float, 2>("rstd", {s.tokens, s.heads + s.kv_heads});
-  const QkNormBackward<T> a{
-      .dqkv = bench->acc<T, 2>("dqkv", {s.tokens, s.stride()}),
-      .dq_weight = bench->acc<float, 1>("dq_weight", {s.head_dim}),
-      .dk_weight = bench->acc<float, 1>("dk_weight", {s.head_dim}),
-      .partial =
-          bench->tmp<float, 2>("partial", {qk_norm_backward_blocks(s.tokens), 2 * s.head_dim}),
-      .raw = bench->in<T, 2>("raw", {s.tokens, s.normed()}),
-      .rstd = rstd,
-      .q_weight = bench->in<float, 1>("q_weight", {s.head_dim}, normal(0.3, 1.0)),
-      .k_weight = bench->in<float, 1>("k_weight", {s.head_dim}, normal(0.3, 1.0)),
-      .heads = s.heads,
-      .kv_heads = s.kv_heads,
-      .head_dim = s.head_dim};
+  QkNormBackward<T> a{.dqkv = bench->acc<T, 2>("dqkv", {s.tokens, s.stride()}),
+                      .dq_weight = bench->acc<float, 1>("dq_weight", {s.head_dim}),
+                      .dk_weight = bench->acc<float, 1>("dk_weight", {s.head_dim}),
+                      .partial = bench->tmp<float, 2>(
+                          "partial", {qk_norm_backward_blocks(s.tokens), 2 * s.head_dim}),
+                      .raw = bench->in<T, 2>("raw", {s.tokens, s.normed()}),
+                      .rstd = rstd,
+                      .q_weight = bench->in<float, 1>("q_weight", {s.head_dim}, normal(0.3, 1.0)),
+                      .k_weight = bench->in<float, 1>("k_weight", {s.head_dim}, normal(0.3, 1.0)),
+                      .heads = s.heads,
+                      .kv_heads = s.kv_heads,
+                      .head_dim = s.head_dim};
+  if (s.tokens % 2 == 1) a.amax = amax_word(*bench);
   // The reference reads q and k in the layout of qkv.
   std::vector<double> raw(size_t(s.tokens * s.stride()), 0.0);
   for (int64_t i = 0; i < s.tokens; ++i) {
@@ -100,6 +101,11 @@ OpInstance backward_instance(const Shape& s) {
   const auto dqkv0 = Workbench::doubles(a.dqkv);
   const auto dq0 = Workbench::doubles(a.dq_weight), dk0 = Workbench::doubles(a.dk_weight);
   const auto check = [=](Report& report) {
+    uint32_t most = 0;
+    for (int64_t i = 0; i < s.tokens; ++i) {
+      most = std::max(most, largest_stored(a.dqkv.row(i), s.normed()));
+    }
+    check_amax(report, a.amax, most);
     auto want = dqkv0;
     std::vector<double> dq, dk;
     norm.backward(raw, Workbench::doubles(a.q_weight), Workbench::doubles(a.k_weight), want, dq,

@@ -153,7 +153,9 @@ OpInstance zero_instance(const QuantFormat& f) {
   Quantise<bf16> a{.x = bench->in<bf16, 2>("x", {32, 128}, {Fill::kZero}), .format = f};
   a.row = copy_buffers(*bench, "row", f, 32, 128, 0.0f);
   a.column = copy_buffers(*bench, "column", f, 128, padded_length(f.scale, 32), 0.0f);
+  a.not_finite = bench->acc<uint32_t, 1>("not finite", {1}, {Fill::kZero});
   const auto check = [=](Report& report) {
+    report.equal("marked", a.not_finite, {0.0});
     for (const QuantisedCopy& copy : {a.row, a.column}) {
       report.equal("codes", copy.codes, std::vector<double>(size_t(copy.codes.size()), 0.0));
       report.equal("scales", copy.scales, std::vector<double>(size_t(copy.scales.size()), 1.0));
@@ -175,6 +177,8 @@ OpInstance not_finite_instance(const QuantFormat& f, float bad) {
   bench->commit();
   Quantise<bf16> a{.x = x, .format = f};
   a.row = copy_buffers(*bench, "row", f, 128, 256, std::abs(bad));
+  a.row.site = 21;
+  a.not_finite = bench->acc<uint32_t, 1>("not finite", {1}, {Fill::kZero});
   const auto check = [=](Report& report) {
     const BlockShape shape =
         f.scale == ScaleKind::kTensor ? BlockShape{128, 256} : block_shape(f.scale);
@@ -193,6 +197,7 @@ OpInstance not_finite_instance(const QuantFormat& f, float bad) {
       none += a.row.scale_codes[i] == (f.scale == ScaleKind::k1x32 ? 0xFF : 0x7F);
     }
     const double scales = double(a.row.scales.size() + a.row.scale_codes.size());
+    report.equal("marked", a.not_finite, {42.0 + std::isnan(bad)});
     report.below("codes that are not 0", wrong, 0.5);
     report.below("NaN scales", std::abs(none - (everywhere ? scales : 1)), 0.5);
     if (everywhere) {

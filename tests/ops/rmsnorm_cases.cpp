@@ -1,4 +1,5 @@
 #include "ops/rmsnorm.h"
+#include "tests/ops/amax_case.h"
 #include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/complex_step.h"
@@ -12,6 +13,7 @@ namespace {
 struct Shape {
   int64_t rows, width;
   bool branch;
+  bool asks_amax() const { return rows % 2 == 1; }
 };
 
 std::string shape_name(const Shape& s) {
@@ -31,7 +33,9 @@ OpInstance forward_instance(const Shape& s) {
     a.branch = bench->in<T, 2>("branch", {s.rows, s.width});
     a.gain = 0.375f;
   }
+  if (s.asks_amax()) a.amax = amax_word(*bench);
   const auto check = [a, s](Report& report) {
+    check_amax(report, a.amax, a.y);
     const auto rows = wide_sample(s.rows, double(s.width));
     std::vector<double> r = chosen_doubles(a.x, rows);
     if (s.branch) {
@@ -72,6 +76,7 @@ OpInstance backward_instance(const Shape& s) {
       .rstd = bench->in<float, 1>("rstd", {s.rows})};
   if (s.branch) {
     a.dbranch = bench->out<T, 2>("dbranch", {s.rows, s.width});
+    if (s.asks_amax()) a.amax = amax_word(*bench);
     a.gain = 0.375f;
   }
   // The reference a row at a time.
@@ -114,12 +119,39 @@ OpInstance backward_instance(const Shape& s) {
     if (s.branch) {
       std::vector<double> want = chosen_doubles(a.dresid, rows);
       for (double& x : want) x *= 0.375;
+      check_amax(report, a.amax, a.dbranch);
       auto dbranch = chosen_rows(a.dbranch.data, s.width, rows);
       report.near("dbranch", dbranch.view(), want,
                   [&](int64_t i) { return tol::rounding<T>(want[size_t(i)]); });
     }
   };
   return {bench, [a, bench](Exec on) { rmsnorm_backward<T>(on, bench->located(a)); }, check,
+          rmsnorm_backward_cost(a)};
+}
+
+// One number that is not finite: the word has the bits of what was stored.
+OpInstance not_finite_instance(float bad, int64_t width) {
+  auto bench = std::make_shared<Workbench>();
+  const int64_t rows = 67;
+  RmsNormBackward<bf16> a{
+      .dresid = bench->acc<bf16, 2>("dresid", {rows, width}),
+      .dbranch = bench->out<bf16, 2>("dbranch", {rows, width}),
+      .amax = amax_word(*bench),
+      .dweight = bench->acc<float, 1>("dweight", {width}),
+      .partial = bench->tmp<float, 2>("partial", {rmsnorm_backward_blocks(rows), width}),
+      .dy = bench->in<bf16, 2>("dy", {rows, width}),
+      .resid = bench->in<bf16, 2>("resid", {rows, width}),
+      .weight = bench->in<float, 1>("weight", {width}),
+      .rstd = bench->in<float, 1>("rstd", {rows}),
+      .gain = 0.375f};
+  a.dresid.at(rows - 1, width - 1) = bf16(bad);
+  bench->commit();
+  const auto check = [a, bad](Report& report) {
+    check_amax(report, a.amax, a.dbranch);
+    report.below("amax is a number", std::isfinite(a.amax[0]) ? 1 : 0, 0.5);
+    report.below("amax is another", std::isnan(a.amax[0]) == std::isnan(bad) ? 0 : 1, 0.5);
+  };
+  return {bench, [a, bench](Exec on) { rmsnorm_backward<bf16>(on, bench->located(a)); }, check,
           rmsnorm_backward_cost(a)};
 }
 
@@ -187,6 +219,13 @@ std::vector<OpCase> rmsnorm_cases() {
   };
   add_cases<float>(cases);
   add_cases<bf16>(cases);
+  for (const float bad : {INFINITY, -INFINITY, NAN}) {
+    for (const int64_t width : {100, 256}) {
+      cases.push_back({"rmsnorm_backward",
+                       "rmsnorm_backward of " + std::to_string(bad) + " C=" + std::to_string(width),
+                       [=] { return not_finite_instance(bad, width); }});
+    }
+  }
   add_large_cases(cases);
   return cases;
 }

@@ -1,4 +1,5 @@
 #include "ops/rope.h"
+#include "tests/ops/amax_case.h"
 #include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/complex_step.h"
@@ -89,15 +90,23 @@ OpInstance backward_instance(const Shape& s) {
   const auto sin = bench->in<float, 2>("sin", {s.sequence + 3, s.head_dim / 2});
   rope_table(cos, sin, kTheta);
   bench->commit();
-  const RopeBackward<T> a{.dqkv = bench->acc<T, 2>("dqkv", {s.tokens(), s.stride()}),
-                          .cos = cos,
-                          .sin = sin,
-                          .heads = s.heads,
-                          .kv_heads = s.kv_heads,
-                          .head_dim = s.head_dim,
-                          .sequence = s.sequence};
+  RopeBackward<T> a{.dqkv = bench->acc<T, 2>("dqkv", {s.tokens(), s.stride()}),
+                    .cos = cos,
+                    .sin = sin,
+                    .heads = s.heads,
+                    .kv_heads = s.kv_heads,
+                    .head_dim = s.head_dim,
+                    .sequence = s.sequence};
   const auto before = chosen_doubles(a.dqkv, looked_rows(s));
-  const auto check = [=](Report& report) { compare(report, "dqkv", a.dqkv, before, s, -1.0); };
+  if (s.sequence % 2 == 1) a.amax = amax_word(*bench);
+  const auto check = [=](Report& report) {
+    compare(report, "dqkv", a.dqkv, before, s, -1.0);
+    uint32_t most = 0;
+    for (int64_t i = 0; i < s.tokens() && !a.amax.empty(); ++i) {
+      most = std::max(most, largest_stored(a.dqkv.row(i), (s.heads + s.kv_heads) * s.head_dim));
+    }
+    check_amax(report, a.amax, most);
+  };
   return {bench, [a, bench](Exec on) { rope_backward<T>(on, bench->located(a)); }, check,
           rope_backward_cost(a)};
 }

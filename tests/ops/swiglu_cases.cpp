@@ -1,4 +1,5 @@
 #include "ops/swiglu.h"
+#include "tests/ops/amax_case.h"
 #include "tests/ops/matrix_case.h"
 #include "tests/ops/op_case.h"
 #include "tests/ref/complex_step.h"
@@ -12,6 +13,7 @@ namespace {
 struct Shape {
   int64_t rows, width;
   double std = 2.0;
+  bool asks_amax() const { return rows % 2 == 1; }
 };
 
 std::string shape_name(const Shape& s) {
@@ -22,10 +24,11 @@ std::string shape_name(const Shape& s) {
 template <typename T>
 OpInstance forward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  const SwigluForward<T> a{
-      .h = bench->out<T, 2>("h", {s.rows, s.width}),
-      .gate_up = bench->in<T, 2>("gate_up", {s.rows, 2 * s.width}, normal(s.std))};
+  SwigluForward<T> a{.h = bench->out<T, 2>("h", {s.rows, s.width}),
+                     .gate_up = bench->in<T, 2>("gate_up", {s.rows, 2 * s.width}, normal(s.std))};
+  if (s.asks_amax()) a.amax = amax_word(*bench);
   const auto check = [=](Report& report) {
+    check_amax(report, a.amax, a.h);
     const auto rows = wide_sample(s.rows, 2.0 * double(s.width));
     const auto want =
         ref::Swiglu<double>{int64_t(rows.size()), s.width}.forward(chosen_doubles(a.gate_up, rows));
@@ -44,11 +47,12 @@ OpInstance forward_instance(const Shape& s) {
 template <typename T>
 OpInstance backward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  const SwigluBackward<T> a{
-      .dgate_up = bench->out<T, 2>("dgate_up", {s.rows, 2 * s.width}),
-      .dh = bench->in<T, 2>("dh", {s.rows, s.width}),
-      .gate_up = bench->in<T, 2>("gate_up", {s.rows, 2 * s.width}, normal(s.std))};
+  SwigluBackward<T> a{.dgate_up = bench->out<T, 2>("dgate_up", {s.rows, 2 * s.width}),
+                      .dh = bench->in<T, 2>("dh", {s.rows, s.width}),
+                      .gate_up = bench->in<T, 2>("gate_up", {s.rows, 2 * s.width}, normal(s.std))};
+  if (s.asks_amax()) a.amax = amax_word(*bench);
   const auto check = [=](Report& report) {
+    check_amax(report, a.amax, a.dgate_up);
     const auto rows = wide_sample(s.rows, 2.0 * double(s.width));
     const auto dh = chosen_doubles(a.dh, rows), gate_up = chosen_doubles(a.gate_up, rows);
     const auto want = ref::Swiglu<double>{int64_t(rows.size()), s.width}.backward(dh, gate_up);
@@ -67,6 +71,22 @@ OpInstance backward_instance(const Shape& s) {
   };
   return {bench, [a, bench](Exec on) { swiglu_backward<T>(on, bench->located(a)); }, check,
           swiglu_backward_cost(a)};
+}
+
+// One number that is not finite: the word has the bits of what was stored.
+OpInstance not_finite_instance(float bad) {
+  auto bench = std::make_shared<Workbench>();
+  const SwigluForward<bf16> a{.h = bench->out<bf16, 2>("h", {9, 40}),
+                              .amax = amax_word(*bench),
+                              .gate_up = bench->in<bf16, 2>("gate_up", {9, 80})};
+  const_cast<bf16&>(a.gate_up.at(8, 79)) = bf16(bad);
+  bench->commit();
+  const auto check = [a, bad](Report& report) {
+    check_amax(report, a.amax, a.h);
+    report.below("amax is another", std::isnan(a.amax[0]) == std::isnan(bad) ? 0 : 1, 0.5);
+  };
+  return {bench, [a, bench](Exec on) { swiglu_forward<bf16>(on, bench->located(a)); }, check,
+          swiglu_forward_cost(a)};
 }
 
 OpInstance reference_instance() {
@@ -123,6 +143,10 @@ std::vector<OpCase> swiglu_cases() {
   };
   add_cases<float>(cases);
   add_cases<bf16>(cases);
+  for (const float bad : {INFINITY, -INFINITY, NAN}) {
+    cases.push_back({"swiglu_forward", "swiglu_forward of " + std::to_string(bad),
+                     [bad] { return not_finite_instance(bad); }});
+  }
   add_large_cases(cases);
   return cases;
 }

@@ -36,10 +36,9 @@ struct Attention {
     std::vector<S> p;
     double largest = -INFINITY;
     for (int64_t j = 0; j <= t; ++j) {
+      const size_t q = q_at(b, t, h), k = k_at(b, j, h);
       S s = 0;
-      for (int64_t d = 0; d < head_dim; ++d) {
-        s += qkv[q_at(b, t, h) + size_t(d)] * qkv[k_at(b, j, h) + size_t(d)];
-      }
+      for (size_t d = 0; d < size_t(head_dim); ++d) s += qkv[q + d] * qkv[k + d];
       p.push_back(s / std::sqrt(double(head_dim)));
       largest = std::max(largest, real_part(p.back()));
     }
@@ -57,10 +56,10 @@ struct Attention {
       for (int64_t h = 0; h < heads; ++h) {
         for (int64_t t = 0; t < sequence; ++t) {
           const auto p = row(qkv, b, t, h, lse[size_t((b * heads + h) * sequence + t)]);
+          const size_t o = out_at(b, t, h);
           for (int64_t j = 0; j <= t; ++j) {
-            for (size_t d = 0; d < size_t(head_dim); ++d) {
-              out[out_at(b, t, h) + d] += p[size_t(j)] * qkv[v_at(b, j, h) + d];
-            }
+            const size_t v = v_at(b, j, h);
+            for (size_t d = 0; d < size_t(head_dim); ++d) out[o + d] += p[size_t(j)] * qkv[v + d];
           }
         }
       }

@@ -32,6 +32,12 @@ TEST_CASE("tensor maps that the driver would refuse") {
   refused([](auto& s) { s.dim[1] = 0; }, "dimension 1 is 0");
   refused([](auto& s) { s.stride_bytes[0] = 216; }, "216 bytes");
   refused([](auto& s) { s.stride_bytes[0] = 192; }, "overlap");
+  refused(
+      [](auto& s) {
+        s.rank = 3, s.dim[2] = s.box[2] = 1;
+        s.stride_bytes[1] = 224;
+      },
+      "dimension 2 is 224 bytes, not a multiple of 208");
   refused([](auto& s) { s.box[1] = 257; }, "box 257");
   refused([](auto& s) { s.box[1] = 0; }, "box 0");
   refused([](auto& s) { s.box[0] = 128; }, "256 bytes with a swizzle of 128");

@@ -2,6 +2,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/small_float.h"
 #include "tests/catch.h"
 #include "tests/simt/run.h"
 #include "tests/simt/wrappers.h"
@@ -143,6 +144,78 @@ TEST_CASE("wgmma under schedules; a from registers") {
         require_product(d.host(), a, b, -2.0f);
       }
     }
+  });
+}
+
+// Rows of 128 codes of numbers that both formats have.
+template <typename Element>
+struct CodeMatrix {
+  static constexpr int kK = 128;
+  int rows;
+  std::vector<bf16> x;
+  DeviceArray<uint8_t> device;
+
+  CodeMatrix(int rows, int seed)
+      : rows(rows), x(numbers(int64_t{rows} * kK, seed)), device(codes_of(x)) {}
+  static std::vector<uint8_t> codes_of(const std::vector<bf16>& x) {
+    std::vector<uint8_t> codes;
+    for (const bf16 v : x) codes.push_back(Element(float(v)).bits);
+    return codes;
+  }
+  Operand operand() const {
+    return {
+        .map = gpu::make_tensor_map({
+                                     .name = "codes",
+                                     .base = device.data(),
+                                     .rank = 2,
+                                     .dim = {kK / 2, rows},
+                                     .stride_bytes = {kK},
+                                     .box = {kK / 2, rows},
+                                     }
+          ),
+        .swizzle = Swizzle::k128,
+        .boxes = 1,
+        .box_bytes = rows * kK,
+        .box_step = 0,
+        .leading_bytes = 0,
+        .stride_bytes = 1024,
+        .k_bytes = 32
+    };
+  }
+};
+
+template <typename Element>
+void require_product_of_codes(Codes format) {
+  const CodeMatrix<Element> a(64, 5);
+  const CodeMatrix<e4m3> b(128, 6);
+  constexpr int kK = 128;
+  for (const int accumulate : {0, 1}) {
+    DeviceArray<float> d(size_t(64 * 128));
+    wgmma_codes(kOn, format,
+                {.d = d.data(),
+                 .a_registers = nullptr,
+                 .a = a.operand(),
+                 .b = b.operand(),
+                 .k = kK,
+                 .accumulate = accumulate,
+                 .initial = 3.0f});
+    const auto got = d.host();
+    std::vector<float> want;
+    for (int row = 0; row < 64; ++row) {
+      for (int column = 0; column < 128; ++column) {
+        want.push_back(accumulate ? 3.0f : 0.0f);
+        for (int k = 0; k < kK; ++k)
+          want.back() += float(a.x[size_t(row * kK + k)]) * float(b.x[size_t(column * kK + k)]);
+      }
+    }
+    REQUIRE((got == want));
+  }
+}
+
+TEST_CASE("wgmma of 8-bit codes is the product of what they stand for, under schedules") {
+  under_schedules([] {
+    require_product_of_codes<e4m3>(Codes::kE4M3);
+    require_product_of_codes<e5m2>(Codes::kE5M2);
   });
 }
 

@@ -24,6 +24,15 @@ GPU_DEVICE void load_operand(unsigned char* tile, const Operand& operand, Mbarri
   for (int i = 0; i < operand.boxes; ++i)
     tma_load(tile + i * operand.box_bytes, &operand.map, full, i * operand.box_step, 0);
 }
+GPU_DEVICE void load_operands(unsigned char* tile, const WgmmaTest& t, Mbarrier* full) {
+  start_barrier(full, 1);
+  if (threadIdx.x == 0) {
+    mbarrier_arrive_expect(full, t.a.boxes * t.a.box_bytes + t.b.boxes * t.b.box_bytes);
+    load_operand(tile, t.a, full);
+    load_operand(tile + kTileBytes, t.b, full);
+  }
+  mbarrier_wait(full, 0);
+}
 GPU_DEVICE uint64_t descriptor(const unsigned char* tile, const Operand& operand, int step) {
   return wgmma_descriptor(tile + step * operand.k_bytes, operand.leading_bytes,
                           operand.stride_bytes, operand.swizzle);
@@ -43,13 +52,7 @@ template <int N, Major A, Major B>
 __global__ __launch_bounds__(kThreads) void wgmma_kernel(const __grid_constant__ WgmmaTest t) {
   GPU_DYNAMIC_SHARED(unsigned char, tile);
   GPU_SHARED(Mbarrier, full, [1]);
-  start_barrier(full, 1);
-  if (threadIdx.x == 0) {
-    mbarrier_arrive_expect(full, t.a.boxes * t.a.box_bytes + t.b.boxes * t.b.box_bytes);
-    load_operand(tile, t.a, full);
-    load_operand(tile + kTileBytes, t.b, full);
-  }
-  mbarrier_wait(full, 0);
+  load_operands(tile, t, full);
   float d[N / 2];
   for (int i = 0; i < N / 2; ++i) d[i] = t.initial;
   for (int step = 0; step < t.k / 16; ++step) {
@@ -90,6 +93,24 @@ __global__ __launch_bounds__(kThreads) void wgmma_registers_kernel(
     wgmma_wait<0>();
   }
   store_product<N>(t.d, d);
+}
+
+template <Fp8 A>
+__global__ __launch_bounds__(kThreads) void wgmma_codes_kernel(
+    const __grid_constant__ WgmmaTest t) {
+  GPU_DYNAMIC_SHARED(unsigned char, tile);
+  GPU_SHARED(Mbarrier, full, [1]);
+  load_operands(tile, t, full);
+  float d[64];
+  for (int i = 0; i < 64; ++i) d[i] = t.initial;
+  for (int step = 0; step < t.k / 32; ++step) {
+    wgmma_fence();
+    wgmma_m64k32<128, A>(d, descriptor(tile, t.a, step), descriptor(tile + kTileBytes, t.b, step),
+                         t.accumulate || step > 0);
+    wgmma_commit();
+    wgmma_wait<0>();
+  }
+  store_product<128>(t.d, d);
 }
 
 __global__ __launch_bounds__(32) void tma_load_kernel(const __grid_constant__ LoadTest t) {
@@ -251,6 +272,11 @@ void wgmma_registers(Exec on, int n, Side b, const WgmmaTest& test) {
   : n == 128 ? run_wgmma_registers<128>(on, b, test)
   : n == 192 ? run_wgmma_registers<192>(on, b, test)
              : run_wgmma_registers<256>(on, b, test);
+}
+void wgmma_codes(Exec on, Codes a, const WgmmaTest& test) {
+  const auto kernel =
+      a == Codes::kE4M3 ? wgmma_codes_kernel<Fp8::kE4M3> : wgmma_codes_kernel<Fp8::kE5M2>;
+  run(on, kernel, kThreads, 2 * kTileBytes, test);
 }
 void tma_load(Exec on, const LoadTest& test) {
   run(on, tma_load_kernel, kWarp, kTileBytes, test);

@@ -32,6 +32,9 @@ struct WgmmaTest {
 // n: 32, 64, 96, 128, 192 or 256
 void wgmma(Exec on, int n, Side a, Side b, const WgmmaTest& test);
 void wgmma_registers(Exec on, int n, Side b, const WgmmaTest& test);
+// 8-bit codes, both K-major, b E4M3, n = 128: the maps and k_bytes count pairs of them, k counts codes.
+enum class Codes { kE4M3, kE5M2 };  // of a; gpu::Fp8 without its header
+void wgmma_codes(Exec on, Codes a, const WgmmaTest& test);
 
 // The box of `map` at `at`, as it lies in shared memory.
 struct LoadTest {

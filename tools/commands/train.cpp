@@ -15,6 +15,7 @@
 #include "engine/run.h"
 #include "engine/run_dir.h"
 #include "engine/telemetry_reader.h"
+#include "lab/matrix.h"
 #include "lab/receipt_make.h"
 #include "lab/router_report.h"
 #include "lab/run_summary.h"
@@ -149,14 +150,19 @@ void announce_precision(Log& log, const Config& config, const TrainDevice& devic
     log.info(strprintf("  bf16 in all blocks from step %ld on", long(recipe_steps(config) + 1)));
   }
   const bool native = config.precision.products == "native";
-  if (native && device.gpu) {
+  if (native && device.gpu && config.run.sequence % kNativeRows == 0) {
     const int capability = device.gpu->facts().capability;
     for (const std::string& row : native_rows(table, config.model, capability)) {
       log.info("  " + row);
     }
     return;
   }
-  if (native) {
+  if (native && device.gpu) {
+    log.warn(
+        strprintf("precision.products: native: sequences of %ld tokens are no multiple of %ld: "
+                  "all products are decoded",
+                  long(config.run.sequence), long(kNativeRows)));
+  } else if (native) {
     log.warn("precision.products: native: a CPU multiplies none of these formats");
   }
   log.info(
@@ -403,6 +409,8 @@ int train(const Arguments& a) {
                    .device = device.name(),
                    .threads = config.run.threads,
                    .recipe = config.precision.recipe,
+                   .precision = precision_text(config.precision),
+                   .config_sha256 = config_sha256(config),
                    .data_sha256 = data_sha256,
                    .first_step = start.steps_done});
   announce(*log, config, counts, memory.plan, device, start.steps_done);

@@ -1,0 +1,126 @@
+#include "ops/gpu_ops.h"
+#include "ops/grouped_launch.h"
+#include "ops/grouped_scaled.h"
+
+namespace assay::gpu {
+
+namespace {
+
+// Bounds: those of ops/grouped_swiglu.cu with the tensor cores at twice bf16's rate and operands of half the bytes. At 65536 tokens,
+// width 768, 6 of 64 experts, ffn 384: gate and up 464 GF, 290 us; down and both dgrads are bound by what they write in bf16. A tile of
+// 128 x 128: the sums of a stage and those of all take 64 registers a thread each.
+constexpr int kTileN = 128;
+
+// Codes move as pairs (ops/grouped_tile.h).
+const bf16* pairs(const CodedMatrix& m) {
+  return reinterpret_cast<const bf16*>(m.codes.data);
+}
+
+// Dimensions in the order of their strides, as the driver wants them. What lies beyond an expert's k or lines is beyond the map, and comes
+// as zeros.
+TensorMap stack_map(const CodedStack& w) {
+  const int64_t lines = w.lines(), k = w.k(), pitch = w.all.k();
+  TensorMapSpec spec{.name = "coded expert weights", .base = w.all.codes.data, .rank = 3};
+  const auto set = [&](int dim, int64_t size, int64_t stride, int box) {
+    spec.dim[dim] = size;
+    if (dim > 0) spec.stride_bytes[dim - 1] = stride;
+    spec.box[dim] = box;
+  };
+  const bool by_expert = w.along == CodedStack::Experts::kAlongK;
+  set(0, k / 2, 0, kGroupedSlab);
+  set(by_expert ? 2 : 1, lines, pitch, kTileN / 2);
+  set(by_expert ? 1 : 2, w.experts, by_expert ? k : lines * pitch, 1);
+  return make_tensor_map(spec);
+}
+
+int64_t scale_at(const CodedMatrix& m, int64_t line, int64_t block) {
+  return scale_index(m.format, m.lines(), m.k(), line, block);
+}
+
+GroupedBlockScales block_scales(const CodedMatrix& x, const CodedStack& w) {
+  if (!has_float_scales(x.format.scale)) return {};
+  const bool along_k = w.along == CodedStack::Experts::kAlongK;
+  const int64_t expert = along_k ? scale_at(w.all, 0, w.k() / 128) : scale_at(w.all, w.lines(), 0);
+  return {.a = x.scales.data,
+          .a_row = scale_at(x, 1, 0),
+          .a_block = scale_at(x, 0, 1),
+          .b = w.all.scales.data,
+          .b_expert = expert,
+          .b_row_block = scale_at(w.all, 128, 0)};
+}
+
+// What the three ops share, with the work cut; c and what belongs to it are theirs.
+GroupedTileArgs product_args(Exec on, const char* name, const CodedMatrix& x, const CodedStack& w,
+                             View<const int32_t, 1> offsets, int64_t assignments) {
+  GroupedTileArgs g{.a = rows_map("x", pairs(x), x.lines(), x.k() / 2, kGroupedTileM),
+                    .b = stack_map(w),
+                    .c = nullptr,
+                    .h = nullptr,
+                    .gate_up = nullptr,
+                    .x = pairs(x),
+                    .row = nullptr,
+                    .work = grouped_parts(on, name, assignments, w.experts),
+                    .m = 0,
+                    .n = int(w.lines()),
+                    .k = int(x.k() / 2),
+                    .scale = {},
+                    .blocks = block_scales(x, w),
+                    .b_by_expert = w.along == CodedStack::Experts::kAlongK};
+  if (x.format.scale == ScaleKind::kTensor) g.scale = {x.tensor_scale, w.all.tensor_scale};
+  cut_rows(on, g.work, offsets, kGroupedTileM);
+  return g;
+}
+
+template <GroupedRows Rows, GroupedEnd End>
+void launch_product(Exec on, const char* name, const GroupedTileArgs& g, const CodedMatrix& x,
+                    const CodedStack& w, int64_t assignments) {
+  const int64_t parts = grouped_parts_limit(assignments, w.experts, kGroupedTileM);
+  const auto launch_as = [&]<GroupedElement Element>() {
+    launch_tiles<GroupedTile<GroupedKind::kForward, Rows, kTileN, End, Element>>(on, name, g,
+                                                                                 parts);
+  };
+  if (x.format.element == ElementFormat::kE4M3) {
+    return launch_as.template operator()<GroupedElement::kE4M3>();
+  }
+  launch_as.template operator()<GroupedElement::kE5M2>();
+}
+
+}  // namespace
+
+void grouped_scaled_linear(Exec on, const GroupedScaledLinear& a) {
+  constexpr const char* kName = "grouped_scaled_linear";
+  const int64_t assignments = a.y.dim[0];
+  if (a.y.size() == 0) return;
+  GroupedTileArgs g = product_args(on, kName, a.x, a.weight, a.offsets, assignments);
+  g.c = a.y.data;
+  launch_product<GroupedRows::kInOrder, GroupedEnd::kPlain>(on, kName, g, a.x, a.weight,
+                                                            assignments);
+}
+
+void grouped_scaled_swiglu_forward(Exec on, const GroupedScaledSwigluForward& a) {
+  constexpr const char* kName = "grouped_scaled_swiglu_forward";
+  const int64_t assignments = a.h.dim[0];
+  if (a.h.size() == 0) return;
+  GroupedTileArgs g = product_args(on, kName, a.x, a.weight, a.offsets, assignments);
+  g.c = a.gate_up.data;
+  g.h = a.h.data;
+  g.amax = a.amax.data;
+  g.row = a.row.data;
+  g.n = int(a.h.dim[1]);
+  launch_product<GroupedRows::kGathered, GroupedEnd::kSwiglu>(on, kName, g, a.x, a.weight,
+                                                              assignments);
+}
+
+void grouped_scaled_swiglu_dgrad(Exec on, const GroupedScaledSwigluDgrad& a) {
+  constexpr const char* kName = "grouped_scaled_swiglu_dgrad";
+  const int64_t assignments = a.gate_up.dim[0];
+  if (a.gate_up.size() == 0) return;
+  GroupedTileArgs g = product_args(on, kName, a.dy, a.weight, a.offsets, assignments);
+  g.c = a.dgate_up.data;
+  g.amax = a.amax.data;
+  g.gate_up = a.gate_up.data;
+  launch_product<GroupedRows::kInOrder, GroupedEnd::kSwigluGradient>(on, kName, g, a.dy, a.weight,
+                                                                     assignments);
+}
+
+}  // namespace assay::gpu

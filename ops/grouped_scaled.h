@@ -1,0 +1,100 @@
+// The linear layers of the experts on quantised operands, in 8 bits: ops/grouped_linear.h and ops/grouped_swiglu.h for codes as
+// ops/quantise.h writes them, by a kernel of our own. A GPU's ops, of compute capability 9.0.
+//
+//   e owns the assignments offsets[e] <= a < offsets[e+1]        r = row[a], or a where there is no row
+//   linear           y[a,n]  = sum_k x[a,k] W[e,n,k]
+//   swiglu forward   gate_up[a] = sum_k x[r,k] W[e,.,k]     h[a] = swiglu(gate_up[a]), of the rounded gate_up
+//   swiglu dgrad     dh[a,n] = sum_k dy[a,k] W[e,n,k]       dgate_up[a] = swiglu'(gate_up[a]) dh[a], dh not rounded
+//
+// x, dy, W: code x scale. Formats: x E4M3 or E5M2 with a tensor scale by E4M3 with one, or E4M3 1x128 by E4M3 128x128. Every 128 of k
+// the tensor cores' sums are added up in float. The weight is that of fprop or, for dgrad, its column copy, whose k is the
+// layer's `out`: both products multiply with the sum's index contiguous in both operands, as the hardware wants 8 bits.
+//
+// The calls allocate nothing; on.workspace must have grouped_workspace_bytes(). Reference: tests/ref/grouped_linear.h on decoded
+// operands.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "base/bf16.h"
+#include "base/cost.h"
+#include "base/view.h"
+#include "cuda/exec.h"
+#include "ops/scaled_linear.h"
+
+namespace assay {
+
+// The weights of all experts as one coded matrix.
+struct CodedStack {
+  enum class Experts {
+    kAlongLines,  // (E n, k): the row copy of W (E, n, k)
+    kAlongK       // (n, E k): the column copy of W (E, k, n)
+  };
+  CodedMatrix all;
+  int64_t experts;
+  Experts along;
+
+  // Of one expert.
+  int64_t lines() const {
+    return along == Experts::kAlongLines ? all.lines() / experts : all.lines();
+  }
+  int64_t k() const { return along == Experts::kAlongLines ? all.k() : all.k() / experts; }
+};
+
+struct GroupedScaledLinear {
+  View<bf16, 2> y;                 // out (A, n)
+  CodedMatrix x;                   // in  (A, k)
+  View<const int32_t, 1> offsets;  // in  (E+1)   assignments sorted by expert
+  CodedStack weight;               // in  (E; n, k)
+};
+
+struct GroupedScaledSwigluForward {
+  View<bf16, 2> h;        // out (A, F)
+  View<bf16, 2> gate_up;  // out (A, 2F)   [gate | up]
+  View<float, 1> amax =
+      {};         // acc (1)       raised to the largest magnitude of h as stored; or empty
+  CodedMatrix x;  // in  (rows, k)
+  View<const int32_t, 1> row;      // in  (A)
+  View<const int32_t, 1> offsets;  // in  (E+1)
+  CodedStack weight;               // in  (E; 2F, k)
+};
+
+struct GroupedScaledSwigluDgrad {
+  View<bf16, 2> dgate_up;  // out (A, 2F)   may be gate_up itself
+  View<float, 1> amax =
+      {};          // acc (1)       raised to the largest magnitude of dgate_up as stored; or empty
+  CodedMatrix dy;  // in  (A, k)
+  View<const bf16, 2> gate_up;     // in  (A, 2F)
+  View<const int32_t, 1> offsets;  // in  (E+1)
+  CodedStack weight;               // in  (E; F, k)
+};
+
+void grouped_scaled_linear(Exec on, const GroupedScaledLinear& a);
+void grouped_scaled_swiglu_forward(Exec on, const GroupedScaledSwigluForward& a);
+void grouped_scaled_swiglu_dgrad(Exec on, const GroupedScaledSwigluDgrad& a);
+
+// Why such a product does not exist on a device of that compute capability (90: 9.0); "": it does. lines: of an expert's weight; with
+// SwiGLU those of the gate alone.
+std::string grouped_scaled_problem(const QuantFormat& x, const QuantFormat& weight, int64_t lines,
+                                   int64_t k, int capability);
+
+// Two flops a product; each matrix read or written once, gathered rows once an assignment.
+inline Cost grouped_scaled_linear_cost(const GroupedScaledLinear& a) {
+  return {.bytes = double(a.y.bytes() + a.x.bytes() + a.weight.all.bytes()),
+          .flops = 2.0 * double(a.y.size()) * double(a.x.k())};
+}
+inline Cost grouped_scaled_swiglu_forward_cost(const GroupedScaledSwigluForward& a) {
+  const double assignments = double(a.h.dim[0]);
+  const double row_bytes = double(a.x.bytes()) / double(std::max<int64_t>(a.x.lines(), 1));
+  return {.bytes = double(a.gate_up.bytes() + a.h.bytes() + a.weight.all.bytes()) +
+                   assignments * row_bytes,
+          .flops = 2.0 * double(a.gate_up.size()) * double(a.x.k()) + 5.0 * double(a.h.size())};
+}
+inline Cost grouped_scaled_swiglu_dgrad_cost(const GroupedScaledSwigluDgrad& a) {
+  return {
+      .bytes = double(a.dgate_up.bytes() + a.gate_up.bytes() + a.dy.bytes() + a.weight.all.bytes()),
+      .flops = double(a.gate_up.size()) * double(a.dy.k()) + 5.5 * double(a.gate_up.size())};
+}
+
+}  // namespace assay
