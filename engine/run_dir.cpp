@@ -1,5 +1,7 @@
 #include "engine/run_dir.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/file.h"
 #include "engine/config_text.h"
@@ -28,11 +30,27 @@ constexpr const char* kOwnFiles[] = {"checkpoints",
                                      kReusedFile,
                                      kConfig};
 
-bool holds_files(const std::string& path) {
-  for (const auto& entry : fs::directory_iterator(path)) {
-    if (entry.path().filename() != kFolderLock) return true;
+// A process that is killed before config.yaml is there leaves the names of a run with nothing in them, and the part file
+// that AtomicFile would have renamed: whoever begins here loses nothing.
+bool left_by_start(const fs::path& path) {
+  const std::string name = path.filename().string();
+  std::error_code ignored;
+  if (name == kFolderLock) return true;
+  if (name == std::string(kConfig) + ".part") {
+    const std::string text = to_yaml(Config());
+    const std::string begin = text.substr(0, text.find('\n') + 1);
+    const std::string there = fs::is_regular_file(path) ? read_file(path) : "?";
+    return there.empty() || there.rfind(begin, 0) == 0;
   }
-  return false;
+  const auto own = [&](const char* file) { return name == file; };
+  return std::any_of(std::begin(kOwnFiles), std::end(kOwnFiles), own) &&
+         fs::is_empty(path, ignored);
+}
+
+bool holds_files(const std::string& path) {
+  const fs::directory_iterator entries(path);
+  return !std::all_of(begin(entries), end(entries),
+                      [](const fs::directory_entry& entry) { return left_by_start(entry.path()); });
 }
 
 }  // namespace

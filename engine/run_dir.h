@@ -31,8 +31,8 @@ class RunDir {
     kFresh,     // a run that is there is deleted
   };
 
-  // Makes the folder if needed and takes the lock. UserError when it cannot be written, when another process trains
-  // in it, or when it holds files but no run.
+  // Makes the folder if needed and takes the lock; what a process leaves that is killed before write_config is no
+  // obstacle. UserError when it cannot be written, when another process trains in it, or when it holds files but no run.
   RunDir(const std::string& path, Start start);
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;

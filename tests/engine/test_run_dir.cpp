@@ -107,6 +107,39 @@ TEST_CASE("folders that are no runs are left alone") {
   expect_error([&] { require_run(folder / "none"); }, "no run at");
 }
 
+TEST_CASE("what a killed start leaves is no obstacle, anything else is") {
+  const TempFolder folder;
+  const std::string path = folder / "a";
+  const std::string yaml = to_yaml(config_of(3));
+  fs::create_directories(path + "/checkpoints");
+  for (const char* name : {".lock", "log.txt", "telemetry.db", "telemetry.db-wal"}) {
+    write_file_atomic(path + "/" + name, "");
+  }
+  for (const std::string& part : {yaml, yaml.substr(0, 100), std::string()}) {
+    write_file_atomic(path + "/config.yaml.part", part);
+    for (const Start start : {Start::kContinue, Start::kFresh}) {
+      REQUIRE(!RunDir(path, start).previous());
+    }
+  }
+  const std::vector<std::pair<std::string, std::string>> unknown = {
+      {"config.yaml.part",          "mine"},
+      {"telemetry.db",              "x"   },
+      {"log.txt",                   "x"   },
+      {"notes.txt",                 ""    },
+      {"checkpoints/keep.this.txt", ""    }
+  };
+  for (const auto& [name, text] : unknown) {
+    const TempFolder other;
+    fs::copy(path, other / "b", fs::copy_options::recursive);
+    fs::remove(other / ("b/" + name));
+    write_file_atomic(other / ("b/" + name), text);
+    INFO(name);
+    expect_error([&] { RunDir run(other / "b", Start::kContinue); }, "has files but no run");
+    expect_error([&] { RunDir run(other / "b", Start::kFresh); }, "has files but no run");
+    REQUIRE(read_file(other / ("b/" + name)) == text);
+  }
+}
+
 TEST_CASE("meta.json says what made the run, and what made it before") {
   const TempFolder folder;
   const RunDir run(folder / "a", Start::kContinue);
