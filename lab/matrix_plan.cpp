@@ -15,6 +15,7 @@ using nlohmann::ordered_json;
 
 std::string state_text(const PlannedCell& run) {
   const CellStatus& status = run.status;
+  if (!run.refused.empty()) return "NOT copied from " + run.reuse;
   if (!run.reuse.empty()) return "copied from " + run.reuse;
   std::string text = cell_state_name(status.state);
   if (status.state == CellState::kPartial) {
@@ -25,7 +26,8 @@ std::string state_text(const PlannedCell& run) {
 
 double flops_left(const PlannedCell& run) {
   const bool ended = run.status.state == CellState::kDone || run.status.state == CellState::kGuard;
-  if (ended || !run.reuse.empty() || run.cell->steps() == 0) return 0;
+  const bool copied = !run.reuse.empty() && run.refused.empty();
+  if (ended || copied || run.cell->steps() == 0) return 0;
   return run.cell->flops() * (1 - double(std::min(run.status.steps_done, run.cell->steps())) /
                                       double(run.cell->steps()));
 }
@@ -50,7 +52,9 @@ MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
   }
   for (const Cell* cell : matrix.order()) {
     if (!wanted.contains(cell->name)) continue;
-    PlannedCell run{.cell = cell, .status = folder.status(*cell), .also = {}, .reuse = {}};
+    PlannedCell run;
+    run.cell = cell;
+    run.status = folder.status(*cell);
     for (const ReusableRun& r : reusable.runs) {
       if (r.cell == cell && run.status.state == CellState::kWaiting) run.reuse = r.run;
     }
@@ -74,7 +78,7 @@ std::string plan_text(const MatrixPlan& plan) {
   text += strprintf("\n  #  %-*s  %8s  %9s  %10s  %7s  %s\n", int(width), "cell", "steps", "tokens",
                     "FLOPs", "MiB", "state");
   double flops = 0, left = 0;
-  int64_t tokens = 0, largest = 0, number = 0;
+  int64_t tokens = 0, largest = 0, number = 0, refused = 0;
   for (const PlannedCell& run : plan.runs) {
     const Cell& cell = *run.cell;
     text += strprintf("%3ld  %-*s  %8s  %9s  %10s  %7s  %s\n", long(++number), int(width),
@@ -84,6 +88,10 @@ std::string plan_text(const MatrixPlan& plan) {
                       state_text(run).c_str());
     if (cell.memory_bytes > file.memory_bytes) text += "     exceeds the memory budget\n";
     for (const std::string& also : run.also) text += "     = " + also + "\n";
+    if (!run.refused.empty()) {
+      text += strprintf("     refused: %s\n     hint: %s\n", run.refused.c_str(), run.hint.c_str());
+      ++refused;
+    }
     flops += cell.flops();
     left += flops_left(run);
     tokens += cell.tokens();
@@ -102,6 +110,10 @@ std::string plan_text(const MatrixPlan& plan) {
       mib(largest).c_str(), mib(file.memory_bytes).c_str());
   const std::string difference = different_data(*plan.matrix);
   if (!difference.empty()) text += "refused without --force: " + difference + "\n";
+  if (refused > 0) {
+    text += strprintf("refused: %ld runs of --reuse cannot be copied; nothing would be trained\n",
+                      long(refused));
+  }
   return text;
 }
 
@@ -133,6 +145,7 @@ std::string plan_json(const MatrixPlan& plan) {
     c["edited"] = run.status.differences;
     c["also"] = run.also;
     c["reuse"] = run.reuse.empty() ? ordered_json() : ordered_json(run.reuse);
+    c["refused"] = run.refused.empty() ? ordered_json() : ordered_json(run.refused);
     j["runs"].push_back(c);
   }
   j["unavailable"] = ordered_json::array();

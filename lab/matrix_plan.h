@@ -12,7 +12,9 @@ struct PlannedCell {
   const Cell* cell = nullptr;
   CellStatus status;
   std::vector<std::string> also;  // names of the cells that coincide with it
-  std::string reuse;  // the finished run elsewhere that will be copied for it; "" = it is trained
+  std::string reuse;    // the finished run elsewhere that will be copied for it; "" = it is trained
+  std::string refused;  // why it cannot be copied after all, where that was asked; "" = it can
+  std::string hint;     // what to do about that
 };
 
 struct MatrixPlan {

@@ -196,20 +196,6 @@ void copy_run(const fs::path& from, const fs::path& to) {
   }
 }
 
-// A folder that was only locked gives way to the copy.
-void make_room(const fs::path& to) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(to, ignored)) {
-    if (entry.path().filename() == kFolderLock) continue;
-    throw UserError(to.string() + " has files but no run in it",
-                    "move them away, or choose another --run-dir");
-  }
-  if (folder_in_use(to)) {
-    throw UserError(to.string() + " is in use by another process", "wait for it, or stop it");
-  }
-  fs::remove_all(to);
-}
-
 // What is there when the scope ends is no complete copy.
 class RemovedAtEnd {
  public:
@@ -283,13 +269,28 @@ void require_evidence(const ReusableRun& reusable, const ReuseEvidence& evidence
   }
 }
 
+// A folder that was only locked gives way to the copy.
+void require_room(const ReusableRun& reusable, const MatrixFolder& folder) {
+  const fs::path to = folder.run(*reusable.cell);
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(to, ignored)) {
+    if (entry.path().filename() == kFolderLock) continue;
+    throw UserError(to.string() + " has files but no run in it",
+                    "move them away, or choose another --run-dir");
+  }
+  if (folder_in_use(to)) {
+    throw UserError(to.string() + " is in use by another process", "wait for it, or stop it");
+  }
+}
+
 std::string take_over(const ReusableRun& reusable, const MatrixFolder& folder,
                       const ReuseEvidence& evidence) {
   const fs::path to = folder.run(*reusable.cell);
   const fs::path part = to.string() + kPart;
   const RemovedAtEnd removed(part);
   try {
-    make_room(to);
+    require_room(reusable, folder);
+    fs::remove_all(to);
     fs::remove_all(part);
     copy_run(reusable.run, part);
     const CellStatus copied = run_status(part.string(), *reusable.cell);

@@ -4,6 +4,7 @@
 // whole, with reused.json in it; from then on it is a run like any other.
 //
 //   for (const ReusableRun& r : find_reusable(selected, own, folders).runs) {
+//     require_room(r, own);
 //     require_evidence(r, evidence);
 //     take_over(r, own, evidence);
 //   }
@@ -45,6 +46,9 @@ struct ReuseEvidence {
 // UserError: no receipt, one that does not verify, other data, imported weights, a configuration that was changed on the
 // way, another build of the program, another device, in use.
 void require_evidence(const ReusableRun& reusable, const ReuseEvidence& evidence);
+
+// UserError: where the copy would go, files lie that are no run, or another process works.
+void require_room(const ReusableRun& reusable, const MatrixFolder& folder);
 
 // Copies the run, complete or not at all; files of checkpoints are linked where the file system can. The evidence is asked
 // of the copy once more: the run may have gone on meanwhile. Returns the device where it is another one, else "".

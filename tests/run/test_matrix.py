@@ -134,7 +134,7 @@ def check_reused(place):
     whole, folder, taken = place.path / "whole", place.path / "study", "plain-steps-fp32-seed1"
     place.write("study.yaml", text=STUDY)
     plan = json.loads(place.matrix("study.yaml", "study", "--reuse", whole, "--dry-run", "--json").stdout)
-    check([run["reuse"] for run in plan["runs"]] == [f"{whole}/{RUNS[0]}", None], plan)
+    check([(run["reuse"], run["refused"]) for run in plan["runs"]] == [(f"{whole}/{RUNS[0]}", None), (None, None)], plan)
     check(not folder.exists(), "--dry-run copies nothing")
     done = place.matrix("study.yaml", "study", "--reuse", whole, "--json")
     check(f"{taken} is reused from {whole}/{RUNS[0]}" in done.stderr and "1 to train" in done.stderr, done.stderr)
@@ -175,17 +175,29 @@ def check_not_reused(place):
         lines = done.stderr.splitlines()
         check(len(lines) == 2 and error in lines[0] and hint in lines[1], f"{error}: {done.stderr}")
         check(not trained_in(place.path / "not"), "and copies nothing")
+        return done.stderr.splitlines()
+
+    def refused_by_both(folder, error, hint):
+        """A dry run says what the command would, of the run it would say it of."""
+        said, taught = (line.split(": ", 1)[1] for line in refused(folder, error, hint))
+        reuse = ("--reuse", place.path / folder)
+        shown = place.matrix("study.yaml", "not", *reuse, "--dry-run").stdout
+        for line in (f"NOT copied from {place.path / folder / RUNS[0]}", f"     refused: {said}\n     hint: {taught}\n",
+                     "refused: 1 runs of --reuse cannot be copied"):
+            check(line in shown, f"{line!r}: {shown}")
+        runs = json.loads(place.matrix("study.yaml", "not", *reuse, "--dry-run", "--json").stdout)["runs"]
+        check([run["refused"] for run in runs] == [said, None], runs)
 
     refused("whole", f"{RUNS[0]} is nearest, to plain-steps-fp32-seed1: optimizer.beta1: 0.9 -> 0.8", "leave --reuse out",
             ", optimizer.beta1: 0.8")
     refused("nowhere", "no run in it", "--reuse runs/")
     (no_receipt,) = copy("no-receipt", "receipt.json")
     no_receipt.unlink()
-    refused("no-receipt", "no receipt in", "assay receipt make")
+    refused_by_both("no-receipt", "no receipt in", "assay receipt make")
     (telemetry,) = copy("edited", "telemetry.db")
     with sqlite3.connect(telemetry) as db:
         db.execute("UPDATE eval SET value = value - 0.1 WHERE step = 40")
-    refused("edited", "does not verify: input telemetry telemetry.db", "assay receipt verify")
+    refused_by_both("edited", "does not verify: input telemetry telemetry.db", "assay receipt verify")
     gpu = "cuda: NVIDIA H200"
     for name, field, error, hint in (("other-build", "program_sha256", "another build of this program", "--force"),
                                      ("other-device", "device", f"was trained on {gpu}, this matrix trains on ", "--force"),
@@ -197,7 +209,7 @@ def check_not_reused(place):
         meta.write_text(json.dumps(said))
         (meta.parent / "receipt.json").unlink()
         check(assay("receipt", "make", meta.parent).returncode == 0, f"{name} is sealed")
-        refused(name, error, hint)
+        refused_by_both(name, error, hint)
     forced = place.matrix("study.yaml", "forced", "--reuse", place.path / "other-build", "--force")
     check("is reused from" in forced.stderr and "trained on" not in forced.stderr, forced.stderr)
     forced = place.matrix("study.yaml", "forced-device", "--reuse", place.path / "other-device", "--force")
@@ -255,6 +267,8 @@ def check_copy_cut_short(place):
     mine = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole, expect=1)
     check(f"{taken} has files but no run in it" in mine.stderr, mine.stderr)
     check(not part.exists(), "what was left behind is swept")
+    shown = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole, "--dry-run").stdout
+    check(f"refused: {folder / taken} has files but no run in it" in shown, f"a dry run says it too: {shown}")
     (folder / taken / "note.txt").rename(folder / taken / ".lock")  # as a process leaves it
     done = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole)
     check(f"{taken} is reused from" in done.stderr, done.stderr)

@@ -146,9 +146,8 @@ struct TakenRun {
   ReuseEvidence evidence;
 };
 
-// Every piece of evidence for all runs that are finished elsewhere.
-std::vector<TakenRun> examine_runs(const Arguments& a, const std::vector<ReusableRun>& runs) {
-  if (runs.empty()) return {};
+// What the evidence for all of them is compared with.
+ReuseEvidence evidence_here(const Arguments& a) {
   ReuseEvidence evidence{
       .program = {.data = {},
                   .program_sha256 = sha256_file(kThisProgram),
@@ -157,13 +156,39 @@ std::vector<TakenRun> examine_runs(const Arguments& a, const std::vector<Reusabl
       .device = device_name_of("auto")
   };
   if (a.force) evidence.elsewhere = ReuseEvidence::Elsewhere::kAccept;
+  return evidence;
+}
+
+TakenRun examine_run(const ReusableRun& run, const MatrixFolder& folder, ReuseEvidence evidence) {
+  require_room(run, folder);
+  evidence.data_sha256 = data_hashes(resolve_data(run.cell->config));
+  require_evidence(run, evidence);
+  return {.run = run, .evidence = evidence};
+}
+
+// Every piece of evidence for all runs that are finished elsewhere.
+std::vector<TakenRun> examine_runs(const Arguments& a, const std::vector<ReusableRun>& runs,
+                                   const MatrixFolder& folder) {
   std::vector<TakenRun> examined;
-  for (const ReusableRun& run : runs) {
-    evidence.data_sha256 = data_hashes(resolve_data(run.cell->config));
-    require_evidence(run, evidence);
-    examined.push_back({.run = run, .evidence = evidence});
-  }
+  if (runs.empty()) return examined;
+  const ReuseEvidence evidence = evidence_here(a);
+  for (const ReusableRun& run : runs) examined.push_back(examine_run(run, folder, evidence));
   return examined;
+}
+
+// The same of a plan: what would be refused is said of its run, and the next one is looked at.
+void examine_plan(const Arguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
+  std::optional<ReuseEvidence> evidence;
+  for (PlannedCell& p : plan.runs) {
+    if (p.reuse.empty()) continue;
+    if (!evidence) evidence = evidence_here(a);
+    try {
+      examine_run({.cell = p.cell, .run = p.reuse}, folder, *evidence);
+    } catch (const UserError& error) {
+      p.refused = error.what();
+      p.hint = error.hint();
+    }
+  }
 }
 
 void take_over_runs(const std::vector<TakenRun>& runs, const MatrixFolder& folder) {
@@ -218,10 +243,11 @@ int run_matrix(const Arguments& a) {
   const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
   const MatrixEdits edits = find_edits(folder, matrix);
   const Reusable reusable = find_reusable(selected, folder, a.reuse);
-  const MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
+  MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);
   if (a.dry_run) {
     say_edits(edits);
+    examine_plan(a, plan, folder);
     std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
     return kExitDone;
   }
@@ -258,7 +284,7 @@ int run_matrix(const Arguments& a) {
   make_folders(folder.path());
   const FolderLock lock(folder.path(), "choose another --run-dir");
   remove_incomplete_copies(matrix, folder);
-  const std::vector<TakenRun> taken = examine_runs(a, reused);
+  const std::vector<TakenRun> taken = examine_runs(a, reused, folder);
   prepare_data(planned);
   write_matrix(folder, matrix,
                edits);  // first: a copy that is cut short lies in the folder of a matrix
@@ -308,7 +334,9 @@ void add_matrix_command(Commands& commands) {
   sub->add_option("--threads", a->threads, "of all runs together (threads of the file; all cores)")
       ->check(CLI::Range(1, 1024));
   sub->add_option("--memory", a->memory, "planned for all runs together, e.g. 8GiB");
-  sub->add_flag("--dry-run", a->dry_run, "cells, steps, tokens, memory and order, and stop");
+  sub->add_flag(
+      "--dry-run", a->dry_run,
+      "cells, steps, tokens, memory and order, and what --reuse takes or refuses; then stop");
   sub->add_flag("--summary", a->summary, "the tables of what is finished, and stop");
   sub->add_flag("--stop-on-failure", a->stop_on_failure,
                 "begin no further run after one that fails");
