@@ -158,7 +158,7 @@ void require_same_device(const RunRecord& run, const std::string& device) {
   if (others.empty()) return;
   throw UserError(run.path + " was trained on " + others + ", this matrix trains on " + device,
                   "two devices round differently: leave --reuse out to train its cell here, or "
-                  "--force to mix them");
+                  "--reuse-elsewhere to mix them");
 }
 
 void require_same_program(const std::string& run, const VerifyOptions& program) {
@@ -175,7 +175,7 @@ void require_same_program(const std::string& run, const VerifyOptions& program) 
           (commits.empty() ? " unknown" : commits) + ", this one " + program.commit.substr(0, 12) +
           ")",
       "two builds may round differently: leave --reuse out to train its cell with this one, or "
-      "--force to mix them");
+      "--reuse-elsewhere to mix them");
 }
 
 // What a checkpoint has is never written again: a link is as good as a copy.

@@ -256,6 +256,7 @@ COMMANDS = [
     (["eval", "--merge", "missing.json"], "missing.json", ""),
     (["eval", "--merge", "text.txt"], "text.txt is no part of a CORE evaluation", "--part I/N"),
     (["eval", "--merge", "a.json", "--part", "1/2"], "--part", "--help"),
+    (["matrix", "good.yaml", "--reuse-elsewhere"], "--reuse-elsewhere", "assay matrix --help"),
     (["precision", "done"], "has no measures of number formats", "precision.recipe"),
     (["router", "done"], "the model is dense", "model.moe"),
 ]

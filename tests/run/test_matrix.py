@@ -199,8 +199,9 @@ def check_not_reused(place):
         db.execute("UPDATE eval SET value = value - 0.1 WHERE step = 40")
     refused_by_both("edited", "does not verify: input telemetry telemetry.db", "assay receipt verify")
     gpu = "cuda: NVIDIA H200"
-    for name, field, error, hint in (("other-build", "program_sha256", "another build of this program", "--force"),
-                                     ("other-device", "device", f"was trained on {gpu}, this matrix trains on ", "--force"),
+    for name, field, error, hint in (("other-build", "program_sha256", "another build of this program", "--reuse-elsewhere"),
+                                     ("other-device", "device", f"was trained on {gpu}, this matrix trains on ",
+                                      "--reuse-elsewhere"),
                                      ("other-data", "data_sha256", "was trained on other data", "without --reuse")):
         (meta,) = copy(name, "meta.json")
         said = json.loads(meta.read_text())
@@ -210,9 +211,11 @@ def check_not_reused(place):
         (meta.parent / "receipt.json").unlink()
         check(assay("receipt", "make", meta.parent).returncode == 0, f"{name} is sealed")
         refused_by_both(name, error, hint)
-    forced = place.matrix("study.yaml", "forced", "--reuse", place.path / "other-build", "--force")
+    done = place.matrix("study.yaml", "forced", "--reuse", place.path / "other-build", "--force", expect=1)
+    check("another build of this program" in done.stderr, f"--force is of models that see other data: {done.stderr}")
+    forced = place.matrix("study.yaml", "forced", "--reuse", place.path / "other-build", "--reuse-elsewhere")
     check("is reused from" in forced.stderr and "trained on" not in forced.stderr, forced.stderr)
-    forced = place.matrix("study.yaml", "forced-device", "--reuse", place.path / "other-device", "--force")
+    forced = place.matrix("study.yaml", "forced-device", "--reuse", place.path / "other-device", "--reuse-elsewhere")
     check(f"{RUNS[0]}, trained on {gpu} (this matrix trains on " in forced.stderr, forced.stderr)
     check(f", on {gpu})" in forced.stdout, "the table says it where devices differ: " + forced.stdout)
     copy("imported", "imported.json")[0].write_text("{}")

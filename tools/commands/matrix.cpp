@@ -37,7 +37,7 @@ struct Arguments {
   std::string folder, memory;
   std::optional<int64_t> jobs, threads;
   bool dry_run = false, summary = false, json = false;
-  bool force = false, fresh_changed = false, stop_on_failure = false;
+  bool force = false, reuse_elsewhere = false, fresh_changed = false, stop_on_failure = false;
   std::vector<std::string> command;
 };
 
@@ -155,7 +155,7 @@ ReuseEvidence evidence_here(const Arguments& a) {
       .data_sha256 = {                            },
       .device = device_name_of("auto")
   };
-  if (a.force) evidence.elsewhere = ReuseEvidence::Elsewhere::kAccept;
+  if (a.reuse_elsewhere) evidence.elsewhere = ReuseEvidence::Elsewhere::kAccept;
   return evidence;
 }
 
@@ -342,9 +342,11 @@ void add_matrix_command(Commands& commands) {
                 "begin no further run after one that fails");
   sub->add_flag("--fresh-changed", a->fresh_changed,
                 "delete runs whose configuration was edited and train them again");
-  sub->add_flag(
-      "--force", a->force,
-      "train models that do not see the same data; --reuse runs of another build or device");
+  sub->add_flag("--force", a->force,
+                "train models that do not see the same data; every table says so");
+  sub->add_flag("--reuse-elsewhere", a->reuse_elsewhere,
+                "with --reuse: take runs of another build of this program or another device too")
+      ->needs("--reuse");
   sub->add_flag("--json", a->json, "one JSON object on stdout");
   sub->footer(
       "A matrix file:\n"
