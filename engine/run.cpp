@@ -13,6 +13,7 @@
 #include "cuda/transfer.h"
 #include "engine/config_text.h"
 #include "engine/host_copies.h"
+#include "engine/safetensors.h"
 
 namespace assay {
 
@@ -375,13 +376,16 @@ RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>&
   HostCopies model(parts.on, parts.model.tensors()), optimizer(parts.on, parts.optimizer.tensors());
   load_model(*checkpoint, model.tensors());
   load_optimizer(*checkpoint, optimizer.tensors());
+  std::string not_finite = first_not_finite(model.tensors());
+  if (not_finite.empty()) not_finite = first_not_finite(optimizer.tensors());
   model.upload();
   optimizer.upload();
   parts.model.refresh_weights(parts.on);
   parts.loader.seek(state.cursor);
   return {.steps_done = state.step,
           .last_probe = parted(state.extra.value(kLastProbe, std::string())),
-          .train_s = state.extra.value(kTrainSeconds, std::nan(""))};
+          .train_s = state.extra.value(kTrainSeconds, std::nan("")),
+          .not_finite = not_finite};
 }
 
 RunResult run(RunParts& parts, const RunStart& start) {

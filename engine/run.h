@@ -66,6 +66,7 @@ struct RunStart {
   int64_t steps_done = 0;
   std::vector<int32_t> last_probe = {};  // RouterTelemetry::last_probe()
   double train_s = 0;                    // NaN when the checkpoint does not say
+  std::string not_finite = {};           // first_not_finite() of what was loaded
 };
 
 // UserError naming the first file whose content is not what the run has read so far. Files are told by their names

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -246,6 +247,34 @@ void SafetensorsFile::read_bytes(const Entry& entry, int64_t offset, void* into,
         "%s has %ld bytes, not %ld + %ld", entry.name.c_str(), static_cast<long>(entry.bytes),
         static_cast<long>(offset), static_cast<long>(bytes));
   read_exactly(file_, path_, entry.begin + offset, into, bytes);
+}
+
+std::string first_not_finite(const std::vector<TensorRef>& tensors) {
+  const auto find = [](const TensorRef& t, const auto* values) -> std::string {
+    constexpr int64_t kBlock = 4096;
+    const int64_t size = t.size();
+    for (int64_t begin = 0; begin < size; begin += kBlock) {
+      const int64_t end = std::min(size, begin + kBlock);
+      int bad = 0;  // counted without a way out of the loop, so that it runs on vectors
+      for (int64_t i = begin; i < end; ++i) {
+        const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(values[i]));
+        bad += (bits & 0x7F800000u) == 0x7F800000u;
+      }
+      for (int64_t i = begin; bad > 0 && i < end; ++i) {
+        const double value = static_cast<float>(values[i]);
+        if (std::isfinite(value)) continue;
+        return strprintf("element %ld of %s is %g", static_cast<long>(i), t.name.c_str(), value);
+      }
+    }
+    return "";
+  };
+  for (const TensorRef& t : tensors) {
+    std::string found;
+    if (t.dtype == DType::kF32) found = find(t, static_cast<const float*>(t.data));
+    if (t.dtype == DType::kBF16) found = find(t, static_cast<const bf16*>(t.data));
+    if (!found.empty()) return found;
+  }
+  return "";
 }
 
 void read_safetensors(const std::string& path, const std::vector<TensorRef>& tensors) {

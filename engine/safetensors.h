@@ -57,6 +57,10 @@ class SafetensorsFile {
   std::map<std::string, size_t> index_;
 };
 
+// "element 40 of embed.weight is inf": the first value of the first tensor that is not finite; "" when all are. One pass
+// over the host's memory.
+std::string first_not_finite(const std::vector<TensorRef>& tensors);
+
 // Every tensor of the list, and the file must hold no other.
 void read_safetensors(const std::string& path, const std::vector<TensorRef>& tensors);
 

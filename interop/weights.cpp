@@ -128,12 +128,12 @@ void HfWeights::read(const std::string& name, const std::vector<int64_t>& shape,
       out[i] = is_half ? half_to_float(bits) : float(bf16::from_bits(bits));
     }
   }
-  for (int64_t i = 0; i < count; ++i) {
-    if (std::isfinite(out[i])) continue;
-    throw UserError(strprintf("%s: element %ld of %s is %g", at.path.c_str(), long(i), name.c_str(),
-                              double(out[i])),
-                    "the weights are not finite: take another checkpoint");
-  }
+  const std::string not_finite = first_not_finite({
+      {.name = name, .dtype = DType::kF32, .shape = shape, .data = out}
+  });
+  if (not_finite.empty()) return;
+  throw UserError(at.path + ": " + not_finite,
+                  "the weights are not finite: take another checkpoint");
 }
 
 std::string HfWeights::dtypes() const {

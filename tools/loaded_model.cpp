@@ -9,6 +9,7 @@
 #include "data/tokenizer_files.h"
 #include "engine/config_yaml.h"
 #include "engine/host_copies.h"
+#include "engine/safetensors.h"
 #include "engine/trainer.h"
 #include "tools/run_data.h"
 
@@ -77,6 +78,11 @@ void LoadedModel::allocate() {
   model->bind(on);
   HostCopies tensors(on, model->tensors());
   load_model(source.folder, tensors.tensors());
+  if (const std::string what = first_not_finite(tensors.tensors()); !what.empty()) {
+    throw UserError(
+        source.folder + "/model.safetensors: " + what,
+        "the run overflowed before it was saved: give an earlier one of its checkpoints");
+  }
   tensors.upload();
   model->refresh_weights(on);
   // As its last step had it.

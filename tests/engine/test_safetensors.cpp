@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include <cmath>
 #include <random>
 
 #include "base/file.h"
@@ -34,6 +35,15 @@ std::string file_of(const std::string& header, const std::string& data) {
 }
 
 }  // namespace
+
+TEST_CASE("the first value that is not finite is named") {
+  Tensors t;
+  REQUIRE(first_not_finite(t.refs()).empty());
+  t.half[2] = bf16(-INFINITY);
+  REQUIRE(first_not_finite(t.refs()) == "element 2 of b.\"half\" is -inf");
+  t.weight[4] = NAN;
+  REQUIRE(first_not_finite(t.refs()) == "element 4 of a.weight is nan");
+}
 
 TEST_CASE("tensors come back bit for bit") {
   const TempFolder folder;

@@ -8,6 +8,8 @@ import shutil
 import signal
 import struct
 
+from harness import plant_infinity
+
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 
 BASE = {
@@ -122,6 +124,8 @@ def make_files(work, assay):
     for folder in (work / "damaged" / "checkpoints").iterdir():
         os.truncate(folder / "model.safetensors", 5000)
     shutil.copytree(work / "done", work / "half")  # its newest checkpoint is damaged: still a run
+    shutil.copytree(work / "done", work / "overflowed")
+    plant_infinity(sorted((work / "overflowed" / "checkpoints").iterdir())[-1], token=7)
     (work / "other.yaml").write_text(config_text(data=OTHER_DATA))
     assay("export", "done", "-o", "exported")
     assay("import", "exported", "-o", "imported", "--config", "good.yaml")

@@ -1,8 +1,12 @@
 """What the tests of whole runs share: a small configuration, a temporary folder, and calls of build/assay."""
+import hashlib
+import json
+import math
 import os
 import pathlib
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
@@ -75,6 +79,23 @@ def checkpoints(run):
 def newest_tensors(run):
     newest = checkpoints(run)[-1]
     return [newest.name] + [(newest / f"{name}.safetensors").read_bytes() for name in ("model", "optimizer")]
+
+
+def plant_infinity(checkpoint, token):
+    """In the row of a token of the embedding, with the manifest that belongs to it."""
+    path = checkpoint / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    before = hashlib.sha256(data).hexdigest()
+    header_bytes = int.from_bytes(data[:8], "little")
+    entry = json.loads(data[8:8 + header_bytes])["embed.weight"]
+    check(entry["dtype"] == "F32", entry)
+    row = 4 * entry["shape"][1]
+    at = 8 + header_bytes + entry["data_offsets"][0] + token * row
+    data[at:at + row] = struct.pack("<f", math.inf) * entry["shape"][1]
+    path.write_bytes(data)
+    manifest = (checkpoint / "MANIFEST.json").read_text()
+    check(manifest.count(before) == 1, manifest)
+    (checkpoint / "MANIFEST.json").write_text(manifest.replace(before, hashlib.sha256(data).hexdigest()))
 
 
 SAME = ["SELECT step, name, value FROM scalar WHERE name NOT IN ('tokens_per_s', 'train_s', 'mfu_share', 'peak_rss_bytes')"

@@ -256,6 +256,8 @@ COMMANDS = [
     (["eval", "--merge", "missing.json"], "missing.json", ""),
     (["eval", "--merge", "text.txt"], "text.txt is no part of a CORE evaluation", "--part I/N"),
     (["eval", "--merge", "a.json", "--part", "1/2"], "--part", "--help"),
+    *[([*command, "overflowed"], "model.safetensors: element 448 of embed.weight is inf", "earlier")
+      for command in (["eval"], ["sample", "--prompt", "a"])],
     (["matrix", "good.yaml", "--reuse-elsewhere"], "--reuse-elsewhere", "assay matrix --help"),
     (["precision", "done"], "has no measures of number formats", "precision.recipe"),
     (["router", "done"], "the model is dense", "model.moe"),

@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 """Runs in quantised recipes: what their formats lose is written down; an operand that is not finite ends them by name, unless an evaluation met it; stopped and started again they leave the same bits, over the switch to bf16 at their end too;
 another recipe goes on from the fp32 masters and says so; a matrix lists what its widths do not allow."""
-import hashlib
 import json
-import math
 import pathlib
 import re
-import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, checkpoints, first_difference, rows
+from harness import Workplace, assay, check, checkpoints, first_difference, plant_infinity, rows
 
 # Relative RMS error of activations: of normal numbers it is 2.65%, 2.65%, 9.5%, 11.5%.
 ERRORS = {"fp8_tensor": (0.02, 0.04), "mxfp8": (0.02, 0.04), "nvfp4": (0.07, 0.12), "mxfp4_nmoe": (0.09, 0.14)}
@@ -64,23 +61,6 @@ def check_not_finite(place):
             check(f"resumes after step {step - 1}" in again.stderr and told[0] in again.stderr, f"the same again: {again.stderr}")
 
 
-def plant_infinity(run, token):
-    """In the row of a token of the newest checkpoint's embedding, with the manifest that belongs to it."""
-    folder = checkpoints(run)[-1]
-    data = bytearray((folder / "model.safetensors").read_bytes())
-    header_bytes = int.from_bytes(data[:8], "little")
-    entry = json.loads(data[8:8 + header_bytes])["embed.weight"]
-    check(entry["dtype"] == "F32", entry)
-    row = 4 * entry["shape"][1]
-    at = 8 + header_bytes + entry["data_offsets"][0] + token * row
-    data[at:at + row] = struct.pack("<f", math.inf) * entry["shape"][1]
-    before = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    (folder / "model.safetensors").write_bytes(data)
-    manifest = (folder / "MANIFEST.json").read_text()
-    check(manifest.count(before) == 1, manifest)
-    (folder / "MANIFEST.json").write_text(manifest.replace(before, hashlib.sha256(data).hexdigest()))
-
-
 def check_not_finite_evaluation(place):
     """An operand that overflows on validation data alone: the evaluation is told by name, training goes on to the same bits."""
     place.train("corpus", "--stop-after", "1", expect=130)
@@ -99,9 +79,15 @@ def check_not_finite_evaluation(place):
     for name in ("mxfp8", "fp8_tensor"):
         for run in ("sound", "planted"):
             place.train(f"{name}-{run}", *recipe(name, *more), "--stop-after", "30", expect=130)
-        plant_infinity(place.run(f"{name}-planted"), unseen)
+        planted = checkpoints(place.run(f"{name}-planted"))[-1]
+        plant_infinity(planted, unseen)
+        first = f"element {unseen * 64} of embed.weight is inf"
+        asked = assay("eval", place.run(f"{name}-planted"))
+        check(asked.returncode == 1 and f"error: {planted}/model.safetensors: {first}\nhint: the run overflowed" in asked.stderr,
+              f"a model that is not finite is not evaluated: {asked}")
         place.train(f"{name}-sound", *recipe(name, *more))
         done = place.train(f"{name}-planted", *recipe(name, *more))
+        check(f"warning: the checkpoint {planted} is not finite: {first}; " in done.stderr, f"resuming says where: {done.stderr}")
         for step in (40, 60):
             check(re.search(rf"warning: evaluation val at step {step} is not finite: blocks\.0\.attn\.qkv, fprop\.input \(attention, block 0, "
                             r"\S+\): its largest magnitude is nan; training goes on", done.stderr), done.stderr)

@@ -182,6 +182,16 @@ void announce_other_recipe(Log& log, const std::string& checkpoint, const Traini
                 precision_text(then).c_str(), precision_text(config.precision).c_str()));
 }
 
+// Training may go on without what is not finite (the row of a token that the data has not), and a guard ends a run that
+// does not: this says where to look before it does.
+void announce_not_finite(Log& log, const std::string& checkpoint, const std::string& what) {
+  if (what.empty()) return;
+  log.warn(
+      strprintf("the checkpoint %s is not finite: %s; what is computed from it is no number. "
+                "Remove the checkpoint's folder to go on from the one before",
+                checkpoint.c_str(), what.c_str()));
+}
+
 void announce(Log& log, const Config& config, const Audit& counts, const MemoryPlan& plan,
               const TrainDevice& device, int64_t steps_done) {
   const BuildInfo build = build_info();
@@ -415,7 +425,10 @@ int train(const Arguments& a) {
                    .first_step = start.steps_done});
   announce(*log, config, counts, memory.plan, device, start.steps_done);
   log_lines(*log, mixture_table(loader, config));
-  if (newest) announce_other_recipe(*log, *newest, before, config);
+  if (newest) {
+    announce_other_recipe(*log, *newest, before, config);
+    announce_not_finite(*log, *newest, start.not_finite);
+  }
   const RunResult result = run(parts, start);
   recorder.telemetry().flush();  // the receipt and the summary read it
   log->set_bar("");
