@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/small_float.h"
 #include "cuda/gpu_language.h"
 #if !defined(__CUDACC__)
 #include "cuda/simt/device.h"
@@ -237,6 +238,21 @@ GPU_DEVICE uint32_t pack_bf16(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
 }
+// Two codes of 8 bits, low byte first, rounded to nearest even and saturating; a NaN becomes one.
+GPU_DEVICE uint32_t pack_e4m3(float low, float high) {
+  uint16_t packed;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+GPU_DEVICE uint32_t pack_e5m2(float low, float high) {
+  uint16_t packed;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+// The larger of each half.
+GPU_DEVICE uint32_t max_u16x2(uint32_t a, uint32_t b) {
+  return __vmaxu2(a, b);
+}
 GPU_DEVICE uint32_t bits_of(float x) {
   return __float_as_uint(x);
 }
@@ -253,6 +269,17 @@ GPU_DEVICE float reciprocal_sqrt(float x) {
 }
 GPU_DEVICE uint32_t pack_bf16(float low, float high) {
   return uint32_t{bf16::round_nearest_even(low)} | uint32_t{bf16::round_nearest_even(high)} << 16;
+}
+GPU_DEVICE uint32_t pack_e4m3(float low, float high) {
+  return e4m3::nearest(low) | e4m3::nearest(high) << 8;
+}
+GPU_DEVICE uint32_t pack_e5m2(float low, float high) {
+  return e5m2::nearest(low) | e5m2::nearest(high) << 8;
+}
+GPU_DEVICE uint32_t max_u16x2(uint32_t a, uint32_t b) {
+  const uint32_t low = (a & 0xFFFFu) < (b & 0xFFFFu) ? b : a;
+  const uint32_t high = a >> 16 < b >> 16 ? b : a;
+  return (low & 0xFFFFu) | (high & 0xFFFF0000u);
 }
 GPU_DEVICE uint32_t bits_of(float x) {
   return std::bit_cast<uint32_t>(x);

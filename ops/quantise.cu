@@ -2,6 +2,7 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu_amax.h"
+#include "ops/gpu_codes.h"
 #include "ops/gpu_elements.h"
 #include "ops/gpu_ops.h"
 #include "ops/hadamard16.h"
@@ -200,9 +201,60 @@ __global__ __launch_bounds__(kThreads) void quantise_kernel(const __grid_constan
   quantise_part<Along::kColumns, T, Element, kRounding>(a, a.column, p, *tile);
 }
 
+// The same for what gpu_codes.h has: no value is looked at twice. A thread takes 16 neighbours of x, codes them along the row and
+// leaves them for the columns.
+template <typename Element, ScaleKind kScale>
+__global__ __launch_bounds__(kCodeThreads) void quantise_bytes_kernel(
+    const __grid_constant__ Quantise<bf16> a) {
+  GPU_DYNAMIC_SHARED(CodeTile, tile);
+  const CodePlace p{a.x.dim[0], a.x.dim[1], int64_t{blockIdx.x} * kCodeTile,
+                    int64_t{blockIdx.y} * kCodeTile};
+  const Coder<Element, kScale> coder(a.format);
+  const int row = !a.row.codes.empty(), column = !a.column.codes.empty();
+  const uint32_t tensor = row ? tensor_most(coder, a.row, a.not_finite) : 0;
+#pragma unroll 2
+  for (int i = int(threadIdx.x); i < kCodeTile * kCodeAcross; i += kCodeThreads) {
+    const int r = i / kCodeAcross, run = i % kCodeAcross;
+    const int64_t line = p.row + r, k = p.column + run * kCodeRun;
+    const CodePairs x = line < p.rows && k < p.columns ? load_run(&a.x.at(line, k)) : CodePairs{};
+    if (column) keep_run(*tile, r, run, x);
+    if (row) code_row(coder, a.row, a.not_finite, tensor, p, r, run, x);
+  }
+  if (!column) return;
+  const uint32_t tensor_of_columns = tensor_most(coder, a.column, a.not_finite);
+  sync_block();
+  code_columns(coder, a.column, a.not_finite, tensor_of_columns, p, *tile);
+}
+
 // S where there is no tile to write it.
 __global__ void tensor_scale_kernel(const QuantFormat f, const QuantisedCopy to) {
   tensor_scale_of(f, to);
+}
+
+bool has_bytes_kernel(const Quantise<bf16>& a) {
+  const QuantFormat& f = a.format;
+  return f.element != ElementFormat::kE2M1 && f.rounding == Rounding::kNearest &&
+         (f.scale == ScaleKind::kTensor || f.scale == ScaleKind::k1x128) &&
+         a.rotation == ColumnRotation::kNone && in_vectors(a.x.data, a.x.dim[1]) &&
+         a.x.dim[1] % kCodeRun == 0;
+}
+
+template <typename Element, ScaleKind kScale>
+void launch_bytes(Exec on, const Quantise<bf16>& a) {
+  launch(on,
+         {
+             .name = "quantise",
+             .grid = {unsigned(ceil_div(a.x.dim[0], kCodeTile)),
+                      unsigned(ceil_div(a.x.dim[1], kCodeTile))},
+             .block = {kCodeThreads},
+             .shared_bytes = sizeof(CodeTile)
+  },
+         quantise_bytes_kernel<Element, kScale>, a);
+}
+template <typename Element>
+void launch_bytes(Exec on, const Quantise<bf16>& a) {
+  a.format.scale == ScaleKind::kTensor ? launch_bytes<Element, ScaleKind::kTensor>(on, a)
+                                       : launch_bytes<Element, ScaleKind::k1x128>(on, a);
 }
 
 template <typename T, typename Element, Rounding kRounding>
@@ -218,6 +270,12 @@ void launch_quantise(Exec on, const Quantise<T>& a) {
     if (a.x.size() == 0 && has_tensor_scale(a.format.scale)) {
       launch(on, {.name = "tensor_scale", .grid = {1}, .block = {1}}, tensor_scale_kernel, a.format,
              copy);
+    }
+  }
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (has_bytes_kernel(a)) {
+      return a.format.element == ElementFormat::kE4M3 ? launch_bytes<e4m3>(on, a)
+                                                      : launch_bytes<e5m2>(on, a);
     }
   }
   const int vectors = in_vectors(a.x.data, columns);
