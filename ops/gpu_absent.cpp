@@ -80,6 +80,12 @@ namespace {
 [[gnu::weak]] void swiglu_backward(Exec, const SwigluBackward<bf16>&) {
   absent("swiglu_backward");
 }
+[[gnu::weak]] void swiglu_codes_forward(Exec, const SwigluCodesForward&) {
+  absent("swiglu_codes_forward");
+}
+[[gnu::weak]] void swiglu_codes_backward(Exec, const SwigluCodesBackward&) {
+  absent("swiglu_codes_backward");
+}
 [[gnu::weak]] void attention_forward(Exec, const AttentionForward<float>&) {
   absent("attention_forward");
 }

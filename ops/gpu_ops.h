@@ -28,6 +28,7 @@
 #include "ops/scaled_linear.h"
 #include "ops/segment_attention.h"
 #include "ops/swiglu.h"
+#include "ops/swiglu_codes.h"
 #include "ops/zero.h"
 
 namespace assay::gpu {
@@ -52,6 +53,8 @@ void swiglu_forward(Exec on, const SwigluForward<float>& a);
 void swiglu_forward(Exec on, const SwigluForward<bf16>& a);
 void swiglu_backward(Exec on, const SwigluBackward<float>& a);
 void swiglu_backward(Exec on, const SwigluBackward<bf16>& a);
+void swiglu_codes_forward(Exec on, const SwigluCodesForward& a);
+void swiglu_codes_backward(Exec on, const SwigluCodesBackward& a);
 void attention_forward(Exec on, const AttentionForward<float>& a);
 void attention_forward(Exec on, const AttentionForward<bf16>& a);
 void attention_backward(Exec on, const AttentionBackward<float>& a);

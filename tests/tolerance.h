@@ -44,6 +44,12 @@ inline double short_accumulators(double n, double abs_sum) {
   return n > 0 ? 0x1p-13 * std::abs(abs_sum) : 0;
 }
 
+// A number x rounded to the nearest of E4M3, of a block whose scale makes `most` the largest of the format (448), or at worst twice
+// that for scales of powers of two: half a step of three bits, or of the numbers below the normal ones.
+inline double code_e4m3(double x, double most) {
+  return 1.01 * (0x1p-4 * std::abs(x) + 2 * 0x1p-10 * most / 448);
+}
+
 // A sum of n terms in double, worst case: for exact arithmetic done in double.
 inline double sum_in_double(double n, double abs_sum) {
   return n * 0x1p-52 * std::abs(abs_sum);

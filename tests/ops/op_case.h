@@ -266,6 +266,7 @@ std::vector<OpCase> router_cases();
 std::vector<OpCase> scaled_linear_cases();
 std::vector<OpCase> segment_attention_cases();
 std::vector<OpCase> swiglu_cases();
+std::vector<OpCase> swiglu_codes_cases();
 std::vector<OpCase> zero_cases();
 
 // Exec::workspace in op_check and the benches: large enough for every case of a size, aligned as planned memory is.
