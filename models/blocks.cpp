@@ -148,6 +148,10 @@ void SwigluFfn<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, V
                            const FfnAmax& amax) const {
   const int64_t n = x.dim[0];
   gate_up_weight.forward(on, q, x, gate_up.rows(0, n), amax.x);
+  if constexpr (std::is_same_v<T, bf16>) {
+    const CodedSwiglu coded = coded_swiglu();
+    if (coded.in_force(q, h.dim[1])) return coded.forward(on, q, gate_up.rows(0, n), y);
+  }
   swiglu_forward<T>(on, {.h = h.rows(0, n), .amax = amax.h, .gate_up = gate_up.rows(0, n)});
   down_weight.forward(on, q, h.rows(0, n), y, amax.h);
 }
@@ -158,6 +162,20 @@ void SwigluFfn<T>::backward(Exec on, const Scratch<T>& s, const Backward& a) con
   const View<T, 2> dh{
       s.dh.data, {n, h.dim[1]}
   };
+  if constexpr (std::is_same_v<T, bf16>) {
+    const CodedSwiglu coded = coded_swiglu();
+    if (coded.in_force(s.quant, h.dim[1])) {
+      return coded.backward(on, s.quant,
+                            {.dx = a.dx,
+                             .dh = dh,
+                             .dgate_up_weight = gate_up_weight.dweight(),
+                             .ddown_weight = down_weight.dweight(),
+                             .dy = a.dy,
+                             .x = a.x,
+                             .gate_up = gate_up.rows(0, n),
+                             .add = a.add});
+    }
+  }
   const View<T, 2> dgate_up{
       s.dgate_up.data, {n, gate_up.dim[1]}
   };

@@ -18,6 +18,7 @@
 
 #include "engine/config.h"
 #include "engine/model.h"
+#include "models/coded_swiglu.h"
 #include "models/kv_cache.h"
 #include "models/parameter_store.h"
 #include "models/precision.h"
@@ -139,6 +140,7 @@ struct SwigluFfn {
     View<const T, 2> add = {};  // dx = gradient of x + add; may be dx
   };
   void backward(Exec on, const Scratch<T>& s, const Backward& a) const;
+  CodedSwiglu coded_swiglu() const { return {gate_up_weight.native(), down_weight.native()}; }
   FfnAmax asked(const QuantScratch& q, const FfnAmax& words) const {
     return asked_of_ffn(gate_up_weight.quantised(), down_weight.quantised(), q, words);
   }

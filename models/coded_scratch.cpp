@@ -73,6 +73,10 @@ void CodedScratch::plan(MemoryPlan& plan, const ModelConfig& c, int64_t tokens) 
       room.reach(format, width, padded_length(kind, tokens));
     }
   }
+  CodedBuffer::Room branch;
+  branch.reach({ElementFormat::kE4M3, ScaleKind::k1x128}, c.hidden,
+               padded_length(ScaleKind::k1x128, tokens));
+  kept.plan(plan, Section::kScratch, "coded.kept", branch);
   CodedBuffer::Room rows = room;
   if (moe_blocks(c) > 0) reach_experts(rows, c, tokens);
   row.plan(plan, Section::kScratch, "coded.row", rows);

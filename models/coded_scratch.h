@@ -36,6 +36,8 @@ QuantFormat hardware_format(QuantFormat format);
 
 struct CodedScratch {
   CodedBuffer row, column, other;
+  CodedBuffer
+      kept;  // columns of an FFN's dy, while its inner gradient is written (models/coded_swiglu.h)
   // For micro-batches of `tokens` through the products of the model.
   void plan(MemoryPlan& plan, const ModelConfig& config, int64_t tokens);
 };

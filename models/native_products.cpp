@@ -104,6 +104,11 @@ CodedSums forward_sums(const OperandFormat& input) {
   return input.format.scale == ScaleKind::kTensor ? CodedSums::kFast : CodedSums::kPromoted;
 }
 
+QuantisedCopy of_site(QuantisedCopy copy, uint32_t site) {
+  copy.site = site;
+  return copy;
+}
+
 }  // namespace
 
 NativeProducts::NativeProducts(std::string weight, const ProductFormats& formats,
@@ -156,8 +161,13 @@ void NativeProducts::refresh_weights(Exec on, const QuantScratch& q,
 
 void NativeProducts::forward(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<bf16, 2> y,
                              View<const float, 1> amax) const {
+  code_input(on, q, x, amax);
+  multiply_input(on, q, y);
+}
+
+void NativeProducts::multiply_input(Exec on, const QuantScratch& q, View<bf16, 2> y) const {
   scaled_linear<bf16>(on, {.y = y,
-                           .left = code_input(on, q, x, amax),
+                           .left = q.coded.row.matrix(formats_.fprop_input.format, y.dim[0], in_),
                            .right = fprop_weight_.matrix(formats_.fprop_weight.format, out_, in_),
                            .sums = forward_sums(formats_.fprop_input)});
 }
@@ -170,25 +180,50 @@ CodedMatrix NativeProducts::code_input(Exec on, const QuantScratch& q, View<cons
 }
 
 void NativeProducts::code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
-                                   View<const float, 1> amax) const {
+                                   View<const float, 1> amax, const CodedBuffer& columns) const {
   Wanted row{
       .format = formats_.dgrad_gradient, .stream = dgrad_stream_, .site = sites_.dgrad_gradient};
   Wanted column{
       .format = formats_.wgrad_gradient, .stream = wgrad_stream_, .site = sites_.wgrad_gradient};
   if (dgrad(q)) row.to = &q.coded.row;
-  if (wgrad(q)) column.to = &q.coded.column;
+  if (wgrad(q)) column.to = &columns;
   if (row.to != nullptr || column.to != nullptr) code(on, q, dy, row, column, amax);
 }
 
 void NativeProducts::wgrad(Exec on, const QuantScratch& q, View<const bf16, 2> x,
                            View<float, 2> dweight, View<const float, 1> amax) const {
-  const OperandFormat &gradient = formats_.wgrad_gradient, &input = formats_.wgrad_input;
+  const OperandFormat& input = formats_.wgrad_input;
   code(on, q, x, {}, {&q.coded.other, input, wgrad_input_stream_, sites_.wgrad_input}, amax);
-  const auto k = [&](const OperandFormat& f) { return padded_length(f.format.scale, x.dim[0]); };
+  multiply_gradient(on, q, q.coded.column, x.dim[0], dweight);
+}
+
+void NativeProducts::multiply_gradient(Exec on, const QuantScratch& q, const CodedBuffer& columns,
+                                       int64_t rows, View<float, 2> dweight) const {
+  const OperandFormat &gradient = formats_.wgrad_gradient, &input = formats_.wgrad_input;
+  const auto k = [&](const OperandFormat& f) { return padded_length(f.format.scale, rows); };
   scaled_linear<float>(on, {.y = dweight,
-                            .left = q.coded.column.matrix(gradient.format, out_, k(gradient)),
+                            .left = columns.matrix(gradient.format, out_, k(gradient)),
                             .right = q.coded.other.matrix(input.format, in_, k(input)),
                             .add = dweight});
+}
+
+QuantisedCopy NativeProducts::input_copy(const QuantScratch& q, int64_t rows) const {
+  return of_site(q.coded.row.copy(formats_.fprop_input.format, rows, in_), sites_.fprop_input);
+}
+
+QuantisedCopy NativeProducts::gradient_row(const QuantScratch& q, int64_t rows) const {
+  return of_site(q.coded.row.copy(formats_.dgrad_gradient.format, rows, out_),
+                 sites_.dgrad_gradient);
+}
+
+QuantisedCopy NativeProducts::gradient_column(const QuantScratch& q, int64_t rows) const {
+  const QuantFormat& f = formats_.wgrad_gradient.format;
+  return of_site(q.coded.column.copy(f, out_, padded_length(f.scale, rows)), sites_.wgrad_gradient);
+}
+
+QuantisedCopy NativeProducts::wgrad_input_copy(const QuantScratch& q, int64_t rows) const {
+  const QuantFormat& f = formats_.wgrad_input.format;
+  return of_site(q.coded.other.copy(f, in_, padded_length(f.scale, rows)), sites_.wgrad_input);
 }
 
 void NativeProducts::dgrad(Exec on, const QuantScratch& q, View<bf16, 2> dx,

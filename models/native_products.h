@@ -7,6 +7,12 @@
 //   native.wgrad(on, scratch, x, dweight)      dW += dy^T x
 //   native.dgrad(on, scratch, dx, add)         dx = dy W + add
 //
+// The parts of these, for an op that writes codes itself (models/coded_swiglu.h):
+//
+//   native.input_copy(scratch, rows), multiply_input(on, scratch, y)
+//   native.gradient_row(scratch, rows), gradient_column(scratch, rows), wgrad_input_copy(scratch, rows)
+//   native.multiply_gradient(on, scratch, columns of dy, rows, dweight)
+//
 // Of a stack of experts fprop and dgrad, by ops/grouped_scaled.h, whose operands are
 //
 //   native.code_input(on, scratch, x), fprop_stack()
@@ -63,10 +69,25 @@ class NativeProducts {
   void forward(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<bf16, 2> y,
                View<const float, 1> amax) const;
   void code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
-                     View<const float, 1> amax) const;
+                     View<const float, 1> amax) const {
+    code_gradient(on, q, dy, amax, q.coded.column);
+  }
+  // columns: where dy's column copy goes.
+  void code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
+                     View<const float, 1> amax, const CodedBuffer& columns) const;
   void wgrad(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<float, 2> dweight,
              View<const float, 1> amax) const;
   void dgrad(Exec on, const QuantScratch& q, View<bf16, 2> dx, View<const bf16, 2> add) const;
+
+  // Copies in the scratch of x (of dy) of so many rows, for the op that writes their codes; then the products of them.
+  QuantisedCopy input_copy(const QuantScratch& q, int64_t rows) const;
+  QuantisedCopy gradient_row(const QuantScratch& q, int64_t rows) const;
+  QuantisedCopy gradient_column(const QuantScratch& q, int64_t rows) const;
+  QuantisedCopy wgrad_input_copy(const QuantScratch& q, int64_t rows) const;
+  void multiply_input(Exec on, const QuantScratch& q, View<bf16, 2> y) const;
+  void multiply_gradient(Exec on, const QuantScratch& q, const CodedBuffer& columns, int64_t rows,
+                         View<float, 2> dweight) const;
+  const ProductFormats& formats() const { return formats_; }
 
   CodedMatrix code_input(Exec on, const QuantScratch& q, View<const bf16, 2> x,
                          View<const float, 1> amax) const;

@@ -81,6 +81,9 @@ class Projection {
   void backward(Exec on, const QuantScratch& q, const Backward& a) const;
 
   QuantisedProducts* quantised() const { return products_.quantised(); }
+  // Null where nothing is multiplied in its own format.
+  const NativeProducts* native() const { return products_.native(); }
+  View<float, 2> dweight() const { return dweight_; }
 
  private:
   void decoded_wgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
