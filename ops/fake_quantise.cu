@@ -109,7 +109,11 @@ GPU_DEVICE void draw_unit(uint32_t (&half)[kUnit], const RandomKey& key, uint64_
   }
 }
 
+// What a kernel is compiled for: sampled steps measure (and may draw). Registers decide how many warps a multiprocessor has.
+enum class Work { kNearest, kDraws, kMeasures };
+
 // From values to what they decode to, as bits of bf16.
+template <Work kWork>
 GPU_DEVICE void encode_unit(uint32_t (&y)[kUnit], const float (&v)[kUnit], const QuantFormat& f,
                             const BlockScale& scale, const RandomKey& key, uint64_t element) {
   const float decode = decode_factor(f, scale);
@@ -123,7 +127,7 @@ GPU_DEVICE void encode_unit(uint32_t (&y)[kUnit], const float (&v)[kUnit], const
   if (scale.divide != 1) {
     for (int i = 0; i < kUnit; ++i) scaled[i] = scaled[i] / scale.divide;
   }
-  if (f.rounding == Rounding::kStochastic) {
+  if (kWork != Work::kNearest && f.rounding == Rounding::kStochastic) {
     uint32_t half[kUnit];
     draw_unit(half, key, element);
     for (int i = 0; i < kUnit; ++i) scaled[i] = grid.drawn(scaled[i], half[i]);
@@ -234,14 +238,14 @@ GPU_DEVICE BlockCounts finish_blocks(const FakeQuantise<X>& a, const FakeCopy& c
   return counts;
 }
 
-template <FakeWay kWay, typename X, int kBand>
+template <Work kWork, FakeWay kWay, typename X, int kBand>
 GPU_DEVICE void quantise_copy(const FakeQuantise<X>& a, const FakeCopy& copy, const Place& p,
                               Tile<X, kBand>& tile, int vectors) {
   const BlockShape block = fake_block(copy.format.scale, kWay);
   const float s = tensor_scale_of(a, copy, kWay);
   const RandomKey key = draw_key(a, copy);
   const int64_t length = draw_length(a, copy, kWay);
-  const int flips_count = !a.measures.empty() && copy.flips == Flips::kCounted;
+  const int flips_count = kWork == Work::kMeasures && copy.flips == Flips::kCounted;
   double sums[kFakeFlips] = {};
   uint32_t whole = 0, flips = 0;
   for (int i = int(threadIdx.x); i < tile.kUnits; i += kThreads) {
@@ -268,21 +272,24 @@ GPU_DEVICE void quantise_copy(const FakeQuantise<X>& a, const FakeCopy& copy, co
     float v[kUnit];
     uint32_t y[kUnit];
     read_unit<kWay>(v, a, p, tile, u);
-    encode_unit(y, v, copy.format, scale, key, uint64_t(element));
-    if (flips_count) {
+    encode_unit<kWork>(y, v, copy.format, scale, key, uint64_t(element));
+    if constexpr (kWork == Work::kMeasures) {
       const float earlier =
           copy.scales.empty() ? 1.0f : float(copy.scales[scale_at(p, block, kBand, u)]);
-      flips +=
-          flips_of_unit<kWay>(copy.y, row, column, earlier, y, decode_factor(copy.format, scale),
-                              element_grid(copy.format.element), count);
+      if (flips_count)
+        flips +=
+            flips_of_unit<kWay>(copy.y, row, column, earlier, y, decode_factor(copy.format, scale),
+                                element_grid(copy.format.element), count);
     }
     store_unit<kWay>(copy.y, row, column, y, count, vectors);
-    if (!a.measures.empty()) measure_unit(sums, v, y, count, copy.format, scale, s);
+    if constexpr (kWork == Work::kMeasures) {
+      measure_unit(sums, v, y, count, copy.format, scale, s);
+    }
   }
-  if (a.measures.empty() && copy.scales.empty()) return;
+  if (kWork != Work::kMeasures && copy.scales.empty()) return;
   if (flips_count) sync_block();
   const BlockCounts counts = finish_blocks<kWay>(a, copy, p, tile, s, whole);
-  if (a.measures.empty()) return;
+  if constexpr (kWork != Work::kMeasures) return;
   const int first = kWay == FakeWay::kRow ? 0 : kFakeMeasures;
   for (int m = 0; m < kFakeFlips; ++m) {
     const double sum = block_sum(sums[m], tile.sums);
@@ -305,7 +312,7 @@ GPU_DEVICE void clear_partial(const FakeQuantise<X>& a, int64_t number, FakeWay 
 
 // A block owns a tile of a band, read once into shared memory, and a thread 16 neighbours of a line of a copy: once for the largest
 // magnitude, then for y. Columns are rotated both times, as in quantise. Memory bounds: z once, y.
-template <typename X, int kBand>
+template <typename X, int kBand, Work kWork>
 __global__ __launch_bounds__(kThreads) void fake_quantise_kernel(
     const __grid_constant__ FakeQuantise<X> a, const int vectors) {
   using TileX = Tile<X, kBand>;
@@ -338,10 +345,10 @@ __global__ __launch_bounds__(kThreads) void fake_quantise_kernel(
   }
   sync_block();
   if (!a.row.y.empty()) {
-    quantise_copy<FakeWay::kRow>(a, a.row, p, *tile, vectors);
+    quantise_copy<kWork, FakeWay::kRow>(a, a.row, p, *tile, vectors);
     sync_block();
   }
-  if (!a.column.y.empty()) quantise_copy<FakeWay::kColumn>(a, a.column, p, *tile, vectors);
+  if (!a.column.y.empty()) quantise_copy<kWork, FakeWay::kColumn>(a, a.column, p, *tile, vectors);
 }
 
 // A block owns a tile of a band of 128 rows; a thread 16 rows of a column at a time. Bound by memory: z once.
@@ -391,20 +398,33 @@ __global__ __launch_bounds__(kThreads) void fake_measures_kernel(
   a.measures[blockIdx.x] = merge(a.measures[blockIdx.x], all);
 }
 
+bool draws(const FakeCopy& copy) {
+  return !copy.y.empty() && copy.format.rounding == Rounding::kStochastic;
+}
+
 template <typename X, int kBand>
 void launch_bands(Exec on, const FakeQuantise<X>& a) {
   const auto bands = unsigned(band_count(a, kBand));
   const auto across = unsigned(ceil_div(a.x.dim[1], kColumns));
   const int64_t columns = a.x.dim[1];
   const int vectors = in_vectors(a.x.data, columns) && in_vectors(a.row.y.data, columns);
-  launch(on,
-         {
-             .name = "fake_quantise",
-             .grid = {bands, across},
-             .block = {kThreads    },
-             .shared_bytes = sizeof(Tile<X, kBand>)
-  },
-         fake_quantise_kernel<X, kBand>, a, vectors);
+  const auto start = [&](auto* kernel) {
+    launch(on,
+           {
+               .name = "fake_quantise",
+               .grid = {bands, across},
+               .block = {kThreads    },
+               .shared_bytes = sizeof(Tile<X, kBand>)
+    },
+           kernel, a, vectors);
+  };
+  if (!a.measures.empty()) {
+    start(fake_quantise_kernel<X, kBand, Work::kMeasures>);
+  } else if (draws(a.row) || draws(a.column)) {
+    start(fake_quantise_kernel<X, kBand, Work::kDraws>);
+  } else {
+    start(fake_quantise_kernel<X, kBand, Work::kNearest>);
+  }
   if (a.measures.empty()) return;
   launch(on, {.name = "fake_measures", .grid = {unsigned(2 * kFakeMeasures)}, .block = {kThreads}},
          fake_measures_kernel<X>, a, int64_t{bands} * across);
