@@ -261,6 +261,11 @@ void apply_text(Config& config, const std::string& text, const YamlSource& sourc
 }
 
 void apply_file(Config& config, const std::string& path, std::vector<std::string>& open) {
+  if (fs::exists(fs::path(path) / "config.yaml")) {
+    throw UserError(path + " is a run, not a configuration",
+                    "give " + path + "/config.yaml; `assay train " + path + "/config.yaml --run " +
+                        path + "` goes on with the run");
+  }
   const std::string text = read_file(path);
   std::string file = fs::weakly_canonical(path).string();
   if (std::find(open.begin(), open.end(), file) != open.end()) {

@@ -54,6 +54,10 @@ std::string progress_bar(int64_t done, int64_t total, double seconds_left, int c
          "]" + text;
 }
 
+double Eta::seconds_left(int64_t steps) const {
+  return seen_ == 0 && steps > 0 ? std::nan("") : mean_ * static_cast<double>(steps);
+}
+
 void Eta::step_took(double seconds) {
   constexpr double kRecent = 0.05;
   ++seen_;

@@ -41,7 +41,8 @@ std::string progress_bar(int64_t done, int64_t total, double seconds_left, int c
 class Eta {
  public:
   void step_took(double seconds);
-  double seconds_left(int64_t steps) const { return mean_ * static_cast<double>(steps); }
+  // NaN before the first step.
+  double seconds_left(int64_t steps) const;
 
  private:
   double mean_ = 0;

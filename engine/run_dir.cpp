@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/nearest.h"
 #include "engine/config_text.h"
 #include "engine/config_yaml.h"
 
@@ -53,17 +54,52 @@ bool holds_files(const std::string& path) {
                       [](const fs::directory_entry& entry) { return left_by_start(entry.path()); });
 }
 
+constexpr const char* kGiveARun =
+    "give the directory of a run, e.g. runs/demo-moe; `assay train CONFIG` makes one";
+
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / kConfig, ignored);
+}
+
+std::vector<std::string> runs_in(const fs::path& folder) {
+  std::vector<std::string> runs;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (is_run(entry.path())) runs.push_back(entry.path().filename().string());
+  }
+  std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
+// For a name that is no run: the runs in it, the run of that name in runs/, or the nearest name beside it.
+std::string hint_for(const std::string& name) {
+  const fs::path path = fs::path(name).lexically_normal();
+  const fs::path named = path.has_filename() ? path : path.parent_path();  // "x/" is x
+  if (const std::vector<std::string> inside = runs_in(named); !inside.empty()) {
+    return strprintf(
+        "it holds %zu runs: give one, e.g. %s, or all as %s/*/ where several are taken",
+        inside.size(), (named / inside.front()).c_str(), named.c_str());
+  }
+  const auto meant = [](const fs::path& run) {
+    return "did you mean " + run.string() + "? " + kGiveARun;
+  };
+  if (named.is_relative() && is_run("runs" / named)) return meant("runs" / named);
+  const fs::path parent = named.parent_path();
+  const std::string near =
+      nearest_name(named.filename().string(), runs_in(parent.empty() ? "." : parent));
+  return near.empty() ? kGiveARun : meant(parent / near);
+}
+
 }  // namespace
 
 std::filesystem::path require_run(const std::string& run) {
   std::error_code ignored;
-  const char* hint =
-      "give the directory of a run, e.g. runs/demo-moe; `assay train CONFIG` makes one";
-  if (run.empty()) throw UserError("the name of the run is empty", hint);
-  if (!fs::exists(run, ignored)) throw UserError("no run at " + run, hint);
-  if (!fs::is_directory(run, ignored)) throw UserError(run + " is a file, not a run", hint);
-  if (!fs::exists(fs::path(run) / kConfig, ignored)) {
-    throw UserError(run + " is not a run: it has no config.yaml", hint);
+  if (run.empty()) throw UserError("the name of the run is empty", kGiveARun);
+  if (!fs::exists(run, ignored)) throw UserError("no run at " + run, hint_for(run));
+  if (!fs::is_directory(run, ignored)) throw UserError(run + " is a file, not a run", kGiveARun);
+  if (!is_run(run)) {
+    throw UserError(run + " is not a run: it has no config.yaml", hint_for(run));
   }
   return run;
 }
@@ -76,14 +112,14 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
   }
   make_folders(path_);
   lock_.emplace(path_, "choose another --run");
-  const bool is_run = fs::exists(file(kConfig), ignored);
-  if (!is_run && holds_files(path_)) {
+  const bool goes_on = is_run(path_);
+  if (!goes_on && holds_files(path_)) {
     throw UserError(path_ + " has files but no run in it",
                     "choose another --run, or an empty folder");
   }
-  if (is_run && start == Start::kFresh) {
+  if (goes_on && start == Start::kFresh) {
     remove_run();
-  } else if (is_run) {
+  } else if (goes_on) {
     previous_ = load_config(file(kConfig));
   }
 }

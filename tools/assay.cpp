@@ -1,4 +1,5 @@
 // The assay command line: parses, runs the chosen subcommand, turns what went wrong into `error:` and `hint:`.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -115,6 +116,15 @@ std::string version_text() {
          (build.dirty ? ", changed since" : "") + ", " + build.compiler + ", " + build.flags + ")";
 }
 
+// `assay help COMMAND`, as git and cargo have it.
+std::vector<std::string> help_as_option(std::vector<std::string> words) {
+  if (words.size() > 1 && words[1] == "help") {
+    words.erase(words.begin() + 1);
+    words.push_back("--help");
+  }
+  return words;
+}
+
 int main_checked(int argc, char** argv) {
   Commands commands;
   commands.app.description(kDescription);
@@ -125,8 +135,15 @@ int main_checked(int argc, char** argv) {
   add_all_commands(commands);
   try {
     commands.arguments.assign(argv, argv + argc);
-    commands.app.parse(argc, argv);
+    std::vector<std::string> words = help_as_option(commands.arguments);
+    std::reverse(words.begin() + 1, words.end());  // CLI11 takes them from the back
+    words.erase(words.begin());
+    commands.app.parse(std::move(words));
   } catch (const CLI::Success& asked) {  // --help, --version
+    const bool of_a_command = !commands.app.get_subcommands().empty();
+    if (!of_a_command && !commands.app.remaining().empty()) {
+      return print_parse_error(commands.app, asked);
+    }
     return commands.app.exit(asked);
   } catch (const CLI::ParseError& error) {
     return print_parse_error(commands.app, error);

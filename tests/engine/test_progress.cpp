@@ -90,7 +90,8 @@ TEST_CASE("the bar fits the terminal") {
 
 TEST_CASE("time left follows the recent steps") {
   Eta eta;
-  REQUIRE(eta.seconds_left(10) == 0);
+  REQUIRE(duration_text(eta.seconds_left(10)) == "?");
+  REQUIRE(eta.seconds_left(0) == 0);
   eta.step_took(5);
   REQUIRE(eta.seconds_left(10) == Approx(50));
   for (int i = 0; i < 200; ++i) eta.step_took(1);

@@ -14,6 +14,8 @@ work = pathlib.Path(tempfile.mkdtemp())
 
 # Of `assay`: arguments, what the error line must contain, what the hint line must contain
 REFUSED = [
+    (["trian", "--help"], "unknown command trian", "did you mean train"),
+    (["help", "trian"], "unknown command trian", "did you mean train"),
     ([], "needs a command", "--help"),
     (["ruoter", "x"], "unknown command ruoter", "did you mean router"),
     (["--versoin"], "unknown option --versoin", "did you mean --version"),
@@ -27,6 +29,17 @@ for command in ("router", "report", "sample"):
         ([command, "a_file"], "a_file is a file", "train"),
         ([command, "empty"], "empty is not a run", "train"),
     ]
+(work / "runs" / "mine").mkdir(parents=True)
+(work / "runs" / "mine" / "config.yaml").write_text("model: {}\n")
+REFUSED += [
+    (["router", "mine"], "no run at mine", "did you mean runs/mine?"),
+    (["router", "runs/mien"], "no run at runs/mien", "did you mean runs/mine?"),
+    (["router", "ran"], "no run at ran", "did you mean run?"),
+    (["router", "runs"], "runs is not a run", "it holds 1 runs: give one, e.g. runs/mine"),
+    (["compare", "runs/"], "runs/ is not a run", "all as runs/*/"),
+    (["audit", "run"], "run is a run, not a configuration", "give run/config.yaml"),
+    (["train", "runs/mine"], "runs/mine is a run, not a configuration", "assay train runs/mine/config.yaml --run runs/mine"),
+]
 REFUSED.append((["sample", "run"], "run has no valid checkpoint", "assay train"))
 
 # Of `bench_step`: a configuration has its own shapes.
@@ -49,7 +62,8 @@ for program, (arguments, error, hint) in [*((ASSAY, row) for row in REFUSED), *(
         failures.append(f"{program} {' '.join(arguments)}: exit {done.returncode}, wanted 1 with {error!r}, {hint!r}\n"
                         f"{done.stdout}{done.stderr}")
 
-for arguments, wanted in ((["--help"], "First steps"), (["--version"], "assay "), (["router", "--help"], "RUN")):
+for arguments, wanted in ((["--help"], "First steps"), (["--version"], "assay "), (["router", "--help"], "RUN"),
+                          (["help"], "First steps"), (["help", "router"], "RUN"), (["help", "data", "prepare"], "--val-share")):
     done = run(arguments)
     if done.returncode != 0 or wanted not in done.stdout or done.stderr:
         failures.append(f"assay {' '.join(arguments)}: exit {done.returncode}, wanted 0 with {wanted!r} on stdout")

@@ -277,6 +277,9 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
   if (result.val_bits_per_byte > 0) line += strprintf(", %.4f bits/byte", result.val_bits_per_byte);
   if (result.tokens_per_s > 0) line += strprintf(", %.0f tokens/s", result.tokens_per_s);
   log.info(line + ", run " + dir.path());
+  if (result.end == RunEnd::kInterrupted) {
+    log.info(strprintf("the same command%s goes on from here", a.fresh ? " without --fresh" : ""));
+  }
   const std::optional<RunRecord> record = recorded(log, dir);
   if (record) {
     for (const std::string& summary : summary_lines(*record)) log.info(summary);
