@@ -72,7 +72,8 @@ std::vector<std::string> runs_in(const fs::path& folder) {
   return runs;
 }
 
-// For a name that is no run: the runs in it, the run of that name in runs/, or the nearest name beside it.
+// For a name that is no run: the runs in it, the run that it is in, the run of that name in runs/, or the nearest name
+// beside it.
 std::string hint_for(const std::string& name) {
   const fs::path path = fs::path(name).lexically_normal();
   const fs::path named = path.has_filename() ? path : path.parent_path();  // "x/" is x
@@ -84,6 +85,10 @@ std::string hint_for(const std::string& name) {
   const auto meant = [](const fs::path& run) {
     return "did you mean " + run.string() + "? " + kGiveARun;
   };
+  for (fs::path above = named.parent_path(); !above.empty(); above = above.parent_path()) {
+    if (is_run(above)) return meant(above);  // a checkpoint's folder, or a file of a run
+    if (above == above.parent_path()) break;
+  }
   if (named.is_relative() && is_run("runs" / named)) return meant("runs" / named);
   const fs::path parent = named.parent_path();
   const std::string near =
@@ -97,7 +102,8 @@ std::filesystem::path require_run(const std::string& run) {
   std::error_code ignored;
   if (run.empty()) throw UserError("the name of the run is empty", kGiveARun);
   if (!fs::exists(run, ignored)) throw UserError("no run at " + run, hint_for(run));
-  if (!fs::is_directory(run, ignored)) throw UserError(run + " is a file, not a run", kGiveARun);
+  if (!fs::is_directory(run, ignored))
+    throw UserError(run + " is a file, not a run", hint_for(run));
   if (!is_run(run)) {
     throw UserError(run + " is not a run: it has no config.yaml", hint_for(run));
   }

@@ -2,7 +2,10 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -25,6 +28,20 @@ constexpr const char* kFirstSteps =
     "  assay COMMAND --help          what a command takes, with its defaults\n"
     "Exit codes: 0 done, 1 user error, 2 a verification failed, 3 stopped by a guard, 130 "
     "interrupted.";
+
+// CLI11 writes INT:INT in [1 - 1024], INT:POSITIVE, TEXT:{auto,cpu,cuda}.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = CLI::Formatter::make_option_opts(option);
+    for (const auto& [from, to] : {std::pair(":INT in", " in"), std::pair(":POSITIVE", " > 0"),
+                                   std::pair(":NONNEGATIVE", " >= 0"), std::pair("TEXT:{", "{")}) {
+      const size_t at = text.find(from);
+      if (at != std::string::npos) text.replace(at, std::string_view(from).size(), to);
+    }
+    return text;
+  }
+};
 
 void add_all_commands(Commands& commands) {
   add_train_command(commands);
@@ -132,6 +149,7 @@ int main_checked(int argc, char** argv) {
   commands.app.footer(kFirstSteps);
   commands.app.require_subcommand(1);
   commands.app.set_version_flag("--version", version_text(), "print the version");
+  commands.app.formatter(std::make_shared<HelpFormatter>());
   add_all_commands(commands);
   try {
     commands.arguments.assign(argv, argv + argc);

@@ -36,6 +36,8 @@ REFUSED += [
     (["router", "runs/mien"], "no run at runs/mien", "did you mean runs/mine?"),
     (["router", "ran"], "no run at ran", "did you mean run?"),
     (["router", "runs"], "runs is not a run", "it holds 1 runs: give one, e.g. runs/mine"),
+    (["router", "runs/mine/checkpoints/step-00000010"], "no run at", "did you mean runs/mine?"),
+    (["router", "runs/mine/config.yaml"], "is a file, not a run", "did you mean runs/mine?"),
     (["compare", "runs/"], "runs/ is not a run", "all as runs/*/"),
     (["audit", "run"], "run is a run, not a configuration", "give run/config.yaml"),
     (["train", "runs/mine"], "runs/mine is a run, not a configuration", "assay train runs/mine/config.yaml --run runs/mine"),
@@ -67,6 +69,15 @@ for arguments, wanted in ((["--help"], "First steps"), (["--version"], "assay ")
     done = run(arguments)
     if done.returncode != 0 or wanted not in done.stdout or done.stderr:
         failures.append(f"assay {' '.join(arguments)}: exit {done.returncode}, wanted 0 with {wanted!r} on stdout")
+
+LEAVES = [[word] for word in ("train audit match matrix compare router precision eval report sample export import".split())]
+LEAVES += [["data", word] for word in ("synth", "prepare", "inspect", "verify", "ngrams")]
+LEAVES += [["tokenizer", word] for word in ("train", "encode", "decode")] + [["receipt", word] for word in ("make", "verify")]
+for leaf in LEAVES:
+    text = run([*leaf, "--help"]).stdout
+    for noise in ("First steps", "INT:", "TEXT:", "FLOAT:"):
+        if noise in text:
+            failures.append(f"assay {' '.join(leaf)} --help has {noise!r}: an example of its own teaches more\n{text}")
 
 print("\n".join(failures) or f"cli: ok ({len(REFUSED) + len(BENCH_REFUSED)} refusals)")
 sys.exit(1 if failures else 0)

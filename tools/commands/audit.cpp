@@ -100,6 +100,12 @@ void add_audit_command(Commands& commands) {
   sub->add_flag("--plan", a->plan,
                 "only the memory of a training step by name; nothing is allocated");
   add_set_option(sub, a->sets);
+  sub->footer(
+      "Examples:\n"
+      "  assay audit models/presets/cpu/*.yaml                     several models side by side\n"
+      "  assay audit models/presets/cpu/moe.yaml --plan --set run.micro_batch=4\n"
+      "  assay audit runs/moe/config.yaml --json                   of a run\n"
+      "docs/contracts.md says what the horizons are.");
   commands.on_chosen(sub, [a] { return run_audit(*a); });
 }
 

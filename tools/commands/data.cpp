@@ -291,6 +291,10 @@ void add_inspect(Commands& commands, CLI::App* data) {
   sub->add_option("--top", a->top, "how many of the most frequent ids to show (10)");
   sub->add_option("--sample", a->sample, "how many of the first tokens to show (60)");
   sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer(
+      "Examples:\n"
+      "  assay data inspect mine                                   every shard of a folder\n"
+      "  assay data inspect mine/corpus_val_000000.bin --top 30");
   commands.on_chosen(sub, [a] { return run_inspect(*a); });
 }
 
@@ -324,6 +328,7 @@ void add_verify(Commands& commands, CLI::App* data) {
       data->add_subcommand("verify", "compare a corpus with its manifest; exit 2 when it differs");
   sub->add_option("DIR", a->folder, "folder with manifest.json")->required();
   sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer("Example:\n  assay data verify mine");
   commands.on_chosen(sub, [a] { return run_verify(*a); });
 }
 

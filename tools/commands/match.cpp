@@ -87,6 +87,9 @@ void add_match_command(Commands& commands) {
   sub->add_option("--multiple", a->multiple, "also give the closest multiple of this width (128)");
   sub->add_flag("--json", a->json, "one JSON object on stdout");
   add_set_option(sub, a->sets);
+  sub->footer(
+      "Example:\n"
+      "  assay match --like models/presets/cpu/moe.yaml            then model.ffn of a dense twin");
   commands.on_chosen(sub, [a] { return run_match(*a); });
 }
 

@@ -41,6 +41,7 @@ void add_make(Commands& commands, CLI::App* receipt) {
   sub->add_option("RUN", a->run, "directory of a run")->required();
   sub->add_option("-o,--output", a->output,
                   "the file, in the run or in a folder above it (RUN/receipt.json)");
+  sub->footer("Example:\n  assay receipt make runs/moe");
   commands.on_chosen(sub, [a] { return run_make(*a); });
 }
 
@@ -140,6 +141,9 @@ void add_verify(Commands& commands, CLI::App* receipt) {
                   "train the first N steps again and compare hashes and losses bit for bit");
   sub->add_flag("--json", a->json, "one JSON object on stdout");
   sub->footer(
+      "Examples:\n"
+      "  assay receipt verify runs/moe\n"
+      "  assay receipt verify runs/moe --rerun 5\n"
       "What is not there is `not available`: data that lies elsewhere, another build of assay, a\n"
       "checkpoint that was thrown away. What is there and differs is drift. docs/receipts.md "
       "lists\n"

@@ -189,6 +189,7 @@ void add_synth_commands(Commands& commands) {
   ngrams->add_option("--val-tokens", n->val_tokens, "use the first N validation tokens (0 = all)")
       ->check(CLI::NonNegativeNumber);
   ngrams->add_flag("--json", n->json, "one JSON object on stdout");
+  ngrams->footer("Example:\n  assay data ngrams mine --train-tokens 1000000");
   commands.on_chosen(ngrams, [n] { return run_ngrams(*n); });
 }
 
