@@ -312,7 +312,7 @@ def refused(what, arguments, error, hint, said_before=False, **how):
     noise = [line for line in lines[:-2] if not line.startswith("warning: ")]
     ok = ok and (said_before or (not noise and not done.stdout))
     check(what, ok, f"assay {' '.join(arguments)}: exit {done.returncode}, wanted {error!r}, {hint!r}\n"
-          f"{done.stdout.decode()}{done.stderr.decode(errors='replace')}")
+          f"{done.stdout.decode(errors='replace')}{done.stderr.decode(errors='replace')}")
     if not said_before:
         after = bad_input.tree(WORK)
         changed = sorted(k for k in {**before, **after} if before.get(k, "absent") != after.get(k, "absent"))
