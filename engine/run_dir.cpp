@@ -78,9 +78,10 @@ std::string hint_for(const std::string& name) {
   const fs::path path = fs::path(name).lexically_normal();
   const fs::path named = path.has_filename() ? path : path.parent_path();  // "x/" is x
   if (const std::vector<std::string> inside = runs_in(named); !inside.empty()) {
-    return strprintf(
-        "it holds %zu runs: give one, e.g. %s, or all as %s/*/ where several are taken",
-        inside.size(), (named / inside.front()).c_str(), named.c_str());
+    const std::string first = (named / inside.front()).string();
+    const std::string second = inside.size() > 1 ? " " + (named / inside[1]).string() : "";
+    return strprintf("it holds %zu runs: name one, or several where several are taken: %s%s",
+                     inside.size(), first.c_str(), second.c_str());
   }
   const auto meant = [](const fs::path& run) {
     return "did you mean " + run.string() + "? " + kGiveARun;

@@ -39,6 +39,10 @@ struct Commands {
 // --set SECTION.KEY=VALUE, once a change. It takes one value at a time: CONFIG may follow.
 CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets);
 
+// CLI11's own put the largest double into their messages.
+CLI::Validator above_zero();
+CLI::Validator zero_or_more();
+
 void add_train_command(Commands& commands);
 void add_audit_command(Commands& commands);
 void add_match_command(Commands& commands);

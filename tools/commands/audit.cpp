@@ -87,7 +87,7 @@ void add_audit_command(Commands& commands) {
   sub->add_option("--coefficient", a->report.coefficient,
                   "tokens per parameter (contract.coefficient of each CONFIG; in the table of all "
                   "contracts, what the first CONFIG takes)")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   sub->add_option("--fraction", a->report.fractions, "shares of the horizon to list (0.2)")
       ->delimiter(',')
       ->allow_extra_args(false);

@@ -183,7 +183,7 @@ void add_eval_command(Commands& commands) {
   sub->add_option("--core-tasks", a->core.tasks, "only these tasks of CORE, comma-separated")
       ->delimiter(',');
   sub->add_option("--max-rows", a->core.max_rows, "at most so many rows of a task (all)")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   sub->add_option("--max-tokens", a->core.max_tokens,
                   "longer prompts lose their beginning (the sequence length of training)")
       ->check(CLI::Range(2, 1 << 20));
@@ -191,7 +191,7 @@ void add_eval_command(Commands& commands) {
   sub->add_option("--device", a->device, "auto (the GPU where one can be used), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   sub->add_option("--batch", a->core.batch, "rows at once, for core (2048 on a CPU, 4096 on a GPU)")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   sub->add_flag("--one-at-a-time", a->alone,
                 "core as a plain loop, for comparison: a prompt a pass, all its rows through every "
                 "layer and the head; the scores are the same");

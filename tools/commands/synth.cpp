@@ -168,10 +168,9 @@ void add_synth_commands(Commands& commands) {
       ->check(CLI::Range(int64_t{1000}, int64_t{1} << 40));
   synth->add_option("--vocab-size", s->synth.vocab_size, "vocabulary of the tokenizer (4096)")
       ->check(CLI::Range(int64_t{257}, int64_t{1} << 20));
-  synth->add_option("--seed", s->synth.seed, "seed of the generator (1)")
-      ->check(CLI::NonNegativeNumber);
+  synth->add_option("--seed", s->synth.seed, "seed of the generator (1)")->check(zero_or_more());
   synth->add_option("--stories", s->stories, "only print the first N stories")
-      ->check(CLI::NonNegativeNumber);
+      ->check(zero_or_more());
   synth->add_flag("--overwrite", s->overwrite, "replace a corpus that is in the folder");
   synth->add_flag("--ngrams", s->ngrams, "also train n-gram models on it and print their losses");
   synth->add_flag("--json", s->json, "one JSON object on stdout");
@@ -185,9 +184,9 @@ void add_synth_commands(Commands& commands) {
   ngrams->add_option("DIR", n->folder, "corpus: a folder with manifest.json")->required();
   ngrams
       ->add_option("--train-tokens", n->train_tokens, "use the first N training tokens (20000000)")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   ngrams->add_option("--val-tokens", n->val_tokens, "use the first N validation tokens (0 = all)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(zero_or_more());
   ngrams->add_flag("--json", n->json, "one JSON object on stdout");
   ngrams->footer("Example:\n  assay data ngrams mine --train-tokens 1000000");
   commands.on_chosen(ngrams, [n] { return run_ngrams(*n); });

@@ -454,7 +454,7 @@ void add_train_command(Commands& commands) {
   sub->add_option("--steps", a->steps, "the same as --set run.steps=N");
   sub->add_option("--stop-after", a->stop_after,
                   "stop after N steps from here as Ctrl-C would; the schedule stays")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   sub->add_flag("--fresh", a->fresh, "delete the run that is there and start over");
   sub->add_flag("--plan", a->plan, "print the memory plan and stop");
   sub->add_flag("--json", a->json, "one JSON object on stdout at the end");
