@@ -111,4 +111,22 @@ inline Coded coded_matrix(Workbench& bench, const std::string& name, const Quant
   return made;
 }
 
+// The first product of the first stage and one of the last cancel and are 2^17 times the others, 1 each, of the stages between: what
+// keeps its sums in 14 bits over all stages loses those.
+inline void fill_for_promotion(Workbench& bench, const CodedMatrix& x, const CodedMatrix& weight) {
+  constexpr uint8_t kOne = 0x38, kLargest = 0x7E, kSign = 0x80;
+  constexpr int64_t kStage = 128;
+  for (const CodedMatrix* m : {&x, &weight}) {
+    const int64_t k = m->k();
+    auto* const codes = const_cast<uint8_t*>(m->codes.data);
+    for (int64_t i = 0; i < m->codes.size(); ++i) {
+      const int64_t at = i % k, stage = at / kStage;
+      const bool outer = stage == 0 || stage == k / kStage - 1;
+      const uint8_t outer_code = at % kStage == 0 ? kLargest : 0;
+      codes[i] = outer ? outer_code | (m == &x && stage > 0 && outer_code ? kSign : 0) : kOne;
+    }
+  }
+  bench.commit();
+}
+
 }  // namespace assay

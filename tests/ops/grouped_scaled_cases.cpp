@@ -76,7 +76,7 @@ Wanted wanted_products(const Operands& of, const GroupedShape& s) {
   return w;
 }
 double sum_rule(const GroupedShape& s, double size) {
-  return tol::sum(double(s.in) + 1, size) + tol::short_accumulators(double(s.in), size);
+  return tol::sum(double(s.in) + 1, size) + tol::short_accumulators(size);
 }
 void report_products(Report& report, const char* name, const View<bf16, 2>& got,
                      const GroupedShape& s, const Wanted& want) {
@@ -86,29 +86,10 @@ void report_products(Report& report, const char* name, const View<bf16, 2>& got,
   });
 }
 
-// The first product of the first stage and one of the last cancel and are 2^17 times the others, 1 each, of the stages between: what keeps its
-// sums in 14 bits over all stages loses those.
-void fill_for_promotion(Workbench& bench, const Operands& of) {
-  constexpr uint8_t kOne = 0x38, kLargest = 0x7E, kSign = 0x80;
-  constexpr int64_t kStage = 128;
-  for (const CodedMatrix* m : {&of.x.matrix, &of.weight.matrix}) {
-    const bool is_x = m == &of.x.matrix;
-    const int64_t k = m->k();
-    auto* const codes = const_cast<uint8_t*>(m->codes.data);
-    for (int64_t i = 0; i < m->codes.size(); ++i) {
-      const int64_t at = i % k, stage = at / kStage;
-      const bool outer = stage == 0 || stage == k / kStage - 1;
-      const uint8_t outer_code = at % kStage == 0 ? kLargest : 0;
-      codes[i] = outer ? outer_code | (is_x && stage > 0 && outer_code ? kSign : 0) : kOne;
-    }
-  }
-  bench.commit();
-}
-
 OpInstance linear_instance(const CodedShape& s) {
   auto bench = std::make_shared<Workbench>();
   const Operands of(*bench, s, 1);
-  if (s.shape.name == kPromotion) fill_for_promotion(*bench, of);
+  if (s.shape.name == kPromotion) fill_for_promotion(*bench, of.x.matrix, of.weight.matrix);
   const GroupedScaledLinear a{.y = bench->out<bf16, 2>("y", {s.shape.assignments(), s.shape.out}),
                               .x = of.x.matrix,
                               .offsets = of.at.offsets,

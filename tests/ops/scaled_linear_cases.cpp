@@ -25,11 +25,13 @@ struct Shape {
   Pair pair;
   int64_t rows, out, k;
   Add add = Add::kNone;
+  CodedSums sums = CodedSums::kPromoted;
 };
 std::string shape_name(const Shape& s) {
   return std::string(" ") + s.pair.name + " N=" + std::to_string(s.rows) +
          " out=" + std::to_string(s.out) + " K=" + std::to_string(s.k) +
-         (s.add == Add::kInPlace ? " add in place" : "");
+         (s.add == Add::kInPlace ? " add in place" : "") +
+         (s.sums == CodedSums::kFast ? " fast" : "");
 }
 
 template <typename Y>
@@ -41,14 +43,17 @@ OpInstance instance(const Shape& s) {
   ScaledLinear<Y> a{.y = in_place ? bench->acc<Y, 2>("y", {s.rows, s.out}, normal(1000))
                                   : bench->out<Y, 2>("y", {s.rows, s.out}),
                     .left = left.matrix,
-                    .right = right.matrix};
+                    .right = right.matrix,
+                    .sums = s.sums};
   if (in_place) a.add = a.y;
   const auto looked = sample(s.rows, double(s.out * s.k)), columns = sample(s.out, double(s.k));
   const auto start = in_place ? chosen_doubles(a.y, looked) : std::vector<double>();
   const auto check = [=](Report& report) {
     const auto x = left.rows(looked), w = right.rows(columns);
     const ref::Linear<double> linear{int64_t(looked.size()), int64_t(columns.size()), s.k};
-    auto want = linear.forward(x, w), size = linear.forward(absolute(x), absolute(w));
+    auto want = linear.forward(x, w);
+    const auto products = linear.forward(absolute(x), absolute(w));
+    auto size = products;
     if (in_place) {
       const auto begin = select_columns(start, s.out, columns);
       want = added(want, begin);
@@ -60,7 +65,7 @@ OpInstance instance(const Shape& s) {
     }
     report.near("y", got.view(), want, [&](int64_t i) {
       return tol::rounding<Y>(want[size_t(i)]) + tol::sum(double(s.k) + 1, size[size_t(i)]) +
-             tol::short_accumulators(double(s.k), size[size_t(i)]);
+             tol::short_accumulators(products[size_t(i)]);
     });
   };
   return {bench, [a, bench](Exec on) { scaled_linear<Y>(on, bench->located(a)); }, check,
@@ -114,6 +119,9 @@ std::vector<OpCase> scaled_linear_cases() {
   for (const Pair& pair : {kTensorPair, kForwardPair}) {
     add_case<bf16>(cases, {pair, 8192, 8192, 8192}, CaseSize::kLarge);
   }
+  add_case<bf16>(cases, {kTensorPair, 67, 48, 272, Add::kNone, CodedSums::kFast}, CaseSize::kUsual);
+  add_case<bf16>(cases, {kTensorPair, 16384, 768, 3072, Add::kNone, CodedSums::kFast},
+                 CaseSize::kLarge);
   return cases;
 }
 
