@@ -54,6 +54,14 @@ Needs needs(const CodeKind& a, const CodeKind& b) {
 
 }  // namespace
 
+void check_scaled_matmul(const ScaledMatmul& p) {
+  const bool blocks = long_blocks(p.a.kind.scales);
+  CHECK(p.k > 0 && p.k % 16 == 0 && p.m % (blocks ? 8 : 1) == 0 && p.n % (blocks ? 8 : 16) == 0,
+        "scaled_matmul: %s (%ld, %ld) by %s (%ld, %ld): k must be a multiple of 16, %s",
+        kind_text(p.a.kind).c_str(), long(p.m), long(p.k), kind_text(p.b.kind).c_str(), long(p.n),
+        long(p.k), blocks ? "both numbers of lines of 8" : "the right one's lines of 16");
+}
+
 std::string scaled_matmul_problem(const CodeKind& a, const CodeKind& b, int capability) {
   const std::string pair = kind_text(a) + " by " + kind_text(b);
   const bool hopper = capability == 90, blackwell = capability >= 100;

@@ -11,6 +11,9 @@
 //   e4m3, 1 x 128 by 1 x 128 or 128 x 128        9.0
 //   e4m3 1 x 32 (MXFP8), e2m1 1 x 16 (NVFP4)     10.0, 12.0
 //
+// Where scales are of 1 x 128 or 128 x 128, m and n are multiples of 8; of other kinds n is one of 16 (cuBLASLt's rules for 8 and 4 bits:
+// dimensions that lie contiguous in 16 bytes; a transformer's m, its tokens, is any).
+//
 // cuda/scaled_matmul_cublaslt.cpp calls cuBLASLt (12.9 or newer); under cuda/simt loops over the same layouts take its place.
 #pragma once
 
@@ -50,6 +53,9 @@ struct ScaledMatmul {
 };
 
 void scaled_matmul(Exec on, const ScaledMatmul& p);
+
+// The shapes that the library takes: every body of scaled_matmul() checks them first.
+void check_scaled_matmul(const ScaledMatmul& p);
 
 // Why a device of that compute capability (90: 9.0) has no product of such operands; "": it has.
 std::string scaled_matmul_problem(const CodeKind& a, const CodeKind& b, int capability);

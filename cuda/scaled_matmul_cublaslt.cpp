@@ -82,7 +82,7 @@ void scaled_matmul(Exec on, const ScaledMatmul& p) {
   const ProductName name{.m = p.m, .n = p.n, .k = p.k, .operands = " of quantised operands"};
   CHECK(on.gpu != nullptr && on.gpu->stream != nullptr, "matmul %s: no stream",
         name.text().c_str());
-  CHECK(p.k > 0 && p.k % 16 == 0, "matmul %s", name.text().c_str());
+  check_scaled_matmul(p);
   if (p.m == 0 || p.n == 0) return;
   require_workspace(on, name);
   const void* const c = p.c ? p.c : p.d;

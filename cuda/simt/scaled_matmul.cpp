@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "base/check.h"
 #include "base/small_float.h"
 #include "cuda/simt/run.h"
 #include "cuda/simt/stream.h"
@@ -99,7 +98,7 @@ void multiply(const ScaledMatmul& p) {
 
 // One thread of a grid of its own: device memory is for kernels alone.
 void scaled_matmul([[maybe_unused]] Exec on, const ScaledMatmul& p) {
-  CHECK(p.k % 16 == 0, "scaled_matmul: (%ld, %ld, %ld)", long(p.m), long(p.n), long(p.k));
+  check_scaled_matmul(p);
   simt::enqueue([p] {
     simt::run_grid("scaled_matmul", {1, 1, 1}, {1, 1, 1}, 0, [&] { multiply(p); });
   });

@@ -87,8 +87,8 @@ std::vector<OpCase> scaled_linear_cases() {
            Shape{kTensorPair,   16,  16,  16 },
            Shape{kTensorPair,   67,  48,  80 },
            Shape{kGradientPair, 130, 32,  272},
-           Shape{kForwardPair,  70,  144, 256},
-           Shape{kForwardPair,  33,  256, 640},
+           Shape{kForwardPair,  80,  144, 256},
+           Shape{kForwardPair,  48,  256, 640},
            Shape{kMxPair,       140, 48,  160},
            Shape{kNvPair,       140, 48,  144},
   }) {
