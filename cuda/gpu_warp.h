@@ -169,12 +169,19 @@ GPU_DEVICE int64_t atomic_add(int64_t* p, int64_t value) {
 GPU_DEVICE uint32_t atomic_max(uint32_t* p, uint32_t value) {
   return atomicMax(p, value);
 }
+// What a word holds that others change atomically at the same time; it may have changed when the value arrives.
+GPU_DEVICE uint32_t atomic_load(const uint32_t* p) {
+  uint32_t value;
+  asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+  return value;
+}
 // Orders this thread's writes before its later ones, for other blocks.
 GPU_DEVICE void fence_device() {
   __threadfence();
 }
 #else
 using simt::atomic_add;
+using simt::atomic_load;
 using simt::atomic_max;
 using simt::fence_device;
 #endif

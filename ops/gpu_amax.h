@@ -15,10 +15,16 @@ GPU_DEVICE void take_most(uint32_t& most, float x) {
   most = most < bits ? bits : most;
 }
 
+// One thread. Most of a kernel's blocks and warps have nothing larger than those before them: a read spares them the maximum, which
+// all of them would wait for in turn. The word only grows, so an old value costs a maximum too many and changes nothing.
+GPU_DEVICE void raise_word(uint32_t* word, uint32_t to) {
+  if (atomic_load(word) < to) atomic_max(word, to);
+}
+
 // Every thread of the block calls it, with its own largest. `scratch`: kWarp words of shared memory.
 GPU_DEVICE void raise_most(float* most_of_all, uint32_t most, uint32_t* scratch) {
   most = magnitude_bits(float_of(block_reduce(most, Max{}, 0u, scratch)));
-  if (thread_in_block() == 0) atomic_max(reinterpret_cast<uint32_t*>(most_of_all), most);
+  if (thread_in_block() == 0) raise_word(reinterpret_cast<uint32_t*>(most_of_all), most);
 }
 
 // For kernels whose registers decide how many blocks a multiprocessor has: they are compiled for both answers.
@@ -67,7 +73,7 @@ struct Most {
   GPU_DEVICE void raise_of_warp() const {
     if (of_all == nullptr) return;
     const uint32_t most = warp_max_u32(rounded<T>());
-    if (lane() == 0) atomic_max(reinterpret_cast<uint32_t*>(of_all), most);
+    if (lane() == 0) raise_word(reinterpret_cast<uint32_t*>(of_all), most);
   }
 };
 
@@ -75,8 +81,8 @@ struct Most {
 // mark, and its blocks agree on the larger.
 GPU_DEVICE void mark_not_finite(const View<uint32_t, 1>& first, uint32_t site, uint32_t most) {
   if (first.empty() || most < kInfinityBits) return;
-  const uint32_t seen = atomic_max(first.data, 0u);
-  if (seen == 0 || seen / 2 == site) atomic_max(first.data, not_finite_mark(site, most));
+  const uint32_t seen = atomic_load(first.data);
+  if (seen == 0 || seen / 2 == site) raise_word(first.data, not_finite_mark(site, most));
 }
 
 }  // namespace assay::gpu

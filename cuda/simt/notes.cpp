@@ -22,6 +22,7 @@ void race_warp_barrier(int, uint32_t) {}
 void race_named_barrier_arrives(int) {}
 void race_named_barrier_completes(int, const ThreadSet&, int) {}
 void race_atomic(const void*, size_t, Here) {}
+void race_atomic_load(const void*, size_t, Here) {}
 void race_fence_device() {}
 
 }  // namespace assay::simt

@@ -311,6 +311,11 @@ void race_atomic(const void* p, size_t bytes, Here here) {
   access(p, bytes, Access::kAtomic, place_of(here));
 }
 
+// Looked at as a change is, so that a plain access beside it is a race; it orders nothing.
+void race_atomic_load(const void* p, size_t bytes, Here here) {
+  access(p, bytes, Access::kAtomic, place_of(here));
+}
+
 void race_fence_device() {
   detector().fenced[size_t(self().index)] = 1;
 }

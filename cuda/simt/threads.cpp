@@ -169,6 +169,10 @@ uint32_t atomic_max(uint32_t* p, uint32_t value, Here here) {
   *p = std::max(old, value);
   return old;
 }
+uint32_t atomic_load(const uint32_t* p, Here here) {
+  race_atomic_load(p, sizeof(*p), here);
+  return *p;
+}
 void fence_device(Here) {
   race_fence_device();
 }

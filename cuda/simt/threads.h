@@ -55,6 +55,7 @@ int32_t atomic_add(int32_t* p, int32_t value, Here here = Here::caller());
 uint32_t atomic_add(uint32_t* p, uint32_t value, Here here = Here::caller());
 int64_t atomic_add(int64_t* p, int64_t value, Here here = Here::caller());
 uint32_t atomic_max(uint32_t* p, uint32_t value, Here here = Here::caller());
+uint32_t atomic_load(const uint32_t* p, Here here = Here::caller());
 void fence_device(Here here = Here::caller());
 
 // 2^x; subnormal results are 0, as with .ftz.

@@ -225,6 +225,21 @@ int run_count() {
   return total.host()[0] != 64;
 }
 
+template <Bug B>
+__global__ void raise_kernel(uint32_t* most) {
+  const uint32_t mine = blockIdx.x * 32 + threadIdx.x;
+  const uint32_t seen = B == Bug::kNotAtomic ? *most : atomic_load(most);
+  if (seen < mine) atomic_max(most, mine);
+}
+
+template <Bug B>
+int run_raise() {
+  const DeviceArray<uint32_t> most(1);
+  simt::device_fill(most.data(), 0, 4);
+  simt::run_grid("raise", {2}, {32}, 0, [&] { raise_kernel<B>(most.data()); });
+  return most.host()[0] != 63;
+}
+
 // A block reads what the block before it wrote: right in one order of the blocks.
 __global__ void chain_kernel(int32_t* out) {
   const unsigned b = blockIdx.x;
@@ -302,6 +317,7 @@ const test::Bug kRight[] = {
     {"double",       run_double<Bug::kNone>,      kNo, kNo, kNo},
     {"copy vectors", run_copy_vector<Bug::kNone>, kNo, kNo, kNo},
     {"count",        run_count<Bug::kNone>,       kNo, kNo, kNo},
+    {"raise",        run_raise<Bug::kNone>,       kNo, kNo, kNo},
     {"largest",
      [] {
        return launch_empty({1}, {32, 32}, 227 << 10);
@@ -339,6 +355,7 @@ const test::Bug kBugs[] = {
     {"vector off its alignment",                      run_copy_vector<Bug::kMisaligned>,      kError, kError, kError, "not aligned", Asan::kReports},
     {"local variables of 256 KiB",                    run_double<Bug::kStackTooLarge>,        kError, kError, kError, "memory fault", Asan::kReports},
     {"addition that is not atomic",                   run_count<Bug::kNotAtomic>,             kNo,    kNo,    kNo,    "", Asan::kQuiet, kError},
+    {"read that is not atomic",                       run_raise<Bug::kNotAtomic>,             kNo,    kNo,    kNo,    "", Asan::kQuiet, kError},
     {"blocks in order",                               run_chain,                              kNo,    kWrong, kWrong, "", Asan::kQuiet, kError},
     {"threads in order",                              run_tickets,                            kNo,    kWrong, kWrong},
     {"launch: no block",                              [] { return launch_empty({0}, {32}, 0); },                kError, kError, kError, "grid (0,1,1)"},
