@@ -52,15 +52,27 @@ if [[ $dry == no ]]; then
     exit 1
   fi
   mkdir -p "$out/logs"
-  rm -f "$out"/logs/*
+  rm -rf "${out:?}"/logs/*
 fi
 
-# Outputs of shards, small runs: gone when this ends, also by Ctrl-C or a time limit.
+# Small runs: gone when this ends, also by Ctrl-C or a time limit.
 scratch=$(mktemp -d)
 export scratch
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+# gather_shards LOG STATUS: puts what the shards printed before what the step itself did. Here, since a step that ran into its limit is
+# dead, with its processes.
+gather_shards() {
+  local log=$1 status=$2
+  mv "$log" "$SHARDS.own"
+  cat "$SHARDS"/* "$SHARDS.own" >"$log" 2>/dev/null
+  if [[ $status == 124 || $status == 137 ]]; then
+    printf 'stopped at the time limit: %d cases ok, %d failed so far\n' "$(grep -c '^ok ' "$log")" "$(grep -c '^FAIL ' "$log")" >>"$log"
+  fi
+  rm -rf "$SHARDS" "$SHARDS.own"
+}
 
 failed=()
 steps=""
@@ -79,11 +91,13 @@ step() {
   else
     local log="$out/logs/${name%.json}.log" file="$out/logs/$name"
     [[ $name == *.json ]] || file=$log
+    if [[ -n ${SHARDS:-} ]]; then mkdir -p "$SHARDS"; fi
     if [[ $file == "$log" ]]; then
       timeout -k 5 $((limit < left ? limit : left)) "$@" >"$log" 2>&1 || status=$?
     else
       timeout -k 5 $((limit < left ? limit : left)) "$@" >"$file" 2>"$log" || status=$?
     fi
+    if [[ -n ${SHARDS:-} ]]; then gather_shards "$log" "$status"; fi
   fi
   [[ $status == 0 ]] || failed+=("$name")
   printf '%4d s  %-20s %s\n' $((SECONDS - begin)) "$name" "$([[ $status == 0 ]] && echo ok || echo "FAILED ($status)")"
@@ -100,13 +114,13 @@ build_all() {
 export -f build_all
 export build
 
-# Of an op check, all cases: a process a core, each with every N-th case, since the references are computed on the CPU.
+# Of an op check, all cases: a process a core, each with every N-th case, since the references are computed on the CPU. Their output
+# goes to files of $SHARDS, from where step() takes it.
 sharded() {
   local shards status
   shards=$(nproc)
   seq 0 $((shards - 1)) | xargs -P "$shards" -I{} bash -c '"$@" --shard {}/'"$shards"' >"$SHARDS/{}" 2>&1' _ "$@"
   status=$?
-  cat "$SHARDS"/*
   sed -n 's/^\([0-9]*\) cases, \([0-9]*\) failed.*/\1 \2/p' "$SHARDS"/* |
     awk '{cases += $1; failed += $2} END {printf "%d cases, %d failed\n", cases, failed}'
   return $status
@@ -116,7 +130,7 @@ export -f sharded
 check() {
   local name=$1 limit=$2
   shift 2
-  SHARDS=$(mktemp -d -p "$scratch") step "$name" "$limit" bash -c 'sharded "$@"' _ "$@"
+  SHARDS=$out/logs/$name.shards step "$name" "$limit" bash -c 'sharded "$@"' _ "$@"
 }
 
 # Hazards fail it, but not those that lie inside the library's own kernels: both accesses in a kernel that is not ours.
@@ -173,7 +187,7 @@ check op_check 110 "$build/op_check_cuda"
 benches="attention gemm grouped head memory_ops optimizer quantisers router"
 for bench in $benches; do step "bench_$bench.json" 60 "$build/bench_$bench" --iters 50 --json; done
 check memcheck 80 compute-sanitizer --tool memcheck --error-exitcode 1 "$build/op_check_cuda" --small
-SHARDS=$(mktemp -d -p "$scratch") step racecheck 120 bash -c 'racecheck "$@"' _ "$build/op_check_cuda" --small
+SHARDS=$out/logs/racecheck.shards step racecheck 120 bash -c 'racecheck "$@"' _ "$build/op_check_cuda" --small
 measured=""
 # measure KIND NAME MODEL OPTION...: the step KIND_NAME of bench_step, on a speedrun model.
 measure() {
