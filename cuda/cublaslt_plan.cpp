@@ -80,7 +80,10 @@ void choose_algorithm(ProductPlan& plan, const Alignments& alignments, size_t wo
                              preference, 1, &proposal, &proposals),
                doing.c_str());
   lib.preference_destroy(preference);
-  CHECK(proposals > 0, "cuBLASLt has no algorithm for %s", name.text().c_str());
+  if (proposals == 0) {
+    throw UserError("cuBLASLt has no algorithm for " + name.text(),
+                    "CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE=cublaslt.log: the library says why");
+  }
   plan.algorithm = proposal.algo;
   plan.workspace = proposal.workspaceSize;
 }

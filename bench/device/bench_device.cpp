@@ -3,10 +3,12 @@
 // own cost function. bench_attention, bench_grouped, ... are this program with the ops of one concern.
 //
 // A case's buffers lie in device memory, in as many copies as it takes to leave the L2 cache between two runs of one. The
-// result of the first run is compared with the reference; a wrong one prints no time.
+// result of the first run is compared with the reference; a wrong one prints no time. A case that fails, or that the library
+// refuses, is told and counted, and the others run, unless the device is unusable after it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 
 #include "base/check.h"
 #include "bench/device/timer.h"
@@ -41,6 +43,22 @@ bool wanted(const Options& options, const OpCase& c) {
   return options.ops.empty() ? of("") : std::any_of(options.ops.begin(), options.ops.end(), of);
 }
 
+// How many products the tensor cores make of the case's operands while they make one of bf16; 0: none, it computes in float.
+double tensor_core_rate(const OpCase& c) {
+  const bool codes = c.op == "scaled_linear" || c.op.rfind("grouped_scaled", 0) == 0;
+  if (codes) return 2;  // whatever the result is
+  return c.name.find(dtype_name<bf16>()) != std::string::npos ? 1 : 0;
+}
+
+std::string json_string(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c >= 0 && c < ' ' ? ' ' : c;
+  }
+  return out + '"';
+}
+
 class Bench {
  public:
   Bench(gpu::Device& device, const Options& options)
@@ -59,11 +77,15 @@ class Bench {
   }
   void header() const;
   void run(const OpCase& c);
+  bool device_broken() const { return device_broken_; }
   int finish() const;
 
  private:
   static constexpr int64_t kWorkspaceBytes = int64_t{256} << 20;
 
+  void check_and_time(const OpCase& c);
+  void fail(const OpCase& c, const std::string& problem);
+  void begin_row();
   std::string wrong(const OpInstance& instance) const;
   void print(const OpCase& c, const Cost& cost, const DeviceTiming& t);
 
@@ -73,7 +95,8 @@ class Bench {
   gpu::DeviceBuffer workspace_;
   Limits limits_ = {};
   CopyMemory memory_;
-  int done_ = 0, failed_ = 0;
+  int done_ = 0, failed_ = 0, rows_ = 0;
+  bool device_broken_ = false;
 };
 
 void Bench::header() const {
@@ -116,6 +139,33 @@ std::string Bench::wrong(const OpInstance& instance) const {
 
 void Bench::run(const OpCase& c) {
   if (c.capability > device_.facts().capability) return;
+  const int done = done_;
+  try {
+    check_and_time(c);
+  } catch (const std::exception& error) {
+    done_ = done + 1;
+    fail(c, error.what());
+    device_broken_ = device_.broken();
+    if (!device_broken_) return;
+    std::fprintf(stderr, "the device is unusable after this case: the others are not run\n");
+  }
+}
+
+void Bench::begin_row() {
+  std::printf("%s\n  ", rows_++ > 0 ? "," : "");
+}
+
+void Bench::fail(const OpCase& c, const std::string& problem) {
+  ++failed_;
+  std::fprintf(stderr, "FAIL %s | not timed: %s\n", c.name.c_str(), problem.c_str());
+  if (options_.output == Options::Output::kTable) return;
+  begin_row();
+  std::printf("{\"op\": %s, \"case\": %s, \"failed\": %s}", json_string(c.op).c_str(),
+              json_string(c.name).c_str(), json_string(problem).c_str());
+  std::fflush(stdout);
+}
+
+void Bench::check_and_time(const OpCase& c) {
   const OpInstance instance = c.make();
   if (instance.cost.bytes == 0) return;  // a reference's own proof, or no rows
   Workbench& bench = *instance.bench;
@@ -125,11 +175,7 @@ void Bench::run(const OpCase& c) {
   bench.place_copies(memory_, copies);
   const std::string problem = wrong(instance);
   ++done_;
-  if (!problem.empty()) {
-    ++failed_;
-    std::fprintf(stderr, "FAIL %s | not timed: %s\n", c.name.c_str(), problem.c_str());
-    return;
-  }
+  if (!problem.empty()) return fail(c, problem);
   const Exec on{
       .workspace = {workspace_.data(), {kWorkspaceBytes}},
         .gpu = device_.context()
@@ -144,15 +190,16 @@ void Bench::run(const OpCase& c) {
 void Bench::print(const OpCase& c, const Cost& cost, const DeviceTiming& t) {
   const double memory_us = 1e6 * cost.bytes / limits_.copy;
   // Float products are not the tensor cores'; only bytes bound them here.
-  const bool tensor = c.name.find("bf16") != std::string::npos;
-  const double matmul_us = tensor ? 1e6 * cost.flops / limits_.matmul : 0;
+  const double rate = tensor_core_rate(c);
+  const double matmul_us = rate > 0 ? 1e6 * cost.flops / (rate * limits_.matmul) : 0;
   const char* const bound = matmul_us > memory_us ? "matmul" : "copy";
   const double share = std::max(memory_us, matmul_us) / t.p50_us;
   if (options_.output == Options::Output::kJson) {
+    begin_row();
     std::printf(
-        "%s\n  {\"op\": \"%s\", \"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, \"runs\": "
-        "%d, \"bytes\": %.0f, \"flops\": %.0f, \"bound\": \"%s\", \"share\": %.4f}",
-        done_ - failed_ > 1 ? "," : "", c.op.c_str(), c.name.c_str(), t.p50_us, t.min_us, t.runs,
+        "{\"op\": %s, \"case\": %s, \"p50_us\": %.3f, \"min_us\": %.3f, \"runs\": %d, \"bytes\": "
+        "%.0f, \"flops\": %.0f, \"bound\": \"%s\", \"share\": %.4f}",
+        json_string(c.op).c_str(), json_string(c.name).c_str(), t.p50_us, t.min_us, t.runs,
         cost.bytes, cost.flops, bound, share);
   } else {
     std::printf("%-64s | %9.1f us (min %9.1f) | %6.3f TB/s | %7.2f TFLOP/s | %3.0f%% of %s limit\n",
@@ -215,7 +262,7 @@ int run(int argc, char** argv) {
   Bench bench(*device, options);
   bench.header();
   for (const OpCase& c : all_op_cases()) {
-    if (wanted(options, c)) bench.run(c);
+    if (wanted(options, c) && !bench.device_broken()) bench.run(c);
   }
   return bench.finish();
 }
