@@ -150,6 +150,7 @@ int run(const Options& o) {
 
   Profile profile;
   std::vector<double> seconds, sampled_seconds;
+  double first_loss = 0;  // before anything was learned
   using Sample = MicroScale::Sample;
   const int64_t turns = o.sampled ? 2 : 1;  // a plain step, a sampled one
   for (int64_t i = 0; i < o.warmup + turns * o.steps; ++i) {
@@ -177,6 +178,7 @@ int run(const Options& o) {
     optimizer.read_back(on);
     wait(on);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if (i == 0) first_loss = model->loss_sum() / double(tokens);
     if (i < o.warmup) continue;
     (sample == Sample::kFormats ? sampled_seconds : seconds).push_back(took.count());
   }
@@ -209,6 +211,7 @@ int run(const Options& o) {
     result["share_of_matmul_limit"] = gflops / limit;
     result["parameters_total"] = counts.total;
     result["parameters_active"] = counts.active;
+    result["first_loss"] = first_loss;
     result["loss"] = loss;
     result["memory_bytes"] = plan.bytes_on(on.gpu);
     if (o.profile) result["profile"] = profile_rows(profile, turns * o.steps);

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can tell, in about ten minutes: builds for it (CMake, a C++ compiler and the CUDA toolkit are
 # enough), op tests, memcheck and racecheck, every bench, PyTorch's figures where it is installed; with `assay` (a bundle, or a
-# full build) training against the CPU's, the same bits again, resumed and without graphs, and the speedrun models' steps. A
-# step that fails or runs into its time limit does not stop the others. Leaves results.json and logs.tgz; exit 1 if a step failed.
+# full build) training against the CPU's, the same bits again, resumed and without graphs, and the speedrun models' steps. What no GPU has
+# executed (docs/bench) comes first. A step that fails or runs into its time limit does not stop the others. Leaves results.json and
+# logs.tgz; exit 1 if a step failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,6 +15,10 @@ usage: bash tools/gpu_check.sh [--out FOLDER] [--build FOLDER | --prebuilt FOLDE
   --prebuilt  builds nothing, takes the programs there; in a bundle (tools/bundle.sh) that is bin
   --only      runs only the steps whose names match, e.g. 'limits|step_.*'
   --dry-run   prints the steps with their time limits and runs none
+After 525 s no step begins, and what is left is a failure. In two calls, each with an --out of its own and time for all of its steps:
+  --only 'build|kernels|limits|op_check_.*|bench_quantisers|(step|profile)_.*_fp8_.*|losses'
+  --only 'limits|op_check|bench_[a-pr-z].*|memcheck|racecheck|parity_.*|(step|profile)_[a-z0-9-]*|torch'
+(the second with --prebuilt and the folder that the first one built).
 TEXT
 }
 
@@ -58,6 +63,7 @@ fi
 # Small runs: gone when this ends, also by Ctrl-C or a time limit.
 scratch=$(mktemp -d)
 export scratch
+export logs="$out/logs"
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -82,7 +88,7 @@ step() {
   shift 2
   if ! [[ ${name%.json} =~ ^($only)$ ]]; then return; fi
   if [[ $dry == yes ]]; then
-    printf '%4d s  %-20s %s\n' "$limit" "$name" "$*"
+    printf '%4d s  %-36s %s\n' "$limit" "$name" "$*"
     return
   fi
   local left=$((total_seconds - SECONDS)) begin=$SECONDS status=0
@@ -100,7 +106,7 @@ step() {
     if [[ -n ${SHARDS:-} ]]; then gather_shards "$log" "$status"; fi
   fi
   [[ $status == 0 ]] || failed+=("$name")
-  printf '%4d s  %-20s %s\n' $((SECONDS - begin)) "$name" "$([[ $status == 0 ]] && echo ok || echo "FAILED ($status)")"
+  printf '%4d s  %-36s %s\n' $((SECONDS - begin)) "$name" "$([[ $status == 0 ]] && echo ok || echo "FAILED ($status)")"
   if [[ $status != 0 && -s ${log:-} ]]; then tail -5 "$log" | sed 's/^/          /'; fi
   steps+="${steps:+, }{\"name\": \"${name%.json}\", \"status\": \"$status\", \"seconds\": $((SECONDS - begin))}"
 }
@@ -178,16 +184,41 @@ parity() {
 }
 export -f parity
 
+# losses FIRST LAST PAIR...: of a recipe's steps with decoded and with native products, as JSON. Codes and draws are the same; sums differ in
+# order and by the tensor cores' short accumulators, whose cuts (2^-13 of a step's largest product) weigh about as much as the rounding of a
+# product's result to bf16. So the rule is that of two backends in bf16, `parity`: losses may differ by FIRST before anything is
+# learned, by LAST in the last step. On a CPU, where small models of both kinds take the same steps, bf16 and fp32 are apart by 0.001 and 0.016.
+losses() {
+  local first=$1 last=$2 status=0 separator="{"
+  shift 2
+  # FIELD NAME
+  number() { sed -n 's/.*"'"$1"'":\(-\{0,1\}[0-9.][-+0-9.e]*\).*/\1/p' "$logs/step_$2.json" 2>/dev/null; }
+  for pair; do
+    local numbers=("$(number first_loss "${pair}_decoded")" "$(number first_loss "${pair}_native")"
+      "$(number loss "${pair}_decoded")" "$(number loss "${pair}_native")")
+    [[ -n ${numbers[*]// /} ]] || continue
+    awk -v first="$first" -v last="$last" -v a="${numbers[0]}" -v b="${numbers[1]}" -v c="${numbers[2]}" -v d="${numbers[3]}" -v pair="$pair" \
+      -v separator="$separator" '
+      function apart(x, y) { return x > y ? x - y : y - x }
+      BEGIN {
+        if (a == "" || b == "" || c == "" || d == "") { print pair ": a loss is missing" >"/dev/stderr"; exit 1 }
+        printf "%s\n\"%s\": {\"decoded\": [%s, %s], \"native\": [%s, %s], \"apart\": [%.6f, %.6f]}", separator, pair, a, c, b, d, apart(a, b), apart(c, d)
+        ok = apart(a, b) <= first && apart(c, d) <= last
+        printf "%s: losses of decoded and native products differ by %.6f in the first step (at most %s), %.6f in the last (at most %s)%s\n", \
+          pair, apart(a, b), first, apart(c, d), last, ok ? "" : ": FAILED" >"/dev/stderr"
+        exit !ok
+      }' || status=1
+    separator=","
+  done
+  printf '%s}\n' "$([[ $separator == "{" ]] && echo "{")"
+  return $status
+}
+export -f losses
+
 if [[ $prebuilt == no ]]; then
   step build 200 bash -c build_all
   step kernels 20 bash tools/check_kernels.sh --no-build "$build"
 fi
-step limits.json 30 "$build/bench_limits" --json
-check op_check 110 "$build/op_check_cuda"
-benches="attention gemm grouped head memory_ops optimizer quantisers router"
-for bench in $benches; do step "bench_$bench.json" 60 "$build/bench_$bench" --iters 50 --json; done
-check memcheck 80 compute-sanitizer --tool memcheck --error-exitcode 1 "$build/op_check_cuda" --small
-SHARDS=$out/logs/racecheck.shards step racecheck 120 bash -c 'racecheck "$@"' _ "$build/op_check_cuda" --small
 measured=""
 # measure KIND NAME MODEL OPTION...: the step KIND_NAME of bench_step, on a speedrun model.
 measure() {
@@ -196,20 +227,43 @@ measure() {
   step "$name.json" 60 "$build/bench_step" --config "models/presets/speedrun/$model.yaml" --device cuda "$@" --json
   measured+=" $name"
 }
+codes_ops="grouped_scaled swiglu_codes quantise fake_quantise"
+benches=""
+bench() {
+  step "bench_$1.json" 60 "$build/bench_$1" --iters 50 --json
+  benches+=" $1"
+}
+
+step limits.json 30 "$build/bench_limits" --json
+# The library tells its log why it has no algorithm for a product; %i: the process.
+check op_check_scaled_linear 60 env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$out/logs/cublaslt_%i.log" "$build/op_check_cuda" --op scaled_linear
+for op in $codes_ops; do check "op_check_$op" 60 "$build/op_check_cuda" --op "$op"; done
+bench quantisers
+if [[ $dry == yes || -x $build/assay ]]; then
+  pairs=()
+  for model in dense moe-64; do
+    for recipe in fp8_tensor fp8_block; do
+      for products in decoded native; do
+        measure step "${model}_${recipe}_$products" "$model" --recipe $recipe --products $products --micro-batches 8 --steps 5 --warmup 2
+      done
+      pairs+=("${model}_$recipe")
+    done
+  done
+  step losses.json 5 bash -c 'losses "$@"' _ 0.01 0.05 "${pairs[@]}"
+  for pair in "${pairs[@]}"; do
+    measure profile "${pair}_native" "${pair%%_*}" --recipe "${pair#*_}" --products native --steps 2 --warmup 1 --profile
+  done
+fi
+check op_check 110 "$build/op_check_cuda"
+for name in attention gemm grouped head memory_ops optimizer router; do bench $name; done
+check memcheck 80 compute-sanitizer --tool memcheck --error-exitcode 1 "$build/op_check_cuda" --small
+SHARDS=$out/logs/racecheck.shards step racecheck 120 bash -c 'racecheck "$@"' _ "$build/op_check_cuda" --small
 if [[ $dry == yes || -x $build/assay ]]; then
   step parity_fp32 60 bash -c 'parity fp32 0.001 0.005'
   step parity_bf16 60 bash -c 'parity bf16 0.01 0.05'
   for model in dense moe-64 moe-256; do
     measure step "$model" "$model" --micro-batches 8 --steps 5 --warmup 2
     measure profile "$model" "$model" --steps 2 --warmup 1 --profile
-  done
-  for model in dense moe-64; do
-    for recipe in fp8_tensor fp8_block; do
-      for products in decoded native; do
-        measure step "${model}_${recipe}_$products" "$model" --recipe $recipe --products $products --micro-batches 8 --steps 5 --warmup 2
-      done
-      measure profile "${model}_${recipe}_native" "$model" --recipe $recipe --products native --steps 2 --warmup 1 --profile
-    done
   done
 fi
 if [[ $dry == yes ]] || python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
@@ -224,6 +278,7 @@ if [[ -f MANIFEST ]]; then commit=$(sed -n 's/^# commit //p' MANIFEST); fi
 value() {
   if [[ -s $1 && $(tail -c 3 "$1") == *[\]\}]* ]]; then cat "$1"; else echo null; fi
 }
+last_line() { tail -1 "$out/logs/$1.log" 2>/dev/null | tr -d '"\\'; }
 {
   printf '{"gpu": "%s", "date": "%s", "commit": "%s", "toolkit": "%s",\n' "$gpu" "$(date -u +%FT%TZ)" \
     "$commit" "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
@@ -243,8 +298,10 @@ value() {
     value "$out/logs/$name.json"
     separator=","
   done
-  last_line() { tail -1 "$out/logs/$1.log" 2>/dev/null | tr -d '"\\'; }
-  printf '},\n"op_check": "%s", "memcheck": "%s", "racecheck": "%s",\n"parity_fp32": "%s", "parity_bf16": "%s",\n"torch": [' \
+  printf '},\n"losses_decoded_native": '
+  value "$logs/losses.json"
+  for op in scaled_linear $codes_ops; do printf ',\n"op_check_%s": "%s"' "$op" "$(last_line "op_check_$op")"; done
+  printf ',\n"op_check": "%s", "memcheck": "%s", "racecheck": "%s",\n"parity_fp32": "%s", "parity_bf16": "%s",\n"torch": [' \
     "$(last_line op_check)" "$(last_line memcheck)" "$(last_line racecheck)" "$(last_line parity_fp32)" "$(last_line parity_bf16)"
   if [[ -s $out/logs/torch.json ]]; then grep '^{' "$out/logs/torch.json" | paste -sd,; fi
   printf ']}\n'
