@@ -58,15 +58,19 @@ void reach_experts(CodedBuffer::Room& room, const ModelConfig& c, int64_t tokens
 
 }  // namespace
 
-void CodedScratch::plan(MemoryPlan& plan, const ModelConfig& c, int64_t tokens) {
+std::vector<int64_t> dense_widths(const ModelConfig& c) {
   const int64_t head = c.resolved_head_dim();
   std::vector<int64_t> widths{c.hidden, c.heads * head,
                               (c.heads + 2 * c.resolved_kv_heads()) * head};
   const auto ffn = [&](int64_t width) { widths.insert(widths.end(), {width, 2 * width}); };
   if (moe_blocks(c) < c.layers) ffn(c.ffn);
   if (moe_blocks(c) > 0 && c.moe->shared > 0) ffn(c.moe->shared * c.moe->expert_ffn);
+  return widths;
+}
+
+void CodedScratch::plan(MemoryPlan& plan, const ModelConfig& c, int64_t tokens) {
   CodedBuffer::Room room;
-  for (const int64_t width : widths) {
+  for (const int64_t width : dense_widths(c)) {
     for (const ScaleKind kind : {ScaleKind::k1x128, ScaleKind::k1x32, ScaleKind::k1x16}) {
       const QuantFormat format{ElementFormat::kE4M3, kind};
       if (width % block_shape(kind).columns == 0) room.reach(format, tokens, width);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/view.h"
 #include "cuda/memory_plan.h"
@@ -33,6 +34,9 @@ struct CodedBuffer {
 
 // The format as the hardware has it laid out.
 QuantFormat hardware_format(QuantFormat format);
+
+// Of the operands of all products but those of routed experts.
+std::vector<int64_t> dense_widths(const ModelConfig& config);
 
 struct CodedScratch {
   CodedBuffer row, column, other;

@@ -27,7 +27,8 @@ PrecisionTable table_for(const ModelConfig& config, const DecoderOptions& option
   PrecisionTable table = precision_table(options.precision, config);
   require_whole_blocks(table, config);
   const bool native = options.precision.products == "native" &&
-                      options.purpose == Purpose::kTraining && options.sequence % kNativeRows == 0;
+                      options.purpose == Purpose::kTraining &&
+                      native_problem(config, options.sequence).empty();
   if (native && options.backend == Backend::kGpu) table.native_capability = options.capability;
   return table;
 }

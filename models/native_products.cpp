@@ -248,6 +248,19 @@ CodedStack NativeProducts::dgrad_stack() const {
           CodedStack::Experts::kAlongK};
 }
 
+std::string native_problem(const ModelConfig& model, int64_t sequence) {
+  constexpr int64_t kWhole = 16;
+  if (sequence % kWhole != 0) {
+    return strprintf("sequences of %ld tokens are no multiple of %ld", long(sequence),
+                     long(kWhole));
+  }
+  for (const int64_t width : dense_widths(model)) {
+    if (width % kWhole == 0) continue;
+    return strprintf("a width of %ld is no multiple of %ld", long(width), long(kWhole));
+  }
+  return "";
+}
+
 ExpertWidths expert_widths(ProductRole role, const ModelConfig& model) {
   if (role != ProductRole::kExperts || !model.moe) return {};
   return {model.hidden, model.moe->expert_ffn};

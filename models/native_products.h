@@ -29,9 +29,9 @@
 
 namespace assay {
 
-// Sequences of whole multiples of so many tokens have native products: cuBLASLt wants as much of rows of 8-bit operands with scales of
-// blocks.
-inline constexpr int64_t kNativeRows = 16;
+// Why no product of the model is native, whatever its format: cuBLASLt wants the widths and the tokens of its 8-bit operands to be
+// multiples of 16. "" if nothing is in the way.
+std::string native_problem(const ModelConfig& model, int64_t sequence);
 
 // The numbers of a weight's operands in QuantScratch::not_finite.
 struct OperandSites {

@@ -180,6 +180,18 @@ TEST_CASE("sequences of odd length are multiplied decoded") {
   REQUIRE(calls_of("grouped_scaled_linear", c, 90, Passes::kTraining, kSequence - 8) == 0);
 }
 
+TEST_CASE("a width of no multiple of 16 leaves all products decoded") {
+  Config c = native_config(Kind::kDense, "fp8_tensor", "native");
+  c.model.ffn = 136;
+  c.precision.override_ = {"dense_ffn.fprop=bf16", "dense_ffn.dgrad=bf16"};  // which want 16 too
+  REQUIRE(native_problem(c.model, kSequence) == "a width of 136 is no multiple of 16");
+  REQUIRE(native_problem(c.model, 7) == "sequences of 7 tokens are no multiple of 16");
+  REQUIRE(calls_of("scaled_linear", c, 90) == 0);
+  c.model.ffn = 144;
+  REQUIRE(native_problem(c.model, kSequence) == "");
+  REQUIRE(calls_of("scaled_linear", c, 90) > 0);
+}
+
 // Of a rotated operand nobody knows it. In nvfp4 that is both operands of wgrad; a gradient's two copies come from one pass.
 TEST_CASE("no operand is read for a largest magnitude that the op which wrote it can tell") {
   const auto passes = [](Kind kind, const char* recipe, int capability) {

@@ -150,7 +150,8 @@ void announce_precision(Log& log, const Config& config, const TrainDevice& devic
     log.info(strprintf("  bf16 in all blocks from step %ld on", long(recipe_steps(config) + 1)));
   }
   const bool native = config.precision.products == "native";
-  if (native && device.gpu && config.run.sequence % kNativeRows == 0) {
+  const std::string problem = native_problem(config.model, config.run.sequence);
+  if (native && device.gpu && problem.empty()) {
     const int capability = device.gpu->facts().capability;
     for (const std::string& row : native_rows(table, config.model, capability)) {
       log.info("  " + row);
@@ -158,10 +159,7 @@ void announce_precision(Log& log, const Config& config, const TrainDevice& devic
     return;
   }
   if (native && device.gpu) {
-    log.warn(
-        strprintf("precision.products: native: sequences of %ld tokens are no multiple of %ld: "
-                  "all products are decoded",
-                  long(config.run.sequence), long(kNativeRows)));
+    log.warn("precision.products: native: " + problem + ": all products are decoded");
   } else if (native) {
     log.warn("precision.products: native: a CPU multiplies none of these formats");
   }
