@@ -11,7 +11,7 @@ bool CodedSwiglu::in_force(const QuantScratch& q, int64_t width) const {
   const ProductFormats &outer = gate_up_->formats(), &inner = down_->formats();
   const QuantFormat& format = inner.fprop_input.format;
   for (const OperandFormat* o :
-       {&inner.wgrad_input, &outer.dgrad_gradient, &outer.wgrad_gradient}) {
+       {&inner.wgrad_input, &inner.wgrad_gradient, &outer.dgrad_gradient, &outer.wgrad_gradient}) {
     if (o->rotated || !(o->format == format)) return false;
   }
   return swiglu_codes_problem(format, width).empty();

@@ -12,7 +12,8 @@ class CodedSwiglu {
   CodedSwiglu(const NativeProducts* gate_up, const NativeProducts* down)
       : gate_up_(gate_up), down_(down) {}
 
-  // In a micro-batch whose forward pass did so the backward pass does. Sampled steps measure what would be written.
+  // The same in both passes of a micro-batch: the backward pass finds no h in bf16 where the forward pass wrote none. Not in sampled
+  // steps, which measure the bf16 numbers.
   bool in_force(const QuantScratch& q, int64_t width) const;
 
   // y = swiglu(gate_up) Wdown^T

@@ -109,7 +109,8 @@ GPU_DEVICE void draw_unit(uint32_t (&half)[kUnit], const RandomKey& key, uint64_
   }
 }
 
-// What a kernel is compiled for: sampled steps measure (and may draw). Registers decide how many warps a multiprocessor has.
+// What a kernel is compiled for, as registers decide how many warps a multiprocessor has: plain steps that round to nearest, plain
+// steps that draw, sampled steps, which measure whatever the rounding.
 enum class Work { kNearest, kDraws, kMeasures };
 
 // From values to what they decode to, as bits of bf16.
@@ -273,13 +274,12 @@ GPU_DEVICE void quantise_copy(const FakeQuantise<X>& a, const FakeCopy& copy, co
     uint32_t y[kUnit];
     read_unit<kWay>(v, a, p, tile, u);
     encode_unit<kWork>(y, v, copy.format, scale, key, uint64_t(element));
-    if constexpr (kWork == Work::kMeasures) {
+    if (flips_count) {
       const float earlier =
           copy.scales.empty() ? 1.0f : float(copy.scales[scale_at(p, block, kBand, u)]);
-      if (flips_count)
-        flips +=
-            flips_of_unit<kWay>(copy.y, row, column, earlier, y, decode_factor(copy.format, scale),
-                                element_grid(copy.format.element), count);
+      flips +=
+          flips_of_unit<kWay>(copy.y, row, column, earlier, y, decode_factor(copy.format, scale),
+                              element_grid(copy.format.element), count);
     }
     store_unit<kWay>(copy.y, row, column, y, count, vectors);
     if constexpr (kWork == Work::kMeasures) {

@@ -10,6 +10,7 @@
 #include "base/small_float.h"
 #include "cuda/gpu.h"
 #include "ops/gpu_amax.h"
+#include "ops/gpu_ops.h"
 #include "ops/quantise.h"
 #include "ops/quantise_scale.h"
 
@@ -26,12 +27,6 @@ inline constexpr int kCodeQuarters = 4;  // of a column, a warp each
 struct CodeTile {
   uint32_t pair[kCodeTile][kCodePitch];
   uint32_t most[kCodeQuarters][kCodeTile / 2];
-};
-
-// Where a tile lies in the matrix, and the matrix.
-struct CodePlace {
-  int64_t rows, columns;
-  int64_t row, column;  // the tile's first
 };
 
 using CodePairs = Vec<uint32_t, kCodeRun / 2>;
@@ -67,47 +62,73 @@ struct Coder {
   GPU_DEVICE static uint32_t four(float a, float b, float c, float d) {
     return pair(a, b) | pair(c, d) << 16;
   }
-  // By one lane of those that have the block: the scale, and the mark where there is none.
-  GPU_DEVICE void store_scale(const QuantisedCopy& to, const View<uint32_t, 1>& not_finite,
-                              int64_t lines, int64_t k, int64_t line, int64_t at,
-                              const BlockScale& scale, uint32_t amax) const {
-    if constexpr (!kBlocks) return;
-    to.scales[scale_index(format, lines, k, line, at / kCodeTile)] = scale.decode;
+};
+
+// Where a tile lies in the matrix, and the matrix.
+struct CodePlace {
+  int64_t rows, columns;
+  int64_t row, column;  // the tile's first
+};
+
+// A copy of a tile under way.
+template <typename C>
+struct CodeCopy {
+  C coder;
+  QuantisedCopy to = {};
+  View<uint32_t, 1> not_finite = {};
+  CodePlace place = {};
+  uint32_t tensor_amax = 0;
+
+  // By one thread of those that have the block: its scale, and the mark where it has none.
+  GPU_DEVICE void store_scale(int64_t index, const BlockScale& scale, uint32_t amax) const {
+    if constexpr (!C::kBlocks) return;
+    to.scales[index] = scale.decode;
     mark_not_finite(not_finite, to.site, amax);
   }
 };
 
-// The tensor's largest magnitude, and once in a grid S, 1 / S and the mark.
-template <typename C>
-GPU_DEVICE uint32_t tensor_most(const C& coder, const QuantisedCopy& to,
-                                const View<uint32_t, 1>& not_finite) {
-  if constexpr (C::kBlocks) return 0;
-  const uint32_t most = magnitude_bits(to.amax[0]);
+// What ops/quantise_scale.h says of the tensor's scale, by one thread of the grid.
+GPU_DEVICE float store_tensor_scale(const QuantFormat& f, const QuantisedCopy& to) {
+  const float s = tensor_scale(f, to.amax[0]);
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
-    const float s = tensor_scale(coder.format, to.amax[0]);
     to.tensor_scale[0] = s;
     to.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
-    mark_not_finite(not_finite, to.site, most);
   }
-  return most;
+  return s;
+}
+
+// Every thread of the grid calls it. The tensor's scale is written, and its mark where it has none.
+template <typename C>
+GPU_DEVICE CodeCopy<C> begin_copy(const C& coder, const QuantisedCopy& to,
+                                  const View<uint32_t, 1>& not_finite, const CodePlace& place) {
+  CodeCopy<C> copy{coder, to, not_finite, place};
+  if constexpr (C::kBlocks) return copy;
+  copy.tensor_amax = magnitude_bits(to.amax[0]);
+  store_tensor_scale(coder.format, to);
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
+    mark_not_finite(not_finite, to.site, copy.tensor_amax);
+  }
+  return copy;
 }
 
 // Every lane of the warp calls it. r: of the tile; run: of the row. A run lies inside the matrix or outside.
 template <typename C>
-GPU_DEVICE void code_row(const C& coder, const QuantisedCopy& to,
-                         const View<uint32_t, 1>& not_finite, uint32_t tensor, const CodePlace& p,
-                         int r, int run, const CodePairs& x) {
-  uint32_t amax = tensor;
+GPU_DEVICE void code_row(const CodeCopy<C>& copy, int r, int run, const CodePairs& x) {
+  uint32_t amax = copy.tensor_amax;
   if constexpr (C::kBlocks) {
     uint32_t most = 0;
     for (int i = 0; i < kCodeRun / 2; ++i) most = most_of_pairs(most, x[i]);
     most = max_u16x2(most, most >> 16) & 0xFFFFu;
     amax = magnitude_of_bf16(warp_max(most, kCodeAcross));
   }
+  const CodePlace& p = copy.place;
   const int64_t line = p.row + r, k = p.column + run * kCodeRun;
   if (line >= p.rows || k >= p.columns) return;
-  const BlockScale scale = coder.scale(amax);
-  if (run == 0) coder.store_scale(to, not_finite, p.rows, p.columns, line, k, scale, amax);
+  const BlockScale scale = copy.coder.scale(amax);
+  if (run == 0) {
+    copy.store_scale(scale_index(copy.coder.format, p.rows, p.columns, line, k / kCodeTile), scale,
+                     amax);
+  }
   const float by = scale.multiply;
   Vec<uint32_t, kCodeRun / 4> codes;
   for (int i = 0; i < kCodeRun / 4; ++i) {
@@ -116,7 +137,7 @@ GPU_DEVICE void code_row(const C& coder, const QuantisedCopy& to,
                        unpack_high(high) * by);
     codes[i] = scale.divide == 0 ? 0 : codes[i];
   }
-  store_whole<kCodeRun / 4>(reinterpret_cast<uint32_t*>(to.codes.row(line) + k), codes);
+  store_whole<kCodeRun / 4>(reinterpret_cast<uint32_t*>(copy.to.codes.row(line) + k), codes);
 }
 
 // 16 rows of one of the pairs' columns. kHigh: of the second.
@@ -136,14 +157,13 @@ GPU_DEVICE Vec<uint32_t, kCodeRun / 4> column_codes(const uint32_t* pair, const 
 // Every thread of the block calls it, behind a barrier after the tile was written. The tile is 0 outside the matrix. A warp has 32
 // pairs of columns and a quarter of their rows.
 template <typename C>
-GPU_DEVICE void code_columns(const C& coder, const QuantisedCopy& to,
-                             const View<uint32_t, 1>& not_finite, uint32_t tensor,
-                             const CodePlace& p, CodeTile& tile) {
+GPU_DEVICE void code_columns(const CodeCopy<C>& copy, CodeTile& tile) {
   constexpr int kRows = kCodeTile / kCodeQuarters;
   static_assert(kCodeThreads == kCodeQuarters * kCodeTile / 2 && kRows == 2 * kCodeRun);
   const int pair_column = int(threadIdx.x) % (kCodeTile / 2);
   const int quarter = int(threadIdx.x) / (kCodeTile / 2);
   uint32_t x[kRows];
+#pragma unroll
   for (int i = 0; i < kRows; ++i) x[i] = tile.pair[quarter * kRows + i][pair_column];
   uint32_t most = 0;
   if constexpr (C::kBlocks) {
@@ -152,18 +172,22 @@ GPU_DEVICE void code_columns(const C& coder, const QuantisedCopy& to,
     sync_block();
     for (int q = 0; q < kCodeQuarters; ++q) most = max_u16x2(most, tile.most[q][pair_column]);
   }
-  const int64_t k = padded_length(coder.format.scale, p.rows);
-  const int64_t first = p.row + quarter * kRows;
+  const CodePlace& p = copy.place;
+  const QuantFormat& format = copy.coder.format;
+  const int64_t k = padded_length(format.scale, p.rows), first = p.row + quarter * kRows;
   const auto column = [&]<int kHigh>(std::integral_constant<int, kHigh>) {
     const int64_t line = p.column + 2 * pair_column + kHigh;
     if (line >= p.columns) return;
     const uint32_t amax =
-        C::kBlocks ? magnitude_of_bf16(kHigh ? most >> 16 : most & 0xFFFFu) : tensor;
-    const BlockScale scale = coder.scale(amax);
-    if (quarter == 0) coder.store_scale(to, not_finite, p.columns, k, line, p.row, scale, amax);
+        C::kBlocks ? magnitude_of_bf16(kHigh ? most >> 16 : most & 0xFFFFu) : copy.tensor_amax;
+    const BlockScale scale = copy.coder.scale(amax);
+    if (quarter == 0) {
+      copy.store_scale(scale_index(format, p.columns, k, line, p.row / kCodeTile), scale, amax);
+    }
+#pragma unroll
     for (int h = 0; h < kRows; h += kCodeRun) {
       if (first + h >= k) continue;
-      store_whole<kCodeRun / 4>(reinterpret_cast<uint32_t*>(to.codes.row(line) + first + h),
+      store_whole<kCodeRun / 4>(reinterpret_cast<uint32_t*>(copy.to.codes.row(line) + first + h),
                                 column_codes<C, kHigh>(x + h, scale));
     }
   };
@@ -186,6 +210,14 @@ GPU_DEVICE CodePairs load_run(const bf16* from) {
     for (int i = 0; i < 4; ++i) x[h + i] = four[i];
   }
   return x;
+}
+
+// Places of the hardware's layout that belong to no block are 0.
+inline void clear_scale_padding(Exec on, const QuantFormat& format, const QuantisedCopy& copy,
+                                int64_t lines, int64_t k) {
+  if (!has_scale_padding(format, lines, k)) return;
+  zero(on, copy.scales);
+  zero(on, copy.scale_codes);
 }
 
 }  // namespace assay::gpu

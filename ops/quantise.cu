@@ -154,15 +154,8 @@ GPU_DEVICE void quantise_part(const Quantise<T>& a, const QuantisedCopy& to, con
   }
 }
 
-// S and 1 / S are written by one thread of the grid.
 GPU_DEVICE float tensor_scale_of(const QuantFormat& f, const QuantisedCopy& to) {
-  if (!has_tensor_scale(f.scale)) return 1.0f;
-  const float s = tensor_scale(f, to.amax[0]);
-  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
-    to.tensor_scale[0] = s;
-    to.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
-  }
-  return s;
+  return has_tensor_scale(f.scale) ? store_tensor_scale(f, to) : 1.0f;
 }
 
 // A block owns a tile of 128 x 128, read once into shared memory. A thread owns 16 neighbouring elements of a line of a copy,
@@ -210,20 +203,21 @@ __global__ __launch_bounds__(kCodeThreads) void quantise_bytes_kernel(
   const CodePlace p{a.x.dim[0], a.x.dim[1], int64_t{blockIdx.x} * kCodeTile,
                     int64_t{blockIdx.y} * kCodeTile};
   const Coder<Element, kScale> coder(a.format);
-  const int row = !a.row.codes.empty(), column = !a.column.codes.empty();
-  const uint32_t tensor = row ? tensor_most(coder, a.row, a.not_finite) : 0;
+  const int by_row = !a.row.codes.empty(), by_column = !a.column.codes.empty();
+  using Copy = CodeCopy<Coder<Element, kScale>>;
+  const Copy row = by_row ? begin_copy(coder, a.row, a.not_finite, p) : Copy{coder};
 #pragma unroll 2
   for (int i = int(threadIdx.x); i < kCodeTile * kCodeAcross; i += kCodeThreads) {
     const int r = i / kCodeAcross, run = i % kCodeAcross;
     const int64_t line = p.row + r, k = p.column + run * kCodeRun;
     const CodePairs x = line < p.rows && k < p.columns ? load_run(&a.x.at(line, k)) : CodePairs{};
-    if (column) keep_run(*tile, r, run, x);
-    if (row) code_row(coder, a.row, a.not_finite, tensor, p, r, run, x);
+    if (by_column) keep_run(*tile, r, run, x);
+    if (by_row) code_row(row, r, run, x);
   }
-  if (!column) return;
-  const uint32_t tensor_of_columns = tensor_most(coder, a.column, a.not_finite);
+  if (!by_column) return;
+  const Copy column = begin_copy(coder, a.column, a.not_finite, p);
   sync_block();
-  code_columns(coder, a.column, a.not_finite, tensor_of_columns, p, *tile);
+  code_columns(column, *tile);
 }
 
 // S where there is no tile to write it.
@@ -247,7 +241,7 @@ void launch_bytes(Exec on, const Quantise<bf16>& a) {
              .grid = {unsigned(ceil_div(a.x.dim[0], kCodeTile)),
                       unsigned(ceil_div(a.x.dim[1], kCodeTile))},
              .block = {kCodeThreads},
-             .shared_bytes = sizeof(CodeTile)
+             .shared_bytes = a.column.codes.empty() ? 0 : int64_t(sizeof(CodeTile))
   },
          quantise_bytes_kernel<Element, kScale>, a);
 }
@@ -260,18 +254,16 @@ void launch_bytes(Exec on, const Quantise<bf16>& a) {
 template <typename T, typename Element, Rounding kRounding>
 void launch_quantise(Exec on, const Quantise<T>& a) {
   const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
-  const QuantisedCopy copies[] = {a.row, a.column};  // nvcc wants a named range
-  for (const QuantisedCopy& copy : copies) {
-    if (copy.codes.empty()) continue;
-    if (a.format.layout == ScaleLayout::kHardware) {
-      zero(on, copy.scales);
-      zero(on, copy.scale_codes);
-    }
+  const auto prepare = [&](const QuantisedCopy& copy, int64_t lines, int64_t k) {
+    if (copy.codes.empty()) return;
+    clear_scale_padding(on, a.format, copy, lines, k);
     if (a.x.size() == 0 && has_tensor_scale(a.format.scale)) {
       launch(on, {.name = "tensor_scale", .grid = {1}, .block = {1}}, tensor_scale_kernel, a.format,
              copy);
     }
-  }
+  };
+  prepare(a.row, rows, columns);
+  prepare(a.column, columns, padded_length(a.format.scale, rows));
   if constexpr (std::is_same_v<T, bf16>) {
     if (has_bytes_kernel(a)) {
       return a.format.element == ElementFormat::kE4M3 ? launch_bytes<e4m3>(on, a)

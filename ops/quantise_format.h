@@ -97,6 +97,12 @@ constexpr int64_t scale_index(const QuantFormat& f, int64_t lines, int64_t k, in
   const int64_t tile = line / 128 * ceil_div(blocks, 4) + block / 4;
   return tile * 512 + line % 32 * 16 + line % 128 / 32 * 4 + block % 4;
 }
+// Whether a copy's scales have places that belong to no block. (Those of 16 x 16 are kept once a line: said to have some.)
+constexpr bool has_scale_padding(const QuantFormat& f, int64_t lines, int64_t k) {
+  QuantFormat plain = f;
+  plain.layout = ScaleLayout::kPlain;
+  return scale_count(f, lines, k) != scale_count(plain, lines, k);
+}
 // How many neighbouring lines share a stored scale.
 constexpr int64_t lines_of_stored_scale(const QuantFormat& f) {
   const int tiled = f.scale == ScaleKind::k16x16 && f.layout == ScaleLayout::kHardware;

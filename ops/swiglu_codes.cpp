@@ -8,12 +8,18 @@ namespace assay {
 
 namespace {
 
+// For accesses of 16 bytes.
+bool aligned(const void* p) {
+  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
+}
+
 void check_copy(const char* op, const char* what, const QuantisedCopy& copy,
                 const QuantFormat& format, int64_t lines, int64_t k) {
-  CHECK(copy.codes.dim[0] == lines && copy.codes.dim[1] == k &&
+  CHECK(copy.codes.dim[0] == lines && copy.codes.dim[1] == k && aligned(copy.codes.data) &&
             copy.scales.dim[0] == scale_count(format, lines, k),
-        "%s: %s of (%ld, %ld): codes (%ld, %ld), %ld scales", op, what, long(lines), long(k),
-        long(copy.codes.dim[0]), long(copy.codes.dim[1]), long(copy.scales.dim[0]));
+        "%s: %s of (%ld, %ld): codes (%ld, %ld) at %p, %ld scales", op, what, long(lines), long(k),
+        long(copy.codes.dim[0]), long(copy.codes.dim[1]), static_cast<const void*>(copy.codes.data),
+        long(copy.scales.dim[0]));
 }
 
 void check_call(Exec on, const char* op, const QuantFormat& format, int64_t width) {
@@ -28,6 +34,8 @@ void swiglu_codes_forward(Exec on, const SwigluCodesForward& a) {
   constexpr const char* kName = "swiglu_codes_forward";
   const int64_t rows = a.gate_up.dim[0], width = a.gate_up.dim[1] / 2;
   check_call(on, kName, a.format, width);
+  CHECK(a.gate_up.dim[1] == 2 * width && aligned(a.gate_up.data), "%s: gate_up (%ld, %ld) at %p",
+        kName, long(rows), long(a.gate_up.dim[1]), static_cast<const void*>(a.gate_up.data));
   check_copy(kName, "h", a.h, a.format, rows, width);
   const Timed timed(on, kName, swiglu_codes_forward_cost(a));
   gpu::swiglu_codes_forward(on, a);
@@ -38,9 +46,11 @@ void swiglu_codes_backward(Exec on, const SwigluCodesBackward& a) {
   const int64_t rows = a.dh.dim[0], width = a.dh.dim[1];
   const int64_t padded = padded_length(a.format.scale, rows);
   check_call(on, kName, a.format, width);
-  CHECK(a.gate_up.dim[0] == rows && a.gate_up.dim[1] == 2 * width,
-        "%s: dh (%ld, %ld), gate_up (%ld, %ld)", kName, long(rows), long(width),
-        long(a.gate_up.dim[0]), long(a.gate_up.dim[1]));
+  CHECK(a.gate_up.dim[0] == rows && a.gate_up.dim[1] == 2 * width && aligned(a.gate_up.data) &&
+            aligned(a.dh.data),
+        "%s: dh (%ld, %ld) at %p, gate_up (%ld, %ld) at %p", kName, long(rows), long(width),
+        static_cast<const void*>(a.dh.data), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]),
+        static_cast<const void*>(a.gate_up.data));
   check_copy(kName, "rows", a.row, a.format, rows, 2 * width);
   check_copy(kName, "columns", a.column, a.format, 2 * width, padded);
   check_copy(kName, "columns of h", a.h_column, a.format, width, padded);

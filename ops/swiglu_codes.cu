@@ -56,7 +56,7 @@ __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_forward_kernel(
     const __grid_constant__ SwigluCodesForward a) {
   const CodePlace p{a.gate_up.dim[0], a.gate_up.dim[1] / 2, int64_t{blockIdx.x} * kCodeTile,
                     int64_t{blockIdx.y} * kCodeTile};
-  const LineCoder coder(a.format);
+  const auto h = begin_copy(LineCoder(a.format), a.h, a.not_finite, p);
   for (int i = int(threadIdx.x); i < kCodeTile * kCodeAcross; i += kCodeThreads) {
     const int r = i / kCodeAcross, run = i % kCodeAcross;
     const int64_t line = p.row + r, k = p.column + run * kCodeRun;
@@ -65,7 +65,7 @@ __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_forward_kernel(
       x.gate = load_run(&a.gate_up.at(line, k));
       x.up = load_run(&a.gate_up.at(line, p.columns + k));
     }
-    code_row(coder, a.h, a.not_finite, 0, p, r, run, h_of(x));
+    code_row(h, r, run, h_of(x));
   }
 }
 
@@ -79,13 +79,14 @@ __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_backward_kernel(
     const __grid_constant__ SwigluCodesBackward a) {
   GPU_DYNAMIC_SHARED(BackwardTiles, tiles);
   const int64_t rows = a.dh.dim[0], width = a.dh.dim[1];
-  const CodePlace h{rows, width, int64_t{blockIdx.x} * kCodeTile, int64_t{blockIdx.y} * kCodeTile};
-  const CodePlace gate{rows, 2 * width, h.row, h.column},
-      up{rows, 2 * width, h.row, width + h.column};
+  const int64_t row = int64_t{blockIdx.x} * kCodeTile, column = int64_t{blockIdx.y} * kCodeTile;
   const LineCoder coder(a.format);
+  const CodePlace gate{rows, 2 * width, row, column}, up{rows, 2 * width, row, width + column};
+  const auto gate_rows = begin_copy(coder, a.row, a.not_finite, gate);
+  const auto up_rows = begin_copy(coder, a.row, a.not_finite, up);
   for (int i = int(threadIdx.x); i < kCodeTile * kCodeAcross; i += kCodeThreads) {
     const int r = i / kCodeAcross, run = i % kCodeAcross;
-    const int64_t line = h.row + r, k = h.column + run * kCodeRun;
+    const int64_t line = row + r, k = column + run * kCodeRun;
     Run x;
     if (line < rows) {
       x.gate = load_run(&a.gate_up.at(line, k));
@@ -96,13 +97,14 @@ __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_backward_kernel(
     const Slopes d = slopes_of(x);
     keep_run(tiles->gate, r, run, d.gate);
     keep_run(tiles->up, r, run, d.up);
-    code_row(coder, a.row, a.not_finite, 0, gate, r, run, d.gate);
-    code_row(coder, a.row, a.not_finite, 0, up, r, run, d.up);
+    code_row(gate_rows, r, run, d.gate);
+    code_row(up_rows, r, run, d.up);
   }
   sync_block();
-  code_columns(coder, a.column, a.not_finite, 0, gate, tiles->gate);
-  code_columns(coder, a.column, a.not_finite, 0, up, tiles->up);
-  code_columns(coder, a.h_column, a.not_finite, 0, h, tiles->h);
+  code_columns(begin_copy(coder, a.column, a.not_finite, gate), tiles->gate);
+  code_columns(begin_copy(coder, a.column, a.not_finite, up), tiles->up);
+  const CodePlace h{rows, width, row, column};
+  code_columns(begin_copy(coder, a.h_column, a.not_finite, h), tiles->h);
 }
 
 Launch tiles_of(const char* name, int64_t rows, int64_t width, int64_t shared_bytes) {
@@ -114,23 +116,21 @@ Launch tiles_of(const char* name, int64_t rows, int64_t width, int64_t shared_by
   };
 }
 
-// Scales that belong to no line of the hardware's layout are 0.
-void clear_scales(Exec on, const QuantFormat& format, const QuantisedCopy& copy) {
-  if (format.layout == ScaleLayout::kHardware) zero(on, copy.scales);
-}
-
 }  // namespace
 
 void swiglu_codes_forward(Exec on, const SwigluCodesForward& a) {
-  clear_scales(on, a.format, a.h);
-  launch(on, tiles_of("swiglu_codes_forward", a.gate_up.dim[0], a.gate_up.dim[1] / 2, 0),
-         swiglu_codes_forward_kernel, a);
+  const int64_t rows = a.gate_up.dim[0], width = a.gate_up.dim[1] / 2;
+  clear_scale_padding(on, a.format, a.h, rows, width);
+  launch(on, tiles_of("swiglu_codes_forward", rows, width, 0), swiglu_codes_forward_kernel, a);
 }
 
 void swiglu_codes_backward(Exec on, const SwigluCodesBackward& a) {
-  const QuantisedCopy copies[] = {a.row, a.column, a.h_column};  // nvcc wants a named range
-  for (const QuantisedCopy& copy : copies) clear_scales(on, a.format, copy);
-  launch(on, tiles_of("swiglu_codes_backward", a.dh.dim[0], a.dh.dim[1], sizeof(BackwardTiles)),
+  const int64_t rows = a.dh.dim[0], width = a.dh.dim[1];
+  const int64_t padded = padded_length(a.format.scale, rows);
+  clear_scale_padding(on, a.format, a.row, rows, 2 * width);
+  clear_scale_padding(on, a.format, a.column, 2 * width, padded);
+  clear_scale_padding(on, a.format, a.h_column, width, padded);
+  launch(on, tiles_of("swiglu_codes_backward", rows, width, sizeof(BackwardTiles)),
          swiglu_codes_backward_kernel, a);
 }
 

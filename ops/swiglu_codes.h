@@ -6,7 +6,7 @@
 //   backward    dgate_up   codes along its rows (dgrad of gate and up) and columns (wgrad)
 //               h          again, along its columns (wgrad of the down projection)
 //
-// F is a multiple of 128. Only on a GPU.
+// F is a multiple of 128; everything begins at multiples of 16 bytes. Only on a GPU. References: tests/ref/swiglu.h, and the two ops.
 #pragma once
 
 #include <string>
@@ -30,10 +30,10 @@ struct SwigluCodesBackward {
   QuantisedCopy row;       // of dgate_up: lines M, K = 2F
   QuantisedCopy column;    // of dgate_up: lines 2F, K = M padded with zeros to whole blocks
   QuantisedCopy h_column;  // lines F, K = M padded
-  View<uint32_t, 1> not_finite = {};
-  View<const bf16, 2> dh;       // in (M, F)
-  View<const bf16, 2> gate_up;  // in (M, 2F)
-  QuantFormat format;           // of all three
+  View<uint32_t, 1> not_finite = {};  // of several copies that are not finite any may be marked
+  View<const bf16, 2> dh;             // in (M, F)
+  View<const bf16, 2> gate_up;        // in (M, 2F)
+  QuantFormat format;                 // of all three
 };
 
 void swiglu_codes_forward(Exec on, const SwigluCodesForward& a);

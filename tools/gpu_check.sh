@@ -128,7 +128,7 @@ sharded() {
   seq 0 $((shards - 1)) | xargs -P "$shards" -I{} bash -c '"$@" --shard {}/'"$shards"' >"$SHARDS/{}" 2>&1' _ "$@"
   status=$?
   sed -n 's/^\([0-9]*\) cases, \([0-9]*\) failed.*/\1 \2/p' "$SHARDS"/* |
-    awk '{cases += $1; failed += $2} END {printf "%d cases, %d failed\n", cases, failed}'
+    awk '{cases += $1; failed += $2} END {printf "%d cases, %d failed\n", cases, failed; exit cases == 0}' || status=1
   return $status
 }
 export -f sharded
@@ -196,7 +196,8 @@ losses() {
   for pair; do
     local numbers=("$(number first_loss "${pair}_decoded")" "$(number first_loss "${pair}_native")"
       "$(number loss "${pair}_decoded")" "$(number loss "${pair}_native")")
-    [[ -n ${numbers[*]// /} ]] || continue
+    local all="${numbers[*]}"
+    [[ -n ${all// /} ]] || continue  # neither was run
     awk -v first="$first" -v last="$last" -v a="${numbers[0]}" -v b="${numbers[1]}" -v c="${numbers[2]}" -v d="${numbers[3]}" -v pair="$pair" \
       -v separator="$separator" '
       function apart(x, y) { return x > y ? x - y : y - x }

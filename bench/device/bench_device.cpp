@@ -46,7 +46,7 @@ bool wanted(const Options& options, const OpCase& c) {
 // How many products the tensor cores make of the case's operands while they make one of bf16; 0: none, it computes in float.
 double tensor_core_rate(const OpCase& c) {
   const bool codes = c.op == "scaled_linear" || c.op.rfind("grouped_scaled", 0) == 0;
-  if (codes) return 2;  // whatever the result is
+  if (codes) return c.name.find("nvfp4") != std::string::npos ? 4 : 2;  // whatever the result is
   return c.name.find(dtype_name<bf16>()) != std::string::npos ? 1 : 0;
 }
 

@@ -139,9 +139,6 @@ TEST_CASE("each product of a native recipe that has a kernel is multiplied in it
 // The dense FFN of both blocks; of the mixture's second block the shared expert.
 TEST_CASE(
     "the inner numbers of an FFN whose products read codes of blocks are never written in bf16") {
-  const auto calls = [](const char* op, const Config& c, int capability) {
-    return calls_of(op, c, capability);
-  };
   for (const Case& c : kCases) {
     for (const Kind kind : {Kind::kDense, Kind::kMoe}) {
       INFO(c.recipe << (kind == Kind::kMoe ? ", mixture" : ", dense"));
@@ -149,8 +146,8 @@ TEST_CASE(
       const bool codes = std::string(c.recipe) == "fp8_block";
       for (const char* pass : {"forward", "backward"}) {
         const std::string op = pass;
-        REQUIRE(calls(("swiglu_codes_" + op).c_str(), config, c.capability) == 2 * codes);
-        REQUIRE(calls(("swiglu_" + op).c_str(), config, c.capability) == 2 * !codes);
+        REQUIRE(calls_of(("swiglu_codes_" + op).c_str(), config, c.capability) == 2 * codes);
+        REQUIRE(calls_of(("swiglu_" + op).c_str(), config, c.capability) == 2 * !codes);
       }
     }
   }
@@ -159,8 +156,8 @@ TEST_CASE(
     Config c = native_config(Kind::kDense, "fp8_block", "native");
     c.precision.override_ = {other};
     INFO(other);
-    REQUIRE(calls("swiglu_codes_forward", c, 90) == 0);
-    REQUIRE(calls("swiglu_codes_backward", c, 90) == 0);
+    REQUIRE(calls_of("swiglu_codes_forward", c, 90) == 0);
+    REQUIRE(calls_of("swiglu_codes_backward", c, 90) == 0);
     const auto native = after_steps(c, 90);
     c.precision.products = "decoded";
     REQUIRE((native == after_steps(c, 90)));

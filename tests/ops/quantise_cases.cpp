@@ -259,6 +259,8 @@ std::vector<OpCase> quantise_cases() {
     add_cases<float>(cases, n, {200, 384}, plain);
     add_cases<bf16>(cases, n, {33, 77, Copies::kColumn}, plain);
     add_cases<bf16>(cases, n, {37, 3 * block, Copies::kRow}, plain);
+    add_cases<bf16>(cases, n, {200, 144, 144 % block == 0 ? Copies::kBoth : Copies::kColumn},
+                    plain);
     add_cases<bf16>(cases, n, {512, 768}, plain);
     add_cases<bf16>(cases, n, {130, 256}, rotated);
     n.format.layout = ScaleLayout::kHardware;

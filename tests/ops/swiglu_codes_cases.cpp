@@ -54,15 +54,15 @@ void check_same(Report& report, const std::string& name, const QuantisedCopy& go
   check_bytes(report, name + " scales", got.scales, want.scales);
 }
 
-// What the codes of some rows stand for, against the reference in double.
+// What the codes of some lines stand for, against the reference in double.
 void check_values(Report& report, const std::string& name, const QuantFormat& f,
-                  const QuantisedCopy& got, const std::vector<int64_t>& rows,
+                  const QuantisedCopy& got, const std::vector<int64_t>& lines,
                   const std::vector<double>& want) {
   const int64_t k = got.codes.dim[1];
   std::vector<float> values;
   std::vector<double> most;
   for (size_t i = 0; i < want.size(); ++i) {
-    const int64_t line = rows[i / size_t(k)], at = int64_t(i) % k;
+    const int64_t line = lines[i / size_t(k)], at = int64_t(i) % k;
     const float scale = got.scales[scale_index(f, got.codes.dim[0], k, line, at / 128)];
     values.push_back(e4m3::decode(got.codes.at(line, at)) * scale);
     if (at % 128 == 0) {
@@ -119,14 +119,37 @@ OpInstance forward_instance(const QuantFormat& f, const Shape& s, CaseSize size)
   return {bench, run, check, cost};
 }
 
+// One column of h, of dgate and of dup, padding behind them.
+void check_column(Report& report, const SwigluCodesBackward& a, int64_t column) {
+  const int64_t rows = a.dh.dim[0], width = a.dh.dim[1], padded = a.h_column.codes.dim[1];
+  std::vector<double> gate_up, dh;
+  for (int64_t r = 0; r < rows; ++r) {
+    gate_up.push_back(float(a.gate_up.at(r, column)));
+    gate_up.push_back(float(a.gate_up.at(r, width + column)));
+    dh.push_back(float(a.dh.at(r, column)));
+  }
+  const ref::Swiglu<double> reference{rows, 1};
+  std::vector<double> h = reference.forward(gate_up), dgate, dup;
+  const std::vector<double> both = reference.backward(dh, gate_up);
+  for (size_t i = 0; i < both.size(); i += 2) {
+    dgate.push_back(both[i]);
+    dup.push_back(both[i + 1]);
+  }
+  for (std::vector<double>* x : {&h, &dgate, &dup}) x->resize(size_t(padded), 0.0);
+  const std::string at = " column " + std::to_string(column);
+  check_values(report, "h" + at, a.format, a.h_column, {column}, h);
+  check_values(report, "dgate" + at, a.format, a.column, {column}, dgate);
+  check_values(report, "dup" + at, a.format, a.column, {width + column}, dup);
+}
+
 OpInstance backward_instance(const QuantFormat& f, const Shape& s, CaseSize size) {
   auto bench = std::make_shared<Workbench>();
   const int64_t padded = padded_length(f.scale, s.rows);
   const auto mark = [&](const char* name) {
     return bench->acc<uint32_t, 1>(name, {1}, {Fill::kZero});
   };
-  const SwigluCodesBackward a{.row = copy_of(*bench, "row", f, s.rows, 2 * s.width, 5),
-                              .column = copy_of(*bench, "column", f, 2 * s.width, padded, 5),
+  const SwigluCodesBackward a{.row = copy_of(*bench, "row", f, s.rows, 2 * s.width, 7),
+                              .column = copy_of(*bench, "column", f, 2 * s.width, padded, 6),
                               .h_column = copy_of(*bench, "h", f, s.width, padded, 5),
                               .not_finite = mark("not finite"),
                               .dh = bench->in<bf16, 2>("dh", {s.rows, s.width}),
@@ -138,6 +161,9 @@ OpInstance backward_instance(const QuantFormat& f, const Shape& s, CaseSize size
     check_values(report, "dgate_up", f, a.row, rows,
                  ref::Swiglu<double>{int64_t(rows.size()), s.width}.backward(
                      chosen_doubles(a.dh, rows), chosen_doubles(a.gate_up, rows)));
+    for (const int64_t column : {int64_t{0}, s.width / 2 + 1, s.width - 1}) {
+      check_column(report, a, column);
+    }
   };
   const Cost cost = swiglu_codes_backward_cost(a);
   if (size == CaseSize::kLarge) {
@@ -148,8 +174,8 @@ OpInstance backward_instance(const QuantFormat& f, const Shape& s, CaseSize size
   const View<bf16, 2> dgate_up = bench->out<bf16, 2>("plain dgate_up", {s.rows, 2 * s.width});
   const View<uint32_t, 1> marked = mark("plain not finite");
   const Quantise<bf16> gradient{
-      .row = copy_of(*bench, "plain row", f, s.rows, 2 * s.width, 5),
-      .column = copy_of(*bench, "plain column", f, 2 * s.width, padded, 5),
+      .row = copy_of(*bench, "plain row", f, s.rows, 2 * s.width, 7),
+      .column = copy_of(*bench, "plain column", f, 2 * s.width, padded, 6),
       .not_finite = marked,
       .x = dgate_up,
       .format = f};
