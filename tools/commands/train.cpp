@@ -165,7 +165,7 @@ void announce_precision(Log& log, const Config& config, const TrainDevice& devic
   }
   log.info(
       "  operands are rounded to these formats and multiplied in bf16: the numbers of the format, "
-      "not its speed; a step takes longer than in bf16 (docs/precision.md: 1.02 to 1.85 times)");
+      "not its speed; a step takes longer than in bf16 (docs/precision.md: 1.02 to 1.86 times)");
 }
 
 // A checkpoint holds fp32 masters in every recipe, so another one goes on from it.
@@ -464,7 +464,7 @@ void add_train_command(Commands& commands) {
       "  assay train models/presets/cpu/moe.yaml --plan             memory by name, nothing "
       "allocated\n"
       "Ctrl-C writes a checkpoint and exits with 130; the same command goes on from there.\n"
-      "Exit 3: a guard of the run stopped it, the loss is no number any more or\n"
+      "Exit 3: a guard of the run stopped it: the loss or a quantised operand is no number any more, or\n"
       "telemetry.collapse_stop holds.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;
