@@ -464,7 +464,8 @@ void add_train_command(Commands& commands) {
       "  assay train models/presets/cpu/moe.yaml --plan             memory by name, nothing "
       "allocated\n"
       "Ctrl-C writes a checkpoint and exits with 130; the same command goes on from there.\n"
-      "Exit 3: a guard of the run stopped it: the loss or a quantised operand is no number any more, or\n"
+      "Exit 3: a guard of the run stopped it: the loss or a quantised operand is no number any "
+      "more, or\n"
       "telemetry.collapse_stop holds.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;
