@@ -15,7 +15,6 @@
 #include "ops/rope.h"
 #include "ops/router.h"
 #include "ops/segment_attention.h"
-#include "ops/swiglu.h"
 
 namespace assay {
 
@@ -129,68 +128,6 @@ void ResidualNorm<T>::backward(Exec on, const Scratch<T>& s, const Stream<T>& in
                            .weight = weight,
                            .rstd = rstd.rows(0, tokens),
                            .gain = in.gain});
-}
-
-template <typename T>
-void SwigluFfn<T>::plan(MemoryPlan& plan, int64_t ffn, int64_t tokens) {
-  plan.add(Section::kActivations, name + ".gate_up", gate_up, {tokens, 2 * ffn});
-  plan.add(Section::kActivations, name + ".h", h, {tokens, ffn});
-}
-
-template <typename T>
-void SwigluFfn<T>::bind(const ParameterStore<T>& store) {
-  gate_up_weight.bind(store);
-  down_weight.bind(store);
-}
-
-template <typename T>
-void SwigluFfn<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
-                           const FfnAmax& amax) const {
-  const int64_t n = x.dim[0];
-  gate_up_weight.forward(on, q, x, gate_up.rows(0, n), amax.x);
-  if constexpr (std::is_same_v<T, bf16>) {
-    const CodedSwiglu coded = coded_swiglu();
-    if (coded.in_force(q, h.dim[1])) return coded.forward(on, q, gate_up.rows(0, n), y);
-  }
-  swiglu_forward<T>(on, {.h = h.rows(0, n), .amax = amax.h, .gate_up = gate_up.rows(0, n)});
-  down_weight.forward(on, q, h.rows(0, n), y, amax.h);
-}
-
-template <typename T>
-void SwigluFfn<T>::backward(Exec on, const Scratch<T>& s, const Backward& a) const {
-  const int64_t n = a.x.dim[0];
-  const View<T, 2> dh{
-      s.dh.data, {n, h.dim[1]}
-  };
-  if constexpr (std::is_same_v<T, bf16>) {
-    const CodedSwiglu coded = coded_swiglu();
-    if (coded.in_force(s.quant, h.dim[1])) {
-      return coded.backward(on, s.quant,
-                            {.dx = a.dx,
-                             .dh = dh,
-                             .dgate_up_weight = gate_up_weight.dweight(),
-                             .ddown_weight = down_weight.dweight(),
-                             .dy = a.dy,
-                             .x = a.x,
-                             .gate_up = gate_up.rows(0, n),
-                             .add = a.add});
-    }
-  }
-  const View<T, 2> dgate_up{
-      s.dgate_up.data, {n, gate_up.dim[1]}
-  };
-  down_weight.backward(
-      on, s.quant,
-      {.dx = dh, .dy = a.dy, .x = h.rows(0, n), .dy_amax = a.amax.dy, .x_amax = a.amax.h});
-  swiglu_backward<T>(
-      on, {.dgate_up = dgate_up, .amax = a.amax.dgate_up, .dh = dh, .gate_up = gate_up.rows(0, n)});
-  gate_up_weight.backward(on, s.quant,
-                          {.dx = a.dx,
-                           .dy = dgate_up,
-                           .x = a.x,
-                           .dy_amax = a.amax.dgate_up,
-                           .x_amax = a.amax.x,
-                           .add = a.add});
 }
 
 namespace {
@@ -456,8 +393,10 @@ class DenseHalf final : public Half<T> {
   }
   void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale&) override {
     const int64_t n = shape.tokens();
-    ffn_.backward(on, s_,
+    ffn_.backward(on, s_.quant,
                   {.dx = s_.dnorm.rows(0, n),
+                   .dh = s_.dh,
+                   .dgate_up = s_.dgate_up,
                    .x = norm_.y.rows(0, n),
                    .dy = s_.dbranch.rows(0, n),
                    .amax = asked()});
@@ -504,8 +443,6 @@ template struct Scratch<float>;
 template struct Scratch<bf16>;
 template struct ResidualNorm<float>;
 template struct ResidualNorm<bf16>;
-template struct SwigluFfn<float>;
-template struct SwigluFfn<bf16>;
 template std::unique_ptr<Half<float>> make_attention_half(const BlockParts<float>&, int64_t,
                                                           const View<float, 2>&,
                                                           const View<float, 2>&);

@@ -18,12 +18,12 @@
 
 #include "engine/config.h"
 #include "engine/model.h"
-#include "models/coded_swiglu.h"
 #include "models/kv_cache.h"
 #include "models/parameter_store.h"
 #include "models/precision.h"
 #include "models/projection.h"
 #include "models/purpose.h"
+#include "models/swiglu_ffn.h"
 
 namespace assay {
 
@@ -115,35 +115,6 @@ struct ResidualNorm {
   void forward(Exec on, const Stream<T>& in, int64_t tokens, View<float, 1> amax = {}) const;
   // `in` as forward saw it: where it had a branch, scratch.dbranch becomes the branch's gradient.
   void backward(Exec on, const Scratch<T>& s, const Stream<T>& in, int64_t tokens) const;
-};
-
-// One SwiGLU: a dense FFN or the shared expert.
-template <typename T>
-struct SwigluFfn {
-  std::string name;
-  Projection<T> gate_up_weight, down_weight;  // (2F, C), (C, F)
-  View<T, 2> gate_up, h;                      // (N, 2F), (N, F)
-
-  // NAME.gate_up and NAME.down.
-  SwigluFfn(const std::string& name, const ProjectionSite& site)
-      : name(name), gate_up_weight(name + ".gate_up", site), down_weight(name + ".down", site) {}
-
-  void plan(MemoryPlan& plan, int64_t ffn, int64_t tokens);
-  void bind(const ParameterStore<T>& store);
-  // amax: what asked() gave.
-  void forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
-               const FfnAmax& amax) const;
-  struct Backward {
-    View<T, 2> dx;
-    View<const T, 2> x, dy;
-    FfnAmax amax;
-    View<const T, 2> add = {};  // dx = gradient of x + add; may be dx
-  };
-  void backward(Exec on, const Scratch<T>& s, const Backward& a) const;
-  CodedSwiglu coded_swiglu() const { return {gate_up_weight.native(), down_weight.native()}; }
-  FfnAmax asked(const QuantScratch& q, const FfnAmax& words) const {
-    return asked_of_ffn(gate_up_weight.quantised(), down_weight.quantised(), q, words);
-  }
 };
 
 // Evaluation leaves the step's counts and statistics alone.

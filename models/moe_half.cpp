@@ -166,8 +166,14 @@ void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
                      .amax = amax.experts});
   reduce_by_token<T>(on, {.dx = dnorm, .dexpert_in = dexpert_in, .slot = slot_.rows(0, n)});
   if (shared_) {
-    shared_->backward(on, s_,
-                      {.dx = dnorm, .x = x, .dy = dbranch, .amax = amax.shared, .add = dnorm});
+    shared_->backward(on, s_.quant,
+                      {.dx = dnorm,
+                       .dh = s_.dh,
+                       .dgate_up = s_.dgate_up,
+                       .x = x,
+                       .dy = dbranch,
+                       .amax = amax.shared,
+                       .add = dnorm});
   }
 
   backward_router(on, x, shape, scale);
