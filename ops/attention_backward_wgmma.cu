@@ -271,6 +271,7 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
     wgmma_wait<1>();
     differentiate(n);
     wgmma_wait<0>();
+    sync_warp();  // every lane has read the stage's terms before lane 0 releases the stage
     release(&barriers.empty[(n - 1) % kStages]);
     round_sums(p_rows, s);
     round_sums(ds_rows, dp);

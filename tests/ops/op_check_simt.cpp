@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
     backend.program = "op_check_race";
     backend.variants = {order("fwd"), order("rnd:1")};
     backend.most_seconds = kMostSecondsForRaces;
+    backend.checks_races = true;
   }
   return op_check_main(argc, argv, backend);
 }

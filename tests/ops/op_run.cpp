@@ -71,7 +71,8 @@ Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& works
   }
   const OpInstance instance = c.make();
   const Cost& cost = instance.cost;
-  const bool slow = backend.seconds && backend.seconds(cost) > backend.most_seconds;
+  const bool needed = backend.checks_races && c.race_checked_at_any_cost;
+  const bool slow = !needed && backend.seconds && backend.seconds(cost) > backend.most_seconds;
   if (slow || cost.bytes > most.bytes || cost.flops > most.flops) {
     std::printf("--   %s | too large here\n", c.name.c_str());
     return Outcome::kLeftOut;

@@ -30,6 +30,7 @@ struct OpBackend {
   // Cases that take longer by this estimate are left out, and counted. 0: none.
   std::function<double(const Cost&)> seconds = {};
   double most_seconds = 0;
+  bool checks_races = false;  // runs OpCase::race_checked_at_any_cost whatever they take
   // After each run: until its results are there. Throws what went wrong.
   std::function<void()> wait = {};
   // After a case that failed: can nothing run any more? Then the other cases are left.
