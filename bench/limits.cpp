@@ -29,9 +29,7 @@ double forward_gflops(int threads, int64_t rows, int64_t out, int64_t in) {
   for (int64_t i = 0; i < plain.size(); ++i) plain[i] = T(float(i % 13 - 6) / 16);
   const Exec on{.threads = threads};
   weight_pack<T>(on, {.packed = packed, .plain = plain});
-  const LinearForward<T> product{
-      .y = y, .x = x, .weight = {.plain = plain, .packed = packed}
-  };
+  const LinearForward<T> product{.y = y, .x = x, .weight = {.plain = plain, .packed = packed}};
   double best = 1e30;
   for (double spent = 0; spent < kSecondsPerShape;) {
     const auto start = std::chrono::steady_clock::now();

@@ -71,21 +71,20 @@ void matmul(Exec on, const Matmul& p) {
   if (p.k == 0) return empty_product(static_cast<cudaStream_t>(on.gpu->stream), p);
   require_workspace(on, name);
   const void* const c = p.c ? p.c : p.d;
-  const ProductPlan& plan = plan_for({
-      .m = p.m,
-      .n = p.n,
-      .k = p.k,
-      .a_form = p.a_form,
-      .b_form = p.b_form,
-      .operands = p.operands,
-      .result = p.result,
-      .factors = p.factors ? CUBLASLT_POINTER_MODE_DEVICE : CUBLASLT_POINTER_MODE_HOST,
-      .alignments = {.a = pointer_alignment(p.a),
-                     .b = pointer_alignment(p.b),
-                     .c = pointer_alignment(c),
-                     .d = pointer_alignment(p.d)},
-      .workspace = on.workspace.bytes()
-  });
+  const ProductPlan& plan =
+      plan_for({.m = p.m,
+                .n = p.n,
+                .k = p.k,
+                .a_form = p.a_form,
+                .b_form = p.b_form,
+                .operands = p.operands,
+                .result = p.result,
+                .factors = p.factors ? CUBLASLT_POINTER_MODE_DEVICE : CUBLASLT_POINTER_MODE_HOST,
+                .alignments = {.a = pointer_alignment(p.a),
+                               .b = pointer_alignment(p.b),
+                               .c = pointer_alignment(c),
+                               .d = pointer_alignment(p.d)},
+                .workspace = on.workspace.bytes()});
   start_product(on, plan, {.a = p.a, .b = p.b, .c = p.c, .d = p.d, .factors = p.factors}, name);
 }
 

@@ -86,23 +86,21 @@ void scaled_matmul(Exec on, const ScaledMatmul& p) {
   if (p.m == 0 || p.n == 0) return;
   require_workspace(on, name);
   const void* const c = p.c ? p.c : p.d;
-  const Key key{
-      .m = p.m,
-      .n = p.n,
-      .k = p.k,
-      .a_format = p.a.kind.format,
-      .b_format = p.b.kind.format,
-      .a_scales = p.a.kind.scales,
-      .b_scales = p.b.kind.scales,
-      .result = p.result,
-      .sums = p.sums,
-      .factors = p.factors ? CUBLASLT_POINTER_MODE_DEVICE : CUBLASLT_POINTER_MODE_HOST,
-      .alignments = {.a = pointer_alignment(p.a.codes),
-                     .b = pointer_alignment(p.b.codes),
-                     .c = pointer_alignment(c),
-                     .d = pointer_alignment(p.d)},
-      .workspace = on.workspace.bytes()
-  };
+  const Key key{.m = p.m,
+                .n = p.n,
+                .k = p.k,
+                .a_format = p.a.kind.format,
+                .b_format = p.b.kind.format,
+                .a_scales = p.a.kind.scales,
+                .b_scales = p.b.kind.scales,
+                .result = p.result,
+                .sums = p.sums,
+                .factors = p.factors ? CUBLASLT_POINTER_MODE_DEVICE : CUBLASLT_POINTER_MODE_HOST,
+                .alignments = {.a = pointer_alignment(p.a.codes),
+                               .b = pointer_alignment(p.b.codes),
+                               .c = pointer_alignment(c),
+                               .d = pointer_alignment(p.d)},
+                .workspace = on.workspace.bytes()};
   static std::map<Key, ProductPlan> plans;  // a stream has one host thread
   auto found = plans.find(key);
   if (found == plans.end()) found = plans.emplace(key, make_plan(p, key, name)).first;

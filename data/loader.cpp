@@ -67,9 +67,7 @@ void Loader::allocate() {
   if (tokens_.empty()) {
     own_tokens_.resize(static_cast<size_t>(2 * order_->row_tokens()));
     own_raw_.resize(static_cast<size_t>(order_->raw_bytes()));
-    tokens_ = {
-        own_tokens_.data(), {2, order_->row_tokens()}
-    };
+    tokens_ = {own_tokens_.data(), {2, order_->row_tokens()}};
     raw_ = {own_raw_.data(), {static_cast<int64_t>(own_raw_.size())}};
   }
   thread_ = std::thread([this] { work(); });
@@ -130,10 +128,7 @@ Batch Loader::micro(int i) const {
         have_batch_ ? "read" : "before next_step()");
   const int64_t size = config_.micro_batch * config_.sequence;
   const int32_t* first = tokens_.row(current_) + i * size;
-  return {
-      .token = {first,                       {size}},
-        .target = {first + order_->target_at(), {size}}
-  };
+  return {.token = {first, {size}}, .target = {first + order_->target_at(), {size}}};
 }
 
 int64_t Loader::counted_targets(int mask_id) const {
@@ -200,10 +195,8 @@ Batch ValidationSet::micro(int i) const {
   CHECK(i >= 0 && i < micro_batches(), "validation micro-batch %d of %d", i, micro_batches());
   const int64_t first = i * micro_batch_;
   const int64_t size = std::min(micro_batch_, sequences_ - first) * sequence_;
-  return {
-      .token = {token_.data() + first * sequence_,  {size}},
-      .target = {target_.data() + first * sequence_, {size}}
-  };
+  return {.token = {token_.data() + first * sequence_, {size}},
+          .target = {target_.data() + first * sequence_, {size}}};
 }
 
 }  // namespace assay

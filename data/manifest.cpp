@@ -69,30 +69,25 @@ Manifest read_manifest(const std::string& folder) {
 std::string manifest_text(const Manifest& manifest) {
   ordered_json shards = ordered_json::array();
   for (const ShardEntry& shard : manifest.shards)
-    shards.push_back({
-        {"file",      shard.file     },
-        {"split",     shard.split    },
-        {"tokens",    shard.tokens   },
-        {"documents", shard.documents},
-        {"sha256",    shard.sha256   }
-    });
+    shards.push_back({{"file", shard.file},
+                      {"split", shard.split},
+                      {"tokens", shard.tokens},
+                      {"documents", shard.documents},
+                      {"sha256", shard.sha256}});
   ordered_json sources = ordered_json::array();
   for (const SourceEntry& source : manifest.sources)
-    sources.push_back({
-        {"file",      source.file     },
-        {"bytes",     source.bytes    },
-        {"documents", source.documents},
-        {"bad_lines", source.bad_lines},
-        {"sha256",    source.sha256   }
-    });
+    sources.push_back({{"file", source.file},
+                       {"bytes", source.bytes},
+                       {"documents", source.documents},
+                       {"bad_lines", source.bad_lines},
+                       {"sha256", source.sha256}});
   ordered_json file = {
-      {"format",     kFormat                                                                   },
-      {"tokenizer",  {{"file", manifest.tokenizer_file}, {"sha256", manifest.tokenizer_sha256}}},
-      {"vocab_size", manifest.vocab_size                                                       },
-      {"eot_id",     manifest.eot_id                                                           },
-      {"text_bytes", manifest.text_bytes                                                       },
-      {"shards",     std::move(shards)                                                         }
-  };
+      {"format", kFormat},
+      {"tokenizer", {{"file", manifest.tokenizer_file}, {"sha256", manifest.tokenizer_sha256}}},
+      {"vocab_size", manifest.vocab_size},
+      {"eot_id", manifest.eot_id},
+      {"text_bytes", manifest.text_bytes},
+      {"shards", std::move(shards)}};
   if (!manifest.validation.empty()) file["validation"] = manifest.validation;
   if (!manifest.sources.empty()) file["sources"] = std::move(sources);
   return file.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";

@@ -22,10 +22,7 @@ struct Format {
   int32_t version;
   int token_bytes;
 };
-constexpr Format kFormats[] = {
-    {20240520, 1, 2},
-    {20240801, 7, 4}
-};
+constexpr Format kFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 
 constexpr int kHeaderInts = 256;
 static_assert(kHeaderInts * sizeof(int32_t) == kShardHeaderBytes);

@@ -278,42 +278,36 @@ Tokenizer read_tokenizer(const std::string& path) {
 std::string tokenizer_json(const Tokenizer& tokenizer) {
   ordered_json added = ordered_json::array();
   for (const int32_t id : tokenizer.vocabulary().special)
-    added.push_back({
-        {"id",          id                                                   },
-        {"content",     tokenizer.vocabulary().bytes[static_cast<size_t>(id)]},
-        {"single_word", false                                                },
-        {"lstrip",      false                                                },
-        {"rstrip",      false                                                },
-        {"normalized",  false                                                },
-        {"special",     true                                                 }
-    });
-  const ordered_json byte_level = {
-      {"type",             "ByteLevel"},
-      {"add_prefix_space", false      },
-      {"trim_offsets",     true       },
-      {"use_regex",        true       }
-  };
-  const ordered_json file = {
-      {"version",        "1.0"             },
-      {"truncation",     nullptr           },
-      {"padding",        nullptr           },
-      {"added_tokens",   std::move(added)  },
-      {"normalizer",     nullptr           },
-      {"pre_tokenizer",  byte_level        },
-      {"post_processor", nullptr           },
-      {"decoder",        byte_level        },
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", ""},
-        {"end_of_word_suffix", ""},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"ignore_merges", false},
-        {"vocab", vocab_object(tokenizer)},
-        {"merges", merge_lines(tokenizer)}}}
-  };
+    added.push_back({{"id", id},
+                     {"content", tokenizer.vocabulary().bytes[static_cast<size_t>(id)]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  const ordered_json byte_level = {{"type", "ByteLevel"},
+                                   {"add_prefix_space", false},
+                                   {"trim_offsets", true},
+                                   {"use_regex", true}};
+  const ordered_json file = {{"version", "1.0"},
+                             {"truncation", nullptr},
+                             {"padding", nullptr},
+                             {"added_tokens", std::move(added)},
+                             {"normalizer", nullptr},
+                             {"pre_tokenizer", byte_level},
+                             {"post_processor", nullptr},
+                             {"decoder", byte_level},
+                             {"model",
+                              {{"type", "BPE"},
+                               {"dropout", nullptr},
+                               {"unk_token", nullptr},
+                               {"continuing_subword_prefix", ""},
+                               {"end_of_word_suffix", ""},
+                               {"fuse_unk", false},
+                               {"byte_fallback", false},
+                               {"ignore_merges", false},
+                               {"vocab", vocab_object(tokenizer)},
+                               {"merges", merge_lines(tokenizer)}}}};
   return file.dump(1) + "\n";
 }
 

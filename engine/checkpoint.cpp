@@ -158,19 +158,17 @@ json to_json(const TrainingState& s) {
 TrainingState training_state(const json& j) {
   try {
     const json& cursor = j.at("cursor");
-    return {
-        .step = j.at("step"),
-        .tokens = j.at("tokens"),
-        .cursor = {.shard = cursor.at("shard"),
-                   .batch = cursor.at("batch"),
-                   .epoch = cursor.at("epoch")},
-        .seed = j.at("seed"),
-        .schedule_share = j.at("schedule_share"),
-        .config_yaml = j.at("config"),
-        .config_hashes = j.at("config_hashes"),
-        .versions = j.at("versions"),
-        .extra = j.at("extra")
-    };
+    return {.step = j.at("step"),
+            .tokens = j.at("tokens"),
+            .cursor = {.shard = cursor.at("shard"),
+                       .batch = cursor.at("batch"),
+                       .epoch = cursor.at("epoch")},
+            .seed = j.at("seed"),
+            .schedule_share = j.at("schedule_share"),
+            .config_yaml = j.at("config"),
+            .config_hashes = j.at("config_hashes"),
+            .versions = j.at("versions"),
+            .extra = j.at("extra")};
   } catch (const json::exception& error) {
     throw UserError(
         std::string("the state of the checkpoint is not what this version writes: ") + error.what(),
@@ -208,10 +206,7 @@ void Checkpoints::write(const std::string& name, const TrainingState& state,
 
   json files = json::object();
   const auto add = [&](const char* file, const WrittenFile& written) {
-    files[file] = {
-        {"bytes",  written.bytes },
-        {"sha256", written.sha256}
-    };
+    files[file] = {{"bytes", written.bytes}, {"sha256", written.sha256}};
   };
   add(kModel, write_safetensors(temporary / kModel, model));
   add(kOptimizer, write_safetensors(temporary / kOptimizer, optimizer));
@@ -219,12 +214,10 @@ void Checkpoints::write(const std::string& name, const TrainingState& state,
       to_json(state).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
   write_file_atomic(temporary / kState, text);
   add(kState, {.bytes = static_cast<int64_t>(text.size()), .sha256 = sha256_hex(text)});
-  const json manifest = {
-      {"format",    kFormat                 },
-      {"step",      state.step              },
-      {"milestone", keep == Keep::kMilestone},
-      {"files",     files                   }
-  };
+  const json manifest = {{"format", kFormat},
+                         {"step", state.step},
+                         {"milestone", keep == Keep::kMilestone},
+                         {"files", files}};
   write_file_atomic(temporary / kManifest, manifest.dump(2) + "\n");
   temporary.publish(name);
 }

@@ -67,14 +67,12 @@ Optimizer::GroupSettings Optimizer::settings(Group group) const {
 
 void Optimizer::step(Exec on, int64_t step, double lr_share, Sample sample) {
   sampled_ = sample == Sample::kRatios;
-  global_norm(on, {
-                      .norm = norm_,
-                      .clip = clip_,
-                      .non_finite = non_finite_,
-                      .partial = partial_,
-                      .grads = {gradients_.data(), {int64_t(gradients_.size())}},
-                      .max_norm = static_cast<float>(config_.clip)
-  });
+  global_norm(on, {.norm = norm_,
+                   .clip = clip_,
+                   .non_finite = non_finite_,
+                   .partial = partial_,
+                   .grads = {gradients_.data(), {int64_t(gradients_.size())}},
+                   .max_norm = static_cast<float>(config_.clip)});
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterRef& p = parameters_[i];
     const GroupSettings group = settings(p.spec->group);

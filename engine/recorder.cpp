@@ -146,13 +146,11 @@ double peak_rss_bytes() {
 RunRecorder::RunRecorder(const RecorderConfig& config, Log& log)
     : config_(config),
       log_(log),
-      telemetry_(config.telemetry_path, {
-                                            .scalars = scalar_names(config.sources),
-                                            .spans = {"step", "router_telemetry"},
-                                            .layers = config.moe_layers,
-                                            .experts = config.experts,
-                                            .operands = config.operands
-}) {}
+      telemetry_(config.telemetry_path, {.scalars = scalar_names(config.sources),
+                                         .spans = {"step", "router_telemetry"},
+                                         .layers = config.moe_layers,
+                                         .experts = config.experts,
+                                         .operands = config.operands}) {}
 
 void RunRecorder::resume(int64_t steps_done, int64_t window, RouterTelemetry& routers) {
   telemetry_.truncate_after(steps_done, "from a checkpoint of step " + std::to_string(steps_done));

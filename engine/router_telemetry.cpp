@@ -88,18 +88,12 @@ void RouterTelemetry::observe(Exec on, Model& model, std::vector<RouterRow>& row
 
 void RouterTelemetry::probe_overlap(Exec on, Model& model, std::vector<RouterRow>& rows) {
   const int64_t tokens = probe_.tokens.token.dim[0], layers = int64_t(layers_.size());
-  model.route(on, probe_.tokens,
-              {
-                  now_.data(), {layers, tokens * top_k_}
-  });
+  model.route(on, probe_.tokens, {now_.data(), {layers, tokens * top_k_}});
   if (probed_) {
     for (int64_t l = 0; l < layers; ++l) {
       const int64_t first = l * tokens * top_k_;
-      rows[size_t(l)].overlap = router_overlap(
-          {
-              before_.data() + first, {tokens, top_k_}
-      },
-          {now_.data() + first, {tokens, top_k_}});
+      rows[size_t(l)].overlap = router_overlap({before_.data() + first, {tokens, top_k_}},
+                                               {now_.data() + first, {tokens, top_k_}});
     }
   }
   std::swap(before_, now_);

@@ -59,10 +59,7 @@ std::vector<int32_t> parted(const std::string& text) {
 // Of the libraries that a run's files depend on.
 std::map<std::string, std::string> library_versions() {
   return {
-      {"sqlite",   sqlite3_libversion()},
-      {"zstd",     ZSTD_versionString()},
-      {"compiler", __VERSION__         }
-  };
+      {"sqlite", sqlite3_libversion()}, {"zstd", ZSTD_versionString()}, {"compiler", __VERSION__}};
 }
 
 class Run {

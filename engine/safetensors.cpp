@@ -30,22 +30,9 @@ constexpr const char* kHint =
 
 int64_t bytes_of_dtype(const std::string& dtype) {
   static const std::map<std::string, int64_t> known = {
-      {"F64",     8},
-      {"F32",     4},
-      {"F16",     2},
-      {"BF16",    2},
-      {"I64",     8},
-      {"I32",     4},
-      {"I16",     2},
-      {"I8",      1},
-      {"U8",      1},
-      {"U16",     2},
-      {"U32",     4},
-      {"U64",     8},
-      {"BOOL",    1},
-      {"F8_E4M3", 1},
-      {"F8_E5M2", 1}
-  };
+      {"F64", 8}, {"F32", 4}, {"F16", 2},  {"BF16", 2},    {"I64", 8},
+      {"I32", 4}, {"I16", 2}, {"I8", 1},   {"U8", 1},      {"U16", 2},
+      {"U32", 4}, {"U64", 8}, {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
   const auto found = known.find(dtype);
   return found == known.end() ? 0 : found->second;
 }
@@ -130,11 +117,9 @@ std::string header_of(const std::vector<TensorRef>& tensors,
   int64_t offset = 0;
   for (const TensorRef& t : tensors) {
     CHECK(!header.contains(t.name), "two tensors are called %s", t.name.c_str());
-    header[t.name] = {
-        {"dtype",        dtype_name(t.dtype)         },
-        {"shape",        t.shape                     },
-        {"data_offsets", {offset, offset + t.bytes()}}
-    };
+    header[t.name] = {{"dtype", dtype_name(t.dtype)},
+                      {"shape", t.shape},
+                      {"data_offsets", {offset, offset + t.bytes()}}};
     offset += t.bytes();
   }
   std::string text = header.dump();

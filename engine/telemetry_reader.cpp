@@ -186,14 +186,12 @@ std::vector<OperandValue> TelemetryReader::precision(int64_t step) const {
   s.bind(0, step);
   std::vector<OperandValue> values;
   while (s.step()) {
-    OperandValue value{
-        .site = {.layer = s.integer(0),
-                 .weight = s.text(1),
-                 .operand = s.text(2),
-                 .role = s.text(3),
-                 .format = s.text(4)},
-        .loss = {  }
-    };
+    OperandValue value{.site = {.layer = s.integer(0),
+                                .weight = s.text(1),
+                                .operand = s.text(2),
+                                .role = s.text(3),
+                                .format = s.text(4)},
+                       .loss = {}};
     int at = 5;
     for (const PrecisionColumn& column : precision_columns()) {
       if (!s.is_null(at)) value.loss.*column.value = s.number(at);

@@ -53,16 +53,16 @@ constexpr RouterColumn kColumns[] = {
 // clang-format on
 
 constexpr PrecisionColumn kPrecisionColumns[] = {
-    {"flushed",     &OperandLoss::flushed    },
-    {"saturated",   &OperandLoss::saturated  },
-    {"error",       &OperandLoss::error      },
-    {"blocks",      &OperandLoss::blocks     },
+    {"flushed", &OperandLoss::flushed},
+    {"saturated", &OperandLoss::saturated},
+    {"error", &OperandLoss::error},
+    {"blocks", &OperandLoss::blocks},
     {"zero_blocks", &OperandLoss::zero_blocks},
-    {"low_scales",  &OperandLoss::low_scales },
+    {"low_scales", &OperandLoss::low_scales},
     {"high_scales", &OperandLoss::high_scales},
-    {"scale_min",   &OperandLoss::scale_min  },
-    {"scale_max",   &OperandLoss::scale_max  },
-    {"flips",       &OperandLoss::flips      },
+    {"scale_min", &OperandLoss::scale_min},
+    {"scale_max", &OperandLoss::scale_max},
+    {"flips", &OperandLoss::flips},
 };
 
 }  // namespace

@@ -87,7 +87,7 @@ const std::vector<CoreSubset>& core_subsets() {
        .absent = {"hellaswag_zeroshot", "hellaswag", "squad", "coqa"}},
       {.name = "CORE-16 (also without boolq, bigbench_language_identification)",
        .absent = {"hellaswag_zeroshot", "hellaswag", "squad", "coqa", "boolq",
-                  "bigbench_language_identification"}                },
+                  "bigbench_language_identification"}},
   };
   return subsets;
 }

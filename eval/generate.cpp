@@ -50,13 +50,9 @@ std::vector<Generator::Text> Generator::step(Exec on, Model& model, std::vector<
                                              const std::vector<TextPart>& part) {
   const auto count = static_cast<int64_t>(texts.size());
   const View<float, 2> logits = logits_.rows(0, count);
-  model.extend(
-      on,
-      {
-          .token = {token.data(), {int64_t(token.size())}},
-            .part = {part.data(),  {count}                }
-  },
-      logits);
+  model.extend(on,
+               {.token = {token.data(), {int64_t(token.size())}}, .part = {part.data(), {count}}},
+               logits);
   parallel_for(on, count, [&](int64_t i) {
     Text& text = texts[size_t(i)];
     text.length += part[size_t(i)].tokens;

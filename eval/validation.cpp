@@ -53,8 +53,7 @@ std::vector<EvalResult> Validation::run(Exec on, Model& model) {
     }
   }
   std::vector<EvalResult> results{
-      {task_, "loss_nats", nats / double(std::max<int64_t>(counted, 1)), counted}
-  };
+      {task_, "loss_nats", nats / double(std::max<int64_t>(counted, 1)), counted}};
   if (bytes > 0) {
     results.push_back(
         {task_, "bits_per_byte", nats_of_text / (std::log(2.0) * double(bytes)), bytes});

@@ -26,9 +26,9 @@ std::vector<std::string> beyond_mixtral(const ModelConfig& m) {
 
 const std::vector<FamilyName>& families() {
   static const std::vector<FamilyName> all = {
-      {Family::kLlama,   "LlamaForCausalLM",   "llama"   },
-      {Family::kQwen3,   "Qwen3ForCausalLM",   "qwen3"   },
-      {Family::kMixtral, "MixtralForCausalLM", "mixtral" },
+      {Family::kLlama, "LlamaForCausalLM", "llama"},
+      {Family::kQwen3, "Qwen3ForCausalLM", "qwen3"},
+      {Family::kMixtral, "MixtralForCausalLM", "mixtral"},
       {Family::kGlm4Moe, "Glm4MoeForCausalLM", "glm4_moe"},
   };
   return all;

@@ -48,10 +48,7 @@ void write_shard(const std::string& path, const std::vector<PlannedTensor>& tens
     bf16* rounded = static_cast<bf16*>(refs.back().data);
     for (size_t k = 0; k < values.size(); ++k) round_to(rounded[k], values[k]);
   }
-  write_safetensors(path, refs,
-                    {
-                        {"format", "pt"}
-  });
+  write_safetensors(path, refs, {{"format", "pt"}});
 }
 
 }  // namespace

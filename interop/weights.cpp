@@ -128,9 +128,8 @@ void HfWeights::read(const std::string& name, const std::vector<int64_t>& shape,
       out[i] = is_half ? half_to_float(bits) : float(bf16::from_bits(bits));
     }
   }
-  const std::string not_finite = first_not_finite({
-      {.name = name, .dtype = DType::kF32, .shape = shape, .data = out}
-  });
+  const std::string not_finite =
+      first_not_finite({{.name = name, .dtype = DType::kF32, .shape = shape, .data = out}});
   if (not_finite.empty()) return;
   throw UserError(at.path + ": " + not_finite,
                   "the weights are not finite: take another checkpoint");

@@ -126,9 +126,7 @@ std::string claims_markdown(const std::vector<ClaimResult>& results) {
   };
   const bool contracts = differs(&ClaimResult::contract),
              precisions = differs(&ClaimResult::precision);
-  MarkdownRows rows = {
-      {"claim", "is", "verdict", "n", "value", "against", "mean", "95% interval"}
-  };
+  MarkdownRows rows = {{"claim", "is", "verdict", "n", "value", "against", "mean", "95% interval"}};
   long holds = 0, fails = 0;
   for (const ClaimResult& r : results) {
     std::string name = r.claim->name;

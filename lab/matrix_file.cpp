@@ -33,17 +33,17 @@ class Reader {
     if (root.IsNull()) fail(root, "the matrix is empty", kHint);
     read_section(root, "",
                  {
-                     {"name",       [&](const auto& v) { file_.name = plain_name(v, "name"); }    },
-                     {"models",     [&](const auto& v) { read_models(v); }                        },
-                     {"contracts",  [&](const auto& v) { read_contracts(v); }                     },
-                     {"precisions", [&](const auto& v) { read_precisions(v); }                    },
-                     {"seeds",      [&](const auto& v) { read_seeds(v); }                         },
-                     {"claims",     [&](const auto& v) { read_claims(v); }                        },
-                     {"set",        [&](const auto& v) { read_changes(v); }                       },
-                     {"jobs",       [&](const auto& v) { file_.jobs = count(v, "jobs", 1); }      },
-                     {"threads",    [&](const auto& v) { file_.threads = count(v, "threads", 0); }},
-                     {"memory",     [&](const auto& v) { file_.memory_bytes = memory(v); }        },
-    });
+                     {"name", [&](const auto& v) { file_.name = plain_name(v, "name"); }},
+                     {"models", [&](const auto& v) { read_models(v); }},
+                     {"contracts", [&](const auto& v) { read_contracts(v); }},
+                     {"precisions", [&](const auto& v) { read_precisions(v); }},
+                     {"seeds", [&](const auto& v) { read_seeds(v); }},
+                     {"claims", [&](const auto& v) { read_claims(v); }},
+                     {"set", [&](const auto& v) { read_changes(v); }},
+                     {"jobs", [&](const auto& v) { file_.jobs = count(v, "jobs", 1); }},
+                     {"threads", [&](const auto& v) { file_.threads = count(v, "threads", 0); }},
+                     {"memory", [&](const auto& v) { file_.memory_bytes = memory(v); }},
+                 });
     if (file_.models.empty()) {
       fail(root, "models is not given", "name them: models: {dense: dense.yaml, moe: moe.yaml}");
     }
@@ -182,13 +182,13 @@ class Reader {
       read_section(
           item, "a contract",
           {
-              {"name",        [&](const auto& v) { c.name = plain_name(v, "the contract name"); }},
-              {"kind",        [&](const auto& v) { c.kind = text(v, "kind"); }                   },
-              {"coefficient", [&](const auto& v) { c.coefficient = number(v, "coefficient"); }   },
-              {"reference",   [&](const auto& v) { c.reference = text(v, "reference"); }         },
-              {"fraction",    [&](const auto& v) { c.fraction = number(v, "fraction"); }         },
-              {"landings",    [&](const auto& v) { c.landings = fractions(v, "landings"); }      },
-      });
+              {"name", [&](const auto& v) { c.name = plain_name(v, "the contract name"); }},
+              {"kind", [&](const auto& v) { c.kind = text(v, "kind"); }},
+              {"coefficient", [&](const auto& v) { c.coefficient = number(v, "coefficient"); }},
+              {"reference", [&](const auto& v) { c.reference = text(v, "reference"); }},
+              {"fraction", [&](const auto& v) { c.fraction = number(v, "fraction"); }},
+              {"landings", [&](const auto& v) { c.landings = fractions(v, "landings"); }},
+          });
       if (c.kind.empty()) {
         fail(item, "a contract has no kind", "e.g. - {kind: activeDN, coefficient: 20}");
       }
@@ -268,14 +268,14 @@ class Reader {
       using Relation = MatrixClaim::Relation;
       read_section(item, "a claim",
                    {
-                       {"name",    [&](const auto& v) { c.name = text(v, "the claim's name"); }},
-                       {"measure", [&](const auto& v) { c.measure = text(v, "measure"); }      },
-                       {"of",      [&](const auto& v) { c.of = text(v, "of"); }                },
-                       {"below",   relation(Relation::kBelow)                                  },
-                       {"above",   relation(Relation::kAbove)                                  },
-                       {"near",    relation(Relation::kNear)                                   },
-                       {"within",  within                                                      },
-      });
+                       {"name", [&](const auto& v) { c.name = text(v, "the claim's name"); }},
+                       {"measure", [&](const auto& v) { c.measure = text(v, "measure"); }},
+                       {"of", [&](const auto& v) { c.of = text(v, "of"); }},
+                       {"below", relation(Relation::kBelow)},
+                       {"above", relation(Relation::kAbove)},
+                       {"near", relation(Relation::kNear)},
+                       {"within", within},
+                   });
       const char* example = "e.g. - {measure: max_load, of: aux-only, below: baseline}";
       if (c.measure.empty()) fail(item, "a claim has no measure", example);
       check_measure(item, c.measure);
@@ -393,17 +393,8 @@ std::optional<int64_t> read_bytes(const std::string& text) {
   const ReadDouble read = read_double(digits);
   if (!read.problem.empty() || read.value < 0) return std::nullopt;
   constexpr std::pair<const char*, double> kUnits[] = {
-      {"",    1     },
-      {"B",   1     },
-      {"KB",  1e3   },
-      {"MB",  1e6   },
-      {"GB",  1e9   },
-      {"TB",  1e12  },
-      {"KiB", 0x1p10},
-      {"MiB", 0x1p20},
-      {"GiB", 0x1p30},
-      {"TiB", 0x1p40}
-  };
+      {"", 1},      {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
   for (const auto& [name, bytes] : kUnits) {
     if (unit == name && read.value * bytes < 0x1p62) {
       return static_cast<int64_t>(std::llround(read.value * bytes));

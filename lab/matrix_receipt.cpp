@@ -63,13 +63,11 @@ void add_row(std::vector<ClaimSpec>& claims, const ContractTable& table, const S
 }  // namespace
 
 Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& summary) {
-  Bundle bundle{
-      .folder = folder.path(),
-      .name = summary.matrix->file.name,
-      .runs = {                },
-      .files = {"summary.md",      "summary.csv", "summary.json", "runs.csv"},
-      .claims = {}
-  };
+  Bundle bundle{.folder = folder.path(),
+                .name = summary.matrix->file.name,
+                .runs = {},
+                .files = {"summary.md", "summary.csv", "summary.json", "runs.csv"},
+                .claims = {}};
   for (const auto& [run, record] : summary.records) {
     bundle.runs.push_back(run);
     if (!record.reused_from.empty()) bundle.files.push_back(run + "/" + kReusedFile);

@@ -42,10 +42,8 @@ std::string health(const SummaryRow& row) {
 }
 
 Rows result_rows(const ContractTable& table) {
-  Rows rows = {
-      {"model", "precision", "n", "val loss", "sd", "95% interval", "bits/byte",
-       "to " + row_name(table.rows.front(), table), "95% interval", "max_load*K"}
-  };
+  Rows rows = {{"model", "precision", "n", "val loss", "sd", "95% interval", "bits/byte",
+                "to " + row_name(table.rows.front(), table), "95% interval", "max_load*K"}};
   for (const SummaryRow& row : table.rows) {
     std::string difference = "-", spread = "-";
     if (row.difference) {
@@ -91,10 +89,8 @@ std::string first_layers(const SummaryRow& row) {
 
 // "" where no run has a router.
 std::string routers_text(const ContractTable& table) {
-  Rows rows = {
-      {"model", "precision", "cv/ceiling", "max_load*K", "worst layer", "min H/ln E", "dead %",
-       "saturated %", "first at step", "first layer, by seed"}
-  };
+  Rows rows = {{"model", "precision", "cv/ceiling", "max_load*K", "worst layer", "min H/ln E",
+                "dead %", "saturated %", "first at step", "first layer, by seed"}};
   int64_t window = 0;
   for (const SummaryRow& row : table.rows) {
     if (!row.worst_load) continue;
@@ -125,11 +121,9 @@ std::string target_seconds(const SummaryRow& row) {
 }
 
 Rows cost_rows(const ContractTable& table) {
-  Rows rows = {
-      {"model", "precision", "steps", "tokens", "tokens/P_total", "tokens/P_active", "FLOPs",
-       "seconds", "tokens/s", "reached", "target steps", "target tokens", "target seconds",
-       "target FLOPs"}
-  };
+  Rows rows = {{"model", "precision", "steps", "tokens", "tokens/P_total", "tokens/P_active",
+                "FLOPs", "seconds", "tokens/s", "reached", "target steps", "target tokens",
+                "target seconds", "target FLOPs"}};
   for (const SummaryRow& row : table.rows) {
     const std::optional<double> steps =
         row.steps ? mean(row.steps)

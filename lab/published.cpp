@@ -102,53 +102,53 @@ struct NamedMeasure {
 };
 
 const NamedMeasure kMeasures[] = {
-    {"stop_step",                 [](const Question& q) -> Found { return double(stop_step(q)); }         },
-    {"val_loss",                  loss_at                                                                 },
+    {"stop_step", [](const Question& q) -> Found { return double(stop_step(q)); }},
+    {"val_loss", loss_at},
     {"best_val_loss",
      [](const Question& q) -> Found {
        const auto best = q.run.best_val();
        return best ? Found(best->value) : std::nullopt;
-     }                                                                                                    },
+     }},
     {"bits_per_byte",
      [](const Question& q) -> Found {
        return q.run.val_bits_per_byte.empty() ? std::nullopt
                                               : Found(q.run.val_bits_per_byte.back().value);
-     }                                                                                                    },
-    {"core",                      [](const Question&) -> Found { return std::nullopt; }                   },
+     }},
+    {"core", [](const Question&) -> Found { return std::nullopt; }},
     {"step_ms",
      [](const Question& q) -> Found {
        const Found seconds = seconds_a_step(q);
        return seconds ? Found(1e3 * *seconds) : std::nullopt;
-     }                                                                                                    },
+     }},
     {"train_minutes",
      [](const Question& q) -> Found {
        const Found seconds = q.run.seconds_at(stop_step(q));
        return seconds ? Found(*seconds / 60) : std::nullopt;
-     }                                                                                                    },
+     }},
     {"k_tokens_per_s",
      [](const Question& q) -> Found {
        const Found seconds = seconds_a_step(q);
        return seconds ? Found(1e-3 * double(q.run.config.run.batch_tokens) / *seconds)
                       : std::nullopt;
-     }                                                                                                    },
-    {"million_tokens",            [](const Question& q) -> Found { return 1e-6 * double(q.run.tokens); }  },
+     }},
+    {"million_tokens", [](const Question& q) -> Found { return 1e-6 * double(q.run.tokens); }},
     {"tokens_per_total",
-     [](const Question& q) -> Found { return double(q.run.tokens) / double(q.run.audit.total); }          },
+     [](const Question& q) -> Found { return double(q.run.tokens) / double(q.run.audit.total); }},
     {"tokens_per_active",
-     [](const Question& q) -> Found { return double(q.run.tokens) / double(q.run.audit.active); }         },
+     [](const Question& q) -> Found { return double(q.run.tokens) / double(q.run.audit.active); }},
     {"million_tokens_per_expert",
      [](const Question& q) -> Found {
        if (!q.run.config.model.moe) return std::nullopt;
        return 1e-6 * double(tokens_per_routed_expert(q.run.config.model, q.run.tokens));
-     }                                                                                                    },
-    {"mean_cv_percent",           [](const Question& q) { return router_measure(q, "cv", mean); }         },
+     }},
+    {"mean_cv_percent", [](const Question& q) { return router_measure(q, "cv", mean); }},
     {"mean_max_load_percent",
      [](const Question& q) -> Found {
        const Found share = router_measure(q, "max_load", mean);
        return share ? Found(100 * *share) : std::nullopt;
-     }                                                                                                    },
-    {"min_entropy_nats",          [](const Question& q) { return router_measure(q, "entropy", smallest); }},
-    {"max_load_percent",          max_load_percent                                                        },
+     }},
+    {"min_entropy_nats", [](const Question& q) { return router_measure(q, "entropy", smallest); }},
+    {"max_load_percent", max_load_percent},
 };
 
 constexpr const char* kBestLossDeviation = "best_val_loss_sd";  // of the seeds, not of a run

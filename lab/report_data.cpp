@@ -204,12 +204,10 @@ Json report_data(const std::vector<std::string>& runs, const ReportLimits& limit
   const std::vector<std::string> labels = labels_of(runs);
   Json data;
   data["report_version"] = kReportVersion;
-  data["limits"] = {
-      {"curve_points",  limits.curve_points },
-      {"measure_steps", limits.measure_steps},
-      {"load_steps",    limits.load_steps   },
-      {"load_bins",     limits.load_bins    }
-  };
+  data["limits"] = {{"curve_points", limits.curve_points},
+                    {"measure_steps", limits.measure_steps},
+                    {"load_steps", limits.load_steps},
+                    {"load_bins", limits.load_bins}};
   data["runs"] = Json::array();
   std::vector<UserError> errors;
   for (size_t i = 0; i < runs.size(); ++i) {

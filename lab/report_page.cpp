@@ -38,12 +38,7 @@ std::string script_json(const Json& data) {
 
 std::string escaped_html(const std::string& text) {
   static const std::map<char, const char*> special = {
-      {'&',  "&amp;" },
-      {'<',  "&lt;"  },
-      {'>',  "&gt;"  },
-      {'"',  "&quot;"},
-      {'\'', "&#39;" }
-  };
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
   std::string escaped;
   for (const char c : text) {
     const auto found = special.find(c);

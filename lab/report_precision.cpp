@@ -18,15 +18,15 @@ struct Measure {
   double (*of)(const FormatLoss&);
 };
 constexpr Measure kMeasures[] = {
-    {"error",       [](const FormatLoss& l) { return l.error; }                 },
-    {"flushed",     [](const FormatLoss& l) { return l.flushed; }               },
-    {"saturated",   [](const FormatLoss& l) { return l.saturated; }             },
-    {"flips",       [](const FormatLoss& l) { return l.flips; }                 },
+    {"error", [](const FormatLoss& l) { return l.error; }},
+    {"flushed", [](const FormatLoss& l) { return l.flushed; }},
+    {"saturated", [](const FormatLoss& l) { return l.saturated; }},
+    {"flips", [](const FormatLoss& l) { return l.flips; }},
     {"zero_blocks", [](const FormatLoss& l) { return l.zero_blocks / l.blocks; }},
-    {"low_scales",  [](const FormatLoss& l) { return l.low_scales / l.blocks; } },
+    {"low_scales", [](const FormatLoss& l) { return l.low_scales / l.blocks; }},
     {"high_scales", [](const FormatLoss& l) { return l.high_scales / l.blocks; }},
-    {"scale_min",   [](const FormatLoss& l) { return l.scale_min; }             },
-    {"scale_max",   [](const FormatLoss& l) { return l.scale_max; }             },
+    {"scale_min", [](const FormatLoss& l) { return l.scale_min; }},
+    {"scale_max", [](const FormatLoss& l) { return l.scale_max; }},
 };
 
 // The row of the same role, operand and format; a new one has null at every step.

@@ -70,36 +70,38 @@ Value max_load_by_depth(const RunRecord& run) {
 
 const std::vector<RunMeasure>& run_measures() {
   static const std::vector<RunMeasure> all = {
-      {"val_loss",              "validation loss at the end, nats",                            val_loss             },
+      {"val_loss", "validation loss at the end, nats", val_loss},
       {"loss_after_saturation",
-       "validation loss at the end less that at the first validation after a layer saturated", loss_after_saturation},
-      {"cv",                    "cv / its ceiling, mean over layers",
-       [](const RunRecord& r) { return of_health(r, &RouterHealth::mean_cv_norm); }                                 },
-      {"max_load",              "K max_load, mean over layers",
+       "validation loss at the end less that at the first validation after a layer saturated",
+       loss_after_saturation},
+      {"cv", "cv / its ceiling, mean over layers",
+       [](const RunRecord& r) { return of_health(r, &RouterHealth::mean_cv_norm); }},
+      {"max_load", "K max_load, mean over layers",
        [](const RunRecord& r) {
          return mean_over_layers(r, [](const LayerHealth& l) { return l.max_load_norm; });
-       }                                                                                                            },
-      {"max_load_worst",        "K max_load of the worst layer",
-       [](const RunRecord& r) { return of_health(r, &RouterHealth::worst_max_load_norm); }                          },
-      {"max_load_by_depth",     "K max_load of the last layer less that of the first",
-       max_load_by_depth                                                                                            },
-      {"entropy_min",           "entropy / ln E, the smallest of the layers",
-       [](const RunRecord& r) { return of_health(r, &RouterHealth::min_entropy_norm); }                             },
-      {"dead",                  "share of the experts without an assignment",
-       [](const RunRecord& r) { return of_health(r, &RouterHealth::dead_share); }                                   },
-      {"saturated_layers",      "share of the layers that saturated at any logged step",
+       }},
+      {"max_load_worst", "K max_load of the worst layer",
+       [](const RunRecord& r) { return of_health(r, &RouterHealth::worst_max_load_norm); }},
+      {"max_load_by_depth", "K max_load of the last layer less that of the first",
+       max_load_by_depth},
+      {"entropy_min", "entropy / ln E, the smallest of the layers",
+       [](const RunRecord& r) { return of_health(r, &RouterHealth::min_entropy_norm); }},
+      {"dead", "share of the experts without an assignment",
+       [](const RunRecord& r) { return of_health(r, &RouterHealth::dead_share); }},
+      {"saturated_layers", "share of the layers that saturated at any logged step",
        [](const RunRecord& r) {
          return mean_over_layers(r,
                                  [](const LayerHealth& l) { return l.saturated_at ? 1.0 : 0.0; });
-       }                                                                                                            },
-      {"first_saturation",      "first logged step with a saturated layer",
+       }},
+      {"first_saturation", "first logged step with a saturated layer",
        [](const RunRecord& r) {
          const auto step = first_saturation(r);
          return step ? Value(double(*step)) : std::nullopt;
-       }                                                                                                            },
+       }},
       {"first_saturated_depth",
        "where that layer lies: 0 the first, 1 the last; the mean where several saturate at that "
-       "step",                                                                                 first_saturated_depth},
+       "step",
+       first_saturated_depth},
   };
   return all;
 }

@@ -37,21 +37,19 @@ Json last_of(const auto& values) {
 Json audit_rule(RunEvidence& run, const Json& how) {
   const Audit& a = run.audit();
   const ParameterCounts& n = a.parameters;
-  const std::pair<const char*, int64_t> fields[] = {
-      {"total",            a.total           },
-      {"active",           a.active          },
-      {"embedding",        n.embedding       },
-      {"head",             n.head            },
-      {"norms",            n.norms           },
-      {"attention",        n.attention       },
-      {"dense_ffn",        n.dense_ffn       },
-      {"router",           n.router          },
-      {"routed_experts",   n.routed_experts  },
-      {"routed_active",    n.routed_active   },
-      {"shared_experts",   n.shared_experts  },
-      {"ffn_active_width", a.ffn_active_width},
-      {"flops_per_token",  a.flops_per_token }
-  };
+  const std::pair<const char*, int64_t> fields[] = {{"total", a.total},
+                                                    {"active", a.active},
+                                                    {"embedding", n.embedding},
+                                                    {"head", n.head},
+                                                    {"norms", n.norms},
+                                                    {"attention", n.attention},
+                                                    {"dense_ffn", n.dense_ffn},
+                                                    {"router", n.router},
+                                                    {"routed_experts", n.routed_experts},
+                                                    {"routed_active", n.routed_active},
+                                                    {"shared_experts", n.shared_experts},
+                                                    {"ffn_active_width", a.ffn_active_width},
+                                                    {"flops_per_token", a.flops_per_token}};
   const std::string field = rule_text(how, "field");
   for (const auto& [name, value] : fields) {
     if (field == name) return value;
@@ -169,18 +167,18 @@ struct Rule {
 };
 
 constexpr Rule kRules[] = {
-    {"audit",                    audit_rule                   },
-    {"planned_steps",            planned_steps_rule           },
-    {"horizon",                  horizon_rule                 },
-    {"steps_done",               steps_done_rule              },
-    {"tokens",                   tokens_rule                  },
-    {"tokens_per_parameter",     tokens_per_parameter_rule    },
+    {"audit", audit_rule},
+    {"planned_steps", planned_steps_rule},
+    {"horizon", horizon_rule},
+    {"steps_done", steps_done_rule},
+    {"tokens", tokens_rule},
+    {"tokens_per_parameter", tokens_per_parameter_rule},
     {"tokens_per_routed_expert", tokens_per_routed_expert_rule},
-    {"train_flops",              train_flops_rule             },
-    {"scalar",                   scalar_rule                  },
-    {"eval",                     eval_rule                    },
-    {"first_at_or_below",        first_at_or_below_rule       },
-    {"router",                   router_rule                  },
+    {"train_flops", train_flops_rule},
+    {"scalar", scalar_rule},
+    {"eval", eval_rule},
+    {"first_at_or_below", first_at_or_below_rule},
+    {"router", router_rule},
 };
 
 }  // namespace

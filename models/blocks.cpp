@@ -274,9 +274,7 @@ class AttentionHalf final : public Half<T> {
   Stream<T> kept_branch(Exec on, View<const int32_t, 1> kept) const {
     const int64_t n = kept.dim[0];
     const View<T, 2> resid = norm_.y.rows(0, n), branch = s_.branch.rows(0, n);
-    const View<T, 2> att{
-        qkv_.data, {n, att_.dim[1]}
-    };
+    const View<T, 2> att{qkv_.data, {n, att_.dim[1]}};
     embedding_forward<T>(on, {.y = resid, .weight = norm_.resid, .token = kept});
     embedding_forward<T>(on, {.y = att, .weight = att_, .token = kept});
     out_weight_.forward(on, s_.quant, att, branch, {});
@@ -317,9 +315,7 @@ class AttentionHalf final : public Half<T> {
              .behind_prefix = cached ? BehindPrefix::kRowByRow : BehindPrefix::kTiles});
   }
   View<float, 3> lse(const Shape& shape) const {
-    return {
-        lse_.data, {shape.batch, config_.heads, shape.sequence}
-    };
+    return {lse_.data, {shape.batch, config_.heads, shape.sequence}};
   }
   void qk_norm(Exec on, int64_t n) const {
     qk_norm_forward<T>(on, {.raw = qk_raw_.rows(0, n),

@@ -23,9 +23,7 @@ void CodedBuffer::plan(MemoryPlan& plan, Section section, const std::string& nam
 }
 
 QuantisedCopy CodedBuffer::copy(const QuantFormat& f, int64_t lines, int64_t k) const {
-  QuantisedCopy copy{
-      .codes = {codes.data, {lines, code_bytes(f.element, k)}}
-  };
+  QuantisedCopy copy{.codes = {codes.data, {lines, code_bytes(f.element, k)}}};
   const int64_t count = scale_count(f, lines, k);
   if (has_float_scales(f.scale)) copy.scales = scales.rows(0, count);
   if (has_byte_scales(f.scale)) copy.scale_codes = scale_codes.rows(0, count);

@@ -171,12 +171,8 @@ void Decoder<T>::bind(Exec on) {
   dhead_ = store_.matrix_gradient(head_name());
   if (options_.backend == Backend::kCpu) return rope_table(cos_, sin_, config_.rope_theta);
   std::vector<float> table(static_cast<size_t>(2 * cos_.size()));
-  const View<float, 2> cos{
-      table.data(), {cos_.dim[0], cos_.dim[1]}
-  };
-  const View<float, 2> sin{
-      table.data() + cos.size(), {cos_.dim[0], cos_.dim[1]}
-  };
+  const View<float, 2> cos{table.data(), {cos_.dim[0], cos_.dim[1]}};
+  const View<float, 2> sin{table.data() + cos.size(), {cos_.dim[0], cos_.dim[1]}};
   rope_table(cos, sin, config_.rope_theta);
   copy(on, cos_, cos);
   copy(on, sin_, sin);

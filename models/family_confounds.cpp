@@ -15,20 +15,20 @@ struct Shared {
   const char* prefix;
 };
 constexpr Shared kShared[] = {
-    {"tokenizer", "data.tokenizer"  },
+    {"tokenizer", "data.tokenizer"},
     {"tokenizer", "model.vocab_size"},
-    {"data",      "data.train"      },
-    {"data",      "data.val"        },
-    {"data",      "data.mixture"    },
-    {"data",      "data.synth"      },
-    {"data",      "data.mask_eos"   },
-    {"batch",     "run.batch_tokens"},
-    {"sequence",  "run.sequence"    },
-    {"optimizer", "optimizer."      },
-    {"schedule",  "schedule."       },
-    {"precision", "precision."      },
-    {"seed",      "run.seed"        },
-    {"eval",      "eval.tokens"     },
+    {"data", "data.train"},
+    {"data", "data.val"},
+    {"data", "data.mixture"},
+    {"data", "data.synth"},
+    {"data", "data.mask_eos"},
+    {"batch", "run.batch_tokens"},
+    {"sequence", "run.sequence"},
+    {"optimizer", "optimizer."},
+    {"schedule", "schedule."},
+    {"precision", "precision."},
+    {"seed", "run.seed"},
+    {"eval", "eval.tokens"},
 };
 
 std::string value_of(const std::vector<FieldRow>& rows, const std::string& path) {

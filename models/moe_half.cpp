@@ -139,12 +139,8 @@ void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
   const View<T, 2> h = h_.rows(0, assignments);
   const View<T, 2> dexpert_out = s_.dexpert_out.rows(0, assignments);
   const View<T, 2> dexpert_in = s_.dexpert_in.rows(0, assignments);
-  const View<T, 2> dh{
-      s_.dh.data, {assignments, moe_.expert_ffn}
-  };
-  const View<T, 2> dgate_up{
-      s_.dgate_up.data, {assignments, 2 * moe_.expert_ffn}
-  };
+  const View<T, 2> dh{s_.dh.data, {assignments, moe_.expert_ffn}};
+  const View<T, 2> dgate_up{s_.dgate_up.data, {assignments, 2 * moe_.expert_ffn}};
   const View<T, 2> dbranch = s_.dbranch.rows(0, n), dnorm = s_.dnorm.rows(0, n);
 
   const AskedAmax amax = asked();

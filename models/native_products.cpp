@@ -33,11 +33,9 @@ std::string native_row(const ProductFormats& f, const ExpertWidths& experts, int
     const OperandFormat &a, &b;
     Sum sum = Sum::kOverFeatures;
   };
-  const Product products[] = {
-      {"fprop",           f.fprop_input,  f.fprop_weight},
-      {       "dgrad", f.dgrad_gradient, f.dgrad_weight              },
-      { "wgrad",    f.wgrad_gradient,  f.wgrad_input,               Sum::kOverTokens}
-  };
+  const Product products[] = {{"fprop", f.fprop_input, f.fprop_weight},
+                              {"dgrad", f.dgrad_gradient, f.dgrad_weight},
+                              {"wgrad", f.wgrad_gradient, f.wgrad_input, Sum::kOverTokens}};
   std::string native, why;
   for (const Product& p : products) {
     if (!p.a.quantised() && !p.b.quantised()) continue;
@@ -152,11 +150,7 @@ void NativeProducts::refresh_weights(Exec on, const QuantScratch& q,
   Wanted column{.format = formats_.dgrad_weight, .stream = stream, .site = sites_.dgrad_weight};
   if (fprop_) row.to = &fprop_weight_;
   if (dgrad_) column.to = &dgrad_weight_;
-  code<float>(on, q,
-              {
-                  master.data, {experts_ * out_, in_}
-  },
-              row, column);
+  code<float>(on, q, {master.data, {experts_ * out_, in_}}, row, column);
 }
 
 void NativeProducts::forward(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<bf16, 2> y,

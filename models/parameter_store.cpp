@@ -119,13 +119,9 @@ void ParameterStore<T>::pack(Exec on, size_t i, const T* plain) const {
   const std::vector<int64_t>& s = specs_[i].shape;
   const View<std::byte, 1> packed = buffers_[i].packed;
   if (s.size() == 3) {
-    weight_stack_pack<T>(on, {
-                                 .packed = packed, .plain = {plain, {s[0], s[1], s[2]}}
-    });
+    weight_stack_pack<T>(on, {.packed = packed, .plain = {plain, {s[0], s[1], s[2]}}});
   } else {
-    weight_pack<T>(on, {
-                           .packed = packed, .plain = {plain, {s[0], s[1]}}
-    });
+    weight_pack<T>(on, {.packed = packed, .plain = {plain, {s[0], s[1]}}});
   }
 }
 
@@ -183,9 +179,7 @@ View<float, 1> ParameterStore<T>::vector_gradient(const std::string& name) const
 template <typename T>
 View<const T, 2> ParameterStore<T>::plain(const std::string& name) const {
   const size_t i = index(name, 2);
-  return {
-      working(i).data, {specs_[i].shape[0], specs_[i].shape[1]}
-  };
+  return {working(i).data, {specs_[i].shape[0], specs_[i].shape[1]}};
 }
 
 template <typename T>
@@ -196,28 +190,21 @@ WeightMatrix<T> ParameterStore<T>::matrix(const std::string& name) const {
 template <typename T>
 View<float, 2> ParameterStore<T>::matrix_gradient(const std::string& name) const {
   const size_t i = index(name, 2);
-  return {
-      buffers_[i].grad.data, {specs_[i].shape[0], specs_[i].shape[1]}
-  };
+  return {buffers_[i].grad.data, {specs_[i].shape[0], specs_[i].shape[1]}};
 }
 
 template <typename T>
 WeightStack<T> ParameterStore<T>::stack(const std::string& name) const {
   const size_t i = index(name, 3);
   const auto& s = specs_[i].shape;
-  return {
-      {working(i).data, {s[0], s[1], s[2]}},
-      buffers_[i].packed
-  };
+  return {{working(i).data, {s[0], s[1], s[2]}}, buffers_[i].packed};
 }
 
 template <typename T>
 View<float, 3> ParameterStore<T>::stack_gradient(const std::string& name) const {
   const size_t i = index(name, 3);
   const auto& s = specs_[i].shape;
-  return {
-      buffers_[i].grad.data, {s[0], s[1], s[2]}
-  };
+  return {buffers_[i].grad.data, {s[0], s[1], s[2]}};
 }
 
 template <typename T>

@@ -52,23 +52,23 @@ std::vector<ParameterSpec> attention_table(const ModelConfig& c, const std::stri
   const double out = output_std(layer);
 
   std::vector<ParameterSpec> table = {
-      {at + "attn.norm", {c.hidden},      Role::kNorm,      Group::kNoDecay, Init::kOne,    0        },
-      {at + "attn.qkv",  {qkv, c.hidden}, Role::kAttention, Group::kDecay,   Init::kNormal, kInputStd},
+      {at + "attn.norm", {c.hidden}, Role::kNorm, Group::kNoDecay, Init::kOne, 0},
+      {at + "attn.qkv", {qkv, c.hidden}, Role::kAttention, Group::kDecay, Init::kNormal, kInputStd},
   };
   if (c.qk_norm)
     append(table, {
                       {at + "attn.q_norm", {width}, Role::kNorm, Group::kNoDecay, Init::kOne, 0},
                       {at + "attn.k_norm", {width}, Role::kNorm, Group::kNoDecay, Init::kOne, 0},
-    });
+                  });
   append(table, {
                     {at + "attn.out",
                      {c.hidden, heads * width},
                      Role::kAttention,
                      Group::kDecay,
                      Init::kNormal,
-                     out                                                                     },
+                     out},
                     {at + "ffn.norm", {c.hidden}, Role::kNorm, Group::kNoDecay, Init::kOne, 0},
-  });
+                });
   return table;
 }
 
@@ -77,7 +77,7 @@ std::vector<ParameterSpec> dense_table(const ModelConfig& c, const std::string& 
   const Role role = Role::kDenseFfn;
   return {
       {at + "ffn.gate_up", {2 * c.ffn, c.hidden}, role, Group::kDecay, Init::kNormal, kInputStd},
-      {at + "ffn.down",    {c.hidden, c.ffn},     role, Group::kDecay, Init::kNormal, out      },
+      {at + "ffn.down", {c.hidden, c.ffn}, role, Group::kDecay, Init::kNormal, out},
   };
 }
 
@@ -90,20 +90,22 @@ std::vector<ParameterSpec> moe_table(const ModelConfig& c, const std::string& at
   const Init normal = Init::kNormal;
 
   std::vector<ParameterSpec> table = {
-      {at + "moe.router",  {experts, c.hidden},            Role::kRouter, Group::kRouter,  normal,      in },
-      {at + "moe.bias",    {experts},                      Role::kBuffer, Group::kNoDecay, Init::kZero, 0  },
-      {at + "moe.gate_up", {experts, 2 * width, c.hidden}, routed,        Group::kExperts, normal,      in },
-      {at + "moe.down",    {experts, c.hidden, width},     routed,        Group::kExperts, normal,      out},
+      {at + "moe.router", {experts, c.hidden}, Role::kRouter, Group::kRouter, normal, in},
+      {at + "moe.bias", {experts}, Role::kBuffer, Group::kNoDecay, Init::kZero, 0},
+      {at + "moe.gate_up", {experts, 2 * width, c.hidden}, routed, Group::kExperts, normal, in},
+      {at + "moe.down", {experts, c.hidden, width}, routed, Group::kExperts, normal, out},
   };
   if (m.shared > 0)
     append(table,
            {
                {at + "moe.shared.gate_up",
                 {2 * shared, c.hidden},
-                both,                                                Group::kDecay,
-                normal,                                                                     kInputStd},
-               {at + "moe.shared.down",    {c.hidden, shared}, both, Group::kDecay, normal, out      },
-    });
+                both,
+                Group::kDecay,
+                normal,
+                kInputStd},
+               {at + "moe.shared.down", {c.hidden, shared}, both, Group::kDecay, normal, out},
+           });
   return table;
 }
 
@@ -120,14 +122,12 @@ int64_t moe_blocks(const ModelConfig& config) {
 
 std::vector<ParameterSpec> parameter_table(const ModelConfig& c) {
   check_sizes(c);
-  std::vector<ParameterSpec> table = {
-      {"embed.weight",
-       {c.vocab_size, c.hidden},
-       Role::kEmbedding,
-       Group::kNoDecay,
-       Init::kNormal,
-       kInputStd}
-  };
+  std::vector<ParameterSpec> table = {{"embed.weight",
+                                       {c.vocab_size, c.hidden},
+                                       Role::kEmbedding,
+                                       Group::kNoDecay,
+                                       Init::kNormal,
+                                       kInputStd}};
   for (int64_t l = 0; l < c.layers; ++l) {
     const std::string at = "blocks." + std::to_string(l) + ".";
     append(table, attention_table(c, at, l));
@@ -135,14 +135,12 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& c) {
   }
   table.push_back({"final.norm", {c.hidden}, Role::kNorm, Group::kNoDecay, Init::kOne, 0});
   if (!c.tie_embeddings)
-    table.push_back({
-        "head.weight",
-        {c.vocab_size, c.hidden},
-        Role::kHead,
-        Group::kNoDecay,
-        Init::kNormal,
-        1.0 / std::sqrt(static_cast<double>(c.hidden))
-    });
+    table.push_back({"head.weight",
+                     {c.vocab_size, c.hidden},
+                     Role::kHead,
+                     Group::kNoDecay,
+                     Init::kNormal,
+                     1.0 / std::sqrt(static_cast<double>(c.hidden))});
   return table;
 }
 

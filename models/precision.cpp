@@ -17,20 +17,20 @@ struct NamedFormat {
 };
 // fp32 block scales are powers of two, so that a decoded value is a number of bf16 (docs/decisions/0008).
 constexpr NamedFormat kFormats[] = {
-    {"fp8_e4m3",    {.element = ElementFormat::kE4M3, .scale = ScaleKind::kTensor}},
-    {"fp8_e5m2",    {.element = ElementFormat::kE5M2, .scale = ScaleKind::kTensor}},
+    {"fp8_e4m3", {.element = ElementFormat::kE4M3, .scale = ScaleKind::kTensor}},
+    {"fp8_e5m2", {.element = ElementFormat::kE5M2, .scale = ScaleKind::kTensor}},
     {"fp8_1x128",
      {.element = ElementFormat::kE4M3,
       .scale = ScaleKind::k1x128,
-      .scale_rounding = ScaleRounding::kPowerOfTwo}                               },
+      .scale_rounding = ScaleRounding::kPowerOfTwo}},
     {"fp8_128x128",
      {.element = ElementFormat::kE4M3,
       .scale = ScaleKind::k128x128,
-      .scale_rounding = ScaleRounding::kPowerOfTwo}                               },
-    {"mxfp8",       {.element = ElementFormat::kE4M3, .scale = ScaleKind::k1x32}  },
-    {"mxfp4",       {.element = ElementFormat::kE2M1, .scale = ScaleKind::k1x32}  },
-    {"nvfp4",       {.element = ElementFormat::kE2M1, .scale = ScaleKind::k1x16}  },
-    {"nvfp4_2d",    {.element = ElementFormat::kE2M1, .scale = ScaleKind::k16x16} },
+      .scale_rounding = ScaleRounding::kPowerOfTwo}},
+    {"mxfp8", {.element = ElementFormat::kE4M3, .scale = ScaleKind::k1x32}},
+    {"mxfp4", {.element = ElementFormat::kE2M1, .scale = ScaleKind::k1x32}},
+    {"nvfp4", {.element = ElementFormat::kE2M1, .scale = ScaleKind::k1x16}},
+    {"nvfp4_2d", {.element = ElementFormat::kE2M1, .scale = ScaleKind::k16x16}},
 };
 
 constexpr const char* kRoleNames[] = {"attention", "dense_ffn", "experts", "shared_experts"};
@@ -166,14 +166,14 @@ void apply_line(PrecisionTable& table, const std::string& line, const std::strin
 // The published recipes, as lines of precision.override over bf16. docs/precision.md has the sources.
 const std::map<std::string, std::vector<std::string>, std::less<>>& recipes() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> lines = {
-      {"fp8_tensor", {"input=fp8_e4m3", "weight=fp8_e4m3", "gradient=fp8_e5m2"}     },
-      {"fp8_block",  {"input=fp8_1x128", "weight=fp8_128x128", "gradient=fp8_1x128"}},
-      {"mxfp8",      {"input=mxfp8", "weight=mxfp8", "gradient=mxfp8"}              },
+      {"fp8_tensor", {"input=fp8_e4m3", "weight=fp8_e4m3", "gradient=fp8_e5m2"}},
+      {"fp8_block", {"input=fp8_1x128", "weight=fp8_128x128", "gradient=fp8_1x128"}},
+      {"mxfp8", {"input=mxfp8", "weight=mxfp8", "gradient=mxfp8"}},
       {"nvfp4",
        {"fprop.input=nvfp4", "weight=nvfp4_2d", "dgrad.gradient=nvfp4+sr",
-        "wgrad.gradient=nvfp4+sr+rht", "wgrad.input=nvfp4+rht"}                     },
-      {"mxfp8_nmoe", {"experts.fprop=mxfp8"}                                        },
-      {"mxfp4_nmoe", {"experts.fprop=mxfp4"}                                        },
+        "wgrad.gradient=nvfp4+sr+rht", "wgrad.input=nvfp4+rht"}},
+      {"mxfp8_nmoe", {"experts.fprop=mxfp8"}},
+      {"mxfp4_nmoe", {"experts.fprop=mxfp4"}},
   };
   return lines;
 }

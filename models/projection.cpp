@@ -139,12 +139,10 @@ template <typename T>
 void Projection<T>::decoded_wgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
                                   const Backward& a) const {
   const ProductOperand<T> x = products_.wgrad_input(on, q, a.x, {}, a.x_amax);
-  linear_wgrad<T>(on, {
-                          .dweight = dweight_,
-                          .dy = dy.column.values,
-                          .x = x.values,
-                          .scale = {dy.column.scale, x.scale}
-  });
+  linear_wgrad<T>(on, {.dweight = dweight_,
+                       .dy = dy.column.values,
+                       .x = x.values,
+                       .scale = {dy.column.scale, x.scale}});
 }
 
 template <typename T>
@@ -250,13 +248,11 @@ void ExpertProjections<T>::down_backward(Exec on, const QuantScratch& q, const A
   const AssignedRows sorted{.offsets = rows.offsets};
   const GradientOperands<T> dy = down_.gradient(on, q, a.dy, sorted, a.amax.dy);
   const ProductOperand<T> h = down_.wgrad_input(on, q, a.h, sorted, a.amax.h);
-  grouped_linear_wgrad<T>(on, {
-                                  .dweight = ddown_,
-                                  .dy = dy.column.values,
-                                  .x = h.values,
-                                  .offsets = rows.offsets,
-                                  .scale = {dy.column.scale, h.scale}
-  });
+  grouped_linear_wgrad<T>(on, {.dweight = ddown_,
+                               .dy = dy.column.values,
+                               .x = h.values,
+                               .offsets = rows.offsets,
+                               .scale = {dy.column.scale, h.scale}});
   if constexpr (std::is_same_v<T, bf16>) {
     const NativeProducts* const native = down_.native();
     if (native != nullptr && native->dgrad(q)) {
@@ -285,15 +281,12 @@ void ExpertProjections<T>::gate_up_backward(Exec on, const QuantScratch& q,
   const GradientOperands<T> inner =
       gate_up_.gradient(on, q, a.dgate_up, {.offsets = rows.offsets}, a.amax.dgate_up);
   const ProductOperand<T> x = gate_up_.wgrad_input(on, q, a.x, rows, a.amax.x);
-  grouped_linear_wgrad<T>(on, {
-                                  .dweight = dgate_up_,
-                                  .dy = inner.column.values,
-                                  .x = x.values,
-                                  .row = x.gathered ? View<const int32_t, 1>{       }
-                                        : rows.gather,
-                                  .offsets = rows.offsets,
-                                  .scale = { inner.column.scale, x.scale}
-  });
+  grouped_linear_wgrad<T>(on, {.dweight = dgate_up_,
+                               .dy = inner.column.values,
+                               .x = x.values,
+                               .row = x.gathered ? View<const int32_t, 1>{} : rows.gather,
+                               .offsets = rows.offsets,
+                               .scale = {inner.column.scale, x.scale}});
   if constexpr (std::is_same_v<T, bf16>) {
     const NativeProducts* const native = gate_up_.native();
     if (native != nullptr && native->dgrad(q)) {

@@ -19,11 +19,7 @@ struct DecodedOperand {
   View<bf16, 1> y;              // (the largest operand)
   View<float, 1> tensor_scale;  // (2)
 
-  View<bf16, 2> as(int64_t rows, int64_t columns) const {
-    return {
-        y.data, {rows, columns}
-    };
-  }
+  View<bf16, 2> as(int64_t rows, int64_t columns) const { return {y.data, {rows, columns}}; }
 };
 
 // The tensors of one half of a block that its products read.

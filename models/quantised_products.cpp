@@ -20,13 +20,11 @@ bool has_rotated_amax(const OperandFormat& f) {
 
 FakeCopy copy_into(const QuantScratch& q, const DecodedOperand& to, int64_t rows, int64_t columns,
                    const OperandFormat& format, uint64_t stream, uint32_t site) {
-  return {
-      .y = to.as(rows, columns),
-      .tensor_scale = to.tensor_scale,
-      .site = site,
-      .format = format.format,
-      .key = {.seed = q.seed, .stream = stream, .step = 0}
-  };
+  return {.y = to.as(rows, columns),
+          .tensor_scale = to.tensor_scale,
+          .site = site,
+          .format = format.format,
+          .key = {.seed = q.seed, .stream = stream, .step = 0}};
 }
 
 QuantisedProducts::Operand operand(const FakeCopy& copy) {
@@ -91,15 +89,14 @@ std::vector<QuantisedOperandState> QuantisedProducts::states() const {
   const auto add = [&](const char* operand, const OperandFormat& format, MeasuredOperand row,
                        Copy copy) {
     if (!format.quantised()) return;
-    states.push_back({
-        .weight = site_.weight,
-        .role = product_role_name(site_.role),
-        .layer = site_.layer,
-        .operand = operand,
-        .format = format_name(format),
-        .site = site_of(row, copy),
-        .measures = {read_measures_.row(row) + int(copy) * kFakeMeasures, {kFakeMeasures}}
-    });
+    states.push_back(
+        {.weight = site_.weight,
+         .role = product_role_name(site_.role),
+         .layer = site_.layer,
+         .operand = operand,
+         .format = format_name(format),
+         .site = site_of(row, copy),
+         .measures = {read_measures_.row(row) + int(copy) * kFakeMeasures, {kFakeMeasures}}});
   };
   add("fprop.input", formats_.fprop_input, kInput, kRow);
   add("fprop.weight", formats_.fprop_weight, kWeight, kRow);

@@ -35,9 +35,7 @@ void SwigluFfn<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, V
 template <typename T>
 void SwigluFfn<T>::backward(Exec on, const QuantScratch& q, const Backward& a) const {
   const int64_t n = a.x.dim[0];
-  const View<T, 2> dh{
-      a.dh.data, {n, h.dim[1]}
-  };
+  const View<T, 2> dh{a.dh.data, {n, h.dim[1]}};
   if constexpr (std::is_same_v<T, bf16>) {
     const CodedSwiglu coded = coded_swiglu();
     if (coded.in_force(q, h.dim[1])) {
@@ -52,9 +50,7 @@ void SwigluFfn<T>::backward(Exec on, const QuantScratch& q, const Backward& a) c
                              .add = a.add});
     }
   }
-  const View<T, 2> dgate_up{
-      a.dgate_up.data, {n, gate_up.dim[1]}
-  };
+  const View<T, 2> dgate_up{a.dgate_up.data, {n, gate_up.dim[1]}};
   down_weight.backward(
       on, q, {.dx = dh, .dy = a.dy, .x = h.rows(0, n), .dy_amax = a.amax.dy, .x_amax = a.amax.h});
   swiglu_backward<T>(

@@ -60,24 +60,20 @@ void WeightCopies::make(Exec on, const QuantScratch& scratch, const Copy& copy, 
     cast<bf16, float>(on, {.y = copy.plain, .x = master_});
   } else {
     const int64_t rows = copy.plain.dim[0] / in_;
-    const FakeCopy decoded{
-        .y = {copy.plain.data,             {rows, in_}},
-        .tensor_scale = copy.scale,
-        .scales = copy.scales,
-        .flips = measures.empty() ? Flips::kNotCounted : Flips::kCounted,
-        .site = site,
-        .format = copy.format.format,
-        .key = { .seed = scratch.seed, .stream = stream_id(name_),   .step = 0}
-    };
-    FakeQuantise<float> op{
-        .measures = measures,
-        .not_finite = scratch.not_finite,
-        .amax = scratch.amax,
-        .partial = scratch.partial,
-        .x = {master_.data, {rows, in_}},
-        .offsets = offsets_,
-        .draw = scratch.draw
-    };
+    const FakeCopy decoded{.y = {copy.plain.data, {rows, in_}},
+                           .tensor_scale = copy.scale,
+                           .scales = copy.scales,
+                           .flips = measures.empty() ? Flips::kNotCounted : Flips::kCounted,
+                           .site = site,
+                           .format = copy.format.format,
+                           .key = {.seed = scratch.seed, .stream = stream_id(name_), .step = 0}};
+    FakeQuantise<float> op{.measures = measures,
+                           .not_finite = scratch.not_finite,
+                           .amax = scratch.amax,
+                           .partial = scratch.partial,
+                           .x = {master_.data, {rows, in_}},
+                           .offsets = offsets_,
+                           .draw = scratch.draw};
     (way == FakeWay::kRow ? op.row : op.column) = decoded;
     fake_quantise<float>(on, op);
   }
@@ -94,17 +90,11 @@ void WeightCopies::pack(Exec on, const Copy& copy) const {
 }
 
 WeightMatrix<bf16> WeightCopies::matrix(const Copy& copy) const {
-  return {
-      {copy.plain.data, {out_, in_}},
-      copy.packed
-  };
+  return {{copy.plain.data, {out_, in_}}, copy.packed};
 }
 
 WeightStack<bf16> WeightCopies::stack(const Copy& copy) const {
-  return {
-      {copy.plain.data, {experts_, out_, in_}},
-      copy.packed
-  };
+  return {{copy.plain.data, {experts_, out_, in_}}, copy.packed};
 }
 
 }  // namespace assay

@@ -41,11 +41,9 @@ void launch_amax(Exec on, const Amax<T>& a) {
   if (!a.rotated.empty()) zero(on, a.rotated);
   const int64_t blocks = ceil_div(a.x.dim[0], kGroups * kHadamard);
   launch(on,
-         {
-             .name = "amax",
-             .grid = {unsigned(blocks), unsigned(ceil_div(a.x.dim[1], kThreads))},
-             .block = {kThreads     }
-  },
+         {.name = "amax",
+          .grid = {unsigned(blocks), unsigned(ceil_div(a.x.dim[1], kThreads))},
+          .block = {kThreads}},
          amax_kernel<T>, a);
 }
 

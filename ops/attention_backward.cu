@@ -250,20 +250,16 @@ void launch_backward(Exec on, const AttentionBackward<bf16>& a) {
   const unsigned blocks = unsigned((a.sequence + kOwned - 1) / kOwned);
   launch_attention_delta(on, a);
   launch(on,
-         {
-             .name = "attention_backward_keys",
-             .grid = {unsigned(a.batch * a.kv_heads), blocks},
-             .block = {kThreads                             },
-             .shared_bytes = Block<D>::kSharedBytes
-  },
+         {.name = "attention_backward_keys",
+          .grid = {unsigned(a.batch * a.kv_heads), blocks},
+          .block = {kThreads},
+          .shared_bytes = Block<D>::kSharedBytes},
          attention_backward_keys_kernel<D>, a);
   launch(on,
-         {
-             .name = "attention_backward_queries",
-             .grid = {unsigned(a.batch * a.heads), blocks},
-             .block = {kThreads                          },
-             .shared_bytes = Block<D>::kSharedBytes
-  },
+         {.name = "attention_backward_queries",
+          .grid = {unsigned(a.batch * a.heads), blocks},
+          .block = {kThreads},
+          .shared_bytes = Block<D>::kSharedBytes},
          attention_backward_queries_kernel<D>, a);
 }
 

@@ -434,15 +434,13 @@ __global__ __launch_bounds__(kThreads, 1) void attention_backward_queries_wgmma_
 TensorMap rows_map(const char* name, const View<const bf16, 2>& x,
                    const AttentionBackward<bf16>& a) {
   const int64_t row_bytes = x.dim[1] * int64_t(sizeof(bf16));
-  return make_tensor_map({
-      .name = name,
-      .base = x.data,
-      .rank = 3,
-      .dim = {x.dim[1],  a.sequence,             a.batch},
-      .stride_bytes = {row_bytes, a.sequence * row_bytes},
-      .box = {kD,    kRows,                      1       },
-      .swizzle = Swizzle::k128
-  });
+  return make_tensor_map({.name = name,
+                          .base = x.data,
+                          .rank = 3,
+                          .dim = {x.dim[1], a.sequence, a.batch},
+                          .stride_bytes = {row_bytes, a.sequence * row_bytes},
+                          .box = {kD, kRows, 1},
+                          .swizzle = Swizzle::k128});
 }
 
 }  // namespace
@@ -459,20 +457,16 @@ void attention_backward_wgmma(Exec on, const AttentionBackward<bf16>& a) {
           .block = {kTermThreads}},
          attention_terms_kernel, w);
   launch(on,
-         {
-             .name = "attention_backward_keys_wgmma",
-             .grid = {unsigned(a.batch * a.kv_heads), blocks},
-             .block = {kThreads                             },
-             .shared_bytes = kSharedBytes
-  },
+         {.name = "attention_backward_keys_wgmma",
+          .grid = {unsigned(a.batch * a.kv_heads), blocks},
+          .block = {kThreads},
+          .shared_bytes = kSharedBytes},
          attention_backward_keys_wgmma_kernel, w, maps);
   launch(on,
-         {
-             .name = "attention_backward_queries_wgmma",
-             .grid = {unsigned(a.batch * a.heads), blocks},
-             .block = {kThreads                          },
-             .shared_bytes = kSharedBytes
-  },
+         {.name = "attention_backward_queries_wgmma",
+          .grid = {unsigned(a.batch * a.heads), blocks},
+          .block = {kThreads},
+          .shared_bytes = kSharedBytes},
          attention_backward_queries_wgmma_kernel, w, maps);
 }
 

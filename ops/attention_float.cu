@@ -46,10 +46,8 @@ GPU_DEVICE void load_part(float (&x)[kWidth], const float* row) {
 GPU_DEVICE void store_part(float* row, const float (&x)[kWidth], float factor) {
 #pragma unroll
   for (int i = 0; i < kWidth; i += 4) {
-    store_vec<4>(row + i,
-                 Vec<float, 4>{
-                     {x[i] * factor, x[i + 1] * factor, x[i + 2] * factor, x[i + 3] * factor}
-    });
+    store_vec<4>(row + i, Vec<float, 4>{{x[i] * factor, x[i + 1] * factor, x[i + 2] * factor,
+                                         x[i + 3] * factor}});
   }
 }
 // Four sums, so that the additions need not wait for each other.
@@ -188,11 +186,9 @@ unsigned blocks_of(int64_t sequence) {
 template <int D>
 void launch_forward(Exec on, const AttentionForward<float>& a) {
   launch(on,
-         {
-             .name = "attention_forward_float",
-             .grid = {unsigned(a.batch * a.heads), blocks_of<D>(a.sequence)},
-             .block = {kThreads                          }
-  },
+         {.name = "attention_forward_float",
+          .grid = {unsigned(a.batch * a.heads), blocks_of<D>(a.sequence)},
+          .block = {kThreads}},
          attention_forward_float_kernel<D>, a);
 }
 
@@ -200,18 +196,14 @@ template <int D>
 void launch_backward(Exec on, const AttentionBackward<float>& a) {
   launch_attention_delta(on, a);
   launch(on,
-         {
-             .name = "attention_backward_keys_float",
-             .grid = {unsigned(a.batch * a.kv_heads), blocks_of<D>(a.sequence)},
-             .block = {kThreads                             }
-  },
+         {.name = "attention_backward_keys_float",
+          .grid = {unsigned(a.batch * a.kv_heads), blocks_of<D>(a.sequence)},
+          .block = {kThreads}},
          attention_backward_keys_float_kernel<D>, a);
   launch(on,
-         {
-             .name = "attention_backward_queries_float",
-             .grid = {unsigned(a.batch * a.heads), blocks_of<D>(a.sequence)},
-             .block = {kThreads                          }
-  },
+         {.name = "attention_backward_queries_float",
+          .grid = {unsigned(a.batch * a.heads), blocks_of<D>(a.sequence)},
+          .block = {kThreads}},
          attention_backward_queries_float_kernel<D>, a);
 }
 

@@ -132,12 +132,10 @@ template <int D>
 void launch_forward(Exec on, const AttentionForward<bf16>& a) {
   const int64_t blocks = (a.sequence + Block<D>::kQueries - 1) / Block<D>::kQueries;
   launch(on,
-         {
-             .name = "attention_forward",
-             .grid = {unsigned(a.batch * a.heads), unsigned(blocks)},
-             .block = {kThreads                          },
-             .shared_bytes = Block<D>::kSharedBytes
-  },
+         {.name = "attention_forward",
+          .grid = {unsigned(a.batch * a.heads), unsigned(blocks)},
+          .block = {kThreads},
+          .shared_bytes = Block<D>::kSharedBytes},
          attention_forward_kernel<D>, a);
 }
 

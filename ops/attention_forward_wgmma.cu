@@ -224,24 +224,19 @@ template <int D>
 void launch_forward(Exec on, const AttentionForward<bf16>& a) {
   const int64_t columns = a.qkv.dim[1], row_bytes = columns * int64_t(sizeof(bf16));
   // Three dimensions, so that rows past a sequence are zero and not the next one's.
-  const TensorMap map = make_tensor_map({
-      .name = "attention_forward qkv",
-      .base = a.qkv.data,
-      .rank = 3,
-      .dim = {columns,   a.sequence,             a.batch},
-      .stride_bytes = {row_bytes, a.sequence * row_bytes},
-      .box = {kSpan, kBoxRows,                      1       },
-      .swizzle = Swizzle::k128
-  });
-  launch(
-      on,
-      {
-          .name = "attention_forward_wgmma",
+  const TensorMap map = make_tensor_map({.name = "attention_forward qkv",
+                                         .base = a.qkv.data,
+                                         .rank = 3,
+                                         .dim = {columns, a.sequence, a.batch},
+                                         .stride_bytes = {row_bytes, a.sequence * row_bytes},
+                                         .box = {kSpan, kBoxRows, 1},
+                                         .swizzle = Swizzle::k128});
+  launch(on,
+         {.name = "attention_forward_wgmma",
           .grid = {unsigned(a.batch * a.heads), unsigned((a.sequence + kQueries - 1) / kQueries)},
-          .block = {kThreads                          },
-          .shared_bytes = Block<D>::kSharedBytes
-  },
-      attention_forward_wgmma_kernel<D>, a, map);
+          .block = {kThreads},
+          .shared_bytes = Block<D>::kSharedBytes},
+         attention_forward_wgmma_kernel<D>, a, map);
 }
 
 }  // namespace

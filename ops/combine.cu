@@ -95,9 +95,7 @@ bool all_in_vectors(int64_t width, const T*... p) {
 }
 Launch warps_shape(const char* name, int64_t warps) {
   return {
-      .name = name, .grid = {unsigned((warps + kWarps - 1) / kWarps)},
-           .block = { kWarp,                                 kWarps}
-  };
+      .name = name, .grid = {unsigned((warps + kWarps - 1) / kWarps)}, .block = {kWarp, kWarps}};
 }
 
 template <typename T>

@@ -143,11 +143,9 @@ void dispatch(Exec on, const Dispatch& a) {
           .shared_bytes = experts * int64_t{sizeof(int32_t)}},
          dispatch_count_kernel, a);
   launch(on,
-         {
-             .name = "dispatch_scan",
-             .grid = {unsigned((experts + kWarp - 1) / kWarp)},
-             .block = { kWarp,                              kScanRows}
-  },
+         {.name = "dispatch_scan",
+          .grid = {unsigned((experts + kWarp - 1) / kWarp)},
+          .block = {kWarp, kScanRows}},
          dispatch_scan_kernel, a, pieces);
   launch(on, {.name = "dispatch_offsets", .grid = {1}, .block = {kOffsetsBlock}},
          dispatch_offsets_kernel, a);

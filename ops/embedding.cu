@@ -140,11 +140,7 @@ void launch_forward(Exec on, const EmbeddingForward<T>& a) {
   const int64_t width = a.y.dim[1];
   const bool vectors = in_vectors(a.y.data, width) && in_vectors(a.weight.data, width);
   const unsigned blocks = unsigned((a.y.dim[0] + kRowsPerBlock - 1) / kRowsPerBlock);
-  launch(on,
-         {
-             .name = "embedding_forward", .grid = {blocks        },
-                  .block = { kWarp, kRowsPerBlock}
-  },
+  launch(on, {.name = "embedding_forward", .grid = {blocks}, .block = {kWarp, kRowsPerBlock}},
          vectors ? embedding_forward_kernel<T, kVector> : embedding_forward_kernel<T, 1>, a);
 }
 
@@ -200,19 +196,14 @@ void launch_backward(Exec on, const EmbeddingBackward<T>& a) {
             unsigned((width + columns - 1) / columns)};
   };
   launch(on,
-         {
-             .name = "embedding_runs",
-             .grid = grid(vectors ? kVector : 1),
-             .block = {kWarp, kWarpsPerBlock}
-  },
+         {.name = "embedding_runs",
+          .grid = grid(vectors ? kVector : 1),
+          .block = {kWarp, kWarpsPerBlock}},
          vectors ? embedding_runs_kernel<T, kVector> : embedding_runs_kernel<T, 1>, segments);
-  launch(on,
-         {
-             .name = "embedding_joins",
-             .grid = grid(vectors ? 4 : 1),
-             .block = {kWarp, kWarpsPerBlock}
-  },
-         vectors ? embedding_joins_kernel<T, 4> : embedding_joins_kernel<T, 1>, segments);
+  launch(
+      on,
+      {.name = "embedding_joins", .grid = grid(vectors ? 4 : 1), .block = {kWarp, kWarpsPerBlock}},
+      vectors ? embedding_joins_kernel<T, 4> : embedding_joins_kernel<T, 1>, segments);
 }
 
 }  // namespace

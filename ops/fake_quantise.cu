@@ -410,12 +410,10 @@ void launch_bands(Exec on, const FakeQuantise<X>& a) {
   const int vectors = in_vectors(a.x.data, columns) && in_vectors(a.row.y.data, columns);
   const auto start = [&](auto* kernel) {
     launch(on,
-           {
-               .name = "fake_quantise",
-               .grid = {bands, across},
-               .block = {kThreads    },
-               .shared_bytes = sizeof(Tile<X, kBand>)
-    },
+           {.name = "fake_quantise",
+            .grid = {bands, across},
+            .block = {kThreads},
+            .shared_bytes = sizeof(Tile<X, kBand>)},
            kernel, a, vectors);
   };
   if (!a.measures.empty()) {
@@ -436,11 +434,9 @@ void launch_fake_quantise(Exec on, const FakeQuantise<X>& a) {
     zero(on, a.amax);
     const auto across = unsigned(ceil_div(a.x.dim[1], kColumns));
     launch(on,
-           {
-               .name = "fake_amax",
-               .grid = {unsigned(band_count(a, kHighBand)), across},
-               .block = {kThreads              }
-    },
+           {.name = "fake_amax",
+            .grid = {unsigned(band_count(a, kHighBand)), across},
+            .block = {kThreads}},
            fake_amax_kernel<X>, a);
   }
   if (band_rows(a) == kHighBand) return launch_bands<X, int(kHighBand)>(on, a);

@@ -132,9 +132,7 @@ void sort_positions(Exec on, const SortPositions& a) {
         long(n), long(a.limit), long(a.key.dim[0]), long(a.position.dim[0]),
         long(a.scratch.size()));
   auto* const memory = a.scratch.data;
-  const View<int32_t, 2> count{
-      reinterpret_cast<int32_t*>(memory), {blocks, kDigits}
-  };
+  const View<int32_t, 2> count{reinterpret_cast<int32_t*>(memory), {blocks, kDigits}};
   std::byte* const rest = memory + rounded(int64_t(count.bytes()));
   const View<int32_t, 1> other_key{reinterpret_cast<int32_t*>(rest), {n}};
   const View<int32_t, 1> other_position{reinterpret_cast<int32_t*>(rest + rounded(n * 4)), {n}};

@@ -65,11 +65,8 @@ GPU_DEVICE void multiply_codes(float (&acc)[Tile::N / 2], const GroupedTileArgs&
   float part[Tile::N / 2] = {};
   for (int k = 0; k < at.k_tiles; ++k, ring.advance()) {
     unsigned char* const stage = shared + ring.stage * Tile::stage_bytes;
-    const GroupedStageScales scales = in_blocks ? stage_scales<Tile>(g, at, rows, k)
-                                                : GroupedStageScales{
-                                                      {1, 1},
-                                                      {1, 1}
-    };
+    const GroupedStageScales scales =
+        in_blocks ? stage_scales<Tile>(g, at, rows, k) : GroupedStageScales{{1, 1}, {1, 1}};
     mbarrier_wait(&barriers.full[ring.stage], ring.round);
     if constexpr (Tile::gathered) fence_proxy_async();  // as in multiply_tile
     if (active) {

@@ -102,24 +102,20 @@ inline int tile_width(int64_t n) {
 // bf16 (rows, width) in boxes of 64 columns.
 inline TensorMap rows_map(const char* name, const bf16* base, int64_t rows, int64_t width,
                           int box_rows) {
-  return make_tensor_map({
-      .name = name,
-      .base = base,
-      .rank = 2,
-      .dim = {width,     rows},
-      .stride_bytes = {width * 2},
-      .box = {kGroupedSlab, box_rows    }
-  });
+  return make_tensor_map({.name = name,
+                          .base = base,
+                          .rank = 2,
+                          .dim = {width, rows},
+                          .stride_bytes = {width * 2},
+                          .box = {kGroupedSlab, box_rows}});
 }
 inline TensorMap weight_map(View<const bf16, 3> w, int box_rows) {
-  return make_tensor_map({
-      .name = "expert weights",
-      .base = w.data,
-      .rank = 3,
-      .dim = {w.dim[2],     w.dim[1],                w.dim[0]},
-      .stride_bytes = {w.dim[2] * 2, w.dim[1] * w.dim[2] * 2},
-      .box = {kGroupedSlab,    box_rows,                       1        }
-  });
+  return make_tensor_map({.name = "expert weights",
+                          .base = w.data,
+                          .rank = 3,
+                          .dim = {w.dim[2], w.dim[1], w.dim[0]},
+                          .stride_bytes = {w.dim[2] * 2, w.dim[1] * w.dim[2] * 2},
+                          .box = {kGroupedSlab, box_rows, 1}});
 }
 
 template <typename Tile>

@@ -54,49 +54,43 @@ namespace cpu {
 template <typename T>
 void grouped_linear_forward(Exec on, const GroupedForward<T>& a) {
   const int64_t out = a.y.dim[1], in = a.x.dim[1];
-  multiply_segments<T, T>(on, {
-                                  .c = a.y.data,
-                                  .start = nullptr,
-                                  .a = a.x.data,
-                                  .row = a.row.data,
-                                  .b = a.weight.packed.data,
-                                  .b_bytes = weight_pack_bytes<T>(out, in),
-                                  .cols = out,
-                                  .k = in,
-                                  .segments = {a.offsets.data, a.weight.plain.dim[0]},
-                                  .scale = a.scale
-  });
+  multiply_segments<T, T>(on, {.c = a.y.data,
+                               .start = nullptr,
+                               .a = a.x.data,
+                               .row = a.row.data,
+                               .b = a.weight.packed.data,
+                               .b_bytes = weight_pack_bytes<T>(out, in),
+                               .cols = out,
+                               .k = in,
+                               .segments = {a.offsets.data, a.weight.plain.dim[0]},
+                               .scale = a.scale});
 }
 
 template <typename T>
 void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
   const int64_t out = a.dy.dim[1], in = a.dx.dim[1];
-  multiply_segments<T, T>(on, {
-                                  .c = a.dx.data,
-                                  .start = nullptr,
-                                  .a = a.dy.data,
-                                  .row = nullptr,
-                                  .b = a.weight.packed.data + weight_pack_dgrad_offset<T>(out, in),
-                                  .b_bytes = weight_pack_bytes<T>(out, in),
-                                  .cols = in,
-                                  .k = out,
-                                  .segments = {a.offsets.data, a.weight.plain.dim[0]},
-                                  .scale = a.scale
-  });
+  multiply_segments<T, T>(on, {.c = a.dx.data,
+                               .start = nullptr,
+                               .a = a.dy.data,
+                               .row = nullptr,
+                               .b = a.weight.packed.data + weight_pack_dgrad_offset<T>(out, in),
+                               .b_bytes = weight_pack_bytes<T>(out, in),
+                               .cols = in,
+                               .k = out,
+                               .segments = {a.offsets.data, a.weight.plain.dim[0]},
+                               .scale = a.scale});
 }
 
 template <typename T>
 void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
-  accumulate_segments<T>(on, {
-                                 .c = a.dweight.data,
-                                 .a = a.dy.data,
-                                 .b = a.x.data,
-                                 .row = a.row.data,
-                                 .rows = a.dweight.dim[1],
-                                 .cols = a.dweight.dim[2],
-                                 .segments = {a.offsets.data, a.dweight.dim[0]},
-                                 .scale = a.scale
-  });
+  accumulate_segments<T>(on, {.c = a.dweight.data,
+                              .a = a.dy.data,
+                              .b = a.x.data,
+                              .row = a.row.data,
+                              .rows = a.dweight.dim[1],
+                              .cols = a.dweight.dim[2],
+                              .segments = {a.offsets.data, a.dweight.dim[0]},
+                              .scale = a.scale});
 }
 
 }  // namespace cpu

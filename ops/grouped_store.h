@@ -193,12 +193,7 @@ GPU_DEVICE void add_rows(const float (&acc)[N / 2], float* c, int adds, int rows
       for (int half = 0; half < 2; ++half) {
         const int to = at + (base + i) * 8, d = (base + i) * 4 + half * 2;
         if (half * 8 < rows && to < width) {
-          store_vec(c +
-                        int64_t{
-                            half * 8
-          } *
-                            width +
-                        to,
+          store_vec(c + int64_t{half * 8} * width + to,
                     Vec<float, 2>{{old[i][half][0] + acc[d], old[i][half][1] + acc[d + 1]}});
         }
       }

@@ -129,12 +129,10 @@ GPU_DEVICE GroupedAt grouped_at(const GroupedTileArgs& g, int t) {
   const auto part = load_vec<4>(reinterpret_cast<const int32_t*>(g.work.parts + t / of_part));
   const int across = (g.n + Tile::columns - 1) / Tile::columns, within = t % of_part;
   const int k = Tile::Kind == GroupedKind::kWgrad ? part[2] : g.k;
-  return {
-      .part = {part[0], part[1], part[2], part[3]},
-      .m = within / across * kGroupedTileM,
-      .n = within % across * Tile::columns,
-      .k_tiles = (k + kGroupedTileK - 1) / kGroupedTileK
-  };
+  return {.part = {part[0], part[1], part[2], part[3]},
+          .m = within / across * kGroupedTileM,
+          .n = within % across * Tile::columns,
+          .k_tiles = (k + kGroupedTileK - 1) / kGroupedTileK};
 }
 
 // --- Copying: the loads of one stage by TMA, by one thread.

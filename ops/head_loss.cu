@@ -180,9 +180,7 @@ struct Chunk {
     CHECK(rows > 0, "head_loss: scratch of %ld bytes holds no row of %ld logits",
           long(scratch.size()), long(vocab));
     nats = {reinterpret_cast<float*>(scratch.data), {rows}};
-    logits = {
-        reinterpret_cast<T*>(scratch.data + bytes_for(rows, 0, 0)), {rows, vocab}
-    };
+    logits = {reinterpret_cast<T*>(scratch.data + bytes_for(rows, 0, 0)), {rows, vocab}};
   }
 };
 

@@ -31,11 +31,7 @@ void launch_rows(Exec on, const KeepRows<T>& a) {
   const bool vectors = in_vectors(a.kept.data, a.kept.dim[1]) && in_vectors(a.x.data, a.x.dim[1]) &&
                        a.column % kVector == 0;
   const unsigned blocks = unsigned((a.row.dim[0] + kRowsPerBlock - 1) / kRowsPerBlock);
-  launch(on,
-         {
-             .name = "keep_rows", .grid = {blocks        },
-                  .block = { kWarp, kRowsPerBlock}
-  },
+  launch(on, {.name = "keep_rows", .grid = {blocks}, .block = {kWarp, kRowsPerBlock}},
          vectors ? keep_rows_kernel<T, kVector> : keep_rows_kernel<T, 1>, a);
 }
 

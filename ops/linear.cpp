@@ -31,51 +31,45 @@ namespace cpu {
 template <typename T, typename Y>
 void linear_forward(Exec on, const LinearForward<T, Y>& a) {
   const int32_t offsets[2] = {0, static_cast<int32_t>(a.x.dim[0])};
-  multiply_segments<T, Y>(on, {
-                                  .c = a.y.data,
-                                  .start = a.add.data,
-                                  .a = a.x.data,
-                                  .row = nullptr,
-                                  .b = a.weight.packed.data,
-                                  .b_bytes = 0,
-                                  .cols = a.y.dim[1],
-                                  .k = a.x.dim[1],
-                                  .segments = {offsets, 1},
-                                  .scale = a.scale
-  });
+  multiply_segments<T, Y>(on, {.c = a.y.data,
+                               .start = a.add.data,
+                               .a = a.x.data,
+                               .row = nullptr,
+                               .b = a.weight.packed.data,
+                               .b_bytes = 0,
+                               .cols = a.y.dim[1],
+                               .k = a.x.dim[1],
+                               .segments = {offsets, 1},
+                               .scale = a.scale});
 }
 
 template <typename T>
 void linear_dgrad(Exec on, const LinearDgrad<T>& a) {
   const int64_t out = a.dy.dim[1], in = a.dx.dim[1];
   const int32_t offsets[2] = {0, static_cast<int32_t>(a.dy.dim[0])};
-  multiply_segments<T, T>(on, {
-                                  .c = a.dx.data,
-                                  .start = a.add.data,
-                                  .a = a.dy.data,
-                                  .row = nullptr,
-                                  .b = a.weight.packed.data + weight_pack_dgrad_offset<T>(out, in),
-                                  .b_bytes = 0,
-                                  .cols = in,
-                                  .k = out,
-                                  .segments = {offsets, 1},
-                                  .scale = a.scale
-  });
+  multiply_segments<T, T>(on, {.c = a.dx.data,
+                               .start = a.add.data,
+                               .a = a.dy.data,
+                               .row = nullptr,
+                               .b = a.weight.packed.data + weight_pack_dgrad_offset<T>(out, in),
+                               .b_bytes = 0,
+                               .cols = in,
+                               .k = out,
+                               .segments = {offsets, 1},
+                               .scale = a.scale});
 }
 
 template <typename T>
 void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
   const int32_t offsets[2] = {0, static_cast<int32_t>(a.dy.dim[0])};
-  accumulate_segments<T>(on, {
-                                 .c = a.dweight.data,
-                                 .a = a.dy.data,
-                                 .b = a.x.data,
-                                 .row = nullptr,
-                                 .rows = a.dweight.dim[0],
-                                 .cols = a.dweight.dim[1],
-                                 .segments = {offsets, 1},
-                                 .scale = a.scale
-  });
+  accumulate_segments<T>(on, {.c = a.dweight.data,
+                              .a = a.dy.data,
+                              .b = a.x.data,
+                              .row = nullptr,
+                              .rows = a.dweight.dim[0],
+                              .cols = a.dweight.dim[1],
+                              .segments = {offsets, 1},
+                              .scale = a.scale});
 }
 
 }  // namespace cpu

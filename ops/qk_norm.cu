@@ -256,11 +256,9 @@ void launch_backward(Exec on, const QkNormBackward<T>& a) {
       break;
   }
   launch(on,
-         {
-             .name = "qk_norm_weights",
-             .grid = {unsigned((2 * width + kWarp - 1) / kWarp)},
-             .block = { kWarp,                                    kWarp}
-  },
+         {.name = "qk_norm_weights",
+          .grid = {unsigned((2 * width + kWarp - 1) / kWarp)},
+          .block = {kWarp, kWarp}},
          qk_norm_weights_kernel<T>, a, qk_norm_backward_blocks(a.dqkv.dim[0]));
 }
 

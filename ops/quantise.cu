@@ -236,13 +236,11 @@ bool has_bytes_kernel(const Quantise<bf16>& a) {
 template <typename Element, ScaleKind kScale>
 void launch_bytes(Exec on, const Quantise<bf16>& a) {
   launch(on,
-         {
-             .name = "quantise",
-             .grid = {unsigned(ceil_div(a.x.dim[0], kCodeTile)),
-                      unsigned(ceil_div(a.x.dim[1], kCodeTile))},
-             .block = {kCodeThreads},
-             .shared_bytes = a.column.codes.empty() ? 0 : int64_t(sizeof(CodeTile))
-  },
+         {.name = "quantise",
+          .grid = {unsigned(ceil_div(a.x.dim[0], kCodeTile)),
+                   unsigned(ceil_div(a.x.dim[1], kCodeTile))},
+          .block = {kCodeThreads},
+          .shared_bytes = a.column.codes.empty() ? 0 : int64_t(sizeof(CodeTile))},
          quantise_bytes_kernel<Element, kScale>, a);
 }
 template <typename Element>
@@ -272,12 +270,10 @@ void launch_quantise(Exec on, const Quantise<T>& a) {
   }
   const int vectors = in_vectors(a.x.data, columns);
   launch(on,
-         {
-             .name = "quantise",
-             .grid = {unsigned(ceil_div(rows,     kTile)), unsigned(ceil_div(columns, kTile))},
-             .block = {kThreads},
-             .shared_bytes = sizeof(Tile<T>)
-  },
+         {.name = "quantise",
+          .grid = {unsigned(ceil_div(rows, kTile)), unsigned(ceil_div(columns, kTile))},
+          .block = {kThreads},
+          .shared_bytes = sizeof(Tile<T>)},
          quantise_kernel<T, Element, kRounding>, a, vectors);
 }
 

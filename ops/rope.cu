@@ -66,11 +66,7 @@ void launch_rotation_as(Exec on, const char* name, const Rotation<T>& a) {
   const bool vectors =
       in_vectors(a.rows.data, half) && in_vectors(a.cos.data, half) && in_vectors(a.sin.data, half);
   const unsigned blocks = unsigned((a.rows.dim[0] + kRowsPerBlock - 1) / kRowsPerBlock);
-  launch(on,
-         {
-             .name = name, .grid = {blocks        },
-                  .block = { kWarp, kRowsPerBlock}
-  },
+  launch(on, {.name = name, .grid = {blocks}, .block = {kWarp, kRowsPerBlock}},
          vectors ? rope_kernel<T, kVector, kAsks> : rope_kernel<T, 1, kAsks>, a);
 }
 template <typename T>

@@ -287,23 +287,19 @@ void router_forward(Exec on, const RouterForward& a) {
   const auto kernel = !vectors          ? router_forward_kernel<1, 4>
                       : experts >= 1024 ? router_forward_kernel<4, 8>
                                         : router_forward_kernel<4, 2>;
-  const Launch how{
-      .name = "router_forward",
-      .grid = {unsigned(pieces)},
-      .block = { kWarp,           warps},
-      .shared_bytes = fixed_bytes(experts) + warps * warp_bytes(experts, k)
-  };
+  const Launch how{.name = "router_forward",
+                   .grid = {unsigned(pieces)},
+                   .block = {kWarp, warps},
+                   .shared_bytes = fixed_bytes(experts) + warps * warp_bytes(experts, k)};
   launch(on, how, kernel, a, tokens / groups, row_words(experts));
 
   const bool aux = a.settings.aux != RouterAux::kNone;
   if (aux || !a.counts.empty()) {
     const int64_t slices = (experts + kWarp - 1) / kWarp;
     launch(on,
-           {
-               .name = "router_reduce",
-               .grid = {unsigned(slices * groups)},
-               .block = { kWarp,              kReduceRows}
-    },
+           {.name = "router_reduce",
+            .grid = {unsigned(slices * groups)},
+            .block = {kWarp, kReduceRows}},
            router_reduce_kernel, a, pieces / groups);
   }
   if (aux) {
@@ -324,11 +320,9 @@ void router_bias_update(Exec on, const RouterBiasUpdate& a) {
 void router_margin(Exec on, const RouterMargin& a) {
   const unsigned warps = kBlock / kWarp;
   launch(on,
-         {
-             .name = "router_margin",
-             .grid = {unsigned((a.logits.dim[0] + warps - 1) / warps)},
-             .block = { kWarp,                                          warps}
-  },
+         {.name = "router_margin",
+          .grid = {unsigned((a.logits.dim[0] + warps - 1) / warps)},
+          .block = {kWarp, warps}},
          router_margin_kernel, a);
 }
 

@@ -170,11 +170,9 @@ void launch_router_backward(Exec on, const RouterBackward<T>& a) {
   const int64_t experts = a.logits.dim[1];
   const bool sparse = a.path == RouterPath::kAuto && router_backward_is_sparse(a);
   const unsigned blocks = unsigned((a.logits.dim[0] + kWarps - 1) / kWarps);
-  const Launch shape{
-      .name = sparse ? "router_backward_sparse" : "router_backward_dense",
-      .grid = {blocks },
-      .block = { kWarp, kWarps}
-  };
+  const Launch shape{.name = sparse ? "router_backward_sparse" : "router_backward_dense",
+                     .grid = {blocks},
+                     .block = {kWarp, kWarps}};
   if (sparse) {
     const bool vectors = experts % kZeros == 0 && aligned16(a.dlogits.data);
     launch(on, shape, vectors ? router_sparse_kernel<T, kZeros> : router_sparse_kernel<T, 1>, a);

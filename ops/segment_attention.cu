@@ -85,11 +85,9 @@ void launch_segments(Exec on, const SegmentAttention<T>& a) {
                       : a.head_dim == 64 ? segment_attention_kernel<T, 64>
                                          : segment_attention_kernel<T, 128>;
   launch(on,
-         {
-             .name = "segment_attention",
-             .grid = {unsigned(a.segment.dim[0]), unsigned(a.heads)},
-             .block = {kWarps * kWarp                         }
-  },
+         {.name = "segment_attention",
+          .grid = {unsigned(a.segment.dim[0]), unsigned(a.heads)},
+          .block = {kWarps * kWarp}},
          kernel, a);
 }
 

@@ -108,12 +108,10 @@ __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_backward_kernel(
 }
 
 Launch tiles_of(const char* name, int64_t rows, int64_t width, int64_t shared_bytes) {
-  return {
-      .name = name,
-      .grid = {unsigned(ceil_div(rows,   kCodeTile)), unsigned(ceil_div(width, kCodeTile))},
-      .block = {kCodeThreads},
-      .shared_bytes = shared_bytes
-  };
+  return {.name = name,
+          .grid = {unsigned(ceil_div(rows, kCodeTile)), unsigned(ceil_div(width, kCodeTile))},
+          .block = {kCodeThreads},
+          .shared_bytes = shared_bytes};
 }
 
 }  // namespace

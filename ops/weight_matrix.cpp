@@ -82,9 +82,7 @@ void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
 template <typename T>
 void weight_pack(Exec on, const WeightPack<T>& a) {
   weight_stack_pack<T>(
-      on, {
-              .packed = a.packed, .plain = {a.plain.data, {1, a.plain.dim[0], a.plain.dim[1]}}
-  });
+      on, {.packed = a.packed, .plain = {a.plain.data, {1, a.plain.dim[0], a.plain.dim[1]}}});
 }
 
 template int64_t weight_pack_dgrad_offset<float>(int64_t, int64_t);

@@ -19,9 +19,7 @@ __global__ __launch_bounds__(kThreads) void zero_kernel(View<std::byte, 1> x, in
   const int64_t stride = int64_t{gridDim.x} * kThreads;
   auto* const middle = reinterpret_cast<uint32_t*>(x.data + head);
   for (int64_t i = thread; i < stores; i += stride) {
-    store_vec<4>(middle + 4 * i, Vec<uint32_t, 4>{
-                                     {0, 0, 0, 0}
-    });
+    store_vec<4>(middle + 4 * i, Vec<uint32_t, 4>{{0, 0, 0, 0}});
   }
   if (thread != 0) return;
   for (int64_t i = 0; i < head; ++i) x[i] = std::byte{0};

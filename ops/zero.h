@@ -17,9 +17,7 @@ void zero(Exec on, const Zero& a);
 
 template <typename T, int Rank>
 void zero(Exec on, View<T, Rank> x) {
-  zero(on, Zero{
-               .x = {reinterpret_cast<std::byte*>(x.data), {int64_t(x.bytes())}}
-  });
+  zero(on, Zero{.x = {reinterpret_cast<std::byte*>(x.data), {int64_t(x.bytes())}}});
 }
 
 inline Cost zero_cost(const Zero& a) {

@@ -78,10 +78,10 @@ std::vector<InstructionSet> instruction_sets() {
     return flags.find(std::string(" ") + flag + " ") != std::string::npos;
   };
   return {
-      {"avx2",        has("avx2"),        kAvx2      },
-      {"avx512f",     has("avx512f"),     kAvx512    },
+      {"avx2", has("avx2"), kAvx2},
+      {"avx512f", has("avx512f"), kAvx512},
       {"avx512_bf16", has("avx512_bf16"), kAvx512Bf16},
-      {"amx_bf16",    has("amx_bf16"),    kAmx       },
+      {"amx_bf16", has("amx_bf16"), kAmx},
   };
 #else
   return {};

@@ -12,11 +12,7 @@ struct Peak {
   double tflop_per_s;
 };
 constexpr Peak kPeaks[] = {
-    {"H100 PCIe", 756},
-    {"H100 NVL",  835},
-    {"H100",      989},
-    {"H200",      989},
-    {"GH200",     989},
+    {"H100 PCIe", 756}, {"H100 NVL", 835}, {"H100", 989}, {"H200", 989}, {"GH200", 989},
 };
 
 // "" where the GPU can be used, else why not.

@@ -117,10 +117,7 @@ void Bench::header() const {
 std::string Bench::wrong(const OpInstance& instance) const {
   Workbench& bench = *instance.bench;
   bench.use_copy(0);
-  instance.run({
-      .workspace = {workspace_.data(), {kWorkspaceBytes}},
-        .gpu = device_.context()
-  });
+  instance.run({.workspace = {workspace_.data(), {kWorkspaceBytes}}, .gpu = device_.context()});
   device_.wait();
   if (bench.calls_located() == 0) return "the case does not place its buffers on the device";
   bench.fetch_copy();
@@ -176,10 +173,7 @@ void Bench::check_and_time(const OpCase& c) {
   const std::string problem = wrong(instance);
   ++done_;
   if (!problem.empty()) return fail(c, problem);
-  const Exec on{
-      .workspace = {workspace_.data(), {kWorkspaceBytes}},
-        .gpu = device_.context()
-  };
+  const Exec on{.workspace = {workspace_.data(), {kWorkspaceBytes}}, .gpu = device_.context()};
   const auto run = [&](int i) {
     bench.use_copy(i % copies);
     instance.run(on);

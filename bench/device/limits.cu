@@ -58,10 +58,8 @@ double matmul_limit(gpu::Device& device, const DeviceTimer& timer) {
   }
   gpu::copy(*device.context(), a.data(), random.data(), bytes);
   gpu::copy(*device.context(), b.data(), random.data(), bytes);
-  const Exec on{
-      .workspace = {workspace.data(), {int64_t(kWorkspaceBytes)}},
-        .gpu = device.context()
-  };
+  const Exec on{.workspace = {workspace.data(), {int64_t(kWorkspaceBytes)}},
+                .gpu = device.context()};
   const gpu::Matmul p{.d = d.data(),
                       .a = a.data(),
                       .b = b.data(),

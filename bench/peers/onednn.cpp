@@ -46,44 +46,17 @@ std::function<void()> onednn_product(Pass pass, LimitType type, int64_t rows, in
   dnnl::memory::desc a, b, packed, c;
   dnnl::primitive_attr attributes;
   if (pass == Pass::kForward) {
-    a = {
-        {rows, in},
-        t, Tag::ab
-    };
-    b = {
-        {in, out},
-        t, Tag::ba
-    };
-    c = {
-        {rows, out},
-        t, Tag::ab
-    };
+    a = {{rows, in}, t, Tag::ab};
+    b = {{in, out}, t, Tag::ba};
+    c = {{rows, out}, t, Tag::ab};
   } else if (pass == Pass::kDgrad) {
-    a = {
-        {rows, out},
-        t, Tag::ab
-    };
-    b = {
-        {out, in},
-        t, Tag::ab
-    };
-    c = {
-        {rows, in},
-        t, Tag::ab
-    };
+    a = {{rows, out}, t, Tag::ab};
+    b = {{out, in}, t, Tag::ab};
+    c = {{rows, in}, t, Tag::ab};
   } else {
-    a = {
-        {out, rows},
-        t, Tag::ba
-    };
-    b = {
-        {rows, in},
-        t, Tag::ab
-    };
-    c = {
-        {out, in},
-        Type::f32, Tag::ab
-    };
+    a = {{out, rows}, t, Tag::ba};
+    b = {{rows, in}, t, Tag::ab};
+    c = {{out, in}, Type::f32, Tag::ab};
     dnnl::post_ops sum;
     sum.append_sum(1.0f);
     attributes.set_post_ops(sum);
@@ -99,11 +72,9 @@ std::function<void()> onednn_product(Pass pass, LimitType type, int64_t rows, in
       product->stream.wait();
     }
     product->primitive = dnnl::matmul(desc);
-    product->arguments = {
-        {DNNL_ARG_SRC,     filled(a,         product->engine)},
-        {DNNL_ARG_WEIGHTS, weights         },
-        {DNNL_ARG_DST,        filled(c, product->engine)                }
-    };
+    product->arguments = {{DNNL_ARG_SRC, filled(a, product->engine)},
+                          {DNNL_ARG_WEIGHTS, weights},
+                          {DNNL_ARG_DST, filled(c, product->engine)}};
   } catch (const dnnl::error&) {
     return {};
   }

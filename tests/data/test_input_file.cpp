@@ -34,10 +34,7 @@ struct Format {
   const char* extension;
   std::string (*pack)(const std::string&);
 };
-const Format kFormats[] = {
-    {".gz",  gzip},
-    {".zst", zstd}
-};
+const Format kFormats[] = {{".gz", gzip}, {".zst", zstd}};
 
 TEST_CASE("packed files are read as what was packed") {
   const TempFolder folder;

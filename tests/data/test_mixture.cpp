@@ -103,16 +103,13 @@ struct Sources {
     write_shard(folder / "b", counting(500, 3 * 8 + 7, kVocab), kVocab);
   }
   // First tokens of the sequences of each source, in order.
-  const std::vector<std::vector<int32_t>> first = {
-      {0,   8,   16,  24, 32, 200, 208, 216, 224},
-      {500, 508, 516}
-  };
+  const std::vector<std::vector<int32_t>> first = {{0, 8, 16, 24, 32, 200, 208, 216, 224},
+                                                   {500, 508, 516}};
   LoaderConfig config() const {
     LoaderConfig config;
     config.mixture = {
         {.name = "a", .files = {folder / "a1", folder / "a2", folder / "a3"}, .weight = 3},
-        {.name = "b", .files = {folder / "b"},                                .weight = 1}
-    };
+        {.name = "b", .files = {folder / "b"}, .weight = 1}};
     config.seed = 5;
     config.batch_tokens = 48;
     config.sequence = 8;

@@ -230,14 +230,11 @@ TEST_CASE("validation text of its own, and duplicates") {
 std::set<std::string> held_out(const std::vector<std::string>& inputs, const TempFolder& folder,
                                double share) {
   const Manifest manifest =
-      prepare(
-          small_tokenizer(),
-          {
-              .inputs = inputs,
-              .corpus = {.folder = folder / "out", .name = "hash", .existing = Existing::kReplace},
-              .val_share = share,
-              .threads = 2
-  })
+      prepare(small_tokenizer(),
+              {.inputs = inputs,
+               .corpus = {.folder = folder / "out", .name = "hash", .existing = Existing::kReplace},
+               .val_share = share,
+               .threads = 2})
           .manifest;
   const Texts val = decoded(folder / "out/hash_val_000000.bin", small_tokenizer());
   const Texts train = decoded(folder / "out/hash_train_000001.bin", small_tokenizer());
@@ -254,11 +251,7 @@ TEST_CASE("documents are held out by what they say, not by where they stand") {
   for (int i = 0; i < 3000; ++i) {
     const std::string story = "the cat " + std::to_string(i);
     text += story + "<|endoftext|>";
-    backwards = json({
-                         {"text", "\n " + story + "\t"}
-    })
-                    .dump() +
-                "\n" + backwards;
+    backwards = json({{"text", "\n " + story + "\t"}}).dump() + "\n" + backwards;
     doubled += story + "<|endoftext|>\n" + story + "<|endoftext|>";
     cut[i % 7 == 0] += story + "\n\n<|endoftext|>\n";
   }
@@ -444,12 +437,10 @@ TEST_CASE("TinyStories become the public shards, and train") {
   // The shards leave out the first file's last story, which is cut, and one duplicate.
   const std::string first = read_file(text);
   write_file_plain(folder / "first.txt", first.substr(0, first.rfind("<|endoftext|>")));
-  PrepareConfig config{
-      .inputs = {folder / "first.txt",
-                 test_data("text/tinystoriesV2_gpt4_train_first10k_lines.txt")},
-      .corpus = {.folder = folder / "out", .name = "tinystories"              },
-      .duplicates = Duplicates::kDrop
-  };
+  PrepareConfig config{.inputs = {folder / "first.txt",
+                                  test_data("text/tinystoriesV2_gpt4_train_first10k_lines.txt")},
+                       .corpus = {.folder = folder / "out", .name = "tinystories"},
+                       .duplicates = Duplicates::kDrop};
   const Tokenizer tokenizer = read_tokenizer(test_data("gpt2"));
   const PrepareResult result = prepare(tokenizer, config);
   REQUIRE(result.duplicate_documents == 1);

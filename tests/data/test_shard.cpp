@@ -57,15 +57,15 @@ TEST_CASE("damaged shards are refused with values") {
     const char* says;
   };
   const Row rows[] = {
-      {"empty",                      "",                "0 bytes"                                 },
-      {                        "short header",              bytes.substr(0,             1000),                               "1000 bytes"},
-      {                        "truncated",              bytes.substr(0, bytes.size() - 1), "has 1031 bytes, its header says 4 tokens"},
-      {                        "longer",                 bytes + "x",  "has 1033 bytes"                                          },
-      {            "wrong magic",                           header_int(bytes,                                          0,                                  7), "magic 7"},
-      {                        "wrong version",            header_int(bytes,                 1,                                         2), "version 2, expected 1"},
-      { "version of the other width", header_int(bytes,  0,                                          20240801), "version 1, expected 7"},
-      {              "negative count",                            header_int(bytes,                              2,                             -1), "-1 tokens"},
-      {        "text",                 std::string(5000,                                  'a'),                                                                       "magic"},
+      {"empty", "", "0 bytes"},
+      {"short header", bytes.substr(0, 1000), "1000 bytes"},
+      {"truncated", bytes.substr(0, bytes.size() - 1), "has 1031 bytes, its header says 4 tokens"},
+      {"longer", bytes + "x", "has 1033 bytes"},
+      {"wrong magic", header_int(bytes, 0, 7), "magic 7"},
+      {"wrong version", header_int(bytes, 1, 2), "version 2, expected 1"},
+      {"version of the other width", header_int(bytes, 0, 20240801), "version 1, expected 7"},
+      {"negative count", header_int(bytes, 2, -1), "-1 tokens"},
+      {"text", std::string(5000, 'a'), "magic"},
   };
   for (const Row& row : rows) {
     INFO(row.name);

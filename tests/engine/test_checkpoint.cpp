@@ -32,29 +32,23 @@ struct Model {
                        [&](float m) { return m == static_cast<float>(-step); });
   }
   std::vector<TensorRef> model() {
-    return {
-        {.name = "weight", .dtype = DType::kF32, .shape = {10, 100}, .data = weight.data()}
-    };
+    return {{.name = "weight", .dtype = DType::kF32, .shape = {10, 100}, .data = weight.data()}};
   }
   std::vector<TensorRef> optimizer() {
-    return {
-        {.name = "weight.m", .dtype = DType::kF32, .shape = {500}, .data = moment.data()}
-    };
+    return {{.name = "weight.m", .dtype = DType::kF32, .shape = {500}, .data = moment.data()}};
   }
 };
 
 TrainingState state_of(int64_t step) {
-  return {
-      .step = step,
-      .tokens = step * 8192,
-      .cursor = {.shard = 1,           .batch = step, .epoch = 2},
-      .seed = 7,
-      .schedule_share = 0.5,
-      .config_yaml = "run:\n  seed: 7\n",
-      .config_hashes = {{"run", "ab"}         },
-      .versions = {{"sqlite", "3.40.1"}       },
-      .extra = {{"window", {1, 2, 3}}}
-  };
+  return {.step = step,
+          .tokens = step * 8192,
+          .cursor = {.shard = 1, .batch = step, .epoch = 2},
+          .seed = 7,
+          .schedule_share = 0.5,
+          .config_yaml = "run:\n  seed: 7\n",
+          .config_hashes = {{"run", "ab"}},
+          .versions = {{"sqlite", "3.40.1"}},
+          .extra = {{"window", {1, 2, 3}}}};
 }
 
 struct Run {
@@ -129,30 +123,32 @@ TEST_CASE("a damaged checkpoint is named and the one before is used") {
     const char* says;
   };
   const Row rows[] = {
-      {"a flipped bit",             [](const std::string& c) { flip_a_bit(c + "/model.safetensors"); },
-       "model.safetensors has another SHA-256"                                                                                         },
+      {"a flipped bit", [](const std::string& c) { flip_a_bit(c + "/model.safetensors"); },
+       "model.safetensors has another SHA-256"},
       {"a short file",
        [](const std::string& c) { fs::resize_file(c + "/optimizer.safetensors", 100); },
-       "optimizer.safetensors has 100 bytes instead of"                                                                                },
-      {"a missing file",            [](const std::string& c) { fs::remove(c + "/state.json"); },
-       "state.json is missing"                                                                                                         },
-      {"no manifest",               [](const std::string& c) { fs::remove(c + "/MANIFEST.json"); },
-       "has no MANIFEST.json"                                                                                                          },
+       "optimizer.safetensors has 100 bytes instead of"},
+      {"a missing file", [](const std::string& c) { fs::remove(c + "/state.json"); },
+       "state.json is missing"},
+      {"no manifest", [](const std::string& c) { fs::remove(c + "/MANIFEST.json"); },
+       "has no MANIFEST.json"},
       {"an empty manifest",
        [](const std::string& c) { write_file_atomic(c + "/MANIFEST.json", ""); },
-       "MANIFEST.json is not what a checkpoint has"                                                                                    },
+       "MANIFEST.json is not what a checkpoint has"},
       {"another manifest",
        [](const std::string& c) { write_file_atomic(c + "/MANIFEST.json", "[1]"); },
-       "lists no files"                                                                                                                },
+       "lists no files"},
       {"another format",
        [](const std::string& c) {
          write_file_atomic(c + "/MANIFEST.json", R"({"format":99,"files":{}})");
-       },                                                                                               "format 99"                    },
+       },
+       "format 99"},
       {"a manifest without hashes",
        [](const std::string& c) {
          write_file_atomic(c + "/MANIFEST.json",
                            R"({"format":1,"files":{"state.json":{"bytes":"x"}}})");
-       },                                                                                               "no size or hash of state.json"},
+       },
+       "no size or hash of state.json"},
   };
   for (const Row& row : rows) {
     INFO(row.what);

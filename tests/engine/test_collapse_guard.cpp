@@ -38,14 +38,7 @@ CollapseStopConfig rule_of(const std::string& layers, int64_t logged_steps) {
 }  // namespace
 
 TEST_CASE("the rule holds after so many logged steps in a row") {
-  const Steps one_layer = {
-      {0.1, 0.95},
-      {0.1, 0.9 },
-      {0.1, 0.89},
-      {0.1, 1   },
-      {0.1, 0.9 },
-      {0.1, 0.99}
-  };
+  const Steps one_layer = {{0.1, 0.95}, {0.1, 0.9}, {0.1, 0.89}, {0.1, 1}, {0.1, 0.9}, {0.1, 0.99}};
   REQUIRE(holds_after(rule_of("any", 1), one_layer) == 1);
   REQUIRE(holds_after(rule_of("any", 2), one_layer) == 2);
   REQUIRE(holds_after(rule_of("any", 3), one_layer) == 6);  // 0.89 began anew
@@ -55,19 +48,9 @@ TEST_CASE("the rule holds after so many logged steps in a row") {
 }
 
 TEST_CASE("any is one layer throughout, not one after the other") {
-  const Steps turns = {
-      {1, 0},
-      {0, 1},
-      {1, 0},
-      {0, 1}
-  };
+  const Steps turns = {{1, 0}, {0, 1}, {1, 0}, {0, 1}};
   REQUIRE(holds_after(rule_of("any", 2), turns) == 0);
-  const Steps both = {
-      {0.8,  1    },
-      {0.95, 0.875},
-      {0.9,  0.9  },
-      {0.9,  0.9  }
-  };
+  const Steps both = {{0.8, 1}, {0.95, 0.875}, {0.9, 0.9}, {0.9, 0.9}};
   REQUIRE(holds_after(rule_of("all", 1), both) == 3);
   REQUIRE(holds_after(rule_of("all", 2), both) == 4);
   REQUIRE(holds_after(rule_of("mean", 4), both) == 4);
@@ -76,10 +59,7 @@ TEST_CASE("any is one layer throughout, not one after the other") {
 TEST_CASE("at_most looks downwards, and what is absent is beyond no bound") {
   CollapseStopConfig rule{.measure = "gini", .at_most = 0.2, .layers = "any", .logged_steps = 2};
   const auto twice = [&](double first, double second) {
-    return holds_after(rule, {
-                                 {first,  1},
-                                 {second, 1}
-    });
+    return holds_after(rule, {{first, 1}, {second, 1}});
   };
   REQUIRE(twice(0.2, 0.1) == 2);
   REQUIRE(twice(0.2, 0.21) == 0);

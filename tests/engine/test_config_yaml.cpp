@@ -150,7 +150,7 @@ TEST_CASE("a resumed run may change this and not that") {
     const char* refused;  // "" = allowed
   };
   const Row rows[] = {
-      {"nothing",                        [](Config&) {},                                         50, ""                                  },
+      {"nothing", [](Config&) {}, 50, ""},
       {"intervals",
        [](Config& c) {
          c.run.log_every = 7;
@@ -158,34 +158,37 @@ TEST_CASE("a resumed run may change this and not that") {
          c.run.keep_checkpoints = 9;
          c.eval.every = 5;
          c.run.threads = 1;
-       },                                                                                        50, ""                                  },
-      {"more steps before the decay",    [](Config& c) { c.run.steps = 200; },                   80, ""                                  },
-      {"more steps, one into the decay", [](Config& c) { c.run.steps = 200; },                   81, ""                                  },
-      {"more steps, two into the decay", [](Config& c) { c.run.steps = 200; },                   82,
-       "run.steps: 100 -> 200"                                                                                                           },
-      {"fewer steps than done",          [](Config& c) { c.run.steps = 40; },                    50, "run.steps: 100 -> 40"              },
-      {"seed",                           [](Config& c) { c.run.seed = 2; },                      1,  "run.seed: 1 -> 2"                  },
-      {"micro-batch",                    [](Config& c) { c.run.micro_batch = 4; },               1,  "run.micro_batch: 8 -> 4"           },
-      {"dense to sparse",                [](Config& c) { c.model.moe.emplace(); },               1,
-       "model.moe: absent -> present"                                                                                                    },
-      {"moved data",                     [](Config& c) { c.data.train = {"/elsewhere/t.bin"}; }, 1,  ""                                  },
-      {"other data",                     [](Config& c) { c.data.train = {"/data/u.bin"}; },      1,
-       "data.train: [/data/t.bin] -> [/data/u.bin]"                                                                                      },
+       },
+       50, ""},
+      {"more steps before the decay", [](Config& c) { c.run.steps = 200; }, 80, ""},
+      {"more steps, one into the decay", [](Config& c) { c.run.steps = 200; }, 81, ""},
+      {"more steps, two into the decay", [](Config& c) { c.run.steps = 200; }, 82,
+       "run.steps: 100 -> 200"},
+      {"fewer steps than done", [](Config& c) { c.run.steps = 40; }, 50, "run.steps: 100 -> 40"},
+      {"seed", [](Config& c) { c.run.seed = 2; }, 1, "run.seed: 1 -> 2"},
+      {"micro-batch", [](Config& c) { c.run.micro_batch = 4; }, 1, "run.micro_batch: 8 -> 4"},
+      {"dense to sparse", [](Config& c) { c.model.moe.emplace(); }, 1,
+       "model.moe: absent -> present"},
+      {"moved data", [](Config& c) { c.data.train = {"/elsewhere/t.bin"}; }, 1, ""},
+      {"other data", [](Config& c) { c.data.train = {"/data/u.bin"}; }, 1,
+       "data.train: [/data/t.bin] -> [/data/u.bin]"},
       {"other weights",
        [](Config& c) {
          c.data.mixture = {0.7, 0.3};
-       },                                                                                        1,  "data.mixture: absent -> [0.7, 0.3]"},
-      {"warm-up",                        [](Config& c) { c.schedule.warmup = 5; },               1,  "schedule.warmup: 4 -> 5"           },
-      {"warm-up as a share",             [](Config& c) { c.schedule.warmup_fraction = 0.04; },   1,
-       "schedule.warmup_fraction: absent -> 0.04"                                                                                        },
+       },
+       1, "data.mixture: absent -> [0.7, 0.3]"},
+      {"warm-up", [](Config& c) { c.schedule.warmup = 5; }, 1, "schedule.warmup: 4 -> 5"},
+      {"warm-up as a share", [](Config& c) { c.schedule.warmup_fraction = 0.04; }, 1,
+       "schedule.warmup_fraction: absent -> 0.04"},
       {"what stops a collapse",
-       [](Config& c) { c.telemetry.collapse_stop = CollapseStopConfig{.at_least = 0.9}; },       50, ""                                  },
+       [](Config& c) { c.telemetry.collapse_stop = CollapseStopConfig{.at_least = 0.9}; }, 50, ""},
       {"contract and landings",
        [](Config& c) {
          c.contract.kind = "flops";
          c.contract.coefficient = 1e15;
          c.contract.landings = std::vector<double>{0.5};
-       },                                                                                        50, ""                                  },
+       },
+       50, ""},
   };
   Config before;
   before.run.steps = 100;

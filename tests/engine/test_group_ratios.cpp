@@ -35,9 +35,7 @@ TEST_CASE("the update's norm is that of what a step took off the parameters") {
     }
     const Exec on{.threads = 3};
     std::vector<double> sums(size_t(3 * adamw_pieces(n)));
-    const View<double, 2> pieces{
-        sums.data(), {adamw_pieces(n), 3}
-    };
+    const View<double, 2> pieces{sums.data(), {adamw_pieces(n), 3}};
     for (int64_t t = 1; t <= 3; ++t) {
       for (float& x : g) x = normal(random);
       const std::vector<float> before = p;
@@ -84,19 +82,15 @@ TEST_CASE("a sampled step has the bits of any other, and the same sums for any t
   const auto stepped = [&](int threads, int64_t pieces) {
     Result r{start, start, std::vector<float>(n, 0.5f), std::vector<bf16>(n),
              std::vector<double>(size_t(3 * pieces))};
-    adamw<bf16>(
-        Exec{
-            .threads = threads
-    },
-        {.master = view(r.master),
-         .m = view(r.m),
-         .v = view(r.v),
-         .weight = {r.weight.data(), {int64_t(n)}},
-         .grad = view(grad),
-         .squares = {r.sums.data(), {pieces, 3}},
-         .lr = 1e-3f,
-         .weight_decay = 0.1f,
-         .step = 7});
+    adamw<bf16>(Exec{.threads = threads}, {.master = view(r.master),
+                                           .m = view(r.m),
+                                           .v = view(r.v),
+                                           .weight = {r.weight.data(), {int64_t(n)}},
+                                           .grad = view(grad),
+                                           .squares = {r.sums.data(), {pieces, 3}},
+                                           .lr = 1e-3f,
+                                           .weight_decay = 0.1f,
+                                           .step = 7});
     return r;
   };
   const int64_t pieces = adamw_pieces(n);

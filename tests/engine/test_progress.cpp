@@ -55,28 +55,14 @@ TEST_CASE("the line of a step") {
 
 TEST_CASE("durations and counts are short") {
   const std::pair<double, const char*> durations[] = {
-      {0,         "0s"          },
-      {59.4,      "59s"         },
-      {59.6,      "1m00s"       },
-      {725,       "12m05s"      },
-      {11299,     "3h08m"       },
-      {86400,     "1d00h"       },
-      {183600,    "2d03h"       },
-      {-1,        "?"           },
-      {1e300,     "11574074d01h"},
-      {0.0 / 0.0, "?"           }
-  };
+      {0, "0s"},         {59.4, "59s"},    {59.6, "1m00s"},
+      {725, "12m05s"},   {11299, "3h08m"}, {86400, "1d00h"},
+      {183600, "2d03h"}, {-1, "?"},        {1e300, "11574074d01h"},
+      {0.0 / 0.0, "?"}};
   for (const auto& [seconds, text] : durations) REQUIRE(duration_text(seconds) == text);
-  const std::pair<double, const char*> counts[] = {
-      {0,      "0"   },
-      {999,    "999" },
-      {1000,   "1.0k"},
-      {9949,   "9.9k"},
-      {13500,  "14k" },
-      {999499, "999k"},
-      {1e6,    "1.0M"},
-      {437e6,  "437M"}
-  };
+  const std::pair<double, const char*> counts[] = {{0, "0"},       {999, "999"},   {1000, "1.0k"},
+                                                   {9949, "9.9k"}, {13500, "14k"}, {999499, "999k"},
+                                                   {1e6, "1.0M"},  {437e6, "437M"}};
   for (const auto& [count, text] : counts) REQUIRE(count_text(count) == text);
 }
 

@@ -176,10 +176,7 @@ TEST_CASE("bias range and overlap") {
   REQUIRE(bias_range({bias.data(), {3}}) == 18.0);
   REQUIRE(bias_range({}) == 0.0);
   const std::vector<int32_t> before{1, 2, 3, 4, 5, 6}, now{3, 2, 1, 4, 7, 8};
-  const View<const int32_t, 2> then{
-      before.data(), {2, 3}
-  },
-      later{now.data(), {2, 3}};
+  const View<const int32_t, 2> then{before.data(), {2, 3}}, later{now.data(), {2, 3}};
   REQUIRE(router_overlap(then, later) == approx(4.0 / 6));
 }
 

@@ -122,12 +122,11 @@ TEST_CASE("what a killed start leaves is no obstacle, anything else is") {
     }
   }
   const std::vector<std::pair<std::string, std::string>> unknown = {
-      {"config.yaml.part",          "mine"},
-      {"telemetry.db",              "x"   },
-      {"log.txt",                   "x"   },
-      {"notes.txt",                 ""    },
-      {"checkpoints/keep.this.txt", ""    }
-  };
+      {"config.yaml.part", "mine"},
+      {"telemetry.db", "x"},
+      {"log.txt", "x"},
+      {"notes.txt", ""},
+      {"checkpoints/keep.this.txt", ""}};
   for (const auto& [name, text] : unknown) {
     const TempFolder other;
     fs::copy(path, other / "b", fs::copy_options::recursive);

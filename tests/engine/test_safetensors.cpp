@@ -20,12 +20,10 @@ struct Tensors {
   std::vector<int64_t> count = {int64_t{1} << 62};
 
   std::vector<TensorRef> refs() {
-    return {
-        {.name = "a.weight",   .dtype = DType::kF32,  .shape = {2, 3}, .data = weight.data()},
-        {.name = "b.\"half\"", .dtype = DType::kBF16, .shape = {3},    .data = half.data()  },
-        {.name = "none",       .dtype = DType::kF32,  .shape = {0, 7}, .data = nullptr      },
-        {.name = "count",      .dtype = DType::kI64,  .shape = {},     .data = count.data() }
-    };
+    return {{.name = "a.weight", .dtype = DType::kF32, .shape = {2, 3}, .data = weight.data()},
+            {.name = "b.\"half\"", .dtype = DType::kBF16, .shape = {3}, .data = half.data()},
+            {.name = "none", .dtype = DType::kF32, .shape = {0, 7}, .data = nullptr},
+            {.name = "count", .dtype = DType::kI64, .shape = {}, .data = count.data()}};
   }
 };
 
@@ -48,10 +46,8 @@ TEST_CASE("the first value that is not finite is named") {
 TEST_CASE("tensors come back bit for bit") {
   const TempFolder folder;
   Tensors out;
-  const WrittenFile written = write_safetensors(folder / "t.safetensors", out.refs(),
-                                                {
-                                                    {"format", "pt"}
-  });
+  const WrittenFile written =
+      write_safetensors(folder / "t.safetensors", out.refs(), {{"format", "pt"}});
   const std::string bytes = read_file(folder / "t.safetensors");
   REQUIRE(written.bytes == static_cast<int64_t>(bytes.size()));
   REQUIRE(written.sha256 == sha256_hex(bytes));
@@ -78,9 +74,7 @@ TEST_CASE("the layout is the published one") {
   const TempFolder folder;
   std::vector<float> x = {1.0f};
   write_safetensors(folder / "x",
-                    {
-                        {.name = "x", .dtype = DType::kF32, .shape = {1}, .data = x.data()}
-  });
+                    {{.name = "x", .dtype = DType::kF32, .shape = {1}, .data = x.data()}});
   std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   REQUIRE(read_file(folder / "x") == file_of(header, std::string("\0\0\x80\x3f", 4)));
@@ -159,10 +153,7 @@ TEST_CASE("random damage is either read or refused") {
   const TempFolder folder;
   const std::string path = folder / "fuzz.safetensors";
   Tensors t;
-  write_safetensors(path, t.refs(),
-                    {
-                        {"format", "pt"}
-  });
+  write_safetensors(path, t.refs(), {{"format", "pt"}});
   const std::string good = read_file(path);
   std::mt19937 random(1);
   int refused = 0;
@@ -193,9 +184,7 @@ TEST_CASE("a full disk leaves the file that was there") {
         [&] {
           write_safetensors(
               path,
-              {
-                  {.name = "x", .dtype = DType::kF32, .shape = {1 << 20}, .data = large.data()}
-          });
+              {{.name = "x", .dtype = DType::kF32, .shape = {1 << 20}, .data = large.data()}});
         },
         "cannot write");
   }

@@ -17,12 +17,10 @@ namespace assay {
 namespace {
 
 TelemetryLayout layout_of(int64_t experts = 4) {
-  return {
-      .scalars = {"loss_nats", "lr"      },
-      .spans = {"forward",   "backward"},
-      .layers = {1,           3         },
-      .experts = experts
-  };
+  return {.scalars = {"loss_nats", "lr"},
+          .spans = {"forward", "backward"},
+          .layers = {1, 3},
+          .experts = experts};
 }
 
 // Values that tell their step and layer.

@@ -56,21 +56,21 @@ TEST_CASE("bad rows name file, line and what is wrong") {
   };
   const std::string good = "{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}\n";
   const Row rows[] = {
-      {"{\"query\": \"q\"",                                         "f.jsonl:2: not JSON"                     },
-      {"[1]",                                                       "f.jsonl:2: a row is an object, not array"},
-      {"{\"choices\": [\"a\"], \"gold\": 0}",                       "f.jsonl:2: the row has no 'query'"       },
-      {"{\"query\": 3, \"choices\": [\"a\"], \"gold\": 0}",         "f.jsonl:2: 'query' is not text"          },
-      {"{\"query\": \"q\", \"gold\": 0}",                           "f.jsonl:2: the row has no 'choices'"     },
-      {"{\"query\": \"q\", \"choices\": [], \"gold\": 0}",          "f.jsonl:2: 'choices' is no list"         },
+      {"{\"query\": \"q\"", "f.jsonl:2: not JSON"},
+      {"[1]", "f.jsonl:2: a row is an object, not array"},
+      {"{\"choices\": [\"a\"], \"gold\": 0}", "f.jsonl:2: the row has no 'query'"},
+      {"{\"query\": 3, \"choices\": [\"a\"], \"gold\": 0}", "f.jsonl:2: 'query' is not text"},
+      {"{\"query\": \"q\", \"gold\": 0}", "f.jsonl:2: the row has no 'choices'"},
+      {"{\"query\": \"q\", \"choices\": [], \"gold\": 0}", "f.jsonl:2: 'choices' is no list"},
       {"{\"query\": \"q\", \"choices\": [\"a\", 1], \"gold\": 0}",
-       "f.jsonl:2: 'choices' holds more than texts"                                                           },
-      {"{\"query\": \"q\", \"choices\": [\"a\"]}",                  "f.jsonl:2: the row has no 'gold'"        },
+       "f.jsonl:2: 'choices' holds more than texts"},
+      {"{\"query\": \"q\", \"choices\": [\"a\"]}", "f.jsonl:2: the row has no 'gold'"},
       {"{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 1}",
-       "f.jsonl:2: 'gold' is 1, and there are 1 options"                                                      },
+       "f.jsonl:2: 'gold' is 1, and there are 1 options"},
       {"{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": \"0\"}",
-       "f.jsonl:2: 'gold' is \"0\", and there are 1 options"                                                  },
-      {"{\"query\": \"\xFF\", \"choices\": [\"a\"], \"gold\": 0}",  "f.jsonl:2: not JSON"                     },
-      {"\n{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}",   "f.jsonl:2: an empty line"                },
+       "f.jsonl:2: 'gold' is \"0\", and there are 1 options"},
+      {"{\"query\": \"\xFF\", \"choices\": [\"a\"], \"gold\": 0}", "f.jsonl:2: not JSON"},
+      {"\n{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}", "f.jsonl:2: an empty line"},
   };
   for (const Row& row : rows) {
     INFO(row.text);
@@ -85,9 +85,9 @@ TEST_CASE("bad rows name file, line and what is wrong") {
 TEST_CASE("a row without one of its keys, or with another type, is one error that names the key") {
   using nlohmann::json;
   const std::pair<CoreKind, const char*> kinds[] = {
-      {CoreKind::kMultipleChoice,   R"({"query": "q", "choices": ["a", "b"], "gold": 1})"               },
-      {CoreKind::kSchema,           R"({"context_options": ["a", "b"], "continuation": "c", "gold": 0})"},
-      {CoreKind::kLanguageModeling, R"({"context": "c", "continuation": "d"})"                          },
+      {CoreKind::kMultipleChoice, R"({"query": "q", "choices": ["a", "b"], "gold": 1})"},
+      {CoreKind::kSchema, R"({"context_options": ["a", "b"], "continuation": "c", "gold": 0})"},
+      {CoreKind::kLanguageModeling, R"({"context": "c", "continuation": "d"})"},
   };
   for (const auto& [kind, text] : kinds) {
     const json good = json::parse(text);
@@ -116,16 +116,16 @@ TEST_CASE("bad task lists and baselines name the place") {
   const std::string task =
       "icl_tasks:\n- {label: a, dataset_uri: a.jsonl, num_fewshot: [0], icl_task_type: schema}\n";
   const Row rows[] = {
-      {"a: 1",                                                                            "no list icl_tasks"                  },
-      {"icl_tasks: []",                                                                   "icl_tasks is empty"                 },
-      {"icl_tasks: [x]",                                                                  "a task is a section, not the text x"},
-      {"icl_tasks: [{label: a}]",                                                         "the task has no dataset_uri"        },
+      {"a: 1", "no list icl_tasks"},
+      {"icl_tasks: []", "icl_tasks is empty"},
+      {"icl_tasks: [x]", "a task is a section, not the text x"},
+      {"icl_tasks: [{label: a}]", "the task has no dataset_uri"},
       {"icl_tasks: [{label: a, dataset_uri: a, num_fewshot: [0], icl_task_type: quiz}]",
-       "icl_task_type 'quiz' is none of"                                                                                       },
+       "icl_task_type 'quiz' is none of"},
       {"icl_tasks: [{label: a, dataset_uri: a, num_fewshot: [], icl_task_type: schema}]",
-       "num_fewshot of a begins with no count"                                                                                 },
+       "num_fewshot of a begins with no count"},
       {"icl_tasks: [{label: a, dataset_uri: a, num_fewshot: 3, icl_task_type: schema}]",
-       "num_fewshot is the text 3"                                                                                             },
+       "num_fewshot is the text 3"},
   };
   for (const Row& row : rows) {
     INFO(row.yaml);

@@ -84,9 +84,7 @@ TEST_CASE("known preferences give the accuracies counted by hand") {
   // Exact where the continuation is " yes": half of the rows.
   Oracle yes([](const CoreQuestion& q) {
     const CorePrompt& p = q.prompts[0];
-    return std::vector<PromptScore>{
-        {.nats = 1, .exact = p.tokens.back() == 's'}
-    };
+    return std::vector<PromptScore>{{.nats = 1, .exact = p.tokens.back() == 's'}};
   });
   REQUIRE(*run(yes, CoreKind::kLanguageModeling, 100).accuracy() == Approx(0.5));
 }

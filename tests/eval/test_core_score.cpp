@@ -30,14 +30,8 @@ TEST_CASE("the smallest mean wins, the first of equals") {
   REQUIRE(is_right(CoreKind::kSchema, of(3, 0), nats(1, 1, 3)) == true);
   REQUIRE(is_right(CoreKind::kMultipleChoice, of(3, 1), nats(1, 1, 3)) == false);
   REQUIRE(!is_right(CoreKind::kMultipleChoice, of(3, 1), nats(1, NAN, 3)).has_value());
-  REQUIRE(is_right(CoreKind::kLanguageModeling, of(1, 0),
-                   {
-                       {.nats = 9, .exact = true}
-  }) == true);
-  REQUIRE(is_right(CoreKind::kLanguageModeling, of(1, 0),
-                   {
-                       {.nats = 0, .exact = false}
-  }) == false);
+  REQUIRE(is_right(CoreKind::kLanguageModeling, of(1, 0), {{.nats = 9, .exact = true}}) == true);
+  REQUIRE(is_right(CoreKind::kLanguageModeling, of(1, 0), {{.nats = 0, .exact = false}}) == false);
 }
 
 TEST_CASE("accuracies are centred by guessing, and the score is their mean") {
@@ -56,30 +50,28 @@ TEST_CASE("published accuracies give the published score") {
     int64_t rows;
     double baseline, accuracy;
   };
-  const Published gpt2[] = {
-      {"hellaswag_zeroshot",               10042, 25,  .3085},
-      {"jeopardy",                         2117,  0,   .0019},
-      {"bigbench_qa_wikidata",             20321, 0,   .2827},
-      {"arc_easy",                         2376,  25,  .4125},
-      {"arc_challenge",                    1172,  25,  .2218},
-      {"copa",                             100,   50,  .60  },
-      {"commonsense_qa",                   1221,  20,  .2244},
-      {"piqa",                             1838,  50,  .6230},
-      {"openbook_qa",                      500,   25,  .278 },
-      {"lambada_openai",                   5153,  0,   .3229},
-      {"hellaswag",                        10042, 25,  .3079},
-      {"winograd",                         273,   50,  .5788},
-      {"winogrande",                       1267,  50,  .4862},
-      {"bigbench_dyck_languages",          1000,  0,   .155 },
-      {"agi_eval_lsat_ar",                 230,   20,  .2261},
-      {"bigbench_cs_algorithms",           1320,  0,   .4197},
-      {"bigbench_operators",               210,   0,   .0857},
-      {"bigbench_repeat_copy_logic",       32,    0,   .0313},
-      {"squad",                            10570, 0,   .0583},
-      {"coqa",                             7983,  0,   .1337},
-      {"boolq",                            3270,  62,  .5523},
-      {"bigbench_language_identification", 10000, 9.1, .2566}
-  };
+  const Published gpt2[] = {{"hellaswag_zeroshot", 10042, 25, .3085},
+                            {"jeopardy", 2117, 0, .0019},
+                            {"bigbench_qa_wikidata", 20321, 0, .2827},
+                            {"arc_easy", 2376, 25, .4125},
+                            {"arc_challenge", 1172, 25, .2218},
+                            {"copa", 100, 50, .60},
+                            {"commonsense_qa", 1221, 20, .2244},
+                            {"piqa", 1838, 50, .6230},
+                            {"openbook_qa", 500, 25, .278},
+                            {"lambada_openai", 5153, 0, .3229},
+                            {"hellaswag", 10042, 25, .3079},
+                            {"winograd", 273, 50, .5788},
+                            {"winogrande", 1267, 50, .4862},
+                            {"bigbench_dyck_languages", 1000, 0, .155},
+                            {"agi_eval_lsat_ar", 230, 20, .2261},
+                            {"bigbench_cs_algorithms", 1320, 0, .4197},
+                            {"bigbench_operators", 210, 0, .0857},
+                            {"bigbench_repeat_copy_logic", 32, 0, .0313},
+                            {"squad", 10570, 0, .0583},
+                            {"coqa", 7983, 0, .1337},
+                            {"boolq", 3270, 62, .5523},
+                            {"bigbench_language_identification", 10000, 9.1, .2566}};
   std::vector<CoreTaskResult> tasks;
   std::vector<std::string> labels;
   for (const Published& p : gpt2) {
@@ -104,29 +96,9 @@ TEST_CASE("published accuracies give the published score") {
 TEST_CASE("guessing scores about nothing") {
   // Uniform guessing is at 1 / choices; some published baselines are not.
   const std::pair<double, double> tasks_by_guess[] = {
-      {25,  .25},
-      {0,   0  },
-      {0,   0  },
-      {25,  .25},
-      {25,  .25},
-      {50,  .5 },
-      {20,  .25},
-      {50,  .5 },
-      {25,  .25},
-      {0,   0  },
-      {25,  .25},
-      {50,  .5 },
-      {50,  .5 },
-      {0,   0  },
-      {20,  .25},
-      {0,   0  },
-      {0,   0  },
-      {0,   0  },
-      {0,   0  },
-      {0,   0  },
-      {62,  .5 },
-      {9.1, .25}
-  };
+      {25, .25}, {0, 0}, {0, 0},    {25, .25}, {25, .25}, {50, .5},  {20, .25}, {50, .5},
+      {25, .25}, {0, 0}, {25, .25}, {50, .5},  {50, .5},  {0, 0},    {20, .25}, {0, 0},
+      {0, 0},    {0, 0}, {0, 0},    {0, 0},    {62, .5},  {9.1, .25}};
   std::vector<CoreTaskResult> tasks;
   for (const auto& [baseline, accuracy] : tasks_by_guess) {
     tasks.push_back(

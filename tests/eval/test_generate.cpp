@@ -78,11 +78,7 @@ std::vector<float> whole_logits(Writer& w, const std::vector<std::vector<int32_t
   std::vector<float> logits(size_t(count * kVocab));
   const View<const int32_t, 1> token_view{token.data(), {int64_t(token.size())}};
   const View<const TextPart, 1> part_view{part.data(), {count}};
-  w.model->extend(w.on,
-                  {
-                      .token = token_view, .part = part_view
-  },
-                  {logits.data(), {count, kVocab}});
+  w.model->extend(w.on, {.token = token_view, .part = part_view}, {logits.data(), {count, kVocab}});
   return logits;
 }
 
@@ -100,13 +96,11 @@ void require_most_likely(Writer& w, const std::vector<int32_t>& text, size_t pro
   std::vector<float> nats(row.size());
   std::vector<uint8_t> likely(row.size());
   w.model->score(w.on,
-                 {
-                     .token = {text.data(),     {n}    },
-                     .position = {position.data(), {n}    },
-                     .segment = {&segment,        {1}    },
-                     .row = {row.data(),      {asked}},
-                     .target = {target.data(),   {asked}}
-  },
+                 {.token = {text.data(), {n}},
+                  .position = {position.data(), {n}},
+                  .segment = {&segment, {1}},
+                  .row = {row.data(), {asked}},
+                  .target = {target.data(), {asked}}},
                  {nats.data(), {asked}}, {likely.data(), {asked}});
   REQUIRE(std::count(likely.begin(), likely.end(), 1) == asked);
 }
@@ -136,10 +130,7 @@ void require_like_recomputation(const std::string& kind) {
       }
       const View<const int32_t, 1> token_view{token.data(), {kPrompts}};
       const View<const TextPart, 1> part_view{part.data(), {kPrompts}};
-      stepping.model->extend(stepping.on,
-                             {
-                                 .token = token_view, .part = part_view
-      },
+      stepping.model->extend(stepping.on, {.token = token_view, .part = part_view},
                              {got.data(), {kPrompts, kVocab}});
     }
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -175,14 +166,12 @@ TEST_CASE("a MoE model with QK-norm and grouped queries writes the same with a c
 
 TEST_CASE("what a text becomes depends neither on the texts beside nor on how many fit at once") {
   for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
-    GeneratorConfig config{
-        .texts = 7,
-        .positions = 64,
-        .rows = 7 * 64,
-        .vocab = 200,
-        .tokens = 30,
-        .sampling = {.temperature = 1.3, .top_k = 40, .top_p = 0.95, .seed = 3}
-    };
+    GeneratorConfig config{.texts = 7,
+                           .positions = 64,
+                           .rows = 7 * 64,
+                           .vocab = 200,
+                           .tokens = 30,
+                           .sampling = {.temperature = 1.3, .top_k = 40, .top_p = 0.95, .seed = 3}};
     const auto prompts = prompts_of(7);
     Writer all(config_of("moe"), recipe, config, 2);
     const auto want = all.run(prompts);
@@ -204,14 +193,12 @@ TEST_CASE("what a text becomes depends neither on the texts beside nor on how ma
 }
 
 TEST_CASE("a text ends at its end token, after enough tokens, or where the context is full") {
-  GeneratorConfig config{
-      .texts = 2,
-      .positions = 40,
-      .rows = 80,
-      .vocab = kVocab,
-      .tokens = 30,
-      .sampling = {.temperature = 1.0, .seed = 5}
-  };
+  GeneratorConfig config{.texts = 2,
+                         .positions = 40,
+                         .rows = 80,
+                         .vocab = kVocab,
+                         .tokens = 30,
+                         .sampling = {.temperature = 1.0, .seed = 5}};
   const auto all = prompts_of(14);
   // 3, 24, 39 and 40 tokens of 40: the last one drawn needs no place.
   std::vector<std::vector<int32_t>> prompts{all[0], all[7], all[12], all[13]};

@@ -27,19 +27,15 @@ using Ids = std::set<int32_t>;
 }  // namespace
 
 TEST_CASE("temperature 0 takes the first of the largest logits") {
-  for (const auto& [logits, id] : std::vector<std::pair<std::vector<float>, int32_t>>{
-           {{3},                       0},
-           {{1, 5, 2, 5},              1},
-           {{-7, -7, -7},              0},
-           {{0, 1, 2, 3},              3},
-           {{-3e38f, 3e38f, 3e38f, 0}, 1},
-           {{-0.0f, 0.0f},             0}
-  }) {
-    for (const Sampling& s : {
-             Sampling{.temperature = 0},
-             Sampling{ .temperature = 0,             .top_k = 2},
-             Sampling{ .temperature = 0, .top_p = 0.1, .seed = 9}
-    }) {
+  for (const auto& [logits, id] :
+       std::vector<std::pair<std::vector<float>, int32_t>>{{{3}, 0},
+                                                           {{1, 5, 2, 5}, 1},
+                                                           {{-7, -7, -7}, 0},
+                                                           {{0, 1, 2, 3}, 3},
+                                                           {{-3e38f, 3e38f, 3e38f, 0}, 1},
+                                                           {{-0.0f, 0.0f}, 0}}) {
+    for (const Sampling& s : {Sampling{.temperature = 0}, Sampling{.temperature = 0, .top_k = 2},
+                              Sampling{.temperature = 0, .top_p = 0.1, .seed = 9}}) {
       REQUIRE(drawn(logits, s, 4, 17) == id);
     }
   }
@@ -106,12 +102,9 @@ TEST_CASE("a draw is a function of seed, text and position") {
 TEST_CASE("draws have the shares of the softmax") {
   const std::vector<float> logits{0.5f, -1, 2, 2, 0, -3, 1};
   constexpr int kDraws = 20000;
-  for (const Sampling& s : {
-           Sampling{           },
-           Sampling{           .temperature = 0.6,   .seed = 2},
-           Sampling{          .temperature = 1.7,  .top_k = 4, .seed = 3},
-           Sampling{ .top_p = 0.8, .seed = 4}
-  }) {
+  for (const Sampling& s :
+       {Sampling{}, Sampling{.temperature = 0.6, .seed = 2},
+        Sampling{.temperature = 1.7, .top_k = 4, .seed = 3}, Sampling{.top_p = 0.8, .seed = 4}}) {
     const Ids kept = support(logits, s);
     double total = 0;
     for (const int32_t v : kept) total += std::exp(double(logits[size_t(v)]) / s.temperature);

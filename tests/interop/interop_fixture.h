@@ -57,15 +57,8 @@ inline std::vector<float> logits(const ModelConfig& model_config, const std::str
   std::vector<float> all(static_cast<size_t>(count * vocab));
   for (int64_t i = 0; i < count; ++i) {
     const TextPart part{.text = 0, .position = i, .tokens = 1};
-    const View<float, 2> row{
-        all.data() + i * vocab, {1, vocab}
-    };
-    model->extend(on,
-                  {
-                      .token = {tokens.data() + i, {1}},
-                        .part = {&part,             {1}}
-    },
-                  row);
+    const View<float, 2> row{all.data() + i * vocab, {1, vocab}};
+    model->extend(on, {.token = {tokens.data() + i, {1}}, .part = {&part, {1}}}, row);
   }
   return all;
 }

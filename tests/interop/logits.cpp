@@ -28,19 +28,10 @@ void write_logits(const std::string& run, const std::string& tokens_path, const 
   for (int64_t i = 0; i < texts * positions; ++i) {
     const auto token = static_cast<int32_t>(tokens[static_cast<size_t>(i)]);
     const TextPart part{.text = 0, .position = i % positions, .tokens = 1};
-    const View<float, 2> row{
-        logits.data() + i * vocab, {1, vocab}
-    };
-    loaded.model->extend(loaded.on,
-                         {
-                             .token = {&token, {1}},
-                               .part = {&part,  {1}}
-    },
-                         row);
+    const View<float, 2> row{logits.data() + i * vocab, {1, vocab}};
+    loaded.model->extend(loaded.on, {.token = {&token, {1}}, .part = {&part, {1}}}, row);
   }
-  write_safetensors(out, {
-                             {"logits", DType::kF32, {texts, positions, vocab}, logits.data()}
-  });
+  write_safetensors(out, {{"logits", DType::kF32, {texts, positions, vocab}, logits.data()}});
 }
 
 }  // namespace

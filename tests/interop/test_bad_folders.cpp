@@ -91,11 +91,7 @@ TEST_CASE("what is not computed here is refused") {
   refused_with("llama", "attention_bias", true, "attention_bias is true");
   refused_with("llama", "mlp_bias", true, "mlp_bias is true");
   refused_with("llama", "hidden_act", "gelu", "hidden_act is \"gelu\"");
-  refused_with("llama", "rope_scaling",
-               {
-                   {"rope_type", "llama3"},
-                   {"factor",    8.0     }
-  },
+  refused_with("llama", "rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}},
                "rope_scaling is an object");
   refused_with("llama", "quantization_config", json::object(), "quantization_config is an object");
   refused_with("mixtral", "sliding_window", 16, "sliding_window is 16");
@@ -110,10 +106,7 @@ TEST_CASE("fields that newer files keep elsewhere are found") {
   model.change([](json& config) {
     config.erase("rope_theta");
     config.erase("rope_scaling");
-    config["rope_parameters"] = {
-        {"rope_theta", 5000.0   },
-        {"rope_type",  "default"}
-    };
+    config["rope_parameters"] = {{"rope_theta", 5000.0}, {"rope_type", "default"}};
   });
   REQUIRE(imported(model.path, model.folder / "run").config.model.rope_theta == 5000.0);
 }

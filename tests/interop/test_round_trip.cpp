@@ -25,12 +25,10 @@ std::vector<Case> with_gains() {
   Config one_gain = tied;
   one_gain.model.logit_gain = one_gain.model.embed_gain;
   Config softmax = dense;
-  softmax.model.moe = MoeConfig{
-      .experts = 4,
-      .top_k = 2,
-      .expert_ffn = 16,
-      .router = {.score = "softmax", .gate_scale = 1.9}
-  };
+  softmax.model.moe = MoeConfig{.experts = 4,
+                                .top_k = 2,
+                                .expert_ffn = 16,
+                                .router = {.score = "softmax", .gate_scale = 1.9}};
   Config sigmoid = dense;
   sigmoid.model.qk_norm = true;
   sigmoid.model.moe = MoeConfig{
@@ -39,19 +37,12 @@ std::vector<Case> with_gains() {
       .shared = 1,
       .expert_ffn = 16,
       .first_dense_layers = 1,
-      .router = {.score = "sigmoid", .route_scale = 1.4, .gate_scale = 2.1, .bias_rate = 1e-3}
-  };
+      .router = {.score = "sigmoid", .route_scale = 1.4, .gate_scale = 2.1, .bias_rate = 1e-3}};
   Config no_bias = sigmoid;  // and no shared expert: their tensors are empty
   no_bias.model.moe->shared = 0;
   no_bias.model.moe->router.bias_rate = 0;
-  return {
-      {"dense",    dense   },
-      {"tied",     tied    },
-      {"one_gain", one_gain},
-      {"softmax",  softmax },
-      {"sigmoid",  sigmoid },
-      {"no_bias",  no_bias }
-  };
+  return {{"dense", dense},     {"tied", tied},       {"one_gain", one_gain},
+          {"softmax", softmax}, {"sigmoid", sigmoid}, {"no_bias", no_bias}};
 }
 
 void exported(const Config& config, const std::string& checkpoint, const std::string& out,
@@ -117,14 +108,8 @@ TEST_CASE("in bf16 every weight is rounded once, and selection biases are not") 
                     bias = "model.layers.1.mlp.gate.e_score_correction_bias";
   std::vector<float> master(70 * 64), bias_master(4), bias_written(4);
   std::vector<bf16> written(master.size());
-  ours.read({
-      "head.weight", DType::kF32, {70, 64},
-        master.data()
-  });
-  theirs.read({
-      head, DType::kBF16, {70, 64},
-        written.data()
-  });
+  ours.read({"head.weight", DType::kF32, {70, 64}, master.data()});
+  theirs.read({head, DType::kBF16, {70, 64}, written.data()});
   for (size_t i = 0; i < master.size(); ++i) REQUIRE(written[i].bits == bf16(master[i]).bits);
   ours.read({"blocks.1.moe.bias", DType::kF32, {4}, bias_master.data()});
   theirs.read({bias, DType::kF32, {4}, bias_written.data()});

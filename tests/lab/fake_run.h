@@ -44,13 +44,10 @@ struct FakeRun {
 
  private:
   void write_telemetry() const {
-    Telemetry telemetry(path + "/telemetry.db",
-                        {
-                            .scalars = {"train_loss_nats", "hash", "train_s"},
-                            .spans = {"step"                },
-                            .layers = {1,                 2                 },
-                            .experts = 4
-    });
+    Telemetry telemetry(path + "/telemetry.db", {.scalars = {"train_loss_nats", "hash", "train_s"},
+                                                 .spans = {"step"},
+                                                 .layers = {1, 2},
+                                                 .experts = 4});
     for (int64_t step = 1; step <= kSteps; ++step) {
       StepRecord& r = telemetry.begin_step(step);
       r.scalars = {step_loss, double(step * 7), 0.5 * double(step)};
@@ -72,8 +69,7 @@ struct FakeRun {
   void write_checkpoint() const {
     std::vector<float> weight(100, float(loss));
     const std::vector<TensorRef> tensors = {
-        {.name = "weight", .dtype = DType::kF32, .shape = {100}, .data = weight.data()}
-    };
+        {.name = "weight", .dtype = DType::kF32, .shape = {100}, .data = weight.data()}};
     TrainingState state;
     state.step = kSteps;
     Checkpoints(path, 1, {}).save(state, tensors, tensors);

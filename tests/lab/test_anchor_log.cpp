@@ -59,22 +59,22 @@ TEST_CASE("lines that are not understood are counted, and the first is shown") {
     const char* line;
     int64_t unknown;
   } rows[] = {
-      {"s:128 trl:6.01 lr:0.1 norm:2",      0},
-      {"s:128 trl:6.01 lr:0.1",             0},
-      {"s:128 trl:nan",                     0},
-      {"",                                  0},
-      {"s:128 tel:",                        1},
-      {"s:128 tel:6.0x",                    1},
-      {"s:128 tel:6.0 more",                1},
-      {"s:-1 tel:6.0",                      1},
-      {"s:1.5 tel:6.0",                     1},
-      {"s:99999999999999999999 tel:6.0",    1},
-      {"tel:6.0 s:128",                     1},
-      {"s:128 trl:6.01 norm:2",             1},
+      {"s:128 trl:6.01 lr:0.1 norm:2", 0},
+      {"s:128 trl:6.01 lr:0.1", 0},
+      {"s:128 trl:nan", 0},
+      {"", 0},
+      {"s:128 tel:", 1},
+      {"s:128 tel:6.0x", 1},
+      {"s:128 tel:6.0 more", 1},
+      {"s:-1 tel:6.0", 1},
+      {"s:1.5 tel:6.0", 1},
+      {"s:99999999999999999999 tel:6.0", 1},
+      {"tel:6.0 s:128", 1},
+      {"s:128 trl:6.01 norm:2", 1},
       {"s:128 trl:6.01 lr:0.1 norm:2 more", 1},
-      {"s:128",                             1},
-      {"step:128/9536 val_loss:6.03",       1},
-      {"\xff\xfe\x01",                      1},
+      {"s:128", 1},
+      {"step:128/9536 val_loss:6.03", 1},
+      {"\xff\xfe\x01", 1},
   };
   for (const auto& row : rows) {
     INFO(row.line);
@@ -98,15 +98,15 @@ TEST_CASE("what is no log is refused") {
     std::string text;
     const char* says;
   } rows[] = {
-      {"",                                    "some.log is empty"                                                           },
-      {"\n\n\n",                              "some.log is empty"                                                           },
-      {"hello\n",                             "of 1 lines, 0 are validations; 1 line is not understood, the first is line 1"},
-      {"s:0 trl:3.5\n",                       "of 1 lines, 0 are validations"                                               },
-      {"s:0 tel:3\na\nb\n",                   "2 lines are not understood, the first is line 2: a"                          },
-      {"s:0 tel:3\ns:9 tel:nan\n",            "some.log:2: the loss at step 9 is nan"                                       },
-      {"s:0 tel:3\ns:9 tel:inf\n",            "some.log:2: the loss at step 9 is inf"                                       },
-      {"s:0 tel:3\ns:9 tel:2\n\ns:0 tel:3\n", "some.log:4: step 0 comes after step 9"                                       },
-      {"s:9 tel:3\ns:9 tel:3\n",              "some.log:2: step 9 comes after step 9"                                       },
+      {"", "some.log is empty"},
+      {"\n\n\n", "some.log is empty"},
+      {"hello\n", "of 1 lines, 0 are validations; 1 line is not understood, the first is line 1"},
+      {"s:0 trl:3.5\n", "of 1 lines, 0 are validations"},
+      {"s:0 tel:3\na\nb\n", "2 lines are not understood, the first is line 2: a"},
+      {"s:0 tel:3\ns:9 tel:nan\n", "some.log:2: the loss at step 9 is nan"},
+      {"s:0 tel:3\ns:9 tel:inf\n", "some.log:2: the loss at step 9 is inf"},
+      {"s:0 tel:3\ns:9 tel:2\n\ns:0 tel:3\n", "some.log:4: step 0 comes after step 9"},
+      {"s:9 tel:3\ns:9 tel:3\n", "some.log:2: step 9 comes after step 9"},
   };
   for (const auto& row : rows) expect_error([&] { parse(row.text); }, row.says);
   expect_error([&] { read_anchor_log(folder / "absent.log"); }, "absent.log");
@@ -128,18 +128,8 @@ TEST_CASE("the public AdamW run of June 2024") {
   const struct {
     double loss;
     int64_t step;
-  } first[] = {
-      {4.0,  896 },
-      {3.8,  1408},
-      {3.7,  1920},
-      {3.6,  2944},
-      {3.5,  4864},
-      {3.45, 6912},
-      {3.4,  8064},
-      {3.35, 8576},
-      {3.3,  9216},
-      {3.28, 9472}
-  };
+  } first[] = {{4.0, 896},   {3.8, 1408}, {3.7, 1920},  {3.6, 2944}, {3.5, 4864},
+               {3.45, 6912}, {3.4, 8064}, {3.35, 8576}, {3.3, 9216}, {3.28, 9472}};
   for (const auto& row : first) REQUIRE(log.first_at_or_below(row.loss)->step == row.step);
   REQUIRE(log.at(4864)->value == 3.495787);
 }

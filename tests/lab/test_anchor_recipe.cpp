@@ -21,10 +21,8 @@ RunRecord speedrun_dense() {
   run.config = load_config("models/presets/speedrun/dense.yaml");
   run.audit = audit(run.config);
   run.recipe = "bf16";
-  run.data_sha256 = {
-      {"/data/fineweb_train_000001.bin", "aa"},
-      {"/data/fineweb_val_000000.bin",   "bb"}
-  };
+  run.data_sha256 = {{"/data/fineweb_train_000001.bin", "aa"},
+                     {"/data/fineweb_val_000000.bin", "bb"}};
   return run;
 }
 
@@ -69,9 +67,7 @@ TEST_CASE("items follow the configuration") {
   found = matches(run);
   REQUIRE(found.at("tokenizer") == Match::kNo);
   REQUIRE(anchor_obstacle(run).find("vocabulary 4,096") != std::string::npos);
-  run.data_sha256 = {
-      {"/data/stories_train_0.bin", "aa"}
-  };
+  run.data_sha256 = {{"/data/stories_train_0.bin", "aa"}};
   REQUIRE(matches(run).at("data") == Match::kNo);
 }
 

@@ -21,11 +21,7 @@ struct Matrix {
   std::string path = folder / "matrix";
   Matrix() {
     const std::pair<std::string, double> runs[] = {
-        {"dense-1", 4.0 },
-        {"dense-2", 4.5 },
-        {"moe-1",   4.25},
-        {"moe-2",   5.25}
-    };
+        {"dense-1", 4.0}, {"dense-2", 4.5}, {"moe-1", 4.25}, {"moe-2", 5.25}};
     Bundle bundle{
         .folder = path, .name = "two", .runs = {}, .files = {"summary.csv"}, .claims = {}};
     for (const auto& [name, loss] : runs) {

@@ -16,10 +16,7 @@ RunRecord run_of(const std::string& name, int64_t seed, int64_t ffn, double end)
   RunRecord run = hand_made({.name = name, .seed = seed});
   run.config.model.ffn = ffn;
   run.data_sha256 = {
-      {"/d/tokenizer.json", "aaaa"},
-      {"/d/x_train_0.bin",  "bbbb"},
-      {"/d/x_val_0.bin",    "cccc"}
-  };
+      {"/d/tokenizer.json", "aaaa"}, {"/d/x_train_0.bin", "bbbb"}, {"/d/x_val_0.bin", "cccc"}};
   run.val_loss_nats.clear();
   for (int64_t step = 20; step <= 100; step += 20)
     run.val_loss_nats.push_back({.step = step, .value = end + 0.01 * double(100 - step)});
@@ -66,15 +63,8 @@ TEST_CASE("curves are read at the step or at a near one, never between") {
   const struct {
     double fraction;
     int64_t step, measured_at;  // 0 = nothing near
-  } rows[] = {
-      {0.02, 2,   0  },
-      {0.1,  10,  0  },
-      {0.2,  20,  20 },
-      {0.21, 21,  20 },
-      {0.5,  50,  0  },
-      {0.55, 55,  60 },
-      {1.0,  100, 100}
-  };
+  } rows[] = {{0.02, 2, 0}, {0.1, 10, 0},   {0.2, 20, 20},  {0.21, 21, 20},
+              {0.5, 50, 0}, {0.55, 55, 60}, {1.0, 100, 100}};
   for (const auto& row : rows) {
     const Comparison c = compare(runs, {.fractions = {row.fraction}});
     const CurvePoint& point = c.models[0].curve[0];
@@ -151,18 +141,18 @@ TEST_CASE("what cannot be compared is refused, or marked and not ranked") {
     std::function<void(RunRecord&)> change;
   } rows[] = {
       {"tokenizer: aaaa in dense-s1, eeee in moe-s2",
-       [](RunRecord& r) { r.data_sha256["/d/tokenizer.json"] = "eeee"; }                                            },
+       [](RunRecord& r) { r.data_sha256["/d/tokenizer.json"] = "eeee"; }},
       {"data: x_val_0.bin cccc in dense-s1, x_val_0.bin eeee in moe-s2",
-       [](RunRecord& r) { r.data_sha256["/d/x_val_0.bin"] = "eeee"; }                                               },
+       [](RunRecord& r) { r.data_sha256["/d/x_val_0.bin"] = "eeee"; }},
       {"data: no further shard in dense-s1, x_val_1.bin eeee in moe-s2",
-       [](RunRecord& r) { r.data_sha256["/d/x_val_1.bin"] = "eeee"; }                                               },
-      {"moe-s2 does not say on which data",                              [](RunRecord& r) { r.data_sha256.clear(); }},
+       [](RunRecord& r) { r.data_sha256["/d/x_val_1.bin"] = "eeee"; }},
+      {"moe-s2 does not say on which data", [](RunRecord& r) { r.data_sha256.clear(); }},
       {"run.sequence: 256 in dense-s1, 128 in moe-s2",
-       [](RunRecord& r) { r.config.run.sequence = 128; }                                                            },
+       [](RunRecord& r) { r.config.run.sequence = 128; }},
       {"eval.tokens: 65536 in dense-s1, 4096 in moe-s2",
-       [](RunRecord& r) { r.config.eval.tokens = 4096; }                                                            },
+       [](RunRecord& r) { r.config.eval.tokens = 4096; }},
       {"data.mask_eos: 0 in dense-s1, 1 in moe-s2",
-       [](RunRecord& r) { r.config.data.mask_eos = true; }                                                          },
+       [](RunRecord& r) { r.config.data.mask_eos = true; }},
   };
   for (const auto& row : rows) {
     INFO(row.says);
@@ -179,10 +169,7 @@ TEST_CASE("what cannot be compared is refused, or marked and not ranked") {
 TEST_CASE("the same shards in another folder are the same data") {
   std::vector<RunRecord> runs = two_models();
   runs[3].data_sha256 = {
-      {"/a/x_val_0.bin",    "cccc"},
-      {"/e/tokenizer.json", "aaaa"},
-      {"/z/x_train_0.bin",  "bbbb"}
-  };
+      {"/a/x_val_0.bin", "cccc"}, {"/e/tokenizer.json", "aaaa"}, {"/z/x_train_0.bin", "bbbb"}};
   REQUIRE(incomparable_differences(runs).empty());
 }
 

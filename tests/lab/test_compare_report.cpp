@@ -14,16 +14,12 @@ namespace {
 std::vector<RunRecord> two_runs() {
   std::vector<RunRecord> runs;
   for (const int64_t seed : {1, 2})
-    runs.push_back(hand_made({
-        .name = "dense-s" + std::to_string(seed),
-        .seed = seed,
-        .val_loss_nats = {{.step = 50, .value = 4.0 + 0.1 * double(seed)},
-                          {.step = 100, .value = 3.0 + 0.1 * double(seed)}}
-    }));
-  for (RunRecord& run : runs)
-    run.data_sha256 = {
-        {"v.bin", "aa"}
-    };
+    runs.push_back(
+        hand_made({.name = "dense-s" + std::to_string(seed),
+                   .seed = seed,
+                   .val_loss_nats = {{.step = 50, .value = 4.0 + 0.1 * double(seed)},
+                                     {.step = 100, .value = 3.0 + 0.1 * double(seed)}}}));
+  for (RunRecord& run : runs) run.data_sha256 = {{"v.bin", "aa"}};
   return runs;
 }
 

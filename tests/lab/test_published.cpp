@@ -66,34 +66,31 @@ TEST_CASE("what a column says of a model of ours") {
   const std::vector<RunRecord> runs = {
       hand_made({.name = "a-s1",
                  .seed = 1,
-                 .val_loss_nats = {{.step = 50, .value = 3.2}, {.step = 100, .value = 3.4}}}
-      ),
+                 .val_loss_nats = {{.step = 50, .value = 3.2}, {.step = 100, .value = 3.4}}}),
       hand_made({.name = "a-s2",
                  .seed = 2,
-                 .val_loss_nats = {{.step = 50, .value = 3.4}, {.step = 100, .value = 3.0}}}
-      )
-  };
+                 .val_loss_nats = {{.step = 50, .value = 3.4}, {.step = 100, .value = 3.0}}})};
   const SeedGroup group = group_by_seed(runs).front();
   const struct {
     const char* measure;
     std::optional<int64_t> step;
     std::optional<double> target, value;
   } rows[] = {
-      {"val_loss",         {}, {},   3.2         },
-      {"val_loss",         50, {},   3.3         },
-      {"val_loss",         60, {},   {}          },
-      {"best_val_loss",    {}, {},   3.1         },
-      {"best_val_loss_sd", {}, {},   0.1414213562},
-      {"stop_step",        {}, {},   100.0       },
-      {"stop_step",        {}, 3.25, 75.0        },
-      {"train_minutes",    {}, 3.25, 0.625       },
-      {"step_ms",          {}, {},   500.0       },
-      {"k_tokens_per_s",   {}, {},   2.0         },
-      {"tokens_per_total", {}, {},   20.0        },
-      {"core",             {}, {},   {}          },
-      {"mean_cv_percent",  50, {},   {}          }, // dense
-      {"bits_per_byte",    {}, {},   {}          },
-      {"",                 {}, {},   {}          },
+      {"val_loss", {}, {}, 3.2},
+      {"val_loss", 50, {}, 3.3},
+      {"val_loss", 60, {}, {}},
+      {"best_val_loss", {}, {}, 3.1},
+      {"best_val_loss_sd", {}, {}, 0.1414213562},
+      {"stop_step", {}, {}, 100.0},
+      {"stop_step", {}, 3.25, 75.0},
+      {"train_minutes", {}, 3.25, 0.625},
+      {"step_ms", {}, {}, 500.0},
+      {"k_tokens_per_s", {}, {}, 2.0},
+      {"tokens_per_total", {}, {}, 20.0},
+      {"core", {}, {}, {}},
+      {"mean_cv_percent", 50, {}, {}},  // dense
+      {"bits_per_byte", {}, {}, {}},
+      {"", {}, {}, {}},
   };
   for (const auto& row : rows) {
     INFO(row.measure);

@@ -98,22 +98,22 @@ TEST_CASE("a receipt claims what the run's files say") {
   const Sealed s;
   const Receipt receipt = read_receipt(s.receipt);
   const std::pair<const char*, ReceiptJson> rows[] = {
-      {"planned_steps",              40       },
-      {"steps_done",                 40       },
-      {"tokens",                     40 * 8192},
-      {"train_loss_final",           5.0      },
-      {"train_seconds",              20.0     },
-      {"val_loss_final",             4.25     },
-      {"val_loss_best",              4.0      },
-      {"val_loss_best_step",         20       },
-      {"target_loss_step",           20       },
-      {"target_loss_seconds",        10.0     },
-      {"router_max_load_norm_worst", 0.95     },
-      {"router_saturated_layers",    1        },
-      {"router_dead_share",          0.125    },
-      {"layer_1_saturated_at_step",  nullptr  },
-      {"layer_2_saturated_at_step",  31       },
-      {"layer_2_dead_share",         0.25     },
+      {"planned_steps", 40},
+      {"steps_done", 40},
+      {"tokens", 40 * 8192},
+      {"train_loss_final", 5.0},
+      {"train_seconds", 20.0},
+      {"val_loss_final", 4.25},
+      {"val_loss_best", 4.0},
+      {"val_loss_best_step", 20},
+      {"target_loss_step", 20},
+      {"target_loss_seconds", 10.0},
+      {"router_max_load_norm_worst", 0.95},
+      {"router_saturated_layers", 1},
+      {"router_dead_share", 0.125},
+      {"layer_1_saturated_at_step", nullptr},
+      {"layer_2_saturated_at_step", 31},
+      {"layer_2_dead_share", 0.25},
   };
   for (const auto& [name, value] : rows) {
     INFO(name);

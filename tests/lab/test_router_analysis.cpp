@@ -201,16 +201,15 @@ TEST_CASE("each state has its rule") {
     void (*change)(RouterAnalysis&);
   };
   const std::vector<Row> rows = {
-      Row{"collapsed", [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.9; } },
-      Row{"collapsed", [](RouterAnalysis& a) { a.layers[0].active_norm = 0.49; }  },
-      Row{"uneven",    [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.54; }},
-      Row{"healthy",   [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.53; }},
-      Row{"uneven",    [](RouterAnalysis& a) { a.layers[0].active_norm = 0.94; }  },
-      Row{"uneven",    [](RouterAnalysis& a) { a.layers[0].entropy_norm = 0.89; } },
-      Row{"recovered", [](RouterAnalysis& a) { a.layers[0].saturated_at = 20; }   },
-      Row{"too_early", [](RouterAnalysis& a) { a.logged = 99; }                   },
-      Row{"healthy",   [](RouterAnalysis& a) { a.top_k = a.experts; }             }
-  };
+      Row{"collapsed", [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.9; }},
+      Row{"collapsed", [](RouterAnalysis& a) { a.layers[0].active_norm = 0.49; }},
+      Row{"uneven", [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.54; }},
+      Row{"healthy", [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.53; }},
+      Row{"uneven", [](RouterAnalysis& a) { a.layers[0].active_norm = 0.94; }},
+      Row{"uneven", [](RouterAnalysis& a) { a.layers[0].entropy_norm = 0.89; }},
+      Row{"recovered", [](RouterAnalysis& a) { a.layers[0].saturated_at = 20; }},
+      Row{"too_early", [](RouterAnalysis& a) { a.logged = 99; }},
+      Row{"healthy", [](RouterAnalysis& a) { a.top_k = a.experts; }}};
   for (const Row& row : rows) {
     RouterAnalysis a = healthy();
     row.change(a);

@@ -12,16 +12,8 @@ RunRecord record() {
   run.audit.flops_per_token = 1000;
   run.steps_done = 80;
   run.end = "target_loss";
-  run.val_loss_nats = {
-      {40, 3.5, 4096},
-      {60, 2.9, 4096},
-      {80, 2.8, 4096}
-  };
-  run.train_s = {
-      {40, 4.0},
-      {60, 6.5},
-      {80, 9.0}
-  };
+  run.val_loss_nats = {{40, 3.5, 4096}, {60, 2.9, 4096}, {80, 2.8, 4096}};
+  run.train_s = {{40, 4.0}, {60, 6.5}, {80, 9.0}};
   run.health = RouterHealth{
       .worst_layer = 3, .worst_max_load_norm = 0.7, .dead_share = 0.1, .saturated = {}};
   return run;

@@ -43,25 +43,27 @@ TEST_CASE("which fields make two models") {
     std::function<void(Config&)> change;
     bool same;
   } rows[] = {
-      {"the seed",                 [](Config& c) { c.run.seed = 7; },               true },
-      {"threads",                  [](Config& c) { c.run.threads = 7; },            true },
-      {"how often it is logged",   [](Config& c) { c.run.log_every = 7; },          true },
-      {"where the corpus is kept", [](Config& c) { c.data.cache = "/elsewhere"; },  true },
+      {"the seed", [](Config& c) { c.run.seed = 7; }, true},
+      {"threads", [](Config& c) { c.run.threads = 7; }, true},
+      {"how often it is logged", [](Config& c) { c.run.log_every = 7; }, true},
+      {"where the corpus is kept", [](Config& c) { c.data.cache = "/elsewhere"; }, true},
       {"where the shards are",
        [](Config& c) {
          c.data.train = {"/b/t1.bin", "/b/t2.bin"};
-       },                                                                           true },
+       },
+       true},
       {"other shards",
        [](Config& c) {
          c.data.train = {"/a/t1.bin", "/a/t3.bin"};
-       },                                                                           false},
-      {"steps",                    [](Config& c) { c.run.steps = 7; },              false},
-      {"the target",               [](Config& c) { c.run.target_loss = 3.28; },     false},
-      {"the contract",             [](Config& c) { c.contract.kind = "activeDN"; }, false},
-      {"the recipe",               [](Config& c) { c.precision.recipe = "fp32"; },  false},
-      {"a learning rate",          [](Config& c) { c.optimizer.router_lr = 1e-4; }, false},
-      {"experts",                  [](Config& c) { c.model.moe.emplace(); },        false},
-      {"when it is evaluated",     [](Config& c) { c.eval.every = 7; },             false},
+       },
+       false},
+      {"steps", [](Config& c) { c.run.steps = 7; }, false},
+      {"the target", [](Config& c) { c.run.target_loss = 3.28; }, false},
+      {"the contract", [](Config& c) { c.contract.kind = "activeDN"; }, false},
+      {"the recipe", [](Config& c) { c.precision.recipe = "fp32"; }, false},
+      {"a learning rate", [](Config& c) { c.optimizer.router_lr = 1e-4; }, false},
+      {"experts", [](Config& c) { c.model.moe.emplace(); }, false},
+      {"when it is evaluated", [](Config& c) { c.eval.every = 7; }, false},
   };
   for (const auto& row : rows) {
     INFO(row.what);
@@ -115,28 +117,19 @@ TEST_CASE("a run whose loss is no number is named") {
 
 TEST_CASE("differences are paired by seed, whatever the order and the seeds that are missing") {
   const SeedValues a = {
-      {.seed = 1, .value = 3.0},
-      {.seed = 2, .value = 4.0},
-      {.seed = 4, .value = 9.0}
-  };
+      {.seed = 1, .value = 3.0}, {.seed = 2, .value = 4.0}, {.seed = 4, .value = 9.0}};
   const SeedValues b = {
-      {.seed = 2, .value = 3.5 },
-      {.seed = 1, .value = 2.25},
-      {.seed = 3, .value = 1.0 }
-  };
+      {.seed = 2, .value = 3.5}, {.seed = 1, .value = 2.25}, {.seed = 3, .value = 1.0}};
   const auto difference = paired_difference(a, b);
   REQUIRE(difference->seeds == std::vector<int64_t>{1, 2});
   REQUIRE(difference->summary.n == 2);
   REQUIRE(difference->summary.mean == 0.625);
-  REQUIRE(!paired_difference(a, {
-                                    {.seed = 9, .value = 1.0}
-  }));
+  REQUIRE(!paired_difference(a, {{.seed = 9, .value = 1.0}}));
 }
 
 TEST_CASE("time to a target in steps, tokens, FLOPs and seconds") {
-  RunRecord run = hand_made({
-      .name = "a", .val_loss_nats = {{.step = 20, .value = 3.5}, {.step = 40, .value = 3.2}}
-  });
+  RunRecord run = hand_made(
+      {.name = "a", .val_loss_nats = {{.step = 20, .value = 3.5}, {.step = 40, .value = 3.2}}});
   const auto time = time_to_target(run, 3.28);
   REQUIRE(time->steps == 40);
   REQUIRE(time->tokens == 40e3);

@@ -82,12 +82,10 @@ struct ModelFixture {
   // Sequences [begin, begin + count).
   TokenBatch micro(int64_t begin, int64_t count) const {
     const int64_t first = begin * sequence, n = count * sequence;
-    return {
-        .token = {token.data() + first,  {n}},
-        .target = {target.data() + first, {n}},
-        .batch = count,
-        .sequence = sequence
-    };
+    return {.token = {token.data() + first, {n}},
+            .target = {target.data() + first, {n}},
+            .batch = count,
+            .sequence = sequence};
   }
   TokenBatch all() const { return micro(0, batch); }
 

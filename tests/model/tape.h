@@ -16,10 +16,7 @@ class Tape {
     double slope[2];
   };
   int32_t add(int32_t a, double slope_a, int32_t b = -1, double slope_b = 0) {
-    nodes_.push_back({
-        {a,       b      },
-        {slope_a, slope_b}
-    });
+    nodes_.push_back({{a, b}, {slope_a, slope_b}});
     return static_cast<int32_t>(nodes_.size()) - 1;
   }
   int32_t leaf() { return add(-1, 0); }

@@ -16,11 +16,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::vector<NamedConfig> speedrun() {
-  return {
-      {"dense", speedrun_dense()},
-      { "moe-64",  speedrun_moe(64,  6, 2, 1)},
-      {                    "moe-256", speedrun_moe(256, 7, 1, 0)}
-  };
+  return {{"dense", speedrun_dense()},
+          {"moe-64", speedrun_moe(64, 6, 2, 1)},
+          {"moe-256", speedrun_moe(256, 7, 1, 0)}};
 }
 
 // Every member of `expected` is in `actual` with the same value.
@@ -44,8 +42,8 @@ TEST_CASE("speedrun models: published counts, FLOPs and horizons") {
     int64_t total, active, flops, total_steps, total_fifth, active_steps;
   };
   const std::vector<Expected> expected = {
-      {190532352,  190532352, 1024524288, 9536,   1908,  9536},
-      {755534592,  191073024, 1027768320, 37813,  7563,  9563},
+      {190532352, 190532352, 1024524288, 9536, 1908, 9536},
+      {755534592, 191073024, 1027768320, 37813, 7563, 9563},
       {2836482816, 192891648, 1038680064, 141963, 28393, 9654},
   };
   const std::vector<NamedConfig> models = speedrun();

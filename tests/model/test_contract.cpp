@@ -58,11 +58,8 @@ TEST_CASE("the coefficient of a reference gives the reference its own steps") {
     const char* kind;
     int64_t of_config, of_run;  // steps of 512 tokens
   } rows[] = {
-      {"steps",        100, 60 },
-      {"active-width", 100, 60 },
-      {"activeDN",     200, 120},
-      {"totalDN",      200, 120},
-      {"flops",        200, 120},
+      {"steps", 100, 60},    {"active-width", 100, 60}, {"activeDN", 200, 120},
+      {"totalDN", 200, 120}, {"flops", 200, 120},
   };
   for (const auto& row : rows) {
     const std::string kind = std::string("{kind: ") + row.kind + ", reference: ";
@@ -138,14 +135,14 @@ TEST_CASE("references that are none") {
     const char* contract;
     const char* says;
   } rows[] = {
-      {"{kind: flops, reference: gone.yaml}",                      "there is no "                                },
-      {"{kind: flops, reference: empty}",                          "is not a run"                                },
-      {"{kind: flops, reference: stopped}",                        "is not finished (step 60 of 100)"            },
-      {"{kind: flops, reference: chain.yaml}",                     "its own contract flops needs a reference"    },
-      {"{kind: flops, reference: slow.yaml}",                      "its own contract seconds needs a measurement"},
-      {"{kind: seconds, reference: reference.yaml}",               "has no seconds of training"                  },
-      {"{kind: seconds, reference: old}",                          "has no seconds of training"                  },
-      {"{kind: flops, coefficient: 3, reference: reference.yaml}", "are both given"                              },
+      {"{kind: flops, reference: gone.yaml}", "there is no "},
+      {"{kind: flops, reference: empty}", "is not a run"},
+      {"{kind: flops, reference: stopped}", "is not finished (step 60 of 100)"},
+      {"{kind: flops, reference: chain.yaml}", "its own contract flops needs a reference"},
+      {"{kind: flops, reference: slow.yaml}", "its own contract seconds needs a measurement"},
+      {"{kind: seconds, reference: reference.yaml}", "has no seconds of training"},
+      {"{kind: seconds, reference: old}", "has no seconds of training"},
+      {"{kind: flops, coefficient: 3, reference: reference.yaml}", "are both given"},
   };
   for (const auto& row : rows) {
     INFO(row.contract);

@@ -41,22 +41,16 @@ struct Fixture : ModelFixture {
     std::vector<float> logits(size_t(count * kVocab));
     const View<const int32_t, 1> token_view{tokens.data(), {int64_t(tokens.size())}};
     const View<const TextPart, 1> part_view{parts.data(), {count}};
-    model->extend(on,
-                  {
-                      .token = token_view, .part = part_view
-    },
-                  {logits.data(), {count, kVocab}});
+    model->extend(on, {.token = token_view, .part = part_view}, {logits.data(), {count, kVocab}});
     return logits;
   }
 };
 
 // Prompts of different lengths, tokens one by one, and a long piece behind a beginning; the third text begins late.
 const std::vector<std::vector<TextPart>> kCalls = {
-    {{0, 0, 23}, {1, 0, 7} },
-    {{1, 7, 1},  {0, 23, 1}},
-    {{2, 0, 38}, {0, 24, 1}},
-    {{0, 25, 1}, {1, 8, 32}, {2, 38, 1}},
-    {{2, 39, 1},          {0, 26, 14}          },
+    {{0, 0, 23}, {1, 0, 7}},   {{1, 7, 1}, {0, 23, 1}},
+    {{2, 0, 38}, {0, 24, 1}},  {{0, 25, 1}, {1, 8, 32}, {2, 38, 1}},
+    {{2, 39, 1}, {0, 26, 14}},
 };
 
 double nats_of(const float* logits, int32_t target) {
@@ -107,9 +101,7 @@ TEST_CASE("an extended text depends neither on threads, nor on the texts beside,
   for (const std::string kind : {"dense", "moe"}) {
     Fixture one(kind, Recipe::kFp32, 1), three(kind, Recipe::kFp32, 3), alone(kind, Recipe::kFp32);
     // Another text was there before.
-    alone.extended({
-        {1, 0, 40}
-    });
+    alone.extended({{1, 0, 40}});
     for (const auto& parts : kCalls) {
       const std::vector<float> beside = one.extended(parts);
       REQUIRE(three.extended(parts) == beside);

@@ -11,11 +11,9 @@ namespace assay {
 namespace {
 
 std::vector<NamedConfig> speedrun() {
-  std::vector<NamedConfig> models{
-      {"dense", speedrun_dense()},
-      { "moe-64",  speedrun_moe(64,  6, 2, 1)},
-      {                    "moe-256", speedrun_moe(256, 7, 1, 0)}
-  };
+  std::vector<NamedConfig> models{{"dense", speedrun_dense()},
+                                  {"moe-64", speedrun_moe(64, 6, 2, 1)},
+                                  {"moe-256", speedrun_moe(256, 7, 1, 0)}};
   for (NamedConfig& m : models) m.config.contract = {};
   return models;
 }

@@ -47,12 +47,10 @@ void require_gradients(const Config& config) {
   constexpr int64_t kBatch = 3, kSequence = 7;
   constexpr int kMask = 3;
   ModelFixture f(config, Recipe::kFp32, kBatch, kSequence, 2, kMask);
-  ref::ScalarBatch batch{
-      .tokens = {f.token.begin(),  f.token.end() },
-      .targets = {f.target.begin(), f.target.end()},
-      .sequence = size_t(kSequence),
-      .mask_id = kMask
-  };
+  ref::ScalarBatch batch{.tokens = {f.token.begin(), f.token.end()},
+                         .targets = {f.target.begin(), f.target.end()},
+                         .sequence = size_t(kSequence),
+                         .mask_id = kMask};
   batch.targets[4] = f.target[4] = -1;
   batch.targets[9] = f.target[9] = kMask;
   int64_t counted = 0;

@@ -48,13 +48,13 @@ TEST_CASE("every contract of the dense speedrun model is its 9536 steps") {
     double coefficient;
     int64_t dense, moe_64, moe_256;
   } rows[] = {
-      {"steps",        0,                     9536, 9536,  9536  },
-      {"active-width", 3072,                  9536, 9536,  9536  },
-      {"activeDN",     tokens / 190532352,    9536, 9563,  9654  },
-      {"totalDN",      tokens / 190532352,    9536, 37813, 141963},
- // By hand: 9536 * 1024524288 / 1027768320 = 9505.9, / 1038680064 = 9406.04.
-      {"flops",        tokens * 1024524288.0, 9536, 9505,  9406  },
-      {"seconds",      9536 * 0.157,          9536, 9536,  9536  },
+      {"steps", 0, 9536, 9536, 9536},
+      {"active-width", 3072, 9536, 9536, 9536},
+      {"activeDN", tokens / 190532352, 9536, 9563, 9654},
+      {"totalDN", tokens / 190532352, 9536, 37813, 141963},
+      // By hand: 9536 * 1024524288 / 1027768320 = 9505.9, / 1038680064 = 9406.04.
+      {"flops", tokens * 1024524288.0, 9536, 9505, 9406},
+      {"seconds", 9536 * 0.157, 9536, 9536, 9536},
   };
   for (const auto& row : rows) {
     INFO(row.kind);
@@ -88,12 +88,7 @@ TEST_CASE("shared experts are left out of the total, and only there") {
   c.contract.kind = "totalDN", c.contract.coefficient = 8, c.contract.shared_in_total = false;
   c.contract.landings = std::vector<double>{0.02, 0.05, 0.1, 0.2};
   REQUIRE(horizon(c) == 43119);
-  REQUIRE(landings(c) == std::vector<Landing>{
-                             {0.02, 863 },
-                             {0.05, 2156},
-                             {0.1,  4312},
-                             {0.2,  8624}
-  });
+  REQUIRE(landings(c) == std::vector<Landing>{{0.02, 863}, {0.05, 2156}, {0.1, 4312}, {0.2, 8624}});
   c.contract.shared_in_total = true;
   REQUIRE(horizon(c) == 43281);  // floor(8 * 2836482816 / 524288)
   c.contract.kind = "activeDN";
@@ -117,28 +112,14 @@ TEST_CASE("landings: the usual fractions as far as the run goes, and its end") {
   REQUIRE(landings(c).empty());
   c.contract.coefficient = double(audit(c).flops_per_token) * 1024 * 1000;
   c.contract.kind = "flops";
-  REQUIRE(landings(c) ==
-          std::vector<Landing>{
-              {0.02, 20  },
-              {0.05, 50  },
-              {0.1,  100 },
-              {0.2,  200 },
-              {0.5,  500 },
-              {1,    1000}
-  });
+  REQUIRE(
+      landings(c) ==
+      std::vector<Landing>{{0.02, 20}, {0.05, 50}, {0.1, 100}, {0.2, 200}, {0.5, 500}, {1, 1000}});
   c.contract.fraction = 0.15;
   REQUIRE(planned_steps(c) == 150);
-  REQUIRE(landings(c) == std::vector<Landing>{
-                             {0.02, 20 },
-                             {0.05, 50 },
-                             {0.1,  100},
-                             {0.15, 150}
-  });
+  REQUIRE(landings(c) == std::vector<Landing>{{0.02, 20}, {0.05, 50}, {0.1, 100}, {0.15, 150}});
   c.contract.landings = std::vector<double>{0.1, 0.001, 0.1};
-  REQUIRE(landings(c) == std::vector<Landing>{
-                             {0.001, 1  },
-                             {0.1,   100}
-  });
+  REQUIRE(landings(c) == std::vector<Landing>{{0.001, 1}, {0.1, 100}});
   c.contract.landings = std::vector<double>{};
   REQUIRE(landings(c).empty());
   c.contract.landings = std::vector<double>{0.2};

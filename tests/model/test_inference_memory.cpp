@@ -60,16 +60,9 @@ std::vector<float> evaluated(Planned& p) {
 // The logits behind 20 tokens that are read in two calls.
 std::vector<float> continued(Planned& p) {
   const std::vector<int32_t> token = tokens();
-  for (const auto& [begin, end] : {
-           std::pair<int64_t, int64_t>{0,  17},
-            {17, 20}
-  }) {
+  for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 17}, {17, 20}}) {
     const TextPart part{.text = 1, .position = begin, .tokens = end - begin};
-    p.model->extend(p.on,
-                    {
-                        .token = {token.data() + begin, {end - begin}},
-                          .part = {&part,                {1}          }
-    },
+    p.model->extend(p.on, {.token = {token.data() + begin, {end - begin}}, .part = {&part, {1}}},
                     p.logits);
   }
   return {p.logits.data, p.logits.data + p.logits.size()};

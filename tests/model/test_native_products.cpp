@@ -41,12 +41,7 @@ struct Case {
   const char* recipe;
   int capability;
 };
-constexpr Case kCases[] = {
-    {"fp8_tensor", 90 },
-    {"fp8_block",  90 },
-    {"mxfp8",      100},
-    {"nvfp4",      100}
-};
+constexpr Case kCases[] = {{"fp8_tensor", 90}, {"fp8_block", 90}, {"mxfp8", 100}, {"nvfp4", 100}};
 
 // What is known after two steps with a sampled one, a change of phase and an evaluation.
 std::vector<std::byte> after_steps(const Config& config, int capability) {
@@ -223,14 +218,13 @@ TEST_CASE("the first operand of a native product that is not finite is named as 
     const char *weight, *operand;  // is named
     const char* override_;
   };
-  for (const Row& row : {
-           Row{"blocks.1.attn.qkv",  INFINITY, "blocks.1.attn.qkv", "fprop.weight",   ""          },
-           Row{"blocks.0.ffn.down",  NAN,      "blocks.0.ffn.down", "fprop.weight",   ""          },
-           Row{"embed.weight",       NAN,      "blocks.0.attn.qkv", "fprop.input",    ""          },
-           Row{"blocks.1.attn.norm", NAN,      "blocks.1.attn.qkv", "fprop.input",    ""          },
-           Row{"head.weight",        NAN,      "blocks.1.ffn.down", "dgrad.gradient", ""          },
-           Row{"head.weight",        NAN,      "blocks.1.ffn.down", "wgrad.gradient", "dgrad=bf16"}
-  }) {
+  for (const Row& row :
+       {Row{"blocks.1.attn.qkv", INFINITY, "blocks.1.attn.qkv", "fprop.weight", ""},
+        Row{"blocks.0.ffn.down", NAN, "blocks.0.ffn.down", "fprop.weight", ""},
+        Row{"embed.weight", NAN, "blocks.0.attn.qkv", "fprop.input", ""},
+        Row{"blocks.1.attn.norm", NAN, "blocks.1.attn.qkv", "fprop.input", ""},
+        Row{"head.weight", NAN, "blocks.1.ffn.down", "dgrad.gradient", ""},
+        Row{"head.weight", NAN, "blocks.1.ffn.down", "wgrad.gradient", "dgrad=bf16"}}) {
     for (const Case& c : kCases) {
       CAPTURE(row.planted, c.recipe);
       Config config = native_config(Kind::kDense, c.recipe, "native");

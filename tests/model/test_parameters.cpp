@@ -99,10 +99,8 @@ TEST_CASE("tied embeddings have no head, dense models no experts") {
 }
 
 TEST_CASE("initialisation: same bits for any thread count, right spread, keyed by name and seed") {
-  const ParameterSpec spec = {
-      "blocks.0.ffn.down", {301, 257},
-       Role::kDenseFfn, Group::kDecay, Init::kNormal, 0.05
-  };
+  const ParameterSpec spec = {"blocks.0.ffn.down", {301, 257},    Role::kDenseFfn,
+                              Group::kDecay,       Init::kNormal, 0.05};
   const auto draw = [](int threads, uint64_t seed, const ParameterSpec& of) {
     std::vector<float> x(static_cast<size_t>(of.size()), NAN);
     initialise({.threads = threads}, of, seed, {x.data(), {of.size()}});

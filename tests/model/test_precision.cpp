@@ -44,19 +44,18 @@ TEST_CASE("recipes are tables of role, product and operand") {
     const char *recipe, *attention, *experts;
   };
   const std::string plain = "bf16 bf16 | bf16 bf16 | bf16 bf16";
-  for (const Row& row : {
-           Row{"bf16",       plain.c_str(),                                                         plain.c_str()                        },
-           Row{"fp8_tensor", "fp8_e4m3 fp8_e4m3 | fp8_e5m2 fp8_e4m3 | fp8_e5m2 fp8_e4m3",
-               "fp8_e4m3 fp8_e4m3 | fp8_e5m2 fp8_e4m3 | fp8_e5m2 fp8_e4m3"                                                               },
-           Row{"fp8_block",  "fp8_1x128 fp8_128x128 | fp8_1x128 fp8_128x128 | fp8_1x128 fp8_1x128",
-               "fp8_1x128 fp8_128x128 | fp8_1x128 fp8_128x128 | fp8_1x128 fp8_1x128"                                                     },
-           Row{"mxfp8",      "mxfp8 mxfp8 | mxfp8 mxfp8 | mxfp8 mxfp8",
-               "mxfp8 mxfp8 | mxfp8 mxfp8 | mxfp8 mxfp8"                                                                                 },
-           Row{"nvfp4",      "nvfp4 nvfp4_2d | nvfp4+sr nvfp4_2d | nvfp4+sr+rht nvfp4+rht",
-               "nvfp4 nvfp4_2d | nvfp4+sr nvfp4_2d | nvfp4+sr+rht nvfp4+rht"                                                             },
-           Row{"mxfp8_nmoe", plain.c_str(),                                                         "mxfp8 mxfp8 | bf16 bf16 | bf16 bf16"},
-           Row{"mxfp4_nmoe", plain.c_str(),                                                         "mxfp4 mxfp4 | bf16 bf16 | bf16 bf16"}
-  }) {
+  for (const Row& row :
+       {Row{"bf16", plain.c_str(), plain.c_str()},
+        Row{"fp8_tensor", "fp8_e4m3 fp8_e4m3 | fp8_e5m2 fp8_e4m3 | fp8_e5m2 fp8_e4m3",
+            "fp8_e4m3 fp8_e4m3 | fp8_e5m2 fp8_e4m3 | fp8_e5m2 fp8_e4m3"},
+        Row{"fp8_block", "fp8_1x128 fp8_128x128 | fp8_1x128 fp8_128x128 | fp8_1x128 fp8_1x128",
+            "fp8_1x128 fp8_128x128 | fp8_1x128 fp8_128x128 | fp8_1x128 fp8_1x128"},
+        Row{"mxfp8", "mxfp8 mxfp8 | mxfp8 mxfp8 | mxfp8 mxfp8",
+            "mxfp8 mxfp8 | mxfp8 mxfp8 | mxfp8 mxfp8"},
+        Row{"nvfp4", "nvfp4 nvfp4_2d | nvfp4+sr nvfp4_2d | nvfp4+sr+rht nvfp4+rht",
+            "nvfp4 nvfp4_2d | nvfp4+sr nvfp4_2d | nvfp4+sr+rht nvfp4+rht"},
+        Row{"mxfp8_nmoe", plain.c_str(), "mxfp8 mxfp8 | bf16 bf16 | bf16 bf16"},
+        Row{"mxfp4_nmoe", plain.c_str(), "mxfp4 mxfp4 | bf16 bf16 | bf16 bf16"}}) {
     CAPTURE(row.recipe);
     const PrecisionTable table = table_of(row.recipe);
     REQUIRE(shown(table.of(ProductRole::kAttention)) == row.attention);
@@ -108,20 +107,19 @@ TEST_CASE("what cannot be is refused by name") {
   struct Row {
     const char *recipe, *change, *error;
   };
-  for (const Row& row : {
-           Row{"bf16",  "expert=mxfp8",                  "no role, product or operand 'expert'"          },
-           Row{"bf16",  "head=mxfp8",                    "the head is not quantised by any recipe"       },
-           Row{"bf16",  "experts.fprop=fp4",             "no format 'fp4'"                               },
-           Row{"bf16",  "experts.fprop=mxfp8+srr",       "no format 'mxfp8+srr'"                         },
-           Row{"bf16",  "experts.fprop=bf16+sr",         "no format 'bf16+sr'"                           },
-           Row{"bf16",  "experts.fprop",                 "is not ROLE.PRODUCT.OPERAND=FORMAT"            },
-           Row{"bf16",  "experts.fprop.gradient=mxfp8",  "names no operand of any product"               },
-           Row{"bf16",  "experts.fprop.fprop=mxfp8",     "no role, product or operand 'fprop'"           },
-           Row{"bf16",  "experts.wgrad.input=nvfp4+rht", "only one operand is rotated"                   },
-           Row{"bf16",  "experts.fprop=nvfp4+rht",       "+rht on a product of experts that is not wgrad"},
-           Row{"nvfp4", "weight=nvfp4+sr",               "+sr on the weight of attention"                },
-           Row{"fp32",  "experts.fprop=mxfp8",           "precision.override with recipe fp32"           }
-  }) {
+  for (const Row& row :
+       {Row{"bf16", "expert=mxfp8", "no role, product or operand 'expert'"},
+        Row{"bf16", "head=mxfp8", "the head is not quantised by any recipe"},
+        Row{"bf16", "experts.fprop=fp4", "no format 'fp4'"},
+        Row{"bf16", "experts.fprop=mxfp8+srr", "no format 'mxfp8+srr'"},
+        Row{"bf16", "experts.fprop=bf16+sr", "no format 'bf16+sr'"},
+        Row{"bf16", "experts.fprop", "is not ROLE.PRODUCT.OPERAND=FORMAT"},
+        Row{"bf16", "experts.fprop.gradient=mxfp8", "names no operand of any product"},
+        Row{"bf16", "experts.fprop.fprop=mxfp8", "no role, product or operand 'fprop'"},
+        Row{"bf16", "experts.wgrad.input=nvfp4+rht", "only one operand is rotated"},
+        Row{"bf16", "experts.fprop=nvfp4+rht", "+rht on a product of experts that is not wgrad"},
+        Row{"nvfp4", "weight=nvfp4+sr", "+sr on the weight of attention"},
+        Row{"fp32", "experts.fprop=mxfp8", "precision.override with recipe fp32"}}) {
     CAPTURE(row.change);
     REQUIRE_THROWS_WITH(table_of(row.recipe, {row.change}), Catch::Contains(row.error));
   }

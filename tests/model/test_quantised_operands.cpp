@@ -80,19 +80,19 @@ TEST_CASE("the ops leave the largest magnitudes of the tensors that products rea
     int64_t width = 0;  // where only the first rows of that width are the tensor's
   };
   const Row rows[] = {
-      {0, HalfTensor::kInput,   "blocks.0.attn.norm.y"},
-      {0, HalfTensor::kInner,   "blocks.0.attn.att"   },
-      {0, HalfTensor::kDinner,  "dqkv"                },
-      {0, HalfTensor::kDbranch, "dbranch"             },
-      {1, HalfTensor::kInput,   "blocks.0.ffn.norm.y" },
-      {1, HalfTensor::kInner,   "blocks.0.ffn.h"      },
-      {1, HalfTensor::kDinner,  "dgate_up",             2 * 64},
-      {2, HalfTensor::kInput,                     "blocks.1.attn.norm.y"                        },
-      {2, HalfTensor::kInner,                     "blocks.1.attn.att"},
-      {3, HalfTensor::kInput,                     "blocks.1.ffn.norm.y"                        },
-      {3, HalfTensor::kInner,                     "blocks.1.moe.h"},
-      {3, HalfTensor::kSharedInner,                     "blocks.1.moe.shared.h"                  },
-      {3, HalfTensor::kDexpertOut,                     "dexpert_out" },
+      {0, HalfTensor::kInput, "blocks.0.attn.norm.y"},
+      {0, HalfTensor::kInner, "blocks.0.attn.att"},
+      {0, HalfTensor::kDinner, "dqkv"},
+      {0, HalfTensor::kDbranch, "dbranch"},
+      {1, HalfTensor::kInput, "blocks.0.ffn.norm.y"},
+      {1, HalfTensor::kInner, "blocks.0.ffn.h"},
+      {1, HalfTensor::kDinner, "dgate_up", 2 * 64},
+      {2, HalfTensor::kInput, "blocks.1.attn.norm.y"},
+      {2, HalfTensor::kInner, "blocks.1.attn.att"},
+      {3, HalfTensor::kInput, "blocks.1.ffn.norm.y"},
+      {3, HalfTensor::kInner, "blocks.1.moe.h"},
+      {3, HalfTensor::kSharedInner, "blocks.1.moe.shared.h"},
+      {3, HalfTensor::kDexpertOut, "dexpert_out"},
   };
   for (const bool qk_norm : {false, true}) {
     Config c = config_of("fp8_tensor");
@@ -166,14 +166,12 @@ TEST_CASE("the first operand that is not finite is named, in a step that is not 
     float value;
     const char *weight, *operand;  // is named
   };
-  for (const Row& row : {
-           Row{"blocks.1.attn.qkv",  INFINITY, "blocks.1.attn.qkv", "fprop.weight"  },
-           Row{"blocks.0.ffn.down",  NAN,      "blocks.0.ffn.down", "fprop.weight"  },
-           Row{"embed.weight",       INFINITY, "blocks.0.attn.qkv", "fprop.input"   },
-           Row{"blocks.1.attn.norm", NAN,      "blocks.1.attn.qkv", "fprop.input"   },
-           Row{"head.weight",        NAN,      "blocks.1.moe.down", "dgrad.gradient"},
-           Row{nullptr,              0,        nullptr,             nullptr         }
-  }) {
+  for (const Row& row : {Row{"blocks.1.attn.qkv", INFINITY, "blocks.1.attn.qkv", "fprop.weight"},
+                         Row{"blocks.0.ffn.down", NAN, "blocks.0.ffn.down", "fprop.weight"},
+                         Row{"embed.weight", INFINITY, "blocks.0.attn.qkv", "fprop.input"},
+                         Row{"blocks.1.attn.norm", NAN, "blocks.1.attn.qkv", "fprop.input"},
+                         Row{"head.weight", NAN, "blocks.1.moe.down", "dgrad.gradient"},
+                         Row{nullptr, 0, nullptr, nullptr}}) {
     for (const char* recipe : {"fp8_tensor", "mxfp8", "nvfp4"}) {
       for (const auto sample : {MicroScale::Sample::kNothing, MicroScale::Sample::kFormats}) {
         ModelFixture f(config_of(recipe), Recipe::kBf16, 4, 20);

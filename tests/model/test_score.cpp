@@ -50,13 +50,11 @@ struct Texts {
     target.push_back(t);
   }
   TextBatch batch() const {
-    return {
-        .token = {token.data(),    {int64_t(token.size())}   },
-        .position = {position.data(), {int64_t(position.size())}},
-        .segment = {segment.data(),  {int64_t(segment.size())} },
-        .row = {row.data(),      {int64_t(row.size())}     },
-        .target = {target.data(),   {int64_t(target.size())}  }
-    };
+    return {.token = {token.data(), {int64_t(token.size())}},
+            .position = {position.data(), {int64_t(position.size())}},
+            .segment = {segment.data(), {int64_t(segment.size())}},
+            .row = {row.data(), {int64_t(row.size())}},
+            .target = {target.data(), {int64_t(target.size())}}};
   }
 };
 

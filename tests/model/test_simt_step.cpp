@@ -285,10 +285,7 @@ TEST_CASE("evaluation and the probe of the routers give the host what the CPU gi
     f->model->evaluate(f->on, f->all(), f->nats);
     auto& c = choices[f == &gpu];
     c.resize(size_t(kBatch * kSequence * config.model.moe->top_k));
-    f->model->route(f->on, f->all(),
-                    {
-                        c.data(), {1, int64_t(c.size())}
-    });
+    f->model->route(f->on, f->all(), {c.data(), {1, int64_t(c.size())}});
   }
   REQUIRE(choices[0] == choices[1]);
   for (int64_t i = 0; i < kBatch * kSequence; ++i) {

@@ -32,11 +32,7 @@ std::vector<int64_t> looked_elements(int64_t n) {
   return elements;
 }
 std::vector<double> elements_of(View<const float, 1> v, const std::vector<int64_t>& elements) {
-  return chosen_doubles(
-      View<const float, 2>{
-          v.data, {v.size(), 1}
-  },
-      elements);
+  return chosen_doubles(View<const float, 2>{v.data, {v.size(), 1}}, elements);
 }
 
 // Of each piece that is looked at, from the reference's p before and after.
@@ -144,17 +140,15 @@ std::string case_name(const Setup& s) {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  for (const Setup& s : {
-           Setup{1,       1,      1e-3f, 0.1f, State::kFirst,    Emit::kWeight, 1.0f,     Squares::kNone },
-           Setup{0,       1,      1e-3f, 0.1f, State::kFirst,    Emit::kWeight, 1.0f,     Squares::kNone },
-           Setup{77,      1,      1e-3f, 0.0f, State::kFirst,    Emit::kNone,   1.0f,     Squares::kNone },
-           Setup{16385,   2,      3e-2f, 0.1f, State::kUnderWay, Emit::kWeight, 0.03125f, Squares::kNone },
-           Setup{100003,  1000,   1e-3f, 0.1f, State::kUnderWay, Emit::kNone,   0.5f,     Squares::kNone },
-           Setup{2000001, 100000, 1e-4f, 0.1f, State::kUnderWay, Emit::kWeight, 1.0f,
-                 Squares::kNone                                                                          },
-           Setup{33000,   3,      3e-2f, 0.1f, State::kUnderWay, Emit::kWeight, 0.25f,    Squares::kAsked},
-           Setup{5,       1,      1e-3f, 0.0f, State::kFirst,    Emit::kNone,   1.0f,     Squares::kAsked}
-  }) {
+  for (const Setup& s :
+       {Setup{1, 1, 1e-3f, 0.1f, State::kFirst, Emit::kWeight, 1.0f, Squares::kNone},
+        Setup{0, 1, 1e-3f, 0.1f, State::kFirst, Emit::kWeight, 1.0f, Squares::kNone},
+        Setup{77, 1, 1e-3f, 0.0f, State::kFirst, Emit::kNone, 1.0f, Squares::kNone},
+        Setup{16385, 2, 3e-2f, 0.1f, State::kUnderWay, Emit::kWeight, 0.03125f, Squares::kNone},
+        Setup{100003, 1000, 1e-3f, 0.1f, State::kUnderWay, Emit::kNone, 0.5f, Squares::kNone},
+        Setup{2000001, 100000, 1e-4f, 0.1f, State::kUnderWay, Emit::kWeight, 1.0f, Squares::kNone},
+        Setup{33000, 3, 3e-2f, 0.1f, State::kUnderWay, Emit::kWeight, 0.25f, Squares::kAsked},
+        Setup{5, 1, 1e-3f, 0.0f, State::kFirst, Emit::kNone, 1.0f, Squares::kAsked}}) {
     cases.push_back({"adamw", case_name<T>(s), [s] { return instance<T>(s); }});
   }
 }
@@ -169,9 +163,7 @@ void add_large_cases(std::vector<OpCase>& cases) {
 }  // namespace
 
 std::vector<OpCase> adamw_cases() {
-  std::vector<OpCase> cases{
-      {"adamw", "adamw first step moves by lr", first_step_instance}
-  };
+  std::vector<OpCase> cases{{"adamw", "adamw first step moves by lr", first_step_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
   add_large_cases(cases);

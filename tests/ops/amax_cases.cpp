@@ -44,14 +44,9 @@ OpInstance not_finite_instance(float bad) {
 std::vector<OpCase> amax_cases() {
   std::vector<OpCase> cases{
       {"amax", "amax of infinity", [] { return not_finite_instance(INFINITY); }},
-      {"amax", "amax of NaN",      [] { return not_finite_instance(NAN); }     }
-  };
-  for (const auto& [rows, columns] : {
-           std::pair<int64_t, int64_t>{0,   64 },
-            {1,   1  },
-            {17,  300},
-            {512, 768}
-  }) {
+      {"amax", "amax of NaN", [] { return not_finite_instance(NAN); }}};
+  for (const auto& [rows, columns] :
+       {std::pair<int64_t, int64_t>{0, 64}, {1, 1}, {17, 300}, {512, 768}}) {
     const std::string size = " R=" + std::to_string(rows) + " C=" + std::to_string(columns);
     cases.push_back({"amax", "amax float" + size,
                      [rows = rows, columns = columns] { return instance<float>(rows, columns); }});

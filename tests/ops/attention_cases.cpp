@@ -84,11 +84,7 @@ std::vector<double> as_doubles(const std::vector<T>& v) {
 }
 
 std::vector<Part> parts(const Shape& s) {
-  return {
-      {s, 0,           0          },
-      {s, s.batch / 2, s.heads / 2},
-      {s, s.batch - 1, s.heads - 1}
-  };
+  return {{s, 0, 0}, {s, s.batch / 2, s.heads / 2}, {s, s.batch - 1, s.heads - 1}};
 }
 // Positions around the edges of tiles, and some between.
 std::vector<char> looked_positions(int64_t sequence) {
@@ -356,24 +352,13 @@ OpInstance reference_instance() {
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   // Lengths that no tile divides and that have more tiles than a pipeline stages; one row; four query heads a key-value head.
-  for (const Shape& s : {
-           Shape{1, 1,   1, 1, 32,  1.0 },
-           Shape{3, 1,   4, 1, 128, 1.0 },
-           Shape{2, 17,  2, 1, 64,  1.0 },
-           Shape{1, 64,  2, 2, 32,  1.0 },
-           Shape{2, 65,  4, 2, 32,  1.0 },
-           Shape{1, 200, 2, 2, 32,  1.0 },
-           Shape{1, 130, 6, 2, 128, 1.0 },
-           Shape{1, 100, 4, 1, 64,  30.0},
-           Shape{2, 200, 4, 1, 64,  1.0 },
-           Shape{2, 260, 2, 1, 128, 1.0 },
-           Shape{2, 257, 2, 1, 64,  1.0 },
-           Shape{1, 300, 2, 1, 64,  30.0},
-           Shape{1, 520, 1, 1, 128, 1.0 },
-           Shape{1, 600, 4, 1, 64,  1.0 },
-           Shape{1, 512, 4, 2, 64,  1.0 },
-           Shape{8, 256, 8, 8, 32,  1.0 }
-  }) {
+  for (const Shape& s :
+       {Shape{1, 1, 1, 1, 32, 1.0}, Shape{3, 1, 4, 1, 128, 1.0}, Shape{2, 17, 2, 1, 64, 1.0},
+        Shape{1, 64, 2, 2, 32, 1.0}, Shape{2, 65, 4, 2, 32, 1.0}, Shape{1, 200, 2, 2, 32, 1.0},
+        Shape{1, 130, 6, 2, 128, 1.0}, Shape{1, 100, 4, 1, 64, 30.0}, Shape{2, 200, 4, 1, 64, 1.0},
+        Shape{2, 260, 2, 1, 128, 1.0}, Shape{2, 257, 2, 1, 64, 1.0}, Shape{1, 300, 2, 1, 64, 30.0},
+        Shape{1, 520, 1, 1, 128, 1.0}, Shape{1, 600, 4, 1, 64, 1.0}, Shape{1, 512, 4, 2, 64, 1.0},
+        Shape{8, 256, 8, 8, 32, 1.0}}) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back({"attention_forward", "attention_forward" + suffix,
                      [s] { return forward_instance<T>(s); }});
@@ -390,9 +375,9 @@ void add_cases(std::vector<OpCase>& cases) {
 // The speedrun model's heads, and half as many of twice the width.
 void add_large_cases(std::vector<OpCase>& cases) {
   for (const Shape& s : {
-           Shape{8, 2048, 12, 12, 64,  1.0, CaseSize::kLarge},
-           Shape{8, 2048, 6,  6,  128, 1.0, CaseSize::kLarge},
-  }) {
+           Shape{8, 2048, 12, 12, 64, 1.0, CaseSize::kLarge},
+           Shape{8, 2048, 6, 6, 128, 1.0, CaseSize::kLarge},
+       }) {
     const std::string suffix = " bf16" + shape_name(s);
     cases.push_back(large("attention_forward", "attention_forward" + suffix,
                           [s] { return forward_instance<bf16>(s); }));
@@ -405,8 +390,7 @@ void add_large_cases(std::vector<OpCase>& cases) {
 
 std::vector<OpCase> attention_cases() {
   std::vector<OpCase> cases{
-      {"attention_reference", "attention_reference complex step", reference_instance}
-  };
+      {"attention_reference", "attention_reference complex step", reference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
   add_large_cases(cases);

@@ -103,10 +103,8 @@ OpInstance unbiased_instance() {
 }  // namespace
 
 std::vector<OpCase> cast_cases() {
-  std::vector<OpCase> cases{
-      {"cast",            "cast keeps NaN",              nan_instance     },
-      {"cast_stochastic", "cast_stochastic is unbiased", unbiased_instance}
-  };
+  std::vector<OpCase> cases{{"cast", "cast keeps NaN", nan_instance},
+                            {"cast_stochastic", "cast_stochastic is unbiased", unbiased_instance}};
   for (const int64_t n : {0, 1, 19, 16385, 1000003}) {
     const std::string size = " n=" + std::to_string(n);
     cases.push_back({"cast", "cast float to bf16" + size, [n] { return to_bf16_instance(n); }});

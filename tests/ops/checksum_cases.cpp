@@ -12,10 +12,8 @@ namespace {
 OpInstance instance(int64_t n, int64_t skip) {
   auto bench = std::make_shared<Workbench>();
   const View<float, 1> buffer = bench->in<float, 1>("x", {n}, normal(0.02));
-  const Checksum a{
-      .sum = bench->out<int64_t, 1>("sum", {1          }
-          ), .x = { buffer.data + skip, {n - skip}}
-  };
+  const Checksum a{.sum = bench->out<int64_t, 1>("sum", {1}),
+                   .x = {buffer.data + skip, {n - skip}}};
   const auto check = [=](Report& report) {
     uint64_t want = 0;
     for (int64_t i = a.x.dim[0]; i-- > 0;) want += hash_floats(a.x.data + i, 1, i);
@@ -28,14 +26,8 @@ OpInstance instance(int64_t n, int64_t skip) {
 
 std::vector<OpCase> checksum_cases() {
   std::vector<OpCase> cases;
-  for (const auto& [n, skip] : {
-           std::pair<int64_t, int64_t>{0,       0},
-           {1,       0},
-           {5,       1},
-           {4099,    0},
-           {70000,   3},
-           {1000000, 0}
-  }) {
+  for (const auto& [n, skip] :
+       {std::pair<int64_t, int64_t>{0, 0}, {1, 0}, {5, 1}, {4099, 0}, {70000, 3}, {1000000, 0}}) {
     cases.push_back({"checksum",
                      "checksum n=" + std::to_string(n) + " from " + std::to_string(skip),
                      [n = n, skip = skip] { return instance(n, skip); }});

@@ -104,15 +104,13 @@ OpInstance instance(const Shape& s) {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  for (const Shape& s : {
-           Shape{1,   1,   1,    1, Load::kRandom,   Add::kNone },
-           Shape{1,   16,  8,    3, Load::kRandom,   Add::kOther},
-           Shape{67,  33,  20,   3, Load::kOddsOnly, Add::kSelf },
-           Shape{67,  300, 20,   3, Load::kRandom,   Add::kOther},
-           Shape{65,  64,  40,   7, Load::kOneHot,   Add::kSelf },
-           Shape{97,  64,  4096, 7, Load::kRandom,   Add::kSelf },
-           Shape{513, 64,  4096, 7, Load::kRandom,   Add::kNone }
-  }) {
+  for (const Shape& s : {Shape{1, 1, 1, 1, Load::kRandom, Add::kNone},
+                         Shape{1, 16, 8, 3, Load::kRandom, Add::kOther},
+                         Shape{67, 33, 20, 3, Load::kOddsOnly, Add::kSelf},
+                         Shape{67, 300, 20, 3, Load::kRandom, Add::kOther},
+                         Shape{65, 64, 40, 7, Load::kOneHot, Add::kSelf},
+                         Shape{97, 64, 4096, 7, Load::kRandom, Add::kSelf},
+                         Shape{513, 64, 4096, 7, Load::kRandom, Add::kNone}}) {
     cases.push_back({"chosen_linear",
                      std::string("chosen_linear_backward ") + dtype_name<T>() + shape_name(s),
                      [s] { return instance<T>(s); }, OpBody::kCpu});

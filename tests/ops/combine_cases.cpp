@@ -218,15 +218,13 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  for (const Shape& s : {
-           Shape{1,    1,   1,  1,  Load::kRandom,   Add::kNone },
-           Shape{3,    65,  4,  4,  Load::kRandom,   Add::kOther},
-           Shape{67,   300, 9,  2,  Load::kOddsOnly, Add::kSelf },
-           Shape{129,  64,  5,  1,  Load::kOneHot,   Add::kNone },
-           Shape{33,   40,  20, 16, Load::kRandom,   Add::kOther},
-           Shape{2048, 256, 4,  2,  Load::kRandom,   Add::kOther},
-           Shape{512,  768, 64, 7,  Load::kRandom,   Add::kSelf }
-  }) {
+  for (const Shape& s : {Shape{1, 1, 1, 1, Load::kRandom, Add::kNone},
+                         Shape{3, 65, 4, 4, Load::kRandom, Add::kOther},
+                         Shape{67, 300, 9, 2, Load::kOddsOnly, Add::kSelf},
+                         Shape{129, 64, 5, 1, Load::kOneHot, Add::kNone},
+                         Shape{33, 40, 20, 16, Load::kRandom, Add::kOther},
+                         Shape{2048, 256, 4, 2, Load::kRandom, Add::kOther},
+                         Shape{512, 768, 64, 7, Load::kRandom, Add::kSelf}}) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back(
         {"combine_forward", "combine_forward" + suffix, [s] { return forward_instance<T>(s); }});
@@ -252,9 +250,8 @@ void add_large_cases(std::vector<OpCase>& cases) {
 
 std::vector<OpCase> combine_cases() {
   std::vector<OpCase> cases{
-      {"combine_reference", "combine_reference complex step",      reference_instance        },
-      {"combine_backward",  "combine_backward finite differences", finite_difference_instance}
-  };
+      {"combine_reference", "combine_reference complex step", reference_instance},
+      {"combine_backward", "combine_backward finite differences", finite_difference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
   add_large_cases(cases);

@@ -118,9 +118,7 @@ OpInstance product_instance(int64_t rows, int64_t out, int64_t in) {
   const Dequantise<bf16> dx = decoded("decoded x", qx), dw = decoded("decoded weight", qw);
   const auto packed = bench->tmp<std::byte, 1>("packed", {weight_pack_bytes<bf16>(out, in)});
   const LinearForward<bf16, float> product{
-      .y = bench->out<float, 2>("y", {rows, out   }
-          ), .x = dx.y, .weight = {dw.y, packed}
-  };
+      .y = bench->out<float, 2>("y", {rows, out}), .x = dx.y, .weight = {dw.y, packed}};
   const auto run = [=](Exec on) {
     quantise(on, bench->located(qx));
     quantise(on, bench->located(qw));

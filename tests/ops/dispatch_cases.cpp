@@ -44,27 +44,16 @@ std::vector<OpCase> dispatch_cases() {
     return "dispatch N=" + std::to_string(s.tokens) + " E=" + std::to_string(s.experts) +
            " K=" + std::to_string(s.k) + " " + load_name(s.load);
   };
-  for (const Shape& s : {
-           Shape{1,    1,    1,  Load::kRandom  },
-           Shape{1,    4,    4,  Load::kRandom  },
-           Shape{67,   5,    1,  Load::kOneHot  },
-           Shape{257,  9,    2,  Load::kOddsOnly},
-           Shape{513,  4,    2,  Load::kOneHot  },
-           Shape{65,   64,   16, Load::kRandom  },
-           Shape{300,  4096, 7,  Load::kOneHot  },
-           Shape{2048, 64,   6,  Load::kRandom  },
-           Shape{8705, 5,    2,  Load::kRandom  },
-           Shape{2048, 4,    2,  Load::kRandom  },
-           Shape{2048, 256,  7,  Load::kRandom  },
-           Shape{2048, 4096, 7,  Load::kRandom  }
-  }) {
+  for (const Shape& s : {Shape{1, 1, 1, Load::kRandom}, Shape{1, 4, 4, Load::kRandom},
+                         Shape{67, 5, 1, Load::kOneHot}, Shape{257, 9, 2, Load::kOddsOnly},
+                         Shape{513, 4, 2, Load::kOneHot}, Shape{65, 64, 16, Load::kRandom},
+                         Shape{300, 4096, 7, Load::kOneHot}, Shape{2048, 64, 6, Load::kRandom},
+                         Shape{8705, 5, 2, Load::kRandom}, Shape{2048, 4, 2, Load::kRandom},
+                         Shape{2048, 256, 7, Load::kRandom}, Shape{2048, 4096, 7, Load::kRandom}}) {
     cases.push_back({"dispatch", name_of(s), [s] { return instance(s); }});
   }
-  for (const Shape& s : {
-           Shape{65536, 64,   6, Load::kRandom},
-           Shape{65536, 256,  7, Load::kRandom},
-           Shape{65536, 4096, 7, Load::kRandom}
-  }) {
+  for (const Shape& s : {Shape{65536, 64, 6, Load::kRandom}, Shape{65536, 256, 7, Load::kRandom},
+                         Shape{65536, 4096, 7, Load::kRandom}}) {
     cases.push_back(large("dispatch", name_of(s), [s] { return instance(s); }));
   }
   return cases;

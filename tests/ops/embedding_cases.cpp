@@ -123,19 +123,13 @@ template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   // For the sort on a GPU: ids of one, two and three digits of 8 bits, several blocks of 2048 tokens, and segments of
   // one token over many runs of 64.
-  for (const Shape& s : {
-           Shape{1,    1,     1,   1.0f, Tokens::kRandom    },
-           Shape{7,    11,    65,  1.5f, Tokens::kRandom    },
-           Shape{130,  5,     100, 1.0f, Tokens::kRandom    },
-           Shape{300,  17,    64,  0.3f, Tokens::kAllTheSame},
-           Shape{0,    5,     8,   1.0f, Tokens::kRandom    },
-           Shape{1000, 300,   40,  1.0f, Tokens::kRandom    },
-           Shape{2500, 70000, 16,  0.5f, Tokens::kHighDigit },
-           Shape{4100, 3,     24,  1.0f, Tokens::kRandom    },
-           Shape{2100, 2,     8,   1.0f, Tokens::kAllTheSame},
-           Shape{70,   9,     264, 1.0f, Tokens::kRandom    },
-           Shape{2048, 8192,  256, 1.0f, Tokens::kRandom    }
-  }) {
+  for (const Shape& s :
+       {Shape{1, 1, 1, 1.0f, Tokens::kRandom}, Shape{7, 11, 65, 1.5f, Tokens::kRandom},
+        Shape{130, 5, 100, 1.0f, Tokens::kRandom}, Shape{300, 17, 64, 0.3f, Tokens::kAllTheSame},
+        Shape{0, 5, 8, 1.0f, Tokens::kRandom}, Shape{1000, 300, 40, 1.0f, Tokens::kRandom},
+        Shape{2500, 70000, 16, 0.5f, Tokens::kHighDigit}, Shape{4100, 3, 24, 1.0f, Tokens::kRandom},
+        Shape{2100, 2, 8, 1.0f, Tokens::kAllTheSame}, Shape{70, 9, 264, 1.0f, Tokens::kRandom},
+        Shape{2048, 8192, 256, 1.0f, Tokens::kRandom}}) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back({"embedding_forward", "embedding_forward" + suffix,
                      [s] { return forward_instance<T>(s); }});
@@ -157,8 +151,7 @@ void add_large_cases(std::vector<OpCase>& cases) {
 
 std::vector<OpCase> embedding_cases() {
   std::vector<OpCase> cases{
-      {"embedding_reference", "embedding_reference complex step", reference_instance}
-  };
+      {"embedding_reference", "embedding_reference complex step", reference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
   add_large_cases(cases);

@@ -33,9 +33,7 @@ FakeCopy fake_copy(Workbench& bench, FakeWay way, const QuantFormat& f, const Sh
   const bool flips = s.flips == Flips::kCounted;
   const auto y = flips ? bench.acc<bf16, 2>(name + " y", {s.rows, s.columns})
                        : bench.out<bf16, 2>(name + " y", {s.rows, s.columns});
-  FakeCopy copy{
-      .y = y, .flips = s.flips, .format = f, .key = {7, stream_id(name), 3}
-  };
+  FakeCopy copy{.y = y, .flips = s.flips, .format = f, .key = {7, stream_id(name), 3}};
   if (flips) {
     const int64_t places =
         fake_quantise_scales(f.scale, way, s.rows, int64_t(s.offsets.size()) - 1, s.columns);
@@ -90,9 +88,7 @@ FakeQuantise<X> arguments(Workbench& bench, const QuantFormat& row, const QuantF
 // Bits, so that -0 and NaN count. The only NaN written is the quiet one without a sign.
 void compare_bits(Report& report, const std::string& name, const View<bf16, 2>& got,
                   const std::vector<double>& want) {
-  const View<const uint16_t, 2> bits{
-      &got.data->bits, {got.dim[0], got.dim[1]}
-  };
+  const View<const uint16_t, 2> bits{&got.data->bits, {got.dim[0], got.dim[1]}};
   std::vector<double> wanted;
   for (const double y : want) wanted.push_back(std::isnan(y) ? 0x7FC0 : bf16(float(y)).bits);
   report.equal(name + " bits", bits, wanted);
@@ -164,14 +160,12 @@ OpInstance instance(const QuantFormat& row, const QuantFormat& column, const Sha
 template <typename X>
 OpInstance flips_instance(const QuantFormat& f, FakeWay way, float bad) {
   const bool of_row = way == FakeWay::kRow;
-  const Shape s{
-      .rows = 147,
-      .columns = of_row ? 256 : 205,
-      .offsets = {0, 0, 50, 147},
-      .copies = of_row ? Shape::Copies::kRow : Shape::Copies::kColumn,
-      .measures = Shape::Measures::kTaken,
-      .flips = Flips::kCounted
-  };
+  const Shape s{.rows = 147,
+                .columns = of_row ? 256 : 205,
+                .offsets = {0, 0, 50, 147},
+                .copies = of_row ? Shape::Copies::kRow : Shape::Copies::kColumn,
+                .measures = Shape::Measures::kTaken,
+                .flips = Flips::kCounted};
   auto bench = std::make_shared<Workbench>();
   const View<X, 2> x = uneven_matrix<X>(*bench, "x", s.rows, s.columns);
   FakeQuantise<X> a = arguments<X>(*bench, f, f, s, x);
@@ -212,9 +206,7 @@ OpInstance flips_instance(const QuantFormat& f, FakeWay way, float bad) {
 
 // All of x is 0, or one value of it is not finite.
 OpInstance special_instance(const QuantFormat& f, float bad) {
-  const Shape s{
-      .rows = 66, .columns = 128, .offsets = {0, 3, 3, 66}
-  };
+  const Shape s{.rows = 66, .columns = 128, .offsets = {0, 3, 3, 66}};
   auto bench = std::make_shared<Workbench>();
   const Fill fill = bad == 0 ? Fill{Fill::kZero} : normal();
   const View<bf16, 2> x = bench->in<bf16, 2>("x", {s.rows, s.columns}, fill);
@@ -345,38 +337,28 @@ std::vector<OpCase> fake_quantise_cases() {
     QuantFormat drawn = f;
     drawn.rounding = Rounding::kStochastic;
     const std::string name = n.name;
-    add<bf16>(cases, name, f, f,
-              {
-                  .rows = 0, .columns = 128, .offsets = {0, 0, 0}
-    });
+    add<bf16>(cases, name, f, f, {.rows = 0, .columns = 128, .offsets = {0, 0, 0}});
     add<bf16>(cases, name, f, f, {.rows = 1, .columns = 128});
     add<bf16>(cases, name + " column", f, f,
               {.rows = 33, .columns = 77, .rotation = kRotated, .copies = Copies::kColumn});
     add<bf16>(cases, name + " measures", f, drawn,
-              {
-                  .rows = 150,
-                  .columns = 256,
-                  .offsets = {0, 0, 1, 1, 50, 82, 150, 150},
-                  .source = kGathered,
-                  .rotation = kRotated,
-                  .measures = kTaken
-    });
+              {.rows = 150,
+               .columns = 256,
+               .offsets = {0, 0, 1, 1, 50, 82, 150, 150},
+               .source = kGathered,
+               .rotation = kRotated,
+               .measures = kTaken});
     add<float>(cases, name + " stochastic measures", drawn, drawn,
-               {
-                   .rows = 147, .columns = 128, .offsets = {0, 0, 147, 147},
-                           .measures = kTaken
-    });
+               {.rows = 147, .columns = 128, .offsets = {0, 0, 147, 147}, .measures = kTaken});
     if (has_tensor_scale(f.scale)) {
       for (const auto rotation : {kPlain, kRotated}) {
         add<bf16>(cases, name + " of a known amax", f, drawn,
-                  {
-                      .rows = 147,
-                      .columns = 128,
-                      .offsets = {0, 0, 50, 147},
-                      .rotation = rotation,
-                      .measures = kTaken,
-                      .amax = Shape::Amax::kKnown
-        });
+                  {.rows = 147,
+                   .columns = 128,
+                   .offsets = {0, 0, 50, 147},
+                   .rotation = rotation,
+                   .measures = kTaken,
+                   .amax = Shape::Amax::kKnown});
       }
     }
     for (const float bad : {0.0f, INFINITY, NAN}) {

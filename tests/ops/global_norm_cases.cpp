@@ -63,24 +63,19 @@ OpInstance instance(const Setup& s) {
 std::vector<OpCase> global_norm_cases() {
   std::vector<OpCase> cases;
   const std::vector<int64_t> hundred(100, 999), tiny(1100, 5);
-  const std::vector<Setup> setups{
-      {"one element",      {1},                          0.0f,    {}                      },
-      {"nothing",          {0},                          1.0f,    {}                      },
-      {"under the limit",  {100},                        1000.0f, {}                      },
-      {"clipped",          {7, 16384, 16385, 1, 100001}, 1.0f,    {}                      },
-      {"not clipped by 0", {513, 0, 3},                  0.0f,    {}                      },
-      {"zeros",            {3},                          1.0f,    {0, 0, 0}               },
-      {"large values",     {20},                         1.0f,    {2e38f, -2e38f, 1e30f}  },
-      {"NaN",              {20, 40000},                  1.0f,    {NAN, 1, NAN}           },
-      {"infinite",         {20, 40000},                  1.0f,    {-INFINITY, INFINITY, 1}},
-      {"many tensors",     hundred,                      1.0f,    {}                      },
-      {"1100 tensors",     tiny,                         1.0f,    {NAN}                   },
-      {"a model of 9.3 M", {9300000},                    1.0f,    {}                      }
-  };
-  const Setup model{
-      "a model of 32 M", {24000000,       8000000, 768, 1000001},
-       1.0f, {}
-  };
+  const std::vector<Setup> setups{{"one element", {1}, 0.0f, {}},
+                                  {"nothing", {0}, 1.0f, {}},
+                                  {"under the limit", {100}, 1000.0f, {}},
+                                  {"clipped", {7, 16384, 16385, 1, 100001}, 1.0f, {}},
+                                  {"not clipped by 0", {513, 0, 3}, 0.0f, {}},
+                                  {"zeros", {3}, 1.0f, {0, 0, 0}},
+                                  {"large values", {20}, 1.0f, {2e38f, -2e38f, 1e30f}},
+                                  {"NaN", {20, 40000}, 1.0f, {NAN, 1, NAN}},
+                                  {"infinite", {20, 40000}, 1.0f, {-INFINITY, INFINITY, 1}},
+                                  {"many tensors", hundred, 1.0f, {}},
+                                  {"1100 tensors", tiny, 1.0f, {NAN}},
+                                  {"a model of 9.3 M", {9300000}, 1.0f, {}}};
+  const Setup model{"a model of 32 M", {24000000, 8000000, 768, 1000001}, 1.0f, {}};
   cases.push_back(
       large("global_norm", "global_norm " + model.name, [model] { return instance(model); }));
   for (const Setup& s : setups) {

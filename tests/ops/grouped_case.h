@@ -100,9 +100,8 @@ inline LookedAssignments looked_assignments(const GroupedShape& s, const Grouped
   LookedAssignments looked{
       .grouped = {int64_t(experts.size()), s.out, s.in, {0}, {}, reference_scale(scale)},
       .chosen = chosen,
-      .x_rows = {                    },
-      .weight_rows = { }
-  };
+      .x_rows = {},
+      .weight_rows = {}};
   for (const int64_t e : experts) {
     for (const int64_t a : chosen) {
       if (a < at.offsets[e] || a >= at.offsets[e + 1]) continue;
@@ -128,9 +127,7 @@ inline LookedAssignments sampled_assignments(const GroupedShape& s, const Groupe
 // Of a stack (E, out, in): its (E out) rows.
 template <typename T>
 View<T, 2> stacked_rows(const View<T, 3>& stack) {
-  return {
-      stack.data, {stack.dim[0] * stack.dim[1], stack.dim[2]}
-  };
+  return {stack.data, {stack.dim[0] * stack.dim[1], stack.dim[2]}};
 }
 
 // The reference over all the assignments.

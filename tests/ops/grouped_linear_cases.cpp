@@ -106,10 +106,7 @@ OpInstance wgrad_instance(const Shape& s) {
 
 OpInstance reference_instance() {
   auto bench = std::make_shared<Workbench>();
-  const Shape s{
-      "", {2, 0, 3},
-       4, 5, Rows::kInOrder
-  };
+  const Shape s{"", {2, 0, 3}, 4, 5, Rows::kInOrder};
   Indices at = grouped_indices(*bench, s);
   at.rows = {2, 0, 1, 2, 1};
   auto grouped = grouped_reference(s, at, {});
@@ -156,36 +153,36 @@ void add_cases(std::vector<OpCase>& cases) {
   };
   for (
       const Shape& s : {
-          Shape{"one row",        Loads{0, 1, 0},        1,   1,                       Rows::kInOrder                    },
-          Shape{"odd",            Loads{3, 0, 17, 1, 6}, 33,  67,                      Rows::kGathered                   },
-          Shape{"odd",            Loads{5, 12, 0, 200},  100, 31,                      Rows::kInOrder                    },
-          Shape{"one expert",     Loads{0, 0, 301, 0},   130, 64,                      Rows::kGathered                   },
-          Shape{"many",           Loads(300,             2),  16,                      20,                                 Rows::kGathered},
-          Shape{"even",                Loads(64,                                32),            128, 256,                     Rows::kGathered},
-          Shape{"gate and up", Loads{900, 1100, 1500, 596},                      768,             256,         Rows::kGathered},
-          Shape{"down", Loads{1024, 1024, 1024, 1024},                      256,                    384,      Rows::kInOrder                 },
- // Of the GPU's tiles (64 rows a warpgroup, 128 a tile, 64 of the sum a stage): rows around their edges, sums of more
-  // stages than the ring has (4, 5 or 6), one expert with all the rows, widths that no tile divides.
-          Shape{"edges",  Loads{0, 1, 63, 65, 129, 64, 0},                       264,                    456,      Rows::kInOrder},
-          Shape{"edges",  Loads{0, 1, 63, 65, 129, 64, 0},                       264,                    456,      Rows::kGathered                 },
-          Shape{"one takes all", Loads{0, 420, 0, 0},                      136,           72,          Rows::kInOrder  },
-          Shape{"one takes all",  Loads{0, 420, 0, 0},                       136,            72,      Rows::kGathered            },
-          Shape{"long", Loads{400, 0, 107},                      256,                    320,                    Rows::kInOrder                 },
-          Shape{"long",  Loads{400, 0, 107},                       256,                     320,      Rows::kGathered},
-          Shape{"deep", Loads{70, 0, 5},                      456,                    120,                       Rows::kInOrder                                   },
- // Experts so large that wgrad cuts them into pieces, beside one just below.
-          Shape{"hot",  Loads{3, 16385, 16384, 0, 33000},                       8,                      24,Rows::kInOrder},
-          Shape{"hot",  Loads{3, 16385, 16384, 0, 33000},                       8,                      24,                       Rows::kGathered                                                                    },
-          Shape{"no row", Loads{0, 0},                      32,                  32,        Rows::kInOrder},
-  }) {
+          Shape{"one row", Loads{0, 1, 0}, 1, 1, Rows::kInOrder},
+          Shape{"odd", Loads{3, 0, 17, 1, 6}, 33, 67, Rows::kGathered},
+          Shape{"odd", Loads{5, 12, 0, 200}, 100, 31, Rows::kInOrder},
+          Shape{"one expert", Loads{0, 0, 301, 0}, 130, 64, Rows::kGathered},
+          Shape{"many", Loads(300, 2), 16, 20, Rows::kGathered},
+          Shape{"even", Loads(64, 32), 128, 256, Rows::kGathered},
+          Shape{"gate and up", Loads{900, 1100, 1500, 596}, 768, 256, Rows::kGathered},
+          Shape{"down", Loads{1024, 1024, 1024, 1024}, 256, 384, Rows::kInOrder},
+          // Of the GPU's tiles (64 rows a warpgroup, 128 a tile, 64 of the sum a stage): rows around their edges, sums of more
+          // stages than the ring has (4, 5 or 6), one expert with all the rows, widths that no tile divides.
+          Shape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 264, 456, Rows::kInOrder},
+          Shape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 264, 456, Rows::kGathered},
+          Shape{"one takes all", Loads{0, 420, 0, 0}, 136, 72, Rows::kInOrder},
+          Shape{"one takes all", Loads{0, 420, 0, 0}, 136, 72, Rows::kGathered},
+          Shape{"long", Loads{400, 0, 107}, 256, 320, Rows::kInOrder},
+          Shape{"long", Loads{400, 0, 107}, 256, 320, Rows::kGathered},
+          Shape{"deep", Loads{70, 0, 5}, 456, 120, Rows::kInOrder},
+          // Experts so large that wgrad cuts them into pieces, beside one just below.
+          Shape{"hot", Loads{3, 16385, 16384, 0, 33000}, 8, 24, Rows::kInOrder},
+          Shape{"hot", Loads{3, 16385, 16384, 0, 33000}, 8, 24, Rows::kGathered},
+          Shape{"no row", Loads{0, 0}, 32, 32, Rows::kInOrder},
+      }) {
     add(s);
   }
   for (const Shape& s : {
-           Shape{"odd",   Loads{3, 0, 17, 1, 6}, 33,  67, Rows::kGathered, Scaled::kLeft },
-           Shape{"odd",   Loads{3, 0, 17, 1, 6}, 33,  67, Rows::kInOrder,  Scaled::kBoth },
-           Shape{"edges", Loads{0, 1, 63, 129},  136, 72, Rows::kGathered, Scaled::kBoth },
-           Shape{"edges", Loads{0, 1, 63, 129},  136, 72, Rows::kInOrder,  Scaled::kRight},
-  }) {
+           Shape{"odd", Loads{3, 0, 17, 1, 6}, 33, 67, Rows::kGathered, Scaled::kLeft},
+           Shape{"odd", Loads{3, 0, 17, 1, 6}, 33, 67, Rows::kInOrder, Scaled::kBoth},
+           Shape{"edges", Loads{0, 1, 63, 129}, 136, 72, Rows::kGathered, Scaled::kBoth},
+           Shape{"edges", Loads{0, 1, 63, 129}, 136, 72, Rows::kInOrder, Scaled::kRight},
+       }) {
     add(s);
   }
   const Loads even(64, 32);
@@ -222,15 +219,11 @@ void add_large_cases(std::vector<OpCase>& cases) {
 
 std::vector<OpCase> grouped_linear_cases() {
   std::vector<OpCase> cases{
-      {"grouped_linear_reference", "grouped_linear_reference complex step", reference_instance}
-  };
+      {"grouped_linear_reference", "grouped_linear_reference complex step", reference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
   // Pieces of an expert, each with the scale.
-  const Shape hot{
-      "hot", {3, 16385},
-       8, 8, Rows::kInOrder, Scaled::kBoth
-  };
+  const Shape hot{"hot", {3, 16385}, 8, 8, Rows::kInOrder, Scaled::kBoth};
   cases.push_back({"grouped_linear_wgrad", "grouped_linear_wgrad bf16" + hot.text(),
                    [hot] { return wgrad_instance<bf16>(hot); }});
   add_large_cases(cases);

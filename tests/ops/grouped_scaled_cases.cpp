@@ -214,36 +214,36 @@ std::vector<OpCase> grouped_scaled_cases() {
   std::vector<OpCase> cases;
   // K of less than a stage, of a stage and a piece, of more stages than the ring has; n of less and more than a tile.
   for (const CodedShape& s : {
-           CodedShape{kTensorPair,   kLines, {"one row", {0, 1, 0}, 16, 16, kInOrder}    },
-           CodedShape{kTensorPair,   kK,     {"odd", odd, 48, 144, kInOrder}             },
-           CodedShape{kGradientPair, kK,     {"edges", edges, 208, 272, kInOrder}        },
-           CodedShape{kGradientPair, kLines, {"odd", odd, 80, 32, kInOrder}              },
-           CodedShape{kBlockPair,    kLines, {"edges", edges, 256, 384, kInOrder}        },
-           CodedShape{kBlockPair,    kK,     {"odd", odd, 384, 256, kInOrder}            },
-           CodedShape{kBlockPair,    kK,     {"long", {130, 0, 9}, 128, 1024, kInOrder}  },
-           CodedShape{kTensorPair,   kLines, {"no row", {0, 0}, 32, 32, kInOrder}        },
-           CodedShape{kTensorPair,   kLines, {kPromotion, {5, 0, 3}, 128, 1024, kInOrder}},
-           CodedShape{kBlockPair,    kK,     {"few", {2, 0, 1}, 128, 256, kInOrder}      },
-  }) {
+           CodedShape{kTensorPair, kLines, {"one row", {0, 1, 0}, 16, 16, kInOrder}},
+           CodedShape{kTensorPair, kK, {"odd", odd, 48, 144, kInOrder}},
+           CodedShape{kGradientPair, kK, {"edges", edges, 208, 272, kInOrder}},
+           CodedShape{kGradientPair, kLines, {"odd", odd, 80, 32, kInOrder}},
+           CodedShape{kBlockPair, kLines, {"edges", edges, 256, 384, kInOrder}},
+           CodedShape{kBlockPair, kK, {"odd", odd, 384, 256, kInOrder}},
+           CodedShape{kBlockPair, kK, {"long", {130, 0, 9}, 128, 1024, kInOrder}},
+           CodedShape{kTensorPair, kLines, {"no row", {0, 0}, 32, 32, kInOrder}},
+           CodedShape{kTensorPair, kLines, {kPromotion, {5, 0, 3}, 128, 1024, kInOrder}},
+           CodedShape{kBlockPair, kK, {"few", {2, 0, 1}, 128, 256, kInOrder}},
+       }) {
     add_case(cases, kLinear, linear_instance, s);
   }
   for (const CodedShape& s : {
-           CodedShape{kTensorPair,   kLines, {"odd", odd, 96, 80, kGathered}            },
-           CodedShape{kTensorPair,   kLines, {"edges", edges, 304 * 2, 144, kGathered}  },
-           CodedShape{kGradientPair, kLines, {"odd", odd, 96, 80, kGathered}            },
-           CodedShape{kBlockPair,    kLines, {"edges", edges, 256, 384, kGathered}      },
-           CodedShape{kBlockPair,    kLines, {"long", {130, 0, 9}, 256, 1024, kGathered}},
-           CodedShape{kBlockPair,    kLines, {"few", {2, 0, 1}, 256, 128, kGathered}    },
-  }) {
+           CodedShape{kTensorPair, kLines, {"odd", odd, 96, 80, kGathered}},
+           CodedShape{kTensorPair, kLines, {"edges", edges, 304 * 2, 144, kGathered}},
+           CodedShape{kGradientPair, kLines, {"odd", odd, 96, 80, kGathered}},
+           CodedShape{kBlockPair, kLines, {"edges", edges, 256, 384, kGathered}},
+           CodedShape{kBlockPair, kLines, {"long", {130, 0, 9}, 256, 1024, kGathered}},
+           CodedShape{kBlockPair, kLines, {"few", {2, 0, 1}, 256, 128, kGathered}},
+       }) {
     add_case(cases, kForward, forward_instance, s);
   }
   for (const CodedShape& s : {
-           CodedShape{kTensorPair,   kK, {"odd", odd, 80, 144, kInOrder}           },
-           CodedShape{kGradientPair, kK, {"edges", edges, 208, 272, kInOrder}      },
-           CodedShape{kBlockPair,    kK, {"edges", edges, 256, 384, kInOrder}      },
-           CodedShape{kBlockPair,    kK, {"long", {130, 0, 9}, 128, 1024, kInOrder}},
-           CodedShape{kBlockPair,    kK, {"few", {2, 0, 1}, 128, 128, kInOrder}    },
-  }) {
+           CodedShape{kTensorPair, kK, {"odd", odd, 80, 144, kInOrder}},
+           CodedShape{kGradientPair, kK, {"edges", edges, 208, 272, kInOrder}},
+           CodedShape{kBlockPair, kK, {"edges", edges, 256, 384, kInOrder}},
+           CodedShape{kBlockPair, kK, {"long", {130, 0, 9}, 128, 1024, kInOrder}},
+           CodedShape{kBlockPair, kK, {"few", {2, 0, 1}, 128, 128, kInOrder}},
+       }) {
     add_case(cases, kDgrad, dgrad_instance, s);
   }
   add_large_cases(cases);

@@ -99,20 +99,20 @@ void add_cases(std::vector<OpCase>& cases) {
   };
   // F of 128, 64 and less a tile, and none of them; sums of more stages than the ring has.
   for (const GroupedShape& s : {
-           GroupedShape{"one row", Loads{0, 1, 0},                  2,   1,   RowOrder::kInOrder },
-           GroupedShape{"odd",     Loads{3, 0, 17, 1, 6},           30,  67,  RowOrder::kGathered},
-           GroupedShape{"edges",   Loads{0, 1, 63, 65, 129, 64, 0}, 304, 200, RowOrder::kGathered},
-           GroupedShape{"edges",   Loads{0, 1, 63, 65, 129, 64, 0}, 304, 200, RowOrder::kInOrder },
-           GroupedShape{"long",    Loads{70, 0, 9},                 80,  456, RowOrder::kInOrder },
-           GroupedShape{"long",    Loads{130, 0, 9},                384, 328, RowOrder::kGathered},
-           GroupedShape{"no row",  Loads{0, 0},                     32,  32,  RowOrder::kInOrder },
-  }) {
+           GroupedShape{"one row", Loads{0, 1, 0}, 2, 1, RowOrder::kInOrder},
+           GroupedShape{"odd", Loads{3, 0, 17, 1, 6}, 30, 67, RowOrder::kGathered},
+           GroupedShape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 304, 200, RowOrder::kGathered},
+           GroupedShape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 304, 200, RowOrder::kInOrder},
+           GroupedShape{"long", Loads{70, 0, 9}, 80, 456, RowOrder::kInOrder},
+           GroupedShape{"long", Loads{130, 0, 9}, 384, 328, RowOrder::kGathered},
+           GroupedShape{"no row", Loads{0, 0}, 32, 32, RowOrder::kInOrder},
+       }) {
     add("forward", s, forward_instance<T>);
   }
   for (const GroupedShape& s : {
-           GroupedShape{"odd",   Loads{3, 0, 17},     30,  67, RowOrder::kGathered, Scaled::kRight},
-           GroupedShape{"edges", Loads{0, 1, 63, 65}, 144, 72, RowOrder::kGathered, Scaled::kBoth },
-  }) {
+           GroupedShape{"odd", Loads{3, 0, 17}, 30, 67, RowOrder::kGathered, Scaled::kRight},
+           GroupedShape{"edges", Loads{0, 1, 63, 65}, 144, 72, RowOrder::kGathered, Scaled::kBoth},
+       }) {
     add("forward", s, forward_instance<T>);
   }
   const Loads even(16, 128);  // of a size to be timed
@@ -121,19 +121,19 @@ void add_cases(std::vector<OpCase>& cases) {
     add("dgrad", {"even", even, 256, 256, RowOrder::kInOrder, scaled}, dgrad_instance<T>);
   }
   for (const GroupedShape& s : {
-           GroupedShape{"one row", Loads{0, 1, 0},                  1,   1,   RowOrder::kInOrder},
-           GroupedShape{"odd",     Loads{3, 0, 17, 1, 6},           67,  15,  RowOrder::kInOrder},
-           GroupedShape{"edges",   Loads{0, 1, 63, 65, 129, 64, 0}, 200, 152, RowOrder::kInOrder},
-           GroupedShape{"long",    Loads{140, 0, 9},                456, 72,  RowOrder::kInOrder},
-           GroupedShape{"long",    Loads{70, 0, 9},                 392, 384, RowOrder::kInOrder},
-           GroupedShape{"no row",  Loads{0, 0},                     32,  32,  RowOrder::kInOrder},
-  }) {
+           GroupedShape{"one row", Loads{0, 1, 0}, 1, 1, RowOrder::kInOrder},
+           GroupedShape{"odd", Loads{3, 0, 17, 1, 6}, 67, 15, RowOrder::kInOrder},
+           GroupedShape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 200, 152, RowOrder::kInOrder},
+           GroupedShape{"long", Loads{140, 0, 9}, 456, 72, RowOrder::kInOrder},
+           GroupedShape{"long", Loads{70, 0, 9}, 392, 384, RowOrder::kInOrder},
+           GroupedShape{"no row", Loads{0, 0}, 32, 32, RowOrder::kInOrder},
+       }) {
     add("dgrad", s, dgrad_instance<T>);
   }
   for (const GroupedShape& s : {
-           GroupedShape{"odd",   Loads{3, 0, 17},     67,  15,  RowOrder::kInOrder, Scaled::kLeft},
+           GroupedShape{"odd", Loads{3, 0, 17}, 67, 15, RowOrder::kInOrder, Scaled::kLeft},
            GroupedShape{"edges", Loads{0, 1, 63, 65}, 136, 152, RowOrder::kInOrder, Scaled::kBoth},
-  }) {
+       }) {
     add("dgrad", s, dgrad_instance<T>);
   }
 }

@@ -117,16 +117,10 @@ OpInstance cancels_instance(int64_t rows, int64_t columns) {
 }  // namespace
 
 std::vector<OpCase> hadamard_cases() {
-  std::vector<OpCase> cases{
-      {"hadamard", "hadamard cancels in a product R=150 C=24",
-       [] { return cancels_instance(150, 24); }}
-  };
-  for (const auto& [rows, columns] : {
-           std::pair<int64_t, int64_t>{0,   16 },
-            {1,   3  },
-            {33,  130},
-            {512, 768}
-  }) {
+  std::vector<OpCase> cases{{"hadamard", "hadamard cancels in a product R=150 C=24",
+                             [] { return cancels_instance(150, 24); }}};
+  for (const auto& [rows, columns] :
+       {std::pair<int64_t, int64_t>{0, 16}, {1, 3}, {33, 130}, {512, 768}}) {
     const std::string size = " R=" + std::to_string(rows) + " C=" + std::to_string(columns);
     const int64_t r = rows, c = columns;
     cases.push_back({"hadamard", "hadamard bf16 integers" + size,

@@ -262,21 +262,18 @@ OpInstance reference_instance() {
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
   // 120000: rows longer than the shared memory of a GPU's block, in bf16 too.
-  for (const Shape& s : {
-           Shape{1,    2,      1,   Targets::kAll,  1.0,   1.0f},
-           Shape{7,    65,     33,  Targets::kSome, 1.0,   1.0f},
-           Shape{33,   300,    64,  Targets::kNone, 1.0,   1.0f},
-           Shape{19,   131,    40,  Targets::kSome, 100.0, 1.0f},
-           Shape{50,   259,    24,  Targets::kAll,  1.0,   0.3f},
-           Shape{1101, 70,     16,  Targets::kSome, 1.0,   1.0f},
-           Shape{0,    9,      8,   Targets::kAll,  1.0,   1.0f},
-           Shape{40,   1000,   24,  Targets::kSome, 1.0,   1.0f},
-           Shape{9,    70,     8,   Targets::kAll,  0.0,   1.0f}, // all logits are equal
-           Shape{5,    5000,   16,  Targets::kSome, 1.0,   0.5f},
-           Shape{2,    120000, 3,   Targets::kAll,  1.0,   1.0f},
-           Shape{2,    117001, 3,   Targets::kAll,  1.0,   1.0f},
-           Shape{2048, 8192,   256, Targets::kAll,  0.06,  1.0f}
-  }) {
+  for (const Shape& s :
+       {Shape{1, 2, 1, Targets::kAll, 1.0, 1.0f}, Shape{7, 65, 33, Targets::kSome, 1.0, 1.0f},
+        Shape{33, 300, 64, Targets::kNone, 1.0, 1.0f},
+        Shape{19, 131, 40, Targets::kSome, 100.0, 1.0f},
+        Shape{50, 259, 24, Targets::kAll, 1.0, 0.3f},
+        Shape{1101, 70, 16, Targets::kSome, 1.0, 1.0f}, Shape{0, 9, 8, Targets::kAll, 1.0, 1.0f},
+        Shape{40, 1000, 24, Targets::kSome, 1.0, 1.0f},
+        Shape{9, 70, 8, Targets::kAll, 0.0, 1.0f},  // all logits are equal
+        Shape{5, 5000, 16, Targets::kSome, 1.0, 0.5f},
+        Shape{2, 120000, 3, Targets::kAll, 1.0, 1.0f},
+        Shape{2, 117001, 3, Targets::kAll, 1.0, 1.0f},
+        Shape{2048, 8192, 256, Targets::kAll, 0.06, 1.0f}}) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back({"head_loss", "head_loss" + suffix, [s] { return training_instance<T>(s); }});
     cases.push_back(
@@ -298,8 +295,7 @@ void add_large_cases(std::vector<OpCase>& cases) {
 
 std::vector<OpCase> head_loss_cases() {
   std::vector<OpCase> cases{
-      {"head_loss_reference", "head_loss_reference complex step", reference_instance}
-  };
+      {"head_loss_reference", "head_loss_reference complex step", reference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
   add_large_cases(cases);

@@ -55,14 +55,9 @@ OpInstance instance(const Shape& s) {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  for (const Shape& s : {
-           Shape{1,   1,    1,   1,    0  },
-           Shape{0,   4,    8,   24,   8  },
-           Shape{5,   40,   64,  128,  64 },
-           Shape{130, 131,  33,  50,   17 },
-           Shape{9,   2000, 512, 1536, 512},
-           Shape{64,  4096, 256, 768,  512}
-  }) {
+  for (const Shape& s : {Shape{1, 1, 1, 1, 0}, Shape{0, 4, 8, 24, 8}, Shape{5, 40, 64, 128, 64},
+                         Shape{130, 131, 33, 50, 17}, Shape{9, 2000, 512, 1536, 512},
+                         Shape{64, 4096, 256, 768, 512}}) {
     cases.push_back({"keep_rows", std::string("keep_rows ") + dtype_name<T>() + shape_name(s),
                      [s] { return instance<T>(s); }});
   }

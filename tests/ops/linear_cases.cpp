@@ -211,32 +211,32 @@ void add_cases(std::vector<OpCase>& cases) {
         {"linear_wgrad", "linear_wgrad" + suffix, [s] { return wgrad_instance<T>(s); }});
   };
   for (const Shape& s : {
-           Shape{1,    1,    1,    Add::kNone   },
-           Shape{1,    64,   65,   Add::kNone   },
-           Shape{7,    33,   2,    Add::kNone   },
-           Shape{13,   130,  31,   Add::kNone   },
-           Shape{67,   100,  259,  Add::kOther  },
-           Shape{100,  4,    256,  Add::kNone   },
-           Shape{193,  256,  1100, Add::kInPlace},
-           Shape{131,  2100, 96,   Add::kNone   },
-           Shape{2048, 768,  256,  Add::kNone   },
-           Shape{2048, 256,  256,  Add::kNone   },
-           Shape{2048, 1536, 256,  Add::kNone   },
-           Shape{2048, 256,  768,  Add::kNone   },
-           Shape{512,  8192, 256,  Add::kNone   },
-           Shape{2048, 256,  256,  Add::kInPlace},
-  }) {
+           Shape{1, 1, 1, Add::kNone},
+           Shape{1, 64, 65, Add::kNone},
+           Shape{7, 33, 2, Add::kNone},
+           Shape{13, 130, 31, Add::kNone},
+           Shape{67, 100, 259, Add::kOther},
+           Shape{100, 4, 256, Add::kNone},
+           Shape{193, 256, 1100, Add::kInPlace},
+           Shape{131, 2100, 96, Add::kNone},
+           Shape{2048, 768, 256, Add::kNone},
+           Shape{2048, 256, 256, Add::kNone},
+           Shape{2048, 1536, 256, Add::kNone},
+           Shape{2048, 256, 768, Add::kNone},
+           Shape{512, 8192, 256, Add::kNone},
+           Shape{2048, 256, 256, Add::kInPlace},
+       }) {
     add(s);
   }
   // With a scale: whole tiles and none, sums of more than one pass.
   for (const Shape& s : {
-           Shape{13,   130, 31,   Add::kNone,    Scaled::kLeft },
-           Shape{64,   128, 96,   Add::kNone,    Scaled::kBoth },
-           Shape{1100, 33,  40,   Add::kNone,    Scaled::kRight},
-           Shape{67,   100, 259,  Add::kOther,   Scaled::kBoth },
-           Shape{33,   48,  1100, Add::kInPlace, Scaled::kRight},
-           Shape{2048, 768, 256,  Add::kNone,    Scaled::kBoth },
-  }) {
+           Shape{13, 130, 31, Add::kNone, Scaled::kLeft},
+           Shape{64, 128, 96, Add::kNone, Scaled::kBoth},
+           Shape{1100, 33, 40, Add::kNone, Scaled::kRight},
+           Shape{67, 100, 259, Add::kOther, Scaled::kBoth},
+           Shape{33, 48, 1100, Add::kInPlace, Scaled::kRight},
+           Shape{2048, 768, 256, Add::kNone, Scaled::kBoth},
+       }) {
     add(s);
   }
   for (const Scaled s : {Scaled::kNo, Scaled::kBoth}) {
@@ -248,10 +248,10 @@ void add_cases(std::vector<OpCase>& cases) {
 // The products of the speedrun model's block, and one that shows the most a product reaches.
 void add_large_cases(std::vector<OpCase>& cases) {
   std::vector<Shape> shapes{
-      {16384, 2304, 768 },
-      {16384, 768,  768 },
-      {16384, 6144, 768 },
-      {16384, 768,  3072},
+      {16384, 2304, 768},
+      {16384, 768, 768},
+      {16384, 6144, 768},
+      {16384, 768, 3072},
   };
   shapes.push_back({16384, 2304, 768, Add::kNone, Scaled::kBoth});
   for (const Shape& s : shapes) {
@@ -272,18 +272,17 @@ void add_large_cases(std::vector<OpCase>& cases) {
 
 std::vector<OpCase> linear_cases() {
   std::vector<OpCase> cases{
-      {"linear_reference", "linear_reference complex step", reference_instance}
-  };
+      {"linear_reference", "linear_reference complex step", reference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
   for (const Shape& s : {
-           Shape{7,    5,   31,  Add::kNone,  Scaled::kNo  },
-           Shape{2048, 4,   256, Add::kNone,  Scaled::kNo  },
-           Shape{2048, 64,  256, Add::kNone,  Scaled::kNo  },
-           Shape{100,  300, 200, Add::kOther, Scaled::kNo  },
-           Shape{7,    5,   31,  Add::kOther, Scaled::kLeft},
-           Shape{64,   96,  128, Add::kNone,  Scaled::kBoth},
-  }) {
+           Shape{7, 5, 31, Add::kNone, Scaled::kNo},
+           Shape{2048, 4, 256, Add::kNone, Scaled::kNo},
+           Shape{2048, 64, 256, Add::kNone, Scaled::kNo},
+           Shape{100, 300, 200, Add::kOther, Scaled::kNo},
+           Shape{7, 5, 31, Add::kOther, Scaled::kLeft},
+           Shape{64, 96, 128, Add::kNone, Scaled::kBoth},
+       }) {
     cases.push_back({"linear_forward", "linear_forward bf16 to float" + shape_name(s),
                      [s] { return forward_instance<bf16, float>(s); }});
   }

@@ -31,9 +31,7 @@ CaseMemory case_memory() {
 std::byte* Workbench::add(const std::string& name, size_t bytes, Role role) {
   const size_t padded = kGuard + 64 + bytes + kGuard;
   auto* const whole = static_cast<std::byte*>(memory.allocate(padded));
-  Buffer b{
-      .name = name, .role = role, .bytes = bytes, .memory = {whole, memory.release}
-  };
+  Buffer b{.name = name, .role = role, .bytes = bytes, .memory = {whole, memory.release}};
   std::memset(b.memory.get(), static_cast<int>(kSentinel), padded);
   const auto address = reinterpret_cast<uintptr_t>(b.memory.get()) + kGuard;
   b.data = reinterpret_cast<std::byte*>((address + 63) / 64 * 64);

@@ -44,10 +44,8 @@ int run(int argc, char** argv) {
   backend.variants.push_back({"again", begin});
   backend.variants.push_back({"in device memory", begin, OpBackend::Variant::Buffers::kACopy});
   const auto in_copy = OpBackend::Variant::Buffers::kACopy;
-  backend.variants_of_large = {
-      {"in device memory",       begin, in_copy},
-      {"in device memory again", begin, in_copy}
-  };
+  backend.variants_of_large = {{"in device memory", begin, in_copy},
+                               {"in device memory again", begin, in_copy}};
   backend.large = OpBackend::Large::kAlways;
   backend.copies = {.allocate =
                         [](size_t bytes) {

@@ -32,13 +32,11 @@ int main(int argc, char** argv) {
                                   },
                               .aim = aim};
   };
-  OpBackend backend = {
-      .program = "op_check_simt",
-      .variants = {order("fwd"), order("rev", Aim::kSameBits), order("rnd:1"),
-                   order("rnd:2", Aim::kSameBits)},
-      .seconds = seconds,
-      .most_seconds = kMostSeconds
-  };
+  OpBackend backend = {.program = "op_check_simt",
+                       .variants = {order("fwd"), order("rev", Aim::kSameBits), order("rnd:1"),
+                                    order("rnd:2", Aim::kSameBits)},
+                       .seconds = seconds,
+                       .most_seconds = kMostSeconds};
   if (simt::race_detector_present()) {
     // Races do not depend on the order, but which code runs may.
     backend.program = "op_check_race";

@@ -17,14 +17,14 @@ struct NamedFormat {
   QuantFormat format;
 };
 inline const std::vector<NamedFormat> kRecipeFormats{
-    {"fp8 tensor",   {ElementFormat::kE4M3, ScaleKind::kTensor} },
-    {"fp8 gradient", {ElementFormat::kE5M2, ScaleKind::kTensor} },
-    {"fp8 block",    {ElementFormat::kE4M3, ScaleKind::k1x128}  },
-    {"fp8 weight",   {ElementFormat::kE4M3, ScaleKind::k128x128}},
-    {"mxfp8",        {ElementFormat::kE4M3, ScaleKind::k1x32}   },
-    {"mxfp4",        {ElementFormat::kE2M1, ScaleKind::k1x32}   },
-    {"nvfp4",        {ElementFormat::kE2M1, ScaleKind::k1x16}   },
-    {"nvfp4 weight", {ElementFormat::kE2M1, ScaleKind::k16x16}  },
+    {"fp8 tensor", {ElementFormat::kE4M3, ScaleKind::kTensor}},
+    {"fp8 gradient", {ElementFormat::kE5M2, ScaleKind::kTensor}},
+    {"fp8 block", {ElementFormat::kE4M3, ScaleKind::k1x128}},
+    {"fp8 weight", {ElementFormat::kE4M3, ScaleKind::k128x128}},
+    {"mxfp8", {ElementFormat::kE4M3, ScaleKind::k1x32}},
+    {"mxfp4", {ElementFormat::kE2M1, ScaleKind::k1x32}},
+    {"nvfp4", {ElementFormat::kE2M1, ScaleKind::k1x16}},
+    {"nvfp4 weight", {ElementFormat::kE2M1, ScaleKind::k16x16}},
 };
 
 // Buffers of one copy.

@@ -279,12 +279,10 @@ std::vector<OpCase> quantise_cases() {
     }
   }
   add_cases<bf16>(cases,
-                  {
-                      "fp8 block",
-                      {.element = ElementFormat::kE4M3,
-                        .scale = ScaleKind::k1x128,
-                        .scale_rounding = ScaleRounding::kPowerOfTwo}
-  },
+                  {"fp8 block",
+                   {.element = ElementFormat::kE4M3,
+                    .scale = ScaleKind::k1x128,
+                    .scale_rounding = ScaleRounding::kPowerOfTwo}},
                   {200, 384}, ColumnRotation::kNone);
   for (const NamedFormat& n : kRecipeFormats) {
     if (!timed_at_large(n)) continue;

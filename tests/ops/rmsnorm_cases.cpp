@@ -186,14 +186,8 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  for (const Shape& s : {
-           Shape{1,    1,   false},
-           Shape{1,    64,  true },
-           Shape{7,    65,  false},
-           Shape{67,   256, true },
-           Shape{129,  100, true },
-           Shape{2048, 256, true }
-  }) {
+  for (const Shape& s : {Shape{1, 1, false}, Shape{1, 64, true}, Shape{7, 65, false},
+                         Shape{67, 256, true}, Shape{129, 100, true}, Shape{2048, 256, true}}) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back(
         {"rmsnorm_forward", "rmsnorm_forward" + suffix, [s] { return forward_instance<T>(s); }});
@@ -215,8 +209,7 @@ void add_large_cases(std::vector<OpCase>& cases) {
 
 std::vector<OpCase> rmsnorm_cases() {
   std::vector<OpCase> cases{
-      {"rmsnorm_reference", "rmsnorm_reference complex step", reference_instance}
-  };
+      {"rmsnorm_reference", "rmsnorm_reference complex step", reference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
   for (const float bad : {INFINITY, -INFINITY, NAN}) {

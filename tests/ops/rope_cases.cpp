@@ -132,16 +132,9 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  for (const Shape& s : {
-           Shape{1, 1,    1,  1, 32 },
-           Shape{3, 7,    6,  2, 64 },
-           Shape{2, 33,   4,  1, 128},
-           Shape{2, 5,    3,  3, 10 },
-           Shape{0, 4,    2,  1, 64 },
-           Shape{3, 5,    5,  2, 48 },
-           Shape{8, 256,  8,  8, 32 },
-           Shape{1, 1024, 12, 4, 64 }
-  }) {
+  for (const Shape& s : {Shape{1, 1, 1, 1, 32}, Shape{3, 7, 6, 2, 64}, Shape{2, 33, 4, 1, 128},
+                         Shape{2, 5, 3, 3, 10}, Shape{0, 4, 2, 1, 64}, Shape{3, 5, 5, 2, 48},
+                         Shape{8, 256, 8, 8, 32}, Shape{1, 1024, 12, 4, 64}}) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back({"rope_forward", "rope_forward" + suffix,
                      [s] { return forward_instance<T>(s, Positions::kOfSequences); }});
@@ -166,9 +159,7 @@ void add_large_cases(std::vector<OpCase>& cases) {
 }  // namespace
 
 std::vector<OpCase> rope_cases() {
-  std::vector<OpCase> cases{
-      {"rope_reference", "rope_reference complex step", reference_instance}
-  };
+  std::vector<OpCase> cases{{"rope_reference", "rope_reference complex step", reference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
   add_large_cases(cases);

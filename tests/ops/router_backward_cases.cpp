@@ -176,8 +176,7 @@ void add_gradients(std::vector<OpCase>& cases, const std::vector<RouterShape>& s
 
 std::vector<OpCase> router_backward_cases() {
   std::vector<OpCase> cases{
-      {"router_reference", "router_reference complex step", reference_instance}
-  };
+      {"router_reference", "router_reference complex step", reference_instance}};
   const auto settings = all_settings(38, 21, 3);
   add_gradients<float>(cases, settings, RouterPath::kAuto);
   add_gradients<bf16>(cases, settings, RouterPath::kAuto);
@@ -188,29 +187,26 @@ std::vector<OpCase> router_backward_cases() {
   const RouterSettings switch_sigmoid{.aux = RouterAux::kSwitch};
   const RouterSettings switch_softmax{.score = RouterScore::kSoftmax, .aux = RouterAux::kSwitch};
   std::vector<RouterShape> shapes{
-      {1,    1,    1,  sigmoid,        Bias::kNone,   ZLoss::kOff, 1.0, 0.0  },
-      {1,    1,    1,  switch_softmax, Bias::kNone,   ZLoss::kOn,  1.0, 0.0  },
-      {67,   4,    4,  softmax,        Bias::kNone,   ZLoss::kOff, 1.0, 0.0  },
-      {67,   4,    4,  switch_sigmoid, Bias::kNone,   ZLoss::kOn,  1.0, 0.0  },
-      {65,   20,   3,  gates,          Bias::kNone,   ZLoss::kOn,  1.0, -30.0},
-      {65,   20,   3,  softmax,        Bias::kRandom, ZLoss::kOn,  6.0, 0.0  },
-      {33,   64,   16, softmax,        Bias::kRandom, ZLoss::kOn,  1.0, 0.0  },
-      {9,    4096, 7,  switch_sigmoid, Bias::kRandom, ZLoss::kOn,  1.0, 0.0  },
-      {9,    4096, 7,  gates,          Bias::kRandom, ZLoss::kOff, 1.0, 0.0  },
-      {2048, 4,    2,  switch_softmax, Bias::kNone,   ZLoss::kOn,  1.0, 0.0  },
-      {2048, 4096, 7,  sigmoid,        Bias::kRandom, ZLoss::kOff, 1.0, 0.0  },
-      {256,  4096, 7,  switch_sigmoid, Bias::kRandom, ZLoss::kOff, 1.0, 0.0  }
-  };
+      {1, 1, 1, sigmoid, Bias::kNone, ZLoss::kOff, 1.0, 0.0},
+      {1, 1, 1, switch_softmax, Bias::kNone, ZLoss::kOn, 1.0, 0.0},
+      {67, 4, 4, softmax, Bias::kNone, ZLoss::kOff, 1.0, 0.0},
+      {67, 4, 4, switch_sigmoid, Bias::kNone, ZLoss::kOn, 1.0, 0.0},
+      {65, 20, 3, gates, Bias::kNone, ZLoss::kOn, 1.0, -30.0},
+      {65, 20, 3, softmax, Bias::kRandom, ZLoss::kOn, 6.0, 0.0},
+      {33, 64, 16, softmax, Bias::kRandom, ZLoss::kOn, 1.0, 0.0},
+      {9, 4096, 7, switch_sigmoid, Bias::kRandom, ZLoss::kOn, 1.0, 0.0},
+      {9, 4096, 7, gates, Bias::kRandom, ZLoss::kOff, 1.0, 0.0},
+      {2048, 4, 2, switch_softmax, Bias::kNone, ZLoss::kOn, 1.0, 0.0},
+      {2048, 4096, 7, sigmoid, Bias::kRandom, ZLoss::kOff, 1.0, 0.0},
+      {256, 4096, 7, switch_sigmoid, Bias::kRandom, ZLoss::kOff, 1.0, 0.0}};
   add_gradients<float>(cases, shapes, RouterPath::kAuto);
   add_gradients<bf16>(cases, shapes, RouterPath::kAuto);
-  const std::vector<RouterShape> sparse{
-      {67, 20,  3, sigmoid, Bias::kNone,   ZLoss::kOff, 1.0, 0.0  },
-      {67, 20,  3, softmax, Bias::kNone,   ZLoss::kOff, 1.0, 0.0  },
-      {67, 20,  3, plain,   Bias::kRandom, ZLoss::kOff, 1.0, 0.0  },
-      {67, 20,  3, gates,   Bias::kRandom, ZLoss::kOff, 1.0, 0.0  },
-      {67, 300, 7, softmax, Bias::kRandom, ZLoss::kOff, 1.0, 0.0  },
-      {67, 20,  1, sigmoid, Bias::kNone,   ZLoss::kOff, 1.0, -30.0}
-  };
+  const std::vector<RouterShape> sparse{{67, 20, 3, sigmoid, Bias::kNone, ZLoss::kOff, 1.0, 0.0},
+                                        {67, 20, 3, softmax, Bias::kNone, ZLoss::kOff, 1.0, 0.0},
+                                        {67, 20, 3, plain, Bias::kRandom, ZLoss::kOff, 1.0, 0.0},
+                                        {67, 20, 3, gates, Bias::kRandom, ZLoss::kOff, 1.0, 0.0},
+                                        {67, 300, 7, softmax, Bias::kRandom, ZLoss::kOff, 1.0, 0.0},
+                                        {67, 20, 1, sigmoid, Bias::kNone, ZLoss::kOff, 1.0, -30.0}};
   add_gradients<float>(cases, sparse, RouterPath::kDense);
   for (const RouterShape& s : sparse) {
     cases.push_back(

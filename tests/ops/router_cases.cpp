@@ -120,16 +120,11 @@ OpInstance order_instance(Bias bias, int64_t experts) {
   };
   const float nan = NAN, inf = INFINITY;
   std::vector<Row> rows{
-      {{1, 1, 1, 1, 1},           {0, 1, 2}},
-      {{0, 2, 1, 2, 2},           {1, 3, 4}},
-      {{3, 1, 2, 1, 1},           {0, 2, 1}},
-      {{0.f, -0.f, 0.f, -0.f, 0}, {0, 1, 2}},
-      {{nan, 1, nan, 2, 3},       {4, 3, 1}},
-      {{nan, nan, nan, nan, 3},   {4, 0, 1}},
-      {{nan, nan, nan, nan, nan}, {0, 1, 2}},
-      {{nan, -inf, nan, inf, 3},  {3, 4, 1}},
-      {{-inf, -inf, -inf, 1, 1},  {3, 4, 0}}
-  };
+      {{1, 1, 1, 1, 1}, {0, 1, 2}},           {{0, 2, 1, 2, 2}, {1, 3, 4}},
+      {{3, 1, 2, 1, 1}, {0, 2, 1}},           {{0.f, -0.f, 0.f, -0.f, 0}, {0, 1, 2}},
+      {{nan, 1, nan, 2, 3}, {4, 3, 1}},       {{nan, nan, nan, nan, 3}, {4, 0, 1}},
+      {{nan, nan, nan, nan, nan}, {0, 1, 2}}, {{nan, -inf, nan, inf, 3}, {3, 4, 1}},
+      {{-inf, -inf, -inf, 1, 1}, {3, 4, 0}}};
   // More experts, all lower but for ties with the rows above.
   auto bench = std::make_shared<Workbench>();
   const int64_t n = int64_t(rows.size()), k = 3;
@@ -186,10 +181,7 @@ OpInstance self_check_instance(RouterScore score, RouterAux aux, Tokens tokens) 
   const int64_t n = 24, experts = 12, k = 3;
   auto bench = std::make_shared<Workbench>();
   const RouterForward a = router_buffers(
-      *bench, {
-                  n, experts, k, {.score = score, .aux = aux},
-                     Bias::kNone, ZLoss::kOff
-  });
+      *bench, {n, experts, k, {.score = score, .aux = aux}, Bias::kNone, ZLoss::kOff});
   float* logits = const_cast<float*>(a.logits.data);
   for (int64_t i = 0; i < n * experts; ++i) {
     const int64_t t = i / experts, e = i % experts;
@@ -269,17 +261,15 @@ std::vector<RouterShape> forward_shapes() {
   std::vector<RouterShape> shapes;
   for (const RouterSettings& r : {sigmoid, softmax}) {
     for (const Bias bias : {Bias::kNone, Bias::kRandom}) {
-      for (const auto& [n, e, k] : {
-               std::array{1,   1,    1 },
-               {3,   4,    4 },
-               {67,  9,    1 },
-               {65,  4,    2 },
-               {130, 100,  64},
-               {1,   4096, 7 },
-               {65,  64,   16},
-               {33,  4096, 7 },
-               {17,  5000, 20}
-      }) {
+      for (const auto& [n, e, k] : {std::array{1, 1, 1},
+                                    {3, 4, 4},
+                                    {67, 9, 1},
+                                    {65, 4, 2},
+                                    {130, 100, 64},
+                                    {1, 4096, 7},
+                                    {65, 64, 16},
+                                    {33, 4096, 7},
+                                    {17, 5000, 20}}) {
         shapes.push_back({n, e, k, r, bias, ZLoss::kOff});
       }
     }
@@ -313,11 +303,7 @@ std::vector<RouterShape> forward_shapes() {
 
 std::vector<OpCase> router_cases() {
   std::vector<OpCase> cases;
-  for (const auto& [e, k] : {
-           std::pair<int64_t, int64_t>{64,   6},
-            {256,  7},
-            {4096, 7}
-  }) {
+  for (const auto& [e, k] : {std::pair<int64_t, int64_t>{64, 6}, {256, 7}, {4096, 7}}) {
     const RouterShape s{16384, e, k, {.aux = RouterAux::kGates}, Bias::kRandom};
     cases.push_back(large("router_forward", "router_forward" + router_name(s),
                           [s] { return forward_instance(s); }));
@@ -332,23 +318,17 @@ std::vector<OpCase> router_cases() {
     cases.push_back({"router_forward", name + " with a bias",
                      [=] { return order_instance(Bias::kRandom, experts); }});
   }
-  for (const auto& [n, e, k] : {
-           std::array{9,  37,   16 },
-           {5,  128,  128},
-           {70, 600,  16 },
-           {7,  4096, 7  }
-  }) {
+  for (const auto& [n, e, k] :
+       {std::array{9, 37, 16}, {5, 128, 128}, {70, 600, 16}, {7, 4096, 7}}) {
     cases.push_back({"router_forward", strprintf("router_forward ties N=%d E=%d K=%d", n, e, k),
                      [n = n, e = e, k = k] { return ties_instance(n, e, k); }});
   }
 
   for (const auto score : {RouterScore::kSigmoid, RouterScore::kSoftmax}) {
     for (const auto aux : {RouterAux::kSwitch, RouterAux::kGates}) {
-      for (const auto& [name, tokens] : {
-               std::pair{"uniform",   Tokens::kUniform },
-               {"tied",      Tokens::kTied    },
-               {"one-sided", Tokens::kOneSided}
-      }) {
+      for (const auto& [name, tokens] : {std::pair{"uniform", Tokens::kUniform},
+                                         {"tied", Tokens::kTied},
+                                         {"one-sided", Tokens::kOneSided}}) {
         cases.push_back({"router_forward",
                          strprintf("router_forward aux of %s tokens, %s %s", name,
                                    score == RouterScore::kSigmoid ? "sigmoid" : "softmax",
@@ -360,13 +340,8 @@ std::vector<OpCase> router_cases() {
   std::vector<int64_t> skewed(4096, 1);
   skewed[17] = 4096;
   const std::vector<std::pair<std::string, std::vector<int64_t>>> loads{
-      {"one expert",      {5}         },
-      {"none assigned",   {0, 0, 0}   },
-      {"uniform",         {7, 7, 7, 7}},
-      {"one over",        {9, 1, 1, 1}},
-      {"one exactly",     {1, 2, 3}   },
-      {"E=4096 one over", skewed      }
-  };
+      {"one expert", {5}},        {"none assigned", {0, 0, 0}}, {"uniform", {7, 7, 7, 7}},
+      {"one over", {9, 1, 1, 1}}, {"one exactly", {1, 2, 3}},   {"E=4096 one over", skewed}};
   for (const auto& [name, counts] : loads) {
     for (const double start : {0.0, 15.99, -16.0}) {
       cases.push_back({"router_bias_update",

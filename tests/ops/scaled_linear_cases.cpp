@@ -84,31 +84,27 @@ void add_case(std::vector<OpCase>& cases, const Shape& s, CaseSize size) {
 std::vector<OpCase> scaled_linear_cases() {
   std::vector<OpCase> cases;
   for (const Shape& s : {
-           Shape{kTensorPair,   16,  16,  16 },
-           Shape{kTensorPair,   67,  48,  80 },
-           Shape{kGradientPair, 130, 32,  272},
-           Shape{kForwardPair,  80,  144, 256},
-           Shape{kForwardPair,  48,  256, 640},
-           Shape{kMxPair,       140, 48,  160},
-           Shape{kNvPair,       140, 48,  144},
-  }) {
+           Shape{kTensorPair, 16, 16, 16},
+           Shape{kTensorPair, 67, 48, 80},
+           Shape{kGradientPair, 130, 32, 272},
+           Shape{kForwardPair, 80, 144, 256},
+           Shape{kForwardPair, 48, 256, 640},
+           Shape{kMxPair, 140, 48, 160},
+           Shape{kNvPair, 140, 48, 144},
+       }) {
     add_case<bf16>(cases, s, CaseSize::kUsual);
   }
   for (const Shape& s : {
-           Shape{kGradientPair, 48,  80,  96,  Add::kInPlace},
-           Shape{kWgradPair,    144, 272, 384, Add::kInPlace},
-           Shape{kMxPair,       64,  48,  96,  Add::kInPlace},
-           Shape{kNvPair,       64,  48,  96,  Add::kInPlace},
-  }) {
+           Shape{kGradientPair, 48, 80, 96, Add::kInPlace},
+           Shape{kWgradPair, 144, 272, 384, Add::kInPlace},
+           Shape{kMxPair, 64, 48, 96, Add::kInPlace},
+           Shape{kNvPair, 64, 48, 96, Add::kInPlace},
+       }) {
     add_case<float>(cases, s, CaseSize::kUsual);
   }
   // The products of the speedrun model's block: fprop and wgrad.
-  for (const auto& [out, in] : {
-           std::pair<int64_t, int64_t>{2304, 768 },
-            {768,  768 },
-            {6144, 768 },
-            {768,  3072}
-  }) {
+  for (const auto& [out, in] :
+       {std::pair<int64_t, int64_t>{2304, 768}, {768, 768}, {6144, 768}, {768, 3072}}) {
     for (const Pair& pair : {kTensorPair, kForwardPair}) {
       add_case<bf16>(cases, {pair, 16384, out, in}, CaseSize::kLarge);
     }

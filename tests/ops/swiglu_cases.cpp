@@ -109,15 +109,8 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  for (const Shape& s : {
-           Shape{0,  64 },
-           Shape{1,  1  },
-           Shape{7,  65 },
-           Shape{5,  8  },
-           Shape{33, 100, 80.0},
-           Shape{129,  384  },
-           Shape{2048,  768}
-  }) {
+  for (const Shape& s : {Shape{0, 64}, Shape{1, 1}, Shape{7, 65}, Shape{5, 8}, Shape{33, 100, 80.0},
+                         Shape{129, 384}, Shape{2048, 768}}) {
     const std::string suffix = std::string(" ") + dtype_name<T>() + shape_name(s);
     cases.push_back(
         {"swiglu_forward", "swiglu_forward" + suffix, [s] { return forward_instance<T>(s); }});
@@ -139,8 +132,7 @@ void add_large_cases(std::vector<OpCase>& cases) {
 
 std::vector<OpCase> swiglu_cases() {
   std::vector<OpCase> cases{
-      {"swiglu_reference", "swiglu_reference complex step", reference_instance}
-  };
+      {"swiglu_reference", "swiglu_reference complex step", reference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
   for (const float bad : {INFINITY, -INFINITY, NAN}) {

@@ -216,13 +216,8 @@ void add_cases(std::vector<OpCase>& cases, const char* name, const QuantFormat& 
 std::vector<OpCase> swiglu_codes_cases() {
   constexpr QuantFormat plain{ElementFormat::kE4M3, ScaleKind::k1x128};
   std::vector<OpCase> cases;
-  for (const Shape& s : {
-           Shape{0,   128},
-           Shape{1,   128},
-           Shape{128, 128},
-           Shape{131, 384},
-           Shape{300, 256}
-  }) {
+  for (const Shape& s :
+       {Shape{0, 128}, Shape{1, 128}, Shape{128, 128}, Shape{131, 384}, Shape{300, 256}}) {
     add_cases(cases, "1x128", kLine, s);
   }
   add_cases(cases, "plain", plain, {70, 256});

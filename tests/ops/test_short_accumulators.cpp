@@ -107,20 +107,20 @@ double worst_use(const Coded& left, const Coded& right, int64_t lines, size_t pr
 TEST_CASE("short accumulators lose what the tolerance allows") {
   double worst_of_all = 0;
   for (const Shape& s : {
-           Shape{"left", "right",  kE4M3, kE4M3,   16,   kStage},
-           Shape{"left", "right",  kE4M3, kE4M3,   80,   kStage},
-           Shape{"left", "right",  kE5M2, kE4M3,   96,   kStage},
-           Shape{"left", "right",  kE5M2, kE4M3,   272,  kStage},
-           Shape{"left", "right",  kLine, kSquare, 256,  kStage},
-           Shape{"left", "right",  kLine, kSquare, 640,  kStage},
-           Shape{"left", "right",  kLine, kLine,   384,  kStage},
-           Shape{"left", "right",  kE4M3, kE4M3,   3072, kStage},
-           Shape{"x",    "weight", kE4M3, kE4M3,   144,  kStage},
-           Shape{"x",    "weight", kE5M2, kE4M3,   32,   kStage},
-           Shape{"x",    "weight", kLine, kSquare, 1024, kStage},
-           Shape{"left", "right",  kE4M3, kE4M3,   272,  kNever},
-           Shape{"left", "right",  kE4M3, kE4M3,   768,  kNever},
-  }) {
+           Shape{"left", "right", kE4M3, kE4M3, 16, kStage},
+           Shape{"left", "right", kE4M3, kE4M3, 80, kStage},
+           Shape{"left", "right", kE5M2, kE4M3, 96, kStage},
+           Shape{"left", "right", kE5M2, kE4M3, 272, kStage},
+           Shape{"left", "right", kLine, kSquare, 256, kStage},
+           Shape{"left", "right", kLine, kSquare, 640, kStage},
+           Shape{"left", "right", kLine, kLine, 384, kStage},
+           Shape{"left", "right", kE4M3, kE4M3, 3072, kStage},
+           Shape{"x", "weight", kE4M3, kE4M3, 144, kStage},
+           Shape{"x", "weight", kE5M2, kE4M3, 32, kStage},
+           Shape{"x", "weight", kLine, kSquare, 1024, kStage},
+           Shape{"left", "right", kE4M3, kE4M3, 272, kNever},
+           Shape{"left", "right", kE4M3, kE4M3, 768, kNever},
+       }) {
     constexpr int64_t kLines = 80;
     Workbench bench;
     const Coded left = coded_matrix(bench, s.left_name, s.left, kLines, s.k);

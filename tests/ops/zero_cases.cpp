@@ -9,9 +9,7 @@ namespace {
 OpInstance instance(int64_t bytes, int64_t skip) {
   auto bench = std::make_shared<Workbench>();
   const View<bf16, 1> buffer = bench->acc<bf16, 1>("x", {bytes / 2}, normal(0.0, 3.0));
-  const Zero a{
-      {reinterpret_cast<std::byte*>(buffer.data) + skip, {bytes - skip}}
-  };
+  const Zero a{{reinterpret_cast<std::byte*>(buffer.data) + skip, {bytes - skip}}};
   const auto check = [=](Report& report) {
     std::vector<double> want(static_cast<size_t>(bytes / 2), 0.0);
     for (int64_t i = 0; i < skip / 2; ++i) want[size_t(i)] = 3.0;
@@ -24,15 +22,13 @@ OpInstance instance(int64_t bytes, int64_t skip) {
 
 std::vector<OpCase> zero_cases() {
   std::vector<OpCase> cases;
-  for (const auto& [bytes, skip] : {
-           std::pair<int64_t, int64_t>{2,       0 },
-           {6,       0 },
-           {48,      6 },
-           {4002,    0 },
-           {4002,    14},
-           {100000,  2 },
-           {9000002, 0 }
-  }) {
+  for (const auto& [bytes, skip] : {std::pair<int64_t, int64_t>{2, 0},
+                                    {6, 0},
+                                    {48, 6},
+                                    {4002, 0},
+                                    {4002, 14},
+                                    {100000, 2},
+                                    {9000002, 0}}) {
     cases.push_back({"zero",
                      "zero " + std::to_string(bytes) + " bytes, from " + std::to_string(skip),
                      [bytes = bytes, skip = skip] { return instance(bytes, skip); }});

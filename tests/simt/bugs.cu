@@ -312,16 +312,17 @@ int run_copy_beyond() {
 constexpr auto kNo = test::Seen::kNo, kWrong = test::Seen::kWrong, kError = test::Seen::kError;
 
 const test::Bug kRight[] = {
-    {"reverse",      run_reverse<Bug::kNone>,     kNo, kNo, kNo},
-    {"wait",         run_wait<Bug::kNone>,        kNo, kNo, kNo},
-    {"double",       run_double<Bug::kNone>,      kNo, kNo, kNo},
+    {"reverse", run_reverse<Bug::kNone>, kNo, kNo, kNo},
+    {"wait", run_wait<Bug::kNone>, kNo, kNo, kNo},
+    {"double", run_double<Bug::kNone>, kNo, kNo, kNo},
     {"copy vectors", run_copy_vector<Bug::kNone>, kNo, kNo, kNo},
-    {"count",        run_count<Bug::kNone>,       kNo, kNo, kNo},
-    {"raise",        run_raise<Bug::kNone>,       kNo, kNo, kNo},
+    {"count", run_count<Bug::kNone>, kNo, kNo, kNo},
+    {"raise", run_raise<Bug::kNone>, kNo, kNo, kNo},
     {"largest",
      [] {
        return launch_empty({1}, {32, 32}, 227 << 10);
-     },                                           kNo, kNo, kNo},
+     },
+     kNo, kNo, kNo},
 };
 
 // clang-format off

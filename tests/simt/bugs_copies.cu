@@ -67,10 +67,7 @@ __global__ void cp_async_kernel(Piece* out, const Piece* in) {
 template <Flaw F>
 int run_cp_async() {
   std::vector<Piece> in(128);
-  for (size_t i = 0; i < in.size(); ++i)
-    in[i] = {
-        {uint32_t(i), 1, 2, 3}
-    };
+  for (size_t i = 0; i < in.size(); ++i) in[i] = {{uint32_t(i), 1, 2, 3}};
   const DeviceArray<Piece> from(in);
   DeviceArray<Piece> to(128);
   simt::run_grid("cp_async", {1}, {64}, 0, [&] { cp_async_kernel<F>(to.data(), from.data()); });
@@ -102,10 +99,7 @@ __global__ void cp_async_mbarrier_kernel(Piece* out, const Piece* in) {
 template <Flaw F>
 int run_cp_async_mbarrier() {
   std::vector<Piece> in(32);
-  for (size_t i = 0; i < in.size(); ++i)
-    in[i] = {
-        {uint32_t(i), 1, 2, 3}
-    };
+  for (size_t i = 0; i < in.size(); ++i) in[i] = {{uint32_t(i), 1, 2, 3}};
   const DeviceArray<Piece> from(in);
   DeviceArray<Piece> to(32);
   simt::run_grid("cp_async_mbarrier", {1}, {64}, 0,
@@ -163,14 +157,12 @@ int run_tma() {
   for (size_t i = 0; i < in.size(); ++i) in[i] = uint16_t(i + 1);
   const DeviceArray<uint16_t> from(in);
   DeviceArray<uint16_t> to(in.size());
-  const TensorMap map = make_tensor_map({
-      .name = "in",
-      .base = from.data(),
-      .rank = 2,
-      .dim = {64,  16},
-      .stride_bytes = {128},
-      .box = {64,  8  }
-  });
+  const TensorMap map = make_tensor_map({.name = "in",
+                                         .base = from.data(),
+                                         .rank = 2,
+                                         .dim = {64, 16},
+                                         .stride_bytes = {128},
+                                         .box = {64, 8}});
   simt::run_grid("tma", {1}, {32}, 8 << 10, [&] { tma_kernel<F>(to.data(), map); });
   const std::vector<uint16_t> out = to.host();
   int wrong = 0;
@@ -268,14 +260,12 @@ __global__ void store_kernel(const __grid_constant__ TensorMap map) {
 template <Flaw F>
 int run_store() {
   DeviceArray<uint16_t> to(2 * kTileElements);
-  const TensorMap map = make_tensor_map({
-      .name = "out",
-      .base = to.data(),
-      .rank = 2,
-      .dim = {64,  16},
-      .stride_bytes = {128},
-      .box = {64,  8  }
-  });
+  const TensorMap map = make_tensor_map({.name = "out",
+                                         .base = to.data(),
+                                         .rank = 2,
+                                         .dim = {64, 16},
+                                         .stride_bytes = {128},
+                                         .box = {64, 8}});
   simt::run_grid("store", {1}, {64}, kTileElements * 2, [&] { store_kernel<F>(map); });
   const std::vector<uint16_t> out = to.host();
   int wrong = 0;

@@ -195,14 +195,12 @@ int run_product_ring() {
   for (size_t i = 0; i < in.size(); ++i) in[i] = bf16(float(int(i * 37 % 23) - 11)).bits;
   const DeviceArray<uint16_t> from(in);
   DeviceArray<float> to(128 * 32);
-  const TensorMap map = make_tensor_map({
-      .name = "in",
-      .base = from.data(),
-      .rank = 2,
-      .dim = {64,  kProductTiles * 64},
-      .stride_bytes = {128},
-      .box = {64, 64                  }
-  });
+  const TensorMap map = make_tensor_map({.name = "in",
+                                         .base = from.data(),
+                                         .rank = 2,
+                                         .dim = {64, kProductTiles * 64},
+                                         .stride_bytes = {128},
+                                         .box = {64, 64}});
   simt::run_grid("product_ring", {1}, {160}, 16 << 10,
                  [&] { product_ring_kernel<F>(to.data(), map); });
   const std::vector<float> out = to.host();

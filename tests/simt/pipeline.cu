@@ -114,15 +114,13 @@ __global__ __launch_bounds__(kThreads, 1) void pipeline_kernel(const __grid_cons
 }
 
 TensorMap map_of(const char* name, const bf16* base, int rows, int columns, int box_rows) {
-  return make_tensor_map({
-      .name = name,
-      .base = base,
-      .rank = 2,
-      .dim = {columns,              rows},
-      .stride_bytes = {int64_t{columns} * 2},
-      .box = {kBlock,            box_rows    },
-      .swizzle = Swizzle::k128
-  });
+  return make_tensor_map({.name = name,
+                          .base = base,
+                          .rank = 2,
+                          .dim = {columns, rows},
+                          .stride_bytes = {int64_t{columns} * 2},
+                          .box = {kBlock, box_rows},
+                          .swizzle = Swizzle::k128});
 }
 TensorMap operand_map(const char* name, const bf16* base, Major order, int rows, int k) {
   return order == Major::kK ? map_of(name, base, rows, k, kTileM)

@@ -13,29 +13,11 @@ TEST_CASE("the swizzles move the pieces that the pictures of the PTX ISA move") 
   };
   // A tile with rows of `span` bytes at a multiple of 1024: piece (16 bytes) of a row -> byte of the tile.
   const Row table[] = {
-      {128, 0, 0, 0   },
-      {128, 0, 5, 80  },
-      {128, 1, 0, 144 },
-      {128, 1, 1, 128 },
-      {128, 3, 5, 480 },
-      {128, 7, 7, 896 },
-      {128, 7, 0, 1008},
-      {128, 8, 2, 1056},
-      {128, 9, 2, 1200},
-      {64,  0, 3, 48  },
-      {64,  1, 0, 64  },
-      {64,  2, 1, 128 },
-      {64,  3, 0, 208 },
-      {64,  5, 1, 368 },
-      {64,  7, 3, 448 },
-      {64,  8, 3, 560 },
-      {32,  0, 1, 16  },
-      {32,  3, 0, 96  },
-      {32,  4, 0, 144 },
-      {32,  7, 1, 224 },
-      {32,  8, 0, 256 },
-      {16,  1, 0, 16  },
-      {16,  9, 0, 144 },
+      {128, 0, 0, 0},   {128, 0, 5, 80},   {128, 1, 0, 144},  {128, 1, 1, 128},  {128, 3, 5, 480},
+      {128, 7, 7, 896}, {128, 7, 0, 1008}, {128, 8, 2, 1056}, {128, 9, 2, 1200}, {64, 0, 3, 48},
+      {64, 1, 0, 64},   {64, 2, 1, 128},   {64, 3, 0, 208},   {64, 5, 1, 368},   {64, 7, 3, 448},
+      {64, 8, 3, 560},  {32, 0, 1, 16},    {32, 3, 0, 96},    {32, 4, 0, 144},   {32, 7, 1, 224},
+      {32, 8, 0, 256},  {16, 1, 0, 16},    {16, 9, 0, 144},
   };
   for (const Row& r : table) {
     INFO("span " << r.span << " row " << r.row << " piece " << r.piece);
@@ -70,16 +52,10 @@ TEST_CASE("operands of wgmma lie as the canonical layouts say") {
     const uint32_t span = 16u << bits, pieces = 1u << bits;
     const WgmmaTile tile = {.start = kStart, .leading = kLeading, .stride = kStride, .span = span};
     // "Canonical layouts" of wgmma, column by column of the table.
-    const Mode k_rows = {
-        {8,          32 },
-        {pieces * T, sbo}
-    };
-    const Mode k_columns = {
-        {T, 2                  },
-        {1, bits == 0 ? lbo : T}
-    };
-    const Mode mn_rows = bits == 0 ? Mode{{T, 1, 32}, {1, T, sbo}}
-                                   : Mode{{T, pieces, 32}, {1, T, lbo}};
+    const Mode k_rows = {{8, 32}, {pieces * T, sbo}};
+    const Mode k_columns = {{T, 2}, {1, bits == 0 ? lbo : T}};
+    const Mode mn_rows =
+        bits == 0 ? Mode{{T, 1, 32}, {1, T, sbo}} : Mode{{T, pieces, 32}, {1, T, lbo}};
     const Mode mn_columns = bits == 0 ? Mode{{8, 2}, {T, lbo}} : Mode{{8, 2}, {pieces * T, sbo}};
     for (int r = 0; r < 256; ++r) {
       for (int k = 0; k < 16; ++k) {

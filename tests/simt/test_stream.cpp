@@ -119,12 +119,12 @@ TEST_CASE("a recording refuses what CUDA refuses, and leaves the stream usable")
     const char* what;
     std::function<void()> calls;
   } rows[] = {
-      {"waiting",                                  [&] { wait(m.on); }                           },
-      {"allocating memory",                        [&] { m.take(gpu::Place::kDevice); }          },
-      {"pinning memory",                           [&] { m.take(gpu::Place::kHostVisible); }     },
-      {"a copy of host memory that is not pinned", [&] { copy(m.on, m.device, m.pageable); }     },
-      {"a copy of host memory that is not pinned", [&] { copy(m.on, m.pageable, m.device); }     },
-      {"recording",                                [&] { gpu::Graph::capture(m.context, [] {}); }},
+      {"waiting", [&] { wait(m.on); }},
+      {"allocating memory", [&] { m.take(gpu::Place::kDevice); }},
+      {"pinning memory", [&] { m.take(gpu::Place::kHostVisible); }},
+      {"a copy of host memory that is not pinned", [&] { copy(m.on, m.device, m.pageable); }},
+      {"a copy of host memory that is not pinned", [&] { copy(m.on, m.pageable, m.device); }},
+      {"recording", [&] { gpu::Graph::capture(m.context, [] {}); }},
   };
   for (const auto& row : rows) {
     REQUIRE(refused(m, [&] {

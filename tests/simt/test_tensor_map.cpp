@@ -9,15 +9,13 @@ using gpu::Swizzle;
 
 TEST_CASE("tensor maps that the driver would refuse") {
   alignas(16) static bf16 memory[8];
-  const gpu::TensorMapSpec good = {
-      .name = "x",
-      .base = memory,
-      .rank = 2,
-      .dim = {100, 10},
-      .stride_bytes = {208},
-      .box = {64,  8  },
-      .swizzle = Swizzle::k128
-  };
+  const gpu::TensorMapSpec good = {.name = "x",
+                                   .base = memory,
+                                   .rank = 2,
+                                   .dim = {100, 10},
+                                   .stride_bytes = {208},
+                                   .box = {64, 8},
+                                   .swizzle = Swizzle::k128};
   REQUIRE(gpu::tensor_map_problem(good).empty());
   REQUIRE(gpu::tensor_map_bytes(good) == 9 * 208 + 200);
   const auto refused = [&](auto change, const char* text) {

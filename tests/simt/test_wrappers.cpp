@@ -67,15 +67,13 @@ struct Matrix {
       o.leading_bytes = side == Side::kK ? o.box_bytes : 128;
       o.stride_bytes = side == Side::kK ? 128 : o.box_bytes;
     }
-    o.map = gpu::make_tensor_map({
-        .name = "operand",
-        .base = device.data(),
-        .rank = 2,
-        .dim = {in_row,     out_rows},
-        .stride_bytes = {in_row * 2},
-        .box = {wide,  out_rows        },
-        .swizzle = swizzle
-    });
+    o.map = gpu::make_tensor_map({.name = "operand",
+                                  .base = device.data(),
+                                  .rank = 2,
+                                  .dim = {in_row, out_rows},
+                                  .stride_bytes = {in_row * 2},
+                                  .box = {wide, out_rows},
+                                  .swizzle = swizzle});
     return o;
   }
 };
@@ -163,24 +161,21 @@ struct CodeMatrix {
     return codes;
   }
   Operand operand() const {
-    return {
-        .map = gpu::make_tensor_map({
-                                     .name = "codes",
-                                     .base = device.data(),
-                                     .rank = 2,
-                                     .dim = {kK / 2, rows},
-                                     .stride_bytes = {kK},
-                                     .box = {kK / 2, rows},
-                                     }
-          ),
-        .swizzle = Swizzle::k128,
-        .boxes = 1,
-        .box_bytes = rows * kK,
-        .box_step = 0,
-        .leading_bytes = 0,
-        .stride_bytes = 1024,
-        .k_bytes = 32
-    };
+    return {.map = gpu::make_tensor_map({
+                .name = "codes",
+                .base = device.data(),
+                .rank = 2,
+                .dim = {kK / 2, rows},
+                .stride_bytes = {kK},
+                .box = {kK / 2, rows},
+            }),
+            .swizzle = Swizzle::k128,
+            .boxes = 1,
+            .box_bytes = rows * kK,
+            .box_step = 0,
+            .leading_bytes = 0,
+            .stride_bytes = 1024,
+            .k_bytes = 32};
   }
 };
 
@@ -268,22 +263,17 @@ struct Tensor {
 };
 
 const Tensor kTensors[] = {
-    {2, {100, 70, 1, 1, 1}, {64, 32, 1, 1, 1}, Swizzle::k128,  104},
-    {2, {64, 9, 1, 1, 1},   {32, 20, 1, 1, 1}, Swizzle::k64,   64 },
-    {2, {20, 30, 1, 1, 1},  {16, 16, 1, 1, 1}, Swizzle::k32,   24 },
-    {2, {50, 12, 1, 1, 1},  {40, 5, 1, 1, 1},  Swizzle::kNone, 56 },
-    {3, {72, 10, 4, 1, 1},  {64, 6, 2, 1, 1},  Swizzle::k128,  72 },
-    {4, {40, 5, 4, 3, 1},   {32, 3, 2, 2, 1},  Swizzle::k64,   40 },
-    {5, {24, 4, 3, 3, 2},   {16, 3, 2, 2, 2},  Swizzle::k32,   24 },
+    {2, {100, 70, 1, 1, 1}, {64, 32, 1, 1, 1}, Swizzle::k128, 104},
+    {2, {64, 9, 1, 1, 1}, {32, 20, 1, 1, 1}, Swizzle::k64, 64},
+    {2, {20, 30, 1, 1, 1}, {16, 16, 1, 1, 1}, Swizzle::k32, 24},
+    {2, {50, 12, 1, 1, 1}, {40, 5, 1, 1, 1}, Swizzle::kNone, 56},
+    {3, {72, 10, 4, 1, 1}, {64, 6, 2, 1, 1}, Swizzle::k128, 72},
+    {4, {40, 5, 4, 3, 1}, {32, 3, 2, 2, 1}, Swizzle::k64, 40},
+    {5, {24, 4, 3, 3, 2}, {16, 3, 2, 2, 2}, Swizzle::k32, 24},
 };
 const std::vector<int> kPlaces[] = {
-    {0,   0,   0,  0,  0 },
-    {8,   3,   1,  1,  0 },
-    {-5,  -2,  0,  1,  1 },
-    {43,  4,   3,  2,  0 },
-    {200, 0,   0,  0,  0 },
-    {0,   -40, 0,  0,  0 },
-    {-16, 0,   -1, -1, -1},
+    {0, 0, 0, 0, 0},   {8, 3, 1, 1, 0},   {-5, -2, 0, 1, 1},    {43, 4, 3, 2, 0},
+    {200, 0, 0, 0, 0}, {0, -40, 0, 0, 0}, {-16, 0, -1, -1, -1},
 };
 
 std::vector<int> place_in(const Tensor& tensor, std::vector<int> at) {
@@ -306,13 +296,11 @@ TEST_CASE("tma_load: boxes of rank 2 to 5, swizzles, zeros outside") {
         INFO("rank " << tensor.rank << " span " << gpu::swizzle_span(tensor.swizzle) << " at "
                      << at[0] << " " << at[1] << " " << at[2] << " " << at[3] << " " << at[4]);
         DeviceArray<uint16_t> tile(size_t(tensor.box_elements()));
-        tma_load(kOn, {
-                          .tile = tile.data(),
-                          .map = tensor.map(device.data()),
-                          .rank = tensor.rank,
-                          .at = {at[0], at[1], at[2], at[3], at[4]},
-                          .bytes = tensor.box_elements() * 2
-        });
+        tma_load(kOn, {.tile = tile.data(),
+                       .map = tensor.map(device.data()),
+                       .rank = tensor.rank,
+                       .at = {at[0], at[1], at[2], at[3], at[4]},
+                       .bytes = tensor.box_elements() * 2});
         const std::vector<uint16_t> got = tile.host();
         std::vector<uint16_t> want(got.size(), 0xDEAD);
         tensor.for_each(at, [&](int shared, int64_t global) {
@@ -334,13 +322,11 @@ TEST_CASE("tma_store: only what lies inside is written") {
         const std::vector<int> at = place_in(tensor, place);
         std::vector<uint16_t> want(size_t(tensor.elements()), 0xABCD);
         DeviceArray<uint16_t> device(want);
-        tma_store(kOn, {
-                           .map = tensor.map(device.data()),
-                           .tile = tile.data(),
-                           .rank = tensor.rank,
-                           .at = {at[0], at[1], at[2]},
-                           .bytes = tensor.box_elements() * 2
-        });
+        tma_store(kOn, {.map = tensor.map(device.data()),
+                        .tile = tile.data(),
+                        .rank = tensor.rank,
+                        .at = {at[0], at[1], at[2]},
+                        .bytes = tensor.box_elements() * 2});
         tensor.for_each(at, [&](int shared, int64_t global) {
           if (global >= 0) want[size_t(global)] = tile_host[size_t(shared)];
         });

@@ -47,27 +47,20 @@ Json manifest_json(const Manifest& manifest, const std::string& folder) {
   json["text_bytes"] = manifest.text_bytes;
   json["validation"] = manifest.validation;
   for (const char* split : {"train", "val"})
-    json[split] = {
-        {"documents", manifest.documents(split)},
-        {"tokens",    manifest.tokens(split)   }
-    };
+    json[split] = {{"documents", manifest.documents(split)}, {"tokens", manifest.tokens(split)}};
   json["shards"] = Json::array();
   for (const SourceEntry& source : manifest.sources)
-    json["sources"].push_back({
-        {"file",      source.file     },
-        {"bytes",     source.bytes    },
-        {"documents", source.documents},
-        {"bad_lines", source.bad_lines},
-        {"sha256",    source.sha256   }
-    });
+    json["sources"].push_back({{"file", source.file},
+                               {"bytes", source.bytes},
+                               {"documents", source.documents},
+                               {"bad_lines", source.bad_lines},
+                               {"sha256", source.sha256}});
   for (const ShardEntry& shard : manifest.shards)
-    json["shards"].push_back({
-        {"file",      shard.file     },
-        {"split",     shard.split    },
-        {"tokens",    shard.tokens   },
-        {"documents", shard.documents},
-        {"sha256",    shard.sha256   }
-    });
+    json["shards"].push_back({{"file", shard.file},
+                              {"split", shard.split},
+                              {"tokens", shard.tokens},
+                              {"documents", shard.documents},
+                              {"sha256", shard.sha256}});
   return json;
 }
 
@@ -203,22 +196,17 @@ std::string shown(const std::string& text) {
 }
 
 Json summary_json(const std::string& path, const ShardSummary& s) {
-  Json json = {
-      {"file",            path          },
-      {"tokens",          s.tokens      },
-      {"bytes_per_token", s.token_bytes },
-      {"documents",       s.documents   },
-      {"largest_id",      s.largest_id  },
-      {"distinct_ids",    s.distinct_ids},
-      {"unigram_nats",    s.unigram_nats},
-      {"first",           s.first       },
-      {"most_frequent",   Json::array() }
-  };
+  Json json = {{"file", path},
+               {"tokens", s.tokens},
+               {"bytes_per_token", s.token_bytes},
+               {"documents", s.documents},
+               {"largest_id", s.largest_id},
+               {"distinct_ids", s.distinct_ids},
+               {"unigram_nats", s.unigram_nats},
+               {"first", s.first},
+               {"most_frequent", Json::array()}};
   for (const auto& [id, count] : s.most_frequent)
-    json["most_frequent"].push_back({
-        {"id",    id   },
-        {"count", count}
-    });
+    json["most_frequent"].push_back({{"id", id}, {"count", count}});
   return json;
 }
 
@@ -273,11 +261,7 @@ int run_inspect(const InspectArguments& a) {
   }
   if (a.json)
     std::printf("%s\n",
-                Json{
-                    {"shards", json}
-    }
-                    .dump(1, ' ', false, Json::error_handler_t::replace)
-                    .c_str());
+                Json{{"shards", json}}.dump(1, ' ', false, Json::error_handler_t::replace).c_str());
   return kExitDone;
 }
 
@@ -307,14 +291,9 @@ int run_verify(const VerifyArguments& a) {
   const Manifest manifest = read_manifest(a.folder);
   const std::vector<std::string> wrong = verify_corpus(manifest, a.folder);
   if (a.json)
-    std::printf("%s\n",
-                Json{
-                    {"folder", a.folder     },
-                    {"ok",     wrong.empty()},
-                    {"wrong",  wrong        }
-    }
-                    .dump(1)
-                    .c_str());
+    std::printf(
+        "%s\n",
+        Json{{"folder", a.folder}, {"ok", wrong.empty()}, {"wrong", wrong}}.dump(1).c_str());
   for (const std::string& line : wrong) std::fprintf(stderr, "%s\n", line.c_str());
   if (wrong.empty() && !a.json)
     std::printf("%s: %zu shards and the tokenizer are as the manifest says\n", a.folder.c_str(),

@@ -148,13 +148,11 @@ struct TakenRun {
 
 // What the evidence for all of them is compared with.
 ReuseEvidence evidence_here(const Arguments& a) {
-  ReuseEvidence evidence{
-      .program = {.data = {},
-                  .program_sha256 = sha256_file(kThisProgram),
-                  .commit = build_info().commit},
-      .data_sha256 = {                            },
-      .device = device_name_of("auto")
-  };
+  ReuseEvidence evidence{.program = {.data = {},
+                                     .program_sha256 = sha256_file(kThisProgram),
+                                     .commit = build_info().commit},
+                         .data_sha256 = {},
+                         .device = device_name_of("auto")};
   if (a.reuse_elsewhere) evidence.elsewhere = ReuseEvidence::Elsewhere::kAccept;
   return evidence;
 }
@@ -296,8 +294,7 @@ int run_matrix(const Arguments& a) {
                 folder.path().c_str()));
   RunnerOptions options{
       .program = a.command.front(),
-      .budget = {.jobs = matrix.file.jobs, .memory_bytes = matrix.file.memory_bytes}
-  };
+      .budget = {.jobs = matrix.file.jobs, .memory_bytes = matrix.file.memory_bytes}};
   if (a.stop_on_failure) options.on_failure = RunnerOptions::OnFailure::kStop;
   const RunnerResult result = train_cells(folder, std::move(planned), options);
   failed.insert(failed.end(), result.failed.begin(), result.failed.end());

@@ -56,12 +56,10 @@ Json ngram_losses(const NgramArguments& a) {
       first_tokens(manifest, a.folder, "val", a.val_tokens > 0 ? a.val_tokens + 1 : INT64_MAX);
   const NgramModel model(kHighestOrder, manifest.vocab_size,
                          {train.data(), {static_cast<int64_t>(train.size())}});
-  return {
-      {"folder",       a.folder                                                      },
-      {"train_tokens", train.size()                                                  },
-      {"val_tokens",   val.size() - 1                                                },
-      {"nats",         model.losses({val.data(), {static_cast<int64_t>(val.size())}})}
-  };
+  return {{"folder", a.folder},
+          {"train_tokens", train.size()},
+          {"val_tokens", val.size() - 1},
+          {"nats", model.losses({val.data(), {static_cast<int64_t>(val.size())}})}};
 }
 
 void print_ngrams(const Json& result) {
@@ -128,16 +126,14 @@ int run_synth(const SynthArguments& a) {
   }
   const SynthCorpus corpus = build(a);
   const Manifest manifest = read_manifest(corpus.folder);
-  Json result = {
-      {"folder",       corpus.folder           },
-      {"tokenizer",    corpus.tokenizer        },
-      {"train",        corpus.train            },
-      {"val",          corpus.val              },
-      {"train_tokens", manifest.tokens("train")},
-      {"val_tokens",   manifest.tokens("val")  },
-      {"vocab_size",   manifest.vocab_size     },
-      {"text_bytes",   manifest.text_bytes     }
-  };
+  Json result = {{"folder", corpus.folder},
+                 {"tokenizer", corpus.tokenizer},
+                 {"train", corpus.train},
+                 {"val", corpus.val},
+                 {"train_tokens", manifest.tokens("train")},
+                 {"val_tokens", manifest.tokens("val")},
+                 {"vocab_size", manifest.vocab_size},
+                 {"text_bytes", manifest.text_bytes}};
   if (a.ngrams) result["ngrams"] = ngram_losses({.folder = corpus.folder});
   if (a.json) {
     std::printf("%s\n", result.dump(1).c_str());

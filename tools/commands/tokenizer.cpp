@@ -54,12 +54,10 @@ int run_train(const TrainArguments& a) {
     std::fprintf(stderr, "warning: %ld tokens, not %ld: no further pair occurs twice in the text\n",
                  static_cast<long>(tokenizer.vocab_size()), static_cast<long>(a.vocab_size));
   if (a.json) {
-    const Json json = {
-        {"file",       a.output              },
-        {"vocab_size", tokenizer.vocab_size()},
-        {"eot_id",     tokenizer.eot()       },
-        {"sha256",     hash                  }
-    };
+    const Json json = {{"file", a.output},
+                       {"vocab_size", tokenizer.vocab_size()},
+                       {"eot_id", tokenizer.eot()},
+                       {"sha256", hash}};
     std::printf("%s\n", json.dump(1).c_str());
     return kExitDone;
   }
@@ -106,11 +104,7 @@ int run_encode(const CodeArguments& a, bool has_text) {
   if (a.json) {
     Json tokens = Json::array();
     for (const int32_t id : ids) tokens.push_back(tokenizer.decode({id}));
-    const Json json = {
-        {"bytes",  text.size()},
-        {"ids",    ids        },
-        {"tokens", tokens     }
-    };
+    const Json json = {{"bytes", text.size()}, {"ids", ids}, {"tokens", tokens}};
     std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     return kExitDone;
   }
@@ -140,10 +134,7 @@ int run_decode(const CodeArguments& a) {
   const std::vector<int32_t> ids = a.ids.empty() ? parse_ids(input_bytes(a)) : a.ids;
   const std::string text = tokenizer.decode(ids);
   if (a.json) {
-    const Json json = {
-        {"ids",  ids },
-        {"text", text}
-    };
+    const Json json = {{"ids", ids}, {"text", text}};
     std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     return kExitDone;
   }

@@ -93,13 +93,11 @@ RouterProbe make_probe(const Config& config, const Batch& first) {
   const int64_t sequence = std::min(config.run.sequence, config.telemetry.probe_tokens);
   const int64_t wanted = std::max<int64_t>(1, config.telemetry.probe_tokens / sequence);
   const int64_t batch = std::min(wanted, first.token.dim[0] / sequence);
-  return {
-      .tokens = {.token = first.token.rows(0, batch * sequence),
-                 .target = first.target.rows(0, batch * sequence),
-                 .batch = batch,
-                 .sequence = sequence},
-      .every = config.telemetry.probe_every
-  };
+  return {.tokens = {.token = first.token.rows(0, batch * sequence),
+                     .target = first.target.rows(0, batch * sequence),
+                     .batch = batch,
+                     .sequence = sequence},
+          .every = config.telemetry.probe_every};
 }
 
 RecorderConfig recorder_config(const RunDir& dir, const Config& config, const RunData& data,
@@ -294,15 +292,13 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
   }
   if (result.end == RunEnd::kCollapseStop && record) report_collapse(log, result, *record);
   if (!a.json) return;
-  nlohmann::ordered_json json{
-      {"end",               run_end_name(result.end)         },
-      {"run",               dir.path()                       },
-      {"step",              result.steps_done                },
-      {"tokens",            result.tokens                    },
-      {"val_loss_nats",     or_null(result.val_loss_nats)    },
-      {"val_bits_per_byte", or_null(result.val_bits_per_byte)},
-      {"tokens_per_s",      result.tokens_per_s              }
-  };
+  nlohmann::ordered_json json{{"end", run_end_name(result.end)},
+                              {"run", dir.path()},
+                              {"step", result.steps_done},
+                              {"tokens", result.tokens},
+                              {"val_loss_nats", or_null(result.val_loss_nats)},
+                              {"val_bits_per_byte", or_null(result.val_bits_per_byte)},
+                              {"tokens_per_s", result.tokens_per_s}};
   if (record) json.update(summary_json(*record));
   if (result.end == RunEnd::kCollapseStop) json["collapse_stop"] = result.why;
   if (result.end == RunEnd::kNonFinite && !result.why.empty()) json["not_finite"] = result.why;
