@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "bench/limits.h"
+#include "tools/machine/limits.h"
 #include "bench/peers/onednn.h"
 #include "tests/ops/op_case.h"
-#include "tools/passive_waiting.h"
+#include "tools/machine/openmp_wait_policy.h"
 
 namespace assay {
 namespace {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "bench/limits.h"
+#include "tools/machine/limits.h"
 #include "tests/ops/op_case.h"
 
 namespace assay {

@@ -10,12 +10,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "bench/limits.h"
+#include "tools/machine/limits.h"
 #include "ops/amax.h"
 #include "ops/dequantise.h"
-#include "ops/element_grid.h"
+#include "ops/quantise/round_to_format.h"
 #include "tests/ops/quantise_case.h"
-#include "tools/passive_waiting.h"
+#include "tools/machine/openmp_wait_policy.h"
 
 namespace assay {
 namespace {

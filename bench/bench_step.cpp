@@ -13,12 +13,12 @@
 #include "base/random.h"
 #include "cuda/profile.h"
 #include "cuda/transfer.h"
-#include "engine/config_yaml.h"
+#include "engine/config/yaml.h"
 #include "engine/optimizer.h"
-#include "models/audit.h"
-#include "models/decoder.h"
-#include "tools/passive_waiting.h"
-#include "tools/train_device.h"
+#include "models/audit/audit.h"
+#include "models/decoder/decoder.h"
+#include "tools/machine/openmp_wait_policy.h"
+#include "tools/assay/train_device.h"
 
 namespace assay {
 namespace {

@@ -16,10 +16,10 @@
 
 #include "base/random.h"
 #include "engine/optimizer.h"
-#include "engine/router_telemetry.h"
-#include "engine/telemetry.h"
-#include "models/decoder.h"
-#include "tools/passive_waiting.h"
+#include "engine/telemetry/router_telemetry.h"
+#include "engine/telemetry/telemetry.h"
+#include "models/decoder/decoder.h"
+#include "tools/machine/openmp_wait_policy.h"
 
 namespace assay {
 namespace {

@@ -2,7 +2,7 @@
 # program needs none of them at run time:
 #   cmake -DOUTPUT=... "-DFILES=a/0003.json;a/0004.json" -P embed_published.cmake
 set(text "// Made by cmake/embed_published.cmake.
-#include \"lab/published.h\"
+#include \"lab/compare/published.h\"
 namespace assay {
 const std::vector<PublishedText>& published_texts() {
   static const std::vector<PublishedText> texts = {

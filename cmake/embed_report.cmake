@@ -3,7 +3,7 @@
 # SCRIPTS stand in the page in that order, as one. PLOTLY may be empty. The assembler reads the files (.incbin): the
 # compiler would take long for megabytes of text.
 set(text "// Made by cmake/embed_report.cmake.
-#include \"lab/report_page.h\"
+#include \"lab/page/page.h\"
 ")
 function(embed name)
   set(directives "")

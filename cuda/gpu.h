@@ -13,9 +13,9 @@
 //   no float atomics, no CUB, no asm in a .cu file
 #pragma once
 
-#include "cuda/gpu_async.h"
-#include "cuda/gpu_language.h"
-#include "cuda/gpu_mma.h"
-#include "cuda/gpu_tma.h"
-#include "cuda/gpu_warp.h"
-#include "cuda/gpu_wgmma.h"
+#include "cuda/kernel/async.h"
+#include "cuda/kernel/language.h"
+#include "cuda/kernel/mma.h"
+#include "cuda/kernel/tma.h"
+#include "cuda/kernel/warp.h"
+#include "cuda/kernel/wgmma.h"

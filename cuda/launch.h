@@ -8,7 +8,7 @@
 
 #include "cuda/launch_kernel.h"
 #if !defined(__CUDACC__)
-#include "cuda/simt/run.h"
+#include "cuda/simt/run_grid.h"
 #include "cuda/simt/stream.h"
 #endif
 

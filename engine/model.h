@@ -1,5 +1,5 @@
 // What the engine knows of a network: parameters to optimise, a micro-batch forward and backward, evaluation,
-// and what its routers did. models/decoder.h implements it; the engine never includes models.
+// and what its routers did. models/decoder/decoder.h implements it; the engine never includes models.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "cuda/memory_plan.h"
 #include "engine/parameter_spec.h"
 #include "engine/tensor_ref.h"
-#include "ops/segment_attention.h"
+#include "ops/varlen_attention.h"
 
 namespace assay {
 

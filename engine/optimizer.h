@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/config.h"
-#include "engine/group_ratios.h"
+#include "engine/config/config.h"
+#include "engine/update_ratios.h"
 #include "engine/model.h"
 #include "ops/global_norm.h"
 

@@ -1,4 +1,4 @@
-// What the engine knows of a parameter: name, shape, and which rules apply to it. models/parameters.h makes the list.
+// What the engine knows of a parameter: name, shape, and which rules apply to it. models/parameters/table.h makes the list.
 #pragma once
 
 #include <cstdint>

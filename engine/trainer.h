@@ -1,4 +1,4 @@
-// One optimizer step. Everything a run does once in a while (evaluate, save, log) is around it, in engine/run.h.
+// One optimizer step. Everything a run does once in a while (evaluate, save, log) is around it, in engine/run/run.h.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include "data/loader.h"
 #include "engine/model.h"
 #include "engine/optimizer.h"
-#include "engine/schedule.h"
+#include "engine/config/schedule.h"
 
 namespace assay {
 

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "engine/yaml_source.h"
+#include "engine/config/yaml_source.h"
 #include "eval/csv.h"
 
 namespace assay {

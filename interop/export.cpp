@@ -6,11 +6,11 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "data/tokenizer_files.h"
-#include "engine/safetensors.h"
+#include "engine/run/safetensors.h"
 #include "interop/model_json.h"
 #include "interop/shard_writer.h"
 #include "interop/tensor_map.h"
-#include "models/parameters.h"
+#include "models/parameters/table.h"
 
 namespace assay {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "data/bpe.h"
-#include "engine/config.h"
+#include "engine/config/config.h"
 #include "engine/tensor_ref.h"
-#include "interop/family.h"
+#include "interop/hf_architecture.h"
 
 namespace assay {
 

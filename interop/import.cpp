@@ -11,14 +11,14 @@
 #include "data/sha256.h"
 #include "data/tokenizer_check.h"
 #include "data/tokenizer_files.h"
-#include "engine/checkpoint.h"
-#include "engine/config_check.h"
-#include "engine/config_text.h"
-#include "engine/config_yaml.h"
+#include "engine/run/checkpoint.h"
+#include "engine/config/check.h"
+#include "engine/config/text.h"
+#include "engine/config/yaml.h"
 #include "interop/model_json.h"
 #include "interop/tensor_map.h"
 #include "interop/weights.h"
-#include "models/parameters.h"
+#include "models/parameters/table.h"
 
 namespace assay {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/config.h"
-#include "engine/run_dir.h"
-#include "interop/family.h"
+#include "engine/config/config.h"
+#include "engine/run/run_dir.h"
+#include "interop/hf_architecture.h"
 
 namespace assay {
 

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/config.h"
-#include "interop/family.h"
+#include "engine/config/config.h"
+#include "interop/hf_architecture.h"
 
 namespace assay {
 

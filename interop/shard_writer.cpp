@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "engine/safetensors.h"
+#include "engine/run/safetensors.h"
 
 namespace assay {
 namespace {

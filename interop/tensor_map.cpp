@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "models/parameters.h"
+#include "models/parameters/table.h"
 
 namespace assay {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/config.h"
-#include "interop/family.h"
+#include "engine/config/config.h"
+#include "interop/hf_architecture.h"
 
 namespace assay {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/safetensors.h"
+#include "engine/run/safetensors.h"
 
 namespace assay {
 

@@ -2,8 +2,8 @@
 #include "cuda/launch.h"
 #include "ops/adamw.h"
 #include "ops/adamw_constants.h"
-#include "ops/gpu_elements.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
 
 namespace assay::gpu {
 

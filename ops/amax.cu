@@ -1,9 +1,9 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/amax.h"
-#include "ops/gpu_amax.h"
-#include "ops/gpu_ops.h"
-#include "ops/hadamard16.h"
+#include "ops/gpu/amax.h"
+#include "ops/gpu/ops.h"
+#include "ops/quantise/hadamard16.h"
 
 namespace assay::gpu {
 

@@ -6,12 +6,12 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/attention_amx.h"
-#include "ops/attention_geometry.h"
-#include "ops/attention_text.h"
-#include "ops/attention_tile.h"
-#include "ops/gpu_ops.h"
-#include "ops/magnitude_lanes.h"
+#include "ops/attention/cpu_amx.h"
+#include "ops/attention/cpu_geometry.h"
+#include "ops/attention/cpu_sequence.h"
+#include "ops/attention/cpu_tile.h"
+#include "ops/gpu/ops.h"
+#include "ops/quantise/cpu_amax.h"
 
 namespace assay {
 

@@ -3,8 +3,8 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/checksum.h"
-#include "ops/gpu_elements.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
 
 namespace assay::gpu {
 

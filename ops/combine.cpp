@@ -3,8 +3,8 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
-#include "ops/magnitude_lanes.h"
+#include "ops/gpu/ops.h"
+#include "ops/quantise/cpu_amax.h"
 
 namespace assay {
 

@@ -1,9 +1,9 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/combine.h"
-#include "ops/gpu_amax.h"
-#include "ops/gpu_elements.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/amax.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
 
 namespace assay::gpu {
 

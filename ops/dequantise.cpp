@@ -3,8 +3,8 @@
 #include "base/check.h"
 #include "base/small_float.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
-#include "ops/quantise_scale.h"
+#include "ops/gpu/ops.h"
+#include "ops/quantise/scale.h"
 
 namespace assay {
 

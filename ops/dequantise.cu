@@ -2,9 +2,9 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/dequantise.h"
-#include "ops/gpu_elements.h"
-#include "ops/gpu_ops.h"
-#include "ops/quantise_scale.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
+#include "ops/quantise/scale.h"
 
 namespace assay::gpu {
 

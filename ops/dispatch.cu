@@ -2,8 +2,8 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/dispatch.h"
-#include "ops/gpu_batch.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/load_batch.h"
+#include "ops/gpu/ops.h"
 
 namespace assay::gpu {
 

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/ops.h"
 
 namespace assay {
 

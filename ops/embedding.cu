@@ -2,9 +2,9 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/embedding.h"
-#include "ops/gpu_elements.h"
-#include "ops/gpu_ops.h"
-#include "ops/gpu_sort.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
+#include "ops/gpu/sort.h"
 
 namespace assay::gpu {
 

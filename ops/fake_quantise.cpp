@@ -6,11 +6,11 @@
 #include "base/check.h"
 #include "base/random_lanes.h"
 #include "cuda/profile.h"
-#include "ops/fake_quantise_blocks.h"
-#include "ops/fake_quantise_lanes.h"
-#include "ops/gpu_ops.h"
-#include "ops/hadamard_rows.h"
-#include "ops/magnitude_lanes.h"
+#include "ops/quantise/block_stats.h"
+#include "ops/quantise/cpu_lanes.h"
+#include "ops/gpu/ops.h"
+#include "ops/quantise/cpu_hadamard.h"
+#include "ops/quantise/cpu_amax.h"
 
 namespace assay {
 

@@ -1,14 +1,14 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
-#include "ops/element_grid.h"
+#include "ops/quantise/round_to_format.h"
 #include "ops/fake_quantise.h"
-#include "ops/fake_quantise_blocks.h"
-#include "ops/fake_quantise_cut.h"
-#include "ops/gpu_amax.h"
-#include "ops/gpu_elements.h"
-#include "ops/gpu_ops.h"
-#include "ops/hadamard16.h"
-#include "ops/quantise_scale.h"
+#include "ops/quantise/block_stats.h"
+#include "ops/quantise/partition.h"
+#include "ops/gpu/amax.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
+#include "ops/quantise/hadamard16.h"
+#include "ops/quantise/scale.h"
 
 namespace assay::gpu {
 

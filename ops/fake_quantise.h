@@ -8,7 +8,7 @@
 // epilogue of the product: its amax is that of z (of z rotated), made here or known. e8m0 and ue4m3 scales: y is exact (ops/dequantise.h).
 //
 // Segments offsets[s] <= a < offsets[s + 1] are cut off from each other: a block that spans rows (column copies, 16 x 16, 128 x 128)
-// starts anew at a segment's begin and is short at its end, as if padded with zeros. The rotation (ops/hadamard16.h) takes 16 rows
+// starts anew at a segment's begin and is short at its end, as if padded with zeros. The rotation (ops/quantise/hadamard16.h) takes 16 rows
 // from the segment's begin on; the last ones, fewer than 16, are NOT rotated. Both operands of a product along these rows do
 // the same, so their product is right.
 //

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/ops.h"
 
 namespace assay {
 

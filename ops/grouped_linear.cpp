@@ -5,9 +5,9 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
-#include "ops/grouped_parts.h"
-#include "ops/segment_product.h"
+#include "ops/gpu/ops.h"
+#include "ops/grouped/gpu_work_list.h"
+#include "ops/cpu_gemm/ragged.h"
 
 namespace assay {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "ops/gpu_ops.h"
-#include "ops/grouped_launch.h"
+#include "ops/gpu/ops.h"
+#include "ops/grouped/gpu_launch.h"
 #include "ops/grouped_linear.h"
 
 namespace assay::gpu {

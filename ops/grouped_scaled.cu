@@ -1,5 +1,5 @@
-#include "ops/gpu_ops.h"
-#include "ops/grouped_launch.h"
+#include "ops/gpu/ops.h"
+#include "ops/grouped/gpu_launch.h"
 #include "ops/grouped_scaled.h"
 
 namespace assay::gpu {
@@ -11,7 +11,7 @@ namespace {
 // 128 x 128: the sums of a stage and those of all take 64 registers a thread each.
 constexpr int kTileN = 128;
 
-// Codes move as pairs (ops/grouped_tile.h).
+// Codes move as pairs (ops/grouped/gpu_mainloop.h).
 const bf16* pairs(const CodedMatrix& m) {
   return reinterpret_cast<const bf16*>(m.codes.data);
 }

@@ -3,7 +3,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/ops.h"
 #include "ops/swiglu.h"
 
 namespace assay {

@@ -1,5 +1,5 @@
-#include "ops/gpu_ops.h"
-#include "ops/grouped_launch.h"
+#include "ops/gpu/ops.h"
+#include "ops/grouped/gpu_launch.h"
 #include "ops/grouped_swiglu.h"
 
 namespace assay::gpu {

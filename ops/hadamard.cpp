@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
-#include "ops/hadamard_rows.h"
-#include "ops/quantise_scale.h"
+#include "ops/gpu/ops.h"
+#include "ops/quantise/cpu_hadamard.h"
+#include "ops/quantise/scale.h"
 
 namespace assay {
 

@@ -1,7 +1,7 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
-#include "ops/gpu_amax.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/amax.h"
+#include "ops/gpu/ops.h"
 #include "ops/hadamard.h"
 
 namespace assay::gpu {

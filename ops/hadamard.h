@@ -2,14 +2,14 @@
 //
 //   y[16 g + i, c] = (1/4) sum_j H16[i][j] (+-)x[16 g + j, c]       inverse: x[16 g + j, c] = (+-)(1/4) sum_i H16[i][j] y[16 g + i, c]
 //
-// ops/hadamard16.h has the signs and the order of the sums. Rows beyond the last of x count as 0.
+// ops/quantise/hadamard16.h has the signs and the order of the sums. Rows beyond the last of x count as 0.
 #pragma once
 
 #include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
-#include "ops/hadamard16.h"
+#include "ops/quantise/hadamard16.h"
 
 namespace assay {
 

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/ops.h"
 #include "ops/linear.h"
 
 namespace assay {

@@ -8,8 +8,8 @@
 #include "base/check.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
-#include "ops/gpu_elements.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
 #include "ops/head_loss.h"
 #include "ops/linear.h"
 

@@ -3,9 +3,9 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
-#include "ops/panel.h"
-#include "ops/segment_product.h"
+#include "ops/gpu/ops.h"
+#include "ops/cpu_gemm/gemm.h"
+#include "ops/cpu_gemm/ragged.h"
 
 namespace assay {
 

@@ -1,6 +1,6 @@
 #include "cuda/matmul.h"
-#include "ops/gpu_ops.h"
-#include "ops/gpu_product_factors.h"
+#include "ops/gpu/ops.h"
+#include "ops/gpu/product_factors.h"
 #include "ops/linear.h"
 
 // The linear layer is a library's product on a GPU: cuBLASLt is hard to beat for dense bf16 (bound: the tensor cores, and

@@ -8,7 +8,7 @@
 // is added in place). A row of y or dx has the same bits whatever the other rows are. dW continues the sum it finds: rows given in two calls (the
 // first of a multiple of 32 rows) have the same bits as in one. Not with a scale (ops/product_scale.h), which multiplies sums
 // from 0 of the call's rows, or of parts of them where they are many. Nothing depends on the number of threads.
-// How bf16 products round: ops/panel.h. Reference: tests/ref/linear.h.
+// How bf16 products round: ops/cpu_gemm/gemm.h. Reference: tests/ref/linear.h.
 //
 // The calls allocate nothing; on.workspace must have linear_workspace_bytes().
 #pragma once

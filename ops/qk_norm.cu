@@ -3,9 +3,9 @@
 #include "base/check.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
-#include "ops/gpu_amax.h"
-#include "ops/gpu_elements.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/amax.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
 #include "ops/qk_norm.h"
 
 namespace assay::gpu {

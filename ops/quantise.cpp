@@ -7,10 +7,10 @@
 #include "base/random_lanes.h"
 #include "base/small_float.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
-#include "ops/hadamard_rows.h"
-#include "ops/magnitude_lanes.h"
-#include "ops/quantise_scale.h"
+#include "ops/gpu/ops.h"
+#include "ops/quantise/cpu_hadamard.h"
+#include "ops/quantise/cpu_amax.h"
+#include "ops/quantise/scale.h"
 
 namespace assay {
 

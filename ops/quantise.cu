@@ -1,13 +1,13 @@
 #include "base/small_float.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
-#include "ops/gpu_amax.h"
-#include "ops/gpu_codes.h"
-#include "ops/gpu_elements.h"
-#include "ops/gpu_ops.h"
-#include "ops/hadamard16.h"
+#include "ops/gpu/amax.h"
+#include "ops/quantise/gpu_fp8_tile.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
+#include "ops/quantise/hadamard16.h"
 #include "ops/quantise.h"
-#include "ops/quantise_scale.h"
+#include "ops/quantise/scale.h"
 
 namespace assay::gpu {
 

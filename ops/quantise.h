@@ -2,9 +2,9 @@
 //
 //   row       copy of x:                 lines R, K = C, a multiple of the block
 //   column    copy of x transposed:      lines C, K = R padded with zeros to whole blocks; rotated by the 16-point random Hadamard
-//             transform (ops/hadamard16.h) along its K, if asked for; 16 that are all padding stay 0
+//             transform (ops/quantise/hadamard16.h) along its K, if asked for; 16 that are all padding stay 0
 //
-// The scales: ops/quantise_scale.h; elements and their roundings: base/small_float.h; where things lie: ops/quantise_format.h. The
+// The scales: ops/quantise/scale.h; elements and their roundings: base/small_float.h; where things lie: ops/quantise_format.h. The
 // stochastic draw of element (line, k) is half word i mod 8 of block i / 8 of the copy's key, i = line K + k. Kinds with a
 // tensor scale read the tensor's amax (ops/amax.h), that of the rotated tensor for a rotated copy. An empty view of codes:
 // no such copy. Reference: tests/ref/quantise.h, and vectors of other code (tests/ops/quantise_vectors.py).

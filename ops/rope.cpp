@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
-#include "ops/magnitude_lanes.h"
+#include "ops/gpu/ops.h"
+#include "ops/quantise/cpu_amax.h"
 
 namespace assay {
 

@@ -1,8 +1,8 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
-#include "ops/gpu_amax.h"
-#include "ops/gpu_elements.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/amax.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
 #include "ops/rope.h"
 
 namespace assay::gpu {

@@ -4,9 +4,9 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
-#include "ops/router_row.h"
-#include "ops/top_k.h"
+#include "ops/gpu/ops.h"
+#include "ops/router/cpu_row.h"
+#include "ops/router/cpu_top_k.h"
 
 namespace assay {
 

@@ -2,9 +2,9 @@
 
 #include "base/check.h"
 #include "cuda/launch.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/ops.h"
 #include "ops/router.h"
-#include "ops/router_select.h"
+#include "ops/router/gpu_select.h"
 
 namespace assay::gpu {
 

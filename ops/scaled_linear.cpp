@@ -3,8 +3,8 @@
 #include "base/check.h"
 #include "cuda/profile.h"
 #include "cuda/scaled_matmul.h"
-#include "ops/coded_operand.h"
-#include "ops/gpu_ops.h"
+#include "ops/quantise/gpu_operand.h"
+#include "ops/gpu/ops.h"
 
 namespace assay {
 

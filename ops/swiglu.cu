@@ -1,10 +1,10 @@
 #include "base/check.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
-#include "ops/gpu_amax.h"
-#include "ops/gpu_elements.h"
-#include "ops/gpu_ops.h"
-#include "ops/gpu_swiglu.h"
+#include "ops/gpu/amax.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
+#include "ops/gpu/swiglu.h"
 #include "ops/swiglu.h"
 
 namespace assay::gpu {

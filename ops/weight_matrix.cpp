@@ -5,7 +5,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/panel.h"
+#include "ops/cpu_gemm/gemm.h"
 
 namespace assay {
 

@@ -8,7 +8,7 @@
 #endif
 
 #include "cuda/profile.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/ops.h"
 
 namespace assay {
 

@@ -2,7 +2,7 @@
 
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
-#include "ops/gpu_ops.h"
+#include "ops/gpu/ops.h"
 #include "ops/zero.h"
 
 namespace assay::gpu {

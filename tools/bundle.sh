@@ -4,7 +4,7 @@
 #
 # The programs find lib/ by DT_RPATH ($ORIGIN/../lib), not DT_RUNPATH: it holds for the libraries' libraries too (fmt of
 # spdlog), and an LD_LIBRARY_PATH of that machine does not come before it. They are compiled for a CPU that every GPU host has: the
-# ops then contain no AVX-512 or AMX, whose use is decided at compile time (ops/amx_tiles.h).
+# ops then contain no AVX-512 or AMX, whose use is decided at compile time (ops/cpu_gemm/amx_tiles.h).
 #
 # cuBLASLt stays out by default: it is 541 MB in CUDA 13.0, the rest 152 MB, and a CUDA toolkit has it. It is opened while the
 # program runs, so nothing else needs it.

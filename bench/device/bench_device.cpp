@@ -11,7 +11,7 @@
 #include <exception>
 
 #include "base/check.h"
-#include "bench/device/timer.h"
+#include "tools/machine/gpu_timer.h"
 #include "tests/ops/op_case.h"
 
 #ifndef ASSAY_BENCH_OPS

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "bench/device/timer.h"
+#include "tools/machine/gpu_timer.h"
 
 int main(int argc, char** argv) {
   using namespace assay;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "bench/limits.h"
+#include "tools/machine/limits.h"
 
 namespace assay {
 

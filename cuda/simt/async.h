@@ -1,9 +1,9 @@
-// cp.async and mbarriers of the executor, for kernels: cuda/gpu_async.h.
+// cp.async and mbarriers of the executor, for kernels: cuda/kernel/async.h.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/simt/here.h"
+#include "cuda/simt/source_location.h"
 
 namespace assay::simt {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cuda/simt/fiber.h"
-#include "cuda/simt/here.h"
+#include "cuda/simt/source_location.h"
 #include "cuda/simt/language.h"
 
 namespace assay::simt {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/simt/here.h"
+#include "cuda/simt/source_location.h"
 
 #define __global__
 #define __device__

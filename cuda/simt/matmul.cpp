@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cuda/simt/run.h"
+#include "cuda/simt/run_grid.h"
 #include "cuda/simt/stream.h"
 
 namespace assay::gpu {

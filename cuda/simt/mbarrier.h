@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/simt/here.h"
+#include "cuda/simt/source_location.h"
 
 namespace assay::simt {
 

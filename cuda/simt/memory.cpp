@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "cuda/simt/memory_internal.h"
-#include "cuda/simt/run.h"
+#include "cuda/simt/run_grid.h"
 #include "cuda/simt/sanitizer.h"
 #include "cuda/simt/scheduler.h"
 

@@ -1,9 +1,9 @@
-// Warp-wide products and matrix loads of the executor, for kernels: cuda/gpu_mma.h.
+// Warp-wide products and matrix loads of the executor, for kernels: cuda/kernel/mma.h.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/simt/here.h"
+#include "cuda/simt/source_location.h"
 
 namespace assay::simt {
 

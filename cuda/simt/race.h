@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/simt/here.h"
+#include "cuda/simt/source_location.h"
 
 namespace assay::simt {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cuda/simt/here.h"
+#include "cuda/simt/source_location.h"
 
 namespace assay::simt {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/small_float.h"
-#include "cuda/simt/run.h"
+#include "cuda/simt/run_grid.h"
 #include "cuda/simt/stream.h"
 
 namespace assay::gpu {

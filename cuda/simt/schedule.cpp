@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
-#include "cuda/simt/run.h"
+#include "cuda/simt/run_grid.h"
 
 namespace assay::simt {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cuda/simt/block.h"
-#include "cuda/simt/run.h"
+#include "cuda/simt/run_grid.h"
 #include "cuda/simt/thread_set.h"
 
 namespace assay::simt {

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "cuda/simt/memory.h"
-#include "cuda/simt/run.h"
+#include "cuda/simt/run_grid.h"
 
 namespace assay::simt {
 namespace {

@@ -1,4 +1,4 @@
-// Barriers, exchanges within a warp, atomics and arithmetic of the executor, for kernels: cuda/gpu_warp.h.
+// Barriers, exchanges within a warp, atomics and arithmetic of the executor, for kernels: cuda/kernel/warp.h.
 #pragma once
 
 #include <bit>

@@ -1,10 +1,10 @@
-// Bulk copies of the executor, for kernels: cuda/gpu_tma.h.
+// Bulk copies of the executor, for kernels: cuda/kernel/tma.h.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "cuda/simt/here.h"
+#include "cuda/simt/source_location.h"
 #include "cuda/tensor_map.h"
 
 namespace assay::simt {

@@ -15,7 +15,7 @@
 
 #include "base/small_float.h"
 #include "cuda/simt/block.h"
-#include "cuda/simt/run.h"
+#include "cuda/simt/run_grid.h"
 #include "cuda/simt/wgmma_math.h"
 
 namespace assay::simt {

@@ -1,9 +1,9 @@
-// Warpgroup products of the executor, for kernels: cuda/gpu_wgmma.h.
+// Warpgroup products of the executor, for kernels: cuda/kernel/wgmma.h.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/simt/here.h"
+#include "cuda/simt/source_location.h"
 #include "cuda/tensor_map.h"
 
 namespace assay::simt {

@@ -6,7 +6,7 @@
 
 namespace assay::simt {
 
-// A matrix descriptor taken apart; the same fields as wgmma_descriptor in cuda/gpu_wgmma.h puts together.
+// A matrix descriptor taken apart; the same fields as wgmma_descriptor in cuda/kernel/wgmma.h puts together.
 // Source: PTX ISA, "Matrix descriptor format" of wgmma: bits 0-13 address / 16, 16-29 leading dimension offset / 16,
 // 32-45 stride dimension offset / 16, 49-51 base offset, 62-63 swizzle (0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes).
 struct WgmmaTile {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "engine/checkpoint.h"
+#include "engine/run/checkpoint.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/file_size_limit.h"

@@ -1,6 +1,6 @@
 // telemetry.collapse_stop: when its rule holds, in one process and over a resume.
-#include "engine/collapse_guard.h"
-#include "engine/telemetry.h"
+#include "engine/telemetry/collapse_guard.h"
+#include "engine/telemetry/telemetry.h"
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
 

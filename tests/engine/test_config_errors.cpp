@@ -3,9 +3,9 @@
 #include <random>
 
 #include "base/file.h"
-#include "engine/config_check.h"
-#include "engine/config_text.h"
-#include "engine/config_yaml.h"
+#include "engine/config/check.h"
+#include "engine/config/text.h"
+#include "engine/config/yaml.h"
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
 

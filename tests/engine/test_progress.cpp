@@ -1,8 +1,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "engine/log.h"
-#include "engine/progress.h"
+#include "engine/run/log.h"
+#include "engine/run/progress.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/router_stats.h"
+#include "engine/telemetry/router_stats.h"
 #include "tests/catch.h"
 
 namespace assay {

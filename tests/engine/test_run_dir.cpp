@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "engine/config_text.h"
-#include "engine/interrupt.h"
-#include "engine/run_dir.h"
+#include "engine/config/text.h"
+#include "engine/run/interrupt.h"
+#include "engine/run/run_dir.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "data/sha256.h"
-#include "engine/safetensors.h"
+#include "engine/run/safetensors.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/file_size_limit.h"

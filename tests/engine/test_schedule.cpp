@@ -1,6 +1,6 @@
 #include <string>
 
-#include "engine/schedule.h"
+#include "engine/config/schedule.h"
 #include "tests/catch.h"
 
 namespace assay {

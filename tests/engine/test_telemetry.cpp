@@ -5,9 +5,9 @@
 #include <thread>
 
 #include "base/file.h"
-#include "engine/load_blob.h"
-#include "engine/telemetry.h"
-#include "engine/telemetry_reader.h"
+#include "engine/telemetry/expert_load_codec.h"
+#include "engine/telemetry/telemetry.h"
+#include "engine/telemetry/reader.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/file_size_limit.h"

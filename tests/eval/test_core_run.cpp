@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 #include "eval/core_run.h"
-#include "models/decoder.h"
+#include "models/decoder/decoder.h"
 #include "tests/catch.h"
 
 namespace assay {

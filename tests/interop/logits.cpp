@@ -3,8 +3,8 @@
 #include <cstdio>
 
 #include "base/check.h"
-#include "engine/safetensors.h"
-#include "tools/loaded_model.h"
+#include "engine/run/safetensors.h"
+#include "tools/assay/loaded_model.h"
 
 namespace assay {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "base/file.h"
 #include "data/sha256.h"
-#include "engine/checkpoint.h"
-#include "engine/run_dir.h"
-#include "engine/telemetry.h"
+#include "engine/run/checkpoint.h"
+#include "engine/run/run_dir.h"
+#include "engine/telemetry/telemetry.h"
 
 namespace assay {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/run_record.h"
+#include "lab/runs/run_record.h"
 
 namespace assay {
 

@@ -1,7 +1,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/anchor_log.h"
+#include "lab/compare/anchor_log.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"

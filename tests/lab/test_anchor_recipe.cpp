@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/config_yaml.h"
-#include "lab/anchor_recipe.h"
+#include "engine/config/yaml.h"
+#include "lab/compare/anchor_recipe.h"
 #include "tests/catch.h"
 #include "tests/lab/run_records.h"
 

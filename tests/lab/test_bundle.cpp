@@ -1,8 +1,8 @@
 #include <filesystem>
 #include <functional>
 
-#include "lab/receipt_make.h"
-#include "lab/receipt_verify.h"
+#include "lab/receipt/make.h"
+#include "lab/receipt/verify.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"

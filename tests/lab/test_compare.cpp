@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/compare.h"
+#include "lab/compare/compare.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/lab/run_records.h"

@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
-#include "lab/compare_report.h"
-#include "lab/summary_report.h"
-#include "lab/text_table.h"
+#include "lab/compare/compare_report.h"
+#include "lab/runs/summary_text.h"
+#include "lab/runs/text_table.h"
 #include "tests/catch.h"
 #include "tests/lab/run_records.h"
 

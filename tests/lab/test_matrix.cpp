@@ -1,11 +1,11 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "engine/config_text.h"
-#include "lab/matrix_budget.h"
-#include "lab/matrix_plan.h"
-#include "lab/matrix_state.h"
-#include "models/horizon.h"
+#include "engine/config/text.h"
+#include "lab/matrix/budget.h"
+#include "lab/matrix/plan.h"
+#include "lab/matrix/state.h"
+#include "models/audit/horizon.h"
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
 

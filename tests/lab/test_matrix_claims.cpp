@@ -1,6 +1,6 @@
 #include "base/file.h"
-#include "lab/matrix_claims.h"
-#include "lab/run_measures.h"
+#include "lab/matrix/claims.h"
+#include "lab/runs/run_measures.h"
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
 #include "tests/lab/run_records.h"

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/published.h"
+#include "lab/compare/published.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/lab/run_records.h"

@@ -1,11 +1,11 @@
 #include <filesystem>
 #include <functional>
 
-#include "engine/config_yaml.h"
-#include "lab/receipt.h"
-#include "lab/receipt_make.h"
-#include "lab/receipt_verify.h"
-#include "lab/telemetry_dump.h"
+#include "engine/config/yaml.h"
+#include "lab/receipt/receipt.h"
+#include "lab/receipt/make.h"
+#include "lab/receipt/verify.h"
+#include "lab/receipt/telemetry_dump.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "base/check.h"
-#include "lab/report_page.h"
-#include "lab/report_series.h"
+#include "lab/page/page.h"
+#include "lab/page/series.h"
 #include "tests/catch.h"
 #include "tests/lab/fake_run.h"
 

@@ -1,9 +1,9 @@
 #include <cmath>
 #include <filesystem>
 
-#include "engine/telemetry.h"
-#include "lab/router_analysis.h"
-#include "lab/router_report.h"
+#include "engine/telemetry/telemetry.h"
+#include "lab/router/analysis.h"
+#include "lab/router/text.h"
 #include "tests/catch.h"
 
 namespace assay {

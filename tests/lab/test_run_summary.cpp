@@ -1,4 +1,4 @@
-#include "lab/run_summary.h"
+#include "lab/runs/run_summary.h"
 #include "tests/catch.h"
 
 namespace assay {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/seed_groups.h"
+#include "lab/runs/seed_groups.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/lab/run_records.h"

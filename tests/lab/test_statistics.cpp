@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/statistics.h"
+#include "lab/runs/statistics.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/tolerance.h"

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "cuda/transfer.h"
 #include "engine/optimizer.h"
-#include "models/decoder.h"
+#include "models/decoder/decoder.h"
 
 namespace assay {
 

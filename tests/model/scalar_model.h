@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "models/parameters.h"
+#include "models/parameters/table.h"
 #include "tests/model/scalar_router.h"
 
 namespace assay::ref {

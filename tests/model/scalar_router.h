@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/check.h"
-#include "engine/config.h"
+#include "engine/config/config.h"
 #include "tests/model/scalar_blocks.h"
 
 namespace assay::ref {

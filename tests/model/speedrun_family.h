@@ -1,7 +1,7 @@
 // The published family: dense, moe-64, moe-256 of 768 x 12, whose counts and horizons are known.
 #pragma once
 
-#include "engine/config.h"
+#include "engine/config/config.h"
 
 namespace assay {
 

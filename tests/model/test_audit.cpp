@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "base/check.h"
-#include "models/audit_report.h"
-#include "models/parameters.h"
+#include "models/audit/audit_report.h"
+#include "models/parameters/table.h"
 #include "tests/catch.h"
 #include "tests/model/speedrun_family.h"
 

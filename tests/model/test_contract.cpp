@@ -3,10 +3,10 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "engine/config_text.h"
-#include "engine/config_yaml.h"
-#include "engine/telemetry.h"
-#include "models/contract.h"
+#include "engine/config/text.h"
+#include "engine/config/yaml.h"
+#include "engine/telemetry/telemetry.h"
+#include "models/audit/contract.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"

@@ -1,7 +1,7 @@
 // Every contract's horizon for every model, and what else differs between the models.
 #include <algorithm>
 
-#include "models/family.h"
+#include "models/audit/family.h"
 #include "tests/catch.h"
 #include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"

@@ -1,7 +1,7 @@
 // Horizons of every contract against published figures and counts by hand.
 #include "base/check.h"
-#include "engine/config_check.h"
-#include "models/horizon.h"
+#include "engine/config/check.h"
+#include "models/audit/horizon.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/model/speedrun_family.h"

@@ -1,7 +1,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
-#include "models/match.h"
+#include "models/audit/dense_twin.h"
 #include "tests/catch.h"
 
 namespace assay {

@@ -8,7 +8,7 @@
 #include "cuda/profile.h"
 #include "cuda/simt/context.h"
 #include "cuda/simt/memory.h"
-#include "models/native_products.h"
+#include "models/linear/native_products.h"
 #include "ops/fake_quantise.h"
 #include "ops/scaled_linear.h"
 #include "tests/catch.h"

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "models/parameters.h"
+#include "models/parameters/table.h"
 #include "tests/catch.h"
 
 namespace assay {

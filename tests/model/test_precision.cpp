@@ -1,6 +1,6 @@
 // The table of formats: recipes, overrides, what is refused.
-#include "models/decoder.h"
-#include "models/precision.h"
+#include "models/decoder/decoder.h"
+#include "models/linear/precision.h"
 #include "tests/catch.h"
 
 namespace assay {

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <map>
 
-#include "models/precision.h"
-#include "models/quant_scratch.h"
+#include "models/linear/precision.h"
+#include "models/linear/quantised_scratch.h"
 #include "ops/fake_quantise.h"
-#include "ops/magnitude_lanes.h"
+#include "ops/quantise/cpu_amax.h"
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
 #include "tests/ref/fake_quantise.h"

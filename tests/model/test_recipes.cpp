@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "models/precision.h"
-#include "models/projection.h"
+#include "models/linear/precision.h"
+#include "models/linear/projection.h"
 #include "ops/linear.h"
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"

@@ -3,7 +3,7 @@
 
 #include "cuda/context.h"
 #include "cuda/simt/context.h"
-#include "models/asked_rows.h"
+#include "models/decoder/scored_rows.h"
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
 #include "tests/tolerance.h"

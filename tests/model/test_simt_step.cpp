@@ -5,7 +5,7 @@
 #include "cuda/context.h"
 #include "cuda/simt/context.h"
 #include "cuda/simt/memory.h"
-#include "cuda/simt/run.h"
+#include "cuda/simt/run_grid.h"
 #include "cuda/simt/stream.h"
 #include "ops/fake_quantise.h"
 #include "tests/catch.h"

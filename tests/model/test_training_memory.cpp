@@ -1,7 +1,7 @@
 // What is said where a training run does not fit: the micro-batch that would.
 #include "base/check.h"
 #include "cuda/context.h"
-#include "models/training_memory.h"
+#include "models/decoder/training_memory.h"
 #include "tests/catch.h"
 
 namespace assay {

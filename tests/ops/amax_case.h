@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "ops/quantise_scale.h"
+#include "ops/quantise/scale.h"
 #include "tests/ops/op_case.h"
 
 namespace assay {

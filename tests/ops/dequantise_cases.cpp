@@ -1,6 +1,6 @@
 #include "ops/dequantise.h"
 #include "ops/linear.h"
-#include "ops/quantise_scale.h"
+#include "ops/quantise/scale.h"
 #include "tests/ops/quantise_case.h"
 #include "tests/ref/quantise.h"
 #include "tests/tolerance.h"

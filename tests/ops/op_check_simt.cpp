@@ -4,7 +4,7 @@
 #include "cuda/launch.h"
 #include "cuda/simt/memory.h"
 #include "cuda/simt/race.h"
-#include "cuda/simt/run.h"
+#include "cuda/simt/run_grid.h"
 #include "tests/ops/op_run.h"
 
 namespace {

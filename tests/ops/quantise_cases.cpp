@@ -1,5 +1,5 @@
 #include "ops/quantise.h"
-#include "ops/quantise_scale.h"
+#include "ops/quantise/scale.h"
 #include "tests/ops/quantise_case.h"
 #include "tests/ops/quantise_vectors.h"
 #include "tests/ref/quantise.h"

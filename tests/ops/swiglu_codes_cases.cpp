@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "ops/quantise_scale.h"
+#include "ops/quantise/scale.h"
 #include "ops/swiglu.h"
 #include "ops/swiglu_codes.h"
 #include "tests/ops/coded_case.h"

@@ -1,11 +1,11 @@
-// ops/element_grid.h against the codes of base/small_float.h: all bf16, and all floats near the ends and middles of steps.
+// ops/quantise/round_to_format.h against the codes of base/small_float.h: all bf16, and all floats near the ends and middles of steps.
 #include <bit>
 #include <cstdint>
 
 #include "base/bf16.h"
 #include "base/random.h"
 #include "base/small_float.h"
-#include "ops/element_grid.h"
+#include "ops/quantise/round_to_format.h"
 #include "tests/catch.h"
 
 namespace assay {

@@ -1,5 +1,5 @@
 // Reference of ops/quantise.h, one element at a time, without bit arithmetic: the numbers that a format has are listed by its
-// definition and searched. Scales are in float, in the order that ops/quantise_scale.h states; all else in double.
+// definition and searched. Scales are in float, in the order that ops/quantise/scale.h states; all else in double.
 #pragma once
 
 #include <algorithm>
@@ -134,7 +134,7 @@ inline QuantisedMatrix quantised(const QuantFormat& f, const std::vector<float>&
   return q;
 }
 
-// Recursive form of ops/hadamard16.h: the transform of 2 n numbers from those of their even and odd halves.
+// Recursive form of ops/quantise/hadamard16.h: the transform of 2 n numbers from those of their even and odd halves.
 inline std::vector<float> walsh(const std::vector<float>& x) {
   if (x.size() == 1) return x;
   const size_t half = x.size() / 2;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cuda/simt/memory.h"
-#include "cuda/simt/run.h"
+#include "cuda/simt/run_grid.h"
 
 namespace assay::test {
 

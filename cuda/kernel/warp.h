@@ -1,0 +1,309 @@
+// Threads of a block: positions, barriers, exchanges within a warp, reductions, integer atomics, wide memory access.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/small_float.h"
+#include "cuda/kernel/language.h"
+#if !defined(__CUDACC__)
+#include "cuda/simt/device.h"
+#endif
+
+namespace assay::gpu {
+
+inline constexpr int kWarp = 32;
+inline constexpr uint32_t kAllLanes = 0xFFFFFFFFu;
+
+// Threads of a block are counted along x, then y, then z, as the hardware forms warps.
+GPU_DEVICE int thread_in_block() {
+  return int(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
+}
+GPU_DEVICE int lane() {
+  return thread_in_block() % kWarp;
+}
+GPU_DEVICE int warp() {
+  return thread_in_block() / kWarp;
+}
+
+// --- Barriers. All threads of the block that have not exited; all lanes of `mask`; `threads` threads that name the
+// barrier `id` in [1, 15] (0 is sync_block's). arrive does not wait.
+#if defined(__CUDACC__)
+GPU_DEVICE void sync_block() {
+  __syncthreads();
+}
+GPU_DEVICE void sync_warp(uint32_t mask = kAllLanes) {
+  __syncwarp(mask);
+}
+GPU_DEVICE void named_barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+GPU_DEVICE void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+#else
+// The executor reports the caller's line: hence macros' work by default arguments (cuda/simt/device.h).
+using simt::named_barrier_arrive;
+using simt::named_barrier_sync;
+using simt::sync_block;
+using simt::sync_warp;
+#endif
+
+// --- Exchanges within a warp. T has 4 or 8 bytes. `width`: a power of two up to 32; lanes exchange within groups of it.
+#if defined(__CUDACC__)
+template <typename T>
+GPU_DEVICE T shuffle(T value, int source, int width = kWarp) {
+  return __shfl_sync(kAllLanes, value, source, width);
+}
+template <typename T>
+GPU_DEVICE T shuffle_xor(T value, int lane_mask, int width = kWarp) {
+  return __shfl_xor_sync(kAllLanes, value, lane_mask, width);
+}
+template <typename T>
+GPU_DEVICE T shuffle_up(T value, int delta, int width = kWarp) {
+  return __shfl_up_sync(kAllLanes, value, delta, width);
+}
+template <typename T>
+GPU_DEVICE T shuffle_down(T value, int delta, int width = kWarp) {
+  return __shfl_down_sync(kAllLanes, value, delta, width);
+}
+GPU_DEVICE uint32_t ballot(int condition) {
+  return __ballot_sync(kAllLanes, condition);
+}
+// The lanes that hold the same value.
+GPU_DEVICE uint32_t match_any(uint32_t value) {
+  return __match_any_sync(kAllLanes, value);
+}
+GPU_DEVICE uint32_t warp_max_u32(uint32_t value) {
+  return __reduce_max_sync(kAllLanes, value);
+}
+GPU_DEVICE int population_count(uint32_t bits) {
+  return __popc(bits);
+}
+// Index of the lowest set bit; bits != 0.
+GPU_DEVICE int lowest_bit(uint32_t bits) {
+  return __ffs(int(bits)) - 1;
+}
+#else
+using simt::ballot;
+using simt::match_any;
+using simt::shuffle;
+using simt::shuffle_down;
+using simt::shuffle_up;
+using simt::shuffle_xor;
+using simt::warp_max_u32;
+GPU_DEVICE int population_count(uint32_t bits) {
+  return __builtin_popcount(bits);
+}
+GPU_DEVICE int lowest_bit(uint32_t bits) {
+  return __builtin_ctz(bits);
+}
+#endif
+
+// --- Reductions, the same bits in every lane. The butterfly's order is fixed.
+struct Sum {
+  template <typename T>
+  GPU_DEVICE T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Max {
+  template <typename T>
+  GPU_DEVICE T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
+};
+template <typename T, typename Op>
+GPU_DEVICE T warp_reduce(T value, Op op, int width = kWarp) {
+  for (int mask = width / 2; mask > 0; mask /= 2)
+    value = op(value, shuffle_xor(value, mask, width));
+  return value;
+}
+template <typename T>
+GPU_DEVICE T warp_sum(T value, int width = kWarp) {
+  return warp_reduce(value, Sum{}, width);
+}
+template <typename T>
+GPU_DEVICE T warp_max(T value, int width = kWarp) {
+  return warp_reduce(value, Max{}, width);
+}
+// Over all threads of the block, a multiple of 32 in number. `scratch` in shared memory has kWarp elements and may be
+// used again at once: the function ends with a barrier.
+template <typename T, typename Op>
+GPU_DEVICE T block_reduce(T value, Op op, T identity, T* scratch) {
+  value = warp_reduce(value, op);
+  const int warps = int(blockDim.x * blockDim.y * blockDim.z) / kWarp;
+  if (lane() == 0) scratch[warp()] = value;
+  sync_block();
+  T total = lane() < warps ? scratch[lane()] : identity;
+  total = warp_reduce(total, op);
+  sync_block();
+  return total;
+}
+template <typename T>
+GPU_DEVICE T block_sum(T value, T* scratch) {
+  return block_reduce(value, Sum{}, T(0), scratch);
+}
+// Sum of the values of lower lanes.
+template <typename T>
+GPU_DEVICE T warp_exclusive_sum(T value) {
+  T inclusive = value;
+  for (int delta = 1; delta < kWarp; delta *= 2) {
+    const T below = shuffle_up(inclusive, delta);
+    if (lane() >= delta) inclusive += below;
+  }
+  return inclusive - value;
+}
+
+// --- Integer atomics (order does not matter to the result), in global or shared memory; each returns the old value.
+#if defined(__CUDACC__)
+GPU_DEVICE int32_t atomic_add(int32_t* p, int32_t value) {
+  return atomicAdd(p, value);
+}
+GPU_DEVICE uint32_t atomic_add(uint32_t* p, uint32_t value) {
+  return atomicAdd(p, value);
+}
+GPU_DEVICE int64_t atomic_add(int64_t* p, int64_t value) {
+  return int64_t(atomicAdd(reinterpret_cast<unsigned long long*>(p), (unsigned long long)(value)));
+}
+GPU_DEVICE uint32_t atomic_max(uint32_t* p, uint32_t value) {
+  return atomicMax(p, value);
+}
+// What a word holds that others change atomically at the same time; it may have changed when the value arrives.
+GPU_DEVICE uint32_t atomic_load(const uint32_t* p) {
+  uint32_t value;
+  asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+  return value;
+}
+// Orders this thread's writes before its later ones, for other blocks.
+GPU_DEVICE void fence_device() {
+  __threadfence();
+}
+#else
+using simt::atomic_add;
+using simt::atomic_load;
+using simt::atomic_max;
+using simt::fence_device;
+#endif
+
+// --- Memory. N neighbouring elements at an address aligned to N * sizeof(T) (4, 8 or 16 bytes), in one access.
+template <typename T, int N>
+struct alignas(N * sizeof(T)) Vec {
+  T element[N];
+  GPU_DEVICE T& operator[](int i) { return element[i]; }
+  GPU_DEVICE const T& operator[](int i) const { return element[i]; }
+};
+template <int N, typename T>
+GPU_DEVICE Vec<std::remove_const_t<T>, N> load_vec(const T* p) {
+  return *reinterpret_cast<const Vec<std::remove_const_t<T>, N>*>(p);
+}
+template <int N, typename T>
+GPU_DEVICE void store_vec(T* p, const Vec<T, N>& v) {
+  *reinterpret_cast<Vec<T, N>*>(p) = v;
+}
+// The same, and surely in one access: nvcc may make N stores of store_vec's copy (seen in the PTX where two such copies
+// follow each other).
+template <int N, typename T>
+GPU_DEVICE void store_whole(T* p, const Vec<T, N>& v) {
+#if defined(__CUDACC__)
+  struct Words {
+    uint32_t word[sizeof(v) / 4];
+  };
+  if constexpr (sizeof(v) == 16) {
+    const Words w = __builtin_bit_cast(Words, v);
+    asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(w.word[0]), "r"(w.word[1]),
+                 "r"(w.word[2]), "r"(w.word[3])
+                 : "memory");
+    return;
+  } else if constexpr (sizeof(v) == 8) {
+    const Words w = __builtin_bit_cast(Words, v);
+    asm volatile("st.v2.b32 [%0], {%1, %2};" ::"l"(p), "r"(w.word[0]), "r"(w.word[1]) : "memory");
+    return;
+  }
+#endif
+  store_vec<N>(p, v);
+}
+
+// --- Arithmetic that has an instruction of its own. exp2_approx: within 2 ulp, subnormal results are 0.
+#if defined(__CUDACC__)
+GPU_DEVICE float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+GPU_DEVICE float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+GPU_DEVICE float reciprocal_sqrt(float x) {
+  return rsqrtf(x);
+}
+// Rounded to nearest even, low half first; NaN becomes the canonical NaN.
+GPU_DEVICE uint32_t pack_bf16(float low, float high) {
+  uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+// Two codes of 8 bits, low byte first, rounded to nearest even and saturating; a NaN becomes one.
+GPU_DEVICE uint32_t pack_e4m3(float low, float high) {
+  uint16_t packed;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+GPU_DEVICE uint32_t pack_e5m2(float low, float high) {
+  uint16_t packed;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+// The larger of each half.
+GPU_DEVICE uint32_t max_u16x2(uint32_t a, uint32_t b) {
+  return __vmaxu2(a, b);
+}
+GPU_DEVICE uint32_t bits_of(float x) {
+  return __float_as_uint(x);
+}
+GPU_DEVICE float float_of(uint32_t bits) {
+  return __uint_as_float(bits);
+}
+#else
+using simt::exp2_approx;
+GPU_DEVICE float reciprocal_approx(float x) {
+  return 1.0f / x;
+}
+GPU_DEVICE float reciprocal_sqrt(float x) {
+  return 1.0f / __builtin_sqrtf(x);
+}
+GPU_DEVICE uint32_t pack_bf16(float low, float high) {
+  return uint32_t{bf16::round_nearest_even(low)} | uint32_t{bf16::round_nearest_even(high)} << 16;
+}
+GPU_DEVICE uint32_t pack_e4m3(float low, float high) {
+  return e4m3::nearest(low) | e4m3::nearest(high) << 8;
+}
+GPU_DEVICE uint32_t pack_e5m2(float low, float high) {
+  return e5m2::nearest(low) | e5m2::nearest(high) << 8;
+}
+GPU_DEVICE uint32_t max_u16x2(uint32_t a, uint32_t b) {
+  const uint32_t low = (a & 0xFFFFu) < (b & 0xFFFFu) ? b : a;
+  const uint32_t high = a >> 16 < b >> 16 ? b : a;
+  return (low & 0xFFFFu) | (high & 0xFFFF0000u);
+}
+GPU_DEVICE uint32_t bits_of(float x) {
+  return std::bit_cast<uint32_t>(x);
+}
+GPU_DEVICE float float_of(uint32_t bits) {
+  return std::bit_cast<float>(bits);
+}
+#endif
+GPU_DEVICE float unpack_low(uint32_t packed) {
+  return float_of(packed << 16);
+}
+GPU_DEVICE float unpack_high(uint32_t packed) {
+  return float_of(packed & 0xFFFF0000u);
+}
+// e^x by exp2_approx.
+GPU_DEVICE float exp_approx(float x) {
+  return exp2_approx(x * 1.4426950408889634f);
+}
+
+}  // namespace assay::gpu

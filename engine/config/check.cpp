@@ -1,0 +1,297 @@
+#include "engine/config/check.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/check.h"
+#include "engine/config/schedule.h"
+
+namespace assay {
+namespace {
+
+std::string text(int64_t value) {
+  return std::to_string(value);
+}
+
+// Sizes are at most 10^15 each, so products are formed in 128 bits.
+__int128 product(int64_t a, int64_t b) {
+  return static_cast<__int128>(a) * b;
+}
+
+void validate_attention(const ModelConfig& m) {
+  if (m.head_dim == 0 && m.hidden % m.heads != 0) {
+    throw UserError(
+        "model.heads = " + text(m.heads) + " does not divide model.hidden = " + text(m.hidden),
+        "choose a divisor of " + text(m.hidden) + ", or give model.head_dim");
+  }
+  const int64_t width = m.resolved_head_dim();
+  if (width != 32 && width != 64 && width != 128) {
+    throw UserError(m.head_dim > 0
+                        ? "model.head_dim = " + text(width) + " is not 32, 64 or 128"
+                        : "model.hidden / model.heads = " + text(m.hidden) + " / " + text(m.heads) +
+                              " = " + text(width) + " is not 32, 64 or 128",
+                    "heads are 32, 64 or 128 wide: choose model.heads so, or give model.head_dim");
+  }
+  if (m.heads % m.resolved_kv_heads() != 0) {
+    throw UserError(
+        "model.kv_heads = " + text(m.kv_heads) + " does not divide model.heads = " + text(m.heads),
+        "every key-value head serves the same number of query heads");
+  }
+}
+
+void validate_moe(const ModelConfig& m) {
+  const MoeConfig& moe = *m.moe;
+  if (moe.top_k > moe.experts) {
+    throw UserError("model.moe.top_k = " + text(moe.top_k) +
+                        " is more than model.moe.experts = " + text(moe.experts),
+                    "a token can choose each expert once");
+  }
+  if (moe.first_dense_layers > m.layers) {
+    throw UserError("model.moe.first_dense_layers = " + text(moe.first_dense_layers) +
+                        " is more than model.layers = " + text(m.layers),
+                    "leave at least one block for the experts, or take model.moe out");
+  }
+  if (moe.router.aux == "none" && moe.router.aux_alpha > 0) {
+    throw UserError("model.moe.router.aux_alpha is set but model.moe.router.aux is none",
+                    "choose aux: switch or aux: gates, or aux_alpha: 0");
+  }
+}
+
+void validate_batch(const Config& c) {
+  const RunConfig& r = c.run;
+  const __int128 micro = product(r.sequence, r.micro_batch);
+  if (micro > r.batch_tokens || r.batch_tokens % static_cast<int64_t>(micro) != 0) {
+    throw UserError("run.batch_tokens = " + text(r.batch_tokens) +
+                        " is not a multiple of run.sequence * run.micro_batch = " +
+                        text(r.sequence) + " * " + text(r.micro_batch),
+                    "a step is a whole number of micro-batches: change one of the three");
+  }
+  if (c.eval.tokens < r.sequence) {
+    throw UserError(
+        "eval.tokens = " + text(c.eval.tokens) + " is less than run.sequence = " + text(r.sequence),
+        "validate at least one sequence");
+  }
+}
+
+void validate_core(const Config& c) {
+  const CoreEvalConfig& core = *c.eval.core;
+  if (core.bundle.empty()) {
+    throw UserError("eval.core has no bundle",
+                    "eval: {core: {bundle: FOLDER}}; bash tools/get_core.sh fetches it");
+  }
+  if (core.max_tokens > c.run.sequence) {
+    throw UserError("eval.core.max_tokens = " + text(core.max_tokens) +
+                        " is more than run.sequence = " + text(c.run.sequence),
+                    "a run has memory for the positions it trains on; `assay eval --max-tokens` "
+                    "scores its checkpoints with more");
+  }
+}
+
+void validate_samples(const SamplesConfig& samples) {
+  const char* hint = "eval: {samples: {prompts: [Once upon a time]}}, or file: one prompt a line";
+  if (samples.prompts.empty() && samples.file.empty()) {
+    throw UserError("eval.samples has neither prompts nor file", hint);
+  }
+  if (!samples.prompts.empty() && !samples.file.empty()) {
+    throw UserError("eval.samples.prompts and eval.samples.file are both given", hint);
+  }
+  for (const std::string& prompt : samples.prompts) {
+    if (prompt.empty()) throw UserError("eval.samples.prompts has an empty text", hint);
+  }
+}
+
+void validate_optimizer(const Config& c) {
+  if (c.schedule.decay == "cosine" && c.schedule.floor > c.optimizer.lr) {
+    throw UserError(strprintf("schedule.floor = %g is above optimizer.lr = %g", c.schedule.floor,
+                              c.optimizer.lr),
+                    "the floor is the learning rate that the decay ends at");
+  }
+}
+
+void validate_collapse_stop(const Config& c) {
+  const CollapseStopConfig& stop = *c.telemetry.collapse_stop;
+  const char* hint =
+      "e.g. collapse_stop: {measure: max_load_norm, at_least: 0.9, layers: any, for: 10}; "
+      "collapse_stop: null turns it off";
+  if (stop.at_least && stop.at_most) {
+    throw UserError(strprintf("telemetry.collapse_stop has at_least = %g and at_most = %g",
+                              *stop.at_least, *stop.at_most),
+                    "a rule has one bound: take the other one out");
+  }
+  if (!stop.at_least && !stop.at_most) {
+    throw UserError("telemetry.collapse_stop has no bound on " + stop.measure +
+                        ": neither at_least nor at_most",
+                    hint);
+  }
+  if (c.model.moe && c.model.moe->experts == c.model.moe->top_k) {
+    throw UserError("telemetry.collapse_stop is set, but all " + text(c.model.moe->experts) +
+                        " experts are in every token's choice (model.moe.top_k)",
+                    "such a router cannot collapse: collapse_stop: null");
+  }
+}
+
+// Of two ways to say the same, one.
+void validate_schedule_fractions(const ScheduleConfig& s) {
+  const auto require_one = [](int64_t steps, const std::optional<double>& fraction,
+                              const std::string& name) {
+    if (steps == 0 || !fraction) return;
+    throw UserError(
+        strprintf("schedule.%s = %ld and schedule.%s_fraction = %g are both given", name.c_str(),
+                  long(steps), name.c_str(), *fraction),
+        "take one out: schedule." + name + ": 0, or schedule." + name + "_fraction: null");
+  };
+  require_one(s.warmup, s.warmup_fraction, "warmup");
+  require_one(s.warmdown, s.warmdown_fraction, "warmdown");
+  const double both = s.warmup_fraction.value_or(0) + s.warmdown_fraction.value_or(0);
+  if (both > 1) {
+    throw UserError(strprintf("schedule.warmup_fraction + schedule.warmdown_fraction = %g is more "
+                              "than the whole run",
+                              both),
+                    "shorten one of them");
+  }
+}
+
+// What the coefficient of a kind is, for hints.
+const char* coefficient_hint(const std::string& kind) {
+  if (kind == "flops") {
+    return "give the training FLOPs, e.g. contract: {kind: flops, coefficient: 1e15}, or "
+           "contract.reference: a configuration or a run";
+  }
+  if (kind == "seconds") {
+    return "give the seconds of training, e.g. contract: {kind: seconds, coefficient: 600}, or "
+           "contract.reference: a run";
+  }
+  if (kind == "active-width") {
+    return "give the active FFN width, e.g. contract: {kind: active-width, coefficient: 3072}, or "
+           "contract.reference: a configuration or a run";
+  }
+  return "give the tokens per parameter, e.g. contract: {kind: activeDN, coefficient: 20}, or "
+         "contract.reference: a configuration or a run";
+}
+
+void validate_contract(const ContractConfig& c) {
+  const bool steps = c.kind == "steps";
+  if (!steps && c.coefficient <= 0 && c.reference.empty()) {
+    throw UserError("contract.kind is " + c.kind +
+                        " but contract.coefficient is not given, and no contract.reference",
+                    coefficient_hint(c.kind));
+  }
+  if (!steps && c.coefficient > 0 && !c.reference.empty()) {
+    throw UserError(
+        strprintf("contract.coefficient = %g and contract.reference = %s are both given",
+                  c.coefficient, c.reference.c_str()),
+        "take one out: contract.coefficient: 0, or contract.reference: \"\"");
+  }
+  if (c.horizon > 0 && !steps && c.kind != "active-width") {
+    throw UserError(strprintf("contract.horizon = %ld, but the contract %s has its own",
+                              long(c.horizon), c.kind.c_str()),
+                    "take it out; the program writes it for kinds steps and active-width");
+  }
+  for (const double f : c.landings.value_or(std::vector<double>())) {
+    if (f > c.fraction) {
+      throw UserError(strprintf("contract.landings has %g, but the run ends at contract.fraction = "
+                                "%g of the horizon",
+                                f, c.fraction),
+                      "take it out, or train further");
+    }
+  }
+}
+
+// Whether run.steps is what will be trained: no contract puts another number there.
+bool steps_are_given(const Config& c) {
+  return c.contract.kind == "steps" && c.contract.reference.empty() && c.contract.horizon == 0;
+}
+
+}  // namespace
+
+void validate_schedule(const Config& c) {
+  const Schedule s = make_schedule(c);
+  if (product(s.warmup, 1) + s.warmdown > s.steps) {
+    throw UserError("schedule.warmup + schedule.warmdown = " + text(s.warmup) + " + " +
+                        text(s.warmdown) + " is more than run.steps = " + text(s.steps),
+                    "shorten them, or train longer");
+  }
+}
+
+void validate(const Config& config) {
+  validate_attention(config.model);
+  if (config.model.moe) validate_moe(config.model);
+  validate_batch(config);
+  validate_optimizer(config);
+  validate_schedule_fractions(config.schedule);
+  validate_contract(config.contract);
+  if (config.telemetry.collapse_stop) validate_collapse_stop(config);
+  if (config.eval.core) validate_core(config);
+  if (config.eval.samples) validate_samples(*config.eval.samples);
+  if (steps_are_given(config)) validate_schedule(config);
+  if (config.data.synth && config.data.synth->vocab_size > config.model.vocab_size) {
+    throw UserError("data.synth.vocab_size = " + text(config.data.synth->vocab_size) +
+                        " is more than model.vocab_size = " + text(config.model.vocab_size),
+                    "the model needs a row for every token");
+  }
+}
+
+namespace {
+
+void validate_mixture(const DataConfig& d) {
+  if (d.synth) {
+    throw UserError("data.mixture and data.synth are both given",
+                    "take one out: `data.mixture: null` or `data.synth: null`");
+  }
+  if (d.mixture->size() != d.train.size()) {
+    throw UserError(strprintf("data.mixture has %zu weights, data.train has %zu entries",
+                              d.mixture->size(), d.train.size()),
+                    "give each entry one weight, e.g. data: {train: [web/*.bin, code/*.bin], "
+                    "mixture: [0.7, 0.3]}");
+  }
+}
+
+}  // namespace
+
+void validate_data(const Config& config) {
+  const DataConfig& d = config.data;
+  if (d.synth && !d.train.empty()) {
+    throw UserError("data.train and data.synth are both given", "take one out: `data.synth: null`");
+  }
+  if (!d.synth && d.train.empty()) {
+    throw UserError(
+        "data.train is not given",
+        "give shards (data: {train: [...], val: [...]}; `assay data prepare` makes them), or "
+        "data: {synth: {}}");
+  }
+  if (!d.synth && d.val.empty()) {
+    throw UserError("data.val is not given", "give validation shards, e.g. data: {val: [val.bin]}");
+  }
+  if (d.mixture) validate_mixture(d);
+}
+
+std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
+                                      const std::string& field) {
+  std::vector<std::string> files;
+  for (const std::string& pattern : patterns) {
+    glob_t found = {};
+    const int status = glob(pattern.c_str(), 0, nullptr, &found);
+    for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i) {
+      const std::string file = found.gl_pathv[i];
+      if (std::filesystem::is_directory(file)) {
+        globfree(&found);
+        throw UserError(field + ": " + file + " is a folder", "name its files: " + file + "/*.bin");
+      }
+      files.push_back(file);
+    }
+    globfree(&found);
+    if (status == GLOB_NOMATCH) {
+      throw UserError(field + ": no file matches " + pattern,
+                      "check the path; paths in a configuration are relative to its file");
+    }
+    if (status != 0)
+      throw UserError(field + ": cannot search " + pattern, "check who may read the folder");
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+}  // namespace assay

@@ -1,0 +1,36 @@
+// The learning rate as a pure function of the step: warm-up, hold, decay (WSD). Steps count from 0.
+//
+//   step < warmup                (step + 1) / warmup
+//   step < steps - warmdown      1
+//   linear                       (steps - step) / warmdown            1 at its first step, 1/warmdown at the last
+//   cosine                       f + (1 - f) (1 + cos(pi p)) / 2      p = (step + 1 - (steps - warmdown)) / warmdown:
+//                                                                     exactly the floor f at the last step
+//
+// as a share of the peak, so that every parameter group multiplies its own peak by it.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/config/config.h"
+
+namespace assay {
+
+enum class DecayShape { kLinear, kCosine };
+
+struct Schedule {
+  int64_t steps = 1;
+  int64_t warmup = 0;
+  int64_t warmdown = 0;
+  DecayShape decay = DecayShape::kLinear;
+  double floor_share = 0.0;  // of the peak
+
+  // In [0, 1]; steps past the end get the last step's share.
+  double share(int64_t step) const;
+  // First step of the decay.
+  int64_t decay_begin() const { return steps - warmdown; }
+};
+
+// Over the run's own steps: schedule.warmup_fraction and warmdown_fraction are shares of run.steps, rounded up.
+Schedule make_schedule(const Config& config);
+
+}  // namespace assay

@@ -1,0 +1,343 @@
+#include "engine/config/yaml.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/suggest.h"
+#include "engine/config/check.h"
+#include "engine/config/fields.h"
+#include "engine/config/scalar.h"
+#include "engine/config/yaml_source.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string help_hint() {
+  return "`assay train --help-config` lists every field";
+}
+
+[[noreturn]] void throw_unknown(const YamlSource& source, const YAML::Node& key,
+                                const std::string& prefix) {
+  const std::string word = key.Scalar();
+  std::vector<std::string> here, everywhere;
+  std::string elsewhere;
+  for (const FieldRow& row : all_config_fields()) {
+    const size_t dot = row.path.rfind('.');
+    const std::string parent = dot == std::string::npos ? "" : row.path.substr(0, dot + 1);
+    const std::string leaf = dot == std::string::npos ? row.path : row.path.substr(dot + 1);
+    if (parent == prefix) here.push_back(leaf);
+    if (leaf == word) elsewhere += (elsewhere.empty() ? "" : " or ") + row.path;
+    everywhere.push_back(leaf);
+  }
+  const std::string place =
+      prefix.empty() ? "at the top level" : "in " + prefix.substr(0, prefix.size() - 1);
+  std::string what = source.at(key) + ": ";
+  if (!elsewhere.empty()) {
+    throw UserError(what + "misplaced key " + word + " " + place, "it is known as " + elsewhere);
+  }
+  std::string near = nearest_name(word, here);
+  if (near.empty()) near = nearest_name(word, everywhere);
+  throw UserError(what + "unknown key " + word + " " + place,
+                  (near.empty() ? "" : "did you mean " + near + "? ") + help_hint());
+}
+
+// Sets the field called `key` of one section.
+class SetField {
+ public:
+  SetField(const YamlSource& source, const YAML::Node& key, const YAML::Node& value,
+           const std::string& prefix)
+      : source_(source), key_node_(key), key_(key.Scalar()), value_(value), prefix_(prefix) {}
+
+  bool found() const { return found_; }
+
+  template <typename T>
+  void operator()(const char* name, T& field, const char* doc, const FieldCheck& check) {
+    if (key_ != name) return;
+    found_ = true;
+    set(field, check);
+    const std::string wrong = out_of_range(field, check);
+    if (!wrong.empty()) fail(wrong, std::string(doc) + ": " + check_text(check));
+  }
+  template <typename T>
+  void section(const char* name, T& nested, const char*);
+  template <typename T>
+  void section(const char* name, std::optional<T>& nested, const char* doc) {
+    if (key_ != name) return;
+    if (value_.IsNull()) {
+      found_ = true;
+      nested.reset();
+      return;
+    }
+    if (!nested) nested.emplace();
+    section(name, *nested, doc);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what, const std::string& hint) const {
+    throw UserError(source_.at(key_node_) + ": " + prefix_ + key_ + " " + what, hint);
+  }
+  [[noreturn]] void wrong_type(const char* wanted) const {
+    fail("is " + yaml_kind(value_) + ", not " + wanted, help_hint());
+  }
+  // The text of a plain scalar; a quoted one is text, whatever it looks like.
+  std::string plain(const char* wanted) const {
+    if (!value_.IsScalar() || value_.Tag() == "!") wrong_type(wanted);
+    return value_.Scalar();
+  }
+  double number(const YAML::Node& node) const {
+    if (!node.IsScalar() || node.Tag() == "!") {
+      fail("has " + yaml_kind(node) + ", not a number", help_hint());
+    }
+    const ReadDouble read = read_double(node.Scalar());
+    if (!read.problem.empty()) fail(read.problem, help_hint());
+    return read.value;
+  }
+
+  void set(bool& field, const FieldCheck&) {
+    const std::optional<bool> read = read_bool(plain("true or false"));
+    if (!read) wrong_type("true or false");
+    field = *read;
+  }
+  void set(int64_t& field, const FieldCheck&) {
+    const ReadInt read = read_int(plain("an integer"));
+    if (!read.problem.empty()) fail(read.problem, help_hint());
+    field = read.value;
+  }
+  void set(double& field, const FieldCheck&) {
+    const ReadDouble read = read_double(plain("a number"));
+    if (!read.problem.empty()) fail(read.problem, help_hint());
+    field = read.value;
+  }
+  void set(std::optional<std::vector<double>>& field, const FieldCheck&) {
+    if (value_.IsNull()) return field.reset();
+    field.emplace();
+    if (value_.IsScalar()) return field->push_back(number(value_));
+    if (!value_.IsSequence()) wrong_type("a list of numbers");
+    for (const YAML::Node& item : value_) field->push_back(number(item));
+  }
+  void set(std::optional<double>& field, const FieldCheck& check) {
+    if (value_.IsNull()) return field.reset();
+    set(field.emplace(), check);
+  }
+  void set(std::string& field, const FieldCheck& check) {
+    if (!value_.IsScalar()) wrong_type("a text");
+    field = check.path ? absolute(value_.Scalar()) : value_.Scalar();
+  }
+  void set(std::vector<std::string>& field, const FieldCheck& check) {
+    if (!value_.IsScalar() && !value_.IsSequence()) wrong_type("a list of texts");
+    field.clear();
+    const auto add = [&](const YAML::Node& item) {
+      if (!item.IsScalar())
+        fail("has an item that is " + yaml_kind(item) + ", not a text", help_hint());
+      field.push_back(check.path ? absolute(item.Scalar()) : item.Scalar());
+    };
+    if (value_.IsScalar()) return add(value_);
+    for (const YAML::Node& item : value_) add(item);
+  }
+  std::string absolute(const std::string& path) const {
+    if (path.empty()) return path;
+    return (fs::path(source_.folder) / path).lexically_normal().string();
+  }
+
+  static std::string out_of_range(bool, const FieldCheck&) { return ""; }
+  static std::string out_of_range(const std::vector<std::string>&, const FieldCheck&) { return ""; }
+  static std::string out_of_range(const std::optional<double>& value, const FieldCheck& check) {
+    return value ? out_of_range(*value, check) : "";
+  }
+  static std::string out_of_range(const std::optional<std::vector<double>>& values,
+                                  const FieldCheck& check) {
+    for (const double value : values.value_or(std::vector<double>())) {
+      const std::string wrong = out_of_range(value, check);
+      if (!wrong.empty()) return wrong;
+    }
+    return "";
+  }
+  static std::string out_of_range(int64_t value, const FieldCheck& check) {
+    return in_range(static_cast<double>(value), check)
+               ? ""
+               : "= " + yaml_scalar(value) + " is out of range";
+  }
+  static std::string out_of_range(double value, const FieldCheck& check) {
+    return in_range(value, check) ? "" : "= " + yaml_scalar(value) + " is out of range";
+  }
+  static std::string out_of_range(const std::string& value, const FieldCheck& check) {
+    const auto& known = check.choices;
+    if (known.empty() || std::find(known.begin(), known.end(), value) != known.end()) return "";
+    return "= " + yaml_scalar(value) + " is not a choice";
+  }
+  static bool in_range(double value, const FieldCheck& check) {
+    return std::isfinite(value) && value <= check.high &&
+           (check.low_open ? value > check.low : value >= check.low);
+  }
+
+  const YamlSource& source_;
+  const YAML::Node& key_node_;
+  std::string key_;
+  const YAML::Node& value_;
+  const std::string& prefix_;
+  bool found_ = false;
+};
+
+// Walks the pairs: yaml-cpp accepts a key twice and would hide the second. `skip` is a key read elsewhere.
+template <typename T>
+void apply_section(T& section, const YAML::Node& node, const YamlSource& source,
+                   const std::string& prefix, const char* skip = nullptr) {
+  if (!node.IsMap()) {
+    throw UserError(
+        source.at(node) + ": " +
+            (prefix.empty() ? "the configuration" : prefix.substr(0, prefix.size() - 1)) + " is " +
+            yaml_kind(node) + ", not a section with `key: value` lines",
+        help_hint());
+  }
+  std::set<std::string> seen;
+  for (const auto& pair : node) {
+    if (!pair.first.IsScalar()) {
+      throw UserError(
+          source.at(pair.first) + ": a key is " + yaml_kind(pair.first) + ", not a name",
+          help_hint());
+    }
+    const std::string key = pair.first.Scalar();
+    if (!seen.insert(key).second) {
+      throw UserError(source.at(pair.first) + ": duplicate key " + prefix + key,
+                      "keep one of the two; a later file or --set may override it");
+    }
+    if (skip != nullptr && key == skip) continue;
+    SetField set(source, pair.first, pair.second, prefix);
+    visit(set, section);
+    if (!set.found()) throw_unknown(source, pair.first, prefix);
+  }
+}
+
+template <typename T>
+void SetField::section(const char* name, T& nested, const char*) {
+  if (key_ != name) return;
+  found_ = true;
+  apply_section(nested, value_, source_, prefix_ + key_ + ".");
+}
+
+// Reads includes first. `open` holds the files being read, outermost first.
+void apply_file(Config& config, const std::string& path, std::vector<std::string>& open);
+
+void apply_text(Config& config, const std::string& text, const YamlSource& source,
+                std::vector<std::string>& open) {
+  const YAML::Node root = parse_yaml(text, source);
+  if (root.IsNull()) {
+    throw UserError(source.name + ": the configuration is empty",
+                    "a preset from models/presets is a start");
+  }
+  if (root.IsMap()) {
+    for (const auto& pair : root) {
+      if (!pair.first.IsScalar() || pair.first.Scalar() != "include") continue;
+      const YAML::Node& files = pair.second;
+      if (!files.IsScalar() && !files.IsSequence()) {
+        throw UserError(source.at(pair.first) + ": include is " + yaml_kind(files) +
+                            ", not a file or a list of files",
+                        "include: other.yaml");
+      }
+      const auto include = [&](const YAML::Node& file) {
+        if (!file.IsScalar() || file.Scalar().empty()) {
+          throw UserError(source.at(file) + ": include names " + yaml_kind(file) + ", not a file",
+                          "include: other.yaml");
+        }
+        const fs::path included = (fs::path(source.folder) / file.Scalar()).lexically_normal();
+        if (!fs::exists(included)) {
+          throw UserError(
+              source.at(file) + ": included file " + included.string() + " does not exist",
+              "it is looked for from the folder of " + source.name);
+        }
+        apply_file(config, included.string(), open);
+      };
+      if (files.IsScalar()) include(files);
+      for (const YAML::Node& file : files) include(file);
+    }
+  }
+  apply_section(config, root, source, "", "include");
+}
+
+void apply_file(Config& config, const std::string& path, std::vector<std::string>& open) {
+  if (fs::exists(fs::path(path) / "config.yaml")) {
+    throw UserError(path + " is a run, not a configuration",
+                    "give " + path + "/config.yaml; `assay train " + path + "/config.yaml --run " +
+                        path + "` goes on with the run");
+  }
+  const std::string text = read_file(path);
+  std::string file = fs::weakly_canonical(path).string();
+  if (std::find(open.begin(), open.end(), file) != open.end()) {
+    std::string circle;
+    for (const std::string& name : open) circle += name + " -> ";
+    throw UserError("includes go round in a circle: " + circle + file,
+                    "take one of these includes out");
+  }
+  open.push_back(std::move(file));
+  apply_text(config, text, {.name = path, .folder = fs::absolute(path).parent_path().string()},
+             open);
+  open.pop_back();
+}
+
+void apply_set(Config& config, const std::string& set, const YamlSource& source) {
+  const size_t equals = set.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw UserError(source.name + ": is not of the form section.field=value",
+                    "e.g. --set optimizer.lr=1e-3");
+  }
+  YAML::Node value = parse_yaml(set.substr(equals + 1), source);
+  std::string path = set.substr(0, equals);
+  for (size_t dot = path.rfind('.'); !path.empty(); dot = path.rfind('.')) {
+    const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
+    YAML::Node outer(YAML::NodeType::Map);
+    outer.force_insert(name, value);
+    value.reset(outer);
+    path = dot == std::string::npos ? "" : path.substr(0, dot);
+  }
+  apply_section(config, value, source, "");
+}
+
+YamlSource command_line(const std::string& set) {
+  return {.name = "--set " + set, .folder = fs::current_path().string(), .is_line = true};
+}
+
+Config finish(Config config, const std::string& folder) {
+  const fs::path cache =
+      config.data.cache;  // the default is relative to the configuration, like the rest
+  if (!cache.empty()) config.data.cache = (fs::path(folder) / cache).lexically_normal().string();
+  validate(config);
+  return config;
+}
+
+}  // namespace
+
+Config load_config(const std::string& path, const std::vector<std::string>& sets) {
+  Config config;
+  std::vector<std::string> open;
+  apply_file(config, path, open);
+  for (const std::string& set : sets) apply_set(config, set, command_line(set));
+  return finish(std::move(config), fs::absolute(path).parent_path().string());
+}
+
+Config load_changed_config(const std::string& path, const std::vector<ConfigChange>& changes) {
+  Config config;
+  std::vector<std::string> open;
+  apply_file(config, path, open);
+  for (const ConfigChange& change : changes) {
+    apply_set(config, change.set, {.name = change.where, .folder = change.folder, .is_line = true});
+  }
+  return finish(std::move(config), fs::absolute(path).parent_path().string());
+}
+
+Config parse_config_text(const std::string& text, const std::string& name,
+                         const std::string& folder, const std::vector<std::string>& sets) {
+  Config config;
+  std::vector<std::string> open;
+  const std::string absolute = fs::absolute(folder).string();
+  apply_text(config, text, {.name = name, .folder = absolute}, open);
+  for (const std::string& set : sets) apply_set(config, set, command_line(set));
+  return finish(std::move(config), absolute);
+}
+
+}  // namespace assay

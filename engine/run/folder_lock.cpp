@@ -1,0 +1,48 @@
+#include "engine/run/folder_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+namespace assay {
+
+FolderLock::FolderLock(const std::string& folder, const std::string& choose) {
+  const std::string name = folder + "/" + kFolderLock;
+  file_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (file_ < 0) {
+    throw UserError("cannot write in the run directory " + folder + ": " + strerror(errno),
+                    "check who may write there (ls -ld " + folder + "), or " + choose);
+  }
+  if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
+    char pid[32] = {};
+    const ssize_t got = pread(file_, pid, sizeof pid - 1, 0);
+    close(file_);
+    throw UserError(folder + " is in use by another process" +
+                        (got > 0 ? " (pid " + std::string(pid) + ")" : ""),
+                    "wait for it, stop it, or " + choose);
+  }
+  const std::string pid = std::to_string(getpid());
+  if (ftruncate(file_, 0) != 0 || pwrite(file_, pid.data(), pid.size(), 0) < 0) {
+    const std::string why = strerror(errno);
+    close(file_);
+    throw UserError("cannot write " + name + ": " + why, "check the disk (df -h " + folder + ")");
+  }
+}
+
+FolderLock::~FolderLock() {
+  close(file_);
+}
+
+bool folder_in_use(const std::string& folder) {
+  const int file = open((folder + "/" + kFolderLock).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool in_use = flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(file);
+  return in_use;
+}
+
+}  // namespace assay

@@ -1,0 +1,112 @@
+#include "engine/run/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/spdlog.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <mutex>
+
+#include "base/check.h"
+
+namespace assay {
+namespace {
+
+// Lines above, the bar below: a line takes the bar's place and the bar is drawn again under it.
+class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit TerminalSink(bool terminal) : terminal_(terminal) {}
+
+  void set_bar(const std::string& text) {
+    if (!terminal_) return;
+    const std::lock_guard lock(mutex_);
+    clear_bar();
+    bar_ = text;
+    draw_bar();
+    fflush(stderr);
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    clear_bar();
+    fwrite(line.data(), 1, line.size(), stderr);
+    draw_bar();
+    fflush(stderr);
+  }
+  void flush_() override { fflush(stderr); }
+
+ private:
+  void clear_bar() {
+    if (!bar_.empty()) fputs("\r\033[K", stderr);
+  }
+  void draw_bar() {
+    if (!bar_.empty()) fputs(bar_.c_str(), stderr);
+  }
+
+  const bool terminal_;
+  std::string bar_;
+};
+
+}  // namespace
+
+struct Log::Impl {
+  explicit Impl(const std::string& file)
+      : terminal(isatty(STDERR_FILENO) == 1),
+        sink(std::make_shared<TerminalSink>(terminal)),
+        logger("assay", sink) {
+    sink->set_pattern("%v");
+    if (!file.empty()) {
+      try {
+        auto lines = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
+        lines->set_pattern("%Y-%m-%d %H:%M:%S %v");
+        logger.sinks().push_back(std::move(lines));
+      } catch (const spdlog::spdlog_ex&) {
+        throw UserError("cannot write " + file + ": " + strerror(errno),
+                        "check the folder and who may write there");
+      }
+    }
+    logger.flush_on(spdlog::level::info);
+    logger.set_error_handler(
+        [](const std::string&) {});  // a full disk must not end a run through its log
+  }
+
+  const bool terminal;
+  std::shared_ptr<TerminalSink> sink;
+  spdlog::logger logger;
+};
+
+Log::Log(const std::string& file) : impl_(std::make_unique<Impl>(file)) {}
+
+Log::~Log() {
+  set_bar("");
+}
+
+void Log::info(const std::string& line) {
+  impl_->logger.info(spdlog::string_view_t(line));
+}
+
+void Log::warn(const std::string& line) {
+  impl_->logger.warn(spdlog::string_view_t("warning: " + line));
+}
+
+void Log::set_bar(const std::string& text) {
+  impl_->sink->set_bar(text);
+}
+
+bool Log::on_terminal() const {
+  return impl_->terminal;
+}
+
+int Log::terminal_columns() const {
+  winsize size = {};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace assay

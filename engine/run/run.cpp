@@ -1,0 +1,392 @@
+#include "engine/run/run.h"
+
+#include <sqlite3.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+
+#include "base/check.h"
+#include "cuda/transfer.h"
+#include "engine/config/text.h"
+#include "engine/run/host_copies.h"
+#include "engine/run/safetensors.h"
+
+namespace assay {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+constexpr const char* kDataHashes = "data_sha256";
+constexpr const char* kLastProbe = "router_probe";
+constexpr const char* kTrainSeconds = "train_s";
+
+// SHA-256 by "name occurrence": files of one name in several folders are told apart by their order.
+std::map<std::string, std::string> hashes_by_name(const std::map<std::string, std::string>& files) {
+  std::map<std::string, std::string> named;
+  for (const auto& [path, hash] : files) {
+    const std::string name = std::filesystem::path(path).filename().string();
+    std::string key = name;
+    for (int again = 2; named.contains(key); ++again)
+      key = strprintf("%s (%d)", name.c_str(), again);
+    named[key] = hash;
+  }
+  return named;
+}
+
+// One line of the state instead of a thousand.
+std::string joined(std::span<const int32_t> numbers) {
+  std::string text;
+  for (const int32_t n : numbers) text.append(text.empty() ? 0 : 1, ' ').append(std::to_string(n));
+  return text;
+}
+
+std::vector<int32_t> parted(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<int32_t> numbers;
+  for (int32_t n; in >> n;) numbers.push_back(n);
+  return numbers;
+}
+
+// Of the libraries that a run's files depend on.
+std::map<std::string, std::string> library_versions() {
+  return {
+      {"sqlite", sqlite3_libversion()}, {"zstd", ZSTD_versionString()}, {"compiler", __VERSION__}};
+}
+
+class Run {
+ public:
+  Run(RunParts& parts, const RunStart& start)
+      : p_(parts),
+        trainer_(parts.config, parts.model, parts.optimizer, parts.loader, parts.mask_id),
+        routers_(parts.model, parts.config.telemetry, parts.probe),
+        steps_(parts.config.run.steps),
+        done_(start.steps_done),
+        saved_(start.steps_done),
+        seconds_before_(start.train_s) {
+    if (done_ == 0) return;
+    // As its last step had it: evaluations may come before the next one.
+    if (done_ > recipe_steps(parts.config)) parts.model.enter(parts.on, PrecisionPhase::kBf16);
+    parts.recorder.resume(done_, parts.config.telemetry.window, routers_);
+    routers_.set_last_probe(start.last_probe);
+  }
+
+  RunResult train() {
+    if (done_ > 0 && reached_before()) return complete(RunEnd::kTargetLoss);
+    if (collapsed()) return stop_collapsed();  // a run that was stopped so and is started again
+    if (done_ > 0 && done_ < steps_ && measure(moment(done_)) == Measured::kNotAll) {
+      return finish(RunEnd::kInterrupted);
+    }
+    while (done_ < steps_) {
+      const StepStats stats = step();
+      if (!is_finite(stats)) return stop_non_finite(stats);
+      const Target target = validate();
+      record_landings();
+      if (target == Target::kReached) return complete(RunEnd::kTargetLoss);
+      if (done_ == steps_) break;
+      if (collapsed()) return stop_collapsed();
+      if (due(p_.config.run.checkpoint_every) || milestone()) save();
+      const Measured measured = measure(moment(done_));
+      if (p_.interrupted() || measured == Measured::kNotAll) return finish(RunEnd::kInterrupted);
+    }
+    return complete(RunEnd::kSteps);
+  }
+
+ private:
+  enum class Target { kNotReached, kReached };
+  enum class Measured { kAll, kNotAll };
+
+  static bool is_finite(const StepStats& stats) {
+    return std::isfinite(stats.loss) && stats.non_finite == 0 &&
+           stats.not_finite_operand.operand == nullptr;
+  }
+  bool due(int64_t every) const { return every > 0 && done_ % every == 0; }
+
+  bool milestone() const { return due(p_.config.run.milestone_every) || landing(done_); }
+
+  bool landing(int64_t step) const {
+    return std::any_of(p_.landings.begin(), p_.landings.end(),
+                       [&](const Landing& l) { return l.step == step; });
+  }
+
+  EvalMoment moment(int64_t step) const {
+    return {.steps_done = step, .landing = landing(step), .last = step == steps_};
+  }
+
+  bool validated(int64_t step) const {
+    return !p_.evaluators.empty() && p_.evaluators.front()->due(moment(step));
+  }
+
+  // Router measures look back over logged steps, so evaluations that only look log none.
+  bool logged(int64_t step) const {
+    return step % p_.config.run.log_every == 0 || step == steps_ || validated(step);
+  }
+
+  // Of the steps of run.log_every every telemetry.probe_every-th: a rule of the step alone, so that a run that resumes
+  // samples the same ones.
+  Trainer::Measure measured(int64_t step) const {
+    if (!logged(step)) return Trainer::Measure::kNothing;
+    const int64_t sampled = p_.config.run.log_every * p_.config.telemetry.probe_every;
+    return step % sampled == 0 ? Trainer::Measure::kHashAndRatios : Trainer::Measure::kHash;
+  }
+
+  // Before the checkpoint: a run that is killed in between lands again.
+  void record_landings() {
+    for (const Landing& l : p_.landings) {
+      if (l.step != done_) continue;
+      p_.recorder.event(done_, "landing",
+                        strprintf("%g of %s", l.fraction, p_.config.contract.kind.c_str()));
+    }
+  }
+
+  StepStats step() {
+    const auto start = Clock::now();
+    const bool log = logged(done_ + 1);
+    const StepStats stats = trainer_.step(p_.on, done_, measured(done_ + 1));
+    const double seconds = seconds_since(start);
+    done_ += 1;
+    train_seconds_ += seconds;
+    steps_here_ += 1;
+    if (log || !is_finite(stats)) {
+      p_.recorder.step(p_.on, stats,
+                       {.step_s = seconds, .train_s = seconds_before_ + train_seconds_}, p_.model,
+                       routers_);
+    }
+    p_.recorder.took(seconds_since(start));
+    return stats;
+  }
+
+  Target target_of(const Evaluation& validation) const {
+    const double wanted = p_.config.run.target_loss;
+    const bool reached = wanted > 0 && validation.results.front().value <= wanted;
+    return reached ? Target::kReached : Target::kNotReached;
+  }
+
+  // What overflows in an evaluation is its own: its values are no numbers, and the next step begins without it.
+  std::optional<Evaluation> evaluate(Evaluator& evaluator, const EvalMoment& at,
+                                     const EvalWatch& watch) {
+    const auto told = [&] {
+      p_.model.read_back(p_.on);
+      wait(p_.on);
+      const std::string why = named(p_.model.not_finite_operand());
+      if (!why.empty()) p_.recorder.not_finite_evaluation(at.steps_done, evaluator.task(), why);
+    };
+    try {
+      std::optional<Evaluation> evaluation = evaluator.evaluate(p_.on, p_.model, at, watch);
+      told();
+      return evaluation;
+    } catch (const UserError&) {
+      told();
+      throw;
+    }
+  }
+
+  Target validate() {
+    if (!validated(done_)) return Target::kNotReached;
+    const auto start = Clock::now();
+    const Evaluation evaluation = *evaluate(*p_.evaluators.front(), moment(done_), {});
+    p_.recorder.evaluation(done_, evaluation, seconds_since(start));
+    for (const EvalResult& r : evaluation.results) {
+      if (r.metric == "loss_nats") result_.val_loss_nats = r.value;
+      if (r.metric == "bits_per_byte") result_.val_bits_per_byte = r.value;
+    }
+    return target_of(evaluation);
+  }
+
+  // A run that was stopped by its target and is started again.
+  bool reached_before() {
+    if (p_.config.run.target_loss <= 0 || !validated(done_)) return false;
+    const EvalMoment now = moment(done_);
+    return target_of(*evaluate(*p_.evaluators.front(), now, {})) == Target::kReached;
+  }
+
+  // What is due but for the validation loss, and was not done before this launch.
+  Measured measure(const EvalMoment& at) {
+    for (size_t i = 1; i < p_.evaluators.size(); ++i) {
+      Evaluator& evaluator = *p_.evaluators[i];
+      if (!evaluator.due(at) || p_.recorder.has_evaluation(at.steps_done, evaluator.task())) {
+        continue;
+      }
+      const auto start = Clock::now();
+      const EvalWatch watch{.progress =
+                                [&](const std::string& what, double share) {
+                                  p_.recorder.evaluating(done_, what, share, seconds_since(start));
+                                },
+                            .interrupted = p_.stop_requested};
+      try {
+        const std::optional<Evaluation> done = evaluate(evaluator, at, watch);
+        if (!done) return Measured::kNotAll;
+        p_.recorder.evaluation(done_, *done, seconds_since(start));
+      } catch (const UserError& error) {  // training is worth more than a look at it
+        p_.recorder.no_evaluation(done_, evaluator.task(), error.what());
+      }
+    }
+    return Measured::kAll;
+  }
+
+  void save() {
+    const auto start = Clock::now();
+    p_.recorder.telemetry().flush();  // what a resume finds there is never behind the checkpoint
+    TrainingState state;
+    state.step = done_;
+    state.tokens = done_ * p_.config.run.batch_tokens;
+    state.cursor = p_.loader.cursor();
+    state.seed = static_cast<uint64_t>(p_.config.run.seed);
+    state.schedule_share = trainer_.schedule().share(std::max<int64_t>(0, done_ - 1));
+    state.config_yaml = to_yaml(p_.config);
+    state.config_hashes = section_hashes(p_.config);
+    state.versions = library_versions();
+    state.extra[kDataHashes] = hashes_by_name(p_.data_sha256);
+    state.extra[kLastProbe] = joined(routers_.last_probe());
+    const double train_s = seconds_before_ + train_seconds_;
+    if (std::isfinite(train_s)) state.extra[kTrainSeconds] = train_s;
+    HostCopies model(p_.on, p_.model.tensors()), optimizer(p_.on, p_.optimizer.tensors());
+    model.download();
+    optimizer.download();
+    const std::string folder = p_.checkpoints.save(
+        state, model.tensors(), optimizer.tensors(),
+        milestone() ? Checkpoints::Keep::kMilestone : Checkpoints::Keep::kRolling);
+    saved_ = done_;
+    p_.recorder.checkpoint(done_, folder, seconds_since(start));
+  }
+
+  // "blocks.1.attn.qkv, fprop.input (attention, block 1, mxfp8): its largest magnitude is inf"
+  static std::string named(const NotFiniteOperand& first) {
+    if (first.operand == nullptr) return "";
+    const QuantisedOperandState& o = *first.operand;
+    return strprintf("%s, %s (%s, block %ld, %s): its largest magnitude is %g", o.weight.c_str(),
+                     o.operand.c_str(), o.role.c_str(), long(o.layer), o.format.c_str(),
+                     double(first.amax));
+  }
+
+  // The state after such a step is worth nothing: the last checkpoint stays the newest.
+  RunResult stop_non_finite(const StepStats& stats) {
+    result_.why = named(stats.not_finite_operand);
+    std::string detail = strprintf("loss %g, gradient norm %g, %ld gradient elements not finite",
+                                   stats.loss, stats.gradient_norm, long(stats.non_finite));
+    if (!result_.why.empty()) detail += "; " + result_.why;
+    p_.recorder.event(done_, "non_finite", detail);
+    return close(RunEnd::kNonFinite);
+  }
+
+  // After its last step a run is whole, whatever its routers did.
+  bool collapsed() { return done_ < steps_ && routers_.guard().holds(); }
+
+  RunResult stop_collapsed() {
+    result_.why = routers_.guard().because();
+    p_.recorder.event(done_, run_end_name(RunEnd::kCollapseStop), result_.why);
+    return finish(RunEnd::kCollapseStop);
+  }
+
+  RunResult finish(RunEnd end) {
+    if (saved_ != done_) save();
+    return close(end);
+  }
+
+  // No step follows.
+  RunResult complete(RunEnd end) {
+    if (saved_ != done_) save();
+    EvalMoment now = moment(done_);
+    now.last = true;
+    return close(measure(now) == Measured::kAll ? end : RunEnd::kInterrupted);
+  }
+
+  RunResult close(RunEnd end) {
+    result_.end = end;
+    result_.steps_done = done_;
+    result_.tokens = done_ * p_.config.run.batch_tokens;
+    if (steps_here_ > 0) {
+      result_.tokens_per_s =
+          double(steps_here_ * p_.config.run.batch_tokens) / std::max(train_seconds_, 1e-9);
+    }
+    p_.recorder.event(done_, "end", run_end_name(end));
+    return result_;
+  }
+
+  RunParts& p_;
+  Trainer trainer_;
+  RouterTelemetry routers_;
+  const int64_t steps_;
+  int64_t done_;
+  int64_t saved_;  // steps done when the newest checkpoint was written
+  int64_t steps_here_ = 0;
+  double seconds_before_;     // of training, of the processes before this one
+  double train_seconds_ = 0;  // of this process
+  RunResult result_;
+};
+
+}  // namespace
+
+const char* run_end_name(RunEnd end) {
+  switch (end) {
+    case RunEnd::kSteps:
+      return "steps";
+    case RunEnd::kTargetLoss:
+      return "target_loss";
+    case RunEnd::kNonFinite:
+      return "non_finite";
+    case RunEnd::kCollapseStop:
+      return "collapse_stop";
+    case RunEnd::kInterrupted:
+      return "interrupted";
+  }
+  return "?";
+}
+
+bool stopped_by_guard(const std::string& end_name) {
+  return end_name == run_end_name(RunEnd::kNonFinite) ||
+         end_name == run_end_name(RunEnd::kCollapseStop);
+}
+
+void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now) {
+  if (!state.extra.contains(kDataHashes)) return;  // a new run
+  const auto before = state.extra[kDataHashes].get<std::map<std::string, std::string>>();
+  std::map<std::string, std::pair<std::string, std::string>> both;  // by name: before, now
+  for (const auto& [name, hash] : before) both[name].first = hash;
+  for (const auto& [name, hash] : hashes_by_name(now)) both[name].second = hash;
+  const auto shown = [](const std::string& hash) {
+    return hash.empty() ? std::string("no such file") : "SHA-256 " + hash.substr(0, 16);
+  };
+  for (const auto& [name, hashes] : both) {
+    if (hashes.first == hashes.second) continue;
+    throw UserError("the data of the run has changed: " + name + " was " + shown(hashes.first) +
+                        ", is " + shown(hashes.second),
+                    "give the data it began with, train in another --run, or use --fresh");
+  }
+}
+
+RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint) {
+  if (!checkpoint) {
+    parts.model.initialise(parts.on, static_cast<uint64_t>(parts.config.run.seed));
+    parts.model.refresh_weights(parts.on);
+    return {};
+  }
+  const TrainingState state = load_state(*checkpoint);
+  HostCopies model(parts.on, parts.model.tensors()), optimizer(parts.on, parts.optimizer.tensors());
+  load_model(*checkpoint, model.tensors());
+  load_optimizer(*checkpoint, optimizer.tensors());
+  std::string not_finite = first_not_finite(model.tensors());
+  if (not_finite.empty()) not_finite = first_not_finite(optimizer.tensors());
+  model.upload();
+  optimizer.upload();
+  parts.model.refresh_weights(parts.on);
+  parts.loader.seek(state.cursor);
+  return {.steps_done = state.step,
+          .last_probe = parted(state.extra.value(kLastProbe, std::string())),
+          .train_s = state.extra.value(kTrainSeconds, std::nan("")),
+          .not_finite = not_finite};
+}
+
+RunResult run(RunParts& parts, const RunStart& start) {
+  return Run(parts, start).train();
+}
+
+}  // namespace assay

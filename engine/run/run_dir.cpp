@@ -1,0 +1,160 @@
+#include "engine/run/run_dir.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/suggest.h"
+#include "engine/config/text.h"
+#include "engine/config/yaml.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfig = "config.yaml";
+
+// Everything a run writes. config.yaml comes last: until it is gone the folder is still a run.
+constexpr const char* kOwnFiles[] = {"checkpoints",
+                                     "telemetry.db",
+                                     "telemetry.db-wal",
+                                     "telemetry.db-shm",
+                                     "telemetry.db-journal",
+                                     "meta.json",
+                                     "log.txt",
+                                     "receipt.json",
+                                     "report.html",
+                                     "evals",
+                                     "samples.jsonl",
+                                     kImportedFile,
+                                     kReusedFile,
+                                     kConfig};
+
+// A process that is killed before config.yaml is there leaves the names of a run with nothing in them, and the part file
+// that AtomicFile would have renamed: whoever begins here loses nothing.
+bool left_by_start(const fs::path& path) {
+  const std::string name = path.filename().string();
+  std::error_code ignored;
+  if (name == kFolderLock) return true;
+  if (name == std::string(kConfig) + ".part") {
+    const std::string text = to_yaml(Config());
+    const std::string begin = text.substr(0, text.find('\n') + 1);
+    const std::string there = fs::is_regular_file(path) ? read_file(path) : "?";
+    return there.empty() || there.rfind(begin, 0) == 0;
+  }
+  const auto own = [&](const char* file) { return name == file; };
+  return std::any_of(std::begin(kOwnFiles), std::end(kOwnFiles), own) &&
+         fs::is_empty(path, ignored);
+}
+
+bool holds_files(const std::string& path) {
+  const fs::directory_iterator entries(path);
+  return !std::all_of(begin(entries), end(entries),
+                      [](const fs::directory_entry& entry) { return left_by_start(entry.path()); });
+}
+
+constexpr const char* kGiveARun =
+    "give the directory of a run, e.g. runs/demo-moe; `assay train CONFIG` makes one";
+
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / kConfig, ignored);
+}
+
+std::vector<std::string> runs_in(const fs::path& folder) {
+  std::vector<std::string> runs;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (is_run(entry.path())) runs.push_back(entry.path().filename().string());
+  }
+  std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
+// For a name that is no run: the runs in it, the run that it is in, the run of that name in runs/, or the nearest name
+// beside it.
+std::string hint_for(const std::string& name) {
+  const fs::path path = fs::path(name).lexically_normal();
+  const fs::path named = path.has_filename() ? path : path.parent_path();  // "x/" is x
+  if (const std::vector<std::string> inside = runs_in(named); !inside.empty()) {
+    const std::string first = (named / inside.front()).string();
+    const std::string second = inside.size() > 1 ? " " + (named / inside[1]).string() : "";
+    return strprintf("it holds %zu runs: name one, or several where several are taken: %s%s",
+                     inside.size(), first.c_str(), second.c_str());
+  }
+  const auto meant = [](const fs::path& run) {
+    return "did you mean " + run.string() + "? " + kGiveARun;
+  };
+  for (fs::path above = named.parent_path(); !above.empty(); above = above.parent_path()) {
+    if (is_run(above)) return meant(above);  // a checkpoint's folder, or a file of a run
+    if (above == above.parent_path()) break;
+  }
+  if (named.is_relative() && is_run("runs" / named)) return meant("runs" / named);
+  const fs::path parent = named.parent_path();
+  const std::string near =
+      nearest_name(named.filename().string(), runs_in(parent.empty() ? "." : parent));
+  return near.empty() ? kGiveARun : meant(parent / near);
+}
+
+}  // namespace
+
+std::filesystem::path require_run(const std::string& run) {
+  std::error_code ignored;
+  if (run.empty()) throw UserError("the name of the run is empty", kGiveARun);
+  if (!fs::exists(run, ignored)) throw UserError("no run at " + run, hint_for(run));
+  if (!fs::is_directory(run, ignored))
+    throw UserError(run + " is a file, not a run", hint_for(run));
+  if (!is_run(run)) {
+    throw UserError(run + " is not a run: it has no config.yaml", hint_for(run));
+  }
+  return run;
+}
+
+RunDir::RunDir(const std::string& path, Start start) : path_(path) {
+  std::error_code ignored;
+  if (path_.empty()) throw UserError("the name of the run is empty", "e.g. --run runs/first");
+  if (fs::exists(path_, ignored) && !fs::is_directory(path_, ignored)) {
+    throw UserError(path_ + " is a file, not a run directory", "choose another --run");
+  }
+  make_folders(path_);
+  lock_.emplace(path_, "choose another --run");
+  const bool goes_on = is_run(path_);
+  if (!goes_on && holds_files(path_)) {
+    throw UserError(path_ + " has files but no run in it",
+                    "choose another --run, or an empty folder");
+  }
+  if (goes_on && start == Start::kFresh) {
+    remove_run();
+  } else if (goes_on) {
+    previous_ = load_config(file(kConfig));
+  }
+}
+
+void RunDir::remove_run() const {
+  for (const char* name : kOwnFiles) {
+    std::error_code error;
+    fs::remove_all(file(name), error);
+    if (error) {
+      throw UserError("cannot remove " + file(name) + ": " + error.message(),
+                      "check who may write there");
+    }
+  }
+}
+
+void RunDir::write_config(const Config& config) const {
+  write_file_atomic(file(kConfig), to_yaml(config));
+}
+
+void require_same_run(const RunDir& run, const Config& now, int64_t steps_done) {
+  CHECK(run.previous().has_value(), "%s is a new run", run.path().c_str());
+  const std::vector<std::string> differences =
+      result_changing_differences(*run.previous(), now, steps_done);
+  if (differences.empty()) return;
+  std::string all;
+  for (const std::string& difference : differences) all += (all.empty() ? "" : "; ") + difference;
+  throw UserError(run.path() + " is a run of another configuration: " + all,
+                  "give the same values, train in another --run, or delete it with --fresh");
+}
+
+}  // namespace assay

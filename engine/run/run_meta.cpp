@@ -1,0 +1,88 @@
+// meta.json: what made a run, on which machine, from which inputs.
+#include <time.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "data/sha256.h"
+#include "engine/run/run_dir.h"
+
+namespace assay {
+namespace {
+
+using nlohmann::json;
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+std::string utc_now() {
+  const time_t now = time(nullptr);
+  tm parts = {};
+  gmtime_r(&now, &parts);
+  char text[32];
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string program_sha256() {
+  try {
+    return sha256_file("/proc/self/exe");
+  } catch (const UserError&) {
+    return "unknown";
+  }
+}
+
+// The launches so far, the last one included; a file that cannot be read loses only its history.
+json earlier_launches(const std::string& path) {
+  std::ifstream file(path);
+  json last = json::parse(file, nullptr, false);
+  if (!last.is_object()) return json::array();
+  json before =
+      last.contains("before") && last["before"].is_array() ? last["before"] : json::array();
+  last.erase("before");
+  before.push_back(last);
+  return before;
+}
+
+}  // namespace
+
+void write_meta(const RunDir& run, const RunMeta& meta) {
+  const std::string path = run.file("meta.json");
+  nlohmann::ordered_json j;
+  j["command"] = meta.command;
+  j["version"] = meta.build.version;
+  j["commit"] = meta.build.commit;
+  j["dirty"] = meta.build.dirty;
+  j["compiler"] = meta.build.compiler;
+  j["flags"] = meta.build.flags;
+  j["program_sha256"] = program_sha256();
+  j["started"] = utc_now();
+  j["first_step"] = meta.first_step;
+  j["host"] = host_name();
+  j["device"] = meta.device;
+  j["cpu"] = cpu_name();
+  j["cores"] = std::thread::hardware_concurrency();
+  j["threads"] = meta.threads;
+  j["recipe"] = meta.recipe;
+  j["precision"] = meta.precision;
+  j["config_sha256"] = meta.config_sha256;
+  j["data_sha256"] = meta.data_sha256;
+  j["before"] = earlier_launches(path);
+  write_file_atomic(path, j.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace assay

@@ -1,0 +1,226 @@
+#include "engine/telemetry/reader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "base/check.h"
+#include "engine/telemetry/expert_load_codec.h"
+#include "engine/telemetry/schema.h"
+
+namespace assay {
+namespace {
+
+// SQLite would make a database that is not there, or fail without saying why.
+std::string require_file(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) {
+    throw UserError("no telemetry at " + path, "the run logged nothing yet: train it first");
+  }
+  return path;
+}
+
+void require_column(const std::string& column) {
+  const auto columns = router_columns();
+  const bool known = std::any_of(columns.begin(), columns.end(),
+                                 [&](const RouterColumn& c) { return column == c.name; });
+  CHECK(known, "router_layer has no column %s", column.c_str());
+}
+
+}  // namespace
+
+TelemetryReader::TelemetryReader(const std::string& path)
+    : database_(require_file(path), Database::Mode::kReadOnly) {
+  Statement version(database_, "PRAGMA user_version");
+  const int64_t found = version.step() ? version.integer(0) : 0;
+  if (found > kTelemetryVersion) {
+    throw UserError(strprintf("%s: is telemetry of a later version (found %ld, this program reads "
+                              "versions up to %d)",
+                              path.c_str(), long(found), kTelemetryVersion),
+                    "a newer assay made it: use that one");
+  }
+  if (found < 1) {
+    throw UserError(path + ": is not a telemetry database", "give the telemetry.db of a run");
+  }
+  Statement names(database_, "SELECT name FROM pragma_table_info('router_layer')");
+  while (names.step()) columns_.insert(names.text(0));
+}
+
+std::optional<int64_t> TelemetryReader::last_step() const {
+  Statement s(database_, "SELECT max(step) FROM scalar");
+  if (!s.step() || s.is_null(0)) return std::nullopt;
+  return s.integer(0);
+}
+
+int64_t TelemetryReader::steps_done(int64_t up_to) const {
+  int64_t done = 0;
+  for (const char* table : {"scalar", "eval", "event"}) {
+    Statement s(database_, std::string("SELECT max(step) FROM ") + table + " WHERE step <= ?");
+    s.bind(0, up_to);
+    if (s.step() && !s.is_null(0)) done = std::max(done, s.integer(0));
+  }
+  return done;
+}
+
+int64_t TelemetryReader::events(const std::string& kind) const {
+  Statement s(database_, "SELECT count(*) FROM event WHERE kind = ?");
+  s.bind(0, kind);
+  return s.step() ? s.integer(0) : 0;
+}
+
+std::optional<std::string> TelemetryReader::last_event(const std::string& kind) const {
+  Statement s(database_, "SELECT detail FROM event WHERE kind = ? ORDER BY rowid DESC LIMIT 1");
+  s.bind(0, kind);
+  if (!s.step()) return std::nullopt;
+  return s.text(0);
+}
+
+std::vector<StepValue> TelemetryReader::scalar(const std::string& name) const {
+  Statement s(database_, "SELECT step, value FROM scalar WHERE name = ? ORDER BY step");
+  s.bind(0, name);
+  std::vector<StepValue> values;
+  while (s.step()) values.push_back({.step = s.integer(0), .value = s.number(1)});
+  return values;
+}
+
+std::optional<StepValue> TelemetryReader::last_scalar(const std::string& name) const {
+  Statement s(database_,
+              "SELECT step, value FROM scalar WHERE name = ? ORDER BY step DESC LIMIT 1");
+  s.bind(0, name);
+  if (!s.step()) return std::nullopt;
+  return StepValue{.step = s.integer(0), .value = s.number(1)};
+}
+
+std::vector<std::string> TelemetryReader::scalar_names() const {
+  Statement s(database_, "SELECT DISTINCT name FROM scalar ORDER BY name");
+  std::vector<std::string> names;
+  while (s.step()) names.push_back(s.text(0));
+  return names;
+}
+
+std::vector<EvalValue> TelemetryReader::eval(const std::string& task,
+                                             const std::string& metric) const {
+  Statement s(database_,
+              "SELECT step, value, n FROM eval WHERE task = ? AND metric = ? ORDER BY step");
+  s.bind(0, task).bind(1, metric);
+  std::vector<EvalValue> values;
+  while (s.step()) {
+    // SQLite has no NaN: it stores NULL, which would read as a loss of 0.
+    const double value = s.is_null(1) ? std::numeric_limits<double>::quiet_NaN() : s.number(1);
+    values.push_back({.step = s.integer(0), .value = value, .n = s.integer(2)});
+  }
+  return values;
+}
+
+std::optional<EvalValue> TelemetryReader::last_eval(const std::string& task,
+                                                    const std::string& metric) const {
+  const std::vector<EvalValue> all = eval(task, metric);
+  if (all.empty()) return std::nullopt;
+  return all.back();
+}
+
+std::vector<std::pair<std::string, std::string>> TelemetryReader::eval_names() const {
+  Statement s(database_, "SELECT DISTINCT task, metric FROM eval ORDER BY task, metric");
+  std::vector<std::pair<std::string, std::string>> names;
+  while (s.step()) names.emplace_back(s.text(0), s.text(1));
+  return names;
+}
+
+bool TelemetryReader::has_eval(int64_t step, const std::string& task) const {
+  Statement s(database_, "SELECT 1 FROM eval WHERE step = ? AND task = ?");
+  s.bind(0, step).bind(1, task);
+  return s.step();
+}
+
+std::vector<LayerValue> TelemetryReader::router(const std::string& column, int64_t step) const {
+  require_column(column);
+  if (!columns_.contains(column)) return {};
+  Statement s(database_, "SELECT layer, " + column + " FROM router_layer WHERE step = ? AND " +
+                             column + " IS NOT NULL ORDER BY layer");
+  s.bind(0, step);
+  std::vector<LayerValue> values;
+  while (s.step()) values.push_back({.layer = s.integer(0), .value = s.number(1)});
+  return values;
+}
+
+std::vector<StepValue> TelemetryReader::router_over_time(const std::string& column,
+                                                         int64_t layer) const {
+  require_column(column);
+  if (!columns_.contains(column)) return {};
+  Statement s(database_, "SELECT step, " + column + " FROM router_layer WHERE layer = ? AND " +
+                             column + " IS NOT NULL ORDER BY step");
+  s.bind(0, layer);
+  std::vector<StepValue> values;
+  while (s.step()) values.push_back({.step = s.integer(0), .value = s.number(1)});
+  return values;
+}
+
+std::optional<LayerValue> TelemetryReader::worst_max_load_norm() const {
+  Statement last(database_, "SELECT max(step) FROM router_layer");
+  if (!last.step() || last.is_null(0)) return std::nullopt;
+  const std::vector<LayerValue> layers = router("max_load_norm", last.integer(0));
+  if (layers.empty()) return std::nullopt;
+  return *std::max_element(
+      layers.begin(), layers.end(),
+      [](const LayerValue& a, const LayerValue& b) { return a.value < b.value; });
+}
+
+std::vector<int64_t> TelemetryReader::precision_steps() const {
+  Statement there(database_, "SELECT 1 FROM sqlite_master WHERE name = 'precision'");
+  if (!there.step()) return {};
+  Statement s(database_, "SELECT DISTINCT step FROM precision ORDER BY step");
+  std::vector<int64_t> steps;
+  while (s.step()) steps.push_back(s.integer(0));
+  return steps;
+}
+
+std::vector<OperandValue> TelemetryReader::precision(int64_t step) const {
+  Statement there(database_, "SELECT name FROM pragma_table_info('precision')");
+  std::set<std::string> known;
+  while (there.step()) known.insert(there.text(0));
+  std::string names;
+  for (const PrecisionColumn& column : precision_columns()) {
+    names += known.contains(column.name) ? std::string(", ") + column.name : ", NULL";
+  }
+  Statement s(database_, "SELECT layer, weight, operand, role, format" + names +
+                             " FROM precision WHERE step = ? ORDER BY layer, weight, operand");
+  s.bind(0, step);
+  std::vector<OperandValue> values;
+  while (s.step()) {
+    OperandValue value{.site = {.layer = s.integer(0),
+                                .weight = s.text(1),
+                                .operand = s.text(2),
+                                .role = s.text(3),
+                                .format = s.text(4)},
+                       .loss = {}};
+    int at = 5;
+    for (const PrecisionColumn& column : precision_columns()) {
+      if (!s.is_null(at)) value.loss.*column.value = s.number(at);
+      at += 1;
+    }
+    values.push_back(value);
+  }
+  return values;
+}
+
+std::vector<uint32_t> TelemetryReader::expert_load(int64_t step, int64_t layer) const {
+  Statement s(database_, "SELECT counts FROM expert_load WHERE step = ? AND layer = ?");
+  s.bind(0, step).bind(1, layer);
+  if (!s.step()) return {};
+  std::vector<uint32_t> counts;
+  if (!unpack_load(s.blob(0), counts)) {
+    throw UserError(
+        strprintf("%s: expert_load of step %ld, layer %ld is not a load vector",
+                  database_.path().c_str(), static_cast<long>(step), static_cast<long>(layer)),
+        "the database is damaged");
+  }
+  return counts;
+}
+
+std::optional<std::string> TelemetryReader::meta(const std::string& key) const {
+  Statement s(database_, "SELECT value FROM meta WHERE key = ?");
+  s.bind(0, key);
+  if (!s.step()) return std::nullopt;
+  return s.text(0);
+}
+
+}  // namespace assay

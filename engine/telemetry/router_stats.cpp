@@ -1,0 +1,125 @@
+#include "engine/telemetry/router_stats.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace assay {
+
+namespace {
+
+// Gini coefficient of non-negative values: sum_i (2 i - n + 1) x_(i) / (n sum x), x ascending, i from 0.
+double gini(View<const int64_t, 1> counts, double total) {
+  std::vector<int64_t> sorted(counts.data, counts.data + counts.dim[0]);
+  std::sort(sorted.begin(), sorted.end());
+  const double n = double(sorted.size());
+  double sum = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) sum += (2 * double(i) - n + 1) * double(sorted[i]);
+  return sum / (n * total);
+}
+
+}  // namespace
+
+RouterStats router_stats(View<const int64_t, 1> counts, int64_t top_k) {
+  const int64_t experts = counts.dim[0];
+  CHECK(top_k >= 1 && top_k <= experts, "router_stats: top %ld of %ld experts", long(top_k),
+        long(experts));
+  const double e = double(experts), k = double(top_k);
+  RouterStats s;
+  s.cv_ceiling = 100 * std::sqrt((e - k) / k);
+  s.max_load_ceiling = 1 / k;
+  s.entropy_ceiling = std::log(e);
+  for (int64_t i = 0; i < experts; ++i) s.assignments += double(counts[i]);
+  if (s.cv_ceiling > 0) s.cv_norm = 0;
+  if (s.entropy_ceiling > 0) s.entropy_norm = 0;
+  if (s.assignments == 0) return s;
+
+  double squares = 0, deviation = 0;
+  int64_t largest = 0;
+  for (int64_t i = 0; i < experts; ++i) {
+    const double load = double(counts[i]) / s.assignments;
+    squares += load * load;
+    deviation += (load - 1 / e) * (load - 1 / e);
+    largest = std::max(largest, counts[i]);
+    if (counts[i] == 0) continue;
+    s.entropy -= load * std::log(load);
+    ++s.active;
+  }
+  s.cv = 100 * std::sqrt(deviation / e) * e;
+  s.e_eff = std::exp(s.entropy);
+  s.participation = 1 / squares;
+  s.gini = gini(counts, s.assignments);
+  s.cv_floor = 100 * std::sqrt((e - 1) / s.assignments);
+  if (s.cv_norm) s.cv_norm = s.cv / s.cv_ceiling;
+  if (s.entropy_norm) s.entropy_norm = s.entropy / s.entropy_ceiling;
+  s.max_load = double(largest) / s.assignments;
+  s.max_load_norm = k * double(largest) / s.assignments;  // 0.9 is exactly 0.9
+  s.e_eff_norm = s.e_eff / e;
+  s.participation_norm = s.participation / e;
+  s.active_norm = double(s.active) / e;
+  return s;
+}
+
+std::optional<double> gate_entropy_norm(double gate_entropy, int64_t top_k) {
+  if (top_k <= 1) return std::nullopt;
+  return gate_entropy / std::log(double(top_k));
+}
+
+double bias_range(View<const float, 1> bias) {
+  if (bias.dim[0] == 0) return 0;
+  const auto [low, high] = std::minmax_element(bias.data, bias.data + bias.dim[0]);
+  return double(*high) - double(*low);
+}
+
+double router_overlap(View<const int32_t, 2> before, View<const int32_t, 2> now) {
+  CHECK(before.dim[0] == now.dim[0] && before.dim[1] == now.dim[1] && now.size() > 0,
+        "router_overlap: (%ld, %ld) before, (%ld, %ld) now", long(before.dim[0]),
+        long(before.dim[1]), long(now.dim[0]), long(now.dim[1]));
+  int64_t kept = 0;
+  for (int64_t t = 0; t < now.dim[0]; ++t) {
+    const int32_t* ids = before.row(t);
+    for (int64_t i = 0; i < now.dim[1]; ++i) {
+      kept += std::find(ids, ids + before.dim[1], now.at(t, i)) != ids + before.dim[1];
+    }
+  }
+  return double(kept) / double(now.size());
+}
+
+RouterAggregate aggregate(const std::vector<RouterStats>& layers) {
+  RouterAggregate a;
+  if (layers.empty()) return a;
+  const double n = double(layers.size());
+  a.entropy_min = layers[0].entropy;
+  for (const RouterStats& s : layers) {
+    a.cv_mean += s.cv / n;
+    a.entropy_mean += s.entropy / n;
+    a.entropy_min = std::min(a.entropy_min, s.entropy);
+    a.max_load_mean += s.max_load / n;
+    a.max_load_max = std::max(a.max_load_max, s.max_load);
+  }
+  for (const RouterStats& s : layers) a.cv_std += (s.cv - a.cv_mean) * (s.cv - a.cv_mean) / n;
+  a.cv_std = std::sqrt(a.cv_std);
+  return a;
+}
+
+DeadFor::DeadFor(int64_t experts, int64_t window) : window_(window), last_(size_t(experts), 0) {
+  CHECK(window >= 1, "DeadFor: a window of %ld logged steps", long(window));
+}
+
+void DeadFor::add(View<const int64_t, 1> counts) {
+  CHECK(counts.dim[0] == int64_t(last_.size()), "DeadFor: counts (%ld) of %ld experts",
+        long(counts.dim[0]), long(last_.size()));
+  ++logged_;
+  for (size_t e = 0; e < last_.size(); ++e) {
+    if (counts[int64_t(e)] > 0) last_[e] = logged_;
+  }
+}
+
+int64_t DeadFor::dead() const {
+  if (logged_ < window_) return 0;
+  return std::count_if(last_.begin(), last_.end(),
+                       [&](int64_t last) { return last <= logged_ - window_; });
+}
+
+}  // namespace assay

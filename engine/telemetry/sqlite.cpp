@@ -1,0 +1,155 @@
+#include "engine/telemetry/sqlite.h"
+
+#include <sqlite3.h>
+
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "base/check.h"
+
+namespace assay {
+namespace {
+
+// Pages of the cache come from one block taken here, so that a writer beside a training step does not allocate
+// them one by one. Has to precede SQLite's own start; when it is running already, it allocates as it likes.
+void plan_page_cache() {
+  constexpr int kPageBytes = 4096, kPages = 320;
+  int header_bytes = 0;
+  sqlite3_config(SQLITE_CONFIG_PCACHE_HDRSZ, &header_bytes);
+  const int slot = (kPageBytes + header_bytes + 7) / 8 * 8;
+  static std::vector<uint64_t> block(static_cast<size_t>(slot) / 8 * kPages);
+  sqlite3_config(SQLITE_CONFIG_PAGECACHE, block.data(), slot, kPages);
+}
+
+}  // namespace
+
+Database::Database(std::string path, Mode mode) : path_(std::move(path)) {
+  static std::once_flag planned;
+  std::call_once(planned, plan_page_cache);
+  const int flags =
+      mode == Mode::kReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  const int status =
+      sqlite3_open_v2(path_.c_str(), &handle_, flags | SQLITE_OPEN_FULLMUTEX, nullptr);
+  if (status != SQLITE_OK) {
+    const std::string why = handle_ != nullptr ? sqlite3_errmsg(handle_) : sqlite3_errstr(status);
+    sqlite3_close(handle_);
+    throw UserError("cannot open " + path_ + ": " + why,
+                    "check the path and who may read and write there");
+  }
+  sqlite3_busy_timeout(handle_, 10000);
+}
+
+Database::~Database() {
+  sqlite3_close(handle_);
+}
+
+void Database::fail(const std::string& what) const {
+  const int code = sqlite3_errcode(handle_);
+  const char* hint = "check the disk and who may write there";
+  if (code == SQLITE_FULL)
+    hint = "free space and run the same command again: the run goes on from its last checkpoint";
+  if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
+    hint =
+        "the file is damaged: move it away (the checkpoints beside it are not) and run the same "
+        "command again";
+  if (code == SQLITE_BUSY) hint = "another program holds the file: close it";
+  throw UserError(path_ + ": " + what + ": " + sqlite3_errmsg(handle_), hint);
+}
+
+void Database::run(const std::string& sql) {
+  if (sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK)
+    fail("cannot write");
+}
+
+Statement::Statement(const Database& database, const std::string& sql) : database_(database) {
+  const int status = sqlite3_prepare_v3(database.handle(), sql.c_str(), -1,
+                                        SQLITE_PREPARE_PERSISTENT, &handle_, nullptr);
+  if (status != SQLITE_OK) database.fail("cannot be used");
+}
+
+Statement::~Statement() {
+  sqlite3_finalize(handle_);
+}
+
+Statement& Statement::bind(int at, int64_t value) {
+  sqlite3_bind_int64(handle_, at + 1, value);
+  return *this;
+}
+
+Statement& Statement::bind(int at, double value) {
+  if (std::isnan(value)) {
+    sqlite3_bind_null(handle_, at + 1);
+  } else {
+    sqlite3_bind_double(handle_, at + 1, value);
+  }
+  return *this;
+}
+
+Statement& Statement::bind(int at, std::string_view text) {
+  sqlite3_bind_text64(handle_, at + 1, text.data(), text.size(), SQLITE_STATIC, SQLITE_UTF8);
+  return *this;
+}
+
+Statement& Statement::bind_blob(int at, const void* data, size_t bytes) {
+  sqlite3_bind_blob64(handle_, at + 1, data, bytes, SQLITE_STATIC);
+  return *this;
+}
+
+bool Statement::step() {
+  const int status = sqlite3_step(handle_);
+  if (status == SQLITE_ROW) return true;
+  if (status == SQLITE_DONE) return false;
+  database_.fail("cannot be read or written");
+}
+
+void Statement::reset() {
+  sqlite3_reset(handle_);
+}
+
+void Statement::execute() {
+  struct AtEnd {
+    Statement& statement;
+    ~AtEnd() { statement.reset(); }
+  } at_end{*this};
+  step();
+}
+
+bool Statement::is_null(int column) const {
+  return sqlite3_column_type(handle_, column) == SQLITE_NULL;
+}
+
+int64_t Statement::integer(int column) const {
+  return sqlite3_column_int64(handle_, column);
+}
+
+double Statement::number(int column) const {
+  if (is_null(column)) return std::numeric_limits<double>::quiet_NaN();
+  return sqlite3_column_double(handle_, column);
+}
+
+std::string Statement::text(int column) const {
+  const unsigned char* text = sqlite3_column_text(handle_, column);
+  return text == nullptr ? "" : reinterpret_cast<const char*>(text);
+}
+
+std::string_view Statement::blob(int column) const {
+  const void* data = sqlite3_column_blob(handle_, column);
+  return {static_cast<const char*>(data),
+          static_cast<size_t>(sqlite3_column_bytes(handle_, column))};
+}
+
+Transaction::Transaction(Database& database) : database_(database) {
+  database_.run("BEGIN IMMEDIATE");
+}
+
+Transaction::~Transaction() {
+  if (open_) sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+}
+
+void Transaction::commit() {
+  database_.run("COMMIT");
+  open_ = false;
+}
+
+}  // namespace assay

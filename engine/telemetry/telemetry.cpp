@@ -1,0 +1,262 @@
+#include "engine/telemetry/telemetry.h"
+
+#include <sqlite3.h>
+#include <time.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "base/check.h"
+#include "engine/telemetry/expert_load_codec.h"
+
+namespace assay {
+namespace {
+
+constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
+
+std::string utc_now() {
+  const time_t now = time(nullptr);
+  tm parts = {};
+  gmtime_r(&now, &parts);
+  char text[32];
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+// "INSERT ... table(key, columns) VALUES(?, ...)"
+template <typename Columns>
+std::string insert_row(const std::string& table, const std::string& key, int keys,
+                       const Columns& columns) {
+  std::string names = key, places = "?";
+  for (int i = 1; i < keys; ++i) places += ", ?";
+  for (const auto& column : columns) {
+    names += std::string(", ") + column.name;
+    places += ", ?";
+  }
+  return "INSERT OR REPLACE INTO " + table + "(" + names + ") VALUES(" + places + ")";
+}
+
+// Of a run that an earlier version began.
+template <typename Columns>
+void add_missing_columns(Database& database, const std::string& table, const Columns& columns) {
+  for (const auto& column : columns) {
+    Statement there(database, "SELECT 1 FROM pragma_table_info('" + table + "') WHERE name = ?");
+    there.bind(0, std::string_view(column.name));
+    if (there.step()) continue;
+    there.reset();
+    database.run("ALTER TABLE " + table + " ADD COLUMN " + column.name + " REAL");
+  }
+}
+
+void prepare_database(Database& database) {
+  Statement version(database, "PRAGMA user_version");
+  version.step();
+  const int64_t found = version.integer(0);
+  version.reset();
+  if (found > kTelemetryVersion) {
+    throw UserError(database.path() + ": has version " + std::to_string(found) +
+                        ", this program writes version " + std::to_string(kTelemetryVersion),
+                    "a newer assay made it: use that one, or another run directory");
+  }
+  // Readers see the last whole step while the run goes on; flush() is what makes it outlive a power cut.
+  database.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=256;");
+  database.run(telemetry_schema());
+  add_missing_columns(database, "router_layer", router_columns());
+  add_missing_columns(database, "precision", precision_columns());
+  database.run("PRAGMA user_version=" + std::to_string(kTelemetryVersion));
+}
+
+}  // namespace
+
+struct Telemetry::Writer {
+  explicit Writer(Database& database, const TelemetryLayout& layout)
+      : begin(database, "BEGIN IMMEDIATE"),
+        commit(database, "COMMIT"),
+        scalar(database, "INSERT OR REPLACE INTO scalar VALUES(?, ?, ?)"),
+        span(database, "INSERT OR REPLACE INTO span VALUES(?, ?, ?)"),
+        router(database, insert_row("router_layer", "step, layer", 2, router_columns())),
+        load(database, "INSERT OR REPLACE INTO expert_load VALUES(?, ?, ?)"),
+        eval(database, "INSERT OR REPLACE INTO eval VALUES(?, ?, ?, ?, ?)"),
+        event(database, "INSERT INTO event VALUES(?, ?, ?, ?)"),
+        precision(database, insert_row("precision", "step, layer, weight, operand, role, format", 6,
+                                       precision_columns())),
+        meta(database, "INSERT OR REPLACE INTO meta VALUES(?, ?)"),
+        packer(layout.experts) {}
+
+  void write(const StepRecord& record, const TelemetryLayout& layout) {
+    begin.execute();
+    for (size_t i = 0; i < layout.scalars.size(); ++i) {
+      if (std::isnan(record.scalars[i])) continue;
+      scalar.bind(0, record.step).bind(1, layout.scalars[i]).bind(2, record.scalars[i]).execute();
+    }
+    for (size_t i = 0; i < layout.spans.size(); ++i) {
+      if (std::isnan(record.spans_ms[i])) continue;
+      span.bind(0, record.step).bind(1, layout.spans[i]).bind(2, record.spans_ms[i]).execute();
+    }
+    for (size_t m = 0; m < layout.layers.size(); ++m) write_layer(record, m, layout);
+    for (size_t i = 0; i < layout.operands.size(); ++i) {
+      write_loss(record.step, layout.operands[i], record.precision[i]);
+    }
+    commit.execute();
+  }
+
+  void write_loss(int64_t step, const OperandSite& site, const OperandLoss& loss) {
+    if (std::isnan(loss.flushed)) return;
+    precision.bind(0, step).bind(1, site.layer).bind(2, site.weight).bind(3, site.operand);
+    precision.bind(4, site.role).bind(5, site.format);
+    int at = 6;
+    for (const PrecisionColumn& column : precision_columns()) {
+      precision.bind(at++, loss.*column.value);
+    }
+    precision.execute();
+  }
+
+  void write_layer(const StepRecord& record, size_t m, const TelemetryLayout& layout) {
+    const RouterRow& row = record.router[m];
+    router.bind(0, record.step).bind(1, row.layer);
+    int at = 2;
+    for (const RouterColumn& column : router_columns()) router.bind(at++, column.value(row));
+    router.execute();
+
+    const std::string_view packed =
+        packer.pack({record.counts.data() + int64_t(m) * layout.experts, {layout.experts}});
+    load.bind(0, record.step).bind(1, row.layer);
+    load.bind_blob(2, packed.data(), packed.size()).execute();
+  }
+
+  Statement begin, commit, scalar, span, router, load, eval, event, precision, meta;
+  LoadPacker packer;
+};
+
+Telemetry::Telemetry(const std::string& path, TelemetryLayout layout)
+    : layout_(std::move(layout)), database_(path, Database::Mode::kCreate) {
+  prepare_database(database_);
+  writer_ = std::make_unique<Writer>(database_, layout_);
+  slots_.resize(kSlots);
+  for (StepRecord& slot : slots_) {
+    slot.scalars.resize(layout_.scalars.size());
+    slot.spans_ms.resize(layout_.spans.size());
+    slot.router.resize(layout_.layers.size());
+    slot.precision.resize(layout_.operands.size());
+    slot.counts.resize(layout_.layers.size() * static_cast<size_t>(layout_.experts));
+  }
+  thread_ = std::thread([this] { work(); });
+}
+
+Telemetry::~Telemetry() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  writer_.reset();
+  // Without the WAL beside it a finished database can also be read from a read-only disk.
+  sqlite3_exec(database_.handle(), "PRAGMA journal_mode=DELETE", nullptr, nullptr, nullptr);
+}
+
+void Telemetry::truncate_after(int64_t step, const std::string& detail) {
+  flush();
+  const std::lock_guard lock(database_mutex_);
+  Transaction transaction(database_);
+  for (const char* table :
+       {"scalar", "span", "router_layer", "expert_load", "eval", "event", "precision"}) {
+    Statement(database_, std::string("DELETE FROM ") + table + " WHERE step > ?")
+        .bind(0, step)
+        .execute();
+  }
+  const std::string now = utc_now();
+  writer_->event.bind(0, step).bind(1, now).bind(2, "resume").bind(3, detail).execute();
+  transaction.commit();
+}
+
+StepRecord& Telemetry::begin_step(int64_t step) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return queued_ < kSlots || failure_; });
+  rethrow_failure();
+  StepRecord& slot = slots_[static_cast<size_t>((first_ + queued_) % kSlots)];
+  slot.step = step;
+  std::fill(slot.scalars.begin(), slot.scalars.end(), kAbsent);
+  std::fill(slot.spans_ms.begin(), slot.spans_ms.end(), kAbsent);
+  std::fill(slot.precision.begin(), slot.precision.end(), OperandLoss{});
+  std::fill(slot.counts.begin(), slot.counts.end(), 0u);
+  for (size_t m = 0; m < slot.router.size(); ++m) {
+    slot.router[m] = RouterRow{};
+    slot.router[m].layer = layout_.layers[m];
+  }
+  return slot;
+}
+
+void Telemetry::commit() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++queued_;
+  }
+  changed_.notify_all();
+}
+
+void Telemetry::work() {
+  for (;;) {
+    const StepRecord* record = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return queued_ > 0 || stop_; });
+      if (queued_ == 0) return;
+      if (!failure_) record = &slots_[static_cast<size_t>(first_)];
+    }
+    std::exception_ptr failure;
+    if (record !=
+        nullptr) {  // after a failure what follows is dropped: the run ends with the error
+      const std::lock_guard lock(database_mutex_);
+      try {
+        writer_->write(*record, layout_);
+      } catch (...) {
+        failure = std::current_exception();
+        sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+      }
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure) failure_ = failure;
+      first_ = (first_ + 1) % kSlots;
+      --queued_;
+    }
+    changed_.notify_all();
+  }
+}
+
+void Telemetry::rethrow_failure() {
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void Telemetry::eval(int64_t step, const std::string& task, const std::string& metric, double value,
+                     int64_t n) {
+  const std::lock_guard lock(database_mutex_);
+  writer_->eval.bind(0, step).bind(1, task).bind(2, metric).bind(3, value).bind(4, n).execute();
+}
+
+void Telemetry::event(int64_t step, const std::string& kind, const std::string& detail) {
+  const std::lock_guard lock(database_mutex_);
+  const std::string now = utc_now();
+  writer_->event.bind(0, step).bind(1, now).bind(2, kind).bind(3, detail).execute();
+}
+
+void Telemetry::set_meta(const std::string& key, const std::string& value) {
+  const std::lock_guard lock(database_mutex_);
+  writer_->meta.bind(0, key).bind(1, value).execute();
+}
+
+void Telemetry::flush() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return queued_ == 0; });
+    rethrow_failure();
+  }
+  const std::lock_guard lock(database_mutex_);
+  // Syncs the log and the database. A reader in the way makes it partial, never wrong.
+  sqlite3_wal_checkpoint_v2(database_.handle(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr,
+                            nullptr);
+}
+
+}  // namespace assay

@@ -1,0 +1,83 @@
+#include "interop/hf_architecture.h"
+
+#include "base/check.h"
+#include "models/parameters/table.h"
+
+namespace assay {
+namespace {
+
+// What Mixtral has no field for.
+std::vector<std::string> beyond_mixtral(const ModelConfig& m) {
+  const MoeConfig& moe = *m.moe;
+  std::vector<std::string> parts;
+  if (moe.shared > 0) parts.push_back(strprintf("model.moe.shared = %ld", long(moe.shared)));
+  if (moe.first_dense_layers > 0) {
+    parts.push_back(strprintf("model.moe.first_dense_layers = %ld", long(moe.first_dense_layers)));
+  }
+  if (moe.router.bias_rate > 0) {
+    parts.push_back(strprintf("model.moe.router.bias_rate = %g", moe.router.bias_rate));
+  }
+  if (!moe.router.normalize_gates) parts.push_back("model.moe.router.normalize_gates = false");
+  if (m.qk_norm) parts.push_back("model.qk_norm = true");
+  return parts;
+}
+
+}  // namespace
+
+const std::vector<FamilyName>& families() {
+  static const std::vector<FamilyName> all = {
+      {Family::kLlama, "LlamaForCausalLM", "llama"},
+      {Family::kQwen3, "Qwen3ForCausalLM", "qwen3"},
+      {Family::kMixtral, "MixtralForCausalLM", "mixtral"},
+      {Family::kGlm4Moe, "Glm4MoeForCausalLM", "glm4_moe"},
+  };
+  return all;
+}
+
+const FamilyName& family_name(Family family) {
+  for (const FamilyName& name : families()) {
+    if (name.family == family) return name;
+  }
+  CHECK(false, "family %d", int(family));
+  return families().front();
+}
+
+Family choose_family(const ModelConfig& m) {
+  if (moe_blocks(m) == 0) return m.qk_norm ? Family::kQwen3 : Family::kLlama;
+  if (m.moe->router.score == "sigmoid") {
+    if (m.moe->experts > 1) return Family::kGlm4Moe;
+    throw UserError("a sigmoid router with model.moe.experts = 1 is no Glm4MoeForCausalLM",
+                    "its router looks at the two best experts: train at least 2");
+  }
+  const std::vector<std::string> beyond = beyond_mixtral(m);
+  if (beyond.empty()) return Family::kMixtral;
+  std::string all;
+  for (const std::string& part : beyond) all += (all.empty() ? "" : ", ") + part;
+  throw UserError(
+      "a softmax router is exported as MixtralForCausalLM, which has no field for " + all,
+      "train without it, or with model.moe.router.score: sigmoid, which is exported as "
+      "Glm4MoeForCausalLM");
+}
+
+bool writes_tied(const ModelConfig& m) {
+  return m.tie_embeddings && m.embed_gain == m.logit_gain;
+}
+
+std::vector<std::string> folded_gains(const ModelConfig& m) {
+  std::vector<std::string> folded;
+  const auto add = [&](const char* field, double gain, const char* where) {
+    if (gain != 1) folded.push_back(strprintf("model.%s = %g into %s", field, gain, where));
+  };
+  if (m.attention_gain != "one") {
+    folded.push_back("model.attention_gain = " + m.attention_gain + " into o_proj");
+  }
+  add("embed_gain", m.embed_gain, "embed_tokens");
+  add("logit_gain", m.logit_gain, writes_tied(m) ? "embed_tokens" : "lm_head");
+  if (moe_blocks(m) == 0) return folded;
+  const RouterConfig& router = m.moe->router;
+  if (router.score == "sigmoid") add("moe.router.route_scale", router.route_scale, "mlp.gate");
+  if (router.score == "softmax") add("moe.router.gate_scale", router.gate_scale, "experts' w2");
+  return folded;
+}
+
+}  // namespace assay

@@ -1,0 +1,35 @@
+// Families of models that other programs know by name, and which of them is a model of ours exactly.
+//
+//   LlamaForCausalLM    dense
+//   Qwen3ForCausalLM    dense with qk_norm
+//   MixtralForCausalLM  softmax router with normalised gates in every block
+//   Glm4MoeForCausalLM  sigmoid router, selection bias, shared experts, dense blocks first, qk_norm or not
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config/config.h"
+
+namespace assay {
+
+enum class Family { kLlama, kQwen3, kMixtral, kGlm4Moe };
+
+struct FamilyName {
+  Family family;
+  const char* architecture;  // class of the model, in config.json
+  const char* model_type;
+};
+const std::vector<FamilyName>& families();
+const FamilyName& family_name(Family family);
+
+// UserError naming every part of the model that no family has.
+Family choose_family(const ModelConfig& model);
+
+// The head is their embedding too. Where embed_gain and logit_gain differ the folded matrices do, and both are written.
+bool writes_tied(const ModelConfig& model);
+
+// What is multiplied into weights, because the family has no field for it: "model.logit_gain = 0.5 into lm_head".
+std::vector<std::string> folded_gains(const ModelConfig& model);
+
+}  // namespace assay

@@ -1,0 +1,254 @@
+#include "lab/compare/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <set>
+
+#include "base/check.h"
+#include "base/step_count.h"
+#include "engine/run/run.h"
+#include "lab/compare/contract_quantity.h"
+#include "lab/compare/ranking.h"
+#include "lab/runs/run_summary.h"
+
+namespace assay {
+namespace {
+
+constexpr double kHeldWithin = 0.01;  // relative: what a contract says is equal
+constexpr double kNearStep = 0.1;     // how far from its step an evaluation may be, relative
+
+std::optional<double> value_of(const std::optional<EvalValue>& eval) {
+  if (!eval) return std::nullopt;
+  return eval->value;
+}
+
+std::optional<double> final_loss(const RunRecord& run) {
+  return value_of(run.last_val());
+}
+
+std::optional<double> final_bits_per_byte(const RunRecord& run) {
+  if (run.val_bits_per_byte.empty()) return std::nullopt;
+  return run.val_bits_per_byte.back().value;
+}
+
+// The step of the evaluation nearest to `wanted` that some of the runs have, if it is near.
+std::optional<int64_t> nearest_evaluation(std::span<const RunRecord* const> runs, int64_t wanted) {
+  std::optional<int64_t> nearest;
+  for (const RunRecord* run : runs) {
+    for (const EvalValue& v : run->val_loss_nats) {
+      const int64_t distance = std::abs(v.step - wanted);
+      if (double(distance) > kNearStep * double(wanted)) continue;
+      if (!nearest || distance < std::abs(*nearest - wanted)) nearest = v.step;
+    }
+  }
+  return nearest;
+}
+
+CurvePoint curve_point(const SeedGroup& group, int64_t horizon, double fraction) {
+  CurvePoint point{.fraction = fraction, .step = fraction_of_steps(horizon, fraction)};
+  const std::optional<int64_t> step = nearest_evaluation(group.runs, point.step);
+  if (!step) return point;
+  point.measured_at = *step;
+  // In equal seconds every seed takes its own number of steps.
+  const bool own_steps = group.config().contract.kind == "seconds";
+  point.loss = summarise(values_of(group, [&](const RunRecord& run) -> std::optional<double> {
+    if (!own_steps) return value_of(run.val_at(*step));
+    const RunRecord* const one[] = {&run};
+    const auto own = nearest_evaluation(one, fraction_of_steps(contract_horizon(run), fraction));
+    return own ? value_of(run.val_at(*own)) : std::nullopt;
+  }));
+  return point;
+}
+
+TargetSummary target_summary(const SeedGroup& group, double target) {
+  const auto over = [&](const std::function<std::optional<double>(const TimeToTarget&)>& of) {
+    return summarise(values_of(group, [&](const RunRecord& run) -> std::optional<double> {
+      const std::optional<TimeToTarget> time = time_to_target(run, target);
+      return time ? of(*time) : std::nullopt;
+    }));
+  };
+  TargetSummary s{.of = int64_t(group.runs.size())};
+  for (const RunRecord* run : group.runs) s.reached += time_to_target(*run, target).has_value();
+  s.steps = over([](const TimeToTarget& t) { return double(t.steps); });
+  s.tokens = over([](const TimeToTarget& t) { return t.tokens; });
+  s.seconds = over([](const TimeToTarget& t) { return t.seconds; });
+  s.flops = over([](const TimeToTarget& t) { return t.flops; });
+  return s;
+}
+
+HealthSummary health_summary(const SeedGroup& group) {
+  HealthSummary s{.sparse = group.config().model.moe.has_value()};
+  for (const RunRecord* run : group.runs) {
+    if (!run->health) continue;
+    s.collapsed += run->health->collapsed();
+    if (s.logged++ == 0 || run->health->worst_max_load_norm > s.worst.worst_max_load_norm)
+      s.worst = *run->health;
+  }
+  return s;
+}
+
+CapabilitySummary capability_summary(const SeedGroup& group) {
+  CapabilitySummary s;
+  const SeedValues values = values_of(group, [&](const RunRecord& run) -> std::optional<double> {
+    const std::optional<Capability> found = capability_of(run);
+    if (!found) return std::nullopt;
+    if (std::find(s.names.begin(), s.names.end(), found->name) == s.names.end()) {
+      s.names.push_back(found->name);
+    }
+    return found->value;
+  });
+  s.scored = int64_t(values.size());
+  if (s.names.size() != 1) return s;
+  s.value = summarise(values);
+  return s;
+}
+
+// It ended, was given more steps, and goes on.
+bool extended(const RunRecord& run) {
+  return run.end == "steps" && run.steps_done < run.config.run.steps;
+}
+
+ModelRow model_row(const SeedGroup& group, const CompareOptions& options,
+                   std::optional<double> target) {
+  ModelRow row{.group = group,
+               .contract = contract_text(*group.runs.front()),
+               .horizon = contract_horizon(*group.runs.front())};
+  row.final_loss = summarise(values_of(group, final_loss));
+  row.best_loss =
+      summarise(values_of(group, [](const RunRecord& r) { return value_of(r.best_val()); }));
+  row.bits_per_byte = summarise(values_of(group, final_bits_per_byte));
+  row.seconds =
+      summarise(values_of(group, [](const RunRecord& r) { return r.seconds_at(r.steps_done); }));
+  for (const double f : options.fractions) row.curve.push_back(curve_point(group, row.horizon, f));
+  if (target) row.target = target_summary(group, *target);
+  row.capability = capability_summary(group);
+  row.health = health_summary(group);
+  for (const RunRecord* run : group.runs)
+    if (stopped_by_guard(run->end)) {
+      row.unfinished.push_back(strprintf("%s (stopped by its guard, %s, at step %ld)",
+                                         run->name.c_str(), run->end.c_str(),
+                                         long(run->steps_done)));
+    } else if (!run->finished() || extended(*run)) {
+      row.unfinished.push_back(run->name);
+    }
+  return row;
+}
+
+// The target of all runs, or why there is none.
+std::optional<double> common_target(std::span<const RunRecord> runs, const CompareOptions& options,
+                                    std::vector<std::string>& marks) {
+  if (options.target_loss) return options.target_loss;
+  std::set<double> targets;
+  for (const RunRecord& run : runs) targets.insert(run.config.run.target_loss);
+  if (targets.size() == 1 && *targets.begin() > 0) return *targets.begin();
+  if (targets.size() > 1)
+    marks.push_back(
+        strprintf("run.target_loss is %g in some runs and %g in others; --target LOSS "
+                  "asks all for the same",
+                  *targets.begin(), *targets.rbegin()));
+  return std::nullopt;
+}
+
+// What --contract says has to hold in the runs.
+void check_held(std::span<const RunRecord> runs, const std::string& kind,
+                std::vector<std::string>& marks) {
+  const RunRecord *least = nullptr, *most = nullptr;
+  for (const RunRecord& run : runs) {
+    const HeldFixed held = held_fixed(kind, run);
+    if (!held.value) {
+      marks.push_back(strprintf("--contract %s: %s of %s were not logged", kind.c_str(), held.what,
+                                run.name.c_str()));
+      return;
+    }
+    if (!least || *held.value < *held_fixed(kind, *least).value) least = &run;
+    if (!most || *held.value > *held_fixed(kind, *most).value) most = &run;
+  }
+  const HeldFixed low = held_fixed(kind, *least), high = held_fixed(kind, *most);
+  if (*high.value <= (1 + kHeldWithin) * *low.value) return;
+  marks.push_back(strprintf("--contract %s is not kept: %s are %.6g in %s and %.6g in %s",
+                            kind.c_str(), low.what, *low.value, least->name.c_str(), *high.value,
+                            most->name.c_str()));
+}
+
+void name_contract(Comparison& c, std::span<const RunRecord> runs, const CompareOptions& options) {
+  std::set<std::string> texts;
+  for (const ModelRow& row : c.models) texts.insert(row.contract);
+  if (texts.size() > 1)
+    c.marks.push_back("the runs are under " + std::to_string(texts.size()) +
+                      " different contracts: see the first table");
+  if (options.contract) {
+    c.contract = *options.contract + ", as --contract says";
+    return check_held(runs, *options.contract, c.marks);
+  }
+  if (texts.size() == 1)
+    c.contract = *texts.begin();
+  else
+    c.no_ranking =
+        "the runs are under different contracts; --contract KIND says what this comparison holds "
+        "fixed";
+}
+
+void mark_models(Comparison& c) {
+  for (const ModelRow& row : c.models) {
+    for (const std::string& name : row.unfinished)
+      c.marks.push_back(name + " is not finished: its figures are those of its last evaluation");
+    if (row.health.collapsed > 0)
+      c.marks.push_back(row.group.name + " is pathological: " + row.health.text());
+    for (const CurvePoint& point : row.curve)
+      if (point.loss && point.loss->n < int64_t(row.group.runs.size()))
+        c.marks.push_back(strprintf("%s at %g%%: %ld of its %zu runs have an evaluation there",
+                                    row.group.name.c_str(), 100 * point.fraction,
+                                    long(point.loss->n), row.group.runs.size()));
+  }
+  if (std::any_of(c.models.begin(), c.models.end(),
+                  [](const ModelRow& row) { return row.group.runs.size() == 1; }) &&
+      c.models.size() > 1)
+    c.marks.push_back("a model with one seed has no interval: a difference may be the seed's");
+}
+
+void refuse_incomparable(const std::vector<std::string>& differences) {
+  std::string more;
+  if (differences.size() > 1) more = strprintf(" (and %zu more)", differences.size() - 1);
+  throw UserError("the runs are not comparable: " + differences.front() + more,
+                  "--force compares them all the same and marks the table");
+}
+
+}  // namespace
+
+std::string CapabilitySummary::text() const {
+  if (names.empty()) return "not evaluated";
+  if (!value) return strprintf("%zu unlike scores", names.size());
+  const std::string spread = value->sd ? strprintf(" sd %.4f", *value->sd) : "";
+  return strprintf("%s %.4f%s, n %ld", names.front().c_str(), value->mean, spread.c_str(),
+                   long(scored));
+}
+
+std::string HealthSummary::text() const {
+  if (!sparse) return "dense";
+  if (logged == 0) return "not logged";
+  const std::string measures =
+      strprintf("K*max_load %.2f in block %ld, %.0f%% dead", worst.worst_max_load_norm,
+                long(worst.worst_layer), 100 * worst.dead_share);
+  if (collapsed == 0) return "ok: " + measures;
+  return strprintf("COLLAPSED in %ld of %ld runs: ", long(collapsed), long(logged)) + measures;
+}
+
+Comparison compare(std::span<const RunRecord> runs, const CompareOptions& options) {
+  Comparison c;
+  c.incomparable = incomparable_differences(runs);
+  if (!c.incomparable.empty() && options.incomparable == Incomparable::kRefuse)
+    refuse_incomparable(c.incomparable);
+  c.target_loss = common_target(runs, options, c.marks);
+  for (const SeedGroup& group : group_by_seed(runs))
+    c.models.push_back(model_row(group, options, c.target_loss));
+  for (size_t i = 1; i < c.models.size(); ++i)
+    c.models[i].loss_against_first = paired_difference(values_of(c.models[i].group, final_loss),
+                                                       values_of(c.models[0].group, final_loss));
+  name_contract(c, runs, options);
+  mark_models(c);
+  rank(c);
+  return c;
+}
+
+}  // namespace assay

@@ -1,0 +1,107 @@
+// Runs side by side: what they have in common, where they differ, and what may be concluded from that.
+//
+//   const std::vector<RunRecord> runs = read_runs(paths);
+//   const Comparison c = compare(runs, {.target_loss = 3.28});
+//   std::fputs(comparison_text(c).c_str(), stdout);          // lab/compare_text.h
+//
+// Curves are read at equal shares of each run's own contract, never interpolated. Differences are taken seed by seed.
+// A ranking names the contract under which it holds; where there is none, the comparison says why.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lab/runs/seed_groups.h"
+
+namespace assay {
+
+enum class Incomparable {
+  kRefuse,
+  kMark,  // compare, and say at the head what differs
+};
+
+struct CompareOptions {
+  std::optional<std::string> contract =
+      {};  // what the user says is held fixed, where the configurations do not
+  std::optional<double> target_loss = {};  // instead of the runs' run.target_loss
+  std::vector<double> fractions = {0.02, 0.05, 0.1, 0.2, 0.5, 1.0};
+  Incomparable incomparable = Incomparable::kRefuse;
+};
+
+// Validation loss at a share of the contract.
+struct CurvePoint {
+  double fraction = 0;
+  int64_t step = 0;         // where the share lies
+  int64_t measured_at = 0;  // the evaluation used: at `step`, or the nearest within a tenth of it
+  std::optional<Summary> loss = {};  // absent where no run has an evaluation there
+};
+
+// Over the runs that reached the target.
+struct TargetSummary {
+  int64_t reached = 0, of = 0;  // runs
+  std::optional<Summary> steps = {}, tokens = {}, seconds = {}, flops = {};
+};
+
+struct HealthSummary {
+  bool sparse = false;
+  int64_t logged = 0, collapsed = 0;  // runs
+  RouterHealth worst = {};            // of the run with the largest max_load
+  std::string text() const;           // "dense", "ok: ...", "COLLAPSED in 1 of 3 runs: ..."
+};
+
+// The last CORE score of each run that has one (lab/runs/run_summary.h).
+struct CapabilitySummary {
+  // Of the scores; more than one: of other tasks or rows, which no mean is taken over.
+  std::vector<std::string> names = {};
+  std::optional<Summary> value = {};
+  int64_t scored = 0;        // runs
+  std::string text() const;  // "not evaluated", "core 0.0231 sd 0.0040, n 3", "2 unlike scores"
+};
+
+struct ModelRow {
+  SeedGroup group;
+  std::string contract;
+  int64_t horizon = 0;
+  std::optional<Summary> final_loss = {}, best_loss = {}, bits_per_byte = {}, seconds = {};
+  std::vector<CurvePoint> curve = {};
+  std::optional<TargetSummary> target = {};
+  CapabilitySummary capability = {};
+  HealthSummary health = {};
+  std::vector<std::string> unfinished = {};                 // names of runs
+  std::optional<PairedDifference> loss_against_first = {};  // this - first; absent in the first row
+};
+
+// Models from best to worst by one measure.
+struct Ranking {
+  struct Place {
+    std::string model;
+    Summary value;
+    std::string note;  // how sure it is that the next one is worse; a collapse
+  };
+  std::string by;  // "validation loss at the end", "seconds to 3.28"
+  std::string unit;
+  std::vector<Place> places;
+  std::vector<std::string> not_reached = {};
+};
+
+struct Comparison {
+  std::vector<ModelRow> models;
+  std::vector<std::string> incomparable = {};  // differences that --force let through
+  std::vector<std::string> marks = {};         // what to know before reading the tables
+  std::optional<double> target_loss = {};
+  std::string contract;    // of all; "" when there is none
+  std::string no_ranking;  // why not; "" when there are rankings
+  std::vector<Ranking> rankings = {};
+};
+
+// UserError: the runs differ in tokenizer, data, sequence or validation tokens and Incomparable is kRefuse. The runs must
+// outlive the result.
+Comparison compare(std::span<const RunRecord> runs, const CompareOptions& options);
+
+// What forbids a comparison, one sentence each; empty when the runs saw the same text and were asked the same.
+std::vector<std::string> incomparable_differences(std::span<const RunRecord> runs);
+
+}  // namespace assay

@@ -1,0 +1,143 @@
+// A comparison as tables for the terminal.
+#include "base/check.h"
+#include "lab/compare/compare_report.h"
+#include "lab/runs/summary_text.h"
+#include "lab/runs/text_table.h"
+#include "models/audit/audit_report.h"
+
+namespace assay {
+namespace {
+
+std::string joined(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (const int64_t n : numbers) text += (text.empty() ? "" : ",") + std::to_string(n);
+  return text;
+}
+
+std::string seeds_of(const SeedGroup& group) {
+  std::vector<int64_t> seeds;
+  for (const RunRecord* run : group.runs) seeds.push_back(run->config.run.seed);
+  return joined(seeds);
+}
+
+std::string models_text(const Comparison& c) {
+  TextTable table({"model", "seeds", "P_active", "P_total", "steps", "tokens", "contract"});
+  for (const ModelRow& row : c.models) {
+    const RunRecord& run = *row.group.runs.front();
+    std::string steps = grouped(run.steps_done);
+    if (run.steps_done != run.config.run.steps) steps += " of " + grouped(run.config.run.steps);
+    table.add({row.group.name, seeds_of(row.group), grouped(row.group.audit().active),
+               grouped(row.group.audit().total), steps, grouped(run.tokens), row.contract});
+  }
+  return table.text();
+}
+
+std::string triple_text(const Comparison& c) {
+  TextTable table({"model", "n", "val loss", "sd", "95% interval", "best", "bits/byte",
+                   "capability", "health"});
+  for (const ModelRow& row : c.models) {
+    const std::optional<Summary>& loss = row.final_loss;
+    table.add({row.group.name, std::to_string(row.group.runs.size()),
+               loss ? number_text(loss->mean, Digits::kLoss) : "",
+               loss && loss->sd ? number_text(*loss->sd, Digits::kLoss) : "",
+               loss ? interval_text(loss->interval95, Digits::kLoss) : "",
+               row.best_loss ? number_text(row.best_loss->mean, Digits::kLoss) : "",
+               row.bits_per_byte ? number_text(row.bits_per_byte->mean, Digits::kLoss) : "",
+               row.capability.text(), row.health.text()});
+  }
+  return "\nloss (nats per token at the last validation), capability, health\n" + table.text();
+}
+
+std::string curve_cell(const CurvePoint& point) {
+  if (!point.loss) return "";
+  return number_text(point.loss->mean, Digits::kLoss) +
+         (point.measured_at == point.step ? " @" : " ~") + grouped(point.measured_at);
+}
+
+std::string curves_text(const Comparison& c) {
+  std::vector<std::string> heads = {"share"};
+  for (const ModelRow& row : c.models) heads.push_back(row.group.name);
+  TextTable table(heads);
+  for (size_t i = 0; i < c.models.front().curve.size(); ++i) {
+    std::vector<std::string> cells = {strprintf("%g%%", 100 * c.models.front().curve[i].fraction)};
+    for (const ModelRow& row : c.models) cells.push_back(curve_cell(row.curve[i]));
+    table.add(cells);
+  }
+  return "\nval loss at equal shares of each contract (@ step; ~ the nearest validation, at this "
+         "step; "
+         "- none near)\n" +
+         table.text();
+}
+
+std::string target_text(const Comparison& c) {
+  if (!c.target_loss) return "\nno time to target: no run.target_loss, and no --target LOSS\n";
+  TextTable table({"model", "reached", "steps", "tokens", "seconds", "FLOPs"});
+  for (const ModelRow& row : c.models) {
+    const TargetSummary& t = *row.target;
+    table.add({row.group.name, strprintf("%ld of %ld", long(t.reached), long(t.of)),
+               summary_text(t.steps, Digits::kCount), summary_text(t.tokens, Digits::kCount),
+               summary_text(t.seconds, Digits::kShort), summary_text(t.flops, Digits::kShort)});
+  }
+  return strprintf(
+             "\nfirst evaluation at or below %g nats (mean over the runs that reached it, 95%% "
+             "interval)\n",
+             *c.target_loss) +
+         table.text();
+}
+
+std::string verdict(const PairedDifference& difference) {
+  const std::optional<Interval>& interval = difference.summary.interval95;
+  if (!interval) return "one shared seed: no interval";
+  if (interval->contains(0)) return "interval includes 0: no difference shown";
+  return interval->high < 0 ? "lower" : "higher";
+}
+
+std::string differences_text(const Comparison& c) {
+  if (c.models.size() < 2) return "";
+  TextTable table({"model", "seeds", "difference", "sd", "95% interval", ""});
+  for (size_t i = 1; i < c.models.size(); ++i) {
+    const std::optional<PairedDifference>& d = c.models[i].loss_against_first;
+    if (!d) {
+      table.add({c.models[i].group.name, "", "", "", "", "no seed with a loss in both"});
+      continue;
+    }
+    table.add({c.models[i].group.name, joined(d->seeds), strprintf("%+.4f", d->summary.mean),
+               d->summary.sd ? number_text(*d->summary.sd, Digits::kLoss) : "",
+               interval_text(d->summary.interval95, Digits::kLoss), verdict(*d)});
+  }
+  return "\nval loss minus that of " + c.models[0].group.name + ", seed by seed\n" + table.text();
+}
+
+Digits digits_of(const std::string& unit) {
+  if (unit == "nats") return Digits::kLoss;
+  return unit == "steps" || unit == "tokens" ? Digits::kCount : Digits::kShort;
+}
+
+std::string ranking_text(const Comparison& c) {
+  if (!c.no_ranking.empty()) return "\nno ranking: " + c.no_ranking + "\n";
+  std::string text;
+  for (const Ranking& r : c.rankings) {
+    text += "\nranking under the contract " + c.contract + ", by " + r.by + "\n";
+    TextTable table({"", "model", r.unit, ""});
+    for (size_t i = 0; i < r.places.size(); ++i)
+      table.add({std::to_string(i + 1) + ".", r.places[i].model,
+                 summary_text(r.places[i].value, digits_of(r.unit)), r.places[i].note});
+    for (const std::string& model : r.not_reached) table.add({"", model, "", "not in every run"});
+    text += table.text();
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string comparison_text(const Comparison& c) {
+  std::string text;
+  for (const std::string& difference : c.incomparable)
+    text += "NOT COMPARABLE (--force): " + difference + "\n";
+  for (const std::string& mark : c.marks) text += "mark: " + mark + "\n";
+  if (!text.empty()) text += "\n";
+  return text + models_text(c) + triple_text(c) + curves_text(c) + target_text(c) +
+         differences_text(c) + ranking_text(c);
+}
+
+}  // namespace assay

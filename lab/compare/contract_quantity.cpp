@@ -1,0 +1,64 @@
+#include "lab/compare/contract_quantity.h"
+
+#include "base/check.h"
+#include "models/audit/audit_report.h"
+
+namespace assay {
+namespace {
+
+double planned_tokens(const RunRecord& run) {
+  return double(run.config.run.steps) * double(run.config.run.batch_tokens);
+}
+
+std::string share_text(const RunRecord& run) {
+  const int64_t steps = run.config.run.steps, horizon = contract_horizon(run);
+  if (steps >= horizon) return "";
+  for (const double share : {0.02, 0.05, 0.1, 0.2, 0.5})
+    if (steps == fraction_of_steps(horizon, share)) return strprintf("%g%% of ", 100 * share);
+  return strprintf("%.4g%% of ", 100 * double(steps) / double(horizon));
+}
+
+}  // namespace
+
+int64_t contract_horizon(const RunRecord& run) {
+  const ContractConfig& contract = run.config.contract;
+  if (contract.kind == "active-width" || !horizon_is_known(run.config)) {
+    return contract.horizon > 0 ? contract.horizon : run.config.run.steps;
+  }
+  return horizon(run.config, run.audit);
+}
+
+std::string contract_text(const RunRecord& run) {
+  const ContractConfig& contract = run.config.contract;
+  const std::string share = share_text(run);
+  if (contract.kind == "activeDN")
+    return share + strprintf("activeDN at %.6g tokens per active parameter", contract.coefficient);
+  if (contract.kind == "totalDN")
+    return share + strprintf("totalDN at %.6g tokens per total parameter%s", contract.coefficient,
+                             contract.shared_in_total ? "" : ", shared experts left out");
+  if (contract.kind == "flops")
+    return share + strprintf("flops: %.6g FLOPs of training", contract.coefficient);
+  if (contract.kind == "seconds")
+    return share + strprintf("seconds: %.6g s of training", contract.coefficient);
+  const std::string steps =
+      strprintf("%s steps of %s tokens", grouped(contract_horizon(run)).c_str(),
+                grouped(run.config.run.batch_tokens).c_str());
+  if (contract.kind == "active-width")
+    return share +
+           strprintf("active-width: FFN %s, ", grouped(run.audit.ffn_active_width).c_str()) + steps;
+  return share + contract.kind + ": " + steps;
+}
+
+HeldFixed held_fixed(const std::string& kind, const RunRecord& run) {
+  if (kind == "steps") return {"planned steps", double(run.config.run.steps)};
+  if (kind == "active-width") return {"active FFN width", double(run.audit.ffn_active_width)};
+  if (kind == "activeDN")
+    return {"tokens per active parameter", planned_tokens(run) / double(run.audit.active)};
+  if (kind == "totalDN")
+    return {"tokens per total parameter", planned_tokens(run) / double(run.audit.total)};
+  if (kind == "flops") return {"training FLOPs", run.flops_at(run.config.run.steps)};
+  CHECK(kind == "seconds", "contract %s", kind.c_str());
+  return {"seconds of training", run.seconds_at(run.steps_done)};
+}
+
+}  // namespace assay

@@ -1,0 +1,209 @@
+#include "lab/compare/published.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/check.h"
+#include "base/suggest.h"
+#include "engine/telemetry/reader.h"
+#include "models/audit/audit.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Found = std::optional<double>;
+
+// What a measure is asked of: a run, a column of a table, and the target of the comparison.
+struct Question {
+  const RunRecord& run;
+  const PublishedColumn& column;
+  Found target_loss;
+};
+
+template <typename T>
+std::optional<T> optional_field(const Json& json, const char* key) {
+  if (!json.contains(key)) return std::nullopt;
+  return json.at(key).get<T>();
+}
+
+PublishedTable read_table(const Json& json) {
+  PublishedTable table{
+      .title = json.at("title"), .keys = json.at("keys"), .columns = {}, .rows = {}};
+  for (const Json& c : json.at("columns"))
+    table.columns.push_back({.key = c.at("key"),
+                             .unit = c.at("unit"),
+                             .what = c.at("what"),
+                             .measure = c.value("measure", ""),
+                             .step = optional_field<int64_t>(c, "step"),
+                             .layer = optional_field<int64_t>(c, "layer")});
+  for (const Json& row : json.at("rows")) {
+    CHECK(row.size() == table.keys.size() + table.columns.size(), "%s: %s", table.title.c_str(),
+          row.dump().c_str());
+    table.rows.emplace_back(row.begin(), row.end());
+  }
+  return table;
+}
+
+Found loss_at(const Question& q) {
+  const auto eval = q.column.step ? q.run.val_at(*q.column.step) : q.run.last_val();
+  if (!eval) return std::nullopt;
+  return eval->value;
+}
+
+// The step that the run's figures are of: the target's where it was reached.
+int64_t stop_step(const Question& q) {
+  if (q.target_loss)
+    if (const auto reached = q.run.first_val_at_or_below(*q.target_loss)) return reached->step;
+  return q.run.steps_done;
+}
+
+Found seconds_a_step(const Question& q) {
+  const auto seconds = q.run.seconds_at(q.run.steps_done);
+  if (!seconds || q.run.steps_done == 0) return std::nullopt;
+  return *seconds / double(q.run.steps_done);
+}
+
+// Over the layers of a logged step; nothing for a dense run, or where that step was not logged.
+Found router_measure(const Question& q, const char* name,
+                     const std::function<double(const std::vector<LayerValue>&)>& combine) {
+  if (!q.run.config.model.moe) return std::nullopt;
+  const TelemetryReader telemetry(q.run.path + "/telemetry.db");
+  const std::vector<LayerValue> layers =
+      telemetry.router(name, q.column.step.value_or(q.run.steps_done));
+  if (layers.empty()) return std::nullopt;
+  return combine(layers);
+}
+
+double mean(const std::vector<LayerValue>& layers) {
+  double sum = 0;
+  for (const LayerValue& l : layers) sum += l.value;
+  return sum / double(layers.size());
+}
+
+double smallest(const std::vector<LayerValue>& layers) {
+  return std::min_element(
+             layers.begin(), layers.end(),
+             [](const LayerValue& a, const LayerValue& b) { return a.value < b.value; })
+      ->value;
+}
+
+Found max_load_percent(const Question& q) {
+  if (!q.run.config.model.moe || !q.column.layer) return std::nullopt;
+  const TelemetryReader telemetry(q.run.path + "/telemetry.db");
+  for (const LayerValue& l : telemetry.router("max_load", q.column.step.value_or(q.run.steps_done)))
+    if (l.layer == *q.column.layer) return 100 * l.value;
+  return std::nullopt;
+}
+
+struct NamedMeasure {
+  const char* name;
+  Found (*of)(const Question&);
+};
+
+const NamedMeasure kMeasures[] = {
+    {"stop_step", [](const Question& q) -> Found { return double(stop_step(q)); }},
+    {"val_loss", loss_at},
+    {"best_val_loss",
+     [](const Question& q) -> Found {
+       const auto best = q.run.best_val();
+       return best ? Found(best->value) : std::nullopt;
+     }},
+    {"bits_per_byte",
+     [](const Question& q) -> Found {
+       return q.run.val_bits_per_byte.empty() ? std::nullopt
+                                              : Found(q.run.val_bits_per_byte.back().value);
+     }},
+    {"core", [](const Question&) -> Found { return std::nullopt; }},
+    {"step_ms",
+     [](const Question& q) -> Found {
+       const Found seconds = seconds_a_step(q);
+       return seconds ? Found(1e3 * *seconds) : std::nullopt;
+     }},
+    {"train_minutes",
+     [](const Question& q) -> Found {
+       const Found seconds = q.run.seconds_at(stop_step(q));
+       return seconds ? Found(*seconds / 60) : std::nullopt;
+     }},
+    {"k_tokens_per_s",
+     [](const Question& q) -> Found {
+       const Found seconds = seconds_a_step(q);
+       return seconds ? Found(1e-3 * double(q.run.config.run.batch_tokens) / *seconds)
+                      : std::nullopt;
+     }},
+    {"million_tokens", [](const Question& q) -> Found { return 1e-6 * double(q.run.tokens); }},
+    {"tokens_per_total",
+     [](const Question& q) -> Found { return double(q.run.tokens) / double(q.run.audit.total); }},
+    {"tokens_per_active",
+     [](const Question& q) -> Found { return double(q.run.tokens) / double(q.run.audit.active); }},
+    {"million_tokens_per_expert",
+     [](const Question& q) -> Found {
+       if (!q.run.config.model.moe) return std::nullopt;
+       return 1e-6 * double(tokens_per_routed_expert(q.run.config.model, q.run.tokens));
+     }},
+    {"mean_cv_percent", [](const Question& q) { return router_measure(q, "cv", mean); }},
+    {"mean_max_load_percent",
+     [](const Question& q) -> Found {
+       const Found share = router_measure(q, "max_load", mean);
+       return share ? Found(100 * *share) : std::nullopt;
+     }},
+    {"min_entropy_nats", [](const Question& q) { return router_measure(q, "entropy", smallest); }},
+    {"max_load_percent", max_load_percent},
+};
+
+constexpr const char* kBestLossDeviation = "best_val_loss_sd";  // of the seeds, not of a run
+
+}  // namespace
+
+std::vector<std::string> published_names() {
+  std::vector<std::string> names;
+  for (const PublishedText& text : published_texts()) names.push_back(text.name);
+  return names;
+}
+
+PublishedStudy published_study(const std::string& name) {
+  for (const PublishedText& text : published_texts()) {
+    if (text.name != name) continue;
+    const Json json = Json::parse(text.json);
+    PublishedStudy study{.name = json.at("name"),
+                         .title = json.at("title"),
+                         .setting = json.at("setting"),
+                         .target_loss = optional_field<double>(json, "target_loss"),
+                         .tables = {},
+                         .notes = json.at("notes")};
+    for (const Json& table : json.at("tables")) study.tables.push_back(read_table(table));
+    return study;
+  }
+  std::string known;
+  for (const std::string& n : published_names()) known += (known.empty() ? "" : ", ") + n;
+  const std::string near = nearest_name(name, published_names());
+  throw UserError("--published " + name + ": there is no such study",
+                  (near.empty() ? "" : "did you mean " + near + "? ") + "known are " + known);
+}
+
+std::optional<double> published_measure(const PublishedColumn& column, const SeedGroup& group,
+                                        std::optional<double> target_loss) {
+  std::string name = column.measure;
+  const bool deviation = name == kBestLossDeviation;
+  if (deviation) name = "best_val_loss";
+  for (const NamedMeasure& measure : kMeasures) {
+    if (name != measure.name) continue;
+    const auto summary = summarise(values_of(group, [&](const RunRecord& run) {
+      return measure.of({.run = run, .column = column, .target_loss = target_loss});
+    }));
+    if (!summary) return std::nullopt;
+    return deviation ? summary->sd : summary->mean;
+  }
+  return std::nullopt;
+}
+
+const std::vector<std::string>& published_measures() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = {kBestLossDeviation};
+    for (const NamedMeasure& measure : kMeasures) all.push_back(measure.name);
+    return all;
+  }();
+  return names;
+}
+
+}  // namespace assay

@@ -1,0 +1,114 @@
+// Published figures beside ours, in words and in JSON.
+#include <algorithm>
+
+#include "base/check.h"
+#include "lab/compare/compare_report.h"
+#include "lab/runs/text_table.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string cell_text(const Json& cell) {
+  if (cell.is_null()) return "";
+  return cell.is_string() ? cell.get<std::string>() : cell.dump();
+}
+
+bool has_ours(const PublishedTable& table) {
+  return std::any_of(table.columns.begin(), table.columns.end(),
+                     [](const PublishedColumn& c) { return !c.measure.empty(); });
+}
+
+// What a key column says of a model of ours.
+std::string key_of(const std::string& key, const ModelRow& row, bool is_last) {
+  if (is_last) return "yours: " + row.group.name;
+  if (key != "precision") return "yours";
+  const RunRecord& run = *row.group.runs.front();
+  return run.recipe.empty() ? run.config.precision.recipe : run.recipe;
+}
+
+std::vector<std::string> our_cells(const PublishedTable& table, const ModelRow& row,
+                                   std::optional<double> target_loss) {
+  std::vector<std::string> cells;
+  for (size_t k = 0; k < table.keys.size(); ++k)
+    cells.push_back(key_of(table.keys[k], row, k + 1 == table.keys.size()));
+  for (const PublishedColumn& column : table.columns) {
+    const auto value = published_measure(column, row.group, target_loss);
+    cells.push_back(value ? strprintf(column.unit == "steps" ? "%.0f" : "%.5g", *value) : "");
+  }
+  return cells;
+}
+
+std::string table_text(const PublishedTable& table, const std::vector<ModelRow>& models,
+                       std::optional<double> target_loss) {
+  std::vector<std::string> heads = table.keys;
+  for (const PublishedColumn& c : table.columns)
+    heads.push_back(c.key + (c.unit.empty() ? "" : ", " + c.unit));
+  TextTable text(heads);
+  for (const auto& row : table.rows) {
+    std::vector<std::string> cells;
+    for (const Json& cell : row) cells.push_back(cell_text(cell));
+    text.add(cells);
+  }
+  if (has_ours(table))
+    for (const ModelRow& row : models) text.add(our_cells(table, row, target_loss));
+  return "\n" + table.title + "\n" + text.text();
+}
+
+Json table_json(const PublishedTable& table, const std::vector<ModelRow>& models,
+                std::optional<double> target_loss) {
+  Json json;
+  json["title"] = table.title;
+  json["keys"] = table.keys;
+  json["columns"] = Json::array();
+  for (const PublishedColumn& c : table.columns) {
+    Json column;
+    column["key"] = c.key;
+    column["unit"] = c.unit;
+    column["what"] = c.what;
+    json["columns"].push_back(column);
+  }
+  json["rows"] = table.rows;
+  json["ours"] = Json::object();
+  if (!has_ours(table)) return json;
+  for (const ModelRow& row : models) {
+    Json ours;
+    for (const PublishedColumn& c : table.columns) {
+      ours[c.key] = nullptr;
+      if (const auto value = published_measure(c, row.group, target_loss)) ours[c.key] = *value;
+    }
+    json["ours"][row.group.name] = ours;
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string published_text(const PublishedStudy& study, const std::vector<ModelRow>& models,
+                           std::optional<double> target_loss) {
+  std::string text = "published " + study.name + ": " + study.title + "\n" + study.setting + "\n";
+  for (const PublishedTable& table : study.tables) text += table_text(table, models, target_loss);
+  text += "\n";
+  for (const std::string& note : study.notes) text += "note: " + note + "\n";
+  if (!models.empty())
+    text +=
+        "note: yours are other models, data and machines unless their configuration says "
+        "otherwise: read the columns, do not rank across the line\n";
+  return text;
+}
+
+Json published_json(const PublishedStudy& study, const std::vector<ModelRow>& models,
+                    std::optional<double> target_loss) {
+  Json json;
+  json["name"] = study.name;
+  json["title"] = study.title;
+  json["setting"] = study.setting;
+  json["tables"] = Json::array();
+  for (const PublishedTable& table : study.tables)
+    json["tables"].push_back(table_json(table, models, target_loss));
+  json["notes"] = study.notes;
+  return json;
+}
+
+}  // namespace assay

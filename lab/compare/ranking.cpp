@@ -1,0 +1,112 @@
+#include "lab/compare/ranking.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/check.h"
+
+namespace assay {
+namespace {
+
+using Value = std::function<std::optional<double>(const RunRecord&)>;
+
+// How sure it is that a is below b: by intervals, and seed by seed where they share seeds.
+std::string certainty(const ModelRow& a, const ModelRow& b, const Value& value) {
+  const SeedValues of_a = values_of(a.group, value), of_b = values_of(b.group, value);
+  const Summary sa = *summarise(of_a), sb = *summarise(of_b);
+  if (!sa.interval95 || !sb.interval95) return "no interval with one seed";
+  std::string text = sa.interval95->overlaps(*sb.interval95) ? "interval overlaps the next one's"
+                                                             : "interval apart from the next one's";
+  const auto paired = paired_difference(of_a, of_b);
+  if (paired && paired->summary.interval95)
+    text += paired->summary.interval95->contains(0) ? ", paired difference includes 0"
+                                                    : ", paired difference excludes 0";
+  return text;
+}
+
+Ranking ranking(const Comparison& c, const std::string& by, const std::string& unit,
+                const Value& value) {
+  Ranking r{.by = by, .unit = unit, .places = {}};
+  std::vector<const ModelRow*> order;
+  for (const ModelRow& row : c.models) {
+    if (values_of(row.group, value).size() == row.group.runs.size())
+      order.push_back(&row);
+    else
+      r.not_reached.push_back(row.group.name);
+  }
+  const auto mean = [&](const ModelRow* row) {
+    return summarise(values_of(row->group, value))->mean;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const ModelRow* a, const ModelRow* b) { return mean(a) < mean(b); });
+  for (size_t i = 0; i < order.size(); ++i) {
+    std::string note = i + 1 < order.size() ? certainty(*order[i], *order[i + 1], value) : "";
+    if (order[i]->health.collapsed > 0)
+      note = "pathological: routers collapsed" + (note.empty() ? "" : "; " + note);
+    r.places.push_back({.model = order[i]->group.name,
+                        .value = *summarise(values_of(order[i]->group, value)),
+                        .note = note});
+  }
+  return r;
+}
+
+void add_if_any(Comparison& c, Ranking r) {
+  if (!r.places.empty()) c.rankings.push_back(std::move(r));
+}
+
+// A run that stops at its target ends near it whatever it is worth: its end says nothing, its way there does.
+bool stopped_at_target(const Comparison& c) {
+  for (const ModelRow& row : c.models)
+    for (const RunRecord* run : row.group.runs)
+      if (run->end == "target_loss") return true;
+  return false;
+}
+
+void rank_by_target(Comparison& c) {
+  const double target = *c.target_loss;
+  const auto by = [&](const char* what) { return strprintf("%s to %g nats", what, target); };
+  const auto of = [target](const std::function<std::optional<double>(const TimeToTarget&)>& pick) {
+    return [=](const RunRecord& run) -> std::optional<double> {
+      const auto time = time_to_target(run, target);
+      return time ? pick(*time) : std::nullopt;
+    };
+  };
+  add_if_any(c, ranking(c, by("steps"), "steps",
+                        of([](const TimeToTarget& t) { return double(t.steps); })));
+  add_if_any(
+      c, ranking(c, by("tokens"), "tokens", of([](const TimeToTarget& t) { return t.tokens; })));
+  add_if_any(c,
+             ranking(c, by("FLOPs"), "FLOPs", of([](const TimeToTarget& t) { return t.flops; })));
+  add_if_any(c,
+             ranking(c, by("seconds"), "s", of([](const TimeToTarget& t) { return t.seconds; })));
+}
+
+}  // namespace
+
+void rank(Comparison& c) {
+  if (!c.no_ranking.empty()) return;
+  if (c.models.size() < 2) {
+    c.no_ranking = "there is one model";
+    return;
+  }
+  if (!c.incomparable.empty()) {
+    c.no_ranking = "the runs are not comparable: see the marks";
+    return;
+  }
+  for (const ModelRow& row : c.models) {
+    if (row.unfinished.empty()) continue;
+    c.no_ranking = row.unfinished.front() + " is not finished";
+    return;
+  }
+  if (!stopped_at_target(c)) {
+    add_if_any(c, ranking(c, "validation loss at the end", "nats",
+                          [](const RunRecord& run) -> std::optional<double> {
+                            const auto last = run.last_val();
+                            return last ? std::optional(last->value) : std::nullopt;
+                          }));
+  }
+  if (c.target_loss) rank_by_target(c);
+  if (c.rankings.empty()) c.no_ranking = "no model has the figures for one";
+}
+
+}  // namespace assay

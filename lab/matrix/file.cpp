@@ -1,0 +1,436 @@
+#include "lab/matrix/file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <set>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/suggest.h"
+#include "engine/config/fields.h"
+#include "engine/config/scalar.h"
+#include "engine/config/yaml_source.h"
+#include "lab/runs/run_measures.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* kHint =
+    "`assay matrix --help` shows a matrix file; presets are in models/presets/matrix";
+
+const std::vector<std::string> kRelations = {"below", "above", "near"};
+
+// Reads one file; every message begins with its name and a line.
+class Reader {
+ public:
+  Reader(MatrixFile& file, YamlSource source) : file_(file), source_(std::move(source)) {}
+
+  void read(const YAML::Node& root) {
+    if (root.IsNull()) fail(root, "the matrix is empty", kHint);
+    read_section(root, "",
+                 {
+                     {"name", [&](const auto& v) { file_.name = plain_name(v, "name"); }},
+                     {"models", [&](const auto& v) { read_models(v); }},
+                     {"contracts", [&](const auto& v) { read_contracts(v); }},
+                     {"precisions", [&](const auto& v) { read_precisions(v); }},
+                     {"seeds", [&](const auto& v) { read_seeds(v); }},
+                     {"claims", [&](const auto& v) { read_claims(v); }},
+                     {"set", [&](const auto& v) { read_changes(v); }},
+                     {"jobs", [&](const auto& v) { file_.jobs = count(v, "jobs", 1); }},
+                     {"threads", [&](const auto& v) { file_.threads = count(v, "threads", 0); }},
+                     {"memory", [&](const auto& v) { file_.memory_bytes = memory(v); }},
+                 });
+    if (file_.models.empty()) {
+      fail(root, "models is not given", "name them: models: {dense: dense.yaml, moe: moe.yaml}");
+    }
+    for (const MatrixContract& c : file_.contracts) {
+      if (!c.reference.empty()) require_model(c.where, "reference", c.reference);
+    }
+    for (const MatrixClaim& c : file_.claims) {
+      require_model(c.where, "of:", c.of);
+      if (!c.other.empty()) require_model(c.where, kRelations.at(size_t(c.relation)), c.other);
+    }
+  }
+
+ private:
+  using Field = std::pair<std::string, std::function<void(const YAML::Node&)>>;
+
+  [[noreturn]] void fail(const YAML::Node& at, const std::string& what,
+                         const std::string& hint) const {
+    throw UserError(source_.at(at) + ": " + what, hint);
+  }
+
+  // Walks the pairs: yaml-cpp accepts a key twice and would hide the second.
+  void walk(const YAML::Node& node, const std::string& what,
+            const std::function<void(const std::string&, const YAML::Node&, const YAML::Node&)>&
+                each) const {
+    if (!node.IsMap()) {
+      fail(node, what + " is " + yaml_kind(node) + ", not a section with `key: value` lines",
+           kHint);
+    }
+    std::set<std::string> seen;
+    for (const auto& pair : node) {
+      if (!pair.first.IsScalar()) {
+        fail(pair.first, "a key is " + yaml_kind(pair.first) + ", not a name", kHint);
+      }
+      const std::string key = pair.first.Scalar();
+      if (!seen.insert(key).second) {
+        fail(pair.first, "duplicate key " + key + (what.empty() ? "" : " in " + what),
+             "keep one of the two");
+      }
+      each(key, pair.first, pair.second);
+    }
+  }
+
+  void read_section(const YAML::Node& node, const std::string& prefix,
+                    const std::vector<Field>& fields) const {
+    const std::string what = prefix.empty() ? "the matrix" : prefix;
+    walk(node, what, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
+      for (const Field& field : fields) {
+        if (field.first == key) return field.second(value);
+      }
+      std::vector<std::string> known;
+      for (const Field& field : fields) known.push_back(field.first);
+      const std::string near = nearest_name(key, known);
+      fail(at, "unknown key " + key + " in " + what,
+           (near.empty() ? "" : "did you mean " + near + "? ") + std::string(kHint));
+    });
+  }
+
+  std::string text(const YAML::Node& node, const std::string& what) const {
+    if (!node.IsScalar() || node.Scalar().empty()) {
+      fail(node, what + " is " + yaml_kind(node) + ", not a text", kHint);
+    }
+    return node.Scalar();
+  }
+  std::string plain_name(const YAML::Node& node, const std::string& what) const {
+    const std::string name = text(node, what);
+    if (!is_plain_name(name)) {
+      fail(node, what + " " + name + " cannot be part of a folder's name",
+           "letters, digits, . _ and -, beginning with a letter or digit");
+    }
+    return name;
+  }
+  int64_t count(const YAML::Node& node, const std::string& what, int64_t low) const {
+    const ReadInt read = read_int(text(node, what));
+    if (!read.problem.empty()) fail(node, what + " " + read.problem, kHint);
+    if (read.value < low || read.value > 1024) {
+      fail(node, what + " = " + std::to_string(read.value) + " is out of range",
+           strprintf("from %ld to 1024", static_cast<long>(low)));
+    }
+    return read.value;
+  }
+  double number(const YAML::Node& node, const std::string& what) const {
+    const ReadDouble read = read_double(text(node, what));
+    if (!read.problem.empty()) fail(node, what + " " + read.problem, kHint);
+    return read.value;
+  }
+  int64_t memory(const YAML::Node& node) const {
+    const std::string given = text(node, "memory");
+    const std::optional<int64_t> bytes = read_bytes(given);
+    if (!bytes || *bytes <= 0) {
+      fail(node, "memory " + given + " is not an amount", "e.g. memory: 8GiB");
+    }
+    return *bytes;
+  }
+
+  // The items of a list; one scalar counts as a list of one.
+  void each_item(const YAML::Node& node, const std::string& what,
+                 const std::function<void(const YAML::Node&)>& each) const {
+    if (node.IsSequence()) {
+      if (node.size() == 0) fail(node, what + " is an empty list", "take it out, or fill it");
+      for (const YAML::Node& item : node) each(item);
+    } else {
+      each(node);
+    }
+  }
+
+  std::vector<double> fractions(const YAML::Node& node, const std::string& what) const {
+    std::vector<double> all;
+    if (node.IsSequence() && node.size() == 0) return all;
+    each_item(node, what, [&](const YAML::Node& item) {
+      all.push_back(number(item, what));
+      if (all.back() > 0 && all.back() <= 1) return;
+      fail(item, strprintf("%s has %g, which is beyond the run", what.c_str(), all.back()),
+           "shares of the horizon, above 0 and at most 1");
+    });
+    return all;
+  }
+
+  void read_models(const YAML::Node& node) {
+    walk(node, "models", [&](const std::string&, const YAML::Node& key, const YAML::Node& value) {
+      const std::string name = plain_name(key, "the model name");
+      const std::string config = text(value, "models." + name);
+      const fs::path path = (fs::path(source_.folder) / config).lexically_normal();
+      std::error_code ignored;
+      if (!fs::is_regular_file(path, ignored)) {
+        fail(value, "models." + name + ": " + path.string() + " does not exist",
+             "a model is a configuration file; paths start from the folder of the matrix");
+      }
+      file_.models.push_back({.name = name, .config = path.string()});
+    });
+  }
+
+  void read_contracts(const YAML::Node& node) {
+    each_item(node, "contracts", [&](const YAML::Node& item) {
+      MatrixContract c;
+      c.where = source_.at(item);
+      read_section(
+          item, "a contract",
+          {
+              {"name", [&](const auto& v) { c.name = plain_name(v, "the contract name"); }},
+              {"kind", [&](const auto& v) { c.kind = text(v, "kind"); }},
+              {"coefficient", [&](const auto& v) { c.coefficient = number(v, "coefficient"); }},
+              {"reference", [&](const auto& v) { c.reference = text(v, "reference"); }},
+              {"fraction", [&](const auto& v) { c.fraction = number(v, "fraction"); }},
+              {"landings", [&](const auto& v) { c.landings = fractions(v, "landings"); }},
+          });
+      if (c.kind.empty()) {
+        fail(item, "a contract has no kind", "e.g. - {kind: activeDN, coefficient: 20}");
+      }
+      check_contract(item, c);
+      if (c.name.empty()) c.name = c.kind;
+      for (const MatrixContract& other : file_.contracts) {
+        if (other.name == c.name) {
+          fail(item, "two contracts are called " + c.name,
+               "take one out, or give them different names: {name: ..., kind: " + c.kind + "}");
+        }
+      }
+      file_.contracts.push_back(c);
+    });
+  }
+
+  void check_contract(const YAML::Node& item, const MatrixContract& c) const {
+    for (const FieldRow& row : all_config_fields()) {
+      const auto& known = row.check.choices;
+      if (row.path == "contract.kind" && std::count(known.begin(), known.end(), c.kind) == 0) {
+        const std::string near = nearest_name(c.kind, known);
+        fail(item, "contract kind " + c.kind + " is unknown",
+             near.empty() ? check_text(row.check) : "did you mean " + near + "?");
+      }
+    }
+    if (c.coefficient < 0) {
+      fail(item,
+           strprintf("contract %s: coefficient = %g is negative", c.kind.c_str(), c.coefficient),
+           "tokens per parameter, e.g. coefficient: 20");
+    }
+    if (!(c.fraction > 0 && c.fraction <= 1)) {
+      fail(item,
+           strprintf("contract %s: fraction = %g is beyond the run", c.kind.c_str(), c.fraction),
+           "a share of the horizon, above 0 and at most 1");
+    }
+    if (c.coefficient > 0 && !c.reference.empty()) {
+      fail(item, "contract " + c.kind + " has a coefficient and a reference",
+           "the reference gives the coefficient: take one out");
+    }
+    const bool needs_one = c.kind == "activeDN" || c.kind == "totalDN";
+    if (needs_one && c.coefficient == 0 && c.reference.empty()) {
+      fail(item, "contract " + c.kind + " has no coefficient",
+           "give tokens per parameter, coefficient: 20, or a model whose run sets it, reference: " +
+               (file_.models.empty() ? "MODEL" : file_.models.front().name));
+    }
+  }
+
+  void require_model(const std::string& where, const std::string& what,
+                     const std::string& name) const {
+    std::vector<std::string> known;
+    for (const MatrixModel& model : file_.models) known.push_back(model.name);
+    if (std::count(known.begin(), known.end(), name) > 0) return;
+    const std::string near = nearest_name(name, known);
+    throw UserError(where + ": " + what + " " + name + " is no model of this matrix",
+                    near.empty() ? "name one of models" : "did you mean " + near + "?");
+  }
+
+  void read_claims(const YAML::Node& node) {
+    each_item(node, "claims", [&](const YAML::Node& item) {
+      MatrixClaim c;
+      c.where = source_.at(item);
+      std::string relations;  // given
+      bool has_within = false;
+      const auto relation = [&](MatrixClaim::Relation kind) {
+        return [&c, &relations, kind, this](const YAML::Node& v) {
+          const std::string name = kRelations.at(size_t(kind));
+          relations += (relations.empty() ? "" : " and ") + name;
+          c.relation = kind;
+          const std::string given = text(v, name);
+          const ReadDouble read = read_double(given);
+          read.problem.empty() ? void(c.number = read.value) : void(c.other = given);
+        };
+      };
+      const auto within = [&](const YAML::Node& v) {
+        has_within = true;
+        c.within = number(v, "within");
+      };
+      using Relation = MatrixClaim::Relation;
+      read_section(item, "a claim",
+                   {
+                       {"name", [&](const auto& v) { c.name = text(v, "the claim's name"); }},
+                       {"measure", [&](const auto& v) { c.measure = text(v, "measure"); }},
+                       {"of", [&](const auto& v) { c.of = text(v, "of"); }},
+                       {"below", relation(Relation::kBelow)},
+                       {"above", relation(Relation::kAbove)},
+                       {"near", relation(Relation::kNear)},
+                       {"within", within},
+                   });
+      const char* example = "e.g. - {measure: max_load, of: aux-only, below: baseline}";
+      if (c.measure.empty()) fail(item, "a claim has no measure", example);
+      check_measure(item, c.measure);
+      if (c.of.empty()) fail(item, "a claim does not say of which model", example);
+      if (relations.empty()) fail(item, "a claim has neither below nor above nor near", example);
+      if (relations.find(" and ") != std::string::npos) {
+        fail(item, "a claim has " + relations, "make it two claims");
+      }
+      if (has_within != (c.relation == Relation::kNear)) {
+        fail(item,
+             has_within ? "a claim has within, but not near" : "a claim has near, but not within",
+             "e.g. - {measure: cv, of: e1024, near: baseline, within: 0.05}");
+      }
+      if (has_within && !(c.within > 0)) {
+        fail(item, strprintf("within = %g is not above 0", c.within), "no two means are equal");
+      }
+      if (c.name.empty()) c.name = c.text();
+      file_.claims.push_back(c);
+    });
+  }
+
+  void check_measure(const YAML::Node& item, const std::string& name) const {
+    if (find_run_measure(name) != nullptr) return;
+    std::vector<std::string> known;
+    std::string all;
+    for (const RunMeasure& measure : run_measures()) {
+      known.push_back(measure.name);
+      all += (all.empty() ? "" : ", ") + known.back();
+    }
+    const std::string near = nearest_name(name, known);
+    fail(item, "measure " + name + " is unknown",
+         (near.empty() ? "" : "did you mean " + near + "? ") + ("known are " + all));
+  }
+
+  void read_precisions(const YAML::Node& node) {
+    each_item(node, "precisions", [&](const YAML::Node& item) {
+      const std::string precision = text(item, "a precision");
+      const auto& all = file_.precisions;
+      if (std::count(all.begin(), all.end(), precision) > 0) {
+        fail(item, "precision " + precision + " is listed twice", "take one out");
+      }
+      file_.precisions.push_back(precision);
+    });
+  }
+
+  void read_seeds(const YAML::Node& node) {
+    each_item(node, "seeds", [&](const YAML::Node& item) {
+      const ReadInt read = read_int(text(item, "a seed"));
+      if (!read.problem.empty()) fail(item, "a seed " + read.problem, "e.g. seeds: [1, 2, 3]");
+      if (read.value < 0) fail(item, "seed " + item.Scalar() + " is negative", "seeds: [1, 2, 3]");
+      if (std::count(file_.seeds.begin(), file_.seeds.end(), read.value) > 0) {
+        fail(item, "seed " + item.Scalar() + " is listed twice",
+             "the same run twice would count as two; give another seed");
+      }
+      file_.seeds.push_back(read.value);
+    });
+  }
+
+  // The value as --set takes it. What reads as a number, a truth value or nothing stays plain; the rest is quoted, so that
+  // no comma or bracket in it means anything.
+  std::string flow(const YAML::Node& node) const {
+    if (node.IsNull()) return "null";
+    if (node.IsScalar()) {
+      const std::string& word = node.Scalar();
+      const bool plain = node.Tag() != "!" && (read_bool(word) || read_int(word).problem.empty() ||
+                                               read_double(word).problem.empty());
+      return plain ? word : yaml_scalar(word);
+    }
+    std::string all;
+    if (node.IsSequence()) {
+      for (const YAML::Node& item : node) all += (all.empty() ? "" : ", ") + flow(item);
+      return "[" + all + "]";
+    }
+    walk(node, "set", [&](const std::string& key, const YAML::Node&, const YAML::Node& value) {
+      all += (all.empty() ? "" : ", ") + yaml_scalar(key) + ": " + flow(value);
+    });
+    return "{" + all + "}";
+  }
+
+  void read_changes(const YAML::Node& node) {
+    walk(node, "set", [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
+      for (const char* own : {"run.seed", "precision", "contract"}) {
+        const std::string section = std::string(own) + ".";
+        if (key != own && key.rfind(section, 0) != 0) continue;
+        fail(at, "set: " + key + " is what the matrix itself varies",
+             "use seeds, precisions and contracts");
+      }
+      file_.changes.push_back({.set = key + "=" + flow(value),
+                               .where = source_.at(at) + ": set " + key,
+                               .folder = source_.folder});
+    });
+  }
+
+  MatrixFile& file_;
+  const YamlSource source_;
+};
+
+}  // namespace
+
+std::string MatrixClaim::text() const {
+  const std::string what = measure + " of " + of + (other.empty() ? "" : " - " + other);
+  if (relation != Relation::kNear) {
+    return what + strprintf(" %s %g", relation == Relation::kBelow ? "<" : ">", number);
+  }
+  return what + (number == 0 ? "" : strprintf(" - %g", number)) + strprintf(" within +-%g", within);
+}
+
+std::optional<int64_t> read_bytes(const std::string& text) {
+  size_t end = text.find_last_of("0123456789.");
+  if (end == std::string::npos) return std::nullopt;
+  // 1e9 has no unit; the e of an exponent stands between digits.
+  const std::string digits = text.substr(0, end + 1);
+  std::string unit = text.substr(end + 1);
+  unit.erase(0, std::min(unit.find_first_not_of(' '), unit.size()));
+  const ReadDouble read = read_double(digits);
+  if (!read.problem.empty() || read.value < 0) return std::nullopt;
+  constexpr std::pair<const char*, double> kUnits[] = {
+      {"", 1},      {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  for (const auto& [name, bytes] : kUnits) {
+    if (unit == name && read.value * bytes < 0x1p62) {
+      return static_cast<int64_t>(std::llround(read.value * bytes));
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_plain_name(const std::string& name) {
+  const auto alphanumeric = [](char c) { return isalnum(static_cast<unsigned char>(c)) != 0; };
+  if (name.empty() || name.size() > 100 || !alphanumeric(name[0])) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [&](char c) { return alphanumeric(c) || c == '.' || c == '_' || c == '-'; });
+}
+
+MatrixFile load_matrix_file(const std::string& path, const std::vector<std::string>& sets) {
+  MatrixFile file;
+  file.path = path;
+  file.name = fs::path(path).stem().string();
+  const YamlSource source = {.name = path, .folder = fs::absolute(path).parent_path().string()};
+  Reader(file, source).read(parse_yaml(read_file(path), source));
+  if (!is_plain_name(file.name)) {
+    throw UserError(path + ": the file's name cannot be the name of a matrix",
+                    "give it: name: my-matrix");
+  }
+  if (file.contracts.empty()) {
+    file.contracts.emplace_back().where = path;
+    file.contracts.back().name = "own";
+  }
+  if (file.precisions.empty()) file.precisions = {"auto"};
+  if (file.seeds.empty()) file.seeds = {1};
+  for (const std::string& set : sets) {
+    file.changes.push_back(
+        {.set = set, .where = "--set " + set, .folder = fs::current_path().string()});
+  }
+  return file;
+}
+
+}  // namespace assay

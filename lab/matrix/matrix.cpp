@@ -1,0 +1,294 @@
+#include "lab/matrix/matrix.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "base/check.h"
+#include "base/suggest.h"
+#include "data/sha256.h"
+#include "engine/config/check.h"
+#include "engine/config/fields.h"
+#include "engine/config/text.h"
+#include "models/audit/contract.h"
+#include "models/decoder/decoder.h"
+#include "models/linear/precision.h"
+#include "models/decoder/training_memory.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> known_precisions() {
+  for (const FieldRow& row : all_config_fields()) {
+    if (row.path == "precision.recipe") return row.check.choices;
+  }
+  return {};
+}
+
+void require_known(const MatrixFile& file, const std::string& precision) {
+  const std::vector<std::string> known = known_precisions();
+  if (std::count(known.begin(), known.end(), precision) > 0) return;
+  const std::string near = nearest_name(precision, known);
+  std::string all;
+  for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
+  throw UserError(file.path + ": precision " + precision + " is unknown",
+                  (near.empty() ? "" : "did you mean " + near + "? ") + ("known are " + all));
+}
+
+// "" when it can be trained: no product's width is cut by its blocks.
+std::string why_unavailable(const Config& config, const std::string& precision) {
+  PrecisionConfig formats = config.precision;
+  formats.recipe = precision;
+  const PrecisionTable table = precision_table(formats, config.model);
+  try {
+    require_whole_blocks(table, config.model);
+  } catch (const UserError& error) {
+    return "precision " + precision + ": " + error.what();
+  }
+  return "";
+}
+
+// One model with the changes of the matrix, before any contract.
+Config load_model(const MatrixFile& file, const MatrixModel& model) {
+  return load_changed_config(model.config, file.changes);
+}
+
+const MatrixModel& model_called(const MatrixFile& file, const std::string& name) {
+  const auto found = std::find_if(file.models.begin(), file.models.end(),
+                                  [&](const MatrixModel& model) { return model.name == name; });
+  CHECK(found != file.models.end(), "no model %s", name.c_str());
+  return *found;
+}
+
+// The coefficient with which the reference trains as long as it says itself, as one contract of its kind for all.
+void resolve_contract_reference(const MatrixFile& file, MatrixContract& contract,
+                                ContractConfig& resolved) {
+  if (contract.reference.empty()) return;
+  if (contract.kind == "seconds") {
+    throw UserError(contract.where + ": contract seconds has a reference that is not trained yet",
+                    "give the seconds: coefficient: 600");
+  }
+  const Reference reference =
+      reference_of(contract.reference, load_model(file, model_called(file, contract.reference)));
+  if (contract.kind != "steps") {
+    contract.coefficient =
+        reference_coefficient(contract.kind, reference, shared_experts(resolved));
+    resolved.coefficient = contract.coefficient;
+  }
+  resolved.derived_from = strprintf("%s, %ld steps of %ld tokens", reference.name.c_str(),
+                                    long(reference.steps), long(reference.config.run.batch_tokens));
+  resolved.horizon = reference.steps;
+}
+
+// `threads` of a run when `jobs` of them share the budget.
+int64_t threads_of_a_run(const MatrixFile& file) {
+  const int64_t all =
+      file.threads > 0 ? file.threads : std::max<int64_t>(1, std::thread::hardware_concurrency());
+  return std::max<int64_t>(1, all / file.jobs);
+}
+
+void apply_contract(Config& config, const MatrixContract& contract,
+                    const ContractConfig& resolved) {
+  if (contract.kind.empty()) {
+    resolve_reference(config);
+    return;
+  }
+  // Of kinds steps and active-width the reference gives the steps themselves.
+  const bool own_steps = contract.kind == "steps" || contract.kind == "active-width";
+  if (own_steps && !contract.reference.empty()) config.run.steps = resolved.horizon;
+  config.contract = resolved;
+  config.contract.horizon = 0;
+}
+
+void resolve(Cell& cell, const MatrixFile& file) {
+  Config& config = cell.config;
+  config.run.seed = cell.seed;
+  config.run.threads = threads_of_a_run(file);
+  config.precision.recipe = cell.precision;
+  validate(config);
+  cell.known_steps = horizon_is_known(config);
+  if (cell.known_steps) {
+    resolve_steps(config);
+    config.contract.fraction = 1;  // it is in run.steps now
+  }
+  cell.audit = audit(config);
+  config.precision.recipe = resolved_recipe(config.precision.recipe);
+}
+
+int64_t planned_bytes(const Config& config) {
+  const TrainingMemory memory(config, resolve_recipe(config.precision.recipe), -1);
+  return static_cast<int64_t>(memory.plan.total_bytes());
+}
+
+std::string rows_of(const Config& config) {
+  return to_yaml(what_matters(config));
+}
+
+Config by_file_name(Config config) {
+  const auto name = [](const std::string& path) { return fs::path(path).filename().string(); };
+  for (std::string& path : config.data.train) path = name(path);
+  for (std::string& path : config.data.val) path = name(path);
+  config.data.tokenizer = name(config.data.tokenizer);
+  return config;
+}
+
+std::map<std::string, std::string> values_of(const Config& config) {
+  std::map<std::string, std::string> values;
+  for (const FieldRow& row : config_fields(config)) {
+    values[row.path] = row.type == "section" && row.value.empty() ? "present" : row.value;
+  }
+  return values;
+}
+
+void require_different_names(const Matrix& matrix) {
+  std::set<std::string> names;
+  for (const Cell& cell : matrix.cells) {
+    if (names.insert(cell.name).second) continue;
+    throw UserError(matrix.file.path + ": two cells are called " + cell.name,
+                    "give the models or contracts names that cannot be mixed up");
+  }
+}
+
+// Messages about a cell's configuration say which cell.
+template <typename Work>
+void for_cell(const std::string& what, const Work& work) {
+  try {
+    work();
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    throw UserError(text.rfind(what, 0) == 0 ? text : what + ": " + text, error.hint());
+  }
+}
+
+}  // namespace
+
+const Cell& Matrix::cell(const std::string& name) const {
+  const auto found =
+      std::find_if(cells.begin(), cells.end(), [&](const Cell& cell) { return cell.name == name; });
+  CHECK(found != cells.end(), "no cell %s", name.c_str());
+  return *found;
+}
+
+std::vector<const Cell*> Matrix::order() const {
+  std::vector<const Cell*> order;
+  for (const int64_t seed : file.seeds) {
+    for (const Cell& cell : cells) {
+      if (cell.seed == seed && cell.trained()) order.push_back(&cell);
+    }
+  }
+  return order;
+}
+
+Matrix lay_out(const MatrixFile& file) {
+  Matrix matrix{.file = file, .cells = {}};
+  std::map<std::string, std::string> run_of;                            // what matters -> cell
+  std::map<std::pair<std::string, std::string>, int64_t> memory_bytes;  // by model, precision
+  for (MatrixContract& contract : matrix.file.contracts) {
+    ContractConfig resolved;
+    resolved.kind = contract.kind;
+    resolved.coefficient = contract.coefficient;
+    resolved.fraction = contract.fraction;
+    resolved.landings = contract.landings;
+    for_cell(contract.where, [&] { resolve_contract_reference(file, contract, resolved); });
+    for (const std::string& precision : file.precisions) require_known(file, precision);
+    for (const MatrixModel& model : file.models) {
+      Config base;
+      const std::string what = "model " + model.name + " under contract " + contract.name;
+      for_cell("model " + model.name, [&] { base = load_model(file, model); });
+      for_cell(what, [&] { apply_contract(base, contract, resolved); });
+      for (const std::string& precision : file.precisions) {
+        for (const int64_t seed : file.seeds) {
+          Cell cell;
+          cell.name =
+              model.name + "-" + contract.name + "-" + precision + "-seed" + std::to_string(seed);
+          cell.model = model.name;
+          cell.contract = contract.name;
+          cell.precision = precision;
+          cell.seed = seed;
+          cell.config = base;
+          for_cell(what, [&] {
+            cell.unavailable = why_unavailable(base, precision);
+            resolve(cell, matrix.file);
+            if (!cell.unavailable.empty()) return;
+            const auto [bytes, is_new] = memory_bytes.try_emplace({model.name, precision}, 0);
+            if (is_new) bytes->second = planned_bytes(cell.config);
+            cell.memory_bytes = bytes->second;
+          });
+          cell.run = cell.unavailable.empty()
+                         ? run_of.try_emplace(rows_of(cell.config), cell.name).first->second
+                         : cell.name;
+          matrix.cells.push_back(std::move(cell));
+        }
+      }
+    }
+  }
+  require_different_names(matrix);
+  return matrix;
+}
+
+Config what_matters(const Config& config) {
+  const Config usual;
+  Config c = config;
+  c.run.threads = usual.run.threads;
+  c.run.checkpoint_every = usual.run.checkpoint_every;
+  c.run.keep_checkpoints = usual.run.keep_checkpoints;
+  c.run.milestone_every = usual.run.milestone_every;
+  c.telemetry.collapse_stop = std::nullopt;  // up to where it stops
+  c.data.cache = "";
+  if (c.contract.kind == "seconds") {
+    c.run.steps = usual.run.steps;  // measured by the run
+    c.contract.step_seconds = 0;
+    return c;
+  }
+  const std::optional<std::vector<double>> landings = c.contract.landings;
+  const int64_t horizon = c.contract.horizon;
+  c.contract = usual.contract;
+  c.contract.landings = landings;
+  c.contract.horizon = horizon;
+  return c;
+}
+
+std::vector<std::string> matrix_differences(const Config& before, const Config& now) {
+  const auto old_values = values_of(by_file_name(what_matters(before)));
+  const auto new_values = values_of(by_file_name(what_matters(now)));
+  std::vector<std::string> differences;
+  for (const auto& [path, value] : old_values) {
+    const auto other = new_values.find(path);
+    if (other != new_values.end() && other->second != value) {
+      differences.push_back(path + ": " + value + " -> " + other->second);
+    }
+  }
+  return differences;
+}
+
+std::string config_sha256(const Config& config) {
+  return sha256_hex(to_yaml(by_file_name(what_matters(config))));
+}
+
+std::string different_data(const Matrix& matrix) {
+  const Cell& first = matrix.cells.front();
+  const auto values = [](const Config& config) {
+    std::map<std::string, std::string> shown;
+    for (const auto& [path, value] : values_of(what_matters(config))) {
+      if (path.rfind("data.", 0) == 0 || path == "eval.tokens") shown[path] = value;
+    }
+    return shown;
+  };
+  const auto of_first = values(first.config);
+  for (const Cell& cell : matrix.cells) {
+    const auto of_cell = values(cell.config);
+    for (const auto& [path, value] : of_first) {
+      const auto other = of_cell.find(path);
+      const std::string now = other == of_cell.end() ? "absent" : other->second;
+      if (now == value) continue;
+      return path + " of " + cell.model + " is " + now + ", of " + first.model + " " + value;
+    }
+  }
+  return "";
+}
+
+}  // namespace assay

@@ -1,0 +1,91 @@
+#include "lab/matrix/matrix_receipt.h"
+
+#include <filesystem>
+
+#include "engine/run/run_dir.h"
+#include "lab/receipt/make.h"
+
+namespace assay {
+namespace {
+
+using Runs = std::vector<std::string>;
+
+// Folders of the row's runs with these seeds, in their order.
+Runs runs_of(const SummaryRow& row, const std::vector<int64_t>& seeds) {
+  Runs runs;
+  for (const int64_t seed : seeds) {
+    for (const RunRecord* run : row.runs.runs) {
+      if (run->config.run.seed == seed) runs.push_back(run->name);
+    }
+  }
+  return runs;
+}
+
+std::vector<int64_t> all_seeds(const SummaryRow& row) {
+  std::vector<int64_t> seeds;
+  for (const RunRecord* run : row.runs.runs) seeds.push_back(run->config.run.seed);
+  return seeds;
+}
+
+// Mean and, from two values on, spread and interval.
+void add_statistics(std::vector<ClaimSpec>& claims, const std::string& name,
+                    const std::string& unit, const ReceiptJson& of, const Runs& runs,
+                    const Runs& minus = {}) {
+  if (runs.empty()) return;
+  for (const char* statistic : {"mean", "sd", "interval95_low", "interval95_high"}) {
+    if (runs.size() == 1 && std::string(statistic) != "mean") continue;
+    claims.push_back({.name = name + "." + statistic,
+                      .unit = unit,
+                      .how = how_over_runs(statistic, of, runs, minus)});
+  }
+}
+
+void add_row(std::vector<ClaimSpec>& claims, const ContractTable& table, const SummaryRow& row) {
+  const std::string name = table.contract.name + "." + row.cell->model + "." + row.cell->precision;
+  const Runs runs = runs_of(row, all_seeds(row));
+  const ReceiptJson loss = how_eval("val", "loss_nats", "last");
+  add_statistics(claims, name + ".val_loss", "nats", loss, runs);
+  if (row.bits_per_byte && row.bits_per_byte->n == int64_t(runs.size())) {
+    add_statistics(claims, name + ".val_bits_per_byte", "bits",
+                   how_eval("val", "bits_per_byte", "last"), runs);
+  }
+  if (row.reached > 0 && row.reached == int64_t(runs.size())) {
+    add_statistics(claims, name + ".steps_to_target", "steps",
+                   how_first_at_or_below(table.target_nats, "step"), runs);
+  }
+  if (row.difference) {
+    const auto& seeds = row.difference->seeds;
+    add_statistics(claims, name + ".val_loss_minus_first", "nats", loss, runs_of(row, seeds),
+                   runs_of(table.rows.front(), seeds));
+  }
+}
+
+}  // namespace
+
+Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& summary) {
+  Bundle bundle{.folder = folder.path(),
+                .name = summary.matrix->file.name,
+                .runs = {},
+                .files = {"summary.md", "summary.csv", "summary.json", "runs.csv"},
+                .claims = {}};
+  for (const auto& [run, record] : summary.records) {
+    bundle.runs.push_back(run);
+    if (!record.reused_from.empty()) bundle.files.push_back(run + "/" + kReusedFile);
+    const std::string own = folder.file(run + "/" + kReceiptName);
+    std::error_code ignored;
+    if (!std::filesystem::exists(own, ignored)) {
+      write_receipt(own, make_run_receipt(folder.file(run), folder.file(run)));
+    }
+  }
+  for (const ContractTable& table : summary.tables) {
+    ReceiptJson contract;
+    contract["kind"] = table.contract.kind;
+    contract["coefficient"] = table.contract.coefficient;
+    contract["reference"] = table.contract.reference;
+    bundle.contract[table.contract.name] = contract;
+    for (const SummaryRow& row : table.rows) add_row(bundle.claims, table, row);
+  }
+  return make_bundle_receipt(bundle);
+}
+
+}  // namespace assay

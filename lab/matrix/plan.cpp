@@ -1,0 +1,160 @@
+#include "lab/matrix/plan.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/check.h"
+#include "engine/run/progress.h"
+#include "lab/matrix/summary.h"
+
+namespace assay {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string state_text(const PlannedCell& run) {
+  const CellStatus& status = run.status;
+  if (!run.refused.empty()) return "NOT copied from " + run.reuse;
+  if (!run.reuse.empty()) return "copied from " + run.reuse;
+  std::string text = cell_state_name(status.state);
+  if (status.state == CellState::kPartial) {
+    text += strprintf(" (step %ld)", long(status.steps_done));
+  }
+  return status.differences.empty() ? text : text + ", EDITED";
+}
+
+double flops_left(const PlannedCell& run) {
+  const bool ended = run.status.state == CellState::kDone || run.status.state == CellState::kGuard;
+  const bool copied = !run.reuse.empty() && run.refused.empty();
+  if (ended || copied || run.cell->steps() == 0) return 0;
+  return run.cell->flops() * (1 - double(std::min(run.status.steps_done, run.cell->steps())) /
+                                      double(run.cell->steps()));
+}
+
+std::string mib(int64_t bytes) {
+  return strprintf("%.0f", double(bytes) / 0x1p20);
+}
+
+std::string steps_text(const Cell& cell) {
+  return cell.known_steps ? strprintf("%ld", long(cell.steps())) : "measured";
+}
+
+}  // namespace
+
+MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
+                       const std::vector<const Cell*>& selected, const Reusable& reusable) {
+  MatrixPlan plan{.matrix = &matrix, .runs = {}, .unavailable = {}};
+  std::set<std::string> wanted;  // runs
+  for (const Cell* cell : selected) {
+    if (!cell->unavailable.empty()) plan.unavailable.push_back(cell);
+    wanted.insert(cell->run);
+  }
+  for (const Cell* cell : matrix.order()) {
+    if (!wanted.contains(cell->name)) continue;
+    PlannedCell run;
+    run.cell = cell;
+    run.status = folder.status(*cell);
+    for (const ReusableRun& r : reusable.runs) {
+      if (r.cell == cell && run.status.state == CellState::kWaiting) run.reuse = r.run;
+    }
+    for (const Cell& other : matrix.cells) {
+      if (other.run == cell->name && other.name != cell->name) run.also.push_back(other.name);
+    }
+    plan.runs.push_back(std::move(run));
+  }
+  return plan;
+}
+
+std::string plan_text(const MatrixPlan& plan) {
+  const MatrixFile& file = plan.matrix->file;
+  std::string text = strprintf("matrix %s: %zu cells, %zu runs\n", file.name.c_str(),
+                               plan.matrix->cells.size(), plan.runs.size());
+  for (const MatrixContract& contract : file.contracts) {
+    text += "  contract " + contract.name + ": " + contract_text(contract) + "\n";
+  }
+  size_t width = 4;
+  for (const Cell& cell : plan.matrix->cells) width = std::max(width, cell.name.size());
+  text += strprintf("\n  #  %-*s  %8s  %9s  %10s  %7s  %s\n", int(width), "cell", "steps", "tokens",
+                    "FLOPs", "MiB", "state");
+  double flops = 0, left = 0;
+  int64_t tokens = 0, largest = 0, number = 0, refused = 0;
+  for (const PlannedCell& run : plan.runs) {
+    const Cell& cell = *run.cell;
+    text += strprintf("%3ld  %-*s  %8s  %9s  %10s  %7s  %s\n", long(++number), int(width),
+                      cell.name.c_str(), steps_text(cell).c_str(),
+                      count_text(double(cell.tokens())).c_str(),
+                      strprintf("%.3e", cell.flops()).c_str(), mib(cell.memory_bytes).c_str(),
+                      state_text(run).c_str());
+    if (cell.memory_bytes > file.memory_bytes) text += "     exceeds the memory budget\n";
+    for (const std::string& also : run.also) text += "     = " + also + "\n";
+    if (!run.refused.empty()) {
+      text += strprintf("     refused: %s\n     hint: %s\n", run.refused.c_str(), run.hint.c_str());
+      ++refused;
+    }
+    flops += cell.flops();
+    left += flops_left(run);
+    tokens += cell.tokens();
+    largest = std::max(largest, cell.memory_bytes);
+  }
+  for (const Cell* cell : plan.unavailable) {
+    text += strprintf("  -  %-*s  %8s  %9s  %10s  %7s  %s\n", int(width), cell->name.c_str(),
+                      steps_text(*cell).c_str(), count_text(double(cell->tokens())).c_str(),
+                      strprintf("%.3e", cell->flops()).c_str(), "-", cell->unavailable.c_str());
+  }
+  text += strprintf("\n%s tokens, %.3e FLOPs, %.3e of them left; ",
+                    count_text(double(tokens)).c_str(), flops, left);
+  text += strprintf(
+      "%ld at a time, %ld threads each; the largest run needs %s of %s MiB\n", long(file.jobs),
+      plan.matrix->cells.empty() ? 0L : long(plan.matrix->cells.front().config.run.threads),
+      mib(largest).c_str(), mib(file.memory_bytes).c_str());
+  const std::string difference = different_data(*plan.matrix);
+  if (!difference.empty()) text += "refused without --force: " + difference + "\n";
+  if (refused > 0) {
+    text += strprintf("refused: %ld runs of --reuse cannot be copied; nothing would be trained\n",
+                      long(refused));
+  }
+  return text;
+}
+
+std::string plan_json(const MatrixPlan& plan) {
+  ordered_json j;
+  j["matrix"] = plan.matrix->file.name;
+  j["cells"] = plan.matrix->cells.size();
+  j["jobs"] = plan.matrix->file.jobs;
+  j["memory_bytes"] = plan.matrix->file.memory_bytes;
+  j["runs"] = ordered_json::array();
+  const auto cell_json = [](const Cell& cell) {
+    ordered_json c;
+    c["cell"] = cell.name;
+    c["model"] = cell.model;
+    c["contract"] = cell.contract;
+    c["precision"] = cell.precision;
+    c["seed"] = cell.seed;
+    c["steps"] = cell.known_steps ? ordered_json(cell.steps()) : ordered_json();
+    c["tokens"] = cell.known_steps ? ordered_json(cell.tokens()) : ordered_json();
+    c["flops"] = cell.known_steps ? ordered_json(cell.flops()) : ordered_json();
+    return c;
+  };
+  for (const PlannedCell& run : plan.runs) {
+    ordered_json c = cell_json(*run.cell);
+    c["memory_bytes"] = run.cell->memory_bytes;
+    c["threads"] = run.cell->config.run.threads;
+    c["state"] = cell_state_name(run.status.state);
+    c["steps_done"] = run.status.steps_done;
+    c["edited"] = run.status.differences;
+    c["also"] = run.also;
+    c["reuse"] = run.reuse.empty() ? ordered_json() : ordered_json(run.reuse);
+    c["refused"] = run.refused.empty() ? ordered_json() : ordered_json(run.refused);
+    j["runs"].push_back(c);
+  }
+  j["unavailable"] = ordered_json::array();
+  for (const Cell* cell : plan.unavailable) {
+    ordered_json c = cell_json(*cell);
+    c["why"] = cell->unavailable;
+    j["unavailable"].push_back(c);
+  }
+  return j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace assay

@@ -1,0 +1,243 @@
+#include "lab/matrix/report.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/run/progress.h"
+#include "lab/runs/markdown_table.h"
+#include "lab/matrix/claims.h"
+#include "lab/runs/run_measures.h"
+
+namespace assay {
+namespace {
+
+using Rows = MarkdownRows;
+
+std::string number(const std::optional<double>& value, const char* format) {
+  return value ? strprintf(format, *value) : "-";
+}
+std::optional<double> mean(const std::optional<Summary>& s) {
+  return s ? std::optional<double>(s->mean) : std::nullopt;
+}
+std::string interval(const std::optional<Summary>& s, const char* format) {
+  if (!s || !s->interval95) return "-";
+  return number(s->interval95->low, format) + " to " + number(s->interval95->high, format);
+}
+
+std::string row_name(const SummaryRow& row, const ContractTable& table) {
+  const bool several =
+      std::any_of(table.rows.begin(), table.rows.end(), [&](const SummaryRow& other) {
+        return other.cell->precision != table.rows.front().cell->precision;
+      });
+  return several ? row.cell->model + " " + row.cell->precision : row.cell->model;
+}
+
+std::string health(const SummaryRow& row) {
+  if (!row.worst_load) return "-";
+  std::string text = strprintf("%.2f", *row.worst_load);
+  if (row.collapsed > 0) {
+    text += strprintf(" COLLAPSED (%ld of %ld)", long(row.collapsed), long(row.runs.runs.size()));
+  }
+  return text;
+}
+
+Rows result_rows(const ContractTable& table) {
+  Rows rows = {{"model", "precision", "n", "val loss", "sd", "95% interval", "bits/byte",
+                "to " + row_name(table.rows.front(), table), "95% interval", "max_load*K"}};
+  for (const SummaryRow& row : table.rows) {
+    std::string difference = "-", spread = "-";
+    if (row.difference) {
+      difference = strprintf("%+.4f", row.difference->summary.mean);
+      spread = interval(row.difference->summary, "%+.4f");
+      const auto& bounds = row.difference->summary.interval95;
+      if (bounds && bounds->low <= 0 && bounds->high >= 0) spread += " (has 0)";
+    }
+    const std::string sd = row.loss && row.loss->sd ? strprintf("%.4f", *row.loss->sd) : "-";
+    const long n = long(row.runs.runs.size());
+    rows.push_back(
+        {row.cell->model, row.cell->precision,
+         n == row.planned ? strprintf("%ld", n) : strprintf("%ld of %ld", n, long(row.planned)),
+         number(mean(row.loss), "%.4f"), sd, interval(row.loss, "%.4f"),
+         number(mean(row.bits_per_byte), "%.4f"), difference, spread, health(row)});
+  }
+  return rows;
+}
+
+// "0.640 ± 0.012", of the runs that have it.
+std::string spread(const SummaryRow& row, const char* measure, const char* format) {
+  const auto s = summarise(values_of(row.runs, find_run_measure(measure)->of));
+  if (!s) return "-";
+  std::string text = strprintf(format, s->mean);
+  if (s->sd) text += " ± " + strprintf(format, *s->sd);
+  const size_t runs = row.runs.runs.size();
+  if (size_t(s->n) < runs) text += strprintf(" (%ld of %zu)", long(s->n), runs);
+  return text;
+}
+
+// By seed: "2, 2, 0+1"; - where no layer saturates.
+std::string first_layers(const SummaryRow& row) {
+  std::string text;
+  for (const RunRecord* run : row.runs.runs) {
+    std::string layers;
+    for (const int64_t layer : first_saturated_layers(*run)) {
+      layers += (layers.empty() ? "" : "+") + std::to_string(layer);
+    }
+    text += (text.empty() ? "" : ", ") + (layers.empty() ? "-" : layers);
+  }
+  return text;
+}
+
+// "" where no run has a router.
+std::string routers_text(const ContractTable& table) {
+  Rows rows = {{"model", "precision", "cv/ceiling", "max_load*K", "worst layer", "min H/ln E",
+                "dead %", "saturated %", "first at step", "first layer, by seed"}};
+  int64_t window = 0;
+  for (const SummaryRow& row : table.rows) {
+    if (!row.worst_load) continue;
+    window = row.cell->config.telemetry.window;
+    const auto percent = [&](const char* measure) {
+      const auto s = summarise(values_of(row.runs, find_run_measure(measure)->of));
+      return s ? strprintf("%.1f", 100 * s->mean) +
+                     (s->sd ? strprintf(" ± %.1f", 100 * *s->sd) : "")
+               : "-";
+    };
+    rows.push_back({row.cell->model, row.cell->precision, spread(row, "cv", "%.3f"),
+                    spread(row, "max_load", "%.3f"), spread(row, "max_load_worst", "%.3f"),
+                    spread(row, "entropy_min", "%.3f"), percent("dead"),
+                    percent("saturated_layers"), spread(row, "first_saturation", "%.0f"),
+                    first_layers(row)});
+  }
+  if (rows.size() == 1) return "";
+  return markdown_table(rows, 2) +
+         strprintf(
+             "\nRouters: mean ± standard deviation over the seeds; cv, max_load, entropy and dead "
+             "experts over the last %ld logged steps, cv and max_load as means over layers; "
+             "saturated: max_load >= 0.9 / K at any logged step.\n\n",
+             long(window));
+}
+
+std::string target_seconds(const SummaryRow& row) {
+  return number(mean(row.target_seconds), "%.1f");
+}
+
+Rows cost_rows(const ContractTable& table) {
+  Rows rows = {{"model", "precision", "steps", "tokens", "tokens/P_total", "tokens/P_active",
+                "FLOPs", "seconds", "tokens/s", "reached", "target steps", "target tokens",
+                "target seconds", "target FLOPs"}};
+  for (const SummaryRow& row : table.rows) {
+    const std::optional<double> steps =
+        row.steps ? mean(row.steps)
+                  : (row.cell->known_steps ? std::optional<double>(double(row.cell->steps()))
+                                           : std::nullopt);
+    const std::optional<double> tokens = steps ? std::optional(row.tokens()) : std::nullopt;
+    const auto per = [&](int64_t parameters) {
+      return tokens ? strprintf("%.3f", *tokens / double(parameters)) : "-";
+    };
+    rows.push_back({row.cell->model, row.cell->precision, number(steps, "%.0f"),
+                    tokens ? count_text(*tokens) : "-", per(row.cell->audit.total),
+                    per(row.cell->audit.active), tokens ? strprintf("%.3e", row.flops()) : "-",
+                    number(mean(row.seconds), "%.1f"),
+                    row.tokens_per_s ? count_text(row.tokens_per_s->mean) : "-",
+                    strprintf("%ld of %zu", long(row.reached), row.runs.runs.size()),
+                    number(mean(row.target_steps), "%.0f"),
+                    row.target_tokens ? count_text(row.target_tokens->mean) : "-",
+                    target_seconds(row), number(mean(row.target_flops), "%.3e")});
+  }
+  return rows;
+}
+
+std::string ranking_text(const ContractTable& table) {
+  using Relation = ContractTable::Relation;
+  if (table.ranking.size() < 2) return "";
+  std::string text = "Ranking under " + table.contract.name + " (mean final loss, best first): ";
+  bool unclear = false, one_seed = false;
+  for (size_t i = 0; i < table.ranking.size(); ++i) {
+    if (i > 0) {
+      const Relation relation = table.relation[i - 1];
+      text += relation == Relation::kBelow ? " < " : relation == Relation::kUnclear ? " ~ " : " ? ";
+      unclear |= relation == Relation::kUnclear;
+      one_seed |= relation == Relation::kOneSeed;
+    }
+    text += row_name(*table.ranking[i], table) + strprintf(" %.4f", table.ranking[i]->loss->mean);
+    if (table.ranking[i]->collapsed > 0) text += " (its routers COLLAPSED)";
+  }
+  text += ".\n";
+  if (unclear) {
+    text +=
+        "`~`: the 95% interval of the difference over shared seeds has 0 in it; these seeds do "
+        "not tell the two apart.\n";
+  }
+  if (one_seed) {
+    text += "`?`: one shared seed, so there is no interval; the order may be the seed's.\n";
+  }
+  return text + "Another contract may rank them otherwise.\n";
+}
+
+std::string target_text(const ContractTable& table) {
+  if (table.target_nats <= 0) return "";
+  return strprintf(
+      "Time to target: first evaluation at or below %.4f nats (%s), mean over the runs "
+      "that reached it.\n",
+      table.target_nats,
+      table.target_given ? "run.target_loss, where the runs stop"
+                         : ("the worst final loss of " + row_name(table.rows.front(), table) +
+                            ", chosen afterwards")
+                               .c_str());
+}
+
+// Whether another run of the table was trained on another device.
+bool mixes_devices(const ContractTable& table, const RunRecord& run) {
+  for (const SummaryRow& row : table.rows) {
+    for (const RunRecord* other : row.runs.runs) {
+      if (other->device != run.device) return true;
+    }
+  }
+  return false;
+}
+
+// " (commit 8f7949136, on cuda: NVIDIA H200)", as far as the run says it; the device where others have another one.
+std::string origin_text(const ContractTable& table, const RunRecord& run) {
+  std::string text;
+  if (!run.commit.empty()) text = "commit " + run.commit.substr(0, 9);
+  if (!run.device.empty() && mixes_devices(table, run)) {
+    text += (text.empty() ? "on " : ", on ") + run.device;
+  }
+  return text.empty() ? "" : " (" + text + ")";
+}
+
+std::string table_markdown(const ContractTable& table) {
+  std::string text = "## Contract " + table.contract.name + ": " + contract_text(table.contract) +
+                     "\n\n" + markdown_table(result_rows(table), 2) + "\n";
+  text += routers_text(table);
+  text += markdown_table(cost_rows(table), 2) + "\n" + target_text(table);
+  text += ranking_text(table);
+  for (const SummaryRow& row : table.rows) {
+    for (const std::string& missing : row.missing) text += "- " + missing + "\n";
+    for (const RunRecord* run : row.runs.runs) {
+      if (run->reused_from.empty()) continue;
+      text +=
+          "- " + run->name + ": reused from " + run->reused_from + origin_text(table, *run) + "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string summary_markdown(const MatrixSummary& summary) {
+  std::string text = "# Matrix " + summary.matrix->file.name + "\n\n";
+  text += strprintf("%ld of %ld cells are done", long(summary.done), long(summary.cells));
+  if (summary.unavailable > 0) {
+    text += strprintf(", %ld cannot be trained in their precision", long(summary.unavailable));
+  }
+  text += summary.complete() ? ".\n" : ": INCOMPLETE, the figures below may change.\n";
+  if (!summary.different_data.empty()) {
+    text += "NOT COMPARABLE (forced): " + summary.different_data + ".\n";
+  }
+  for (const ContractTable& table : summary.tables) text += "\n" + table_markdown(table);
+  const std::string claims =
+      claims_markdown(evaluate_claims(summary.matrix->file.claims, summary.tables));
+  return claims.empty() ? text : text + "\n" + claims;
+}
+
+}  // namespace assay

@@ -1,0 +1,325 @@
+#include "lab/matrix/reuse.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "engine/run/folder_lock.h"
+#include "engine/run/run_dir.h"
+#include "lab/receipt/make.h"
+#include "lab/runs/run_record.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr const char* kPart = ".part";  // a copy that is not complete
+
+struct FoundRun {
+  std::string path;
+  Config config;
+};
+
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "config.yaml", ignored);
+}
+
+// Of a matrix, or the folder itself where it is a run; by name. None where there is no such folder.
+std::vector<FoundRun> runs_of(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code ignored;
+  if (is_run(folder)) paths.push_back(folder);
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const bool whole = entry.path().extension() != kPart;
+    if (whole && is_run(entry.path())) paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<FoundRun> runs;
+  for (const std::string& path : paths) runs.push_back({path, load_config(path + "/config.yaml")});
+  return runs;
+}
+
+// Whether a cell has its run from this folder.
+bool taken_before(const std::string& folder, const std::vector<const Cell*>& cells,
+                  const MatrixFolder& own) {
+  const auto plain = [](const fs::path& path) {
+    const fs::path normal = fs::absolute(path).lexically_normal();
+    return normal.has_filename() ? normal : normal.parent_path();
+  };
+  return std::any_of(cells.begin(), cells.end(), [&](const Cell* cell) {
+    std::ifstream file(own.run(*cell) + "/" + kReusedFile);
+    const ordered_json origin = ordered_json::parse(file, nullptr, false);
+    if (!origin.is_object() || !origin.contains("from") || !origin["from"].is_string())
+      return false;
+    const fs::path from = plain(origin["from"].get<std::string>());
+    return from == plain(folder) || from.parent_path() == plain(folder);
+  });
+}
+
+using Wanted = std::map<std::string, const Cell*>;  // config_sha256 -> cell
+
+[[noreturn]] void fail_without_match(const std::string& folder, const std::vector<FoundRun>& runs,
+                                     const Wanted& wanted) {
+  if (runs.empty()) {
+    throw UserError("--reuse " + folder + ": no run in it",
+                    "give the folder of a matrix or of a run, e.g. --reuse runs/precision");
+  }
+  std::string nearest;
+  size_t fewest = SIZE_MAX;
+  for (const auto& [hash, cell] : wanted) {
+    for (const FoundRun& run : runs) {
+      const std::vector<std::string> differences = matrix_differences(run.config, cell->config);
+      if (differences.empty() || differences.size() >= fewest) continue;
+      fewest = differences.size();
+      nearest = "; " + run.path + " is nearest, to " + cell->name + ": " + differences.front();
+      if (fewest > 1) nearest += strprintf(" (and %zu more)", fewest - 1);
+    }
+  }
+  throw UserError(
+      "--reuse " + folder + ": none of its runs has the configuration of a waiting cell" + nearest,
+      "leave --reuse out to train all cells, or give the folder of runs of the same configuration");
+}
+
+std::multimap<std::string, std::string> by_name(const std::map<std::string, std::string>& files) {
+  std::multimap<std::string, std::string> named;
+  for (const auto& [path, hash] : files) named.emplace(fs::path(path).filename().string(), hash);
+  return named;
+}
+
+void require_verified(const std::string& run, const VerifyOptions& program) {
+  const Verification verified = verify_receipt(run, program);
+  for (const Check& check : verified.checks) {
+    if (check.finding != Finding::kDrift) continue;
+    throw UserError(run + " does not verify: " + check.what + ": " + check.detail,
+                    "`assay receipt verify " + run +
+                        "` lists everything; without --reuse its cell is trained here");
+  }
+}
+
+std::string text_of(const ReceiptJson& object, const char* key) {
+  return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+}
+
+// precision.*, and what else may be changed when a run goes on, was the same in all launches that made steps of it.
+void require_one_configuration(const RunRecord& run) {
+  const std::vector<ReceiptJson> launches = contributing_launches(run.path, run.steps_done);
+  const std::string hint =
+      "no cell trains like that: leave --reuse out to train it here, in one configuration";
+  for (size_t i = 1; i < launches.size(); ++i) {
+    const ReceiptJson &before = launches[i - 1], &now = launches[i];
+    const long step = long(now.value("first_step", int64_t(0)));
+    const auto both_say = [&](const char* key) {
+      return !text_of(before, key).empty() && !text_of(now, key).empty();
+    };
+    const char* key = both_say("precision") ? "precision" : "recipe";
+    if (text_of(before, key) != text_of(now, key)) {
+      throw UserError(
+          strprintf("%s was trained in %s, and from step %ld on in %s", run.path.c_str(),
+                    text_of(before, key).c_str(), step, text_of(now, key).c_str()),
+          hint);
+    }
+    if (both_say("config_sha256") &&
+        text_of(before, "config_sha256") != text_of(now, "config_sha256")) {
+      throw UserError(
+          strprintf("%s went on in another configuration after step %ld", run.path.c_str(), step),
+          hint);
+    }
+  }
+}
+
+void require_own_weights(const std::string& run) {
+  std::error_code ignored;
+  if (!fs::exists(fs::path(run) / kImportedFile, ignored)) return;
+  throw UserError(run + " began from imported weights (" + kImportedFile + ")",
+                  "a cell begins from its seed: leave --reuse out to train it here");
+}
+
+// Every device that made steps of the run and is not this one: "cpu, cuda: NVIDIA H200".
+std::string other_devices(const RunRecord& run, const std::string& device) {
+  std::set<std::string> others;
+  for (const ReceiptJson& launch : contributing_launches(run.path, run.steps_done)) {
+    const std::string name = text_of(launch, "device");
+    if (name != device) others.insert(name.empty() ? "an unknown device" : name);
+  }
+  std::string text;
+  for (const std::string& name : others) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+void require_same_device(const RunRecord& run, const std::string& device) {
+  const std::string others = other_devices(run, device);
+  if (others.empty()) return;
+  throw UserError(run.path + " was trained on " + others + ", this matrix trains on " + device,
+                  "two devices round differently: leave --reuse out to train its cell here, or "
+                  "--reuse-elsewhere to mix them");
+}
+
+void require_same_program(const std::string& run, const VerifyOptions& program) {
+  const Receipt receipt = read_receipt(require_receipt(run));
+  int64_t same = 0, other = 0;
+  std::string commits;
+  for (const ReceiptInput& input : receipt.inputs) {
+    if (input.kind == "binary") ++(input.sha256 == program.program_sha256 ? same : other);
+    if (input.kind == "commit") commits += " " + input.name.substr(0, 12);
+  }
+  if (same > 0 && other == 0) return;
+  throw UserError(
+      run + " was trained by another build of this program (commit" +
+          (commits.empty() ? " unknown" : commits) + ", this one " + program.commit.substr(0, 12) +
+          ")",
+      "two builds may round differently: leave --reuse out to train its cell with this one, or "
+      "--reuse-elsewhere to mix them");
+}
+
+// What a checkpoint has is never written again: a link is as good as a copy.
+void copy_run(const fs::path& from, const fs::path& to) {
+  fs::create_directories(to);
+  const auto follow = fs::directory_options::follow_directory_symlink;
+  for (const auto& entry : fs::recursive_directory_iterator(from, follow)) {
+    const fs::path relative = entry.path().lexically_relative(from);
+    if (entry.is_directory()) {
+      fs::create_directories(to / relative);
+    } else if (entry.is_regular_file() && relative != kFolderLock) {
+      std::error_code no_link = std::make_error_code(std::errc::not_supported);
+      if (*relative.begin() == "checkpoints") {
+        fs::create_hard_link(fs::canonical(entry.path()), to / relative, no_link);
+      }
+      if (no_link) fs::copy_file(entry.path(), to / relative);
+    }
+  }
+}
+
+// What is there when the scope ends is no complete copy.
+class RemovedAtEnd {
+ public:
+  explicit RemovedAtEnd(fs::path folder) : folder_(std::move(folder)) {}
+  RemovedAtEnd(const RemovedAtEnd&) = delete;
+  RemovedAtEnd& operator=(const RemovedAtEnd&) = delete;
+  ~RemovedAtEnd() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+ private:
+  fs::path folder_;
+};
+
+}  // namespace
+
+Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder& own,
+                       const std::vector<std::string>& folders) {
+  Wanted wanted;
+  for (const Cell* cell : cells) {
+    const bool waits = cell->trained() && own.status(*cell).state == CellState::kWaiting;
+    if (waits) wanted.emplace(config_sha256(cell->config), cell);
+  }
+  Reusable reusable;
+  std::set<const Cell*> found;
+  for (const std::string& folder : folders) {
+    std::error_code ignored;
+    if (fs::equivalent(folder, own.path(), ignored)) {
+      throw UserError("--reuse " + folder + " is the folder of this matrix itself",
+                      "its own runs are used anyway: leave --reuse out");
+    }
+    if (wanted.empty()) continue;
+    const std::vector<FoundRun> runs = runs_of(folder);
+    bool match = false;
+    for (const FoundRun& run : runs) {
+      const auto cell = wanted.find(config_sha256(run.config));
+      if (cell == wanted.end()) continue;
+      match = true;
+      const CellStatus status = run_status(run.path, *cell->second);
+      if (status.state != CellState::kDone) {
+        reusable.unfinished.push_back(
+            strprintf("%s: %s, step %ld of %ld", run.path.c_str(), cell_state_name(status.state),
+                      long(status.steps_done), long(run.config.run.steps)));
+      } else if (found.insert(cell->second).second) {
+        reusable.runs.push_back({.cell = cell->second, .run = run.path});
+      }
+    }
+    if (!match && !taken_before(folder, cells, own)) fail_without_match(folder, runs, wanted);
+  }
+  return reusable;
+}
+
+void require_evidence(const ReusableRun& reusable, const ReuseEvidence& evidence) {
+  const std::string& run = reusable.run;
+  if (folder_in_use(run)) {
+    throw UserError(run + " is in use by another process", "wait for it, or leave --reuse out");
+  }
+  require_own_weights(run);
+  require_verified(run, evidence.program);
+  const RunRecord record = read_run(run);
+  require_one_configuration(record);
+  if (by_name(record.data_sha256) != by_name(evidence.data_sha256)) {
+    throw UserError(run + " was trained on other data than " + reusable.cell->name +
+                        " would be: the files have the same names and other hashes",
+                    "without --reuse the cell is trained here, on its own data");
+  }
+  if (evidence.elsewhere == ReuseEvidence::Elsewhere::kRefuse) {
+    require_same_program(run, evidence.program);
+    require_same_device(record, evidence.device);
+  }
+}
+
+// A folder that was only locked gives way to the copy.
+void require_room(const ReusableRun& reusable, const MatrixFolder& folder) {
+  const fs::path to = folder.run(*reusable.cell);
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(to, ignored)) {
+    if (entry.path().filename() == kFolderLock) continue;
+    throw UserError(to.string() + " has files but no run in it",
+                    "move them away, or choose another --run-dir");
+  }
+  if (folder_in_use(to)) {
+    throw UserError(to.string() + " is in use by another process", "wait for it, or stop it");
+  }
+}
+
+std::string take_over(const ReusableRun& reusable, const MatrixFolder& folder,
+                      const ReuseEvidence& evidence) {
+  const fs::path to = folder.run(*reusable.cell);
+  const fs::path part = to.string() + kPart;
+  const RemovedAtEnd removed(part);
+  try {
+    require_room(reusable, folder);
+    fs::remove_all(to);
+    fs::remove_all(part);
+    copy_run(reusable.run, part);
+    const CellStatus copied = run_status(part.string(), *reusable.cell);
+    if (copied.state != CellState::kDone || !copied.differences.empty()) {
+      throw UserError(reusable.run + " was changed while it was copied",
+                      "the same command takes it when it is finished");
+    }
+    require_evidence({.cell = reusable.cell, .run = part.string()}, evidence);
+    const RunRecord record = read_run(part.string());
+    ordered_json j;
+    j["from"] = reusable.run;
+    j["commit"] = record.commit;
+    j["receipt_seal"] = read_receipt(require_receipt(part.string())).seal;
+    write_file_atomic((part / kReusedFile).string(),
+                      j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+    fs::rename(part, to);
+    return other_devices(read_run(to.string()), evidence.device);
+  } catch (const fs::filesystem_error& error) {
+    throw UserError(
+        "cannot copy " + reusable.run + " to " + to.string() + ": " + error.code().message(),
+        "check who may write there, and the free space");
+  }
+}
+
+void remove_incomplete_copies(const Matrix& matrix, const MatrixFolder& folder) {
+  for (const Cell& cell : matrix.cells) {
+    std::error_code ignored;
+    fs::remove_all(folder.file(cell.name) + kPart, ignored);
+  }
+}
+
+}  // namespace assay

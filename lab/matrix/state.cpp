@@ -1,0 +1,230 @@
+#include "lab/matrix/state.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "engine/config/text.h"
+#include "engine/run/folder_lock.h"
+#include "engine/run/run.h"
+#include "engine/telemetry/reader.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr const char* kManifest = "matrix.json";
+
+// Null when there is none that can be read.
+ordered_json read_manifest(const MatrixFolder& folder) {
+  std::ifstream file(folder.file(kManifest));
+  ordered_json manifest = ordered_json::parse(file, nullptr, false);
+  return manifest.is_object() && manifest.contains("cells") && manifest["cells"].is_array()
+             ? manifest
+             : ordered_json();
+}
+
+bool holds_files(const std::string& path) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    if (entry.path().filename() != kFolderLock) return true;
+  }
+  return false;
+}
+
+std::string utc_now() {
+  const time_t now = time(nullptr);
+  tm parts = {};
+  gmtime_r(&now, &parts);
+  char text[32];
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+ordered_json cell_json(const Cell& cell) {
+  ordered_json j;
+  j["cell"] = cell.name;
+  j["model"] = cell.model;
+  j["contract"] = cell.contract;
+  j["precision"] = cell.precision;
+  j["seed"] = cell.seed;
+  j["run"] = cell.run;
+  j["steps"] = cell.known_steps ? ordered_json(cell.steps()) : ordered_json();
+  j["tokens"] = cell.known_steps ? ordered_json(cell.tokens()) : ordered_json();
+  j["config_sha256"] = config_sha256(cell.config);
+  if (!cell.unavailable.empty()) j["unavailable"] = cell.unavailable;
+  return j;
+}
+
+std::string text_of(const ordered_json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object[key].is_string()
+             ? object[key].get<std::string>()
+             : "";
+}
+
+bool same_collapse_stop(const Config& a, const Config& b) {
+  const auto only_rule = [](const Config& config) {
+    Config c;
+    c.telemetry.collapse_stop = config.telemetry.collapse_stop;
+    return to_yaml(c);
+  };
+  return only_rule(a) == only_rule(b);
+}
+
+}  // namespace
+
+const char* cell_state_name(CellState state) {
+  switch (state) {
+    case CellState::kWaiting:
+      return "waiting";
+    case CellState::kPartial:
+      return "partial";
+    case CellState::kDone:
+      return "done";
+    case CellState::kGuard:
+      return "stopped";
+    case CellState::kUnavailable:
+      return "unavailable";
+  }
+  return "?";
+}
+
+CellStatus run_status(const std::string& run, const Cell& cell) {
+  CellStatus status;
+  if (!cell.unavailable.empty()) {
+    status.state = CellState::kUnavailable;
+    return status;
+  }
+  const fs::path folder = run;
+  std::error_code ignored;
+  if (!fs::exists(folder / "config.yaml", ignored)) return status;
+  status.state = CellState::kPartial;
+  const Config config = load_config((folder / "config.yaml").string());
+  status.differences = matrix_differences(config, cell.config);
+  if (!fs::exists(folder / "telemetry.db", ignored)) return status;  // killed before its first step
+  try {
+    const TelemetryReader telemetry((folder / "telemetry.db").string());
+    status.steps_done = telemetry.last_step().value_or(0);
+    status.end = telemetry.last_event("end").value_or("");
+  } catch (const UserError&) {
+    return status;  // killed while it was made
+  }
+  const bool other_rule = !same_collapse_stop(config, cell.config);
+  if (stopped_by_guard(status.end) && !(status.end == "collapse_stop" && other_rule)) {
+    status.state = CellState::kGuard;
+  }
+  const bool whole = status.end == "steps" && status.steps_done >= config.run.steps;
+  if (whole || status.end == "target_loss") status.state = CellState::kDone;
+  return status;
+}
+
+void MatrixFolder::write_config(const Cell& cell) const {
+  const std::string path = config(cell);
+  const std::string text = to_yaml(cell.config);
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && read_file(path) == text) return;
+  make_folders(file("configs"));
+  write_file_atomic(path, text);
+}
+
+void prefer_existing_runs(Matrix& matrix, const MatrixFolder& folder) {
+  std::map<std::string, std::string> run_of;  // as laid out -> as it is
+  const auto has_run = [&](const std::string& cell) {
+    std::error_code ignored;
+    return fs::exists(folder.file(cell + "/config.yaml"), ignored);
+  };
+  for (const Cell& cell : matrix.cells) {
+    std::string& run = run_of.try_emplace(cell.run, cell.run).first->second;
+    if (!has_run(run) && has_run(cell.name)) run = cell.name;
+  }
+  for (Cell& cell : matrix.cells) cell.run = run_of[cell.run];
+}
+
+MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
+  MatrixEdits edits;
+  const ordered_json manifest = read_manifest(folder);
+  std::error_code ignored;
+  if (fs::exists(folder.path(), ignored) && !fs::is_directory(folder.path(), ignored)) {
+    throw UserError(folder.path() + " is a file, not the folder of a matrix",
+                    "choose another --run-dir");
+  }
+  if (manifest.is_null() && holds_files(folder.path()) &&
+      !fs::exists(folder.file("configs"), ignored)) {
+    throw UserError(folder.path() + " has files but no matrix in it",
+                    "choose another --run-dir, or an empty folder");
+  }
+  const std::string name = text_of(manifest, "matrix");
+  if (!name.empty() && name != matrix.file.name) {
+    throw UserError(folder.path() + " holds the matrix " + name + ", not " + matrix.file.name,
+                    "choose another --run-dir, or another name");
+  }
+  edits.started = !manifest.is_null();
+  std::map<std::string, std::string> before;  // cell -> config_sha256
+  if (edits.started) {
+    for (const ordered_json& cell : manifest["cells"]) {
+      before[text_of(cell, "cell")] = text_of(cell, "config_sha256");
+    }
+  }
+  for (const Cell& cell : matrix.cells) {
+    const auto was = before.find(cell.name);
+    if (edits.started && was == before.end()) edits.added.push_back(cell.name);
+    const bool other_hash = was != before.end() && was->second != config_sha256(cell.config);
+    if (was != before.end()) before.erase(was);
+    if (!cell.trained()) continue;
+    const CellStatus status = folder.status(cell);
+    if (!status.differences.empty()) edits.changed_cells.push_back(cell.name);
+    for (const std::string& difference : status.differences) {
+      edits.changed.push_back(cell.name + ": " + difference);
+    }
+    if (other_hash && status.differences.empty() && status.state == CellState::kWaiting) {
+      edits.moved.push_back(cell.name);
+    }
+  }
+  for (const auto& [cell, hash] : before) edits.removed.push_back(cell);
+  return edits;
+}
+
+void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits) {
+  const ordered_json before = read_manifest(folder);
+  ordered_json j;
+  j["matrix"] = matrix.file.name;
+  j["file"] = fs::absolute(matrix.file.path).lexically_normal().string();
+  j["started"] = before.is_object() && before.contains("started") ? before["started"]
+                                                                  : ordered_json(utc_now());
+  j["contracts"] = ordered_json::array();
+  for (const MatrixContract& contract : matrix.file.contracts) {
+    ordered_json c;
+    c["name"] = contract.name;
+    c["kind"] = contract.kind;
+    c["coefficient"] = contract.coefficient;
+    c["reference"] = contract.reference;
+    c["fraction"] = contract.fraction;
+    j["contracts"].push_back(c);
+  }
+  j["cells"] = ordered_json::array();
+  for (const Cell& cell : matrix.cells) j["cells"].push_back(cell_json(cell));
+  j["edits"] =
+      before.is_object() && before.contains("edits") ? before["edits"] : ordered_json::array();
+  if (edits.started && edits.any()) {
+    ordered_json edit;
+    edit["time"] = utc_now();
+    edit["added"] = edits.added;
+    edit["removed"] = edits.removed;
+    edit["changed"] = edits.changed;
+    edit["changed_before_they_began"] = edits.moved;
+    j["edits"].push_back(edit);
+  }
+  const std::string text = j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  write_file_atomic(folder.file(kManifest), text);
+}
+
+}  // namespace assay

@@ -1,0 +1,177 @@
+#include "lab/matrix/summary.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace assay {
+namespace {
+
+std::optional<double> final_loss(const RunRecord& run) {
+  const auto last = run.last_val();
+  return last ? std::optional<double>(last->value) : std::nullopt;
+}
+
+std::optional<double> final_bits(const RunRecord& run) {
+  if (run.val_bits_per_byte.empty()) return std::nullopt;
+  return run.val_bits_per_byte.back().value;
+}
+
+std::optional<double> seconds(const RunRecord& run) {
+  return run.seconds_at(run.steps_done);
+}
+
+std::optional<double> tokens_per_s(const RunRecord& run) {
+  const auto spent = seconds(run);
+  return spent && *spent > 0 ? std::optional<double>(double(run.tokens) / *spent) : std::nullopt;
+}
+
+std::optional<Summary> measure(const SeedGroup& runs, const Measure& what) {
+  return summarise(values_of(runs, what));
+}
+
+void fill_target(SummaryRow& row, double target_nats) {
+  using Part = std::function<std::optional<double>(const TimeToTarget&)>;
+  const auto part = [&](const Part& of) {
+    return measure(row.runs, [&](const RunRecord& run) -> std::optional<double> {
+      const auto time = time_to_target(run, target_nats);
+      return time ? of(*time) : std::nullopt;
+    });
+  };
+  row.target_steps = part([](const TimeToTarget& t) { return std::optional(double(t.steps)); });
+  row.target_tokens = part([](const TimeToTarget& t) { return std::optional(t.tokens); });
+  row.target_flops = part([](const TimeToTarget& t) { return std::optional(t.flops); });
+  row.target_seconds = part([](const TimeToTarget& t) { return t.seconds; });
+  row.reached = row.target_steps ? row.target_steps->n : 0;
+}
+
+void fill_health(SummaryRow& row) {
+  for (const RunRecord* run : row.runs.runs) {
+    if (!run->health) continue;
+    row.worst_load = std::max(row.worst_load.value_or(0), run->health->worst_max_load_norm);
+    row.collapsed += run->health->collapsed() ? 1 : 0;
+  }
+}
+
+std::string missing_text(const Cell& cell, const CellStatus& status) {
+  if (!cell.unavailable.empty()) return cell.name + ": " + cell.unavailable;
+  std::string text = cell.name + ": " + cell_state_name(status.state);
+  if (!status.differences.empty()) text += ", its run has another configuration";
+  if (status.state == CellState::kGuard) text += " by its guard (" + status.end + ")";
+  if (status.steps_done > 0) {
+    text += strprintf(", step %ld of %ld", long(status.steps_done), long(cell.steps()));
+  }
+  return text;
+}
+
+void rank(ContractTable& table) {
+  for (const SummaryRow& row : table.rows) {
+    if (row.loss) table.ranking.push_back(&row);
+  }
+  std::stable_sort(
+      table.ranking.begin(), table.ranking.end(),
+      [](const SummaryRow* a, const SummaryRow* b) { return a->loss->mean < b->loss->mean; });
+  for (size_t i = 1; i < table.ranking.size(); ++i) {
+    const auto difference = paired_difference(values_of(table.ranking[i - 1]->runs, final_loss),
+                                              values_of(table.ranking[i]->runs, final_loss));
+    using Relation = ContractTable::Relation;
+    Relation relation = Relation::kOneSeed;
+    if (difference && difference->summary.interval95) {
+      relation = difference->summary.interval95->high < 0 ? Relation::kBelow : Relation::kUnclear;
+    }
+    table.relation.push_back(relation);
+  }
+}
+
+}  // namespace
+
+double SummaryRow::tokens() const {
+  return steps ? steps->mean * double(cell->config.run.batch_tokens) : double(cell->tokens());
+}
+
+double SummaryRow::flops() const {
+  return tokens() * double(cell->audit.flops_per_token);
+}
+
+MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder) {
+  MatrixSummary summary{
+      .matrix = &matrix, .records = {}, .different_data = different_data(matrix), .tables = {}};
+  std::map<std::string, CellStatus> status;  // by run
+  for (const Cell& cell : matrix.cells) {
+    if (!status.contains(cell.run)) {
+      const CellStatus now = status[cell.run] = folder.status(cell);
+      if (now.state == CellState::kDone && now.differences.empty()) {
+        summary.records.emplace(cell.run, read_run(folder.run(cell)));
+      }
+    }
+    summary.cells += 1;
+    summary.done += summary.records.contains(cell.run) ? 1 : 0;
+    summary.unavailable += cell.unavailable.empty() ? 0 : 1;
+  }
+  for (const MatrixContract& contract : matrix.file.contracts) {
+    ContractTable table;
+    table.contract = contract;
+    for (const Cell& cell : matrix.cells) {
+      if (cell.contract != contract.name) continue;
+      const bool same_row = !table.rows.empty() && table.rows.back().cell->model == cell.model &&
+                            table.rows.back().cell->precision == cell.precision;
+      if (!same_row) table.rows.emplace_back().cell = &cell;
+      SummaryRow& row = table.rows.back();
+      row.planned += 1;
+      const auto record = summary.records.find(cell.run);
+      if (record != summary.records.end()) {
+        row.runs.runs.push_back(&record->second);
+      } else {
+        row.missing.push_back(missing_text(cell, status[cell.run]));
+      }
+    }
+    for (SummaryRow& row : table.rows) {
+      auto& runs = row.runs.runs;
+      std::sort(runs.begin(), runs.end(), [](const RunRecord* a, const RunRecord* b) {
+        return a->config.run.seed < b->config.run.seed;
+      });
+      row.runs.name = row.cell->model;
+      row.loss = measure(row.runs, final_loss);
+      row.bits_per_byte = measure(row.runs, final_bits);
+      row.seconds = measure(row.runs, seconds);
+      row.tokens_per_s = measure(row.runs, tokens_per_s);
+      row.steps = measure(row.runs, [](const RunRecord& run) {
+        return std::optional<double>(double(run.steps_done));
+      });
+      row.difference = &row == &table.rows.front()
+                           ? std::nullopt
+                           : paired_difference(values_of(row.runs, final_loss),
+                                               values_of(table.rows.front().runs, final_loss));
+      fill_health(row);
+    }
+    table.target_nats = table.rows.front().cell->config.run.target_loss;
+    table.target_given = table.target_nats > 0;
+    if (!table.target_given) {
+      for (const SeedValue& v : values_of(table.rows.front().runs, final_loss)) {
+        table.target_nats = std::max(table.target_nats, v.value);
+      }
+    }
+    if (table.target_nats > 0) {
+      for (SummaryRow& row : table.rows) fill_target(row, table.target_nats);
+    }
+    summary.tables.push_back(std::move(table));
+    rank(summary.tables.back());
+  }
+  return summary;
+}
+
+std::string contract_text(const MatrixContract& c) {
+  std::string text;
+  if (c.kind.empty()) return "each model's own number of steps";
+  if (c.kind == "activeDN") text = strprintf("%.6g tokens per active parameter", c.coefficient);
+  if (c.kind == "totalDN") text = strprintf("%.6g tokens per parameter", c.coefficient);
+  if (c.kind == "flops") text = strprintf("%.6g training FLOPs", c.coefficient);
+  if (c.kind == "seconds") text = strprintf("%g seconds of training", c.coefficient);
+  if (c.kind == "active-width") text = strprintf("active FFN width %g", c.coefficient);
+  if (c.kind == "steps") text = "the same steps";
+  if (!c.reference.empty()) text += ", as " + c.reference + " trains";
+  if (c.fraction < 1) text += strprintf(", %g%% of it", 100 * c.fraction);
+  return text;
+}
+
+}  // namespace assay

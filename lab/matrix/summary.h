@@ -1,0 +1,67 @@
+// What a matrix found: for every contract one row a model and precision, over the seeds that are finished. A ranking belongs
+// to its contract; a difference to the first row is taken seed by seed.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/matrix/state.h"
+#include "lab/runs/seed_groups.h"
+
+namespace assay {
+
+struct SummaryRow {
+  const Cell* cell = nullptr;        // of the first seed: model, precision, counts
+  SeedGroup runs;                    // finished, by ascending seed
+  int64_t planned = 0;               // seeds
+  std::vector<std::string> missing;  // "CELL: partial, step 40 of 60"
+
+  std::optional<Summary> loss, bits_per_byte, steps, seconds, tokens_per_s;
+  std::optional<PairedDifference>
+      difference;  // of the loss to the first row's; not of the first row
+
+  // To the table's target, of the runs that reached it.
+  int64_t reached = 0;
+  std::optional<Summary> target_steps, target_tokens, target_seconds, target_flops;
+
+  std::optional<double> worst_load;  // K max_load of the worst layer of the worst run
+  int64_t collapsed = 0;             // runs
+
+  double tokens() const;  // mean over the runs; planned while there are none
+  double flops() const;
+};
+
+struct ContractTable {
+  MatrixContract contract;
+  double target_nats = 0;     // 0 = there is none yet
+  bool target_given = false;  // by run.target_loss; else the worst final loss of the first row
+  std::vector<SummaryRow> rows;
+
+  // Rows with a loss, best first. relation[i] compares ranking[i] with ranking[i + 1].
+  std::vector<const SummaryRow*> ranking;
+  enum class Relation {
+    kBelow,    // the 95% interval of the paired difference leaves out 0
+    kUnclear,  // it does not
+    kOneSeed,  // there is no interval
+  };
+  std::vector<Relation> relation;
+};
+
+struct MatrixSummary {
+  const Matrix* matrix = nullptr;
+  std::map<std::string, RunRecord> records;  // by run; finished ones
+  int64_t cells = 0, done = 0, unavailable = 0;
+  std::string different_data;  // as lab/matrix/matrix.h says it
+  std::vector<ContractTable> tables;
+  bool complete() const { return done == cells; }
+};
+
+// The matrix must outlive it.
+MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder);
+
+// "20 tokens per active parameter", "as long as dense-active trains: 2.1e+12 FLOPs".
+std::string contract_text(const MatrixContract& contract);
+
+}  // namespace assay

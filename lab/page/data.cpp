@@ -1,0 +1,234 @@
+#include "lab/page/data.h"
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "engine/config/yaml.h"
+#include "engine/run/run_dir.h"
+#include "engine/telemetry/sqlite.h"
+#include "lab/page/precision.h"
+#include "lab/page/router.h"
+#include "lab/page/series.h"
+#include "lab/runs/run_record.h"
+#include "models/audit/audit.h"
+#include "models/parameters/table.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::string last_part(const fs::path& path) {
+  return path.has_filename() ? path.filename() : path.parent_path().filename();
+}
+
+// The last part of a path, and as much before it as tells runs of the same name apart.
+std::vector<std::string> labels_of(const std::vector<std::string>& paths) {
+  std::vector<fs::path> left;
+  std::vector<std::string> labels;
+  std::set<fs::path> seen;
+  for (const std::string& path : paths) {
+    fs::path whole = fs::weakly_canonical(require_run(path));
+    if (!whole.has_filename()) whole = whole.parent_path();
+    if (!seen.insert(whole).second)
+      throw UserError(path + " is given twice", "give every run once");
+    labels.push_back(whole.filename());
+    left.push_back(whole.parent_path());
+  }
+  for (bool clash = true; clash;) {
+    std::map<std::string, int> count;
+    for (const std::string& label : labels) ++count[label];
+    clash = false;
+    for (size_t i = 0; i < labels.size(); ++i) {
+      if (count[labels[i]] < 2 || !left[i].has_relative_path()) continue;
+      labels[i] = last_part(left[i]) + "/" + labels[i];
+      left[i] = left[i].parent_path();
+      clash = true;
+    }
+  }
+  return labels;
+}
+
+Json audit_json(const Config& config) {
+  const Audit a = audit(config);
+  const ParameterCounts& p = a.parameters;
+  Json json;
+  json["embedding"] = p.embedding;
+  json["head"] = p.head;
+  json["norms"] = p.norms;
+  json["attention"] = p.attention;
+  json["dense_ffn"] = p.dense_ffn;
+  json["router"] = p.router;
+  json["routed_experts"] = p.routed_experts;
+  json["shared_experts"] = p.shared_experts;
+  json["total"] = a.total;
+  json["active"] = a.active;
+  json["ffn_active_width"] = a.ffn_active_width;
+  json["flops_per_token"] = a.flops_per_token;
+  json["weight_bytes"] = a.weight_bytes;
+  json["master_bytes"] = a.master_bytes;
+  json["gradient_bytes"] = a.gradient_bytes;
+  json["moment_bytes"] = a.moment_bytes;
+  return json;
+}
+
+// What the configuration alone says.
+void add_plan(const Config& config, Json& json) {
+  json["planned_steps"] = config.run.steps;
+  json["tokens_per_step"] = config.run.batch_tokens;
+  json["seed"] = config.run.seed;
+  json["recipe"] = config.precision.recipe;
+  json["hidden"] = config.model.hidden;
+  json["layers"] = config.model.layers;
+  json["vocab_size"] = config.model.vocab_size;
+  json["moe"] = nullptr;
+  if (config.model.moe) {
+    json["moe"] = Json::object();
+    json["moe"]["experts"] = config.model.moe->experts;
+    json["moe"]["top_k"] = config.model.moe->top_k;
+    json["moe"]["shared"] = config.model.moe->shared;
+    json["moe"]["window"] = config.telemetry.window;
+  }
+  json["audit"] = audit_json(config);
+}
+
+Json evals_json(const TelemetryReader& telemetry, int64_t points) {
+  Json json = Json::array();
+  for (const auto& [task, metric] : telemetry.eval_names()) {
+    std::vector<StepValue> curve;
+    for (const EvalValue& v : telemetry.eval(task, metric)) {
+      curve.push_back({.step = v.step, .value = v.value});
+    }
+    Json of = series_json(curve, points);
+    of["task"] = task;
+    of["metric"] = metric;
+    json.push_back(std::move(of));
+  }
+  return json;
+}
+
+Json scalars_json(const TelemetryReader& telemetry, int64_t points) {
+  Json json = Json::object();
+  for (const std::string& name : telemetry.scalar_names()) {
+    if (name == "hash") continue;  // a name of bits, not a quantity
+    json[name] = series_json(telemetry.scalar(name), points);
+  }
+  return json;
+}
+
+Json spans_json(const std::string& path, int64_t points) {
+  const Database database(path, Database::Mode::kReadOnly);
+  std::map<std::string, std::vector<StepValue>> spans;
+  Statement s(database, "SELECT name, step, milliseconds FROM span ORDER BY step");
+  while (s.step()) {
+    spans[s.text(0)].push_back({.step = s.integer(1), .value = s.number(2)});
+  }
+  Json json = Json::object();
+  for (const auto& [name, curve] : spans) json[name] = series_json(curve, points);
+  return json;
+}
+
+void add_telemetry(const std::string& path, const ReportLimits& limits, Json& json) {
+  const RunRecord run = read_run(path);
+  const std::string database = path + "/telemetry.db";
+  const TelemetryReader telemetry(database);
+  json["commit"] = run.commit;
+  json["dirty"] = run.dirty;
+  json["device"] = run.device;
+  json["cpu"] = run.cpu;
+  json["started"] = run.started;
+  if (!run.recipe.empty()) json["recipe"] = run.recipe;
+  json["end"] = run.end;
+  json["steps_done"] = run.steps_done;
+  json["tokens"] = run.tokens;
+  json["scalars"] = scalars_json(telemetry, limits.curve_points);
+  json["evals"] = evals_json(telemetry, limits.curve_points);
+  json["spans"] = spans_json(database, limits.curve_points);
+  json["precision"] = report_precision(telemetry, limits);
+  if (run.end.empty()) {
+    json["notes"].push_back(strprintf(
+        "No end is recorded: it is still training, or was killed. What is shown reaches step %ld "
+        "of %ld.",
+        long(run.steps_done), long(run.config.run.steps)));
+  }
+  if (run.val_loss_nats.empty()) json["notes"].push_back("No validation loss was measured yet.");
+  try {
+    json["router"] = report_router(run, limits);
+    if (moe_blocks(run.config.model) > 0 && json["router"].is_null()) {
+      json["notes"].push_back("The model has experts, but no step of its routers was logged yet.");
+    }
+  } catch (const UserError& error) {
+    json["notes"].push_back("The routers cannot be shown: " + std::string(error.what()) + " (" +
+                            error.hint() + ").");
+  }
+}
+
+Json run_json(const std::string& path, const std::string& label, const ReportLimits& limits,
+              std::vector<UserError>& errors) {
+  const std::string config_path = (require_run(path) / "config.yaml").string();
+  const Config config = load_config(config_path, {});
+  Json json;
+  json["label"] = label;
+  json["path"] = path;
+  json["problem"] = nullptr;
+  json["notes"] = Json::array();
+  add_plan(config, json);
+  json["config"] = read_file(config_path);
+  json["router"] = nullptr;
+  Json whole = json;
+  try {
+    add_telemetry(path, limits, whole);
+    return whole;
+  } catch (const UserError& error) {
+    errors.push_back(error);
+    json["problem"] = std::string(error.what()) + " (" + error.hint() + ")";
+    return json;
+  }
+}
+
+}  // namespace
+
+bool ReportLimits::shrink() {
+  if (load_steps < 8 || measure_steps < 20 || curve_points < 60) return false;
+  load_steps /= 2;
+  measure_steps /= 2;
+  curve_points /= 2;
+  return true;
+}
+
+Json report_data(const std::vector<std::string>& runs, const ReportLimits& limits) {
+  const std::vector<std::string> labels = labels_of(runs);
+  Json data;
+  data["report_version"] = kReportVersion;
+  data["limits"] = {{"curve_points", limits.curve_points},
+                    {"measure_steps", limits.measure_steps},
+                    {"load_steps", limits.load_steps},
+                    {"load_bins", limits.load_bins}};
+  data["runs"] = Json::array();
+  std::vector<UserError> errors;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    data["runs"].push_back(run_json(runs[i], labels[i], limits, errors));
+  }
+  if (errors.size() == runs.size()) throw errors.front();
+  return data;
+}
+
+std::vector<std::string> report_warnings(const Json& data) {
+  std::vector<std::string> warnings;
+  for (const Json& run : data["runs"]) {
+    const std::string label = run["label"];
+    if (!run["problem"].is_null()) {
+      warnings.push_back(label + " has no curves: " + run["problem"].get<std::string>());
+    }
+    for (const Json& note : run["notes"]) {
+      warnings.push_back(label + ": " + note.get<std::string>());
+    }
+  }
+  return warnings;
+}
+
+}  // namespace assay

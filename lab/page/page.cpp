@@ -1,0 +1,104 @@
+#include "lab/page/page.h"
+
+#include <map>
+
+#include "base/check.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Where nothing may be loaded, the browser is told so.
+std::string content_policy(const std::string& scripts) {
+  return "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src "
+         "'unsafe-inline'" +
+         scripts;
+}
+
+std::string plotly_link() {
+  return std::string("https://cdn.plot.ly/plotly-") + kPlotlyVersion + ".min.js";
+}
+
+}  // namespace
+
+std::string script_json(const Json& data) {
+  const std::string json = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text;
+  text.reserve(json.size());
+  for (const char c : json) {
+    if (c == '<') {
+      text += "\\u003c";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+std::string escaped_html(const std::string& text) {
+  static const std::map<char, const char*> special = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+  std::string escaped;
+  for (const char c : text) {
+    const auto found = special.find(c);
+    if (found == special.end()) {
+      escaped += c;
+    } else {
+      escaped += found->second;
+    }
+  }
+  return escaped;
+}
+
+std::string page_html(const Json& data, const std::string& title, std::string_view plotly) {
+  const ReportFiles files = report_files();
+  const bool linked = plotly.empty();
+  std::map<std::string, std::string> parts;
+  parts["title"] = escaped_html(title);
+  parts["policy"] = content_policy(linked ? " https://cdn.plot.ly" : "");
+  parts["style"] = files.css;
+  parts["data"] = script_json(data);
+  parts["plotly"] = linked ? "<script src=\"" + plotly_link() + "\"></script>"
+                           : "<script>" + std::string(plotly) + "</script>";
+  parts["plotly_note"] =
+      linked ? "<p class=\"warning\" id=\"plotly-link\">The charts of this page come from "
+               "cdn.plot.ly: Plotly.js " +
+                   std::string(kPlotlyVersion) + " is not in it, so they need a network.</p>"
+             : "";
+  parts["script"] = files.javascript;
+
+  std::string page;
+  std::string_view rest = files.html;
+  while (true) {
+    const size_t from = rest.find("{{"), to = rest.find("}}");
+    if (from == std::string_view::npos) break;
+    CHECK(to != std::string_view::npos && to > from, "page.html: {{ at %zu is not closed", from);
+    const std::string name(rest.substr(from + 2, to - from - 2));
+    CHECK(parts.contains(name), "page.html: there is no part {{%s}}", name.c_str());
+    page += rest.substr(0, from);
+    page += parts[name];
+    rest.remove_prefix(to + 2);
+  }
+  page += rest;
+  return page;
+}
+
+ReportPage report_page(const std::vector<std::string>& runs, const std::string& title,
+                       Plotly plotly, size_t largest_bytes) {
+  const std::string_view inlined = plotly == Plotly::kInline ? report_files().plotly : "";
+  ReportLimits limits;
+  while (true) {
+    ReportPage page{
+        .html = {}, .data = report_data(runs, limits), .plotly_inlined = !inlined.empty()};
+    page.html = page_html(page.data, title, inlined);
+    if (page.html.size() <= largest_bytes) return page;
+    if (!limits.shrink()) {
+      throw UserError(strprintf("a page of %zu runs takes %.1f MB, more than %.1f MB", runs.size(),
+                                double(page.html.size()) / 1e6, double(largest_bytes) / 1e6),
+                      "give fewer runs");
+    }
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,48 @@
+// One self-contained HTML page from the data of a report. Style, script and Plotly.js are in the program (lab/report, embedded
+// by CMake), so that a page can be made wherever the program is moved to, and opens from disk without a network.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lab/page/data.h"
+
+namespace assay {
+
+inline constexpr size_t kLargestPageBytes = 12'000'000;
+// tools/setup.sh fetches this version.
+inline constexpr const char* kPlotlyVersion = "4.1.1";
+
+enum class Plotly {
+  kInline,  // in the page; a link where the program was built without it
+  kLink,    // loaded from its CDN when the page opens: a small page that needs a network
+};
+
+// Parts of the page as they are in the program.
+struct ReportFiles {
+  std::string_view html, css, javascript;
+  std::string_view plotly;  // "" when the program was built without it
+};
+ReportFiles report_files();
+
+struct ReportPage {
+  std::string html;
+  nlohmann::ordered_json data;
+  bool plotly_inlined = false;
+};
+
+// A page above `largest_bytes` is made again with fewer points. UserError where that does not help.
+ReportPage report_page(const std::vector<std::string>& runs, const std::string& title,
+                       Plotly plotly, size_t largest_bytes = kLargestPageBytes);
+
+// The part that reads no run.
+std::string page_html(const nlohmann::ordered_json& data, const std::string& title,
+                      std::string_view plotly);
+// JSON that may stand inside <script>: no "<" is left in it.
+std::string script_json(const nlohmann::ordered_json& data);
+// Text that may stand in HTML.
+std::string escaped_html(const std::string& text);
+
+}  // namespace assay

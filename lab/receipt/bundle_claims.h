@@ -1,0 +1,43 @@
+// Claims of a matrix: rules of lab/receipt/run_claims.h asked of its runs, and statistics over them (lab/runs/statistics.h).
+//
+//   {"rule": "run", "run": "moe-seed-1", "of": RULE}                      the value of one run
+//   {"rule": "mean", "of": RULE, "runs": [...]}                           or sd, interval95_low, interval95_high
+//   {"rule": "mean", "of": RULE, "runs": [...], "minus": [...]}           the same of paired differences
+//
+// Runs are named by their folders, from the receipt's folder. A statistic is null when one of its values is, or when
+// one run has no spread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lab/receipt/run_claims.h"
+
+namespace assay {
+
+class BundleEvidence {
+ public:
+  explicit BundleEvidence(std::string folder) : folder_(std::move(folder)) {}
+
+  void add(const std::string& run, int64_t sealed_step);
+  RunEvidence& run(const std::string& run);  // UserError for one that was not added
+
+ private:
+  std::string folder_;
+  std::map<std::string, RunEvidence> runs_;
+};
+
+ReceiptJson recompute(BundleEvidence& bundle, const ReceiptJson& how);
+
+ReceiptJson how_of_run(const std::string& run, const ReceiptJson& of);
+// statistic: mean, sd, interval95_low, interval95_high. minus: empty, or as many runs in the same order of seeds.
+ReceiptJson how_over_runs(const std::string& statistic, const ReceiptJson& of,
+                          const std::vector<std::string>& runs,
+                          const std::vector<std::string>& minus = {});
+
+// What a rule may differ by between builds of this program: 0 for counts and for what is read; sums and quantiles in
+// double are rounded in the order the compiler chose.
+double rule_tolerance(const ReceiptJson& how, const ReceiptJson& value);
+
+}  // namespace assay

@@ -1,0 +1,276 @@
+#include "lab/receipt/rerun.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/check.h"
+#include "engine/run/checkpoint.h"
+#include "engine/config/check.h"
+#include "engine/run/run_dir.h"
+#include "lab/receipt/run_claims.h"
+
+extern char** environ;
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = ReceiptJson;
+
+// As `assay train` exits when it is stopped before its last step.
+constexpr int kInterrupted = 130;
+
+class Workplace {
+ public:
+  Workplace() {
+    std::string name = (fs::temp_directory_path() / "assay-rerun-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) {
+      throw UserError("cannot make the folder " + name + ": " + strerror(errno),
+                      "check the disk, or set TMPDIR to a folder you may write in");
+    }
+    path_ = name;
+  }
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+  ~Workplace() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  std::string operator/(const char* name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// Exit status of the program; what it says goes to the file.
+int run_program(const std::vector<std::string>& arguments, const std::string& log) {
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                   0644);
+  posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, argv[0], &files, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  if (error != 0)
+    throw UserError("cannot start " + arguments[0] + ": " + strerror(error), "check the program");
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// What follows the last line that begins so.
+std::string said(const std::string& log, const std::string& start) {
+  std::ifstream file(log);
+  std::string found;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(start)) found = line.substr(start.size());
+  }
+  return found;
+}
+
+// The same pattern in one of the folders; "" when nothing there matches.
+std::string moved(const std::string& pattern, const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    const std::string there = (fs::path(folder) / fs::path(pattern).filename()).string();
+    try {
+      expand_files({there}, "data");
+      return fs::absolute(there).string();
+    } catch (const UserError&) {
+    }
+  }
+  return "";
+}
+
+// --set options that point the configuration to where its data is now.
+std::vector<std::string> data_options(const DataConfig& data,
+                                      const std::vector<std::string>& folders,
+                                      const std::string& cache) {
+  std::vector<std::string> options;
+  const auto set = [&](const std::string& field, const Json& value) {
+    options.push_back("--set");
+    options.push_back(field + "=" + value.dump());
+  };
+  std::error_code ignored;
+  if (data.synth) {
+    if (!fs::exists(data.cache, ignored)) set("data.cache", cache);
+    return options;
+  }
+  for (const auto& [field, patterns] :
+       {std::pair("data.train", &data.train), std::pair("data.val", &data.val)}) {
+    Json found = Json::array();
+    for (const std::string& pattern : *patterns) {
+      const std::string there = moved(pattern, folders);
+      found.push_back(there.empty() ? pattern : there);
+    }
+    set(field, found);
+  }
+  const std::string tokenizer = moved(data.tokenizer, folders);
+  if (!data.tokenizer.empty() && !tokenizer.empty()) set("data.tokenizer", tokenizer);
+  return options;
+}
+
+// By name; a run has few files, and those of one name differ in their hashes.
+std::multimap<std::string, std::string> hashes(const Json& data_sha256) {
+  std::multimap<std::string, std::string> by_name;
+  for (const auto& [path, hash] : data_sha256.items()) {
+    if (hash.is_string()) by_name.emplace(fs::path(path).filename(), hash.get<std::string>());
+  }
+  return by_name;
+}
+
+std::string other_data(const Receipt& receipt, const std::string& meta) {
+  std::ifstream file(meta);
+  const Json json = Json::parse(file, nullptr, false);
+  if (!json.is_object() || !json.contains("data_sha256")) return "it did not say what it read";
+  const std::multimap<std::string, std::string> read = hashes(json["data_sha256"]);
+  for (const ReceiptInput& input : receipt.inputs) {
+    if (input.kind != "data") continue;
+    const auto [first, last] = read.equal_range(input.name);
+    bool same = false;
+    for (auto at = first; at != last; ++at) same |= at->second == input.sha256;
+    if (!same) return "it read another " + input.name + " than the receipt has";
+  }
+  return "";
+}
+
+struct Comparison {
+  int64_t values = 0;
+  std::string difference;  // the first one
+
+  template <typename Values>
+  void compare(const std::string& name, const Values& sealed, const Values& again, int64_t steps) {
+    const std::map<int64_t, double> now = up_to(again, steps), then = up_to(sealed, steps);
+    values += static_cast<int64_t>(then.size());
+    for (const auto& [step, value] : then) {
+      if (!difference.empty()) return;
+      const auto found = now.find(step);
+      if (found == now.end()) {
+        difference = strprintf("%s of step %ld is missing", name.c_str(), long(step));
+      } else if (found->second != value && !(found->second != found->second && value != value)) {
+        difference = strprintf("%s of step %ld is %.17g, the run has %.17g", name.c_str(),
+                               long(step), found->second, value);
+      }
+    }
+  }
+
+  template <typename Values>
+  static std::map<int64_t, double> up_to(const Values& values, int64_t steps) {
+    std::map<int64_t, double> by_step;
+    for (const auto& v : values) {
+      if (v.step <= steps) by_step[v.step] = v.value;
+    }
+    return by_step;
+  }
+};
+
+// By step: the first value that differs is the earliest sign.
+Comparison compare_telemetry(RunEvidence& sealed, RunEvidence& again, int64_t steps) {
+  Comparison comparison;
+  for (const char* name : {"train_loss_nats", "gradient_norm", "hash"})
+    comparison.compare(name, sealed.scalar(name), again.scalar(name), steps);
+  for (const char* metric : {"loss_nats", "bits_per_byte"}) {
+    comparison.compare(std::string("val ") + metric, sealed.eval("val", metric),
+                       again.eval("val", metric), steps);
+  }
+  return comparison;
+}
+
+// A run that began from another program's weights has them as its checkpoint of step 0: the rerun begins there too.
+void begin_as(const fs::path& run, const fs::path& again) {
+  std::error_code error;
+  if (!fs::exists(run / kImportedFile, error)) return;
+  const fs::path first = fs::path("checkpoints") / "step-00000000";
+  const std::string problem = checkpoint_problem((run / first).string());
+  if (!problem.empty()) {
+    throw UserError(run.string() + " began from imported weights, and " + first.string() +
+                        " cannot be used: " + problem,
+                    "put that checkpoint back: the first steps cannot be repeated without it");
+  }
+  fs::create_directories(again / "checkpoints", error);
+  if (!error) fs::copy(run / first, again / first, fs::copy_options::recursive, error);
+  if (!error) fs::copy_file(run / "config.yaml", again / "config.yaml", error);
+  if (error) {
+    throw UserError("cannot copy the imported weights of " + run.string() + ": " + error.message(),
+                    "check the disk, or set TMPDIR to a folder with more space");
+  }
+}
+
+Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& options) {
+  if (options.steps > receipt.sealed_step) {
+    throw UserError(strprintf("--rerun %ld: the run %s has %ld steps", long(options.steps),
+                              receipt.name.c_str(), long(receipt.sealed_step)),
+                    strprintf("give at most --rerun %ld", long(receipt.sealed_step)));
+  }
+  const Workplace place;
+  const std::string folder = place / "run", log = place / "said.txt";
+  RunEvidence sealed(run.string(), receipt.sealed_step);
+  begin_as(run, folder);
+  std::vector<std::string> command{
+      options.program, "train",        (run / "config.yaml").string(), "--run",
+      folder,          "--stop-after", std::to_string(options.steps)};
+  for (const std::string& option :
+       data_options(sealed.config().data, options.data, place / "cache")) {
+    command.push_back(option);
+  }
+  // Evaluations that only look are not compared, and what they read may be elsewhere.
+  for (const char* off : {"eval.core=null", "eval.samples=null"}) {
+    command.insert(command.end(), {"--set", off});
+  }
+  const int status = run_program(command, log);
+  if (status != 0 && status != kInterrupted) {
+    const std::string error = said(log, "error: "), hint = said(log, "hint: ");
+    throw UserError("the rerun of " + run.string() + " did not train: " +
+                        (error.empty() ? "exit " + std::to_string(status) : error),
+                    hint.empty() ? "try `assay train` with its config.yaml" : hint);
+  }
+  Check check{.finding = Finding::kDrift,
+              .what = strprintf("rerun of %ld steps", long(options.steps)),
+              .detail = other_data(receipt, folder + "/meta.json"),
+              .run = ""};
+  if (!check.detail.empty()) return check;
+  RunEvidence again(folder);
+  const Comparison comparison = compare_telemetry(sealed, again, options.steps);
+  if (comparison.values == 0) {
+    throw UserError(
+        strprintf("--rerun %ld: the run logged no step up to there", long(options.steps)),
+        strprintf("it logged every %ld steps", long(sealed.config().run.log_every)));
+  }
+  check.detail = comparison.difference;
+  if (!comparison.difference.empty()) return check;
+  check.finding = Finding::kSame;
+  check.detail = strprintf("%ld values, bit for bit", long(comparison.values));
+  return check;
+}
+
+}  // namespace
+
+std::vector<Check> rerun_receipt(const std::string& file_or_folder, const RerunOptions& options) {
+  const std::string path = require_receipt(file_or_folder);
+  const fs::path folder = fs::path(path).parent_path();
+  const Receipt receipt = read_receipt(path);
+  if (receipt.kind == "run") return {rerun(receipt, folder / receipt.run, options)};
+  std::vector<Check> checks;
+  for (const ReceiptInput& input : receipt.inputs) {
+    if (input.kind != "run") continue;
+    const Receipt of_run = read_receipt((folder / input.path / kReceiptName).string());
+    checks.push_back(rerun(of_run, folder / input.path / of_run.run, options));
+    checks.back().run = input.path;
+  }
+  return checks;
+}
+
+}  // namespace assay

@@ -1,0 +1,259 @@
+// The rules of lab/receipt/run_claims.h, one function each.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "base/check.h"
+#include "engine/config/yaml.h"
+#include "engine/telemetry/router_stats.h"
+#include "lab/receipt/run_claims.h"
+#include "lab/runs/run_record.h"
+#include "models/audit/horizon.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = ReceiptJson;
+
+[[noreturn]] void fail(const Json& how, const std::string& what) {
+  throw UserError(what + " in the rule " + how.dump(), "docs/receipts.md lists the rules");
+}
+
+int64_t rule_integer(const Json& how, const char* key) {
+  if (!how.contains(key) || !how[key].is_number_integer()) fail(how, std::string("no ") + key);
+  return how[key].get<int64_t>();
+}
+
+Json number_or_null(double value) {
+  return std::isfinite(value) ? Json(value) : Json();
+}
+
+Json last_of(const auto& values) {
+  return values.empty() ? Json() : number_or_null(values.back().value);
+}
+
+Json audit_rule(RunEvidence& run, const Json& how) {
+  const Audit& a = run.audit();
+  const ParameterCounts& n = a.parameters;
+  const std::pair<const char*, int64_t> fields[] = {{"total", a.total},
+                                                    {"active", a.active},
+                                                    {"embedding", n.embedding},
+                                                    {"head", n.head},
+                                                    {"norms", n.norms},
+                                                    {"attention", n.attention},
+                                                    {"dense_ffn", n.dense_ffn},
+                                                    {"router", n.router},
+                                                    {"routed_experts", n.routed_experts},
+                                                    {"routed_active", n.routed_active},
+                                                    {"shared_experts", n.shared_experts},
+                                                    {"ffn_active_width", a.ffn_active_width},
+                                                    {"flops_per_token", a.flops_per_token}};
+  const std::string field = rule_text(how, "field");
+  for (const auto& [name, value] : fields) {
+    if (field == name) return value;
+  }
+  fail(how, "no field " + field);
+}
+
+Json planned_steps_rule(RunEvidence& run, const Json&) {
+  return run.config().run.steps;
+}
+
+Json horizon_rule(RunEvidence& run, const Json& how) {
+  if (!horizon_is_known(run.config())) fail(how, "no horizon in the configuration");
+  return horizon(run.config(), run.audit());
+}
+
+Json steps_done_rule(RunEvidence& run, const Json&) {
+  return run.steps_done();
+}
+
+Json tokens_rule(RunEvidence& run, const Json&) {
+  return run.tokens();
+}
+
+Json tokens_per_parameter_rule(RunEvidence& run, const Json& how) {
+  return double(run.tokens()) / audit_rule(run, how).get<double>();
+}
+
+Json tokens_per_routed_expert_rule(RunEvidence& run, const Json&) {
+  return tokens_per_routed_expert(run.config().model, run.tokens());
+}
+
+double flops_of(RunEvidence& run, int64_t tokens) {
+  return double(run.audit().flops_per_token) * double(tokens);
+}
+
+Json train_flops_rule(RunEvidence& run, const Json&) {
+  return flops_of(run, run.tokens());
+}
+
+Json scalar_rule(RunEvidence& run, const Json& how) {
+  return last_of(run.scalar(rule_text(how, "name")));
+}
+
+Json eval_rule(RunEvidence& run, const Json& how) {
+  const std::vector<EvalValue> values = run.eval(rule_text(how, "task"), rule_text(how, "metric"));
+  const std::string pick = rule_text(how, "pick");
+  if (pick == "last") return last_of(values);
+  if (pick == "at") {
+    for (const EvalValue& v : values) {
+      if (v.step == rule_integer(how, "step")) return number_or_null(v.value);
+    }
+    return Json();
+  }
+  if (pick != "best" && pick != "best_step") fail(how, "no pick " + pick);
+  const auto best =
+      std::min_element(values.begin(), values.end(), [](const EvalValue& a, const EvalValue& b) {
+        return std::isfinite(a.value) && !(b.value <= a.value);  // what is no number comes last
+      });
+  if (best == values.end()) return Json();
+  return pick == "best" ? number_or_null(best->value) : Json(best->step);
+}
+
+Json first_at_or_below_rule(RunEvidence& run, const Json& how) {
+  if (!how.contains("loss_nats") || !how["loss_nats"].is_number()) fail(how, "no loss_nats");
+  const double loss = how["loss_nats"].get<double>();
+  const std::string in = rule_text(how, "in");
+  if (in != "step" && in != "tokens" && in != "seconds" && in != "flops") fail(how, "no " + in);
+  for (const EvalValue& v : run.eval("val", "loss_nats")) {
+    if (!(v.value <= loss)) continue;
+    if (in == "step") return v.step;
+    const int64_t tokens = v.step * run.config().run.batch_tokens;
+    if (in == "tokens") return tokens;
+    if (in == "flops") return flops_of(run, tokens);
+    Json seconds;
+    for (const StepValue& s : run.scalar("train_s")) {
+      if (s.step <= v.step) seconds = number_or_null(s.value);
+    }
+    return seconds;
+  }
+  return Json();
+}
+
+Json router_rule(RunEvidence& run, const Json& how) {
+  const std::string measure = rule_text(how, "measure");
+  const std::optional<int64_t> layer =
+      how.contains("layer") ? std::optional(rule_integer(how, "layer")) : std::nullopt;
+  if (measure == "saturated_at_step") {
+    if (!layer) fail(how, "no layer");
+    for (const StepValue& v : run.telemetry().router_over_time("max_load_norm", *layer)) {
+      if (v.step <= run.step() && saturated(v.value)) return v.step;
+    }
+    return Json();
+  }
+  const char* column = measure == "dead_share" ? "window_active_norm" : "window_max_load_norm";
+  std::vector<LayerValue> values = run.telemetry().router(column, run.last_logged());
+  if (layer) std::erase_if(values, [&](const LayerValue& l) { return l.layer != *layer; });
+  if (values.empty()) return Json();
+  double worst = 0, dead = 0;
+  int64_t saturated_layers = 0;
+  for (const LayerValue& l : values) {
+    worst = std::max(worst, l.value);
+    dead += 1 - l.value;
+    if (saturated(l.value)) ++saturated_layers;
+  }
+  if (measure == "max_load_norm") return worst;
+  if (measure == "dead_share") return dead / double(values.size());
+  if (measure == "saturated_layers") return saturated_layers;
+  fail(how, "no measure " + measure);
+}
+
+struct Rule {
+  const char* name;
+  Json (*value)(RunEvidence& run, const Json& how);
+};
+
+constexpr Rule kRules[] = {
+    {"audit", audit_rule},
+    {"planned_steps", planned_steps_rule},
+    {"horizon", horizon_rule},
+    {"steps_done", steps_done_rule},
+    {"tokens", tokens_rule},
+    {"tokens_per_parameter", tokens_per_parameter_rule},
+    {"tokens_per_routed_expert", tokens_per_routed_expert_rule},
+    {"train_flops", train_flops_rule},
+    {"scalar", scalar_rule},
+    {"eval", eval_rule},
+    {"first_at_or_below", first_at_or_below_rule},
+    {"router", router_rule},
+};
+
+}  // namespace
+
+std::string rule_text(const ReceiptJson& how, const char* key) {
+  if (!how.contains(key) || !how[key].is_string()) fail(how, std::string("no ") + key);
+  return how[key].get<std::string>();
+}
+
+ReceiptJson recompute(RunEvidence& run, const ReceiptJson& how) {
+  const std::string name = rule_text(how, "rule");
+  for (const Rule& rule : kRules) {
+    if (name == rule.name) return rule.value(run, how);
+  }
+  fail(how, "nothing is called " + name);
+}
+
+RunEvidence::RunEvidence(std::string folder, std::optional<int64_t> step)
+    : folder_(std::move(folder)), step_(step) {}
+
+std::string RunEvidence::require(const char* file) const {
+  const fs::path path = fs::path(folder_) / file;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) throw NotAvailable("no " + path.string());
+  return path.string();
+}
+
+const Config& RunEvidence::config() {
+  if (!config_) config_ = load_config(require("config.yaml"));
+  return *config_;
+}
+
+const Audit& RunEvidence::audit() {
+  if (!audit_) audit_ = assay::audit(config());
+  return *audit_;
+}
+
+const TelemetryReader& RunEvidence::telemetry() {
+  if (!telemetry_) telemetry_ = std::make_unique<TelemetryReader>(require("telemetry.db"));
+  return *telemetry_;
+}
+
+int64_t RunEvidence::step() {
+  if (!step_) step_ = telemetry().steps_done(std::numeric_limits<int64_t>::max());
+  return *step_;
+}
+
+int64_t RunEvidence::steps_done() {
+  return telemetry().steps_done(step());
+}
+
+int64_t RunEvidence::last_logged() {
+  const std::vector<StepValue> logged = scalar("train_loss_nats");
+  return logged.empty() ? 0 : logged.back().step;
+}
+
+int64_t RunEvidence::tokens() {
+  int64_t tokens = 0;
+  if (__builtin_mul_overflow(steps_done(), config().run.batch_tokens, &tokens)) {
+    throw UserError("the number of tokens does not fit 63 bits",
+                    "the run's telemetry or run.batch_tokens is damaged");
+  }
+  return tokens;
+}
+
+std::vector<StepValue> RunEvidence::scalar(const std::string& name) {
+  std::vector<StepValue> values = telemetry().scalar(name);
+  std::erase_if(values, [&](const StepValue& v) { return v.step > step(); });
+  return values;
+}
+
+std::vector<EvalValue> RunEvidence::eval(const std::string& task, const std::string& metric) {
+  std::vector<EvalValue> values = telemetry().eval(task, metric);
+  std::erase_if(values, [&](const EvalValue& v) { return v.step > step(); });
+  return values;
+}
+
+}  // namespace assay

@@ -1,0 +1,184 @@
+#include "lab/router/analysis.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "engine/telemetry/router_stats.h"
+#include "models/parameters/table.h"
+
+namespace assay {
+namespace {
+
+constexpr double kCcdfLoads[] = {0.1, 0.5, 1, 2, 5, 10, 50, 100, 500};
+constexpr int kDefaultSteps = 6;
+
+// Of the logged ones, the nearest to each; each once, rising.
+std::vector<int64_t> chosen_steps(const RouterHistory& history, std::vector<int64_t> wanted) {
+  const std::vector<int64_t>& logged = history.steps;
+  if (wanted.empty()) {
+    const double first = std::log(double(std::max<int64_t>(1, logged.front())));
+    const double last = std::log(double(std::max<int64_t>(1, logged.back())));
+    for (int i = 0; i < kDefaultSteps; ++i) {
+      wanted.push_back(std::llround(std::exp(first + (last - first) * i / (kDefaultSteps - 1))));
+    }
+  }
+  std::vector<int64_t> chosen;
+  for (const int64_t step : wanted) {
+    chosen.push_back(*std::min_element(logged.begin(), logged.end(), [&](int64_t a, int64_t b) {
+      return std::abs(a - step) < std::abs(b - step);
+    }));
+  }
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  return chosen;
+}
+
+RouterAtStep at_step(const RouterHistory& history, const std::vector<StepValue>& loss,
+                     int64_t step) {
+  RouterAtStep s{.step = step};
+  for (const StepValue& v : loss) {
+    if (v.step == step) s.loss_nats = v.value;
+  }
+  const double count = double(history.layers.size());
+  bool first = true;
+  for (const LayerHistory& layer : history.layers) {
+    const auto value = [&](const char* name) { return layer.at(name, step).value_or(0); };
+    s.cv_mean += value("cv") / count;
+    s.cv_floor = std::max(s.cv_floor, value("cv_floor"));
+    if (const auto norm = layer.at("cv_norm", step)) {
+      s.cv_norm_mean = s.cv_norm_mean.value_or(0) + *norm / count;
+    }
+    s.max_load_mean += value("max_load") / count;
+    s.max_load_norm_mean += value("max_load_norm") / count;
+    if (first || value("max_load_norm") > s.max_load_norm_worst) {
+      s.max_load_norm_worst = value("max_load_norm");
+      s.worst_layer = layer.layer;
+    }
+    s.entropy_min = first ? value("entropy") : std::min(s.entropy_min, value("entropy"));
+    if (const auto norm = layer.at("entropy_norm", step)) {
+      s.entropy_norm_min = std::min(s.entropy_norm_min.value_or(*norm), *norm);
+    }
+    const int64_t active = std::llround(value("active"));
+    s.active_min = first ? active : std::min(s.active_min, active);
+    s.dead += std::llround(value("dead_for"));
+    if (saturated(value("max_load_norm"))) ++s.saturated;
+    first = false;
+  }
+  return s;
+}
+
+std::vector<double> ccdf(const std::vector<uint64_t>& counts, const std::vector<double>& loads) {
+  double sum = 0;
+  for (const uint64_t c : counts) sum += double(c);
+  std::vector<double> shares;
+  for (const double load : loads) {
+    const auto with = std::count_if(counts.begin(), counts.end(), [&](uint64_t c) {
+      return double(c) * double(counts.size()) >= load * sum;
+    });
+    shares.push_back(sum > 0 ? double(with) / double(counts.size()) : 0);
+  }
+  return shares;
+}
+
+void add_dead(const LayerHistory& from, int64_t last_step, RouterLayer& layer) {
+  std::vector<int64_t> since;
+  for (const DeadExpert& d : from.dead) {
+    since.push_back(last_step - d.last_used);
+    if (d.last_used == 0) ++layer.never_used;
+  }
+  std::sort(since.begin(), since.end());
+  layer.dead = int64_t(since.size());
+  if (since.empty()) return;
+  layer.dead_longest = since.back();
+  layer.dead_median = since[since.size() / 2];
+}
+
+RouterLayer layer_of(const LayerHistory& from, const RouterHistory& history,
+                     const std::vector<double>& ccdf_loads) {
+  const int64_t last = history.steps.back();
+  const auto value = [&](const char* name) { return from.at(name, last).value_or(0); };
+  RouterLayer layer{.layer = from.layer,
+                    .cv = value("window_cv"),
+                    .cv_floor = value("window_cv_floor"),
+                    .max_load = value("window_max_load"),
+                    .max_load_norm = value("window_max_load_norm"),
+                    .gini = value("window_gini"),
+                    .active_norm = value("window_active_norm"),
+                    .cv_norm = from.at("window_cv_norm", last),
+                    .entropy_norm = from.at("window_entropy_norm", last),
+                    .ccdf = ccdf(from.window_counts, ccdf_loads),
+                    .bias_range = from.at("bias_range", last),
+                    .margin = from.last("margin"),
+                    .lead = from.last("lead"),
+                    .gate_entropy_norm = from.last("gate_entropy_norm"),
+                    .overlap = from.last("overlap")};
+  for (const StepValue& v : from.measure.at("max_load_norm")) {
+    if (!saturated(v.value)) continue;
+    layer.saturated_at = v.step;
+    break;
+  }
+  add_dead(from, last, layer);
+  const size_t count = std::min(from.turnover.size(), size_t(history.window));
+  for (size_t i = from.turnover.size() - count; i < from.turnover.size(); ++i) {
+    layer.turnover += from.turnover[i].value / double(count);
+  }
+  return layer;
+}
+
+}  // namespace
+
+RouterAnalysis analyse_router(const RunRecord& run, const RouterHistory& history,
+                              const std::vector<StepValue>& loss,
+                              const std::vector<int64_t>& steps) {
+  CHECK(!history.steps.empty() && !history.layers.empty(), "no logged step of a router");
+  const double experts = double(history.experts), top_k = double(history.top_k);
+  RouterAnalysis a{.run = run.name,
+                   .end = run.end,
+                   .experts = history.experts,
+                   .top_k = history.top_k,
+                   .window = history.window,
+                   .logged = int64_t(history.steps.size()),
+                   .last_step = history.steps.back(),
+                   .planned_steps = run.config.run.steps,
+                   .cv_ceiling = 100 * std::sqrt((experts - top_k) / top_k),
+                   .max_load_ceiling = 1 / top_k,
+                   .entropy_ceiling = std::log(experts)};
+  a.turnover_floor =
+      turnover_floor(a.experts, history.layers.front().last("assignments").value_or(0));
+  for (const double load : kCcdfLoads) {
+    if (load <= experts / top_k) a.ccdf_loads.push_back(load);
+  }
+  for (const int64_t step : chosen_steps(history, steps)) {
+    a.steps.push_back(at_step(history, loss, step));
+  }
+  for (const LayerHistory& layer : history.layers) {
+    a.layers.push_back(layer_of(layer, history, a.ccdf_loads));
+  }
+  a.verdict = router_verdict(a, run.config);
+  return a;
+}
+
+RouterAnalysis analyse_router(const RunRecord& run, const std::vector<int64_t>& steps) {
+  if (moe_blocks(run.config.model) == 0) {  // no experts, or first_dense_layers covers them all
+    throw UserError(run.path + ": the model is dense: it has no router",
+                    "give the run of a model with model.moe");
+  }
+  const TelemetryReader telemetry(run.path + "/telemetry.db");
+  const RouterHistory history =
+      read_router_history(telemetry, run.config.model.moe->top_k, run.config.telemetry.window);
+  if (history.layers.empty()) {
+    throw UserError(run.path + ": no step of its routers is logged yet",
+                    "wait for the first logged step (run.log_every)");
+  }
+  for (const int64_t step : steps) {
+    if (step < 1 || step > history.steps.back()) {
+      throw UserError(strprintf("--steps %ld: the run has logged steps %ld to %ld", long(step),
+                                long(history.steps.front()), long(history.steps.back())),
+                      "give steps of that range; the nearest logged ones are shown");
+    }
+  }
+  return analyse_router(run, history, telemetry.scalar("train_loss_nats"), steps);
+}
+
+}  // namespace assay

@@ -1,0 +1,64 @@
+// The collapse analysis behind `assay router`: the routers of a run at chosen steps, layer by layer over the last W logged
+// steps, and what it comes to. Formulas and names: docs/numerics.md (router telemetry). Every measure has its normalised
+// form beside it: raw ones do not compare across E and K.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/router/history.h"
+#include "lab/router/verdict.h"
+#include "lab/runs/run_record.h"
+
+namespace assay {
+
+// Over the layers of one logged step.
+struct RouterAtStep {
+  int64_t step = 0;
+  std::optional<double> loss_nats = {};  // of the training batch
+  double cv_mean = 0, cv_floor = 0;
+  std::optional<double> cv_norm_mean = {};
+  double max_load_mean = 0, max_load_norm_mean = 0, max_load_norm_worst = 0;
+  int64_t worst_layer = 0;  // block index, by max_load_norm
+  double entropy_min = 0;
+  std::optional<double> entropy_norm_min = {};
+  int64_t active_min = 0, dead = 0;  // experts; dead: sum over layers
+  int64_t saturated = 0;             // layers
+};
+
+struct RouterLayer {
+  int64_t layer = 0;                         // block index
+  std::optional<int64_t> saturated_at = {};  // first logged step with max_load >= 0.9 / K
+  // Of the last W logged steps together.
+  double cv = 0, cv_floor = 0, max_load = 0, max_load_norm = 0, gini = 0, active_norm = 0;
+  std::optional<double> cv_norm, entropy_norm;
+  std::vector<double> ccdf;  // by ccdf_loads(): share of the experts with at least that load
+  // Experts without an assignment in all of the last W logged steps, and steps since their last one.
+  int64_t dead = 0, never_used = 0, dead_longest = 0, dead_median = 0;
+  double turnover = 0;  // mean of the last W logged steps
+  // At the last logged step that has it.
+  std::optional<double> bias_range, margin, lead, gate_entropy_norm, overlap;
+};
+
+struct RouterAnalysis {
+  std::string run, end;  // end: "" while it runs, or since it was killed
+  int64_t experts = 0, top_k = 0, window = 0;
+  int64_t logged = 0, last_step = 0, planned_steps = 0;
+  double cv_ceiling = 0, max_load_ceiling = 0, entropy_ceiling = 0, turnover_floor = 0;
+  std::vector<double> ccdf_loads = {};   // multiples of the mean load
+  std::vector<RouterAtStep> steps = {};  // the chosen ones
+  std::vector<RouterLayer> layers = {};
+  RouterVerdict verdict = {};
+};
+
+// steps: those to tabulate, each the nearest logged one; empty: the first, the last, and some between on a logarithmic
+// scale. UserError for a run without experts, without a logged step, or steps that are not there.
+RouterAnalysis analyse_router(const RunRecord& run, const std::vector<int64_t>& steps);
+// The part that reads no file.
+RouterAnalysis analyse_router(const RunRecord& run, const RouterHistory& history,
+                              const std::vector<StepValue>& loss,
+                              const std::vector<int64_t>& steps);
+
+}  // namespace assay

@@ -1,0 +1,195 @@
+#include "lab/router/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "engine/telemetry/router_stats.h"
+#include "lab/router/analysis.h"
+
+namespace assay {
+namespace {
+
+constexpr double kBiasClamp = 16;    // engine: a bias stays within +-16
+constexpr double kEarlyShare = 0.1;  // of the planned steps
+constexpr double kHardGates = 0.25;  // gate_entropy / ln K
+constexpr double kSwapSteps = 100;   // within which a bias should change a choice
+constexpr double kRestless = 3;      // turnover / its floor
+
+struct Facts {
+  RouterHealth health;
+  const RouterLayer* worst = nullptr;
+  double excess = 0;
+  std::optional<int64_t> first_saturated;
+};
+
+Facts facts_of(const RouterAnalysis& a) {
+  Facts f;
+  std::vector<LayerHealth> layers;
+  for (const RouterLayer& l : a.layers) {
+    layers.push_back({.layer = l.layer,
+                      .max_load_norm = l.max_load_norm,
+                      .active_norm = l.active_norm,
+                      .cv_norm = l.cv_norm,
+                      .entropy_norm = l.entropy_norm});
+    if (l.saturated_at) {
+      f.first_saturated = std::min(f.first_saturated.value_or(*l.saturated_at), *l.saturated_at);
+    }
+  }
+  f.health = health_of(layers);
+  for (const RouterLayer& l : a.layers) {
+    if (l.layer == f.health.worst_layer) f.worst = &l;
+  }
+  f.excess = load_excess(f.health.worst_max_load_norm, a.experts, a.top_k);
+  return f;
+}
+
+std::string numbers_of(const RouterAnalysis& a, const Facts& f) {
+  std::string text = strprintf(
+      "over the last %ld logged steps: largest load %.3f of its ceiling 1/K (layer %ld), %.1f%% of "
+      "the experts without an assignment, %zu of %zu layers saturated",
+      long(std::min(a.window, a.logged)), f.health.worst_max_load_norm, long(f.health.worst_layer),
+      100 * f.health.dead_share, f.health.saturated.size(), a.layers.size());
+  if (!f.worst->entropy_norm) return text;  // E = 1
+  return text + strprintf(", smallest entropy %.3f of ln E", f.health.min_entropy_norm);
+}
+
+void decide(const RouterAnalysis& a, const Facts& f, RouterVerdict& v) {
+  v.because = numbers_of(a, f);
+  if (a.logged < a.window) {
+    v.state = "too_early";
+    v.rule = strprintf("fewer than W = %ld logged steps (telemetry.window)", long(a.window));
+  } else if (a.experts == a.top_k) {
+    v.state = "healthy";
+    v.rule = "K = E: every expert is in every token's top-K";
+  } else if (f.health.collapsed()) {
+    v.state = "collapsed";
+    v.rule = strprintf("a layer with max_load >= %.1f / K, or more than %.0f%% of the experts dead",
+                       kSaturatedNorm, 100 * RouterHealth::kDeadShare);
+  } else if (f.excess >= kUnevenExcess || f.health.dead_share > kUnevenDead ||
+             f.health.min_entropy_norm < kUnevenEntropy) {
+    v.state = "uneven";
+    v.rule = strprintf(
+        "the largest load is at least %.0f%% of the way from even to its ceiling, or more than "
+        "%.0f%% of the experts are dead, or an entropy is under %.1f ln E",
+        100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy);
+  } else if (f.first_saturated) {
+    v.state = "recovered";
+    v.rule = "even now; a layer was saturated before";
+    v.because += strprintf("; first saturated at step %ld", long(*f.first_saturated));
+  } else {
+    v.state = "healthy";
+    v.rule = strprintf(
+        "largest load under %.0f%% of the way to its ceiling, at most %.0f%% of the "
+        "experts dead, every entropy at least %.1f ln E",
+        100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy);
+  }
+}
+
+void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const Facts& f,
+                    std::vector<RouterAdvice>& advice) {
+  if (router.bias_rate <= 0 || !f.worst->bias_range || !f.worst->margin) return;
+  const double travel = *f.worst->bias_range, margin = *f.worst->margin;
+  std::string measured = strprintf(
+      "layer %ld: the biases lie %.3g apart; the last chosen and the first unchosen "
+      "expert of a token differ by %.3g on average",
+      long(f.worst->layer), travel, margin);
+  const double lead = f.worst->lead.value_or(0);
+  if (lead > 0) measured += strprintf(", the first chosen and the first unchosen by %.3g", lead);
+  if (travel >= 1.8 * kBiasClamp) {
+    advice.push_back({"bias_at_clamp", measured + strprintf("; they end at +-%g", kBiasClamp),
+                      "the bias can do no more: add router.aux, which changes the scores "
+                      "themselves, or lower router_lr"});
+  } else if (travel < margin && margin > 2 * kSwapSteps * router.bias_rate) {
+    const double swap = margin / (2 * router.bias_rate);
+    advice.push_back(
+        {"bias_too_slow",
+         measured + strprintf("; at bias_rate %g two experts change places after about %.0f steps, "
+                              "the run had %ld",
+                              router.bias_rate, swap, long(a.last_step)),
+         strprintf("router.bias_rate %.1g: then it matters within a hundred steps; or add "
+                   "router.aux, which acts at once",
+                   margin / (2 * kSwapSteps))});
+  } else if (a.turnover_floor > 0 && f.worst->turnover > kRestless * a.turnover_floor) {
+    advice.push_back(
+        {"bias_overshoots",
+         measured + strprintf("; %.1f%% of the assignments move to other experts "
+                              "between logged steps, sampling alone gives %.1f%%",
+                              100 * f.worst->turnover, 100 * a.turnover_floor),
+         strprintf("a smaller router.bias_rate than %g, or bias_follows_lr", router.bias_rate)});
+  } else if (travel < lead && lead > 2 * kSwapSteps * router.bias_rate) {
+    advice.push_back(
+        {"bias_behind_lead",
+         measured + strprintf("; the bias moves the edge of a choice, and at bias_rate %g reaches "
+                              "its first expert after about %.0f steps, the run had %ld",
+                              router.bias_rate, lead / (2 * router.bias_rate), long(a.last_step)),
+         strprintf("router.bias_rate %.1g: then it reaches the busiest experts within a hundred "
+                   "steps; or add router.aux, which acts on the scores themselves",
+                   lead / (2 * kSwapSteps))});
+  } else {
+    advice.push_back(
+        {"bias_too_weak",
+         measured + strprintf("; after %ld steps at bias_rate %g the loads are as they are: the "
+                              "busiest experts lie far above that edge",
+                              long(a.last_step), router.bias_rate),
+         strprintf("router.bias_rate %g, or router.aux, which acts on the scores themselves",
+                   10 * router.bias_rate)});
+  }
+}
+
+std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& config,
+                                     const Facts& f) {
+  const RouterConfig& router = config.model.moe->router;
+  const bool has_aux = router.aux != "none" && router.aux_alpha > 0;
+  std::vector<RouterAdvice> advice;
+  if (!has_aux && router.bias_rate <= 0) {
+    advice.push_back({"no_balancing",
+                      strprintf("router.aux is %s with aux_alpha %g, bias_rate is 0",
+                                router.aux.c_str(), router.aux_alpha),
+                      "router: {aux: switch, aux_alpha: 0.01}, or a bias_rate of 0.001"});
+  }
+  advise_on_bias(a, router, f, advice);
+  if (has_aux) {
+    advice.push_back(
+        {"aux_too_weak",
+         strprintf("router.aux %s with aux_alpha %g, and the loads are as they are",
+                   router.aux.c_str(), router.aux_alpha),
+         strprintf("aux_alpha %g; compare the losses of both, since it competes with them",
+                   10 * router.aux_alpha)});
+  }
+  if (f.worst->gate_entropy_norm && *f.worst->gate_entropy_norm < kHardGates) {
+    advice.push_back({"hard_gates",
+                      strprintf("layer %ld: gate entropy %.2f of ln K, one expert takes nearly all "
+                                "of a gate",
+                                long(f.worst->layer), *f.worst->gate_entropy_norm),
+                      "router.z_alpha 0.001 keeps the logits small; or a smaller router_lr"});
+  }
+  if (f.first_saturated && double(*f.first_saturated) <= kEarlyShare * double(a.planned_steps)) {
+    advice.push_back({"saturated_early",
+                      strprintf("the first layer saturated at step %ld of %ld",
+                                long(*f.first_saturated), long(a.planned_steps)),
+                      "a longer schedule.warmup or a smaller optimizer.router_lr, so that the "
+                      "router does not settle before the experts differ"});
+  }
+  return advice;
+}
+
+}  // namespace
+
+double load_excess(double max_load_norm, int64_t experts, int64_t top_k) {
+  if (experts <= top_k) return 0;
+  const double even = double(top_k) / double(experts);
+  return std::clamp((max_load_norm - even) / (1 - even), 0.0, 1.0);
+}
+
+RouterVerdict router_verdict(const RouterAnalysis& analysis, const Config& config) {
+  const Facts facts = facts_of(analysis);
+  RouterVerdict verdict;
+  decide(analysis, facts, verdict);
+  if (verdict.state == "collapsed" || verdict.state == "uneven") {
+    verdict.advice = advice_for(analysis, config, facts);
+  }
+  return verdict;
+}
+
+}  // namespace assay

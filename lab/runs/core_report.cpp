@@ -1,0 +1,173 @@
+#include "lab/runs/core_report.h"
+
+#include <map>
+#include <numeric>
+
+#include "base/check.h"
+#include "lab/runs/text_table.h"
+#include "models/audit/model_table.h"
+
+namespace assay {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr size_t kLinesShown = 3;  // of rows that were not scored
+
+std::string share(const std::optional<double>& value, const char* format) {
+  return value ? strprintf(format, *value) : "";
+}
+
+ordered_json or_null(const std::optional<double>& value) {
+  return value ? ordered_json(*value) : ordered_json();
+}
+
+std::vector<std::string> all_labels(const CoreReport& report) {
+  std::vector<std::string> labels = report.missing;
+  for (const CoreTaskResult& task : report.tasks) labels.push_back(task.label);
+  return labels;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// "12 rows of arc_easy were not scored: the answer is longer than the model's context (lines 4, 17, 80, ...)"
+std::string skipped_text(const CoreTaskResult& task) {
+  std::map<std::string, std::vector<int64_t>> lines;
+  for (const auto& [line, why] : task.skipped) lines[why].push_back(line + 1);
+  std::string text;
+  for (const auto& [why, at] : lines) {
+    std::string shown;
+    for (size_t i = 0; i < at.size() && i < kLinesShown; ++i) {
+      shown += (i == 0 ? "" : ", ") + std::to_string(at[i]);
+    }
+    text += strprintf("%zu of %s rows of %s were not scored: %s (line %s%s)\n", at.size(),
+                      grouped(task.rows).c_str(), task.label.c_str(), why.c_str(), shown.c_str(),
+                      at.size() > kLinesShown ? ", ..." : "");
+  }
+  return text;
+}
+
+std::string score_line(const std::string& name, const CoreScore& score) {
+  if (!score.core) return name + ": none, a task has no scored row\n";
+  return strprintf("%s %.4f +- %.4f (standard error over rows)\n", name.c_str(), *score.core,
+                   score.standard_error);
+}
+
+ordered_json score_json(const CoreScore& score, size_t tasks) {
+  ordered_json j;
+  j["tasks"] = tasks;
+  j["mean_centered"] = or_null(score.core);
+  j["standard_error"] = score.core ? ordered_json(score.standard_error) : ordered_json();
+  return j;
+}
+
+}  // namespace
+
+double CoreReport::total_seconds() const {
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
+std::string core_text(const CoreReport& report) {
+  TextTable table(
+      {"task", "kind", "shots", "rows", "scored", "accuracy", "guessing", "centred", "seconds"});
+  std::string skipped;
+  for (size_t i = 0; i < report.tasks.size(); ++i) {
+    const CoreTaskResult& task = report.tasks[i];
+    table.add({task.label, core_kind_name(task.kind), std::to_string(task.shots),
+               grouped(task.rows), grouped(task.scored()), share(task.accuracy(), "%.4f"),
+               strprintf("%.3f", task.baseline_percent / 100), share(task.centered(), "%+.4f"),
+               strprintf("%.1f", report.seconds[i])});
+    skipped += skipped_text(task);
+  }
+  std::string text = table.text() + "\n" + skipped;
+  const CoreScore score = core_score(report.tasks);
+  if (report.complete()) {
+    text += score_line("CORE", score);
+  } else {
+    text += score_line(
+        strprintf("mean of %zu of %zu tasks:", report.tasks.size(), all_labels(report).size()),
+        score);
+    text += strprintf("This is not CORE: %zu tasks have no file in %s (%s)\n",
+                      report.missing.size(), report.bundle.c_str(), joined(report.missing).c_str());
+  }
+  for (const CoreSubset& subset : core_subsets()) {
+    if (const auto members = subset_of(report.tasks, all_labels(report), subset)) {
+      text += score_line(subset.name, core_score(*members));
+    }
+  }
+  if (report.max_rows > 0) {
+    text += strprintf(
+        "At most %s rows a task: examples are drawn from these alone, so scores differ "
+        "from whole tasks in more than their error\n",
+        grouped(report.max_rows).c_str());
+  }
+  const double seconds = report.total_seconds();
+  text += strprintf(
+      "%s prompts of %s tokens (at most %s each; longer ones lost their beginning) in "
+      "%.1f s: %.0f prompt tokens/s; %.0f%% of the rows were computed, the rest "
+      "shared\n",
+      grouped(report.work.prompts).c_str(), grouped(report.work.prompt_tokens).c_str(),
+      grouped(report.max_tokens).c_str(), seconds,
+      double(report.work.prompt_tokens) / std::max(seconds, 1e-9),
+      100 * double(report.rows_computed) / double(std::max<int64_t>(report.work.prompt_tokens, 1)));
+  return text;
+}
+
+ordered_json core_task_json(const CoreReport& report, size_t i) {
+  const CoreTaskResult& task = report.tasks[i];
+  ordered_json t;
+  t["label"] = task.label;
+  t["kind"] = core_kind_name(task.kind);
+  t["shots"] = task.shots;
+  t["rows"] = task.rows;
+  t["baseline_percent"] = task.baseline_percent;
+  t["seconds"] = report.seconds[i];
+  t["not_scored"] = ordered_json::array();
+  for (const auto& [line, why] : task.skipped) {
+    ordered_json one;
+    one["line"] = line + 1;
+    one["why"] = why;
+    t["not_scored"].push_back(one);
+  }
+  return t;
+}
+
+ordered_json core_json(const CoreReport& report) {
+  ordered_json j;
+  j["checkpoint"] = report.checkpoint;
+  j["step"] = report.step;
+  j["bundle"] = report.bundle;
+  j["max_tokens"] = report.max_tokens;
+  j["max_rows_per_task"] = report.max_rows;
+  const CoreScore score = core_score(report.tasks);
+  j["core"] = report.complete() ? or_null(score.core) : ordered_json();
+  j["present"] = score_json(score, report.tasks.size());
+  j["subsets"] = ordered_json::object();
+  for (const CoreSubset& subset : core_subsets()) {
+    if (const auto members = subset_of(report.tasks, all_labels(report), subset)) {
+      j["subsets"][subset.name] = score_json(core_score(*members), members->size());
+    }
+  }
+  j["missing"] = report.missing;
+  j["tasks"] = ordered_json::array();
+  for (size_t i = 0; i < report.tasks.size(); ++i) {
+    const CoreTaskResult& task = report.tasks[i];
+    ordered_json t = core_task_json(report, i);
+    t["scored"] = task.scored();
+    t["accuracy"] = or_null(task.accuracy());
+    t["centered"] = or_null(task.centered());
+    j["tasks"].push_back(t);
+  }
+  j["prompts"] = report.work.prompts;
+  j["prompt_tokens"] = report.work.prompt_tokens;
+  j["rows_computed"] = report.rows_computed;
+  j["seconds"] = report.total_seconds();
+  return j;
+}
+
+}  // namespace assay

@@ -1,0 +1,126 @@
+#include "lab/runs/run_measures.h"
+
+#include <algorithm>
+
+#include "engine/telemetry/router_stats.h"
+
+namespace assay {
+namespace {
+
+using Value = std::optional<double>;
+
+template <typename F>
+Value mean_over_layers(const RunRecord& run, F&& of) {
+  if (!run.health || run.health->layers.empty()) return std::nullopt;
+  double sum = 0;
+  for (const LayerHealth& layer : run.health->layers) sum += of(layer);
+  return sum / double(run.health->layers.size());
+}
+
+Value of_health(const RunRecord& run, double RouterHealth::*member) {
+  return run.health ? Value((*run.health).*member) : std::nullopt;
+}
+
+std::optional<int64_t> first_saturation(const RunRecord& run) {
+  std::optional<int64_t> first;
+  if (!run.health) return first;
+  for (const LayerHealth& layer : run.health->layers) {
+    if (layer.saturated_at)
+      first = std::min(first.value_or(*layer.saturated_at), *layer.saturated_at);
+  }
+  return first;
+}
+
+Value val_loss(const RunRecord& run) {
+  const auto last = run.last_val();
+  return last ? Value(last->value) : std::nullopt;
+}
+
+// From the first validation at or after the first saturation to the last one.
+Value loss_after_saturation(const RunRecord& run) {
+  const auto step = first_saturation(run);
+  if (!step) return std::nullopt;
+  for (const EvalValue& v : run.val_loss_nats) {
+    if (v.step < *step) continue;
+    if (v.step == run.val_loss_nats.back().step) return std::nullopt;
+    return run.val_loss_nats.back().value - v.value;
+  }
+  return std::nullopt;
+}
+
+Value first_saturated_depth(const RunRecord& run) {
+  const auto step = first_saturation(run);
+  if (!step || run.health->layers.size() < 2) return std::nullopt;
+  const std::vector<LayerHealth>& layers = run.health->layers;
+  double sum = 0, count = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].saturated_at != step) continue;
+    sum += double(i) / double(layers.size() - 1);
+    count += 1;
+  }
+  return sum / count;
+}
+
+Value max_load_by_depth(const RunRecord& run) {
+  if (!run.health || run.health->layers.size() < 2) return std::nullopt;
+  return run.health->layers.back().max_load_norm - run.health->layers.front().max_load_norm;
+}
+
+}  // namespace
+
+const std::vector<RunMeasure>& run_measures() {
+  static const std::vector<RunMeasure> all = {
+      {"val_loss", "validation loss at the end, nats", val_loss},
+      {"loss_after_saturation",
+       "validation loss at the end less that at the first validation after a layer saturated",
+       loss_after_saturation},
+      {"cv", "cv / its ceiling, mean over layers",
+       [](const RunRecord& r) { return of_health(r, &RouterHealth::mean_cv_norm); }},
+      {"max_load", "K max_load, mean over layers",
+       [](const RunRecord& r) {
+         return mean_over_layers(r, [](const LayerHealth& l) { return l.max_load_norm; });
+       }},
+      {"max_load_worst", "K max_load of the worst layer",
+       [](const RunRecord& r) { return of_health(r, &RouterHealth::worst_max_load_norm); }},
+      {"max_load_by_depth", "K max_load of the last layer less that of the first",
+       max_load_by_depth},
+      {"entropy_min", "entropy / ln E, the smallest of the layers",
+       [](const RunRecord& r) { return of_health(r, &RouterHealth::min_entropy_norm); }},
+      {"dead", "share of the experts without an assignment",
+       [](const RunRecord& r) { return of_health(r, &RouterHealth::dead_share); }},
+      {"saturated_layers", "share of the layers that saturated at any logged step",
+       [](const RunRecord& r) {
+         return mean_over_layers(r,
+                                 [](const LayerHealth& l) { return l.saturated_at ? 1.0 : 0.0; });
+       }},
+      {"first_saturation", "first logged step with a saturated layer",
+       [](const RunRecord& r) {
+         const auto step = first_saturation(r);
+         return step ? Value(double(*step)) : std::nullopt;
+       }},
+      {"first_saturated_depth",
+       "where that layer lies: 0 the first, 1 the last; the mean where several saturate at that "
+       "step",
+       first_saturated_depth},
+  };
+  return all;
+}
+
+const RunMeasure* find_run_measure(const std::string& name) {
+  const auto& all = run_measures();
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const RunMeasure& measure) { return measure.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::vector<int64_t> first_saturated_layers(const RunRecord& run) {
+  std::vector<int64_t> layers;
+  const auto step = first_saturation(run);
+  if (!step) return layers;
+  for (const LayerHealth& layer : run.health->layers) {
+    if (layer.saturated_at == step) layers.push_back(layer.layer);
+  }
+  return layers;
+}
+
+}  // namespace assay

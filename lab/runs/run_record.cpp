@@ -1,0 +1,162 @@
+#include "lab/runs/run_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "engine/config/yaml.h"
+#include "engine/telemetry/router_stats.h"
+#include "engine/run/run_dir.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_or_empty(const nlohmann::json& meta, const char* key) {
+  return meta.contains(key) && meta[key].is_string() ? meta[key].get<std::string>() : "";
+}
+
+void read_meta(const fs::path& folder, RunRecord& run) {
+  std::ifstream file(folder / "meta.json");
+  const nlohmann::json meta = nlohmann::json::parse(file, nullptr, false);
+  if (!meta.is_object()) return;
+  run.commit = text_or_empty(meta, "commit");
+  run.program_sha256 = text_or_empty(meta, "program_sha256");
+  run.host = text_or_empty(meta, "host");
+  run.device = text_or_empty(meta, "device");
+  run.cpu = text_or_empty(meta, "cpu");
+  run.started = text_or_empty(meta, "started");
+  run.recipe = text_or_empty(meta, "recipe");
+  run.dirty = meta.value("dirty", false);
+  if (meta.contains("data_sha256") && meta["data_sha256"].is_object()) {
+    for (const auto& [path, hash] : meta["data_sha256"].items()) {
+      if (hash.is_string()) run.data_sha256[path] = hash.get<std::string>();
+    }
+  }
+}
+
+// Where the run is a copy of another one: of which.
+std::string read_origin(const fs::path& folder) {
+  std::ifstream file(folder / kReusedFile);
+  const nlohmann::json origin = nlohmann::json::parse(file, nullptr, false);
+  return origin.is_object() ? text_or_empty(origin, "from") : "";
+}
+
+std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const RunRecord& run) {
+  if (!run.config.model.moe || run.steps_done == 0) return std::nullopt;
+  const std::vector<LayerValue> load = telemetry.router("window_max_load_norm", run.steps_done);
+  if (load.empty()) return std::nullopt;
+  std::vector<LayerHealth> layers;
+  for (const LayerValue& l : load) layers.push_back({.layer = l.layer, .max_load_norm = l.value});
+  const auto fill = [&](const char* column, auto set) {
+    for (const LayerValue& l : telemetry.router(column, run.steps_done)) {
+      for (LayerHealth& layer : layers) {
+        if (layer.layer == l.layer) set(layer, l.value);
+      }
+    }
+  };
+  fill("window_cv_norm", [](LayerHealth& l, double value) { l.cv_norm = value; });
+  fill("window_entropy_norm", [](LayerHealth& l, double value) { l.entropy_norm = value; });
+  fill("window_active_norm", [](LayerHealth& l, double value) { l.active_norm = value; });
+  for (LayerHealth& layer : layers) {
+    const auto loads = telemetry.router_over_time("max_load_norm", layer.layer);
+    const auto first = std::find_if(loads.begin(), loads.end(),
+                                    [](const StepValue& v) { return saturated(v.value); });
+    if (first != loads.end()) layer.saturated_at = first->step;
+  }
+  return health_of(layers);
+}
+
+}  // namespace
+
+RouterHealth health_of(std::span<const LayerHealth> layers) {
+  RouterHealth health;
+  health.layers.assign(layers.begin(), layers.end());
+  double cv_layers = 0;
+  for (const LayerHealth& l : layers) {
+    if (&l == layers.data() || l.max_load_norm > health.worst_max_load_norm) {
+      health.worst_max_load_norm = l.max_load_norm;
+      health.worst_layer = l.layer;
+    }
+    if (saturated(l.max_load_norm)) health.saturated.push_back(l.layer);
+    health.dead_share += (1 - l.active_norm) / double(layers.size());
+    health.mean_cv_norm += l.cv_norm.value_or(0);
+    cv_layers += l.cv_norm ? 1 : 0;
+    if (l.entropy_norm) {
+      health.min_entropy_norm = std::min(health.min_entropy_norm, *l.entropy_norm);
+    }
+  }
+  health.mean_cv_norm /= std::max(1.0, cv_layers);
+  return health;
+}
+
+std::optional<EvalValue> RunRecord::last_val() const {
+  if (val_loss_nats.empty()) return std::nullopt;
+  return val_loss_nats.back();
+}
+
+std::optional<EvalValue> RunRecord::best_val() const {
+  const auto best = std::min_element(
+      val_loss_nats.begin(), val_loss_nats.end(), [](const EvalValue& a, const EvalValue& b) {
+        return std::isfinite(a.value) && !(b.value <= a.value);  // what is no number comes last
+      });
+  if (best == val_loss_nats.end()) return std::nullopt;
+  return *best;
+}
+
+std::optional<EvalValue> RunRecord::val_at(int64_t step) const {
+  for (const EvalValue& v : val_loss_nats) {
+    if (v.step == step) return v;
+  }
+  return std::nullopt;
+}
+
+std::optional<EvalValue> RunRecord::first_val_at_or_below(double loss_nats) const {
+  for (const EvalValue& v : val_loss_nats) {
+    if (v.value <= loss_nats) return v;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> RunRecord::seconds_at(int64_t step) const {
+  std::optional<double> seconds;
+  for (const StepValue& v : train_s) {
+    if (v.step <= step) seconds = v.value;
+  }
+  return seconds;
+}
+
+double RunRecord::flops_at(int64_t step) const {
+  return double(audit.flops_per_token) * double(config.run.batch_tokens) * double(step);
+}
+
+RunRecord read_run(const std::string& path) {
+  const fs::path folder = require_run(path);
+  RunRecord run;
+  run.path = path;
+  const fs::path whole = fs::absolute(folder).lexically_normal();
+  run.name = whole.has_filename() ? whole.filename() : whole.parent_path().filename();
+  run.config = load_config((folder / "config.yaml").string(), {});
+  run.audit = audit(run.config);
+  read_meta(folder, run);
+  run.reused_from = read_origin(folder);
+
+  const TelemetryReader telemetry((folder / "telemetry.db").string());
+  run.steps_done = telemetry.last_step().value_or(0);
+  run.tokens = run.steps_done * run.config.run.batch_tokens;
+  run.val_loss_nats = telemetry.eval("val", "loss_nats");
+  run.val_bits_per_byte = telemetry.eval("val", "bits_per_byte");
+  run.train_s = telemetry.scalar("train_s");
+  run.end = telemetry.last_event("end").value_or("");
+  run.health = read_health(telemetry, run);
+  if (run.steps_done == 0 && run.val_loss_nats.empty()) {
+    throw UserError(path + ": the run logged no step yet", "train it first");
+  }
+  return run;
+}
+
+}  // namespace assay

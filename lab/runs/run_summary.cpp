@@ -1,0 +1,157 @@
+#include "lab/runs/run_summary.h"
+
+#include <filesystem>
+
+#include "base/check.h"
+#include "engine/telemetry/reader.h"
+#include "lab/runs/seed_groups.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string health_text(const std::optional<RouterHealth>& health) {
+  if (!health) return "health: no routers";
+  std::string text =
+      strprintf("health: largest K*max_load %.2f (layer %ld), dead experts %.1f%%, ",
+                health->worst_max_load_norm, long(health->worst_layer), 100 * health->dead_share);
+  if (health->saturated.empty()) {
+    text += "no layer saturated";
+  } else {
+    text += "saturated layers";
+    for (const int64_t layer : health->saturated) text += strprintf(" %ld", long(layer));
+  }
+  return text + (health->collapsed() ? ": collapsed" : "");
+}
+
+Json health_json(const std::optional<RouterHealth>& health) {
+  if (!health) return nullptr;
+  Json json;
+  json["worst_layer"] = health->worst_layer;
+  json["worst_max_load_norm"] = health->worst_max_load_norm;
+  json["mean_cv_norm"] = health->mean_cv_norm;
+  json["min_entropy_norm"] = health->min_entropy_norm;
+  json["dead_share"] = health->dead_share;
+  json["saturated_layers"] = health->saturated;
+  json["collapsed"] = health->collapsed();
+  return json;
+}
+
+std::string capability_text(const std::optional<Capability>& capability) {
+  if (!capability) return "capability: not evaluated";
+  return strprintf("capability: %s %.4f +- %.4f at step %ld", capability->name.c_str(),
+                   capability->value, capability->standard_error, long(capability->step));
+}
+
+Json capability_json(const std::optional<Capability>& capability) {
+  if (!capability) return nullptr;
+  Json json;
+  json["name"] = capability->name;
+  json["value"] = capability->value;
+  json["standard_error"] = capability->standard_error;
+  json["step"] = capability->step;
+  return json;
+}
+
+Json target_json(const RunRecord& run) {
+  const std::optional<TargetReached> reached = target_reached(run);
+  if (run.config.run.target_loss <= 0) return nullptr;
+  Json json;
+  json["target_loss_nats"] = run.config.run.target_loss;
+  json["reached"] = reached.has_value();
+  if (!reached) return json;
+  json["loss_nats"] = reached->loss_nats;
+  json["step"] = reached->step;
+  json["tokens"] = reached->tokens;
+  json["seconds"] = reached->seconds ? Json(*reached->seconds) : Json();
+  json["flops"] = reached->flops;
+  return json;
+}
+
+Json contract_json(const RunRecord& run) {
+  const ContractConfig& c = run.config.contract;
+  Json json;
+  json["kind"] = c.kind;
+  json["coefficient"] = c.coefficient;
+  json["derived_from"] = c.derived_from;
+  json["fraction"] = c.fraction;
+  json["steps"] = run.config.run.steps;
+  return json;
+}
+
+}  // namespace
+
+std::optional<TargetReached> target_reached(const RunRecord& run) {
+  const double target = run.config.run.target_loss;
+  if (target <= 0) return std::nullopt;
+  const std::optional<TimeToTarget> time = time_to_target(run, target);
+  if (!time) return std::nullopt;
+  return TargetReached{.loss_nats = run.val_at(time->steps)->value,
+                       .step = time->steps,
+                       .tokens = int64_t(time->tokens),
+                       .seconds = time->seconds,
+                       .flops = time->flops};
+}
+
+std::optional<Capability> capability_of(const RunRecord& run) {
+  const std::string path = run.path + "/telemetry.db";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const TelemetryReader telemetry(path);
+  std::optional<Capability> last;
+  for (const auto& [task, metric] : telemetry.eval_names()) {
+    if (task != "core" || metric == "standard_error" || metric == "not_scored_rows") continue;
+    const EvalValue value = *telemetry.last_eval(task, metric);
+    if (last && last->step >= value.step) continue;
+    last = Capability{.name = metric, .value = value.value, .step = value.step};
+  }
+  if (!last) return last;
+  for (const EvalValue& error : telemetry.eval("core", "standard_error")) {
+    if (error.step == last->step) last->standard_error = error.value;
+  }
+  return last;
+}
+
+bool is_pathological_win(const RunRecord& run) {
+  return run.end == "target_loss" && run.health && run.health->collapsed();
+}
+
+std::vector<std::string> summary_lines(const RunRecord& run) {
+  std::vector<std::string> lines;
+  std::string loss = "loss: not evaluated";
+  if (const auto last = run.last_val()) {
+    loss = strprintf("loss: %.4f nats at step %ld", last->value, long(last->step));
+  }
+  lines.push_back(loss + "; " + capability_text(capability_of(run)) + "; " +
+                  health_text(run.health));
+  if (const auto reached = target_reached(run)) {
+    const std::string seconds =
+        reached->seconds ? strprintf("%.1f s", *reached->seconds) : std::string("unknown seconds");
+    lines.push_back(strprintf(
+        "target %g reached: %.4f nats at step %ld, %ld tokens, %s of training, %.4g FLOPs",
+        run.config.run.target_loss, reached->loss_nats, long(reached->step), long(reached->tokens),
+        seconds.c_str(), reached->flops));
+  } else if (run.config.run.target_loss > 0) {
+    lines.push_back(strprintf("target %g not reached", run.config.run.target_loss));
+  }
+  if (is_pathological_win(run)) {
+    lines.push_back("pathological win: the target was reached by routers that collapsed");
+  }
+  return lines;
+}
+
+Json summary_json(const RunRecord& run) {
+  Json json;
+  const std::optional<EvalValue> last = run.last_val();
+  json["loss_nats"] = last ? Json(last->value) : Json();
+  json["capability"] = capability_json(capability_of(run));
+  json["health"] = health_json(run.health);
+  json["pathological_win"] = is_pathological_win(run);
+  json["target"] = target_json(run);
+  json["contract"] = contract_json(run);
+  const std::optional<double> seconds = run.seconds_at(run.steps_done);
+  json["train_s"] = seconds ? Json(*seconds) : Json();
+  return json;
+}
+
+}  // namespace assay

@@ -1,0 +1,161 @@
+#include "lab/runs/seed_groups.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "base/check.h"
+#include "engine/config/fields.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Fields that do not change a number of the run, and what the program measures or notes for itself.
+const std::set<std::string> kWithoutEffect = {"run.seed",
+                                              "run.threads",
+                                              "run.checkpoint_every",
+                                              "run.keep_checkpoints",
+                                              "run.milestone_every",
+                                              "run.log_every",
+                                              "data.cache",
+                                              "contract.step_seconds",
+                                              "contract.derived_from"};
+// Under a contract of seconds these follow from the speed that was measured, seed by seed.
+const std::set<std::string> kMeasuredUnderSeconds = {"run.steps", "contract.horizon"};
+
+std::string common_start(const std::string& a, const std::string& b) {
+  return a.substr(0, std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+// moe-seed1, moe-seed2 -> moe; moe-64, moe-64-seed2 -> moe-64. Folders called only by their seed have the name of
+// the folder they are in.
+std::string shared_name(const std::vector<const RunRecord*>& runs) {
+  if (runs.size() == 1) return runs.front()->name;
+  std::string name = runs.front()->name;
+  for (const RunRecord* run : runs) name = common_start(name, run->name);
+  for (const RunRecord* run : runs)
+    if (run->name == name) return name;
+  name = std::regex_replace(name, std::regex("(^|[-_.]+)(seed|s)?[-_.]*[0-9]*$"), "");
+  if (!name.empty()) return name;
+  const fs::path first = fs::absolute(runs.front()->path).lexically_normal();
+  const fs::path folder =
+      first.has_filename() ? first.parent_path() : first.parent_path().parent_path();
+  return folder.has_filename() ? folder.filename().string() : runs.front()->name;
+}
+
+void make_names_differ(std::vector<SeedGroup>& groups) {
+  std::map<std::string, int> seen;
+  for (SeedGroup& group : groups) {
+    const int again = ++seen[group.name];
+    if (again > 1) group.name += strprintf(" (%d)", again);
+  }
+}
+
+void require_different_seeds(const SeedGroup& group) {
+  for (size_t i = 1; i < group.runs.size(); ++i) {
+    const RunRecord &a = *group.runs[i - 1], &b = *group.runs[i];
+    if (a.config.run.seed != b.config.run.seed) continue;
+    throw UserError(strprintf("%s and %s are the same configuration with the same seed %ld",
+                              a.path.c_str(), b.path.c_str(), long(a.config.run.seed)),
+                    "give one of them: counted twice, it would narrow every interval");
+  }
+}
+
+}  // namespace
+
+std::vector<RunRecord> read_runs(const std::vector<std::string>& paths) {
+  std::set<fs::path> seen;
+  std::vector<RunRecord> runs;
+  for (const std::string& path : paths) {
+    std::error_code ignored;
+    const fs::path same = fs::weakly_canonical(path, ignored);
+    if (!seen.insert(same.has_filename() ? same : same.parent_path()).second)
+      throw UserError(path + " is given twice", "give every run once");
+    runs.push_back(read_run(path));
+  }
+  return runs;
+}
+
+std::string model_identity(const Config& config) {
+  std::string identity;
+  for (const FieldRow& field : config_fields(config)) {
+    if (kWithoutEffect.contains(field.path)) continue;
+    if (config.contract.kind == "seconds" && kMeasuredUnderSeconds.contains(field.path)) continue;
+    identity +=
+        field.path + "=" + (field.check.path ? file_names(field.value) : field.value) + "\n";
+  }
+  return identity;
+}
+
+std::vector<SeedGroup> group_by_seed(std::span<const RunRecord> runs) {
+  std::map<std::string, size_t> place;
+  std::vector<SeedGroup> groups;
+  for (const RunRecord& run : runs) {
+    const auto [found, is_new] = place.try_emplace(model_identity(run.config), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[found->second].runs.push_back(&run);
+  }
+  for (SeedGroup& group : groups) {
+    std::stable_sort(group.runs.begin(), group.runs.end(),
+                     [](const RunRecord* a, const RunRecord* b) {
+                       return a->config.run.seed < b->config.run.seed;
+                     });
+    require_different_seeds(group);
+    group.name = shared_name(group.runs);
+  }
+  make_names_differ(groups);
+  return groups;
+}
+
+SeedValues values_of(const SeedGroup& group, const Measure& measure) {
+  SeedValues values;
+  for (const RunRecord* run : group.runs) {
+    const std::optional<double> value = measure(*run);
+    if (!value) continue;
+    if (!std::isfinite(*value))
+      throw UserError(
+          strprintf("%s: a figure to be compared is %g", run->path.c_str(), *value),
+          "leave out this run; its log.txt says at which step its loss became no number");
+    values.push_back({.seed = run->config.run.seed, .value = *value});
+  }
+  return values;
+}
+
+std::optional<Summary> summarise(const SeedValues& values) {
+  if (values.empty()) return std::nullopt;
+  std::vector<double> numbers;
+  for (const SeedValue& v : values) numbers.push_back(v.value);
+  return summarise(std::span<const double>(numbers));
+}
+
+std::optional<PairedDifference> paired_difference(const SeedValues& a, const SeedValues& b) {
+  PairedDifference difference;
+  std::vector<double> of_a, of_b;
+  for (const SeedValue& x : a) {
+    for (const SeedValue& y : b) {
+      if (x.seed != y.seed) continue;
+      difference.seeds.push_back(x.seed);
+      of_a.push_back(x.value);
+      of_b.push_back(y.value);
+    }
+  }
+  if (difference.seeds.empty()) return std::nullopt;
+  difference.summary = summarise_paired(of_a, of_b);
+  return difference;
+}
+
+std::optional<TimeToTarget> time_to_target(const RunRecord& run, double loss_nats) {
+  const std::optional<EvalValue> reached = run.first_val_at_or_below(loss_nats);
+  if (!reached) return std::nullopt;
+  return TimeToTarget{.steps = reached->step,
+                      .tokens = double(reached->step) * double(run.config.run.batch_tokens),
+                      .flops = run.flops_at(reached->step),
+                      .seconds = run.seconds_at(reached->step)};
+}
+
+}  // namespace assay

@@ -1,0 +1,114 @@
+#include "models/audit/contract.h"
+
+#include <filesystem>
+
+#include "base/check.h"
+#include "engine/config/check.h"
+#include "engine/config/yaml.h"
+#include "engine/run/run_dir.h"
+#include "engine/telemetry/reader.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+Reference read_run_reference(const std::string& path) {
+  const fs::path folder = require_run(path);
+  Reference r{.name = path, .config = load_config((folder / "config.yaml").string())};
+  const TelemetryReader telemetry((folder / "telemetry.db").string());
+  r.steps = telemetry.last_step().value_or(0);
+  const std::string end = telemetry.last_event("end").value_or("");
+  if (end != "steps" && end != "target_loss") {
+    throw UserError(
+        strprintf("contract.reference: the run %s is not finished (step %ld of %ld)", path.c_str(),
+                  long(r.steps), long(r.config.run.steps)),
+        "train it to its end, or give its configuration " + (folder / "config.yaml").string());
+  }
+  if (const auto last = telemetry.last_scalar("train_s")) r.seconds = last->value;
+  r.audit = audit(r.config);
+  r.tokens = r.steps * r.config.run.batch_tokens;
+  return r;
+}
+
+std::string derivation(const std::string& kind, const Reference& r, SharedExperts shared) {
+  std::string rule = strprintf("%ld steps", long(r.steps));
+  if (is_tokens_per_parameter(kind)) {
+    rule = strprintf("%ld tokens / %ld %s parameters", long(r.tokens),
+                     long(contract_parameters(kind, r.audit, shared)),
+                     kind == "activeDN" ? "active" : "total");
+  } else if (kind == "flops") {
+    rule = strprintf("%ld tokens * %ld FLOPs", long(r.tokens), long(r.audit.flops_per_token));
+  } else if (kind == "seconds") {
+    rule = "seconds of training";
+  } else if (kind == "active-width") {
+    rule =
+        strprintf("active FFN width %ld, %ld steps", long(r.audit.ffn_active_width), long(r.steps));
+  }
+  return r.name + ": " + rule;
+}
+
+}  // namespace
+
+Reference reference_of(const std::string& name, const Config& config) {
+  Reference r{.name = name, .config = config, .audit = audit(config)};
+  if (!horizon_is_known(config)) {
+    throw UserError(name + ": its own contract " + config.contract.kind + " needs a " +
+                        (config.contract.reference.empty() ? "measurement" : "reference"),
+                    "give the reference that it names, or a run of it");
+  }
+  r.steps = planned_steps(config);
+  if (__builtin_mul_overflow(r.steps, config.run.batch_tokens, &r.tokens)) {
+    throw UserError(name + ": the number of tokens does not fit 63 bits",
+                    "make its run.steps or run.batch_tokens smaller");
+  }
+  return r;
+}
+
+Reference read_reference(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    throw UserError("contract.reference: there is no " + path,
+                    "give a configuration file or the directory of a run; a path in a "
+                    "configuration is relative to its file");
+  }
+  if (fs::is_directory(path, ignored)) return read_run_reference(path);
+  return reference_of(path, load_config(path));
+}
+
+double reference_coefficient(const std::string& kind, const Reference& r, SharedExperts shared) {
+  if (is_tokens_per_parameter(kind)) {
+    return double(r.tokens) / double(contract_parameters(kind, r.audit, shared));
+  }
+  if (kind == "flops") return double(r.tokens) * double(r.audit.flops_per_token);
+  if (kind == "active-width") return double(r.audit.ffn_active_width);
+  CHECK(kind == "seconds", "no coefficient of kind %s", kind.c_str());
+  if (!r.seconds) {
+    throw UserError("contract.reference: " + r.name + " has no seconds of training",
+                    "give the directory of a run, or contract.coefficient in seconds");
+  }
+  return *r.seconds;
+}
+
+void resolve_reference(Config& config) {
+  ContractConfig& c = config.contract;
+  if (c.reference.empty()) return;
+  const Reference r = read_reference(c.reference);
+  const SharedExperts shared = shared_experts(c);
+  if (c.kind != "steps") c.coefficient = reference_coefficient(c.kind, r, shared);
+  if (c.kind == "steps" || c.kind == "active-width") config.run.steps = r.steps;
+  c.derived_from = derivation(c.kind, r, shared);
+  c.reference.clear();
+}
+
+void resolve_steps(Config& config) {
+  ContractConfig& c = config.contract;
+  if (c.landings || c.kind != "steps") c.landings = landing_fractions(c);
+  const bool own = c.kind == "steps" || c.kind == "active-width";
+  const int64_t full = horizon(config);
+  config.run.steps = planned_steps(config);
+  if (own) c.horizon = config.run.steps == full ? 0 : full;
+  validate_schedule(config);
+}
+
+}  // namespace assay

@@ -1,0 +1,168 @@
+#include "models/audit/family.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/check.h"
+#include "data/shard.h"
+#include "engine/config/check.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The contract's coefficient that the reference stands for; nothing when it has none.
+std::optional<double> coefficient_of(const std::string& kind, const Reference& reference,
+                                     const AuditOptions& options) {
+  if (kind == "steps") return 0;
+  if (is_tokens_per_parameter(kind) && options.coefficient > 0) return options.coefficient;
+  if (kind == "seconds") {
+    const double step = reference.config.contract.step_seconds;
+    if (step > 0) return step * double(reference.steps);
+    return std::nullopt;
+  }
+  return reference_coefficient(kind, reference, options.shared);
+}
+
+std::optional<int64_t> steps_under(const std::string& kind, double coefficient,
+                                   const Reference& reference, Config config,
+                                   const AuditOptions& options) {
+  ContractConfig& c = config.contract;
+  const Audit a = audit(config);
+  if (kind == "active-width" && double(a.ffn_active_width) != coefficient) return std::nullopt;
+  if (kind == "seconds" && c.step_seconds == 0) return std::nullopt;
+  if (kind == "steps" || kind == "active-width") config.run.steps = reference.steps;
+  const double step_seconds = c.step_seconds;
+  c = {};
+  c.kind = kind;
+  c.coefficient = coefficient;
+  c.step_seconds = step_seconds;
+  c.shared_in_total = options.shared == SharedExperts::kInTotal;
+  return horizon(config, a);
+}
+
+std::string coefficient_text(const std::string& kind, double coefficient) {
+  if (kind == "steps") return "";
+  const char* unit = is_tokens_per_parameter(kind) ? "tokens per parameter"
+                     : kind == "flops"             ? "FLOPs"
+                     : kind == "seconds"           ? "s"
+                                                   : "wide";
+  return strprintf(" (%.6g %s)", coefficient, unit);
+}
+
+double tokens_of(const Config& config, int64_t steps) {
+  return double(steps) * double(config.run.batch_tokens);
+}
+
+}  // namespace
+
+std::optional<int64_t> steps_per_epoch(const Config& config) {
+  const int64_t batch = config.run.batch_tokens;
+  if (config.data.synth) return config.data.synth->train_tokens / batch;
+  if (config.data.mixture) return std::nullopt;  // each source has epochs of its own
+  try {
+    int64_t steps = 0;
+    for (const std::string& file : expand_files(config.data.train, "data.train")) {
+      steps += (Shard(file).tokens() - 1) / batch;
+    }
+    if (steps > 0) return steps;
+  } catch (const UserError&) {
+  }
+  return std::nullopt;
+}
+
+std::vector<FamilyHorizon> family_horizons(const std::vector<NamedConfig>& models,
+                                           const AuditOptions& options) {
+  std::vector<FamilyHorizon> all;
+  if (models.empty() || !horizon_is_known(models[0].config)) return all;
+  const Reference reference = reference_of(models[0].name, models[0].config);
+  std::vector<std::optional<int64_t>> epoch;
+  for (const NamedConfig& model : models) epoch.push_back(steps_per_epoch(model.config));
+  for (const std::string& kind : contract_kinds()) {
+    const std::optional<double> coefficient = coefficient_of(kind, reference, options);
+    if (!coefficient) continue;
+    FamilyHorizon h{.kind = kind, .coefficient = *coefficient};
+    for (size_t i = 0; i < models.size(); ++i) {
+      const std::optional<int64_t> steps =
+          steps_under(kind, *coefficient, reference, models[i].config, options);
+      h.steps.push_back(steps);
+      h.epochs.push_back(steps && epoch[i] && *epoch[i] > 0
+                             ? std::optional(double(*steps) / double(*epoch[i]))
+                             : std::nullopt);
+    }
+    all.push_back(h);
+  }
+  return all;
+}
+
+std::string family_table(const std::vector<NamedConfig>& models, const AuditOptions& options) {
+  const std::vector<FamilyHorizon> horizons = family_horizons(models, options);
+  if (horizons.empty()) return "";
+  std::vector<std::string> names;
+  for (const NamedConfig& model : models) names.push_back(model.name);
+  ModelTable table(names);
+  for (const FamilyHorizon& h : horizons) {
+    for (size_t i = 0; i < models.size(); ++i) {
+      const Config& config = models[i].config;
+      const Audit a = audit(config);
+      const auto set = [&](const std::string& row, const std::string& value) {
+        table.set(row, i, value);
+      };
+      const std::string head = h.kind + coefficient_text(h.kind, h.coefficient);
+      set(head, h.steps[i] ? grouped(*h.steps[i]) : "-");
+      if (!h.steps[i]) continue;
+      const double tokens = tokens_of(config, *h.steps[i]);
+      const std::string of = ", " + h.kind;
+      set("  tokens" + of, strprintf("%.4g", tokens));
+      set("  tokens / P_total" + of, strprintf("%.2f", tokens / double(a.total)));
+      set("  tokens / P_active" + of, strprintf("%.2f", tokens / double(a.active)));
+      if (h.epochs[i]) set("  epochs" + of, strprintf("%.2f", *h.epochs[i]));
+      for (const double f : options.fractions) {
+        set(strprintf("  steps, %g%%%s", 100 * f, of.c_str()),
+            *h.steps[i] > 0 ? grouped(fraction_of_steps(*h.steps[i], f)) : "0");
+      }
+    }
+  }
+  std::string text = "steps of every contract, with " + models[0].name + " as the reference\n";
+  text += table.text();
+  for (const Confound& c : confounds(models, horizons)) text += "confound: " + c.text + "\n";
+  return text;
+}
+
+Json family_json(const std::vector<NamedConfig>& models, const AuditOptions& options) {
+  const std::vector<FamilyHorizon> horizons = family_horizons(models, options);
+  Json json;
+  json["reference"] = models.empty() ? Json() : Json(models[0].name);
+  json["contracts"] = Json::object();
+  for (const FamilyHorizon& h : horizons) {
+    Json& contract = json["contracts"][h.kind];
+    contract["coefficient"] = h.kind == "steps" ? Json() : Json(h.coefficient);
+    for (size_t i = 0; i < models.size(); ++i) {
+      Json& model = contract["models"][models[i].name];
+      model["steps"] = h.steps[i] ? Json(*h.steps[i]) : Json();
+      if (!h.steps[i]) continue;
+      const Audit a = audit(models[i].config);
+      const double tokens = tokens_of(models[i].config, *h.steps[i]);
+      model["tokens"] = tokens;
+      model["tokens_per_P_total"] = tokens / double(a.total);
+      model["tokens_per_P_active"] = tokens / double(a.active);
+      model["epochs"] = h.epochs[i] ? Json(*h.epochs[i]) : Json();
+      for (const double f : options.fractions) {
+        if (*h.steps[i] > 0)
+          model[strprintf("%gpct_steps", 100 * f)] = fraction_of_steps(*h.steps[i], f);
+      }
+    }
+  }
+  json["confounds"] = Json::array();
+  for (const Confound& c : confounds(models, horizons)) {
+    Json confound;
+    confound["name"] = c.name;
+    confound["text"] = c.text;
+    json["confounds"].push_back(confound);
+  }
+  return json;
+}
+
+}  // namespace assay

@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "engine/config/fields.h"
+#include "models/audit/family.h"
+#include "models/parameters/table.h"
+
+namespace assay {
+namespace {
+
+// What a comparison holds equal without saying so; the name is that of the confound.
+struct Shared {
+  const char* name;
+  const char* prefix;
+};
+constexpr Shared kShared[] = {
+    {"tokenizer", "data.tokenizer"},
+    {"tokenizer", "model.vocab_size"},
+    {"data", "data.train"},
+    {"data", "data.val"},
+    {"data", "data.mixture"},
+    {"data", "data.synth"},
+    {"data", "data.mask_eos"},
+    {"batch", "run.batch_tokens"},
+    {"sequence", "run.sequence"},
+    {"optimizer", "optimizer."},
+    {"schedule", "schedule."},
+    {"precision", "precision."},
+    {"seed", "run.seed"},
+    {"eval", "eval.tokens"},
+};
+
+std::string value_of(const std::vector<FieldRow>& rows, const std::string& path) {
+  const auto found =
+      std::find_if(rows.begin(), rows.end(), [&](const FieldRow& r) { return r.path == path; });
+  if (found == rows.end()) return "absent";
+  return found->type == "section" && found->value.empty() ? "present" : found->value;
+}
+
+// "dense 256, moe 512"
+template <typename F>
+std::string by_model(const std::vector<NamedConfig>& models, F&& value) {
+  std::string text;
+  for (size_t i = 0; i < models.size(); ++i) {
+    text += (text.empty() ? "" : ", ") + models[i].name + " " + value(i);
+  }
+  return text;
+}
+
+void add_unequal_fields(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
+  std::vector<std::vector<FieldRow>> rows;
+  for (const NamedConfig& model : models) rows.push_back(config_fields(model.config));
+  for (const FieldRow& field : all_config_fields()) {
+    const auto shared = std::find_if(std::begin(kShared), std::end(kShared), [&](const Shared& s) {
+      return field.path.rfind(s.prefix, 0) == 0;
+    });
+    if (shared == std::end(kShared)) continue;
+    const auto value = [&](size_t i) { return value_of(rows[i], field.path); };
+    const auto differs = [&] {
+      for (size_t i = 1; i < models.size(); ++i) {
+        if (value(i) != value(0)) return true;
+      }
+      return false;
+    };
+    if (differs())
+      found.push_back({shared->name, field.path + " differs: " + by_model(models, value)});
+  }
+}
+
+void add_shapes(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
+  std::vector<NamedConfig> sparse;
+  std::set<int64_t> dense_layers, widths;
+  std::vector<Audit> audits;
+  for (const NamedConfig& model : models) {
+    audits.push_back(audit(model.config));
+    widths.insert(audits.back().ffn_active_width);
+    const int64_t moe = moe_blocks(model.config.model);
+    if (moe == 0) continue;
+    sparse.push_back(model);
+    dense_layers.insert(model.config.model.layers - moe);
+  }
+  if (dense_layers.size() > 1) {
+    const auto layers = [&](size_t i) {
+      const ModelConfig& m = sparse[i].config.model;
+      return std::to_string(m.layers - moe_blocks(m));
+    };
+    found.push_back(
+        {"dense_layers", "dense layers before the experts differ: " + by_model(sparse, layers)});
+  }
+  if (widths.size() > 1) {
+    const auto width = [&](size_t i) { return grouped(audits[i].ffn_active_width); };
+    found.push_back({"active_width", "active FFN width differs: " + by_model(models, width)});
+  }
+  for (size_t i = 0; i < models.size(); ++i) {
+    if (audits[i].parameters.router == 0) continue;
+    found.push_back(
+        {"router_share",
+         strprintf("%s: %.2f%% of P_active is the router (%s), which a dense model has not",
+                   models[i].name.c_str(),
+                   100 * double(audits[i].parameters.router) / double(audits[i].active),
+                   grouped(audits[i].parameters.router).c_str())});
+  }
+}
+
+}  // namespace
+
+std::vector<Confound> confounds(const std::vector<NamedConfig>& models,
+                                const std::vector<FamilyHorizon>& horizons) {
+  std::vector<Confound> found;
+  add_shapes(models, found);
+  add_unequal_fields(models, found);
+  for (const FamilyHorizon& h : horizons) {
+    std::string text;
+    for (size_t i = 0; i < models.size(); ++i) {
+      if (!h.epochs[i] || *h.epochs[i] <= 1) continue;
+      text += strprintf("%s%s %.2f times", text.empty() ? "" : ", ", models[i].name.c_str(),
+                        *h.epochs[i]);
+    }
+    if (text.empty()) continue;
+    found.push_back({"epochs", h.kind + ": the data is seen more than once: " + text});
+  }
+  return found;
+}
+
+}  // namespace assay

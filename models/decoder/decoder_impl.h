@@ -1,0 +1,133 @@
+// The class behind make_decoder. decoder.cpp: memory, training, evaluation; decoder_texts.cpp: texts of any lengths, which are
+// scored or continued.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/graph.h"
+#include "models/decoder/scored_rows.h"
+#include "models/decoder/sublayers.h"
+#include "models/decoder/decoder.h"
+#include "models/decoder/moe_sublayer.h"
+#include "models/linear/precision.h"
+
+namespace assay {
+
+template <typename T>
+class Decoder final : public Model {
+ public:
+  Decoder(const ModelConfig& config, const DecoderOptions& options);
+
+  Backend backend() const override { return options_.backend; }
+  void plan(MemoryPlan& plan) override;
+  void bind(Exec on) override;
+  void initialise(Exec on, uint64_t seed) override { store_.initialise(on, seed); }
+  void refresh_weights(Exec on) override;
+  void repack_weights(Exec on) override;
+  void enter(Exec on, PrecisionPhase phase) override;
+  int64_t workspace_bytes() const override;
+
+  std::vector<ParameterRef> parameters() override { return store_.trained(); }
+  std::vector<TensorRef> tensors() override { return store_.tensors(); }
+
+  void begin_step(Exec on, const MicroScale& scale) override;
+  void forward_backward(Exec on, const TokenBatch& batch) override;
+  void read_back(Exec on) override;
+  double loss_sum() const override { return read_loss_sum_[0]; }
+  void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) override;
+  void score(Exec on, const TextBatch& batch, View<float, 1> nats,
+             View<uint8_t, 1> most_likely) override;
+
+  void plan_cache(MemoryPlan& plan, int64_t texts) override;
+  void extend(Exec on, const Extension& extension, View<float, 2> logits) override;
+
+  void update_router_bias(Exec on, float lr_fraction) override;
+  const std::vector<RouterLayerState>& router_layers() override;
+  const std::vector<QuantisedOperandState>& quantised_operands() const override {
+    return quantised_states_;
+  }
+  NotFiniteOperand not_finite_operand() const override;
+  void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) override;
+
+ private:
+  // The halves' buffers. For inference those of a kind share them: aliases_ has, for each view of all but the first of a kind,
+  // the view whose address it takes when memory is bound.
+  void plan_halves(MemoryPlan& plan);
+  struct Alias {
+    void** address;
+    void* const* of;
+  };
+  bool training() const { return options_.purpose == Purpose::kTraining; }
+  // Leaves in streams_ what each half read, the last entry being the final norm's. Its y has the rows of shape.kept, or all.
+  void refresh_quantised(Exec on);
+  void forward(Exec on, const TokenBatch& batch, Pass pass);
+  void forward(Exec on, View<const int32_t, 1> token, Shape shape, Pass pass);
+  void backward(Exec on, const TokenBatch& batch);
+  // What a micro-batch queues: the same every time, but for the Key's fields. The host keeps nothing of it.
+  void queue_micro_batch(Exec on, const TokenBatch& batch);
+  // Tells stochastic rounding which micro-batch of the run comes next.
+  void count_draw(Exec on);
+  struct Key {
+    const std::byte* workspace;
+    int64_t batch, sequence;
+    float micro_share;
+    PrecisionPhase phase;
+    MicroScale::Sample sample;
+    bool operator==(const Key&) const = default;
+  };
+  // Texts where the ops run, with what is asked of them (models/decoder/decoder_inference.cpp).
+  void check_texts(const TextBatch& batch) const;
+  template <typename E>
+  View<const E, 1> placed(Exec on, View<E, 1> to, View<const E, 1> from) const;
+  Shape texts_shape(Exec on, const TextBatch& batch, const AskedRows& asked) const;
+  // The head's logits of rows of the final norm, without their gain.
+  void head_logits(Exec on, View<const T, 2> rows, View<float, 2> logits) const;
+  // The batch where the ops run. On a GPU that is always the same place.
+  TokenBatch uploaded(Exec on, const TokenBatch& batch) const;
+  View<T, 2> hidden(int64_t tokens) const { return final_norm_.y.rows(0, tokens); }
+  bool tied() const { return config_.tie_embeddings; }
+  std::string head_name() const { return tied() ? "embed.weight" : "head.weight"; }
+
+  const ModelConfig config_;
+  const DecoderOptions options_;
+  const PrecisionTable precision_;
+  const Shape largest_;
+  ParameterStore<T> store_;
+  Scratch<T> scratch_;
+  KvCache<T> cache_;          // with plan_cache()
+  View<float, 2> cos_, sin_;  // (T, D/2)
+
+  std::vector<std::unique_ptr<Half<T>>> halves_;
+  std::vector<Alias> aliases_;                 // for inference
+  std::vector<MoeHalf<T>*> moe_halves_;        // those of halves_ that route
+  std::vector<QuantisedProducts*> quantised_;  // of all halves
+  std::vector<QuantisedOperandState> quantised_states_;
+  ResidualNorm<T> final_norm_;
+  View<const T, 2> embedding_;
+  View<float, 2> dembedding_, dhead_;
+  WeightMatrix<T> head_;
+
+  std::vector<Stream<T>> streams_;  // one more than halves_
+  View<std::byte, 1> head_scratch_;
+  View<double, 1> loss_sum_, eval_sum_;
+  MicroScale scale_;           // of the step
+  View<float, 1> loss_scale_;  // (1)   scale_.loss where the ops run: a recording does not know it
+  View<float, 1> host_scale_;  // (1)   the host's
+  int64_t micro_ = 0;          // micro-batches queued since begin_step
+  bool evaluation_ready_ = false;      // quantised weights are decoded, as evaluation reads them
+  View<uint32_t, 1> host_draws_;       // (kDraws)   the host's, one a micro-batch in turns
+  View<double, 1> read_loss_sum_;      // the host's
+  View<uint32_t, 1> read_not_finite_;  // likewise, with quantised products
+  // With Backend::kGpu.
+  View<int32_t, 1> token_, target_;                   // (N)
+  View<float, 1> nats_;                               // (N)
+  View<int32_t, 1> position_, row_, kept_;            // (N)
+  View<AttentionSegment, 1> segment_, last_segment_;  // (N)
+  View<uint8_t, 1> most_likely_;                      // (N)
+  gpu::Replayed<Key> micro_batch_;
+  std::vector<RouterLayerState> router_layers_;
+};
+
+}  // namespace assay

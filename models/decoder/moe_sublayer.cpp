@@ -1,0 +1,348 @@
+#include "models/decoder/moe_sublayer.h"
+
+#include <algorithm>
+
+#include "base/bf16.h"
+#include "cuda/transfer.h"
+#include "ops/sparse_linear.h"
+#include "ops/combine.h"
+#include "ops/dispatch.h"
+#include "ops/grouped_linear.h"
+#include "ops/linear.h"
+#include "ops/zero.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kMarginTokens = 256;  // rows of the last micro-batch whose margin is averaged
+
+RouterSettings router_settings(const RouterConfig& c) {
+  RouterSettings s;
+  s.score = c.score == "softmax" ? RouterScore::kSoftmax : RouterScore::kSigmoid;
+  s.normalize =
+      c.score == "softmax" && !c.normalize_gates ? NormalizeGates::kNo : NormalizeGates::kYes;
+  s.route_scale = static_cast<float>(c.route_scale);
+  s.gate_scale = static_cast<float>(c.gate_scale);
+  s.aux = c.aux == "switch"  ? RouterAux::kSwitch
+          : c.aux == "gates" ? RouterAux::kGates
+                             : RouterAux::kNone;
+  s.scope = c.aux_scope == "step"       ? AuxScope::kStep
+            : c.aux_scope == "sequence" ? AuxScope::kSequence
+                                        : AuxScope::kMicro;
+  return s;
+}
+
+}  // namespace
+
+template <typename T>
+MoeHalf<T>::MoeHalf(const BlockParts<T>& parts, int64_t layer)
+    : config_(parts.config),
+      moe_(*parts.config.moe),
+      layer_(layer),
+      name_("blocks." + std::to_string(layer) + ".moe"),
+      s_(parts.scratch),
+      settings_(router_settings(moe_.router)),
+      experts_(name_, parts.site(ProductRole::kExperts, layer)) {
+  if (moe_.shared > 0) {
+    shared_.emplace(name_ + ".shared", parts.site(ProductRole::kSharedExperts, layer));
+  }
+}
+
+template <typename T>
+void MoeHalf<T>::plan(MemoryPlan& plan, int64_t tokens) {
+  const int64_t experts = moe_.experts, assignments = tokens * moe_.top_k;
+  const auto add = [&](const char* what, auto& view, const auto&... dims) {
+    plan.add(Section::kActivations, name_ + "." + what, view, {dims...});
+  };
+  norm_.plan(plan, "blocks." + std::to_string(layer_) + ".ffn.norm", config_, tokens);
+  add("logits", logits_, tokens, experts);
+  add("expert", expert_, tokens, moe_.top_k);
+  add("slot", slot_, tokens, moe_.top_k);
+  add("gate", gate_, tokens, moe_.top_k);
+  add("logsumexp", logsumexp_, tokens);
+  add("score_sum", score_sum_, tokens);
+  // A group is at least one token, so `tokens` groups always suffice; only sequences make more than one.
+  const int64_t groups = settings_.aux == RouterAux::kNone        ? 0
+                         : settings_.scope == AuxScope::kSequence ? tokens
+                                                                  : 1;
+  if (groups > 0) add("aux_slope", aux_slope_, groups, experts);
+  add("offsets", offsets_, experts + 1);
+  add("token", token_, assignments);
+  add("gate_up", gate_up_, assignments, 2 * moe_.expert_ffn);
+  add("h", h_, assignments, moe_.expert_ffn);
+  add("expert_out", expert_out_, assignments, config_.hidden);
+  if (shared_) shared_->plan(plan, moe_.shared * moe_.expert_ffn, tokens);
+
+  add("counts", counts_, experts);
+  add("measures", measures_, int64_t{kRouterMeasures});
+  add("margin", margin_, kMarginTokens);
+  add("lead", lead_, kMarginTokens);
+  const auto add_read = [&](const char* what, auto& view, int64_t size) {
+    plan.add(Section::kHostVisible, name_ + "." + what, view, {size});
+  };
+  add_read("counts", read_counts_, experts);
+  add_read("bias", read_bias_, experts);
+  add_read("measures", read_measures_, kRouterMeasures);
+  add_read("margin", read_margin_, kMarginTokens);
+  add_read("lead", read_lead_, kMarginTokens);
+}
+
+template <typename T>
+void MoeHalf<T>::bind(const ParameterStore<T>& store) {
+  norm_.bind(store, "blocks." + std::to_string(layer_) + ".ffn.norm");
+  router_weight_ = store.matrix(name_ + ".router");
+  drouter_weight_ = store.matrix_gradient(name_ + ".router");
+  experts_.bind(store);
+  bias_ = store.vector(name_ + ".bias");
+  if (shared_) shared_->bind(store);
+}
+
+template <typename T>
+Stream<T> MoeHalf<T>::forward(Exec on, const Stream<T>& in, const Shape& shape, Pass pass) {
+  const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
+  const View<const T, 2> x = norm_.y.rows(0, n);
+  const View<const int32_t, 1> token = token_.rows(0, assignments);
+  const View<T, 2> gate_up = gate_up_.rows(0, assignments), h = h_.rows(0, assignments);
+  const View<T, 2> expert_out = expert_out_.rows(0, assignments);
+
+  const AskedAmax amax = asked();
+  norm_.forward(on, in, n, amax.x);
+  linear_forward<T, float>(on, {.y = logits_.rows(0, n), .x = x, .weight = router_weight_});
+  router_forward(on, router(n, shape.sequence, pass));
+  dispatch(on, {.offsets = offsets_,
+                .token = token_.rows(0, assignments),
+                .slot = slot_.rows(0, n),
+                .partial = s_.dispatch_partial,
+                .expert = expert_.rows(0, n)});
+  experts_.forward(on, s_.quant, {.gather = token, .offsets = offsets_},
+                   {.y = expert_out, .gate_up = gate_up, .h = h, .x = x, .amax = amax.experts});
+  View<T, 2> shared_out;
+  if (shared_) {
+    shared_out = s_.shared_out.rows(0, n);
+    shared_->forward(on, s_.quant, x, shared_out, amax.shared);
+  }
+  combine_forward<T>(on, {.y = s_.branch.rows(0, n),
+                          .expert_out = expert_out,
+                          .slot = slot_.rows(0, n),
+                          .gate = gate_.rows(0, n),
+                          .add = shared_out});
+  return {norm_.resid, s_.branch, 1.0f, amax.shared.dy};
+}
+
+template <typename T>
+void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
+                          const MicroScale& scale) {
+  const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
+  const View<const T, 2> x = norm_.y.rows(0, n);
+  const View<const int32_t, 1> token = token_.rows(0, assignments);
+  const View<T, 2> h = h_.rows(0, assignments);
+  const View<T, 2> dexpert_out = s_.dexpert_out.rows(0, assignments);
+  const View<T, 2> dexpert_in = s_.dexpert_in.rows(0, assignments);
+  const View<T, 2> dh{s_.dh.data, {assignments, moe_.expert_ffn}};
+  const View<T, 2> dgate_up{s_.dgate_up.data, {assignments, 2 * moe_.expert_ffn}};
+  const View<T, 2> dbranch = s_.dbranch.rows(0, n), dnorm = s_.dnorm.rows(0, n);
+
+  const AskedAmax amax = asked();
+  combine_backward<T>(on, {.dexpert_out = dexpert_out,
+                           .dgate = s_.dgate.rows(0, n),
+                           .amax = amax.experts.dy,
+                           .dy = dbranch,
+                           .expert_out = expert_out_.rows(0, assignments),
+                           .slot = slot_.rows(0, n),
+                           .gate = gate_.rows(0, n)});
+  experts_.backward(on, s_.quant, {.gather = token, .offsets = offsets_},
+                    {.dx = dexpert_in,
+                     .dgate_up = dgate_up,
+                     .dh = dh,
+                     .dy = dexpert_out,
+                     .x = x,
+                     .gate_up = gate_up_.rows(0, assignments),
+                     .h = h,
+                     .amax = amax.experts});
+  reduce_by_token<T>(on, {.dx = dnorm, .dexpert_in = dexpert_in, .slot = slot_.rows(0, n)});
+  if (shared_) {
+    shared_->backward(on, s_.quant,
+                      {.dx = dnorm,
+                       .dh = s_.dh,
+                       .dgate_up = s_.dgate_up,
+                       .x = x,
+                       .dy = dbranch,
+                       .amax = amax.shared,
+                       .add = dnorm});
+  }
+
+  backward_router(on, x, shape, scale);
+  norm_.backward(on, s_, in, n);
+}
+
+template <typename T>
+void MoeHalf<T>::backward_router(Exec on, View<const T, 2> x, const Shape& shape,
+                                 const MicroScale& scale) {
+  const int64_t n = shape.tokens();
+  const View<T, 2> dlogits = s_.dlogits.rows(0, n), dnorm = s_.dnorm.rows(0, n);
+  const View<float, 2> dchosen = s_.dchosen.rows(0, n);
+  const RouterForward forward = router(n, shape.sequence, Pass::kTrain);
+  const auto moe_layers = static_cast<float>(config_.layers - moe_.first_dense_layers);
+  const float share = scale.micro_share / moe_layers;
+  RouterBackward<T> backward{.dgate = s_.dgate.rows(0, n),
+                             .expert = forward.expert,
+                             .logits = forward.logits,
+                             .logsumexp = forward.logsumexp,
+                             .score_sum = forward.score_sum,
+                             .aux_slope = forward.aux_slope,
+                             .aux_weight = static_cast<float>(moe_.router.aux_alpha) * share,
+                             .z_weight = static_cast<float>(moe_.router.z_alpha) * share,
+                             .settings = forward.settings};
+  if (on.gpu == nullptr && chosen_linear_pays(moe_.experts, moe_.top_k) &&
+      router_backward_is_sparse(backward)) {
+    backward.dchosen = dchosen;
+    router_backward(on, backward);
+    chosen_linear_backward<T>(on, {.dx = dnorm,
+                                   .dweight = drouter_weight_,
+                                   .dz = dchosen,
+                                   .expert = forward.expert,
+                                   .offsets = offsets_,
+                                   .token = token_.rows(0, n * moe_.top_k),
+                                   .x = x,
+                                   .weight = router_weight_.plain,
+                                   .add = dnorm});
+    return;
+  }
+  backward.dlogits = dlogits;
+  router_backward(on, backward);
+  linear_wgrad<T>(on, {.dweight = drouter_weight_, .dy = dlogits, .x = x});
+  linear_dgrad<T>(on, {.dx = dnorm, .dy = dlogits, .weight = router_weight_, .add = dnorm});
+}
+
+template <typename T>
+typename MoeHalf<T>::AskedAmax MoeHalf<T>::asked() const {
+  const auto word = [&](HalfTensor t) { return s_.quant.word(2 * layer_ + 1, t); };
+  AskedAmax amax;
+  amax.experts = asked_of_ffn(experts_.gate_up_quantised(), experts_.down_quantised(), s_.quant,
+                              {.x = word(HalfTensor::kInput),
+                               .h = word(HalfTensor::kInner),
+                               .dy = word(HalfTensor::kDexpertOut),
+                               .dgate_up = word(HalfTensor::kDinner)});
+  if (shared_) {
+    amax.shared = shared_->asked(s_.quant, {.x = word(HalfTensor::kInput),
+                                            .h = word(HalfTensor::kSharedInner),
+                                            .dy = word(HalfTensor::kDbranch),
+                                            .dgate_up = word(HalfTensor::kSharedDinner)});
+  }
+  amax.x = amax.experts.x.empty() ? amax.shared.x : amax.experts.x;
+  return amax;
+}
+
+template <typename T>
+RouterForward MoeHalf<T>::router(int64_t tokens, int64_t sequence, Pass pass) const {
+  RouterSettings settings = settings_;
+  if (settings.scope == AuxScope::kSequence) settings.sequence = sequence;
+  const bool train = pass == Pass::kTrain;
+  if (!train) settings.aux = RouterAux::kNone;
+  const bool aux = settings.aux != RouterAux::kNone;
+  const int64_t pieces = router_pieces(tokens, settings);
+  return {.expert = expert_.rows(0, tokens),
+          .gate = gate_.rows(0, tokens),
+          .logsumexp = logsumexp_.rows(0, tokens),
+          .score_sum = score_sum_.rows(0, tokens),
+          .aux_slope = aux ? aux_slope_.rows(0, router_groups(tokens, settings)) : View<float, 2>{},
+          .measures = train ? measures_ : View<double, 1>{},
+          .counts = train ? counts_ : View<int64_t, 1>{},
+          .count_partial = s_.count_partial.rows(0, pieces),
+          .share_partial = aux ? s_.share_partial.rows(0, pieces) : View<float, 2>{},
+          .measure_partial = s_.measure_partial.rows(0, pieces),
+          .logits = logits_.rows(0, tokens),
+          .bias = has_bias() ? View<const float, 1>(bias_) : View<const float, 1>{},
+          .settings = settings};
+}
+
+template <typename T>
+int64_t MoeHalf<T>::workspace_bytes(int64_t tokens) const {
+  const int64_t assignments = tokens * moe_.top_k, width = config_.hidden;
+  int64_t bytes = std::max({
+      linear_workspace_bytes<T>(tokens, moe_.experts, width),
+      grouped_workspace_bytes<T>(assignments, moe_.experts, 2 * moe_.expert_ffn, width),
+      grouped_workspace_bytes<T>(assignments, moe_.experts, width, moe_.expert_ffn),
+  });
+  if (shared_) {
+    const int64_t inner = moe_.shared * moe_.expert_ffn;
+    bytes = std::max({bytes, linear_workspace_bytes<T>(tokens, 2 * inner, width),
+                      linear_workspace_bytes<T>(tokens, width, inner)});
+  }
+  return bytes;
+}
+
+template <typename T>
+std::vector<QuantisedProducts*> MoeHalf<T>::quantised() const {
+  return present({experts_.gate_up_quantised(), experts_.down_quantised(),
+                  shared_ ? shared_->gate_up_weight.quantised() : nullptr,
+                  shared_ ? shared_->down_weight.quantised() : nullptr});
+}
+
+template <typename T>
+void MoeHalf<T>::begin_step(Exec on) {
+  zero(on, counts_);
+  zero(on, measures_);
+  micro_batches_ = 0;
+}
+
+template <typename T>
+void MoeHalf<T>::count_micro_batch(int64_t tokens) {
+  micro_batches_ += 1;
+  last_tokens_ = tokens;
+}
+
+template <typename T>
+void MoeHalf<T>::update_bias(Exec on, float lr_fraction) {
+  measure_margin(on);
+  if (!has_bias()) return;
+  const float follow = moe_.router.bias_follows_lr ? lr_fraction : 1.0f;
+  router_bias_update(on, {.bias = bias_,
+                          .counts = counts_,
+                          .rate = static_cast<float>(moe_.router.bias_rate) * follow});
+}
+
+template <typename T>
+void MoeHalf<T>::measure_margin(Exec on) {
+  const int64_t sampled = std::min(kMarginTokens, last_tokens_);
+  router_margin(on, {.margin = margin_.rows(0, sampled),
+                     .lead = lead_.rows(0, sampled),
+                     .expert = expert_.rows(0, sampled),
+                     .logits = logits_.rows(0, sampled),
+                     .bias = has_bias() ? View<const float, 1>(bias_) : View<const float, 1>{},
+                     .settings = settings_});
+  margins_ = sampled;
+}
+
+template <typename T>
+void MoeHalf<T>::read_back(Exec on) {
+  copy(on, read_counts_, counts_);
+  if (has_bias()) copy(on, read_bias_, bias_);
+  copy(on, read_measures_, measures_);
+  copy(on, read_margin_, margin_.rows(0, margins_));
+  copy(on, read_lead_, lead_.rows(0, margins_));
+}
+
+template <typename T>
+RouterLayerState MoeHalf<T>::state() const {
+  RouterLayerState state;
+  state.layer = layer_;
+  state.top_k = moe_.top_k;
+  state.counts = read_counts_;
+  if (has_bias()) state.bias = read_bias_;
+  if (micro_batches_ == 0) return state;
+  state.aux = read_measures_[kAuxValue] / double(micro_batches_);
+  state.z = read_measures_[kZValue] / double(micro_batches_);
+  state.gate_entropy_nats = read_measures_[kGateEntropy] / double(micro_batches_);
+  for (int64_t i = 0; i < margins_; ++i) {
+    state.margin += double(read_margin_[i]) / double(margins_);
+    state.lead += double(read_lead_[i]) / double(margins_);
+  }
+  return state;
+}
+
+template class MoeHalf<float>;
+template class MoeHalf<bf16>;
+
+}  // namespace assay

@@ -1,0 +1,84 @@
+// The mixture-of-experts half of a block: x + sum over the chosen experts of gate * SwiGLU_e(RMSNorm(x)), plus the
+// shared expert. Keeps what telemetry reads: counts of the whole step, means of the router's measures.
+#pragma once
+
+#include "models/decoder/sublayers.h"
+#include "ops/router.h"
+
+namespace assay {
+
+template <typename T>
+class MoeHalf final : public Half<T> {
+ public:
+  MoeHalf(const BlockParts<T>& parts, int64_t layer);
+
+  HalfKind kind() const override { return HalfKind::kMoe; }
+  void plan(MemoryPlan& plan, int64_t tokens) override;
+  void bind(const ParameterStore<T>& store) override;
+  Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass pass) override;
+  void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale& scale) override;
+  int64_t workspace_bytes(int64_t tokens) const override;
+  std::vector<QuantisedProducts*> quantised() const override;
+
+  void begin_step(Exec on);
+  // What the host keeps of a micro-batch of `tokens`, whose kernels may be replayed without forward().
+  void count_micro_batch(int64_t tokens);
+  // Queues copies of what state() shows.
+  void read_back(Exec on);
+  // The end of a step: measures margin and lead by the bias that chose, then moves the bias.
+  void update_bias(Exec on, float lr_fraction);
+  RouterLayerState state() const;
+  // (tokens, K) of the last forward pass.
+  View<const int32_t, 2> chosen(int64_t tokens) const { return expert_.rows(0, tokens); }
+  int64_t top_k() const { return moe_.top_k; }
+
+ private:
+  using Half<T>::norm_;
+  RouterForward router(int64_t tokens, int64_t sequence, Pass pass) const;
+  // From s_.dgate: adds to dnorm and to the router's gradient.
+  void backward_router(Exec on, View<const T, 2> x, const Shape& shape, const MicroScale& scale);
+  void measure_margin(Exec on);
+  // What the routed experts, the shared one and both of them ask of the ops that write their operands.
+  struct AskedAmax {
+    FfnAmax experts, shared;
+    View<float, 1> x;
+  };
+  AskedAmax asked() const;
+  bool has_bias() const { return moe_.router.bias_rate > 0; }
+
+  const ModelConfig config_;
+  const MoeConfig moe_;
+  const int64_t layer_;
+  const std::string name_;
+  const Scratch<T>& s_;
+  const RouterSettings settings_;
+
+  WeightMatrix<T> router_weight_;  // (E, C)
+  View<float, 2> drouter_weight_;
+  View<float, 1> bias_;  // (E)
+  ExpertProjections<T> experts_;
+
+  View<float, 2> logits_;                 // (N, E)
+  View<int32_t, 2> expert_, slot_;        // (N, K)
+  View<float, 2> gate_;                   // (N, K)
+  View<float, 1> logsumexp_, score_sum_;  // (N)
+  View<float, 2> aux_slope_;              // (groups, E)
+  View<int32_t, 1> offsets_, token_;      // (E + 1), (A)
+  View<T, 2> gate_up_, h_, expert_out_;   // (A, 2F), (A, F), (A, C)
+  std::optional<SwigluFfn<T>> shared_;
+
+  View<int64_t, 1> counts_;       // (E)   of the step
+  View<double, 1> measures_;      // (kRouterMeasures)   summed over the step's micro-batches
+  View<float, 1> margin_, lead_;  // (kMarginTokens)
+  int64_t micro_batches_ = 0;     // since begin_step
+  int64_t last_tokens_ = 0;
+  int64_t margins_ = 0;  // rows of margin_ and lead_ that update_bias measured
+
+  // The host's copies of counts_, bias_, measures_, margin_ and lead_.
+  View<int64_t, 1> read_counts_;
+  View<float, 1> read_bias_;
+  View<double, 1> read_measures_;
+  View<float, 1> read_margin_, read_lead_;
+};
+
+}  // namespace assay

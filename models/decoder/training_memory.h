@@ -1,0 +1,36 @@
+// The memory of a training run, planned as the run itself plans it: model, optimizer, scratch of the products. The data
+// loader and validation add theirs when they know the files.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/optimizer.h"
+#include "models/decoder/decoder.h"
+
+namespace assay {
+
+struct TrainingMemory {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Optimizer> optimizer;
+  View<std::byte, 1> workspace;
+  MemoryPlan plan;
+
+  // Registers everything, allocates nothing.
+  TrainingMemory(const Config& config, Recipe recipe, int32_t mask_id,
+                 Backend backend = Backend::kCpu);
+  // plan.allocate; where it does not fit, the UserError says the largest run.micro_batch that would.
+  void allocate(const Config& config, Recipe recipe, gpu::Context* gpu = nullptr);
+  // After allocate(): addresses, tables, and the workspace in `on`.
+  void bind(Exec& on);
+};
+
+// The largest run.micro_batch below the configured one with which a training step fits into `bytes` of the GPU's memory,
+// or of the machine's; 0 if none does.
+int64_t largest_micro_batch(const Config& config, Recipe recipe, const gpu::Context* gpu,
+                            size_t bytes);
+
+// What --plan prints; nothing is allocated.
+std::string memory_plan_text(const Config& config);
+
+}  // namespace assay

@@ -1,0 +1,324 @@
+#include "models/linear/projection.h"
+
+#include <type_traits>
+
+#include "base/bf16.h"
+#include "ops/grouped_linear.h"
+#include "ops/grouped_scaled.h"
+#include "ops/grouped_swiglu.h"
+#include "ops/linear.h"
+
+namespace assay {
+
+template <typename T, typename Weight>
+WeightProducts<T, Weight>::WeightProducts(std::string weight, const ProjectionSite& site)
+    : name_(std::move(weight)) {
+  if (!std::is_same_v<T, bf16> || !site.formats.any()) return;
+  quantised_ = std::make_unique<QuantisedProducts>(
+      QuantisedProducts::Site{.weight = name_,
+                              .role = site.role,
+                              .layer = site.layer,
+                              .native_capability = site.native_capability,
+                              .experts = site.experts},
+      site.formats);
+}
+
+template <typename T, typename Weight>
+void WeightProducts<T, Weight>::bind(const ParameterStore<T>& store) {
+  if (quantised_) return;
+  if constexpr (std::is_same_v<Weight, WeightStack<T>>) {
+    plain_ = store.stack(name_);
+  } else {
+    plain_ = store.matrix(name_);
+  }
+}
+
+template <typename T, typename Weight>
+ProductOperand<T> WeightProducts<T, Weight>::input(Exec on, const QuantScratch& q,
+                                                   View<const T, 2> x,
+                                                   View<const float, 1> amax) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (quantised_) return quantised_->fprop_input(on, q, x, amax);
+  }
+  return {.values = x};
+}
+
+template <typename T, typename Weight>
+GradientOperands<T> WeightProducts<T, Weight>::gradient(Exec on, const QuantScratch& q,
+                                                        View<const T, 2> dy,
+                                                        const AssignedRows& rows,
+                                                        View<const float, 1> amax) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (quantised_) return quantised_->gradient(on, q, dy, rows, amax);
+  }
+  return {.row = {.values = dy}, .column = {.values = dy}};
+}
+
+template <typename T, typename Weight>
+ProductOperand<T> WeightProducts<T, Weight>::wgrad_input(Exec on, const QuantScratch& q,
+                                                         View<const T, 2> x,
+                                                         const AssignedRows& rows,
+                                                         View<const float, 1> amax) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (quantised_) return quantised_->wgrad_input(on, q, x, rows, amax);
+  }
+  return {.values = x};
+}
+
+template <typename T, typename Weight>
+Weight WeightProducts<T, Weight>::fprop_weight() const {
+  if constexpr (std::is_same_v<Weight, WeightMatrix<bf16>>) {
+    if (quantised_) return quantised_->weights().fprop_matrix();
+  }
+  if constexpr (std::is_same_v<Weight, WeightStack<bf16>>) {
+    if (quantised_) return quantised_->weights().fprop_stack();
+  }
+  return plain_;
+}
+
+template <typename T, typename Weight>
+Weight WeightProducts<T, Weight>::dgrad_weight() const {
+  if constexpr (std::is_same_v<Weight, WeightMatrix<bf16>>) {
+    if (quantised_) return quantised_->weights().dgrad_matrix();
+  }
+  if constexpr (std::is_same_v<Weight, WeightStack<bf16>>) {
+    if (quantised_) return quantised_->weights().dgrad_stack();
+  }
+  return plain_;
+}
+
+template <typename T, typename Weight>
+ProductScale WeightProducts<T, Weight>::fprop_scale(const QuantScratch& q,
+                                                    const ProductOperand<T>& input) const {
+  return {input.scale, quantised_ ? quantised_->fprop_weight_scale(q) : View<const float, 1>{}};
+}
+
+template <typename T, typename Weight>
+ProductScale WeightProducts<T, Weight>::dgrad_scale(const QuantScratch& q,
+                                                    const ProductOperand<T>& gradient) const {
+  return {gradient.scale, quantised_ ? quantised_->dgrad_weight_scale(q) : View<const float, 1>{}};
+}
+
+template <typename T>
+void Projection<T>::bind(const ParameterStore<T>& store) {
+  products_.bind(store);
+  dweight_ = store.matrix_gradient(products_.name());
+}
+
+template <typename T>
+void Projection<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
+                            View<const float, 1> x_amax) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    const NativeProducts* const native = products_.native();
+    if (native != nullptr && native->fprop(q)) {
+      if (q.sampled()) products_.input(on, q, x, x_amax);  // for its measures
+      return native->forward(on, q, x, y, x_amax);
+    }
+  }
+  const ProductOperand<T> input = products_.input(on, q, x, x_amax);
+  linear_forward<T>(on, {.y = y,
+                         .x = input.values,
+                         .weight = products_.fprop_weight(),
+                         .scale = products_.fprop_scale(q, input)});
+}
+
+template <typename T>
+void Projection<T>::backward(Exec on, const QuantScratch& q, const Backward& a) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    const NativeProducts* const native = products_.native();
+    if (native != nullptr && (native->dgrad(q) || native->wgrad(q))) {
+      return native_backward(on, q, *native, a);
+    }
+  }
+  const GradientOperands<T> dy = products_.gradient(on, q, a.dy, {}, a.dy_amax);
+  decoded_wgrad(on, q, dy, a);
+  decoded_dgrad(on, q, dy, a);
+}
+
+template <typename T>
+void Projection<T>::decoded_wgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+                                  const Backward& a) const {
+  const ProductOperand<T> x = products_.wgrad_input(on, q, a.x, {}, a.x_amax);
+  linear_wgrad<T>(on, {.dweight = dweight_,
+                       .dy = dy.column.values,
+                       .x = x.values,
+                       .scale = {dy.column.scale, x.scale}});
+}
+
+template <typename T>
+void Projection<T>::decoded_dgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+                                  const Backward& a) const {
+  linear_dgrad<T>(on, {.dx = a.dx,
+                       .dy = dy.row.values,
+                       .weight = products_.dgrad_weight(),
+                       .add = a.add,
+                       .scale = products_.dgrad_scale(q, dy.row)});
+}
+
+template <typename T>
+void Projection<T>::native_backward(Exec on, const QuantScratch& q, const NativeProducts& native,
+                                    const Backward& a) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    const GradientOperands<T> dy = products_.gradient(on, q, a.dy, {}, a.dy_amax);
+    native.code_gradient(on, q, a.dy, a.dy_amax);
+    if (native.wgrad(q)) {
+      if (q.sampled()) products_.wgrad_input(on, q, a.x, {}, a.x_amax);  // for its measures
+      native.wgrad(on, q, a.x, dweight_, a.x_amax);
+    } else {
+      decoded_wgrad(on, q, dy, a);
+    }
+    native.dgrad(q) ? native.dgrad(on, q, a.dx, a.add) : decoded_dgrad(on, q, dy, a);
+  }
+}
+
+template <typename T>
+void ExpertProjections<T>::bind(const ParameterStore<T>& store) {
+  gate_up_.bind(store);
+  down_.bind(store);
+  dgate_up_ = store.stack_gradient(gate_up_.name());
+  ddown_ = store.stack_gradient(down_.name());
+}
+
+// Where a native product runs, the decoded operand is made for the measures of a sampled step.
+template <typename T>
+void ExpertProjections<T>::forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+                                   const Forward& a) const {
+  gate_up_forward(on, q, rows, a);
+  down_forward(on, q, rows, a);
+}
+
+template <typename T>
+void ExpertProjections<T>::gate_up_forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+                                           const Forward& a) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    const NativeProducts* const native = gate_up_.native();
+    if (native != nullptr && native->fprop(q)) {
+      if (q.sampled()) gate_up_.input(on, q, a.x, a.amax.x);
+      return grouped_scaled_swiglu_forward(on, {.h = a.h,
+                                                .gate_up = a.gate_up,
+                                                .amax = a.amax.h,
+                                                .x = native->code_input(on, q, a.x, a.amax.x),
+                                                .row = rows.gather,
+                                                .offsets = rows.offsets,
+                                                .weight = native->fprop_stack()});
+    }
+  }
+  const ProductOperand<T> x = gate_up_.input(on, q, a.x, a.amax.x);
+  grouped_swiglu_forward<T>(on, {.h = a.h,
+                                 .gate_up = a.gate_up,
+                                 .amax = a.amax.h,
+                                 .x = x.values,
+                                 .row = rows.gather,
+                                 .offsets = rows.offsets,
+                                 .weight = gate_up_.fprop_weight(),
+                                 .scale = gate_up_.fprop_scale(q, x)});
+}
+
+template <typename T>
+void ExpertProjections<T>::down_forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+                                        const Forward& a) const {
+  if constexpr (std::is_same_v<T, bf16>) {
+    const NativeProducts* const native = down_.native();
+    if (native != nullptr && native->fprop(q)) {
+      if (q.sampled()) down_.input(on, q, a.h, a.amax.h);
+      return grouped_scaled_linear(on, {.y = a.y,
+                                        .x = native->code_input(on, q, a.h, a.amax.h),
+                                        .offsets = rows.offsets,
+                                        .weight = native->fprop_stack()});
+    }
+  }
+  const ProductOperand<T> h = down_.input(on, q, a.h, a.amax.h);
+  grouped_linear_forward<T>(on, {.y = a.y,
+                                 .x = h.values,
+                                 .offsets = rows.offsets,
+                                 .weight = down_.fprop_weight(),
+                                 .scale = down_.fprop_scale(q, h)});
+}
+
+template <typename T>
+void ExpertProjections<T>::backward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+                                    const Backward& a) const {
+  down_backward(on, q, rows, a);
+  gate_up_backward(on, q, rows, a);
+}
+
+template <typename T>
+void ExpertProjections<T>::down_backward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+                                         const Backward& a) const {
+  const AssignedRows sorted{.offsets = rows.offsets};
+  const GradientOperands<T> dy = down_.gradient(on, q, a.dy, sorted, a.amax.dy);
+  const ProductOperand<T> h = down_.wgrad_input(on, q, a.h, sorted, a.amax.h);
+  grouped_linear_wgrad<T>(on, {.dweight = ddown_,
+                               .dy = dy.column.values,
+                               .x = h.values,
+                               .offsets = rows.offsets,
+                               .scale = {dy.column.scale, h.scale}});
+  if constexpr (std::is_same_v<T, bf16>) {
+    const NativeProducts* const native = down_.native();
+    if (native != nullptr && native->dgrad(q)) {
+      native->code_gradient(on, q, a.dy, a.amax.dy);
+      return grouped_scaled_swiglu_dgrad(on, {.dgate_up = a.dgate_up,
+                                              .amax = a.amax.dgate_up,
+                                              .dy = native->coded_gradient(q, a.dy.dim[0]),
+                                              .gate_up = a.gate_up,
+                                              .offsets = rows.offsets,
+                                              .weight = native->dgrad_stack()});
+    }
+  }
+  grouped_swiglu_dgrad<T>(on, {.dgate_up = a.dgate_up,
+                               .amax = a.amax.dgate_up,
+                               .dh = a.dh,
+                               .dy = dy.row.values,
+                               .gate_up = a.gate_up,
+                               .offsets = rows.offsets,
+                               .weight = down_.dgrad_weight(),
+                               .scale = down_.dgrad_scale(q, dy.row)});
+}
+
+template <typename T>
+void ExpertProjections<T>::gate_up_backward(Exec on, const QuantScratch& q,
+                                            const AssignedRows& rows, const Backward& a) const {
+  const GradientOperands<T> inner =
+      gate_up_.gradient(on, q, a.dgate_up, {.offsets = rows.offsets}, a.amax.dgate_up);
+  const ProductOperand<T> x = gate_up_.wgrad_input(on, q, a.x, rows, a.amax.x);
+  grouped_linear_wgrad<T>(on, {.dweight = dgate_up_,
+                               .dy = inner.column.values,
+                               .x = x.values,
+                               .row = x.gathered ? View<const int32_t, 1>{} : rows.gather,
+                               .offsets = rows.offsets,
+                               .scale = {inner.column.scale, x.scale}});
+  if constexpr (std::is_same_v<T, bf16>) {
+    const NativeProducts* const native = gate_up_.native();
+    if (native != nullptr && native->dgrad(q)) {
+      native->code_gradient(on, q, a.dgate_up, a.amax.dgate_up);
+      return grouped_scaled_linear(on, {.y = a.dx,
+                                        .x = native->coded_gradient(q, a.dx.dim[0]),
+                                        .offsets = rows.offsets,
+                                        .weight = native->dgrad_stack()});
+    }
+  }
+  grouped_linear_dgrad<T>(on, {.dx = a.dx,
+                               .dy = inner.row.values,
+                               .offsets = rows.offsets,
+                               .weight = gate_up_.dgrad_weight(),
+                               .scale = gate_up_.dgrad_scale(q, inner.row)});
+}
+
+FfnAmax asked_of_ffn(const QuantisedProducts* gate_up, const QuantisedProducts* down,
+                     const QuantScratch& q, const FfnAmax& words) {
+  return {.x = asked_of_input(gate_up, q, words.x),
+          .h = asked_of_input(down, q, words.h),
+          .dy = asked_of_gradient(down, q, words.dy),
+          .dgate_up = asked_of_gradient(gate_up, q, words.dgate_up)};
+}
+
+template class WeightProducts<float, WeightMatrix<float>>;
+template class WeightProducts<float, WeightStack<float>>;
+template class WeightProducts<bf16, WeightMatrix<bf16>>;
+template class WeightProducts<bf16, WeightStack<bf16>>;
+template class Projection<float>;
+template class Projection<bf16>;
+template class ExpertProjections<float>;
+template class ExpertProjections<bf16>;
+
+}  // namespace assay

@@ -1,0 +1,139 @@
+// The linear layers of a block: a weight, its gradient, and its three products in the formats of the precision table.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "models/parameters/store.h"
+#include "models/linear/quantised_products.h"
+#include "ops/product_scale.h"
+#include "ops/weight_matrix.h"
+
+namespace assay {
+
+// Which formats the products of a weight have.
+struct ProjectionSite {
+  ProductRole role;
+  int64_t layer;
+  ProductFormats formats;
+  int native_capability = 0;  // compute capability of the GPU whose own products are used; 0: none
+  ExpertWidths experts = {};
+};
+
+// What the three products of one weight read: the operands as they are, or what QuantisedProducts makes of them.
+// Weight: WeightMatrix<T> or WeightStack<T>.
+template <typename T, typename Weight>
+class WeightProducts {
+ public:
+  // In recipe fp32 nothing is quantised.
+  WeightProducts(std::string weight, const ProjectionSite& site);
+
+  void bind(const ParameterStore<T>& store);
+  // amax: of x (of dy), where it is known.
+  ProductOperand<T> input(Exec on, const QuantScratch& q, View<const T, 2> x,
+                          View<const float, 1> amax) const;
+  GradientOperands<T> gradient(Exec on, const QuantScratch& q, View<const T, 2> dy,
+                               const AssignedRows& rows, View<const float, 1> amax) const;
+  ProductOperand<T> wgrad_input(Exec on, const QuantScratch& q, View<const T, 2> x,
+                                const AssignedRows& rows, View<const float, 1> amax) const;
+  Weight fprop_weight() const;
+  Weight dgrad_weight() const;
+  ProductScale fprop_scale(const QuantScratch& q, const ProductOperand<T>& input) const;
+  ProductScale dgrad_scale(const QuantScratch& q, const ProductOperand<T>& gradient) const;
+
+  const std::string& name() const { return name_; }
+  // Null where nothing is quantised.
+  QuantisedProducts* quantised() const { return quantised_.get(); }
+  // Null where nothing is multiplied in its own format.
+  const NativeProducts* native() const { return quantised_ ? quantised_->native() : nullptr; }
+
+ private:
+  std::string name_;
+  std::unique_ptr<QuantisedProducts> quantised_;
+  Weight plain_ = {};  // not with quantised_
+};
+
+// The words of an FFN's operands that the ops which write them raise; empty where nobody asks.
+struct FfnAmax {
+  View<float, 1> x, h, dy, dgate_up;
+};
+
+// Those of `words` that products in force ask for. Products: null where nothing is quantised.
+FfnAmax asked_of_ffn(const QuantisedProducts* gate_up, const QuantisedProducts* down,
+                     const QuantScratch& q, const FfnAmax& words);
+
+template <typename T>
+class Projection {
+ public:
+  Projection(const std::string& weight, const ProjectionSite& site) : products_(weight, site) {}
+
+  void bind(const ParameterStore<T>& store);
+  // y = x W^T. x_amax: of x, where it is known.
+  void forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
+               View<const float, 1> x_amax) const;
+  struct Backward {
+    View<T, 2> dx;
+    View<const T, 2> dy, x;
+    View<const float, 1> dy_amax, x_amax;  // where they are known
+    View<const T, 2> add = {};             // dx = dy W + add; may be dx
+  };
+  // dW += dy^T x, then dx.
+  void backward(Exec on, const QuantScratch& q, const Backward& a) const;
+
+  QuantisedProducts* quantised() const { return products_.quantised(); }
+  // Null where nothing is multiplied in its own format.
+  const NativeProducts* native() const { return products_.native(); }
+  View<float, 2> dweight() const { return dweight_; }
+
+ private:
+  void decoded_wgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+                     const Backward& a) const;
+  void decoded_dgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+                     const Backward& a) const;
+  void native_backward(Exec on, const QuantScratch& q, const NativeProducts& native,
+                       const Backward& a) const;
+
+  WeightProducts<T, WeightMatrix<T>> products_;
+  View<float, 2> dweight_;
+};
+
+// The two products of the experts' FFN around its activation.
+template <typename T>
+class ExpertProjections {
+ public:
+  // NAME.gate_up (E, 2F, C) and NAME.down (E, C, F).
+  ExpertProjections(const std::string& name, const ProjectionSite& site)
+      : gate_up_(name + ".gate_up", site), down_(name + ".down", site) {}
+
+  void bind(const ParameterStore<T>& store);
+  struct Forward {
+    View<T, 2> y, gate_up, h;  // (A, C), (A, 2F), (A, F)
+    View<const T, 2> x;        // (N, C)
+    FfnAmax amax;
+  };
+  void forward(Exec on, const QuantScratch& q, const AssignedRows& rows, const Forward& a) const;
+  struct Backward {
+    View<T, 2> dx;            // (A, C)   of each assignment
+    View<T, 2> dgate_up, dh;  // (A, 2F), (A, F)   scratch
+    View<const T, 2> dy, x, gate_up, h;
+    FfnAmax amax;
+  };
+  void backward(Exec on, const QuantScratch& q, const AssignedRows& rows, const Backward& a) const;
+
+  QuantisedProducts* gate_up_quantised() const { return gate_up_.quantised(); }
+  QuantisedProducts* down_quantised() const { return down_.quantised(); }
+
+ private:
+  void gate_up_forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+                       const Forward& a) const;
+  void down_forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+                    const Forward& a) const;
+  void gate_up_backward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+                        const Backward& a) const;
+  void down_backward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+                     const Backward& a) const;
+  WeightProducts<T, WeightStack<T>> gate_up_, down_;
+  View<float, 3> dgate_up_, ddown_;
+};
+
+}  // namespace assay

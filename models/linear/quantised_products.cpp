@@ -1,0 +1,225 @@
+#include "models/linear/quantised_products.h"
+
+#include "cuda/transfer.h"
+#include "ops/zero.h"
+
+namespace assay {
+
+namespace {
+
+bool in_force(const QuantScratch& q, const OperandFormat& f) {
+  return q.phase == PrecisionPhase::kRecipe && f.quantised();
+}
+
+bool has_whole_amax(const OperandFormat& f) {
+  return f.quantised() && has_tensor_scale(f.format.scale) && !f.rotated;
+}
+bool has_rotated_amax(const OperandFormat& f) {
+  return f.quantised() && has_tensor_scale(f.format.scale) && f.rotated;
+}
+
+FakeCopy copy_into(const QuantScratch& q, const DecodedOperand& to, int64_t rows, int64_t columns,
+                   const OperandFormat& format, uint64_t stream, uint32_t site) {
+  return {.y = to.as(rows, columns),
+          .tensor_scale = to.tensor_scale,
+          .site = site,
+          .format = format.format,
+          .key = {.seed = q.seed, .stream = stream, .step = 0}};
+}
+
+QuantisedProducts::Operand operand(const FakeCopy& copy) {
+  return {.values = copy.y,
+          .scale = has_tensor_scale(copy.format.scale) ? View<const float, 1>(copy.tensor_scale)
+                                                       : View<const float, 1>{}};
+}
+
+}  // namespace
+
+QuantisedProducts::QuantisedProducts(Site site, const ProductFormats& formats)
+    : site_(std::move(site)),
+      formats_(formats),
+      dgrad_stream_(stream_id(site_.weight + ".dgrad.gradient")),
+      wgrad_stream_(stream_id(site_.weight + ".wgrad.gradient")),
+      fprop_stream_(stream_id(site_.weight + ".fprop.input")),
+      wgrad_input_stream_(stream_id(site_.weight + ".wgrad.input")),
+      weights_(site_.weight, formats) {
+  if (site_.native_capability == 0) return;
+  native_ = std::make_unique<NativeProducts>(site_.weight, formats, site_.experts,
+                                             site_.native_capability);
+  if (!native_->any()) native_.reset();
+}
+
+void QuantisedProducts::number_operands(uint32_t first) {
+  first_site_ = first;
+  if (!native_) return;
+  const uint32_t weight = site_of(kWeight, kRow);
+  native_->number_operands(
+      {.fprop_input = site_of(kInput, kRow),
+       .fprop_weight = weight,
+       .dgrad_gradient = site_of(kGradient, kRow),
+       .dgrad_weight = formats_.one_weight() ? weight : site_of(kWeight, kColumn),
+       .wgrad_gradient = site_of(kGradient, kColumn),
+       .wgrad_input = site_of(kInput, kColumn)});
+}
+
+void QuantisedProducts::plan(MemoryPlan& plan, const ParameterSpec& spec, Backend backend) {
+  weights_.plan(plan, spec, backend);
+  if (native_) native_->plan(plan, spec);
+  plan.add(Section::kScratch, site_.weight + ".measures", measures_,
+           {kMeasuredOperands, 2 * kFakeMeasures});
+  plan.add(Section::kHostVisible, site_.weight + ".measures", read_measures_,
+           {kMeasuredOperands, 2 * kFakeMeasures});
+}
+
+void QuantisedProducts::refresh_weights(Exec on, const QuantScratch& q) const {
+  if (native_) native_->refresh_weights(on, q, weights_.master());
+  // What a sampled step measures is the decoded copy.
+  const bool decoded = native_ == nullptr || !native_->has_all_of_weight(q);
+  if (decoded || q.sample != MicroScale::Sample::kNothing) {
+    weights_.refresh(on, q, measures_of(q, kWeight), weight_sites());
+  }
+}
+
+void QuantisedProducts::refresh_for_evaluation(Exec on, const QuantScratch& q) const {
+  if (native_ && native_->has_all_of_weight(q)) weights_.refresh(on, q, {}, weight_sites());
+}
+
+std::vector<QuantisedOperandState> QuantisedProducts::states() const {
+  std::vector<QuantisedOperandState> states;
+  const auto add = [&](const char* operand, const OperandFormat& format, MeasuredOperand row,
+                       Copy copy) {
+    if (!format.quantised()) return;
+    states.push_back(
+        {.weight = site_.weight,
+         .role = product_role_name(site_.role),
+         .layer = site_.layer,
+         .operand = operand,
+         .format = format_name(format),
+         .site = site_of(row, copy),
+         .measures = {read_measures_.row(row) + int(copy) * kFakeMeasures, {kFakeMeasures}}});
+  };
+  add("fprop.input", formats_.fprop_input, kInput, kRow);
+  add("fprop.weight", formats_.fprop_weight, kWeight, kRow);
+  add("dgrad.gradient", formats_.dgrad_gradient, kGradient, kRow);
+  if (!formats_.one_weight()) add("dgrad.weight", formats_.dgrad_weight, kWeight, kColumn);
+  add("wgrad.gradient", formats_.wgrad_gradient, kGradient, kColumn);
+  add("wgrad.input", formats_.wgrad_input, kInput, kColumn);
+  return states;
+}
+
+void QuantisedProducts::begin_measures(Exec on, const QuantScratch& q) const {
+  // Flips are against the weight before the step's update, whose decoded copy other steps do without.
+  refresh_for_evaluation(on, q);
+  zero(on, measures_);
+}
+
+void QuantisedProducts::read_measures(Exec on) const {
+  copy(on, read_measures_, measures_);
+}
+
+View<double, 1> QuantisedProducts::measures_of(const QuantScratch& q,
+                                               MeasuredOperand operand) const {
+  if (q.sample == MicroScale::Sample::kNothing) return {};
+  return {measures_.row(operand), {2 * kFakeMeasures}};
+}
+
+bool QuantisedProducts::asks_input_amax() const {
+  return has_whole_amax(formats_.fprop_input) || has_whole_amax(formats_.wgrad_input);
+}
+
+// Both copies of a gradient come from one pass.
+bool QuantisedProducts::asks_gradient_amax() const {
+  const OperandFormat &row = formats_.dgrad_gradient, &column = formats_.wgrad_gradient;
+  return (has_whole_amax(row) || has_whole_amax(column)) && !has_rotated_amax(column);
+}
+
+FakeQuantise<bf16> QuantisedProducts::operation(const QuantScratch& q, MeasuredOperand operand,
+                                                View<const bf16, 2> x, const AssignedRows& rows,
+                                                const OperandFormat& column,
+                                                View<const float, 1> amax) const {
+  return {.measures = measures_of(q, operand),
+          .not_finite = q.not_finite,
+          .amax = q.amax,
+          .partial = q.partial,
+          .x = x,
+          .known_amax = amax,
+          .gather = rows.gather,
+          .offsets = rows.offsets,
+          .draw = q.draw,
+          .rotation = column.rotated ? ColumnRotation::kHadamard16 : ColumnRotation::kNone,
+          .signs = kRotationSigns};
+}
+
+QuantisedProducts::Operand QuantisedProducts::fprop_input(Exec on, const QuantScratch& q,
+                                                          View<const bf16, 2> x,
+                                                          View<const float, 1> amax) const {
+  const OperandFormat& format = formats_.fprop_input;
+  if (!in_force(q, format)) return {.values = x};
+  FakeQuantise<bf16> op = operation(q, kInput, x, {}, {}, amax);
+  op.row = copy_into(q, q.row, x.dim[0], x.dim[1], format, fprop_stream_, site_of(kInput, kRow));
+  fake_quantise<bf16>(on, op);
+  return operand(op.row);
+}
+
+GradientOperands<bf16> QuantisedProducts::gradient(Exec on, const QuantScratch& q,
+                                                   View<const bf16, 2> dy, const AssignedRows& rows,
+                                                   View<const float, 1> amax) const {
+  const OperandFormat &row = formats_.dgrad_gradient, &column = formats_.wgrad_gradient;
+  GradientOperands<bf16> result{.row = {.values = dy}, .column = {.values = dy}};
+  const bool row_read = native_ == nullptr || !native_->dgrad(q) || q.sampled();
+  const bool column_read = native_ == nullptr || !native_->wgrad(q) || q.sampled();
+  FakeQuantise<bf16> op = operation(q, kGradient, dy, rows, column, amax);
+  if (in_force(q, row) && row_read) {
+    op.row =
+        copy_into(q, q.row, dy.dim[0], dy.dim[1], row, dgrad_stream_, site_of(kGradient, kRow));
+    result.row = operand(op.row);
+  }
+  if (in_force(q, column) && column_read) {
+    op.column = copy_into(q, q.column, dy.dim[0], dy.dim[1], column, wgrad_stream_,
+                          site_of(kGradient, kColumn));
+    result.column = operand(op.column);
+  }
+  if (!op.row.y.empty() || !op.column.y.empty()) fake_quantise<bf16>(on, op);
+  return result;
+}
+
+QuantisedProducts::Operand QuantisedProducts::wgrad_input(Exec on, const QuantScratch& q,
+                                                          View<const bf16, 2> x,
+                                                          const AssignedRows& rows,
+                                                          View<const float, 1> amax) const {
+  const OperandFormat& format = formats_.wgrad_input;
+  if (!in_force(q, format)) return {.values = x};
+  FakeQuantise<bf16> op = operation(q, kInput, x, rows, format, amax);
+  op.column = copy_into(q, q.other, op.rows(), x.dim[1], format, wgrad_input_stream_,
+                        site_of(kInput, kColumn));
+  fake_quantise<bf16>(on, op);
+  Operand result = operand(op.column);
+  result.gathered = true;
+  return result;
+}
+
+View<const float, 1> QuantisedProducts::fprop_weight_scale(const QuantScratch& q) const {
+  const bool left =
+      in_force(q, formats_.fprop_weight) && has_tensor_scale(formats_.fprop_weight.format.scale);
+  return left ? weights_.fprop_scale() : View<const float, 1>{};
+}
+
+View<const float, 1> QuantisedProducts::dgrad_weight_scale(const QuantScratch& q) const {
+  const bool left =
+      in_force(q, formats_.dgrad_weight) && has_tensor_scale(formats_.dgrad_weight.format.scale);
+  return left ? weights_.dgrad_scale() : View<const float, 1>{};
+}
+
+View<float, 1> asked_of_input(const QuantisedProducts* products, const QuantScratch& q,
+                              View<float, 1> word) {
+  const bool asks = products != nullptr && products->asks_input_amax();
+  return asks && q.phase == PrecisionPhase::kRecipe ? word : View<float, 1>{};
+}
+
+View<float, 1> asked_of_gradient(const QuantisedProducts* products, const QuantScratch& q,
+                                 View<float, 1> word) {
+  const bool asks = products != nullptr && products->asks_gradient_amax();
+  return asks && q.phase == PrecisionPhase::kRecipe ? word : View<float, 1>{};
+}
+
+}  // namespace assay

@@ -1,0 +1,69 @@
+// The parameters of a decoder with their buffers: fp32 master, fp32 gradient, the working copy the products
+// read (bf16 recipe: a rounded copy; fp32 recipe: the master itself) and its packed form. Inference on a CPU reads the packed
+// forms alone: the rounded copies take turns in one place while they are packed.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cuda/memory_plan.h"
+#include "engine/model.h"
+#include "engine/parameter_spec.h"
+#include "models/parameters/purpose.h"
+#include "ops/weight_matrix.h"
+
+namespace assay {
+
+template <typename T>
+class ParameterStore {
+ public:
+  ParameterStore(std::vector<ParameterSpec> specs, Backend backend);
+
+  // Before plan(): the products read other copies of it (models/linear/weight_copies.h), so it has no working copy here.
+  void leave_out(const std::string& name);
+  // For inference without gradients: their views are empty, and so is the data of a matrix that is packed.
+  void plan(MemoryPlan& plan, Purpose purpose);
+  void initialise(Exec on, uint64_t seed);
+  // Working copies and packed forms from the masters.
+  void refresh(Exec on);
+  // Packed forms from working copies that the optimizer has already rounded.
+  void repack(Exec on);
+  void zero_gradients(Exec on);
+
+  // Valid after MemoryPlan::allocate(). Each checks the name and the rank.
+  const ParameterSpec& spec(const std::string& name) const;
+  View<const float, 1> master(const std::string& name) const;
+  View<float, 1> vector(const std::string& name) const;
+  View<float, 1> vector_gradient(const std::string& name) const;
+  View<const T, 2> plain(const std::string& name) const;
+  WeightMatrix<T> matrix(const std::string& name) const;
+  View<float, 2> matrix_gradient(const std::string& name) const;
+  WeightStack<T> stack(const std::string& name) const;
+  View<float, 3> stack_gradient(const std::string& name) const;
+
+  std::vector<ParameterRef> trained();
+  std::vector<TensorRef> tensors();
+  const std::vector<ParameterSpec>& specs() const { return specs_; }
+
+ private:
+  struct Buffers {
+    View<float, 1> master, grad;
+    View<bf16, 1> weight;  // recipe bf16, matrices only; empty where only the packed form is kept
+    View<std::byte, 1> packed;
+    bool left_out = false;
+  };
+  int64_t planned_pack_bytes(const ParameterSpec& spec) const;
+  void pack(Exec on, size_t i, const T* plain) const;
+  size_t index(const std::string& name) const;
+  size_t index(const std::string& name, size_t rank) const;
+  View<const T, 1> working(size_t i) const;
+
+  std::vector<ParameterSpec> specs_;
+  const Backend backend_;
+  std::vector<Buffers> buffers_;
+  View<bf16, 1> turn_;  // the rounded copy of the matrix that is being packed
+  std::map<std::string, size_t> by_name_;
+};
+
+}  // namespace assay

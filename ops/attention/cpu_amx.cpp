@@ -1,0 +1,397 @@
+#include "ops/attention/cpu_amx.h"
+
+#include "ops/cpu_gemm/amx_tiles.h"
+
+#if ASSAY_AMX
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "cuda/exec.h"
+#include "ops/attention/cpu_geometry.h"
+#include "ops/quantise/cpu_amax.h"
+#include "ops/cpu_gemm/transpose.h"
+
+namespace assay::attention {
+
+namespace {
+
+constexpr int kKeySteps = kTile / 2;  // of a sum over the queries or keys of a tile
+
+enum class Sums { kFromZero, kContinue };
+
+// c (rows, columns) = or += a (rows, steps) b (steps, columns), all multiples of 16; strides in words.
+struct Tiles {
+  float* c;
+  int64_t c_stride;
+  const uint32_t* a;
+  int64_t a_stride;
+  const uint32_t* b;
+  int64_t b_stride;
+  int rows, columns, steps;
+};
+
+void multiply(const Tiles& t, Sums sums, bool (*skip)(int row, int column) = nullptr) {
+  for (int i = 0; i < t.rows; i += amx::kBlock) {
+    for (int j = 0; j < t.columns; j += amx::kBlock) {
+      if (skip != nullptr && skip(i, j)) continue;
+      float* c = t.c + i * t.c_stride + j;
+      amx::multiply_block({.a = reinterpret_cast<const std::byte*>(t.a + i * t.a_stride),
+                           .a_stride = 4 * t.a_stride,
+                           .a_tile = 4 * amx::kTile * t.a_stride,
+                           .a_chunk = 4 * amx::kTile,
+                           .b = reinterpret_cast<const std::byte*>(t.b + j),
+                           .b_stride = 4 * t.b_stride,
+                           .b_rest = nullptr,
+                           .chunks = t.steps / amx::kTile,
+                           .start = sums == Sums::kContinue ? c : nullptr,
+                           .c = c,
+                           .start_stride = 4 * t.c_stride,
+                           .c_stride = 4 * t.c_stride},
+                          2, 2);
+    }
+  }
+}
+
+// Scores (keys, queries) of a tile on the diagonal that nobody sees.
+bool above_diagonal(int key, int query) {
+  return key > query;
+}
+
+// rows[d][step] = the pair `step` of keys, element d.
+template <int D>
+void transpose_pairs(uint32_t (*rows)[kKeySteps], const uint32_t (*pairs)[D]) {
+  for (int s = 0; s < kKeySteps; s += amx::kTile) {
+    for (int d = 0; d < D; d += amx::kTile) {
+      panel::transpose_16(&rows[d][s], kKeySteps, reinterpret_cast<const std::byte*>(&pairs[s][d]),
+                          4 * D);
+    }
+  }
+}
+
+// The first vector of queries that key j of a tile is seen by.
+int first_vector(bool diagonal, int key) {
+  return diagonal ? key / kVector : 0;
+}
+
+template <int D>
+using Shape = Geometry<bf16, D>;
+
+// 64 queries of one head against all keys before them. The weighted sum of v is kept across: (D, queries).
+template <int D>
+void queries_forward(const Text<bf16>& text, int64_t h, int64_t q0) {
+  using G = Shape<D>;
+  using L = typename G::L;
+  const int64_t kv = text.kv_of(h);
+  const float scale = kLog2E / std::sqrt(float(D));
+
+  alignas(64) uint32_t rows[kTile][G::kSteps];
+  alignas(64) uint32_t q_across[G::kSteps][kTile];
+  alignas(64) uint32_t v_pairs[kKeySteps][D];
+  alignas(64) uint32_t v_across[D][kKeySteps];
+  alignas(64) uint32_t p[kKeySteps][kTile];
+  alignas(64) float s[kTile][kTile];
+  alignas(64) float out[D][kTile] = {};
+  f32x16 top[kTileVectors], sum[kTileVectors] = {};
+  for (f32x16& t : top) t = broadcast(-INFINITY);
+
+  load_rows_at<L, D>(rows, [&](int r) { return text.query(q0 + r, h); });
+  transpose_rows<G::kSteps>(q_across, rows);
+  for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
+    const bool diagonal = k0 == q0;
+    load_rows_at<L, D>(rows, [&](int r) { return text.value(k0 + r, kv); });
+    pair_rows<L, D>(v_pairs, rows);
+    transpose_pairs<D>(v_across, v_pairs);
+    load_rows_at<L, D>(rows, [&](int r) { return text.key(k0 + r, kv); });
+    multiply({.c = s[0],
+              .c_stride = kTile,
+              .a = rows[0],
+              .a_stride = G::kSteps,
+              .b = q_across[0],
+              .b_stride = kTile,
+              .rows = kTile,
+              .columns = kTile,
+              .steps = G::kSteps},
+             Sums::kFromZero, diagonal ? above_diagonal : nullptr);
+
+    f32x16 before[kTileVectors];
+    std::copy(top, top + kTileVectors, before);
+    for (int j = 0; j < kTile; ++j) {
+      const int first = first_vector(diagonal, j);
+      for (int v = first; v < kTileVectors; ++v) {
+        f32x16 x = load(s[j] + v * kVector) * scale;
+        if (diagonal && v == first) x = sees(j - v * kVector) ? x : broadcast(-INFINITY);
+        top[v] = top[v] < x ? x : top[v];
+        store(s[j] + v * kVector, x);
+      }
+    }
+    f32x16 shrink[kTileVectors];
+    for (int v = 0; v < kTileVectors; ++v) {
+      shrink[v] = exp2_fast(before[v] - top[v]);
+      sum[v] *= shrink[v];
+    }
+    for (int j = 0; j < kTile; j += 2) {
+      const int first = first_vector(diagonal, j);
+      for (int v = 0; v < first; ++v) std::memset(p[j / 2] + v * kVector, 0, 4 * kVector);
+      for (int v = first; v < kTileVectors; ++v) {
+        const f32x16 even = exp2_fast(load(s[j] + v * kVector) - top[v]);
+        const f32x16 odd = exp2_fast(load(s[j + 1] + v * kVector) - top[v]);
+        sum[v] += even + odd;
+        L::store_pair(p[j / 2], kTile, v, even, odd);
+      }
+    }
+    if (k0 > 0) {
+      for (int d = 0; d < D; ++d) {
+        for (int v = 0; v < kTileVectors; ++v) {
+          store(out[d] + v * kVector, load(out[d] + v * kVector) * shrink[v]);
+        }
+      }
+    }
+    multiply({.c = out[0],
+              .c_stride = kTile,
+              .a = v_across[0],
+              .a_stride = kKeySteps,
+              .b = p[0],
+              .b_stride = kTile,
+              .rows = D,
+              .columns = kTile,
+              .steps = kKeySteps},
+             Sums::kContinue);
+  }
+
+  alignas(64) float total[kTile], largest[kTile];
+  for (int v = 0; v < kTileVectors; ++v) {
+    store(total + v * kVector, sum[v]);
+    store(largest + v * kVector, top[v]);
+    for (int d = 0; d < D; ++d) {
+      store(out[d] + v * kVector, load(out[d] + v * kVector) * (1.0f / sum[v]));
+    }
+  }
+  alignas(64) uint32_t across[amx::kTile][amx::kTile];
+  const int begin = int(text.begin_of(q0) - q0), end = int(text.end_of(q0) - q0);
+  for (int q = begin / amx::kTile * amx::kTile; q < end; q += amx::kTile) {
+    const int from = std::max(q, begin), to = std::min<int>(q + amx::kTile, end);
+    for (int d = 0; d < D; d += amx::kTile) {
+      panel::transpose_16(across[0], amx::kTile, reinterpret_cast<const std::byte*>(&out[d][q]),
+                          4 * kTile);
+      for (int r = from; r < to; ++r) {
+        f32x16 x;
+        std::memcpy(&x, across[r - q], sizeof x);
+        store(text.out_row(q0 + r, h) + d, x);
+      }
+    }
+    for (int r = from; r < to; ++r) {
+      text.keep_lse(q0 + r, h, (largest[r] + std::log2(total[r])) * kLn2);
+    }
+  }
+}
+
+// The tiles of 64 queries of one head: what backward needs of them in each form. dq is kept across.
+template <int D>
+struct QueryBlock {
+  using G = Shape<D>;
+  using L = typename G::L;
+  alignas(64) uint32_t q_across[G::kSteps][kTile];
+  alignas(64) uint32_t q_pairs[kKeySteps][D];
+  alignas(64) uint32_t dout_across[G::kSteps][kTile];
+  alignas(64) uint32_t dout_pairs[kKeySteps][D];
+  alignas(64) float dq[D][kTile];
+  // In powers of two; infinite for queries past the end, so that p = 0.
+  alignas(64) float lse[kTile];
+  alignas(64) float delta[kTile];  // dout . out
+
+  void load_block(const AttentionBackward<bf16>& a, const G& geometry, int64_t b, int64_t h,
+                  int64_t q0) {
+    alignas(64) uint32_t rows[kTile][G::kSteps];
+    load_rows<L, D>(rows, geometry.rows(a.qkv, b, q0, geometry.q_column(h)));
+    transpose_rows<G::kSteps>(q_across, rows);
+    pair_rows<L, D>(q_pairs, rows);
+    const Rows<bf16> dout = geometry.rows(a.dout, b, q0, h * D);
+    load_rows<L, D>(rows, dout);
+    transpose_rows<G::kSteps>(dout_across, rows);
+    pair_rows<L, D>(dout_pairs, rows);
+    const Rows<bf16> out = geometry.rows(a.out, b, q0, h * D);
+    for (int r = 0; r < kTile; ++r) {
+      lse[r] = r < out.count ? a.lse.at(b, h, q0 + r) * kLog2E : INFINITY;
+      delta[r] = 0;
+      if (r >= out.count) continue;
+      f32x16 dot = {};
+      for (int d = 0; d < D; d += kVector) {
+        dot += load(dout.first + r * dout.stride + d) * load(out.first + r * out.stride + d);
+      }
+      delta[r] = horizontal_sum(dot);
+    }
+    std::memset(dq, 0, sizeof dq);
+  }
+};
+
+// A tile of keys in the forms that backward needs.
+template <int D>
+struct KeyBlock {
+  using G = Shape<D>;
+  using L = typename G::L;
+  alignas(64) uint32_t k_rows[kTile][G::kSteps];
+  alignas(64) uint32_t v_rows[kTile][G::kSteps];
+  alignas(64) uint32_t k_across[D][kKeySteps];
+
+  void load_block(const AttentionBackward<bf16>& a, const G& geometry, int64_t b, int64_t kv,
+                  int64_t k0) {
+    alignas(64) uint32_t k_pairs[kKeySteps][D];
+    load_rows<L, D>(k_rows, geometry.rows(a.qkv, b, k0, geometry.k_column(kv)));
+    load_rows<L, D>(v_rows, geometry.rows(a.qkv, b, k0, geometry.v_column(kv)));
+    pair_rows<L, D>(k_pairs, k_rows);
+    transpose_pairs<D>(k_across, k_pairs);
+  }
+};
+
+// One tile of keys against a block of queries: p and ds from the scores, then the three products with them.
+template <int D>
+void backward_tile(QueryBlock<D>& queries, const KeyBlock<D>& keys, bool diagonal, float (*dk)[D],
+                   float (*dv)[D]) {
+  using G = Shape<D>;
+  using L = typename G::L;
+  const float scale = kLog2E / std::sqrt(float(D));
+  alignas(64) float s[kTile][kTile], dp[kTile][kTile];
+  alignas(64) uint32_t p_rows[kTile][kKeySteps], ds_rows[kTile][kKeySteps];
+  alignas(64) uint32_t ds_pairs[kKeySteps][kTile];
+  Tiles scores{.c = s[0],
+               .c_stride = kTile,
+               .a = keys.k_rows[0],
+               .a_stride = G::kSteps,
+               .b = queries.q_across[0],
+               .b_stride = kTile,
+               .rows = kTile,
+               .columns = kTile,
+               .steps = G::kSteps};
+  const auto skip = diagonal ? above_diagonal : nullptr;
+  multiply(scores, Sums::kFromZero, skip);
+  scores.c = dp[0];
+  scores.a = keys.v_rows[0];
+  scores.b = queries.dout_across[0];
+  multiply(scores, Sums::kFromZero, skip);
+
+  for (int j = 0; j < kTile; j += 2) {
+    const int first = first_vector(diagonal, j);
+    for (int v = 0; v < first; ++v) {
+      for (int r = j; r < j + 2; ++r) {
+        std::memset(p_rows[r] + v * kVector / 2, 0, 2 * kVector);
+        std::memset(ds_rows[r] + v * kVector / 2, 0, 2 * kVector);
+      }
+      std::memset(ds_pairs[j / 2] + v * kVector, 0, 4 * kVector);
+    }
+    for (int v = first; v < kTileVectors; ++v) {
+      f32x16 ds[2];
+      for (int r = 0; r < 2; ++r) {
+        f32x16 p =
+            exp2_fast(load(s[j + r] + v * kVector) * scale - load(queries.lse + v * kVector));
+        if (diagonal && v == first) p = sees(j + r - v * kVector) ? p : f32x16{};
+        ds[r] = p * (load(dp[j + r] + v * kVector) - load(queries.delta + v * kVector));
+        L::store_row(p_rows[j + r], v, p);
+        L::store_row(ds_rows[j + r], v, ds[r]);
+      }
+      L::store_pair(ds_pairs[j / 2], kTile, v, ds[0], ds[1]);
+    }
+  }
+
+  Tiles of_keys{.c = dv[0],
+                .c_stride = D,
+                .a = p_rows[0],
+                .a_stride = kKeySteps,
+                .b = queries.dout_pairs[0],
+                .b_stride = D,
+                .rows = kTile,
+                .columns = D,
+                .steps = kKeySteps};
+  multiply(of_keys, Sums::kContinue);
+  of_keys.c = dk[0];
+  of_keys.a = ds_rows[0];
+  of_keys.b = queries.q_pairs[0];
+  multiply(of_keys, Sums::kContinue);
+  multiply({.c = queries.dq[0],
+            .c_stride = kTile,
+            .a = keys.k_across[0],
+            .a_stride = kKeySteps,
+            .b = ds_pairs[0],
+            .b_stride = kTile,
+            .rows = D,
+            .columns = kTile,
+            .steps = kKeySteps},
+           Sums::kContinue);
+}
+
+// One key-value head of one sequence. dk and dv of all its keys are summed in scratch, over the heads of the group and
+// over the blocks of queries, in that order.
+template <int D>
+void backward_head(const AttentionBackward<bf16>& a, int64_t b, int64_t kv) {
+  using G = Shape<D>;
+  const G geometry{a.sequence, a.heads, a.kv_heads};
+  const int64_t padded = geometry.blocks() * kTile, group = a.heads / a.kv_heads;
+  float* scratch = a.scratch.data + (b * a.kv_heads + kv) * 2 * padded * D;
+  std::fill(scratch, scratch + 2 * padded * D, 0.0f);
+  const auto dk = reinterpret_cast<float(*)[D]>(scratch), dv = dk + padded;
+  const float scale = 1.0f / std::sqrt(float(D));
+
+  QueryBlock<D> queries;
+  KeyBlock<D> keys;
+  for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+    for (int64_t q0 = 0; q0 < a.sequence; q0 += kTile) {
+      queries.load_block(a, geometry, b, h, q0);
+      for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
+        keys.load_block(a, geometry, b, kv, k0);
+        backward_tile<D>(queries, keys, k0 == q0, dk + k0, dv + k0);
+      }
+      alignas(64) uint32_t across[amx::kTile][amx::kTile];
+      for (int q = 0; q < geometry.valid(q0); q += amx::kTile) {
+        const int count = std::min<int>(amx::kTile, geometry.valid(q0) - q);
+        for (int d = 0; d < D; d += amx::kTile) {
+          panel::transpose_16(across[0], amx::kTile,
+                              reinterpret_cast<const std::byte*>(&queries.dq[d][q]), 4 * kTile);
+          for (int r = 0; r < count; ++r) {
+            f32x16 x;
+            std::memcpy(&x, across[r], sizeof x);
+            bf16* dq = a.dqkv.row(b * a.sequence + q0 + q + r) + geometry.q_column(h);
+            store(dq + d, x * scale);
+          }
+        }
+      }
+    }
+  }
+  for (int64_t t = 0; t < a.sequence; ++t) {
+    bf16* row = a.dqkv.row(b * a.sequence + t);
+    for (int d = 0; d < D; d += kVector) {
+      store(row + geometry.k_column(kv) + d, load(dk[t] + d) * scale);
+      store(row + geometry.v_column(kv) + d, load(dv[t] + d));
+    }
+    raise_most(a.dv_amax, row + geometry.v_column(kv), D);
+  }
+}
+
+}  // namespace
+
+void forward_block_amx(const Text<bf16>& text, int64_t head, int64_t block) {
+  const amx::TileUnit unit;
+  with_head_dim(text.head_dim, [&]<int D>() { queries_forward<D>(text, head, block * kTile); });
+}
+
+void backward_amx(Exec on, const AttentionBackward<bf16>& a) {
+  with_head_dim(a.head_dim, [&]<int D>() {
+    parallel_for(on, a.batch * a.kv_heads, [&](int64_t item) {
+      const amx::TileUnit unit;
+      backward_head<D>(a, item / a.kv_heads, item % a.kv_heads);
+    });
+  });
+}
+
+}  // namespace assay::attention
+
+#else
+
+namespace assay::attention {
+
+void forward_block_amx(const Text<bf16>&, int64_t, int64_t) {}
+void backward_amx(Exec, const AttentionBackward<bf16>&) {}
+
+}  // namespace assay::attention
+
+#endif

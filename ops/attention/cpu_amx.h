@@ -1,0 +1,14 @@
+// The bf16 bodies of ops/attention.h on the CPU's matrix unit: the same tiles of 64 queries by 64 keys and the same
+// softmax, only the products elsewhere and their sums in the order of ops/cpu_gemm/amx.h.
+#pragma once
+
+#include "ops/attention.h"
+#include "ops/attention/cpu_sequence.h"
+#include "ops/cpu_gemm/amx.h"
+
+namespace assay::attention {
+
+void forward_block_amx(const Text<bf16>& text, int64_t head, int64_t block);
+void backward_amx(Exec on, const AttentionBackward<bf16>& a);
+
+}  // namespace assay::attention

@@ -1,0 +1,57 @@
+// Where the rows of a head lie, and what the CPU bodies of attention share.
+#pragma once
+
+#include <algorithm>
+
+#include "base/view.h"
+#include "ops/attention/cpu_tile.h"
+
+namespace assay::attention {
+
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
+// Where a head's rows lie in qkv, and the tile shapes of head width D.
+template <typename T, int D>
+struct Geometry {
+  using L = LaneOf<T>;
+  using Lane = typename L::Lane;
+  static constexpr int kSteps = D / L::kPairs;               // of a sum over the head's width
+  static constexpr int kRowSteps = kTile / L::kPairs;        // of a sum over queries or keys
+  static constexpr int kColumns = std::min(D / kVector, 4);  // vectors of D at once
+  static constexpr int kRows = kSums / kColumns;             // rows of D at once
+
+  int64_t sequence, heads, kv_heads;
+
+  int64_t stride() const { return (heads + 2 * kv_heads) * D; }
+  int64_t kv_of(int64_t head) const { return head / (heads / kv_heads); }
+  int64_t q_column(int64_t head) const { return head * D; }
+  int64_t k_column(int64_t kv_head) const { return (heads + kv_head) * D; }
+  int64_t v_column(int64_t kv_head) const { return (heads + kv_heads + kv_head) * D; }
+  int64_t blocks() const { return (sequence + kTile - 1) / kTile; }
+  int valid(int64_t begin) const { return int(std::min<int64_t>(kTile, sequence - begin)); }
+  Rows<T> rows(View<const T, 2> tensor, int64_t b, int64_t begin, int64_t column) const {
+    return {tensor.row(b * sequence + begin) + column, tensor.dim[1], valid(begin)};
+  }
+};
+
+// Lanes of vector 0 are queries, key is counted from the first of them: does the query see the key?
+inline i32x16 sees(int key) {
+  const i32x16 query = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return query >= key;
+}
+
+// Item i of a head's blocks of queries: its longest and shortest follow each other, so that threads that take
+// neighbouring items get shares of about the same length.
+inline int64_t balanced_block(int64_t i, int64_t blocks) {
+  return i % 2 == 0 ? blocks - 1 - i / 2 : i / 2;
+}
+
+// Calls f<D>().
+template <typename F>
+void with_head_dim(int64_t head_dim, F&& f) {
+  if (head_dim == 32) return f.template operator()<32>();
+  if (head_dim == 64) return f.template operator()<64>();
+  f.template operator()<128>();
+}
+
+}  // namespace assay::attention

@@ -1,0 +1,57 @@
+// Forward attention of one text as the CPU computes it, 64 queries of a head at a time: the body of ops/attention.h and of
+// ops/varlen_attention.h. Positions count from the text's first row; the rows of a prefix, which lie elsewhere, come before
+// its own. Tiles begin at multiples of 64 positions whatever the prefix is, so a row has the same bits however its text is cut.
+#pragma once
+
+#include <algorithm>
+
+#include "base/bf16.h"
+#include "ops/attention/cpu_geometry.h"
+
+namespace assay::attention {
+
+template <typename T>
+struct Text {
+  View<const T, 2> own;     // in  (rows, (Hq + 2 Hkv) D)
+  View<const T, 2> prefix;  // in  (rows, W)   the k heads at prefix_column, then the v heads
+  int64_t prefix_column;
+  View<T, 2> out;       // out (own rows, Hq D)
+  float* lse;           // out (Hq, own rows)   or null
+  int64_t query_begin;  // own rows before it have no query: their out is left alone
+  int64_t heads, kv_heads, head_dim;
+
+  int64_t positions() const { return prefix.dim[0] + own.dim[0]; }
+  int64_t first_query() const { return prefix.dim[0] + query_begin; }  // a position
+  int64_t first_block() const { return first_query() / kTile; }
+  int64_t blocks() const { return (positions() + kTile - 1) / kTile; }
+
+  int64_t kv_of(int64_t head) const { return head / (heads / kv_heads); }
+  // Of the row at `position`; null where nothing is there.
+  const T* query(int64_t position, int64_t head) const {
+    if (position < prefix.dim[0] || position >= positions()) return nullptr;
+    return own.row(position - prefix.dim[0]) + head * head_dim;
+  }
+  const T* key(int64_t position, int64_t kv_head) const {
+    if (position >= positions()) return nullptr;
+    if (position < prefix.dim[0]) return prefix.row(position) + prefix_column + kv_head * head_dim;
+    return own.row(position - prefix.dim[0]) + (heads + kv_head) * head_dim;
+  }
+  const T* value(int64_t position, int64_t kv_head) const {
+    return key(position, kv_head + kv_heads);
+  }
+  // Positions of [q0, q0 + 64) that have a query.
+  int64_t begin_of(int64_t q0) const { return std::max(q0, first_query()); }
+  int64_t end_of(int64_t q0) const { return std::min(q0 + kTile, positions()); }
+  T* out_row(int64_t position, int64_t head) const {
+    return out.row(position - prefix.dim[0]) + head * head_dim;
+  }
+  void keep_lse(int64_t position, int64_t head, float value) const {
+    if (lse != nullptr) lse[head * own.dim[0] + position - prefix.dim[0]] = value;
+  }
+};
+
+// Block `block` of 64 positions, of [first_block(), blocks()). On the matrix unit where there is one.
+template <typename T>
+void forward_block(const Text<T>& text, int64_t head, int64_t block);
+
+}  // namespace assay::attention

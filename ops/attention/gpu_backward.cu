@@ -1,0 +1,276 @@
+// Attention backward in bf16 by mma.sync, deterministic without atomics: a kernel owns dk and dv of a block of keys,
+// another dq of a block of queries, and both compute p and ds: seven products in place of five.
+#include <type_traits>
+
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/attention.h"
+#include "ops/attention/gpu_backward_wgmma.h"
+#include "ops/attention/gpu_delta.h"
+#include "ops/attention/gpu_fragments.h"
+#include "ops/gpu/ops.h"
+
+namespace assay::gpu {
+
+namespace {
+
+using namespace attention;
+
+constexpr int kThreads = 128, kWarps = kThreads / kWarp;
+constexpr int kOwned = kWarps * 16;  // rows a block owns: 16 a warp
+
+template <int D>
+struct Block {
+  static constexpr int kRows = D == 128 ? 32 : 64;  // of a tile of the rows that stream by
+  static constexpr int kTile = kRows * D;
+  // Of a tile at once: scores of 16 x kPart a warp, for the block that owns keys and for the one that owns queries.
+  static constexpr int kKeysPart = D == 32 ? 32 : 16, kQueriesPart = 32;
+  static constexpr int kResident = D == 128 ? 2 : 3;  // blocks of an SM, by registers
+  // The warp's own two fragments of 16 rows; with the sums of dk and dv they pass 255 registers at D = 128.
+  using Held = HeldRows<D, 1>;
+  using HeldKeys = std::conditional_t<D == 128, TileRows<D>, HeldRows<D, 1>>;
+  static constexpr int kSharedBytes = (2 * kOwned + 4 * kRows) * D * int(sizeof(bf16));
+};
+
+// dp becomes ds = p (dp - delta), without 1 / sqrt(D), which the sums get at the end.
+GPU_DEVICE void differentiate(float& dp, float p, float delta) {
+  dp = p * (dp - delta);
+}
+
+// A block owns dk and dv of 64 keys of a key-value head, a warp those of 16, in registers; queries of all heads of its
+// group stream by in tiles through two stages of shared memory, from the first that sees its keys on, head after head.
+// Rows of the products are keys: p and ds are, as they are computed, operands of the sums. Each tile of q and dout is
+// read from L2 once a block. Bound by mma.sync and by shared memory (16 rows a warp: 512 bytes for two products). The
+// first keys, seen by the most queries, start first.
+template <int D>
+__global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backward_keys_kernel(
+    const __grid_constant__ AttentionBackward<bf16> a) {
+  using B = Block<D>;
+  constexpr int kPart = B::kKeysPart, kN = kPart / 8;
+  GPU_DYNAMIC_SHARED(bf16, shared);
+  GPU_SHARED(float,
+             lse_rows, [2][B::kRows]);  // in powers of two; infinite past the end, so that p = 0
+  GPU_SHARED(float, delta_rows, [2][B::kRows]);
+  bf16* const k_tile = shared;
+  bf16* const v_tile = k_tile + kOwned * D;
+  bf16* const q_tiles = v_tile + kOwned * D;
+  bf16* const dout_tiles = q_tiles + 2 * B::kTile;
+
+  const int heads = int(a.heads), kv_heads = int(a.kv_heads), sequence = int(a.sequence);
+  const int b = int(blockIdx.x) / kv_heads, kv = int(blockIdx.x) % kv_heads;
+  const int k0 = int(blockIdx.y) * kOwned, stride = int(a.qkv.dim[1]);
+  const int k_column = (heads + kv) * D, v_column = k_column + kv_heads * D;
+  const bf16* const rows = a.qkv.row(b * a.sequence);
+  const bf16* const douts = a.dout.row(b * a.sequence);
+
+  // The tile that is next to come: of head h, queries from q0 on.
+  int h = kv * (heads / kv_heads), q0 = k0;
+  const int end = h + heads / kv_heads;
+  const auto copy_tile = [&](int stage) {
+    const int at = stage * B::kTile;
+    copy_rows<D, B::kRows, kThreads>(q_tiles + at, rows + (int64_t{q0} * stride + h * D), stride,
+                                     sequence - q0);
+    copy_rows<D, B::kRows, kThreads>(dout_tiles + at, douts + (int64_t{q0} * heads + h) * D,
+                                     heads * D, sequence - q0);
+    cp_async_commit();
+  };
+  const auto advance = [&] {
+    q0 += B::kRows;
+    if (q0 >= sequence) {
+      q0 = k0;
+      ++h;
+    }
+  };
+  struct Terms {
+    float lse, delta;
+  };
+  const int row = int(threadIdx.x);  // whose terms this thread brings
+  const auto read_terms = [&] {
+    const int t = q0 + row;
+    if (row >= B::kRows || t >= sequence) return Terms{INFINITY, 0};
+    const int64_t at = (int64_t{b} * heads + h) * sequence + t;
+    return Terms{a.lse[at] * kLog2E, a.scratch[at]};
+  };
+  const auto store_terms = [&](int stage, const Terms& terms) {
+    if (row >= B::kRows) return;
+    lse_rows[stage][row] = terms.lse;
+    delta_rows[stage][row] = terms.delta;
+  };
+
+  copy_rows<D, kOwned, kThreads>(k_tile, rows + (int64_t{k0} * stride + k_column), stride,
+                                 sequence - k0);
+  copy_rows<D, kOwned, kThreads>(v_tile, rows + (int64_t{k0} * stride + v_column), stride,
+                                 sequence - k0);
+  copy_tile(0);
+  store_terms(0, read_terms());
+
+  const int warp_row = warp() * 16;
+  typename B::HeldKeys k_rows, v_rows;
+  float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
+  const float scale = kLog2E * inverse_root<D>();
+  bool loaded = false;
+
+  for (int stage = 0; h < end; stage ^= 1) {
+    cp_async_wait<0>();
+    sync_block();  // this tile is there, and the other stage's is no longer read
+    // The lane's upper key, counted from the tile's first query.
+    const int key = k0 - q0 + warp_row + lane() / 4;
+    advance();
+    Terms next = {};
+    if (h < end) {
+      copy_tile(stage ^ 1);
+      next = read_terms();
+    }
+    if (!loaded) {
+      k_rows.start(k_tile, warp_row);
+      v_rows.start(v_tile, warp_row);
+      loaded = true;
+    }
+    const bf16* const q = q_tiles + stage * B::kTile;
+    const bf16* const dout = dout_tiles + stage * B::kTile;
+#pragma unroll 1
+    for (int part = 0; part < B::kRows; part += kPart) {
+      if (part + kPart <= key - lane() / 4) continue;  // queries before all keys of the warp
+      float p[1][kN][4], ds[1][kN][4];
+      multiply_rows<D>(p, k_rows, q, part);
+      multiply_rows<D>(ds, v_rows, dout, part);
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        const int column = part + n * 8 + lane() % 4 * 2;
+        const auto lse = load_vec<2>(&lse_rows[stage][column]);
+        const auto delta = load_vec<2>(&delta_rows[stage][column]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float& x = p[0][n][i];
+          x = exp2_approx(fmaf(x, scale, -lse[i % 2]));
+          if (column + i % 2 < key + i / 2 * 8) x = 0;
+          differentiate(ds[0][n][i], x, delta[i % 2]);
+        }
+      }
+      add_weighted_rows<D>(dv, p, dout, part);
+      add_weighted_rows<D>(dk, ds, q, part);
+    }
+    if (h < end) store_terms(stage ^ 1, next);
+  }
+
+  const int first = k0 + warp_row;
+  bf16* const to = a.dqkv.row(b * a.sequence + first);
+  store_rows<D>(to + k_column, stride, sequence - first, k_tile + warp_row * D, dk[0],
+                inverse_root<D>(), inverse_root<D>());
+  store_rows<D>(to + v_column, stride, sequence - first, v_tile + warp_row * D, dv[0], 1, 1,
+                a.dv_amax.data);
+}
+
+// A block owns dq of 64 queries of a head, a warp that of 16, in registers; tiles of keys and values up to the last query
+// stream by through two stages of shared memory. Bound as the kernel above, with three products for its four. The last
+// queries, which see the most keys, start first.
+template <int D>
+__global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backward_queries_kernel(
+    const __grid_constant__ AttentionBackward<bf16> a) {
+  using B = Block<D>;
+  constexpr int kPart = B::kQueriesPart, kN = kPart / 8;
+  GPU_DYNAMIC_SHARED(bf16, shared);
+  bf16* const q_tile = shared;
+  bf16* const dout_tile = q_tile + kOwned * D;
+  bf16* const k_tiles = dout_tile + kOwned * D;
+  bf16* const v_tiles = k_tiles + 2 * B::kTile;
+
+  const int heads = int(a.heads), sequence = int(a.sequence), stride = int(a.qkv.dim[1]);
+  const int b = int(blockIdx.x) / heads, h = int(blockIdx.x) % heads;
+  const int kv = h / (heads / int(a.kv_heads));
+  const int q0 = int(gridDim.y - 1 - blockIdx.y) * kOwned;
+  const bf16* const rows = a.qkv.row(b * a.sequence);
+  const bf16* const k = rows + (heads + kv) * D;
+  const int64_t v_from_k = a.kv_heads * D;
+  const int tiles = (smaller(q0 + kOwned, sequence) + B::kRows - 1) / B::kRows;
+  const auto copy_tile = [&](int tile) {
+    const int k0 = tile * B::kRows, at = tile % 2 * B::kTile;
+    const bf16* const from = k + int64_t{k0} * stride;
+    copy_rows<D, B::kRows, kThreads>(k_tiles + at, from, stride, sequence - k0);
+    copy_rows<D, B::kRows, kThreads>(v_tiles + at, from + v_from_k, stride, sequence - k0);
+    cp_async_commit();
+  };
+  copy_rows<D, kOwned, kThreads>(q_tile, rows + (int64_t{q0} * stride + h * D), stride,
+                                 sequence - q0);
+  copy_rows<D, kOwned, kThreads>(dout_tile, a.dout.row(b * a.sequence + q0) + h * D, heads * D,
+                                 sequence - q0);
+  copy_tile(0);
+
+  const int warp_row = warp() * 16;
+  const int first = q0 + warp_row;
+  float lse[2], delta[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int t = first + lane() / 4 + 8 * half;
+    const int64_t at = (int64_t{b} * heads + h) * sequence + t;
+    lse[half] = t < sequence ? a.lse[at] * kLog2E : INFINITY;
+    delta[half] = t < sequence ? a.scratch[at] : 0;
+  }
+  typename B::Held q_rows, dout_rows;
+  float dq[1][D / 8][4] = {};
+  const float scale = kLog2E * inverse_root<D>();
+
+  for (int tile = 0; tile < tiles; ++tile) {
+    cp_async_wait<0>();
+    sync_block();  // this tile is there, and the other stage's is no longer read
+    if (tile + 1 < tiles) copy_tile(tile + 1);
+    if (tile == 0) {
+      q_rows.start(q_tile, warp_row);
+      dout_rows.start(dout_tile, warp_row);
+    }
+    const bf16* const k_now = k_tiles + tile % 2 * B::kTile;
+    const bf16* const v_now = v_tiles + tile % 2 * B::kTile;
+    // The last key, counted from the tile's first, that the lane's upper row sees. It also hides keys past the end.
+    const int last = first - tile * B::kRows + lane() / 4;
+#pragma unroll 1
+    for (int part = 0; part < B::kRows; part += kPart) {
+      if (part >= last - lane() / 4 + 16) continue;  // all later than this warp's queries
+      float p[1][kN][4], ds[1][kN][4];
+      multiply_rows<D>(p, q_rows, k_now, part);
+      multiply_rows<D>(ds, dout_rows, v_now, part);
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        const int column = part + n * 8 + lane() % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float x = exp2_approx(fmaf(p[0][n][i], scale, -lse[i / 2]));
+          if (column + i % 2 > last + i / 2 * 8) x = 0;
+          differentiate(ds[0][n][i], x, delta[i / 2]);
+        }
+      }
+      add_weighted_rows<D>(dq, ds, k_now, part);
+    }
+  }
+  store_rows<D>(a.dqkv.row(b * a.sequence + first) + h * D, stride, sequence - first,
+                q_tile + warp_row * D, dq[0], inverse_root<D>(), inverse_root<D>());
+}
+
+template <int D>
+void launch_backward(Exec on, const AttentionBackward<bf16>& a) {
+  const unsigned blocks = unsigned((a.sequence + kOwned - 1) / kOwned);
+  launch_attention_delta(on, a);
+  launch(on,
+         {.name = "attention_backward_keys",
+          .grid = {unsigned(a.batch * a.kv_heads), blocks},
+          .block = {kThreads},
+          .shared_bytes = Block<D>::kSharedBytes},
+         attention_backward_keys_kernel<D>, a);
+  launch(on,
+         {.name = "attention_backward_queries",
+          .grid = {unsigned(a.batch * a.heads), blocks},
+          .block = {kThreads},
+          .shared_bytes = Block<D>::kSharedBytes},
+         attention_backward_queries_kernel<D>, a);
+}
+
+}  // namespace
+
+void attention_backward(Exec on, const AttentionBackward<bf16>& a) {
+  if (a.dqkv.size() == 0) return;
+  if (wgmma_pays(a)) return attention_backward_wgmma(on, a);
+  if (a.head_dim == 32) return launch_backward<32>(on, a);
+  if (a.head_dim == 64) return launch_backward<64>(on, a);
+  launch_backward<128>(on, a);
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,226 @@
+// Attention in float, on the ordinary cores: to tell wrong mathematics from rounding, not to be fast.
+//
+// A row (a query, or a key in the backward pass over keys) belongs to D / 32 neighbouring lanes, 32 elements each, in
+// registers; the rows of the other side are read one after the other by all rows of a warp at once.
+#include <cmath>
+
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/attention.h"
+#include "ops/attention/gpu_delta.h"
+#include "ops/attention/gpu_fragments.h"
+#include "ops/gpu/ops.h"
+
+namespace assay::gpu {
+
+namespace {
+
+using namespace attention;
+
+constexpr int kThreads = 128;
+constexpr int kWidth = 32;  // elements of a row in a thread
+
+// Which row and which part of it a thread owns; where the parts lie.
+template <int D>
+struct Owner {
+  static constexpr int kLanes = D / kWidth;
+  static constexpr int kRows = kThreads / kLanes, kWarpRows = kWarp / kLanes;
+  int64_t row;       // may lie past the sequence
+  int64_t warp_row;  // the first of the warp's
+  int part;
+
+  GPU_DEVICE explicit Owner(int64_t block)
+      : row(block * kRows + int(threadIdx.x) / kLanes),
+        warp_row(block * kRows + warp() * kWarpRows),
+        part(int(threadIdx.x) % kLanes * kWidth) {}
+};
+
+GPU_DEVICE void load_part(float (&x)[kWidth], const float* row) {
+#pragma unroll
+  for (int i = 0; i < kWidth; i += 4) {
+    const auto v = load_vec<4>(row + i);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) x[i + e] = v[e];
+  }
+}
+GPU_DEVICE void store_part(float* row, const float (&x)[kWidth], float factor) {
+#pragma unroll
+  for (int i = 0; i < kWidth; i += 4) {
+    store_vec<4>(row + i, Vec<float, 4>{{x[i] * factor, x[i + 1] * factor, x[i + 2] * factor,
+                                         x[i + 3] * factor}});
+  }
+}
+// Four sums, so that the additions need not wait for each other.
+template <int D>
+GPU_DEVICE float dot(const float (&x)[kWidth], const float* row) {
+  float sum[4] = {};
+#pragma unroll
+  for (int i = 0; i < kWidth; i += 4) {
+    const auto v = load_vec<4>(row + i);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum[e] = fmaf(x[i + e], v[e], sum[e]);
+  }
+  return warp_sum((sum[0] + sum[1]) + (sum[2] + sum[3]), D / kWidth);
+}
+GPU_DEVICE void add_scaled(float (&sum)[kWidth], float factor, const float* row) {
+#pragma unroll
+  for (int i = 0; i < kWidth; i += 4) {
+    const auto v = load_vec<4>(row + i);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum[i + e] = fmaf(factor, v[e], sum[i + e]);
+  }
+}
+
+// A row's lanes own a query. Bound by L1: a key and its value for D FMA of a row twice.
+template <int D>
+__global__ __launch_bounds__(kThreads) void attention_forward_float_kernel(
+    const __grid_constant__ AttentionForward<float> a) {
+  const int64_t b = blockIdx.x / a.heads, h = blockIdx.x % a.heads;
+  const int64_t kv = h / (a.heads / a.kv_heads), stride = a.qkv.dim[1];
+  const Owner<D> own(gridDim.y - 1 - blockIdx.y);
+  const float* const rows = a.qkv.row(b * a.sequence) + own.part;
+  const float* k = rows + (a.heads + kv) * D;
+  const float* v = k + a.kv_heads * D;
+  const float scale = kLog2E * inverse_root<D>();
+
+  float q[kWidth], out[kWidth] = {};
+  load_part(q, rows + smaller(own.row, a.sequence - 1) * stride + h * D);
+  float top = -INFINITY, sum = 0;
+  const int64_t end = smaller(own.warp_row + Owner<D>::kWarpRows, a.sequence);
+  for (int64_t j = 0; j < end; ++j, k += stride, v += stride) {
+    const float s = dot<D>(q, k) * scale;
+    if (j > own.row) continue;
+    if (s > top) {
+      const float factor = exp2_approx(top - s);
+      top = s;
+      sum *= factor;
+#pragma unroll
+      for (float& x : out) x *= factor;
+    }
+    const float p = exp2_approx(s - top);
+    sum += p;
+    add_scaled(out, p, v);
+  }
+  Most most{a.amax.data};
+  if (own.row < a.sequence) {
+    const float inverse = 1.0f / sum;
+#pragma unroll
+    for (float& x : out) x *= inverse;
+    store_part(a.out.row(b * a.sequence + own.row) + h * D + own.part, out, 1.0f);
+    most.take(out);
+    if (own.part == 0) a.lse.at(b, h, own.row) = (top + log2f(sum)) * kLn2;
+  }
+  most.raise_of_warp<float>();
+}
+
+// A row's lanes own dk and dv of a key and run over the queries of the group's heads that see it. Bound by L1.
+template <int D>
+__global__ __launch_bounds__(kThreads) void attention_backward_keys_float_kernel(
+    const __grid_constant__ AttentionBackward<float> a) {
+  const int64_t b = blockIdx.x / a.kv_heads, kv = blockIdx.x % a.kv_heads;
+  const int64_t group = a.heads / a.kv_heads, stride = a.qkv.dim[1];
+  const Owner<D> own(blockIdx.y);
+  const float* const rows = a.qkv.row(b * a.sequence) + own.part;
+  const int64_t k_column = (a.heads + kv) * D, v_column = k_column + a.kv_heads * D;
+  const float scale = kLog2E * inverse_root<D>();
+
+  float k[kWidth], v[kWidth], dk[kWidth] = {}, dv[kWidth] = {};
+  const int64_t key = smaller(own.row, a.sequence - 1);
+  load_part(k, rows + key * stride + k_column);
+  load_part(v, rows + key * stride + v_column);
+  for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+    for (int64_t t = own.warp_row; t < a.sequence; ++t) {
+      const float* const q = rows + t * stride + h * D;
+      const float* const dout = a.dout.row(b * a.sequence + t) + h * D + own.part;
+      const int64_t at = (b * a.heads + h) * a.sequence + t;
+      const float s = dot<D>(k, q), dp = dot<D>(v, dout);
+      if (t < own.row) continue;
+      const float p = exp2_approx(fmaf(s, scale, -a.lse[at] * kLog2E));
+      add_scaled(dv, p, dout);
+      add_scaled(dk, p * (dp - a.scratch[at]), q);
+    }
+  }
+  Most most{a.dv_amax.data};
+  if (own.row < a.sequence) {
+    float* const to = a.dqkv.row(b * a.sequence + own.row) + own.part;
+    store_part(to + k_column, dk, inverse_root<D>());
+    store_part(to + v_column, dv, 1.0f);
+    most.take(dv);
+  }
+  most.raise_of_warp<float>();
+}
+
+// A row's lanes own dq of a query. Bound by L1.
+template <int D>
+__global__ __launch_bounds__(kThreads) void attention_backward_queries_float_kernel(
+    const __grid_constant__ AttentionBackward<float> a) {
+  const int64_t b = blockIdx.x / a.heads, h = blockIdx.x % a.heads;
+  const int64_t kv = h / (a.heads / a.kv_heads), stride = a.qkv.dim[1];
+  const Owner<D> own(gridDim.y - 1 - blockIdx.y);
+  const float* const rows = a.qkv.row(b * a.sequence) + own.part;
+  const float* k = rows + (a.heads + kv) * D;
+  const float* v = k + a.kv_heads * D;
+  const float scale = kLog2E * inverse_root<D>();
+
+  const int64_t query = smaller(own.row, a.sequence - 1);
+  const int64_t at = (b * a.heads + h) * a.sequence + query;
+  const float lse = a.lse[at] * kLog2E, delta = a.scratch[at];
+  float q[kWidth], dout[kWidth], dq[kWidth] = {};
+  load_part(q, rows + query * stride + h * D);
+  load_part(dout, a.dout.row(b * a.sequence + query) + h * D + own.part);
+  const int64_t end = smaller(own.warp_row + Owner<D>::kWarpRows, a.sequence);
+  for (int64_t j = 0; j < end; ++j, k += stride, v += stride) {
+    const float s = dot<D>(q, k), dp = dot<D>(dout, v);
+    if (j > own.row) continue;
+    add_scaled(dq, exp2_approx(fmaf(s, scale, -lse)) * (dp - delta), k);
+  }
+  if (own.row >= a.sequence) return;
+  store_part(a.dqkv.row(b * a.sequence + own.row) + h * D + own.part, dq, inverse_root<D>());
+}
+
+template <int D>
+unsigned blocks_of(int64_t sequence) {
+  return unsigned((sequence + Owner<D>::kRows - 1) / Owner<D>::kRows);
+}
+
+template <int D>
+void launch_forward(Exec on, const AttentionForward<float>& a) {
+  launch(on,
+         {.name = "attention_forward_float",
+          .grid = {unsigned(a.batch * a.heads), blocks_of<D>(a.sequence)},
+          .block = {kThreads}},
+         attention_forward_float_kernel<D>, a);
+}
+
+template <int D>
+void launch_backward(Exec on, const AttentionBackward<float>& a) {
+  launch_attention_delta(on, a);
+  launch(on,
+         {.name = "attention_backward_keys_float",
+          .grid = {unsigned(a.batch * a.kv_heads), blocks_of<D>(a.sequence)},
+          .block = {kThreads}},
+         attention_backward_keys_float_kernel<D>, a);
+  launch(on,
+         {.name = "attention_backward_queries_float",
+          .grid = {unsigned(a.batch * a.heads), blocks_of<D>(a.sequence)},
+          .block = {kThreads}},
+         attention_backward_queries_float_kernel<D>, a);
+}
+
+}  // namespace
+
+void attention_forward(Exec on, const AttentionForward<float>& a) {
+  if (a.out.size() == 0) return;
+  if (a.head_dim == 32) return launch_forward<32>(on, a);
+  if (a.head_dim == 64) return launch_forward<64>(on, a);
+  launch_forward<128>(on, a);
+}
+
+void attention_backward(Exec on, const AttentionBackward<float>& a) {
+  if (a.dqkv.size() == 0) return;
+  if (a.head_dim == 32) return launch_backward<32>(on, a);
+  if (a.head_dim == 64) return launch_backward<64>(on, a);
+  launch_backward<128>(on, a);
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,249 @@
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/attention/gpu_forward_wgmma.h"
+#include "ops/attention/gpu_fragments.h"
+
+namespace assay::gpu {
+
+namespace {
+
+using namespace attention;
+
+constexpr int kGroup = 128;           // threads of a warpgroup
+constexpr int kThreads = 3 * kGroup;  // two that compute, one that copies
+constexpr int kGroupQueries = 64, kQueries = 2 * kGroupQueries;
+constexpr int kKeys = 128, kN = kKeys / 8;  // of a tile
+constexpr int kStages = 2;
+constexpr int kSpan = 64;  // elements of a row in one 128-byte swizzle span
+constexpr int kBoxRows = 64, kBox = kBoxRows * kSpan;  // what one TMA load brings
+constexpr int kReleases = 8;                           // warps that compute
+
+template <int D>
+struct Block {
+  static constexpr int kSpans = D / kSpan;
+  static constexpr int kQ = kQueries * D, kTile = kKeys * D;
+  static constexpr int kSharedBytes = (kQ + 2 * kStages * kTile) * int(sizeof(bf16));
+};
+
+// full: bytes have landed; empty: all warps have read them. A phase of each for every use of a stage.
+struct Barriers {
+  Mbarrier q, k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+};
+
+// Shared memory: Q as [group][span][64 rows][64], then stages of K, then of V, each [span][128 rows][64].
+template <int D>
+struct Tiles {
+  bf16* base;
+
+  GPU_DEVICE bf16* q(int group) const { return base + group * kGroupQueries * D; }
+  GPU_DEVICE bf16* k(int stage) const { return base + Block<D>::kQ + stage * Block<D>::kTile; }
+  GPU_DEVICE bf16* v(int stage) const { return k(kStages + stage); }
+};
+
+// Where the block works, in elements of qkv.
+struct Place {
+  int b, h, kv, q0, tiles;
+};
+
+// One thread: Q once, then K and V of tile after tile as stages become empty.
+template <int D>
+GPU_DEVICE void copy_all(const AttentionForward<bf16>& a, const TensorMap* map, const Place& at,
+                         const Tiles<D>& tiles, Barriers& barriers) {
+  using B = Block<D>;
+  mbarrier_arrive_expect(&barriers.q, B::kQ * int(sizeof(bf16)));
+  for (int group = 0; group < 2; ++group) {
+    for (int span = 0; span < B::kSpans; ++span) {
+      tma_load(tiles.q(group) + span * kBox, map, &barriers.q, at.h * D + span * kSpan,
+               at.q0 + group * kGroupQueries, at.b);
+    }
+  }
+  const auto copy_tile = [&](bf16* to, Mbarrier* full, int column, int row) {
+    mbarrier_arrive_expect(full, B::kTile * int(sizeof(bf16)));
+    for (int box = 0; box < B::kTile / kBox; ++box) {
+      const int span = box / (kKeys / kBoxRows), part = box % (kKeys / kBoxRows);
+      tma_load(to + box * kBox, map, full, column + span * kSpan, row + part * kBoxRows, at.b);
+    }
+  };
+  const int k_column = (int(a.heads) + at.kv) * D, v_column = k_column + int(a.kv_heads) * D;
+  for (int tile = 0; tile < at.tiles; ++tile) {
+    const int stage = tile % kStages;
+    const uint32_t free = uint32_t(tile / kStages + 1) & 1;  // the first use waits for nothing
+    mbarrier_wait(&barriers.k_empty[stage], free);
+    copy_tile(tiles.k(stage), &barriers.k_full[stage], k_column, tile * kKeys);
+    mbarrier_wait(&barriers.v_empty[stage], free);
+    copy_tile(tiles.v(stage), &barriers.v_full[stage], v_column, tile * kKeys);
+  }
+}
+
+// s = Q K^T of this warpgroup's 64 queries, both with the sum's index running along rows.
+template <int D>
+GPU_DEVICE void issue_scores(float (&s)[kKeys / 2], const bf16* q, const bf16* k) {
+#pragma unroll
+  for (int step = 0; step < D / 16; ++step) {
+    const int span = step / 4, within = step % 4 * 16;
+    wgmma_m64k16<kKeys, Major::kK, Major::kK>(
+        s, wgmma_descriptor(q + span * kBox + within, 16, 1024),
+        wgmma_descriptor(k + span * (kKeys * kSpan) + within, 16, 1024), step > 0);
+  }
+  wgmma_commit();
+}
+// out += P V, P from registers; the sum runs over V's rows.
+template <int D>
+GPU_DEVICE void issue_output(float (&out)[D / 2], const uint32_t (&p)[kKeys / 16][4],
+                             const bf16* v) {
+#pragma unroll
+  for (int step = 0; step < kKeys / 16; ++step) {
+    wgmma_m64k16<D, Major::kMN>(
+        out, p[step],
+        wgmma_descriptor(v + step * 16 * kSpan, kKeys * kSpan * int(sizeof(bf16)), 1024), 1);
+  }
+  wgmma_commit();
+}
+
+// On the diagonal tile: keys later than the query, and with them those past the sequence. `row`: the lane's upper one,
+// counted from the tile's first key.
+GPU_DEVICE void hide_later_keys(float (&s)[kKeys / 2], int row) {
+#pragma unroll
+  for (int i = 0; i < kKeys / 2; ++i) {
+    if (i / 4 * 8 + lane() % 4 * 2 + i % 2 > row + i / 2 % 2 * 8) s[i] = -INFINITY;
+  }
+}
+GPU_DEVICE void round_scores(uint32_t (&p)[kKeys / 16][4], const float (&s)[kKeys / 2]) {
+#pragma unroll
+  for (int i = 0; i < kKeys / 4; ++i) p[i / 4][i % 4] = pack_bf16(s[2 * i], s[2 * i + 1]);
+}
+GPU_DEVICE void release(Mbarrier* barrier) {
+  if (lane() == 0) mbarrier_arrive(barrier);
+}
+
+// The 64 queries of one warpgroup. Scores of a tile are computed while the previous tile's P V runs; the exponentials
+// overlap with it, and with the other warpgroup's products.
+template <int D>
+GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const Tiles<D>& tiles,
+                        Barriers& barriers, int group) {
+  const int row = group * kGroupQueries + warp() % 4 * 16;  // the warp's first, in the block
+  const int sequence = int(a.sequence);
+  const float scale = kLog2E * inverse_root<D>();
+  float s[kKeys / 2], out[D / 2], top[2] = {-INFINITY, -INFINITY}, sum[2] = {}, factor[2];
+  uint32_t p[kKeys / 16][4];
+#pragma unroll
+  for (float& x : out) x = 0;
+
+  mbarrier_wait(&barriers.q, 0);
+  mbarrier_wait(&barriers.k_full[0], 0);
+  wgmma_fence();
+  issue_scores<D>(s, tiles.q(group), tiles.k(0));
+  wgmma_wait<0>();
+  release(&barriers.k_empty[0]);
+  if (at.tiles == 1) hide_later_keys(s, row + lane() / 4);
+  soften<kN>(s, 0, scale, top[0], sum[0]);
+  soften<kN>(s, 1, scale, top[1], sum[1]);
+  round_scores(p, s);
+
+  for (int tile = 1; tile < at.tiles; ++tile) {
+    const int stage = tile % kStages, before = (tile - 1) % kStages;
+    mbarrier_wait(&barriers.k_full[stage], uint32_t(tile / kStages) & 1);
+    mbarrier_wait(&barriers.v_full[before], uint32_t((tile - 1) / kStages) & 1);
+    wgmma_fence();
+    issue_scores<D>(s, tiles.q(group), tiles.k(stage));
+    issue_output<D>(out, p, tiles.v(before));
+    wgmma_wait<1>();
+    release(&barriers.k_empty[stage]);
+    if (tile + 1 == at.tiles) hide_later_keys(s, row + lane() / 4);
+    factor[0] = soften<kN>(s, 0, scale, top[0], sum[0]);
+    factor[1] = soften<kN>(s, 1, scale, top[1], sum[1]);
+    wgmma_wait<0>();
+    release(&barriers.v_empty[before]);
+#pragma unroll
+    for (int i = 0; i < D / 2; ++i) out[i] *= factor[i / 2 % 2];
+    round_scores(p, s);
+  }
+  const int last = at.tiles - 1;
+  mbarrier_wait(&barriers.v_full[last % kStages], uint32_t(last / kStages) & 1);
+  wgmma_fence();
+  issue_output<D>(out, p, tiles.v(last % kStages));
+  wgmma_wait<0>();
+
+  const int first = at.q0 + row;
+  float inverse[2], rows[D / 8][4];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float total = warp_sum(sum[half], 4);
+    const int t = first + lane() / 4 + 8 * half;
+    inverse[half] = 1.0f / total;
+    if (lane() % 4 == 0 && t < sequence) {
+      a.lse.at(at.b, at.h, t) = (top[half] + log2f(total)) * kLn2;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < D / 2; ++i) rows[i / 4][i % 4] = out[i];
+  // The rows take the place of the group's Q, which at D = 128 other warps' products have read there.
+  named_barrier_sync(1 + group, kGroup);
+  store_rows<D>(a.out.row(at.b * a.sequence + first) + at.h * D, int(a.heads) * D, sequence - first,
+                tiles.q(group) + warp() % 4 * 16 * D, rows, inverse[0], inverse[1], a.amax.data);
+}
+
+// A block owns 128 queries of a head, each of two warpgroups 64; one thread of the third copies by TMA. Tiles of 128 keys
+// and values pass through two stages each; they are read from L2 once a block. Bound by the tensor cores at D = 128; at
+// D = 64 the exponentials (16 a clock and SM) take 5/6 of the products' time and must overlap with them. Of the diagonal
+// tile the first warpgroup computes 64 keys in vain. Blocks with the most keys start first.
+template <int D>
+__global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
+    const __grid_constant__ AttentionForward<bf16> a, const __grid_constant__ TensorMap map) {
+  GPU_DYNAMIC_SHARED(bf16, shared);
+  GPU_SHARED(Barriers, barriers, );
+  const Tiles<D> tiles{shared};
+  const int heads = int(a.heads), b = int(blockIdx.x) / heads, h = int(blockIdx.x) % heads;
+  const int q0 = int(gridDim.y - 1 - blockIdx.y) * kQueries;
+  const Place at{b, h, h / (heads / int(a.kv_heads)), q0, q0 / kKeys + 1};
+  static_assert(kQueries == kKeys, "one tile lies on the diagonal");
+
+  if (threadIdx.x == 0) {
+    mbarrier_init(&barriers.q, 1);
+    for (int stage = 0; stage < kStages; ++stage) {
+      mbarrier_init(&barriers.k_full[stage], 1);
+      mbarrier_init(&barriers.v_full[stage], 1);
+      mbarrier_init(&barriers.k_empty[stage], kReleases);
+      mbarrier_init(&barriers.v_empty[stage], kReleases);
+    }
+    mbarrier_init_fence();
+  }
+  sync_block();
+
+  const int group = int(threadIdx.x) / kGroup;
+  if (group == 2) {
+    set_registers_down<24>();
+    if (threadIdx.x == 2 * kGroup) copy_all<D>(a, &map, at, tiles, barriers);
+  } else {
+    set_registers_up<240>();
+    compute<D>(a, at, tiles, barriers, group);
+  }
+}
+
+template <int D>
+void launch_forward(Exec on, const AttentionForward<bf16>& a) {
+  const int64_t columns = a.qkv.dim[1], row_bytes = columns * int64_t(sizeof(bf16));
+  // Three dimensions, so that rows past a sequence are zero and not the next one's.
+  const TensorMap map = make_tensor_map({.name = "attention_forward qkv",
+                                         .base = a.qkv.data,
+                                         .rank = 3,
+                                         .dim = {columns, a.sequence, a.batch},
+                                         .stride_bytes = {row_bytes, a.sequence * row_bytes},
+                                         .box = {kSpan, kBoxRows, 1},
+                                         .swizzle = Swizzle::k128});
+  launch(on,
+         {.name = "attention_forward_wgmma",
+          .grid = {unsigned(a.batch * a.heads), unsigned((a.sequence + kQueries - 1) / kQueries)},
+          .block = {kThreads},
+          .shared_bytes = Block<D>::kSharedBytes},
+         attention_forward_wgmma_kernel<D>, a, map);
+}
+
+}  // namespace
+
+void attention_forward_wgmma(Exec on, const AttentionForward<bf16>& a) {
+  if (a.head_dim == 64) return launch_forward<64>(on, a);
+  launch_forward<128>(on, a);
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,224 @@
+// What the bf16 attention kernels share: tiles of rows in shared memory, and the fragments mma.sync takes from them.
+//
+// A tile holds rows of D elements without padding. The 16-byte chunks of a row are XORed with bits of its number, so that
+// the chunks of one column in eight neighbouring rows lie in different banks: that is what ldmatrix reads at once.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "cuda/gpu.h"
+#include "ops/gpu/amax.h"
+
+namespace assay::gpu::attention {
+
+inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
+// 1 / sqrt(D)
+template <int D>
+constexpr float inverse_root() {
+  static_assert(D == 32 || D == 64 || D == 128);
+  return D == 32 ? 0.176776695f : D == 64 ? 0.125f : 0.0883883476f;
+}
+
+template <typename T>
+constexpr T smaller(T a, T b) {
+  return a < b ? a : b;
+}
+
+// Chunk `chunk` of row row0 + row; row0 is a multiple of 8, so that the XOR does not depend on it.
+template <int D, typename B>
+GPU_DEVICE B* chunk_of(B* tile, int row0, uint32_t row, uint32_t chunk) {
+  const uint32_t turn = D == 32 ? row / 2 % 4 : row % 8;  // two rows of 32 elements share the banks
+  return tile + row0 * D + (row * D + (chunk ^ turn) * 8);
+}
+
+// Rows [0, Rows) of the tile from `first` on, `stride` elements apart; those from `valid` (at least 1) on become zero.
+template <int D, int Rows, int Threads>
+GPU_DEVICE void copy_rows(bf16* tile, const bf16* first, int stride, int valid) {
+  constexpr int kChunks = D / 8, kStep = Threads / kChunks;
+  static_assert(Rows % kStep == 0 && kStep % 8 == 0);
+  const uint32_t row = threadIdx.x / kChunks, chunk = threadIdx.x % kChunks;
+#pragma unroll
+  for (int row0 = 0; row0 < Rows; row0 += kStep) {
+    const int at = row0 + int(row);
+    cp_async16(chunk_of<D>(tile, row0, row, chunk),
+               first + (smaller(at, valid - 1) * stride + int(chunk * 8)), at < valid ? 16 : 0);
+  }
+}
+
+// a: rows row0 to row0 + 15, elements 16 step to 16 step + 15.
+template <int D>
+GPU_DEVICE void load_a(uint32_t (&a)[4], const bf16* tile, int row0, uint32_t step) {
+  const uint32_t l = uint32_t(lane());
+  ldmatrix_x4(a, chunk_of<D>(tile, row0, l % 16, 2 * step + l / 16));
+}
+// Two b of neighbouring columns (8 each), a column being a row of the tile: columns row0 to row0 + 15.
+template <int D>
+GPU_DEVICE void load_b_rows(uint32_t (&b)[4], const bf16* tile, int row0, uint32_t step) {
+  const uint32_t l = uint32_t(lane());
+  ldmatrix_x4(b, chunk_of<D>(tile, row0, l / 16 * 8 + l % 8, 2 * step + l / 8 % 2));
+}
+// Two b of neighbouring columns, a column being one of the tile: the sum runs over rows row0 to row0 + 15.
+template <int D>
+GPU_DEVICE void load_b_columns(uint32_t (&b)[4], const bf16* tile, int row0, uint32_t column16) {
+  const uint32_t l = uint32_t(lane());
+  ldmatrix_x4_trans(b, chunk_of<D>(tile, row0, l % 16, 2 * column16 + l / 16));
+}
+
+GPU_DEVICE void multiply_two(float (&d0)[4], float (&d1)[4], const uint32_t (&a)[4],
+                             const uint32_t (&b)[4]) {
+  const uint32_t low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
+  mma_m16n8k16(d0, a, low);
+  mma_m16n8k16(d1, a, high);
+}
+
+// Where the a of multiply_rows come from: registers, or a tile where those are short.
+template <int D, int RowTiles>
+struct HeldRows {
+  uint32_t fragment[RowTiles][D / 16][4];
+
+  GPU_DEVICE void start(const bf16* tile, int row0) {
+#pragma unroll
+    for (int m = 0; m < RowTiles; ++m) {
+#pragma unroll
+      for (int step = 0; step < D / 16; ++step)
+        load_a<D>(fragment[m][step], tile, row0 + 16 * m, step);
+    }
+  }
+  GPU_DEVICE void get(uint32_t (&a)[4], int m, int step) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[i] = fragment[m][step][i];
+  }
+};
+template <int D>
+struct TileRows {
+  const bf16* tile;
+  int row0;
+
+  GPU_DEVICE void start(const bf16* from, int row) {
+    tile = from;
+    row0 = row;
+  }
+  GPU_DEVICE void get(uint32_t (&a)[4], int m, int step) const {
+    load_a<D>(a, tile, row0 + 16 * m, step);
+  }
+};
+
+// s[row tile][8 columns] = a . rows row0 .. of the tile, a sum over D.
+template <int D, typename A, int RowTiles, int N>
+GPU_DEVICE void multiply_rows(float (&s)[RowTiles][N][4], const A& rows, const bf16* tile,
+                              int row0) {
+#pragma unroll
+  for (int m = 0; m < RowTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) s[m][n][0] = s[m][n][1] = s[m][n][2] = s[m][n][3] = 0;
+  }
+#pragma unroll
+  for (int step = 0; step < D / 16; ++step) {
+    uint32_t a[RowTiles][4];
+#pragma unroll
+    for (int m = 0; m < RowTiles; ++m) rows.get(a[m], m, step);
+#pragma unroll
+    for (int n = 0; n < N; n += 2) {
+      uint32_t b[4];
+      load_b_rows<D>(b, tile, row0 + n * 8, step);
+#pragma unroll
+      for (int m = 0; m < RowTiles; ++m) multiply_two(s[m][n], s[m][n + 1], a[m], b);
+    }
+  }
+}
+
+// out[row tile] += p . rows row0 .. of the tile, a sum over 8 N rows. p is rounded to bf16: the accumulators of two
+// neighbouring products of 8 columns are, lane by lane, the a of a product over those 16.
+template <int D, int RowTiles, int N>
+GPU_DEVICE void add_weighted_rows(float (&out)[RowTiles][D / 8][4],
+                                  const float (&p)[RowTiles][N][4], const bf16* tile, int row0) {
+#pragma unroll
+  for (int n = 0; n < N; n += 2) {
+    uint32_t a[RowTiles][4];
+#pragma unroll
+    for (int m = 0; m < RowTiles; ++m) {
+      a[m][0] = pack_bf16(p[m][n][0], p[m][n][1]);
+      a[m][1] = pack_bf16(p[m][n][2], p[m][n][3]);
+      a[m][2] = pack_bf16(p[m][n + 1][0], p[m][n + 1][1]);
+      a[m][3] = pack_bf16(p[m][n + 1][2], p[m][n + 1][3]);
+    }
+#pragma unroll
+    for (int d = 0; d < D / 8; d += 2) {
+      uint32_t b[4];
+      load_b_columns<D>(b, tile, row0 + n * 8, d / 2);
+#pragma unroll
+      for (int m = 0; m < RowTiles; ++m) multiply_two(out[m][d], out[m][d + 1], a[m], b);
+    }
+  }
+}
+
+// Element i of 8-column product n: accumulators of mma.sync, and of wgmma, which has all in one array.
+template <int N>
+GPU_DEVICE float& element(float (&s)[N][4], int n, int i) {
+  return s[n][i];
+}
+template <int Size>
+GPU_DEVICE float& element(float (&s)[Size], int n, int i) {
+  return s[4 * n + i];
+}
+
+// A row of scores against a tile of 8 N keys, in powers of two: the new maximum, the factor for what was summed before,
+// and the scores become probabilities (not yet divided by their sum). A lane holds two rows, `half` says which, and of
+// each a quarter; `sum` is over its own.
+template <int N, typename Scores>
+GPU_DEVICE float soften(Scores& s, int half, float scale, float& top, float& sum) {
+  float largest = -INFINITY;
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    largest = fmaxf(largest, fmaxf(element(s, n, 2 * half), element(s, n, 2 * half + 1)));
+  }
+  largest = fmaxf(top, warp_max(largest, 4) * scale);
+  const float factor = exp2_approx(top - largest);
+  top = largest;
+  sum *= factor;
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+#pragma unroll
+    for (int i = 2 * half; i < 2 * half + 2; ++i) {
+      float& x = element(s, n, i);
+      x = exp2_approx(fmaf(x, scale, -largest));
+      sum += x;
+    }
+  }
+  return factor;
+}
+
+// A warp's 16 rows times a factor (upper and lower eight rows have their own), rounded, through its 16 rows of a tile,
+// whose contents no other warp needs, to memory: 16 bytes a lane. Rows from `valid` on are not written. *amax, if there is one,
+// is raised to the largest magnitude of those that are.
+template <int D>
+GPU_DEVICE void store_rows(bf16* first, int stride, int valid, bf16* tile,
+                           const float (&d)[D / 8][4], float upper, float lower,
+                           float* amax = nullptr) {
+  const uint32_t l = uint32_t(lane()), g = l / 4, t = l % 4;
+  sync_warp();
+#pragma unroll
+  for (int n = 0; n < D / 8; ++n) {
+    *reinterpret_cast<uint32_t*>(chunk_of<D>(tile, 0, g, n) + 2 * t) =
+        pack_bf16(d[n][0] * upper, d[n][1] * upper);
+    *reinterpret_cast<uint32_t*>(chunk_of<D>(tile, 8, g, n) + 2 * t) =
+        pack_bf16(d[n][2] * lower, d[n][3] * lower);
+  }
+  sync_warp();
+  Most most{amax};
+#pragma unroll
+  for (int i = 0; i < D / 16; ++i) {
+    const uint32_t item = i * kWarp + l, row = item / (D / 8), chunk = item % (D / 8);
+    if (int(row) < valid) {
+      const auto pairs =
+          load_vec<4>(reinterpret_cast<const uint32_t*>(chunk_of<D>(tile, 0, row, chunk)));
+      store_vec(reinterpret_cast<uint32_t*>(first + (int(row) * stride + int(chunk * 8))), pairs);
+      most.take(pairs);
+    }
+  }
+  most.raise_of_warp<bf16>();
+}
+
+}  // namespace assay::gpu::attention

@@ -1,0 +1,199 @@
+#include "ops/cpu_gemm/ragged.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "ops/cpu_gemm/gemm.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kChunkBytes = 256
+                                << 10;  // panels of one piece: they stay in the second-level cache
+constexpr int64_t kEnoughRows = 48;     // a thread, to share out rows and not columns
+constexpr int64_t kPackSteps = 64;      // steps one piece of accumulate_segments packs
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Pieces of `grain` rows that never cross a segment, numbered without a table: segment e has the numbers from
+// offsets[e] / grain + e on. Some numbers at its end may be unused.
+int64_t first_piece(const Segments& s, int64_t grain, int64_t e) {
+  return s.begin(e) / grain + e;
+}
+int64_t segment_of_piece(const Segments& s, int64_t grain, int64_t piece) {
+  int64_t low = 0, high = s.count;  // first_piece(low) <= piece < first_piece(high)
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (first_piece(s, grain, middle) <= piece ? low : high) = middle;
+  }
+  return low;
+}
+
+int64_t segment_of_row(const Segments& s, int64_t row) {
+  return std::upper_bound(s.offsets, s.offsets + s.count + 1, row) - s.offsets - 1;
+}
+
+// Packed steps of a segment: as many as its rows need, so that each starts with a whole step.
+template <typename T>
+int64_t first_step(const Segments& s, int64_t e) {
+  return first_piece(s, panel::kStep<T>, e);
+}
+
+std::optional<float> factor_of(const ProductScale& s) {
+  return s.empty() ? std::nullopt : std::optional(s.factor());
+}
+
+// Calls f(from, count) for the blocks of rows [begin, end): whole tiles, of about equal height.
+template <typename F>
+void for_blocks(int64_t begin, int64_t end, int64_t tile_rows, F&& f) {
+  const int64_t tiles = ceil_div(end - begin, tile_rows);
+  const int64_t blocks = ceil_div(end - begin, panel::kBlockRows);
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t from = begin + i * tiles / blocks * tile_rows;
+    f(from, std::min(end, begin + (i + 1) * tiles / blocks * tile_rows) - from);
+  }
+}
+
+// How the threads share a product: each gets neighbouring tiles of rows and all chunks of columns, or with few rows the
+// other way round. An element has the same bits whoever computes it, so the shares need not be whole blocks.
+struct Shares {
+  int64_t rows, tile_rows, tiles, chunks, lanes;
+  bool by_rows;
+
+  Shares(Exec on, int64_t num_rows, int64_t rows_of_tile, int64_t num_chunks)
+      : rows(num_rows),
+        tile_rows(rows_of_tile),
+        tiles(ceil_div(num_rows, rows_of_tile)),
+        chunks(num_chunks) {
+    by_rows = rows >= kEnoughRows * on.threads || chunks < on.threads;
+    lanes = std::clamp<int64_t>(on.threads, 1, std::max<int64_t>(1, by_rows ? tiles : chunks));
+  }
+  std::pair<int64_t, int64_t> rows_of(int64_t lane) const {
+    if (!by_rows) return {0, rows};
+    return {lane * tiles / lanes * tile_rows,
+            std::min(rows, (lane + 1) * tiles / lanes * tile_rows)};
+  }
+  std::pair<int64_t, int64_t> chunks_of(int64_t lane) const {
+    if (by_rows) return {0, chunks};
+    return {lane * chunks / lanes, (lane + 1) * chunks / lanes};
+  }
+};
+
+}  // namespace
+
+template <typename T, typename Y>
+void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
+  const Segments& segments = p.segments;
+  const std::optional<float> scale = factor_of(p.scale);
+  const int64_t pass_steps = std::min(panel::steps<T>(p.k), panel::kBlockSteps);
+  const int64_t panel_bytes = 4 * panel::kPanelCols * std::max<int64_t>(1, pass_steps);
+  const int64_t chunk_cols = panel::kPanelCols * std::max<int64_t>(1, kChunkBytes / panel_bytes);
+  const int64_t chunks = ceil_div(p.cols, chunk_cols);
+  // Neighbouring rows are those of the thread in the ops before and after, so they are in its cache; it goes through all
+  // of them with one chunk of panels before the next.
+  const int64_t tile_rows = panel::tile_rows<T>();
+  const Shares shares(on, segments.end(segments.count - 1), tile_rows, chunks);
+  parallel_for(on, shares.lanes, [&](int64_t lane) {
+    const auto [first_row, last_row] = shares.rows_of(lane);
+    const auto [first_chunk, last_chunk] = shares.chunks_of(lane);
+    for (int64_t chunk = first_chunk; chunk < last_chunk; ++chunk) {
+      for (int64_t e = segment_of_row(segments, first_row);
+           e < segments.count && segments.begin(e) < last_row; ++e) {
+        const auto multiply_block = [&](int64_t begin, int64_t rows) {
+          const int64_t col = chunk * chunk_cols, at = begin * p.cols + col;
+          panel::multiply<T, Y>({.c = p.c + at,
+                                 .start = p.start == nullptr ? nullptr : p.start + at,
+                                 .c_stride = p.cols,
+                                 .a = p.row == nullptr ? p.a + begin * p.k : p.a,
+                                 .row = p.row == nullptr ? nullptr : p.row + begin,
+                                 .panels = reinterpret_cast<const uint32_t*>(p.b + e * p.b_bytes) +
+                                           col * panel::steps<T>(p.k),
+                                 .rows = rows,
+                                 .cols = std::min(chunk_cols, p.cols - col),
+                                 .k = p.k,
+                                 .scale = scale});
+        };
+        for_blocks(std::max(first_row, segments.begin(e)), std::min(last_row, segments.end(e)),
+                   tile_rows, multiply_block);
+      }
+    }
+  });
+}
+
+template <typename T>
+int64_t accumulate_workspace_bytes(int64_t rows, int64_t segments, int64_t cols) {
+  return 4 * panel::padded_cols(cols) * (rows / panel::kStep<T> + segments);
+}
+
+template <typename T>
+void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
+  const Segments& segments = p.segments;
+  const std::optional<float> scale = factor_of(p.scale);
+  const int64_t width = panel::padded_cols(p.cols);
+  const int64_t all_steps = first_step<T>(segments, segments.count);
+  uint32_t* packed = reinterpret_cast<uint32_t*>(on.workspace.data);
+  CHECK(
+      4 * width * all_steps <= on.workspace.dim[0] && reinterpret_cast<uintptr_t>(packed) % 64 == 0,
+      "matrix product: workspace of %ld bytes at %p, needs %ld, 64-byte aligned",
+      long(on.workspace.dim[0]), static_cast<void*>(packed), long(4 * width * all_steps));
+
+  parallel_ranges(on, all_steps, kPackSteps, [&](int64_t begin, int64_t end) {
+    for (int64_t e = segment_of_piece(segments, panel::kStep<T>, begin);
+         e < segments.count && first_step<T>(segments, e) < end; ++e) {
+      const int64_t first = first_step<T>(segments, e), steps = panel::steps<T>(segments.size(e));
+      panel::pack_rows<T>({.panels = packed + first * width,
+                           .panel_words = panel::kPanelCols * steps,
+                           .panel_cols = panel::kPanelCols,
+                           .x = p.row == nullptr ? p.b + segments.begin(e) * p.cols : p.b,
+                           .stride = p.cols,
+                           .row = p.row == nullptr ? nullptr : p.row + segments.begin(e),
+                           .k = segments.size(e),
+                           .cols = p.cols},
+                          std::max<int64_t>(0, begin - first), std::min(steps, end - first));
+    }
+  });
+
+  // Every thread gets its share of each segment, whatever their sizes.
+  const int64_t tile_rows = panel::tile_rows<T>();
+  const Shares shares(on, p.rows, tile_rows, ceil_div(p.cols, panel::kPanelCols));
+  parallel_for(on, shares.lanes, [&](int64_t lane) {
+    const auto [first_row, last_row] = shares.rows_of(lane);
+    const auto [first_panel, last_panel] = shares.chunks_of(lane);
+    const int64_t col = first_panel * panel::kPanelCols;
+    const int64_t cols = std::min(p.cols, last_panel * panel::kPanelCols) - col;
+    for (int64_t e = 0; e < segments.count; ++e) {
+      const int64_t size = segments.size(e);
+      if (size == 0) continue;
+      const int64_t panel_words = panel::kPanelCols * panel::steps<T>(size);
+      for_blocks(first_row, last_row, tile_rows, [&](int64_t begin, int64_t rows) {
+        panel::accumulate<T>(
+            {.c = p.c + (e * p.rows + begin) * p.cols + col,
+             .c_stride = p.cols,
+             .a = p.a + segments.begin(e) * p.rows + begin,
+             .a_stride = p.rows,
+             .panels = packed + first_step<T>(segments, e) * width + first_panel * panel_words,
+             .panel_words = panel_words,
+             .rows = rows,
+             .cols = cols,
+             .k = size,
+             .scale = scale});
+      });
+    }
+  });
+}
+
+template void multiply_segments<float, float>(Exec, const SegmentProduct<float, float>&);
+template void multiply_segments<bf16, bf16>(Exec, const SegmentProduct<bf16, bf16>&);
+template void multiply_segments<bf16, float>(Exec, const SegmentProduct<bf16, float>&);
+template void accumulate_segments<float>(Exec, const SegmentOuterProduct<float>&);
+template void accumulate_segments<bf16>(Exec, const SegmentOuterProduct<bf16>&);
+template int64_t accumulate_workspace_bytes<float>(int64_t, int64_t, int64_t);
+template int64_t accumulate_workspace_bytes<bf16>(int64_t, int64_t, int64_t);
+
+}  // namespace assay

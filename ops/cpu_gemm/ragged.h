@@ -1,0 +1,56 @@
+// The products of ops/cpu_gemm/gemm.h over ragged segments of rows, cut into pieces that depend on the shapes only. The
+// dense linear layer is one segment.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/exec.h"
+#include "ops/product_scale.h"
+
+namespace assay {
+
+// Rows offsets[e] <= i < offsets[e+1] belong to segment e.
+struct Segments {
+  const int32_t* offsets;
+  int64_t count;
+
+  int64_t begin(int64_t e) const { return offsets[e]; }
+  int64_t end(int64_t e) const { return offsets[e + 1]; }
+  int64_t size(int64_t e) const { return end(e) - begin(e); }
+};
+
+// c[i,:] = start[i,:] + scale a[row[i],:] b[e]
+template <typename T, typename Y>
+struct SegmentProduct {
+  Y* c;                // out (rows, cols)
+  const Y* start;      // in  (rows, cols)   null: 0
+  const T* a;          // in  (., k)
+  const int32_t* row;  // in  (rows)         null: i
+  const std::byte* b;  // in  panels of segment e at b + e * b_bytes
+  int64_t b_bytes;
+  int64_t cols, k;
+  Segments segments;
+  ProductScale scale;
+};
+template <typename T, typename Y>
+void multiply_segments(Exec on, const SegmentProduct<T, Y>& p);
+
+// c[e] += scale sum_i a[i,:]^T b[row[i],:]
+template <typename T>
+struct SegmentOuterProduct {
+  float* c;            // acc (count, rows, cols)
+  const T* a;          // in  (., rows)
+  const T* b;          // in  (., cols)
+  const int32_t* row;  // in  null: i
+  int64_t rows, cols;
+  Segments segments;
+  ProductScale scale;
+};
+template <typename T>
+void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p);
+// What accumulate_segments needs of on.workspace for `rows` rows (i) in all.
+template <typename T>
+int64_t accumulate_workspace_bytes(int64_t rows, int64_t segments, int64_t cols);
+
+}  // namespace assay

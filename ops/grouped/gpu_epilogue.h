@@ -1,0 +1,204 @@
+// How a tile of ops/grouped/gpu_mainloop.h leaves the registers, and what is done to it on the way.
+#pragma once
+
+#include "cuda/gpu.h"
+#include "ops/gpu/amax.h"
+#include "ops/gpu/swiglu.h"
+#include "ops/grouped/gpu_mainloop.h"
+
+namespace assay::gpu {
+
+// A warp's 16 rows x 64 columns of bf16, as wgmma leaves them: pair 4 i + j of a lane is in matrix j of columns 16 i to
+// 16 i + 15, row lane / 4 (+ 8 where j is odd), columns 2 (lane % 4) (+ 8 where j > 1) and the next.
+struct GroupedBlock {
+  uint32_t pair[16];
+};
+// The same, as memory has it: this lane's piece of 16 bytes of rows lane / 8 + 4 i.
+struct GroupedLines {
+  Vec<uint32_t, 4> piece[4];
+};
+
+template <int Numbers>
+GPU_DEVICE GroupedBlock rounded_block(const float (&acc)[Numbers], int block) {
+  GroupedBlock b;
+#pragma unroll
+  for (int p = 0; p < 16; ++p)
+    b.pair[p] = pack_bf16(acc[block * 32 + 2 * p], acc[block * 32 + 2 * p + 1]);
+  return b;
+}
+
+// Through the warp's own 2 KiB of shared memory, pieces of 16 bytes XOR row: no bank conflicts either way, and 8 lanes read
+// or write 128 neighbouring bytes of global memory. `to` and `from`: the block's first element; rows and columns from there
+// to the end of the segment and of the row; what lies behind is neither written nor read (zero).
+GPU_DEVICE unsigned char* staged_matrix(unsigned char* staging, int i) {
+  const int row = lane() % 16;
+  return staging + row * 128 + ((2 * i + lane() / 16) ^ row % 8) * 16;
+}
+GPU_DEVICE uint32_t* staged_piece(unsigned char* staging, int i) {
+  const int row = lane() / 8 + 4 * i;
+  return reinterpret_cast<uint32_t*>(staging + row * 128 + (lane() % 8 ^ row % 8) * 16);
+}
+GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16* to, int rows,
+                            int columns, int width, Most& most) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t four[4] = {b.pair[4 * i], b.pair[4 * i + 1], b.pair[4 * i + 2],
+                              b.pair[4 * i + 3]};
+    stmatrix_x4(staged_matrix(staging, i), four);
+  }
+  sync_warp();
+  const int row = lane() / 8, column = lane() % 8 * 8;
+  bf16* line = to + int64_t{row} * width + column;
+#pragma unroll
+  for (int i = 0; i < 4; ++i, line += 4 * width) {
+    const auto piece = load_vec<4>(staged_piece(staging, i));
+    if (row + 4 * i < rows && column < columns) {
+      store_vec(reinterpret_cast<uint32_t*>(line), piece);
+      most.take(piece);
+    }
+  }
+  sync_warp();
+}
+GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16* to, int rows,
+                            int columns, int width) {
+  Most nobody_asks{nullptr};
+  store_block(staging, b, to, rows, columns, width, nobody_asks);
+}
+GPU_DEVICE GroupedLines fetch_lines(const bf16* from, int rows, int columns, int width) {
+  GroupedLines lines = {};
+  const int row = lane() / 8, column = lane() % 8 * 8;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (row + 4 * i < rows && column < columns) {
+      lines.piece[i] = load_vec<4>(
+          reinterpret_cast<const uint32_t*>(from + int64_t{row + 4 * i} * width + column));
+    }
+  }
+  return lines;
+}
+GPU_DEVICE GroupedBlock block_of(unsigned char* staging, const GroupedLines& lines) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) store_vec(staged_piece(staging, i), lines.piece[i]);
+  sync_warp();
+  GroupedBlock b;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    uint32_t four[4];
+    ldmatrix_x4(four, staged_matrix(staging, i));
+    for (int j = 0; j < 4; ++j) b.pair[4 * i + j] = four[j];
+  }
+  sync_warp();
+  return b;
+}
+
+// --- The ends. row: this warp's first assignment; rows: of its 16 how many there are, or less than 1; column: the tile's.
+
+template <int N>
+GPU_DEVICE void store_rows(const float (&acc)[N / 2], unsigned char* staging,
+                           const GroupedTileArgs& g, int64_t row, int rows, int column) {
+  bf16* const c = static_cast<bf16*>(g.c) + row * g.n + column;
+#pragma unroll
+  for (int block = 0; block < N / kGroupedSlab; ++block) {
+    const int at = block * kGroupedSlab;
+    store_block(staging, rounded_block(acc, block), c + at, rows, g.n - column - at, g.n);
+  }
+}
+
+// acc: N/2 columns of the gate, then those of up. h is made of the rounded ones, as backward will see them.
+template <int N>
+GPU_DEVICE void store_swiglu(const float (&acc)[N / 2], unsigned char* staging,
+                             const GroupedTileArgs& g, int64_t row, int rows, int column) {
+  constexpr int kBlocks = N / 2 / kGroupedSlab;
+  const int width = 2 * g.n;
+  bf16* const gate_up = static_cast<bf16*>(g.c) + row * width + column;
+  bf16* const h = g.h + row * g.n + column;
+  Most most{g.amax};
+#pragma unroll
+  for (int block = 0; block < kBlocks; ++block) {
+    const int at = block * kGroupedSlab, columns = g.n - column - at;
+    GroupedBlock gate = rounded_block(acc, block);
+    const GroupedBlock up = rounded_block(acc, kBlocks + block);
+    store_block(staging, gate, gate_up + at, rows, columns, width);
+    store_block(staging, up, gate_up + g.n + at, rows, columns, width);
+#pragma unroll
+    for (int p = 0; p < 16; ++p) {
+      gate.pair[p] = pack_bf16(swiglu<bf16>(unpack_low(gate.pair[p]), unpack_low(up.pair[p])),
+                               swiglu<bf16>(unpack_high(gate.pair[p]), unpack_high(up.pair[p])));
+    }
+    store_block(staging, gate, h + at, rows, columns, g.n, most);
+  }
+  most.raise_of_warp<bf16>();
+}
+
+// Gate and up that belong to 64 columns of dh.
+struct GroupedGateUp {
+  GroupedLines gate, up;
+};
+GPU_DEVICE GroupedGateUp fetch_gate_up(const GroupedTileArgs& g, int64_t row, int rows,
+                                       int column) {
+  const bf16* const from = g.gate_up + row * 2 * g.n + column;
+  return {fetch_lines(from, rows, g.n - column, 2 * g.n),
+          fetch_lines(from + g.n, rows, g.n - column, 2 * g.n)};
+}
+// acc: dh, which is not rounded. `next`: gate and up of the first 64 columns, read before the products; the next 64 are
+// read while these are worked on.
+template <int N>
+GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, unsigned char* staging,
+                              const GroupedTileArgs& g, int64_t row, int rows, int column) {
+  constexpr int kBlocks = N / kGroupedSlab;
+  const int width = 2 * g.n;
+  bf16* const c = static_cast<bf16*>(g.c) + row * width + column;
+  Most most{g.amax};
+#pragma unroll
+  for (int block = 0; block < kBlocks; ++block) {
+    const int at = block * kGroupedSlab;
+    GroupedBlock gate = block_of(staging, next.gate), up = block_of(staging, next.up);
+    if (block + 1 < kBlocks) next = fetch_gate_up(g, row, rows, column + at + kGroupedSlab);
+#pragma unroll
+    for (int p = 0; p < 16; ++p) {
+      const int d = block * 32 + 2 * p;
+      const auto low = swiglu_slopes<bf16>(unpack_low(gate.pair[p]), unpack_low(up.pair[p]));
+      const auto high = swiglu_slopes<bf16>(unpack_high(gate.pair[p]), unpack_high(up.pair[p]));
+      gate.pair[p] = pack_bf16(acc[d] * low.gate, acc[d + 1] * high.gate);
+      up.pair[p] = pack_bf16(acc[d] * low.up, acc[d + 1] * high.up);
+    }
+    store_block(staging, gate, c + at, rows, g.n - column - at, width, most);
+    store_block(staging, up, c + g.n + at, rows, g.n - column - at, width, most);
+  }
+  most.raise_of_warp<bf16>();
+}
+
+// c += acc, or c = acc if it has no sums yet (adds is 0), c (rows, width) from this thread's first row on. 16 reads of 8 bytes are under way at a time; four lanes cover
+// a sector.
+template <int N>
+GPU_DEVICE void add_rows(const float (&acc)[N / 2], float* c, int adds, int rows, int column,
+                         int width) {
+  constexpr int kBatch = 8;  // of 8 columns
+  const int at = column + lane() % 4 * 2;
+#pragma unroll
+  for (int base = 0; base < N / 8; base += kBatch) {
+    Vec<float, 2> old[kBatch][2] = {};
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int to = at + (base + i) * 8;
+        if (adds && half * 8 < rows && to < width)
+          old[i][half] = load_vec<2>(c + int64_t{half * 8} * width + to);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int to = at + (base + i) * 8, d = (base + i) * 4 + half * 2;
+        if (half * 8 < rows && to < width) {
+          store_vec(c + int64_t{half * 8} * width + to,
+                    Vec<float, 2>{{old[i][half][0] + acc[d], old[i][half][1] + acc[d + 1]}});
+        }
+      }
+    }
+  }
+}
+
+}  // namespace assay::gpu

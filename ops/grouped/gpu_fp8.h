@@ -1,0 +1,90 @@
+// The sums of a grouped product of 8-bit codes. Tensor cores keep about 14 bits of a sum of fp8 products, so theirs end after a
+// stage, 128 of the sum's index, which is also a block of the scales; the rest is added in float.
+#pragma once
+
+#include "cuda/gpu.h"
+#include "ops/grouped/gpu_mainloop.h"
+
+namespace assay::gpu {
+
+// Decode scales that a thread's numbers of one stage have: of its two rows, and of the two halves of the tile's columns.
+struct GroupedStageScales {
+  float a[2], b[2];
+};
+
+// The rows of x, or of dy, whose sums this thread has: 8 apart. What lies behind the segment reads the scale of its last row.
+struct GroupedScaleRows {
+  int64_t at[2];
+};
+template <typename Tile>
+GPU_DEVICE GroupedScaleRows scale_rows(const GroupedTileArgs& g, const GroupedPart& part) {
+  GroupedScaleRows rows;
+  const int first = (warp() / 4 - 1) * 64 + warp() % 4 * 16 + lane() / 4;
+  for (int half = 0; half < 2; ++half) {
+    const int wanted = first + 8 * half, r = wanted < part.rows ? wanted : part.rows - 1;
+    rows.at[half] = Tile::gathered ? g.row[part.begin + r] : part.begin + r;
+  }
+  return rows;
+}
+
+template <typename Tile>
+GPU_DEVICE GroupedStageScales stage_scales(const GroupedTileArgs& g, const GroupedAt& at,
+                                           const GroupedScaleRows& rows, int block) {
+  constexpr int kBlock = 128;
+  GroupedStageScales s;
+  for (int half = 0; half < 2; ++half) {
+    // With SwiGLU the second half are columns of up, behind those of the gate.
+    const int column = at.n + (Tile::swiglu ? half * g.n : 0);
+    s.a[half] = g.blocks.a[rows.at[half] * g.blocks.a_row + block * g.blocks.a_block];
+    s.b[half] =
+        g.blocks
+            .b[at.part.expert * g.blocks.b_expert + column / kBlock * g.blocks.b_row_block + block];
+  }
+  return s;
+}
+
+// acc += part, scaled. d[4 i] and d[4 i + 1] are of the first row, the next two of the second (cuda/kernel/wgmma.h).
+template <int N>
+GPU_DEVICE void add_scaled(float (&acc)[N / 2], const float (&part)[N / 2],
+                           const GroupedStageScales& s) {
+#pragma unroll
+  for (int i = 0; i < N / 2; ++i) acc[i] = fmaf(part[i], s.a[i / 2 % 2] * s.b[i / (N / 4)], acc[i]);
+}
+
+// multiply_tile (ops/grouped/gpu_mainloop.h) for codes. While a warpgroup adds, the other's products run.
+template <typename Tile>
+GPU_DEVICE void multiply_codes(float (&acc)[Tile::N / 2], const GroupedTileArgs& g,
+                               const GroupedAt& at, int active, GroupedRing<Tile::stages>& ring,
+                               unsigned char* shared, const GroupedBarriers& barriers) {
+  constexpr Fp8 A = Tile::Element == GroupedElement::kE4M3 ? Fp8::kE4M3 : Fp8::kE5M2;
+  const int a_offset = (warp() / 4 - 1) * kGroupedSlabBytes;
+  const int in_blocks = g.blocks.a != nullptr;
+  const GroupedScaleRows rows = in_blocks ? scale_rows<Tile>(g, at.part) : GroupedScaleRows{};
+  for (float& sum : acc) sum = 0;
+  // Given a value, though the first product of a stage overwrites it: its registers are free outside this function.
+  float part[Tile::N / 2] = {};
+  for (int k = 0; k < at.k_tiles; ++k, ring.advance()) {
+    unsigned char* const stage = shared + ring.stage * Tile::stage_bytes;
+    const GroupedStageScales scales =
+        in_blocks ? stage_scales<Tile>(g, at, rows, k) : GroupedStageScales{{1, 1}, {1, 1}};
+    mbarrier_wait(&barriers.full[ring.stage], ring.round);
+    if constexpr (Tile::gathered) fence_proxy_async();  // as in multiply_tile
+    if (active) {
+      wgmma_fence();
+      for (int step = 0; step < kGroupedTileK / 16; ++step) {
+        wgmma_m64k32<Tile::N, A>(part, grouped_descriptor<Major::kK>(stage + a_offset, step),
+                                 grouped_descriptor<Major::kK>(stage + Tile::a_bytes, step),
+                                 step != 0);
+      }
+      wgmma_commit();
+      wgmma_wait<0>();
+      wgmma_arrived(part);
+    } else {
+      sync_warp();  // all lanes have seen the stage full before lane 0 gives it back
+    }
+    if (lane() == 0) mbarrier_arrive(&barriers.empty[ring.stage]);
+    if (active) add_scaled<Tile::N>(acc, part, scales);
+  }
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,159 @@
+// The tensor-core kernel of the grouped products and its launch, for ops/grouped_linear.cu, ops/grouped_swiglu.cu and
+// ops/grouped_scaled.cu.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/grouped/gpu_fp8.h"
+#include "ops/grouped/gpu_work_list.h"
+#include "ops/grouped/gpu_simple.h"
+#include "ops/grouped/gpu_epilogue.h"
+#include "ops/grouped/gpu_mainloop.h"
+
+namespace assay::gpu {
+
+// A block owns tiles of 128 x N, warpgroups 1 and 2 half of one each; warpgroup 0 copies ahead, across tiles, so that the
+// ring fills while a tile is stored. Rows of a are read once for each N columns of c, weights once for each 128 rows of an
+// expert, mostly from L2. dweight is read and written once, by the one block that has the whole sum over an expert's tokens
+// (or over one of the pieces of an expert with very many): its bits depend on nothing else. Bound at 65536 tokens, width 768, 7 of 256 experts, ffn 384, by the tensor cores: first product,
+// its dgrad and wgrad 541 GF / 1.7 GB, 685 us each; second 271 GF / 1.2 GB, 343 us each.
+template <typename Tile>
+__global__ __launch_bounds__(kGroupedThreads,
+                             1) void grouped_kernel(const __grid_constant__ GroupedTileArgs g) {
+  GPU_DYNAMIC_SHARED(unsigned char, shared);
+  GPU_SHARED(Mbarrier, full, [Tile::stages]);
+  GPU_SHARED(Mbarrier, empty, [Tile::stages]);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Tile::stages; ++i) {
+      mbarrier_init(&full[i], Tile::full_arrivals);
+      mbarrier_init(&empty[i], 8);  // warps of warpgroups 1 and 2
+    }
+    mbarrier_init_fence();
+  }
+  sync_block();
+  const GroupedBarriers barriers = {full, empty};
+
+  if (warp() < 4) {
+    set_registers_down<40>();
+    if (!Tile::gathered && threadIdx.x != 0) return;
+    copy_tiles<Tile>(g, shared, barriers);
+    return;
+  }
+
+  set_registers_up<232>();
+  constexpr bool kSumsTokens = Tile::Kind == GroupedKind::kWgrad;
+  const int of_group = (warp() / 4 - 1) * 64, of_warp = of_group + warp() % 4 * 16;
+  unsigned char* const staging =
+      shared + Tile::stages * Tile::stage_bytes + (warp() - 4) * (kGroupedStagingBytes / 8);
+  GroupedRing<Tile::stages> ring;
+  float acc[Tile::N / 2];
+  const int tiles = *g.work.count * grouped_tiles_of_part<Tile>(g);
+  for (int t = int(blockIdx.x); t < tiles; t += int(gridDim.x)) {
+    const GroupedAt at = grouped_at<Tile>(g, t);
+    const int rows = kSumsTokens ? g.m - at.m : at.part.rows;
+    const int64_t row = at.part.begin + of_warp;
+    [[maybe_unused]] GroupedGateUp gate_up;
+    if constexpr (Tile::End == GroupedEnd::kSwigluGradient)
+      gate_up = fetch_gate_up(g, row, rows - of_warp, at.n);
+    if constexpr (Tile::coded) {
+      multiply_codes<Tile>(acc, g, at, of_group < rows, ring, shared, barriers);
+    } else {
+      multiply_tile<Tile>(acc, at, of_group < rows, ring, shared, barriers);
+    }
+    if (!g.scale.empty()) {
+      const float scale = g.scale.factor();  // here, where registers are free; from L1
+      for (float& sum : acc) sum *= scale;
+    }
+    if constexpr (kSumsTokens) {
+      const int r = of_warp + lane() / 4;
+      float* const matrix = at.part.slot > 0
+                                ? g.work.partial + int64_t{at.part.slot - 1} * g.m * g.n
+                                : static_cast<float*>(g.c) + int64_t{at.part.expert} * g.m * g.n;
+      add_rows<Tile::N>(acc, matrix + int64_t{at.m + r} * g.n, at.part.slot == 0, rows - r, at.n,
+                        g.n);
+    } else if constexpr (Tile::End == GroupedEnd::kPlain) {
+      store_rows<Tile::N>(acc, staging, g, row, rows - of_warp, at.n);
+    } else if constexpr (Tile::swiglu) {
+      store_swiglu<Tile::N>(acc, staging, g, row, rows - of_warp, at.n);
+    } else {
+      store_dswiglu<Tile::N>(acc, gate_up, staging, g, row, rows - of_warp, at.n);
+    }
+  }
+}
+
+// --- Launching.
+
+inline int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// The tile width that computes least past the edge; of those, the widest.
+inline int tile_width(int64_t n) {
+  int best = 256;
+  for (const int width : {192, 128}) {
+    if (ceil_div(n, width) * width < ceil_div(n, best) * best) best = width;
+  }
+  return best;
+}
+
+// bf16 (rows, width) in boxes of 64 columns.
+inline TensorMap rows_map(const char* name, const bf16* base, int64_t rows, int64_t width,
+                          int box_rows) {
+  return make_tensor_map({.name = name,
+                          .base = base,
+                          .rank = 2,
+                          .dim = {width, rows},
+                          .stride_bytes = {width * 2},
+                          .box = {kGroupedSlab, box_rows}});
+}
+inline TensorMap weight_map(View<const bf16, 3> w, int box_rows) {
+  return make_tensor_map({.name = "expert weights",
+                          .base = w.data,
+                          .rank = 3,
+                          .dim = {w.dim[2], w.dim[1], w.dim[0]},
+                          .stride_bytes = {w.dim[2] * 2, w.dim[1] * w.dim[2] * 2},
+                          .box = {kGroupedSlab, box_rows, 1}});
+}
+
+template <typename Tile>
+void launch_tiles(Exec on, const char* name, const GroupedTileArgs& g, int64_t parts) {
+  const int64_t of_part = ceil_div(g.n, Tile::columns) *
+                          (Tile::Kind == GroupedKind::kWgrad ? ceil_div(g.m, kGroupedTileM) : 1);
+  const int64_t blocks = std::min<int64_t>(parts * of_part, on.gpu->multiprocessors);
+  launch(on,
+         {.name = name,
+          .grid = {uint32_t(blocks)},
+          .block = {kGroupedThreads},
+          .shared_bytes = Tile::shared_bytes},
+         grouped_kernel<Tile>, g);
+}
+// f.template operator()<N>() for the tile width that suits n columns.
+template <typename F>
+void with_tile_width(int64_t n, F&& f) {
+  const int width = tile_width(n);
+  if (width == 256) return f.template operator()<256>();
+  if (width == 192) return f.template operator()<192>();
+  f.template operator()<128>();
+}
+
+template <GroupedKind Kind, typename T>
+void launch_plain(Exec on, const char* name, const GroupedPlainArgs<T>& g, int64_t parts) {
+  const int64_t of_part =
+      ceil_div(g.n, kPlainTile) * (Kind == GroupedKind::kWgrad ? ceil_div(g.m, kPlainTile) : 1);
+  const int64_t blocks = std::min<int64_t>(parts * of_part, on.gpu->multiprocessors * 8);
+  launch(on, {.name = name, .grid = {uint32_t(blocks)}, .block = {kPlainThreads}},
+         grouped_plain_kernel<T, Kind>, g);
+}
+
+// TMA and 16-byte copies: rows of multiples of 16 bytes from aligned addresses.
+inline bool whole_pieces(std::initializer_list<const void*> bases, int64_t out, int64_t in) {
+  for (const void* base : bases) {
+    if (reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;
+  }
+  return out % 8 == 0 && in % 8 == 0;
+}
+
+}  // namespace assay::gpu

@@ -1,0 +1,288 @@
+// The grouped products on tensor cores: what the tiles of forward, dgrad and wgrad share, and the ring of stages between
+// the warpgroup that copies and the two that multiply.
+//
+//   forward   c (rows, n) = a (rows, k) W[e]^T      a: x, in order or gathered       W[e] (n, k)
+//   dgrad     c (rows, n) = a (rows, k) W[e]        a: dy                            W[e] (k, n)
+//   wgrad     c[e] (m, n) += a^T (m, rows) b        a: dy, b: x, in order or gathered
+//
+// A tile of c has 128 x N elements, N = 128, 192 or 256; warpgroups 1 and 2 own 64 rows of it each. A stage holds 64 of the
+// sum's index: an A block of 16 KiB and a B block of 128 N bytes, both in slabs of rows of 128 bytes, swizzled as TMA does.
+// Forward's orientation also multiplies 8-bit codes (ops/grouped_scaled.h): rows of 128 bytes are then 128 of the sum's index, moved
+// as 64 pairs: k, the maps and the rows of a count pairs.
+// A tile at the segment's end computes with what lies behind it (the next expert's rows) and does not store that; a sum over
+// tokens (wgrad) has zeros there.
+#pragma once
+
+#include "cuda/gpu.h"
+#include "ops/grouped/gpu_work_list.h"
+#include "ops/product_scale.h"
+
+namespace assay::gpu {
+
+enum class GroupedKind { kForward, kDgrad, kWgrad };
+enum class GroupedRows { kInOrder, kGathered };
+// What becomes of c before it is stored (not of wgrad): ops/grouped_swiglu.h.
+enum class GroupedEnd { kPlain, kSwiglu, kSwigluGradient };
+// Of a and b; weights are E4M3 where a has 8 bits.
+enum class GroupedElement { kBf16, kE4M3, kE5M2 };
+
+constexpr int kGroupedTileM = 128;
+constexpr int kGroupedTileK = 64;
+constexpr int kGroupedThreads = 384;
+constexpr int kGroupedSlab = 64;                // elements of a row of 128 bytes
+constexpr int kGroupedSlabBytes = 64 * 128;     // of 64 rows
+constexpr int kGroupedStagingBytes = 8 * 2048;  // a warp's 16 rows x 64 columns of bf16
+
+// fp32 decode scales of coded blocks of 128 of the sum's index, and how far apart they are; null: none.
+struct GroupedBlockScales {
+  const float* a = nullptr;  // of a row's blocks
+  int64_t a_row = 0, a_block = 0;
+  const float* b = nullptr;               // of 128 x 128 of a weight
+  int64_t b_expert = 0, b_row_block = 0;  // b's blocks of one row of blocks follow each other
+};
+
+struct GroupedTileArgs {
+  // Rows of a: box 64 x 128, wgrad 64 x 64. Not used where forward gathers.
+  TensorMap a;
+  // forward: W, box 64 x N/2 x 1; dgrad: W, 64 x 64 x 1; wgrad: x, 64 x 64, not used if gathered.
+  TensorMap b;
+  void*
+      c;  // bf16 (A, n); wgrad: float (E, m, n); with SwiGLU (A, 2 n), gate and up or their gradient
+  bf16* h;              // (A, n), of forward with SwiGLU
+  const bf16* gate_up;  // (A, 2 n), of dgrad with SwiGLU; may be c
+  const bf16* x;        // (rows, k), wgrad (rows, n); where rows are gathered
+  const int32_t* row;   // (A)
+  GroupedParts work;
+  int m, n, k;  // multiples of 8; m of wgrad only, k not of wgrad
+  ProductScale scale;
+  GroupedBlockScales blocks = {};
+  int b_by_expert =
+      0;  // coded b: its map's dimensions are (k, expert, line), not (k, line, expert)
+  float* amax = nullptr;  // with SwiGLU: of h, or of the gradients; or null
+};
+
+template <GroupedKind Kind_, GroupedRows Rows_, int N_, GroupedEnd End_ = GroupedEnd::kPlain,
+          GroupedElement Element_ = GroupedElement::kBf16>
+struct GroupedTile {
+  static constexpr GroupedKind Kind = Kind_;
+  static constexpr GroupedEnd End = End_;
+  static constexpr GroupedElement Element = Element_;
+  static constexpr bool coded = Element != GroupedElement::kBf16;
+  static constexpr bool swiglu = End == GroupedEnd::kSwiglu;
+  static constexpr bool gathered = Rows_ == GroupedRows::kGathered;
+  static constexpr int N = N_;
+  // Of c from one tile to the next. Forward with SwiGLU: N/2 columns of the gate and the N/2 of up that belong to them.
+  static constexpr int columns = swiglu ? N / 2 : N;
+  static constexpr Major a_order = Kind == GroupedKind::kWgrad ? Major::kMN : Major::kK;
+  static constexpr Major b_order = Kind == GroupedKind::kForward ? Major::kK : Major::kMN;
+  static constexpr int a_bytes = kGroupedTileM * kGroupedTileK * 2;
+  static constexpr int b_bytes = N * kGroupedTileK * 2;
+  static constexpr int stage_bytes = a_bytes + b_bytes;
+  static constexpr int stages = N == 256 ? 4 : N == 192 ? 5 : 6;  // what 227 KiB hold
+  static constexpr int shared_bytes = stages * stage_bytes + kGroupedStagingBytes;
+  // What TMA brings a stage; the gathered operand comes by cp.async of the 128 threads.
+  static constexpr int tma_bytes = !gathered                       ? stage_bytes
+                                   : Kind == GroupedKind::kForward ? b_bytes
+                                                                   : a_bytes;
+  static constexpr int full_arrivals = gathered ? 1 + 128 : 1;
+  static_assert(N == 128 || N == 192 || N == 256);
+  static_assert(shared_bytes + 1024 <= 232448);
+  static_assert(!gathered || Kind != GroupedKind::kDgrad);
+  static_assert(!swiglu || Kind == GroupedKind::kForward);
+  static_assert(!coded || (Kind == GroupedKind::kForward && N == 128));
+  static_assert(columns % kGroupedSlab == 0);
+};
+
+// Where a thread is in the ring. A stage's barriers complete one phase a round.
+template <int Stages>
+struct GroupedRing {
+  int stage = 0;
+  uint32_t round = 0;  // parity
+  GPU_DEVICE void advance() {
+    if (++stage == Stages) {
+      stage = 0;
+      round ^= 1;
+    }
+  }
+};
+
+struct GroupedBarriers {
+  Mbarrier* full;
+  Mbarrier* empty;
+};
+
+// Tile number t: all tiles of a part follow each other, so that blocks that run together share its rows in L2.
+struct GroupedAt {
+  GroupedPart part;
+  int m, n;
+  int k_tiles;
+};
+template <typename Tile>
+GPU_DEVICE int grouped_tiles_of_part(const GroupedTileArgs& g) {
+  const int across = (g.n + Tile::columns - 1) / Tile::columns;
+  if constexpr (Tile::Kind != GroupedKind::kWgrad) return across;
+  return across * ((g.m + kGroupedTileM - 1) / kGroupedTileM);
+}
+template <typename Tile>
+GPU_DEVICE GroupedAt grouped_at(const GroupedTileArgs& g, int t) {
+  const int of_part = grouped_tiles_of_part<Tile>(g);
+  const auto part = load_vec<4>(reinterpret_cast<const int32_t*>(g.work.parts + t / of_part));
+  const int across = (g.n + Tile::columns - 1) / Tile::columns, within = t % of_part;
+  const int k = Tile::Kind == GroupedKind::kWgrad ? part[2] : g.k;
+  return {.part = {part[0], part[1], part[2], part[3]},
+          .m = within / across * kGroupedTileM,
+          .n = within % across * Tile::columns,
+          .k_tiles = (k + kGroupedTileK - 1) / kGroupedTileK};
+}
+
+// --- Copying: the loads of one stage by TMA, by one thread.
+
+template <typename Tile>
+GPU_DEVICE void load_stage(const GroupedTileArgs& g, const GroupedAt& at, int k_tile,
+                           unsigned char* stage, Mbarrier* full) {
+  constexpr GroupedKind Kind = Tile::Kind;
+  const int k = k_tile * kGroupedTileK;
+  unsigned char* const b = stage + Tile::a_bytes;
+  mbarrier_arrive_expect(full, Tile::tma_bytes);
+  if constexpr (Kind == GroupedKind::kWgrad) {
+    const int token = at.part.begin + k;
+    for (int i = 0; i < kGroupedTileM / kGroupedSlab; ++i)
+      tma_load(stage + i * kGroupedSlabBytes, &g.a, full, at.m + i * kGroupedSlab, token);
+    if constexpr (!Tile::gathered)
+      for (int i = 0; i < Tile::N / kGroupedSlab; ++i)
+        tma_load(b + i * kGroupedSlabBytes, &g.b, full, at.n + i * kGroupedSlab, token);
+  } else {
+    if constexpr (!Tile::gathered) tma_load(stage, &g.a, full, k, at.part.begin);
+    if constexpr (Kind == GroupedKind::kForward) {
+      for (int half = 0; half < 2; ++half) {
+        unsigned char* const to = b + half * (Tile::b_bytes / 2);
+        const int line = at.n + half * (Tile::swiglu ? g.n : Tile::N / 2);
+        if (Tile::coded && g.b_by_expert) {
+          tma_load(to, &g.b, full, k, at.part.expert, line);
+        } else {
+          tma_load(to, &g.b, full, k, line, at.part.expert);
+        }
+      }
+    } else {
+      for (int i = 0; i < Tile::N / kGroupedSlab; ++i)
+        tma_load(b + i * kGroupedSlabBytes, &g.b, full, at.n + i * kGroupedSlab, k, at.part.expert);
+    }
+  }
+}
+
+// --- Copying gathered rows: 128 threads, 8 to a row of 128 bytes, 16 bytes each, to where TMA's swizzle would have put
+// them. What lies outside becomes zero. The stage's barrier gets each thread's arrival when its copies have landed.
+
+// The rows of x that this thread copies: 16 apart, from its own on; -1 past the end.
+template <int Count>
+GPU_DEVICE void gathered_rows(int (&source)[Count], const GroupedTileArgs& g,
+                              const GroupedPart& part, int from) {
+  for (int i = 0; i < Count; ++i) {
+    const int r = from + int(threadIdx.x) / 8 + 16 * i;
+    source[i] = r < part.rows ? g.row[part.begin + r] : -1;
+  }
+}
+template <int Count>
+GPU_DEVICE void gather_slab(const int (&source)[Count], const bf16* x, int width, int column,
+                            unsigned char* slab) {
+  const int piece = int(threadIdx.x) % 8, r = int(threadIdx.x) / 8;
+  const int c = column + piece * 8;
+  unsigned char* const to = slab + r * 128 + (piece ^ r % 8) * 16;
+  for (int i = 0; i < Count; ++i) {
+    const bool inside = source[i] >= 0 && c < width;
+    cp_async16(to + i * 16 * 128, x + (inside ? int64_t{source[i]} * width + c : 0),
+               inside ? 16 : 0);
+  }
+}
+
+template <typename Tile>
+GPU_DEVICE void copy_tiles(const GroupedTileArgs& g, unsigned char* shared,
+                           const GroupedBarriers& barriers) {
+  constexpr int kSources = Tile::Kind == GroupedKind::kWgrad ? 4 : 8;
+  GroupedRing<Tile::stages> ring;
+  const int tiles = *g.work.count * grouped_tiles_of_part<Tile>(g);
+  for (int t = int(blockIdx.x); t < tiles; t += int(gridDim.x)) {
+    const GroupedAt at = grouped_at<Tile>(g, t);
+    [[maybe_unused]] int source[kSources];
+    if constexpr (Tile::gathered) gathered_rows(source, g, at.part, 0);
+    for (int k = 0; k < at.k_tiles; ++k, ring.advance()) {
+      unsigned char* const stage = shared + ring.stage * Tile::stage_bytes;
+      Mbarrier* const full = &barriers.full[ring.stage];
+      mbarrier_wait(&barriers.empty[ring.stage], ring.round ^ 1);  // in round 0 at once
+      if (threadIdx.x == 0) load_stage<Tile>(g, at, k, stage, full);
+      if constexpr (Tile::gathered && Tile::Kind == GroupedKind::kForward) {
+        gather_slab(source, g.x, g.k, k * kGroupedTileK, stage);
+        cp_async_mbarrier_arrive(full);
+      }
+      if constexpr (Tile::gathered && Tile::Kind == GroupedKind::kWgrad) {
+        for (int i = 0; i < Tile::N / kGroupedSlab; ++i)
+          gather_slab(source, g.x, g.n, at.n + i * kGroupedSlab,
+                      stage + Tile::a_bytes + i * kGroupedSlabBytes);
+        cp_async_mbarrier_arrive(full);
+        gathered_rows(source, g, at.part, (k + 1) * kGroupedTileK);  // early, for the next stage
+      }
+    }
+  }
+}
+
+// --- Multiplying.
+
+template <Major Order>
+GPU_DEVICE uint64_t grouped_descriptor(const unsigned char* tile, int step) {
+  return wgmma_descriptor(tile + step * (Order == Major::kK ? 32 : 2048), kGroupedSlabBytes, 1024);
+}
+
+// Tokens behind the segment's end are the next expert's: zero in both operands, so that infinities and NaN there do not
+// count either. By both warpgroups, before either multiplies. Gathered rows came with zeros.
+template <typename Tile>
+GPU_DEVICE void clear_tokens(unsigned char* stage, int tokens) {
+  constexpr int kSlabs =
+      kGroupedTileM / kGroupedSlab + (Tile::gathered ? 0 : Tile::N / kGroupedSlab);
+  const int pieces = (kGroupedTileK - tokens) * 8;
+  for (int slab = 0; slab < kSlabs; ++slab) {
+    unsigned char* const from = stage + slab * kGroupedSlabBytes + tokens * 128;
+    for (int i = int(threadIdx.x) - 128; i < pieces; i += 256)
+      store_vec(reinterpret_cast<uint32_t*>(from + i * 16), Vec<uint32_t, 4>{});
+  }
+  fence_proxy_async();
+  named_barrier_sync(1, 256);
+}
+
+// acc = this warpgroup's 64 rows of the tile. One batch of products runs while the next stage is waited for; a warp gives a
+// stage back when its batch is done.
+template <typename Tile>
+GPU_DEVICE void multiply_tile(float (&acc)[Tile::N / 2], const GroupedAt& at, int active,
+                              GroupedRing<Tile::stages>& ring, unsigned char* shared,
+                              const GroupedBarriers& barriers) {
+  const int a_offset = (warp() / 4 - 1) * kGroupedSlabBytes;
+  int previous = -1;
+  for (int k = 0; k < at.k_tiles; ++k, ring.advance()) {
+    unsigned char* const stage = shared + ring.stage * Tile::stage_bytes;
+    mbarrier_wait(&barriers.full[ring.stage], ring.round);
+    // cp.async writes as ordinary stores do (generic proxy): the barrier orders them before this fence, and the fence
+    // before the tensor cores' reads.
+    if constexpr (Tile::gathered) fence_proxy_async();
+    if constexpr (Tile::Kind == GroupedKind::kWgrad) {
+      const int tokens = at.part.rows - k * kGroupedTileK;
+      if (tokens < kGroupedTileK) clear_tokens<Tile>(stage, tokens);
+    }
+    if (active) {
+      wgmma_fence();
+      for (int step = 0; step < kGroupedTileK / 16; ++step) {
+        wgmma_m64k16<Tile::N, Tile::a_order, Tile::b_order>(
+            acc, grouped_descriptor<Tile::a_order>(stage + a_offset, step),
+            grouped_descriptor<Tile::b_order>(stage + Tile::a_bytes, step), (k | step) != 0);
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+    } else {
+      sync_warp();  // all lanes have seen the stage full before lane 0 gives it back
+    }
+    if (previous >= 0 && lane() == 0) mbarrier_arrive(&barriers.empty[previous]);
+    previous = ring.stage;
+  }
+  wgmma_wait<0>();
+  if (lane() == 0) mbarrier_arrive(&barriers.empty[previous]);
+}
+
+}  // namespace assay::gpu

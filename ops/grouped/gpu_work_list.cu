@@ -1,0 +1,168 @@
+#include "base/check.h"
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/grouped/gpu_work_list.h"
+
+namespace assay::gpu {
+
+namespace {
+
+constexpr int kThreads = 1024;
+constexpr int kOrderThreads = 256;
+
+struct CutRows {
+  GroupedParts to;
+  View<const int32_t, 1> offsets;  // in (E+1)
+  int tile_rows;
+};
+
+// One block. First the experts, 1024 at a time: how many parts lie before each. Then the parts, one a thread: its expert by
+// bisection, so that one expert with all the rows takes no longer than many. Bound by latency, a few microseconds.
+__global__ __launch_bounds__(kThreads) void cut_rows_kernel(const __grid_constant__ CutRows a) {
+  GPU_SHARED(int, warp_total, [kWarp]);
+  const int experts = int(a.offsets.dim[0]) - 1;
+  int before = 0;
+  for (int base = 0; base < experts; base += kThreads) {
+    const int e = base + int(threadIdx.x);
+    const int rows = e < experts ? a.offsets[e + 1] - a.offsets[e] : 0;
+    const int parts = (rows + a.tile_rows - 1) / a.tile_rows;
+    const int in_warp = warp_exclusive_sum(parts);
+    if (lane() == kWarp - 1) warp_total[warp()] = in_warp + parts;
+    sync_block();
+    const int total = warp_total[lane()];
+    const int lower_warps = shuffle(warp_exclusive_sum(total), warp());
+    if (e < experts) a.to.first[e] = before + lower_warps + in_warp;
+    before += warp_sum(total);
+    sync_block();  // warp_total is read; `first` is written, for the whole block
+  }
+  if (threadIdx.x == 0) *a.to.count = before;
+
+  for (int part = int(threadIdx.x); part < before; part += kThreads) {
+    int e =
+        0;  // the last expert with first[e] <= part: of those with the same first, the one that has rows
+    for (int above = experts; above - e > 1;) {
+      const int middle = (e + above) / 2;
+      if (a.to.first[middle] <= part) {
+        e = middle;
+      } else {
+        above = middle;
+      }
+    }
+    const int begin = a.offsets[e] + (part - a.to.first[e]) * a.tile_rows;
+    const int left = a.offsets[e + 1] - begin;
+    a.to.parts[part] = {e, begin, left < a.tile_rows ? left : a.tile_rows, 0};
+  }
+}
+
+struct OrderExperts {
+  GroupedParts to;
+  View<const int32_t, 1> offsets;  // in (E+1)
+  int piece_shift;                 // a piece has at most 2 to this many rows
+};
+
+struct Pieces {
+  int count, rows;  // rows of each but the last
+};
+GPU_DEVICE Pieces pieces_of(const OrderExperts& a, int e) {
+  const int rows = a.offsets[e + 1] - a.offsets[e];
+  const int count = rows > 0 ? ((rows - 1) >> a.piece_shift) + 1 : 0;
+  return {count, count > 1 ? (rows + count - 1) / count : rows};
+}
+
+// A warp owns an expert and counts what comes before it, each lane among every 32nd of the others: E^2 comparisons, 16
+// million at 4096 experts. Bound by latency, a few microseconds.
+__global__ __launch_bounds__(kOrderThreads) void order_experts_kernel(
+    const __grid_constant__ OrderExperts a) {
+  const int experts = int(a.offsets.dim[0]) - 1;
+  const int e = int(blockIdx.x) * (kOrderThreads / kWarp) + warp();
+  if (e >= experts) return;
+  const Pieces mine = pieces_of(a, e);
+  int before = 0, slots = 0, all = 0;
+  for (int base = 0; base < experts; base += kWarp) {
+    const int other = base + lane();
+    const Pieces p = other < experts ? pieces_of(a, other) : Pieces{0, 0};
+    if (p.rows > mine.rows || (p.rows == mine.rows && other < e)) before += p.count;
+    if (other < e && p.count > 1) slots += p.count;
+    all += p.count;
+  }
+  before = warp_sum(before);
+  slots = warp_sum(slots);
+  all = warp_sum(all);
+  for (int i = lane(); i < mine.count; i += kWarp) {
+    const int begin = a.offsets[e] + i * mine.rows, left = a.offsets[e + 1] - begin;
+    a.to.parts[before + i] = {e, begin, left < mine.rows ? left : mine.rows,
+                              mine.count > 1 ? 1 + slots + i : 0};
+  }
+  if (e == 0 && lane() == 0) *a.to.count = all;
+}
+
+struct AddPieces {
+  GroupedParts from;
+  float* dweight;  // acc (E, matrix)
+  int64_t matrix;  // out * in, a multiple of 8
+};
+
+// A thread owns 4 neighbours of every matrix. The list is sorted by rows and a piece that is not its expert's last has at least
+// half of kGroupedPieceRows: nothing behind that is looked at. Bound by memory: 4 bytes a piece and 8 an expert for an
+// element; nothing to do as a rule.
+__global__ __launch_bounds__(kOrderThreads) void add_pieces_kernel(
+    const __grid_constant__ AddPieces a) {
+  const int parts = *a.from.count;
+  const int64_t stride = int64_t{gridDim.x} * kOrderThreads * 4;
+  const int64_t begin = (int64_t{blockIdx.x} * kOrderThreads + threadIdx.x) * 4;
+  for (int p = 0, pieces = 1; p < parts; p += pieces, pieces = 1) {
+    const GroupedPart first = a.from.parts[p];
+    if (first.rows < kGroupedPieceRows / 2) return;
+    if (first.slot == 0) continue;
+    while (p + pieces < parts && a.from.parts[p + pieces].expert == first.expert) ++pieces;
+    float* const to = a.dweight + int64_t{first.expert} * a.matrix;
+    const float* const sums = a.from.partial + int64_t{first.slot - 1} * a.matrix;
+    for (int64_t i = begin; i < a.matrix; i += stride) {
+      auto v = load_vec<4>(to + i);
+      for (int piece = 0; piece < pieces; ++piece) {
+        const auto sum = load_vec<4>(sums + piece * a.matrix + i);
+        for (int j = 0; j < 4; ++j) v[j] += sum[j];
+      }
+      store_vec(to + i, v);
+    }
+  }
+}
+
+}  // namespace
+
+GroupedParts grouped_parts(Exec on, const char* op, int64_t assignments, int64_t experts,
+                           int64_t out, int64_t in) {
+  const int64_t need = grouped_parts_bytes(assignments, experts, out, in);
+  CHECK(on.workspace.dim[0] >= need, "%s: workspace has %ld bytes, needs %ld", op,
+        long(on.workspace.dim[0]), long(need));
+  std::byte* const at = on.workspace.data;
+  return {reinterpret_cast<int32_t*>(at), reinterpret_cast<int32_t*>(at + 64),
+          reinterpret_cast<GroupedPart*>(at + 64 + grouped_first_bytes(experts)),
+          reinterpret_cast<float*>(at + grouped_list_bytes(assignments, experts))};
+}
+
+void cut_rows(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, int tile_rows) {
+  launch(on, {.name = "grouped_cut_rows", .grid = {1}, .block = {kThreads}}, cut_rows_kernel,
+         CutRows{to, offsets, tile_rows});
+}
+
+void order_experts(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets,
+                   GroupedCut cut) {
+  const int64_t experts = offsets.dim[0] - 1;
+  launch(on,
+         {.name = "grouped_order_experts",
+          .grid = {uint32_t((experts * kWarp + kOrderThreads - 1) / kOrderThreads)},
+          .block = {kOrderThreads}},
+         order_experts_kernel,
+         OrderExperts{to, offsets, cut == GroupedCut::kPieces ? kGroupedPieceShift : 31});
+}
+
+void add_pieces(Exec on, const GroupedParts& from, View<float, 3> dweight) {
+  launch(on,
+         {.name = "grouped_add_pieces",
+          .grid = {uint32_t(on.gpu->multiprocessors * 4)},
+          .block = {kOrderThreads}},
+         add_pieces_kernel, AddPieces{from, dweight.data, dweight.dim[1] * dweight.dim[2]});
+}
+
+}  // namespace assay::gpu

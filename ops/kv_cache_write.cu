@@ -1,0 +1,47 @@
+#include "cuda/gpu.h"
+#include "cuda/launch.h"
+#include "ops/gpu/elements.h"
+#include "ops/gpu/ops.h"
+#include "ops/kv_cache_write.h"
+
+namespace assay::gpu {
+
+namespace {
+
+constexpr int kRowsPerBlock = 8;
+
+// A warp owns a row. Bound by memory: 2 W sizeof(T) bytes a row.
+template <typename T, int N>
+__global__ __launch_bounds__(kRowsPerBlock* kWarp) void keep_rows_kernel(
+    const __grid_constant__ KeepRows<T> a) {
+  const int64_t i = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.y;
+  if (i >= a.row.dim[0]) return;
+  const T* const x = a.x.row(i) + a.column;
+  T* const kept = a.kept.row(a.row[i]);
+  for (int64_t c = int64_t{threadIdx.x} * N; c < a.kept.dim[1]; c += kWarp * N) {
+    float element[N];
+    load_floats(element, x + c);
+    store_floats(kept + c, element);
+  }
+}
+
+template <typename T>
+void launch_rows(Exec on, const KeepRows<T>& a) {
+  if (a.row.dim[0] == 0 || a.kept.dim[1] == 0) return;
+  const bool vectors = in_vectors(a.kept.data, a.kept.dim[1]) && in_vectors(a.x.data, a.x.dim[1]) &&
+                       a.column % kVector == 0;
+  const unsigned blocks = unsigned((a.row.dim[0] + kRowsPerBlock - 1) / kRowsPerBlock);
+  launch(on, {.name = "keep_rows", .grid = {blocks}, .block = {kWarp, kRowsPerBlock}},
+         vectors ? keep_rows_kernel<T, kVector> : keep_rows_kernel<T, 1>, a);
+}
+
+}  // namespace
+
+void keep_rows(Exec on, const KeepRows<float>& a) {
+  launch_rows(on, a);
+}
+void keep_rows(Exec on, const KeepRows<bf16>& a) {
+  launch_rows(on, a);
+}
+
+}  // namespace assay::gpu

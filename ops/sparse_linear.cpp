@@ -1,0 +1,93 @@
+#include "ops/sparse_linear.h"
+
+#include <algorithm>
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "base/vector_math.h"
+#include "cuda/profile.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int64_t kPieceTokens = 32;
+constexpr int64_t kPieceExperts = 64;
+constexpr int64_t kChunk = 256;  // columns whose float sums stay in cache
+
+template <typename T>
+float rounded(float x) {
+  return float(T(x));
+}
+
+template <typename T>
+void add_scaled(float* sum, float scale, const T* row, int64_t n) {
+  for_vectors(n, [&](int64_t j, auto count) {
+    store(sum + j, load(sum + j, count) + scale * load(row + j, count), count);
+  });
+}
+
+template <typename T>
+void dgrad(Exec on, const ChosenLinearBackward<T>& a) {
+  const int64_t width = a.x.dim[1], k = a.dz.dim[1];
+  parallel_ranges(on, a.dx.dim[0], kPieceTokens, [&](int64_t begin, int64_t end) {
+    alignas(64) float sum[kChunk];
+    for (int64_t t = begin; t < end; ++t) {
+      for (int64_t c = 0; c < width; c += kChunk) {
+        const int64_t n = std::min(kChunk, width - c);
+        std::fill(sum, sum + n, 0.0f);
+        if (!a.add.empty()) add_scaled(sum, 1.0f, a.add.row(t) + c, n);
+        for (int64_t i = 0; i < k; ++i) {
+          add_scaled(sum, rounded<T>(a.dz.at(t, i)), a.weight.row(a.expert.at(t, i)) + c, n);
+        }
+        T* to = a.dx.row(t) + c;
+        for_vectors(n, [&](int64_t j, auto count) { store(to + j, load(sum + j, count), count); });
+      }
+    }
+  });
+}
+
+template <typename T>
+void wgrad(Exec on, const ChosenLinearBackward<T>& a) {
+  const int64_t width = a.x.dim[1];
+  parallel_ranges(on, a.dweight.dim[0], kPieceExperts, [&](int64_t begin, int64_t end) {
+    for (int64_t e = begin; e < end; ++e) {
+      for (int64_t slot = a.offsets[e]; slot < a.offsets[e + 1]; ++slot) {
+        const int64_t t = a.token[slot];
+        const int32_t* chosen = a.expert.row(t);
+        const int64_t i = std::find(chosen, chosen + a.dz.dim[1], int32_t(e)) - chosen;
+        add_scaled(a.dweight.row(e), rounded<T>(a.dz.at(t, i)), a.x.row(t), width);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void chosen_linear_backward(Exec on, const ChosenLinearBackward<T>& a) {
+  const int64_t tokens = a.x.dim[0], width = a.x.dim[1], experts = a.weight.dim[0];
+  CHECK(on.gpu == nullptr,
+        "chosen_linear_backward: %ld experts on a GPU; the products are dense there",
+        long(experts));
+  CHECK(
+      a.dx.dim[0] == tokens && a.dx.dim[1] == width && a.weight.dim[1] == width &&
+          a.dweight.dim[0] == experts && a.dweight.dim[1] == width,
+      "chosen_linear_backward: dx (%ld, %ld), x (%ld, %ld), weight (%ld, %ld), dweight (%ld, %ld)",
+      long(a.dx.dim[0]), long(a.dx.dim[1]), long(tokens), long(width), long(experts),
+      long(a.weight.dim[1]), long(a.dweight.dim[0]), long(a.dweight.dim[1]));
+  CHECK(a.dz.dim[0] == tokens && a.expert.dim[0] == tokens && a.expert.dim[1] == a.dz.dim[1] &&
+            a.token.dim[0] == a.dz.size() && a.offsets.dim[0] == experts + 1 && a.offsets[0] == 0 &&
+            a.offsets[experts] == a.token.dim[0],
+        "chosen_linear_backward: dz (%ld, %ld), expert (%ld, %ld), token (%ld), offsets (%ld)",
+        long(a.dz.dim[0]), long(a.dz.dim[1]), long(a.expert.dim[0]), long(a.expert.dim[1]),
+        long(a.token.dim[0]), long(a.offsets.dim[0]));
+  const Timed timed(on, "chosen_linear_backward", chosen_linear_backward_cost(a));
+  dgrad(on, a);
+  wgrad(on, a);
+}
+
+template void chosen_linear_backward<float>(Exec, const ChosenLinearBackward<float>&);
+template void chosen_linear_backward<bf16>(Exec, const ChosenLinearBackward<bf16>&);
+
+}  // namespace assay

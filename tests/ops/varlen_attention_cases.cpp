@@ -1,0 +1,195 @@
+#include "ops/varlen_attention.h"
+#include "tests/ops/op_case.h"
+#include "tests/ref/varlen_attention.h"
+#include "tests/tolerance.h"
+
+namespace assay {
+
+namespace {
+
+// A segment's own rows, how many rows of prefix it has, and how many of its first rows have no query; where the prefix lies.
+struct Piece {
+  int64_t rows, prefix, seen_only = 0;
+};
+enum class Prefix { kOwnRows, kCache };
+
+struct Shape {
+  const char* name;
+  std::vector<Piece> pieces;
+  Prefix where;
+  int64_t heads, kv_heads, head_dim;
+  double std = 1.0;  // of q, k and v
+  BehindPrefix behind_prefix = BehindPrefix::kTiles;
+
+  int64_t rows() const {
+    int64_t n = 0;
+    for (const Piece& p : pieces) n += p.rows;
+    return n;
+  }
+  int64_t prefix_rows() const {
+    int64_t n = 1;
+    for (const Piece& p : pieces) n = std::max(n, p.prefix + 3);
+    return n;
+  }
+  int64_t width() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
+// A prefix in qkv is the rows of segment 0; one in the cache begins at row 0 or, for every other segment, at row 3.
+std::vector<AttentionSegment> segments_of(const Shape& s) {
+  std::vector<AttentionSegment> out;
+  int64_t begin = 0;
+  for (const Piece& p : s.pieces) {
+    const int64_t from = s.where == Prefix::kCache && out.size() % 2 == 1 && p.prefix > 0 ? 3 : 0;
+    out.push_back(
+        {begin, begin + p.rows, from, from + p.prefix, p.seen_only > 0 ? begin + p.seen_only : 0});
+    begin += p.rows;
+  }
+  return out;
+}
+
+template <typename T>
+OpInstance instance(const Shape& s) {
+  auto bench = std::make_shared<Workbench>();
+  const auto segments = segments_of(s);
+  const auto words = bench->in<int64_t, 2>("segment", {int64_t(segments.size()), 5}, {Fill::kZero});
+  const View<AttentionSegment, 1> segment{reinterpret_cast<AttentionSegment*>(words.data),
+                                          {words.dim[0]}};
+  std::copy(segments.begin(), segments.end(), segment.data);
+  const auto qkv = bench->in<T, 2>("qkv", {s.rows(), s.width()}, normal(s.std));
+  const int64_t cache_width = 2 * s.kv_heads * s.head_dim;
+  const bool cached = s.where == Prefix::kCache;
+  const auto cache = bench->in<T, 2>("cache", {s.prefix_rows(), cache_width}, normal(s.std));
+  bench->commit();
+  // Zero where no query is: that stays.
+  const auto out = bench->acc<T, 2>("out", {s.rows(), s.heads * s.head_dim}, {Fill::kZero});
+  const SegmentAttention<T> a{.out = out,
+                              .qkv = qkv,
+                              .prefix = cached ? cache : qkv,
+                              .segment = segment,
+                              .prefix_column = cached ? 0 : s.heads * s.head_dim,
+                              .heads = s.heads,
+                              .kv_heads = s.kv_heads,
+                              .head_dim = s.head_dim,
+                              .behind_prefix = s.behind_prefix};
+  double pairs = 0;
+  for (const AttentionSegment& g : segments) {
+    const double rows = double(g.end - g.begin);
+    pairs += rows * double(g.prefix_end - g.prefix_begin) + rows * (rows + 1) / 2;
+  }
+  const auto check = [=](Report& report) {
+    const auto own = Workbench::doubles(qkv), kept = Workbench::doubles(a.prefix);
+    const ref::SegmentAttention attention{s.heads,   s.kv_heads,      s.head_dim,
+                                          s.width(), a.prefix.dim[1], a.prefix_column};
+    const size_t d_model = size_t(s.heads * s.head_dim), values = size_t(s.kv_heads * s.head_dim);
+    std::vector<double> want(size_t(a.out.size())), tolerance(want.size());
+    for (const AttentionSegment& g : segments) {
+      for (int64_t t = std::max(g.begin, g.query_begin); t < g.end; ++t) {
+        for (int64_t h = 0; h < s.heads; ++h) {
+          const int64_t kv = h / (s.heads / s.kv_heads) * s.head_dim;
+          std::vector<ref::SegmentAttention::Key> keys;
+          for (int64_t j = g.prefix_begin; j < g.prefix_end; ++j) {
+            keys.push_back({&kept, size_t(j * a.prefix.dim[1] + a.prefix_column + kv)});
+          }
+          for (int64_t j = g.begin; j <= t; ++j) {
+            keys.push_back({&own, size_t(j * s.width()) + d_model + size_t(kv)});
+          }
+          double largest = 0;
+          const auto p = attention.row(&own[size_t(t * s.width() + h * s.head_dim)], keys, largest);
+          const double count = double(keys.size());
+          const double error = tol::sum(double(s.head_dim) + 1, largest) + tol::elementary(4, 1) +
+                               tol::sum(count, 1);
+          for (size_t d = 0; d < size_t(s.head_dim); ++d) {
+            double sum = 0, abs_sum = 0, squares = 0;
+            for (size_t j = 0; j < keys.size(); ++j) {
+              const double term = p[j] * (*keys[j].from)[keys[j].at + values + d];
+              sum += term;
+              abs_sum += std::abs(term);
+              squares += term * term;
+            }
+            const size_t o = size_t(t) * d_model + size_t(h * s.head_dim) + d;
+            want[o] = sum;
+            tolerance[o] = tol::rounding<T>(sum) + error * abs_sum + tol::sum(count, abs_sum) +
+                           tol::rounded_factors<T>(std::sqrt(squares));
+          }
+        }
+      }
+    }
+    report.near("out", a.out, want, [&](int64_t i) { return tolerance[size_t(i)]; });
+  };
+  return {bench, [a, bench](Exec on) { segment_attention<T>(on, bench->located(a)); }, check,
+          segment_attention_cost(a, pairs)};
+}
+
+template <typename T>
+void add_cases(std::vector<OpCase>& cases) {
+  const Shape shapes[] = {
+      {"one row", {{1, 0}}, Prefix::kOwnRows, 1, 1, 32},
+      {"a question and its answers",
+       {{37, 0}, {3, 37}, {1, 37}, {9, 37}},
+       Prefix::kOwnRows,
+       4,
+       2,
+       32},
+      {"texts of many lengths",
+       {{70, 0}, {1, 0}, {0, 0}, {33, 0}, {65, 0}},
+       Prefix::kOwnRows,
+       3,
+       3,
+       64},
+      {"one new token each",
+       {{1, 5}, {1, 64}, {1, 0}, {1, 131}},
+       Prefix::kCache,
+       6,
+       2,
+       128,
+       1.0,
+       BehindPrefix::kRowByRow},
+      {"pieces after a cache",
+       {{5, 40}, {33, 65}, {2, 1}},
+       Prefix::kCache,
+       4,
+       1,
+       64,
+       1.0,
+       BehindPrefix::kRowByRow},
+      {"last rows only",
+       {{70, 0, 69}, {9, 70, 3}, {66, 0, 66}, {65, 70, 60}},
+       Prefix::kOwnRows,
+       4,
+       2,
+       64},
+      {"last rows of pieces after a cache",
+       {{5, 40, 4}, {33, 65, 31}, {2, 1, 2}},
+       Prefix::kCache,
+       2,
+       1,
+       32,
+       1.0,
+       BehindPrefix::kRowByRow},
+      {"extreme", {{20, 0}, {4, 20}}, Prefix::kOwnRows, 2, 1, 64, 30.0},
+      {"many answers",
+       {{300, 0}, {8, 300}, {8, 300}, {8, 300}, {8, 300}},
+       Prefix::kOwnRows,
+       8,
+       8,
+       32},
+  };
+  for (const Shape& s : shapes) {
+    cases.push_back({"segment_attention",
+                     std::string("segment_attention ") + dtype_name<T>() + " " + s.name +
+                         " H=" + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) +
+                         " D=" + std::to_string(s.head_dim),
+                     [s] { return instance<T>(s); }});
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> segment_attention_cases() {
+  std::vector<OpCase> cases;
+  add_cases<float>(cases);
+  add_cases<bf16>(cases);
+  return cases;
+}
+
+}  // namespace assay

@@ -1,0 +1,64 @@
+// The subcommands of `assay`. Each file tools/commands/<name>.cpp registers its own:
+//
+//   void add_audit_command(Commands& commands) {
+//     auto options = std::make_shared<AuditOptions>();
+//     CLI::App* sub = commands.app.add_subcommand("audit", "parameters, FLOPs, memory, horizons");
+//     sub->add_option("CONFIG", options->configs, "configuration files")->required();
+//     commands.on_chosen(sub, [options] { return audit(*options); });
+//   }
+//
+// and one line in add_all_commands (tools/assay/main.cpp). What it runs returns the exit code, or throws UserError.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace assay {
+
+enum ExitCode {
+  kExitDone = 0,
+  kExitUserError = 1,
+  kExitVerificationFailed = 2,
+  kExitStoppedByGuard = 3,
+  kExitInterrupted = 130,
+};
+
+struct Commands {
+  CLI::App app;
+  std::function<int()> run;            // of the subcommand that was chosen
+  std::vector<std::string> arguments;  // the whole command line, for the record of a run
+
+  // The whole command line is parsed before anything runs.
+  void on_chosen(CLI::App* subcommand, std::function<int()> what) {
+    subcommand->callback([this, what] { run = what; });
+  }
+};
+
+// --set SECTION.KEY=VALUE, once a change. It takes one value at a time: CONFIG may follow.
+CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets);
+
+// CLI11's own put the largest double into their messages.
+CLI::Validator above_zero();
+CLI::Validator zero_or_more();
+
+void add_train_command(Commands& commands);
+void add_audit_command(Commands& commands);
+void add_match_command(Commands& commands);
+void add_matrix_command(Commands& commands);
+void add_doctor_command(Commands& commands);
+void add_compare_command(Commands& commands);
+void add_data_commands(Commands& commands);
+void add_synth_commands(Commands& commands);  // below `data`: after it
+void add_tokenizer_commands(Commands& commands);
+void add_receipt_commands(Commands& commands);
+void add_router_command(Commands& commands);
+void add_precision_command(Commands& commands);
+void add_eval_command(Commands& commands);
+void add_report_command(Commands& commands);
+void add_sample_command(Commands& commands);
+void add_export_command(Commands& commands);
+void add_import_command(Commands& commands);
+
+}  // namespace assay

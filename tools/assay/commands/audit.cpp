@@ -1,0 +1,112 @@
+// assay audit: what models are made of, and how long every contract trains them, side by side. Allocates nothing.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "base/check.h"
+#include "engine/config/yaml.h"
+#include "models/audit/family.h"
+#include "models/decoder/training_memory.h"
+#include "tools/assay/commands.h"
+
+namespace assay {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> configs;
+  std::vector<std::string> sets;
+  AuditOptions report;
+  bool json = false;
+  bool plan = false;
+  bool without_shared = false;
+};
+
+// A model is called as its file; two files of one name by their paths.
+std::vector<NamedConfig> load_named(const Arguments& a) {
+  std::vector<NamedConfig> models;
+  for (const std::string& path : a.configs)
+    models.push_back({std::filesystem::path(path).stem().string(), load_config(path, a.sets)});
+  for (NamedConfig& model : models) resolve_reference(model.config);
+  for (size_t i = 0; i < models.size(); ++i)
+    for (size_t j = 0; j < models.size(); ++j)
+      if (i != j && models[i].name == std::filesystem::path(a.configs[j]).stem().string())
+        models[i].name = a.configs[i];
+  return models;
+}
+
+void check_arguments(const Arguments& a) {
+  for (const std::string& kind : a.report.contracts)
+    if (kind != "totalDN" && kind != "activeDN")
+      throw UserError("--contract " + kind + " is unknown", "choose totalDN, activeDN or both");
+  for (const double f : a.report.fractions)
+    if (!(f > 0 && f <= 1))
+      throw UserError(strprintf("--fraction %g is not a share of the horizon", f),
+                      "give numbers above 0, at most 1, for example 0.2");
+  for (const int64_t steps : a.report.steps)
+    if (steps < 1)
+      throw UserError(strprintf("--steps %ld is not a number of steps", static_cast<long>(steps)),
+                      "give numbers from 1 up");
+}
+
+// One memory plan a model, as `assay train --plan` prints it but for the data.
+int print_plans(const std::vector<NamedConfig>& models) {
+  for (const NamedConfig& model : models) {
+    std::printf("%s\n%s", model.name.c_str(), memory_plan_text(model.config).c_str());
+  }
+  return kExitDone;
+}
+
+int run_audit(Arguments a) {
+  check_arguments(a);
+  if (a.without_shared) a.report.shared = SharedExperts::kLeftOut;
+  const std::vector<NamedConfig> models = load_named(a);
+  if (a.plan) return print_plans(models);
+  if (a.json) {
+    auto json = audit_json(models, a.report);
+    json["family"] = family_json(models, a.report);
+    std::printf("%s\n", json.dump(1).c_str());
+  } else {
+    std::fputs(audit_table(models, a.report).c_str(), stdout);
+    const std::string family = family_table(models, a.report);
+    if (!family.empty()) std::printf("\n%s", family.c_str());
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_audit_command(Commands& commands) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = commands.app.add_subcommand(
+      "audit", "parameters, FLOPs, bytes and horizons, several models side by side");
+  sub->add_option("CONFIG", a->configs, "configuration files")->required();
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_option("--contract", a->report.contracts, "totalDN, activeDN: whose horizons (both)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  sub->add_option("--coefficient", a->report.coefficient,
+                  "tokens per parameter (contract.coefficient of each CONFIG; in the table of all "
+                  "contracts, what the first CONFIG takes)")
+      ->check(above_zero());
+  sub->add_option("--fraction", a->report.fractions, "shares of the horizon to list (0.2)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  sub->add_option("--steps", a->report.steps,
+                  "steps at which to give the ratios (those of the run)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  sub->add_flag("--without-shared", a->without_shared,
+                "leave the shared experts out of what totalDN multiplies");
+  sub->add_flag("--plan", a->plan,
+                "only the memory of a training step by name; nothing is allocated");
+  add_set_option(sub, a->sets);
+  sub->footer(
+      "Examples:\n"
+      "  assay audit models/presets/cpu/*.yaml                     several models side by side\n"
+      "  assay audit models/presets/cpu/moe.yaml --plan --set run.micro_batch=4\n"
+      "  assay audit runs/moe/config.yaml --json                   of a run\n"
+      "docs/contracts.md says what the horizons are.");
+  commands.on_chosen(sub, [a] { return run_audit(*a); });
+}
+
+}  // namespace assay

@@ -1,0 +1,125 @@
+// assay compare: runs side by side, beside a public run and beside published figures.
+#include "lab/compare/compare.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "base/check.h"
+#include "base/suggest.h"
+#include "lab/compare/compare_report.h"
+#include "models/audit/horizon.h"
+#include "tools/assay/commands.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kPublicTarget = 3.28;  // nats: what the public speedruns stop at
+
+struct Arguments {
+  std::vector<std::string> runs;
+  std::string contract, anchor, published;
+  std::optional<double> target;
+  bool force = false, json = false;
+};
+
+void check_arguments(const Arguments& a) {
+  if (a.runs.empty() && a.anchor.empty() && a.published.empty())
+    throw UserError("assay compare needs runs, an --anchor log or --published figures",
+                    "assay compare runs/a runs/b, or assay compare --published list");
+  const std::vector<std::string>& kinds = contract_kinds();
+  if (!a.contract.empty() && std::find(kinds.begin(), kinds.end(), a.contract) == kinds.end()) {
+    std::string known;
+    for (const std::string& kind : kinds) known += (known.empty() ? "" : ", ") + kind;
+    const std::string near = nearest_name(a.contract, kinds);
+    throw UserError("--contract " + a.contract + " is unknown",
+                    (near.empty() ? "" : "did you mean " + near + "? ") + "choose one of " + known);
+  }
+  if (a.target && !(*a.target > 0 && *a.target < 1e6))
+    throw UserError(strprintf("--target %g is not a loss", *a.target),
+                    "give nats per token, for example 3.28");
+}
+
+int list_published(const Arguments& a) {
+  Json json;
+  for (const std::string& name : published_names()) {
+    const PublishedStudy study = published_study(name);
+    json["published"][name] = study.title;
+    if (!a.json) std::printf("%-6s %s\n", name.c_str(), study.title.c_str());
+  }
+  if (a.json) std::printf("%s\n", json.dump(1).c_str());
+  return kExitDone;
+}
+
+CompareOptions options_of(const Arguments& a) {
+  CompareOptions options;
+  if (!a.contract.empty()) options.contract = a.contract;
+  options.target_loss = a.target;
+  if (a.force) options.incomparable = Incomparable::kMark;
+  return options;
+}
+
+int run_compare(const Arguments& a) {
+  check_arguments(a);
+  if (a.published == "list") return list_published(a);
+  // What is wrong with a file is said before any table.
+  std::optional<PublishedStudy> study;
+  if (!a.published.empty()) study = published_study(a.published);
+  std::optional<AnchorLog> anchor;
+  if (!a.anchor.empty()) anchor = read_anchor_log(a.anchor);
+  const std::vector<RunRecord> runs = read_runs(a.runs);
+  Comparison comparison;
+  if (!runs.empty()) comparison = compare(runs, options_of(a));
+
+  const std::optional<double>& common = comparison.target_loss;
+  const double anchor_target = a.target.value_or(common.value_or(kPublicTarget));
+  const std::optional<double> study_target = common ? common : study ? study->target_loss : common;
+  if (a.json) {
+    Json json;
+    if (!runs.empty()) json = comparison_json(comparison);
+    if (anchor) json["anchor"] = anchor_json(*anchor, anchor_target, comparison.models);
+    if (study) json["published"] = published_json(*study, comparison.models, study_target);
+    if (anchor && anchor->unknown_lines > 0)
+      std::fprintf(stderr, "warning: %s: %s\n", a.anchor.c_str(), anchor->warning().c_str());
+    std::printf("%s\n", json.dump(1, ' ', false, Json::error_handler_t::replace).c_str());
+    return kExitDone;
+  }
+  std::vector<std::string> parts;
+  if (!runs.empty()) parts.push_back(comparison_text(comparison));
+  if (anchor) parts.push_back(anchor_text(*anchor, anchor_target, comparison.models));
+  if (study) parts.push_back(published_text(*study, comparison.models, study_target));
+  for (size_t i = 0; i < parts.size(); ++i)
+    std::printf("%s%s", i > 0 ? "\n" : "", parts[i].c_str());
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_compare_command(Commands& commands) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = commands.app.add_subcommand(
+      "compare", "runs side by side, with intervals over seeds and time to a target");
+  sub->add_option("RUN", a->runs, "run directories; those that differ only in seed are one model");
+  sub->add_option("--contract", a->contract,
+                  "what the comparison holds fixed, where the configurations do not say it: steps, "
+                  "active-width, activeDN, totalDN, flops, seconds");
+  sub->add_option("--target", a->target,
+                  "loss in nats whose first reaching is compared (run.target_loss; with --anchor "
+                  "alone 3.28)");
+  sub->add_option("--anchor", a->anchor, "log of a public run (modded-nanogpt or llm.c)");
+  sub->add_option("--published", a->published, "figures of a published study; list names them");
+  sub->add_flag("--force", a->force,
+                "compare runs of different tokenizer, data, sequence or validation tokens, marked");
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer(
+      "Examples:\n"
+      "  assay compare runs/dense-s1 runs/dense-s2 runs/moe-s1 runs/moe-s2\n"
+      "  assay compare runs/moe-s1 --published 0003\n"
+      "  assay compare runs/moe-s1 --anchor modded-nanogpt.log\n"
+      "docs/compare.md says how to read the tables.");
+  commands.on_chosen(sub, [a] { return run_compare(*a); });
+}
+
+}  // namespace assay

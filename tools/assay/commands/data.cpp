@@ -1,0 +1,325 @@
+// assay data prepare, inspect, verify: text to shards, what is in them, whether they are what was written.
+#include <signal.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/check.h"
+#include "data/inspect.h"
+#include "data/manifest.h"
+#include "data/prepare.h"
+#include "data/tokenizer_files.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/commands/document_options.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::atomic<bool> stop_requested = false;
+
+struct PrepareArguments {
+  DocumentArguments documents;
+  std::string tokenizer;
+  std::string folder;
+  std::string name = "corpus";
+  std::vector<std::string> val;
+  std::optional<double> val_share;
+  std::optional<int64_t> val_every;
+  int64_t shard_tokens = 100'000'000;
+  bool drop_duplicates = false;
+  bool overwrite = false;
+  bool json = false;
+};
+
+Json manifest_json(const Manifest& manifest, const std::string& folder) {
+  Json json;
+  json["folder"] = folder;
+  json["vocab_size"] = manifest.vocab_size;
+  json["eot_id"] = manifest.eot_id;
+  json["tokenizer_sha256"] = manifest.tokenizer_sha256;
+  json["text_bytes"] = manifest.text_bytes;
+  json["validation"] = manifest.validation;
+  for (const char* split : {"train", "val"})
+    json[split] = {{"documents", manifest.documents(split)}, {"tokens", manifest.tokens(split)}};
+  json["shards"] = Json::array();
+  for (const SourceEntry& source : manifest.sources)
+    json["sources"].push_back({{"file", source.file},
+                               {"bytes", source.bytes},
+                               {"documents", source.documents},
+                               {"bad_lines", source.bad_lines},
+                               {"sha256", source.sha256}});
+  for (const ShardEntry& shard : manifest.shards)
+    json["shards"].push_back({{"file", shard.file},
+                              {"split", shard.split},
+                              {"tokens", shard.tokens},
+                              {"documents", shard.documents},
+                              {"sha256", shard.sha256}});
+  return json;
+}
+
+void print_corpus(const Manifest& manifest, const std::string& folder) {
+  std::printf("%-28s %5s %14s %10s  %s\n", folder.c_str(), "split", "tokens", "documents",
+              "sha256");
+  for (const ShardEntry& shard : manifest.shards)
+    std::printf("%-28s %5s %14ld %10ld  %.16s...\n", shard.file.c_str(), shard.split.c_str(),
+                static_cast<long>(shard.tokens), static_cast<long>(shard.documents),
+                shard.sha256.c_str());
+  const int64_t held_out = manifest.documents("val");
+  const int64_t documents = manifest.documents("train") + held_out;
+  std::printf("validation: %ld of %ld documents (%.2f%%), %s\n", static_cast<long>(held_out),
+              static_cast<long>(documents),
+              100 * static_cast<double>(held_out) / static_cast<double>(documents),
+              manifest.validation.c_str());
+  const double tokens = static_cast<double>(manifest.tokens("train") + manifest.tokens("val"));
+  std::printf("%ld bytes of text, %.2f bytes a token, vocabulary %ld\n",
+              static_cast<long>(manifest.text_bytes),
+              static_cast<double>(manifest.text_bytes) / tokens,
+              static_cast<long>(manifest.vocab_size));
+}
+
+// The options of one thing are alternatives.
+void require_one_validation(const PrepareArguments& a) {
+  std::vector<std::string> given;
+  if (!a.val.empty()) given.push_back("--val");
+  if (a.val_share) given.push_back(strprintf("--val-share %g", *a.val_share));
+  if (a.val_every) given.push_back(strprintf("--val-every %ld", static_cast<long>(*a.val_every)));
+  if (given.size() > 1)
+    throw UserError(given[0] + " and " + given[1] + " are both given",
+                    "choose one way to hold documents out for validation");
+}
+
+int run_prepare(const PrepareArguments& a) {
+  require_one_validation(a);
+  const Tokenizer tokenizer = read_tokenizer(a.tokenizer);
+  PrepareConfig config;
+  config.inputs = a.documents.inputs;
+  config.val_inputs = a.val;
+  config.documents = a.documents.options();
+  config.corpus = {.folder = a.folder,
+                   .name = a.name,
+                   .shard_tokens = a.shard_tokens,
+                   .existing = a.overwrite ? Existing::kReplace : Existing::kRefuse};
+  config.val_share = a.val_share;
+  config.val_every = a.val_every.value_or(config.val_every);
+  config.duplicates = a.drop_duplicates ? Duplicates::kDrop : Duplicates::kKeep;
+  config.threads = a.documents.threads;
+  config.stop = &stop_requested;
+  signal(SIGINT, [](int) { stop_requested = true; });
+  signal(SIGTERM, [](int) { stop_requested = true; });
+  PrepareResult result;
+  try {
+    result = prepare(tokenizer, config);
+  } catch (const Interrupted&) {
+    std::fprintf(stderr, "interrupted: nothing was written to %s\n", a.folder.c_str());
+    return kExitInterrupted;
+  }
+  warn_of_skipped(result.skipped);
+  if (a.json) {
+    Json json = manifest_json(result.manifest, a.folder);
+    json["empty_documents"] = result.empty_documents;
+    json["duplicate_documents"] = result.duplicate_documents;
+    json["bad_lines"] = result.skipped.lines;
+    json["seconds"] = result.seconds;
+    std::printf("%s\n", json.dump(1).c_str());
+    return kExitDone;
+  }
+  print_corpus(result.manifest, a.folder);
+  std::printf("%.1f s; left out: %ld empty documents, %ld duplicates, %ld bad lines\n",
+              result.seconds, static_cast<long>(result.empty_documents),
+              static_cast<long>(result.duplicate_documents),
+              static_cast<long>(result.skipped.lines));
+  return kExitDone;
+}
+
+void add_prepare(Commands& commands, CLI::App* data) {
+  auto a = std::make_shared<PrepareArguments>();
+  CLI::App* sub = data->add_subcommand("prepare", "text or JSONL to token shards");
+  add_document_options(sub, a->documents);
+  sub->add_option("--tokenizer", a->tokenizer,
+                  "tokenizer.json, or a folder with vocab.json and merges.txt")
+      ->required();
+  sub->add_option("-o,--output", a->folder,
+                  "folder for the shards, tokenizer.json and manifest.json")
+      ->required();
+  sub->add_option("--name", a->name, "start of the shards' names (corpus)");
+  sub->add_option("--val-share", a->val_share,
+                  "share of the documents held out for validation by a hash of their text: "
+                  "whatever their order and files, copies on one side");
+  sub->add_option("--val-every", a->val_every,
+                  "every N-th document, from the first on, is for validation; 0 = none (20)");
+  sub->add_option("--val", a->val, "validation text of its own; may be repeated")
+      ->allow_extra_args(false);
+  sub->add_option("--shard-tokens", a->shard_tokens, "tokens of a full shard (100000000)");
+  sub->add_flag("--drop-duplicates", a->drop_duplicates, "keep the first of equal documents");
+  sub->add_flag("--overwrite", a->overwrite, "replace a corpus that is in the folder");
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer(
+      "Each document becomes the <|endoftext|> id and its tokens. Files may be compressed: "
+      "*.txt.gz,\n"
+      "*.jsonl.zst, ...; JSONL is *.jsonl, *.ndjson or *.json. Shards are NAME_val_000000.bin,\n"
+      "NAME_train_000001.bin, ... in the public GPT-2 format; a config names them as\n"
+      "  data: {train: [DIR/NAME_train_*.bin], val: [DIR/NAME_val_*.bin], tokenizer: "
+      "DIR/tokenizer.json}\n"
+      "Example:\n"
+      "  assay tokenizer train stories.txt --vocab-size 8192 -o tokenizer.json\n"
+      "  assay data prepare stories.txt --tokenizer tokenizer.json -o stories");
+  commands.on_chosen(sub, [a] { return run_prepare(*a); });
+}
+
+struct InspectArguments {
+  std::vector<std::string> paths;
+  std::string tokenizer;
+  int64_t top = 10;
+  int64_t sample = 60;
+  bool json = false;
+};
+
+// The given tokenizer, or the one beside the shard.
+std::optional<Tokenizer> tokenizer_for(const InspectArguments& a, const std::string& shard) {
+  if (!a.tokenizer.empty()) return read_tokenizer(a.tokenizer);
+  const fs::path beside = fs::path(shard).replace_filename("tokenizer.json");
+  std::error_code ignored;
+  if (fs::exists(beside, ignored)) return read_tokenizer(beside.string());
+  return std::nullopt;
+}
+
+// Text for people: control characters and quotes escaped, bytes that are not UTF-8 replaced.
+std::string shown(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json summary_json(const std::string& path, const ShardSummary& s) {
+  Json json = {{"file", path},
+               {"tokens", s.tokens},
+               {"bytes_per_token", s.token_bytes},
+               {"documents", s.documents},
+               {"largest_id", s.largest_id},
+               {"distinct_ids", s.distinct_ids},
+               {"unigram_nats", s.unigram_nats},
+               {"first", s.first},
+               {"most_frequent", Json::array()}};
+  for (const auto& [id, count] : s.most_frequent)
+    json["most_frequent"].push_back({{"id", id}, {"count", count}});
+  return json;
+}
+
+void print_summary(const std::string& path, const ShardSummary& s) {
+  std::printf(
+      "%s: %ld tokens (uint%d), %ld documents, ids up to %ld (%ld different), %.3f nats of unigram "
+      "entropy\n",
+      path.c_str(), static_cast<long>(s.tokens), 8 * s.token_bytes, static_cast<long>(s.documents),
+      static_cast<long>(s.largest_id), static_cast<long>(s.distinct_ids), s.unigram_nats);
+}
+
+void print_tokens(const ShardSummary& s, const std::optional<Tokenizer>& tokenizer) {
+  const auto known = [&](int32_t id) { return tokenizer && id < tokenizer->vocab_size(); };
+  std::string text;
+  for (const int32_t id : s.first)
+    text += known(id) ? tokenizer->decode({id}) : std::to_string(id) + " ";
+  std::printf("  begins: %s\n", shown(text).c_str());
+  for (const auto& [id, count] : s.most_frequent)
+    std::printf("  %7d %12ld %6.2f%%  %s\n", id, static_cast<long>(count),
+                100.0 * static_cast<double>(count) / static_cast<double>(s.tokens),
+                known(id) ? shown(tokenizer->decode({id})).c_str() : "");
+}
+
+int run_inspect(const InspectArguments& a) {
+  if (a.top < 0 || a.sample < 0)
+    throw UserError("--top and --sample count tokens", "give numbers from 0 up");
+  std::vector<std::string> files;
+  for (const std::string& path : a.paths) {
+    std::error_code ignored;
+    const bool folder = fs::is_directory(path, ignored);
+    for (const std::string& file : find_shards({folder ? path + "/*.bin" : path}))
+      files.push_back(file);
+  }
+  Json json = Json::array();
+  for (const std::string& file : files) {
+    const Shard shard(file);
+    const std::optional<Tokenizer> tokenizer = tokenizer_for(a, file);
+    const int64_t eot = tokenizer ? tokenizer->eot() : 50256;  // GPT-2's, as in the public shards
+    const ShardSummary summary = inspect_shard(shard, eot, a.top, a.sample);
+    if (a.json) {
+      json.push_back(summary_json(file, summary));
+      if (tokenizer) {
+        std::string text;
+        for (const int32_t id : summary.first)
+          if (id < tokenizer->vocab_size()) text += tokenizer->decode({id});
+        json.back()["begins"] = text;
+      }
+      continue;
+    }
+    print_summary(file, summary);
+    print_tokens(summary, tokenizer);
+  }
+  if (a.json)
+    std::printf("%s\n",
+                Json{{"shards", json}}.dump(1, ' ', false, Json::error_handler_t::replace).c_str());
+  return kExitDone;
+}
+
+void add_inspect(Commands& commands, CLI::App* data) {
+  auto a = std::make_shared<InspectArguments>();
+  CLI::App* sub =
+      data->add_subcommand("inspect", "what is in a shard: header, counts, sample, histogram");
+  sub->add_option("SHARD", a->paths, "shards, patterns, or folders of *.bin")->required();
+  sub->add_option("--tokenizer", a->tokenizer,
+                  "to show text (tokenizer.json beside the shard, if any)");
+  sub->add_option("--top", a->top, "how many of the most frequent ids to show (10)");
+  sub->add_option("--sample", a->sample, "how many of the first tokens to show (60)");
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer(
+      "Examples:\n"
+      "  assay data inspect mine                                   every shard of a folder\n"
+      "  assay data inspect mine/corpus_val_000000.bin --top 30");
+  commands.on_chosen(sub, [a] { return run_inspect(*a); });
+}
+
+struct VerifyArguments {
+  std::string folder;
+  bool json = false;
+};
+
+int run_verify(const VerifyArguments& a) {
+  const Manifest manifest = read_manifest(a.folder);
+  const std::vector<std::string> wrong = verify_corpus(manifest, a.folder);
+  if (a.json)
+    std::printf(
+        "%s\n",
+        Json{{"folder", a.folder}, {"ok", wrong.empty()}, {"wrong", wrong}}.dump(1).c_str());
+  for (const std::string& line : wrong) std::fprintf(stderr, "%s\n", line.c_str());
+  if (wrong.empty() && !a.json)
+    std::printf("%s: %zu shards and the tokenizer are as the manifest says\n", a.folder.c_str(),
+                manifest.shards.size());
+  return wrong.empty() ? kExitDone : kExitVerificationFailed;
+}
+
+void add_verify(Commands& commands, CLI::App* data) {
+  auto a = std::make_shared<VerifyArguments>();
+  CLI::App* sub =
+      data->add_subcommand("verify", "compare a corpus with its manifest; exit 2 when it differs");
+  sub->add_option("DIR", a->folder, "folder with manifest.json")->required();
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer("Example:\n  assay data verify mine");
+  commands.on_chosen(sub, [a] { return run_verify(*a); });
+}
+
+}  // namespace
+
+void add_data_commands(Commands& commands) {
+  CLI::App* data =
+      commands.app.add_subcommand("data", "corpora: text to shards, looking, checking");
+  data->require_subcommand(1);
+  add_prepare(commands, data);
+  add_inspect(commands, data);
+  add_verify(commands, data);
+}
+
+}  // namespace assay

@@ -1,0 +1,60 @@
+#include "tools/assay/commands/document_options.h"
+
+#include <cstdio>
+
+namespace assay {
+
+namespace {
+
+// \n, \t and \\ as typed in a shell.
+std::string unescaped(const std::string& text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
+    const bool escape = text[i] == '\\' && (next == 'n' || next == 't' || next == '\\');
+    plain += !escape ? text[i] : next == 'n' ? '\n' : next == 't' ? '\t' : '\\';
+    i += escape ? 1 : 0;
+  }
+  return plain;
+}
+
+}  // namespace
+
+DocumentOptions DocumentArguments::options() const {
+  DocumentOptions options;
+  options.separator = unescaped(separator);
+  options.field = field;
+  options.trim = keep_space ? Trim::kKeep : Trim::kStrip;
+  options.unfinished = drop_unfinished ? Unfinished::kDrop : Unfinished::kKeep;
+  options.bad_lines = skip_bad_lines ? BadLines::kSkip : BadLines::kRefuse;
+  return options;
+}
+
+void add_document_options(CLI::App* subcommand, DocumentArguments& a) {
+  subcommand
+      ->add_option(
+          "PATH", a.inputs,
+          "text files, *.jsonl files, or folders of *.txt, *.md, *.jsonl, ... (read in order), "
+          "plain or compressed (*.gz, *.zst)")
+      ->required();
+  subcommand->add_option(
+      "--separator", a.separator,
+      "what stands between documents of a text file; '\\n\\n' = paragraphs, '' = "
+      "a file is one document (<|endoftext|>)");
+  subcommand->add_option("--field", a.field, "field of a JSONL object that holds its text (text)");
+  subcommand->add_flag("--skip-bad-lines", a.skip_bad_lines,
+                       "leave out, and count, lines of JSONL that are no object with a text");
+  subcommand->add_flag("--keep-space", a.keep_space, "keep white space around documents");
+  subcommand->add_flag("--drop-unfinished", a.drop_unfinished,
+                       "leave out the last document of a text file when no separator ends it");
+  subcommand->add_option("--threads", a.threads, "worker threads; 0 = all cores (0)")
+      ->check(CLI::Range(0, 1024));
+}
+
+void warn_of_skipped(const SkippedLines& skipped) {
+  if (skipped.lines > 0)
+    std::fprintf(stderr, "warning: %ld bad lines were left out; the first: %s\n",
+                 static_cast<long>(skipped.lines), skipped.first.c_str());
+}
+
+}  // namespace assay

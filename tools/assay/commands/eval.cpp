@@ -1,0 +1,216 @@
+// assay eval: a checkpoint's validation loss, bits per byte and CORE.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "eval/validation.h"
+#include "lab/runs/core_parts.h"
+#include "tools/assay/build_info.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/core_evaluation.h"
+#include "tools/assay/eval_file.h"
+#include "tools/assay/run_data.h"
+
+namespace assay {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Arguments {
+  std::string checkpoint;
+  std::vector<std::string> tasks = {"loss", "bpb"};
+  CoreEvaluation core;
+  std::string device = "auto", part;
+  std::vector<std::string> merge;
+  bool json = false, alone = false, plan = false;
+};
+
+bool wants(const Arguments& a, const char* task) {
+  return std::find(a.tasks.begin(), a.tasks.end(), task) != a.tasks.end();
+}
+
+// The same tokens as the run's own evaluations.
+std::vector<EvalResult> validate(const CheckpointSource& source, const std::string& device) {
+  const Config& config = source.config;
+  const RunData data = resolve_data(config);
+  const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
+  const ValidationSet::Config set{.files = data.val,
+                                  .tokens = config.eval.tokens,
+                                  .sequence = config.run.sequence,
+                                  .micro_batch = config.run.micro_batch,
+                                  .vocab_size = config.model.vocab_size};
+  Validation validation(set, config.eval.every, data.token_bytes, mask_id);
+  LoadedModel loaded(
+      source, device,
+      {.positions = config.run.sequence, .rows = config.run.micro_batch * config.run.sequence},
+      mask_id);
+  validation.plan(loaded.plan);
+  loaded.allocate();
+  return validation.run(loaded.on, *loaded.model);
+}
+
+// The run that the checkpoint belongs to: of RUN/checkpoints/step-N.
+std::string run_of(const CheckpointSource& source) {
+  return std::filesystem::path(source.folder).parent_path().parent_path().string();
+}
+
+CoreEvaluation core_of(const Arguments& a) {
+  CoreEvaluation evaluation = a.core;
+  evaluation.device = a.device;
+  if (a.alone) evaluation.way = ScorerConfig::Way::kPlainLoop;
+  if (!a.part.empty()) evaluation.part = parse_core_part(a.part);
+  return evaluation;
+}
+
+void require_bundle(const Arguments& a) {
+  if (!a.core.bundle.empty()) return;
+  throw UserError("CORE needs its bundle", "--bundle FOLDER; bash tools/get_core.sh fetches it");
+}
+
+// One of several processes: what it found goes into a file beside the evaluations of the run.
+int evaluate_part(const Arguments& a) {
+  const CorePart part = parse_core_part(a.part);
+  if (a.tasks != std::vector<std::string>{"core"}) {
+    throw UserError("--part divides core alone", "--tasks core --part " + a.part);
+  }
+  require_bundle(a);
+  const CheckpointSource source = open_checkpoint(a.checkpoint);
+  const CoreReport report = evaluate_core(source, core_of(a));
+  const ordered_json json = core_part_json(report, part);
+  const std::string path =
+      evaluation_file(run_of(source), source.state.step,
+                      strprintf(".core-%ld-of-%ld", long(part.index + 1), long(part.count)));
+  write_file_atomic(path, json.dump(1) + "\n");
+  if (a.json) {
+    std::printf("%s\n", json.dump(1).c_str());
+  } else {
+    std::printf("part %s of CORE: %ld prompts in %.1f s\nwritten to %s\n", a.part.c_str(),
+                long(report.work.prompts), report.total_seconds(), path.c_str());
+  }
+  return kExitDone;
+}
+
+int merge_parts(const Arguments& a) {
+  if (!a.checkpoint.empty()) {
+    throw UserError("--merge reads files of parts alone, not " + a.checkpoint,
+                    "assay eval --merge PART ...");
+  }
+  const CoreReport report = merge_core_parts(a.merge);
+  if (a.json) {
+    ordered_json result;
+    result["checkpoint"] = report.checkpoint;
+    result["step"] = report.step;
+    result["commit"] = build_info().commit;
+    result["core"] = core_json(report);
+    std::printf("%s\n", result.dump(1).c_str());
+  } else {
+    std::printf("%s, step %ld\n%s", report.checkpoint.c_str(), long(report.step),
+                core_text(report).c_str());
+  }
+  return kExitDone;
+}
+
+int print_plan(const Arguments& a) {
+  const CheckpointSource source = open_checkpoint(a.checkpoint);
+  const int64_t sequence = source.config.run.sequence;
+  const EvaluationSize size =
+      wants(a, "core")
+          ? EvaluationSize{.positions = a.core.max_tokens > 0 ? a.core.max_tokens : sequence,
+                           .rows = batch_rows(core_of(a))}
+          : EvaluationSize{.positions = sequence, .rows = source.config.run.micro_batch * sequence};
+  const LoadedModel loaded(source, a.device, size);
+  std::ostringstream text;
+  loaded.plan.print(text);
+  std::fputs(text.str().c_str(), stdout);
+  return kExitDone;
+}
+
+int evaluate(const Arguments& a) {
+  if (!a.merge.empty()) return merge_parts(a);
+  if (a.checkpoint.empty()) throw UserError("RUN is missing", "assay eval --help");
+  if (a.plan) return print_plan(a);
+  if (!a.part.empty()) return evaluate_part(a);
+  const bool core = wants(a, "core");
+  if (core) require_bundle(a);
+  const CheckpointSource source = open_checkpoint(a.checkpoint);
+  ordered_json result;
+  result["checkpoint"] = source.folder;
+  result["step"] = source.state.step;
+  result["commit"] = build_info().commit;
+  std::string text;
+  if (wants(a, "loss") || wants(a, "bpb")) {
+    for (const EvalResult& r : validate(source, a.device)) {
+      const bool asked = wants(a, r.metric == "loss_nats" ? "loss" : "bpb");
+      if (!asked) continue;
+      result[r.task + "_" + r.metric] = r.value;
+      text +=
+          strprintf("%s %s %.4f over %ld\n", r.task.c_str(), r.metric.c_str(), r.value, long(r.n));
+    }
+  }
+  if (core) {
+    const CoreReport report = evaluate_core(source, core_of(a));
+    result["core"] = core_json(report);
+    text += core_text(report);
+  }
+  const std::string path = record_evaluation(run_of(source), source.state.step, result);
+  if (a.json) {
+    std::printf("%s\n", result.dump(1).c_str());
+  } else {
+    std::printf("%s, step %ld\n%srecorded in %s\n", source.folder.c_str(), long(source.state.step),
+                text.c_str(), path.c_str());
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_eval_command(Commands& commands) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = commands.app.add_subcommand(
+      "eval", "validation loss, bits per byte and CORE of a checkpoint");
+  sub->add_option("RUN", a->checkpoint,
+                  "a run, for its newest checkpoint, or a checkpoint: RUN/checkpoints/step-N");
+  sub->add_option("--tasks", a->tasks,
+                  "what to measure, comma-separated: loss, bpb, core (loss,bpb)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"loss", "bpb", "core"}));
+  sub->add_option("--bundle", a->core.bundle,
+                  "folder with core.yaml, eval_meta_data.csv and eval_data, for core");
+  sub->add_option("--core-tasks", a->core.tasks, "only these tasks of CORE, comma-separated")
+      ->delimiter(',');
+  sub->add_option("--max-rows", a->core.max_rows, "at most so many rows of a task (all)")
+      ->check(above_zero());
+  sub->add_option("--max-tokens", a->core.max_tokens,
+                  "longer prompts lose their beginning (the sequence length of training)")
+      ->check(CLI::Range(2, 1 << 20));
+  sub->add_option("--tokenizer", a->core.tokenizer, "for core, if not the one of the run's data");
+  sub->add_option("--device", a->device, "auto (the GPU where one can be used), cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  sub->add_option("--batch", a->core.batch, "rows at once, for core (2048 on a CPU, 4096 on a GPU)")
+      ->check(above_zero());
+  sub->add_flag("--one-at-a-time", a->alone,
+                "core as a plain loop, for comparison: a prompt a pass, all its rows through every "
+                "layer and the head; the scores are the same");
+  sub->add_option("--part", a->part,
+                  "core by several processes: I/N asks every N-th row, from the I-th on");
+  sub->add_option("--merge", a->merge, "the score of the whole from the files of all parts; no RUN")
+      ->excludes("--part");
+  sub->add_flag("--plan", a->plan, "print the memory it needs, and exit");
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer(
+      "Examples:\n"
+      "  assay eval runs/moe                                        the newest checkpoint\n"
+      "  assay eval runs/moe --tasks core --bundle eval_bundle      CORE: 22 few-shot tasks\n"
+      "  assay eval runs/moe --tasks core --bundle eval_bundle --core-tasks copa,winograd\n"
+      "  assay eval runs/moe --tasks core --bundle eval_bundle --part 2/4   the second of four "
+      "processes\n"
+      "  assay eval --merge runs/moe/evals/step-*.core-*-of-4.json          the score of all four\n"
+      "The result is also written to RUN/evals/step-N.json. docs/eval.md says what is measured.");
+  commands.on_chosen(sub, [a] { return evaluate(*a); });
+}
+
+}  // namespace assay

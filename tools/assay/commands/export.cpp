@@ -1,0 +1,124 @@
+// assay export: a checkpoint in the format that transformers opens.
+#include "interop/export.h"
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/loaded_model.h"
+
+namespace assay {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Arguments {
+  std::string checkpoint, out, tokenizer;
+  std::string format = "hf", dtype;
+  int64_t max_shard_mib = 4096;
+  bool json = false;
+};
+
+// Nothing, and why, for a run that has none; one that was asked for has to be there.
+std::optional<Tokenizer> tokenizer_of(const CheckpointSource& source, const Arguments& a,
+                                      std::string& why_not) {
+  if (!a.tokenizer.empty()) return checkpoint_tokenizer(source, a.tokenizer);
+  try {
+    return checkpoint_tokenizer(source, "");
+  } catch (const UserError& error) {
+    why_not = error.what();
+    return std::nullopt;
+  }
+}
+
+DType dtype_of(const Arguments& a, const Config& config) {
+  if (!a.dtype.empty()) return a.dtype == "fp32" ? DType::kF32 : DType::kBF16;
+  return resolve_recipe(config.precision.recipe) == Recipe::kFp32 ? DType::kF32 : DType::kBF16;
+}
+
+int export_hf(const Arguments& a) {
+  const CheckpointSource source = open_checkpoint(a.checkpoint);
+  choose_family(source.config.model);  // before a corpus is made for its tokenizer
+  std::string no_tokenizer;
+  const std::optional<Tokenizer> tokenizer = tokenizer_of(source, a, no_tokenizer);
+  const DType dtype = dtype_of(a, source.config);
+  const Exported exported = export_checkpoint(source.config,
+                                              {.checkpoint = source.folder,
+                                               .out = a.out,
+                                               .dtype = dtype,
+                                               .shard_bytes = a.max_shard_mib << 20},
+                                              tokenizer);
+  const std::string architecture = family_name(exported.family).architecture;
+  if (a.json) {
+    ordered_json j;
+    j["checkpoint"] = source.folder;
+    j["step"] = source.state.step;
+    j["out"] = a.out;
+    j["architecture"] = architecture;
+    j["dtype"] = dtype_name(dtype);
+    j["tensors"] = exported.tensors;
+    j["tensor_bytes"] = exported.bytes;
+    j["files"] = exported.files;
+    j["folded"] = exported.folded;
+    j["tokenizer"] = tokenizer.has_value();
+    if (!tokenizer) j["no_tokenizer"] = no_tokenizer;
+    std::printf("%s\n", j.dump(1, ' ', false, ordered_json::error_handler_t::replace).c_str());
+    return kExitDone;
+  }
+  std::printf("%s, step %ld, as %s in %s\n", source.folder.c_str(), long(source.state.step),
+              architecture.c_str(), a.out.c_str());
+  std::printf("  %ld tensors, %s, %.1f MiB in %zu %s\n", long(exported.tensors), dtype_name(dtype),
+              double(exported.bytes) / (1 << 20), exported.files.size(),
+              exported.files.size() == 1 ? "file" : "files");
+  for (const std::string& gain : exported.folded) std::printf("  folded %s\n", gain.c_str());
+  if (tokenizer) {
+    std::printf("  tokenizer.json, tokenizer_config.json: %ld tokens\n",
+                long(tokenizer->vocab_size()));
+  } else {
+    std::printf("  no tokenizer files: %s; --tokenizer FILE adds them\n", no_tokenizer.c_str());
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_export_command(Commands& commands) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub =
+      commands.app.add_subcommand("export", "a checkpoint as a folder that transformers opens");
+  sub->add_option("RUN", a->checkpoint,
+                  "a run, for its newest checkpoint, or a checkpoint: RUN/checkpoints/step-N")
+      ->required();
+  sub->add_option("-o,--out", a->out, "folder to make; it must not hold files")->required();
+  sub->add_option("--format", a->format, "hf, the only one: safetensors and config.json")
+      ->check(CLI::IsMember({"hf"}));
+  sub->add_option(
+         "--dtype", a->dtype,
+         "bf16 or fp32 (what the run computed in; a checkpoint has fp32). Selection biases "
+         "are fp32 in both")
+      ->check(CLI::IsMember({"bf16", "fp32"}));
+  sub->add_option("--max-shard-mib", a->max_shard_mib,
+                  "larger models are cut into files of at most so many MiB, with an index (4096)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  sub->add_option("--tokenizer", a->tokenizer, "if not the one of the run's data");
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer(
+      "What a model becomes:\n"
+      "  dense                           LlamaForCausalLM; with model.qk_norm Qwen3ForCausalLM\n"
+      "  softmax router                  MixtralForCausalLM\n"
+      "  sigmoid router, with selection  Glm4MoeForCausalLM, with shared experts and dense\n"
+      "  bias or without                 blocks first, if there are any\n"
+      "Gains that the class has no field for are multiplied into weights. What it cannot say is\n"
+      "refused: the folder computes what the checkpoint computes, or is not written.\n"
+      "Examples:\n"
+      "  assay export runs/demo-moe -o exported\n"
+      "  assay export runs/demo-moe/checkpoints/step-00000720 -o exported --dtype fp32\n"
+      "  python3 -c \"from transformers import AutoModelForCausalLM as A; "
+      "A.from_pretrained('exported')\"\n"
+      "docs/interop.md has the names, the comparisons and the way back (assay import).");
+  commands.on_chosen(sub, [a] { return export_hf(*a); });
+}
+
+}  // namespace assay

@@ -1,0 +1,372 @@
+// assay matrix: a family of runs from one file. Each run is a process `assay train`; this one starts them, waits, and
+// writes the tables.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "base/suggest.h"
+#include "data/sha256.h"
+#include "engine/run/folder_lock.h"
+#include "engine/run/progress.h"
+#include "lab/matrix/plan.h"
+#include "lab/matrix/matrix_receipt.h"
+#include "lab/matrix/report.h"
+#include "models/audit/audit_report.h"
+#include "tools/assay/build_info.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/matrix_runner.h"
+#include "tools/assay/run_data.h"
+#include "tools/assay/train_device.h"
+
+namespace assay {
+namespace {
+
+constexpr const char* kThisProgram = "/proc/self/exe";
+
+struct Arguments {
+  std::string file;
+  std::vector<std::string> sets, only, reuse;
+  std::string folder, memory;
+  std::optional<int64_t> jobs, threads;
+  bool dry_run = false, summary = false, json = false;
+  bool force = false, reuse_elsewhere = false, fresh_changed = false, stop_on_failure = false;
+  std::vector<std::string> command;
+};
+
+// Everything for people but the tables: --json has stdout for itself.
+void say(const std::string& line) {
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+MatrixFile load_file(const Arguments& a) {
+  MatrixFile file = load_matrix_file(a.file, a.sets);
+  if (a.jobs) file.jobs = *a.jobs;
+  if (a.threads) file.threads = *a.threads;
+  if (!a.memory.empty()) {
+    const std::optional<int64_t> bytes = read_bytes(a.memory);
+    if (!bytes || *bytes <= 0) {
+      throw UserError("--memory " + a.memory + " is not an amount", "e.g. --memory 8GiB");
+    }
+    file.memory_bytes = *bytes;
+  }
+  if (file.memory_bytes == 0) {
+    file.memory_bytes = int64_t(sysconf(_SC_PHYS_PAGES)) * int64_t(sysconf(_SC_PAGESIZE));
+  }
+  return file;
+}
+
+// The cells that --only asks for, by model or precision.
+std::vector<const Cell*> selected_cells(const Matrix& matrix,
+                                        const std::vector<std::string>& only) {
+  std::set<std::string> models, precisions;
+  std::vector<std::string> known;
+  for (const MatrixModel& model : matrix.file.models) known.push_back(model.name);
+  known.insert(known.end(), matrix.file.precisions.begin(), matrix.file.precisions.end());
+  for (const std::string& word : only) {
+    if (std::count(known.begin(), known.end(), word) == 0) {
+      const std::string near = nearest_name(word, known);
+      throw UserError("--only " + word + " is no model or precision of " + matrix.file.path,
+                      near.empty() ? "name some of them, e.g. --only " + known.front()
+                                   : "did you mean " + near + "?");
+    }
+    const auto& all = matrix.file.precisions;
+    (std::count(all.begin(), all.end(), word) > 0 ? precisions : models).insert(word);
+  }
+  std::vector<const Cell*> cells;
+  for (const Cell& cell : matrix.cells) {
+    if (!models.empty() && !models.contains(cell.model)) continue;
+    if (!precisions.empty() && !precisions.contains(cell.precision)) continue;
+    cells.push_back(&cell);
+  }
+  return cells;
+}
+
+void say_edits(const MatrixEdits& edits) {
+  if (!edits.started || !edits.any()) return;
+  const auto list = [](const char* what, const std::vector<std::string>& cells) {
+    if (cells.empty()) return;
+    say(strprintf("  %s:", what));
+    for (const std::string& cell : cells) say("    " + cell);
+  };
+  say("the matrix was edited since it was started");
+  list("new", edits.added);
+  list("no longer wanted: kept on the disk, left out of the tables", edits.removed);
+  list("changed before they began", edits.moved);
+  list("changed after they began", edits.changed);
+}
+
+void require_unchanged(const Arguments& a, const MatrixFolder& folder, const MatrixEdits& edits) {
+  if (edits.changed.empty() || a.fresh_changed) return;
+  std::string more;
+  if (edits.changed.size() > 1) more = strprintf(" (and %zu more)", edits.changed.size() - 1);
+  throw UserError(
+      strprintf("%zu runs of %s were trained with another configuration: ",
+                edits.changed_cells.size(), folder.path().c_str()) +
+          edits.changed.front() + more,
+      "undo the edit, move these runs away or choose another --run-dir; --fresh-changed deletes "
+      "them and trains them again");
+}
+
+void require_same_data_for_all(const Arguments& a, const Matrix& matrix) {
+  const std::string difference = different_data(matrix);
+  if (difference.empty() || a.force) return;
+  throw UserError("the models do not see the same data: " + difference,
+                  "losses over other tokens cannot be compared; --force trains them all the same, "
+                  "and the tables say so");
+}
+
+void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& planned) {
+  for (const PlannedRun& run : planned) {
+    if (run.cell->memory_bytes <= file.memory_bytes) continue;
+    throw UserError(
+        strprintf("%s needs %.2f GiB, the memory budget is %.2f GiB", run.cell->name.c_str(),
+                  double(run.cell->memory_bytes) / 0x1p30, double(file.memory_bytes) / 0x1p30),
+        "make run.micro_batch smaller, or raise the budget (memory: in the file, or --memory)");
+  }
+}
+
+// Makes the corpora that are generated, once, and finds every missing file before anything is trained.
+void prepare_data(const std::vector<PlannedRun>& planned) {
+  std::set<std::string> seen;
+  for (const PlannedRun& run : planned) {
+    if (seen.insert(run.cell->model).second) resolve_data(run.cell->config);
+  }
+}
+
+struct TakenRun {
+  ReusableRun run;
+  ReuseEvidence evidence;
+};
+
+// What the evidence for all of them is compared with.
+ReuseEvidence evidence_here(const Arguments& a) {
+  ReuseEvidence evidence{.program = {.data = {},
+                                     .program_sha256 = sha256_file(kThisProgram),
+                                     .commit = build_info().commit},
+                         .data_sha256 = {},
+                         .device = device_name_of("auto")};
+  if (a.reuse_elsewhere) evidence.elsewhere = ReuseEvidence::Elsewhere::kAccept;
+  return evidence;
+}
+
+TakenRun examine_run(const ReusableRun& run, const MatrixFolder& folder, ReuseEvidence evidence) {
+  require_room(run, folder);
+  evidence.data_sha256 = data_hashes(resolve_data(run.cell->config));
+  require_evidence(run, evidence);
+  return {.run = run, .evidence = evidence};
+}
+
+// Every piece of evidence for all runs that are finished elsewhere.
+std::vector<TakenRun> examine_runs(const Arguments& a, const std::vector<ReusableRun>& runs,
+                                   const MatrixFolder& folder) {
+  std::vector<TakenRun> examined;
+  if (runs.empty()) return examined;
+  const ReuseEvidence evidence = evidence_here(a);
+  for (const ReusableRun& run : runs) examined.push_back(examine_run(run, folder, evidence));
+  return examined;
+}
+
+// The same of a plan: what would be refused is said of its run, and the next one is looked at.
+void examine_plan(const Arguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
+  std::optional<ReuseEvidence> evidence;
+  for (PlannedCell& p : plan.runs) {
+    if (p.reuse.empty()) continue;
+    if (!evidence) evidence = evidence_here(a);
+    try {
+      examine_run({.cell = p.cell, .run = p.reuse}, folder, *evidence);
+    } catch (const UserError& error) {
+      p.refused = error.what();
+      p.hint = error.hint();
+    }
+  }
+}
+
+void take_over_runs(const std::vector<TakenRun>& runs, const MatrixFolder& folder) {
+  for (const auto& [run, evidence] : runs) {
+    const std::string elsewhere = take_over(run, folder, evidence);
+    say(run.cell->name + " is reused from " + run.run +
+        (elsewhere.empty()
+             ? ""
+             : ", trained on " + elsewhere + " (this matrix trains on " + evidence.device + ")"));
+  }
+}
+
+int print_summary(const Arguments& a, const MatrixFolder& folder, const Matrix& matrix) {
+  const MatrixSummary summary = summarise_matrix(matrix, folder);
+  write_summary(folder, summary);
+  write_receipt(folder.file(kReceiptName), make_matrix_receipt(folder, summary));
+  if (a.json) {
+    std::fputs(summary_json(summary).c_str(), stdout);
+  } else {
+    std::fputs(summary_markdown(summary).c_str(), stdout);
+  }
+  return kExitDone;
+}
+
+// 1 or 3, after one error line that names every cell.
+int print_failures(const std::vector<FailedRun>& failed, const std::vector<const Cell*>& refused,
+                   const MatrixFolder& folder) {
+  std::string all;
+  bool only_guards = refused.empty();
+  for (const FailedRun& run : failed) {
+    only_guards &= run.code == kExitStoppedByGuard;
+    all += (all.empty() ? "" : "; ") + run.cell + " (exit " + std::to_string(run.code) + ": " +
+           run.error + ")";
+  }
+  for (const Cell* cell : refused) {
+    all += (all.empty() ? "" : "; ") + cell->name + " (" + cell->unavailable + ")";
+  }
+  say(strprintf("error: %zu cells were not trained to their end: ",
+                failed.size() + refused.size()) +
+      all);
+  say(failed.empty() ? "hint: take these precisions out, or choose others with --only"
+                     : "hint: their output is in " + folder.file("logs") +
+                           "; the same command tries again what did not end by its own guard; "
+                           "telemetry.collapse_stop may be changed in the matrix");
+  return only_guards ? kExitStoppedByGuard : kExitUserError;
+}
+
+int run_matrix(const Arguments& a) {
+  Matrix matrix = lay_out(load_file(a));
+  const MatrixFolder folder(a.folder.empty() ? "runs/" + matrix.file.name : a.folder);
+  prefer_existing_runs(matrix, folder);
+  const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
+  const MatrixEdits edits = find_edits(folder, matrix);
+  const Reusable reusable = find_reusable(selected, folder, a.reuse);
+  MatrixPlan plan = plan_matrix(matrix, folder, selected, reusable);
+  for (const std::string& run : reusable.unfinished) say("not reused: " + run);
+  if (a.dry_run) {
+    say_edits(edits);
+    examine_plan(a, plan, folder);
+    std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
+    return kExitDone;
+  }
+  if (a.summary) {
+    if (!edits.started) {
+      throw UserError("no matrix in " + folder.path(), "start it: assay matrix " + a.file);
+    }
+    return print_summary(a, folder, matrix);
+  }
+  require_same_data_for_all(a, matrix);
+  say_edits(edits);
+  require_unchanged(a, folder, edits);
+
+  std::vector<PlannedRun> planned;
+  std::vector<ReusableRun> reused;
+  std::vector<FailedRun> failed;
+  for (const PlannedCell& p : plan.runs) {
+    const bool fresh = !p.status.differences.empty();
+    if (!p.reuse.empty()) {
+      reused.push_back({.cell = p.cell, .run = p.reuse});
+    } else if (p.status.state == CellState::kGuard && !fresh) {
+      failed.push_back({.cell = p.cell->name,
+                        .code = kExitStoppedByGuard,
+                        .error = strprintf("stopped by its guard (%s) at step %ld",
+                                           p.status.end.c_str(), long(p.status.steps_done))});
+    } else if (p.status.state != CellState::kDone || fresh) {
+      planned.push_back({.cell = p.cell, .status = p.status, .fresh = fresh});
+    }
+  }
+  for (const Cell* cell : plan.unavailable)
+    say("warning: " + cell->name + ": " + cell->unavailable);
+  require_memory(matrix.file, planned);
+
+  make_folders(folder.path());
+  const FolderLock lock(folder.path(), "choose another --run-dir");
+  remove_incomplete_copies(matrix, folder);
+  const std::vector<TakenRun> taken = examine_runs(a, reused, folder);
+  prepare_data(planned);
+  write_matrix(folder, matrix,
+               edits);  // first: a copy that is cut short lies in the folder of a matrix
+  take_over_runs(taken, folder);
+  for (const PlannedRun& run : planned) folder.write_config(*run.cell);
+  say(strprintf("matrix %s: %zu runs, %zu of them done; %zu to train in %s",
+                matrix.file.name.c_str(), plan.runs.size(),
+                plan.runs.size() - planned.size() - failed.size(), planned.size(),
+                folder.path().c_str()));
+  RunnerOptions options{
+      .program = a.command.front(),
+      .budget = {.jobs = matrix.file.jobs, .memory_bytes = matrix.file.memory_bytes}};
+  if (a.stop_on_failure) options.on_failure = RunnerOptions::OnFailure::kStop;
+  const RunnerResult result = train_cells(folder, std::move(planned), options);
+  failed.insert(failed.end(), result.failed.begin(), result.failed.end());
+  print_summary(a, folder, matrix);
+  if (result.interrupted) {
+    say("interrupted: the same command goes on from here");
+    return kExitInterrupted;
+  }
+  if (!failed.empty() || !plan.unavailable.empty()) {
+    return print_failures(failed, plan.unavailable, folder);
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_matrix_command(Commands& commands) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = commands.app.add_subcommand(
+      "matrix", "models x contracts x precisions x seeds from one file; resumable, one table");
+  sub->add_option("MATRIX", a->file, "matrix file, e.g. models/presets/matrix/cpu.yaml")
+      ->required();
+  add_set_option(sub, a->sets);
+  sub->add_option("--run-dir", a->folder, "folder of its runs (runs/<name>)");
+  sub->add_option("--only", a->only, "train only these models or precisions of it")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  sub->add_option("--reuse", a->reuse,
+                  "folder of a matrix or run: its finished runs of the same configuration are "
+                  "copied, not trained again; may be repeated")
+      ->allow_extra_args(false);
+  sub->add_option("--jobs", a->jobs, "runs at a time (jobs of the file)")
+      ->check(CLI::Range(1, 1024));
+  sub->add_option("--threads", a->threads, "of all runs together (threads of the file; all cores)")
+      ->check(CLI::Range(1, 1024));
+  sub->add_option("--memory", a->memory, "planned for all runs together, e.g. 8GiB");
+  sub->add_flag(
+      "--dry-run", a->dry_run,
+      "cells, steps, tokens, memory and order, and what --reuse takes or refuses; then stop");
+  sub->add_flag("--summary", a->summary, "the tables of what is finished, and stop");
+  sub->add_flag("--stop-on-failure", a->stop_on_failure,
+                "begin no further run after one that fails");
+  sub->add_flag("--fresh-changed", a->fresh_changed,
+                "delete runs whose configuration was edited and train them again");
+  sub->add_flag("--force", a->force,
+                "train models that do not see the same data; every table says so");
+  sub->add_flag("--reuse-elsewhere", a->reuse_elsewhere,
+                "with --reuse: take runs of another build of this program or another device too")
+      ->needs("--reuse");
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer(
+      "A matrix file:\n"
+      "  name: cpu                       # runs/cpu/; the name of the file unless given\n"
+      "  models:                         # the first is what the others are compared with\n"
+      "    dense: ../cpu/dense-active.yaml\n"
+      "    moe: ../cpu/moe.yaml\n"
+      "  contracts:                      # one table each; without them: as the models say\n"
+      "    - {kind: activeDN, reference: dense}       # as many tokens a parameter as dense sees\n"
+      "    - {kind: totalDN, coefficient: 20, name: total20}\n"
+      "  precisions: [auto]\n"
+      "  seeds: [1, 2, 3]\n"
+      "  claims:\n"
+      "    - {measure: val_loss, of: moe, below: dense}   # over the seeds\n"
+      "  set: {run.checkpoint_every: 100}             # changes every model\n"
+      "  jobs: 1\n"
+      "  threads: 0                      # of all runs together; 0 = all cores\n"
+      "  memory: 8GiB                    # planned for all runs together; what the machine has\n"
+      "Killed or interrupted at any time, the same command goes on.");
+  commands.on_chosen(sub, [a, &commands] {
+    a->command = commands.arguments;
+    return run_matrix(*a);
+  });
+}
+
+}  // namespace assay

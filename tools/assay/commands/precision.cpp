@@ -1,0 +1,47 @@
+// assay precision: what a run's number formats lost.
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "lab/runs/precision_text.h"
+#include "tools/assay/commands.h"
+
+namespace assay {
+namespace {
+
+struct Arguments {
+  std::string run;
+  std::optional<int64_t> step;
+  bool json = false;
+};
+
+int run_precision(const Arguments& a) {
+  const PrecisionReport report = precision_report(a.run, a.step);
+  const std::string text =
+      a.json ? precision_report_json(report).dump(1) + "\n" : precision_report_text(report);
+  std::fputs(text.c_str(), stdout);
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_precision_command(Commands& commands) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = commands.app.add_subcommand(
+      "precision", "what a run's number formats flushed, saturated and rounded away");
+  sub->add_option("RUN", a->run,
+                  "directory of a run in a quantised recipe; also one that is training")
+      ->required();
+  sub->add_option("--step", a->step, "the nearest sampled step (the last)");
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer(
+      "Examples:\n"
+      "  assay precision runs/nvfp4\n"
+      "  assay precision runs/nvfp4 --step 100 --json\n"
+      "Every telemetry.probe_every-th of the logged steps is sampled. docs/precision.md says what "
+      "the\n"
+      "formats are and how the columns are formed.");
+  commands.on_chosen(sub, [a] { return run_precision(*a); });
+}
+
+}  // namespace assay

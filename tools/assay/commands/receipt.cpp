@@ -1,0 +1,164 @@
+// assay receipt make, verify: evidence that is recomputed, not believed.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "base/check.h"
+#include "data/sha256.h"
+#include "lab/receipt/make.h"
+#include "lab/receipt/rerun.h"
+#include "lab/receipt/verify.h"
+#include "tools/assay/build_info.h"
+#include "tools/assay/commands.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = ReceiptJson;
+
+constexpr const char* kThisProgram = "/proc/self/exe";
+
+struct MakeArguments {
+  std::string run;
+  std::string output;
+};
+
+int run_make(const MakeArguments& a) {
+  const fs::path output = a.output.empty() ? fs::path(a.run) / kReceiptName : fs::path(a.output);
+  const Receipt receipt = make_run_receipt(a.run, output.parent_path().string());
+  write_receipt(output.string(), receipt);
+  std::printf("%s: %zu claims and %zu inputs of %s, sealed at step %ld\n", output.c_str(),
+              receipt.claims.size(), receipt.inputs.size(), receipt.name.c_str(),
+              long(receipt.sealed_step));
+  return kExitDone;
+}
+
+void add_make(Commands& commands, CLI::App* receipt) {
+  auto a = std::make_shared<MakeArguments>();
+  CLI::App* sub = receipt->add_subcommand(
+      "make", "the receipt of a run as it is now; `assay train` makes one at the end");
+  sub->add_option("RUN", a->run, "directory of a run")->required();
+  sub->add_option("-o,--output", a->output,
+                  "the file, in the run or in a folder above it (RUN/receipt.json)");
+  sub->footer("Example:\n  assay receipt make runs/moe");
+  commands.on_chosen(sub, [a] { return run_make(*a); });
+}
+
+struct VerifyArguments {
+  std::string receipt;
+  std::vector<std::string> data;
+  std::optional<int64_t> rerun;
+  bool json = false;
+};
+
+Json verification_json(const Verification& v) {
+  Json json;
+  json["receipt"] = v.path;
+  json["kind"] = v.kind;
+  json["name"] = v.name;
+  for (const Finding finding : {Finding::kSame, Finding::kNotAvailable, Finding::kDrift})
+    json["counts"][finding_name(finding)] = v.count(finding);
+  json["checks"] = Json::array();
+  for (const Check& check : v.checks) {
+    Json one;
+    if (!check.run.empty()) one["run"] = check.run;
+    one["what"] = check.what;
+    one["finding"] = finding_name(check.finding);
+    one["detail"] = check.detail;
+    json["checks"].push_back(one);
+  }
+  return json;
+}
+
+// Of the runs of a matrix only what is not the same.
+void print_verification(const Verification& v) {
+  std::printf("%s: %s %s\n", v.path.c_str(), v.kind.c_str(), v.name.c_str());
+  for (const Check& check : v.checks) {
+    if (!check.run.empty() && check.finding == Finding::kSame) continue;
+    const bool drift = check.finding == Finding::kDrift;
+    const std::string run = check.run.empty() ? "" : check.run + ": ";
+    std::printf("  %-13s  %s  %s\n", drift ? "DRIFT" : finding_name(check.finding),
+                (run + check.what).c_str(), check.detail.c_str());
+  }
+  std::printf("%ld same, %ld not available, %ld drift%s\n", long(v.count(Finding::kSame)),
+              long(v.count(Finding::kNotAvailable)), long(v.count(Finding::kDrift)),
+              v.count(Finding::kDrift) > 1 ? "s" : "");
+}
+
+// One line: what scripts that keep only stderr will see.
+void print_failure(const Verification& v) {
+  for (const Check& check : v.checks) {
+    if (check.finding != Finding::kDrift) continue;
+    const std::string run = check.run.empty() ? "" : check.run + ": ";
+    std::fprintf(stderr, "drift: %s%s: %s\n", run.c_str(), check.what.c_str(),
+                 check.detail.c_str());
+  }
+}
+
+int run_verify(const VerifyArguments& a) {
+  for (const std::string& folder : a.data) {
+    if (!fs::is_directory(folder))
+      throw UserError("--data " + folder + " is not a folder", "give the folder of the shards");
+  }
+  if (a.rerun && *a.rerun < 1) {
+    throw UserError(strprintf("--rerun %ld", long(*a.rerun)), "give a number of steps from 1 up");
+  }
+  Verification v = verify_receipt(
+      a.receipt,
+      {.data = a.data, .program_sha256 = sha256_file(kThisProgram), .commit = build_info().commit});
+  std::optional<UserError> not_rerun;
+  if (a.rerun && !v.kind.empty()) {
+    try {
+      for (const Check& check :
+           rerun_receipt(a.receipt, {.steps = *a.rerun, .program = kThisProgram, .data = a.data})) {
+        v.checks.push_back(check);
+      }
+    } catch (const UserError& error) {
+      not_rerun = error;
+    }
+  }
+  if (a.json) {
+    std::printf("%s\n",
+                verification_json(v).dump(1, ' ', false, Json::error_handler_t::replace).c_str());
+  } else {
+    print_verification(v);
+  }
+  print_failure(v);
+  if (v.count(Finding::kDrift) > 0) return kExitVerificationFailed;
+  if (not_rerun) throw *not_rerun;
+  return kExitDone;
+}
+
+void add_verify(Commands& commands, CLI::App* receipt) {
+  auto a = std::make_shared<VerifyArguments>();
+  CLI::App* sub = receipt->add_subcommand(
+      "verify", "check every hash and recompute every claim; exit 2 when something differs");
+  sub->add_option("RECEIPT", a->receipt, "receipt.json, or the folder it is in")->required();
+  sub->add_option("--data", a->data, "folder of the shards, where they moved; may be repeated")
+      ->allow_extra_args(false);
+  sub->add_option("--rerun", a->rerun,
+                  "train the first N steps again and compare hashes and losses bit for bit");
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer(
+      "Examples:\n"
+      "  assay receipt verify runs/moe\n"
+      "  assay receipt verify runs/moe --rerun 5\n"
+      "What is not there is `not available`: data that lies elsewhere, another build of assay, a\n"
+      "checkpoint that was thrown away. What is there and differs is drift. docs/receipts.md "
+      "lists\n"
+      "claims, inputs and rules.");
+  commands.on_chosen(sub, [a] { return run_verify(*a); });
+}
+
+}  // namespace
+
+void add_receipt_commands(Commands& commands) {
+  CLI::App* receipt = commands.app.add_subcommand(
+      "receipt", "evidence of a run or a matrix: make it, recompute it");
+  receipt->require_subcommand(1);
+  add_make(commands, receipt);
+  add_verify(commands, receipt);
+}
+
+}  // namespace assay

@@ -1,0 +1,183 @@
+// assay tokenizer train, encode, decode.
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "data/prepare.h"
+#include "data/tokenizer_files.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/commands/document_options.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TrainArguments {
+  DocumentArguments documents;
+  int64_t vocab_size = 8192;
+  std::string output;
+  std::string format = "json";
+  bool json = false;
+};
+
+int run_train(const TrainArguments& a) {
+  if (a.format != "json" && a.format != "gpt2")
+    throw UserError("--format " + a.format + " is unknown", "choose json or gpt2");
+  // An output that cannot be written is an error before the work.
+  std::optional<AtomicFile> json_file;
+  if (a.format == "json") {
+    const auto folder = std::filesystem::path(a.output).parent_path();
+    if (!folder.empty()) make_folders(folder.string());
+    json_file.emplace(a.output);
+  }
+  if (a.format == "gpt2") make_folders(a.output);
+  SkippedLines skipped;
+  const Tokenizer tokenizer = train_tokenizer(a.documents.inputs, a.documents.options(),
+                                              a.vocab_size, a.documents.threads, skipped);
+  warn_of_skipped(skipped);
+  if (json_file) {
+    const std::string text = tokenizer_json(tokenizer);
+    json_file->write(text.data(), text.size());
+    json_file->commit();
+  } else {
+    write_gpt2_files(tokenizer, a.output);
+  }
+  const std::string hash = tokenizer_hash(tokenizer);
+  if (tokenizer.vocab_size() < a.vocab_size)
+    std::fprintf(stderr, "warning: %ld tokens, not %ld: no further pair occurs twice in the text\n",
+                 static_cast<long>(tokenizer.vocab_size()), static_cast<long>(a.vocab_size));
+  if (a.json) {
+    const Json json = {{"file", a.output},
+                       {"vocab_size", tokenizer.vocab_size()},
+                       {"eot_id", tokenizer.eot()},
+                       {"sha256", hash}};
+    std::printf("%s\n", json.dump(1).c_str());
+    return kExitDone;
+  }
+  std::printf("%s: %ld tokens, sha256 %s\n", a.output.c_str(),
+              static_cast<long>(tokenizer.vocab_size()), hash.c_str());
+  return kExitDone;
+}
+
+void add_train(Commands& commands, CLI::App* parent) {
+  auto a = std::make_shared<TrainArguments>();
+  CLI::App* sub = parent->add_subcommand("train", "learn a byte-level BPE vocabulary from text");
+  add_document_options(sub, a->documents);
+  sub->add_option("--vocab-size", a->vocab_size,
+                  "tokens, with the 256 bytes and <|endoftext|> (8192)");
+  sub->add_option("-o,--output", a->output,
+                  "tokenizer.json to write (with --format gpt2: a folder)")
+      ->required();
+  sub->add_option("--format", a->format,
+                  "json = Hugging Face tokenizer.json, gpt2 = vocab.json + merges.txt");
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer(
+      "The result depends on the texts alone, not on threads. Example:\n"
+      "  assay tokenizer train stories.txt --vocab-size 8192 -o tokenizer.json");
+  commands.on_chosen(sub, [a] { return run_train(*a); });
+}
+
+struct CodeArguments {
+  std::string tokenizer;
+  std::string file;
+  std::string text;
+  std::vector<int32_t> ids;
+  bool json = false;
+};
+
+std::string input_bytes(const CodeArguments& a) {
+  if (a.file != "-" && !a.file.empty()) return read_file(a.file);
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+int run_encode(const CodeArguments& a, bool has_text) {
+  const Tokenizer tokenizer = read_tokenizer(a.tokenizer);
+  const std::string text = has_text ? a.text : input_bytes(a);
+  const std::vector<int32_t> ids = tokenizer.encode(text);
+  if (a.json) {
+    Json tokens = Json::array();
+    for (const int32_t id : ids) tokens.push_back(tokenizer.decode({id}));
+    const Json json = {{"bytes", text.size()}, {"ids", ids}, {"tokens", tokens}};
+    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    return kExitDone;
+  }
+  for (size_t i = 0; i < ids.size(); ++i) std::printf("%s%d", i == 0 ? "" : " ", ids[i]);
+  std::printf("\n");
+  return kExitDone;
+}
+
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::vector<int32_t> ids;
+  for (size_t at = text.find_first_not_of(" \t\r\n,[]"); at != std::string::npos;) {
+    const size_t end = std::min(text.find_first_of(" \t\r\n,[]", at), text.size());
+    const std::string word = text.substr(at, end - at);
+    char* rest = nullptr;
+    const long id = std::strtol(word.c_str(), &rest, 10);
+    if (*rest != '\0' || id < 0 || id > INT32_MAX)
+      throw UserError("\"" + word + "\" is no token id",
+                      "ids are numbers with spaces or commas between");
+    ids.push_back(static_cast<int32_t>(id));
+    at = text.find_first_not_of(" \t\r\n,[]", end);
+  }
+  return ids;
+}
+
+int run_decode(const CodeArguments& a) {
+  const Tokenizer tokenizer = read_tokenizer(a.tokenizer);
+  const std::vector<int32_t> ids = a.ids.empty() ? parse_ids(input_bytes(a)) : a.ids;
+  const std::string text = tokenizer.decode(ids);
+  if (a.json) {
+    const Json json = {{"ids", ids}, {"text", text}};
+    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    return kExitDone;
+  }
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return kExitDone;
+}
+
+void add_encode(Commands& commands, CLI::App* parent) {
+  auto a = std::make_shared<CodeArguments>();
+  CLI::App* sub = parent->add_subcommand("encode", "text to token ids");
+  sub->add_option("FILE", a->file, "text to encode; - or nothing = standard input");
+  CLI::Option* text = sub->add_option("--text", a->text, "encode this text instead of a file");
+  sub->add_option("--tokenizer", a->tokenizer,
+                  "tokenizer.json, or a folder with vocab.json and merges.txt")
+      ->required();
+  sub->add_flag("--json", a->json, "one JSON object with ids and tokens");
+  sub->footer(
+      "Example:\n  assay tokenizer encode --tokenizer tokenizer.json --text 'Once upon a time'");
+  commands.on_chosen(sub, [a, text] { return run_encode(*a, text->count() > 0); });
+}
+
+void add_decode(Commands& commands, CLI::App* parent) {
+  auto a = std::make_shared<CodeArguments>();
+  CLI::App* sub = parent->add_subcommand("decode", "token ids to the bytes they stand for");
+  sub->add_option("ID", a->ids, "token ids; none = read them from --file");
+  sub->add_option("--file", a->file, "file of ids; - or nothing = standard input");
+  sub->add_option("--tokenizer", a->tokenizer,
+                  "tokenizer.json, or a folder with vocab.json and merges.txt")
+      ->required();
+  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->footer("Example:\n  assay tokenizer decode --tokenizer tokenizer.json 464 3797");
+  commands.on_chosen(sub, [a] { return run_decode(*a); });
+}
+
+}  // namespace
+
+void add_tokenizer_commands(Commands& commands) {
+  CLI::App* parent =
+      commands.app.add_subcommand("tokenizer", "byte-level BPE: train, encode, decode");
+  parent->require_subcommand(1);
+  add_train(commands, parent);
+  add_encode(commands, parent);
+  add_decode(commands, parent);
+}
+
+}  // namespace assay

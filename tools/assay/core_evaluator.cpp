@@ -1,0 +1,156 @@
+#include "tools/assay/core_evaluator.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "data/tokenizer_files.h"
+#include "tools/assay/build_info.h"
+#include "tools/assay/eval_file.h"
+
+namespace assay {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+// Ends a task of which not all rows are scored.
+struct Interrupted {};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Tokenizer core_tokenizer(const std::string& file) {
+  if (file.empty()) {
+    throw UserError("eval.core is set, but there is no tokenizer",
+                    "give the one of the shards, data.tokenizer, or --set eval.core=null");
+  }
+  Tokenizer tokenizer = read_tokenizer(file);
+  tokenizer.eot();
+  return tokenizer;
+}
+
+int64_t not_scored(const CoreReport& report) {
+  int64_t rows = 0;
+  for (const CoreTaskResult& task : report.tasks) rows += int64_t(task.skipped.size());
+  return rows;
+}
+
+// "core 0.0231 +- 0.0063; hellaswag +0.031, ..."
+std::string log_text(const CoreReport& report) {
+  const CoreScore score = core_score(report.tasks);
+  std::string text = core_metric(report);
+  text += score.core ? strprintf(" %.4f +- %.4f", *score.core, score.standard_error)
+                     : " none, a task has no scored row";
+  if (const int64_t rows = not_scored(report); rows > 0) {
+    text += strprintf(", %ld rows not scored", long(rows));
+  }
+  text += "\n";
+  for (const CoreTaskResult& task : report.tasks) {
+    if (!task.centered()) continue;
+    text += strprintf("%s%s %+.3f", text.back() == '\n' ? "" : ", ", task.label.c_str(),
+                      *task.centered());
+  }
+  return text;
+}
+
+}  // namespace
+
+TrainingCore::TrainingCore(const Config& config, const RunData& data, std::string run)
+    : config_(*config.eval.core),
+      run_(std::move(run)),
+      max_tokens_(config_.max_tokens > 0 ? config_.max_tokens : config.run.sequence),
+      batch_rows_(config.run.micro_batch * config.run.sequence),
+      tokenizer_(core_tokenizer(data.tokenizer)) {
+  const CoreBundle bundle =
+      with_tasks(read_core_bundle(config_.bundle), config_.tasks, "eval.core.tasks");
+  missing_ = bundle.missing;
+  for (const CoreTask& task : bundle.tasks) {
+    examples_.emplace_back(task, read_core_rows(task), config_.max_rows);
+    tokens_ += estimated_tokens(examples_.back(), tokenizer_, max_tokens_);
+  }
+}
+
+bool TrainingCore::due(const EvalMoment& at) const {
+  return at.last || (config_.every > 0 && at.steps_done % config_.every == 0);
+}
+
+std::optional<CoreReport> TrainingCore::score(Exec on, Model& model, int64_t step,
+                                              const EvalWatch& watch) const {
+  CoreReport report;
+  report.checkpoint = run_;
+  report.step = step;
+  report.bundle = config_.bundle;
+  report.max_tokens = max_tokens_;
+  report.max_rows = config_.max_rows;
+  report.missing = missing_;
+  ModelScorer scorer(on, model, {.batch_rows = batch_rows_});
+  for (const CoreExamples& task : examples_) {
+    const auto start = std::chrono::steady_clock::now();
+    const CoreWork before = report.work;
+    const auto progress = [&](int64_t, const CoreWork& work) {
+      report.work = {.prompts = before.prompts + work.prompts,
+                     .prompt_tokens = before.prompt_tokens + work.prompt_tokens};
+      if (watch.interrupted && watch.interrupted()) throw Interrupted{};
+      if (!watch.progress) return;
+      watch.progress("core, " + task.task().label,
+                     std::min(1.0, double(report.work.prompt_tokens) / double(tokens_)));
+    };
+    try {
+      report.tasks.push_back(
+          run_core_task(scorer, task, tokenizer_, {.max_tokens = max_tokens_}, progress));
+    } catch (const Interrupted&) {
+      return std::nullopt;
+    }
+    report.seconds.push_back(seconds_since(start));
+  }
+  report.rows_computed = scorer.rows_computed();
+  return report;
+}
+
+std::optional<Evaluation> TrainingCore::evaluate(Exec on, Model& model, const EvalMoment& at,
+                                                 const EvalWatch& watch) {
+  const std::optional<CoreReport> report = score(on, model, at.steps_done, watch);
+  if (!report) return std::nullopt;
+  ordered_json file;
+  file["checkpoint"] = run_;
+  file["step"] = at.steps_done;
+  file["commit"] = build_info().commit;
+  file["core"] = core_json(*report);
+  record_evaluation(run_, at.steps_done, file);
+  return Evaluation{.results = core_results(*report), .text = log_text(*report)};
+}
+
+std::string core_metric(const CoreReport& report) {
+  const size_t all = report.tasks.size() + report.missing.size();
+  std::string name = "core";
+  if (!report.complete()) name = strprintf("mean_of_%zu_of_%zu_tasks", report.tasks.size(), all);
+  if (report.max_rows > 0) name += strprintf("_of_at_most_%ld_rows_each", long(report.max_rows));
+  return name;
+}
+
+std::vector<EvalResult> core_results(const CoreReport& report) {
+  std::vector<EvalResult> results;
+  int64_t scored = 0;
+  for (const CoreTaskResult& task : report.tasks) scored += task.scored();
+  const CoreScore score = core_score(report.tasks);
+  if (score.core) {
+    results.push_back({"core", core_metric(report), *score.core, scored});
+    results.push_back({"core", "standard_error", score.standard_error, scored});
+  }
+  results.push_back({"core", "not_scored_rows", double(not_scored(report)), scored});
+  for (const CoreTaskResult& task : report.tasks) {
+    const std::string name = "core/" + task.label;
+    if (task.scored() > 0) {
+      results.push_back({name, "accuracy", *task.accuracy(), task.scored()});
+      results.push_back({name, "centered", *task.centered(), task.scored()});
+    }
+    if (!task.skipped.empty()) {
+      results.push_back({name, "not_scored_rows", double(task.skipped.size()), task.scored()});
+    }
+  }
+  return results;
+}
+
+}  // namespace assay

@@ -1,0 +1,258 @@
+#include "tools/assay/doctor.h"
+
+#include <sched.h>
+#include <sqlite3.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/check.h"
+#include "tools/machine/limits.h"
+#include "cuda/device.h"
+#include "models/decoder/decoder.h"
+#include "ops/cpu_gemm/amx.h"
+#include "tools/assay/build_info.h"
+#if ASSAY_HAS_CUDA
+#include "tools/machine/gpu_timer.h"
+#endif
+
+namespace assay {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kGib = double(int64_t{1} << 30);
+
+// Value of "name : value" in one of the kernel's tables; "" where there is none.
+std::string table_value(const char* path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(name, 0) != 0) continue;
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const size_t first = line.find_first_not_of(" \t", colon + 1);
+    return first == std::string::npos ? "" : line.substr(first);
+  }
+  return "";
+}
+
+int usable_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+// An instruction set that the ops have code for: does the CPU have it, is this program compiled for it?
+struct InstructionSet {
+  const char* name;
+  bool here, compiled;
+};
+std::vector<InstructionSet> instruction_sets() {
+#if defined(__AVX2__)
+  constexpr bool kAvx2 = true;
+#else
+  constexpr bool kAvx2 = false;
+#endif
+#if defined(__AVX512F__)
+  constexpr bool kAvx512 = true;
+#else
+  constexpr bool kAvx512 = false;
+#endif
+#if defined(__AVX512BF16__)
+  constexpr bool kAvx512Bf16 = true;
+#else
+  constexpr bool kAvx512Bf16 = false;
+#endif
+#if defined(__AMX_BF16__)
+  constexpr bool kAmx = true;
+#else
+  constexpr bool kAmx = false;
+#endif
+#if defined(__x86_64__)
+  const std::string flags = " " + table_value("/proc/cpuinfo", "flags") + " ";
+  const auto has = [&](const char* flag) {
+    return flags.find(std::string(" ") + flag + " ") != std::string::npos;
+  };
+  return {
+      {"avx2", has("avx2"), kAvx2},
+      {"avx512f", has("avx512f"), kAvx512},
+      {"avx512_bf16", has("avx512_bf16"), kAvx512Bf16},
+      {"amx_bf16", has("amx_bf16"), kAmx},
+  };
+#else
+  return {};
+#endif
+}
+
+ordered_json program_facts() {
+  const BuildInfo build = build_info();
+  ordered_json j;
+  j["version"] = build.version;
+  j["commit"] = build.commit;
+  j["modified"] = build.dirty;
+  j["compiler"] = build.compiler;
+  j["flags"] = build.flags;
+  return j;
+}
+
+ordered_json cpu_facts(std::vector<Advice>& advice) {
+  ordered_json j;
+  j["model"] = table_value("/proc/cpuinfo", "model name");
+  j["cores"] = usable_cores();
+  ordered_json used = ordered_json::array(), unused = ordered_json::array();
+  for (const InstructionSet& set : instruction_sets()) {
+    if (!set.here) continue;
+    const bool granted = std::strcmp(set.name, "amx_bf16") != 0 || panel::has_amx();
+    (set.compiled && granted ? used : unused).push_back(set.name);
+    if (!set.compiled) {
+      advice.push_back({strprintf("the CPU has %s, this program was compiled without it", set.name),
+                        "build on this machine: cmake --preset release && cmake --build build"});
+    } else if (!granted) {
+      advice.push_back({"the system does not let this process use the CPU's matrix unit",
+                        "a Linux from 5.16 on grants it; products run without it meanwhile"});
+    }
+  }
+  j["used"] = used;
+  j["unused"] = unused;
+  j["recipe_of_auto"] = recipe_name(resolve_recipe("auto"));
+  if (j["recipe_of_auto"] == "fp32") {
+    advice.push_back({"no fast bf16 on this CPU: precision.recipe auto is fp32",
+                      "nothing: bf16 works too, at about the speed of fp32 and with less memory"});
+  }
+  return j;
+}
+
+ordered_json memory_facts() {
+  const auto gib = [](const char* name) {
+    return std::strtod(table_value("/proc/meminfo", name).c_str(), nullptr) * 1024 / kGib;
+  };
+  ordered_json j;
+  j["total_gib"] = gib("MemTotal");
+  j["available_gib"] = gib("MemAvailable");
+  return j;
+}
+
+// Bytes read and written a second by all cores, between blocks that no cache holds.
+double copy_gb_per_s(Exec on) {
+  constexpr int64_t kBytes = int64_t{256} << 20, kPiece = int64_t{1} << 20;
+  std::vector<std::byte> from(kBytes, std::byte{1}), to(kBytes);
+  double best = 1e30;
+  for (int round = 0; round < 4; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    parallel_ranges(on, kBytes, kPiece, [&](int64_t begin, int64_t end) {
+      std::memcpy(to.data() + begin, from.data() + begin, size_t(end - begin));
+    });
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return 2e-9 * double(kBytes) / best;
+}
+
+ordered_json cpu_limits(int cores) {
+  const Exec on{.threads = cores};
+  ordered_json j;
+  j["copy_gb_per_s"] = copy_gb_per_s(on);
+  j["matmul_fp32_gflop_per_s"] = measured_matmul_limit_gflops(on, LimitType::kFloat);
+  j["matmul_bf16_gflop_per_s"] = measured_matmul_limit_gflops(on, LimitType::kBf16);
+  return j;
+}
+
+std::string cuda_version(int v) {
+  return strprintf("%d.%d", v / 1000, v % 1000 / 10);
+}
+
+ordered_json gpu_facts(Measure measure, std::vector<Advice>& advice) {
+  ordered_json j;
+  j["usable"] = false;
+  try {
+    const gpu::DeviceFacts facts = gpu::device_facts();
+    j["toolkit"] = cuda_version(facts.toolkit);
+    if (facts.driver > 0) j["driver"] = cuda_version(facts.driver);
+    if (facts.devices > 0) {
+      j["name"] = facts.name;
+      j["compute_capability"] = strprintf("%d.%d", facts.capability / 10, facts.capability % 10);
+      j["multiprocessors"] = facts.multiprocessors;
+      j["memory_gib"] = double(facts.memory_bytes) / kGib;
+      // Of the hardware; what this version's recipes use is precision.recipe.
+      j["has_bf16"] = facts.capability >= 80;
+      j["has_fp8"] = facts.capability >= 89;
+      j["has_nvfp4"] = facts.capability >= 100;
+    }
+    gpu::require_usable(facts);
+#if ASSAY_HAS_CUDA
+    if (measure == Measure::kLimits) {
+      const auto device = gpu::open_device();
+      const DeviceTimer timer(*device);
+      j["copy_tb_per_s"] = copy_limit(*device, timer) * 1e-12;
+      j["matmul_bf16_tflop_per_s"] = matmul_limit(*device, timer) * 1e-12;
+    }
+#else
+    static_cast<void>(measure);
+#endif
+    j["usable"] = true;
+  } catch (const UserError& error) {
+    j["problem"] = error.what();
+    advice.push_back({std::string("no GPU: ") + error.what(), error.hint()});
+  }
+  return j;
+}
+
+ordered_json disk_facts(std::vector<Advice>& advice) {
+  std::error_code failed;
+  const std::filesystem::space_info space = std::filesystem::space(".", failed);
+  ordered_json j;
+  j["folder"] = std::filesystem::current_path(failed).string();
+  if (failed) return j;
+  j["free_gib"] = double(space.available) / kGib;
+  if (double(space.available) < kGib) {
+    advice.push_back(
+        {strprintf("only %.2f GiB free on the disk of this folder", double(space.available) / kGib),
+         "a checkpoint takes 12 bytes a parameter: train elsewhere with --run"});
+  }
+  return j;
+}
+
+std::string value_text(const ordered_json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (value.is_number_float()) return strprintf("%.1f", value.get<double>());
+  if (!value.is_array()) return value.dump();
+  std::string text;
+  for (const ordered_json& item : value) text += (text.empty() ? "" : " ") + value_text(item);
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+Examination examine_machine(Measure measure) {
+  Examination e;
+  e.facts["program"] = program_facts();
+  e.facts["cpu"] = cpu_facts(e.advice);
+  e.facts["memory"] = memory_facts();
+  if (measure == Measure::kLimits) e.facts["limits"] = cpu_limits(e.facts["cpu"]["cores"]);
+  e.facts["gpu"] = gpu_facts(measure, e.advice);
+  e.facts["libraries"]["sqlite"] = sqlite3_libversion();
+  e.facts["libraries"]["zstd"] = ZSTD_versionString();
+  e.facts["disk"] = disk_facts(e.advice);
+  return e;
+}
+
+std::string examination_text(const Examination& examination) {
+  std::string text;
+  for (const auto& [section, facts] : examination.facts.items()) {
+    text += section + "\n";
+    for (const auto& [name, value] : facts.items()) {
+      text += strprintf("  %-26s %s\n", name.c_str(), value_text(value).c_str());
+    }
+  }
+  text += "will not work here, or not at its speed\n";
+  if (examination.advice.empty()) text += "  nothing\n";
+  for (const Advice& a : examination.advice) text += "  " + a.what + "\n    -> " + a.todo + "\n";
+  return text;
+}
+
+}  // namespace assay

@@ -1,0 +1,32 @@
+#include "tools/assay/eval_file.h"
+
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace assay {
+
+using nlohmann::ordered_json;
+
+std::string evaluation_file(const std::string& run, int64_t step, const std::string& suffix) {
+  make_folders(run + "/evals");
+  return strprintf("%s/evals/step-%08ld%s.json", run.c_str(), long(step), suffix.c_str());
+}
+
+std::string record_evaluation(const std::string& run, int64_t step, const ordered_json& result) {
+  const std::string path = evaluation_file(run, step);
+  ordered_json all = ordered_json::object();
+  if (std::filesystem::exists(path)) {
+    all = ordered_json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+    if (!all.is_object()) {
+      throw UserError(path + " is no JSON object",
+                      "it is damaged: move it away, and evaluate again");
+    }
+  }
+  all.update(result);
+  write_file_atomic(path, all.dump(1) + "\n");
+  return path;
+}
+
+}  // namespace assay

@@ -1,0 +1,92 @@
+#include "tools/assay/loaded_model.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "base/check.h"
+#include "cuda/transfer.h"
+#include "data/tokenizer_files.h"
+#include "engine/config/yaml.h"
+#include "engine/run/host_copies.h"
+#include "engine/run/safetensors.h"
+#include "engine/trainer.h"
+#include "tools/assay/run_data.h"
+
+namespace assay {
+
+CheckpointSource open_checkpoint(const std::string& run_or_checkpoint) {
+  CheckpointSource source;
+  source.folder = require_checkpoint(run_or_checkpoint, [](const std::string& warning) {
+    std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  });
+  source.state = load_state(source.folder);
+  source.config =
+      parse_config_text(source.state.config_yaml, source.folder + "/state.json", source.folder);
+  return source;
+}
+
+Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path) {
+  // Files are named in the configuration; a run without data may have one too.
+  const DataConfig& data = source.config.data;
+  const std::string known = data.synth ? "" : data.tokenizer;
+  const std::string file = !path.empty()    ? path
+                           : !known.empty() ? known
+                                            : resolve_data(source.config).tokenizer;
+  if (file.empty()) {
+    throw UserError(source.folder + " was trained without a tokenizer",
+                    "give the one its shards were made with: --tokenizer FILE");
+  }
+  Tokenizer tokenizer = read_tokenizer(file);
+  if (tokenizer.vocab_size() > source.config.model.vocab_size) {
+    throw UserError(strprintf("%s has %ld tokens, the model %ld", file.c_str(),
+                              long(tokenizer.vocab_size()), long(source.config.model.vocab_size)),
+                    "give the tokenizer that its shards were made with: --tokenizer FILE");
+  }
+  tokenizer.eot();
+  return tokenizer;
+}
+
+LoadedModel::LoadedModel(const CheckpointSource& from, const std::string& device_name,
+                         EvaluationSize size, int32_t mask_id)
+    : source(from),
+      device(choose_device(device_name)),
+      recipe(resolve_recipe(from.config.precision.recipe, device.backend())) {
+  const int64_t texts = std::max<int64_t>(1, (size.rows + size.positions - 1) / size.positions);
+  rows = texts * size.positions;
+  model = make_decoder(from.config.model, recipe,
+                       {.micro_batch = texts,
+                        .sequence = size.positions,
+                        .mask_id = mask_id,
+                        .backend = device.backend(),
+                        .precision = from.config.precision,
+                        .seed = static_cast<uint64_t>(from.config.run.seed),
+                        .purpose = Purpose::kInference});
+  model->plan(plan);
+  plan.add(Section::kScratch, "workspace", workspace, {model->workspace_bytes()});
+  on.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  on.gpu = device.context();
+}
+
+void LoadedModel::allocate() {
+  try {
+    plan.allocate(on.gpu);
+  } catch (const NotEnoughMemory& error) {
+    throw UserError(error.what(), "take a smaller --batch");
+  }
+  on.workspace = workspace;
+  model->bind(on);
+  HostCopies tensors(on, model->tensors());
+  load_model(source.folder, tensors.tensors());
+  if (const std::string what = first_not_finite(tensors.tensors()); !what.empty()) {
+    throw UserError(
+        source.folder + "/model.safetensors: " + what,
+        "the run overflowed before it was saved: give an earlier one of its checkpoints");
+  }
+  tensors.upload();
+  model->refresh_weights(on);
+  // As its last step had it.
+  if (source.state.step > recipe_steps(source.config)) model->enter(on, PrecisionPhase::kBf16);
+}
+
+}  // namespace assay

@@ -1,0 +1,189 @@
+// The assay command line: parses, runs the chosen subcommand, turns what went wrong into `error:` and `hint:`.
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/suggest.h"
+#include "tools/assay/build_info.h"
+#include "tools/assay/commands.h"
+#include "tools/machine/openmp_wait_policy.h"
+
+namespace assay {
+namespace {
+
+constexpr const char* kDescription =
+    "Assay pretrains small dense and mixture-of-experts language models from scratch and measures "
+    "what\n"
+    "they are made of.";
+
+constexpr const char* kFirstSteps =
+    "First steps:\n"
+    "  bash tools/demo.sh            build, make a corpus, train three models, compare them\n"
+    "  assay COMMAND --help          what a command takes, with its defaults\n"
+    "Exit codes: 0 done, 1 user error, 2 a verification failed, 3 stopped by a guard, 130 "
+    "interrupted.";
+
+// CLI11 writes INT:INT in [1 - 1024], INT:POSITIVE, TEXT:{auto,cpu,cuda}.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = CLI::Formatter::make_option_opts(option);
+    for (const auto& [from, to] : {std::pair(":INT in", " in"), std::pair(":POSITIVE", " > 0"),
+                                   std::pair(":NONNEGATIVE", " >= 0"), std::pair("TEXT:{", "{")}) {
+      const size_t at = text.find(from);
+      if (at != std::string::npos) text.replace(at, std::string_view(from).size(), to);
+    }
+    return text;
+  }
+};
+
+void add_all_commands(Commands& commands) {
+  add_train_command(commands);
+  add_audit_command(commands);
+  add_match_command(commands);
+  add_matrix_command(commands);
+  add_compare_command(commands);
+  add_data_commands(commands);
+  add_synth_commands(commands);
+  add_tokenizer_commands(commands);
+  add_receipt_commands(commands);
+  add_router_command(commands);
+  add_precision_command(commands);
+  add_eval_command(commands);
+  add_report_command(commands);
+  add_sample_command(commands);
+  add_export_command(commands);
+  add_import_command(commands);
+  add_doctor_command(commands);
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  return text;
+}
+
+int print_error(const std::string& message, const std::string& hint) {
+  std::fprintf(stderr, "error: %s\n", one_line(message).c_str());
+  if (!hint.empty()) std::fprintf(stderr, "hint: %s\n", one_line(hint).c_str());
+  return kExitUserError;
+}
+
+// The innermost subcommand the parser reached, and how a user calls it.
+CLI::App* innermost(CLI::App* app, std::string& called) {
+  called = "assay";
+  for (auto parsed = app->get_subcommands(); !parsed.empty(); parsed = app->get_subcommands()) {
+    app = parsed.front();
+    called += " " + app->get_name();
+  }
+  return app;
+}
+
+std::vector<std::string> option_names(const CLI::App* app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app->get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::vector<std::string> command_names(const CLI::App* app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app->get_subcommands(nullptr)) names.push_back(sub->get_name());
+  return names;
+}
+
+// CLI11's messages name neither the nearest known name nor the help that would tell.
+int print_parse_error(CLI::App& app, const CLI::ParseError& error) {
+  std::string called;
+  CLI::App* where = innermost(&app, called);
+  const std::string help = "`" + called + " --help` lists what it takes";
+  std::vector<std::string> unknown = where->remaining();
+  if (unknown.empty()) unknown = app.remaining(true);
+  if (unknown.empty()) {
+    if (!command_names(where).empty() && error.get_name() == "RequiredError") {
+      return print_error(called + " needs a command", help);
+    }
+    return print_error(called + ": " + error.what(), help);
+  }
+  const std::string word = unknown.front();
+  const bool is_option = word.size() > 1 && word[0] == '-';
+  const std::string typed = word.substr(0, word.find('='));
+  const std::string near =
+      nearest_name(typed, is_option ? option_names(where) : command_names(where));
+  const bool expects_command = !is_option && !command_names(where).empty();
+  return print_error(called + ": unknown " +
+                         (is_option         ? "option "
+                          : expects_command ? "command "
+                                            : "argument ") +
+                         word,
+                     near.empty() ? help : "did you mean " + near + "? " + help);
+}
+
+std::string version_text() {
+  const BuildInfo build = build_info();
+  return "assay " + build.version + " (commit " + build.commit.substr(0, 12) +
+         (build.dirty ? ", changed since" : "") + ", " + build.compiler + ", " + build.flags + ")";
+}
+
+// `assay help COMMAND`, as git and cargo have it.
+std::vector<std::string> help_as_option(std::vector<std::string> words) {
+  if (words.size() > 1 && words[1] == "help") {
+    words.erase(words.begin() + 1);
+    words.push_back("--help");
+  }
+  return words;
+}
+
+int main_checked(int argc, char** argv) {
+  Commands commands;
+  commands.app.description(kDescription);
+  commands.app.name("assay");
+  commands.app.footer(kFirstSteps);
+  commands.app.require_subcommand(1);
+  commands.app.set_version_flag("--version", version_text(), "print the version");
+  commands.app.formatter(std::make_shared<HelpFormatter>());
+  add_all_commands(commands);
+  try {
+    commands.arguments.assign(argv, argv + argc);
+    std::vector<std::string> words = help_as_option(commands.arguments);
+    std::reverse(words.begin() + 1, words.end());  // CLI11 takes them from the back
+    words.erase(words.begin());
+    commands.app.parse(std::move(words));
+  } catch (const CLI::Success& asked) {  // --help, --version
+    const bool of_a_command = !commands.app.get_subcommands().empty();
+    if (!of_a_command && !commands.app.remaining().empty()) {
+      return print_parse_error(commands.app, asked);
+    }
+    return commands.app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    return print_parse_error(commands.app, error);
+  }
+  return commands.run();
+}
+
+}  // namespace
+}  // namespace assay
+
+int main(int argc, char** argv) {
+  assay::ensure_passive_waiting(argv);
+  // A file that may not grow is an error of write(), reported with its name, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
+  try {
+    return assay::main_checked(argc, argv);
+  } catch (const assay::UserError& error) {
+    return assay::print_error(error.what(), error.hint());
+  } catch (const std::bad_alloc&) {
+    return assay::print_error("out of memory", "a smaller run.micro_batch needs less");
+  } catch (const std::exception& error) {
+    return assay::print_error(
+        error.what(), "this looks like a defect of assay: please report it with the command");
+  }
+}

@@ -1,0 +1,274 @@
+#include "tools/assay/matrix_runner.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "engine/run/folder_lock.h"
+#include "engine/run/interrupt.h"
+#include "engine/run/progress.h"
+#include "tools/assay/child_process.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/live_display.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr auto kPoll = std::chrono::milliseconds(50);
+constexpr Seconds kRedraw(0.5);
+constexpr Seconds kPlainLine(30);  // between two lines of a run in a pipe
+constexpr Seconds kPatience(15);   // for a run that another process still holds
+
+// What a run has written to its log since it was started.
+class LogTail {
+ public:
+  explicit LogTail(std::string path) : path_(std::move(path)) {
+    std::error_code none;
+    start_ = fs::exists(path_, none) ? static_cast<int64_t>(fs::file_size(path_, none)) : 0;
+  }
+
+  // The last whole line with this beginning among the last kilobytes; "" when there is none.
+  std::string last_line(const std::string& beginning) const {
+    constexpr int64_t kEnd = 8192;
+    std::ifstream file(path_, std::ios::binary);
+    file.seekg(0, std::ios::end);
+    const int64_t size = file.tellg();
+    file.seekg(std::max(start_, size - kEnd));
+    std::string found;
+    for (std::string line; std::getline(file, line) && !file.eof();) {
+      if (line.rfind(beginning, 0) == 0) found = line;
+    }
+    return found;
+  }
+
+ private:
+  std::string path_;
+  int64_t start_ = 0;
+};
+
+// "step 120/720 loss 4.812 437k tok/s eta 3h08m": of a step line what fits beside the name of a cell.
+std::string short_step_line(const std::string& line) {
+  std::istringstream words(line);
+  std::string text, before;
+  for (std::string word; words >> word; before = word) {
+    if (before == "step") text += "step " + word;
+    if (before == "loss" || before == "eta") text += " " + before + " " + word;
+    if (word == "tok/s") text += " " + before + " tok/s";
+  }
+  return text;
+}
+
+struct Running {
+  PlannedRun plan;
+  LogTail log;
+  std::unique_ptr<Child> child;
+  Clock::time_point started = Clock::now();
+  Clock::time_point said = Clock::now();
+  int64_t step = 0;       // of its last line
+  std::string line = {};  // "step 3/60 ..."
+};
+
+class Runner {
+ public:
+  Runner(const MatrixFolder& folder, std::vector<PlannedRun> planned, const RunnerOptions& options)
+      : folder_(folder), options_(options), waiting_(std::move(planned)) {
+    total_ = waiting_.size();
+    for (const PlannedRun& run : waiting_) flops_left_ += flops(run, run.status.steps_done);
+    make_folders(folder_.file("logs"));
+  }
+
+  RunnerResult run() {
+    while (!waiting_.empty() || !running_.empty()) {
+      pass_on_interrupt();
+      start_what_fits();
+      collect_ended();
+      show();
+      std::this_thread::sleep_for(kPoll);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static double flops(const PlannedRun& run, int64_t steps_done) {
+    if (run.cell->steps() == 0) return 0;
+    return run.cell->flops() *
+           (1 - double(std::min(steps_done, run.cell->steps())) / double(run.cell->steps()));
+  }
+
+  void pass_on_interrupt() {
+    const int number = interrupt_.signal();
+    if (number == 0 || result_.interrupted) return;
+    result_.interrupted = true;
+    waiting_.clear();
+    for (const Running& run : running_) run.child->send(number);
+  }
+
+  void start_what_fits() {
+    std::vector<int64_t> waiting, running;
+    for (const PlannedRun& run : waiting_) waiting.push_back(run.cell->memory_bytes);
+    for (const Running& run : running_) running.push_back(run.plan.cell->memory_bytes);
+    const auto next = next_to_start(waiting, running, options_.budget);
+    if (!next) return;
+    const PlannedRun plan = waiting_[*next];
+    if (folder_in_use(folder_.run(*plan.cell))) return wait_for_holder(*next);
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(*next));
+    start(plan);
+  }
+
+  // A process of an earlier matrix that is about to end, or a run that somebody trains by hand.
+  void wait_for_holder(size_t index) {
+    const auto now = Clock::now();
+    if (!holder_since_) {
+      holder_since_ = now;
+      print("waiting for the process that trains " + waiting_[index].cell->name);
+    }
+    if (now - *holder_since_ < kPatience) return;
+    const std::string cell = waiting_[index].cell->name;
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(index));
+    holder_since_.reset();
+    fail({.cell = cell, .code = kExitUserError, .error = "its run is in use by another process"});
+  }
+
+  void start(const PlannedRun& plan) {
+    holder_since_.reset();
+    std::vector<std::string> arguments = {options_.program, "train", folder_.config(*plan.cell),
+                                          "--run", folder_.run(*plan.cell)};
+    if (plan.fresh) arguments.push_back("--fresh");
+    const std::string log = folder_.log(*plan.cell);
+    running_.push_back({.plan = plan,
+                        .log = LogTail(log),
+                        .child = std::make_unique<Child>(arguments, log),
+                        .step = plan.status.steps_done});
+    print(plan.cell->name + (plan.status.steps_done > 0 && !plan.fresh
+                                 ? strprintf(" goes on after step %ld of %ld",
+                                             long(plan.status.steps_done), long(plan.cell->steps()))
+                                 : strprintf(" begins, %ld steps", long(plan.cell->steps()))));
+  }
+
+  void collect_ended() {
+    for (size_t i = 0; i < running_.size();) {
+      const std::optional<int> code = running_[i].child->ended();
+      if (!code) {
+        ++i;
+        continue;
+      }
+      const Running run = std::move(running_[i]);
+      running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      if (*code == kExitInterrupted && result_.interrupted) {
+        print(run.plan.cell->name + " is interrupted, with a checkpoint");
+      } else if (*code == kExitDone) {
+        finish(run);
+      } else {
+        fail({.cell = run.plan.cell->name, .code = *code, .error = error_of(run, *code)});
+      }
+    }
+  }
+
+  void finish(const Running& run) {
+    flops_done_ += flops(run.plan, run.plan.status.steps_done);
+    ended_ += 1;
+    std::string said;
+    for (const char* beginning : {"steps at step", "target_loss at step"}) {
+      if (said.empty()) said = run.log.last_line(beginning);
+    }
+    said = said.substr(0, said.find(", run "));
+    print(strprintf("%s is done (%zu of %zu, %s)%s%s", run.plan.cell->name.c_str(), ended_, total_,
+                    duration_text(seconds_since(run.started)).c_str(), said.empty() ? "" : ": ",
+                    said.c_str()));
+  }
+
+  static std::string error_of(const Running& run, int code) {
+    const std::string error = run.log.last_line("error: ");
+    if (!error.empty()) return error.substr(7);
+    if (code > 128) return strprintf("ended by signal %d", code - 128);
+    return strprintf("exit code %d", code);
+  }
+
+  void fail(FailedRun failed) {
+    ended_ += 1;
+    print(strprintf("%s FAILED (exit %d): %s", failed.cell.c_str(), failed.code,
+                    failed.error.c_str()));
+    result_.failed.push_back(std::move(failed));
+    if (options_.on_failure == RunnerOptions::OnFailure::kStop) waiting_.clear();
+  }
+
+  // A line of the log; the block below it is drawn anew at once.
+  void print(const std::string& line) {
+    lines_.show({});
+    lines_.print(line);
+    shown_ = {};
+  }
+
+  static double seconds_since(Clock::time_point start) {
+    return Seconds(Clock::now() - start).count();
+  }
+
+  // Seconds until everything is done, at the mean speed of this process so far.
+  double seconds_left() const {
+    double done = flops_done_;
+    for (const Running& run : running_) {
+      done += flops(run.plan, run.plan.status.steps_done) - flops(run.plan, run.step);
+    }
+    return done > 0 ? (flops_left_ - done) / done * seconds_since(began_) : -1;
+  }
+
+  void show() {
+    const auto now = Clock::now();
+    if (now - shown_ < kRedraw) return;
+    shown_ = now;
+    std::vector<std::string> block;
+    for (Running& run : running_) {
+      const std::string line = run.log.last_line("step ");
+      long step = 0;
+      if (sscanf(line.c_str(), "step %ld/", &step) == 1) {
+        run.step = step;
+        run.line = short_step_line(line);
+      }
+      const std::string text =
+          run.plan.cell->name + "  " + (run.line.empty() ? "is getting ready" : run.line);
+      block.push_back(text);
+      if (!lines_.on_terminal() && now - run.said >= kPlainLine) {
+        run.said = now;
+        print(text);
+      }
+    }
+    const double left = seconds_left();
+    block.push_back(strprintf("%zu of %zu done, %zu running, %zu waiting, eta %s", ended_, total_,
+                              running_.size(), waiting_.size(), duration_text(left).c_str()));
+    lines_.show(block);
+  }
+
+  const MatrixFolder& folder_;
+  const RunnerOptions& options_;
+  std::vector<PlannedRun> waiting_;
+  std::vector<Running> running_;
+  size_t total_ = 0, ended_ = 0;
+  double flops_left_ = 0, flops_done_ = 0;  // of this process
+  std::optional<Clock::time_point> holder_since_;
+  const Clock::time_point began_ = Clock::now();
+  Clock::time_point shown_ = began_;
+  const Interrupt interrupt_;
+  LiveLines lines_;
+  RunnerResult result_;
+};
+
+}  // namespace
+
+RunnerResult train_cells(const MatrixFolder& folder, std::vector<PlannedRun> planned,
+                         const RunnerOptions& options) {
+  return Runner(folder, std::move(planned), options).run();
+}
+
+}  // namespace assay

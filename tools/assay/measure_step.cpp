@@ -1,0 +1,43 @@
+#include "tools/assay/measure_step.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "engine/trainer.h"
+#include "models/decoder/training_memory.h"
+
+namespace assay {
+namespace {
+
+constexpr int kWarmup = 3, kTimed = 9;
+
+}  // namespace
+
+double measured_step_seconds(const Config& config, Recipe recipe, const RunData& data,
+                             gpu::Context* gpu) {
+  const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
+  TrainingMemory memory(config, recipe, mask_id, gpu ? Backend::kGpu : Backend::kCpu);
+  LoaderConfig order = loader_config(config, data);
+  order.warn = [](const std::string&) {};
+  Loader loader(std::move(order));
+  loader.plan(memory.plan);
+  Exec on{.threads = static_cast<int>(config.run.threads), .gpu = gpu};
+  memory.allocate(config, recipe, gpu);
+  memory.bind(on);
+  memory.model->initialise(on, static_cast<uint64_t>(config.run.seed));
+  memory.model->refresh_weights(on);
+
+  Trainer trainer(config, *memory.model, *memory.optimizer, loader, mask_id);
+  std::vector<double> seconds;
+  for (int i = 0; i < kWarmup + kTimed; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    trainer.step(on, i, Trainer::Measure::kNothing);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if (i >= kWarmup) seconds.push_back(took.count());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[kTimed / 2];
+}
+
+}  // namespace assay

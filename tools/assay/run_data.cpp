@@ -1,0 +1,191 @@
+#include "tools/assay/run_data.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "data/manifest.h"
+#include "data/sha256.h"
+#include "data/shard.h"
+#include "data/synth_shards.h"
+#include "data/tokenizer_check.h"
+#include "data/tokenizer_files.h"
+#include "engine/config/check.h"
+
+namespace assay {
+
+namespace {
+
+// The last `parts` parts of a path.
+std::string path_end(const std::filesystem::path& path, int parts) {
+  std::filesystem::path end;
+  auto at = path.end();
+  while (parts-- > 0 && at != path.begin()) end = end.empty() ? *--at : *--at / end;
+  return end.string();
+}
+
+// As little of each path as tells them apart: web/*.bin and code/*.bin of /data/web/*.bin and /data/code/*.bin.
+std::vector<std::string> short_names(const std::vector<std::string>& paths) {
+  std::vector<std::string> names;
+  for (int parts = 1; parts < 100; ++parts) {
+    names.clear();
+    for (const std::string& path : paths) names.push_back(path_end(path, parts));
+    if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) break;
+  }
+  return names;
+}
+
+std::vector<MixtureSource> mixture_sources(const DataConfig& data) {
+  const std::vector<std::string> names = short_names(data.train);
+  std::vector<MixtureSource> sources;
+  std::map<std::string, std::string> source_of;
+  for (size_t i = 0; i < names.size(); ++i) {
+    sources.push_back({.name = names[i],
+                       .files = expand_files({data.train[i]}, "data.train"),
+                       .weight = (*data.mixture)[i]});
+    for (const std::string& file : sources.back().files) {
+      const auto [before, is_new] = source_of.emplace(file, names[i]);
+      if (is_new) continue;
+      throw UserError(
+          strprintf("data.train: %s is in two sources of data.mixture, %s and %s", file.c_str(),
+                    before->second.c_str(), names[i].c_str()),
+          "name every file in one entry; what shall be seen more often gets a larger weight");
+    }
+  }
+  return sources;
+}
+
+std::set<std::string> folders_of(const std::vector<std::string>& files) {
+  std::set<std::string> folders;
+  for (const std::string& file : files) {
+    folders.insert(std::filesystem::path(file).parent_path().lexically_normal().string());
+  }
+  return folders;
+}
+
+std::vector<SourceShards> source_shards(const RunData& data, int64_t sequence) {
+  std::map<std::string, int> sources_in;  // by folder
+  for (const MixtureSource& source : data.mixture) {
+    for (const std::string& folder : folders_of(source.files)) ++sources_in[folder];
+  }
+  std::vector<SourceShards> found;
+  for (const MixtureSource& source : data.mixture) {
+    const std::set<std::string> folders = folders_of(source.files);
+    SourceShards own{.name = source.name, .files = {}};
+    int64_t sequences = 0;
+    for (const std::string& file : data.val) {
+      const std::string folder = *folders_of({file}).begin();
+      if (!folders.contains(folder) || sources_in[folder] > 1) continue;
+      own.files.push_back(file);
+      sequences += std::max<int64_t>(0, Shard(file).tokens() - 1) / sequence;
+    }
+    if (sequences > 0) found.push_back(own);
+  }
+  return found;
+}
+
+}  // namespace
+
+RunData resolve_data(const Config& config) {
+  validate_data(config);
+  RunData data;
+  if (config.data.synth) {
+    const SynthConfig& s = *config.data.synth;
+    const SynthCorpus corpus = cached_synth_corpus({.train_tokens = s.train_tokens,
+                                                    .val_tokens = s.val_tokens,
+                                                    .vocab_size = s.vocab_size,
+                                                    .seed = static_cast<uint64_t>(s.seed)},
+                                                   config.data.cache);
+    data.train = corpus.train;
+    data.val = corpus.val;
+    data.tokenizer = corpus.tokenizer;
+  } else {
+    data.train = expand_files(config.data.train, "data.train");
+    if (config.data.mixture) data.mixture = mixture_sources(config.data);
+    data.val = expand_files(config.data.val, "data.val");
+    data.tokenizer = config.data.tokenizer;
+    data.source_val = source_shards(data, config.run.sequence);
+  }
+  if (!data.tokenizer.empty()) {
+    const Tokenizer tokenizer = read_tokenizer(data.tokenizer);
+    if (tokenizer.vocab_size() > config.model.vocab_size) {
+      throw UserError(
+          strprintf("%s has %ld tokens, model.vocab_size is %ld", data.tokenizer.c_str(),
+                    long(tokenizer.vocab_size()), long(config.model.vocab_size)),
+          strprintf("--set model.vocab_size=%ld", long(tokenizer.vocab_size())));
+    }
+    if (config.data.check_tokenizer) {
+      require_tokenizer_of_shards(tokenizer, data.tokenizer, data.train);
+      require_tokenizer_of_shards(tokenizer, data.tokenizer, data.val);
+    }
+    data.token_bytes = tokenizer.token_lengths(config.model.vocab_size);
+    data.eot = tokenizer.eot();
+  }
+  if (config.data.mask_eos && data.eot < 0) {
+    throw UserError("data.mask_eos is on, but there is no tokenizer to say which id ends a text",
+                    "give data.tokenizer, or --set data.mask_eos=false");
+  }
+  return data;
+}
+
+LoaderConfig loader_config(const Config& config, const RunData& data) {
+  return {.files = data.train,
+          .mixture = data.mixture,
+          .seed = static_cast<uint64_t>(config.run.seed),
+          .batch_tokens = config.run.batch_tokens,
+          .sequence = config.run.sequence,
+          .micro_batch = config.run.micro_batch,
+          .vocab_size = config.model.vocab_size};
+}
+
+std::string mixture_table(Loader& loader, const Config& config) {
+  const std::span<const SourceUse> use = loader.source_use(config.run.steps);
+  if (use.empty()) return "";
+  const std::vector<int64_t> sequences = loader.source_sequences();
+  double weights = 0;
+  size_t width = 6;
+  for (const MixtureSource& source : loader.mixture()) {
+    weights += source.weight;
+    width = std::max(width, source.name.size());
+  }
+  std::string text = strprintf("%-*s %8s %8s %16s %16s %8s\n", int(width), "source", "weight",
+                               "share", "tokens", "drawn", "epochs");
+  const int64_t all = config.run.steps * config.run.batch_tokens;
+  for (size_t k = 0; k < use.size(); ++k) {
+    const MixtureSource& source = loader.mixture()[k];
+    text += strprintf("%-*s %7.3f%% %7.3f%% %16ld %16.0f %8.2f\n", int(width), source.name.c_str(),
+                      100 * source.weight / weights, 100 * use[k].share,
+                      long(sequences[k] * config.run.sequence), use[k].share * double(all),
+                      use[k].epochs);
+  }
+  return text + strprintf("of %ld tokens in %ld steps; a source that is used up starts over\n",
+                          long(all), long(config.run.steps));
+}
+
+void require_tokenizer_of_run(const std::string& run, const Config& config, const RunData& data) {
+  const std::string file = run + "/tokenizer.json";
+  if (!config.data.check_tokenizer || !std::filesystem::exists(file)) return;
+  const Tokenizer tokenizer = read_tokenizer(file);
+  if (!data.tokenizer.empty()) {
+    require_same_tokenizer(tokenizer, file, read_tokenizer(data.tokenizer), data.tokenizer);
+  }
+  require_tokenizer_of_shards(tokenizer, file, data.train);
+  require_tokenizer_of_shards(tokenizer, file, data.val);
+}
+
+std::map<std::string, std::string> data_hashes(const RunData& data) {
+  std::map<std::string, std::string> hashes;
+  const auto add = [&](const std::string& path) {
+    // The manifest has the hash of a shard whose size it knows; verifying it is `assay data verify`.
+    const auto entry = find_entry(path);
+    hashes[path] = entry ? entry->sha256 : sha256_file(path);
+  };
+  for (const std::string& path : data.train) add(path);
+  for (const std::string& path : data.val) add(path);
+  if (!data.tokenizer.empty()) hashes[data.tokenizer] = sha256_file(data.tokenizer);
+  return hashes;
+}
+
+}  // namespace assay

@@ -1,0 +1,29 @@
+// What a run of a configuration evaluates while it trains, in the order of the run.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "eval/validation.h"
+#include "tools/assay/run_data.h"
+#include "tools/assay/core_evaluator.h"
+#include "tools/assay/sample_evaluator.h"
+
+namespace assay {
+
+struct RunEvaluators {
+  // Reads what they need. UserError as theirs.
+  RunEvaluators(const Config& config, const RunData& data, const std::string& run);
+  // After the model's own plan().
+  void plan(MemoryPlan& plan, Model& model);
+  std::vector<Evaluator*> all();  // the validation loss first
+
+  Validation validation;
+  std::vector<std::unique_ptr<Validation>> of_sources;  // of a mixture
+  std::optional<TrainingSamples> samples;
+  std::optional<TrainingCore> core;
+};
+
+}  // namespace assay

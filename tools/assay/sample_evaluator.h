@@ -1,0 +1,42 @@
+// Texts that the model writes while it trains (section eval.samples), in RUN/samples.jsonl and in the log. Draws depend on
+// prompt and position alone, so the texts of two steps differ by what was learned.
+//
+//   {"step": 500, "prompt": "Once", "text": " upon a time", "tokens": [...], "end": "tokens"}
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/bpe.h"
+#include "engine/evaluator.h"
+#include "eval/generate.h"
+#include "tools/assay/run_data.h"
+
+namespace assay {
+
+class TrainingSamples final : public Evaluator {
+ public:
+  // config.eval.samples is there. UserError for prompts that cannot be read or are too long, and without a tokenizer that
+  // has an <|endoftext|>.
+  TrainingSamples(const Config& config, const RunData& data, std::string run);
+  // After the model's own plan(): keys and values of the texts, and their logits.
+  void plan(MemoryPlan& plan, Model& model);
+
+  std::string task() const override { return "samples"; }
+  bool due(const EvalMoment& at) const override;
+  std::optional<Evaluation> evaluate(Exec on, Model& model, const EvalMoment& at,
+                                     const EvalWatch& watch) override;
+
+ private:
+  const SamplesConfig config_;
+  const int64_t every_, vocab_;
+  const std::string run_;
+  Tokenizer tokenizer_;
+  std::vector<std::string> prompts_;
+  std::vector<std::vector<int32_t>> tokens_;  // of prompts_
+  Generator generator_;
+};
+
+constexpr const char* kSamplesFile = "samples.jsonl";
+
+}  // namespace assay

@@ -1,0 +1,65 @@
+#include "tools/assay/train_device.h"
+
+#include "base/check.h"
+#include "tools/machine/limits.h"
+
+namespace assay {
+namespace {
+
+// Dense bf16 TFLOP/s by NVIDIA's datasheets; the first name that is part of the device's counts.
+struct Peak {
+  const char* name;
+  double tflop_per_s;
+};
+constexpr Peak kPeaks[] = {
+    {"H100 PCIe", 756}, {"H100 NVL", 835}, {"H100", 989}, {"H200", 989}, {"GH200", 989},
+};
+
+// "" where the GPU can be used, else why not.
+std::string problem_of_gpu() {
+  try {
+    gpu::require_usable(gpu::device_facts());
+    return "";
+  } catch (const UserError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+std::string TrainDevice::name() const {
+  return gpu ? "cuda: " + gpu->facts().name : "cpu";
+}
+
+TrainDevice choose_device(const std::string& device) {
+  TrainDevice chosen;
+  if (device == "auto") chosen.why_not_gpu = problem_of_gpu();
+  if (device == "cuda" || (device == "auto" && chosen.why_not_gpu.empty())) {
+    chosen.gpu = gpu::open_device();
+  }
+  return chosen;
+}
+
+Backend backend_of(const std::string& device) {
+  const bool gpu = device == "cuda" || (device == "auto" && problem_of_gpu().empty());
+  return gpu ? Backend::kGpu : Backend::kCpu;
+}
+
+std::string device_name_of(const std::string& device) {
+  return backend_of(device) == Backend::kGpu ? "cuda: " + gpu::device_facts().name : "cpu";
+}
+
+double peak_flop_per_s(const TrainDevice& device, Exec on, Recipe recipe) {
+  if (!device.gpu) {
+    const LimitType type = recipe == Recipe::kBf16 ? LimitType::kBf16 : LimitType::kFloat;
+    return 1e9 * measured_matmul_limit_gflops(on, type);
+  }
+  for (const Peak& peak : kPeaks) {
+    if (device.gpu->facts().name.find(peak.name) != std::string::npos) {
+      return 1e12 * peak.tflop_per_s;
+    }
+  }
+  return 0;
+}
+
+}  // namespace assay
