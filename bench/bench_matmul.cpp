@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tools/machine/limits.h"
 #include "bench/peers/onednn.h"
 #include "tests/ops/op_case.h"
+#include "tools/machine/limits.h"
 #include "tools/machine/openmp_wait_policy.h"
 
 namespace assay {

@@ -7,8 +7,8 @@
 #include <chrono>
 #include <cstdio>
 
-#include "tools/machine/limits.h"
 #include "tests/ops/op_case.h"
+#include "tools/machine/limits.h"
 
 namespace assay {
 namespace {

@@ -10,11 +10,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "tools/machine/limits.h"
 #include "ops/amax.h"
 #include "ops/dequantise.h"
 #include "ops/quantise/round_to_format.h"
 #include "tests/ops/quantise_case.h"
+#include "tools/machine/limits.h"
 #include "tools/machine/openmp_wait_policy.h"
 
 namespace assay {

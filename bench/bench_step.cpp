@@ -17,8 +17,8 @@
 #include "engine/optimizer.h"
 #include "models/audit/audit.h"
 #include "models/decoder/decoder.h"
-#include "tools/machine/openmp_wait_policy.h"
 #include "tools/assay/train_device.h"
+#include "tools/machine/openmp_wait_policy.h"
 
 namespace assay {
 namespace {
@@ -158,7 +158,7 @@ int run(const Options& o) {
     const Sample sample = i % turns == 1 ? Sample::kFormats : Sample::kNothing;
     const auto start = std::chrono::steady_clock::now();
     {
-      const Timed timed(on, "zero gradients");
+      const ProfileScope timed(on, "zero gradients");
       model->begin_step(on, {.loss = 1.0f / float(tokens),
                              .micro_share = 1.0f / float(o.micro_batches),
                              .first_micro = i * o.micro_batches,

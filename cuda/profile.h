@@ -42,17 +42,17 @@ class Profile {
   std::vector<Entry> entries_;
 };
 
-class Timed {
+class ProfileScope {
  public:
-  Timed(Exec on, const char* name, Cost cost = {})
+  ProfileScope(Exec on, const char* name, Cost cost = {})
       : on_(on), profile_(on.profile), name_(name), cost_(cost) {
     if (!profile_ || profile_->depth++ > 0) return;
     wait(on_);
     start_ = Clock::now();
   }
-  Timed(const Timed&) = delete;
-  Timed& operator=(const Timed&) = delete;
-  ~Timed() noexcept(false) {  // a kernel may have failed
+  ProfileScope(const ProfileScope&) = delete;
+  ProfileScope& operator=(const ProfileScope&) = delete;
+  ~ProfileScope() noexcept(false) {  // a kernel may have failed
     if (!profile_ || --profile_->depth > 0) return;
     wait(on_);
     profile_->add(name_, std::chrono::duration<double>(Clock::now() - start_).count(), cost_);

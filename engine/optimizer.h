@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engine/config/config.h"
-#include "engine/update_ratios.h"
 #include "engine/model.h"
+#include "engine/update_ratios.h"
 #include "ops/global_norm.h"
 
 namespace assay {

@@ -5,9 +5,9 @@
 #include <span>
 
 #include "data/loader.h"
+#include "engine/config/schedule.h"
 #include "engine/model.h"
 #include "engine/optimizer.h"
-#include "engine/config/schedule.h"
 
 namespace assay {
 

@@ -79,7 +79,7 @@ void adamw(Exec on, const AdamW<T>& a) {
 
 template <typename T>
 void adamw(Exec on, const AdamW<T>& a) {
-  const Timed timed(on, "adamw", adamw_cost(a));
+  const ProfileScope timed(on, "adamw", adamw_cost(a));
   const int64_t n = a.grad.dim[0];
   CHECK(a.master.dim[0] == n && a.m.dim[0] == n && a.v.dim[0] == n &&
             (a.weight.empty() || a.weight.dim[0] == n) &&

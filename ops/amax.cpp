@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "cuda/profile.h"
 #include "ops/gpu/ops.h"
-#include "ops/quantise/cpu_hadamard.h"
 #include "ops/quantise/cpu_amax.h"
+#include "ops/quantise/cpu_hadamard.h"
 #include "ops/quantise/scale.h"
 
 namespace assay {
@@ -51,7 +51,7 @@ void amax(Exec on, const Amax<T>& a) {
 
 template <typename T>
 void amax(Exec on, const Amax<T>& a) {
-  const Timed timed(on, "amax", amax_cost(a));
+  const ProfileScope timed(on, "amax", amax_cost(a));
   CHECK(a.amax.dim[0] == 1 && (a.rotated.empty() || a.rotated.dim[0] == 1),
         "amax: amax (%ld), rotated (%ld)", long(a.amax.dim[0]), long(a.rotated.dim[0]));
   if (on.gpu) return gpu::amax(on, a);

@@ -31,8 +31,8 @@ __global__ __launch_bounds__(kThreads) void amax_kernel(const __grid_constant__ 
     hadamard16(v, a.signs);
     for (int i = 0; i < kHadamard; ++i) take_most(rotated, v[i]);
   }
-  raise_most(a.amax.data, most, scratch);
-  if (!a.rotated.empty()) raise_most(a.rotated.data, rotated, scratch);
+  update_amax(a.amax.data, most, scratch);
+  if (!a.rotated.empty()) update_amax(a.rotated.data, rotated, scratch);
 }
 
 template <typename T>

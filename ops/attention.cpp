@@ -289,7 +289,7 @@ void backward_head(const AttentionBackward<T>& a, int64_t b, int64_t kv) {
       store(row + geometry.k_column(kv) + d, load(dk[t] + d) * scale);
       store(row + geometry.v_column(kv) + d, load(dv[t] + d));
     }
-    raise_most(a.dv_amax, row + geometry.v_column(kv), D);
+    update_amax(a.dv_amax, row + geometry.v_column(kv), D);
   }
 }
 
@@ -330,7 +330,7 @@ int64_t attention_backward_scratch(const AttentionShape& s) {
 
 template <typename T>
 void attention_forward(Exec on, const AttentionForward<T>& a) {
-  const Timed timed(on, "attention_forward", attention_forward_cost(a));
+  const ProfileScope timed(on, "attention_forward", attention_forward_cost(a));
   check_shape("attention_forward", {a.batch, a.sequence, a.heads, a.kv_heads, a.head_dim},
               a.qkv.dim[0], a.qkv.dim[1]);
   CHECK(a.out.dim[0] == a.qkv.dim[0] && a.out.dim[1] == a.heads * a.head_dim &&
@@ -354,14 +354,14 @@ void attention_forward(Exec on, const AttentionForward<T>& a) {
     attention::forward_block(text, h, block);
     if (a.amax.empty()) return;
     for (int64_t t = block * kTile; t < std::min(block * kTile + kTile, a.sequence); ++t) {
-      raise_most(a.amax, text.out_row(t, h), a.head_dim);
+      update_amax(a.amax, text.out_row(t, h), a.head_dim);
     }
   });
 }
 
 template <typename T>
 void attention_backward(Exec on, const AttentionBackward<T>& a) {
-  const Timed timed(on, "attention_backward", attention_backward_cost(a));
+  const ProfileScope timed(on, "attention_backward", attention_backward_cost(a));
   const AttentionShape shape{a.batch, a.sequence, a.heads, a.kv_heads, a.head_dim};
   check_shape("attention_backward", shape, a.qkv.dim[0], a.qkv.dim[1]);
   CHECK(a.dqkv.size() == a.qkv.size() && a.out.dim[0] == a.qkv.dim[0] &&

@@ -47,14 +47,14 @@ void cast_stochastic(Exec on, const CastStochastic& a) {
 
 template <typename To, typename From>
 void cast(Exec on, const Cast<To, From>& a) {
-  const Timed timed(on, "cast", cast_cost(a));
+  const ProfileScope timed(on, "cast", cast_cost(a));
   CHECK(a.y.dim[0] == a.x.dim[0], "cast: y (%ld), x (%ld)", long(a.y.dim[0]), long(a.x.dim[0]));
   if (on.gpu) return gpu::cast(on, a);
   cpu::cast(on, a);
 }
 
 void cast_stochastic(Exec on, const CastStochastic& a) {
-  const Timed timed(on, "cast_stochastic", cast_stochastic_cost(a));
+  const ProfileScope timed(on, "cast_stochastic", cast_stochastic_cost(a));
   CHECK(a.y.dim[0] == a.x.dim[0] && a.first >= 0, "cast_stochastic: y (%ld), x (%ld), first %ld",
         long(a.y.dim[0]), long(a.x.dim[0]), long(a.first));
   if (on.gpu) return gpu::cast_stochastic(on, a);

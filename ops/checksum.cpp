@@ -24,7 +24,7 @@ void checksum(Exec on, const Checksum& a) {
 }  // namespace cpu
 
 void checksum(Exec on, const Checksum& a) {
-  const Timed timed(on, "checksum", checksum_cost(a));
+  const ProfileScope timed(on, "checksum", checksum_cost(a));
   CHECK(a.sum.dim[0] == 1, "checksum: sum (%ld)", long(a.sum.dim[0]));
   if (on.gpu) return gpu::checksum(on, a);
   cpu::checksum(on, a);

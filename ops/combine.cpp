@@ -77,7 +77,7 @@ void combine_backward(Exec on, const CombineBackward<T>& a) {
           round_to(dout[c], gate * float(dy[c]));
         }
         a.dgate.at(t, i) = dot;
-        raise_most(a.amax, dout, width);
+        update_amax(a.amax, dout, width);
       }
     }
   });
@@ -87,7 +87,7 @@ void combine_backward(Exec on, const CombineBackward<T>& a) {
 
 template <typename T>
 void combine_forward(Exec on, const CombineForward<T>& a) {
-  const Timed timed(on, "combine_forward", combine_forward_cost(a));
+  const ProfileScope timed(on, "combine_forward", combine_forward_cost(a));
   CHECK(a.y.dim[0] == a.slot.dim[0] && a.y.dim[1] == a.expert_out.dim[1] &&
             a.gate.dim[0] == a.slot.dim[0] && a.gate.dim[1] == a.slot.dim[1] &&
             a.expert_out.dim[0] == a.slot.size() && (a.add.empty() || a.add.size() == a.y.size()),
@@ -102,7 +102,7 @@ void combine_forward(Exec on, const CombineForward<T>& a) {
 
 template <typename T>
 void combine_backward(Exec on, const CombineBackward<T>& a) {
-  const Timed timed(on, "combine_backward", combine_backward_cost(a));
+  const ProfileScope timed(on, "combine_backward", combine_backward_cost(a));
   CHECK(a.dy.dim[0] == a.slot.dim[0] && a.dy.dim[1] == a.expert_out.dim[1] &&
             a.gate.dim[0] == a.slot.dim[0] && a.gate.dim[1] == a.slot.dim[1] &&
             a.dgate.size() == a.gate.size() && a.expert_out.dim[0] == a.slot.size() &&
@@ -118,7 +118,7 @@ void combine_backward(Exec on, const CombineBackward<T>& a) {
 
 template <typename T>
 void reduce_by_token(Exec on, const ReduceByToken<T>& a) {
-  const Timed timed(on, "reduce_by_token", reduce_by_token_cost(a));
+  const ProfileScope timed(on, "reduce_by_token", reduce_by_token_cost(a));
   CHECK(a.dx.dim[0] == a.slot.dim[0] && a.dx.dim[1] == a.dexpert_in.dim[1] &&
             a.dexpert_in.dim[0] == a.slot.size() && (a.add.empty() || a.add.size() == a.dx.size()),
         "reduce_by_token: dx (%ld, %ld), dexpert_in (%ld, %ld), slot (%ld, %ld), add of %ld",

@@ -53,7 +53,7 @@ __global__ __launch_bounds__(kWarps* kWarp) void reduce_by_token_kernel(
 }
 
 template <int V, typename T>
-GPU_DEVICE void backward_of(const CombineBackward<T>& a, int64_t i, Most& most) {
+GPU_DEVICE void backward_of(const CombineBackward<T>& a, int64_t i, AmaxAccumulator& most) {
   const int width = int(a.dy.dim[1]);
   const int64_t slot = a.slot[i];
   const float gate = a.gate[i];
@@ -84,7 +84,7 @@ __global__ __launch_bounds__(kWarps* kWarp) void combine_backward_kernel(
     const __grid_constant__ CombineBackward<T> a) {
   GPU_SHARED(uint32_t, scratch, [kWarp]);
   const int64_t i = int64_t{blockIdx.x} * kWarps + threadIdx.y;
-  Most most = Most::of<kAsks>(a.amax);
+  AmaxAccumulator most = AmaxAccumulator::of<kAsks>(a.amax);
   if (i < a.slot.size()) backward_of<V>(a, i, most);
   most.raise<T>(scratch);
 }

@@ -65,7 +65,7 @@ void dequantise(Exec on, const Dequantise<T>& a) {
 
 template <typename T>
 void dequantise(Exec on, const Dequantise<T>& a) {
-  const Timed timed(on, "dequantise", dequantise_cost(a));
+  const ProfileScope timed(on, "dequantise", dequantise_cost(a));
   const QuantFormat& f = a.format;
   const int64_t lines = a.y.dim[0], k = a.y.dim[1], scales = scale_count(f, lines, k);
   require_whole_blocks("dequantise", f.scale, k);

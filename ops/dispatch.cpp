@@ -71,7 +71,7 @@ void dispatch(Exec on, const Dispatch& a) {
 }  // namespace cpu
 
 void dispatch(Exec on, const Dispatch& a) {
-  const Timed timed(on, "dispatch", dispatch_cost(a));
+  const ProfileScope timed(on, "dispatch", dispatch_cost(a));
   const int64_t tokens = a.expert.dim[0], k = a.expert.dim[1], experts = a.partial.dim[1];
   CHECK(a.offsets.dim[0] == experts + 1 && a.token.dim[0] == tokens * k &&
             a.slot.dim[0] == tokens && a.slot.dim[1] == k,

@@ -62,7 +62,7 @@ void embedding_backward(Exec on, const EmbeddingBackward<T>& a) {
 
 template <typename T>
 void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
-  const Timed timed(on, "embedding_forward", embedding_forward_cost(a));
+  const ProfileScope timed(on, "embedding_forward", embedding_forward_cost(a));
   CHECK(a.y.dim[0] == a.token.dim[0] && a.y.dim[1] == a.weight.dim[1],
         "embedding_forward: y (%ld, %ld), weight (%ld, %ld), token (%ld)", long(a.y.dim[0]),
         long(a.y.dim[1]), long(a.weight.dim[0]), long(a.weight.dim[1]), long(a.token.dim[0]));
@@ -73,7 +73,7 @@ void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
 
 template <typename T>
 void embedding_backward(Exec on, const EmbeddingBackward<T>& a) {
-  const Timed timed(on, "embedding_backward", embedding_backward_cost(a));
+  const ProfileScope timed(on, "embedding_backward", embedding_backward_cost(a));
   CHECK(a.dy.dim[0] == a.token.dim[0] && a.dy.dim[1] == a.dweight.dim[1],
         "embedding_backward: dy (%ld, %ld), dweight (%ld, %ld), token (%ld)", long(a.dy.dim[0]),
         long(a.dy.dim[1]), long(a.dweight.dim[0]), long(a.dweight.dim[1]), long(a.token.dim[0]));

@@ -6,11 +6,11 @@
 #include "base/check.h"
 #include "base/random_lanes.h"
 #include "cuda/profile.h"
-#include "ops/quantise/block_stats.h"
-#include "ops/quantise/cpu_lanes.h"
 #include "ops/gpu/ops.h"
-#include "ops/quantise/cpu_hadamard.h"
+#include "ops/quantise/block_stats.h"
 #include "ops/quantise/cpu_amax.h"
+#include "ops/quantise/cpu_hadamard.h"
+#include "ops/quantise/cpu_lanes.h"
 
 namespace assay {
 
@@ -342,7 +342,7 @@ int64_t fake_quantise_pieces(int64_t rows, int64_t segments, int64_t columns) {
 
 template <typename X>
 void fake_quantise(Exec on, const FakeQuantise<X>& a) {
-  const Timed timed(on, "fake_quantise", fake_quantise_cost(a));
+  const ProfileScope timed(on, "fake_quantise", fake_quantise_cost(a));
   if (!a.row.y.empty()) require_whole_blocks("row copy", a.row.format.scale, a.x.dim[1]);
   check_copy("row copy", a, a.row, FakeWay::kRow);
   check_copy("column copy", a, a.column, FakeWay::kColumn);

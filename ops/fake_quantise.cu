@@ -1,13 +1,13 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
-#include "ops/quantise/round_to_format.h"
 #include "ops/fake_quantise.h"
-#include "ops/quantise/block_stats.h"
-#include "ops/quantise/partition.h"
 #include "ops/gpu/amax.h"
 #include "ops/gpu/elements.h"
 #include "ops/gpu/ops.h"
+#include "ops/quantise/block_stats.h"
 #include "ops/quantise/hadamard16.h"
+#include "ops/quantise/partition.h"
+#include "ops/quantise/round_to_format.h"
 #include "ops/quantise/scale.h"
 
 namespace assay::gpu {
@@ -371,8 +371,8 @@ __global__ __launch_bounds__(kThreads) void fake_amax_kernel(
     if (r + kUnit <= rows.end) hadamard16(v, a.signs);
     for (int i = 0; i < kUnit; ++i) take_most(rotated, v[i]);
   }
-  raise_most(a.amax.data, most, scratch);
-  if (rotates) raise_most(a.amax.data + 1, rotated, scratch);
+  update_amax(a.amax.data, most, scratch);
+  if (rotates) update_amax(a.amax.data + 1, rotated, scratch);
 }
 
 // A block merges one measure over the pieces: its threads take every 256th, and then what they have.

@@ -73,7 +73,7 @@ void global_norm(Exec on, const GlobalNorm& a) {
 }  // namespace cpu
 
 void global_norm(Exec on, const GlobalNorm& a) {
-  const Timed timed(on, "global_norm", global_norm_cost(a));
+  const ProfileScope timed(on, "global_norm", global_norm_cost(a));
   const int64_t pieces = global_norm_pieces(a.grads);
   CHECK(a.norm.dim[0] == 1 && a.clip.dim[0] == 1 && a.non_finite.dim[0] == 1 &&
             a.partial.dim[0] >= pieces && a.partial.dim[1] == 2,

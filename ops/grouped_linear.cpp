@@ -5,9 +5,9 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
+#include "ops/cpu_gemm/ragged.h"
 #include "ops/gpu/ops.h"
 #include "ops/grouped/gpu_work_list.h"
-#include "ops/cpu_gemm/ragged.h"
 
 namespace assay {
 
@@ -112,7 +112,7 @@ void grouped_linear_forward(Exec on, const GroupedForward<T>& a) {
   check_rows("grouped_linear_forward", a.row, a.x.dim[0], a.y.dim[0]);
   check_weight(on, "grouped_linear_forward", a.weight);
   check_product_scale("grouped_linear_forward", a.scale);
-  const Timed timed(on, "grouped_linear_forward", grouped_linear_forward_cost(a));
+  const ProfileScope timed(on, "grouped_linear_forward", grouped_linear_forward_cost(a));
   if (on.gpu) return gpu::grouped_linear_forward(on, a);
   cpu::grouped_linear_forward(on, a);
 }
@@ -127,7 +127,7 @@ void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
   check_offsets(on, "grouped_linear_dgrad", a.offsets, w.dim[0], a.dy.dim[0]);
   check_weight(on, "grouped_linear_dgrad", a.weight);
   check_product_scale("grouped_linear_dgrad", a.scale);
-  const Timed timed(on, "grouped_linear_dgrad", grouped_linear_dgrad_cost(a));
+  const ProfileScope timed(on, "grouped_linear_dgrad", grouped_linear_dgrad_cost(a));
   if (on.gpu) return gpu::grouped_linear_dgrad(on, a);
   cpu::grouped_linear_dgrad(on, a);
 }
@@ -142,7 +142,7 @@ void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
   check_offsets(on, "grouped_linear_wgrad", a.offsets, dw.dim[0], a.dy.dim[0]);
   check_rows("grouped_linear_wgrad", a.row, a.x.dim[0], a.dy.dim[0]);
   check_product_scale("grouped_linear_wgrad", a.scale);
-  const Timed timed(on, "grouped_linear_wgrad", grouped_linear_wgrad_cost(a));
+  const ProfileScope timed(on, "grouped_linear_wgrad", grouped_linear_wgrad_cost(a));
   if (on.gpu) return gpu::grouped_linear_wgrad(on, a);
   cpu::grouped_linear_wgrad(on, a);
 }

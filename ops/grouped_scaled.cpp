@@ -37,7 +37,7 @@ void grouped_scaled_linear(Exec on, const GroupedScaledLinear& a) {
   CHECK(a.y.dim[0] == a.x.lines(), "%s: y (%ld, %ld), x (%ld, %ld)", kName, long(a.y.dim[0]),
         long(a.y.dim[1]), long(a.x.lines()), long(a.x.k()));
   check_operands(on, kName, a.x, a.weight, a.y.dim[1], 1, a.offsets);
-  const Timed timed(on, kName, grouped_scaled_linear_cost(a));
+  const ProfileScope timed(on, kName, grouped_scaled_linear_cost(a));
   gpu::grouped_scaled_linear(on, a);
 }
 
@@ -48,7 +48,7 @@ void grouped_scaled_swiglu_forward(Exec on, const GroupedScaledSwigluForward& a)
         "%s: h (%ld, %ld), gate_up (%ld, %ld), row (%ld)", kName, long(a.h.dim[0]),
         long(a.h.dim[1]), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]), long(a.row.dim[0]));
   check_operands(on, kName, a.x, a.weight, a.gate_up.dim[1], 2, a.offsets);
-  const Timed timed(on, kName, grouped_scaled_swiglu_forward_cost(a));
+  const ProfileScope timed(on, kName, grouped_scaled_swiglu_forward_cost(a));
   gpu::grouped_scaled_swiglu_forward(on, a);
 }
 
@@ -60,7 +60,7 @@ void grouped_scaled_swiglu_dgrad(Exec on, const GroupedScaledSwigluDgrad& a) {
         long(a.dgate_up.dim[0]), long(a.dgate_up.dim[1]), long(a.gate_up.dim[0]),
         long(a.gate_up.dim[1]), long(a.dy.lines()), long(a.dy.k()));
   check_operands(on, kName, a.dy, a.weight, a.gate_up.dim[1] / 2, 1, a.offsets);
-  const Timed timed(on, kName, grouped_scaled_swiglu_dgrad_cost(a));
+  const ProfileScope timed(on, kName, grouped_scaled_swiglu_dgrad_cost(a));
   gpu::grouped_scaled_swiglu_dgrad(on, a);
 }
 

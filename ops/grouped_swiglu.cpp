@@ -33,7 +33,7 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<T>& a) {
   check_rows_and_offsets("grouped_swiglu_forward", a.offsets, w.dim[0], a.row, a.x.dim[0],
                          a.h.dim[0]);
   check_product_scale("grouped_swiglu_forward", a.scale);
-  const Timed timed(on, "grouped_swiglu_forward", grouped_swiglu_forward_cost(a));
+  const ProfileScope timed(on, "grouped_swiglu_forward", grouped_swiglu_forward_cost(a));
   if (on.gpu) return gpu::grouped_swiglu_forward(on, a);
   grouped_linear_forward<T>(on, {.y = a.gate_up,
                                  .x = a.x,
@@ -57,7 +57,7 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<T>& a) {
         long(w.dim[0]), long(w.dim[1]), long(w.dim[2]));
   check_rows_and_offsets("grouped_swiglu_dgrad", a.offsets, w.dim[0], {}, a.dy.dim[0], a.dy.dim[0]);
   check_product_scale("grouped_swiglu_dgrad", a.scale);
-  const Timed timed(on, "grouped_swiglu_dgrad", grouped_swiglu_dgrad_cost(a));
+  const ProfileScope timed(on, "grouped_swiglu_dgrad", grouped_swiglu_dgrad_cost(a));
   if (on.gpu) return gpu::grouped_swiglu_dgrad(on, a);
   grouped_linear_dgrad<T>(
       on, {.dx = a.dh, .dy = a.dy, .offsets = a.offsets, .weight = a.weight, .scale = a.scale});

@@ -54,7 +54,7 @@ void hadamard(Exec on, const Hadamard<T>& a) {
 
 template <typename T>
 void hadamard(Exec on, const Hadamard<T>& a) {
-  const Timed timed(on, "hadamard", hadamard_cost(a));
+  const ProfileScope timed(on, "hadamard", hadamard_cost(a));
   CHECK(a.y.dim[0] == (a.x.dim[0] + kHadamard - 1) / kHadamard * kHadamard &&
             a.y.dim[1] == a.x.dim[1] && (a.amax.empty() || a.amax.dim[0] == 1),
         "hadamard: y (%ld, %ld), x (%ld, %ld), amax (%ld)", long(a.y.dim[0]), long(a.y.dim[1]),

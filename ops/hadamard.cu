@@ -30,7 +30,7 @@ __global__ __launch_bounds__(kThreads) void hadamard_kernel(const __grid_constan
       take_most(most, float(y));
     }
   }
-  if (!a.amax.empty()) raise_most(a.amax.data, most, scratch);
+  if (!a.amax.empty()) update_amax(a.amax.data, most, scratch);
 }
 
 template <typename T>

@@ -185,7 +185,7 @@ int64_t counted_targets(View<const int32_t, 1> target, int32_t mask_id) {
 
 template <typename T>
 void head_loss(Exec on, const HeadLoss<T>& a) {
-  const Timed timed(on, "head_loss", head_loss_cost(a));
+  const ProfileScope timed(on, "head_loss", head_loss_cost(a));
   check(on, "head_loss", a.x, a.weight, a.target, a.mask_id, a.nats);
   const int64_t tokens = a.x.dim[0], vocab = a.weight.plain.dim[0];
   CHECK(a.dx.size() == a.x.size() && a.dweight.dim[0] == vocab && a.dweight.dim[1] == a.x.dim[1] &&
@@ -215,7 +215,7 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
 
 template <typename T>
 void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
-  const Timed timed(on, "head_loss_eval", head_loss_eval_cost(a, a.weight.plain.dim[0]));
+  const ProfileScope timed(on, "head_loss_eval", head_loss_eval_cost(a, a.weight.plain.dim[0]));
   check(on, "head_loss_eval", a.x, a.weight, a.target, a.mask_id, a.nats);
   const int64_t tokens = a.x.dim[0], vocab = a.weight.plain.dim[0];
   CHECK(a.scratch.size() >= head_loss_eval_scratch_bytes<T>(tokens, vocab) && a.logit_gain > 0,

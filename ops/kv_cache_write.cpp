@@ -16,16 +16,16 @@ constexpr int64_t kRowsPerPiece = 64;
 }  // namespace
 
 template <typename T>
-void keep_rows(Exec on, const KeepRows<T>& a) {
-  const Timed timed(on, "keep_rows", keep_rows_cost(a));
+void kv_cache_write(Exec on, const KvCacheWrite<T>& a) {
+  const ProfileScope timed(on, "kv_cache_write", kv_cache_write_cost(a));
   const int64_t width = a.kept.dim[1];
   CHECK(a.x.dim[0] == a.row.dim[0] && a.column >= 0 && a.column + width <= a.x.dim[1],
-        "keep_rows: columns %ld to %ld of x (%ld, %ld), row (%ld)", long(a.column),
+        "kv_cache_write: columns %ld to %ld of x (%ld, %ld), row (%ld)", long(a.column),
         long(a.column + width), long(a.x.dim[0]), long(a.x.dim[1]), long(a.row.dim[0]));
-  if (on.gpu) return gpu::keep_rows(on, a);
+  if (on.gpu) return gpu::kv_cache_write(on, a);
   for (int64_t i = 0; i < a.row.dim[0]; ++i) {
-    CHECK(a.row[i] >= 0 && a.row[i] < a.kept.dim[0], "keep_rows: row[%ld] = %d of %ld", long(i),
-          int(a.row[i]), long(a.kept.dim[0]));
+    CHECK(a.row[i] >= 0 && a.row[i] < a.kept.dim[0], "kv_cache_write: row[%ld] = %d of %ld",
+          long(i), int(a.row[i]), long(a.kept.dim[0]));
   }
   parallel_ranges(on, a.row.dim[0], kRowsPerPiece, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -35,7 +35,7 @@ void keep_rows(Exec on, const KeepRows<T>& a) {
   });
 }
 
-template void keep_rows<float>(Exec, const KeepRows<float>&);
-template void keep_rows<bf16>(Exec, const KeepRows<bf16>&);
+template void kv_cache_write<float>(Exec, const KvCacheWrite<float>&);
+template void kv_cache_write<bf16>(Exec, const KvCacheWrite<bf16>&);
 
 }  // namespace assay

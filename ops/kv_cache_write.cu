@@ -12,8 +12,8 @@ constexpr int kRowsPerBlock = 8;
 
 // A warp owns a row. Bound by memory: 2 W sizeof(T) bytes a row.
 template <typename T, int N>
-__global__ __launch_bounds__(kRowsPerBlock* kWarp) void keep_rows_kernel(
-    const __grid_constant__ KeepRows<T> a) {
+__global__ __launch_bounds__(kRowsPerBlock* kWarp) void kv_cache_write_kernel(
+    const __grid_constant__ KvCacheWrite<T> a) {
   const int64_t i = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.y;
   if (i >= a.row.dim[0]) return;
   const T* const x = a.x.row(i) + a.column;
@@ -26,21 +26,21 @@ __global__ __launch_bounds__(kRowsPerBlock* kWarp) void keep_rows_kernel(
 }
 
 template <typename T>
-void launch_rows(Exec on, const KeepRows<T>& a) {
+void launch_rows(Exec on, const KvCacheWrite<T>& a) {
   if (a.row.dim[0] == 0 || a.kept.dim[1] == 0) return;
   const bool vectors = in_vectors(a.kept.data, a.kept.dim[1]) && in_vectors(a.x.data, a.x.dim[1]) &&
                        a.column % kVector == 0;
   const unsigned blocks = unsigned((a.row.dim[0] + kRowsPerBlock - 1) / kRowsPerBlock);
-  launch(on, {.name = "keep_rows", .grid = {blocks}, .block = {kWarp, kRowsPerBlock}},
-         vectors ? keep_rows_kernel<T, kVector> : keep_rows_kernel<T, 1>, a);
+  launch(on, {.name = "kv_cache_write", .grid = {blocks}, .block = {kWarp, kRowsPerBlock}},
+         vectors ? kv_cache_write_kernel<T, kVector> : kv_cache_write_kernel<T, 1>, a);
 }
 
 }  // namespace
 
-void keep_rows(Exec on, const KeepRows<float>& a) {
+void kv_cache_write(Exec on, const KvCacheWrite<float>& a) {
   launch_rows(on, a);
 }
-void keep_rows(Exec on, const KeepRows<bf16>& a) {
+void kv_cache_write(Exec on, const KvCacheWrite<bf16>& a) {
   launch_rows(on, a);
 }
 

@@ -12,7 +12,7 @@
 namespace assay {
 
 template <typename T>
-struct KeepRows {
+struct KvCacheWrite {
   View<T, 2> kept;             // acc (P, W)   rows that are not in `row` stay
   View<const T, 2> x;          // in  (N, X)   X >= column + W
   View<const int32_t, 1> row;  // in  (N)      in [0, P), each at most once
@@ -20,11 +20,11 @@ struct KeepRows {
 };
 
 template <typename T>
-void keep_rows(Exec on, const KeepRows<T>& a);
+void kv_cache_write(Exec on, const KvCacheWrite<T>& a);
 
 // A row read and written a token.
 template <typename T>
-Cost keep_rows_cost(const KeepRows<T>& a) {
+Cost kv_cache_write_cost(const KvCacheWrite<T>& a) {
   return {.bytes = double(a.row.bytes()) +
                    2.0 * double(a.row.dim[0] * a.kept.dim[1]) * double(sizeof(T)),
           .flops = 0};

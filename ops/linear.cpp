@@ -3,9 +3,9 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
 #include "ops/cpu_gemm/gemm.h"
 #include "ops/cpu_gemm/ragged.h"
+#include "ops/gpu/ops.h"
 
 namespace assay {
 
@@ -91,7 +91,7 @@ void linear_forward(Exec on, const LinearForward<T, Y>& a) {
   check_rows("linear_forward", a.x.dim[0]);
   check_product_scale("linear_forward", a.scale);
   check_weight(on, "linear_forward", a.weight);
-  const Timed timed(on, "linear_forward", linear_forward_cost(a));
+  const ProfileScope timed(on, "linear_forward", linear_forward_cost(a));
   if (on.gpu) return gpu::linear_forward(on, a);
   cpu::linear_forward(on, a);
 }
@@ -108,7 +108,7 @@ void linear_dgrad(Exec on, const LinearDgrad<T>& a) {
   check_rows("linear_dgrad", a.dy.dim[0]);
   check_product_scale("linear_dgrad", a.scale);
   check_weight(on, "linear_dgrad", a.weight);
-  const Timed timed(on, "linear_dgrad", linear_dgrad_cost(a));
+  const ProfileScope timed(on, "linear_dgrad", linear_dgrad_cost(a));
   if (on.gpu) return gpu::linear_dgrad(on, a);
   cpu::linear_dgrad(on, a);
 }
@@ -122,7 +122,7 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
         long(a.x.dim[1]));
   check_rows("linear_wgrad", a.dy.dim[0]);
   check_product_scale("linear_wgrad", a.scale);
-  const Timed timed(on, "linear_wgrad", linear_wgrad_cost(a));
+  const ProfileScope timed(on, "linear_wgrad", linear_wgrad_cost(a));
   if (on.gpu) return gpu::linear_wgrad(on, a);
   cpu::linear_wgrad(on, a);
 }

@@ -74,7 +74,7 @@ void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
           store(dx + d, rstd * (load(weight + d, count) * dy - xhat * mean), count);
         });
       }
-      raise_most(a.amax, a.dqkv.row(i), (a.heads + a.kv_heads) * width);
+      update_amax(a.amax, a.dqkv.row(i), (a.heads + a.kv_heads) * width);
     }
   });
   for (int64_t b = 0; b < qk_norm_backward_blocks(rows); ++b) {
@@ -88,7 +88,7 @@ void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
 
 template <typename T>
 void qk_norm_forward(Exec on, const QkNormForward<T>& a) {
-  const Timed timed(on, "qk_norm_forward", qk_norm_forward_cost(a));
+  const ProfileScope timed(on, "qk_norm_forward", qk_norm_forward_cost(a));
   const int64_t normed = a.heads + a.kv_heads;
   CHECK(a.qkv.dim[1] == (normed + a.kv_heads) * a.head_dim && a.raw.dim[0] == a.qkv.dim[0] &&
             a.raw.dim[1] == normed * a.head_dim && a.rstd.dim[0] == a.qkv.dim[0] &&
@@ -106,7 +106,7 @@ void qk_norm_forward(Exec on, const QkNormForward<T>& a) {
 
 template <typename T>
 void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
-  const Timed timed(on, "qk_norm_backward", qk_norm_backward_cost(a));
+  const ProfileScope timed(on, "qk_norm_backward", qk_norm_backward_cost(a));
   const int64_t normed = a.heads + a.kv_heads;
   CHECK(
       a.dqkv.dim[1] == (normed + a.kv_heads) * a.head_dim && a.raw.dim[0] == a.dqkv.dim[0] &&

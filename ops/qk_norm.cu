@@ -46,7 +46,7 @@ struct Head {
       }
     }
   }
-  GPU_DEVICE void take(Most& most, const float (&x)[kElements]) const {
+  GPU_DEVICE void take(AmaxAccumulator& most, const float (&x)[kElements]) const {
     if constexpr (kVectors) {
       most.take(x);
     } else {
@@ -97,7 +97,7 @@ __global__ __launch_bounds__(kThreads) void qk_norm_backward_kernel(
   constexpr int kGroups = kThreads / kLanes;
   GPU_SHARED(float, sums, [kGroups][kLanes * kElements]);
   GPU_SHARED(uint32_t, scratch, [kWarp]);
-  Most most = Most::of<kAsks>(a.amax);
+  AmaxAccumulator most = AmaxAccumulator::of<kAsks>(a.amax);
   const Head<kLanes, kVectors> head{int(threadIdx.x) % kLanes, int(a.head_dim)};
   const int group = int(threadIdx.x) / kLanes;
   const int64_t first_row = int64_t{blockIdx.x} * kRowsPerBlock;

@@ -8,8 +8,8 @@
 #include "base/small_float.h"
 #include "cuda/profile.h"
 #include "ops/gpu/ops.h"
-#include "ops/quantise/cpu_hadamard.h"
 #include "ops/quantise/cpu_amax.h"
+#include "ops/quantise/cpu_hadamard.h"
 #include "ops/quantise/scale.h"
 
 namespace assay {
@@ -225,7 +225,7 @@ void quantise(Exec on, const Quantise<T>& a) {
 
 template <typename T>
 void quantise(Exec on, const Quantise<T>& a) {
-  const Timed timed(on, "quantise", quantise_cost(a));
+  const ProfileScope timed(on, "quantise", quantise_cost(a));
   const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
   check_copy("row copy", a.format, a.row, rows, columns);
   check_copy("column copy", a.format, a.column, columns, padded_length(a.format.scale, rows));

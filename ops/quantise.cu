@@ -2,11 +2,11 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/amax.h"
-#include "ops/quantise/gpu_fp8_tile.h"
 #include "ops/gpu/elements.h"
 #include "ops/gpu/ops.h"
-#include "ops/quantise/hadamard16.h"
 #include "ops/quantise.h"
+#include "ops/quantise/gpu_fp8_tile.h"
+#include "ops/quantise/hadamard16.h"
 #include "ops/quantise/scale.h"
 
 namespace assay::gpu {

@@ -50,7 +50,7 @@ void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
       for_vectors(width, [&](int64_t c, auto count) {
         store(y + c, load(weight + c, count) * (load(r + c, count) * rstd), count);
       });
-      raise_most(a.amax, y, width);
+      update_amax(a.amax, y, width);
     }
   });
 }
@@ -83,7 +83,7 @@ void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
         for_vectors(width, [&](int64_t c, auto count) {
           store(dbranch + c, a.gain * load(dresid + c, count), count);
         });
-        raise_most(a.amax, dbranch, width);
+        update_amax(a.amax, dbranch, width);
       }
     }
   });
@@ -98,7 +98,7 @@ void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
 
 template <typename T>
 void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
-  const Timed timed(on, "rmsnorm_forward", rmsnorm_forward_cost(a));
+  const ProfileScope timed(on, "rmsnorm_forward", rmsnorm_forward_cost(a));
   CHECK(a.x.dim[1] == a.weight.dim[0] && a.y.dim[0] == a.x.dim[0] && a.y.dim[1] == a.x.dim[1] &&
             a.rstd.dim[0] == a.x.dim[0],
         "rmsnorm_forward: x (%ld, %ld), y (%ld, %ld), rstd (%ld), weight (%ld)", long(a.x.dim[0]),
@@ -113,7 +113,7 @@ void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
 
 template <typename T>
 void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
-  const Timed timed(on, "rmsnorm_backward", rmsnorm_backward_cost(a));
+  const ProfileScope timed(on, "rmsnorm_backward", rmsnorm_backward_cost(a));
   CHECK(a.dresid.size() == a.dy.size() && a.resid.size() == a.dy.size() &&
             a.weight.dim[0] == a.dy.dim[1] && a.dweight.dim[0] == a.dy.dim[1] &&
             a.rstd.dim[0] == a.dy.dim[0],

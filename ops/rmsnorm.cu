@@ -37,7 +37,7 @@ struct Row {
       if (c < width) store_floats(row + c, x[p]);
     }
   }
-  GPU_DEVICE void take(Most& most, int width) const {
+  GPU_DEVICE void take(AmaxAccumulator& most, int width) const {
     for (int p = 0; p < kPieces; ++p) {
       if (p * kPiece + lane() * kVector < width) most.take(x[p]);
     }
@@ -56,7 +56,7 @@ GPU_DEVICE float rstd_of(float squares, int width, float eps) {
 }
 
 template <typename T, int kPieces>
-GPU_DEVICE void normalise_row(const RmsNormForward<T>& a, int64_t i, Most& most) {
+GPU_DEVICE void normalise_row(const RmsNormForward<T>& a, int64_t i, AmaxAccumulator& most) {
   const int width = int(a.x.dim[1]);
   Row<kPieces> r, weight;
   r.load(a.x.row(i), width);
@@ -91,7 +91,7 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel(
     const __grid_constant__ RmsNormForward<T> a) {
   GPU_SHARED(uint32_t, scratch, [kWarp]);
   const int64_t i = int64_t{blockIdx.x} * kWarps + warp();
-  Most most{a.amax.data};
+  AmaxAccumulator most{a.amax.data};
   if (i < a.x.dim[0]) normalise_row<T, kPieces>(a, i, most);
   most.raise<T>(scratch);
 }
@@ -99,7 +99,8 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel(
 // The same for rows of any width and alignment, one element at a time, read twice: the second time mostly from L1. A lane reads
 // back only what it wrote itself.
 template <typename T>
-GPU_DEVICE void normalise_row_of_any_width(const RmsNormForward<T>& a, int64_t i, Most& most) {
+GPU_DEVICE void normalise_row_of_any_width(const RmsNormForward<T>& a, int64_t i,
+                                           AmaxAccumulator& most) {
   const int width = int(a.x.dim[1]);
   const T* r = a.x.row(i);
   float squares = 0;
@@ -125,7 +126,7 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel_any_width(
     const __grid_constant__ RmsNormForward<T> a) {
   GPU_SHARED(uint32_t, scratch, [kWarp]);
   const int64_t i = int64_t{blockIdx.x} * kWarps + warp();
-  Most most{a.amax.data};
+  AmaxAccumulator most{a.amax.data};
   if (i < a.x.dim[0]) normalise_row_of_any_width(a, i, most);
   most.raise<T>(scratch);
 }
@@ -141,7 +142,7 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
   const int width = int(a.dy.dim[1]);
   const int64_t begin = int64_t{blockIdx.x} * rows_per_block;
   const int64_t end = begin + rows_per_block < a.dy.dim[0] ? begin + rows_per_block : a.dy.dim[0];
-  Most most{a.amax.data};
+  AmaxAccumulator most{a.amax.data};
   Row<kPieces> dweight;
   for (int p = 0; p < kPieces; ++p) {
     for (int e = 0; e < kVector; ++e) dweight.x[p][e] = 0.0f;
@@ -194,7 +195,7 @@ template <typename T>
 __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel_any_width(
     const __grid_constant__ RmsNormBackward<T> a, int rows_per_block) {
   GPU_SHARED(uint32_t, scratch, [kWarp]);
-  Most most{a.amax.data};
+  AmaxAccumulator most{a.amax.data};
   const int width = int(a.dy.dim[1]);
   const int64_t begin = int64_t{blockIdx.x} * rows_per_block;
   const int64_t end = begin + rows_per_block < a.dy.dim[0] ? begin + rows_per_block : a.dy.dim[0];

@@ -43,7 +43,7 @@ void rotate(Exec on, const Rotation<T>& a) {
           store(high + d, y * c + x * s, count);
         });
       }
-      raise_most(a.amax, a.rows.row(i), a.rotated_heads * a.head_dim);
+      update_amax(a.amax, a.rows.row(i), a.rotated_heads * a.head_dim);
     }
   });
 }
@@ -68,7 +68,7 @@ void check(const char* op, const Rotation<T>& a, int64_t heads, int64_t kv_heads
 
 template <typename T>
 void rope_forward(Exec on, const RopeForward<T>& a) {
-  const Timed timed(on, "rope_forward", rope_forward_cost(a));
+  const ProfileScope timed(on, "rope_forward", rope_forward_cost(a));
   const Rotation<T> rotation{a.qkv,      a.cos,      a.sin, a.heads + a.kv_heads,
                              a.head_dim, a.sequence, 1.0f,  a.position};
   check("rope_forward", rotation, a.heads, a.kv_heads);
@@ -78,7 +78,7 @@ void rope_forward(Exec on, const RopeForward<T>& a) {
 
 template <typename T>
 void rope_backward(Exec on, const RopeBackward<T>& a) {
-  const Timed timed(on, "rope_backward", rope_backward_cost(a));
+  const ProfileScope timed(on, "rope_backward", rope_backward_cost(a));
   const Rotation<T> rotation{a.dqkv, a.cos, a.sin, a.heads + a.kv_heads, a.head_dim, a.sequence,
                              -1.0f,  {},    a.amax};
   check("rope_backward", rotation, a.heads, a.kv_heads);

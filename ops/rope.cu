@@ -23,7 +23,7 @@ struct Rotation {
 };
 
 template <int N, typename T>
-GPU_DEVICE void rotate_row(const Rotation<T>& a, int64_t i, Most& most) {
+GPU_DEVICE void rotate_row(const Rotation<T>& a, int64_t i, AmaxAccumulator& most) {
   const int half = int(a.head_dim / 2), pieces = half / N;
   const int64_t t = a.position.empty() ? i % a.sequence : a.position[i];
   for (int item = int(threadIdx.x); item < int(a.rotated_heads) * pieces; item += kWarp) {
@@ -54,7 +54,7 @@ __global__ __launch_bounds__(kRowsPerBlock* kWarp) void rope_kernel(
     const __grid_constant__ Rotation<T> a) {
   GPU_SHARED(uint32_t, scratch, [kWarp]);
   const int64_t i = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.y;
-  Most most = Most::of<kAsks>(a.amax);
+  AmaxAccumulator most = AmaxAccumulator::of<kAsks>(a.amax);
   if (i < a.rows.dim[0]) rotate_row<N>(a, i, most);
   most.raise<T>(scratch);
 }

@@ -256,7 +256,7 @@ void router_margin(Exec on, const RouterMargin& a) {
 }  // namespace cpu
 
 void router_forward(Exec on, const RouterForward& a) {
-  const Timed timed(on, "router_forward", router_forward_cost(a));
+  const ProfileScope timed(on, "router_forward", router_forward_cost(a));
   const int64_t tokens = a.logits.dim[0], experts = a.logits.dim[1], k = a.expert.dim[1];
   const RouterSettings& s = a.settings;
   CHECK(tokens >= 1 && a.expert.dim[0] == tokens && a.gate.dim[0] == tokens && a.gate.dim[1] == k &&

@@ -3,8 +3,8 @@
 #include "base/check.h"
 #include "cuda/profile.h"
 #include "cuda/scaled_matmul.h"
-#include "ops/quantise/gpu_operand.h"
 #include "ops/gpu/ops.h"
+#include "ops/quantise/gpu_operand.h"
 
 namespace assay {
 
@@ -36,7 +36,7 @@ void scaled_linear(Exec on, const ScaledLinear<Y>& a) {
         long(a.y.dim[0]), long(a.y.dim[1]), long(a.left.lines()), long(a.left.k()),
         long(a.right.lines()), long(a.right.k()), long(a.add.dim[0]), long(a.add.dim[1]));
   CHECK(on.gpu != nullptr, "scaled_linear: only on a GPU");
-  const Timed timed(on, "scaled_linear", scaled_linear_cost(a));
+  const ProfileScope timed(on, "scaled_linear", scaled_linear_cost(a));
   gpu::scaled_linear(on, a);
 }
 

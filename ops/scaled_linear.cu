@@ -1,7 +1,7 @@
 #include "cuda/scaled_matmul.h"
-#include "ops/quantise/gpu_operand.h"
 #include "ops/gpu/ops.h"
 #include "ops/gpu/product_factors.h"
+#include "ops/quantise/gpu_operand.h"
 #include "ops/scaled_linear.h"
 
 // A library's product, as ops/linear.cu; bound: the tensor cores at twice bf16's rate for 8 bits, and the bytes.

@@ -28,7 +28,7 @@ void add_scaled(float* sum, float scale, const T* row, int64_t n) {
 }
 
 template <typename T>
-void dgrad(Exec on, const ChosenLinearBackward<T>& a) {
+void dgrad(Exec on, const SparseLinearBackward<T>& a) {
   const int64_t width = a.x.dim[1], k = a.dz.dim[1];
   parallel_ranges(on, a.dx.dim[0], kPieceTokens, [&](int64_t begin, int64_t end) {
     alignas(64) float sum[kChunk];
@@ -48,7 +48,7 @@ void dgrad(Exec on, const ChosenLinearBackward<T>& a) {
 }
 
 template <typename T>
-void wgrad(Exec on, const ChosenLinearBackward<T>& a) {
+void wgrad(Exec on, const SparseLinearBackward<T>& a) {
   const int64_t width = a.x.dim[1];
   parallel_ranges(on, a.dweight.dim[0], kPieceExperts, [&](int64_t begin, int64_t end) {
     for (int64_t e = begin; e < end; ++e) {
@@ -65,29 +65,29 @@ void wgrad(Exec on, const ChosenLinearBackward<T>& a) {
 }  // namespace
 
 template <typename T>
-void chosen_linear_backward(Exec on, const ChosenLinearBackward<T>& a) {
+void sparse_linear_backward(Exec on, const SparseLinearBackward<T>& a) {
   const int64_t tokens = a.x.dim[0], width = a.x.dim[1], experts = a.weight.dim[0];
   CHECK(on.gpu == nullptr,
-        "chosen_linear_backward: %ld experts on a GPU; the products are dense there",
+        "sparse_linear_backward: %ld experts on a GPU; the products are dense there",
         long(experts));
   CHECK(
       a.dx.dim[0] == tokens && a.dx.dim[1] == width && a.weight.dim[1] == width &&
           a.dweight.dim[0] == experts && a.dweight.dim[1] == width,
-      "chosen_linear_backward: dx (%ld, %ld), x (%ld, %ld), weight (%ld, %ld), dweight (%ld, %ld)",
+      "sparse_linear_backward: dx (%ld, %ld), x (%ld, %ld), weight (%ld, %ld), dweight (%ld, %ld)",
       long(a.dx.dim[0]), long(a.dx.dim[1]), long(tokens), long(width), long(experts),
       long(a.weight.dim[1]), long(a.dweight.dim[0]), long(a.dweight.dim[1]));
   CHECK(a.dz.dim[0] == tokens && a.expert.dim[0] == tokens && a.expert.dim[1] == a.dz.dim[1] &&
             a.token.dim[0] == a.dz.size() && a.offsets.dim[0] == experts + 1 && a.offsets[0] == 0 &&
             a.offsets[experts] == a.token.dim[0],
-        "chosen_linear_backward: dz (%ld, %ld), expert (%ld, %ld), token (%ld), offsets (%ld)",
+        "sparse_linear_backward: dz (%ld, %ld), expert (%ld, %ld), token (%ld), offsets (%ld)",
         long(a.dz.dim[0]), long(a.dz.dim[1]), long(a.expert.dim[0]), long(a.expert.dim[1]),
         long(a.token.dim[0]), long(a.offsets.dim[0]));
-  const Timed timed(on, "chosen_linear_backward", chosen_linear_backward_cost(a));
+  const ProfileScope timed(on, "sparse_linear_backward", sparse_linear_backward_cost(a));
   dgrad(on, a);
   wgrad(on, a);
 }
 
-template void chosen_linear_backward<float>(Exec, const ChosenLinearBackward<float>&);
-template void chosen_linear_backward<bf16>(Exec, const ChosenLinearBackward<bf16>&);
+template void sparse_linear_backward<float>(Exec, const SparseLinearBackward<float>&);
+template void sparse_linear_backward<bf16>(Exec, const SparseLinearBackward<bf16>&);
 
 }  // namespace assay

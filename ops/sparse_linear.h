@@ -17,7 +17,7 @@
 namespace assay {
 
 template <typename T>
-struct ChosenLinearBackward {
+struct SparseLinearBackward {
   View<T, 2> dx;                   // out (N, C)
   View<float, 2> dweight;          // acc (E, C)
   View<const float, 2> dz;         // in  (N, K)
@@ -30,15 +30,15 @@ struct ChosenLinearBackward {
 };
 
 template <typename T>
-void chosen_linear_backward(Exec on, const ChosenLinearBackward<T>& a);
+void sparse_linear_backward(Exec on, const SparseLinearBackward<T>& a);
 
 // True where the dense products would cost more: they run at twenty to thirty times the flops a second.
-constexpr bool chosen_linear_pays(int64_t experts, int64_t top_k) {
+constexpr bool sparse_linear_pays(int64_t experts, int64_t top_k) {
   return experts >= 32 * top_k;
 }
 
 template <typename T>
-Cost chosen_linear_backward_cost(const ChosenLinearBackward<T>& a) {
+Cost sparse_linear_backward_cost(const SparseLinearBackward<T>& a) {
   const double row_bytes = double(a.x.dim[1]) * sizeof(T);
   return {.bytes = double(a.dx.bytes() + a.add.bytes() + a.dz.bytes() + 2 * a.expert.bytes() +
                           2 * a.dweight.bytes()) +

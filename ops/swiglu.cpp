@@ -35,7 +35,7 @@ void swiglu_forward(Exec on, const SwigluForward<T>& a) {
         const f32x16 g = load(gate + f, count);
         store(h + f, g / (1.0f + exp_fast(-g)) * load(up + f, count), count);
       });
-      raise_most(a.amax, h, width);
+      update_amax(a.amax, h, width);
     }
   });
 }
@@ -57,7 +57,7 @@ void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
         store(dgate + f, d * u * (sigmoid + silu * (1.0f - sigmoid)), count);
         store(dup + f, d * silu, count);
       });
-      raise_most(a.amax, dgate, 2 * width);
+      update_amax(a.amax, dgate, 2 * width);
     }
   });
 }
@@ -66,7 +66,7 @@ void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
 
 template <typename T>
 void swiglu_forward(Exec on, const SwigluForward<T>& a) {
-  const Timed timed(on, "swiglu_forward", swiglu_forward_cost(a));
+  const ProfileScope timed(on, "swiglu_forward", swiglu_forward_cost(a));
   CHECK(a.gate_up.dim[0] == a.h.dim[0] && a.gate_up.dim[1] == 2 * a.h.dim[1],
         "swiglu_forward: h (%ld, %ld), gate_up (%ld, %ld)", long(a.h.dim[0]), long(a.h.dim[1]),
         long(a.gate_up.dim[0]), long(a.gate_up.dim[1]));
@@ -76,7 +76,7 @@ void swiglu_forward(Exec on, const SwigluForward<T>& a) {
 
 template <typename T>
 void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
-  const Timed timed(on, "swiglu_backward", swiglu_backward_cost(a));
+  const ProfileScope timed(on, "swiglu_backward", swiglu_backward_cost(a));
   CHECK(a.gate_up.dim[0] == a.dh.dim[0] && a.gate_up.dim[1] == 2 * a.dh.dim[1] &&
             a.dgate_up.dim[0] == a.dh.dim[0] && a.dgate_up.dim[1] == 2 * a.dh.dim[1],
         "swiglu_backward: dh (%ld, %ld), gate_up (%ld, %ld), dgate_up (%ld, %ld)",

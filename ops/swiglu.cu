@@ -31,7 +31,7 @@ __global__ __launch_bounds__(kThreads) void swiglu_forward_kernel(
   GPU_SHARED(uint32_t, scratch, [kWarp]);
   const int64_t width = a.h.dim[1];
   int64_t row, column;
-  Most most{a.amax.data};
+  AmaxAccumulator most{a.amax.data};
   if (my_columns<N>(a.h.dim[0], width, row, column)) {
     const T* gate = a.gate_up.row(row) + column;
     float g[N], u[N], h[N];
@@ -52,7 +52,7 @@ __global__ __launch_bounds__(kThreads) void swiglu_backward_kernel(
   GPU_SHARED(uint32_t, scratch, [kWarp]);
   const int64_t width = a.dh.dim[1];
   int64_t row, column;
-  Most most{a.amax.data};
+  AmaxAccumulator most{a.amax.data};
   if (my_columns<N>(a.dh.dim[0], width, row, column)) {
     const T* gate = a.gate_up.row(row) + column;
     float g[N], u[N], d[N], dg[N], du[N];

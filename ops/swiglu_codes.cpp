@@ -37,7 +37,7 @@ void swiglu_codes_forward(Exec on, const SwigluCodesForward& a) {
   CHECK(a.gate_up.dim[1] == 2 * width && aligned(a.gate_up.data), "%s: gate_up (%ld, %ld) at %p",
         kName, long(rows), long(a.gate_up.dim[1]), static_cast<const void*>(a.gate_up.data));
   check_copy(kName, "h", a.h, a.format, rows, width);
-  const Timed timed(on, kName, swiglu_codes_forward_cost(a));
+  const ProfileScope timed(on, kName, swiglu_codes_forward_cost(a));
   gpu::swiglu_codes_forward(on, a);
 }
 
@@ -54,7 +54,7 @@ void swiglu_codes_backward(Exec on, const SwigluCodesBackward& a) {
   check_copy(kName, "rows", a.row, a.format, rows, 2 * width);
   check_copy(kName, "columns", a.column, a.format, 2 * width, padded);
   check_copy(kName, "columns of h", a.h_column, a.format, width, padded);
-  const Timed timed(on, kName, swiglu_codes_backward_cost(a));
+  const ProfileScope timed(on, kName, swiglu_codes_backward_cost(a));
   gpu::swiglu_codes_backward(on, a);
 }
 

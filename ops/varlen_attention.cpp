@@ -65,7 +65,7 @@ void attend(const T* q, const Rows<T>& key, const Rows<T>& value, int64_t count,
 }
 
 template <typename T, int D>
-void row_by_row(Exec on, const SegmentAttention<T>& a, const AttentionSegment& s) {
+void row_by_row(Exec on, const VarlenAttention<T>& a, const AttentionSegment& s) {
   const int64_t group = a.heads / a.kv_heads, prefix_rows = s.prefix_end - s.prefix_begin;
   const int64_t first = first_query(s);
   parallel_for(on, (s.end - first) * a.heads, [&](int64_t item) {
@@ -81,7 +81,7 @@ void row_by_row(Exec on, const SegmentAttention<T>& a, const AttentionSegment& s
 }
 
 template <typename T>
-attention::Text<T> text_of(const SegmentAttention<T>& a, const AttentionSegment& s) {
+attention::Text<T> text_of(const VarlenAttention<T>& a, const AttentionSegment& s) {
   return {.own = a.qkv.rows(s.begin, s.end - s.begin),
           .prefix = a.prefix.rows(s.prefix_begin, s.prefix_end - s.prefix_begin),
           .prefix_column = a.prefix_column,
@@ -94,14 +94,14 @@ attention::Text<T> text_of(const SegmentAttention<T>& a, const AttentionSegment&
 }
 
 template <typename T>
-bool in_tiles(const SegmentAttention<T>& a, const AttentionSegment& s) {
+bool in_tiles(const VarlenAttention<T>& a, const AttentionSegment& s) {
   return a.behind_prefix == BehindPrefix::kTiles || s.prefix_begin == s.prefix_end;
 }
 
 // Calls f(text, head, block, cost so far, cost) for the blocks of 64 queries of all segments that are computed in tiles. Cost:
 // tiles of keys.
 template <typename T, typename F>
-int64_t for_blocks(const SegmentAttention<T>& a, F&& f) {
+int64_t for_blocks(const VarlenAttention<T>& a, F&& f) {
   int64_t cost = 0;
   for (int64_t i = 0; i < a.segment.dim[0]; ++i) {
     const AttentionSegment& s = a.segment[i];
@@ -119,7 +119,7 @@ int64_t for_blocks(const SegmentAttention<T>& a, F&& f) {
 
 // Each thread takes blocks of about the same cost together, whatever the lengths of the segments are.
 template <typename T>
-void run_tiles(Exec on, const SegmentAttention<T>& a) {
+void run_tiles(Exec on, const VarlenAttention<T>& a) {
   const int64_t cost = for_blocks(a, [](const auto&...) {}), threads = on.threads;
   parallel_for(on, threads, [&](int64_t thread) {
     const int64_t begin = cost * thread / threads, end = cost * (thread + 1) / threads;
@@ -130,7 +130,7 @@ void run_tiles(Exec on, const SegmentAttention<T>& a) {
 }
 
 template <typename T>
-void run_rows(Exec on, const SegmentAttention<T>& a) {
+void run_rows(Exec on, const VarlenAttention<T>& a) {
   const auto run = [&a](Exec inner, const AttentionSegment& s) {
     if (first_query(s) >= s.end || in_tiles(a, s)) return;
     attention::with_head_dim(a.head_dim, [&]<int D>() { row_by_row<T, D>(inner, a, s); });
@@ -146,10 +146,10 @@ void run_rows(Exec on, const SegmentAttention<T>& a) {
 }
 
 template <typename T>
-void check(Exec on, const SegmentAttention<T>& a) {
+void check(Exec on, const VarlenAttention<T>& a) {
   CHECK(a.qkv.dim[1] == (a.heads + 2 * a.kv_heads) * a.head_dim && a.out.dim[0] == a.qkv.dim[0] &&
             a.out.dim[1] == a.heads * a.head_dim,
-        "segment_attention: qkv (%ld, %ld), out (%ld, %ld), %ld + 2 x %ld heads of %ld",
+        "varlen_attention: qkv (%ld, %ld), out (%ld, %ld), %ld + 2 x %ld heads of %ld",
         long(a.qkv.dim[0]), long(a.qkv.dim[1]), long(a.out.dim[0]), long(a.out.dim[1]),
         long(a.heads), long(a.kv_heads), long(a.head_dim));
   if (on.gpu) return;  // the host does not read the segments
@@ -157,7 +157,7 @@ void check(Exec on, const SegmentAttention<T>& a) {
     const AttentionSegment& s = a.segment[i];
     CHECK(0 <= s.begin && s.begin <= s.end && s.end <= a.qkv.dim[0] && 0 <= s.prefix_begin &&
               s.prefix_begin <= s.prefix_end && s.prefix_end <= a.prefix.dim[0],
-          "segment_attention: segment %ld has rows %ld to %ld of %ld, prefix %ld to %ld of %ld",
+          "varlen_attention: segment %ld has rows %ld to %ld of %ld, prefix %ld to %ld of %ld",
           long(i), long(s.begin), long(s.end), long(a.qkv.dim[0]), long(s.prefix_begin),
           long(s.prefix_end), long(a.prefix.dim[0]));
   }
@@ -172,19 +172,19 @@ double pairs_of(const AttentionSegment& s) {
 }  // namespace
 
 template <typename T>
-void segment_attention(Exec on, const SegmentAttention<T>& a) {
+void varlen_attention(Exec on, const VarlenAttention<T>& a) {
   double pairs = 0;
   if (!on.gpu) {
     for (int64_t i = 0; i < a.segment.dim[0]; ++i) pairs += pairs_of(a.segment[i]);
   }
-  const Timed timed(on, "segment_attention", segment_attention_cost(a, pairs));
+  const ProfileScope timed(on, "varlen_attention", varlen_attention_cost(a, pairs));
   check(on, a);
-  if (on.gpu) return gpu::segment_attention(on, a);
+  if (on.gpu) return gpu::varlen_attention(on, a);
   run_tiles(on, a);
   if (a.behind_prefix == BehindPrefix::kRowByRow) run_rows(on, a);
 }
 
-template void segment_attention<float>(Exec, const SegmentAttention<float>&);
-template void segment_attention<bf16>(Exec, const SegmentAttention<bf16>&);
+template void varlen_attention<float>(Exec, const VarlenAttention<float>&);
+template void varlen_attention<bf16>(Exec, const VarlenAttention<bf16>&);
 
 }  // namespace assay

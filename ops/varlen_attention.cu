@@ -18,8 +18,8 @@ constexpr float kLog2E = 1.44269504f;
 // attention_forward.
 // With a bound on its blocks ptxas keeps the keys in flight in registers; without one it spills them for occupancy.
 template <typename T, int D>
-__global__ __launch_bounds__(kWarps* kWarp, 4) void segment_attention_kernel(
-    const __grid_constant__ SegmentAttention<T> a) {
+__global__ __launch_bounds__(kWarps* kWarp, 4) void varlen_attention_kernel(
+    const __grid_constant__ VarlenAttention<T> a) {
   constexpr int kElements = D / kWarp;
   GPU_SHARED(float, queries, [kWarps * D]);
   const AttentionSegment s = a.segment[blockIdx.x];
@@ -74,18 +74,18 @@ __global__ __launch_bounds__(kWarps* kWarp, 4) void segment_attention_kernel(
 }
 
 template <typename T>
-void launch_segments(Exec on, const SegmentAttention<T>& a) {
+void launch_segments(Exec on, const VarlenAttention<T>& a) {
   if (a.segment.dim[0] == 0 || a.qkv.dim[0] == 0) return;
   CHECK(a.heads <= 65535 && in_vectors(a.qkv.data, a.head_dim) &&
             (a.prefix.empty() || in_vectors(a.prefix.data, a.head_dim)) &&
             a.prefix.dim[1] % kVector == 0 && a.prefix_column % kVector == 0,
-        "segment_attention: %ld heads, rows of prefix of %ld, keys from %ld", long(a.heads),
+        "varlen_attention: %ld heads, rows of prefix of %ld, keys from %ld", long(a.heads),
         long(a.prefix.dim[1]), long(a.prefix_column));
-  const auto kernel = a.head_dim == 32   ? segment_attention_kernel<T, 32>
-                      : a.head_dim == 64 ? segment_attention_kernel<T, 64>
-                                         : segment_attention_kernel<T, 128>;
+  const auto kernel = a.head_dim == 32   ? varlen_attention_kernel<T, 32>
+                      : a.head_dim == 64 ? varlen_attention_kernel<T, 64>
+                                         : varlen_attention_kernel<T, 128>;
   launch(on,
-         {.name = "segment_attention",
+         {.name = "varlen_attention",
           .grid = {unsigned(a.segment.dim[0]), unsigned(a.heads)},
           .block = {kWarps * kWarp}},
          kernel, a);
@@ -93,10 +93,10 @@ void launch_segments(Exec on, const SegmentAttention<T>& a) {
 
 }  // namespace
 
-void segment_attention(Exec on, const SegmentAttention<float>& a) {
+void varlen_attention(Exec on, const VarlenAttention<float>& a) {
   launch_segments(on, a);
 }
-void segment_attention(Exec on, const SegmentAttention<bf16>& a) {
+void varlen_attention(Exec on, const VarlenAttention<bf16>& a) {
   launch_segments(on, a);
 }
 

@@ -26,7 +26,7 @@ struct AttentionSegment {
 enum class BehindPrefix { kTiles, kRowByRow };
 
 template <typename T>
-struct SegmentAttention {
+struct VarlenAttention {
   View<T, 2> out;        // out (N, Hq D)
   View<const T, 2> qkv;  // in  (N, (Hq + 2 Hkv) D)
   View<const T, 2>
@@ -40,11 +40,11 @@ struct SegmentAttention {
 };
 
 template <typename T>
-void segment_attention(Exec on, const SegmentAttention<T>& a);
+void varlen_attention(Exec on, const VarlenAttention<T>& a);
 
 // pairs: of a query and a key it sees, over all segments.
 template <typename T>
-Cost segment_attention_cost(const SegmentAttention<T>& a, double pairs) {
+Cost varlen_attention_cost(const VarlenAttention<T>& a, double pairs) {
   return {.bytes = double(a.qkv.bytes() + a.out.bytes()),
           .flops = 4.0 * pairs * double(a.heads * a.head_dim)};
 }

@@ -75,7 +75,7 @@ void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
   CHECK(reinterpret_cast<uintptr_t>(a.packed.data) % 64 == 0,
         "weight_stack_pack: packed at %p is not 64-byte aligned",
         static_cast<void*>(a.packed.data));
-  const Timed timed(on, "weight_pack", weight_stack_pack_cost(a));
+  const ProfileScope timed(on, "weight_pack", weight_stack_pack_cost(a));
   cpu::weight_stack_pack(on, a);
 }
 

@@ -45,7 +45,7 @@ void zero(Exec on, const Zero& a) {
 }  // namespace cpu
 
 void zero(Exec on, const Zero& a) {
-  const Timed timed(on, "zero", zero_cost(a));
+  const ProfileScope timed(on, "zero", zero_cost(a));
   if (on.gpu) return gpu::zero(on, a);
   cpu::zero(on, a);
 }

@@ -11,8 +11,8 @@
 #include <exception>
 
 #include "base/check.h"
-#include "tools/machine/gpu_timer.h"
 #include "tests/ops/op_case.h"
+#include "tools/machine/gpu_timer.h"
 
 #ifndef ASSAY_BENCH_OPS
 #define ASSAY_BENCH_OPS ""

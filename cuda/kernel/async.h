@@ -90,24 +90,25 @@ using simt::cp_async_wait;
 using simt::fence_proxy_async;
 
 // Take Mbarrier*; in cuda/simt/device.h they take its state.
-GPU_DEVICE void cp_async_mbarrier_arrive(Mbarrier* barrier,
-                                         simt::Here here = simt::Here::caller()) {
+GPU_DEVICE void cp_async_mbarrier_arrive(
+    Mbarrier* barrier, simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::cp_async_mbarrier_arrive(&barrier->state, here);
 }
 GPU_DEVICE void mbarrier_init(Mbarrier* barrier, int arrivals,
-                              simt::Here here = simt::Here::caller()) {
+                              simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::mbarrier_init(&barrier->state, arrivals, here);
 }
 GPU_DEVICE void mbarrier_init_fence() {}
-GPU_DEVICE void mbarrier_arrive(Mbarrier* barrier, simt::Here here = simt::Here::caller()) {
+GPU_DEVICE void mbarrier_arrive(Mbarrier* barrier,
+                                simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::mbarrier_arrive(&barrier->state, here);
 }
 GPU_DEVICE void mbarrier_arrive_expect(Mbarrier* barrier, int bytes,
-                                       simt::Here here = simt::Here::caller()) {
+                                       simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::mbarrier_arrive_expect(&barrier->state, bytes, here);
 }
 GPU_DEVICE void mbarrier_wait(Mbarrier* barrier, uint32_t parity,
-                              simt::Here here = simt::Here::caller()) {
+                              simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::mbarrier_wait(&barrier->state, parity, here);
 }
 

@@ -91,31 +91,31 @@ GPU_DEVICE void bulk_wait() {
 #else
 
 GPU_DEVICE void tma_load(void* shared, const TensorMap* map, Mbarrier* barrier, int x, int y,
-                         simt::Here here = simt::Here::caller()) {
+                         simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::tma_load(shared, *map, &barrier->state, {x, y, 0, 0, 0}, 2, here);
 }
 GPU_DEVICE void tma_load(void* shared, const TensorMap* map, Mbarrier* barrier, int x, int y, int z,
-                         simt::Here here = simt::Here::caller()) {
+                         simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::tma_load(shared, *map, &barrier->state, {x, y, z, 0, 0}, 3, here);
 }
 GPU_DEVICE void tma_load(void* shared, const TensorMap* map, Mbarrier* barrier, int x, int y, int z,
-                         int w, simt::Here here = simt::Here::caller()) {
+                         int w, simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::tma_load(shared, *map, &barrier->state, {x, y, z, w, 0}, 4, here);
 }
 GPU_DEVICE void tma_load(void* shared, const TensorMap* map, Mbarrier* barrier, int x, int y, int z,
-                         int w, int v, simt::Here here = simt::Here::caller()) {
+                         int w, int v, simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::tma_load(shared, *map, &barrier->state, {x, y, z, w, v}, 5, here);
 }
 GPU_DEVICE void bulk_load(void* shared, const void* global, int bytes, Mbarrier* barrier,
-                          simt::Here here = simt::Here::caller()) {
+                          simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::bulk_load(shared, global, bytes, &barrier->state, here);
 }
 GPU_DEVICE void tma_store(const TensorMap* map, const void* shared, int x, int y,
-                          simt::Here here = simt::Here::caller()) {
+                          simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::tma_store(*map, shared, {x, y, 0, 0, 0}, 2, here);
 }
 GPU_DEVICE void tma_store(const TensorMap* map, const void* shared, int x, int y, int z,
-                          simt::Here here = simt::Here::caller()) {
+                          simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::tma_store(*map, shared, {x, y, z, 0, 0}, 3, here);
 }
 using simt::bulk_commit;

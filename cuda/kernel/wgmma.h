@@ -101,17 +101,17 @@ using simt::wgmma_fence;
 using simt::wgmma_wait;
 template <int N, Major A, Major B>
 GPU_DEVICE void wgmma_m64k16(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate,
-                             simt::Here here = simt::Here::caller()) {
+                             simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::wgmma(d, N, a, A == Major::kMN, b, B == Major::kMN, accumulate, here);
 }
 template <int N, Major B>
 GPU_DEVICE void wgmma_m64k16(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int accumulate,
-                             simt::Here here = simt::Here::caller()) {
+                             simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::wgmma_a_in_registers(d, N, a, b, B == Major::kMN, accumulate, here);
 }
 template <int N, Fp8 A>
 GPU_DEVICE void wgmma_m64k32(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate,
-                             simt::Here here = simt::Here::caller()) {
+                             simt::SourceLocation here = simt::SourceLocation::caller()) {
   using Element = simt::WgmmaElement;
   simt::wgmma_codes(d, N, A == Fp8::kE4M3 ? Element::kE4M3 : Element::kE5M2, a, Element::kE4M3, b,
                     accumulate, here);

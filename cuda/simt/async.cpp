@@ -47,7 +47,7 @@ ThreadCopies& mine() {
 
 }  // namespace
 
-void cp_async16(void* shared, const void* global, int bytes, Here here) {
+void cp_async16(void* shared, const void* global, int bytes, SourceLocation here) {
   if (bytes != 0 && bytes != kBytes) {
     fail(here, "cp_async16: %d bytes; 0 or 16 are possible", bytes);
   }
@@ -62,7 +62,7 @@ void cp_async16(void* shared, const void* global, int bytes, Here here) {
       {static_cast<std::byte*>(shared), static_cast<const std::byte*>(global), bytes});
 }
 
-void cp_async_commit(Here) {
+void cp_async_commit(SourceLocation) {
   ThreadCopies& mine_now = mine();
   const size_t end = mine_now.copies.size();
   const size_t begin = mine_now.group_end.empty() ? 0 : mine_now.group_end.back();
@@ -70,14 +70,14 @@ void cp_async_commit(Here) {
   if (end > begin) defer([&mine_now, end] { mine_now.land_before(end); });
 }
 
-void cp_async_wait_groups(int pending, Here) {
+void cp_async_wait_groups(int pending, SourceLocation) {
   ThreadCopies& mine_now = mine();
   if (mine_now.group_end.size() <= mine_now.groups_done + size_t(pending)) return;
   mine_now.groups_done = mine_now.group_end.size() - size_t(pending);
   mine_now.land_before(mine_now.group_end[mine_now.groups_done - 1]);
 }
 
-void cp_async_mbarrier_arrive(uint64_t* barrier, Here here) {
+void cp_async_mbarrier_arrive(uint64_t* barrier, SourceLocation here) {
   check_shared("cp_async_mbarrier_arrive", here, barrier, sizeof(*barrier), alignof(uint64_t));
   note_release(barrier);
   ThreadCopies& mine_now = mine();
@@ -88,7 +88,7 @@ void cp_async_mbarrier_arrive(uint64_t* barrier, Here here) {
   });
 }
 
-void fence_proxy_async(Here) {
+void fence_proxy_async(SourceLocation) {
   note_proxy_fence();
 }
 

@@ -6,26 +6,26 @@
 namespace assay::simt {
 namespace {
 
-bool same_place(Here a, Here b) {
+bool same_place(SourceLocation a, SourceLocation b) {
   return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
 using Compute = void (*)(void* const (&args)[kWarpLanes], uint32_t mask);
 
 // Lanes of a warp that name the same mask.
-struct WarpMeeting {
+struct WarpRendezvous {
   uint32_t mask = 0;
   uint32_t arrived = 0;  // 0: not in use
   const char* what = nullptr;
-  Here here;
+  SourceLocation here;
   Compute compute = nullptr;
   void* args[kWarpLanes] = {};
 };
 
 struct Warp {
   uint32_t alive = 0;
-  uint32_t in_use = 0;      // bit i: meeting[i]
-  WarpMeeting meeting[32];  // as many as lanes can name different masks
+  uint32_t in_use = 0;         // bit i: meeting[i]
+  WarpRendezvous meeting[32];  // as many as lanes can name different masks
 };
 
 struct GroupMeeting {
@@ -33,14 +33,14 @@ struct GroupMeeting {
   int threads = 0;
   int arrived = 0;
   const char* what = nullptr;
-  Here here;
+  SourceLocation here;
   ThreadSet waiting;
   void* args[kWarpgroupThreads] = {};
 };
 
 struct BlockBarrier {
   int arrived = 0;
-  Here here;
+  SourceLocation here;
   ThreadSet waiting;
 };
 
@@ -48,18 +48,18 @@ constexpr int kNamedBarriers = 16;
 struct NamedBarrier {
   int arrived = 0;
   int expected = 0;
-  Here here;
+  SourceLocation here;
   ThreadSet waiting;
 };
 
-struct Meetings {
+struct BlockRendezvous {
   int threads = 0;
   Warp warp[kMaxWarps];
   GroupMeeting group[kMaxThreads / kWarpgroupThreads];
   BlockBarrier barrier;
   NamedBarrier named[kNamedBarriers];
 };
-Meetings all;
+BlockRendezvous all;
 
 Scheduler& scheduler() {
   return Scheduler::instance();
@@ -68,7 +68,7 @@ Scheduler& scheduler() {
 // All lanes are there: computes, and lets them go on.
 void complete(int warp_index, int slot) {
   Warp& warp = all.warp[warp_index];
-  WarpMeeting& m = warp.meeting[slot];
+  WarpRendezvous& m = warp.meeting[slot];
   const uint32_t present = m.arrived;
   warp.in_use &= ~(1u << slot);
   m.arrived = 0;
@@ -83,7 +83,7 @@ void complete(int warp_index, int slot) {
   scheduler().make_ready(warp_index, wake);
 }
 
-int find_meeting(Warp& warp, uint32_t mask) {
+int find_rendezvous(Warp& warp, uint32_t mask) {
   for (uint32_t left = warp.in_use; left != 0; left &= left - 1) {
     const int slot = std::countr_zero(left);
     if (warp.meeting[slot].mask == mask) return slot;
@@ -99,7 +99,7 @@ void release_block_barrier() {
   b.waiting.clear();
 }
 
-NamedBarrier& arrive_at_named(const char* what, int id, int threads, Here here) {
+NamedBarrier& arrive_at_named(const char* what, int id, int threads, SourceLocation here) {
   if (id < 1 || id >= kNamedBarriers) fail(here, "%s: barrier %d, need 1 to 15", what, id);
   if (threads <= 0 || threads % kWarpLanes != 0 || threads > kMaxThreads)
     fail(here, "%s: %d threads, need a multiple of 32 up to 1024", what, threads);
@@ -126,7 +126,7 @@ bool complete_named(NamedBarrier& b, int last) {
 
 }  // namespace
 
-void meetings_begin(int threads) {
+void rendezvous_begin(int threads) {
   all.threads = threads;
   for (int w = 0; w * kWarpLanes < threads; ++w) {
     const int lanes = std::min(threads - w * kWarpLanes, kWarpLanes);
@@ -146,35 +146,36 @@ void meetings_begin(int threads) {
 }
 
 // Those who wait for a thread that exits wait no longer for it.
-void meetings_thread_exits(Thread& t) {
+void rendezvous_thread_exits(Thread& t) {
   Warp& warp = all.warp[t.warp];
   warp.alive &= ~(1u << t.lane);
   for (uint32_t left = warp.in_use; left != 0; left &= left - 1) {
     const int slot = std::countr_zero(left);
-    const WarpMeeting& m = warp.meeting[slot];
+    const WarpRendezvous& m = warp.meeting[slot];
     if (m.arrived == (m.mask & warp.alive)) complete(t.warp, slot);
   }
   if (all.barrier.arrived > 0 && all.barrier.arrived == all.threads - block().exited)
     release_block_barrier();
 }
 
-void warp_collective(const char* what, Here here, uint32_t mask, void* arg, Compute compute) {
+void warp_collective(const char* what, SourceLocation here, uint32_t mask, void* arg,
+                     Compute compute) {
   Thread& t = self();
   Warp& warp = all.warp[t.warp];
   const uint32_t bit = 1u << t.lane;
   if (!(mask & bit)) fail(here, "%s: mask %08x lacks the calling lane %d", what, mask, t.lane);
-  int slot = warp.in_use == 0 ? -1 : find_meeting(warp, mask);
+  int slot = warp.in_use == 0 ? -1 : find_rendezvous(warp, mask);
   if (slot < 0) {
     slot = std::countr_one(warp.in_use);
     warp.in_use |= 1u << slot;
-    WarpMeeting& m = warp.meeting[slot];
+    WarpRendezvous& m = warp.meeting[slot];
     m.mask = mask;
     m.what = what;
     m.here = here;
     m.compute = compute;
     for (void*& a : m.args) a = nullptr;
   }
-  WarpMeeting& m = warp.meeting[slot];
+  WarpRendezvous& m = warp.meeting[slot];
   if (!same_place(m.here, here) || m.what != what)
     fail(here, "divergent: lane %d is at %s, lanes %08x of its warp are at %s, %s", t.lane, what,
          m.arrived, m.what, short_place(m.here).c_str());
@@ -187,8 +188,8 @@ void warp_collective(const char* what, Here here, uint32_t mask, void* arg, Comp
   }
 }
 
-void group_collective(const char* what, Here here, int first_thread, int threads, void* arg,
-                      void (*compute)(void* const* args, int threads)) {
+void group_collective(const char* what, SourceLocation here, int first_thread, int threads,
+                      void* arg, void (*compute)(void* const* args, int threads)) {
   Thread& t = self();
   if (first_thread < 0 || threads > kWarpgroupThreads || first_thread + threads > all.threads)
     fail(here, "%s: threads %d to %d of a block of %d", what, first_thread,
@@ -216,7 +217,7 @@ void group_collective(const char* what, Here here, int first_thread, int threads
   }
 }
 
-void sync_block(Here here) {
+void sync_block(SourceLocation here) {
   BlockBarrier& b = all.barrier;
   Thread& t = self();
   if (b.arrived == 0) {
@@ -233,18 +234,18 @@ void sync_block(Here here) {
   }
 }
 
-void sync_warp(uint32_t mask, Here here) {
+void sync_warp(uint32_t mask, SourceLocation here) {
   warp_collective("sync_warp", here, mask, nullptr, nullptr);
 }
 
-void named_barrier_sync(int id, int threads, Here here) {
+void named_barrier_sync(int id, int threads, SourceLocation here) {
   NamedBarrier& b = arrive_at_named("named_barrier_sync", id, threads, here);
   if (complete_named(b, self().index)) return;
   b.waiting.insert(self().index);
   scheduler().suspend("named_barrier_sync", here, nullptr);
 }
 
-void named_barrier_arrive(int id, int threads, Here here) {
+void named_barrier_arrive(int id, int threads, SourceLocation here) {
   complete_named(arrive_at_named("named_barrier_arrive", id, threads, here), -1);
 }
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "cuda/simt/fiber.h"
-#include "cuda/simt/source_location.h"
 #include "cuda/simt/language.h"
+#include "cuda/simt/source_location.h"
 
 namespace assay::simt {
 
@@ -26,7 +26,7 @@ inline constexpr size_t kArenaBytes = 256 << 10;
 // What a thread waits for, for reports. `object`: an address in shared memory, or null.
 struct Wait {
   const char* what = nullptr;
-  Here here;
+  SourceLocation here;
   const void* object = nullptr;
 };
 
@@ -88,23 +88,23 @@ Thread& thread(int index);
 Block& block();
 
 // Ends the kernel: run_grid throws KernelError, whose text names kernel, block, thread, file:line and the message.
-[[noreturn, gnu::format(printf, 2, 3)]] void fail(Here here, const char* format, ...);
+[[noreturn, gnu::format(printf, 2, 3)]] void fail(SourceLocation here, const char* format, ...);
 
 // The lanes of `mask` that have not exited meet; the last one calls compute (null: only meet) for all of them, with each lane's
 // `arg` (null for lanes that are not there) and the mask of those there. arg may lie on the caller's stack.
 // Lanes that meet on different lines or with different `what` are reported.
-void warp_collective(const char* what, Here here, uint32_t mask, void* arg,
+void warp_collective(const char* what, SourceLocation here, uint32_t mask, void* arg,
                      void (*compute)(void* const (&args)[kWarpLanes], uint32_t mask));
 
 // The same for `threads` (up to 128) threads from first_thread on; all of them must come.
-void group_collective(const char* what, Here here, int first_thread, int threads, void* arg,
-                      void (*compute)(void* const* args, int threads));
+void group_collective(const char* what, SourceLocation here, int first_thread, int threads,
+                      void* arg, void (*compute)(void* const* args, int threads));
 
 // Returns when ready(context). A waiting thread's predicate is evaluated again some time after notify(); it must not wait itself.
-void wait_until(const char* what, Here here, const void* object, bool (*ready)(void*),
+void wait_until(const char* what, SourceLocation here, const void* object, bool (*ready)(void*),
                 void* context);
 template <typename F>
-void wait_until(const char* what, Here here, const void* object, F ready) {
+void wait_until(const char* what, SourceLocation here, const void* object, F ready) {
   wait_until(
       what, here, object, [](void* f) -> bool { return (*static_cast<F*>(f))(); }, &ready);
 }
@@ -123,8 +123,10 @@ uint32_t shared_address(const void* p);
 void* shared_pointer(uint32_t address);
 bool is_shared(const void* p);
 // [p, p + bytes) must lie in one shared array (in the dynamic shared memory, in one device allocation), aligned.
-void check_shared(const char* what, Here here, const void* p, size_t bytes, size_t alignment);
-void check_global(const char* what, Here here, const void* p, size_t bytes, size_t alignment);
+void check_shared(const char* what, SourceLocation here, const void* p, size_t bytes,
+                  size_t alignment);
+void check_global(const char* what, SourceLocation here, const void* p, size_t bytes,
+                  size_t alignment);
 
 // What a wrapper tells the race detector (race.cpp; otherwise these do nothing). note_read and note_write: an access by the
 // calling thread which the compiler does not see. async_read: by TMA or wgmma on its behalf; between it and an ordinary
@@ -132,10 +134,10 @@ void check_global(const char* what, Here here, const void* p, size_t bytes, size
 // (PTX ISA, "Causality order": a proxy fence along the path). async_write: counts as the calling thread's write at the time
 // of issue, and needs no such fence before an async_read.
 // release / acquire: what this thread did before release(object) happens before what follows acquire(object).
-void note_read(const void* p, size_t bytes, Here here);
-void note_write(const void* p, size_t bytes, Here here);
-void note_async_read(const void* p, size_t bytes, Here here);
-void note_async_write(const void* p, size_t bytes, Here here);
+void note_read(const void* p, size_t bytes, SourceLocation here);
+void note_write(const void* p, size_t bytes, SourceLocation here);
+void note_async_read(const void* p, size_t bytes, SourceLocation here);
+void note_async_write(const void* p, size_t bytes, SourceLocation here);
 void note_release(const void* object);
 void note_acquire(const void* object);
 void note_proxy_fence();

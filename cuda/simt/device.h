@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cuda/simt/async.h"
-#include "cuda/simt/source_location.h"
 #include "cuda/simt/mma.h"
+#include "cuda/simt/source_location.h"
 #include "cuda/simt/threads.h"
 #include "cuda/simt/tma.h"
 #include "cuda/simt/wgmma.h"

@@ -36,7 +36,7 @@ extern constinit thread_local dim3 gridDim;
   gpu_shared_type_of_##name& name =                                          \
       *static_cast<gpu_shared_type_of_##name*>(::assay::simt::shared_array(  \
           gpu_shared_key_of_##name, sizeof(gpu_shared_type_of_##name),       \
-          alignof(gpu_shared_type_of_##name), ::assay::simt::Here{__FILE__, __LINE__}))
+          alignof(gpu_shared_type_of_##name), ::assay::simt::SourceLocation{__FILE__, __LINE__}))
 
 // GPU_DYNAMIC_SHARED(bf16, tile);   the launch's shared_bytes, aligned to 1024
 #define GPU_DYNAMIC_SHARED(T, name) T* const name = static_cast<T*>(::assay::simt::dynamic_shared())
@@ -49,7 +49,7 @@ struct SharedKey {
   uint64_t block = 0;  // serial number of the block that `array` belongs to
   void* array = nullptr;
 };
-void* shared_array(SharedKey& key, size_t bytes, size_t alignment, Here here);
+void* shared_array(SharedKey& key, size_t bytes, size_t alignment, SourceLocation here);
 void* dynamic_shared();
 
 }  // namespace assay::simt

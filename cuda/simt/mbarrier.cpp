@@ -45,7 +45,7 @@ bool valid(const uint64_t* barrier) {
   return std::bit_cast<State>(*barrier).magic == kMagic;
 }
 
-State load(const char* what, const uint64_t* barrier, Here here) {
+State load(const char* what, const uint64_t* barrier, SourceLocation here) {
   check_shared(what, here, barrier, sizeof(*barrier), alignof(uint64_t));
   const State s = std::bit_cast<State>(*barrier);
   if (s.magic != kMagic) {
@@ -55,7 +55,7 @@ State load(const char* what, const uint64_t* barrier, Here here) {
   return s;
 }
 
-void store(const char* what, uint64_t* barrier, State s, Here here) {
+void store(const char* what, uint64_t* barrier, State s, SourceLocation here) {
   if (s.pending == 0 && s.bytes < 0) {
     fail(here, "%s: mbarrier shared+%u: %ld bytes more have landed than were expected", what,
          shared_address(barrier), -long(s.bytes));
@@ -69,7 +69,7 @@ void store(const char* what, uint64_t* barrier, State s, Here here) {
   if (complete) notify();
 }
 
-void count_arrival(const char* what, const uint64_t* barrier, State& s, Here here) {
+void count_arrival(const char* what, const uint64_t* barrier, State& s, SourceLocation here) {
   if (s.pending == 0) {
     fail(here, "%s: mbarrier shared+%u: more arrivals in a phase than the %d of mbarrier_init",
          what, shared_address(barrier), int(s.expected));
@@ -79,7 +79,7 @@ void count_arrival(const char* what, const uint64_t* barrier, State& s, Here her
 
 }  // namespace
 
-void mbarrier_init(uint64_t* barrier, int arrivals, Here here) {
+void mbarrier_init(uint64_t* barrier, int arrivals, SourceLocation here) {
   check_shared("mbarrier_init", here, barrier, sizeof(*barrier), alignof(uint64_t));
   if (arrivals < 1 || arrivals > kMaxArrivals) {
     fail(here, "mbarrier_init: %d arrivals; from 1 to %d are possible", arrivals, kMaxArrivals);
@@ -103,20 +103,20 @@ void mbarrier_init(uint64_t* barrier, int arrivals, Here here) {
   *barrier = std::bit_cast<uint64_t>(s);
 }
 
-void mbarrier_arrive(uint64_t* barrier, Here here) {
+void mbarrier_arrive(uint64_t* barrier, SourceLocation here) {
   State s = load("mbarrier_arrive", barrier, here);
   note_release(barrier);
   count_arrival("mbarrier_arrive", barrier, s, here);
   store("mbarrier_arrive", barrier, s, here);
 }
 
-void mbarrier_arrive_landed(const char* what, uint64_t* barrier, Here here) {
+void mbarrier_arrive_landed(const char* what, uint64_t* barrier, SourceLocation here) {
   State s = load(what, barrier, here);
   count_arrival(what, barrier, s, here);
   store(what, barrier, s, here);
 }
 
-void mbarrier_arrive_expect(uint64_t* barrier, int bytes, Here here) {
+void mbarrier_arrive_expect(uint64_t* barrier, int bytes, SourceLocation here) {
   State s = load("mbarrier_arrive_expect", barrier, here);
   if (bytes < 0 || s.bytes + bytes > kMaxTransaction) {
     fail(here, "mbarrier_arrive_expect: %d bytes on top of %ld; at most %ld", bytes, long(s.bytes),
@@ -128,7 +128,7 @@ void mbarrier_arrive_expect(uint64_t* barrier, int bytes, Here here) {
   store("mbarrier_arrive_expect", barrier, s, here);
 }
 
-void mbarrier_wait(uint64_t* barrier, uint32_t parity, Here here) {
+void mbarrier_wait(uint64_t* barrier, uint32_t parity, SourceLocation here) {
   if (parity > 1) fail(here, "mbarrier_wait: parity %u; it is 0 or 1", parity);
   load("mbarrier_wait", barrier, here);
   const auto done = [=] {
@@ -143,7 +143,7 @@ void mbarrier_wait(uint64_t* barrier, uint32_t parity, Here here) {
   note_acquire(barrier);
 }
 
-uint32_t mbarrier_copy_begins(const char* what, uint64_t* barrier, Here here) {
+uint32_t mbarrier_copy_begins(const char* what, uint64_t* barrier, SourceLocation here) {
   const State s = load(what, barrier, here);
   note_release(barrier);
   ++use_of(barrier).copies;
@@ -151,7 +151,7 @@ uint32_t mbarrier_copy_begins(const char* what, uint64_t* barrier, Here here) {
 }
 
 void mbarrier_copy_ends(const char* what, uint64_t* barrier, uint32_t phase, int64_t bytes,
-                        Here here) {
+                        SourceLocation here) {
   --use_of(barrier).copies;
   State s = load(what, barrier, here);
   if (s.phase != phase) {

@@ -8,10 +8,11 @@
 namespace assay::simt {
 
 // Bulk copies that count for the phase in which they were issued. begin at the issue, end when the bytes are there.
-uint32_t mbarrier_copy_begins(const char* what, uint64_t* barrier, Here here);  // the phase
+uint32_t mbarrier_copy_begins(const char* what, uint64_t* barrier,
+                              SourceLocation here);  // the phase
 void mbarrier_copy_ends(const char* what, uint64_t* barrier, uint32_t phase, int64_t bytes,
-                        Here here);
+                        SourceLocation here);
 // An arrival from code that runs for a thread after it went on (cp_async_mbarrier_arrive).
-void mbarrier_arrive_landed(const char* what, uint64_t* barrier, Here here);
+void mbarrier_arrive_landed(const char* what, uint64_t* barrier, SourceLocation here);
 
 }  // namespace assay::simt

@@ -182,7 +182,8 @@ std::string describe_address(const void* p) {
   return strprintf("address %p", p);
 }
 
-void check_global(const char* what, Here here, const void* p, size_t bytes, size_t alignment) {
+void check_global(const char* what, SourceLocation here, const void* p, size_t bytes,
+                  size_t alignment) {
   if (reinterpret_cast<uintptr_t>(p) % alignment != 0)
     fail(here, "%s: global address %p is no multiple of %zu", what, p, alignment);
   if (bytes == 0 || registry().by_base.empty()) return;  // nobody uses device_malloc

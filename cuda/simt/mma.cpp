@@ -25,10 +25,10 @@ struct Product {
   float* d;
   const uint32_t* a;
   const uint32_t* b;
-  Here here;
+  SourceLocation here;
 };
 
-void need_full_warp(const char* what, uint32_t mask, Here here) {
+void need_full_warp(const char* what, uint32_t mask, SourceLocation here) {
   if (mask != kFullWarp) {
     fail(here, "%s: all 32 lanes must call it; lanes 0x%08x are there", what, mask);
   }
@@ -65,7 +65,7 @@ struct Rows {
   std::byte* row;
   uint32_t* loaded;
   const uint32_t* stored;
-  Here here;
+  SourceLocation here;
 };
 
 void load(void* const (&args)[kWarpLanes], uint32_t mask) {
@@ -106,26 +106,27 @@ constexpr size_t kRowBytes = 16;
 
 }  // namespace
 
-void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], Here here) {
+void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                  SourceLocation here) {
   Product p = {d, a, b, here};
   warp_collective("mma_m16n8k16", here, kFullWarp, &p, multiply);
 }
 
-void ldmatrix_x4(uint32_t (&r)[4], const void* row, Here here) {
+void ldmatrix_x4(uint32_t (&r)[4], const void* row, SourceLocation here) {
   check_shared("ldmatrix_x4", here, row, kRowBytes, kRowBytes);
   note_read(row, kRowBytes, here);
   Rows rows = {static_cast<std::byte*>(const_cast<void*>(row)), r, nullptr, here};
   warp_collective("ldmatrix_x4", here, kFullWarp, &rows, load);
 }
 
-void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row, Here here) {
+void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row, SourceLocation here) {
   check_shared("ldmatrix_x4_trans", here, row, kRowBytes, kRowBytes);
   note_read(row, kRowBytes, here);
   Rows rows = {static_cast<std::byte*>(const_cast<void*>(row)), r, nullptr, here};
   warp_collective("ldmatrix_x4_trans", here, kFullWarp, &rows, load_transposed);
 }
 
-void stmatrix_x4(void* row, const uint32_t (&r)[4], Here here) {
+void stmatrix_x4(void* row, const uint32_t (&r)[4], SourceLocation here) {
   check_shared("stmatrix_x4", here, row, kRowBytes, kRowBytes);
   note_write(row, kRowBytes, here);
   Rows rows = {static_cast<std::byte*>(row), nullptr, r, here};

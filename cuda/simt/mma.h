@@ -8,9 +8,10 @@
 namespace assay::simt {
 
 void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-                  Here here = Here::caller());
-void ldmatrix_x4(uint32_t (&r)[4], const void* row, Here here = Here::caller());
-void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row, Here here = Here::caller());
-void stmatrix_x4(void* row, const uint32_t (&r)[4], Here here = Here::caller());
+                  SourceLocation here = SourceLocation::caller());
+void ldmatrix_x4(uint32_t (&r)[4], const void* row, SourceLocation here = SourceLocation::caller());
+void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row,
+                       SourceLocation here = SourceLocation::caller());
+void stmatrix_x4(void* row, const uint32_t (&r)[4], SourceLocation here = SourceLocation::caller());
 
 }  // namespace assay::simt

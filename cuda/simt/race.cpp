@@ -302,7 +302,7 @@ void race_named_barrier_completes(int id, const ThreadSet& waiting, int last) {
   clear(d.named[id]);
 }
 
-void race_atomic(const void* p, size_t bytes, Here here) {
+void race_atomic(const void* p, size_t bytes, SourceLocation here) {
   if (detail::running == nullptr) return;
   Detector& d = detector();
   auto& released = d.blocks_released[p];
@@ -312,7 +312,7 @@ void race_atomic(const void* p, size_t bytes, Here here) {
 }
 
 // Looked at as a change is, so that a plain access beside it is a race; it orders nothing.
-void race_atomic_load(const void* p, size_t bytes, Here here) {
+void race_atomic_load(const void* p, size_t bytes, SourceLocation here) {
   access(p, bytes, Access::kAtomic, place_of(here));
 }
 
@@ -320,16 +320,16 @@ void race_fence_device() {
   detector().fenced[size_t(self().index)] = 1;
 }
 
-void note_read(const void* p, size_t bytes, Here here) {
+void note_read(const void* p, size_t bytes, SourceLocation here) {
   access(p, bytes, Access::kRead, place_of(here));
 }
-void note_write(const void* p, size_t bytes, Here here) {
+void note_write(const void* p, size_t bytes, SourceLocation here) {
   access(p, bytes, Access::kWrite, place_of(here));
 }
-void note_async_read(const void* p, size_t bytes, Here here) {
+void note_async_read(const void* p, size_t bytes, SourceLocation here) {
   access(p, bytes, Access::kAsyncRead, place_of(here));
 }
-void note_async_write(const void* p, size_t bytes, Here here) {
+void note_async_write(const void* p, size_t bytes, SourceLocation here) {
   access(p, bytes, Access::kAsyncWrite, place_of(here));
 }
 

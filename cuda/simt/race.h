@@ -23,8 +23,8 @@ void race_block_barrier();
 void race_warp_barrier(int warp, uint32_t lanes);
 void race_named_barrier_arrives(int id);
 void race_named_barrier_completes(int id, const ThreadSet& waiting, int last);
-void race_atomic(const void* p, size_t bytes, Here here);
-void race_atomic_load(const void* p, size_t bytes, Here here);
+void race_atomic(const void* p, size_t bytes, SourceLocation here);
+void race_atomic_load(const void* p, size_t bytes, SourceLocation here);
 void race_fence_device();
 
 }  // namespace assay::simt

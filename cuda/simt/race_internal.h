@@ -15,7 +15,7 @@ enum class Access { kRead, kWrite, kAtomic, kAsyncRead, kAsyncWrite };
 using Place = uint32_t;
 inline constexpr Place kAsyncPlace = ~Place{0};
 Place place_of(const void* code);
-Place place_of(Here here);
+Place place_of(SourceLocation here);
 std::string describe_place(Place place);
 
 void race_access(const void* p, size_t bytes, Access kind, Place place);

@@ -4,10 +4,10 @@
 
 namespace assay::simt {
 
-void note_read(const void*, size_t, Here) {}
-void note_write(const void*, size_t, Here) {}
-void note_async_read(const void*, size_t, Here) {}
-void note_async_write(const void*, size_t, Here) {}
+void note_read(const void*, size_t, SourceLocation) {}
+void note_write(const void*, size_t, SourceLocation) {}
+void note_async_read(const void*, size_t, SourceLocation) {}
+void note_async_write(const void*, size_t, SourceLocation) {}
 void note_release(const void*) {}
 void note_acquire(const void*) {}
 void note_proxy_fence() {}
@@ -21,8 +21,8 @@ void race_block_barrier() {}
 void race_warp_barrier(int, uint32_t) {}
 void race_named_barrier_arrives(int) {}
 void race_named_barrier_completes(int, const ThreadSet&, int) {}
-void race_atomic(const void*, size_t, Here) {}
-void race_atomic_load(const void*, size_t, Here) {}
+void race_atomic(const void*, size_t, SourceLocation) {}
+void race_atomic_load(const void*, size_t, SourceLocation) {}
 void race_fence_device() {}
 
 }  // namespace assay::simt

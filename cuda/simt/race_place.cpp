@@ -15,7 +15,7 @@ namespace assay::simt {
 namespace {
 
 constexpr Place kIsHere = Place{1} << 31;
-std::vector<Here> heres;
+std::vector<SourceLocation> heres;
 
 // "file:line" by addr2line; the address where there is none.
 std::string line_of(Place offset) {
@@ -41,7 +41,7 @@ Place place_of(const void* code) {
   return Place(static_cast<const char*>(code) - &__executable_start) & ~kIsHere;
 }
 
-Place place_of(Here here) {
+Place place_of(SourceLocation here) {
   for (size_t i = 0; i < heres.size(); ++i)
     if (heres[i].file == here.file && heres[i].line == here.line) return kIsHere | Place(i);
   heres.push_back(here);

@@ -100,7 +100,7 @@ void run_grid(const char* name, dim3 grid, dim3 shape, size_t shared_bytes,
   check_device_memory(name);
 }
 
-void fail(Here here, const char* format, ...) {
+void fail(SourceLocation here, const char* format, ...) {
   char text[512];
   va_list args;
   va_start(args, format);

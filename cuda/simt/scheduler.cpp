@@ -40,10 +40,10 @@ void Scheduler::run_block() {
   switches_ = 0;
   random_deep_ = random() % 2 == 0;
   random_start_ = int(random() % uint64_t(block_.threads));
-  meetings_begin(block_.threads);
+  rendezvous_begin(block_.threads);
   try {
     run_threads();
-    while (!landings_.empty()) land_one();
+    while (!completions_.empty()) complete_one();
     for (auto& extension : block_.extensions)
       if (extension) extension->block_ends();
   } catch (...) {
@@ -66,7 +66,7 @@ void Scheduler::run_threads() {
 void Scheduler::abandon() {
   for (int i = 0; i < block_.threads; ++i)
     if (threads_[i].state == Thread::State::kStarted) stacks_.give(threads_[i].fiber.stack);
-  landings_.clear();
+  completions_.clear();
   block_.extensions.clear();
   detail::running = nullptr;
 }
@@ -113,7 +113,7 @@ void Scheduler::exit_current() {
   t.state = Thread::State::kExited;
   exited_.insert(t.index);
   ++block_.exited;
-  meetings_thread_exits(t);
+  rendezvous_thread_exits(t);
 }
 
 void Scheduler::start(Thread& thread) {
@@ -126,7 +126,7 @@ void Scheduler::activate(Thread& thread) {
   threadIdx = thread.position;
 }
 
-void Scheduler::suspend(const char* what, Here here, const void* object) {
+void Scheduler::suspend(const char* what, SourceLocation here, const void* object) {
   Thread& t = self();
   t.wait = {what, here, object};
   if (++switches_ > switch_limit_)
@@ -139,8 +139,8 @@ void Scheduler::suspend(const char* what, Here here, const void* object) {
   switch_fiber(t.fiber, next.fiber);
 }
 
-void Scheduler::park(const char* what, Here here, const void* object, bool (*ready)(void*),
-                     void* context) {
+void Scheduler::park(const char* what, SourceLocation here, const void* object,
+                     bool (*ready)(void*), void* context) {
   Thread& t = self();
   t.ready = ready;
   t.ready_context = context;
@@ -178,7 +178,7 @@ bool Scheduler::pick_from_ready(int& index) {
 
 Thread& Scheduler::pick() {
   if (schedule_.order == Order::kRandom) {
-    if (!landings_.empty() && random() % 8 == 0) land_one();
+    if (!completions_.empty() && random() % 8 == 0) complete_one();
     if (changed_ && random() % 4 == 0) wake_parked();
   }
   for (;;) {
@@ -186,8 +186,8 @@ Thread& Scheduler::pick() {
     if (pick_from_ready(index)) return threads_[index];
     if (changed_) {
       wake_parked();
-    } else if (!landings_.empty()) {
-      land_one();
+    } else if (!completions_.empty()) {
+      complete_one();
     } else {
       report_deadlock();
     }
@@ -208,25 +208,25 @@ Ticket Scheduler::defer(std::function<void()> landing) {
     changed_ = true;
     return 0;
   }
-  landings_.emplace(++last_ticket_, std::move(landing));
+  completions_.emplace(++last_ticket_, std::move(landing));
   return last_ticket_;
 }
 
 void Scheduler::land(Ticket ticket) {
-  const auto found = landings_.find(ticket);
-  if (found == landings_.end()) return;
+  const auto found = completions_.find(ticket);
+  if (found == completions_.end()) return;
   const std::function<void()> landing = std::move(found->second);
-  landings_.erase(found);
+  completions_.erase(found);
   landing();
   changed_ = true;
 }
 
-void Scheduler::land_one() {
-  auto chosen = landings_.begin();
+void Scheduler::complete_one() {
+  auto chosen = completions_.begin();
   if (schedule_.order == Order::kRandom) {
     const Ticket first = chosen->first;
-    const Ticket last = landings_.rbegin()->first;
-    chosen = landings_.lower_bound(first + random() % (last - first + 1));
+    const Ticket last = completions_.rbegin()->first;
+    chosen = completions_.lower_bound(first + random() % (last - first + 1));
   }
   land(chosen->first);
 }

@@ -25,11 +25,12 @@ class Scheduler {
   const ThreadSet& exited() const { return exited_; }
 
   // Runs others until somebody makes the calling thread ready.
-  void suspend(const char* what, Here here, const void* object);
+  void suspend(const char* what, SourceLocation here, const void* object);
   void make_ready(const ThreadSet& threads) { ready_.insert(threads); }
   void make_ready(int warp, uint32_t lanes) { ready_.insert_warp(warp, lanes); }
   // As suspend, with a predicate to wake up by.
-  void park(const char* what, Here here, const void* object, bool (*ready)(void*), void* context);
+  void park(const char* what, SourceLocation here, const void* object, bool (*ready)(void*),
+            void* context);
   void notify() { changed_ = true; }
 
   Ticket defer(std::function<void()> landing);
@@ -52,7 +53,7 @@ class Scheduler {
   void activate(Thread& thread);
   void exit_current();
   void wake_parked();
-  void land_one();
+  void complete_one();
   void abandon();
   [[noreturn]] void report_deadlock();
 
@@ -70,15 +71,15 @@ class Scheduler {
   ThreadSet parked_;  // in wait_until
   ThreadSet exited_;
   bool changed_ = false;
-  std::map<Ticket, std::function<void()>> landings_;
+  std::map<Ticket, std::function<void()>> completions_;
   Ticket last_ticket_ = 0;
   uint64_t switches_ = 0;
   uint64_t switch_limit_ = 1'000'000'000;
 };
 
 // meeting.cpp: the meetings of threads.
-void meetings_begin(int threads);
-void meetings_thread_exits(Thread& thread);
+void rendezvous_begin(int threads);
+void rendezvous_thread_exits(Thread& thread);
 
 // fault.cpp: while one exists, a memory fault of a kernel is a KernelError.
 class FaultGuard {
@@ -98,6 +99,6 @@ void shared_ends(Block& block);
 
 // report.cpp
 std::string describe_threads(Scheduler& scheduler);  // who waits where
-std::string short_place(Here here);                  // ops/rmsnorm.cu:17
+std::string short_place(SourceLocation here);        // ops/rmsnorm.cu:17
 
 }  // namespace assay::simt

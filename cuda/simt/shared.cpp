@@ -75,7 +75,7 @@ void shared_ends(Block& block) {
   }
 }
 
-void* shared_array(SharedKey& key, size_t bytes, size_t alignment, Here here) {
+void* shared_array(SharedKey& key, size_t bytes, size_t alignment, SourceLocation here) {
   const Block& b = block();
   if (key.block == b.serial) return key.array;
   alignment = std::max<size_t>(alignment, 16);
@@ -106,7 +106,8 @@ bool is_shared(const void* p) {
   return p >= arena && p < arena + kArenaBytes;
 }
 
-void check_shared(const char* what, Here here, const void* p, size_t bytes, size_t alignment) {
+void check_shared(const char* what, SourceLocation here, const void* p, size_t bytes,
+                  size_t alignment) {
   if (!is_shared(p)) fail(here, "%s: %p is not in shared memory", what, p);
   const size_t at = shared_address(p);
   if (at % alignment != 0)

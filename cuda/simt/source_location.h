@@ -3,12 +3,13 @@
 
 namespace assay::simt {
 
-struct Here {
+struct SourceLocation {
   const char* file = "";
   int line = 0;
 
   // As a default argument, `Here here = Here::caller()` is the line of the call.
-  static constexpr Here caller(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  static constexpr SourceLocation caller(const char* file = __builtin_FILE(),
+                                         int line = __builtin_LINE()) {
     return {file, line};
   }
 };

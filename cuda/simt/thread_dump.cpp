@@ -36,7 +36,7 @@ std::string ranges(const std::vector<int>& numbers) {
 }  // namespace
 
 // The file's name with its folder.
-std::string short_place(Here here) {
+std::string short_place(SourceLocation here) {
   const char* name = here.file;
   const char* last = std::strrchr(name, '/');
   if (last != nullptr) {

@@ -21,7 +21,7 @@ size_t Block::new_extension_id() {
   return next++;
 }
 
-void wait_until(const char* what, Here here, const void* object, bool (*ready)(void*),
+void wait_until(const char* what, SourceLocation here, const void* object, bool (*ready)(void*),
                 void* context) {
   if (ready(context)) return;
   Scheduler::instance().park(what, here, object, ready, context);
@@ -41,7 +41,7 @@ namespace {
 struct ShuffleArgument {
   uint64_t value;
   int source;
-  Here here;
+  SourceLocation here;
 };
 
 int source_lane(Shuffle kind, int lane, int operand, int width) {
@@ -102,7 +102,7 @@ void for_lanes(void* const (&args)[kWarpLanes], uint32_t mask, F f) {
 }  // namespace
 
 uint64_t shuffle_bits(const char* what, Shuffle kind, uint64_t value, int operand, int width,
-                      Here here) {
+                      SourceLocation here) {
   if (width < 1 || width > kWarpLanes || (width & (width - 1)) != 0)
     fail(here, "%s: width %d, need a power of two up to 32", what, width);
   ShuffleArgument a{value, source_lane(kind, self().lane, operand, width), here};
@@ -110,7 +110,7 @@ uint64_t shuffle_bits(const char* what, Shuffle kind, uint64_t value, int operan
   return a.value;
 }
 
-uint32_t ballot(int condition, Here here) {
+uint32_t ballot(int condition, SourceLocation here) {
   VoteArgument a{condition != 0, 0};
   warp_collective("ballot", here, kAllLanes, &a, [](void* const(&args)[kWarpLanes], uint32_t mask) {
     uint32_t bits = 0;
@@ -120,7 +120,7 @@ uint32_t ballot(int condition, Here here) {
   return a.result;
 }
 
-uint32_t match_any(uint32_t value, Here here) {
+uint32_t match_any(uint32_t value, SourceLocation here) {
   VoteArgument a{value, 0};
   warp_collective(
       "match_any", here, kAllLanes, &a, [](void* const(&args)[kWarpLanes], uint32_t mask) {
@@ -133,7 +133,7 @@ uint32_t match_any(uint32_t value, Here here) {
   return a.result;
 }
 
-uint32_t warp_max_u32(uint32_t value, Here here) {
+uint32_t warp_max_u32(uint32_t value, SourceLocation here) {
   VoteArgument a{value, 0};
   warp_collective("warp_max_u32", here, kAllLanes, &a,
                   [](void* const(&args)[kWarpLanes], uint32_t mask) {
@@ -145,35 +145,35 @@ uint32_t warp_max_u32(uint32_t value, Here here) {
 }
 
 // Nothing runs between the read and the write: no other thread can.
-int32_t atomic_add(int32_t* p, int32_t value, Here here) {
+int32_t atomic_add(int32_t* p, int32_t value, SourceLocation here) {
   race_atomic(p, sizeof(*p), here);
   const int32_t old = *p;
   *p = int32_t(uint32_t(old) + uint32_t(value));
   return old;
 }
-uint32_t atomic_add(uint32_t* p, uint32_t value, Here here) {
+uint32_t atomic_add(uint32_t* p, uint32_t value, SourceLocation here) {
   race_atomic(p, sizeof(*p), here);
   const uint32_t old = *p;
   *p = old + value;
   return old;
 }
-int64_t atomic_add(int64_t* p, int64_t value, Here here) {
+int64_t atomic_add(int64_t* p, int64_t value, SourceLocation here) {
   race_atomic(p, sizeof(*p), here);
   const int64_t old = *p;
   *p = int64_t(uint64_t(old) + uint64_t(value));
   return old;
 }
-uint32_t atomic_max(uint32_t* p, uint32_t value, Here here) {
+uint32_t atomic_max(uint32_t* p, uint32_t value, SourceLocation here) {
   race_atomic(p, sizeof(*p), here);
   const uint32_t old = *p;
   *p = std::max(old, value);
   return old;
 }
-uint32_t atomic_load(const uint32_t* p, Here here) {
+uint32_t atomic_load(const uint32_t* p, SourceLocation here) {
   race_atomic_load(p, sizeof(*p), here);
   return *p;
 }
-void fence_device(Here) {
+void fence_device(SourceLocation) {
   race_fence_device();
 }
 

@@ -36,7 +36,7 @@ struct Tile {
 };
 
 Tile make_tile(const char* what, const gpu::TensorMap& map, const void* shared,
-               const std::array<int, 5>& at, int rank, Here here) {
+               const std::array<int, 5>& at, int rank, SourceLocation here) {
   Tile tile = {.map = {}, .at = at, .shared = 0};
   std::memcpy(&tile.map, map.opaque, sizeof(tile.map));
   if (tile.map.magic != kTensorMapMagic) fail(here, "%s: not a tensor map", what);
@@ -155,7 +155,7 @@ struct Group {
 struct Stores : Extension {
   struct OfThread {
     std::vector<std::shared_ptr<Store>> open;  // not committed
-    Here last_store;
+    SourceLocation last_store;
     std::vector<Group> groups;
     size_t read_waited = 0, waited = 0;  // groups
   };
@@ -178,7 +178,7 @@ Stores::OfThread& mine() {
 }  // namespace
 
 void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
-              const std::array<int, 5>& at, int rank, Here here) {
+              const std::array<int, 5>& at, int rank, SourceLocation here) {
   const Tile tile = make_tile("tma_load", map, shared, at, rank, here);
   const int64_t bytes = tile.bytes();
   std::byte* const arena = block().arena;
@@ -192,7 +192,8 @@ void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
   });
 }
 
-void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier, Here here) {
+void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier,
+               SourceLocation here) {
   if (bytes <= 0 || bytes % kPiece != 0) {
     fail(here, "bulk_load: %d bytes; a positive multiple of 16 is possible", bytes);
   }
@@ -209,7 +210,7 @@ void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier, H
 }
 
 void tma_store(const gpu::TensorMap& map, const void* shared, const std::array<int, 5>& at,
-               int rank, Here here) {
+               int rank, SourceLocation here) {
   auto store = std::make_shared<Store>();
   store->tile = make_tile("tma_store", map, shared, at, rank, here);
   note_async_read(shared, size_t(store->tile.bytes()), here);
@@ -219,7 +220,7 @@ void tma_store(const gpu::TensorMap& map, const void* shared, const std::array<i
   t.last_store = here;
 }
 
-void bulk_commit(Here) {
+void bulk_commit(SourceLocation) {
   Stores::OfThread& t = mine();
   Group group;
   group.stores.swap(t.open);
@@ -236,13 +237,13 @@ void bulk_commit(Here) {
   t.groups.push_back(std::move(group));
 }
 
-void bulk_wait_read_groups(int pending, Here) {
+void bulk_wait_read_groups(int pending, SourceLocation) {
   Stores::OfThread& t = mine();
   for (; t.read_waited + size_t(pending) < t.groups.size(); ++t.read_waited)
     if (const Ticket ticket = t.groups[t.read_waited].read) land(ticket);
 }
 
-void bulk_wait_groups(int pending, Here here) {
+void bulk_wait_groups(int pending, SourceLocation here) {
   bulk_wait_read_groups(pending, here);
   Stores::OfThread& t = mine();
   for (; t.waited + size_t(pending) < t.groups.size(); ++t.waited)

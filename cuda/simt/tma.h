@@ -10,19 +10,19 @@
 namespace assay::simt {
 
 void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
-              const std::array<int, 5>& at, int rank, Here here);
+              const std::array<int, 5>& at, int rank, SourceLocation here);
 void tma_store(const gpu::TensorMap& map, const void* shared, const std::array<int, 5>& at,
-               int rank, Here here);
-void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier, Here here);
-void bulk_commit(Here here = Here::caller());
-void bulk_wait_groups(int pending, Here here);
-void bulk_wait_read_groups(int pending, Here here);
+               int rank, SourceLocation here);
+void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier, SourceLocation here);
+void bulk_commit(SourceLocation here = SourceLocation::caller());
+void bulk_wait_groups(int pending, SourceLocation here);
+void bulk_wait_read_groups(int pending, SourceLocation here);
 template <int Pending>
-inline void bulk_wait(Here here = Here::caller()) {
+inline void bulk_wait(SourceLocation here = SourceLocation::caller()) {
   bulk_wait_groups(Pending, here);
 }
 template <int Pending>
-inline void bulk_wait_read(Here here = Here::caller()) {
+inline void bulk_wait_read(SourceLocation here = SourceLocation::caller()) {
   bulk_wait_read_groups(Pending, here);
 }
 

@@ -42,7 +42,7 @@ enum class Kind { kProduct, kProductRegisters, kCommit };
 
 struct Step {
   Kind kind;
-  Here here;
+  SourceLocation here;
   uint64_t a = 0, b = 0;  // descriptors
   TileOrder a_order = TileOrder::kKMajor, b_order = TileOrder::kKMajor;
   WgmmaElement a_element = WgmmaElement::kBf16, b_element = WgmmaElement::kBf16;
@@ -67,7 +67,7 @@ struct Warpgroup {
     uint64_t issued = 0;            // steps
     uint64_t committed = 0;         // of those
     std::vector<uint64_t> batches;  // steps issued before the end of each batch
-    Here fence, last;
+    SourceLocation fence, last;
     int fenced = 0;
     std::vector<std::shared_ptr<Accumulator>> held;
   };
@@ -96,7 +96,7 @@ struct Me {
   int rank;
   Warpgroup::OfThread& thread;
 };
-Me find_me(Here here) {
+Me find_me(SourceLocation here) {
   static uint64_t serial = 0;  // of the block that `groups` belongs to
   static Warpgroups* groups = nullptr;
   Block& b = block();
@@ -132,7 +132,7 @@ void hand_over(Accumulator& accumulator, int thread, float* d) {
   ++accumulator.handed_over;
 }
 
-void take_back(Accumulator& accumulator, int thread, Here here) {
+void take_back(Accumulator& accumulator, int thread, SourceLocation here) {
   float* const d = accumulator.d[thread];
   for (int i = 0; i < accumulator.n / 2; ++i) {
     if (std::bit_cast<uint32_t>(d[i]) != kInFlight)
@@ -146,7 +146,7 @@ void take_back(Accumulator& accumulator, int thread, Here here) {
   ++accumulator.taken_back;
 }
 
-void check_tile(const WgmmaTile& tile, const char* name, Here here) {
+void check_tile(const WgmmaTile& tile, const char* name, SourceLocation here) {
   const uint32_t pattern = tile.span / 16 - 1;  // rows of 128 bytes until the XOR begins anew
   if ((tile.start >> 7 & pattern) != 0)
     fail(here,
@@ -189,7 +189,7 @@ int depth(WgmmaElement element) {
   return element == WgmmaElement::kBf16 ? kK : 2 * kK;
 }
 
-void gather(float* out, const Tiled& t, Here here) {
+void gather(float* out, const Tiled& t, SourceLocation here) {
   const WgmmaTile tile = wgmma_tile(t.descriptor);
   const bool inside =
       t.element == WgmmaElement::kBf16
@@ -200,7 +200,7 @@ void gather(float* out, const Tiled& t, Here here) {
          t.name, tile.start, tile.leading, tile.stride);
 }
 
-std::vector<float> gathered(const Tiled& t, Here here) {
+std::vector<float> gathered(const Tiled& t, SourceLocation here) {
   std::vector<float> out(size_t(t.rows) * size_t(depth(t.element)));
   gather(out.data(), t, here);
   return out;
@@ -233,7 +233,7 @@ void Warpgroup::execute_before(uint64_t end) {
 }
 
 // What the race detector hears of an operand: by one thread of the warpgroup for all.
-void note_operand(uint64_t descriptor, TileOrder order, int rows, Here here) {
+void note_operand(uint64_t descriptor, TileOrder order, int rows, SourceLocation here) {
   const WgmmaTile tile = wgmma_tile(descriptor);
   const int r_step = order == TileOrder::kMNMajor ? 8 : 1;
   const int k_step = order == TileOrder::kMNMajor ? 1 : 8;
@@ -320,7 +320,7 @@ TileOrder order(int is_mn_major) {
 }  // namespace
 
 uint64_t wgmma_descriptor(const void* tile, int leading_bytes, int stride_bytes,
-                          gpu::Swizzle swizzle, Here here) {
+                          gpu::Swizzle swizzle, SourceLocation here) {
   check_shared("wgmma_descriptor", here, tile, 16, 16);
   constexpr int kLimit = 1 << 18;
   if (leading_bytes < 0 || leading_bytes % 16 != 0 || leading_bytes >= kLimit || stride_bytes < 0 ||
@@ -334,7 +334,7 @@ uint64_t wgmma_descriptor(const void* tile, int leading_bytes, int stride_bytes,
 }
 
 void wgmma(float* d, int n, uint64_t a, int a_is_mn_major, uint64_t b, int b_is_mn_major,
-           int accumulate, Here here) {
+           int accumulate, SourceLocation here) {
   issue_product(d, {.kind = Kind::kProduct,
                     .here = here,
                     .a = a,
@@ -346,7 +346,7 @@ void wgmma(float* d, int n, uint64_t a, int a_is_mn_major, uint64_t b, int b_is_
 }
 
 void wgmma_codes(float* d, int n, WgmmaElement a_element, uint64_t a, WgmmaElement b_element,
-                 uint64_t b, int accumulate, Here here) {
+                 uint64_t b, int accumulate, SourceLocation here) {
   issue_product(d, {.kind = Kind::kProduct,
                     .here = here,
                     .a = a,
@@ -358,7 +358,7 @@ void wgmma_codes(float* d, int n, WgmmaElement a_element, uint64_t a, WgmmaEleme
 }
 
 void wgmma_a_in_registers(float* d, int n, const uint32_t (&a)[4], uint64_t b, int b_is_mn_major,
-                          int accumulate, Here here) {
+                          int accumulate, SourceLocation here) {
   Step& step = issue_product(d, {.kind = Kind::kProductRegisters,
                                  .here = here,
                                  .b = b,
@@ -374,11 +374,11 @@ void wgmma_a_in_registers(float* d, int n, const uint32_t (&a)[4], uint64_t b, i
   }
 }
 
-void wgmma_fence(Here here) {
+void wgmma_fence(SourceLocation here) {
   find_me(here).thread.fenced = 1;
 }
 
-void wgmma_commit(Here here) {
+void wgmma_commit(SourceLocation here) {
   const auto [group, rank, me] = find_me(here);
   const Step& step = issue(group, me, {.kind = Kind::kCommit, .here = here});
   me.batches.push_back(me.issued);
@@ -388,7 +388,7 @@ void wgmma_commit(Here here) {
     defer([&group = group, end = me.issued] { group.execute_before(end); });
 }
 
-void wgmma_wait_groups(int pending, Here here) {
+void wgmma_wait_groups(int pending, SourceLocation here) {
   const auto [group, rank, me] = find_me(here);
   if (pending == 0 && me.issued > me.committed)
     fail(here, "wgmma_wait<0>: products were issued, but not committed");

@@ -12,20 +12,21 @@ namespace assay::simt {
 enum class WgmmaElement { kBf16, kE4M3, kE5M2 };
 
 uint64_t wgmma_descriptor(const void* tile, int leading_bytes, int stride_bytes,
-                          gpu::Swizzle swizzle = gpu::Swizzle::k128, Here here = Here::caller());
+                          gpu::Swizzle swizzle = gpu::Swizzle::k128,
+                          SourceLocation here = SourceLocation::caller());
 // d: n / 2 numbers.
 void wgmma(float* d, int n, uint64_t a, int a_is_mn_major, uint64_t b, int b_is_mn_major,
-           int accumulate, Here here);
+           int accumulate, SourceLocation here);
 // Operands of 8 bits: both K-major.
 void wgmma_codes(float* d, int n, WgmmaElement a_element, uint64_t a, WgmmaElement b_element,
-                 uint64_t b, int accumulate, Here here);
+                 uint64_t b, int accumulate, SourceLocation here);
 void wgmma_a_in_registers(float* d, int n, const uint32_t (&a)[4], uint64_t b, int b_is_mn_major,
-                          int accumulate, Here here);
-void wgmma_fence(Here here = Here::caller());
-void wgmma_commit(Here here = Here::caller());
-void wgmma_wait_groups(int pending, Here here);
+                          int accumulate, SourceLocation here);
+void wgmma_fence(SourceLocation here = SourceLocation::caller());
+void wgmma_commit(SourceLocation here = SourceLocation::caller());
+void wgmma_wait_groups(int pending, SourceLocation here);
 template <int Pending>
-inline void wgmma_wait(Here here = Here::caller()) {
+inline void wgmma_wait(SourceLocation here = SourceLocation::caller()) {
   wgmma_wait_groups(Pending, here);
 }
 

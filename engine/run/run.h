@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/run/checkpoint.h"
 #include "engine/evaluator.h"
+#include "engine/run/checkpoint.h"
 #include "engine/run/landing.h"
 #include "engine/run/recorder.h"
 #include "engine/telemetry/router_telemetry.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/telemetry/sqlite.h"
 #include "engine/telemetry/schema.h"
+#include "engine/telemetry/sqlite.h"
 
 namespace assay {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/telemetry/collapse_guard.h"
 #include "engine/model.h"
+#include "engine/telemetry/collapse_guard.h"
 #include "engine/telemetry/router_stats.h"
 #include "engine/telemetry/schema.h"
 

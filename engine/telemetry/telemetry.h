@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/view.h"
-#include "engine/telemetry/sqlite.h"
 #include "engine/telemetry/schema.h"
+#include "engine/telemetry/sqlite.h"
 
 namespace assay {
 

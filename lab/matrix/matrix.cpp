@@ -14,8 +14,8 @@
 #include "engine/config/text.h"
 #include "models/audit/contract.h"
 #include "models/decoder/decoder.h"
-#include "models/linear/precision.h"
 #include "models/decoder/training_memory.h"
+#include "models/linear/precision.h"
 
 namespace assay {
 namespace {

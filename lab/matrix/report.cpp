@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "engine/run/progress.h"
-#include "lab/runs/markdown_table.h"
 #include "lab/matrix/claims.h"
+#include "lab/runs/markdown_table.h"
 #include "lab/runs/run_measures.h"
 
 namespace assay {

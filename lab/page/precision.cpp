@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "lab/runs/precision_text.h"
 #include "lab/page/series.h"
+#include "lab/runs/precision_text.h"
 
 namespace assay {
 

@@ -30,7 +30,8 @@ struct Claim {
   ReceiptJson value;  // a number; null = did not happen
   std::string unit;
   double tolerance = 0;
-  ReceiptJson how;  // {"rule": NAME, arguments ...}: lab/receipt/run_claims.h, lab/receipt/bundle_claims.h
+  ReceiptJson
+      how;  // {"rule": NAME, arguments ...}: lab/receipt/run_claims.h, lab/receipt/bundle_claims.h
 };
 
 struct Receipt {

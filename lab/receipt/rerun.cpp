@@ -13,8 +13,8 @@
 #include <map>
 
 #include "base/check.h"
-#include "engine/run/checkpoint.h"
 #include "engine/config/check.h"
+#include "engine/run/checkpoint.h"
 #include "engine/run/run_dir.h"
 #include "lab/receipt/run_claims.h"
 

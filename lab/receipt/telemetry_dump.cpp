@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "data/sha256.h"
-#include "engine/telemetry/sqlite.h"
 #include "engine/telemetry/reader.h"
+#include "engine/telemetry/sqlite.h"
 
 namespace assay {
 namespace {

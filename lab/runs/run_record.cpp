@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "engine/config/yaml.h"
-#include "engine/telemetry/router_stats.h"
 #include "engine/run/run_dir.h"
+#include "engine/telemetry/router_stats.h"
 
 namespace assay {
 namespace {

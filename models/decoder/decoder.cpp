@@ -44,25 +44,25 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
       store_(parameter_table(config), options.backend) {
   const BlockParts<T> parts{config_, precision_, scratch_, cache_};
   for (int64_t l = 0; l < config.layers; ++l) {
-    halves_.push_back(make_attention_half<T>(parts, l, cos_, sin_));
+    sublayers_.push_back(make_attention_sublayer<T>(parts, l, cos_, sin_));
     if (is_moe_block(config, l)) {
-      auto half = std::make_unique<MoeHalf<T>>(parts, l);
-      moe_halves_.push_back(half.get());
-      halves_.push_back(std::move(half));
+      auto sublayer = std::make_unique<MoeSublayer<T>>(parts, l);
+      moe_sublayers_.push_back(sublayer.get());
+      sublayers_.push_back(std::move(sublayer));
     } else {
-      halves_.push_back(make_dense_half<T>(parts, l));
+      sublayers_.push_back(make_dense_sublayer<T>(parts, l));
     }
   }
-  for (const auto& half : halves_) {
-    for (QuantisedProducts* products : half->quantised()) {
+  for (const auto& sublayer : sublayers_) {
+    for (QuantisedProducts* products : sublayer->quantised()) {
       store_.leave_out(products->site().weight);
       products->number_operands(uint32_t(quantised_.size()) * QuantisedProducts::kOperands);
       quantised_.push_back(products);
     }
   }
   scratch_.quant.seed = options.seed;
-  streams_.resize(halves_.size() + 1);
-  router_layers_.resize(moe_halves_.size());
+  streams_.resize(sublayers_.size() + 1);
+  router_layers_.resize(moe_sublayers_.size());
 }
 
 template <typename T>
@@ -72,17 +72,17 @@ void Decoder<T>::plan(MemoryPlan& plan) {
   for (QuantisedProducts* products : quantised_) {
     products->plan(plan, store_.spec(products->site().weight), options_.backend);
   }
-  plan_halves(plan);
+  plan_sublayers(plan);
   final_norm_.plan(plan, "final.norm", config_, tokens);
   scratch_.plan(plan, config_, largest_, options_.purpose);
   if (!quantised_.empty()) {
     scratch_.quant.plan(plan, config_, tokens);
     const auto asks = [](const QuantisedProducts* p) {
-      return p->asks_input_amax() || p->asks_gradient_amax();
+      return p->needs_input_amax() || p->needs_gradient_amax();
     };
     if (std::any_of(quantised_.begin(), quantised_.end(), asks)) {
       plan.add(Section::kScratch, "quantised.known_amax", scratch_.quant.known_amax,
-               {int64_t(halves_.size()), kHalfTensors});
+               {int64_t(sublayers_.size()), kSublayerTensors});
     }
     if (precision_.native_capability > 0) scratch_.quant.coded.plan(plan, config_, tokens);
     plan.add(Section::kHostVisible, "quantised.draw", host_draws_, {kDraws});
@@ -119,27 +119,27 @@ void Decoder<T>::plan(MemoryPlan& plan) {
 }
 
 template <typename T>
-void Decoder<T>::plan_halves(MemoryPlan& plan) {
+void Decoder<T>::plan_sublayers(MemoryPlan& plan) {
   const int64_t tokens = largest_.tokens();
   if (training()) {
-    for (const auto& half : halves_) half->plan(plan, tokens);
+    for (const auto& sublayer : sublayers_) sublayer->plan(plan, tokens);
     return;
   }
   // A half reads the stream of the one before it, which is of another kind: attention and feed-forward take turns.
   struct Planned {
     size_t begin = 0, end = 0;  // of plan.entries()
   };
-  std::map<HalfKind, Planned> first;
-  for (const auto& half : halves_) {
+  std::map<SublayerKind, Planned> first;
+  for (const auto& sublayer : sublayers_) {
     const size_t begin = plan.entries().size();
-    if (first.count(half->kind()) == 0) {
-      half->plan(plan, tokens);
-      first[half->kind()] = {begin, plan.entries().size()};
+    if (first.count(sublayer->kind()) == 0) {
+      sublayer->plan(plan, tokens);
+      first[sublayer->kind()] = {begin, plan.entries().size()};
       continue;
     }
     MemoryPlan alone;  // never allocated
-    half->plan(alone, tokens);
-    const Planned& same = first[half->kind()];
+    sublayer->plan(alone, tokens);
+    const Planned& same = first[sublayer->kind()];
     CHECK(alone.entries().size() == same.end - same.begin, "decoder: %zu buffers beside %zu",
           alone.entries().size(), same.end - same.begin);
     for (size_t i = 0; i < alone.entries().size(); ++i) {
@@ -154,7 +154,7 @@ void Decoder<T>::plan_halves(MemoryPlan& plan) {
 template <typename T>
 void Decoder<T>::bind(Exec on) {
   for (const Alias& alias : aliases_) *alias.address = *alias.of;
-  for (const auto& half : halves_) half->bind(store_);
+  for (const auto& sublayer : sublayers_) sublayer->bind(store_);
   quantised_states_.clear();
   for (QuantisedProducts* products : quantised_) {
     products->weights().bind(on, store_.master(products->site().weight));
@@ -184,7 +184,8 @@ int64_t Decoder<T>::workspace_bytes() const {
   const int64_t tokens = largest_.tokens();
   int64_t bytes = linear_workspace_bytes<T>(head_loss_chunk_rows(tokens, config_.vocab_size),
                                             config_.vocab_size, config_.hidden);
-  for (const auto& half : halves_) bytes = std::max(bytes, half->workspace_bytes(tokens));
+  for (const auto& sublayer : sublayers_)
+    bytes = std::max(bytes, sublayer->workspace_bytes(tokens));
   if (options_.backend == Backend::kGpu) {
     bytes = std::max({bytes, gpu::embedding_backward_workspace_bytes(tokens, config_.hidden),
                       gpu::kMatmulWorkspaceBytes});
@@ -231,7 +232,7 @@ void Decoder<T>::begin_step(Exec on, const MicroScale& scale) {
     }
   }
   store_.zero_gradients(on);
-  for (MoeHalf<T>* half : moe_halves_) half->begin_step(on);
+  for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->begin_step(on);
   zero(on, loss_sum_);
 }
 
@@ -257,7 +258,7 @@ TokenBatch Decoder<T>::uploaded(Exec on, const TokenBatch& batch) const {
 template <typename T>
 void Decoder<T>::read_back(Exec on) {
   copy(on, read_loss_sum_, loss_sum_);
-  for (MoeHalf<T>* half : moe_halves_) half->read_back(on);
+  for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->read_back(on);
   if (!quantised_.empty()) {
     copy(on, read_not_finite_, scratch_.quant.not_finite);
     zero(on, scratch_.quant.not_finite);
@@ -269,7 +270,7 @@ void Decoder<T>::read_back(Exec on) {
 
 template <typename T>
 void Decoder<T>::forward(Exec on, const TokenBatch& batch, Pass pass) {
-  const Shape shape{batch.batch, batch.sequence};
+  const BatchShape shape{batch.batch, batch.sequence};
   const int64_t n = shape.tokens();
   CHECK(shape.batch <= largest_.batch && shape.sequence <= largest_.sequence &&
             batch.token.dim[0] == n,
@@ -280,7 +281,7 @@ void Decoder<T>::forward(Exec on, const TokenBatch& batch, Pass pass) {
 }
 
 template <typename T>
-void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, Shape shape, Pass pass) {
+void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, BatchShape shape, Pass pass) {
   const int64_t n = shape.tokens();
   scratch_.quant.training = pass == Pass::kTrain;
   if (pass == Pass::kEvaluate && !evaluation_ready_) {
@@ -290,28 +291,28 @@ void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, Shape shape, Pas
     evaluation_ready_ = true;
   }
   if (!scratch_.quant.known_amax.empty()) zero(on, scratch_.quant.known_amax);
-  const View<T, 2> embedded = halves_.front()->norm().resid;
+  const View<T, 2> embedded = sublayers_.front()->norm().resid;
   embedding_forward<T>(on, {.y = embedded.rows(0, n),
                             .weight = embedding_,
                             .token = token,
                             .gain = static_cast<float>(config_.embed_gain)});
   streams_[0] = {.resid = embedded};
-  for (size_t i = 0; i < halves_.size(); ++i) {
-    streams_[i + 1] = halves_[i]->forward(on, streams_[i], shape, pass);
-    if (i + 2 == halves_.size()) shape = shape.behind_attention();
+  for (size_t i = 0; i < sublayers_.size(); ++i) {
+    streams_[i + 1] = sublayers_[i]->forward(on, streams_[i], shape, pass);
+    if (i + 2 == sublayers_.size()) shape = shape.behind_attention();
   }
   final_norm_.forward(on, streams_.back(), shape.tokens());
 }
 
 template <typename T>
 void Decoder<T>::backward(Exec on, const TokenBatch& batch) {
-  const Shape shape{batch.batch, batch.sequence};
+  const BatchShape shape{batch.batch, batch.sequence};
   const int64_t n = shape.tokens();
   const View<T, 2> dresid = scratch_.dresid.rows(0, n);
   zero(on, dresid);
   final_norm_.backward(on, scratch_, streams_.back(), n);
-  for (size_t i = halves_.size(); i-- > 0;) {
-    halves_[i]->backward(on, streams_[i], shape, scale_);
+  for (size_t i = sublayers_.size(); i-- > 0;) {
+    sublayers_[i]->backward(on, streams_[i], shape, scale_);
   }
   embedding_backward<T>(on, {.dweight = dembedding_,
                              .dy = dresid,
@@ -330,7 +331,7 @@ void Decoder<T>::forward_backward(Exec on, const TokenBatch& from_host) {
                 .sample = scratch_.quant.sample};
   count_draw(on);
   micro_batch_.run(on, key, [&] { queue_micro_batch(on, batch); });
-  for (MoeHalf<T>* half : moe_halves_) half->count_micro_batch(batch.token.dim[0]);
+  for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->count_micro_batch(batch.token.dim[0]);
 }
 
 template <typename T>
@@ -380,12 +381,12 @@ void Decoder<T>::evaluate(Exec on, const TokenBatch& from_host, View<float, 1> n
 
 template <typename T>
 void Decoder<T>::update_router_bias(Exec on, float lr_fraction) {
-  for (MoeHalf<T>* half : moe_halves_) half->update_bias(on, lr_fraction);
+  for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->update_bias(on, lr_fraction);
 }
 
 template <typename T>
 const std::vector<RouterLayerState>& Decoder<T>::router_layers() {
-  for (size_t i = 0; i < moe_halves_.size(); ++i) router_layers_[i] = moe_halves_[i]->state();
+  for (size_t i = 0; i < moe_sublayers_.size(); ++i) router_layers_[i] = moe_sublayers_[i]->state();
   return router_layers_;
 }
 
@@ -402,13 +403,13 @@ NotFiniteOperand Decoder<T>::not_finite_operand() const {
 
 template <typename T>
 void Decoder<T>::route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) {
-  if (moe_halves_.empty()) return;
+  if (moe_sublayers_.empty()) return;
   forward(on, uploaded(on, batch), Pass::kEvaluate);
-  for (size_t i = 0; i < moe_halves_.size(); ++i) {
-    const View<const int32_t, 2> chosen = moe_halves_[i]->chosen(batch.token.dim[0]);
-    CHECK(expert.dim[0] == int64_t(moe_halves_.size()) && expert.dim[1] == chosen.size(),
+  for (size_t i = 0; i < moe_sublayers_.size(); ++i) {
+    const View<const int32_t, 2> chosen = moe_sublayers_[i]->chosen(batch.token.dim[0]);
+    CHECK(expert.dim[0] == int64_t(moe_sublayers_.size()) && expert.dim[1] == chosen.size(),
           "route: expert (%ld, %ld) for %zu layers of %ld choices", long(expert.dim[0]),
-          long(expert.dim[1]), moe_halves_.size(), long(chosen.size()));
+          long(expert.dim[1]), moe_sublayers_.size(), long(chosen.size()));
     copy_bytes(on, expert.row(int64_t(i)), chosen.data, chosen.bytes());
   }
   // What it met is no step's.

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "cuda/graph.h"
-#include "models/decoder/scored_rows.h"
-#include "models/decoder/sublayers.h"
 #include "models/decoder/decoder.h"
 #include "models/decoder/moe_sublayer.h"
+#include "models/decoder/scored_rows.h"
+#include "models/decoder/sublayers.h"
 #include "models/linear/precision.h"
 
 namespace assay {
@@ -54,7 +54,7 @@ class Decoder final : public Model {
  private:
   // The halves' buffers. For inference those of a kind share them: aliases_ has, for each view of all but the first of a kind,
   // the view whose address it takes when memory is bound.
-  void plan_halves(MemoryPlan& plan);
+  void plan_sublayers(MemoryPlan& plan);
   struct Alias {
     void** address;
     void* const* of;
@@ -63,7 +63,7 @@ class Decoder final : public Model {
   // Leaves in streams_ what each half read, the last entry being the final norm's. Its y has the rows of shape.kept, or all.
   void refresh_quantised(Exec on);
   void forward(Exec on, const TokenBatch& batch, Pass pass);
-  void forward(Exec on, View<const int32_t, 1> token, Shape shape, Pass pass);
+  void forward(Exec on, View<const int32_t, 1> token, BatchShape shape, Pass pass);
   void backward(Exec on, const TokenBatch& batch);
   // What a micro-batch queues: the same every time, but for the Key's fields. The host keeps nothing of it.
   void queue_micro_batch(Exec on, const TokenBatch& batch);
@@ -81,7 +81,7 @@ class Decoder final : public Model {
   void check_texts(const TextBatch& batch) const;
   template <typename E>
   View<const E, 1> placed(Exec on, View<E, 1> to, View<const E, 1> from) const;
-  Shape texts_shape(Exec on, const TextBatch& batch, const AskedRows& asked) const;
+  BatchShape texts_shape(Exec on, const TextBatch& batch, const ScoredRows& asked) const;
   // The head's logits of rows of the final norm, without their gain.
   void head_logits(Exec on, View<const T, 2> rows, View<float, 2> logits) const;
   // The batch where the ops run. On a GPU that is always the same place.
@@ -93,23 +93,23 @@ class Decoder final : public Model {
   const ModelConfig config_;
   const DecoderOptions options_;
   const PrecisionTable precision_;
-  const Shape largest_;
+  const BatchShape largest_;
   ParameterStore<T> store_;
   Scratch<T> scratch_;
   KvCache<T> cache_;          // with plan_cache()
   View<float, 2> cos_, sin_;  // (T, D/2)
 
-  std::vector<std::unique_ptr<Half<T>>> halves_;
-  std::vector<Alias> aliases_;                 // for inference
-  std::vector<MoeHalf<T>*> moe_halves_;        // those of halves_ that route
-  std::vector<QuantisedProducts*> quantised_;  // of all halves
+  std::vector<std::unique_ptr<Sublayer<T>>> sublayers_;
+  std::vector<Alias> aliases_;                  // for inference
+  std::vector<MoeSublayer<T>*> moe_sublayers_;  // those of sublayers_ that route
+  std::vector<QuantisedProducts*> quantised_;   // of all halves
   std::vector<QuantisedOperandState> quantised_states_;
   ResidualNorm<T> final_norm_;
   View<const T, 2> embedding_;
   View<float, 2> dembedding_, dhead_;
   WeightMatrix<T> head_;
 
-  std::vector<Stream<T>> streams_;  // one more than halves_
+  std::vector<ResidualStream<T>> streams_;  // one more than sublayers_
   View<std::byte, 1> head_scratch_;
   View<double, 1> loss_sum_, eval_sum_;
   MicroScale scale_;           // of the step

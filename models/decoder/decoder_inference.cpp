@@ -49,7 +49,7 @@ View<const E, 1> Decoder<T>::placed(Exec on, View<E, 1> to, View<const E, 1> fro
 }
 
 template <typename T>
-Shape Decoder<T>::texts_shape(Exec on, const TextBatch& batch, const AskedRows& asked) const {
+BatchShape Decoder<T>::texts_shape(Exec on, const TextBatch& batch, const ScoredRows& asked) const {
   return {.batch = 1,
           .sequence = batch.token.dim[0],
           .segment = placed(on, segment_, batch.segment),
@@ -62,12 +62,12 @@ template <typename T>
 void Decoder<T>::score(Exec on, const TextBatch& batch, View<float, 1> nats,
                        View<uint8_t, 1> most_likely) {
   check_texts(batch);
-  const AskedRows asked(batch);
+  const ScoredRows asked(batch);
   const bool gpu = options_.backend == Backend::kGpu;
   const int64_t count = batch.row.dim[0];
   const View<float, 1> nats_out = gpu ? nats_.rows(0, count) : nats;
   const View<uint8_t, 1> likely_out = gpu ? most_likely_.rows(0, count) : most_likely;
-  const Shape shape = texts_shape(on, batch, asked);
+  const BatchShape shape = texts_shape(on, batch, asked);
   forward(on, placed(on, token_, batch.token), shape, Pass::kEvaluate);
   // A row may be asked more than once.
   const View<T, 2> x = scratch_.dnorm.rows(0, count);
@@ -110,8 +110,8 @@ void Decoder<T>::extend(Exec on, const Extension& extension, View<float, 2> logi
         "extend: logits (%ld, %ld) of %ld parts, %ld texts planned, vocabulary %ld",
         long(logits.dim[0]), long(logits.dim[1]), long(parts), long(cache_.texts),
         long(config_.vocab_size));
-  const AskedRows asked(batch);  // the last of each part, in their order
-  Shape shape = texts_shape(on, batch, asked);
+  const ScoredRows asked(batch);  // the last of each part, in their order
+  BatchShape shape = texts_shape(on, batch, asked);
   shape.cache_row = placed(on, cache_.row, view_of(rows.cache_row));
   forward(on, placed(on, token_, batch.token), shape, Pass::kEvaluate);
   const View<float, 2> out = gpu ? cache_.logits.rows(0, parts) : logits;

@@ -4,11 +4,11 @@
 
 #include "base/bf16.h"
 #include "cuda/transfer.h"
-#include "ops/sparse_linear.h"
 #include "ops/combine.h"
 #include "ops/dispatch.h"
 #include "ops/grouped_linear.h"
 #include "ops/linear.h"
+#include "ops/sparse_linear.h"
 #include "ops/zero.h"
 
 namespace assay {
@@ -36,7 +36,7 @@ RouterSettings router_settings(const RouterConfig& c) {
 }  // namespace
 
 template <typename T>
-MoeHalf<T>::MoeHalf(const BlockParts<T>& parts, int64_t layer)
+MoeSublayer<T>::MoeSublayer(const BlockParts<T>& parts, int64_t layer)
     : config_(parts.config),
       moe_(*parts.config.moe),
       layer_(layer),
@@ -50,7 +50,7 @@ MoeHalf<T>::MoeHalf(const BlockParts<T>& parts, int64_t layer)
 }
 
 template <typename T>
-void MoeHalf<T>::plan(MemoryPlan& plan, int64_t tokens) {
+void MoeSublayer<T>::plan(MemoryPlan& plan, int64_t tokens) {
   const int64_t experts = moe_.experts, assignments = tokens * moe_.top_k;
   const auto add = [&](const char* what, auto& view, const auto&... dims) {
     plan.add(Section::kActivations, name_ + "." + what, view, {dims...});
@@ -89,7 +89,7 @@ void MoeHalf<T>::plan(MemoryPlan& plan, int64_t tokens) {
 }
 
 template <typename T>
-void MoeHalf<T>::bind(const ParameterStore<T>& store) {
+void MoeSublayer<T>::bind(const ParameterStore<T>& store) {
   norm_.bind(store, "blocks." + std::to_string(layer_) + ".ffn.norm");
   router_weight_ = store.matrix(name_ + ".router");
   drouter_weight_ = store.matrix_gradient(name_ + ".router");
@@ -99,14 +99,15 @@ void MoeHalf<T>::bind(const ParameterStore<T>& store) {
 }
 
 template <typename T>
-Stream<T> MoeHalf<T>::forward(Exec on, const Stream<T>& in, const Shape& shape, Pass pass) {
+ResidualStream<T> MoeSublayer<T>::forward(Exec on, const ResidualStream<T>& in,
+                                          const BatchShape& shape, Pass pass) {
   const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
   const View<const T, 2> x = norm_.y.rows(0, n);
   const View<const int32_t, 1> token = token_.rows(0, assignments);
   const View<T, 2> gate_up = gate_up_.rows(0, assignments), h = h_.rows(0, assignments);
   const View<T, 2> expert_out = expert_out_.rows(0, assignments);
 
-  const AskedAmax amax = asked();
+  const AmaxSlots amax = asked();
   norm_.forward(on, in, n, amax.x);
   linear_forward<T, float>(on, {.y = logits_.rows(0, n), .x = x, .weight = router_weight_});
   router_forward(on, router(n, shape.sequence, pass));
@@ -131,8 +132,8 @@ Stream<T> MoeHalf<T>::forward(Exec on, const Stream<T>& in, const Shape& shape, 
 }
 
 template <typename T>
-void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
-                          const MicroScale& scale) {
+void MoeSublayer<T>::backward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
+                              const MicroScale& scale) {
   const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
   const View<const T, 2> x = norm_.y.rows(0, n);
   const View<const int32_t, 1> token = token_.rows(0, assignments);
@@ -143,7 +144,7 @@ void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
   const View<T, 2> dgate_up{s_.dgate_up.data, {assignments, 2 * moe_.expert_ffn}};
   const View<T, 2> dbranch = s_.dbranch.rows(0, n), dnorm = s_.dnorm.rows(0, n);
 
-  const AskedAmax amax = asked();
+  const AmaxSlots amax = asked();
   combine_backward<T>(on, {.dexpert_out = dexpert_out,
                            .dgate = s_.dgate.rows(0, n),
                            .amax = amax.experts.dy,
@@ -177,8 +178,8 @@ void MoeHalf<T>::backward(Exec on, const Stream<T>& in, const Shape& shape,
 }
 
 template <typename T>
-void MoeHalf<T>::backward_router(Exec on, View<const T, 2> x, const Shape& shape,
-                                 const MicroScale& scale) {
+void MoeSublayer<T>::backward_router(Exec on, View<const T, 2> x, const BatchShape& shape,
+                                     const MicroScale& scale) {
   const int64_t n = shape.tokens();
   const View<T, 2> dlogits = s_.dlogits.rows(0, n), dnorm = s_.dnorm.rows(0, n);
   const View<float, 2> dchosen = s_.dchosen.rows(0, n);
@@ -194,11 +195,11 @@ void MoeHalf<T>::backward_router(Exec on, View<const T, 2> x, const Shape& shape
                              .aux_weight = static_cast<float>(moe_.router.aux_alpha) * share,
                              .z_weight = static_cast<float>(moe_.router.z_alpha) * share,
                              .settings = forward.settings};
-  if (on.gpu == nullptr && chosen_linear_pays(moe_.experts, moe_.top_k) &&
+  if (on.gpu == nullptr && sparse_linear_pays(moe_.experts, moe_.top_k) &&
       router_backward_is_sparse(backward)) {
     backward.dchosen = dchosen;
     router_backward(on, backward);
-    chosen_linear_backward<T>(on, {.dx = dnorm,
+    sparse_linear_backward<T>(on, {.dx = dnorm,
                                    .dweight = drouter_weight_,
                                    .dz = dchosen,
                                    .expert = forward.expert,
@@ -216,26 +217,26 @@ void MoeHalf<T>::backward_router(Exec on, View<const T, 2> x, const Shape& shape
 }
 
 template <typename T>
-typename MoeHalf<T>::AskedAmax MoeHalf<T>::asked() const {
-  const auto word = [&](HalfTensor t) { return s_.quant.word(2 * layer_ + 1, t); };
-  AskedAmax amax;
-  amax.experts = asked_of_ffn(experts_.gate_up_quantised(), experts_.down_quantised(), s_.quant,
-                              {.x = word(HalfTensor::kInput),
-                               .h = word(HalfTensor::kInner),
-                               .dy = word(HalfTensor::kDexpertOut),
-                               .dgate_up = word(HalfTensor::kDinner)});
+typename MoeSublayer<T>::AmaxSlots MoeSublayer<T>::asked() const {
+  const auto amax_slot = [&](SublayerTensor t) { return s_.quant.amax_slot(2 * layer_ + 1, t); };
+  AmaxSlots amax;
+  amax.experts = ffn_amax_slots(experts_.gate_up_quantised(), experts_.down_quantised(), s_.quant,
+                                {.x = amax_slot(SublayerTensor::kInput),
+                                 .h = amax_slot(SublayerTensor::kInner),
+                                 .dy = amax_slot(SublayerTensor::kDexpertOut),
+                                 .dgate_up = amax_slot(SublayerTensor::kDinner)});
   if (shared_) {
-    amax.shared = shared_->asked(s_.quant, {.x = word(HalfTensor::kInput),
-                                            .h = word(HalfTensor::kSharedInner),
-                                            .dy = word(HalfTensor::kDbranch),
-                                            .dgate_up = word(HalfTensor::kSharedDinner)});
+    amax.shared = shared_->asked(s_.quant, {.x = amax_slot(SublayerTensor::kInput),
+                                            .h = amax_slot(SublayerTensor::kSharedInner),
+                                            .dy = amax_slot(SublayerTensor::kDbranch),
+                                            .dgate_up = amax_slot(SublayerTensor::kSharedDinner)});
   }
   amax.x = amax.experts.x.empty() ? amax.shared.x : amax.experts.x;
   return amax;
 }
 
 template <typename T>
-RouterForward MoeHalf<T>::router(int64_t tokens, int64_t sequence, Pass pass) const {
+RouterForward MoeSublayer<T>::router(int64_t tokens, int64_t sequence, Pass pass) const {
   RouterSettings settings = settings_;
   if (settings.scope == AuxScope::kSequence) settings.sequence = sequence;
   const bool train = pass == Pass::kTrain;
@@ -258,7 +259,7 @@ RouterForward MoeHalf<T>::router(int64_t tokens, int64_t sequence, Pass pass) co
 }
 
 template <typename T>
-int64_t MoeHalf<T>::workspace_bytes(int64_t tokens) const {
+int64_t MoeSublayer<T>::workspace_bytes(int64_t tokens) const {
   const int64_t assignments = tokens * moe_.top_k, width = config_.hidden;
   int64_t bytes = std::max({
       linear_workspace_bytes<T>(tokens, moe_.experts, width),
@@ -274,27 +275,27 @@ int64_t MoeHalf<T>::workspace_bytes(int64_t tokens) const {
 }
 
 template <typename T>
-std::vector<QuantisedProducts*> MoeHalf<T>::quantised() const {
+std::vector<QuantisedProducts*> MoeSublayer<T>::quantised() const {
   return present({experts_.gate_up_quantised(), experts_.down_quantised(),
                   shared_ ? shared_->gate_up_weight.quantised() : nullptr,
                   shared_ ? shared_->down_weight.quantised() : nullptr});
 }
 
 template <typename T>
-void MoeHalf<T>::begin_step(Exec on) {
+void MoeSublayer<T>::begin_step(Exec on) {
   zero(on, counts_);
   zero(on, measures_);
   micro_batches_ = 0;
 }
 
 template <typename T>
-void MoeHalf<T>::count_micro_batch(int64_t tokens) {
+void MoeSublayer<T>::count_micro_batch(int64_t tokens) {
   micro_batches_ += 1;
   last_tokens_ = tokens;
 }
 
 template <typename T>
-void MoeHalf<T>::update_bias(Exec on, float lr_fraction) {
+void MoeSublayer<T>::update_bias(Exec on, float lr_fraction) {
   measure_margin(on);
   if (!has_bias()) return;
   const float follow = moe_.router.bias_follows_lr ? lr_fraction : 1.0f;
@@ -304,7 +305,7 @@ void MoeHalf<T>::update_bias(Exec on, float lr_fraction) {
 }
 
 template <typename T>
-void MoeHalf<T>::measure_margin(Exec on) {
+void MoeSublayer<T>::measure_margin(Exec on) {
   const int64_t sampled = std::min(kMarginTokens, last_tokens_);
   router_margin(on, {.margin = margin_.rows(0, sampled),
                      .lead = lead_.rows(0, sampled),
@@ -316,7 +317,7 @@ void MoeHalf<T>::measure_margin(Exec on) {
 }
 
 template <typename T>
-void MoeHalf<T>::read_back(Exec on) {
+void MoeSublayer<T>::read_back(Exec on) {
   copy(on, read_counts_, counts_);
   if (has_bias()) copy(on, read_bias_, bias_);
   copy(on, read_measures_, measures_);
@@ -325,7 +326,7 @@ void MoeHalf<T>::read_back(Exec on) {
 }
 
 template <typename T>
-RouterLayerState MoeHalf<T>::state() const {
+RouterLayerState MoeSublayer<T>::state() const {
   RouterLayerState state;
   state.layer = layer_;
   state.top_k = moe_.top_k;
@@ -342,7 +343,7 @@ RouterLayerState MoeHalf<T>::state() const {
   return state;
 }
 
-template class MoeHalf<float>;
-template class MoeHalf<bf16>;
+template class MoeSublayer<float>;
+template class MoeSublayer<bf16>;
 
 }  // namespace assay

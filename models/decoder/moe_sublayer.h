@@ -8,15 +8,17 @@
 namespace assay {
 
 template <typename T>
-class MoeHalf final : public Half<T> {
+class MoeSublayer final : public Sublayer<T> {
  public:
-  MoeHalf(const BlockParts<T>& parts, int64_t layer);
+  MoeSublayer(const BlockParts<T>& parts, int64_t layer);
 
-  HalfKind kind() const override { return HalfKind::kMoe; }
+  SublayerKind kind() const override { return SublayerKind::kMoe; }
   void plan(MemoryPlan& plan, int64_t tokens) override;
   void bind(const ParameterStore<T>& store) override;
-  Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass pass) override;
-  void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale& scale) override;
+  ResidualStream<T> forward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
+                            Pass pass) override;
+  void backward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
+                const MicroScale& scale) override;
   int64_t workspace_bytes(int64_t tokens) const override;
   std::vector<QuantisedProducts*> quantised() const override;
 
@@ -33,17 +35,18 @@ class MoeHalf final : public Half<T> {
   int64_t top_k() const { return moe_.top_k; }
 
  private:
-  using Half<T>::norm_;
+  using Sublayer<T>::norm_;
   RouterForward router(int64_t tokens, int64_t sequence, Pass pass) const;
   // From s_.dgate: adds to dnorm and to the router's gradient.
-  void backward_router(Exec on, View<const T, 2> x, const Shape& shape, const MicroScale& scale);
+  void backward_router(Exec on, View<const T, 2> x, const BatchShape& shape,
+                       const MicroScale& scale);
   void measure_margin(Exec on);
   // What the routed experts, the shared one and both of them ask of the ops that write their operands.
-  struct AskedAmax {
+  struct AmaxSlots {
     FfnAmax experts, shared;
     View<float, 1> x;
   };
-  AskedAmax asked() const;
+  AmaxSlots asked() const;
   bool has_bias() const { return moe_.router.bias_rate > 0; }
 
   const ModelConfig config_;

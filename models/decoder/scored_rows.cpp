@@ -6,7 +6,7 @@
 
 namespace assay {
 
-AskedRows::AskedRows(const TextBatch& batch) {
+ScoredRows::ScoredRows(const TextBatch& batch) {
   const int64_t rows = batch.token.dim[0], asked = batch.row.dim[0];
   row.assign(batch.row.data, batch.row.data + asked);
   if (batch.last_block == TextBatch::LastBlock::kAllRows) return;

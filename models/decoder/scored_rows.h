@@ -9,13 +9,13 @@
 
 namespace assay {
 
-struct AskedRows {
+struct ScoredRows {
   std::vector<int32_t> kept;  // rows, ascending, each once; empty: all of them
   std::vector<int32_t> row;   // TextBatch::row, counted in `kept`
   // TextBatch::segment with the first kept row as query_begin, or its end where no row of it is kept; empty with `kept`.
   std::vector<AttentionSegment> segment;
 
-  explicit AskedRows(const TextBatch& batch);
+  explicit ScoredRows(const TextBatch& batch);
 };
 
 }  // namespace assay

@@ -19,7 +19,7 @@
 namespace assay {
 
 template <typename T>
-void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const Shape& largest,
+void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const BatchShape& largest,
                       Purpose purpose) {
   const int64_t tokens = largest.tokens();
   plan.add(Section::kScratch, "branch", branch, {tokens, c.hidden});
@@ -41,7 +41,7 @@ void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const Shape& large
 }
 
 template <typename T>
-void Scratch<T>::plan_backward(MemoryPlan& plan, const ModelConfig& c, const Shape& largest) {
+void Scratch<T>::plan_backward(MemoryPlan& plan, const ModelConfig& c, const BatchShape& largest) {
   const int64_t tokens = largest.tokens();
   const auto add2 = [&](const char* name, View<T, 2>& view, int64_t rows, int64_t width) {
     plan.add(Section::kScratch, name, view, {rows, width});
@@ -92,7 +92,7 @@ void ResidualNorm<T>::bind(const ParameterStore<T>& store, const std::string& na
 }
 
 template <typename T>
-void ResidualNorm<T>::forward(Exec on, const Stream<T>& in, int64_t tokens,
+void ResidualNorm<T>::forward(Exec on, const ResidualStream<T>& in, int64_t tokens,
                               View<float, 1> amax) const {
   const View<T, 2> x = in.resid.rows(0, tokens);
   if (in.branch.empty()) {
@@ -116,7 +116,7 @@ void ResidualNorm<T>::forward(Exec on, const Stream<T>& in, int64_t tokens,
 }
 
 template <typename T>
-void ResidualNorm<T>::backward(Exec on, const Scratch<T>& s, const Stream<T>& in,
+void ResidualNorm<T>::backward(Exec on, const Scratch<T>& s, const ResidualStream<T>& in,
                                int64_t tokens) const {
   rmsnorm_backward<T>(on, {.dresid = s.dresid.rows(0, tokens),
                            .dbranch = in.branch.empty() ? View<T, 2>{} : s.dbranch.rows(0, tokens),
@@ -133,10 +133,10 @@ void ResidualNorm<T>::backward(Exec on, const Scratch<T>& s, const Stream<T>& in
 namespace {
 
 template <typename T>
-class AttentionHalf final : public Half<T> {
+class AttentionSublayer final : public Sublayer<T> {
  public:
-  AttentionHalf(const BlockParts<T>& parts, int64_t layer, const View<float, 2>& cos,
-                const View<float, 2>& sin)
+  AttentionSublayer(const BlockParts<T>& parts, int64_t layer, const View<float, 2>& cos,
+                    const View<float, 2>& sin)
       : config_(parts.config),
         layer_(layer),
         name_("blocks." + std::to_string(layer) + ".attn"),
@@ -150,7 +150,7 @@ class AttentionHalf final : public Half<T> {
         qkv_weight_(name_ + ".qkv", parts.site(ProductRole::kAttention, layer)),
         out_weight_(name_ + ".out", parts.site(ProductRole::kAttention, layer)) {}
 
-  HalfKind kind() const override { return HalfKind::kAttention; }
+  SublayerKind kind() const override { return SublayerKind::kAttention; }
   void plan(MemoryPlan& plan, int64_t tokens) override {
     const int64_t heads = config_.heads, kv_heads = config_.resolved_kv_heads();
     const int64_t head_dim = config_.resolved_head_dim();
@@ -178,7 +178,8 @@ class AttentionHalf final : public Half<T> {
     }
   }
 
-  Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass) override {
+  ResidualStream<T> forward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
+                            Pass) override {
     const int64_t n = shape.tokens();
     norm_.forward(on, in, n, y_amax());
     const View<T, 2> qkv = qkv_.rows(0, n);
@@ -200,7 +201,8 @@ class AttentionHalf final : public Half<T> {
     return {norm_.resid, s_.branch, gain_, dbranch_amax()};
   }
 
-  void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale&) override {
+  void backward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
+                const MicroScale&) override {
     const int64_t n = shape.tokens();
     const View<T, 2> dbranch = s_.dbranch.rows(0, n), datt = s_.datt.rows(0, n);
     const View<T, 2> dqkv = s_.dqkv.rows(0, n);
@@ -254,24 +256,28 @@ class AttentionHalf final : public Half<T> {
   }
 
  private:
-  using Half<T>::norm_;
+  using Sublayer<T>::norm_;
 
-  View<float, 1> word(HalfTensor tensor) const { return s_.quant.word(2 * layer_, tensor); }
+  View<float, 1> amax_slot(SublayerTensor tensor) const {
+    return s_.quant.amax_slot(2 * layer_, tensor);
+  }
   View<float, 1> y_amax() const {
-    return asked_of_input(qkv_weight_.quantised(), s_.quant, word(HalfTensor::kInput));
+    return input_amax_slot(qkv_weight_.quantised(), s_.quant, amax_slot(SublayerTensor::kInput));
   }
   View<float, 1> att_amax() const {
-    return asked_of_input(out_weight_.quantised(), s_.quant, word(HalfTensor::kInner));
+    return input_amax_slot(out_weight_.quantised(), s_.quant, amax_slot(SublayerTensor::kInner));
   }
   View<float, 1> dbranch_amax() const {
-    return asked_of_gradient(out_weight_.quantised(), s_.quant, word(HalfTensor::kDbranch));
+    return gradient_amax_slot(out_weight_.quantised(), s_.quant,
+                              amax_slot(SublayerTensor::kDbranch));
   }
   View<float, 1> dqkv_amax() const {
-    return asked_of_gradient(qkv_weight_.quantised(), s_.quant, word(HalfTensor::kDinner));
+    return gradient_amax_slot(qkv_weight_.quantised(), s_.quant,
+                              amax_slot(SublayerTensor::kDinner));
   }
 
   // Only some rows go on. Their stream and what attention gives them lie where norm and qkv were, which nothing needs any more.
-  Stream<T> kept_branch(Exec on, View<const int32_t, 1> kept) const {
+  ResidualStream<T> kept_branch(Exec on, View<const int32_t, 1> kept) const {
     const int64_t n = kept.dim[0];
     const View<T, 2> resid = norm_.y.rows(0, n), branch = s_.branch.rows(0, n);
     const View<T, 2> att{qkv_.data, {n, att_.dim[1]}};
@@ -281,7 +287,7 @@ class AttentionHalf final : public Half<T> {
     return {norm_.y, s_.branch, gain_};
   }
 
-  void attend(Exec on, const Shape& shape, View<const AttentionSegment, 1> segment,
+  void attend(Exec on, const BatchShape& shape, View<const AttentionSegment, 1> segment,
               View<const T, 2> qkv) const {
     const int64_t n = shape.tokens(), heads = config_.heads;
     if (segment.empty()) {
@@ -299,22 +305,22 @@ class AttentionHalf final : public Half<T> {
     View<const T, 2> prefix = qkv;
     if (!shape.cache_row.empty()) {
       const View<T, 2> kept = cache_.layer[static_cast<size_t>(layer_)];
-      keep_rows<T>(on, {.kept = kept, .x = qkv, .row = shape.cache_row, .column = keys});
+      kv_cache_write<T>(on, {.kept = kept, .x = qkv, .row = shape.cache_row, .column = keys});
       prefix = kept;
     }
     const bool cached = !shape.cache_row.empty();
-    segment_attention<T>(
-        on, {.out = att_.rows(0, n),
-             .qkv = qkv,
-             .prefix = prefix,
-             .segment = segment,
-             .prefix_column = cached ? 0 : keys,
-             .heads = heads,
-             .kv_heads = config_.resolved_kv_heads(),
-             .head_dim = config_.resolved_head_dim(),
-             .behind_prefix = cached ? BehindPrefix::kRowByRow : BehindPrefix::kTiles});
+    varlen_attention<T>(on,
+                        {.out = att_.rows(0, n),
+                         .qkv = qkv,
+                         .prefix = prefix,
+                         .segment = segment,
+                         .prefix_column = cached ? 0 : keys,
+                         .heads = heads,
+                         .kv_heads = config_.resolved_kv_heads(),
+                         .head_dim = config_.resolved_head_dim(),
+                         .behind_prefix = cached ? BehindPrefix::kRowByRow : BehindPrefix::kTiles});
   }
-  View<float, 3> lse(const Shape& shape) const {
+  View<float, 3> lse(const BatchShape& shape) const {
     return {lse_.data, {shape.batch, config_.heads, shape.sequence}};
   }
   void qk_norm(Exec on, int64_t n) const {
@@ -362,16 +368,16 @@ class AttentionHalf final : public Half<T> {
 };
 
 template <typename T>
-class DenseHalf final : public Half<T> {
+class DenseSublayer final : public Sublayer<T> {
  public:
-  DenseHalf(const BlockParts<T>& parts, int64_t layer)
+  DenseSublayer(const BlockParts<T>& parts, int64_t layer)
       : config_(parts.config),
         layer_(layer),
         s_(parts.scratch),
         ffn_("blocks." + std::to_string(layer) + ".ffn",
              parts.site(ProductRole::kDenseFfn, layer)) {}
 
-  HalfKind kind() const override { return HalfKind::kDense; }
+  SublayerKind kind() const override { return SublayerKind::kDense; }
   void plan(MemoryPlan& plan, int64_t tokens) override {
     norm_.plan(plan, ffn_.name + ".norm", config_, tokens);
     ffn_.plan(plan, config_.ffn, tokens);
@@ -380,14 +386,16 @@ class DenseHalf final : public Half<T> {
     norm_.bind(store, ffn_.name + ".norm");
     ffn_.bind(store);
   }
-  Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass) override {
+  ResidualStream<T> forward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
+                            Pass) override {
     const int64_t n = shape.tokens();
     const FfnAmax amax = asked();
     norm_.forward(on, in, n, amax.x);
     ffn_.forward(on, s_.quant, norm_.y.rows(0, n), s_.branch.rows(0, n), amax);
     return {norm_.resid, s_.branch, 1.0f, amax.dy};
   }
-  void backward(Exec on, const Stream<T>& in, const Shape& shape, const MicroScale&) override {
+  void backward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
+                const MicroScale&) override {
     const int64_t n = shape.tokens();
     ffn_.backward(on, s_.quant,
                   {.dx = s_.dnorm.rows(0, n),
@@ -407,13 +415,13 @@ class DenseHalf final : public Half<T> {
   }
 
  private:
-  using Half<T>::norm_;
+  using Sublayer<T>::norm_;
   FfnAmax asked() const {
-    const auto word = [&](HalfTensor t) { return s_.quant.word(2 * layer_ + 1, t); };
-    return ffn_.asked(s_.quant, {.x = word(HalfTensor::kInput),
-                                 .h = word(HalfTensor::kInner),
-                                 .dy = word(HalfTensor::kDbranch),
-                                 .dgate_up = word(HalfTensor::kDinner)});
+    const auto amax_slot = [&](SublayerTensor t) { return s_.quant.amax_slot(2 * layer_ + 1, t); };
+    return ffn_.asked(s_.quant, {.x = amax_slot(SublayerTensor::kInput),
+                                 .h = amax_slot(SublayerTensor::kInner),
+                                 .dy = amax_slot(SublayerTensor::kDbranch),
+                                 .dgate_up = amax_slot(SublayerTensor::kDinner)});
   }
 
   const ModelConfig config_;
@@ -425,27 +433,28 @@ class DenseHalf final : public Half<T> {
 }  // namespace
 
 template <typename T>
-std::unique_ptr<Half<T>> make_attention_half(const BlockParts<T>& parts, int64_t layer,
-                                             const View<float, 2>& cos, const View<float, 2>& sin) {
-  return std::make_unique<AttentionHalf<T>>(parts, layer, cos, sin);
+std::unique_ptr<Sublayer<T>> make_attention_sublayer(const BlockParts<T>& parts, int64_t layer,
+                                                     const View<float, 2>& cos,
+                                                     const View<float, 2>& sin) {
+  return std::make_unique<AttentionSublayer<T>>(parts, layer, cos, sin);
 }
 
 template <typename T>
-std::unique_ptr<Half<T>> make_dense_half(const BlockParts<T>& parts, int64_t layer) {
-  return std::make_unique<DenseHalf<T>>(parts, layer);
+std::unique_ptr<Sublayer<T>> make_dense_sublayer(const BlockParts<T>& parts, int64_t layer) {
+  return std::make_unique<DenseSublayer<T>>(parts, layer);
 }
 
 template struct Scratch<float>;
 template struct Scratch<bf16>;
 template struct ResidualNorm<float>;
 template struct ResidualNorm<bf16>;
-template std::unique_ptr<Half<float>> make_attention_half(const BlockParts<float>&, int64_t,
-                                                          const View<float, 2>&,
-                                                          const View<float, 2>&);
-template std::unique_ptr<Half<bf16>> make_attention_half(const BlockParts<bf16>&, int64_t,
-                                                         const View<float, 2>&,
-                                                         const View<float, 2>&);
-template std::unique_ptr<Half<float>> make_dense_half(const BlockParts<float>&, int64_t);
-template std::unique_ptr<Half<bf16>> make_dense_half(const BlockParts<bf16>&, int64_t);
+template std::unique_ptr<Sublayer<float>> make_attention_sublayer(const BlockParts<float>&, int64_t,
+                                                                  const View<float, 2>&,
+                                                                  const View<float, 2>&);
+template std::unique_ptr<Sublayer<bf16>> make_attention_sublayer(const BlockParts<bf16>&, int64_t,
+                                                                 const View<float, 2>&,
+                                                                 const View<float, 2>&);
+template std::unique_ptr<Sublayer<float>> make_dense_sublayer(const BlockParts<float>&, int64_t);
+template std::unique_ptr<Sublayer<bf16>> make_dense_sublayer(const BlockParts<bf16>&, int64_t);
 
 }  // namespace assay

@@ -19,16 +19,16 @@
 #include "engine/config/config.h"
 #include "engine/model.h"
 #include "models/decoder/kv_cache.h"
-#include "models/parameters/store.h"
+#include "models/decoder/swiglu_ffn.h"
 #include "models/linear/precision.h"
 #include "models/linear/projection.h"
 #include "models/parameters/purpose.h"
-#include "models/decoder/swiglu_ffn.h"
+#include "models/parameters/store.h"
 
 namespace assay {
 
 // Sequences of one length, or one "sequence" of texts of any lengths (Model::score), which says where they lie.
-struct Shape {
+struct BatchShape {
   int64_t batch = 0;
   int64_t sequence = 0;
   View<const AttentionSegment, 1> segment = {};
@@ -38,13 +38,13 @@ struct Shape {
   View<const AttentionSegment, 1> last_segment = {};
   View<const int32_t, 1> kept = {};
   int64_t tokens() const { return batch * sequence; }
-  Shape behind_attention() const {  // the last
-    return kept.dim[0] == 0 ? *this : Shape{.batch = 1, .sequence = kept.dim[0]};
+  BatchShape behind_attention() const {  // the last
+    return kept.dim[0] == 0 ? *this : BatchShape{.batch = 1, .sequence = kept.dim[0]};
   }
 };
 
 template <typename T>
-struct Stream {
+struct ResidualStream {
   View<T, 2> resid;        // (N, C)
   View<T, 2> branch = {};  // (N, C)   absent before the first half
   float gain = 1.0f;
@@ -80,10 +80,11 @@ struct Scratch {
   QuantScratch quant;                 // planned where a product is quantised
 
   // For inference only what forward needs.
-  void plan(MemoryPlan& plan, const ModelConfig& config, const Shape& largest, Purpose purpose);
+  void plan(MemoryPlan& plan, const ModelConfig& config, const BatchShape& largest,
+            Purpose purpose);
 
  private:
-  void plan_backward(MemoryPlan& plan, const ModelConfig& config, const Shape& largest);
+  void plan_backward(MemoryPlan& plan, const ModelConfig& config, const BatchShape& largest);
 };
 
 // What the halves of a block are made of: the model, the formats of its products, what all layers share.
@@ -112,27 +113,29 @@ struct ResidualNorm {
   void plan(MemoryPlan& plan, const std::string& name, const ModelConfig& config, int64_t tokens);
   void bind(const ParameterStore<T>& store, const std::string& name);
   // amax: of y, where a product asks for it.
-  void forward(Exec on, const Stream<T>& in, int64_t tokens, View<float, 1> amax = {}) const;
+  void forward(Exec on, const ResidualStream<T>& in, int64_t tokens,
+               View<float, 1> amax = {}) const;
   // `in` as forward saw it: where it had a branch, scratch.dbranch becomes the branch's gradient.
-  void backward(Exec on, const Scratch<T>& s, const Stream<T>& in, int64_t tokens) const;
+  void backward(Exec on, const Scratch<T>& s, const ResidualStream<T>& in, int64_t tokens) const;
 };
 
 // Evaluation leaves the step's counts and statistics alone.
 enum class Pass { kTrain, kEvaluate };
 
 // Halves of a kind plan the same buffers.
-enum class HalfKind { kAttention, kDense, kMoe };
+enum class SublayerKind { kAttention, kDense, kMoe };
 
 template <typename T>
-class Half {
+class Sublayer {
  public:
-  virtual ~Half() = default;
-  virtual HalfKind kind() const = 0;
+  virtual ~Sublayer() = default;
+  virtual SublayerKind kind() const = 0;
   virtual void plan(MemoryPlan& plan, int64_t tokens) = 0;
   virtual void bind(const ParameterStore<T>& store) = 0;
-  virtual Stream<T> forward(Exec on, const Stream<T>& in, const Shape& shape, Pass pass) = 0;
+  virtual ResidualStream<T> forward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
+                                    Pass pass) = 0;
   // `in` as forward saw it.
-  virtual void backward(Exec on, const Stream<T>& in, const Shape& shape,
+  virtual void backward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
                         const MicroScale& scale) = 0;
   virtual int64_t workspace_bytes(int64_t tokens) const = 0;
   // Of weights whose products are quantised, in order.
@@ -145,11 +148,12 @@ class Half {
 
 // x + gain * Attention(RMSNorm(x)).
 template <typename T>
-std::unique_ptr<Half<T>> make_attention_half(const BlockParts<T>& parts, int64_t layer,
-                                             const View<float, 2>& cos, const View<float, 2>& sin);
+std::unique_ptr<Sublayer<T>> make_attention_sublayer(const BlockParts<T>& parts, int64_t layer,
+                                                     const View<float, 2>& cos,
+                                                     const View<float, 2>& sin);
 // x + SwiGLU(RMSNorm(x)).
 template <typename T>
-std::unique_ptr<Half<T>> make_dense_half(const BlockParts<T>& parts, int64_t layer);
+std::unique_ptr<Sublayer<T>> make_dense_sublayer(const BlockParts<T>& parts, int64_t layer);
 
 // Those of `projections` that are there.
 inline std::vector<QuantisedProducts*> present(std::vector<QuantisedProducts*> projections) {

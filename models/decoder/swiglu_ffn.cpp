@@ -25,7 +25,7 @@ void SwigluFfn<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, V
   const int64_t n = x.dim[0];
   gate_up_weight.forward(on, q, x, gate_up.rows(0, n), amax.x);
   if constexpr (std::is_same_v<T, bf16>) {
-    const CodedSwiglu coded = coded_swiglu();
+    const NativeSwiglu coded = coded_swiglu();
     if (coded.in_force(q, h.dim[1])) return coded.forward(on, q, gate_up.rows(0, n), y);
   }
   swiglu_forward<T>(on, {.h = h.rows(0, n), .amax = amax.h, .gate_up = gate_up.rows(0, n)});
@@ -37,7 +37,7 @@ void SwigluFfn<T>::backward(Exec on, const QuantScratch& q, const Backward& a) c
   const int64_t n = a.x.dim[0];
   const View<T, 2> dh{a.dh.data, {n, h.dim[1]}};
   if constexpr (std::is_same_v<T, bf16>) {
-    const CodedSwiglu coded = coded_swiglu();
+    const NativeSwiglu coded = coded_swiglu();
     if (coded.in_force(q, h.dim[1])) {
       return coded.backward(on, q,
                             {.dx = a.dx,

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "models/linear/native_swiglu.h"
-#include "models/parameters/store.h"
 #include "models/linear/projection.h"
+#include "models/parameters/store.h"
 
 namespace assay {
 
@@ -33,9 +33,9 @@ struct SwigluFfn {
     View<const T, 2> add = {};  // dx = gradient of x + add; may be dx
   };
   void backward(Exec on, const QuantScratch& q, const Backward& a) const;
-  CodedSwiglu coded_swiglu() const { return {gate_up_weight.native(), down_weight.native()}; }
+  NativeSwiglu coded_swiglu() const { return {gate_up_weight.native(), down_weight.native()}; }
   FfnAmax asked(const QuantScratch& q, const FfnAmax& words) const {
-    return asked_of_ffn(gate_up_weight.quantised(), down_weight.quantised(), q, words);
+    return ffn_amax_slots(gate_up_weight.quantised(), down_weight.quantised(), q, words);
   }
 };
 

@@ -66,7 +66,7 @@ std::vector<int64_t> dense_widths(const ModelConfig& c) {
   return widths;
 }
 
-void CodedScratch::plan(MemoryPlan& plan, const ModelConfig& c, int64_t tokens) {
+void NativeScratch::plan(MemoryPlan& plan, const ModelConfig& c, int64_t tokens) {
   CodedBuffer::Room room;
   for (const int64_t width : dense_widths(c)) {
     for (const ScaleKind kind : {ScaleKind::k1x128, ScaleKind::k1x32, ScaleKind::k1x16}) {

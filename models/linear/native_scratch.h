@@ -38,7 +38,7 @@ QuantFormat hardware_format(QuantFormat format);
 // Of the operands of all products but those of routed experts.
 std::vector<int64_t> dense_widths(const ModelConfig& config);
 
-struct CodedScratch {
+struct NativeScratch {
   CodedBuffer row, column, other;
   CodedBuffer
       kept;  // columns of an FFN's dy, while its inner gradient is written (models/linear/native_swiglu.h)

@@ -4,7 +4,7 @@
 
 namespace assay {
 
-bool CodedSwiglu::in_force(const QuantScratch& q, int64_t width) const {
+bool NativeSwiglu::in_force(const QuantScratch& q, int64_t width) const {
   if (gate_up_ == nullptr || down_ == nullptr || q.sampled()) return false;
   if (!down_->fprop(q) || !down_->dgrad(q) || !down_->wgrad(q)) return false;
   if (!gate_up_->dgrad(q) || !gate_up_->wgrad(q)) return false;
@@ -17,8 +17,8 @@ bool CodedSwiglu::in_force(const QuantScratch& q, int64_t width) const {
   return swiglu_codes_problem(format, width).empty();
 }
 
-void CodedSwiglu::forward(Exec on, const QuantScratch& q, View<const bf16, 2> gate_up,
-                          View<bf16, 2> y) const {
+void NativeSwiglu::forward(Exec on, const QuantScratch& q, View<const bf16, 2> gate_up,
+                           View<bf16, 2> y) const {
   swiglu_codes_forward(on, {.h = down_->input_copy(q, y.dim[0]),
                             .not_finite = q.not_finite,
                             .gate_up = gate_up,
@@ -27,7 +27,7 @@ void CodedSwiglu::forward(Exec on, const QuantScratch& q, View<const bf16, 2> ga
 }
 
 // dh comes before the weight gradient that reads h, so that one kernel writes h's codes and those of dgate_up.
-void CodedSwiglu::backward(Exec on, const QuantScratch& q, const Backward& a) const {
+void NativeSwiglu::backward(Exec on, const QuantScratch& q, const Backward& a) const {
   const int64_t rows = a.dy.dim[0];
   down_->code_gradient(on, q, a.dy, {}, q.coded.kept);
   down_->dgrad(on, q, a.dh, {});

@@ -6,10 +6,10 @@
 
 namespace assay {
 
-class CodedSwiglu {
+class NativeSwiglu {
  public:
   // The products of (2F, C) and (C, F); either null: some product is decoded.
-  CodedSwiglu(const NativeProducts* gate_up, const NativeProducts* down)
+  NativeSwiglu(const NativeProducts* gate_up, const NativeProducts* down)
       : gate_up_(gate_up), down_(down) {}
 
   // The same in both passes of a micro-batch: the backward pass finds no h in bf16 where the forward pass wrote none. Not in sampled

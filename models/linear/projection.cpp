@@ -304,12 +304,12 @@ void ExpertProjections<T>::gate_up_backward(Exec on, const QuantScratch& q,
                                .scale = gate_up_.dgrad_scale(q, inner.row)});
 }
 
-FfnAmax asked_of_ffn(const QuantisedProducts* gate_up, const QuantisedProducts* down,
-                     const QuantScratch& q, const FfnAmax& words) {
-  return {.x = asked_of_input(gate_up, q, words.x),
-          .h = asked_of_input(down, q, words.h),
-          .dy = asked_of_gradient(down, q, words.dy),
-          .dgate_up = asked_of_gradient(gate_up, q, words.dgate_up)};
+FfnAmax ffn_amax_slots(const QuantisedProducts* gate_up, const QuantisedProducts* down,
+                       const QuantScratch& q, const FfnAmax& words) {
+  return {.x = input_amax_slot(gate_up, q, words.x),
+          .h = input_amax_slot(down, q, words.h),
+          .dy = gradient_amax_slot(down, q, words.dy),
+          .dgate_up = gradient_amax_slot(gate_up, q, words.dgate_up)};
 }
 
 template class WeightProducts<float, WeightMatrix<float>>;

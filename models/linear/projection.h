@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "models/parameters/store.h"
 #include "models/linear/quantised_products.h"
+#include "models/parameters/store.h"
 #include "ops/product_scale.h"
 #include "ops/weight_matrix.h"
 
@@ -59,8 +59,8 @@ struct FfnAmax {
 };
 
 // Those of `words` that products in force ask for. Products: null where nothing is quantised.
-FfnAmax asked_of_ffn(const QuantisedProducts* gate_up, const QuantisedProducts* down,
-                     const QuantScratch& q, const FfnAmax& words);
+FfnAmax ffn_amax_slots(const QuantisedProducts* gate_up, const QuantisedProducts* down,
+                       const QuantScratch& q, const FfnAmax& words);
 
 template <typename T>
 class Projection {

@@ -123,12 +123,12 @@ View<double, 1> QuantisedProducts::measures_of(const QuantScratch& q,
   return {measures_.row(operand), {2 * kFakeMeasures}};
 }
 
-bool QuantisedProducts::asks_input_amax() const {
+bool QuantisedProducts::needs_input_amax() const {
   return has_whole_amax(formats_.fprop_input) || has_whole_amax(formats_.wgrad_input);
 }
 
 // Both copies of a gradient come from one pass.
-bool QuantisedProducts::asks_gradient_amax() const {
+bool QuantisedProducts::needs_gradient_amax() const {
   const OperandFormat &row = formats_.dgrad_gradient, &column = formats_.wgrad_gradient;
   return (has_whole_amax(row) || has_whole_amax(column)) && !has_rotated_amax(column);
 }
@@ -210,16 +210,16 @@ View<const float, 1> QuantisedProducts::dgrad_weight_scale(const QuantScratch& q
   return left ? weights_.dgrad_scale() : View<const float, 1>{};
 }
 
-View<float, 1> asked_of_input(const QuantisedProducts* products, const QuantScratch& q,
-                              View<float, 1> word) {
-  const bool asks = products != nullptr && products->asks_input_amax();
-  return asks && q.phase == PrecisionPhase::kRecipe ? word : View<float, 1>{};
+View<float, 1> input_amax_slot(const QuantisedProducts* products, const QuantScratch& q,
+                               View<float, 1> amax_slot) {
+  const bool asks = products != nullptr && products->needs_input_amax();
+  return asks && q.phase == PrecisionPhase::kRecipe ? amax_slot : View<float, 1>{};
 }
 
-View<float, 1> asked_of_gradient(const QuantisedProducts* products, const QuantScratch& q,
-                                 View<float, 1> word) {
-  const bool asks = products != nullptr && products->asks_gradient_amax();
-  return asks && q.phase == PrecisionPhase::kRecipe ? word : View<float, 1>{};
+View<float, 1> gradient_amax_slot(const QuantisedProducts* products, const QuantScratch& q,
+                                  View<float, 1> amax_slot) {
+  const bool asks = products != nullptr && products->needs_gradient_amax();
+  return asks && q.phase == PrecisionPhase::kRecipe ? amax_slot : View<float, 1>{};
 }
 
 }  // namespace assay

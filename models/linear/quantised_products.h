@@ -63,8 +63,8 @@ class QuantisedProducts {
   void read_measures(Exec on) const;
 
   // Does a pass over x (over dy) for its largest magnitude fall away where that is known? In some phase.
-  bool asks_input_amax() const;
-  bool asks_gradient_amax() const;
+  bool needs_input_amax() const;
+  bool needs_gradient_amax() const;
 
   // amax: of x (of dy), where it is known.
   using Operand = ProductOperand<bf16>;
@@ -115,9 +115,9 @@ class QuantisedProducts {
 };
 
 // The word, if the op that writes a weight's x (its dy) shall raise it. products: null where nothing is quantised.
-View<float, 1> asked_of_input(const QuantisedProducts* products, const QuantScratch& q,
-                              View<float, 1> word);
-View<float, 1> asked_of_gradient(const QuantisedProducts* products, const QuantScratch& q,
-                                 View<float, 1> word);
+View<float, 1> input_amax_slot(const QuantisedProducts* products, const QuantScratch& q,
+                               View<float, 1> amax_slot);
+View<float, 1> gradient_amax_slot(const QuantisedProducts* products, const QuantScratch& q,
+                                  View<float, 1> amax_slot);
 
 }  // namespace assay

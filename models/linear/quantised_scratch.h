@@ -23,7 +23,7 @@ struct DecodedOperand {
 };
 
 // The tensors of one half of a block that its products read.
-enum class HalfTensor {
+enum class SublayerTensor {
   kInput,        // the norm's y
   kInner,        // attention's out, or h
   kSharedInner,  // h of the shared expert
@@ -32,25 +32,25 @@ enum class HalfTensor {
   kDinner,  // dqkv, or dgate_up
   kSharedDinner
 };
-inline constexpr int kHalfTensors = 7;
+inline constexpr int kSublayerTensors = 7;
 
 struct QuantScratch {
   DecodedOperand row, column, other;
   View<float, 1> amax;  // (2)
-  // (halves, kHalfTensors)   0 when a micro-batch begins, raised to the largest magnitude of an operand by the ops that write
+  // (halves, kSublayerTensors)   0 when a micro-batch begins, raised to the largest magnitude of an operand by the ops that write
   // it, where a product asks for that; empty where none ever does
   View<float, 2> known_amax;
   View<double, 2> partial;       // (fake_quantise_pieces, 2 kFakeMeasures)   of sampled steps
   View<uint32_t, 1> not_finite;  // (1)   of FakeQuantise and Quantise: all until read_back()
   View<uint32_t, 1> draw;        // (1)   micro-batches since the run's begin: the step of every key
-  CodedScratch coded;            // of native products
+  NativeScratch coded;           // of native products
   uint64_t seed = 0;             // of stochastic rounding
   PrecisionPhase phase = PrecisionPhase::kRecipe;
   bool training = false;  // the pass at hand, whose products may be native; others are decoded
   MicroScale::Sample sample = MicroScale::Sample::kNothing;
 
   // The half with this number's word.
-  View<float, 1> word(int64_t half, HalfTensor tensor) const {
+  View<float, 1> amax_slot(int64_t half, SublayerTensor tensor) const {
     if (known_amax.empty()) return {};
     return {known_amax.row(half) + int(tensor), {1}};
   }

@@ -11,9 +11,9 @@
 
 #include "cuda/memory_plan.h"
 #include "engine/model.h"
-#include "models/parameters/store.h"
 #include "models/linear/precision.h"
 #include "models/linear/quantised_scratch.h"
+#include "models/parameters/store.h"
 #include "ops/weight_matrix.h"
 
 namespace assay {

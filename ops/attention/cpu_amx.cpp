@@ -10,8 +10,8 @@
 
 #include "cuda/exec.h"
 #include "ops/attention/cpu_geometry.h"
-#include "ops/quantise/cpu_amax.h"
 #include "ops/cpu_gemm/transpose.h"
+#include "ops/quantise/cpu_amax.h"
 
 namespace assay::attention {
 
@@ -363,7 +363,7 @@ void backward_head(const AttentionBackward<bf16>& a, int64_t b, int64_t kv) {
       store(row + geometry.k_column(kv) + d, load(dk[t] + d) * scale);
       store(row + geometry.v_column(kv) + d, load(dv[t] + d));
     }
-    raise_most(a.dv_amax, row + geometry.v_column(kv), D);
+    update_amax(a.dv_amax, row + geometry.v_column(kv), D);
   }
 }
 

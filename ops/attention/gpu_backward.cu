@@ -81,17 +81,17 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
       ++h;
     }
   };
-  struct Terms {
+  struct TermsArgs {
     float lse, delta;
   };
   const int row = int(threadIdx.x);  // whose terms this thread brings
   const auto read_terms = [&] {
     const int t = q0 + row;
-    if (row >= B::kRows || t >= sequence) return Terms{INFINITY, 0};
+    if (row >= B::kRows || t >= sequence) return TermsArgs{INFINITY, 0};
     const int64_t at = (int64_t{b} * heads + h) * sequence + t;
-    return Terms{a.lse[at] * kLog2E, a.scratch[at]};
+    return TermsArgs{a.lse[at] * kLog2E, a.scratch[at]};
   };
-  const auto store_terms = [&](int stage, const Terms& terms) {
+  const auto store_terms = [&](int stage, const TermsArgs& terms) {
     if (row >= B::kRows) return;
     lse_rows[stage][row] = terms.lse;
     delta_rows[stage][row] = terms.delta;
@@ -116,7 +116,7 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
     // The lane's upper key, counted from the tile's first query.
     const int key = k0 - q0 + warp_row + lane() / 4;
     advance();
-    Terms next = {};
+    TermsArgs next = {};
     if (h < end) {
       copy_tile(stage ^ 1);
       next = read_terms();

@@ -34,7 +34,7 @@ int64_t padded(int64_t sequence) {
   return (sequence + kRows - 1) / kRows * kRows;
 }
 
-struct Terms {
+struct TermsArgs {
   AttentionBackward<bf16> a;
   int64_t padded;  // T, rounded up
 };
@@ -43,7 +43,7 @@ constexpr int kTermThreads = 256, kTermLanes = kD / 8;
 
 // D / 8 threads share a row of a head, 8 elements each. Bound by memory: dout and out once.
 __global__ __launch_bounds__(kTermThreads) void attention_terms_kernel(
-    const __grid_constant__ Terms w) {
+    const __grid_constant__ TermsArgs w) {
   const AttentionBackward<bf16>& a = w.a;
   const int64_t row = (int64_t{blockIdx.x} * kTermThreads + threadIdx.x) / kTermLanes;
   const int64_t h = row % a.heads, t = row / a.heads % w.padded, b = row / a.heads / w.padded;
@@ -176,7 +176,7 @@ struct KeysPlace {
   int b, kv, k0, head, heads_end, tiles;  // tiles of 64 queries of each head
 };
 
-GPU_DEVICE void copy_for_keys(const Terms& w, const Maps& maps, const KeysPlace& at,
+GPU_DEVICE void copy_for_keys(const TermsArgs& w, const Maps& maps, const KeysPlace& at,
                               const Tiles& tiles, Barriers& barriers) {
   const AttentionBackward<bf16>& a = w.a;
   const int k_column = (int(a.heads) + at.kv) * kD;
@@ -290,7 +290,7 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
 // take half of that time and overlap with the other's products. Of a head's first tile the second warpgroup computes in vain. The
 // first keys, seen by the most queries, start first.
 __global__ __launch_bounds__(kThreads, 1) void attention_backward_keys_wgmma_kernel(
-    const __grid_constant__ Terms w, const __grid_constant__ Maps maps) {
+    const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps) {
   const AttentionBackward<bf16>& a = w.a;
   GPU_DYNAMIC_SHARED(bf16, shared);
   GPU_SHARED(Barriers, barriers, );
@@ -350,7 +350,7 @@ GPU_DEVICE void weigh_queries(float (&s)[kSums], const Term (&term)[2], int row)
   }
 }
 
-GPU_DEVICE void compute_queries(const Terms& w, const QueriesPlace& at, const Tiles& tiles,
+GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, const Tiles& tiles,
                                 Barriers& barriers, int group) {
   const AttentionBackward<bf16>& a = w.a;
   Fragments q_rows, dout_rows, ds_rows;
@@ -410,7 +410,7 @@ GPU_DEVICE void compute_queries(const Terms& w, const QueriesPlace& at, const Ti
 // Bound as the kernel above, with three products for its four: the exponentials take two thirds of their time. Of the last tile the
 // first warpgroup computes in vain. The last queries, which see the most keys, start first.
 __global__ __launch_bounds__(kThreads, 1) void attention_backward_queries_wgmma_kernel(
-    const __grid_constant__ Terms w, const __grid_constant__ Maps maps) {
+    const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps) {
   const AttentionBackward<bf16>& a = w.a;
   GPU_DYNAMIC_SHARED(bf16, shared);
   GPU_SHARED(Barriers, barriers, );
@@ -446,7 +446,7 @@ TensorMap rows_map(const char* name, const View<const bf16, 2>& x,
 }  // namespace
 
 void attention_backward_wgmma(Exec on, const AttentionBackward<bf16>& a) {
-  const Terms w{a, padded(a.sequence)};
+  const TermsArgs w{a, padded(a.sequence)};
   const Maps maps{rows_map("attention_backward qkv", a.qkv, a),
                   rows_map("attention_backward dout", a.dout, a)};
   const int64_t threads = a.batch * w.padded * a.heads * kTermLanes;

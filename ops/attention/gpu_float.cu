@@ -101,7 +101,7 @@ __global__ __launch_bounds__(kThreads) void attention_forward_float_kernel(
     sum += p;
     add_scaled(out, p, v);
   }
-  Most most{a.amax.data};
+  AmaxAccumulator most{a.amax.data};
   if (own.row < a.sequence) {
     const float inverse = 1.0f / sum;
 #pragma unroll
@@ -140,7 +140,7 @@ __global__ __launch_bounds__(kThreads) void attention_backward_keys_float_kernel
       add_scaled(dk, p * (dp - a.scratch[at]), q);
     }
   }
-  Most most{a.dv_amax.data};
+  AmaxAccumulator most{a.dv_amax.data};
   if (own.row < a.sequence) {
     float* const to = a.dqkv.row(b * a.sequence + own.row) + own.part;
     store_part(to + k_column, dk, inverse_root<D>());

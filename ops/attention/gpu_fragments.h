@@ -207,7 +207,7 @@ GPU_DEVICE void store_rows(bf16* first, int stride, int valid, bf16* tile,
         pack_bf16(d[n][2] * lower, d[n][3] * lower);
   }
   sync_warp();
-  Most most{amax};
+  AmaxAccumulator most{amax};
 #pragma unroll
   for (int i = 0; i < D / 16; ++i) {
     const uint32_t item = i * kWarp + l, row = item / (D / 8), chunk = item % (D / 8);

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "ops/cpu_gemm/amx.h"
-#include "ops/cpu_gemm/scale.h"
 #include "ops/cpu_gemm/microkernel.h"
+#include "ops/cpu_gemm/scale.h"
 
 namespace assay::panel {
 

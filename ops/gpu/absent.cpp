@@ -38,11 +38,11 @@ namespace {
 [[gnu::weak]] void embedding_backward(Exec, const EmbeddingBackward<bf16>&) {
   absent("embedding_backward");
 }
-[[gnu::weak]] void segment_attention(Exec, const SegmentAttention<float>&) {
-  absent("segment_attention");
+[[gnu::weak]] void varlen_attention(Exec, const VarlenAttention<float>&) {
+  absent("varlen_attention");
 }
-[[gnu::weak]] void segment_attention(Exec, const SegmentAttention<bf16>&) {
-  absent("segment_attention");
+[[gnu::weak]] void varlen_attention(Exec, const VarlenAttention<bf16>&) {
+  absent("varlen_attention");
 }
 [[gnu::weak]] void rope_forward(Exec, const RopeForward<float>&) {
   absent("rope_forward");
@@ -200,11 +200,11 @@ namespace {
 [[gnu::weak]] void head_loss_eval(Exec, const HeadLossEval<bf16>&) {
   absent("head_loss_eval");
 }
-[[gnu::weak]] void keep_rows(Exec, const KeepRows<float>&) {
-  absent("keep_rows");
+[[gnu::weak]] void kv_cache_write(Exec, const KvCacheWrite<float>&) {
+  absent("kv_cache_write");
 }
-[[gnu::weak]] void keep_rows(Exec, const KeepRows<bf16>&) {
-  absent("keep_rows");
+[[gnu::weak]] void kv_cache_write(Exec, const KvCacheWrite<bf16>&) {
+  absent("kv_cache_write");
 }
 [[gnu::weak]] void adamw(Exec, const AdamW<float>&) {
   absent("adamw");

@@ -22,7 +22,7 @@ GPU_DEVICE void raise_word(uint32_t* word, uint32_t to) {
 }
 
 // Every thread of the block calls it, with its own largest. `scratch`: kWarp words of shared memory.
-GPU_DEVICE void raise_most(float* most_of_all, uint32_t most, uint32_t* scratch) {
+GPU_DEVICE void update_amax(float* most_of_all, uint32_t most, uint32_t* scratch) {
   most = magnitude_bits(float_of(block_reduce(most, Max{}, 0u, scratch)));
   if (thread_in_block() == 0) raise_word(reinterpret_cast<uint32_t*>(most_of_all), most);
 }
@@ -32,12 +32,12 @@ enum class Asks { kNo, kYes };
 
 // The largest magnitude of what a thread stores, where somebody asks for it. Values may be taken before they are rounded to T:
 // rounding keeps their order, so that the largest is rounded alone.
-struct Most {
+struct AmaxAccumulator {
   float* of_all;  // null: nobody asks
   uint32_t bits = 0;
 
   template <Asks kAsks>
-  GPU_DEVICE static Most of(const View<float, 1>& word) {
+  GPU_DEVICE static AmaxAccumulator of(const View<float, 1>& word) {
     return {kAsks == Asks::kYes ? word.data : nullptr};
   }
 
@@ -66,7 +66,7 @@ struct Most {
   // Every thread of the block calls it.
   template <typename T>
   GPU_DEVICE void raise(uint32_t* scratch) const {
-    if (of_all != nullptr) raise_most(of_all, rounded<T>(), scratch);
+    if (of_all != nullptr) update_amax(of_all, rounded<T>(), scratch);
   }
   // Every lane of the warp.
   template <typename T>

@@ -26,9 +26,9 @@
 #include "ops/rope.h"
 #include "ops/router.h"
 #include "ops/scaled_linear.h"
-#include "ops/varlen_attention.h"
 #include "ops/swiglu.h"
 #include "ops/swiglu_codes.h"
+#include "ops/varlen_attention.h"
 #include "ops/zero.h"
 
 namespace assay::gpu {
@@ -59,8 +59,8 @@ void attention_forward(Exec on, const AttentionForward<float>& a);
 void attention_forward(Exec on, const AttentionForward<bf16>& a);
 void attention_backward(Exec on, const AttentionBackward<float>& a);
 void attention_backward(Exec on, const AttentionBackward<bf16>& a);
-void segment_attention(Exec on, const SegmentAttention<float>& a);
-void segment_attention(Exec on, const SegmentAttention<bf16>& a);
+void varlen_attention(Exec on, const VarlenAttention<float>& a);
+void varlen_attention(Exec on, const VarlenAttention<bf16>& a);
 void linear_forward(Exec on, const LinearForward<float>& a);
 void linear_forward(Exec on, const LinearForward<bf16>& a);
 void linear_forward(Exec on, const LinearForward<bf16, float>& a);
@@ -95,8 +95,8 @@ void head_loss(Exec on, const HeadLoss<float>& a);
 void head_loss(Exec on, const HeadLoss<bf16>& a);
 void head_loss_eval(Exec on, const HeadLossEval<float>& a);
 void head_loss_eval(Exec on, const HeadLossEval<bf16>& a);
-void keep_rows(Exec on, const KeepRows<float>& a);
-void keep_rows(Exec on, const KeepRows<bf16>& a);
+void kv_cache_write(Exec on, const KvCacheWrite<float>& a);
+void kv_cache_write(Exec on, const KvCacheWrite<bf16>& a);
 void adamw(Exec on, const AdamW<float>& a);
 void adamw(Exec on, const AdamW<bf16>& a);
 void cast(Exec on, const Cast<bf16, float>& a);

@@ -39,7 +39,7 @@ GPU_DEVICE uint32_t* staged_piece(unsigned char* staging, int i) {
   return reinterpret_cast<uint32_t*>(staging + row * 128 + (lane() % 8 ^ row % 8) * 16);
 }
 GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16* to, int rows,
-                            int columns, int width, Most& most) {
+                            int columns, int width, AmaxAccumulator& most) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const uint32_t four[4] = {b.pair[4 * i], b.pair[4 * i + 1], b.pair[4 * i + 2],
@@ -61,7 +61,7 @@ GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16*
 }
 GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16* to, int rows,
                             int columns, int width) {
-  Most nobody_asks{nullptr};
+  AmaxAccumulator nobody_asks{nullptr};
   store_block(staging, b, to, rows, columns, width, nobody_asks);
 }
 GPU_DEVICE GroupedLines fetch_lines(const bf16* from, int rows, int columns, int width) {
@@ -112,7 +112,7 @@ GPU_DEVICE void store_swiglu(const float (&acc)[N / 2], unsigned char* staging,
   const int width = 2 * g.n;
   bf16* const gate_up = static_cast<bf16*>(g.c) + row * width + column;
   bf16* const h = g.h + row * g.n + column;
-  Most most{g.amax};
+  AmaxAccumulator most{g.amax};
 #pragma unroll
   for (int block = 0; block < kBlocks; ++block) {
     const int at = block * kGroupedSlab, columns = g.n - column - at;
@@ -148,7 +148,7 @@ GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, uns
   constexpr int kBlocks = N / kGroupedSlab;
   const int width = 2 * g.n;
   bf16* const c = static_cast<bf16*>(g.c) + row * width + column;
-  Most most{g.amax};
+  AmaxAccumulator most{g.amax};
 #pragma unroll
   for (int block = 0; block < kBlocks; ++block) {
     const int at = block * kGroupedSlab;

@@ -7,11 +7,11 @@
 
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
-#include "ops/grouped/gpu_fp8.h"
-#include "ops/grouped/gpu_work_list.h"
-#include "ops/grouped/gpu_simple.h"
 #include "ops/grouped/gpu_epilogue.h"
+#include "ops/grouped/gpu_fp8.h"
 #include "ops/grouped/gpu_mainloop.h"
+#include "ops/grouped/gpu_simple.h"
+#include "ops/grouped/gpu_work_list.h"
 
 namespace assay::gpu {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cuda/gpu.h"
-#include "ops/grouped/gpu_work_list.h"
 #include "ops/grouped/gpu_mainloop.h"
+#include "ops/grouped/gpu_work_list.h"
 
 namespace assay::gpu {
 

@@ -39,7 +39,7 @@ inline void raise_to(std::atomic<uint32_t>& most, uint32_t bits) {
 
 // Raises *most to the largest magnitude of x (n), where somebody asks for it.
 template <typename T>
-void raise_most(const View<float, 1>& most, const T* x, int64_t n) {
+void update_amax(const View<float, 1>& most, const T* x, int64_t n) {
   if (most.empty()) return;
   const uint32_t bits = largest_bits(x, n);
   std::atomic_ref<float> all(most[0]);

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/bf16.h"
-#include "ops/quantise/round_to_format.h"
 #include "ops/quantise/partition.h"
+#include "ops/quantise/round_to_format.h"
 
 namespace assay {
 

@@ -145,7 +145,7 @@ void router_backward(Exec on, const RouterBackward<T>& a) {
 
 template <typename T>
 void router_backward(Exec on, const RouterBackward<T>& a) {
-  const Timed timed(on, "router_backward", router_backward_cost(a));
+  const ProfileScope timed(on, "router_backward", router_backward_cost(a));
   const int64_t tokens = a.logits.dim[0], experts = a.logits.dim[1], k = a.expert.dim[1];
   const RouterSettings& s = a.settings;
   CHECK(a.expert.dim[0] == tokens && a.dgate.dim[0] == tokens && a.dgate.dim[1] == k &&

@@ -1,8 +1,8 @@
 #include "cuda/launch.h"
 #include "ops/gpu/elements.h"
 #include "ops/gpu/ops.h"
-#include "ops/router/gpu_scores.h"
 #include "ops/router.h"
+#include "ops/router/gpu_scores.h"
 
 namespace assay::gpu {
 

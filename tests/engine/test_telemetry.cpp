@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 #include "engine/telemetry/expert_load_codec.h"
-#include "engine/telemetry/telemetry.h"
 #include "engine/telemetry/reader.h"
+#include "engine/telemetry/telemetry.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/file_size_limit.h"

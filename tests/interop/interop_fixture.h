@@ -8,8 +8,8 @@
 
 #include "base/file.h"
 #include "base/random.h"
-#include "engine/run/checkpoint.h"
 #include "engine/config/text.h"
+#include "engine/run/checkpoint.h"
 #include "engine/run/safetensors.h"
 #include "interop/export.h"
 #include "interop/import.h"

@@ -2,10 +2,10 @@
 #include <functional>
 
 #include "engine/config/yaml.h"
-#include "lab/receipt/receipt.h"
 #include "lab/receipt/make.h"
-#include "lab/receipt/verify.h"
+#include "lab/receipt/receipt.h"
 #include "lab/receipt/telemetry_dump.h"
+#include "lab/receipt/verify.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
 #include "tests/data/temp_folder.h"

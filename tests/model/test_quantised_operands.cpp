@@ -75,24 +75,24 @@ View<const T, 1> buffer(const ModelFixture& f, const std::string& name) {
 TEST_CASE("the ops leave the largest magnitudes of the tensors that products read") {
   struct Row {
     int64_t half;
-    HalfTensor tensor;
+    SublayerTensor tensor;
     const char* buffer;
     int64_t width = 0;  // where only the first rows of that width are the tensor's
   };
   const Row rows[] = {
-      {0, HalfTensor::kInput, "blocks.0.attn.norm.y"},
-      {0, HalfTensor::kInner, "blocks.0.attn.att"},
-      {0, HalfTensor::kDinner, "dqkv"},
-      {0, HalfTensor::kDbranch, "dbranch"},
-      {1, HalfTensor::kInput, "blocks.0.ffn.norm.y"},
-      {1, HalfTensor::kInner, "blocks.0.ffn.h"},
-      {1, HalfTensor::kDinner, "dgate_up", 2 * 64},
-      {2, HalfTensor::kInput, "blocks.1.attn.norm.y"},
-      {2, HalfTensor::kInner, "blocks.1.attn.att"},
-      {3, HalfTensor::kInput, "blocks.1.ffn.norm.y"},
-      {3, HalfTensor::kInner, "blocks.1.moe.h"},
-      {3, HalfTensor::kSharedInner, "blocks.1.moe.shared.h"},
-      {3, HalfTensor::kDexpertOut, "dexpert_out"},
+      {0, SublayerTensor::kInput, "blocks.0.attn.norm.y"},
+      {0, SublayerTensor::kInner, "blocks.0.attn.att"},
+      {0, SublayerTensor::kDinner, "dqkv"},
+      {0, SublayerTensor::kDbranch, "dbranch"},
+      {1, SublayerTensor::kInput, "blocks.0.ffn.norm.y"},
+      {1, SublayerTensor::kInner, "blocks.0.ffn.h"},
+      {1, SublayerTensor::kDinner, "dgate_up", 2 * 64},
+      {2, SublayerTensor::kInput, "blocks.1.attn.norm.y"},
+      {2, SublayerTensor::kInner, "blocks.1.attn.att"},
+      {3, SublayerTensor::kInput, "blocks.1.ffn.norm.y"},
+      {3, SublayerTensor::kInner, "blocks.1.moe.h"},
+      {3, SublayerTensor::kSharedInner, "blocks.1.moe.shared.h"},
+      {3, SublayerTensor::kDexpertOut, "dexpert_out"},
   };
   for (const bool qk_norm : {false, true}) {
     Config c = config_of("fp8_tensor");
@@ -100,20 +100,20 @@ TEST_CASE("the ops leave the largest magnitudes of the tensors that products rea
     ModelFixture f(c, Recipe::kBf16, 4, 20);
     for (int i = 0; i < 2; ++i) step(f, i, MicroScale::Sample::kNothing);
     const View<const float, 1> words = buffer<float>(f, "quantised.known_amax");
-    REQUIRE(words.size() == 4 * kHalfTensors);
+    REQUIRE(words.size() == 4 * kSublayerTensors);
     for (const Row& row : rows) {
       CAPTURE(row.buffer, qk_norm);
       const View<const bf16, 1> x = buffer<bf16>(f, row.buffer);
       REQUIRE(x.size() > 0);
       const int64_t n = row.width > 0 ? 4 * 20 * row.width : x.size();
-      const float word = words[row.half * kHalfTensors + int(row.tensor)];
+      const float word = words[row.half * kSublayerTensors + int(row.tensor)];
       REQUIRE(std::bit_cast<uint32_t>(word) == largest_bits(x.data, n));
       REQUIRE(word > 0);
     }
     // Of the shared expert and the experts' gradients nothing is left to compare with.
-    REQUIRE(words[3 * kHalfTensors + int(HalfTensor::kDinner)] > 0);
-    REQUIRE(words[3 * kHalfTensors + int(HalfTensor::kSharedDinner)] > 0);
-    REQUIRE(words[3 * kHalfTensors + int(HalfTensor::kDbranch)] > 0);
+    REQUIRE(words[3 * kSublayerTensors + int(SublayerTensor::kDinner)] > 0);
+    REQUIRE(words[3 * kSublayerTensors + int(SublayerTensor::kSharedDinner)] > 0);
+    REQUIRE(words[3 * kSublayerTensors + int(SublayerTensor::kDbranch)] > 0);
   }
   for (const char* recipe : {"mxfp8", "mxfp8_nmoe", "mxfp4_nmoe"}) {
     ModelFixture f(config_of(recipe), Recipe::kBf16, 4, 20);

@@ -159,7 +159,7 @@ TEST_CASE("rows that are not asked need only keys and values in the last block")
 TEST_CASE("asked rows are found among those that are kept") {
   ModelFixture f(config_of("moe"), Recipe::kFp32, 3, kSequence);
   const Texts texts = few_asked(f);
-  const AskedRows asked(texts.batch());
+  const ScoredRows asked(texts.batch());
   const int32_t shared = kShared - 1, own = kSequence, last = int32_t(texts.token.size()) - 1;
   REQUIRE(asked.kept == std::vector<int32_t>{shared, own - 4, own - 2, last});
   REQUIRE(asked.row == std::vector<int32_t>{3, 0, 3, 1, 2});
@@ -168,7 +168,7 @@ TEST_CASE("asked rows are found among those that are kept") {
   REQUIRE(asked.segment[1].query_begin == own - 4);
   REQUIRE(asked.segment[2].query_begin == texts.segment[2].end);
   REQUIRE(asked.segment[3].query_begin == last);
-  REQUIRE(AskedRows(cut_up(f).batch()).kept.empty());
+  REQUIRE(ScoredRows(cut_up(f).batch()).kept.empty());
 }
 
 TEST_CASE("scores do not depend on the number of threads, nor on the texts beside") {

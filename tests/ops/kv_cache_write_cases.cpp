@@ -36,7 +36,7 @@ OpInstance instance(const Shape& s) {
   const std::vector<int32_t> place = places(s);
   std::copy(place.begin(), place.end(), row.data);
   const auto x = bench->in<T, 2>("x", {s.rows, s.x_width});
-  const KeepRows<T> a{
+  const KvCacheWrite<T> a{
       .kept = bench->acc<T, 2>("kept", {s.kept, s.width}), .x = x, .row = row, .column = s.column};
   bench->commit();
   const auto before = Workbench::doubles(a.kept), from = Workbench::doubles(x);
@@ -49,8 +49,8 @@ OpInstance instance(const Shape& s) {
     }
     report.equal("kept", a.kept, want);
   };
-  return {bench, [a, bench](Exec on) { keep_rows<T>(on, bench->located(a)); }, check,
-          keep_rows_cost(a)};
+  return {bench, [a, bench](Exec on) { kv_cache_write<T>(on, bench->located(a)); }, check,
+          kv_cache_write_cost(a)};
 }
 
 template <typename T>
@@ -58,14 +58,15 @@ void add_cases(std::vector<OpCase>& cases) {
   for (const Shape& s : {Shape{1, 1, 1, 1, 0}, Shape{0, 4, 8, 24, 8}, Shape{5, 40, 64, 128, 64},
                          Shape{130, 131, 33, 50, 17}, Shape{9, 2000, 512, 1536, 512},
                          Shape{64, 4096, 256, 768, 512}}) {
-    cases.push_back({"keep_rows", std::string("keep_rows ") + dtype_name<T>() + shape_name(s),
+    cases.push_back({"kv_cache_write",
+                     std::string("kv_cache_write ") + dtype_name<T>() + shape_name(s),
                      [s] { return instance<T>(s); }});
   }
 }
 
 }  // namespace
 
-std::vector<OpCase> keep_rows_cases() {
+std::vector<OpCase> kv_cache_write_cases() {
   std::vector<OpCase> cases;
   add_cases<float>(cases);
   add_cases<bf16>(cases);

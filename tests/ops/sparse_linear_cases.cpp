@@ -27,7 +27,7 @@ std::string shape_name(const Shape& s) {
 
 // The routing as ops/dispatch.h leaves it.
 template <typename T>
-void fill_routing(Workbench& bench, const Shape& s, ChosenLinearBackward<T>& a) {
+void fill_routing(Workbench& bench, const Shape& s, SparseLinearBackward<T>& a) {
   const auto chosen = choose_experts(s.tokens, s.experts, s.k, s.load);
   const ref::Dispatch order(chosen, s.experts, s.k);
   const auto expert = bench.in<int32_t, 2>("expert", {s.tokens, s.k});
@@ -52,7 +52,7 @@ template <typename T>
 OpInstance instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
   const bool self = s.add == Add::kSelf;
-  ChosenLinearBackward<T> a{
+  SparseLinearBackward<T> a{
       .dx = self ? bench->acc<T, 2>("dx", {s.tokens, s.width})
                  : bench->out<T, 2>("dx", {s.tokens, s.width}),
       .dweight = bench->acc<float, 2>("dweight", {s.experts, s.width}),
@@ -98,8 +98,8 @@ OpInstance instance(const Shape& s) {
       return tol::sum(double(load + 1), dw_size[size_t(i)]);
     });
   };
-  const auto run = [a, bench](Exec on) { chosen_linear_backward<T>(on, bench->located(a)); };
-  return {bench, run, check, chosen_linear_backward_cost(a)};
+  const auto run = [a, bench](Exec on) { sparse_linear_backward<T>(on, bench->located(a)); };
+  return {bench, run, check, sparse_linear_backward_cost(a)};
 }
 
 template <typename T>
@@ -111,15 +111,15 @@ void add_cases(std::vector<OpCase>& cases) {
                          Shape{65, 64, 40, 7, Load::kOneHot, Add::kSelf},
                          Shape{97, 64, 4096, 7, Load::kRandom, Add::kSelf},
                          Shape{513, 64, 4096, 7, Load::kRandom, Add::kNone}}) {
-    cases.push_back({"chosen_linear",
-                     std::string("chosen_linear_backward ") + dtype_name<T>() + shape_name(s),
+    cases.push_back({"sparse_linear",
+                     std::string("sparse_linear_backward ") + dtype_name<T>() + shape_name(s),
                      [s] { return instance<T>(s); }, OpBody::kCpu});
   }
 }
 
 }  // namespace
 
-std::vector<OpCase> chosen_linear_cases() {
+std::vector<OpCase> sparse_linear_cases() {
   std::vector<OpCase> cases;
   add_cases<float>(cases);
   add_cases<bf16>(cases);

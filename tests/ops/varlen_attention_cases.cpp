@@ -62,15 +62,15 @@ OpInstance instance(const Shape& s) {
   bench->commit();
   // Zero where no query is: that stays.
   const auto out = bench->acc<T, 2>("out", {s.rows(), s.heads * s.head_dim}, {Fill::kZero});
-  const SegmentAttention<T> a{.out = out,
-                              .qkv = qkv,
-                              .prefix = cached ? cache : qkv,
-                              .segment = segment,
-                              .prefix_column = cached ? 0 : s.heads * s.head_dim,
-                              .heads = s.heads,
-                              .kv_heads = s.kv_heads,
-                              .head_dim = s.head_dim,
-                              .behind_prefix = s.behind_prefix};
+  const VarlenAttention<T> a{.out = out,
+                             .qkv = qkv,
+                             .prefix = cached ? cache : qkv,
+                             .segment = segment,
+                             .prefix_column = cached ? 0 : s.heads * s.head_dim,
+                             .heads = s.heads,
+                             .kv_heads = s.kv_heads,
+                             .head_dim = s.head_dim,
+                             .behind_prefix = s.behind_prefix};
   double pairs = 0;
   for (const AttentionSegment& g : segments) {
     const double rows = double(g.end - g.begin);
@@ -78,15 +78,15 @@ OpInstance instance(const Shape& s) {
   }
   const auto check = [=](Report& report) {
     const auto own = Workbench::doubles(qkv), kept = Workbench::doubles(a.prefix);
-    const ref::SegmentAttention attention{s.heads,   s.kv_heads,      s.head_dim,
-                                          s.width(), a.prefix.dim[1], a.prefix_column};
+    const ref::VarlenAttention attention{s.heads,   s.kv_heads,      s.head_dim,
+                                         s.width(), a.prefix.dim[1], a.prefix_column};
     const size_t d_model = size_t(s.heads * s.head_dim), values = size_t(s.kv_heads * s.head_dim);
     std::vector<double> want(size_t(a.out.size())), tolerance(want.size());
     for (const AttentionSegment& g : segments) {
       for (int64_t t = std::max(g.begin, g.query_begin); t < g.end; ++t) {
         for (int64_t h = 0; h < s.heads; ++h) {
           const int64_t kv = h / (s.heads / s.kv_heads) * s.head_dim;
-          std::vector<ref::SegmentAttention::Key> keys;
+          std::vector<ref::VarlenAttention::Key> keys;
           for (int64_t j = g.prefix_begin; j < g.prefix_end; ++j) {
             keys.push_back({&kept, size_t(j * a.prefix.dim[1] + a.prefix_column + kv)});
           }
@@ -116,8 +116,8 @@ OpInstance instance(const Shape& s) {
     }
     report.near("out", a.out, want, [&](int64_t i) { return tolerance[size_t(i)]; });
   };
-  return {bench, [a, bench](Exec on) { segment_attention<T>(on, bench->located(a)); }, check,
-          segment_attention_cost(a, pairs)};
+  return {bench, [a, bench](Exec on) { varlen_attention<T>(on, bench->located(a)); }, check,
+          varlen_attention_cost(a, pairs)};
 }
 
 template <typename T>
@@ -175,8 +175,8 @@ void add_cases(std::vector<OpCase>& cases) {
        32},
   };
   for (const Shape& s : shapes) {
-    cases.push_back({"segment_attention",
-                     std::string("segment_attention ") + dtype_name<T>() + " " + s.name +
+    cases.push_back({"varlen_attention",
+                     std::string("varlen_attention ") + dtype_name<T>() + " " + s.name +
                          " H=" + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) +
                          " D=" + std::to_string(s.head_dim),
                      [s] { return instance<T>(s); }});
@@ -185,7 +185,7 @@ void add_cases(std::vector<OpCase>& cases) {
 
 }  // namespace
 
-std::vector<OpCase> segment_attention_cases() {
+std::vector<OpCase> varlen_attention_cases() {
   std::vector<OpCase> cases;
   add_cases<float>(cases);
   add_cases<bf16>(cases);

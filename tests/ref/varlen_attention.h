@@ -8,7 +8,7 @@
 
 namespace assay::ref {
 
-struct SegmentAttention {
+struct VarlenAttention {
   int64_t heads, kv_heads, head_dim, qkv_width, prefix_width, prefix_column;
 
   // Where the keys lie that row t sees: pairs of (in prefix?, first element of k). v follows kv_heads heads on.

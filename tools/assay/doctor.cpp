@@ -11,11 +11,11 @@
 #include <fstream>
 
 #include "base/check.h"
-#include "tools/machine/limits.h"
 #include "cuda/device.h"
 #include "models/decoder/decoder.h"
 #include "ops/cpu_gemm/amx.h"
 #include "tools/assay/build_info.h"
+#include "tools/machine/limits.h"
 #if ASSAY_HAS_CUDA
 #include "tools/machine/gpu_timer.h"
 #endif

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "eval/validation.h"
-#include "tools/assay/run_data.h"
 #include "tools/assay/core_evaluator.h"
+#include "tools/assay/run_data.h"
 #include "tools/assay/sample_evaluator.h"
 
 namespace assay {

@@ -2,10 +2,10 @@
 
 #include "base/bf16.h"
 #include "base/random.h"
-#include "tools/machine/gpu_timer.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "cuda/matmul.h"
+#include "tools/machine/gpu_timer.h"
 
 namespace assay {
 

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "base/check.h"
-#include "models/decoder/decoder.h"
 #include "models/audit/model_table.h"
+#include "models/decoder/decoder.h"
 #include "tools/assay/build_info.h"
 #include "tools/assay/commands.h"
 

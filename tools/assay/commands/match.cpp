@@ -1,6 +1,4 @@
 // assay match: the dense twin of a model.
-#include "models/audit/dense_twin.h"
-
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,6 +6,7 @@
 #include "base/check.h"
 #include "engine/config/yaml.h"
 #include "models/audit/audit_report.h"
+#include "models/audit/dense_twin.h"
 #include "tools/assay/commands.h"
 
 namespace assay {
