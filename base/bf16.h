@@ -31,8 +31,8 @@ struct bf16 {
     return static_cast<uint16_t>(nan ? ((u >> 16) | 0x40u) : rounded);
   }
 
-  // random16 in [0, 65536). Infinities and NaN are kept; a finite value may round up to infinity only
-  // above the largest bf16.
+  // random16 in [0, 65536). Infinities and NaN are kept; a finite value may round up to infinity
+  // only above the largest bf16.
   static constexpr bf16 stochastic(float value, uint32_t random16) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
     if ((u & 0x7F800000u) == 0x7F800000u) return from_bits(round_nearest_even(value));
@@ -42,7 +42,8 @@ struct bf16 {
 
 static_assert(sizeof(bf16) == 2);
 
-// to = x, rounded. In loops, `to = bf16(x)` goes through a temporary object, and GCC then leaves the loop scalar.
+// to = x, rounded. In loops, `to = bf16(x)` goes through a temporary object, and GCC then leaves
+// the loop scalar.
 constexpr void round_to(bf16& to, float x) {
   to.bits = bf16::round_nearest_even(x);
 }

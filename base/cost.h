@@ -1,5 +1,5 @@
-// What a call moves and computes at least: every input read once, every output written once. The profiler,
-// the benchmarks and the comments use the same function, so the estimate cannot drift.
+// What a call moves and computes at least: every input read once, every output written once. The
+// profiler, the benchmarks and the comments use the same function, so the estimate cannot drift.
 #pragma once
 
 namespace assay {

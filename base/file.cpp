@@ -43,8 +43,8 @@ std::string folder_of(const std::string& path) {
                   hint);
 }
 
-// Opens and locks the part file. The lock belongs to the inode, so a part file that another writer renamed
-// between our open and our lock is let go and opened anew.
+// Opens and locks the part file. The lock belongs to the inode, so a part file that another writer
+// renamed between our open and our lock is let go and opened anew.
 int open_part(const std::string& path, const std::string& part) {
   for (;;) {
     const int file = open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);

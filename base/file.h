@@ -1,5 +1,5 @@
-// Whole files, and files that are either complete or absent. Every failure is a UserError with the path, what
-// the system said and what to do.
+// Whole files, and files that are either complete or absent. Every failure is a UserError with the
+// path, what the system said and what to do.
 //
 //   AtomicFile file(path);              // writes path + ".part", locked against a second writer
 //   file.write(data, bytes);
@@ -34,8 +34,8 @@ class AtomicFile {
   void write_at(int64_t offset, const void* data, size_t bytes);
   // Everything written so far can be read under part_path().
   void flush();
-  // Everything written so far is on the disk: after it, commit() only renames. Several files that belong
-  // together are all synced before the first is committed.
+  // Everything written so far is on the disk: after it, commit() only renames. Several files that
+  // belong together are all synced before the first is committed.
   void sync();
   void commit();
 

@@ -1,5 +1,5 @@
-// A fast 64-bit hash for comparing states, not for security (SHA-256 is in data/sha256.h). FNV-1a over 64-bit
-// words with a final avalanche (the finaliser of SplitMix64).
+// A fast 64-bit hash for comparing states, not for security (SHA-256 is in data/sha256.h). FNV-1a
+// over 64-bit words with a final avalanche (the finaliser of SplitMix64).
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ inline uint64_t hash_words(const uint64_t* words, size_t count) {
   return hash_mix(h);
 }
 
-// Of float bits: a sum of words weighted by position, so that it vectorises, sees every bit and every swap, and can be
-// added up from pieces in any order.
+// Of float bits: a sum of words weighted by position, so that it vectorises, sees every bit and
+// every swap, and can be added up from pieces in any order.
 inline uint64_t hash_floats(const float* data, int64_t count, int64_t first_index = 0) {
   uint64_t sum = 0;
   for (int64_t i = 0; i < count; ++i) {

@@ -1,6 +1,7 @@
-// Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011). A number is a pure
-// function of (seed, stream, step, element), so that every backend, rank count and thread count draws the same.
-// Checked against the paper's known-answer vectors in tests/base. What is constexpr is called in kernels too.
+// Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011). A number is a
+// pure function of (seed, stream, step, element), so that every backend, rank count and thread
+// count draws the same. Checked against the paper's known-answer vectors in tests/base. What is
+// constexpr is called in kernels too.
 #pragma once
 
 #include <array>
@@ -36,7 +37,8 @@ constexpr uint64_t stream_id(std::string_view name) {
   return h;
 }
 
-// Four words for block `block` of the key: counter = (block, stream), key = seed mixed with the step.
+// Four words for block `block` of the key: counter = (block, stream), key = seed mixed with the
+// step.
 constexpr std::array<uint32_t, 4> random_block(const RandomKey& key, uint64_t block) {
   const uint64_t k = key.seed + uint64_t{key.step} * 0x9E3779B97F4A7C15u;
   return philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),

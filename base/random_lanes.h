@@ -1,4 +1,5 @@
-// Many random numbers of one stream at once, for the inner loops of the CPU ops: those of base/random.h, bit for bit.
+// Many random numbers of one stream at once, for the inner loops of the CPU ops: those of
+// base/random.h, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@ namespace assay {
 constexpr int64_t kBlocksDrawn = 16;                // of the generator, drawn together, one a lane
 constexpr int64_t kHalvesDrawn = 8 * kBlocksDrawn;  // half words in them
 
-// words[w][j]: word w of block first_block + j stride: random_block (base/random.h), a lane a block.
+// words[w][j]: word w of block first_block + j stride: random_block (base/random.h), a lane a
+// block.
 inline void draw_words(const RandomKey& key, uint64_t first_block, uint64_t stride,
                        uint32_t (&words)[4][kBlocksDrawn]) {
   uint32_t c0[kBlocksDrawn], c1[kBlocksDrawn], c2[kBlocksDrawn], c3[kBlocksDrawn];

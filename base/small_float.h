@@ -1,4 +1,5 @@
-// The small float formats as bits: fp8 and fp4 elements, and the two kinds of scale that take a byte.
+// The small float formats as bits: fp8 and fp4 elements, and the two kinds of scale that take a
+// byte.
 //
 //   e4m3   largest 448, no infinity, one NaN    e5m2   largest 57344, infinity and NaN as IEEE    e2m1   0 .5 1 1.5 2 3 4 6
 //   round to nearest even, saturating:   what is beyond the largest, infinities too, becomes the largest; NaN stays NaN
@@ -6,8 +7,9 @@
 //   stochastic:   with f the fraction of a step above the neighbour towards zero, cut to 16 bits (half up), away from zero
 //                 if f 2^16 + r >= 2^16, r uniform in [0, 2^16): the mean of many roundings is x within 2^-17 steps
 //
-// The sign is kept, that of a zero too. Conversion to float is exact. Codes rise with the magnitude, so one formula serves
-// normal and subnormal numbers. Tested against vectors made by other code for all 65536 bf16 (tests/base/test_small_float.cpp).
+// The sign is kept, that of a zero too. Conversion to float is exact. Codes rise with the
+// magnitude, so one formula serves normal and subnormal numbers. Tested against vectors made by
+// other code for all 65536 bf16 (tests/base/test_small_float.cpp).
 #pragma once
 
 #include <bit>
@@ -144,8 +146,9 @@ struct e8m0 {
     x.bits = static_cast<uint8_t>(bits);
     return x;
   }
-  // The smallest power of two >= value / largest (largest >= 2), saturating at both ends: infinity becomes 2^127, and 0
-  // and what is subnormal 2^-127. NaN and what is below 0 become NaN. Compares mantissas: no division that rounds.
+  // The smallest power of two >= value / largest (largest >= 2), saturating at both ends: infinity
+  // becomes 2^127, and 0 and what is subnormal 2^-127. NaN and what is below 0 become NaN. Compares
+  // mantissas: no division that rounds.
   static constexpr e8m0 round_up(float value, float largest) {
     const uint32_t u = std::bit_cast<uint32_t>(value), v = std::bit_cast<uint32_t>(largest);
     if (u > 0x7F800000u && u != 0x80000000u) return from_bits(255);

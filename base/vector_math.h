@@ -1,13 +1,15 @@
 // Sixteen floats at a time, and the exponential, for the inner loops of the CPU ops.
 //
-// GCC vector extensions: one AVX-512 register where there is one, two or four smaller ones elsewhere.
+// GCC vector extensions: one AVX-512 register where there is one, two or four smaller ones
+// elsewhere.
 //
 //   exp_fast(x), exp2_fast(x)   within 2 ulp (tests/base/test_vector_math.cpp) while the result is a normal float;
 //                               0 below that; NaN stays NaN; 1 at 0. Above, exp_fast is infinite; exp2_fast, which the
 //                               softmaxes use, is for x < 127.5 only
 //
-// Both work on float (in `#pragma omp simd` loops) and on f32x16. Polynomials: minimax in relative error,
-// 2^f = 1 + f p(f) on [-1/2, 1/2] and e^r = 1 + r + r^2 q(r) on [-ln 2 / 2, ln 2 / 2], error under 4e-9.
+// Both work on float (in `#pragma omp simd` loops) and on f32x16. Polynomials: minimax in relative
+// error, 2^f = 1 + f p(f) on [-1/2, 1/2] and e^r = 1 + r + r^2 q(r) on [-ln 2 / 2, ln 2 / 2], error
+// under 4e-9.
 #pragma once
 
 #include <bit>
@@ -35,7 +37,8 @@ using u16x16 = uint16_t __attribute__((vector_size(32)));
 
 constexpr int kVector = 16;
 
-// What an op may count on from one line to the next: a float sum over a vector has this order on every machine.
+// What an op may count on from one line to the next: a float sum over a vector has this order on
+// every machine.
 inline float horizontal_sum(f32x16 v) {
   float lane[kVector];
   std::memcpy(lane, &v, sizeof v);
@@ -59,7 +62,8 @@ inline f32x16 broadcast(float x) {
 
 inline u32x16 widen(u16x16 x) {
 #if defined(__AVX512F__)
-  // One instruction, where GCC 12 makes five; maskz, because the plain intrinsic warns of its own internals.
+  // One instruction, where GCC 12 makes five; maskz, because the plain intrinsic warns of its own
+  // internals.
   return std::bit_cast<u32x16>(_mm512_maskz_cvtepu16_epi32(0xFFFF, std::bit_cast<__m256i>(x)));
 #else
   return __builtin_convertvector(x, u32x16);
@@ -80,7 +84,8 @@ inline f32x16 load(const bf16* p) {
 inline void store(float* p, f32x16 v) {
   std::memcpy(p, &v, sizeof v);
 }
-// Round to nearest even. The instruction takes subnormal floats for 0; nothing else differs from base/bf16.h.
+// Round to nearest even. The instruction takes subnormal floats for 0; nothing else differs from
+// base/bf16.h.
 inline void store(bf16* p, f32x16 v) {
 #if ASSAY_AVX512_BF16
   const __m256bh rounded = _mm512_cvtneps_pbh(std::bit_cast<__m512>(v));
@@ -95,8 +100,9 @@ inline void store(bf16* p, f32x16 v) {
 #endif
 }
 
-// A whole vector, or its first `count` lanes (the others are 0 and stay unwritten). for_vectors calls f(i, count) for
-// i = 0, 16, ... with a count of 16 known to the compiler, and once with what remains.
+// A whole vector, or its first `count` lanes (the others are 0 and stay unwritten). for_vectors
+// calls f(i, count) for i = 0, 16, ... with a count of 16 known to the compiler, and once with what
+// remains.
 using Whole = std::integral_constant<int, kVector>;
 
 template <typename T>
@@ -135,8 +141,8 @@ constexpr float kRoundMagic = 12582912.0f;
 template <typename F>
 using Integer = std::conditional_t<std::is_same_v<F, float>, uint32_t, u32x16>;
 
-// p 2^n from magic = n + kRoundMagic, n in [-126, 128), p in [0.7, 1.42]. Unsigned, because it may wrap where the
-// result is replaced.
+// p 2^n from magic = n + kRoundMagic, n in [-126, 128), p in [0.7, 1.42]. Unsigned, because it may
+// wrap where the result is replaced.
 template <typename F>
 inline F scale_by_power(F p, F magic) {
   using I = Integer<F>;

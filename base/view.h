@@ -1,5 +1,6 @@
-// View<T, Rank>: a non-owning, contiguous, row-major array with its shape. Trivially copyable, the same thing
-// on host and device (constexpr is what nvcc needs to call a function there). View<T> converts to View<const T>, never back. Index arithmetic is 64-bit.
+// View<T, Rank>: a non-owning, contiguous, row-major array with its shape. Trivially copyable, the
+// same thing on host and device (constexpr is what nvcc needs to call a function there). View<T>
+// converts to View<const T>, never back. Index arithmetic is 64-bit.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
-// bench_matmul [--filter TEXT] [--threads N] [--iters N] [--json]: GFLOP/s of the large cases of the linear layers'
-// case lists, the share of this machine's matmul limit, and the time of oneDNN for the same dense product over ours
-// (over 1: ours is faster), run in turns. A case whose result is wrong prints no time.
+// bench_matmul [--filter TEXT] [--threads N] [--iters N] [--json]: GFLOP/s of the large cases of
+// the linear layers' case lists, the share of this machine's matmul limit, and the time of oneDNN
+// for the same dense product over ours (over 1: ours is faster), run in turns. A case whose result
+// is wrong prints no time.
 #include <omp.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
-// bench_ops [--op NAME] [--filter TEXT] [--threads N] [--iters N] [--json]: the time of every case of the ops' case
-// lists (tests/ops/<op>_cases.cpp), beside the bytes and flops of the op's own cost function and the copy bandwidth
-// of this machine. Every buffer is put back between two runs, outside the measured time.
+// bench_ops [--op NAME] [--filter TEXT] [--threads N] [--iters N] [--json]: the time of every case
+// of the ops' case lists (tests/ops/<op>_cases.cpp), beside the bytes and flops of the op's own
+// cost function and the copy bandwidth of this machine. Every buffer is put back between two runs,
+// outside the measured time.
 #include <omp.h>
 
 #include <algorithm>

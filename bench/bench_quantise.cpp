@@ -1,7 +1,8 @@
-// bench_quantise [--filter TEXT] [--threads N] [--iters N] [--json] [--grids]: the time of the large cases of the quantisers, with the share of
-// this machine's copy bandwidth, and the relative RMS error of each recipe's format on N(0, 1), 4096 x 4096. A case whose
-// result is wrong prints no time. --grids prints instead, as JSON, the numbers that the elements have and what magnitudes are rounded to:
-// the pictures of docs/precision.md are drawn from it.
+// bench_quantise [--filter TEXT] [--threads N] [--iters N] [--json] [--grids]: the time of the
+// large cases of the quantisers, with the share of this machine's copy bandwidth, and the relative
+// RMS error of each recipe's format on N(0, 1), 4096 x 4096. A case whose result is wrong prints no
+// time. --grids prints instead, as JSON, the numbers that the elements have and what magnitudes are
+// rounded to: the pictures of docs/precision.md are drawn from it.
 #include <omp.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// bench_step: tokens/s of a whole optimizer step (forward, backward, norm, clip, AdamW, packing) on random tokens, the
-// share of the measured matmul limit, and where the time goes. The shapes are those of bench/peers, or of a configuration.
+// bench_step: tokens/s of a whole optimizer step (forward, backward, norm, clip, AdamW, packing) on
+// random tokens, the share of the measured matmul limit, and where the time goes. The shapes are
+// those of bench/peers, or of a configuration.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,6 @@
-// bench_telemetry: what a logged step costs beside a step, part by part, and what telemetry.db weighs. Steps with and
-// without telemetry take turns in one process; loads for the size are planted.
+// bench_telemetry: what a logged step costs beside a step, part by part, and what telemetry.db
+// weighs. Steps with and without telemetry take turns in one process; loads for the size are
+// planted.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -1,7 +1,7 @@
-// bench_tokenizer [--text FILE] [--tokenizer PATH] [--mb N] [--iters N] [--json]: megabytes a second of one core for
-// the pre-split, encoding and decoding, and seconds to train an 8,192-token vocabulary. The text is a file or the
-// embedded corpus, the tokenizer one that is given or the one just trained. A text that does not decode to itself
-// prints no time.
+// bench_tokenizer [--text FILE] [--tokenizer PATH] [--mb N] [--iters N] [--json]: megabytes a
+// second of one core for the pre-split, encoding and decoding, and seconds to train an 8,192-token
+// vocabulary. The text is a file or the embedded corpus, the tokenizer one that is given or the one
+// just trained. A text that does not decode to itself prints no time.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

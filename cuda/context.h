@@ -1,5 +1,6 @@
-// What a GPU is to the code above the kernels: a stream, its size, and memory. Made by gpu::open_device (cuda/device.h) or,
-// for kernels that run on the CPU, by simt::make_context (cuda/simt/context.h).
+// What a GPU is to the code above the kernels: a stream, its size, and memory. Made by
+// gpu::open_device (cuda/device.h) or, for kernels that run on the CPU, by simt::make_context
+// (cuda/simt/context.h).
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,8 @@
 
 namespace assay::gpu {
 
-// kDevice: only kernels and copies touch it. kHostVisible: the host reads and writes it at the same address (pinned memory
-// that the device reaches over the bus: small things only).
+// kDevice: only kernels and copies touch it. kHostVisible: the host reads and writes it at the same
+// address (pinned memory that the device reaches over the bus: small things only).
 enum class Place { kDevice, kHostVisible };
 
 struct Context;

@@ -1,5 +1,5 @@
-// The functions of cuBLASLt that the program calls, looked up in the library while it runs (cuda/shared_library.h): nothing is
-// linked with it. Private to the files of the device layer.
+// The functions of cuBLASLt that the program calls, looked up in the library while it runs
+// (cuda/shared_library.h): nothing is linked with it. Private to the files of the device layer.
 #pragma once
 
 #include <cublasLt.h>

@@ -1,8 +1,8 @@
-// What the products of cuda/matmul.h and cuda/scaled_matmul.h ask of cuBLASLt: descriptors, and an algorithm for a shape. Private to
-// the files of the device layer.
+// What the products of cuda/matmul.h and cuda/scaled_matmul.h ask of cuBLASLt: descriptors, and an
+// algorithm for a shape. Private to the files of the device layer.
 //
-// The library counts columns first: row-major d (m, n) is its D (n, m), and d = a b its D = B A with the operands as they lie
-// in memory.
+// The library counts columns first: row-major d (m, n) is its D (n, m), and d = a b its D = B A
+// with the operands as they lie in memory.
 #pragma once
 
 #include <cublasLt.h>
@@ -50,8 +50,8 @@ struct ProductName {
   std::string text() const;
 };
 
-// The library's first proposal that adds partial sums in float, so that a result is rounded once and the same call gives the
-// same bits.
+// The library's first proposal that adds partial sums in float, so that a result is rounded once
+// and the same call gives the same bits.
 void choose_algorithm(ProductPlan& plan, const Alignments& alignments, size_t workspace,
                       const ProductName& name);
 

@@ -1,4 +1,5 @@
-// Turns what the CUDA run-time library returns into user errors. Private to the files of the device layer.
+// Turns what the CUDA run-time library returns into user errors. Private to the files of the device
+// layer.
 #pragma once
 
 #include <cuda_runtime_api.h>

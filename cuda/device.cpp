@@ -55,7 +55,8 @@ void* allocate_pinned(size_t bytes) {
   return p;
 }
 
-// The destructors: a failure there has been reported by an earlier call, or does not matter any more.
+// The destructors: a failure there has been reported by an earlier call, or does not matter any
+// more.
 void free_device(void* p) {
   static_cast<void>(cudaFree(p));
 }

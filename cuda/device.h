@@ -1,6 +1,7 @@
-// The GPU for host code: open it, own its streams, events and memory. Everything is move-only and is freed by its
-// destructor; what goes wrong is a UserError that says what to do. A build without CUDA has the same functions, which refuse
-// (cuda/device_absent.cpp); a program with CUDA in it starts where there is no driver, and only these calls fail.
+// The GPU for host code: open it, own its streams, events and memory. Everything is move-only and
+// is freed by its destructor; what goes wrong is a UserError that says what to do. A build without
+// CUDA has the same functions, which refuse (cuda/device_absent.cpp); a program with CUDA in it
+// starts where there is no driver, and only these calls fail.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +25,8 @@ struct DeviceFacts {
   std::string products_problem = {};  // why cuBLASLt, which they need, cannot be loaded
 };
 DeviceFacts device_facts();
-// Throws UserError if nothing can run there: no driver, one older than the toolkit, no GPU, not the architecture that the
-// kernels are compiled for (sm_90a runs on 9.0 only), no cuBLASLt.
+// Throws UserError if nothing can run there: no driver, one older than the toolkit, no GPU, not the
+// architecture that the kernels are compiled for (sm_90a runs on 9.0 only), no cuBLASLt.
 void require_usable(const DeviceFacts& facts);
 
 namespace detail {
@@ -76,7 +77,8 @@ class PinnedBuffer {
   size_t bytes_;
 };
 
-// Queued on the stream, in any direction between host and device; host memory must be pinned to be asynchronous.
+// Queued on the stream, in any direction between host and device; host memory must be pinned to be
+// asynchronous.
 void copy(const Context& on, void* to, const void* from, size_t bytes);
 void fill(const Context& on, void* p, int byte, size_t bytes);
 

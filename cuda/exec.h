@@ -1,7 +1,7 @@
 // Where an op runs: a pool of CPU threads or a CUDA stream. Passed first and by value to every op.
 //
-// The CPU pool is OpenMP. Results never depend on the number of threads: work is cut into pieces whose size
-// depends on the problem only, and partial sums are added in the order of the pieces.
+// The CPU pool is OpenMP. Results never depend on the number of threads: work is cut into pieces
+// whose size depends on the problem only, and partial sums are added in the order of the pieces.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ struct Exec {
   gpu::Context* gpu = nullptr;  // where kernels run; null: on the CPU
 };
 
-// Calls f(i) for i in [0, n), each once. A thread gets neighbouring i, the same ones in every call of the same n: what
-// one op leaves in its cache, the next op finds there.
+// Calls f(i) for i in [0, n), each once. A thread gets neighbouring i, the same ones in every call
+// of the same n: what one op leaves in its cache, the next op finds there.
 template <typename F>
 void parallel_for(Exec on, int64_t n, F&& f) {
   const int threads = static_cast<int>(std::min<int64_t>(on.threads, n));

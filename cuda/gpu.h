@@ -1,7 +1,8 @@
 // What a CUDA kernel may use: the one header a .cu file includes beside its op's header.
 //
-// Every wrapper has two bodies: PTX where nvcc compiles, a call of the executor (cuda/simt) where the host compiler
-// does. The kernel's source is the same. Nothing else in the tree contains inline PTX.
+// Every wrapper has two bodies: PTX where nvcc compiles, a call of the executor (cuda/simt) where
+// the host compiler does. The kernel's source is the same. Nothing else in the tree contains inline
+// PTX.
 //
 // Rules for kernels, each with its reason:
 //   shared memory      GPU_SHARED(float, red, [32]) and GPU_DYNAMIC_SHARED(bf16, tile): bounds, poison, fresh per block

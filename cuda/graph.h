@@ -1,5 +1,5 @@
-// What is queued on a context's stream, recorded once and replayed as one launch. Arguments and addresses are recorded with
-// it: what a replay is to work on lies where the recording's work lay.
+// What is queued on a context's stream, recorded once and replayed as one launch. Arguments and
+// addresses are recorded with it: what a replay is to work on lies where the recording's work lay.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,8 @@ namespace assay::gpu {
 
 class Graph {
  public:
-  // Nothing runs. `calls` may not wait, allocate, or copy from or to host memory that is not pinned.
+  // Nothing runs. `calls` may not wait, allocate, or copy from or to host memory that is not
+  // pinned.
   static Graph capture(const Context& on, const std::function<void()>& calls);
   void replay(const Context& on) const;
 
@@ -23,12 +24,13 @@ class Graph {
   Recording recording_;
 };
 
-// Are calls on `on` worth recording? Not on the CPU, and not where each call is waited for or timed.
+// Are calls on `on` worth recording? Not on the CPU, and not where each call is waited for or
+// timed.
 bool records(Exec on);
 
-// Calls that queue the same each time. The first time they run as they are, which loads kernels and chooses algorithms;
-// the second they are recorded; then replayed. A Key holds all that they take from the host besides addresses that stay:
-// with another one it begins again.
+// Calls that queue the same each time. The first time they run as they are, which loads kernels and
+// chooses algorithms; the second they are recorded; then replayed. A Key holds all that they take
+// from the host besides addresses that stay: with another one it begins again.
 template <typename Key>
 class Replayed {
  public:

@@ -9,7 +9,8 @@ namespace assay::gpu {
 
 namespace {
 
-// Once a kernel, and again if it asks for more. 48 KiB need no permission, but that counts the kernel's static memory as well.
+// Once a kernel, and again if it asks for more. 48 KiB need no permission, but that counts the
+// kernel's static memory as well.
 void allow_shared_bytes(const Launch& how, const void* kernel, const Context& on) {
   if (how.shared_bytes == 0) return;
   CHECK(how.shared_bytes <= on.shared_bytes_limit,

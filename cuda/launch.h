@@ -1,7 +1,8 @@
-// The only way to start a kernel: launch(on, {.name = ..., .grid = ..., .block = ...}, kernel, arguments...).
+// The only way to start a kernel: launch(on, {.name = ..., .grid = ..., .block = ...}, kernel,
+// arguments...).
 //
-// Under nvcc it goes to the stream of on.gpu; under the host compiler to the executor's (cuda/simt). The arguments are the
-// kernel's parameters by value: an op's struct, as a rule.
+// Under nvcc it goes to the stream of on.gpu; under the host compiler to the executor's
+// (cuda/simt). The arguments are the kernel's parameters by value: an op's struct, as a rule.
 #pragma once
 
 #include <type_traits>

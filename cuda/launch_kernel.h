@@ -1,4 +1,5 @@
-// How a kernel is started, without the words of CUDA C++ that kernels need: cuda/launch.h is what ops include.
+// How a kernel is started, without the words of CUDA C++ that kernels need: cuda/launch.h is what
+// ops include.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ struct Launch {
   int64_t shared_bytes = 0;  // dynamic shared memory
 };
 
-// cuda/launch.cpp: raises the kernel's limit of shared memory where needed and starts it. A failure names the kernel.
+// cuda/launch.cpp: raises the kernel's limit of shared memory where needed and starts it. A failure
+// names the kernel.
 void launch_kernel(Exec on, const Launch& how, const void* kernel, void** arguments);
 
 }  // namespace assay::gpu

@@ -1,7 +1,8 @@
-// Dense matrix products on a GPU, row-major: d (m, n) = f[0] op(a) op(b) + f[1] c, summed in float and rounded once (for d = c the product as well).
+// Dense matrix products on a GPU, row-major: d (m, n) = f[0] op(a) op(b) + f[1] c, summed in float
+// and rounded once (for d = c the product as well).
 //
-// cuda/matmul_cublaslt.cpp calls cuBLASLt, loaded at run time; under cuda/simt plain loops take its place. Neither allocates
-// after the first call of a shape; on.workspace is the library's.
+// cuda/matmul_cublaslt.cpp calls cuBLASLt, loaded at run time; under cuda/simt plain loops take its
+// place. Neither allocates after the first call of a shape; on.workspace is the library's.
 #pragma once
 
 #include <cstdint>

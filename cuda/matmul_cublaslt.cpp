@@ -1,7 +1,7 @@
 // The products of cuda/matmul.h by cuBLASLt, opened at run time (cuda/cublaslt.h).
 //
-// A product's descriptors and algorithm (cuda/cublaslt_plan.h) are made at the first call of its shape, types and alignments, and
-// kept.
+// A product's descriptors and algorithm (cuda/cublaslt_plan.h) are made at the first call of its
+// shape, types and alignments, and kept.
 #include <map>
 #include <mutex>
 

@@ -1,14 +1,16 @@
-// Memory is planned by name, printed, then allocated once. A view is registered with its shape; it gets its
-// address when the whole plan is allocated, one zeroed block a section.
+// Memory is planned by name, printed, then allocated once. A view is registered with its shape; it
+// gets its address when the whole plan is allocated, one zeroed block a section.
 //
 //   MemoryPlan plan;
 //   plan.add(Section::kActivations, "blocks.0.norm", acts.norm, {tokens, hidden});   // shape set, data null
 //   plan.print(std::cout);                                                           // --plan stops here
 //   plan.allocate();                                                                 // data set, zeroed
 //
-// With a GPU's context, sections lie in its memory, but for those the host reads and writes: kHostVisible and kData.
+// With a GPU's context, sections lie in its memory, but for those the host reads and writes:
+// kHostVisible and kData.
 //
-// A registered view must not move between add() and allocate(). Copies taken after allocate() are fine.
+// A registered view must not move between add() and allocate(). Copies taken after allocate() are
+// fine.
 #pragma once
 
 #include <array>
@@ -58,8 +60,9 @@ class MemoryPlan {
     add_bytes(section, std::move(name), view.bytes(), reinterpret_cast<void**>(&view.data));
   }
 
-  // Allocates every section (256-byte aligned entries, huge pages where the system grants them) and sets
-  // the registered views. NotEnoughMemory, with the table on stderr, when the machine or the GPU has too little.
+  // Allocates every section (256-byte aligned entries, huge pages where the system grants them) and
+  // sets the registered views. NotEnoughMemory, with the table on stderr, when the machine or the
+  // GPU has too little.
   void allocate(gpu::Context* gpu = nullptr);
 
   size_t total_bytes() const;

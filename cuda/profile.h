@@ -1,6 +1,7 @@
-// Time by op, when Exec::profile is set: each op's public function opens a Timed scope with its name and cost. An op called
-// by another op counts for the outer one. On a GPU a scope begins and ends with the stream idle: the time contains launches,
-// some 10 us a scope, and the stream is never ahead.
+// Time by op, when Exec::profile is set: each op's public function opens a Timed scope with its
+// name and cost. An op called by another op counts for the outer one. On a GPU a scope begins and
+// ends with the stream idle: the time contains launches, some 10 us a scope, and the stream is
+// never ahead.
 #pragma once
 
 #include <chrono>

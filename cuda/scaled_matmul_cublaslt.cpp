@@ -1,5 +1,6 @@
-// The products of cuda/scaled_matmul.h by cuBLASLt. A product's descriptors and algorithm are made at the first call of its shape,
-// formats and alignments, and kept; where the scales lie is told in every call.
+// The products of cuda/scaled_matmul.h by cuBLASLt. A product's descriptors and algorithm are made
+// at the first call of its shape, formats and alignments, and kept; where the scales lie is told in
+// every call.
 #include <map>
 #include <string>
 

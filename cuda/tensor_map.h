@@ -1,8 +1,9 @@
 // Tensor maps: what TMA needs to know of a tensor in global memory and of the tile it copies.
 //
-// The 128 bytes are the driver's on a GPU and our own under cuda/simt. Both makers check the same rules: base aligned
-// to 16 bytes, strides multiples of 16 and of the one before, box at most 256 in each dimension, and with a swizzle an inner box of exactly its
-// span (the driver takes a shorter one; then rows lie a span apart with gaps, which no kernel here wants).
+// The 128 bytes are the driver's on a GPU and our own under cuda/simt. Both makers check the same
+// rules: base aligned to 16 bytes, strides multiples of 16 and of the one before, box at most 256
+// in each dimension, and with a swizzle an inner box of exactly its span (the driver takes a
+// shorter one; then rows lie a span apart with gaps, which no kernel here wants).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ struct alignas(128) TensorMap {
   uint64_t opaque[16] = {};
 };
 
-// Elements of 2 bytes (bf16). Innermost dimension first; it is contiguous, stride_bytes[i] belongs to dimension i + 1.
+// Elements of 2 bytes (bf16). Innermost dimension first; it is contiguous, stride_bytes[i] belongs
+// to dimension i + 1.
 struct TensorMapSpec {
   const char* name;  // for errors
   const void* base;
@@ -29,7 +31,8 @@ struct TensorMapSpec {
 
 TensorMap make_tensor_map(const TensorMapSpec& spec);
 
-// What is wrong with a spec by the rules above (the driver's, from the text of cuTensorMapEncodeTiled); empty if nothing.
+// What is wrong with a spec by the rules above (the driver's, from the text of
+// cuTensorMapEncodeTiled); empty if nothing.
 std::string tensor_map_problem(const TensorMapSpec& spec);
 // From the base to the end of the last row.
 int64_t tensor_map_bytes(const TensorMapSpec& spec);

@@ -1,4 +1,5 @@
-// make_tensor_map by the driver. Its function is looked up at run time: the program needs no libcuda to start.
+// make_tensor_map by the driver. Its function is looked up at run time: the program needs no
+// libcuda to start.
 #include <cuda.h>
 
 #include <cstring>

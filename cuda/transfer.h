@@ -1,5 +1,5 @@
-// Copies from, to and where an op runs: the host's memory, or a GPU's. On a GPU they join the kernels on the stream and return
-// at once; what the host reads is there after wait().
+// Copies from, to and where an op runs: the host's memory, or a GPU's. On a GPU they join the
+// kernels on the stream and return at once; what the host reads is there after wait().
 #pragma once
 
 #include <cstddef>

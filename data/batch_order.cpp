@@ -10,7 +10,8 @@ namespace assay {
 
 namespace {
 
-// Shards below this are looked at whole before the first step: a wrong id is better found now than in an hour.
+// Shards below this are looked at whole before the first step: a wrong id is better found now than
+// in an hour.
 constexpr int64_t kScanBytes = int64_t{1} << 30;
 
 int64_t token_bytes_of(const ShardBlocks& blocks) {

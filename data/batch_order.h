@@ -1,9 +1,10 @@
-// Which tokens a step trains on: the blocks of batch_tokens of one list of shards in order, or sequences drawn from several
-// sources by weight (data/mixture.h). Both are functions of the step, so a run goes on wherever it stopped.
+// Which tokens a step trains on: the blocks of batch_tokens of one list of shards in order, or
+// sequences drawn from several sources by weight (data/mixture.h). Both are functions of the step,
+// so a run goes on wherever it stopped.
 //
-// In a mixture the n-th sequence drawn of a source is the n-th block of `sequence` tokens of its shards in order; a source
-// that is used up starts over, in its next epoch, while the others go on. What is drawn does not depend on ranks or
-// micro_batch.
+// In a mixture the n-th sequence drawn of a source is the n-th block of `sequence` tokens of its
+// shards in order; a source that is used up starts over, in its next epoch, while the others go on.
+// What is drawn does not depend on ranks or micro_batch.
 #pragma once
 
 #include <cstdint>

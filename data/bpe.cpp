@@ -176,7 +176,8 @@ void Encoder::consider(int32_t left) {
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
-// O(n log n) in the bytes of the piece: a megabyte without a space is a matter of seconds, not hours.
+// O(n log n) in the bytes of the piece: a megabyte without a space is a matter of seconds, not
+// hours.
 void Encoder::encode_piece(std::string_view piece, std::vector<int32_t>& tokens) {
   CHECK(piece.size() < INT32_MAX, "a piece of %zu bytes", piece.size());
   const int32_t size = static_cast<int32_t>(piece.size());

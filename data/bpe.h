@@ -1,7 +1,7 @@
-// Byte-level byte-pair encoding. A text is cut into pieces (data/pre_split.h); in each piece, starting from
-// single bytes, the adjacent pair whose merge has the lowest rank is joined (leftmost first), until no pair has
-// a merge. Every byte string can be encoded and decodes to itself. Special tokens are never made from text:
-// "<|endoftext|>" in a document is ordinary text.
+// Byte-level byte-pair encoding. A text is cut into pieces (data/pre_split.h); in each piece,
+// starting from single bytes, the adjacent pair whose merge has the lowest rank is joined (leftmost
+// first), until no pair has a merge. Every byte string can be encoded and decodes to itself.
+// Special tokens are never made from text: "<|endoftext|>" in a document is ordinary text.
 //
 // Files: data/tokenizer_files.h. Training: data/bpe_train.h.
 #pragma once
@@ -32,7 +32,8 @@ struct Vocabulary {
 
 class Tokenizer {
  public:
-  // UserError naming the token when bytes are missing, a merge has no token, or two tokens are equal.
+  // UserError naming the token when bytes are missing, a merge has no token, or two tokens are
+  // equal.
   explicit Tokenizer(Vocabulary vocabulary);
 
   int64_t vocab_size() const { return static_cast<int64_t>(vocabulary_.bytes.size()); }
@@ -44,7 +45,8 @@ class Tokenizer {
   std::string decode(const std::vector<int32_t>& tokens) const {
     return decode({tokens.data(), {static_cast<int64_t>(tokens.size())}});
   }
-  // Bytes of each token for bits per byte: 0 for special tokens, and up to `vocab_size` for padding.
+  // Bytes of each token for bits per byte: 0 for special tokens, and up to `vocab_size` for
+  // padding.
   std::vector<int32_t> token_lengths(int64_t vocab_size) const;
   const Vocabulary& vocabulary() const { return vocabulary_; }
   bool is_special(int32_t id) const;
@@ -66,8 +68,8 @@ class Tokenizer {
   std::vector<Merge> merge_table_;  // open addressing, a power of two, at most half full
 };
 
-// Encodes texts one after the other and remembers the pieces it has seen. One a thread; the tokenizer must
-// outlive it.
+// Encodes texts one after the other and remembers the pieces it has seen. One a thread; the
+// tokenizer must outlive it.
 class Encoder {
  public:
   explicit Encoder(const Tokenizer& tokenizer);

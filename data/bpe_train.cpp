@@ -10,8 +10,8 @@ namespace assay {
 
 namespace {
 
-// A piece without a break (a blob in base64) would be walked whole at every merge it takes part in; it is
-// counted in parts of this many bytes.
+// A piece without a break (a blob in base64) would be walked whole at every merge it takes part in;
+// it is counted in parts of this many bytes.
 constexpr size_t kLongestPiece = 256;
 
 struct Word {
@@ -70,8 +70,8 @@ class Trainer {
   }
 
  private:
-  // Every pair of the word is taken out and the pairs of the joined word are put in; only words that still
-  // hold the pair are touched.
+  // Every pair of the word is taken out and the pairs of the joined word are put in; only words
+  // that still hold the pair are touched.
   void join_word(int32_t w, int32_t left, int32_t right, int32_t id) {
     Word& word = words_[static_cast<size_t>(w)];
     std::vector<int32_t>& ids = word.ids;

@@ -1,6 +1,6 @@
-// Training of a byte-level BPE vocabulary: count the pieces of the texts, then join the most frequent adjacent
-// pair, again and again. Ties go to the smaller pair of ids, so the result depends on the texts alone, not on
-// their order or on threads.
+// Training of a byte-level BPE vocabulary: count the pieces of the texts, then join the most
+// frequent adjacent pair, again and again. Ties go to the smaller pair of ids, so the result
+// depends on the texts alone, not on their order or on threads.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ class PieceCounter {
   int64_t bytes_ = 0;
 };
 
-// Ids as GPT-2 lays them out: 256 bytes, then the merges in order, <|endoftext|> last. The vocabulary is
-// smaller than asked when no pair occurs twice any more. UserError when vocab_size is below 257 or no text was
-// added.
+// Ids as GPT-2 lays them out: 256 bytes, then the merges in order, <|endoftext|> last. The
+// vocabulary is smaller than asked when no pair occurs twice any more. UserError when vocab_size is
+// below 257 or no text was added.
 Tokenizer train_bpe(const PieceCounter& pieces, int64_t vocab_size);
 
 }  // namespace assay

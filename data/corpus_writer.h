@@ -1,5 +1,6 @@
-// The shards of one corpus on their way to the disk: NAME_val_000000.bin, NAME_train_000001.bin, ...,
-// tokenizer.json, manifest.json. Nothing has its final name before all of it is written; the manifest is last.
+// The shards of one corpus on their way to the disk: NAME_val_000000.bin, NAME_train_000001.bin,
+// ..., tokenizer.json, manifest.json. Nothing has its final name before all of it is written; the
+// manifest is last.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ class CorpusWriter {
     int64_t shard_tokens = 100'000'000;
     Existing existing = Existing::kRefuse;  // what to do with a corpus that is there
   };
-  // `tokenizer` must outlive the writer. UserError when the folder holds a corpus and existing is kRefuse.
+  // `tokenizer` must outlive the writer. UserError when the folder holds a corpus and existing is
+  // kRefuse.
   CorpusWriter(const Tokenizer& tokenizer, Config config);
 
   // EOT and the tokens of a document; a document that does not fit continues in the next shard.
@@ -37,8 +39,8 @@ class CorpusWriter {
 
   int64_t documents(Split split) const;  // so far
 
-  // Everything gets its final name. `validation` is how documents were held out, for the manifest. UserError when
-  // there is no training document.
+  // Everything gets its final name. `validation` is how documents were held out, for the manifest.
+  // UserError when there is no training document.
   Manifest commit(const std::string& validation = "");
 
  private:

@@ -55,7 +55,8 @@ std::vector<std::string> list_folder(const std::string& folder) {
   return files;
 }
 
-// Before a space that follows a letter or digit two pieces meet, whatever is around them. 0: no such place.
+// Before a space that follows a letter or digit two pieces meet, whatever is around them. 0: no
+// such place.
 size_t last_safe_cut(std::string_view text) {
   for (size_t i = text.size(); i-- > 1;) {
     const unsigned char before = static_cast<unsigned char>(text[i - 1]);

@@ -4,8 +4,8 @@
 //   JSONL   *.jsonl, *.ndjson, *.json: one object a line, its text in a field
 //   folder  its *.txt, *.text, *.md, *.jsonl, *.ndjson, at any depth, in lexicographic order
 //
-// Each of them may be compressed: *.txt.gz, *.jsonl.zst (data/input_file.h); folders then also give *.json.gz and
-// *.json.zst. Bytes are taken as they are: text need not be UTF-8 (JSON must be).
+// Each of them may be compressed: *.txt.gz, *.jsonl.zst (data/input_file.h); folders then also give
+// *.json.gz and *.json.zst. Bytes are taken as they are: text need not be UTF-8 (JSON must be).
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,10 @@ struct DocumentOptions {
 // White space around a document.
 constexpr const char* kDocumentSpace = " \t\n\v\f\r";
 
-// A document as it stands in its file. Plain text over part_bytes comes in parts, cut before a space, where
-// no piece of the tokenizer's pre-split is torn. The first part has more than kFirstPartBytes after the white space it
-// begins with: what is decided by a document's beginning is decided the same wherever it is cut.
+// A document as it stands in its file. Plain text over part_bytes comes in parts, cut before a
+// space, where no piece of the tokenizer's pre-split is torn. The first part has more than
+// kFirstPartBytes after the white space it begins with: what is decided by a document's beginning
+// is decided the same wherever it is cut.
 constexpr size_t kFirstPartBytes = size_t{1} << 20;
 struct RawDocument {
   std::string bytes;

@@ -1,7 +1,9 @@
-// The bytes of a file in order; *.gz and *.zst are unpacked as they are read, never whole in memory.
+// The bytes of a file in order; *.gz and *.zst are unpacked as they are read, never whole in
+// memory.
 //
-// A compressed file may have several streams one after the other, as `cat a.gz b.gz` makes them. UserError with
-// the line of the text reached when it is damaged, cut short, or not what its name says.
+// A compressed file may have several streams one after the other, as `cat a.gz b.gz` makes them.
+// UserError with the line of the text reached when it is damaged, cut short, or not what its name
+// says.
 #pragma once
 
 #include <cstddef>

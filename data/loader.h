@@ -1,11 +1,12 @@
 // The batches of a run, read one step ahead of it.
 //
-// Shards in lexicographic order; batch b of a shard is its tokens [b * batch_tokens, (b + 1) * batch_tokens)
-// and one token of look-ahead, floor((tokens - 1) / batch_tokens) batches a shard, the tail is dropped. A rank
-// takes its contiguous part of a batch and cuts it into micro-batches of micro_batch sequences. target[i] is
-// token[i + 1], across sequence ends too. The order depends on files and batch_tokens, not on ranks or
-// micro_batch. At the end of the data the order starts over; epochs are counted and announced. With a mixture a batch
-// is sequences of several sources instead (data/batch_order.h).
+// Shards in lexicographic order; batch b of a shard is its tokens [b * batch_tokens, (b + 1) *
+// batch_tokens) and one token of look-ahead, floor((tokens - 1) / batch_tokens) batches a shard,
+// the tail is dropped. A rank takes its contiguous part of a batch and cuts it into micro-batches
+// of micro_batch sequences. target[i] is token[i + 1], across sequence ends too. The order depends
+// on files and batch_tokens, not on ranks or micro_batch. At the end of the data the order starts
+// over; epochs are counted and announced. With a mixture a batch is sequences of several sources
+// instead (data/batch_order.h).
 //
 // A thread reads one step ahead. After the first next_step() nothing is allocated.
 #pragma once
@@ -55,8 +56,9 @@ struct LoaderConfig {
 
 class Loader {
  public:
-  // UserError: unreadable or damaged shard, an id outside the vocabulary (all ids are looked at when the
-  // shards have under a gigabyte, otherwise as they are read), sizes that do not divide, too few tokens.
+  // UserError: unreadable or damaged shard, an id outside the vocabulary (all ids are looked at
+  // when the shards have under a gigabyte, otherwise as they are read), sizes that do not divide,
+  // too few tokens.
   explicit Loader(LoaderConfig config);
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -80,7 +82,8 @@ class Loader {
   void seek(int64_t step) { seek(cursor_of(step)); }
   Cursor cursor_of(int64_t step) const { return order_->cursor_of(step); }
 
-  // Of a mixture, empty without one: what the steps up to the current one have drawn of each source.
+  // Of a mixture, empty without one: what the steps up to the current one have drawn of each
+  // source.
   std::span<const SourceUse> source_use() { return source_use(next_); }
   std::span<const SourceUse> source_use(int64_t steps) { return order_->use(steps); }
   std::vector<int64_t> source_sequences() const { return order_->source_sequences(); }
@@ -119,9 +122,9 @@ class Loader {
   std::thread thread_;
 };
 
-// The first `tokens` tokens of the validation shards (whole sequences of `sequence`, no sequence crosses a
-// shard's end), read once. The same tokens whatever micro_batch and ranks; the last micro-batch may hold
-// fewer sequences.
+// The first `tokens` tokens of the validation shards (whole sequences of `sequence`, no sequence
+// crosses a shard's end), read once. The same tokens whatever micro_batch and ranks; the last
+// micro-batch may hold fewer sequences.
 class ValidationSet {
  public:
   struct Config {

@@ -1,5 +1,6 @@
-// manifest.json beside the shards of a corpus: what each file holds and its SHA-256, which tokenizer made it, and
-// which files the text came from. It is written last, so a folder with a manifest is complete.
+// manifest.json beside the shards of a corpus: what each file holds and its SHA-256, which
+// tokenizer made it, and which files the text came from. It is written last, so a folder with a
+// manifest is complete.
 #pragma once
 
 #include <cstdint>
@@ -46,11 +47,12 @@ constexpr const char* kManifestName = "manifest.json";
 Manifest read_manifest(const std::string& folder);
 std::string manifest_text(const Manifest& manifest);
 
-// The entry of a shard in the manifest of its folder; nothing when there is no manifest or no entry.
+// The entry of a shard in the manifest of its folder; nothing when there is no manifest or no
+// entry.
 std::optional<ShardEntry> find_entry(const std::string& shard_path);
 
-// What is wrong with the folder's files, one line each: missing, other hash, other token count. Empty = as
-// the manifest says.
+// What is wrong with the folder's files, one line each: missing, other hash, other token count.
+// Empty = as the manifest says.
 std::vector<std::string> verify_corpus(const Manifest& manifest, const std::string& folder);
 
 }  // namespace assay

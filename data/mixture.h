@@ -7,9 +7,9 @@
 //              of the cumulative weights it lies
 //   order      the S sequences are shuffled, by (seed, step t)
 //
-// So every step takes S w(k) sequences of source k on average, rounded down or up, and which ones they are follows
-// from seed and step alone: nothing has to be saved to go on. In integers, weights in units of 2^-32: every machine
-// draws the same.
+// So every step takes S w(k) sequences of source k on average, rounded down or up, and which ones
+// they are follows from seed and step alone: nothing has to be saved to go on. In integers, weights
+// in units of 2^-32: every machine draws the same.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,8 @@ class Mixture {
   uint64_t seed_;
 };
 
-// How many sequences of each source the steps before one take. Counted on from the step asked for last.
+// How many sequences of each source the steps before one take. Counted on from the step asked for
+// last.
 class DrawnBefore {
  public:
   explicit DrawnBefore(const Mixture& mixture);

@@ -21,7 +21,8 @@ uint64_t ngram_key(uint64_t context, int32_t token) {
   return mix(context ^ 0xD1B54A32D192ED03u, static_cast<uint64_t>(token));
 }
 
-// context[k - 1] = hash of the k - 1 tokens before `at`. Returns how many there are, at most `order`.
+// context[k - 1] = hash of the k - 1 tokens before `at`. Returns how many there are, at most
+// `order`.
 int context_keys(View<const int32_t, 1> tokens, int64_t at, int order, uint64_t* context) {
   context[0] = 0x243F6A8885A308D3u;
   int k = 1;

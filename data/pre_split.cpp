@@ -41,8 +41,8 @@ const pcre2_code* compiled() {
   return code;
 }
 
-// Length of the valid character at `s`, 0 if there is none. The first byte gives the length and bounds the
-// second, which excludes overlong forms, surrogates and values above U+10FFFF.
+// Length of the valid character at `s`, 0 if there is none. The first byte gives the length and
+// bounds the second, which excludes overlong forms, surrogates and values above U+10FFFF.
 size_t character(const unsigned char* s, size_t left) {
   const unsigned char a = s[0];
   if (a < 0x80) return 1;

@@ -1,9 +1,11 @@
-// GPT-2's pre-split: text becomes pieces, and no token crosses a piece's end. Alternatives in order:
+// GPT-2's pre-split: text becomes pieces, and no token crosses a piece's end. Alternatives in
+// order:
 //
 //   's 't 're 've 'm 'll 'd  |  ?L+  |  ?N+  |  ?(neither space, L nor N)+  |  S+ not before a non-space  |  S+
 //
-// L, N: Unicode letters and numbers; S: the 25 code points of White_Space; " ?" is one optional ASCII space.
-// A byte that is no part of valid UTF-8 is a piece of its own, and text ends before it.
+// L, N: Unicode letters and numbers; S: the 25 code points of White_Space; " ?" is one optional
+// ASCII space. A byte that is no part of valid UTF-8 is a piece of its own, and text ends before
+// it.
 #pragma once
 
 #include <cstddef>

@@ -23,9 +23,10 @@ int resolved_threads(int threads) {
                      : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-// Calls work(worker, document) -> Result for every document on `threads` workers, and done(document, result)
-// in the order of the documents, on this thread. An error of a document is thrown when its turn comes; of a line
-// that is to be skipped, skip(document, error) is called instead.
+// Calls work(worker, document) -> Result for every document on `threads` workers, and
+// done(document, result) in the order of the documents, on this thread. An error of a document is
+// thrown when its turn comes; of a line that is to be skipped, skip(document, error) is called
+// instead.
 template <typename Result, typename Work, typename Done, typename Skip>
 void for_each_document(DocumentReader& reader, int threads, Work&& work, Done&& done, Skip&& skip) {
   std::vector<RawDocument> group;
@@ -81,7 +82,8 @@ class Preparation {
     for (int i = 0; i < threads_; ++i) encoders_.push_back(std::make_unique<Encoder>(tokenizer));
   }
 
-  // split_of(index, number) says where the index-th document that is kept goes. The files are added to the manifest.
+  // split_of(index, number) says where the index-th document that is kept goes. The files are added
+  // to the manifest.
   template <typename SplitOf>
   void read(const std::vector<std::string>& inputs, PrepareResult& result, SplitOf&& split_of) {
     DocumentReader reader(inputs, config_.documents);

@@ -1,5 +1,5 @@
-// Text to shards: documents are read in order, encoded on all cores and written in order, so the files do not
-// depend on the number of threads.
+// Text to shards: documents are read in order, encoded on all cores and written in order, so the
+// files do not depend on the number of threads.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,8 @@ struct PrepareResult {
   double seconds = 0;
 };
 
-// UserError: unreadable or damaged input, no document, nothing for one of the two splits, disk full.
+// UserError: unreadable or damaged input, no document, nothing for one of the two splits, disk
+// full.
 PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config);
 
 // A tokenizer trained on the documents of the inputs, on all cores. `skipped` is added to.

@@ -1,4 +1,5 @@
-// How far a long command is: a bar on a terminal, a line every ten percent, and at most one a second, in a pipe or file. On stderr.
+// How far a long command is: a bar on a terminal, a line every ten percent, and at most one a
+// second, in a pipe or file. On stderr.
 #pragma once
 
 #include <chrono>

@@ -4,9 +4,9 @@
 //   header[0] = 20240801, [1] = 7: tokens are uint32
 //   header[2] = number of tokens; the file has exactly 1024 + tokens * width bytes
 //
-// Every document is the EOT id followed by its tokens. Shards are read by pread into the caller's buffers:
-// mapped pages would count as memory of the run, and a file cut short while it is read would be a signal
-// instead of an error.
+// Every document is the EOT id followed by its tokens. Shards are read by pread into the caller's
+// buffers: mapped pages would count as memory of the run, and a file cut short while it is read
+// would be a signal instead of an error.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +33,8 @@ class Shard {
   int64_t tokens() const { return tokens_; }
   int token_bytes() const { return token_bytes_; }
 
-  // Tokens [begin, begin + out.size()) widened to int32. `raw` is scratch of out.size() * token_bytes().
-  // UserError naming file, position and id when an id is not below vocab_size.
+  // Tokens [begin, begin + out.size()) widened to int32. `raw` is scratch of out.size() *
+  // token_bytes(). UserError naming file, position and id when an id is not below vocab_size.
   void read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out, View<std::byte, 1> raw) const;
 
  private:
@@ -71,8 +71,8 @@ class ShardWriter {
   void append(View<const int32_t, 1> tokens);
   int64_t tokens() const { return tokens_; }
   const std::string& path() const { return file_.path(); }
-  // The header is written and everything is on the disk, still under the name of the part file. Returns the
-  // SHA-256.
+  // The header is written and everything is on the disk, still under the name of the part file.
+  // Returns the SHA-256.
   std::string seal();
   // Gives the file its name, sealed if it was not.
   std::string commit();
@@ -86,8 +86,8 @@ class ShardWriter {
   std::vector<uint16_t> narrow_;
 };
 
-// Files from paths and patterns (*, ?, [a-z]), in lexicographic order, each once. UserError for a path or
-// pattern that names nothing.
+// Files from paths and patterns (*, ?, [a-z]), in lexicographic order, each once. UserError for a
+// path or pattern that names nothing.
 std::vector<std::string> find_shards(const std::vector<std::string>& patterns);
 
 }  // namespace assay

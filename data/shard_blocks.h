@@ -1,6 +1,7 @@
-// Shards one after the other, cut into blocks of equal length that may be read in any order. Block b of a shard is its
-// tokens [b * block_tokens, (b + 1) * block_tokens) and one token of look-ahead: floor((tokens - 1) / block_tokens)
-// blocks a shard, the tail is dropped. After the last block comes the first again, in the next epoch.
+// Shards one after the other, cut into blocks of equal length that may be read in any order. Block
+// b of a shard is its tokens [b * block_tokens, (b + 1) * block_tokens) and one token of
+// look-ahead: floor((tokens - 1) / block_tokens) blocks a shard, the tail is dropped. After the
+// last block comes the first again, in the next epoch.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,8 @@ class ShardBlocks {
   Cursor cursor_of(int64_t block) const;  // the block-th over all epochs
   int64_t block_of(const Cursor& cursor) const;
 
-  // Tokens [from, from + out.size()) of the block and what follows it in its shard, at most to the look-ahead.
+  // Tokens [from, from + out.size()) of the block and what follows it in its shard, at most to the
+  // look-ahead.
   void read(const Cursor& cursor, int64_t from, int64_t vocab_size, View<int32_t, 1> out,
             View<std::byte, 1> raw) const;
 

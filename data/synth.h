@@ -1,5 +1,6 @@
-// The embedded corpus: an endless sequence of small English-like stories made from a grammar (synth_grammar.h,
-// docs/synth.md). Story i is a function of (seed, i) and of nothing else, on every machine: integers only.
+// The embedded corpus: an endless sequence of small English-like stories made from a grammar
+// (synth_grammar.h, docs/synth.md). Story i is a function of (seed, i) and of nothing else, on
+// every machine: integers only.
 #pragma once
 
 #include <cstdint>

@@ -195,7 +195,8 @@ void add_people(SynthGrammar& grammar) {
   }
 }
 
-// What is so in every story of every seed: each town's landmark and product, and which towns come first.
+// What is so in every story of every seed: each town's landmark and product, and which towns come
+// first.
 void add_towns(SynthGrammar& grammar) {
   SynthTable& town = grammar.tables["town"];
   town.name = "town";

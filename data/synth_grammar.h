@@ -1,4 +1,5 @@
-// The grammar of the embedded corpus: tables of words and rules of sentences, compiled once from text.
+// The grammar of the embedded corpus: tables of words and rules of sentences, compiled once from
+// text.
 //
 // A rule is "#name" and one alternative a line. Inside a line:
 //   {@Rule}         one alternative of the rule; a capital initial says that it is whole sentences,

@@ -1,4 +1,5 @@
-// The embedded corpus on disk: tokenizer, shards and manifest, as `assay data prepare` would make them from a file.
+// The embedded corpus on disk: tokenizer, shards and manifest, as `assay data prepare` would make
+// them from a file.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +24,14 @@ struct SynthCorpus {
   std::vector<std::string> val;
 };
 
-// Writes the corpus into `folder`. UserError when it cannot, or when `existing` is kRefuse and one is there.
+// Writes the corpus into `folder`. UserError when it cannot, or when `existing` is kRefuse and one
+// is there.
 SynthCorpus write_synth_corpus(const SynthShards& what, const std::string& folder,
                                Existing existing);
 
-// The corpus from `cache`, built at the first call. The subfolder is named after `what` and the grammar; it appears
-// when it is complete, so processes may ask at the same time. One whose files are damaged is built again.
+// The corpus from `cache`, built at the first call. The subfolder is named after `what` and the
+// grammar; it appears when it is complete, so processes may ask at the same time. One whose files
+// are damaged is built again.
 SynthCorpus cached_synth_corpus(const SynthShards& what, const std::string& cache);
 
 }  // namespace assay

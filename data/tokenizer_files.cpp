@@ -180,7 +180,8 @@ void add_merge_line(Builder& builder, const std::string& line, const std::string
   builder.add_merge(line.substr(0, space), line.substr(space + 1));
 }
 
-// Tokens in the order of their ids. Appended, because ordered_json searches the whole object at each [].
+// Tokens in the order of their ids. Appended, because ordered_json searches the whole object at
+// each [].
 ordered_json vocab_object(const Tokenizer& tokenizer) {
   const std::vector<std::string>& bytes = tokenizer.vocabulary().bytes;
   ordered_json::object_t vocab;

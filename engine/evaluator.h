@@ -1,4 +1,5 @@
-// Evaluation as the run sees it: an object that is due at some steps and gives named results. eval/ and tools/ implement it.
+// Evaluation as the run sees it: an object that is due at some steps and gives named results. eval/
+// and tools/ implement it.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,9 @@ class Evaluator {
   // Of one of its results: where telemetry has this task, the evaluation was done.
   virtual std::string task() const = 0;
   virtual bool due(const EvalMoment& at) const = 0;
-  // Leaves what training goes on with alone. Of a run's first evaluator the first result is the one that run.target_loss
-  // looks at. Nothing when it was interrupted: the run that goes on does it again.
+  // Leaves what training goes on with alone. Of a run's first evaluator the first result is the one
+  // that run.target_loss looks at. Nothing when it was interrupted: the run that goes on does it
+  // again.
   virtual std::optional<Evaluation> evaluate(Exec on, Model& model, const EvalMoment& at,
                                              const EvalWatch& watch) = 0;
 };

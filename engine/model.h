@@ -1,5 +1,6 @@
-// What the engine knows of a network: parameters to optimise, a micro-batch forward and backward, evaluation,
-// and what its routers did. models/decoder/decoder.h implements it; the engine never includes models.
+// What the engine knows of a network: parameters to optimise, a micro-batch forward and backward,
+// evaluation, and what its routers did. models/decoder/decoder.h implements it; the engine never
+// includes models.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ namespace assay {
 // Whose memory a model is planned for.
 enum class Backend { kCpu, kGpu };
 
-// B sequences of T positions in the host's memory; rows are tokens in order. target < 0 is not counted.
+// B sequences of T positions in the host's memory; rows are tokens in order. target < 0 is not
+// counted.
 struct TokenBatch {
   View<const int32_t, 1> token;   // (B * T)
   View<const int32_t, 1> target;  // (B * T)
@@ -28,22 +30,23 @@ struct TokenBatch {
   int64_t sequence = 0;           // T
 };
 
-// Texts of any lengths, one behind the other, in the host's memory. A segment's prefix are rows of an earlier segment of the
-// same batch: what several texts begin with is there once. What is asked: how well `row` predicts `target`; a row may be
-// asked more than once.
+// Texts of any lengths, one behind the other, in the host's memory. A segment's prefix are rows of
+// an earlier segment of the same batch: what several texts begin with is there once. What is asked:
+// how well `row` predicts `target`; a row may be asked more than once.
 struct TextBatch {
   View<const int32_t, 1> token;             // (N)
   View<const int32_t, 1> position;          // (N)   in its text
   View<const AttentionSegment, 1> segment;  // (S)
   View<const int32_t, 1> row;               // (M)   in [0, N)
   View<const int32_t, 1> target;            // (M)   in [0, V)
-  // The last block computes queries, feed-forward and all that follows for the rows that are asked alone, or, for comparison,
-  // for all of them. The scores are the same.
+  // The last block computes queries, feed-forward and all that follows for the rows that are asked
+  // alone, or, for comparison, for all of them. The scores are the same.
   enum class LastBlock { kAskedRows, kAllRows } last_block = LastBlock::kAskedRows;
 };
 
-// New tokens of texts that are kept in a cache, in the host's memory. A text goes on behind its first `position` tokens, which
-// earlier calls have given; what the cache had behind them is replaced. A text has one part.
+// New tokens of texts that are kept in a cache, in the host's memory. A text goes on behind its
+// first `position` tokens, which earlier calls have given; what the cache had behind them is
+// replaced. A text has one part.
 struct TextPart {
   int64_t text = 0;      // in [0, the texts planned for)
   int64_t position = 0;  // of its first new token
@@ -62,7 +65,8 @@ struct ParameterRef {
   View<bf16, 1> weight = {};  // the bf16 working copy; empty when products read the master
 };
 
-// kRecipe: products in the formats of precision.recipe. kBf16: none of them, the last steps of precision.bf16_tail.
+// kRecipe: products in the formats of precision.recipe. kBf16: none of them, the last steps of
+// precision.bf16_tail.
 enum class PrecisionPhase { kRecipe, kBf16 };
 
 // What a micro-batch of the step contributes: gradients are scaled so that micro-batches just add.
@@ -86,8 +90,8 @@ struct RouterLayerState {
   View<const float, 1> bias;      // (E) empty when there is none
   double aux = 0;                 // mean over the step's micro-batches, before aux_alpha
   double z = 0;                   // mean over tokens of logsumexp^2, before z_alpha
-  // Means over the last micro-batch's tokens; margin: score of the last chosen less that of the first unchosen expert,
-  // lead: of the first chosen.
+  // Means over the last micro-batch's tokens; margin: score of the last chosen less that of the
+  // first unchosen expert, lead: of the first chosen.
   double margin = 0, lead = 0;
   double gate_entropy_nats = 0;
 };
@@ -103,8 +107,8 @@ struct QuantisedOperandState {
   View<const double, 1> measures;  // (kFakeMeasures) of ops/fake_quantise.h, of a sampled step
 };
 
-// The quantised operand whose largest magnitude was the first, in the order of the computation, not to be finite: nothing that is
-// computed from it is a number.
+// The quantised operand whose largest magnitude was the first, in the order of the computation, not
+// to be finite: nothing that is computed from it is a number.
 struct NotFiniteOperand {
   const QuantisedOperandState* operand = nullptr;  // null: all are finite
   float amax = 0;                                  // infinity, or NaN
@@ -142,30 +146,36 @@ class Model {
   virtual void read_back(Exec on) = 0;
   // Sum of nats over the step's counted targets at the last read_back().
   virtual double loss_sum() const = 0;
-  // Forward only; per-target nats into `nats` (0 where not counted), the host's. Leaves gradients and counts alone.
+  // Forward only; per-target nats into `nats` (0 where not counted), the host's. Leaves gradients
+  // and counts alone.
   virtual void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) = 0;
 
-  // Forward only, of at most as many rows, and questions, as a micro-batch has tokens; positions below its sequence length.
-  // nats (M): of the targets. most_likely (M): 1 where no token is more likely, and no smaller id as likely. The host's.
+  // Forward only, of at most as many rows, and questions, as a micro-batch has tokens; positions
+  // below its sequence length. nats (M): of the targets. most_likely (M): 1 where no token is more
+  // likely, and no smaller id as likely. The host's.
   virtual void score(Exec on, const TextBatch& batch, View<float, 1> nats,
                      View<uint8_t, 1> most_likely) = 0;
 
-  // For generation only: registers keys and values of so many texts of at most a micro-batch's sequence length. After plan().
+  // For generation only: registers keys and values of so many texts of at most a micro-batch's
+  // sequence length. After plan().
   virtual void plan_cache(MemoryPlan& plan, int64_t texts) = 0;
-  // Forward only, of at most as many tokens as a micro-batch has. logits (S, V): what follows each part's last token. The
-  // host's.
+  // Forward only, of at most as many tokens as a micro-batch has. logits (S, V): what follows each
+  // part's last token. The host's.
   virtual void extend(Exec on, const Extension& extension, View<float, 2> logits) = 0;
 
   // rate: bias_rate already multiplied by the schedule when bias_follows_lr.
   virtual void update_router_bias(Exec on, float lr_fraction) = 0;
-  // The MoE layers in order, as the last read_back() found them (margin and lead: at the last update_router_bias); valid until
-  // the next call.
+  // The MoE layers in order, as the last read_back() found them (margin and lead: at the last
+  // update_router_bias); valid until the next call.
   virtual const std::vector<RouterLayerState>& router_layers() = 0;
-  // In order of the layers; measures as the last read_back() of a sampled step found them. The same operands in every call.
+  // In order of the layers; measures as the last read_back() of a sampled step found them. The same
+  // operands in every call.
   virtual const std::vector<QuantisedOperandState>& quantised_operands() const = 0;
-  // Of everything quantised between the last two read_back()s (the first: since bind()), sampled or not.
+  // Of everything quantised between the last two read_back()s (the first: since bind()), sampled or
+  // not.
   virtual NotFiniteOperand not_finite_operand() const = 0;
-  // Experts chosen for these tokens, per MoE layer in order of router_layers(), (layers, tokens * K), the host's.
+  // Experts chosen for these tokens, per MoE layer in order of router_layers(), (layers, tokens *
+  // K), the host's.
   virtual void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) = 0;
 };
 

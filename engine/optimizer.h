@@ -20,8 +20,8 @@ class Optimizer {
   // After MemoryPlan::allocate() and Model::bind().
   void bind();
 
-  // step counts from 0; lr_share is the schedule's share of each group's peak learning rate. A sampled step adds up its ratios in
-  // the same pass.
+  // step counts from 0; lr_share is the schedule's share of each group's peak learning rate. A
+  // sampled step adds up its ratios in the same pass.
   enum class Sample { kNothing, kRatios };
   void step(Exec on, int64_t step, double lr_share, Sample sample = Sample::kNothing);
 

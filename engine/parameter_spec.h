@@ -1,4 +1,5 @@
-// What the engine knows of a parameter: name, shape, and which rules apply to it. models/parameters/table.h makes the list.
+// What the engine knows of a parameter: name, shape, and which rules apply to it.
+// models/parameters/table.h makes the list.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ enum class Role {
   kSharedExpert,
   kBuffer
 };
-// Which optimizer settings apply: `decay` and `no_decay` share the main learning rate, routers and routed
-// experts have their own.
+// Which optimizer settings apply: `decay` and `no_decay` share the main learning rate, routers and
+// routed experts have their own.
 enum class Group { kDecay, kNoDecay, kRouter, kExperts };
 
 struct ParameterSpec {

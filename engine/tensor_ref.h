@@ -1,4 +1,5 @@
-// A named tensor of any type: what heterogeneous lists (parameters, checkpoints, dumps) are made of. Non-owning.
+// A named tensor of any type: what heterogeneous lists (parameters, checkpoints, dumps) are made
+// of. Non-owning.
 #pragma once
 
 #include <cstddef>

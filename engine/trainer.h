@@ -1,4 +1,5 @@
-// One optimizer step. Everything a run does once in a while (evaluate, save, log) is around it, in engine/run/run.h.
+// One optimizer step. Everything a run does once in a while (evaluate, save, log) is around it, in
+// engine/run/run.h.
 #pragma once
 
 #include <cstdint>

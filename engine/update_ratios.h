@@ -2,8 +2,9 @@
 //
 //   grad_ratio = |g| / |p|        update_ratio = |u| / |p|        |x|: root of the sum of squares over a group
 //
-// p: the masters after the step. g: the gradient of the whole step before clipping. u: what the step took off,
-// lr weight_decay p_before + lr m_hat / (sqrt(v_hat) + eps). The optimizer's own pass adds them up (AdamW::squares).
+// p: the masters after the step. g: the gradient of the whole step before clipping. u: what the
+// step took off, lr weight_decay p_before + lr m_hat / (sqrt(v_hat) + eps). The optimizer's own
+// pass adds them up (AdamW::squares).
 #pragma once
 
 #include <array>

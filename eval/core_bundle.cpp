@@ -174,7 +174,8 @@ std::vector<CoreRow> parse_core_rows(std::string_view text, CoreKind kind,
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     ++number;
-    // A file's last line may be empty; a row that is only white space elsewhere would shift all that follow.
+    // A file's last line may be empty; a row that is only white space elsewhere would shift all
+    // that follow.
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
       if (text.empty()) break;
       refuse(strprintf("%s:%ld", name.c_str(), number), "an empty line");

@@ -1,4 +1,5 @@
-// CORE (Li et al., DataComp-LM, 2024): 22 few-shot tasks and how they are defined by the files of its bundle.
+// CORE (Li et al., DataComp-LM, 2024): 22 few-shot tasks and how they are defined by the files of
+// its bundle.
 //
 //   BUNDLE/core.yaml             the tasks, in the order of the score
 //   BUNDLE/eval_meta_data.csv    accuracy of guessing, percent, by task
@@ -40,8 +41,8 @@ struct CoreBundle {
 
 // UserError naming file and line for what is absent, of another form, or contradictory.
 CoreBundle read_core_bundle(const std::string& folder);
-// The tasks with these labels alone, in the bundle's order; the others are missing from it. No labels: all. UserError, which
-// begins with who asked, for a label that has no file.
+// The tasks with these labels alone, in the bundle's order; the others are missing from it. No
+// labels: all. UserError, which begins with who asked, for a label that has no file.
 CoreBundle with_tasks(CoreBundle bundle, const std::vector<std::string>& labels,
                       const std::string& asked_by);
 std::vector<CoreRow> read_core_rows(const CoreTask& task);

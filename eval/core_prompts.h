@@ -1,4 +1,5 @@
-// The prompts of a CORE task: which rows in which order, their few-shot examples, the text, and which of its tokens count.
+// The prompts of a CORE task: which rows in which order, their few-shot examples, the text, and
+// which of its tokens count.
 //
 //   rows are shuffled by PythonRandom(1337), then cut to the first max_rows; idx counts from here on
 //   examples of idx: PythonRandom(1234 + idx).sample(n - 1, shots) over all other rows, in the order drawn
@@ -21,7 +22,8 @@
 
 namespace assay {
 
-// Tokens of which [begin, end) count: token p is predicted from those before it, so begin is at least 1.
+// Tokens of which [begin, end) count: token p is predicted from those before it, so begin is at
+// least 1.
 struct CorePrompt {
   std::vector<int32_t> tokens;
   int64_t begin = 0, end = 0;

@@ -1,5 +1,5 @@
-// A model scored on CORE. Questions are packed into batches of rows, without padding; what the prompts of a question begin
-// with alike is computed once.
+// A model scored on CORE. Questions are packed into batches of rows, without padding; what the
+// prompts of a question begin with alike is computed once.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,8 @@
 
 namespace assay {
 
-// What answers questions: a model, or a test's stand-in for one. For each question a score for each of its prompts.
+// What answers questions: a model, or a test's stand-in for one. For each question a score for each
+// of its prompts.
 class QuestionScorer {
  public:
   virtual ~QuestionScorer() = default;
@@ -23,7 +24,8 @@ class QuestionScorer {
 struct ScorerConfig {
   int64_t batch_rows =
       0;  // the model was planned for; at least as many as the longest prompt has tokens
-  // kPlainLoop: a prompt a pass, all its rows through every layer and the head, as its logits at every position take; for comparison.
+  // kPlainLoop: a prompt a pass, all its rows through every layer and the head, as its logits at
+  // every position take; for comparison.
   enum class Way { kBatches, kPlainLoop } way = Way::kBatches;
 };
 
@@ -69,8 +71,8 @@ struct CoreWork {
   int64_t prompt_tokens = 0;  // as if each prompt was computed alone
 };
 
-// The rows that one of several processes asks: every `count`-th, from the `index`-th on, of the task's order. Their examples are
-// those of the whole task.
+// The rows that one of several processes asks: every `count`-th, from the `index`-th on, of the
+// task's order. Their examples are those of the whole task.
 struct CorePart {
   int64_t index = 0, count = 1;
 };

@@ -5,7 +5,8 @@
 //   accuracy = right / scored        centered = (accuracy - b / 100) / (1 - b / 100), b: of guessing, in percent
 //   CORE = mean of centered over the tasks
 //
-// The standard error is the standard deviation over `kResamples` bootstrap samples of the rows within each task.
+// The standard error is the standard deviation over `kResamples` bootstrap samples of the rows
+// within each task.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +54,8 @@ struct CoreScore {
 constexpr int64_t kResamples = 1000;
 CoreScore core_score(const std::vector<CoreTaskResult>& tasks);
 
-// Means that were published because not everyone has all files: the tasks of `results` of which each subset consists, as
-// far as all of them are there.
+// Means that were published because not everyone has all files: the tasks of `results` of which
+// each subset consists, as far as all of them are there.
 struct CoreSubset {
   std::string name;                 // "18 tasks, without hellaswag, squad and coqa"
   std::vector<std::string> absent;  // labels it does without

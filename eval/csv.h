@@ -1,4 +1,5 @@
-// Comma-separated values as RFC 4180 has them: quoted fields may hold commas, line breaks and doubled quotes.
+// Comma-separated values as RFC 4180 has them: quoted fields may hold commas, line breaks and
+// doubled quotes.
 #pragma once
 
 #include <string>

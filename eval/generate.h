@@ -1,5 +1,6 @@
-// Texts that a model writes: prompts of different lengths side by side, one token of each at a time, with their keys and
-// values kept. A text that ends makes room for the next prompt. What a text becomes depends on nothing beside it.
+// Texts that a model writes: prompts of different lengths side by side, one token of each at a
+// time, with their keys and values kept. A text that ends makes room for the next prompt. What a
+// text becomes depends on nothing beside it.
 #pragma once
 
 #include <functional>
@@ -44,8 +45,8 @@ class Generator {
   // After the model's own plan().
   void plan(MemoryPlan& plan, Model& model, int64_t model_vocab);
 
-  // Prompts of 1 to `positions` tokens. on_token hears of every token of a text as it is drawn. UserError naming prompt
-  // and position where logits are not finite.
+  // Prompts of 1 to `positions` tokens. on_token hears of every token of a text as it is drawn.
+  // UserError naming prompt and position where logits are not finite.
   std::vector<GeneratedText> run(Exec on, Model& model,
                                  const std::vector<std::vector<int32_t>>& prompts,
                                  const OnToken& on_token);
@@ -58,7 +59,8 @@ class Generator {
     int64_t length = 0;  // tokens the cache has
     int32_t next = 0;    // drawn, not read yet
   };
-  // The part of each text of `texts` that comes next, `token`, is read, and what follows it drawn; the texts that go on.
+  // The part of each text of `texts` that comes next, `token`, is read, and what follows it drawn;
+  // the texts that go on.
   std::vector<Text> step(Exec on, Model& model, std::vector<Text> texts,
                          const std::vector<int32_t>& token, const std::vector<TextPart>& part);
   std::vector<Text> read_prompts(Exec on, Model& model);

@@ -1,5 +1,5 @@
-// Prompts from a file: one a line; of a file whose name ends in .jsonl, the "prompt" of the JSON object on each line. And as
-// tokens.
+// Prompts from a file: one a line; of a file whose name ends in .jsonl, the "prompt" of the JSON
+// object on each line. And as tokens.
 #pragma once
 
 #include <string>

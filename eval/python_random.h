@@ -1,5 +1,6 @@
-// The draws of Python's `random.Random(seed)`, for benchmarks whose order and few-shot examples are defined by them.
-// MT19937 (Matsumoto and Nishimura, ACM TOMACS 8, 1998), seeded by its init_by_array with the seed as one word.
+// The draws of Python's `random.Random(seed)`, for benchmarks whose order and few-shot examples are
+// defined by them. MT19937 (Matsumoto and Nishimura, ACM TOMACS 8, 1998), seeded by its
+// init_by_array with the seed as one word.
 #pragma once
 
 #include <array>

@@ -25,8 +25,8 @@ double uniform(const Sampling& sampling, int64_t text, int64_t position) {
   return (double(bits) + 0.5) * 0x1p-53;
 }
 
-// The ids with the largest logits, as far as top_k and top_p let them stay, in that order: a heap gives one after the
-// other, so the vocabulary is never sorted.
+// The ids with the largest logits, as far as top_k and top_p let them stay, in that order: a heap
+// gives one after the other, so the vocabulary is never sorted.
 std::vector<Candidate> largest(View<const float, 1> logits, const Sampling& s, double top) {
   const auto vocab = static_cast<size_t>(logits.dim[0]);
   const auto weight = [&](int32_t id) {

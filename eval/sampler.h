@@ -6,7 +6,8 @@
 //         at least top_p. Of equal logits the smaller id counts as larger.
 //         the draw goes by w among those that stay
 //
-// A draw is a function of (seed, text, position) and the logits: neither the texts beside nor their number matter.
+// A draw is a function of (seed, text, position) and the logits: neither the texts beside nor their
+// number matter.
 #pragma once
 
 #include <cstdint>

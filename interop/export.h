@@ -1,5 +1,5 @@
-// A checkpoint as a folder that transformers, and what reads its files, opens: safetensors, config.json,
-// generation_config.json, and the tokenizer's files where there is a tokenizer.
+// A checkpoint as a folder that transformers, and what reads its files, opens: safetensors,
+// config.json, generation_config.json, and the tokenizer's files where there is a tokenizer.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,8 @@ struct Exported {
   std::vector<std::string> folded;
 };
 
-// UserError when no family is this model exactly, or when `out` holds files. config.json is written last.
+// UserError when no family is this model exactly, or when `out` holds files. config.json is written
+// last.
 Exported export_checkpoint(const Config& config, const ExportPlan& plan,
                            const std::optional<Tokenizer>& tokenizer);
 

@@ -1,4 +1,5 @@
-// Families of models that other programs know by name, and which of them is a model of ours exactly.
+// Families of models that other programs know by name, and which of them is a model of ours
+// exactly.
 //
 //   LlamaForCausalLM    dense
 //   Qwen3ForCausalLM    dense with qk_norm
@@ -26,10 +27,12 @@ const FamilyName& family_name(Family family);
 // UserError naming every part of the model that no family has.
 Family choose_family(const ModelConfig& model);
 
-// The head is their embedding too. Where embed_gain and logit_gain differ the folded matrices do, and both are written.
+// The head is their embedding too. Where embed_gain and logit_gain differ the folded matrices do,
+// and both are written.
 bool writes_tied(const ModelConfig& model);
 
-// What is multiplied into weights, because the family has no field for it: "model.logit_gain = 0.5 into lm_head".
+// What is multiplied into weights, because the family has no field for it: "model.logit_gain = 0.5
+// into lm_head".
 std::vector<std::string> folded_gains(const ModelConfig& model);
 
 }  // namespace assay

@@ -154,7 +154,8 @@ void require_vocabulary(const Tokenizer& tokenizer, const std::string& where, in
                   "the tokenizer is of another model: give the right one, or none");
 }
 
-// The data that was given is in the tokens of the folder's tokenizer. What data.synth makes is looked at when it trains.
+// The data that was given is in the tokens of the folder's tokenizer. What data.synth makes is
+// looked at when it trains.
 void require_data_of(const Tokenizer& tokenizer, const std::string& folder,
                      const DataConfig& data) {
   if (!data.check_tokenizer || data.synth) return;
@@ -168,7 +169,8 @@ void require_data_of(const Tokenizer& tokenizer, const std::string& folder,
   }
 }
 
-// The model as a configuration's section; what training adds (auxiliary losses, init) is left to the user's file.
+// The model as a configuration's section; what training adds (auxiliary losses, init) is left to
+// the user's file.
 std::string model_section(const ModelConfig& model) {
   Config only;
   only.model = model;

@@ -1,5 +1,5 @@
-// A model in the Hugging Face format as a run of ours: a configuration and a checkpoint of step 0, which eval, sample and
-// train go on from.
+// A model in the Hugging Face format as a run of ours: a configuration and a checkpoint of step 0,
+// which eval, sample and train go on from.
 #pragma once
 
 #include <string>
@@ -27,8 +27,8 @@ struct Imported {
   std::vector<std::string> notes;  // what was left out, and why
 };
 
-// resolve(config) finishes the configuration (recipe, steps); meta goes into meta.json. UserError before anything is
-// written when the folder is not such a model.
+// resolve(config) finishes the configuration (recipe, steps); meta goes into meta.json. UserError
+// before anything is written when the folder is not such a model.
 using ResolveConfig = void (*)(Config&);
 Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta meta);
 

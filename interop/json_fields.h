@@ -8,7 +8,8 @@
 
 namespace assay {
 
-// The object in a file. UserError when it cannot be read, is no JSON, no object, or nested deeper than any such file is.
+// The object in a file. UserError when it cannot be read, is no JSON, no object, or nested deeper
+// than any such file is.
 nlohmann::json read_json_object(const std::string& path, const std::string& hint);
 // A value for an error: at most so long, and no list or object written out.
 std::string shown(const nlohmann::json& value);

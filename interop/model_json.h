@@ -24,7 +24,8 @@ struct ImportedModel {
   int64_t further_blocks =
       0;  // behind the last one, which predict further tokens: not part of the model
 };
-// UserError when a field is missing, of another type, contradicts another one, or says what we do not compute.
+// UserError when a field is missing, of another type, contradicts another one, or says what we do
+// not compute.
 ImportedModel read_model_json(const std::string& path);
 
 }  // namespace assay

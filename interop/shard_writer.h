@@ -1,5 +1,5 @@
-// Tensors into model.safetensors, or into model-00001-of-0000N.safetensors and their index where one file would be larger
-// than a shard may be. One shard at a time is in memory.
+// Tensors into model.safetensors, or into model-00001-of-0000N.safetensors and their index where
+// one file would be larger than a shard may be. One shard at a time is in memory.
 #pragma once
 
 #include <functional>
@@ -24,8 +24,8 @@ struct WrittenShards {
   int64_t bytes = 0;               // of tensors
 };
 
-// fill(i, out) writes the values of tensor i as float; they are rounded to its type. A tensor larger than a shard has a
-// shard of its own.
+// fill(i, out) writes the values of tensor i as float; they are rounded to its type. A tensor
+// larger than a shard has a shard of its own.
 using FillTensor = std::function<void(size_t, float*)>;
 WrittenShards write_shards(const std::string& folder, const std::vector<PlannedTensor>& tensors,
                            int64_t shard_bytes, const FillTensor& fill);

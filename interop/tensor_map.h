@@ -1,8 +1,9 @@
-// Which tensor of a checkpoint in the Hugging Face format is which part of ours: the one list that export and import go by.
+// Which tensor of a checkpoint in the Hugging Face format is which part of ours: the one list that
+// export and import go by.
 //
-// Weights are (out, in) in both, and both rotate half-split pairs, so a tensor of theirs is a run of consecutive elements of
-// one of ours, times a gain: q, k and v are the rows of attn.qkv, gate and up those of ffn.gate_up, an expert a part of its
-// layer's stack.
+// Weights are (out, in) in both, and both rotate half-split pairs, so a tensor of theirs is a run
+// of consecutive elements of one of ours, times a gain: q, k and v are the rows of attn.qkv, gate
+// and up those of ffn.gate_up, an expert a part of its layer's stack.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// The tensors of a folder in the Hugging Face format: model.safetensors, or the shards that model.safetensors.index.json
-// names. F32, BF16 and F16 are read as float. Everything is checked before it is used.
+// The tensors of a folder in the Hugging Face format: model.safetensors, or the shards that
+// model.safetensors.index.json names. F32, BF16 and F16 are read as float. Everything is checked
+// before it is used.
 #pragma once
 
 #include <map>

@@ -12,7 +12,8 @@ namespace assay {
 
 namespace {
 
-// One pass over five or six streams. kEmit: the weight is written too. kSquare: sums[3] as AdamW::squares.
+// One pass over five or six streams. kEmit: the weight is written too. kSquare: sums[3] as
+// AdamW::squares.
 template <bool kEmit, bool kSquare, typename T>
 void update(int64_t n, const AdamWConstants& s, float scale, const float* __restrict grad,
             float* __restrict master, float* __restrict m, float* __restrict v,

@@ -4,8 +4,9 @@
 //   m = beta1 m + (1 - beta1) g    v = beta2 v + (1 - beta2) g^2
 //   p -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)          weight = p rounded to T
 //
-// Where `squares` is asked for, the same pass adds up how large the step was, piece by piece, in double: of grad before grad_scale,
-// of what was taken off p, and of p after it. The other results keep their bits.
+// Where `squares` is asked for, the same pass adds up how large the step was, piece by piece, in
+// double: of grad before grad_scale, of what was taken off p, and of p after it. The other results
+// keep their bits.
 //
 // Reference: tests/ref/adamw.h. Arithmetic in float, the step's constants in double.
 #pragma once

@@ -12,7 +12,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kGroups = 8;  // of 16 rows, of one block
 
-// A thread owns a column of 128 rows; 16 loads are under way at a time, a warp's beside each other. Bound by memory: x once.
+// A thread owns a column of 128 rows; 16 loads are under way at a time, a warp's beside each other.
+// Bound by memory: x once.
 template <typename T>
 __global__ __launch_bounds__(kThreads) void amax_kernel(const __grid_constant__ Amax<T> a) {
   GPU_SHARED(uint32_t, scratch, [kWarp]);

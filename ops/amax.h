@@ -1,8 +1,10 @@
-// The largest magnitude in a matrix, and in its 16-point random Hadamard transform along the rows' axis, from one read.
+// The largest magnitude in a matrix, and in its 16-point random Hadamard transform along the rows'
+// axis, from one read.
 //
 //   amax = max |x|        rotated = max |y|, y as ops/hadamard.h before it is rounded to T
 //
-// A maximum of bit patterns: the order does not matter. Infinity and NaN (one pattern, above infinity) come through. No rows: 0.
+// A maximum of bit patterns: the order does not matter. Infinity and NaN (one pattern, above
+// infinity) come through. No rows: 0.
 #pragma once
 
 #include "base/bf16.h"

@@ -30,7 +30,8 @@ using attention::kLn2;
 using attention::kLog2E;
 using attention::sees;
 
-// Calls f<first vector>(key) for groups of keys. On the diagonal the first `key / 16` vectors see none of them.
+// Calls f<first vector>(key) for groups of keys. On the diagonal the first `key / 16` vectors see
+// none of them.
 template <int Keys, typename F>
 [[gnu::always_inline]] inline void for_key_groups(bool diagonal, F&& f) {
   const auto range = [&]<int V0>(int begin, int end) {
@@ -43,7 +44,8 @@ template <int Keys, typename F>
   range.template operator()<3>(48, 64);
 }
 
-// Adds to D columns of a tile's rows: out[r][d] = factor(r) * out[r][d] + sum over steps of a[r, step] * b[step, d].
+// Adds to D columns of a tile's rows: out[r][d] = factor(r) * out[r][d] + sum over steps of a[r,
+// step] * b[step, d].
 template <typename G, int D, int RowStride, int StepStride, typename Factor, typename Steps>
 [[gnu::always_inline]] inline void add_product(float (*out)[D], const typename G::Lane* a,
                                                const typename G::Lane (*b)[D], Factor&& factor,
@@ -74,8 +76,8 @@ struct StepRange {
   int begin, end;
 };
 
-// 64 queries of one head against all keys before them: scores of a tile (keys by queries), their maximum, the
-// probabilities, and the weighted sum of v, rescaled when the maximum grows.
+// 64 queries of one head against all keys before them: scores of a tile (keys by queries), their
+// maximum, the probabilities, and the weighted sum of v, rescaled when the maximum grows.
 template <typename T, int D>
 void queries_forward(const attention::Text<T>& text, int64_t h, int64_t q0) {
   using G = Geometry<T, D>;
@@ -198,7 +200,8 @@ struct QueryBlock {
   }
 };
 
-// One tile of keys against a block of queries: p and ds from the scores, then the three products with them.
+// One tile of keys against a block of queries: p and ds from the scores, then the three products
+// with them.
 template <typename T, int D>
 void backward_tile(const AttentionBackward<T>& a, QueryBlock<T, D>& block, int64_t b, int64_t kv,
                    int64_t q0, int64_t k0, float (*dk)[D], float (*dv)[D]) {
@@ -258,8 +261,8 @@ void backward_tile(const AttentionBackward<T>& a, QueryBlock<T, D>& block, int64
   add_product<G, D, 1, kTile>(block.dq, ds_pairs[0], k_pairs, one, keys_up_to);
 }
 
-// One key-value head of one sequence. dk and dv of all its keys are summed in scratch, over the heads of the group and
-// over the blocks of queries, in that order.
+// One key-value head of one sequence. dk and dv of all its keys are summed in scratch, over the
+// heads of the group and over the blocks of queries, in that order.
 template <typename T, int D>
 void backward_head(const AttentionBackward<T>& a, int64_t b, int64_t kv) {
   using G = Geometry<T, D>;

@@ -6,9 +6,10 @@
 //   delta[t] = dout[t] . out[t]      ds[t,j] = p[t,j] (dout[t] . v[j] - delta[t]) / sqrt(D)
 //   dq[t] = sum_j ds[t,j] k[j]       dk[j] = sum_t ds[t,j] q[t]             dv[j] = sum_t p[t,j] dout[t]
 //
-// Query head h reads key-value head h / (Hq / Hkv); dk and dv are summed over the group in order of h. A row of qkv
-// holds the heads of q, then of k, then of v; sequence b is rows [b T, (b + 1) T).
-// Reference: tests/ref/attention.h. With T = bf16, p and ds are rounded to bf16 before their products.
+// Query head h reads key-value head h / (Hq / Hkv); dk and dv are summed over the group in order of
+// h. A row of qkv holds the heads of q, then of k, then of v; sequence b is rows [b T, (b + 1) T).
+// Reference: tests/ref/attention.h. With T = bf16, p and ds are rounded to bf16 before their
+// products.
 #pragma once
 
 #include "base/cost.h"

@@ -24,7 +24,8 @@ GPU_DEVICE void store_four(float* y, const float (&x)[kFour]) {
   store_floats(y, x);
 }
 
-// A thread owns four elements, or, where `vectors` is false, one at a time. Bound by memory: 6 bytes an element.
+// A thread owns four elements, or, where `vectors` is false, one at a time. Bound by memory: 6
+// bytes an element.
 template <typename To, typename From>
 __global__ __launch_bounds__(kThreads) void cast_kernel(const __grid_constant__ Cast<To, From> a,
                                                         const int vectors) {
@@ -39,9 +40,9 @@ __global__ __launch_bounds__(kThreads) void cast_kernel(const __grid_constant__ 
   for (int64_t j = i; j < i + kFour && j < n; ++j) round_to(a.y[j], float(a.x[j]));
 }
 
-// A thread owns the eight elements that share one block of the generator; the first and the last thread may have fewer.
-// Memory: 6 bytes an element; ten rounds of Philox are about ten integer instructions an element, a third of what fits
-// under that.
+// A thread owns the eight elements that share one block of the generator; the first and the last
+// thread may have fewer. Memory: 6 bytes an element; ten rounds of Philox are about ten integer
+// instructions an element, a third of what fits under that.
 __global__ __launch_bounds__(kThreads) void cast_stochastic_kernel(
     const __grid_constant__ CastStochastic a, const int vectors) {
   const int64_t n = a.x.dim[0];

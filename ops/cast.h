@@ -4,9 +4,10 @@
 //   cast<float, bf16>    exact
 //   cast_stochastic      (bits + r) >> 16, r uniform in [0, 2^16): the mean over many draws is x
 //
-// r of element i is half a word of the counter-based generator: bits 16 (i mod 2) ... of word i / 2 mod 4 of block
-// i / 8, i counted from `first`. It depends on the key and the element only, so any cut into calls gives the same
-// bits. Reference: base/bf16.h, one element at a time (tests/ref/cast.h).
+// r of element i is half a word of the counter-based generator: bits 16 (i mod 2) ... of word i / 2
+// mod 4 of block i / 8, i counted from `first`. It depends on the key and the element only, so any
+// cut into calls gives the same bits. Reference: base/bf16.h, one element at a time
+// (tests/ref/cast.h).
 #pragma once
 
 #include "base/bf16.h"

@@ -1,5 +1,5 @@
-// A checksum of floats by their bits (base/hash.h, hash_floats): a sum modulo 2^64 of words weighted by position, so that the
-// order does not matter and every backend has the same.
+// A checksum of floats by their bits (base/hash.h, hash_floats): a sum modulo 2^64 of words
+// weighted by position, so that the order does not matter and every backend has the same.
 #pragma once
 
 #include "base/cost.h"

@@ -11,8 +11,9 @@ namespace {
 
 constexpr int kWarps = 8;  // of a block
 
-// y[t] = add[t] + sum_k weight(t, k) rows[slot(t, k)], for one token by one warp. A lane owns V neighbouring columns at
-// a time; the loads of several k are under way at once, the sum is in their order.
+// y[t] = add[t] + sum_k weight(t, k) rows[slot(t, k)], for one token by one warp. A lane owns V
+// neighbouring columns at a time; the loads of several k are under way at once, the sum is in their
+// order.
 template <int V, typename T, typename Weight>
 GPU_DEVICE void sum_rows(View<T, 2> y, View<const T, 2> rows, View<const int32_t, 2> slot,
                          View<const T, 2> add, int64_t t, Weight&& weight) {
@@ -32,8 +33,8 @@ GPU_DEVICE void sum_rows(View<T, 2> y, View<const T, 2> rows, View<const int32_t
   }
 }
 
-// A warp a token; bounded by memory: every row of expert_out once, y once, slots and gates again from L1 for each 256
-// columns.
+// A warp a token; bounded by memory: every row of expert_out once, y once, slots and gates again
+// from L1 for each 256 columns.
 template <typename T, int V>
 __global__ __launch_bounds__(kWarps* kWarp) void combine_forward_kernel(
     const __grid_constant__ CombineForward<T> a) {
@@ -77,8 +78,8 @@ GPU_DEVICE void backward_of(const CombineBackward<T>& a, int64_t i, AmaxAccumula
   if (lane() == 0) a.dgate[i] = dot;
 }
 
-// A warp an assignment, neighbours of one token: its dy is read K times, all but the first from L1 or L2. Bounded by
-// memory: expert_out read and dexpert_out written once.
+// A warp an assignment, neighbours of one token: its dy is read K times, all but the first from L1
+// or L2. Bounded by memory: expert_out read and dexpert_out written once.
 template <typename T, int V, Asks kAsks>
 __global__ __launch_bounds__(kWarps* kWarp) void combine_backward_kernel(
     const __grid_constant__ CombineBackward<T> a) {

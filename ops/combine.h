@@ -1,11 +1,12 @@
-// Expert outputs back to tokens, through the inverse permutation of ops/dispatch.h. A = N K rows sorted by expert.
+// Expert outputs back to tokens, through the inverse permutation of ops/dispatch.h. A = N K rows
+// sorted by expert.
 //
 //   combine    y[t] = add[t] + sum_k gate[t,k] * expert_out[slot(t,k)]
 //   backward   dexpert_out[slot(t,k)] = gate[t,k] * dy[t]         dgate[t,k] = <dy[t], expert_out[slot(t,k)]>
 //   reduce     dx[t] = add[t] + sum_k dexpert_in[slot(t,k)]       backward of gathering the experts' inputs
 //
-// Each token adds in the order k = 0, 1, ..., so the sum does not depend on the loads. A gate of zero still costs
-// its row. Reference: tests/ref/combine.h. Sums are in float whatever T is.
+// Each token adds in the order k = 0, 1, ..., so the sum does not depend on the loads. A gate of
+// zero still costs its row. Reference: tests/ref/combine.h. Sums are in float whatever T is.
 #pragma once
 
 #include "base/cost.h"

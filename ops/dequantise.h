@@ -1,7 +1,9 @@
-// From codes back to numbers: y = code x scale of the block. The tensor's scale stays for the epilogue of the product that y goes into.
+// From codes back to numbers: y = code x scale of the block. The tensor's scale stays for the
+// epilogue of the product that y goes into.
 //
-// With e8m0 and ue4m3 scales, and without block scales, the product is exact in bf16 (as long as it is a number of bf16's range).
-// fp32 scales: rounded to T once, from the product in float. A NaN scale makes its block NaN.
+// With e8m0 and ue4m3 scales, and without block scales, the product is exact in bf16 (as long as it
+// is a number of bf16's range). fp32 scales: rounded to T once, from the product in float. A NaN
+// scale makes its block NaN.
 #pragma once
 
 #include "base/bf16.h"

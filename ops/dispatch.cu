@@ -14,7 +14,8 @@ constexpr int kScanRows = 32;
 constexpr int kOffsetsBlock = 1024;
 constexpr int kSharedBytes = 220 << 10;
 
-// Row p of partial: how many assignments of piece p each expert has. A block a piece; bounded by writing partial.
+// Row p of partial: how many assignments of piece p each expert has. A block a piece; bounded by
+// writing partial.
 __global__ __launch_bounds__(kBlock) void dispatch_count_kernel(
     const __grid_constant__ Dispatch a) {
   GPU_DYNAMIC_SHARED(int32_t, count);
@@ -33,8 +34,9 @@ __global__ __launch_bounds__(kBlock) void dispatch_count_kernel(
   for (int e = threadIdx.x; e < experts; e += kBlock) out[e] = count[e];
 }
 
-// Counts become starts, over the pieces of an expert; its total goes to offsets[e]. A block owns 32 experts, a row of
-// threads a run of neighbouring pieces, which it reads twice, the second time from L2. Bounded by latency.
+// Counts become starts, over the pieces of an expert; its total goes to offsets[e]. A block owns 32
+// experts, a row of threads a run of neighbouring pieces, which it reads twice, the second time
+// from L2. Bounded by latency.
 __global__ __launch_bounds__(kWarp* kScanRows) void dispatch_scan_kernel(
     const __grid_constant__ Dispatch a, int64_t pieces) {
   GPU_SHARED(int32_t, totals, [kScanRows][kWarp]);
@@ -84,9 +86,9 @@ __global__ __launch_bounds__(kOffsetsBlock) void dispatch_offsets_kernel(
   if (threadIdx.x == kOffsetsBlock - 1) a.offsets[experts] = start;
 }
 
-// Slots of a piece's assignments, a block each. One warp goes through them in order, 32 at a time, and keeps the next
-// free slot of every expert in shared memory; the others only load and store. Bounded by that warp's latency: 56 steps
-// of two dependent accesses for K = 7.
+// Slots of a piece's assignments, a block each. One warp goes through them in order, 32 at a time,
+// and keeps the next free slot of every expert in shared memory; the others only load and store.
+// Bounded by that warp's latency: 56 steps of two dependent accesses for K = 7.
 __global__ __launch_bounds__(kBlock) void dispatch_slots_kernel(
     const __grid_constant__ Dispatch a) {
   GPU_DYNAMIC_SHARED(int32_t, next);

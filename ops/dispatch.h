@@ -1,4 +1,5 @@
-// Sorts the N K assignments by expert: the slots of one expert are neighbours, in the order of tokens.
+// Sorts the N K assignments by expert: the slots of one expert are neighbours, in the order of
+// tokens.
 //
 //   slot(t, k)        position of assignment (t, k), stable by (t, k)
 //   token[slot(t, k)] = t

@@ -44,7 +44,8 @@ void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
   });
 }
 
-// A piece owns columns of the whole table and takes the tokens in order, so no two pieces write the same element.
+// A piece owns columns of the whole table and takes the tokens in order, so no two pieces write the
+// same element.
 template <typename T>
 void embedding_backward(Exec on, const EmbeddingBackward<T>& a) {
   parallel_ranges(on, a.dy.dim[1], kColumnsPerPiece, [&](int64_t begin, int64_t end) {

@@ -15,7 +15,8 @@ constexpr int kBatch = 4;  // loads in flight a lane
 constexpr int kRun = 64;   // sorted tokens of one partial sum; fixes the order of the sum
 constexpr int kWarpsPerBlock = 4;
 
-// A warp owns a row of y. Bound by memory: 2 C sizeof(T) bytes a token; repeated tokens find their row in L2.
+// A warp owns a row of y. Bound by memory: 2 C sizeof(T) bytes a token; repeated tokens find their
+// row in L2.
 template <typename T, int N>
 __global__ __launch_bounds__(kRowsPerBlock* kWarp) void embedding_forward_kernel(
     const __grid_constant__ EmbeddingForward<T> a) {
@@ -38,9 +39,10 @@ __global__ __launch_bounds__(kRowsPerBlock* kWarp) void embedding_forward_kernel
   }
 }
 
-// The gradient. The tokens are sorted, with their positions, and the sorted list is cut into runs of 64: a token's
-// segment lies in one run or crosses into the next ones. `partial` has two rows a run, for the sum of the segment that
-// enters it (0; also for one that fills it) and of the one that leaves it (1).
+// The gradient. The tokens are sorted, with their positions, and the sorted list is cut into runs
+// of 64: a token's segment lies in one run or crosses into the next ones. `partial` has two rows a
+// run, for the sum of the segment that enters it (0; also for one that fills it) and of the one
+// that leaves it (1).
 template <typename T>
 struct Segments {
   View<float, 2> dweight;           // acc (V, C)
@@ -59,9 +61,10 @@ GPU_DEVICE void add_scaled(float* to, const float (&sum)[N], float gain) {
   store_floats(to, old);
 }
 
-// A warp owns a run and 32 N columns: it adds rows of dy in the order of tokens, and adds a segment that begins and ends
-// here to dweight. Bound by memory: dy once (C sizeof(T) bytes a token, gathered by rows), dweight read and written
-// once a distinct token. One token everywhere is no slower: no warp has more than 64 rows.
+// A warp owns a run and 32 N columns: it adds rows of dy in the order of tokens, and adds a segment
+// that begins and ends here to dweight. Bound by memory: dy once (C sizeof(T) bytes a token,
+// gathered by rows), dweight read and written once a distinct token. One token everywhere is no
+// slower: no warp has more than 64 rows.
 template <typename T, int N>
 __global__ __launch_bounds__(kWarpsPerBlock* kWarp) void embedding_runs_kernel(
     const __grid_constant__ Segments<T> a) {
@@ -102,9 +105,10 @@ __global__ __launch_bounds__(kWarpsPerBlock* kWarp) void embedding_runs_kernel(
   }
 }
 
-// A warp owns the segment that begins in its run and leaves it, if there is one, and 32 N columns: it adds the partial
-// sums in order and adds the total to dweight. At most two rows of floats a run of 64 tokens: a sixteenth of the bytes
-// of the first kernel; a token that fills everything is one chain of loads, 8 in flight.
+// A warp owns the segment that begins in its run and leaves it, if there is one, and 32 N columns:
+// it adds the partial sums in order and adds the total to dweight. At most two rows of floats a run
+// of 64 tokens: a sixteenth of the bytes of the first kernel; a token that fills everything is one
+// chain of loads, 8 in flight.
 template <typename T, int N>
 __global__ __launch_bounds__(kWarpsPerBlock* kWarp) void embedding_joins_kernel(
     const __grid_constant__ Segments<T> a) {

@@ -40,7 +40,8 @@ struct Tile {
   double sums[kWarp];
 };
 
-// Where a unit begins in the tile. A row copy's is 1 x 16: eight lanes have a row. A column copy's is 16 x 1: a warp has 32 columns.
+// Where a unit begins in the tile. A row copy's is 1 x 16: eight lanes have a row. A column copy's
+// is 16 x 1: a warp has 32 columns.
 struct Unit {
   int row, column;
 };
@@ -91,8 +92,9 @@ GPU_DEVICE uint32_t block_most(const BlockShape& block, const Tile<X, kBand>& ti
   return most;
 }
 
-// 16 bits for each of a unit's elements, numbers `element` and on: from a multiple of 8 on for a row copy, from anywhere for a column
-// copy. Three blocks of the generator, moved down by what their first is ahead of the element.
+// 16 bits for each of a unit's elements, numbers `element` and on: from a multiple of 8 on for a
+// row copy, from anywhere for a column copy. Three blocks of the generator, moved down by what
+// their first is ahead of the element.
 GPU_DEVICE void draw_unit(uint32_t (&half)[kUnit], const RandomKey& key, uint64_t element) {
   constexpr int kWords = 12;
   uint32_t w[kWords + 2] = {};
@@ -109,8 +111,9 @@ GPU_DEVICE void draw_unit(uint32_t (&half)[kUnit], const RandomKey& key, uint64_
   }
 }
 
-// What a kernel is compiled for, as registers decide how many warps a multiprocessor has: plain steps that round to nearest, plain
-// steps that draw, sampled steps, which measure whatever the rounding.
+// What a kernel is compiled for, as registers decide how many warps a multiprocessor has: plain
+// steps that round to nearest, plain steps that draw, sampled steps, which measure whatever the
+// rounding.
 enum class Work { kNearest, kDraws, kMeasures };
 
 // From values to what they decode to, as bits of bf16.
@@ -161,7 +164,8 @@ GPU_DEVICE void measure_unit(double (&sums)[kFakeFlips], const float (&v)[kUnit]
   }
 }
 
-// How many of the unit's `count` codes are others than those of the earlier copy, which y still holds.
+// How many of the unit's `count` codes are others than those of the earlier copy, which y still
+// holds.
 template <FakeWay kWay>
 GPU_DEVICE uint32_t flips_of_unit(const View<bf16, 2>& earlier, int64_t row, int64_t column,
                                   float earlier_decode, const uint32_t (&y)[kUnit], float decode,
@@ -217,8 +221,8 @@ GPU_DEVICE int64_t scale_at(const Place& p, const BlockShape& block, int band, U
          u.column / block.columns;
 }
 
-// Once a block of the copy: its scale is written, and counted where the step is sampled. After sync_block(), where flips are counted:
-// until then the scales are those of the earlier copy.
+// Once a block of the copy: its scale is written, and counted where the step is sampled. After
+// sync_block(), where flips are counted: until then the scales are those of the earlier copy.
 template <FakeWay kWay, typename X, int kBand>
 GPU_DEVICE BlockCounts finish_blocks(const FakeQuantise<X>& a, const FakeCopy& copy, const Place& p,
                                      const Tile<X, kBand>& tile, float s, uint32_t whole) {
@@ -310,8 +314,9 @@ GPU_DEVICE void clear_partial(const FakeQuantise<X>& a, int64_t number, FakeWay 
   a.partial.at(number, first + int(threadIdx.x)) = 0;
 }
 
-// A block owns a tile of a band, read once into shared memory, and a thread 16 neighbours of a line of a copy: once for the largest
-// magnitude, then for y. Columns are rotated both times, as in quantise. Memory bounds: z once, y.
+// A block owns a tile of a band, read once into shared memory, and a thread 16 neighbours of a line
+// of a copy: once for the largest magnitude, then for y. Columns are rotated both times, as in
+// quantise. Memory bounds: z once, y.
 template <typename X, int kBand, Work kWork>
 __global__ __launch_bounds__(kThreads) void fake_quantise_kernel(
     const __grid_constant__ FakeQuantise<X> a, const int vectors) {
@@ -351,7 +356,8 @@ __global__ __launch_bounds__(kThreads) void fake_quantise_kernel(
   if (!a.column.y.empty()) quantise_copy<kWork, FakeWay::kColumn>(a, a.column, p, *tile, vectors);
 }
 
-// A block owns a tile of a band of 128 rows; a thread 16 rows of a column at a time. Bound by memory: z once.
+// A block owns a tile of a band of 128 rows; a thread 16 rows of a column at a time. Bound by
+// memory: z once.
 template <typename X>
 __global__ __launch_bounds__(kThreads) void fake_amax_kernel(
     const __grid_constant__ FakeQuantise<X> a) {
@@ -375,7 +381,8 @@ __global__ __launch_bounds__(kThreads) void fake_amax_kernel(
   if (rotates) update_amax(a.amax.data + 1, rotated, scratch);
 }
 
-// A block merges one measure over the pieces: its threads take every 256th, and then what they have.
+// A block merges one measure over the pieces: its threads take every 256th, and then what they
+// have.
 template <typename X>
 __global__ __launch_bounds__(kThreads) void fake_measures_kernel(
     const __grid_constant__ FakeQuantise<X> a, const int64_t pieces) {

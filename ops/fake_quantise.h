@@ -1,22 +1,26 @@
-// Quantises a matrix and writes what it decodes to, in bf16: what a product sees of a format that the hardware lacks.
+// Quantises a matrix and writes what it decodes to, in bf16: what a product sees of a format that
+// the hardware lacks.
 //
 //   z[a, c]   = x[gather[a], c]                                          (A, C); without gather x[a, c]
 //   row       y = code x scale of the block, blocks along C
 //   column    the same with blocks along the rows, of z or of z rotated; y lies as z does, it is not transposed
 //
-// Blocks, scales, roundings: those of ops/quantise.h, so y = dequantise(quantise(z)), bit for bit. The tensor's scale stays out, for the
-// epilogue of the product: its amax is that of z (of z rotated), made here or known. e8m0 and ue4m3 scales: y is exact (ops/dequantise.h).
+// Blocks, scales, roundings: those of ops/quantise.h, so y = dequantise(quantise(z)), bit for bit.
+// The tensor's scale stays out, for the epilogue of the product: its amax is that of z (of z
+// rotated), made here or known. e8m0 and ue4m3 scales: y is exact (ops/dequantise.h).
 //
-// Segments offsets[s] <= a < offsets[s + 1] are cut off from each other: a block that spans rows (column copies, 16 x 16, 128 x 128)
-// starts anew at a segment's begin and is short at its end, as if padded with zeros. The rotation (ops/quantise/hadamard16.h) takes 16 rows
-// from the segment's begin on; the last ones, fewer than 16, are NOT rotated. Both operands of a product along these rows do
-// the same, so their product is right.
+// Segments offsets[s] <= a < offsets[s + 1] are cut off from each other: a block that spans rows
+// (column copies, 16 x 16, 128 x 128) starts anew at a segment's begin and is short at its end, as
+// if padded with zeros. The rotation (ops/quantise/hadamard16.h) takes 16 rows from the segment's
+// begin on; the last ones, fewer than 16, are NOT rotated. Both operands of a product along these
+// rows do the same, so their product is right.
 //
-// The stochastic draw of z[a, c] is half word i mod 8 of block i / 8 of the copy's key, whatever the segments:
+// The stochastic draw of z[a, c] is half word i mod 8 of block i / 8 of the copy's key, whatever
+// the segments:
 //   row copy   i = a C + c        column copy   i = c K + a, K = A padded to whole blocks
 //
-// A block that is not finite decodes to NaN (of a tensor without block scales: to 0, and S is NaN), and its copy's site is left in
-// not_finite. Reference: tests/ref/fake_quantise.h.
+// A block that is not finite decodes to NaN (of a tensor without block scales: to 0, and S is NaN),
+// and its copy's site is left in not_finite. Reference: tests/ref/fake_quantise.h.
 #pragma once
 
 #include <bit>
@@ -31,7 +35,8 @@
 
 namespace assay {
 
-// Whether y and scales hold an earlier copy of the same matrix, whose codes the new ones are compared with.
+// Whether y and scales hold an earlier copy of the same matrix, whose codes the new ones are
+// compared with.
 enum class Flips { kNotCounted, kCounted };
 
 enum class FakeWay { kRow, kColumn };
@@ -60,7 +65,8 @@ enum FakeMeasure {
   kFakeLowScales,   // amax > 0, the scale at its format's smallest positive number or 0
   kFakeHighScales,  // at its largest
   kFakeSums,        // the measures up to here are added up; of those behind it the largest counts
-  // Over the blocks with a finite amax > 0, by the bits b of the scale as a float (of a tensor's: 1 / S); 0: there is none.
+  // Over the blocks with a finite amax > 0, by the bits b of the scale as a float (of a tensor's: 1
+  // / S); 0: there is none.
   kFakeLargestScale = kFakeSums,  // b + 1
   kFakeSmallestScale,             // 2^32 - 1 - b
   kFakeMeasures
@@ -112,12 +118,14 @@ struct FakeQuantise {
   constexpr int64_t segments() const { return offsets.empty() ? 1 : offsets.dim[0] - 1; }
 };
 
-// y is the same to the bit on every backend, and so are the measures, but for the last bits of the errors and squares.
+// y is the same to the bit on every backend, and so are the measures, but for the last bits of the
+// errors and squares.
 template <typename X>
 void fake_quantise(Exec on, const FakeQuantise<X>& a);
 
 int64_t fake_quantise_pieces(int64_t rows, int64_t segments, int64_t columns);
-// Places of the scales of one copy, the only one of its call; none of a tensor without block scales.
+// Places of the scales of one copy, the only one of its call; none of a tensor without block
+// scales.
 int64_t fake_quantise_scales(ScaleKind kind, FakeWay way, int64_t rows, int64_t segments,
                              int64_t columns);
 

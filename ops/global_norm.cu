@@ -31,9 +31,9 @@ GPU_DEVICE bool non_finite(float x) {
   return (bits_of(x) & 0x7F800000u) == 0x7F800000u;
 }
 
-// A block owns a piece: 16384 neighbouring elements of one tensor, each read once (4 bytes, the bound). A thread adds
-// squares in double in a fixed order: a conversion and a multiply-add an element, a quarter of what the double units do
-// in that time.
+// A block owns a piece: 16384 neighbouring elements of one tensor, each read once (4 bytes, the
+// bound). A thread adds squares in double in a fixed order: a conversion and a multiply-add an
+// element, a quarter of what the double units do in that time.
 __global__ __launch_bounds__(kThreads) void square_sums_kernel(const __grid_constant__ Batch a) {
   GPU_SHARED(double, scratch, [kWarp]);
   const int piece = int(blockIdx.x);
@@ -75,8 +75,8 @@ __global__ __launch_bounds__(kThreads) void square_sums_kernel(const __grid_cons
   }
 }
 
-// One block: a thread adds every 1024th piece, then the threads are added, always in the same order. 16 bytes a piece:
-// a launch's latency at any size of model.
+// One block: a thread adds every 1024th piece, then the threads are added, always in the same
+// order. 16 bytes a piece: a launch's latency at any size of model.
 __global__ __launch_bounds__(kFinalThreads) void norm_kernel(const __grid_constant__ GlobalNorm a,
                                                              const int64_t pieces) {
   GPU_SHARED(double, scratch, [kWarp]);

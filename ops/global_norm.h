@@ -2,8 +2,9 @@
 //
 //   norm = sqrt(sum over all tensors of g^2)       clip = norm > max_norm > 0 ? max_norm / norm : 1
 //
-// A NaN or an infinity makes the norm so (clip 1 or 0) and is counted: look at non_finite before using the step.
-// Reference: tests/ref/global_norm.h. Squares are summed in double, in pieces of 16384 elements, in order.
+// A NaN or an infinity makes the norm so (clip 1 or 0) and is counted: look at non_finite before
+// using the step. Reference: tests/ref/global_norm.h. Squares are summed in double, in pieces of
+// 16384 elements, in order.
 #pragma once
 
 #include "base/cost.h"

@@ -5,9 +5,9 @@
 //   dx[a,i]    = scale sum_o dy[a,o] W[e,o,i]
 //   dW[e,o,i] += scale sum_a dy[a,o] x[r,i]
 //
-// Rows are gathered inside the product, nothing is copied before. Sums, scale and bits as in ops/linear.h: a row does
-// not depend on its neighbours, nothing depends on the number of threads. An expert without rows costs nothing.
-// Reference: tests/ref/grouped_linear.h.
+// Rows are gathered inside the product, nothing is copied before. Sums, scale and bits as in
+// ops/linear.h: a row does not depend on its neighbours, nothing depends on the number of threads.
+// An expert without rows costs nothing. Reference: tests/ref/grouped_linear.h.
 //
 // The calls allocate nothing; on.workspace must have grouped_workspace_bytes().
 #pragma once
@@ -60,7 +60,8 @@ void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a);
 template <typename T>
 int64_t grouped_workspace_bytes(int64_t assignments, int64_t experts, int64_t out, int64_t in);
 
-// Two flops a product; each matrix read or written once (gathered rows once an assignment), dW both.
+// Two flops a product; each matrix read or written once (gathered rows once an assignment), dW
+// both.
 template <typename T>
 Cost grouped_linear_forward_cost(const GroupedForward<T>& a) {
   const double assignments = double(a.y.dim[0]), in = double(a.x.dim[1]);

@@ -6,9 +6,10 @@ namespace assay::gpu {
 
 namespace {
 
-// Bounds: those of ops/grouped_swiglu.cu with the tensor cores at twice bf16's rate and operands of half the bytes. At 65536 tokens,
-// width 768, 6 of 64 experts, ffn 384: gate and up 464 GF, 290 us; down and both dgrads are bound by what they write in bf16. A tile of
-// 128 x 128: the sums of a stage and those of all take 64 registers a thread each.
+// Bounds: those of ops/grouped_swiglu.cu with the tensor cores at twice bf16's rate and operands of
+// half the bytes. At 65536 tokens, width 768, 6 of 64 experts, ffn 384: gate and up 464 GF, 290 us;
+// down and both dgrads are bound by what they write in bf16. A tile of 128 x 128: the sums of a
+// stage and those of all take 64 registers a thread each.
 constexpr int kTileN = 128;
 
 // Codes move as pairs (ops/grouped/gpu_mainloop.h).
@@ -16,8 +17,8 @@ const bf16* pairs(const CodedMatrix& m) {
   return reinterpret_cast<const bf16*>(m.codes.data);
 }
 
-// Dimensions in the order of their strides, as the driver wants them. What lies beyond an expert's k or lines is beyond the map, and comes
-// as zeros.
+// Dimensions in the order of their strides, as the driver wants them. What lies beyond an expert's
+// k or lines is beyond the map, and comes as zeros.
 TensorMap stack_map(const CodedStack& w) {
   const int64_t lines = w.lines(), k = w.k(), pitch = w.all.k();
   TensorMapSpec spec{.name = "coded expert weights", .base = w.all.codes.data, .rank = 3};

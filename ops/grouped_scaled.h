@@ -1,17 +1,19 @@
-// The linear layers of the experts on quantised operands, in 8 bits: ops/grouped_linear.h and ops/grouped_swiglu.h for codes as
-// ops/quantise.h writes them, by a kernel of our own. A GPU's ops, of compute capability 9.0.
+// The linear layers of the experts on quantised operands, in 8 bits: ops/grouped_linear.h and
+// ops/grouped_swiglu.h for codes as ops/quantise.h writes them, by a kernel of our own. A GPU's
+// ops, of compute capability 9.0.
 //
 //   e owns the assignments offsets[e] <= a < offsets[e+1]        r = row[a], or a where there is no row
 //   linear           y[a,n]  = sum_k x[a,k] W[e,n,k]
 //   swiglu forward   gate_up[a] = sum_k x[r,k] W[e,.,k]     h[a] = swiglu(gate_up[a]), of the rounded gate_up
 //   swiglu dgrad     dh[a,n] = sum_k dy[a,k] W[e,n,k]       dgate_up[a] = swiglu'(gate_up[a]) dh[a], dh not rounded
 //
-// x, dy, W: code x scale. Formats: x E4M3 or E5M2 with a tensor scale by E4M3 with one, or E4M3 1x128 by E4M3 128x128. Every 128 of k
-// the tensor cores' sums are added up in float. The weight is that of fprop or, for dgrad, its column copy, whose k is the
-// layer's `out`: both products multiply with the sum's index contiguous in both operands, as the hardware wants 8 bits.
+// x, dy, W: code x scale. Formats: x E4M3 or E5M2 with a tensor scale by E4M3 with one, or E4M3
+// 1x128 by E4M3 128x128. Every 128 of k the tensor cores' sums are added up in float. The weight is
+// that of fprop or, for dgrad, its column copy, whose k is the layer's `out`: both products
+// multiply with the sum's index contiguous in both operands, as the hardware wants 8 bits.
 //
-// The calls allocate nothing; on.workspace must have grouped_workspace_bytes(). Reference: tests/ref/grouped_linear.h on decoded
-// operands.
+// The calls allocate nothing; on.workspace must have grouped_workspace_bytes(). Reference:
+// tests/ref/grouped_linear.h on decoded operands.
 #pragma once
 
 #include <algorithm>
@@ -74,8 +76,8 @@ void grouped_scaled_linear(Exec on, const GroupedScaledLinear& a);
 void grouped_scaled_swiglu_forward(Exec on, const GroupedScaledSwigluForward& a);
 void grouped_scaled_swiglu_dgrad(Exec on, const GroupedScaledSwigluDgrad& a);
 
-// Why such a product does not exist on a device of that compute capability (90: 9.0); "": it does. lines: of an expert's weight; with
-// SwiGLU those of the gate alone.
+// Why such a product does not exist on a device of that compute capability (90: 9.0); "": it does.
+// lines: of an expert's weight; with SwiGLU those of the gate alone.
 std::string grouped_scaled_problem(const QuantFormat& x, const QuantFormat& weight, int64_t lines,
                                    int64_t k, int capability);
 

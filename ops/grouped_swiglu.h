@@ -1,12 +1,14 @@
-// The experts' FFN around its activation: the first product with SwiGLU behind it, and the gradient of the second product with
-// SwiGLU's behind that. Rows, experts and offsets as in ops/grouped_linear.h, the activation as in ops/swiglu.h.
+// The experts' FFN around its activation: the first product with SwiGLU behind it, and the gradient
+// of the second product with SwiGLU's behind that. Rows, experts and offsets as in
+// ops/grouped_linear.h, the activation as in ops/swiglu.h.
 //
 //   forward   gate_up[a] = scale x[r] W1[e]^T           h[a] = swiglu(gate_up[a]), of the rounded gate_up
 //   dgrad     dh[a] = scale dy[a] W2[e]                 dgate_up[a] = swiglu'(gate_up[a]) dh[a]
 //
-// The same results as the two steps, but that dgrad may or may not round dh between them. On a GPU, in bf16 with widths of
-// multiples of 8, one kernel: gate_up is not read again after the product (forward), dh never written (dgrad).
-// Reference: tests/ref/grouped_linear.h and tests/ref/swiglu.h, one after the other.
+// The same results as the two steps, but that dgrad may or may not round dh between them. On a GPU,
+// in bf16 with widths of multiples of 8, one kernel: gate_up is not read again after the product
+// (forward), dh never written (dgrad). Reference: tests/ref/grouped_linear.h and
+// tests/ref/swiglu.h, one after the other.
 #pragma once
 
 #include "ops/grouped_linear.h"
@@ -45,7 +47,8 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<T>& a);
 template <typename T>
 void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<T>& a);
 
-// As the product; forward writes h as well, dgrad reads gate_up and writes its gradient instead of dh.
+// As the product; forward writes h as well, dgrad reads gate_up and writes its gradient instead of
+// dh.
 template <typename T>
 Cost grouped_swiglu_forward_cost(const GroupedSwigluForward<T>& a) {
   const double assignments = double(a.h.dim[0]), in = double(a.x.dim[1]);

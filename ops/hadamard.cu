@@ -10,7 +10,8 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// A thread owns 16 rows of a column; a warp's columns are neighbours. Bound by memory: x once, y once.
+// A thread owns 16 rows of a column; a warp's columns are neighbours. Bound by memory: x once, y
+// once.
 template <typename T>
 __global__ __launch_bounds__(kThreads) void hadamard_kernel(const __grid_constant__ Hadamard<T> a) {
   GPU_SHARED(uint32_t, scratch, [kWarp]);

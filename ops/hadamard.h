@@ -1,8 +1,10 @@
-// The 16-point random Hadamard transform along the rows' axis (tokens), with the largest magnitude of what it wrote.
+// The 16-point random Hadamard transform along the rows' axis (tokens), with the largest magnitude
+// of what it wrote.
 //
 //   y[16 g + i, c] = (1/4) sum_j H16[i][j] (+-)x[16 g + j, c]       inverse: x[16 g + j, c] = (+-)(1/4) sum_i H16[i][j] y[16 g + i, c]
 //
-// ops/quantise/hadamard16.h has the signs and the order of the sums. Rows beyond the last of x count as 0.
+// ops/quantise/hadamard16.h has the signs and the order of the sums. Rows beyond the last of x
+// count as 0.
 #pragma once
 
 #include "base/bf16.h"

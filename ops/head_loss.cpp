@@ -15,9 +15,9 @@ namespace assay {
 
 namespace {
 
-// dweight is read and written once a chunk, which wants long chunks; the float logits of a part should still lie in
-// cache when they become probabilities. Both are multiples of the 96 rows a matrix product works on at once; two such
-// blocks a part let two threads keep their own rows.
+// dweight is read and written once a chunk, which wants long chunks; the float logits of a part
+// should still lie in cache when they become probabilities. Both are multiples of the 96 rows a
+// matrix product works on at once; two such blocks a part let two threads keep their own rows.
 constexpr int64_t kChunkRows = 576, kPartRows = 192;
 constexpr int64_t kRowsPerPiece = 8;
 constexpr float kLog2E = 1.44269504f;
@@ -26,7 +26,8 @@ bool is_counted(int32_t target, int32_t mask_id) {
   return target >= 0 && target != mask_id;
 }
 
-// The scratch: the gradient of a chunk of logits in T, and the float logits and losses of a part of it.
+// The scratch: the gradient of a chunk of logits in T, and the float logits and losses of a part of
+// it.
 template <typename T>
 struct Scratch {
   View<T, 2> dlogits;     // (chunk rows, V)

@@ -1,6 +1,6 @@
-// The products go through ops/linear; here is what lies between them: one kernel that turns a chunk of logits, rounded
-// to T, into losses and their own gradient in place. Evaluation keeps its logits in float: no gradient follows, and losses
-// are compared between backends.
+// The products go through ops/linear; here is what lies between them: one kernel that turns a chunk
+// of logits, rounded to T, into losses and their own gradient in place. Evaluation keeps its logits
+// in float: no gradient follows, and losses are compared between backends.
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -37,11 +37,11 @@ struct LogitRows {
   View<uint8_t, 1> most_likely = {};  // out (rows)   without the gradient only
 };
 
-// A block owns a row; a thread owns every blockDim.x-th 16 bytes of it, in both passes: the sum of exponentials, as the row comes
-// in, and the gradient. kHeld: the first pass puts them in shared memory, so that the row is read and written once
-// (2 V sizeof(T) bytes, the bound; at V = 50304 in bf16 two blocks share a multiprocessor, one computes while the other
-// loads). Rows over 224 KB are read twice, mostly from L2. Two exponentials an element are 60% of the memory's
-// time.
+// A block owns a row; a thread owns every blockDim.x-th 16 bytes of it, in both passes: the sum of
+// exponentials, as the row comes in, and the gradient. kHeld: the first pass puts them in shared
+// memory, so that the row is read and written once (2 V sizeof(T) bytes, the bound; at V = 50304 in
+// bf16 two blocks share a multiprocessor, one computes while the other loads). Rows over 224 KB are
+// read twice, mostly from L2. Two exponentials an element are 60% of the memory's time.
 template <typename T, int N, int kHeld, int kGradient>
 __global__ __launch_bounds__(kMostThreads,
                              2) void logit_rows_kernel(const __grid_constant__ LogitRows<T> a) {
@@ -133,7 +133,8 @@ struct LossSum {
   View<const float, 1> nats;  // in  (rows)
 };
 
-// One block; a thread adds every 1024th row, then the threads are added, in double, always in the same order.
+// One block; a thread adds every 1024th row, then the threads are added, in double, always in the
+// same order.
 __global__ __launch_bounds__(kSumThreads) void loss_sum_kernel(const __grid_constant__ LossSum a) {
   GPU_SHARED(double, scratch, [kWarp]);
   double sum = 0;

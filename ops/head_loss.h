@@ -1,14 +1,15 @@
-// The head and its cross-entropy, forward and backward in one pass over chunks of rows, so that the logits of all
-// tokens never exist at once.
+// The head and its cross-entropy, forward and backward in one pass over chunks of rows, so that the
+// logits of all tokens never exist at once.
 //
 //   z[i,v] = logit_gain * sum_c x[i,c] weight[v,c]       nats[i] = logsumexp_v z[i,v] - z[i, target[i]]
 //   dz[i,v] = grad_scale * logit_gain * (softmax(z)[i,v] - [v = target[i]])
 //   dx[i,c] = sum_v dz[i,v] weight[v,c]                  dweight[v,c] += sum_i dz[i,v] x[i,c]
 //
-// A target is counted unless it is negative or equal to mask_id; a row without one has nats 0 and dx 0. loss_sum adds
-// the nats of the counted targets in row order, in double. grad_scale is 1 / (counted targets of the whole step).
-// most_likely[i]: 1 where the target's logit is the largest of its row, and no smaller id has the same one; else 0.
-// on.workspace must have linear_workspace_bytes<T>(head_loss_chunk_rows(N, V), V, C). Reference: tests/ref/head_loss.h.
+// A target is counted unless it is negative or equal to mask_id; a row without one has nats 0 and
+// dx 0. loss_sum adds the nats of the counted targets in row order, in double. grad_scale is 1 /
+// (counted targets of the whole step). most_likely[i]: 1 where the target's logit is the largest of
+// its row, and no smaller id has the same one; else 0. on.workspace must have
+// linear_workspace_bytes<T>(head_loss_chunk_rows(N, V), V, C). Reference: tests/ref/head_loss.h.
 #pragma once
 
 #include <cstddef>

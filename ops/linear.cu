@@ -3,8 +3,9 @@
 #include "ops/gpu/product_factors.h"
 #include "ops/linear.h"
 
-// The linear layer is a library's product on a GPU: cuBLASLt is hard to beat for dense bf16 (bound: the tensor cores, and
-// for 768 wide shapes the bytes too). No kernel of our own but for the one number of a scale.
+// The linear layer is a library's product on a GPU: cuBLASLt is hard to beat for dense bf16 (bound:
+// the tensor cores, and for 768 wide shapes the bytes too). No kernel of our own but for the one
+// number of a scale.
 
 namespace assay::gpu {
 

@@ -4,11 +4,13 @@
 //   dx[n,i]  = scale sum_o dy[n,o] W[o,i] + add[n,i]
 //   dW[o,i] += scale sum_n dy[n,o] x[n,i]
 //
-// Sums are in float whatever T is, and rounded to the output's type once, after the addition (on a GPU, the product too before it
-// is added in place). A row of y or dx has the same bits whatever the other rows are. dW continues the sum it finds: rows given in two calls (the
-// first of a multiple of 32 rows) have the same bits as in one. Not with a scale (ops/product_scale.h), which multiplies sums
-// from 0 of the call's rows, or of parts of them where they are many. Nothing depends on the number of threads.
-// How bf16 products round: ops/cpu_gemm/gemm.h. Reference: tests/ref/linear.h.
+// Sums are in float whatever T is, and rounded to the output's type once, after the addition (on a
+// GPU, the product too before it is added in place). A row of y or dx has the same bits whatever
+// the other rows are. dW continues the sum it finds: rows given in two calls (the first of a
+// multiple of 32 rows) have the same bits as in one. Not with a scale (ops/product_scale.h), which
+// multiplies sums from 0 of the call's rows, or of parts of them where they are many. Nothing
+// depends on the number of threads. How bf16 products round: ops/cpu_gemm/gemm.h. Reference:
+// tests/ref/linear.h.
 //
 // The calls allocate nothing; on.workspace must have linear_workspace_bytes().
 #pragma once

@@ -19,8 +19,8 @@ constexpr int kRowsPerBlock = 64;  // of one partial weight gradient: qk_norm_ba
 constexpr int kWidest = kWarp * kElements;  // head width
 constexpr int kForwardItems = 4;            // heads a group of lanes, one after another
 
-// How a head of width D lies in the kLanes lanes that own it: kVectors: lane l has elements 8 l to 8 l + 7, D = 8 kLanes.
-// Otherwise (kLanes = 32) lane l has l, l + 32, ... as far as D goes.
+// How a head of width D lies in the kLanes lanes that own it: kVectors: lane l has elements 8 l to
+// 8 l + 7, D = 8 kLanes. Otherwise (kLanes = 32) lane l has l, l + 32, ... as far as D goes.
 template <int kLanes, int kVectors>
 struct Head {
   int my_lane, width;
@@ -58,8 +58,8 @@ struct Head {
   }
 };
 
-// A group of kLanes lanes owns kForwardItems heads, one after another. Bound by memory: q and k are read once and
-// written twice (normalised, and to raw).
+// A group of kLanes lanes owns kForwardItems heads, one after another. Bound by memory: q and k are
+// read once and written twice (normalised, and to raw).
 template <typename T, int kLanes, int kVectors>
 __global__ __launch_bounds__(kThreads) void qk_norm_forward_kernel(
     const __grid_constant__ QkNormForward<T> a) {
@@ -88,9 +88,10 @@ __global__ __launch_bounds__(kThreads) void qk_norm_forward_kernel(
   }
 }
 
-// A block owns 64 rows and their partial sums of both weight gradients; a group of kLanes lanes takes every kGroups-th
-// head of them and keeps its share of the sums in registers, added through shared memory in the order of the groups.
-// Bound by memory: dq, dk and raw read, dq and dk written, 3 sizeof(T) bytes an element.
+// A block owns 64 rows and their partial sums of both weight gradients; a group of kLanes lanes
+// takes every kGroups-th head of them and keeps its share of the sums in registers, added through
+// shared memory in the order of the groups. Bound by memory: dq, dk and raw read, dq and dk
+// written, 3 sizeof(T) bytes an element.
 template <typename T, int kLanes, int kVectors, Asks kAsks>
 __global__ __launch_bounds__(kThreads) void qk_norm_backward_kernel(
     const __grid_constant__ QkNormBackward<T> a) {
@@ -151,8 +152,9 @@ __global__ __launch_bounds__(kThreads) void qk_norm_backward_kernel(
   }
 }
 
-// A block owns 32 columns of the partial sums, thread row y every 32nd of their rows; then y is added in order. The
-// partials are 8 D bytes for 64 rows, a fortieth of what the first kernel moves.
+// A block owns 32 columns of the partial sums, thread row y every 32nd of their rows; then y is
+// added in order. The partials are 8 D bytes for 64 rows, a fortieth of what the first kernel
+// moves.
 template <typename T>
 __global__ __launch_bounds__(kWarp* kWarp) void qk_norm_weights_kernel(
     const __grid_constant__ QkNormBackward<T> a, const int64_t blocks) {
@@ -174,7 +176,8 @@ __global__ __launch_bounds__(kWarp* kWarp) void qk_norm_weights_kernel(
   }
 }
 
-// How the heads of this call lie in lanes: 4, 8, 16 or 32 lanes with vectors, else 32 lanes without.
+// How the heads of this call lie in lanes: 4, 8, 16 or 32 lanes with vectors, else 32 lanes
+// without.
 int vector_lanes(int64_t head_dim, bool aligned) {
   for (const int lanes : {4, 8, 16, 32}) {
     if (aligned && head_dim == lanes * kElements) return lanes;

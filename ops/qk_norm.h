@@ -1,9 +1,11 @@
-// RMSNorm over each head of q and k, before the rotation, in place on the packed qkv tensor. Optional in a model.
+// RMSNorm over each head of q and k, before the rotation, in place on the packed qkv tensor.
+// Optional in a model.
 //
 //   rstd[i,h] = 1 / sqrt(mean_d x[i,h,d]^2 + eps)         x <- w[d] * x * rstd,   w = q_weight or k_weight
 //
-// Backward needs x as it was, so forward copies q and k (not v) to `raw`; a model without QK-norm has no such tensor.
-// The gradient formula is that of ops/rmsnorm.h. Reference: tests/ref/rmsnorm.h with a row a head.
+// Backward needs x as it was, so forward copies q and k (not v) to `raw`; a model without QK-norm
+// has no such tensor. The gradient formula is that of ops/rmsnorm.h. Reference: tests/ref/rmsnorm.h
+// with a row a head.
 #pragma once
 
 #include "base/cost.h"

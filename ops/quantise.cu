@@ -42,7 +42,8 @@ struct Unit {
   int line, segment;
 };
 
-// Eight lanes store a row copy's 128 neighbouring codes; for the column copy 16 lanes read neighbouring columns of the tile.
+// Eight lanes store a row copy's 128 neighbouring codes; for the column copy 16 lanes read
+// neighbouring columns of the tile.
 template <Along kAlong>
 GPU_DEVICE Unit unit_of(int i) {
   if constexpr (kAlong == Along::kRows) return {i / kSegments, i % kSegments};
@@ -158,9 +159,10 @@ GPU_DEVICE float tensor_scale_of(const QuantFormat& f, const QuantisedCopy& to) 
   return has_tensor_scale(f.scale) ? store_tensor_scale(f, to) : 1.0f;
 }
 
-// A block owns a tile of 128 x 128, read once into shared memory. A thread owns 16 neighbouring elements of a line of a copy,
-// four times: for the largest magnitude, then for the codes; a column's are rotated both times, which costs 64 additions
-// against 64 KB more of shared memory. Memory bounds: x once, both copies.
+// A block owns a tile of 128 x 128, read once into shared memory. A thread owns 16 neighbouring
+// elements of a line of a copy, four times: for the largest magnitude, then for the codes; a
+// column's are rotated both times, which costs 64 additions against 64 KB more of shared memory.
+// Memory bounds: x once, both copies.
 template <typename T, typename Element, Rounding kRounding>
 __global__ __launch_bounds__(kThreads) void quantise_kernel(const __grid_constant__ Quantise<T> a,
                                                             const int vectors) {
@@ -194,8 +196,8 @@ __global__ __launch_bounds__(kThreads) void quantise_kernel(const __grid_constan
   quantise_part<Along::kColumns, T, Element, kRounding>(a, a.column, p, *tile);
 }
 
-// The same for what gpu_codes.h has: no value is looked at twice. A thread takes 16 neighbours of x, codes them along the row and
-// leaves them for the columns.
+// The same for what gpu_codes.h has: no value is looked at twice. A thread takes 16 neighbours of
+// x, codes them along the row and leaves them for the columns.
 template <typename Element, ScaleKind kScale>
 __global__ __launch_bounds__(kCodeThreads) void quantise_bytes_kernel(
     const __grid_constant__ Quantise<bf16> a) {

@@ -4,10 +4,11 @@
 //   column    copy of x transposed:      lines C, K = R padded with zeros to whole blocks; rotated by the 16-point random Hadamard
 //             transform (ops/quantise/hadamard16.h) along its K, if asked for; 16 that are all padding stay 0
 //
-// The scales: ops/quantise/scale.h; elements and their roundings: base/small_float.h; where things lie: ops/quantise_format.h. The
-// stochastic draw of element (line, k) is half word i mod 8 of block i / 8 of the copy's key, i = line K + k. Kinds with a
-// tensor scale read the tensor's amax (ops/amax.h), that of the rotated tensor for a rotated copy. An empty view of codes:
-// no such copy. Reference: tests/ref/quantise.h, and vectors of other code (tests/ops/quantise_vectors.py).
+// The scales: ops/quantise/scale.h; elements and their roundings: base/small_float.h; where things
+// lie: ops/quantise_format.h. The stochastic draw of element (line, k) is half word i mod 8 of
+// block i / 8 of the copy's key, i = line K + k. Kinds with a tensor scale read the tensor's amax
+// (ops/amax.h), that of the rotated tensor for a rotated copy. An empty view of codes: no such
+// copy. Reference: tests/ref/quantise.h, and vectors of other code (tests/ops/quantise_vectors.py).
 #pragma once
 
 #include "base/bf16.h"
@@ -55,7 +56,8 @@ constexpr RandomKey draw_key(const Op& a, const Copy& copy) {
 template <typename T>
 void quantise(Exec on, const Quantise<T>& a);
 
-// x once, codes and scales written; about 16 operations an element and copy, and 8 more where it is rotated.
+// x once, codes and scales written; about 16 operations an element and copy, and 8 more where it is
+// rotated.
 template <typename T>
 Cost quantise_cost(const Quantise<T>& a) {
   const auto written = [](const QuantisedCopy& c) {

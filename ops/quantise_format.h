@@ -1,7 +1,7 @@
 // What a quantised copy of a matrix looks like: its elements, its blocks, where their scales lie.
 //
-// A copy is (lines, K), K along the sum of the product it is an operand of. Codes are row-major; of two e2m1 in a byte the
-// first has the low half. A block has one scale:
+// A copy is (lines, K), K along the sum of the product it is an operand of. Codes are row-major; of
+// two e2m1 in a byte the first has the low half. A block has one scale:
 //
 //   kind         block               scale                      plain layout             hardware layout
 //   kTensor      all of it           fp32 S in tensor_scale     -                        -
@@ -11,9 +11,10 @@
 //   k1x16        1 x 16              ue4m3, and fp32 S          (lines, K / 16)          128 x 4 tiles
 //   k16x16       16 x 16             ue4m3, and fp32 S          (lines / 16, K / 16)     128 x 4 tiles, once for each line
 //
-// Quotients are rounded up. "Decode" is the factor of the code. S multiplies before rounding; its reciprocal stands behind it.
-// 128 x 4 tiles: lines are padded to 128 and the K-blocks to 4; a tile has 512 bytes, line r and block b of it at
-// (r % 32) 16 + (r / 32) 4 + b, and tiles follow each other along K first. What is padding is zero.
+// Quotients are rounded up. "Decode" is the factor of the code. S multiplies before rounding; its
+// reciprocal stands behind it. 128 x 4 tiles: lines are padded to 128 and the K-blocks to 4; a tile
+// has 512 bytes, line r and block b of it at (r % 32) 16 + (r / 32) 4 + b, and tiles follow each
+// other along K first. What is padding is zero.
 #pragma once
 
 #include <cstdint>
@@ -97,7 +98,8 @@ constexpr int64_t scale_index(const QuantFormat& f, int64_t lines, int64_t k, in
   const int64_t tile = line / 128 * ceil_div(blocks, 4) + block / 4;
   return tile * 512 + line % 32 * 16 + line % 128 / 32 * 4 + block % 4;
 }
-// Whether a copy's scales have places that belong to no block. (Those of 16 x 16 are kept once a line: said to have some.)
+// Whether a copy's scales have places that belong to no block. (Those of 16 x 16 are kept once a
+// line: said to have some.)
 constexpr bool has_scale_padding(const QuantFormat& f, int64_t lines, int64_t k) {
   QuantFormat plain = f;
   plain.layout = ScaleLayout::kPlain;

@@ -84,8 +84,8 @@ GPU_DEVICE void normalise_row(const RmsNormForward<T>& a, int64_t i, AmaxAccumul
   r.take(most, width);
 }
 
-// A warp owns a row and keeps it in registers: x and branch are read once, r and y written once, the weight comes from
-// L1. Bound by memory.
+// A warp owns a row and keeps it in registers: x and branch are read once, r and y written once,
+// the weight comes from L1. Bound by memory.
 template <typename T, int kPieces>
 __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel(
     const __grid_constant__ RmsNormForward<T> a) {
@@ -96,8 +96,8 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel(
   most.raise<T>(scratch);
 }
 
-// The same for rows of any width and alignment, one element at a time, read twice: the second time mostly from L1. A lane reads
-// back only what it wrote itself.
+// The same for rows of any width and alignment, one element at a time, read twice: the second time
+// mostly from L1. A lane reads back only what it wrote itself.
 template <typename T>
 GPU_DEVICE void normalise_row_of_any_width(const RmsNormForward<T>& a, int64_t i,
                                            AmaxAccumulator& most) {
@@ -131,9 +131,9 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel_any_width(
   most.raise<T>(scratch);
 }
 
-// A block owns `rows_per_block` rows and one row of partial weight gradients; a warp takes every eighth row and keeps its share of them in
-// registers, added through shared memory in the order of the warps. Bound by memory: dy, r and dresid read, dresid
-// (and dbranch) written.
+// A block owns `rows_per_block` rows and one row of partial weight gradients; a warp takes every
+// eighth row and keeps its share of them in registers, added through shared memory in the order of
+// the warps. Bound by memory: dy, r and dresid read, dresid (and dbranch) written.
 template <typename T, int kPieces>
 __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
     const __grid_constant__ RmsNormBackward<T> a, int rows_per_block) {
@@ -190,7 +190,8 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
   }
 }
 
-// Any width and alignment: first a warp a row, then a thread a column, which reads the block's rows of dy and r again.
+// Any width and alignment: first a warp a row, then a thread a column, which reads the block's rows
+// of dy and r again.
 template <typename T>
 __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel_any_width(
     const __grid_constant__ RmsNormBackward<T> a, int rows_per_block) {
@@ -227,8 +228,9 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel_any_width(
   }
 }
 
-// dweight += the sum of the partials' columns. A block owns 32 columns; each of its 32 warps adds a run of rows in order, and the
-// runs are added in order. 4 bytes a partial: small beside the kernel before it.
+// dweight += the sum of the partials' columns. A block owns 32 columns; each of its 32 warps adds a
+// run of rows in order, and the runs are added in order. 4 bytes a partial: small beside the kernel
+// before it.
 constexpr int kRuns = 32;
 __global__ __launch_bounds__(kRuns* kWarp) void rmsnorm_add_partials_kernel(
     View<float, 1> dweight, View<const float, 2> partial, int rows) {
@@ -248,7 +250,8 @@ __global__ __launch_bounds__(kRuns* kWarp) void rmsnorm_add_partials_kernel(
   dweight[c] = total;
 }
 
-// Calls f with the number of pieces of a row as a constant, or with 0 where rows cannot be kept in registers.
+// Calls f with the number of pieces of a row as a constant, or with 0 where rows cannot be kept in
+// registers.
 template <typename F>
 void with_pieces(bool vectors, int64_t width, F&& f) {
   const int64_t pieces = (width + kPiece - 1) / kPiece;

@@ -1,9 +1,11 @@
-// Rotary position embedding over the whole head, half-split pairs, in place on the packed qkv tensor.
+// Rotary position embedding over the whole head, half-split pairs, in place on the packed qkv
+// tensor.
 //
 //   (x[d], x[d + D/2]) -> (x[d] cos - x[d + D/2] sin,  x[d + D/2] cos + x[d] sin),   angle = t * theta^(-2d/D)
 //
-// t is the position in the sequence: row i of qkv is position i mod T, or position[i]. Backward is the inverse rotation of the
-// gradient. Row i holds the heads of q, then of k, then of v (untouched).
+// t is the position in the sequence: row i of qkv is position i mod T, or position[i]. Backward is
+// the inverse rotation of the gradient. Row i holds the heads of q, then of k, then of v
+// (untouched).
 // Reference: tests/ref/rope.h.
 #pragma once
 

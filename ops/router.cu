@@ -32,7 +32,8 @@ int64_t warp_bytes(int64_t experts, int64_t k) {
   return (row_words(experts) + 2 * k) * int64_t{sizeof(float)};
 }
 
-// A round's normalised gates, or its shares of all experts, onto the block's sums, in the order of tokens.
+// A round's normalised gates, or its shares of all experts, onto the block's sums, in the order of
+// tokens.
 GPU_DEVICE void add_round(RouterAux aux, const ForwardShared& shared, int warps, int words,
                           int experts, int k) {
   if (aux == RouterAux::kSwitch) {
@@ -51,9 +52,10 @@ GPU_DEVICE void add_round(RouterAux aux, const ForwardShared& shared, int warps,
   }
 }
 
-// A block owns a piece of tokens and its sums, a warp a token at a time: its keys stay in shared memory. Bounded by
-// memory for small K (logits are read once from memory, the chosen ones again from L2; `switch` reads the row twice), by
-// instructions where scores need an exponential each (E = 4096 with a bias: about 2000 of the warp a token).
+// A block owns a piece of tokens and its sums, a warp a token at a time: its keys stay in shared
+// memory. Bounded by memory for small K (logits are read once from memory, the chosen ones again
+// from L2; `switch` reads the row twice), by instructions where scores need an exponential each (E
+// = 4096 with a bias: about 2000 of the warp a token).
 template <int V, int Loads>
 __global__ __launch_bounds__(kMaxThreads, Loads > 4 ? 1 : 2) void router_forward_kernel(
     const __grid_constant__ RouterForward a, int64_t group_tokens, int words) {
@@ -129,7 +131,8 @@ __global__ __launch_bounds__(kMaxThreads, Loads > 4 ? 1 : 2) void router_forward
   a.measure_partial.at(p, kGateEntropy) = entropy_sum;
 }
 
-// Sums the pieces of a group into the group's first, and all groups into counts. A block owns 32 experts of a group.
+// Sums the pieces of a group into the group's first, and all groups into counts. A block owns 32
+// experts of a group.
 __global__ __launch_bounds__(kWarp* kReduceRows) void router_reduce_kernel(
     const __grid_constant__ RouterForward a, int64_t pieces) {
   GPU_SHARED(int32_t, counts, [kReduceRows][kWarp]);
@@ -161,8 +164,8 @@ __global__ __launch_bounds__(kWarp* kReduceRows) void router_reduce_kernel(
   if (!a.counts.empty()) atomic_add(&a.counts[e], int64_t{count});
 }
 
-// aux_slope of a group, one block each, from its summed shares and the counts; the aux value of the group goes to its
-// first piece of measure_partial.
+// aux_slope of a group, one block each, from its summed shares and the counts; the aux value of the
+// group goes to its first piece of measure_partial.
 __global__ __launch_bounds__(kBlock) void router_aux_kernel(const __grid_constant__ RouterForward a,
                                                             int64_t group_tokens, int64_t pieces) {
   GPU_SHARED(double, scratch, [kWarp]);

@@ -1,21 +1,22 @@
-// Router of a mixture of experts: scores, the top-K experts of each token, their gates, and the two losses
-// that look at the logits z (N, E).
+// Router of a mixture of experts: scores, the top-K experts of each token, their gates, and the two
+// losses that look at the logits z (N, E).
 //
 //   sigmoid   s = sigmoid(route_scale * z)      softmax   s = softmax(z)
 //   chosen    the K largest s + bias, in descending order; ties: the lower id wins, NaN sorts last
 //   ghat_i    s_i / sum of chosen s             (sigmoid: the sum is at least 1e-12)
 //   gate_i    gate_scale * ghat_i, or gate_scale * s_i where gates are not normalised
 //
-// Without a bias the K largest logits are chosen: the scores rise with them, and they neither round nor
-// underflow. The bias enters the selection only, never the gate.
+// Without a bias the K largest logits are chosen: the scores rise with them, and they neither round
+// nor underflow. The bias enters the selection only, never the gate.
 //
 //   aux kSwitch   E sum_e f_e P_e                          P_e = mean_t s_te / sum_j s_tj
 //   aux kGates    E sum_e f_e I_e / sum_j I_j              I_e = sum_t ghat_te
 //   z             mean_t logsumexp(z_t)^2
 //
-// f = share of the assignments (no gradient): of this call (kMicro), of the step so far, this call included
-// (kStep, from `counts`), or of each sequence, with the mean over sequences of the whole expression (kSequence).
-// Reference: tests/ref/router.h. Sums are in float over 64 tokens, then in double.
+// f = share of the assignments (no gradient): of this call (kMicro), of the step so far, this call
+// included (kStep, from `counts`), or of each sequence, with the mean over sequences of the whole
+// expression (kSequence). Reference: tests/ref/router.h. Sums are in float over 64 tokens, then in
+// double.
 #pragma once
 
 #include "base/cost.h"
@@ -67,12 +68,12 @@ struct RouterForward {
   RouterSettings settings;
 };
 
-// kAuto writes zeros outside the chosen experts where the mathematics allows it (router_backward_is_sparse);
-// kDense always computes all E.
+// kAuto writes zeros outside the chosen experts where the mathematics allows it
+// (router_backward_is_sparse); kDense always computes all E.
 enum class RouterPath { kAuto, kDense };
 
-// dgate and the slopes of aux_weight * aux + z_weight * z, by the logits. aux_weight = aux_alpha / MoE layers *
-// the weight of this micro-batch in the step; z_weight likewise.
+// dgate and the slopes of aux_weight * aux + z_weight * z, by the logits. aux_weight = aux_alpha /
+// MoE layers * the weight of this micro-batch in the step; z_weight likewise.
 template <typename T>
 struct RouterBackward {
   View<T, 2> dlogits = {};        // out (N, E)   one of the two, or both
@@ -89,15 +90,16 @@ struct RouterBackward {
   RouterSettings settings;
 };
 
-// b -= rate * (sign(load - 1/E) - mean_e sign(load - 1/E)), then clamped to +-16. No assignments: no change.
+// b -= rate * (sign(load - 1/E) - mean_e sign(load - 1/E)), then clamped to +-16. No assignments:
+// no change.
 struct RouterBiasUpdate {
   View<float, 1> bias;            // acc (E)
   View<const int64_t, 1> counts;  // in  (E)   assignments of the whole step
   float rate;
 };
 
-// margin = (s + b) of the last chosen - (s + b) of the best not chosen, lead = the same of the first chosen; 0 where
-// K = E. A probe for a few rows.
+// margin = (s + b) of the last chosen - (s + b) of the best not chosen, lead = the same of the
+// first chosen; 0 where K = E. A probe for a few rows.
 struct RouterMargin {
   View<float, 1> margin;           // out (N)
   View<float, 1> lead;             // out (N)
@@ -115,7 +117,8 @@ void router_margin(Exec on, const RouterMargin& a);
 
 // Groups of tokens with an aux value of their own: sequences with kSequence, else one.
 int64_t router_groups(int64_t tokens, const RouterSettings& settings);
-// Pieces of at most kRouterPieceTokens tokens, none across a group: of one partial sum, so they fix the sums' order.
+// Pieces of at most kRouterPieceTokens tokens, none across a group: of one partial sum, so they fix
+// the sums' order.
 constexpr int64_t kRouterPieceTokens = 64;
 int64_t router_pieces(int64_t tokens, const RouterSettings& settings);
 

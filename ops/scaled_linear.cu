@@ -4,7 +4,8 @@
 #include "ops/quantise/gpu_operand.h"
 #include "ops/scaled_linear.h"
 
-// A library's product, as ops/linear.cu; bound: the tensor cores at twice bf16's rate for 8 bits, and the bytes.
+// A library's product, as ops/linear.cu; bound: the tensor cores at twice bf16's rate for 8 bits,
+// and the bytes.
 
 namespace assay::gpu {
 

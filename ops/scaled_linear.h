@@ -2,11 +2,13 @@
 //
 //   y[n, m] = sum_k left[n, k] right[m, k] + add[n, m]        left, right: code x scale, as ops/quantise.h wrote them
 //
-// Both copies have the layout of the hardware, their K is the same and holds the padding of both. With scales of 1x128 or 128x128 N and M are
-// multiples of 8, else M is one of 16 (cuda/scaled_matmul.h). fprop: x by W; dgrad: dy by the
-// column copy of W; wgrad: the column copies of dy and of x, with add = dW itself. A GPU's op: on a CPU, and where
-// scaled_linear_problem() names a reason, recipes multiply decoded operands (docs/decisions/0008), which gives the same up to the
-// order of the sum and what the tensor cores' accumulators lose (cuda/scaled_matmul.h). on.workspace: kMatmulWorkspaceBytes.
+// Both copies have the layout of the hardware, their K is the same and holds the padding of both.
+// With scales of 1x128 or 128x128 N and M are multiples of 8, else M is one of 16
+// (cuda/scaled_matmul.h). fprop: x by W; dgrad: dy by the column copy of W; wgrad: the column
+// copies of dy and of x, with add = dW itself. A GPU's op: on a CPU, and where
+// scaled_linear_problem() names a reason, recipes multiply decoded operands (docs/decisions/0008),
+// which gives the same up to the order of the sum and what the tensor cores' accumulators lose
+// (cuda/scaled_matmul.h). on.workspace: kMatmulWorkspaceBytes.
 #pragma once
 
 #include <string>

@@ -3,7 +3,8 @@
 //   h[i,f] = silu(g) * u      g = gate_up[i,f],  u = gate_up[i,F+f],  silu(g) = g * sigmoid(g)
 //   dg = dh * u * sigmoid(g) * (1 + g * (1 - sigmoid(g)))            du = dh * silu(g)
 //
-// Reference: tests/ref/swiglu.h. Computed in float whatever T is. M may be 0 (an expert without tokens).
+// Reference: tests/ref/swiglu.h. Computed in float whatever T is. M may be 0 (an expert without
+// tokens).
 #pragma once
 
 #include "base/cost.h"

@@ -51,7 +51,8 @@ GPU_DEVICE Slopes slopes_of(const Run& run) {
   return d;
 }
 
-// A thread owns 16 neighbours of h, eight lanes a block of 128. Bound by memory: gate_up read, a byte an element of h written.
+// A thread owns 16 neighbours of h, eight lanes a block of 128. Bound by memory: gate_up read, a
+// byte an element of h written.
 __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_forward_kernel(
     const __grid_constant__ SwigluCodesForward a) {
   const CodePlace p{a.gate_up.dim[0], a.gate_up.dim[1] / 2, int64_t{blockIdx.x} * kCodeTile,
@@ -73,8 +74,8 @@ struct BackwardTiles {
   CodeTile gate, up, h;
 };
 
-// A block owns 128 x 128 of dh and makes both copies of dgate and dup there, and h's along columns. Bound by memory: gate_up and dh
-// read once, five bytes an element of dh written.
+// A block owns 128 x 128 of dh and makes both copies of dgate and dup there, and h's along columns.
+// Bound by memory: gate_up and dh read once, five bytes an element of dh written.
 __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_backward_kernel(
     const __grid_constant__ SwigluCodesBackward a) {
   GPU_DYNAMIC_SHARED(BackwardTiles, tiles);

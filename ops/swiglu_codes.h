@@ -1,12 +1,14 @@
-// SwiGLU and its gradient written as the operands of the FFN's other products: codes of 8 bits with a scale for each 128 of a line,
-// where nobody reads h or dgate_up in bf16. What ops/swiglu.h and then ops/quantise.h give, to the bit, without the bf16 numbers
-// between them: of F wide, a row's forward pass moves 5 F bytes instead of 9 F, its backward pass 11 F instead of 21 F.
+// SwiGLU and its gradient written as the operands of the FFN's other products: codes of 8 bits with
+// a scale for each 128 of a line, where nobody reads h or dgate_up in bf16. What ops/swiglu.h and
+// then ops/quantise.h give, to the bit, without the bf16 numbers between them: of F wide, a row's
+// forward pass moves 5 F bytes instead of 9 F, its backward pass 11 F instead of 21 F.
 //
 //   forward     h          codes along its rows (fprop of the down projection)
 //   backward    dgate_up   codes along its rows (dgrad of gate and up) and columns (wgrad)
 //               h          again, along its columns (wgrad of the down projection)
 //
-// F is a multiple of 128; everything begins at multiples of 16 bytes. Only on a GPU. References: tests/ref/swiglu.h, and the two ops.
+// F is a multiple of 128; everything begins at multiples of 16 bytes. Only on a GPU. References:
+// tests/ref/swiglu.h, and the two ops.
 #pragma once
 
 #include <string>

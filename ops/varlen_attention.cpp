@@ -98,8 +98,8 @@ bool in_tiles(const VarlenAttention<T>& a, const AttentionSegment& s) {
   return a.behind_prefix == BehindPrefix::kTiles || s.prefix_begin == s.prefix_end;
 }
 
-// Calls f(text, head, block, cost so far, cost) for the blocks of 64 queries of all segments that are computed in tiles. Cost:
-// tiles of keys.
+// Calls f(text, head, block, cost so far, cost) for the blocks of 64 queries of all segments that
+// are computed in tiles. Cost: tiles of keys.
 template <typename T, typename F>
 int64_t for_blocks(const VarlenAttention<T>& a, F&& f) {
   int64_t cost = 0;
@@ -117,7 +117,8 @@ int64_t for_blocks(const VarlenAttention<T>& a, F&& f) {
   return cost;
 }
 
-// Each thread takes blocks of about the same cost together, whatever the lengths of the segments are.
+// Each thread takes blocks of about the same cost together, whatever the lengths of the segments
+// are.
 template <typename T>
 void run_tiles(Exec on, const VarlenAttention<T>& a) {
   const int64_t cost = for_blocks(a, [](const auto&...) {}), threads = on.threads;

@@ -12,11 +12,12 @@ namespace {
 constexpr int kWarps = 4;
 constexpr float kLog2E = 1.44269504f;
 
-// A block owns one head of a segment, a warp every fourth of its rows. Scores: a lane has a key, 32 at a time. Sums of
-// values: a lane has every 32nd element of the head. Made for short segments with long prefixes, where it is bound by
-// reading keys and values once a row, mostly from L2; a long segment without prefix is better off with
-// attention_forward.
-// With a bound on its blocks ptxas keeps the keys in flight in registers; without one it spills them for occupancy.
+// A block owns one head of a segment, a warp every fourth of its rows. Scores: a lane has a key, 32
+// at a time. Sums of values: a lane has every 32nd element of the head. Made for short segments
+// with long prefixes, where it is bound by reading keys and values once a row, mostly from L2; a
+// long segment without prefix is better off with attention_forward.
+// With a bound on its blocks ptxas keeps the keys in flight in registers; without one it spills
+// them for occupancy.
 template <typename T, int D>
 __global__ __launch_bounds__(kWarps* kWarp, 4) void varlen_attention_kernel(
     const __grid_constant__ VarlenAttention<T> a) {

@@ -1,12 +1,14 @@
-// Causal attention of texts of any lengths that lie one behind the other, each of which may go on from rows that are
-// shared or kept from before: evaluation of many prompts with common beginnings, and generation.
+// Causal attention of texts of any lengths that lie one behind the other, each of which may go on
+// from rows that are shared or kept from before: evaluation of many prompts with common beginnings,
+// and generation.
 //
 //   row t of segment s sees the rows of its prefix, then rows begin .. t of its own:
 //   out[t] = sum_j softmax_j(q[t] . k[j] / sqrt(D)) v[j]      t >= query_begin: the other rows are only seen, and have no out
 //
-// A prefix lies in qkv itself (the question that several answers follow) or in a cache. Forward only. With kTiles, and on a
-// GPU, a row has the same bits however its text is cut into a prefix and own rows; those of attention_forward on the CPU.
-// Query head h reads key-value head h / (Hq / Hkv). Reference: tests/ref/varlen_attention.h.
+// A prefix lies in qkv itself (the question that several answers follow) or in a cache. Forward
+// only. With kTiles, and on a GPU, a row has the same bits however its text is cut into a prefix
+// and own rows; those of attention_forward on the CPU. Query head h reads key-value head h / (Hq /
+// Hkv). Reference: tests/ref/varlen_attention.h.
 #pragma once
 
 #include "base/cost.h"
@@ -21,8 +23,8 @@ struct AttentionSegment {
   int64_t query_begin = 0;           // a row of qkv; at or before begin: all rows have a query
 };
 
-// How the CPU computes the rows of a segment with a prefix: 64 at a time as matrix products, or one by one, which is faster
-// for a row or two.
+// How the CPU computes the rows of a segment with a prefix: 64 at a time as matrix products, or one
+// by one, which is faster for a row or two.
 enum class BehindPrefix { kTiles, kRowByRow };
 
 template <typename T>

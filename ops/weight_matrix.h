@@ -1,7 +1,8 @@
 // A weight as the matrix products read it: the plain (out, in) array and a packed copy of it.
 //
-// The packed copy holds two panel layouts (ops/cpu_gemm/gemm.h), one for y = x W^T and one for dx = dy W. It is made
-// once after every change of the weight; forward and dgrad read only the copy. Padding is zero.
+// The packed copy holds two panel layouts (ops/cpu_gemm/gemm.h), one for y = x W^T and one for dx =
+// dy W. It is made once after every change of the weight; forward and dgrad read only the copy.
+// Padding is zero.
 #pragma once
 
 #include "base/cost.h"

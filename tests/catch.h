@@ -1,5 +1,5 @@
-// Catch2 with its CHECK taken away: CHECK is ours (base/check.h), whatever was included before; tests use
-// REQUIRE.
+// Catch2 with its CHECK taken away: CHECK is ours (base/check.h), whatever was included before;
+// tests use REQUIRE.
 #pragma once
 
 #include "base/check.h"

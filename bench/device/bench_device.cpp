@@ -1,10 +1,12 @@
-// bench_device [--op NAMES] [--filter TEXT] [--iters N] [--all] [--json]: the time on the GPU of the large cases of the ops' case lists
-// (tests/ops/<op>_cases.cpp), --all: of every case, as a share of what the measured limits of this GPU allow for the bytes and flops of the op's
-// own cost function. bench_attention, bench_grouped, ... are this program with the ops of one concern.
+// bench_device [--op NAMES] [--filter TEXT] [--iters N] [--all] [--json]: the time on the GPU of
+// the large cases of the ops' case lists (tests/ops/<op>_cases.cpp), --all: of every case, as a
+// share of what the measured limits of this GPU allow for the bytes and flops of the op's own cost
+// function. bench_attention, bench_grouped, ... are this program with the ops of one concern.
 //
-// A case's buffers lie in device memory, in as many copies as it takes to leave the L2 cache between two runs of one. The
-// result of the first run is compared with the reference; a wrong one prints no time. A case that fails, or that the library
-// refuses, is told and counted, and the others run, unless the device is unusable after it.
+// A case's buffers lie in device memory, in as many copies as it takes to leave the L2 cache
+// between two runs of one. The result of the first run is compared with the reference; a wrong one
+// prints no time. A case that fails, or that the library refuses, is told and counted, and the
+// others run, unless the device is unusable after it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -43,7 +45,8 @@ bool wanted(const Options& options, const OpCase& c) {
   return options.ops.empty() ? of("") : std::any_of(options.ops.begin(), options.ops.end(), of);
 }
 
-// How many products the tensor cores make of the case's operands while they make one of bf16; 0: none, it computes in float.
+// How many products the tensor cores make of the case's operands while they make one of bf16; 0:
+// none, it computes in float.
 double tensor_core_rate(const OpCase& c) {
   const bool codes = c.op == "scaled_linear" || c.op.rfind("grouped_scaled", 0) == 0;
   if (codes) return c.name.find("nvfp4") != std::string::npos ? 4 : 2;  // whatever the result is

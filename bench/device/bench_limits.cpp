@@ -1,4 +1,5 @@
-// bench_limits [--json]: what this GPU copies and multiplies a second, the limits that the other benches give shares of.
+// bench_limits [--json]: what this GPU copies and multiplies a second, the limits that the other
+// benches give shares of.
 #include <cstdio>
 #include <cstring>
 

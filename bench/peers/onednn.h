@@ -1,5 +1,5 @@
-// The same dense products through oneDNN: primitives made once, weights packed as it wants them, on as many
-// OpenMP threads as ours.
+// The same dense products through oneDNN: primitives made once, weights packed as it wants them, on
+// as many OpenMP threads as ours.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,8 @@ template <int Pending>
 GPU_DEVICE void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
-// The barrier gets an arrival of this thread when all its cp.async so far have landed. It must be counted in `arrivals`.
+// The barrier gets an arrival of this thread when all its cp.async so far have landed. It must be
+// counted in `arrivals`.
 GPU_DEVICE void cp_async_mbarrier_arrive(Mbarrier* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
                : "memory");
@@ -77,7 +78,8 @@ GPU_DEVICE void mbarrier_wait(Mbarrier* barrier, uint32_t parity) {
       : "memory");
 }
 
-// This thread's ordinary writes to shared memory become visible to TMA and wgmma (the asynchronous proxy).
+// This thread's ordinary writes to shared memory become visible to TMA and wgmma (the asynchronous
+// proxy).
 GPU_DEVICE void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

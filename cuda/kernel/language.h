@@ -1,5 +1,5 @@
-// The few words of CUDA C++ that kernels use, for both compilers: __global__, __device__, threadIdx, blockIdx,
-// blockDim, gridDim come from nvcc or from cuda/simt/language.h.
+// The few words of CUDA C++ that kernels use, for both compilers: __global__, __device__,
+// threadIdx, blockIdx, blockDim, gridDim come from nvcc or from cuda/simt/language.h.
 #pragma once
 
 #include <cstddef>

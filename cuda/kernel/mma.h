@@ -1,6 +1,7 @@
 // Tensor-core products of one warp from registers (mma.sync), and the loads that fill them.
 //
-// mma_m16n8k16: d (16 x 8, float) += a (16 x 16, bf16) b (16 x 8, bf16). With g = lane / 4, t = lane % 4:
+// mma_m16n8k16: d (16 x 8, float) += a (16 x 16, bf16) b (16 x 8, bf16). With g = lane / 4, t =
+// lane % 4:
 //   a[0] (g, 2t..2t+1)  a[1] (g + 8, 2t..)  a[2] (g, 2t + 8..)  a[3] (g + 8, 2t + 8..)     row, columns; low half first
 //   b[0] (2t..2t+1, g)  b[1] (2t + 8.., g)                                                 rows, column
 //   d[0] (g, 2t)  d[1] (g, 2t + 1)  d[2] (g + 8, 2t)  d[3] (g + 8, 2t + 1)
@@ -28,9 +29,9 @@ GPU_DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Four 8 x 8 matrices of 16-bit elements. Lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i (16 bytes
-// each, 16-byte aligned, shared memory); r[i] gets matrix i: row lane / 4, columns 2 (lane % 4) and the next.
-// _trans: r[i] gets the transposed matrix.
+// Four 8 x 8 matrices of 16-bit elements. Lanes 8 i to 8 i + 7 give the addresses of the rows of
+// matrix i (16 bytes each, 16-byte aligned, shared memory); r[i] gets matrix i: row lane / 4,
+// columns 2 (lane % 4) and the next. _trans: r[i] gets the transposed matrix.
 GPU_DEVICE void ldmatrix_x4(uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

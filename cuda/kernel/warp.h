@@ -1,4 +1,5 @@
-// Threads of a block: positions, barriers, exchanges within a warp, reductions, integer atomics, wide memory access.
+// Threads of a block: positions, barriers, exchanges within a warp, reductions, integer atomics,
+// wide memory access.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ GPU_DEVICE int warp() {
   return thread_in_block() / kWarp;
 }
 
-// --- Barriers. All threads of the block that have not exited; all lanes of `mask`; `threads` threads that name the
-// barrier `id` in [1, 15] (0 is sync_block's). arrive does not wait.
+// --- Barriers. All threads of the block that have not exited; all lanes of `mask`; `threads`
+// threads that name the barrier `id` in [1, 15] (0 is sync_block's). arrive does not wait.
 #if defined(__CUDACC__)
 GPU_DEVICE void sync_block() {
   __syncthreads();
@@ -42,14 +43,16 @@ GPU_DEVICE void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 #else
-// The executor reports the caller's line: hence macros' work by default arguments (cuda/simt/device.h).
+// The executor reports the caller's line: hence macros' work by default arguments
+// (cuda/simt/device.h).
 using simt::named_barrier_arrive;
 using simt::named_barrier_sync;
 using simt::sync_block;
 using simt::sync_warp;
 #endif
 
-// --- Exchanges within a warp. T has 4 or 8 bytes. `width`: a power of two up to 32; lanes exchange within groups of it.
+// --- Exchanges within a warp. T has 4 or 8 bytes. `width`: a power of two up to 32; lanes exchange
+// within groups of it.
 #if defined(__CUDACC__)
 template <typename T>
 GPU_DEVICE T shuffle(T value, int source, int width = kWarp) {
@@ -127,8 +130,8 @@ template <typename T>
 GPU_DEVICE T warp_max(T value, int width = kWarp) {
   return warp_reduce(value, Max{}, width);
 }
-// Over all threads of the block, a multiple of 32 in number. `scratch` in shared memory has kWarp elements and may be
-// used again at once: the function ends with a barrier.
+// Over all threads of the block, a multiple of 32 in number. `scratch` in shared memory has kWarp
+// elements and may be used again at once: the function ends with a barrier.
 template <typename T, typename Op>
 GPU_DEVICE T block_reduce(T value, Op op, T identity, T* scratch) {
   value = warp_reduce(value, op);
@@ -155,7 +158,8 @@ GPU_DEVICE T warp_exclusive_sum(T value) {
   return inclusive - value;
 }
 
-// --- Integer atomics (order does not matter to the result), in global or shared memory; each returns the old value.
+// --- Integer atomics (order does not matter to the result), in global or shared memory; each
+// returns the old value.
 #if defined(__CUDACC__)
 GPU_DEVICE int32_t atomic_add(int32_t* p, int32_t value) {
   return atomicAdd(p, value);
@@ -169,7 +173,8 @@ GPU_DEVICE int64_t atomic_add(int64_t* p, int64_t value) {
 GPU_DEVICE uint32_t atomic_max(uint32_t* p, uint32_t value) {
   return atomicMax(p, value);
 }
-// What a word holds that others change atomically at the same time; it may have changed when the value arrives.
+// What a word holds that others change atomically at the same time; it may have changed when the
+// value arrives.
 GPU_DEVICE uint32_t atomic_load(const uint32_t* p) {
   uint32_t value;
   asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
@@ -186,7 +191,8 @@ using simt::atomic_max;
 using simt::fence_device;
 #endif
 
-// --- Memory. N neighbouring elements at an address aligned to N * sizeof(T) (4, 8 or 16 bytes), in one access.
+// --- Memory. N neighbouring elements at an address aligned to N * sizeof(T) (4, 8 or 16 bytes), in
+// one access.
 template <typename T, int N>
 struct alignas(N * sizeof(T)) Vec {
   T element[N];
@@ -201,8 +207,8 @@ template <int N, typename T>
 GPU_DEVICE void store_vec(T* p, const Vec<T, N>& v) {
   *reinterpret_cast<Vec<T, N>*>(p) = v;
 }
-// The same, and surely in one access: nvcc may make N stores of store_vec's copy (seen in the PTX where two such copies
-// follow each other).
+// The same, and surely in one access: nvcc may make N stores of store_vec's copy (seen in the PTX
+// where two such copies follow each other).
 template <int N, typename T>
 GPU_DEVICE void store_whole(T* p, const Vec<T, N>& v) {
 #if defined(__CUDACC__)
@@ -224,7 +230,8 @@ GPU_DEVICE void store_whole(T* p, const Vec<T, N>& v) {
   store_vec<N>(p, v);
 }
 
-// --- Arithmetic that has an instruction of its own. exp2_approx: within 2 ulp, subnormal results are 0.
+// --- Arithmetic that has an instruction of its own. exp2_approx: within 2 ulp, subnormal results
+// are 0.
 #if defined(__CUDACC__)
 GPU_DEVICE float exp2_approx(float x) {
   float y;

@@ -1,16 +1,20 @@
-// Tensor-core products of a warpgroup (128 threads) from shared memory: d (64 x N, float) += a (64 x 16) b (16 x N).
+// Tensor-core products of a warpgroup (128 threads) from shared memory: d (64 x N, float) += a (64
+// x 16) b (16 x N).
 //
-// All 128 threads call. The products run asynchronously: wgmma_fence() before the first, wgmma_commit() after a batch,
-// wgmma_wait<batches that may still run>() before d is read, a's registers are changed or the tiles are written again.
+// All 128 threads call. The products run asynchronously: wgmma_fence() before the first,
+// wgmma_commit() after a batch, wgmma_wait<batches that may still run>() before d is read, a's
+// registers are changed or the tiles are written again.
 //
 // d: with w = warp of the group, g = lane / 4, t = lane % 4, i in [0, N / 8):
 //   d[4 i] (16 w + g, 8 i + 2 t)  d[4 i + 1] (.., + 1)  d[4 i + 2] (16 w + g + 8, 8 i + 2 t)  d[4 i + 3] (.., + 1)
 // a in registers: as in gpu_mma.h, with rows 16 w + ...
 //
-// wgmma_m64k32: the same with 8-bit elements, a (64 x 32), b (32 x N), both K-major; 32 of them take the bytes of 16 bf16. The
-// hardware keeps about 14 bits of these sums (tests/tolerance.h: short_accumulators), so that long ones are best added up outside.
+// wgmma_m64k32: the same with 8-bit elements, a (64 x 32), b (32 x N), both K-major; 32 of them
+// take the bytes of 16 bf16. The hardware keeps about 14 bits of these sums (tests/tolerance.h:
+// short_accumulators), so that long ones are best added up outside.
 //
-// Tiles in shared memory lie as TMA writes them with a 128-byte swizzle, aligned to 1024 bytes: atoms of 8 rows of 64 elements.
+// Tiles in shared memory lie as TMA writes them with a 128-byte swizzle, aligned to 1024 bytes:
+// atoms of 8 rows of 64 elements.
 //   Major::kK   rows along M or N, 64 elements along K in a row. Next 8 rows: stride_bytes on (1024 when rows follow
 //               each other). The next 16 of K: the tile's address + 32 bytes. leading_bytes is not used.
 //   Major::kMN  rows along K, 64 elements along M or N in a row. Next 8 of K: stride_bytes on (1024); the next 64 of M or N:
@@ -82,8 +86,8 @@ GPU_DEVICE void wgmma_arrived(float (&d)[Numbers]) {
 #pragma unroll
   for (int i = 0; i < Numbers; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
-// Registers a thread of this warpgroup: given back by those that copy, taken by those that compute. A multiple of 8; the kernel
-// needs __launch_bounds__(threads, 1).
+// Registers a thread of this warpgroup: given back by those that copy, taken by those that compute.
+// A multiple of 8; the kernel needs __launch_bounds__(threads, 1).
 template <int Registers>
 GPU_DEVICE void set_registers_down() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));

@@ -1,6 +1,6 @@
-// cp.async: 16-byte copies of a thread, in groups. The destination is filled with 0xFF at the issue, so that whoever
-// reads or writes it too early is found in every schedule; a group lands by the schedule from its commit on, at the latest
-// when its thread waits for it.
+// cp.async: 16-byte copies of a thread, in groups. The destination is filled with 0xFF at the
+// issue, so that whoever reads or writes it too early is found in every schedule; a group lands by
+// the schedule from its commit on, at the latest when its thread waits for it.
 #include "cuda/simt/async.h"
 
 #include <cstring>

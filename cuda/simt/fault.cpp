@@ -1,6 +1,6 @@
-// A kernel that touches memory it may not becomes a KernelError instead of the end of the process: the signal handler
-// lets the thread go on in a function which leaves its fiber for good. x86-64 Linux without the address sanitizer,
-// which reports better; elsewhere the process ends as usual.
+// A kernel that touches memory it may not becomes a KernelError instead of the end of the process:
+// the signal handler lets the thread go on in a function which leaves its fiber for good. x86-64
+// Linux without the address sanitizer, which reports better; elsewhere the process ends as usual.
 #include <csignal>
 #include <memory>
 

@@ -55,7 +55,8 @@ void StackPool::give(Stack* stack) {
 
 #if defined(__x86_64__) && !defined(ASSAY_SIMT_UCONTEXT)
 
-// Saves the registers that a function must keep, exchanges the stack pointers, restores, returns on the new stack.
+// Saves the registers that a function must keep, exchanges the stack pointers, restores, returns on
+// the new stack.
 extern "C" void assay_simt_switch(void** save, void* load);
 asm(R"(
 .text

@@ -8,7 +8,8 @@
 
 namespace assay::simt {
 
-// Stacks lie at a distance that is no multiple of a page: neighbours' tops fall into different cache sets.
+// Stacks lie at a distance that is no multiple of a page: neighbours' tops fall into different
+// cache sets.
 struct Stack {
   std::byte* low = nullptr;  // the page below is a guard
   std::byte* high = nullptr;

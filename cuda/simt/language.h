@@ -1,4 +1,5 @@
-// The words of CUDA C++ that kernels use, for a host compiler. No header of the CUDA toolkit is needed.
+// The words of CUDA C++ that kernels use, for a host compiler. No header of the CUDA toolkit is
+// needed.
 #pragma once
 
 #include <cstddef>

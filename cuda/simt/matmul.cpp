@@ -1,4 +1,5 @@
-// The products of cuda/matmul.h for kernels that run on the CPU: loops, every sum in float from k = 0 on.
+// The products of cuda/matmul.h for kernels that run on the CPU: loops, every sum in float from k =
+// 0 on.
 #include "cuda/matmul.h"
 
 #include <vector>

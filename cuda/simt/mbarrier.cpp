@@ -1,8 +1,9 @@
-// mbarriers. What the 8 bytes hold on a GPU is opaque; here they are `State`, and lie in shared memory as there, so that
-// data written over a barrier or a barrier in fresh memory is found.
+// mbarriers. What the 8 bytes hold on a GPU is opaque; here they are `State`, and lie in shared
+// memory as there, so that data written over a barrier or a barrier in fresh memory is found.
 //
-// Phases: PTX ISA, "Phase completion of the mbarrier object": a phase is complete when no arrival is pending and the
-// transaction count is zero; then the expected arrivals are pending again and the phase number grows by one.
+// Phases: PTX ISA, "Phase completion of the mbarrier object": a phase is complete when no arrival
+// is pending and the transaction count is zero; then the expected arrivals are pending again and
+// the phase number grows by one.
 #include "cuda/simt/mbarrier.h"
 
 #include <bit>

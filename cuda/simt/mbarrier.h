@@ -1,4 +1,5 @@
-// The mbarrier of the executor, for the copies that complete bytes on it. What kernels call is in async.h.
+// The mbarrier of the executor, for the copies that complete bytes on it. What kernels call is in
+// async.h.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,8 @@
 
 namespace assay::simt {
 
-// Bulk copies that count for the phase in which they were issued. begin at the issue, end when the bytes are there.
+// Bulk copies that count for the phase in which they were issued. begin at the issue, end when the
+// bytes are there.
 uint32_t mbarrier_copy_begins(const char* what, uint64_t* barrier,
                               SourceLocation here);  // the phase
 void mbarrier_copy_ends(const char* what, uint64_t* barrier, uint32_t phase, int64_t bytes,

@@ -29,7 +29,8 @@ struct Allocation {
   std::byte* guard() const { return mapped + mapped_bytes - kPage; }
 };
 
-// All allocations lie in one region of addresses, none of which is given out twice: what was freed stays out of reach.
+// All allocations lie in one region of addresses, none of which is given out twice: what was freed
+// stays out of reach.
 constexpr size_t kRegionBytes = size_t{1} << 40;
 
 struct Registry {

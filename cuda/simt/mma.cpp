@@ -1,5 +1,6 @@
-// Products of a warp and the loads and stores of their fragments. Fragment layouts: PTX ISA, "Matrix fragments for
-// mma.m16n8k16" with 16-bit elements, "ldmatrix" and "stmatrix" (.m8n8), repeated in cuda/kernel/mma.h.
+// Products of a warp and the loads and stores of their fragments. Fragment layouts: PTX ISA,
+// "Matrix fragments for mma.m16n8k16" with 16-bit elements, "ldmatrix" and "stmatrix" (.m8n8),
+// repeated in cuda/kernel/mma.h.
 #include "cuda/simt/mma.h"
 
 #include <bit>

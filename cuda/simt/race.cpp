@@ -1,5 +1,6 @@
-// The race detector: vector clocks of a block's threads, and what was last done to each two bytes of shared and device
-// memory. The method is that of FastTrack (Flanagan, Freund 2009), with two readers remembered.
+// The race detector: vector clocks of a block's threads, and what was last done to each two bytes
+// of shared and device memory. The method is that of FastTrack (Flanagan, Freund 2009), with two
+// readers remembered.
 #include "cuda/simt/race.h"
 
 #include <sys/mman.h>
@@ -163,7 +164,8 @@ std::string who(Event e) {
   Scheduler::instance().leave_kernel(std::make_exception_ptr(KernelError(text)));
 }
 
-// A cell's memory. Shared memory is new for each block, device memory has been written by earlier kernels.
+// A cell's memory. Shared memory is new for each block, device memory has been written by earlier
+// kernels.
 struct Where {
   const std::byte* p;
   uint64_t since;
@@ -197,8 +199,8 @@ void check_read(Detector& d, Cell& cell, int t, Where where, Place place) {
   }
 }
 
-// TMA and wgmma see what a thread wrote only if a fence_proxy_async lies between: by the writer, or by one who is ordered
-// after it.
+// TMA and wgmma see what a thread wrote only if a fence_proxy_async lies between: by the writer, or
+// by one who is ordered after it.
 void check_fenced(Detector& d, const Cell& cell, int t, Where where, Place place) {
   const Event w = cell.write;
   if (w.block() != d.block || cell.write_place == kAsyncPlace) return;

@@ -1,9 +1,10 @@
-// What the executor tells the race detector. notes.cpp has empty bodies; a program whose kernels are compiled with
-// -fsanitize=thread links assay_simt_race, which has the real ones (and is not the compiler's own run-time library).
+// What the executor tells the race detector. notes.cpp has empty bodies; a program whose kernels
+// are compiled with -fsanitize=thread links assay_simt_race, which has the real ones (and is not
+// the compiler's own run-time library).
 //
-// A race: two accesses of one location by two threads of a grid, one of them a write, without a barrier that orders
-// them. sync_block, sync_warp, named barriers and mbarriers order; shuffles and votes do not, as CUDA says. Accesses
-// of one byte are not looked at.
+// A race: two accesses of one location by two threads of a grid, one of them a write, without a
+// barrier that orders them. sync_block, sync_warp, named barriers and mbarriers order; shuffles and
+// votes do not, as CUDA says. Accesses of one byte are not looked at.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// The parts of the race detector: race.cpp decides, race_hooks.cpp is what the compiler calls, race_place.cpp names lines.
+// The parts of the race detector: race.cpp decides, race_hooks.cpp is what the compiler calls,
+// race_place.cpp names lines.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 //
 //   simt::run_grid("rmsnorm_forward", {blocks}, {32, 8}, 0, [&] { rmsnorm_forward_kernel<float>(a); });
 //
-// Blocks run one after another, the threads of a block as fibers of the calling thread. The order is the schedule's; a kernel
-// that is right gives the same bits under each.
+// Blocks run one after another, the threads of a block as fibers of the calling thread. The order
+// is the schedule's; a kernel that is right gives the same bits under each.
 #pragma once
 
 #include <cstddef>

@@ -167,7 +167,8 @@ bool Scheduler::pick_from_ready(int& index) {
   } else if (schedule_.order == Order::kReverse) {
     index = ready_.highest();
   } else {
-    // Half of the blocks stay with a thread's neighbours for a while: a warp or two run far ahead of the others.
+    // Half of the blocks stay with a thread's neighbours for a while: a warp or two run far ahead
+    // of the others.
     const uint64_t r = random();
     if (!random_deep_ || r % 32 == 0) random_start_ = int((r >> 32) % uint64_t(block_.threads));
     index = ready_.next(random_start_);

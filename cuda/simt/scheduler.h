@@ -1,4 +1,5 @@
-// Who runs next. One object for the process; everything here is called on the thread that called run_grid.
+// Who runs next. One object for the process; everything here is called on the thread that called
+// run_grid.
 #pragma once
 
 #include <exception>

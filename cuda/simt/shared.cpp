@@ -1,6 +1,7 @@
-// Shared memory: one arena a block. From its start the dynamic bytes, then the GPU_SHARED arrays as threads come by,
-// each with a gap behind it. Filled with 0xFF (a NaN, in float and bf16) for each block; what the gaps hold is looked at when
-// the block ends, and under the address sanitizer they may not be touched at all.
+// Shared memory: one arena a block. From its start the dynamic bytes, then the GPU_SHARED arrays as
+// threads come by, each with a gap behind it. Filled with 0xFF (a NaN, in float and bf16) for each
+// block; what the gaps hold is looked at when the block ends, and under the address sanitizer they
+// may not be touched at all.
 #include <sys/mman.h>
 
 #include <algorithm>

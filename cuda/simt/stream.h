@@ -1,8 +1,9 @@
-// The executor's stream: kernels, products, copies and fills in the order in which they are queued, each with its arguments
-// as they were then.
+// The executor's stream: kernels, products, copies and fills in the order in which they are queued,
+// each with its arguments as they were then.
 //
-// kPrompt: each runs before the call that queues it returns. kLate: when somebody waits, as on a GPU that is far behind its
-// host; so a result that is read, or memory that is written again, without a wait shows. A recording runs nothing.
+// kPrompt: each runs before the call that queues it returns. kLate: when somebody waits, as on a
+// GPU that is far behind its host; so a result that is read, or memory that is written again,
+// without a wait shows. A recording runs nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,8 @@
 namespace assay::simt {
 
 enum class Pace { kPrompt, kLate };
-// At the start: what the environment variable SIMT_STREAM says (prompt, late), or kPrompt. Waits first.
+// At the start: what the environment variable SIMT_STREAM says (prompt, late), or kPrompt. Waits
+// first.
 void set_pace(Pace pace);
 
 using Queued = std::function<void()>;
@@ -27,12 +29,13 @@ void enqueue(Call call) {
   runs_at_once() ? call() : enqueue_later(std::move(call));
 }
 
-// What is queued has run. KernelError, as for everything that CUDA refuses while a graph is recorded, while one is.
+// What is queued has run. KernelError, as for everything that CUDA refuses while a graph is
+// recorded, while one is.
 void wait_for_stream();
 void require_no_recording(const char* what);
 
-// A copy between host and device. Host memory that is not pinned is read when this is called, and written before it
-// returns, as CUDA does; a recording may not name it.
+// A copy between host and device. Host memory that is not pinned is read when this is called, and
+// written before it returns, as CUDA does; a recording may not name it.
 void enqueue_copy(void* to, const void* from, size_t bytes);
 
 // Memory that the host sees too.

@@ -1,8 +1,10 @@
-// Bulk copies. A load's destination is filled with 0xFF at the issue and gets its data when the schedule lets it land; a
-// store reads its source and writes its destination as late as the waits of its thread allow.
+// Bulk copies. A load's destination is filled with 0xFF at the issue and gets its data when the
+// schedule lets it land; a store reads its source and writes its destination as late as the waits
+// of its thread allow.
 //
-// The order of elements in a shared tile: PTX ISA, "Tensor copies", tiled mode: the box row by row, innermost dimension
-// first, then the swizzle's XOR on shared addresses (swizzled() in wgmma_math.h).
+// The order of elements in a shared tile: PTX ISA, "Tensor copies", tiled mode: the box row by row,
+// innermost dimension first, then the swizzle's XOR on shared addresses (swizzled() in
+// wgmma_math.h).
 #include "cuda/simt/tma.h"
 
 #include <algorithm>
@@ -43,7 +45,8 @@ Tile make_tile(const char* what, const gpu::TensorMap& map, const void* shared,
   if (tile.map.rank != rank) {
     fail(here, "%s: %d coordinates for a tensor map of rank %d", what, rank, tile.map.rank);
   }
-  // 128 bytes by PTX. With a swizzle, 8 rows of the span: there the pattern begins anew, and wgmma's descriptor needs it.
+  // 128 bytes by PTX. With a swizzle, 8 rows of the span: there the pattern begins anew, and
+  // wgmma's descriptor needs it.
   const size_t alignment = tile.map.span == 16 ? 128 : size_t(tile.map.span) * 8;
   check_shared(what, here, shared, size_t(tile.bytes()), alignment);
   check_global(what, here, tile.map.base, size_t(tile.map.bytes), kPiece);
@@ -51,7 +54,8 @@ Tile make_tile(const char* what, const gpu::TensorMap& map, const void* shared,
   return tile;
 }
 
-// Calls f(shared address of a row of the box before the swizzle, its row of the tensor or null if that is outside).
+// Calls f(shared address of a row of the box before the swizzle, its row of the tensor or null if
+// that is outside).
 template <typename F>
 void for_each_row(const Tile& tile, F f) {
   const SoftTensorMap& m = tile.map;
@@ -72,7 +76,8 @@ void for_each_row(const Tile& tile, F f) {
   }
 }
 
-// Bytes of a row of the box that lie inside dimension 0, and where they are in the row of the tensor.
+// Bytes of a row of the box that lie inside dimension 0, and where they are in the row of the
+// tensor.
 struct Inside {
   int64_t begin, end;  // in the box's row
   int64_t global;      // of byte 0 of the box's row

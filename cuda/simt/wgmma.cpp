@@ -1,11 +1,13 @@
-// wgmma. The 128 threads of a warpgroup issue the same steps (products and commits), each at its own time; the first
-// one writes a step down, the others are compared with it. A batch runs when the schedule wants it after all have
-// committed it. Its tiles are read then, so that one who writes to them too early is seen; or, by the schedule, when the first
-// thread issues the product, so that data which another thread has still to write are missed.
+// wgmma. The 128 threads of a warpgroup issue the same steps (products and commits), each at its
+// own time; the first one writes a step down, the others are compared with it. A batch runs when
+// the schedule wants it after all have committed it. Its tiles are read then, so that one who
+// writes to them too early is seen; or, by the schedule, when the first thread issues the product,
+// so that data which another thread has still to write are missed.
 //
-// Accumulators: the first product that names an array takes its numbers away and leaves NaNs of one bit pattern; they come
-// back in the wgmma_wait that covers the last product on the array. Whoever reads d too early gets NaN, whoever writes
-// it (or hands over another array) is found when the pattern is gone.
+// Accumulators: the first product that names an array takes its numbers away and leaves NaNs of one
+// bit pattern; they come back in the wgmma_wait that covers the last product on the array. Whoever
+// reads d too early gets NaN, whoever writes it (or hands over another array) is found when the
+// pattern is gone.
 #include "cuda/simt/wgmma.h"
 
 #include <bit>
@@ -57,7 +59,8 @@ struct Step {
 struct Fragment {
   int row, column;  // of d[0]; d[1] next to it, d[2] and d[3] 8 rows on, d[4 i] 8 i columns on
 };
-// PTX ISA, "Register Fragments" for wgmma.mma_async.m64nNk16, matrix D; a in registers has the same rows.
+// PTX ISA, "Register Fragments" for wgmma.mma_async.m64nNk16, matrix D; a in registers has the same
+// rows.
 Fragment fragment(int thread) {
   return {thread / 32 * 16 + thread % 32 / 4, thread % 4 * 2};
 }

@@ -1,6 +1,6 @@
-// Every field of a run's configuration, once: type, default, documentation, check. YAML parsing, --set,
-// --help-config, the resolved copy in the run directory, the comparison on resume and the start-up print are all
-// visitors over these lists (engine/config/yaml.h).
+// Every field of a run's configuration, once: type, default, documentation, check. YAML parsing,
+// --set, --help-config, the resolved copy in the run directory, the comparison on resume and the
+// start-up print are all visitors over these lists (engine/config/yaml.h).
 //
 // A visitor is called as   v(name, field, doc, check)   and   v.section(name, nested, doc)   where nested is a
 // config struct or a std::optional of one. Field types: bool, int64_t, double, std::string,

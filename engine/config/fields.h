@@ -1,4 +1,5 @@
-// The fields of a configuration as text: one row a field, made by visiting the lists of engine/config/config.h.
+// The fields of a configuration as text: one row a field, made by visiting the lists of
+// engine/config/config.h.
 #pragma once
 
 #include <string>
@@ -17,14 +18,15 @@ struct FieldRow {
   FieldCheck check;
 };
 
-// In the order of the lists. Sections have a row of their own before their fields; an absent section has only that.
+// In the order of the lists. Sections have a row of their own before their fields; an absent
+// section has only that.
 std::vector<FieldRow> config_fields(const Config& config);
 
 // The default configuration with every optional section there: all names that exist.
 std::vector<FieldRow> all_config_fields();
 
-// The last path component of every quoted or plain text of a YAML value: two configurations with the same names read
-// the same files in different places.
+// The last path component of every quoted or plain text of a YAML value: two configurations with
+// the same names read the same files in different places.
 std::string file_names(const std::string& value);
 
 // ">= 1", "in (0, 1]", "one of adamw", "" when anything goes.

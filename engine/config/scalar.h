@@ -1,5 +1,5 @@
-// Numbers and truth values as YAML 1.2 spells them, without the traps of older readers: 010 is refused (8 to some,
-// 10 to others), `yes` is a text, 1e-4 is a number.
+// Numbers and truth values as YAML 1.2 spells them, without the traps of older readers: 010 is
+// refused (8 to some, 10 to others), `yes` is a text, 1e-4 is a number.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,8 @@ struct Schedule {
   int64_t decay_begin() const { return steps - warmdown; }
 };
 
-// Over the run's own steps: schedule.warmup_fraction and warmdown_fraction are shares of run.steps, rounded up.
+// Over the run's own steps: schedule.warmup_fraction and warmdown_fraction are shares of run.steps,
+// rounded up.
 Schedule make_schedule(const Config& config);
 
 }  // namespace assay

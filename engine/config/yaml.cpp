@@ -184,7 +184,8 @@ class SetField {
   bool found_ = false;
 };
 
-// Walks the pairs: yaml-cpp accepts a key twice and would hide the second. `skip` is a key read elsewhere.
+// Walks the pairs: yaml-cpp accepts a key twice and would hide the second. `skip` is a key read
+// elsewhere.
 template <typename T>
 void apply_section(T& section, const YAML::Node& node, const YamlSource& source,
                    const std::string& prefix, const char* skip = nullptr) {

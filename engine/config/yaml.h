@@ -1,9 +1,10 @@
-// Reading a configuration: YAML files with `include:`, and --set. Everything a user can get wrong (unknown,
-// misplaced or duplicate key, wrong type, value out of range, include that is missing or goes round in a circle)
-// is a UserError naming file, line and the nearest known key.
+// Reading a configuration: YAML files with `include:`, and --set. Everything a user can get wrong
+// (unknown, misplaced or duplicate key, wrong type, value out of range, include that is missing or
+// goes round in a circle) is a UserError naming file, line and the nearest known key.
 //
-// `include: other.yaml` (or a list) is read first, then the including file on top of it; --set comes last. A
-// section that may be absent (model.moe, data.synth) appears when it is mentioned, and `moe: null` takes it away.
+// `include: other.yaml` (or a list) is read first, then the including file on top of it; --set
+// comes last. A section that may be absent (model.moe, data.synth) appears when it is mentioned,
+// and `moe: null` takes it away.
 #pragma once
 
 #include <string>
@@ -13,8 +14,8 @@
 
 namespace assay {
 
-// Paths in a file become absolute, taken from the folder of that file; paths in --set from the working folder.
-// The result is validated (engine/config/check.h).
+// Paths in a file become absolute, taken from the folder of that file; paths in --set from the
+// working folder. The result is validated (engine/config/check.h).
 Config load_config(const std::string& path, const std::vector<std::string>& sets = {});
 
 // A --set that was written somewhere else: `where` stands in messages, paths start from `folder`.

@@ -1,5 +1,6 @@
-// A YAML text with the place it came from, so that every message about it can name file and line. Only for .cpp files
-// that walk YAML (configurations, matrices): the rest of the program sees structs.
+// A YAML text with the place it came from, so that every message about it can name file and line.
+// Only for .cpp files that walk YAML (configurations, matrices): the rest of the program sees
+// structs.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -20,7 +21,8 @@ struct YamlSource {
 // "a section", "a list", "nothing", "the text abc".
 std::string yaml_kind(const YAML::Node& node);
 
-// The one document of a text; a null node when there is none. UserError with the line when it is not YAML.
+// The one document of a text; a null node when there is none. UserError with the line when it is
+// not YAML.
 YAML::Node parse_yaml(const std::string& text, const YamlSource& source);
 
 }  // namespace assay

@@ -1,8 +1,9 @@
-// Checkpoints of a run: <run>/checkpoints/step-00001000/{model.safetensors, optimizer.safetensors, state.json,
-// MANIFEST.json}.
+// Checkpoints of a run: <run>/checkpoints/step-00001000/{model.safetensors, optimizer.safetensors,
+// state.json, MANIFEST.json}.
 //
-// Written under a temporary name, fsynced, renamed; the manifest (size and SHA-256 of every file) comes last, so a
-// folder without a valid manifest is not a checkpoint. Whatever goes wrong while saving, the ones before stay.
+// Written under a temporary name, fsynced, renamed; the manifest (size and SHA-256 of every file)
+// comes last, so a folder without a valid manifest is not a checkpoint. Whatever goes wrong while
+// saving, the ones before stay.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +45,8 @@ class Checkpoints {
   // keep_last: how many rolling checkpoints stay; milestones always stay.
   Checkpoints(std::string run_directory, int64_t keep_last, Warn warn);
 
-  // Returns the folder. Removes rolling checkpoints beyond keep_last only after the new one is complete.
-  // UserError when it cannot be written; the ones before are untouched.
+  // Returns the folder. Removes rolling checkpoints beyond keep_last only after the new one is
+  // complete. UserError when it cannot be written; the ones before are untouched.
   std::string save(const TrainingState& state, const std::vector<TensorRef>& model,
                    const std::vector<TensorRef>& optimizer, Keep keep = Keep::kRolling);
 

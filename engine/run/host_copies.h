@@ -1,5 +1,5 @@
-// Tensors as files see them: themselves where they are in the host's memory, else copies there. For checkpoints; it holds as
-// much memory as the tensors do.
+// Tensors as files see them: themselves where they are in the host's memory, else copies there. For
+// checkpoints; it holds as much memory as the tensors do.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// Ctrl-C and SIGTERM while training: the first asks for a checkpoint after the current step, the second kills.
+// Ctrl-C and SIGTERM while training: the first asks for a checkpoint after the current step, the
+// second kills.
 #pragma once
 
 namespace assay {

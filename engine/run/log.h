@@ -1,7 +1,8 @@
-// Lines for people: on stderr and in the run's log.txt, with a progress bar below them on a terminal.
+// Lines for people: on stderr and in the run's log.txt, with a progress bar below them on a
+// terminal.
 //
-// In a pipe there is no bar and every line is plain. log.txt gets the lines with their time, appended, so that it
-// tells the whole history of a run that was resumed.
+// In a pipe there is no bar and every line is plain. log.txt gets the lines with their time,
+// appended, so that it tells the whole history of a run that was resumed.
 #pragma once
 
 #include <memory>

@@ -24,7 +24,8 @@ struct StepLine {
   uint32_t hash = 0;
 };
 
-// step 120/9536 1.3% loss 4.812 lr 8.5e-04 norm 0.71 1200 ms 437k tok/s mfu 45% load 1.31x (min-H 4.02/4.16)
+// step 120/9536 1.3% loss 4.812 lr 8.5e-04 norm 0.71 1200 ms 437k tok/s mfu 45% load 1.31x (min-H
+// 4.02/4.16)
 // eta 3h08m #1f09c3aa        (one line)
 std::string step_line(const StepLine& line);
 
@@ -36,8 +37,8 @@ std::string count_text(double count);
 // [#####.....] 1.3% 120/9536 eta 3h08m, at most `columns` wide.
 std::string progress_bar(int64_t done, int64_t total, double seconds_left, int columns);
 
-// Time left from the mean time of recent steps, evaluations and checkpoints included. The first steps of a launch
-// (caches, page faults) are forgotten as others come in.
+// Time left from the mean time of recent steps, evaluations and checkpoints included. The first
+// steps of a launch (caches, page faults) are forgotten as others come in.
 class Eta {
  public:
   void step_took(double seconds);

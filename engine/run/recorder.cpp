@@ -37,7 +37,8 @@ enum Scalar {
   kMaxLoadMax,
   kDeadSum,
   kScalars,
-  // then grad_ratio and update_ratio of every group, then share and epochs of every source of a mixture
+  // then grad_ratio and update_ratio of every group, then share and epochs of every source of a
+  // mixture
 };
 
 size_t ratio_at(size_t group) {

@@ -1,5 +1,5 @@
-// What a run writes down: telemetry.db, the terminal line of each logged step, events. The step itself only hands over
-// numbers.
+// What a run writes down: telemetry.db, the terminal line of each logged step, events. The step
+// itself only hands over numbers.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,8 @@ struct RecorderConfig {
   std::vector<OperandSite> operands = {};
 };
 
-// Seconds of one step, and of all steps of the run up to it: evaluations and saves left out. NaN = not known.
+// Seconds of one step, and of all steps of the run up to it: evaluations and saves left out. NaN =
+// not known.
 struct StepTimes {
   double step_s = 0;
   double train_s = 0;
@@ -38,8 +39,8 @@ class RunRecorder {
  public:
   RunRecorder(const RecorderConfig& config, Log& log);
 
-  // Rows after steps_done are forgotten. `routers` gets back the loads of the last `window` logged steps and what its
-  // guard asks of them.
+  // Rows after steps_done are forgotten. `routers` gets back the loads of the last `window` logged
+  // steps and what its guard asks of them.
   void resume(int64_t steps_done, int64_t window, RouterTelemetry& routers);
 
   // Of every step, logged or not: what the time left is estimated from.

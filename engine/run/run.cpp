@@ -130,8 +130,8 @@ class Run {
     return step % p_.config.run.log_every == 0 || step == steps_ || validated(step);
   }
 
-  // Of the steps of run.log_every every telemetry.probe_every-th: a rule of the step alone, so that a run that resumes
-  // samples the same ones.
+  // Of the steps of run.log_every every telemetry.probe_every-th: a rule of the step alone, so that
+  // a run that resumes samples the same ones.
   Trainer::Measure measured(int64_t step) const {
     if (!logged(step)) return Trainer::Measure::kNothing;
     const int64_t sampled = p_.config.run.log_every * p_.config.telemetry.probe_every;
@@ -170,7 +170,8 @@ class Run {
     return reached ? Target::kReached : Target::kNotReached;
   }
 
-  // What overflows in an evaluation is its own: its values are no numbers, and the next step begins without it.
+  // What overflows in an evaluation is its own: its values are no numbers, and the next step begins
+  // without it.
   std::optional<Evaluation> evaluate(Evaluator& evaluator, const EvalMoment& at,
                                      const EvalWatch& watch) {
     const auto told = [&] {

@@ -1,14 +1,16 @@
-// A training run around Trainer::step: resume, loop { step, log, evaluate, save }, finish. Training is over when the steps
-// are done, when an evaluation reaches run.target_loss, when the loss stops being a number, when the routers collapse by
-// the rule of telemetry.collapse_stop, or when the user interrupts.
+// A training run around Trainer::step: resume, loop { step, log, evaluate, save }, finish. Training
+// is over when the steps are done, when an evaluation reaches run.target_loss, when the loss stops
+// being a number, when the routers collapse by the rule of telemetry.collapse_stop, or when the
+// user interrupts.
 //
-// A landing of the contract is evaluated whatever eval.every says, and its checkpoint stays; the event "landing" has its
-// fraction. A step with a validation loss is logged, so that the time at every one is known. Training seconds
-// (scalar train_s) are those of a steady clock, kept in the checkpoints.
+// A landing of the contract is evaluated whatever eval.every says, and its checkpoint stays; the
+// event "landing" has its fraction. A step with a validation loss is logged, so that the time at
+// every one is known. Training seconds (scalar train_s) are those of a steady clock, kept in the
+// checkpoints.
 //
-// The first evaluator gives the validation loss. The others only look: with or without them a run has the same bits. They
-// may take long, so they come when what there is to save is saved; one that an interruption cut off is done again, whole,
-// when the run goes on.
+// The first evaluator gives the validation loss. The others only look: with or without them a run
+// has the same bits. They may take long, so they come when what there is to save is saved; one that
+// an interruption cut off is done again, whole, when the run goes on.
 #pragma once
 
 #include <functional>
@@ -27,7 +29,8 @@
 namespace assay {
 
 enum class RunEnd { kSteps, kTargetLoss, kNonFinite, kCollapseStop, kInterrupted };
-// "steps", "target_loss", "non_finite", "collapse_stop", "interrupted": the detail of the event "end".
+// "steps", "target_loss", "non_finite", "collapse_stop", "interrupted": the detail of the event
+// "end".
 const char* run_end_name(RunEnd end);
 // Whether a run ended so by a guard of its own: the same would come again.
 bool stopped_by_guard(const std::string& end_name);
@@ -69,11 +72,12 @@ struct RunStart {
   std::string not_finite = {};           // first_not_finite() of what was loaded
 };
 
-// UserError naming the first file whose content is not what the run has read so far. Files are told by their names
-// without folders, so that data may move.
+// UserError naming the first file whose content is not what the run has read so far. Files are told
+// by their names without folders, so that data may move.
 void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now);
 
-// Loads the checkpoint into model and optimizer and seeks the loader; without one the model is initialised from run.seed.
+// Loads the checkpoint into model and optimizer and seeks the loader; without one the model is
+// initialised from run.seed.
 RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint);
 
 RunResult run(RunParts& parts, const RunStart& start);

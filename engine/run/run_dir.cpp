@@ -31,8 +31,8 @@ constexpr const char* kOwnFiles[] = {"checkpoints",
                                      kReusedFile,
                                      kConfig};
 
-// A process that is killed before config.yaml is there leaves the names of a run with nothing in them, and the part file
-// that AtomicFile would have renamed: whoever begins here loses nothing.
+// A process that is killed before config.yaml is there leaves the names of a run with nothing in
+// them, and the part file that AtomicFile would have renamed: whoever begins here loses nothing.
 bool left_by_start(const fs::path& path) {
   const std::string name = path.filename().string();
   std::error_code ignored;
@@ -72,8 +72,8 @@ std::vector<std::string> runs_in(const fs::path& folder) {
   return runs;
 }
 
-// For a name that is no run: the runs in it, the run that it is in, the run of that name in runs/, or the nearest name
-// beside it.
+// For a name that is no run: the runs in it, the run that it is in, the run of that name in runs/,
+// or the nearest name beside it.
 std::string hint_for(const std::string& name) {
   const fs::path path = fs::path(name).lexically_normal();
   const fs::path named = path.has_filename() ? path : path.parent_path();  // "x/" is x

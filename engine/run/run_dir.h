@@ -16,7 +16,8 @@
 
 namespace assay {
 
-// The run named by a user. UserError when there is none: no such folder, a file, or a folder that no run wrote.
+// The run named by a user. UserError when there is none: no such folder, a file, or a folder that
+// no run wrote.
 std::filesystem::path require_run(const std::string& run);
 
 // In a run that began from another program's weights: what they were.
@@ -31,8 +32,9 @@ class RunDir {
     kFresh,     // a run that is there is deleted
   };
 
-  // Makes the folder if needed and takes the lock; what a process leaves that is killed before write_config is no
-  // obstacle. UserError when it cannot be written, when another process trains in it, or when it holds files but no run.
+  // Makes the folder if needed and takes the lock; what a process leaves that is killed before
+  // write_config is no obstacle. UserError when it cannot be written, when another process trains
+  // in it, or when it holds files but no run.
   RunDir(const std::string& path, Start start);
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;
@@ -76,7 +78,8 @@ struct RunMeta {
   int64_t first_step = 0;                          // steps done when this launch began
 };
 
-// meta.json: this launch, with host, CPU, time and the SHA-256 of the program; earlier launches under "before".
+// meta.json: this launch, with host, CPU, time and the SHA-256 of the program; earlier launches
+// under "before".
 void write_meta(const RunDir& run, const RunMeta& meta);
 
 }  // namespace assay

@@ -2,8 +2,8 @@
 //
 //   {"__metadata__": {key: text}, "blocks.0.qkv": {"dtype": "BF16", "shape": [768, 256], "data_offsets": [0, 393216]}}
 //
-// Offsets count from the end of the header. What we read is checked before it is used: a damaged or hostile file is
-// a UserError that names the file and, where there is one, the tensor.
+// Offsets count from the end of the header. What we read is checked before it is used: a damaged or
+// hostile file is a UserError that names the file and, where there is one, the tensor.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,8 @@ class SafetensorsFile {
   std::map<std::string, size_t> index_;
 };
 
-// "element 40 of embed.weight is inf": the first value of the first tensor that is not finite; "" when all are. One pass
-// over the host's memory.
+// "element 40 of embed.weight is inf": the first value of the first tensor that is not finite; ""
+// when all are. One pass over the host's memory.
 std::string first_not_finite(const std::vector<TensorRef>& tensors);
 
 // Every tensor of the list, and the file must hold no other.

@@ -1,6 +1,7 @@
-// telemetry.collapse_stop: stops a run whose routers have collapsed, by a rule of the user's choice. A normalised measure
-// (docs/numerics.md) lies at or beyond a bound for so many logged steps in a row: in one layer, in every layer, or in
-// the mean over the layers. Off unless the configuration has the section; nothing in a dense model.
+// telemetry.collapse_stop: stops a run whose routers have collapsed, by a rule of the user's
+// choice. A normalised measure (docs/numerics.md) lies at or beyond a bound for so many logged
+// steps in a row: in one layer, in every layer, or in the mean over the layers. Off unless the
+// configuration has the section; nothing in a dense model.
 #pragma once
 
 #include <optional>
@@ -25,8 +26,8 @@ class CollapseGuard {
   void replay(const TelemetryReader& telemetry);
 
   bool holds() const;
-  // The rule and the numbers of the last logged step: "max_load_norm of layer 2 is 0.953, at least 0.9 for 10 logged
-  // steps".
+  // The rule and the numbers of the last logged step: "max_load_norm of layer 2 is 0.953, at least
+  // 0.9 for 10 logged steps".
   std::string because() const;
 
  private:

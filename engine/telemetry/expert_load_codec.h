@@ -1,5 +1,6 @@
-// The load vector of a layer as telemetry.db stores it. Counts of one step differ in their low bytes and hardly in their
-// high ones, so the bytes are sorted by their place before zstd sees them: all lowest bytes, then all second ones, ...
+// The load vector of a layer as telemetry.db stores it. Counts of one step differ in their low
+// bytes and hardly in their high ones, so the bytes are sorted by their place before zstd sees
+// them: all lowest bytes, then all second ones, ...
 //
 //   blob = 'P' and zstd of the byte planes (4, E) of uint32[E]         version 1: zstd of uint32[E], little-endian
 //

@@ -9,7 +9,8 @@ namespace assay {
 
 namespace {
 
-// Gini coefficient of non-negative values: sum_i (2 i - n + 1) x_(i) / (n sum x), x ascending, i from 0.
+// Gini coefficient of non-negative values: sum_i (2 i - n + 1) x_(i) / (n sum x), x ascending, i
+// from 0.
 double gini(View<const int64_t, 1> counts, double total) {
   std::vector<int64_t> sorted(counts.data, counts.data + counts.dim[0]);
   std::sort(sorted.begin(), sorted.end());

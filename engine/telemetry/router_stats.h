@@ -1,5 +1,6 @@
-// What the loads of one MoE layer say, as pure functions of the assignment counts. Formulas and names are those of
-// docs/numerics.md (router telemetry). A normalised form whose ceiling is 0 (E = 1, K = E) is absent.
+// What the loads of one MoE layer say, as pure functions of the assignment counts. Formulas and
+// names are those of docs/numerics.md (router telemetry). A normalised form whose ceiling is 0 (E =
+// 1, K = E) is absent.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,8 @@ struct RouterAggregate {
 };
 RouterAggregate aggregate(const std::vector<RouterStats>& layers);
 
-// Experts without an assignment in the last W logged steps. add() takes the counts of a logged step.
+// Experts without an assignment in the last W logged steps. add() takes the counts of a logged
+// step.
 class DeadFor {
  public:
   DeadFor(int64_t experts, int64_t window);

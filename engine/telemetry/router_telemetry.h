@@ -1,6 +1,7 @@
-// What the routers did at a logged step, one row a MoE layer: measures of the step's load and of the last W logged
-// steps, dead experts, gate entropy, margin, lead, overlap with the last probe; and whether the rule of telemetry.collapse_stop
-// holds. Formulas: docs/numerics.md. Memory is taken at construction; observe() allocates nothing.
+// What the routers did at a logged step, one row a MoE layer: measures of the step's load and of
+// the last W logged steps, dead experts, gate entropy, margin, lead, overlap with the last probe;
+// and whether the rule of telemetry.collapse_stop holds. Formulas: docs/numerics.md. Memory is
+// taken at construction; observe() allocates nothing.
 #pragma once
 
 #include <span>
@@ -23,8 +24,8 @@ class RouterTelemetry {
   // The model is bound. layers: from Model::router_layers().
   RouterTelemetry(Model& model, const TelemetryConfig& config, const RouterProbe& probe);
 
-  // A logged step of the past, for a run that resumes: windows and dead experts go on where they were.
-  // counts: (E) a layer, in order.
+  // A logged step of the past, for a run that resumes: windows and dead experts go on where they
+  // were. counts: (E) a layer, in order.
   void replay(const std::vector<std::vector<uint32_t>>& counts);
   // Logged steps of the past that no window reaches: they only count. Before the first replay().
   void skip(int64_t logged_steps) { logged_ += logged_steps; }

@@ -1,14 +1,16 @@
-// What telemetry.db holds: tables and, once, the columns of a MoE layer's row. The writer, the reader and the reports
-// are loops over these lists.
+// What telemetry.db holds: tables and, once, the columns of a MoE layer's row. The writer, the
+// reader and the reports are loops over these lists.
 //
 //   scalar(step, name, value)            span(step, name, milliseconds)      eval(step, task, metric, value, n)
 //   router_layer(step, layer, cv, ...)   expert_load(step, layer, counts)    event(step, time, kind, detail)
 //   precision(step, layer, weight, operand, role, format, flushed, ...)      meta(key, value)
 //
-// step counts optimizer steps done, from 1; layer is a block index; counts is packed by engine/telemetry/expert_load_codec.h.
+// step counts optimizer steps done, from 1; layer is a block index; counts is packed by
+// engine/telemetry/expert_load_codec.h.
 //
-// Versions: 1 had the load vectors as plain zstd; 3 has the table precision, 4 its scales and flips. A program reads every version up to its own (a column that was not
-// there yet is absent) and refuses later ones; a run that goes on gets the columns it lacks and the version of now.
+// Versions: 1 had the load vectors as plain zstd; 3 has the table precision, 4 its scales and
+// flips. A program reads every version up to its own (a column that was not there yet is absent)
+// and refuses later ones; a run that goes on gets the columns it lacks and the version of now.
 #pragma once
 
 #include <limits>
@@ -22,7 +24,8 @@ namespace assay {
 
 inline constexpr int kTelemetryVersion = 4;
 
-// One MoE layer at one logged step. Formulas: docs/numerics.md (router telemetry). What is absent is NULL.
+// One MoE layer at one logged step. Formulas: docs/numerics.md (router telemetry). What is absent
+// is NULL.
 struct RouterRow {
   int64_t layer = 0;  // block index
   RouterStats step;

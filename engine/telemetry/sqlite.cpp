@@ -11,8 +11,9 @@
 namespace assay {
 namespace {
 
-// Pages of the cache come from one block taken here, so that a writer beside a training step does not allocate
-// them one by one. Has to precede SQLite's own start; when it is running already, it allocates as it likes.
+// Pages of the cache come from one block taken here, so that a writer beside a training step does
+// not allocate them one by one. Has to precede SQLite's own start; when it is running already, it
+// allocates as it likes.
 void plan_page_cache() {
   constexpr int kPageBytes = 4096, kPages = 320;
   int header_bytes = 0;

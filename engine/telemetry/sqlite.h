@@ -32,8 +32,8 @@ class Database {
   sqlite3* handle_ = nullptr;
 };
 
-// A prepared statement. Parameters and columns count from 0. Text and blobs are not copied: they must live until
-// the next reset.
+// A prepared statement. Parameters and columns count from 0. Text and blobs are not copied: they
+// must live until the next reset.
 class Statement {
  public:
   Statement(const Database& database, const std::string& sql);

@@ -59,7 +59,8 @@ void prepare_database(Database& database) {
                         ", this program writes version " + std::to_string(kTelemetryVersion),
                     "a newer assay made it: use that one, or another run directory");
   }
-  // Readers see the last whole step while the run goes on; flush() is what makes it outlive a power cut.
+  // Readers see the last whole step while the run goes on; flush() is what makes it outlive a power
+  // cut.
   database.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=256;");
   database.run(telemetry_schema());
   add_missing_columns(database, "router_layer", router_columns());

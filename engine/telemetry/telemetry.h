@@ -1,7 +1,8 @@
 // Writing telemetry.db while training: one transaction a logged step, made by a thread of its own.
 //
-// The step fills a slot that exists since the start and hands it over; it neither allocates nor waits for the disk
-// (unless the disk falls kSlots logged steps behind). Evaluations and events are rare and written at once.
+// The step fills a slot that exists since the start and hands it over; it neither allocates nor
+// waits for the disk (unless the disk falls kSlots logged steps behind). Evaluations and events are
+// rare and written at once.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +20,8 @@
 
 namespace assay {
 
-// The names a step records, fixed for the run. Units are in the names: loss_nats, grad_norm, step_ms.
+// The names a step records, fixed for the run. Units are in the names: loss_nats, grad_norm,
+// step_ms.
 struct TelemetryLayout {
   std::vector<std::string> scalars;
   std::vector<std::string> spans;  // of which milliseconds are taken
@@ -52,12 +54,12 @@ class Telemetry {
   Telemetry& operator=(const Telemetry&) = delete;
   ~Telemetry();  // writes what is queued
 
-  // Before the first step of a run that resumes: forgets every row after `step` and records the event, all in one
-  // transaction.
+  // Before the first step of a run that resumes: forgets every row after `step` and records the
+  // event, all in one transaction.
   void truncate_after(int64_t step, const std::string& detail);
 
-  // The slot to fill, with NaN scalars, spans and losses, zero counts and absent measures; then commit() hands it over.
-  // UserError when an earlier step could not be written.
+  // The slot to fill, with NaN scalars, spans and losses, zero counts and absent measures; then
+  // commit() hands it over. UserError when an earlier step could not be written.
   StepRecord& begin_step(int64_t step);
   void commit();
 
@@ -82,7 +84,8 @@ class Telemetry {
   std::unique_ptr<Writer> writer_;
   std::mutex database_mutex_;
 
-  // A ring of slots under mutex_: [first_, first_ + queued_) belong to the thread, the next one to the step.
+  // A ring of slots under mutex_: [first_, first_ + queued_) belong to the thread, the next one to
+  // the step.
   std::vector<StepRecord> slots_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,4 +1,5 @@
-// The log of a public run to stand beside: modded-nanogpt's and llm.c's. Both write one record a line,
+// The log of a public run to stand beside: modded-nanogpt's and llm.c's. Both write one record a
+// line,
 //
 //   s:STEP tel:LOSS                          validation, made before the update of that step, so after STEP updates
 //   s:STEP trl:LOSS                          training           modded-nanogpt, six decimals
@@ -42,8 +43,8 @@ struct AnchorLog {
   std::optional<StepValue> first_at_or_below(double loss_nats) const;
 };
 
-// UserError when the file is absent, empty, has no validation line, is mostly something else, or its steps go backwards
-// (two logs in one file).
+// UserError when the file is absent, empty, has no validation line, is mostly something else, or
+// its steps go backwards (two logs in one file).
 AnchorLog read_anchor_log(const std::string& path);
 // The same from memory; `path` stands in messages.
 AnchorLog parse_anchor_log(const std::string& text, const std::string& path);

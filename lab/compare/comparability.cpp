@@ -1,4 +1,5 @@
-// What makes the losses of two runs numbers of different kinds: tokenizer, data, validation, context length.
+// What makes the losses of two runs numbers of different kinds: tokenizer, data, validation,
+// context length.
 #include <algorithm>
 #include <filesystem>
 

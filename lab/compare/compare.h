@@ -1,11 +1,13 @@
-// Runs side by side: what they have in common, where they differ, and what may be concluded from that.
+// Runs side by side: what they have in common, where they differ, and what may be concluded from
+// that.
 //
 //   const std::vector<RunRecord> runs = read_runs(paths);
 //   const Comparison c = compare(runs, {.target_loss = 3.28});
 //   std::fputs(comparison_text(c).c_str(), stdout);          // lab/compare_text.h
 //
-// Curves are read at equal shares of each run's own contract, never interpolated. Differences are taken seed by seed.
-// A ranking names the contract under which it holds; where there is none, the comparison says why.
+// Curves are read at equal shares of each run's own contract, never interpolated. Differences are
+// taken seed by seed. A ranking names the contract under which it holds; where there is none, the
+// comparison says why.
 #pragma once
 
 #include <cstdint>
@@ -97,11 +99,12 @@ struct Comparison {
   std::vector<Ranking> rankings = {};
 };
 
-// UserError: the runs differ in tokenizer, data, sequence or validation tokens and Incomparable is kRefuse. The runs must
-// outlive the result.
+// UserError: the runs differ in tokenizer, data, sequence or validation tokens and Incomparable is
+// kRefuse. The runs must outlive the result.
 Comparison compare(std::span<const RunRecord> runs, const CompareOptions& options);
 
-// What forbids a comparison, one sentence each; empty when the runs saw the same text and were asked the same.
+// What forbids a comparison, one sentence each; empty when the runs saw the same text and were
+// asked the same.
 std::vector<std::string> incomparable_differences(std::span<const RunRecord> runs);
 
 }  // namespace assay

@@ -13,8 +13,8 @@ namespace assay {
 std::string comparison_text(const Comparison& comparison);
 nlohmann::ordered_json comparison_json(const Comparison& comparison);
 
-// The public run, and how far each model is from it; the models may be none. target_loss: of "first validation at or
-// below".
+// The public run, and how far each model is from it; the models may be none. target_loss: of "first
+// validation at or below".
 std::string anchor_text(const AnchorLog& anchor, double target_loss,
                         const std::vector<ModelRow>& models);
 nlohmann::ordered_json anchor_json(const AnchorLog& anchor, double target_loss,

@@ -1,4 +1,5 @@
-// What a comparison holds fixed: the contract of a run in words, and the quantity that a contract makes equal.
+// What a comparison holds fixed: the contract of a run in words, and the quantity that a contract
+// makes equal.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +13,12 @@ namespace assay {
 // Steps of the whole contract; run.steps may be a fraction of them.
 int64_t contract_horizon(const RunRecord& run);
 
-// "20% of totalDN at 26.24 tokens per total parameter". Runs with the same text are under the same contract.
+// "20% of totalDN at 26.24 tokens per total parameter". Runs with the same text are under the same
+// contract.
 std::string contract_text(const RunRecord& run);
 
-// What a contract of this kind (models/audit/horizon.h) makes equal, as planned (for seconds: as spent); "tokens per active parameter".
+// What a contract of this kind (models/audit/horizon.h) makes equal, as planned (for seconds: as
+// spent); "tokens per active parameter".
 struct HeldFixed {
   const char* what;
   std::optional<double> value;

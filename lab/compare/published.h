@@ -1,5 +1,5 @@
-// The figures of the published studies, as data in the program: docs/published/*.json, embedded when it is built. The
-// schema is in docs/published/README.md.
+// The figures of the published studies, as data in the program: docs/published/*.json, embedded
+// when it is built. The schema is in docs/published/README.md.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,8 @@ struct PublishedText {
 };
 const std::vector<PublishedText>& published_texts();  // generated
 
-// A column of a published table; where we measure the same, `measure` says what, and ours can stand beside it.
+// A column of a published table; where we measure the same, `measure` says what, and ours can stand
+// beside it.
 struct PublishedColumn {
   std::string key, unit, what;
   std::string measure;           // "" = nothing of ours corresponds

@@ -54,7 +54,8 @@ void add_if_any(Comparison& c, Ranking r) {
   if (!r.places.empty()) c.rankings.push_back(std::move(r));
 }
 
-// A run that stops at its target ends near it whatever it is worth: its end says nothing, its way there does.
+// A run that stops at its target ends near it whatever it is worth: its end says nothing, its way
+// there does.
 bool stopped_at_target(const Comparison& c) {
   for (const ModelRow& row : c.models)
     for (const RunRecord* run : row.group.runs)

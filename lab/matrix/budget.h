@@ -12,8 +12,8 @@ struct MatrixBudget {
   int64_t memory_bytes = 0;  // planned, of all of them together
 };
 
-// Index of the first waiting run that fits beside the running ones (both by their planned bytes); nothing when none
-// does. A run that is too large for the budget never fits: refuse it before.
+// Index of the first waiting run that fits beside the running ones (both by their planned bytes);
+// nothing when none does. A run that is too large for the budget never fits: refuse it before.
 inline std::optional<size_t> next_to_start(std::span<const int64_t> waiting,
                                            std::span<const int64_t> running,
                                            const MatrixBudget& budget) {

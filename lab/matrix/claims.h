@@ -1,5 +1,6 @@
-// What a matrix says of the claims in its file: each a measure of one model, compared with a number or with the same
-// measure of another model seed by seed. The verdict is that of Student's 95% interval over the seeds:
+// What a matrix says of the claims in its file: each a measure of one model, compared with a number
+// or with the same measure of another model seed by seed. The verdict is that of Student's 95%
+// interval over the seeds:
 //
 //   holds      all of it lies where the claim says
 //   fails      none of it does

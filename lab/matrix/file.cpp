@@ -334,8 +334,8 @@ class Reader {
     });
   }
 
-  // The value as --set takes it. What reads as a number, a truth value or nothing stays plain; the rest is quoted, so that
-  // no comma or bracket in it means anything.
+  // The value as --set takes it. What reads as a number, a truth value or nothing stays plain; the
+  // rest is quoted, so that no comma or bracket in it means anything.
   std::string flow(const YAML::Node& node) const {
     if (node.IsNull()) return "null";
     if (node.IsScalar()) {

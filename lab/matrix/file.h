@@ -1,4 +1,5 @@
-// The file of a matrix: which models are trained under which contracts, in which precisions, with which seeds.
+// The file of a matrix: which models are trained under which contracts, in which precisions, with
+// which seeds.
 //
 //   name: cpu                                  # runs/<name>/ (the file's own name)
 //   models: {dense: dense.yaml, moe: moe.yaml} # in the order of the tables; the first is what others are compared with

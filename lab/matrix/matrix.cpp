@@ -64,7 +64,8 @@ const MatrixModel& model_called(const MatrixFile& file, const std::string& name)
   return *found;
 }
 
-// The coefficient with which the reference trains as long as it says itself, as one contract of its kind for all.
+// The coefficient with which the reference trains as long as it says itself, as one contract of its
+// kind for all.
 void resolve_contract_reference(const MatrixFile& file, MatrixContract& contract,
                                 ContractConfig& resolved) {
   if (contract.reference.empty()) return;

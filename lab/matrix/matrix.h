@@ -1,6 +1,7 @@
-// A matrix laid out: cells = contracts x models x precisions x seeds, each with the configuration that `assay train` is
-// given. Cells that are the same run (a dense model has as many active as total parameters, so two contracts may ask it
-// for the same steps) are trained once and stand in both tables.
+// A matrix laid out: cells = contracts x models x precisions x seeds, each with the configuration
+// that `assay train` is given. Cells that are the same run (a dense model has as many active as
+// total parameters, so two contracts may ask it for the same steps) are trained once and stand in
+// both tables.
 #pragma once
 
 #include <cstdint>
@@ -34,27 +35,29 @@ struct Matrix {
   std::vector<Cell> cells;  // contract by contract, model by model, precision by precision
 
   const Cell& cell(const std::string& name) const;
-  // The cells that are trained, in the order in which they begin: seed by seed, so that a matrix that is not finished
-  // has all models of its first seeds.
+  // The cells that are trained, in the order in which they begin: seed by seed, so that a matrix
+  // that is not finished has all models of its first seeds.
   std::vector<const Cell*> order() const;
 };
 
-// Loads every model. UserError when one cannot be trained so, or when two cells have one name. Cells of a precision
-// whose blocks do not fit the model's widths are there, and unavailable.
+// Loads every model. UserError when one cannot be trained so, or when two cells have one name.
+// Cells of a precision whose blocks do not fit the model's widths are there, and unavailable.
 Matrix lay_out(const MatrixFile& file);
 
-// Without effect on any number of the run: threads, how often it is saved, where it caches, what would stop it as
-// collapsed, and, once the steps are known, what the contract that they came from is called.
+// Without effect on any number of the run: threads, how often it is saved, where it caches, what
+// would stop it as collapsed, and, once the steps are known, what the contract that they came from
+// is called.
 Config what_matters(const Config& config);
 
-// "optimizer.lr: 0.001 -> 0.002", of what matters; of paths only the file name counts, so that a matrix may move.
+// "optimizer.lr: 0.001 -> 0.002", of what matters; of paths only the file name counts, so that a
+// matrix may move.
 std::vector<std::string> matrix_differences(const Config& before, const Config& now);
 
 // SHA-256 of what matrix_differences compares.
 std::string config_sha256(const Config& config);
 
-// The first field in which two models see other data or are validated on other tokens: "data.tokenizer of moe is ...,
-// of dense ...". "" when all see the same.
+// The first field in which two models see other data or are validated on other tokens:
+// "data.tokenizer of moe is ..., of dense ...". "" when all see the same.
 std::string different_data(const Matrix& matrix);
 
 }  // namespace assay

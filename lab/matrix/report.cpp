@@ -195,7 +195,8 @@ bool mixes_devices(const ContractTable& table, const RunRecord& run) {
   return false;
 }
 
-// " (commit 8f7949136, on cuda: NVIDIA H200)", as far as the run says it; the device where others have another one.
+// " (commit 8f7949136, on cuda: NVIDIA H200)", as far as the run says it; the device where others
+// have another one.
 std::string origin_text(const ContractTable& table, const RunRecord& run) {
   std::string text;
   if (!run.commit.empty()) text = "commit " + run.commit.substr(0, 9);

@@ -107,7 +107,8 @@ std::string text_of(const ReceiptJson& object, const char* key) {
   return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
 }
 
-// precision.*, and what else may be changed when a run goes on, was the same in all launches that made steps of it.
+// precision.*, and what else may be changed when a run goes on, was the same in all launches that
+// made steps of it.
 void require_one_configuration(const RunRecord& run) {
   const std::vector<ReceiptJson> launches = contributing_launches(run.path, run.steps_done);
   const std::string hint =

@@ -6,8 +6,8 @@
 //   runs/<matrix>/<cell>/              its run
 //   runs/<matrix>/summary.{md,csv,json}, runs.csv, receipt.json
 //
-// What is done follows from the runs alone, so that the process may be killed at any time; matrix.json only tells
-// what was edited.
+// What is done follows from the runs alone, so that the process may be killed at any time;
+// matrix.json only tells what was edited.
 #pragma once
 
 #include <optional>
@@ -32,7 +32,8 @@ struct CellStatus {
   CellState state = CellState::kWaiting;
   int64_t steps_done = 0;
   std::string end;  // of the last launch
-  // How the run that is there differs from the cell: not empty when it is the run of another configuration.
+  // How the run that is there differs from the cell: not empty when it is the run of another
+  // configuration.
   std::vector<std::string> differences;
 };
 
@@ -58,8 +59,8 @@ class MatrixFolder {
   std::string path_;
 };
 
-// Of cells that are the same run, the one whose run is in the folder already is trained, so that contracts may be added
-// in any order.
+// Of cells that are the same run, the one whose run is in the folder already is trained, so that
+// contracts may be added in any order.
 void prefer_existing_runs(Matrix& matrix, const MatrixFolder& folder);
 
 // What was edited since the matrix was started. Cells by name.

@@ -1,5 +1,5 @@
-// What a matrix found: for every contract one row a model and precision, over the seeds that are finished. A ranking belongs
-// to its contract; a difference to the first row is taken seed by seed.
+// What a matrix found: for every contract one row a model and precision, over the seeds that are
+// finished. A ranking belongs to its contract; a difference to the first row is taken seed by seed.
 #pragma once
 
 #include <map>

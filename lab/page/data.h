@@ -1,8 +1,10 @@
-// The data of a report page: for every run what it is, its audit, its curves, and what its routers did. One JSON object that
-// the page draws and `assay report --json` prints; nothing is computed in the page that is not in here.
+// The data of a report page: for every run what it is, its audit, its curves, and what its routers
+// did. One JSON object that the page draws and `assay report --json` prints; nothing is computed in
+// the page that is not in here.
 //
-// A run whose telemetry cannot be read stays in the report with its configuration and audit, and "problem" says why the rest
-// is missing; "notes" say what else is. Reads runs that are still going on.
+// A run whose telemetry cannot be read stays in the report with its configuration and audit, and
+// "problem" says why the rest is missing; "notes" say what else is. Reads runs that are still going
+// on.
 #pragma once
 
 #include <cstdint>

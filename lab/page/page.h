@@ -1,5 +1,6 @@
-// One self-contained HTML page from the data of a report. Style, script and Plotly.js are in the program (lab/report, embedded
-// by CMake), so that a page can be made wherever the program is moved to, and opens from disk without a network.
+// One self-contained HTML page from the data of a report. Style, script and Plotly.js are in the
+// program (lab/report, embedded by CMake), so that a page can be made wherever the program is moved
+// to, and opens from disk without a network.
 #pragma once
 
 #include <nlohmann/json.hpp>

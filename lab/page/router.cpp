@@ -104,7 +104,8 @@ Json loads_json(const Database& database, const TelemetryReader& telemetry,
   return json;
 }
 
-// Points (x, share of the experts with a load of at least x), x rising; loads in multiples of the mean.
+// Points (x, share of the experts with a load of at least x), x rising; loads in multiples of the
+// mean.
 Json ccdf_json(std::vector<double> loads, const Json& layer) {
   std::sort(loads.begin(), loads.end(), std::greater<>());
   const size_t size = loads.size();
@@ -113,7 +114,8 @@ Json ccdf_json(std::vector<double> loads, const Json& layer) {
   for (size_t i = kCcdfPoints; i-- > 0;) {  // ranks evenly spaced on a logarithmic scale
     const double at = std::exp(std::log(double(size)) * double(i) / double(kCcdfPoints - 1));
     size_t rank = std::min(size, size_t(std::llround(at))) - 1;
-    // Equal loads are one point, at the last of them; a load of 0 has no place on a logarithmic axis.
+    // Equal loads are one point, at the last of them; a load of 0 has no place on a logarithmic
+    // axis.
     while (rank + 1 < size && loads[rank + 1] == loads[rank]) ++rank;
     if (rank == before || loads[rank] <= 0) continue;
     before = rank;

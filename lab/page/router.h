@@ -13,8 +13,8 @@ namespace assay {
 //  "loads":    {"steps", "of", "bin", "by_id": [step][layer][bin], "sorted": the same or null, "unused": [step][layer]}
 //  "ccdf":     [{"layer", "load", "share"}]                              over the last W logged steps
 //  "analysis": as `assay router --json`, without its steps}
-// Loads are assignment counts, summed over `bin` experts with neighbouring ids, or neighbours after sorting by load. null for
-// a dense model. UserError when a load vector does not unpack.
+// Loads are assignment counts, summed over `bin` experts with neighbouring ids, or neighbours after
+// sorting by load. null for a dense model. UserError when a load vector does not unpack.
 nlohmann::ordered_json report_router(const RunRecord& run, const ReportLimits& limits);
 
 }  // namespace assay

@@ -1,4 +1,5 @@
-// Curves short enough for a page: numbers rounded to a few digits, long curves thinned so that no peak is lost.
+// Curves short enough for a page: numbers rounded to a few digits, long curves thinned so that no
+// peak is lost.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@ inline constexpr int kMeasureDigits = 5;  // of router measures
 // The number with so many significant digits, as JSON; null where it is not finite.
 nlohmann::ordered_json short_number(double value, int digits);
 
-// At most `points` values, the first and the last among them: a longer curve is cut into stretches of equal length, and each
-// keeps its lowest and its highest value where they stand. Values that are no number are kept only where a stretch has
-// nothing else.
+// At most `points` values, the first and the last among them: a longer curve is cut into stretches
+// of equal length, and each keeps its lowest and its highest value where they stand. Values that
+// are no number are kept only where a stretch has nothing else.
 std::vector<StepValue> thinned(const std::vector<StepValue>& curve, int64_t points);
 
 // At most `count` of them, evenly spaced by position, first and last included.

@@ -1,4 +1,5 @@
-// Making receipts: of a run at its end, and of a matrix whose runs are folders beside or below its receipt.
+// Making receipts: of a run at its end, and of a matrix whose runs are folders beside or below its
+// receipt.
 //
 //   write_receipt("runs/moe/receipt.json", make_run_receipt("runs/moe", "runs/moe"));
 //
@@ -18,8 +19,8 @@
 
 namespace assay {
 
-// folder: where the receipt will lie: the run's own folder, or one above it. UserError: no run, it logged nothing, or
-// the run is elsewhere.
+// folder: where the receipt will lie: the run's own folder, or one above it. UserError: no run, it
+// logged nothing, or the run is elsewhere.
 Receipt make_run_receipt(const std::string& run, const std::string& folder);
 
 struct Bundle {

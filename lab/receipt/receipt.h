@@ -1,5 +1,6 @@
-// receipt.json: what is claimed of a run or a matrix, from which inputs, and how each claim is recomputed. The schema is
-// described in docs/receipts.md; a claim that is added, or recomputed in another way, raises kReceiptSchema.
+// receipt.json: what is claimed of a run or a matrix, from which inputs, and how each claim is
+// recomputed. The schema is described in docs/receipts.md; a claim that is added, or recomputed in
+// another way, raises kReceiptSchema.
 //
 // lab/receipt/make.h makes one, lab/receipt/verify.h checks one.
 #pragma once

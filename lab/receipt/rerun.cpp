@@ -189,7 +189,8 @@ Comparison compare_telemetry(RunEvidence& sealed, RunEvidence& again, int64_t st
   return comparison;
 }
 
-// A run that began from another program's weights has them as its checkpoint of step 0: the rerun begins there too.
+// A run that began from another program's weights has them as its checkpoint of step 0: the rerun
+// begins there too.
 void begin_as(const fs::path& run, const fs::path& again) {
   std::error_code error;
   if (!fs::exists(run / kImportedFile, error)) return;

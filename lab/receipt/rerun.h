@@ -1,6 +1,7 @@
-// The first steps of a run trained again from its sealed configuration, by `assay train` in a process and a folder of its
-// own, and compared bit for bit: the step's hash (loss, gradient norm, parameters), losses, gradient norms and
-// evaluations in both telemetries. What a claim cannot show, that the configuration and the data make these losses.
+// The first steps of a run trained again from its sealed configuration, by `assay train` in a
+// process and a folder of its own, and compared bit for bit: the step's hash (loss, gradient norm,
+// parameters), losses, gradient norms and evaluations in both telemetries. What a claim cannot
+// show, that the configuration and the data make these losses.
 #pragma once
 
 #include <string>
@@ -17,8 +18,8 @@ struct RerunOptions {
       data;  // folders to look for shards in, before the places the run had them
 };
 
-// One check a run; of a matrix, of each of its runs. UserError: more steps than the run has, none of them logged, or the
-// training did not start.
+// One check a run; of a matrix, of each of its runs. UserError: more steps than the run has, none
+// of them logged, or the training did not start.
 std::vector<Check> rerun_receipt(const std::string& file_or_folder, const RerunOptions& options);
 
 }  // namespace assay

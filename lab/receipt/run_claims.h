@@ -37,8 +37,8 @@ struct NotAvailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What claims of one run are recomputed from; read when it is asked for. NotAvailable for a file that is absent,
-// UserError for one that is damaged.
+// What claims of one run are recomputed from; read when it is asked for. NotAvailable for a file
+// that is absent, UserError for one that is damaged.
 class RunEvidence {
  public:
   // step: where the telemetry is sealed; by default where it ends.
@@ -73,11 +73,13 @@ struct ClaimSpec {
   ReceiptJson how;
 };
 
-// What a receipt of the run must claim: what follows from its configuration, and what its telemetry has.
+// What a receipt of the run must claim: what follows from its configuration, and what its telemetry
+// has.
 std::vector<ClaimSpec> config_claims(RunEvidence& run);
 std::vector<ClaimSpec> telemetry_claims(RunEvidence& run);
 
-// The value that the rule gives. UserError also when there is no such rule or an argument is missing.
+// The value that the rule gives. UserError also when there is no such rule or an argument is
+// missing.
 ReceiptJson recompute(RunEvidence& run, const ReceiptJson& how);
 
 // Rules that matrices ask of their runs.

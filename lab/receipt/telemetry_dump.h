@@ -1,15 +1,17 @@
-// The canonical text of telemetry.db up to a step, and its SHA-256: what a receipt says of a run's telemetry.
+// The canonical text of telemetry.db up to a step, and its SHA-256: what a receipt says of a run's
+// telemetry.
 //
-// Per table one header line "table<TAB>column<TAB>..." and one line a row, fields separated by tabs, rows in the order
-// of their keys: scalar, span, router_layer, expert_load, eval. Integers in decimal, numbers as %.17g (a double reads
-// back equal), absent values as "null", text as a JSON string, loads as their counts, unpacked. Rows after the step are
-// left out. So are the tables `event` and `meta`: they hold clock times and paths, and grow when a finished run is
-// started again.
+// Per table one header line "table<TAB>column<TAB>..." and one line a row, fields separated by
+// tabs, rows in the order of their keys: scalar, span, router_layer, expert_load, eval. Integers in
+// decimal, numbers as %.17g (a double reads back equal), absent values as "null", text as a JSON
+// string, loads as their counts, unpacked. Rows after the step are left out. So are the tables
+// `event` and `meta`: they hold clock times and paths, and grow when a finished run is started
+// again.
 //
-// The hash does not depend on how SQLite laid out its pages, on WAL files, on the version of zstd, or on the place
-// of the folder. It does cover measured times, because they are claims as well. `results_sha256` leaves those out
-// (table span; scalars that end in _s or _ms, mfu_share, peak_rss_bytes): it is equal for runs that computed the same
-// bits, at whatever speed.
+// The hash does not depend on how SQLite laid out its pages, on WAL files, on the version of zstd,
+// or on the place of the folder. It does cover measured times, because they are claims as well.
+// `results_sha256` leaves those out (table span; scalars that end in _s or _ms, mfu_share,
+// peak_rss_bytes): it is equal for runs that computed the same bits, at whatever speed.
 #pragma once
 
 #include <cstdint>

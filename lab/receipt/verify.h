@@ -1,6 +1,7 @@
-// Checking a receipt against what it was made from: every hash, and every claim recomputed. What differs is drift; what
-// is not there (data elsewhere, another build of the program, a checkpoint thrown away) is not available and says
-// nothing against the receipt. All findings are listed, not only the first.
+// Checking a receipt against what it was made from: every hash, and every claim recomputed. What
+// differs is drift; what is not there (data elsewhere, another build of the program, a checkpoint
+// thrown away) is not available and says nothing against the receipt. All findings are listed, not
+// only the first.
 //
 //   const Verification v = verify_receipt("runs/moe", {.program_sha256 = ..., .commit = ...});
 //   if (v.count(Finding::kDrift) > 0) ...

@@ -1,6 +1,7 @@
-// The collapse analysis behind `assay router`: the routers of a run at chosen steps, layer by layer over the last W logged
-// steps, and what it comes to. Formulas and names: docs/numerics.md (router telemetry). Every measure has its normalised
-// form beside it: raw ones do not compare across E and K.
+// The collapse analysis behind `assay router`: the routers of a run at chosen steps, layer by layer
+// over the last W logged steps, and what it comes to. Formulas and names: docs/numerics.md (router
+// telemetry). Every measure has its normalised form beside it: raw ones do not compare across E and
+// K.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ struct RouterLayer {
   double cv = 0, cv_floor = 0, max_load = 0, max_load_norm = 0, gini = 0, active_norm = 0;
   std::optional<double> cv_norm, entropy_norm;
   std::vector<double> ccdf;  // by ccdf_loads(): share of the experts with at least that load
-  // Experts without an assignment in all of the last W logged steps, and steps since their last one.
+  // Experts without an assignment in all of the last W logged steps, and steps since their last
+  // one.
   int64_t dead = 0, never_used = 0, dead_longest = 0, dead_median = 0;
   double turnover = 0;  // mean of the last W logged steps
   // At the last logged step that has it.
@@ -53,8 +55,9 @@ struct RouterAnalysis {
   RouterVerdict verdict = {};
 };
 
-// steps: those to tabulate, each the nearest logged one; empty: the first, the last, and some between on a logarithmic
-// scale. UserError for a run without experts, without a logged step, or steps that are not there.
+// steps: those to tabulate, each the nearest logged one; empty: the first, the last, and some
+// between on a logarithmic scale. UserError for a run without experts, without a logged step, or
+// steps that are not there.
 RouterAnalysis analyse_router(const RunRecord& run, const std::vector<int64_t>& steps);
 // The part that reads no file.
 RouterAnalysis analyse_router(const RunRecord& run, const RouterHistory& history,

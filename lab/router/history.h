@@ -1,5 +1,5 @@
-// What the routers of a run did at every logged step, read back from its telemetry: measures by layer, and what follows
-// from the load vectors. Reads a run that is still going on.
+// What the routers of a run did at every logged step, read back from its telemetry: measures by
+// layer, and what follows from the load vectors. Reads a run that is still going on.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,11 @@ struct RouterHistory {
   std::vector<LayerHistory> layers = {};
 };
 
-// Share of the assignments that went to other experts than before: half the sum over experts of |load - load before|.
+// Share of the assignments that went to other experts than before: half the sum over experts of
+// |load - load before|.
 double load_turnover(const std::vector<uint32_t>& before, const std::vector<uint32_t>& now);
-// What two independent draws of `assignments` from one uniform distribution differ by: sqrt((E - 1) / (pi A)).
+// What two independent draws of `assignments` from one uniform distribution differ by: sqrt((E - 1)
+// / (pi A)).
 double turnover_floor(int64_t experts, double assignments);
 
 // UserError when a load vector does not unpack. window: telemetry.window.

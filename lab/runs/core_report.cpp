@@ -35,7 +35,8 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// "12 rows of arc_easy were not scored: the answer is longer than the model's context (lines 4, 17, 80, ...)"
+// "12 rows of arc_easy were not scored: the answer is longer than the model's context (lines 4, 17,
+// 80, ...)"
 std::string skipped_text(const CoreTaskResult& task) {
   std::map<std::string, std::vector<int64_t>> lines;
   for (const auto& [line, why] : task.skipped) lines[why].push_back(line + 1);

@@ -1,4 +1,5 @@
-// What a run's number formats lost: by role, operand and format, over the weights and layers that have them.
+// What a run's number formats lost: by role, operand and format, over the weights and layers that
+// have them.
 #pragma once
 
 #include <nlohmann/json.hpp>

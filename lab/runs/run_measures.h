@@ -1,6 +1,6 @@
-// Numbers of a run by name: what a claim of a matrix can be about, and what its table of routers shows. Loads, cv and
-// entropies are those of the last W logged steps (telemetry.window), normalised, and means over layers unless the
-// name says otherwise: docs/matrix.md.
+// Numbers of a run by name: what a claim of a matrix can be about, and what its table of routers
+// shows. Loads, cv and entropies are those of the last W logged steps (telemetry.window),
+// normalised, and means over layers unless the name says otherwise: docs/matrix.md.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
-// What a run says of itself, read back from its directory: configuration, audit, curves, end, and how its routers fared.
-// Tables, comparisons and receipts are made from this and from nothing that only a running process knew. Reads a run
-// that is still going on.
+// What a run says of itself, read back from its directory: configuration, audit, curves, end, and
+// how its routers fared. Tables, comparisons and receipts are made from this and from nothing that
+// only a running process knew. Reads a run that is still going on.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,8 @@ struct RunRecord {
   std::optional<EvalValue> val_at(int64_t step) const;
   // First evaluation at or below the loss.
   std::optional<EvalValue> first_val_at_or_below(double loss_nats) const;
-  // Seconds of training up to a step; nothing where no step at or before it was logged with its time.
+  // Seconds of training up to a step; nothing where no step at or before it was logged with its
+  // time.
   std::optional<double> seconds_at(int64_t step) const;
   double flops_at(int64_t step) const;  // training FLOPs of the model, of all tokens up to the step
 };

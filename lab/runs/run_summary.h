@@ -1,5 +1,6 @@
-// What a run comes to: the triple of loss, capability and health, and when it reached its target loss. One of the three
-// alone says little: a model may reach a loss with routers that send everything to a few experts.
+// What a run comes to: the triple of loss, capability and health, and when it reached its target
+// loss. One of the three alone says little: a model may reach a loss with routers that send
+// everything to a few experts.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -22,7 +23,8 @@ struct TargetReached {
 // Nothing without a target, or while it is not reached.
 std::optional<TargetReached> target_reached(const RunRecord& run);
 
-// What eval.core found last: CORE, or what it is where tasks or rows were left out, under a name that says so.
+// What eval.core found last: CORE, or what it is where tasks or rows were left out, under a name
+// that says so.
 struct Capability {
   std::string name;
   double value = 0, standard_error = 0;

@@ -32,8 +32,8 @@ std::string common_start(const std::string& a, const std::string& b) {
   return a.substr(0, std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
-// moe-seed1, moe-seed2 -> moe; moe-64, moe-64-seed2 -> moe-64. Folders called only by their seed have the name of
-// the folder they are in.
+// moe-seed1, moe-seed2 -> moe; moe-64, moe-64-seed2 -> moe-64. Folders called only by their seed
+// have the name of the folder they are in.
 std::string shared_name(const std::vector<const RunRecord*>& runs) {
   if (runs.size() == 1) return runs.front()->name;
   std::string name = runs.front()->name;

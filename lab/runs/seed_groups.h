@@ -1,4 +1,5 @@
-// Runs that differ in nothing but run.seed are one model: one row of a table, with its spread over the seeds.
+// Runs that differ in nothing but run.seed are one model: one row of a table, with its spread over
+// the seeds.
 //
 //   const std::vector<RunRecord> records = read_runs(paths);
 //   for (const SeedGroup& model : group_by_seed(records)) {
@@ -37,12 +38,12 @@ using Measure = std::function<std::optional<double>(const RunRecord&)>;
 // Reads each directory once. UserError when one is given twice.
 std::vector<RunRecord> read_runs(const std::vector<std::string>& paths);
 
-// What has to be equal for two runs to be seeds of one model: every field but the seed and those that change no number
-// (threads, checkpoints, logging); of paths the file name.
+// What has to be equal for two runs to be seeds of one model: every field but the seed and those
+// that change no number (threads, checkpoints, logging); of paths the file name.
 std::string model_identity(const Config& config);
 
-// In the order in which the models first appear; names differ. The records must outlive the groups. UserError when a
-// model has two runs of one seed: they would count as two although they are one.
+// In the order in which the models first appear; names differ. The records must outlive the groups.
+// UserError when a model has two runs of one seed: they would count as two although they are one.
 std::vector<SeedGroup> group_by_seed(std::span<const RunRecord> runs);
 
 // UserError naming the run when a value is not finite.

@@ -1,5 +1,5 @@
-// Statistics over seeds: mean, sample standard deviation, Student's 95% interval, and differences of runs that share a
-// seed. One value has no spread, and no interval is made up for it.
+// Statistics over seeds: mean, sample standard deviation, Student's 95% interval, and differences
+// of runs that share a seed. One value has no spread, and no interval is made up for it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct Summary {
 // values must not be empty. UserError when one is not finite.
 Summary summarise(std::span<const double> values);
 
-// Of a[i] - b[i]: both by the same seeds in the same order. CHECKs equal sizes; UserError when one is not finite.
+// Of a[i] - b[i]: both by the same seeds in the same order. CHECKs equal sizes; UserError when one
+// is not finite.
 Summary summarise_paired(std::span<const double> a, std::span<const double> b);
 
 }  // namespace assay

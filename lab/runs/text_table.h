@@ -1,5 +1,5 @@
-// A table of texts for the terminal and as Markdown: columns of numbers to the right, the first column and others to the
-// left.
+// A table of texts for the terminal and as Markdown: columns of numbers to the right, the first
+// column and others to the left.
 #pragma once
 
 #include <string>

@@ -3,9 +3,10 @@
 //   P_active = P_dense + M (C E + 3 C F K) + M 3 C F S        P_total = P_dense + M (C E + 3 C F E) + M 3 C F S
 //   FLOPs per token = 6 (active matrix parameters without the embedding, with the head) + 6 L C_attn T
 //
-// with M MoE blocks, F = expert_ffn and P_dense = embedding, head, norms, attention, dense FFNs; C_attn = heads *
-// head_dim; attention is counted causally, norm weights do no matrix work. Counted twice, from the parameter table
-// and from the formula; a run refuses to start when the two differ. All integers are exact.
+// with M MoE blocks, F = expert_ffn and P_dense = embedding, head, norms, attention, dense FFNs;
+// C_attn = heads * head_dim; attention is counted causally, norm weights do no matrix work. Counted
+// twice, from the parameter table and from the formula; a run refuses to start when the two differ.
+// All integers are exact.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,8 @@ struct Audit {
   int64_t moment_bytes = 0;
 };
 
-// UserError when the configuration makes no sense (engine/config/check.h) or the model is beyond 63 bits.
+// UserError when the configuration makes no sense (engine/config/check.h) or the model is beyond 63
+// bits.
 Audit audit(const Config& config);
 
 // tokens * K / E; 0 in a dense model.

@@ -1,5 +1,6 @@
-// Resolving a contract before the run begins: from a reference to a coefficient, from the coefficient to run.steps.
-// The resolved configuration stands alone: it has coefficient, steps and landings in numbers, and names no reference.
+// Resolving a contract before the run begins: from a reference to a coefficient, from the
+// coefficient to run.steps. The resolved configuration stands alone: it has coefficient, steps and
+// landings in numbers, and names no reference.
 #pragma once
 
 #include <optional>
@@ -21,17 +22,17 @@ struct Reference {
 
 // A configuration that is there already.
 Reference reference_of(const std::string& name, const Config& config);
-// A file is a configuration, a folder a run. UserError: neither, a run that is not finished, a configuration whose own
-// contract needs a reference or a measurement.
+// A file is a configuration, a folder a run. UserError: neither, a run that is not finished, a
+// configuration whose own contract needs a reference or a measurement.
 Reference read_reference(const std::string& path);
 
-// The coefficient under which the reference takes its own steps. UserError when it has none: seconds of a
-// configuration, any coefficient of kind steps.
+// The coefficient under which the reference takes its own steps. UserError when it has none:
+// seconds of a configuration, any coefficient of kind steps.
 double reference_coefficient(const std::string& kind, const Reference& reference,
                              SharedExperts shared);
 
-// contract.reference becomes contract.coefficient (of kinds steps and active-width also run.steps), and
-// contract.derived_from says how. Without a reference nothing changes.
+// contract.reference becomes contract.coefficient (of kinds steps and active-width also run.steps),
+// and contract.derived_from says how. Without a reference nothing changes.
 void resolve_reference(Config& config);
 
 // run.steps and contract.landings in numbers. The horizon is known (models/audit/horizon.h).

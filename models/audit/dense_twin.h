@@ -1,5 +1,5 @@
-// The dense twin of a model: the same network with one dense FFN of width w in every block, w chosen so that its
-// parameters come closest to the model's P_active or P_total.
+// The dense twin of a model: the same network with one dense FFN of width w in every block, w
+// chosen so that its parameters come closest to the model's P_active or P_total.
 //
 //   P_twin(w) = P_rest + 3 L C w        residual = P_twin - target
 #pragma once

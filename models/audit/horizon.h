@@ -1,5 +1,5 @@
-// How many steps a contract asks for: its horizon H, and the landings on the way. docs/contracts.md says what each
-// contract holds fixed.
+// How many steps a contract asks for: its horizon H, and the landings on the way. docs/contracts.md
+// says what each contract holds fixed.
 //
 //   steps          H = run.steps
 //   active-width   H = run.steps, for models whose active FFN width is the coefficient
@@ -36,7 +36,8 @@ int64_t contract_parameters(const std::string& kind, const Audit& audit,
 // floor(coefficient * parameters / tokens_per_step)
 int64_t horizon_steps(int64_t parameters, double coefficient, int64_t tokens_per_step);
 
-// Whether the horizon follows from the configuration alone: not when a reference or a measurement is missing yet.
+// Whether the horizon follows from the configuration alone: not when a reference or a measurement
+// is missing yet.
 bool horizon_is_known(const Config& config);
 
 // H. UserError when the model is not one that the contract compares.
@@ -46,8 +47,8 @@ int64_t horizon(const Config& config, const Audit& audit);
 // The steps of the run. UserError when there are none.
 int64_t planned_steps(const Config& config);
 
-// contract.landings, or when it is absent 2, 5, 10, 20, 50 and 100% of the horizon (none for kind steps), as far as
-// the run goes, and its end.
+// contract.landings, or when it is absent 2, 5, 10, 20, 50 and 100% of the horizon (none for kind
+// steps), as far as the run goes, and its end.
 std::vector<double> landing_fractions(const ContractConfig& contract);
 std::vector<Landing> landings(const Config& config);
 

@@ -125,7 +125,8 @@ void Decoder<T>::plan_sublayers(MemoryPlan& plan) {
     for (const auto& sublayer : sublayers_) sublayer->plan(plan, tokens);
     return;
   }
-  // A half reads the stream of the one before it, which is of another kind: attention and feed-forward take turns.
+  // A half reads the stream of the one before it, which is of another kind: attention and
+  // feed-forward take turns.
   struct Planned {
     size_t begin = 0, end = 0;  // of plan.entries()
   };

@@ -1,6 +1,6 @@
-// The decoder: embedding, L blocks of an attention half and a feed-forward half (dense or mixture of experts), final
-// norm, head with cross-entropy. T is the type of activations and working weights:
-// bf16 in recipe bf16, float in recipe fp32.
+// The decoder: embedding, L blocks of an attention half and a feed-forward half (dense or mixture
+// of experts), final norm, head with cross-entropy. T is the type of activations and working
+// weights: bf16 in recipe bf16, float in recipe fp32.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,9 @@ namespace assay {
 
 enum class Recipe { kFp32, kBf16 };
 const char* recipe_name(Recipe recipe);
-// What the products are in that no format of the recipe covers: bf16 for every quantised one. `auto` becomes bf16 on a GPU and
-// where this CPU multiplies bf16 fast. UserError for an unknown name.
+// What the products are in that no format of the recipe covers: bf16 for every quantised one.
+// `auto` becomes bf16 on a GPU and where this CPU multiplies bf16 fast. UserError for an unknown
+// name.
 Recipe resolve_recipe(const std::string& name, Backend backend = Backend::kCpu);
 // The name with `auto` resolved.
 std::string resolved_recipe(const std::string& name, Backend backend = Backend::kCpu);

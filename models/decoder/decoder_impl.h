@@ -1,5 +1,5 @@
-// The class behind make_decoder. decoder.cpp: memory, training, evaluation; decoder_texts.cpp: texts of any lengths, which are
-// scored or continued.
+// The class behind make_decoder. decoder.cpp: memory, training, evaluation; decoder_texts.cpp:
+// texts of any lengths, which are scored or continued.
 #pragma once
 
 #include <memory>
@@ -52,20 +52,22 @@ class Decoder final : public Model {
   void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) override;
 
  private:
-  // The halves' buffers. For inference those of a kind share them: aliases_ has, for each view of all but the first of a kind,
-  // the view whose address it takes when memory is bound.
+  // The halves' buffers. For inference those of a kind share them: aliases_ has, for each view of
+  // all but the first of a kind, the view whose address it takes when memory is bound.
   void plan_sublayers(MemoryPlan& plan);
   struct Alias {
     void** address;
     void* const* of;
   };
   bool training() const { return options_.purpose == Purpose::kTraining; }
-  // Leaves in streams_ what each half read, the last entry being the final norm's. Its y has the rows of shape.kept, or all.
+  // Leaves in streams_ what each half read, the last entry being the final norm's. Its y has the
+  // rows of shape.kept, or all.
   void refresh_quantised(Exec on);
   void forward(Exec on, const TokenBatch& batch, Pass pass);
   void forward(Exec on, View<const int32_t, 1> token, BatchShape shape, Pass pass);
   void backward(Exec on, const TokenBatch& batch);
-  // What a micro-batch queues: the same every time, but for the Key's fields. The host keeps nothing of it.
+  // What a micro-batch queues: the same every time, but for the Key's fields. The host keeps
+  // nothing of it.
   void queue_micro_batch(Exec on, const TokenBatch& batch);
   // Tells stochastic rounding which micro-batch of the run comes next.
   void count_draw(Exec on);

@@ -1,4 +1,5 @@
-// Decoder: texts of any lengths, scored (score) or continued with their keys and values kept (extend).
+// Decoder: texts of any lengths, scored (score) or continued with their keys and values kept
+// (extend).
 #include <algorithm>
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
-// Keys and values of texts that are generated, as attention reads them (after QK-norm and RoPE), so that a new token
-// costs one row of every layer and not the whole text again.
+// Keys and values of texts that are generated, as attention reads them (after QK-norm and RoPE), so
+// that a new token costs one row of every layer and not the whole text again.
 //
 //   row of position p of text t, in every layer: t * positions + p
 //
@@ -30,8 +30,9 @@ struct KvCache {
 struct ExtensionRows {
   std::vector<int32_t> position, cache_row;  // of each token
   std::vector<int32_t> last;                 // the last token of each part
-  // What a part sees: its text in the cache, then its own rows; cut into pieces of so many rows where that is more than 0:
-  // a piece finds the part's earlier rows in the cache, where they are before attention begins.
+  // What a part sees: its text in the cache, then its own rows; cut into pieces of so many rows
+  // where that is more than 0: a piece finds the part's earlier rows in the cache, where they are
+  // before attention begins.
   std::vector<AttentionSegment> segment;
 
   ExtensionRows(const Extension& extension, int64_t texts, int64_t positions, int64_t piece);

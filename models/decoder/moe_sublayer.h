@@ -1,5 +1,6 @@
-// The mixture-of-experts half of a block: x + sum over the chosen experts of gate * SwiGLU_e(RMSNorm(x)), plus the
-// shared expert. Keeps what telemetry reads: counts of the whole step, means of the router's measures.
+// The mixture-of-experts half of a block: x + sum over the chosen experts of gate *
+// SwiGLU_e(RMSNorm(x)), plus the shared expert. Keeps what telemetry reads: counts of the whole
+// step, means of the router's measures.
 #pragma once
 
 #include "models/decoder/sublayers.h"
@@ -23,7 +24,8 @@ class MoeSublayer final : public Sublayer<T> {
   std::vector<QuantisedProducts*> quantised() const override;
 
   void begin_step(Exec on);
-  // What the host keeps of a micro-batch of `tokens`, whose kernels may be replayed without forward().
+  // What the host keeps of a micro-batch of `tokens`, whose kernels may be replayed without
+  // forward().
   void count_micro_batch(int64_t tokens);
   // Queues copies of what state() shows.
   void read_back(Exec on);
@@ -41,7 +43,8 @@ class MoeSublayer final : public Sublayer<T> {
   void backward_router(Exec on, View<const T, 2> x, const BatchShape& shape,
                        const MicroScale& scale);
   void measure_margin(Exec on);
-  // What the routed experts, the shared one and both of them ask of the ops that write their operands.
+  // What the routed experts, the shared one and both of them ask of the ops that write their
+  // operands.
   struct AmaxSlots {
     FfnAmax experts, shared;
     View<float, 1> x;

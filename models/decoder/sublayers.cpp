@@ -276,7 +276,8 @@ class AttentionSublayer final : public Sublayer<T> {
                               amax_slot(SublayerTensor::kDinner));
   }
 
-  // Only some rows go on. Their stream and what attention gives them lie where norm and qkv were, which nothing needs any more.
+  // Only some rows go on. Their stream and what attention gives them lie where norm and qkv were,
+  // which nothing needs any more.
   ResidualStream<T> kept_branch(Exec on, View<const int32_t, 1> kept) const {
     const int64_t n = kept.dim[0];
     const View<T, 2> resid = norm_.y.rows(0, n), branch = s_.branch.rows(0, n);

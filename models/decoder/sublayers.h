@@ -1,5 +1,5 @@
-// The two halves of a decoder block. Both are x + gain * branch(rmsnorm(x)); the addition is done by the next
-// half's norm, which reads the stream once for both.
+// The two halves of a decoder block. Both are x + gain * branch(rmsnorm(x)); the addition is done
+// by the next half's norm, which reads the stream once for both.
 //
 //   Stream: the residual stream between two halves is resid + gain * branch.
 //   half.forward(on, in, shape, out): out.resid = in.resid + in.gain * in.branch,  out.branch = f(rmsnorm(out.resid))
@@ -7,8 +7,8 @@
 //   and leaves as the gradient of the stream before it; scratch.dbranch arrives as gain * dresid of this half and
 //   leaves as that of the half before.
 //
-// Buffers are planned for the largest micro-batch and cut to the rows at hand. A half reads nothing of another half but its
-// Stream, and, in backward, what its own forward left.
+// Buffers are planned for the largest micro-batch and cut to the rows at hand. A half reads nothing
+// of another half but its Stream, and, in backward, what its own forward left.
 #pragma once
 
 #include <memory>
@@ -27,14 +27,16 @@
 
 namespace assay {
 
-// Sequences of one length, or one "sequence" of texts of any lengths (Model::score), which says where they lie.
+// Sequences of one length, or one "sequence" of texts of any lengths (Model::score), which says
+// where they lie.
 struct BatchShape {
   int64_t batch = 0;
   int64_t sequence = 0;
   View<const AttentionSegment, 1> segment = {};
   View<const int32_t, 1> position = {};   // (N) with segments
   View<const int32_t, 1> cache_row = {};  // (N) with texts in a cache, which are the prefixes
-  // Of models/decoder/scored_rows.h: what the last attention computes, and the rows that go on behind it. Empty: all.
+  // Of models/decoder/scored_rows.h: what the last attention computes, and the rows that go on
+  // behind it. Empty: all.
   View<const AttentionSegment, 1> last_segment = {};
   View<const int32_t, 1> kept = {};
   int64_t tokens() const { return batch * sequence; }
@@ -52,7 +54,8 @@ struct ResidualStream {
       {};  // raised in backward by the op that writes the branch's gradient; or empty
 };
 
-// What all layers share: nothing in it outlives the half that wrote it, but the two gradients handed on.
+// What all layers share: nothing in it outlives the half that wrote it, but the two gradients
+// handed on.
 template <typename T>
 struct Scratch {
   View<T, 2> branch;                 // (N, C)
@@ -87,7 +90,8 @@ struct Scratch {
   void plan_backward(MemoryPlan& plan, const ModelConfig& config, const BatchShape& largest);
 };
 
-// What the halves of a block are made of: the model, the formats of its products, what all layers share.
+// What the halves of a block are made of: the model, the formats of its products, what all layers
+// share.
 template <typename T>
 struct BlockParts {
   const ModelConfig& config;

@@ -1,5 +1,6 @@
-// One SwiGLU FFN, a dense block's or the shared expert: y = swiglu(x Wgate_up^T) Wdown^T. Its inner numbers go from product to product in
-// bf16 (in float), or as codes where that is all that its products read (models/linear/native_swiglu.h).
+// One SwiGLU FFN, a dense block's or the shared expert: y = swiglu(x Wgate_up^T) Wdown^T. Its inner
+// numbers go from product to product in bf16 (in float), or as codes where that is all that its
+// products read (models/linear/native_swiglu.h).
 #pragma once
 
 #include <string>

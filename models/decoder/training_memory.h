@@ -1,5 +1,5 @@
-// The memory of a training run, planned as the run itself plans it: model, optimizer, scratch of the products. The data
-// loader and validation add theirs when they know the files.
+// The memory of a training run, planned as the run itself plans it: model, optimizer, scratch of
+// the products. The data loader and validation add theirs when they know the files.
 #pragma once
 
 #include <memory>
@@ -19,14 +19,15 @@ struct TrainingMemory {
   // Registers everything, allocates nothing.
   TrainingMemory(const Config& config, Recipe recipe, int32_t mask_id,
                  Backend backend = Backend::kCpu);
-  // plan.allocate; where it does not fit, the UserError says the largest run.micro_batch that would.
+  // plan.allocate; where it does not fit, the UserError says the largest run.micro_batch that
+  // would.
   void allocate(const Config& config, Recipe recipe, gpu::Context* gpu = nullptr);
   // After allocate(): addresses, tables, and the workspace in `on`.
   void bind(Exec& on);
 };
 
-// The largest run.micro_batch below the configured one with which a training step fits into `bytes` of the GPU's memory,
-// or of the machine's; 0 if none does.
+// The largest run.micro_batch below the configured one with which a training step fits into `bytes`
+// of the GPU's memory, or of the machine's; 0 if none does.
 int64_t largest_micro_batch(const Config& config, Recipe recipe, const gpu::Context* gpu,
                             size_t bytes);
 

@@ -58,8 +58,8 @@ struct Wanted {
   uint32_t site = 0;
 };
 
-// Both copies of x from one read where their formats are one; a tensor's scale needs a read before, unless `known`, the largest
-// magnitude of x, is there and nothing is rotated.
+// Both copies of x from one read where their formats are one; a tensor's scale needs a read before,
+// unless `known`, the largest magnitude of x, is there and nothing is rotated.
 template <typename X>
 void code(Exec on, const QuantScratch& q, View<const X, 2> x, const Wanted& row,
           const Wanted& column, View<const float, 1> known = {}) {
@@ -96,8 +96,8 @@ void code(Exec on, const QuantScratch& q, View<const X, 2> x, const Wanted& row,
                    .signs = kRotationSigns});
 }
 
-// Forward products may leave their sums to the tensor cores where one scale stands for a tensor, as the published recipe
-// does: a gradient's sums have more to lose.
+// Forward products may leave their sums to the tensor cores where one scale stands for a tensor, as
+// the published recipe does: a gradient's sums have more to lose.
 CodedSums forward_sums(const OperandFormat& input) {
   return input.format.scale == ScaleKind::kTensor ? CodedSums::kFast : CodedSums::kPromoted;
 }

@@ -1,6 +1,7 @@
-// The products of one weight matrix by hardware that multiplies its formats: operands are packed by ops/quantise.h and multiplied by
-// ops/scaled_linear.h, where QuantisedProducts decodes them and multiplies in bf16. Codes and draws are the same in both. For training steps:
-// evaluation decodes, so that a loss or a score is made the same way everywhere, of any number of rows.
+// The products of one weight matrix by hardware that multiplies its formats: operands are packed by
+// ops/quantise.h and multiplied by ops/scaled_linear.h, where QuantisedProducts decodes them and
+// multiplies in bf16. Codes and draws are the same in both. For training steps: evaluation decodes,
+// so that a loss or a score is made the same way everywhere, of any number of rows.
 //
 //   native.forward(on, scratch, x, y)          y = x W^T
 //   native.code_gradient(on, scratch, dy)      the copies of dy that the next two read, from one read
@@ -29,8 +30,8 @@
 
 namespace assay {
 
-// Why no product of the model is native, whatever its format: cuBLASLt wants the widths and the tokens of its 8-bit operands to be
-// multiples of 16. "" if nothing is in the way.
+// Why no product of the model is native, whatever its format: cuBLASLt wants the widths and the
+// tokens of its 8-bit operands to be multiples of 16. "" if nothing is in the way.
 std::string native_problem(const ModelConfig& model, int64_t sequence);
 
 // The numbers of a weight's operands in QuantScratch::not_finite.
@@ -79,7 +80,8 @@ class NativeProducts {
              View<const float, 1> amax) const;
   void dgrad(Exec on, const QuantScratch& q, View<bf16, 2> dx, View<const bf16, 2> add) const;
 
-  // Copies in the scratch of x (of dy) of so many rows, for the op that writes their codes; then the products of them.
+  // Copies in the scratch of x (of dy) of so many rows, for the op that writes their codes; then
+  // the products of them.
   QuantisedCopy input_copy(const QuantScratch& q, int64_t rows) const;
   QuantisedCopy gradient_row(const QuantScratch& q, int64_t rows) const;
   QuantisedCopy gradient_column(const QuantScratch& q, int64_t rows) const;
@@ -111,8 +113,9 @@ class NativeProducts {
 // Of the role's weights.
 ExpertWidths expert_widths(ProductRole role, const ModelConfig& model);
 
-// What a GPU of that compute capability does with the products of the roles that the model has and the table quantises, a row a
-// role: "attention  fprop, dgrad, wgrad in their own formats", "experts  decoded: ...".
+// What a GPU of that compute capability does with the products of the roles that the model has and
+// the table quantises, a row a role: "attention  fprop, dgrad, wgrad in their own formats",
+// "experts  decoded: ...".
 std::vector<std::string> native_rows(const PrecisionTable& table, const ModelConfig& model,
                                      int capability);
 

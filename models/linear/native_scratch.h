@@ -1,5 +1,5 @@
-// Where the operands of native products (models/linear/native_products.h) lie while one is at hand: codes and scales of two copies of an
-// activation or a gradient.
+// Where the operands of native products (models/linear/native_products.h) lie while one is at hand:
+// codes and scales of two copies of an activation or a gradient.
 #pragma once
 
 #include <cstdint>

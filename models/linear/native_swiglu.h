@@ -1,5 +1,6 @@
-// An FFN whose products read codes with a scale for each 128 of a line: h and the gradient of gate and up are written as codes where
-// they are computed (ops/swiglu_codes.h), and never in bf16. The same bits as product, SwiGLU and quantiser one by one.
+// An FFN whose products read codes with a scale for each 128 of a line: h and the gradient of gate
+// and up are written as codes where they are computed (ops/swiglu_codes.h), and never in bf16. The
+// same bits as product, SwiGLU and quantiser one by one.
 #pragma once
 
 #include "models/linear/native_products.h"
@@ -12,8 +13,8 @@ class NativeSwiglu {
   NativeSwiglu(const NativeProducts* gate_up, const NativeProducts* down)
       : gate_up_(gate_up), down_(down) {}
 
-  // The same in both passes of a micro-batch: the backward pass finds no h in bf16 where the forward pass wrote none. Not in sampled
-  // steps, which measure the bf16 numbers.
+  // The same in both passes of a micro-batch: the backward pass finds no h in bf16 where the
+  // forward pass wrote none. Not in sampled steps, which measure the bf16 numbers.
   bool in_force(const QuantScratch& q, int64_t width) const;
 
   // y = swiglu(gate_up) Wdown^T

@@ -15,7 +15,8 @@ struct NamedFormat {
   const char* name;
   QuantFormat format;
 };
-// fp32 block scales are powers of two, so that a decoded value is a number of bf16 (docs/decisions/0008).
+// fp32 block scales are powers of two, so that a decoded value is a number of bf16
+// (docs/decisions/0008).
 constexpr NamedFormat kFormats[] = {
     {"fp8_e4m3", {.element = ElementFormat::kE4M3, .scale = ScaleKind::kTensor}},
     {"fp8_e5m2", {.element = ElementFormat::kE5M2, .scale = ScaleKind::kTensor}},
@@ -163,7 +164,8 @@ void apply_line(PrecisionTable& table, const std::string& line, const std::strin
   }
 }
 
-// The published recipes, as lines of precision.override over bf16. docs/precision.md has the sources.
+// The published recipes, as lines of precision.override over bf16. docs/precision.md has the
+// sources.
 const std::map<std::string, std::vector<std::string>, std::less<>>& recipes() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> lines = {
       {"fp8_tensor", {"input=fp8_e4m3", "weight=fp8_e4m3", "gradient=fp8_e5m2"}},

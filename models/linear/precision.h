@@ -1,12 +1,14 @@
-// Which format each operand of each matrix product has: recipes, and changes to them one operand at a time.
+// Which format each operand of each matrix product has: recipes, and changes to them one operand at
+// a time.
 //
 //   role       attention (the projections), dense_ffn, experts (routed), shared_experts
 //   product    fprop: y = x W^T        dgrad: dx = dy W        wgrad: dW += dy^T x
 //   operand    input (x), weight (W), gradient (dy)
 //
-// Embedding, head, norms, router and the attention core are never quantised. Blocks lie along the sum of the product: along
-// the features in fprop and dgrad, along the tokens (of one expert) in wgrad. A weight is quantised from its fp32 master once
-// an optimizer step. The recipes: precision.cpp, as one table; docs/precision.md says where they come from.
+// Embedding, head, norms, router and the attention core are never quantised. Blocks lie along the
+// sum of the product: along the features in fprop and dgrad, along the tokens (of one expert) in
+// wgrad. A weight is quantised from its fp32 master once an optimizer step. The recipes:
+// precision.cpp, as one table; docs/precision.md says where they come from.
 #pragma once
 
 #include <array>
@@ -39,7 +41,8 @@ struct OperandFormat {
 // "bf16", "mxfp8", "nvfp4+sr+rht", ...
 std::string format_name(const OperandFormat& format);
 
-// The two operands that each product has: fprop input and weight, dgrad gradient and weight, wgrad gradient and input.
+// The two operands that each product has: fprop input and weight, dgrad gradient and weight, wgrad
+// gradient and input.
 struct ProductFormats {
   OperandFormat fprop_input, fprop_weight;
   OperandFormat dgrad_gradient, dgrad_weight;
@@ -62,10 +65,12 @@ struct PrecisionTable {
   bool any() const;
 };
 
-// UserError: an unknown recipe; an override that names no such role, product, operand or format, or asks for what cannot be.
+// UserError: an unknown recipe; an override that names no such role, product, operand or format, or
+// asks for what cannot be.
 PrecisionTable precision_table(const PrecisionConfig& config, const ModelConfig& model);
 
-// What the products of `role` in block `layer` use: the table's, or bf16 in the layers it leaves out.
+// What the products of `role` in block `layer` use: the table's, or bf16 in the layers it leaves
+// out.
 ProductFormats formats_of(const PrecisionTable& table, ProductRole role, int64_t layer,
                           int64_t layers);
 
@@ -78,7 +83,8 @@ std::string quantised_recipe_names();
 
 // "nvfp4 with experts.wgrad=bf16, last 2 blocks in bf16"
 std::string precision_text(const PrecisionConfig& config);
-// One row a product of the roles that the model has: "experts  fprop  input nvfp4, weight nvfp4_2d".
+// One row a product of the roles that the model has: "experts  fprop  input nvfp4, weight
+// nvfp4_2d".
 std::vector<std::string> precision_rows(const PrecisionTable& table, const ModelConfig& model);
 
 const char* product_role_name(ProductRole role);

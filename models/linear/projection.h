@@ -1,4 +1,5 @@
-// The linear layers of a block: a weight, its gradient, and its three products in the formats of the precision table.
+// The linear layers of a block: a weight, its gradient, and its three products in the formats of
+// the precision table.
 #pragma once
 
 #include <memory>
@@ -20,8 +21,8 @@ struct ProjectionSite {
   ExpertWidths experts = {};
 };
 
-// What the three products of one weight read: the operands as they are, or what QuantisedProducts makes of them.
-// Weight: WeightMatrix<T> or WeightStack<T>.
+// What the three products of one weight read: the operands as they are, or what QuantisedProducts
+// makes of them. Weight: WeightMatrix<T> or WeightStack<T>.
 template <typename T, typename Weight>
 class WeightProducts {
  public:

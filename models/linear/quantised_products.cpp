@@ -108,7 +108,8 @@ std::vector<QuantisedOperandState> QuantisedProducts::states() const {
 }
 
 void QuantisedProducts::begin_measures(Exec on, const QuantScratch& q) const {
-  // Flips are against the weight before the step's update, whose decoded copy other steps do without.
+  // Flips are against the weight before the step's update, whose decoded copy other steps do
+  // without.
   refresh_for_evaluation(on, q);
   zero(on, measures_);
 }

@@ -1,11 +1,13 @@
-// What the three products of one weight read where a recipe quantises them: decoded operands in shared scratch, copies of the
-// weight, the tensors' scales for the epilogues, and what sampled steps measure of the formats.
+// What the three products of one weight read where a recipe quantises them: decoded operands in
+// shared scratch, copies of the weight, the tensors' scales for the epilogues, and what sampled
+// steps measure of the formats.
 //
 //   products.fprop_input(on, scratch, x)         x, blocks along its features
 //   products.gradient(on, scratch, dy)           dy for dgrad (blocks along its features) and for wgrad (along tokens), one read
 //   products.wgrad_input(on, scratch, x, ...)    x, blocks along the tokens of each expert
 //
-// Results lie in the scratch: one product at a time. An operand that stays in bf16 is passed through.
+// Results lie in the scratch: one product at a time. An operand that stays in bf16 is passed
+// through.
 #pragma once
 
 #include <memory>
@@ -62,7 +64,8 @@ class QuantisedProducts {
   void begin_measures(Exec on, const QuantScratch& q) const;
   void read_measures(Exec on) const;
 
-  // Does a pass over x (over dy) for its largest magnitude fall away where that is known? In some phase.
+  // Does a pass over x (over dy) for its largest magnitude fall away where that is known? In some
+  // phase.
   bool needs_input_amax() const;
   bool needs_gradient_amax() const;
 
@@ -114,7 +117,8 @@ class QuantisedProducts {
   View<double, 2> read_measures_;  // the host's
 };
 
-// The word, if the op that writes a weight's x (its dy) shall raise it. products: null where nothing is quantised.
+// The word, if the op that writes a weight's x (its dy) shall raise it. products: null where
+// nothing is quantised.
 View<float, 1> input_amax_slot(const QuantisedProducts* products, const QuantScratch& q,
                                View<float, 1> amax_slot);
 View<float, 1> gradient_amax_slot(const QuantisedProducts* products, const QuantScratch& q,

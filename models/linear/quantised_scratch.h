@@ -1,4 +1,5 @@
-// What quantised products share: the decoded operands of the product at hand, and the counter of random draws.
+// What quantised products share: the decoded operands of the product at hand, and the counter of
+// random draws.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,11 @@
-// A weight whose products are quantised: what fprop and dgrad read instead of the rounded master. Made from the fp32 master
-// once an optimizer step, so nothing of it is in a checkpoint.
+// A weight whose products are quantised: what fprop and dgrad read instead of the rounded master.
+// Made from the fp32 master once an optimizer step, so nothing of it is in a checkpoint.
 //
 //   fprop   blocks along `in`, the sum of y = x W^T            dgrad   blocks along `out`, the sum of dx = dy W
 //
-// Formats whose blocks are the same along both axes (tensor, 128x128, 16x16) need one copy. Experts' blocks do not cross from one
-// expert into the next; a tensor scale is that of all experts together.
+// Formats whose blocks are the same along both axes (tensor, 128x128, 16x16) need one copy.
+// Experts' blocks do not cross from one expert into the next; a tensor scale is that of all experts
+// together.
 #pragma once
 
 #include <string>
@@ -28,7 +29,8 @@ class WeightCopies {
   // Fills tables.
   void bind(Exec on, View<const float, 1> master);
   // Copies of the master as the phase has it: decoded, or rounded to bf16 with the scale 1.
-  // measures: of FakeQuantise, or empty; with them codes that are not those of the copy before are counted.
+  // measures: of FakeQuantise, or empty; with them codes that are not those of the copy before are
+  // counted.
   struct Sites {
     uint32_t fprop, dgrad;  // of FakeCopy
   };

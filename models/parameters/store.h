@@ -1,6 +1,7 @@
-// The parameters of a decoder with their buffers: fp32 master, fp32 gradient, the working copy the products
-// read (bf16 recipe: a rounded copy; fp32 recipe: the master itself) and its packed form. Inference on a CPU reads the packed
-// forms alone: the rounded copies take turns in one place while they are packed.
+// The parameters of a decoder with their buffers: fp32 master, fp32 gradient, the working copy the
+// products read (bf16 recipe: a rounded copy; fp32 recipe: the master itself) and its packed form.
+// Inference on a CPU reads the packed forms alone: the rounded copies take turns in one place while
+// they are packed.
 #pragma once
 
 #include <map>
@@ -20,9 +21,11 @@ class ParameterStore {
  public:
   ParameterStore(std::vector<ParameterSpec> specs, Backend backend);
 
-  // Before plan(): the products read other copies of it (models/linear/weight_copies.h), so it has no working copy here.
+  // Before plan(): the products read other copies of it (models/linear/weight_copies.h), so it has
+  // no working copy here.
   void leave_out(const std::string& name);
-  // For inference without gradients: their views are empty, and so is the data of a matrix that is packed.
+  // For inference without gradients: their views are empty, and so is the data of a matrix that is
+  // packed.
   void plan(MemoryPlan& plan, Purpose purpose);
   void initialise(Exec on, uint64_t seed);
   // Working copies and packed forms from the masters.

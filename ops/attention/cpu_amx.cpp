@@ -21,7 +21,8 @@ constexpr int kKeySteps = kTile / 2;  // of a sum over the queries or keys of a 
 
 enum class Sums { kFromZero, kContinue };
 
-// c (rows, columns) = or += a (rows, steps) b (steps, columns), all multiples of 16; strides in words.
+// c (rows, columns) = or += a (rows, steps) b (steps, columns), all multiples of 16; strides in
+// words.
 struct Tiles {
   float* c;
   int64_t c_stride;
@@ -78,7 +79,8 @@ int first_vector(bool diagonal, int key) {
 template <int D>
 using Shape = Geometry<bf16, D>;
 
-// 64 queries of one head against all keys before them. The weighted sum of v is kept across: (D, queries).
+// 64 queries of one head against all keys before them. The weighted sum of v is kept across: (D,
+// queries).
 template <int D>
 void queries_forward(const Text<bf16>& text, int64_t h, int64_t q0) {
   using G = Shape<D>;
@@ -245,7 +247,8 @@ struct KeyBlock {
   }
 };
 
-// One tile of keys against a block of queries: p and ds from the scores, then the three products with them.
+// One tile of keys against a block of queries: p and ds from the scores, then the three products
+// with them.
 template <int D>
 void backward_tile(QueryBlock<D>& queries, const KeyBlock<D>& keys, bool diagonal, float (*dk)[D],
                    float (*dv)[D]) {
@@ -320,8 +323,8 @@ void backward_tile(QueryBlock<D>& queries, const KeyBlock<D>& keys, bool diagona
            Sums::kContinue);
 }
 
-// One key-value head of one sequence. dk and dv of all its keys are summed in scratch, over the heads of the group and
-// over the blocks of queries, in that order.
+// One key-value head of one sequence. dk and dv of all its keys are summed in scratch, over the
+// heads of the group and over the blocks of queries, in that order.
 template <int D>
 void backward_head(const AttentionBackward<bf16>& a, int64_t b, int64_t kv) {
   using G = Shape<D>;

@@ -1,5 +1,6 @@
-// The bf16 bodies of ops/attention.h on the CPU's matrix unit: the same tiles of 64 queries by 64 keys and the same
-// softmax, only the products elsewhere and their sums in the order of ops/cpu_gemm/amx.h.
+// The bf16 bodies of ops/attention.h on the CPU's matrix unit: the same tiles of 64 queries by 64
+// keys and the same softmax, only the products elsewhere and their sums in the order of
+// ops/cpu_gemm/amx.h.
 #pragma once
 
 #include "ops/attention.h"

@@ -40,8 +40,8 @@ inline i32x16 sees(int key) {
   return query >= key;
 }
 
-// Item i of a head's blocks of queries: its longest and shortest follow each other, so that threads that take
-// neighbouring items get shares of about the same length.
+// Item i of a head's blocks of queries: its longest and shortest follow each other, so that threads
+// that take neighbouring items get shares of about the same length.
 inline int64_t balanced_block(int64_t i, int64_t blocks) {
   return i % 2 == 0 ? blocks - 1 - i / 2 : i / 2;
 }

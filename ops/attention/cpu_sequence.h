@@ -1,6 +1,7 @@
-// Forward attention of one text as the CPU computes it, 64 queries of a head at a time: the body of ops/attention.h and of
-// ops/varlen_attention.h. Positions count from the text's first row; the rows of a prefix, which lie elsewhere, come before
-// its own. Tiles begin at multiples of 64 positions whatever the prefix is, so a row has the same bits however its text is cut.
+// Forward attention of one text as the CPU computes it, 64 queries of a head at a time: the body of
+// ops/attention.h and of ops/varlen_attention.h. Positions count from the text's first row; the
+// rows of a prefix, which lie elsewhere, come before its own. Tiles begin at multiples of 64
+// positions whatever the prefix is, so a row has the same bits however its text is cut.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +51,8 @@ struct Text {
   }
 };
 
-// Block `block` of 64 positions, of [first_block(), blocks()). On the matrix unit where there is one.
+// Block `block` of 64 positions, of [first_block(), blocks()). On the matrix unit where there is
+// one.
 template <typename T>
 void forward_block(const Text<T>& text, int64_t head, int64_t block);
 

@@ -1,8 +1,10 @@
-// The small matrix products of attention: 64 queries by 64 keys, operands packed in tiles on the stack.
+// The small matrix products of attention: 64 queries by 64 keys, operands packed in tiles on the
+// stack.
 //
-// A tile holds lanes of 32 bits. FloatLane is one float; PairLane is two neighbouring bf16 of the summed axis, which
-// one instruction multiplies and adds (AVX512-BF16). With PairLane an operand summed over the head's width is a plain
-// copy of bf16 rows, and one summed over queries or keys needs two rows interleaved: load_pairs, store_pair.
+// A tile holds lanes of 32 bits. FloatLane is one float; PairLane is two neighbouring bf16 of the
+// summed axis, which one instruction multiplies and adds (AVX512-BF16). With PairLane an operand
+// summed over the head's width is a plain copy of bf16 rows, and one summed over queries or keys
+// needs two rows interleaved: load_pairs, store_pair.
 //
 //   accumulate    acc[r][v] += sum over steps of a[r, step] * b[step, v]     a broadcast lane by lane, b as vectors
 //
@@ -18,8 +20,9 @@ namespace assay::attention {
 constexpr int kTile = 64;  // queries, and keys, of a tile
 constexpr int kTileVectors = kTile / kVector;
 
-// Sums held in registers at once, and keys whose scores against all queries of a tile are: a vector is one register
-// with AVX-512, two or four elsewhere. Forward is faster with room left for the exponentials.
+// Sums held in registers at once, and keys whose scores against all queries of a tile are: a vector
+// is one register with AVX-512, two or four elsewhere. Forward is faster with room left for the
+// exponentials.
 #if defined(__AVX512F__)
 constexpr int kSums = 16, kForwardKeys = 2, kBackwardKeys = 4;
 #else

@@ -1,5 +1,6 @@
-// Attention backward in bf16 by mma.sync, deterministic without atomics: a kernel owns dk and dv of a block of keys,
-// another dq of a block of queries, and both compute p and ds: seven products in place of five.
+// Attention backward in bf16 by mma.sync, deterministic without atomics: a kernel owns dk and dv of
+// a block of keys, another dq of a block of queries, and both compute p and ds: seven products in
+// place of five.
 #include <type_traits>
 
 #include "cuda/gpu.h"
@@ -23,10 +24,12 @@ template <int D>
 struct Block {
   static constexpr int kRows = D == 128 ? 32 : 64;  // of a tile of the rows that stream by
   static constexpr int kTile = kRows * D;
-  // Of a tile at once: scores of 16 x kPart a warp, for the block that owns keys and for the one that owns queries.
+  // Of a tile at once: scores of 16 x kPart a warp, for the block that owns keys and for the one
+  // that owns queries.
   static constexpr int kKeysPart = D == 32 ? 32 : 16, kQueriesPart = 32;
   static constexpr int kResident = D == 128 ? 2 : 3;  // blocks of an SM, by registers
-  // The warp's own two fragments of 16 rows; with the sums of dk and dv they pass 255 registers at D = 128.
+  // The warp's own two fragments of 16 rows; with the sums of dk and dv they pass 255 registers at
+  // D = 128.
   using Held = HeldRows<D, 1>;
   using HeldKeys = std::conditional_t<D == 128, TileRows<D>, HeldRows<D, 1>>;
   static constexpr int kSharedBytes = (2 * kOwned + 4 * kRows) * D * int(sizeof(bf16));
@@ -37,11 +40,12 @@ GPU_DEVICE void differentiate(float& dp, float p, float delta) {
   dp = p * (dp - delta);
 }
 
-// A block owns dk and dv of 64 keys of a key-value head, a warp those of 16, in registers; queries of all heads of its
-// group stream by in tiles through two stages of shared memory, from the first that sees its keys on, head after head.
-// Rows of the products are keys: p and ds are, as they are computed, operands of the sums. Each tile of q and dout is
-// read from L2 once a block. Bound by mma.sync and by shared memory (16 rows a warp: 512 bytes for two products). The
-// first keys, seen by the most queries, start first.
+// A block owns dk and dv of 64 keys of a key-value head, a warp those of 16, in registers; queries
+// of all heads of its group stream by in tiles through two stages of shared memory, from the first
+// that sees its keys on, head after head. Rows of the products are keys: p and ds are, as they are
+// computed, operands of the sums. Each tile of q and dout is read from L2 once a block. Bound by
+// mma.sync and by shared memory (16 rows a warp: 512 bytes for two products). The first keys, seen
+// by the most queries, start first.
 template <int D>
 __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backward_keys_kernel(
     const __grid_constant__ AttentionBackward<bf16> a) {
@@ -161,9 +165,9 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
                 a.dv_amax.data);
 }
 
-// A block owns dq of 64 queries of a head, a warp that of 16, in registers; tiles of keys and values up to the last query
-// stream by through two stages of shared memory. Bound as the kernel above, with three products for its four. The last
-// queries, which see the most keys, start first.
+// A block owns dq of 64 queries of a head, a warp that of 16, in registers; tiles of keys and
+// values up to the last query stream by through two stages of shared memory. Bound as the kernel
+// above, with three products for its four. The last queries, which see the most keys, start first.
 template <int D>
 __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backward_queries_kernel(
     const __grid_constant__ AttentionBackward<bf16> a) {
@@ -220,7 +224,8 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
     }
     const bf16* const k_now = k_tiles + tile % 2 * B::kTile;
     const bf16* const v_now = v_tiles + tile % 2 * B::kTile;
-    // The last key, counted from the tile's first, that the lane's upper row sees. It also hides keys past the end.
+    // The last key, counted from the tile's first, that the lane's upper row sees. It also hides
+    // keys past the end.
     const int last = first - tile * B::kRows + lane() / 4;
 #pragma unroll 1
     for (int part = 0; part < B::kRows; part += kPart) {

@@ -20,8 +20,9 @@ constexpr int kReleases = 8;  // warps that compute
 constexpr int kSteps = kD / 16;
 constexpr int kSums = kRows / 2;  // numbers a thread holds of a 64 x 64 product
 
-// What the exponentials of a query need: lse in powers of two, and delta = dout . out; past the sequence infinite and 0, so that
-// p = 0. (B, Hq, T rounded up to 64) of them, as 64 lse and 64 delta in turns.
+// What the exponentials of a query need: lse in powers of two, and delta = dout . out; past the
+// sequence infinite and 0, so that p = 0. (B, Hq, T rounded up to 64) of them, as 64 lse and 64
+// delta in turns.
 struct Term {
   float lse, delta;
 };
@@ -81,8 +82,8 @@ GPU_DEVICE void release(Mbarrier* barrier) {
   if (lane() == 0) mbarrier_arrive(barrier);
 }
 
-// Shared memory: two operands of the block's own rows, [operand][group][64][64], then stages of two operands that stream by, then
-// the terms of the stages.
+// Shared memory: two operands of the block's own rows, [operand][group][64][64], then stages of two
+// operands that stream by, then the terms of the stages.
 constexpr int kOperands = 2;
 constexpr int kOwnedBoxes = kOperands * 2;
 constexpr int kSharedBytes = (kOwnedBoxes + kStages * kOperands) * kBoxBytes + kStages * kTermBytes;
@@ -170,7 +171,8 @@ GPU_DEVICE void store_sums(bf16* first, int stride, int valid, bf16* tile, const
   store_rows<kD>(first, stride, valid, tile + warp() % 4 * 16 * kD, rows, factor, factor, amax);
 }
 
-// --- A block that owns dk and dv of 128 keys; queries of all heads of the group stream by, from the first that sees its keys.
+// --- A block that owns dk and dv of 128 keys; queries of all heads of the group stream by, from
+// the first that sees its keys.
 
 struct KeysPlace {
   int b, kv, k0, head, heads_end, tiles;  // tiles of 64 queries of each head
@@ -196,7 +198,8 @@ GPU_DEVICE void copy_for_keys(const TermsArgs& w, const Maps& maps, const KeysPl
   }
 }
 
-// p of the warp's 16 keys and 64 queries from their scores. `key`: the warp's first, counted from the first query.
+// p of the warp's 16 keys and 64 queries from their scores. `key`: the warp's first, counted from
+// the first query.
 GPU_DEVICE void weigh_keys(float (&s)[kSums], const float* terms, int key) {
   constexpr float kScale = kLog2E * inverse_root<kD>();
 #pragma unroll
@@ -225,8 +228,8 @@ GPU_DEVICE void differentiate_keys(float (&dp)[kSums], const float (&p)[kSums],
   }
 }
 
-// The 64 keys of one warpgroup. Rows of the products are keys: p and ds are, as they are computed, operands of the sums. The sums
-// of a tile run while the next tile's scores are computed.
+// The 64 keys of one warpgroup. Rows of the products are keys: p and ds are, as they are computed,
+// operands of the sums. The sums of a tile run while the next tile's scores are computed.
 GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& at,
                              const Tiles& tiles, Barriers& barriers, int group) {
   Fragments k_rows, v_rows, p_rows, ds_rows;
@@ -286,9 +289,10 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
   store_sums(to + a.kv_heads * kD, stride, valid, tiles.owned(1, group), dv, 1, a.dv_amax.data);
 }
 
-// Bound by the tensor cores (four products of 64 x 64 x 64 a tile and warpgroup, 512 clocks); the exponentials of both warpgroups
-// take half of that time and overlap with the other's products. Of a head's first tile the second warpgroup computes in vain. The
-// first keys, seen by the most queries, start first.
+// Bound by the tensor cores (four products of 64 x 64 x 64 a tile and warpgroup, 512 clocks); the
+// exponentials of both warpgroups take half of that time and overlap with the other's products. Of
+// a head's first tile the second warpgroup computes in vain. The first keys, seen by the most
+// queries, start first.
 __global__ __launch_bounds__(kThreads, 1) void attention_backward_keys_wgmma_kernel(
     const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps) {
   const AttentionBackward<bf16>& a = w.a;
@@ -314,7 +318,8 @@ __global__ __launch_bounds__(kThreads, 1) void attention_backward_keys_wgmma_ker
   }
 }
 
-// --- A block that owns dq of 128 queries of a head; keys and values up to the last query stream by.
+// --- A block that owns dq of 128 queries of a head; keys and values up to the last query stream
+// by.
 
 struct QueriesPlace {
   int b, h, kv, q0, tiles;
@@ -334,7 +339,8 @@ GPU_DEVICE void copy_for_queries(const AttentionBackward<bf16>& a, const Maps& m
   }
 }
 
-// p of the warp's 16 queries and 64 keys. `row`: the warp's first query, counted from the first key.
+// p of the warp's 16 queries and 64 keys. `row`: the warp's first query, counted from the first
+// key.
 GPU_DEVICE void weigh_queries(float (&s)[kSums], const Term (&term)[2], int row) {
   constexpr float kScale = kLog2E * inverse_root<kD>();
 #pragma unroll
@@ -407,8 +413,9 @@ GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, cons
              int(a.sequence) - first, tiles.owned(0, group), dq, inverse_root<kD>());
 }
 
-// Bound as the kernel above, with three products for its four: the exponentials take two thirds of their time. Of the last tile the
-// first warpgroup computes in vain. The last queries, which see the most keys, start first.
+// Bound as the kernel above, with three products for its four: the exponentials take two thirds of
+// their time. Of the last tile the first warpgroup computes in vain. The last queries, which see
+// the most keys, start first.
 __global__ __launch_bounds__(kThreads, 1) void attention_backward_queries_wgmma_kernel(
     const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps) {
   const AttentionBackward<bf16>& a = w.a;

@@ -9,8 +9,8 @@ namespace assay::gpu::attention {
 
 inline constexpr int kDeltaThreads = 256;
 
-// scratch (B, Hq, T) = dout . out. D / 8 threads share a row of a head, 8 elements each. Bound by memory: dout and out
-// once; deltas are 4 bytes for 4 D.
+// scratch (B, Hq, T) = dout . out. D / 8 threads share a row of a head, 8 elements each. Bound by
+// memory: dout and out once; deltas are 4 bytes for 4 D.
 template <typename T>
 __global__ __launch_bounds__(kDeltaThreads) void attention_delta_kernel(
     const __grid_constant__ AttentionBackward<T> a) {

@@ -1,7 +1,9 @@
-// Attention in float, on the ordinary cores: to tell wrong mathematics from rounding, not to be fast.
+// Attention in float, on the ordinary cores: to tell wrong mathematics from rounding, not to be
+// fast.
 //
-// A row (a query, or a key in the backward pass over keys) belongs to D / 32 neighbouring lanes, 32 elements each, in
-// registers; the rows of the other side are read one after the other by all rows of a warp at once.
+// A row (a query, or a key in the backward pass over keys) belongs to D / 32 neighbouring lanes, 32
+// elements each, in registers; the rows of the other side are read one after the other by all rows
+// of a warp at once.
 #include <cmath>
 
 #include "cuda/gpu.h"
@@ -113,7 +115,8 @@ __global__ __launch_bounds__(kThreads) void attention_forward_float_kernel(
   most.raise_of_warp<float>();
 }
 
-// A row's lanes own dk and dv of a key and run over the queries of the group's heads that see it. Bound by L1.
+// A row's lanes own dk and dv of a key and run over the queries of the group's heads that see it.
+// Bound by L1.
 template <int D>
 __global__ __launch_bounds__(kThreads) void attention_backward_keys_float_kernel(
     const __grid_constant__ AttentionBackward<float> a) {

@@ -17,17 +17,19 @@ constexpr int kKeys = 64;  // of a tile
 
 template <int D>
 struct Block {
-  // Two row tiles of 16 queries a warp halve what is read of K and V from shared memory; at D = 128 registers allow one.
+  // Two row tiles of 16 queries a warp halve what is read of K and V from shared memory; at D = 128
+  // registers allow one.
   static constexpr int kRowTiles = D == 128 ? 1 : 2;
   static constexpr int kWarpQueries = 16 * kRowTiles;
   static constexpr int kQueries = kWarps * kWarpQueries;
   static constexpr int kSharedBytes = (kQueries + 4 * kKeys) * D * int(sizeof(bf16));
 };
 
-// A block owns 128 queries of a head (64 at D = 128), a warp 32 (16); Q and the sums stay in registers. Tiles of 64 keys
-// and values come through two stages of shared memory, the next one while this one is used; each is read from L2 once a
-// block. Bound by mma.sync (2/3 of the wgmma rate at best) and, at D <= 64, by the exponentials: 16 a clock and SM
-// against 4 D FLOP each. Blocks with the most keys start first.
+// A block owns 128 queries of a head (64 at D = 128), a warp 32 (16); Q and the sums stay in
+// registers. Tiles of 64 keys and values come through two stages of shared memory, the next one
+// while this one is used; each is read from L2 once a block. Bound by mma.sync (2/3 of the wgmma
+// rate at best) and, at D <= 64, by the exponentials: 16 a clock and SM against 4 D FLOP each.
+// Blocks with the most keys start first.
 template <int D>
 __global__ __launch_bounds__(kThreads, 2) void attention_forward_kernel(
     const __grid_constant__ AttentionForward<bf16> a) {
@@ -84,7 +86,8 @@ __global__ __launch_bounds__(kThreads, 2) void attention_forward_kernel(
     if (k0 + kKeys > first_query) {
 #pragma unroll
       for (int m = 0; m < B::kRowTiles; ++m) {
-        // The last key, counted from k0, that the lane's upper row sees. It also hides keys past the sequence.
+        // The last key, counted from k0, that the lane's upper row sees. It also hides keys past
+        // the sequence.
         const int last = first_query - k0 + 16 * m + lane() / 4;
 #pragma unroll
         for (int n = 0; n < kN; ++n) {

@@ -25,12 +25,14 @@ struct Block {
   static constexpr int kSharedBytes = (kQ + 2 * kStages * kTile) * int(sizeof(bf16));
 };
 
-// full: bytes have landed; empty: all warps have read them. A phase of each for every use of a stage.
+// full: bytes have landed; empty: all warps have read them. A phase of each for every use of a
+// stage.
 struct Barriers {
   Mbarrier q, k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
 };
 
-// Shared memory: Q as [group][span][64 rows][64], then stages of K, then of V, each [span][128 rows][64].
+// Shared memory: Q as [group][span][64 rows][64], then stages of K, then of V, each [span][128
+// rows][64].
 template <int D>
 struct Tiles {
   bf16* base;
@@ -100,8 +102,8 @@ GPU_DEVICE void issue_output(float (&out)[D / 2], const uint32_t (&p)[kKeys / 16
   wgmma_commit();
 }
 
-// On the diagonal tile: keys later than the query, and with them those past the sequence. `row`: the lane's upper one,
-// counted from the tile's first key.
+// On the diagonal tile: keys later than the query, and with them those past the sequence. `row`:
+// the lane's upper one, counted from the tile's first key.
 GPU_DEVICE void hide_later_keys(float (&s)[kKeys / 2], int row) {
 #pragma unroll
   for (int i = 0; i < kKeys / 2; ++i) {
@@ -116,8 +118,8 @@ GPU_DEVICE void release(Mbarrier* barrier) {
   if (lane() == 0) mbarrier_arrive(barrier);
 }
 
-// The 64 queries of one warpgroup. Scores of a tile are computed while the previous tile's P V runs; the exponentials
-// overlap with it, and with the other warpgroup's products.
+// The 64 queries of one warpgroup. Scores of a tile are computed while the previous tile's P V
+// runs; the exponentials overlap with it, and with the other warpgroup's products.
 template <int D>
 GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const Tiles<D>& tiles,
                         Barriers& barriers, int group) {
@@ -177,16 +179,18 @@ GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const 
   }
 #pragma unroll
   for (int i = 0; i < D / 2; ++i) rows[i / 4][i % 4] = out[i];
-  // The rows take the place of the group's Q, which at D = 128 other warps' products have read there.
+  // The rows take the place of the group's Q, which at D = 128 other warps' products have read
+  // there.
   named_barrier_sync(1 + group, kGroup);
   store_rows<D>(a.out.row(at.b * a.sequence + first) + at.h * D, int(a.heads) * D, sequence - first,
                 tiles.q(group) + warp() % 4 * 16 * D, rows, inverse[0], inverse[1], a.amax.data);
 }
 
-// A block owns 128 queries of a head, each of two warpgroups 64; one thread of the third copies by TMA. Tiles of 128 keys
-// and values pass through two stages each; they are read from L2 once a block. Bound by the tensor cores at D = 128; at
-// D = 64 the exponentials (16 a clock and SM) take 5/6 of the products' time and must overlap with them. Of the diagonal
-// tile the first warpgroup computes 64 keys in vain. Blocks with the most keys start first.
+// A block owns 128 queries of a head, each of two warpgroups 64; one thread of the third copies by
+// TMA. Tiles of 128 keys and values pass through two stages each; they are read from L2 once a
+// block. Bound by the tensor cores at D = 128; at D = 64 the exponentials (16 a clock and SM) take
+// 5/6 of the products' time and must overlap with them. Of the diagonal tile the first warpgroup
+// computes 64 keys in vain. Blocks with the most keys start first.
 template <int D>
 __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
     const __grid_constant__ AttentionForward<bf16> a, const __grid_constant__ TensorMap map) {

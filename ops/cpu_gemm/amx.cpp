@@ -68,7 +68,8 @@ void store_rows(bf16* to, const float* from, int64_t cols) {
   }
 }
 
-// The rows of a block of `a` as tiles read them: as they lie where they are whole tiles, else a copy padded with zeros.
+// The rows of a block of `a` as tiles read them: as they lie where they are whole tiles, else a
+// copy padded with zeros.
 template <typename Y>
 class BlockRows {
  public:

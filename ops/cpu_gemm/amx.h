@@ -1,8 +1,10 @@
-// The bf16 products of ops/cpu_gemm/gemm.h on a CPU's matrix unit (AMX): tiles of 16 rows x 16 steps times 16 steps x 16 columns.
+// The bf16 products of ops/cpu_gemm/gemm.h on a CPU's matrix unit (AMX): tiles of 16 rows x 16
+// steps times 16 steps x 16 columns.
 //
-// The panels are those of ops/cpu_gemm/gemm.h. Of each 16 steps the even k are summed from zero in rising order, so are the
-// odd k, and the two sums are added and then added to c: other bits than without the unit, but as there the same for an
-// element whatever tile it falls into. Subnormal inputs and results count as zero.
+// The panels are those of ops/cpu_gemm/gemm.h. Of each 16 steps the even k are summed from zero in
+// rising order, so are the odd k, and the two sums are added and then added to c: other bits than
+// without the unit, but as there the same for an element whatever tile it falls into. Subnormal
+// inputs and results count as zero.
 #pragma once
 
 #include "ops/cpu_gemm/gemm.h"

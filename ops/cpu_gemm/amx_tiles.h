@@ -1,5 +1,6 @@
-// Blocks of 32 x 32 sums on the CPU's matrix unit, for code compiled where it exists (ASSAY_AMX). Operands are words
-// of two bf16 neighbouring along the summed axis, a step: a (rows, steps), b (steps, columns).
+// Blocks of 32 x 32 sums on the CPU's matrix unit, for code compiled where it exists (ASSAY_AMX).
+// Operands are words of two bf16 neighbouring along the summed axis, a step: a (rows, steps), b
+// (steps, columns).
 #pragma once
 
 #if defined(__AMX_BF16__) && defined(__AVX512BF16__)

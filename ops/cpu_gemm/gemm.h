@@ -1,17 +1,19 @@
-// Panels: the one matrix product kernel behind ops/linear.h and ops/grouped_linear.h, and how its operands lie.
+// Panels: the one matrix product kernel behind ops/linear.h and ops/grouped_linear.h, and how its
+// operands lie.
 //
 //   c[i,j] = start[i,j] + sum_k a[i,k] b[k,j]
 //
-// A step is the k that share 32 bits: one float, or a pair (k, k+1) of bf16. b is packed into panels of 64
-// columns (the last has a multiple of 16): for each step, the panel's columns side by side, so a step of 16
-// columns is one vector. a is read as it lies, one step of one row at a time, from rows at any address: gathering
-// costs nothing. A tile of 6 x 64 sums stays in registers.
+// A step is the k that share 32 bits: one float, or a pair (k, k+1) of bf16. b is packed into
+// panels of 64 columns (the last has a multiple of 16): for each step, the panel's columns side by
+// side, so a step of 16 columns is one vector. a is read as it lies, one step of one row at a time,
+// from rows at any address: gathering costs nothing. A tile of 6 x 64 sums stays in registers.
 //
-// Each c is one chain of sums over k in rising order (bf16: within a step the odd k first), starting from `start`:
-// its bits depend neither on the tile it falls into nor on where k is cut between steps. Float uses fused
-// multiply-add where the CPU has it. The two products of a bf16 step are exact in float and added one after the
-// other, to nearest even. vdpbf16ps (AVX512-BF16) does the same but takes subnormal inputs and results as zero; sums
-// leave as bf16 to nearest even, there too with subnormals as zero. A CPU with a matrix unit multiplies bf16 there
+// Each c is one chain of sums over k in rising order (bf16: within a step the odd k first),
+// starting from `start`: its bits depend neither on the tile it falls into nor on where k is cut
+// between steps. Float uses fused multiply-add where the CPU has it. The two products of a bf16
+// step are exact in float and added one after the other, to nearest even. vdpbf16ps (AVX512-BF16)
+// does the same but takes subnormal inputs and results as zero; sums leave as bf16 to nearest even,
+// there too with subnormals as zero. A CPU with a matrix unit multiplies bf16 there
 // (ops/cpu_gemm/amx.h), in another order of sums that is fixed as well.
 #pragma once
 
@@ -71,7 +73,8 @@ struct PackRows {
 template <typename T>
 void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end);
 
-// Rows that are computed together: pieces of whole tiles waste nothing. kBlockRows is a multiple of it.
+// Rows that are computed together: pieces of whole tiles waste nothing. kBlockRows is a multiple of
+// it.
 template <typename T>
 int64_t tile_rows();
 
@@ -90,8 +93,8 @@ struct Product {
 template <typename T, typename Y>
 void multiply(const Product<T, Y>& p);
 
-// c[i,j] += sum_k a[k,i] b[k,j], one piece by one thread: columns [0, rows) of a, packed here in blocks on the
-// stack, and all panels of b.
+// c[i,j] += sum_k a[k,i] b[k,j], one piece by one thread: columns [0, rows) of a, packed here in
+// blocks on the stack, and all panels of b.
 template <typename T>
 struct OuterProduct {
   float* c;  // acc (rows, cols)   rows c_stride apart

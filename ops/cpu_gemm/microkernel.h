@@ -1,7 +1,9 @@
-// The kernel of ops/cpu_gemm/gemm.h: one tile of up to 6 x 64 sums in registers. Vectors are the compiler's, as wide as
-// the CPU's; AVX-512 adds masks for what ends inside a vector, AVX512-BF16 one instruction.
+// The kernel of ops/cpu_gemm/gemm.h: one tile of up to 6 x 64 sums in registers. Vectors are the
+// compiler's, as wide as the CPU's; AVX-512 adds masks for what ends inside a vector, AVX512-BF16
+// one instruction.
 //
-// Zen 4, one core: 230 of 235 GFLOP/s at 128 bf16 steps (a loop of nothing but vdpbf16ps gives 235), 216 at 32.
+// Zen 4, one core: 230 of 235 GFLOP/s at 128 bf16 steps (a loop of nothing but vdpbf16ps gives
+// 235), 216 at 32.
 #pragma once
 
 #include <algorithm>

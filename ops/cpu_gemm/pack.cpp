@@ -20,7 +20,8 @@ void transpose(uint32_t* to, int64_t width, const T* from, int64_t rows, int64_t
   const int64_t whole = k / kStep<T>;
   int64_t done = 0;
 #if defined(__AVX512F__)
-  // Whole blocks where they lie; the last steps of a row, or all of a short one, by a block of their own.
+  // Whole blocks where they lie; the last steps of a row, or all of a short one, by a block of
+  // their own.
   for (; rows == kVector && done < whole; done = std::min(done + 16, whole)) {
     const int64_t count = std::min<int64_t>(16, whole - done);
     const auto* block = reinterpret_cast<const std::byte*>(from) + 4 * done;
@@ -106,7 +107,8 @@ void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last) {
 
 template <typename T>
 void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end) {
-  // A panel's steps lie side by side: written in one stream, while the rows stay in the cache for the next panel.
+  // A panel's steps lie side by side: written in one stream, while the rows stay in the cache for
+  // the next panel.
   uint32_t* panel = p.panels;
   for (int64_t col = 0; col < p.cols; col += p.panel_cols, panel += p.panel_words) {
     const int64_t cols = std::min(p.panel_cols, p.cols - col), width = padded_cols(cols);

@@ -21,8 +21,8 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Pieces of `grain` rows that never cross a segment, numbered without a table: segment e has the numbers from
-// offsets[e] / grain + e on. Some numbers at its end may be unused.
+// Pieces of `grain` rows that never cross a segment, numbered without a table: segment e has the
+// numbers from offsets[e] / grain + e on. Some numbers at its end may be unused.
 int64_t first_piece(const Segments& s, int64_t grain, int64_t e) {
   return s.begin(e) / grain + e;
 }
@@ -60,8 +60,9 @@ void for_blocks(int64_t begin, int64_t end, int64_t tile_rows, F&& f) {
   }
 }
 
-// How the threads share a product: each gets neighbouring tiles of rows and all chunks of columns, or with few rows the
-// other way round. An element has the same bits whoever computes it, so the shares need not be whole blocks.
+// How the threads share a product: each gets neighbouring tiles of rows and all chunks of columns,
+// or with few rows the other way round. An element has the same bits whoever computes it, so the
+// shares need not be whole blocks.
 struct Shares {
   int64_t rows, tile_rows, tiles, chunks, lanes;
   bool by_rows;
@@ -95,8 +96,8 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
   const int64_t panel_bytes = 4 * panel::kPanelCols * std::max<int64_t>(1, pass_steps);
   const int64_t chunk_cols = panel::kPanelCols * std::max<int64_t>(1, kChunkBytes / panel_bytes);
   const int64_t chunks = ceil_div(p.cols, chunk_cols);
-  // Neighbouring rows are those of the thread in the ops before and after, so they are in its cache; it goes through all
-  // of them with one chunk of panels before the next.
+  // Neighbouring rows are those of the thread in the ops before and after, so they are in its
+  // cache; it goes through all of them with one chunk of panels before the next.
   const int64_t tile_rows = panel::tile_rows<T>();
   const Shares shares(on, segments.end(segments.count - 1), tile_rows, chunks);
   parallel_for(on, shares.lanes, [&](int64_t lane) {

@@ -1,5 +1,5 @@
-// The products of ops/cpu_gemm/gemm.h over ragged segments of rows, cut into pieces that depend on the shapes only. The
-// dense linear layer is one segment.
+// The products of ops/cpu_gemm/gemm.h over ragged segments of rows, cut into pieces that depend on
+// the shapes only. The dense linear layer is one segment.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What a call on a GPU does where this build has no CUDA body for the op. The definitions are weak: one in ops/<op>.cu
-// replaces them.
+// What a call on a GPU does where this build has no CUDA body for the op. The definitions are weak:
+// one in ops/<op>.cu replaces them.
 #include "base/check.h"
 #include "ops/gpu/ops.h"
 

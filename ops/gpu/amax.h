@@ -1,5 +1,6 @@
-// The largest magnitude of what a kernel writes, made by that kernel: an integer maximum of bit patterns, so that the order does not
-// matter. The word is 0, or what other kernels left in it, before.
+// The largest magnitude of what a kernel writes, made by that kernel: an integer maximum of bit
+// patterns, so that the order does not matter. The word is 0, or what other kernels left in it,
+// before.
 #pragma once
 
 #include "base/bf16.h"
@@ -15,23 +16,26 @@ GPU_DEVICE void take_most(uint32_t& most, float x) {
   most = most < bits ? bits : most;
 }
 
-// One thread. Most of a kernel's blocks and warps have nothing larger than those before them: a read spares them the maximum, which
-// all of them would wait for in turn. The word only grows, so an old value costs a maximum too many and changes nothing.
+// One thread. Most of a kernel's blocks and warps have nothing larger than those before them: a
+// read spares them the maximum, which all of them would wait for in turn. The word only grows, so
+// an old value costs a maximum too many and changes nothing.
 GPU_DEVICE void raise_word(uint32_t* word, uint32_t to) {
   if (atomic_load(word) < to) atomic_max(word, to);
 }
 
-// Every thread of the block calls it, with its own largest. `scratch`: kWarp words of shared memory.
+// Every thread of the block calls it, with its own largest. `scratch`: kWarp words of shared
+// memory.
 GPU_DEVICE void update_amax(float* most_of_all, uint32_t most, uint32_t* scratch) {
   most = magnitude_bits(float_of(block_reduce(most, Max{}, 0u, scratch)));
   if (thread_in_block() == 0) raise_word(reinterpret_cast<uint32_t*>(most_of_all), most);
 }
 
-// For kernels whose registers decide how many blocks a multiprocessor has: they are compiled for both answers.
+// For kernels whose registers decide how many blocks a multiprocessor has: they are compiled for
+// both answers.
 enum class Asks { kNo, kYes };
 
-// The largest magnitude of what a thread stores, where somebody asks for it. Values may be taken before they are rounded to T:
-// rounding keeps their order, so that the largest is rounded alone.
+// The largest magnitude of what a thread stores, where somebody asks for it. Values may be taken
+// before they are rounded to T: rounding keeps their order, so that the largest is rounded alone.
 struct AmaxAccumulator {
   float* of_all;  // null: nobody asks
   uint32_t bits = 0;
@@ -77,8 +81,8 @@ struct AmaxAccumulator {
   }
 };
 
-// Leaves the copy's site where nothing was before it. Ops that follow each other run one after the other: the first one keeps its
-// mark, and its blocks agree on the larger.
+// Leaves the copy's site where nothing was before it. Ops that follow each other run one after the
+// other: the first one keeps its mark, and its blocks agree on the larger.
 GPU_DEVICE void mark_not_finite(const View<uint32_t, 1>& first, uint32_t site, uint32_t most) {
   if (first.empty() || most < kInfinityBits) return;
   const uint32_t seen = atomic_load(first.data);

@@ -1,4 +1,5 @@
-// Elements of T as floats in a kernel: N neighbours in 16-byte accesses, rounded once when they are stored.
+// Elements of T as floats in a kernel: N neighbours in 16-byte accesses, rounded once when they are
+// stored.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,8 @@ GPU_DEVICE void store_floats(bf16* p, const float (&x)[1]) {
   p->bits = bf16::round_nearest_even(x[0]);
 }
 
-// May rows of `width` elements from `p` on be read kVector elements at a time? On the host, before a launch.
+// May rows of `width` elements from `p` on be read kVector elements at a time? On the host, before
+// a launch.
 template <typename T>
 bool in_vectors(const T* p, int64_t width) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0 && width % kVector == 0;

@@ -1,5 +1,6 @@
-// Loads of a loop under way together. A compiler may not move a load over a store to what could be the same memory, so
-// a loop that copies from global to shared memory waits for each of its loads unless it is written like this.
+// Loads of a loop under way together. A compiler may not move a load over a store to what could be
+// the same memory, so a loop that copies from global to shared memory waits for each of its loads
+// unless it is written like this.
 #pragma once
 
 #include <type_traits>

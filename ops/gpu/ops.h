@@ -1,5 +1,6 @@
-// The CUDA bodies of the ops, as plain overloads: defined in ops/<op>.cu, called by the public functions of ops/<op>.cpp when
-// Exec::gpu is set. Where a build has no CUDA, or an op no CUDA body yet, ops/gpu/absent.cpp refuses with a user error.
+// The CUDA bodies of the ops, as plain overloads: defined in ops/<op>.cu, called by the public
+// functions of ops/<op>.cpp when Exec::gpu is set. Where a build has no CUDA, or an op no CUDA body
+// yet, ops/gpu/absent.cpp refuses with a user error.
 #pragma once
 
 #include "ops/adamw.h"
@@ -120,11 +121,13 @@ void cast_stochastic(Exec on, const CastStochastic& a);
 void zero(Exec on, const Zero& a);
 void checksum(Exec on, const Checksum& a);
 
-// What Exec::workspace must have where a kernel needs scratch that the op's struct has no field for.
+// What Exec::workspace must have where a kernel needs scratch that the op's struct has no field
+// for.
 int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t width);
 
-// HeadLoss::scratch for chunks of 8192 rows of T, the size a GPU likes. With head_loss_scratch_bytes<T> it works in smaller
-// chunks: it takes as many rows as there is room for, and the last bits of dweight follow the number.
+// HeadLoss::scratch for chunks of 8192 rows of T, the size a GPU likes. With
+// head_loss_scratch_bytes<T> it works in smaller chunks: it takes as many rows as there is room
+// for, and the last bits of dweight follow the number.
 int64_t head_loss_chunk_bytes(int64_t tokens, int64_t vocab, int64_t element_bytes);
 
 }  // namespace assay::gpu

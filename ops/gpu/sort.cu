@@ -29,7 +29,8 @@ GPU_DEVICE int digit_of(int32_t key, int shift) {
   return (key >> shift) & (kDigits - 1);
 }
 
-// A block counts the digits of its 2048 keys. Integers: the order of the additions in shared memory does not matter.
+// A block counts the digits of its 2048 keys. Integers: the order of the additions in shared memory
+// does not matter.
 __global__ __launch_bounds__(kThreads) void sort_count_kernel(const __grid_constant__ Pass a) {
   GPU_SHARED(int32_t, count, [kDigits]);
   const int thread = int(threadIdx.x);
@@ -44,10 +45,11 @@ __global__ __launch_bounds__(kThreads) void sort_count_kernel(const __grid_const
   a.count.at(blockIdx.x, thread) = count[thread];
 }
 
-// A block puts its 2048 keys in their places. First thread d finds where digit d starts (all lower digits, then this
-// digit in earlier blocks), from the whole table of counts: 1 KB a block from L2. Then each warp ranks its own 256
-// neighbouring keys, 32 at a time: among equal digits by lane, after those of earlier rounds and earlier warps.
-// Latency, not memory, bounds it: 131072 keys are one wave of blocks.
+// A block puts its 2048 keys in their places. First thread d finds where digit d starts (all lower
+// digits, then this digit in earlier blocks), from the whole table of counts: 1 KB a block from L2.
+// Then each warp ranks its own 256 neighbouring keys, 32 at a time: among equal digits by lane,
+// after those of earlier rounds and earlier warps. Latency, not memory, bounds it: 131072 keys are
+// one wave of blocks.
 __global__ __launch_bounds__(kThreads) void sort_place_kernel(const __grid_constant__ Pass a) {
   GPU_SHARED(int32_t, start, [kDigits]);
   GPU_SHARED(int32_t, warp_count, [kWarps][kDigits]);

@@ -1,6 +1,8 @@
-// Stable sort on the device: keys of up to 31 bits with their positions, by digits of 8 bits, lowest first.
+// Stable sort on the device: keys of up to 31 bits with their positions, by digits of 8 bits,
+// lowest first.
 //
-// No atomics on global memory and no order of blocks: the result is the stable order, whatever runs first.
+// No atomics on global memory and no order of blocks: the result is the stable order, whatever runs
+// first.
 #pragma once
 
 #include <cstdint>

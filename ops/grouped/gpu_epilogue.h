@@ -8,8 +8,9 @@
 
 namespace assay::gpu {
 
-// A warp's 16 rows x 64 columns of bf16, as wgmma leaves them: pair 4 i + j of a lane is in matrix j of columns 16 i to
-// 16 i + 15, row lane / 4 (+ 8 where j is odd), columns 2 (lane % 4) (+ 8 where j > 1) and the next.
+// A warp's 16 rows x 64 columns of bf16, as wgmma leaves them: pair 4 i + j of a lane is in matrix
+// j of columns 16 i to 16 i + 15, row lane / 4 (+ 8 where j is odd), columns 2 (lane % 4) (+ 8
+// where j > 1) and the next.
 struct GroupedBlock {
   uint32_t pair[16];
 };
@@ -27,9 +28,10 @@ GPU_DEVICE GroupedBlock rounded_block(const float (&acc)[Numbers], int block) {
   return b;
 }
 
-// Through the warp's own 2 KiB of shared memory, pieces of 16 bytes XOR row: no bank conflicts either way, and 8 lanes read
-// or write 128 neighbouring bytes of global memory. `to` and `from`: the block's first element; rows and columns from there
-// to the end of the segment and of the row; what lies behind is neither written nor read (zero).
+// Through the warp's own 2 KiB of shared memory, pieces of 16 bytes XOR row: no bank conflicts
+// either way, and 8 lanes read or write 128 neighbouring bytes of global memory. `to` and `from`:
+// the block's first element; rows and columns from there to the end of the segment and of the row;
+// what lies behind is neither written nor read (zero).
 GPU_DEVICE unsigned char* staged_matrix(unsigned char* staging, int i) {
   const int row = lane() % 16;
   return staging + row * 128 + ((2 * i + lane() / 16) ^ row % 8) * 16;
@@ -91,7 +93,8 @@ GPU_DEVICE GroupedBlock block_of(unsigned char* staging, const GroupedLines& lin
   return b;
 }
 
-// --- The ends. row: this warp's first assignment; rows: of its 16 how many there are, or less than 1; column: the tile's.
+// --- The ends. row: this warp's first assignment; rows: of its 16 how many there are, or less than
+// 1; column: the tile's.
 
 template <int N>
 GPU_DEVICE void store_rows(const float (&acc)[N / 2], unsigned char* staging,
@@ -104,7 +107,8 @@ GPU_DEVICE void store_rows(const float (&acc)[N / 2], unsigned char* staging,
   }
 }
 
-// acc: N/2 columns of the gate, then those of up. h is made of the rounded ones, as backward will see them.
+// acc: N/2 columns of the gate, then those of up. h is made of the rounded ones, as backward will
+// see them.
 template <int N>
 GPU_DEVICE void store_swiglu(const float (&acc)[N / 2], unsigned char* staging,
                              const GroupedTileArgs& g, int64_t row, int rows, int column) {
@@ -140,8 +144,8 @@ GPU_DEVICE GroupedGateUp fetch_gate_up(const GroupedTileArgs& g, int64_t row, in
   return {fetch_lines(from, rows, g.n - column, 2 * g.n),
           fetch_lines(from + g.n, rows, g.n - column, 2 * g.n)};
 }
-// acc: dh, which is not rounded. `next`: gate and up of the first 64 columns, read before the products; the next 64 are
-// read while these are worked on.
+// acc: dh, which is not rounded. `next`: gate and up of the first 64 columns, read before the
+// products; the next 64 are read while these are worked on.
 template <int N>
 GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, unsigned char* staging,
                               const GroupedTileArgs& g, int64_t row, int rows, int column) {
@@ -168,8 +172,8 @@ GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, uns
   most.raise_of_warp<bf16>();
 }
 
-// c += acc, or c = acc if it has no sums yet (adds is 0), c (rows, width) from this thread's first row on. 16 reads of 8 bytes are under way at a time; four lanes cover
-// a sector.
+// c += acc, or c = acc if it has no sums yet (adds is 0), c (rows, width) from this thread's first
+// row on. 16 reads of 8 bytes are under way at a time; four lanes cover a sector.
 template <int N>
 GPU_DEVICE void add_rows(const float (&acc)[N / 2], float* c, int adds, int rows, int column,
                          int width) {

@@ -1,5 +1,6 @@
-// The sums of a grouped product of 8-bit codes. Tensor cores keep about 14 bits of a sum of fp8 products, so theirs end after a
-// stage, 128 of the sum's index, which is also a block of the scales; the rest is added in float.
+// The sums of a grouped product of 8-bit codes. Tensor cores keep about 14 bits of a sum of fp8
+// products, so theirs end after a stage, 128 of the sum's index, which is also a block of the
+// scales; the rest is added in float.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -7,12 +8,14 @@
 
 namespace assay::gpu {
 
-// Decode scales that a thread's numbers of one stage have: of its two rows, and of the two halves of the tile's columns.
+// Decode scales that a thread's numbers of one stage have: of its two rows, and of the two halves
+// of the tile's columns.
 struct GroupedStageScales {
   float a[2], b[2];
 };
 
-// The rows of x, or of dy, whose sums this thread has: 8 apart. What lies behind the segment reads the scale of its last row.
+// The rows of x, or of dy, whose sums this thread has: 8 apart. What lies behind the segment reads
+// the scale of its last row.
 struct GroupedScaleRows {
   int64_t at[2];
 };
@@ -43,7 +46,8 @@ GPU_DEVICE GroupedStageScales stage_scales(const GroupedTileArgs& g, const Group
   return s;
 }
 
-// acc += part, scaled. d[4 i] and d[4 i + 1] are of the first row, the next two of the second (cuda/kernel/wgmma.h).
+// acc += part, scaled. d[4 i] and d[4 i + 1] are of the first row, the next two of the second
+// (cuda/kernel/wgmma.h).
 template <int N>
 GPU_DEVICE void add_scaled(float (&acc)[N / 2], const float (&part)[N / 2],
                            const GroupedStageScales& s) {
@@ -51,7 +55,8 @@ GPU_DEVICE void add_scaled(float (&acc)[N / 2], const float (&part)[N / 2],
   for (int i = 0; i < N / 2; ++i) acc[i] = fmaf(part[i], s.a[i / 2 % 2] * s.b[i / (N / 4)], acc[i]);
 }
 
-// multiply_tile (ops/grouped/gpu_mainloop.h) for codes. While a warpgroup adds, the other's products run.
+// multiply_tile (ops/grouped/gpu_mainloop.h) for codes. While a warpgroup adds, the other's
+// products run.
 template <typename Tile>
 GPU_DEVICE void multiply_codes(float (&acc)[Tile::N / 2], const GroupedTileArgs& g,
                                const GroupedAt& at, int active, GroupedRing<Tile::stages>& ring,
@@ -61,7 +66,8 @@ GPU_DEVICE void multiply_codes(float (&acc)[Tile::N / 2], const GroupedTileArgs&
   const int in_blocks = g.blocks.a != nullptr;
   const GroupedScaleRows rows = in_blocks ? scale_rows<Tile>(g, at.part) : GroupedScaleRows{};
   for (float& sum : acc) sum = 0;
-  // Given a value, though the first product of a stage overwrites it: its registers are free outside this function.
+  // Given a value, though the first product of a stage overwrites it: its registers are free
+  // outside this function.
   float part[Tile::N / 2] = {};
   for (int k = 0; k < at.k_tiles; ++k, ring.advance()) {
     unsigned char* const stage = shared + ring.stage * Tile::stage_bytes;

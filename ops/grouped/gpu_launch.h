@@ -1,5 +1,5 @@
-// The tensor-core kernel of the grouped products and its launch, for ops/grouped_linear.cu, ops/grouped_swiglu.cu and
-// ops/grouped_scaled.cu.
+// The tensor-core kernel of the grouped products and its launch, for ops/grouped_linear.cu,
+// ops/grouped_swiglu.cu and ops/grouped_scaled.cu.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,13 @@
 
 namespace assay::gpu {
 
-// A block owns tiles of 128 x N, warpgroups 1 and 2 half of one each; warpgroup 0 copies ahead, across tiles, so that the
-// ring fills while a tile is stored. Rows of a are read once for each N columns of c, weights once for each 128 rows of an
-// expert, mostly from L2. dweight is read and written once, by the one block that has the whole sum over an expert's tokens
-// (or over one of the pieces of an expert with very many): its bits depend on nothing else. Bound at 65536 tokens, width 768, 7 of 256 experts, ffn 384, by the tensor cores: first product,
-// its dgrad and wgrad 541 GF / 1.7 GB, 685 us each; second 271 GF / 1.2 GB, 343 us each.
+// A block owns tiles of 128 x N, warpgroups 1 and 2 half of one each; warpgroup 0 copies ahead,
+// across tiles, so that the ring fills while a tile is stored. Rows of a are read once for each N
+// columns of c, weights once for each 128 rows of an expert, mostly from L2. dweight is read and
+// written once, by the one block that has the whole sum over an expert's tokens (or over one of the
+// pieces of an expert with very many): its bits depend on nothing else. Bound at 65536 tokens,
+// width 768, 7 of 256 experts, ffn 384, by the tensor cores: first product, its dgrad and wgrad 541
+// GF / 1.7 GB, 685 us each; second 271 GF / 1.2 GB, 343 us each.
 template <typename Tile>
 __global__ __launch_bounds__(kGroupedThreads,
                              1) void grouped_kernel(const __grid_constant__ GroupedTileArgs g) {

@@ -1,16 +1,17 @@
-// The grouped products on tensor cores: what the tiles of forward, dgrad and wgrad share, and the ring of stages between
-// the warpgroup that copies and the two that multiply.
+// The grouped products on tensor cores: what the tiles of forward, dgrad and wgrad share, and the
+// ring of stages between the warpgroup that copies and the two that multiply.
 //
 //   forward   c (rows, n) = a (rows, k) W[e]^T      a: x, in order or gathered       W[e] (n, k)
 //   dgrad     c (rows, n) = a (rows, k) W[e]        a: dy                            W[e] (k, n)
 //   wgrad     c[e] (m, n) += a^T (m, rows) b        a: dy, b: x, in order or gathered
 //
-// A tile of c has 128 x N elements, N = 128, 192 or 256; warpgroups 1 and 2 own 64 rows of it each. A stage holds 64 of the
-// sum's index: an A block of 16 KiB and a B block of 128 N bytes, both in slabs of rows of 128 bytes, swizzled as TMA does.
-// Forward's orientation also multiplies 8-bit codes (ops/grouped_scaled.h): rows of 128 bytes are then 128 of the sum's index, moved
-// as 64 pairs: k, the maps and the rows of a count pairs.
-// A tile at the segment's end computes with what lies behind it (the next expert's rows) and does not store that; a sum over
-// tokens (wgrad) has zeros there.
+// A tile of c has 128 x N elements, N = 128, 192 or 256; warpgroups 1 and 2 own 64 rows of it each.
+// A stage holds 64 of the sum's index: an A block of 16 KiB and a B block of 128 N bytes, both in
+// slabs of rows of 128 bytes, swizzled as TMA does. Forward's orientation also multiplies 8-bit
+// codes (ops/grouped_scaled.h): rows of 128 bytes are then 128 of the sum's index, moved as 64
+// pairs: k, the maps and the rows of a count pairs.
+// A tile at the segment's end computes with what lies behind it (the next expert's rows) and does
+// not store that; a sum over tokens (wgrad) has zeros there.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -33,7 +34,8 @@ constexpr int kGroupedSlab = 64;                // elements of a row of 128 byte
 constexpr int kGroupedSlabBytes = 64 * 128;     // of 64 rows
 constexpr int kGroupedStagingBytes = 8 * 2048;  // a warp's 16 rows x 64 columns of bf16
 
-// fp32 decode scales of coded blocks of 128 of the sum's index, and how far apart they are; null: none.
+// fp32 decode scales of coded blocks of 128 of the sum's index, and how far apart they are; null:
+// none.
 struct GroupedBlockScales {
   const float* a = nullptr;  // of a row's blocks
   int64_t a_row = 0, a_block = 0;
@@ -71,7 +73,8 @@ struct GroupedTile {
   static constexpr bool swiglu = End == GroupedEnd::kSwiglu;
   static constexpr bool gathered = Rows_ == GroupedRows::kGathered;
   static constexpr int N = N_;
-  // Of c from one tile to the next. Forward with SwiGLU: N/2 columns of the gate and the N/2 of up that belong to them.
+  // Of c from one tile to the next. Forward with SwiGLU: N/2 columns of the gate and the N/2 of up
+  // that belong to them.
   static constexpr int columns = swiglu ? N / 2 : N;
   static constexpr Major a_order = Kind == GroupedKind::kWgrad ? Major::kMN : Major::kK;
   static constexpr Major b_order = Kind == GroupedKind::kForward ? Major::kK : Major::kMN;
@@ -111,7 +114,8 @@ struct GroupedBarriers {
   Mbarrier* empty;
 };
 
-// Tile number t: all tiles of a part follow each other, so that blocks that run together share its rows in L2.
+// Tile number t: all tiles of a part follow each other, so that blocks that run together share its
+// rows in L2.
 struct GroupedAt {
   GroupedPart part;
   int m, n;
@@ -170,8 +174,9 @@ GPU_DEVICE void load_stage(const GroupedTileArgs& g, const GroupedAt& at, int k_
   }
 }
 
-// --- Copying gathered rows: 128 threads, 8 to a row of 128 bytes, 16 bytes each, to where TMA's swizzle would have put
-// them. What lies outside becomes zero. The stage's barrier gets each thread's arrival when its copies have landed.
+// --- Copying gathered rows: 128 threads, 8 to a row of 128 bytes, 16 bytes each, to where TMA's
+// swizzle would have put them. What lies outside becomes zero. The stage's barrier gets each
+// thread's arrival when its copies have landed.
 
 // The rows of x that this thread copies: 16 apart, from its own on; -1 past the end.
 template <int Count>
@@ -232,8 +237,9 @@ GPU_DEVICE uint64_t grouped_descriptor(const unsigned char* tile, int step) {
   return wgmma_descriptor(tile + step * (Order == Major::kK ? 32 : 2048), kGroupedSlabBytes, 1024);
 }
 
-// Tokens behind the segment's end are the next expert's: zero in both operands, so that infinities and NaN there do not
-// count either. By both warpgroups, before either multiplies. Gathered rows came with zeros.
+// Tokens behind the segment's end are the next expert's: zero in both operands, so that infinities
+// and NaN there do not count either. By both warpgroups, before either multiplies. Gathered rows
+// came with zeros.
 template <typename Tile>
 GPU_DEVICE void clear_tokens(unsigned char* stage, int tokens) {
   constexpr int kSlabs =
@@ -248,8 +254,8 @@ GPU_DEVICE void clear_tokens(unsigned char* stage, int tokens) {
   named_barrier_sync(1, 256);
 }
 
-// acc = this warpgroup's 64 rows of the tile. One batch of products runs while the next stage is waited for; a warp gives a
-// stage back when its batch is done.
+// acc = this warpgroup's 64 rows of the tile. One batch of products runs while the next stage is
+// waited for; a warp gives a stage back when its batch is done.
 template <typename Tile>
 GPU_DEVICE void multiply_tile(float (&acc)[Tile::N / 2], const GroupedAt& at, int active,
                               GroupedRing<Tile::stages>& ring, unsigned char* shared,
@@ -259,8 +265,8 @@ GPU_DEVICE void multiply_tile(float (&acc)[Tile::N / 2], const GroupedAt& at, in
   for (int k = 0; k < at.k_tiles; ++k, ring.advance()) {
     unsigned char* const stage = shared + ring.stage * Tile::stage_bytes;
     mbarrier_wait(&barriers.full[ring.stage], ring.round);
-    // cp.async writes as ordinary stores do (generic proxy): the barrier orders them before this fence, and the fence
-    // before the tensor cores' reads.
+    // cp.async writes as ordinary stores do (generic proxy): the barrier orders them before this
+    // fence, and the fence before the tensor cores' reads.
     if constexpr (Tile::gathered) fence_proxy_async();
     if constexpr (Tile::Kind == GroupedKind::kWgrad) {
       const int tokens = at.part.rows - k * kGroupedTileK;

@@ -1,5 +1,5 @@
-// The grouped products without tensor cores: float, and bf16 where rows are not multiples of 16 bytes. The roles of a, b
-// and c are those of ops/grouped/gpu_mainloop.h.
+// The grouped products without tensor cores: float, and bf16 where rows are not multiples of 16
+// bytes. The roles of a, b and c are those of ops/grouped/gpu_mainloop.h.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -51,8 +51,8 @@ GPU_DEVICE float plain_b(const GroupedPlainArgs<T>& g, const GroupedPart& part, 
   }
 }
 
-// A block owns 64 x 64 tiles of c, a thread 4 x 4 elements of one, summed over k in order. Bound by the reads of shared
-// memory: 32 bytes for 16 products.
+// A block owns 64 x 64 tiles of c, a thread 4 x 4 elements of one, summed over k in order. Bound by
+// the reads of shared memory: 32 bytes for 16 products.
 template <typename T, GroupedKind Kind>
 __global__ __launch_bounds__(kPlainThreads) void grouped_plain_kernel(
     const __grid_constant__ GroupedPlainArgs<T> g) {

@@ -16,8 +16,9 @@ struct CutRows {
   int tile_rows;
 };
 
-// One block. First the experts, 1024 at a time: how many parts lie before each. Then the parts, one a thread: its expert by
-// bisection, so that one expert with all the rows takes no longer than many. Bound by latency, a few microseconds.
+// One block. First the experts, 1024 at a time: how many parts lie before each. Then the parts, one
+// a thread: its expert by bisection, so that one expert with all the rows takes no longer than
+// many. Bound by latency, a few microseconds.
 __global__ __launch_bounds__(kThreads) void cut_rows_kernel(const __grid_constant__ CutRows a) {
   GPU_SHARED(int, warp_total, [kWarp]);
   const int experts = int(a.offsets.dim[0]) - 1;
@@ -69,8 +70,8 @@ GPU_DEVICE Pieces pieces_of(const OrderExperts& a, int e) {
   return {count, count > 1 ? (rows + count - 1) / count : rows};
 }
 
-// A warp owns an expert and counts what comes before it, each lane among every 32nd of the others: E^2 comparisons, 16
-// million at 4096 experts. Bound by latency, a few microseconds.
+// A warp owns an expert and counts what comes before it, each lane among every 32nd of the others:
+// E^2 comparisons, 16 million at 4096 experts. Bound by latency, a few microseconds.
 __global__ __launch_bounds__(kOrderThreads) void order_experts_kernel(
     const __grid_constant__ OrderExperts a) {
   const int experts = int(a.offsets.dim[0]) - 1;
@@ -102,9 +103,9 @@ struct AddPieces {
   int64_t matrix;  // out * in, a multiple of 8
 };
 
-// A thread owns 4 neighbours of every matrix. The list is sorted by rows and a piece that is not its expert's last has at least
-// half of kGroupedPieceRows: nothing behind that is looked at. Bound by memory: 4 bytes a piece and 8 an expert for an
-// element; nothing to do as a rule.
+// A thread owns 4 neighbours of every matrix. The list is sorted by rows and a piece that is not
+// its expert's last has at least half of kGroupedPieceRows: nothing behind that is looked at. Bound
+// by memory: 4 bytes a piece and 8 an expert for an element; nothing to do as a rule.
 __global__ __launch_bounds__(kOrderThreads) void add_pieces_kernel(
     const __grid_constant__ AddPieces a) {
   const int parts = *a.from.count;

@@ -1,4 +1,5 @@
-// The work list of the grouped products on the GPU, made there from the experts' offsets: nothing is read back.
+// The work list of the grouped products on the GPU, made there from the experts' offsets: nothing
+// is read back.
 //
 //   of rows      (forward, dgrad)  an expert's rows cut into pieces of tile_rows, expert by expert
 //   of experts   (wgrad)           whole experts, the most rows first, those without rows left out. An expert with more than
@@ -33,7 +34,8 @@ constexpr int kGroupedPieceShift = 14;
 constexpr int kGroupedPieceRows = 1 << kGroupedPieceShift;
 enum class GroupedCut { kWhole, kPieces };  // what becomes of an expert with more
 
-// An expert of r rows has ceil(r / kGroupedPieceRows) pieces if it is cut, less than twice r / kGroupedPieceRows.
+// An expert of r rows has ceil(r / kGroupedPieceRows) pieces if it is cut, less than twice r /
+// kGroupedPieceRows.
 constexpr int64_t grouped_slots(int64_t assignments) {
   return 2 * (assignments / kGroupedPieceRows);
 }
@@ -57,7 +59,8 @@ constexpr int64_t grouped_parts_bytes(int64_t assignments, int64_t experts, int6
          grouped_slots(assignments) * out * in * int64_t{sizeof(float)};
 }
 
-// Where they lie in on.workspace; `op` for the message if it is too small. Only wgrad has sums of out x in.
+// Where they lie in on.workspace; `op` for the message if it is too small. Only wgrad has sums of
+// out x in.
 GroupedParts grouped_parts(Exec on, const char* op, int64_t assignments, int64_t experts,
                            int64_t out = 0, int64_t in = 0);
 

@@ -1,5 +1,5 @@
-// What fake_quantise counts of the scales of a copy's blocks, and how it tells whether a code has changed: integers and maxima, so the
-// same numbers on every backend, whatever the order.
+// What fake_quantise counts of the scales of a copy's blocks, and how it tells whether a code has
+// changed: integers and maxima, so the same numbers on every backend, whatever the order.
 #pragma once
 
 #include "base/bf16.h"

@@ -1,5 +1,6 @@
-// The inner loops of fake_quantise on the CPU: scales of many blocks at once, lines of elements encoded and decoded at once, what is
-// counted of them. Chosen once a call, by format (line_coder), and called for lines of up to kFakeColumns elements.
+// The inner loops of fake_quantise on the CPU: scales of many blocks at once, lines of elements
+// encoded and decoded at once, what is counted of them. Chosen once a call, by format (line_coder),
+// and called for lines of up to kFakeColumns elements.
 #pragma once
 
 #include "base/bf16.h"

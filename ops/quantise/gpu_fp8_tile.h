@@ -1,5 +1,6 @@
-// Codes of 8 bits, rounded to nearest, of 128 x 128 tiles of bf16: with a tensor's scale, or a scale for each 128 of a line. What
-// ops/quantise.h says of a copy, in the instructions that sm_90 has for it; a tile's two copies are made by
+// Codes of 8 bits, rounded to nearest, of 128 x 128 tiles of bf16: with a tensor's scale, or a
+// scale for each 128 of a line. What ops/quantise.h says of a copy, in the instructions that sm_90
+// has for it; a tile's two copies are made by
 //
 //   code_row()       16 neighbours of a row by a thread, the row's 128 by eight lanes
 //   code_columns()   the tile's columns by the block, from shared memory
@@ -111,7 +112,8 @@ GPU_DEVICE CodeCopy<C> begin_copy(const C& coder, const QuantisedCopy& to,
   return copy;
 }
 
-// Every lane of the warp calls it. r: of the tile; run: of the row. A run lies inside the matrix or outside.
+// Every lane of the warp calls it. r: of the tile; run: of the row. A run lies inside the matrix or
+// outside.
 template <typename C>
 GPU_DEVICE void code_row(const CodeCopy<C>& copy, int r, int run, const CodePairs& x) {
   uint32_t amax = copy.tensor_amax;
@@ -154,8 +156,8 @@ GPU_DEVICE Vec<uint32_t, kCodeRun / 4> column_codes(const uint32_t* pair, const 
   return codes;
 }
 
-// Every thread of the block calls it, behind a barrier after the tile was written. The tile is 0 outside the matrix. A warp has 32
-// pairs of columns and a quarter of their rows.
+// Every thread of the block calls it, behind a barrier after the tile was written. The tile is 0
+// outside the matrix. A warp has 32 pairs of columns and a quarter of their rows.
 template <typename C>
 GPU_DEVICE void code_columns(const CodeCopy<C>& copy, CodeTile& tile) {
   constexpr int kRows = kCodeTile / kCodeQuarters;

@@ -38,7 +38,8 @@ inline gpu::CodeKind coded_kind(const QuantFormat& f) {
   return {format(), scales()};
 }
 
-// 16 x 16 and 1 x 16 blocks have a tensor scale beside those of the blocks: it goes with the product's factors.
+// 16 x 16 and 1 x 16 blocks have a tensor scale beside those of the blocks: it goes with the
+// product's factors.
 inline bool scale_beside_blocks(const QuantFormat& f) {
   return has_tensor_scale(f.scale) && f.scale != ScaleKind::kTensor;
 }

@@ -1,6 +1,7 @@
-// How fake_quantise (ops/fake_quantise.h) cuts its work, on every backend: bands of rows that never cross a segment, by tiles of
-// columns. Bands are numbered without a table: those of segment s from offsets[s] / band + s on; some numbers at its end may be
-// unused. So neither the number of pieces nor a launch needs the values of the offsets.
+// How fake_quantise (ops/fake_quantise.h) cuts its work, on every backend: bands of rows that never
+// cross a segment, by tiles of columns. Bands are numbered without a table: those of segment s from
+// offsets[s] / band + s on; some numbers at its end may be unused. So neither the number of pieces
+// nor a launch needs the values of the offsets.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,16 @@ struct RowRange {
   int64_t begin, end;
 };
 
-// Rows and columns that share a scale. Of kTensor: what has no scale of its own, cut as is convenient.
+// Rows and columns that share a scale. Of kTensor: what has no scale of its own, cut as is
+// convenient.
 constexpr BlockShape fake_block(ScaleKind kind, FakeWay way) {
   if (kind == ScaleKind::kTensor) return {kLowBand, kFakeColumns};
   const BlockShape shape = block_shape(kind);
   return way == FakeWay::kRow ? shape : BlockShape{shape.columns, shape.lines};
 }
 
-// Scales of a tile lie together, block by block, line of blocks by line; tiles as pieces are numbered.
+// Scales of a tile lie together, block by block, line of blocks by line; tiles as pieces are
+// numbered.
 constexpr int64_t blocks_of_tile(const BlockShape& block, int64_t band) {
   return band / block.lines * (kFakeColumns / block.columns);
 }

@@ -1,11 +1,13 @@
-// Rounding to an element's numbers without its codes: from a float to the float that the code of base/small_float.h decodes to, in
-// float arithmetic alone, which compilers make vectors of.
+// Rounding to an element's numbers without its codes: from a float to the float that the code of
+// base/small_float.h decodes to, in float arithmetic alone, which compilers make vectors of.
 //
-// With 2^e the power of two at or below |x|, at least the smallest normal one, a step is 2^(e - mantissa bits).
+// With 2^e the power of two at or below |x|, at least the smallest normal one, a step is 2^(e -
+// mantissa bits).
 //   nearest       |x| + 2^23 steps is a float whose last place is one step, so the addition rounds, half to even
 //   stochastic    2^17 |x| / step is exact; its integer, half of it rounded up, is |x| in sixteen bits of a step
 //
-// Equal to small_float.h for all bf16 and more (tests/ops/test_element_grid.cpp). Magnitudes: the sign is the caller's to keep.
+// Equal to small_float.h for all bf16 and more (tests/ops/test_element_grid.cpp). Magnitudes: the
+// sign is the caller's to keep.
 #pragma once
 
 #include <bit>

@@ -1,12 +1,13 @@
-// From the largest magnitude of a block to its scale: the arithmetic of the quantisers, in fp32, in this order, by IEEE division, the
-// same on every backend.
+// From the largest magnitude of a block to its scale: the arithmetic of the quantisers, in fp32, in
+// this order, by IEEE division, the same on every backend.
 //
 //   tensor     S = M / amax, M the largest element (for ue4m3 blocks: times 448), at most the largest float
 //   fp32       s = M / amax_b, the same bound; or the power of two below it; decode 1 / s;      q = x s
 //   e8m0       decode 2^k, the smallest >= amax_b / M;                                           q = x 2^-k
 //   ue4m3      decode s_b = ue4m3(amax_b S / M) / S; s_b = 0: all codes 0;                       q = x S / s_b
 //
-// amax 0: the scale is 1 (a ue4m3 block: 0). amax not finite: the scale is NaN and all codes are 0, so that what is decoded is NaN.
+// amax 0: the scale is 1 (a ue4m3 block: 0). amax not finite: the scale is NaN and all codes are 0,
+// so that what is decoded is NaN.
 #pragma once
 
 #include <bit>

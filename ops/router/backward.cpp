@@ -1,11 +1,12 @@
-// Backward of ops/router.h. With u_i the slope that reaches a chosen logit through its own score alone,
+// Backward of ops/router.h. With u_i the slope that reaches a chosen logit through its own score
+// alone,
 //
 //   normalised   u_i = ds_i ghat_i (dghat_i - <ghat, dghat>)     ds = route_scale (1 - s) for sigmoid, 1 for softmax
 //   else         u_i = ds_i s_i gate_scale dgate_i
 //
-// sigmoid (and normalised softmax) is u and nothing else; softmax in general is dz_e = u_e - p_e sum u. switch and z
-// add to all e:  q_e (c_e - <c, q>) * ds_e  with c = aux_weight * aux_slope, q the shares, and
-// z_weight * 2 / N * logsumexp * softmax(z)_e.
+// sigmoid (and normalised softmax) is u and nothing else; softmax in general is dz_e = u_e - p_e
+// sum u. switch and z add to all e:  q_e (c_e - <c, q>) * ds_e  with c = aux_weight * aux_slope, q
+// the shares, and z_weight * 2 / N * logsumexp * softmax(z)_e.
 #include <cmath>
 #include <cstring>
 

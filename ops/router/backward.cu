@@ -12,8 +12,9 @@ namespace {
 
 constexpr int kWarps = 8;  // of a block, one a token
 
-// The slopes that reach the chosen logits of a token through their own scores (ops/router/backward.cpp has the
-// formulas). All lanes of a warp make it together; u(i) is any lane's to ask.
+// The slopes that reach the chosen logits of a token through their own scores
+// (ops/router/backward.cpp has the formulas). All lanes of a warp make it together; u(i) is any
+// lane's to ask.
 template <typename T>
 struct ChosenSlopes {
   const RouterBackward<T>& a;
@@ -65,8 +66,8 @@ GPU_DEVICE const float* slope_row(const RouterBackward<T>& a, int64_t t) {
   return a.aux_slope.row(t / (a.logits.dim[0] / a.aux_slope.dim[0]));
 }
 
-// A warp a token. Bounded by the zeros of dlogits, where they are asked for: the chosen are written over them, which the
-// L2 takes up.
+// A warp a token. Bounded by the zeros of dlogits, where they are asked for: the chosen are written
+// over them, which the L2 takes up.
 template <typename T, int V>
 __global__ __launch_bounds__(kWarps* kWarp) void router_sparse_kernel(
     const __grid_constant__ RouterBackward<T> a) {
@@ -118,8 +119,8 @@ struct DenseSlopes {
   }
 };
 
-// A warp a token; bounded by memory. The logits are read twice with switch, the second time from L1 or L2; the chosen
-// are computed once more, so that the sum of both parts is rounded once.
+// A warp a token; bounded by memory. The logits are read twice with switch, the second time from L1
+// or L2; the chosen are computed once more, so that the sum of both parts is rounded once.
 template <typename T, int V>
 __global__ __launch_bounds__(kWarps* kWarp) void router_dense_kernel(
     const __grid_constant__ RouterBackward<T> a) {

@@ -1,6 +1,7 @@
-// One row of logits, a vector at a time, for ops/router.cpp and ops/router/backward.cpp. The end of the row is padded
-// with -inf: sigmoid and exp of the padding are 0, and every element takes the same path, so that equal logits have
-// equal scores. Sums are kept in a vector and added in a fixed order.
+// One row of logits, a vector at a time, for ops/router.cpp and ops/router/backward.cpp. The end of
+// the row is padded with -inf: sigmoid and exp of the padding are 0, and every element takes the
+// same path, so that equal logits have equal scores. Sums are kept in a vector and added in a fixed
+// order.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,11 @@
-// The K best of a row: larger key first, ties to the lower id, NaN after every number. Used by ops/router.cpp; kept
-// apart because the order of ties is a contract.
+// The K best of a row: larger key first, ties to the lower id, NaN after every number. Used by
+// ops/router.cpp; kept apart because the order of ties is a contract.
 //
-// Two passes. The first finds the largest key of each of G = 16, 64 or 128 interleaved groups; the K-th largest of
-// these bounds the K-th key from below, and few keys reach it (G (H(G) - H(G - K)) of a random row, H harmonic: 9
-// for K = 7). The second pass inserts those that do into a sorted list. Inserting every key that beats the list's
-// worst instead costs ten times as much at E = 4096, K = 7: about 50 mispredicted insertions a row.
+// Two passes. The first finds the largest key of each of G = 16, 64 or 128 interleaved groups; the
+// K-th largest of these bounds the K-th key from below, and few keys reach it (G (H(G) - H(G - K))
+// of a random row, H harmonic: 9 for K = 7). The second pass inserts those that do into a sorted
+// list. Inserting every key that beats the list's worst instead costs ten times as much at E =
+// 4096, K = 7: about 50 mispredicted insertions a row.
 #pragma once
 
 #if defined(__AVX512F__)
@@ -77,7 +78,8 @@ class TopK {
     id_[at] = id;
   }
 
-  // The K-th largest of the largest keys of kGroups * kVector groups; -inf where that many have none.
+  // The K-th largest of the largest keys of kGroups * kVector groups; -inf where that many have
+  // none.
   template <int kGroups>
   float lower_bound(const float* keys, int64_t n) const {
     f32x16 largest[kGroups];

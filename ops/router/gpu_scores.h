@@ -1,5 +1,5 @@
-// What the kernels of ops/router.cu and ops/router/backward.cu share: scores, the order of selection, and the sum over
-// the K chosen experts of a token, which a warp works on together.
+// What the kernels of ops/router.cu and ops/router/backward.cu share: scores, the order of
+// selection, and the sum over the K chosen experts of a token, which a warp works on together.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// The forward pass of one token, by one warp: its logits in shared memory, the K best, gates. For ops/router.cu.
+// The forward pass of one token, by one warp: its logits in shared memory, the K best, gates. For
+// ops/router.cu.
 #pragma once
 
 #include "ops/gpu/load_batch.h"
@@ -6,9 +7,9 @@
 
 namespace assay::gpu::router {
 
-// One row of 32-bit words in shared memory, V neighbouring experts a vector. Vector v belongs to lane v % 32; those of
-// one lane are its group. They lie rotated, so that 32 lanes read one group without bank conflicts as they read
-// neighbouring vectors.
+// One row of 32-bit words in shared memory, V neighbouring experts a vector. Vector v belongs to
+// lane v % 32; those of one lane are its group. They lie rotated, so that 32 lanes read one group
+// without bank conflicts as they read neighbouring vectors.
 template <int V>
 struct Row {
   uint32_t* word;
@@ -31,7 +32,8 @@ inline int row_words(int64_t experts) {
   return int((experts + 4 * kWarp - 1) / (4 * kWarp)) * 4 * kWarp;
 }
 
-// Loads a token's logits, with `Loads` vectors of a lane under way; returns their softmax where logsumexp is asked for.
+// Loads a token's logits, with `Loads` vectors of a lane under way; returns their softmax where
+// logsumexp is asked for.
 template <int Loads, int V>
 GPU_DEVICE Softmax load_logits(const RouterForward& a, int64_t t, const Row<V>& row) {
   const float* logits = a.logits.row(t);
@@ -58,7 +60,8 @@ GPU_DEVICE Softmax load_logits(const RouterForward& a, int64_t t, const Row<V>& 
   return softmax;
 }
 
-// Turns the row into keys, and returns this lane's best. `score_sum`: this lane's part of the sum of the scores.
+// Turns the row into keys, and returns this lane's best. `score_sum`: this lane's part of the sum
+// of the scores.
 template <int V>
 GPU_DEVICE Candidate make_keys(const RouterForward& a, const Softmax& softmax, const Row<V>& row,
                                float& score_sum) {
@@ -84,8 +87,8 @@ GPU_DEVICE Candidate make_keys(const RouterForward& a, const Softmax& softmax, c
   return best;
 }
 
-// The K largest keys in descending order. `best`: this lane's. A round takes the best of the lanes' bests; then all
-// lanes look for the next best of the group that lost it, one vector in 32 each.
+// The K largest keys in descending order. `best`: this lane's. A round takes the best of the lanes'
+// bests; then all lanes look for the next best of the group that lost it, one vector in 32 each.
 template <int V>
 GPU_DEVICE void select_best(const Row<V>& row, Candidate best, int k, int32_t* chosen) {
   for (int i = 0; i < k; ++i) {

@@ -1,4 +1,5 @@
-// base/small_float.h against vectors of other code (small_float_vectors.py), and its stochastic rounding against its definition.
+// base/small_float.h against vectors of other code (small_float_vectors.py), and its stochastic
+// rounding against its definition.
 #include <cmath>
 #include <fstream>
 #include <functional>

@@ -1,4 +1,5 @@
-// The GPU as host code sees it: what is said where it cannot be used, and, where it can, that copies, events and graphs work.
+// The GPU as host code sees it: what is said where it cannot be used, and, where it can, that
+// copies, events and graphs work.
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -207,7 +207,8 @@ TEST_CASE("training depends on the texts alone, and joins the most frequent pair
   second.merge(first);
   REQUIRE(tokenizer_json(train_bpe(second, 350)) == tokenizer_json(whole));
 
-  // By hand: ab 3 times, bc 2, " a" 2; then (ab, c) and (space, ab) tie at 2 and the smaller left id wins.
+  // By hand: ab 3 times, bc 2, " a" 2; then (ab, c) and (space, ab) tie at 2 and the smaller left
+  // id wins.
   const Tokenizer small = trained("abc abc ab", 300);
   const Vocabulary& v = small.vocabulary();
   REQUIRE(v.bytes[256] == "ab");
@@ -250,7 +251,8 @@ TEST_CASE("the pre-split's classes are Unicode's, for characters PCRE2 knows") {
   for (const char* name : {"L", "N", "s"})
     for (const json& range : ranges[name])
       for (int c = range[0]; c <= range[1]; ++c) kind[static_cast<size_t>(c)] = name[0];
-  // Joined with "a", "1" and "!" on the left, a character continues exactly one of the three pieces.
+  // Joined with "a", "1" and "!" on the left, a character continues exactly one of the three
+  // pieces.
   const auto joins = [](const char* left, const std::string& c) {
     return pieces_of(left + c).size() == 1;
   };

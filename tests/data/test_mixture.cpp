@@ -93,7 +93,8 @@ TEST_CASE("sources that would never be drawn are refused") {
 
 constexpr int64_t kVocab = 1000;
 
-// Two sources: 9 sequences of 8 tokens in two shards and what is too short for one, and 3 sequences.
+// Two sources: 9 sequences of 8 tokens in two shards and what is too short for one, and 3
+// sequences.
 struct Sources {
   TempFolder folder;
   Sources() {

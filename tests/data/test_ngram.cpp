@@ -55,8 +55,8 @@ TEST_CASE("a hand count") {
   const NgramModel model(2, 4, view(train));
   const double unigram_a = (3 - 1.0 / 3) / 6 + (1.0 / 3) * 3 / 6 / 4;
   REQUIRE(std::abs(model.probability(1, view({0})) - unigram_a) <= tol::sum_in_double(8, 1));
-  // Pairs ab 2, ba 2, ac 1: D_2 = 1 / (1 + 4) = 1/5. Each word follows one other word: one continuation each, and
-  // counts of one only: D = 1, so Q_1 is 3/3 of the uniform 1/4.
+  // Pairs ab 2, ba 2, ac 1: D_2 = 1 / (1 + 4) = 1/5. Each word follows one other word: one
+  // continuation each, and counts of one only: D = 1, so Q_1 is 3/3 of the uniform 1/4.
   REQUIRE(std::abs(model.probability(2, view({0, 1})) - ((2 - 0.2) / 3 + 0.2 * 2 / 3 * 0.25)) <=
           tol::sum_in_double(8, 1));
   REQUIRE(std::abs(model.probability(2, view({0, 3})) - 0.2 * 2 / 3 * 0.25) <=
@@ -74,7 +74,8 @@ TEST_CASE(
     entropy -= p * std::log(p);
   }
   const auto nats = NgramModel(3, 16, view(train)).losses(view(val));
-  // Four standard errors of the validation mean, and what 4,096 trigrams cost to estimate from 200,000 tokens.
+  // Four standard errors of the validation mean, and what 4,096 trigrams cost to estimate from
+  // 200,000 tokens.
   for (const double n : nats)
     REQUIRE(std::abs(n - entropy) < 4 / std::sqrt(20000.0) + 4096 / 200000.0);
 

@@ -268,7 +268,8 @@ TEST_CASE("documents are held out by what they say, not by where they stand") {
   REQUIRE(held_out({folder / "e.txt", folder / "d.txt"}, folder, 0.1) == tenth);
   for (const std::string& story : held_out({folder / "a.txt"}, folder, 0.02))
     REQUIRE(tenth.count(story) == 1);
-  // The rule, from `printf "the cat" | sha256sum`: other programs can say which side a document is on.
+  // The rule, from `printf "the cat" | sha256sum`: other programs can say which side a document is
+  // on.
   REQUIRE(document_number("\n the cat\t") ==
           static_cast<double>(0x70a48cc5ea382e9bull >> 11) * 0x1p-53);
 }

@@ -1,4 +1,5 @@
-// Whatever is wrong with a configuration is one UserError that names the place, the value and a way out.
+// Whatever is wrong with a configuration is one UserError that names the place, the value and a way
+// out.
 #include <filesystem>
 #include <random>
 

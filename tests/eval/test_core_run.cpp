@@ -181,7 +181,8 @@ TEST_CASE("a question too long to lie together is scored prompt by prompt") {
   REQUIRE(scorer.rows_computed() == 202 + 192 + 182);
 }
 
-// Texts of the bytes that a tokenizer trained on anything meets: none, spaces alone, long ones, every byte.
+// Texts of the bytes that a tokenizer trained on anything meets: none, spaces alone, long ones,
+// every byte.
 std::string odd_text(RandomSequence& random) {
   const uint32_t kind = random.below(5);
   std::string text(kind == 0 ? 0 : random.below(kind == 1 ? 400 : 12), ' ');

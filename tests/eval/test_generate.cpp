@@ -105,8 +105,8 @@ void require_most_likely(Writer& w, const std::vector<int32_t>& text, size_t pro
   REQUIRE(std::count(likely.begin(), likely.end(), 1) == asked);
 }
 
-// The whole text again for every token, in a second model; the logits of the cache are seen through an extension by one
-// token of a third.
+// The whole text again for every token, in a second model; the logits of the cache are seen through
+// an extension by one token of a third.
 void require_like_recomputation(const std::string& kind) {
   INFO(kind);
   const auto prompts = prompts_of(kPrompts);
@@ -217,7 +217,8 @@ TEST_CASE("a text ends at its end token, after enough tokens, or where the conte
     REQUIRE(texts[i].tokens == heard[i]);
     REQUIRE(std::string(text_end_name(texts[i].end)) == (i == 0 ? "tokens" : "context"));
   }
-  // Where the first text has its 12th token, or that token before, it ends when that is the end token.
+  // Where the first text has its 12th token, or that token before, it ends when that is the end
+  // token.
   config.end = texts[0].tokens[11];
   const auto first = std::find(texts[0].tokens.begin(), texts[0].tokens.end(), config.end);
   const auto shorter = written();

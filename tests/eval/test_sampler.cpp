@@ -15,7 +15,8 @@ int32_t drawn(const std::vector<float>& logits, const Sampling& s, int64_t text 
   return sample_token({logits.data(), {int64_t(logits.size())}}, s, text, position);
 }
 
-// The ids that come up in 4000 draws. The rarest allowed one below has a share over 0.5%: it is missed once in 10^8.
+// The ids that come up in 4000 draws. The rarest allowed one below has a share over 0.5%: it is
+// missed once in 10^8.
 std::set<int32_t> support(const std::vector<float>& logits, const Sampling& s) {
   std::set<int32_t> ids;
   for (int64_t i = 0; i < 4000; ++i) ids.insert(drawn(logits, s, 0, i));

@@ -1,4 +1,5 @@
-// Runs made of models in the Hugging Face format, runs made of our random weights, and the logits of either.
+// Runs made of models in the Hugging Face format, runs made of our random weights, and the logits
+// of either.
 #pragma once
 
 #include <cmath>
@@ -92,7 +93,8 @@ inline Config small_model() {
   return c;
 }
 
-// A checkpoint of random weights in which no tensor is what it would be without training. The folder.
+// A checkpoint of random weights in which no tensor is what it would be without training. The
+// folder.
 inline std::string random_checkpoint(const Config& config, const std::string& run) {
   std::vector<std::vector<float>> values;
   std::vector<TensorRef> tensors;

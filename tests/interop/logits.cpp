@@ -1,5 +1,6 @@
-// interop_logits RUN TOKENS.safetensors OUT.safetensors: the logits of a checkpoint behind each token of texts, one token at a
-// time. TOKENS has "tokens" (texts, positions), OUT gets "logits" (texts, positions, vocabulary).
+// interop_logits RUN TOKENS.safetensors OUT.safetensors: the logits of a checkpoint behind each
+// token of texts, one token at a time. TOKENS has "tokens" (texts, positions), OUT gets "logits"
+// (texts, positions, vocabulary).
 #include <cstdio>
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
-// A run directory as a training leaves it, made without training: configuration, telemetry of 40 steps with two MoE
-// layers, one checkpoint, meta.json, and its shards in a folder beside it.
+// A run directory as a training leaves it, made without training: configuration, telemetry of 40
+// steps with two MoE layers, one checkpoint, meta.json, and its shards in a folder beside it.
 #pragma once
 
 #include <filesystem>

@@ -23,7 +23,8 @@ struct Folder {
   ~Folder() { std::filesystem::remove_all(path); }
 };
 
-// Block 1: every expert the same. Block 2: seven experts the same and the last one nothing, then experts 0 and 1 alone.
+// Block 1: every expert the same. Block 2: seven experts the same and the last one nothing, then
+// experts 0 and 1 alone.
 std::vector<int64_t> planted(int64_t block, int64_t step) {
   if (block == 1) return std::vector<int64_t>(kExperts, 84);
   if (step < kCollapse) return {96, 96, 96, 96, 96, 96, 96, 0};
@@ -180,7 +181,8 @@ TEST_CASE("turnover is the share of assignments that moved") {
 TEST_CASE("the floor of turnover is what uniform sampling gives") {
   REQUIRE(turnover_floor(1, 100) == 0);
   REQUIRE(turnover_floor(4, 0) == 0);
-  // Two draws of A from E: half the sum of |difference|, each difference normal with variance 2 (1/E)(1 - 1/E) / A.
+  // Two draws of A from E: half the sum of |difference|, each difference normal with variance 2
+  // (1/E)(1 - 1/E) / A.
   const double expected = 0.5 * 64 * std::sqrt(2 * (1 / 64.0) * (63 / 64.0) / 4096) *
                           std::sqrt(2 / 3.14159265358979323846);
   REQUIRE(turnover_floor(64, 4096) == Approx(expected));
@@ -230,7 +232,8 @@ TEST_CASE("advice follows from what the bias has done") {
   REQUIRE(slow.advice[0].because.find("after about 500 steps, the run had 400") !=
           std::string::npos);
   REQUIRE(slow.advice[0].advice.find("bias_rate 0.0005") != std::string::npos);
-  // At 1e-3 the edge of a choice moves within a hundred steps. What is chosen first may lie further away.
+  // At 1e-3 the edge of a choice moves within a hundred steps. What is chosen first may lie further
+  // away.
   REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-3))) ==
           std::vector<std::string>{"bias_too_weak"});
   l.lead = 0.4;

@@ -1,4 +1,5 @@
-// The expected numbers come from mpmath at 40 digits, which has no Student's t: the quantile is the root of
+// The expected numbers come from mpmath at 40 digits, which has no Student's t: the quantile is the
+// root of
 //   betainc(nu/2, 1/2, 0, nu/(nu+q^2), regularized=True) - 0.05
 // and mean, deviation and interval follow from their definitions in the decimal numbers below.
 #include <array>
@@ -35,7 +36,8 @@ const Expected kPaired[] = {
     {5, -0.00208, 0.0022140460699814, -0.0048291012954604, 0.0006691012954604},
 };
 
-// The inputs are rounded to double, which moves a difference of numbers near 3 by units of their last place.
+// The inputs are rounded to double, which moves a difference of numbers near 3 by units of their
+// last place.
 void require_close(double found, double expected, const std::string& what) {
   const double allowed = tol::elementary_in_double(16, 3.3);
   INFO(what << ": " << found << ", expected " << expected << ", error "

@@ -1,4 +1,5 @@
-// A decoder with its optimizer and random tokens, planned and allocated, for tests of the whole model.
+// A decoder with its optimizer and random tokens, planned and allocated, for tests of the whole
+// model.
 #pragma once
 
 #include <cstring>
@@ -46,7 +47,8 @@ struct ModelFixture {
   int64_t first_micro = 0;  // of the step
   MicroScale::Sample sampled = MicroScale::Sample::kNothing;
 
-  // gpu: a context to run on, or null for the CPU. cached_texts: with a cache of so many, 0 for none. capability: the GPU's.
+  // gpu: a context to run on, or null for the CPU. cached_texts: with a cache of so many, 0 for
+  // none. capability: the GPU's.
   ModelFixture(const Config& c, Recipe recipe, int64_t batch_, int64_t sequence_, int threads = 2,
                int32_t mask_id = -1, gpu::Context* gpu = nullptr, int64_t cached_texts = 0,
                int capability = 90)

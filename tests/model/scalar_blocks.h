@@ -1,5 +1,6 @@
-// The pieces of the scalar model: loops over a scalar type S (double, complex, Tracked), nothing shared with ops/.
-// Rows are tokens: a matrix (N, C) is a vector of N rows. Branches look at the real part.
+// The pieces of the scalar model: loops over a scalar type S (double, complex, Tracked), nothing
+// shared with ops/. Rows are tokens: a matrix (N, C) is a vector of N rows. Branches look at the
+// real part.
 #pragma once
 
 #include <algorithm>
@@ -85,7 +86,8 @@ struct HeadShape {
   size_t heads, kv_heads, width;
 };
 
-// qkv (N, (Hq + 2 Hkv) D) of rotated queries and keys -> (N, Hq D); sequences of T rows, causal within each.
+// qkv (N, (Hq + 2 Hkv) D) of rotated queries and keys -> (N, Hq D); sequences of T rows, causal
+// within each.
 template <typename S>
 Rows<S> scalar_attention(const Rows<S>& qkv, HeadShape shape, size_t sequence) {
   const size_t width = shape.width, keys = shape.heads * width;

@@ -1,5 +1,5 @@
-// The whole decoder in loops over one scalar type: what the fast model must equal, value and gradient. It shares
-// the configuration and the parameter names with it, and no code.
+// The whole decoder in loops over one scalar type: what the fast model must equal, value and
+// gradient. It shares the configuration and the parameter names with it, and no code.
 //
 //   scalar_losses<double>     the value
 //   scalar_gradient           every parameter's derivative, by a tape over the same loops
@@ -157,8 +157,9 @@ inline ScalarParameters<double> scalar_gradient(const ModelConfig& c,
   return gradient;
 }
 
-// Parameters drawn as initialise() does, but spread wider: at the usual 0.02 gradients through two layers would
-// be too flat for a test to see. Norm weights leave 1, biases leave 0. Rounded to float.
+// Parameters drawn as initialise() does, but spread wider: at the usual 0.02 gradients through two
+// layers would be too flat for a test to see. Norm weights leave 1, biases leave 0. Rounded to
+// float.
 inline ScalarParameters<double> scalar_parameters(const ModelConfig& c, uint64_t seed) {
   ScalarParameters<double> p;
   for (const ParameterSpec& spec : parameter_table(c)) {

@@ -24,7 +24,8 @@ inline std::vector<size_t> scalar_top_k(const std::vector<double>& value, size_t
   return id;
 }
 
-// Over rows [begin, end): E sum_e f_e P_e (switch) or E sum_e f_e I_e / sum I (gates); f by assignments.
+// Over rows [begin, end): E sum_e f_e P_e (switch) or E sum_e f_e I_e / sum I (gates); f by
+// assignments.
 template <typename S>
 S scalar_aux(const std::string& kind, const Rows<S>& share, const Rows<S>& normalised,
              const ScalarRouting<S>& routing, size_t begin, size_t end) {

@@ -1,5 +1,6 @@
-// A double that remembers how it was made: run a scalar function on Tracked numbers, then walk its tape backwards
-// for every derivative at once. Only for the scalar model, whose gradient is proved by complex step besides.
+// A double that remembers how it was made: run a scalar function on Tracked numbers, then walk its
+// tape backwards for every derivative at once. Only for the scalar model, whose gradient is proved
+// by complex step besides.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// A training step allocates nothing: not our code and not OpenMP. Counted by replacing the allocator of this test program.
+// A training step allocates nothing: not our code and not OpenMP. Counted by replacing the
+// allocator of this test program.
 #include <malloc.h>
 
 #include <atomic>

@@ -88,7 +88,8 @@ TEST_CASE("a sparse model under contracts of a dense reference, by hand") {
   const TempFolder folder;
   write_file_atomic(folder / "shape.yaml", kShape);
   write_file_atomic(folder / "reference.yaml", kShape + run_text(100));
-  // Dense: 2*512*64 + 5*64 + 2*(4*64*64 + 3*64*128) = 147776. One block sparse instead: router 512, expert 12288.
+  // Dense: 2*512*64 + 5*64 + 2*(4*64*64 + 3*64*128) = 147776. One block sparse instead: router 512,
+  // expert 12288.
   const int64_t dense = 147776, rest = dense - 3 * 64 * 128 + 512;
   const int64_t active = rest + 3 * 12288, total = rest + 9 * 12288;
   const auto steps = [&](const std::string& contract) {

@@ -1,4 +1,5 @@
-// Model::extend beside Model::evaluate: texts that grow token by token with their keys and values kept.
+// Model::extend beside Model::evaluate: texts that grow token by token with their keys and values
+// kept.
 #include <cmath>
 
 #include "cuda/context.h"
@@ -30,7 +31,8 @@ struct Fixture : ModelFixture {
   Fixture(const std::string& kind, Recipe recipe, int threads = 2, gpu::Context* gpu = nullptr)
       : ModelFixture(config_of(kind), recipe, kTexts, kSequence, threads, -1, gpu, kTexts) {}
 
-  // The next tokens of sequences of the fixture, each in the cache's text of its number; logits of each part.
+  // The next tokens of sequences of the fixture, each in the cache's text of its number; logits of
+  // each part.
   std::vector<float> extended(const std::vector<TextPart>& parts) {
     std::vector<int32_t> tokens;
     for (const TextPart& p : parts) {
@@ -46,7 +48,8 @@ struct Fixture : ModelFixture {
   }
 };
 
-// Prompts of different lengths, tokens one by one, and a long piece behind a beginning; the third text begins late.
+// Prompts of different lengths, tokens one by one, and a long piece behind a beginning; the third
+// text begins late.
 const std::vector<std::vector<TextPart>> kCalls = {
     {{0, 0, 23}, {1, 0, 7}},   {{1, 7, 1}, {0, 23, 1}},
     {{2, 0, 38}, {0, 24, 1}},  {{0, 25, 1}, {1, 8, 32}, {2, 38, 1}},

@@ -1,5 +1,6 @@
-// The whole model in recipe fp32 against the scalar model in double: losses, and the gradient of every element of every
-// parameter. The scalar gradient is proved by complex step in test_scalar_model.cpp.
+// The whole model in recipe fp32 against the scalar model in double: losses, and the gradient of
+// every element of every parameter. The scalar gradient is proved by complex step in
+// test_scalar_model.cpp.
 #include <cmath>
 
 #include "tests/catch.h"

@@ -1,4 +1,5 @@
-// What a decoder that only scores and generates plans, beside the same decoder planned for training.
+// What a decoder that only scores and generates plans, beside the same decoder planned for
+// training.
 #include "models/decoder/decoder.h"
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"

@@ -81,8 +81,8 @@ TEST_CASE("one micro-batch of four sequences and four of one give the same gradi
       ModelFixture one(c, recipe, 4, 40), four(c, recipe, 4, 40);
       one.gradients(1);
       four.gradients(4);
-      // Every row of a forward product has the same bits whatever its neighbours; only sums over tokens are cut
-      // differently. The loss is summed in double in row order.
+      // Every row of a forward product has the same bits whatever its neighbours; only sums over
+      // tokens are cut differently. The loss is summed in double in row order.
       REQUIRE(one.model->loss_sum() == four.model->loss_sum());
       const auto a = one.model->parameters(), b = four.model->parameters();
       for (size_t i = 0; i < a.size(); ++i) {

@@ -1,6 +1,7 @@
-// Products of quantised operands in their own format, by the executor's stand-in for the library and our own kernels for experts,
-// beside the same recipe with decoded operands: there both sum in the same order, so whatever differs is a wrong copy, scale, layout
-// or draw. (Experts' sums are added up every 128 of k, but float rounds hardly any sum of so few 8-bit codes, none here.)
+// Products of quantised operands in their own format, by the executor's stand-in for the library
+// and our own kernels for experts, beside the same recipe with decoded operands: there both sum in
+// the same order, so whatever differs is a wrong copy, scale, layout or draw. (Experts' sums are
+// added up every 128 of k, but float rounds hardly any sum of so few 8-bit codes, none here.)
 #include <cmath>
 #include <cstring>
 
@@ -57,7 +58,8 @@ std::vector<std::byte> after_steps(const Config& config, int capability) {
     f.sampled = i == 1 ? MicroScale::Sample::kFormats : MicroScale::Sample::kNothing;
     const double loss = f.step(i);
     add(&loss, sizeof loss);
-    // Twice, the second time with weights that are ready; behind a step that was not sampled and one that was.
+    // Twice, the second time with weights that are ready; behind a step that was not sampled and
+    // one that was.
     for (int again = 0; again < 2; ++again) {
       f.model->evaluate(f.on, f.micro(0, 1), f.nats);
       add(f.nats.data, size_t(kSequence) * sizeof(float));
@@ -110,7 +112,8 @@ TEST_CASE("products in their own format have the bits of decoded ones on the exe
   }
 }
 
-// Two blocks of qkv, out, gate_up and down, three products each; the second block of the mixture has routed and shared experts.
+// Two blocks of qkv, out, gate_up and down, three products each; the second block of the mixture
+// has routed and shared experts.
 TEST_CASE("each product of a native recipe that has a kernel is multiplied in its own format") {
   for (const Case& c : kCases) {
     INFO(c.recipe);
@@ -184,7 +187,8 @@ TEST_CASE("a width of no multiple of 16 leaves all products decoded") {
   REQUIRE(calls_of("scaled_linear", c, 90) > 0);
 }
 
-// Of a rotated operand nobody knows it. In nvfp4 that is both operands of wgrad; a gradient's two copies come from one pass.
+// Of a rotated operand nobody knows it. In nvfp4 that is both operands of wgrad; a gradient's two
+// copies come from one pass.
 TEST_CASE("no operand is read for a largest magnitude that the op which wrote it can tell") {
   const auto passes = [](Kind kind, const char* recipe, int capability) {
     return calls_of("amax", native_config(kind, recipe, "native"), capability);

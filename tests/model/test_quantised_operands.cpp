@@ -1,4 +1,5 @@
-// What a sampled step tells of a weight's codes, and the operand that a step of any kind names when something is not finite.
+// What a sampled step tells of a weight's codes, and the operand that a step of any kind names when
+// something is not finite.
 #include <cmath>
 #include <map>
 
@@ -71,7 +72,8 @@ View<const T, 1> buffer(const ModelFixture& f, const std::string& name) {
 
 }  // namespace
 
-// Of what is still there after a step: what forward keeps, and the gradients of the block that backward reached last.
+// Of what is still there after a step: what forward keeps, and the gradients of the block that
+// backward reached last.
 TEST_CASE("the ops leave the largest magnitudes of the tensors that products read") {
   struct Row {
     int64_t half;

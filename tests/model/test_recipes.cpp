@@ -1,5 +1,5 @@
-// Training in quantised recipes: what must be equal to the bit, the straight-through products against double, the gates' gradient
-// against differences of the loss.
+// Training in quantised recipes: what must be equal to the bit, the straight-through products
+// against double, the gates' gradient against differences of the loss.
 #include <cmath>
 #include <cstring>
 
@@ -126,8 +126,9 @@ TEST_CASE("a model learns one batch by heart in every recipe") {
   }
 }
 
-// The gates multiply what the quantised experts gave: their gradient is exact whatever the formats. Every expert is chosen, so no
-// choice changes; one block, so that nothing quantised lies behind the gates.
+// The gates multiply what the quantised experts gave: their gradient is exact whatever the formats.
+// Every expert is chosen, so no choice changes; one block, so that nothing quantised lies behind
+// the gates.
 TEST_CASE("the gates' gradient is that of the loss in every recipe") {
   for (const std::string& recipe : kRecipes) {
     Config c = config_of(recipe, true);

@@ -1,4 +1,5 @@
-// Proves the scalar model: its gradient by complex step, its value where it is known in closed form.
+// Proves the scalar model: its gradient by complex step, its value where it is known in closed
+// form.
 #include <chrono>
 
 #include "base/random.h"

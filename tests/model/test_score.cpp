@@ -1,4 +1,5 @@
-// Model::score beside Model::evaluate: texts that lie one behind the other, beginnings that are there once.
+// Model::score beside Model::evaluate: texts that lie one behind the other, beginnings that are
+// there once.
 #include <cmath>
 
 #include "cuda/context.h"
@@ -75,8 +76,8 @@ Scores scored(ModelFixture& f, const Texts& texts,
 
 constexpr int64_t kSequence = 40, kShared = 23;
 
-// Sequence 0 cut in two behind its first 23 tokens, which sequence 1 (made to begin alike) goes on from as well; then
-// sequence 2 whole. Every target of all three is asked.
+// Sequence 0 cut in two behind its first 23 tokens, which sequence 1 (made to begin alike) goes on
+// from as well; then sequence 2 whole. Every target of all three is asked.
 Texts cut_up(const ModelFixture& f) {
   const int32_t* all = f.token.data();
   Texts texts;
@@ -120,7 +121,8 @@ void require_like_evaluate(const std::string& kind, Recipe recipe) {
   REQUIRE(scored(f, cut_up(f)).nats == want);
 }
 
-// Of the texts of cut_up, what is asked of a few rows: none of the shared one but its last, one of them twice.
+// Of the texts of cut_up, what is asked of a few rows: none of the shared one but its last, one of
+// them twice.
 Texts few_asked(const ModelFixture& f) {
   Texts texts = cut_up(f);
   texts.row.clear();

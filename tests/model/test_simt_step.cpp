@@ -1,4 +1,5 @@
-// A whole training step with every CUDA kernel on the executor, beside the same step by the CPU backend.
+// A whole training step with every CUDA kernel on the executor, beside the same step by the CPU
+// backend.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +18,8 @@ namespace assay {
 namespace {
 
 constexpr int64_t kBatch = 2, kSequence = 40;
-// AdamW's first update is lr g / (|g| + eps): with an eps of the gradients' size it does not blow up small differences.
+// AdamW's first update is lr g / (|g| + eps): with an eps of the gradients' size it does not blow
+// up small differences.
 constexpr double kEps = 1e-2;
 
 Config step_config(const char* kind) {
@@ -144,8 +146,8 @@ gpu::Context counting_context() {
 
 constexpr int kSteps = 3;
 
-// What the host knows after each of kSteps steps of kBatch micro-batches, whose targets that count differ in number, with
-// an evaluation after the first; then the parameters.
+// What the host knows after each of kSteps steps of kBatch micro-batches, whose targets that count
+// differ in number, with an evaluation after the first; then the parameters.
 std::vector<std::vector<std::byte>> after_masked_steps(const Config& config,
                                                        gpu::Context& context) {
   ModelFixture f(config, Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
@@ -192,8 +194,9 @@ TEST_CASE("a step by the CUDA kernels equals the CPU's") {
   simt::set_host_access(simt::HostAccess::kAllowed);
 }
 
-// Widths that are whole blocks of 32. Both backends round the same way; an operand that differs in its last bit of bf16 may fall
-// to the neighbour in its format, so numbers differ by more than in recipe bf16, by the share of such operands.
+// Widths that are whole blocks of 32. Both backends round the same way; an operand that differs in
+// its last bit of bf16 may fall to the neighbour in its format, so numbers differ by more than in
+// recipe bf16, by the share of such operands.
 TEST_CASE("a step in a quantised recipe by the CUDA kernels is that of the CPU") {
   for (const char* recipe : {"fp8_tensor", "mxfp8", "nvfp4", "mxfp4_nmoe"}) {
     CAPTURE(recipe);

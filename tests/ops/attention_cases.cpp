@@ -31,8 +31,8 @@ std::string shape_name(const Shape& s) {
          " D=" + std::to_string(s.head_dim) + (s.std > 10 ? " extreme" : "");
 }
 
-// How far a probability may be off, relative to itself: by the error of the largest score (a float sum of D products,
-// and its distance to lse), a few exponentials, and the sum it is divided by.
+// How far a probability may be off, relative to itself: by the error of the largest score (a float
+// sum of D products, and its distance to lse), a few exponentials, and the sum it is divided by.
 double probability_error(const ref::Attention<double>& attention, const std::vector<double>& qkv,
                          int64_t b, int64_t t, int64_t h) {
   double largest = 0;
@@ -56,8 +56,8 @@ double out_tolerance(double want, double probability_error, int64_t t, double ab
          tol::rounded_factors<T>(std::sqrt(squares));
 }
 
-// Large cases look at one head of one sequence at a time, as a problem of its own, in some positions of it. As many query heads as
-// key-value heads.
+// Large cases look at one head of one sequence at a time, as a problem of its own, in some
+// positions of it. As many query heads as key-value heads.
 struct Part {
   Shape whole;
   int64_t b, h;
@@ -186,8 +186,8 @@ OpInstance forward_instance(const Shape& s) {
           attention_forward_cost(a)};
 }
 
-// Tolerance of every element of dqkv: sums of products whose terms p and ds carry the errors of the probabilities, of
-// dp and of delta (which the op forms from `out` rounded to T).
+// Tolerance of every element of dqkv: sums of products whose terms p and ds carry the errors of the
+// probabilities, of dp and of delta (which the op forms from `out` rounded to T).
 template <typename T>
 std::vector<double> backward_tolerance(const Shape& s, const ref::Attention<double>& attention,
                                        const std::vector<double>& qkv,
@@ -351,7 +351,8 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  // Lengths that no tile divides and that have more tiles than a pipeline stages; one row; four query heads a key-value head.
+  // Lengths that no tile divides and that have more tiles than a pipeline stages; one row; four
+  // query heads a key-value head.
   for (const Shape& s :
        {Shape{1, 1, 1, 1, 32, 1.0}, Shape{3, 1, 4, 1, 128, 1.0}, Shape{2, 17, 2, 1, 64, 1.0},
         Shape{1, 64, 2, 2, 32, 1.0}, Shape{2, 65, 4, 2, 32, 1.0}, Shape{1, 200, 2, 2, 32, 1.0},
@@ -364,7 +365,8 @@ void add_cases(std::vector<OpCase>& cases) {
                      [s] { return forward_instance<T>(s); }});
     cases.push_back({"attention_backward", "attention_backward" + suffix,
                      [s] { return backward_instance<T>(s); }});
-    // The shortest that the wgmma kernels take whose tiles wrap around their stages, at both widths of a head.
+    // The shortest that the wgmma kernels take whose tiles wrap around their stages, at both widths
+    // of a head.
     const bool wraps = std::is_same_v<T, bf16> && (s.sequence == 257 || s.sequence == 520);
     for (size_t i = cases.size() - 2; i < cases.size(); ++i) {
       cases[i].race_checked_at_any_cost = wraps;

@@ -9,7 +9,8 @@ namespace assay {
 
 namespace {
 
-// Values whose rounding is an edge, before random ones: ties to both sides, the largest, the smallest, signs.
+// Values whose rounding is an edge, before random ones: ties to both sides, the largest, the
+// smallest, signs.
 const std::vector<float> kEdges{0.0f,           -0.0f,         1.0f,           1.00390625f,
                                 1.01171875f,    1.0039063f,    -1.0039062f,    3.4028235e38f,
                                 -3.3961776e38f, 3.3895314e38f, 1e-45f,         4.6e-41f,
@@ -82,7 +83,8 @@ OpInstance stochastic_instance(int64_t n, int64_t first) {
           cast_stochastic_cost(a)};
 }
 
-// The mean over n draws of one value is the value: within 6 standard deviations, step / 2 / sqrt(n) at most each.
+// The mean over n draws of one value is the value: within 6 standard deviations, step / 2 / sqrt(n)
+// at most each.
 OpInstance unbiased_instance() {
   const int64_t n = 1 << 20;
   auto bench = std::make_shared<Workbench>();

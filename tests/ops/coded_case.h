@@ -1,4 +1,5 @@
-// What the case lists of products of codes share: their formats, and matrices of any codes and scales.
+// What the case lists of products of codes share: their formats, and matrices of any codes and
+// scales.
 #pragma once
 
 #include <cmath>
@@ -111,8 +112,8 @@ inline Coded coded_matrix(Workbench& bench, const std::string& name, const Quant
   return made;
 }
 
-// The first product of the first stage and one of the last cancel and are 2^17 times the others, 1 each, of the stages between: what
-// keeps its sums in 14 bits over all stages loses those.
+// The first product of the first stage and one of the last cancel and are 2^17 times the others, 1
+// each, of the stages between: what keeps its sums in 14 bits over all stages loses those.
 inline void fill_for_promotion(Workbench& bench, const CodedMatrix& x, const CodedMatrix& weight) {
   constexpr uint8_t kOne = 0x38, kLargest = 0x7E, kSign = 0x80;
   constexpr int64_t kStage = 128;

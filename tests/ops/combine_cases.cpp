@@ -41,7 +41,8 @@ View<const int32_t, 2> slots(Workbench& bench, const Shape& s) {
   return slot;
 }
 
-// The tokens that are looked at, as a problem of their own: row i of its assignments is row slots[i] of the whole.
+// The tokens that are looked at, as a problem of their own: row i of its assignments is row
+// slots[i] of the whole.
 struct Looked {
   std::vector<int64_t> tokens, slots;
   ref::Combine<double> combine;
@@ -149,8 +150,8 @@ OpInstance backward_instance(const Shape& s) {
           combine_backward_cost(a)};
 }
 
-// dGate = <dy, expert output> by finite differences of the op itself: L = sum dy y is linear in a gate, so a step
-// of any size gives the slope up to the rounding of y.
+// dGate = <dy, expert output> by finite differences of the op itself: L = sum dy y is linear in a
+// gate, so a step of any size gives the slope up to the rounding of y.
 OpInstance finite_difference_instance() {
   const Shape s{5, 24, 4, 2, Load::kRandom, Add::kNone};
   auto bench = std::make_shared<Workbench>();

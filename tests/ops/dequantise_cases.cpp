@@ -70,8 +70,8 @@ OpInstance instance(const QuantFormat& f, int64_t lines, int64_t k) {
           dequantise_cost(a)};
 }
 
-// The relative RMS error of normal numbers, there and back, against what is known of the format (docs/precision.md). 1%: the spread
-// of an error over half a million numbers is far below.
+// The relative RMS error of normal numbers, there and back, against what is known of the format
+// (docs/precision.md). 1%: the spread of an error over half a million numbers is far below.
 OpInstance error_instance(const QuantFormat& f, double percent) {
   constexpr int64_t kRows = 512, kColumns = 1024;
   auto bench = std::make_shared<Workbench>();
@@ -99,8 +99,9 @@ OpInstance error_instance(const QuantFormat& f, double percent) {
   return {bench, run, check, quantise_cost(q) + dequantise_cost(d)};
 }
 
-// y = x W^T of NVFP4 operands, decoded to bf16 and multiplied as bf16: the exact sum of the exact products within the rule of
-// sums, as nothing else rounds. The tensors' scales stand in the epilogue.
+// y = x W^T of NVFP4 operands, decoded to bf16 and multiplied as bf16: the exact sum of the exact
+// products within the rule of sums, as nothing else rounds. The tensors' scales stand in the
+// epilogue.
 OpInstance product_instance(int64_t rows, int64_t out, int64_t in) {
   auto bench = std::make_shared<Workbench>();
   const QuantFormat fx{ElementFormat::kE2M1, ScaleKind::k1x16};

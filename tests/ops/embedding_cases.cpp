@@ -121,8 +121,8 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  // For the sort on a GPU: ids of one, two and three digits of 8 bits, several blocks of 2048 tokens, and segments of
-  // one token over many runs of 64.
+  // For the sort on a GPU: ids of one, two and three digits of 8 bits, several blocks of 2048
+  // tokens, and segments of one token over many runs of 64.
   for (const Shape& s :
        {Shape{1, 1, 1, 1.0f, Tokens::kRandom}, Shape{7, 11, 65, 1.5f, Tokens::kRandom},
         Shape{130, 5, 100, 1.0f, Tokens::kRandom}, Shape{300, 17, 64, 0.3f, Tokens::kAllTheSame},

@@ -155,8 +155,8 @@ OpInstance instance(const QuantFormat& row, const QuantFormat& column, const Sha
           fake_quantise_cost(a)};
 }
 
-// A matrix that changes a little after it has been copied once: y and scales hold the earlier copy. One value of the new
-// matrix may be what `bad` says, which is then marked with the copy's site.
+// A matrix that changes a little after it has been copied once: y and scales hold the earlier copy.
+// One value of the new matrix may be what `bad` says, which is then marked with the copy's site.
 template <typename X>
 OpInstance flips_instance(const QuantFormat& f, FakeWay way, float bad) {
   const bool of_row = way == FakeWay::kRow;

@@ -1,4 +1,5 @@
-// What the case lists of the grouped products share: loads of the experts, their rows, and the reference over some of them.
+// What the case lists of the grouped products share: loads of the experts, their rows, and the
+// reference over some of them.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +69,8 @@ inline GroupedIndices grouped_indices(Workbench& bench, const GroupedShape& s) {
   return result;
 }
 
-// Loads that sum to `assignments`, from a quarter of the mean to about twice it; one expert has none.
+// Loads that sum to `assignments`, from a quarter of the mean to about twice it; one expert has
+// none.
 inline std::vector<int32_t> uneven_loads(int64_t experts, int64_t assignments) {
   RandomSequence random({11, stream_id("loads")});
   std::vector<double> share;
@@ -87,7 +89,8 @@ inline std::vector<int32_t> uneven_loads(int64_t experts, int64_t assignments) {
   return loads;
 }
 
-// Some of the assignments: the reference over them alone, in their order, and what it needs of x and of the weights (E out, in).
+// Some of the assignments: the reference over them alone, in their order, and what it needs of x
+// and of the weights (E out, in).
 struct LookedAssignments {
   ref::GroupedLinear<double> grouped;
   std::vector<int64_t> chosen, x_rows, weight_rows;

@@ -151,30 +151,30 @@ void add_cases(std::vector<OpCase>& cases) {
     cases.push_back({"grouped_linear_dgrad", "grouped_linear_dgrad" + suffix,
                      [s] { return dgrad_instance<T>(s); }});
   };
-  for (
-      const Shape& s : {
-          Shape{"one row", Loads{0, 1, 0}, 1, 1, Rows::kInOrder},
-          Shape{"odd", Loads{3, 0, 17, 1, 6}, 33, 67, Rows::kGathered},
-          Shape{"odd", Loads{5, 12, 0, 200}, 100, 31, Rows::kInOrder},
-          Shape{"one expert", Loads{0, 0, 301, 0}, 130, 64, Rows::kGathered},
-          Shape{"many", Loads(300, 2), 16, 20, Rows::kGathered},
-          Shape{"even", Loads(64, 32), 128, 256, Rows::kGathered},
-          Shape{"gate and up", Loads{900, 1100, 1500, 596}, 768, 256, Rows::kGathered},
-          Shape{"down", Loads{1024, 1024, 1024, 1024}, 256, 384, Rows::kInOrder},
-          // Of the GPU's tiles (64 rows a warpgroup, 128 a tile, 64 of the sum a stage): rows around their edges, sums of more
-          // stages than the ring has (4, 5 or 6), one expert with all the rows, widths that no tile divides.
-          Shape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 264, 456, Rows::kInOrder},
-          Shape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 264, 456, Rows::kGathered},
-          Shape{"one takes all", Loads{0, 420, 0, 0}, 136, 72, Rows::kInOrder},
-          Shape{"one takes all", Loads{0, 420, 0, 0}, 136, 72, Rows::kGathered},
-          Shape{"long", Loads{400, 0, 107}, 256, 320, Rows::kInOrder},
-          Shape{"long", Loads{400, 0, 107}, 256, 320, Rows::kGathered},
-          Shape{"deep", Loads{70, 0, 5}, 456, 120, Rows::kInOrder},
-          // Experts so large that wgrad cuts them into pieces, beside one just below.
-          Shape{"hot", Loads{3, 16385, 16384, 0, 33000}, 8, 24, Rows::kInOrder},
-          Shape{"hot", Loads{3, 16385, 16384, 0, 33000}, 8, 24, Rows::kGathered},
-          Shape{"no row", Loads{0, 0}, 32, 32, Rows::kInOrder},
-      }) {
+  for (const Shape& s : {
+           Shape{"one row", Loads{0, 1, 0}, 1, 1, Rows::kInOrder},
+           Shape{"odd", Loads{3, 0, 17, 1, 6}, 33, 67, Rows::kGathered},
+           Shape{"odd", Loads{5, 12, 0, 200}, 100, 31, Rows::kInOrder},
+           Shape{"one expert", Loads{0, 0, 301, 0}, 130, 64, Rows::kGathered},
+           Shape{"many", Loads(300, 2), 16, 20, Rows::kGathered},
+           Shape{"even", Loads(64, 32), 128, 256, Rows::kGathered},
+           Shape{"gate and up", Loads{900, 1100, 1500, 596}, 768, 256, Rows::kGathered},
+           Shape{"down", Loads{1024, 1024, 1024, 1024}, 256, 384, Rows::kInOrder},
+           // Of the GPU's tiles (64 rows a warpgroup, 128 a tile, 64 of the sum a stage): rows
+           // around their edges, sums of more stages than the ring has (4, 5 or 6), one expert with
+           // all the rows, widths that no tile divides.
+           Shape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 264, 456, Rows::kInOrder},
+           Shape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 264, 456, Rows::kGathered},
+           Shape{"one takes all", Loads{0, 420, 0, 0}, 136, 72, Rows::kInOrder},
+           Shape{"one takes all", Loads{0, 420, 0, 0}, 136, 72, Rows::kGathered},
+           Shape{"long", Loads{400, 0, 107}, 256, 320, Rows::kInOrder},
+           Shape{"long", Loads{400, 0, 107}, 256, 320, Rows::kGathered},
+           Shape{"deep", Loads{70, 0, 5}, 456, 120, Rows::kInOrder},
+           // Experts so large that wgrad cuts them into pieces, beside one just below.
+           Shape{"hot", Loads{3, 16385, 16384, 0, 33000}, 8, 24, Rows::kInOrder},
+           Shape{"hot", Loads{3, 16385, 16384, 0, 33000}, 8, 24, Rows::kGathered},
+           Shape{"no row", Loads{0, 0}, 32, 32, Rows::kInOrder},
+       }) {
     add(s);
   }
   for (const Shape& s : {
@@ -189,7 +189,8 @@ void add_cases(std::vector<OpCase>& cases) {
   add({"even", even, 128, 256, Rows::kGathered, Scaled::kBoth});
 }
 
-// Of the speedrun models with 64 and 256 experts: gate and up gather the tokens, down has its rows in order.
+// Of the speedrun models with 64 and 256 experts: gate and up gather the tokens, down has its rows
+// in order.
 void add_large_cases(std::vector<OpCase>& cases) {
   const int64_t tokens = 16384, k = 6, hidden = 768, width = 384;
   for (const int64_t experts : {64, 256}) {

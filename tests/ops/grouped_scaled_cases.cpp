@@ -212,7 +212,8 @@ std::vector<OpCase> grouped_scaled_cases() {
   constexpr RowOrder kInOrder = RowOrder::kInOrder, kGathered = RowOrder::kGathered;
   const Loads odd{3, 0, 17, 1, 6}, edges{0, 1, 63, 65, 129, 64, 0};
   std::vector<OpCase> cases;
-  // K of less than a stage, of a stage and a piece, of more stages than the ring has; n of less and more than a tile.
+  // K of less than a stage, of a stage and a piece, of more stages than the ring has; n of less and
+  // more than a tile.
   for (const CodedShape& s : {
            CodedShape{kTensorPair, kLines, {"one row", {0, 1, 0}, 16, 16, kInOrder}},
            CodedShape{kTensorPair, kK, {"odd", odd, 48, 144, kInOrder}},

@@ -122,7 +122,8 @@ Expected expected(const Shape& s, const std::vector<double>& x, const std::vecto
   return e;
 }
 
-// Large cases look at some rows; dweight and loss_sum, which need all of them, are left to the small ones.
+// Large cases look at some rows; dweight and loss_sum, which need all of them, are left to the
+// small ones.
 struct Looked {
   std::vector<int64_t> rows;
   bool whole;

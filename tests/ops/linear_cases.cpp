@@ -49,7 +49,8 @@ Target<Y> target(Workbench& bench, const std::string& name, const Shape& s, int6
   return t;
 }
 
-// What adding in place may cost on a GPU: the library's kernels for Hopper round the product to Y and add it where the result lies.
+// What adding in place may cost on a GPU: the library's kernels for Hopper round the product to Y
+// and add it where the result lies.
 template <typename Y>
 double rounded_product(Add add, double want, double start) {
   return add == Add::kInPlace ? tol::rounding<Y>(std::abs(want) + std::abs(start)) : 0;
@@ -129,7 +130,8 @@ OpInstance wgrad_instance(const Shape& s) {
           linear_wgrad_cost(a)};
 }
 
-// The header's promises about bits: rows in three calls and in one; those of dweight at whole steps of 32, without a scale.
+// The header's promises about bits: rows in three calls and in one; those of dweight at whole steps
+// of 32, without a scale.
 template <typename T>
 OpInstance split_rows_instance(Scaled scaled) {
   auto bench = std::make_shared<Workbench>();

@@ -1,4 +1,5 @@
-// What the case lists of the matrix products share: packed weights, scales, and the rows a large case looks at.
+// What the case lists of the matrix products share: packed weights, scales, and the rows a large
+// case looks at.
 #pragma once
 
 #include <algorithm>
@@ -50,8 +51,8 @@ inline double reference_scale(const ProductScale& s) {
   return (s.left.empty() ? 1.0 : double(s.left[1])) * (s.right.empty() ? 1.0 : double(s.right[1]));
 }
 
-// Indices below n: all while n * cost is small, else 24 of them, or as many as a second can afford, the first and the last among
-// them.
+// Indices below n: all while n * cost is small, else 24 of them, or as many as a second can afford,
+// the first and the last among them.
 inline std::vector<int64_t> sample(int64_t n, double cost) {
   const int64_t affordable =
       std::clamp(int64_t(6e8 / std::max(cost, 1.0)), int64_t{3}, int64_t{24});

@@ -1,8 +1,9 @@
-// One case list per op (tests/ops/<op>_cases.cpp), used by op_check (correctness) and by the benches (time).
+// One case list per op (tests/ops/<op>_cases.cpp), used by op_check (correctness) and by the
+// benches (time).
 //
-// A case makes an instance: buffers in a Workbench (each between sentinels), a call, and a comparison with the
-// scalar reference in double. op_check (on the CPU) and op_check_simt (the CUDA kernels on the CPU, cuda/simt) run
-// every instance
+// A case makes an instance: buffers in a Workbench (each between sentinels), a call, and a
+// comparison with the scalar reference in double. op_check (on the CPU) and op_check_simt (the CUDA
+// kernels on the CPU, cuda/simt) run every instance
 //   check    once, and compare with the reference;
 //   guard    look at the sentinels around every buffer;
 //   repeat   again from the same start: outputs equal to the bit;
@@ -62,8 +63,8 @@ CaseMemory case_memory();
 
 class Workbench {
  public:
-  // in: filled, must not change. out: starts poisoned (NaN bits), must be written. acc: filled, is added to.
-  // tmp: poisoned, not compared between repeats.
+  // in: filled, must not change. out: starts poisoned (NaN bits), must be written. acc: filled, is
+  // added to. tmp: poisoned, not compared between repeats.
   template <typename T, int Rank>
   View<T, Rank> in(const std::string& name, const std::array<int64_t, Rank>& shape,
                    Fill fill = normal()) {
@@ -99,9 +100,9 @@ class Workbench {
   std::vector<std::string> damage() const;  // sentinels or inputs that changed, by name
   size_t bytes() const;                     // of all buffers
 
-  // The benches on a device: `count` copies of every buffer there, each as it starts. A case's run gives its op
-  // located(arguments): the arguments with every pointer into a buffer moved into the copy in use. Without copies, or with
-  // none in use, they stay as they are.
+  // The benches on a device: `count` copies of every buffer there, each as it starts. A case's run
+  // gives its op located(arguments): the arguments with every pointer into a buffer moved into the
+  // copy in use. Without copies, or with none in use, they stay as they are.
   void place_copies(const CopyMemory& memory, int count);
   void use_copy(int copy) { copy_ = copy; }
   void fetch_copy();  // into the buffers
@@ -157,8 +158,9 @@ class Workbench {
     return v;
   }
   std::byte* add(const std::string& name, size_t bytes, Role role);
-  // The first normals of a key, `count` of them or as many as are kept: most cases of an op ask for the same ones again, and
-  // computing them takes longer than many an op. Valid until the next call.
+  // The first normals of a key, `count` of them or as many as are kept: most cases of an op ask for
+  // the same ones again, and computing them takes longer than many an op. Valid until the next
+  // call.
   static const std::vector<double>& kept_normals(const RandomKey& key, int64_t count);
   static void commit(Buffer& buffer);
   static bool is_result(Role role) {
@@ -172,7 +174,8 @@ class Workbench {
   mutable int64_t calls_located_ = 0;
 };
 
-// Collects comparisons of one instance. near(): got and want element by element, each with its own tolerance.
+// Collects comparisons of one instance. near(): got and want element by element, each with its own
+// tolerance.
 class Report {
  public:
   template <typename T, int Rank, typename Tolerance>
@@ -221,8 +224,9 @@ struct OpInstance {
 
 // kCpu: what only the CPU body promises. kGpu: what the CPU has no body for.
 enum class OpBody { kEvery, kCpu, kGpu };
-// kLarge: the sizes of training on a GPU, which say how fast a kernel is: hundreds of megabytes, compared in samples. For op_check_cuda
-// and bench_device; op_check --large proves the comparisons on the CPU.
+// kLarge: the sizes of training on a GPU, which say how fast a kernel is: hundreds of megabytes,
+// compared in samples. For op_check_cuda and bench_device; op_check --large proves the comparisons
+// on the CPU.
 enum class CaseSize { kUsual, kLarge };
 
 struct OpCase {
@@ -232,15 +236,16 @@ struct OpCase {
   OpBody body = OpBody::kEvery;
   CaseSize size = CaseSize::kUsual;
   int capability = 0;  // that a GPU needs for it (100: 10.0)
-  // The race check leaves out expensive cases, but for those that alone reach a kernel or its pipeline's wrap-around.
+  // The race check leaves out expensive cases, but for those that alone reach a kernel or its
+  // pipeline's wrap-around.
   bool race_checked_at_any_cost = false;
 };
 inline OpCase large(std::string op, std::string name, std::function<OpInstance()> make) {
   return {std::move(op), std::move(name), std::move(make), OpBody::kEvery, CaseSize::kLarge};
 }
 
-// Each returns its op's list. The reference's own proof is a case too: run does nothing, check calls
-// complex_step_error.
+// Each returns its op's list. The reference's own proof is a case too: run does nothing, check
+// calls complex_step_error.
 std::vector<OpCase> adamw_cases();
 std::vector<OpCase> amax_cases();
 std::vector<OpCase> attention_cases();
@@ -271,7 +276,8 @@ std::vector<OpCase> swiglu_cases();
 std::vector<OpCase> swiglu_codes_cases();
 std::vector<OpCase> zero_cases();
 
-// Exec::workspace in op_check and the benches: large enough for every case of a size, aligned as planned memory is.
+// Exec::workspace in op_check and the benches: large enough for every case of a size, aligned as
+// planned memory is.
 class CaseWorkspace {
  public:
   explicit CaseWorkspace(CaseSize size = CaseSize::kUsual)
@@ -287,7 +293,8 @@ class CaseWorkspace {
                                                  case_memory().release};
 };
 
-// Does `op` name the case's op or its family (rmsnorm: rmsnorm_forward, ...; empty: any), and its name hold `filter`?
+// Does `op` name the case's op or its family (rmsnorm: rmsnorm_forward, ...; empty: any), and its
+// name hold `filter`?
 inline bool selected(const OpCase& c, const std::string& op, const std::string& filter) {
   const bool of_op = op.empty() || c.op == op || c.op.rfind(op + "_", 0) == 0;
   return of_op && c.name.find(filter) != std::string::npos;

@@ -1,6 +1,7 @@
-// op_check_simt [--op NAME] [--filter TEXT] [--list]: every case by the CUDA kernels' own source, run on the CPU by cuda/simt: against
-// the scalar reference with threads in forward order, and to the same bits in reverse and random orders. Exit 1 when one fails.
-// op_check_race is the same program with the race detector, on smaller cases.
+// op_check_simt [--op NAME] [--filter TEXT] [--list]: every case by the CUDA kernels' own source,
+// run on the CPU by cuda/simt: against the scalar reference with threads in forward order, and to
+// the same bits in reverse and random orders. Exit 1 when one fails. op_check_race is the same
+// program with the race detector, on smaller cases.
 #include "cuda/launch.h"
 #include "cuda/simt/memory.h"
 #include "cuda/simt/race.h"
@@ -9,7 +10,8 @@
 
 namespace {
 
-// Seconds of one variant, roughly: kernels move about 200 MB and multiply about 400 M flops a second here.
+// Seconds of one variant, roughly: kernels move about 200 MB and multiply about 400 M flops a
+// second here.
 double seconds(const assay::Cost& cost) {
   return cost.bytes / 200e6 + cost.flops / 400e6;
 }

@@ -47,7 +47,8 @@ std::vector<std::string> outside(const Report& report, double& used) {
 
 // What --small runs: for sanitizers, which make a kernel a hundred times slower.
 constexpr Cost kAll = {1e300, 1e300}, kSmall = {1e6, 2e7};
-// And --sanitized, for those of the host: every kind of case, but the sizes of real models; without variants that only repeat.
+// And --sanitized, for those of the host: every kind of case, but the sizes of real models; without
+// variants that only repeat.
 constexpr Cost kSanitized = {1.2e7, 1e8};
 
 // Which sizes of cases run.

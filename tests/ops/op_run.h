@@ -1,4 +1,5 @@
-// The main of op_check, op_check_simt and op_check_cuda: every case of the lists on one backend, in each of its variants.
+// The main of op_check, op_check_simt and op_check_cuda: every case of the lists on one backend, in
+// each of its variants.
 #pragma once
 
 #include <functional>
@@ -17,11 +18,13 @@ struct OpBackend {
     std::string name;  // "3 threads"
     std::function<Exec()> begin;
     enum class Buffers { kTheCases, kACopy } buffers = Buffers::kTheCases;
-    // What it is for: other paths through the code, or only the same bits once more (--sanitized leaves those out).
+    // What it is for: other paths through the code, or only the same bits once more (--sanitized
+    // leaves those out).
     enum class Aim { kOtherPaths, kSameBits } aim = Aim::kOtherPaths;
   };
   std::vector<Variant> variants;
-  // Of the large cases: with --large those alone run, in these. Are they run without being asked for, beside the others?
+  // Of the large cases: with --large those alone run, in these. Are they run without being asked
+  // for, beside the others?
   std::vector<Variant> variants_of_large = {};
   enum class Large { kWhenAsked, kAlways } large = Large::kWhenAsked;
   int capability = 1000;  // a GPU's (90: 9.0); cases that need more are left out

@@ -1,5 +1,6 @@
-// What the case lists of the quantisers share: the recipes' formats, a matrix with blocks of different sizes, packed codes, the
-// hardware's layouts of scales written down by counting through them.
+// What the case lists of the quantisers share: the recipes' formats, a matrix with blocks of
+// different sizes, packed codes, the hardware's layouts of scales written down by counting through
+// them.
 #pragma once
 
 #include <algorithm>

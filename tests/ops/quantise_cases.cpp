@@ -67,7 +67,8 @@ OpInstance instance(const QuantFormat& f, const Shape& s, ColumnRotation rotatio
 
 enum class Lines { kRows, kColumns };  // of x: the row copy's, the column copy's
 
-// 128 of the lines of a copy, each as long as x is in that direction, against the reference; nearest numbers, plain layout.
+// 128 of the lines of a copy, each as long as x is in that direction, against the reference;
+// nearest numbers, plain layout.
 template <typename T>
 void compare_band(Report& report, const std::string& name, const Quantise<T>& a, Lines along,
                   int64_t first) {
@@ -169,7 +170,8 @@ OpInstance zero_instance(const QuantFormat& f) {
   return {bench, [a, bench](Exec on) { quantise(on, bench->located(a)); }, check, quantise_cost(a)};
 }
 
-// A value that is not finite: the scale that covers it is NaN, the codes beneath are 0, other blocks are as without it.
+// A value that is not finite: the scale that covers it is NaN, the codes beneath are 0, other
+// blocks are as without it.
 OpInstance not_finite_instance(const QuantFormat& f, float bad) {
   auto bench = std::make_shared<Workbench>();
   const View<bf16, 2> x = bench->in<bf16, 2>("x", {128, 256});
@@ -208,8 +210,8 @@ OpInstance not_finite_instance(const QuantFormat& f, float bad) {
   return {bench, [a, bench](Exec on) { quantise(on, bench->located(a)); }, check, quantise_cost(a)};
 }
 
-// The mean over n draws of one value is the value: within 6 standard deviations (step / 2 / sqrt(n) at most) and 2^-17 steps, what
-// 16 bits of a draw cannot tell apart.
+// The mean over n draws of one value is the value: within 6 standard deviations (step / 2 / sqrt(n)
+// at most) and 2^-17 steps, what 16 bits of a draw cannot tell apart.
 OpInstance unbiased_instance(ElementFormat element, double value, double step) {
   const int64_t n = 1 << 18;
   auto bench = std::make_shared<Workbench>();

@@ -28,7 +28,8 @@ std::vector<int64_t> looked_rows(const Shape& s) {
   return wide_sample(s.tokens(), double(s.stride()));
 }
 
-// `before` and the comparison are of the rows that are looked at. Rotated elements have two products and the rounding of the table; v is a copy.
+// `before` and the comparison are of the rows that are looked at. Rotated elements have two
+// products and the rounding of the table; v is a copy.
 template <typename T>
 void compare(Report& report, const char* name, View<T, 2> got, const std::vector<double>& before,
              const Shape& s, double sign, View<const int32_t, 1> position = {}) {

@@ -121,8 +121,8 @@ std::vector<RouterShape> all_settings(int64_t tokens, int64_t experts, int64_t k
   return shapes;
 }
 
-// The reference's gradient of sum dgate gate + aux_weight aux + z_weight z, for all settings and with the sum of the
-// chosen scores under its smallest value.
+// The reference's gradient of sum dgate gate + aux_weight aux + z_weight z, for all settings and
+// with the sum of the chosen scores under its smallest value.
 OpInstance reference_instance() {
   auto bench = std::make_shared<Workbench>();
   const int64_t n = 4, experts = 5, k = 2;

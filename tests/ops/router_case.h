@@ -1,5 +1,5 @@
-// What the cases of forward and backward share: the settings, the buffers of a forward call, and the reference's
-// problem with the experts that the op chose.
+// What the cases of forward and backward share: the settings, the buffers of a forward call, and
+// the reference's problem with the experts that the op chose.
 #pragma once
 
 #include "base/check.h"
@@ -76,8 +76,8 @@ inline ref::RouterProblem router_problem(const RouterForward& a,
   return p;
 }
 
-// Float roundings on the way from a logit to a score, in units of tol::elementary's count: a few, and the argument of
-// exp, which is rounded relative to its size.
+// Float roundings on the way from a logit to a score, in units of tol::elementary's count: a few,
+// and the argument of exp, which is rounded relative to its size.
 inline double score_roundings(const RouterForward& a) {
   double largest = 0;
   for (int64_t i = 0; i < a.logits.size(); ++i) {

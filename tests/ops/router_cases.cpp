@@ -18,8 +18,8 @@ std::vector<double> row_keys(const RouterForward& a, int64_t t) {
   return key;
 }
 
-// Without a bias the order is the reference's. With one, keys nearer than their rounding may change places: the keys
-// must fall, and none outside may be larger than the last.
+// Without a bias the order is the reference's. With one, keys nearer than their rounding may change
+// places: the keys must fall, and none outside may be larger than the last.
 void check_selection(Report& report, const RouterForward& a, const std::vector<int64_t>& rows) {
   const int64_t k = a.expert.dim[1], experts = a.logits.dim[1];
   int64_t wrong = 0;
@@ -148,7 +148,8 @@ OpInstance order_instance(Bias bias, int64_t experts) {
   return {bench, [a, bench](Exec on) { router_forward(on, bench->located(a)); }, check, {}};
 }
 
-// Logits of few different values, some NaN: K experts tied with many others, in every place of a row.
+// Logits of few different values, some NaN: K experts tied with many others, in every place of a
+// row.
 OpInstance ties_instance(int64_t tokens, int64_t experts, int64_t k) {
   auto bench = std::make_shared<Workbench>();
   const View<float, 2> logits = bench->in<float, 2>("logits", {tokens, experts});
@@ -173,8 +174,8 @@ OpInstance ties_instance(int64_t tokens, int64_t experts, int64_t k) {
           router_forward_cost(a)};
 }
 
-// Values known without a reference: 1 when uniform; with all tokens on the same K experts E / K for gates, and for
-// switch only if the scores' mass is there too.
+// Values known without a reference: 1 when uniform; with all tokens on the same K experts E / K for
+// gates, and for switch only if the scores' mass is there too.
 enum class Tokens { kUniform, kTied, kOneSided };
 
 OpInstance self_check_instance(RouterScore score, RouterAux aux, Tokens tokens) {
@@ -287,7 +288,8 @@ std::vector<RouterShape> forward_shapes() {
     shapes.push_back({65, 20, 3, plain, Bias::kNone, ZLoss::kOff});
     shapes.push_back({65, 20, 3, plain, Bias::kRandom, ZLoss::kOn, 4.0});
   }
-  // More pieces than the sum over them takes at a time, and a row of keys that becomes a row of shares.
+  // More pieces than the sum over them takes at a time, and a row of keys that becomes a row of
+  // shares.
   shapes.push_back({2113, 12, 2, gates, Bias::kNone, ZLoss::kOn});
   shapes.push_back({9, 4096, 7, all, Bias::kRandom, ZLoss::kOff});
   // The sum of the chosen scores is under its smallest value.

@@ -32,8 +32,8 @@ OpInstance forward_instance(const Shape& s) {
     const auto rows = wide_sample(s.rows, 2.0 * double(s.width));
     const auto want =
         ref::Swiglu<double>{int64_t(rows.size()), s.width}.forward(chosen_doubles(a.gate_up, rows));
-    // exp, division and two products; for very negative gates sigmoid is below the smallest float: lost with it is
-    // at most |g u| 2^-126.
+    // exp, division and two products; for very negative gates sigmoid is below the smallest float:
+    // lost with it is at most |g u| 2^-126.
     auto h_rows = chosen_rows(a.h.data, s.width, rows);
     report.near("h", h_rows.view(), want, [&](int64_t i) {
       const double h = want[size_t(i)];

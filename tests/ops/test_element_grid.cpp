@@ -1,4 +1,5 @@
-// ops/quantise/round_to_format.h against the codes of base/small_float.h: all bf16, and all floats near the ends and middles of steps.
+// ops/quantise/round_to_format.h against the codes of base/small_float.h: all bf16, and all floats
+// near the ends and middles of steps.
 #include <bit>
 #include <cstdint>
 

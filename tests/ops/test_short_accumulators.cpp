@@ -1,8 +1,10 @@
-// tol::short_accumulators() against a model of such sums, on the operands of the cases of scaled_linear and grouped_scaled. The
-// executor of kernels on a CPU adds in float, so nothing else here loses what a GPU's tensor cores do.
+// tol::short_accumulators() against a model of such sums, on the operands of the cases of
+// scaled_linear and grouped_scaled. The executor of kernels on a CPU adds in float, so nothing else
+// here loses what a GPU's tensor cores do.
 //
-// A step of 32 products, as published for the FP8 tensor cores of Hopper: the products, exact, and the sum so far are shifted to the
-// largest exponent of them and cut off below 2^-13 of it; their sum is cut off to 13 bits of fraction.
+// A step of 32 products, as published for the FP8 tensor cores of Hopper: the products, exact, and
+// the sum so far are shifted to the largest exponent of them and cut off below 2^-13 of it; their
+// sum is cut off to 13 bits of fraction.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -21,7 +23,8 @@ double cut(double x, double unit) {
   return std::trunc(x / unit) * unit;
 }
 
-// Numbers and exponents of a matrix's codes; an exponent is the code's own, also below the normal numbers.
+// Numbers and exponents of a matrix's codes; an exponent is the code's own, also below the normal
+// numbers.
 struct Line {
   std::vector<double> number, scale;  // scale: of each stage
   std::vector<int> exponent;

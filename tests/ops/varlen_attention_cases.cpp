@@ -7,7 +7,8 @@ namespace assay {
 
 namespace {
 
-// A segment's own rows, how many rows of prefix it has, and how many of its first rows have no query; where the prefix lies.
+// A segment's own rows, how many rows of prefix it has, and how many of its first rows have no
+// query; where the prefix lies.
 struct Piece {
   int64_t rows, prefix, seen_only = 0;
 };
@@ -34,7 +35,8 @@ struct Shape {
   int64_t width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
-// A prefix in qkv is the rows of segment 0; one in the cache begins at row 0 or, for every other segment, at row 3.
+// A prefix in qkv is the rows of segment 0; one in the cache begins at row 0 or, for every other
+// segment, at row 3.
 std::vector<AttentionSegment> segments_of(const Shape& s) {
   std::vector<AttentionSegment> out;
   int64_t begin = 0;

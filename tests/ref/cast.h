@@ -1,4 +1,5 @@
-// Reference of ops/cast.h without bit arithmetic: the neighbours of x among bf16, by scaling to integers.
+// Reference of ops/cast.h without bit arithmetic: the neighbours of x among bf16, by scaling to
+// integers.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// Scalar reference of ops/combine.h. Its gradients are proved by complex step in tests/ops/combine_cases.cpp.
+// Scalar reference of ops/combine.h. Its gradients are proved by complex step in
+// tests/ops/combine_cases.cpp.
 #pragma once
 
 #include <cstdint>

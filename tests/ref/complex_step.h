@@ -1,6 +1,6 @@
-// Proves a hand-written gradient: f'(x) = Im f(x + ih) / h with h = 1e-50 has no cancellation, so the derivative
-// is right to rounding. f takes std::vector<Complex> and returns the scalar whose gradient is claimed. Functions
-// with branches (max, top-K, abs) branch on the real part.
+// Proves a hand-written gradient: f'(x) = Im f(x + ih) / h with h = 1e-50 has no cancellation, so
+// the derivative is right to rounding. f takes std::vector<Complex> and returns the scalar whose
+// gradient is claimed. Functions with branches (max, top-K, abs) branch on the real part.
 #pragma once
 
 #include <cmath>

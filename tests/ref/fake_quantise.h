@@ -1,4 +1,5 @@
-// Reference of ops/fake_quantise.h, a block at a time, each a list of its elements: by the numbers of tests/ref/quantise.h.
+// Reference of ops/fake_quantise.h, a block at a time, each a list of its elements: by the numbers
+// of tests/ref/quantise.h.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Scalar reference of ops/grouped_linear.h: loops, templated on the number type. Its gradient is proved by complex
-// step in tests/ops/grouped_linear_cases.cpp.
+// Scalar reference of ops/grouped_linear.h: loops, templated on the number type. Its gradient is
+// proved by complex step in tests/ops/grouped_linear_cases.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Scalar reference of ops/linear.h: loops, templated on the number type. Its gradient is proved by complex step in
-// tests/ops/linear_cases.cpp.
+// Scalar reference of ops/linear.h: loops, templated on the number type. Its gradient is proved by
+// complex step in tests/ops/linear_cases.cpp.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,8 @@ struct QkNorm {
     put(qkv, k.y, heads, kv_heads);
   }
 
-  // raw: qkv before forward. dqkv becomes the gradient of raw; the weights' gradients are what backward adds.
+  // raw: qkv before forward. dqkv becomes the gradient of raw; the weights' gradients are what
+  // backward adds.
   void backward(const std::vector<S>& raw, const std::vector<S>& q_weight,
                 const std::vector<S>& k_weight, std::vector<S>& dqkv, std::vector<S>& dq_weight,
                 std::vector<S>& dk_weight) const {

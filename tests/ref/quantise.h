@@ -1,5 +1,6 @@
-// Reference of ops/quantise.h, one element at a time, without bit arithmetic: the numbers that a format has are listed by its
-// definition and searched. Scales are in float, in the order that ops/quantise/scale.h states; all else in double.
+// Reference of ops/quantise.h, one element at a time, without bit arithmetic: the numbers that a
+// format has are listed by its definition and searched. Scales are in float, in the order that
+// ops/quantise/scale.h states; all else in double.
 #pragma once
 
 #include <algorithm>
@@ -65,7 +66,8 @@ inline float scale_to(double largest, float amax) {
   return std::min(float(largest) / amax, 3.4028234663852886e38f);
 }
 
-// Scale byte and its number of one block; `encode` is what x is multiplied with and `divide` what it is divided by.
+// Scale byte and its number of one block; `encode` is what x is multiplied with and `divide` what
+// it is divided by.
 struct BlockReference {
   float multiply = 1, divide = 1;
   double stored = 0, decode = 1;
@@ -134,7 +136,8 @@ inline QuantisedMatrix quantised(const QuantFormat& f, const std::vector<float>&
   return q;
 }
 
-// Recursive form of ops/quantise/hadamard16.h: the transform of 2 n numbers from those of their even and odd halves.
+// Recursive form of ops/quantise/hadamard16.h: the transform of 2 n numbers from those of their
+// even and odd halves.
 inline std::vector<float> walsh(const std::vector<float>& x) {
   if (x.size() == 1) return x;
   const size_t half = x.size() / 2;

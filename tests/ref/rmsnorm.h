@@ -1,5 +1,5 @@
-// Scalar reference of ops/rmsnorm.h: loops, templated on the number type, no optimisation. Its gradient is proved
-// by complex step in tests/ops/rmsnorm_cases.cpp.
+// Scalar reference of ops/rmsnorm.h: loops, templated on the number type, no optimisation. Its
+// gradient is proved by complex step in tests/ops/rmsnorm_cases.cpp.
 #pragma once
 
 #include <cmath>

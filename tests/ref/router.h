@@ -1,5 +1,5 @@
-// Scalar reference of ops/router.h, every Jacobian in full. Its gradient is proved by complex step in
-// tests/ops/router_cases.cpp; the selection branches on the real part.
+// Scalar reference of ops/router.h, every Jacobian in full. Its gradient is proved by complex step
+// in tests/ops/router_cases.cpp; the selection branches on the real part.
 #pragma once
 
 #include <algorithm>
@@ -156,7 +156,8 @@ struct Router {
       const size_t first_slope = size_t(p.group_of(t) * p.experts);
       std::vector<S> ds(s.size(), S(0));
       std::vector<double> ds_size(s.size(), 0.0);
-      // Through share_e = s_e / sum, sum over `ids`: ds_e = (dshare_e - sum_j share_j dshare_j) / sum.
+      // Through share_e = s_e / sum, sum over `ids`: ds_e = (dshare_e - sum_j share_j dshare_j) /
+      // sum.
       const auto through_share = [&](const std::vector<int64_t>& ids, S sum, bool fixed_sum,
                                      const auto& dshare) {
         S mean = 0;

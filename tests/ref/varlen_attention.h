@@ -11,7 +11,8 @@ namespace assay::ref {
 struct VarlenAttention {
   int64_t heads, kv_heads, head_dim, qkv_width, prefix_width, prefix_column;
 
-  // Where the keys lie that row t sees: pairs of (in prefix?, first element of k). v follows kv_heads heads on.
+  // Where the keys lie that row t sees: pairs of (in prefix?, first element of k). v follows
+  // kv_heads heads on.
   struct Key {
     const std::vector<double>* from;
     size_t at;

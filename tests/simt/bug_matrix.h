@@ -1,5 +1,5 @@
-// Kernels with one bug each, and who must notice it how: a schedule by a wrong result or a report, a sanitizer, the race
-// detector. A bug that nobody notices is a hole in the executor.
+// Kernels with one bug each, and who must notice it how: a schedule by a wrong result or a report,
+// a sanitizer, the race detector. A bug that nobody notices is a hole in the executor.
 #pragma once
 
 #include <span>
@@ -8,7 +8,8 @@ namespace assay::test {
 
 enum class Seen { kNo, kWrong, kError };  // nothing, a wrong result, a KernelError
 
-// Whether the build with -fsanitize=address,undefined reports it on stderr (and may end the process).
+// Whether the build with -fsanitize=address,undefined reports it on stderr (and may end the
+// process).
 enum class Asan { kQuiet, kReports };
 
 struct Bug {

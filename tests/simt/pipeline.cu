@@ -25,8 +25,8 @@ struct Maps {
   int k_tiles;
 };
 
-// 128 rows (of m or n) from `row` on, 64 of k from `k` on. Either order fills blocks of 64 rows of 128 bytes, and the
-// second 64 of m or n lie kBlockBytes behind the first.
+// 128 rows (of m or n) from `row` on, 64 of k from `k` on. Either order fills blocks of 64 rows of
+// 128 bytes, and the second 64 of m or n lie kBlockBytes behind the first.
 template <Major Order>
 GPU_DEVICE void load_operand(unsigned char* tile, const TensorMap* map, Mbarrier* full, int row,
                              int k) {
@@ -42,9 +42,10 @@ GPU_DEVICE uint64_t descriptor(const unsigned char* tile, int step) {
   return wgmma_descriptor(tile + step * (Order == Major::kK ? 32 : 2048), kBlockBytes, 1024);
 }
 
-// A block owns a 128 x 128 tile of d. Warpgroup 0 copies, in one thread: stage s of the ring is free when its 8 consumer
-// warps have arrived at empty[s], full when the bytes have at full[s]. Each other warpgroup owns 64 rows, keeps one batch of
-// products running while it waits for the next stage, and stores its rows by TMA. Bound by the tensor cores.
+// A block owns a 128 x 128 tile of d. Warpgroup 0 copies, in one thread: stage s of the ring is
+// free when its 8 consumer warps have arrived at empty[s], full when the bytes have at full[s].
+// Each other warpgroup owns 64 rows, keeps one batch of products running while it waits for the
+// next stage, and stores its rows by TMA. Bound by the tensor cores.
 template <Major A, Major B>
 __global__ __launch_bounds__(kThreads, 1) void pipeline_kernel(const __grid_constant__ Maps maps) {
   GPU_DYNAMIC_SHARED(unsigned char, ring);
@@ -94,7 +95,8 @@ __global__ __launch_bounds__(kThreads, 1) void pipeline_kernel(const __grid_cons
   }
   wgmma_wait<0>();
 
-  // To shared memory as the map of d wants it, two boxes of 64 columns: 16 bytes at a time, piece XOR row.
+  // To shared memory as the map of d wants it, two boxes of 64 columns: 16 bytes at a time, piece
+  // XOR row.
   unsigned char* const mine = staging + group * 2 * kBlockBytes;
   const int line = warp() % 4 * 16 + lane() % 16;
   for (int i = 0; i < kTileN / 16; ++i) {

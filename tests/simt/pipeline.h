@@ -1,5 +1,6 @@
-// An example for kernel authors: a product by TMA, mbarriers and wgmma with warpgroups of different roles. d = a b^T in
-// the sense of wgmma: a (m, k), b (n, k), each with either index neighbouring in memory.
+// An example for kernel authors: a product by TMA, mbarriers and wgmma with warpgroups of different
+// roles. d = a b^T in the sense of wgmma: a (m, k), b (n, k), each with either index neighbouring
+// in memory.
 #pragma once
 
 #include "base/bf16.h"

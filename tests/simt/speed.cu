@@ -1,4 +1,5 @@
-// What the executor itself costs: build/simt_speed prints nanoseconds a thread and a wait, the best of five runs.
+// What the executor itself costs: build/simt_speed prints nanoseconds a thread and a wait, the best
+// of five runs.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,4 +1,5 @@
-// Where wgmma and TMA put and find elements, against formulas written here from the PTX ISA's text, not from cuda/simt.
+// Where wgmma and TMA put and find elements, against formulas written here from the PTX ISA's text,
+// not from cuda/simt.
 #include <vector>
 
 #include "cuda/simt/wgmma_math.h"
@@ -11,7 +12,8 @@ TEST_CASE("the swizzles move the pieces that the pictures of the PTX ISA move") 
   struct Row {
     uint32_t span, row, piece, byte;
   };
-  // A tile with rows of `span` bytes at a multiple of 1024: piece (16 bytes) of a row -> byte of the tile.
+  // A tile with rows of `span` bytes at a multiple of 1024: piece (16 bytes) of a row -> byte of
+  // the tile.
   const Row table[] = {
       {128, 0, 0, 0},   {128, 0, 5, 80},   {128, 1, 0, 144},  {128, 1, 1, 128},  {128, 3, 5, 480},
       {128, 7, 7, 896}, {128, 7, 0, 1008}, {128, 8, 2, 1056}, {128, 9, 2, 1200}, {64, 0, 3, 48},
@@ -37,7 +39,8 @@ struct Mode {
     return offset;
   }
 };
-// Swizzle<bits, 4, 3> of a byte address, as CuTe defines it: bits [7, 7 + bits) onto bits [4, 4 + bits).
+// Swizzle<bits, 4, 3> of a byte address, as CuTe defines it: bits [7, 7 + bits) onto bits [4, 4 +
+// bits).
 uint32_t cute_swizzle(uint32_t byte, int bits) {
   uint32_t result = byte;
   for (int i = 0; i < bits; ++i)

@@ -1,5 +1,6 @@
-// The example kernel, under schedules: the same bits each time, and those of the exact product (the numbers are small
-// multiples of 1/4, so that sums are exact in float and only the last rounding is left).
+// The example kernel, under schedules: the same bits each time, and those of the exact product (the
+// numbers are small multiples of 1/4, so that sums are exact in float and only the last rounding is
+// left).
 #include <vector>
 
 #include "tests/catch.h"

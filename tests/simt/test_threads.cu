@@ -1,4 +1,5 @@
-// Positions, barriers, exchanges, shared memory and atomics of the executor, under several schedules.
+// Positions, barriers, exchanges, shared memory and atomics of the executor, under several
+// schedules.
 #include "cuda/gpu.h"
 #include "tests/catch.h"
 #include "tests/simt/run.h"

@@ -1,4 +1,5 @@
-// The wrappers' results against references written from the PTX ISA's tables, under several schedules.
+// The wrappers' results against references written from the PTX ISA's tables, under several
+// schedules.
 #include <functional>
 #include <vector>
 
@@ -37,7 +38,8 @@ std::vector<bf16> numbers(int64_t count, int seed) {
 
 // --- wgmma
 
-// Element (r, k) of a (rows, k) operand: K-major tensors are stored (rows, k), the others (k, rows).
+// Element (r, k) of a (rows, k) operand: K-major tensors are stored (rows, k), the others (k,
+// rows).
 struct Matrix {
   Side side;
   int rows, k;

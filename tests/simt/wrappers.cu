@@ -203,7 +203,8 @@ __global__ __launch_bounds__(32) void mma_matrices_kernel(uint16_t* c, const uin
   left[lane()] = reinterpret_cast<const Piece*>(a)[lane()];
   right[lane()] = reinterpret_cast<const Piece*>(b)[lane()];
   sync_warp();
-  // Matrices 0 and 1 are rows 0 to 7 and 8 to 15 of columns 0 to 7, 2 and 3 those of columns 8 to 15.
+  // Matrices 0 and 1 are rows 0 to 7 and 8 to 15 of columns 0 to 7, 2 and 3 those of columns 8 to
+  // 15.
   const int row = lane() % 16 * 2 + lane() / 16;
   uint32_t fragment_a[4], fragment_b[4];
   ldmatrix_x4(fragment_a, &left[row]);

@@ -1,5 +1,5 @@
-// Kernels that use each wrapper of gpu_async.h, gpu_tma.h, gpu_mma.h and gpu_wgmma.h in the smallest way, and functions that
-// run them. Pointers are to device memory.
+// Kernels that use each wrapper of gpu_async.h, gpu_tma.h, gpu_mma.h and gpu_wgmma.h in the
+// smallest way, and functions that run them. Pointers are to device memory.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ struct WgmmaTest {
 // n: 32, 64, 96, 128, 192 or 256
 void wgmma(Exec on, int n, Side a, Side b, const WgmmaTest& test);
 void wgmma_registers(Exec on, int n, Side b, const WgmmaTest& test);
-// 8-bit codes, both K-major, b E4M3, n = 128: the maps and k_bytes count pairs of them, k counts codes.
+// 8-bit codes, both K-major, b E4M3, n = 128: the maps and k_bytes count pairs of them, k counts
+// codes.
 enum class Codes { kE4M3, kE5M2 };  // of a; gpu::Fp8 without its header
 void wgmma_codes(Exec on, Codes a, const WgmmaTest& test);
 

@@ -15,7 +15,8 @@ namespace {
 
 constexpr int kCannotStart = 127;
 
-// In the child, between fork and exec: only calls that are safe after a fork of a program with threads.
+// In the child, between fork and exec: only calls that are safe after a fork of a program with
+// threads.
 [[noreturn]] void become(char* const* argv, int input, int output, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kCannotStart);  // it ended before the line above

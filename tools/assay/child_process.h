@@ -1,5 +1,5 @@
-// This very program, started once more as a child: its output goes to a file, and it does not outlive its parent, not even
-// one that is killed.
+// This very program, started once more as a child: its output goes to a file, and it does not
+// outlive its parent, not even one that is killed.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,9 @@ namespace assay {
 
 class Child {
  public:
-  // arguments[0] is the name of the program as the child sees it. stdout and stderr are appended to `log`, stdin is
-  // empty; the child has a process group of its own, so that Ctrl-C in the terminal reaches only the parent.
+  // arguments[0] is the name of the program as the child sees it. stdout and stderr are appended to
+  // `log`, stdin is empty; the child has a process group of its own, so that Ctrl-C in the terminal
+  // reaches only the parent.
   Child(const std::vector<std::string>& arguments, const std::string& log);
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;

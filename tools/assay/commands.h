@@ -7,7 +7,8 @@
 //     commands.on_chosen(sub, [options] { return audit(*options); });
 //   }
 //
-// and one line in add_all_commands (tools/assay/main.cpp). What it runs returns the exit code, or throws UserError.
+// and one line in add_all_commands (tools/assay/main.cpp). What it runs returns the exit code, or
+// throws UserError.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,8 +1,10 @@
-// CORE while a run trains (section eval.core): the model that trains answers in the memory of its own micro-batch.
+// CORE while a run trains (section eval.core): the model that trains answers in the memory of its
+// own micro-batch.
 //
-// Rows of telemetry, task "core": CORE, or what it is when tasks or rows are left out under a name that says so
-// (mean_of_9_of_22_tasks_of_at_most_200_rows_each), standard_error, not_scored_rows; task "core/LABEL": accuracy, centered,
-// and not_scored_rows where there are such. The whole report is in RUN/evals/step-N.json, as `assay eval` writes it.
+// Rows of telemetry, task "core": CORE, or what it is when tasks or rows are left out under a name
+// that says so (mean_of_9_of_22_tasks_of_at_most_200_rows_each), standard_error, not_scored_rows;
+// task "core/LABEL": accuracy, centered, and not_scored_rows where there are such. The whole report
+// is in RUN/evals/step-N.json, as `assay eval` writes it.
 #pragma once
 
 #include <string>
@@ -18,8 +20,9 @@ namespace assay {
 
 class TrainingCore final : public Evaluator {
  public:
-  // config.eval.core is there. Reads every row now: later changes of the bundle are another run's. UserError as
-  // read_core_bundle, for an unknown task, and without a tokenizer that has an <|endoftext|>.
+  // config.eval.core is there. Reads every row now: later changes of the bundle are another run's.
+  // UserError as read_core_bundle, for an unknown task, and without a tokenizer that has an
+  // <|endoftext|>.
   TrainingCore(const Config& config, const RunData& data, std::string run);
 
   std::string task() const override { return "core"; }

@@ -46,7 +46,8 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-// An instruction set that the ops have code for: does the CPU have it, is this program compiled for it?
+// An instruction set that the ops have code for: does the CPU have it, is this program compiled for
+// it?
 struct InstructionSet {
   const char* name;
   bool here, compiled;

@@ -9,8 +9,8 @@ namespace assay {
 // The file, its folder made. suffix: of what belongs to it but is not read as an evaluation.
 std::string evaluation_file(const std::string& run, int64_t step, const std::string& suffix = "");
 
-// What was measured of the same step before is kept beside `result`. Returns the file. UserError when it cannot be
-// written, or what is there is damaged.
+// What was measured of the same step before is kept beside `result`. Returns the file. UserError
+// when it cannot be written, or what is there is damaged.
 std::string record_evaluation(const std::string& run, int64_t step,
                               const nlohmann::ordered_json& result);
 

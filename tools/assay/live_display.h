@@ -1,4 +1,5 @@
-// Several lines that change in place below a log: on a terminal a block that is drawn again, in a pipe nothing.
+// Several lines that change in place below a log: on a terminal a block that is drawn again, in a
+// pipe nothing.
 #pragma once
 
 #include <string>

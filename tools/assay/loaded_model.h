@@ -20,8 +20,8 @@ struct CheckpointSource {
 // The checkpoint meant by a user: a checkpoint folder, or the newest valid one of a run.
 CheckpointSource open_checkpoint(const std::string& run_or_checkpoint);
 
-// The tokenizer a checkpoint was trained with, or the one at `path`. UserError when there is none, when it has no
-// <|endoftext|>, and when it has more tokens than the model.
+// The tokenizer a checkpoint was trained with, or the one at `path`. UserError when there is none,
+// when it has no <|endoftext|>, and when it has more tokens than the model.
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path);
 
 struct EvaluationSize {

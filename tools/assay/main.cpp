@@ -1,4 +1,5 @@
-// The assay command line: parses, runs the chosen subcommand, turns what went wrong into `error:` and `hint:`.
+// The assay command line: parses, runs the chosen subcommand, turns what went wrong into `error:`
+// and `hint:`.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -174,7 +175,8 @@ int main_checked(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   assay::ensure_passive_waiting(argv);
-  // A file that may not grow is an error of write(), reported with its name, not the end of the process.
+  // A file that may not grow is an error of write(), reported with its name, not the end of the
+  // process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     return assay::main_checked(argc, argv);

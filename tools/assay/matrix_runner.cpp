@@ -58,7 +58,8 @@ class LogTail {
   int64_t start_ = 0;
 };
 
-// "step 120/720 loss 4.812 437k tok/s eta 3h08m": of a step line what fits beside the name of a cell.
+// "step 120/720 loss 4.812 437k tok/s eta 3h08m": of a step line what fits beside the name of a
+// cell.
 std::string short_step_line(const std::string& line) {
   std::istringstream words(line);
   std::string text, before;

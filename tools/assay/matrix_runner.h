@@ -1,5 +1,5 @@
-// Trains the cells of a matrix: starts `assay train` for each, several at once within a budget, shows where they are, and
-// waits. What is done already is known before (lab/matrix/state.h).
+// Trains the cells of a matrix: starts `assay train` for each, several at once within a budget,
+// shows where they are, and waits. What is done already is known before (lab/matrix/state.h).
 #pragma once
 
 #include <string>

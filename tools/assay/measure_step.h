@@ -1,5 +1,6 @@
-// How long one optimizer step of a configuration takes here: for contracts in seconds, which are turned into steps before
-// the run begins, so that its schedule is a function of the step and nothing else.
+// How long one optimizer step of a configuration takes here: for contracts in seconds, which are
+// turned into steps before the run begins, so that its schedule is a function of the step and
+// nothing else.
 #pragma once
 
 #include "engine/config/config.h"
@@ -8,8 +9,8 @@
 
 namespace assay {
 
-// The median of a few steps after a few others, in a model of its own that is thrown away. Allocates what a run of
-// the configuration allocates, and frees it. gpu: null = on the CPU.
+// The median of a few steps after a few others, in a model of its own that is thrown away.
+// Allocates what a run of the configuration allocates, and frees it. gpu: null = on the CPU.
 double measured_step_seconds(const Config& config, Recipe recipe, const RunData& data,
                              gpu::Context* gpu);
 

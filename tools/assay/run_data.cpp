@@ -26,7 +26,8 @@ std::string path_end(const std::filesystem::path& path, int parts) {
   return end.string();
 }
 
-// As little of each path as tells them apart: web/*.bin and code/*.bin of /data/web/*.bin and /data/code/*.bin.
+// As little of each path as tells them apart: web/*.bin and code/*.bin of /data/web/*.bin and
+// /data/code/*.bin.
 std::vector<std::string> short_names(const std::vector<std::string>& paths) {
   std::vector<std::string> names;
   for (int parts = 1; parts < 100; ++parts) {
@@ -178,7 +179,8 @@ void require_tokenizer_of_run(const std::string& run, const Config& config, cons
 std::map<std::string, std::string> data_hashes(const RunData& data) {
   std::map<std::string, std::string> hashes;
   const auto add = [&](const std::string& path) {
-    // The manifest has the hash of a shard whose size it knows; verifying it is `assay data verify`.
+    // The manifest has the hash of a shard whose size it knows; verifying it is `assay data
+    // verify`.
     const auto entry = find_entry(path);
     hashes[path] = entry ? entry->sha256 : sha256_file(path);
   };

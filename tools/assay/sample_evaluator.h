@@ -1,5 +1,6 @@
-// Texts that the model writes while it trains (section eval.samples), in RUN/samples.jsonl and in the log. Draws depend on
-// prompt and position alone, so the texts of two steps differ by what was learned.
+// Texts that the model writes while it trains (section eval.samples), in RUN/samples.jsonl and in
+// the log. Draws depend on prompt and position alone, so the texts of two steps differ by what was
+// learned.
 //
 //   {"step": 500, "prompt": "Once", "text": " upon a time", "tokens": [...], "end": "tokens"}
 #pragma once
@@ -16,8 +17,8 @@ namespace assay {
 
 class TrainingSamples final : public Evaluator {
  public:
-  // config.eval.samples is there. UserError for prompts that cannot be read or are too long, and without a tokenizer that
-  // has an <|endoftext|>.
+  // config.eval.samples is there. UserError for prompts that cannot be read or are too long, and
+  // without a tokenizer that has an <|endoftext|>.
   TrainingSamples(const Config& config, const RunData& data, std::string run);
   // After the model's own plan(): keys and values of the texts, and their logits.
   void plan(MemoryPlan& plan, Model& model);

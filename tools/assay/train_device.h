@@ -25,8 +25,8 @@ Backend backend_of(const std::string& device);
 // TrainDevice::name() of what choose_device() would find, likewise.
 std::string device_name_of(const std::string& device);
 
-// What mfu is a share of: on a GPU the datasheet's dense bf16 peak, 0 where it is not known; on a CPU the measured
-// limit of matrix products.
+// What mfu is a share of: on a GPU the datasheet's dense bf16 peak, 0 where it is not known; on a
+// CPU the measured limit of matrix products.
 double peak_flop_per_s(const TrainDevice& device, Exec on, Recipe recipe);
 
 }  // namespace assay

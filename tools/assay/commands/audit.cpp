@@ -1,4 +1,5 @@
-// assay audit: what models are made of, and how long every contract trains them, side by side. Allocates nothing.
+// assay audit: what models are made of, and how long every contract trains them, side by side.
+// Allocates nothing.
 #include <cstdio>
 #include <filesystem>
 #include <memory>

@@ -1,4 +1,5 @@
-// assay data prepare, inspect, verify: text to shards, what is in them, whether they are what was written.
+// assay data prepare, inspect, verify: text to shards, what is in them, whether they are what was
+// written.
 #include <signal.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// assay matrix: a family of runs from one file. Each run is a process `assay train`; this one starts them, waits, and
-// writes the tables.
+// assay matrix: a family of runs from one file. Each run is a process `assay train`; this one
+// starts them, waits, and writes the tables.
 #include <unistd.h>
 
 #include <algorithm>
@@ -133,7 +133,8 @@ void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& plann
   }
 }
 
-// Makes the corpora that are generated, once, and finds every missing file before anything is trained.
+// Makes the corpora that are generated, once, and finds every missing file before anything is
+// trained.
 void prepare_data(const std::vector<PlannedRun>& planned) {
   std::set<std::string> seen;
   for (const PlannedRun& run : planned) {

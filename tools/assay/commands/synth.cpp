@@ -1,4 +1,5 @@
-// assay data synth, assay data ngrams: the embedded corpus, and what n-gram models make of a corpus.
+// assay data synth, assay data ngrams: the embedded corpus, and what n-gram models make of a
+// corpus.
 #include "data/synth.h"
 
 #include <cstdio>

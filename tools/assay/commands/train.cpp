@@ -72,8 +72,8 @@ Config load(const Arguments& a) {
   return config;
 }
 
-// A contract in seconds: the steps have the length that they had when the run began, so that it ends at the same step
-// however often it is stopped.
+// A contract in seconds: the steps have the length that they had when the run began, so that it
+// ends at the same step however often it is stopped.
 void resolve_seconds(const Arguments& a, Config& config, const RunData& data, gpu::Context* gpu) {
   const std::string before = run_path(a) + "/config.yaml";
   double& seconds = config.contract.step_seconds;
@@ -178,8 +178,8 @@ void announce_other_recipe(Log& log, const std::string& checkpoint, const Traini
                 precision_text(then).c_str(), precision_text(config.precision).c_str()));
 }
 
-// Training may go on without what is not finite (the row of a token that the data has not), and a guard ends a run that
-// does not: this says where to look before it does.
+// Training may go on without what is not finite (the row of a token that the data has not), and a
+// guard ends a run that does not: this says where to look before it does.
 void announce_not_finite(Log& log, const std::string& checkpoint, const std::string& what) {
   if (what.empty()) return;
   log.warn(
@@ -234,7 +234,8 @@ void fill_from_telemetry(const RunDir& dir, RunResult& result) {
   }
 }
 
-// The run as its directory tells it, for the summary; nothing when somebody took its telemetry away.
+// The run as its directory tells it, for the summary; nothing when somebody took its telemetry
+// away.
 std::optional<RunRecord> recorded(Log& log, const RunDir& dir) {
   try {
     return read_run(dir.path());
@@ -315,8 +316,8 @@ std::optional<std::string> newest_checkpoint(const Checkpoints& checkpoints) {
                   "train in another --run, or start over with --fresh, which deletes them");
 }
 
-// A run that saved checkpoints and has none now was not stopped early: somebody moved them, and starting over would
-// delete its telemetry.
+// A run that saved checkpoints and has none now was not stopped early: somebody moved them, and
+// starting over would delete its telemetry.
 void require_never_saved(const RunDir& dir) {
   const int64_t saved = TelemetryReader(dir.file("telemetry.db")).events("checkpoint");
   if (saved == 0) return;
@@ -325,7 +326,8 @@ void require_never_saved(const RunDir& dir) {
       "put its checkpoints back, or start over with --fresh, which deletes the run");
 }
 
-// What the run says from now on can be recomputed. A run is no worse for a receipt that could not be written.
+// What the run says from now on can be recomputed. A run is no worse for a receipt that could not
+// be written.
 void seal(Log& log, const RunDir& dir) {
   try {
     write_receipt(dir.file(kReceiptName), make_run_receipt(dir.path(), dir.path()));
