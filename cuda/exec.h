@@ -17,6 +17,9 @@ namespace gpu {
 struct Context;  // cuda/context.h
 }
 
+// Where ops run; memory is planned for one of them.
+enum class Backend { kCpu, kGpu };
+
 struct Exec {
   int threads = 1;
   // Planned scratch for matrix products (cuBLASLt has the same notion): at least the largest

@@ -18,9 +18,6 @@
 
 namespace assay {
 
-// Whose memory a model is planned for.
-enum class Backend { kCpu, kGpu };
-
 // B sequences of T positions in the host's memory; rows are tokens in order. target < 0 is not
 // counted.
 struct TokenBatch {

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "cuda/profile.h"
 #include "ops/adamw_constants.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -98,5 +98,10 @@ void adamw(Exec on, const AdamW<T>& a) {
 
 template void adamw<float>(Exec, const AdamW<float>&);
 template void adamw<bf16>(Exec, const AdamW<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(adamw, AdamW<float>)
+ASSAY_GPU_ABSENT(adamw, AdamW<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

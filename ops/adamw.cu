@@ -3,7 +3,6 @@
 #include "ops/adamw.h"
 #include "ops/adamw_constants.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 
 namespace assay::gpu {
 

@@ -11,6 +11,7 @@
 // Reference: tests/ref/adamw.h. Arithmetic in float, the step's constants in double.
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -47,5 +48,11 @@ Cost adamw_cost(const AdamW<T>& a) {
   return {.bytes = double(6 * a.master.bytes() + a.weight.bytes() + a.grad.bytes()),
           .flops = 14.0 * double(a.grad.size())};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (adamw.cu).
+namespace gpu {
+void adamw(Exec on, const AdamW<float>& a);
+void adamw(Exec on, const AdamW<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

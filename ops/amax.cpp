@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
 #include "ops/quantise/cpu_hadamard.h"
 #include "ops/quantise/scale.h"
@@ -60,5 +60,10 @@ void amax(Exec on, const Amax<T>& a) {
 
 template void amax(Exec, const Amax<float>&);
 template void amax(Exec, const Amax<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(amax, Amax<float>)
+ASSAY_GPU_ABSENT(amax, Amax<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

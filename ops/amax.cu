@@ -2,8 +2,8 @@
 #include "cuda/launch.h"
 #include "ops/amax.h"
 #include "ops/gpu/amax.h"
-#include "ops/gpu/ops.h"
 #include "ops/quantise/hadamard16.h"
+#include "ops/zero.h"
 
 namespace assay::gpu {
 

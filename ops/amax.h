@@ -31,4 +31,10 @@ Cost amax_cost(const Amax<T>& a) {
   return {.bytes = double(a.x.bytes()), .flops = each * double(a.x.size())};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (amax.cu).
+namespace gpu {
+void amax(Exec on, const Amax<float>& a);
+void amax(Exec on, const Amax<bf16>& a);
+}  // namespace gpu
+
 }  // namespace assay

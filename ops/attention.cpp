@@ -10,7 +10,7 @@
 #include "ops/attention/cpu_geometry.h"
 #include "ops/attention/cpu_sequence.h"
 #include "ops/attention/cpu_tile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
 
 namespace assay {
@@ -391,5 +391,12 @@ template void attention_forward<float>(Exec, const AttentionForward<float>&);
 template void attention_forward<bf16>(Exec, const AttentionForward<bf16>&);
 template void attention_backward<float>(Exec, const AttentionBackward<float>&);
 template void attention_backward<bf16>(Exec, const AttentionBackward<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(attention_forward, AttentionForward<float>)
+ASSAY_GPU_ABSENT(attention_forward, AttentionForward<bf16>)
+ASSAY_GPU_ABSENT(attention_backward, AttentionBackward<float>)
+ASSAY_GPU_ABSENT(attention_backward, AttentionBackward<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

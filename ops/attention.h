@@ -12,6 +12,7 @@
 // products.
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -74,5 +75,13 @@ Cost attention_backward_cost(const AttentionBackward<T>& a) {
                           a.lse.bytes()),
           .flops = 10.0 * pairs * double(a.head_dim)};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (ops/attention/gpu_*.cu).
+namespace gpu {
+void attention_forward(Exec on, const AttentionForward<float>& a);
+void attention_forward(Exec on, const AttentionForward<bf16>& a);
+void attention_backward(Exec on, const AttentionBackward<float>& a);
+void attention_backward(Exec on, const AttentionBackward<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

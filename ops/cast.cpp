@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/random_lanes.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -63,5 +63,11 @@ void cast_stochastic(Exec on, const CastStochastic& a) {
 
 template void cast<bf16, float>(Exec, const Cast<bf16, float>&);
 template void cast<float, bf16>(Exec, const Cast<float, bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(cast, Cast<bf16, float>)
+ASSAY_GPU_ABSENT(cast, Cast<float, bf16>)
+ASSAY_GPU_ABSENT(cast_stochastic, CastStochastic)
+}  // namespace gpu
 
 }  // namespace assay

@@ -43,4 +43,11 @@ inline Cost cast_stochastic_cost(const CastStochastic& a) {
   return {.bytes = double(a.x.bytes() + a.y.bytes()), .flops = 0};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (cast.cu).
+namespace gpu {
+void cast(Exec on, const Cast<bf16, float>& a);
+void cast(Exec on, const Cast<float, bf16>& a);
+void cast_stochastic(Exec on, const CastStochastic& a);
+}  // namespace gpu
+
 }  // namespace assay

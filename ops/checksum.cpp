@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -29,5 +29,9 @@ void checksum(Exec on, const Checksum& a) {
   if (on.gpu) return gpu::checksum(on, a);
   cpu::checksum(on, a);
 }
+
+namespace gpu {
+ASSAY_GPU_ABSENT(checksum, Checksum)
+}  // namespace gpu
 
 }  // namespace assay

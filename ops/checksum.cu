@@ -4,7 +4,7 @@
 #include "cuda/launch.h"
 #include "ops/checksum.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
+#include "ops/zero.h"
 
 namespace assay::gpu {
 

@@ -19,4 +19,9 @@ inline Cost checksum_cost(const Checksum& a) {
   return {.bytes = double(a.x.bytes()), .flops = 0};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (checksum.cu).
+namespace gpu {
+void checksum(Exec on, const Checksum& a);
+}  // namespace gpu
+
 }  // namespace assay

@@ -3,7 +3,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
 
 namespace assay {
@@ -134,5 +134,14 @@ template void combine_backward<float>(Exec, const CombineBackward<float>&);
 template void combine_backward<bf16>(Exec, const CombineBackward<bf16>&);
 template void reduce_by_token<float>(Exec, const ReduceByToken<float>&);
 template void reduce_by_token<bf16>(Exec, const ReduceByToken<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(combine_forward, CombineForward<float>)
+ASSAY_GPU_ABSENT(combine_forward, CombineForward<bf16>)
+ASSAY_GPU_ABSENT(combine_backward, CombineBackward<float>)
+ASSAY_GPU_ABSENT(combine_backward, CombineBackward<bf16>)
+ASSAY_GPU_ABSENT(reduce_by_token, ReduceByToken<float>)
+ASSAY_GPU_ABSENT(reduce_by_token, ReduceByToken<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

@@ -3,7 +3,6 @@
 #include "ops/combine.h"
 #include "ops/gpu/amax.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 
 namespace assay::gpu {
 

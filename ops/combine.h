@@ -9,6 +9,7 @@
 // zero still costs its row. Reference: tests/ref/combine.h. Sums are in float whatever T is.
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -68,5 +69,15 @@ Cost reduce_by_token_cost(const ReduceByToken<T>& a) {
   return {.bytes = double(a.dx.bytes() + a.dexpert_in.bytes() + a.add.bytes() + a.slot.bytes()),
           .flops = double(a.dexpert_in.size())};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (combine.cu).
+namespace gpu {
+void combine_forward(Exec on, const CombineForward<float>& a);
+void combine_forward(Exec on, const CombineForward<bf16>& a);
+void combine_backward(Exec on, const CombineBackward<float>& a);
+void combine_backward(Exec on, const CombineBackward<bf16>& a);
+void reduce_by_token(Exec on, const ReduceByToken<float>& a);
+void reduce_by_token(Exec on, const ReduceByToken<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "base/small_float.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/scale.h"
 
 namespace assay {
@@ -82,5 +82,10 @@ void dequantise(Exec on, const Dequantise<T>& a) {
 
 template void dequantise(Exec, const Dequantise<float>&);
 template void dequantise(Exec, const Dequantise<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(dequantise, Dequantise<float>)
+ASSAY_GPU_ABSENT(dequantise, Dequantise<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

@@ -3,7 +3,6 @@
 #include "cuda/launch.h"
 #include "ops/dequantise.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/quantise/scale.h"
 
 namespace assay::gpu {

@@ -32,4 +32,10 @@ Cost dequantise_cost(const Dequantise<T>& a) {
           .flops = 4.0 * double(a.y.size())};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (dequantise.cu).
+namespace gpu {
+void dequantise(Exec on, const Dequantise<float>& a);
+void dequantise(Exec on, const Dequantise<bf16>& a);
+}  // namespace gpu
+
 }  // namespace assay

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -84,5 +84,9 @@ void dispatch(Exec on, const Dispatch& a) {
   if (on.gpu) return gpu::dispatch(on, a);
   cpu::dispatch(on, a);
 }
+
+namespace gpu {
+ASSAY_GPU_ABSENT(dispatch, Dispatch)
+}  // namespace gpu
 
 }  // namespace assay

@@ -3,7 +3,6 @@
 #include "cuda/launch.h"
 #include "ops/dispatch.h"
 #include "ops/gpu/load_batch.h"
-#include "ops/gpu/ops.h"
 
 namespace assay::gpu {
 

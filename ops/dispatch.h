@@ -33,4 +33,9 @@ inline Cost dispatch_cost(const Dispatch& a) {
       .flops = 0};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (dispatch.cu).
+namespace gpu {
+void dispatch(Exec on, const Dispatch& a);
+}  // namespace gpu
+
 }  // namespace assay

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -25,6 +25,10 @@ void check_tokens(const char* op, View<const int32_t, 1> token, int64_t vocab) {
 }  // namespace
 
 namespace cpu {
+
+int64_t embedding_backward_workspace_bytes(Backend backend, int64_t tokens, int64_t width) {
+  return backend == Backend::kGpu ? gpu::embedding_backward_workspace_bytes(tokens, width) : 0;
+}
 
 template <typename T>
 void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
@@ -87,5 +91,15 @@ template void embedding_forward<float>(Exec, const EmbeddingForward<float>&);
 template void embedding_forward<bf16>(Exec, const EmbeddingForward<bf16>&);
 template void embedding_backward<float>(Exec, const EmbeddingBackward<float>&);
 template void embedding_backward<bf16>(Exec, const EmbeddingBackward<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(embedding_forward, EmbeddingForward<float>)
+ASSAY_GPU_ABSENT(embedding_forward, EmbeddingForward<bf16>)
+ASSAY_GPU_ABSENT(embedding_backward, EmbeddingBackward<float>)
+ASSAY_GPU_ABSENT(embedding_backward, EmbeddingBackward<bf16>)
+[[gnu::weak]] int64_t embedding_backward_workspace_bytes(int64_t, int64_t) {
+  return 0;
+}
+}  // namespace gpu
 
 }  // namespace assay

@@ -3,7 +3,6 @@
 #include "cuda/launch.h"
 #include "ops/embedding.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/gpu/sort.h"
 
 namespace assay::gpu {

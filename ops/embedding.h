@@ -5,6 +5,7 @@
 // Reference: tests/ref/embedding.h. The sum over tokens runs in token order in float.
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -32,6 +33,9 @@ void embedding_forward(Exec on, const EmbeddingForward<T>& a);
 template <typename T>
 void embedding_backward(Exec on, const EmbeddingBackward<T>& a);
 
+// What on.workspace must have for embedding_backward on `backend`.
+int64_t embedding_backward_workspace_bytes(Backend backend, int64_t tokens, int64_t width);
+
 // One row of the table read and one of y written a token.
 template <typename T>
 Cost embedding_forward_cost(const EmbeddingForward<T>& a) {
@@ -44,5 +48,14 @@ Cost embedding_backward_cost(const EmbeddingBackward<T>& a) {
   return {.bytes = double(a.dy.bytes()) + 8.0 * double(a.dy.size()) + double(a.token.bytes()),
           .flops = 2.0 * double(a.dy.size())};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (embedding.cu).
+namespace gpu {
+void embedding_forward(Exec on, const EmbeddingForward<float>& a);
+void embedding_forward(Exec on, const EmbeddingForward<bf16>& a);
+void embedding_backward(Exec on, const EmbeddingBackward<float>& a);
+void embedding_backward(Exec on, const EmbeddingBackward<bf16>& a);
+int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t width);
+}  // namespace gpu
 
 }  // namespace assay

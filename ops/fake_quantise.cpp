@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/random_lanes.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/block_stats.h"
 #include "ops/quantise/cpu_amax.h"
 #include "ops/quantise/cpu_hadamard.h"
@@ -361,5 +361,10 @@ void fake_quantise(Exec on, const FakeQuantise<X>& a) {
 
 template void fake_quantise(Exec, const FakeQuantise<float>&);
 template void fake_quantise(Exec, const FakeQuantise<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(fake_quantise, FakeQuantise<float>)
+ASSAY_GPU_ABSENT(fake_quantise, FakeQuantise<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

@@ -3,12 +3,12 @@
 #include "ops/fake_quantise.h"
 #include "ops/gpu/amax.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/quantise/block_stats.h"
 #include "ops/quantise/hadamard16.h"
 #include "ops/quantise/partition.h"
 #include "ops/quantise/round_to_format.h"
 #include "ops/quantise/scale.h"
+#include "ops/zero.h"
 
 namespace assay::gpu {
 

@@ -140,4 +140,10 @@ Cost fake_quantise_cost(const FakeQuantise<X>& a) {
           .flops = 20 * copies * elements};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (fake_quantise.cu).
+namespace gpu {
+void fake_quantise(Exec on, const FakeQuantise<float>& a);
+void fake_quantise(Exec on, const FakeQuantise<bf16>& a);
+}  // namespace gpu
+
 }  // namespace assay

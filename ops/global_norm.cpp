@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -83,5 +83,9 @@ void global_norm(Exec on, const GlobalNorm& a) {
   if (on.gpu) return gpu::global_norm(on, a);
   cpu::global_norm(on, a);
 }
+
+namespace gpu {
+ASSAY_GPU_ABSENT(global_norm, GlobalNorm)
+}  // namespace gpu
 
 }  // namespace assay

@@ -4,7 +4,6 @@
 #include "cuda/launch.h"
 #include "ops/global_norm.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 
 namespace assay::gpu {
 

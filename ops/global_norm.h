@@ -34,4 +34,9 @@ inline Cost global_norm_cost(const GlobalNorm& a) {
   return {.bytes = 4 * elements, .flops = 2 * elements};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (global_norm.cu).
+namespace gpu {
+void global_norm(Exec on, const GlobalNorm& a);
+}  // namespace gpu
+
 }  // namespace assay

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "cuda/profile.h"
 #include "ops/cpu_gemm/ragged.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/grouped/gpu_work_list.h"
 
 namespace assay {
@@ -155,5 +155,14 @@ template void grouped_linear_dgrad<float>(Exec, const GroupedDgrad<float>&);
 template void grouped_linear_dgrad<bf16>(Exec, const GroupedDgrad<bf16>&);
 template void grouped_linear_wgrad<float>(Exec, const GroupedWgrad<float>&);
 template void grouped_linear_wgrad<bf16>(Exec, const GroupedWgrad<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(grouped_linear_forward, GroupedForward<float>)
+ASSAY_GPU_ABSENT(grouped_linear_forward, GroupedForward<bf16>)
+ASSAY_GPU_ABSENT(grouped_linear_dgrad, GroupedDgrad<float>)
+ASSAY_GPU_ABSENT(grouped_linear_dgrad, GroupedDgrad<bf16>)
+ASSAY_GPU_ABSENT(grouped_linear_wgrad, GroupedWgrad<float>)
+ASSAY_GPU_ABSENT(grouped_linear_wgrad, GroupedWgrad<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "ops/gpu/ops.h"
 #include "ops/grouped/gpu_launch.h"
 #include "ops/grouped_linear.h"
 

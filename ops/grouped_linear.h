@@ -12,6 +12,7 @@
 // The calls allocate nothing; on.workspace must have grouped_workspace_bytes().
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -80,5 +81,15 @@ Cost grouped_linear_wgrad_cost(const GroupedWgrad<T>& a) {
               2.0 * double(a.dweight.bytes()) + double(a.dy.bytes()) + assignments * in * sizeof(T),
           .flops = 2.0 * double(a.dy.size()) * in};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (grouped_linear.cu).
+namespace gpu {
+void grouped_linear_forward(Exec on, const GroupedForward<float>& a);
+void grouped_linear_forward(Exec on, const GroupedForward<bf16>& a);
+void grouped_linear_dgrad(Exec on, const GroupedDgrad<float>& a);
+void grouped_linear_dgrad(Exec on, const GroupedDgrad<bf16>& a);
+void grouped_linear_wgrad(Exec on, const GroupedWgrad<float>& a);
+void grouped_linear_wgrad(Exec on, const GroupedWgrad<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

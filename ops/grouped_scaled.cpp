@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -82,5 +82,11 @@ std::string grouped_scaled_problem(const QuantFormat& x, const QuantFormat& weig
   if (capability != 90) return "grouped products in 8 bits need compute capability 9.0";
   return "";
 }
+
+namespace gpu {
+ASSAY_GPU_ABSENT(grouped_scaled_linear, GroupedScaledLinear)
+ASSAY_GPU_ABSENT(grouped_scaled_swiglu_forward, GroupedScaledSwigluForward)
+ASSAY_GPU_ABSENT(grouped_scaled_swiglu_dgrad, GroupedScaledSwigluDgrad)
+}  // namespace gpu
 
 }  // namespace assay

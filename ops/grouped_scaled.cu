@@ -1,4 +1,3 @@
-#include "ops/gpu/ops.h"
 #include "ops/grouped/gpu_launch.h"
 #include "ops/grouped_scaled.h"
 

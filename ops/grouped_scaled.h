@@ -99,4 +99,11 @@ inline Cost grouped_scaled_swiglu_dgrad_cost(const GroupedScaledSwigluDgrad& a) 
       .flops = double(a.gate_up.size()) * double(a.dy.k()) + 5.5 * double(a.gate_up.size())};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (grouped_scaled.cu).
+namespace gpu {
+void grouped_scaled_linear(Exec on, const GroupedScaledLinear& a);
+void grouped_scaled_swiglu_forward(Exec on, const GroupedScaledSwigluForward& a);
+void grouped_scaled_swiglu_dgrad(Exec on, const GroupedScaledSwigluDgrad& a);
+}  // namespace gpu
+
 }  // namespace assay

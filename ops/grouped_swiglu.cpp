@@ -3,7 +3,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/swiglu.h"
 
 namespace assay {
@@ -69,5 +69,12 @@ template void grouped_swiglu_forward<float>(Exec, const GroupedSwigluForward<flo
 template void grouped_swiglu_forward<bf16>(Exec, const GroupedSwigluForward<bf16>&);
 template void grouped_swiglu_dgrad<float>(Exec, const GroupedSwigluDgrad<float>&);
 template void grouped_swiglu_dgrad<bf16>(Exec, const GroupedSwigluDgrad<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(grouped_swiglu_forward, GroupedSwigluForward<float>)
+ASSAY_GPU_ABSENT(grouped_swiglu_forward, GroupedSwigluForward<bf16>)
+ASSAY_GPU_ABSENT(grouped_swiglu_dgrad, GroupedSwigluDgrad<float>)
+ASSAY_GPU_ABSENT(grouped_swiglu_dgrad, GroupedSwigluDgrad<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

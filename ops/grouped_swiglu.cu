@@ -1,6 +1,7 @@
-#include "ops/gpu/ops.h"
 #include "ops/grouped/gpu_launch.h"
+#include "ops/grouped_linear.h"
 #include "ops/grouped_swiglu.h"
+#include "ops/swiglu.h"
 
 namespace assay::gpu {
 

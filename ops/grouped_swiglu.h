@@ -11,6 +11,7 @@
 // tests/ref/swiglu.h, one after the other.
 #pragma once
 
+#include "base/bf16.h"
 #include "ops/grouped_linear.h"
 
 namespace assay {
@@ -62,5 +63,13 @@ Cost grouped_swiglu_dgrad_cost(const GroupedSwigluDgrad<T>& a) {
                           a.weight.plain.bytes()),
           .flops = double(a.gate_up.size()) * double(a.dy.dim[1]) + 5.5 * double(a.gate_up.size())};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (grouped_swiglu.cu).
+namespace gpu {
+void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<float>& a);
+void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a);
+void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<float>& a);
+void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_hadamard.h"
 #include "ops/quantise/scale.h"
 
@@ -65,5 +65,10 @@ void hadamard(Exec on, const Hadamard<T>& a) {
 
 template void hadamard(Exec, const Hadamard<float>&);
 template void hadamard(Exec, const Hadamard<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(hadamard, Hadamard<float>)
+ASSAY_GPU_ABSENT(hadamard, Hadamard<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

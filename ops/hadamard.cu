@@ -1,8 +1,8 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/amax.h"
-#include "ops/gpu/ops.h"
 #include "ops/hadamard.h"
+#include "ops/zero.h"
 
 namespace assay::gpu {
 

@@ -32,4 +32,10 @@ Cost hadamard_cost(const Hadamard<T>& a) {
   return {.bytes = double(a.x.bytes() + a.y.bytes()), .flops = 8.0 * double(a.x.size())};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (hadamard.cu).
+namespace gpu {
+void hadamard(Exec on, const Hadamard<float>& a);
+void hadamard(Exec on, const Hadamard<bf16>& a);
+}  // namespace gpu
+
 }  // namespace assay

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/linear.h"
 
 namespace assay {
@@ -163,6 +163,13 @@ void check(Exec on, const char* op, View<const T, 2> x, const WeightMatrix<T>& w
   }
 }
 
+// `least`, or on a GPU what its chunks take where that is more.
+template <typename T>
+int64_t room_for_chunks(Backend backend, int64_t tokens, int64_t vocab, int64_t least) {
+  if (backend == Backend::kCpu) return least;
+  return std::max(least, gpu::head_loss_chunk_bytes(tokens, vocab, sizeof(T)));
+}
+
 }  // namespace
 
 int64_t head_loss_chunk_rows(int64_t tokens, [[maybe_unused]] int64_t vocab) {
@@ -170,13 +177,16 @@ int64_t head_loss_chunk_rows(int64_t tokens, [[maybe_unused]] int64_t vocab) {
 }
 
 template <typename T>
-int64_t head_loss_scratch_bytes(int64_t tokens, int64_t vocab) {
-  return Scratch<T>(nullptr, head_loss_chunk_rows(tokens, vocab), part_rows(tokens), vocab).bytes;
+int64_t head_loss_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab) {
+  const int64_t rows = head_loss_chunk_rows(tokens, vocab);
+  return room_for_chunks<T>(backend, tokens, vocab,
+                            Scratch<T>(nullptr, rows, part_rows(tokens), vocab).bytes);
 }
 
 template <typename T>
-int64_t head_loss_eval_scratch_bytes(int64_t tokens, int64_t vocab) {
-  return Scratch<T>(nullptr, 0, part_rows(tokens), vocab).bytes;
+int64_t head_loss_eval_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab) {
+  return room_for_chunks<T>(backend, tokens, vocab,
+                            Scratch<T>(nullptr, 0, part_rows(tokens), vocab).bytes);
 }
 
 int64_t counted_targets(View<const int32_t, 1> target, int32_t mask_id) {
@@ -195,9 +205,10 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
         "(%ld)",
         long(a.dx.size()), long(a.dweight.dim[0]), long(a.dweight.dim[1]), long(a.x.size()),
         long(vocab), long(a.grad_scale.dim[0]));
-  CHECK(a.scratch.size() >= head_loss_scratch_bytes<T>(tokens, vocab) && a.logit_gain > 0,
+  CHECK(a.scratch.size() >= head_loss_scratch_bytes<T>(Backend::kCpu, tokens, vocab) &&
+            a.logit_gain > 0,
         "head_loss: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
-        long(head_loss_scratch_bytes<T>(tokens, vocab)), double(a.logit_gain));
+        long(head_loss_scratch_bytes<T>(Backend::kCpu, tokens, vocab)), double(a.logit_gain));
   if (on.gpu) return gpu::head_loss(on, a);
   const int64_t chunk_rows = head_loss_chunk_rows(tokens, vocab);
   const Scratch<T> scratch(a.scratch.data, chunk_rows, part_rows(tokens), vocab);
@@ -219,9 +230,10 @@ void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
   const ProfileScope timed(on, "head_loss_eval", head_loss_eval_cost(a, a.weight.plain.dim[0]));
   check(on, "head_loss_eval", a.x, a.weight, a.target, a.mask_id, a.nats);
   const int64_t tokens = a.x.dim[0], vocab = a.weight.plain.dim[0];
-  CHECK(a.scratch.size() >= head_loss_eval_scratch_bytes<T>(tokens, vocab) && a.logit_gain > 0,
+  CHECK(a.scratch.size() >= head_loss_eval_scratch_bytes<T>(Backend::kCpu, tokens, vocab) &&
+            a.logit_gain > 0,
         "head_loss_eval: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),
-        long(head_loss_eval_scratch_bytes<T>(tokens, vocab)), double(a.logit_gain));
+        long(head_loss_eval_scratch_bytes<T>(Backend::kCpu, tokens, vocab)), double(a.logit_gain));
   CHECK(a.most_likely.empty() || a.most_likely.dim[0] == tokens,
         "head_loss_eval: most_likely (%ld) of %ld rows", long(a.most_likely.dim[0]), long(tokens));
   if (on.gpu) return gpu::head_loss_eval(on, a);
@@ -246,13 +258,23 @@ void head_loss_eval(Exec on, const HeadLossEval<T>& a) {
   }
 }
 
-template int64_t head_loss_scratch_bytes<float>(int64_t, int64_t);
-template int64_t head_loss_scratch_bytes<bf16>(int64_t, int64_t);
-template int64_t head_loss_eval_scratch_bytes<float>(int64_t, int64_t);
-template int64_t head_loss_eval_scratch_bytes<bf16>(int64_t, int64_t);
+template int64_t head_loss_scratch_bytes<float>(Backend, int64_t, int64_t);
+template int64_t head_loss_scratch_bytes<bf16>(Backend, int64_t, int64_t);
+template int64_t head_loss_eval_scratch_bytes<float>(Backend, int64_t, int64_t);
+template int64_t head_loss_eval_scratch_bytes<bf16>(Backend, int64_t, int64_t);
 template void head_loss<float>(Exec, const HeadLoss<float>&);
 template void head_loss<bf16>(Exec, const HeadLoss<bf16>&);
 template void head_loss_eval<float>(Exec, const HeadLossEval<float>&);
 template void head_loss_eval<bf16>(Exec, const HeadLossEval<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(head_loss, HeadLoss<float>)
+ASSAY_GPU_ABSENT(head_loss, HeadLoss<bf16>)
+ASSAY_GPU_ABSENT(head_loss_eval, HeadLossEval<float>)
+ASSAY_GPU_ABSENT(head_loss_eval, HeadLossEval<bf16>)
+[[gnu::weak]] int64_t head_loss_chunk_bytes(int64_t, int64_t, int64_t) {
+  return 0;
+}
+}  // namespace gpu
 
 }  // namespace assay

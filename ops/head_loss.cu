@@ -9,7 +9,6 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/head_loss.h"
 #include "ops/linear.h"
 

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -23,13 +24,13 @@ namespace assay {
 
 template <typename T>
 struct HeadLoss {
-  View<T, 2> dx;                    // out (N, C)
-  View<float, 1> nats = {};         // out (N)      optional
-  View<double, 1> loss_sum;         // acc (1)      nats of the counted targets
-  View<float, 2> dweight;           // acc (V, C)
-  View<std::byte, 1> scratch;       // tmp (head_loss_scratch_bytes<T>(N, V)), 64-byte aligned
-  View<const T, 2> x;               // in  (N, C)
-  WeightMatrix<T> weight;           // in  (V, C)
+  View<T, 2> dx;               // out (N, C)
+  View<float, 1> nats = {};    // out (N)      optional
+  View<double, 1> loss_sum;    // acc (1)      nats of the counted targets
+  View<float, 2> dweight;      // acc (V, C)
+  View<std::byte, 1> scratch;  // tmp (head_loss_scratch_bytes<T>(backend, N, V)), 64-byte aligned
+  View<const T, 2> x;          // in  (N, C)
+  WeightMatrix<T> weight;      // in  (V, C)
   View<const int32_t, 1> target;    // in  (N)      below V
   View<const float, 1> grad_scale;  // in  (1)      where the ops run: it changes from step to step
   int32_t mask_id = -1;             // targets equal to it are not counted, nor negative ones
@@ -41,9 +42,10 @@ struct HeadLossEval {
   View<float, 1> nats = {};           // out (N)      optional
   View<uint8_t, 1> most_likely = {};  // out (N)      optional
   View<double, 1> loss_sum;           // acc (1)
-  View<std::byte, 1> scratch;     // tmp (head_loss_eval_scratch_bytes<T>(N, V)), 64-byte aligned
-  View<const T, 2> x;             // in  (N, C)
-  WeightMatrix<T> weight;         // in  (V, C)
+  View<std::byte, 1>
+      scratch;             // tmp (head_loss_eval_scratch_bytes<T>(backend, N, V)), 64-byte aligned
+  View<const T, 2> x;      // in  (N, C)
+  WeightMatrix<T> weight;  // in  (V, C)
   View<const int32_t, 1> target;  // in  (N)
   int32_t mask_id = -1;
   float logit_gain = 1.0f;
@@ -56,10 +58,12 @@ void head_loss_eval(Exec on, const HeadLossEval<T>& a);
 
 // Rows whose gradient of the logits exists at once.
 int64_t head_loss_chunk_rows(int64_t tokens, int64_t vocab);
+// Bytes of HeadLoss::scratch. For a GPU: room for chunks of 8192 rows, which it likes. It works with
+// the bytes for a CPU too, in smaller chunks; the last bits of dweight follow the rows of a chunk.
 template <typename T>
-int64_t head_loss_scratch_bytes(int64_t tokens, int64_t vocab);
+int64_t head_loss_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab);
 template <typename T>
-int64_t head_loss_eval_scratch_bytes(int64_t tokens, int64_t vocab);
+int64_t head_loss_eval_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab);
 // How many of the targets count: what the step divides by.
 int64_t counted_targets(View<const int32_t, 1> target, int32_t mask_id);
 
@@ -74,5 +78,14 @@ Cost head_loss_eval_cost(const HeadLossEval<T>& a, int64_t vocab) {
   return {.bytes = double(a.x.bytes()) + double(vocab * a.x.dim[1]) * sizeof(T),
           .flops = 2.0 * double(a.x.size()) * double(vocab)};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (head_loss.cu).
+namespace gpu {
+void head_loss(Exec on, const HeadLoss<float>& a);
+void head_loss(Exec on, const HeadLoss<bf16>& a);
+void head_loss_eval(Exec on, const HeadLossEval<float>& a);
+void head_loss_eval(Exec on, const HeadLossEval<bf16>& a);
+int64_t head_loss_chunk_bytes(int64_t tokens, int64_t vocab, int64_t element_bytes);
+}  // namespace gpu
 
 }  // namespace assay

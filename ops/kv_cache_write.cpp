@@ -5,7 +5,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -37,5 +37,10 @@ void kv_cache_write(Exec on, const KvCacheWrite<T>& a) {
 
 template void kv_cache_write<float>(Exec, const KvCacheWrite<float>&);
 template void kv_cache_write<bf16>(Exec, const KvCacheWrite<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(kv_cache_write, KvCacheWrite<float>)
+ASSAY_GPU_ABSENT(kv_cache_write, KvCacheWrite<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

@@ -1,7 +1,6 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/kv_cache_write.h"
 
 namespace assay::gpu {

@@ -5,6 +5,7 @@
 // Exact.
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -29,5 +30,11 @@ Cost kv_cache_write_cost(const KvCacheWrite<T>& a) {
                    2.0 * double(a.row.dim[0] * a.kept.dim[1]) * double(sizeof(T)),
           .flops = 0};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (kv_cache_write.cu).
+namespace gpu {
+void kv_cache_write(Exec on, const KvCacheWrite<float>& a);
+void kv_cache_write(Exec on, const KvCacheWrite<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

@@ -1,11 +1,14 @@
 #include "ops/linear.h"
 
+#include <algorithm>
+
 #include "base/bf16.h"
 #include "base/check.h"
+#include "cuda/matmul.h"
 #include "cuda/profile.h"
 #include "ops/cpu_gemm/gemm.h"
 #include "ops/cpu_gemm/ragged.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -75,8 +78,10 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
 }  // namespace cpu
 
 template <typename T>
-int64_t linear_workspace_bytes(int64_t rows, [[maybe_unused]] int64_t out, int64_t in) {
-  return accumulate_workspace_bytes<T>(rows, 1, in);
+int64_t linear_workspace_bytes(Backend backend, int64_t rows, [[maybe_unused]] int64_t out,
+                               int64_t in) {
+  const int64_t bytes = accumulate_workspace_bytes<T>(rows, 1, in);
+  return backend == Backend::kGpu ? std::max(bytes, gpu::kMatmulWorkspaceBytes) : bytes;
 }
 
 template <typename T, typename Y>
@@ -127,8 +132,8 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
   cpu::linear_wgrad(on, a);
 }
 
-template int64_t linear_workspace_bytes<float>(int64_t, int64_t, int64_t);
-template int64_t linear_workspace_bytes<bf16>(int64_t, int64_t, int64_t);
+template int64_t linear_workspace_bytes<float>(Backend, int64_t, int64_t, int64_t);
+template int64_t linear_workspace_bytes<bf16>(Backend, int64_t, int64_t, int64_t);
 template void linear_forward<float, float>(Exec, const LinearForward<float, float>&);
 template void linear_forward<bf16, bf16>(Exec, const LinearForward<bf16, bf16>&);
 template void linear_forward<bf16, float>(Exec, const LinearForward<bf16, float>&);
@@ -136,5 +141,15 @@ template void linear_dgrad<float>(Exec, const LinearDgrad<float>&);
 template void linear_dgrad<bf16>(Exec, const LinearDgrad<bf16>&);
 template void linear_wgrad<float>(Exec, const LinearWgrad<float>&);
 template void linear_wgrad<bf16>(Exec, const LinearWgrad<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(linear_forward, LinearForward<float>)
+ASSAY_GPU_ABSENT(linear_forward, LinearForward<bf16>)
+ASSAY_GPU_ABSENT(linear_forward, LinearForward<bf16, float>)
+ASSAY_GPU_ABSENT(linear_dgrad, LinearDgrad<float>)
+ASSAY_GPU_ABSENT(linear_dgrad, LinearDgrad<bf16>)
+ASSAY_GPU_ABSENT(linear_wgrad, LinearWgrad<float>)
+ASSAY_GPU_ABSENT(linear_wgrad, LinearWgrad<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

@@ -1,5 +1,4 @@
 #include "cuda/matmul.h"
-#include "ops/gpu/ops.h"
 #include "ops/gpu/product_factors.h"
 #include "ops/linear.h"
 

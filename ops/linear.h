@@ -15,6 +15,7 @@
 // The calls allocate nothing; on.workspace must have linear_workspace_bytes().
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -59,7 +60,7 @@ void linear_wgrad(Exec on, const LinearWgrad<T>& a);
 
 // What on.workspace must have for each of the three.
 template <typename T>
-int64_t linear_workspace_bytes(int64_t rows, int64_t out, int64_t in);
+int64_t linear_workspace_bytes(Backend backend, int64_t rows, int64_t out, int64_t in);
 
 // Two flops a product; each matrix read or written once, dW both.
 template <typename T, typename Y>
@@ -79,5 +80,16 @@ Cost linear_wgrad_cost(const LinearWgrad<T>& a) {
   return {.bytes = 2.0 * double(a.dweight.bytes()) + double(a.dy.bytes() + a.x.bytes()),
           .flops = 2.0 * double(a.dy.dim[0]) * double(a.dweight.size())};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (linear.cu).
+namespace gpu {
+void linear_forward(Exec on, const LinearForward<float>& a);
+void linear_forward(Exec on, const LinearForward<bf16>& a);
+void linear_forward(Exec on, const LinearForward<bf16, float>& a);
+void linear_dgrad(Exec on, const LinearDgrad<float>& a);
+void linear_dgrad(Exec on, const LinearDgrad<bf16>& a);
+void linear_wgrad(Exec on, const LinearWgrad<float>& a);
+void linear_wgrad(Exec on, const LinearWgrad<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
 
 namespace assay {
@@ -132,5 +132,12 @@ template void qk_norm_forward<float>(Exec, const QkNormForward<float>&);
 template void qk_norm_forward<bf16>(Exec, const QkNormForward<bf16>&);
 template void qk_norm_backward<float>(Exec, const QkNormBackward<float>&);
 template void qk_norm_backward<bf16>(Exec, const QkNormBackward<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(qk_norm_forward, QkNormForward<float>)
+ASSAY_GPU_ABSENT(qk_norm_forward, QkNormForward<bf16>)
+ASSAY_GPU_ABSENT(qk_norm_backward, QkNormBackward<float>)
+ASSAY_GPU_ABSENT(qk_norm_backward, QkNormBackward<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

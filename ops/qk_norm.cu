@@ -5,7 +5,6 @@
 #include "cuda/launch.h"
 #include "ops/gpu/amax.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/qk_norm.h"
 
 namespace assay::gpu {

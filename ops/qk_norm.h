@@ -8,6 +8,7 @@
 // with a row a head.
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -62,5 +63,13 @@ Cost qk_norm_backward_cost(const QkNormBackward<T>& a) {
   return {.bytes = 3.0 * double(a.raw.bytes()) + double(a.rstd.bytes()),
           .flops = 9.0 * double(a.raw.size())};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (qk_norm.cu).
+namespace gpu {
+void qk_norm_forward(Exec on, const QkNormForward<float>& a);
+void qk_norm_forward(Exec on, const QkNormForward<bf16>& a);
+void qk_norm_backward(Exec on, const QkNormBackward<float>& a);
+void qk_norm_backward(Exec on, const QkNormBackward<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

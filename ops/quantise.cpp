@@ -7,7 +7,7 @@
 #include "base/random_lanes.h"
 #include "base/small_float.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
 #include "ops/quantise/cpu_hadamard.h"
 #include "ops/quantise/scale.h"
@@ -235,5 +235,10 @@ void quantise(Exec on, const Quantise<T>& a) {
 
 template void quantise(Exec, const Quantise<float>&);
 template void quantise(Exec, const Quantise<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(quantise, Quantise<float>)
+ASSAY_GPU_ABSENT(quantise, Quantise<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

@@ -3,7 +3,6 @@
 #include "cuda/launch.h"
 #include "ops/gpu/amax.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/quantise.h"
 #include "ops/quantise/gpu_fp8_tile.h"
 #include "ops/quantise/hadamard16.h"

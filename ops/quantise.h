@@ -69,4 +69,10 @@ Cost quantise_cost(const Quantise<T>& a) {
           .flops = 16 * copies * double(a.x.size())};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (quantise.cu).
+namespace gpu {
+void quantise(Exec on, const Quantise<float>& a);
+void quantise(Exec on, const Quantise<bf16>& a);
+}  // namespace gpu
+
 }  // namespace assay

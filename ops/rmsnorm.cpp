@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
 
 namespace assay {
@@ -131,5 +131,12 @@ template void rmsnorm_forward<float>(Exec, const RmsNormForward<float>&);
 template void rmsnorm_forward<bf16>(Exec, const RmsNormForward<bf16>&);
 template void rmsnorm_backward<float>(Exec, const RmsNormBackward<float>&);
 template void rmsnorm_backward<bf16>(Exec, const RmsNormBackward<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(rmsnorm_forward, RmsNormForward<float>)
+ASSAY_GPU_ABSENT(rmsnorm_forward, RmsNormForward<bf16>)
+ASSAY_GPU_ABSENT(rmsnorm_backward, RmsNormBackward<float>)
+ASSAY_GPU_ABSENT(rmsnorm_backward, RmsNormBackward<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

@@ -11,6 +11,7 @@
 // Reference: tests/ref/rmsnorm.h. Sums are in float whatever T is.
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -66,5 +67,13 @@ Cost rmsnorm_backward_cost(const RmsNormBackward<T>& a) {
   return {.bytes = 4.0 * double(a.dy.bytes()) + double(a.dbranch.empty() ? 0 : a.dbranch.bytes()),
           .flops = 9.0 * double(a.dy.size())};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (rmsnorm.cu).
+namespace gpu {
+void rmsnorm_forward(Exec on, const RmsNormForward<float>& a);
+void rmsnorm_forward(Exec on, const RmsNormForward<bf16>& a);
+void rmsnorm_backward(Exec on, const RmsNormBackward<float>& a);
+void rmsnorm_backward(Exec on, const RmsNormBackward<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
 
 namespace assay {
@@ -101,5 +101,12 @@ template void rope_forward<float>(Exec, const RopeForward<float>&);
 template void rope_forward<bf16>(Exec, const RopeForward<bf16>&);
 template void rope_backward<float>(Exec, const RopeBackward<float>&);
 template void rope_backward<bf16>(Exec, const RopeBackward<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(rope_forward, RopeForward<float>)
+ASSAY_GPU_ABSENT(rope_forward, RopeForward<bf16>)
+ASSAY_GPU_ABSENT(rope_backward, RopeBackward<float>)
+ASSAY_GPU_ABSENT(rope_backward, RopeBackward<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

@@ -2,7 +2,6 @@
 #include "cuda/launch.h"
 #include "ops/gpu/amax.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/rope.h"
 
 namespace assay::gpu {

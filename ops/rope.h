@@ -9,6 +9,7 @@
 // Reference: tests/ref/rope.h.
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -59,5 +60,13 @@ Cost rope_backward_cost(const RopeBackward<T>& a) {
   const double elements = double(a.dqkv.dim[0] * (a.heads + a.kv_heads) * a.head_dim);
   return {.bytes = 2.0 * elements * sizeof(T), .flops = 3.0 * elements};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (rope.cu).
+namespace gpu {
+void rope_forward(Exec on, const RopeForward<float>& a);
+void rope_forward(Exec on, const RopeForward<bf16>& a);
+void rope_backward(Exec on, const RopeBackward<float>& a);
+void rope_backward(Exec on, const RopeBackward<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/router/cpu_row.h"
 #include "ops/router/cpu_top_k.h"
 
@@ -320,5 +320,13 @@ void router_margin(Exec on, const RouterMargin& a) {
   if (on.gpu) return gpu::router_margin(on, a);
   cpu::router_margin(on, a);
 }
+
+namespace gpu {
+ASSAY_GPU_ABSENT(router_backward, RouterBackward<float>)
+ASSAY_GPU_ABSENT(router_backward, RouterBackward<bf16>)
+ASSAY_GPU_ABSENT(router_forward, RouterForward)
+ASSAY_GPU_ABSENT(router_bias_update, RouterBiasUpdate)
+ASSAY_GPU_ABSENT(router_margin, RouterMargin)
+}  // namespace gpu
 
 }  // namespace assay

@@ -2,7 +2,6 @@
 
 #include "base/check.h"
 #include "cuda/launch.h"
-#include "ops/gpu/ops.h"
 #include "ops/router.h"
 #include "ops/router/gpu_select.h"
 

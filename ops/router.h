@@ -19,6 +19,7 @@
 // double.
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -144,5 +145,14 @@ Cost router_backward_cost(const RouterBackward<T>& a) {
                                  a.dchosen.bytes()),
           .flops = 10.0 * double(a.logits.size())};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (router.cu, router/backward.cu).
+namespace gpu {
+void router_backward(Exec on, const RouterBackward<float>& a);
+void router_backward(Exec on, const RouterBackward<bf16>& a);
+void router_forward(Exec on, const RouterForward& a);
+void router_bias_update(Exec on, const RouterBiasUpdate& a);
+void router_margin(Exec on, const RouterMargin& a);
+}  // namespace gpu
 
 }  // namespace assay

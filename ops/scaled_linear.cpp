@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "cuda/profile.h"
 #include "cuda/scaled_matmul.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/gpu_operand.h"
 
 namespace assay {
@@ -47,5 +47,10 @@ std::string scaled_linear_problem(const QuantFormat& left, const QuantFormat& ri
 
 template void scaled_linear<float>(Exec, const ScaledLinear<float>&);
 template void scaled_linear<bf16>(Exec, const ScaledLinear<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(scaled_linear, ScaledLinear<float>)
+ASSAY_GPU_ABSENT(scaled_linear, ScaledLinear<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

@@ -1,5 +1,4 @@
 #include "cuda/scaled_matmul.h"
-#include "ops/gpu/ops.h"
 #include "ops/gpu/product_factors.h"
 #include "ops/quantise/gpu_operand.h"
 #include "ops/scaled_linear.h"

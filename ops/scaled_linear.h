@@ -60,4 +60,10 @@ Cost scaled_linear_cost(const ScaledLinear<Y>& a) {
           .flops = 2.0 * double(a.y.size()) * double(a.left.k())};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (scaled_linear.cu).
+namespace gpu {
+void scaled_linear(Exec on, const ScaledLinear<float>& a);
+void scaled_linear(Exec on, const ScaledLinear<bf16>& a);
+}  // namespace gpu
+
 }  // namespace assay

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
 
 namespace assay {
@@ -90,5 +90,12 @@ template void swiglu_forward<float>(Exec, const SwigluForward<float>&);
 template void swiglu_forward<bf16>(Exec, const SwigluForward<bf16>&);
 template void swiglu_backward<float>(Exec, const SwigluBackward<float>&);
 template void swiglu_backward<bf16>(Exec, const SwigluBackward<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(swiglu_forward, SwigluForward<float>)
+ASSAY_GPU_ABSENT(swiglu_forward, SwigluForward<bf16>)
+ASSAY_GPU_ABSENT(swiglu_backward, SwigluBackward<float>)
+ASSAY_GPU_ABSENT(swiglu_backward, SwigluBackward<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

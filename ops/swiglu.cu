@@ -3,7 +3,6 @@
 #include "cuda/launch.h"
 #include "ops/gpu/amax.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/gpu/swiglu.h"
 #include "ops/swiglu.h"
 

@@ -7,6 +7,7 @@
 // tokens).
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -45,5 +46,13 @@ Cost swiglu_backward_cost(const SwigluBackward<T>& a) {
   return {.bytes = double(a.dh.bytes() + a.gate_up.bytes() + a.dgate_up.bytes()),
           .flops = 11.0 * double(a.dh.size())};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (swiglu.cu).
+namespace gpu {
+void swiglu_forward(Exec on, const SwigluForward<float>& a);
+void swiglu_forward(Exec on, const SwigluForward<bf16>& a);
+void swiglu_backward(Exec on, const SwigluBackward<float>& a);
+void swiglu_backward(Exec on, const SwigluBackward<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

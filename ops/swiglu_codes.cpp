@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -66,5 +66,10 @@ std::string swiglu_codes_problem(const QuantFormat& format, int64_t width) {
   if (width % 128 != 0) return strprintf("an FFN of width %ld: no multiple of 128", long(width));
   return "";
 }
+
+namespace gpu {
+ASSAY_GPU_ABSENT(swiglu_codes_forward, SwigluCodesForward)
+ASSAY_GPU_ABSENT(swiglu_codes_backward, SwigluCodesBackward)
+}  // namespace gpu
 
 }  // namespace assay

@@ -1,7 +1,6 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/gpu/swiglu.h"
 #include "ops/quantise/gpu_fp8_tile.h"
 #include "ops/swiglu_codes.h"

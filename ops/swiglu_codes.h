@@ -59,4 +59,10 @@ inline Cost swiglu_codes_backward_cost(const SwigluCodesBackward& a) {
           .flops = (13 + 5 * 16) * double(a.dh.size())};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (swiglu_codes.cu).
+namespace gpu {
+void swiglu_codes_forward(Exec on, const SwigluCodesForward& a);
+void swiglu_codes_backward(Exec on, const SwigluCodesBackward& a);
+}  // namespace gpu
+
 }  // namespace assay

@@ -8,7 +8,7 @@
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/attention/cpu_sequence.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -187,5 +187,10 @@ void varlen_attention(Exec on, const VarlenAttention<T>& a) {
 
 template void varlen_attention<float>(Exec, const VarlenAttention<float>&);
 template void varlen_attention<bf16>(Exec, const VarlenAttention<bf16>&);
+
+namespace gpu {
+ASSAY_GPU_ABSENT(varlen_attention, VarlenAttention<float>)
+ASSAY_GPU_ABSENT(varlen_attention, VarlenAttention<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

@@ -1,8 +1,9 @@
+#include <cmath>
+
 #include "base/check.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/varlen_attention.h"
 
 namespace assay::gpu {

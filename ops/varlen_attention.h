@@ -11,6 +11,7 @@
 // Hkv). Reference: tests/ref/varlen_attention.h.
 #pragma once
 
+#include "base/bf16.h"
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
@@ -50,5 +51,11 @@ Cost varlen_attention_cost(const VarlenAttention<T>& a, double pairs) {
   return {.bytes = double(a.qkv.bytes() + a.out.bytes()),
           .flops = 4.0 * pairs * double(a.heads * a.head_dim)};
 }
+
+// The CUDA bodies, which the functions above call where `on` has a GPU (varlen_attention.cu).
+namespace gpu {
+void varlen_attention(Exec on, const VarlenAttention<float>& a);
+void varlen_attention(Exec on, const VarlenAttention<bf16>& a);
+}  // namespace gpu
 
 }  // namespace assay

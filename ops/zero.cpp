@@ -8,7 +8,7 @@
 #endif
 
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -49,5 +49,9 @@ void zero(Exec on, const Zero& a) {
   if (on.gpu) return gpu::zero(on, a);
   cpu::zero(on, a);
 }
+
+namespace gpu {
+ASSAY_GPU_ABSENT(zero, Zero)
+}  // namespace gpu
 
 }  // namespace assay

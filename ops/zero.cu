@@ -2,7 +2,6 @@
 
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
-#include "ops/gpu/ops.h"
 #include "ops/zero.h"
 
 namespace assay::gpu {

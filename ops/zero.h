@@ -24,4 +24,9 @@ inline Cost zero_cost(const Zero& a) {
   return {.bytes = double(a.x.bytes()), .flops = 0};
 }
 
+// The CUDA bodies, which the functions above call where `on` has a GPU (zero.cu).
+namespace gpu {
+void zero(Exec on, const Zero& a);
+}  // namespace gpu
+
 }  // namespace assay

@@ -10,7 +10,6 @@
 #include "models/decoder/decoder_impl.h"
 #include "models/parameters/table.h"
 #include "ops/embedding.h"
-#include "ops/gpu/ops.h"
 #include "ops/head_loss.h"
 #include "ops/linear.h"
 #include "ops/rope.h"
@@ -88,14 +87,9 @@ void Decoder<T>::plan(MemoryPlan& plan) {
     plan.add(Section::kHostVisible, "quantised.draw", host_draws_, {kDraws});
     plan.add(Section::kHostVisible, "quantised.not_finite", read_not_finite_, {1});
   }
-  int64_t head_bytes = head_loss_eval_scratch_bytes<T>(tokens, config_.vocab_size);
-  if (training()) {
-    head_bytes = std::max(head_bytes, head_loss_scratch_bytes<T>(tokens, config_.vocab_size));
-  }
-  if (options_.backend == Backend::kGpu) {
-    head_bytes =
-        std::max(head_bytes, gpu::head_loss_chunk_bytes(tokens, config_.vocab_size, sizeof(T)));
-  }
+  const auto head_scratch_bytes =
+      training() ? head_loss_scratch_bytes<T> : head_loss_eval_scratch_bytes<T>;
+  const int64_t head_bytes = head_scratch_bytes(options_.backend, tokens, config_.vocab_size);
   plan.add(Section::kScratch, "head", head_scratch_, {head_bytes});
   plan.add(Section::kScratch, "loss_sum", loss_sum_, {1});
   plan.add(Section::kScratch, "eval_sum", eval_sum_, {1});
@@ -183,13 +177,13 @@ void Decoder<T>::bind(Exec on) {
 template <typename T>
 int64_t Decoder<T>::workspace_bytes() const {
   const int64_t tokens = largest_.tokens();
-  int64_t bytes = linear_workspace_bytes<T>(head_loss_chunk_rows(tokens, config_.vocab_size),
-                                            config_.vocab_size, config_.hidden);
-  for (const auto& sublayer : sublayers_)
-    bytes = std::max(bytes, sublayer->workspace_bytes(tokens));
-  if (options_.backend == Backend::kGpu) {
-    bytes = std::max({bytes, gpu::embedding_backward_workspace_bytes(tokens, config_.hidden),
-                      gpu::kMatmulWorkspaceBytes});
+  const Backend backend = options_.backend;
+  const int64_t head_rows = head_loss_chunk_rows(tokens, config_.vocab_size);
+  int64_t bytes =
+      std::max(linear_workspace_bytes<T>(backend, head_rows, config_.vocab_size, config_.hidden),
+               embedding_backward_workspace_bytes(backend, tokens, config_.hidden));
+  for (const auto& sublayer : sublayers_) {
+    bytes = std::max(bytes, sublayer->workspace_bytes(backend, tokens));
   }
   return bytes;
 }

@@ -260,17 +260,17 @@ RouterForward MoeSublayer<T>::router(int64_t tokens, int64_t sequence, Pass pass
 }
 
 template <typename T>
-int64_t MoeSublayer<T>::workspace_bytes(int64_t tokens) const {
+int64_t MoeSublayer<T>::workspace_bytes(Backend backend, int64_t tokens) const {
   const int64_t assignments = tokens * moe_.top_k, width = config_.hidden;
   int64_t bytes = std::max({
-      linear_workspace_bytes<T>(tokens, moe_.experts, width),
+      linear_workspace_bytes<T>(backend, tokens, moe_.experts, width),
       grouped_workspace_bytes<T>(assignments, moe_.experts, 2 * moe_.expert_ffn, width),
       grouped_workspace_bytes<T>(assignments, moe_.experts, width, moe_.expert_ffn),
   });
   if (shared_) {
     const int64_t inner = moe_.shared * moe_.expert_ffn;
-    bytes = std::max({bytes, linear_workspace_bytes<T>(tokens, 2 * inner, width),
-                      linear_workspace_bytes<T>(tokens, width, inner)});
+    bytes = std::max({bytes, linear_workspace_bytes<T>(backend, tokens, 2 * inner, width),
+                      linear_workspace_bytes<T>(backend, tokens, width, inner)});
   }
   return bytes;
 }

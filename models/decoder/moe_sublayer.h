@@ -20,7 +20,7 @@ class MoeSublayer final : public Sublayer<T> {
                             Pass pass) override;
   void backward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
                 const MicroScale& scale) override;
-  int64_t workspace_bytes(int64_t tokens) const override;
+  int64_t workspace_bytes(Backend backend, int64_t tokens) const override;
   std::vector<QuantisedProducts*> quantised() const override;
 
   void begin_step(Exec on);

@@ -244,12 +244,12 @@ class AttentionSublayer final : public Sublayer<T> {
     norm_.backward(on, s_, in, n);
   }
 
-  int64_t workspace_bytes(int64_t tokens) const override {
+  int64_t workspace_bytes(Backend backend, int64_t tokens) const override {
     const int64_t q_width = config_.heads * config_.resolved_head_dim();
     const int64_t qkv_width =
         q_width + 2 * config_.resolved_kv_heads() * config_.resolved_head_dim();
-    return std::max(linear_workspace_bytes<T>(tokens, qkv_width, config_.hidden),
-                    linear_workspace_bytes<T>(tokens, config_.hidden, q_width));
+    return std::max(linear_workspace_bytes<T>(backend, tokens, qkv_width, config_.hidden),
+                    linear_workspace_bytes<T>(backend, tokens, config_.hidden, q_width));
   }
   std::vector<QuantisedProducts*> quantised() const override {
     return present({qkv_weight_.quantised(), out_weight_.quantised()});
@@ -407,9 +407,9 @@ class DenseSublayer final : public Sublayer<T> {
                    .amax = asked()});
     norm_.backward(on, s_, in, n);
   }
-  int64_t workspace_bytes(int64_t tokens) const override {
-    return std::max(linear_workspace_bytes<T>(tokens, 2 * config_.ffn, config_.hidden),
-                    linear_workspace_bytes<T>(tokens, config_.hidden, config_.ffn));
+  int64_t workspace_bytes(Backend backend, int64_t tokens) const override {
+    return std::max(linear_workspace_bytes<T>(backend, tokens, 2 * config_.ffn, config_.hidden),
+                    linear_workspace_bytes<T>(backend, tokens, config_.hidden, config_.ffn));
   }
   std::vector<QuantisedProducts*> quantised() const override {
     return present({ffn_.gate_up_weight.quantised(), ffn_.down_weight.quantised()});

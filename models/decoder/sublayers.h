@@ -141,7 +141,7 @@ class Sublayer {
   // `in` as forward saw it.
   virtual void backward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
                         const MicroScale& scale) = 0;
-  virtual int64_t workspace_bytes(int64_t tokens) const = 0;
+  virtual int64_t workspace_bytes(Backend backend, int64_t tokens) const = 0;
   // Of weights whose products are quantised, in order.
   virtual std::vector<QuantisedProducts*> quantised() const = 0;
   const ResidualNorm<T>& norm() const { return norm_; }

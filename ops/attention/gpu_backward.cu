@@ -9,7 +9,6 @@
 #include "ops/attention/gpu_backward_wgmma.h"
 #include "ops/attention/gpu_delta.h"
 #include "ops/attention/gpu_fragments.h"
-#include "ops/gpu/ops.h"
 
 namespace assay::gpu {
 

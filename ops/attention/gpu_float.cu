@@ -11,7 +11,6 @@
 #include "ops/attention.h"
 #include "ops/attention/gpu_delta.h"
 #include "ops/attention/gpu_fragments.h"
-#include "ops/gpu/ops.h"
 
 namespace assay::gpu {
 

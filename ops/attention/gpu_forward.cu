@@ -4,7 +4,6 @@
 #include "ops/attention.h"
 #include "ops/attention/gpu_forward_wgmma.h"
 #include "ops/attention/gpu_fragments.h"
-#include "ops/gpu/ops.h"
 
 namespace assay::gpu {
 

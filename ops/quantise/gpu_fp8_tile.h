@@ -10,8 +10,8 @@
 
 #include "base/small_float.h"
 #include "cuda/gpu.h"
+#include "ops/zero.h"
 #include "ops/gpu/amax.h"
-#include "ops/gpu/ops.h"
 #include "ops/quantise.h"
 #include "ops/quantise/scale.h"
 

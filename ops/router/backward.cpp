@@ -13,7 +13,6 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "cuda/profile.h"
-#include "ops/gpu/ops.h"
 #include "ops/router.h"
 #include "ops/router/cpu_row.h"
 

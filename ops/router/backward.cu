@@ -1,6 +1,5 @@
 #include "cuda/launch.h"
 #include "ops/gpu/elements.h"
-#include "ops/gpu/ops.h"
 #include "ops/router.h"
 #include "ops/router/gpu_scores.h"
 

@@ -153,8 +153,8 @@ OpInstance training_instance(const Shape& s) {
       .loss_sum = bench->acc<double, 1>("loss_sum", {1}),
       .dweight =
           bench->acc<float, 2>("dweight", {s.vocab, s.width}, normal(1.0 / double(s.tokens))),
-      .scratch =
-          bench->tmp<std::byte, 1>("scratch", {head_loss_scratch_bytes<T>(s.tokens, s.vocab)}),
+      .scratch = bench->tmp<std::byte, 1>(
+          "scratch", {head_loss_scratch_bytes<T>(Backend::kCpu, s.tokens, s.vocab)}),
       .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std)),
       .weight = packed_weight<T>(*bench, s.vocab, s.width),
       .target = targets_of(*bench, s),
@@ -205,16 +205,17 @@ template <typename T>
 OpInstance eval_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
   const View<int32_t, 1> target = targets_of(*bench, s);
-  const HeadLossEval<T> a{.nats = bench->out<float, 1>("nats", {s.tokens}),
-                          .most_likely = bench->out<uint8_t, 1>("most_likely", {s.tokens}),
-                          .loss_sum = bench->acc<double, 1>("loss_sum", {1}),
-                          .scratch = bench->tmp<std::byte, 1>(
-                              "scratch", {head_loss_eval_scratch_bytes<T>(s.tokens, s.vocab)}),
-                          .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std)),
-                          .weight = packed_weight<T>(*bench, s.vocab, s.width),
-                          .target = target,
-                          .mask_id = kMaskId,
-                          .logit_gain = s.gain};
+  const HeadLossEval<T> a{
+      .nats = bench->out<float, 1>("nats", {s.tokens}),
+      .most_likely = bench->out<uint8_t, 1>("most_likely", {s.tokens}),
+      .loss_sum = bench->acc<double, 1>("loss_sum", {1}),
+      .scratch = bench->tmp<std::byte, 1>(
+          "scratch", {head_loss_eval_scratch_bytes<T>(Backend::kCpu, s.tokens, s.vocab)}),
+      .x = bench->in<T, 2>("x", {s.tokens, s.width}, normal(s.std)),
+      .weight = packed_weight<T>(*bench, s.vocab, s.width),
+      .target = target,
+      .mask_id = kMaskId,
+      .logit_gain = s.gain};
   aim_at_likeliest(a, target, s);
   bench->commit();
   const auto loss0 = Workbench::doubles(a.loss_sum);

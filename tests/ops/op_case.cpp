@@ -158,40 +158,4 @@ void Report::below(const std::string& claim, double value, double limit) {
   comparisons_.push_back(c);
 }
 
-std::vector<OpCase> all_op_cases() {
-  std::vector<OpCase> all;
-  for (const auto& list : {adamw_cases,
-                           amax_cases,
-                           attention_cases,
-                           cast_cases,
-                           checksum_cases,
-                           sparse_linear_cases,
-                           combine_cases,
-                           dequantise_cases,
-                           dispatch_cases,
-                           embedding_cases,
-                           fake_quantise_cases,
-                           global_norm_cases,
-                           grouped_linear_cases,
-                           grouped_scaled_cases,
-                           grouped_swiglu_cases,
-                           hadamard_cases,
-                           head_loss_cases,
-                           kv_cache_write_cases,
-                           linear_cases,
-                           qk_norm_cases,
-                           quantise_cases,
-                           rmsnorm_cases,
-                           rope_cases,
-                           router_cases,
-                           scaled_linear_cases,
-                           varlen_attention_cases,
-                           swiglu_cases,
-                           swiglu_codes_cases,
-                           zero_cases}) {
-    for (OpCase& c : list()) all.push_back(std::move(c));
-  }
-  return all;
-}
-
 }  // namespace assay

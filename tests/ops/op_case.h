@@ -244,38 +244,6 @@ inline OpCase large(std::string op, std::string name, std::function<OpInstance()
   return {std::move(op), std::move(name), std::move(make), OpBody::kEvery, CaseSize::kLarge};
 }
 
-// Each returns its op's list. The reference's own proof is a case too: run does nothing, check
-// calls complex_step_error.
-std::vector<OpCase> adamw_cases();
-std::vector<OpCase> amax_cases();
-std::vector<OpCase> attention_cases();
-std::vector<OpCase> cast_cases();
-std::vector<OpCase> checksum_cases();
-std::vector<OpCase> sparse_linear_cases();
-std::vector<OpCase> combine_cases();
-std::vector<OpCase> dequantise_cases();
-std::vector<OpCase> dispatch_cases();
-std::vector<OpCase> embedding_cases();
-std::vector<OpCase> fake_quantise_cases();
-std::vector<OpCase> global_norm_cases();
-std::vector<OpCase> grouped_linear_cases();
-std::vector<OpCase> grouped_scaled_cases();
-std::vector<OpCase> grouped_swiglu_cases();
-std::vector<OpCase> hadamard_cases();
-std::vector<OpCase> head_loss_cases();
-std::vector<OpCase> kv_cache_write_cases();
-std::vector<OpCase> linear_cases();
-std::vector<OpCase> qk_norm_cases();
-std::vector<OpCase> quantise_cases();
-std::vector<OpCase> rmsnorm_cases();
-std::vector<OpCase> rope_cases();
-std::vector<OpCase> router_cases();
-std::vector<OpCase> scaled_linear_cases();
-std::vector<OpCase> varlen_attention_cases();
-std::vector<OpCase> swiglu_cases();
-std::vector<OpCase> swiglu_codes_cases();
-std::vector<OpCase> zero_cases();
-
 // Exec::workspace in op_check and the benches: large enough for every case of a size, aligned as
 // planned memory is.
 class CaseWorkspace {
@@ -300,7 +268,8 @@ inline bool selected(const OpCase& c, const std::string& op, const std::string& 
   return of_op && c.name.find(filter) != std::string::npos;
 }
 
-// All lists, in the order of ops/.
+// The lists <op>_cases() of all ops, in the order of ops/ops.cmake; CMake makes this function. The
+// reference's own proof is a case too: run does nothing, check calls complex_step_error.
 std::vector<OpCase> all_op_cases();
 
 }  // namespace assay

@@ -1,0 +1,83 @@
+# The operations: the one list. An operation is a line here and its own files:
+#
+#   ops/<op>.h                 formula, arguments, cost, declarations
+#   ops/<op>.cpp               CPU body, checks
+#   ops/<op>.cu                CUDA body
+#   tests/ops/<op>_cases.cpp   the case list <op>_cases()
+#
+# Libraries, the list of all cases, the checks on the CPU, on the SIMT emulator, under the race
+# detector and on a GPU, and the device benches are made from this list.
+#
+#   assay_op(<op> [ONLY_CPU | ONLY_GPU] [LONG] [BENCH <name>]
+#            [SOURCES <further .cpp>...] [KERNELS <further .cu>...] [CASES <further lists>...])
+#
+#   ONLY_CPU   there is no CUDA body                ONLY_GPU   there is no CPU body (the .cpp checks)
+#   LONG       its checks are started first         BENCH      bench_<name> times it on a GPU
+foreach(list ASSAY_OPS ASSAY_CPU_OPS ASSAY_GPU_OPS ASSAY_LONG_OPS ASSAY_OP_SOURCES ASSAY_OP_KERNELS
+        ASSAY_OP_CASES ASSAY_DEVICE_BENCHES)
+  set(${list} "")
+endforeach()
+macro(assay_op op)
+  cmake_parse_arguments(op "ONLY_CPU;ONLY_GPU;LONG" "BENCH" "SOURCES;KERNELS;CASES" ${ARGN})
+  if(op_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "assay_op(${op}): unknown arguments ${op_UNPARSED_ARGUMENTS}")
+  endif()
+  if(EXISTS ${CMAKE_SOURCE_DIR}/ops/${op}.cu)
+    list(PREPEND op_KERNELS ${op}.cu)
+  endif()
+  if(NOT op_ONLY_CPU AND NOT op_KERNELS)
+    message(FATAL_ERROR "assay_op(${op}): there is no ops/${op}.cu (ONLY_CPU says that none is meant)")
+  endif()
+  list(APPEND ASSAY_OPS ${op})
+  if(NOT op_ONLY_GPU)
+    list(APPEND ASSAY_CPU_OPS ${op})
+  endif()
+  if(NOT op_ONLY_CPU)
+    list(APPEND ASSAY_GPU_OPS ${op})
+  endif()
+  if(op_LONG)
+    list(APPEND ASSAY_LONG_OPS ${op})
+  endif()
+  list(APPEND ASSAY_OP_SOURCES ${op}.cpp ${op_SOURCES})
+  list(APPEND ASSAY_OP_KERNELS ${op_KERNELS})
+  list(APPEND ASSAY_OP_CASES ${op}_cases.cpp ${op_CASES})
+  if(op_BENCH)
+    list(APPEND ASSAY_DEVICE_BENCHES ${op_BENCH})
+    list(APPEND ASSAY_BENCH_${op_BENCH} ${op})
+  endif()
+endmacro()
+
+assay_op(adamw BENCH optimizer)
+assay_op(amax BENCH quantisers)
+assay_op(attention LONG BENCH attention
+  SOURCES attention/cpu_amx.cpp
+  KERNELS attention/gpu_backward.cu attention/gpu_backward_wgmma.cu attention/gpu_float.cu
+          attention/gpu_forward.cu attention/gpu_forward_wgmma.cu)
+assay_op(cast BENCH memory_ops)
+assay_op(checksum BENCH optimizer)
+assay_op(combine BENCH router)
+assay_op(dequantise BENCH quantisers)
+assay_op(dispatch BENCH router)
+assay_op(embedding BENCH memory_ops)
+assay_op(fake_quantise LONG BENCH quantisers SOURCES quantise/cpu_lanes.cpp)
+assay_op(global_norm BENCH optimizer)
+assay_op(grouped_linear LONG BENCH grouped)
+assay_op(grouped_scaled ONLY_GPU BENCH grouped)
+assay_op(grouped_swiglu BENCH grouped)
+assay_op(hadamard BENCH quantisers)
+assay_op(head_loss LONG BENCH head)
+assay_op(kv_cache_write)
+assay_op(linear LONG BENCH gemm)
+assay_op(qk_norm BENCH attention)
+assay_op(quantise LONG BENCH quantisers)
+assay_op(rmsnorm BENCH memory_ops)
+assay_op(rope BENCH attention)
+assay_op(router LONG BENCH router
+  SOURCES router/backward.cpp KERNELS router/backward.cu CASES router_backward_cases.cpp)
+assay_op(scaled_linear ONLY_GPU BENCH gemm)
+assay_op(sparse_linear ONLY_CPU)
+assay_op(swiglu BENCH memory_ops)
+assay_op(swiglu_codes ONLY_GPU BENCH quantisers)
+assay_op(varlen_attention BENCH attention)
+assay_op(zero)
+list(REMOVE_DUPLICATES ASSAY_DEVICE_BENCHES)
