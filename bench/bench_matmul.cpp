@@ -12,8 +12,8 @@
 
 #include "bench/peers/onednn.h"
 #include "tests/ops/op_case.h"
-#include "tools/machine/limits.h"
-#include "tools/machine/openmp_wait_policy.h"
+#include "machine/limits.h"
+#include "machine/openmp_wait_policy.h"
 
 namespace assay {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #include "tests/ops/op_case.h"
-#include "tools/machine/limits.h"
+#include "machine/limits.h"
 
 namespace assay {
 namespace {

@@ -15,8 +15,8 @@
 #include "ops/dequantise.h"
 #include "ops/quantise/round_to_format.h"
 #include "tests/ops/quantise_case.h"
-#include "tools/machine/limits.h"
-#include "tools/machine/openmp_wait_policy.h"
+#include "machine/limits.h"
+#include "machine/openmp_wait_policy.h"
 
 namespace assay {
 namespace {

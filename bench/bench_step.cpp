@@ -18,8 +18,8 @@
 #include "engine/optimizer.h"
 #include "models/audit/audit.h"
 #include "models/decoder/decoder.h"
-#include "tools/assay/train_device.h"
-#include "tools/machine/openmp_wait_policy.h"
+#include "session/session_device.h"
+#include "machine/openmp_wait_policy.h"
 
 namespace assay {
 namespace {

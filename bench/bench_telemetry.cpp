@@ -20,7 +20,7 @@
 #include "engine/telemetry/router_telemetry.h"
 #include "engine/telemetry/telemetry.h"
 #include "models/decoder/decoder.h"
-#include "tools/machine/openmp_wait_policy.h"
+#include "machine/openmp_wait_policy.h"
 
 namespace assay {
 namespace {

@@ -17,7 +17,7 @@ if(GIT)
   endif()
 endif()
 set(text "// Made by cmake/build_info.cmake.
-#include \"tools/assay/build_info.h\"
+#include \"session/build_info.h\"
 namespace assay {
 BuildInfo build_info() {
   return {.version = \"${VERSION}\", .commit = \"${commit}\", .dirty = ${dirty},

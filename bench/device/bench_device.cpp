@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "tests/ops/op_case.h"
-#include "tools/machine/gpu_timer.h"
+#include "machine/gpu_timer.h"
 
 #ifndef ASSAY_BENCH_OPS
 #define ASSAY_BENCH_OPS ""

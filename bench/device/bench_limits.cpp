@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "tools/machine/gpu_timer.h"
+#include "machine/gpu_timer.h"
 
 int main(int argc, char** argv) {
   using namespace assay;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "tools/machine/limits.h"
+#include "machine/limits.h"
 
 namespace assay {
 

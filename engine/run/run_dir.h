@@ -57,7 +57,7 @@ class RunDir {
 // UserError naming every difference that would change results of the steps already done.
 void require_same_run(const RunDir& run, const Config& now, int64_t steps_done);
 
-// What the program was built from; tools/assay/build_info.h fills it.
+// What the program was built from; session/build_info.h fills it.
 struct BuildInfo {
   std::string version;
   std::string commit;  // "unknown" outside a git checkout

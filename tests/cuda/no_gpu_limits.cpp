@@ -1,5 +1,5 @@
 // The limits of a GPU for programs whose GPU is the executor: it has none worth measuring.
-#include "tools/machine/gpu_timer.h"
+#include "machine/gpu_timer.h"
 
 namespace assay {
 

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "engine/run/safetensors.h"
-#include "tools/assay/loaded_model.h"
+#include "session/loaded_model.h"
 
 namespace assay {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lab/runs/core_report.h"
-#include "tools/assay/loaded_model.h"
+#include "session/loaded_model.h"
 
 namespace assay {
 

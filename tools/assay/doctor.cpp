@@ -14,10 +14,10 @@
 #include "cuda/device.h"
 #include "models/decoder/decoder.h"
 #include "ops/cpu_gemm/amx.h"
-#include "tools/assay/build_info.h"
-#include "tools/machine/limits.h"
+#include "session/build_info.h"
+#include "machine/limits.h"
 #if ASSAY_HAS_CUDA
-#include "tools/machine/gpu_timer.h"
+#include "machine/gpu_timer.h"
 #endif
 
 namespace assay {

@@ -9,11 +9,11 @@
 #include "base/file.h"
 #include "eval/validation.h"
 #include "lab/runs/core_parts.h"
-#include "tools/assay/build_info.h"
+#include "session/build_info.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/core_evaluation.h"
-#include "tools/assay/eval_file.h"
-#include "tools/assay/run_data.h"
+#include "session/eval_file.h"
+#include "session/run_data.h"
 
 namespace assay {
 namespace {

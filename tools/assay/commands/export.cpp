@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "tools/assay/commands.h"
-#include "tools/assay/loaded_model.h"
+#include "session/loaded_model.h"
 
 namespace assay {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "models/audit/model_table.h"
 #include "models/decoder/decoder.h"
-#include "tools/assay/build_info.h"
+#include "session/build_info.h"
 #include "tools/assay/commands.h"
 
 namespace assay {

@@ -20,11 +20,11 @@
 #include "lab/matrix/plan.h"
 #include "lab/matrix/report.h"
 #include "models/audit/audit_report.h"
-#include "tools/assay/build_info.h"
+#include "session/build_info.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/matrix_runner.h"
-#include "tools/assay/run_data.h"
-#include "tools/assay/train_device.h"
+#include "session/run_data.h"
+#include "session/session_device.h"
 
 namespace assay {
 namespace {

@@ -8,7 +8,7 @@
 #include "lab/receipt/make.h"
 #include "lab/receipt/rerun.h"
 #include "lab/receipt/verify.h"
-#include "tools/assay/build_info.h"
+#include "session/build_info.h"
 #include "tools/assay/commands.h"
 
 namespace assay {

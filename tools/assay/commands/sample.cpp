@@ -8,7 +8,7 @@
 #include "eval/generate.h"
 #include "eval/prompt_file.h"
 #include "tools/assay/commands.h"
-#include "tools/assay/loaded_model.h"
+#include "session/loaded_model.h"
 
 namespace assay {
 namespace {

@@ -25,12 +25,12 @@
 #include "models/linear/native_products.h"
 #include "models/linear/precision.h"
 #include "models/parameters/table.h"
-#include "tools/assay/build_info.h"
+#include "session/build_info.h"
 #include "tools/assay/commands.h"
-#include "tools/assay/measure_step.h"
-#include "tools/assay/run_data.h"
-#include "tools/assay/run_evaluators.h"
-#include "tools/assay/train_device.h"
+#include "session/measure_step.h"
+#include "session/run_data.h"
+#include "session/run_evaluators.h"
+#include "session/session_device.h"
 
 namespace assay {
 namespace {

@@ -5,7 +5,7 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "cuda/matmul.h"
-#include "tools/machine/gpu_timer.h"
+#include "machine/gpu_timer.h"
 
 namespace assay {
 

@@ -1,4 +1,4 @@
-#include "tools/assay/measure_step.h"
+#include "session/measure_step.h"
 
 #include <algorithm>
 #include <chrono>

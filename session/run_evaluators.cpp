@@ -1,4 +1,4 @@
-#include "tools/assay/run_evaluators.h"
+#include "session/run_evaluators.h"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include "data/bpe.h"
 #include "engine/run/checkpoint.h"
 #include "models/decoder/decoder.h"
-#include "tools/assay/train_device.h"
+#include "session/session_device.h"
 
 namespace assay {
 

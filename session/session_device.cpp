@@ -1,7 +1,7 @@
-#include "tools/assay/train_device.h"
+#include "session/session_device.h"
 
 #include "base/check.h"
-#include "tools/machine/limits.h"
+#include "machine/limits.h"
 
 namespace assay {
 namespace {

@@ -14,7 +14,7 @@
 #include "engine/evaluator.h"
 #include "eval/core_prompts.h"
 #include "lab/runs/core_report.h"
-#include "tools/assay/run_data.h"
+#include "session/run_data.h"
 
 namespace assay {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "eval/validation.h"
-#include "tools/assay/core_evaluator.h"
-#include "tools/assay/run_data.h"
-#include "tools/assay/sample_evaluator.h"
+#include "session/core_evaluator.h"
+#include "session/run_data.h"
+#include "session/sample_evaluator.h"
 
 namespace assay {
 

@@ -1,4 +1,4 @@
-#include "tools/assay/sample_evaluator.h"
+#include "session/sample_evaluator.h"
 
 #include <algorithm>
 #include <filesystem>

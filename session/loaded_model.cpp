@@ -1,4 +1,4 @@
-#include "tools/assay/loaded_model.h"
+#include "session/loaded_model.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -11,7 +11,7 @@
 #include "engine/run/host_copies.h"
 #include "engine/run/safetensors.h"
 #include "engine/trainer.h"
-#include "tools/assay/run_data.h"
+#include "session/run_data.h"
 
 namespace assay {
 

@@ -5,7 +5,7 @@
 
 #include "engine/config/config.h"
 #include "models/decoder/decoder.h"
-#include "tools/assay/run_data.h"
+#include "session/run_data.h"
 
 namespace assay {
 

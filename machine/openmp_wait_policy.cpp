@@ -1,4 +1,4 @@
-#include "tools/machine/openmp_wait_policy.h"
+#include "machine/openmp_wait_policy.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "tools/assay/run_data.h"
+#include "session/run_data.h"
 
 #include <algorithm>
 #include <filesystem>

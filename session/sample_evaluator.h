@@ -11,7 +11,7 @@
 #include "data/bpe.h"
 #include "engine/evaluator.h"
 #include "eval/generate.h"
-#include "tools/assay/run_data.h"
+#include "session/run_data.h"
 
 namespace assay {
 

@@ -1,4 +1,4 @@
-#include "tools/assay/eval_file.h"
+#include "session/eval_file.h"
 
 #include <filesystem>
 

@@ -1,12 +1,12 @@
-#include "tools/assay/core_evaluator.h"
+#include "session/core_evaluator.h"
 
 #include <algorithm>
 #include <chrono>
 
 #include "base/check.h"
 #include "data/tokenizer_files.h"
-#include "tools/assay/build_info.h"
-#include "tools/assay/eval_file.h"
+#include "session/build_info.h"
+#include "session/eval_file.h"
 
 namespace assay {
 

@@ -1,4 +1,4 @@
-#include "tools/machine/limits.h"
+#include "machine/limits.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "tools/machine/gpu_timer.h"
+#include "machine/gpu_timer.h"
 
 #include <algorithm>
 #include <vector>
