@@ -128,6 +128,7 @@ RunData resolve_data(const Config& config) {
     throw UserError("data.mask_eos is on, but there is no tokenizer to say which id ends a text",
                     "give data.tokenizer, or --set data.mask_eos=false");
   }
+  if (config.data.mask_eos) data.mask_id = data.eot;
   return data;
 }
 

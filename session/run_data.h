@@ -28,6 +28,7 @@ struct RunData {
   std::string tokenizer;             // file; "" = none given
   std::vector<int32_t> token_bytes;  // of each id, 0 for special ones; empty without a tokenizer
   int32_t eot = -1;                  // -1 without a tokenizer
+  int32_t mask_id = -1;  // targets equal to it are not counted: eot with data.mask_eos, or none
 };
 
 // UserError: no data, a file in two sources, files missing, a tokenizer larger than the model's

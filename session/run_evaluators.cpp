@@ -15,22 +15,18 @@ ValidationSet::Config validation_set(const Config& config, const std::vector<std
           .vocab_size = config.model.vocab_size};
 }
 
-int32_t mask_id(const Config& config, const RunData& data) {
-  return config.data.mask_eos ? data.eot : -1;
-}
-
 }  // namespace
 
 RunEvaluators::RunEvaluators(const Config& config, const RunData& data, const std::string& run)
     : validation(validation_set(config, data.val, config.eval.tokens), config.eval.every,
-                 data.token_bytes, mask_id(config, data)) {
+                 data.token_bytes, data.mask_id) {
   for (const SourceShards& source : data.source_val) {
     const int64_t share = config.eval.tokens / int64_t(data.source_val.size());
     const int64_t tokens = config.eval.source_tokens > 0 ? config.eval.source_tokens
                                                          : std::max(config.run.sequence, share);
     of_sources.push_back(std::make_unique<Validation>(validation_set(config, source.files, tokens),
                                                       config.eval.every, data.token_bytes,
-                                                      mask_id(config, data), "val/" + source.name));
+                                                      data.mask_id, "val/" + source.name));
   }
   if (config.eval.samples) samples.emplace(config, data, run);
   if (config.eval.core) core.emplace(config, data, run);

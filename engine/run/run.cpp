@@ -88,6 +88,7 @@ class Run {
     while (done_ < steps_) {
       const StepStats stats = step();
       if (!is_finite(stats)) return stop_non_finite(stats);
+      if (p_.on_step) p_.on_step(stats);
       const Target target = validate();
       record_landings();
       if (target == Target::kReached) return complete(RunEnd::kTargetLoss);

@@ -46,9 +46,11 @@ struct RunParts {
   Checkpoints& checkpoints;
   RunRecorder& recorder;
   RouterProbe probe;
-  int mask_id = -1;
+  int32_t mask_id;  // targets equal to it are not counted; -1: none
   std::map<std::string, std::string> data_sha256 = {};  // by file
   std::vector<Landing> landings = {};
+  // After each step, before the evaluations and the checkpoint that are due.
+  std::function<void(const StepStats&)> on_step = {};
   std::function<bool()> interrupted;     // asked once after each step
   std::function<bool()> stop_requested;  // asked at any time
 };

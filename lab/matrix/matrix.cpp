@@ -121,7 +121,7 @@ void resolve(Cell& cell, const MatrixFile& file) {
 }
 
 int64_t planned_bytes(const Config& config) {
-  const TrainingMemory memory(config, resolve_recipe(config.precision.recipe), -1);
+  const TrainingMemory memory(config, resolve_recipe(config.precision.recipe));
   return static_cast<int64_t>(memory.plan.total_bytes());
 }
 

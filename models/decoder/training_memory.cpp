@@ -4,16 +4,20 @@
 
 namespace assay {
 
-TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, int32_t mask_id,
-                               Backend backend)
-    : model(make_decoder(config.model, recipe,
-                         {.micro_batch = config.run.micro_batch,
-                          .sequence = config.run.sequence,
-                          .mask_id = mask_id,
-                          .backend = backend,
-                          .precision = config.precision,
-                          .seed = static_cast<uint64_t>(config.run.seed)})),
-      optimizer(std::make_unique<Optimizer>(config.optimizer, *model)) {
+DecoderOptions decoder_options(const Config& config, const ModelPlace& place) {
+  return {.micro_batch = config.run.micro_batch,
+          .sequence = config.run.sequence,
+          .mask_id = place.mask_id,
+          .backend = place.backend,
+          .precision = config.precision,
+          .seed = static_cast<uint64_t>(config.run.seed),
+          .capability = place.capability};
+}
+
+TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place)
+    : model(make_decoder(config.model, recipe, decoder_options(config, place))),
+      optimizer(std::make_unique<Optimizer>(config.optimizer, *model)),
+      place_(place) {
   model->plan(plan);
   optimizer->plan(plan);
   plan.add(Section::kScratch, "workspace", workspace, {model->workspace_bytes()});
@@ -23,7 +27,7 @@ void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context*
   try {
     plan.allocate(gpu);
   } catch (const NotEnoughMemory& error) {
-    const int64_t fits = largest_micro_batch(config, recipe, gpu, error.available_bytes);
+    const int64_t fits = largest_micro_batch(config, recipe, place_, gpu, error.available_bytes);
     if (fits == 0) {
       throw UserError(error.what(),
                       "no run.micro_batch is small enough: make the model or run.sequence smaller; "
@@ -42,21 +46,21 @@ void TrainingMemory::bind(Exec& on) {
   optimizer->bind();
 }
 
-int64_t largest_micro_batch(const Config& config, Recipe recipe, const gpu::Context* gpu,
-                            size_t bytes) {
+int64_t largest_micro_batch(const Config& config, Recipe recipe, const ModelPlace& place,
+                            const gpu::Context* gpu, size_t bytes) {
   const int64_t sequences = config.run.batch_tokens / config.run.sequence;
   Config smaller = config;
   int64_t& micro_batch = smaller.run.micro_batch;
   for (--micro_batch; micro_batch > 0; --micro_batch) {
     if (sequences % micro_batch != 0) continue;
-    const TrainingMemory memory(smaller, recipe, -1, gpu ? Backend::kGpu : Backend::kCpu);
+    const TrainingMemory memory(smaller, recipe, place);
     if (memory.plan.bytes_on(gpu) <= bytes) return micro_batch;
   }
   return 0;
 }
 
 std::string memory_plan_text(const Config& config) {
-  const TrainingMemory memory(config, resolve_recipe(config.precision.recipe), -1);
+  const TrainingMemory memory(config, resolve_recipe(config.precision.recipe));
   std::ostringstream text;
   memory.plan.print(text);
   return text.str();

@@ -10,6 +10,16 @@
 
 namespace assay {
 
+// What a model's memory depends on beside the configuration.
+struct ModelPlace {
+  int32_t mask_id = -1;  // targets equal to it are not counted; -1: none
+  Backend backend = Backend::kCpu;
+  int capability = 90;  // of the GPU (90: 9.0)
+};
+
+// A decoder that trains by `config`. Inference changes micro_batch, sequence and purpose.
+DecoderOptions decoder_options(const Config& config, const ModelPlace& place);
+
 struct TrainingMemory {
   std::unique_ptr<Model> model;
   std::unique_ptr<Optimizer> optimizer;
@@ -17,19 +27,21 @@ struct TrainingMemory {
   MemoryPlan plan;
 
   // Registers everything, allocates nothing.
-  TrainingMemory(const Config& config, Recipe recipe, int32_t mask_id,
-                 Backend backend = Backend::kCpu);
+  TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place = {});
   // plan.allocate; where it does not fit, the UserError says the largest run.micro_batch that
   // would.
   void allocate(const Config& config, Recipe recipe, gpu::Context* gpu = nullptr);
   // After allocate(): addresses, tables, and the workspace in `on`.
   void bind(Exec& on);
+
+ private:
+  ModelPlace place_;
 };
 
 // The largest run.micro_batch below the configured one with which a training step fits into `bytes`
 // of the GPU's memory, or of the machine's; 0 if none does.
-int64_t largest_micro_batch(const Config& config, Recipe recipe, const gpu::Context* gpu,
-                            size_t bytes);
+int64_t largest_micro_batch(const Config& config, Recipe recipe, const ModelPlace& place,
+                            const gpu::Context* gpu, size_t bytes);
 
 // What --plan prints; nothing is allocated.
 std::string memory_plan_text(const Config& config);

@@ -30,14 +30,14 @@ Config config_of(int64_t micro_batch) {
 }
 
 int64_t planned(int64_t micro_batch, const gpu::Context& gpu) {
-  const TrainingMemory memory(config_of(micro_batch), Recipe::kBf16, -1, Backend::kGpu);
+  const TrainingMemory memory(config_of(micro_batch), Recipe::kBf16, {.backend = Backend::kGpu});
   return int64_t(memory.plan.bytes_on(&gpu));
 }
 
 std::string hint_with(int64_t bytes, gpu::Context& gpu) {
   free_bytes = bytes;
   const Config config = config_of(24);
-  TrainingMemory memory(config, Recipe::kBf16, -1, Backend::kGpu);
+  TrainingMemory memory(config, Recipe::kBf16, {.backend = Backend::kGpu});
   try {
     memory.allocate(config, Recipe::kBf16, &gpu);
   } catch (const UserError& error) {
