@@ -39,7 +39,7 @@ def check_interrupted(place):
     last = steps_of(place, "interrupted")[-1]
     check(15 <= last <= 20, f"Ctrl-C after step 15 leaves a checkpoint at once: {last}")
     check(f"interrupted at step {last}/60" in said, f"says where it stopped: {said}")
-    check("the same command goes on from here" in said, f"and how to go on: {said}")
+    check("run the same command to resume" in said, f"and how to go on: {said}")
     done = place.train("interrupted")
     check(f"resumes after step {last}" in done.stderr, f"says where it goes on: {done.stderr}")
     check_same(place, "interrupted", "Ctrl-C")

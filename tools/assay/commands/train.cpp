@@ -1,4 +1,4 @@
-// assay train: data, model, run directory, then engine/run/run.h.
+// assay train: sets up data, model and run directory, then calls run() of engine/run/run.h.
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -49,7 +49,8 @@ std::string run_path(const Arguments& a) {
   return a.run.value_or("runs/" + std::filesystem::path(a.config).stem().string());
 }
 
-// run.steps comes from the contract, but for one in seconds whose steps have no length yet.
+// The resolved configuration. run.steps comes from the contract, except for a contract in seconds
+// whose step length is not measured yet.
 Config load(const Arguments& a) {
   std::vector<std::string> sets = a.sets;
   if (a.steps) sets.push_back("run.steps=" + std::to_string(*a.steps));
@@ -59,12 +60,12 @@ Config load(const Arguments& a) {
                   (contract.kind != "steps" && contract.kind != "active-width"))) {
     throw UserError(strprintf("--steps %ld, but the contract %s fixes the steps", long(*a.steps),
                               contract.kind.c_str()),
-                    "train part of it with --set contract.fraction=0.2, or --set "
-                    "contract.kind=steps without contract.reference and contract.horizon");
+                    "train a part of the contract with --set contract.fraction=0.2, or --set "
+                    "contract.kind=steps and remove contract.reference and contract.horizon");
   }
   resolve_reference(config);
   if (horizon_is_known(config)) resolve_steps(config);
-  // What a run resumes with is what it began with, on whatever machine.
+  // Written out, so that a run resumes with the recipe and threads it began with on any machine.
   config.precision.recipe = resolved_recipe(config.precision.recipe, backend_of(a.device));
   if (config.run.threads == 0) {
     config.run.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
@@ -72,7 +73,7 @@ Config load(const Arguments& a) {
   return config;
 }
 
-// A contract in seconds: the steps have the length that they had when the run began, so that it
+// Resolves a contract in seconds. A run keeps the step length measured when it began, so that it
 // ends at the same step however often it is stopped.
 void resolve_seconds(const Arguments& a, Config& config, const RunData& data, gpu::Context* gpu) {
   const std::string before = run_path(a) + "/config.yaml";
@@ -88,7 +89,7 @@ void resolve_seconds(const Arguments& a, Config& config, const RunData& data, gp
   resolve_steps(config);
 }
 
-// The first tokens of the validation set, whole sequences.
+// Whole sequences from the start of the validation set, about telemetry.probe_tokens tokens.
 RouterProbe make_probe(const Config& config, const Batch& first) {
   const int64_t sequence = std::min(config.run.sequence, config.telemetry.probe_tokens);
   const int64_t wanted = std::max<int64_t>(1, config.telemetry.probe_tokens / sequence);
@@ -134,7 +135,7 @@ std::string landings_text(const Config& config) {
   return text.empty() ? "" : "landings of " + grouped(horizon(config)) + " steps:" + text;
 }
 
-// Formats by product, and what stands in for hardware that multiplies them.
+// Logs the format of each product and whether the product is native or simulated.
 void announce_precision(Log& log, const Config& config, const TrainDevice& device) {
   const PrecisionTable table = precision_table(config.precision, config.model);
   if (!table.any()) return;
@@ -157,34 +158,36 @@ void announce_precision(Log& log, const Config& config, const TrainDevice& devic
     return;
   }
   if (native && device.gpu) {
-    log.warn("precision.products: native: " + problem + ": all products are decoded");
+    log.warn("precision.products: native: " + problem + ": all products are simulated in bf16");
   } else if (native) {
-    log.warn("precision.products: native: a CPU multiplies none of these formats");
+    log.warn("precision.products: native: a CPU has native products for none of these formats");
   }
   log.info(
-      "  operands are rounded to these formats and multiplied in bf16: the numbers of the format, "
-      "not its speed; a step takes longer than in bf16 (docs/precision.md: 1.02 to 1.86 times)");
+      "  operands are rounded to these formats and multiplied in bf16: this shows the formats' "
+      "rounding, not their speed; a step takes 1.02 to 1.86 times as long as in bf16 "
+      "(docs/precision.md)");
 }
 
-// A checkpoint holds fp32 masters in every recipe, so another one goes on from it.
+// Warns when the recipe has changed. Checkpoints hold fp32 masters in every recipe, so any recipe
+// can resume from them.
 void announce_other_recipe(Log& log, const std::string& checkpoint, const TrainingState& before,
                            const Config& config) {
   const PrecisionConfig then =
       parse_config_text(before.config_yaml, checkpoint + "/state.json", checkpoint).precision;
   if (then == config.precision) return;
   log.warn(
-      strprintf("precision: the checkpoint was trained in %s, the run goes on in %s: the "
-                "weights are made anew from its fp32 masters",
+      strprintf("precision: the checkpoint was trained in %s, the run continues in %s; the "
+                "weights are quantised again from the checkpoint's fp32 masters",
                 precision_text(then).c_str(), precision_text(config.precision).c_str()));
 }
 
-// Training may go on without what is not finite (the row of a token that the data has not), and a
-// guard ends a run that does not: this says where to look before it does.
+// Warns when the loaded checkpoint has a non-finite value. Training may never read it (e.g. the
+// embedding row of a token absent from the data); if it does, a guard ends the run.
 void announce_not_finite(Log& log, const std::string& checkpoint, const std::string& what) {
   if (what.empty()) return;
   log.warn(
-      strprintf("the checkpoint %s is not finite: %s; what is computed from it is no number. "
-                "Remove the checkpoint's folder to go on from the one before",
+      strprintf("the checkpoint %s is not finite: %s; the run stops when a step computes NaN or "
+                "inf from it. Remove the checkpoint's folder to resume from the previous one",
                 checkpoint.c_str(), what.c_str()));
 }
 
@@ -225,7 +228,7 @@ int exit_code(RunEnd end) {
   return kExitUserError;
 }
 
-// A run that was complete already has its figures in telemetry.db.
+// Reads the validation figures from telemetry.db; for a run that was already complete.
 void fill_from_telemetry(const RunDir& dir, RunResult& result) {
   const TelemetryReader reader(dir.file("telemetry.db"));
   if (const auto loss = reader.last_eval("val", "loss_nats")) result.val_loss_nats = loss->value;
@@ -234,8 +237,8 @@ void fill_from_telemetry(const RunDir& dir, RunResult& result) {
   }
 }
 
-// The run as its directory tells it, for the summary; nothing when somebody took its telemetry
-// away.
+// The run as read from its directory, for the summary; nothing if it is unreadable, e.g. because
+// telemetry.db is gone.
 std::optional<RunRecord> recorded(Log& log, const RunDir& dir) {
   try {
     return read_run(dir.path());
@@ -245,7 +248,7 @@ std::optional<RunRecord> recorded(Log& log, const RunDir& dir) {
   }
 }
 
-// 0 stands for a figure that was not measured.
+// null for 0, which means not measured.
 nlohmann::json or_null(double figure) {
   return figure > 0 ? nlohmann::json(figure) : nlohmann::json();
 }
@@ -255,13 +258,13 @@ void log_lines(Log& log, const std::string& text) {
   for (std::string line; std::getline(lines, line);) log.info(line);
 }
 
-// The analysis of `assay router`, and the way on.
+// Logs the analysis of `assay router`, the error and how to continue.
 void report_collapse(Log& log, const RunResult& result, const RunRecord& record) {
   log_lines(log, router_text(analyse_router(record, {})));
-  log.info("error: the routers collapsed by telemetry.collapse_stop: " + result.why);
+  log.info("error: the routers collapsed (telemetry.collapse_stop): " + result.why);
   log.info(strprintf(
-      "hint: a checkpoint of step %ld is kept; the same command with --set "
-      "telemetry.collapse_stop=null goes on from there, and docs/router.md says what may help",
+      "hint: the checkpoint of step %ld is kept; to resume from it, run the same command with "
+      "--set telemetry.collapse_stop=null; docs/router.md lists remedies",
       long(result.steps_done)));
 }
 
@@ -275,7 +278,7 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
   if (result.tokens_per_s > 0) line += strprintf(", %.0f tokens/s", result.tokens_per_s);
   log.info(line + ", run " + dir.path());
   if (result.end == RunEnd::kInterrupted) {
-    log.info(strprintf("the same command%s goes on from here", a.fresh ? " without --fresh" : ""));
+    log.info(strprintf("run the same command%s to resume", a.fresh ? " without --fresh" : ""));
   }
   const std::optional<RunRecord> record = recorded(log, dir);
   if (record) {
@@ -284,10 +287,10 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
   if (result.end == RunEnd::kNonFinite && !result.why.empty()) {
     log.info(strprintf("error: step %ld: %s", long(result.steps_done), result.why.c_str()));
     log.info(
-        "hint: what overflowed lies before it: lower optimizer.lr or set optimizer.clip; the last "
-        "checkpoint is kept");
+        "hint: the overflow happened in an earlier operation: lower optimizer.lr or set "
+        "optimizer.clip; the last checkpoint is kept");
   } else if (result.end == RunEnd::kNonFinite) {
-    log.info("error: the loss or a gradient is no number any more at step " +
+    log.info("error: loss or gradient is NaN or infinite at step " +
              std::to_string(result.steps_done));
     log.info("hint: lower optimizer.lr or set optimizer.clip; the last checkpoint is kept");
   }
@@ -306,7 +309,8 @@ void report(Log& log, const Arguments& a, const RunDir& dir, RunResult result,
   std::printf("%s\n", json.dump(1).c_str());
 }
 
-// The checkpoint that the run goes on from; nothing for one that has none yet.
+// The checkpoint to resume from; nothing if the run has none yet. UserError when none of the run's
+// checkpoints is valid.
 std::optional<std::string> newest_checkpoint(const Checkpoints& checkpoints) {
   const std::optional<std::string> newest = checkpoints.newest();
   const std::vector<std::string> all = checkpoints.all();
@@ -316,18 +320,18 @@ std::optional<std::string> newest_checkpoint(const Checkpoints& checkpoints) {
                   "train in another --run, or start over with --fresh, which deletes them");
 }
 
-// A run that saved checkpoints and has none now was not stopped early: somebody moved them, and
-// starting over would delete its telemetry.
+// UserError when the run once saved checkpoints and has none now: somebody moved them, and starting
+// over would delete its telemetry.
 void require_never_saved(const RunDir& dir) {
   const int64_t saved = TelemetryReader(dir.file("telemetry.db")).events("checkpoint");
   if (saved == 0) return;
   throw UserError(
-      strprintf("%s saved %ld checkpoints, and none is there now", dir.path().c_str(), long(saved)),
-      "put its checkpoints back, or start over with --fresh, which deletes the run");
+      strprintf("%s saved %ld checkpoints, but has none now", dir.path().c_str(), long(saved)),
+      "put the checkpoints back, or start over with --fresh, which deletes the run");
 }
 
-// What the run says from now on can be recomputed. A run is no worse for a receipt that could not
-// be written.
+// Writes the receipt by which `assay receipt verify` recomputes the run's figures. Failing to write
+// it is only a warning.
 void seal(Log& log, const RunDir& dir) {
   try {
     write_receipt(dir.file(kReceiptName), make_run_receipt(dir.path(), dir.path()));
@@ -356,7 +360,7 @@ int train(const Arguments& a) {
 
   const std::string path = run_path(a);
   if (!a.fresh) require_tokenizer_of_run(path, config, data);
-  std::unique_ptr<Log> log;  // once there is a run directory
+  std::unique_ptr<Log> log;  // set once the run directory exists
   TrainingMemory memory(config, recipe, mask_id, backend);
   LoaderConfig order = loader_config(config, data);
   order.warn = [&](const std::string& text) {
@@ -395,7 +399,7 @@ int train(const Arguments& a) {
     recorder.telemetry().truncate_after(0, "from the beginning: there was no checkpoint yet");
   }
   const Interrupt interrupt;
-  const auto interrupted = [&, steps_here = int64_t{0}]() mutable {  // asked after each step
+  const auto interrupted = [&, steps_here = int64_t{0}]() mutable {  // called after each step
     return ++steps_here == a.stop_after || interrupt.requested();
   };
   RunParts parts{.config = config,
@@ -429,7 +433,7 @@ int train(const Arguments& a) {
     announce_not_finite(*log, *newest, start.not_finite);
   }
   const RunResult result = run(parts, start);
-  recorder.telemetry().flush();  // the receipt and the summary read it
+  recorder.telemetry().flush();  // the receipt and the summary read telemetry.db
   log->set_bar("");
   seal(*log, dir);
   report(*log, a, dir, result, config);
@@ -441,30 +445,29 @@ int train(const Arguments& a) {
 void add_train_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub =
-      commands.app.add_subcommand("train", "train a model; the same command again resumes it");
+      commands.app.add_subcommand("train", "train a model; repeat the command to resume");
   sub->add_option("CONFIG", a->config, "configuration file, e.g. models/presets/cpu/moe.yaml");
   add_set_option(sub, a->sets);
-  sub->add_option("--run", a->run, "run directory (runs/<name of CONFIG>)");
-  sub->add_option("--device", a->device, "auto (the GPU where one can be used), cpu or cuda")
+  sub->add_option("--run", a->run, "run directory (default: runs/<name of CONFIG>)");
+  sub->add_option("--device", a->device, "cpu, cuda or auto (the GPU if one is usable)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   sub->add_option("--steps", a->steps, "the same as --set run.steps=N");
   sub->add_option("--stop-after", a->stop_after,
-                  "stop after N steps from here as Ctrl-C would; the schedule stays")
+                  "stop after N more steps, as Ctrl-C would; the schedule does not change")
       ->check(above_zero());
-  sub->add_flag("--fresh", a->fresh, "delete the run that is there and start over");
-  sub->add_flag("--plan", a->plan, "print the memory plan and stop");
-  sub->add_flag("--json", a->json, "one JSON object on stdout at the end");
-  sub->add_flag("--help-config", a->help_config, "every field of a configuration, and stop");
+  sub->add_flag("--fresh", a->fresh, "delete the existing run and start over");
+  sub->add_flag("--plan", a->plan, "print the memory plan and exit");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout at the end");
+  sub->add_flag("--help-config", a->help_config, "list every field of a configuration and exit");
   sub->footer(
       "Examples:\n"
-      "  assay train models/presets/cpu/moe.yaml                    train, on generated stories\n"
+      "  assay train models/presets/cpu/moe.yaml                    train on generated stories\n"
       "  assay train models/presets/cpu/moe.yaml --set run.seed=2 --run runs/moe-seed2\n"
-      "  assay train models/presets/cpu/moe.yaml --plan             memory by name, nothing "
-      "allocated\n"
-      "Ctrl-C writes a checkpoint and exits with 130; the same command goes on from there.\n"
-      "Exit 3: a guard of the run stopped it: the loss or a quantised operand is no number any "
-      "more, or\n"
-      "telemetry.collapse_stop holds.");
+      "  assay train models/presets/cpu/moe.yaml --plan             list the planned memory,\n"
+      "                                                             allocate nothing\n"
+      "Ctrl-C writes a checkpoint and exits with 130; the same command resumes from it.\n"
+      "Exit 3: a guard stopped the run: the loss, a gradient or a quantised operand is NaN or\n"
+      "infinite, or the routers collapsed by the rule of telemetry.collapse_stop.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;
     return train(*a);
