@@ -119,7 +119,7 @@ nlohmann::json profile_rows(const Profile& profile, int64_t steps) {
 int run(const Options& o) {
   Config config = config_of(o);
   if (!o.products.empty()) config.precision.products = o.products;
-  const TrainDevice device = choose_device(o.device);
+  const SessionDevice device = choose_device(o.device);
   const std::string asked = config.precision.recipe;
   const Recipe recipe = resolve_recipe(asked, device.backend());
   config.precision.recipe = resolved_recipe(asked, device.backend());

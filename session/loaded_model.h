@@ -36,7 +36,7 @@ struct LoadedModel {
   void allocate();  // and load
 
   const CheckpointSource& source;
-  TrainDevice device;
+  SessionDevice device;
   Recipe recipe;
   int64_t rows;  // planned for
   std::unique_ptr<Model> model;

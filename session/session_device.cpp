@@ -27,12 +27,12 @@ std::string problem_of_gpu() {
 
 }  // namespace
 
-std::string TrainDevice::name() const {
+std::string SessionDevice::name() const {
   return gpu ? "cuda: " + gpu->facts().name : "cpu";
 }
 
-TrainDevice choose_device(const std::string& device) {
-  TrainDevice chosen;
+SessionDevice choose_device(const std::string& device) {
+  SessionDevice chosen;
   if (device == "auto") chosen.why_not_gpu = problem_of_gpu();
   if (device == "cuda" || (device == "auto" && chosen.why_not_gpu.empty())) {
     chosen.gpu = gpu::open_device();
@@ -49,7 +49,7 @@ std::string device_name_of(const std::string& device) {
   return backend_of(device) == Backend::kGpu ? "cuda: " + gpu::device_facts().name : "cpu";
 }
 
-double peak_flop_per_s(const TrainDevice& device, Exec on, Recipe recipe) {
+double peak_flop_per_s(const SessionDevice& device, Exec on, Recipe recipe) {
   if (!device.gpu) {
     const LimitType type = recipe == Recipe::kBf16 ? LimitType::kBf16 : LimitType::kFloat;
     return 1e9 * measured_matmul_limit_gflops(on, type);

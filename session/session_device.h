@@ -9,7 +9,7 @@
 
 namespace assay {
 
-struct TrainDevice {
+struct SessionDevice {
   std::unique_ptr<gpu::Device> gpu;  // null: the CPU
   std::string why_not_gpu;           // of auto on the CPU
 
@@ -19,14 +19,14 @@ struct TrainDevice {
 };
 
 // "cpu"; "cuda", a UserError where it cannot be; "auto", the GPU where one can be used.
-TrainDevice choose_device(const std::string& device);
+SessionDevice choose_device(const std::string& device);
 // The backend that choose_device() would find, without opening a GPU; "cuda" needs none.
 Backend backend_of(const std::string& device);
-// TrainDevice::name() of what choose_device() would find, likewise.
+// SessionDevice::name() of what choose_device() would find, likewise.
 std::string device_name_of(const std::string& device);
 
 // What mfu is a share of: on a GPU the datasheet's dense bf16 peak, 0 where it is not known; on a
 // CPU the measured limit of matrix products.
-double peak_flop_per_s(const TrainDevice& device, Exec on, Recipe recipe);
+double peak_flop_per_s(const SessionDevice& device, Exec on, Recipe recipe);
 
 }  // namespace assay

@@ -32,7 +32,7 @@ void validate_attention(const ModelConfig& m) {
                         ? "model.head_dim = " + text(width) + " is not 32, 64 or 128"
                         : "model.hidden / model.heads = " + text(m.hidden) + " / " + text(m.heads) +
                               " = " + text(width) + " is not 32, 64 or 128",
-                    "heads are 32, 64 or 128 wide: choose model.heads so, or give model.head_dim");
+                    "heads are 32, 64 or 128 wide: change model.heads, or give model.head_dim");
   }
   if (m.heads % m.resolved_kv_heads() != 0) {
     throw UserError(
@@ -84,13 +84,14 @@ void validate_core(const Config& c) {
   if (core.max_tokens > c.run.sequence) {
     throw UserError("eval.core.max_tokens = " + text(core.max_tokens) +
                         " is more than run.sequence = " + text(c.run.sequence),
-                    "a run has memory for the positions it trains on; `assay eval --max-tokens` "
-                    "scores its checkpoints with more");
+                    "a run has memory for run.sequence positions only; `assay eval --max-tokens` "
+                    "can score its checkpoints with more");
   }
 }
 
 void validate_samples(const SamplesConfig& samples) {
-  const char* hint = "eval: {samples: {prompts: [Once upon a time]}}, or file: one prompt a line";
+  const char* hint =
+      "eval: {samples: {prompts: [Once upon a time]}}, or file: FILE with one prompt per line";
   if (samples.prompts.empty() && samples.file.empty()) {
     throw UserError("eval.samples has neither prompts nor file", hint);
   }
@@ -132,7 +133,7 @@ void validate_collapse_stop(const Config& c) {
   }
 }
 
-// Of two ways to say the same, one.
+// Steps and fraction may not both be given.
 void validate_schedule_fractions(const ScheduleConfig& s) {
   const auto require_one = [](int64_t steps, const std::optional<double>& fraction,
                               const std::string& name) {
@@ -153,7 +154,7 @@ void validate_schedule_fractions(const ScheduleConfig& s) {
   }
 }
 
-// What the coefficient of a kind is, for hints.
+// Hint: how to give the coefficient of a contract kind.
 const char* coefficient_hint(const std::string& kind) {
   if (kind == "flops") {
     return "give the training FLOPs, e.g. contract: {kind: flops, coefficient: 1e15}, or "
@@ -199,7 +200,7 @@ void validate_contract(const ContractConfig& c) {
   }
 }
 
-// Whether run.steps is what will be trained: no contract puts another number there.
+// True if no contract sets run.steps later.
 bool steps_are_given(const Config& c) {
   return c.contract.kind == "steps" && c.contract.reference.empty() && c.contract.horizon == 0;
 }
@@ -287,7 +288,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
                       "check the path; paths in a configuration are relative to its file");
     }
     if (status != 0)
-      throw UserError(field + ": cannot search " + pattern, "check who may read the folder");
+      throw UserError(field + ": cannot search " + pattern, "check the folder's permissions");
   }
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());

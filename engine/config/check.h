@@ -1,5 +1,5 @@
-// What several fields of a configuration must satisfy together. Each violation is a UserError with
-// the values.
+// Checks of several fields of a configuration together. Each violation is a UserError with the
+// values.
 #pragma once
 
 #include <string>
@@ -9,19 +9,18 @@
 
 namespace assay {
 
-// Shape, optimizer, batch; and the schedule against run.steps unless a contract fixes the steps
-// later.
+// Checks the whole configuration except data; the schedule against run.steps only if no contract
+// sets the steps later.
 void validate(const Config& config);
 
-// warmup + warmdown <= run.steps: for when a contract has set run.steps.
+// Checks warmup + warmdown <= run.steps. Call again after a contract has set run.steps.
 void validate_schedule(const Config& config);
 
-// Training needs data: files or synth, not both; of a mixture a weight for each entry.
+// Checks what training needs: files or synth, not both; with a mixture one weight per entry.
 void validate_data(const Config& config);
 
-// The files behind paths and patterns (*, ?, [..]), in lexicographic order, each once. UserError
-// when one of them matches nothing or is a folder. `field` is the name for messages, e.g.
-// "data.train".
+// The files that paths and patterns (*, ?, [..]) match, in lexicographic order, each once. Throws
+// UserError if one matches nothing or a folder. field: name for messages, e.g. "data.train".
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
                                       const std::string& field);
 

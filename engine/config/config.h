@@ -1,9 +1,9 @@
-// Every field of a run's configuration, once: type, default, documentation, check. YAML parsing,
+// Defines every field of a run's configuration: type, default, documentation, check. YAML parsing,
 // --set, --help-config, the resolved copy in the run directory, the comparison on resume and the
 // start-up print are all visitors over these lists (engine/config/yaml.h).
 //
-// A visitor is called as   v(name, field, doc, check)   and   v.section(name, nested, doc)   where nested is a
-// config struct or a std::optional of one. Field types: bool, int64_t, double, std::string,
+// A visitor is called as v(name, field, doc, check) and v.section(name, nested, doc), where nested
+// is a config struct or a std::optional of one. Field types: bool, int64_t, double, std::string,
 // std::vector<std::string>, std::optional<double>, std::optional<std::vector<double>>.
 #pragma once
 
@@ -14,21 +14,22 @@
 
 namespace assay {
 
-// Whether a run that resumes may have another value than the run that stopped.
+// Whether a field may change when a run resumes.
 enum class OnResume {
   kMustMatch,  // another value would change results
-  kSchedule,   // free as long as the learning rates of the steps already done stay what they were
+  kSchedule,   // may change if the learning rates of the steps already done do not
   kFree,
 };
 
-// What a value must satisfy. `choices` is for strings; numbers are finite, and lie in [low, high].
+// The values that a field may have. `choices` is for strings; numbers are finite and in [low,
+// high].
 struct FieldCheck {
   double low = -1e300;
   double high = 1e300;
   bool low_open = false;  // low itself is not allowed
   std::vector<std::string> choices = {};
-  bool path =
-      false;  // relative to the file it stands in; on resume only the file name has to match
+  // Relative to the folder of the file that names it; on resume only the file name has to match.
+  bool path = false;
   OnResume on_resume = OnResume::kMustMatch;
 };
 inline FieldCheck any() {
@@ -82,7 +83,8 @@ void visit(V& v, RouterConfig& c) {
     any());
   v("aux", c.aux, "load-balancing loss", one_of({"none", "switch", "gates"}));
   v("aux_alpha", c.aux_alpha, "weight of the load-balancing loss", not_negative());
-  v("aux_scope", c.aux_scope, "whose counts it uses", one_of({"micro", "step", "sequence"}));
+  v("aux_scope", c.aux_scope, "counts of the micro-batch, of the step so far, or per sequence",
+    one_of({"micro", "step", "sequence"}));
   v("z_alpha", c.z_alpha, "weight of mean logsumexp(logits)^2", not_negative());
 }
 
@@ -102,7 +104,7 @@ void visit(V& v, MoeConfig& c) {
   v("shared", c.shared, "shared experts, one ungated SwiGLU of width shared * expert_ffn",
     not_negative());
   v("expert_ffn", c.expert_ffn, "inner width of one expert (F)", at_least(1));
-  v("first_dense_layers", c.first_dense_layers, "blocks at the start with a dense FFN of width ffn",
+  v("first_dense_layers", c.first_dense_layers, "first blocks, which have a dense FFN of width ffn",
     not_negative());
   v.section("router", c.router, "scores, gates, balancing");
 }
@@ -125,7 +127,7 @@ struct ModelConfig {
   std::string init = "default";
   std::optional<MoeConfig> moe;
 
-  // Resolved: 0 means the usual choice.
+  // The value in use: 0 selects the default.
   int64_t resolved_kv_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   int64_t resolved_head_dim() const { return head_dim > 0 ? head_dim : hidden / heads; }
 };
@@ -139,7 +141,7 @@ void visit(V& v, ModelConfig& c) {
   v("head_dim", c.head_dim, "head width (D): 32, 64 or 128; 0 = hidden / heads", not_negative());
   v("ffn", c.ffn, "inner width of a dense SwiGLU (F)", at_least(1));
   v("vocab_size", c.vocab_size, "vocabulary (V), padding included", at_least(2));
-  v("tie_embeddings", c.tie_embeddings, "the head is the embedding matrix", any());
+  v("tie_embeddings", c.tie_embeddings, "the head uses the embedding matrix", any());
   v("rope_theta", c.rope_theta, "base of the rotary frequencies", positive());
   v("norm_eps", c.norm_eps, "epsilon of every RMSNorm", positive());
   v("qk_norm", c.qk_norm, "RMSNorm over each head of q and k before RoPE", any());
@@ -147,7 +149,7 @@ void visit(V& v, ModelConfig& c) {
     "factor on the attention branch: one, or depth = 1/sqrt(2L)", one_of({"one", "depth"}));
   v("embed_gain", c.embed_gain, "factor on the embedding", positive());
   v("logit_gain", c.logit_gain, "factor on the logits", positive());
-  v("init", c.init, "nmoe also scales routed experts and router by depth",
+  v("init", c.init, "initial weights; nmoe also scales routed experts and router by depth",
     one_of({"default", "nmoe"}));
   v.section("moe", c.moe, "mixture of experts; absent = dense");
 }
@@ -172,7 +174,8 @@ void visit(V& v, OptimizerConfig& c) {
   v("beta1", c.beta1, "first-moment decay", between(0, 0.999999));
   v("beta2", c.beta2, "second-moment decay", between(0, 0.9999999));
   v("eps", c.eps, "added to the root of the second moment", positive());
-  v("weight_decay", c.weight_decay, "decoupled decay of the groups that decay", not_negative());
+  v("weight_decay", c.weight_decay, "decoupled decay of attention, FFN and expert weights",
+    not_negative());
   v("clip", c.clip, "largest global gradient norm; 0 = no clipping", not_negative());
   v("router_lr", c.router_lr, "peak learning rate of routers; absent = lr", positive());
   v("expert_lr", c.expert_lr, "peak learning rate of routed experts; absent = lr", positive());
@@ -199,7 +202,7 @@ void visit(V& v, ScheduleConfig& c) {
     between(0, 1));
   v("decay", c.decay, "linear ends at lr / warmdown, cosine at floor",
     one_of({"linear", "cosine"}));
-  v("floor", c.floor, "learning rate that the cosine ends at", not_negative());
+  v("floor", c.floor, "final learning rate of the cosine", not_negative());
 }
 
 struct SynthConfig {
@@ -211,8 +214,10 @@ struct SynthConfig {
 
 template <typename V>
 void visit(V& v, SynthConfig& c) {
-  v("train_tokens", c.train_tokens, "tokens of generated training stories, about", at_least(1000));
-  v("val_tokens", c.val_tokens, "tokens of generated validation stories, about", at_least(1000));
+  v("train_tokens", c.train_tokens, "approximate tokens of the generated training stories",
+    at_least(1000));
+  v("val_tokens", c.val_tokens, "approximate tokens of the generated validation stories",
+    at_least(1000));
   v("vocab_size", c.vocab_size, "vocabulary of the tokenizer trained on them", at_least(257));
   v("seed", c.seed, "seed of the generator", not_negative());
 }
@@ -233,15 +238,14 @@ void visit(V& v, DataConfig& c) {
   v("train", c.train, "training shards: files or patterns, read in lexicographic order", path());
   v("val", c.val, "validation shards", path());
   v("mixture", c.mixture,
-    "weights of the entries of train, each then a source that sequences are drawn from; absent = "
-    "all "
+    "sampling weights of the entries of train, which become sources of sequences; absent = all "
     "shards in order",
     positive());
   v("tokenizer", c.tokenizer, "tokenizer.json of the shards; needed for bits per byte", path());
   v("check_tokenizer", c.check_tokenizer,
     "refuse shards whose manifest names another tokenizer than the model's", free_on_resume(any()));
-  v("cache", c.cache, "folder where synth keeps what it built", free_on_resume(path()));
-  v("mask_eos", c.mask_eos, "leave targets equal to the EOT id out of the loss", any());
+  v("cache", c.cache, "folder for the files that synth builds", free_on_resume(path()));
+  v("mask_eos", c.mask_eos, "exclude targets equal to the EOT id from the loss", any());
   v.section("synth", c.synth, "build the embedded corpus instead of reading files");
 }
 
@@ -262,7 +266,7 @@ struct RunConfig {
 template <typename V>
 void visit(V& v, RunConfig& c) {
   v("steps", c.steps, "optimizer steps", {.low = 1, .on_resume = OnResume::kSchedule});
-  v("batch_tokens", c.batch_tokens, "tokens of one optimizer step", at_least(1));
+  v("batch_tokens", c.batch_tokens, "tokens per optimizer step", at_least(1));
   v("sequence", c.sequence, "positions of one sequence (T)", at_least(1));
   v("micro_batch", c.micro_batch, "sequences computed at once (B)", at_least(1));
   v("seed", c.seed, "seed of the initial weights and of every random draw", not_negative());
@@ -271,10 +275,10 @@ void visit(V& v, RunConfig& c) {
   v("threads", c.threads, "CPU threads; 0 = all cores", free_on_resume(between(0, 1024)));
   v("checkpoint_every", c.checkpoint_every, "steps between checkpoints; 0 = only at the end",
     free_on_resume(not_negative()));
-  v("keep_checkpoints", c.keep_checkpoints, "how many of the last checkpoints stay",
+  v("keep_checkpoints", c.keep_checkpoints, "number of latest checkpoints to keep",
     free_on_resume(at_least(1)));
-  v("milestone_every", c.milestone_every, "steps between checkpoints that stay for good; 0 = none",
-    free_on_resume(not_negative()));
+  v("milestone_every", c.milestone_every,
+    "steps between checkpoints that are never deleted; 0 = none", free_on_resume(not_negative()));
   v("log_every", c.log_every, "steps between logged steps", free_on_resume(at_least(1)));
 }
 
@@ -290,22 +294,23 @@ struct PrecisionConfig {
 
 template <typename V>
 void visit(V& v, PrecisionConfig& c) {
-  v("recipe", c.recipe, "auto = bf16 where the CPU multiplies bf16 fast, else fp32",
+  v("recipe", c.recipe, "auto = bf16 on a GPU and on a CPU with fast bf16 products, else fp32",
     free_on_resume(one_of({"auto", "fp32", "bf16", "fp8_tensor", "fp8_block", "mxfp8", "nvfp4",
                            "mxfp8_nmoe", "mxfp4_nmoe"})));
   v("override", c.override_,
-    "operands with another format than the recipe's, e.g. [experts.wgrad=bf16, weight=nvfp4]",
+    "formats of operands that differ from the recipe's, e.g. [experts.wgrad=bf16, weight=nvfp4]",
     free_on_resume(any()));
-  v("bf16_first_layers", c.bf16_first_layers, "blocks at the start with all products in bf16",
+  v("bf16_first_layers", c.bf16_first_layers, "number of first blocks with all products in bf16",
     free_on_resume(not_negative()));
   v("bf16_last_layers", c.bf16_last_layers,
-    "blocks at the end likewise; -1 = the recipe's: nvfp4 15% of the layers, others none",
+    "number of last blocks with all products in bf16; -1 = the recipe's: nvfp4 15% of the layers, "
+    "others none",
     free_on_resume(at_least(-1)));
-  v("bf16_tail", c.bf16_tail, "share of the steps, the last ones, with all products in bf16",
+  v("bf16_tail", c.bf16_tail, "share of the steps, at the end, with all products in bf16",
     free_on_resume(between(0, 1)));
   v("products", c.products,
-    "decoded = operands are multiplied in bf16, the same on every machine; native = in their own "
-    "format by a GPU that has it, decoded where it has not",
+    "decoded = simulated in bf16, the same on every machine; native = in the operands' own formats "
+    "on a GPU that has them, else simulated",
     free_on_resume(one_of({"decoded", "native"})));
 }
 
@@ -321,14 +326,14 @@ template <typename V>
 void visit(V& v, CoreEvalConfig& c) {
   v("bundle", c.bundle, "folder with core.yaml, eval_meta_data.csv and eval_data",
     free_on_resume(path()));
-  v("tasks", c.tasks, "only these tasks, which is not CORE; none named = all",
+  v("tasks", c.tasks, "only these tasks (the score is then not CORE); empty = all",
     free_on_resume(any()));
-  v("every", c.every, "steps between scores; 0 = only when the run is over",
+  v("every", c.every, "steps between scores; 0 = only at the end of the run",
     free_on_resume(not_negative()));
-  v("max_rows", c.max_rows, "at most so many rows of a task, which is not CORE; 0 = all",
+  v("max_rows", c.max_rows, "most rows per task (the score is then not CORE); 0 = all",
     free_on_resume(not_negative()));
   v("max_tokens", c.max_tokens,
-    "longer prompts lose their beginning; 0 = run.sequence, which is also the most",
+    "longest prompt, at most run.sequence; longer ones lose their beginning; 0 = run.sequence",
     free_on_resume(not_negative()));
 }
 
@@ -342,13 +347,13 @@ struct SamplesConfig {
 
 template <typename V>
 void visit(V& v, SamplesConfig& c) {
-  v("prompts", c.prompts, "how the texts begin", free_on_resume(any()));
-  v("file", c.file, "instead of prompts: one a line; objects with \"prompt\" if it ends in .jsonl",
+  v("prompts", c.prompts, "prompts to continue", free_on_resume(any()));
+  v("file", c.file, "instead of prompts: one per line; objects with \"prompt\" in a .jsonl file",
     free_on_resume(path()));
-  v("tokens", c.tokens, "at most so many after each prompt", free_on_resume(between(1, 1 << 20)));
+  v("tokens", c.tokens, "most tokens to generate per prompt", free_on_resume(between(1, 1 << 20)));
   v("temperature", c.temperature, "0 = always the most likely token; 1 = the model's probabilities",
     free_on_resume(not_negative()));
-  v("every", c.every, "steps between samples; 0 = whenever validated",
+  v("every", c.every, "steps between samples; 0 = at every validation",
     free_on_resume(not_negative()));
 }
 
@@ -364,15 +369,15 @@ template <typename V>
 void visit(V& v, EvalConfig& c) {
   v("every", c.every, "steps between validations; the last step is always validated",
     free_on_resume(at_least(1)));
-  v("tokens", c.tokens, "validation tokens, always the same first ones", at_least(1));
+  v("tokens", c.tokens, "number of validation tokens, from the start of the shards", at_least(1));
   v("source_tokens", c.source_tokens,
-    "validation tokens of each source of a mixture; 0 = an equal share of tokens",
+    "validation tokens per source of a mixture; 0 = an equal share of eval.tokens",
     free_on_resume(not_negative()));
-  v.section("core", c.core, "the CORE score while training, and when the run is over");
-  v.section("samples", c.samples, "texts that the model writes while it trains");
+  v.section("core", c.core, "the CORE score during training and at the end of the run");
+  v.section("samples", c.samples, "texts generated during training");
 }
 
-// The measures that a rule may name: normalised ones of the loads.
+// The measures that collapse_stop may use: the normalised load measures.
 std::vector<std::string> collapse_measures();
 
 struct CollapseStopConfig {
@@ -385,14 +390,15 @@ struct CollapseStopConfig {
 
 template <typename V>
 void visit(V& v, CollapseStopConfig& c) {
-  v("measure", c.measure, "of the columns of router_layer",
+  v("measure", c.measure, "column of the table router_layer",
     free_on_resume(one_of(collapse_measures())));
-  v("at_least", c.at_least, "collapsed from here on", free_on_resume(between(0, 1)));
-  v("at_most", c.at_most, "collapsed down from here; one of the two is given",
+  v("at_least", c.at_least, "collapsed if the measure is at least this",
     free_on_resume(between(0, 1)));
-  v("layers", c.layers, "where: in any one layer, in all of them, or in their mean",
+  v("at_most", c.at_most, "collapsed if the measure is at most this; give one of the two",
+    free_on_resume(between(0, 1)));
+  v("layers", c.layers, "the bound holds in any layer, in all layers, or for their mean",
     free_on_resume(one_of({"any", "all", "mean"})));
-  v("for", c.logged_steps, "logged steps in a row", free_on_resume(between(1, 1000)));
+  v("for", c.logged_steps, "consecutive logged steps", free_on_resume(between(1, 1000)));
 }
 
 struct TelemetryConfig {
@@ -407,9 +413,9 @@ void visit(V& v, TelemetryConfig& c) {
   v("window", c.window, "logged steps (W) of the dead-expert rule and windowed measures",
     between(1, 1000));
   v("probe_every", c.probe_every, "logged steps between probes of routing overlap", at_least(1));
-  v("probe_tokens", c.probe_tokens, "fixed tokens of the probe", at_least(1));
+  v("probe_tokens", c.probe_tokens, "number of tokens in the fixed probe batch", at_least(1));
   v.section("collapse_stop", c.collapse_stop,
-            "stop with exit code 3 when the routers have collapsed by this rule");
+            "rule by which collapsed routers stop the run with exit code 3");
 }
 
 struct ContractConfig {
@@ -427,28 +433,28 @@ struct ContractConfig {
 template <typename V>
 void visit(V& v, ContractConfig& c) {
   v("kind", c.kind,
-    "what fixes the number of steps: run.steps (also active-width), or the coefficient",
+    "what fixes the number of steps: run.steps (steps, active-width), or the coefficient",
     free_on_resume(one_of({"steps", "active-width", "activeDN", "totalDN", "flops", "seconds"})));
   v("coefficient", c.coefficient,
     "by kind: tokens per active or total parameter, FLOPs, seconds of training, active FFN width",
     free_on_resume(not_negative()));
   v("reference", c.reference,
-    "configuration or run to derive the coefficient from (of kind steps: run.steps)",
+    "configuration or run to derive the coefficient from (kind steps: run.steps)",
     free_on_resume(path()));
-  v("derived_from", c.derived_from, "where the coefficient came from; the program writes it",
+  v("derived_from", c.derived_from, "source of the coefficient; written by the program",
     free_on_resume(any()));
-  v("shared_in_total", c.shared_in_total, "whether totalDN counts shared experts",
-    free_on_resume(any()));
-  v("step_seconds", c.step_seconds, "kind seconds: of one step; 0 = measured before the run begins",
+  v("shared_in_total", c.shared_in_total, "totalDN counts shared experts", free_on_resume(any()));
+  v("step_seconds", c.step_seconds,
+    "kind seconds: seconds per step; 0 = measured before the run begins",
     free_on_resume(not_negative()));
   v("horizon", c.horizon,
-    "steps of the whole contract, where run.steps is a fraction of it; the program writes it",
+    "steps of the whole contract if run.steps is a fraction of it; written by the program",
     free_on_resume(not_negative()));
   v("fraction", c.fraction, "share of the contract's horizon to train",
     {.low = 0, .high = 1, .low_open = true, .on_resume = OnResume::kFree});
   v("landings", c.landings,
-    "shares of the horizon with an evaluation and a checkpoint that stays; absent = 2, 5, 10, 20, "
-    "50, 100% under a contract, none under steps",
+    "shares of the horizon with an evaluation and a checkpoint that is never deleted; absent = 2, "
+    "5, 10, 20, 50, 100% under a contract, none with kind steps",
     {.low = 0, .high = 1, .low_open = true, .on_resume = OnResume::kFree});
 }
 
@@ -473,7 +479,7 @@ void visit(V& v, Config& c) {
   v.section("run", c.run, "length, batch, seed");
   v.section("precision", c.precision, "number formats of the matrix products");
   v.section("eval", c.eval, "validation");
-  v.section("telemetry", c.telemetry, "what is measured while training");
+  v.section("telemetry", c.telemetry, "measurements during training");
   v.section("contract", c.contract, "what the comparison holds fixed");
 }
 

@@ -97,7 +97,7 @@ bool is_plain_word(const std::string& text) {
   for (const char c : text) {
     if (!isalnum(static_cast<unsigned char>(c)) && !strchr("_-./+", c)) return false;
   }
-  // Words that some YAML reader takes for something else, and ours for a section that is not there.
+  // Words that some YAML readers do not read as text; "absent" marks absent sections here.
   for (const char* word : {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "absent"}) {
     if (strcasecmp(text.c_str(), word) == 0) return false;
   }
@@ -157,7 +157,7 @@ std::string yaml_scalar(int64_t value) {
   return std::to_string(value);
 }
 
-// With a point and, in YAML 1.1 (which Python reads), a sign in the exponent: 1.0e-05.
+// With a point, as YAML 1.1 (Python's reader) needs it in numbers with an exponent: 1.0e-05.
 std::string yaml_scalar(double value) {
   std::string text = number_text(value);
   if (text.find('.') != std::string::npos) return text;

@@ -1,4 +1,4 @@
-// The fields of a configuration as text: one row a field, made by visiting the lists of
+// The fields of a configuration as text: one row per field, from the lists of
 // engine/config/config.h.
 #pragma once
 
@@ -10,29 +10,28 @@
 namespace assay {
 
 struct FieldRow {
-  std::string path;  // model.moe.router.score
-  std::string type;  // integer, number, true/false, text, list, numbers, section
-  std::string
-      value;  // as YAML; "absent" for an optional one that is not there; "" for a section that is
+  std::string path;   // model.moe.router.score
+  std::string type;   // integer, number, true/false, text, list, numbers, section
+  std::string value;  // as YAML; absent optional: "absent"; present section: ""
   std::string doc;
   FieldCheck check;
 };
 
-// In the order of the lists. Sections have a row of their own before their fields; an absent
-// section has only that.
+// In the order of the lists. A section has a row of its own before its fields; an absent section
+// has only that row.
 std::vector<FieldRow> config_fields(const Config& config);
 
-// The default configuration with every optional section there: all names that exist.
+// The rows of the default configuration with every optional section present: all known names.
 std::vector<FieldRow> all_config_fields();
 
-// The last path component of every quoted or plain text of a YAML value: two configurations with
-// the same names read the same files in different places.
+// The last path component of each text in a YAML value, each followed by a comma. Equal names mean
+// the same files in possibly different folders.
 std::string file_names(const std::string& value);
 
-// ">= 1", "in (0, 1]", "one of adamw", "" when anything goes.
+// ">= 1", "in (0, 1]", "one of adamw"; "" if every value is allowed.
 std::string check_text(const FieldCheck& check);
 
-// As YAML reads it back: shortest digits that round-trip, quotes where needed.
+// As YAML text that reads back equal: shortest digits that round-trip, quotes where needed.
 std::string yaml_scalar(bool value);
 std::string yaml_scalar(int64_t value);
 std::string yaml_scalar(double value);

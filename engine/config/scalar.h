@@ -1,4 +1,4 @@
-// Numbers and truth values as YAML 1.2 spells them, without the traps of older readers: 010 is
+// Numbers and booleans in the spelling of YAML 1.2, without the traps of older readers: 010 is
 // refused (8 to some, 10 to others), `yes` is a text, 1e-4 is a number.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace assay {
 
-// `problem` completes the sentence "model.hidden ..."; empty when the value was read.
+// `problem` continues a message that starts with "model.hidden "; empty on success.
 struct ReadInt {
   int64_t value = 0;
   std::string problem;
@@ -19,9 +19,9 @@ struct ReadDouble {
 };
 
 std::optional<bool> read_bool(const std::string& text);
-// Digits with an optional sign, or a number without fraction (8e6); at most 10^15 either way.
+// Digits with an optional sign, or a number without fraction (8e6); at most 10^15 in magnitude.
 ReadInt read_int(const std::string& text);
-// Finite.
+// A finite number.
 ReadDouble read_double(const std::string& text);
 
 }  // namespace assay

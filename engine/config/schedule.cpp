@@ -32,7 +32,7 @@ Schedule make_schedule(const Config& config) {
   const int64_t steps = config.run.steps;
   const int64_t warmup = steps_of(s.warmup, s.warmup_fraction, steps);
   int64_t warmdown = steps_of(s.warmdown, s.warmdown_fraction, steps);
-  // Two fractions that make 1 are both rounded up.
+  // Both fractions are rounded up, so their sum may exceed the steps.
   if (s.warmup_fraction && s.warmdown_fraction) warmdown = std::min(warmdown, steps - warmup);
   return {.steps = steps,
           .warmup = warmup,

@@ -1,12 +1,12 @@
 // The learning rate as a pure function of the step: warm-up, hold, decay (WSD). Steps count from 0.
 //
-//   step < warmup                (step + 1) / warmup
-//   step < steps - warmdown      1
-//   linear                       (steps - step) / warmdown            1 at its first step, 1/warmdown at the last
-//   cosine                       f + (1 - f) (1 + cos(pi p)) / 2      p = (step + 1 - (steps - warmdown)) / warmdown:
-//                                                                     exactly the floor f at the last step
+//   step < warmup            (step + 1) / warmup
+//   step < steps - warmdown  1
+//   linear                   (steps - step) / warmdown: 1 at its first step, 1/warmdown at the last
+//   cosine                   f + (1 - f) (1 + cos(pi p)) / 2, exactly the floor f at the last step
+//                            p = (step + 1 - (steps - warmdown)) / warmdown
 //
-// as a share of the peak, so that every parameter group multiplies its own peak by it.
+// The result is a share of the peak: each parameter group multiplies its own peak by it.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Schedule {
   int64_t decay_begin() const { return steps - warmdown; }
 };
 
-// Over the run's own steps: schedule.warmup_fraction and warmdown_fraction are shares of run.steps,
+// The schedule of the run's steps: warmup_fraction and warmdown_fraction are shares of run.steps,
 // rounded up.
 Schedule make_schedule(const Config& config);
 

@@ -34,7 +34,7 @@ const FieldRow* find_row(const std::vector<FieldRow>& rows, const std::string& p
   return found == rows.end() ? nullptr : &*found;
 }
 
-// Whether a run that resumes may have the section or not: every field in it is free.
+// True if the section may appear or disappear on resume: every field in it is free.
 bool free_section(const std::string& path) {
   bool free = true;
   for (const FieldRow& row : all_config_fields()) {
@@ -44,12 +44,12 @@ bool free_section(const std::string& path) {
   return free;
 }
 
-// "" when the learning rates of the first steps_done steps are the same.
+// "" if the learning rates of the first steps_done steps are the same.
 std::string schedule_difference(const Config& before, const Config& now, int64_t steps_done) {
   const Schedule old_schedule = make_schedule(before), new_schedule = make_schedule(now);
   for (int64_t step = 0; step < steps_done; ++step) {
     if (old_schedule.share(step) != new_schedule.share(step)) {
-      return strprintf(" (step %ld of the %ld done would have had another learning rate)",
+      return strprintf(" (the learning rate of step %ld of the %ld done would differ)",
                        static_cast<long>(step), static_cast<long>(steps_done));
     }
   }
@@ -66,8 +66,8 @@ std::string help_config() {
   std::string text =
       "Fields of a configuration, as `section: {field: value}` in YAML or `--set "
       "section.field=value`.\n"
-      "`include: other.yaml` reads another file first. Paths are relative to the file they stand "
-      "in.\n";
+      "`include: other.yaml` reads another file first. Paths are relative to the file that names "
+      "them.\n";
   Config defaults;
   const std::vector<FieldRow> present = config_fields(defaults);
   for (const FieldRow& row : all_config_fields()) {
@@ -111,7 +111,7 @@ std::vector<std::string> result_changing_differences(const Config& before, const
   for (const FieldRow& row : old_rows) {
     const FieldRow* other = find_row(new_rows, row.path);
     if (other == nullptr || other->value == row.value)
-      continue;  // an absent section is reported by its own row
+      continue;  // absent sections have a row of their own
     if (row.check.on_resume == OnResume::kFree) continue;
     if (row.type == "section" && free_section(row.path)) continue;
     if (row.check.path && file_names(row.value) == file_names(other->value)) continue;

@@ -1,5 +1,5 @@
-// A configuration written out: the resolved YAML of a run, --help-config, what differs from the
-// default, and what a run that resumes may not change.
+// A configuration as text: the resolved YAML of a run, --help-config, differences from the
+// defaults, and differences that forbid resuming a run.
 #pragma once
 
 #include <map>
@@ -16,15 +16,14 @@ std::string to_yaml(const Config& config);
 // Every field with type, default, documentation and check.
 std::string help_config();
 
-// "optimizer.lr = 0.002 (default 0.001)", one a line.
+// One "optimizer.lr = 0.002 (default 0.001)" per field.
 std::vector<std::string> differences_from_default(const Config& config);
 
-// What forbids continuing a run: `before` is the configuration of the run, `now` the one asked for,
-// and `steps_done` how far it came. One "run.seed: 1 -> 2" each; empty when the run may go on. A
-// longer run.steps, log, checkpoint and evaluation intervals, threads and the contract may change;
-// run.steps only while the learning rates of the steps already done stay what they were. Of paths
-// the file name has to match. Give both configurations with run.steps already set from the
-// contract.
+// Differences that forbid resuming a run with configuration `before` after `steps_done` steps with
+// the configuration `now`: one "run.seed: 1 -> 2" each; empty if it may resume. Fields may differ
+// as their OnResume says; run.steps may differ if it is at least steps_done and the learning rates
+// of the steps done stay the same; of paths only the file names must match. run.steps of both must
+// already be set from the contract.
 std::vector<std::string> result_changing_differences(const Config& before, const Config& now,
                                                      int64_t steps_done);
 

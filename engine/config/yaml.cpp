@@ -39,7 +39,7 @@ std::string help_hint() {
       prefix.empty() ? "at the top level" : "in " + prefix.substr(0, prefix.size() - 1);
   std::string what = source.at(key) + ": ";
   if (!elsewhere.empty()) {
-    throw UserError(what + "misplaced key " + word + " " + place, "it is known as " + elsewhere);
+    throw UserError(what + "misplaced key " + word + " " + place, "it belongs at " + elsewhere);
   }
   std::string near = nearest_name(word, here);
   if (near.empty()) near = nearest_name(word, everywhere);
@@ -85,7 +85,7 @@ class SetField {
   [[noreturn]] void wrong_type(const char* wanted) const {
     fail("is " + yaml_kind(value_) + ", not " + wanted, help_hint());
   }
-  // The text of a plain scalar; a quoted one is text, whatever it looks like.
+  // The text of a plain scalar. A quoted scalar is always text, so it fails here.
   std::string plain(const char* wanted) const {
     if (!value_.IsScalar() || value_.Tag() == "!") wrong_type(wanted);
     return value_.Scalar();
@@ -184,8 +184,8 @@ class SetField {
   bool found_ = false;
 };
 
-// Walks the pairs: yaml-cpp accepts a key twice and would hide the second. `skip` is a key read
-// elsewhere.
+// Walks the pairs, because yaml-cpp accepts a duplicate key and hides one of the two. `skip` is a
+// key read elsewhere.
 template <typename T>
 void apply_section(T& section, const YAML::Node& node, const YamlSource& source,
                    const std::string& prefix, const char* skip = nullptr) {
@@ -222,7 +222,7 @@ void SetField::section(const char* name, T& nested, const char*) {
   apply_section(nested, value_, source_, prefix_ + key_ + ".");
 }
 
-// Reads includes first. `open` holds the files being read, outermost first.
+// Reads includes first. `open`: the files being read, outermost first.
 void apply_file(Config& config, const std::string& path, std::vector<std::string>& open);
 
 void apply_text(Config& config, const std::string& text, const YamlSource& source,
@@ -230,7 +230,7 @@ void apply_text(Config& config, const std::string& text, const YamlSource& sourc
   const YAML::Node root = parse_yaml(text, source);
   if (root.IsNull()) {
     throw UserError(source.name + ": the configuration is empty",
-                    "a preset from models/presets is a start");
+                    "start from a preset in models/presets");
   }
   if (root.IsMap()) {
     for (const auto& pair : root) {
@@ -250,7 +250,7 @@ void apply_text(Config& config, const std::string& text, const YamlSource& sourc
         if (!fs::exists(included)) {
           throw UserError(
               source.at(file) + ": included file " + included.string() + " does not exist",
-              "it is looked for from the folder of " + source.name);
+              "the path is relative to the folder of " + source.name);
         }
         apply_file(config, included.string(), open);
       };
@@ -265,15 +265,14 @@ void apply_file(Config& config, const std::string& path, std::vector<std::string
   if (fs::exists(fs::path(path) / "config.yaml")) {
     throw UserError(path + " is a run, not a configuration",
                     "give " + path + "/config.yaml; `assay train " + path + "/config.yaml --run " +
-                        path + "` goes on with the run");
+                        path + "` continues the run");
   }
   const std::string text = read_file(path);
   std::string file = fs::weakly_canonical(path).string();
   if (std::find(open.begin(), open.end(), file) != open.end()) {
     std::string circle;
     for (const std::string& name : open) circle += name + " -> ";
-    throw UserError("includes go round in a circle: " + circle + file,
-                    "take one of these includes out");
+    throw UserError("includes form a cycle: " + circle + file, "remove one of these includes");
   }
   open.push_back(std::move(file));
   apply_text(config, text, {.name = path, .folder = fs::absolute(path).parent_path().string()},
@@ -304,8 +303,8 @@ YamlSource command_line(const std::string& set) {
 }
 
 Config finish(Config config, const std::string& folder) {
-  const fs::path cache =
-      config.data.cache;  // the default is relative to the configuration, like the rest
+  // Relative only if it is the default.
+  const fs::path cache = config.data.cache;
   if (!cache.empty()) config.data.cache = (fs::path(folder) / cache).lexically_normal().string();
   validate(config);
   return config;

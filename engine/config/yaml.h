@@ -1,10 +1,10 @@
 // Reading a configuration: YAML files with `include:`, and --set. Everything a user can get wrong
-// (unknown, misplaced or duplicate key, wrong type, value out of range, include that is missing or
-// goes round in a circle) is a UserError naming file, line and the nearest known key.
+// (unknown, misplaced or duplicate key, wrong type, value out of range, missing or cyclic include)
+// is a UserError with file, line and the nearest known key.
 //
-// `include: other.yaml` (or a list) is read first, then the including file on top of it; --set
-// comes last. A section that may be absent (model.moe, data.synth) appears when it is mentioned,
-// and `moe: null` takes it away.
+// `include: other.yaml` (or a list) is read first; the including file overrides it, and --set
+// overrides both. Naming an optional section (model.moe, data.synth) makes it present; `moe: null`
+// removes it.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@
 
 namespace assay {
 
-// Paths in a file become absolute, taken from the folder of that file; paths in --set from the
-// working folder. The result is validated (engine/config/check.h).
+// Paths become absolute: those in a file are relative to its folder, those in --set to the working
+// folder. The result is validated (engine/config/check.h).
 Config load_config(const std::string& path, const std::vector<std::string>& sets = {});
 
-// A --set that was written somewhere else: `where` stands in messages, paths start from `folder`.
+// A --set from another source: `where` names it in messages, paths are relative to `folder`.
 struct ConfigChange {
   std::string set;  // section.field=value
   std::string where;
@@ -26,7 +26,8 @@ struct ConfigChange {
 };
 Config load_changed_config(const std::string& path, const std::vector<ConfigChange>& changes);
 
-// The same from memory; `name` stands in messages, includes and paths are taken from `folder`.
+// As load_config, from memory. `name` stands for the file in messages; includes and paths are
+// relative to `folder`.
 Config parse_config_text(const std::string& text, const std::string& name,
                          const std::string& folder, const std::vector<std::string>& sets = {});
 

@@ -1,6 +1,5 @@
-// A YAML text with the place it came from, so that every message about it can name file and line.
-// Only for .cpp files that walk YAML (configurations, matrices): the rest of the program sees
-// structs.
+// The source of a YAML text, so that messages can name file and line. Only for .cpp files that walk
+// YAML (configurations, matrices): the rest of the program sees structs.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -10,19 +9,19 @@
 namespace assay {
 
 struct YamlSource {
-  std::string name;      // of the file, or whatever stands for it in messages
-  std::string folder;    // its relative paths start here
-  bool is_line = false;  // name says it all (--set ...): no line is added
+  std::string name;      // the file, or its name in messages
+  std::string folder;    // base of relative paths
+  bool is_line = false;  // the text is one line (--set ...): messages have no line number
 
   std::string at(const YAML::Node& node) const { return at(node.Mark()); }
   std::string at(const YAML::Mark& mark) const;
 };
 
-// "a section", "a list", "nothing", "the text abc".
+// The kind of a node, for messages: "a section", "a list", "nothing", "the text abc".
 std::string yaml_kind(const YAML::Node& node);
 
-// The one document of a text; a null node when there is none. UserError with the line when it is
-// not YAML.
+// The only document of a text; a null node if there is none. Throws UserError with the line if the
+// text is not YAML, or has several documents.
 YAML::Node parse_yaml(const std::string& text, const YamlSource& source);
 
 }  // namespace assay

@@ -19,7 +19,7 @@ namespace assay {
 
 namespace {
 
-// Copies of counters under way to a GPU: so many micro-batches are queued before the host waits.
+// Size of the host's ring of micro-batch counters: the host waits each time the ring is full.
 constexpr int64_t kDraws = 1024;
 
 PrecisionTable table_for(const ModelConfig& config, const DecoderOptions& options) {
@@ -119,8 +119,8 @@ void Decoder<T>::plan_sublayers(MemoryPlan& plan) {
     for (const auto& sublayer : sublayers_) sublayer->plan(plan, tokens);
     return;
   }
-  // A half reads the stream of the one before it, which is of another kind: attention and
-  // feed-forward take turns.
+  // Sharing is safe: a sublayer reads only the stream of the previous one, which is of another kind
+  // because attention and feed-forward alternate.
   struct Planned {
     size_t begin = 0, end = 0;  // of plan.entries()
   };
@@ -135,8 +135,9 @@ void Decoder<T>::plan_sublayers(MemoryPlan& plan) {
     MemoryPlan alone;  // never allocated
     sublayer->plan(alone, tokens);
     const Planned& same = first[sublayer->kind()];
-    CHECK(alone.entries().size() == same.end - same.begin, "decoder: %zu buffers beside %zu",
-          alone.entries().size(), same.end - same.begin);
+    CHECK(alone.entries().size() == same.end - same.begin,
+          "decoder: sublayers of one kind plan %zu and %zu buffers", alone.entries().size(),
+          same.end - same.begin);
     for (size_t i = 0; i < alone.entries().size(); ++i) {
       const MemoryPlan::Entry &entry = alone.entries()[i], &of = plan.entries()[same.begin + i];
       CHECK(entry.bytes == of.bytes, "decoder: %s has %zu bytes, %s %zu", entry.name.c_str(),
@@ -260,7 +261,7 @@ void Decoder<T>::read_back(Exec on) {
   }
   if (scratch_.quant.sample == MicroScale::Sample::kNothing) return;
   for (const QuantisedProducts* products : quantised_) products->read_measures(on);
-  scratch_.quant.sample = MicroScale::Sample::kNothing;  // evaluations to come measure nothing
+  scratch_.quant.sample = MicroScale::Sample::kNothing;  // not measured: evaluations
 }
 
 template <typename T>
@@ -333,7 +334,7 @@ template <typename T>
 void Decoder<T>::count_draw(Exec on) {
   const int64_t at = micro_++ % kDraws;
   if (quantised_.empty()) return;
-  if (at == 0 && micro_ > 1) wait(on);  // the places are taken by copies that may be under way
+  if (at == 0 && micro_ > 1) wait(on);  // pending copies may still read the ring's entries
   host_draws_[at] = uint32_t(scale_.first_micro + micro_ - 1);
   copy(on, scratch_.quant.draw, host_draws_.rows(at, 1));
 }
@@ -392,7 +393,7 @@ NotFiniteOperand Decoder<T>::not_finite_operand() const {
   const auto found =
       std::find_if(quantised_states_.begin(), quantised_states_.end(),
                    [&](const QuantisedOperandState& s) { return s.site == mark / 2; });
-  CHECK(found != quantised_states_.end(), "decoder: no operand has the number %u", mark / 2);
+  CHECK(found != quantised_states_.end(), "decoder: no operand has site %u", mark / 2);
   return {.operand = &*found, .amax = mark % 2 == 1 ? std::nanf("") : INFINITY};
 }
 
@@ -407,7 +408,7 @@ void Decoder<T>::route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert
           long(expert.dim[1]), moe_sublayers_.size(), long(chosen.size()));
     copy_bytes(on, expert.row(int64_t(i)), chosen.data, chosen.bytes());
   }
-  // What it met is no step's.
+  // Operands that are not finite here do not belong to a training step.
   if (!quantised_.empty()) zero(on, scratch_.quant.not_finite);
   wait(on);
 }

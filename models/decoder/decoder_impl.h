@@ -1,5 +1,5 @@
-// The class behind make_decoder. decoder.cpp: memory, training, evaluation; decoder_texts.cpp:
-// texts of any lengths, which are scored or continued.
+// The class behind make_decoder. decoder.cpp: memory, training, evaluation; decoder_inference.cpp:
+// scoring and generation of texts of any length.
 #pragma once
 
 #include <memory>
@@ -52,24 +52,24 @@ class Decoder final : public Model {
   void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) override;
 
  private:
-  // The halves' buffers. For inference those of a kind share them: aliases_ has, for each view of
-  // all but the first of a kind, the view whose address it takes when memory is bound.
+  // Plans the sublayers' buffers. For inference, sublayers of the same kind share them: aliases_
+  // maps each view of the later sublayers to the view of the first whose address it takes in bind.
   void plan_sublayers(MemoryPlan& plan);
   struct Alias {
     void** address;
     void* const* of;
   };
   bool training() const { return options_.purpose == Purpose::kTraining; }
-  // Leaves in streams_ what each half read, the last entry being the final norm's. Its y has the
-  // rows of shape.kept, or all.
   void refresh_quantised(Exec on);
+  // Stores the input of each sublayer in streams_; the last entry is the final norm's. The final
+  // norm's y has the rows of shape.kept, or all rows if it is empty.
   void forward(Exec on, const TokenBatch& batch, Pass pass);
   void forward(Exec on, View<const int32_t, 1> token, BatchShape shape, Pass pass);
   void backward(Exec on, const TokenBatch& batch);
-  // What a micro-batch queues: the same every time, but for the Key's fields. The host keeps
-  // nothing of it.
+  // Queues a micro-batch's kernels, which depend only on the fields of Key, so that they can be
+  // recorded and replayed. Must not update counters on the host: a replay does not call it.
   void queue_micro_batch(Exec on, const TokenBatch& batch);
-  // Tells stochastic rounding which micro-batch of the run comes next.
+  // Uploads the run's number of the next micro-batch, which stochastic rounding draws by.
   void count_draw(Exec on);
   struct Key {
     const std::byte* workspace;
@@ -79,14 +79,15 @@ class Decoder final : public Model {
     MicroScale::Sample sample;
     bool operator==(const Key&) const = default;
   };
-  // Texts where the ops run, with what is asked of them (models/decoder/decoder_inference.cpp).
+  // For score() and extend() (models/decoder/decoder_inference.cpp). placed: the values where the
+  // ops run, copied into `to` on a GPU.
   void check_texts(const TextBatch& batch) const;
   template <typename E>
   View<const E, 1> placed(Exec on, View<E, 1> to, View<const E, 1> from) const;
   BatchShape texts_shape(Exec on, const TextBatch& batch, const ScoredRows& asked) const;
-  // The head's logits of rows of the final norm, without their gain.
+  // Logits of rows of the final norm, before config_.logit_gain.
   void head_logits(Exec on, View<const T, 2> rows, View<float, 2> logits) const;
-  // The batch where the ops run. On a GPU that is always the same place.
+  // The batch where the ops run. On a GPU its addresses are always the same, as replays need.
   TokenBatch uploaded(Exec on, const TokenBatch& batch) const;
   View<T, 2> hidden(int64_t tokens) const { return final_norm_.y.rows(0, tokens); }
   bool tied() const { return config_.tie_embeddings; }
@@ -98,13 +99,13 @@ class Decoder final : public Model {
   const BatchShape largest_;
   ParameterStore<T> store_;
   Scratch<T> scratch_;
-  KvCache<T> cache_;          // with plan_cache()
+  KvCache<T> cache_;          // planned by plan_cache()
   View<float, 2> cos_, sin_;  // (T, D/2)
 
   std::vector<std::unique_ptr<Sublayer<T>>> sublayers_;
   std::vector<Alias> aliases_;                  // for inference
-  std::vector<MoeSublayer<T>*> moe_sublayers_;  // those of sublayers_ that route
-  std::vector<QuantisedProducts*> quantised_;   // of all halves
+  std::vector<MoeSublayer<T>*> moe_sublayers_;  // the MoE layers of sublayers_
+  std::vector<QuantisedProducts*> quantised_;   // of all sublayers
   std::vector<QuantisedOperandState> quantised_states_;
   ResidualNorm<T> final_norm_;
   View<const T, 2> embedding_;
@@ -115,14 +116,14 @@ class Decoder final : public Model {
   View<std::byte, 1> head_scratch_;
   View<double, 1> loss_sum_, eval_sum_;
   MicroScale scale_;           // of the step
-  View<float, 1> loss_scale_;  // (1)   scale_.loss where the ops run: a recording does not know it
-  View<float, 1> host_scale_;  // (1)   the host's
+  View<float, 1> loss_scale_;  // (1)   scale_.loss where the ops run, so that replays see changes
+  View<float, 1> host_scale_;  // (1)   on the host
   int64_t micro_ = 0;          // micro-batches queued since begin_step
-  bool evaluation_ready_ = false;      // quantised weights are decoded, as evaluation reads them
-  View<uint32_t, 1> host_draws_;       // (kDraws)   the host's, one a micro-batch in turns
-  View<double, 1> read_loss_sum_;      // the host's
-  View<uint32_t, 1> read_not_finite_;  // likewise, with quantised products
-  // With Backend::kGpu.
+  bool evaluation_ready_ = false;      // the decoded weights that evaluation reads are current
+  View<uint32_t, 1> host_draws_;       // (kDraws)   on the host, a ring: one entry per micro-batch
+  View<double, 1> read_loss_sum_;      // on the host
+  View<uint32_t, 1> read_not_finite_;  // on the host, with quantised products
+  // With Backend::kGpu only.
   View<int32_t, 1> token_, target_;                   // (N)
   View<float, 1> nats_;                               // (N)
   View<int32_t, 1> position_, row_, kept_;            // (N)

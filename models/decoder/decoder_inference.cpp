@@ -1,5 +1,4 @@
-// Decoder: texts of any lengths, scored (score) or continued with their keys and values kept
-// (extend).
+// Decoder: scoring of texts of any length (score), and their continuation with a KV cache (extend).
 #include <algorithm>
 
 #include "base/check.h"
@@ -14,7 +13,8 @@ namespace assay {
 
 namespace {
 
-// A GPU's attention has a block for each segment and head: a long part is cut.
+// Rows per segment on a GPU, where attention runs one block per segment and head: longer parts are
+// split.
 constexpr int64_t kGpuPiece = 32;
 
 template <typename E>
@@ -70,7 +70,7 @@ void Decoder<T>::score(Exec on, const TextBatch& batch, View<float, 1> nats,
   const View<uint8_t, 1> likely_out = gpu ? most_likely_.rows(0, count) : most_likely;
   const BatchShape shape = texts_shape(on, batch, asked);
   forward(on, placed(on, token_, batch.token), shape, Pass::kEvaluate);
-  // A row may be asked more than once.
+  // Gathers the scored rows; a row may occur more than once.
   const View<T, 2> x = scratch_.dnorm.rows(0, count);
   embedding_forward<T>(on, {.y = x,
                             .weight = hidden(shape.behind_attention().tokens()),
@@ -111,7 +111,7 @@ void Decoder<T>::extend(Exec on, const Extension& extension, View<float, 2> logi
         "extend: logits (%ld, %ld) of %ld parts, %ld texts planned, vocabulary %ld",
         long(logits.dim[0]), long(logits.dim[1]), long(parts), long(cache_.texts),
         long(config_.vocab_size));
-  const ScoredRows asked(batch);  // the last of each part, in their order
+  const ScoredRows asked(batch);  // the last row of each part, in order
   BatchShape shape = texts_shape(on, batch, asked);
   shape.cache_row = placed(on, cache_.row, view_of(rows.cache_row));
   forward(on, placed(on, token_, batch.token), shape, Pass::kEvaluate);
@@ -126,7 +126,7 @@ void Decoder<T>::extend(Exec on, const Extension& extension, View<float, 2> logi
 
 template <typename T>
 void Decoder<T>::head_logits(Exec on, View<const T, 2> rows, View<float, 2> logits) const {
-  // As many at once as the workspace is planned for.
+  // The workspace is planned for this many rows.
   const int64_t chunk = head_loss_chunk_rows(largest_.tokens(), config_.vocab_size);
   for (int64_t i = 0; i < rows.dim[0]; i += chunk) {
     const int64_t count = std::min(chunk, rows.dim[0] - i);

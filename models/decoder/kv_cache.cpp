@@ -14,7 +14,7 @@ void KvCache<T>::plan(MemoryPlan& plan, const ModelConfig& config, Backend backe
   positions = positions_;
   CHECK(texts > 0 && texts <= rows &&
             texts * positions <= int64_t{std::numeric_limits<int32_t>::max()},
-        "kv_cache: %ld texts of %ld positions, %ld rows at once", long(texts), long(positions),
+        "kv_cache: %ld texts of %ld positions, %ld rows per call", long(texts), long(positions),
         long(rows));
   layer.resize(static_cast<size_t>(config.layers));
   const int64_t width = 2 * config.resolved_kv_heads() * config.resolved_head_dim();
@@ -34,7 +34,7 @@ ExtensionRows::ExtensionRows(const Extension& extension, int64_t texts, int64_t 
     const TextPart& p = extension.part[i];
     CHECK(p.text >= 0 && p.text < texts && p.position >= 0 && p.tokens > 0 &&
               p.position + p.tokens <= positions,
-          "extend: part %ld is of text %ld of %ld, %ld tokens from position %ld of %ld", long(i),
+          "extend: part %ld: text %ld of %ld, %ld tokens from position %ld of %ld", long(i),
           long(p.text), long(texts), long(p.tokens), long(p.position), long(positions));
     const int64_t text = p.text * positions;
     for (int64_t t = 0; t < p.tokens; ++t) {
@@ -51,7 +51,7 @@ ExtensionRows::ExtensionRows(const Extension& extension, int64_t texts, int64_t 
     begin += p.tokens;
     last.push_back(static_cast<int32_t>(begin - 1));
   }
-  CHECK(begin == extension.token.dim[0], "extend: %ld tokens in parts, %ld given", long(begin),
+  CHECK(begin == extension.token.dim[0], "extend: parts have %ld tokens, got %ld", long(begin),
         long(extension.token.dim[0]));
 }
 

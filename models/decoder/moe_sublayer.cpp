@@ -62,8 +62,7 @@ void MoeSublayer<T>::plan(MemoryPlan& plan, int64_t tokens) {
   add("gate", gate_, tokens, moe_.top_k);
   add("logsumexp", logsumexp_, tokens);
   add("score_sum", score_sum_, tokens);
-  // A group is at least one token, so `tokens` groups always suffice; only sequences make more than
-  // one.
+  // Groups of aux_slope: at most one per token with sequence scope, else one.
   const int64_t groups = settings_.aux == RouterAux::kNone        ? 0
                          : settings_.scope == AuxScope::kSequence ? tokens
                                                                   : 1;

@@ -1,6 +1,6 @@
-// The mixture-of-experts half of a block: x + sum over the chosen experts of gate *
-// SwiGLU_e(RMSNorm(x)), plus the shared expert. Keeps what telemetry reads: counts of the whole
-// step, means of the router's measures.
+// The mixture-of-experts sublayer: x + sum over the chosen experts of gate * SwiGLU_e(RMSNorm(x)),
+// plus the shared expert. Keeps what telemetry reads: the step's assignment counts and means of the
+// router's measures.
 #pragma once
 
 #include "models/decoder/sublayers.h"
@@ -24,27 +24,27 @@ class MoeSublayer final : public Sublayer<T> {
   std::vector<QuantisedProducts*> quantised() const override;
 
   void begin_step(Exec on);
-  // What the host keeps of a micro-batch of `tokens`, whose kernels may be replayed without
-  // forward().
+  // Updates the host's counters for a micro-batch of `tokens`; separate from forward(), which is
+  // not called when its kernels are replayed.
   void count_micro_batch(int64_t tokens);
-  // Queues copies of what state() shows.
+  // Queues the copies to the host that state() reads.
   void read_back(Exec on);
-  // The end of a step: measures margin and lead by the bias that chose, then moves the bias.
+  // At the end of a step: measures margin and lead with the bias used for routing, then updates
+  // the bias at rate bias_rate, times lr_fraction with bias_follows_lr.
   void update_bias(Exec on, float lr_fraction);
   RouterLayerState state() const;
-  // (tokens, K) of the last forward pass.
+  // (tokens, K) experts chosen in the last forward pass.
   View<const int32_t, 2> chosen(int64_t tokens) const { return expert_.rows(0, tokens); }
   int64_t top_k() const { return moe_.top_k; }
 
  private:
   using Sublayer<T>::norm_;
   RouterForward router(int64_t tokens, int64_t sequence, Pass pass) const;
-  // From s_.dgate: adds to dnorm and to the router's gradient.
+  // Reads s_.dgate; adds to s_.dnorm and to the router's gradient.
   void backward_router(Exec on, View<const T, 2> x, const BatchShape& shape,
                        const MicroScale& scale);
   void measure_margin(Exec on);
-  // What the routed experts, the shared one and both of them ask of the ops that write their
-  // operands.
+  // Amax slots in use: of the routed experts, of the shared expert, and of their common input x.
   struct AmaxSlots {
     FfnAmax experts, shared;
     View<float, 1> x;
@@ -78,9 +78,9 @@ class MoeSublayer final : public Sublayer<T> {
   View<float, 1> margin_, lead_;  // (kMarginTokens)
   int64_t micro_batches_ = 0;     // since begin_step
   int64_t last_tokens_ = 0;
-  int64_t margins_ = 0;  // rows of margin_ and lead_ that update_bias measured
+  int64_t margins_ = 0;  // rows of margin_ and lead_ in use
 
-  // The host's copies of counts_, bias_, measures_, margin_ and lead_.
+  // Copies on the host of counts_, bias_, measures_, margin_ and lead_.
   View<int64_t, 1> read_counts_;
   View<float, 1> read_bias_;
   View<double, 1> read_measures_;

@@ -12,7 +12,7 @@ ScoredRows::ScoredRows(const TextBatch& batch) {
   if (batch.last_block == TextBatch::LastBlock::kAllRows) return;
   std::vector<int32_t> place(static_cast<size_t>(rows), -1);
   for (const int32_t r : row) {
-    CHECK(r >= 0 && r < rows, "asked: row %d of %ld", int(r), long(rows));
+    CHECK(r >= 0 && r < rows, "scored row %d of %ld", int(r), long(rows));
     place[size_t(r)] = 0;
   }
   for (int64_t r = 0; r < rows; ++r) {

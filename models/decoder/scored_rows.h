@@ -1,5 +1,5 @@
-// Which rows of a batch of texts go on behind the attention of the last block: those whose
-// prediction is asked. Of the others the last block needs keys and values only.
+// The rows of a batch of texts that are computed after the attention of the last block: the scored
+// rows. Of the others the last block computes keys and values only.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 namespace assay {
 
 struct ScoredRows {
-  std::vector<int32_t> kept;  // rows, ascending, each once; empty: all of them
-  std::vector<int32_t> row;   // TextBatch::row, counted in `kept`
-  // TextBatch::segment with the first kept row as query_begin, or its end where no row of it is
-  // kept; empty with `kept`.
+  std::vector<int32_t> kept;  // scored rows, ascending and distinct; empty: all rows
+  std::vector<int32_t> row;   // TextBatch::row; indices into `kept` unless that is empty
+  // TextBatch::segment with query_begin at its first kept row, or at its end if none is kept; empty
+  // if `kept` is.
   std::vector<AttentionSegment> segment;
 
   explicit ScoredRows(const TextBatch& batch);

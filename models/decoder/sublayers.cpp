@@ -23,12 +23,13 @@ void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const BatchShape& 
                       Purpose purpose) {
   const int64_t tokens = largest.tokens();
   plan.add(Section::kScratch, "branch", branch, {tokens, c.hidden});
-  plan.add(Section::kScratch, "dnorm", dnorm, {tokens, c.hidden});  // of score(): the head's rows
+  // score() also uses it, for the head's input rows.
+  plan.add(Section::kScratch, "dnorm", dnorm, {tokens, c.hidden});
   if (purpose == Purpose::kTraining) plan_backward(plan, c, largest);
   if (!c.moe || moe_blocks(c) == 0) return;
   const MoeConfig& m = *c.moe;
   if (m.shared > 0) plan.add(Section::kScratch, "shared_out", shared_out, {tokens, c.hidden});
-  // The most pieces any cut makes: groups of one sequence each.
+  // The largest number of pieces over all auxiliary-loss scopes.
   const RouterSettings by_sequence{
       .aux = RouterAux::kGates, .scope = AuxScope::kSequence, .sequence = largest.sequence};
   const int64_t pieces = std::max(router_pieces(tokens, {}), router_pieces(tokens, by_sequence));
@@ -212,7 +213,7 @@ class AttentionSublayer final : public Sublayer<T> {
                           .x = att_.rows(0, n),
                           .dy_amax = dbranch_amax(),
                           .x_amax = att_amax()});
-    // v, and q and k by whatever writes them last.
+    // dqkv's slot: attention_backward accounts for dv, the last op that writes dq and dk for them.
     const View<float, 1> rotated_amax = config_.qk_norm ? View<float, 1>{} : dqkv_amax();
     attention_backward<T>(on, {.dqkv = dqkv,
                                .dv_amax = dqkv_amax(),
@@ -276,8 +277,8 @@ class AttentionSublayer final : public Sublayer<T> {
                               amax_slot(SublayerTensor::kDinner));
   }
 
-  // Only some rows go on. Their stream and what attention gives them lie where norm and qkv were,
-  // which nothing needs any more.
+  // The stream of the kept rows only. Their resid and attention output overwrite norm_.y and qkv_,
+  // which are no longer needed.
   ResidualStream<T> kept_branch(Exec on, View<const int32_t, 1> kept) const {
     const int64_t n = kept.dim[0];
     const View<T, 2> resid = norm_.y.rows(0, n), branch = s_.branch.rows(0, n);
@@ -355,8 +356,8 @@ class AttentionSublayer final : public Sublayer<T> {
   const std::string name_;
   const Scratch<T>& s_;
   const KvCache<T>& cache_;
-  const View<float, 2>&cos_,
-      &sin_;  // the decoder's; they get their address after this half is made
+  // The decoder's, which are bound after this sublayer is constructed.
+  const View<float, 2>&cos_, &sin_;
   const float gain_;
 
   Projection<T> qkv_weight_, out_weight_;

@@ -1,14 +1,15 @@
-// The two halves of a decoder block. Both are x + gain * branch(rmsnorm(x)); the addition is done
-// by the next half's norm, which reads the stream once for both.
+// The two sublayers of a decoder block. Both are x + gain * branch(rmsnorm(x)); the addition is
+// done by the next sublayer's norm, so that the stream is read once for both.
 //
-//   Stream: the residual stream between two halves is resid + gain * branch.
-//   half.forward(on, in, shape, out): out.resid = in.resid + in.gain * in.branch,  out.branch = f(rmsnorm(out.resid))
-//   half.backward: the same list upside down. scratch.dresid arrives as the gradient of the stream behind the half
-//   and leaves as the gradient of the stream before it; scratch.dbranch arrives as gain * dresid of this half and
-//   leaves as that of the half before.
+//   ResidualStream: the residual stream between two sublayers is resid + gain * branch.
+//   out = forward(on, in, shape, pass):
+//     out.resid = in.resid + in.gain * in.branch,  out.branch = f(rmsnorm(out.resid))
+//   backward(on, in, shape, scale):
+//     scratch.dresid    in: gradient of the stream after the sublayer; out: before it
+//     scratch.dbranch   in: gradient of its branch, gain * dresid; out: of the previous branch
 //
-// Buffers are planned for the largest micro-batch and cut to the rows at hand. A half reads nothing
-// of another half but its Stream, and, in backward, what its own forward left.
+// Buffers are planned for the largest micro-batch; each call uses their first rows. A sublayer
+// reads only the stream of the previous one and, in backward, what its own forward stored.
 #pragma once
 
 #include <memory>
@@ -27,20 +28,21 @@
 
 namespace assay {
 
-// Sequences of one length, or one "sequence" of texts of any lengths (Model::score), which says
-// where they lie.
+// B sequences of T tokens; or, in score() and extend(), one sequence of all tokens of texts of any
+// length, whose bounds `segment` gives.
 struct BatchShape {
   int64_t batch = 0;
   int64_t sequence = 0;
   View<const AttentionSegment, 1> segment = {};
-  View<const int32_t, 1> position = {};   // (N) with segments
-  View<const int32_t, 1> cache_row = {};  // (N) with texts in a cache, which are the prefixes
-  // Of models/decoder/scored_rows.h: what the last attention computes, and the rows that go on
-  // behind it. Empty: all.
+  View<const int32_t, 1> position = {};  // (N) with segments
+  // (N) row of each token in the KV cache, which then holds the segments' prefixes.
+  View<const int32_t, 1> cache_row = {};
+  // ScoredRows::segment and ::kept: the queries of the last attention, and the rows that are
+  // computed after it. Empty: all.
   View<const AttentionSegment, 1> last_segment = {};
   View<const int32_t, 1> kept = {};
   int64_t tokens() const { return batch * sequence; }
-  BatchShape behind_attention() const {  // the last
+  BatchShape behind_attention() const {  // the shape after the last attention
     return kept.dim[0] == 0 ? *this : BatchShape{.batch = 1, .sequence = kept.dim[0]};
   }
 };
@@ -48,27 +50,27 @@ struct BatchShape {
 template <typename T>
 struct ResidualStream {
   View<T, 2> resid;        // (N, C)
-  View<T, 2> branch = {};  // (N, C)   absent before the first half
+  View<T, 2> branch = {};  // (N, C)   empty before the first sublayer
   float gain = 1.0f;
-  View<float, 1> dbranch_amax =
-      {};  // raised in backward by the op that writes the branch's gradient; or empty
+  // Amax slot of the branch's gradient, updated in backward by the op that writes it; or empty.
+  View<float, 1> dbranch_amax = {};
 };
 
-// What all layers share: nothing in it outlives the half that wrote it, but the two gradients
-// handed on.
+// Buffers that all layers share. Their contents do not outlive the sublayer that wrote them, except
+// branch, dresid and dbranch, which pass between sublayers.
 template <typename T>
 struct Scratch {
   View<T, 2> branch;                 // (N, C)
-  View<T, 2> dresid;                 // (N, C)   handed from half to half in backward
-  View<T, 2> dbranch;                // (N, C)   likewise
+  View<T, 2> dresid;                 // (N, C)   passed between sublayers in backward
+  View<T, 2> dbranch;                // (N, C)   passed between sublayers in backward
   View<T, 2> dnorm;                  // (N, C)
   View<float, 2> norm_partial;       // (rmsnorm_backward_blocks(N), C)
   View<T, 2> dqkv;                   // (N, (Hq + 2 Hkv) D)
   View<float, 2> qk_norm_partial;    // (qk_norm_backward_blocks(N), 2 D)   with QK-norm
   View<float, 1> attention_partial;  // (attention_backward_scratch)
   View<T, 2> datt;                   // (N, Hq D)
-  View<T, 1> dgate_up;               // the largest of N 2F and A 2Fe
-  View<T, 1> dh;                     // half of it
+  View<T, 1> dgate_up;               // the larger of N 2F and A 2Fe
+  View<T, 1> dh;                     // half the size of dgate_up
   // MoE, A = N K.
   View<T, 2> dexpert_out;             // (A, C)
   View<T, 2> dexpert_in;              // (A, C)
@@ -76,13 +78,13 @@ struct Scratch {
   View<float, 2> dgate;               // (N, K)
   View<T, 2> dlogits;                 // (N, E)
   View<float, 2> dchosen;             // (N, K)
-  View<int32_t, 2> count_partial;     // (router_pieces, E)   of router_forward
+  View<int32_t, 2> count_partial;     // (router_pieces, E)   for router_forward
   View<float, 2> share_partial;       // (router_pieces, E)
   View<double, 2> measure_partial;    // (router_pieces, kRouterMeasures)
   View<int32_t, 2> dispatch_partial;  // (dispatch_pieces(N), E)
-  QuantScratch quant;                 // planned where a product is quantised
+  QuantScratch quant;                 // planned if a product is quantised
 
-  // For inference only what forward needs.
+  // For inference, plans only what forward needs.
   void plan(MemoryPlan& plan, const ModelConfig& config, const BatchShape& largest,
             Purpose purpose);
 
@@ -90,8 +92,7 @@ struct Scratch {
   void plan_backward(MemoryPlan& plan, const ModelConfig& config, const BatchShape& largest);
 };
 
-// What the halves of a block are made of: the model, the formats of its products, what all layers
-// share.
+// What sublayers are constructed from: the model, the formats of its products, shared buffers.
 template <typename T>
 struct BlockParts {
   const ModelConfig& config;
@@ -105,7 +106,7 @@ struct BlockParts {
   }
 };
 
-// RMSNorm with the residual addition before it, and what backward needs of it.
+// RMSNorm with the residual addition before it, and the values that its backward needs.
 template <typename T>
 struct ResidualNorm {
   View<const float, 1> weight;  // (C)
@@ -116,17 +117,17 @@ struct ResidualNorm {
 
   void plan(MemoryPlan& plan, const std::string& name, const ModelConfig& config, int64_t tokens);
   void bind(const ParameterStore<T>& store, const std::string& name);
-  // amax: of y, where a product asks for it.
+  // amax: amax slot of y; empty if no product needs it.
   void forward(Exec on, const ResidualStream<T>& in, int64_t tokens,
                View<float, 1> amax = {}) const;
-  // `in` as forward saw it: where it had a branch, scratch.dbranch becomes the branch's gradient.
+  // `in` as in forward. If it has a branch, s.dbranch becomes the branch's gradient.
   void backward(Exec on, const Scratch<T>& s, const ResidualStream<T>& in, int64_t tokens) const;
 };
 
-// Evaluation leaves the step's counts and statistics alone.
+// kEvaluate does not change the step's counts and statistics.
 enum class Pass { kTrain, kEvaluate };
 
-// Halves of a kind plan the same buffers.
+// Sublayers of the same kind plan the same buffers.
 enum class SublayerKind { kAttention, kDense, kMoe };
 
 template <typename T>
@@ -138,11 +139,11 @@ class Sublayer {
   virtual void bind(const ParameterStore<T>& store) = 0;
   virtual ResidualStream<T> forward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
                                     Pass pass) = 0;
-  // `in` as forward saw it.
+  // `in` as in forward.
   virtual void backward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
                         const MicroScale& scale) = 0;
   virtual int64_t workspace_bytes(Backend backend, int64_t tokens) const = 0;
-  // Of weights whose products are quantised, in order.
+  // Products of the quantised weights, in order.
   virtual std::vector<QuantisedProducts*> quantised() const = 0;
   const ResidualNorm<T>& norm() const { return norm_; }
 
@@ -159,7 +160,7 @@ std::unique_ptr<Sublayer<T>> make_attention_sublayer(const BlockParts<T>& parts,
 template <typename T>
 std::unique_ptr<Sublayer<T>> make_dense_sublayer(const BlockParts<T>& parts, int64_t layer);
 
-// Those of `projections` that are there.
+// Drops null entries.
 inline std::vector<QuantisedProducts*> present(std::vector<QuantisedProducts*> projections) {
   std::erase(projections, nullptr);
   return projections;

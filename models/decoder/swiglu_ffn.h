@@ -1,6 +1,6 @@
-// One SwiGLU FFN, a dense block's or the shared expert: y = swiglu(x Wgate_up^T) Wdown^T. Its inner
-// numbers go from product to product in bf16 (in float), or as codes where that is all that its
-// products read (models/linear/native_swiglu.h).
+// One SwiGLU FFN, a dense block's or the shared expert: y = swiglu(x Wgate_up^T) Wdown^T. The inner
+// activations are stored as T between products, or as codes if the products that read them are
+// native (models/linear/native_swiglu.h).
 #pragma once
 
 #include <string>
@@ -17,24 +17,25 @@ struct SwigluFfn {
   Projection<T> gate_up_weight, down_weight;  // (2F, C), (C, F)
   View<T, 2> gate_up, h;                      // (N, 2F), (N, F)
 
-  // NAME.gate_up and NAME.down.
+  // The weights are NAME.gate_up and NAME.down.
   SwigluFfn(const std::string& name, const ProjectionSite& site)
       : name(name), gate_up_weight(name + ".gate_up", site), down_weight(name + ".down", site) {}
 
   void plan(MemoryPlan& plan, int64_t ffn, int64_t tokens);
   void bind(const ParameterStore<T>& store);
-  // amax: what asked() gave.
+  // x, y: (N, C); amax: the result of asked().
   void forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
                const FfnAmax& amax) const;
   struct Backward {
     View<T, 2> dx;
-    View<T, 1> dh, dgate_up;  // scratch for N F and 2 N F of them
+    View<T, 1> dh, dgate_up;  // scratch, at least N F and 2 N F elements
     View<const T, 2> x, dy;
     FfnAmax amax;
     View<const T, 2> add = {};  // dx = gradient of x + add; may be dx
   };
   void backward(Exec on, const QuantScratch& q, const Backward& a) const;
   NativeSwiglu coded_swiglu() const { return {gate_up_weight.native(), down_weight.native()}; }
+  // The entries of `words` that products of this FFN need; the others are empty.
   FfnAmax asked(const QuantScratch& q, const FfnAmax& words) const {
     return ffn_amax_slots(gate_up_weight.quantised(), down_weight.quantised(), q, words);
   }

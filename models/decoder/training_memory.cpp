@@ -31,11 +31,11 @@ void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context*
     if (fits == 0) {
       throw UserError(error.what(),
                       "no run.micro_batch is small enough: make the model or run.sequence smaller; "
-                      "the table above says what needs it");
+                      "the table above lists the buffers");
     }
     throw UserError(error.what(),
                     strprintf("run.micro_batch %ld is the largest that would fit (it is %ld); the "
-                              "table above says what needs it",
+                              "table above lists the buffers",
                               long(fits), long(config.run.micro_batch)));
   }
 }

@@ -1,5 +1,5 @@
-// The memory of a training run, planned as the run itself plans it: model, optimizer, scratch of
-// the products. The data loader and validation add theirs when they know the files.
+// The memory of a training run: model, optimizer, workspace of the products. The data loader and
+// validation add their buffers to the plan when they know the files.
 #pragma once
 
 #include <memory>
@@ -26,24 +26,24 @@ struct TrainingMemory {
   View<std::byte, 1> workspace;
   MemoryPlan plan;
 
-  // Registers everything, allocates nothing.
+  // Plans all buffers, allocates nothing.
   TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place = {});
-  // plan.allocate; where it does not fit, the UserError says the largest run.micro_batch that
-  // would.
+  // Calls plan.allocate. If memory is too small, throws UserError with the largest run.micro_batch
+  // that fits.
   void allocate(const Config& config, Recipe recipe, gpu::Context* gpu = nullptr);
-  // After allocate(): addresses, tables, and the workspace in `on`.
+  // After allocate(): binds model and optimizer, and sets on.workspace.
   void bind(Exec& on);
 
  private:
   ModelPlace place_;
 };
 
-// The largest run.micro_batch below the configured one with which a training step fits into `bytes`
-// of the GPU's memory, or of the machine's; 0 if none does.
+// The largest run.micro_batch below the configured one whose training step fits into `bytes` of GPU
+// memory (with gpu) or host memory; 0 if none does.
 int64_t largest_micro_batch(const Config& config, Recipe recipe, const ModelPlace& place,
                             const gpu::Context* gpu, size_t bytes);
 
-// What --plan prints; nothing is allocated.
+// The text that --plan prints; nothing is allocated.
 std::string memory_plan_text(const Config& config);
 
 }  // namespace assay

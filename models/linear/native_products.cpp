@@ -22,11 +22,11 @@ std::string product_problem(const OperandFormat& a, const OperandFormat& b, Sum 
                             const ExpertWidths& experts, int capability) {
   if (!a.quantised() || !b.quantised()) return "one operand is in bf16";
   if (experts.hidden == 0) return scaled_linear_problem(a.format, b.format, capability);
-  if (sum == Sum::kOverTokens) return "the experts' sums over tokens have no kernel in 8 bits";
+  if (sum == Sum::kOverTokens) return "the experts' wgrad has no 8-bit kernel";
   return grouped_scaled_problem(a.format, b.format, experts.hidden, experts.ffn, capability);
 }
 
-// "attention": which of its products are native, and why the others are not.
+// The text of native_rows() for one role.
 std::string native_row(const ProductFormats& f, const ExpertWidths& experts, int capability) {
   struct Product {
     const char* name;
@@ -46,11 +46,11 @@ std::string native_row(const ProductFormats& f, const ExpertWidths& experts, int
       why = problem;
     }
   }
-  if (native.empty()) return "decoded to bf16: " + why;
-  return native + " in their own formats" + (why.empty() ? "" : ", the others decoded: " + why);
+  if (native.empty()) return "simulated in bf16: " + why;
+  return native + " native" + (why.empty() ? "" : ", the others simulated: " + why);
 }
 
-// The wish for a copy along the rows or the columns of a matrix.
+// A copy to make along the rows or the columns of a matrix.
 struct Wanted {
   const CodedBuffer* to = nullptr;  // null: no such copy
   OperandFormat format = {};
@@ -58,8 +58,8 @@ struct Wanted {
   uint32_t site = 0;
 };
 
-// Both copies of x from one read where their formats are one; a tensor's scale needs a read before,
-// unless `known`, the largest magnitude of x, is there and nothing is rotated.
+// Makes both copies of x, from one read if their formats are the same. A tensor scale needs a read
+// before that, unless `known` has the amax of x and nothing is rotated.
 template <typename X>
 void code(Exec on, const QuantScratch& q, View<const X, 2> x, const Wanted& row,
           const Wanted& column, View<const float, 1> known = {}) {
@@ -96,8 +96,8 @@ void code(Exec on, const QuantScratch& q, View<const X, 2> x, const Wanted& row,
                    .signs = kRotationSigns});
 }
 
-// Forward products may leave their sums to the tensor cores where one scale stands for a tensor, as
-// the published recipe does: a gradient's sums have more to lose.
+// With tensor scales, forward products accumulate in the tensor cores, as in the published recipe;
+// gradients need more precise sums.
 CodedSums forward_sums(const OperandFormat& input) {
   return input.format.scale == ScaleKind::kTensor ? CodedSums::kFast : CodedSums::kPromoted;
 }
@@ -245,12 +245,11 @@ CodedStack NativeProducts::dgrad_stack() const {
 std::string native_problem(const ModelConfig& model, int64_t sequence) {
   constexpr int64_t kWhole = 16;
   if (sequence % kWhole != 0) {
-    return strprintf("sequences of %ld tokens are no multiple of %ld", long(sequence),
-                     long(kWhole));
+    return strprintf("sequence length %ld is not a multiple of %ld", long(sequence), long(kWhole));
   }
   for (const int64_t width : dense_widths(model)) {
     if (width % kWhole == 0) continue;
-    return strprintf("a width of %ld is no multiple of %ld", long(width), long(kWhole));
+    return strprintf("width %ld is not a multiple of %ld", long(width), long(kWhole));
   }
   return "";
 }

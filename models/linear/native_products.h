@@ -1,22 +1,24 @@
-// The products of one weight matrix by hardware that multiplies its formats: operands are packed by
-// ops/quantise.h and multiplied by ops/scaled_linear.h, where QuantisedProducts decodes them and
-// multiplies in bf16. Codes and draws are the same in both. For training steps: evaluation decodes,
-// so that a loss or a score is made the same way everywhere, of any number of rows.
+// Native products of one weight: operands are quantised to codes by ops/quantise.h and multiplied
+// by the hardware in their own formats (ops/scaled_linear.h); QuantisedProducts simulates the same
+// products in bf16, with the same codes and draws. For training passes only: evaluation uses
+// simulated products, so that a loss or score is computed the same way on every machine and for any
+// number of rows.
 //
-//   native.forward(on, scratch, x, y)          y = x W^T
-//   native.code_gradient(on, scratch, dy)      the copies of dy that the next two read, from one read
-//   native.wgrad(on, scratch, x, dweight)      dW += dy^T x
-//   native.dgrad(on, scratch, dx, add)         dx = dy W + add
+//   native.forward(on, scratch, x, y, amax)       y = x W^T
+//   native.code_gradient(on, scratch, dy, amax)   copies of dy for the next two, from one read
+//   native.wgrad(on, scratch, x, dweight, amax)   dW += dy^T x
+//   native.dgrad(on, scratch, dx, add)            dx = dy W + add
 //
-// The parts of these, for an op that writes codes itself (models/linear/native_swiglu.h):
+// Their parts, for an op that writes codes itself (models/linear/native_swiglu.h):
 //
 //   native.input_copy(scratch, rows), multiply_input(on, scratch, y)
-//   native.gradient_row(scratch, rows), gradient_column(scratch, rows), wgrad_input_copy(scratch, rows)
+//   native.gradient_row(scratch, rows), gradient_column(scratch, rows)
+//   native.wgrad_input_copy(scratch, rows)
 //   native.multiply_gradient(on, scratch, columns of dy, rows, dweight)
 //
-// Of a stack of experts fprop and dgrad, by ops/grouped_scaled.h, whose operands are
+// For a stack of experts there are fprop and dgrad only (ops/grouped_scaled.h). Their operands:
 //
-//   native.code_input(on, scratch, x), fprop_stack()
+//   native.code_input(on, scratch, x, amax), fprop_stack()
 //   native.coded_gradient(scratch, rows) after code_gradient(), dgrad_stack()
 #pragma once
 
@@ -30,25 +32,25 @@
 
 namespace assay {
 
-// Why no product of the model is native, whatever its format: cuBLASLt wants the widths and the
-// tokens of its 8-bit operands to be multiples of 16. "" if nothing is in the way.
+// Why no product of the model can be native, whatever its format: cuBLASLt needs the widths and the
+// tokens of its 8-bit operands to be multiples of 16. "" if nothing prevents it.
 std::string native_problem(const ModelConfig& model, int64_t sequence);
 
-// The numbers of a weight's operands in QuantScratch::not_finite.
+// The sites of a weight's operands, as QuantScratch::not_finite reports them.
 struct OperandSites {
   uint32_t fprop_input = 0, fprop_weight = 0;
   uint32_t dgrad_gradient = 0, dgrad_weight = 0;
   uint32_t wgrad_gradient = 0, wgrad_input = 0;
 };
 
-// Of the experts whose weights are one stack; 0: the weight is a matrix.
+// Widths C and F of experts whose weights are one stack; 0: the weight is a matrix.
 struct ExpertWidths {
   int64_t hidden = 0, ffn = 0;
 };
 
 class NativeProducts {
  public:
-  // capability: of the GPU (90: 9.0); a product that it has not stays decoded.
+  // capability: of the GPU (90: 9.0); products that it does not support stay simulated.
   NativeProducts(std::string weight, const ProductFormats& formats, const ExpertWidths& experts,
                  int capability);
 
@@ -57,31 +59,31 @@ class NativeProducts {
   bool fprop(const QuantScratch& q) const { return fprop_ && in_force(q); }
   bool dgrad(const QuantScratch& q) const { return dgrad_ && in_force(q); }
   bool wgrad(const QuantScratch& q) const { return wgrad_ && in_force(q); }
-  // No product of a training step reads a decoded weight.
+  // True if no product of a training pass reads a decoded weight.
   bool has_all_of_weight(const QuantScratch& q) const {
     return q.phase == PrecisionPhase::kRecipe && fprop_ && dgrad_;
   }
 
-  // Of W (out, in) or (E, out, in).
+  // spec: of W (out, in) or (E, out, in).
   void plan(MemoryPlan& plan, const ParameterSpec& spec);
   void refresh_weights(Exec on, const QuantScratch& q, View<const float, 1> master) const;
 
-  // amax: of x (of dy), where it is known.
+  // amax: of x (of dy); empty if unknown.
   void forward(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<bf16, 2> y,
                View<const float, 1> amax) const;
   void code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
                      View<const float, 1> amax) const {
     code_gradient(on, q, dy, amax, q.coded.column);
   }
-  // columns: where dy's column copy goes.
+  // columns: destination of dy's column copy.
   void code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
                      View<const float, 1> amax, const CodedBuffer& columns) const;
   void wgrad(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<float, 2> dweight,
              View<const float, 1> amax) const;
   void dgrad(Exec on, const QuantScratch& q, View<bf16, 2> dx, View<const bf16, 2> add) const;
 
-  // Copies in the scratch of x (of dy) of so many rows, for the op that writes their codes; then
-  // the products of them.
+  // Copies in the scratch of x (of dy) with `rows` rows, for an op that writes their codes; then
+  // the products that read them.
   QuantisedCopy input_copy(const QuantScratch& q, int64_t rows) const;
   QuantisedCopy gradient_row(const QuantScratch& q, int64_t rows) const;
   QuantisedCopy gradient_column(const QuantScratch& q, int64_t rows) const;
@@ -102,7 +104,7 @@ class NativeProducts {
     return q.phase == PrecisionPhase::kRecipe && q.training;
   }
   const std::string name_;
-  const ProductFormats formats_;  // laid out for the hardware
+  const ProductFormats formats_;  // in the hardware's layout
   const bool fprop_, dgrad_, wgrad_;
   const uint64_t dgrad_stream_, wgrad_stream_, fprop_stream_, wgrad_input_stream_;
   OperandSites sites_;
@@ -110,12 +112,12 @@ class NativeProducts {
   CodedBuffer fprop_weight_, dgrad_weight_;
 };
 
-// Of the role's weights.
+// The model's expert widths for routed experts, else 0.
 ExpertWidths expert_widths(ProductRole role, const ModelConfig& model);
 
-// What a GPU of that compute capability does with the products of the roles that the model has and
-// the table quantises, a row a role: "attention  fprop, dgrad, wgrad in their own formats",
-// "experts  decoded: ...".
+// One row per quantised role of the model: its native products on a GPU of that compute capability,
+// and why the others are simulated: "attention  fprop, dgrad, wgrad native", "experts  simulated in
+// bf16: ...".
 std::vector<std::string> native_rows(const PrecisionTable& table, const ModelConfig& model,
                                      int capability);
 

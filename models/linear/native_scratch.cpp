@@ -47,7 +47,7 @@ QuantFormat hardware_format(QuantFormat format) {
 
 namespace {
 
-// Rows of x (N, C) and of what belongs to assignments: h, dy, dgate_up.
+// Row copies of the experts' x, h, dy and dgate_up. x has N <= A rows.
 void reach_experts(CodedBuffer::Room& room, const ModelConfig& c, int64_t tokens) {
   const int64_t assignments = tokens * c.moe->top_k, ffn = c.moe->expert_ffn;
   const QuantFormat format{ElementFormat::kE4M3, ScaleKind::k1x128};

@@ -1,5 +1,5 @@
-// Where the operands of native products (models/linear/native_products.h) lie while one is at hand:
-// codes and scales of two copies of an activation or a gradient.
+// Buffers for the operands of the current native product (models/linear/native_products.h): codes
+// and scales of the copies of activations and gradients.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,35 @@
 
 namespace assay {
 
-// A copy of a matrix of any lines x k that was planned for.
+// Memory for a coded copy of any matrix (lines, k) within the planned Room.
 struct CodedBuffer {
   View<uint8_t, 1> codes;
   View<float, 1> scales;
   View<uint8_t, 1> scale_codes;
-  View<float, 1> tensor_scale;  // (2)
+  View<float, 1> tensor_scale;  // (2)   S, 1 / S
 
-  // For copies of one shape and format, or of all shapes and formats that were reached.
+  // Sizes that hold every shape and format passed to reach().
   struct Room {
     int64_t codes = 0, scales = 0, scale_codes = 0;
     void reach(const QuantFormat& format, int64_t lines, int64_t k);
   };
   void plan(MemoryPlan& plan, Section section, const std::string& name, const Room& room);
-  // Without amax and key.
+  // The copy's views, without amax, site and key.
   QuantisedCopy copy(const QuantFormat& format, int64_t lines, int64_t k) const;
   CodedMatrix matrix(const QuantFormat& format, int64_t lines, int64_t k) const;
 };
 
-// The format as the hardware has it laid out.
+// The format with ScaleLayout::kHardware.
 QuantFormat hardware_format(QuantFormat format);
 
-// Of the operands of all products but those of routed experts.
+// Widths of the operands of all products except those of routed experts.
 std::vector<int64_t> dense_widths(const ModelConfig& config);
 
 struct NativeScratch {
   CodedBuffer row, column, other;
-  CodedBuffer
-      kept;  // columns of an FFN's dy, while its inner gradient is written (models/linear/native_swiglu.h)
-  // For micro-batches of `tokens` through the products of the model.
+  // Column copy of an FFN's dy while its inner gradient is written (models/linear/native_swiglu.h).
+  CodedBuffer kept;
+  // For micro-batches of up to `tokens`.
   void plan(MemoryPlan& plan, const ModelConfig& config, int64_t tokens);
 };
 

@@ -26,8 +26,8 @@ void NativeSwiglu::forward(Exec on, const QuantScratch& q, View<const bf16, 2> g
   down_->multiply_input(on, q, y);
 }
 
-// dh comes before the weight gradient that reads h, so that one kernel writes h's codes and those
-// of dgate_up.
+// dh is computed before the weight gradient that reads h, so that one kernel writes the codes of h
+// and of dgate_up.
 void NativeSwiglu::backward(Exec on, const QuantScratch& q, const Backward& a) const {
   const int64_t rows = a.dy.dim[0];
   down_->code_gradient(on, q, a.dy, {}, q.coded.kept);

@@ -15,7 +15,7 @@ struct NamedFormat {
   const char* name;
   QuantFormat format;
 };
-// fp32 block scales are powers of two, so that a decoded value is a number of bf16
+// fp32 block scales are powers of two, so that decoded values are exact in bf16
 // (docs/decisions/0008).
 constexpr NamedFormat kFormats[] = {
     {"fp8_e4m3", {.element = ElementFormat::kE4M3, .scale = ScaleKind::kTensor}},
@@ -84,7 +84,7 @@ OperandFormat parse_format(const std::string& text, const std::string& where) {
   return parsed;
 }
 
-// Which operands a pattern names. A part that is not there stands for all of its kind.
+// The operands that an override names; an absent part matches all.
 struct Pattern {
   std::optional<size_t> role, product, operand;
 };
@@ -107,7 +107,7 @@ OperandFormat* operand_of(ProductFormats& formats, Product product, Operand oper
   return nullptr;
 }
 
-// Returns how many operands it set.
+// Returns the number of operands set.
 int apply(PrecisionTable& table, const Pattern& pattern, const OperandFormat& format) {
   int set = 0;
   for (size_t r = 0; r < size_t(kProductRoles); ++r) {
@@ -164,7 +164,7 @@ void apply_line(PrecisionTable& table, const std::string& line, const std::strin
   }
 }
 
-// The published recipes, as lines of precision.override over bf16. docs/precision.md has the
+// The published recipes, as lines of precision.override over bf16. docs/precision.md gives the
 // sources.
 const std::map<std::string, std::vector<std::string>, std::less<>>& recipes() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> lines = {
@@ -185,14 +185,14 @@ void require_sense(const PrecisionTable& table) {
     const ProductFormats& f = table.roles[r];
     const std::string role = kRoleNames[r];
     if (f.wgrad_gradient.rotated != f.wgrad_input.rotated) {
-      throw UserError("precision: of " + role + ".wgrad only one operand is rotated (+rht)",
+      throw UserError("precision: " + role + ".wgrad: only one operand is rotated (+rht)",
                       "the rotation cancels between the two: rotate both or none");
     }
     for (const OperandFormat* o : {&f.fprop_weight, &f.dgrad_weight}) {
       if (!o->quantised() || o->format.rounding == Rounding::kNearest) continue;
       throw UserError(
           "precision: +sr on the weight of " + role,
-          "weights round to nearest: what is drawn for them would not survive a resume");
+          "weights round to nearest: a resumed run could not repeat their random draws");
     }
     for (const OperandFormat* o :
          {&f.fprop_input, &f.fprop_weight, &f.dgrad_gradient, &f.dgrad_weight}) {
@@ -203,7 +203,7 @@ void require_sense(const PrecisionTable& table) {
   }
 }
 
-// The axis along which blocks of one line lie decides what the values are.
+// False for blocks of one line: the values then depend on the axis that the blocks run along.
 bool same_along_both_axes(ScaleKind kind) {
   return kind == ScaleKind::kTensor || kind == ScaleKind::k128x128 || kind == ScaleKind::k16x16;
 }
@@ -297,10 +297,10 @@ PrecisionTable precision_table(const PrecisionConfig& config, const ModelConfig&
   }
   if (table.any() && config.recipe == "fp32") {
     throw UserError("precision.override with recipe fp32",
-                    "quantised operands stand beside bf16 ones: choose recipe bf16");
+                    "overrides apply to bf16 products: choose recipe bf16");
   }
   require_sense(table);
-  // Published nvfp4 keeps about 16% of the linear layers in bf16, most of them at the end.
+  // The published nvfp4 recipe keeps about 16% of the linear layers in bf16, most of them last.
   const bool nvfp4 = config.recipe == "nvfp4";
   const int64_t usual = nvfp4 ? (15 * model.layers + 99) / 100 : 0;
   table.bf16_first_layers = std::max<int64_t>(config.bf16_first_layers, 0);

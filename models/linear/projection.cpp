@@ -111,7 +111,7 @@ void Projection<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, 
   if constexpr (std::is_same_v<T, bf16>) {
     const NativeProducts* const native = products_.native();
     if (native != nullptr && native->fprop(q)) {
-      if (q.sampled()) products_.input(on, q, x, x_amax);  // for its measures
+      if (q.sampled()) products_.input(on, q, x, x_amax);  // for the measures only
       return native->forward(on, q, x, y, x_amax);
     }
   }
@@ -162,7 +162,7 @@ void Projection<T>::native_backward(Exec on, const QuantScratch& q, const Native
     const GradientOperands<T> dy = products_.gradient(on, q, a.dy, {}, a.dy_amax);
     native.code_gradient(on, q, a.dy, a.dy_amax);
     if (native.wgrad(q)) {
-      if (q.sampled()) products_.wgrad_input(on, q, a.x, {}, a.x_amax);  // for its measures
+      if (q.sampled()) products_.wgrad_input(on, q, a.x, {}, a.x_amax);  // for the measures only
       native.wgrad(on, q, a.x, dweight_, a.x_amax);
     } else {
       decoded_wgrad(on, q, dy, a);
@@ -179,7 +179,7 @@ void ExpertProjections<T>::bind(const ParameterStore<T>& store) {
   ddown_ = store.stack_gradient(down_.name());
 }
 
-// Where a native product runs, the decoded operand is made for the measures of a sampled step.
+// In sampled steps native products also make the decoded operand, for its measures.
 template <typename T>
 void ExpertProjections<T>::forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
                                    const Forward& a) const {

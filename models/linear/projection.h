@@ -1,5 +1,5 @@
-// The linear layers of a block: a weight, its gradient, and its three products in the formats of
-// the precision table.
+// The linear layers of a block: a weight, its gradient, and its three products (fprop, dgrad,
+// wgrad) in the formats of the precision table.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,17 @@
 
 namespace assay {
 
-// Which formats the products of a weight have.
+// Position of a weight in the model, and the formats of its products.
 struct ProjectionSite {
   ProductRole role;
   int64_t layer;
   ProductFormats formats;
-  int native_capability = 0;  // compute capability of the GPU whose own products are used; 0: none
+  int native_capability = 0;  // compute capability for native products; 0: all simulated
   ExpertWidths experts = {};
 };
 
-// What the three products of one weight read: the operands as they are, or what QuantisedProducts
-// makes of them. Weight: WeightMatrix<T> or WeightStack<T>.
+// The operands of the three products of one weight: unchanged, or quantised by QuantisedProducts.
+// Weight: WeightMatrix<T> or WeightStack<T>.
 template <typename T, typename Weight>
 class WeightProducts {
  public:
@@ -30,7 +30,7 @@ class WeightProducts {
   WeightProducts(std::string weight, const ProjectionSite& site);
 
   void bind(const ParameterStore<T>& store);
-  // amax: of x (of dy), where it is known.
+  // amax: of x (of dy); empty if unknown.
   ProductOperand<T> input(Exec on, const QuantScratch& q, View<const T, 2> x,
                           View<const float, 1> amax) const;
   GradientOperands<T> gradient(Exec on, const QuantScratch& q, View<const T, 2> dy,
@@ -43,23 +43,24 @@ class WeightProducts {
   ProductScale dgrad_scale(const QuantScratch& q, const ProductOperand<T>& gradient) const;
 
   const std::string& name() const { return name_; }
-  // Null where nothing is quantised.
+  // Null if no product is quantised.
   QuantisedProducts* quantised() const { return quantised_.get(); }
-  // Null where nothing is multiplied in its own format.
+  // Null if no product is native.
   const NativeProducts* native() const { return quantised_ ? quantised_->native() : nullptr; }
 
  private:
   std::string name_;
   std::unique_ptr<QuantisedProducts> quantised_;
-  Weight plain_ = {};  // not with quantised_
+  Weight plain_ = {};  // used without quantised_
 };
 
-// The words of an FFN's operands that the ops which write them raise; empty where nobody asks.
+// Amax slots of an FFN's operands, updated by the producing op; empty if unused.
 struct FfnAmax {
   View<float, 1> x, h, dy, dgate_up;
 };
 
-// Those of `words` that products in force ask for. Products: null where nothing is quantised.
+// The entries of `words` that the current phase's products need; the others are empty. gate_up,
+// down: null if not quantised.
 FfnAmax ffn_amax_slots(const QuantisedProducts* gate_up, const QuantisedProducts* down,
                        const QuantScratch& q, const FfnAmax& words);
 
@@ -69,20 +70,20 @@ class Projection {
   Projection(const std::string& weight, const ProjectionSite& site) : products_(weight, site) {}
 
   void bind(const ParameterStore<T>& store);
-  // y = x W^T. x_amax: of x, where it is known.
+  // y = x W^T; x (N, in), y (N, out). x_amax: amax of x; empty if unknown.
   void forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
                View<const float, 1> x_amax) const;
   struct Backward {
     View<T, 2> dx;
     View<const T, 2> dy, x;
-    View<const float, 1> dy_amax, x_amax;  // where they are known
+    View<const float, 1> dy_amax, x_amax;  // empty if unknown
     View<const T, 2> add = {};             // dx = dy W + add; may be dx
   };
   // dW += dy^T x, then dx.
   void backward(Exec on, const QuantScratch& q, const Backward& a) const;
 
   QuantisedProducts* quantised() const { return products_.quantised(); }
-  // Null where nothing is multiplied in its own format.
+  // Null if no product is native.
   const NativeProducts* native() const { return products_.native(); }
   View<float, 2> dweight() const { return dweight_; }
 
@@ -98,11 +99,12 @@ class Projection {
   View<float, 2> dweight_;
 };
 
-// The two products of the experts' FFN around its activation.
+// The two linear layers of the routed experts' FFN, fused with its activation. A assignments of N
+// tokens, sorted by expert.
 template <typename T>
 class ExpertProjections {
  public:
-  // NAME.gate_up (E, 2F, C) and NAME.down (E, C, F).
+  // The weights are NAME.gate_up (E, 2F, C) and NAME.down (E, C, F).
   ExpertProjections(const std::string& name, const ProjectionSite& site)
       : gate_up_(name + ".gate_up", site), down_(name + ".down", site) {}
 
@@ -114,7 +116,7 @@ class ExpertProjections {
   };
   void forward(Exec on, const QuantScratch& q, const AssignedRows& rows, const Forward& a) const;
   struct Backward {
-    View<T, 2> dx;            // (A, C)   of each assignment
+    View<T, 2> dx;            // (A, C)   per assignment
     View<T, 2> dgate_up, dh;  // (A, 2F), (A, F)   scratch
     View<const T, 2> dy, x, gate_up, h;
     FfnAmax amax;

@@ -73,7 +73,7 @@ void QuantisedProducts::plan(MemoryPlan& plan, const ParameterSpec& spec, Backen
 
 void QuantisedProducts::refresh_weights(Exec on, const QuantScratch& q) const {
   if (native_) native_->refresh_weights(on, q, weights_.master());
-  // What a sampled step measures is the decoded copy.
+  // Sampled steps measure the decoded copy.
   const bool decoded = native_ == nullptr || !native_->has_all_of_weight(q);
   if (decoded || q.sample != MicroScale::Sample::kNothing) {
     weights_.refresh(on, q, measures_of(q, kWeight), weight_sites());
@@ -108,8 +108,8 @@ std::vector<QuantisedOperandState> QuantisedProducts::states() const {
 }
 
 void QuantisedProducts::begin_measures(Exec on, const QuantScratch& q) const {
-  // Flips are against the weight before the step's update, whose decoded copy other steps do
-  // without.
+  // Flips compare with the weight before the step's update, whose decoded copy is made in sampled
+  // steps only.
   refresh_for_evaluation(on, q);
   zero(on, measures_);
 }
@@ -128,7 +128,7 @@ bool QuantisedProducts::needs_input_amax() const {
   return has_whole_amax(formats_.fprop_input) || has_whole_amax(formats_.wgrad_input);
 }
 
-// Both copies of a gradient come from one pass.
+// Both copies of a gradient come from one pass, which a rotated amax needs in any case.
 bool QuantisedProducts::needs_gradient_amax() const {
   const OperandFormat &row = formats_.dgrad_gradient, &column = formats_.wgrad_gradient;
   return (has_whole_amax(row) || has_whole_amax(column)) && !has_rotated_amax(column);

@@ -1,5 +1,5 @@
-// What quantised products share: the decoded operands of the product at hand, and the counter of
-// random draws.
+// State that quantised products share: operands of the current product, amax slots, the counter of
+// random draws, phase and sampling of the step.
 #pragma once
 
 #include <cstdint>
@@ -15,48 +15,49 @@
 
 namespace assay {
 
-// One decoded copy with the numbers that belong to it.
+// A decoded copy of an operand, with its tensor scale.
 struct DecodedOperand {
-  View<bf16, 1> y;              // (the largest operand)
-  View<float, 1> tensor_scale;  // (2)
+  View<bf16, 1> y;              // (size of the largest operand)
+  View<float, 1> tensor_scale;  // (2)   S, 1 / S
 
   View<bf16, 2> as(int64_t rows, int64_t columns) const { return {y.data, {rows, columns}}; }
 };
 
-// The tensors of one half of a block that its products read.
+// The tensors of a sublayer that its products read.
 enum class SublayerTensor {
   kInput,        // the norm's y
   kInner,        // attention's out, or h
   kSharedInner,  // h of the shared expert
-  kDbranch,
-  kDexpertOut,
-  kDinner,  // dqkv, or dgate_up
-  kSharedDinner
+  kDbranch,      // gradient of the branch
+  kDexpertOut,   // gradient of the experts' outputs
+  kDinner,       // dqkv, or dgate_up
+  kSharedDinner  // dgate_up of the shared expert
 };
 inline constexpr int kSublayerTensors = 7;
 
 struct QuantScratch {
   DecodedOperand row, column, other;
   View<float, 1> amax;  // (2)
-  // (halves, kSublayerTensors)   0 when a micro-batch begins, raised to the largest magnitude of an operand by the ops that write
-  // it, where a product asks for that; empty where none ever does
+  // (sublayers, kSublayerTensors) amax slots: zeroed at the start of a forward pass, then raised to
+  // the largest magnitude of a tensor by the op that writes it; empty if no product needs them.
   View<float, 2> known_amax;
-  View<double, 2> partial;       // (fake_quantise_pieces, 2 kFakeMeasures)   of sampled steps
-  View<uint32_t, 1> not_finite;  // (1)   of FakeQuantise and Quantise: all until read_back()
-  View<uint32_t, 1> draw;        // (1)   micro-batches since the run's begin: the step of every key
-  NativeScratch coded;           // of native products
+  View<double, 2> partial;       // (fake_quantise_pieces, 2 kFakeMeasures)   in sampled steps
+  View<uint32_t, 1> not_finite;  // (1)   of FakeQuantise and Quantise, until read_back()
+  View<uint32_t, 1> draw;        // (1)   micro-batches since the run began: step of all RandomKeys
+  NativeScratch coded;           // for native products
   uint64_t seed = 0;             // of stochastic rounding
   PrecisionPhase phase = PrecisionPhase::kRecipe;
-  bool training = false;  // the pass at hand, whose products may be native; others are decoded
+  bool training = false;  // the current pass is a training pass: only then products are native
   MicroScale::Sample sample = MicroScale::Sample::kNothing;
 
-  // The half with this number's word.
+  // Amax slot of a tensor of sublayer number `half`: 2 l is the attention of block l, 2 l + 1 its
+  // feed-forward sublayer. Empty if there are no slots.
   View<float, 1> amax_slot(int64_t half, SublayerTensor tensor) const {
     if (known_amax.empty()) return {};
     return {known_amax.row(half) + int(tensor), {1}};
   }
   bool sampled() const { return sample != MicroScale::Sample::kNothing; }
-  // For micro-batches of `tokens`.
+  // For micro-batches of up to `tokens`. Does not plan known_amax and coded.
   void plan(MemoryPlan& plan, const ModelConfig& config, int64_t tokens);
 };
 

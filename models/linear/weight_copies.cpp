@@ -33,7 +33,7 @@ void WeightCopies::plan_copy(MemoryPlan& plan, const std::string& name, Copy& co
     plan.add(Section::kParameters, name + ".scales", copy.scales,
              {fake_quantise_scales(copy.format.format.scale, way, matrices * out_, matrices, in_)});
   }
-  if (backend == Backend::kGpu) return;  // products there read the plain weight
+  if (backend == Backend::kGpu) return;  // GPU products read the plain weight
   const int64_t bytes = experts_ > 0 ? weight_stack_pack_bytes<bf16>(experts_, out_, in_)
                                      : weight_pack_bytes<bf16>(out_, in_);
   plan.add(Section::kParameters, name + ".packed", copy.packed, {bytes});

@@ -1,11 +1,12 @@
-// A weight whose products are quantised: what fprop and dgrad read instead of the rounded master.
-// Made from the fp32 master once an optimizer step, so nothing of it is in a checkpoint.
+// Decoded copies of a weight for simulated products: fprop and dgrad read them instead of the
+// rounded master. They are made from the fp32 master once per optimizer step, so checkpoints do not
+// hold them.
 //
-//   fprop   blocks along `in`, the sum of y = x W^T            dgrad   blocks along `out`, the sum of dx = dy W
+//   fprop   blocks along `in`, the sum of y = x W^T
+//   dgrad   blocks along `out`, the sum of dx = dy W
 //
-// Formats whose blocks are the same along both axes (tensor, 128x128, 16x16) need one copy.
-// Experts' blocks do not cross from one expert into the next; a tensor scale is that of all experts
-// together.
+// Formats whose blocks are the same along both axes (tensor, 128x128, 16x16) need one copy. Blocks
+// do not cross from one expert into the next; a tensor scale covers all experts together.
 #pragma once
 
 #include <string>
@@ -26,10 +27,10 @@ class WeightCopies {
   const std::string& name() const { return name_; }
   View<const float, 1> master() const { return master_; }  // after bind()
   void plan(MemoryPlan& plan, const ParameterSpec& spec, Backend backend);
-  // Fills tables.
+  // Keeps the master's address and uploads the experts' row offsets.
   void bind(Exec on, View<const float, 1> master);
-  // Copies of the master as the phase has it: decoded, or rounded to bf16 with the scale 1.
-  // measures: of FakeQuantise, or empty; with them codes that are not those of the copy before are
+  // Remakes the copies for the phase: quantised and decoded, or the master rounded to bf16.
+  // measures: as in FakeQuantise, or empty; with them, codes that differ from the previous copy are
   // counted.
   struct Sites {
     uint32_t fprop, dgrad;  // of FakeCopy
@@ -41,7 +42,7 @@ class WeightCopies {
   WeightMatrix<bf16> dgrad_matrix() const { return matrix(one_ ? fprop_ : dgrad_); }
   WeightStack<bf16> fprop_stack() const { return stack(fprop_); }
   WeightStack<bf16> dgrad_stack() const { return stack(one_ ? fprop_ : dgrad_); }
-  // S, 1 / S: of the product's epilogue.
+  // S, 1 / S for the product's epilogue.
   View<const float, 1> fprop_scale() const { return fprop_.scale; }
   View<const float, 1> dgrad_scale() const { return one_ ? fprop_.scale : dgrad_.scale; }
 
@@ -49,9 +50,9 @@ class WeightCopies {
   struct Copy {
     OperandFormat format;
     View<bf16, 1> plain;        // (E out in)
-    View<std::byte, 1> packed;  // on the CPU
-    View<float, 1> scale;       // (2)
-    View<bf16, 1> scales = {};  // of the blocks, where the format has them
+    View<std::byte, 1> packed;  // CPU only
+    View<float, 1> scale;       // (2)   S, 1 / S
+    View<bf16, 1> scales = {};  // of the blocks, if the format has them
   };
   void plan_copy(MemoryPlan& plan, const std::string& name, Copy& copy, FakeWay way,
                  Backend backend) const;

@@ -159,7 +159,7 @@ const Row kCollapseRows[] = {
      "take the other one out"},
     {"{at_least: 90}", "", "collapse_stop.at_least = 90.0 is out of range", "in [0, 1]"},
     {"{at_least: 0.9, for: 0}", "", "collapse_stop.for = 0 is out of range",
-     "logged steps in a row"},
+     "consecutive logged steps"},
     {"{at_least: 0.9, layers: 2}", "", "collapse_stop.layers = \"2\" is not a choice",
      "any, all, mean"},
     {"{above: 0.9}", "", "unknown key above in telemetry.collapse_stop", "--help-config"},
@@ -201,7 +201,7 @@ TEST_CASE("missing files, folders and circles") {
   write_file_atomic(
       folder / "b.yaml",
       "include: ../" + std::filesystem::path(folder.path()).filename().string() + "/a.yaml\n");
-  REQUIRE_THROWS_WITH(load_config(folder / "a.yaml"), Catch::Matchers::Contains("circle"));
+  REQUIRE_THROWS_WITH(load_config(folder / "a.yaml"), Catch::Matchers::Contains("cycle"));
 }
 
 TEST_CASE("training needs data") {

@@ -179,8 +179,8 @@ TEST_CASE("a width of no multiple of 16 leaves all products decoded") {
   Config c = native_config(Kind::kDense, "fp8_tensor", "native");
   c.model.ffn = 136;
   c.precision.override_ = {"dense_ffn.fprop=bf16", "dense_ffn.dgrad=bf16"};  // which want 16 too
-  REQUIRE(native_problem(c.model, kSequence) == "a width of 136 is no multiple of 16");
-  REQUIRE(native_problem(c.model, 7) == "sequences of 7 tokens are no multiple of 16");
+  REQUIRE(native_problem(c.model, kSequence) == "width 136 is not a multiple of 16");
+  REQUIRE(native_problem(c.model, 7) == "sequence length 7 is not a multiple of 16");
   REQUIRE(calls_of("scaled_linear", c, 90) == 0);
   c.model.ffn = 144;
   REQUIRE(native_problem(c.model, kSequence) == "");
@@ -261,24 +261,23 @@ TEST_CASE("a run is told which products are native and why the others are not") 
     return native_rows(precision_table(c.precision, c.model), c.model, capability);
   };
   const std::vector<std::string> all{
-      "attention      fprop, dgrad, wgrad in their own formats",
-      "dense_ffn      fprop, dgrad, wgrad in their own formats",
-      "experts        fprop, dgrad in their own formats, the others decoded: the experts' sums "
-      "over tokens have no kernel in 8 bits",
-      "shared_experts fprop, dgrad, wgrad in their own formats"};
+      "attention      fprop, dgrad, wgrad native", "dense_ffn      fprop, dgrad, wgrad native",
+      "experts        fprop, dgrad native, the others simulated: the experts' wgrad has no 8-bit "
+      "kernel",
+      "shared_experts fprop, dgrad, wgrad native"};
   REQUIRE(told("fp8_block", {}, 90) == all);
   std::vector<std::string> of_nvfp4 = all;
   of_nvfp4[2] =
-      "experts        decoded to bf16: grouped products have kernels for E4M3 or E5M2 with a "
+      "experts        simulated in bf16: grouped products have kernels for E4M3 or E5M2 with a "
       "tensor "
       "scale by E4M3 with one, and for E4M3 1x128 by E4M3 128x128";
   REQUIRE(told("nvfp4", {}, 100) == of_nvfp4);
-  REQUIRE(told("nvfp4", {}, 90)[0] ==
-          "attention      decoded to bf16: E2M1 1x16 by E2M1 1x16 needs compute capability 10.0 or "
-          "newer");
+  REQUIRE(
+      told("nvfp4", {}, 90)[0] ==
+      "attention      simulated in bf16: E2M1 1x16 by E2M1 1x16 needs compute capability 10.0 or "
+      "newer");
   REQUIRE(told("fp8_tensor", {"attention.wgrad.input=bf16"}, 90)[0] ==
-          "attention      fprop, dgrad in their own formats, the others decoded: one operand is in "
-          "bf16");
+          "attention      fprop, dgrad native, the others simulated: one operand is in bf16");
   REQUIRE(told("mxfp4_nmoe", {}, 90).size() == 1);
   REQUIRE(told("bf16", {}, 90).empty());
 }

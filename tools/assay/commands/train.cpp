@@ -136,7 +136,7 @@ std::string landings_text(const Config& config) {
 }
 
 // Logs the format of each product and whether the product is native or simulated.
-void announce_precision(Log& log, const Config& config, const TrainDevice& device) {
+void announce_precision(Log& log, const Config& config, const SessionDevice& device) {
   const PrecisionTable table = precision_table(config.precision, config.model);
   if (!table.any()) return;
   for (const std::string& row : precision_rows(table, config.model)) log.info("  " + row);
@@ -192,7 +192,7 @@ void announce_not_finite(Log& log, const std::string& checkpoint, const std::str
 }
 
 void announce(Log& log, const Config& config, const Audit& counts, const MemoryPlan& plan,
-              const TrainDevice& device, int64_t steps_done) {
+              const SessionDevice& device, int64_t steps_done) {
   const BuildInfo build = build_info();
   log.info(strprintf("assay %s commit %s%s, recipe %s, on %s, %ld threads", build.version.c_str(),
                      build.commit.c_str(), build.dirty ? " (modified)" : "",
@@ -349,7 +349,7 @@ int train(const Arguments& a) {
     throw UserError("no configuration given",
                     "assay train CONFIG.yaml; presets are in models/presets");
   }
-  const TrainDevice device = a.plan ? TrainDevice() : choose_device(a.device);
+  const SessionDevice device = a.plan ? SessionDevice() : choose_device(a.device);
   const Backend backend = a.plan ? backend_of(a.device) : device.backend();
   Config config = load(a);
   const Audit counts = audit(config);

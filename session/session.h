@@ -1,0 +1,39 @@
+// What a model needs of this machine, decided in one place: device, backend, recipe, threads.
+//
+//   Session session(load_config("models/presets/cpu/moe.yaml"), {.device = "auto"});
+//   TrainingRun run(std::move(session), {.folder = "runs/moe"});   // session/training_run.h
+//
+// Training, evaluation, sampling and the benches begin with a Session, so that they cannot differ
+// in what they make of a configuration.
+#pragma once
+
+#include <string>
+
+#include "models/decoder/training_memory.h"
+#include "session/session_device.h"
+
+namespace assay {
+
+struct SessionOptions {
+  std::string device = "auto";  // auto: the GPU where one can be used; cpu; cuda
+  // kPlan opens no device: memory can be planned for a GPU where there is none.
+  enum class Use { kCompute, kPlan } use = Use::kCompute;
+};
+
+struct Session {
+  // Resolves `auto` and 0 of precision.recipe and run.threads in the configuration. UserError where
+  // the device cannot be used, or does not compute the recipe.
+  Session(Config config, const SessionOptions& options);
+
+  Config config;
+  SessionDevice device;  // none with Use::kPlan
+  Backend backend;
+  Recipe recipe;
+
+  // Where ops run: the device, or config.run.threads threads. The workspace is planned memory.
+  Exec exec() const;
+  // The GPU's capability where one is open; mask_id is the data's (RunData::mask_id).
+  ModelPlace place(int32_t mask_id = -1) const;
+};
+
+}  // namespace assay
