@@ -16,10 +16,10 @@
 #include "cuda/transfer.h"
 #include "engine/config/yaml.h"
 #include "engine/optimizer.h"
+#include "machine/openmp_wait_policy.h"
 #include "models/audit/audit.h"
 #include "models/decoder/decoder.h"
-#include "session/session_device.h"
-#include "machine/openmp_wait_policy.h"
+#include "session/session.h"
 
 namespace assay {
 namespace {
@@ -116,32 +116,20 @@ nlohmann::json profile_rows(const Profile& profile, int64_t steps) {
   return rows;
 }
 
-int run(const Options& o) {
-  Config config = config_of(o);
-  if (!o.products.empty()) config.precision.products = o.products;
-  const SessionDevice device = choose_device(o.device);
-  const std::string asked = config.precision.recipe;
-  const Recipe recipe = resolve_recipe(asked, device.backend());
-  config.precision.recipe = resolved_recipe(asked, device.backend());
+int measure(const Options& o, const Session& session) {
+  const Config& config = session.config;
+  const SessionDevice& device = session.device;
   const int64_t sequence = config.run.sequence, micro_batch = config.run.micro_batch;
   const int64_t micro_tokens = sequence * micro_batch, tokens = micro_tokens * o.micro_batches;
-  auto model = make_decoder(config.model, recipe,
-                            {.micro_batch = micro_batch,
-                             .sequence = sequence,
-                             .backend = device.backend(),
-                             .precision = config.precision});
-  Optimizer optimizer(config.optimizer, *model);
-  Exec on{.threads = o.threads > 0 ? o.threads : int(std::thread::hardware_concurrency()),
-          .gpu = device.context()};
-  MemoryPlan plan;
+  TrainingMemory memory(config, session.recipe, session.place());
+  const std::unique_ptr<Model>& model = memory.model;
+  Optimizer& optimizer = *memory.optimizer;
+  MemoryPlan& plan = memory.plan;
   View<int32_t, 1> stream;
   plan.add(Section::kData, "tokens", stream, {tokens + 1});
-  model->plan(plan);
-  optimizer.plan(plan);
-  plan.add(Section::kScratch, "workspace", on.workspace, {model->workspace_bytes()});
-  plan.allocate(on.gpu);
-  model->bind(on);
-  optimizer.bind();
+  Exec on = session.exec();
+  memory.allocate(config, session.recipe, on.gpu);
+  memory.bind(on);
   model->initialise(on, 1);
   model->refresh_weights(on);
   RandomSequence random({7, stream_id("bench_step"), 0});
@@ -191,7 +179,7 @@ int run(const Options& o) {
   const double tokens_per_s = double(tokens) / p50;
   const Audit counts = audit(config);
   const double gflops = 1e-9 * double(counts.flops_per_token) * tokens_per_s;
-  const double limit = 1e-9 * peak_flop_per_s(device, on, recipe);
+  const double limit = 1e-9 * peak_flop_per_s(device, on, session.recipe);
   const double loss = model->loss_sum() / double(tokens);
   const std::string name = o.config.empty() ? o.model : o.config;
   if (o.json) {
@@ -232,6 +220,14 @@ int run(const Options& o) {
   }
   if (o.profile) print_profile(profile, turns * o.steps, 1e3 * mean);
   return 0;
+}
+
+int run(const Options& o) {
+  Config config = config_of(o);
+  if (!o.products.empty()) config.precision.products = o.products;
+  config.run.threads = o.threads;
+  const Session session(std::move(config), {.device = o.device});
+  return measure(o, session);
 }
 
 }  // namespace

@@ -49,23 +49,18 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
 
 LoadedModel::LoadedModel(const CheckpointSource& from, const std::string& device_name,
                          EvaluationSize size, int32_t mask_id)
-    : source(from),
-      device(choose_device(device_name)),
-      recipe(resolve_recipe(from.config.precision.recipe, device.backend())) {
+    : source(from), session(from.config, {.device = device_name}) {
   const int64_t texts = std::max<int64_t>(1, (size.rows + size.positions - 1) / size.positions);
   rows = texts * size.positions;
-  model = make_decoder(from.config.model, recipe,
-                       {.micro_batch = texts,
-                        .sequence = size.positions,
-                        .mask_id = mask_id,
-                        .backend = device.backend(),
-                        .precision = from.config.precision,
-                        .seed = static_cast<uint64_t>(from.config.run.seed),
-                        .purpose = Purpose::kInference});
+  DecoderOptions options = decoder_options(from.config, session.place(mask_id));
+  options.micro_batch = texts;
+  options.sequence = size.positions;
+  options.purpose = Purpose::kInference;
+  model = make_decoder(from.config.model, session.recipe, options);
   model->plan(plan);
   plan.add(Section::kScratch, "workspace", workspace, {model->workspace_bytes()});
+  on = session.exec();
   on.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  on.gpu = device.context();
 }
 
 void LoadedModel::allocate() {

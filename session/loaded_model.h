@@ -6,8 +6,7 @@
 
 #include "data/bpe.h"
 #include "engine/run/checkpoint.h"
-#include "models/decoder/decoder.h"
-#include "session/session_device.h"
+#include "session/session.h"
 
 namespace assay {
 
@@ -36,8 +35,7 @@ struct LoadedModel {
   void allocate();  // and load
 
   const CheckpointSource& source;
-  SessionDevice device;
-  Recipe recipe;
+  Session session;
   int64_t rows;  // planned for
   std::unique_ptr<Model> model;
   MemoryPlan plan;

@@ -14,21 +14,20 @@ constexpr int kWarmup = 3, kTimed = 9;
 
 }  // namespace
 
-double measured_step_seconds(const Config& config, Recipe recipe, const RunData& data,
-                             gpu::Context* gpu) {
-  const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
-  TrainingMemory memory(config, recipe, mask_id, gpu ? Backend::kGpu : Backend::kCpu);
+double measured_step_seconds(const Session& session, const RunData& data) {
+  const Config& config = session.config;
+  TrainingMemory memory(config, session.recipe, session.place(data.mask_id));
   LoaderConfig order = loader_config(config, data);
   order.warn = [](const std::string&) {};
   Loader loader(std::move(order));
   loader.plan(memory.plan);
-  Exec on{.threads = static_cast<int>(config.run.threads), .gpu = gpu};
-  memory.allocate(config, recipe, gpu);
+  Exec on = session.exec();
+  memory.allocate(config, session.recipe, on.gpu);
   memory.bind(on);
   memory.model->initialise(on, static_cast<uint64_t>(config.run.seed));
   memory.model->refresh_weights(on);
 
-  Trainer trainer(config, *memory.model, *memory.optimizer, loader, mask_id);
+  Trainer trainer(config, *memory.model, *memory.optimizer, loader, data.mask_id);
   std::vector<double> seconds;
   for (int i = 0; i < kWarmup + kTimed; ++i) {
     const auto start = std::chrono::steady_clock::now();

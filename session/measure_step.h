@@ -3,15 +3,13 @@
 // nothing else.
 #pragma once
 
-#include "engine/config/config.h"
-#include "models/decoder/decoder.h"
 #include "session/run_data.h"
+#include "session/session.h"
 
 namespace assay {
 
 // The median of a few steps after a few others, in a model of its own that is thrown away.
-// Allocates what a run of the configuration allocates, and frees it. gpu: null = on the CPU.
-double measured_step_seconds(const Config& config, Recipe recipe, const RunData& data,
-                             gpu::Context* gpu);
+// Allocates what a run of the configuration allocates, and frees it.
+double measured_step_seconds(const Session& session, const RunData& data);
 
 }  // namespace assay

@@ -10,6 +10,7 @@ Session::Session(Config given, const SessionOptions& options)
     : config(std::move(given)),
       device(options.use == SessionOptions::Use::kPlan ? SessionDevice()
                                                        : choose_device(options.device)),
+      use(options.use),
       backend(options.use == SessionOptions::Use::kPlan ? backend_of(options.device)
                                                         : device.backend()),
       recipe(resolve_recipe(config.precision.recipe, backend)) {

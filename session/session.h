@@ -27,6 +27,7 @@ struct Session {
 
   Config config;
   SessionDevice device;  // none with Use::kPlan
+  SessionOptions::Use use;
   Backend backend;
   Recipe recipe;
 

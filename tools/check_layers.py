@@ -9,15 +9,20 @@ ALLOWED = {
     "base": set(),
     "cuda": {"base"},
     "ops": {"base", "cuda"},
+    "machine": {"base", "cuda", "ops"},
     "data": {"base", "cuda"},
     "engine": {"base", "cuda", "ops", "data"},
     "models": {"base", "cuda", "ops", "data", "engine"},
     "eval": {"base", "cuda", "ops", "data", "engine"},
     "interop": {"base", "cuda", "ops", "data", "engine", "models"},
     "lab": {"base", "cuda", "ops", "data", "engine", "models", "eval"},
+    "session": {"base", "cuda", "ops", "machine", "data", "engine", "models", "eval", "lab"},
+    "tools": {"base", "cuda", "ops", "machine", "data", "engine", "models", "eval", "interop", "lab", "session"},
+    # Benches run the case lists of tests/ops.
+    "bench": {"base", "cuda", "ops", "machine", "data", "engine", "models", "session", "tests"},
 }
 # Standard and system headers a layer without third-party libraries may use.
-BARE_LAYERS = {"base", "cuda", "ops"}
+BARE_LAYERS = {"base", "cuda", "ops", "machine"}
 THIRD_PARTY = re.compile(r"^(yaml-cpp|nlohmann|spdlog|fmt|CLI|sqlite3|openssl|pcre2|zlib|zstd|catch2|oneapi|dnnl|boost)")
 
 

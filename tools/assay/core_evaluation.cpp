@@ -23,8 +23,8 @@ nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& t
   nlohmann::ordered_json j;
   j["model.safetensors"] = sha256_file(source.folder + "/model.safetensors");
   j["tokenizer"] = tokenizer_hash(tokenizer);
-  j["recipe"] = resolved_recipe(source.config.precision.recipe, loaded.device.backend());
-  j["device"] = loaded.device.backend() == Backend::kGpu ? "cuda" : "cpu";
+  j["recipe"] = loaded.session.config.precision.recipe;
+  j["device"] = loaded.session.backend == Backend::kGpu ? "cuda" : "cpu";
   for (const CoreExamples& e : examples) {
     j["rows of " + e.task().label] = sha256_file(e.task().path);
     j["delimiter of " + e.task().label] = e.task().delimiter;

@@ -7,8 +7,8 @@
 #include "base/check.h"
 #include "eval/generate.h"
 #include "eval/prompt_file.h"
-#include "tools/assay/commands.h"
 #include "session/loaded_model.h"
+#include "tools/assay/commands.h"
 
 namespace assay {
 namespace {
@@ -92,8 +92,8 @@ GeneratorConfig generator_config(const Arguments& a, int64_t context, const Toke
   return config;
 }
 
-std::string recipe_of(const LoadedModel& loaded) {
-  return resolved_recipe(loaded.source.config.precision.recipe, loaded.device.backend());
+const std::string& recipe_of(const LoadedModel& loaded) {
+  return loaded.session.config.precision.recipe;
 }
 
 double per_second(int64_t tokens, double seconds) {
@@ -102,7 +102,7 @@ double per_second(int64_t tokens, double seconds) {
 
 void print_speed(const LoadedModel& loaded, const GenerationWork& work, int64_t texts) {
   std::string line =
-      strprintf("%s, %s: %ld prompt tokens at %.0f tokens/s", loaded.device.name().c_str(),
+      strprintf("%s, %s: %ld prompt tokens at %.0f tokens/s", loaded.session.device.name().c_str(),
                 recipe_of(loaded).c_str(), long(work.prompt_tokens),
                 per_second(work.prompt_tokens, work.prompt_seconds));
   if (work.decoded_tokens > 0) {
@@ -139,7 +139,7 @@ ordered_json result_json(const LoadedModel& loaded, const Arguments& a, int64_t 
   ordered_json j;
   j["checkpoint"] = loaded.source.folder;
   j["step"] = loaded.source.state.step;
-  j["device"] = loaded.device.name();
+  j["device"] = loaded.session.device.name();
   j["recipe"] = recipe_of(loaded);
   j["temperature"] = a.sampling.temperature;
   j["top_k"] = a.sampling.top_k;

@@ -1,0 +1,205 @@
+#include "session/training_run.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/config/yaml.h"
+#include "engine/telemetry/reader.h"
+#include "lab/receipt/make.h"
+#include "models/audit/contract.h"
+#include "models/parameters/table.h"
+#include "session/build_info.h"
+#include "session/measure_step.h"
+
+namespace assay {
+namespace {
+
+// The contract in steps, except for one in seconds whose step length is not measured yet.
+Session with_contract(Session session) {
+  resolve_reference(session.config);
+  if (horizon_is_known(session.config)) resolve_steps(session.config);
+  return session;
+}
+
+// The checkpoint to resume from; nothing if the run has none yet. UserError when none of the run's
+// checkpoints is valid.
+std::optional<std::string> newest_checkpoint(const Checkpoints& checkpoints) {
+  const std::optional<std::string> newest = checkpoints.newest();
+  const std::vector<std::string> all = checkpoints.all();
+  if (newest || all.empty()) return newest;
+  throw UserError(strprintf("none of the %zu checkpoints of the run is valid; %s: %s", all.size(),
+                            all.back().c_str(), checkpoint_problem(all.back()).c_str()),
+                  "train in another --run, or start over with --fresh, which deletes them");
+}
+
+// UserError when the run once saved checkpoints and has none now: somebody moved them, and starting
+// over would delete its telemetry.
+void require_never_saved(const RunDir& dir) {
+  const int64_t saved = TelemetryReader(dir.file("telemetry.db")).events("checkpoint");
+  if (saved == 0) return;
+  throw UserError(
+      strprintf("%s saved %ld checkpoints, but has none now", dir.path().c_str(), long(saved)),
+      "put the checkpoints back, or start over with --fresh, which deletes the run");
+}
+
+// Whole sequences from the start of the validation set, about telemetry.probe_tokens tokens.
+RouterProbe make_probe(const Config& config, const Batch& first) {
+  const int64_t sequence = std::min(config.run.sequence, config.telemetry.probe_tokens);
+  const int64_t wanted = std::max<int64_t>(1, config.telemetry.probe_tokens / sequence);
+  const int64_t batch = std::min(wanted, first.token.dim[0] / sequence);
+  return {.tokens = {.token = first.token.rows(0, batch * sequence),
+                     .target = first.target.rows(0, batch * sequence),
+                     .batch = batch,
+                     .sequence = sequence},
+          .every = config.telemetry.probe_every};
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
+    : session_(with_contract(std::move(session))),
+      options_(std::move(options)),
+      audit_(assay::audit(config())),
+      data_(resolve_data(config())),
+      memory_(config(), session_.recipe, session_.place(data_.mask_id)),
+      loader_(warning_loader()),
+      evaluators_(config(), data_, options_.folder) {
+  if (options_.start == TrainingRunOptions::Start::kContinue) {
+    require_tokenizer_of_run(options_.folder, config(), data_);
+  }
+  if (!horizon_is_known(config()) && session_.use == SessionOptions::Use::kCompute) {
+    resolve_horizon();
+  }
+  loader_.plan(memory_.plan);
+  evaluators_.plan(memory_.plan, *memory_.model);
+}
+
+TrainingRun::~TrainingRun() = default;
+
+LoaderConfig TrainingRun::warning_loader() {
+  LoaderConfig order = loader_config(config(), data_);
+  order.warn = [this](const std::string& text) {
+    if (log_) log_->warn(text);
+  };
+  return order;
+}
+
+// Resolves a contract in seconds. A run keeps the step length measured when it began, so that it
+// ends at the same step however often it is stopped.
+void TrainingRun::resolve_horizon() {
+  const std::string before = options_.folder + "/config.yaml";
+  double& seconds = session_.config.contract.step_seconds;
+  if (options_.start == TrainingRunOptions::Start::kContinue && std::filesystem::exists(before)) {
+    seconds = load_config(before).contract.step_seconds;
+  }
+  if (seconds == 0) seconds = measured_step_seconds(session_, data_);
+  std::string& from = session_.config.contract.derived_from;
+  from += std::string(from.empty() ? "" : "; ") + "step_seconds measured when the run began";
+  resolve_steps(session_.config);
+}
+
+void TrainingRun::open() {
+  dir_.emplace(options_.folder, options_.start == TrainingRunOptions::Start::kFresh
+                                    ? RunDir::Start::kFresh
+                                    : RunDir::Start::kContinue);
+  log_ = std::make_unique<Log>(dir_->file("log.txt"));
+  checkpoints_.emplace(dir_->path(), config().run.keep_checkpoints,
+                       [this](const std::string& text) { log_->warn(text); });
+  newest_ = newest_checkpoint(*checkpoints_);
+  if (newest_) before_ = load_state(*newest_);
+  if (dir_->previous()) require_same_run(*dir_, config(), before_.step);
+  data_sha256_ = data_hashes(data_);
+  require_same_data(before_, data_sha256_);
+  dir_->write_config(config());
+
+  on_ = session_.exec();
+  memory_.allocate(config(), session_.recipe, on_.gpu);
+  memory_.bind(on_);
+  const double peak = peak_flop_per_s(session_.device, on_, session_.recipe);
+  recorder_.emplace(recorder_config(peak), *log_);
+  recorder_->telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak));
+  recorder_->telemetry().set_meta("contract", config().contract.kind);
+  if (dir_->previous() && !newest_) {
+    require_never_saved(*dir_);
+    recorder_->telemetry().truncate_after(0, "from the beginning: there was no checkpoint yet");
+  }
+  RunParts parts = this->parts();
+  start_ = resume_or_initialise(parts, newest_);
+  write_meta(*dir_, {.command = options_.command,
+                     .build = build_info(),
+                     .device = session_.device.name(),
+                     .threads = config().run.threads,
+                     .recipe = config().precision.recipe,
+                     .precision = precision_text(config().precision),
+                     .config_sha256 = config_sha256(config()),
+                     .data_sha256 = data_sha256_,
+                     .first_step = start_.steps_done});
+}
+
+RunResult TrainingRun::train(const TrainingHooks& hooks) {
+  CHECK(recorder_, "TrainingRun::train before open()%s", "");
+  const auto stop_requested = [&] { return hooks.stop_requested && hooks.stop_requested(); };
+  RunParts parts = this->parts();
+  parts.on_step = hooks.on_step;
+  parts.stop_requested = stop_requested;
+  parts.interrupted = [&, steps_here = int64_t{0}]() mutable {
+    return ++steps_here == hooks.stop_after || stop_requested();
+  };
+  const RunResult result = run(parts, start_);
+  recorder_->telemetry().flush();  // the receipt and whoever reads the run next
+  log_->set_bar("");
+  seal();
+  return result;
+}
+
+RunParts TrainingRun::parts() {
+  return {.config = config(),
+          .on = on_,
+          .model = *memory_.model,
+          .optimizer = *memory_.optimizer,
+          .loader = loader_,
+          .evaluators = evaluators_.all(),
+          .checkpoints = *checkpoints_,
+          .recorder = *recorder_,
+          .probe = make_probe(config(), evaluators_.validation.first()),
+          .mask_id = data_.mask_id,
+          .data_sha256 = data_sha256_,
+          .landings = landings(config()),
+          .interrupted = {},
+          .stop_requested = {}};
+}
+
+RecorderConfig TrainingRun::recorder_config(double peak_flop_per_s) const {
+  RecorderConfig r{.telemetry_path = dir_->file("telemetry.db"),
+                   .steps = config().run.steps,
+                   .batch_tokens = config().run.batch_tokens,
+                   .flops_per_token = double(audit_.flops_per_token),
+                   .limit_flops_per_s = peak_flop_per_s};
+  for (const MixtureSource& source : data_.mixture) r.sources.push_back(source.name);
+  for (const QuantisedOperandState& s : memory_.model->quantised_operands()) {
+    r.operands.push_back({.layer = s.layer,
+                          .weight = s.weight,
+                          .operand = s.operand,
+                          .role = s.role,
+                          .format = s.format});
+  }
+  for (int64_t l = 0; l < config().model.layers; ++l) {
+    if (is_moe_block(config().model, l)) r.moe_layers.push_back(l);
+  }
+  if (!r.moe_layers.empty()) r.experts = config().model.moe->experts;
+  return r;
+}
+
+// Writes the receipt, by which the figures of the run can be recomputed. A failure is only a
+// warning: the run itself is complete.
+void TrainingRun::seal() {
+  try {
+    write_receipt(dir_->file(kReceiptName), make_run_receipt(dir_->path(), dir_->path()));
+  } catch (const std::exception& error) {
+    log_->warn(std::string("no receipt: ") + error.what());
+  }
+}
+
+}  // namespace assay

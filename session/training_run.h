@@ -1,0 +1,97 @@
+// A training run as one object: data, memory, model, optimizer, loader, evaluators and the folder,
+// put together from a session in the order in which they need each other.
+//
+//   TrainingRun run(Session(load_config("moe.yaml"), {.device = "auto"}), {.folder = "runs/moe"});
+//   run.open();    // allocates; resumes what the folder holds, or initialises the model
+//   const RunResult result = run.train({.on_step = [](const StepStats& s) { ... }});
+//
+// The folder ends up as `assay train` leaves it: config.yaml, meta.json, log.txt, telemetry.db,
+// checkpoints/, receipt.json. The same program again resumes the run.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/run/run.h"
+#include "engine/run/run_dir.h"
+#include "models/audit/audit.h"
+#include "session/run_data.h"
+#include "session/run_evaluators.h"
+#include "session/session.h"
+
+namespace assay {
+
+struct TrainingRunOptions {
+  std::string folder;
+  enum class Start { kContinue, kFresh } start = Start::kContinue;  // kFresh deletes what is there
+  std::vector<std::string> command = {};                            // recorded in meta.json
+};
+
+struct TrainingHooks {
+  std::function<void(const StepStats&)> on_step = {};  // after each step
+  std::function<bool()> stop_requested = {};           // asked at any time; true: save and stop
+  std::optional<int64_t> stop_after = {};              // steps of this call
+};
+
+class TrainingRun {
+ public:
+  // Resolves the contract to steps, reads the data, plans the memory. Nothing is allocated and no
+  // file is written, except that a contract in seconds trains a few steps to measure them and the
+  // embedded corpus is made if it is not cached. UserError as load_config, resolve_data and
+  // read_core_bundle.
+  TrainingRun(Session session, TrainingRunOptions options);
+  ~TrainingRun();
+
+  // Opens the folder, allocates, and resumes from the newest checkpoint or initialises the model
+  // from run.seed. UserError: not enough memory, another run's folder, changed data.
+  void open();
+  // Trains until the run ends or is stopped, then writes the receipt. Once, after open().
+  RunResult train(const TrainingHooks& hooks = {});
+
+  // Known after the constructor.
+  const Config& config() const { return session_.config; }  // run.steps is resolved
+  const Session& session() const { return session_; }
+  const Audit& audit() const { return audit_; }
+  const MemoryPlan& plan() const { return memory_.plan; }
+  // What the sources of a mixture come to in run.steps steps, as a table; "" without a mixture.
+  std::string mixture_table() { return assay::mixture_table(loader_, config()); }
+
+  // Known after open().
+  const RunDir& dir() const { return *dir_; }
+  Log& log() { return *log_; }
+  Model& model() { return *memory_.model; }
+  const RunStart& start() const { return start_; }
+  const std::optional<std::string>& checkpoint() const { return newest_; }  // resumed from
+  const TrainingState& state_before() const { return before_; }             // of that checkpoint
+
+ private:
+  void resolve_horizon();
+  LoaderConfig warning_loader();
+  RecorderConfig recorder_config(double peak_flop_per_s) const;
+  RunParts parts();
+  void seal();
+
+  Session session_;
+  const TrainingRunOptions options_;
+  const Audit audit_;
+  RunData data_;
+  TrainingMemory memory_;
+  std::unique_ptr<Log> log_;  // before the loader, whose thread warns
+  Loader loader_;
+  RunEvaluators evaluators_;
+
+  std::optional<RunDir> dir_;
+  std::optional<Checkpoints> checkpoints_;
+  std::optional<std::string> newest_;
+  TrainingState before_;
+  std::map<std::string, std::string> data_sha256_;
+  Exec on_;
+  std::optional<RunRecorder> recorder_;
+  RunStart start_;
+};
+
+}  // namespace assay

@@ -1,0 +1,220 @@
+#include "tools/assay/train_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/check.h"
+#include "engine/config/check.h"
+#include "engine/config/text.h"
+#include "engine/config/yaml.h"
+#include "engine/telemetry/reader.h"
+#include "lab/router/text.h"
+#include "lab/runs/run_summary.h"
+#include "models/audit/audit_report.h"
+#include "models/linear/native_products.h"
+#include "models/linear/precision.h"
+#include "session/build_info.h"
+
+namespace assay {
+namespace {
+
+// "landings of 37,813 steps: 2% at 757, 5% at 1,891"
+std::string landings_text(const Config& config) {
+  std::string text;
+  for (const Landing& l : landings(config)) {
+    text += strprintf("%s %g%% at %s", text.empty() ? "" : ",", 100 * l.fraction,
+                      grouped(l.step).c_str());
+  }
+  return text.empty() ? "" : "landings of " + grouped(horizon(config)) + " steps:" + text;
+}
+
+// Logs the format of each product and whether the product is native or simulated.
+void announce_precision(Log& log, const Config& config, const SessionDevice& device) {
+  const PrecisionTable table = precision_table(config.precision, config.model);
+  if (!table.any()) return;
+  for (const std::string& row : precision_rows(table, config.model)) log.info("  " + row);
+  if (const int64_t kept = table.bf16_first_layers + table.bf16_last_layers; kept > 0) {
+    log.info(strprintf("  bf16 in %ld of %ld blocks: the first %ld, the last %ld",
+                       long(std::min(kept, config.model.layers)), long(config.model.layers),
+                       long(table.bf16_first_layers), long(table.bf16_last_layers)));
+  }
+  if (config.precision.bf16_tail > 0) {
+    log.info(strprintf("  bf16 in all blocks from step %ld on", long(recipe_steps(config) + 1)));
+  }
+  const bool native = config.precision.products == "native";
+  const std::string problem = native_problem(config.model, config.run.sequence);
+  if (native && device.gpu && problem.empty()) {
+    const int capability = device.gpu->facts().capability;
+    for (const std::string& row : native_rows(table, config.model, capability)) {
+      log.info("  " + row);
+    }
+    return;
+  }
+  if (native && device.gpu) {
+    log.warn("precision.products: native: " + problem + ": all products are simulated in bf16");
+  } else if (native) {
+    log.warn("precision.products: native: a CPU has native products for none of these formats");
+  }
+  log.info(
+      "  operands are rounded to these formats and multiplied in bf16: this shows the formats' "
+      "rounding, not their speed; a step takes 1.02 to 1.86 times as long as in bf16 "
+      "(docs/precision.md)");
+}
+
+// Warns when the recipe has changed. Checkpoints hold fp32 masters in every recipe, so any recipe
+// can resume from them.
+void announce_other_recipe(Log& log, const std::string& checkpoint, const TrainingState& before,
+                           const Config& config) {
+  const PrecisionConfig then =
+      parse_config_text(before.config_yaml, checkpoint + "/state.json", checkpoint).precision;
+  if (then == config.precision) return;
+  log.warn(
+      strprintf("precision: the checkpoint was trained in %s, the run continues in %s; the "
+                "weights are quantised again from the checkpoint's fp32 masters",
+                precision_text(then).c_str(), precision_text(config.precision).c_str()));
+}
+
+// Warns when the loaded checkpoint has a non-finite value. Training may never read it (e.g. the
+// embedding row of a token absent from the data); if it does, a guard ends the run.
+void announce_not_finite(Log& log, const std::string& checkpoint, const std::string& what) {
+  if (what.empty()) return;
+  log.warn(
+      strprintf("the checkpoint %s is not finite: %s; the run stops when a step computes NaN or "
+                "inf from it. Remove the checkpoint's folder to resume from the previous one",
+                checkpoint.c_str(), what.c_str()));
+}
+
+// Reads the validation figures from telemetry.db; for a run that was already complete.
+void fill_from_telemetry(const RunDir& dir, RunResult& result) {
+  const TelemetryReader reader(dir.file("telemetry.db"));
+  if (const auto loss = reader.last_eval("val", "loss_nats")) result.val_loss_nats = loss->value;
+  if (const auto bpb = reader.last_eval("val", "bits_per_byte")) {
+    result.val_bits_per_byte = bpb->value;
+  }
+}
+
+// The run as read from its directory, for the summary; nothing if it is unreadable, e.g. because
+// telemetry.db is gone.
+std::optional<RunRecord> recorded(Log& log, const RunDir& dir) {
+  try {
+    return read_run(dir.path());
+  } catch (const UserError& error) {
+    log.warn(std::string("no summary: ") + error.what());
+    return std::nullopt;
+  }
+}
+
+// null for 0, which means not measured.
+nlohmann::json or_null(double figure) {
+  return figure > 0 ? nlohmann::json(figure) : nlohmann::json();
+}
+
+void log_lines(Log& log, const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) log.info(line);
+}
+
+// Logs the analysis of `assay router`, the error and how to continue.
+void report_collapse(Log& log, const RunResult& result, const RunRecord& record) {
+  log_lines(log, router_text(analyse_router(record, {})));
+  log.info("error: the routers collapsed (telemetry.collapse_stop): " + result.why);
+  log.info(strprintf(
+      "hint: the checkpoint of step %ld is kept; to resume from it, run the same command with "
+      "--set telemetry.collapse_stop=null; docs/router.md lists remedies",
+      long(result.steps_done)));
+}
+
+// Logs what is NaN or infinite, and what helps.
+void report_not_finite(Log& log, const RunResult& result) {
+  if (result.why.empty()) {
+    log.info("error: loss or gradient is NaN or infinite at step " +
+             std::to_string(result.steps_done));
+    log.info("hint: lower optimizer.lr or set optimizer.clip; the last checkpoint is kept");
+    return;
+  }
+  log.info(strprintf("error: step %ld: %s", long(result.steps_done), result.why.c_str()));
+  log.info(
+      "hint: the overflow happened in an earlier operation: lower optimizer.lr or set "
+      "optimizer.clip; the last checkpoint is kept");
+}
+
+nlohmann::ordered_json result_json(const RunDir& dir, const RunResult& result,
+                                   const std::optional<RunRecord>& record) {
+  nlohmann::ordered_json json{{"end", run_end_name(result.end)},
+                              {"run", dir.path()},
+                              {"step", result.steps_done},
+                              {"tokens", result.tokens},
+                              {"val_loss_nats", or_null(result.val_loss_nats)},
+                              {"val_bits_per_byte", or_null(result.val_bits_per_byte)},
+                              {"tokens_per_s", result.tokens_per_s}};
+  if (record) json.update(summary_json(*record));
+  if (result.end == RunEnd::kCollapseStop) json["collapse_stop"] = result.why;
+  if (result.end == RunEnd::kNonFinite && !result.why.empty()) json["not_finite"] = result.why;
+  return json;
+}
+
+// The device, parameters, memory, contract and what differs from the defaults.
+void announce_setup(TrainingRun& run) {
+  Log& log = run.log();
+  const Config& config = run.config();
+  const Audit& counts = run.audit();
+  const BuildInfo build = build_info();
+  log.info(strprintf("assay %s commit %s%s, recipe %s, on %s, %ld threads", build.version.c_str(),
+                     build.commit.c_str(), build.dirty ? " (modified)" : "",
+                     config.precision.recipe.c_str(), run.session().device.name().c_str(),
+                     long(config.run.threads)));
+  log.info(
+      strprintf("parameters: %s total, %s active; %.3g FLOPs per token; memory planned %.1f MiB",
+                grouped(counts.total).c_str(), grouped(counts.active).c_str(),
+                double(counts.flops_per_token), double(run.plan().total_bytes()) / (1 << 20)));
+  const int64_t tokens = config.run.steps * config.run.batch_tokens;
+  log.info(strprintf(
+      "contract %s: %ld steps of %ld tokens, %s tokens: %.2f per total, %.2f per active parameter",
+      config.contract.kind.c_str(), long(config.run.steps), long(config.run.batch_tokens),
+      grouped(tokens).c_str(), double(tokens) / double(counts.total),
+      double(tokens) / double(counts.active)));
+  if (const std::string text = landings_text(config); !text.empty()) log.info(text);
+  for (const std::string& line : differences_from_default(config)) log.info("  " + line);
+  announce_precision(log, config, run.session().device);
+  if (const int64_t done = run.start().steps_done; done > 0) {
+    log.info("resumes after step " + std::to_string(done));
+  }
+}
+
+}  // namespace
+
+void announce_run(TrainingRun& run) {
+  announce_setup(run);
+  log_lines(run.log(), run.mixture_table());
+  if (const auto& checkpoint = run.checkpoint()) {
+    announce_other_recipe(run.log(), *checkpoint, run.state_before(), run.config());
+    announce_not_finite(run.log(), *checkpoint, run.start().not_finite);
+  }
+}
+
+void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start start, bool json) {
+  Log& log = run.log();
+  const RunDir& dir = run.dir();
+  if (result.val_loss_nats == 0) fill_from_telemetry(dir, result);
+  std::string line = strprintf("%s at step %ld/%ld", run_end_name(result.end),
+                               long(result.steps_done), long(run.config().run.steps));
+  if (result.val_loss_nats > 0) line += strprintf(": val loss %.4f nats", result.val_loss_nats);
+  if (result.val_bits_per_byte > 0) line += strprintf(", %.4f bits/byte", result.val_bits_per_byte);
+  if (result.tokens_per_s > 0) line += strprintf(", %.0f tokens/s", result.tokens_per_s);
+  log.info(line + ", run " + dir.path());
+  if (result.end == RunEnd::kInterrupted) {
+    const bool fresh = start == TrainingRunOptions::Start::kFresh;
+    log.info(strprintf("run the same command%s to resume", fresh ? " without --fresh" : ""));
+  }
+  const std::optional<RunRecord> record = recorded(log, dir);
+  if (record) {
+    for (const std::string& summary : summary_lines(*record)) log.info(summary);
+  }
+  if (result.end == RunEnd::kNonFinite) report_not_finite(log, result);
+  if (result.end == RunEnd::kCollapseStop && record) report_collapse(log, result, *record);
+  if (json) std::printf("%s\n", result_json(dir, result, record).dump(1).c_str());
+}
+
+}  // namespace assay

@@ -1,0 +1,16 @@
+// What `assay train` says before and after training: on the terminal, in the run's log, as JSON.
+#pragma once
+
+#include "session/training_run.h"
+
+namespace assay {
+
+// After TrainingRun::open(): device, parameters, memory, contract, formats, the sources of a
+// mixture, and warnings about the checkpoint that the run resumes from.
+void announce_run(TrainingRun& run);
+
+// How the run ended, its summary, and what helps where a guard stopped it. json: also one JSON
+// object on stdout.
+void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start start, bool json);
+
+}  // namespace assay
