@@ -26,10 +26,6 @@ void check_tokens(const char* op, View<const int32_t, 1> token, int64_t vocab) {
 
 namespace cpu {
 
-int64_t embedding_backward_workspace_bytes(Backend backend, int64_t tokens, int64_t width) {
-  return backend == Backend::kGpu ? gpu::embedding_backward_workspace_bytes(tokens, width) : 0;
-}
-
 template <typename T>
 void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
   const int64_t width = a.y.dim[1];
@@ -64,6 +60,10 @@ void embedding_backward(Exec on, const EmbeddingBackward<T>& a) {
 }
 
 }  // namespace cpu
+
+int64_t embedding_backward_workspace_bytes(Backend backend, int64_t tokens, int64_t width) {
+  return backend == Backend::kGpu ? gpu::embedding_backward_workspace_bytes(tokens, width) : 0;
+}
 
 template <typename T>
 void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
