@@ -9,7 +9,7 @@
 // grad_scale), of the total update subtracted from p, and of p after the step. The other results
 // keep their bits.
 //
-// Reference: tests/ref/adamw.h. Arithmetic is in float; the step's constants come from double.
+// Arithmetic is in float, that of the step's constants in double. Reference: tests/ref/adamw.h.
 #pragma once
 
 #include "base/cost.h"

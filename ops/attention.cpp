@@ -30,8 +30,8 @@ using attention::kLn2;
 using attention::kLog2E;
 using attention::sees;
 
-// Calls f<V0>(key) for each group of keys; V0 is the first vector of queries that sees the group. On
-// the diagonal the first key / 16 vectors see none of its keys.
+// Calls f<V0>(key) for each group of keys; V0 is the first vector of queries that sees the group.
+// On the diagonal the first key / 16 vectors see none of its keys.
 template <int Keys, typename F>
 [[gnu::always_inline]] inline void for_key_groups(bool diagonal, F&& f) {
   const auto range = [&]<int V0>(int begin, int end) {

@@ -1,5 +1,5 @@
-// A checksum of the bits of x (hash_floats of base/hash.h): a sum modulo 2^64 of words
-// weighted by position. The order does not matter, so every backend computes the same value.
+// A checksum of the bits of x (hash_floats of base/hash.h): a sum modulo 2^64 of words weighted by
+// position. The order does not matter, so every backend computes the same value.
 #pragma once
 
 #include "base/cost.h"

@@ -1,5 +1,5 @@
-// Quantises a matrix and writes the decoded values in bf16: an operand of a simulated product, for
-// formats that the hardware does not multiply.
+// Quantises a matrix and writes the decoded values in bf16: an operand of a simulated product,
+// which needs no hardware for the format.
 //
 //   z[a, c]   = x[gather[a], c]                (A, C); without gather x[a, c]
 //   row       y = code x scale of the block, blocks along C

@@ -23,7 +23,7 @@ struct RopeForward {
   int64_t heads;                         // Hq
   int64_t kv_heads;                      // Hkv
   int64_t head_dim;                      // D
-  int64_t sequence;                      // T, divides N; or with `position`, above them all
+  int64_t sequence;                      // T, divides N; above every `position` if given
   View<const int32_t, 1> position = {};  // in  (N)   optional
 };
 

@@ -50,7 +50,7 @@ enum RouterMeasure {
 };
 
 struct RouterForward {
-  View<int32_t, 2> expert;  // out (N, K)   in descending order of selection
+  View<int32_t, 2> expert;  // out (N, K)   ids, best first
   View<float, 2> gate;      // out (N, K)
   // out (N)      of z; needed by the z-loss, and by softmax with kSwitch, with a bias or with gates
   //              that are not normalised
