@@ -12,7 +12,7 @@ namespace assay {
 
 namespace {
 
-// One pass over five or six streams. kEmit: the weight is written too. kSquare: sums[3] as
+// One pass over n elements. kEmit: the weight is written too. kSquare: sums is a row of
 // AdamW::squares.
 template <bool kEmit, bool kSquare, typename T>
 void update(int64_t n, const AdamWConstants& s, float scale, const float* __restrict grad,
@@ -44,7 +44,7 @@ void update(int64_t n, const AdamWConstants& s, float scale, const float* __rest
   }
 }
 
-// A piece of the tensor.
+// Updates elements [begin, end), one row of squares.
 template <bool kEmit, bool kSquare, typename T>
 void update_piece(const AdamW<T>& a, const AdamWConstants& s, float scale, int64_t begin,
                   int64_t end) {
@@ -91,7 +91,7 @@ void adamw(Exec on, const AdamW<T>& a) {
   CHECK(a.squares.empty() || (a.squares.dim[0] == adamw_pieces(n) && a.squares.dim[1] == 3),
         "adamw: squares (%ld, %ld) for %ld pieces", long(a.squares.dim[0]), long(a.squares.dim[1]),
         long(adamw_pieces(n)));
-  CHECK(a.step >= 1, "adamw: step %ld, the first is 1", long(a.step));
+  CHECK(a.step >= 1, "adamw: step %ld, must be >= 1", long(a.step));
   if (on.gpu) return gpu::adamw(on, a);
   cpu::adamw(on, a);
 }

@@ -1,14 +1,15 @@
-// One step of AdamW on one tensor: decoupled decay first, then the bias-corrected update.
+// One step of AdamW (Loshchilov and Hutter, 2019) on one tensor: decoupled decay, then the
+// bias-corrected update.
 //
-//   g = grad * grad_scale          p -= lr * weight_decay * p
-//   m = beta1 m + (1 - beta1) g    v = beta2 v + (1 - beta2) g^2
-//   p -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)          weight = p rounded to T
+//   g = grad * grad_scale                  p -= lr * weight_decay * p
+//   m = beta1 m + (1 - beta1) g            v = beta2 v + (1 - beta2) g^2
+//   p -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)      weight = p rounded to T
 //
-// Where `squares` is asked for, the same pass adds up how large the step was, piece by piece, in
-// double: of grad before grad_scale, of what was taken off p, and of p after it. The other results
+// With `squares`, the same pass sums in double, piece by piece, the squares of grad (before
+// grad_scale), of the total update subtracted from p, and of p after the step. The other results
 // keep their bits.
 //
-// Reference: tests/ref/adamw.h. Arithmetic in float, the step's constants in double.
+// Arithmetic is in float, that of the step's constants in double. Reference: tests/ref/adamw.h.
 #pragma once
 
 #include "base/bf16.h"
@@ -23,10 +24,10 @@ struct AdamW {
   View<float, 1> master;                 // acc (n)   p
   View<float, 1> m;                      // acc (n)
   View<float, 1> v;                      // acc (n)
-  View<T, 1> weight = {};                // out (n)   optional: empty where the master is the weight
+  View<T, 1> weight = {};                // out (n)   empty if the master is the weight
   View<const float, 1> grad;             // in  (n)
   View<const float, 1> grad_scale = {};  // in  (1)   optional, e.g. the clip factor
-  View<double, 2> squares = {};  // out (adamw_pieces(n), 3)   optional: grad^2, update^2, p^2
+  View<double, 2> squares = {};  // out (adamw_pieces(n), 3)   grad^2, update^2, p^2; optional
   float lr;
   float beta1 = 0.9f;
   float beta2 = 0.95f;

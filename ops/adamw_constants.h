@@ -1,4 +1,5 @@
-// What one step of AdamW multiplies by: computed once, in double, the same for every backend.
+// The factors of one AdamW step, computed once in double and rounded to float: every backend uses
+// the same.
 #pragma once
 
 #include <cmath>

@@ -14,7 +14,7 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kColumns = 256;  // of a piece; it has 16 rows
+constexpr int64_t kColumns = 256;  // of a piece, which has 16 rows
 using Rows = float[kHadamard][kColumns];
 
 uint32_t largest(const Rows& x) {

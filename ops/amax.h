@@ -1,10 +1,10 @@
-// The largest magnitude in a matrix, and in its 16-point random Hadamard transform along the rows'
-// axis, from one read.
+// The largest magnitude of a matrix, and of its 16-point random Hadamard transform along the axis
+// of the rows, from one read.
 //
-//   amax = max |x|        rotated = max |y|, y as ops/hadamard.h before it is rounded to T
+//   amax = max |x|        rotated = max |y|, y as in ops/hadamard.h before it is rounded to T
 //
-// A maximum of bit patterns: the order does not matter. Infinity and NaN (one pattern, above
-// infinity) come through. No rows: 0.
+// The maximum is over bit patterns, so the order does not matter. Infinity and NaN (one pattern,
+// above infinity) propagate. Without rows the result is 0.
 #pragma once
 
 #include "base/bf16.h"
@@ -17,9 +17,9 @@ namespace assay {
 template <typename T>
 struct Amax {
   View<float, 1> amax;          // out (1)
-  View<float, 1> rotated = {};  // out (1)   or empty
+  View<float, 1> rotated = {};  // out (1)   optional
   View<const T, 2> x;           // in  (R, C)
-  uint32_t signs = 0;           // of the rotation
+  uint32_t signs = 0;           // of the rotation, 16 bits
 };
 
 template <typename T>

@@ -30,8 +30,8 @@ using attention::kLn2;
 using attention::kLog2E;
 using attention::sees;
 
-// Calls f<first vector>(key) for groups of keys. On the diagonal the first `key / 16` vectors see
-// none of them.
+// Calls f<V0>(key) for each group of keys; V0 is the first vector of queries that sees the group.
+// On the diagonal the first key / 16 vectors see none of its keys.
 template <int Keys, typename F>
 [[gnu::always_inline]] inline void for_key_groups(bool diagonal, F&& f) {
   const auto range = [&]<int V0>(int begin, int end) {
@@ -44,8 +44,8 @@ template <int Keys, typename F>
   range.template operator()<3>(48, 64);
 }
 
-// Adds to D columns of a tile's rows: out[r][d] = factor(r) * out[r][d] + sum over steps of a[r,
-// step] * b[step, d].
+// For the rows of a tile and D columns: out[r][d] = factor(r) * out[r][d] + sum over steps(r) of
+// a[r, step] * b[step, d].
 template <typename G, int D, int RowStride, int StepStride, typename Factor, typename Steps>
 [[gnu::always_inline]] inline void add_product(float (*out)[D], const typename G::Lane* a,
                                                const typename G::Lane (*b)[D], Factor&& factor,
@@ -76,8 +76,8 @@ struct StepRange {
   int begin, end;
 };
 
-// 64 queries of one head against all keys before them: scores of a tile (keys by queries), their
-// maximum, the probabilities, and the weighted sum of v, rescaled when the maximum grows.
+// 64 queries of one head against all keys that they see, tile by tile: scores (keys by queries),
+// their maximum, the probabilities, and the weighted sum of v, rescaled when the maximum grows.
 template <typename T, int D>
 void queries_forward(const attention::Text<T>& text, int64_t h, int64_t q0) {
   using G = Geometry<T, D>;
@@ -160,7 +160,7 @@ void queries_forward(const attention::Text<T>& text, int64_t h, int64_t q0) {
   }
 }
 
-// The tiles of 64 queries of one head: what backward needs of them in each form.
+// 64 queries of one head, in every layout that backward needs.
 template <typename T, int D>
 struct QueryBlock {
   using G = Geometry<T, D>;
@@ -171,8 +171,8 @@ struct QueryBlock {
   alignas(64) Lane dout_across[G::kSteps][kTile];
   alignas(64) Lane dout_pairs[G::kRowSteps][D];
   alignas(64) float dq[kTile][D];
-  alignas(
-      64) float lse[kTile];  // in powers of two; infinite for queries past the end, so that p = 0
+  // To the base 2; infinite for queries past the end, so that p = 0.
+  alignas(64) float lse[kTile];
   alignas(64) float delta[kTile];  // dout . out
 
   void load_block(const AttentionBackward<T>& a, const G& geometry, int64_t b, int64_t h,
@@ -200,8 +200,7 @@ struct QueryBlock {
   }
 };
 
-// One tile of keys against a block of queries: p and ds from the scores, then the three products
-// with them.
+// One tile of keys against a block of queries: p and ds from the scores, then dv, dk and dq.
 template <typename T, int D>
 void backward_tile(const AttentionBackward<T>& a, QueryBlock<T, D>& block, int64_t b, int64_t kv,
                    int64_t q0, int64_t k0, float (*dk)[D], float (*dv)[D]) {
@@ -298,7 +297,7 @@ void backward_head(const AttentionBackward<T>& a, int64_t b, int64_t kv) {
 
 void check_shape(const char* op, const AttentionShape& s, int64_t rows, int64_t columns) {
   CHECK(s.head_dim == 32 || s.head_dim == 64 || s.head_dim == 128,
-        "%s: head width %ld, 32, 64 and 128 are built", op, long(s.head_dim));
+        "%s: head width %ld, must be 32, 64 or 128", op, long(s.head_dim));
   CHECK(s.kv_heads > 0 && s.heads % s.kv_heads == 0, "%s: %ld heads over %ld key-value heads", op,
         long(s.heads), long(s.kv_heads));
   CHECK(rows == s.batch * s.sequence && columns == (s.heads + 2 * s.kv_heads) * s.head_dim,

@@ -1,15 +1,15 @@
 // Causal attention with grouped key-value heads; the T x T matrix is never stored.
 //
-//   s[t,j] = q[t] . k[j] / sqrt(D)   j <= t        p = softmax_j(s)        out[t] = sum_j p[t,j] v[j]
-//   lse[t] = log sum_j exp(s[t,j])                                          kept for backward
+//   s[t,j] = q[t] . k[j] / sqrt(D), j <= t      p = softmax_j(s)      out[t] = sum_j p[t,j] v[j]
+//   lse[t] = log sum_j exp(s[t,j])              kept for backward
 //
 //   delta[t] = dout[t] . out[t]      ds[t,j] = p[t,j] (dout[t] . v[j] - delta[t]) / sqrt(D)
-//   dq[t] = sum_j ds[t,j] k[j]       dk[j] = sum_t ds[t,j] q[t]             dv[j] = sum_t p[t,j] dout[t]
+//   dq[t] = sum_j ds[t,j] k[j]     dk[j] = sum_t ds[t,j] q[t]     dv[j] = sum_t p[t,j] dout[t]
 //
 // Query head h reads key-value head h / (Hq / Hkv); dk and dv are summed over the group in order of
-// h. A row of qkv holds the heads of q, then of k, then of v; sequence b is rows [b T, (b + 1) T).
-// Reference: tests/ref/attention.h. With T = bf16, p and ds are rounded to bf16 before their
-// products.
+// h. A row of qkv holds the q heads, then the k heads, then the v heads; sequence b is rows
+// [b T, (b + 1) T). In bf16, p and ds are rounded to bf16 before their products.
+// Reference: tests/ref/attention.h.
 #pragma once
 
 #include "base/bf16.h"
@@ -23,7 +23,7 @@ template <typename T>
 struct AttentionForward {
   View<T, 2> out;            // out (N, Hq D)
   View<float, 3> lse;        // out (B, Hq, T)
-  View<float, 1> amax = {};  // acc (1)   raised to the largest magnitude of out as stored; or empty
+  View<float, 1> amax = {};  // acc (1)   amax slot: raised to max |out| as stored; optional
   View<const T, 2> qkv;      // in  (N, (Hq + 2 Hkv) D)
   int64_t batch;             // B
   int64_t sequence;          // T
@@ -34,14 +34,13 @@ struct AttentionForward {
 
 template <typename T>
 struct AttentionBackward {
-  View<T, 2> dqkv;  // out (N, (Hq + 2 Hkv) D)
-  View<float, 1> dv_amax =
-      {};                    // acc (1)   raised to the largest magnitude of dv as stored; or empty
-  View<float, 1> scratch;    // tmp (attention_backward_scratch(shape))
-  View<const T, 2> dout;     // in  (N, Hq D)
-  View<const T, 2> out;      // in  (N, Hq D)
-  View<const float, 3> lse;  // in  (B, Hq, T)
-  View<const T, 2> qkv;      // in  (N, (Hq + 2 Hkv) D)
+  View<T, 2> dqkv;              // out (N, (Hq + 2 Hkv) D)
+  View<float, 1> dv_amax = {};  // acc (1)   amax slot: raised to max |dv| as stored; optional
+  View<float, 1> scratch;       // tmp (attention_backward_scratch(shape))
+  View<const T, 2> dout;        // in  (N, Hq D)
+  View<const T, 2> out;         // in  (N, Hq D)
+  View<const float, 3> lse;     // in  (B, Hq, T)
+  View<const T, 2> qkv;         // in  (N, (Hq + 2 Hkv) D)
   int64_t batch;
   int64_t sequence;
   int64_t heads;
@@ -57,17 +56,17 @@ template <typename T>
 void attention_forward(Exec on, const AttentionForward<T>& a);
 template <typename T>
 void attention_backward(Exec on, const AttentionBackward<T>& a);
-// Floats of AttentionBackward::scratch.
+// Number of floats of AttentionBackward::scratch.
 int64_t attention_backward_scratch(const AttentionShape& shape);
 
-// Two products over the causal half of T x T, the exponential not counted.
+// Two products over the causal half of T x T; exponentials are not counted.
 template <typename T>
 Cost attention_forward_cost(const AttentionForward<T>& a) {
   const double pairs = double(a.batch * a.heads) * double(a.sequence) * double(a.sequence + 1) / 2;
   return {.bytes = double(a.qkv.bytes() + a.out.bytes() + a.lse.bytes()),
           .flops = 4.0 * pairs * double(a.head_dim)};
 }
-// Five products: s again, dp, dv, dk, dq.
+// Five products: s recomputed, dp, dv, dk, dq.
 template <typename T>
 Cost attention_backward_cost(const AttentionBackward<T>& a) {
   const double pairs = double(a.batch * a.heads) * double(a.sequence) * double(a.sequence + 1) / 2;

@@ -1,13 +1,13 @@
-// Between float and bf16.
+// Conversion between float and bf16.
 //
 //   cast<bf16, float>    round to nearest even; NaN stays NaN
 //   cast<float, bf16>    exact
 //   cast_stochastic      (bits + r) >> 16, r uniform in [0, 2^16): the mean over many draws is x
 //
-// r of element i is half a word of the counter-based generator: bits 16 (i mod 2) ... of word i / 2
-// mod 4 of block i / 8, i counted from `first`. It depends on the key and the element only, so any
-// cut into calls gives the same bits. Reference: base/bf16.h, one element at a time
-// (tests/ref/cast.h).
+// r of element i is a half word of the counter-based generator (base/random.h): the 16 bits from
+// bit 16 (i mod 2) of word (i / 2) mod 4 of block i / 8, i = first + index in x. It depends
+// only on the key and the element, so any split into calls gives the same bits. Reference:
+// base/bf16.h, element by element (tests/ref/cast.h).
 #pragma once
 
 #include "base/bf16.h"

@@ -1,5 +1,5 @@
-// A checksum of floats by their bits (base/hash.h, hash_floats): a sum modulo 2^64 of words
-// weighted by position, so that the order does not matter and every backend has the same.
+// A checksum of the bits of x (hash_floats of base/hash.h): a sum modulo 2^64 of words weighted by
+// position. The order does not matter, so every backend computes the same value.
 #pragma once
 
 #include "base/cost.h"

@@ -1,12 +1,13 @@
-// Expert outputs back to tokens, through the inverse permutation of ops/dispatch.h. A = N K rows
-// sorted by expert.
+// Sums expert outputs by token, through the inverse permutation of ops/dispatch.h. The A = N K
+// slots are sorted by expert.
 //
 //   combine    y[t] = add[t] + sum_k gate[t,k] * expert_out[slot(t,k)]
-//   backward   dexpert_out[slot(t,k)] = gate[t,k] * dy[t]         dgate[t,k] = <dy[t], expert_out[slot(t,k)]>
-//   reduce     dx[t] = add[t] + sum_k dexpert_in[slot(t,k)]       backward of gathering the experts' inputs
+//   backward   dexpert_out[slot(t,k)] = gate[t,k] * dy[t]
+//              dgate[t,k] = <dy[t], expert_out[slot(t,k)]>
+//   reduce     dx[t] = add[t] + sum_k dexpert_in[slot(t,k)]     backward of gathering expert inputs
 //
 // Each token adds in the order k = 0, 1, ..., so the sum does not depend on the loads. A gate of
-// zero still costs its row. Reference: tests/ref/combine.h. Sums are in float whatever T is.
+// zero saves no work. Sums are in float whatever T is. Reference: tests/ref/combine.h.
 #pragma once
 
 #include "base/bf16.h"
@@ -22,16 +23,15 @@ struct CombineForward {
   View<const T, 2> expert_out;  // in  (A, C)
   View<const int32_t, 2> slot;  // in  (N, K)
   View<const float, 2> gate;    // in  (N, K)
-  View<const T, 2> add = {};    // in  (N, C)   shared expert's output, optional; may be y itself
+  View<const T, 2> add = {};    // in  (N, C)   output of the shared experts; optional; may be y
 };
 
 template <typename T>
 struct CombineBackward {
-  View<T, 2> dexpert_out;  // out (A, C)
-  View<float, 2> dgate;    // out (N, K)
-  View<float, 1> amax =
-      {};  // acc (1)      raised to the largest magnitude of dexpert_out as stored; or empty
-  View<const T, 2> dy;          // in  (N, C)
+  View<T, 2> dexpert_out;    // out (A, C)
+  View<float, 2> dgate;      // out (N, K)
+  View<float, 1> amax = {};  // acc (1)   amax slot: raised to max |dexpert_out| as stored; optional
+  View<const T, 2> dy;       // in  (N, C)
   View<const T, 2> expert_out;  // in  (A, C)
   View<const int32_t, 2> slot;  // in  (N, K)
   View<const float, 2> gate;    // in  (N, K)
@@ -42,7 +42,7 @@ struct ReduceByToken {
   View<T, 2> dx;                // out (N, C)
   View<const T, 2> dexpert_in;  // in  (A, C)
   View<const int32_t, 2> slot;  // in  (N, K)
-  View<const T, 2> add = {};    // in  (N, C)   optional; may be dx itself
+  View<const T, 2> add = {};    // in  (N, C)   optional; may be dx
 };
 
 template <typename T>

@@ -10,9 +10,9 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kSegment = 16;  // elements of one scale, whatever the kind
+constexpr int64_t kSegment = 16;  // elements with one scale, whatever the kind
 
-// 1 where the kind has no scale of its own.
+// The factor of the block's codes; 1 without block scales.
 template <typename T>
 float decode_scale(const Dequantise<T>& a, int64_t line, int64_t k) {
   if (a.format.scale == ScaleKind::kTensor) return 1.0f;
@@ -72,8 +72,7 @@ void dequantise(Exec on, const Dequantise<T>& a) {
   CHECK(a.codes.dim[0] == lines && a.codes.dim[1] == code_bytes(f.element, k) &&
             a.scales.size() == (has_float_scales(f.scale) ? scales : 0) &&
             a.scale_codes.size() == (has_byte_scales(f.scale) ? scales : 0),
-        "dequantise: y (%ld, %ld), codes (%ld, %ld), %ld scales and %ld codes of scales, %ld are "
-        "needed",
+        "dequantise: y (%ld, %ld), codes (%ld, %ld), %ld scales and %ld scale codes, needs %ld",
         long(lines), long(k), long(a.codes.dim[0]), long(a.codes.dim[1]), long(a.scales.size()),
         long(a.scale_codes.size()), long(scales));
   if (on.gpu) return gpu::dequantise(on, a);

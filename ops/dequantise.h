@@ -1,9 +1,9 @@
-// From codes back to numbers: y = code x scale of the block. The tensor's scale stays for the
-// epilogue of the product that y goes into.
+// Decodes codes: y = code x scale of the block. The tensor's scale is not applied; it belongs to
+// the epilogue of the product that reads y.
 //
-// With e8m0 and ue4m3 scales, and without block scales, the product is exact in bf16 (as long as it
-// is a number of bf16's range). fp32 scales: rounded to T once, from the product in float. A NaN
-// scale makes its block NaN.
+// With e8m0 or ue4m3 scales, or without block scales, y is exact in bf16 (within bf16's range).
+// With fp32 scales the product is computed in float and rounded to T once. A NaN scale makes its
+// block NaN.
 #pragma once
 
 #include "base/bf16.h"
@@ -18,8 +18,8 @@ template <typename T>
 struct Dequantise {
   View<T, 2> y;                             // out (lines, K)
   View<const uint8_t, 2> codes;             // in  (lines, code_bytes(element, K))
-  View<const float, 1> scales = {};         // in  (scale_count) of k1x128, k128x128
-  View<const uint8_t, 1> scale_codes = {};  // in  (scale_count) of k1x32, k1x16, k16x16
+  View<const float, 1> scales = {};         // in  (scale_count) for k1x128, k128x128
+  View<const uint8_t, 1> scale_codes = {};  // in  (scale_count) for k1x32, k1x16, k16x16
   QuantFormat format;
 };
 

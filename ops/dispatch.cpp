@@ -35,7 +35,7 @@ void dispatch(Exec on, const Dispatch& a) {
     }
   });
 
-  // Counts become starts: over pieces within an expert, then over experts.
+  // Turns counts into starts: over the pieces of an expert, then over experts.
   parallel_ranges(on, experts, 512, [&](int64_t begin, int64_t end) {
     std::fill(a.offsets.data + begin, a.offsets.data + end, 0);
     for (int64_t p = 0; p < pieces; ++p) {
@@ -79,8 +79,8 @@ void dispatch(Exec on, const Dispatch& a) {
         long(a.offsets.dim[0]), long(a.token.dim[0]), long(a.slot.dim[0]), long(a.slot.dim[1]),
         long(tokens), long(k), long(experts));
   CHECK(a.partial.dim[0] >= dispatch_pieces(tokens) && tokens * k <= INT32_MAX,
-        "dispatch: partial (%ld, %ld) for %ld tokens of %ld", long(a.partial.dim[0]), long(experts),
-        long(tokens), long(k));
+        "dispatch: partial (%ld, %ld) for %ld tokens with %ld experts each", long(a.partial.dim[0]),
+        long(experts), long(tokens), long(k));
   if (on.gpu) return gpu::dispatch(on, a);
   cpu::dispatch(on, a);
 }

@@ -1,11 +1,11 @@
-// Sorts the N K assignments by expert: the slots of one expert are neighbours, in the order of
-// tokens.
+// Sorts the N K assignments by expert: the slots of one expert are contiguous, in token order.
 //
 //   slot(t, k)        position of assignment (t, k), stable by (t, k)
 //   token[slot(t, k)] = t
 //   offsets[e]        first slot of expert e; offsets[E] = N K
 //
-// Reference: tests/ref/dispatch.h. Integers, exact. Every id must be in [0, E).
+// Integers, exact. Every id must be in [0, E); only the CPU checks it. Reference:
+// tests/ref/dispatch.h.
 #pragma once
 
 #include "base/cost.h"
@@ -23,7 +23,7 @@ struct Dispatch {
 };
 
 void dispatch(Exec on, const Dispatch& a);
-// Pieces of kDispatchPieceTokens tokens, each counted apart; fixes nothing but the size of partial.
+// The tokens are counted in pieces of kDispatchPieceTokens; the results do not depend on it.
 constexpr int64_t kDispatchPieceTokens = 256;
 int64_t dispatch_pieces(int64_t tokens);
 

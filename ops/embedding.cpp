@@ -13,7 +13,7 @@ namespace assay {
 namespace {
 
 constexpr int64_t kRowsPerPiece = 64;
-constexpr int64_t kColumnsPerPiece = 64;  // of dweight: a cache line of bf16 pairs, four of float
+constexpr int64_t kColumnsPerPiece = 64;  // of dweight: four cache lines of a row
 
 void check_tokens(const char* op, View<const int32_t, 1> token, int64_t vocab) {
   for (int64_t i = 0; i < token.dim[0]; ++i) {

@@ -1,8 +1,10 @@
 // Token embedding: rows of a table.
 //
-//   y[i,c] = gain * weight[token[i], c]              dweight[v,c] += gain * sum over i with token[i] = v of dy[i,c]
+//   y[i,c] = gain * weight[token[i], c]
+//   dweight[v,c] += gain * sum of dy[i,c] over the i with token[i] = v
 //
-// Reference: tests/ref/embedding.h. The sum over tokens runs in token order in float.
+// The sum is in float in token order; a GPU sums runs of 64 tokens first. Reference:
+// tests/ref/embedding.h.
 #pragma once
 
 #include "base/bf16.h"
@@ -36,13 +38,13 @@ void embedding_backward(Exec on, const EmbeddingBackward<T>& a);
 // What on.workspace must have for embedding_backward on `backend`.
 int64_t embedding_backward_workspace_bytes(Backend backend, int64_t tokens, int64_t width);
 
-// One row of the table read and one of y written a token.
+// Per token, one row of the table is read and one of y written.
 template <typename T>
 Cost embedding_forward_cost(const EmbeddingForward<T>& a) {
   return {.bytes = 2.0 * double(a.y.bytes()) + double(a.token.bytes()),
           .flops = double(a.y.size())};
 }
-// dy read, one row of dweight read and written a token.
+// dy is read; per token, one row of dweight is read and written.
 template <typename T>
 Cost embedding_backward_cost(const EmbeddingBackward<T>& a) {
   return {.bytes = double(a.dy.bytes()) + 8.0 * double(a.dy.size()) + double(a.token.bytes()),

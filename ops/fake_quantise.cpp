@@ -19,24 +19,24 @@ namespace {
 using Tile = float[kHighBand][kFakeColumns];
 static_assert(kFakeColumns == kHalvesDrawn);
 
-// A tile of z and where it lies.
+// The place of a tile in z.
 struct Piece {
   RowRange rows;
   int64_t column, columns;  // first, count
-  int64_t number;
+  int64_t number;           // among all pieces
   int64_t height() const { return rows.end - rows.begin; }
 };
 
-// What is the same for all pieces of a copy.
+// What all pieces of a copy share.
 struct CopyPlan {
   const FakeCopy& to;
   FakeWay way;
-  BlockShape block;  // rows, columns of z
+  BlockShape block;  // in rows and columns of z
   LineCoder coder;
   RandomKey key;
   int64_t draw_length;
-  float s;        // of the tensor
-  int64_t tiled;  // blocks of a tile
+  float s;        // S of the tensor
+  int64_t tiled;  // blocks per tile
 };
 
 template <typename X>
@@ -54,7 +54,7 @@ void rotate(Tile& tile, const Piece& p, uint32_t signs) {
   for (int64_t r = 0; r + kHadamard <= p.height(); r += kHadamard) hadamard_rows(&tile[r], signs);
 }
 
-// Calls f(piece) for every tile of every band; of an unused band with no rows.
+// Calls f(piece) for every tile of every band; the pieces of an unused band have no rows.
 template <typename X, typename F>
 void for_pieces(Exec on, const FakeQuantise<X>& a, F&& f) {
   const int64_t band = band_rows(a), across = ceil_div(a.x.dim[1], kFakeColumns);
@@ -81,6 +81,7 @@ void find_amax(Exec on, const FakeQuantise<X>& a) {
   a.amax[1] = std::bit_cast<float>(rotated.load());
 }
 
+// Largest magnitudes of blocks of kBlock columns, from those of the columns.
 template <int64_t kBlock>
 void blocks_most(uint32_t* most, const uint32_t* columns) {
   for (int64_t b = 0; b < kFakeColumns / kBlock; ++b) {
@@ -91,7 +92,7 @@ void blocks_most(uint32_t* most, const uint32_t* columns) {
   }
 }
 
-// Largest magnitudes of the blocks that begin in rows [first, last) of the tile.
+// Largest magnitudes of the line of blocks in rows [first, last) of the tile.
 void blocks_most(uint32_t* most, const CopyPlan& plan, const Tile& tile, int64_t first,
                  int64_t last) {
   alignas(64) uint32_t columns[kFakeColumns] = {};
@@ -137,7 +138,7 @@ void spread(LineLanes& to, const BlockLanes& from, int64_t first, int64_t block)
   }
 }
 
-// The draws of a line of a tile; of a column copy those of eight rows are made together.
+// The random half words of the rows of a tile. A column copy draws those of eight rows together.
 class Draws {
  public:
   Draws(const CopyPlan& plan, const Piece& p) : plan_(plan), piece_(p) {}
@@ -174,14 +175,14 @@ class Draws {
   uint16_t half_[kHalvesDrawn];
 };
 
-// Scales of the lines of one line of blocks, element by element, as the earlier copy has them.
+// The earlier copy's decoding factors for a line of blocks, one per column. scales: null: 1.
 void earlier_decode(float* decode, const CopyPlan& plan, const bf16* scales) {
   for (int64_t c = 0; c < kFakeColumns; ++c) {
     decode[c] = scales == nullptr ? 1.0f : float(scales[c / plan.block.columns]);
   }
 }
 
-// Blocks of the piece that are inside z, in order; f(number in the tile).
+// Calls f(number in the tile) for the blocks of the piece that are inside z, in order.
 template <typename F>
 void for_blocks(const CopyPlan& plan, const Piece& p, F&& f) {
   const int64_t across = kFakeColumns / plan.block.columns;
@@ -199,7 +200,7 @@ void measure_blocks(double* sums, const CopyPlan& plan, const Piece& p, const ui
   for (int m = kFakeBlocks; m < kFakeMeasures; ++m) sums[m] = merged(m, sums[m], counts.value(m));
 }
 
-// `sums`: of the copy's measures, or null.
+// Makes one piece of a copy. sums: the copy's part of a row of `partial`, or null.
 void quantise_piece(const CopyPlan& plan, const Piece& p, const Tile& tile, double* sums,
                     const View<uint32_t, 1>& not_finite) {
   if (p.height() == 0) return;
@@ -284,16 +285,15 @@ void check_copy(const char* name, const FakeQuantise<X>& a, const FakeCopy& copy
         "fake_quantise: %s: y (%ld, %ld) of (%ld, %ld)", name, long(copy.y.dim[0]),
         long(copy.y.dim[1]), long(a.rows()), long(a.x.dim[1]));
   CHECK(!needs_amax(copy) || copy.tensor_scale.size() == 2,
-        "fake_quantise: %s: tensor_scale (%ld), 2 are needed", name,
-        long(copy.tensor_scale.size()));
-  CHECK(!a.finds_amax(way) || a.amax.size() == 2, "fake_quantise: %s: amax (%ld), 2 are needed",
-        name, long(a.amax.size()));
+        "fake_quantise: %s: tensor_scale (%ld), needs (2)", name, long(copy.tensor_scale.size()));
+  CHECK(!a.finds_amax(way) || a.amax.size() == 2, "fake_quantise: %s: amax (%ld), needs (2)", name,
+        long(a.amax.size()));
   const int64_t scales =
       fake_quantise_scales(copy.format.scale, way, a.rows(), a.segments(), a.x.dim[1]);
   CHECK(copy.scales.empty()
             ? copy.flips == Flips::kNotCounted || scales == 0
             : scales > 0 && copy.scales.size() >= scales && (a.row.y.empty() || a.column.y.empty()),
-        "fake_quantise: %s: scales (%ld), %ld are needed, of the only copy", name,
+        "fake_quantise: %s: scales (%ld), needs %ld and no other copy in the call", name,
         long(copy.scales.size()), long(scales));
 }
 
@@ -349,13 +349,13 @@ void fake_quantise(Exec on, const FakeQuantise<X>& a) {
   const int64_t pieces = fake_quantise_pieces(a.rows(), a.segments(), a.x.dim[1]);
   CHECK(a.measures.empty() || (a.measures.dim[0] == 2 * kFakeMeasures &&
                                a.partial.dim[0] >= pieces && a.partial.dim[1] == 2 * kFakeMeasures),
-        "fake_quantise: measures (%ld), partial (%ld, %ld), (%d) and (%ld, %d) are needed",
+        "fake_quantise: measures (%ld), partial (%ld, %ld), needs (%d) and (%ld, %d)",
         long(a.measures.dim[0]), long(a.partial.dim[0]), long(a.partial.dim[1]), 2 * kFakeMeasures,
         long(pieces), 2 * kFakeMeasures);
   if (on.gpu) return gpu::fake_quantise(on, a);
   CHECK(a.offsets.empty() || (a.offsets[0] == 0 && a.offsets[a.segments()] == a.rows()),
-        "fake_quantise: segments of rows %d to %d, there are %ld", a.offsets[0],
-        a.offsets[a.segments()], long(a.rows()));
+        "fake_quantise: offsets from %d to %d for %ld rows", a.offsets[0], a.offsets[a.segments()],
+        long(a.rows()));
   cpu::fake_quantise(on, a);
 }
 

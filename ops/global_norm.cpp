@@ -12,7 +12,7 @@ namespace assay {
 namespace {
 
 constexpr int64_t kPiece = 16384;  // elements of one partial sum; fixes the order of the sum
-constexpr int64_t kLanes = 32;     // sums side by side: one would wait for each addition
+constexpr int64_t kLanes = 32;     // independent sums: a single one would wait for each addition
 
 int32_t is_non_finite(float x) {
   return (std::bit_cast<uint32_t>(x) & 0x7F800000u) == 0x7F800000u;

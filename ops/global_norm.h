@@ -1,10 +1,11 @@
-// Norm of all gradients together and the factor that clips it. Both stay where the gradients are.
+// The norm of all gradients together and the factor that clips it. Both stay in the memory of the
+// device that holds the gradients.
 //
 //   norm = sqrt(sum over all tensors of g^2)       clip = norm > max_norm > 0 ? max_norm / norm : 1
 //
-// A NaN or an infinity makes the norm so (clip 1 or 0) and is counted: look at non_finite before
-// using the step. Reference: tests/ref/global_norm.h. Squares are summed in double, in pieces of
-// 16384 elements, in order.
+// A NaN or an infinity makes norm NaN or infinite (clip 1 or 0) and is counted: check non_finite
+// before using the step. Squares are summed in double in a fixed order: within pieces of 16384
+// elements, then over the pieces. Reference: tests/ref/global_norm.h.
 #pragma once
 
 #include "base/cost.h"
@@ -13,8 +14,8 @@
 
 namespace assay {
 
-using GradientList =
-    View<const View<const float, 1>, 1>;  // an array of views, e.g. a std::vector's
+// An array of views in host memory, e.g. of a std::vector.
+using GradientList = View<const View<const float, 1>, 1>;
 
 struct GlobalNorm {
   View<float, 1> norm;          // out (1)
@@ -22,10 +23,11 @@ struct GlobalNorm {
   View<int64_t, 1> non_finite;  // out (1)   elements that are NaN or infinite
   View<double, 2> partial;      // tmp (global_norm_pieces(grads), 2)   squares, non-finite elements
   GradientList grads;           // in
-  float max_norm = 0.0f;        // 0 = no clipping
+  float max_norm = 0.0f;        // 0: no clipping
 };
 
 void global_norm(Exec on, const GlobalNorm& a);
+// Rows of GlobalNorm::partial.
 int64_t global_norm_pieces(GradientList grads);
 
 inline Cost global_norm_cost(const GlobalNorm& a) {

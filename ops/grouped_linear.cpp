@@ -15,19 +15,19 @@ namespace {
 
 template <typename T>
 void check_weight(Exec on, const char* op, const WeightStack<T>& w) {
-  if (on.gpu) return;  // nothing is packed for it
+  if (on.gpu) return;  // it reads the plain weight
   const int64_t want = weight_stack_pack_bytes<T>(w.plain.dim[0], w.plain.dim[1], w.plain.dim[2]);
   CHECK(w.packed.dim[0] == want, "%s: packed weight (%ld, %ld, %ld) has %ld bytes, needs %ld", op,
         long(w.plain.dim[0]), long(w.plain.dim[1]), long(w.plain.dim[2]), long(w.packed.dim[0]),
         long(want));
 }
 
-// offsets: E+1 numbers from 0 to A, never falling.
+// offsets must be E+1 numbers from 0 to A that never decrease.
 void check_offsets(Exec on, const char* op, View<const int32_t, 1> offsets, int64_t experts,
                    int64_t assignments) {
   CHECK(offsets.dim[0] == experts + 1, "%s: offsets (%ld) for %ld experts", op,
         long(offsets.dim[0]), long(experts));
-  if (on.gpu) return;  // the host does not read them
+  if (on.gpu) return;  // offsets are on the device
   CHECK(offsets[0] == 0 && offsets[experts] == assignments,
         "%s: offsets from %d to %d for %ld assignments", op, offsets[0], offsets[experts],
         long(assignments));

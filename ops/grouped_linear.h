@@ -1,13 +1,13 @@
-// The linear layer of every expert in one call, over ragged segments of rows.
+// The linear layers of all experts in one call, over ragged segments of rows.
 //
-//   e owns the assignments offsets[e] <= a < offsets[e+1]        r = row[a], or a where there is no row
+//   expert e owns assignments offsets[e] <= a < offsets[e+1];  r = row[a], or a without `row`
 //   y[a,o]     = scale sum_i x[r,i] W[e,o,i]
 //   dx[a,i]    = scale sum_o dy[a,o] W[e,o,i]
 //   dW[e,o,i] += scale sum_a dy[a,o] x[r,i]
 //
-// Rows are gathered inside the product, nothing is copied before. Sums, scale and bits as in
-// ops/linear.h: a row does not depend on its neighbours, nothing depends on the number of threads.
-// An expert without rows costs nothing. Reference: tests/ref/grouped_linear.h.
+// Rows are gathered inside the product, without a copy. Sums, scale and rounding are those of
+// ops/linear.h: a row does not depend on its neighbours, and nothing depends on the number of
+// threads. An expert without rows costs nothing. Reference: tests/ref/grouped_linear.h.
 //
 // The calls allocate nothing; on.workspace must have grouped_workspace_bytes().
 #pragma once
@@ -25,7 +25,7 @@ template <typename T>
 struct GroupedForward {
   View<T, 2> y;                     // out (A, out)
   View<const T, 2> x;               // in  (rows, in)
-  View<const int32_t, 1> row = {};  // in  (A)     row of x of each assignment; rows = A without it
+  View<const int32_t, 1> row = {};  // in  (A)     row of x for each assignment; empty: rows = A
   View<const int32_t, 1> offsets;   // in  (E+1)   assignments sorted by expert
   WeightStack<T> weight;            // in  (E, out, in)
   ProductScale scale = {};          // in          optional
@@ -57,12 +57,12 @@ void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a);
 template <typename T>
 void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a);
 
-// What on.workspace must have for each of the three. The experts' loads do not matter.
+// Bytes of on.workspace that each of the three needs, whatever the loads.
 template <typename T>
 int64_t grouped_workspace_bytes(int64_t assignments, int64_t experts, int64_t out, int64_t in);
 
-// Two flops a product; each matrix read or written once (gathered rows once an assignment), dW
-// both.
+// Two flops per multiply-add; each matrix is read or written once (gathered rows once per
+// assignment), dW both.
 template <typename T>
 Cost grouped_linear_forward_cost(const GroupedForward<T>& a) {
   const double assignments = double(a.y.dim[0]), in = double(a.x.dim[1]);

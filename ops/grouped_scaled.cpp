@@ -12,7 +12,7 @@ bool eight_bits(ElementFormat element) {
   return element == ElementFormat::kE4M3 || element == ElementFormat::kE5M2;
 }
 
-// parts: 2 where the weight's lines are those of gate and up.
+// parts: 2 if the weight's lines are those of gate and up, else 1.
 void check_operands(Exec on, const char* op, const CodedMatrix& x, const CodedStack& w, int64_t n,
                     int parts, View<const int32_t, 1> offsets) {
   CHECK(w.experts > 0 && offsets.dim[0] == w.experts + 1 && x.k() == w.k() && w.lines() == n,
@@ -70,13 +70,12 @@ std::string grouped_scaled_problem(const QuantFormat& x, const QuantFormat& weig
   const bool by_block = x.scale == ScaleKind::k1x128 && weight.scale == ScaleKind::k128x128;
   if (!eight_bits(x.element) || weight.element != ElementFormat::kE4M3 ||
       (!by_tensor && !by_block) || (by_block && x.element != ElementFormat::kE4M3)) {
-    return "grouped products have kernels for E4M3 or E5M2 with a tensor scale by E4M3 with one, "
-           "and "
-           "for E4M3 1x128 by E4M3 128x128";
+    return "grouped products have kernels for E4M3 or E5M2 by E4M3 with tensor scales, and for "
+           "E4M3 1x128 by E4M3 128x128";
   }
   const int64_t whole = by_block ? 128 : 16;
   if (lines % whole != 0 || k % whole != 0) {
-    return strprintf("experts of %ld x %ld: multiples of %ld have a kernel", long(lines), long(k),
+    return strprintf("experts of %ld x %ld: both must be multiples of %ld", long(lines), long(k),
                      long(whole));
   }
   if (capability != 90) return "grouped products in 8 bits need compute capability 9.0";

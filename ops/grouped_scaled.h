@@ -1,16 +1,18 @@
-// The linear layers of the experts on quantised operands, in 8 bits: ops/grouped_linear.h and
-// ops/grouped_swiglu.h for codes as ops/quantise.h writes them, by a kernel of our own. A GPU's
-// ops, of compute capability 9.0.
+// The linear layers of the experts as native products of 8 bits: ops/grouped_linear.h and
+// ops/grouped_swiglu.h on codes as ops/quantise.h writes them, by a kernel of this project. GPU
+// only, compute capability 9.0.
 //
-//   e owns the assignments offsets[e] <= a < offsets[e+1]        r = row[a], or a where there is no row
-//   linear           y[a,n]  = sum_k x[a,k] W[e,n,k]
-//   swiglu forward   gate_up[a] = sum_k x[r,k] W[e,.,k]     h[a] = swiglu(gate_up[a]), of the rounded gate_up
-//   swiglu dgrad     dh[a,n] = sum_k dy[a,k] W[e,n,k]       dgate_up[a] = swiglu'(gate_up[a]) dh[a], dh not rounded
+//   expert e owns assignments offsets[e] <= a < offsets[e+1];  r = row[a]
+//   linear           y[a,n] = sum_k x[a,k] W[e,n,k]
+//   swiglu forward   gate_up[a] = sum_k x[r,k] W[e,.,k]
+//                    h[a] = swiglu(gate_up[a]), from the rounded gate_up
+//   swiglu dgrad     dh[a,n] = sum_k dy[a,k] W[e,n,k], not rounded
+//                    dgate_up[a] = swiglu'(gate_up[a]) dh[a]
 //
-// x, dy, W: code x scale. Formats: x E4M3 or E5M2 with a tensor scale by E4M3 with one, or E4M3
-// 1x128 by E4M3 128x128. Every 128 of k the tensor cores' sums are added up in float. The weight is
-// that of fprop or, for dgrad, its column copy, whose k is the layer's `out`: both products
-// multiply with the sum's index contiguous in both operands, as the hardware wants 8 bits.
+// x, dy, W: code x scale. Formats: E4M3 or E5M2 by E4M3, both with a tensor scale, or E4M3 1x128 by
+// E4M3 128x128. The tensor cores' sums are added up in float every 128 of k. The weight is its row
+// copy for fprop and its column copy for dgrad, whose k is the layer's `out`: in both products k is
+// contiguous in both operands, as the hardware requires for 8 bits.
 //
 // The calls allocate nothing; on.workspace must have grouped_workspace_bytes(). Reference:
 // tests/ref/grouped_linear.h on decoded operands.
@@ -27,7 +29,7 @@
 
 namespace assay {
 
-// The weights of all experts as one coded matrix.
+// The weights of all experts as one quantised matrix.
 struct CodedStack {
   enum class Experts {
     kAlongLines,  // (E n, k): the row copy of W (E, n, k)
@@ -37,7 +39,7 @@ struct CodedStack {
   int64_t experts;
   Experts along;
 
-  // Of one expert.
+  // Shape of one expert's weight.
   int64_t lines() const {
     return along == Experts::kAlongLines ? all.lines() / experts : all.lines();
   }
@@ -52,21 +54,19 @@ struct GroupedScaledLinear {
 };
 
 struct GroupedScaledSwigluForward {
-  View<bf16, 2> h;        // out (A, F)
-  View<bf16, 2> gate_up;  // out (A, 2F)   [gate | up]
-  View<float, 1> amax =
-      {};         // acc (1)       raised to the largest magnitude of h as stored; or empty
-  CodedMatrix x;  // in  (rows, k)
+  View<bf16, 2> h;                 // out (A, F)
+  View<bf16, 2> gate_up;           // out (A, 2F)   [gate | up]
+  View<float, 1> amax = {};        // acc (1)       amax slot: raised to max |h| as stored; optional
+  CodedMatrix x;                   // in  (rows, k)
   View<const int32_t, 1> row;      // in  (A)
   View<const int32_t, 1> offsets;  // in  (E+1)
   CodedStack weight;               // in  (E; 2F, k)
 };
 
 struct GroupedScaledSwigluDgrad {
-  View<bf16, 2> dgate_up;  // out (A, 2F)   may be gate_up itself
-  View<float, 1> amax =
-      {};          // acc (1)       raised to the largest magnitude of dgate_up as stored; or empty
-  CodedMatrix dy;  // in  (A, k)
+  View<bf16, 2> dgate_up;          // out (A, 2F)   may be gate_up itself
+  View<float, 1> amax = {};        // acc (1)       amax slot: raised to max |dgate_up|; optional
+  CodedMatrix dy;                  // in  (A, k)
   View<const bf16, 2> gate_up;     // in  (A, 2F)
   View<const int32_t, 1> offsets;  // in  (E+1)
   CodedStack weight;               // in  (E; F, k)
@@ -76,12 +76,13 @@ void grouped_scaled_linear(Exec on, const GroupedScaledLinear& a);
 void grouped_scaled_swiglu_forward(Exec on, const GroupedScaledSwigluForward& a);
 void grouped_scaled_swiglu_dgrad(Exec on, const GroupedScaledSwigluDgrad& a);
 
-// Why such a product does not exist on a device of that compute capability (90: 9.0); "": it does.
-// lines: of an expert's weight; with SwiGLU those of the gate alone.
+// Reason why a device of this compute capability (90: 9.0) has no such product; empty if it has.
+// lines: of one expert's weight; with SwiGLU, of the gate alone.
 std::string grouped_scaled_problem(const QuantFormat& x, const QuantFormat& weight, int64_t lines,
                                    int64_t k, int capability);
 
-// Two flops a product; each matrix read or written once, gathered rows once an assignment.
+// Two flops per multiply-add; each matrix is read or written once, gathered rows once per
+// assignment.
 inline Cost grouped_scaled_linear_cost(const GroupedScaledLinear& a) {
   return {.bytes = double(a.y.bytes() + a.x.bytes() + a.weight.all.bytes()),
           .flops = 2.0 * double(a.y.size()) * double(a.x.k())};

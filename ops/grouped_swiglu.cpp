@@ -20,7 +20,7 @@ void check_rows_and_offsets(const char* op, View<const int32_t, 1> offsets, int6
 
 }  // namespace
 
-// On the CPU the two steps.
+// The CPU runs the product and SwiGLU one after the other, here and in dgrad.
 template <typename T>
 void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<T>& a) {
   const auto& w = a.weight.plain;

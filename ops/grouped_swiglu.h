@@ -1,14 +1,14 @@
-// The experts' FFN around its activation: the first product with SwiGLU behind it, and the gradient
-// of the second product with SwiGLU's behind that. Rows, experts and offsets as in
-// ops/grouped_linear.h, the activation as in ops/swiglu.h.
+// The experts' FFN around its activation: the first product followed by SwiGLU, and the dgrad of
+// the second product followed by the gradient of SwiGLU. Rows, experts and offsets are those of
+// ops/grouped_linear.h, the activation is that of ops/swiglu.h.
 //
-//   forward   gate_up[a] = scale x[r] W1[e]^T           h[a] = swiglu(gate_up[a]), of the rounded gate_up
-//   dgrad     dh[a] = scale dy[a] W2[e]                 dgate_up[a] = swiglu'(gate_up[a]) dh[a]
+//   forward   gate_up[a] = scale x[r] W1[e]^T     h[a] = swiglu(gate_up[a]), of the rounded gate_up
+//   dgrad     dh[a] = scale dy[a] W2[e]           dgate_up[a] = swiglu'(gate_up[a]) dh[a]
 //
-// The same results as the two steps, but that dgrad may or may not round dh between them. On a GPU,
-// in bf16 with widths of multiples of 8, one kernel: gate_up is not read again after the product
-// (forward), dh never written (dgrad). Reference: tests/ref/grouped_linear.h and
-// tests/ref/swiglu.h, one after the other.
+// The results are those of the two steps, except that dgrad may leave dh unrounded between them. On
+// a GPU, in bf16 with widths that are multiples of 8, each is one kernel: gate_up is not read again
+// after the product (forward), dh is never written (dgrad). Reference: tests/ref/grouped_linear.h,
+// then tests/ref/swiglu.h.
 #pragma once
 
 #include "base/bf16.h"
@@ -18,11 +18,10 @@ namespace assay {
 
 template <typename T>
 struct GroupedSwigluForward {
-  View<T, 2> h;        // out (A, F)
-  View<T, 2> gate_up;  // out (A, 2F)   [gate | up]
-  View<float, 1> amax =
-      {};              // acc (1)       raised to the largest magnitude of h as stored; or empty
-  View<const T, 2> x;  // in  (rows, in)
+  View<T, 2> h;              // out (A, F)
+  View<T, 2> gate_up;        // out (A, 2F)   [gate | up]
+  View<float, 1> amax = {};  // acc (1)       amax slot: raised to max |h| as stored; optional
+  View<const T, 2> x;        // in  (rows, in)
   View<const int32_t, 1> row = {};  // in  (A)       as in GroupedForward
   View<const int32_t, 1> offsets;   // in  (E+1)
   WeightStack<T> weight;            // in  (E, 2F, in)
@@ -31,10 +30,9 @@ struct GroupedSwigluForward {
 
 template <typename T>
 struct GroupedSwigluDgrad {
-  View<T, 2> dgate_up;  // out (A, 2F)   may be gate_up itself
-  View<float, 1> amax =
-      {};         // acc (1)       raised to the largest magnitude of dgate_up as stored; or empty
-  View<T, 2> dh;  // tmp (A, F)    of the two steps
+  View<T, 2> dgate_up;             // out (A, 2F)   may be gate_up itself
+  View<float, 1> amax = {};        // acc (1)       amax slot: raised to max |dgate_up|; optional
+  View<T, 2> dh;                   // tmp (A, F)    used where the two steps run one after the other
   View<const T, 2> dy;             // in  (A, out)
   View<const T, 2> gate_up;        // in  (A, 2F)
   View<const int32_t, 1> offsets;  // in  (E+1)
@@ -48,8 +46,8 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<T>& a);
 template <typename T>
 void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<T>& a);
 
-// As the product; forward writes h as well, dgrad reads gate_up and writes its gradient instead of
-// dh.
+// As the product, but forward also writes h, and dgrad reads gate_up and writes its gradient
+// instead of dh.
 template <typename T>
 Cost grouped_swiglu_forward_cost(const GroupedSwigluForward<T>& a) {
   const double assignments = double(a.h.dim[0]), in = double(a.x.dim[1]);

@@ -13,7 +13,7 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kColumns = 256;  // of a piece; it has 16 rows
+constexpr int64_t kColumns = 256;  // of a piece, which has 16 rows
 
 }  // namespace
 

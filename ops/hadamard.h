@@ -1,10 +1,10 @@
-// The 16-point random Hadamard transform along the rows' axis (tokens), with the largest magnitude
-// of what it wrote.
+// The 16-point random Hadamard transform along the axis of the rows (tokens), with the largest
+// magnitude of its output.
 //
-//   y[16 g + i, c] = (1/4) sum_j H16[i][j] (+-)x[16 g + j, c]       inverse: x[16 g + j, c] = (+-)(1/4) sum_i H16[i][j] y[16 g + i, c]
+//   kForward   y[16 g + i, c] = (1/4) sum_j H16[i][j] (+-)x[16 g + j, c]
+//   kInverse   y[16 g + j, c] = (+-)(1/4) sum_i H16[i][j] x[16 g + i, c]
 //
-// ops/quantise/hadamard16.h has the signs and the order of the sums. Rows beyond the last of x
-// count as 0.
+// Signs and order of the sums: ops/quantise/hadamard16.h. Rows past the end of x count as 0.
 #pragma once
 
 #include "base/bf16.h"
@@ -18,7 +18,7 @@ namespace assay {
 template <typename T>
 struct Hadamard {
   View<T, 2> y;              // out (R padded to 16, C)
-  View<float, 1> amax = {};  // out (1)   of y as stored, or empty
+  View<float, 1> amax = {};  // out (1)   max |y| as stored; optional
   View<const T, 2> x;        // in  (R, C)
   uint32_t signs = 0;        // 16 bits
   HadamardWay way = HadamardWay::kForward;

@@ -15,9 +15,9 @@ namespace assay {
 
 namespace {
 
-// dweight is read and written once a chunk, which wants long chunks; the float logits of a part
-// should still lie in cache when they become probabilities. Both are multiples of the 96 rows a
-// matrix product works on at once; two such blocks a part let two threads keep their own rows.
+// dweight is read and written once per chunk, so chunks are long; the float logits of a part should
+// still be in cache when they become probabilities. Both are multiples of the 96 rows that a matrix
+// product takes at once; with two such blocks per part, each of two threads keeps its own rows.
 constexpr int64_t kChunkRows = 576, kPartRows = 192;
 constexpr int64_t kRowsPerPiece = 8;
 constexpr float kLog2E = 1.44269504f;
@@ -26,8 +26,8 @@ bool is_counted(int32_t target, int32_t mask_id) {
   return target >= 0 && target != mask_id;
 }
 
-// The scratch: the gradient of a chunk of logits in T, and the float logits and losses of a part of
-// it.
+// Layout of the scratch: the gradient of a chunk's logits in T, and the float logits and losses of
+// a part of the chunk.
 template <typename T>
 struct Scratch {
   View<T, 2> dlogits;     // (chunk rows, V)
@@ -99,14 +99,14 @@ void scaled(T* d, const float* e, int64_t n, float factor) {
   for (; v < n; ++v) d[v] = T(e[v] * factor);
 }
 
-// The loss of one row of logits, which become exponentials; `sum` receives theirs.
+// Returns the loss of one row; its logits become exponentials, whose sum goes to `sum`.
 float row_loss(float* z, int64_t vocab, int32_t target, float gain, float& sum) {
   const float top = largest_of(z, vocab), hit = (z[target] - top) * gain;
   sum = exponentials(z, vocab, top, gain * kLog2E);
   return std::log(sum) - hit;
 }
 
-// Is the target's logit the first of the largest?
+// True if the target's logit is the largest of the row, and the first of equal ones.
 bool most_likely(const float* z, int64_t vocab, int32_t target) {
   const float top = largest_of(z, vocab);
   return z[target] == top && std::find(z, z + target, top) == z + target;
@@ -120,7 +120,7 @@ void add_losses(View<double, 1> loss_sum, View<float, 1> nats, View<const float,
   }
 }
 
-// The losses of the rows from `begin` on, and dlogits, the gradient of their logits.
+// Computes the losses of the rows from `begin` on, and dlogits, the gradient of their logits.
 template <typename T>
 void part_gradient(Exec on, const HeadLoss<T>& a, const Scratch<T>& scratch, int64_t begin,
                    View<T, 2> dlogits) {
@@ -155,7 +155,7 @@ void check(Exec on, const char* op, View<const T, 2> x, const WeightMatrix<T>& w
         "%s: x (%ld, %ld), weight (%ld, %ld), target (%ld), nats (%ld)", op, long(x.dim[0]),
         long(x.dim[1]), long(weight.plain.dim[0]), long(weight.plain.dim[1]), long(target.dim[0]),
         long(nats.dim[0]));
-  if (on.gpu) return;  // the host does not read its targets
+  if (on.gpu) return;  // targets are on the device
   for (int64_t i = 0; i < target.dim[0]; ++i) {
     CHECK(!is_counted(target[i], mask_id) || target[i] < weight.plain.dim[0],
           "%s: target[%ld] = %d, vocabulary %ld", op, long(i), int(target[i]),

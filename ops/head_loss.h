@@ -1,14 +1,16 @@
 // The head and its cross-entropy, forward and backward in one pass over chunks of rows, so that the
 // logits of all tokens never exist at once.
 //
-//   z[i,v] = logit_gain * sum_c x[i,c] weight[v,c]       nats[i] = logsumexp_v z[i,v] - z[i, target[i]]
+//   z[i,v] = logit_gain * sum_c x[i,c] weight[v,c]
+//   nats[i] = logsumexp_v z[i,v] - z[i, target[i]]
 //   dz[i,v] = grad_scale * logit_gain * (softmax(z)[i,v] - [v = target[i]])
-//   dx[i,c] = sum_v dz[i,v] weight[v,c]                  dweight[v,c] += sum_i dz[i,v] x[i,c]
+//   dx[i,c] = sum_v dz[i,v] weight[v,c]            dweight[v,c] += sum_i dz[i,v] x[i,c]
 //
-// A target is counted unless it is negative or equal to mask_id; a row without one has nats 0 and
-// dx 0. loss_sum adds the nats of the counted targets in row order, in double. grad_scale is 1 /
-// (counted targets of the whole step). most_likely[i]: 1 where the target's logit is the largest of
-// its row, and no smaller id has the same one; else 0. on.workspace must have
+// A target is counted unless it is negative or equal to mask_id; a row without a counted target has
+// nats 0 and dx 0. loss_sum adds the nats of the counted targets in double: in row order on the
+// CPU, in another fixed order on a GPU. grad_scale is 1 / (counted targets of the whole step).
+// most_likely[i] is 1 if the target is counted, its logit is the largest of the row and no smaller
+// id has the same logit; else 0. on.workspace must have
 // linear_workspace_bytes<T>(head_loss_chunk_rows(N, V), V, C). Reference: tests/ref/head_loss.h.
 #pragma once
 
@@ -32,8 +34,8 @@ struct HeadLoss {
   View<const T, 2> x;          // in  (N, C)
   WeightMatrix<T> weight;      // in  (V, C)
   View<const int32_t, 1> target;    // in  (N)      below V
-  View<const float, 1> grad_scale;  // in  (1)      where the ops run: it changes from step to step
-  int32_t mask_id = -1;             // targets equal to it are not counted, nor negative ones
+  View<const float, 1> grad_scale;  // in  (1)      on the device, as it changes every step
+  int32_t mask_id = -1;             // targets equal to it, and negative ones, are not counted
   float logit_gain = 1.0f;
 };
 
@@ -56,18 +58,19 @@ void head_loss(Exec on, const HeadLoss<T>& a);
 template <typename T>
 void head_loss_eval(Exec on, const HeadLossEval<T>& a);
 
-// Rows whose gradient of the logits exists at once.
+// Rows of logits whose gradient exists at once on the CPU.
 int64_t head_loss_chunk_rows(int64_t tokens, int64_t vocab);
-// Bytes of HeadLoss::scratch. For a GPU: room for chunks of 8192 rows, which it likes. It works with
-// the bytes for a CPU too, in smaller chunks; the last bits of dweight follow the rows of a chunk.
+// Bytes of HeadLoss::scratch. For a GPU they are room for chunks of 8192 rows, its best size. It
+// works with the bytes for a CPU too, in smaller chunks; the last bits of dweight follow the rows of
+// a chunk.
 template <typename T>
 int64_t head_loss_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab);
 template <typename T>
 int64_t head_loss_eval_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab);
-// How many of the targets count: what the step divides by.
+// Number of counted targets, the divisor of the step's loss. Reads host memory.
 int64_t counted_targets(View<const int32_t, 1> target, int32_t mask_id);
 
-// Three products; x and dx once, the weight and its gradient once.
+// Three products; x, dx and the weight once, dweight read and written once.
 template <typename T>
 Cost head_loss_cost(const HeadLoss<T>& a) {
   return {.bytes = 2.0 * double(a.x.bytes()) + double(a.dweight.size()) * (sizeof(T) + 8.0),

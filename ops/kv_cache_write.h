@@ -1,8 +1,6 @@
-// Rows kept for later: keys and values of new tokens go to their places in a cache.
+// KV cache write: copies the keys and values of new tokens to their rows of a cache. Exact.
 //
 //   kept[row[i], c] = x[i, column + c]
-//
-// Exact.
 #pragma once
 
 #include "base/bf16.h"
@@ -14,16 +12,16 @@ namespace assay {
 
 template <typename T>
 struct KvCacheWrite {
-  View<T, 2> kept;             // acc (P, W)   rows that are not in `row` stay
+  View<T, 2> kept;             // acc (P, W)   the cache; rows that are not in `row` stay
   View<const T, 2> x;          // in  (N, X)   X >= column + W
-  View<const int32_t, 1> row;  // in  (N)      in [0, P), each at most once
+  View<const int32_t, 1> row;  // in  (N)      in [0, P), distinct
   int64_t column;
 };
 
 template <typename T>
 void kv_cache_write(Exec on, const KvCacheWrite<T>& a);
 
-// A row read and written a token.
+// One row is read and written per token.
 template <typename T>
 Cost kv_cache_write_cost(const KvCacheWrite<T>& a) {
   return {.bytes = double(a.row.bytes()) +

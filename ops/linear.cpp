@@ -21,7 +21,7 @@ void check_rows(const char* op, int64_t rows) {
 
 template <typename T>
 void check_weight(Exec on, const char* op, const WeightMatrix<T>& w) {
-  if (on.gpu) return;  // nothing is packed for it
+  if (on.gpu) return;  // it reads the plain weight
   const int64_t want = weight_pack_bytes<T>(w.plain.dim[0], w.plain.dim[1]);
   CHECK(w.packed.dim[0] == want, "%s: packed weight (%ld, %ld) has %ld bytes, needs %ld", op,
         long(w.plain.dim[0]), long(w.plain.dim[1]), long(w.packed.dim[0]), long(want));

@@ -4,13 +4,13 @@
 //   dx[n,i]  = scale sum_o dy[n,o] W[o,i] + add[n,i]
 //   dW[o,i] += scale sum_n dy[n,o] x[n,i]
 //
-// Sums are in float whatever T is, and rounded to the output's type once, after the addition (on a
-// GPU, the product too before it is added in place). A row of y or dx has the same bits whatever
-// the other rows are. dW continues the sum it finds: rows given in two calls (the first of a
-// multiple of 32 rows) have the same bits as in one. Not with a scale (ops/product_scale.h), which
-// multiplies sums from 0 of the call's rows, or of parts of them where they are many. Nothing
-// depends on the number of threads. How bf16 products round: ops/cpu_gemm/gemm.h. Reference:
-// tests/ref/linear.h.
+// Sums are in float whatever T is and are rounded to the output's type once, after the addition (a
+// GPU that adds in place also rounds the product first). On the CPU a row of y or dx has the same
+// bits whatever the other rows are, and dW continues the sum that it holds: rows given in two calls
+// (the first with a multiple of 32 rows) have the same bits as in one. With a scale
+// (ops/product_scale.h) it does not: the scale multiplies sums that start from 0 in every call, or
+// in every part of a call with many rows. Nothing depends on the number of threads. Rounding of
+// bf16 products: ops/cpu_gemm/gemm.h. Reference: tests/ref/linear.h.
 //
 // The calls allocate nothing; on.workspace must have linear_workspace_bytes().
 #pragma once
@@ -58,11 +58,11 @@ void linear_dgrad(Exec on, const LinearDgrad<T>& a);
 template <typename T>
 void linear_wgrad(Exec on, const LinearWgrad<T>& a);
 
-// What on.workspace must have for each of the three.
+// Bytes of on.workspace that each of the three needs.
 template <typename T>
 int64_t linear_workspace_bytes(Backend backend, int64_t rows, int64_t out, int64_t in);
 
-// Two flops a product; each matrix read or written once, dW both.
+// Two flops per multiply-add; each matrix is read or written once, dW both.
 template <typename T, typename Y>
 Cost linear_forward_cost(const LinearForward<T, Y>& a) {
   return {.bytes = double(a.y.bytes() + a.x.bytes() + a.weight.plain.bytes()) +

@@ -1,7 +1,7 @@
-// The scales that quantisation left out of the operands of a matrix product, as numbers in the
-// memory of the device that multiplies. The sum is multiplied by left[1] right[1] (in float, in
-// this order) before anything is added to it and before it is rounded. Where a product has no scale
-// its sums begin with what is added.
+// The tensor scales that quantisation left out of the operands of a matrix product, in the memory
+// of the device that multiplies. The sum is multiplied by left[1] right[1] (in float, in this
+// order) before anything is added to it and before it is rounded. Without a scale the sum starts
+// from what is added.
 #pragma once
 
 #include "base/check.h"
@@ -9,14 +9,13 @@
 
 namespace assay {
 
-// S, 1 / S as ops/quantise.h writes them, of the operand on the left and of that on the right;
-// empty: 1.
+// S, 1 / S as ops/quantise.h writes them, of the left and of the right operand; empty: 1.
 struct ProductScale {
   View<const float, 1> left = {};   // in (2)
   View<const float, 1> right = {};  // in (2)
 
   constexpr bool empty() const { return left.empty() && right.empty(); }
-  // Only where the product runs.
+  // Reads device memory: call it where the product runs.
   constexpr float factor() const {
     return (left.empty() ? 1.0f : left[1]) * (right.empty() ? 1.0f : right[1]);
   }

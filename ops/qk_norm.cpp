@@ -14,8 +14,8 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kRowsPerBlock =
-    64;  // rows of one partial weight gradient; fixes the order of the sum
+// Rows of one partial weight gradient; fixes the order of the sum.
+constexpr int64_t kRowsPerBlock = 64;
 
 }  // namespace
 

@@ -1,11 +1,12 @@
 // RMSNorm over each head of q and k, before the rotation, in place on the packed qkv tensor.
 // Optional in a model.
 //
-//   rstd[i,h] = 1 / sqrt(mean_d x[i,h,d]^2 + eps)         x <- w[d] * x * rstd,   w = q_weight or k_weight
+//   rstd[i,h] = 1 / sqrt(mean_d x[i,h,d]^2 + eps)
+//   x <- w[d] * x * rstd,  w = q_weight or k_weight
 //
-// Backward needs x as it was, so forward copies q and k (not v) to `raw`; a model without QK-norm
-// has no such tensor. The gradient formula is that of ops/rmsnorm.h. Reference: tests/ref/rmsnorm.h
-// with a row a head.
+// Backward needs the original x, so forward copies q and k (not v) to `raw`; a model without
+// QK-norm has no such tensor. The gradient formula is that of ops/rmsnorm.h. Reference:
+// tests/ref/qk_norm.h.
 #pragma once
 
 #include "base/bf16.h"
@@ -31,13 +32,12 @@ struct QkNormForward {
 template <typename T>
 struct QkNormBackward {
   View<T, 2> dqkv;  // acc (N, (Hq + 2 Hkv) D)   dq and dk replaced in place, after rope_backward
-  View<float, 1> amax =
-      {};  // acc (1)   raised to the largest magnitude of dq and dk as stored; or empty
-  View<float, 1> dq_weight;       // acc (D)
-  View<float, 1> dk_weight;       // acc (D)
-  View<float, 2> partial;         // tmp (qk_norm_backward_blocks(N), 2 D)
-  View<const T, 2> raw;           // in  (N, (Hq + Hkv) D)
-  View<const float, 2> rstd;      // in  (N, Hq + Hkv)
+  View<float, 1> amax = {};   // acc (1)   amax slot: raised to max |dq|, |dk| as stored; optional
+  View<float, 1> dq_weight;   // acc (D)
+  View<float, 1> dk_weight;   // acc (D)
+  View<float, 2> partial;     // tmp (qk_norm_backward_blocks(N), 2 D)
+  View<const T, 2> raw;       // in  (N, (Hq + Hkv) D)
+  View<const float, 2> rstd;  // in  (N, Hq + Hkv)
   View<const float, 1> q_weight;  // in  (D)
   View<const float, 1> k_weight;  // in  (D)
   int64_t heads;
@@ -49,15 +49,16 @@ template <typename T>
 void qk_norm_forward(Exec on, const QkNormForward<T>& a);
 template <typename T>
 void qk_norm_backward(Exec on, const QkNormBackward<T>& a);
+// Rows of QkNormBackward::partial for `rows` rows of dqkv.
 int64_t qk_norm_backward_blocks(int64_t rows);
 
-// q and k read, written, and copied.
+// q and k are read, written and copied.
 template <typename T>
 Cost qk_norm_forward_cost(const QkNormForward<T>& a) {
   return {.bytes = 3.0 * double(a.raw.bytes()) + double(a.rstd.bytes()),
           .flops = 4.0 * double(a.raw.size())};
 }
-// dq, dk read and written, raw read.
+// dq and dk are read and written, raw is read.
 template <typename T>
 Cost qk_norm_backward_cost(const QkNormBackward<T>& a) {
   return {.bytes = 3.0 * double(a.raw.bytes()) + double(a.rstd.bytes()),

@@ -21,14 +21,14 @@ static_assert(kTile == kHalvesDrawn);
 
 using Tile = float[kTile][kTile];
 
-// The part of a copy that a tile of x becomes.
+// The tile of a copy that is made from a tile of x.
 struct Part {
   const QuantisedCopy& to;
   const QuantFormat& format;
   int64_t lines, k;             // of the copy
   int64_t first_line, first_k;  // of the tile in it
   int64_t tile_lines, tile_k;   // of the tile
-  float s;                      // of the tensor
+  float s;                      // S of the tensor
   const Tile& x;
   const View<uint32_t, 1>& not_finite;
 };
@@ -157,7 +157,7 @@ void store_tensor_scale(const QuantFormat& f, const QuantisedCopy& copy) {
   copy.tensor_scale[1] = s == s ? 1.0f / s : kScaleNaN;
 }
 
-// What is padding between scales is 0; the scales themselves follow.
+// Zeroes the scales, for the padding between them; the scales are written later.
 void clear_scales(const QuantFormat& f, const QuantisedCopy& copy) {
   if (f.layout == ScaleLayout::kPlain) return;
   std::fill_n(copy.scales.data, copy.scales.size(), 0.0f);
@@ -194,8 +194,8 @@ void check_copy(const char* name, const QuantFormat& f, const QuantisedCopy& cop
         long(copy.codes.dim[1]), long(lines), long(k));
   CHECK(copy.scales.size() == (has_float_scales(f.scale) ? scales : 0) &&
             copy.scale_codes.size() == (has_byte_scales(f.scale) ? scales : 0),
-        "quantise: %s: %ld scales and %ld codes of scales, %ld are needed", name,
-        long(copy.scales.size()), long(copy.scale_codes.size()), long(scales));
+        "quantise: %s: %ld scales and %ld scale codes, needs %ld", name, long(copy.scales.size()),
+        long(copy.scale_codes.size()), long(scales));
   const int64_t tensor = has_tensor_scale(f.scale);
   CHECK(copy.tensor_scale.size() == 2 * tensor && copy.amax.size() == tensor,
         "quantise: %s: tensor_scale (%ld), amax (%ld)", name, long(copy.tensor_scale.size()),

@@ -1,14 +1,16 @@
 // Quantises a matrix x (R, C) once along its rows and once along its columns, from one read.
 //
-//   row       copy of x:                 lines R, K = C, a multiple of the block
-//   column    copy of x transposed:      lines C, K = R padded with zeros to whole blocks; rotated by the 16-point random Hadamard
-//             transform (ops/quantise/hadamard16.h) along its K, if asked for; 16 that are all padding stay 0
+//   row       copy of x                lines R, K = C, a multiple of the block
+//   column    copy of x transposed     lines C, K = R padded with zeros to whole blocks
 //
-// The scales: ops/quantise/scale.h; elements and their roundings: base/small_float.h; where things
-// lie: ops/quantise_format.h. The stochastic draw of element (line, k) is half word i mod 8 of
-// block i / 8 of the copy's key, i = line K + k. Kinds with a tensor scale read the tensor's amax
-// (ops/amax.h), that of the rotated tensor for a rotated copy. An empty view of codes: no such
-// copy. Reference: tests/ref/quantise.h, and vectors of other code (tests/ops/quantise_vectors.py).
+// With ColumnRotation::kHadamard16 the column copy is rotated along its K by the 16-point random
+// Hadamard transform (ops/quantise/hadamard16.h); groups of 16 that are all padding stay 0.
+//
+// Scales: ops/quantise/scale.h; elements and their rounding: base/small_float.h; layouts:
+// ops/quantise_format.h. The stochastic draw of element (line, k) is half word i mod 8 of block
+// i / 8 of the copy's key, i = line K + k. Kinds with a tensor scale read the tensor's amax
+// (ops/amax.h), for a rotated copy that of the rotated tensor. A copy without codes is not made.
+// Reference: tests/ref/quantise.h, and vectors of other code (tests/ops/quantise_vectors.py).
 #pragma once
 
 #include "base/bf16.h"
@@ -22,12 +24,12 @@ namespace assay {
 
 struct QuantisedCopy {
   View<uint8_t, 2> codes = {};        // out (lines, code_bytes(element, K)), aligned to 16 bytes
-  View<float, 1> scales = {};         // out (scale_count) of k1x128 and k128x128
-  View<uint8_t, 1> scale_codes = {};  // out (scale_count) of k1x32, k1x16, k16x16
-  View<float, 1> tensor_scale = {};   // out (2)   S, 1 / S: of kTensor, k1x16, k16x16
-  View<const float, 1> amax = {};     // in  (1)   the same
-  uint32_t site = 0;                  // below 2^31: in not_finite
-  RandomKey key = {};                 // of stochastic rounding
+  View<float, 1> scales = {};         // out (scale_count) for k1x128, k128x128
+  View<uint8_t, 1> scale_codes = {};  // out (scale_count) for k1x32, k1x16, k16x16
+  View<float, 1> tensor_scale = {};   // out (2)   S, 1 / S for kTensor, k1x16, k16x16
+  View<const float, 1> amax = {};     // in  (1)   of the tensor, for the same kinds
+  uint32_t site = 0;                  // reported in not_finite: 1 to 2^31 - 1
+  RandomKey key = {};                 // for stochastic rounding
 };
 
 enum class ColumnRotation { kNone, kHadamard16 };
@@ -36,16 +38,17 @@ template <typename T>
 struct Quantise {
   QuantisedCopy row = {};
   QuantisedCopy column = {};
-  // acc (1)   2 site + (1: a NaN) of the first copy whose amax is not finite, of all calls; or empty
+  // acc (1)   mark of the first copy with a non-finite amax, of all calls: 2 site, + 1 for a NaN;
+  // 0: none; optional
   View<uint32_t, 1> not_finite = {};
   View<const T, 2> x;                 // in (R, C)
-  View<const uint32_t, 1> draw = {};  // in (1)   the step of both keys; or empty
+  View<const uint32_t, 1> draw = {};  // in (1)   the step of both keys; optional
   QuantFormat format;
   ColumnRotation rotation = ColumnRotation::kNone;
-  uint32_t signs = 0;  // of the rotation
+  uint32_t signs = 0;  // of the rotation, 16 bits
 };
 
-// Of a copy that a makes; where the op runs.
+// The key of a copy's draws: draw[0], if given, replaces its step. Reads device memory.
 template <typename Op, typename Copy>
 constexpr RandomKey draw_key(const Op& a, const Copy& copy) {
   RandomKey key = copy.key;
@@ -56,8 +59,8 @@ constexpr RandomKey draw_key(const Op& a, const Copy& copy) {
 template <typename T>
 void quantise(Exec on, const Quantise<T>& a);
 
-// x once, codes and scales written; about 16 operations an element and copy, and 8 more where it is
-// rotated.
+// x read once, codes and scales written; about 16 operations per element and copy, and 8 more if it
+// is rotated.
 template <typename T>
 Cost quantise_cost(const Quantise<T>& a) {
   const auto written = [](const QuantisedCopy& c) {

@@ -1,14 +1,14 @@
 // RMSNorm over the last axis, with the residual addition before it.
 //
-//   r[i,c]  = x[i,c] + gain * branch[i,c]                     (r = x where there is no branch)
+//   r[i,c]  = x[i,c] + gain * branch[i,c]                     (r = x without a branch)
 //   rstd[i] = 1 / sqrt(mean_c r[i,c]^2 + eps)                 y[i,c] = w[c] * r[i,c] * rstd[i]
 //
 //   g[i,c]   = w[c] * dy[i,c],   rhat = r * rstd
 //   dr[i,c] += rstd[i] * (g[i,c] - rhat[i,c] * mean_c(g[i,c] * rhat[i,c]))
 //   dw[c]   += sum_i dy[i,c] * rhat[i,c]                       dbranch = gain * dr, dx = dr
 //
-// r is rounded to T before it is normalised, so that backward sees the same values.
-// Reference: tests/ref/rmsnorm.h. Sums are in float whatever T is.
+// r is rounded to T before it is normalised, so that backward sees the same values. Sums are in
+// float whatever T is. Reference: tests/ref/rmsnorm.h.
 #pragma once
 
 #include "base/bf16.h"
@@ -20,12 +20,11 @@ namespace assay {
 
 template <typename T>
 struct RmsNormForward {
-  View<T, 2> y;           // out (N, C)
-  View<float, 1> rstd;    // out (N)      kept for backward
-  View<T, 2> resid = {};  // out (N, C)   r, required with a branch; may be x itself
-  View<float, 1> amax =
-      {};              // acc (1)      raised to the largest magnitude of y as stored; or empty
-  View<const T, 2> x;  // in  (N, C)
+  View<T, 2> y;                  // out (N, C)
+  View<float, 1> rstd;           // out (N)      kept for backward
+  View<T, 2> resid = {};         // out (N, C)   r, required with a branch; may be x itself
+  View<float, 1> amax = {};      // acc (1)      amax slot: raised to max |y| as stored; optional
+  View<const T, 2> x;            // in  (N, C)
   View<const T, 2> branch = {};  // in  (N, C)   optional
   View<const float, 1> weight;   // in  (C)
   float gain = 1.0f;
@@ -34,10 +33,9 @@ struct RmsNormForward {
 
 template <typename T>
 struct RmsNormBackward {
-  View<T, 2> dresid;        // acc (N, C)   gradient of r; leaves as the gradient of x too
-  View<T, 2> dbranch = {};  // out (N, C)   gain * dresid, optional
-  View<float, 1> amax =
-      {};  // acc (1)      raised to the largest magnitude of dbranch as stored; or empty
+  View<T, 2> dresid;            // acc (N, C)   gradient of r; on return also that of x
+  View<T, 2> dbranch = {};      // out (N, C)   gain * dresid, optional
+  View<float, 1> amax = {};     // acc (1)      amax slot: raised to max |dbranch|; optional
   View<float, 1> dweight;       // acc (C)
   View<float, 2> partial;       // tmp (rmsnorm_backward_blocks(N), C)
   View<const T, 2> dy;          // in  (N, C)
@@ -51,9 +49,10 @@ template <typename T>
 void rmsnorm_forward(Exec on, const RmsNormForward<T>& a);
 template <typename T>
 void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a);
+// Rows of RmsNormBackward::partial for `rows` rows of dy.
 int64_t rmsnorm_backward_blocks(int64_t rows);
 
-// x, branch, y, resid once, rstd written, weight from cache.
+// x, branch and weight are read once; y, resid and rstd are written once.
 template <typename T>
 Cost rmsnorm_forward_cost(const RmsNormForward<T>& a) {
   const double wide = double(a.x.bytes() + a.y.bytes());
@@ -61,7 +60,7 @@ Cost rmsnorm_forward_cost(const RmsNormForward<T>& a) {
   return {.bytes = wide + residual + double(a.rstd.bytes() + a.weight.bytes()),
           .flops = 4.0 * double(a.x.size())};
 }
-// dy, resid read, dresid read and written.
+// dy and resid are read, dresid is read and written, dbranch is written.
 template <typename T>
 Cost rmsnorm_backward_cost(const RmsNormBackward<T>& a) {
   return {.bytes = 4.0 * double(a.dy.bytes()) + double(a.dbranch.empty() ? 0 : a.dbranch.bytes()),

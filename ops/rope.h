@@ -1,12 +1,12 @@
 // Rotary position embedding over the whole head, half-split pairs, in place on the packed qkv
 // tensor.
 //
-//   (x[d], x[d + D/2]) -> (x[d] cos - x[d + D/2] sin,  x[d + D/2] cos + x[d] sin),   angle = t * theta^(-2d/D)
+//   x[d]       <- x[d] cos - x[d + D/2] sin
+//   x[d + D/2] <- x[d + D/2] cos + x[d] sin        angle = t * theta^(-2d/D), d < D/2
 //
-// t is the position in the sequence: row i of qkv is position i mod T, or position[i]. Backward is
-// the inverse rotation of the gradient. Row i holds the heads of q, then of k, then of v
-// (untouched).
-// Reference: tests/ref/rope.h.
+// t is the position in the sequence: i mod T for row i of qkv, or position[i]. Backward is the
+// inverse rotation of the gradient. A row holds the q heads, then the k heads, then the v heads
+// (unchanged). Reference: tests/ref/rope.h.
 #pragma once
 
 #include "base/bf16.h"
@@ -24,15 +24,14 @@ struct RopeForward {
   int64_t heads;                         // Hq
   int64_t kv_heads;                      // Hkv
   int64_t head_dim;                      // D
-  int64_t sequence;                      // T, divides N; with `position` all of these are below it
+  int64_t sequence;                      // T, divides N; above every `position` if given
   View<const int32_t, 1> position = {};  // in  (N)   optional
 };
 
 template <typename T>
 struct RopeBackward {
-  View<T, 2> dqkv;  // acc (N, (Hq + 2 Hkv) D)   dq and dk rotated back in place
-  View<float, 1> amax =
-      {};  // acc (1)   raised to the largest magnitude of dq and dk as stored; or empty
+  View<T, 2> dqkv;           // acc (N, (Hq + 2 Hkv) D)   dq and dk rotated back in place
+  View<float, 1> amax = {};  // acc (1)   amax slot: raised to max |dq|, |dk| as stored; optional
   View<const float, 2> cos;  // in  (>= T, D / 2)
   View<const float, 2> sin;  // in  (>= T, D / 2)
   int64_t heads;
@@ -46,10 +45,10 @@ void rope_forward(Exec on, const RopeForward<T>& a);
 template <typename T>
 void rope_backward(Exec on, const RopeBackward<T>& a);
 
-// Fills cos, sin (T, D / 2), computed in double. Once, before training.
+// Fills cos and sin (T, D / 2), computed in double. Called once, before training.
 void rope_table(View<float, 2> cos, View<float, 2> sin, double theta);
 
-// q and k read and written, the table from cache.
+// q and k are read and written; the table is in cache.
 template <typename T>
 Cost rope_forward_cost(const RopeForward<T>& a) {
   const double elements = double(a.qkv.dim[0] * (a.heads + a.kv_heads) * a.head_dim);

@@ -14,7 +14,7 @@ using namespace router_row;
 
 namespace {
 
-constexpr int64_t kBlock = 4096;  // experts whose keys are on the stack
+constexpr int64_t kBlock = 4096;  // experts whose keys are on the stack at once
 
 int64_t group_rows(int64_t tokens, const RouterSettings& s) {
   return s.scope == AuxScope::kSequence && s.sequence > 0 ? s.sequence : tokens;
@@ -23,7 +23,7 @@ int64_t pieces_per_group(int64_t tokens, const RouterSettings& s) {
   return (group_rows(tokens, s) + kPieceRows - 1) / kPieceRows;
 }
 
-// share[e] += s_e / sum s over all experts: softmax probability or normalised sigmoid score.
+// share[e] += s_e / sum s, for all experts: softmax probability or normalised sigmoid score.
 void add_shares(const RouterForward& a, const float* row, float lse, float score_sum,
                 float* share) {
   const bool is_sigmoid = a.settings.score == RouterScore::kSigmoid;
@@ -35,7 +35,7 @@ void add_shares(const RouterForward& a, const float* row, float lse, float score
   });
 }
 
-// Fills `best` and returns the sum of the sigmoid scores where it is asked for.
+// Fills `best`. Returns the sum of the sigmoid scores if a.score_sum is given.
 float select(const RouterForward& a, const float* row, float lse, TopK& best) {
   const bool is_sigmoid = a.settings.score == RouterScore::kSigmoid;
   const float scale = a.settings.route_scale;
@@ -124,7 +124,7 @@ void reduce_pieces(Exec on, const RouterForward& a) {
   });
 }
 
-// aux_slope of one group from its summed shares and the counts; returns the group's aux value.
+// Computes aux_slope of one group from its summed shares and the counts. Returns its aux value.
 double finish_aux(const RouterForward& a, int64_t group) {
   const int64_t tokens = a.logits.dim[0], experts = a.logits.dim[1];
   const int64_t first_piece = group * pieces_per_group(tokens, a.settings);
@@ -229,7 +229,7 @@ void router_margin(Exec on, const RouterMargin& a) {
     const int32_t* id = a.expert.row(t);
     const float lse = is_sigmoid ? 0 : logsumexp(z, experts);
     float key[kBlock];
-    float first = 0, last = 0, best = -kInfinity;  // of the chosen, of the others
+    float first = 0, last = 0, best = -kInfinity;  // keys of the chosen; of the others
     for (int64_t begin = 0; begin < experts; begin += kBlock) {
       const int64_t count = std::min(kBlock, experts - begin);
       for_vectors(z + begin, count, [&](int64_t e, int64_t n, f32x16 v) {
@@ -264,10 +264,10 @@ void router_forward(Exec on, const RouterForward& a) {
         "router_forward: logits (%ld, %ld), expert (%ld, %ld), gate (%ld, %ld); K is at most %ld",
         long(tokens), long(experts), long(a.expert.dim[0]), long(k), long(a.gate.dim[0]),
         long(a.gate.dim[1]), long(kMaxTopK));
-  CHECK(a.bias.empty() || a.bias.dim[0] == experts, "router_forward: bias (%ld) of %ld experts",
+  CHECK(a.bias.empty() || a.bias.dim[0] == experts, "router_forward: bias (%ld) for %ld experts",
         long(a.bias.dim[0]), long(experts));
-  CHECK(s.score == RouterScore::kSoftmax || s.route_scale > 0, "router_forward: route_scale %g",
-        double(s.route_scale));
+  CHECK(s.score == RouterScore::kSoftmax || s.route_scale > 0,
+        "router_forward: route_scale %g, must be > 0", double(s.route_scale));
   CHECK(s.scope != AuxScope::kSequence || (s.sequence > 0 && tokens % s.sequence == 0),
         "router_forward: %ld tokens in sequences of %ld", long(tokens), long(s.sequence));
   const int64_t pieces = router_pieces(tokens, s);
@@ -285,7 +285,7 @@ void router_forward(Exec on, const RouterForward& a) {
                                      s.normalize == NormalizeGates::kNo);
   CHECK(!needs_lse || a.logsumexp.dim[0] == tokens,
         "router_forward: softmax with a bias, with switch or without normalised gates: logsumexp "
-        "(%ld) of %ld tokens",
+        "(%ld) for %ld tokens",
         long(a.logsumexp.dim[0]), long(tokens));
   if (s.aux != RouterAux::kNone) {
     CHECK(a.aux_slope.dim[0] == router_groups(tokens, s) && a.aux_slope.dim[1] == experts &&
@@ -294,10 +294,10 @@ void router_forward(Exec on, const RouterForward& a) {
           long(a.aux_slope.dim[0]), long(a.aux_slope.dim[1]), long(a.share_partial.dim[0]),
           long(a.share_partial.dim[1]), long(router_groups(tokens, s)), long(pieces));
     CHECK(s.scope != AuxScope::kStep || a.counts.dim[0] == experts,
-          "router_forward: scope step: counts (%ld) of %ld experts", long(a.counts.dim[0]),
+          "router_forward: scope step: counts (%ld) for %ld experts", long(a.counts.dim[0]),
           long(experts));
     CHECK(softmax || s.aux != RouterAux::kSwitch || a.score_sum.dim[0] == tokens,
-          "router_forward: sigmoid with switch: score_sum (%ld) of %ld tokens",
+          "router_forward: sigmoid with switch: score_sum (%ld) for %ld tokens",
           long(a.score_sum.dim[0]), long(tokens));
   }
   if (on.gpu) return gpu::router_forward(on, a);

@@ -1,22 +1,22 @@
-// Router of a mixture of experts: scores, the top-K experts of each token, their gates, and the two
-// losses that look at the logits z (N, E).
+// The router of a mixture of experts: scores, the top-K experts of each token, their gates, and the
+// two losses on the logits z (N, E).
 //
 //   sigmoid   s = sigmoid(route_scale * z)      softmax   s = softmax(z)
 //   chosen    the K largest s + bias, in descending order; ties: the lower id wins, NaN sorts last
 //   ghat_i    s_i / sum of chosen s             (sigmoid: the sum is at least 1e-12)
-//   gate_i    gate_scale * ghat_i, or gate_scale * s_i where gates are not normalised
+//   gate_i    gate_scale * ghat_i, or gate_scale * s_i if gates are not normalised
 //
-// Without a bias the K largest logits are chosen: the scores rise with them, and they neither round
-// nor underflow. The bias enters the selection only, never the gate.
+// Without a bias the K largest logits are chosen: scores increase with them, and logits neither
+// round nor underflow. The bias affects the selection only, never the gate.
 //
 //   aux kSwitch   E sum_e f_e P_e                          P_e = mean_t s_te / sum_j s_tj
 //   aux kGates    E sum_e f_e I_e / sum_j I_j              I_e = sum_t ghat_te
 //   z             mean_t logsumexp(z_t)^2
 //
-// f = share of the assignments (no gradient): of this call (kMicro), of the step so far, this call
-// included (kStep, from `counts`), or of each sequence, with the mean over sequences of the whole
-// expression (kSequence). Reference: tests/ref/router.h. Sums are in float over 64 tokens, then in
-// double.
+// f is the share of the assignments (no gradient): of this call (kMicro), of the step so far with
+// this call (kStep, from `counts`), or of each sequence (kSequence: the loss is the mean of the
+// expression over the sequences). P and I are summed in float over 64 tokens; the CPU adds these
+// sums in float, a GPU in double. All that follows is in double. Reference: tests/ref/router.h.
 #pragma once
 
 #include "base/bf16.h"
@@ -31,6 +31,7 @@ enum class NormalizeGates { kNo, kYes };
 enum class RouterAux { kNone, kSwitch, kGates };
 enum class AuxScope { kMicro, kStep, kSequence };
 
+// K is expert.dim[1].
 struct RouterSettings {
   RouterScore score = RouterScore::kSigmoid;
   NormalizeGates normalize = NormalizeGates::kYes;
@@ -41,7 +42,7 @@ struct RouterSettings {
   int64_t sequence = 0;  // T, with AuxScope::kSequence: tokens of one sequence, N a multiple of it
 };
 
-// What RouterForward::measures holds.
+// Elements of RouterForward::measures.
 enum RouterMeasure {
   kAuxValue,     // the auxiliary loss, without its weight; 0 with RouterAux::kNone
   kZValue,       // mean_t logsumexp(z_t)^2; 0 without logsumexp
@@ -50,35 +51,36 @@ enum RouterMeasure {
 };
 
 struct RouterForward {
-  View<int32_t, 2> expert;  // out (N, K)   in descending order of selection
+  View<int32_t, 2> expert;  // out (N, K)   ids, best first
   View<float, 2> gate;      // out (N, K)
-  View<float, 1> logsumexp =
-      {};  // out (N)      of z; z-loss and softmax with switch, with a bias or
-           //              without normalised gates need it
-  View<float, 1> score_sum = {};  // out (N)      sum_e s; sigmoid with switch needs it
-  View<float, 2> aux_slope =
-      {};  // out (router_groups(N, settings), E)   d aux / d share of one token; with an aux
-  View<double, 1> measures = {};   // acc (kRouterMeasures)   of this call, added; optional
-  View<int64_t, 1> counts = {};    // acc (E)      assignments of the step; optional but for kStep
-  View<int32_t, 2> count_partial;  // tmp (router_pieces(N, settings), E)
-  View<float, 2> share_partial = {};  // tmp (router_pieces(N, settings), E)   with an aux
-  View<double, 2> measure_partial =
-      {};                       // tmp (router_pieces(N, settings), kRouterMeasures)   with measures
-  View<const float, 2> logits;  // in  (N, E)
+  // out (N)      of z; needed by the z-loss, and by softmax with kSwitch, with a bias or with gates
+  //              that are not normalised
+  View<float, 1> logsumexp = {};
+  View<float, 1> score_sum = {};  // out (N)      sum_e s; needed by sigmoid with kSwitch
+  // out (router_groups(N, settings), E)   d aux / d share of one token; needed by an aux loss
+  View<float, 2> aux_slope = {};
+  View<double, 1> measures = {};      // acc (kRouterMeasures)   adds those of this call; optional
+  View<int64_t, 1> counts = {};       // acc (E)      assignments of the step; needed by kStep
+  View<int32_t, 2> count_partial;     // tmp (router_pieces(N, settings), E)
+  View<float, 2> share_partial = {};  // tmp (router_pieces(N, settings), E)   with an aux loss
+  // tmp (router_pieces(N, settings), kRouterMeasures)   with measures
+  View<double, 2> measure_partial = {};
+  View<const float, 2> logits;     // in  (N, E)
   View<const float, 1> bias = {};  // in  (E)      optional
   RouterSettings settings;
 };
 
-// kAuto writes zeros outside the chosen experts where the mathematics allows it
-// (router_backward_is_sparse); kDense always computes all E.
+// kAuto computes only the chosen experts, with zeros elsewhere, if router_backward_is_sparse;
+// kDense always computes all E.
 enum class RouterPath { kAuto, kDense };
 
-// dgate and the slopes of aux_weight * aux + z_weight * z, by the logits. aux_weight = aux_alpha /
-// MoE layers * the weight of this micro-batch in the step; z_weight likewise.
+// The gradient with respect to the logits, from dgate and from aux_weight * aux + z_weight * z.
+// aux_weight = aux_alpha / MoE layers * the weight of this micro-batch in the step; z_weight
+// likewise.
 template <typename T>
 struct RouterBackward {
-  View<T, 2> dlogits = {};        // out (N, E)   one of the two, or both
-  View<float, 2> dchosen = {};    // out (N, K)   the chosen experts' columns; sparse cases only
+  View<T, 2> dlogits = {};        // out (N, E)   this, dchosen, or both
+  View<float, 2> dchosen = {};    // out (N, K)   the chosen experts' columns; sparse path only
   View<const float, 2> dgate;     // in  (N, K)
   View<const int32_t, 2> expert;  // in  (N, K)
   View<const float, 2> logits;    // in  (N, E)
@@ -91,16 +93,16 @@ struct RouterBackward {
   RouterSettings settings;
 };
 
-// b -= rate * (sign(load - 1/E) - mean_e sign(load - 1/E)), then clamped to +-16. No assignments:
-// no change.
+// b -= rate * (sign(load - 1/E) - mean_e sign(load - 1/E)), then clamped to +-16;
+// load = counts / sum of counts. Without assignments b does not change.
 struct RouterBiasUpdate {
   View<float, 1> bias;            // acc (E)
   View<const int64_t, 1> counts;  // in  (E)   assignments of the whole step
   float rate;
 };
 
-// margin = (s + b) of the last chosen - (s + b) of the best not chosen, lead = the same of the
-// first chosen; 0 where K = E. A probe for a few rows.
+// margin = (s + b) of the last chosen expert - (s + b) of the best that is not chosen; lead = the
+// same from the first chosen. Both are 0 if K = E. A probe for a few rows.
 struct RouterMargin {
   View<float, 1> margin;           // out (N)
   View<float, 1> lead;             // out (N)
@@ -116,14 +118,14 @@ void router_backward(Exec on, const RouterBackward<T>& a);
 void router_bias_update(Exec on, const RouterBiasUpdate& a);
 void router_margin(Exec on, const RouterMargin& a);
 
-// Groups of tokens with an aux value of their own: sequences with kSequence, else one.
+// Number of groups of tokens with their own aux value: the sequences with kSequence, else one.
 int64_t router_groups(int64_t tokens, const RouterSettings& settings);
-// Pieces of at most kRouterPieceTokens tokens, none across a group: of one partial sum, so they fix
-// the sums' order.
+// Number of pieces, each with its partial sums: at most kRouterPieceTokens tokens of one group.
+// They fix the order of the sums.
 constexpr int64_t kRouterPieceTokens = 64;
 int64_t router_pieces(int64_t tokens, const RouterSettings& settings);
 
-// True where only the chosen logits carry gradient: normalised gates (or sigmoid), no z, no switch.
+// True if only the chosen logits have gradient: normalised gates (or sigmoid), no z, no kSwitch.
 template <typename T>
 bool router_backward_is_sparse(const RouterBackward<T>& a) {
   const bool all_probabilities =

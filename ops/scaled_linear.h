@@ -1,14 +1,15 @@
-// The product of two quantised matrices in the formats that the hardware multiplies:
+// The product of two quantised matrices in formats that the hardware multiplies (native product):
 //
-//   y[n, m] = sum_k left[n, k] right[m, k] + add[n, m]        left, right: code x scale, as ops/quantise.h wrote them
+//   y[n, m] = sum_k left[n, k] right[m, k] + add[n, m]
 //
-// Both copies have the layout of the hardware, their K is the same and holds the padding of both.
-// With scales of 1x128 or 128x128 N and M are multiples of 8, else M is one of 16
-// (cuda/scaled_matmul.h). fprop: x by W; dgrad: dy by the column copy of W; wgrad: the column
-// copies of dy and of x, with add = dW itself. A GPU's op: on a CPU, and where
-// scaled_linear_problem() names a reason, recipes multiply decoded operands (docs/decisions/0008),
-// which gives the same up to the order of the sum and what the tensor cores' accumulators lose
-// (cuda/scaled_matmul.h). on.workspace: kMatmulWorkspaceBytes.
+// left and right are code x scale as ops/quantise.h writes them, in the hardware layout, with the
+// same K, padding included. With 1x128 or 128x128 scales N and M must be multiples of 8, else M
+// must be a multiple of 16 (cuda/scaled_matmul.h). fprop: x by W; dgrad: dy by the column copy of
+// W; wgrad: the column copies of dy and of x, with add = dW itself.
+//
+// GPU only. On a CPU, and where scaled_linear_problem() gives a reason, recipes use simulated
+// products (docs/decisions/0008), which give the same up to the order of the sum and the bits that
+// the tensor cores' accumulators lose (cuda/scaled_matmul.h). on.workspace: kMatmulWorkspaceBytes.
 #pragma once
 
 #include <string>
@@ -22,11 +23,11 @@
 namespace assay {
 
 struct CodedMatrix {
-  QuantFormat format = {ElementFormat::kE4M3, ScaleKind::kTensor};  // its layout: kHardware
+  QuantFormat format = {ElementFormat::kE4M3, ScaleKind::kTensor};  // layout kHardware
   View<const uint8_t, 2> codes;             // in (lines, code_bytes(element, K))
-  View<const float, 1> scales = {};         // in of k1x128 and k128x128
-  View<const uint8_t, 1> scale_codes = {};  // in of k1x32, k1x16, k16x16
-  View<const float, 1> tensor_scale = {};   // in (2)   S, 1 / S of kTensor, k1x16, k16x16
+  View<const float, 1> scales = {};         // in for k1x128, k128x128
+  View<const uint8_t, 1> scale_codes = {};  // in for k1x32, k1x16, k16x16
+  View<const float, 1> tensor_scale = {};   // in (2)   S, 1 / S for kTensor, k1x16, k16x16
 
   int64_t lines() const { return codes.dim[0]; }
   int64_t k() const {
@@ -35,7 +36,7 @@ struct CodedMatrix {
   size_t bytes() const { return codes.bytes() + scales.bytes() + scale_codes.bytes(); }
 };
 
-// What 8-bit sums lose: cuda/scaled_matmul.h.
+// Precision of 8-bit sums: ScaledMatmul::Sums of cuda/scaled_matmul.h.
 enum class CodedSums { kFast, kPromoted };
 
 template <typename Y>
@@ -50,7 +51,7 @@ struct ScaledLinear {
 template <typename Y>
 void scaled_linear(Exec on, const ScaledLinear<Y>& a);
 
-// Why a device of that compute capability (90: 9.0) cannot; "": it can.
+// Reason why a device of this compute capability (90: 9.0) has no such product; empty if it has.
 std::string scaled_linear_problem(const QuantFormat& left, const QuantFormat& right,
                                   int capability);
 

@@ -68,7 +68,7 @@ template <typename T>
 void sparse_linear_backward(Exec on, const SparseLinearBackward<T>& a) {
   const int64_t tokens = a.x.dim[0], width = a.x.dim[1], experts = a.weight.dim[0];
   CHECK(on.gpu == nullptr,
-        "sparse_linear_backward: %ld experts on a GPU; the products are dense there",
+        "sparse_linear_backward: %ld experts on a GPU, which has only the dense products",
         long(experts));
   CHECK(
       a.dx.dim[0] == tokens && a.dx.dim[1] == width && a.weight.dim[1] == width &&

@@ -1,14 +1,14 @@
-// Backward of a linear layer z = x W^T where each row of dz has K columns that are not zero: the
-// router's, wherever only the chosen logits carry gradient (router_backward_is_sparse).
+// Sparse linear: backward of a linear layer z = x W^T where only K columns of each row of dz are
+// not zero, as in the router if only the chosen logits have gradient (router_backward_is_sparse).
 //
 //   dx[t]  = add[t] + sum_k dz[t,k] W[expert[t,k]]
-//   dW[e] += sum of dz[t,k] x[t] over the assignments (t, k) of e, in the order of tokens
+//   dW[e] += sum of dz[t,k] x[t] over the assignments (t, k) of e, in token order
 //
-// dz is rounded to T first, as the dense products of ops/linear.h read it: only the order of the
-// sums differs from theirs. Sums are in float. K / E of their work, and nothing of the size (N, E)
-// is written.
+// dz is first rounded to T, as the dense products of ops/linear.h read it: only the order of the
+// sums differs from theirs. Sums are in float. The work is K / E of theirs, and nothing of size
+// (N, E) is written.
 //
-// For the CPU; a GPU takes the dense products. Reference: tests/ref/linear.h on the dense dz.
+// CPU only; a GPU uses the dense products. Reference: tests/ref/linear.h on the dense dz.
 #pragma once
 
 #include "base/cost.h"
@@ -33,8 +33,7 @@ struct SparseLinearBackward {
 template <typename T>
 void sparse_linear_backward(Exec on, const SparseLinearBackward<T>& a);
 
-// True where the dense products would cost more: they run at twenty to thirty times the flops a
-// second.
+// True if the dense products would cost more; they reach 20 to 30 times the flops per second.
 constexpr bool sparse_linear_pays(int64_t experts, int64_t top_k) {
   return experts >= 32 * top_k;
 }

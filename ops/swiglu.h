@@ -3,8 +3,8 @@
 //   h[i,f] = silu(g) * u      g = gate_up[i,f],  u = gate_up[i,F+f],  silu(g) = g * sigmoid(g)
 //   dg = dh * u * sigmoid(g) * (1 + g * (1 - sigmoid(g)))            du = dh * silu(g)
 //
-// Reference: tests/ref/swiglu.h. Computed in float whatever T is. M may be 0 (an expert without
-// tokens).
+// Computed in float whatever T is. M may be 0 (an expert without tokens). Reference:
+// tests/ref/swiglu.h.
 #pragma once
 
 #include "base/bf16.h"
@@ -16,17 +16,15 @@ namespace assay {
 
 template <typename T>
 struct SwigluForward {
-  View<T, 2> h;  // out (M, F)
-  View<float, 1> amax =
-      {};  // acc (1)      raised to the largest magnitude of h as stored; or empty
+  View<T, 2> h;              // out (M, F)
+  View<float, 1> amax = {};  // acc (1)      amax slot: raised to max |h| as stored; optional
   View<const T, 2> gate_up;  // in  (M, 2F)   [gate | up]
 };
 
 template <typename T>
 struct SwigluBackward {
-  View<T, 2> dgate_up;  // out (M, 2F)   may be gate_up itself
-  View<float, 1> amax =
-      {};  // acc (1)       raised to the largest magnitude of dgate_up as stored; or empty
+  View<T, 2> dgate_up;       // out (M, 2F)   may be gate_up itself
+  View<float, 1> amax = {};  // acc (1)       amax slot: raised to max |dgate_up|; optional
   View<const T, 2> dh;       // in  (M, F)
   View<const T, 2> gate_up;  // in  (M, 2F)
 };
@@ -36,7 +34,7 @@ void swiglu_forward(Exec on, const SwigluForward<T>& a);
 template <typename T>
 void swiglu_backward(Exec on, const SwigluBackward<T>& a);
 
-// gate_up read, h written; the exponential and division count as one each.
+// gate_up is read, h written; the exponential and the division count as one flop each.
 template <typename T>
 Cost swiglu_forward_cost(const SwigluForward<T>& a) {
   return {.bytes = double(a.h.bytes() + a.gate_up.bytes()), .flops = 5.0 * double(a.h.size())};

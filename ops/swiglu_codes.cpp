@@ -8,7 +8,7 @@ namespace assay {
 
 namespace {
 
-// For accesses of 16 bytes.
+// True if p can be accessed 16 bytes at a time.
 bool aligned(const void* p) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
@@ -61,9 +61,9 @@ void swiglu_codes_backward(Exec on, const SwigluCodesBackward& a) {
 std::string swiglu_codes_problem(const QuantFormat& format, int64_t width) {
   if (format.element != ElementFormat::kE4M3 || format.scale != ScaleKind::k1x128 ||
       format.rounding != Rounding::kNearest) {
-    return "SwiGLU writes codes of E4M3 1x128 to nearest";
+    return "SwiGLU writes only codes of E4M3 1x128, rounded to nearest";
   }
-  if (width % 128 != 0) return strprintf("an FFN of width %ld: no multiple of 128", long(width));
+  if (width % 128 != 0) return strprintf("FFN width %ld is not a multiple of 128", long(width));
   return "";
 }
 

@@ -1,13 +1,14 @@
-// SwiGLU and its gradient written as the operands of the FFN's other products: codes of 8 bits with
-// a scale for each 128 of a line, where nobody reads h or dgate_up in bf16. What ops/swiglu.h and
-// then ops/quantise.h give, to the bit, without the bf16 numbers between them: of F wide, a row's
-// forward pass moves 5 F bytes instead of 9 F, its backward pass 11 F instead of 21 F.
+// SwiGLU and its gradient, written as the operands of the FFN's other products: 8-bit codes with a
+// scale per 128 elements of a line, for FFNs in which nothing reads h or dgate_up in bf16. The
+// results are those of ops/swiglu.h followed by ops/quantise.h, to the bit, without bf16 values in
+// memory between them: at width F, a row's forward pass moves 5 F bytes instead of 9 F, its
+// backward pass 11 F instead of 21 F.
 //
 //   forward     h          codes along its rows (fprop of the down projection)
 //   backward    dgate_up   codes along its rows (dgrad of gate and up) and columns (wgrad)
 //               h          again, along its columns (wgrad of the down projection)
 //
-// F is a multiple of 128; everything begins at multiples of 16 bytes. Only on a GPU. References:
+// F is a multiple of 128; all arrays are aligned to 16 bytes. GPU only. References:
 // tests/ref/swiglu.h, and the two ops.
 #pragma once
 
@@ -32,7 +33,7 @@ struct SwigluCodesBackward {
   QuantisedCopy row;       // of dgate_up: lines M, K = 2F
   QuantisedCopy column;    // of dgate_up: lines 2F, K = M padded with zeros to whole blocks
   QuantisedCopy h_column;  // lines F, K = M padded
-  View<uint32_t, 1> not_finite = {};  // of several copies that are not finite any may be marked
+  View<uint32_t, 1> not_finite = {};  // acc (1)   as in Quantise; of several copies, any
   View<const bf16, 2> dh;             // in (M, F)
   View<const bf16, 2> gate_up;        // in (M, 2F)
   QuantFormat format;                 // of all three
@@ -41,7 +42,7 @@ struct SwigluCodesBackward {
 void swiglu_codes_forward(Exec on, const SwigluCodesForward& a);
 void swiglu_codes_backward(Exec on, const SwigluCodesBackward& a);
 
-// Why codes of such a format have no kernel here; "" if they have.
+// Reason why codes of this format and width have no kernel; empty if they have one.
 std::string swiglu_codes_problem(const QuantFormat& format, int64_t width);
 
 // Operations as in ops/swiglu.h and ops/quantise.h.

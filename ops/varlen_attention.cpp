@@ -31,7 +31,7 @@ struct Rows {
   }
 };
 
-// One query: softmax over `count` keys, a tile at a time, with the largest score so far.
+// One query: softmax over `count` keys, tile by tile, with a running maximum of the scores.
 template <typename T, int D>
 void attend(const T* q, const Rows<T>& key, const Rows<T>& value, int64_t count, T* out) {
   constexpr int kParts = D / kVector;
@@ -98,8 +98,8 @@ bool in_tiles(const VarlenAttention<T>& a, const AttentionSegment& s) {
   return a.behind_prefix == BehindPrefix::kTiles || s.prefix_begin == s.prefix_end;
 }
 
-// Calls f(text, head, block, cost so far, cost) for the blocks of 64 queries of all segments that
-// are computed in tiles. Cost: tiles of keys.
+// Calls f(text, head, block, cost so far) for the blocks of 64 queries of all segments that are
+// computed in tiles. Returns the total cost, in tiles of keys.
 template <typename T, typename F>
 int64_t for_blocks(const VarlenAttention<T>& a, F&& f) {
   int64_t cost = 0;
@@ -117,8 +117,7 @@ int64_t for_blocks(const VarlenAttention<T>& a, F&& f) {
   return cost;
 }
 
-// Each thread takes blocks of about the same cost together, whatever the lengths of the segments
-// are.
+// Gives every thread blocks of about the same total cost, whatever the lengths of the segments are.
 template <typename T>
 void run_tiles(Exec on, const VarlenAttention<T>& a) {
   const int64_t cost = for_blocks(a, [](const auto&...) {}), threads = on.threads;
@@ -136,7 +135,7 @@ void run_rows(Exec on, const VarlenAttention<T>& a) {
     if (first_query(s) >= s.end || in_tiles(a, s)) return;
     attention::with_head_dim(a.head_dim, [&]<int D>() { row_by_row<T, D>(inner, a, s); });
   };
-  // Few segments share the threads inside; the bits are the same either way.
+  // With few segments, the threads share the rows of each; the bits are the same either way.
   if (a.segment.dim[0] < 2 * on.threads) {
     for (int64_t i = 0; i < a.segment.dim[0]; ++i) run(on, a.segment[i]);
     return;
@@ -153,7 +152,7 @@ void check(Exec on, const VarlenAttention<T>& a) {
         "varlen_attention: qkv (%ld, %ld), out (%ld, %ld), %ld + 2 x %ld heads of %ld",
         long(a.qkv.dim[0]), long(a.qkv.dim[1]), long(a.out.dim[0]), long(a.out.dim[1]),
         long(a.heads), long(a.kv_heads), long(a.head_dim));
-  if (on.gpu) return;  // the host does not read the segments
+  if (on.gpu) return;  // segments are on the device
   for (int64_t i = 0; i < a.segment.dim[0]; ++i) {
     const AttentionSegment& s = a.segment[i];
     CHECK(0 <= s.begin && s.begin <= s.end && s.end <= a.qkv.dim[0] && 0 <= s.prefix_begin &&

@@ -1,14 +1,14 @@
-// Causal attention of texts of any lengths that lie one behind the other, each of which may go on
-// from rows that are shared or kept from before: evaluation of many prompts with common beginnings,
-// and generation.
+// Causal attention of texts of any lengths, one after another in qkv; a text may continue rows that
+// are shared or cached. For evaluating many prompts with common beginnings, and for generation.
 //
 //   row t of segment s sees the rows of its prefix, then rows begin .. t of its own:
-//   out[t] = sum_j softmax_j(q[t] . k[j] / sqrt(D)) v[j]      t >= query_begin: the other rows are only seen, and have no out
+//   out[t] = sum_j softmax_j(q[t] . k[j] / sqrt(D)) v[j]      t >= query_begin
 //
-// A prefix lies in qkv itself (the question that several answers follow) or in a cache. Forward
-// only. With kTiles, and on a GPU, a row has the same bits however its text is cut into a prefix
-// and own rows; those of attention_forward on the CPU. Query head h reads key-value head h / (Hq /
-// Hkv). Reference: tests/ref/varlen_attention.h.
+// Rows before query_begin are only seen and have no out. A prefix is in qkv itself (the question
+// that several answers follow) or in a KV cache. Forward only. With kTiles, and on a GPU, a row has
+// the same bits however its text is cut into prefix and own rows; with kTiles on the CPU they are
+// those of attention_forward. Query head h reads key-value head h / (Hq / Hkv). Reference:
+// tests/ref/varlen_attention.h.
 #pragma once
 
 #include "base/bf16.h"
@@ -20,21 +20,20 @@ namespace assay {
 
 struct AttentionSegment {
   int64_t begin, end;                // rows of qkv
-  int64_t prefix_begin, prefix_end;  // rows of prefix; equal: none
-  int64_t query_begin = 0;           // a row of qkv; at or before begin: all rows have a query
+  int64_t prefix_begin, prefix_end;  // rows of `prefix`; equal: no prefix
+  int64_t query_begin = 0;           // a row of qkv; <= begin: all rows have a query
 };
 
 // How the CPU computes the rows of a segment with a prefix: 64 at a time as matrix products, or one
-// by one, which is faster for a row or two.
+// by one, which is faster for one or two rows.
 enum class BehindPrefix { kTiles, kRowByRow };
 
 template <typename T>
 struct VarlenAttention {
-  View<T, 2> out;        // out (N, Hq D)
-  View<const T, 2> qkv;  // in  (N, (Hq + 2 Hkv) D)
-  View<const T, 2>
-      prefix;  // in  (P, W)   the k heads at prefix_column, then the v heads; may be qkv
-  View<const AttentionSegment, 1> segment;  // in  (S)      every row of qkv in one of them
+  View<T, 2> out;           // out (N, Hq D)
+  View<const T, 2> qkv;     // in  (N, (Hq + 2 Hkv) D)
+  View<const T, 2> prefix;  // in  (P, W)   k heads at prefix_column, then v heads; may be qkv
+  View<const AttentionSegment, 1> segment;  // in  (S)      each row of qkv is in one of them
   int64_t prefix_column;
   int64_t heads;     // Hq, a multiple of Hkv
   int64_t kv_heads;  // Hkv
@@ -45,7 +44,7 @@ struct VarlenAttention {
 template <typename T>
 void varlen_attention(Exec on, const VarlenAttention<T>& a);
 
-// pairs: of a query and a key it sees, over all segments.
+// pairs: number of (query, key that it sees), over all segments.
 template <typename T>
 Cost varlen_attention_cost(const VarlenAttention<T>& a, double pairs) {
   return {.bytes = double(a.qkv.bytes() + a.out.bytes()),

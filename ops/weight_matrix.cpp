@@ -11,7 +11,7 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kPackSteps = 64;  // steps of the dgrad layout one piece packs
+constexpr int64_t kPackSteps = 64;  // steps of the dgrad layout per piece
 
 }  // namespace
 

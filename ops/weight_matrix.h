@@ -1,8 +1,9 @@
 // A weight as the matrix products read it: the plain (out, in) array and a packed copy of it.
 //
-// The packed copy holds two panel layouts (ops/cpu_gemm/gemm.h), one for y = x W^T and one for dx =
-// dy W. It is made once after every change of the weight; forward and dgrad read only the copy.
-// Padding is zero.
+// The packed copy is for the CPU. It holds two panel layouts (ops/cpu_gemm/gemm.h), one for
+// y = x W^T and one for dx = dy W, and is made again after every change of the weight; forward and
+// dgrad read only the copy. Padding is zero. On a GPU packing does nothing, and products read the
+// plain weight.
 #pragma once
 
 #include "base/cost.h"
@@ -23,7 +24,7 @@ struct WeightPack {
   View<const T, 2> plain;     // in  (out, in)
 };
 
-// One weight an expert.
+// One weight per expert.
 template <typename T>
 struct WeightStack {
   View<const T, 3> plain;           // in  (E, out, in)
@@ -40,7 +41,7 @@ template <typename T>
 int64_t weight_pack_bytes(int64_t out, int64_t in);
 template <typename T>
 int64_t weight_stack_pack_bytes(int64_t experts, int64_t out, int64_t in);
-// Where the layout of dx = dy W starts in one packed weight.
+// Byte offset of the layout of dx = dy W in one packed weight.
 template <typename T>
 int64_t weight_pack_dgrad_offset(int64_t out, int64_t in);
 
@@ -49,7 +50,7 @@ void weight_pack(Exec on, const WeightPack<T>& a);
 template <typename T>
 void weight_stack_pack(Exec on, const WeightStackPack<T>& a);
 
-// The plain weight is read once for each layout, the packed one written.
+// The plain weight is read once for each layout, the packed one is written.
 template <typename T>
 Cost weight_pack_cost(const WeightPack<T>& a) {
   return {.bytes = 2.0 * double(a.plain.bytes()) + double(a.packed.bytes()), .flops = 0};

@@ -15,10 +15,10 @@ namespace assay {
 namespace cpu {
 
 constexpr int64_t kGrain = int64_t{1} << 20;
-constexpr int64_t kBeyondCaches = int64_t{16}
-                                  << 20;  // bytes that no core keeps until they are read
+// Above this many bytes no core's cache keeps the zeros until they are read.
+constexpr int64_t kBeyondCaches = int64_t{16} << 20;
 
-// Past the caches: a store into them would read every line first.
+// Bypasses the caches: an ordinary store reads every line first.
 void stream_zeros(std::byte* p, int64_t bytes) {
 #if defined(__AVX512F__)
   const int64_t head = std::min(bytes, int64_t(-reinterpret_cast<uintptr_t>(p) % 64));

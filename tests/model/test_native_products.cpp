@@ -268,9 +268,8 @@ TEST_CASE("a run is told which products are native and why the others are not") 
   REQUIRE(told("fp8_block", {}, 90) == all);
   std::vector<std::string> of_nvfp4 = all;
   of_nvfp4[2] =
-      "experts        simulated in bf16: grouped products have kernels for E4M3 or E5M2 with a "
-      "tensor "
-      "scale by E4M3 with one, and for E4M3 1x128 by E4M3 128x128";
+      "experts        simulated in bf16: grouped products have kernels for E4M3 or E5M2 by E4M3 "
+      "with tensor scales, and for E4M3 1x128 by E4M3 128x128";
   REQUIRE(told("nvfp4", {}, 100) == of_nvfp4);
   REQUIRE(
       told("nvfp4", {}, 90)[0] ==

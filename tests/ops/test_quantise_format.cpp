@@ -23,14 +23,12 @@ std::string message_of(const std::function<void()>& f) {
 TEST_CASE(
     "K that is no multiple of the block is refused with the tensor's name and both neighbours") {
   REQUIRE(message_of([] { require_whole_blocks("blocks.0.ffn.down", ScaleKind::k1x32, 1000); }) ==
-          "blocks.0.ffn.down: 1000 elements along the sum, no multiple of the block of 32 | make "
-          "it 992 or "
-          "1024, or leave this tensor in bf16");
+          "blocks.0.ffn.down: 1000 elements along the sum, not a multiple of the block of 32 | "
+          "make it 992 or 1024, or leave this tensor in bf16");
   REQUIRE(message_of([] { require_whole_blocks("w", ScaleKind::k128x128, 2304); }).empty());
   REQUIRE(message_of([] { require_whole_blocks("w", ScaleKind::kTensor, 8); }) ==
-          "w: 8 elements along the sum, no multiple of the block of 16 | make it 0 or 16, or leave "
-          "this tensor "
-          "in bf16");
+          "w: 8 elements along the sum, not a multiple of the block of 16 | make it 0 or 16, or "
+          "leave this tensor in bf16");
 }
 
 TEST_CASE("scales as the hardware wants them have padding") {
