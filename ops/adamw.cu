@@ -9,16 +9,16 @@ namespace assay::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kFour =
-    4;  // elements of one 16-byte access of the float streams; the bf16 weight moves 8 bytes
+// Elements of one 16-byte access of the float streams; the bf16 weight moves 8 bytes.
+constexpr int kFour = 4;
 
 struct Element {
   float master, m, v;
-  float off = 0;  // what the step takes off the master
+  float off = 0;  // the update: what the step subtracts from the master
 };
 
-// The CPU op's arithmetic in its order. fmaf is written where g++ -march=native contracts, so that
-// one rounding is not left to the compiler.
+// The CPU op's arithmetic, in the same order. fmaf is explicit where g++ -march=native contracts,
+// so that rounding is not left to the compiler.
 GPU_DEVICE Element updated(const AdamWConstants& s, const Element& x, float g) {
   const float m = fmaf(s.beta1, x.m, s.rest1 * g);
   const float v = fmaf(s.beta2, x.v, s.rest2 * (g * g));
@@ -27,8 +27,8 @@ GPU_DEVICE Element updated(const AdamWConstants& s, const Element& x, float g) {
   return {x.master - off, m, v, off};
 }
 
-// A thread owns four elements. Bound by memory: 28 bytes an element, 2 or 4 more where the weight
-// is written too; a square root and a division an element cost a tenth of the issue slots.
+// Each thread owns four elements. Bound by memory: 28 bytes per element, plus 2 or 4 for the weight
+// if it is written; a square root and a division per element cost a tenth of the issue slots.
 template <typename T>
 __global__ __launch_bounds__(kThreads) void adamw_kernel(const __grid_constant__ AdamW<T> a,
                                                          const __grid_constant__ AdamWConstants s,
@@ -63,8 +63,8 @@ __global__ __launch_bounds__(kThreads) void adamw_kernel(const __grid_constant__
   }
 }
 
-// A sampled step: a block owns a piece, so that its sums have one order. The arithmetic of the
-// kernel above; 3 x 2 double operations an element more, hidden behind its bytes.
+// Sampled step: each block owns one piece, so that its sums have a fixed order. Same arithmetic as
+// adamw_kernel; 3 x 2 more double operations per element, hidden behind the memory traffic.
 template <typename T>
 __global__ __launch_bounds__(kThreads) void adamw_squares_kernel(
     const __grid_constant__ AdamW<T> a, const __grid_constant__ AdamWConstants s) {

@@ -10,10 +10,10 @@ namespace assay::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kGroups = 8;  // of 16 rows, of one block
+constexpr int kGroups = 8;  // groups of 16 rows per block
 
-// A thread owns a column of 128 rows; 16 loads are under way at a time, a warp's beside each other.
-// Bound by memory: x once.
+// Each thread owns a column of 128 rows, with 16 loads in flight; a warp's loads are adjacent.
+// Bound by memory: x is read once.
 template <typename T>
 __global__ __launch_bounds__(kThreads) void amax_kernel(const __grid_constant__ Amax<T> a) {
   GPU_SHARED(uint32_t, scratch, [kWarp]);

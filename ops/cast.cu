@@ -10,10 +10,10 @@ namespace assay::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kFour = 4;  // elements of one access of the float side; the bf16 side moves 8 bytes
-constexpr int kDraw = 8;  // elements that share a block of the generator
+constexpr int kFour = 4;  // elements per access of the float side; the bf16 side moves 8 bytes
+constexpr int kDraw = 8;  // elements per block of the generator
 
-// Bits as base/bf16.h makes them, NaN included.
+// Same bits as base/bf16.h, NaN included.
 GPU_DEVICE void store_four(bf16* y, const float (&x)[kFour]) {
   Vec<bf16, kFour> v;
   for (int e = 0; e < kFour; ++e) v[e].bits = bf16::round_nearest_even(x[e]);
@@ -23,8 +23,8 @@ GPU_DEVICE void store_four(float* y, const float (&x)[kFour]) {
   store_floats(y, x);
 }
 
-// A thread owns four elements, or, where `vectors` is false, one at a time. Bound by memory: 6
-// bytes an element.
+// Each thread owns four elements, accessed one by one if `vectors` is false. Bound by memory: 6
+// bytes per element.
 template <typename To, typename From>
 __global__ __launch_bounds__(kThreads) void cast_kernel(const __grid_constant__ Cast<To, From> a,
                                                         const int vectors) {
@@ -39,9 +39,9 @@ __global__ __launch_bounds__(kThreads) void cast_kernel(const __grid_constant__ 
   for (int64_t j = i; j < i + kFour && j < n; ++j) round_to(a.y[j], float(a.x[j]));
 }
 
-// A thread owns the eight elements that share one block of the generator; the first and the last
-// thread may have fewer. Memory: 6 bytes an element; ten rounds of Philox are about ten integer
-// instructions an element, a third of what fits under that.
+// Each thread owns the eight elements of one generator block; the first and the last thread may
+// have fewer. Bound by memory: 6 bytes per element. Ten rounds of Philox are about ten integer
+// instructions per element, a third of what fits under the memory time.
 __global__ __launch_bounds__(kThreads) void cast_stochastic_kernel(
     const __grid_constant__ CastStochastic a, const int vectors) {
   const int64_t n = a.x.dim[0];

@@ -13,10 +13,10 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kFour = 4;
 constexpr int64_t kBlocksOfAnSm = 8;
-constexpr uint64_t kFirstWeight = 0x9E3779B97F4A7C15u;  // of base/hash.h
+constexpr uint64_t kFirstWeight = 0x9E3779B97F4A7C15u;  // as in base/hash.h
 
-// Threads stride over the whole; `whole` elements are read 16 bytes at a time. A block adds its sum
-// by one integer atomic. Bound by memory: two wide multiplications an element.
+// Grid-stride loop; the first `whole` elements are read 16 bytes at a time. Each block adds its sum
+// with one integer atomic. Bound by memory: two wide multiplications per element.
 __global__ __launch_bounds__(kThreads) void checksum_kernel(const __grid_constant__ Checksum a,
                                                             int64_t whole) {
   GPU_SHARED(uint64_t, scratch, [kWarp]);

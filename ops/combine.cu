@@ -8,11 +8,10 @@ namespace assay::gpu {
 
 namespace {
 
-constexpr int kWarps = 8;  // of a block
+constexpr int kWarps = 8;  // per block
 
-// y[t] = add[t] + sum_k weight(t, k) rows[slot(t, k)], for one token by one warp. A lane owns V
-// neighbouring columns at a time; the loads of several k are under way at once, the sum is in their
-// order.
+// y[t] = add[t] + sum_k weight(t, k) rows[slot(t, k)], one token per warp. A lane owns V adjacent
+// columns at a time; loads of several k are in flight at once, and the sum runs in order of k.
 template <int V, typename T, typename Weight>
 GPU_DEVICE void sum_rows(View<T, 2> y, View<const T, 2> rows, View<const int32_t, 2> slot,
                          View<const T, 2> add, int64_t t, Weight&& weight) {
@@ -32,8 +31,8 @@ GPU_DEVICE void sum_rows(View<T, 2> y, View<const T, 2> rows, View<const int32_t
   }
 }
 
-// A warp a token; bounded by memory: every row of expert_out once, y once, slots and gates again
-// from L1 for each 256 columns.
+// One warp per token. Bound by memory: each row of expert_out once, y once; slots and gates are
+// re-read from L1 for every 256 columns.
 template <typename T, int V>
 __global__ __launch_bounds__(kWarps* kWarp) void combine_forward_kernel(
     const __grid_constant__ CombineForward<T> a) {
@@ -43,7 +42,7 @@ __global__ __launch_bounds__(kWarps* kWarp) void combine_forward_kernel(
   sum_rows<V>(a.y, a.expert_out, a.slot, a.add, t, [&](int i) { return gate[i]; });
 }
 
-// As combine_forward_kernel.
+// Same structure and bound as combine_forward_kernel.
 template <typename T, int V>
 __global__ __launch_bounds__(kWarps* kWarp) void reduce_by_token_kernel(
     const __grid_constant__ ReduceByToken<T> a) {
@@ -77,8 +76,8 @@ GPU_DEVICE void backward_of(const CombineBackward<T>& a, int64_t i, AmaxAccumula
   if (lane() == 0) a.dgate[i] = dot;
 }
 
-// A warp an assignment, neighbours of one token: its dy is read K times, all but the first from L1
-// or L2. Bounded by memory: expert_out read and dexpert_out written once.
+// One warp per assignment; a token's assignments are adjacent, so its dy is read K times, all but
+// the first from L1 or L2. Bound by memory: expert_out read once and dexpert_out written once.
 template <typename T, int V, Asks kAsks>
 __global__ __launch_bounds__(kWarps* kWarp) void combine_backward_kernel(
     const __grid_constant__ CombineBackward<T> a) {

@@ -10,7 +10,7 @@ namespace assay::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kSegment = 16;  // elements of one scale, whatever the kind: a thread's
+constexpr int kSegment = 16;  // elements per thread, which share a scale in every scale kind
 
 template <typename T>
 GPU_DEVICE float decode_scale(const Dequantise<T>& a, int64_t line, int64_t k) {
@@ -22,7 +22,7 @@ GPU_DEVICE float decode_scale(const Dequantise<T>& a, int64_t line, int64_t k) {
   return a.format.scale == ScaleKind::k1x32 ? float(e8m0::from_bits(code)) : e4m3::decode(code);
 }
 
-// A thread owns 16 neighbouring elements. Bound by memory: codes once, y once.
+// Each thread owns 16 adjacent elements. Bound by memory: codes and y once.
 template <typename T, typename Element>
 __global__ __launch_bounds__(kThreads) void dequantise_kernel(
     const __grid_constant__ Dequantise<T> a) {

@@ -13,8 +13,8 @@ constexpr int kScanRows = 32;
 constexpr int kOffsetsBlock = 1024;
 constexpr int kSharedBytes = 220 << 10;
 
-// Row p of partial: how many assignments of piece p each expert has. A block a piece; bounded by
-// writing partial.
+// Writes row p of partial: the number of assignments per expert in piece p. One block per piece.
+// Bound by writing partial.
 __global__ __launch_bounds__(kBlock) void dispatch_count_kernel(
     const __grid_constant__ Dispatch a) {
   GPU_DYNAMIC_SHARED(int32_t, count);
@@ -33,9 +33,9 @@ __global__ __launch_bounds__(kBlock) void dispatch_count_kernel(
   for (int e = threadIdx.x; e < experts; e += kBlock) out[e] = count[e];
 }
 
-// Counts become starts, over the pieces of an expert; its total goes to offsets[e]. A block owns 32
-// experts, a row of threads a run of neighbouring pieces, which it reads twice, the second time
-// from L2. Bounded by latency.
+// Turns counts into starts: an exclusive scan over the pieces of each expert; the total goes to
+// offsets[e]. A block owns 32 experts, a row of threads owns a run of adjacent pieces and reads it
+// twice, the second time from L2. Bound by latency.
 __global__ __launch_bounds__(kWarp* kScanRows) void dispatch_scan_kernel(
     const __grid_constant__ Dispatch a, int64_t pieces) {
   GPU_SHARED(int32_t, totals, [kScanRows][kWarp]);
@@ -63,7 +63,7 @@ __global__ __launch_bounds__(kWarp* kScanRows) void dispatch_scan_kernel(
       });
 }
 
-// Totals become offsets. One block, a run of neighbouring experts a thread; bounded by latency.
+// Turns totals into offsets. One block, a run of adjacent experts per thread. Bound by latency.
 __global__ __launch_bounds__(kOffsetsBlock) void dispatch_offsets_kernel(
     const __grid_constant__ Dispatch a) {
   GPU_SHARED(int32_t, warp_start, [kWarp]);
@@ -85,9 +85,9 @@ __global__ __launch_bounds__(kOffsetsBlock) void dispatch_offsets_kernel(
   if (threadIdx.x == kOffsetsBlock - 1) a.offsets[experts] = start;
 }
 
-// Slots of a piece's assignments, a block each. One warp goes through them in order, 32 at a time,
-// and keeps the next free slot of every expert in shared memory; the others only load and store.
-// Bounded by that warp's latency: 56 steps of two dependent accesses for K = 7.
+// Assigns the slots, one block per piece. One warp walks the assignments in order, 32 at a time,
+// and keeps the next free slot of every expert in shared memory; the other warps only load and
+// store. Bound by the latency of that warp: 56 steps of two dependent accesses for K = 7.
 __global__ __launch_bounds__(kBlock) void dispatch_slots_kernel(
     const __grid_constant__ Dispatch a) {
   GPU_DYNAMIC_SHARED(int32_t, next);
@@ -95,7 +95,7 @@ __global__ __launch_bounds__(kBlock) void dispatch_slots_kernel(
   const int experts = int(a.partial.dim[1]);
   const int64_t begin = p * kDispatchPieceTokens * k, left = a.expert.size() - begin;
   const int n = int(left < kDispatchPieceTokens * k ? left : kDispatchPieceTokens * k);
-  int32_t* slot = next + experts;  // the experts' ids first
+  int32_t* slot = next + experts;  // holds the expert ids until they are replaced by slots
 
   const int32_t* start = a.partial.row(p);
   in_batches<8>(
@@ -114,7 +114,7 @@ __global__ __launch_bounds__(kBlock) void dispatch_slots_kernel(
       const uint32_t same = match_any(e);
       const int rank = population_count(same & below);
       if (i < n) slot[i] = next[e] + rank;
-      sync_warp();  // read by all before one moves it on
+      sync_warp();  // all lanes have read next[] before it is advanced
       if (i < n && rank == 0) next[e] += population_count(same);
       sync_warp();
     }
@@ -133,9 +133,10 @@ void dispatch(Exec on, const Dispatch& a) {
   const int64_t pieces = dispatch_pieces(tokens);
   const int64_t bytes = (experts + kDispatchPieceTokens * k) * int64_t{sizeof(int32_t)};
   if (bytes > kSharedBytes) {
-    throw UserError{strprintf("%ld experts with %ld a token do not fit into a GPU's shared memory",
-                              long(experts), long(k)),
-                    "use fewer experts"};
+    throw UserError{
+        strprintf("%ld experts with %ld per token do not fit into the shared memory of a GPU",
+                  long(experts), long(k)),
+        "use fewer experts"};
   }
   launch(on,
          {.name = "dispatch_count",

@@ -10,12 +10,12 @@ namespace assay::gpu {
 namespace {
 
 constexpr int kRowsPerBlock = 8;
-constexpr int kBatch = 4;  // loads in flight a lane
-constexpr int kRun = 64;   // sorted tokens of one partial sum; fixes the order of the sum
+constexpr int kBatch = 4;  // loads in flight per lane
+constexpr int kRun = 64;   // sorted tokens per partial sum; fixes the order of the sum
 constexpr int kWarpsPerBlock = 4;
 
-// A warp owns a row of y. Bound by memory: 2 C sizeof(T) bytes a token; repeated tokens find their
-// row in L2.
+// Each warp owns a row of y. Bound by memory: 2 C sizeof(T) bytes per token; rows of repeated
+// tokens come from L2.
 template <typename T, int N>
 __global__ __launch_bounds__(kRowsPerBlock* kWarp) void embedding_forward_kernel(
     const __grid_constant__ EmbeddingForward<T> a) {
@@ -38,10 +38,10 @@ __global__ __launch_bounds__(kRowsPerBlock* kWarp) void embedding_forward_kernel
   }
 }
 
-// The gradient. The tokens are sorted, with their positions, and the sorted list is cut into runs
-// of 64: a token's segment lies in one run or crosses into the next ones. `partial` has two rows a
-// run, for the sum of the segment that enters it (0; also for one that fills it) and of the one
-// that leaves it (1).
+// Backward. The tokens are sorted with their positions, and the sorted list is cut into runs of 64.
+// A token's segment is inside one run or continues into the next ones. `partial` has two rows per
+// run: row 0 is the sum of the segment that enters the run (including one that spans it), row 1 the
+// sum of the segment that leaves it.
 template <typename T>
 struct Segments {
   View<float, 2> dweight;           // acc (V, C)
@@ -60,9 +60,9 @@ GPU_DEVICE void add_scaled(float* to, const float (&sum)[N], float gain) {
   store_floats(to, old);
 }
 
-// A warp owns a run and 32 N columns: it adds rows of dy in the order of tokens, and adds a segment
-// that begins and ends here to dweight. Bound by memory: dy once (C sizeof(T) bytes a token,
-// gathered by rows), dweight read and written once a distinct token. One token everywhere is no
+// Each warp owns a run and 32 N columns: it adds rows of dy in token order, and adds a segment that
+// begins and ends in the run to dweight. Bound by memory: dy once (C sizeof(T) bytes per token,
+// gathered by row), dweight read and written once per distinct token. A single repeated token is no
 // slower: no warp has more than 64 rows.
 template <typename T, int N>
 __global__ __launch_bounds__(kWarpsPerBlock* kWarp) void embedding_runs_kernel(
@@ -104,10 +104,10 @@ __global__ __launch_bounds__(kWarpsPerBlock* kWarp) void embedding_runs_kernel(
   }
 }
 
-// A warp owns the segment that begins in its run and leaves it, if there is one, and 32 N columns:
-// it adds the partial sums in order and adds the total to dweight. At most two rows of floats a run
-// of 64 tokens: a sixteenth of the bytes of the first kernel; a token that fills everything is one
-// chain of loads, 8 in flight.
+// Each warp owns the segment that begins in its run and leaves it, if any, and 32 N columns: it
+// adds the partial sums in order and adds the total to dweight. At most two rows of floats per run
+// of 64 tokens: a sixteenth of the bytes of the first kernel. If one token fills everything, this
+// is one chain of loads, 8 in flight.
 template <typename T, int N>
 __global__ __launch_bounds__(kWarpsPerBlock* kWarp) void embedding_joins_kernel(
     const __grid_constant__ Segments<T> a) {
@@ -151,7 +151,7 @@ int64_t runs_of(int64_t tokens) {
   return (tokens + kRun - 1) / kRun;
 }
 
-// The parts of the workspace, 256-byte aligned.
+// Layout of the workspace; each part is aligned to 256 bytes.
 struct Workspace {
   View<float, 3> partial;
   View<int32_t, 1> token, position;
@@ -182,7 +182,7 @@ void launch_backward(Exec on, const EmbeddingBackward<T>& a) {
   if (a.dy.size() == 0) return;
   const int64_t tokens = a.dy.dim[0], width = a.dy.dim[1];
   CHECK(on.workspace.size() >= embedding_backward_workspace_bytes(tokens, width),
-        "embedding_backward: workspace of %ld bytes, %ld needed", long(on.workspace.size()),
+        "embedding_backward: workspace has %ld bytes, needs %ld", long(on.workspace.size()),
         long(embedding_backward_workspace_bytes(tokens, width)));
   const Workspace w(on.workspace.data, tokens, width);
   sort_positions(on, {.key = w.token,

@@ -16,12 +16,13 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kColumns = int(kFakeColumns);
-constexpr int kUnit = 16;                  // neighbours of a line that a thread takes at once
-constexpr int kAcross = kColumns / kUnit;  // of a row
-constexpr int kPitch = kColumns + 8;       // of a row of the tile: other banks in the next row
+constexpr int kUnit = 16;  // adjacent elements of a line that a thread takes at once: a unit
+constexpr int kAcross = kColumns / kUnit;  // units per row
+// Elements from one row of the tile to the next; the padding moves the next row to other banks.
+constexpr int kPitch = kColumns + 8;
 static_assert(kUnit == kHadamard && kColumns % kWarp == 0);
 
-// How two values of a measure become one.
+// Merges two values of a measure: sums are added, of the others the larger is kept.
 struct Merged {
   int measure;
   template <typename T>
@@ -35,13 +36,13 @@ template <typename X, int kBand>
 struct Tile {
   static constexpr int kUnits = kBand * kAcross;
   X x[kBand][kPitch];
-  uint32_t most[kUnits];  // largest magnitudes of a copy's units
+  uint32_t most[kUnits];  // largest magnitude per unit of the copy
   uint32_t scratch[kWarp];
   double sums[kWarp];
 };
 
-// Where a unit begins in the tile. A row copy's is 1 x 16: eight lanes have a row. A column copy's
-// is 16 x 1: a warp has 32 columns.
+// First element of a unit in the tile. A row copy has units of 1 x 16, eight lanes per row; a
+// column copy has units of 16 x 1, 32 columns per warp.
 struct Unit {
   int row, column;
 };
@@ -56,7 +57,7 @@ GPU_DEVICE int unit_at(int row, int column) {
   return row / kUnit * kColumns + column;
 }
 
-// The tile's rows and first column in z, the number of the piece.
+// The tile's rows and first column in z, and the number of the piece.
 struct Place {
   int64_t begin, column, number;
   int height;
@@ -74,7 +75,8 @@ GPU_DEVICE void read_unit(float (&v)[kUnit], const FakeQuantise<X>& a, const Pla
   }
 }
 
-// The largest magnitude of the block that a unit lies in. Of 128 x 128 blocks `whole` is it.
+// Largest magnitude of the block that contains the unit. `whole` is the maximum of the tile, which
+// is a single block if blocks are 128 x 128.
 template <FakeWay kWay, typename X, int kBand>
 GPU_DEVICE uint32_t block_most(const BlockShape& block, const Tile<X, kBand>& tile, Unit u,
                                uint32_t whole) {
@@ -92,9 +94,9 @@ GPU_DEVICE uint32_t block_most(const BlockShape& block, const Tile<X, kBand>& ti
   return most;
 }
 
-// 16 bits for each of a unit's elements, numbers `element` and on: from a multiple of 8 on for a
-// row copy, from anywhere for a column copy. Three blocks of the generator, moved down by what
-// their first is ahead of the element.
+// Draws 16 bits for each element of a unit, from number `element` on: a multiple of 8 for a row
+// copy, arbitrary for a column copy. Takes three generator blocks and shifts out the draws before
+// `element`.
 GPU_DEVICE void draw_unit(uint32_t (&half)[kUnit], const RandomKey& key, uint64_t element) {
   constexpr int kWords = 12;
   uint32_t w[kWords + 2] = {};
@@ -111,12 +113,12 @@ GPU_DEVICE void draw_unit(uint32_t (&half)[kUnit], const RandomKey& key, uint64_
   }
 }
 
-// What a kernel is compiled for, as registers decide how many warps a multiprocessor has: plain
-// steps that round to nearest, plain steps that draw, sampled steps, which measure whatever the
+// Kernel variants, because registers set the number of warps per SM: unsampled steps that round to
+// nearest, unsampled steps with stochastic rounding, and sampled steps, which measure with either
 // rounding.
 enum class Work { kNearest, kDraws, kMeasures };
 
-// From values to what they decode to, as bits of bf16.
+// Quantises and dequantises a unit; y receives the bits of bf16.
 template <Work kWork>
 GPU_DEVICE void encode_unit(uint32_t (&y)[kUnit], const float (&v)[kUnit], const QuantFormat& f,
                             const BlockScale& scale, const RandomKey& key, uint64_t element) {
@@ -144,7 +146,8 @@ GPU_DEVICE void encode_unit(uint32_t (&y)[kUnit], const float (&v)[kUnit], const
   }
 }
 
-// sums[FakeMeasure] += those of `count` elements; flips apart.
+// Adds the measures of the first `count` elements to sums[FakeMeasure]; flips are counted in
+// flips_of_unit.
 GPU_DEVICE void measure_unit(double (&sums)[kFakeFlips], const float (&v)[kUnit],
                              const uint32_t (&y)[kUnit], int count, const QuantFormat& f,
                              const BlockScale& scale, float s) {
@@ -164,8 +167,8 @@ GPU_DEVICE void measure_unit(double (&sums)[kFakeFlips], const float (&v)[kUnit]
   }
 }
 
-// How many of the unit's `count` codes are others than those of the earlier copy, which y still
-// holds.
+// Number of codes, among the first `count` of the unit, that differ from the earlier copy, which y
+// still holds.
 template <FakeWay kWay>
 GPU_DEVICE uint32_t flips_of_unit(const View<bf16, 2>& earlier, int64_t row, int64_t column,
                                   float earlier_decode, const uint32_t (&y)[kUnit], float decode,
@@ -180,7 +183,7 @@ GPU_DEVICE uint32_t flips_of_unit(const View<bf16, 2>& earlier, int64_t row, int
   return flips;
 }
 
-// `count` of the unit's elements are inside z.
+// Stores a unit; its first `count` elements are inside z.
 template <FakeWay kWay>
 GPU_DEVICE void store_unit(const View<bf16, 2>& to, int64_t row, int64_t column,
                            const uint32_t (&y)[kUnit], int count, int vectors) {
@@ -202,7 +205,7 @@ GPU_DEVICE void store_unit(const View<bf16, 2>& to, int64_t row, int64_t column,
   }
 }
 
-// S of the tensor; it and 1 / S are written by one thread of the grid.
+// Tensor scale S. One thread of the grid stores S and 1 / S.
 template <typename X>
 GPU_DEVICE float tensor_scale_of(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
   if (!has_tensor_scale(copy.format.scale)) return 1.0f;
@@ -214,15 +217,15 @@ GPU_DEVICE float tensor_scale_of(const FakeQuantise<X>& a, const FakeCopy& copy,
   return s;
 }
 
-// Where the unit's block has its scale in FakeCopy::scales.
+// Index of the scale of the unit's block in FakeCopy::scales.
 GPU_DEVICE int64_t scale_at(const Place& p, const BlockShape& block, int band, Unit u) {
   const int64_t across = kColumns / block.columns;
   return p.number * blocks_of_tile(block, band) + u.row / block.lines * across +
          u.column / block.columns;
 }
 
-// Once a block of the copy: its scale is written, and counted where the step is sampled. After
-// sync_block(), where flips are counted: until then the scales are those of the earlier copy.
+// Runs once per block of the copy: stores its scale and, on sampled steps, counts it. If flips are
+// counted, call it after sync_block(): until then the stored scales are those of the earlier copy.
 template <FakeWay kWay, typename X, int kBand>
 GPU_DEVICE BlockCounts finish_blocks(const FakeQuantise<X>& a, const FakeCopy& copy, const Place& p,
                                      const Tile<X, kBand>& tile, float s, uint32_t whole) {
@@ -253,6 +256,8 @@ GPU_DEVICE void quantise_copy(const FakeQuantise<X>& a, const FakeCopy& copy, co
   const int flips_count = kWork == Work::kMeasures && copy.flips == Flips::kCounted;
   double sums[kFakeFlips] = {};
   uint32_t whole = 0, flips = 0;
+
+  // Amax of every unit and of the tile.
   for (int i = int(threadIdx.x); i < tile.kUnits; i += kThreads) {
     float v[kUnit];
     read_unit<kWay>(v, a, p, tile, unit_of<kWay>(i));
@@ -264,6 +269,7 @@ GPU_DEVICE void quantise_copy(const FakeQuantise<X>& a, const FakeCopy& copy, co
   whole = block_reduce(whole, Max{}, 0u, tile.scratch);
   if (threadIdx.x == 0) mark_not_finite(a.not_finite, copy.site, whole);
 
+  // Quantise and store.
   for (int i = int(threadIdx.x); i < tile.kUnits; i += kThreads) {
     const Unit u = unit_of<kWay>(i);
     const int64_t row = p.begin + u.row, column = p.column + u.column;
@@ -290,9 +296,13 @@ GPU_DEVICE void quantise_copy(const FakeQuantise<X>& a, const FakeCopy& copy, co
       measure_unit(sums, v, y, count, copy.format, scale, s);
     }
   }
+
+  // Block scales.
   if (kWork != Work::kMeasures && copy.scales.empty()) return;
   if (flips_count) sync_block();
   const BlockCounts counts = finish_blocks<kWay>(a, copy, p, tile, s, whole);
+
+  // Measures of the piece.
   if constexpr (kWork != Work::kMeasures) return;
   const int first = kWay == FakeWay::kRow ? 0 : kFakeMeasures;
   for (int m = 0; m < kFakeFlips; ++m) {
@@ -314,9 +324,9 @@ GPU_DEVICE void clear_partial(const FakeQuantise<X>& a, int64_t number, FakeWay 
   a.partial.at(number, first + int(threadIdx.x)) = 0;
 }
 
-// A block owns a tile of a band, read once into shared memory, and a thread 16 neighbours of a line
-// of a copy: once for the largest magnitude, then for y. Columns are rotated both times, as in
-// quantise. Memory bounds: z once, y.
+// Each block owns a tile of a band and reads it once into shared memory. Each thread owns units of
+// 16 adjacent elements of a line of a copy and reads them twice: for the amax, then for y. Columns
+// are rotated both times, as in quantise. Bound by memory: z and y once.
 template <typename X, int kBand, Work kWork>
 __global__ __launch_bounds__(kThreads) void fake_quantise_kernel(
     const __grid_constant__ FakeQuantise<X> a, const int vectors) {
@@ -326,13 +336,17 @@ __global__ __launch_bounds__(kThreads) void fake_quantise_kernel(
   const int64_t columns = a.x.dim[1];
   const Place p{rows.begin, int64_t{blockIdx.y} * kColumns,
                 int64_t{blockIdx.x} * gridDim.y + blockIdx.y, int(rows.end - rows.begin)};
+
+  // Absent copies and empty bands.
   if (a.row.y.empty() || p.height == 0) clear_partial(a, p.number, FakeWay::kRow);
   if (a.column.y.empty() || p.height == 0) clear_partial(a, p.number, FakeWay::kColumn);
-  if (p.height == 0) {  // S is written all the same
+  if (p.height == 0) {  // unused band: S is still written
     if (!a.row.y.empty()) tensor_scale_of(a, a.row, FakeWay::kRow);
     if (!a.column.y.empty()) tensor_scale_of(a, a.column, FakeWay::kColumn);
     return;
   }
+
+  // Load the tile; zeros outside z.
   for (int i = int(threadIdx.x); i < kBand * kColumns / kVector; i += kThreads) {
     const int r = i / (kColumns / kVector), c = i % (kColumns / kVector) * kVector;
     X* const to = &tile->x[r][c];
@@ -349,6 +363,8 @@ __global__ __launch_bounds__(kThreads) void fake_quantise_kernel(
     }
   }
   sync_block();
+
+  // Row copy, then column copy.
   if (!a.row.y.empty()) {
     quantise_copy<kWork, FakeWay::kRow>(a, a.row, p, *tile, vectors);
     sync_block();
@@ -356,7 +372,7 @@ __global__ __launch_bounds__(kThreads) void fake_quantise_kernel(
   if (!a.column.y.empty()) quantise_copy<kWork, FakeWay::kColumn>(a, a.column, p, *tile, vectors);
 }
 
-// A block owns a tile of a band of 128 rows; a thread 16 rows of a column at a time. Bound by
+// Each block owns a tile of a band of 128 rows, each thread 16 rows of a column at a time. Bound by
 // memory: z once.
 template <typename X>
 __global__ __launch_bounds__(kThreads) void fake_amax_kernel(
@@ -381,8 +397,8 @@ __global__ __launch_bounds__(kThreads) void fake_amax_kernel(
   if (rotates) update_amax(a.amax.data + 1, rotated, scratch);
 }
 
-// A block merges one measure over the pieces: its threads take every 256th, and then what they
-// have.
+// Each block merges one measure over the pieces: each thread takes every 256th piece, then the
+// block reduces.
 template <typename X>
 __global__ __launch_bounds__(kThreads) void fake_measures_kernel(
     const __grid_constant__ FakeQuantise<X> a, const int64_t pieces) {
@@ -395,6 +411,8 @@ __global__ __launch_bounds__(kThreads) void fake_measures_kernel(
   }
   all = block_reduce(all, merge, 0.0, scratch);
   if (threadIdx.x != 0) return;
+
+  // Tensor scale: measured from S and the amax.
   const int of_row = int(blockIdx.x) < kFakeMeasures;
   const FakeCopy& copy = of_row ? a.row : a.column;
   if (needs_amax(copy) && a.rows() > 0) {

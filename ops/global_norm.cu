@@ -9,19 +9,20 @@ namespace assay::gpu {
 
 namespace {
 
-constexpr int64_t kPiece =
-    16384;  // elements of one partial sum, as on the CPU: global_norm_pieces counts them
+// Elements per partial sum, as on the CPU: global_norm_pieces() counts them.
+constexpr int64_t kPiece = 16384;
 constexpr int kThreads = 256;
 constexpr int kFour = 4;
 constexpr int kFinalThreads = 1024;
-constexpr int kTensors = 128;  // of one launch: their table travels as a parameter, which has 4 KB
+// Tensors per launch: their table is a kernel parameter, which is limited to 4 KB.
+constexpr int kTensors = 128;
 
-// The list of gradients lives on the host; a launch carries this much of it.
+// The list of gradients is on the host; each launch carries a part of it.
 struct Batch {
-  View<double, 2> partial;              // out (pieces of this batch, 2)
+  View<double, 2> partial;              // out (pieces of the batch, 2)
   View<const float, 1> grad[kTensors];  // in
-  int32_t first_piece[kTensors + 1] =
-      {};  // pieces before tensor i of the batch; ends with their number
+  // Pieces before tensor i of the batch; the last entry is the total.
+  int32_t first_piece[kTensors + 1] = {};
   int32_t tensors = 0;
 };
 static_assert(sizeof(Batch) <= 4096);
@@ -30,13 +31,14 @@ GPU_DEVICE bool non_finite(float x) {
   return (bits_of(x) & 0x7F800000u) == 0x7F800000u;
 }
 
-// A block owns a piece: 16384 neighbouring elements of one tensor, each read once (4 bytes, the
-// bound). A thread adds squares in double in a fixed order: a conversion and a multiply-add an
+// Each block owns a piece: 16384 adjacent elements of one tensor, each read once (4 bytes, the
+// bound). A thread adds squares in double in a fixed order: one conversion and one multiply-add per
 // element, a quarter of what the double units do in that time.
 __global__ __launch_bounds__(kThreads) void square_sums_kernel(const __grid_constant__ Batch a) {
   GPU_SHARED(double, scratch, [kWarp]);
   const int piece = int(blockIdx.x);
-  int low = 0, high = a.tensors;  // the tensor: first_piece[low] <= piece < first_piece[high]
+  // Finds the tensor: first_piece[low] <= piece < first_piece[high].
+  int low = 0, high = a.tensors;
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     if (a.first_piece[middle] <= piece) {
@@ -74,8 +76,8 @@ __global__ __launch_bounds__(kThreads) void square_sums_kernel(const __grid_cons
   }
 }
 
-// One block: a thread adds every 1024th piece, then the threads are added, always in the same
-// order. 16 bytes a piece: a launch's latency at any size of model.
+// One block: each thread adds every 1024th piece, then the block reduces, always in the same order.
+// 16 bytes per piece: the time is launch latency for any model size.
 __global__ __launch_bounds__(kFinalThreads) void norm_kernel(const __grid_constant__ GlobalNorm a,
                                                              const int64_t pieces) {
   GPU_SHARED(double, scratch, [kWarp]);
@@ -113,7 +115,7 @@ void global_norm(Exec on, const GlobalNorm& a) {
     pieces += count;
   }
   GlobalNorm last = a;
-  last.grads = {};  // a host address
+  last.grads = {};  // a host pointer
   launch(on, {.name = "global_norm", .grid = {1}, .block = {kFinalThreads}}, norm_kernel, last,
          pieces);
 }

@@ -5,19 +5,19 @@ namespace assay::gpu {
 
 namespace {
 
-// Bounds: those of ops/grouped_swiglu.cu with the tensor cores at twice bf16's rate and operands of
+// Bounds: as in ops/grouped_swiglu.cu, with tensor cores at twice the bf16 rate and operands of
 // half the bytes. At 65536 tokens, width 768, 6 of 64 experts, ffn 384: gate and up 464 GF, 290 us;
-// down and both dgrads are bound by what they write in bf16. A tile of 128 x 128: the sums of a
-// stage and those of all take 64 registers a thread each.
+// down and both dgrads are bound by writing bf16. Tiles are 128 x 128: the sums of one stage and
+// the running sums take 64 registers per thread each.
 constexpr int kTileN = 128;
 
-// Codes move as pairs (ops/grouped/gpu_mainloop.h).
+// FP8 codes move as pairs (ops/grouped/gpu_mainloop.h).
 const bf16* pairs(const CodedMatrix& m) {
   return reinterpret_cast<const bf16*>(m.codes.data);
 }
 
-// Dimensions in the order of their strides, as the driver wants them. What lies beyond an expert's
-// k or lines is beyond the map, and comes as zeros.
+// Dimensions in order of their strides, as the driver requires. Loads past the k or the lines of an
+// expert are outside the map and return zeros.
 TensorMap stack_map(const CodedStack& w) {
   const int64_t lines = w.lines(), k = w.k(), pitch = w.all.k();
   TensorMapSpec spec{.name = "coded expert weights", .base = w.all.codes.data, .rank = 3};
@@ -49,7 +49,7 @@ GroupedBlockScales block_scales(const CodedMatrix& x, const CodedStack& w) {
           .b_row_block = scale_at(w.all, 128, 0)};
 }
 
-// What the three ops share, with the work cut; c and what belongs to it are theirs.
+// Arguments common to the three ops; also cuts the work. The caller sets c and its companions.
 GroupedTileArgs product_args(Exec on, const char* name, const CodedMatrix& x, const CodedStack& w,
                              View<const int32_t, 1> offsets, int64_t assignments) {
   GroupedTileArgs g{.a = rows_map("x", pairs(x), x.lines(), x.k() / 2, kGroupedTileM),

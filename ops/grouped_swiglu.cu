@@ -7,7 +7,7 @@ namespace assay::gpu {
 
 namespace {
 
-// Bound at 65536 tokens, width 768, 7 of 256 experts, ffn 384: forward 541 GF / 2.1 GB, 685 us by
+// Bounds at 65536 tokens, width 768, 7 of 256 experts, ffn 384: forward 541 GF / 2.1 GB, 685 us by
 // the tensor cores; dgrad 271 GF / 2.3 GB, 527 us by memory, of which gate_up and its gradient are
 // 60%.
 template <GroupedRows Rows, int N>
@@ -33,7 +33,7 @@ void launch_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a, const G
 
 template <GroupedRows Rows>
 void launch_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a, const GroupedParts& work) {
-  // 128 columns of h a tile, or 64 where that computes less past the edge.
+  // 128 columns of h per tile, or 64 if that computes less past the edge.
   if (ceil_div(a.h.dim[1], 64) % 2 == 0) return launch_swiglu_forward<Rows, 256>(on, a, work);
   launch_swiglu_forward<Rows, 128>(on, a, work);
 }
@@ -112,7 +112,7 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a) {
   }
   const GroupedParts work = grouped_parts(on, "grouped_swiglu_dgrad", assignments, w.dim[0]);
   cut_rows(on, work, a.offsets, kGroupedTileM);
-  // A tile of 256 columns leaves no registers for gate_up on its way.
+  // Tiles of 256 columns leave no registers for the prefetched gate_up.
   if (ceil_div(ffn, 192) * 192 <= ceil_div(ffn, 128) * 128) {
     return launch_swiglu_dgrad<192>(on, a, work);
   }

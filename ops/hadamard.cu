@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// A thread owns 16 rows of a column; a warp's columns are neighbours. Bound by memory: x once, y
-// once.
+// Each thread owns 16 rows of a column; the columns of a warp are adjacent. Bound by memory: x and
+// y once.
 template <typename T>
 __global__ __launch_bounds__(kThreads) void hadamard_kernel(const __grid_constant__ Hadamard<T> a) {
   GPU_SHARED(uint32_t, scratch, [kWarp]);

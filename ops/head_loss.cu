@@ -1,6 +1,6 @@
-// The products go through ops/linear; here is what lies between them: one kernel that turns a chunk
-// of logits, rounded to T, into losses and their own gradient in place. Evaluation keeps its logits
-// in float: no gradient follows, and losses are compared between backends.
+// The matrix products go through ops/linear. Between them, one kernel turns a chunk of logits,
+// rounded to T, into losses and, in place, into the gradient of the logits. Evaluation keeps its
+// logits in float: it needs no gradient, and its losses are compared between backends.
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -18,29 +18,31 @@ namespace {
 
 constexpr int kMostThreads = 512;
 constexpr int kSumThreads = 1024;
-constexpr int kAhead = 4;  // loads of a thread under way
+constexpr int kAhead = 4;  // loads in flight per thread
 constexpr float kLog2E = 1.44269504f;
-constexpr int64_t kMostHeldBytes = 224 << 10;  // of shared memory, beside the reductions' 128
-constexpr int64_t kRowsAtOnce = 128;           // chunks are multiples of it, as products like them
-constexpr int64_t kChunkRows =
-    8192;  // dweight is read and written once a chunk: 56 KB a token at C = 768
+// Shared memory for a row, besides 128 bytes for the reductions.
+constexpr int64_t kMostHeldBytes = 224 << 10;
+constexpr int64_t kRowsAtOnce = 128;  // chunks are multiples of it, which suits the products
+// Per chunk, dweight is read and written and the weight is read twice: 56 KB per token at V =
+// 50304, C = 768.
+constexpr int64_t kChunkRows = 8192;
 
 template <typename T>
 struct LogitRows {
-  View<T, 2> logits;                // acc (rows, V)   become their gradient, where it is asked for
+  View<T, 2> logits;                // acc (rows, V)   replaced by their gradient, if it is computed
   View<float, 1> nats;              // out (rows)
   View<const int32_t, 1> target;    // in  (rows)
-  View<const float, 1> grad_scale;  // in  (1)      where the gradient is asked for
+  View<const float, 1> grad_scale;  // in  (1)   with the gradient
   int32_t mask_id;
   float gain;
-  View<uint8_t, 1> most_likely = {};  // out (rows)   without the gradient only
+  View<uint8_t, 1> most_likely = {};  // out (rows)   only without the gradient
 };
 
-// A block owns a row; a thread owns every blockDim.x-th 16 bytes of it, in both passes: the sum of
-// exponentials, as the row comes in, and the gradient. kHeld: the first pass puts them in shared
-// memory, so that the row is read and written once (2 V sizeof(T) bytes, the bound; at V = 50304 in
-// bf16 two blocks share a multiprocessor, one computes while the other loads). Rows over 224 KB are
-// read twice, mostly from L2. Two exponentials an element are 60% of the memory's time.
+// Each block owns a row; each thread owns every blockDim.x-th 16 bytes of it, in both passes: the
+// sum of exponentials, as the row arrives, and the gradient. kHeld: the first pass keeps the row in
+// shared memory, so that it is read and written once (2 V sizeof(T) bytes, the bound; at V = 50304
+// in bf16 two blocks share an SM, one computes while the other loads). Rows over 224 KB are read
+// twice, mostly from L2. The two exponentials per element take 60% of the memory time.
 template <typename T, int N, int kHeld, int kGradient>
 __global__ __launch_bounds__(kMostThreads,
                              2) void logit_rows_kernel(const __grid_constant__ LogitRows<T> a) {
@@ -51,6 +53,8 @@ __global__ __launch_bounds__(kMostThreads,
   const T* const again = kHeld ? held : row;
   const int first = int(threadIdx.x) * N, stride = int(blockDim.x) * N;
   const int32_t target = a.target[blockIdx.x];
+
+  // Target that is not counted: loss 0, gradient 0.
   if (target < 0 || target == a.mask_id) {
     if constexpr (kGradient) {
       const Vec<T, N> zero = {};
@@ -62,10 +66,10 @@ __global__ __launch_bounds__(kMostThreads,
     }
     return;
   }
-  const float at_target =
-      float(row[target]);  // before the first barrier, and so before any gradient is written
+  // Read before the first barrier, and so before any gradient is written.
+  const float at_target = float(row[target]);
 
-  // Each thread's sum is of exponentials below its own largest so far.
+  // Online softmax: each thread's sum is relative to its own largest logit so far.
   const float exponent = a.gain * kLog2E;
   float top = -FLT_MAX, sum = 0;
   const auto take = [&](const Vec<T, N>& part, int64_t v) {
@@ -90,14 +94,18 @@ __global__ __launch_bounds__(kMostThreads,
     for (int i = 0; i < kAhead; ++i) take(part[i], next + i * stride);
   }
   for (; next < vocab; next += stride) take(load_vec<N>(row + next), next);
+
+  // Reduction and loss.
   const float own_top = top;
   top = block_reduce(top, Max{}, -FLT_MAX, scratch);
   sum = block_sum(sum * exp2_approx((own_top - top) * exponent), scratch);
   const float hit = (at_target - top) * a.gain;
   if (threadIdx.x == 0) a.nats[blockIdx.x] = logf(sum) - hit;
+
+  // Is the target the most likely token?
   if constexpr (!kGradient) {
     if (!a.most_likely.empty()) {
-      float before = 0;  // 1: an id before the target's has the largest logit
+      float before = 0;  // 1: a smaller id also has the largest logit
       for (int64_t v = first; v < target; v += stride) {
         float z[N];
         load_floats(z, again + v);
@@ -110,6 +118,7 @@ __global__ __launch_bounds__(kMostThreads,
     }
   }
 
+  // Gradient.
   if constexpr (kGradient) {
     const float scale = a.grad_scale[0] * a.gain, factor = scale / sum;
 #pragma unroll 2
@@ -119,7 +128,7 @@ __global__ __launch_bounds__(kMostThreads,
       for (int e = 0; e < N; ++e) z[e] = exp2_approx((z[e] - top) * exponent) * factor;
       store_floats(row + v, z);
     }
-    // By the thread that has just written it.
+    // Written by the thread that has just written this element.
     if (target / N % int(blockDim.x) == int(threadIdx.x)) {
       const float probability = exp2_approx(hit * kLog2E) / sum;
       round_to(row[target], scale * (probability - 1.0f));
@@ -132,7 +141,7 @@ struct LossSum {
   View<const float, 1> nats;  // in  (rows)
 };
 
-// One block; a thread adds every 1024th row, then the threads are added, in double, always in the
+// One block: each thread adds every 1024th row in double, then the block reduces, always in the
 // same order.
 __global__ __launch_bounds__(kSumThreads) void loss_sum_kernel(const __grid_constant__ LossSum a) {
   GPU_SHARED(double, scratch, [kWarp]);
@@ -167,7 +176,7 @@ int64_t bytes_for(int64_t rows, int64_t vocab, int64_t element) {
   return (rows * 4 + 63) / 64 * 64 + rows * vocab * element;
 }
 
-// The scratch of a chunk: losses, then logits. As many rows as there is room for.
+// The scratch of a chunk: losses, then logits. Holds as many rows as fit.
 template <typename T>
 struct Chunk {
   View<float, 1> nats;
@@ -177,7 +186,7 @@ struct Chunk {
     int64_t rows = (scratch.size() - 64) / (vocab * int64_t(sizeof(T)) + 4);
     if (rows > kRowsAtOnce) rows = rows / kRowsAtOnce * kRowsAtOnce;
     rows = std::min({rows, tokens, kChunkRows});
-    CHECK(rows > 0, "head_loss: scratch of %ld bytes holds no row of %ld logits",
+    CHECK(rows > 0, "head_loss: scratch of %ld bytes is too small for a row of %ld logits",
           long(scratch.size()), long(vocab));
     nats = {reinterpret_cast<float*>(scratch.data), {rows}};
     logits = {reinterpret_cast<T*>(scratch.data + bytes_for(rows, 0, 0)), {rows, vocab}};

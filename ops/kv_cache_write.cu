@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kRowsPerBlock = 8;
 
-// A warp owns a row. Bound by memory: 2 W sizeof(T) bytes a row.
+// Each warp owns a row. Bound by memory: 2 W sizeof(T) bytes per row.
 template <typename T, int N>
 __global__ __launch_bounds__(kRowsPerBlock* kWarp) void kv_cache_write_kernel(
     const __grid_constant__ KvCacheWrite<T> a) {

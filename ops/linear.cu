@@ -2,9 +2,9 @@
 #include "ops/gpu/product_factors.h"
 #include "ops/linear.h"
 
-// The linear layer is a library's product on a GPU: cuBLASLt is hard to beat for dense bf16 (bound:
-// the tensor cores, and for 768 wide shapes the bytes too). No kernel of our own but for the one
-// number of a scale.
+// On a GPU the linear layer is a library call: cuBLASLt is hard to beat for dense bf16 (bound by
+// the tensor cores and, for shapes 768 wide, also by the bytes). The only kernel of our own
+// computes the scale factor.
 
 namespace assay::gpu {
 

@@ -13,13 +13,13 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kElements = 8;       // of a head, a lane
-constexpr int kRowsPerBlock = 64;  // of one partial weight gradient: qk_norm_backward_blocks
-constexpr int kWidest = kWarp * kElements;  // head width
-constexpr int kForwardItems = 4;            // heads a group of lanes, one after another
+constexpr int kElements = 8;       // elements of a head per lane
+constexpr int kRowsPerBlock = 64;  // rows per partial weight gradient: qk_norm_backward_blocks()
+constexpr int kWidest = kWarp * kElements;  // largest head width
+constexpr int kForwardItems = 4;            // heads per group of lanes, processed one after another
 
-// How a head of width D lies in the kLanes lanes that own it: kVectors: lane l has elements 8 l to
-// 8 l + 7, D = 8 kLanes. Otherwise (kLanes = 32) lane l has l, l + 32, ... as far as D goes.
+// Layout of a head of width D in the kLanes lanes that own it. kVectors: lane l has elements 8 l to
+// 8 l + 7, D = 8 kLanes. Otherwise (kLanes = 32): lane l has elements l, l + 32, ... below D.
 template <int kLanes, int kVectors>
 struct Head {
   int my_lane, width;
@@ -57,14 +57,14 @@ struct Head {
   }
 };
 
-// A group of kLanes lanes owns kForwardItems heads, one after another. Bound by memory: q and k are
-// read once and written twice (normalised, and to raw).
+// A group of kLanes lanes owns kForwardItems heads, processed one after another. Bound by memory: q
+// and k are read once and written twice (normalised, and to raw).
 template <typename T, int kLanes, int kVectors>
 __global__ __launch_bounds__(kThreads) void qk_norm_forward_kernel(
     const __grid_constant__ QkNormForward<T> a) {
   constexpr int kGroups = kThreads / kLanes;
   const Head<kLanes, kVectors> head{int(threadIdx.x) % kLanes, int(a.head_dim)};
-  // Heads in all: below 2^32 - 2^16 (checked at launch).
+  // Total number of heads, below 2^32 - 2^16 (checked at launch).
   const uint32_t normed = uint32_t(a.heads + a.kv_heads), items = uint32_t(a.qkv.dim[0]) * normed;
   const uint32_t first = blockIdx.x * uint32_t(kGroups * kForwardItems) + threadIdx.x / kLanes;
   for (int k = 0; k < kForwardItems; ++k) {
@@ -87,10 +87,10 @@ __global__ __launch_bounds__(kThreads) void qk_norm_forward_kernel(
   }
 }
 
-// A block owns 64 rows and their partial sums of both weight gradients; a group of kLanes lanes
-// takes every kGroups-th head of them and keeps its share of the sums in registers, added through
-// shared memory in the order of the groups. Bound by memory: dq, dk and raw read, dq and dk
-// written, 3 sizeof(T) bytes an element.
+// Each block owns 64 rows and their partial sums of both weight gradients. A group of kLanes lanes
+// takes every kGroups-th head of them and keeps its share of the sums in registers; the shares are
+// added through shared memory in group order. Bound by memory: dq, dk and raw read, dq and dk
+// written, 3 sizeof(T) bytes per element.
 template <typename T, int kLanes, int kVectors, Asks kAsks>
 __global__ __launch_bounds__(kThreads) void qk_norm_backward_kernel(
     const __grid_constant__ QkNormBackward<T> a) {
@@ -151,9 +151,9 @@ __global__ __launch_bounds__(kThreads) void qk_norm_backward_kernel(
   }
 }
 
-// A block owns 32 columns of the partial sums, thread row y every 32nd of their rows; then y is
-// added in order. The partials are 8 D bytes for 64 rows, a fortieth of what the first kernel
-// moves.
+// Each block owns 32 columns of the partial sums; thread row y takes every 32nd of their rows, then
+// the thread rows are added in order. The partials are 8 D bytes per 64 rows, at most a fortieth of
+// the bytes of the first kernel.
 template <typename T>
 __global__ __launch_bounds__(kWarp* kWarp) void qk_norm_weights_kernel(
     const __grid_constant__ QkNormBackward<T> a, const int64_t blocks) {
@@ -175,8 +175,8 @@ __global__ __launch_bounds__(kWarp* kWarp) void qk_norm_weights_kernel(
   }
 }
 
-// How the heads of this call lie in lanes: 4, 8, 16 or 32 lanes with vectors, else 32 lanes
-// without.
+// Lanes per head: 4, 8, 16 or 32 with vector accesses; 0 if vectors do not fit (32 lanes, scalar
+// accesses).
 int vector_lanes(int64_t head_dim, bool aligned) {
   for (const int lanes : {4, 8, 16, 32}) {
     if (aligned && head_dim == lanes * kElements) return lanes;
@@ -208,8 +208,8 @@ void launch_backward_as(Exec on, const QkNormBackward<T>& a) {
 
 void check_size(const char* op, int64_t heads, int64_t head_dim) {
   CHECK(head_dim <= kWidest && heads < (int64_t{1} << 32) - (1 << 16),
-        "%s: %ld heads of width %ld, at most 2^32 of width %d on a GPU", op, long(heads),
-        long(head_dim), kWidest);
+        "%s: %ld heads of width %ld; a GPU supports fewer than 2^32 heads of width <= %d", op,
+        long(heads), long(head_dim), kWidest);
 }
 
 template <typename T>

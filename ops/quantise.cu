@@ -14,26 +14,27 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kTile = 128;    // rows and columns: a multiple of every block
-constexpr int kSegment = 16;  // codes that a thread makes at once; a divisor of every block
-constexpr int kSegments = kTile / kSegment;  // of a line
-constexpr int kUnits = kTile * kSegments;    // segments of a tile
-constexpr int kPitch =
-    kTile + 8;  // of a row of the tile: 16-byte accesses, other banks in the next row
+constexpr int kSegment = 16;  // codes that a thread computes at once; divides every block
+constexpr int kSegments = kTile / kSegment;  // segments per line
+constexpr int kUnits = kTile * kSegments;    // segments per tile
+// Elements from one row of the tile to the next: allows 16-byte accesses and moves the next row to
+// other banks.
+constexpr int kPitch = kTile + 8;
 static_assert(kSegment == kHadamard && kUnits % kThreads == 0);
 
 template <typename T>
 struct Tile {
   T x[kTile][kPitch];
-  uint32_t most[kTile][kSegments];  // largest magnitudes of a copy's segments
+  uint32_t most[kTile][kSegments];  // largest magnitude per segment of the copy
   uint32_t scratch[kWarp];
 };
 
 enum class Along { kRows, kColumns };
 
-// One of the two copies, as the tile sees it.
+// One of the two copies, relative to the tile.
 struct Part {
-  int64_t lines, k;             // of the copy
-  int64_t first_line, first_k;  // of the tile in it
+  int64_t lines, k;             // size of the copy
+  int64_t first_line, first_k;  // first line and k of the tile in the copy
   float s;
 };
 
@@ -41,8 +42,8 @@ struct Unit {
   int line, segment;
 };
 
-// Eight lanes store a row copy's 128 neighbouring codes; for the column copy 16 lanes read
-// neighbouring columns of the tile.
+// Row copy: eight lanes store 128 adjacent codes. Column copy: 16 lanes read adjacent columns of
+// the tile.
 template <Along kAlong>
 GPU_DEVICE Unit unit_of(int i) {
   if constexpr (kAlong == Along::kRows) return {i / kSegments, i % kSegments};
@@ -57,12 +58,13 @@ GPU_DEVICE void read_segment(float (&v)[kSegment], const Quantise<T>& a, const P
     load_floats(v, &tile.x[u.line][u.segment * kSegment]);
   } else {
     for (int i = 0; i < kSegment; ++i) v[i] = float(tile.x[u.segment * kSegment + i][u.line]);
-    const int rows = p.first_k + u.segment * kSegment < a.x.dim[0];  // else padding: it stays +0
+    const int rows = p.first_k + u.segment * kSegment < a.x.dim[0];  // else padding, which stays +0
     if (rows && a.rotation == ColumnRotation::kHadamard16) hadamard16(v, a.signs);
   }
 }
 
-// The largest magnitude of the block that a segment lies in. Of 128 x 128 blocks `whole` is it.
+// Largest magnitude of the block that contains the segment. `whole` is the maximum of the tile,
+// which is a single block if blocks are 128 x 128.
 template <typename T>
 GPU_DEVICE uint32_t block_most(const BlockShape& shape, const Tile<T>& tile, Unit u,
                                uint32_t whole) {
@@ -115,6 +117,8 @@ GPU_DEVICE void quantise_part(const Quantise<T>& a, const QuantisedCopy& to, con
                               Tile<T>& tile) {
   const BlockShape shape = block_shape(a.format.scale);
   uint32_t whole = 0;
+
+  // Amax of every segment and of the tile.
   for (int i = int(threadIdx.x); i < kUnits; i += kThreads) {
     const Unit u = unit_of<kAlong>(i);
     float v[kSegment];
@@ -130,6 +134,7 @@ GPU_DEVICE void quantise_part(const Quantise<T>& a, const QuantisedCopy& to, con
   whole = block_reduce(whole, Max{}, 0u, tile.scratch);
   if (threadIdx.x == 0) mark_not_finite(a.not_finite, to.site, whole);
 
+  // Scales and codes.
   const int lines_of_scale = int(lines_of_stored_scale(a.format));
   const RandomKey key = draw_key(a, to);
   for (int i = int(threadIdx.x); i < kUnits; i += kThreads) {
@@ -158,16 +163,18 @@ GPU_DEVICE float tensor_scale_of(const QuantFormat& f, const QuantisedCopy& to) 
   return has_tensor_scale(f.scale) ? store_tensor_scale(f, to) : 1.0f;
 }
 
-// A block owns a tile of 128 x 128, read once into shared memory. A thread owns 16 neighbouring
-// elements of a line of a copy, four times: for the largest magnitude, then for the codes; a
-// column's are rotated both times, which costs 64 additions against 64 KB more of shared memory.
-// Memory bounds: x once, both copies.
+// Each block owns a tile of 128 x 128 and reads it once into shared memory. Each thread owns 16
+// adjacent elements of a line of a copy at a time, four per copy, and reads them twice: for the
+// amax, then for the codes. Columns are rotated both times, which costs 64 additions and saves 64
+// KB of shared memory. Bound by memory: x once, both copies.
 template <typename T, typename Element, Rounding kRounding>
 __global__ __launch_bounds__(kThreads) void quantise_kernel(const __grid_constant__ Quantise<T> a,
                                                             const int vectors) {
   GPU_DYNAMIC_SHARED(Tile<T>, tile);
   const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
   const int64_t r0 = int64_t{blockIdx.x} * kTile, c0 = int64_t{blockIdx.y} * kTile;
+
+  // Load the tile; zeros outside x.
   for (int i = int(threadIdx.x); i < kTile * kTile / kVector; i += kThreads) {
     const int r = i / (kTile / kVector), c = i % (kTile / kVector) * kVector;
     T* const to = &tile->x[r][c];
@@ -184,19 +191,24 @@ __global__ __launch_bounds__(kThreads) void quantise_kernel(const __grid_constan
     }
   }
   sync_block();
+
+  // Row copy.
   if (!a.row.codes.empty()) {
     const Part p{rows, columns, r0, c0, tensor_scale_of(a.format, a.row)};
     quantise_part<Along::kRows, T, Element, kRounding>(a, a.row, p, *tile);
     sync_block();
   }
+
+  // Column copy.
   if (a.column.codes.empty()) return;
   const int64_t k = padded_length(a.format.scale, rows);
   const Part p{columns, k, c0, r0, tensor_scale_of(a.format, a.column)};
   quantise_part<Along::kColumns, T, Element, kRounding>(a, a.column, p, *tile);
 }
 
-// The same for what gpu_codes.h has: no value is looked at twice. A thread takes 16 neighbours of
-// x, codes them along the row and leaves them for the columns.
+// The same for the formats of ops/quantise/gpu_fp8_tile.h: every value is read once. A thread takes
+// 16 adjacent elements of x, encodes them along the row and stores them in the tile for the
+// columns.
 template <typename Element, ScaleKind kScale>
 __global__ __launch_bounds__(kCodeThreads) void quantise_bytes_kernel(
     const __grid_constant__ Quantise<bf16> a) {
@@ -205,6 +217,8 @@ __global__ __launch_bounds__(kCodeThreads) void quantise_bytes_kernel(
                     int64_t{blockIdx.y} * kCodeTile};
   const Coder<Element, kScale> coder(a.format);
   const int by_row = !a.row.codes.empty(), by_column = !a.column.codes.empty();
+
+  // Row copy; fill the tile.
   using Copy = CodeCopy<Coder<Element, kScale>>;
   const Copy row = by_row ? begin_copy(coder, a.row, a.not_finite, p) : Copy{coder};
 #pragma unroll 2
@@ -215,13 +229,15 @@ __global__ __launch_bounds__(kCodeThreads) void quantise_bytes_kernel(
     if (by_column) keep_run(*tile, r, run, x);
     if (by_row) code_row(row, r, run, x);
   }
+
+  // Column copy.
   if (!by_column) return;
   const Copy column = begin_copy(coder, a.column, a.not_finite, p);
   sync_block();
   code_columns(column, *tile);
 }
 
-// S where there is no tile to write it.
+// Writes S if x is empty, since no tile does.
 __global__ void tensor_scale_kernel(const QuantFormat f, const QuantisedCopy to) {
   tensor_scale_of(f, to);
 }

@@ -10,10 +10,10 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kPiece = kWarp * kVector;  // columns a warp takes at once
-constexpr int kMostPieces = 4;           // of a row in registers: up to 1024 columns
+constexpr int kPiece = kWarp * kVector;  // columns that a warp takes at once: a piece
+constexpr int kMostPieces = 4;           // pieces per row in registers: up to 1024 columns
 
-// A row in the registers of a warp: lane l has the columns 8 l to 8 l + 7 of each piece of 256.
+// A row in the registers of a warp: lane l has columns 8 l to 8 l + 7 of each piece of 256.
 template <int kPieces>
 struct Row {
   float x[kPieces][kVector];
@@ -69,12 +69,16 @@ GPU_DEVICE void normalise_row(const RmsNormForward<T>& a, int64_t i, AmaxAccumul
     }
     r.store(a.resid.row(i), width);
   }
+
+  // Mean square.
   float squares = 0;
   for (int p = 0; p < kPieces; ++p) {
     for (int e = 0; e < kVector; ++e) squares += r.x[p][e] * r.x[p][e];
   }
   const float rstd = rstd_of(warp_sum(squares), width, a.eps);
   if (lane() == 0) a.rstd[i] = rstd;
+
+  // Normalise and store.
   weight.load(a.weight.data, width);
   for (int p = 0; p < kPieces; ++p) {
     for (int e = 0; e < kVector; ++e) r.x[p][e] = weight.x[p][e] * (r.x[p][e] * rstd);
@@ -83,8 +87,8 @@ GPU_DEVICE void normalise_row(const RmsNormForward<T>& a, int64_t i, AmaxAccumul
   r.take(most, width);
 }
 
-// A warp owns a row and keeps it in registers: x and branch are read once, r and y written once,
-// the weight comes from L1. Bound by memory.
+// Each warp owns a row and keeps it in registers: x and branch are read once, r and y are written
+// once, the weight comes from L1. Bound by memory.
 template <typename T, int kPieces>
 __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel(
     const __grid_constant__ RmsNormForward<T> a) {
@@ -95,8 +99,8 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel(
   most.raise<T>(scratch);
 }
 
-// The same for rows of any width and alignment, one element at a time, read twice: the second time
-// mostly from L1. A lane reads back only what it wrote itself.
+// The same for rows of any width and alignment, one element at a time; rows are read twice, the
+// second time mostly from L1. A lane reads back only what it wrote itself.
 template <typename T>
 GPU_DEVICE void normalise_row_of_any_width(const RmsNormForward<T>& a, int64_t i,
                                            AmaxAccumulator& most) {
@@ -130,9 +134,9 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_forward_kernel_any_width(
   most.raise<T>(scratch);
 }
 
-// A block owns `rows_per_block` rows and one row of partial weight gradients; a warp takes every
-// eighth row and keeps its share of them in registers, added through shared memory in the order of
-// the warps. Bound by memory: dy, r and dresid read, dresid (and dbranch) written.
+// Each block owns `rows_per_block` rows and one row of partial weight gradients. A warp takes every
+// eighth row and keeps its share of the gradients in registers; the shares are added through shared
+// memory in warp order. Bound by memory: dy, r and dresid read, dresid (and dbranch) written.
 template <typename T, int kPieces>
 __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
     const __grid_constant__ RmsNormBackward<T> a, int rows_per_block) {
@@ -180,6 +184,8 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
     }
   }
   most.raise<T>(scratch);
+
+  // Partial weight gradient.
   dweight.store(sums[warp()], kPieces * kPiece);
   sync_block();
   for (int c = thread_in_block(); c < width; c += kThreads) {
@@ -189,8 +195,8 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel(
   }
 }
 
-// Any width and alignment: first a warp a row, then a thread a column, which reads the block's rows
-// of dy and r again.
+// The same for any width and alignment: first one warp per row, then one thread per column, which
+// reads dy and r of the block again.
 template <typename T>
 __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel_any_width(
     const __grid_constant__ RmsNormBackward<T> a, int rows_per_block) {
@@ -227,9 +233,9 @@ __global__ __launch_bounds__(kThreads) void rmsnorm_backward_kernel_any_width(
   }
 }
 
-// dweight += the sum of the partials' columns. A block owns 32 columns; each of its 32 warps adds a
-// run of rows in order, and the runs are added in order. 4 bytes a partial: small beside the kernel
-// before it.
+// dweight += column sums of the partials. Each block owns 32 columns; each of its 32 warps adds a
+// run of rows in order, and the runs are added in order. 4 bytes per partial, small next to the
+// kernel before it.
 constexpr int kRuns = 32;
 __global__ __launch_bounds__(kRuns* kWarp) void rmsnorm_add_partials_kernel(
     View<float, 1> dweight, View<const float, 2> partial, int rows) {
@@ -249,7 +255,7 @@ __global__ __launch_bounds__(kRuns* kWarp) void rmsnorm_add_partials_kernel(
   dweight[c] = total;
 }
 
-// Calls f with the number of pieces of a row as a constant, or with 0 where rows cannot be kept in
+// Calls f with the number of pieces per row as a constant, or with 0 if rows do not fit in
 // registers.
 template <typename F>
 void with_pieces(bool vectors, int64_t width, F&& f) {

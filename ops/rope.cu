@@ -45,10 +45,10 @@ GPU_DEVICE void rotate_row(const Rotation<T>& a, int64_t i, AmaxAccumulator& mos
   }
 }
 
-// A warp owns a row, a lane N pairs (x[d], x[d + D/2]) of one head at a time. Bound by memory: q
-// and k are read and written once, 4 sizeof(T) bytes a pair; the table (8 bytes a pair, T D floats
-// in all) is read from L1 and L2. On its own this pass costs a read and a write of q and k; an
-// attention kernel that rotates as it loads saves them.
+// Each warp owns a row, each lane N pairs (x[d], x[d + D/2]) of one head at a time. Bound by
+// memory: q and k are read and written once, 4 sizeof(T) bytes per pair; the table (8 bytes per
+// pair, T D floats in total) is read from L1 and L2. This pass costs a read and a write of q and k,
+// which an attention kernel that rotates while loading would save.
 template <typename T, int N, Asks kAsks>
 __global__ __launch_bounds__(kRowsPerBlock* kWarp) void rope_kernel(
     const __grid_constant__ Rotation<T> a) {

@@ -12,7 +12,7 @@ using namespace router;
 namespace {
 
 constexpr int kMaxWarps = 12, kMaxThreads = kMaxWarps * kWarp;
-constexpr int kSharedBytes = 220 << 10;  // of a block; the hardware's 227 KiB less the fixed arrays
+constexpr int kSharedBytes = 220 << 10;  // per block: the hardware's 227 KiB less the fixed arrays
 constexpr int kReduceRows = 32;
 constexpr int kBlock = 256;
 
@@ -31,8 +31,8 @@ int64_t warp_bytes(int64_t experts, int64_t k) {
   return (row_words(experts) + 2 * k) * int64_t{sizeof(float)};
 }
 
-// A round's normalised gates, or its shares of all experts, onto the block's sums, in the order of
-// tokens.
+// Adds a round's normalised gates, or its shares of all experts, to the block's sums, in token
+// order.
 GPU_DEVICE void add_round(RouterAux aux, const ForwardShared& shared, int warps, int words,
                           int experts, int k) {
   if (aux == RouterAux::kSwitch) {
@@ -51,13 +51,14 @@ GPU_DEVICE void add_round(RouterAux aux, const ForwardShared& shared, int warps,
   }
 }
 
-// A block owns a piece of tokens and its sums, a warp a token at a time: its keys stay in shared
-// memory. Bounded by memory for small K (logits are read once from memory, the chosen ones again
-// from L2; `switch` reads the row twice), by instructions where scores need an exponential each (E
-// = 4096 with a bias: about 2000 of the warp a token).
+// Each block owns a piece of tokens and its sums, each warp one token at a time, with the keys in
+// shared memory. Bound by memory for small K (logits are read once from memory, those of the chosen
+// experts again from L2; `switch` reads the row twice), by instructions if each score needs an
+// exponential (E = 4096 with a bias: about 2000 instructions of the warp per token).
 template <int V, int Loads>
 __global__ __launch_bounds__(kMaxThreads, Loads > 4 ? 1 : 2) void router_forward_kernel(
     const __grid_constant__ RouterForward a, int64_t group_tokens, int words) {
+  // Shared memory.
   GPU_DYNAMIC_SHARED(uint32_t, rows);
   GPU_SHARED(double, measures, [kMaxWarps][2]);
   const int experts = int(a.logits.dim[1]), k = int(a.expert.dim[1]), warps = int(blockDim.y);
@@ -68,21 +69,23 @@ __global__ __launch_bounds__(kMaxThreads, Loads > 4 ? 1 : 2) void router_forward
   shared.ids = reinterpret_cast<int32_t*>(shared.shares + experts);
   shared.ghats = reinterpret_cast<float*>(shared.ids + warps * k);
 
+  // Tokens of the block: one of the `pieces` of a group.
   const RouterAux aux = a.settings.aux;
   const int64_t p = blockIdx.x;
-  const int64_t pieces =
-      (group_tokens + kRouterPieceTokens - 1) / kRouterPieceTokens;  // of a group
+  const int64_t pieces = (group_tokens + kRouterPieceTokens - 1) / kRouterPieceTokens;
   const int64_t group = p / pieces, first = group * group_tokens;
   const int64_t begin = first + p % pieces * kRouterPieceTokens;
   const int64_t left = first + group_tokens - begin;
   const int tokens = int(left < kRouterPieceTokens ? left : kRouterPieceTokens);
 
+  // Clear the sums.
   for (int e = thread_in_block(); e < experts; e += warps * kWarp) {
     shared.counts[e] = 0;
     shared.shares[e] = 0;
   }
   sync_block();
 
+  // Main loop: one token per warp and round.
   double z_measure = 0, entropy = 0;
   const Row<V> row{rows + warp() * words, experts};
   int32_t* ids = shared.ids + warp() * k;
@@ -93,15 +96,15 @@ __global__ __launch_bounds__(kMaxThreads, Loads > 4 ? 1 : 2) void router_forward
       const Softmax softmax = load_logits<Loads>(a, t, row);
       const Candidate best = make_keys(a, softmax, row, score_sum);
       score_sum = warp_sum(score_sum);
-      sync_warp();  // keys: written by their lane, read by all
+      sync_warp();  // keys are written by their lane and read by all lanes
       select_best(row, best, k, ids);
-      sync_warp();  // ids
+      sync_warp();  // ids are written
       entropy += double(write_chosen(a, t, softmax, ids, shared.counts, shared.ghats + warp() * k));
       z_measure += double(softmax.logsumexp) * double(softmax.logsumexp);
       if (lane() == 0 && !a.logsumexp.empty()) a.logsumexp[t] = softmax.logsumexp;
       if (lane() == 0 && !a.score_sum.empty()) a.score_sum[t] = score_sum;
       if (aux == RouterAux::kSwitch) write_shares<V>(a, t, softmax, score_sum, row.word);
-      sync_warp();  // the next row may come
+      sync_warp();  // the row may be overwritten
     }
     if (aux == RouterAux::kNone) continue;
     sync_block();
@@ -109,6 +112,7 @@ __global__ __launch_bounds__(kMaxThreads, Loads > 4 ? 1 : 2) void router_forward
     sync_block();
   }
 
+  // Store the sums of the piece.
   entropy = warp_sum(entropy);
   if (lane() == 0) {
     measures[warp()][0] = z_measure;
@@ -130,8 +134,8 @@ __global__ __launch_bounds__(kMaxThreads, Loads > 4 ? 1 : 2) void router_forward
   a.measure_partial.at(p, kGateEntropy) = entropy_sum;
 }
 
-// Sums the pieces of a group into the group's first, and all groups into counts. A block owns 32
-// experts of a group.
+// Sums the pieces of a group into the first piece of the group, and all groups into counts. Each
+// block owns 32 experts of a group.
 __global__ __launch_bounds__(kWarp* kReduceRows) void router_reduce_kernel(
     const __grid_constant__ RouterForward a, int64_t pieces) {
   GPU_SHARED(int32_t, counts, [kReduceRows][kWarp]);
@@ -163,7 +167,7 @@ __global__ __launch_bounds__(kWarp* kReduceRows) void router_reduce_kernel(
   if (!a.counts.empty()) atomic_add(&a.counts[e], int64_t{count});
 }
 
-// aux_slope of a group, one block each, from its summed shares and the counts; the aux value of the
+// aux_slope of one group per block, from its summed shares and the counts; the aux value of the
 // group goes to its first piece of measure_partial.
 __global__ __launch_bounds__(kBlock) void router_aux_kernel(const __grid_constant__ RouterForward a,
                                                             int64_t group_tokens, int64_t pieces) {
@@ -198,7 +202,7 @@ __global__ __launch_bounds__(kBlock) void router_aux_kernel(const __grid_constan
   }
 }
 
-// One block adds the pieces.
+// One block sums the measures over the pieces.
 __global__ __launch_bounds__(kBlock) void router_measures_kernel(
     const __grid_constant__ RouterForward a, int64_t pieces, int64_t groups) {
   GPU_SHARED(double, scratch, [kWarp]);
@@ -211,7 +215,7 @@ __global__ __launch_bounds__(kBlock) void router_measures_kernel(
   }
 }
 
-// One block: the counts are integers, and their sum has no order.
+// One block: the counts are integers, so the order of their sum does not matter.
 __global__ __launch_bounds__(kBlock) void router_bias_update_kernel(
     const __grid_constant__ RouterBiasUpdate a) {
   GPU_SHARED(int64_t, scratch, [kWarp]);
@@ -233,7 +237,7 @@ __global__ __launch_bounds__(kBlock) void router_bias_update_kernel(
   }
 }
 
-// A warp a token. For a few rows: every lane looks for its experts among the chosen.
+// One warp per token, for a few rows: every lane searches for its experts among the chosen.
 __global__ __launch_bounds__(kBlock) void router_margin_kernel(
     const __grid_constant__ RouterMargin a) {
   const int64_t t = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
@@ -255,6 +259,8 @@ __global__ __launch_bounds__(kBlock) void router_margin_kernel(
     const float score = score_of(s, z[e], softmax);
     return a.bias.empty() ? score : score + a.bias[e];
   };
+
+  // Best key that is not chosen.
   float best = -kInfinity;
   for (int e = lane(); e < experts; e += kWarp) {
     int found = 0;
@@ -277,15 +283,16 @@ void router_forward(Exec on, const RouterForward& a) {
   const int64_t room = (kSharedBytes - fixed_bytes(experts)) / warp_bytes(experts, k);
   if (room < 1) {
     throw UserError{
-        strprintf("a router of %ld experts does not fit into a GPU's shared memory", long(experts)),
+        strprintf("a router of %ld experts does not fit into the shared memory of a GPU",
+                  long(experts)),
         "use fewer experts (18000 fit)"};
   }
-  // As few rounds as fit, then as few warps as these rounds need.
+  // The fewest rounds that fit, then the fewest warps for these rounds.
   const int64_t most = std::min<int64_t>(room, kMaxWarps);
   const int64_t rounds = (kRouterPieceTokens + most - 1) / most;
   const unsigned warps = unsigned((kRouterPieceTokens + rounds - 1) / rounds);
   const bool vectors = experts % 4 == 0 && aligned16(a.logits.data) && aligned16(a.bias.data);
-  // Long rows leave room for one block, and need the loads under way.
+  // Long rows leave room for one block per SM, which needs more loads in flight.
   const auto kernel = !vectors          ? router_forward_kernel<1, 4>
                       : experts >= 1024 ? router_forward_kernel<4, 8>
                                         : router_forward_kernel<4, 2>;

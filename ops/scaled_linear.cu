@@ -3,8 +3,8 @@
 #include "ops/quantise/gpu_operand.h"
 #include "ops/scaled_linear.h"
 
-// A library's product, as ops/linear.cu; bound: the tensor cores at twice bf16's rate for 8 bits,
-// and the bytes.
+// A library call, as in ops/linear.cu. Bound by the tensor cores at twice the bf16 rate for 8 bits,
+// and by the bytes.
 
 namespace assay::gpu {
 

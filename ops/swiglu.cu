@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The row and the column of this thread's N columns; false past the end. A thread's index and the
-// number of threads fit 32 bits (checked at launch), and a 32-bit division is a dozen instructions.
+// Row and column of this thread's N columns; false past the end. Thread indices fit in 32 bits
+// (checked at launch), where a division is a dozen instructions.
 template <int N>
 GPU_DEVICE bool my_columns(int64_t rows, int64_t width, int64_t& row, int64_t& column) {
   const uint32_t pieces = uint32_t(width / N);
@@ -23,8 +23,8 @@ GPU_DEVICE bool my_columns(int64_t rows, int64_t width, int64_t& row, int64_t& c
   return row < rows;
 }
 
-// A thread owns N neighbours of h. Bound by memory: 3 sizeof(T) bytes an element of h, each read or
-// written once.
+// Each thread owns N adjacent elements of h. Bound by memory: 3 sizeof(T) bytes per element of h,
+// each read or written once.
 template <typename T, int N>
 __global__ __launch_bounds__(kThreads) void swiglu_forward_kernel(
     const __grid_constant__ SwigluForward<T> a) {
@@ -44,8 +44,8 @@ __global__ __launch_bounds__(kThreads) void swiglu_forward_kernel(
   most.raise<T>(scratch);
 }
 
-// As forward; 5 sizeof(T) bytes an element of dh. A thread reads all its inputs before it writes:
-// dgate_up may be gate_up.
+// As in forward: 5 sizeof(T) bytes per element of dh. A thread reads all its inputs before it
+// writes: dgate_up may be gate_up.
 template <typename T, int N>
 __global__ __launch_bounds__(kThreads) void swiglu_backward_kernel(
     const __grid_constant__ SwigluBackward<T> a) {
@@ -75,7 +75,8 @@ __global__ __launch_bounds__(kThreads) void swiglu_backward_kernel(
 
 unsigned blocks_for(const char* op, int64_t elements, int64_t per_thread) {
   const int64_t threads = elements / per_thread;
-  CHECK(threads < (int64_t{1} << 32) - kThreads, "%s: %ld elements", op, long(elements));
+  CHECK(threads < (int64_t{1} << 32) - kThreads, "%s: %ld elements are too many", op,
+        long(elements));
   return unsigned((threads + kThreads - 1) / kThreads);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using LineCoder = Coder<e4m3, ScaleKind::k1x128>;
 
-// gate_up's 16 neighbours of a row, and dh's. Outside the matrix 0.
+// 16 adjacent elements of a row of gate, up and dh; 0 outside the matrix.
 struct Run {
   CodePairs gate = {}, up = {}, dh = {};
 };
@@ -29,7 +29,7 @@ GPU_DEVICE CodePairs h_of(const Run& run) {
   return h;
 }
 
-// dgate and dup.
+// Gradients of gate and up.
 struct Slopes {
   CodePairs gate, up;
 };
@@ -50,8 +50,8 @@ GPU_DEVICE Slopes slopes_of(const Run& run) {
   return d;
 }
 
-// A thread owns 16 neighbours of h, eight lanes a block of 128. Bound by memory: gate_up read, a
-// byte an element of h written.
+// Each thread owns 16 adjacent elements of h, eight lanes per block of 128. Bound by memory:
+// gate_up read, one byte per element of h written.
 __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_forward_kernel(
     const __grid_constant__ SwigluCodesForward a) {
   const CodePlace p{a.gate_up.dim[0], a.gate_up.dim[1] / 2, int64_t{blockIdx.x} * kCodeTile,
@@ -73,8 +73,8 @@ struct BackwardTiles {
   CodeTile gate, up, h;
 };
 
-// A block owns 128 x 128 of dh and makes both copies of dgate and dup there, and h's along columns.
-// Bound by memory: gate_up and dh read once, five bytes an element of dh written.
+// Each block owns 128 x 128 elements of dh and writes both copies of dgate and dup, and the column
+// copy of h. Bound by memory: gate_up and dh read once, five bytes per element of dh written.
 __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_backward_kernel(
     const __grid_constant__ SwigluCodesBackward a) {
   GPU_DYNAMIC_SHARED(BackwardTiles, tiles);
@@ -84,6 +84,8 @@ __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_backward_kernel(
   const CodePlace gate{rows, 2 * width, row, column}, up{rows, 2 * width, row, width + column};
   const auto gate_rows = begin_copy(coder, a.row, a.not_finite, gate);
   const auto up_rows = begin_copy(coder, a.row, a.not_finite, up);
+
+  // Row copies; fill the tiles.
   for (int i = int(threadIdx.x); i < kCodeTile * kCodeAcross; i += kCodeThreads) {
     const int r = i / kCodeAcross, run = i % kCodeAcross;
     const int64_t line = row + r, k = column + run * kCodeRun;
@@ -101,6 +103,8 @@ __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_backward_kernel(
     code_row(up_rows, r, run, d.up);
   }
   sync_block();
+
+  // Column copies.
   code_columns(begin_copy(coder, a.column, a.not_finite, gate), tiles->gate);
   code_columns(begin_copy(coder, a.column, a.not_finite, up), tiles->up);
   const CodePlace h{rows, width, row, column};

@@ -13,12 +13,12 @@ namespace {
 constexpr int kWarps = 4;
 constexpr float kLog2E = 1.44269504f;
 
-// A block owns one head of a segment, a warp every fourth of its rows. Scores: a lane has a key, 32
-// at a time. Sums of values: a lane has every 32nd element of the head. Made for short segments
-// with long prefixes, where it is bound by reading keys and values once a row, mostly from L2; a
-// long segment without prefix is better off with attention_forward.
-// With a bound on its blocks ptxas keeps the keys in flight in registers; without one it spills
-// them for occupancy.
+// Each block owns one head of a segment, each warp every fourth of its rows. Scores: one key per
+// lane, 32 keys at a time. Output: each lane sums every 32nd element of the head. For short
+// segments with long prefixes, where it is bound by reading keys and values once per row, mostly
+// from L2; attention_forward is faster for a long segment without a prefix.
+// With a minimum number of blocks per SM, ptxas keeps the keys in flight in registers; without one
+// it spills them for occupancy.
 template <typename T, int D>
 __global__ __launch_bounds__(kWarps* kWarp, 4) void varlen_attention_kernel(
     const __grid_constant__ VarlenAttention<T> a) {
@@ -81,8 +81,8 @@ void launch_segments(Exec on, const VarlenAttention<T>& a) {
   CHECK(a.heads <= 65535 && in_vectors(a.qkv.data, a.head_dim) &&
             (a.prefix.empty() || in_vectors(a.prefix.data, a.head_dim)) &&
             a.prefix.dim[1] % kVector == 0 && a.prefix_column % kVector == 0,
-        "varlen_attention: %ld heads, rows of prefix of %ld, keys from %ld", long(a.heads),
-        long(a.prefix.dim[1]), long(a.prefix_column));
+        "varlen_attention: %ld heads, prefix rows of width %ld, keys from column %ld",
+        long(a.heads), long(a.prefix.dim[1]), long(a.prefix_column));
   const auto kernel = a.head_dim == 32   ? varlen_attention_kernel<T, 32>
                       : a.head_dim == 64 ? varlen_attention_kernel<T, 64>
                                          : varlen_attention_kernel<T, 128>;

@@ -9,10 +9,10 @@ namespace assay::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBytes = 16;  // a store
+constexpr int kBytes = 16;  // bytes per store
 
-// The bytes before the first 16-byte boundary and after the last are written one by one by the
-// first thread of all. Bound by memory.
+// Thread 0 of the grid writes the bytes before the first 16-byte boundary and after the last, one
+// by one. Bound by memory.
 __global__ __launch_bounds__(kThreads) void zero_kernel(View<std::byte, 1> x, int64_t head,
                                                         int64_t stores) {
   const int64_t thread = int64_t{blockIdx.x} * kThreads + threadIdx.x;

@@ -17,7 +17,7 @@ namespace assay::attention {
 
 namespace {
 
-constexpr int kKeySteps = kTile / 2;  // of a sum over the queries or keys of a tile
+constexpr int kKeySteps = kTile / 2;  // steps of a sum over the queries or keys of a tile
 
 enum class Sums { kFromZero, kContinue };
 
@@ -55,12 +55,12 @@ void multiply(const Tiles& t, Sums sums, bool (*skip)(int row, int column) = nul
   }
 }
 
-// Scores (keys, queries) of a tile on the diagonal that nobody sees.
+// True for blocks of scores (keys, queries) of a diagonal tile that are fully masked.
 bool above_diagonal(int key, int query) {
   return key > query;
 }
 
-// rows[d][step] = the pair `step` of keys, element d.
+// rows[d][step] = element d of the key pair `step`.
 template <int D>
 void transpose_pairs(uint32_t (*rows)[kKeySteps], const uint32_t (*pairs)[D]) {
   for (int s = 0; s < kKeySteps; s += amx::kTile) {
@@ -71,7 +71,7 @@ void transpose_pairs(uint32_t (*rows)[kKeySteps], const uint32_t (*pairs)[D]) {
   }
 }
 
-// The first vector of queries that key j of a tile is seen by.
+// First vector of queries that sees key j of a tile.
 int first_vector(bool diagonal, int key) {
   return diagonal ? key / kVector : 0;
 }
@@ -79,8 +79,8 @@ int first_vector(bool diagonal, int key) {
 template <int D>
 using Shape = Geometry<bf16, D>;
 
-// 64 queries of one head against all keys before them. The weighted sum of v is kept across: (D,
-// queries).
+// 64 queries of one head against all keys before them. The weighted sum of v is kept transposed:
+// (D, queries).
 template <int D>
 void queries_forward(const Text<bf16>& text, int64_t h, int64_t q0) {
   using G = Shape<D>;
@@ -189,7 +189,7 @@ void queries_forward(const Text<bf16>& text, int64_t h, int64_t q0) {
   }
 }
 
-// The tiles of 64 queries of one head: what backward needs of them in each form. dq is kept across.
+// Tiles of 64 queries of one head, in every layout that backward needs. dq is kept transposed.
 template <int D>
 struct QueryBlock {
   using G = Shape<D>;
@@ -199,7 +199,7 @@ struct QueryBlock {
   alignas(64) uint32_t dout_across[G::kSteps][kTile];
   alignas(64) uint32_t dout_pairs[kKeySteps][D];
   alignas(64) float dq[D][kTile];
-  // In powers of two; infinite for queries past the end, so that p = 0.
+  // In base 2; infinite for queries past the end, so that p = 0.
   alignas(64) float lse[kTile];
   alignas(64) float delta[kTile];  // dout . out
 
@@ -228,7 +228,7 @@ struct QueryBlock {
   }
 };
 
-// A tile of keys in the forms that backward needs.
+// A tile of keys in every layout that backward needs.
 template <int D>
 struct KeyBlock {
   using G = Shape<D>;
@@ -248,7 +248,7 @@ struct KeyBlock {
 };
 
 // One tile of keys against a block of queries: p and ds from the scores, then the three products
-// with them.
+// that use them.
 template <int D>
 void backward_tile(QueryBlock<D>& queries, const KeyBlock<D>& keys, bool diagonal, float (*dk)[D],
                    float (*dv)[D]) {
@@ -324,7 +324,7 @@ void backward_tile(QueryBlock<D>& queries, const KeyBlock<D>& keys, bool diagona
 }
 
 // One key-value head of one sequence. dk and dv of all its keys are summed in scratch, over the
-// heads of the group and over the blocks of queries, in that order.
+// heads of the group and then over the blocks of queries.
 template <int D>
 void backward_head(const AttentionBackward<bf16>& a, int64_t b, int64_t kv) {
   using G = Shape<D>;

@@ -1,5 +1,5 @@
-// The bf16 bodies of ops/attention.h on the CPU's matrix unit: the same tiles of 64 queries by 64
-// keys and the same softmax, only the products elsewhere and their sums in the order of
+// The bf16 bodies of ops/attention.h on the CPU matrix unit: the same tiles of 64 queries by 64
+// keys and the same softmax; only the products run on the unit, with sums in the order of
 // ops/cpu_gemm/amx.h.
 #pragma once
 
@@ -9,6 +9,7 @@
 
 namespace assay::attention {
 
+// forward_block() of ops/attention/cpu_sequence.h on the unit.
 void forward_block_amx(const Text<bf16>& text, int64_t head, int64_t block);
 void backward_amx(Exec on, const AttentionBackward<bf16>& a);
 

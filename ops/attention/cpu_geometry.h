@@ -1,4 +1,4 @@
-// Where the rows of a head lie, and what the CPU bodies of attention share.
+// Row addresses of a head, and helpers shared by the CPU bodies of attention.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@ namespace assay::attention {
 
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
-// Where a head's rows lie in qkv, and the tile shapes of head width D.
+// Addresses of a head's rows in qkv, and the tile shapes of head width D.
 template <typename T, int D>
 struct Geometry {
   using L = LaneOf<T>;
   using Lane = typename L::Lane;
-  static constexpr int kSteps = D / L::kPairs;               // of a sum over the head's width
-  static constexpr int kRowSteps = kTile / L::kPairs;        // of a sum over queries or keys
-  static constexpr int kColumns = std::min(D / kVector, 4);  // vectors of D at once
-  static constexpr int kRows = kSums / kColumns;             // rows of D at once
+  static constexpr int kSteps = D / L::kPairs;               // steps of a sum over the head width
+  static constexpr int kRowSteps = kTile / L::kPairs;        // steps of a sum over queries or keys
+  static constexpr int kColumns = std::min(D / kVector, 4);  // vectors of D computed together
+  static constexpr int kRows = kSums / kColumns;             // rows of D computed together
 
   int64_t sequence, heads, kv_heads;
 
@@ -34,14 +34,15 @@ struct Geometry {
   }
 };
 
-// Lanes of vector 0 are queries, key is counted from the first of them: does the query see the key?
+// Mask of the queries that see `key`, which counts from the first query; the lanes are 16 adjacent
+// queries.
 inline i32x16 sees(int key) {
   const i32x16 query = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return query >= key;
 }
 
-// Item i of a head's blocks of queries: its longest and shortest follow each other, so that threads
-// that take neighbouring items get shares of about the same length.
+// Item i of the query blocks of a head: the longest and the shortest alternate, so that threads
+// that take adjacent items get about equal shares.
 inline int64_t balanced_block(int64_t i, int64_t blocks) {
   return i % 2 == 0 ? blocks - 1 - i / 2 : i / 2;
 }

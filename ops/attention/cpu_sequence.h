@@ -1,7 +1,7 @@
-// Forward attention of one text as the CPU computes it, 64 queries of a head at a time: the body of
-// ops/attention.h and of ops/varlen_attention.h. Positions count from the text's first row; the
-// rows of a prefix, which lie elsewhere, come before its own. Tiles begin at multiples of 64
-// positions whatever the prefix is, so a row has the same bits however its text is cut.
+// Forward attention of one text on the CPU, 64 queries of a head at a time: the body of
+// ops/attention.h and of ops/varlen_attention.h. Positions count from the first row of the text;
+// the rows of a prefix, which are stored elsewhere, precede its own rows. Tiles begin at multiples
+// of 64 positions for any prefix length, so a row has the same bits however its text is split.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,16 @@ struct Text {
   int64_t prefix_column;
   View<T, 2> out;       // out (own rows, Hq D)
   float* lse;           // out (Hq, own rows)   or null
-  int64_t query_begin;  // own rows before it have no query: their out is left alone
+  int64_t query_begin;  // first own row with a query; out of earlier rows is not written
   int64_t heads, kv_heads, head_dim;
 
   int64_t positions() const { return prefix.dim[0] + own.dim[0]; }
-  int64_t first_query() const { return prefix.dim[0] + query_begin; }  // a position
+  int64_t first_query() const { return prefix.dim[0] + query_begin; }  // as a position
   int64_t first_block() const { return first_query() / kTile; }
   int64_t blocks() const { return (positions() + kTile - 1) / kTile; }
 
   int64_t kv_of(int64_t head) const { return head / (heads / kv_heads); }
-  // Of the row at `position`; null where nothing is there.
+  // Pointer to the row at `position`; null if there is none.
   const T* query(int64_t position, int64_t head) const {
     if (position < prefix.dim[0] || position >= positions()) return nullptr;
     return own.row(position - prefix.dim[0]) + head * head_dim;
@@ -51,8 +51,8 @@ struct Text {
   }
 };
 
-// Block `block` of 64 positions, of [first_block(), blocks()). On the matrix unit where there is
-// one.
+// Block `block` of 64 positions, in [first_block(), blocks()). Runs on the matrix unit if
+// available.
 template <typename T>
 void forward_block(const Text<T>& text, int64_t head, int64_t block);
 

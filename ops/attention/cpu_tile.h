@@ -1,14 +1,15 @@
 // The small matrix products of attention: 64 queries by 64 keys, operands packed in tiles on the
 // stack.
 //
-// A tile holds lanes of 32 bits. FloatLane is one float; PairLane is two neighbouring bf16 of the
-// summed axis, which one instruction multiplies and adds (AVX512-BF16). With PairLane an operand
-// summed over the head's width is a plain copy of bf16 rows, and one summed over queries or keys
-// needs two rows interleaved: load_pairs, store_pair.
+// A tile holds lanes of 32 bits. FloatLane is one float; PairLane is two adjacent bf16 of the
+// summed axis, which one instruction multiplies and adds (AVX512-BF16). With PairLane, an operand
+// summed over the head width is a plain copy of bf16 rows, and one summed over queries or keys
+// needs two rows interleaved: pair_rows, store_pair.
 //
-//   accumulate    acc[r][v] += sum over steps of a[r, step] * b[step, v]     a broadcast lane by lane, b as vectors
+//   accumulate    acc[r][v] += sum over steps of a[r, step] * b[step, v]
 //
-// so a may lie in memory in any order and only b's last axis must be the vector's.
+// a is broadcast lane by lane, b is read as vectors: a may have any strides, and only the last axis
+// of b must be contiguous.
 #pragma once
 
 #include <type_traits>
@@ -17,12 +18,12 @@
 
 namespace assay::attention {
 
-constexpr int kTile = 64;  // queries, and keys, of a tile
+constexpr int kTile = 64;  // queries, and keys, per tile
 constexpr int kTileVectors = kTile / kVector;
 
-// Sums held in registers at once, and keys whose scores against all queries of a tile are: a vector
-// is one register with AVX-512, two or four elsewhere. Forward is faster with room left for the
-// exponentials.
+// Sums held in registers at once, and keys scored at once against all queries of a tile. A vector
+// is one register with AVX-512, two or four elsewhere. Forward is faster with registers left for
+// the exponentials.
 #if defined(__AVX512F__)
 constexpr int kSums = 16, kForwardKeys = 2, kBackwardKeys = 4;
 #else
@@ -31,11 +32,11 @@ constexpr int kSums = 4, kForwardKeys = 2, kBackwardKeys = 2;
 
 struct FloatLane {
   using Lane = float;
-  static constexpr int kPairs = 1;  // summed elements a lane
+  static constexpr int kPairs = 1;  // summed elements per lane
   static f32x16 multiply_add(f32x16 acc, float a, const float* b) { return acc + a * load(b); }
-  // Element `vector` of a row summed over its own axis.
+  // Stores vector `vector` of a row that is summed along the row.
   static void store_row(float* row, int vector, f32x16 x) { store(row + vector * kVector, x); }
-  // Rows 2 i and 2 i + 1, summed over i's axis.
+  // Stores rows 2 i and 2 i + 1 of a tile that is summed over rows.
   static void store_pair(float* tile, int row_lanes, int vector, f32x16 even, f32x16 odd) {
     store(tile + vector * kVector, even);
     store(tile + row_lanes + vector * kVector, odd);
@@ -56,7 +57,7 @@ struct PairLane {
     store(reinterpret_cast<bf16*>(row) + vector * kVector, x);
   }
   static void store_pair(uint32_t* tile, int, int vector, f32x16 even, f32x16 odd) {
-    // Both rounded into one register, then interleaved.
+    // Rounds both into one register, then interleaves them.
     const __m512i order =
         _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                          21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -73,7 +74,7 @@ template <typename T>
 using LaneOf = FloatLane;
 #endif
 
-// Rows of a packed tensor: `count` of them hold data, the rest of the tile is zero.
+// Rows of a packed tensor: `count` rows have data, the rest of the tile is zero.
 template <typename T>
 struct Rows {
   const T* first;
@@ -81,7 +82,8 @@ struct Rows {
   int count;
 };
 
-// tile[row][step] = the row's elements, kPairs a lane. row_at(r): row r, or null for zeros.
+// tile[row][step] = elements of the row, kPairs per lane. row_at(r): pointer to row r, or null for
+// zeros.
 template <typename L, int D, typename RowAt>
 inline void load_rows_at(typename L::Lane (*tile)[D / L::kPairs], RowAt&& row_at) {
   for (int r = 0; r < kTile; ++r) {
@@ -102,7 +104,7 @@ inline void load_rows(typename L::Lane (*tile)[D / L::kPairs], const Rows<T>& ro
   });
 }
 
-// tile[row / kPairs][d] = element d of kPairs neighbouring rows, from the rows of load_rows.
+// tile[row / kPairs][d] = element d of kPairs adjacent rows, from the output of load_rows.
 template <typename L, int D>
 inline void pair_rows(typename L::Lane (*tile)[D], const typename L::Lane (*rows)[D / L::kPairs]) {
   if constexpr (L::kPairs == 1) {
@@ -141,7 +143,7 @@ inline void transpose_stage(u32x16 (&v)[kVector]) {
 
 }  // namespace detail
 
-// tile[step][row] from the rows of load_rows.
+// tile[step][row], from the output of load_rows.
 template <int Steps, typename Lane>
 inline void transpose_rows(Lane (*tile)[kTile], const Lane (*rows)[Steps]) {
   for (int r0 = 0; r0 < kTile; r0 += kVector) {
@@ -157,7 +159,7 @@ inline void transpose_rows(Lane (*tile)[kTile], const Lane (*rows)[Steps]) {
   }
 }
 
-// The loop everything is spent in: R x V sums in registers.
+// The innermost loop, where the time is spent: R x V sums in registers.
 template <typename L, int R, int V, int RowStride, int StepStride, int VectorStride>
 [[gnu::always_inline]] inline void accumulate(f32x16 (&acc)[R][V], const typename L::Lane* a,
                                               const typename L::Lane* b, int begin, int end) {

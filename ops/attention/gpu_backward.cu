@@ -1,6 +1,6 @@
-// Attention backward in bf16 by mma.sync, deterministic without atomics: a kernel owns dk and dv of
-// a block of keys, another dq of a block of queries, and both compute p and ds: seven products in
-// place of five.
+// Attention backward in bf16 by mma.sync, deterministic without atomics: one kernel owns dk and dv
+// of a block of keys, another dq of a block of queries. Both compute p and ds, so there are seven
+// products instead of five.
 #include <type_traits>
 
 #include "cuda/gpu.h"
@@ -17,42 +17,42 @@ namespace {
 using namespace attention;
 
 constexpr int kThreads = 128, kWarps = kThreads / kWarp;
-constexpr int kOwned = kWarps * 16;  // rows a block owns: 16 a warp
+constexpr int kOwned = kWarps * 16;  // rows owned by a block: 16 per warp
 
 template <int D>
 struct Block {
-  static constexpr int kRows = D == 128 ? 32 : 64;  // of a tile of the rows that stream by
+  static constexpr int kRows = D == 128 ? 32 : 64;  // rows of a streamed tile
   static constexpr int kTile = kRows * D;
-  // Of a tile at once: scores of 16 x kPart a warp, for the block that owns keys and for the one
-  // that owns queries.
+  // Part of a tile processed at once: scores of 16 x kPart per warp, for the keys kernel and for
+  // the queries kernel.
   static constexpr int kKeysPart = D == 32 ? 32 : 16, kQueriesPart = 32;
-  static constexpr int kResident = D == 128 ? 2 : 3;  // blocks of an SM, by registers
-  // The warp's own two fragments of 16 rows; with the sums of dk and dv they pass 255 registers at
-  // D = 128.
+  static constexpr int kResident = D == 128 ? 2 : 3;  // blocks per SM, limited by registers
+  // The warp's own two fragments of 16 rows. At D = 128, together with the sums of dk and dv, they
+  // exceed 255 registers.
   using Held = HeldRows<D, 1>;
   using HeldKeys = std::conditional_t<D == 128, TileRows<D>, HeldRows<D, 1>>;
   static constexpr int kSharedBytes = (2 * kOwned + 4 * kRows) * D * int(sizeof(bf16));
 };
 
-// dp becomes ds = p (dp - delta), without 1 / sqrt(D), which the sums get at the end.
+// dp becomes ds = p (dp - delta); the factor 1 / sqrt(D) is applied to the sums at the end.
 GPU_DEVICE void differentiate(float& dp, float p, float delta) {
   dp = p * (dp - delta);
 }
 
-// A block owns dk and dv of 64 keys of a key-value head, a warp those of 16, in registers; queries
-// of all heads of its group stream by in tiles through two stages of shared memory, from the first
-// that sees its keys on, head after head. Rows of the products are keys: p and ds are, as they are
-// computed, operands of the sums. Each tile of q and dout is read from L2 once a block. Bound by
-// mma.sync and by shared memory (16 rows a warp: 512 bytes for two products). The first keys, seen
-// by the most queries, start first.
+// Each block owns dk and dv of 64 keys of a key-value head, each warp those of 16, in registers.
+// Queries of all heads of the group stream in tiles through two stages of shared memory, head after
+// head, starting at the first query that sees the keys. Rows of the products are keys: the
+// accumulators of p and ds are directly operands of the sums. Each tile of q and dout is read from
+// L2 once per block. Bound by mma.sync and by shared memory (16 rows per warp: 512 bytes for two
+// products). The first keys, seen by the most queries, start first.
 template <int D>
 __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backward_keys_kernel(
     const __grid_constant__ AttentionBackward<bf16> a) {
   using B = Block<D>;
   constexpr int kPart = B::kKeysPart, kN = kPart / 8;
   GPU_DYNAMIC_SHARED(bf16, shared);
-  GPU_SHARED(float,
-             lse_rows, [2][B::kRows]);  // in powers of two; infinite past the end, so that p = 0
+  // lse in base 2; infinite past the end, so that p = 0.
+  GPU_SHARED(float, lse_rows, [2][B::kRows]);
   GPU_SHARED(float, delta_rows, [2][B::kRows]);
   bf16* const k_tile = shared;
   bf16* const v_tile = k_tile + kOwned * D;
@@ -66,7 +66,7 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
   const bf16* const rows = a.qkv.row(b * a.sequence);
   const bf16* const douts = a.dout.row(b * a.sequence);
 
-  // The tile that is next to come: of head h, queries from q0 on.
+  // The next tile to load: head h, queries from q0 on.
   int h = kv * (heads / kv_heads), q0 = k0;
   const int end = h + heads / kv_heads;
   const auto copy_tile = [&](int stage) {
@@ -87,7 +87,7 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
   struct TermsArgs {
     float lse, delta;
   };
-  const int row = int(threadIdx.x);  // whose terms this thread brings
+  const int row = int(threadIdx.x);  // row whose lse and delta this thread loads
   const auto read_terms = [&] {
     const int t = q0 + row;
     if (row >= B::kRows || t >= sequence) return TermsArgs{INFINITY, 0};
@@ -100,6 +100,7 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
     delta_rows[stage][row] = terms.delta;
   };
 
+  // Prologue: own keys and values, first tile.
   copy_rows<D, kOwned, kThreads>(k_tile, rows + (int64_t{k0} * stride + k_column), stride,
                                  sequence - k0);
   copy_rows<D, kOwned, kThreads>(v_tile, rows + (int64_t{k0} * stride + v_column), stride,
@@ -107,16 +108,18 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
   copy_tile(0);
   store_terms(0, read_terms());
 
+  // Own rows and accumulators.
   const int warp_row = warp() * 16;
   typename B::HeldKeys k_rows, v_rows;
   float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
   const float scale = kLog2E * inverse_root<D>();
   bool loaded = false;
 
+  // Main loop.
   for (int stage = 0; h < end; stage ^= 1) {
     cp_async_wait<0>();
-    sync_block();  // this tile is there, and the other stage's is no longer read
-    // The lane's upper key, counted from the tile's first query.
+    sync_block();  // this tile has landed, and the other stage is free
+    // The lane's upper key, relative to the tile's first query.
     const int key = k0 - q0 + warp_row + lane() / 4;
     advance();
     TermsArgs next = {};
@@ -133,7 +136,7 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
     const bf16* const dout = dout_tiles + stage * B::kTile;
 #pragma unroll 1
     for (int part = 0; part < B::kRows; part += kPart) {
-      if (part + kPart <= key - lane() / 4) continue;  // queries before all keys of the warp
+      if (part + kPart <= key - lane() / 4) continue;  // all queries precede the keys of the warp
       float p[1][kN][4], ds[1][kN][4];
       multiply_rows<D>(p, k_rows, q, part);
       multiply_rows<D>(ds, v_rows, dout, part);
@@ -156,6 +159,7 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
     if (h < end) store_terms(stage ^ 1, next);
   }
 
+  // Epilogue.
   const int first = k0 + warp_row;
   bf16* const to = a.dqkv.row(b * a.sequence + first);
   store_rows<D>(to + k_column, stride, sequence - first, k_tile + warp_row * D, dk[0],
@@ -164,9 +168,10 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
                 a.dv_amax.data);
 }
 
-// A block owns dq of 64 queries of a head, a warp that of 16, in registers; tiles of keys and
-// values up to the last query stream by through two stages of shared memory. Bound as the kernel
-// above, with three products for its four. The last queries, which see the most keys, start first.
+// Each block owns dq of 64 queries of a head, each warp that of 16, in registers. Tiles of keys and
+// values up to the last query stream through two stages of shared memory. Same bound as the keys
+// kernel, with three products instead of four. The last queries, which see the most keys, start
+// first.
 template <int D>
 __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backward_queries_kernel(
     const __grid_constant__ AttentionBackward<bf16> a) {
@@ -193,12 +198,15 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
     copy_rows<D, B::kRows, kThreads>(v_tiles + at, from + v_from_k, stride, sequence - k0);
     cp_async_commit();
   };
+
+  // Prologue: own queries, first tile.
   copy_rows<D, kOwned, kThreads>(q_tile, rows + (int64_t{q0} * stride + h * D), stride,
                                  sequence - q0);
   copy_rows<D, kOwned, kThreads>(dout_tile, a.dout.row(b * a.sequence + q0) + h * D, heads * D,
                                  sequence - q0);
   copy_tile(0);
 
+  // Own rows, their lse and delta, accumulators.
   const int warp_row = warp() * 16;
   const int first = q0 + warp_row;
   float lse[2], delta[2];
@@ -213,9 +221,10 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
   float dq[1][D / 8][4] = {};
   const float scale = kLog2E * inverse_root<D>();
 
+  // Main loop.
   for (int tile = 0; tile < tiles; ++tile) {
     cp_async_wait<0>();
-    sync_block();  // this tile is there, and the other stage's is no longer read
+    sync_block();  // this tile has landed, and the other stage is free
     if (tile + 1 < tiles) copy_tile(tile + 1);
     if (tile == 0) {
       q_rows.start(q_tile, warp_row);
@@ -223,12 +232,12 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
     }
     const bf16* const k_now = k_tiles + tile % 2 * B::kTile;
     const bf16* const v_now = v_tiles + tile % 2 * B::kTile;
-    // The last key, counted from the tile's first, that the lane's upper row sees. It also hides
+    // The last key, relative to the tile's first, that the lane's upper row sees. This also masks
     // keys past the end.
     const int last = first - tile * B::kRows + lane() / 4;
 #pragma unroll 1
     for (int part = 0; part < B::kRows; part += kPart) {
-      if (part >= last - lane() / 4 + 16) continue;  // all later than this warp's queries
+      if (part >= last - lane() / 4 + 16) continue;  // all keys are later than the warp's queries
       float p[1][kN][4], ds[1][kN][4];
       multiply_rows<D>(p, q_rows, k_now, part);
       multiply_rows<D>(ds, dout_rows, v_now, part);
@@ -245,6 +254,8 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
       add_weighted_rows<D>(dq, ds, k_now, part);
     }
   }
+
+  // Epilogue.
   store_rows<D>(a.dqkv.row(b * a.sequence + first) + h * D, stride, sequence - first,
                 q_tile + warp_row * D, dq[0], inverse_root<D>(), inverse_root<D>());
 }

@@ -10,19 +10,19 @@ namespace {
 using namespace attention;
 
 constexpr int kD = 64;
-constexpr int kGroup = 128;           // threads of a warpgroup
-constexpr int kThreads = 3 * kGroup;  // two that compute, one that copies
-constexpr int kRows = 64;  // of a box that TMA brings: what a warpgroup owns, and what streams by
-constexpr int kOwned = 2 * kRows;  // rows of a block
+constexpr int kGroup = 128;           // threads per warpgroup
+constexpr int kThreads = 3 * kGroup;  // two math warpgroups and one for TMA
+// Rows of a TMA box: those owned by a warpgroup, and those of a streamed tile.
+constexpr int kRows = 64;
+constexpr int kOwned = 2 * kRows;  // rows owned by a block
 constexpr int kStages = 4;
 constexpr int kBox = kRows * kD, kBoxBytes = kBox * int(sizeof(bf16));
-constexpr int kReleases = 8;  // warps that compute
+constexpr int kReleases = 8;  // math warps
 constexpr int kSteps = kD / 16;
-constexpr int kSums = kRows / 2;  // numbers a thread holds of a 64 x 64 product
+constexpr int kSums = kRows / 2;  // accumulators per thread of a 64 x 64 product
 
-// What the exponentials of a query need: lse in powers of two, and delta = dout . out; past the
-// sequence infinite and 0, so that p = 0. (B, Hq, T rounded up to 64) of them, as 64 lse and 64
-// delta in turns.
+// lse in base 2 and delta = dout . out of a query; past the sequence infinity and 0, so that p = 0.
+// Stored as (B, Hq, T rounded up to 64), alternating 64 lse and 64 delta.
 struct Term {
   float lse, delta;
 };
@@ -37,12 +37,13 @@ int64_t padded(int64_t sequence) {
 
 struct TermsArgs {
   AttentionBackward<bf16> a;
-  int64_t padded;  // T, rounded up
+  int64_t padded;  // T rounded up to 64
 };
 
 constexpr int kTermThreads = 256, kTermLanes = kD / 8;
 
-// D / 8 threads share a row of a head, 8 elements each. Bound by memory: dout and out once.
+// Computes the terms. D / 8 threads share a row of a head, 8 elements each. Bound by memory: dout
+// and out once.
 __global__ __launch_bounds__(kTermThreads) void attention_terms_kernel(
     const __grid_constant__ TermsArgs w) {
   const AttentionBackward<bf16>& a = w.a;
@@ -63,7 +64,7 @@ __global__ __launch_bounds__(kTermThreads) void attention_terms_kernel(
   to[kRows] = sum;
 }
 
-// full: bytes have landed; empty: all warps have read them.
+// Barriers. full: bytes have landed; empty: all math warps have read them.
 struct Barriers {
   Mbarrier owned, full[kStages], empty[kStages];
 };
@@ -82,8 +83,8 @@ GPU_DEVICE void release(Mbarrier* barrier) {
   if (lane() == 0) mbarrier_arrive(barrier);
 }
 
-// Shared memory: two operands of the block's own rows, [operand][group][64][64], then stages of two
-// operands that stream by, then the terms of the stages.
+// Shared memory: two operands of the block's own rows, [operand][group][64][64], then the stages of
+// the two streamed operands, then the terms of the stages.
 constexpr int kOperands = 2;
 constexpr int kOwnedBoxes = kOperands * 2;
 constexpr int kSharedBytes = (kOwnedBoxes + kStages * kOperands) * kBoxBytes + kStages * kTermBytes;
@@ -122,22 +123,23 @@ GPU_DEVICE void load_owned(const Tiles& tiles, Corner first, Corner second, Barr
     second.row += kRows;
   }
 }
-// Waits until stage `n % kStages` is free for its n-th use; its bytes are announced.
+// Waits until stage `n % kStages` is free for its n-th use and announces its bytes.
 GPU_DEVICE Mbarrier* begin_stage(Barriers& barriers, int n, int bytes) {
   const int stage = n % kStages;
-  mbarrier_wait(&barriers.empty[stage], uint32_t(n / kStages + 1) & 1);  // the first use at once
+  // The first use does not wait.
+  mbarrier_wait(&barriers.empty[stage], uint32_t(n / kStages + 1) & 1);
   mbarrier_arrive_expect(&barriers.full[stage], bytes);
   return &barriers.full[stage];
 }
 
-// A warp's 16 of its warpgroup's 64 rows, as the a of products over the head's width.
+// A warp's 16 of the 64 rows of its warpgroup, as the A operand of products over the head width.
 using Fragments = uint32_t[kSteps][4];
 GPU_DEVICE void load_fragments(Fragments& to, const bf16* tile) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) load_a<kD>(to[step], tile, warp() % 4 * 16, step);
 }
 
-// s (64 x 64) = a . rows of the tile, over the head's width.
+// s (64 x 64) = a . rows of the tile, summed over the head width.
 GPU_DEVICE void issue_scores(float (&s)[kSums], const Fragments& a, const bf16* tile) {
   const uint64_t rows = wgmma_descriptor(tile, 16, 1024);
 #pragma unroll
@@ -146,7 +148,7 @@ GPU_DEVICE void issue_scores(float (&s)[kSums], const Fragments& a, const bf16* 
   }
   wgmma_commit();
 }
-// sum (64 x D) += a . tile, over the tile's rows.
+// sum (64 x D) += a . tile, summed over the tile's rows.
 GPU_DEVICE void issue_sum(float (&sum)[kSums], const Fragments& a, const bf16* tile) {
   const uint64_t rows = wgmma_descriptor(tile, kBoxBytes, 1024);
 #pragma unroll
@@ -154,7 +156,7 @@ GPU_DEVICE void issue_sum(float (&sum)[kSums], const Fragments& a, const bf16* t
     wgmma_m64k16<kD, Major::kMN>(sum, a[step], rows + uint64_t(step) * (2048 >> 4), 1);
   }
 }
-// Sums of a product become, lane by lane, the a of the next.
+// The accumulators of a product become, lane by lane, the A operand of the next.
 GPU_DEVICE void round_sums(Fragments& to, const float (&x)[kSums]) {
 #pragma unroll
   for (int i = 0; i < kSums / 2; ++i) to[i / 4][i % 4] = pack_bf16(x[2 * i], x[2 * i + 1]);
@@ -171,13 +173,14 @@ GPU_DEVICE void store_sums(bf16* first, int stride, int valid, bf16* tile, const
   store_rows<kD>(first, stride, valid, tile + warp() % 4 * 16 * kD, rows, factor, factor, amax);
 }
 
-// --- A block that owns dk and dv of 128 keys; queries of all heads of the group stream by, from
-// the first that sees its keys.
+// --- Kernel for dk and dv. A block owns 128 keys; queries of all heads of the group stream by,
+// from the first that sees its keys.
 
 struct KeysPlace {
-  int b, kv, k0, head, heads_end, tiles;  // tiles of 64 queries of each head
+  int b, kv, k0, head, heads_end, tiles;  // tiles: of 64 queries, per head
 };
 
+// TMA thread.
 GPU_DEVICE void copy_for_keys(const TermsArgs& w, const Maps& maps, const KeysPlace& at,
                               const Tiles& tiles, Barriers& barriers) {
   const AttentionBackward<bf16>& a = w.a;
@@ -198,8 +201,8 @@ GPU_DEVICE void copy_for_keys(const TermsArgs& w, const Maps& maps, const KeysPl
   }
 }
 
-// p of the warp's 16 keys and 64 queries from their scores. `key`: the warp's first, counted from
-// the first query.
+// p of the warp's 16 keys and 64 queries from their scores. `key`: the warp's first key, relative
+// to the first query.
 GPU_DEVICE void weigh_keys(float (&s)[kSums], const float* terms, int key) {
   constexpr float kScale = kLog2E * inverse_root<kD>();
 #pragma unroll
@@ -211,7 +214,7 @@ GPU_DEVICE void weigh_keys(float (&s)[kSums], const float* terms, int key) {
     }
   }
   if (key + 15 <= 0) return;  // every query sees all keys
-  sync_warp();                // keeps the compiler from doing the rest always
+  sync_warp();                // keeps the compiler from always executing the mask
   const int upper = key + lane() / 4;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
@@ -228,8 +231,8 @@ GPU_DEVICE void differentiate_keys(float (&dp)[kSums], const float (&p)[kSums],
   }
 }
 
-// The 64 keys of one warpgroup. Rows of the products are keys: p and ds are, as they are computed,
-// operands of the sums. The sums of a tile run while the next tile's scores are computed.
+// Math warpgroup: 64 keys. Rows of the products are keys: the accumulators of p and ds are directly
+// operands of the sums. The sums of a tile run while the scores of the next tile are computed.
 GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& at,
                              const Tiles& tiles, Barriers& barriers, int group) {
   Fragments k_rows, v_rows, p_rows, ds_rows;
@@ -240,13 +243,13 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
   load_fragments(k_rows, tiles.owned(0, group));
   load_fragments(v_rows, tiles.owned(1, group));
 
-  const int row = group * kRows + warp() % 4 * 16;  // the warp's first, in the block
+  const int row = group * kRows + warp() % 4 * 16;  // the warp's first row in the block
   const int count = (at.heads_end - at.head) * at.tiles;
-  int key = row;  // counted from the first query of the tile that is weighed
+  int key = row;  // relative to the first query of the tile that is weighted
   const auto weigh = [&](int n) {
     weigh_keys(s, tiles.terms(n % kStages), key);
     key -= kRows;
-    if (key == row - at.tiles * kRows) key = row;  // the next head's first tile
+    if (key == row - at.tiles * kRows) key = row;  // first tile of the next head
   };
   const auto differentiate = [&](int n) { differentiate_keys(dp, s, tiles.terms(n % kStages)); };
   const auto issue_products = [&](int n) {
@@ -260,12 +263,16 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
     issue_sum(dk, ds_rows, tiles.streamed(n % kStages, 0));
     wgmma_commit();
   };
+
+  // First tile.
   issue_products(0);
   wgmma_wait<0>();
   weigh(0);
   differentiate(0);
   round_sums(p_rows, s);
   round_sums(ds_rows, dp);
+
+  // Main loop.
   for (int n = 1; n < count; ++n) {
     issue_products(n);
     issue_sums(n - 1);
@@ -274,25 +281,28 @@ GPU_DEVICE void compute_keys(const AttentionBackward<bf16>& a, const KeysPlace& 
     wgmma_wait<1>();
     differentiate(n);
     wgmma_wait<0>();
-    sync_warp();  // every lane has read the stage's terms before lane 0 releases the stage
+    sync_warp();  // every lane has read the terms before lane 0 releases the stage
     release(&barriers.empty[(n - 1) % kStages]);
     round_sums(p_rows, s);
     round_sums(ds_rows, dp);
   }
+
+  // Sums of the last tile.
   wgmma_fence();
   issue_sums(count - 1);
   wgmma_wait<0>();
 
+  // Epilogue.
   const int first = at.k0 + row, stride = int(a.qkv.dim[1]), valid = int(a.sequence) - first;
   bf16* const to = a.dqkv.row(at.b * a.sequence + first) + (int(a.heads) + at.kv) * kD;
   store_sums(to, stride, valid, tiles.owned(0, group), dk, inverse_root<kD>());
   store_sums(to + a.kv_heads * kD, stride, valid, tiles.owned(1, group), dv, 1, a.dv_amax.data);
 }
 
-// Bound by the tensor cores (four products of 64 x 64 x 64 a tile and warpgroup, 512 clocks); the
-// exponentials of both warpgroups take half of that time and overlap with the other's products. Of
-// a head's first tile the second warpgroup computes in vain. The first keys, seen by the most
-// queries, start first.
+// Bound by the tensor cores (four products of 64 x 64 x 64 per tile and warpgroup, 512 clocks). The
+// exponentials of both warpgroups take half of that time and overlap with the other's products. For
+// the first tile of a head, the second warpgroup does masked (wasted) work. The first keys, seen by
+// the most queries, start first.
 __global__ __launch_bounds__(kThreads, 1) void attention_backward_keys_wgmma_kernel(
     const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps) {
   const AttentionBackward<bf16>& a = w.a;
@@ -307,24 +317,29 @@ __global__ __launch_bounds__(kThreads, 1) void attention_backward_keys_wgmma_ker
                      kv * per,
                      (kv + 1) * per,
                      (int(a.sequence) - k0 + kRows - 1) / kRows};
+
+  // Barriers.
   start(barriers);
   const int group = int(threadIdx.x) / kGroup;
   if (group == 2) {
+    // TMA warpgroup: one thread issues the loads.
     set_registers_down<24>();
     if (threadIdx.x == 2 * kGroup) copy_for_keys(w, maps, at, tiles, barriers);
   } else {
+    // Math warpgroups.
     set_registers_up<240>();
     compute_keys(a, at, tiles, barriers, group);
   }
 }
 
-// --- A block that owns dq of 128 queries of a head; keys and values up to the last query stream
-// by.
+// --- Kernel for dq. A block owns 128 queries of a head; keys and values up to the last query
+// stream by.
 
 struct QueriesPlace {
   int b, h, kv, q0, tiles;
 };
 
+// TMA thread.
 GPU_DEVICE void copy_for_queries(const AttentionBackward<bf16>& a, const Maps& maps,
                                  const QueriesPlace& at, const Tiles& tiles, Barriers& barriers) {
   load_owned(tiles, {&maps.qkv, at.h * kD, at.q0, at.b}, {&maps.dout, at.h * kD, at.q0, at.b},
@@ -339,8 +354,7 @@ GPU_DEVICE void copy_for_queries(const AttentionBackward<bf16>& a, const Maps& m
   }
 }
 
-// p of the warp's 16 queries and 64 keys. `row`: the warp's first query, counted from the first
-// key.
+// p of the warp's 16 queries and 64 keys. `row`: the warp's first query, relative to the first key.
 GPU_DEVICE void weigh_queries(float (&s)[kSums], const Term (&term)[2], int row) {
   constexpr float kScale = kLog2E * inverse_root<kD>();
 #pragma unroll
@@ -348,7 +362,7 @@ GPU_DEVICE void weigh_queries(float (&s)[kSums], const Term (&term)[2], int row)
     s[i] = exp2_approx(fmaf(s[i], kScale, -term[i / 2 % 2].lse));
   }
   if (row >= kRows - 1) return;  // all queries see every key
-  sync_warp();                   // keeps the compiler from doing the rest always
+  sync_warp();                   // keeps the compiler from always executing the mask
   const int upper = row + lane() / 4;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
@@ -356,6 +370,7 @@ GPU_DEVICE void weigh_queries(float (&s)[kSums], const Term (&term)[2], int row)
   }
 }
 
+// Math warpgroup: 64 queries.
 GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, const Tiles& tiles,
                                 Barriers& barriers, int group) {
   const AttentionBackward<bf16>& a = w.a;
@@ -390,11 +405,15 @@ GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, cons
     issue_sum(dq, ds_rows, tiles.streamed(tile % kStages, 0));
     wgmma_commit();
   };
+
+  // First tile.
   issue_products(0);
   wgmma_wait<0>();
   weigh(0);
   differentiate();
   round_sums(ds_rows, dp);
+
+  // Main loop.
   for (int tile = 1; tile < at.tiles; ++tile) {
     issue_products(tile);
     issue_sums(tile - 1);
@@ -406,16 +425,20 @@ GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, cons
     release(&barriers.empty[(tile - 1) % kStages]);
     round_sums(ds_rows, dp);
   }
+
+  // Sums of the last tile.
   wgmma_fence();
   issue_sums(at.tiles - 1);
   wgmma_wait<0>();
+
+  // Epilogue.
   store_sums(a.dqkv.row(at.b * a.sequence + first) + at.h * kD, int(a.qkv.dim[1]),
              int(a.sequence) - first, tiles.owned(0, group), dq, inverse_root<kD>());
 }
 
-// Bound as the kernel above, with three products for its four: the exponentials take two thirds of
-// their time. Of the last tile the first warpgroup computes in vain. The last queries, which see
-// the most keys, start first.
+// Same bound as the keys kernel, with three products instead of four: the exponentials take two
+// thirds of their time. For the last tile, the first warpgroup does masked (wasted) work. The last
+// queries, which see the most keys, start first.
 __global__ __launch_bounds__(kThreads, 1) void attention_backward_queries_wgmma_kernel(
     const __grid_constant__ TermsArgs w, const __grid_constant__ Maps maps) {
   const AttentionBackward<bf16>& a = w.a;
@@ -426,18 +449,22 @@ __global__ __launch_bounds__(kThreads, 1) void attention_backward_queries_wgmma_
   const int q0 = int(gridDim.y - 1 - blockIdx.y) * kOwned;
   const int end = smaller(q0 + kOwned, int(a.sequence));
   const QueriesPlace at{b, h, h / (heads / int(a.kv_heads)), q0, (end + kRows - 1) / kRows};
+
+  // Barriers.
   start(barriers);
   const int group = int(threadIdx.x) / kGroup;
   if (group == 2) {
+    // TMA warpgroup: one thread issues the loads.
     set_registers_down<24>();
     if (threadIdx.x == 2 * kGroup) copy_for_queries(a, maps, at, tiles, barriers);
   } else {
+    // Math warpgroups.
     set_registers_up<240>();
     compute_queries(w, at, tiles, barriers, group);
   }
 }
 
-// Three dimensions, so that rows past a sequence are zero and not the next one's.
+// Three dimensions, so that rows past a sequence are zero and not those of the next sequence.
 TensorMap rows_map(const char* name, const View<const bf16, 2>& x,
                    const AttentionBackward<bf16>& a) {
   const int64_t row_bytes = x.dim[1] * int64_t(sizeof(bf16));

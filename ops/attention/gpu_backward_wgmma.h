@@ -5,8 +5,8 @@
 
 namespace assay::gpu {
 
-// Below two blocks of 128 rows the smaller blocks of mma.sync waste less; at D = 128 the sums of dk
-// and dv leave no registers for whole fragments.
+// True if these kernels are faster than mma.sync: below two blocks of 128 rows, the smaller blocks
+// of mma.sync waste less. At D = 128 the sums of dk and dv leave no registers for whole fragments.
 inline bool wgmma_pays(const AttentionBackward<bf16>& a) {
   return a.head_dim == 64 && a.sequence >= 256;
 }

@@ -1,4 +1,4 @@
-// delta = dout . out, the first kernel of attention backward for both types.
+// delta = dout . out: the first kernel of attention backward in float, and in bf16 by mma.sync.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -10,7 +10,7 @@ namespace assay::gpu::attention {
 inline constexpr int kDeltaThreads = 256;
 
 // scratch (B, Hq, T) = dout . out. D / 8 threads share a row of a head, 8 elements each. Bound by
-// memory: dout and out once; deltas are 4 bytes for 4 D.
+// memory: dout and out once; one delta is 4 bytes, its rows in bf16 are 4 D.
 template <typename T>
 __global__ __launch_bounds__(kDeltaThreads) void attention_delta_kernel(
     const __grid_constant__ AttentionBackward<T> a) {

@@ -1,9 +1,9 @@
-// Attention in float, on the ordinary cores: to tell wrong mathematics from rounding, not to be
-// fast.
+// Attention in float on the CUDA cores: separates errors of the mathematics from rounding; speed
+// does not matter.
 //
-// A row (a query, or a key in the backward pass over keys) belongs to D / 32 neighbouring lanes, 32
-// elements each, in registers; the rows of the other side are read one after the other by all rows
-// of a warp at once.
+// A row (a query, or a key in the backward pass over keys) belongs to D / 32 adjacent lanes, 32
+// elements each, in registers. All rows of a warp read the rows of the other side together, one
+// after another.
 #include <cmath>
 
 #include "cuda/gpu.h"
@@ -19,15 +19,15 @@ namespace {
 using namespace attention;
 
 constexpr int kThreads = 128;
-constexpr int kWidth = 32;  // elements of a row in a thread
+constexpr int kWidth = 32;  // elements of a row per thread
 
-// Which row and which part of it a thread owns; where the parts lie.
+// The row, and the part of it, that a thread owns.
 template <int D>
 struct Owner {
   static constexpr int kLanes = D / kWidth;
   static constexpr int kRows = kThreads / kLanes, kWarpRows = kWarp / kLanes;
-  int64_t row;       // may lie past the sequence
-  int64_t warp_row;  // the first of the warp's
+  int64_t row;       // may be past the sequence
+  int64_t warp_row;  // the warp's first row
   int part;
 
   GPU_DEVICE explicit Owner(int64_t block)
@@ -51,7 +51,7 @@ GPU_DEVICE void store_part(float* row, const float (&x)[kWidth], float factor) {
                                          x[i + 3] * factor}});
   }
 }
-// Four sums, so that the additions need not wait for each other.
+// Four partial sums, so that the additions are independent.
 template <int D>
 GPU_DEVICE float dot(const float (&x)[kWidth], const float* row) {
   float sum[4] = {};
@@ -72,7 +72,7 @@ GPU_DEVICE void add_scaled(float (&sum)[kWidth], float factor, const float* row)
   }
 }
 
-// A row's lanes own a query. Bound by L1: a key and its value for D FMA of a row twice.
+// The lanes of a row own a query. Bound by L1: a key and its value are read for 2 D FMA per row.
 template <int D>
 __global__ __launch_bounds__(kThreads) void attention_forward_float_kernel(
     const __grid_constant__ AttentionForward<float> a) {
@@ -114,8 +114,8 @@ __global__ __launch_bounds__(kThreads) void attention_forward_float_kernel(
   most.raise_of_warp<float>();
 }
 
-// A row's lanes own dk and dv of a key and run over the queries of the group's heads that see it.
-// Bound by L1.
+// The lanes of a row own dk and dv of a key and loop over the queries, of all heads of the group,
+// that see it. Bound by L1.
 template <int D>
 __global__ __launch_bounds__(kThreads) void attention_backward_keys_float_kernel(
     const __grid_constant__ AttentionBackward<float> a) {
@@ -152,7 +152,7 @@ __global__ __launch_bounds__(kThreads) void attention_backward_keys_float_kernel
   most.raise_of_warp<float>();
 }
 
-// A row's lanes own dq of a query. Bound by L1.
+// The lanes of a row own dq of a query. Bound by L1.
 template <int D>
 __global__ __launch_bounds__(kThreads) void attention_backward_queries_float_kernel(
     const __grid_constant__ AttentionBackward<float> a) {

@@ -1,4 +1,4 @@
-// Attention forward in bf16 by mma.sync: every head width and length.
+// Attention forward in bf16 by mma.sync, for every head width and length.
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention.h"
@@ -12,11 +12,11 @@ namespace {
 using namespace attention;
 
 constexpr int kThreads = 128, kWarps = kThreads / kWarp;
-constexpr int kKeys = 64;  // of a tile
+constexpr int kKeys = 64;  // keys per tile
 
 template <int D>
 struct Block {
-  // Two row tiles of 16 queries a warp halve what is read of K and V from shared memory; at D = 128
+  // Two row tiles of 16 queries per warp halve the shared memory reads of K and V; at D = 128
   // registers allow one.
   static constexpr int kRowTiles = D == 128 ? 1 : 2;
   static constexpr int kWarpQueries = 16 * kRowTiles;
@@ -24,11 +24,11 @@ struct Block {
   static constexpr int kSharedBytes = (kQueries + 4 * kKeys) * D * int(sizeof(bf16));
 };
 
-// A block owns 128 queries of a head (64 at D = 128), a warp 32 (16); Q and the sums stay in
-// registers. Tiles of 64 keys and values come through two stages of shared memory, the next one
-// while this one is used; each is read from L2 once a block. Bound by mma.sync (2/3 of the wgmma
-// rate at best) and, at D <= 64, by the exponentials: 16 a clock and SM against 4 D FLOP each.
-// Blocks with the most keys start first.
+// Each block owns 128 queries of a head (64 at D = 128), each warp 32 (16); Q and the sums stay in
+// registers. Tiles of 64 keys and values pass through two stages of shared memory, the next one
+// loading while this one is used; each is read from L2 once per block. Bound by mma.sync (2/3 of
+// the wgmma rate at best) and, at D <= 64, by the exponentials: 16 per clock and SM, against 4 D
+// FLOP each. Blocks with the most keys start first.
 template <int D>
 __global__ __launch_bounds__(kThreads, 2) void attention_forward_kernel(
     const __grid_constant__ AttentionForward<bf16> a) {
@@ -55,10 +55,12 @@ __global__ __launch_bounds__(kThreads, 2) void attention_forward_kernel(
     cp_async_commit();
   };
 
+  // Prologue: Q and the first tile.
   copy_rows<D, B::kQueries, kThreads>(q_tile, rows + (int64_t{q0} * stride + h * D), stride,
                                       sequence - q0);
   copy_tile(0);
 
+  // Q and accumulators.
   HeldRows<D, B::kRowTiles> q;
   float out[B::kRowTiles][D / 8][4] = {};
   float top[B::kRowTiles][2], sum[B::kRowTiles][2];
@@ -71,21 +73,24 @@ __global__ __launch_bounds__(kThreads, 2) void attention_forward_kernel(
   const int warp_row = warp() * B::kWarpQueries;
   const int first_query = q0 + warp_row;
 
+  // Main loop.
   for (int tile = 0; tile < tiles; ++tile) {
     cp_async_wait<0>();
-    sync_block();  // this tile is there, and the other stage's is no longer read
+    sync_block();  // this tile has landed, and the other stage is free
     if (tile + 1 < tiles) copy_tile(tile + 1);
     if (tile == 0) q.start(q_tile, warp_row);
     const int k0 = tile * kKeys;
-    if (k0 >= first_query + B::kWarpQueries) continue;  // all later than this warp's queries
+    // All keys are later than the warp's queries.
+    if (k0 >= first_query + B::kWarpQueries) continue;
     const int at = tile % 2 * kKeys * D;
 
+    // Scores and mask.
     float s[B::kRowTiles][kN][4];
     multiply_rows<D>(s, q, k_tiles + at, 0);
     if (k0 + kKeys > first_query) {
 #pragma unroll
       for (int m = 0; m < B::kRowTiles; ++m) {
-        // The last key, counted from k0, that the lane's upper row sees. It also hides keys past
+        // The last key, relative to k0, that the lane's upper row sees. This also masks keys past
         // the sequence.
         const int last = first_query - k0 + 16 * m + lane() / 4;
 #pragma unroll
@@ -109,11 +114,14 @@ __global__ __launch_bounds__(kThreads, 2) void attention_forward_kernel(
         }
       }
     }
+
+    // Output.
     add_weighted_rows<D>(out, s, v_tiles + at, 0);
   }
 
 #pragma unroll
   for (int m = 0; m < B::kRowTiles; ++m) {
+    // Epilogue: lse, then normalise and store.
     const int row = first_query + 16 * m;
     float inverse[2];
 #pragma unroll

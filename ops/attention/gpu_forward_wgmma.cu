@@ -9,14 +9,14 @@ namespace {
 
 using namespace attention;
 
-constexpr int kGroup = 128;           // threads of a warpgroup
-constexpr int kThreads = 3 * kGroup;  // two that compute, one that copies
+constexpr int kGroup = 128;           // threads per warpgroup
+constexpr int kThreads = 3 * kGroup;  // two math warpgroups and one for TMA
 constexpr int kGroupQueries = 64, kQueries = 2 * kGroupQueries;
-constexpr int kKeys = 128, kN = kKeys / 8;  // of a tile
+constexpr int kKeys = 128, kN = kKeys / 8;  // keys of a tile
 constexpr int kStages = 2;
-constexpr int kSpan = 64;  // elements of a row in one 128-byte swizzle span
-constexpr int kBoxRows = 64, kBox = kBoxRows * kSpan;  // what one TMA load brings
-constexpr int kReleases = 8;                           // warps that compute
+constexpr int kSpan = 64;  // elements of a row per 128-byte swizzle span
+constexpr int kBoxRows = 64, kBox = kBoxRows * kSpan;  // box of one TMA load
+constexpr int kReleases = 8;                           // math warps
 
 template <int D>
 struct Block {
@@ -25,8 +25,8 @@ struct Block {
   static constexpr int kSharedBytes = (kQ + 2 * kStages * kTile) * int(sizeof(bf16));
 };
 
-// full: bytes have landed; empty: all warps have read them. A phase of each for every use of a
-// stage.
+// Barriers. full: bytes have landed; empty: all math warps have read them. Each completes one phase
+// per use of a stage.
 struct Barriers {
   Mbarrier q, k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
 };
@@ -42,12 +42,12 @@ struct Tiles {
   GPU_DEVICE bf16* v(int stage) const { return k(kStages + stage); }
 };
 
-// Where the block works, in elements of qkv.
+// The work of a block.
 struct Place {
   int b, h, kv, q0, tiles;
 };
 
-// One thread: Q once, then K and V of tile after tile as stages become empty.
+// TMA thread: Q once, then K and V of one tile after another as stages become empty.
 template <int D>
 GPU_DEVICE void copy_all(const AttentionForward<bf16>& a, const TensorMap* map, const Place& at,
                          const Tiles<D>& tiles, Barriers& barriers) {
@@ -69,7 +69,7 @@ GPU_DEVICE void copy_all(const AttentionForward<bf16>& a, const TensorMap* map, 
   const int k_column = (int(a.heads) + at.kv) * D, v_column = k_column + int(a.kv_heads) * D;
   for (int tile = 0; tile < at.tiles; ++tile) {
     const int stage = tile % kStages;
-    const uint32_t free = uint32_t(tile / kStages + 1) & 1;  // the first use waits for nothing
+    const uint32_t free = uint32_t(tile / kStages + 1) & 1;  // the first use does not wait
     mbarrier_wait(&barriers.k_empty[stage], free);
     copy_tile(tiles.k(stage), &barriers.k_full[stage], k_column, tile * kKeys);
     mbarrier_wait(&barriers.v_empty[stage], free);
@@ -77,7 +77,7 @@ GPU_DEVICE void copy_all(const AttentionForward<bf16>& a, const TensorMap* map, 
   }
 }
 
-// s = Q K^T of this warpgroup's 64 queries, both with the sum's index running along rows.
+// s = Q K^T of this warpgroup's 64 queries; both operands are K-major.
 template <int D>
 GPU_DEVICE void issue_scores(float (&s)[kKeys / 2], const bf16* q, const bf16* k) {
 #pragma unroll
@@ -89,7 +89,7 @@ GPU_DEVICE void issue_scores(float (&s)[kKeys / 2], const bf16* q, const bf16* k
   }
   wgmma_commit();
 }
-// out += P V, P from registers; the sum runs over V's rows.
+// out += P V, P from registers, summed over the rows of V.
 template <int D>
 GPU_DEVICE void issue_output(float (&out)[D / 2], const uint32_t (&p)[kKeys / 16][4],
                              const bf16* v) {
@@ -102,8 +102,8 @@ GPU_DEVICE void issue_output(float (&out)[D / 2], const uint32_t (&p)[kKeys / 16
   wgmma_commit();
 }
 
-// On the diagonal tile: keys later than the query, and with them those past the sequence. `row`:
-// the lane's upper one, counted from the tile's first key.
+// Masks the diagonal tile: keys later than the query, which include those past the sequence. `row`:
+// the lane's upper row, relative to the tile's first key.
 GPU_DEVICE void hide_later_keys(float (&s)[kKeys / 2], int row) {
 #pragma unroll
   for (int i = 0; i < kKeys / 2; ++i) {
@@ -118,12 +118,12 @@ GPU_DEVICE void release(Mbarrier* barrier) {
   if (lane() == 0) mbarrier_arrive(barrier);
 }
 
-// The 64 queries of one warpgroup. Scores of a tile are computed while the previous tile's P V
-// runs; the exponentials overlap with it, and with the other warpgroup's products.
+// Math warpgroup: 64 queries. Scores of a tile are computed while P V of the previous tile runs;
+// the exponentials overlap with it, and with the products of the other warpgroup.
 template <int D>
 GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const Tiles<D>& tiles,
                         Barriers& barriers, int group) {
-  const int row = group * kGroupQueries + warp() % 4 * 16;  // the warp's first, in the block
+  const int row = group * kGroupQueries + warp() % 4 * 16;  // the warp's first row in the block
   const int sequence = int(a.sequence);
   const float scale = kLog2E * inverse_root<D>();
   float s[kKeys / 2], out[D / 2], top[2] = {-INFINITY, -INFINITY}, sum[2] = {}, factor[2];
@@ -131,6 +131,7 @@ GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const 
 #pragma unroll
   for (float& x : out) x = 0;
 
+  // First tile.
   mbarrier_wait(&barriers.q, 0);
   mbarrier_wait(&barriers.k_full[0], 0);
   wgmma_fence();
@@ -142,6 +143,7 @@ GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const 
   soften<kN>(s, 1, scale, top[1], sum[1]);
   round_scores(p, s);
 
+  // Main loop.
   for (int tile = 1; tile < at.tiles; ++tile) {
     const int stage = tile % kStages, before = (tile - 1) % kStages;
     mbarrier_wait(&barriers.k_full[stage], uint32_t(tile / kStages) & 1);
@@ -160,12 +162,15 @@ GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const 
     for (int i = 0; i < D / 2; ++i) out[i] *= factor[i / 2 % 2];
     round_scores(p, s);
   }
+
+  // P V of the last tile.
   const int last = at.tiles - 1;
   mbarrier_wait(&barriers.v_full[last % kStages], uint32_t(last / kStages) & 1);
   wgmma_fence();
   issue_output<D>(out, p, tiles.v(last % kStages));
   wgmma_wait<0>();
 
+  // Epilogue: lse, then normalise and store.
   const int first = at.q0 + row;
   float inverse[2], rows[D / 8][4];
 #pragma unroll
@@ -179,18 +184,18 @@ GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const 
   }
 #pragma unroll
   for (int i = 0; i < D / 2; ++i) rows[i / 4][i % 4] = out[i];
-  // The rows take the place of the group's Q, which at D = 128 other warps' products have read
-  // there.
+  // The rows overwrite the group's Q; at D = 128 a warp overwrites what products of other warps
+  // read.
   named_barrier_sync(1 + group, kGroup);
   store_rows<D>(a.out.row(at.b * a.sequence + first) + at.h * D, int(a.heads) * D, sequence - first,
                 tiles.q(group) + warp() % 4 * 16 * D, rows, inverse[0], inverse[1], a.amax.data);
 }
 
-// A block owns 128 queries of a head, each of two warpgroups 64; one thread of the third copies by
-// TMA. Tiles of 128 keys and values pass through two stages each; they are read from L2 once a
-// block. Bound by the tensor cores at D = 128; at D = 64 the exponentials (16 a clock and SM) take
-// 5/6 of the products' time and must overlap with them. Of the diagonal tile the first warpgroup
-// computes 64 keys in vain. Blocks with the most keys start first.
+// Each block owns 128 queries of a head, 64 per math warpgroup; one thread of the third warpgroup
+// issues the TMA loads. Tiles of 128 keys and values pass through two stages each and are read from
+// L2 once per block. Bound by the tensor cores at D = 128; at D = 64 the exponentials (16 per clock
+// and SM) take 5/6 of the time of the products and must overlap with them. Of the diagonal tile,
+// the first warpgroup computes 64 masked (wasted) keys. Blocks with the most keys start first.
 template <int D>
 __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
     const __grid_constant__ AttentionForward<bf16> a, const __grid_constant__ TensorMap map) {
@@ -202,6 +207,7 @@ __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
   const Place at{b, h, h / (heads / int(a.kv_heads)), q0, q0 / kKeys + 1};
   static_assert(kQueries == kKeys, "one tile lies on the diagonal");
 
+  // Barriers.
   if (threadIdx.x == 0) {
     mbarrier_init(&barriers.q, 1);
     for (int stage = 0; stage < kStages; ++stage) {
@@ -216,9 +222,11 @@ __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
 
   const int group = int(threadIdx.x) / kGroup;
   if (group == 2) {
+    // TMA warpgroup: one thread issues the loads.
     set_registers_down<24>();
     if (threadIdx.x == 2 * kGroup) copy_all<D>(a, &map, at, tiles, barriers);
   } else {
+    // Math warpgroups.
     set_registers_up<240>();
     compute<D>(a, at, tiles, barriers, group);
   }
@@ -227,7 +235,7 @@ __global__ __launch_bounds__(kThreads, 1) void attention_forward_wgmma_kernel(
 template <int D>
 void launch_forward(Exec on, const AttentionForward<bf16>& a) {
   const int64_t columns = a.qkv.dim[1], row_bytes = columns * int64_t(sizeof(bf16));
-  // Three dimensions, so that rows past a sequence are zero and not the next one's.
+  // Three dimensions, so that rows past a sequence are zero and not those of the next sequence.
   const TensorMap map = make_tensor_map({.name = "attention_forward qkv",
                                          .base = a.qkv.data,
                                          .rank = 3,

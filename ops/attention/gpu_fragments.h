@@ -1,9 +1,9 @@
-// What the bf16 attention kernels share: tiles of rows in shared memory, and the fragments mma.sync
-// takes from them.
+// Shared by the bf16 attention kernels: tiles of rows in shared memory, and the mma.sync fragments
+// loaded from them.
 //
-// A tile holds rows of D elements without padding. The 16-byte chunks of a row are XORed with bits
-// of its number, so that the chunks of one column in eight neighbouring rows lie in different
-// banks: that is what ldmatrix reads at once.
+// A tile holds rows of D elements without padding. The index of a 16-byte chunk of a row is XORed
+// with bits of the row number, so that the chunks of one column in eight adjacent rows, which
+// ldmatrix reads at once, are in different banks.
 #pragma once
 
 #include <cmath>
@@ -35,8 +35,8 @@ GPU_DEVICE B* chunk_of(B* tile, int row0, uint32_t row, uint32_t chunk) {
   return tile + row0 * D + (row * D + (chunk ^ turn) * 8);
 }
 
-// Rows [0, Rows) of the tile from `first` on, `stride` elements apart; those from `valid` (at least
-// 1) on become zero.
+// Copies rows [0, Rows) of the tile from `first` on, `stride` elements apart; rows from `valid` (at
+// least 1) on become zero.
 template <int D, int Rows, int Threads>
 GPU_DEVICE void copy_rows(bf16* tile, const bf16* first, int stride, int valid) {
   constexpr int kChunks = D / 8, kStep = Threads / kChunks;
@@ -50,21 +50,21 @@ GPU_DEVICE void copy_rows(bf16* tile, const bf16* first, int stride, int valid) 
   }
 }
 
-// a: rows row0 to row0 + 15, elements 16 step to 16 step + 15.
+// A fragment: rows row0 to row0 + 15, elements 16 step to 16 step + 15.
 template <int D>
 GPU_DEVICE void load_a(uint32_t (&a)[4], const bf16* tile, int row0, uint32_t step) {
   const uint32_t l = uint32_t(lane());
   ldmatrix_x4(a, chunk_of<D>(tile, row0, l % 16, 2 * step + l / 16));
 }
-// Two b of neighbouring columns (8 each), a column being a row of the tile: columns row0 to row0 +
-// 15.
+// Two B fragments, whose columns are rows row0 to row0 + 15 of the tile; elements 16 step to 16
+// step + 15.
 template <int D>
 GPU_DEVICE void load_b_rows(uint32_t (&b)[4], const bf16* tile, int row0, uint32_t step) {
   const uint32_t l = uint32_t(lane());
   ldmatrix_x4(b, chunk_of<D>(tile, row0, l / 16 * 8 + l % 8, 2 * step + l / 8 % 2));
 }
-// Two b of neighbouring columns, a column being one of the tile: the sum runs over rows row0 to
-// row0 + 15.
+// Two B fragments, whose columns are columns of the tile, from 16 column16 on; rows row0 to row0 +
+// 15.
 template <int D>
 GPU_DEVICE void load_b_columns(uint32_t (&b)[4], const bf16* tile, int row0, uint32_t column16) {
   const uint32_t l = uint32_t(lane());
@@ -78,7 +78,7 @@ GPU_DEVICE void multiply_two(float (&d0)[4], float (&d1)[4], const uint32_t (&a)
   mma_m16n8k16(d1, a, high);
 }
 
-// Where the a of multiply_rows come from: registers, or a tile where those are short.
+// Source of the A operand of multiply_rows: registers, or a tile if registers are short.
 template <int D, int RowTiles>
 struct HeldRows {
   uint32_t fragment[RowTiles][D / 16][4];
@@ -110,7 +110,7 @@ struct TileRows {
   }
 };
 
-// s[row tile][8 columns] = a . rows row0 .. of the tile, a sum over D.
+// s[row tile][8 columns] = a . rows row0 .. of the tile, summed over D.
 template <int D, typename A, int RowTiles, int N>
 GPU_DEVICE void multiply_rows(float (&s)[RowTiles][N][4], const A& rows, const bf16* tile,
                               int row0) {
@@ -134,9 +134,9 @@ GPU_DEVICE void multiply_rows(float (&s)[RowTiles][N][4], const A& rows, const b
   }
 }
 
-// out[row tile] += p . rows row0 .. of the tile, a sum over 8 N rows. p is rounded to bf16: the
-// accumulators of two neighbouring products of 8 columns are, lane by lane, the a of a product over
-// those 16.
+// out[row tile] += p . rows row0 .. of the tile, summed over 8 N rows. p is rounded to bf16: the
+// accumulators of two adjacent products of 8 columns are, lane by lane, the A operand of a product
+// over those 16.
 template <int D, int RowTiles, int N>
 GPU_DEVICE void add_weighted_rows(float (&out)[RowTiles][D / 8][4],
                                   const float (&p)[RowTiles][N][4], const bf16* tile, int row0) {
@@ -160,8 +160,8 @@ GPU_DEVICE void add_weighted_rows(float (&out)[RowTiles][D / 8][4],
   }
 }
 
-// Element i of 8-column product n: accumulators of mma.sync, and of wgmma, which has all in one
-// array.
+// Element i of the 8-column product n, for the accumulators of mma.sync and of wgmma, which has all
+// in one array.
 template <int N>
 GPU_DEVICE float& element(float (&s)[N][4], int n, int i) {
   return s[n][i];
@@ -171,9 +171,10 @@ GPU_DEVICE float& element(float (&s)[Size], int n, int i) {
   return s[4 * n + i];
 }
 
-// A row of scores against a tile of 8 N keys, in powers of two: the new maximum, the factor for
-// what was summed before, and the scores become probabilities (not yet divided by their sum). A
-// lane holds two rows, `half` says which, and of each a quarter; `sum` is over its own.
+// Online softmax of a row of scores against a tile of 8 N keys, in base 2: updates the maximum and
+// the sum, turns the scores into probabilities (not yet divided by their sum) and returns the
+// factor for earlier sums. A lane holds a quarter of each of two rows, selected by `half`; `sum`
+// covers its own quarter.
 template <int N, typename Scores>
 GPU_DEVICE float soften(Scores& s, int half, float scale, float& top, float& sum) {
   float largest = -INFINITY;
@@ -197,10 +198,10 @@ GPU_DEVICE float soften(Scores& s, int half, float scale, float& top, float& sum
   return factor;
 }
 
-// A warp's 16 rows times a factor (upper and lower eight rows have their own), rounded, through its
-// 16 rows of a tile, whose contents no other warp needs, to memory: 16 bytes a lane. Rows from
-// `valid` on are not written. *amax, if there is one, is raised to the largest magnitude of those
-// that are.
+// Scales a warp's 16 rows (separate factors for the upper and the lower eight), rounds them and
+// stores them, 16 bytes per lane, through its 16 rows of a tile, which no other warp needs. Rows
+// from `valid` on are not written. If *amax is given, it is raised to the largest magnitude
+// written.
 template <int D>
 GPU_DEVICE void store_rows(bf16* first, int stride, int valid, bf16* tile,
                            const float (&d)[D / 8][4], float upper, float lower,

@@ -24,14 +24,14 @@ using amx::round_up;
 using amx::TileUnit;
 constexpr int64_t kBlockCols = amx::kBlock;
 
-constexpr int64_t kPassSteps =
-    256;  // steps of one pass: 32 columns of them stay in the first-level cache
-constexpr int64_t kStripCols =
-    256;  // columns that a pass goes through: its rows of `a` stay in the second level
-constexpr int64_t kPackedSteps = 1024;  // steps of a block of `a` that are packed once
+// Steps per pass: 32 columns of them stay in the L1 cache.
+constexpr int64_t kPassSteps = 256;
+// Columns per pass: its rows of `a` stay in the L2 cache.
+constexpr int64_t kStripCols = 256;
+constexpr int64_t kPackedSteps = 1024;  // steps of a block of `a` that are packed at a time
 static_assert(kBlockRows % kAmxRows == 0 && kAmxRows == amx::kBlock && kPassSteps % kTile == 0);
 
-// The last steps of a panel, `count` < 16 of them, as a whole tile row.
+// The last steps of a panel, `count` < 16, padded to a whole tile row.
 struct RestOfSteps {
   alignas(64) uint32_t words[kTile * kBlockCols];
 
@@ -45,7 +45,7 @@ struct RestOfSteps {
   }
 };
 
-// Rows of c as float beside c, where c is bf16 or ends inside a tile.
+// Copies rows of c to and from floats next to it, if c is bf16 or ends inside a tile.
 void load_rows(float* to, const float* from, int64_t cols) {
   std::memcpy(to, from, size_t(cols) * sizeof(float));
 }
@@ -68,15 +68,15 @@ void store_rows(bf16* to, const float* from, int64_t cols) {
   }
 }
 
-// The rows of a block of `a` as tiles read them: as they lie where they are whole tiles, else a
-// copy padded with zeros.
+// The rows of a block of `a` in the layout of tiles: in place if they are whole tiles, else a copy
+// padded with zeros.
 template <typename Y>
 class BlockRows {
  public:
   explicit BlockRows(const Product<bf16, Y>& p) : p_(p) {
     direct_ = p.row == nullptr && p.rows % kTile == 0 && p.k % (2 * kTile) == 0;
   }
-  // The tiles from step `first` on, of `count` steps.
+  // Tiles of the `count` steps from `first` on.
   const std::byte* tiles(int64_t first, int64_t count) {
     if (direct_) return reinterpret_cast<const std::byte*>(p_.a + 2 * first);
     if (first < packed_first_ || first + count > packed_last_) pack(first);
@@ -85,7 +85,7 @@ class BlockRows {
   int64_t stride() const { return direct_ ? 2 * p_.k : 4 * kPackedStride; }
 
  private:
-  // One tile further than a power of two: else all rows of a tile share one set of the cache.
+  // One tile more than a power of two; else all rows of a tile map to one cache set.
   static constexpr int64_t kPackedStride = kPackedSteps + kTile;
 
   void pack(int64_t first) {
@@ -115,7 +115,7 @@ class BlockRows {
 }  // namespace
 
 bool has_amx() {
-  // Linux hands out the tile registers on request, to all threads of a process.
+  // Linux grants the tile registers on request, to all threads of a process.
   constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   static const bool granted = syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
   return granted;
@@ -127,8 +127,8 @@ void multiply_amx(const Product<bf16, Y>& p) {
   const int64_t all_steps = steps<bf16>(p.k), whole = all_steps / kTile * kTile;
   const int64_t passes = std::max<int64_t>(1, (whole + kPassSteps - 1) / kPassSteps);
   BlockRows<Y> a(p);
-  alignas(64) float
-      sums[kBlockRows * kStripCols];  // between passes, and of blocks that are stored in parts
+  // Sums between passes, and of blocks that are stored in parts.
+  alignas(64) float sums[kBlockRows * kStripCols];
   RestOfSteps rest;
   for (int64_t strip = 0; strip < p.cols; strip += kStripCols) {
     const int64_t strip_end = std::min(p.cols, strip + kStripCols);
@@ -252,7 +252,7 @@ void accumulate_amx(const OuterProduct<bf16>& p) {
             load_rows(sum + r * kBlockCols, c + r * p.c_stride, cols);
           }
         }
-        // What the next block starts from is fetched meanwhile.
+        // Prefetches c of the next block.
         for (int64_t r = kAmxRows; r < std::min(2 * kAmxRows, p.rows - i); ++r) {
           __builtin_prefetch(c + r * p.c_stride, 1);
           __builtin_prefetch(c + r * p.c_stride + kTile, 1);

@@ -1,10 +1,10 @@
-// The bf16 products of ops/cpu_gemm/gemm.h on a CPU's matrix unit (AMX): tiles of 16 rows x 16
+// The bf16 products of ops/cpu_gemm/gemm.h on the CPU's matrix unit (AMX): tiles of 16 rows x 16
 // steps times 16 steps x 16 columns.
 //
-// The panels are those of ops/cpu_gemm/gemm.h. Of each 16 steps the even k are summed from zero in
-// rising order, so are the odd k, and the two sums are added and then added to c: other bits than
-// without the unit, but as there the same for an element whatever tile it falls into. Subnormal
-// inputs and results count as zero.
+// The panels are those of ops/cpu_gemm/gemm.h. Of each 16 steps, the even k are summed from zero in
+// ascending order, so are the odd k, and the two sums are added and then added to c. The bits
+// differ from those without the unit, but, as there, an element has the same bits in any tile.
+// Subnormal inputs and results count as zero.
 #pragma once
 
 #include "ops/cpu_gemm/gemm.h"
@@ -13,9 +13,10 @@ namespace assay::panel {
 
 constexpr int64_t kAmxRows = 32;  // rows of c computed together
 
-// Whether the CPU this is compiled for has the unit and the system lets this process use it.
+// True if this build targets a CPU with the unit and the system lets this process use it.
 bool has_amx();
 
+// multiply() and accumulate() of ops/cpu_gemm/gemm.h on the unit.
 template <typename Y>
 void multiply_amx(const Product<bf16, Y>& p);
 void accumulate_amx(const OuterProduct<bf16>& p);

@@ -1,6 +1,6 @@
-// Blocks of 32 x 32 sums on the CPU's matrix unit, for code compiled where it exists (ASSAY_AMX).
-// Operands are words of two bf16 neighbouring along the summed axis, a step: a (rows, steps), b
-// (steps, columns).
+// Blocks of 32 x 32 sums on the CPU matrix unit, for builds whose target has it (ASSAY_AMX).
+// Operands are words of two bf16 that are adjacent along the summed axis, a step: a (rows, steps),
+// b (steps, columns).
 #pragma once
 
 #if defined(__AMX_BF16__) && defined(__AVX512BF16__)
@@ -24,7 +24,7 @@ constexpr int64_t round_up(int64_t n) {
   return (n + kTile - 1) / kTile * kTile;
 }
 
-// The shape of the eight tile registers: all 16 x 64 bytes. Tiles 0-3 hold c, 4-5 a, 6-7 b.
+// Shapes of the eight tile registers: all 16 x 64 bytes. Tiles 0-3 hold c, 4-5 a, 6-7 b.
 struct alignas(64) TileShapes {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -47,13 +47,13 @@ class TileUnit {
 struct Block {
   const std::byte* a;  // in  the first tile
   int64_t a_stride;
-  int64_t a_tile;      //     to the tile 16 rows further down
+  int64_t a_tile;      //     to the tile 16 rows below
   int64_t a_chunk;     //     to the tile of the next 16 steps
-  const std::byte* b;  // in  16 steps of 16 columns; the next columns 64 bytes on
+  const std::byte* b;  // in  16 steps of 16 columns; the next columns are 64 bytes away
   int64_t b_stride;
-  const std::byte*
-      b_rest;      // in  the steps after the last 16, padded with zeros to (16, kBlock); null: none
-  int64_t chunks;  //     of 16 steps, without the rest
+  // in  the steps after the last whole 16, padded with zeros to (16, kBlock); null: none
+  const std::byte* b_rest;
+  int64_t chunks;      //     number of 16-step chunks, without the rest
   const float* start;  // in  null: 0
   float* c;            // out
   int64_t start_stride, c_stride;
@@ -78,7 +78,7 @@ template <int RowTiles, int ColTiles>
 
 template <int RowTiles, int ColTiles>
 inline void block_kernel(const Block& x) {
-  asm volatile("" ::: "memory");  // the compiler does not know that tile loads read memory
+  asm volatile("" ::: "memory");  // compilers assume that tile loads do not read memory
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

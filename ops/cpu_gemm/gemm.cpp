@@ -11,7 +11,7 @@ namespace assay::panel {
 
 namespace {
 
-// Rows [0, rows) in tiles of nearly equal height, at most kTileRows.
+// Calls f(begin, count) for rows [0, rows) in tiles of nearly equal height, at most kTileRows.
 template <typename F>
 void for_tiles(int64_t rows, F&& f) {
   const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
@@ -38,7 +38,7 @@ void multiply(const Product<T, Y>& p) {
   const int64_t all_steps = steps<T>(p.k), whole_steps = p.k / kStep<T>;
   const int64_t whole_passes = (whole_steps + kBlockSteps - 1) / kBlockSteps;
   const int64_t passes = std::max<int64_t>(1, whole_passes + (all_steps - whole_steps));
-  alignas(64) float sums[kBlockRows * kPanelCols];  // between the passes of one panel
+  alignas(64) float sums[kBlockRows * kPanelCols];  // sums between the passes of one panel
   for (int64_t col = 0; col < p.cols; col += kPanelCols) {
     const int64_t cols = std::min(kPanelCols, p.cols - col), width = padded_cols(cols);
     const uint32_t* panel = p.panels + col * all_steps;
@@ -97,7 +97,7 @@ void accumulate(const OuterProduct<T>& p) {
     if (has_amx()) return accumulate_amx(p);
   }
   alignas(64) uint32_t slab[kSlabSteps * kBlockRows];
-  alignas(64) float sums[kTileRows * kPanelCols];  // of one tile, where they have a scale
+  alignas(64) float sums[kTileRows * kPanelCols];  // sums of one tile, if there is a scale
   const int64_t all_steps = steps<T>(p.k);
   const int64_t slab_width = padded_cols(p.rows);
   for (int64_t first = 0; first < all_steps; first += kSlabSteps) {

@@ -1,20 +1,20 @@
-// Panels: the one matrix product kernel behind ops/linear.h and ops/grouped_linear.h, and how its
-// operands lie.
+// Panels: the matrix product kernel behind ops/linear.h and ops/grouped_linear.h, and the layout of
+// its operands.
 //
 //   c[i,j] = start[i,j] + sum_k a[i,k] b[k,j]
 //
 // A step is the k that share 32 bits: one float, or a pair (k, k+1) of bf16. b is packed into
-// panels of 64 columns (the last has a multiple of 16): for each step, the panel's columns side by
-// side, so a step of 16 columns is one vector. a is read as it lies, one step of one row at a time,
-// from rows at any address: gathering costs nothing. A tile of 6 x 64 sums stays in registers.
+// panels of 64 columns (the last one a multiple of 16): for each step the columns of the panel are
+// contiguous, so a step of 16 columns is one vector. a is read in place, one step of one row at a
+// time, from rows at any address: gathering is free. A tile of 6 x 64 sums stays in registers.
 //
-// Each c is one chain of sums over k in rising order (bf16: within a step the odd k first),
-// starting from `start`: its bits depend neither on the tile it falls into nor on where k is cut
-// between steps. Float uses fused multiply-add where the CPU has it. The two products of a bf16
-// step are exact in float and added one after the other, to nearest even. vdpbf16ps (AVX512-BF16)
-// does the same but takes subnormal inputs and results as zero; sums leave as bf16 to nearest even,
-// there too with subnormals as zero. A CPU with a matrix unit multiplies bf16 there
-// (ops/cpu_gemm/amx.h), in another order of sums that is fixed as well.
+// Each c is one chain of sums over k in ascending order (bf16: within a step the odd k first),
+// starting from `start`: its bits depend neither on its tile nor on where k is split between steps.
+// Float uses fused multiply-add if the CPU has it. The two products of a bf16 step are exact in
+// float and added one after the other, to nearest even. vdpbf16ps (AVX512-BF16) does the same but
+// treats subnormal inputs and results as zero; sums are stored as bf16 to nearest even, where the
+// conversion also flushes subnormals. On a CPU with a matrix unit, bf16 is multiplied on the unit
+// (ops/cpu_gemm/amx.h), in another fixed order of sums.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +27,11 @@ namespace assay::panel {
 
 constexpr int64_t kTileRows = 6;
 constexpr int64_t kPanelCols = 64;
-constexpr int64_t kVector = 16;     // columns a panel is padded to
-constexpr int64_t kBlockRows = 96;  // rows of one piece: 16 tiles
-constexpr int64_t kBlockSteps =
-    512;  // steps of one pass over a panel: it stays in the second-level cache
-constexpr int64_t kSlabSteps = 512;  // steps of `a` packed at a time by accumulate()
+constexpr int64_t kVector = 16;     // panels are padded to a multiple of it
+constexpr int64_t kBlockRows = 96;  // rows per piece: 16 tiles
+// Steps per pass over a panel, which stays in the L2 cache.
+constexpr int64_t kBlockSteps = 512;
+constexpr int64_t kSlabSteps = 512;  // steps of `a` that accumulate() packs at a time
 
 template <typename T>
 constexpr int64_t kStep = 4 / int64_t(sizeof(T));
@@ -62,9 +62,9 @@ void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last);
 template <typename T>
 struct PackRows {
   uint32_t* panels;  // out
-  int64_t
-      panel_words;  //     between panels; panels of one whole matrix lie kPanelCols * steps apart
-  int64_t panel_cols;  //     kPanelCols, or anything above it where all columns make one panel
+  // Words from one panel to the next: kPanelCols * steps if one whole matrix is packed
+  int64_t panel_words;
+  int64_t panel_cols;  //     kPanelCols, or more if all columns form one panel
   const T* x;          // in  (., cols)   rows `stride` apart
   int64_t stride;
   const int32_t* row;
@@ -73,8 +73,7 @@ struct PackRows {
 template <typename T>
 void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end);
 
-// Rows that are computed together: pieces of whole tiles waste nothing. kBlockRows is a multiple of
-// it.
+// Rows that are computed together: pieces of whole tiles waste nothing. Divides kBlockRows.
 template <typename T>
 int64_t tile_rows();
 
@@ -88,23 +87,24 @@ struct Product {
   const int32_t* row;
   const uint32_t* panels;  // in  packed b, from a panel's first step on
   int64_t rows, cols, k;
-  std::optional<float> scale;  // c = start + scale * sum, the sum from 0 on
+  std::optional<float> scale;  // c = start + scale * sum; the sum starts from 0
 };
 template <typename T, typename Y>
 void multiply(const Product<T, Y>& p);
 
-// c[i,j] += sum_k a[k,i] b[k,j], one piece by one thread: columns [0, rows) of a, packed here in
-// blocks on the stack, and all panels of b.
+// c[i,j] += sum_k a[k,i] b[k,j], one piece by one thread: columns [0, rows) of a, packed in blocks
+// on the stack, and all panels of b.
 template <typename T>
 struct OuterProduct {
   float* c;  // acc (rows, cols)   rows c_stride apart
   int64_t c_stride;
   const T* a;  // in  (k, .)         a_stride apart
   int64_t a_stride;
-  const uint32_t* panels;      // in  packed b
-  int64_t panel_words;         //     between panels
-  int64_t rows, cols, k;       //     rows <= kBlockRows
-  std::optional<float> scale;  // of the sums of kSlabSteps steps, or fewer, before they are added
+  const uint32_t* panels;  // in  packed b
+  int64_t panel_words;     //     words from one panel to the next
+  int64_t rows, cols, k;   //     rows <= kBlockRows
+  // Applied to the sums of kSlabSteps steps, or fewer, before they are added.
+  std::optional<float> scale;
 };
 template <typename T>
 void accumulate(const OuterProduct<T>& p);

@@ -1,9 +1,9 @@
-// The kernel of ops/cpu_gemm/gemm.h: one tile of up to 6 x 64 sums in registers. Vectors are the
-// compiler's, as wide as the CPU's; AVX-512 adds masks for what ends inside a vector, AVX512-BF16
-// one instruction.
+// The micro-kernel of ops/cpu_gemm/gemm.h: one tile of up to 6 x 64 sums in registers. Uses vector
+// extensions of the compiler, as wide as the CPU has; AVX-512 adds masks for rows that end inside a
+// vector, AVX512-BF16 one instruction.
 //
-// Zen 4, one core: 230 of 235 GFLOP/s at 128 bf16 steps (a loop of nothing but vdpbf16ps gives
-// 235), 216 at 32.
+// Zen 4, one core: 230 of 235 GFLOP/s at 128 bf16 steps (a loop of only vdpbf16ps gives 235), 216
+// at 32.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +68,7 @@ template <typename T>
   }
 }
 
-// One vector of c: the lanes below `count` are read or written.
+// Loads or stores the lanes below `count` of one vector of c.
 [[gnu::always_inline]] inline Floats load(const float* from, int64_t count) {
   Floats x = {};
 #if defined(__AVX512F__)
@@ -110,7 +110,7 @@ template <typename T>
 #endif
 }
 
-// Rows x (Together vectors) sums; `cols` are the columns there are, from the first of them on.
+// Rows x (Together vectors) sums; `cols` is the number of valid columns from the first one on.
 template <int Rows, int Together>
 struct Sums {
   Floats sum[Rows][Together];
@@ -190,7 +190,7 @@ template <typename T, int Rows, int Width, int Together>
 template <typename T, int Rows, int Vectors>
 void tile_kernel(const Tile& t) {
   constexpr int kWidth = Vectors * int(kVector);
-  // What is written at the end is fetched meanwhile: a wide c does not stay in the cache.
+  // Prefetches c, which is written at the end: a wide c does not stay in the cache.
   const int64_t c_bytes = t.c_format == Format::kFloat ? 4 : 2;
   for (int r = 0; r < Rows; ++r) {
     const std::byte* row = static_cast<const std::byte*>(t.c) + r * t.c_stride * c_bytes;

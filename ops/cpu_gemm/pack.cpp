@@ -14,14 +14,14 @@ namespace assay::panel {
 
 namespace {
 
-// 16 rows side by side: to[s * width + j] = step s of row j; rows from `rows` on are zero.
+// Transposes 16 rows: to[s * width + j] = step s of row j; rows from `rows` on are zero.
 template <typename T>
 void transpose(uint32_t* to, int64_t width, const T* from, int64_t rows, int64_t k) {
   const int64_t whole = k / kStep<T>;
   int64_t done = 0;
 #if defined(__AVX512F__)
-  // Whole blocks where they lie; the last steps of a row, or all of a short one, by a block of
-  // their own.
+  // Whole blocks are transposed in place; the last steps of a row, or all of a short one, through a
+  // padded block.
   for (; rows == kVector && done < whole; done = std::min(done + 16, whole)) {
     const int64_t count = std::min<int64_t>(16, whole - done);
     const auto* block = reinterpret_cast<const std::byte*>(from) + 4 * done;
@@ -57,11 +57,12 @@ void transpose(uint32_t* to, int64_t width, const T* from, int64_t rows, int64_t
   }
 }
 
-// One step: to[j] = (low[j], high[j]), zero from cols up to padded_cols(cols); high = null: zero.
+// One step: to[j] = (low[j], high[j]), zero from cols up to padded_cols(cols). high may be null:
+// zeros.
 void interleave(uint32_t* __restrict to, const bf16* __restrict low, const bf16* __restrict high,
                 int64_t cols) {
 #if defined(__AVX512BW__)
-  // 32 columns: word j of both, side by side.
+  // 32 columns: interleaves word j of low and high.
   static constexpr auto kPairs = [] {
     std::array<std::array<uint16_t, 32>, 2> index{};
     for (size_t j = 0; j < 64; ++j) index[j / 32][j % 32] = uint16_t(j / 2 + (j % 2) * 32);
@@ -107,8 +108,8 @@ void pack_transposed(const PackTransposed<T>& p, int64_t first, int64_t last) {
 
 template <typename T>
 void pack_rows(const PackRows<T>& p, int64_t begin, int64_t end) {
-  // A panel's steps lie side by side: written in one stream, while the rows stay in the cache for
-  // the next panel.
+  // The steps of a panel are contiguous: they are written as one stream, while the rows stay in the
+  // cache for the next panel.
   uint32_t* panel = p.panels;
   for (int64_t col = 0; col < p.cols; col += p.panel_cols, panel += p.panel_words) {
     const int64_t cols = std::min(p.panel_cols, p.cols - col), width = padded_cols(cols);

@@ -12,17 +12,16 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kChunkBytes = 256
-                                << 10;  // panels of one piece: they stay in the second-level cache
-constexpr int64_t kEnoughRows = 48;     // a thread, to share out rows and not columns
-constexpr int64_t kPackSteps = 64;      // steps one piece of accumulate_segments packs
+constexpr int64_t kChunkBytes = 256 << 10;  // panels of one piece, which stay in the L2 cache
+constexpr int64_t kEnoughRows = 48;  // with so many rows per thread they split rows, else columns
+constexpr int64_t kPackSteps = 64;   // steps that one piece of accumulate_segments packs
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Pieces of `grain` rows that never cross a segment, numbered without a table: segment e has the
-// numbers from offsets[e] / grain + e on. Some numbers at its end may be unused.
+// Pieces of `grain` rows that never cross a segment, numbered without a table: the numbers of
+// segment e start at offsets[e] / grain + e. Some numbers at its end may be unused.
 int64_t first_piece(const Segments& s, int64_t grain, int64_t e) {
   return s.begin(e) / grain + e;
 }
@@ -39,7 +38,8 @@ int64_t segment_of_row(const Segments& s, int64_t row) {
   return std::upper_bound(s.offsets, s.offsets + s.count + 1, row) - s.offsets - 1;
 }
 
-// Packed steps of a segment: as many as its rows need, so that each starts with a whole step.
+// First packed step of a segment: each segment has as many steps as its rows need, so that it
+// starts with a whole step.
 template <typename T>
 int64_t first_step(const Segments& s, int64_t e) {
   return first_piece(s, panel::kStep<T>, e);
@@ -49,7 +49,7 @@ std::optional<float> factor_of(const ProductScale& s) {
   return s.empty() ? std::nullopt : std::optional(s.factor());
 }
 
-// Calls f(from, count) for the blocks of rows [begin, end): whole tiles, of about equal height.
+// Calls f(from, count) for the blocks of rows [begin, end): whole tiles, of nearly equal height.
 template <typename F>
 void for_blocks(int64_t begin, int64_t end, int64_t tile_rows, F&& f) {
   const int64_t tiles = ceil_div(end - begin, tile_rows);
@@ -60,9 +60,9 @@ void for_blocks(int64_t begin, int64_t end, int64_t tile_rows, F&& f) {
   }
 }
 
-// How the threads share a product: each gets neighbouring tiles of rows and all chunks of columns,
-// or with few rows the other way round. An element has the same bits whoever computes it, so the
-// shares need not be whole blocks.
+// How threads share a product: each gets adjacent tiles of rows and all chunks of columns or, with
+// few rows, the reverse. An element has the same bits on any thread, so the shares need not be
+// whole blocks.
 struct Shares {
   int64_t rows, tile_rows, tiles, chunks, lanes;
   bool by_rows;
@@ -96,8 +96,8 @@ void multiply_segments(Exec on, const SegmentProduct<T, Y>& p) {
   const int64_t panel_bytes = 4 * panel::kPanelCols * std::max<int64_t>(1, pass_steps);
   const int64_t chunk_cols = panel::kPanelCols * std::max<int64_t>(1, kChunkBytes / panel_bytes);
   const int64_t chunks = ceil_div(p.cols, chunk_cols);
-  // Neighbouring rows are those of the thread in the ops before and after, so they are in its
-  // cache; it goes through all of them with one chunk of panels before the next.
+  // A thread gets the same adjacent rows as in the ops before and after, so they are in its cache;
+  // it processes all of them with one chunk of panels before the next.
   const int64_t tile_rows = panel::tile_rows<T>();
   const Shares shares(on, segments.end(segments.count - 1), tile_rows, chunks);
   parallel_for(on, shares.lanes, [&](int64_t lane) {
@@ -160,7 +160,7 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
     }
   });
 
-  // Every thread gets its share of each segment, whatever their sizes.
+  // Every thread gets a share of each segment, for any segment sizes.
   const int64_t tile_rows = panel::tile_rows<T>();
   const Shares shares(on, p.rows, tile_rows, ceil_div(p.cols, panel::kPanelCols));
   parallel_for(on, shares.lanes, [&](int64_t lane) {

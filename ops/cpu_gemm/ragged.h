@@ -1,5 +1,5 @@
-// The products of ops/cpu_gemm/gemm.h over ragged segments of rows, cut into pieces that depend on
-// the shapes only. The dense linear layer is one segment.
+// The products of ops/cpu_gemm/gemm.h over ragged segments of rows, shared among threads; the bits
+// do not depend on the number of threads. A dense linear layer is one segment.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ struct SegmentOuterProduct {
 };
 template <typename T>
 void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p);
-// What accumulate_segments needs of on.workspace for `rows` rows (i) in all.
+// Bytes of on.workspace that accumulate_segments needs for `rows` rows (i) in total.
 template <typename T>
 int64_t accumulate_workspace_bytes(int64_t rows, int64_t segments, int64_t cols);
 

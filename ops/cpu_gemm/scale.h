@@ -1,4 +1,4 @@
-// How sums leave a product of ops/cpu_gemm/gemm.h that has a scale.
+// Stores the sums of a product of ops/cpu_gemm/gemm.h that has a scale.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace assay::panel {
 
-// c[j] = scale sum[j] + start[j], rounded to Y; start may be c itself, null: 0.
+// c[j] = scale sum[j] + start[j], rounded to Y; start may be c itself, or null: 0.
 template <typename Y>
 void store_scaled(Y* c, const Y* start, float scale, const float* sum, int64_t cols) {
   if (start == nullptr) {

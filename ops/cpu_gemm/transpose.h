@@ -1,4 +1,4 @@
-// A transposition in registers for the packing of panels.
+// Transposition in registers for packing panels.
 #pragma once
 
 #if defined(__AVX512F__)

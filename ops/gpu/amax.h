@@ -1,6 +1,6 @@
-// The largest magnitude of what a kernel writes, made by that kernel: an integer maximum of bit
-// patterns, so that the order does not matter. The word is 0, or what other kernels left in it,
-// before.
+// Amax of the values that a kernel writes, computed by that kernel: an integer maximum of bit
+// patterns, so that the order does not matter. An amax slot is zeroed, or holds the maximum of
+// other kernels, before the launch.
 #pragma once
 
 #include "base/bf16.h"
@@ -10,34 +10,33 @@
 
 namespace assay::gpu {
 
-// A NaN may leave any of its patterns here.
+// A NaN may leave any NaN pattern in `most`.
 GPU_DEVICE void take_most(uint32_t& most, float x) {
   const uint32_t bits = bits_of(x) & 0x7FFFFFFFu;
   most = most < bits ? bits : most;
 }
 
-// One thread. Most of a kernel's blocks and warps have nothing larger than those before them: a
-// read spares them the maximum, which all of them would wait for in turn. The word only grows, so
-// an old value costs a maximum too many and changes nothing.
+// Called by one thread. Raises an amax slot. Most blocks and warps have nothing larger than earlier
+// ones: the load spares them the atomic, which would serialise. The slot only grows, so a stale
+// load costs at most a redundant atomic.
 GPU_DEVICE void raise_word(uint32_t* word, uint32_t to) {
   if (atomic_load(word) < to) atomic_max(word, to);
 }
 
-// Every thread of the block calls it, with its own largest. `scratch`: kWarp words of shared
+// Called by every thread of the block, with its own maximum. `scratch`: kWarp words of shared
 // memory.
 GPU_DEVICE void update_amax(float* most_of_all, uint32_t most, uint32_t* scratch) {
   most = magnitude_bits(float_of(block_reduce(most, Max{}, 0u, scratch)));
   if (thread_in_block() == 0) raise_word(reinterpret_cast<uint32_t*>(most_of_all), most);
 }
 
-// For kernels whose registers decide how many blocks a multiprocessor has: they are compiled for
-// both answers.
+// Compile-time switch of the amax, for kernels whose registers limit the number of blocks per SM.
 enum class Asks { kNo, kYes };
 
-// The largest magnitude of what a thread stores, where somebody asks for it. Values may be taken
-// before they are rounded to T: rounding keeps their order, so that the largest is rounded alone.
+// Amax of the values that a thread stores; does nothing if there is no amax slot. Values may be
+// passed before they are rounded to T: rounding is monotonic, so only the maximum is rounded.
 struct AmaxAccumulator {
-  float* of_all;  // null: nobody asks
+  float* of_all;  // amax slot; null: amax is not needed
   uint32_t bits = 0;
 
   template <Asks kAsks>
@@ -67,12 +66,12 @@ struct AmaxAccumulator {
     round_to(stored, float_of(bits));
     return magnitude_bits(float(stored));
   }
-  // Every thread of the block calls it.
+  // Called by every thread of the block.
   template <typename T>
   GPU_DEVICE void raise(uint32_t* scratch) const {
     if (of_all != nullptr) update_amax(of_all, rounded<T>(), scratch);
   }
-  // Every lane of the warp.
+  // Called by every lane of the warp.
   template <typename T>
   GPU_DEVICE void raise_of_warp() const {
     if (of_all == nullptr) return;
@@ -81,8 +80,8 @@ struct AmaxAccumulator {
   }
 };
 
-// Leaves the copy's site where nothing was before it. Ops that follow each other run one after the
-// other: the first one keeps its mark, and its blocks agree on the larger.
+// Stores the copy's site if no other site is stored. Ops run one after another, so the first op
+// with a non-finite amax keeps its mark; its blocks agree on the larger mark.
 GPU_DEVICE void mark_not_finite(const View<uint32_t, 1>& first, uint32_t site, uint32_t most) {
   if (first.empty() || most < kInfinityBits) return;
   const uint32_t seen = atomic_load(first.data);

@@ -1,5 +1,5 @@
-// Elements of T as floats in a kernel: N neighbours in 16-byte accesses, rounded once when they are
-// stored.
+// Loads elements of T as floats and stores floats as T, N adjacent elements in 16-byte accesses,
+// rounded once when stored.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace assay::gpu {
 
-// What a thread of an elementwise kernel takes at once: 16 bytes of bf16, 32 of float.
+// Elements that a thread of an elementwise kernel takes at once: 16 bytes of bf16, 32 of float.
 inline constexpr int kVector = 8;
 
-// p is aligned to N * sizeof(T) or to 16 bytes, whichever is less.
+// p must be aligned to N * sizeof(T) or to 16 bytes, whichever is less.
 template <int N, typename T>
 GPU_DEVICE void load_floats(float (&x)[N], const T* p) {
   constexpr int kAccess = N * sizeof(T) > 16 ? 16 / int(sizeof(T)) : N;
@@ -22,7 +22,7 @@ GPU_DEVICE void load_floats(float (&x)[N], const T* p) {
   }
 }
 
-// Pairs are rounded by one instruction.
+// One instruction rounds a pair.
 template <int N>
 GPU_DEVICE void store_floats(bf16* p, const float (&x)[N]) {
   static_assert(N == 2 || N == 4 || N == 8);
@@ -43,8 +43,8 @@ GPU_DEVICE void store_floats(bf16* p, const float (&x)[1]) {
   p->bits = bf16::round_nearest_even(x[0]);
 }
 
-// May rows of `width` elements from `p` on be read kVector elements at a time? On the host, before
-// a launch.
+// True if rows of `width` elements from `p` on can be read kVector elements at a time. On the host,
+// before a launch.
 template <typename T>
 bool in_vectors(const T* p, int64_t width) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0 && width % kVector == 0;

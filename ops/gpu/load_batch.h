@@ -1,6 +1,5 @@
-// Loads of a loop under way together. A compiler may not move a load over a store to what could be
-// the same memory, so a loop that copies from global to shared memory waits for each of its loads
-// unless it is written like this.
+// Keeps several loads of a loop in flight. A compiler may not move a load above a store to possibly
+// the same memory, so a plain loop that copies from global to shared memory waits for each load.
 #pragma once
 
 #include <type_traits>
@@ -9,7 +8,7 @@
 
 namespace assay::gpu {
 
-// use(i, load(i)) for i = first, first + stride, ... < end; N loads at a time.
+// Calls use(i, load(i)) for i = first, first + stride, ... < end, N loads at a time.
 template <int N, typename Index, typename Load, typename Use>
 GPU_DEVICE void in_batches(Index first, Index end, int stride, Load&& load, Use&& use) {
   for (Index i = first; i < end; i += N * stride) {

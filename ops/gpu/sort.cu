@@ -11,17 +11,17 @@ constexpr int kDigitBits = 8;
 constexpr int kDigits = 1 << kDigitBits;
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kRounds = 8;                    // of 32 keys, a warp
-constexpr int kPerWarp = kRounds * kWarp;     // neighbours
+constexpr int kRounds = 8;                    // rounds of 32 keys per warp
+constexpr int kPerWarp = kRounds * kWarp;     // adjacent keys per warp
 constexpr int kPerBlock = kWarps * kPerWarp;  // 2048
 static_assert(kThreads == kDigits, "a thread counts, and then places, one digit");
 
-// One pass: (key, position) from `in` to `out`, ordered by one digit.
+// One pass of the radix sort: (key, position) from `in` to `out`, ordered by one digit.
 struct Pass {
   View<int32_t, 1> out_key, out_position;  // out (n)
-  View<int32_t, 2> count;  // (blocks, digits): written by the first kernel, read by the second
-  View<const int32_t, 1> in_key,
-      in_position;  // in  (n)   in_position is empty in the first pass: 0, 1, 2, ...
+  View<int32_t, 2> count;  // tmp (blocks, digits)   written by sort_count, read by sort_place
+  // in  (n)   in_position is empty in the first pass: 0, 1, 2, ...
+  View<const int32_t, 1> in_key, in_position;
   int32_t shift;
 };
 
@@ -29,8 +29,8 @@ GPU_DEVICE int digit_of(int32_t key, int shift) {
   return (key >> shift) & (kDigits - 1);
 }
 
-// A block counts the digits of its 2048 keys. Integers: the order of the additions in shared memory
-// does not matter.
+// Each block counts the digits of its 2048 keys. The counts are integers, so the order of the
+// shared memory atomics does not matter.
 __global__ __launch_bounds__(kThreads) void sort_count_kernel(const __grid_constant__ Pass a) {
   GPU_SHARED(int32_t, count, [kDigits]);
   const int thread = int(threadIdx.x);
@@ -45,11 +45,11 @@ __global__ __launch_bounds__(kThreads) void sort_count_kernel(const __grid_const
   a.count.at(blockIdx.x, thread) = count[thread];
 }
 
-// A block puts its 2048 keys in their places. First thread d finds where digit d starts (all lower
-// digits, then this digit in earlier blocks), from the whole table of counts: 1 KB a block from L2.
-// Then each warp ranks its own 256 neighbouring keys, 32 at a time: among equal digits by lane,
-// after those of earlier rounds and earlier warps. Latency, not memory, bounds it: 131072 keys are
-// one wave of blocks.
+// Each block places its 2048 keys. First, thread d finds where digit d starts (all lower digits,
+// then this digit in earlier blocks) from the whole table of counts: 1 KB per block from L2. Then
+// each warp ranks its own 256 adjacent keys, 32 at a time: among equal digits by lane, after those
+// of earlier rounds and earlier warps. Bound by latency, not memory: 131072 keys are one wave of
+// blocks.
 __global__ __launch_bounds__(kThreads) void sort_place_kernel(const __grid_constant__ Pass a) {
   GPU_SHARED(int32_t, start, [kDigits]);
   GPU_SHARED(int32_t, warp_count, [kWarps][kDigits]);
@@ -59,7 +59,7 @@ __global__ __launch_bounds__(kThreads) void sort_place_kernel(const __grid_const
   const int64_t n = a.in_key.dim[0];
   const int64_t begin = int64_t{block} * kPerBlock + my_warp * kPerWarp;
 
-  // Where the digits start.
+  // Starts of the digits.
   int32_t total = 0, earlier = 0;
   for (int b = 0; b < int(gridDim.x); ++b) {
     const int32_t count = a.count.at(b, thread);
@@ -82,7 +82,7 @@ __global__ __launch_bounds__(kThreads) void sort_place_kernel(const __grid_const
     const bool valid = i < n;
     key[r] = valid ? a.in_key[i] : 0;
     const int digit = digit_of(key[r], a.shift);
-    // Places past the end share one value that no digit has.
+    // Positions past the end share a value that is no digit.
     const uint32_t equal = match_any(valid ? uint32_t(digit) : uint32_t(kDigits));
     rank[r] = population_count(equal & lower_lanes);
     if (valid) rank[r] += warp_count[my_warp][digit];
@@ -93,7 +93,7 @@ __global__ __launch_bounds__(kThreads) void sort_place_kernel(const __grid_const
   }
   sync_block();
 
-  // Thread d: the warps' counts of digit d become where each warp's first one goes.
+  // Thread d turns the warps' counts of digit d into the positions of each warp's first such key.
   int32_t next = start[thread];
   for (int w = 0; w < kWarps; ++w) {
     const int32_t count = warp_count[w][thread];
@@ -101,6 +101,8 @@ __global__ __launch_bounds__(kThreads) void sort_place_kernel(const __grid_const
     next += count;
   }
   sync_block();
+
+  // Store.
   for (int r = 0; r < kRounds; ++r) {
     const int64_t i = begin + r * kWarp + my_lane;
     if (i >= n) continue;

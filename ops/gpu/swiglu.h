@@ -1,4 +1,4 @@
-// SwiGLU of one element, for the kernels that apply it. T: what the result is rounded to.
+// SwiGLU of one element, for every kernel that applies it. T: type that the result is rounded to.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace assay::gpu {
 
-// In float within a few ulp; where the result is rounded to bf16, by two approximate instructions.
+// For float within a few ulp; for bf16 by two approximate instructions.
 template <typename T>
 GPU_DEVICE float sigmoid(float x) {
   if constexpr (sizeof(T) == 2) return reciprocal_approx(1.0f + exp_approx(-x));

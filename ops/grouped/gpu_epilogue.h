@@ -1,4 +1,4 @@
-// How a tile of ops/grouped/gpu_mainloop.h leaves the registers, and what is done to it on the way.
+// Epilogues of ops/grouped/gpu_mainloop.h: store a tile of c, with SwiGLU or its gradient.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -8,13 +8,13 @@
 
 namespace assay::gpu {
 
-// A warp's 16 rows x 64 columns of bf16, as wgmma leaves them: pair 4 i + j of a lane is in matrix
-// j of columns 16 i to 16 i + 15, row lane / 4 (+ 8 where j is odd), columns 2 (lane % 4) (+ 8
-// where j > 1) and the next.
+// A warp's 16 rows x 64 columns of bf16 in wgmma's layout: pair 4 i + j of a lane is in matrix j of
+// columns 16 i to 16 i + 15, row lane / 4 (+ 8 if j is odd), columns 2 (lane % 4) (+ 8 if j > 1)
+// and the next.
 struct GroupedBlock {
   uint32_t pair[16];
 };
-// The same, as memory has it: this lane's piece of 16 bytes of rows lane / 8 + 4 i.
+// The same in row order: this lane's 16-byte pieces of rows lane / 8 + 4 i.
 struct GroupedLines {
   Vec<uint32_t, 4> piece[4];
 };
@@ -28,10 +28,11 @@ GPU_DEVICE GroupedBlock rounded_block(const float (&acc)[Numbers], int block) {
   return b;
 }
 
-// Through the warp's own 2 KiB of shared memory, pieces of 16 bytes XOR row: no bank conflicts
-// either way, and 8 lanes read or write 128 neighbouring bytes of global memory. `to` and `from`:
-// the block's first element; rows and columns from there to the end of the segment and of the row;
-// what lies behind is neither written nor read (zero).
+// Layout conversion through the warp's own 2 KiB of shared memory. The index of a 16-byte piece is
+// XORed with the row: no bank conflicts in either direction, and 8 lanes read or write 128 adjacent
+// bytes of global memory. `to` and `from`: first element of the block; `rows` and `columns`:
+// remaining up to the end of the segment and of the row. Elements past them are not written, and
+// read as zero.
 GPU_DEVICE unsigned char* staged_matrix(unsigned char* staging, int i) {
   const int row = lane() % 16;
   return staging + row * 128 + ((2 * i + lane() / 16) ^ row % 8) * 16;
@@ -93,9 +94,10 @@ GPU_DEVICE GroupedBlock block_of(unsigned char* staging, const GroupedLines& lin
   return b;
 }
 
-// --- The ends. row: this warp's first assignment; rows: of its 16 how many there are, or less than
-// 1; column: the tile's.
+// --- Epilogues. row: the warp's first assignment; rows: how many of its 16 exist, possibly < 1;
+// column: the first of the tile.
 
+// Plain: rounds c and stores it.
 template <int N>
 GPU_DEVICE void store_rows(const float (&acc)[N / 2], unsigned char* staging,
                            const GroupedTileArgs& g, int64_t row, int rows, int column) {
@@ -107,8 +109,8 @@ GPU_DEVICE void store_rows(const float (&acc)[N / 2], unsigned char* staging,
   }
 }
 
-// acc: N/2 columns of the gate, then those of up. h is made of the rounded ones, as backward will
-// see them.
+// SwiGLU. acc: N/2 columns of the gate, then those of up. h is computed from the rounded values, as
+// backward will see them.
 template <int N>
 GPU_DEVICE void store_swiglu(const float (&acc)[N / 2], unsigned char* staging,
                              const GroupedTileArgs& g, int64_t row, int rows, int column) {
@@ -120,10 +122,14 @@ GPU_DEVICE void store_swiglu(const float (&acc)[N / 2], unsigned char* staging,
 #pragma unroll
   for (int block = 0; block < kBlocks; ++block) {
     const int at = block * kGroupedSlab, columns = g.n - column - at;
+
+    // Gate and up.
     GroupedBlock gate = rounded_block(acc, block);
     const GroupedBlock up = rounded_block(acc, kBlocks + block);
     store_block(staging, gate, gate_up + at, rows, columns, width);
     store_block(staging, up, gate_up + g.n + at, rows, columns, width);
+
+    // h.
 #pragma unroll
     for (int p = 0; p < 16; ++p) {
       gate.pair[p] = pack_bf16(swiglu<bf16>(unpack_low(gate.pair[p]), unpack_low(up.pair[p])),
@@ -134,7 +140,7 @@ GPU_DEVICE void store_swiglu(const float (&acc)[N / 2], unsigned char* staging,
   most.raise_of_warp<bf16>();
 }
 
-// Gate and up that belong to 64 columns of dh.
+// Gate and up for 64 columns of dh.
 struct GroupedGateUp {
   GroupedLines gate, up;
 };
@@ -144,8 +150,8 @@ GPU_DEVICE GroupedGateUp fetch_gate_up(const GroupedTileArgs& g, int64_t row, in
   return {fetch_lines(from, rows, g.n - column, 2 * g.n),
           fetch_lines(from + g.n, rows, g.n - column, 2 * g.n)};
 }
-// acc: dh, which is not rounded. `next`: gate and up of the first 64 columns, read before the
-// products; the next 64 are read while these are worked on.
+// SwiGLU gradient. acc: dh, not rounded. `next`: gate and up of the first 64 columns, read before
+// the main loop; the next 64 are read while the current ones are processed.
 template <int N>
 GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, unsigned char* staging,
                               const GroupedTileArgs& g, int64_t row, int rows, int column) {
@@ -156,6 +162,8 @@ GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, uns
 #pragma unroll
   for (int block = 0; block < kBlocks; ++block) {
     const int at = block * kGroupedSlab;
+
+    // Gradients of gate and up.
     GroupedBlock gate = block_of(staging, next.gate), up = block_of(staging, next.up);
     if (block + 1 < kBlocks) next = fetch_gate_up(g, row, rows, column + at + kGroupedSlab);
 #pragma unroll
@@ -172,12 +180,12 @@ GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, uns
   most.raise_of_warp<bf16>();
 }
 
-// c += acc, or c = acc if it has no sums yet (adds is 0), c (rows, width) from this thread's first
-// row on. 16 reads of 8 bytes are under way at a time; four lanes cover a sector.
+// wgrad: c += acc, or c = acc if adds is 0; c (rows, width) from this thread's first row on. 16
+// reads of 8 bytes are in flight; four lanes cover a sector.
 template <int N>
 GPU_DEVICE void add_rows(const float (&acc)[N / 2], float* c, int adds, int rows, int column,
                          int width) {
-  constexpr int kBatch = 8;  // of 8 columns
+  constexpr int kBatch = 8;  // steps of 8 columns
   const int at = column + lane() % 4 * 2;
 #pragma unroll
   for (int base = 0; base < N / 8; base += kBatch) {

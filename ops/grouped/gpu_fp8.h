@@ -1,6 +1,6 @@
-// The sums of a grouped product of 8-bit codes. Tensor cores keep about 14 bits of a sum of fp8
-// products, so theirs end after a stage, 128 of the sum's index, which is also a block of the
-// scales; the rest is added in float.
+// Main loop of a grouped GEMM of FP8 codes. Tensor cores keep about 14 bits of a sum of fp8
+// products, so their sums end after one stage: 128 of the K index, which is also a block of the
+// scales. The stages are summed in float.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -8,14 +8,14 @@
 
 namespace assay::gpu {
 
-// Decode scales that a thread's numbers of one stage have: of its two rows, and of the two halves
-// of the tile's columns.
+// Decode scales of the accumulators of a thread for one stage: of its two rows, and of the two
+// halves of the columns of the tile.
 struct GroupedStageScales {
   float a[2], b[2];
 };
 
-// The rows of x, or of dy, whose sums this thread has: 8 apart. What lies behind the segment reads
-// the scale of its last row.
+// Rows of x, or of dy, of this thread's accumulators: 8 apart. Rows past the segment read the scale
+// of its last row.
 struct GroupedScaleRows {
   int64_t at[2];
 };
@@ -36,7 +36,7 @@ GPU_DEVICE GroupedStageScales stage_scales(const GroupedTileArgs& g, const Group
   constexpr int kBlock = 128;
   GroupedStageScales s;
   for (int half = 0; half < 2; ++half) {
-    // With SwiGLU the second half are columns of up, behind those of the gate.
+    // With SwiGLU the second half is columns of up, which follow those of the gate.
     const int column = at.n + (Tile::swiglu ? half * g.n : 0);
     s.a[half] = g.blocks.a[rows.at[half] * g.blocks.a_row + block * g.blocks.a_block];
     s.b[half] =
@@ -46,7 +46,7 @@ GPU_DEVICE GroupedStageScales stage_scales(const GroupedTileArgs& g, const Group
   return s;
 }
 
-// acc += part, scaled. d[4 i] and d[4 i + 1] are of the first row, the next two of the second
+// acc += part, scaled. d[4 i] and d[4 i + 1] belong to the first row, the next two to the second
 // (cuda/kernel/wgmma.h).
 template <int N>
 GPU_DEVICE void add_scaled(float (&acc)[N / 2], const float (&part)[N / 2],
@@ -55,8 +55,8 @@ GPU_DEVICE void add_scaled(float (&acc)[N / 2], const float (&part)[N / 2],
   for (int i = 0; i < N / 2; ++i) acc[i] = fmaf(part[i], s.a[i / 2 % 2] * s.b[i / (N / 4)], acc[i]);
 }
 
-// multiply_tile (ops/grouped/gpu_mainloop.h) for codes. While a warpgroup adds, the other's
-// products run.
+// multiply_tile (ops/grouped/gpu_mainloop.h) for FP8 codes. While one warpgroup adds, the products
+// of the other run.
 template <typename Tile>
 GPU_DEVICE void multiply_codes(float (&acc)[Tile::N / 2], const GroupedTileArgs& g,
                                const GroupedAt& at, int active, GroupedRing<Tile::stages>& ring,
@@ -66,13 +66,17 @@ GPU_DEVICE void multiply_codes(float (&acc)[Tile::N / 2], const GroupedTileArgs&
   const int in_blocks = g.blocks.a != nullptr;
   const GroupedScaleRows rows = in_blocks ? scale_rows<Tile>(g, at.part) : GroupedScaleRows{};
   for (float& sum : acc) sum = 0;
-  // Given a value, though the first product of a stage overwrites it: its registers are free
-  // outside this function.
+  // Initialised although the first product of each stage overwrites it: otherwise its registers
+  // stay allocated outside this function.
   float part[Tile::N / 2] = {};
+
+  // Main loop.
   for (int k = 0; k < at.k_tiles; ++k, ring.advance()) {
     unsigned char* const stage = shared + ring.stage * Tile::stage_bytes;
     const GroupedStageScales scales =
         in_blocks ? stage_scales<Tile>(g, at, rows, k) : GroupedStageScales{{1, 1}, {1, 1}};
+
+    // Products of the stage.
     mbarrier_wait(&barriers.full[ring.stage], ring.round);
     if constexpr (Tile::gathered) fence_proxy_async();  // as in multiply_tile
     if (active) {
@@ -86,8 +90,10 @@ GPU_DEVICE void multiply_codes(float (&acc)[Tile::N / 2], const GroupedTileArgs&
       wgmma_wait<0>();
       wgmma_arrived(part);
     } else {
-      sync_warp();  // all lanes have seen the stage full before lane 0 gives it back
+      sync_warp();  // all lanes have seen the stage full before lane 0 releases it
     }
+
+    // Release the stage; add its sums.
     if (lane() == 0) mbarrier_arrive(&barriers.empty[ring.stage]);
     if (active) add_scaled<Tile::N>(acc, part, scales);
   }

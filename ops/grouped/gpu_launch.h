@@ -1,4 +1,4 @@
-// The tensor-core kernel of the grouped products and its launch, for ops/grouped_linear.cu,
+// Tensor-core kernel of the grouped GEMMs and its launch, for ops/grouped_linear.cu,
 // ops/grouped_swiglu.cu and ops/grouped_scaled.cu.
 #pragma once
 
@@ -15,19 +15,21 @@
 
 namespace assay::gpu {
 
-// A block owns tiles of 128 x N, warpgroups 1 and 2 half of one each; warpgroup 0 copies ahead,
-// across tiles, so that the ring fills while a tile is stored. Rows of a are read once for each N
-// columns of c, weights once for each 128 rows of an expert, mostly from L2. dweight is read and
-// written once, by the one block that has the whole sum over an expert's tokens (or over one of the
-// pieces of an expert with very many): its bits depend on nothing else. Bound at 65536 tokens,
-// width 768, 7 of 256 experts, ffn 384, by the tensor cores: first product, its dgrad and wgrad 541
-// GF / 1.7 GB, 685 us each; second 271 GF / 1.2 GB, 343 us each.
+// Each block owns tiles of 128 x N, half of each per math warpgroup (1 and 2). Warpgroup 0 copies
+// ahead, across tiles, so that the ring fills while a tile is stored. Rows of a are read once per N
+// columns of c, weights once per 128 rows of an expert, mostly from L2. dweight is read and written
+// once, by the one block that has the whole sum over the tokens of an expert (or over one piece of
+// a very large expert): its bits depend on nothing else. Bound at 65536 tokens, width 768, 7 of 256
+// experts, ffn 384, by the tensor cores: first product, its dgrad and wgrad 541 GF / 1.7 GB, 685 us
+// each; second 271 GF / 1.2 GB, 343 us each.
 template <typename Tile>
 __global__ __launch_bounds__(kGroupedThreads,
                              1) void grouped_kernel(const __grid_constant__ GroupedTileArgs g) {
   GPU_DYNAMIC_SHARED(unsigned char, shared);
   GPU_SHARED(Mbarrier, full, [Tile::stages]);
   GPU_SHARED(Mbarrier, empty, [Tile::stages]);
+
+  // Barriers.
   if (threadIdx.x == 0) {
     for (int i = 0; i < Tile::stages; ++i) {
       mbarrier_init(&full[i], Tile::full_arrivals);
@@ -38,6 +40,7 @@ __global__ __launch_bounds__(kGroupedThreads,
   sync_block();
   const GroupedBarriers barriers = {full, empty};
 
+  // Producer warpgroup: TMA loads and gathered rows.
   if (warp() < 4) {
     set_registers_down<40>();
     if (!Tile::gathered && threadIdx.x != 0) return;
@@ -45,6 +48,7 @@ __global__ __launch_bounds__(kGroupedThreads,
     return;
   }
 
+  // Math warpgroups.
   set_registers_up<232>();
   constexpr bool kSumsTokens = Tile::Kind == GroupedKind::kWgrad;
   const int of_group = (warp() / 4 - 1) * 64, of_warp = of_group + warp() % 4 * 16;
@@ -60,13 +64,17 @@ __global__ __launch_bounds__(kGroupedThreads,
     [[maybe_unused]] GroupedGateUp gate_up;
     if constexpr (Tile::End == GroupedEnd::kSwigluGradient)
       gate_up = fetch_gate_up(g, row, rows - of_warp, at.n);
+
+    // Main loop.
     if constexpr (Tile::coded) {
       multiply_codes<Tile>(acc, g, at, of_group < rows, ring, shared, barriers);
     } else {
       multiply_tile<Tile>(acc, at, of_group < rows, ring, shared, barriers);
     }
+
+    // Epilogue.
     if (!g.scale.empty()) {
-      const float scale = g.scale.factor();  // here, where registers are free; from L1
+      const float scale = g.scale.factor();  // read here, where registers are free; from L1
       for (float& sum : acc) sum *= scale;
     }
     if constexpr (kSumsTokens) {
@@ -86,13 +94,13 @@ __global__ __launch_bounds__(kGroupedThreads,
   }
 }
 
-// --- Launching.
+// --- Launch.
 
 inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// The tile width that computes least past the edge; of those, the widest.
+// Tile width that computes least past the edge; among equals the widest.
 inline int tile_width(int64_t n) {
   int best = 256;
   for (const int width : {192, 128}) {
@@ -132,7 +140,7 @@ void launch_tiles(Exec on, const char* name, const GroupedTileArgs& g, int64_t p
           .shared_bytes = Tile::shared_bytes},
          grouped_kernel<Tile>, g);
 }
-// f.template operator()<N>() for the tile width that suits n columns.
+// Calls f.template operator()<N>() for the tile width of n columns.
 template <typename F>
 void with_tile_width(int64_t n, F&& f) {
   const int width = tile_width(n);
@@ -150,7 +158,7 @@ void launch_plain(Exec on, const char* name, const GroupedPlainArgs<T>& g, int64
          grouped_plain_kernel<T, Kind>, g);
 }
 
-// TMA and 16-byte copies: rows of multiples of 16 bytes from aligned addresses.
+// True if TMA and 16-byte copies apply: rows are multiples of 16 bytes from aligned addresses.
 inline bool whole_pieces(std::initializer_list<const void*> bases, int64_t out, int64_t in) {
   for (const void* base : bases) {
     if (reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;

@@ -1,17 +1,17 @@
-// The grouped products on tensor cores: what the tiles of forward, dgrad and wgrad share, and the
-// ring of stages between the warpgroup that copies and the two that multiply.
+// Grouped GEMM on tensor cores: the tiles and the main loop of forward, dgrad and wgrad, and the
+// ring of stages between the warpgroup that copies and the two math warpgroups.
 //
 //   forward   c (rows, n) = a (rows, k) W[e]^T      a: x, in order or gathered       W[e] (n, k)
 //   dgrad     c (rows, n) = a (rows, k) W[e]        a: dy                            W[e] (k, n)
 //   wgrad     c[e] (m, n) += a^T (m, rows) b        a: dy, b: x, in order or gathered
 //
-// A tile of c has 128 x N elements, N = 128, 192 or 256; warpgroups 1 and 2 own 64 rows of it each.
-// A stage holds 64 of the sum's index: an A block of 16 KiB and a B block of 128 N bytes, both in
-// slabs of rows of 128 bytes, swizzled as TMA does. Forward's orientation also multiplies 8-bit
-// codes (ops/grouped_scaled.h): rows of 128 bytes are then 128 of the sum's index, moved as 64
-// pairs: k, the maps and the rows of a count pairs.
-// A tile at the segment's end computes with what lies behind it (the next expert's rows) and does
-// not store that; a sum over tokens (wgrad) has zeros there.
+// A tile of c has 128 x N elements, N = 128, 192 or 256; math warpgroups 1 and 2 own 64 rows of it
+// each. A stage holds 64 of the K index: an A block of 16 KiB and a B block of 128 N bytes, both in
+// slabs of 128-byte rows with the swizzle of TMA. The forward layout also multiplies FP8 codes
+// (ops/grouped_scaled.h): its 128-byte rows are then 128 of the K index, moved as 64 pairs, so k,
+// the tensor maps and the rows of a count pairs. A tile at the end of a segment also computes the
+// rows after it (the next expert's) but does not store them; in a sum over tokens (wgrad) these are
+// zero.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -22,45 +22,44 @@ namespace assay::gpu {
 
 enum class GroupedKind { kForward, kDgrad, kWgrad };
 enum class GroupedRows { kInOrder, kGathered };
-// What becomes of c before it is stored (not of wgrad): ops/grouped_swiglu.h.
+// Epilogue applied to c before it is stored (not for wgrad): ops/grouped_swiglu.h.
 enum class GroupedEnd { kPlain, kSwiglu, kSwigluGradient };
-// Of a and b; weights are E4M3 where a has 8 bits.
+// Element type of a and b; weights are E4M3 if a has 8 bits.
 enum class GroupedElement { kBf16, kE4M3, kE5M2 };
 
 constexpr int kGroupedTileM = 128;
 constexpr int kGroupedTileK = 64;
 constexpr int kGroupedThreads = 384;
-constexpr int kGroupedSlab = 64;                // elements of a row of 128 bytes
-constexpr int kGroupedSlabBytes = 64 * 128;     // of 64 rows
-constexpr int kGroupedStagingBytes = 8 * 2048;  // a warp's 16 rows x 64 columns of bf16
+constexpr int kGroupedSlab = 64;                // elements of a 128-byte row
+constexpr int kGroupedSlabBytes = 64 * 128;     // bytes of a slab: 64 rows
+constexpr int kGroupedStagingBytes = 8 * 2048;  // 8 warps, each 16 rows x 64 columns of bf16
 
-// fp32 decode scales of coded blocks of 128 of the sum's index, and how far apart they are; null:
-// none.
+// fp32 decode scales of FP8 operands with blocks of 128 along K, and their strides; null: none.
 struct GroupedBlockScales {
-  const float* a = nullptr;  // of a row's blocks
+  const float* a = nullptr;  // scales of the blocks of a row
   int64_t a_row = 0, a_block = 0;
-  const float* b = nullptr;               // of 128 x 128 of a weight
-  int64_t b_expert = 0, b_row_block = 0;  // b's blocks of one row of blocks follow each other
+  const float* b = nullptr;               // scales of 128 x 128 blocks of the weights
+  int64_t b_expert = 0, b_row_block = 0;  // scales of one row of blocks are contiguous
 };
 
 struct GroupedTileArgs {
-  // Rows of a: box 64 x 128, wgrad 64 x 64. Not used where forward gathers.
+  // Rows of a: box 64 x 128, wgrad 64 x 64. Not used if forward gathers.
   TensorMap a;
   // forward: W, box 64 x N/2 x 1; dgrad: W, 64 x 64 x 1; wgrad: x, 64 x 64, not used if gathered.
   TensorMap b;
-  void*
-      c;  // bf16 (A, n); wgrad: float (E, m, n); with SwiGLU (A, 2 n), gate and up or their gradient
-  bf16* h;              // (A, n), of forward with SwiGLU
-  const bf16* gate_up;  // (A, 2 n), of dgrad with SwiGLU; may be c
-  const bf16* x;        // (rows, k), wgrad (rows, n); where rows are gathered
+  // bf16 (A, n); wgrad: float (E, m, n); with SwiGLU (A, 2 n), gate and up or their gradient.
+  void* c;
+  bf16* h;              // (A, n), forward with SwiGLU
+  const bf16* gate_up;  // (A, 2 n), dgrad with SwiGLU; may be c
+  const bf16* x;        // (rows, k), wgrad (rows, n); if rows are gathered
   const int32_t* row;   // (A)
   GroupedParts work;
-  int m, n, k;  // multiples of 8; m of wgrad only, k not of wgrad
+  int m, n, k;  // multiples of 8; m only for wgrad, k not for wgrad
   ProductScale scale;
   GroupedBlockScales blocks = {};
-  int b_by_expert =
-      0;  // coded b: its map's dimensions are (k, expert, line), not (k, line, expert)
-  float* amax = nullptr;  // with SwiGLU: of h, or of the gradients; or null
+  // FP8 b: 1 if the dimensions of its map are (k, expert, line), not (k, line, expert).
+  int b_by_expert = 0;
+  float* amax = nullptr;  // with SwiGLU: amax slot of h, or of the gradients; or null
 };
 
 template <GroupedKind Kind_, GroupedRows Rows_, int N_, GroupedEnd End_ = GroupedEnd::kPlain,
@@ -73,17 +72,17 @@ struct GroupedTile {
   static constexpr bool swiglu = End == GroupedEnd::kSwiglu;
   static constexpr bool gathered = Rows_ == GroupedRows::kGathered;
   static constexpr int N = N_;
-  // Of c from one tile to the next. Forward with SwiGLU: N/2 columns of the gate and the N/2 of up
-  // that belong to them.
+  // Columns of c from one tile to the next. Forward with SwiGLU: N/2 columns of the gate and the
+  // N/2 matching columns of up.
   static constexpr int columns = swiglu ? N / 2 : N;
   static constexpr Major a_order = Kind == GroupedKind::kWgrad ? Major::kMN : Major::kK;
   static constexpr Major b_order = Kind == GroupedKind::kForward ? Major::kK : Major::kMN;
   static constexpr int a_bytes = kGroupedTileM * kGroupedTileK * 2;
   static constexpr int b_bytes = N * kGroupedTileK * 2;
   static constexpr int stage_bytes = a_bytes + b_bytes;
-  static constexpr int stages = N == 256 ? 4 : N == 192 ? 5 : 6;  // what 227 KiB hold
+  static constexpr int stages = N == 256 ? 4 : N == 192 ? 5 : 6;  // as many as fit in 227 KiB
   static constexpr int shared_bytes = stages * stage_bytes + kGroupedStagingBytes;
-  // What TMA brings a stage; the gathered operand comes by cp.async of the 128 threads.
+  // Bytes that TMA loads per stage; a gathered operand is loaded by cp.async of 128 threads.
   static constexpr int tma_bytes = !gathered                       ? stage_bytes
                                    : Kind == GroupedKind::kForward ? b_bytes
                                                                    : a_bytes;
@@ -96,7 +95,7 @@ struct GroupedTile {
   static_assert(columns % kGroupedSlab == 0);
 };
 
-// Where a thread is in the ring. A stage's barriers complete one phase a round.
+// Position of a thread in the ring. The barriers of a stage complete one phase per round.
 template <int Stages>
 struct GroupedRing {
   int stage = 0;
@@ -114,8 +113,8 @@ struct GroupedBarriers {
   Mbarrier* empty;
 };
 
-// Tile number t: all tiles of a part follow each other, so that blocks that run together share its
-// rows in L2.
+// Work of tile t. The tiles of a part are consecutive, so that concurrent blocks share its rows in
+// L2.
 struct GroupedAt {
   GroupedPart part;
   int m, n;
@@ -139,7 +138,7 @@ GPU_DEVICE GroupedAt grouped_at(const GroupedTileArgs& g, int t) {
           .k_tiles = (k + kGroupedTileK - 1) / kGroupedTileK};
 }
 
-// --- Copying: the loads of one stage by TMA, by one thread.
+// --- Producer: TMA loads of one stage, by one thread.
 
 template <typename Tile>
 GPU_DEVICE void load_stage(const GroupedTileArgs& g, const GroupedAt& at, int k_tile,
@@ -174,11 +173,11 @@ GPU_DEVICE void load_stage(const GroupedTileArgs& g, const GroupedAt& at, int k_
   }
 }
 
-// --- Copying gathered rows: 128 threads, 8 to a row of 128 bytes, 16 bytes each, to where TMA's
-// swizzle would have put them. What lies outside becomes zero. The stage's barrier gets each
-// thread's arrival when its copies have landed.
+// --- Producer: gathered rows by 128 threads, 8 per row of 128 bytes, 16 bytes each, to the
+// addresses that the swizzle of TMA would give them. Elements outside become zero. Each thread
+// arrives at the barrier of the stage when its copies have landed.
 
-// The rows of x that this thread copies: 16 apart, from its own on; -1 past the end.
+// Rows of x that this thread copies, 16 apart; -1 past the end.
 template <int Count>
 GPU_DEVICE void gathered_rows(int (&source)[Count], const GroupedTileArgs& g,
                               const GroupedPart& part, int from) {
@@ -213,8 +212,12 @@ GPU_DEVICE void copy_tiles(const GroupedTileArgs& g, unsigned char* shared,
     for (int k = 0; k < at.k_tiles; ++k, ring.advance()) {
       unsigned char* const stage = shared + ring.stage * Tile::stage_bytes;
       Mbarrier* const full = &barriers.full[ring.stage];
-      mbarrier_wait(&barriers.empty[ring.stage], ring.round ^ 1);  // in round 0 at once
+      mbarrier_wait(&barriers.empty[ring.stage], ring.round ^ 1);  // does not wait in round 0
+
+      // TMA loads.
       if (threadIdx.x == 0) load_stage<Tile>(g, at, k, stage, full);
+
+      // Gathered rows.
       if constexpr (Tile::gathered && Tile::Kind == GroupedKind::kForward) {
         gather_slab(source, g.x, g.k, k * kGroupedTileK, stage);
         cp_async_mbarrier_arrive(full);
@@ -224,22 +227,22 @@ GPU_DEVICE void copy_tiles(const GroupedTileArgs& g, unsigned char* shared,
           gather_slab(source, g.x, g.n, at.n + i * kGroupedSlab,
                       stage + Tile::a_bytes + i * kGroupedSlabBytes);
         cp_async_mbarrier_arrive(full);
-        gathered_rows(source, g, at.part, (k + 1) * kGroupedTileK);  // early, for the next stage
+        gathered_rows(source, g, at.part, (k + 1) * kGroupedTileK);  // prefetch for the next stage
       }
     }
   }
 }
 
-// --- Multiplying.
+// --- Consumers: math warpgroups.
 
 template <Major Order>
 GPU_DEVICE uint64_t grouped_descriptor(const unsigned char* tile, int step) {
   return wgmma_descriptor(tile + step * (Order == Major::kK ? 32 : 2048), kGroupedSlabBytes, 1024);
 }
 
-// Tokens behind the segment's end are the next expert's: zero in both operands, so that infinities
-// and NaN there do not count either. By both warpgroups, before either multiplies. Gathered rows
-// came with zeros.
+// Zeroes the tokens after the end of the segment, which belong to the next expert, in both
+// operands, so that infinities and NaN there do not count. Called by both math warpgroups before
+// either multiplies. Gathered rows are already zero.
 template <typename Tile>
 GPU_DEVICE void clear_tokens(unsigned char* stage, int tokens) {
   constexpr int kSlabs =
@@ -254,24 +257,28 @@ GPU_DEVICE void clear_tokens(unsigned char* stage, int tokens) {
   named_barrier_sync(1, 256);
 }
 
-// acc = this warpgroup's 64 rows of the tile. One batch of products runs while the next stage is
-// waited for; a warp gives a stage back when its batch is done.
+// acc = 64 rows of the tile, for this warpgroup. One batch of products runs while the next stage is
+// awaited; a warp releases a stage when its batch is done.
 template <typename Tile>
 GPU_DEVICE void multiply_tile(float (&acc)[Tile::N / 2], const GroupedAt& at, int active,
                               GroupedRing<Tile::stages>& ring, unsigned char* shared,
                               const GroupedBarriers& barriers) {
   const int a_offset = (warp() / 4 - 1) * kGroupedSlabBytes;
   int previous = -1;
+
+  // Main loop.
   for (int k = 0; k < at.k_tiles; ++k, ring.advance()) {
     unsigned char* const stage = shared + ring.stage * Tile::stage_bytes;
     mbarrier_wait(&barriers.full[ring.stage], ring.round);
-    // cp.async writes as ordinary stores do (generic proxy): the barrier orders them before this
-    // fence, and the fence before the tensor cores' reads.
+    // cp.async writes through the generic proxy, as ordinary stores do: the barrier orders the
+    // writes before this fence, and the fence before the reads of the tensor cores.
     if constexpr (Tile::gathered) fence_proxy_async();
     if constexpr (Tile::Kind == GroupedKind::kWgrad) {
       const int tokens = at.part.rows - k * kGroupedTileK;
       if (tokens < kGroupedTileK) clear_tokens<Tile>(stage, tokens);
     }
+
+    // Products of the stage.
     if (active) {
       wgmma_fence();
       for (int step = 0; step < kGroupedTileK / 16; ++step) {
@@ -282,11 +289,15 @@ GPU_DEVICE void multiply_tile(float (&acc)[Tile::N / 2], const GroupedAt& at, in
       wgmma_commit();
       wgmma_wait<1>();
     } else {
-      sync_warp();  // all lanes have seen the stage full before lane 0 gives it back
+      sync_warp();  // all lanes have seen the stage full before lane 0 releases it
     }
+
+    // Release the previous stage.
     if (previous >= 0 && lane() == 0) mbarrier_arrive(&barriers.empty[previous]);
     previous = ring.stage;
   }
+
+  // Release the last stage.
   wgmma_wait<0>();
   if (lane() == 0) mbarrier_arrive(&barriers.empty[previous]);
 }

@@ -1,5 +1,5 @@
-// The grouped products without tensor cores: float, and bf16 where rows are not multiples of 16
-// bytes. The roles of a, b and c are those of ops/grouped/gpu_mainloop.h.
+// Grouped GEMM without tensor cores: float, and bf16 if rows are not multiples of 16 bytes. The
+// roles of a, b and c are those of ops/grouped/gpu_mainloop.h.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -16,16 +16,16 @@ static_assert(kPlainTile >= kGroupedSmallestTile);
 template <typename T>
 struct GroupedPlainArgs {
   T* c;                // (A, n)
-  float* dweight;      // (E, m, n)   of wgrad, instead of c
+  float* dweight;      // (E, m, n)   for wgrad, instead of c
   const T* a;          // (rows, k); wgrad: (A, m)
   const T* b;          // (E, n, k), dgrad (E, k, n); wgrad: (rows, n)
-  const int32_t* row;  // (A), of a in forward, of b in wgrad; null: in order
+  const int32_t* row;  // (A), for a in forward, for b in wgrad; null: in order
   GroupedParts work;
   int m, n, k;
   ProductScale scale;
 };
 
-// Element (r, k) of a and (k, c) of b for this part; 0 outside.
+// Element (r, k) of a, or (k, c) of b, for this part; 0 outside.
 template <GroupedKind Kind, typename T>
 GPU_DEVICE float plain_a(const GroupedPlainArgs<T>& g, const GroupedPart& part, int r, int k) {
   if constexpr (Kind == GroupedKind::kWgrad) {
@@ -51,14 +51,14 @@ GPU_DEVICE float plain_b(const GroupedPlainArgs<T>& g, const GroupedPart& part, 
   }
 }
 
-// A block owns 64 x 64 tiles of c, a thread 4 x 4 elements of one, summed over k in order. Bound by
-// the reads of shared memory: 32 bytes for 16 products.
+// Each block owns 64 x 64 tiles of c, each thread 4 x 4 elements, summed over k in order. Bound by
+// shared memory reads: 32 bytes per 16 products.
 template <typename T, GroupedKind Kind>
 __global__ __launch_bounds__(kPlainThreads) void grouped_plain_kernel(
     const __grid_constant__ GroupedPlainArgs<T> g) {
   GPU_SHARED(float, a_tile, [kPlainK][kPlainTile + 4]);
   GPU_SHARED(float, b_tile, [kPlainK][kPlainTile + 4]);
-  // Neighbouring threads take neighbouring elements of memory: along k, or along the tile's side.
+  // Adjacent threads load adjacent elements of memory: along k, or along the side of the tile.
   constexpr bool kAAlongK = Kind != GroupedKind::kWgrad, kBAlongK = Kind == GroupedKind::kForward;
   const int thread = int(threadIdx.x), row0 = thread / 16 * 4, column0 = thread % 16 * 4;
   const int across = (g.n + kPlainTile - 1) / kPlainTile;
@@ -72,6 +72,8 @@ __global__ __launch_bounds__(kPlainThreads) void grouped_plain_kernel(
     const int m = within / across * kPlainTile, n = within % across * kPlainTile;
     const int depth = Kind == GroupedKind::kWgrad ? part.rows : g.k;
     float acc[4][4] = {};
+
+    // Main loop.
     for (int k0 = 0; k0 < depth; k0 += kPlainK) {
       for (int i = thread; i < kPlainTile * kPlainK; i += kPlainThreads) {
         const int ak = kAAlongK ? i % kPlainK : i / kPlainTile;
@@ -90,6 +92,8 @@ __global__ __launch_bounds__(kPlainThreads) void grouped_plain_kernel(
       }
       sync_block();
     }
+
+    // Epilogue.
     const int rows = Kind == GroupedKind::kWgrad ? g.m : part.rows;
     for (int i = 0; i < 4; ++i) {
       const int r = m + row0 + i;

@@ -16,13 +16,15 @@ struct CutRows {
   int tile_rows;
 };
 
-// One block. First the experts, 1024 at a time: how many parts lie before each. Then the parts, one
-// a thread: its expert by bisection, so that one expert with all the rows takes no longer than
-// many. Bound by latency, a few microseconds.
+// One block. First the experts, 1024 at a time: the number of parts before each. Then the parts,
+// one per thread: finds its expert by bisection, so that one expert with all rows takes no longer
+// than many. Bound by latency, a few microseconds.
 __global__ __launch_bounds__(kThreads) void cut_rows_kernel(const __grid_constant__ CutRows a) {
   GPU_SHARED(int, warp_total, [kWarp]);
   const int experts = int(a.offsets.dim[0]) - 1;
   int before = 0;
+
+  // First part of every expert.
   for (int base = 0; base < experts; base += kThreads) {
     const int e = base + int(threadIdx.x);
     const int rows = e < experts ? a.offsets[e + 1] - a.offsets[e] : 0;
@@ -34,13 +36,14 @@ __global__ __launch_bounds__(kThreads) void cut_rows_kernel(const __grid_constan
     const int lower_warps = shuffle(warp_exclusive_sum(total), warp());
     if (e < experts) a.to.first[e] = before + lower_warps + in_warp;
     before += warp_sum(total);
-    sync_block();  // warp_total is read; `first` is written, for the whole block
+    sync_block();  // warp_total may be reused, `first` is visible to the block
   }
   if (threadIdx.x == 0) *a.to.count = before;
 
+  // Parts.
   for (int part = int(threadIdx.x); part < before; part += kThreads) {
-    int e =
-        0;  // the last expert with first[e] <= part: of those with the same first, the one that has rows
+    // The last expert with first[e] <= part: among those with the same first, the one with rows.
+    int e = 0;
     for (int above = experts; above - e > 1;) {
       const int middle = (e + above) / 2;
       if (a.to.first[middle] <= part) {
@@ -58,11 +61,11 @@ __global__ __launch_bounds__(kThreads) void cut_rows_kernel(const __grid_constan
 struct OrderExperts {
   GroupedParts to;
   View<const int32_t, 1> offsets;  // in (E+1)
-  int piece_shift;                 // a piece has at most 2 to this many rows
+  int piece_shift;                 // a piece has at most 2^piece_shift rows
 };
 
 struct Pieces {
-  int count, rows;  // rows of each but the last
+  int count, rows;  // rows: of each piece but the last
 };
 GPU_DEVICE Pieces pieces_of(const OrderExperts& a, int e) {
   const int rows = a.offsets[e + 1] - a.offsets[e];
@@ -70,8 +73,8 @@ GPU_DEVICE Pieces pieces_of(const OrderExperts& a, int e) {
   return {count, count > 1 ? (rows + count - 1) / count : rows};
 }
 
-// A warp owns an expert and counts what comes before it, each lane among every 32nd of the others:
-// E^2 comparisons, 16 million at 4096 experts. Bound by latency, a few microseconds.
+// Each warp owns an expert and counts the pieces before it, each lane over every 32nd of the other
+// experts: E^2 comparisons, 16 million at 4096 experts. Bound by latency, a few microseconds.
 __global__ __launch_bounds__(kOrderThreads) void order_experts_kernel(
     const __grid_constant__ OrderExperts a) {
   const int experts = int(a.offsets.dim[0]) - 1;
@@ -103,9 +106,10 @@ struct AddPieces {
   int64_t matrix;  // out * in, a multiple of 8
 };
 
-// A thread owns 4 neighbours of every matrix. The list is sorted by rows and a piece that is not
-// its expert's last has at least half of kGroupedPieceRows: nothing behind that is looked at. Bound
-// by memory: 4 bytes a piece and 8 an expert for an element; nothing to do as a rule.
+// Each thread owns 4 adjacent elements of every matrix. The list is sorted by rows, and a piece
+// that is not the last of its expert has at least half of kGroupedPieceRows: the search stops below
+// that. Bound by memory: 4 bytes per piece and 8 per expert for each element; usually there is
+// nothing to do.
 __global__ __launch_bounds__(kOrderThreads) void add_pieces_kernel(
     const __grid_constant__ AddPieces a) {
   const int parts = *a.from.count;

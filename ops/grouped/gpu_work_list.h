@@ -1,10 +1,10 @@
-// The work list of the grouped products on the GPU, made there from the experts' offsets: nothing
-// is read back.
+// The work list of the grouped GEMMs on the GPU, built there from the experts' offsets: nothing is
+// read back.
 //
-//   of rows      (forward, dgrad)  an expert's rows cut into pieces of tile_rows, expert by expert
-//   of experts   (wgrad)           whole experts, the most rows first, those without rows left out. An expert with more than
-//                                  kGroupedPieceRows is cut into equal pieces, whose sums are added up afterwards: it would
-//                                  take longer than all others together.
+//   forward, dgrad   each expert's rows, cut into pieces of tile_rows, expert by expert
+//   wgrad            whole experts, in descending order of rows, without empty ones; an expert with
+//                    more than kGroupedPieceRows rows is cut into equal pieces, whose sums are
+//                    added afterwards: else it could take longer than all others together
 #pragma once
 
 #include <algorithm>
@@ -16,25 +16,25 @@ namespace assay::gpu {
 
 struct alignas(16) GroupedPart {
   int32_t expert;
-  int32_t begin;  // assignment
+  int32_t begin;  // first assignment
   int32_t rows;
-  int32_t slot;  // of this piece's sums in `partial`, from 1; 0: the part is a whole expert
+  int32_t slot;  // slot of the piece's sums in `partial`, from 1; 0: the part is a whole expert
 };
 
-// Made of Exec::workspace by grouped_parts().
+// Parts of Exec::workspace, laid out by grouped_parts().
 struct GroupedParts {
-  int32_t* count;      // out (1)      of parts
-  int32_t* first;      // tmp (E)      number of an expert's first part
+  int32_t* count;      // out (1)      number of parts
+  int32_t* first;      // tmp (E)      index of an expert's first part
   GroupedPart* parts;  // out (grouped_parts_limit)
-  float* partial;      // tmp (grouped_slots, out, in)   of wgrad
+  float* partial;      // tmp (grouped_slots, out, in)   for wgrad
 };
 
 constexpr int64_t kGroupedSmallestTile = 64;  // rows
 constexpr int kGroupedPieceShift = 14;
 constexpr int kGroupedPieceRows = 1 << kGroupedPieceShift;
-enum class GroupedCut { kWhole, kPieces };  // what becomes of an expert with more
+enum class GroupedCut { kWhole, kPieces };  // whether larger experts are cut
 
-// An expert of r rows has ceil(r / kGroupedPieceRows) pieces if it is cut, less than twice r /
+// An expert of r rows that is cut has ceil(r / kGroupedPieceRows) pieces, less than twice r /
 // kGroupedPieceRows.
 constexpr int64_t grouped_slots(int64_t assignments) {
   return 2 * (assignments / kGroupedPieceRows);
@@ -59,11 +59,12 @@ constexpr int64_t grouped_parts_bytes(int64_t assignments, int64_t experts, int6
          grouped_slots(assignments) * out * in * int64_t{sizeof(float)};
 }
 
-// Where they lie in on.workspace; `op` for the message if it is too small. Only wgrad has sums of
-// out x in.
+// Lays out the list in on.workspace; `op` names the op if the workspace is too small. Only wgrad
+// has sums of out x in.
 GroupedParts grouped_parts(Exec on, const char* op, int64_t assignments, int64_t experts,
                            int64_t out = 0, int64_t in = 0);
 
+// Writes the list of forward and dgrad (cut_rows) or of wgrad (order_experts) from offsets (E+1).
 void cut_rows(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, int tile_rows);
 void order_experts(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, GroupedCut cut);
 // dweight (E, out, in) of each expert that was cut += the sums of its pieces, in order.

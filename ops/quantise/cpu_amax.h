@@ -30,14 +30,14 @@ inline uint32_t largest_bits(const bf16* x, int64_t n) {
   return magnitude_bits(std::bit_cast<float>(uint32_t{most} << 16));
 }
 
-// most = max(most, bits), by any thread.
+// most = max(most, bits), atomically.
 inline void raise_to(std::atomic<uint32_t>& most, uint32_t bits) {
   uint32_t seen = most.load();
   while (seen < bits && !most.compare_exchange_weak(seen, bits)) {
   }
 }
 
-// Raises *most to the largest magnitude of x (n), where somebody asks for it.
+// Raises the amax slot `most`, unless it is empty, to the largest magnitude of x (n).
 template <typename T>
 void update_amax(const View<float, 1>& most, const T* x, int64_t n) {
   if (most.empty()) return;
@@ -48,7 +48,7 @@ void update_amax(const View<float, 1>& most, const T* x, int64_t n) {
   }
 }
 
-// Leaves the copy's site where nothing was before it; of one site's marks the larger.
+// Stores the copy's site if no other site is stored; of the marks of one site the larger is kept.
 inline void mark_not_finite(const View<uint32_t, 1>& first, uint32_t site, uint32_t most) {
   if (first.empty() || most < kInfinityBits) return;
   std::atomic_ref<uint32_t> mark(first[0]);

@@ -1,5 +1,5 @@
-// hadamard16 (ops/quantise/hadamard16.h) of every column of 16 rows, for the CPU ops: a row in
-// place of a number, so that columns fill vectors.
+// hadamard16 (ops/quantise/hadamard16.h) of every column of 16 rows, for the CPU ops: operates on
+// rows, so that columns fill vectors.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ void block_scales(BlockLanes& to, const QuantFormat& format, float s, const uint
   for (int64_t i = 0; i < n; ++i) {
     const BlockScale scale = block_scale(f, s, most[i]);
     const float decode = decode_factor(f, scale);
-    const int none = scale.divide == 0;  // all codes 0: +0, or NaN by the scale
+    const int none = scale.divide == 0;  // all codes are 0: decodes to +0, or to NaN by the scale
     to.multiply[i] = scale.multiply;
     to.divide[i] = none ? 1.0f : scale.divide;
     to.decode[i] = none && decode == decode ? 0.0f : decode;
@@ -42,7 +42,7 @@ void encode(bf16* y, const float* x, const LineLanes& scale, const ElementGrid& 
     }
     const uint32_t u = std::bit_cast<uint32_t>(element * scale.decode[i]);
     const uint32_t sign = std::bit_cast<uint32_t>(x[i]) & scale.sign[i];
-    // As bf16's rounding; the one NaN there is stays as it is.
+    // Rounds as bf16 does; the only possible NaN is unchanged by it.
     y[i].bits = static_cast<uint16_t>(((u + 0x7FFFu + (u >> 16 & 1u)) | sign) >> 16);
   }
 }

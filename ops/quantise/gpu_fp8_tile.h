@@ -1,9 +1,9 @@
-// Codes of 8 bits, rounded to nearest, of 128 x 128 tiles of bf16: with a tensor's scale, or a
-// scale for each 128 of a line. What ops/quantise.h says of a copy, in the instructions that sm_90
-// has for it; a tile's two copies are made by
+// FP8 codes, rounded to nearest, of 128 x 128 tiles of bf16, with a tensor scale or one scale per
+// 128 elements of a line. Implements the copies of ops/quantise.h with sm_90 instructions; the two
+// copies of a tile are made by
 //
-//   code_row()       16 neighbours of a row by a thread, the row's 128 by eight lanes
-//   code_columns()   the tile's columns by the block, from shared memory
+//   code_row()       16 adjacent elements of a row per thread, eight lanes per row of 128
+//   code_columns()   the columns of the tile, by the whole block, from shared memory
 #pragma once
 
 #include <type_traits>
@@ -18,12 +18,13 @@
 namespace assay::gpu {
 
 inline constexpr int kCodeTile = 128;     // rows and columns
-inline constexpr int kCodeThreads = 256;  // of a block
-inline constexpr int kCodeRun = 16;  // neighbours that a thread codes at once: 16 bytes of codes
+inline constexpr int kCodeThreads = 256;  // per block
+// Adjacent elements that a thread encodes at once: 16 bytes of codes.
+inline constexpr int kCodeRun = 16;
 inline constexpr int kCodeAcross = kCodeTile / kCodeRun;
-inline constexpr int kCodePitch =
-    kCodeTile / 2 + 4;                   // pairs of bf16: rows of whole 16 bytes, in other banks
-inline constexpr int kCodeQuarters = 4;  // of a column, a warp each
+// Pairs of bf16 per row: whole 16 bytes, and the next row is in other banks.
+inline constexpr int kCodePitch = kCodeTile / 2 + 4;
+inline constexpr int kCodeQuarters = 4;  // quarters of a column, in different warps
 
 struct CodeTile {
   uint32_t pair[kCodeTile][kCodePitch];
@@ -32,16 +33,16 @@ struct CodeTile {
 
 using CodePairs = Vec<uint32_t, kCodeRun / 2>;
 
-// Pairs of magnitudes, the larger of each.
+// Element-wise maximum of two pairs of magnitudes.
 GPU_DEVICE uint32_t most_of_pairs(uint32_t most, uint32_t pair) {
   return max_u16x2(most, pair & 0x7FFF7FFFu);
 }
-// One bf16 magnitude as a float's, every NaN the same.
+// Magnitude of a bf16 as float bits; every NaN has the same pattern.
 GPU_DEVICE uint32_t magnitude_of_bf16(uint32_t bits) {
   return magnitude_bits(float_of(bits << 16));
 }
 
-// The element and the scale are known when this is compiled.
+// Encoder for an element format and a scale kind known at compile time.
 template <typename ElementType, ScaleKind kScale>
 struct Coder {
   using Element = ElementType;
@@ -53,7 +54,7 @@ struct Coder {
     format.element = std::is_same_v<Element, e4m3> ? ElementFormat::kE4M3 : ElementFormat::kE5M2;
     format.scale = kScale;
   }
-  // amax of a block, or of the tensor.
+  // amax: of a block, or of the tensor.
   GPU_DEVICE BlockScale scale(uint32_t amax) const {
     return block_scale(format, kBlocks ? 1.0f : tensor_scale(format, float_of(amax)), amax);
   }
@@ -65,13 +66,13 @@ struct Coder {
   }
 };
 
-// Where a tile lies in the matrix, and the matrix.
+// The matrix and the position of a tile in it.
 struct CodePlace {
   int64_t rows, columns;
-  int64_t row, column;  // the tile's first
+  int64_t row, column;  // first of the tile
 };
 
-// A copy of a tile under way.
+// State of one copy of a tile.
 template <typename C>
 struct CodeCopy {
   C coder;
@@ -80,7 +81,8 @@ struct CodeCopy {
   CodePlace place = {};
   uint32_t tensor_amax = 0;
 
-  // By one thread of those that have the block: its scale, and the mark where it has none.
+  // Called by one thread per block of the scale: stores the scale, and the not-finite mark if amax
+  // is not finite.
   GPU_DEVICE void store_scale(int64_t index, const BlockScale& scale, uint32_t amax) const {
     if constexpr (!C::kBlocks) return;
     to.scales[index] = scale.decode;
@@ -88,7 +90,7 @@ struct CodeCopy {
   }
 };
 
-// What ops/quantise/scale.h says of the tensor's scale, by one thread of the grid.
+// Tensor scale S (ops/quantise/scale.h). One thread of the grid stores S and 1 / S.
 GPU_DEVICE float store_tensor_scale(const QuantFormat& f, const QuantisedCopy& to) {
   const float s = tensor_scale(f, to.amax[0]);
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) {
@@ -98,7 +100,8 @@ GPU_DEVICE float store_tensor_scale(const QuantFormat& f, const QuantisedCopy& t
   return s;
 }
 
-// Every thread of the grid calls it. The tensor's scale is written, and its mark where it has none.
+// Called by every thread of the grid. Stores the tensor scale, and the not-finite mark if amax is
+// not finite.
 template <typename C>
 GPU_DEVICE CodeCopy<C> begin_copy(const C& coder, const QuantisedCopy& to,
                                   const View<uint32_t, 1>& not_finite, const CodePlace& place) {
@@ -112,8 +115,8 @@ GPU_DEVICE CodeCopy<C> begin_copy(const C& coder, const QuantisedCopy& to,
   return copy;
 }
 
-// Every lane of the warp calls it. r: of the tile; run: of the row. A run lies inside the matrix or
-// outside.
+// Called by every lane of the warp. r: row of the tile; run: run of the row. A run is entirely
+// inside the matrix or entirely outside.
 template <typename C>
 GPU_DEVICE void code_row(const CodeCopy<C>& copy, int r, int run, const CodePairs& x) {
   uint32_t amax = copy.tensor_amax;
@@ -142,7 +145,7 @@ GPU_DEVICE void code_row(const CodeCopy<C>& copy, int r, int run, const CodePair
   store_whole<kCodeRun / 4>(reinterpret_cast<uint32_t*>(copy.to.codes.row(line) + k), codes);
 }
 
-// 16 rows of one of the pairs' columns. kHigh: of the second.
+// Codes of 16 rows of one column of a column pair. kHigh: the second column.
 template <typename C, int kHigh>
 GPU_DEVICE Vec<uint32_t, kCodeRun / 4> column_codes(const uint32_t* pair, const BlockScale& scale) {
   const auto value = [&](int i) {
@@ -156,8 +159,8 @@ GPU_DEVICE Vec<uint32_t, kCodeRun / 4> column_codes(const uint32_t* pair, const 
   return codes;
 }
 
-// Every thread of the block calls it, behind a barrier after the tile was written. The tile is 0
-// outside the matrix. A warp has 32 pairs of columns and a quarter of their rows.
+// Called by every thread of the block after a barrier that follows the writes of the tile, which is
+// 0 outside the matrix. A warp has 32 pairs of columns and a quarter of their rows.
 template <typename C>
 GPU_DEVICE void code_columns(const CodeCopy<C>& copy, CodeTile& tile) {
   constexpr int kRows = kCodeTile / kCodeQuarters;
@@ -197,7 +200,7 @@ GPU_DEVICE void code_columns(const CodeCopy<C>& copy, CodeTile& tile) {
   column(std::integral_constant<int, 1>{});
 }
 
-// 16 neighbours into the tile.
+// Stores a run in the tile.
 GPU_DEVICE void keep_run(CodeTile& tile, int r, int run, const CodePairs& x) {
   for (int h = 0; h < kCodeRun / 2; h += 4) {
     Vec<uint32_t, 4> four;
@@ -214,7 +217,7 @@ GPU_DEVICE CodePairs load_run(const bf16* from) {
   return x;
 }
 
-// Places of the hardware's layout that belong to no block are 0.
+// Zeroes the entries of the hardware layout that belong to no block.
 inline void clear_scale_padding(Exec on, const QuantFormat& format, const QuantisedCopy& copy,
                                 int64_t lines, int64_t k) {
   if (!has_scale_padding(format, lines, k)) return;

@@ -1,4 +1,4 @@
-// An operand of ops/scaled_linear.h as cuda/scaled_matmul.h names it.
+// Converts an operand of ops/scaled_linear.h to the form of cuda/scaled_matmul.h.
 #pragma once
 
 #include "base/check.h"
@@ -30,7 +30,7 @@ inline gpu::CodeKind coded_kind(const QuantFormat& f) {
       case ScaleKind::k1x32:
         return gpu::CodeScales::k1x32;
       case ScaleKind::k1x16:
-      case ScaleKind::k16x16:  // the hardware's layout has the block's scale once for each line
+      case ScaleKind::k16x16:  // the hardware layout stores the block's scale once per line
         return gpu::CodeScales::k1x16;
     }
     CHECK(false, "scale %d", int(f.scale));
@@ -38,8 +38,7 @@ inline gpu::CodeKind coded_kind(const QuantFormat& f) {
   return {format(), scales()};
 }
 
-// 16 x 16 and 1 x 16 blocks have a tensor scale beside those of the blocks: it goes with the
-// product's factors.
+// 16 x 16 and 1 x 16 blocks also have a tensor scale, which is applied as a factor of the product.
 inline bool scale_beside_blocks(const QuantFormat& f) {
   return has_tensor_scale(f.scale) && f.scale != ScaleKind::kTensor;
 }

@@ -1,8 +1,8 @@
 // The 16-point random Hadamard transform, in registers: y = (1/4) H16 D x.
 //
-// D flips the sign of element i where bit i of `signs` is set; H16[i][j] = (-1)^popcount(i & j).
-// Orthogonal: the sum of products of two vectors is that of their transforms. The order of the
-// additions is part of the definition: pairs at distance 1, then 2, 4, 8.
+// D flips the sign of element i if bit i of `signs` is set; H16[i][j] = (-1)^popcount(i & j). The
+// transform is orthogonal: it preserves dot products. The order of the additions is part of the
+// definition: pairs at distance 1, then 2, 4, 8.
 #pragma once
 
 #include <cstdint>

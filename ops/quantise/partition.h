@@ -1,7 +1,7 @@
-// How fake_quantise (ops/fake_quantise.h) cuts its work, on every backend: bands of rows that never
-// cross a segment, by tiles of columns. Bands are numbered without a table: those of segment s from
-// offsets[s] / band + s on; some numbers at its end may be unused. So neither the number of pieces
-// nor a launch needs the values of the offsets.
+// How fake_quantise (ops/fake_quantise.h) partitions its work on every backend: bands of rows that
+// never cross a segment, by tiles of columns. Bands are numbered without a table: those of segment
+// s start at offsets[s] / band + s; some numbers at its end may be unused. So neither the number of
+// pieces nor the launch depends on the values of the offsets.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,24 @@
 
 namespace assay {
 
-constexpr int64_t kFakeColumns = 128;  // of a tile: a multiple of every block
-constexpr int64_t kLowBand = 32;  // rows of a band: a multiple of 16, and of every block's rows but
-constexpr int64_t kHighBand = 128;  //   where those are 128
+constexpr int64_t kFakeColumns = 128;  // columns of a tile: a multiple of every block
+// Rows of a band: a multiple of 16 and of the rows of a block; kHighBand for blocks of 128 rows.
+constexpr int64_t kLowBand = 32;
+constexpr int64_t kHighBand = 128;
 
 struct RowRange {
   int64_t begin, end;
 };
 
-// Rows and columns that share a scale. Of kTensor: what has no scale of its own, cut as is
-// convenient.
+// Rows and columns that share a scale; for kTensor, which has no block scales, an arbitrary cut.
 constexpr BlockShape fake_block(ScaleKind kind, FakeWay way) {
   if (kind == ScaleKind::kTensor) return {kLowBand, kFakeColumns};
   const BlockShape shape = block_shape(kind);
   return way == FakeWay::kRow ? shape : BlockShape{shape.columns, shape.lines};
 }
 
-// Scales of a tile lie together, block by block, line of blocks by line; tiles as pieces are
-// numbered.
+// Scales per tile. They are contiguous, one line of blocks after another; tiles are in the order of
+// the pieces.
 constexpr int64_t blocks_of_tile(const BlockShape& block, int64_t band) {
   return band / block.lines * (kFakeColumns / block.columns);
 }
@@ -47,7 +47,7 @@ constexpr int64_t band_count(const FakeQuantise<X>& a, int64_t band) {
   return a.rows() / band + a.segments();
 }
 
-// The rows of band `number`; none of an unused one.
+// Rows of band `number`; empty if the number is unused.
 template <typename X>
 constexpr RowRange band_range(const FakeQuantise<X>& a, int64_t band, int64_t number) {
   int64_t low = 0, high = a.segments();
@@ -67,7 +67,7 @@ constexpr const X* row_of(const FakeQuantise<X>& a, int64_t row) {
   return a.x.row(a.gather.empty() ? row : int64_t{a.gather[row]});
 }
 
-// K of the draws' numbers: element (line, k) has the number line K + k.
+// K in the numbering of the draws: element (line, k) has number line K + k.
 template <typename X>
 constexpr int64_t draw_length(const FakeQuantise<X>& a, const FakeCopy& copy, FakeWay way) {
   return way == FakeWay::kRow ? a.x.dim[1] : padded_length(copy.format.scale, a.rows());

@@ -1,13 +1,15 @@
-// Rounding to an element's numbers without its codes: from a float to the float that the code of
-// base/small_float.h decodes to, in float arithmetic alone, which compilers make vectors of.
+// Rounds a float to a value of an element format without computing the code: to the float that the
+// code of base/small_float.h decodes to, in float arithmetic only, which compilers vectorise.
 //
 // With 2^e the power of two at or below |x|, at least the smallest normal one, a step is 2^(e -
 // mantissa bits).
-//   nearest       |x| + 2^23 steps is a float whose last place is one step, so the addition rounds, half to even
-//   stochastic    2^17 |x| / step is exact; its integer, half of it rounded up, is |x| in sixteen bits of a step
+//   nearest       |x| + 2^23 steps is a float whose last place is one step, so the addition rounds,
+//                 half to even
+//   stochastic    2^17 |x| / step is exact; its integer part, halved and rounded up, is |x| in
+//                 units of 2^-16 steps
 //
-// Equal to small_float.h for all bf16 and more (tests/ops/test_element_grid.cpp). Magnitudes: the
-// sign is the caller's to keep.
+// Equal to small_float.h for all bf16 and more (tests/ops/test_element_grid.cpp). Returns
+// magnitudes: the caller keeps the sign.
 #pragma once
 
 #include <bit>
@@ -20,10 +22,10 @@ namespace assay {
 
 struct ElementGrid {
   uint32_t largest;   // bits of the largest number
-  uint32_t lowest;    // and of the smallest normal one
-  uint32_t mantissa;  // bits of the mantissa, where a float has its exponent
+  uint32_t lowest;    // bits of the smallest normal number
+  uint32_t mantissa;  // number of mantissa bits, shifted to the exponent field of a float
 
-  // What is beyond the largest, NaN too, becomes the largest.
+  // Saturates; NaN becomes the largest number.
   constexpr float nearest(float x) const {
     const uint32_t u = clamped(x);
     const float many = std::bit_cast<float>(power_below(u) + (uint32_t{23} << 23) - mantissa);

@@ -1,13 +1,13 @@
-// From the largest magnitude of a block to its scale: the arithmetic of the quantisers, in fp32, in
-// this order, by IEEE division, the same on every backend.
+// From the amax of a block to its scale: the arithmetic of the quantisers, in fp32, in this order,
+// by IEEE division, the same on every backend. M is the largest element, q is rounded to the code.
 //
-//   tensor     S = M / amax, M the largest element (for ue4m3 blocks: times 448), at most the largest float
-//   fp32       s = M / amax_b, the same bound; or the power of two below it; decode 1 / s;      q = x s
-//   e8m0       decode 2^k, the smallest >= amax_b / M;                                           q = x 2^-k
-//   ue4m3      decode s_b = ue4m3(amax_b S / M) / S; s_b = 0: all codes 0;                       q = x S / s_b
+//   tensor   S = M / amax (for ue4m3 blocks 448 M / amax), at most the largest float    q = x S
+//   fp32     s = M / amax_b, the same bound, or the power of two below; decode 1 / s    q = x s
+//   e8m0     decode 2^k, the smallest >= amax_b / M                                     q = x 2^-k
+//   ue4m3    c = ue4m3(amax_b S / M), decode c / S; c = 0: all codes are 0              q = x S / c
 //
-// amax 0: the scale is 1 (a ue4m3 block: 0). amax not finite: the scale is NaN and all codes are 0,
-// so that what is decoded is NaN.
+// amax 0: the scale is 1 (ue4m3: c = 0). amax not finite: the scale is NaN and all codes are 0, so
+// that the decoded values are NaN.
 #pragma once
 
 #include <bit>
@@ -21,13 +21,13 @@ namespace assay {
 constexpr float kScaleNaN = std::bit_cast<float>(0x7FC00000u);
 constexpr uint32_t kInfinityBits = 0x7F800000u;
 
-// Orders magnitudes; every NaN is the same and above all.
+// Bits that order magnitudes; every NaN has the same bits, above all others.
 constexpr uint32_t magnitude_bits(float x) {
   const uint32_t u = std::bit_cast<uint32_t>(x) & 0x7FFFFFFFu;
   return u > kInfinityBits ? 0x7FC00000u : u;
 }
 
-// What the quantisers' not_finite holds of a copy with such a largest magnitude.
+// Value of not_finite in the quantisers for a copy with this amax.
 constexpr uint32_t not_finite_mark(uint32_t site, uint32_t amax_bits) {
   return 2 * site + (amax_bits > kInfinityBits ? 1 : 0);
 }
@@ -46,7 +46,7 @@ constexpr float scale_for(float largest, float amax) {
   return s < kMost ? s : kMost;
 }
 
-// S; 1 where the kind has none.
+// Tensor scale S; 1 if the kind has none.
 constexpr float tensor_scale(const QuantFormat& f, float amax) {
   if (!has_tensor_scale(f.scale)) return 1.0f;
   if (magnitude_bits(amax) >= kInfinityBits) return kScaleNaN;
@@ -54,11 +54,11 @@ constexpr float tensor_scale(const QuantFormat& f, float amax) {
   return scale_for(largest_element(f.element) * blocks, amax);
 }
 
-// A code is the rounding of (x multiply) / divide; divide 0: the code 0.
+// The code is (x multiply) / divide, rounded; divide = 0: all codes are 0.
 struct BlockScale {
   float multiply, divide;
-  float decode;   // what is stored of fp32 scales
-  uint32_t code;  // and of scales of a byte
+  float decode;   // the stored scale, for fp32 scales
+  uint32_t code;  // the stored scale, for 8-bit scales
 };
 
 constexpr BlockScale block_scale(const QuantFormat& f, float s, uint32_t amax_bits) {
@@ -84,7 +84,7 @@ constexpr BlockScale block_scale(const QuantFormat& f, float s, uint32_t amax_bi
   return {s, e4m3::decode(code), 0, code};
 }
 
-// What a code of the block is multiplied with when it is decoded; the tensor's scale is left out.
+// Factor that decodes a code of the block, without the tensor scale.
 constexpr float decode_factor(const QuantFormat& f, const BlockScale& scale) {
   if (f.scale == ScaleKind::kTensor) return 1.0f;
   if (has_float_scales(f.scale)) return scale.decode;

@@ -1,12 +1,12 @@
-// Backward of ops/router.h. With u_i the slope that reaches a chosen logit through its own score
-// alone,
+// Backward of ops/router.h. u_i is the gradient of a chosen logit through its own score alone:
 //
-//   normalised   u_i = ds_i ghat_i (dghat_i - <ghat, dghat>)     ds = route_scale (1 - s) for sigmoid, 1 for softmax
+//   normalised   u_i = ds_i ghat_i (dghat_i - <ghat, dghat>)
 //   else         u_i = ds_i s_i gate_scale dgate_i
+//   ds_i         route_scale (1 - s_i) for sigmoid, 1 for softmax
 //
-// sigmoid (and normalised softmax) is u and nothing else; softmax in general is dz_e = u_e - p_e
-// sum u. switch and z add to all e:  q_e (c_e - <c, q>) * ds_e  with c = aux_weight * aux_slope, q
-// the shares, and z_weight * 2 / N * logsumexp * softmax(z)_e.
+// For sigmoid and for normalised softmax dz = u; for softmax in general dz_e = u_e - p_e sum u.
+// switch and z add to all e: q_e (c_e - <c, q>) * ds_e, with c = aux_weight * aux_slope and q the
+// shares, and z_weight * 2 / N * logsumexp * softmax(z)_e.
 #include <cmath>
 #include <cstring>
 
@@ -29,7 +29,7 @@ const float* slope_row(const RouterBackward<T>& a, int64_t t) {
   return a.aux_slope.row(t / rows);
 }
 
-// u of the K chosen.
+// u of the K chosen experts.
 template <typename T>
 void chosen_slopes(const RouterBackward<T>& a, int64_t t, float* u) {
   const RouterSettings& s = a.settings;
@@ -73,7 +73,7 @@ void sparse_token(const RouterBackward<T>& a, int64_t t) {
   for (int64_t i = 0; i < k; ++i) dz[expert[i]] = T(u[i]);
 }
 
-// <c, q> of one row: what the shares' normalisation takes off every slope.
+// <c, q> of one row, which the normalisation of the shares subtracts from every slope.
 template <typename T>
 float mean_slope(const RouterBackward<T>& a, int64_t t, const float* slope) {
   const bool is_sigmoid = a.settings.score == RouterScore::kSigmoid;
@@ -120,7 +120,7 @@ void dense_token(const RouterBackward<T>& a, int64_t t) {
     const f32x16 d = of_all(e, n, z);
     n == kVector ? store(dz + e, d) : store_part(dz + e, n, d);
   });
-  // The chosen once more, so that the sum of both parts is rounded once.
+  // The chosen logits are computed again, so that the sum of both parts is rounded once.
   for (int64_t i = 0; i < k; ++i) {
     const int64_t e = expert[i] / kVector * kVector,
                   n = std::min<int64_t>(kVector, a.logits.dim[1] - e);

@@ -9,11 +9,11 @@ using namespace router;
 
 namespace {
 
-constexpr int kWarps = 8;  // of a block, one a token
+constexpr int kWarps = 8;  // warps per block, one per token
 
-// The slopes that reach the chosen logits of a token through their own scores
-// (ops/router/backward.cpp has the formulas). All lanes of a warp make it together; u(i) is any
-// lane's to ask.
+// Gradients of the chosen logits of a token through their own scores (formulas:
+// ops/router/backward.cpp). Constructed by all lanes of a warp together; any lane may then call
+// u(i).
 template <typename T>
 struct ChosenSlopes {
   const RouterBackward<T>& a;
@@ -65,8 +65,8 @@ GPU_DEVICE const float* slope_row(const RouterBackward<T>& a, int64_t t) {
   return a.aux_slope.row(t / (a.logits.dim[0] / a.aux_slope.dim[0]));
 }
 
-// A warp a token. Bounded by the zeros of dlogits, where they are asked for: the chosen are written
-// over them, which the L2 takes up.
+// One warp per token. Bound by writing the zeros of dlogits, if it is requested; the chosen logits
+// are written over them, which L2 absorbs.
 template <typename T, int V>
 __global__ __launch_bounds__(kWarps* kWarp) void router_sparse_kernel(
     const __grid_constant__ RouterBackward<T> a) {
@@ -80,7 +80,7 @@ __global__ __launch_bounds__(kWarps* kWarp) void router_sparse_kernel(
     for (int e = lane() * V; e < int(a.logits.dim[1]); e += kWarp * V) {
       store_vec(dz + e, Vec<T, V>{});
     }
-    sync_warp();  // zeros before the chosen
+    sync_warp();  // zeros are written before the chosen logits
   }
   for (int i = lane(); i < k; i += kWarp) {
     const float u = slopes.u(i);
@@ -89,14 +89,14 @@ __global__ __launch_bounds__(kWarps* kWarp) void router_sparse_kernel(
   }
 }
 
-// What reaches every logit of a token: switch, z, and softmax's own sum.
+// Gradient terms of every logit of a token: switch, z, and the sum of softmax.
 template <typename T>
 struct DenseSlopes {
   const RouterBackward<T>& a;
   const float* slope;  // aux_slope with kSwitch, else null
   float lse;
   float score_sum;
-  float mean = 0;  // of the slopes, weighted with the shares
+  float mean = 0;  // mean of the slopes, weighted by the shares
   float z_slope = 0;
   float through_sum = 0;  // softmax: every logit lowers the others' probabilities
 
@@ -118,8 +118,8 @@ struct DenseSlopes {
   }
 };
 
-// A warp a token; bounded by memory. The logits are read twice with switch, the second time from L1
-// or L2; the chosen are computed once more, so that the sum of both parts is rounded once.
+// One warp per token. Bound by memory. With switch the logits are read twice, the second time from
+// L1 or L2; the chosen ones are computed again, so that the sum of both parts is rounded once.
 template <typename T, int V>
 __global__ __launch_bounds__(kWarps* kWarp) void router_dense_kernel(
     const __grid_constant__ RouterBackward<T> a) {
@@ -157,7 +157,7 @@ __global__ __launch_bounds__(kWarps* kWarp) void router_dense_kernel(
     for (int c = 0; c < V; ++c) d[c] = dense(e + c, z[c]);
     store_floats(dz + e, d);
   }
-  sync_warp();  // all before the chosen
+  sync_warp();  // all logits are written before the chosen ones
   for (int i = lane(); i < k; i += kWarp) {
     const int e = slopes.id[i];
     dz[e] = T(dense(e, row[e]) + slopes.u(i));
@@ -166,7 +166,7 @@ __global__ __launch_bounds__(kWarps* kWarp) void router_dense_kernel(
 
 template <typename T>
 void launch_router_backward(Exec on, const RouterBackward<T>& a) {
-  constexpr int kZeros = 16 / int(sizeof(T));  // elements of a store
+  constexpr int kZeros = 16 / int(sizeof(T));  // elements per store
   const int64_t experts = a.logits.dim[1];
   const bool sparse = a.path == RouterPath::kAuto && router_backward_is_sparse(a);
   const unsigned blocks = unsigned((a.logits.dim[0] + kWarps - 1) / kWarps);

@@ -1,6 +1,6 @@
 // One row of logits, a vector at a time, for ops/router.cpp and ops/router/backward.cpp. The end of
-// the row is padded with -inf: sigmoid and exp of the padding are 0, and every element takes the
-// same path, so that equal logits have equal scores. Sums are kept in a vector and added in a fixed
+// the row is padded with -inf: sigmoid and exp of the padding are 0, and all elements take the same
+// path, so that equal logits have equal scores. Sums are kept in a vector and reduced in a fixed
 // order.
 #pragma once
 
@@ -33,7 +33,7 @@ inline void store_part(bf16* p, int64_t n, f32x16 v) {
   std::copy(buffer, buffer + n, p);
 }
 
-// f(begin, n, z) for n <= kVector logits at a time.
+// Calls f(begin, n, z) for n <= kVector logits at a time.
 template <typename F>
 inline void for_vectors(const float* row, int64_t experts, F&& f) {
   int64_t e = 0;
@@ -41,12 +41,12 @@ inline void for_vectors(const float* row, int64_t experts, F&& f) {
   if (e < experts) f(e, experts - e, load_padded(row + e, experts - e, -kInfinity));
 }
 
-// The part of another row that stands beside z; 0 beside the padding.
+// The elements of another row that match z; 0 for the padding.
 inline f32x16 beside(const float* row, int64_t begin, int64_t n) {
   return n == kVector ? load(row + begin) : load_padded(row + begin, n, 0.0f);
 }
 
-// 1 / x for x >= 1; 0 from 2^126 on. Two roundings more than a division, at a third of its time.
+// 1 / x for x >= 1; 0 from 2^126 on. Two more roundings than a division, in a third of its time.
 inline f32x16 reciprocal(f32x16 x) {
 #if defined(__AVX512F__)
   const f32x16 y = std::bit_cast<f32x16>(_mm512_maskz_rcp14_ps(0xFFFF, std::bit_cast<__m512>(x)));
@@ -70,7 +70,7 @@ inline float logsumexp(const float* row, int64_t experts) {
   return m + std::log(horizontal_sum(sum));
 }
 
-// What the K chosen experts of a token have, from their logits.
+// Scores and gates of the K chosen experts of a token, from their logits.
 struct Chosen {
   float score[kMaxTopK];  // s; softmax: exp(z - largest chosen z)
   float rest[kMaxTopK];   // 1 - s without cancellation; sigmoid only

@@ -1,11 +1,11 @@
-// The K best of a row: larger key first, ties to the lower id, NaN after every number. Used by
-// ops/router.cpp; kept apart because the order of ties is a contract.
+// The K best of a row: larger key first, ties to the lower id, NaN last. Used by ops/router.cpp;
+// kept separate because the order of ties is a contract.
 //
 // Two passes. The first finds the largest key of each of G = 16, 64 or 128 interleaved groups; the
-// K-th largest of these bounds the K-th key from below, and few keys reach it (G (H(G) - H(G - K))
-// of a random row, H harmonic: 9 for K = 7). The second pass inserts those that do into a sorted
-// list. Inserting every key that beats the list's worst instead costs ten times as much at E =
-// 4096, K = 7: about 50 mispredicted insertions a row.
+// K-th largest of these is a lower bound of the K-th key, and few keys reach it (G (H(G) - H(G -
+// K)) of a random row, H harmonic: 9 for K = 7). The second pass inserts these keys into a sorted
+// list. Inserting every key that beats the worst of the list costs ten times as much at E = 4096, K
+// = 7: about 50 mispredicted insertions per row.
 #pragma once
 
 #if defined(__AVX512F__)
@@ -21,7 +21,7 @@ namespace assay {
 
 constexpr int64_t kMaxTopK = 128;
 
-// n <= kVector floats, then padding.
+// Loads n <= kVector floats; the rest is padding.
 inline f32x16 load_padded(const float* p, int64_t n, float padding) {
 #if defined(__AVX512F__)
   const auto mask = static_cast<__mmask16>((1u << n) - 1);
@@ -37,7 +37,7 @@ class TopK {
  public:
   explicit TopK(int64_t k) : k_(k) {}
 
-  // Keys of ids [first, first + n); ids rise from call to call.
+  // Adds the keys of ids [first, first + n); ids must ascend from call to call.
   void add(const float* keys, int64_t n, int32_t first) {
     const float bound = k_ <= 8    ? lower_bound<1>(keys, n)
                         : k_ <= 40 ? lower_bound<4>(keys, n)
@@ -61,7 +61,7 @@ class TopK {
  private:
   static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-  // True where `late`, which has the higher id, comes before `early`.
+  // True if `late`, which has the higher id, ranks before `early`.
   static bool beats(float late, float early) { return !(late <= early) && late == late; }
 
   void offer(float key, int32_t id) {
@@ -78,8 +78,8 @@ class TopK {
     id_[at] = id;
   }
 
-  // The K-th largest of the largest keys of kGroups * kVector groups; -inf where that many have
-  // none.
+  // The K-th largest of the largest keys of kGroups * kVector groups; -inf if fewer than K groups
+  // have a number.
   template <int kGroups>
   float lower_bound(const float* keys, int64_t n) const {
     f32x16 largest[kGroups];
@@ -92,14 +92,14 @@ class TopK {
     for (int g = 0; i < n; ++g, i += kVector) {
       raise(largest[g], load_padded(keys + i, n - i < kVector ? n - i : kVector, -kInfinity));
     }
-    // above[j]: groups whose largest key is larger than that of group j.
+    // above[j]: number of groups whose largest key exceeds that of group j.
     i32x16 above[kGroups] = {};
     for (const f32x16& other : largest) {
       for (int lane = 0; lane < kVector; ++lane) {
         for (int g = 0; g < kGroups; ++g) above[g] -= other[lane] > largest[g];
       }
     }
-    f32x16 bound = broadcast(-kInfinity);  // of the negated keys
+    f32x16 bound = broadcast(-kInfinity);  // bound of the negated keys
     for (int g = 0; g < kGroups; ++g) {
       const f32x16 among =
           above[g] < static_cast<int32_t>(k_) ? -largest[g] : -kInfinity + f32x16{};

@@ -1,5 +1,5 @@
-// The forward pass of one token, by one warp: its logits in shared memory, the K best, gates. For
-// ops/router.cu.
+// Forward pass of one token by one warp, for ops/router.cu: its logits in shared memory, the K
+// best, the gates.
 #pragma once
 
 #include "ops/gpu/load_batch.h"
@@ -7,9 +7,9 @@
 
 namespace assay::gpu::router {
 
-// One row of 32-bit words in shared memory, V neighbouring experts a vector. Vector v belongs to
-// lane v % 32; those of one lane are its group. They lie rotated, so that 32 lanes read one group
-// without bank conflicts as they read neighbouring vectors.
+// One row of 32-bit words in shared memory, V adjacent experts per vector. Vector v belongs to lane
+// v % 32; the vectors of a lane are its group. They are stored rotated, so that 32 lanes read one
+// group, or adjacent vectors, without bank conflicts.
 template <int V>
 struct Row {
   uint32_t* word;
@@ -18,7 +18,7 @@ struct Row {
   GPU_DEVICE uint32_t* vector(int step, int group) const {
     return word + (step * kWarp + (group + step) % kWarp) * V;
   }
-  // f(first expert, vector in shared memory) for each of this lane's vectors.
+  // Calls f(first expert, vector in shared memory) for each of this lane's vectors.
   template <typename F>
   GPU_DEVICE void for_group(F&& f) const {
 #pragma unroll 4
@@ -32,8 +32,8 @@ inline int row_words(int64_t experts) {
   return int((experts + 4 * kWarp - 1) / (4 * kWarp)) * 4 * kWarp;
 }
 
-// Loads a token's logits, with `Loads` vectors of a lane under way; returns their softmax where
-// logsumexp is asked for.
+// Loads the logits of a token, with `Loads` vectors per lane in flight; returns their softmax if
+// logsumexp is requested.
 template <int Loads, int V>
 GPU_DEVICE Softmax load_logits(const RouterForward& a, int64_t t, const Row<V>& row) {
   const float* logits = a.logits.row(t);
@@ -60,8 +60,8 @@ GPU_DEVICE Softmax load_logits(const RouterForward& a, int64_t t, const Row<V>& 
   return softmax;
 }
 
-// Turns the row into keys, and returns this lane's best. `score_sum`: this lane's part of the sum
-// of the scores.
+// Replaces the row by keys and returns the best of this lane. `score_sum`: this lane's part of the
+// sum of the scores.
 template <int V>
 GPU_DEVICE Candidate make_keys(const RouterForward& a, const Softmax& softmax, const Row<V>& row,
                                float& score_sum) {
@@ -87,8 +87,9 @@ GPU_DEVICE Candidate make_keys(const RouterForward& a, const Softmax& softmax, c
   return best;
 }
 
-// The K largest keys in descending order. `best`: this lane's. A round takes the best of the lanes'
-// bests; then all lanes look for the next best of the group that lost it, one vector in 32 each.
+// Selects the K largest keys in descending order. `best`: the best of this lane. Each round takes
+// the best of all lanes; then all lanes search for the next best of the group that lost it, one
+// vector in 32 each.
 template <int V>
 GPU_DEVICE void select_best(const Row<V>& row, Candidate best, int k, int32_t* chosen) {
   for (int i = 0; i < k; ++i) {
@@ -114,7 +115,7 @@ GPU_DEVICE void select_best(const Row<V>& row, Candidate best, int k, int32_t* c
   }
 }
 
-// Gates, counts, and this lane's part of the entropy of the normalised gates.
+// Writes gates and counts; returns this lane's part of the entropy of the normalised gates.
 GPU_DEVICE float write_chosen(const RouterForward& a, int64_t t, const Softmax& softmax,
                               const int32_t* id, int32_t* count, float* ghat) {
   const RouterSettings& s = a.settings;
@@ -138,7 +139,7 @@ GPU_DEVICE float write_chosen(const RouterForward& a, int64_t t, const Softmax& 
   return entropy;
 }
 
-// The shares of all experts of a token in place of its keys, expert e in word e.
+// Replaces the keys of a token by the shares of all experts, expert e in word e.
 template <int V>
 GPU_DEVICE void write_shares(const RouterForward& a, int64_t t, const Softmax& softmax,
                              float score_sum, uint32_t* word) {
