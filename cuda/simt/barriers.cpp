@@ -1,4 +1,4 @@
-// Where threads wait for each other: lanes of a warp, warpgroups, the block, named barriers.
+// Where threads wait for each other: lanes of a warp, the block, named barriers.
 #include "cuda/simt/race.h"
 #include "cuda/simt/scheduler.h"
 #include "cuda/simt/threads.h"
@@ -28,16 +28,6 @@ struct Warp {
   WarpRendezvous meeting[32];  // as many as lanes can name different masks
 };
 
-struct GroupMeeting {
-  int first = 0;
-  int threads = 0;
-  int arrived = 0;
-  const char* what = nullptr;
-  SourceLocation here;
-  ThreadSet waiting;
-  void* args[kWarpgroupThreads] = {};
-};
-
 struct BlockBarrier {
   int arrived = 0;
   SourceLocation here;
@@ -55,7 +45,6 @@ struct NamedBarrier {
 struct BlockRendezvous {
   int threads = 0;
   Warp warp[kMaxWarps];
-  GroupMeeting group[kMaxThreads / kWarpgroupThreads];
   BlockBarrier barrier;
   NamedBarrier named[kNamedBarriers];
 };
@@ -135,7 +124,6 @@ void rendezvous_begin(int threads) {
       all.warp[w].meeting[std::countr_zero(left)].arrived = 0;
     all.warp[w].in_use = 0;
   }
-  for (GroupMeeting& g : all.group) g.arrived = 0;
   all.barrier.arrived = 0;
   all.barrier.waiting.clear();
   for (NamedBarrier& b : all.named) {
@@ -184,35 +172,6 @@ void warp_collective(const char* what, SourceLocation here, uint32_t mask, void*
   if (m.arrived == (mask & warp.alive)) {
     complete(t.warp, slot);
   } else {
-    scheduler().suspend(what, here, nullptr);
-  }
-}
-
-void group_collective(const char* what, SourceLocation here, int first_thread, int threads,
-                      void* arg, void (*compute)(void* const* args, int threads)) {
-  Thread& t = self();
-  if (first_thread < 0 || threads > kWarpgroupThreads || first_thread + threads > all.threads)
-    fail(here, "%s: threads %d to %d of a block of %d", what, first_thread,
-         first_thread + threads - 1, all.threads);
-  GroupMeeting& g = all.group[first_thread / kWarpgroupThreads];
-  if (g.arrived == 0) {
-    g.first = first_thread;
-    g.threads = threads;
-    g.what = what;
-    g.here = here;
-    g.waiting.clear();
-  }
-  if (g.first != first_thread || g.threads != threads || g.what != what ||
-      !same_place(g.here, here))
-    fail(here, "divergent: thread %d is at %s, %d threads of its group are at %s, %s", t.index,
-         what, g.arrived, g.what, short_place(g.here).c_str());
-  g.args[t.index - first_thread] = arg;
-  if (++g.arrived == threads) {
-    g.arrived = 0;
-    if (compute) compute(g.args, threads);
-    scheduler().make_ready(g.waiting);
-  } else {
-    g.waiting.insert(t.index);
     scheduler().suspend(what, here, nullptr);
   }
 }

@@ -100,10 +100,6 @@ Block& block();
 void warp_collective(const char* what, SourceLocation here, uint32_t mask, void* arg,
                      void (*compute)(void* const (&args)[kWarpLanes], uint32_t mask));
 
-// The same for `threads` (up to 128) threads from first_thread on; all of them must come.
-void group_collective(const char* what, SourceLocation here, int first_thread, int threads,
-                      void* arg, void (*compute)(void* const* args, int threads));
-
 // Returns when ready(context). A waiting thread's predicate is evaluated again some time after
 // notify(); it must not wait itself.
 void wait_until(const char* what, SourceLocation here, const void* object, bool (*ready)(void*),
@@ -126,7 +122,6 @@ void land(Ticket ticket);
 // Shared memory as the hardware names it: bytes from the start of the block's shared memory, 32
 // bits.
 uint32_t shared_address(const void* p);
-void* shared_pointer(uint32_t address);
 bool is_shared(const void* p);
 // [p, p + bytes) must lie in one shared array (in the dynamic shared memory, in one device
 // allocation), aligned.

@@ -100,9 +100,6 @@ void* dynamic_shared() {
 uint32_t shared_address(const void* p) {
   return uint32_t(static_cast<const std::byte*>(p) - arena);
 }
-void* shared_pointer(uint32_t address) {
-  return arena + address;
-}
 bool is_shared(const void* p) {
   return p >= arena && p < arena + kArenaBytes;
 }
