@@ -4,8 +4,8 @@
 // smaller ones.
 //
 // exp_fast(x) and exp2_fast(x) are within 2 ulp (tests/base/test_vector_math.cpp) while the result
-// is a normal float, and 0 below that. NaN stays NaN; the result at 0 is 1. exp_fast overflows to
-// infinity; exp2_fast, which the softmaxes use, requires x < 127.5.
+// is a normal float, and 0 below that. NaN stays NaN; the result at 0 is 1. exp_fast is
+// infinite above 88.37; exp2_fast, which the softmaxes use, requires x < 127.5.
 //
 // Both work on float (in `#pragma omp simd` loops) and on f32x16. Polynomials: minimax in relative
 // error, 2^f = 1 + f p(f) on [-1/2, 1/2] and e^r = 1 + r + r^2 q(r) on [-ln 2 / 2, ln 2 / 2], error
@@ -100,8 +100,8 @@ inline void store(bf16* p, f32x16 v) {
 }
 
 // Loads and stores of a whole vector (Whole), or of its first `count` lanes: a load zeroes the
-// other lanes, a store leaves their memory alone. for_vectors calls f(i, Whole{}) for i = 0, 16, ...
-// and, if n is not a multiple of 16, f(i, count) for the remainder.
+// other lanes, a store leaves their memory alone. for_vectors calls f(i, Whole{}) for i = 0, 16,
+// ..., and f(i, count) for a remainder.
 using Whole = std::integral_constant<int, kVector>;
 
 template <typename T>
