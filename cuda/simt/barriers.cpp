@@ -12,7 +12,7 @@ bool same_place(SourceLocation a, SourceLocation b) {
 
 using Compute = void (*)(void* const (&args)[kWarpLanes], uint32_t mask);
 
-// Lanes of a warp that name the same mask.
+// The lanes of a warp that name the same mask.
 struct WarpRendezvous {
   uint32_t mask = 0;
   uint32_t arrived = 0;  // 0: not in use
@@ -25,7 +25,7 @@ struct WarpRendezvous {
 struct Warp {
   uint32_t alive = 0;
   uint32_t in_use = 0;         // bit i: meeting[i]
-  WarpRendezvous meeting[32];  // as many as lanes can name different masks
+  WarpRendezvous meeting[32];  // each lane may name another mask
 };
 
 struct BlockBarrier {
@@ -54,7 +54,7 @@ Scheduler& scheduler() {
   return Scheduler::instance();
 }
 
-// All lanes are there: computes, and lets them go on.
+// All lanes have arrived: computes, and makes them ready.
 void complete(int warp_index, int slot) {
   Warp& warp = all.warp[warp_index];
   WarpRendezvous& m = warp.meeting[slot];
@@ -103,7 +103,7 @@ NamedBarrier& arrive_at_named(const char* what, int id, int threads, SourceLocat
   return b;
 }
 
-// last: the thread that has come last and waits too, or -1.
+// last: the thread that arrived last, if it waits too, or -1.
 bool complete_named(NamedBarrier& b, int last) {
   if (b.arrived < b.expected) return false;
   b.arrived = 0;
@@ -133,7 +133,7 @@ void rendezvous_begin(int threads) {
   }
 }
 
-// Those who wait for a thread that exits wait no longer for it.
+// Barriers no longer wait for a thread that has exited.
 void rendezvous_thread_exits(Thread& t) {
   Warp& warp = all.warp[t.warp];
   warp.alive &= ~(1u << t.lane);
@@ -182,7 +182,7 @@ void sync_block(SourceLocation here) {
   if (b.arrived == 0) {
     b.here = here;
   } else if (!same_place(b.here, here)) {
-    fail(here, "divergent: sync_block here, and %d threads of the block at sync_block, %s",
+    fail(here, "divergent: sync_block here, but %d threads of the block are at sync_block, %s",
          b.arrived, short_place(b.here).c_str());
   }
   if (++b.arrived == all.threads - block().exited) {
