@@ -1,9 +1,9 @@
 // bfloat16 as 16 bits with the two roundings the program uses.
 //
-//   round to nearest even:  bits = (f + 0x7FFF + lsb(f >> 16)) >> 16       NaN stays NaN (quiet bit set)
-//   stochastic:             bits = (f + r) >> 16, r uniform in [0, 2^16)   mean of many roundings is f
+//   nearest even   bits = (f + 0x7FFF + lsb(f >> 16)) >> 16       NaN stays NaN (quiet bit set)
+//   stochastic     bits = (f + r) >> 16, r uniform in [0, 2^16)   mean of many roundings is f
 //
-// Conversion to float is exact. Arithmetic happens in float; this type only stores.
+// Conversion to float is exact. Arithmetic is done in float; bf16 is a storage type.
 #pragma once
 
 #include <bit>
@@ -42,8 +42,8 @@ struct bf16 {
 
 static_assert(sizeof(bf16) == 2);
 
-// to = x, rounded. In loops, `to = bf16(x)` goes through a temporary object, and GCC then leaves
-// the loop scalar.
+// Stores x, rounded to the type of `to`. In loops, `to = bf16(x)` goes through a temporary object,
+// and GCC then leaves the loop scalar.
 constexpr void round_to(bf16& to, float x) {
   to.bits = bf16::round_nearest_even(x);
 }

@@ -1,5 +1,5 @@
-// The two kinds of failure. CHECK is for bugs: it prints what was expected with the values, and
-// aborts. UserError is for what a user can mend (bad flag, missing file): thrown, caught once in
+// The two kinds of failure. CHECK is for bugs: it prints the failed condition with the values, and
+// aborts. UserError is for what a user can fix (bad flag, missing file): thrown, caught once in
 // main, printed as one line "error: ..." and one line "hint: ...", exit 1.
 #pragma once
 

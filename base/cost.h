@@ -1,5 +1,5 @@
-// What a call moves and computes at least: every input read once, every output written once. The
-// profiler, the benchmarks and the comments use the same function, so the estimate cannot drift.
+// The least memory traffic and arithmetic of a call: every input is read once, every output written
+// once. The profiler and the benchmarks share one cost function per op, so estimates cannot drift.
 #pragma once
 
 namespace assay {

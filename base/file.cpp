@@ -27,24 +27,24 @@ std::string folder_of(const std::string& path) {
 
 [[noreturn]] void throw_read(const std::string& path, int error) {
   const char* hint = "check the path";
-  if (error == EACCES || error == EPERM) hint = "check who may read it: ls -l";
+  if (error == EACCES || error == EPERM) hint = "check its permissions: ls -l";
   if (error == EISDIR) hint = "give a file, not a folder";
   throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(error)), hint);
 }
 
 [[noreturn]] void throw_write(const std::string& path, int error, int64_t bytes) {
   const std::string folder = folder_of(path);
-  std::string hint = "check the folder " + folder + " and who may write there";
+  std::string hint = "check the folder " + folder + " and its permissions";
   if (error == ENOSPC || error == EDQUOT || error == EFBIG)
     hint = "free space (df -h " + folder + ") and run the same command again; nothing was replaced";
-  if (error == ENOENT) hint = "make the folder " + folder + " first";
+  if (error == ENOENT) hint = "create the folder " + folder + " first";
   throw UserError(strprintf("cannot write %s: %s (after %ld bytes)", path.c_str(), strerror(error),
                             static_cast<long>(bytes)),
                   hint);
 }
 
 // Opens and locks the part file. The lock belongs to the inode, so a part file that another writer
-// renamed between our open and our lock is let go and opened anew.
+// renamed between our open and our lock is closed and opened again.
 int open_part(const std::string& path, const std::string& part) {
   for (;;) {
     const int file = open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -120,7 +120,7 @@ void AtomicFile::discard() noexcept {
 }
 
 void AtomicFile::put(int64_t offset, const char* data, size_t bytes) {
-  CHECK(file_ >= 0, "%s is written after commit()", path_.c_str());
+  CHECK(file_ >= 0, "%s: written after commit()", path_.c_str());
   size_t done = 0;
   while (done < bytes) {
     const ssize_t put = pwrite(file_, data + done, bytes - done,
@@ -144,7 +144,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
 
 void AtomicFile::write_at(int64_t offset, const void* data, size_t bytes) {
   CHECK(offset >= 0 && offset + static_cast<int64_t>(bytes) <= this->bytes(),
-        "%s: bytes %ld to %ld are replaced, %ld are written", path_.c_str(),
+        "%s: cannot replace bytes %ld to %ld, only %ld are written", path_.c_str(),
         static_cast<long>(offset), static_cast<long>(offset) + static_cast<long>(bytes),
         static_cast<long>(this->bytes()));
   flush();
@@ -160,7 +160,7 @@ void AtomicFile::flush() {
 
 void AtomicFile::sync() {
   flush();
-  CHECK(file_ >= 0, "%s is synced or committed after commit()", path_.c_str());
+  CHECK(file_ >= 0, "%s: synced or committed after commit()", path_.c_str());
   if (fsync(file_) != 0) throw_write(path_, errno, written_);
 }
 
@@ -170,8 +170,9 @@ void AtomicFile::commit() {
   close(file_);
   file_ = -1;
   const int folder = open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0)
-    return;  // a folder that may be written but not read: the rename stands, its sync is left to the system
+  // The folder may be writable but not readable. The rename is done; syncing it is left to the
+  // system.
+  if (folder < 0) return;
   fsync(folder);
   close(folder);
 }
@@ -182,7 +183,7 @@ void make_folders(const std::string& path) {
   if (error)
     throw UserError(
         strprintf("cannot make the folder %s: %s", path.c_str(), error.message().c_str()),
-        "check the path and who may write there");
+        "check the path and the permissions of its folder");
 }
 
 }  // namespace assay

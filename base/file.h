@@ -1,11 +1,11 @@
 // Whole files, and files that are either complete or absent. Every failure is a UserError with the
-// path, what the system said and what to do.
+// path, the system's error and a hint.
 //
-//   AtomicFile file(path);              // writes path + ".part", locked against a second writer
+//   AtomicFile file(path);      // writes path + ".part", locked against a second writer
 //   file.write(data, bytes);
-//   file.commit();                      // fsync, rename, fsync of the folder: now path is the new content
+//   file.commit();              // fsync, rename to path, fsync of the folder
 //
-// Without commit() the part file is removed and whatever stood under `path` before is untouched.
+// Without commit() the part file is removed and the previous content of `path` is untouched.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 
 namespace assay {
 
-// The bytes of a regular file.
+// The whole content of a file.
 std::string read_file(const std::string& path);
 
-// All of `bytes` under `path`, or an error and what was there before.
+// Replaces the content of `path` with `bytes`; on an error the previous content stays.
 void write_file_atomic(const std::string& path, std::string_view bytes);
 
 class AtomicFile {
@@ -30,15 +30,16 @@ class AtomicFile {
   ~AtomicFile();
 
   void write(const void* data, size_t bytes);
-  // Replaces bytes already written (a header whose counts are known at the end).
+  // Replaces bytes already written, such as a header whose counts are known only at the end.
   void write_at(int64_t offset, const void* data, size_t bytes);
-  // Everything written so far can be read under part_path().
+  // Makes everything written so far readable at part_path().
   void flush();
-  // Everything written so far is on the disk: after it, commit() only renames. Several files that
+  // Puts everything written so far on the disk, so that commit() only has to rename. Files that
   // belong together are all synced before the first is committed.
   void sync();
   void commit();
 
+  // Written so far, including what is still buffered.
   int64_t bytes() const { return written_ + static_cast<int64_t>(buffer_.size()); }
   const std::string& path() const { return path_; }
   const std::string& part_path() const { return part_; }
@@ -54,7 +55,7 @@ class AtomicFile {
   int file_ = -1;
 };
 
-// Makes the folder and its parents; an existing one is fine.
+// Creates the folder and its parents; an existing one is fine.
 void make_folders(const std::string& path);
 
 }  // namespace assay

@@ -20,8 +20,9 @@ inline uint64_t hash_words(const uint64_t* words, size_t count) {
   return hash_mix(h);
 }
 
-// Of float bits: a sum of words weighted by position, so that it vectorises, sees every bit and
-// every swap, and can be added up from pieces in any order.
+// A hash of float bits: the sum of the words, weighted by position. It vectorises, changes with
+// every bit and every swap, and the hashes of pieces can be added in any order. first_index is the
+// position of data[0] in the whole.
 inline uint64_t hash_floats(const float* data, int64_t count, int64_t first_index = 0) {
   uint64_t sum = 0;
   for (int64_t i = 0; i < count; ++i) {

@@ -1,7 +1,7 @@
 // Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011). A number is a
 // pure function of (seed, stream, step, element), so that every backend, rank count and thread
-// count draws the same. Checked against the paper's known-answer vectors in tests/base. What is
-// constexpr is called in kernels too.
+// count draws the same. Checked against the paper's known-answer vectors in tests/base. The
+// constexpr functions are called in kernels too.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace assay {
 
 struct RandomKey {
   uint64_t seed = 0;
-  uint64_t stream = 0;  // what is drawn: stream_id("blocks.3.attn.qkv"), ...
+  uint64_t stream = 0;  // names what is drawn: stream_id("blocks.3.attn.qkv"), ...
   uint32_t step = 0;
 };
 
@@ -30,7 +30,7 @@ constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
   return counter;
 }
 
-// FNV-1a of a tensor's or purpose's name.
+// FNV-1a of the name of a tensor or a purpose.
 constexpr uint64_t stream_id(std::string_view name) {
   uint64_t h = 0xCBF29CE484222325u;
   for (const char c : name) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
@@ -55,7 +55,7 @@ inline double uniform_open(uint32_t word) {
   return (word + 0.5) * 0x1p-32;
 }
 
-// Standard normal for element i: Box-Muller on words (0, 1) or (2, 3) of block i / 2.
+// Standard normal number i (`element`): Box-Muller on words (0, 1) or (2, 3) of block i / 2.
 inline double random_normal(const RandomKey& key, uint64_t element) {
   const auto w = random_block(key, element / 2);
   const int pair = static_cast<int>(element % 2) * 2;
@@ -77,8 +77,8 @@ class RandomSequence {
 
  private:
   RandomKey key_;
-  uint64_t element_ = 0;                // the next one's
-  std::array<uint32_t, 4> block_ = {};  // the one that holds it
+  uint64_t element_ = 0;                // the next word
+  std::array<uint32_t, 4> block_ = {};  // the block that the last word came from
 };
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// Many random numbers of one stream at once, for the inner loops of the CPU ops: those of
+// Vectorised draws from one stream, for the inner loops of the CPU ops: the numbers of
 // base/random.h, bit for bit.
 #pragma once
 
@@ -8,11 +8,10 @@
 
 namespace assay {
 
-constexpr int64_t kBlocksDrawn = 16;                // of the generator, drawn together, one a lane
-constexpr int64_t kHalvesDrawn = 8 * kBlocksDrawn;  // half words in them
+constexpr int64_t kBlocksDrawn = 16;                // generator blocks drawn together, one per lane
+constexpr int64_t kHalvesDrawn = 8 * kBlocksDrawn;  // 16-bit halves in them
 
-// words[w][j]: word w of block first_block + j stride: random_block (base/random.h), a lane a
-// block.
+// words[w][j] = word w of random_block(key, first_block + j stride), base/random.h.
 inline void draw_words(const RandomKey& key, uint64_t first_block, uint64_t stride,
                        uint32_t (&words)[4][kBlocksDrawn]) {
   uint32_t c0[kBlocksDrawn], c1[kBlocksDrawn], c2[kBlocksDrawn], c3[kBlocksDrawn];
@@ -46,7 +45,7 @@ inline void draw_words(const RandomKey& key, uint64_t first_block, uint64_t stri
   }
 }
 
-// half[i]: half word i of blocks first_block, first_block + 1, ...
+// half[i]: half word i of blocks first_block, first_block + 1, ...; the low half of a word first.
 inline void draw_halves(const RandomKey& key, uint64_t first_block,
                         uint16_t (&half)[kHalvesDrawn]) {
   uint32_t words[4][kBlocksDrawn];

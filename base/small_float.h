@@ -1,15 +1,19 @@
-// The small float formats as bits: fp8 and fp4 elements, and the two kinds of scale that take a
-// byte.
+// The small float formats as bits: fp8 and fp4 elements, and the two scale formats of one byte.
 //
-//   e4m3   largest 448, no infinity, one NaN    e5m2   largest 57344, infinity and NaN as IEEE    e2m1   0 .5 1 1.5 2 3 4 6
-//   round to nearest even, saturating:   what is beyond the largest, infinities too, becomes the largest; NaN stays NaN
-//                                        (e5m2: the quiet 0x7E), and in e2m1, which has none, becomes 6
-//   stochastic:   with f the fraction of a step above the neighbour towards zero, cut to 16 bits (half up), away from zero
-//                 if f 2^16 + r >= 2^16, r uniform in [0, 2^16): the mean of many roundings is x within 2^-17 steps
+//   e4m3   largest 448, no infinity, one NaN
+//   e5m2   largest 57344, infinity and NaN as in IEEE 754
+//   e2m1   0 .5 1 1.5 2 3 4 6, no infinity, no NaN
 //
-// The sign is kept, that of a zero too. Conversion to float is exact. Codes rise with the
-// magnitude, so one formula serves normal and subnormal numbers. Tested against vectors made by
-// other code for all 65536 bf16 (tests/base/test_small_float.cpp).
+// Nearest: rounds to nearest even and saturates. Values beyond the largest, infinities included,
+// become the largest. NaN stays NaN (e5m2: the quiet 0x7E); in e2m1 it becomes 6.
+//
+// Stochastic: f is the fraction of a step by which |x| exceeds its neighbour towards zero, rounded
+// to 16 bits (half up). x is rounded away from zero if f 2^16 + r >= 2^16, with r uniform in
+// [0, 2^16). The mean of many roundings is x within 2^-17 steps.
+//
+// The sign is kept, also that of a zero. Conversion to float is exact. Codes grow with the
+// magnitude, so one formula serves normal and subnormal numbers. Tested against independently made
+// vectors for all 65536 bf16 values (tests/base/test_small_float.cpp).
 #pragma once
 
 #include <bit>
@@ -19,8 +23,8 @@ namespace assay {
 
 struct E4M3Layout {
   static constexpr int kMantissaBits = 3, kBias = 7;
-  static constexpr uint32_t kSign = 0x80, kNan = 0x7F,
-                            kInfinity = 0x100;  // beyond every code: none
+  // kInfinity above every code: the format has none.
+  static constexpr uint32_t kSign = 0x80, kNan = 0x7F, kInfinity = 0x100;
   static constexpr float kLargest = 448.0f;
 };
 struct E5M2Layout {
@@ -36,7 +40,7 @@ struct E2M1Layout {
 
 template <typename Layout>
 struct SmallFloat : Layout {
-  uint8_t bits = 0;  // e2m1: the low four
+  uint8_t bits = 0;  // e2m1: the low four bits
 
   SmallFloat() = default;
   explicit constexpr SmallFloat(float value) : bits(static_cast<uint8_t>(nearest(value))) {}
@@ -52,7 +56,7 @@ struct SmallFloat : Layout {
     return from_bits(drawn(value, random16));
   }
 
-  // The same on words of 32 bits, which compilers make vectors of.
+  // The same with codes as 32-bit words, so that compilers vectorise loops over them.
   static constexpr uint32_t nearest(float value) {
     const Parts p = parts(value);
     const int s = p.shift < 31 ? p.shift : 31;
@@ -83,12 +87,12 @@ struct SmallFloat : Layout {
 
  private:
   static constexpr bool kHasNan = Layout::kSign == 0x80;
-  static constexpr uint32_t kLowest =
-      128 - Layout::kBias;  // a float's exponent field where subnormals end
+  // The float exponent field of the smallest normal number.
+  static constexpr uint32_t kLowest = 128 - Layout::kBias;
   static constexpr float kSubnormalStep =
       std::bit_cast<float>((kLowest - Layout::kMantissaBits) << 23);
 
-  // |value| = significand 2^-shift steps, a step being the distance of its neighbours.
+  // |value| = significand 2^-shift steps; a step is the distance between neighbouring codes.
   struct Parts {
     uint32_t significand, first, sign, nan;
     int shift;
@@ -118,7 +122,7 @@ using e5m2 = SmallFloat<E5M2Layout>;
 using e2m1 = SmallFloat<E2M1Layout>;
 static_assert(sizeof(e4m3) == 1 && sizeof(e2m1) == 1);
 
-// A scale without a sign: e4m3 from 0 up. What is below 0 becomes 0; NaN stays NaN.
+// An unsigned scale: the e4m3 values >= 0. Negative values become 0; NaN stays NaN.
 struct ue4m3 {
   uint8_t bits = 0;
 
@@ -132,7 +136,7 @@ struct ue4m3 {
   }
 };
 
-// A power of two: 2^(bits - 127), 255 is NaN.
+// A power-of-two scale: 2^(bits - 127); 255 is NaN.
 struct e8m0 {
   uint8_t bits = 127;
 
@@ -147,8 +151,8 @@ struct e8m0 {
     return x;
   }
   // The smallest power of two >= value / largest (largest >= 2), saturating at both ends: infinity
-  // becomes 2^127, and 0 and what is subnormal 2^-127. NaN and what is below 0 become NaN. Compares
-  // mantissas: no division that rounds.
+  // becomes 2^127, zero and subnormal values become 2^-127. NaN and negative values become NaN.
+  // Compares mantissas, so no division rounds.
   static constexpr e8m0 round_up(float value, float largest) {
     const uint32_t u = std::bit_cast<uint32_t>(value), v = std::bit_cast<uint32_t>(largest);
     if (u > 0x7F800000u && u != 0x80000000u) return from_bits(255);

@@ -23,7 +23,7 @@ Scaled scaled(double value, int half) {
 }
 
 [[noreturn]] void throw_too_large() {
-  throw UserError("the number of steps does not fit 63 bits", "make the model or the run smaller");
+  throw UserError("the number of steps does not fit in 63 bits", "reduce the model or the run");
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ int64_t whole_quotient(int64_t factor, double value, Wide divisor) {
 
 int64_t fraction_of_steps(int64_t steps, double fraction) {
   if (!(fraction > 0 && fraction <= 1))
-    throw UserError(strprintf("a fraction of %g", fraction), "give a fraction above 0, at most 1");
+    throw UserError(strprintf("the fraction is %g", fraction), "give a fraction > 0 and <= 1");
   // ceil(x) = -floor(-x)
   Scaled lower = scaled(fraction, -1);
   lower.mantissa = -lower.mantissa;

@@ -23,7 +23,7 @@ int edit_distance(const std::string& a, const std::string& b) {
 }
 
 std::string nearest_name(const std::string& word, const std::vector<std::string>& known) {
-  // A third of the letters may be wrong, at least two: beyond that the guess is noise.
+  // Up to a third of the letters, at least two, may be wrong; beyond that a guess is noise.
   int best = std::max<int>(2, static_cast<int>(word.size()) / 3) + 1;
   std::string name;
   for (const std::string& candidate : known) {

@@ -6,11 +6,11 @@
 
 namespace assay {
 
-// Letters to insert, delete, replace or swap with their neighbour to get from a to b.
+// Number of insertions, deletions, replacements and swaps of neighbours that turn a into b.
 int edit_distance(const std::string& a, const std::string& b);
 
-// The nearest of `known` (the first of equals), or "" when none is near enough to be what was
-// meant.
+// The name in `known` nearest to `word` (the first on a tie), or "" if none is near enough to be a
+// plausible correction.
 std::string nearest_name(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace assay

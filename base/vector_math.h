@@ -1,11 +1,11 @@
 // Sixteen floats at a time, and the exponential, for the inner loops of the CPU ops.
 //
-// GCC vector extensions: one AVX-512 register where there is one, two or four smaller ones
-// elsewhere.
+// GCC vector extensions: a vector is one AVX-512 register where available, otherwise two or four
+// smaller ones.
 //
-//   exp_fast(x), exp2_fast(x)   within 2 ulp (tests/base/test_vector_math.cpp) while the result is a normal float;
-//                               0 below that; NaN stays NaN; 1 at 0. Above, exp_fast is infinite; exp2_fast, which the
-//                               softmaxes use, is for x < 127.5 only
+// exp_fast(x) and exp2_fast(x) are within 2 ulp (tests/base/test_vector_math.cpp) while the result
+// is a normal float, and 0 below that. NaN stays NaN; the result at 0 is 1. exp_fast is
+// infinite above 88.37; exp2_fast, which the softmaxes use, requires x < 127.5.
 //
 // Both work on float (in `#pragma omp simd` loops) and on f32x16. Polynomials: minimax in relative
 // error, 2^f = 1 + f p(f) on [-1/2, 1/2] and e^r = 1 + r + r^2 q(r) on [-ln 2 / 2, ln 2 / 2], error
@@ -37,8 +37,7 @@ using u16x16 = uint16_t __attribute__((vector_size(32)));
 
 constexpr int kVector = 16;
 
-// What an op may count on from one line to the next: a float sum over a vector has this order on
-// every machine.
+// Reductions in a fixed order: a sum over a vector has the same bits on every machine.
 inline float horizontal_sum(f32x16 v) {
   float lane[kVector];
   std::memcpy(lane, &v, sizeof v);
@@ -62,15 +61,15 @@ inline f32x16 broadcast(float x) {
 
 inline u32x16 widen(u16x16 x) {
 #if defined(__AVX512F__)
-  // One instruction, where GCC 12 makes five; maskz, because the plain intrinsic warns of its own
-  // internals.
+  // One instruction, where GCC 12 emits five. The maskz form avoids a warning from inside the plain
+  // intrinsic.
   return std::bit_cast<u32x16>(_mm512_maskz_cvtepu16_epi32(0xFFFF, std::bit_cast<__m256i>(x)));
 #else
   return __builtin_convertvector(x, u32x16);
 #endif
 }
 
-// Unaligned.
+// Loads and stores need no alignment.
 inline f32x16 load(const float* p) {
   f32x16 v;
   std::memcpy(&v, p, sizeof v);
@@ -84,8 +83,8 @@ inline f32x16 load(const bf16* p) {
 inline void store(float* p, f32x16 v) {
   std::memcpy(p, &v, sizeof v);
 }
-// Round to nearest even. The instruction takes subnormal floats for 0; nothing else differs from
-// base/bf16.h.
+// Rounds to nearest even. The AVX-512 instruction treats subnormal floats as 0; nothing else
+// differs from base/bf16.h.
 inline void store(bf16* p, f32x16 v) {
 #if ASSAY_AVX512_BF16
   const __m256bh rounded = _mm512_cvtneps_pbh(std::bit_cast<__m512>(v));
@@ -100,9 +99,9 @@ inline void store(bf16* p, f32x16 v) {
 #endif
 }
 
-// A whole vector, or its first `count` lanes (the others are 0 and stay unwritten). for_vectors
-// calls f(i, count) for i = 0, 16, ... with a count of 16 known to the compiler, and once with what
-// remains.
+// Loads and stores of a whole vector (Whole), or of its first `count` lanes: a load zeroes the
+// other lanes, a store leaves their memory alone. for_vectors calls f(i, Whole{}) for i = 0, 16,
+// ..., and f(i, count) for a remainder.
 using Whole = std::integral_constant<int, kVector>;
 
 template <typename T>
@@ -135,14 +134,14 @@ template <typename F>
 
 namespace detail {
 
-// Adding it leaves round-to-nearest(x) in the low bits, |x| < 2^22.
+// Adding this constant leaves round-to-nearest(x) in the low bits, |x| < 2^22.
 constexpr float kRoundMagic = 12582912.0f;
 
 template <typename F>
 using Integer = std::conditional_t<std::is_same_v<F, float>, uint32_t, u32x16>;
 
-// p 2^n from magic = n + kRoundMagic, n in [-126, 128), p in [0.7, 1.42]. Unsigned, because it may
-// wrap where the result is replaced.
+// p 2^n for magic = n + kRoundMagic, n in [-126, 128), p in [0.7, 1.42]. Unsigned, because the sum
+// may wrap where the caller replaces the result.
 template <typename F>
 inline F scale_by_power(F p, F magic) {
   using I = Integer<F>;

@@ -1,6 +1,6 @@
-// View<T, Rank>: a non-owning, contiguous, row-major array with its shape. Trivially copyable, the
-// same thing on host and device (constexpr is what nvcc needs to call a function there). View<T>
-// converts to View<const T>, never back. Index arithmetic is 64-bit.
+// View<T, Rank>: a non-owning, contiguous, row-major array with its shape. Trivially copyable and
+// the same on host and device (nvcc calls the constexpr functions in kernels). View<T> converts to
+// View<const T>, never back. Index arithmetic is 64-bit.
 #pragma once
 
 #include <array>
@@ -21,6 +21,7 @@ struct View {
     return n;
   }
   constexpr size_t bytes() const { return static_cast<size_t>(size()) * sizeof(T); }
+  // No memory; the shape may still be set.
   constexpr bool empty() const { return data == nullptr; }
 
   constexpr T& operator[](int64_t i) const { return data[i]; }

@@ -1,6 +1,6 @@
-// What a GPU is to the code above the kernels: a stream, its size, and memory. Made by
-// gpu::open_device (cuda/device.h) or, for kernels that run on the CPU, by simt::make_context
-// (cuda/simt/context.h).
+// What the code above the kernels knows of a GPU: a stream, its size and its memory. Made by
+// gpu::open_device (cuda/device.h), or by simt::make_context (cuda/simt/context.h) for the SIMT
+// emulator, which runs kernels on the CPU.
 #pragma once
 
 #include <cstddef>
@@ -10,33 +10,33 @@
 namespace assay::gpu {
 
 // kDevice: only kernels and copies touch it. kHostVisible: the host reads and writes it at the same
-// address (pinned memory that the device reaches over the bus: small things only).
+// address (pinned memory that the device accesses over the bus: for small data only).
 enum class Place { kDevice, kHostVisible };
 
 struct Context;
 
 struct Memory {
-  void* (*allocate)(size_t bytes,
-                    Place place);  // zeroed, aligned to 256 bytes; UserError where it cannot
+  // Zeroed, aligned to 256 bytes. UserError if there is not enough memory.
+  void* (*allocate)(size_t bytes, Place place);
   void (*release)(void* p, Place place);
-  int64_t (*available)();  // bytes of kDevice that are free now
-  // Queued on the context's stream; cuda/transfer.h.
+  int64_t (*available)();  // free bytes of kDevice
+  // Queued on the context's stream (cuda/transfer.h).
   void (*copy)(const Context& on, void* to, const void* from, size_t bytes);
   void (*wait)(const Context& on);
 };
 
-// cuda/graph.h. A recording is as its maker knows it.
+// The implementation of cuda/graph.h. The type behind a recording is private to it.
 struct Graphs {
   void* (*record)(const Context& on, const std::function<void()>& calls);
   void (*replay)(const Context& on, void* recording);
   void (*release)(void* recording);
 };
 
-// Outlives every Exec that names it.
+// Must outlive every Exec that points to it.
 struct Context {
   void* stream = nullptr;               // cudaStream_t
-  int multiprocessors = 4;              // SMs: what a persistent grid is sized by
-  int64_t shared_bytes_limit = 232448;  // dynamic shared memory a block may have
+  int multiprocessors = 4;              // SMs; sizes persistent grids
+  int64_t shared_bytes_limit = 232448;  // largest dynamic shared memory of a block
   const Memory* memory = nullptr;
   const Graphs* graphs = nullptr;
   // kWaiting: launch() waits for each kernel, so that a failure names its kernel.

@@ -1,5 +1,5 @@
-// The functions of cuBLASLt that the program calls, looked up in the library while it runs
-// (cuda/shared_library.h): nothing is linked with it. Private to the files of the device layer.
+// The cuBLASLt functions that the program calls, looked up at run time (cuda/shared_library.h); the
+// program is not linked with the library. Private to the files of the device layer.
 #pragma once
 
 #include <cublasLt.h>
@@ -21,9 +21,9 @@ struct CublasLt {
   decltype(&cublasLtGetStatusString) status_string;
 };
 
-// Why the library cannot be used here; "": it can.
+// Why the library cannot be used on this machine; "" if it can.
 const std::string& cublaslt_problem();
-// Where there is none: a device is not opened with one (require_usable).
+// Aborts if there is a problem; require_usable() refuses to open a device in that case.
 const CublasLt& cublaslt();
 
 }  // namespace assay::gpu

@@ -22,7 +22,8 @@ void cublas_check(cublasStatus_t status, const char* doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw UserError(
       strprintf("cuBLASLt failed while %s: %s", doing, cublaslt().status_string(status)),
-      "ASSAY_SYNC_LAUNCHES=1 names a kernel that failed before; --device cpu works meanwhile");
+      "set ASSAY_SYNC_LAUNCHES=1 to name a kernel that failed earlier; --device cpu works "
+      "meanwhile");
 }
 
 cublasLtHandle_t cublaslt_handle() {
@@ -82,7 +83,7 @@ void choose_algorithm(ProductPlan& plan, const Alignments& alignments, size_t wo
   lib.preference_destroy(preference);
   if (proposals == 0) {
     throw UserError("cuBLASLt has no algorithm for " + name.text(),
-                    "CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE=cublaslt.log: the library says why");
+                    "set CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE=cublaslt.log to log the reason");
   }
   plan.algorithm = proposal.algo;
   plan.workspace = proposal.workspaceSize;
@@ -90,8 +91,8 @@ void choose_algorithm(ProductPlan& plan, const Alignments& alignments, size_t wo
 
 void require_workspace(Exec on, const ProductName& name) {
   CHECK(pointer_alignment(on.workspace.data) == 256,
-        "matmul %s: workspace at %p, cuBLASLt asks for a multiple of 256 bytes",
-        name.text().c_str(), static_cast<const void*>(on.workspace.data));
+        "matmul %s: workspace at %p, cuBLASLt needs a multiple of 256 bytes", name.text().c_str(),
+        static_cast<const void*>(on.workspace.data));
 }
 
 void start_product(Exec on, const ProductPlan& plan, const ProductPointers& p,

@@ -1,5 +1,5 @@
-// Turns what the CUDA run-time library returns into user errors. Private to the files of the device
-// layer.
+// Turns status codes of the CUDA run-time library into user errors. Private to the files of the
+// device layer.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,7 +10,8 @@ namespace assay::gpu {
 
 // Throws if `status` is a failure; `doing` completes "CUDA failed while ...".
 void cuda_check(cudaError_t status, const std::string& doing);
-// A ring of the kernels started last: a failure shows itself only after the call that made it.
+// Remembers the latest launches for error messages, as a kernel's failure shows only in a later
+// call. `name` must live as long as the program.
 void remember_kernel(const char* name);
 
 }  // namespace assay::gpu

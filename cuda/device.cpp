@@ -24,15 +24,15 @@ cudaStream_t stream_of(const Context& on) {
 
 int64_t available() {
   size_t free = 0, total = 0;
-  cuda_check(cudaMemGetInfo(&free, &total), "asking for the free memory");
+  cuda_check(cudaMemGetInfo(&free, &total), "querying the free memory");
   return int64_t(free);
 }
 
 [[noreturn]] void out_of_memory(const char* kind, size_t bytes) {
-  cudaGetLastError();  // not sticky: the next call starts clean
-  throw UserError(strprintf("%.2f GiB of %s memory cannot be had, %.2f GiB of the GPU's are free",
+  cudaGetLastError();  // clears the error, which is not sticky
+  throw UserError(strprintf("cannot allocate %.2f GiB of %s memory, %.2f GiB of GPU memory is free",
                             gib(int64_t(bytes)), kind, gib(available())),
-                  "make run.micro_batch or the model smaller, or end what else uses the GPU "
+                  "reduce run.micro_batch or the model, or end other programs on the GPU "
                   "(nvidia-smi)");
 }
 
@@ -51,12 +51,11 @@ void* allocate_pinned(size_t bytes) {
   if (status == cudaErrorMemoryAllocation) out_of_memory("pinned host", bytes);
   cuda_check(status, strprintf("pinning %zu bytes of host memory", bytes));
   cuda_check(cudaHostGetDevicePointer(&seen, p, 0), "mapping host memory for the GPU");
-  CHECK(seen == p, "pinned memory at %p is at %p for the GPU: no unified addresses", p, seen);
+  CHECK(seen == p, "pinned memory at %p is at %p on the GPU: no unified addressing", p, seen);
   return p;
 }
 
-// The destructors: a failure there has been reported by an earlier call, or does not matter any
-// more.
+// For destructors: an earlier call has reported a failure, or it no longer matters.
 void free_device(void* p) {
   static_cast<void>(cudaFree(p));
 }
@@ -96,7 +95,7 @@ void* record(const Context& on, const std::function<void()>& calls) {
   cudaGraphExec_t instance = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&instance, graph, 0);
   static_cast<void>(cudaGraphDestroy(graph));
-  cuda_check(status, "making a graph ready to run");
+  cuda_check(status, "instantiating a graph");
   return instance;
 }
 void replay(const Context& on, void* recording) {
@@ -112,7 +111,7 @@ constexpr Graphs kGraphs{record, replay, release_recording};
 
 void* make_stream() {
   cudaStream_t stream = nullptr;
-  cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
   return stream;
 }
 
@@ -153,7 +152,7 @@ Event::Event()
     : handle_(nullptr,
               [](void* e) { static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(e))); }) {
   cudaEvent_t event = nullptr;
-  cuda_check(cudaEventCreate(&event), "making an event");
+  cuda_check(cudaEventCreate(&event), "creating an event");
   handle_.reset(event);
 }
 
@@ -206,7 +205,7 @@ std::unique_ptr<Device> open_device() {
   DeviceFacts facts = device_facts();
   require_usable(facts);
   cuda_check(cudaSetDevice(0), "opening GPU 0");
-  cuda_check(cudaFree(nullptr), "opening GPU 0");  // makes the context now, not in the first step
+  cuda_check(cudaFree(nullptr), "opening GPU 0");  // creates the context now, not in the first step
   facts.free_bytes = available();
   return std::unique_ptr<Device>(new Device(std::move(facts)));
 }

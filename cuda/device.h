@@ -1,7 +1,7 @@
-// The GPU for host code: open it, own its streams, events and memory. Everything is move-only and
-// is freed by its destructor; what goes wrong is a UserError that says what to do. A build without
-// CUDA has the same functions, which refuse (cuda/device_absent.cpp); a program with CUDA in it
-// starts where there is no driver, and only these calls fail.
+// The GPU for host code: open it, own its streams, events and memory. Nothing is copyable;
+// destructors free what an object owns. Failures are UserErrors with a hint. In a build without
+// CUDA the same functions throw (cuda/device_absent.cpp). A build with CUDA also starts on a
+// machine without a driver; only these calls fail there.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,22 @@
 
 namespace assay::gpu {
 
-// What the machine says of itself. Versions as CUDA writes them: 13000 is 13.0; no driver: 0.
+// The driver, the toolkit and GPU 0. Versions as CUDA writes them: 13000 is 13.0; 0 is no driver.
+// free_bytes is set by open_device().
 struct DeviceFacts {
   int driver = 0, toolkit = 0;
   int devices = 0;
   std::string name;
-  int capability = 0;  // 90: sm_90
+  int capability = 0;  // 90 is compute capability 9.0
   int multiprocessors = 0;
   int64_t memory_bytes = 0, free_bytes = 0, l2_bytes = 0;
   int64_t shared_bytes_limit = 0;
-  std::string products_problem = {};  // why cuBLASLt, which they need, cannot be loaded
+  std::string products_problem = {};  // why cuBLASLt cannot be loaded; "" if it can
 };
 DeviceFacts device_facts();
-// Throws UserError if nothing can run there: no driver, one older than the toolkit, no GPU, not the
-// architecture that the kernels are compiled for (sm_90a runs on 9.0 only), no cuBLASLt.
+// Throws UserError if the program cannot use the GPU: no driver, a driver of an older major version
+// than the toolkit, no GPU, an architecture other than the kernels' (sm_90a runs on 9.0 only), or
+// no cuBLASLt.
 void require_usable(const DeviceFacts& facts);
 
 namespace detail {
@@ -37,7 +39,7 @@ class Stream {
  public:
   Stream();
   void* get() const { return handle_.get(); }
-  void wait() const;  // until all that is queued is done
+  void wait() const;  // until all queued work is done
 
  private:
   detail::Handle handle_;
@@ -48,7 +50,7 @@ class Event {
   Event();
   void record(const Context& on);
   void wait() const;
-  double microseconds_since(const Event& earlier) const;  // after wait()
+  double microseconds_since(const Event& earlier) const;  // call wait() first
 
  private:
   detail::Handle handle_;
@@ -65,7 +67,7 @@ class DeviceBuffer {
   size_t bytes_;
 };
 
-// Host memory that copies run fast from, and that kernels reach at the same address.
+// Pinned host memory: copies are fast and asynchronous, and kernels access it at the same address.
 class PinnedBuffer {
  public:
   explicit PinnedBuffer(size_t bytes);  // not initialised
@@ -77,22 +79,22 @@ class PinnedBuffer {
   size_t bytes_;
 };
 
-// Queued on the stream, in any direction between host and device; host memory must be pinned to be
-// asynchronous.
+// Queues a copy on the stream, in any direction between host and device. It is asynchronous only if
+// host memory is pinned.
 void copy(const Context& on, void* to, const void* from, size_t bytes);
-void fill(const Context& on, void* p, int byte, size_t bytes);
+void fill(const Context& on, void* p, int byte, size_t bytes);  // queued, as copy
 
-// kWaiting where the environment has ASSAY_SYNC_LAUNCHES=1: it names the kernel that fails.
+// kWaiting if the environment has ASSAY_SYNC_LAUNCHES=1, so that an error names the kernel.
 Context::Launches launches_by_environment();
 
-// GPU 0 (CUDA_VISIBLE_DEVICES chooses), with a stream of its own.
+// GPU 0 (CUDA_VISIBLE_DEVICES selects it), with a stream of its own.
 class Device {
  public:
   Context* context() { return &context_; }
   const DeviceFacts& facts() const { return facts_; }
-  // Throws what a kernel before has done wrong, with the names of the last ones.
+  // Waits for the stream. Throws if a kernel failed, with the names of the latest launches.
   void wait() const { stream_.wait(); }
-  // Has a kernel failed in a way that leaves nothing usable?
+  // True if a kernel failed in a way that leaves the device unusable.
   bool broken() const;
 
   Device(const Device&) = delete;

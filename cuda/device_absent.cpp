@@ -1,4 +1,4 @@
-// cuda/device.h where the build found no CUDA toolkit: asking for a GPU is a user error.
+// cuda/device.h for a build without the CUDA toolkit: using a GPU is a user error.
 #include "base/check.h"
 #include "cuda/device.h"
 

@@ -8,7 +8,7 @@ namespace assay::gpu {
 
 namespace {
 
-constexpr int kCapability = 90;  // of the kernels' code, sm_90a
+constexpr int kCapability = 90;  // the kernels are compiled for sm_90a
 
 std::string version(int v) {
   return strprintf("%d.%d", v / 1000, v % 1000 / 10);
@@ -30,8 +30,8 @@ void require_usable(const DeviceFacts& facts) {
         "cpu works meanwhile");
   }
   if (facts.devices == 0) {
-    throw UserError("the NVIDIA driver shows no GPU",
-                    "look at nvidia-smi and CUDA_VISIBLE_DEVICES; or use --device cpu");
+    throw UserError("the NVIDIA driver reports no GPU",
+                    "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
   }
   if (facts.capability != kCapability) {
     throw UserError(strprintf("%s has compute capability %d.%d, the kernels are for 9.0 (sm_90a: "
@@ -40,10 +40,9 @@ void require_usable(const DeviceFacts& facts) {
                     "choose another GPU with CUDA_VISIBLE_DEVICES, or use --device cpu");
   }
   if (!facts.products_problem.empty()) {
-    throw UserError(
-        facts.products_problem + ": matrix products on the GPU need cuBLASLt",
-        "install cuBLAS of the CUDA toolkit, or name the folder that has it in LD_LIBRARY_PATH; "
-        "--device cpu works meanwhile");
+    throw UserError(facts.products_problem + ": matrix products on the GPU need cuBLASLt",
+                    "install cuBLAS from the CUDA toolkit, or add its folder to LD_LIBRARY_PATH; "
+                    "--device cpu works meanwhile");
   }
 }
 

@@ -22,15 +22,15 @@ enum class Backend { kCpu, kGpu };
 
 struct Exec {
   int threads = 1;
-  // Planned scratch for matrix products (cuBLASLt has the same notion): at least the largest
-  // *_workspace_bytes() of the ops called. Contents have no meaning between calls.
+  // Planned scratch for matrix products, as cuBLASLt's workspace: at least the largest
+  // *_workspace_bytes() of the ops called. Its contents are undefined between calls.
   View<std::byte, 1> workspace = {};
   Profile* profile = nullptr;   // cuda/profile.h
-  gpu::Context* gpu = nullptr;  // where kernels run; null: on the CPU
+  gpu::Context* gpu = nullptr;  // where kernels run; null: the CPU
 };
 
-// Calls f(i) for i in [0, n), each once. A thread gets neighbouring i, the same ones in every call
-// of the same n: what one op leaves in its cache, the next op finds there.
+// Calls f(i) once for each i in [0, n). A thread gets a contiguous range, the same in every call
+// with the same n, so that an op finds in the cache what the previous op left there.
 template <typename F>
 void parallel_for(Exec on, int64_t n, F&& f) {
   const int threads = static_cast<int>(std::min<int64_t>(on.threads, n));

@@ -1,17 +1,26 @@
-// What a CUDA kernel may use: the one header a .cu file includes beside its op's header.
+// The kernel language: the one header that a .cu file includes besides its op's header.
 //
-// Every wrapper has two bodies: PTX where nvcc compiles, a call of the executor (cuda/simt) where
-// the host compiler does. The kernel's source is the same. Nothing else in the tree contains inline
-// PTX.
+// Every wrapper has two bodies: PTX or an intrinsic under nvcc, and a call of the SIMT emulator
+// (cuda/simt) under the host compiler. The kernel source is the same for both. Inline PTX is only
+// in cuda/kernel.
 //
-// Rules for kernels, each with its reason:
-//   shared memory      GPU_SHARED(float, red, [32]) and GPU_DYNAMIC_SHARED(bf16, tile): bounds, poison, fresh per block
-//   waiting            only by a wrapper that blocks (mbarrier_wait, sync_block, ...): a loop on a flag never ends here
-//   barriers           one source line a barrier; branches of a block never share one: named_barrier_sync
-//   warps              masks come from ballot(); there is no "active mask"
-//   accumulators       handed to wgmma stay one named array, untouched until wgmma_wait
-//   float arithmetic   in float; bf16 only stores (base/bf16.h)
-//   no float atomics, no CUB, no asm in a .cu file
+// Rules for kernels:
+//
+//   shared memory   Declare it with GPU_SHARED(float, red, [32]) or GPU_DYNAMIC_SHARED(bf16, tile).
+//                   The emulator gives every block fresh arrays filled with NaN and reports writes
+//                   past their ends.
+//   waiting         Wait only in a blocking wrapper (mbarrier_wait, sync_block, ...). The emulator
+//                   switches threads only there: a loop that polls a flag never ends.
+//   sync_block      All threads of the block that have not exited reach the same call, on the same
+//                   source line. Warp-specialised branches synchronise with named_barrier_sync.
+//   warps           Exchanges and votes involve all 32 lanes. Masks for sync_warp come from
+//                   ballot(): there is no __activemask().
+//   accumulators    The accumulator of a wgmma is one named local array. Do not read, write or copy
+//                   it between the wgmma and its wgmma_wait.
+//   arithmetic      Compute in float; bf16 is a storage type (base/bf16.h).
+//
+//   No floating-point atomics (the order of additions would change the bits), no CUB (the host
+//   compiler has no CUDA toolkit), no asm in a .cu file.
 #pragma once
 
 #include "cuda/kernel/async.h"

@@ -1,5 +1,5 @@
-// What is queued on a context's stream, recorded once and replayed as one launch. Arguments and
-// addresses are recorded with it: what a replay is to work on lies where the recording's work lay.
+// Work queued on a context's stream, recorded once and replayed as one launch. Arguments and
+// addresses are recorded with it, so the data of a replay must be at the recorded addresses.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ namespace assay::gpu {
 
 class Graph {
  public:
-  // Nothing runs. `calls` may not wait, allocate, or copy from or to host memory that is not
-  // pinned.
+  // Records what `calls` queues, without running it. `calls` must not wait, allocate, or copy from
+  // or to host memory that is not pinned.
   static Graph capture(const Context& on, const std::function<void()>& calls);
   void replay(const Context& on) const;
 
@@ -24,13 +24,13 @@ class Graph {
   Recording recording_;
 };
 
-// Are calls on `on` worth recording? Not on the CPU, and not where each call is waited for or
-// timed.
+// True if calls on `on` are to be recorded: on a GPU, unless each launch is waited for or timed.
 bool records(Exec on);
 
-// Calls that queue the same each time. The first time they run as they are, which loads kernels and
-// chooses algorithms; the second they are recorded; then replayed. A Key holds all that they take
-// from the host besides addresses that stay: with another one it begins again.
+// Runs calls that queue the same work each time. The first time they run directly, which loads
+// kernels and chooses algorithms; the second time they are recorded; from then on the recording is
+// replayed. Key holds every host value that the calls use, except addresses that do not change; a
+// different key starts over.
 template <typename Key>
 class Replayed {
  public:
@@ -47,7 +47,7 @@ class Replayed {
   }
 
  private:
-  std::optional<Key> key_;  // of the last calls that ran or were recorded
+  std::optional<Key> key_;  // of the latest calls that ran or were recorded
   std::optional<Graph> graph_;
 };
 

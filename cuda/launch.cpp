@@ -9,12 +9,13 @@ namespace assay::gpu {
 
 namespace {
 
-// Once a kernel, and again if it asks for more. 48 KiB need no permission, but that counts the
-// kernel's static memory as well.
+// Raises the kernel's limit of dynamic shared memory, once per kernel and again for a larger
+// launch. The default limit of 48 KiB includes the kernel's static shared memory, so it is always
+// raised.
 void allow_shared_bytes(const Launch& how, const void* kernel, const Context& on) {
   if (how.shared_bytes == 0) return;
   CHECK(how.shared_bytes <= on.shared_bytes_limit,
-        "%s: %ld bytes of shared memory, a block has %ld", how.name, long(how.shared_bytes),
+        "%s: %ld bytes of shared memory, at most %ld per block", how.name, long(how.shared_bytes),
         long(on.shared_bytes_limit));
   static std::mutex mutex;
   static std::map<const void*, int64_t> allowed;
@@ -50,7 +51,7 @@ void launch_kernel(Exec on, const Launch& how, const void* kernel, void** argume
                 long(how.shared_bytes)));
   if (on.gpu->launches != Context::Launches::kWaiting) return;
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-  cuda_check(cudaStreamIsCapturing(stream, &capturing), "asking whether a graph is recorded");
+  cuda_check(cudaStreamIsCapturing(stream, &capturing), "querying whether a graph is recorded");
   if (capturing != cudaStreamCaptureStatusNone) return;
   cuda_check(cudaStreamSynchronize(stream), strprintf("running %s", how.name));
 }

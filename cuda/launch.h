@@ -1,8 +1,9 @@
 // The only way to start a kernel: launch(on, {.name = ..., .grid = ..., .block = ...}, kernel,
 // arguments...).
 //
-// Under nvcc it goes to the stream of on.gpu; under the host compiler to the executor's
-// (cuda/simt). The arguments are the kernel's parameters by value: an op's struct, as a rule.
+// Under nvcc it queues the kernel on the stream of on.gpu; under the host compiler, on the stream
+// of the SIMT emulator (cuda/simt). The arguments are the kernel's parameters by value, usually one
+// struct of the op.
 #pragma once
 
 #include <type_traits>

@@ -1,5 +1,4 @@
-// How a kernel is started, without the words of CUDA C++ that kernels need: cuda/launch.h is what
-// ops include.
+// Starting a kernel, without the CUDA C++ keywords that kernels need. Ops include cuda/launch.h.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +13,14 @@ struct Extent {
 };
 
 struct Launch {
-  const char* name;  // in errors and profiles; lives as long as the program
+  const char* name;  // for error messages; must live as long as the program
   Extent grid;
   Extent block;
   int64_t shared_bytes = 0;  // dynamic shared memory
 };
 
-// cuda/launch.cpp: raises the kernel's limit of shared memory where needed and starts it. A failure
-// names the kernel.
+// Raises the kernel's limit of shared memory if needed and starts it (cuda/launch.cpp). Errors name
+// the kernel.
 void launch_kernel(Exec on, const Launch& how, const void* kernel, void** arguments);
 
 }  // namespace assay::gpu

@@ -1,8 +1,9 @@
 // Dense matrix products on a GPU, row-major: d (m, n) = f[0] op(a) op(b) + f[1] c, summed in float
-// and rounded once (for d = c the product as well).
+// and rounded once. If d is c, cuBLASLt also rounds the product before it adds it.
 //
-// cuda/matmul_cublaslt.cpp calls cuBLASLt, loaded at run time; under cuda/simt plain loops take its
-// place. Neither allocates after the first call of a shape; on.workspace is the library's.
+// cuda/matmul_cublaslt.cpp calls cuBLASLt, loaded at run time, with on.workspace as its workspace;
+// after the first call of a shape nothing is allocated. In the SIMT emulator plain loops replace it
+// (cuda/simt/matmul.cpp).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace assay::gpu {
 
-// What a library's product may want of Exec::workspace.
+// The bytes of Exec::workspace that a cuBLASLt product may use.
 inline constexpr int64_t kMatmulWorkspaceBytes = int64_t{32} << 20;
 
 enum class Element { kFloat, kBf16 };
@@ -22,13 +23,13 @@ inline constexpr Element element_of = sizeof(T) == 2 ? Element::kBf16 : Element:
 struct Matmul {
   void* d;                  // out (m, n)
   const void* c = nullptr;  // in  (m, n)   optional; may be d
-  const void* a;            // in  (m, k), or (k, m) where it is transposed
-  const void* b;            // in  (k, n), or (n, k) where it is transposed
+  const void* a;            // in  (m, k), or (k, m) if transposed
+  const void* b;            // in  (k, n), or (n, k) if transposed
   int64_t m, n, k;
   enum class Form { kPlain, kTransposed } a_form = Form::kPlain, b_form = Form::kPlain;
   Element operands;  // of a and b
   Element result;    // of c and d
-  // f, on the device: f[1] is 0 where there is no c. Null: 1, 1.
+  // f, two floats in device memory; f[1] must be 0 if c is null. Null: f = (1, 1).
   const float* factors = nullptr;
 };
 

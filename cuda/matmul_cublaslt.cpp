@@ -1,6 +1,6 @@
 // The products of cuda/matmul.h by cuBLASLt, opened at run time (cuda/cublaslt.h).
 //
-// A product's descriptors and algorithm (cuda/cublaslt_plan.h) are made at the first call of its
+// Descriptors and algorithm of a product (cuda/cublaslt_plan.h) are made at the first call with its
 // shape, types and alignments, and kept.
 #include <map>
 #include <mutex>
@@ -52,7 +52,7 @@ const ProductPlan& plan_for(const Key& key) {
   return found->second;
 }
 
-// A sum of no terms.
+// k = 0: d is c, or zero.
 void empty_product(cudaStream_t stream, const Matmul& p) {
   const size_t bytes = size_t(p.m) * size_t(p.n) * (p.result == Element::kFloat ? 4 : 2);
   if (p.c == p.d) return;

@@ -13,7 +13,7 @@ namespace assay {
 
 namespace {
 
-constexpr size_t kAlign = 256;  // cuBLASLt's workspace asks for it
+constexpr size_t kAlign = 256;  // cuBLASLt requires it of its workspace
 
 size_t aligned(size_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
@@ -106,7 +106,7 @@ void* MemoryPlan::take(Section section, size_t bytes) const {
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) {
     throw UserError(strprintf("cannot allocate %zu bytes for %s", bytes, section_name(section)),
-                    "make run.micro_batch or the model smaller; --plan prints what is needed");
+                    "reduce run.micro_batch or the model; --plan prints the memory needed");
   }
   madvise(block, bytes, MADV_HUGEPAGE);
   std::memset(block, 0, bytes);
@@ -126,7 +126,7 @@ void MemoryPlan::allocate(gpu::Context* gpu) {
         strprintf("the run needs %.1f GiB of memory, %s has %.1f GiB%s", double(needed) / (1 << 30),
                   gpu ? "the GPU" : "this machine", double(available) / (1 << 30),
                   gpu ? " free" : ""),
-        "make run.micro_batch or the model smaller; the table above says what needs it", available);
+        "reduce run.micro_batch or the model; the table above lists what needs memory", available);
   }
   for (const Section section : kSections) {
     const size_t bytes = section_bytes(section);

@@ -1,13 +1,13 @@
 // Memory is planned by name, printed, then allocated once. A view is registered with its shape; it
-// gets its address when the whole plan is allocated, one zeroed block a section.
+// gets its address when the whole plan is allocated, one zeroed block per section.
 //
 //   MemoryPlan plan;
-//   plan.add(Section::kActivations, "blocks.0.norm", acts.norm, {tokens, hidden});   // shape set, data null
-//   plan.print(std::cout);                                                           // --plan stops here
-//   plan.allocate();                                                                 // data set, zeroed
+//   plan.add(Section::kActivations, "blocks.0.norm", norm, {tokens, hidden});  // sets the shape
+//   plan.print(std::cout);                                                     // --plan stops here
+//   plan.allocate();                                                           // sets data, zeroed
 //
-// With a GPU's context, sections lie in its memory, but for those the host reads and writes:
-// kHostVisible and kData.
+// With a GPU's context, sections are in GPU memory, except kHostVisible and kData, which the host
+// reads and writes.
 //
 // A registered view must not move between add() and allocate(). Copies taken after allocate() are
 // fine.
@@ -26,7 +26,7 @@
 
 namespace assay {
 
-// The plan does not fit. Whoever knows the model can say what would.
+// The plan does not fit. A caller that knows the model can suggest one that fits available_bytes.
 class NotEnoughMemory : public UserError {
  public:
   NotEnoughMemory(const std::string& message, const std::string& hint, size_t available_bytes)
@@ -34,7 +34,7 @@ class NotEnoughMemory : public UserError {
   size_t available_bytes;
 };
 
-// kHostVisible: what the host reads of a step, small. kData: tokens.
+// kHostVisible: the small results of a step that the host reads. kData: tokens.
 enum class Section {
   kParameters,
   kGradients,
@@ -53,6 +53,7 @@ class MemoryPlan {
   MemoryPlan& operator=(const MemoryPlan&) = delete;
   ~MemoryPlan();
 
+  // Sets the view's shape; allocate() sets its data.
   template <typename T, int Rank>
   void add(Section section, std::string name, View<T, Rank>& view,
            const std::array<int64_t, Rank>& shape) {
@@ -61,15 +62,15 @@ class MemoryPlan {
   }
 
   // Allocates every section (256-byte aligned entries, huge pages where the system grants them) and
-  // sets the registered views. NotEnoughMemory, with the table on stderr, when the machine or the
-  // GPU has too little.
+  // sets the registered views. Throws NotEnoughMemory, with the table on stderr, if the machine or
+  // the GPU has too little.
   void allocate(gpu::Context* gpu = nullptr);
 
   size_t total_bytes() const;
-  // What must fit into the memory of the GPU, or of the machine.
+  // The bytes that must fit into the memory of `gpu`, or of the machine if it is null.
   size_t bytes_on(const gpu::Context* gpu) const;
   size_t section_bytes(Section section) const;
-  // One line a section, then one line a group of entries (blocks.* folded), in bytes and MiB.
+  // One line per section, then one per group of entries (blocks.* folded), in bytes and MiB.
   void print(std::ostream& out) const;
 
   struct Entry {
@@ -92,7 +93,7 @@ class MemoryPlan {
   void* take(Section section, size_t bytes) const;
 
   gpu::Context* gpu_ = nullptr;
-  std::vector<Block> blocks_;  // what allocate() mapped
+  std::vector<Block> blocks_;  // made by allocate()
 };
 
 }  // namespace assay

@@ -1,7 +1,7 @@
-// Time by op, when Exec::profile is set: each op's public function opens a Timed scope with its
-// name and cost. An op called by another op counts for the outer one. On a GPU a scope begins and
-// ends with the stream idle: the time contains launches, some 10 us a scope, and the stream is
-// never ahead.
+// Time by op, when Exec::profile is set: each op's public function opens a ProfileScope with its
+// name and cost. An op called by another op counts towards the outer one. On a GPU a scope begins
+// and ends with the stream idle, so the time includes launches, about 10 us per scope, and the host
+// queues no work ahead.
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,7 @@ class Profile {
     entries_.push_back({name, 1, seconds, cost});
   }
   void clear() { entries_.clear(); }
-  // Scopes open now.
+  // Number of open scopes.
   int depth = 0;
   const std::vector<Entry>& entries() const { return entries_; }
 
@@ -53,7 +53,7 @@ class ProfileScope {
   }
   ProfileScope(const ProfileScope&) = delete;
   ProfileScope& operator=(const ProfileScope&) = delete;
-  ~ProfileScope() noexcept(false) {  // a kernel may have failed
+  ~ProfileScope() noexcept(false) {  // wait() throws if a kernel failed
     if (!profile_ || --profile_->depth > 0) return;
     wait(on_);
     profile_->add(name_, std::chrono::duration<double>(Clock::now() - start_).count(), cost_);

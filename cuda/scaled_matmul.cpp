@@ -59,7 +59,7 @@ void check_scaled_matmul(const ScaledMatmul& p) {
   CHECK(p.k > 0 && p.k % 16 == 0 && p.m % (blocks ? 8 : 1) == 0 && p.n % (blocks ? 8 : 16) == 0,
         "scaled_matmul: %s (%ld, %ld) by %s (%ld, %ld): k must be a multiple of 16, %s",
         kind_text(p.a.kind).c_str(), long(p.m), long(p.k), kind_text(p.b.kind).c_str(), long(p.n),
-        long(p.k), blocks ? "both numbers of lines of 8" : "the right one's lines of 16");
+        long(p.k), blocks ? "m and n multiples of 8" : "n a multiple of 16");
 }
 
 std::string scaled_matmul_problem(const CodeKind& a, const CodeKind& b, int capability) {
@@ -71,7 +71,7 @@ std::string scaled_matmul_problem(const CodeKind& a, const CodeKind& b, int capa
     case Needs::kAnyFp8:
       return hopper || blackwell ? "" : pair + " needs compute capability 9.0 or newer";
     case Needs::kHopper:
-      return hopper ? "" : pair + " is multiplied by compute capability 9.0 only";
+      return hopper ? "" : pair + " needs compute capability 9.0 exactly";
     case Needs::kBlackwell:
       return blackwell ? "" : pair + " needs compute capability 10.0 or newer";
   }

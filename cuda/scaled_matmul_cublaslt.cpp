@@ -1,6 +1,6 @@
-// The products of cuda/scaled_matmul.h by cuBLASLt. A product's descriptors and algorithm are made
-// at the first call of its shape, formats and alignments, and kept; where the scales lie is told in
-// every call.
+// The products of cuda/scaled_matmul.h by cuBLASLt. Descriptors and algorithm of a product are made
+// at the first call with its shape, formats and alignments, and kept; the addresses of the scales
+// are set at every call.
 #include <map>
 #include <string>
 
@@ -102,7 +102,7 @@ void scaled_matmul(Exec on, const ScaledMatmul& p) {
                                .c = pointer_alignment(c),
                                .d = pointer_alignment(p.d)},
                 .workspace = on.workspace.bytes()};
-  static std::map<Key, ProductPlan> plans;  // a stream has one host thread
+  static std::map<Key, ProductPlan> plans;  // without a mutex: a stream has one host thread
   auto found = plans.find(key);
   if (found == plans.end()) found = plans.emplace(key, make_plan(p, key, name)).first;
   point_to_scales(found->second, p);

@@ -1,9 +1,10 @@
-// Tensor maps: what TMA needs to know of a tensor in global memory and of the tile it copies.
+// Tensor maps: TMA's description of a tensor in global memory and of the tile that it copies.
 //
-// The 128 bytes are the driver's on a GPU and our own under cuda/simt. Both makers check the same
-// rules: base aligned to 16 bytes, strides multiples of 16 and of the one before, box at most 256
-// in each dimension, and with a swizzle an inner box of exactly its span (the driver takes a
-// shorter one; then rows lie a span apart with gaps, which no kernel here wants).
+// On a GPU the driver encodes the 128 bytes; the SIMT emulator has an encoding of its own. Both
+// check the same rules: the base is aligned to 16 bytes, each stride is a multiple of 16 and of the
+// previous stride, the box is at most 256 in each dimension, and with a swizzle the inner box is
+// exactly its span (the driver also takes a shorter one, whose rows are a span apart with gaps; no
+// kernel here uses that).
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ struct alignas(128) TensorMap {
   uint64_t opaque[16] = {};
 };
 
-// Elements of 2 bytes (bf16). Innermost dimension first; it is contiguous, stride_bytes[i] belongs
-// to dimension i + 1.
+// Elements have 2 bytes (bf16). The innermost dimension is first and contiguous; stride_bytes[i]
+// belongs to dimension i + 1. dim and box count elements.
 struct TensorMapSpec {
   const char* name;  // for errors
   const void* base;
@@ -29,15 +30,16 @@ struct TensorMapSpec {
   Swizzle swizzle = Swizzle::k128;
 };
 
+// Aborts if tensor_map_problem() finds a problem.
 TensorMap make_tensor_map(const TensorMapSpec& spec);
 
-// What is wrong with a spec by the rules above (the driver's, from the text of
-// cuTensorMapEncodeTiled); empty if nothing.
+// The first rule above that a spec breaks (the driver's rules, from the documentation of
+// cuTensorMapEncodeTiled); "" if it breaks none.
 std::string tensor_map_problem(const TensorMapSpec& spec);
-// From the base to the end of the last row.
+// Bytes from the base to the end of the last row.
 int64_t tensor_map_bytes(const TensorMapSpec& spec);
 
-// Bytes of a row that the swizzle permutes by pieces of 16; 16 without a swizzle.
+// Bytes of the row within which the swizzle permutes 16-byte pieces; 16 without a swizzle.
 constexpr int swizzle_span(Swizzle swizzle) {
   return swizzle == Swizzle::kNone ? 16
          : swizzle == Swizzle::k32 ? 32

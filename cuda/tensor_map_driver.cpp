@@ -1,5 +1,5 @@
-// make_tensor_map by the driver. Its function is looked up at run time: the program needs no
-// libcuda to start.
+// make_tensor_map on a GPU, by the driver. Its function is looked up at run time, so that the
+// program starts without libcuda.
 #include <cuda.h>
 
 #include <cstring>
@@ -12,7 +12,7 @@ namespace assay::gpu {
 
 namespace {
 
-constexpr unsigned kSinceVersion = 12000;  // the signature used here
+constexpr unsigned kSinceVersion = 12000;  // the driver version of the signature used here
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
@@ -66,7 +66,7 @@ TensorMap make_tensor_map(const TensorMapSpec& spec) {
                         CU_TENSOR_MAP_INTERLEAVE_NONE, driver_swizzle(spec.swizzle),
                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   CHECK(status == CUDA_SUCCESS,
-        "tensor map of %s: the driver refuses it (%d): rank %d, dim %ld x %ld, box %d x %d",
+        "tensor map of %s: the driver rejects it (%d): rank %d, dim %ld x %ld, box %d x %d",
         spec.name, int(status), spec.rank, long(spec.dim[0]), long(spec.dim[1]), spec.box[0],
         spec.box[1]);
   TensorMap map;

@@ -1,5 +1,6 @@
-// Copies from, to and where an op runs: the host's memory, or a GPU's. On a GPU they join the
-// kernels on the stream and return at once; what the host reads is there after wait().
+// Copies to, from and within the memory of an Exec: the host's, or a GPU's. On a GPU they are
+// queued with the kernels on the stream and return at once; the host may read their results after
+// wait().
 #pragma once
 
 #include <cstddef>
@@ -10,12 +11,12 @@
 
 namespace assay {
 
-// On a GPU in any direction; a host side that is not pinned is staged.
+// On a GPU in any direction; host memory that is not pinned is staged.
 void copy_bytes(Exec on, void* to, const void* from, size_t bytes);
-// Until all that `on` was given is done. Throws what a kernel did wrong.
+// Waits until all work queued on `on` is done. Throws if a kernel failed.
 void wait(Exec on);
 
-// As many elements as `from` has.
+// Copies from.size() elements.
 template <typename T, int Rank>
 void copy(Exec on, const View<T, Rank>& to, const std::type_identity_t<View<const T, Rank>>& from) {
   copy_bytes(on, to.data, from.data, from.bytes());

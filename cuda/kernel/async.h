@@ -1,10 +1,11 @@
-// Copies that land later and the barriers in shared memory that wait for them.
+// Asynchronous copies, and the barriers in shared memory that wait for them.
 //
-//   cp.async   16 bytes a thread; groups: cp_async_commit(), cp_async_wait<groups that may still be open>()
-//   mbarrier   counts arrivals and, for bulk copies, bytes; a phase ends when both are there. A waiter gives the parity
-//              of the phase it waits for: 0 for the first, then 1, 0, ...
+//   cp.async   16 bytes per thread, in groups: cp_async_commit() closes a group, and
+//              cp_async_wait<Pending>() waits until at most Pending of them are in flight.
+//   mbarrier   Counts arrivals and, for bulk copies, bytes; a phase completes when all have come.
+//              A waiter passes the parity of its phase: 0 for the first, then 1, 0, ...
 //
-// Addresses are pointers into shared memory; the wrappers make the 32-bit ones.
+// Shared addresses are passed as pointers; the wrappers convert them to 32 bits.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ GPU_DEVICE uint32_t shared_address(const void* p) {
   return uint32_t(__cvta_generic_to_shared(p));
 }
 
-// 16 bytes; of them `bytes` (0 or 16) are read, the rest becomes zero.
+// Copies 16 bytes. With bytes = 0 nothing is read and the destination becomes zero.
 GPU_DEVICE void cp_async16(void* shared, const void* global, int bytes = 16) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
                "l"(global), "r"(bytes)
@@ -39,14 +40,15 @@ template <int Pending>
 GPU_DEVICE void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
-// The barrier gets an arrival of this thread when all its cp.async so far have landed. It must be
-// counted in `arrivals`.
+// Arrives on the barrier once all earlier cp.async of this thread have landed. The `arrivals` of
+// mbarrier_init must count it.
 GPU_DEVICE void cp_async_mbarrier_arrive(Mbarrier* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
                : "memory");
 }
 
-// By one thread, then mbarrier_init_fence() by it and sync_block() by all.
+// Called by one thread, followed by its mbarrier_init_fence() and by sync_block() of all threads.
+// `arrivals`: per phase.
 GPU_DEVICE void mbarrier_init(Mbarrier* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(arrivals)
@@ -59,13 +61,14 @@ GPU_DEVICE void mbarrier_arrive(Mbarrier* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
                : "memory");
 }
-// Arrives, and lets this phase wait for `bytes` of bulk copies as well.
+// Arrives, and makes this phase wait for `bytes` of bulk copies as well.
 GPU_DEVICE void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
       "r"(bytes)
       : "memory");
 }
+// Returns once the phase of this parity has completed.
 GPU_DEVICE void mbarrier_wait(Mbarrier* barrier, uint32_t parity) {
   asm volatile(
       "{\n"
@@ -78,8 +81,7 @@ GPU_DEVICE void mbarrier_wait(Mbarrier* barrier, uint32_t parity) {
       : "memory");
 }
 
-// This thread's ordinary writes to shared memory become visible to TMA and wgmma (the asynchronous
-// proxy).
+// Makes this thread's ordinary writes to shared memory visible to TMA and wgmma (the async proxy).
 GPU_DEVICE void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -91,7 +93,7 @@ using simt::cp_async_commit;
 using simt::cp_async_wait;
 using simt::fence_proxy_async;
 
-// Take Mbarrier*; in cuda/simt/device.h they take its state.
+// These take an Mbarrier*; the functions of the SIMT emulator take its state.
 GPU_DEVICE void cp_async_mbarrier_arrive(
     Mbarrier* barrier, simt::SourceLocation here = simt::SourceLocation::caller()) {
   simt::cp_async_mbarrier_arrive(&barrier->state, here);

@@ -1,5 +1,5 @@
-// The few words of CUDA C++ that kernels use, for both compilers: __global__, __device__,
-// threadIdx, blockIdx, blockDim, gridDim come from nvcc or from cuda/simt/language.h.
+// The CUDA C++ keywords that kernels use, for both compilers: __global__, __device__, threadIdx,
+// blockIdx, blockDim, gridDim come from nvcc or from cuda/simt/language.h.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #define GPU_DEVICE __device__ __forceinline__
 // GPU_SHARED(float, red, [32]);
 #define GPU_SHARED(T, name, extent) __shared__ T name extent
-// GPU_DYNAMIC_SHARED(bf16, tile);   once a kernel; aligned to 1024 bytes, as 128-byte swizzles need
+// GPU_DYNAMIC_SHARED(bf16, tile);   once per kernel; aligned to 1024 bytes for 128-byte swizzles
 #define GPU_DYNAMIC_SHARED(T, name)                                     \
   extern __shared__ __align__(1024) unsigned char gpu_dynamic_shared[]; \
   T* const name = reinterpret_cast<T*>(gpu_dynamic_shared)

@@ -2,9 +2,10 @@
 //
 // mma_m16n8k16: d (16 x 8, float) += a (16 x 16, bf16) b (16 x 8, bf16). With g = lane / 4, t =
 // lane % 4:
-//   a[0] (g, 2t..2t+1)  a[1] (g + 8, 2t..)  a[2] (g, 2t + 8..)  a[3] (g + 8, 2t + 8..)     row, columns; low half first
-//   b[0] (2t..2t+1, g)  b[1] (2t + 8.., g)                                                 rows, column
-//   d[0] (g, 2t)  d[1] (g, 2t + 1)  d[2] (g + 8, 2t)  d[3] (g + 8, 2t + 1)
+//   a[0] (g, 2t..2t+1)   a[1] (g + 8, 2t..)   a[2] (g, 2t + 8..)   a[3] (g + 8, 2t + 8..)
+//   b[0] (2t..2t+1, g)   b[1] (2t + 8.., g)
+//   d[0] (g, 2t)         d[1] (g, 2t + 1)     d[2] (g + 8, 2t)     d[3] (g + 8, 2t + 1)
+// Elements are (row, column). A register of a or b has two of them, the first in its low half.
 // Source of the layouts: PTX ISA, "Matrix fragments for mma.m16n8k16".
 #pragma once
 
@@ -29,9 +30,9 @@ GPU_DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Four 8 x 8 matrices of 16-bit elements. Lanes 8 i to 8 i + 7 give the addresses of the rows of
-// matrix i (16 bytes each, 16-byte aligned, shared memory); r[i] gets matrix i: row lane / 4,
-// columns 2 (lane % 4) and the next. _trans: r[i] gets the transposed matrix.
+// Loads four 8 x 8 matrices of 16-bit elements. Lanes 8 i to 8 i + 7 pass the addresses of the rows
+// of matrix i (16 bytes each, 16-byte aligned, shared memory). r[i] receives row lane / 4, columns
+// 2 (lane % 4) and the next of matrix i; with _trans, of its transpose.
 GPU_DEVICE void ldmatrix_x4(uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -44,7 +45,7 @@ GPU_DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
-// The way back: four 8 x 8 matrices from registers to rows in shared memory.
+// The inverse of ldmatrix_x4: four 8 x 8 matrices from registers to rows in shared memory.
 GPU_DEVICE void stmatrix_x4(void* row, const uint32_t (&r)[4]) {
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),

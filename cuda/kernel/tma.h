@@ -1,11 +1,11 @@
-// Bulk copies between global and shared memory by one thread: tiles by a tensor map (TMA), or plain
-// runs of bytes.
+// Bulk copies between global and shared memory, issued by one thread: tiles of a tensor map (TMA),
+// or contiguous bytes.
 //
-// Coordinates count elements, innermost first. A load fills its whole box: what lies outside the
-// tensor becomes zero, and the bytes still count for the mbarrier. A store writes only what lies
-// inside. Shared tiles are aligned to 128 bytes (1024 with a 128-byte swizzle). Maps are made on
-// the host by make_tensor_map (cuda/tensor_map.h) and passed to the kernel as `const
-// __grid_constant__ TensorMap`.
+// Coordinates count elements, innermost first. A load fills its whole box: elements outside the
+// tensor become zero, and the mbarrier counts the bytes of the whole box. A store writes only the
+// elements inside the tensor. Shared tiles are aligned to 128 bytes (1024 with a 128-byte swizzle).
+// Maps are made on the host by make_tensor_map (cuda/tensor_map.h) and passed to the kernel as
+// `const __grid_constant__ TensorMap`.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ GPU_DEVICE void tma_load(void* shared, const TensorMap* map, Mbarrier* barrier, 
       "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
       : "memory");
 }
-// `bytes`: a multiple of 16, as both addresses.
+// `bytes` and both addresses are multiples of 16.
 GPU_DEVICE void bulk_load(void* shared, const void* global, int bytes, Mbarrier* barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
@@ -65,7 +65,7 @@ GPU_DEVICE void bulk_load(void* shared, const void* global, int bytes, Mbarrier*
 
 // Before a store: fence_proxy_async() by the writing threads, then a barrier, then one thread
 // stores and commits. The shared tile may be written again after bulk_wait_read; the data are in
-// global memory after bulk_wait.
+// global memory after bulk_wait. Pending: the number of groups that may still be in flight.
 GPU_DEVICE void tma_store(const TensorMap* map, const void* shared, int x, int y) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),

@@ -1,5 +1,5 @@
 // Threads of a block: positions, barriers, exchanges within a warp, reductions, integer atomics,
-// wide memory access.
+// wide memory accesses, approximate arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,9 @@ GPU_DEVICE int warp() {
   return thread_in_block() / kWarp;
 }
 
-// --- Barriers. All threads of the block that have not exited; all lanes of `mask`; `threads`
-// threads that name the barrier `id` in [1, 15] (0 is sync_block's). arrive does not wait.
+// --- Barriers. sync_block: all threads of the block that have not exited. sync_warp: the lanes of
+// `mask`. named_barrier: `threads` threads (a multiple of 32) that name the barrier `id` in [1, 15]
+// (0 is sync_block's); named_barrier_arrive counts but does not wait.
 #if defined(__CUDACC__)
 GPU_DEVICE void sync_block() {
   __syncthreads();
@@ -43,16 +44,16 @@ GPU_DEVICE void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 #else
-// The executor reports the caller's line: hence macros' work by default arguments
-// (cuda/simt/device.h).
+// The SIMT emulator reports the caller's line: its functions take it as a default argument
+// (cuda/simt/source_location.h).
 using simt::named_barrier_arrive;
 using simt::named_barrier_sync;
 using simt::sync_block;
 using simt::sync_warp;
 #endif
 
-// --- Exchanges within a warp. T has 4 or 8 bytes. `width`: a power of two up to 32; lanes exchange
-// within groups of it.
+// --- Exchanges within a warp, called by all 32 lanes. T has 4 or 8 bytes. Lanes exchange within
+// groups of `width`, a power of two up to 32.
 #if defined(__CUDACC__)
 template <typename T>
 GPU_DEVICE T shuffle(T value, int source, int width = kWarp) {
@@ -73,7 +74,7 @@ GPU_DEVICE T shuffle_down(T value, int delta, int width = kWarp) {
 GPU_DEVICE uint32_t ballot(int condition) {
   return __ballot_sync(kAllLanes, condition);
 }
-// The lanes that hold the same value.
+// A mask of the lanes that hold the same value.
 GPU_DEVICE uint32_t match_any(uint32_t value) {
   return __match_any_sync(kAllLanes, value);
 }
@@ -103,7 +104,7 @@ GPU_DEVICE int lowest_bit(uint32_t bits) {
 }
 #endif
 
-// --- Reductions, the same bits in every lane. The butterfly's order is fixed.
+// --- Reductions. Every lane gets the same bits: the butterfly has a fixed order.
 struct Sum {
   template <typename T>
   GPU_DEVICE T operator()(T a, T b) const {
@@ -130,8 +131,8 @@ template <typename T>
 GPU_DEVICE T warp_max(T value, int width = kWarp) {
   return warp_reduce(value, Max{}, width);
 }
-// Over all threads of the block, a multiple of 32 in number. `scratch` in shared memory has kWarp
-// elements and may be used again at once: the function ends with a barrier.
+// Reduces over all threads of the block; their number is a multiple of 32. `scratch` has kWarp
+// elements in shared memory and may be reused at once, as the function ends with a barrier.
 template <typename T, typename Op>
 GPU_DEVICE T block_reduce(T value, Op op, T identity, T* scratch) {
   value = warp_reduce(value, op);
@@ -158,7 +159,7 @@ GPU_DEVICE T warp_exclusive_sum(T value) {
   return inclusive - value;
 }
 
-// --- Integer atomics (order does not matter to the result), in global or shared memory; each
+// --- Integer atomics (the result does not depend on the order), in global or shared memory. Each
 // returns the old value.
 #if defined(__CUDACC__)
 GPU_DEVICE int32_t atomic_add(int32_t* p, int32_t value) {
@@ -173,14 +174,13 @@ GPU_DEVICE int64_t atomic_add(int64_t* p, int64_t value) {
 GPU_DEVICE uint32_t atomic_max(uint32_t* p, uint32_t value) {
   return atomicMax(p, value);
 }
-// What a word holds that others change atomically at the same time; it may have changed when the
-// value arrives.
+// Relaxed load of a word that other threads change atomically; the value may already be stale.
 GPU_DEVICE uint32_t atomic_load(const uint32_t* p) {
   uint32_t value;
   asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
   return value;
 }
-// Orders this thread's writes before its later ones, for other blocks.
+// Orders this thread's earlier writes before its later ones, as seen by other blocks.
 GPU_DEVICE void fence_device() {
   __threadfence();
 }
@@ -191,7 +191,7 @@ using simt::atomic_max;
 using simt::fence_device;
 #endif
 
-// --- Memory. N neighbouring elements at an address aligned to N * sizeof(T) (4, 8 or 16 bytes), in
+// --- Memory. N contiguous elements at an address aligned to N * sizeof(T) (4, 8 or 16 bytes), in
 // one access.
 template <typename T, int N>
 struct alignas(N * sizeof(T)) Vec {
@@ -207,8 +207,8 @@ template <int N, typename T>
 GPU_DEVICE void store_vec(T* p, const Vec<T, N>& v) {
   *reinterpret_cast<Vec<T, N>*>(p) = v;
 }
-// The same, and surely in one access: nvcc may make N stores of store_vec's copy (seen in the PTX
-// where two such copies follow each other).
+// As store_vec, but always one access: nvcc may split the copy of store_vec into N stores (seen in
+// the PTX where two such copies follow each other).
 template <int N, typename T>
 GPU_DEVICE void store_whole(T* p, const Vec<T, N>& v) {
 #if defined(__CUDACC__)
@@ -230,7 +230,7 @@ GPU_DEVICE void store_whole(T* p, const Vec<T, N>& v) {
   store_vec<N>(p, v);
 }
 
-// --- Arithmetic that has an instruction of its own. exp2_approx: within 2 ulp, subnormal results
+// --- Arithmetic with an instruction of its own. exp2_approx is within 2 ulp; its subnormal results
 // are 0.
 #if defined(__CUDACC__)
 GPU_DEVICE float exp2_approx(float x) {
@@ -246,13 +246,13 @@ GPU_DEVICE float reciprocal_approx(float x) {
 GPU_DEVICE float reciprocal_sqrt(float x) {
   return rsqrtf(x);
 }
-// Rounded to nearest even, low half first; NaN becomes the canonical NaN.
+// Rounds to nearest even; `low` goes to the low half. A NaN stays NaN (on a GPU the canonical one).
 GPU_DEVICE uint32_t pack_bf16(float low, float high) {
   uint32_t packed;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
 }
-// Two codes of 8 bits, low byte first, rounded to nearest even and saturating; a NaN becomes one.
+// Two 8-bit codes, `low` in the low byte, rounded to nearest even and saturating; NaN stays NaN.
 GPU_DEVICE uint32_t pack_e4m3(float low, float high) {
   uint16_t packed;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
@@ -263,7 +263,7 @@ GPU_DEVICE uint32_t pack_e5m2(float low, float high) {
   asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
   return packed;
 }
-// The larger of each half.
+// The maximum of each unsigned 16-bit half.
 GPU_DEVICE uint32_t max_u16x2(uint32_t a, uint32_t b) {
   return __vmaxu2(a, b);
 }
@@ -308,7 +308,7 @@ GPU_DEVICE float unpack_low(uint32_t packed) {
 GPU_DEVICE float unpack_high(uint32_t packed) {
   return float_of(packed & 0xFFFF0000u);
 }
-// e^x by exp2_approx.
+// e^x, by exp2_approx.
 GPU_DEVICE float exp_approx(float x) {
   return exp2_approx(x * 1.4426950408889634f);
 }

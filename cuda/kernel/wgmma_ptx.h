@@ -1,4 +1,4 @@
-// The PTX of cuda/kernel/wgmma.h, one instruction a shape: operand lists and nothing else.
+// The PTX of cuda/kernel/wgmma.h, one instruction per shape: only operand lists.
 #pragma once
 
 #include "cuda/kernel/language.h"

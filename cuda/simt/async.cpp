@@ -1,6 +1,6 @@
-// cp.async: 16-byte copies of a thread, in groups. The destination is filled with 0xFF at the
-// issue, so that whoever reads or writes it too early is found in every schedule; a group lands by
-// the schedule from its commit on, at the latest when its thread waits for it.
+// cp.async: 16-byte copies of a thread, in groups. At the issue the destination is filled with
+// 0xFF, so that every schedule shows a read or write that comes too early. A committed group lands
+// when the schedule chooses, at the latest when its thread waits for it.
 #include "cuda/simt/async.h"
 
 #include <cstring>
@@ -25,8 +25,8 @@ struct Copy {
 struct ThreadCopies {
   std::vector<Copy> copies;
   size_t landed = 0;
-  std::vector<size_t> group_end;  // of committed groups
-  size_t groups_done = 0;         // those waited for
+  std::vector<size_t> group_end;  // per committed group
+  size_t groups_done = 0;         // groups waited for
 
   void land_before(size_t end) {
     for (; landed < end; ++landed) {
@@ -49,7 +49,7 @@ ThreadCopies& mine() {
 
 void cp_async16(void* shared, const void* global, int bytes, SourceLocation here) {
   if (bytes != 0 && bytes != kBytes) {
-    fail(here, "cp_async16: %d bytes; 0 or 16 are possible", bytes);
+    fail(here, "cp_async16: %d bytes, must be 0 or 16", bytes);
   }
   check_shared("cp_async16", here, shared, kBytes, kBytes);
   if (bytes > 0) {

@@ -1,4 +1,4 @@
-// cp.async and mbarriers of the executor, for kernels: cuda/kernel/async.h.
+// The SIMT emulator's cp.async and mbarriers. Kernels use them through cuda/kernel/async.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where threads wait for each other: lanes of a warp, warpgroups, the block, named barriers.
+// Where threads wait for each other: lanes of a warp, the block, named barriers.
 #include "cuda/simt/race.h"
 #include "cuda/simt/scheduler.h"
 #include "cuda/simt/threads.h"
@@ -12,7 +12,7 @@ bool same_place(SourceLocation a, SourceLocation b) {
 
 using Compute = void (*)(void* const (&args)[kWarpLanes], uint32_t mask);
 
-// Lanes of a warp that name the same mask.
+// The lanes of a warp that name the same mask.
 struct WarpRendezvous {
   uint32_t mask = 0;
   uint32_t arrived = 0;  // 0: not in use
@@ -25,17 +25,7 @@ struct WarpRendezvous {
 struct Warp {
   uint32_t alive = 0;
   uint32_t in_use = 0;         // bit i: meeting[i]
-  WarpRendezvous meeting[32];  // as many as lanes can name different masks
-};
-
-struct GroupMeeting {
-  int first = 0;
-  int threads = 0;
-  int arrived = 0;
-  const char* what = nullptr;
-  SourceLocation here;
-  ThreadSet waiting;
-  void* args[kWarpgroupThreads] = {};
+  WarpRendezvous meeting[32];  // each lane may name another mask
 };
 
 struct BlockBarrier {
@@ -55,7 +45,6 @@ struct NamedBarrier {
 struct BlockRendezvous {
   int threads = 0;
   Warp warp[kMaxWarps];
-  GroupMeeting group[kMaxThreads / kWarpgroupThreads];
   BlockBarrier barrier;
   NamedBarrier named[kNamedBarriers];
 };
@@ -65,7 +54,7 @@ Scheduler& scheduler() {
   return Scheduler::instance();
 }
 
-// All lanes are there: computes, and lets them go on.
+// All lanes have arrived: computes, and makes them ready.
 void complete(int warp_index, int slot) {
   Warp& warp = all.warp[warp_index];
   WarpRendezvous& m = warp.meeting[slot];
@@ -114,7 +103,7 @@ NamedBarrier& arrive_at_named(const char* what, int id, int threads, SourceLocat
   return b;
 }
 
-// last: the thread that has come last and waits too, or -1.
+// last: the thread that arrived last, if it waits too, or -1.
 bool complete_named(NamedBarrier& b, int last) {
   if (b.arrived < b.expected) return false;
   b.arrived = 0;
@@ -135,7 +124,6 @@ void rendezvous_begin(int threads) {
       all.warp[w].meeting[std::countr_zero(left)].arrived = 0;
     all.warp[w].in_use = 0;
   }
-  for (GroupMeeting& g : all.group) g.arrived = 0;
   all.barrier.arrived = 0;
   all.barrier.waiting.clear();
   for (NamedBarrier& b : all.named) {
@@ -145,7 +133,7 @@ void rendezvous_begin(int threads) {
   }
 }
 
-// Those who wait for a thread that exits wait no longer for it.
+// Barriers no longer wait for a thread that has exited.
 void rendezvous_thread_exits(Thread& t) {
   Warp& warp = all.warp[t.warp];
   warp.alive &= ~(1u << t.lane);
@@ -188,42 +176,13 @@ void warp_collective(const char* what, SourceLocation here, uint32_t mask, void*
   }
 }
 
-void group_collective(const char* what, SourceLocation here, int first_thread, int threads,
-                      void* arg, void (*compute)(void* const* args, int threads)) {
-  Thread& t = self();
-  if (first_thread < 0 || threads > kWarpgroupThreads || first_thread + threads > all.threads)
-    fail(here, "%s: threads %d to %d of a block of %d", what, first_thread,
-         first_thread + threads - 1, all.threads);
-  GroupMeeting& g = all.group[first_thread / kWarpgroupThreads];
-  if (g.arrived == 0) {
-    g.first = first_thread;
-    g.threads = threads;
-    g.what = what;
-    g.here = here;
-    g.waiting.clear();
-  }
-  if (g.first != first_thread || g.threads != threads || g.what != what ||
-      !same_place(g.here, here))
-    fail(here, "divergent: thread %d is at %s, %d threads of its group are at %s, %s", t.index,
-         what, g.arrived, g.what, short_place(g.here).c_str());
-  g.args[t.index - first_thread] = arg;
-  if (++g.arrived == threads) {
-    g.arrived = 0;
-    if (compute) compute(g.args, threads);
-    scheduler().make_ready(g.waiting);
-  } else {
-    g.waiting.insert(t.index);
-    scheduler().suspend(what, here, nullptr);
-  }
-}
-
 void sync_block(SourceLocation here) {
   BlockBarrier& b = all.barrier;
   Thread& t = self();
   if (b.arrived == 0) {
     b.here = here;
   } else if (!same_place(b.here, here)) {
-    fail(here, "divergent: sync_block here, and %d threads of the block at sync_block, %s",
+    fail(here, "divergent: sync_block here, but %d threads of the block are at sync_block, %s",
          b.arrived, short_place(b.here).c_str());
   }
   if (++b.arrived == all.threads - block().exited) {

@@ -1,7 +1,7 @@
-// The inside of the executor: what wrappers for kernels (device.h, async.h, tma.h, mma.h, wgmma.h)
-// are built from.
+// The core of the SIMT emulator, on which the wrappers for kernels (threads.h, async.h, tma.h,
+// mma.h, wgmma.h) are built.
 //
-// Threads of a block are fibers of one OS thread; a fiber runs until it waits. So the code here
+// The threads of a block are fibers of one OS thread; a fiber runs until it waits. So the code here
 // needs no locks, and everything between two waits is atomic.
 #pragma once
 
@@ -40,29 +40,28 @@ struct Thread {
 
   enum class State : uint8_t { kNew, kStarted, kExited };
   State state = State::kNew;
-  Fiber fiber;                     // while it does not run
-  Wait wait;                       // what it waits for, or waited for last
+  Fiber fiber;                     // valid while it does not run
+  Wait wait;                       // what it waits for, or last waited for
   bool (*ready)(void*) = nullptr;  // wait_until's predicate
   void* ready_context = nullptr;
 };
 
-// State that a wrapper keeps for the length of a block: block().extension<MyState>(), made at the
-// first use.
+// State that a wrapper keeps per block: block().extension<MyState>() makes it at the first use.
 struct Extension {
   virtual ~Extension() = default;
-  // All threads have exited and all landings are done. May fail().
+  // Called when all threads have exited and all deferred effects have landed. May fail().
   virtual void block_ends() {}
 };
 
-// The block that runs.
+// The running block.
 struct Block {
   const char* kernel = "";
-  uint64_t serial = 0;  // of all blocks of the process, from 1
+  uint64_t serial = 0;  // number of the block in the process, from 1
   uint3 index;
   int threads = 0;
   int exited = 0;
-  std::byte* arena =
-      nullptr;  // kArenaBytes, aligned to 4096: dynamic shared memory, then GPU_SHARED arrays
+  // kArenaBytes, aligned to 4096: dynamic shared memory, then GPU_SHARED arrays.
+  std::byte* arena = nullptr;
   size_t dynamic_bytes = 0;
 
   template <typename T>
@@ -82,7 +81,7 @@ struct Block {
 namespace detail {
 extern constinit Thread* running;
 }
-// Only inside a kernel.
+// Valid only inside a kernel.
 inline Thread& self() {
   return *detail::running;
 }
@@ -93,19 +92,15 @@ Block& block();
 // and the message.
 [[noreturn, gnu::format(printf, 2, 3)]] void fail(SourceLocation here, const char* format, ...);
 
-// The lanes of `mask` that have not exited meet; the last one calls compute (null: only meet) for
-// all of them, with each lane's `arg` (null for lanes that are not there) and the mask of those
-// there. arg may lie on the caller's stack. Lanes that meet on different lines or with different
-// `what` are reported.
+// Waits until all lanes of `mask` that have not exited have called it. The last one calls compute
+// (null: nothing) for all of them, with each lane's `arg` (null for absent lanes) and the mask of
+// the lanes present. arg may be on the caller's stack. Fails if lanes call it on different lines or
+// with different `what`.
 void warp_collective(const char* what, SourceLocation here, uint32_t mask, void* arg,
                      void (*compute)(void* const (&args)[kWarpLanes], uint32_t mask));
 
-// The same for `threads` (up to 128) threads from first_thread on; all of them must come.
-void group_collective(const char* what, SourceLocation here, int first_thread, int threads,
-                      void* arg, void (*compute)(void* const* args, int threads));
-
-// Returns when ready(context). A waiting thread's predicate is evaluated again some time after
-// notify(); it must not wait itself.
+// Returns once ready(context) is true. The predicate of a waiting thread is evaluated again some
+// time after notify(); it must not wait itself.
 void wait_until(const char* what, SourceLocation here, const void* object, bool (*ready)(void*),
                 void* context);
 template <typename F>
@@ -113,36 +108,36 @@ void wait_until(const char* what, SourceLocation here, const void* object, F rea
   wait_until(
       what, here, object, [](void* f) -> bool { return (*static_cast<F*>(f))(); }, &ready);
 }
-// Something changed that a thread in wait_until may wait for.
+// Reports a change that a thread in wait_until may be waiting for.
 void notify();
 
-// An effect that comes later. By the schedule it runs at once (early), when no thread can run any
-// more (late), or at a random time; at the latest when the block ends. It notifies by itself.
-using Ticket = uint64_t;  // 0: it has run already
+// Defers an effect. The schedule runs it at once, when no thread can run, or at a random time, at
+// the latest when the block ends; it implies notify().
+using Ticket = uint64_t;  // 0: the effect has already run
 Ticket defer(std::function<void()> landing);
-// Runs it now, unless it has run.
+// Runs a deferred effect now, unless it has run.
 void land(Ticket ticket);
 
-// Shared memory as the hardware names it: bytes from the start of the block's shared memory, 32
-// bits.
+// The hardware's 32-bit shared address: bytes from the start of the block's shared memory.
 uint32_t shared_address(const void* p);
-void* shared_pointer(uint32_t address);
 bool is_shared(const void* p);
-// [p, p + bytes) must lie in one shared array (in the dynamic shared memory, in one device
-// allocation), aligned.
+// Fail unless p is aligned and [p, p + bytes) is inside one shared array or the dynamic shared
+// memory (check_shared), or inside one device allocation (check_global). `what` names the caller.
 void check_shared(const char* what, SourceLocation here, const void* p, size_t bytes,
                   size_t alignment);
 void check_global(const char* what, SourceLocation here, const void* p, size_t bytes,
                   size_t alignment);
 
-// What a wrapper tells the race detector (race.cpp; otherwise these do nothing). note_read and
-// note_write: an access by the calling thread which the compiler does not see. async_read: by TMA
-// or wgmma on its behalf; between it and an ordinary write there must be a fence_proxy_async, by
-// the writer or by any thread on the way of synchronisation from there to here (PTX ISA, "Causality
-// order": a proxy fence along the path). async_write: counts as the calling thread's write at the
-// time of issue, and needs no such fence before an async_read.
-// release / acquire: what this thread did before release(object) happens before what follows
-// acquire(object).
+// Reports of the wrappers to the race detector (race.cpp; without it these do nothing).
+//   note_read, note_write        an access by the calling thread that the compiler does not see
+//   note_async_read              a read by TMA or wgmma on its behalf. Between it and an ordinary
+//                                write there must be a fence_proxy_async, by the writer or by any
+//                                thread on the path of synchronisation from the write to the read
+//                                (PTX ISA, "Causality order": a proxy fence along the path).
+//   note_async_write             counts as the calling thread's write at the time of issue, and
+//                                needs no such fence before an async read
+//   note_release, note_acquire   what this thread did before note_release(object) happens before
+//                                what follows note_acquire(object)
 void note_read(const void* p, size_t bytes, SourceLocation here);
 void note_write(const void* p, size_t bytes, SourceLocation here);
 void note_async_read(const void* p, size_t bytes, SourceLocation here);

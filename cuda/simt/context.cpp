@@ -21,7 +21,7 @@ void* allocate(size_t bytes, gpu::Place place) {
   device_fill(p, 0, bytes);
   return p;
 }
-// A destructor calls it: a kernel that fails now was waited for by nobody.
+// Called by destructors, so the error of a kernel that nobody waited for is dropped.
 void release(void* p, gpu::Place place) {
   try {
     wait_for_stream();

@@ -1,4 +1,4 @@
-// A GPU made of the executor: kernels run on the CPU, memory is the executor's
+// The SIMT emulator as a GPU: kernels run on the CPU, with the emulator's device memory
 // (cuda/simt/memory.h). For tests of whole steps.
 #pragma once
 

@@ -1,5 +1,5 @@
-// cuda/device.h on the executor: a program that links this in place of the GPU's trains with the
-// CUDA kernels on the CPU. For tests of whole runs; it is as slow as the executor.
+// cuda/device.h on the SIMT emulator: a program that links this instead of the GPU's trains with
+// the CUDA kernels on the CPU. For tests of whole runs; it is as slow as the emulator.
 #include "cuda/device.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// The executor's bodies of the wrappers in cuda/gpu_*.h.
+// The SIMT emulator's bodies of the wrappers in cuda/kernel.
 #pragma once
 
 #include "cuda/simt/async.h"

@@ -1,6 +1,6 @@
-// A kernel that touches memory it may not becomes a KernelError instead of the end of the process:
-// the signal handler lets the thread go on in a function which leaves its fiber for good. x86-64
-// Linux without the address sanitizer, which reports better; elsewhere the process ends as usual.
+// Turns a memory fault of a kernel into a KernelError: the signal handler resumes the thread in a
+// function that leaves its fiber for good. Only on x86-64 Linux without the address sanitizer,
+// whose reports are better; elsewhere the process ends as usual.
 #include <csignal>
 #include <memory>
 
@@ -27,11 +27,11 @@ const void* fault_address;
 int fault_has_address;
 
 std::string describe_fault() {
-  // The processor gives no address for a vector access off its alignment.
+  // The processor gives no address for a misaligned vector access.
   if (!fault_has_address) return "a vector access that is not aligned, or a wild pointer";
   const Stack& stack = *self().fiber.stack;
   if (fault_address < stack.low && fault_address >= stack.low - 4096)
-    return "its local variables take more than the stack of a thread here, 64 KiB";
+    return "its local variables exceed the 64 KiB stack of an emulated thread";
   return describe_address(fault_address);
 }
 
@@ -47,13 +47,13 @@ std::string describe_fault() {
 
 void on_signal(int signal, siginfo_t* info, void* context) {
   if (detail::running == nullptr || !pthread_equal(pthread_self(), kernel_thread)) {
-    std::signal(signal, SIG_DFL);  // not a kernel's: happens again, and ends the process
+    std::signal(signal, SIG_DFL);  // not in a kernel: the fault repeats and ends the process
     return;
   }
   fault_address = info->si_addr;
   fault_has_address = info->si_code > 0 && info->si_code != SI_KERNEL;
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
-  // The thread's frames are dropped: its stack is used from the top again.
+  // The thread's frames are dropped: its stack is reused from the top.
   const auto top = reinterpret_cast<uintptr_t>(self().fiber.stack->high) & ~uintptr_t{63};
   registers[REG_RSP] = greg_t(top - 64 - 8);
   registers[REG_RIP] = greg_t(reinterpret_cast<uintptr_t>(&leave_after_fault));

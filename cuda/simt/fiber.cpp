@@ -14,7 +14,7 @@ constexpr size_t kPage = 4096;
 constexpr size_t kStackBytes = (kAsan ? 256 : 64) << 10;
 constexpr size_t kStride = kStackBytes + 832;
 
-[[maybe_unused]] Fiber* left = nullptr;  // the flow that switched last
+[[maybe_unused]] Fiber* left = nullptr;  // the fiber that switched last
 
 }  // namespace
 
@@ -33,7 +33,7 @@ StackPool::~StackPool() {
 Stack* StackPool::take() {
   if (num_free_ > 0) {
     Stack* stack = free_[--num_free_];
-    // Frames of an abandoned thread are still marked.
+    // The frames of an abandoned thread are still poisoned.
     asan_unpoison(stack->low, size_t(stack->high - stack->low));
     return stack;
   }
@@ -55,8 +55,8 @@ void StackPool::give(Stack* stack) {
 
 #if defined(__x86_64__) && !defined(ASSAY_SIMT_UCONTEXT)
 
-// Saves the registers that a function must keep, exchanges the stack pointers, restores, returns on
-// the new stack.
+// Saves the callee-saved registers, exchanges the stack pointers, restores the registers and
+// returns on the new stack.
 extern "C" void assay_simt_switch(void** save, void* load);
 asm(R"(
 .text
@@ -84,7 +84,7 @@ assay_simt_switch:
 void prepare(Fiber& fiber, Stack* stack, void (*entry)()) {
   const uintptr_t top = reinterpret_cast<uintptr_t>(stack->high) & ~uintptr_t{63};
   uintptr_t* at = reinterpret_cast<uintptr_t*>(top);
-  *--at = 0;  // entry's caller: there is none; the unwinder stops here
+  *--at = 0;  // entry has no caller; the unwinder stops here
   *--at = reinterpret_cast<uintptr_t>(entry);
   for (int i = 0; i < 6; ++i) *--at = 0;
   fiber = {.stack_pointer = at,
@@ -139,7 +139,7 @@ void leave_fiber(Fiber& from, Fiber& to) {
 
 void fiber_entered() {
 #if ASSAY_ASAN
-  // The first entry comes from the operating system's thread, whose bounds nobody else knows.
+  // The first entry comes from the operating system's thread, whose bounds become known here.
   __sanitizer_finish_switch_fiber(nullptr, &left->bottom, &left->size);
 #endif
 }

@@ -1,4 +1,4 @@
-// Flows of control on stacks of their own.
+// Fibers: flows of control with their own stacks.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace assay::simt {
 
-// Stacks lie at a distance that is no multiple of a page: neighbours' tops fall into different
-// cache sets.
+// The distance between stacks is not a multiple of a page, so that the tops of neighbours are in
+// different cache sets.
 struct Stack {
   std::byte* low = nullptr;  // the page below is a guard
   std::byte* high = nullptr;
@@ -35,7 +35,7 @@ class StackPool {
   int num_made_ = 0;
 };
 
-// A flow that does not run.
+// A suspended fiber.
 struct Fiber {
 #if defined(__x86_64__) && !defined(ASSAY_SIMT_UCONTEXT)
   void* stack_pointer = nullptr;
@@ -49,11 +49,11 @@ struct Fiber {
   size_t size = 0;
 };
 
-// `entry` never returns; it begins with fiber_entered().
+// `entry` must begin with fiber_entered() and never return.
 void prepare(Fiber& fiber, Stack* stack, void (*entry)());
-// Returns when somebody switches to `from`.
+// Returns when another fiber switches to `from`.
 void switch_fiber(Fiber& from, Fiber& to);
-// As switch_fiber, and `from` is never resumed.
+// As switch_fiber, but `from` is never resumed.
 [[noreturn]] void leave_fiber(Fiber& from, Fiber& to);
 void fiber_entered();
 

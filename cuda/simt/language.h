@@ -1,4 +1,4 @@
-// The words of CUDA C++ that kernels use, for a host compiler. No header of the CUDA toolkit is
+// The CUDA C++ keywords that kernels use, for a host compiler. No header of the CUDA toolkit is
 // needed.
 #pragma once
 
@@ -22,7 +22,7 @@ struct dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// Of the thread that runs: set at every switch to another one.
+// Those of the running thread; threadIdx is set at every switch of threads.
 extern constinit thread_local uint3 threadIdx;
 extern constinit thread_local uint3 blockIdx;
 extern constinit thread_local dim3 blockDim;
@@ -30,7 +30,8 @@ extern constinit thread_local dim3 gridDim;
 
 #define GPU_DEVICE inline
 
-// GPU_SHARED(float, red, [32]);   the block's own, filled with 0xFF, a gap behind it. An empty extent: one element.
+// GPU_SHARED(float, red, [32]);   per block, filled with 0xFF, followed by a gap. An empty extent
+// declares one element.
 #define GPU_SHARED(T, name, extent)                                          \
   typedef T gpu_shared_type_of_##name extent;                                \
   static constinit ::assay::simt::SharedKey gpu_shared_key_of_##name{#name}; \
@@ -44,7 +45,7 @@ extern constinit thread_local dim3 gridDim;
 
 namespace assay::simt {
 
-// One GPU_SHARED line: where the block that runs now has it.
+// One GPU_SHARED declaration: its array in the running block.
 struct SharedKey {
   const char* name;
   uint64_t block = 0;  // serial number of the block that `array` belongs to

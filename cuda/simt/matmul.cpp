@@ -1,5 +1,5 @@
-// The products of cuda/matmul.h for kernels that run on the CPU: loops, every sum in float from k =
-// 0 on.
+// The products of cuda/matmul.h in the SIMT emulator: plain loops, each sum in float in the order
+// of k.
 #include "cuda/matmul.h"
 
 #include <vector>
@@ -59,7 +59,7 @@ void multiply(const Matmul& p) {
 
 }  // namespace
 
-// One thread of a grid of its own: device memory is for kernels alone.
+// Runs as a grid of one thread, because only kernels may access device memory.
 void matmul([[maybe_unused]] Exec on, const Matmul& p) {
   simt::enqueue([p] { simt::run_grid("matmul", {1, 1, 1}, {1, 1, 1}, 0, [&] { multiply(p); }); });
 }

@@ -1,5 +1,5 @@
-// mbarriers. What the 8 bytes hold on a GPU is opaque; here they are `State`, and lie in shared
-// memory as there, so that data written over a barrier or a barrier in fresh memory is found.
+// mbarriers. The 8 bytes are opaque on a GPU; here they are a `State`, also in shared memory, so
+// that a barrier that was overwritten or never initialised is found.
 //
 // Phases: PTX ISA, "Phase completion of the mbarrier object": a phase is complete when no arrival
 // is pending and the transaction count is zero; then the expected arrivals are pending again and
@@ -24,12 +24,12 @@ struct State {
   uint64_t expected : 13;
   uint64_t pending : 13;
   uint64_t phase : 8;
-  int64_t bytes : 22;  // still to come; below zero when copies landed before they were expected
+  int64_t bytes : 22;  // still to come; < 0 if copies landed before they were expected
   uint64_t magic : 8;
 };
 static_assert(sizeof(State) == sizeof(uint64_t));
 
-// Who uses a barrier beside the counts in it.
+// Uses of a barrier that its State does not count.
 struct Barriers : Extension {
   struct Use {
     int waiting = 0;
@@ -50,7 +50,7 @@ State load(const char* what, const uint64_t* barrier, SourceLocation here) {
   check_shared(what, here, barrier, sizeof(*barrier), alignof(uint64_t));
   const State s = std::bit_cast<State>(*barrier);
   if (s.magic != kMagic) {
-    fail(here, "%s: no mbarrier at shared+%u: not initialised, or written over", what,
+    fail(here, "%s: no mbarrier at shared+%u: not initialised, or overwritten", what,
          shared_address(barrier));
   }
   return s;
@@ -83,7 +83,7 @@ void count_arrival(const char* what, const uint64_t* barrier, State& s, SourceLo
 void mbarrier_init(uint64_t* barrier, int arrivals, SourceLocation here) {
   check_shared("mbarrier_init", here, barrier, sizeof(*barrier), alignof(uint64_t));
   if (arrivals < 1 || arrivals > kMaxArrivals) {
-    fail(here, "mbarrier_init: %d arrivals; from 1 to %d are possible", arrivals, kMaxArrivals);
+    fail(here, "mbarrier_init: %d arrivals, must be 1 to %d", arrivals, kMaxArrivals);
   }
   if (valid(barrier)) {
     const State old = std::bit_cast<State>(*barrier);
@@ -91,7 +91,7 @@ void mbarrier_init(uint64_t* barrier, int arrivals, SourceLocation here) {
     if (old.pending != old.expected || old.bytes != 0 || use.waiting > 0 || use.copies > 0) {
       fail(here,
            "mbarrier_init: mbarrier shared+%u is in use: %d of %d arrivals and %ld bytes pending, "
-           "%d threads wait, %d copies under way",
+           "%d threads wait, %d copies in flight",
            shared_address(barrier), int(old.pending), int(old.expected), long(old.bytes),
            use.waiting, use.copies);
     }
@@ -130,7 +130,7 @@ void mbarrier_arrive_expect(uint64_t* barrier, int bytes, SourceLocation here) {
 }
 
 void mbarrier_wait(uint64_t* barrier, uint32_t parity, SourceLocation here) {
-  if (parity > 1) fail(here, "mbarrier_wait: parity %u; it is 0 or 1", parity);
+  if (parity > 1) fail(here, "mbarrier_wait: parity %u, must be 0 or 1", parity);
   load("mbarrier_wait", barrier, here);
   const auto done = [=] {
     return !valid(barrier) || (std::bit_cast<State>(*barrier).phase & 1) != parity;

@@ -1,5 +1,5 @@
-// The mbarrier of the executor, for the copies that complete bytes on it. What kernels call is in
-// async.h.
+// The SIMT emulator's mbarrier, for the copies that complete bytes on it. The functions for kernels
+// are in async.h.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,12 @@
 
 namespace assay::simt {
 
-// Bulk copies that count for the phase in which they were issued. begin at the issue, end when the
-// bytes are there.
-uint32_t mbarrier_copy_begins(const char* what, uint64_t* barrier,
-                              SourceLocation here);  // the phase
+// A bulk copy counts for the phase in which it was issued. begins: at the issue, returns the phase.
+// ends: when the bytes have landed.
+uint32_t mbarrier_copy_begins(const char* what, uint64_t* barrier, SourceLocation here);
 void mbarrier_copy_ends(const char* what, uint64_t* barrier, uint32_t phase, int64_t bytes,
                         SourceLocation here);
-// An arrival from code that runs for a thread after it went on (cp_async_mbarrier_arrive).
+// An arrival on behalf of a thread that has already gone on (cp_async_mbarrier_arrive).
 void mbarrier_arrive_landed(const char* what, uint64_t* barrier, SourceLocation here);
 
 }  // namespace assay::simt

@@ -29,8 +29,8 @@ struct Allocation {
   std::byte* guard() const { return mapped + mapped_bytes - kPage; }
 };
 
-// All allocations lie in one region of addresses, none of which is given out twice: what was freed
-// stays out of reach.
+// All allocations are in one region of addresses. No address is given out twice, so freed memory
+// stays inaccessible.
 constexpr size_t kRegionBytes = size_t{1} << 40;
 
 struct Registry {
@@ -66,7 +66,8 @@ std::byte* take_addresses(size_t bytes) {
   if (r.region == nullptr) {
     void* p =
         mmap(nullptr, kRegionBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    CHECK(p != MAP_FAILED, "no addresses for simulated device memory, %zu bytes", kRegionBytes);
+    CHECK(p != MAP_FAILED, "cannot reserve addresses for %zu bytes of simulated device memory",
+          kRegionBytes);
     r.region = static_cast<std::byte*>(p);
   }
   CHECK(bytes <= kRegionBytes - r.used, "more than %zu bytes of device memory allocated in all",
@@ -107,7 +108,7 @@ void* device_malloc(size_t bytes, size_t alignment) {
       .base = nullptr, .bytes = bytes, .mapped = nullptr, .mapped_bytes = pages + 2 * kPage};
   a.mapped = take_addresses(a.mapped_bytes);
   if (mprotect(a.mapped + kPage, pages, PROT_READ | PROT_WRITE) != 0)
-    throw UserError(strprintf("no memory for %zu bytes of simulated device memory", bytes),
+    throw UserError(strprintf("cannot allocate %zu bytes of simulated device memory", bytes),
                     "use a smaller model or case");
   a.base = a.guard() - data;
   std::memset(a.mapped + kPage, 0xFF, pages);
@@ -121,7 +122,7 @@ void* device_malloc(size_t bytes, size_t alignment) {
 void device_free(void* p) {
   if (p == nullptr) return;
   const auto found = registry().by_base.find(reinterpret_cast<uintptr_t>(p));
-  CHECK(found != registry().by_base.end(), "device_free of %p, which device_malloc did not give",
+  CHECK(found != registry().by_base.end(), "device_free of %p, which device_malloc did not return",
         p);
   const Allocation a = found->second;
   registry().by_base.erase(found);
@@ -162,7 +163,7 @@ void check_device_memory(const char* kernel) {
     const size_t at = size_t(bad - a.base);
     std::memset(a.end(), 0xFF, kAsan ? 0 : slack);
     throw KernelError(strprintf(
-        "%s: wrote behind the end of an allocation of %zu bytes in device memory, at byte %zu",
+        "%s: wrote past the end of an allocation of %zu bytes in device memory, at byte %zu",
         kernel, a.bytes, at));
   }
 }
@@ -186,8 +187,8 @@ std::string describe_address(const void* p) {
 void check_global(const char* what, SourceLocation here, const void* p, size_t bytes,
                   size_t alignment) {
   if (reinterpret_cast<uintptr_t>(p) % alignment != 0)
-    fail(here, "%s: global address %p is no multiple of %zu", what, p, alignment);
-  if (bytes == 0 || registry().by_base.empty()) return;  // nobody uses device_malloc
+    fail(here, "%s: global address %p is not a multiple of %zu", what, p, alignment);
+  if (bytes == 0 || registry().by_base.empty()) return;  // device_malloc is not in use
   const Allocation* a = below(p);
   if (a == nullptr || p >= a->guard()) fail(here, "%s: %p is not in device memory", what, p);
   const size_t at = size_t(static_cast<const std::byte*>(p) - a->base);

@@ -1,6 +1,6 @@
-// Device memory of the executor: ordinary memory that it knows. Fresh memory is filled with 0xFF
-// (NaN in float and bf16); an allocation ends at a page that cannot be touched, as closely as its
-// alignment allows.
+// The SIMT emulator's device memory: ordinary memory whose allocations it tracks. Fresh memory is
+// filled with 0xFF (NaN in float and bf16); an allocation ends at an inaccessible page, as closely
+// as its alignment allows.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ void* device_malloc(size_t bytes, size_t alignment = 256);
 void device_free(void* p);
 bool is_device_pointer(const void* p);
 
-// Between host and device, either way; what lies in device memory must lie in one allocation
-// (KernelError).
+// Copies between host and device, either way. A range in device memory must be inside one
+// allocation (KernelError).
 void device_copy(void* to, const void* from, size_t bytes);
 void device_fill(void* p, int byte, size_t bytes);
 
@@ -21,8 +21,8 @@ void device_fill(void* p, int byte, size_t bytes);
 // run_grid calls it after each kernel, with the kernel's name.
 void check_device_memory(const char* kernel);
 
-// Under the address sanitizer, host code that reads or writes device memory outside of a kernel and
-// of device_copy is an error while this is kForbidden. A kernel may always.
+// kForbidden: under the address sanitizer, host code that accesses device memory outside of
+// kernels, device_copy and device_fill is an error.
 enum class HostAccess { kAllowed, kForbidden };
 void set_host_access(HostAccess access);
 

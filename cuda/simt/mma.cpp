@@ -31,7 +31,7 @@ struct Product {
 
 void need_full_warp(const char* what, uint32_t mask, SourceLocation here) {
   if (mask != kFullWarp) {
-    fail(here, "%s: all 32 lanes must call it; lanes 0x%08x are there", what, mask);
+    fail(here, "%s: all 32 lanes must call it, only lanes 0x%08x did", what, mask);
   }
 }
 
@@ -61,7 +61,7 @@ void multiply(void* const (&args)[kWarpLanes], uint32_t mask) {
   }
 }
 
-// Rows of four 8 x 8 matrices: lane 8 i + j names row j of matrix i.
+// Rows of four 8 x 8 matrices: lane 8 i + j passes the address of row j of matrix i.
 struct Rows {
   std::byte* row;
   uint32_t* loaded;

@@ -1,4 +1,4 @@
-// Warp-wide products and matrix loads of the executor, for kernels: cuda/kernel/mma.h.
+// The SIMT emulator's warp products and matrix loads. Kernels use them through cuda/kernel/mma.h.
 #pragma once
 
 #include <cstdint>

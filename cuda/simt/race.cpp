@@ -1,6 +1,6 @@
-// The race detector: vector clocks of a block's threads, and what was last done to each two bytes
-// of shared and device memory. The method is that of FastTrack (Flanagan, Freund 2009), with two
-// readers remembered.
+// The race detector: vector clocks of a block's threads, and the last accesses to each two bytes of
+// shared and device memory. The method is FastTrack (Flanagan, Freund 2009), but remembers two
+// readers.
 #include "cuda/simt/race.h"
 
 #include <sys/mman.h>
@@ -46,20 +46,20 @@ Cell* reserve_cells(size_t bytes) {
   const size_t size = bytes / kCellBytes * sizeof(Cell);
   void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                  -1, 0);
-  CHECK(p != MAP_FAILED, "no addresses for the race detector's %zu bytes", size);
+  CHECK(p != MAP_FAILED, "cannot reserve addresses for %zu bytes of the race detector", size);
   return static_cast<Cell*>(p);
 }
 
-constexpr size_t kRegionBytes = size_t{1} << 40;  // as cuda/simt/memory.cpp
+constexpr size_t kRegionBytes = size_t{1} << 40;  // as in cuda/simt/memory.cpp
 
-// What a thread knows of the others: who did what before what it does now.
+// A thread's vector clock: the events of the other threads that happen before its next one.
 struct Row {
-  uint64_t barrier = 0;  // what follows counts since this block barrier only
+  uint64_t barrier = 0;  // the clocks are out of date if this is not the latest block barrier
   std::array<Clock, kMaxThreads> known;
-  std::array<Clock, kMaxThreads> fenced;  // of that, what a fence_proxy_async came after
+  std::array<Clock, kMaxThreads> fenced;  // the part of `known` before a fence_proxy_async
 };
 
-// What a release leaves for those who acquire.
+// The clocks that a release leaves for an acquire.
 struct Released {
   std::vector<Clock> known, fenced;
 };
@@ -70,30 +70,30 @@ struct Detector {
 
   const std::byte* arena = nullptr;
   DeviceRegion region{};
-  uint64_t first_block = 0;  // of this grid
+  uint64_t first_block = 0;  // first one of this grid
   uint64_t block = 0;
   int threads = 0;
-  uint64_t barriers = 0;                    // block barriers so far, of all blocks
-  std::array<Clock, kMaxThreads> clock{};   // of each thread, from 1
-  std::array<Clock, kMaxThreads> common{};  // what all know since the last block barrier
+  uint64_t barriers = 0;                    // block barriers so far, over all blocks
+  std::array<Clock, kMaxThreads> clock{};   // per thread, from 1
+  std::array<Clock, kMaxThreads> common{};  // known to all threads since the last block barrier
   std::array<Clock, kMaxThreads> common_fenced{};
   std::vector<Row> row = std::vector<Row>(kMaxThreads);
   std::unordered_map<const void*, Released> released;
   Released named[16];
-  Released warp;  // for the length of a call
+  Released warp;  // scratch of race_warp_barrier
 
-  // Between blocks: fence_device, then an atomic; and the atomic that reads it.
+  // Order between blocks: an atomic after a fence_device releases, one on its address acquires.
   std::array<uint8_t, kMaxThreads> fenced{};
   std::unordered_map<const void*, std::unordered_set<uint64_t>> blocks_released;
   std::unordered_set<uint64_t> blocks_known;
 };
 
-Detector* the_one = nullptr;  // from the first grid on
+Detector* the_one = nullptr;  // made by the first grid
 Detector& detector() {
   return *the_one;
 }
 
-// Thread t's row, brought up to the last block barrier.
+// Thread t's row, up to date with the last block barrier.
 Row& row_of(Detector& d, int t) {
   Row& row = d.row[size_t(t)];
   if (row.barrier != d.barriers) {
@@ -136,7 +136,7 @@ void clear(Released& r) {
   r.fenced.clear();
 }
 
-// Whether `event` comes before what thread t does now. since: the first block whose events count.
+// True if `event` happens before what thread t does now. Events of blocks before `since` always do.
 int before(const Detector& d, Event event, int t, uint64_t since) {
   const uint64_t block = event.block();
   if (block < since) return 1;
@@ -164,8 +164,8 @@ std::string who(Event e) {
   Scheduler::instance().leave_kernel(std::make_exception_ptr(KernelError(text)));
 }
 
-// A cell's memory. Shared memory is new for each block, device memory has been written by earlier
-// kernels.
+// The memory of a cell, and the first block whose events count: shared memory is new for each
+// block, and kernels run one after another.
 struct Where {
   const std::byte* p;
   uint64_t since;
@@ -188,7 +188,7 @@ void check_read(Detector& d, Cell& cell, int t, Where where, Place place) {
     report("reads", place, "written", cell.write, cell.write_place, where.p);
   const Event now = Event::of(d.block, t, d.clock[size_t(t)], 0);
   if (cell.read[1].bits == now.bits) return;
-  // Of readers that nothing orders, the first and the last one of another warp are kept.
+  // Of unordered readers, the first and another one are kept, if possible of another warp.
   if (before(d, cell.read[0], t, where.since)) {
     cell.read[0] = now;
     cell.read_place[0] = place;
@@ -199,8 +199,8 @@ void check_read(Detector& d, Cell& cell, int t, Where where, Place place) {
   }
 }
 
-// TMA and wgmma see what a thread wrote only if a fence_proxy_async lies between: by the writer, or
-// by one who is ordered after it.
+// TMA and wgmma see a thread's write only after a fence_proxy_async, by the writer or by a thread
+// that is ordered after the write.
 void check_fenced(Detector& d, const Cell& cell, int t, Where where, Place place) {
   const Event w = cell.write;
   if (w.block() != d.block || cell.write_place == kAsyncPlace) return;
@@ -220,7 +220,7 @@ void access(const void* p, size_t bytes, Access kind, Place place) {
     cells = d.device + at / kCellBytes;
     where.since = d.first_block;
   } else {
-    return;  // a local variable, or the host's
+    return;  // a local variable, or host memory
   }
   const int t = self().index;
   for (size_t i = 0; i < bytes / kCellBytes; ++i, where.p += kCellBytes) {
@@ -246,7 +246,7 @@ bool race_detector_present() {
 }
 
 void race_grid_begins(uint64_t first_block) {
-  if (the_one == nullptr) the_one = new Detector;  // lives as the process does
+  if (the_one == nullptr) the_one = new Detector;  // lives as long as the process
   Detector& d = detector();
   d.region = device_region();
   d.first_block = first_block;
@@ -313,7 +313,7 @@ void race_atomic(const void* p, size_t bytes, SourceLocation here) {
   access(p, bytes, Access::kAtomic, place_of(here));
 }
 
-// Looked at as a change is, so that a plain access beside it is a race; it orders nothing.
+// Checked like an atomic write, so that an unordered plain access is a race; it orders nothing.
 void race_atomic_load(const void* p, size_t bytes, SourceLocation here) {
   access(p, bytes, Access::kAtomic, place_of(here));
 }

@@ -1,10 +1,10 @@
-// What the executor tells the race detector. notes.cpp has empty bodies; a program whose kernels
-// are compiled with -fsanitize=thread links assay_simt_race, which has the real ones (and is not
-// the compiler's own run-time library).
+// Reports of the SIMT emulator to the race detector. race_off.cpp has empty bodies; a program whose
+// kernels are compiled with -fsanitize=thread links assay_simt_race, which has the real ones and
+// replaces the compiler's run-time library.
 //
 // A race: two accesses of one location by two threads of a grid, one of them a write, without a
 // barrier that orders them. sync_block, sync_warp, named barriers and mbarriers order; shuffles and
-// votes do not, as CUDA says. Accesses of one byte are not looked at.
+// votes do not, as CUDA says. Accesses of one byte are not checked.
 #pragma once
 
 #include <cstddef>

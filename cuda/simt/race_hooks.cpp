@@ -1,4 +1,4 @@
-// What -fsanitize=thread makes the compiler call at each access.
+// The functions that code compiled with -fsanitize=thread calls at each access.
 #include <cstddef>
 #include <cstdint>
 
@@ -31,7 +31,7 @@ using assay::simt::race_access;
     race_access(p, bytes, Access::kWrite, ASSAY_PLACE); \
   }
 
-// The host's own atomics in the same files: done, not looked at.
+// Atomics of host code in the same files: performed, not checked.
 #define ASSAY_ATOMIC(bits, T)                                                                \
   T __tsan_atomic##bits##_load(const volatile T* p, int) {                                   \
     return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                             \

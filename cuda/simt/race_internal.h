@@ -1,4 +1,4 @@
-// The parts of the race detector: race.cpp decides, race_hooks.cpp is what the compiler calls,
+// The parts of the race detector: race.cpp decides, race_hooks.cpp has the compiler's entry points,
 // race_place.cpp names lines.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace assay::simt {
 
 enum class Access { kRead, kWrite, kAtomic, kAsyncRead, kAsyncWrite };
 
-// A line of a kernel in 32 bits: an address in the program, or a Here.
+// A line of a kernel in 32 bits: an address in the program, or a SourceLocation.
 using Place = uint32_t;
 inline constexpr Place kAsyncPlace = ~Place{0};
 Place place_of(const void* code);

@@ -1,4 +1,4 @@
-// Where the race detector is not linked.
+// Empty bodies, for programs without the race detector.
 #include "cuda/simt/block.h"
 #include "cuda/simt/race.h"
 

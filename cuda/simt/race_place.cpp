@@ -9,7 +9,7 @@
 #include "cuda/simt/race_internal.h"
 #include "cuda/simt/scheduler.h"
 
-extern "C" const char __executable_start;  // by the linker
+extern "C" const char __executable_start;  // defined by the linker
 
 namespace assay::simt {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 constexpr Place kIsHere = Place{1} << 31;
 std::vector<SourceLocation> heres;
 
-// "file:line" by addr2line; the address where there is none.
+// "file:line" by addr2line, or the address if addr2line finds none.
 std::string line_of(Place offset) {
   char line[512] = {};
   const std::string command =

@@ -46,7 +46,7 @@ uint64_t num_blocks(dim3 grid) {
   return uint64_t{grid.x} * grid.y * grid.z;
 }
 
-// The blocks' numbers in the order they run; empty: as they are counted.
+// A random order of the block numbers.
 std::vector<uint64_t> random_order(Scheduler& scheduler, uint64_t blocks) {
   std::vector<uint64_t> order(blocks);
   std::iota(order.begin(), order.end(), uint64_t{0});

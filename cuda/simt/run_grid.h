@@ -1,9 +1,10 @@
-// Running a kernel on the CPU: the executor's side of a launch.
+// Runs a kernel on the CPU: the SIMT emulator's side of a launch.
 //
-//   simt::run_grid("rmsnorm_forward", {blocks}, {32, 8}, 0, [&] { rmsnorm_forward_kernel<float>(a); });
+//   simt::run_grid("rmsnorm_forward", {blocks}, {32, 8}, 0,
+//                  [&] { rmsnorm_forward_kernel<float>(a); });
 //
-// Blocks run one after another, the threads of a block as fibers of the calling thread. The order
-// is the schedule's; a kernel that is right gives the same bits under each.
+// Blocks run one after another, the threads of a block as fibers of the calling thread. The
+// schedule sets the order; a correct kernel gives the same bits under every schedule.
 #pragma once
 
 #include <cstddef>
@@ -16,31 +17,30 @@
 
 namespace assay::simt {
 
-// A defect of the kernel (or its launch) that the executor noticed; one line.
+// A defect of the kernel (or its launch) that the emulator found; the text is one line.
 class KernelError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-enum class Order {
-  kForward,  // the lowest thread that can run, the first block; asynchronous copies land as late as possible
-  kReverse,  // the highest, the last; copies land at once
-  kRandom    // all at random, by seed
-};
+// kForward: the lowest thread that can run, blocks from the first; asynchronous copies land as late
+// as possible. kReverse: the highest thread, blocks from the last; copies land at once. kRandom:
+// all at random, by seed.
+enum class Order { kForward, kReverse, kRandom };
 struct Schedule {
   Order order = Order::kForward;
   uint64_t seed = 0;
 };
-// At the start: what the environment variable SIMT_ORDER says (fwd, rev, rnd:SEED), or forward.
+// The initial schedule is the environment variable SIMT_ORDER (fwd, rev, rnd:SEED), or fwd.
 void set_schedule(Schedule schedule);
 Schedule schedule();
 Schedule parse_schedule(const std::string& text);  // throws UserError
 std::string to_string(Schedule schedule);
 
-// A block that switches more often than this between its threads is taken for one that never ends.
+// A block that switches between its threads more often than this is reported as a livelock.
 void set_switch_limit(uint64_t switches);
 
-// Calls body() for each thread. Throws KernelError, or whatever body throws.
+// Calls body() once per thread of each block. Throws KernelError, or whatever body throws.
 void run_grid(const char* name, dim3 grid, dim3 block, size_t shared_bytes,
               const std::function<void()>& body);
 

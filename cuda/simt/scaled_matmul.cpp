@@ -1,6 +1,6 @@
-// The products of cuda/scaled_matmul.h for kernels that run on the CPU: decodes both operands, from
-// the layouts that the library reads, and multiplies in float, every sum from k = 0 on; scales of
-// whole tensors multiply the sum.
+// The products of cuda/scaled_matmul.h in the SIMT emulator: decodes both operands from cuBLASLt's
+// layouts and multiplies in float, each sum in the order of k. Scales of whole tensors multiply the
+// sum.
 #include "cuda/scaled_matmul.h"
 
 #include <vector>
@@ -30,12 +30,12 @@ int64_t rounded_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
 }
 
-// Where the scale of an element lies, as the library's documentation has it.
+// The scale of an element, from the layouts in cuBLASLt's documentation.
 float scale_value(const CodeOperand& o, int64_t lines, int64_t k, int64_t line, int64_t at) {
   const auto* const floats = static_cast<const float*>(o.scales);
   const auto* const bytes = static_cast<const uint8_t*>(o.scales);
-  // Tiles of 128 lines by 4 blocks, along k first; 16 bytes hold lines r, r + 32, r + 64, r + 96 of
-  // them.
+  // Tiles of 128 lines by 4 blocks, along k first; each 16 bytes hold lines r, r + 32, r + 64 and
+  // r + 96 of a tile.
   const auto tiled = [&](int64_t block) {
     const int64_t tile =
         line / 128 * (rounded_up(rounded_up(k, block) / block, 4) / 4) + at / block / 4;
@@ -98,7 +98,7 @@ void multiply(const ScaledMatmul& p) {
 
 }  // namespace
 
-// One thread of a grid of its own: device memory is for kernels alone.
+// Runs as a grid of one thread, because only kernels may access device memory.
 void scaled_matmul([[maybe_unused]] Exec on, const ScaledMatmul& p) {
   check_scaled_matmul(p);
   simt::enqueue([p] {

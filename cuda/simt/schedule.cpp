@@ -34,7 +34,7 @@ Schedule parse_schedule(const std::string& text) {
     const auto [stop, error] = std::from_chars(text.data() + 4, end, s.seed);
     if (error == std::errc{} && stop == end) return s;
   }
-  throw UserError("no schedule is called '" + text + "'", "fwd, rev, or rnd: and a number");
+  throw UserError("unknown schedule '" + text + "'", "use fwd, rev or rnd:SEED");
 }
 
 std::string to_string(Schedule schedule) {

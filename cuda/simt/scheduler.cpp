@@ -62,7 +62,7 @@ void Scheduler::run_threads() {
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-// The fibers' frames are dropped, not unwound: what they own on the heap is lost.
+// The fibers' frames are dropped, not unwound: the heap memory that they own leaks.
 void Scheduler::abandon() {
   for (int i = 0; i < block_.threads; ++i)
     if (threads_[i].state == Thread::State::kStarted) stacks_.give(threads_[i].fiber.stack);
@@ -167,8 +167,8 @@ bool Scheduler::pick_from_ready(int& index) {
   } else if (schedule_.order == Order::kReverse) {
     index = ready_.highest();
   } else {
-    // Half of the blocks stay with a thread's neighbours for a while: a warp or two run far ahead
-    // of the others.
+    // Half of the blocks stay near one thread for a while, so that a warp or two run far ahead of
+    // the others.
     const uint64_t r = random();
     if (!random_deep_ || r % 32 == 0) random_start_ = int((r >> 32) % uint64_t(block_.threads));
     index = ready_.next(random_start_);
@@ -232,7 +232,7 @@ void Scheduler::complete_one() {
   land(chosen->first);
 }
 
-// splitmix64.
+// SplitMix64.
 uint64_t Scheduler::random() {
   uint64_t x = random_state_ += 0x9E3779B97F4A7C15;
   x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;

@@ -1,5 +1,5 @@
-// Who runs next. One object for the process; everything here is called on the thread that called
-// run_grid.
+// Decides which thread of a block runs next. One object per process; everything here is called on
+// the thread that called run_grid.
 #pragma once
 
 #include <exception>
@@ -25,11 +25,11 @@ class Scheduler {
   Block& block() { return block_; }
   const ThreadSet& exited() const { return exited_; }
 
-  // Runs others until somebody makes the calling thread ready.
+  // Runs other threads until one of them makes the calling thread ready.
   void suspend(const char* what, SourceLocation here, const void* object);
   void make_ready(const ThreadSet& threads) { ready_.insert(threads); }
   void make_ready(int warp, uint32_t lanes) { ready_.insert_warp(warp, lanes); }
-  // As suspend, with a predicate to wake up by.
+  // As suspend, until the predicate is true.
   void park(const char* what, SourceLocation here, const void* object, bool (*ready)(void*),
             void* context);
   void notify() { changed_ = true; }
@@ -78,11 +78,11 @@ class Scheduler {
   uint64_t switch_limit_ = 1'000'000'000;
 };
 
-// meeting.cpp: the meetings of threads.
+// barriers.cpp: the barriers and warp collectives of a block.
 void rendezvous_begin(int threads);
 void rendezvous_thread_exits(Thread& thread);
 
-// fault.cpp: while one exists, a memory fault of a kernel is a KernelError.
+// fault.cpp: while one exists, a memory fault of a kernel becomes a KernelError.
 class FaultGuard {
  public:
   FaultGuard();
@@ -98,8 +98,8 @@ class FaultGuard {
 void shared_begins(Block& block, size_t dynamic_bytes);
 void shared_ends(Block& block);
 
-// report.cpp
-std::string describe_threads(Scheduler& scheduler);  // who waits where
+// thread_dump.cpp
+std::string describe_threads(Scheduler& scheduler);  // which threads wait where
 std::string short_place(SourceLocation here);        // ops/rmsnorm.cu:17
 
 }  // namespace assay::simt

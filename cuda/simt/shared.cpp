@@ -1,7 +1,7 @@
-// Shared memory: one arena a block. From its start the dynamic bytes, then the GPU_SHARED arrays as
-// threads come by, each with a gap behind it. Filled with 0xFF (a NaN, in float and bf16) for each
-// block; what the gaps hold is looked at when the block ends, and under the address sanitizer they
-// may not be touched at all.
+// Shared memory: one arena, reused by every block. The dynamic bytes come first, then the
+// GPU_SHARED arrays in the order in which threads reach them, each followed by a gap. All of it is
+// filled with 0xFF (NaN in float and bf16) for each block. The gaps are checked when the block
+// ends; under the address sanitizer they are poisoned.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -31,13 +31,13 @@ size_t static_bytes = 0;
 std::byte* make_arena() {
   void* p = mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  CHECK(p != MAP_FAILED, "no memory for a block's shared memory, %zu bytes", kArenaBytes);
+  CHECK(p != MAP_FAILED, "cannot map %zu bytes for a block's shared memory", kArenaBytes);
   return static_cast<std::byte*>(p);
 }
 
 void* add_piece(const char* name, size_t begin, size_t bytes) {
   pieces.push_back({name, begin, begin + bytes});
-  // Whole words: the sanitizer can bar the end of a word, not its beginning.
+  // Whole words: the sanitizer can poison the end of a word, not its beginning.
   used = (begin + bytes + 15) / 16 * 16 + kGap;
   asan_unpoison(arena + begin, used - begin);
   std::memset(arena + begin, 0xFF, used - begin);
@@ -69,7 +69,7 @@ void shared_ends(Block& block) {
     for (size_t at = pieces[i].end; at < end; ++at)
       if (arena[at] != std::byte{0xFF})
         throw KernelError(
-            strprintf("%s: block (%u,%u,%u) wrote behind the end of %s (%zu bytes), at byte %zu",
+            strprintf("%s: block (%u,%u,%u) wrote past the end of %s (%zu bytes), at byte %zu",
                       block.kernel, block.index.x, block.index.y, block.index.z, pieces[i].name,
                       pieces[i].end - pieces[i].begin, at - pieces[i].begin));
     asan_poison(arena + pieces[i].end, gap);
@@ -83,8 +83,8 @@ void* shared_array(SharedKey& key, size_t bytes, size_t alignment, SourceLocatio
   const size_t begin = (used + alignment - 1) / alignment * alignment;
   static_bytes += bytes;
   if (static_bytes > kMaxStaticBytes)
-    fail(here, "GPU_SHARED %s: %zu bytes, with those before it %zu; at most %zu a block", key.name,
-         bytes, static_bytes, kMaxStaticBytes);
+    fail(here, "GPU_SHARED %s: %zu bytes, %zu in total; at most %zu per block", key.name, bytes,
+         static_bytes, kMaxStaticBytes);
   if (static_bytes + b.dynamic_bytes > kMaxSharedBytes)
     fail(here, "GPU_SHARED %s: %zu bytes of static and %zu of dynamic shared memory, at most %zu",
          key.name, static_bytes, b.dynamic_bytes, kMaxSharedBytes);
@@ -100,9 +100,6 @@ void* dynamic_shared() {
 uint32_t shared_address(const void* p) {
   return uint32_t(static_cast<const std::byte*>(p) - arena);
 }
-void* shared_pointer(uint32_t address) {
-  return arena + address;
-}
 bool is_shared(const void* p) {
   return p >= arena && p < arena + kArenaBytes;
 }
@@ -112,14 +109,14 @@ void check_shared(const char* what, SourceLocation here, const void* p, size_t b
   if (!is_shared(p)) fail(here, "%s: %p is not in shared memory", what, p);
   const size_t at = shared_address(p);
   if (at % alignment != 0)
-    fail(here, "%s: shared address %zu is no multiple of %zu", what, at, alignment);
+    fail(here, "%s: shared address %zu is not a multiple of %zu", what, at, alignment);
   for (const Piece& piece : pieces)
     if (at >= piece.begin && at < piece.end) {
       if (at + bytes <= piece.end) return;
       fail(here, "%s: %zu bytes at byte %zu of %s, which has %zu", what, bytes, at - piece.begin,
            piece.name, piece.end - piece.begin);
     }
-  fail(here, "%s: shared address %zu lies in no array", what, at);
+  fail(here, "%s: shared address %zu is in no array", what, at);
 }
 
 }  // namespace assay::simt

@@ -1,4 +1,4 @@
-// The line of a kernel that called a wrapper, for reports and for telling barriers apart.
+// The line of a kernel that called a wrapper, for reports and to distinguish barriers.
 #pragma once
 
 namespace assay::simt {
@@ -7,7 +7,7 @@ struct SourceLocation {
   const char* file = "";
   int line = 0;
 
-  // As a default argument, `Here here = Here::caller()` is the line of the call.
+  // As a default argument, SourceLocation::caller() is the line of the call.
   static constexpr SourceLocation caller(const char* file = __builtin_FILE(),
                                          int line = __builtin_LINE()) {
     return {file, line};

@@ -19,7 +19,7 @@ Pace pace_by_environment() {
   const std::string pace = text ? text : "prompt";
   if (pace == "prompt") return Pace::kPrompt;
   if (pace == "late") return Pace::kLate;
-  throw UserError("no pace of the executor's stream is called '" + pace + "'", "prompt or late");
+  throw UserError("unknown stream pace '" + pace + "'", "set SIMT_STREAM to prompt or late");
 }
 
 struct Stream {
@@ -92,7 +92,7 @@ void* pinned_malloc(size_t bytes, size_t alignment) {
   require_no_recording("pinning memory");
   const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   void* const p = std::aligned_alloc(alignment, rounded);
-  CHECK(p != nullptr, "no memory for %zu bytes that the host sees too", bytes);
+  CHECK(p != nullptr, "cannot allocate %zu bytes of pinned memory", bytes);
   stream().pinned[reinterpret_cast<uintptr_t>(p)] = rounded;
   return p;
 }

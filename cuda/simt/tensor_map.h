@@ -1,4 +1,4 @@
-// What the executor keeps in the 128 bytes of a tensor map.
+// The SIMT emulator's encoding of the 128 bytes of a tensor map.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ std::string ranges(const std::vector<int>& numbers) {
     size_t last = i + 1 < numbers.size() ? i + 1 : i;
     const int step = numbers[last] - numbers[i];
     while (last + 1 < numbers.size() && numbers[last + 1] - numbers[last] == step) ++last;
-    if (last == i + 1 && step > 1) last = i;  // two do not make a row
+    if (last == i + 1 && step > 1) last = i;  // two numbers are not a range
     text += strprintf(text.empty() ? "%d" : ",%d", numbers[i]);
     if (last > i) text += strprintf("-%d", numbers[last]);
     if (last > i && step > 1) text += strprintf(" by %d", step);
@@ -35,7 +35,7 @@ std::string ranges(const std::vector<int>& numbers) {
 
 }  // namespace
 
-// The file's name with its folder.
+// file:line, with the last folder of the path.
 std::string short_place(SourceLocation here) {
   const char* name = here.file;
   const char* last = std::strrchr(name, '/');

@@ -21,7 +21,7 @@ class ThreadSet {
     word_[i / 64] &= ~(uint64_t{1} << (i % 64));
     if (word_[i / 64] == 0) used_ &= ~(1u << (i / 64));
   }
-  // The lanes of `mask` of this warp.
+  // The lanes of `mask` in this warp.
   void insert_warp(int warp, uint32_t mask) {
     if (mask == 0) return;
     word_[warp / 2] |= uint64_t{mask} << (warp % 2 * 32);
@@ -44,7 +44,7 @@ class ThreadSet {
     for (uint64_t word : word_) n += std::popcount(word);
     return n;
   }
-  // Of a set that is not empty.
+  // lowest(), highest() and next() require a set that is not empty.
   int lowest() const {
     const int w = std::countr_zero(used_);
     return w * 64 + std::countr_zero(word_[w]);
@@ -53,7 +53,7 @@ class ThreadSet {
     const int w = 31 - std::countl_zero(used_);
     return w * 64 + 63 - std::countl_zero(word_[w]);
   }
-  // The first one from i on, or the lowest if there is none.
+  // The first thread >= i, or the lowest if there is none.
   int next(int i) const {
     const int w = i / 64;
     const uint64_t here = word_[w] & ~uint64_t{0} << (i % 64);
@@ -66,7 +66,7 @@ class ThreadSet {
 
  private:
   uint64_t word_[kWords] = {};
-  uint32_t used_ = 0;  // words that are not zero
+  uint32_t used_ = 0;  // bit w: word_[w] is not zero
 };
 
 }  // namespace assay::simt

@@ -73,7 +73,7 @@ void exchange(void* const (&args)[kWarpLanes], uint32_t mask) {
     const int lane = std::countr_zero(left);
     auto& a = *static_cast<ShuffleArgument*>(args[lane]);
     if (!(mask >> a.source & 1))
-      fail(a.here, "shuffle: lane %d reads lane %d, which is not there", lane, a.source);
+      fail(a.here, "shuffle: lane %d reads lane %d, which is absent", lane, a.source);
     a.value = value[a.source];
   }
 }
@@ -83,7 +83,7 @@ struct VoteArgument {
   uint32_t result;
 };
 
-// result(value, lanes): what a lane with this value gets.
+// Stores result(value) for every lane.
 template <typename F>
 void vote(void* const (&args)[kWarpLanes], uint32_t mask, F result) {
   for (uint32_t left = mask; left != 0; left &= left - 1) {
@@ -144,7 +144,7 @@ uint32_t warp_max_u32(uint32_t value, SourceLocation here) {
   return a.result;
 }
 
-// Nothing runs between the read and the write: no other thread can.
+// Atomic, because no other thread runs between the read and the write.
 int32_t atomic_add(int32_t* p, int32_t value, SourceLocation here) {
   race_atomic(p, sizeof(*p), here);
   const int32_t old = *p;

@@ -1,5 +1,5 @@
-// Barriers, exchanges within a warp, atomics and arithmetic of the executor, for kernels:
-// cuda/kernel/warp.h.
+// The SIMT emulator's barriers, exchanges within a warp, atomics and arithmetic. Kernels use them
+// through cuda/kernel/warp.h.
 #pragma once
 
 #include <bit>
@@ -18,8 +18,8 @@ void sync_warp(uint32_t mask = kAllLanes, SourceLocation here = SourceLocation::
 void named_barrier_sync(int id, int threads, SourceLocation here = SourceLocation::caller());
 void named_barrier_arrive(int id, int threads, SourceLocation here = SourceLocation::caller());
 
-// `value`'s bits of lane source(lane) for every lane; lanes outside their group of `width` keep
-// their own.
+// Each lane gets the bits of `value` of its source lane, or its own if the source is outside its
+// group of `width`.
 enum class Shuffle { kIndex, kXor, kUp, kDown };
 uint64_t shuffle_bits(const char* what, Shuffle kind, uint64_t value, int operand, int width,
                       SourceLocation here);

@@ -1,6 +1,6 @@
 // Bulk copies. A load's destination is filled with 0xFF at the issue and gets its data when the
-// schedule lets it land; a store reads its source and writes its destination as late as the waits
-// of its thread allow.
+// schedule lets it land. A committed store reads its source and writes its destination when the
+// schedule chooses, at the latest in the waits of its thread.
 //
 // The order of elements in a shared tile: PTX ISA, "Tensor copies", tiled mode: the box row by row,
 // innermost dimension first, then the swizzle's XOR on shared addresses (swizzled() in
@@ -45,8 +45,8 @@ Tile make_tile(const char* what, const gpu::TensorMap& map, const void* shared,
   if (tile.map.rank != rank) {
     fail(here, "%s: %d coordinates for a tensor map of rank %d", what, rank, tile.map.rank);
   }
-  // 128 bytes by PTX. With a swizzle, 8 rows of the span: there the pattern begins anew, and
-  // wgmma's descriptor needs it.
+  // PTX requires 128 bytes. With a swizzle, 8 rows of the span: the pattern repeats there, and
+  // wgmma's descriptor requires it.
   const size_t alignment = tile.map.span == 16 ? 128 : size_t(tile.map.span) * 8;
   check_shared(what, here, shared, size_t(tile.bytes()), alignment);
   check_global(what, here, tile.map.base, size_t(tile.map.bytes), kPiece);
@@ -54,8 +54,8 @@ Tile make_tile(const char* what, const gpu::TensorMap& map, const void* shared,
   return tile;
 }
 
-// Calls f(shared address of a row of the box before the swizzle, its row of the tensor or null if
-// that is outside).
+// Calls f(address, row) for each row of the box: its shared address before the swizzle, and its row
+// of the tensor, or null if that is outside.
 template <typename F>
 void for_each_row(const Tile& tile, F f) {
   const SoftTensorMap& m = tile.map;
@@ -76,11 +76,11 @@ void for_each_row(const Tile& tile, F f) {
   }
 }
 
-// Bytes of a row of the box that lie inside dimension 0, and where they are in the row of the
+// The bytes of a row of the box that are inside dimension 0, and their position in the row of the
 // tensor.
 struct Inside {
-  int64_t begin, end;  // in the box's row
-  int64_t global;      // of byte 0 of the box's row
+  int64_t begin, end;  // bytes of the box's row
+  int64_t global;      // offset of the box's row in the tensor's row
 };
 Inside inside(const Tile& tile) {
   const int64_t x = tile.at[0], dim = tile.map.dim[0], box = tile.map.box[0];
@@ -118,10 +118,10 @@ void for_each_global_row(const Tile& tile, F f) {
 
 // --- Stores
 
-// Read once, then written once; the writing may be asked for first.
+// Read once, then written once; write_now() reads first if needed.
 struct Store {
   Tile tile;
-  std::vector<std::byte> data;  // piece by piece, once read
+  std::vector<std::byte> data;  // in pieces of 16 bytes, once read
   bool read = false, written = false;
 
   void read_now(std::byte* arena) {
@@ -166,7 +166,7 @@ struct Stores : Extension {
   };
   std::vector<OfThread> of_thread{size_t(block().threads)};
 
-  // The hardware frees the block's shared memory when it ends, read or not.
+  // The hardware frees shared memory when the block ends, even if a store has not read it yet.
   void block_ends() override {
     for (const OfThread& t : of_thread) {
       if (!t.open.empty()) fail(t.last_store, "tma_store without bulk_commit");
@@ -200,7 +200,7 @@ void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
 void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier,
                SourceLocation here) {
   if (bytes <= 0 || bytes % kPiece != 0) {
-    fail(here, "bulk_load: %d bytes; a positive multiple of 16 is possible", bytes);
+    fail(here, "bulk_load: %d bytes, must be a positive multiple of 16", bytes);
   }
   check_shared("bulk_load", here, shared, size_t(bytes), kPiece);
   check_global("bulk_load", here, global, size_t(bytes), kPiece);

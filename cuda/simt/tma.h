@@ -1,4 +1,4 @@
-// Bulk copies of the executor, for kernels: cuda/kernel/tma.h.
+// The SIMT emulator's bulk copies. Kernels use them through cuda/kernel/tma.h.
 #pragma once
 
 #include <array>

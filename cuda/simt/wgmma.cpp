@@ -1,13 +1,12 @@
 // wgmma. The 128 threads of a warpgroup issue the same steps (products and commits), each at its
-// own time; the first one writes a step down, the others are compared with it. A batch runs when
-// the schedule wants it after all have committed it. Its tiles are read then, so that one who
-// writes to them too early is seen; or, by the schedule, when the first thread issues the product,
-// so that data which another thread has still to write are missed.
+// own time. The first thread records a step; the others are compared with it. A batch runs when the
+// schedule chooses, after all threads have committed it. Its tiles are read then, which shows
+// writes to them that come too early; or, in some schedules, when the first thread issues the
+// product, which shows data that another thread has not written yet.
 //
-// Accumulators: the first product that names an array takes its numbers away and leaves NaNs of one
-// bit pattern; they come back in the wgmma_wait that covers the last product on the array. Whoever
-// reads d too early gets NaN, whoever writes it (or hands over another array) is found when the
-// pattern is gone.
+// Accumulators: the first product on an array takes its values and leaves NaNs of one bit pattern;
+// the wgmma_wait that covers the last product on the array gives them back. A read of d that comes
+// too early gets NaN. A write to d, or the use of another array, is found by the missing pattern.
 #include "cuda/simt/wgmma.h"
 
 #include <bit>
@@ -26,11 +25,11 @@ namespace {
 
 constexpr int kThreads = kWarpgroupThreads;
 constexpr int kM = 64;
-constexpr int kK = 16;  // of bf16; of codes twice as many
+constexpr int kK = 16;  // bf16; twice as many 8-bit codes
 constexpr int kMaxN = 256;
 constexpr uint32_t kInFlight = 0xFFF7ACC0u;  // a quiet NaN
 
-// d of all threads, put together.
+// The accumulators of all threads as one tile.
 struct Accumulator {
   int n;
   std::vector<float> tile;       // (64, n)
@@ -51,13 +50,14 @@ struct Step {
   int n = 0;
   int accumulate = 0;
   std::shared_ptr<Accumulator> accumulator = {};
-  std::vector<float> a_read = {},
-                     b_read = {};  // as wgmma_multiply takes them; empty: read when it runs
-  int threads = 0;                 // that have issued it
+  // As wgmma_multiply takes them; empty: read when the step runs.
+  std::vector<float> a_read = {}, b_read = {};
+  int threads = 0;  // number that have issued it
 };
 
 struct Fragment {
-  int row, column;  // of d[0]; d[1] next to it, d[2] and d[3] 8 rows on, d[4 i] 8 i columns on
+  // Of d[0]; d[1] is in the next column, d[2] and d[3] 8 rows on, d[4 i] 8 i columns on.
+  int row, column;
 };
 // PTX ISA, "Register Fragments" for wgmma.mma_async.m64nNk16, matrix D; a in registers has the same
 // rows.
@@ -68,14 +68,14 @@ Fragment fragment(int thread) {
 struct Warpgroup {
   struct OfThread {
     uint64_t issued = 0;            // steps
-    uint64_t committed = 0;         // of those
+    uint64_t committed = 0;         // steps
     std::vector<uint64_t> batches;  // steps issued before the end of each batch
     SourceLocation fence, last;
     int fenced = 0;
     std::vector<std::shared_ptr<Accumulator>> held;
   };
   OfThread of_thread[kThreads];
-  std::vector<Step> steps;  // those not executed, from number `executed` on
+  std::vector<Step> steps;  // not executed yet; steps[0] has number `executed`
   uint64_t executed = 0;
 
   void execute_before(uint64_t end);
@@ -109,7 +109,7 @@ Me find_me(SourceLocation here) {
   }
   const int index = self().index;
   if ((index / kThreads + 1) * kThreads > b.threads)
-    fail(here, "wgmma: the block has no 128 threads for this warpgroup");
+    fail(here, "wgmma: this warpgroup of the block has fewer than 128 threads");
   auto& group = groups->of_index[size_t(index / kThreads)];
   if (!group) group = std::make_unique<Warpgroup>();
   const int rank = index % kThreads;
@@ -150,7 +150,7 @@ void take_back(Accumulator& accumulator, int thread, SourceLocation here) {
 }
 
 void check_tile(const WgmmaTile& tile, const char* name, SourceLocation here) {
-  const uint32_t pattern = tile.span / 16 - 1;  // rows of 128 bytes until the XOR begins anew
+  const uint32_t pattern = tile.span / 16 - 1;  // bits of the row's number that the XOR uses
   if ((tile.start >> 7 & pattern) != 0)
     fail(here,
          "wgmma: %s at shared+%u begins inside the swizzle's pattern: the tile must be aligned to "
@@ -160,7 +160,7 @@ void check_tile(const WgmmaTile& tile, const char* name, SourceLocation here) {
   if (tile.base_offset != 0) fail(here, "wgmma: the descriptor of %s has a base offset", name);
 }
 
-// An operand as its descriptor has it.
+// An operand in shared memory.
 struct Tiled {
   const char* name;
   uint64_t descriptor;
@@ -235,7 +235,7 @@ void Warpgroup::execute_before(uint64_t end) {
   executed = end;
 }
 
-// What the race detector hears of an operand: by one thread of the warpgroup for all.
+// Reports the reads of an operand to the race detector; one thread does it for the warpgroup.
 void note_operand(uint64_t descriptor, TileOrder order, int rows, SourceLocation here) {
   const WgmmaTile tile = wgmma_tile(descriptor);
   const int r_step = order == TileOrder::kMNMajor ? 8 : 1;
@@ -248,7 +248,7 @@ void note_operand(uint64_t descriptor, TileOrder order, int rows, SourceLocation
   }
 }
 
-// The step this thread issues now: written down if it is the first to come.
+// Issues this thread's next step: the first thread records it, the others are compared with it.
 Step& issue(Warpgroup& group, Warpgroup::OfThread& me, const Step& mine) {
   const size_t at = size_t(me.issued - group.executed);
   if (at == group.steps.size()) {
@@ -281,13 +281,12 @@ Step& issue(Warpgroup& group, Warpgroup::OfThread& me, const Step& mine) {
 Step& issue_product(float* d, const Step& mine) {
   const auto [group, rank, me] = find_me(mine.here);
   if (mine.n % 32 != 0 || mine.n < 32 || mine.n > kMaxN)
-    fail(mine.here, "wgmma: n %d; 32, 64, ... 256 are possible", mine.n);
+    fail(mine.here, "wgmma: n %d, must be 32, 64, ... or 256", mine.n);
   const Accumulator* held = nullptr;
   for (const auto& accumulator : me.held)
     if (accumulator->d[rank] == d) held = accumulator.get();
   if (!held && !me.fenced)
-    fail(mine.here,
-         "wgmma: no wgmma_fence since this thread may last have touched the accumulator");
+    fail(mine.here, "wgmma: no wgmma_fence after this thread may have accessed the accumulator");
   Step& step = issue(group, me, mine);
   if (!step.accumulator) {
     for (const auto& accumulator : me.held)
@@ -300,7 +299,7 @@ Step& issue_product(float* d, const Step& mine) {
   }
   Accumulator& accumulator = *step.accumulator;
   if (held ? held != &accumulator : accumulator.d[rank] != nullptr)
-    fail(mine.here, "wgmma: the threads of the warpgroup use accumulators in different order");
+    fail(mine.here, "wgmma: the threads of the warpgroup use accumulators in different orders");
   if (accumulator.n != mine.n)
     fail(mine.here, "wgmma: n %d on an accumulator in flight with n %d", mine.n, accumulator.n);
   if (!held) {
@@ -328,8 +327,8 @@ uint64_t wgmma_descriptor(const void* tile, int leading_bytes, int stride_bytes,
   constexpr int kLimit = 1 << 18;
   if (leading_bytes < 0 || leading_bytes % 16 != 0 || leading_bytes >= kLimit || stride_bytes < 0 ||
       stride_bytes % 16 != 0 || stride_bytes >= kLimit) {
-    fail(here, "wgmma_descriptor: leading %d, stride %d: multiples of 16 below %d", leading_bytes,
-         stride_bytes, kLimit);
+    fail(here, "wgmma_descriptor: leading %d, stride %d, must be multiples of 16 below %d",
+         leading_bytes, stride_bytes, kLimit);
   }
   constexpr uint64_t kMode[] = {0, 3, 2, 1};  // none, 32, 64, 128
   return uint64_t(shared_address(tile) >> 4) | uint64_t(leading_bytes >> 4) << 16 |

@@ -1,4 +1,4 @@
-// Warpgroup products of the executor, for kernels: cuda/kernel/wgmma.h.
+// The SIMT emulator's warpgroup products. Kernels use them through cuda/kernel/wgmma.h.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace assay::simt {
 
-// Of an operand: k of a product is 32 bytes of them.
+// The elements of an operand; a product takes 32 bytes of them along K.
 enum class WgmmaElement { kBf16, kE4M3, kE5M2 };
 
 uint64_t wgmma_descriptor(const void* tile, int leading_bytes, int stride_bytes,
                           gpu::Swizzle swizzle = gpu::Swizzle::k128,
                           SourceLocation here = SourceLocation::caller());
-// d: n / 2 numbers.
+// d: the n / 2 accumulators of the calling thread. a and b: descriptors.
 void wgmma(float* d, int n, uint64_t a, int a_is_mn_major, uint64_t b, int b_is_mn_major,
            int accumulate, SourceLocation here);
-// Operands of 8 bits: both K-major.
+// 8-bit operands, both K-major.
 void wgmma_codes(float* d, int n, WgmmaElement a_element, uint64_t a, WgmmaElement b_element,
                  uint64_t b, int accumulate, SourceLocation here);
 void wgmma_a_in_registers(float* d, int n, const uint32_t (&a)[4], uint64_t b, int b_is_mn_major,

@@ -7,7 +7,7 @@ namespace assay::simt {
 
 namespace {
 
-// Where the build asks for no instruction set of its own, the loops below are compiled for several.
+// If the build selects no instruction set, the loops below are compiled for several.
 #if defined(__x86_64__) && !defined(__AVX2__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define ASSAY_FOR_EACH_CPU [[gnu::target_clones("avx512f", "arch=haswell", "default")]]
@@ -21,7 +21,7 @@ constexpr int kK = 16;
 typedef float Float16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float Float8 __attribute__((vector_size(32), aligned(4), may_alias));
 
-// By address, not memcpy: copies are made in pieces of 128 bits here (CMakeLists.txt).
+// Through pointers, because a memcpy is compiled to pieces of 128 bits here.
 Float16& at16(float* p) {
   return *reinterpret_cast<Float16*>(p);
 }

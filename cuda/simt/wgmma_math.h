@@ -1,5 +1,5 @@
-// The arithmetic of wgmma and the address of every operand element in shared memory, without the
-// executor around it.
+// The arithmetic of wgmma and the address of every operand element in shared memory, independent of
+// the rest of the SIMT emulator.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace assay::simt {
 
-// A matrix descriptor taken apart; the same fields as wgmma_descriptor in cuda/kernel/wgmma.h puts
-// together. Source: PTX ISA, "Matrix descriptor format" of wgmma: bits 0-13 address / 16, 16-29
+// The fields of a matrix descriptor, which wgmma_descriptor in cuda/kernel/wgmma.h puts together.
+// Source: PTX ISA, "Matrix descriptor format" of wgmma: bits 0-13 address / 16, 16-29
 // leading dimension offset / 16, 32-45 stride dimension offset / 16, 49-51 base offset, 62-63
 // swizzle (0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes).
 struct WgmmaTile {
@@ -20,12 +20,11 @@ struct WgmmaTile {
 };
 WgmmaTile wgmma_tile(uint64_t descriptor);
 
-// Which index neighbours in memory: k, or that of M or N.
+// The index that is contiguous in memory: k, or that of M or N.
 enum class TileOrder { kKMajor, kMNMajor };
 
-// The XOR that TMA and wgmma apply to shared addresses: bits 4.. with bits 7.., as many bits as the
-// span has 16-byte pieces to move. Source: PTX ISA, "Swizzling modes"; in CuTe's words
-// Swizzle<1|2|3, 4, 3>.
+// The XOR that TMA and wgmma apply to shared addresses: log2(span / 16) bits, from bit 4 on, with
+// those from bit 7 on. Source: PTX ISA, "Swizzling modes"; in CuTe Swizzle<1|2|3, 4, 3>.
 constexpr uint32_t swizzled(uint32_t address, uint32_t span) {
   return address ^ ((address >> 3) & (span - 16));
 }
@@ -44,8 +43,8 @@ uint32_t wgmma_address(const WgmmaTile& tile, TileOrder order, int r, int k);
 [[nodiscard]] bool wgmma_gather(float* out, const WgmmaTile& tile, TileOrder order, int rows,
                                 const std::byte* arena, size_t arena_bytes);
 
-// The same of 8-bit codes, K-major, k in [0, 32): 16 bytes are 16 elements, so element (r, k) lies
-// where (r, k / 2) of the 16-bit tile does. numbers: what each code stands for.
+// The same for 8-bit codes, K-major, k in [0, 32): 16 bytes hold 16 elements, so element (r, k) is
+// where (r, k / 2) of the 16-bit tile is. numbers: the value of each code.
 [[nodiscard]] bool wgmma_gather_codes(float* out, const WgmmaTile& tile, int rows,
                                       const float (&numbers)[256], const std::byte* arena,
                                       size_t arena_bytes);
