@@ -1,5 +1,5 @@
-// Evaluation as the run sees it: an object that is due at some steps and gives named results. eval/
-// and tools/ implement it.
+// The interface of an evaluation: it is due at some steps and gives named results. eval/ and tools/
+// implement it.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ struct EvalResult {
   std::string task;    // "val"
   std::string metric;  // "loss_nats", "bits_per_byte"
   double value = 0;
-  int64_t n = 0;  // what it is a mean over
+  int64_t n = 0;  // number of items that the value is a mean over
 };
 
 struct Evaluation {
   std::vector<EvalResult> results;
-  std::string text = "";  // for the log, lines; "" = the results
+  std::string text = "";  // lines for the log; "" = the results
 };
 
-// A place in the run.
+// A point between two steps of a run.
 struct EvalMoment {
   int64_t steps_done = 0;
-  bool landing = false;  // of the contract
+  bool landing = false;  // a landing of the contract
   bool last = false;     // no step follows: all are done, or run.target_loss is reached
 };
 
-// What a long evaluation tells and asks on its way.
+// Callbacks of a long evaluation. `interrupted` may be empty.
 struct EvalWatch {
   std::function<void(const std::string& what, double share)> progress;  // share done, in [0, 1]
   std::function<bool()> interrupted;
@@ -40,12 +40,11 @@ struct EvalWatch {
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
-  // Of one of its results: where telemetry has this task, the evaluation was done.
+  // The task of one of its results: if telemetry has it for a step, the evaluation was done there.
   virtual std::string task() const = 0;
   virtual bool due(const EvalMoment& at) const = 0;
-  // Leaves what training goes on with alone. Of a run's first evaluator the first result is the one
-  // that run.target_loss looks at. Nothing when it was interrupted: the run that goes on does it
-  // again.
+  // Does not change the training state. The first result of a run's first evaluator is compared
+  // with run.target_loss. Returns nullopt if interrupted: the resumed run evaluates again.
   virtual std::optional<Evaluation> evaluate(Exec on, Model& model, const EvalMoment& at,
                                              const EvalWatch& watch) = 0;
 };

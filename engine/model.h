@@ -1,6 +1,6 @@
-// What the engine knows of a network: parameters to optimise, a micro-batch forward and backward,
-// evaluation, and what its routers did. models/decoder/decoder.h implements it; the engine never
-// includes models.
+// The engine's interface to a network: parameters to optimise, forward and backward of a
+// micro-batch, evaluation, and router statistics. models/decoder/decoder.h implements it; the
+// engine never includes models.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace assay {
 
-// B sequences of T positions in the host's memory; rows are tokens in order. target < 0 is not
-// counted.
+// B sequences of T positions in the host's memory; rows are tokens in order. Targets < 0 are not
+// counted in the loss.
 struct TokenBatch {
   View<const int32_t, 1> token;   // (B * T)
   View<const int32_t, 1> target;  // (B * T)
@@ -27,30 +27,30 @@ struct TokenBatch {
   int64_t sequence = 0;           // T
 };
 
-// Texts of any lengths, one behind the other, in the host's memory. A segment's prefix are rows of
-// an earlier segment of the same batch: what several texts begin with is there once. What is asked:
-// how well `row` predicts `target`; a row may be asked more than once.
+// Texts of any length, one after another, in the host's memory. A segment's prefix is rows of an
+// earlier segment of the same batch, so that texts share a common beginning. Scored is how well
+// token `row` predicts `target`; a row may be scored more than once.
 struct TextBatch {
   View<const int32_t, 1> token;             // (N)
-  View<const int32_t, 1> position;          // (N)   in its text
+  View<const int32_t, 1> position;          // (N)   in the token's text
   View<const AttentionSegment, 1> segment;  // (S)
   View<const int32_t, 1> row;               // (M)   in [0, N)
   View<const int32_t, 1> target;            // (M)   in [0, V)
-  // The last block computes queries, feed-forward and all that follows for the rows that are asked
-  // alone, or, for comparison, for all of them. The scores are the same.
+  // kAskedRows: the last block computes queries, feed-forward and all that follows for scored rows
+  // only. kAllRows: for all rows, for comparison. The scores are the same.
   enum class LastBlock { kAskedRows, kAllRows } last_block = LastBlock::kAskedRows;
 };
 
-// New tokens of texts that are kept in a cache, in the host's memory. A text goes on behind its
-// first `position` tokens, which earlier calls have given; what the cache had behind them is
-// replaced. A text has one part.
+// New tokens of texts whose earlier tokens are in the KV cache, in the host's memory. A part
+// continues its text after the first `position` tokens, which earlier calls wrote to the cache;
+// later cached tokens are replaced. At most one part per text.
 struct TextPart {
-  int64_t text = 0;      // in [0, the texts planned for)
+  int64_t text = 0;      // in [0, texts of plan_cache)
   int64_t position = 0;  // of its first new token
   int64_t tokens = 0;    // at least 1
 };
 struct Extension {
-  View<const int32_t, 1> token;  // (N)   of the first part, then of the second, ...
+  View<const int32_t, 1> token;  // (N)   those of the first part, then of the second, ...
   View<const TextPart, 1> part;  // (S)
 };
 
@@ -62,33 +62,29 @@ struct ParameterRef {
   View<bf16, 1> weight = {};  // the bf16 working copy; empty when products read the master
 };
 
-// kRecipe: products in the formats of precision.recipe. kBf16: none of them, the last steps of
-// precision.bf16_tail.
+// kRecipe: products in the formats of precision.recipe. kBf16: all products in bf16, in the last
+// steps of a run (precision.bf16_tail).
 enum class PrecisionPhase { kRecipe, kBf16 };
 
-// What a micro-batch of the step contributes: gradients are scaled so that micro-batches just add.
+// The weight of a micro-batch in its step: gradients are scaled so that micro-batches just add.
 struct MicroScale {
-  float loss = 1.0f;  // 1 / counted targets of the whole step
-  float micro_share =
-      1.0f;  // 1 / micro-batches of the step (auxiliary and z-loss are means over tokens)
-  int64_t first_micro =
-      0;  // micro-batches of the run before this step: what stochastic rounding counts by
-  enum class Sample {
-    kNothing,
-    kFormats
-  } sample = Sample::kNothing;  // measure what quantisation loses
+  float loss = 1.0f;         // 1 / counted targets of the whole step
+  float micro_share = 1.0f;  // 1 / micro-batches of the step, for auxiliary and z-loss
+  int64_t first_micro = 0;   // micro-batches of the run before this step, for stochastic rounding
+  // kFormats: measure the quantisation errors of this step.
+  enum class Sample { kNothing, kFormats } sample = Sample::kNothing;
 };
 
-// One MoE layer over the last step, for telemetry. Views belong to the model.
+// Statistics of one MoE layer over the last step, for telemetry. Views belong to the model.
 struct RouterLayerState {
   int64_t layer = 0;  // block index
   int64_t top_k = 0;
   View<const int64_t, 1> counts;  // (E) assignments of the step
-  View<const float, 1> bias;      // (E) empty when there is none
+  View<const float, 1> bias;      // (E) empty without a bias
   double aux = 0;                 // mean over the step's micro-batches, before aux_alpha
   double z = 0;                   // mean over tokens of logsumexp^2, before z_alpha
-  // Means over the last micro-batch's tokens; margin: score of the last chosen less that of the
-  // first unchosen expert, lead: of the first chosen.
+  // Means over the first tokens of the last micro-batch (ops/router.h, RouterMargin). margin: score
+  // of the last chosen expert minus that of the first unchosen; lead: of the first chosen minus it.
   double margin = 0, lead = 0;
   double gate_entropy_nats = 0;
 };
@@ -100,12 +96,12 @@ struct QuantisedOperandState {
   int64_t layer = 0;               // block index
   std::string operand;             // fprop.input, fprop.weight, dgrad.gradient, ...
   std::string format;              // mxfp8, nvfp4+sr, ...
-  uint32_t site = 0;               // its number, from 1
+  uint32_t site = 0;               // number of the operand, from 1
   View<const double, 1> measures;  // (kFakeMeasures) of ops/fake_quantise.h, of a sampled step
 };
 
-// The quantised operand whose largest magnitude was the first, in the order of the computation, not
-// to be finite: nothing that is computed from it is a number.
+// The first quantised operand, in the order of the computation, whose largest magnitude is not
+// finite. Everything computed from it is invalid.
 struct NotFiniteOperand {
   const QuantisedOperandState* operand = nullptr;  // null: all are finite
   float amax = 0;                                  // infinity, or NaN
@@ -116,63 +112,66 @@ class Model {
   virtual ~Model() = default;
   virtual Backend backend() const = 0;
 
-  // Registers every buffer for micro-batches of at most batch x sequence tokens.
+  // Registers every buffer, for the largest micro-batch that the model was made for.
   virtual void plan(MemoryPlan& plan) = 0;
-  // After MemoryPlan::allocate(): takes the addresses, fills tables.
+  // Call after MemoryPlan::allocate(): takes the addresses, fills tables.
   virtual void bind(Exec on) = 0;
   virtual void initialise(Exec on, uint64_t seed) = 0;
-  // Working copies from the masters (rounding and packing): after initialise and load.
+  // Makes the working copies from the masters (rounding and packing). Call after initialise and
+  // after loading.
   virtual void refresh_weights(Exec on) = 0;
-  // Packed forms only: the optimizer has rounded the working copies already.
+  // As refresh_weights, after the optimizer has rounded the working copies.
   virtual void repack_weights(Exec on) = 0;
-  // Scratch that matrix products need in Exec::workspace.
+  // Bytes that matrix products need in Exec::workspace.
   virtual int64_t workspace_bytes() const = 0;
 
-  // Of the steps to come. Where it changes, the copies of the weights are made anew.
+  // Sets the phase of the following steps. If it changes, quantised copies of weights are remade.
   virtual void enter(Exec on, PrecisionPhase phase) = 0;
 
   virtual std::vector<ParameterRef> parameters() = 0;
   // Everything a checkpoint holds of the model: masters and buffers.
   virtual std::vector<TensorRef> tensors() = 0;
 
-  // Zeroes gradients, counts, sums. After the wait(on) that ended the step before.
+  // Zeroes gradients, counts, sums. Call after the wait(on) that ends the previous step.
   virtual void begin_step(Exec on, const MicroScale& scale) = 0;
-  // On a GPU queued only: the batch's memory stays as it is until wait(on).
+  // On a GPU this only queues work: the batch's memory must not change before wait(on).
   virtual void forward_backward(Exec on, const TokenBatch& batch) = 0;
-  // Queues copies of what loss_sum() and router_layers() show: it is theirs after wait(on).
+  // Queues copies to the host of the step's results (loss_sum(), router_layers(), measures), which
+  // are valid after wait(on).
   virtual void read_back(Exec on) = 0;
   // Sum of nats over the step's counted targets at the last read_back().
   virtual double loss_sum() const = 0;
-  // Forward only; per-target nats into `nats` (0 where not counted), the host's. Leaves gradients
-  // and counts alone.
+  // Forward only. nats (B T), on the host: of each target, 0 if it is not counted. Does not change
+  // gradients and counts.
   virtual void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) = 0;
 
-  // Forward only, of at most as many rows, and questions, as a micro-batch has tokens; positions
-  // below its sequence length. nats (M): of the targets. most_likely (M): 1 where no token is more
-  // likely, and no smaller id as likely. The host's.
+  // Forward only. N, S and M are at most the tokens of a micro-batch, positions below its sequence
+  // length. nats (M), on the host: of the targets. most_likely (M), on the host: 1 if no token is
+  // more likely than the target, and no smaller id equally likely.
   virtual void score(Exec on, const TextBatch& batch, View<float, 1> nats,
                      View<uint8_t, 1> most_likely) = 0;
 
-  // For generation only: registers keys and values of so many texts of at most a micro-batch's
-  // sequence length. After plan().
+  // For generation only, after plan(): registers a KV cache for `texts` texts of at most a
+  // micro-batch's sequence length.
   virtual void plan_cache(MemoryPlan& plan, int64_t texts) = 0;
-  // Forward only, of at most as many tokens as a micro-batch has. logits (S, V): what follows each
-  // part's last token. The host's.
+  // Forward only, of at most the tokens of a micro-batch. logits (S, V), on the host: for the token
+  // after each part.
   virtual void extend(Exec on, const Extension& extension, View<float, 2> logits) = 0;
 
-  // rate: bias_rate already multiplied by the schedule when bias_follows_lr.
+  // At the end of a step: updates the routers' selection bias from the counts of the step.
+  // lr_fraction: the schedule's share of the peak learning rate, used with bias_follows_lr.
   virtual void update_router_bias(Exec on, float lr_fraction) = 0;
-  // The MoE layers in order, as the last read_back() found them (margin and lead: at the last
-  // update_router_bias); valid until the next call.
+  // The MoE layers in order, as of the last read_back() (margin and lead: of the last
+  // update_router_bias before it); valid until the next call.
   virtual const std::vector<RouterLayerState>& router_layers() = 0;
-  // In order of the layers; measures as the last read_back() of a sampled step found them. The same
-  // operands in every call.
+  // In order of the layers, the same operands in every call; measures as of the last read_back() of
+  // a sampled step.
   virtual const std::vector<QuantisedOperandState>& quantised_operands() const = 0;
-  // Of everything quantised between the last two read_back()s (the first: since bind()), sampled or
-  // not.
+  // The first of all operands quantised between the last two read_back()s (the first time: since
+  // bind()), whether sampled or not.
   virtual NotFiniteOperand not_finite_operand() const = 0;
-  // Experts chosen for these tokens, per MoE layer in order of router_layers(), (layers, tokens *
-  // K), the host's.
+  // expert (layers, tokens * K), on the host: the experts chosen for these tokens, per MoE layer in
+  // the order of router_layers().
   virtual void route(Exec on, const TokenBatch& batch, View<int32_t, 2> expert) = 0;
 };
 

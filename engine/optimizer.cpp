@@ -19,7 +19,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, Model& model)
 }
 
 void Optimizer::plan(MemoryPlan& plan) {
-  parameters_ = model_.parameters();  // shapes are set once the model has planned
+  parameters_ = model_.parameters();  // sizes are known after Model::plan()
   int64_t pieces = 0;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterRef& p = parameters_[i];
@@ -127,7 +127,7 @@ GroupRatios Optimizer::ratios() const {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterRef& p = parameters_[i];
     const auto role = std::find(kRatioRoles.begin(), kRatioRoles.end(), p.spec->role);
-    CHECK(role != kRatioRoles.end(), "%s is in no group", p.spec->name.c_str());
+    CHECK(role != kRatioRoles.end(), "%s is in no ratio group", p.spec->name.c_str());
     const int64_t first = moments_[i].piece;
     add(sums[size_t(role - kRatioRoles.begin())],
         read_squares_.rows(first, adamw_pieces(p.master.dim[0])));

@@ -1,5 +1,5 @@
-// AdamW over a model's parameters, by group: global norm, clip factor, update. Nothing waits for
-// the result: norm and clip stay where the gradients are until read_back().
+// AdamW over a model's parameters, by group: global norm, clip factor, update. step() does not wait
+// for a GPU: norm and clip factor stay on the device until read_back().
 #pragma once
 
 #include <string>
@@ -21,18 +21,18 @@ class Optimizer {
   void bind();
 
   // step counts from 0; lr_share is the schedule's share of each group's peak learning rate. A
-  // sampled step adds up its ratios in the same pass.
+  // sampled step also sums the squares for ratios(), in the same pass.
   enum class Sample { kNothing, kRatios };
   void step(Exec on, int64_t step, double lr_share, Sample sample = Sample::kNothing);
 
-  // Queues copies of what is below: it is there after wait(on).
+  // Queues copies to the host of the following values, which are valid after wait(on).
   void read_back(Exec on);
   double gradient_norm() const { return double(read_norm_[0]); }
   double clip_factor() const { return double(read_clip_[0]); }
   int64_t non_finite() const { return read_non_finite_[0]; }
-  // Of every master, bit by bit; the same for any thread count. Waits for a GPU.
+  // Checksum of the bits of all masters, the same for any thread count. Waits for a GPU.
   uint64_t parameter_checksum(Exec on) const;
-  // Of the last sampled step.
+  // The ratios of the last sampled step, after read_back() and wait(on).
   GroupRatios ratios() const;
   // First and second moments, named "<parameter>.m" and "<parameter>.v".
   std::vector<TensorRef> tensors();
@@ -48,7 +48,7 @@ class Optimizer {
   std::vector<ParameterRef> parameters_;  // shapes at construction, addresses after bind()
   struct Moments {
     View<float, 1> m, v;
-    int64_t piece = 0;  // where this parameter's rows of squares_ begin
+    int64_t piece = 0;  // first row of this parameter in squares_
   };
   std::vector<Moments> moments_;
   std::vector<View<const float, 1>> gradients_;
@@ -56,13 +56,13 @@ class Optimizer {
   View<int64_t, 1> non_finite_;
   View<double, 2> partial_;
   View<double, 2> squares_;  // (pieces of all parameters, 3)
-  // The host's.
+  // On the host.
   View<float, 1> read_norm_, read_clip_;
   View<int64_t, 1> read_non_finite_;
-  View<int64_t, 1> checksums_;  // one a parameter
+  View<int64_t, 1> checksums_;  // one per parameter
   View<double, 2> read_squares_;
-  View<int64_t, 1> device_checksums_;  // on a GPU, of checksums_
-  bool sampled_ = false;               // the last step() was
+  View<int64_t, 1> device_checksums_;  // with a GPU: checksums_ on the device
+  bool sampled_ = false;               // the last step() was sampled
 };
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// What the engine knows of a parameter: name, shape, and which rules apply to it.
+// What the engine knows of a parameter: name, shape, and the rules that apply to it.
 // models/parameters/table.h makes the list.
 #pragma once
 
@@ -9,7 +9,7 @@
 namespace assay {
 
 enum class Init { kOne, kZero, kNormal };
-// What a tensor is for. A buffer is in checkpoints, but neither trained nor counted.
+// The purpose of a tensor. A buffer is in checkpoints, but neither trained nor counted.
 enum class Role {
   kEmbedding,
   kHead,
@@ -21,8 +21,8 @@ enum class Role {
   kSharedExpert,
   kBuffer
 };
-// Which optimizer settings apply: `decay` and `no_decay` share the main learning rate, routers and
-// routed experts have their own.
+// The optimizer settings of a parameter: kDecay and kNoDecay share the main learning rate, routers
+// (no weight decay) and routed experts have their own.
 enum class Group { kDecay, kNoDecay, kRouter, kExperts };
 
 struct ParameterSpec {
@@ -31,10 +31,10 @@ struct ParameterSpec {
   Role role;
   Group group;
   Init init;
-  double std;  // of Init::kNormal, else 0
+  double std;  // standard deviation of Init::kNormal, else 0
 
   bool trained() const { return role != Role::kBuffer; }
-  // UserError when the product does not fit 63 bits.
+  // Number of elements. Throws UserError if it exceeds 63 bits.
   int64_t size() const;
 };
 

@@ -1,5 +1,4 @@
-// A named tensor of any type: what heterogeneous lists (parameters, checkpoints, dumps) are made
-// of. Non-owning.
+// A named tensor of any type, for heterogeneous lists (parameters, checkpoints, dumps). Non-owning.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +25,7 @@ inline int64_t dtype_bytes(DType dtype) {
   }
   return 0;
 }
-// As the safetensors format spells it.
+// The name in the safetensors format.
 inline const char* dtype_name(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -76,12 +75,12 @@ struct TensorRef {
     return text + ")";
   }
 
-  // The typed view; a wrong type or rank is a bug that names the tensor.
+  // The typed view. A wrong type or rank fails a CHECK that names the tensor.
   template <typename T, int Rank>
   View<T, Rank> as() const {
     CHECK(dtype == DTypeOf<T>::value && static_cast<int>(shape.size()) == Rank,
-          "%s: is %s %s, asked for %s of rank %d", name.c_str(), dtype_name(dtype),
-          shape_text().c_str(), dtype_name(DTypeOf<T>::value), Rank);
+          "%s: is %s %s, not %s of rank %d", name.c_str(), dtype_name(dtype), shape_text().c_str(),
+          dtype_name(DTypeOf<T>::value), Rank);
     View<T, Rank> view;
     view.data = static_cast<T*>(data);
     for (size_t r = 0; r < shape.size(); ++r) view.dim[r] = shape[r];

@@ -28,9 +28,9 @@ StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
   model_.begin_step(on, scale);
   for (int i = 0; i < micro_batches; ++i) model_.forward_backward(on, micro(i));
   const bool sampled = measure == Measure::kHashAndRatios;
-  optimizer_.step(on, step_index, share,  // norm and clip factor stay on the device
+  optimizer_.step(on, step_index, share,
                   sampled ? Optimizer::Sample::kRatios : Optimizer::Sample::kNothing);
-  model_.update_router_bias(on, static_cast<float>(share));  // from the load of the whole step
+  model_.update_router_bias(on, static_cast<float>(share));
 
   model_.read_back(on);
   optimizer_.read_back(on);

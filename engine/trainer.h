@@ -1,5 +1,4 @@
-// One optimizer step. Everything a run does once in a while (evaluate, save, log) is around it, in
-// engine/run/run.h.
+// One optimizer step. What a run does between steps (evaluate, save, log) is in engine/run/run.h.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +14,19 @@ namespace assay {
 struct StepStats {
   int64_t step = 0;  // from 0
   double loss = 0;   // nats per counted target, over the whole step
-  double lr = 0;     // of the main groups
+  double lr = 0;     // of the main parameter groups
   double gradient_norm = 0;
   double clip = 1;
-  int64_t non_finite = 0;  // gradient elements
+  int64_t non_finite = 0;  // gradient elements that are not finite
   NotFiniteOperand not_finite_operand = {};
-  int64_t counted = 0;      // targets
+  int64_t counted = 0;      // targets in the loss
   uint32_t hash = 0;        // of loss, norm and parameters: equal runs have equal hashes
-  bool sampled = false;     // ratios, and what quantisation lost
-  GroupRatios ratios = {};  // NaN where the step was not sampled
+  bool sampled = false;     // ratios and quantisation measures were taken
+  GroupRatios ratios = {};  // NaN if the step was not sampled
   std::span<const SourceUse> sources = {};  // of a mixture, up to this step; valid until the next
 };
 
-// Steps before precision.bf16_tail, which is rounded up to whole steps.
+// Number of steps before precision.bf16_tail; the tail is rounded up to whole steps.
 int64_t recipe_steps(const Config& config);
 
 class Trainer {
@@ -43,8 +42,9 @@ class Trainer {
         optimizer_(optimizer),
         loader_(loader) {}
 
-  // The hash reads every parameter once; a step that is not logged does without.
+  // The hash reads every parameter once, so steps that are not logged skip it.
   enum class Measure { kNothing, kHash, kHashAndRatios };
+  // Runs step `step_index` (from 0) and waits for it.
   StepStats step(Exec on, int64_t step_index, Measure measure = Measure::kHash);
   const Schedule& schedule() const { return schedule_; }
 

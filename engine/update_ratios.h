@@ -1,10 +1,10 @@
-// How large a step was beside what it changed, by what the parameters are for:
+// The size of a step relative to the parameters, for each role:
 //
-//   grad_ratio = |g| / |p|        update_ratio = |u| / |p|        |x|: root of the sum of squares over a group
+//   grad_ratio = |g| / |p|        update_ratio = |u| / |p|
 //
-// p: the masters after the step. g: the gradient of the whole step before clipping. u: what the
-// step took off, lr weight_decay p_before + lr m_hat / (sqrt(v_hat) + eps). The optimizer's own
-// pass adds them up (AdamW::squares).
+// |x|: root of the sum of squares over a group. p: the masters after the step. g: the gradient of
+// the whole step before clipping. u: the amount subtracted by the step, lr weight_decay p_before +
+// lr m_hat / (sqrt(v_hat) + eps). The optimizer sums the squares in its own pass (AdamW::squares).
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ inline constexpr std::array kRatioRoles = {Role::kEmbedding,    Role::kHead,    
 // "embedding", "head", "norms", "attention", "dense_ffn", "router", "experts", "shared_experts".
 const char* ratio_group_name(Role role);
 
-// NaN: the model has no such parameters, or they are all 0.
+// NaN if the model has no such parameters, or they are all 0.
 struct GroupRatio {
   double grad = std::numeric_limits<double>::quiet_NaN();
   double update = std::numeric_limits<double>::quiet_NaN();
@@ -32,7 +32,7 @@ struct RatioSquares {
   double grad = 0, update = 0, master = 0;
 };
 
-// The pieces of one tensor, in order. squares (pieces, 3): AdamW::squares.
+// Adds the pieces of one tensor, in order. squares (pieces, 3): AdamW::squares.
 void add(RatioSquares& sum, View<const double, 2> squares);
 
 GroupRatio ratio_of(const RatioSquares& sum);

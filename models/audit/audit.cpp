@@ -105,7 +105,7 @@ Audit audit(const Config& config) {
   a.active = n.active();
   a.ffn_active_width =
       moe_blocks(c) > 0 ? (c.moe->top_k + c.moe->shared) * c.moe->expert_ffn : c.ffn;
-  const Wide head = Wide(c.vocab_size) * c.hidden;  // does its work when tied, too
+  const Wide head = Wide(c.vocab_size) * c.hidden;  // counts when tied, too
   const Wide matrices = Wide(a.active) - n.embedding - n.head - n.norms + head;
   const Wide attention = Wide(c.layers) * c.heads * c.resolved_head_dim() * config.run.sequence;
   a.flops_per_token = narrow(6 * (matrices + attention), "the FLOPs of a token");

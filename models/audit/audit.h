@@ -1,12 +1,13 @@
-// What a model is made of, before anything is allocated: parameters by role, FLOPs, bytes.
+// Size of a model before anything is allocated: parameters by role, FLOPs, bytes.
 //
-//   P_active = P_dense + M (C E + 3 C F K) + M 3 C F S        P_total = P_dense + M (C E + 3 C F E) + M 3 C F S
-//   FLOPs per token = 6 (active matrix parameters without the embedding, with the head) + 6 L C_attn T
+//   P_active = P_dense + M (C E + 3 C F K) + M 3 C F S
+//   P_total  = P_dense + M (C E + 3 C F E) + M 3 C F S
+//   FLOPs per token = 6 (active matrix parameters without embedding, with head) + 6 L C_attn T
 //
 // with M MoE blocks, F = expert_ffn and P_dense = embedding, head, norms, attention, dense FFNs;
-// C_attn = heads * head_dim; attention is counted causally, norm weights do no matrix work. Counted
-// twice, from the parameter table and from the formula; a run refuses to start when the two differ.
-// All integers are exact.
+// C_attn = heads * head_dim; attention is counted causally, norm weights do no matrix work. The
+// parameters are counted twice, from the parameter table and from the formula; a run does not start
+// if the counts differ. All integers are exact.
 #pragma once
 
 #include <cstdint>
@@ -41,13 +42,13 @@ struct Audit {
   int64_t active = 0;  // P_active
   int64_t ffn_active_width = 0;
   int64_t flops_per_token = 0;  // forward and backward, at this sequence length
-  int64_t weight_bytes = 0;     // what the matrix products read; recipe auto counts as bf16
-  int64_t master_bytes = 0;     // fp32 weights beside them; 0 when they are the same
+  int64_t weight_bytes = 0;     // weights that products read; recipe auto as on this CPU
+  int64_t master_bytes = 0;     // separate fp32 masters; 0 with recipe fp32
   int64_t gradient_bytes = 0;
   int64_t moment_bytes = 0;
 };
 
-// UserError when the configuration makes no sense (engine/config/check.h) or the model is beyond 63
+// Throws UserError if the configuration is invalid (engine/config/check.h) or a count exceeds 63
 // bits.
 Audit audit(const Config& config);
 

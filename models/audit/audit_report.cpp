@@ -32,7 +32,7 @@ std::vector<int64_t> steps_of(const Config& config, const AuditOptions& options)
   return {config.run.steps};
 }
 
-// Tokens per parameter; a coefficient of FLOPs or seconds is none.
+// Tokens per parameter; 0 if the contract's coefficient has another unit (FLOPs, seconds, width).
 double coefficient_of(const Config& config, const AuditOptions& options) {
   if (options.coefficient > 0) return options.coefficient;
   const std::string& kind = config.contract.kind;
@@ -52,7 +52,7 @@ int64_t tokens_of(const Config& config, int64_t steps) {
   return tokens;
 }
 
-// What the measures of router telemetry cannot exceed.
+// The largest possible values of the router measures.
 Json ceilings(const MoeConfig& m) {
   const double experts = static_cast<double>(m.experts), chosen = static_cast<double>(m.top_k);
   Json json;
@@ -217,7 +217,7 @@ Json audit_json(const std::vector<NamedConfig>& models, const AuditOptions& opti
   json["models"] = Json::object();
   for (const NamedConfig& model : models)
     json["models"][model.name] = model_json(model.config, options);
-  // Shared by a family, and the first number to look at when two audits differ.
+  // The coefficient, if all models have the same one.
   if (!models.empty()) {
     const double gamma = coefficient_of(models[0].config, options);
     const bool shared = std::all_of(models.begin(), models.end(), [&](const NamedConfig& model) {

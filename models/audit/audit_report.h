@@ -1,4 +1,4 @@
-// The audit in words and in JSON: several models side by side.
+// The audit as text and as JSON, for several models.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,9 @@ namespace assay {
 
 struct AuditOptions {
   std::vector<std::string> contracts = {"totalDN", "activeDN"};
-  double coefficient = 0;  // 0 = each config's own contract.coefficient
-  std::vector<double> fractions =
-      {};                           // empty = the config's contract.fraction, or 0.2 when that is 1
-  std::vector<int64_t> steps = {};  // where ratios are given; empty = run.steps
+  double coefficient = 0;              // 0 = each config's own contract.coefficient
+  std::vector<double> fractions = {};  // empty = the config's contract.fraction, or 0.2 if it is 1
+  std::vector<int64_t> steps = {};     // steps at which ratios are given; empty = the run's steps
   SharedExperts shared = SharedExperts::kInTotal;
 };
 
@@ -25,7 +24,7 @@ struct NamedConfig {
   Config config;
 };
 
-// One column a model.
+// One column per model.
 std::string audit_table(const std::vector<NamedConfig>& models, const AuditOptions& options);
 // {"models": {name: {...}}}
 nlohmann::ordered_json audit_json(const std::vector<NamedConfig>& models,

@@ -55,7 +55,7 @@ Reference reference_of(const std::string& name, const Config& config) {
   if (!horizon_is_known(config)) {
     throw UserError(name + ": its own contract " + config.contract.kind + " needs a " +
                         (config.contract.reference.empty() ? "measurement" : "reference"),
-                    "give the reference that it names, or a run of it");
+                    "give the reference that it names, or a run of this configuration");
   }
   r.steps = planned_steps(config);
   if (__builtin_mul_overflow(r.steps, config.run.batch_tokens, &r.tokens)) {

@@ -1,6 +1,6 @@
-// Resolving a contract before the run begins: from a reference to a coefficient, from the
-// coefficient to run.steps. The resolved configuration stands alone: it has coefficient, steps and
-// landings in numbers, and names no reference.
+// Resolves a contract before the run begins: from a reference to a coefficient, from the
+// coefficient to run.steps. The resolved configuration is self-contained: it has coefficient, steps
+// and landings in numbers, and names no reference.
 #pragma once
 
 #include <optional>
@@ -10,32 +10,34 @@
 
 namespace assay {
 
-// What another run spent, or would spend.
+// What another run spent, or what a configuration would spend.
 struct Reference {
   std::string name;  // as the user gave it
   Config config = {};
   Audit audit = {};
-  int64_t steps = 0;                   // planned ones of a configuration, those trained of a run
+  int64_t steps = 0;                   // planned by a configuration, or trained by a run
   int64_t tokens = 0;                  // of these steps
-  std::optional<double> seconds = {};  // of training; only of a run
+  std::optional<double> seconds = {};  // of training; runs only
 };
 
-// A configuration that is there already.
+// The reference of a loaded configuration. Throws UserError if its own contract needs a reference
+// or a measurement.
 Reference reference_of(const std::string& name, const Config& config);
-// A file is a configuration, a folder a run. UserError: neither, a run that is not finished, a
-// configuration whose own contract needs a reference or a measurement.
+// Reads a configuration file or a run's folder. Throws UserError if the path is neither or the run
+// is not finished, and as reference_of.
 Reference read_reference(const std::string& path);
 
-// The coefficient under which the reference takes its own steps. UserError when it has none:
-// seconds of a configuration, any coefficient of kind steps.
+// The coefficient that gives the reference its own steps; not for kind steps. Throws UserError for
+// kind seconds if the reference is a configuration.
 double reference_coefficient(const std::string& kind, const Reference& reference,
                              SharedExperts shared);
 
-// contract.reference becomes contract.coefficient (of kinds steps and active-width also run.steps),
-// and contract.derived_from says how. Without a reference nothing changes.
+// Replaces contract.reference by contract.coefficient (not for kind steps) and run.steps (kinds
+// steps and active-width), and records the derivation in contract.derived_from. Does nothing
+// without a reference.
 void resolve_reference(Config& config);
 
-// run.steps and contract.landings in numbers. The horizon is known (models/audit/horizon.h).
+// Sets run.steps and contract.landings. horizon_is_known(config) must hold.
 void resolve_steps(Config& config);
 
 }  // namespace assay

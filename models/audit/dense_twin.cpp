@@ -10,7 +10,7 @@ namespace assay {
 Twin dense_twin(const Config& like, const std::string& kind, int64_t multiple) {
   CHECK(multiple >= 1, "multiple %ld", static_cast<long>(multiple));
   if (kind != "active" && kind != "total")
-    throw UserError("there is no dense twin by " + kind, "choose active or total");
+    throw UserError("no dense twin of kind " + kind, "choose active or total");
   const Audit model = audit(like);
   const int64_t target = kind == "active" ? model.active : model.total;
 

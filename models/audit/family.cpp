@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The contract's coefficient that the reference stands for; nothing when it has none.
+// The contract's coefficient from the reference; nullopt if unknown.
 std::optional<double> coefficient_of(const std::string& kind, const Reference& reference,
                                      const AuditOptions& options) {
   if (kind == "steps") return 0;

@@ -1,5 +1,5 @@
-// Models side by side under every contract: the horizon each of them would have, and what differs
-// between them besides what the comparison is about.
+// A comparison of models under every contract: each model's horizon, and the confounds, i.e.
+// differences between the models other than the one that the comparison is about.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,28 +12,26 @@
 
 namespace assay {
 
-// One model under one contract. Nothing where the contract does not apply or a measurement is
-// missing.
+// All models under one contract. nullopt if the contract does not apply to a model or needs a
+// measurement.
 struct FamilyHorizon {
   std::string kind;
   double coefficient = 0;                          // 0 for kind steps
   std::vector<std::optional<int64_t>> steps = {};  // by model
-  std::vector<std::optional<double>> epochs =
-      {};  // over the training data, where its size is known
+  std::vector<std::optional<double>> epochs = {};  // by model; nullopt if data size is unknown
 };
 
-// The first model is the reference: every coefficient is the one under which it takes its own
-// steps. Tokens per parameter are options.coefficient when that is given. Contracts without a
-// coefficient (seconds, when the reference has no contract.step_seconds) are left out.
+// The first model is the reference: each coefficient gives it its own steps, except that
+// options.coefficient, if given, is used as tokens per parameter. Contracts whose coefficient is
+// unknown (seconds, if the reference has no contract.step_seconds) are left out.
 std::vector<FamilyHorizon> family_horizons(const std::vector<NamedConfig>& models,
                                            const AuditOptions& options);
 
-// How many steps the training data of a configuration last; from the headers of its shards or what
-// synth is asked for. Nothing when the files are not there, and of a mixture.
+// Steps per pass over the training data, from the headers of the shards or from synth's
+// train_tokens. nullopt for a mixture and if the files cannot be read.
 std::optional<int64_t> steps_per_epoch(const Config& config);
 
-// What a comparison of these models mixes up with the question: a short name, and a sentence with
-// the values.
+// A confound of the comparison: a short name, and a sentence with the values.
 struct Confound {
   std::string name;
   std::string text;

@@ -9,7 +9,7 @@
 namespace assay {
 namespace {
 
-// What a comparison holds equal without saying so; the name is that of the confound.
+// Fields that should be equal in a comparison, with the confound's name if they are not.
 struct Shared {
   const char* name;
   const char* prefix;
@@ -96,7 +96,7 @@ void add_shapes(const std::vector<NamedConfig>& models, std::vector<Confound>& f
     if (audits[i].parameters.router == 0) continue;
     found.push_back(
         {"router_share",
-         strprintf("%s: %.2f%% of P_active is the router (%s), which a dense model has not",
+         strprintf("%s: %.2f%% of P_active is the router (%s), which a dense model lacks",
                    models[i].name.c_str(),
                    100 * double(audits[i].parameters.router) / double(audits[i].active),
                    grouped(audits[i].parameters.router).c_str())});

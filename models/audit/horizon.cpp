@@ -42,7 +42,7 @@ SharedExperts shared_experts(const ContractConfig& contract) {
 }
 
 int64_t contract_parameters(const std::string& kind, const Audit& audit, SharedExperts shared) {
-  CHECK(is_tokens_per_parameter(kind), "no contract of parameters: %s", kind.c_str());
+  CHECK(is_tokens_per_parameter(kind), "contract %s has no parameter count", kind.c_str());
   if (kind == "activeDN") return audit.active;
   return audit.total - (shared == SharedExperts::kLeftOut ? audit.parameters.shared_experts : 0);
 }

@@ -1,5 +1,5 @@
-// How many steps a contract asks for: its horizon H, and the landings on the way. docs/contracts.md
-// says what each contract holds fixed.
+// The number of steps that a contract gives, its horizon H, and the landings on the way.
+// docs/contracts.md explains what each contract holds fixed.
 //
 //   steps          H = run.steps
 //   active-width   H = run.steps, for models whose active FFN width is the coefficient
@@ -23,32 +23,34 @@ namespace assay {
 
 // In the order of the list above.
 const std::vector<std::string>& contract_kinds();
-// Whether the coefficient is tokens per parameter.
+// True if the coefficient is tokens per parameter.
 bool is_tokens_per_parameter(const std::string& kind);
 
 enum class SharedExperts { kInTotal, kLeftOut };
 SharedExperts shared_experts(const ContractConfig& contract);
 
-// What a contract multiplies: P_total for totalDN, P_active for activeDN.
+// The parameters that the coefficient multiplies: P_total (totalDN) or P_active (activeDN).
 int64_t contract_parameters(const std::string& kind, const Audit& audit,
                             SharedExperts shared = SharedExperts::kInTotal);
 
-// floor(coefficient * parameters / tokens_per_step)
+// floor(coefficient * parameters / tokens_per_step). Throws UserError if the coefficient is not in
+// (0, 1e12].
 int64_t horizon_steps(int64_t parameters, double coefficient, int64_t tokens_per_step);
 
-// Whether the horizon follows from the configuration alone: not when a reference or a measurement
-// is missing yet.
+// True if the configuration alone determines the horizon; false if it needs a reference or a
+// measurement.
 bool horizon_is_known(const Config& config);
 
-// H. UserError when the model is not one that the contract compares.
+// H; horizon_is_known(config) must hold. Throws UserError with active-width if the model has
+// another width.
 int64_t horizon(const Config& config);
 int64_t horizon(const Config& config, const Audit& audit);
 
-// The steps of the run. UserError when there are none.
+// The run's steps, ceil(contract.fraction H). Throws UserError if H is 0.
 int64_t planned_steps(const Config& config);
 
-// contract.landings, or when it is absent 2, 5, 10, 20, 50 and 100% of the horizon (none for kind
-// steps), as far as the run goes, and its end.
+// contract.landings; if absent, the shares 2, 5, 10, 20, 50 and 100% of the horizon below
+// contract.fraction, and contract.fraction itself (none for kind steps). Sorted, each once.
 std::vector<double> landing_fractions(const ContractConfig& contract);
 std::vector<Landing> landings(const Config& config);
 

@@ -1,4 +1,4 @@
-// Tables of models for the terminal: rows by name, one column a model.
+// Tables of models for the terminal: rows by name, one column per model.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace assay {
 
-// 190,532,352
+// With thousands separators: 190,532,352.
 std::string grouped(int64_t value);
 
-// Rows in the order they are first met; a model without a row has a dash there.
+// Rows are in the order in which they are first set; cells that are not set show a dash.
 class ModelTable {
  public:
   explicit ModelTable(std::vector<std::string> columns) : columns_(std::move(columns)) {}
   void set(const std::string& row, size_t column, std::string value);
-  std::string text() const;  // every line is as long as the first
+  std::string text() const;  // lines of equal length
 
  private:
   struct Row {

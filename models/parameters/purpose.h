@@ -1,5 +1,5 @@
-// What a decoder's memory is planned for. kInference: scoring, evaluation and generation need no
-// gradients and nothing that backward reads, so all layers take turns on the activations of one.
+// What a decoder's memory is planned for. kInference: scoring, evaluation and generation need
+// neither gradients nor what backward reads, so all layers share the activation buffers of one.
 #pragma once
 
 namespace assay {

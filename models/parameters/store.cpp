@@ -53,7 +53,7 @@ void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
     if (!is_product(spec) || b.left_out) continue;
     const int64_t bytes = planned_pack_bytes(spec);
     const bool packed_alone = purpose == Purpose::kInference && bytes > 0 &&
-                              spec.role != Role::kEmbedding;  // which is looked up, too
+                              spec.role != Role::kEmbedding;  // lookups read the plain copy
     if constexpr (sizeof(T) == 2) {
       if (packed_alone) {
         largest_turn = std::max(largest_turn, spec.size());
@@ -68,8 +68,8 @@ void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
 
 template <typename T>
 int64_t ParameterStore<T>::planned_pack_bytes(const ParameterSpec& spec) const {
-  if (backend_ == Backend::kGpu) return 0;  // products there read the plain weight
-  // The embedding is only looked up, unless it is the head too.
+  if (backend_ == Backend::kGpu) return 0;  // GPU products read the plain weight
+  // The embedding is multiplied only if it is also the head.
   const bool tied = by_name_.count("head.weight") == 0;
   if (spec.role == Role::kEmbedding && !tied) return 0;
   return pack_bytes<T>(spec);
@@ -142,7 +142,7 @@ size_t ParameterStore<T>::index(const std::string& name) const {
 template <typename T>
 size_t ParameterStore<T>::index(const std::string& name, size_t rank) const {
   const size_t i = index(name);
-  CHECK(specs_[i].shape.size() == rank, "parameter '%s' has rank %zu, asked for %zu", name.c_str(),
+  CHECK(specs_[i].shape.size() == rank, "parameter '%s' has rank %zu, not %zu", name.c_str(),
         specs_[i].shape.size(), rank);
   return i;
 }

@@ -1,7 +1,7 @@
 // The parameters of a decoder with their buffers: fp32 master, fp32 gradient, the working copy the
 // products read (bf16 recipe: a rounded copy; fp32 recipe: the master itself) and its packed form.
-// Inference on a CPU reads the packed forms alone: the rounded copies take turns in one place while
-// they are packed.
+// Inference on a CPU reads the packed forms only; each rounded copy is made in one shared buffer
+// and packed from there.
 #pragma once
 
 #include <map>
@@ -21,11 +21,11 @@ class ParameterStore {
  public:
   ParameterStore(std::vector<ParameterSpec> specs, Backend backend);
 
-  // Before plan(): the products read other copies of it (models/linear/weight_copies.h), so it has
-  // no working copy here.
+  // Call before plan(). The parameter gets no working copy here, because its products read other
+  // copies (models/linear/weight_copies.h).
   void leave_out(const std::string& name);
-  // For inference without gradients: their views are empty, and so is the data of a matrix that is
-  // packed.
+  // For inference, gradients are not planned (their views are empty), nor are the working copies of
+  // packed bf16 matrices (plain() has null data).
   void plan(MemoryPlan& plan, Purpose purpose);
   void initialise(Exec on, uint64_t seed);
   // Working copies and packed forms from the masters.
@@ -65,7 +65,7 @@ class ParameterStore {
   std::vector<ParameterSpec> specs_;
   const Backend backend_;
   std::vector<Buffers> buffers_;
-  View<bf16, 1> turn_;  // the rounded copy of the matrix that is being packed
+  View<bf16, 1> turn_;  // the rounded copy of the matrix being packed
   std::map<std::string, size_t> by_name_;
 };
 

@@ -12,12 +12,12 @@ namespace {
 
 constexpr double kInputStd = 0.02;
 
-// Projections that write to the residual stream: the variance they add falls with depth.
+// Projections that write to the residual stream add less variance with depth.
 double output_std(int64_t layer) {
   return kInputStd / std::sqrt(2.0 * static_cast<double>(layer + 1));
 }
 
-// Larger ones are typing mistakes, and products of two would not fit.
+// Larger values are typing mistakes, and products of two would overflow.
 void check_size(const char* field, int64_t value, int64_t largest) {
   if (value > largest)
     throw UserError(strprintf("model.%s is %ld, the largest possible is %ld", field,
@@ -145,7 +145,7 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& c) {
 }
 
 void initialise(Exec on, const ParameterSpec& spec, uint64_t seed, View<float, 1> out) {
-  CHECK(out.dim[0] == spec.size(), "initialise %s: %ld elements given, the table has %ld",
+  CHECK(out.dim[0] == spec.size(), "initialise %s: got %ld elements, the table has %ld",
         spec.name.c_str(), static_cast<long>(out.dim[0]), static_cast<long>(spec.size()));
   if (spec.init != Init::kNormal) {
     std::fill_n(out.data, out.dim[0], spec.init == Init::kOne ? 1.0f : 0.0f);

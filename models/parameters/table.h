@@ -1,5 +1,5 @@
-// The one list of parameters. Allocation, initialisation, optimizer groups, checkpoint names and
-// the audit are loops over it; nothing tests a parameter by index or by substring.
+// The only list of a model's parameters. Allocation, initialisation, optimizer groups, checkpoint
+// names and the audit loop over it; no code identifies a parameter by index or by substring.
 //
 // Weights are (out, in). qkv rows: Hq * D of q, then Hkv * D of k, then Hkv * D of v. gate_up rows:
 // F of the gate, then F of the up projection.
@@ -16,16 +16,16 @@
 
 namespace assay {
 
-// In the order of the forward pass. UserError when a dimension is absurd (beyond 2^30; 2^16
-// layers).
+// In the order of the forward pass. Throws UserError if a dimension exceeds 2^30, or the layers
+// 2^16.
 std::vector<ParameterSpec> parameter_table(const ModelConfig& config);
 
-// MoE blocks are those from first_dense_layers on.
+// The blocks from first_dense_layers on are MoE blocks; none in a dense model.
 bool is_moe_block(const ModelConfig& config, int64_t layer);
 int64_t moe_blocks(const ModelConfig& config);
 
-// Element i depends on (seed, spec.name, i) alone, so that any backend, thread count or shard gives
-// the same bits. `out` holds the spec's elements in row-major order.
+// Writes initial values to `out`, the spec's elements in row-major order. Element i depends only on
+// (seed, spec.name, i), so every backend and thread count gives the same bits.
 void initialise(Exec on, const ParameterSpec& spec, uint64_t seed, View<float, 1> out);
 
 }  // namespace assay
