@@ -153,7 +153,7 @@ class Runner {
                         .child = std::make_unique<Child>(arguments, log),
                         .step = plan.status.steps_done});
     print(plan.cell->name + (plan.status.steps_done > 0 && !plan.fresh
-                                 ? strprintf(" goes on after step %ld of %ld",
+                                 ? strprintf(" resumes after step %ld of %ld",
                                              long(plan.status.steps_done), long(plan.cell->steps()))
                                  : strprintf(" begins, %ld steps", long(plan.cell->steps()))));
   }
