@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks who includes whom (the table is the architecture), and that base, cuda and ops build without
-third-party libraries. Exit 1 and one line a violation."""
+"""Checks that each layer includes only the layers that ALLOWED lists, and that base, cuda and ops include
+no third-party libraries. Prints one line per violation and exits with 1."""
 import pathlib
 import re
 import sys
@@ -16,7 +16,7 @@ ALLOWED = {
     "interop": {"base", "cuda", "ops", "data", "engine", "models"},
     "lab": {"base", "cuda", "ops", "data", "engine", "models", "eval"},
 }
-# Standard and system headers a layer without third-party libraries may use.
+# Layers that may use only standard and system headers.
 BARE_LAYERS = {"base", "cuda", "ops"}
 THIRD_PARTY = re.compile(r"^(yaml-cpp|nlohmann|spdlog|fmt|CLI|sqlite3|openssl|pcre2|zlib|zstd|catch2|oneapi|dnnl|boost)")
 
@@ -36,7 +36,7 @@ def violations(root):
                         yield f"{name}:{number}: {layer} may not include {quoted[1]}"
                 if angled and layer in BARE_LAYERS:
                     if THIRD_PARTY.match(angled[1]):
-                        yield f"{name}:{number}: {layer} is free of third-party libraries, has <{angled[1]}>"
+                        yield f"{name}:{number}: {layer} may not use third-party libraries, includes <{angled[1]}>"
 
 
 def main():

@@ -16,8 +16,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Everything that the answers depend on besides the names of tasks and checkpoint; merged parts must
-// agree in it.
+// Everything that the answers depend on besides the names of tasks and checkpoint; parts are merged
+// only if they agree in it.
 nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& tokenizer,
                               const LoadedModel& loaded,
                               const std::vector<CoreExamples>& examples) {

@@ -26,8 +26,8 @@ struct CoreEvaluation {
 // keeps activations near its caches.
 int64_t batch_rows(const CoreEvaluation& evaluation);
 
-// Loads the model and scores the tasks; progress goes to stderr. UserError when bundle, tokenizer or
-// device cannot be used. report.origin is set only for a part.
+// Loads the model and scores the tasks; progress goes to stderr. UserError when bundle, tokenizer
+// or device cannot be used. report.origin is set only for a part.
 CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& evaluation);
 
 }  // namespace assay
