@@ -130,8 +130,8 @@ int run(int argc, char** argv) {
                    : "%d threads, matmul limit %.0f GFLOP/s bf16, %.0f GFLOP/s float\n",
               options.threads, bf16_limit, float_limit);
   int done = 0, wrong = 0;
-  for (const auto& list : {linear_cases, grouped_linear_cases, grouped_swiglu_cases}) {
-    for (const OpCase& c : list()) {
+  for (const char* op : {"linear", "grouped_linear", "grouped_swiglu"}) {
+    for (const OpCase& c : op_cases(op)) {
       if (c.name.find(options.filter) == std::string::npos) continue;
       if (c.size == CaseSize::kLarge) continue;  // for a GPU
       const OpInstance instance = c.make();

@@ -19,10 +19,10 @@ constexpr size_t kWorkspaceBytes = size_t{64} << 20;
 struct CopyArguments {
   gpu::Vec<uint32_t, 4>* to;
   const gpu::Vec<uint32_t, 4>* from;
-  int64_t pieces;  // of 16 bytes
+  int64_t pieces;  // 16 bytes each
 };
 
-// A thread copies every gridDim * kThreads-th piece. Bound by memory.
+// Each thread copies every (gridDim * kThreads)-th piece of 16 bytes.
 __global__ __launch_bounds__(kThreads) void copy_kernel(const __grid_constant__ CopyArguments a) {
   const int64_t stride = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < a.pieces; i += stride) {

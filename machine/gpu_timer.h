@@ -1,4 +1,4 @@
-// How long the GPU takes: CUDA events between the runs, which are queued ahead of it.
+// Times GPU work with CUDA events between runs that are queued ahead of the device.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@ struct DeviceTiming {
 class DeviceTimer {
  public:
   explicit DeviceTimer(gpu::Device& device);
-  // run(i) queues the i-th run. The device is given something long to do first, so that the host
-  // stays ahead and no launch is waited for; the first runs are not counted.
+  // run(i) queues the i-th run. The first three runs are warm-up and not counted. The device gets a
+  // long task before the timed runs, so that the host stays ahead and it never waits for a launch.
   DeviceTiming measure(const std::function<void(int)>& run, int runs) const;
 
  private:
@@ -24,8 +24,8 @@ class DeviceTimer {
   gpu::DeviceBuffer head_start_;
 };
 
-// The two limits of this GPU that shares are given of, both measured: bytes read and written a
-// second by a copy kernel, and bf16 products of 8192^3 by cuBLASLt on random data.
+// Measured limits of this GPU, the denominators of reported shares: bytes/s read plus written by a
+// copy kernel, and FLOP/s of bf16 products of 8192^3 by cuBLASLt on random data.
 double copy_limit(gpu::Device& device, const DeviceTimer& timer);
 double matmul_limit(gpu::Device& device, const DeviceTimer& timer);
 

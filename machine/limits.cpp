@@ -63,7 +63,7 @@ double measured_copy_gb_per_s(Exec on) {
   const auto from = std::make_unique<std::byte[]>(kBytes),
              to = std::make_unique<std::byte[]>(kBytes);
   double best = 1e30;
-  for (int run = 0; run <= kRuns; ++run) {  // the first finds cold pages
+  for (int run = 0; run <= kRuns; ++run) {  // the first run touches the pages
     const auto start = std::chrono::steady_clock::now();
     parallel_ranges(on, kBytes, kGrain, [&](int64_t begin, int64_t end) {
       std::memcpy(to.get() + begin, from.get() + begin, size_t(end - begin));

@@ -1,4 +1,4 @@
-// What this machine can do, measured: the denominators of the benches and of mfu on a CPU.
+// Measured limits of this machine's CPU: the denominators of the CPU benches and of mfu on a CPU.
 #pragma once
 
 #include "cuda/exec.h"
@@ -7,12 +7,11 @@ namespace assay {
 
 enum class LimitType { kFloat, kBf16 };
 
-// Dense products by ops/linear.h on on.threads threads: the fastest run among a few large shapes,
-// about half a second. Allocates what it needs; on.workspace is not used.
+// GFLOP/s of dense products by ops/linear.h on on.threads threads: the fastest run over a few large
+// shapes. Takes about half a second. Allocates what it needs; on.workspace is not used.
 double measured_matmul_limit_gflops(Exec on, LimitType type);
 
-// Bytes read and written a second by a plain copy of 128 MiB on on.threads threads: the best of
-// eight.
+// GB/s read plus written by a plain copy of 128 MiB on on.threads threads: the best of nine.
 double measured_copy_gb_per_s(Exec on);
 
 }  // namespace assay

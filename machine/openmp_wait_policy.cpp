@@ -14,7 +14,7 @@ void ensure_passive_waiting(char** argv) {
   std::error_code failed;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
   if (!failed) execv(self.c_str(), argv);
-  // Still here: the program cannot start itself again; it runs as it is, only slower.
+  // Reached only if the restart failed: the program continues as it is, only slower.
 }
 
 }  // namespace assay

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Ends a task of which not all rows are scored.
+// Thrown to leave a task before all rows are scored.
 struct Interrupted {};
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -24,7 +24,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 Tokenizer core_tokenizer(const std::string& file) {
   if (file.empty()) {
     throw UserError("eval.core is set, but there is no tokenizer",
-                    "give the one of the shards, data.tokenizer, or --set eval.core=null");
+                    "set data.tokenizer to the shards' tokenizer, or --set eval.core=null");
   }
   Tokenizer tokenizer = read_tokenizer(file);
   tokenizer.eot();

@@ -1,10 +1,10 @@
-// CORE while a run trains (section eval.core): the model that trains answers in the memory of its
-// own micro-batch.
+// Scores CORE while a run trains (section eval.core), with the training model in the memory of its
+// micro-batch.
 //
-// Rows of telemetry, task "core": CORE, or what it is when tasks or rows are left out under a name
-// that says so (mean_of_9_of_22_tasks_of_at_most_200_rows_each), standard_error, not_scored_rows;
-// task "core/LABEL": accuracy, centered, and not_scored_rows where there are such. The whole report
-// is in RUN/evals/step-N.json, as `assay eval` writes it.
+// Telemetry rows of task "core": core, standard_error, not_scored_rows. When tasks or rows are left
+// out, core is named after what it is (mean_of_9_of_22_tasks_of_at_most_200_rows_each). Task
+// "core/LABEL": accuracy, centered, and not_scored_rows if there are any. The whole report is in
+// RUN/evals/step-N.json, as `assay eval` writes it.
 #pragma once
 
 #include <string>
@@ -20,9 +20,9 @@ namespace assay {
 
 class TrainingCore final : public Evaluator {
  public:
-  // config.eval.core is there. Reads every row now: later changes of the bundle are another run's.
-  // UserError as read_core_bundle, for an unknown task, and without a tokenizer that has an
-  // <|endoftext|>.
+  // config.eval.core must be set. Reads all rows now, so that later changes of the bundle do not
+  // affect this run. UserError as read_core_bundle, for an unknown task, and when there is no
+  // tokenizer with an <|endoftext|>.
   TrainingCore(const Config& config, const RunData& data, std::string run);
 
   std::string task() const override { return "core"; }
@@ -39,12 +39,13 @@ class TrainingCore final : public Evaluator {
   const int64_t max_tokens_, batch_rows_;
   Tokenizer tokenizer_;
   std::vector<CoreExamples> examples_;
-  std::vector<std::string> missing_;  // labels without a file, or not asked for
-  int64_t tokens_ = 0;                // of all prompts, about
+  std::vector<std::string> missing_;  // labels without a file, or not selected
+  int64_t tokens_ = 0;                // estimate for all prompts
 };
 
-// "core", "core_of_at_most_200_rows_each", "mean_of_9_of_22_tasks", ...
+// The score's name: "core", "core_of_at_most_200_rows_each", "mean_of_9_of_22_tasks", ...
 std::string core_metric(const CoreReport& report);
+// The rows of telemetry described above.
 std::vector<EvalResult> core_results(const CoreReport& report);
 
 }  // namespace assay

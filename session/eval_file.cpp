@@ -20,8 +20,8 @@ std::string record_evaluation(const std::string& run, int64_t step, const ordere
   if (std::filesystem::exists(path)) {
     all = ordered_json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
     if (!all.is_object()) {
-      throw UserError(path + " is no JSON object",
-                      "it is damaged: move it away, and evaluate again");
+      throw UserError(path + " is not a JSON object",
+                      "it is damaged: move it away and evaluate again");
     }
   }
   all.update(result);

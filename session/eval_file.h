@@ -1,4 +1,4 @@
-// RUN/evals/step-N.json: what was measured of a step, by `assay eval` or by the run itself.
+// RUN/evals/step-N.json: what `assay eval` or the run itself measured of a step.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,11 +6,12 @@
 
 namespace assay {
 
-// The file, its folder made. suffix: of what belongs to it but is not read as an evaluation.
+// The path RUN/evals/step-N<suffix>.json; creates the folder. A suffix names a file that belongs to
+// the evaluation but is not read as one.
 std::string evaluation_file(const std::string& run, int64_t step, const std::string& suffix = "");
 
-// What was measured of the same step before is kept beside `result`. Returns the file. UserError
-// when it cannot be written, or what is there is damaged.
+// Merges `result` into the file; the step's earlier measurements under other keys are kept. Returns
+// the path. UserError when the file cannot be written or the existing one is damaged.
 std::string record_evaluation(const std::string& run, int64_t step,
                               const nlohmann::ordered_json& result);
 

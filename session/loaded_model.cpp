@@ -27,7 +27,7 @@ CheckpointSource open_checkpoint(const std::string& run_or_checkpoint) {
 }
 
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path) {
-  // Files are named in the configuration; a run without data may have one too.
+  // Without data.synth the configuration names the file, also for a run without data.
   const DataConfig& data = source.config.data;
   const std::string known = data.synth ? "" : data.tokenizer;
   const std::string file = !path.empty()    ? path
@@ -35,7 +35,7 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
                                             : resolve_data(source.config).tokenizer;
   if (file.empty()) {
     throw UserError(source.folder + " was trained without a tokenizer",
-                    "give the one its shards were made with: --tokenizer FILE");
+                    "give the tokenizer that its shards were made with: --tokenizer FILE");
   }
   Tokenizer tokenizer = read_tokenizer(file);
   if (tokenizer.vocab_size() > source.config.model.vocab_size) {
@@ -67,20 +67,19 @@ void LoadedModel::allocate() {
   try {
     plan.allocate(on.gpu);
   } catch (const NotEnoughMemory& error) {
-    throw UserError(error.what(), "take a smaller --batch");
+    throw UserError(error.what(), "use a smaller --batch");
   }
   on.workspace = workspace;
   model->bind(on);
   HostCopies tensors(on, model->tensors());
   load_model(source.folder, tensors.tensors());
   if (const std::string what = first_not_finite(tensors.tensors()); !what.empty()) {
-    throw UserError(
-        source.folder + "/model.safetensors: " + what,
-        "the run overflowed before it was saved: give an earlier one of its checkpoints");
+    throw UserError(source.folder + "/model.safetensors: " + what,
+                    "the run overflowed before it was saved: give an earlier checkpoint of it");
   }
   tensors.upload();
   model->refresh_weights(on);
-  // As its last step had it.
+  // Evaluates in the precision phase of the checkpoint's last step.
   if (source.state.step > recipe_steps(source.config)) model->enter(on, PrecisionPhase::kBf16);
 }
 

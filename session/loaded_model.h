@@ -1,4 +1,4 @@
-// A model from a checkpoint, ready to evaluate: what `assay eval` works on.
+// A model from a checkpoint, ready to evaluate; used by `assay eval`, sample and export.
 #pragma once
 
 #include <memory>
@@ -10,33 +10,36 @@
 
 namespace assay {
 
-// A checkpoint's place, state and configuration as its run resolved it; no tensor is read.
+// A checkpoint's folder, state and configuration as resolved by its run; no tensors.
 struct CheckpointSource {
   std::string folder;
   TrainingState state;
   Config config;
 };
-// The checkpoint meant by a user: a checkpoint folder, or the newest valid one of a run.
+// Opens a checkpoint folder, or the newest valid checkpoint of a run. UserError when there is none.
 CheckpointSource open_checkpoint(const std::string& run_or_checkpoint);
 
-// The tokenizer a checkpoint was trained with, or the one at `path`. UserError when there is none,
-// when it has no <|endoftext|>, and when it has more tokens than the model.
+// The tokenizer at `path`, or if that is "" the one the checkpoint was trained with. UserError when
+// there is none, when it has no <|endoftext|>, or when it has more tokens than the model.
 Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string& path);
 
 struct EvaluationSize {
-  int64_t positions = 0;  // the longest text
-  int64_t rows = 0;       // at once
+  int64_t positions = 0;  // tokens of the longest text
+  int64_t rows = 0;       // tokens per forward pass
 };
 
-// Memory, device and weights. Work beside the model's is planned before allocate().
+// A model with its memory, device and weights. Callers add their own buffers to `plan` before
+// allocate().
 struct LoadedModel {
   LoadedModel(const CheckpointSource& source, const std::string& device, EvaluationSize size,
               int32_t mask_id = -1);
-  void allocate();  // and load
+  // Allocates the plan and loads the weights. UserError: not enough memory, a weight that is not
+  // finite.
+  void allocate();
 
   const CheckpointSource& source;
   Session session;
-  int64_t rows;  // planned for
+  int64_t rows;  // tokens per forward pass the memory is planned for, >= size.rows
   std::unique_ptr<Model> model;
   MemoryPlan plan;
   View<std::byte, 1> workspace;

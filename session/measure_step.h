@@ -1,6 +1,5 @@
-// How long one optimizer step of a configuration takes here: for contracts in seconds, which are
-// turned into steps before the run begins, so that its schedule is a function of the step and
-// nothing else.
+// Measures the seconds of one optimizer step on this machine, for contracts in seconds. These are
+// turned into steps before the run begins, so that its schedule depends only on the step.
 #pragma once
 
 #include "session/run_data.h"
@@ -8,8 +7,8 @@
 
 namespace assay {
 
-// The median of a few steps after a few others, in a model of its own that is thrown away.
-// Allocates what a run of the configuration allocates, and frees it.
+// The median of 9 steps after 3 warm-up steps of a temporary model. Allocates what a run of the
+// configuration allocates, and frees it.
 double measured_step_seconds(const Session& session, const RunData& data);
 
 }  // namespace assay

@@ -18,7 +18,7 @@ namespace assay {
 
 namespace {
 
-// The last `parts` parts of a path.
+// The last `parts` components of a path.
 std::string path_end(const std::filesystem::path& path, int parts) {
   std::filesystem::path end;
   auto at = path.end();
@@ -26,7 +26,7 @@ std::string path_end(const std::filesystem::path& path, int parts) {
   return end.string();
 }
 
-// As little of each path as tells them apart: web/*.bin and code/*.bin of /data/web/*.bin and
+// The shortest endings that distinguish the paths: web/*.bin and code/*.bin for /data/web/*.bin and
 // /data/code/*.bin.
 std::vector<std::string> short_names(const std::vector<std::string>& paths) {
   std::vector<std::string> names;
@@ -52,7 +52,7 @@ std::vector<MixtureSource> mixture_sources(const DataConfig& data) {
       throw UserError(
           strprintf("data.train: %s is in two sources of data.mixture, %s and %s", file.c_str(),
                     before->second.c_str(), names[i].c_str()),
-          "name every file in one entry; what shall be seen more often gets a larger weight");
+          "name each file in one entry only; give data to be seen more often a larger weight");
     }
   }
   return sources;
@@ -113,7 +113,7 @@ RunData resolve_data(const Config& config) {
     const Tokenizer tokenizer = read_tokenizer(data.tokenizer);
     if (tokenizer.vocab_size() > config.model.vocab_size) {
       throw UserError(
-          strprintf("%s has %ld tokens, model.vocab_size is %ld", data.tokenizer.c_str(),
+          strprintf("%s has %ld tokens, but model.vocab_size is %ld", data.tokenizer.c_str(),
                     long(tokenizer.vocab_size()), long(config.model.vocab_size)),
           strprintf("--set model.vocab_size=%ld", long(tokenizer.vocab_size())));
     }
@@ -125,7 +125,7 @@ RunData resolve_data(const Config& config) {
     data.eot = tokenizer.eot();
   }
   if (config.data.mask_eos && data.eot < 0) {
-    throw UserError("data.mask_eos is on, but there is no tokenizer to say which id ends a text",
+    throw UserError("data.mask_eos is on, but there is no tokenizer with the id that ends a text",
                     "give data.tokenizer, or --set data.mask_eos=false");
   }
   if (config.data.mask_eos) data.mask_id = data.eot;
@@ -180,8 +180,7 @@ void require_tokenizer_of_run(const std::string& run, const Config& config, cons
 std::map<std::string, std::string> data_hashes(const RunData& data) {
   std::map<std::string, std::string> hashes;
   const auto add = [&](const std::string& path) {
-    // The manifest has the hash of a shard whose size it knows; verifying it is `assay data
-    // verify`.
+    // Trusts the manifest's hash if the shard has the listed size; `assay data verify` checks it.
     const auto entry = find_entry(path);
     hashes[path] = entry ? entry->sha256 : sha256_file(path);
   };

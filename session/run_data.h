@@ -1,5 +1,5 @@
 // The data of a run, from its configuration: shards, tokenizer facts, hashes. Builds the embedded
-// corpus when it is asked for.
+// corpus if data.synth is set.
 #pragma once
 
 #include <cstdint>
@@ -22,26 +22,26 @@ struct RunData {
   std::vector<std::string> train, val;
   std::vector<MixtureSource>
       mixture;  // data.mixture: the files of `train` by source; empty without it
-  // Of a mixture: the files of `val` that lie where the files of one source lie, and of no other.
-  // Sources without a whole sequence of them are left out.
+  // For a mixture: the files of `val` in the folders of exactly one source. Sources with less than
+  // one sequence of validation tokens are left out.
   std::vector<SourceShards> source_val;
   std::string tokenizer;             // file; "" = none given
-  std::vector<int32_t> token_bytes;  // of each id, 0 for special ones; empty without a tokenizer
+  std::vector<int32_t> token_bytes;  // bytes per id, 0 for special ids; empty without a tokenizer
   int32_t eot = -1;                  // -1 without a tokenizer
   int32_t mask_id = -1;  // targets equal to it are not counted: eot with data.mask_eos, or none
 };
 
-// UserError: no data, a file in two sources, files missing, a tokenizer larger than the model's
-// vocabulary or not that of the shards, mask_eos without a tokenizer.
+// UserError: no data, a file in two sources, files missing, a tokenizer that is larger than the
+// model's vocabulary or not that of the shards, mask_eos without a tokenizer.
 RunData resolve_data(const Config& config);
-// The training data; ranks and warnings are the caller's.
+// The loader of the training data; the caller sets ranks and `warn`.
 LoaderConfig loader_config(const Config& config, const RunData& data);
-// What a mixture comes to in config.run.steps steps, as a table; "" without one.
+// A table of what config.run.steps steps draw from each source of a mixture; "" without one.
 std::string mixture_table(Loader& loader, const Config& config);
-// UserError where `run` holds the tokenizer that its model came with, and the data is in another
-// one's tokens.
+// UserError when `run` holds a tokenizer.json (imported models do) and the data was made with
+// another tokenizer.
 void require_tokenizer_of_run(const std::string& run, const Config& config, const RunData& data);
-// SHA-256 by file.
+// SHA-256 by file, of all shards and the tokenizer.
 std::map<std::string, std::string> data_hashes(const RunData& data);
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// What a run of a configuration evaluates while it trains, in the order of the run.
+// The evaluators of a training run, in the order in which they run.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,14 @@
 namespace assay {
 
 struct RunEvaluators {
-  // Reads what they need. UserError as theirs.
+  // Reads the files they need. UserError as their constructors.
   RunEvaluators(const Config& config, const RunData& data, const std::string& run);
-  // After the model's own plan().
+  // Call after the model's own plan().
   void plan(MemoryPlan& plan, Model& model);
   std::vector<Evaluator*> all();  // the validation loss first
 
   Validation validation;
-  std::vector<std::unique_ptr<Validation>> of_sources;  // of a mixture
+  std::vector<std::unique_ptr<Validation>> of_sources;  // one per source of a mixture
   std::optional<TrainingSamples> samples;
   std::optional<TrainingCore> core;
 };

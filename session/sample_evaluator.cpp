@@ -23,7 +23,7 @@ struct Interrupted {};
 Tokenizer samples_tokenizer(const std::string& file) {
   if (file.empty()) {
     throw UserError("eval.samples is set, but there is no tokenizer",
-                    "give the one of the shards, data.tokenizer, or --set eval.samples=null");
+                    "set data.tokenizer to the shards' tokenizer, or --set eval.samples=null");
   }
   Tokenizer tokenizer = read_tokenizer(file);
   tokenizer.eot();
@@ -36,9 +36,9 @@ std::vector<std::vector<int32_t>> fitting(const std::vector<std::string>& prompt
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (int64_t(tokens[i].size()) <= sequence) continue;
     throw UserError(strprintf("eval.samples: prompt %zu has %zu tokens with the <|endoftext|> "
-                              "before it, run.sequence is %ld",
+                              "before it, but run.sequence is %ld",
                               i + 1, tokens[i].size(), long(sequence)),
-                    "give a shorter one");
+                    "give a shorter prompt");
   }
   return tokens;
 }
@@ -55,12 +55,12 @@ GeneratorConfig generator_config(const Config& config, const Tokenizer& tokenize
           .sampling = {.temperature = config.eval.samples->temperature}};
 }
 
-// A text may end within a character.
+// One line of JSON; a text may end inside a UTF-8 character.
 std::string line_of(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-// The lines of the steps before; an evaluation that is done again replaces its own.
+// The file's lines of steps before `step`: a repeated evaluation replaces its own lines.
 std::string lines_before(const std::string& path, int64_t step) {
   std::string kept;
   if (!std::filesystem::exists(path)) return kept;

@@ -1,6 +1,5 @@
-// Texts that the model writes while it trains (section eval.samples), in RUN/samples.jsonl and in
-// the log. Draws depend on prompt and position alone, so the texts of two steps differ by what was
-// learned.
+// Generates texts while a run trains (section eval.samples), into RUN/samples.jsonl and the log.
+// Draws depend only on prompt and position, so texts of two steps differ by what was learned.
 //
 //   {"step": 500, "prompt": "Once", "text": " upon a time", "tokens": [...], "end": "tokens"}
 #pragma once
@@ -17,10 +16,10 @@ namespace assay {
 
 class TrainingSamples final : public Evaluator {
  public:
-  // config.eval.samples is there. UserError for prompts that cannot be read or are too long, and
-  // without a tokenizer that has an <|endoftext|>.
+  // config.eval.samples must be set. UserError for prompts that cannot be read or are too long, and
+  // when there is no tokenizer with an <|endoftext|>.
   TrainingSamples(const Config& config, const RunData& data, std::string run);
-  // After the model's own plan(): keys and values of the texts, and their logits.
+  // Plans the KV cache of the texts and their logits. Call after the model's own plan().
   void plan(MemoryPlan& plan, Model& model);
 
   std::string task() const override { return "samples"; }

@@ -6,7 +6,7 @@
 namespace assay {
 namespace {
 
-// Dense bf16 TFLOP/s by NVIDIA's datasheets; the first name that is part of the device's counts.
+// Dense bf16 TFLOP/s from NVIDIA's datasheets; the first name within the device's name counts.
 struct Peak {
   const char* name;
   double tflop_per_s;
@@ -15,7 +15,7 @@ constexpr Peak kPeaks[] = {
     {"H100 PCIe", 756}, {"H100 NVL", 835}, {"H100", 989}, {"H200", 989}, {"GH200", 989},
 };
 
-// "" where the GPU can be used, else why not.
+// "" if the GPU can be used, else the reason why not.
 std::string problem_of_gpu() {
   try {
     gpu::require_usable(gpu::device_facts());

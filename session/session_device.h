@@ -1,4 +1,4 @@
-// Where a run trains, as --device says: the GPU or the CPU.
+// Where a run trains: the GPU or the CPU, as chosen by --device.
 #pragma once
 
 #include <memory>
@@ -11,21 +11,21 @@ namespace assay {
 
 struct SessionDevice {
   std::unique_ptr<gpu::Device> gpu;  // null: the CPU
-  std::string why_not_gpu;           // of auto on the CPU
+  std::string why_not_gpu;           // why "auto" chose the CPU
 
   Backend backend() const { return gpu ? Backend::kGpu : Backend::kCpu; }
   gpu::Context* context() const { return gpu ? gpu->context() : nullptr; }
   std::string name() const;  // "cpu", "cuda: NVIDIA H200"
 };
 
-// "cpu"; "cuda", a UserError where it cannot be; "auto", the GPU where one can be used.
+// device: "cpu", "cuda" (UserError if no GPU is usable) or "auto" (the GPU if one is usable).
 SessionDevice choose_device(const std::string& device);
-// The backend that choose_device() would find, without opening a GPU; "cuda" needs none.
+// The backend that choose_device() would choose, without opening a GPU. "cuda" is not checked.
 Backend backend_of(const std::string& device);
-// SessionDevice::name() of what choose_device() would find, likewise.
+// SessionDevice::name() of what choose_device() would choose, without opening a GPU.
 std::string device_name_of(const std::string& device);
 
-// What mfu is a share of: on a GPU the datasheet's dense bf16 peak, 0 where it is not known; on a
+// FLOP/s that mfu is a fraction of: on a GPU the datasheet's dense bf16 peak, 0 if unknown; on a
 // CPU the measured limit of matrix products.
 double peak_flop_per_s(const SessionDevice& device, Exec on, Recipe recipe);
 

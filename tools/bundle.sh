@@ -1,28 +1,32 @@
 #!/usr/bin/env bash
-# A folder that trains and measures on a GPU machine without a network, a compiler or these libraries: programs, their
-# libraries, presets, gpu_check.sh. Made and tried here, whole or not at all.
+# Makes a folder that trains and measures on a GPU machine without network, compiler or libraries:
+# programs, their libraries, presets, gpu_check.sh. The bundle is tried here before it is put in
+# place; a failure leaves none.
 #
-# The programs find lib/ by DT_RPATH ($ORIGIN/../lib), not DT_RUNPATH: it holds for the libraries' libraries too (fmt of
-# spdlog), and an LD_LIBRARY_PATH of that machine does not come before it. They are compiled for a CPU that every GPU host has: the
-# ops then contain no AVX-512 or AMX, whose use is decided at compile time (ops/cpu_gemm/amx_tiles.h).
+# The programs find lib/ by DT_RPATH ($ORIGIN/../lib), not DT_RUNPATH: it also applies to the
+# libraries' own libraries (fmt of spdlog), and it precedes the target's LD_LIBRARY_PATH. They are
+# compiled for a CPU that every GPU host has: the ops then contain no AVX-512 or AMX, which are
+# chosen at compile time (ops/cpu_gemm/amx_tiles.h).
 #
-# cuBLASLt stays out by default: it is 541 MB in CUDA 13.0, the rest 152 MB, and a CUDA toolkit has it. It is opened while the
-# program runs, so nothing else needs it.
+# cuBLASLt is left out by default: it is 541 MB in CUDA 13.0, the rest 152 MB, and a CUDA toolkit
+# has it. It is opened at run time, so no program is linked with it.
 set -euo pipefail
 umask 022
 
 usage() {
   cat <<'TEXT'
 usage: bash tools/bundle.sh --out FOLDER [--tar] [--with-cublas] [--march NAME] [--build FOLDER]
-  --out FOLDER    the bundle to make; a bundle that is there is replaced
-  --tar           also FOLDER.tgz
-  --with-cublas   put libcublasLt in, for a machine with a driver but no CUDA toolkit (+ 541 MB)
+  --out FOLDER    the bundle to make; an existing bundle is replaced
+  --tar           also make FOLDER.tgz
+  --with-cublas   include libcublasLt, for a machine with a driver but no CUDA toolkit (+ 541 MB)
   --march NAME    the CPU to compile for (default: x86-64-v3, which is AVX2; x86-64-v4 is AVX-512)
   --build FOLDER  where to build (default: build-bundle)
-Needs the CUDA toolkit here. There: Linux on x86-64, a glibc as new as MANIFEST says, the NVIDIA driver. For example:
+This machine needs the CUDA toolkit. The GPU machine needs Linux on x86-64, a glibc at least as new
+as MANIFEST says, and the NVIDIA driver. For example:
   bash tools/bundle.sh --out bundle --tar
-  (there)  tar -xzf bundle.tgz && cd bundle && sha256sum -c --quiet MANIFEST && bin/assay doctor
-docs/gpu.md goes on from there.
+  (on the GPU machine)
+  tar -xzf bundle.tgz && cd bundle && sha256sum -c --quiet MANIFEST && bin/assay doctor
+docs/gpu.md describes what to do next.
 TEXT
 }
 fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
@@ -42,7 +46,7 @@ while [[ $# -gt 0 ]]; do
 done
 [[ -n $out ]] || fail "--out is not given" "bash tools/bundle.sh --out bundle"
 
-# What can be said before anything is built.
+# Checks that need no build.
 out=$(realpath -m -- "$out")
 cd "$(dirname "$0")/.."
 for tool in cmake ldd readelf objdump sha256sum tar; do
@@ -73,17 +77,18 @@ if ! { cmake -S . -B "$build" ${generator[@]+"${generator[@]}"} -DCMAKE_BUILD_TY
 fi
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
 
-# Every library of the programs but the C library's own and the loader: those belong to a machine, with its kernel and driver.
+# True for the C library's own libraries and the loader: these belong to the machine, with its
+# kernel and driver. All other libraries of the programs are copied.
 of_the_system() { [[ $1 =~ ^(linux-vdso|ld-linux-x86-64|lib(c|m|mvec|pthread|dl|rt|resolv|util|anl))\.so ]]; }
 say "libraries"
 declare -A libraries
 for program in $programs; do
   while read -r name arrow path _; do
     if [[ $name == lib@(cuda|cudart|cublas|cublasLt|nvidia|nccl)* ]]; then
-      fail "$program is linked with $name, which a machine may lack" "open it at run time (cuda/shared_library.h)"
+      fail "$program is linked with $name, which the GPU machine may lack" "open it at run time (cuda/shared_library.h)"
     fi
     if [[ $arrow != '=>' ]] || of_the_system "$name"; then continue; fi
-    [[ $path == /* ]] || fail "$program needs $name, which is not found here" "bash tools/setup.sh"
+    [[ $path == /* ]] || fail "$program needs $name, which was not found here" "run bash tools/setup.sh"
     libraries[$name]=$path
   done < <(ldd "$build/$program")
 done
@@ -98,9 +103,9 @@ for program in $programs; do files+=("$build/$program"); done
 need=$(($(du -cLk "${files[@]}" "${libraries[@]}" | tail -1 | cut -f1) / 1024 + 32))
 if [[ $tar == yes ]]; then need=$((need * 2)); fi
 have=$(($(df --output=avail -k "$parent" | tail -1) / 1024))
-((need <= have)) || fail "the bundle takes $need MiB, $parent has $have MiB free" "give --out on another disk, or leave out --with-cublas"
+((need <= have)) || fail "the bundle takes $need MiB, but $parent has $have MiB free" "give --out on another disk, or leave out --with-cublas"
 
-# Made beside its place, tried there under another name, and only then put in its place.
+# Made in a temporary folder beside $out, moved there and tried, then moved to $out.
 stage=$(mktemp -d "$parent/.bundle-XXXXXX")
 trap 'rm -rf "$stage"' EXIT
 trap 'fail "the bundle could not be written to $stage (line $LINENO)" "df -h $parent: is the disk full?"' ERR
@@ -144,7 +149,7 @@ if [[ $march == x86-64-v[23] ]]; then
   wide=$(objdump -d --no-show-raw-insn "$moved/bin/assay" | grep -E '%zmm|%tmm' | head -1 || true)
   [[ -z $wide ]] || fail "bin/assay has instructions beyond $march: ${wide//$'\t'/ }" "compile them only where __AVX512F__ or __AMX_TILE__ is defined"
 fi
-# trial WHAT COMMAND...
+# trial WHAT COMMAND...: runs the command in the moved bundle; fails with its output.
 trial() {
   local what=$1
   shift
@@ -162,7 +167,7 @@ trial "train" bin/assay train models/presets/cpu/moe.yaml --device cpu --run run
   --set run.micro_batch=2 --set schedule.warmup=0 --set schedule.warmdown=0 --set eval.every=2 --set eval.tokens=2048 \
   --set data.synth.train_tokens=200000 --set data.synth.val_tokens=20000
 rm -rf "$moved/runs" "$moved/data-cache"
-# Where there is no GPU, the programs for it start and say so.
+# Without a GPU these programs must at least start and print a hint.
 printf '   what needs a GPU\n'
 for program in op_check_cuda $gpu_programs; do
   command=("bin/$program" --op cast)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What ptxas made of every CUDA kernel: registers, spills, static shared memory. Exit 1 if one spills registers, or if ptxas
-# had to serialise wgmma or to ignore setmaxnreg (C75xx). Reads what the build keeps beside the objects.
+# Prints registers, spills, stack and static shared memory of every CUDA kernel, from the ptxas
+# reports that the build keeps beside the objects. Exit 1 if a kernel spills registers, or if ptxas
+# had to serialise wgmma or ignore setmaxnreg (C75xx).
 #
 #   usage: bash tools/check_kernels.sh [--no-build] [BUILD FOLDER, default build]
 set -euo pipefail
@@ -11,7 +12,7 @@ if [[ ${1:-} == --no-build ]]; then build_first=no && shift; fi
 build=${1:-build}
 if [[ ! -f $build/kernels.txt ]]; then
   echo "error: $build has no CUDA kernels: it was not configured, or CMake found no CUDA toolkit" >&2
-  echo "hint: cmake --preset release (with nvcc on the PATH), then again" >&2
+  echo "hint: run cmake --preset release with nvcc on the PATH, then this again" >&2
   exit 1
 fi
 if [[ $build_first == yes ]]; then cmake --build "$build" --target assay_kernels >/dev/null; fi
@@ -25,7 +26,8 @@ while read -r object; do
     status=1
     continue
   fi
-  # One line a kernel: registers, bytes spilled (stores + loads), bytes of stack, bytes of static shared memory, name.
+  # One line per kernel: registers, bytes spilled (stores + loads), bytes of stack, bytes of static
+  # shared memory, name.
   awk '
     /Compiling entry function/ { split($0, part, "\047"); kernel = part[2] }
     /bytes stack frame/ { stack = $1; spilled = $5 + $9 }
@@ -36,13 +38,13 @@ while read -r object; do
       printf "%9d %7d %7d %8d  %s\n", registers, spilled, stack, shared, kernel
     }' "$report" | c++filt -p |
     sed -E 's/void //; s/assay::(gpu::)?//g; s/\(anonymous namespace\):://g'
-  # Any function, a kernel or not.
+  # Spills of any function, kernel or not.
   if grep -E '[1-9][0-9]* bytes spill|\(C75[0-9]+\)' "$report"; then
     echo "FAIL $object: see above" >&2
     status=1
   fi
   if ! grep -q '^ptxas info' "$report"; then
-    echo "error: $report says nothing of ptxas" >&2
+    echo "error: $report has no output of ptxas" >&2
     status=1
   fi
 done <"$build/kernels.txt"

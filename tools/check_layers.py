@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks who includes whom (the table is the architecture), and that base, cuda and ops build without
-third-party libraries. Exit 1 and one line a violation."""
+"""Checks that each layer includes only the layers that ALLOWED lists, and that base, cuda and ops include
+no third-party libraries. Prints one line per violation and exits with 1."""
 import pathlib
 import re
 import sys
@@ -21,7 +21,7 @@ ALLOWED = {
     # Benches run the case lists of tests/ops.
     "bench": {"base", "cuda", "ops", "machine", "data", "engine", "models", "session", "tests"},
 }
-# Standard and system headers a layer without third-party libraries may use.
+# Layers that may use only standard and system headers.
 BARE_LAYERS = {"base", "cuda", "ops", "machine"}
 THIRD_PARTY = re.compile(r"^(yaml-cpp|nlohmann|spdlog|fmt|CLI|sqlite3|openssl|pcre2|zlib|zstd|catch2|oneapi|dnnl|boost)")
 
@@ -41,7 +41,7 @@ def violations(root):
                         yield f"{name}:{number}: {layer} may not include {quoted[1]}"
                 if angled and layer in BARE_LAYERS:
                     if THIRD_PARTY.match(angled[1]):
-                        yield f"{name}:{number}: {layer} is free of third-party libraries, has <{angled[1]}>"
+                        yield f"{name}:{number}: {layer} may not use third-party libraries, includes <{angled[1]}>"
 
 
 def main():

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The demonstration: a dense model, a mixture of experts with its active parameters, and a dense model with its total
-# parameters, trained on the same tokens; one table. Sets up and builds first. Run again: finished runs are kept,
-# interrupted ones go on.
+# The demonstration: trains a mixture of experts, a dense model with as many active parameters and a
+# dense model with as many total parameters on the same tokens, and prints one table. Installs
+# packages and builds first. When run again, finished runs are kept and interrupted ones resume.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,9 +10,9 @@ usage() {
 usage: bash tools/demo.sh [--text FILE] [--long] [--seeds N] [--fresh] [--skip-setup]
   --text FILE   train on your text (documents end with <|endoftext|>, or .jsonl with a "text" field) instead of
                 generated stories
-  --long        about 40 minutes instead of about 6
-  --seeds N     every model N times; the table then shows mean and spread and who won by how much (default 1)
-  --fresh       start the demonstration's runs over
+  --long        train longer: about 40 minutes instead of about 6
+  --seeds N     train every model with N seeds; the table then shows means, spreads and differences (default 1)
+  --fresh       delete the demonstration's runs and start over
   --skip-setup  install nothing, for systems without apt
 Runs go to runs/demo-*, corpora to data-cache/.
 TEXT
@@ -32,9 +32,9 @@ while [[ $# -gt 0 ]]; do
   esac
 done
 fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
-if [[ ! $seeds =~ ^[1-9][0-9]?$ ]]; then fail "--seeds $seeds is not a number from 1 to 99" "--seeds 3"; fi
+if [[ ! $seeds =~ ^[1-9][0-9]?$ ]]; then fail "--seeds $seeds is not a number from 1 to 99" "for example --seeds 3"; fi
 if [[ -n $text && ! -f $text ]]; then fail "$text: no such file" "give the path of a text or .jsonl file"; fi
-if [[ -n $text && ! -s $text ]]; then fail "$text is empty" "give a file with at least some hundred kilobytes of text"; fi
+if [[ -n $text && ! -s $text ]]; then fail "$text is empty" "give a file with at least a few hundred kilobytes of text"; fi
 
 presets=models/presets/cpu
 models=(dense-active moe dense-total)
@@ -53,7 +53,7 @@ fi
 assay=build/assay
 began=$SECONDS
 
-# prefix of the runs, and what differs from the presets
+# Prefix of the runs, and changes to the presets.
 prefix=runs/demo
 sets=()
 if [[ $long == yes ]]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The demonstration's table: models side by side, from the audit and the runs' telemetry. Standard library only.
+"""Prints the demonstration's table: models side by side, from the audit and the runs' telemetry. Standard library only.
 
   demo_table.py --audit audit.json --ngrams ngrams.json --run moe=runs/demo-moe --run moe=runs/demo-moe-seed2 ...
 
@@ -17,7 +17,7 @@ import sys
 def read_run(folder):
     path = pathlib.Path(folder) / "telemetry.db"
     if not path.is_file():
-        sys.exit("error: %s: no telemetry.db\nhint: train it first, bash tools/demo.sh does" % folder)
+        sys.exit("error: %s: no telemetry.db\nhint: train it first, for example with bash tools/demo.sh" % folder)
     db = sqlite3.connect("file:%s?mode=ro" % path, uri=True)
     try:
         loss = db.execute("SELECT value FROM eval WHERE task='val' AND metric='loss_nats' ORDER BY step DESC LIMIT 1")
@@ -26,11 +26,11 @@ def read_run(folder):
             sys.exit("error: %s: no validation loss yet\nhint: train it to the end" % folder)
         speed = [v for (v,) in db.execute("SELECT value FROM scalar WHERE name='tokens_per_s'")]
         tokens = db.execute("SELECT max(value) FROM scalar WHERE name='tokens'").fetchone()[0]
-        # Over the last window of steps, as one step's counts are noisy.
+        # The last window of steps: the counts of a single step are noisy.
         load = db.execute("SELECT max(window_max_load_norm) FROM router_layer"
                           " WHERE step = (SELECT max(step) FROM router_layer)").fetchone()[0]
     except sqlite3.Error as e:
-        sys.exit("error: %s: %s\nhint: is this a run of another version?" % (path, e))
+        sys.exit("error: %s: %s\nhint: is this a run of another version of assay?" % (path, e))
     return {"loss": loss[0], "speed": statistics.median(speed), "tokens": tokens, "load": load}
 
 
@@ -54,7 +54,7 @@ def print_table(rows):
 
 
 def print_comparison(runs):
-    """Who won by how much, with how much of that the seed alone explains."""
+    """Prints how far each model is above the best one, with the standard error over the seeds."""
     mean = {m: statistics.mean(r["loss"] for r in rs) for m, rs in runs.items()}
     order = sorted(mean, key=mean.get)
     best = order[0]
@@ -68,7 +68,7 @@ def print_comparison(runs):
                 error, len(gaps), sum(g > 0 for g in gaps), len(gaps))
         print(line)
     if seeds == 1:
-        print("one seed each: differences of this size also come from the seed alone (--seeds 3 shows how much)")
+        print("one seed each: the seed alone can cause such differences (--seeds 3 shows how large)")
 
 
 def main():

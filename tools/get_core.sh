@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Downloads the evaluation bundle of CORE: 22 tasks, their few-shot settings and what guessing scores.
+# Downloads the evaluation bundle of CORE: 22 tasks, their few-shot settings and the scores of
+# guessing.
 set -euo pipefail
 
 url=https://karpathy-public.s3.us-west-2.amazonaws.com/eval_bundle.zip
@@ -9,9 +10,9 @@ usage() {
   cat <<TEXT
 usage: bash tools/get_core.sh [-o DIR] [--url URL]
   -o DIR      where core.yaml, eval_meta_data.csv and eval_data/ go ($folder)
-  --url URL   another address of eval_bundle.zip; file:///path for one that is here already
+  --url URL   another address of eval_bundle.zip; file:///path for a local file
 
-An interrupted download goes on where it stopped. A bundle that is there already is kept. Then:
+An interrupted download resumes where it stopped. An existing bundle is kept. Then:
   assay eval runs/moe --tasks core --bundle $folder
 TEXT
 }
@@ -34,20 +35,20 @@ for tool in curl python3; do
   command -v "$tool" >/dev/null || fail "$tool is not installed" "apt-get install curl ca-certificates python3"
 done
 if [[ -f $folder/core.yaml && -f $folder/eval_meta_data.csv && -d $folder/eval_data ]]; then
-  echo "$folder: there already"
+  echo "$folder: already there"
   exit 0
 fi
-[[ ! -e $folder ]] || fail "$folder is there and is no complete bundle" "remove it, or choose another with -o DIR"
+[[ ! -e $folder ]] || fail "$folder exists and is not a complete bundle" "remove it, or choose another folder with -o DIR"
 
 part=$folder.zip.part unpacked=$folder.unpacked
-mkdir -p "$(dirname "$folder")" || fail "cannot make the folder of $folder" "choose another with -o DIR"
+mkdir -p "$(dirname "$folder")" || fail "cannot create the folder of $folder" "choose another folder with -o DIR"
 show=(--silent --show-error)
 if [[ -t 2 ]]; then show=(--progress-bar); fi
 echo "eval_bundle.zip: downloading"
 curl --fail --location --retry 5 --retry-delay 2 --continue-at - "${show[@]}" --output "$part" "$url" ||
-  fail "the download of $url failed" "run the same command again: it goes on where it stopped"
+  fail "the download of $url failed" "run the same command again: it resumes where it stopped"
 
-# Only plain files below the archive's own folder; the name of that folder does not matter.
+# Uses only the folder with core.yaml, whatever its name in the archive.
 rm -rf "$unpacked"
 unpack='
 import sys, zipfile
@@ -61,12 +62,12 @@ except zipfile.BadZipFile as e:
 '
 if ! said=$(python3 -c "$unpack" "$part" "$unpacked" 2>&1); then
   rm -rf "$unpacked" "$part"
-  fail "$url is no good archive: $(tail -1 <<<"$said")" "run the same command again, or check the address"
+  fail "$url is not a good archive: $(tail -1 <<<"$said")" "run the same command again, or check the address"
 fi
 list=$(find "$unpacked" -name core.yaml -not -path '*/__MACOSX/*' | head -1)
 if [[ -z $list || ! -f $(dirname "$list")/eval_meta_data.csv || ! -d $(dirname "$list")/eval_data ]]; then
   rm -rf "$unpacked" "$part"
-  fail "$url holds no core.yaml with eval_meta_data.csv and eval_data beside it" "check the address"
+  fail "$url has no core.yaml with eval_meta_data.csv and eval_data beside it" "check the address"
 fi
 mv "$(dirname "$list")" "$folder"
 rm -rf "$unpacked" "$part"

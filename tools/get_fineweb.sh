@@ -11,14 +11,15 @@ dry_run=no
 usage() {
   cat <<TEXT
 usage: bash tools/get_fineweb.sh [N] [-o DIR] [--dry-run] [--base URL]
-  N           how many of the $last training shards, from the first on (1); the validation shard always comes too
-  -o DIR      where they go ($folder)
-  --dry-run   only say what would be downloaded
-  --base URL  another place that has the same file names
+  N           number of training shards, from the first on, at most $last (default: 1); the validation shard is always
+              downloaded too
+  -o DIR      folder for the shards (default: $folder)
+  --dry-run   only print what would be downloaded
+  --base URL  another address with files of the same names
 
-A shard has 100,000,000 tokens in 200,001,024 bytes (the last one 55,324,043 tokens). What is there already is checked
-and kept; an interrupted download goes on where it stopped. Each file gets its name only when its header and its size
-agree. In a config:
+A shard has 100,000,000 tokens in 200,001,024 bytes (the last one 55,324,043 tokens). Existing files are checked and
+kept; an interrupted download resumes where it stopped. A file gets its final name only when its header and its size
+agree. In a configuration:
   data: {train: [DIR/fineweb_train_*.bin], val: [DIR/fineweb_val_*.bin]}      # model.vocab_size: 50304
 TEXT
 }
@@ -35,16 +36,17 @@ while (($#)); do
     -o|--output) (($# > 1)) || fail "-o needs a folder" "bash tools/get_fineweb.sh --help"; folder=$2; shift ;;
     --base) (($# > 1)) || fail "--base needs an address" "bash tools/get_fineweb.sh --help"; base=${2%/}; shift ;;
     -*) fail "unknown option $1" "bash tools/get_fineweb.sh --help" ;;
-    *) [[ -z $count ]] || fail "two numbers of shards: $count and $1" "give one, from 1 to $last"; count=$1 ;;
+    *) [[ -z $count ]] || fail "two numbers of shards: $count and $1" "give one number from 1 to $last"; count=$1 ;;
   esac
   shift
 done
 count=${count:-1}
 [[ $count =~ ^[0-9]{1,3}$ ]] && ((10#$count >= 1 && 10#$count <= last)) ||
-  fail "$count is no number of training shards" "give a number from 1 to $last"
+  fail "$count is not a possible number of training shards" "give a number from 1 to $last"
 command -v curl >/dev/null || fail "curl is not installed" "apt-get install curl ca-certificates"
 
-# state FILE: "complete", "partial" (the header is good or not there yet, bytes are missing) or what is wrong.
+# state FILE: prints "complete", "partial" (bytes are missing; the header is good or missing too) or
+# what is wrong.
 state() {
   local size magic version tokens
   size=$(stat -c %s "$1")
@@ -55,7 +57,7 @@ state() {
   elif ((size < 1024 + 2 * tokens)); then
     echo partial
   elif ((size > 1024 + 2 * tokens)); then
-    echo "$size bytes, the header says $tokens tokens = $((1024 + 2 * tokens)) bytes"
+    echo "$size bytes, but the header says $tokens tokens = $((1024 + 2 * tokens)) bytes"
   else
     echo complete
   fi
@@ -66,28 +68,28 @@ get() {
   if [[ -f $file ]]; then
     found=$(state "$file")
     [[ $found == complete ]] || fail "$file is damaged: $found" "remove it and run the same command again"
-    echo "$name: there already"
+    echo "$name: already there"
     return
   fi
   if [[ $dry_run == yes ]]; then
     echo "would download $base/$name"
     return
   fi
-  mkdir -p "$folder" || fail "cannot make the folder $folder" "choose another with -o DIR"
+  mkdir -p "$folder" || fail "cannot create the folder $folder" "choose another folder with -o DIR"
   local show=(--silent --show-error)
   if [[ -t 2 ]]; then show=(--progress-bar); fi
   if [[ ! -f $part || $(state "$part") != complete ]]; then
     echo "$name: downloading"
     curl --fail --location --retry 5 --retry-delay 2 --continue-at - "${show[@]}" --output "$part" "$base/$name" ||
-      fail "the download of $base/$name failed" "run the same command again: it goes on where it stopped"
+      fail "the download of $base/$name failed" "run the same command again: it resumes where it stopped"
   fi
   found=$(state "$part")
   if [[ $found == partial ]]; then
     fail "$part has $(stat -c %s "$part") bytes, fewer than its header says" \
-      "run the same command again: it goes on where it stopped"
+      "run the same command again: it resumes where it stopped"
   elif [[ $found != complete ]]; then
     rm -f "$part"
-    fail "$base/$name is no shard: $found" "check the address"
+    fail "$base/$name is not a shard: $found" "check the address"
   fi
   mv "$part" "$file"
   echo "$name: $(od -An -t d4 -j 8 -N 4 "$file" | tr -d ' ') tokens"

@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can tell, in about ten minutes: builds for it (CMake, a C++ compiler and the CUDA toolkit are
-# enough), op tests, memcheck and racecheck, every bench, PyTorch's figures where it is installed; with `assay` (a bundle, or a
-# full build) training against the CPU's, the same bits again, resumed and without graphs, and the speedrun models' steps. What no GPU has
-# executed (docs/bench) comes first. A step that fails or runs into its time limit does not stop the others. Leaves results.json and
-# logs.tgz; exit 1 if a step failed.
+# Runs every check that needs a GPU, in about ten minutes: the build (CMake, a C++ compiler and the
+# CUDA toolkit are enough), op tests, memcheck and racecheck, every bench, and PyTorch's figures if it
+# is installed. With `assay` (from a bundle or a full build) also training against the CPU's, its bits
+# when repeated, resumed and run without graphs, and the steps of the speedrun models. What no GPU has
+# executed yet (docs/bench) comes first. A step that fails or reaches its time limit does not stop the
+# others. Writes results.json and logs.tgz; exit 1 if a step failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
 usage: bash tools/gpu_check.sh [--out FOLDER] [--build FOLDER | --prebuilt FOLDER] [--only REGEX] [--dry-run]
-  --out       where results.json and logs.tgz go (default: $OUT, or gpu-check)
+  --out       folder for results.json and logs.tgz (default: $OUT, or gpu-check)
   --build     where to build (default: build-gpu)
-  --prebuilt  builds nothing, takes the programs there; in a bundle (tools/bundle.sh) that is bin
-  --only      runs only the steps whose names match, e.g. 'limits|step_.*'
-  --dry-run   prints the steps with their time limits and runs none
-After 525 s no step begins, and what is left is a failure. In two calls, each with an --out of its own and time for all of its steps:
+  --prebuilt  build nothing, use the programs in this folder; in a bundle (tools/bundle.sh) it is bin
+  --only      run only the steps whose names match, e.g. 'limits|step_.*'
+  --dry-run   print the steps with their time limits and run none
+After 525 s no further step begins, and the remaining ones count as failed. To have time for all
+steps, make two calls, each with its own --out:
   --only 'build|kernels|limits|op_check_.*|bench_quantisers|(step|profile)_.*_fp8_.*|losses'
   --only 'limits|op_check|bench_[a-pr-z].*|memcheck|racecheck|parity_.*|(step|profile)_[a-z0-9-]*|torch'
 (the second with --prebuilt and the folder that the first one built).
@@ -46,7 +48,7 @@ done
 
 if [[ $prebuilt == yes && ! -x $build/op_check_cuda ]]; then
   echo "error: $build has no op_check_cuda" >&2
-  echo "hint: --prebuilt takes the folder of programs built for CUDA, in a bundle --prebuilt bin" >&2
+  echo "hint: give the folder of programs built for CUDA; in a bundle --prebuilt bin" >&2
   exit 1
 fi
 total_seconds=525
@@ -60,7 +62,7 @@ if [[ $dry == no ]]; then
   rm -rf "${out:?}"/logs/*
 fi
 
-# Small runs: gone when this ends, also by Ctrl-C or a time limit.
+# Folder for small runs; removed when this script ends, also by Ctrl-C or a time limit.
 scratch=$(mktemp -d)
 export scratch
 export logs="$out/logs"
@@ -68,8 +70,8 @@ trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# gather_shards LOG STATUS: puts what the shards printed before what the step itself did. Here, since a step that ran into its limit is
-# dead, with its processes.
+# gather_shards LOG STATUS: puts the output of the shards before the step's own in LOG. The step
+# cannot do this itself: at its time limit it is killed with its processes.
 gather_shards() {
   local log=$1 status=$2
   mv "$log" "$SHARDS.own"
@@ -82,7 +84,8 @@ gather_shards() {
 
 failed=()
 steps=""
-# step NAME LIMIT COMMAND...: output to logs/NAME.log, or with a NAME.json to that file.
+# step NAME LIMIT COMMAND...: runs a step of at most LIMIT seconds. Output goes to logs/NAME.log; if
+# NAME ends in .json, stdout goes to logs/NAME.
 step() {
   local name=$1 limit=$2
   shift 2
@@ -120,8 +123,8 @@ build_all() {
 export -f build_all
 export build
 
-# Of an op check, all cases: a process a core, each with every N-th case, since the references are computed on the CPU. Their output
-# goes to files of $SHARDS, from where step() takes it.
+# Runs all cases of an op check in one process per core, each with every N-th case, because the
+# references are computed on the CPU. Their output goes to files in $SHARDS; step() gathers it.
 sharded() {
   local shards status
   shards=$(nproc)
@@ -139,7 +142,7 @@ check() {
   SHARDS=$out/logs/$name.shards step "$name" "$limit" bash -c 'sharded "$@"' _ "$@"
 }
 
-# Hazards fail it, but not those that lie inside the library's own kernels: both accesses in a kernel that is not ours.
+# Fails on hazards, except those whose accesses are inside cuBLASLt's own kernels.
 racecheck() {
   local status=0 ours theirs
   sharded compute-sanitizer --tool racecheck "$@" || status=1
@@ -150,12 +153,13 @@ racecheck() {
 }
 export -f racecheck
 
-# The loss and the hash of every step in a log of `assay train`, as "step loss hash".
+# steps_of LOG: prints "step loss hash" for every step line in a log of `assay train`.
 steps_of() { sed -n 's|^step \([0-9]*\)/.* loss \([0-9.]*\) .*\(#[0-9a-f]*\)$|\1 \2 \3|p' "$1"; }
 export -f steps_of
 
-# parity RECIPE FIRST ALL: 60 steps of a small mixture of experts on the CPU and on the GPU. Their losses may differ by FIRST at
-# step 1, by ALL at any; the GPU's second run, its resumed run, and its run without graphs must have the first one's bits.
+# parity RECIPE FIRST ALL: trains a small mixture of experts for 60 steps on the CPU and on the GPU.
+# Their losses may differ by at most FIRST at step 1 and ALL at any step. On the GPU a second run, a
+# resumed run and a run without graphs must have the bits of the first.
 parity() {
   local recipe=$1 first=$2 all=$3 runs
   runs=$(mktemp -d -p "$scratch")
@@ -184,20 +188,22 @@ parity() {
 }
 export -f parity
 
-# losses FIRST LAST PAIR...: of a recipe's steps with decoded and with native products, as JSON. Codes and draws are the same; sums differ in
-# order and by the tensor cores' short accumulators, whose cuts (2^-13 of a step's largest product) weigh about as much as the rounding of a
-# product's result to bf16. So the rule is that of two backends in bf16, `parity`: losses may differ by FIRST before anything is
-# learned, by LAST in the last step. On a CPU, where small models of both kinds take the same steps, bf16 and fp32 are apart by 0.001 and 0.016.
+# losses FIRST LAST PAIR...: prints, as JSON, the losses of a recipe's steps with simulated and with
+# native products. Codes and draws are the same; sums differ in order and by the tensor cores' short
+# accumulators, whose truncation (2^-13 of a step's largest product) weighs about as much as rounding
+# a product's result to bf16. So the rule is that of two backends in bf16, as in `parity`: losses may
+# differ by FIRST before anything is learned and by LAST in the last step. On a CPU, where small
+# models of both kinds take the same steps, bf16 and fp32 differ by 0.001 and 0.016.
 losses() {
   local first=$1 last=$2 status=0 separator="{"
   shift 2
-  # FIELD NAME
+  # number FIELD NAME: the value of a field in step_NAME.json.
   number() { sed -n 's/.*"'"$1"'":\(-\{0,1\}[0-9.][-+0-9.e]*\).*/\1/p' "$logs/step_$2.json" 2>/dev/null; }
   for pair; do
     local numbers=("$(number first_loss "${pair}_decoded")" "$(number first_loss "${pair}_native")"
       "$(number loss "${pair}_decoded")" "$(number loss "${pair}_native")")
     local all="${numbers[*]}"
-    [[ -n ${all// /} ]] || continue  # neither was run
+    [[ -n ${all// /} ]] || continue  # neither step was run
     awk -v first="$first" -v last="$last" -v a="${numbers[0]}" -v b="${numbers[1]}" -v c="${numbers[2]}" -v d="${numbers[3]}" -v pair="$pair" \
       -v separator="$separator" '
       function apart(x, y) { return x > y ? x - y : y - x }
@@ -221,7 +227,7 @@ if [[ $prebuilt == no ]]; then
   step kernels 20 bash tools/check_kernels.sh --no-build "$build"
 fi
 measured=""
-# measure KIND NAME MODEL OPTION...: the step KIND_NAME of bench_step, on a speedrun model.
+# measure KIND NAME MODEL OPTION...: runs bench_step on a speedrun model, as step KIND_NAME.
 measure() {
   local name=$1_$2 model=$3
   shift 3
@@ -236,7 +242,7 @@ bench() {
 }
 
 step limits.json 30 "$build/bench_limits" --json
-# The library tells its log why it has no algorithm for a product; %i: the process.
+# cuBLASLt logs why it has no algorithm for a product; %i is the process id.
 check op_check_scaled_linear 60 env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$out/logs/cublaslt_%i.log" "$build/op_check_cuda" --op scaled_linear
 for op in $codes_ops; do check "op_check_$op" 60 "$build/op_check_cuda" --op "$op"; done
 bench quantisers
@@ -272,10 +278,10 @@ if [[ $dry == yes ]] || python3 -c 'import torch, sys; sys.exit(not torch.cuda.i
 fi
 if [[ $dry == yes ]]; then exit 0; fi
 
-# A bundle says in MANIFEST what it was made from.
+# A bundle's MANIFEST names its commit.
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 if [[ -f MANIFEST ]]; then commit=$(sed -n 's/^# commit //p' MANIFEST); fi
-# A bench's own JSON where it wrote all of it, else null.
+# value FILE: a bench's JSON if it is complete, else null.
 value() {
   if [[ -s $1 && $(tail -c 3 "$1") == *[\]\}]* ]]; then cat "$1"; else echo null; fi
 }

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing need, and fetches Plotly.js for `assay report`. Run again at will: what is
-# there is left alone.
+# Installs the Debian packages that building and testing need, and downloads Plotly.js for
+# `assay report`. It can be run again at any time: what is installed is left alone.
 set -euo pipefail
 
 usage() {
   cat <<'TEXT'
 usage: bash tools/setup.sh [--check] [--peers]
-  --check   only list what is there and what is missing; exit 1 if something is missing
-  --peers   also PyTorch, OpenBLAS and oneDNN, for the comparisons under bench
+  --check   only list what is installed and what is missing; exit 1 if something is missing
+  --peers   also install PyTorch, OpenBLAS and oneDNN, for the comparisons in bench
 TEXT
 }
 
-# package|what it is for
+# package|purpose
 packages=(
   "build-essential|C and C++ compiler, OpenMP"
   "cmake|configures the build"
@@ -32,7 +32,7 @@ packages=(
   "libboost-dev|Boost.Math, headers: intervals over seeds"
   "libcli11-dev|the command line"
   "catch2|tests"
-  "python3-pip|fetches Plotly.js, which draws the charts of assay report"
+  "python3-pip|downloads Plotly.js, which draws the charts of assay report"
   "chromium|opens report pages in the tests"
   "chromium-driver|opens report pages in the tests"
   "python3-selenium|opens report pages in the tests"
@@ -45,14 +45,15 @@ for argument in "$@"; do
   case "$argument" in
     --check) check_only=yes ;;
     --peers) packages+=("python3-torch|PyTorch, the peer of bench/peers"
-                        "libopenblas0-pthread|what PyTorch multiplies with; without it, the slow reference BLAS"
+                        "libopenblas0-pthread|matrix products of PyTorch, instead of the slow reference BLAS"
                         "libdnnl-dev|oneDNN, the peer of bench_matmul") ;;
     -h|--help) usage; exit 0 ;;
     *) echo "error: unknown argument $argument" >&2; usage >&2; exit 1 ;;
   esac
 done
 
-# Plotly.js as the Python package of this version has it; the program is built with the file in it (lab/CMakeLists.txt).
+# Plotly.js, taken from the Python package of this version; the build embeds the file in the program
+# (lab/CMakeLists.txt).
 plotly_version=7.1.0
 plotly_wheel_sha256=dbb7fa18afce40d0a8e80d1bf162eceb3faa0ce5a77fe741ad09a74cf78f53f3
 plotly_sha256=3b6e15d45dbb7fca5bd2094291e961ddc5472cd887009e6009a56dab668d721f  # plotly.js 4.1.1
@@ -62,9 +63,10 @@ plotly_what="charts of assay report (Plotly.js, 4.8 MB)"
 is_file() { [[ -f $2 ]] && echo "$1  $2" | sha256sum --check --status; }
 has_plotly() { is_file "$plotly_sha256" "$plotly_file"; }
 
-# Downloads by whichever pip works here. Not fatal: without it report pages load the charts' script from a CDN.
+# Downloads with the first pip that works here. A failure is only a warning: without the file, report
+# pages load the script from a CDN.
 fetch_plotly() (
-  reason="no pip here"
+  reason="pip is not installed"
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
   for pip in "python3 -m pip" "/usr/bin/python3 -m pip" pip3 pip; do
@@ -81,22 +83,22 @@ fetch_plotly() (
         "$wheel" >"$plotly_file.part"
       mv "$plotly_file.part" "$plotly_file"
       if has_plotly; then exit 0; fi
-      reason="plotly.min.js in the package is not the one expected"
+      reason="plotly.min.js in the package has an unexpected SHA-256"
       rm -f "$plotly_file"
       break
     fi
     reason=$(tail -1 "$folder/log")
   done
   {
-    echo "warning: Plotly.js was not fetched: $reason"
-    echo "hint: report pages will load it from a CDN when they are opened; run this again with a network, or put plotly.min.js there:"
+    echo "warning: Plotly.js was not downloaded: $reason"
+    echo "hint: report pages will load it from a CDN when they are opened; run this again with a network, or put plotly.min.js here:"
     echo "  $plotly_file"
   } >&2
 )
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   {
-    echo "error: no apt-get here, so nothing can be installed automatically"
+    echo "error: apt-get was not found, so nothing can be installed automatically"
     echo "hint: install the equivalents of these Debian 12 packages, then: cmake --preset release && cmake --build build"
     printf '  %s\n' "${packages[@]/|/: }"
   } >&2
@@ -138,8 +140,8 @@ fi
 as_root=()
 if [[ $(id -u) -ne 0 ]]; then
   if ! command -v sudo >/dev/null; then
-    echo "error: ${#missing[@]} packages are missing, and this is neither root nor is there sudo" >&2
-    echo "hint: as root: apt-get install ${missing[*]}" >&2
+    echo "error: ${#missing[@]} packages are missing, and installing them needs root or sudo" >&2
+    echo "hint: run as root: apt-get install ${missing[*]}" >&2
     exit 1
   fi
   as_root=(sudo)

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Builds and runs every test this machine can run, from a clean clone:
-#   release build           all tests but those labelled gpu
-#   ASan + UBSan build      tests labelled asan: parsers of data and configuration, every op (what of its cases is left out
-#                           there: tests/ops/CMakeLists.txt)
+# Builds and runs every test that this machine can run, from a clean clone:
+#   release build           all tests except those labelled gpu
+#   ASan + UBSan build      tests labelled asan: parsers of data and configuration, every op (without
+#                           the cases that tests/ops/CMakeLists.txt leaves out)
 #   TSan build              tests labelled tsan: loader, telemetry writer
-# With --interop the comparisons of tests/interop/compare.py follow. Says what it could not run. The last lines are ctest's
-# summary of the release build; the exit status is 0 only if all passed. The labels are given in tests/CMakeLists.txt.
+# --interop adds the comparisons of tests/interop/compare.py. Lists what it could not run. The last
+# lines are ctest's summary of the release build; the exit status is 0 only if all passed. The labels
+# are defined in tests/CMakeLists.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
 usage: bash tools/test.sh [--quick] [--interop]
-  --quick     only the release build: no sanitizers
-  --interop   also compare with PyTorch and transformers (docs/interop.md): fetches 2.6 GB into .venv-interop, once
+  --quick     only the release build, no sanitizers
+  --interop   also compare with PyTorch and transformers (docs/interop.md): downloads 2.6 GB into .venv-interop, once
 TEXT
 }
 
@@ -29,11 +30,11 @@ for argument in "$@"; do
 done
 
 jobs=$(nproc)
-# Tests run side by side: threads of OpenMP that spin while they wait would take each other's cores.
+# Tests run in parallel: OpenMP threads that spin while they wait would take each other's cores.
 export OMP_WAIT_POLICY=passive
 say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 
-# build PRESET FOLDER TARGET: quiet unless it fails.
+# build PRESET FOLDER TARGET: builds; prints output only if it fails.
 build() {
   say "build: $1"
   local log="$2/build.log"
@@ -46,7 +47,7 @@ build() {
   { grep -c 'warning:' "$log" || true; } | sed 's/^/warnings: /'
 }
 
-# sanitized LABEL FOLDER: one line if all pass, everything if not.
+# sanitized LABEL FOLDER: runs the tests of a label; prints one line if all pass, else everything.
 failed=()
 sanitized() {
   say "tests under $1"
@@ -59,7 +60,8 @@ sanitized() {
   fi
 }
 
-# compare_interop: the environment of tests/interop/requirements.txt, made again when that changes; then the comparisons.
+# compare_interop: runs the comparisons in an environment of tests/interop/requirements.txt, which is
+# remade when that file changes.
 compare_interop() {
   say "comparisons with PyTorch and transformers"
   local venv=.venv-interop wanted=tests/interop/requirements.txt
@@ -80,7 +82,8 @@ build release build all
 if [[ $sanitizers == yes ]]; then
   build debug build-debug tests_asan
   build tsan build-tsan tests_tsan
-  # OpenMP's run-time is not instrumented, so the thread sanitizer sees host threads only.
+  # The OpenMP runtime is not instrumented, so the thread sanitizer sees only the program's own
+  # threads.
   UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 sanitized asan build-debug
   OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1 sanitized tsan build-tsan
 fi
@@ -97,10 +100,10 @@ echo "== not run here"
   if [[ $gpu_tests == 0 ]]; then echo "label gpu: this build has no CUDA"; else echo "label gpu: $gpu_tests tests (tools/gpu_check.sh)"; fi
   if [[ $sanitizers == no ]]; then echo "sanitizers: left out by --quick"; fi
   if [[ ! -d ${ASSAY_TEST_DATA:-../shared/data} ]]; then
-    echo "tests against reference files: data absent (ASSAY_TEST_DATA names the folder)"
+    echo "tests against reference files: their data is absent (set ASSAY_TEST_DATA to its folder)"
   fi
   if [[ $interop == no ]]; then echo "comparisons with PyTorch and transformers: --interop adds them"; fi
-  # A test prints "not run: ..." for each of its parts that needs something absent.
+  # A test prints "not run: ..." for each part that needs something absent.
   grep -ahoE 'not run: .*' build/Testing/Temporary/LastTest.log | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 x /' || true
 } | sed 's/^/  /'
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# A corpus from your text: a tokenizer with a vocabulary of 4096 trained on it, and shards for training and validation.
-# Does nothing where the corpus is there already.
+# Makes a corpus from your text: a tokenizer with a vocabulary of 4096 trained on it, and shards for
+# training and validation. Does nothing if the corpus exists.
 set -euo pipefail
 
 usage() {
   cat <<'TEXT'
 usage: bash tools/text_corpus.sh FILE FOLDER [ASSAY]
   FILE     documents that end with <|endoftext|>, .jsonl with a "text" field, or one long text
-  FOLDER   gets tokenizer.json, corpus_train_*.bin, corpus_val_*.bin and manifest.json
-  ASSAY    the program (build/assay of this clone)
+  FOLDER   where tokenizer.json, corpus_train_*.bin, corpus_val_*.bin and manifest.json are written
+  ASSAY    the program (default: build/assay of this clone)
 TEXT
 }
 
@@ -27,7 +27,7 @@ documents=$({ grep -o '<|endoftext|>' "$text" || true; } | wc -l)
 if [[ $text == *.jsonl || $text == *.gz || $text == *.zst || $documents -ge 20 ]]; then
   "${prepare[@]}" "$text"
 else
-  # One long text: the last twentieth is for validation.
+  # One long text: the last twentieth becomes the validation text.
   bytes=$(stat -c %s "$text")
   head -c $((bytes - bytes / 20)) "$text" >"$corpus/train.txt"
   tail -c $((bytes / 20)) "$text" >"$corpus/val.txt"

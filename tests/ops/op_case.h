@@ -268,8 +268,10 @@ inline bool selected(const OpCase& c, const std::string& op, const std::string& 
   return of_op && c.name.find(filter) != std::string::npos;
 }
 
-// The lists <op>_cases() of all ops, in the order of ops/ops.cmake; CMake makes this function. The
-// reference's own proof is a case too: run does nothing, check calls complex_step_error.
+// The list <op>_cases() of one op, and of all in the order of ops/ops.cmake; CMake writes both
+// functions. The proof of a reference is a case too: run does nothing, check calls
+// complex_step_error.
+std::vector<OpCase> op_cases(const std::string& op);
 std::vector<OpCase> all_op_cases();
 
 }  // namespace assay

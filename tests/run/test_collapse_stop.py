@@ -95,7 +95,7 @@ def check_matrix(place):
         check("stopped by its guard (collapse_stop), step 12 of 60" in done.stdout, done.stdout)
         check("INCOMPLETE" in done.stdout, "a stopped cell is not a finished one")
     done = train("run.checkpoint_every: 20", 0)  # the rule taken out: it goes on
-    check("moe-steps-fp32-seed1 goes on after step 12" in done.stderr and "2 of 2 cells are done" in done.stdout,
+    check("moe-steps-fp32-seed1 resumes after step 12" in done.stderr and "2 of 2 cells are done" in done.stdout,
           done.stderr + done.stdout)
     done = train(rule + "12", 0)
     check("0 to train" in done.stderr, f"what is done stays done: {done.stderr}")

@@ -326,7 +326,7 @@ def check_killed(place):
     check("INCOMPLETE" in part.stdout and f"{RUNS[4]}: partial, step" in part.stdout, part.stdout)
     check(f"{RUNS[5]}: waiting" in part.stdout, part.stdout)
     done = place.matrix("m.yaml", "killed")
-    check("goes on after step" in done.stderr and "edited" not in done.stderr, done.stderr)
+    check("resumes after step" in done.stderr and "edited" not in done.stderr, done.stderr)
     place.same_as_whole("killed", "kill -9")
     whole = (place.path / "whole" / "runs.csv").read_text().splitlines()
     losses = [[line.split(",")[i] for i in (0, 6, 7, 8, 9, 10)] for line in whole]
@@ -353,7 +353,7 @@ def check_edited(place):
     before = {cell: (folder / cell / "telemetry.db").stat().st_mtime_ns for cell in RUNS}
     place.write("m.yaml", seeds="1, 3")
     done = place.matrix("m.yaml", "whole")
-    for words in ("the matrix was edited since it was started", "new:", "no longer wanted", "3 to train"):
+    for words in ("the matrix was edited since it was started", "new:", "removed: kept on the disk", "3 to train"):
         check(words in done.stderr, f"{words!r}: {done.stderr}")
     check(before == {cell: (folder / cell / "telemetry.db").stat().st_mtime_ns for cell in RUNS}, "old runs stay")
     check("seed2" not in (folder / "runs.csv").read_text(), "what is not wanted any more is in no table")
@@ -405,7 +405,7 @@ def check_refusals(place):
     refused(good.replace("reference: dense, landings: [0.5, 1]}\n  - {kind: t", "fraction: 0.5}\n  - {kind: t"),
             "bad.yaml:5: contract activeDN has no coefficient")
     refused(good, "the memory budget is 0.00 GiB", "--memory", "1MiB")
-    refused(good, "--only sparse is no model or precision", "--only", "sparse")
+    refused(good, "--only sparse is not a model or precision", "--only", "sparse")
     (place.path / "other.yaml").write_text((place.path / "moe.yaml").read_text().replace("val_tokens: 20000",
                                                                                          "val_tokens: 30000"))
     refused(good.replace("moe.yaml", "other.yaml"), "the models do not see the same data: data.synth.val_tokens of moe")

@@ -39,9 +39,9 @@ REFUSED += [
     (["router", "runs/mine/checkpoints/step-00000010"], "no run at", "did you mean runs/mine?"),
     (["router", "runs/mine/config.yaml"], "is a file, not a run", "did you mean runs/mine?"),
     (["compare", "runs/"], "runs/ is not a run", "are taken: runs/mine"),
-    (["eval", "run", "--batch", "0"], "--batch: 0 is no number above 0", "assay eval --help"),
-    (["train", "a.yaml", "--stop-after", "-2"], "--stop-after: -2 is no number above 0", "assay train --help"),
-    (["data", "synth", "--seed", "-1"], "--seed: -1 is no number from 0 on", "assay data synth --help"),
+    (["eval", "run", "--batch", "0"], "--batch: 0 is not a number > 0", "assay eval --help"),
+    (["train", "a.yaml", "--stop-after", "-2"], "--stop-after: -2 is not a number > 0", "assay train --help"),
+    (["data", "synth", "--seed", "-1"], "--seed: -1 is not a number >= 0", "assay data synth --help"),
     (["audit", "run"], "run is a run, not a configuration", "give run/config.yaml"),
     (["train", "runs/mine"], "runs/mine is a run, not a configuration", "assay train runs/mine/config.yaml --run runs/mine"),
 ]

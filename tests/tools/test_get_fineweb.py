@@ -56,7 +56,7 @@ check("two shards", done.returncode == 0 and sorted(p.name for p in out.iterdir(
 check("the bytes", (out / names[2]).read_bytes() == (server / names[2]).read_bytes(), done)
 check("the tokens", f"{names[2]}: 5002 tokens" in done.stdout, done)
 done = run("2")
-check("again", done.returncode == 0 and done.stdout.count("there already") == 3, done)
+check("again", done.returncode == 0 and done.stdout.count("already there") == 3, done)
 
 # A download that was cut goes on; one that was complete only gets its name.
 for cut in (0, 500, 4000, None):
@@ -76,9 +76,9 @@ for content, error in ((shard(10, magic=7), "magic 7"), (shard(10, version=7), "
 refused("fewer than its header says", "again", "4")
 (out / names[1]).write_bytes(shard(10)[:-1])
 refused("is damaged", "remove it", "1")
-refused("0 is no number", "1 to 103", "0")
-refused("104 is no number", "1 to 103", "104")
-refused("x is no number", "1 to 103", "x")
+refused("0 is not a possible number", "1 to 103", "0")
+refused("104 is not a possible number", "1 to 103", "104")
+refused("x is not a possible number", "1 to 103", "x")
 refused("unknown option --bsae", "--help", "--bsae")
 
 print("\n".join(failures) or "get_fineweb: ok")

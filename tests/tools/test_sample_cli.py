@@ -61,7 +61,7 @@ def check_many(w):
         expect(texts(sampled(run, *every, "--tokens", "25", *limit)) == greedy, limit)
     shown = assay("sample", run, *every, "--tokens", "25", "--seed", "3")
     expect(shown.stdout.count("--- prompt ") == 3 and prompts[2] + texts(said)[2] in shown.stdout and
-           "3 texts side by side" in shown.stderr, shown)
+           "3 texts at a time" in shown.stderr, shown)
 
 
 def check_ends(w):
@@ -105,7 +105,7 @@ def check_refused(w):
         ([w.path / "none", *prompt], "no run at", "assay train"),
         ([run], "no prompt", "--prompt"),
         ([run, *prompt, "--prompt", ""], "prompt 2 is empty", "first words"),
-        ([run, *prompt, "--prompts", w.path / "hole.txt"], "both --prompt and --prompts", "one way"),
+        ([run, *prompt, "--prompts", w.path / "hole.txt"], "both --prompt and --prompts", "only one of them"),
         ([run, "--prompts", w.path / "hole.txt"], "hole.txt:2: the prompt is empty", "line"),
         ([run, "--prompts", w.path / "empty.txt"], "empty.txt has no prompts", "line"),
         ([run, "--prompts", w.path / "bad.jsonl"], 'bad.jsonl:2: no JSON object with a string "prompt"', "plain lines"),
@@ -113,13 +113,13 @@ def check_refused(w):
         ([run, *prompt, "--temperature", "-1"], "--temperature is -1", "0 takes the most likely"),
         ([run, *prompt, "--temperature", "nan"], "--temperature is nan", "0 takes the most likely"),
         ([run, *prompt, "--temperature", "inf"], "--temperature is inf", "0 takes the most likely"),
-        ([run, *prompt, "--top-p", "0"], "--top-p is 0", "above 0 and at most 1"),
-        ([run, *prompt, "--top-p", "1.5"], "--top-p is 1.5", "above 0 and at most 1"),
-        ([run, *prompt, "--top-p", "nan"], "--top-p is nan", "above 0 and at most 1"),
+        ([run, *prompt, "--top-p", "0"], "--top-p is 0, must be > 0 and <= 1", "0.9"),
+        ([run, *prompt, "--top-p", "1.5"], "--top-p is 1.5, must be > 0 and <= 1", "0.9"),
+        ([run, *prompt, "--top-p", "nan"], "--top-p is nan, must be > 0 and <= 1", "0.9"),
         ([run, *prompt, "--top-k", "-2"], "--top-k is -2", "0 draws from all"),
         ([run, *prompt, "--tokens", "0"], "--tokens", "assay sample --help"),
         ([run, *prompt, "--tempreature", "1"], "unknown option --tempreature", "did you mean --temperature"),
-        ([run, "--prompt", "one " * 80], "prompt 1 has 82 tokens with the <|endoftext|> before it, the context 64",
+        ([run, "--prompt", "one " * 80], "prompt 1 has 82 tokens with the <|endoftext|> before it, but the context is 64",
          "--context"),
         ([run, *prompt, "--tokenizer", w.path / "nothing.json"], "nothing.json", ""),
         ([run, *prompt, "--tokenizer", tokenizer], "has 600 tokens, the model 512", "--tokenizer"),

@@ -15,11 +15,11 @@ namespace {
 
 constexpr int kCannotStart = 127;
 
-// In the child, between fork and exec: only calls that are safe after a fork of a program with
-// threads.
+// Runs in the child between fork and exec. The parent has threads, so only async-signal-safe calls
+// are allowed here.
 [[noreturn]] void become(char* const* argv, int input, int output, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(kCannotStart);  // it ended before the line above
+  if (getppid() != parent) _exit(kCannotStart);  // the parent ended before prctl()
   setpgid(0, 0);
   dup2(input, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
@@ -36,7 +36,7 @@ int exit_code(int status) {
 
 }  // namespace
 
-// fork, because posix_spawn cannot ask for the signal that comes with the parent's death.
+// Uses fork because posix_spawn cannot set PR_SET_PDEATHSIG.
 Child::Child(const std::vector<std::string>& arguments, const std::string& log) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -47,7 +47,8 @@ Child::Child(const std::vector<std::string>& arguments, const std::string& log) 
     const std::string why = strerror(errno);
     if (input >= 0) close(input);
     if (output >= 0) close(output);
-    throw UserError("cannot write " + log + ": " + why, "check the folder and who may write there");
+    throw UserError("cannot write " + log + ": " + why,
+                    "check that the folder exists and is writable");
   }
   const pid_t parent = getpid();
   pid_ = fork();
@@ -56,7 +57,8 @@ Child::Child(const std::vector<std::string>& arguments, const std::string& log) 
   close(input);
   close(output);
   if (pid_ < 0) {
-    throw UserError("cannot start another process: " + why, "check the limits (ulimit -u)");
+    throw UserError("cannot start another process: " + why,
+                    "check the limit on processes (ulimit -u)");
   }
 }
 

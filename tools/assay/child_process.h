@@ -1,5 +1,5 @@
-// This very program, started once more as a child: its output goes to a file, and it does not
-// outlive its parent, not even one that is killed.
+// Runs this program again as a child process. Its output goes to a file, and it dies with its
+// parent, even if the parent is killed.
 #pragma once
 
 #include <sys/types.h>
@@ -12,15 +12,15 @@ namespace assay {
 
 class Child {
  public:
-  // arguments[0] is the name of the program as the child sees it. stdout and stderr are appended to
-  // `log`, stdin is empty; the child has a process group of its own, so that Ctrl-C in the terminal
-  // reaches only the parent.
+  // arguments[0] is the program's name as the child sees it. stdout and stderr are appended to
+  // `log`, stdin is empty. The child gets its own process group, so that Ctrl-C in the terminal
+  // reaches only the parent. UserError when `log` cannot be written or no process can be started.
   Child(const std::vector<std::string>& arguments, const std::string& log);
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
-  ~Child();  // kills it when it is still there, and waits
+  ~Child();  // kills the child if it is still running, and waits for it
 
-  // The exit code once it has ended; 128 + the signal when one ended it.
+  // The exit code once the child has ended, 128 + signal if a signal ended it; nothing before.
   std::optional<int> ended();
   void send(int signal) const;
   pid_t pid() const { return pid_; }

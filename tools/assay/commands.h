@@ -1,4 +1,4 @@
-// The subcommands of `assay`. Each file tools/commands/<name>.cpp registers its own:
+// The subcommands of `assay`. Each file tools/assay/commands/<name>.cpp registers its own:
 //
 //   void add_audit_command(Commands& commands) {
 //     auto options = std::make_shared<AuditOptions>();
@@ -7,8 +7,8 @@
 //     commands.on_chosen(sub, [options] { return audit(*options); });
 //   }
 //
-// and one line in add_all_commands (tools/assay/main.cpp). What it runs returns the exit code, or
-// throws UserError.
+// and add_all_commands (tools/assay/main.cpp) calls it. The function given to on_chosen() returns
+// the exit code or throws UserError.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -28,19 +28,19 @@ enum ExitCode {
 
 struct Commands {
   CLI::App app;
-  std::function<int()> run;            // of the subcommand that was chosen
+  std::function<int()> run;            // runs the chosen subcommand
   std::vector<std::string> arguments;  // the whole command line, for the record of a run
 
-  // The whole command line is parsed before anything runs.
+  // Sets `run` when the subcommand is chosen: the whole command line is parsed before it runs.
   void on_chosen(CLI::App* subcommand, std::function<int()> what) {
     subcommand->callback([this, what] { run = what; });
   }
 };
 
-// --set SECTION.KEY=VALUE, once a change. It takes one value at a time: CONFIG may follow.
+// Adds --set SECTION.KEY=VALUE, repeatable. Each --set takes one value, so that CONFIG may follow.
 CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets);
 
-// CLI11's own put the largest double into their messages.
+// Used instead of CLI11's own validators, whose messages contain the largest double.
 CLI::Validator above_zero();
 CLI::Validator zero_or_more();
 
@@ -51,7 +51,7 @@ void add_matrix_command(Commands& commands);
 void add_doctor_command(Commands& commands);
 void add_compare_command(Commands& commands);
 void add_data_commands(Commands& commands);
-void add_synth_commands(Commands& commands);  // below `data`: after it
+void add_synth_commands(Commands& commands);  // subcommands of `data`: call after add_data_commands
 void add_tokenizer_commands(Commands& commands);
 void add_receipt_commands(Commands& commands);
 void add_router_command(Commands& commands);

@@ -16,7 +16,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// What decides about the answers, and what the names of task and checkpoint do not tell.
+// Everything that the answers depend on besides the names of tasks and checkpoint; parts are merged
+// only if they agree in it.
 nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& tokenizer,
                               const LoadedModel& loaded,
                               const std::vector<CoreExamples>& examples) {

@@ -1,4 +1,4 @@
-// CORE of a checkpoint: `assay eval --tasks core`.
+// Scores CORE of a checkpoint, for `assay eval --tasks core`.
 #pragma once
 
 #include <optional>
@@ -12,20 +12,22 @@ namespace assay {
 
 struct CoreEvaluation {
   std::string bundle;
-  std::vector<std::string> tasks = {};  // labels; none: all of the bundle
+  std::vector<std::string> tasks = {};  // labels; empty: all tasks of the bundle
   std::string tokenizer = "";           // "": the run's
   std::string device = "auto";
-  int64_t max_rows = 0;               // of a task, 0: all
-  int64_t max_tokens = 0;             // of a prompt, 0: the sequence length of training
-  int64_t batch = 4096;               // rows at once
-  std::optional<CorePart> part = {};  // one of several processes
+  int64_t max_rows = 0;               // per task, 0: all
+  int64_t max_tokens = 0;             // per prompt, 0: the sequence length of training
+  int64_t batch = 4096;               // tokens per forward pass; <= 0: the device's default
+  std::optional<CorePart> part = {};  // share of one of several processes
   ScorerConfig::Way way = ScorerConfig::Way::kBatches;
 };
 
-// The rows at once, as the device has it. On a CPU their activations then stay near its caches.
+// Tokens per forward pass: evaluation.batch, or if it is <= 0 the device's default, which on a CPU
+// keeps activations near its caches.
 int64_t batch_rows(const CoreEvaluation& evaluation);
 
-// UserError where bundle, tokenizer or device do not serve. The report of a part has an origin.
+// Loads the model and scores the tasks; progress goes to stderr. UserError when bundle, tokenizer
+// or device cannot be used. report.origin is set only for a part.
 CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& evaluation);
 
 }  // namespace assay

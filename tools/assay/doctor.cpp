@@ -27,7 +27,7 @@ using nlohmann::ordered_json;
 
 constexpr double kGib = double(int64_t{1} << 30);
 
-// Value of "name : value" in one of the kernel's tables; "" where there is none.
+// The value of a line "name : value" of a file in /proc; "" if there is none.
 std::string table_value(const char* path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -46,11 +46,10 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-// An instruction set that the ops have code for: does the CPU have it, is this program compiled for
-// it?
+// An instruction set that the ops have code for.
 struct InstructionSet {
   const char* name;
-  bool here, compiled;
+  bool here, compiled;  // the CPU has it; this program is compiled for it
 };
 std::vector<InstructionSet> instruction_sets() {
 #if defined(__AVX2__)
@@ -110,11 +109,12 @@ ordered_json cpu_facts(std::vector<Advice>& advice) {
     const bool granted = std::strcmp(set.name, "amx_bf16") != 0 || panel::has_amx();
     (set.compiled && granted ? used : unused).push_back(set.name);
     if (!set.compiled) {
-      advice.push_back({strprintf("the CPU has %s, this program was compiled without it", set.name),
-                        "build on this machine: cmake --preset release && cmake --build build"});
+      advice.push_back(
+          {strprintf("the CPU has %s, but this program was compiled without it", set.name),
+           "build on this machine: cmake --preset release && cmake --build build"});
     } else if (!granted) {
-      advice.push_back({"the system does not let this process use the CPU's matrix unit",
-                        "a Linux from 5.16 on grants it; products run without it meanwhile"});
+      advice.push_back({"the system does not let this process use the CPU's matrix unit (AMX)",
+                        "use Linux 5.16 or newer; until then products run without AMX"});
     }
   }
   j["used"] = used;
@@ -122,7 +122,8 @@ ordered_json cpu_facts(std::vector<Advice>& advice) {
   j["recipe_of_auto"] = recipe_name(resolve_recipe("auto"));
   if (j["recipe_of_auto"] == "fp32") {
     advice.push_back({"no fast bf16 on this CPU: precision.recipe auto is fp32",
-                      "nothing: bf16 works too, at about the speed of fp32 and with less memory"});
+                      "nothing to do: bf16 also works, at about the speed of fp32 and with less "
+                      "memory"});
   }
   return j;
 }
@@ -137,7 +138,7 @@ ordered_json memory_facts() {
   return j;
 }
 
-// Bytes read and written a second by all cores, between blocks that no cache holds.
+// GB/s read plus written by all cores, copying between blocks larger than the caches.
 double copy_gb_per_s(Exec on) {
   constexpr int64_t kBytes = int64_t{256} << 20, kPiece = int64_t{1} << 20;
   std::vector<std::byte> from(kBytes, std::byte{1}), to(kBytes);
@@ -178,7 +179,7 @@ ordered_json gpu_facts(Measure measure, std::vector<Advice>& advice) {
       j["compute_capability"] = strprintf("%d.%d", facts.capability / 10, facts.capability % 10);
       j["multiprocessors"] = facts.multiprocessors;
       j["memory_gib"] = double(facts.memory_bytes) / kGib;
-      // Of the hardware; what this version's recipes use is precision.recipe.
+      // What the hardware supports; precision.recipe sets what training uses.
       j["has_bf16"] = facts.capability >= 80;
       j["has_fp8"] = facts.capability >= 89;
       j["has_nvfp4"] = facts.capability >= 100;
@@ -212,7 +213,7 @@ ordered_json disk_facts(std::vector<Advice>& advice) {
   if (double(space.available) < kGib) {
     advice.push_back(
         {strprintf("only %.2f GiB free on the disk of this folder", double(space.available) / kGib),
-         "a checkpoint takes 12 bytes a parameter: train elsewhere with --run"});
+         "a checkpoint takes 12 bytes per parameter: train on another disk with --run"});
   }
   return j;
 }
@@ -250,7 +251,7 @@ std::string examination_text(const Examination& examination) {
       text += strprintf("  %-26s %s\n", name.c_str(), value_text(value).c_str());
     }
   }
-  text += "will not work here, or not at its speed\n";
+  text += "will not work on this machine, or only slowly\n";
   if (examination.advice.empty()) text += "  nothing\n";
   for (const Advice& a : examination.advice) text += "  " + a.what + "\n    -> " + a.todo + "\n";
   return text;

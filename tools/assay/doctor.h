@@ -1,4 +1,4 @@
-// What this machine has and what that means: the facts behind `assay doctor`.
+// The facts and the advice that `assay doctor` prints.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@ namespace assay {
 
 enum class Measure { kLimits, kNothing };
 
-// Something that will not work here, or not at its speed, and what to do about it.
+// Something that does not work on this machine or works slowly, and what to do about it.
 struct Advice {
   std::string what, todo;
 };
@@ -19,10 +19,10 @@ struct Examination {
   std::vector<Advice> advice;
 };
 
-// Measuring takes about two seconds on a CPU, and a few on a GPU.
+// Measuring limits takes about two seconds on a CPU, and a few on a GPU.
 Examination examine_machine(Measure measure);
 
-// For people: the facts by section, then the advice.
+// As text: the facts by section, then the advice.
 std::string examination_text(const Examination& examination);
 
 }  // namespace assay

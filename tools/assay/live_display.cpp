@@ -40,7 +40,7 @@ void LiveLines::show(const std::vector<std::string>& lines) {
   fflush(stderr);
 }
 
-// The cursor stands below the block.
+// Expects the cursor below the block.
 void LiveLines::clear() {
   if (!terminal_ || lines_.empty()) return;
   fprintf(stderr, "\033[%zuA\033[J", lines_.size());

@@ -1,5 +1,4 @@
-// Several lines that change in place below a log: on a terminal a block that is drawn again, in a
-// pipe nothing.
+// Several lines below a log that change in place: a block redrawn on a terminal, nothing in a pipe.
 #pragma once
 
 #include <string>
@@ -12,11 +11,11 @@ class LiveLines {
   LiveLines();
   LiveLines(const LiveLines&) = delete;
   LiveLines& operator=(const LiveLines&) = delete;
-  ~LiveLines();  // takes the block away
+  ~LiveLines();  // removes the block
 
   bool on_terminal() const { return terminal_; }
-  void print(const std::string& line);               // above the block, on stderr
-  void show(const std::vector<std::string>& lines);  // the block; cut to the width of the terminal
+  void print(const std::string& line);               // a log line above the block, on stderr
+  void show(const std::vector<std::string>& lines);  // sets the block, cut to the terminal's width
 
  private:
   void clear();

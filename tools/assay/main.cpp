@@ -1,5 +1,5 @@
-// The assay command line: parses, runs the chosen subcommand, turns what went wrong into `error:`
-// and `hint:`.
+// The assay command line: parses the arguments, runs the chosen subcommand, and reports failures as
+// one line `error:` and one line `hint:`.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -26,11 +26,11 @@ constexpr const char* kDescription =
 constexpr const char* kFirstSteps =
     "First steps:\n"
     "  bash tools/demo.sh            build, make a corpus, train three models, compare them\n"
-    "  assay COMMAND --help          what a command takes, with its defaults\n"
+    "  assay COMMAND --help          arguments, options and defaults of a command\n"
     "Exit codes: 0 done, 1 user error, 2 a verification failed, 3 stopped by a guard, 130 "
     "interrupted.";
 
-// CLI11 writes INT:INT in [1 - 1024], INT:POSITIVE, TEXT:{auto,cpu,cuda}.
+// Shortens what CLI11 writes: INT:INT in [1 - 1024], INT:POSITIVE, TEXT:{auto,cpu,cuda}.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -101,11 +101,11 @@ std::vector<std::string> command_names(const CLI::App* app) {
   return names;
 }
 
-// CLI11's messages name neither the nearest known name nor the help that would tell.
+// Replaces CLI11's messages, which suggest neither the nearest known name nor --help.
 int print_parse_error(CLI::App& app, const CLI::ParseError& error) {
   std::string called;
   CLI::App* where = innermost(&app, called);
-  const std::string help = "`" + called + " --help` lists what it takes";
+  const std::string help = "`" + called + " --help` shows how to use it";
   std::vector<std::string> unknown = where->remaining();
   if (unknown.empty()) unknown = app.remaining(true);
   if (unknown.empty()) {
@@ -131,10 +131,10 @@ int print_parse_error(CLI::App& app, const CLI::ParseError& error) {
 std::string version_text() {
   const BuildInfo build = build_info();
   return "assay " + build.version + " (commit " + build.commit.substr(0, 12) +
-         (build.dirty ? ", changed since" : "") + ", " + build.compiler + ", " + build.flags + ")";
+         (build.dirty ? ", modified" : "") + ", " + build.compiler + ", " + build.flags + ")";
 }
 
-// `assay help COMMAND`, as git and cargo have it.
+// Turns `assay help COMMAND` into `assay COMMAND --help`, as git and cargo do.
 std::vector<std::string> help_as_option(std::vector<std::string> words) {
   if (words.size() > 1 && words[1] == "help") {
     words.erase(words.begin() + 1);
@@ -155,7 +155,7 @@ int main_checked(int argc, char** argv) {
   try {
     commands.arguments.assign(argv, argv + argc);
     std::vector<std::string> words = help_as_option(commands.arguments);
-    std::reverse(words.begin() + 1, words.end());  // CLI11 takes them from the back
+    std::reverse(words.begin() + 1, words.end());  // CLI11 expects the last argument first
     words.erase(words.begin());
     commands.app.parse(std::move(words));
   } catch (const CLI::Success& asked) {  // --help, --version
@@ -175,17 +175,17 @@ int main_checked(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   assay::ensure_passive_waiting(argv);
-  // A file that may not grow is an error of write(), reported with its name, not the end of the
-  // process.
+  // Without this, a write beyond the file size limit kills the process; with it, write() fails and
+  // the error names the file.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     return assay::main_checked(argc, argv);
   } catch (const assay::UserError& error) {
     return assay::print_error(error.what(), error.hint());
   } catch (const std::bad_alloc&) {
-    return assay::print_error("out of memory", "a smaller run.micro_batch needs less");
+    return assay::print_error("out of memory", "use a smaller run.micro_batch");
   } catch (const std::exception& error) {
-    return assay::print_error(
-        error.what(), "this looks like a defect of assay: please report it with the command");
+    return assay::print_error(error.what(),
+                              "this looks like a bug in assay: please report it with the command");
   }
 }

@@ -28,10 +28,10 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr auto kPoll = std::chrono::milliseconds(50);
 constexpr Seconds kRedraw(0.5);
-constexpr Seconds kPlainLine(30);  // between two lines of a run in a pipe
-constexpr Seconds kPatience(15);   // for a run that another process still holds
+constexpr Seconds kPlainLine(30);  // between two progress lines of a run when not on a terminal
+constexpr Seconds kPatience(15);   // wait for a run that another process has locked
 
-// What a run has written to its log since it was started.
+// What a run has appended to its log since this object was made.
 class LogTail {
  public:
   explicit LogTail(std::string path) : path_(std::move(path)) {
@@ -39,7 +39,7 @@ class LogTail {
     start_ = fs::exists(path_, none) ? static_cast<int64_t>(fs::file_size(path_, none)) : 0;
   }
 
-  // The last whole line with this beginning among the last kilobytes; "" when there is none.
+  // The last whole line with this beginning in the last 8 KiB; "" if there is none.
   std::string last_line(const std::string& beginning) const {
     constexpr int64_t kEnd = 8192;
     std::ifstream file(path_, std::ios::binary);
@@ -58,8 +58,7 @@ class LogTail {
   int64_t start_ = 0;
 };
 
-// "step 120/720 loss 4.812 437k tok/s eta 3h08m": of a step line what fits beside the name of a
-// cell.
+// Shortens a step line to fit beside a cell's name: "step 120/720 loss 4.812 437k tok/s eta 3h08m".
 std::string short_step_line(const std::string& line) {
   std::istringstream words(line);
   std::string text, before;
@@ -77,8 +76,8 @@ struct Running {
   std::unique_ptr<Child> child;
   Clock::time_point started = Clock::now();
   Clock::time_point said = Clock::now();
-  int64_t step = 0;       // of its last line
-  std::string line = {};  // "step 3/60 ..."
+  int64_t step = 0;       // in its last step line
+  std::string line = {};  // that line, shortened: "step 3/60 ..."
 };
 
 class Runner {
@@ -128,12 +127,13 @@ class Runner {
     start(plan);
   }
 
-  // A process of an earlier matrix that is about to end, or a run that somebody trains by hand.
+  // The run is locked by a process of an earlier matrix that is about to end, or by one started by
+  // hand.
   void wait_for_holder(size_t index) {
     const auto now = Clock::now();
     if (!holder_since_) {
       holder_since_ = now;
-      print("waiting for the process that trains " + waiting_[index].cell->name);
+      print("waiting for another process that trains " + waiting_[index].cell->name);
     }
     if (now - *holder_since_ < kPatience) return;
     const std::string cell = waiting_[index].cell->name;
@@ -153,9 +153,9 @@ class Runner {
                         .child = std::make_unique<Child>(arguments, log),
                         .step = plan.status.steps_done});
     print(plan.cell->name + (plan.status.steps_done > 0 && !plan.fresh
-                                 ? strprintf(" goes on after step %ld of %ld",
+                                 ? strprintf(" resumes after step %ld of %ld",
                                              long(plan.status.steps_done), long(plan.cell->steps()))
-                                 : strprintf(" begins, %ld steps", long(plan.cell->steps()))));
+                                 : strprintf(" starts, %ld steps", long(plan.cell->steps()))));
   }
 
   void collect_ended() {
@@ -205,7 +205,7 @@ class Runner {
     if (options_.on_failure == RunnerOptions::OnFailure::kStop) waiting_.clear();
   }
 
-  // A line of the log; the block below it is drawn anew at once.
+  // Prints a log line; the next show() redraws the block below it.
   void print(const std::string& line) {
     lines_.show({});
     lines_.print(line);
@@ -216,7 +216,7 @@ class Runner {
     return Seconds(Clock::now() - start).count();
   }
 
-  // Seconds until everything is done, at the mean speed of this process so far.
+  // Seconds until all runs are done at the mean FLOP rate so far; -1 if unknown.
   double seconds_left() const {
     double done = flops_done_;
     for (const Running& run : running_) {
@@ -238,7 +238,7 @@ class Runner {
         run.line = short_step_line(line);
       }
       const std::string text =
-          run.plan.cell->name + "  " + (run.line.empty() ? "is getting ready" : run.line);
+          run.plan.cell->name + "  " + (run.line.empty() ? "is starting" : run.line);
       block.push_back(text);
       if (!lines_.on_terminal() && now - run.said >= kPlainLine) {
         run.said = now;
@@ -256,7 +256,7 @@ class Runner {
   std::vector<PlannedRun> waiting_;
   std::vector<Running> running_;
   size_t total_ = 0, ended_ = 0;
-  double flops_left_ = 0, flops_done_ = 0;  // of this process
+  double flops_left_ = 0, flops_done_ = 0;  // to do when this process began; finished since then
   std::optional<Clock::time_point> holder_since_;
   const Clock::time_point began_ = Clock::now();
   Clock::time_point shown_ = began_;

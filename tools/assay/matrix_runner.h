@@ -1,5 +1,5 @@
 // Trains the cells of a matrix: starts `assay train` for each, several at once within a budget,
-// shows where they are, and waits. What is done already is known before (lab/matrix/state.h).
+// shows their progress, and waits. lab/matrix/state.h finds out beforehand which cells are done.
 #pragma once
 
 #include <string>
@@ -13,17 +13,17 @@ namespace assay {
 struct PlannedRun {
   const Cell* cell = nullptr;
   CellStatus status;
-  bool fresh = false;  // its run is that of another configuration: start over
+  bool fresh = false;  // start over: the existing run has another configuration
 };
 
 struct FailedRun {
   std::string cell;
-  int code = 0;  // of `assay train`; 128 + signal
+  int code = 0;  // exit code of `assay train`, or 128 + signal
   std::string error;
 };
 
 struct RunnerOptions {
-  std::string program;  // as the user called this one: what the runs note as their command
+  std::string program;  // argv[0] of the runs, recorded as their command
   MatrixBudget budget;
   enum class OnFailure { kGoOn, kStop } on_failure = OnFailure::kGoOn;
 };
@@ -33,7 +33,8 @@ struct RunnerResult {
   bool interrupted = false;
 };
 
-// Ctrl-C and SIGTERM are passed on to the runs, which write their checkpoints and end.
+// Returns when all runs have ended. Ctrl-C and SIGTERM are passed on to the runs, which write their
+// checkpoints and end; no further run is started then.
 RunnerResult train_cells(const MatrixFolder& folder, std::vector<PlannedRun> planned,
                          const RunnerOptions& options);
 

@@ -1,5 +1,5 @@
-// assay audit: what models are made of, and how long every contract trains them, side by side.
-// Allocates nothing.
+// assay audit: parameters, FLOPs, memory and contract horizons of several models side by side.
+// Allocates no tensors.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -22,7 +22,7 @@ struct Arguments {
   bool without_shared = false;
 };
 
-// A model is called as its file; two files of one name by their paths.
+// Names each model after its file, or after its path when two files have the same name.
 std::vector<NamedConfig> load_named(const Arguments& a) {
   std::vector<NamedConfig> models;
   for (const std::string& path : a.configs)
@@ -41,15 +41,15 @@ void check_arguments(const Arguments& a) {
       throw UserError("--contract " + kind + " is unknown", "choose totalDN, activeDN or both");
   for (const double f : a.report.fractions)
     if (!(f > 0 && f <= 1))
-      throw UserError(strprintf("--fraction %g is not a share of the horizon", f),
-                      "give numbers above 0, at most 1, for example 0.2");
+      throw UserError(strprintf("--fraction %g is not a fraction of the horizon", f),
+                      "give numbers > 0 and <= 1, for example 0.2");
   for (const int64_t steps : a.report.steps)
     if (steps < 1)
       throw UserError(strprintf("--steps %ld is not a number of steps", static_cast<long>(steps)),
-                      "give numbers from 1 up");
+                      "give numbers >= 1");
 }
 
-// One memory plan a model, as `assay train --plan` prints it but for the data.
+// Prints each model's memory plan, as `assay train --plan` does except for the data buffers.
 int print_plans(const std::vector<NamedConfig>& models) {
   for (const NamedConfig& model : models) {
     std::printf("%s\n%s", model.name.c_str(), memory_plan_text(model.config).c_str());
@@ -79,34 +79,37 @@ int run_audit(Arguments a) {
 void add_audit_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "audit", "parameters, FLOPs, bytes and horizons, several models side by side");
+      "audit", "list parameters, FLOPs, bytes and horizons of several models side by side");
   sub->add_option("CONFIG", a->configs, "configuration files")->required();
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
-  sub->add_option("--contract", a->report.contracts, "totalDN, activeDN: whose horizons (both)")
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
+  sub->add_option("--contract", a->report.contracts,
+                  "contracts whose horizons are listed: totalDN, activeDN (default: both)")
       ->delimiter(',')
       ->allow_extra_args(false);
   sub->add_option("--coefficient", a->report.coefficient,
-                  "tokens per parameter (contract.coefficient of each CONFIG; in the table of all "
-                  "contracts, what the first CONFIG takes)")
+                  "tokens per parameter (default: contract.coefficient of each CONFIG; in the "
+                  "table of all contracts, the value that gives the first CONFIG its own steps)")
       ->check(above_zero());
-  sub->add_option("--fraction", a->report.fractions, "shares of the horizon to list (0.2)")
+  sub->add_option("--fraction", a->report.fractions,
+                  "fractions of the horizon to list (default: contract.fraction, or 0.2 if it "
+                  "is 1)")
       ->delimiter(',')
       ->allow_extra_args(false);
   sub->add_option("--steps", a->report.steps,
-                  "steps at which to give the ratios (those of the run)")
+                  "steps at which to list tokens per parameter (default: run.steps)")
       ->delimiter(',')
       ->allow_extra_args(false);
   sub->add_flag("--without-shared", a->without_shared,
-                "leave the shared experts out of what totalDN multiplies");
+                "do not count shared experts in the parameters of totalDN");
   sub->add_flag("--plan", a->plan,
-                "only the memory of a training step by name; nothing is allocated");
+                "print only the planned memory of a training step; allocates nothing");
   add_set_option(sub, a->sets);
   sub->footer(
       "Examples:\n"
       "  assay audit models/presets/cpu/*.yaml                     several models side by side\n"
       "  assay audit models/presets/cpu/moe.yaml --plan --set run.micro_batch=4\n"
-      "  assay audit runs/moe/config.yaml --json                   of a run\n"
-      "docs/contracts.md says what the horizons are.");
+      "  assay audit runs/moe/config.yaml --json                   the model of a run\n"
+      "docs/contracts.md defines the horizons.");
   commands.on_chosen(sub, [a] { return run_audit(*a); });
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kPublicTarget = 3.28;  // nats: what the public speedruns stop at
+constexpr double kPublicTarget = 3.28;  // nats per token: the target of the public speedruns
 
 struct Arguments {
   std::vector<std::string> runs;
@@ -64,7 +64,7 @@ CompareOptions options_of(const Arguments& a) {
 int run_compare(const Arguments& a) {
   check_arguments(a);
   if (a.published == "list") return list_published(a);
-  // What is wrong with a file is said before any table.
+  // Errors in files are reported before any table is printed.
   std::optional<PublishedStudy> study;
   if (!a.published.empty()) study = published_study(a.published);
   std::optional<AnchorLog> anchor;
@@ -100,25 +100,29 @@ int run_compare(const Arguments& a) {
 void add_compare_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "compare", "runs side by side, with intervals over seeds and time to a target");
-  sub->add_option("RUN", a->runs, "run directories; those that differ only in seed are one model");
+      "compare", "compare runs: losses with intervals over seeds, time to a target loss");
+  sub->add_option("RUN", a->runs,
+                  "run directories; runs that differ only in seed count as one model");
   sub->add_option("--contract", a->contract,
-                  "what the comparison holds fixed, where the configurations do not say it: steps, "
+                  "what the comparison holds fixed, if the configurations do not say: steps, "
                   "active-width, activeDN, totalDN, flops, seconds");
   sub->add_option("--target", a->target,
-                  "loss in nats whose first reaching is compared (run.target_loss; with --anchor "
-                  "alone 3.28)");
-  sub->add_option("--anchor", a->anchor, "log of a public run (modded-nanogpt or llm.c)");
-  sub->add_option("--published", a->published, "figures of a published study; list names them");
+                  "validation loss in nats per token; steps, tokens and time to reach it are "
+                  "compared (default: run.target_loss; 3.28 for --anchor alone)");
+  sub->add_option("--anchor", a->anchor,
+                  "compare with the log of a public run (modded-nanogpt or llm.c)");
+  sub->add_option("--published", a->published,
+                  "compare with the figures of a published study; --published list names them");
   sub->add_flag("--force", a->force,
-                "compare runs of different tokenizer, data, sequence or validation tokens, marked");
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+                "compare runs even if tokenizer, data, sequence length or validation tokens "
+                "differ; the tables say so");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
       "Examples:\n"
       "  assay compare runs/dense-s1 runs/dense-s2 runs/moe-s1 runs/moe-s2\n"
       "  assay compare runs/moe-s1 --published 0003\n"
       "  assay compare runs/moe-s1 --anchor modded-nanogpt.log\n"
-      "docs/compare.md says how to read the tables.");
+      "docs/compare.md explains the tables.");
   commands.on_chosen(sub, [a] { return run_compare(*a); });
 }
 

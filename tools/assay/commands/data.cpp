@@ -1,5 +1,5 @@
-// assay data prepare, inspect, verify: text to shards, what is in them, whether they are what was
-// written.
+// assay data prepare, inspect, verify: turns text into token shards, shows what shards hold, checks
+// a corpus against its manifest.
 #include <signal.h>
 
 #include <atomic>
@@ -79,13 +79,13 @@ void print_corpus(const Manifest& manifest, const std::string& folder) {
               100 * static_cast<double>(held_out) / static_cast<double>(documents),
               manifest.validation.c_str());
   const double tokens = static_cast<double>(manifest.tokens("train") + manifest.tokens("val"));
-  std::printf("%ld bytes of text, %.2f bytes a token, vocabulary %ld\n",
+  std::printf("%ld bytes of text, %.2f bytes per token, vocabulary %ld\n",
               static_cast<long>(manifest.text_bytes),
               static_cast<double>(manifest.text_bytes) / tokens,
               static_cast<long>(manifest.vocab_size));
 }
 
-// The options of one thing are alternatives.
+// UserError when validation documents are chosen in more than one way.
 void require_one_validation(const PrepareArguments& a) {
   std::vector<std::string> given;
   if (!a.val.empty()) given.push_back("--val");
@@ -141,7 +141,7 @@ int run_prepare(const PrepareArguments& a) {
 
 void add_prepare(Commands& commands, CLI::App* data) {
   auto a = std::make_shared<PrepareArguments>();
-  CLI::App* sub = data->add_subcommand("prepare", "text or JSONL to token shards");
+  CLI::App* sub = data->add_subcommand("prepare", "turn text or JSONL into token shards");
   add_document_options(sub, a->documents);
   sub->add_option("--tokenizer", a->tokenizer,
                   "tokenizer.json, or a folder with vocab.json and merges.txt")
@@ -149,23 +149,26 @@ void add_prepare(Commands& commands, CLI::App* data) {
   sub->add_option("-o,--output", a->folder,
                   "folder for the shards, tokenizer.json and manifest.json")
       ->required();
-  sub->add_option("--name", a->name, "start of the shards' names (corpus)");
+  sub->add_option("--name", a->name, "prefix of the shards' file names (default: corpus)");
   sub->add_option("--val-share", a->val_share,
-                  "share of the documents held out for validation by a hash of their text: "
-                  "whatever their order and files, copies on one side");
+                  "hold out this share of the documents for validation, chosen by a hash of their "
+                  "text: independent of order and files, equal documents go to the same split");
   sub->add_option("--val-every", a->val_every,
-                  "every N-th document, from the first on, is for validation; 0 = none (20)");
-  sub->add_option("--val", a->val, "validation text of its own; may be repeated")
+                  "hold out every N-th document for validation, starting with the first; 0 = none "
+                  "(default: 20)");
+  sub->add_option("--val", a->val,
+                  "separate file or folder of validation documents; may be repeated")
       ->allow_extra_args(false);
-  sub->add_option("--shard-tokens", a->shard_tokens, "tokens of a full shard (100000000)");
-  sub->add_flag("--drop-duplicates", a->drop_duplicates, "keep the first of equal documents");
-  sub->add_flag("--overwrite", a->overwrite, "replace a corpus that is in the folder");
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_option("--shard-tokens", a->shard_tokens, "tokens in a full shard (default: 100000000)");
+  sub->add_flag("--drop-duplicates", a->drop_duplicates, "keep only the first of equal documents");
+  sub->add_flag("--overwrite", a->overwrite, "replace an existing corpus in the folder");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
-      "Each document becomes the <|endoftext|> id and its tokens. Files may be compressed: "
-      "*.txt.gz,\n"
-      "*.jsonl.zst, ...; JSONL is *.jsonl, *.ndjson or *.json. Shards are NAME_val_000000.bin,\n"
-      "NAME_train_000001.bin, ... in the public GPT-2 format; a config names them as\n"
+      "Each document becomes the <|endoftext|> id followed by its tokens. Files may be "
+      "compressed:\n"
+      "*.txt.gz, *.jsonl.zst, ...; JSONL is *.jsonl, *.ndjson or *.json. Shards are "
+      "NAME_val_000000.bin,\n"
+      "NAME_train_000001.bin, ... in the public GPT-2 format; a configuration names them as\n"
       "  data: {train: [DIR/NAME_train_*.bin], val: [DIR/NAME_val_*.bin], tokenizer: "
       "DIR/tokenizer.json}\n"
       "Example:\n"
@@ -182,7 +185,7 @@ struct InspectArguments {
   bool json = false;
 };
 
-// The given tokenizer, or the one beside the shard.
+// The given tokenizer, else the tokenizer.json beside the shard, if any.
 std::optional<Tokenizer> tokenizer_for(const InspectArguments& a, const std::string& shard) {
   if (!a.tokenizer.empty()) return read_tokenizer(a.tokenizer);
   const fs::path beside = fs::path(shard).replace_filename("tokenizer.json");
@@ -191,7 +194,7 @@ std::optional<Tokenizer> tokenizer_for(const InspectArguments& a, const std::str
   return std::nullopt;
 }
 
-// Text for people: control characters and quotes escaped, bytes that are not UTF-8 replaced.
+// Printable form: control characters and quotes escaped, bytes that are not UTF-8 replaced.
 std::string shown(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -233,7 +236,7 @@ void print_tokens(const ShardSummary& s, const std::optional<Tokenizer>& tokeniz
 
 int run_inspect(const InspectArguments& a) {
   if (a.top < 0 || a.sample < 0)
-    throw UserError("--top and --sample count tokens", "give numbers from 0 up");
+    throw UserError("--top and --sample must be >= 0", "they are numbers of tokens to show");
   std::vector<std::string> files;
   for (const std::string& path : a.paths) {
     std::error_code ignored;
@@ -269,13 +272,13 @@ int run_inspect(const InspectArguments& a) {
 void add_inspect(Commands& commands, CLI::App* data) {
   auto a = std::make_shared<InspectArguments>();
   CLI::App* sub =
-      data->add_subcommand("inspect", "what is in a shard: header, counts, sample, histogram");
-  sub->add_option("SHARD", a->paths, "shards, patterns, or folders of *.bin")->required();
+      data->add_subcommand("inspect", "show a shard's counts, first tokens and most frequent ids");
+  sub->add_option("SHARD", a->paths, "shard files, patterns, or folders of *.bin")->required();
   sub->add_option("--tokenizer", a->tokenizer,
-                  "to show text (tokenizer.json beside the shard, if any)");
-  sub->add_option("--top", a->top, "how many of the most frequent ids to show (10)");
-  sub->add_option("--sample", a->sample, "how many of the first tokens to show (60)");
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+                  "tokenizer to show text with (default: tokenizer.json beside the shard, if any)");
+  sub->add_option("--top", a->top, "number of most frequent ids to show (default: 10)");
+  sub->add_option("--sample", a->sample, "number of first tokens to show (default: 60)");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
       "Examples:\n"
       "  assay data inspect mine                                   every shard of a folder\n"
@@ -297,7 +300,7 @@ int run_verify(const VerifyArguments& a) {
         Json{{"folder", a.folder}, {"ok", wrong.empty()}, {"wrong", wrong}}.dump(1).c_str());
   for (const std::string& line : wrong) std::fprintf(stderr, "%s\n", line.c_str());
   if (wrong.empty() && !a.json)
-    std::printf("%s: %zu shards and the tokenizer are as the manifest says\n", a.folder.c_str(),
+    std::printf("%s: %zu shards and the tokenizer match the manifest\n", a.folder.c_str(),
                 manifest.shards.size());
   return wrong.empty() ? kExitDone : kExitVerificationFailed;
 }
@@ -305,9 +308,9 @@ int run_verify(const VerifyArguments& a) {
 void add_verify(Commands& commands, CLI::App* data) {
   auto a = std::make_shared<VerifyArguments>();
   CLI::App* sub =
-      data->add_subcommand("verify", "compare a corpus with its manifest; exit 2 when it differs");
+      data->add_subcommand("verify", "check a corpus against its manifest; exit 2 if they differ");
   sub->add_option("DIR", a->folder, "folder with manifest.json")->required();
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer("Example:\n  assay data verify mine");
   commands.on_chosen(sub, [a] { return run_verify(*a); });
 }
@@ -316,7 +319,7 @@ void add_verify(Commands& commands, CLI::App* data) {
 
 void add_data_commands(Commands& commands) {
   CLI::App* data =
-      commands.app.add_subcommand("data", "corpora: text to shards, looking, checking");
+      commands.app.add_subcommand("data", "corpora: prepare, inspect, verify, generate");
   data->require_subcommand(1);
   add_prepare(commands, data);
   add_inspect(commands, data);

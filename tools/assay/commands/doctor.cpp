@@ -1,4 +1,4 @@
-// assay doctor: what this machine has, its limits measured, what will not work and what to do.
+// assay doctor: this machine's hardware, its measured limits, what will not work and what to do.
 #include "tools/assay/doctor.h"
 
 #include <cstdio>
@@ -36,13 +36,14 @@ int run_doctor(const Arguments& a) {
 void add_doctor_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "doctor", "what this machine has, its limits measured, what will not work");
-  sub->add_flag("--quick", a->quick, "measure nothing");
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+      "doctor", "show this machine's hardware, measured limits, and what will not work");
+  sub->add_flag("--quick", a->quick, "skip the measurements");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
-      "The limits are what mfu and the benches give shares of: a copy of 256 MiB between blocks "
-      "that no cache\n"
-      "holds, read and written, and dense products of 2048 rows. Run it on a quiet machine.");
+      "CPU limits: a copy of 256 MiB, larger than the caches (bytes read plus bytes written), and\n"
+      "dense matrix products of 2048 rows. mfu on a CPU and the benches are fractions of such "
+      "limits.\n"
+      "Run it on an otherwise idle machine.");
   commands.on_chosen(sub, [a] { return run_doctor(*a); });
 }
 

@@ -6,7 +6,7 @@ namespace assay {
 
 namespace {
 
-// \n, \t and \\ as typed in a shell.
+// Replaces the escapes \n, \t and \\ as typed in a shell.
 std::string unescaped(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -39,21 +39,22 @@ void add_document_options(CLI::App* subcommand, DocumentArguments& a) {
       ->required();
   subcommand->add_option(
       "--separator", a.separator,
-      "what stands between documents of a text file; '\\n\\n' = paragraphs, '' = "
-      "a file is one document (<|endoftext|>)");
-  subcommand->add_option("--field", a.field, "field of a JSONL object that holds its text (text)");
+      "separator of the documents in a text file; '\\n\\n' = paragraphs, '' = one document per "
+      "file (default: <|endoftext|>)");
+  subcommand->add_option("--field", a.field,
+                         "field of a JSONL object that holds its text (default: text)");
   subcommand->add_flag("--skip-bad-lines", a.skip_bad_lines,
-                       "leave out, and count, lines of JSONL that are no object with a text");
+                       "skip and count JSONL lines that are not an object with a text");
   subcommand->add_flag("--keep-space", a.keep_space, "keep white space around documents");
   subcommand->add_flag("--drop-unfinished", a.drop_unfinished,
-                       "leave out the last document of a text file when no separator ends it");
-  subcommand->add_option("--threads", a.threads, "worker threads; 0 = all cores (0)")
+                       "drop the last document of a text file if no separator ends it");
+  subcommand->add_option("--threads", a.threads, "worker threads; 0 = all cores (default: 0)")
       ->check(CLI::Range(0, 1024));
 }
 
 void warn_of_skipped(const SkippedLines& skipped) {
   if (skipped.lines > 0)
-    std::fprintf(stderr, "warning: %ld bad lines were left out; the first: %s\n",
+    std::fprintf(stderr, "warning: %ld bad lines were skipped; the first: %s\n",
                  static_cast<long>(skipped.lines), skipped.first.c_str());
 }
 

@@ -23,7 +23,7 @@ struct DocumentArguments {
 
 void add_document_options(CLI::App* subcommand, DocumentArguments& arguments);
 
-// One line on stderr when lines were left out.
+// Prints one line on stderr if lines were skipped.
 void warn_of_skipped(const SkippedLines& skipped);
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// assay eval: a checkpoint's validation loss, bits per byte and CORE.
+// assay eval: measures a checkpoint's validation loss, bits per byte and CORE.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -33,7 +33,7 @@ bool wants(const Arguments& a, const char* task) {
   return std::find(a.tasks.begin(), a.tasks.end(), task) != a.tasks.end();
 }
 
-// The same tokens as the run's own evaluations.
+// Uses the same tokens as the run's own evaluations.
 std::vector<EvalResult> validate(const CheckpointSource& source, const std::string& device) {
   const Config& config = source.config;
   const RunData data = resolve_data(config);
@@ -53,7 +53,7 @@ std::vector<EvalResult> validate(const CheckpointSource& source, const std::stri
   return validation.run(loaded.on, *loaded.model);
 }
 
-// The run that the checkpoint belongs to: of RUN/checkpoints/step-N.
+// RUN of a checkpoint RUN/checkpoints/step-N.
 std::string run_of(const CheckpointSource& source) {
   return std::filesystem::path(source.folder).parent_path().parent_path().string();
 }
@@ -68,14 +68,15 @@ CoreEvaluation core_of(const Arguments& a) {
 
 void require_bundle(const Arguments& a) {
   if (!a.core.bundle.empty()) return;
-  throw UserError("CORE needs its bundle", "--bundle FOLDER; bash tools/get_core.sh fetches it");
+  throw UserError("CORE needs its bundle",
+                  "give --bundle FOLDER; bash tools/get_core.sh downloads it");
 }
 
-// One of several processes: what it found goes into a file beside the evaluations of the run.
+// Scores one part of CORE and writes it to a file beside the run's evaluations.
 int evaluate_part(const Arguments& a) {
   const CorePart part = parse_core_part(a.part);
   if (a.tasks != std::vector<std::string>{"core"}) {
-    throw UserError("--part divides core alone", "--tasks core --part " + a.part);
+    throw UserError("--part works only for core", "give --tasks core --part " + a.part);
   }
   require_bundle(a);
   const CheckpointSource source = open_checkpoint(a.checkpoint);
@@ -96,7 +97,7 @@ int evaluate_part(const Arguments& a) {
 
 int merge_parts(const Arguments& a) {
   if (!a.checkpoint.empty()) {
-    throw UserError("--merge reads files of parts alone, not " + a.checkpoint,
+    throw UserError("--merge takes only files of parts, not " + a.checkpoint,
                     "assay eval --merge PART ...");
   }
   const CoreReport report = merge_core_parts(a.merge);
@@ -171,36 +172,42 @@ int evaluate(const Arguments& a) {
 void add_eval_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "eval", "validation loss, bits per byte and CORE of a checkpoint");
+      "eval", "measure a checkpoint's validation loss, bits per byte and CORE");
   sub->add_option("RUN", a->checkpoint,
-                  "a run, for its newest checkpoint, or a checkpoint: RUN/checkpoints/step-N");
+                  "a run (its newest checkpoint is used) or a checkpoint: RUN/checkpoints/step-N");
   sub->add_option("--tasks", a->tasks,
-                  "what to measure, comma-separated: loss, bpb, core (loss,bpb)")
+                  "what to measure, comma-separated: loss, bpb, core (default: loss,bpb)")
       ->delimiter(',')
       ->check(CLI::IsMember({"loss", "bpb", "core"}));
   sub->add_option("--bundle", a->core.bundle,
-                  "folder with core.yaml, eval_meta_data.csv and eval_data, for core");
-  sub->add_option("--core-tasks", a->core.tasks, "only these tasks of CORE, comma-separated")
+                  "for core: folder with core.yaml, eval_meta_data.csv and eval_data");
+  sub->add_option("--core-tasks", a->core.tasks, "for core: only these tasks, comma-separated")
       ->delimiter(',');
-  sub->add_option("--max-rows", a->core.max_rows, "at most so many rows of a task (all)")
+  sub->add_option("--max-rows", a->core.max_rows,
+                  "for core: score at most this many rows per task (default: all)")
       ->check(above_zero());
   sub->add_option("--max-tokens", a->core.max_tokens,
-                  "longer prompts lose their beginning (the sequence length of training)")
+                  "for core: longer prompts lose their beginning (default: the sequence length of "
+                  "training)")
       ->check(CLI::Range(2, 1 << 20));
-  sub->add_option("--tokenizer", a->core.tokenizer, "for core, if not the one of the run's data");
-  sub->add_option("--device", a->device, "auto (the GPU where one can be used), cpu or cuda")
+  sub->add_option("--tokenizer", a->core.tokenizer,
+                  "for core: the tokenizer, if it is not the one of the run's data");
+  sub->add_option("--device", a->device, "cpu, cuda or auto (the GPU if one is usable)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  sub->add_option("--batch", a->core.batch, "rows at once, for core (2048 on a CPU, 4096 on a GPU)")
+  sub->add_option("--batch", a->core.batch,
+                  "for core: tokens per forward pass (default: 2048 on a CPU, 4096 on a GPU)")
       ->check(above_zero());
   sub->add_flag("--one-at-a-time", a->alone,
-                "core as a plain loop, for comparison: a prompt a pass, all its rows through every "
-                "layer and the head; the scores are the same");
+                "for core: a plain loop, for comparison: one prompt per pass, all its tokens "
+                "through every layer and the head; the scores are the same");
   sub->add_option("--part", a->part,
-                  "core by several processes: I/N asks every N-th row, from the I-th on");
-  sub->add_option("--merge", a->merge, "the score of the whole from the files of all parts; no RUN")
+                  "for core on several processes: I/N scores every N-th row, starting with the "
+                  "I-th");
+  sub->add_option("--merge", a->merge,
+                  "compute the CORE score from the files of all parts; takes no RUN")
       ->excludes("--part");
-  sub->add_flag("--plan", a->plan, "print the memory it needs, and exit");
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_flag("--plan", a->plan, "print the memory plan and exit");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
       "Examples:\n"
       "  assay eval runs/moe                                        the newest checkpoint\n"
@@ -209,7 +216,7 @@ void add_eval_command(Commands& commands) {
       "  assay eval runs/moe --tasks core --bundle eval_bundle --part 2/4   the second of four "
       "processes\n"
       "  assay eval --merge runs/moe/evals/step-*.core-*-of-4.json          the score of all four\n"
-      "The result is also written to RUN/evals/step-N.json. docs/eval.md says what is measured.");
+      "The result is also written to RUN/evals/step-N.json. docs/eval.md defines the measures.");
   commands.on_chosen(sub, [a] { return evaluate(*a); });
 }
 

@@ -1,4 +1,4 @@
-// assay export: a checkpoint in the format that transformers opens.
+// assay export: writes a checkpoint as a folder that transformers opens.
 #include "interop/export.h"
 
 #include <cstdio>
@@ -21,7 +21,8 @@ struct Arguments {
   bool json = false;
 };
 
-// Nothing, and why, for a run that has none; one that was asked for has to be there.
+// The run's tokenizer; nothing, with the reason in `why_not`, if it has none. UserError if the one
+// given by --tokenizer cannot be used.
 std::optional<Tokenizer> tokenizer_of(const CheckpointSource& source, const Arguments& a,
                                       std::string& why_not) {
   if (!a.tokenizer.empty()) return checkpoint_tokenizer(source, a.tokenizer);
@@ -40,7 +41,7 @@ DType dtype_of(const Arguments& a, const Config& config) {
 
 int export_hf(const Arguments& a) {
   const CheckpointSource source = open_checkpoint(a.checkpoint);
-  choose_family(source.config.model);  // before a corpus is made for its tokenizer
+  choose_family(source.config.model);  // fails before a corpus is built for its tokenizer
   std::string no_tokenizer;
   const std::optional<Tokenizer> tokenizer = tokenizer_of(source, a, no_tokenizer);
   const DType dtype = dtype_of(a, source.config);
@@ -87,37 +88,40 @@ int export_hf(const Arguments& a) {
 void add_export_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub =
-      commands.app.add_subcommand("export", "a checkpoint as a folder that transformers opens");
+      commands.app.add_subcommand("export", "write a checkpoint as a folder transformers opens");
   sub->add_option("RUN", a->checkpoint,
-                  "a run, for its newest checkpoint, or a checkpoint: RUN/checkpoints/step-N")
+                  "a run (its newest checkpoint is used) or a checkpoint: RUN/checkpoints/step-N")
       ->required();
-  sub->add_option("-o,--out", a->out, "folder to make; it must not hold files")->required();
-  sub->add_option("--format", a->format, "hf, the only one: safetensors and config.json")
+  sub->add_option("-o,--out", a->out, "folder to create; an existing one must be empty")
+      ->required();
+  sub->add_option("--format", a->format, "hf (the only format): safetensors and config.json")
       ->check(CLI::IsMember({"hf"}));
   sub->add_option(
          "--dtype", a->dtype,
-         "bf16 or fp32 (what the run computed in; a checkpoint has fp32). Selection biases "
-         "are fp32 in both")
+         "bf16 or fp32 (default: the type the run computed in; checkpoints hold fp32); selection "
+         "biases are always fp32")
       ->check(CLI::IsMember({"bf16", "fp32"}));
   sub->add_option("--max-shard-mib", a->max_shard_mib,
-                  "larger models are cut into files of at most so many MiB, with an index (4096)")
+                  "split larger models into files of at most this many MiB, with an index "
+                  "(default: 4096)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  sub->add_option("--tokenizer", a->tokenizer, "if not the one of the run's data");
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_option("--tokenizer", a->tokenizer,
+                  "the tokenizer, if it is not the one of the run's data");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
-      "What a model becomes:\n"
+      "The class of transformers that a model becomes:\n"
       "  dense                           LlamaForCausalLM; with model.qk_norm Qwen3ForCausalLM\n"
       "  softmax router                  MixtralForCausalLM\n"
       "  sigmoid router, with selection  Glm4MoeForCausalLM, with shared experts and dense\n"
       "  bias or without                 blocks first, if there are any\n"
-      "Gains that the class has no field for are multiplied into weights. What it cannot say is\n"
-      "refused: the folder computes what the checkpoint computes, or is not written.\n"
+      "Gains that the class has no field for are multiplied into weights. A model that no class\n"
+      "can express is refused: a folder that is written computes what the checkpoint computes.\n"
       "Examples:\n"
       "  assay export runs/demo-moe -o exported\n"
       "  assay export runs/demo-moe/checkpoints/step-00000720 -o exported --dtype fp32\n"
       "  python3 -c \"from transformers import AutoModelForCausalLM as A; "
       "A.from_pretrained('exported')\"\n"
-      "docs/interop.md has the names, the comparisons and the way back (assay import).");
+      "docs/interop.md lists tensor names and comparisons; assay import is the way back.");
   commands.on_chosen(sub, [a] { return export_hf(*a); });
 }
 

@@ -1,4 +1,4 @@
-// assay import: a model in the format of transformers as a run.
+// assay import: makes a run from a model in the format of transformers.
 #include "interop/import.h"
 
 #include <cstdio>
@@ -23,7 +23,7 @@ struct Arguments {
   std::vector<std::string> command;
 };
 
-// As `assay train` resolves it on this machine.
+// Resolves recipe and threads as `assay train` does on this machine.
 void resolve(Config& config) {
   config.precision.recipe = resolved_recipe(config.precision.recipe);
   if (config.run.threads == 0) {
@@ -56,11 +56,11 @@ int import_hf(const Arguments& a) {
   for (const std::string& note : imported.notes) std::printf("  %s\n", note.c_str());
   const bool data = imported.config.data.synth || !imported.config.data.train.empty();
   if (data) {
-    std::printf("  train it on: assay train %s/config.yaml --run %s\n", a.plan.run.c_str(),
+    std::printf("  to train it: assay train %s/config.yaml --run %s\n", a.plan.run.c_str(),
                 a.plan.run.c_str());
   } else {
     std::printf(
-        "  no data was given: to evaluate or train it, import with --config CONFIG or --set "
+        "  no data was given: to evaluate or train it, import it with --config CONFIG or --set "
         "data.train=... --set data.val=...\n");
   }
   return kExitDone;
@@ -71,29 +71,30 @@ int import_hf(const Arguments& a) {
 void add_import_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "import", "a model that transformers wrote as a run: to evaluate, sample and train on");
+      "import", "make a run from a transformers model, to evaluate, sample and train it");
   sub->add_option("FOLDER", a->plan.folder,
-                  "config.json beside model.safetensors, or beside shards with their index")
+                  "folder with config.json and model.safetensors (or shards with their index)")
       ->required();
-  sub->add_option("-o,--out", a->plan.run, "run directory to make; it must not hold files")
+  sub->add_option("-o,--out", a->plan.run, "run directory to create; an existing one must be empty")
       ->required();
   sub->add_option("--config", a->plan.config,
-                  "configuration with data, optimizer, schedule and run; its model is replaced");
+                  "configuration for data, optimizer, schedule and run; its model section is "
+                  "replaced");
   add_set_option(sub, a->plan.sets);
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
-      "LlamaForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM and Glm4MoeForCausalLM, with weights "
-      "in\n"
-      "F32, BF16 or F16. The run has a checkpoint of step 0: fp32 masters, an optimizer that has "
-      "taken\n"
-      "no step. A tokenizer.json of byte-level BPE comes along. What Assay does not compute "
-      "(scaled\n"
-      "frequencies, windows, biases, heads that are not 32, 64 or 128 wide) is refused by name.\n"
+      "Reads LlamaForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM and Glm4MoeForCausalLM with\n"
+      "weights in F32, BF16 or F16. The run gets a checkpoint of step 0 with fp32 masters and an\n"
+      "optimizer that has taken no step, and the folder's byte-level BPE tokenizer.json if the\n"
+      "configuration has no tokenizer.\n"
+      "Features that Assay does not compute (scaled RoPE frequencies, windows, biases, heads that "
+      "are\n"
+      "not 32, 64 or 128 wide) are refused by name.\n"
       "Examples:\n"
       "  assay import FOLDER -o runs/imported --config models/presets/cpu/dense-active.yaml\n"
       "  assay eval runs/imported\n"
       "  assay train runs/imported/config.yaml --run runs/imported\n"
-      "docs/interop.md says what is compared with transformers, and how closely it agrees.");
+      "docs/interop.md lists what is compared with transformers and how closely it agrees.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;
     return import_hf(*a);

@@ -1,4 +1,4 @@
-// assay match: the dense twin of a model.
+// assay match: finds the dense twins of a model.
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -42,7 +42,7 @@ void print_line(const std::string& contract, const std::string& widths, const Tw
 int run_match(const Arguments& a) {
   if (a.multiple < 1)
     throw UserError(strprintf("--multiple %ld is not a width", static_cast<long>(a.multiple)),
-                    "give a number from 1 up, for example 128");
+                    "give a number >= 1, for example 128");
   const Config like = load_config(a.like, a.sets);
   const Audit model = audit(like);
   for (const std::string& kind : a.contracts)
@@ -78,17 +78,19 @@ int run_match(const Arguments& a) {
 void add_match_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "match", "the dense twin of a model: FFN width and what remains different");
+      "match", "find dense models with the parameters of a given model: FFN width, difference");
   sub->add_option("--like", a->like, "configuration of the model to match")->required();
-  sub->add_option("--contract", a->contracts, "active, total: which parameters to match (both)")
+  sub->add_option("--contract", a->contracts,
+                  "which parameters to match: active, total (default: both)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  sub->add_option("--multiple", a->multiple, "also give the closest multiple of this width (128)");
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_option("--multiple", a->multiple,
+                  "also list the closest width that is a multiple of this (default: 128)");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   add_set_option(sub, a->sets);
   sub->footer(
       "Example:\n"
-      "  assay match --like models/presets/cpu/moe.yaml            then model.ffn of a dense twin");
+      "  assay match --like models/presets/cpu/moe.yaml    ffn is model.ffn of the dense twin");
   commands.on_chosen(sub, [a] { return run_match(*a); });
 }
 

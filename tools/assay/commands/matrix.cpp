@@ -1,5 +1,5 @@
-// assay matrix: a family of runs from one file. Each run is a process `assay train`; this one
-// starts them, waits, and writes the tables.
+// assay matrix: trains a family of runs from one file. Each run is an `assay train` process; this
+// process starts them, waits, and writes the tables.
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ struct Arguments {
   std::vector<std::string> command;
 };
 
-// Everything for people but the tables: --json has stdout for itself.
+// Prints a line on stderr; stdout is left to the tables or the JSON.
 void say(const std::string& line) {
   std::fprintf(stderr, "%s\n", line.c_str());
 }
@@ -53,7 +53,7 @@ MatrixFile load_file(const Arguments& a) {
   if (!a.memory.empty()) {
     const std::optional<int64_t> bytes = read_bytes(a.memory);
     if (!bytes || *bytes <= 0) {
-      throw UserError("--memory " + a.memory + " is not an amount", "e.g. --memory 8GiB");
+      throw UserError("--memory " + a.memory + " is not an amount of memory", "e.g. --memory 8GiB");
     }
     file.memory_bytes = *bytes;
   }
@@ -63,7 +63,7 @@ MatrixFile load_file(const Arguments& a) {
   return file;
 }
 
-// The cells that --only asks for, by model or precision.
+// The cells of the models and precisions that --only names; all without it.
 std::vector<const Cell*> selected_cells(const Matrix& matrix,
                                         const std::vector<std::string>& only) {
   std::set<std::string> models, precisions;
@@ -73,7 +73,7 @@ std::vector<const Cell*> selected_cells(const Matrix& matrix,
   for (const std::string& word : only) {
     if (std::count(known.begin(), known.end(), word) == 0) {
       const std::string near = nearest_name(word, known);
-      throw UserError("--only " + word + " is no model or precision of " + matrix.file.path,
+      throw UserError("--only " + word + " is not a model or precision of " + matrix.file.path,
                       near.empty() ? "name some of them, e.g. --only " + known.front()
                                    : "did you mean " + near + "?");
     }
@@ -98,9 +98,9 @@ void say_edits(const MatrixEdits& edits) {
   };
   say("the matrix was edited since it was started");
   list("new", edits.added);
-  list("no longer wanted: kept on the disk, left out of the tables", edits.removed);
-  list("changed before they began", edits.moved);
-  list("changed after they began", edits.changed);
+  list("removed: kept on the disk, left out of the tables", edits.removed);
+  list("changed before they started", edits.moved);
+  list("changed after they started", edits.changed);
 }
 
 void require_unchanged(const Arguments& a, const MatrixFolder& folder, const MatrixEdits& edits) {
@@ -119,22 +119,21 @@ void require_same_data_for_all(const Arguments& a, const Matrix& matrix) {
   const std::string difference = different_data(matrix);
   if (difference.empty() || a.force) return;
   throw UserError("the models do not see the same data: " + difference,
-                  "losses over other tokens cannot be compared; --force trains them all the same, "
-                  "and the tables say so");
+                  "losses on different tokens cannot be compared; --force trains them anyway, and "
+                  "the tables say so");
 }
 
 void require_memory(const MatrixFile& file, const std::vector<PlannedRun>& planned) {
   for (const PlannedRun& run : planned) {
     if (run.cell->memory_bytes <= file.memory_bytes) continue;
     throw UserError(
-        strprintf("%s needs %.2f GiB, the memory budget is %.2f GiB", run.cell->name.c_str(),
+        strprintf("%s needs %.2f GiB, but the memory budget is %.2f GiB", run.cell->name.c_str(),
                   double(run.cell->memory_bytes) / 0x1p30, double(file.memory_bytes) / 0x1p30),
         "make run.micro_batch smaller, or raise the budget (memory: in the file, or --memory)");
   }
 }
 
-// Makes the corpora that are generated, once, and finds every missing file before anything is
-// trained.
+// Builds generated corpora once, and reports missing files before anything is trained.
 void prepare_data(const std::vector<PlannedRun>& planned) {
   std::set<std::string> seen;
   for (const PlannedRun& run : planned) {
@@ -147,7 +146,8 @@ struct TakenRun {
   ReuseEvidence evidence;
 };
 
-// What the evidence for all of them is compared with.
+// This program and device, which the evidence of reused runs is compared with; data_sha256 is left
+// for examine_run().
 ReuseEvidence evidence_here(const Arguments& a) {
   ReuseEvidence evidence{.program = {.data = {},
                                      .program_sha256 = sha256_file(kThisProgram),
@@ -165,7 +165,7 @@ TakenRun examine_run(const ReusableRun& run, const MatrixFolder& folder, ReuseEv
   return {.run = run, .evidence = evidence};
 }
 
-// Every piece of evidence for all runs that are finished elsewhere.
+// Checks all evidence of the runs to be reused. UserError at the first that fails.
 std::vector<TakenRun> examine_runs(const Arguments& a, const std::vector<ReusableRun>& runs,
                                    const MatrixFolder& folder) {
   std::vector<TakenRun> examined;
@@ -175,7 +175,7 @@ std::vector<TakenRun> examine_runs(const Arguments& a, const std::vector<Reusabl
   return examined;
 }
 
-// The same of a plan: what would be refused is said of its run, and the next one is looked at.
+// The same for --dry-run: a refusal is noted at its run, and the remaining runs are checked too.
 void examine_plan(const Arguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
   std::optional<ReuseEvidence> evidence;
   for (PlannedCell& p : plan.runs) {
@@ -212,7 +212,8 @@ int print_summary(const Arguments& a, const MatrixFolder& folder, const Matrix& 
   return kExitDone;
 }
 
-// 1 or 3, after one error line that names every cell.
+// Prints one error line that names every failed cell. Returns kExitStoppedByGuard if guards stopped
+// all of them, else kExitUserError.
 int print_failures(const std::vector<FailedRun>& failed, const std::vector<const Cell*>& refused,
                    const MatrixFolder& folder) {
   std::string all;
@@ -225,13 +226,12 @@ int print_failures(const std::vector<FailedRun>& failed, const std::vector<const
   for (const Cell* cell : refused) {
     all += (all.empty() ? "" : "; ") + cell->name + " (" + cell->unavailable + ")";
   }
-  say(strprintf("error: %zu cells were not trained to their end: ",
-                failed.size() + refused.size()) +
+  say(strprintf("error: %zu cells did not finish training: ", failed.size() + refused.size()) +
       all);
-  say(failed.empty() ? "hint: take these precisions out, or choose others with --only"
+  say(failed.empty() ? "hint: remove these precisions, or select others with --only"
                      : "hint: their output is in " + folder.file("logs") +
-                           "; the same command tries again what did not end by its own guard; "
-                           "telemetry.collapse_stop may be changed in the matrix");
+                           "; the same command retries the cells that no guard stopped; "
+                           "telemetry.collapse_stop can be changed in the matrix file");
   return only_guards ? kExitStoppedByGuard : kExitUserError;
 }
 
@@ -286,7 +286,7 @@ int run_matrix(const Arguments& a) {
   const std::vector<TakenRun> taken = examine_runs(a, reused, folder);
   prepare_data(planned);
   write_matrix(folder, matrix,
-               edits);  // first: a copy that is cut short lies in the folder of a matrix
+               edits);  // before copying, so that an interrupted copy is in a matrix's folder
   take_over_runs(taken, folder);
   for (const PlannedRun& run : planned) folder.write_config(*run.cell);
   say(strprintf("matrix %s: %zu runs, %zu of them done; %zu to train in %s",
@@ -301,7 +301,7 @@ int run_matrix(const Arguments& a) {
   failed.insert(failed.end(), result.failed.begin(), result.failed.end());
   print_summary(a, folder, matrix);
   if (result.interrupted) {
-    say("interrupted: the same command goes on from here");
+    say("interrupted: run the same command to resume");
     return kExitInterrupted;
   }
   if (!failed.empty() || !plan.unavailable.empty()) {
@@ -315,55 +315,58 @@ int run_matrix(const Arguments& a) {
 void add_matrix_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "matrix", "models x contracts x precisions x seeds from one file; resumable, one table");
+      "matrix", "train models x contracts x precisions x seeds from one file; resumable");
   sub->add_option("MATRIX", a->file, "matrix file, e.g. models/presets/matrix/cpu.yaml")
       ->required();
   add_set_option(sub, a->sets);
-  sub->add_option("--run-dir", a->folder, "folder of its runs (runs/<name>)");
-  sub->add_option("--only", a->only, "train only these models or precisions of it")
+  sub->add_option("--run-dir", a->folder, "folder of the runs (default: runs/<name>)");
+  sub->add_option("--only", a->only, "train only these models or precisions, comma-separated")
       ->delimiter(',')
       ->allow_extra_args(false);
   sub->add_option("--reuse", a->reuse,
-                  "folder of a matrix or run: its finished runs of the same configuration are "
-                  "copied, not trained again; may be repeated")
+                  "folder of another matrix or run: copy its finished runs that have the same "
+                  "configuration instead of training them again; may be repeated")
       ->allow_extra_args(false);
-  sub->add_option("--jobs", a->jobs, "runs at a time (jobs of the file)")
+  sub->add_option("--jobs", a->jobs, "runs at the same time (default: jobs of the file)")
       ->check(CLI::Range(1, 1024));
-  sub->add_option("--threads", a->threads, "of all runs together (threads of the file; all cores)")
+  sub->add_option("--threads", a->threads,
+                  "threads of all runs together (default: threads of the file, else all cores)")
       ->check(CLI::Range(1, 1024));
-  sub->add_option("--memory", a->memory, "planned for all runs together, e.g. 8GiB");
+  sub->add_option("--memory", a->memory,
+                  "memory budget of all runs together, e.g. 8GiB (default: memory of the file, "
+                  "else all of the machine's)");
   sub->add_flag(
       "--dry-run", a->dry_run,
-      "cells, steps, tokens, memory and order, and what --reuse takes or refuses; then stop");
-  sub->add_flag("--summary", a->summary, "the tables of what is finished, and stop");
-  sub->add_flag("--stop-on-failure", a->stop_on_failure,
-                "begin no further run after one that fails");
+      "list cells, steps, tokens, memory and order, and what --reuse accepts or refuses; train "
+      "nothing");
+  sub->add_flag("--summary", a->summary, "print the tables of the finished runs and exit");
+  sub->add_flag("--stop-on-failure", a->stop_on_failure, "start no further run after a failure");
   sub->add_flag("--fresh-changed", a->fresh_changed,
                 "delete runs whose configuration was edited and train them again");
   sub->add_flag("--force", a->force,
                 "train models that do not see the same data; every table says so");
   sub->add_flag("--reuse-elsewhere", a->reuse_elsewhere,
-                "with --reuse: take runs of another build of this program or another device too")
+                "with --reuse: also accept runs of another build of assay or of another device")
       ->needs("--reuse");
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
       "A matrix file:\n"
-      "  name: cpu                       # runs/cpu/; the name of the file unless given\n"
-      "  models:                         # the first is what the others are compared with\n"
+      "  name: cpu                       # runs/cpu/; default: the file's name\n"
+      "  models:                         # the others are compared with the first\n"
       "    dense: ../cpu/dense-active.yaml\n"
       "    moe: ../cpu/moe.yaml\n"
-      "  contracts:                      # one table each; without them: as the models say\n"
-      "    - {kind: activeDN, reference: dense}       # as many tokens a parameter as dense sees\n"
+      "  contracts:                      # one table each; default: the models' own\n"
+      "    - {kind: activeDN, reference: dense}       # tokens per active parameter as in dense\n"
       "    - {kind: totalDN, coefficient: 20, name: total20}\n"
       "  precisions: [auto]\n"
       "  seeds: [1, 2, 3]\n"
       "  claims:\n"
-      "    - {measure: val_loss, of: moe, below: dense}   # over the seeds\n"
-      "  set: {run.checkpoint_every: 100}             # changes every model\n"
+      "    - {measure: val_loss, of: moe, below: dense}   # tested over the seeds\n"
+      "  set: {run.checkpoint_every: 100}             # applies to every model\n"
       "  jobs: 1\n"
       "  threads: 0                      # of all runs together; 0 = all cores\n"
-      "  memory: 8GiB                    # planned for all runs together; what the machine has\n"
-      "Killed or interrupted at any time, the same command goes on.");
+      "  memory: 8GiB                    # of all runs together; default: the machine's\n"
+      "After a kill or an interruption, the same command resumes the matrix.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;
     return run_matrix(*a);

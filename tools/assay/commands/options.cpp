@@ -18,16 +18,17 @@ CLI::Validator number_that(Holds holds, const std::string& is_not, const std::st
 }  // namespace
 
 CLI::Validator above_zero() {
-  return number_that([](double n) { return n > 0; }, " is no number above 0", "POSITIVE");
+  return number_that([](double n) { return n > 0; }, " is not a number > 0", "POSITIVE");
 }
 
 CLI::Validator zero_or_more() {
-  return number_that([](double n) { return n >= 0; }, " is no number from 0 on", "NONNEGATIVE");
+  return number_that([](double n) { return n >= 0; }, " is not a number >= 0", "NONNEGATIVE");
 }
 
 CLI::Option* add_set_option(CLI::App* subcommand, std::vector<std::string>& sets) {
   return subcommand
-      ->add_option("--set", sets, "change one field: SECTION.KEY=VALUE (may be repeated)")
+      ->add_option("--set", sets,
+                   "override one configuration field: SECTION.KEY=VALUE; may be repeated")
       ->allow_extra_args(false);
 }
 

@@ -1,4 +1,4 @@
-// assay precision: what a run's number formats lost.
+// assay precision: shows what a run's number formats lost.
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -28,19 +28,19 @@ int run_precision(const Arguments& a) {
 void add_precision_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "precision", "what a run's number formats flushed, saturated and rounded away");
+      "precision", "show what a run's number formats flushed to zero, saturated and rounded away");
   sub->add_option("RUN", a->run,
-                  "directory of a run in a quantised recipe; also one that is training")
+                  "directory of a run with a quantised recipe, finished or still training")
       ->required();
-  sub->add_option("--step", a->step, "the nearest sampled step (the last)");
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_option("--step", a->step, "show the sampled step nearest to this (default: the last)");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
       "Examples:\n"
       "  assay precision runs/nvfp4\n"
       "  assay precision runs/nvfp4 --step 100 --json\n"
-      "Every telemetry.probe_every-th of the logged steps is sampled. docs/precision.md says what "
-      "the\n"
-      "formats are and how the columns are formed.");
+      "Every telemetry.probe_every-th logged step is sampled. docs/precision.md explains the "
+      "formats\n"
+      "and the columns.");
   commands.on_chosen(sub, [a] { return run_precision(*a); });
 }
 

@@ -1,4 +1,4 @@
-// assay receipt make, verify: evidence that is recomputed, not believed.
+// assay receipt make, verify: writes a run's receipt; checks a receipt by recomputing its claims.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -37,10 +37,10 @@ int run_make(const MakeArguments& a) {
 void add_make(Commands& commands, CLI::App* receipt) {
   auto a = std::make_shared<MakeArguments>();
   CLI::App* sub = receipt->add_subcommand(
-      "make", "the receipt of a run as it is now; `assay train` makes one at the end");
+      "make", "write the receipt of a run as it is now; `assay train` writes one at the end");
   sub->add_option("RUN", a->run, "directory of a run")->required();
   sub->add_option("-o,--output", a->output,
-                  "the file, in the run or in a folder above it (RUN/receipt.json)");
+                  "file to write, in the run or a folder above it (default: RUN/receipt.json)");
   sub->footer("Example:\n  assay receipt make runs/moe");
   commands.on_chosen(sub, [a] { return run_make(*a); });
 }
@@ -71,7 +71,7 @@ Json verification_json(const Verification& v) {
   return json;
 }
 
-// Of the runs of a matrix only what is not the same.
+// Prints all checks; those of a matrix's runs only where the finding is not kSame.
 void print_verification(const Verification& v) {
   std::printf("%s: %s %s\n", v.path.c_str(), v.kind.c_str(), v.name.c_str());
   for (const Check& check : v.checks) {
@@ -86,7 +86,7 @@ void print_verification(const Verification& v) {
               v.count(Finding::kDrift) > 1 ? "s" : "");
 }
 
-// One line: what scripts that keep only stderr will see.
+// Prints one line per drift on stderr, for scripts that keep only stderr.
 void print_failure(const Verification& v) {
   for (const Check& check : v.checks) {
     if (check.finding != Finding::kDrift) continue;
@@ -102,7 +102,8 @@ int run_verify(const VerifyArguments& a) {
       throw UserError("--data " + folder + " is not a folder", "give the folder of the shards");
   }
   if (a.rerun && *a.rerun < 1) {
-    throw UserError(strprintf("--rerun %ld", long(*a.rerun)), "give a number of steps from 1 up");
+    throw UserError(strprintf("--rerun %ld is not a number of steps", long(*a.rerun)),
+                    "give a number >= 1");
   }
   Verification v = verify_receipt(
       a.receipt,
@@ -133,21 +134,20 @@ int run_verify(const VerifyArguments& a) {
 void add_verify(Commands& commands, CLI::App* receipt) {
   auto a = std::make_shared<VerifyArguments>();
   CLI::App* sub = receipt->add_subcommand(
-      "verify", "check every hash and recompute every claim; exit 2 when something differs");
+      "verify", "check every hash and recompute every claim; exit 2 if anything differs");
   sub->add_option("RECEIPT", a->receipt, "receipt.json, or the folder it is in")->required();
-  sub->add_option("--data", a->data, "folder of the shards, where they moved; may be repeated")
+  sub->add_option("--data", a->data, "folder of the shards if they were moved; may be repeated")
       ->allow_extra_args(false);
   sub->add_option("--rerun", a->rerun,
                   "train the first N steps again and compare hashes and losses bit for bit");
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
       "Examples:\n"
       "  assay receipt verify runs/moe\n"
       "  assay receipt verify runs/moe --rerun 5\n"
-      "What is not there is `not available`: data that lies elsewhere, another build of assay, a\n"
-      "checkpoint that was thrown away. What is there and differs is drift. docs/receipts.md "
-      "lists\n"
-      "claims, inputs and rules.");
+      "`not available` means that something is missing: moved data, the build of assay that made\n"
+      "the receipt, a deleted checkpoint. `drift` means that something exists and differs.\n"
+      "docs/receipts.md lists claims, inputs and rules.");
   commands.on_chosen(sub, [a] { return run_verify(*a); });
 }
 
@@ -155,7 +155,7 @@ void add_verify(Commands& commands, CLI::App* receipt) {
 
 void add_receipt_commands(Commands& commands) {
   CLI::App* receipt = commands.app.add_subcommand(
-      "receipt", "evidence of a run or a matrix: make it, recompute it");
+      "receipt", "evidence for the results of a run or a matrix: make it, verify it");
   receipt->require_subcommand(1);
   add_make(commands, receipt);
   add_verify(commands, receipt);

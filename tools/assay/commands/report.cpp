@@ -1,4 +1,4 @@
-// assay report: one page about one run or several.
+// assay report: writes one HTML page about one or more runs.
 #include <cstdio>
 #include <memory>
 
@@ -38,7 +38,7 @@ int run_report(const Arguments& a) {
   if (!page.plotly_inlined && a.plotly == "inline") {
     std::fprintf(stderr,
                  "warning: this program was built without Plotly.js, so the page links to it "
-                 "(bash tools/setup.sh fetches it; then build again)\n");
+                 "(to include it, run bash tools/setup.sh and build again)\n");
   }
   return kExitDone;
 }
@@ -48,21 +48,22 @@ int run_report(const Arguments& a) {
 void add_report_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "report", "one page about runs: curves, routers, audit, times; opens without a network");
-  sub->add_option("RUN", a->runs, "directories of runs; also of one that is training")->required();
-  sub->add_option("-o,--output", a->output, "the page; one that is there is replaced")
+      "report", "write one page about runs: curves, routers, audit, times; needs no network");
+  sub->add_option("RUN", a->runs, "directories of runs, finished or still training")->required();
+  sub->add_option("-o,--output", a->output, "HTML file to write; an existing file is replaced")
       ->capture_default_str();
   sub->add_option("--title", a->title, "heading of the page");
   sub->add_option("--plotly", a->plotly,
-                  "inline: the page holds Plotly.js (4.8 MB); link: it loads it from cdn.plot.ly")
+                  "inline: the page contains Plotly.js (4.8 MB); link: it loads it from "
+                  "cdn.plot.ly")
       ->check(CLI::IsMember({"inline", "link"}))
       ->capture_default_str();
-  sub->add_flag("--json", a->json, "the data of the page on stdout; no page is written");
+  sub->add_flag("--json", a->json, "print the page's data on stdout and write no page");
   sub->footer(
       "Examples:\n"
       "  assay report runs/moe -o moe.html\n"
       "  assay report runs/demo-*/ -o demo.html     several runs in the same charts\n"
-      "docs/report.md says how to read the page.");
+      "docs/report.md explains the page.");
   commands.on_chosen(sub, [a] { return run_report(*a); });
 }
 

@@ -1,4 +1,4 @@
-// assay router: what a run's routers did with its experts, and what to do about it.
+// assay router: shows how a run's routers used its experts, with a verdict and advice.
 #include <cstdio>
 #include <memory>
 
@@ -26,20 +26,22 @@ int run_router(const Arguments& a) {
 void add_router_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "router", "how evenly a run used its experts, step by step and layer by layer");
-  sub->add_option("RUN", a->run, "directory of a run with experts; also one that is training")
+      "router", "show how evenly a run used its experts, by step and layer");
+  sub->add_option("RUN", a->run, "directory of a run with experts, finished or still training")
       ->required();
-  sub->add_option("--steps", a->steps,
-                  "steps to show, comma-separated; the nearest logged ones (six from the first to "
-                  "the last)")
+  sub->add_option(
+         "--steps", a->steps,
+         "steps to show, comma-separated; the nearest logged steps are taken (default: six "
+         "from the first to the last)")
       ->delimiter(',');
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
       "Examples:\n"
       "  assay router runs/moe\n"
       "  assay router runs/moe --steps 100,700,3600 --json\n"
-      "A measure's normalised form stands beside it: raw ones do not compare across E and K.\n"
-      "docs/router.md says how to read the tables.");
+      "Measures are also shown normalised: raw values are not comparable between models with\n"
+      "different numbers of experts (E) and experts per token (K).\n"
+      "docs/router.md explains the tables.");
   commands.on_chosen(sub, [a] { return run_router(*a); });
 }
 

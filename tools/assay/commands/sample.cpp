@@ -1,4 +1,4 @@
-// assay sample: what a checkpoint writes after a prompt.
+// assay sample: generates text from a checkpoint after prompts.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -26,31 +26,32 @@ struct Arguments {
   bool past_end = false, json = false;
 };
 
-// Tokens of prompts in one call of the model: short ones are read together.
+// Prompt tokens in one call of the model; short prompts are read together.
 constexpr int64_t kRowsAtOnce = 2048;
 
 void check_sampling(const Sampling& s) {
   if (!(s.temperature >= 0) || std::isinf(s.temperature)) {
-    throw UserError(strprintf("--temperature is %g", s.temperature),
+    throw UserError(strprintf("--temperature is %g, must be finite and >= 0", s.temperature),
                     "0 takes the most likely token, 1 draws by the model's own probabilities");
   }
   if (!(s.top_p > 0 && s.top_p <= 1)) {
-    throw UserError(strprintf("--top-p is %g", s.top_p),
-                    "it is a share above 0 and at most 1: 0.9 drops the least likely tenth");
+    throw UserError(strprintf("--top-p is %g, must be > 0 and <= 1", s.top_p),
+                    "for example 0.9 drops the least likely tenth of the probability");
   }
   if (s.top_k < 0) {
-    throw UserError(strprintf("--top-k is %ld", long(s.top_k)),
-                    "it is a number of tokens; 0 draws from all");
+    throw UserError(strprintf("--top-k is %ld, must be >= 0", long(s.top_k)),
+                    "give a number of tokens; 0 draws from all");
   }
 }
 
 std::vector<std::string> prompts_of(const Arguments& a) {
   if (!a.prompts.empty() && !a.prompt_file.empty()) {
-    throw UserError("both --prompt and --prompts were given", "give prompts in one way");
+    throw UserError("both --prompt and --prompts were given", "use only one of them");
   }
   if (!a.prompt_file.empty()) return read_prompts(a.prompt_file);
   if (a.prompts.empty()) {
-    throw UserError("no prompt", "--prompt 'Once upon a time', or --prompts FILE, one a line");
+    throw UserError("no prompt",
+                    "give --prompt 'Once upon a time', or --prompts FILE with one prompt per line");
   }
   for (size_t i = 0; i < a.prompts.size(); ++i) {
     if (a.prompts[i].empty()) {
@@ -65,16 +66,16 @@ std::vector<std::vector<int32_t>> encoded(const std::vector<std::string>& prompt
   std::vector<std::vector<int32_t>> tokens = encode_prompts(prompts, tokenizer);
   for (size_t i = 0; i < prompts.size(); ++i) {
     if (int64_t(tokens[i].size()) > context) {
-      throw UserError(strprintf("prompt %zu has %zu tokens with the <|endoftext|> before it, the "
-                                "context %ld",
+      throw UserError(strprintf("prompt %zu has %zu tokens with the <|endoftext|> before it, but "
+                                "the context is %ld",
                                 i + 1, tokens[i].size(), long(context)),
-                      "give a shorter one; --context N reads on where training did not");
+                      "give a shorter prompt, or a --context beyond the length used in training");
     }
   }
   return tokens;
 }
 
-// What memory is planned for.
+// The sizes that memory is planned for.
 GeneratorConfig generator_config(const Arguments& a, int64_t context, const Tokenizer& tokenizer,
                                  const std::vector<std::vector<int32_t>>& prompts) {
   int64_t longest = 0, all = 0;
@@ -108,7 +109,7 @@ void print_speed(const LoadedModel& loaded, const GenerationWork& work, int64_t 
   if (work.decoded_tokens > 0) {
     line += strprintf(", then %ld at %.0f tokens/s", long(work.decoded_tokens),
                       per_second(work.decoded_tokens, work.decode_seconds));
-    if (texts > 1) line += strprintf(", %ld texts side by side", long(texts));
+    if (texts > 1) line += strprintf(", %ld texts at a time", long(texts));
   }
   std::fprintf(stderr, "%s\n", line.c_str());
 }
@@ -126,7 +127,7 @@ std::string end_text(const GeneratedText& text) {
   return "";
 }
 
-// Prompts and what came of them.
+// Prompts and the texts generated from them.
 struct Written {
   std::vector<std::string> prompts;
   std::vector<std::vector<int32_t>> prompt_tokens;
@@ -193,7 +194,7 @@ int sample(const Arguments& a) {
   written.work = generator.work();
   if (streams) print_text("\n");
   if (a.json) {
-    // A text may end within a character.
+    // A text may end inside a UTF-8 character.
     const auto replace = ordered_json::error_handler_t::replace;
     print_text(result_json(loaded, a, context, written, tokenizer).dump(1, ' ', false, replace) +
                "\n");
@@ -213,39 +214,42 @@ int sample(const Arguments& a) {
 
 void add_sample_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
-  CLI::App* sub = commands.app.add_subcommand("sample", "what a checkpoint writes after a prompt");
+  CLI::App* sub = commands.app.add_subcommand("sample", "generate text from a checkpoint");
   sub->add_option("RUN", a->checkpoint,
-                  "a run, for its newest checkpoint, or a checkpoint: RUN/checkpoints/step-N")
+                  "a run (its newest checkpoint is used) or a checkpoint: RUN/checkpoints/step-N")
       ->required();
-  sub->add_option("--prompt", a->prompts, "how the text begins; once a text")
+  sub->add_option("--prompt", a->prompts, "beginning of a text; repeat it for several texts")
       ->allow_extra_args(false);
   sub->add_option("--prompts", a->prompt_file,
-                  "file with a prompt a line; with an object with \"prompt\" a line if it ends in "
-                  ".jsonl");
-  sub->add_option("--tokens", a->tokens, "at most so many after each prompt (128)")
+                  "file with one prompt per line; in a .jsonl file each line is an object with "
+                  "\"prompt\"");
+  sub->add_option("--tokens", a->tokens, "generate at most this many per prompt (default: 128)")
       ->check(CLI::Range(1, 1 << 20));
   sub->add_option("--temperature", a->sampling.temperature,
-                  "0: always the most likely token; 1: by the model's own probabilities; between: "
-                  "likelier tokens more often than that (0.8)");
-  sub->add_option("--top-k", a->sampling.top_k, "draw from the K likeliest tokens only (0: all)");
+                  "0: always the most likely token; 1: draw by the model's own probabilities; "
+                  "between: favour likely tokens (default: 0.8)");
+  sub->add_option("--top-k", a->sampling.top_k,
+                  "draw only from the K likeliest tokens (default: 0 = all)");
   sub->add_option("--top-p", a->sampling.top_p,
-                  "draw from the likeliest tokens only, as many as together have this probability "
-                  "(1: all)");
+                  "draw only from the likeliest tokens that together have this probability "
+                  "(default: 1 = all)");
   sub->add_option("--seed", a->sampling.seed,
-                  "the same seed and prompts give the same texts (1); a draw depends on seed, "
-                  "number of the prompt and position alone");
+                  "the same seed and prompts give the same texts (default: 1); a draw depends only "
+                  "on seed, prompt number and position");
   sub->add_flag("--past-end", a->past_end,
-                "go on where the model ends its text with <|endoftext|>: another text begins");
+                "do not stop at <|endoftext|>: the model begins another text");
   sub->add_option("--context", a->context,
-                  "of a prompt and its text at most so many tokens (the sequence length of "
-                  "training)")
+                  "at most this many tokens for a prompt and its text (default: the sequence "
+                  "length of training)")
       ->check(CLI::Range(2, 1 << 20));
-  sub->add_option("--batch", a->batch, "texts side by side (32); fewer need less memory")
+  sub->add_option("--batch", a->batch,
+                  "texts generated at a time (default: 32); fewer need less memory")
       ->check(CLI::Range(1, 1 << 16));
-  sub->add_option("--tokenizer", a->tokenizer, "if not the one of the run's data");
-  sub->add_option("--device", a->device, "auto (the GPU where one can be used), cpu or cuda")
+  sub->add_option("--tokenizer", a->tokenizer,
+                  "the tokenizer, if it is not the one of the run's data");
+  sub->add_option("--device", a->device, "cpu, cuda or auto (the GPU if one is usable)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  sub->add_flag("--json", a->json, "one JSON object on stdout, with the tokens");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout, with the tokens");
   sub->footer(
       "Examples:\n"
       "  assay sample runs/moe --prompt 'Once upon a time'\n"
@@ -253,8 +257,8 @@ void add_sample_command(Commands& commands) {
       "text\n"
       "  assay sample runs/moe --prompt 'The cat' --prompt 'The dog' --top-p 0.9 --seed 7\n"
       "  assay sample runs/moe/checkpoints/step-00000720 --prompts prompts.txt --json\n"
-      "The text of one prompt appears as it is written. Speeds go to stderr: of reading prompts, "
-      "and of writing.");
+      "The text of a single prompt is printed as it is generated. The speeds of reading prompts\n"
+      "and of generating go to stderr.");
   commands.on_chosen(sub, [a] { return sample(*a); });
 }
 

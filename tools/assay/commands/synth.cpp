@@ -1,4 +1,4 @@
-// assay data synth, assay data ngrams: the embedded corpus, and what n-gram models make of a
+// assay data synth, assay data ngrams: builds the embedded corpus; measures n-gram models on a
 // corpus.
 #include "data/synth.h"
 
@@ -28,7 +28,7 @@ struct NgramArguments {
   bool json = false;
 };
 
-// The first `limit` tokens of the shards of a split.
+// The first `limit` tokens of a split. UserError when there are fewer than two.
 std::vector<int32_t> first_tokens(const Manifest& manifest, const std::string& folder,
                                   const std::string& split, int64_t limit) {
   std::vector<int32_t> tokens;
@@ -103,9 +103,9 @@ SynthShards shards_of(const SynthConfig& c) {
 SynthCorpus build(const SynthArguments& a) {
   if (a.config.empty()) {
     if (a.folder.empty()) {
-      throw UserError("assay data synth: neither a folder nor a config",
-                      "assay data synth --out DIR, or the CONFIG whose corpus to build, or "
-                      "--stories N to look");
+      throw UserError("assay data synth: neither a folder nor a configuration was given",
+                      "give --out DIR, or a CONFIG to build its corpus, or --stories N to print "
+                      "some stories");
     }
     return write_synth_corpus(shards_of(a.synth), a.folder,
                               a.overwrite ? Existing::kReplace : Existing::kRefuse);
@@ -113,7 +113,7 @@ SynthCorpus build(const SynthArguments& a) {
   const Config config = load_config(a.config, a.sets);
   if (!config.data.synth) {
     throw UserError(a.config + ": data.synth is absent, its data are files",
-                    "give a config with a data.synth section, or --out DIR");
+                    "give a configuration with a data.synth section, or --out DIR");
   }
   return cached_synth_corpus(shards_of(*config.data.synth), config.data.cache);
 }
@@ -155,36 +155,48 @@ void add_synth_commands(Commands& commands) {
 
   auto s = std::make_shared<SynthArguments>();
   CLI::App* synth =
-      data->add_subcommand("synth", "the embedded corpus: generated stories as shards");
-  synth->add_option("CONFIG", s->config, "build what its data.synth asks for, in its data.cache");
+      data->add_subcommand("synth", "build the embedded corpus: generated stories as shards");
+  synth->add_option("CONFIG", s->config,
+                    "configuration: build the corpus of its data.synth in its data.cache");
   synth->add_option("-o,--out", s->folder, "folder for shards, tokenizer.json and manifest.json")
       ->excludes("CONFIG");
-  synth->add_option("--tokens", s->synth.train_tokens, "training tokens, about (8000000)")
+  synth
+      ->add_option("--tokens", s->synth.train_tokens,
+                   "approximate number of training tokens (default: 8000000)")
       ->check(CLI::Range(int64_t{1000}, int64_t{1} << 40));
-  synth->add_option("--val-tokens", s->synth.val_tokens, "validation tokens, about (200000)")
+  synth
+      ->add_option("--val-tokens", s->synth.val_tokens,
+                   "approximate number of validation tokens (default: 200000)")
       ->check(CLI::Range(int64_t{1000}, int64_t{1} << 40));
-  synth->add_option("--vocab-size", s->synth.vocab_size, "vocabulary of the tokenizer (4096)")
+  synth
+      ->add_option("--vocab-size", s->synth.vocab_size,
+                   "vocabulary of the tokenizer (default: 4096)")
       ->check(CLI::Range(int64_t{257}, int64_t{1} << 20));
-  synth->add_option("--seed", s->synth.seed, "seed of the generator (1)")->check(zero_or_more());
+  synth->add_option("--seed", s->synth.seed, "seed of the generator (default: 1)")
+      ->check(zero_or_more());
   synth->add_option("--stories", s->stories, "only print the first N stories")
       ->check(zero_or_more());
-  synth->add_flag("--overwrite", s->overwrite, "replace a corpus that is in the folder");
-  synth->add_flag("--ngrams", s->ngrams, "also train n-gram models on it and print their losses");
-  synth->add_flag("--json", s->json, "one JSON object on stdout");
+  synth->add_flag("--overwrite", s->overwrite, "replace an existing corpus in the folder");
+  synth->add_flag("--ngrams", s->ngrams,
+                  "also train n-gram models on the corpus and print their losses");
+  synth->add_flag("--json", s->json, "print one JSON object on stdout");
   add_set_option(synth, s->sets);
-  synth->footer("How the stories are made: docs/synth.md");
+  synth->footer("docs/synth.md describes how the stories are made.");
   commands.on_chosen(synth, [s] { return run_synth(*s); });
 
   auto n = std::make_shared<NgramArguments>();
   CLI::App* ngrams =
-      data->add_subcommand("ngrams", "losses of n-gram models: the scale for a model's loss");
+      data->add_subcommand("ngrams", "losses of n-gram models, to compare a model's loss with");
   ngrams->add_option("DIR", n->folder, "corpus: a folder with manifest.json")->required();
   ngrams
-      ->add_option("--train-tokens", n->train_tokens, "use the first N training tokens (20000000)")
+      ->add_option("--train-tokens", n->train_tokens,
+                   "use the first N training tokens (default: 20000000)")
       ->check(above_zero());
-  ngrams->add_option("--val-tokens", n->val_tokens, "use the first N validation tokens (0 = all)")
+  ngrams
+      ->add_option("--val-tokens", n->val_tokens,
+                   "use the first N validation tokens (default: 0 = all)")
       ->check(zero_or_more());
-  ngrams->add_flag("--json", n->json, "one JSON object on stdout");
+  ngrams->add_flag("--json", n->json, "print one JSON object on stdout");
   ngrams->footer("Example:\n  assay data ngrams mine --train-tokens 1000000");
   commands.on_chosen(ngrams, [n] { return run_ngrams(*n); });
 }

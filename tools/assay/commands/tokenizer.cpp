@@ -30,7 +30,7 @@ struct TrainArguments {
 int run_train(const TrainArguments& a) {
   if (a.format != "json" && a.format != "gpt2")
     throw UserError("--format " + a.format + " is unknown", "choose json or gpt2");
-  // An output that cannot be written is an error before the work.
+  // Opens the output before the work, so that an unwritable path fails at once.
   std::optional<AtomicFile> json_file;
   if (a.format == "json") {
     const auto folder = std::filesystem::path(a.output).parent_path();
@@ -51,7 +51,8 @@ int run_train(const TrainArguments& a) {
   }
   const std::string hash = tokenizer_hash(tokenizer);
   if (tokenizer.vocab_size() < a.vocab_size)
-    std::fprintf(stderr, "warning: %ld tokens, not %ld: no further pair occurs twice in the text\n",
+    std::fprintf(stderr,
+                 "warning: %ld tokens instead of %ld: no further pair occurs twice in the text\n",
                  static_cast<long>(tokenizer.vocab_size()), static_cast<long>(a.vocab_size));
   if (a.json) {
     const Json json = {{"file", a.output},
@@ -71,15 +72,15 @@ void add_train(Commands& commands, CLI::App* parent) {
   CLI::App* sub = parent->add_subcommand("train", "learn a byte-level BPE vocabulary from text");
   add_document_options(sub, a->documents);
   sub->add_option("--vocab-size", a->vocab_size,
-                  "tokens, with the 256 bytes and <|endoftext|> (8192)");
+                  "number of tokens, including the 256 bytes and <|endoftext|> (default: 8192)");
   sub->add_option("-o,--output", a->output,
                   "tokenizer.json to write (with --format gpt2: a folder)")
       ->required();
   sub->add_option("--format", a->format,
-                  "json = Hugging Face tokenizer.json, gpt2 = vocab.json + merges.txt");
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+                  "json = Hugging Face tokenizer.json (default), gpt2 = vocab.json + merges.txt");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
-      "The result depends on the texts alone, not on threads. Example:\n"
+      "The result depends only on the texts, not on their order or on threads. Example:\n"
       "  assay tokenizer train stories.txt --vocab-size 8192 -o tokenizer.json");
   commands.on_chosen(sub, [a] { return run_train(*a); });
 }
@@ -121,8 +122,8 @@ std::vector<int32_t> parse_ids(const std::string& text) {
     char* rest = nullptr;
     const long id = std::strtol(word.c_str(), &rest, 10);
     if (*rest != '\0' || id < 0 || id > INT32_MAX)
-      throw UserError("\"" + word + "\" is no token id",
-                      "ids are numbers with spaces or commas between");
+      throw UserError("\"" + word + "\" is not a token id",
+                      "give numbers separated by spaces or commas");
     ids.push_back(static_cast<int32_t>(id));
     at = text.find_first_not_of(" \t\r\n,[]", end);
   }
@@ -144,13 +145,13 @@ int run_decode(const CodeArguments& a) {
 
 void add_encode(Commands& commands, CLI::App* parent) {
   auto a = std::make_shared<CodeArguments>();
-  CLI::App* sub = parent->add_subcommand("encode", "text to token ids");
-  sub->add_option("FILE", a->file, "text to encode; - or nothing = standard input");
+  CLI::App* sub = parent->add_subcommand("encode", "turn text into token ids");
+  sub->add_option("FILE", a->file, "file of text to encode; - or none = standard input");
   CLI::Option* text = sub->add_option("--text", a->text, "encode this text instead of a file");
   sub->add_option("--tokenizer", a->tokenizer,
                   "tokenizer.json, or a folder with vocab.json and merges.txt")
       ->required();
-  sub->add_flag("--json", a->json, "one JSON object with ids and tokens");
+  sub->add_flag("--json", a->json, "print one JSON object with ids and tokens");
   sub->footer(
       "Example:\n  assay tokenizer encode --tokenizer tokenizer.json --text 'Once upon a time'");
   commands.on_chosen(sub, [a, text] { return run_encode(*a, text->count() > 0); });
@@ -158,13 +159,13 @@ void add_encode(Commands& commands, CLI::App* parent) {
 
 void add_decode(Commands& commands, CLI::App* parent) {
   auto a = std::make_shared<CodeArguments>();
-  CLI::App* sub = parent->add_subcommand("decode", "token ids to the bytes they stand for");
-  sub->add_option("ID", a->ids, "token ids; none = read them from --file");
-  sub->add_option("--file", a->file, "file of ids; - or nothing = standard input");
+  CLI::App* sub = parent->add_subcommand("decode", "turn token ids into the bytes of their text");
+  sub->add_option("ID", a->ids, "token ids; without any they are read from --file");
+  sub->add_option("--file", a->file, "file of token ids; - or none = standard input");
   sub->add_option("--tokenizer", a->tokenizer,
                   "tokenizer.json, or a folder with vocab.json and merges.txt")
       ->required();
-  sub->add_flag("--json", a->json, "one JSON object on stdout");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer("Example:\n  assay tokenizer decode --tokenizer tokenizer.json 464 3797");
   commands.on_chosen(sub, [a] { return run_decode(*a); });
 }
