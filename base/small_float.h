@@ -5,7 +5,7 @@
 //   e2m1   0 .5 1 1.5 2 3 4 6, no infinity, no NaN
 //
 // Nearest: rounds to nearest even and saturates. Values beyond the largest, infinities included,
-// become the largest. NaN stays NaN (e5m2: the quiet 0x7E); in e2m1 it becomes 6.
+// become the largest. NaN stays NaN (e5m2: the quiet 0x7E); in e2m1 it becomes +6.
 //
 // Stochastic: f is the fraction of a step by which |x| exceeds its neighbour towards zero, rounded
 // to 16 bits (half up). x is rounded away from zero if f 2^16 + r >= 2^16, with r uniform in
