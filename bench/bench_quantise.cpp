@@ -11,12 +11,12 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "machine/limits.h"
+#include "machine/openmp_wait_policy.h"
 #include "ops/amax.h"
 #include "ops/dequantise.h"
 #include "ops/quantise/round_to_format.h"
 #include "tests/ops/quantise_case.h"
-#include "machine/limits.h"
-#include "machine/openmp_wait_policy.h"
 
 namespace assay {
 namespace {
@@ -168,8 +168,9 @@ int run(int argc, char** argv) {
                    : "%d threads, copy bandwidth %.1f GB/s (read + written)\n",
               options.threads, copy);
   int done = 0, wrong = 0;
-  for (const char* op : {"amax", "hadamard", "quantise", "dequantise", "fake_quantise"}) {
-    for (const OpCase& c : op_cases(op)) {
+  for (const auto& list : {op_cases("amax"), op_cases("hadamard"), op_cases("quantise"),
+                           op_cases("dequantise"), large_fake_quantise_cases()}) {
+    for (const OpCase& c : list) {
       if (c.name.find(options.filter) == std::string::npos) continue;
       if (c.size == CaseSize::kLarge) continue;                    // for a GPU
       if (c.name.find("unbiased") != std::string::npos) continue;  // a test of numbers alone
