@@ -1,0 +1,36 @@
+# cmake --install: the program, the libraries with their headers, the presets of models, and the
+# package that find_package(assay) reads.
+#
+#   bin/assay   include/assay/<layer>/*.h   lib/libassay_*.a   share/assay/presets   lib/cmake/assay
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(ASSAY_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/assay)
+
+set(assay_layers base cuda ops machine data engine models eval interop lab session)
+foreach(layer ${assay_layers})
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/assay
+          FILES_MATCHING PATTERN "*.h" PATTERN presets EXCLUDE PATTERN web EXCLUDE)
+endforeach()
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/presets DESTINATION ${CMAKE_INSTALL_DATADIR}/assay)
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/assay)
+install(TARGETS assay RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# The CUDA bodies are object libraries, as in the build: a program that links assay_ops_gpu has them
+# in place of the weak bodies that refuse (ops/gpu/absent.h).
+set(assay_libraries assay_options assay_base assay_cuda assay_device assay_ops assay_ops_gpu
+  assay_passive_waiting assay_limits assay_data assay_telemetry assay_engine assay_decoder assay_models assay_eval
+  assay_interop assay_anchor_log assay_lab assay_build_info assay_session)
+if(ASSAY_HAS_CUDA)
+  list(APPEND assay_libraries assay_ops_cuda assay_cuda_launch)
+endif()
+install(TARGETS ${assay_libraries} EXPORT assay_targets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        OBJECTS DESTINATION ${CMAKE_INSTALL_LIBDIR}/assay)
+install(EXPORT assay_targets DESTINATION ${ASSAY_PACKAGE_DIR})
+
+configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/assay-config.cmake.in
+  ${CMAKE_BINARY_DIR}/assay-config.cmake INSTALL_DESTINATION ${ASSAY_PACKAGE_DIR})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/assay-config-version.cmake
+  VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/assay-config.cmake ${CMAKE_BINARY_DIR}/assay-config-version.cmake
+        DESTINATION ${ASSAY_PACKAGE_DIR})

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Installs the build into an empty prefix, builds examples/ against it in an empty folder, and runs each.
+
+usage: test_examples.py SOURCE BUILD CXX"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+source, build, compiler = map(pathlib.Path, sys.argv[1:4])
+
+
+def run(*command, expect=0, **options):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    if done.returncode != expect:
+        sys.exit(f"FAILED: {' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def check(condition, message):
+    if not condition:
+        sys.exit(f"FAILED: {message}")
+
+
+def main():
+    place = pathlib.Path(tempfile.mkdtemp(prefix="assay-install-"))
+    try:
+        prefix, examples = place / "prefix", place / "build"
+        run("cmake", "--install", build, "--prefix", prefix)
+        for file in ("bin/assay", "include/assay/session/training_run.h", "share/assay/presets/cpu/moe.yaml"):
+            check((prefix / file).exists(), f"{file} is not installed")
+        shutil.copytree(source / "examples", place / "examples")  # nothing of the checkout is beside them
+        run("cmake", "-S", place / "examples", "-B", examples, f"-DCMAKE_PREFIX_PATH={prefix}",
+            f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release")
+        run("cmake", "--build", examples, "--parallel", "2")
+
+        text = run(examples / "op_forward_backward")
+        check("largest difference" in text, text)
+
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive")
+        text = run(examples / "train_tiny", place / "run", cwd=place, env=environment)
+        losses = [float(x) for x in re.findall(r"^step \d+: loss ([0-9.]+) nats", text, re.M)]
+        check(len(losses) == 3 and losses[-1] < losses[0] - 0.1, text)
+        check("steps after 30 steps: validation loss" in text, text)
+        check((place / "run" / "receipt.json").exists(), "no receipt")
+        again = run(examples / "train_tiny", place / "run", cwd=place, env=environment)
+        check("step 10: loss" not in again and "steps after 30 steps" in again, f"not resumed: {again}")
+
+        text = run(examples / "read_telemetry", place / "run")
+        check("validation loss" in text and len(re.findall(r"^layer \d", text, re.M)) == 2, text)
+        check("hint:" in run(examples / "read_telemetry", place, expect=1), "no hint")
+        run(prefix / "bin" / "assay", "receipt", "verify", place / "run", cwd=place)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    print("examples: ok")
+
+
+main()
