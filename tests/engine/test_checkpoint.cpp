@@ -134,7 +134,7 @@ TEST_CASE("a damaged checkpoint is named and the one before is used") {
        "has no MANIFEST.json"},
       {"an empty manifest",
        [](const std::string& c) { write_file_atomic(c + "/MANIFEST.json", ""); },
-       "MANIFEST.json is not what a checkpoint has"},
+       "MANIFEST.json is not the manifest of a checkpoint"},
       {"another manifest",
        [](const std::string& c) { write_file_atomic(c + "/MANIFEST.json", "[1]"); },
        "lists no files"},
