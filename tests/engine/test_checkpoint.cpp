@@ -238,8 +238,8 @@ TEST_CASE("a state of another shape is refused") {
   expect_error([&] { training_state(state); }, "cursor");
   state = to_json(state_of(1));
   state["step"] = "one";
-  expect_error([&] { training_state(state); }, "not what this version writes");
-  expect_error([&] { training_state(nlohmann::json::array()); }, "not what this version writes");
+  expect_error([&] { training_state(state); }, "not in this version's format");
+  expect_error([&] { training_state(nlohmann::json::array()); }, "not in this version's format");
 }
 
 }  // namespace assay
