@@ -33,7 +33,7 @@ std::string step_name(int64_t step) {
   return strprintf("step-%08ld", static_cast<long>(step));
 }
 
-// -1 when the name is not that of a checkpoint.
+// The step of a checkpoint's name, or -1.
 int64_t step_of(const std::string& name) {
   if (name.rfind("step-", 0) != 0 || name.size() < 13 || name.size() > 20) return -1;
   int64_t step = 0;
@@ -54,10 +54,10 @@ void sync_folder(const std::string& path) {
 void rename_folder(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) == 0) return;
   throw UserError("cannot rename " + from + " to " + to + ": " + strerror(errno),
-                  "check who may write there; the checkpoints before are untouched");
+                  "check the permissions there; earlier checkpoints are not changed");
 }
 
-// First out of sight, then away: an interruption leaves no half of a checkpoint under its name.
+// Renames before removing, so that an interruption leaves no partial checkpoint under its name.
 void remove_checkpoint(const std::string& folder) {
   const fs::path path = folder;
   const fs::path hidden = path.parent_path() / (kTemporary + ("old-" + path.filename().string()));
@@ -67,7 +67,7 @@ void remove_checkpoint(const std::string& folder) {
   fs::remove_all(hidden, ignored);
 }
 
-// Removes what an interrupted save left. The run is locked, so nobody else is writing here.
+// Removes what an interrupted save left. The run is locked, so no other process writes here.
 void remove_leftovers(const std::string& folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
@@ -76,7 +76,7 @@ void remove_leftovers(const std::string& folder) {
   }
 }
 
-// The folder under its temporary name until publish(); removed when that is never called.
+// A folder under a temporary name until publish(); removed if that is never called.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(std::string path) : path_(std::move(path)) { make_folders(path_); }
@@ -104,11 +104,11 @@ json parse_file(const std::string& path) {
     return json::parse(read_file(path));
   } catch (const json::exception&) {
     throw UserError(path + ": is not JSON",
-                    "the checkpoint is damaged: remove its folder to use the one before");
+                    "the checkpoint is damaged: remove its folder to use the previous one");
   }
 }
 
-// Nothing when the folder has no manifest that can be read.
+// nullopt if the folder has no readable manifest.
 std::optional<bool> is_milestone(const std::string& folder) {
   std::ifstream file(folder + "/" + kManifest);
   const json manifest = json::parse(file, nullptr, false);
@@ -171,8 +171,8 @@ TrainingState training_state(const json& j) {
             .extra = j.at("extra")};
   } catch (const json::exception& error) {
     throw UserError(
-        std::string("the state of the checkpoint is not what this version writes: ") + error.what(),
-        "remove the checkpoint's folder to use the one before, or start over with --fresh");
+        std::string("the checkpoint's state is not in this version's format: ") + error.what(),
+        "remove the checkpoint's folder to use the previous one, or start over with --fresh");
   }
 }
 
@@ -188,10 +188,10 @@ std::string Checkpoints::save(const TrainingState& state, const std::vector<Tens
   const std::string name = folder_ + "/" + step_name(state.step);
   try {
     write(name, state, model, optimizer, keep);
-  } catch (const UserError& error) {  // its hint would name a folder that is gone by now
+  } catch (const UserError& error) {  // its hint would name the removed temporary folder
     throw UserError(error.what(), "check the disk (df -h " + folder_ +
-                                      ") and run the same command again: it goes on from the "
-                                      "checkpoint before");
+                                      ") and run the same command again: it continues from the "
+                                      "previous checkpoint");
   }
   prune();
   return name;
@@ -245,8 +245,8 @@ std::optional<std::string> Checkpoints::newest() const {
   return std::nullopt;
 }
 
-// Folders without a manifest are left for people to look at: they do not count, and their step may
-// be saved again.
+// Folders without a manifest are kept for inspection: they do not count, and their step may be
+// saved again.
 void Checkpoints::prune() {
   std::vector<std::string> folders = all();
   int64_t rolling = 0;
@@ -264,7 +264,7 @@ std::string checkpoint_problem(const std::string& folder) {
   const std::string path = folder + "/" + kManifest;
   std::error_code unreadable;
   if (!fs::exists(path, unreadable))
-    return std::string("it has no ") + kManifest + ", so it was not written to the end";
+    return std::string("it has no ") + kManifest + ", so it is incomplete";
   try {
     const json manifest = json::parse(read_file(path));
     if (!manifest.is_object() || !manifest.contains("files") || !manifest["files"].is_object()) {
@@ -279,7 +279,7 @@ std::string checkpoint_problem(const std::string& folder) {
     }
     return "";
   } catch (const json::exception&) {
-    return std::string(kManifest) + " is not what a checkpoint has";
+    return std::string(kManifest) + " is not the manifest of a checkpoint";
   } catch (const UserError& error) {
     return error.what();
   }

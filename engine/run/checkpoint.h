@@ -1,9 +1,9 @@
 // Checkpoints of a run: <run>/checkpoints/step-00001000/{model.safetensors, optimizer.safetensors,
 // state.json, MANIFEST.json}.
 //
-// Written under a temporary name, fsynced, renamed; the manifest (size and SHA-256 of every file)
-// comes last, so a folder without a valid manifest is not a checkpoint. Whatever goes wrong while
-// saving, the ones before stay.
+// A checkpoint is written under a temporary name, fsynced and renamed; the manifest (size and
+// SHA-256 of every file) comes last, so a folder without a valid manifest is not a checkpoint. If
+// saving fails, earlier checkpoints are not changed.
 #pragma once
 
 #include <cstdint>
@@ -19,38 +19,38 @@
 
 namespace assay {
 
-// What a run needs besides tensors to go on as if it had not stopped.
+// What a run needs besides tensors to resume with the same bits.
 struct TrainingState {
   int64_t step = 0;    // optimizer steps done
-  int64_t tokens = 0;  // trained on
+  int64_t tokens = 0;  // tokens trained on
   Cursor cursor = {};  // the next batch
   uint64_t seed = 0;
-  double schedule_share = 0;  // of the peak learning rate at the last step, for people
+  double schedule_share = 0;  // share of the peak learning rate at the last step, for information
   std::string config_yaml;    // resolved
   std::map<std::string, std::string> config_hashes;  // by section
   std::map<std::string, std::string> versions;       // of libraries
-  nlohmann::json extra =
-      nlohmann::json::object();  // of whoever needs more: telemetry windows, data hashes
+  nlohmann::json extra = nlohmann::json::object();   // state of other parts: data hashes, probe
 };
 
 nlohmann::json to_json(const TrainingState& state);
-TrainingState training_state(
-    const nlohmann::json& json);  // UserError when a field is missing or of another type
+// Throws UserError if a field is missing or has another type.
+TrainingState training_state(const nlohmann::json& json);
 
 class Checkpoints {
  public:
   enum class Keep { kRolling, kMilestone };
   using Warn = std::function<void(const std::string&)>;
 
-  // keep_last: how many rolling checkpoints stay; milestones always stay.
+  // keep_last: number of rolling checkpoints to keep; milestones are always kept. warn: called with
+  // one line per problem; may be empty.
   Checkpoints(std::string run_directory, int64_t keep_last, Warn warn);
 
   // Returns the folder. Removes rolling checkpoints beyond keep_last only after the new one is
-  // complete. UserError when it cannot be written; the ones before are untouched.
+  // complete. Throws UserError if it cannot be written; earlier checkpoints are not changed.
   std::string save(const TrainingState& state, const std::vector<TensorRef>& model,
                    const std::vector<TensorRef>& optimizer, Keep keep = Keep::kRolling);
 
-  // The newest valid one; each damaged one on the way is named in a warning.
+  // The newest valid checkpoint; warns of each newer, damaged one.
   std::optional<std::string> newest() const;
 
   // Folders of all steps, oldest first, valid or not.
@@ -67,15 +67,16 @@ class Checkpoints {
   Warn warn_;
 };
 
-// "" when the folder is a complete checkpoint whose files have their hashes, else what is wrong.
+// "" if the folder is a complete checkpoint whose files match their hashes, else the problem.
 std::string checkpoint_problem(const std::string& folder);
 
 TrainingState load_state(const std::string& folder);
-// Without the tensors of the optimizer: for evaluation.
+// Fills the model's tensors only, for evaluation.
 void load_model(const std::string& folder, const std::vector<TensorRef>& model);
 void load_optimizer(const std::string& folder, const std::vector<TensorRef>& optimizer);
 
-// The checkpoint meant by a user: a checkpoint folder, or the newest valid one of a run.
+// The checkpoint that a user names: a checkpoint folder, or the newest valid one of a run. Throws
+// UserError if there is none.
 std::string require_checkpoint(const std::string& run_or_checkpoint, const Checkpoints::Warn& warn);
 
 }  // namespace assay

@@ -15,7 +15,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& choose) {
   file_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (file_ < 0) {
     throw UserError("cannot write in the run directory " + folder + ": " + strerror(errno),
-                    "check who may write there (ls -ld " + folder + "), or " + choose);
+                    "check its permissions (ls -ld " + folder + "), or " + choose);
   }
   if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
     char pid[32] = {};

@@ -1,5 +1,5 @@
-// One process at a time in a folder: a locked file .lock with its pid. The system lets go of it
-// when the process ends, however it ends.
+// Allows one process at a time in a folder: a locked file .lock with its pid. The system releases
+// the lock when the process ends, for whatever reason.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ inline constexpr const char* kFolderLock = ".lock";
 
 class FolderLock {
  public:
-  // UserError when another process holds it or the folder cannot be written; `choose` completes the
-  // hint "wait for it, stop it, or ...". The folder must exist.
+  // Throws UserError if another process holds the lock or the folder cannot be written; `choose`
+  // completes the hint "wait for it, stop it, or ...". The folder must exist.
   FolderLock(const std::string& folder, const std::string& choose);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -21,7 +21,7 @@ class FolderLock {
   int file_ = -1;
 };
 
-// Whether some process holds the lock of the folder now.
+// True if a process holds the folder's lock now.
 bool folder_in_use(const std::string& folder);
 
 }  // namespace assay

@@ -1,5 +1,5 @@
-// Tensors as files see them: themselves where they are in the host's memory, else copies there. For
-// checkpoints; it holds as much memory as the tensors do.
+// Tensors in the host's memory, for checkpoints: on a GPU copies, which take as much memory as the
+// tensors; on the CPU the tensors themselves.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,13 @@ class HostCopies {
   HostCopies(Exec on, std::vector<TensorRef> tensors);
 
   const std::vector<TensorRef>& tensors() const { return tensors_; }
-  void download();  // copies hold what the tensors hold
-  void upload();    // and the other way round
+  void download();  // tensors to copies; waits
+  void upload();    // copies to tensors; waits
 
  private:
   Exec on_;
   std::vector<TensorRef> tensors_;
-  std::vector<void*> originals_;  // of tensors_; empty on the CPU
+  std::vector<void*> originals_;  // device addresses of tensors_; empty on the CPU
   std::unique_ptr<std::byte[]> memory_;
 };
 

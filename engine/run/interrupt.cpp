@@ -22,7 +22,7 @@ void on_signal(int number) {
     return;
   }
   constexpr char kMessage[] =
-      "\nstopping after this step, with a checkpoint; once more stops at once\n";
+      "\nstopping after this step, with a checkpoint; a second signal stops at once\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
 }
 

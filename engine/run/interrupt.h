@@ -1,10 +1,10 @@
-// Ctrl-C and SIGTERM while training: the first asks for a checkpoint after the current step, the
-// second kills.
+// Ctrl-C and SIGTERM during training: the first signal requests a checkpoint after the current
+// step, the second kills the process.
 #pragma once
 
 namespace assay {
 
-// Handles both signals while it lives; there is one at a time.
+// Handles both signals during its lifetime. At most one may exist at a time.
 class Interrupt {
  public:
   Interrupt();

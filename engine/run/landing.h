@@ -1,4 +1,4 @@
-// A step that a run stops at for a moment: evaluation and a checkpoint that stays.
+// A step with an evaluation and a checkpoint that is kept.
 #pragma once
 
 #include <cstdint>

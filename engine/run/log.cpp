@@ -17,7 +17,7 @@
 namespace assay {
 namespace {
 
-// Lines above, the bar below: a line takes the bar's place and the bar is drawn again under it.
+// Lines above, the bar below: a new line replaces the bar, which is drawn again under it.
 class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit TerminalSink(bool terminal) : terminal_(terminal) {}
@@ -69,12 +69,12 @@ struct Log::Impl {
         logger.sinks().push_back(std::move(lines));
       } catch (const spdlog::spdlog_ex&) {
         throw UserError("cannot write " + file + ": " + strerror(errno),
-                        "check the folder and who may write there");
+                        "check the folder and its permissions");
       }
     }
     logger.flush_on(spdlog::level::info);
-    logger.set_error_handler(
-        [](const std::string&) {});  // a full disk must not end a run through its log
+    // A full disk must not end a run because of its log.
+    logger.set_error_handler([](const std::string&) {});
   }
 
   const bool terminal;

@@ -1,8 +1,8 @@
-// Lines for people: on stderr and in the run's log.txt, with a progress bar below them on a
+// Log lines for people, on stderr and in the run's log.txt, with a progress bar below them on a
 // terminal.
 //
-// In a pipe there is no bar and every line is plain. log.txt gets the lines with their time,
-// appended, so that it tells the whole history of a run that was resumed.
+// If stderr is not a terminal there is no bar. Lines are appended to log.txt with their time, so
+// that it has the whole history of a resumed run.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@ class Log {
   explicit Log(const std::string& file = "");
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
-  ~Log();  // takes the bar away
+  ~Log();  // removes the bar
 
   void info(const std::string& line);
   void warn(const std::string& line);  // "warning: ..."
 
-  // The bar under all lines; "" takes it away. Nothing in a pipe, never in the file.
+  // Shows the bar under all lines; "" removes it. On a terminal only, never in the file.
   void set_bar(const std::string& text);
   bool on_terminal() const;
   int terminal_columns() const;

@@ -1,4 +1,4 @@
-// How a run shows where it is: one line a logged step, and a bar with the time left.
+// A run's progress: one line per logged step, and a bar with the time left.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ struct StepLine {
   double step_ms = 0;
   double tokens_per_s = 0;
   std::optional<double> mfu_percent = {};
-  // Of a MoE: the worst layer's K * max_load, the smallest entropy of a layer and its ceiling.
+  // MoE only. load: E * max_load of the layer with the largest; min_entropy: the smallest entropy
+  // of a layer; entropy_ceiling: ln E.
   std::optional<double> load = {};
   double min_entropy = 0;
   double entropy_ceiling = 0;
@@ -24,9 +25,8 @@ struct StepLine {
   uint32_t hash = 0;
 };
 
-// step 120/9536 1.3% loss 4.812 lr 8.5e-04 norm 0.71 1200 ms 437k tok/s mfu 45% load 1.31x (min-H
-// 4.02/4.16)
-// eta 3h08m #1f09c3aa        (one line)
+// One line: step 120/9536 1.3% loss 4.812 lr 8.5e-04 norm 0.71 1200 ms 437k tok/s mfu 45%
+// load 1.31x (min-H 4.02/4.16) eta 3h08m #1f09c3aa
 std::string step_line(const StepLine& line);
 
 // 45s, 12m05s, 3h08m, 2d03h
@@ -37,8 +37,8 @@ std::string count_text(double count);
 // [#####.....] 1.3% 120/9536 eta 3h08m, at most `columns` wide.
 std::string progress_bar(int64_t done, int64_t total, double seconds_left, int columns);
 
-// Time left from the mean time of recent steps, evaluations and checkpoints included. The first
-// steps of a launch (caches, page faults) are forgotten as others come in.
+// Estimates the time left from a moving mean of the step times, so that the slow first steps of a
+// launch (caches, page faults) lose weight.
 class Eta {
  public:
   void step_took(double seconds);

@@ -37,8 +37,8 @@ enum Scalar {
   kMaxLoadMax,
   kDeadSum,
   kScalars,
-  // then grad_ratio and update_ratio of every group, then share and epochs of every source of a
-  // mixture
+  // They are followed by grad_ratio and update_ratio of each group, then by share and epochs of
+  // each source of a mixture.
 };
 
 size_t ratio_at(size_t group) {
@@ -82,7 +82,7 @@ std::vector<std::string> scalar_names(const std::vector<std::string>& sources) {
   return names;
 }
 
-// Rows, counts and aggregates over the MoE layers, without allocating.
+// Fills rows, counts and aggregates over the MoE layers, without allocating.
 void fill_router(Exec on, StepRecord& record, Model& model, RouterTelemetry& routers,
                  int64_t experts) {
   routers.observe(on, model, record.router);
@@ -115,7 +115,7 @@ bool is_weight(const QuantisedOperandState& state) {
   return state.operand.ends_with(".weight");
 }
 
-// Operands whose products ran in bf16 have no values, and no row.
+// Operands whose products ran in bf16 have no values and get no row.
 void fill_precision(StepRecord& record, const Model& model) {
   const std::vector<QuantisedOperandState>& states = model.quantised_operands();
   for (size_t i = 0; i < states.size(); ++i) {
@@ -168,7 +168,7 @@ void RunRecorder::resume(int64_t steps_done, int64_t window, RouterTelemetry& ro
     std::vector<std::vector<uint32_t>> counts;
     for (const int64_t layer : config_.moe_layers) {
       counts.push_back(reader.expert_load(at.step, layer));
-      if (int64_t(counts.back().size()) != config_.experts) return;  // rows of another program
+      if (int64_t(counts.back().size()) != config_.experts) return;  // not this model's rows
     }
     routers.replay(counts);
   }

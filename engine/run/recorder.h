@@ -1,5 +1,4 @@
-// What a run writes down: telemetry.db, the terminal line of each logged step, events. The step
-// itself only hands over numbers.
+// Writes a run's records: telemetry.db, the terminal line of each logged step, events.
 #pragma once
 
 #include <functional>
@@ -21,15 +20,15 @@ struct RecorderConfig {
   int64_t steps = 0;
   int64_t batch_tokens = 0;
   double flops_per_token = 0;
-  double limit_flops_per_s = 0;           // what mfu is a share of; 0 = not known, no mfu
-  std::vector<std::string> sources = {};  // of a mixture, by name
+  double limit_flops_per_s = 0;           // mfu is a share of it; 0 = unknown, no mfu
+  std::vector<std::string> sources = {};  // names of a mixture's sources
   std::vector<int64_t> moe_layers = {};
   int64_t experts = 0;
   std::vector<OperandSite> operands = {};
 };
 
-// Seconds of one step, and of all steps of the run up to it: evaluations and saves left out. NaN =
-// not known.
+// Seconds of one step, and of all steps of the run up to it, without evaluations and saves. NaN =
+// unknown.
 struct StepTimes {
   double step_s = 0;
   double train_s = 0;
@@ -39,19 +38,20 @@ class RunRecorder {
  public:
   RunRecorder(const RecorderConfig& config, Log& log);
 
-  // Rows after steps_done are forgotten. `routers` gets back the loads of the last `window` logged
-  // steps and what its guard asks of them.
+  // Deletes rows after steps_done. Restores in `routers` the loads of the last `window` logged
+  // steps and the guard's streaks.
   void resume(int64_t steps_done, int64_t window, RouterTelemetry& routers);
 
-  // Of every step, logged or not: what the time left is estimated from.
+  // Call for every step, logged or not; the time left is estimated from it.
   void took(double seconds) { eta_.step_took(seconds); }
   void step(Exec on, const StepStats& stats, const StepTimes& times, Model& model,
             RouterTelemetry& routers);
   void evaluation(int64_t steps_done, const Evaluation& evaluation, double seconds);
-  // Where a long one is: a bar on a terminal, else a line now and then.
+  // Progress of a long evaluation: a bar on a terminal, else a line every ten seconds.
   void evaluating(int64_t steps_done, const std::string& what, double share, double seconds);
+  // The evaluation failed.
   void no_evaluation(int64_t steps_done, const std::string& task, const std::string& why);
-  // Done, but not all of it is a number.
+  // The evaluation was done, but some of its values are not finite.
   void not_finite_evaluation(int64_t steps_done, const std::string& task, const std::string& why);
   bool has_evaluation(int64_t steps_done, const std::string& task) const;
   void checkpoint(int64_t steps_done, const std::string& folder, double seconds);
@@ -63,10 +63,10 @@ class RunRecorder {
   Log& log_;
   Telemetry telemetry_;
   Eta eta_;
-  double said_at_s_ = 0;  // of the evaluation under way
+  double said_at_s_ = 0;  // seconds into the current evaluation at its last progress line
 };
 
-// Resident memory of this process at its largest, in bytes.
+// Peak resident memory of this process, in bytes.
 double peak_rss_bytes();
 
 }  // namespace assay

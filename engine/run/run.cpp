@@ -29,7 +29,7 @@ constexpr const char* kDataHashes = "data_sha256";
 constexpr const char* kLastProbe = "router_probe";
 constexpr const char* kTrainSeconds = "train_s";
 
-// SHA-256 by "name occurrence": files of one name in several folders are told apart by their order.
+// SHA-256 by file name; files of the same name get a number, in the order of their paths.
 std::map<std::string, std::string> hashes_by_name(const std::map<std::string, std::string>& files) {
   std::map<std::string, std::string> named;
   for (const auto& [path, hash] : files) {
@@ -42,7 +42,7 @@ std::map<std::string, std::string> hashes_by_name(const std::map<std::string, st
   return named;
 }
 
-// One line of the state instead of a thousand.
+// A text, which takes one line in state.json; a JSON array would take one line per number.
 std::string joined(std::span<const int32_t> numbers) {
   std::string text;
   for (const int32_t n : numbers) text.append(text.empty() ? 0 : 1, ' ').append(std::to_string(n));
@@ -56,7 +56,7 @@ std::vector<int32_t> parted(const std::string& text) {
   return numbers;
 }
 
-// Of the libraries that a run's files depend on.
+// Versions of the libraries that a run's files depend on.
 std::map<std::string, std::string> library_versions() {
   return {
       {"sqlite", sqlite3_libversion()}, {"zstd", ZSTD_versionString()}, {"compiler", __VERSION__}};
@@ -73,7 +73,7 @@ class Run {
         saved_(start.steps_done),
         seconds_before_(start.train_s) {
     if (done_ == 0) return;
-    // As its last step had it: evaluations may come before the next one.
+    // The phase of the last step, since evaluations may come before the next step.
     if (done_ > recipe_steps(parts.config)) parts.model.enter(parts.on, PrecisionPhase::kBf16);
     parts.recorder.resume(done_, parts.config.telemetry.window, routers_);
     routers_.set_last_probe(start.last_probe);
@@ -81,7 +81,7 @@ class Run {
 
   RunResult train() {
     if (done_ > 0 && reached_before()) return complete(RunEnd::kTargetLoss);
-    if (collapsed()) return stop_collapsed();  // a run that was stopped so and is started again
+    if (collapsed()) return stop_collapsed();  // it was stopped for this reason before
     if (done_ > 0 && done_ < steps_ && measure(moment(done_)) == Measured::kNotAll) {
       return finish(RunEnd::kInterrupted);
     }
@@ -126,20 +126,20 @@ class Run {
     return !p_.evaluators.empty() && p_.evaluators.front()->due(moment(step));
   }
 
-  // Router measures look back over logged steps, so evaluations that only look log none.
+  // Router measures look back over logged steps, so read-only evaluations must not log steps.
   bool logged(int64_t step) const {
     return step % p_.config.run.log_every == 0 || step == steps_ || validated(step);
   }
 
-  // Of the steps of run.log_every every telemetry.probe_every-th: a rule of the step alone, so that
-  // a run that resumes samples the same ones.
+  // Samples every (run.log_every * telemetry.probe_every)-th step. This depends only on the step,
+  // so a resumed run samples the same steps.
   Trainer::Measure measured(int64_t step) const {
     if (!logged(step)) return Trainer::Measure::kNothing;
     const int64_t sampled = p_.config.run.log_every * p_.config.telemetry.probe_every;
     return step % sampled == 0 ? Trainer::Measure::kHashAndRatios : Trainer::Measure::kHash;
   }
 
-  // Before the checkpoint: a run that is killed in between lands again.
+  // Called before the checkpoint is saved, so that a run killed in between repeats the landing.
   void record_landings() {
     for (const Landing& l : p_.landings) {
       if (l.step != done_) continue;
@@ -171,8 +171,7 @@ class Run {
     return reached ? Target::kReached : Target::kNotReached;
   }
 
-  // What overflows in an evaluation is its own: its values are no numbers, and the next step begins
-  // without it.
+  // Overflow during evaluation is reported and does not affect training: read_back() clears it.
   std::optional<Evaluation> evaluate(Evaluator& evaluator, const EvalMoment& at,
                                      const EvalWatch& watch) {
     const auto told = [&] {
@@ -203,14 +202,14 @@ class Run {
     return target_of(evaluation);
   }
 
-  // A run that was stopped by its target and is started again.
+  // True if the run was already stopped by its target and is started again.
   bool reached_before() {
     if (p_.config.run.target_loss <= 0 || !validated(done_)) return false;
     const EvalMoment now = moment(done_);
     return target_of(*evaluate(*p_.evaluators.front(), now, {})) == Target::kReached;
   }
 
-  // What is due but for the validation loss, and was not done before this launch.
+  // Runs the evaluators that are due, except validation and those already recorded.
   Measured measure(const EvalMoment& at) {
     for (size_t i = 1; i < p_.evaluators.size(); ++i) {
       Evaluator& evaluator = *p_.evaluators[i];
@@ -227,7 +226,7 @@ class Run {
         const std::optional<Evaluation> done = evaluate(evaluator, at, watch);
         if (!done) return Measured::kNotAll;
         p_.recorder.evaluation(done_, *done, seconds_since(start));
-      } catch (const UserError& error) {  // training is worth more than a look at it
+      } catch (const UserError& error) {  // a failed evaluation does not end training
         p_.recorder.no_evaluation(done_, evaluator.task(), error.what());
       }
     }
@@ -236,7 +235,7 @@ class Run {
 
   void save() {
     const auto start = Clock::now();
-    p_.recorder.telemetry().flush();  // what a resume finds there is never behind the checkpoint
+    p_.recorder.telemetry().flush();  // telemetry must not be older than the checkpoint
     TrainingState state;
     state.step = done_;
     state.tokens = done_ * p_.config.run.batch_tokens;
@@ -269,7 +268,7 @@ class Run {
                      double(first.amax));
   }
 
-  // The state after such a step is worth nothing: the last checkpoint stays the newest.
+  // The state after such a step is useless, so no checkpoint is saved.
   RunResult stop_non_finite(const StepStats& stats) {
     result_.why = named(stats.not_finite_operand);
     std::string detail = strprintf("loss %g, gradient norm %g, %ld gradient elements not finite",
@@ -279,7 +278,7 @@ class Run {
     return close(RunEnd::kNonFinite);
   }
 
-  // After its last step a run is whole, whatever its routers did.
+  // After its last step a run is complete, even if its routers collapsed.
   bool collapsed() { return done_ < steps_ && routers_.guard().holds(); }
 
   RunResult stop_collapsed() {
@@ -293,7 +292,7 @@ class Run {
     return close(end);
   }
 
-  // No step follows.
+  // The end of a run that no step follows.
   RunResult complete(RunEnd end) {
     if (saved_ != done_) save();
     EvalMoment now = moment(done_);
@@ -320,8 +319,8 @@ class Run {
   int64_t done_;
   int64_t saved_;  // steps done when the newest checkpoint was written
   int64_t steps_here_ = 0;
-  double seconds_before_;     // of training, of the processes before this one
-  double train_seconds_ = 0;  // of this process
+  double seconds_before_;     // training seconds of earlier processes
+  double train_seconds_ = 0;  // training seconds of this process
   RunResult result_;
 };
 

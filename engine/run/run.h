@@ -1,16 +1,16 @@
 // A training run around Trainer::step: resume, loop { step, log, evaluate, save }, finish. Training
-// is over when the steps are done, when an evaluation reaches run.target_loss, when the loss stops
-// being a number, when the routers collapse by the rule of telemetry.collapse_stop, or when the
-// user interrupts.
+// ends when the steps are done, an evaluation reaches run.target_loss, the loss, a gradient or a
+// quantised operand is not finite, the routers collapse by the rule of telemetry.collapse_stop, or
+// the user interrupts.
 //
-// A landing of the contract is evaluated whatever eval.every says, and its checkpoint stays; the
-// event "landing" has its fraction. A step with a validation loss is logged, so that the time at
-// every one is known. Training seconds (scalar train_s) are those of a steady clock, kept in the
+// A landing of the contract is evaluated regardless of eval.every, and its checkpoint is kept; the
+// event "landing" has its fraction. Every step with a validation loss is logged, so that its time
+// is known. Training seconds (scalar train_s) are measured by a steady clock and kept in the
 // checkpoints.
 //
-// The first evaluator gives the validation loss. The others only look: with or without them a run
-// has the same bits. They may take long, so they come when what there is to save is saved; one that
-// an interruption cut off is done again, whole, when the run goes on.
+// The first evaluator gives the validation loss. The other evaluators are read-only; they do not
+// change the run's bits. They may take long, so they run after a due checkpoint is saved; if one is
+// interrupted, the resumed run repeats all of it.
 #pragma once
 
 #include <functional>
@@ -29,13 +29,13 @@
 namespace assay {
 
 enum class RunEnd { kSteps, kTargetLoss, kNonFinite, kCollapseStop, kInterrupted };
-// "steps", "target_loss", "non_finite", "collapse_stop", "interrupted": the detail of the event
-// "end".
+// The detail of the event "end": "steps", "target_loss", "non_finite", "collapse_stop",
+// "interrupted".
 const char* run_end_name(RunEnd end);
-// Whether a run ended so by a guard of its own: the same would come again.
+// True if a guard ended the run; restarting would hit it again.
 bool stopped_by_guard(const std::string& end_name);
 
-// What a run is made of. Everything is planned, allocated and bound.
+// The parts of a run. Everything is planned, allocated and bound.
 struct RunParts {
   const Config& config;  // resolved, run.steps from the contract
   Exec on;
@@ -51,35 +51,35 @@ struct RunParts {
   std::vector<Landing> landings = {};
   // After each step, before the evaluations and the checkpoint that are due.
   std::function<void(const StepStats&)> on_step = {};
-  std::function<bool()> interrupted;     // asked once after each step
-  std::function<bool()> stop_requested;  // asked at any time
+  std::function<bool()> interrupted;     // called once after each step
+  std::function<bool()> stop_requested;  // called at any time during an evaluation
 };
 
 struct RunResult {
   RunEnd end = RunEnd::kSteps;
-  std::string why =
-      "";  // of kCollapseStop: the rule and its numbers; of kNonFinite: the operand, where it is a quantised one
+  // kCollapseStop: the rule and its numbers; kNonFinite: the quantised operand, if there is one.
+  std::string why = "";
   int64_t steps_done = 0;
   int64_t tokens = 0;
   double val_loss_nats = 0;      // of the last evaluation; 0 before the first
-  double val_bits_per_byte = 0;  // 0 when there is no tokenizer
-  double tokens_per_s = 0;       // of this process, evaluation and saving left out
+  double val_bits_per_byte = 0;  // 0 without a tokenizer
+  double tokens_per_s = 0;       // of this process, without evaluation and saving
 };
 
-// Where a run begins: at the beginning, or as a checkpoint left it.
+// The state in which a run begins: new, or from a checkpoint.
 struct RunStart {
   int64_t steps_done = 0;
   std::vector<int32_t> last_probe = {};  // RouterTelemetry::last_probe()
-  double train_s = 0;                    // NaN when the checkpoint does not say
-  std::string not_finite = {};           // first_not_finite() of what was loaded
+  double train_s = 0;                    // NaN if the checkpoint does not have it
+  std::string not_finite = {};           // first_not_finite() of the loaded tensors
 };
 
-// UserError naming the first file whose content is not what the run has read so far. Files are told
-// by their names without folders, so that data may move.
+// Throws UserError naming the first file whose content differs from what the run has read so far.
+// Files are identified by name without folder, so that data may move. now: SHA-256 by path.
 void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now);
 
-// Loads the checkpoint into model and optimizer and seeks the loader; without one the model is
-// initialised from run.seed.
+// Loads the checkpoint into model and optimizer and seeks the loader; without one it initialises
+// the model from run.seed.
 RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint);
 
 RunResult run(RunParts& parts, const RunStart& start);

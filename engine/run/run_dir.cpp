@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.yaml";
 
-// Everything a run writes. config.yaml comes last: until it is gone the folder is still a run.
+// Everything a run writes. config.yaml is removed last: until then the folder is still a run.
 constexpr const char* kOwnFiles[] = {"checkpoints",
                                      "telemetry.db",
                                      "telemetry.db-wal",
@@ -31,8 +31,8 @@ constexpr const char* kOwnFiles[] = {"checkpoints",
                                      kReusedFile,
                                      kConfig};
 
-// A process that is killed before config.yaml is there leaves the names of a run with nothing in
-// them, and the part file that AtomicFile would have renamed: whoever begins here loses nothing.
+// True for what a process killed before it wrote config.yaml leaves: empty files and folders of a
+// run, and AtomicFile's part file of the configuration. A new run may overwrite them.
 bool left_by_start(const fs::path& path) {
   const std::string name = path.filename().string();
   std::error_code ignored;
@@ -72,15 +72,15 @@ std::vector<std::string> runs_in(const fs::path& folder) {
   return runs;
 }
 
-// For a name that is no run: the runs in it, the run that it is in, the run of that name in runs/,
-// or the nearest name beside it.
+// A hint for a path that is not a run: the runs in it, the run that contains it, the run of that
+// name in runs/, or the nearest name in the same folder.
 std::string hint_for(const std::string& name) {
   const fs::path path = fs::path(name).lexically_normal();
   const fs::path named = path.has_filename() ? path : path.parent_path();  // "x/" is x
   if (const std::vector<std::string> inside = runs_in(named); !inside.empty()) {
     const std::string first = (named / inside.front()).string();
     const std::string second = inside.size() > 1 ? " " + (named / inside[1]).string() : "";
-    return strprintf("it holds %zu runs: name one, or several where several are taken: %s%s",
+    return strprintf("it holds %zu runs: name one, or several if the command takes several: %s%s",
                      inside.size(), first.c_str(), second.c_str());
   }
   const auto meant = [](const fs::path& run) {
@@ -137,7 +137,7 @@ void RunDir::remove_run() const {
     fs::remove_all(file(name), error);
     if (error) {
       throw UserError("cannot remove " + file(name) + ": " + error.message(),
-                      "check who may write there");
+                      "check the permissions there");
     }
   }
 }

@@ -1,4 +1,4 @@
-// A run directory, runs/<name>/. Whoever trains holds its lock.
+// A run directory, runs/<name>/. The process that trains in it holds its lock.
 //
 //   RunDir run("runs/moe", RunDir::Start::kContinue);
 //   if (run.previous()) require_same_run(run, config, steps_done);
@@ -16,25 +16,24 @@
 
 namespace assay {
 
-// The run named by a user. UserError when there is none: no such folder, a file, or a folder that
-// no run wrote.
+// The folder of the run that a user names. Throws UserError if it does not exist or is not a run.
 std::filesystem::path require_run(const std::string& run);
 
-// In a run that began from another program's weights: what they were.
+// Describes the source of a run that began from another program's weights.
 constexpr const char* kImportedFile = "imported.json";
-// In a run that a matrix copied from another folder: from which.
+// Describes the source of a run that a matrix copied from another folder.
 constexpr const char* kReusedFile = "reused.json";
 
 class RunDir {
  public:
   enum class Start {
-    kContinue,  // a run that is there goes on
-    kFresh,     // a run that is there is deleted
+    kContinue,  // continues an existing run
+    kFresh,     // deletes an existing run
   };
 
-  // Makes the folder if needed and takes the lock; what a process leaves that is killed before
-  // write_config is no obstacle. UserError when it cannot be written, when another process trains
-  // in it, or when it holds files but no run.
+  // Makes the folder if needed and takes the lock. Ignores leftovers of a process that was killed
+  // before write_config. Throws UserError if the folder cannot be written, another process trains
+  // in it, or it has files but no run.
   RunDir(const std::string& path, Start start);
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;
@@ -42,7 +41,7 @@ class RunDir {
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
 
-  // The configuration of the run that goes on; nothing for a new one.
+  // The configuration of the run to continue; nullopt for a new run.
   const std::optional<Config>& previous() const { return previous_; }
   void write_config(const Config& config) const;
 
@@ -54,10 +53,10 @@ class RunDir {
   std::optional<Config> previous_;
 };
 
-// UserError naming every difference that would change results of the steps already done.
+// Throws UserError naming every difference that would change results of the steps already done.
 void require_same_run(const RunDir& run, const Config& now, int64_t steps_done);
 
-// What the program was built from; session/build_info.h fills it.
+// The build of the program; session/build_info.h fills it.
 struct BuildInfo {
   std::string version;
   std::string commit;  // "unknown" outside a git checkout
@@ -71,15 +70,15 @@ struct RunMeta {
   BuildInfo build;
   std::string device = "cpu";  // or "cuda: " and the GPU's name
   int64_t threads = 0;
-  std::string recipe;                              // precision as resolved
-  std::string precision;                           // the same with all that changes it, in words
+  std::string recipe;                              // precision.recipe, with `auto` resolved
+  std::string precision;                           // precision_text(): the recipe and its changes
   std::string config_sha256;                       // of the fields that change a result
   std::map<std::string, std::string> data_sha256;  // by file
   int64_t first_step = 0;                          // steps done when this launch began
 };
 
-// meta.json: this launch, with host, CPU, time and the SHA-256 of the program; earlier launches
-// under "before".
+// Writes meta.json: this launch, with host, CPU, time and the SHA-256 of the program; earlier
+// launches under "before".
 void write_meta(const RunDir& run, const RunMeta& meta);
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// meta.json: what made a run, on which machine, from which inputs.
+// meta.json: command, build, machine and inputs of a run.
 #include <time.h>
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ std::string program_sha256() {
   }
 }
 
-// The launches so far, the last one included; a file that cannot be read loses only its history.
+// The launches recorded in meta.json, oldest first; none if the file cannot be read.
 json earlier_launches(const std::string& path) {
   std::ifstream file(path);
   json last = json::parse(file, nullptr, false);

@@ -26,7 +26,7 @@ constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kLargestHeader = 100'000'000;  // the format's own limit
 constexpr int64_t kPieceBytes = 1 << 22;
 constexpr const char* kHint =
-    "the file is damaged or not a safetensors file: use another checkpoint or write it anew";
+    "the file is damaged or not a safetensors file: use another checkpoint or write it again";
 
 int64_t bytes_of_dtype(const std::string& dtype) {
   static const std::map<std::string, int64_t> known = {
@@ -54,7 +54,7 @@ void read_exactly(int file, const std::string& path, int64_t offset, void* data,
   }
 }
 
-// json::parse keeps the last of two equal names in silence; here that is an error.
+// json::parse silently keeps the last of two equal names; here that is an error.
 json parse_header(const std::string& path, const std::string& text) {
   std::vector<std::set<std::string>> names;
   const json::parser_callback_t refuse_duplicates = [&](int, json::parse_event_t event,
@@ -74,7 +74,7 @@ json parse_header(const std::string& path, const std::string& text) {
   }
 }
 
-// A count that is an integer, not negative, and below 2^53.
+// A non-negative integer below 2^53.
 int64_t read_count(const std::string& path, const std::string& name, const json& value) {
   const bool ok = value.is_number_unsigned() && value.get<uint64_t>() < (uint64_t{1} << 53);
   if (!ok) throw_damaged(path, "tensor " + name + " has a size or offset that is not a count");
@@ -240,7 +240,7 @@ std::string first_not_finite(const std::vector<TensorRef>& tensors) {
     const int64_t size = t.size();
     for (int64_t begin = 0; begin < size; begin += kBlock) {
       const int64_t end = std::min(size, begin + kBlock);
-      int bad = 0;  // counted without a way out of the loop, so that it runs on vectors
+      int bad = 0;  // counted without leaving the loop, so that it vectorises
       for (int64_t i = begin; i < end; ++i) {
         const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(values[i]));
         bad += (bits & 0x7F800000u) == 0x7F800000u;
@@ -270,7 +270,7 @@ void read_safetensors(const std::string& path, const std::vector<TensorRef>& ten
     const bool wanted = std::any_of(tensors.begin(), tensors.end(),
                                     [&](const TensorRef& t) { return t.name == entry.name; });
     if (!wanted) {
-      throw UserError(path + ": has a tensor " + entry.name + " that this model has not",
+      throw UserError(path + ": has a tensor " + entry.name + " that this model does not have",
                       "the file belongs to another model: check model.* of its configuration");
     }
   }

@@ -1,7 +1,7 @@
-// telemetry.collapse_stop: stops a run whose routers have collapsed, by a rule of the user's
-// choice. A normalised measure (docs/numerics.md) lies at or beyond a bound for so many logged
-// steps in a row: in one layer, in every layer, or in the mean over the layers. Off unless the
-// configuration has the section; nothing in a dense model.
+// telemetry.collapse_stop: detects collapsed routers by a configured rule. The rule holds if a
+// normalised measure (docs/numerics.md) is at or beyond a bound for n consecutive logged steps: in
+// one layer, in every layer, or in the mean over the layers. Off unless the configuration has the
+// section; without effect in a dense model.
 #pragma once
 
 #include <optional>
@@ -20,19 +20,19 @@ class CollapseGuard {
   // layers: block indices of the MoE layers.
   CollapseGuard(const std::optional<CollapseStopConfig>& rule, std::vector<int64_t> layers);
 
-  // A logged step, one row a layer. Allocates nothing.
+  // Adds a logged step, one row per MoE layer. Allocates nothing.
   void observe(std::span<const RouterRow> rows);
-  // The last logged steps of a run that resumes, by the rule of now.
+  // Replays the last logged steps of a resumed run under the current rule.
   void replay(const TelemetryReader& telemetry);
 
   bool holds() const;
-  // The rule and the numbers of the last logged step: "max_load_norm of layer 2 is 0.953, at least
+  // The rule with the values of the last logged step: "max_load_norm of layer 2 is 0.953, at least
   // 0.9 for 10 logged steps".
   std::string because() const;
 
  private:
   bool beyond(double value) const;
-  void add();  // values_, where NaN is absent and beyond no bound
+  void add();  // updates the streaks from values_; NaN (absent) is beyond no bound
   // The layer that has been beyond the bound for longest (any) or shortest (all).
   size_t deciding_layer() const;
 
@@ -40,7 +40,7 @@ class CollapseGuard {
   std::vector<int64_t> layers_;
   RouterColumn column_ = {};
   std::vector<double> values_;   // (layers)
-  std::vector<int64_t> streak_;  // (layers) logged steps in a row up to the last one
+  std::vector<int64_t> streak_;  // (layers) consecutive logged steps beyond the bound, up to now
   double mean_ = 0;
   int64_t mean_streak_ = 0;
 };

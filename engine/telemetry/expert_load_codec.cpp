@@ -40,7 +40,7 @@ bool unpack_load(std::string_view blob, std::vector<uint32_t>& counts) {
   if (planes) blob.remove_prefix(1);
   const unsigned long long bytes = ZSTD_getFrameContentSize(blob.data(), blob.size());
   if (bytes > kLargest || bytes % kBytes != 0)
-    return false;  // also what zstd says of a damaged frame
+    return false;  // includes zstd's error values for a damaged frame
   counts.resize(bytes / kBytes);
   if (!planes) return ZSTD_decompress(counts.data(), bytes, blob.data(), blob.size()) == bytes;
   std::vector<uint8_t> unpacked(bytes);

@@ -1,10 +1,11 @@
-// The load vector of a layer as telemetry.db stores it. Counts of one step differ in their low
-// bytes and hardly in their high ones, so the bytes are sorted by their place before zstd sees
-// them: all lowest bytes, then all second ones, ...
+// The encoding of a layer's load vector in telemetry.db. Counts of one step differ mostly in their
+// low bytes, so the bytes are grouped into planes before compression: all lowest bytes, then all
+// second ones, ...
 //
-//   blob = 'P' and zstd of the byte planes (4, E) of uint32[E]         version 1: zstd of uint32[E], little-endian
+//   blob        'P', then zstd of the byte planes (4, E) of uint32[E]
+//   version 1   zstd of uint32[E], little-endian
 //
-// The first byte tells them apart: a zstd frame begins with 0x28.
+// The first byte distinguishes them: a zstd frame begins with 0x28.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ namespace assay {
 class LoadPacker {
  public:
   explicit LoadPacker(int64_t experts);
-  std::string_view pack(View<const uint32_t, 1> counts);  // until the next call
+  std::string_view pack(View<const uint32_t, 1> counts);  // valid until the next call
 
  private:
   std::unique_ptr<ZSTD_CCtx_s, size_t (*)(ZSTD_CCtx_s*)> zstd_;
@@ -30,7 +31,7 @@ class LoadPacker {
   std::vector<char> packed_;
 };
 
-// False when the blob is no load vector.
+// Returns false if the blob is not a load vector.
 bool unpack_load(std::string_view blob, std::vector<uint32_t>& counts);
 
 }  // namespace assay

@@ -11,7 +11,7 @@
 namespace assay {
 namespace {
 
-// SQLite would make a database that is not there, or fail without saying why.
+// For a missing file SQLite's error would not give the reason.
 std::string require_file(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) {
     throw UserError("no telemetry at " + path, "the run logged nothing yet: train it first");
@@ -36,7 +36,7 @@ TelemetryReader::TelemetryReader(const std::string& path)
     throw UserError(strprintf("%s: is telemetry of a later version (found %ld, this program reads "
                               "versions up to %d)",
                               path.c_str(), long(found), kTelemetryVersion),
-                    "a newer assay made it: use that one");
+                    "written by a newer assay: use that one");
   }
   if (found < 1) {
     throw UserError(path + ": is not a telemetry database", "give the telemetry.db of a run");
@@ -104,7 +104,7 @@ std::vector<EvalValue> TelemetryReader::eval(const std::string& task,
   s.bind(0, task).bind(1, metric);
   std::vector<EvalValue> values;
   while (s.step()) {
-    // SQLite has no NaN: it stores NULL, which would read as a loss of 0.
+    // SQLite stores NaN as NULL.
     const double value = s.is_null(1) ? std::numeric_limits<double>::quiet_NaN() : s.number(1);
     values.push_back({.step = s.integer(0), .value = value, .n = s.integer(2)});
   }

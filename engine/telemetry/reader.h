@@ -1,5 +1,5 @@
-// Reading telemetry.db, also while the run goes on: what `assay router`, `report`, `compare` and
-// the demo's table ask.
+// Reads telemetry.db, also during the run, for `assay router`, `report`, `compare` and the demo's
+// table.
 #pragma once
 
 #include <cstdint>
@@ -35,35 +35,35 @@ struct OperandValue {
 
 class TelemetryReader {
  public:
-  // UserError when there is no such file, it is not a telemetry database, or that of a later
+  // Throws UserError if the file does not exist, is not a telemetry database, or is of a later
   // version.
   explicit TelemetryReader(const std::string& path);
 
-  std::optional<int64_t> last_step() const;  // logged
-  // The largest step, at most `up_to`, of anything written down: a run that ends between two logged
-  // steps left an evaluation or an event. 0 when there is nothing.
+  std::optional<int64_t> last_step() const;  // the last logged step
+  // The largest step, at most `up_to`, with any row: a run that ends between two logged steps has
+  // an evaluation or an event there. 0 if there is none.
   int64_t steps_done(int64_t up_to) const;
-  int64_t events(const std::string& kind) const;
+  int64_t events(const std::string& kind) const;                         // their number
   std::optional<std::string> last_event(const std::string& kind) const;  // its detail
   std::vector<StepValue> scalar(const std::string& name) const;
   std::optional<StepValue> last_scalar(const std::string& name) const;
   std::vector<std::string> scalar_names() const;
 
-  // By step; NaN where the evaluation gave no number.
+  // By step; a value may be NaN.
   std::vector<EvalValue> eval(const std::string& task, const std::string& metric) const;
   std::optional<EvalValue> last_eval(const std::string& task, const std::string& metric) const;
   std::vector<std::pair<std::string, std::string>> eval_names() const;  // task, metric
   bool has_eval(int64_t step, const std::string& task) const;
 
-  // column: a name of router_columns(). Layers where it is absent are left out; all of them where
-  // an earlier version did not measure it.
+  // column: a name of router_columns(). Layers (steps) without a value are left out; the result is
+  // empty if an earlier version wrote the run and did not measure it.
   std::vector<LayerValue> router(const std::string& column, int64_t step) const;
   std::vector<StepValue> router_over_time(const std::string& column, int64_t layer) const;
-  // The layer with the largest K * max_load at the last logged step; nothing for a dense run.
+  // The layer with the largest K * max_load at the last logged step; nullopt for a dense run.
   std::optional<LayerValue> worst_max_load_norm() const;
 
-  // Steps with rows of the table precision; nothing where no product is quantised, or an earlier
-  // version wrote the run.
+  // Steps with rows in the table precision; none if no product is quantised or an earlier version
+  // wrote the run.
   std::vector<int64_t> precision_steps() const;
   std::vector<OperandValue> precision(int64_t step) const;  // by layer
 
@@ -72,7 +72,7 @@ class TelemetryReader {
 
  private:
   Database database_;
-  std::set<std::string> columns_;  // of router_layer: an earlier version had fewer
+  std::set<std::string> columns_;  // of router_layer; earlier versions had fewer
 };
 
 }  // namespace assay

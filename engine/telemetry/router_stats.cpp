@@ -55,7 +55,7 @@ RouterStats router_stats(View<const int64_t, 1> counts, int64_t top_k) {
   if (s.cv_norm) s.cv_norm = s.cv / s.cv_ceiling;
   if (s.entropy_norm) s.entropy_norm = s.entropy / s.entropy_ceiling;
   s.max_load = double(largest) / s.assignments;
-  s.max_load_norm = k * double(largest) / s.assignments;  // 0.9 is exactly 0.9
+  s.max_load_norm = k * double(largest) / s.assignments;  // one rounding: 0.9 is exactly 0.9
   s.e_eff_norm = s.e_eff / e;
   s.participation_norm = s.participation / e;
   s.active_norm = double(s.active) / e;

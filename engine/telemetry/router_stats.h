@@ -1,6 +1,6 @@
-// What the loads of one MoE layer say, as pure functions of the assignment counts. Formulas and
-// names are those of docs/numerics.md (router telemetry). A normalised form whose ceiling is 0 (E =
-// 1, K = E) is absent.
+// Load measures of one MoE layer, as pure functions of the assignment counts. Formulas and names:
+// docs/numerics.md (router telemetry). A normalised measure whose ceiling is 0 (E = 1, K = E) is
+// absent.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace assay {
 struct RouterStats {
   double assignments = 0;    // A
   double cv = 0;             // percent: 100 std_pop(load) / mean(load)
-  double max_load = 0;       // share
+  double max_load = 0;       // largest load, as a share of A
   double entropy = 0;        // nats
   double e_eff = 0;          // exp(entropy)
   double participation = 0;  // 1 / sum load^2
   int64_t active = 0;        // experts with an assignment
   double gini = 0;
-  double cv_floor = 0;  // percent: what uniform random routing gives by sampling alone
+  double cv_floor = 0;  // percent: expected cv of uniform random routing
 
   double cv_ceiling = 0;        // 100 sqrt((E - K) / K)
   double max_load_ceiling = 0;  // 1 / K
@@ -34,14 +34,15 @@ struct RouterStats {
   double active_norm = 0;              // / E
 };
 
-// counts (E). Without assignments every measure is 0 and the normalised ones of 0.
+// counts (E), 1 <= top_k <= E. Without assignments all measures are 0.
 RouterStats router_stats(View<const int64_t, 1> counts, int64_t top_k);
 
-// gate_entropy / ln K; absent where K = 1.
+// gate_entropy / ln K; absent if K = 1.
 std::optional<double> gate_entropy_norm(double gate_entropy, int64_t top_k);
 double bias_range(View<const float, 1> bias);  // max b - min b; 0 for an empty bias
 
-// Mean share of `before`'s experts that each token keeps. Both (N, K), ids distinct in a row.
+// Mean share of a token's experts in `now` that it also had in `before`. Both (N, K), ids distinct
+// in a row.
 double router_overlap(View<const int32_t, 2> before, View<const int32_t, 2> now);
 
 // A layer saturates at the first logged step with max_load >= 0.9 / K.
@@ -50,21 +51,21 @@ inline bool saturated(double max_load_norm) {
   return max_load_norm >= kSaturatedNorm;
 }
 
-// Over the layers of one step.
+// Aggregates over the layers of one step.
 struct RouterAggregate {
-  double cv_mean = 0, cv_std = 0;  // std over layers, population
+  double cv_mean = 0, cv_std = 0;  // population std over layers
   double entropy_mean = 0, entropy_min = 0;
   double max_load_mean = 0, max_load_max = 0;
 };
 RouterAggregate aggregate(const std::vector<RouterStats>& layers);
 
-// Experts without an assignment in the last W logged steps. add() takes the counts of a logged
-// step.
+// Counts experts without an assignment in the last W logged steps. Call add() with the counts of
+// each logged step.
 class DeadFor {
  public:
   DeadFor(int64_t experts, int64_t window);
   void add(View<const int64_t, 1> counts);
-  int64_t dead() const;  // 0 until a whole window was seen
+  int64_t dead() const;  // 0 until W steps were added
  private:
   int64_t window_, logged_ = 0;
   std::vector<int64_t> last_;  // logged step of the last assignment, from 1; 0 = never

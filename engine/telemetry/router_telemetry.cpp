@@ -61,7 +61,7 @@ void RouterTelemetry::set_last_probe(std::span<const int32_t> choices) {
 }
 
 void RouterTelemetry::observe(Exec on, Model& model, std::vector<RouterRow>& rows) {
-  // Before the probe, which runs the model again.
+  // Read before the probe, which runs the model again.
   const std::vector<RouterLayerState>& states = model.router_layers();
   for (size_t l = 0; l < layers_.size(); ++l) {
     const RouterLayerState& state = states[l];

@@ -1,7 +1,7 @@
-// What the routers did at a logged step, one row a MoE layer: measures of the step's load and of
-// the last W logged steps, dead experts, gate entropy, margin, lead, overlap with the last probe;
-// and whether the rule of telemetry.collapse_stop holds. Formulas: docs/numerics.md. Memory is
-// taken at construction; observe() allocates nothing.
+// Router measures of a logged step, one row per MoE layer: the step's load and that of the last W
+// logged steps, dead experts, gate entropy, margin, lead, overlap with the last probe. Also feeds
+// the guard of telemetry.collapse_stop. Formulas: docs/numerics.md. Memory is allocated at
+// construction; observe() allocates nothing.
 #pragma once
 
 #include <span>
@@ -16,26 +16,27 @@ namespace assay {
 
 struct RouterProbe {
   TokenBatch tokens;   // the fixed tokens, whole sequences
-  int64_t every = 10;  // logged steps
+  int64_t every = 10;  // logged steps between probes
 };
 
 class RouterTelemetry {
  public:
-  // The model is bound. layers: from Model::router_layers().
+  // The model must be bound.
   RouterTelemetry(Model& model, const TelemetryConfig& config, const RouterProbe& probe);
 
-  // A logged step of the past, for a run that resumes: windows and dead experts go on where they
-  // were. counts: (E) a layer, in order.
+  // Replays a logged step of a resumed run, to restore windows and dead experts. counts: (E) per
+  // MoE layer, in order.
   void replay(const std::vector<std::vector<uint32_t>>& counts);
-  // Logged steps of the past that no window reaches: they only count. Before the first replay().
+  // Counts logged steps before the window. Call before the first replay().
   void skip(int64_t logged_steps) { logged_ += logged_steps; }
 
-  // What the next probe is compared with, (layers, probe tokens, K); empty before the first probe.
+  // The choices that the next probe is compared with, (layers, probe tokens, K); empty before the
+  // first probe.
   std::span<const int32_t> last_probe() const;
-  // Of a run that resumes; choices of other tokens or another K are left out.
+  // Restores the last probe of a resumed run; choices of another size are ignored.
   void set_last_probe(std::span<const int32_t> choices);
 
-  // Once a logged step, after the step: fills one row a MoE layer.
+  // Call after each logged step: fills one row per MoE layer.
   void observe(Exec on, Model& model, std::vector<RouterRow>& rows);
 
   CollapseGuard& guard() { return guard_; }
@@ -54,7 +55,7 @@ class RouterTelemetry {
   RouterProbe probe_;
   int64_t logged_ = 0;
   std::vector<Layer> layers_;
-  int64_t top_k_ = 0;                  // one for all layers of a model
+  int64_t top_k_ = 0;                  // the same in all layers of a model
   std::vector<int32_t> before_, now_;  // (layers, probe tokens * K)
   bool probed_ = false;
   CollapseGuard guard_;

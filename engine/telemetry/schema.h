@@ -1,16 +1,18 @@
-// What telemetry.db holds: tables and, once, the columns of a MoE layer's row. The writer, the
-// reader and the reports are loops over these lists.
+// The tables of telemetry.db, and the only lists of the columns of a MoE layer's row and of an
+// operand's row. The writer, the reader and the reports loop over these lists.
 //
-//   scalar(step, name, value)            span(step, name, milliseconds)      eval(step, task, metric, value, n)
-//   router_layer(step, layer, cv, ...)   expert_load(step, layer, counts)    event(step, time, kind, detail)
-//   precision(step, layer, weight, operand, role, format, flushed, ...)      meta(key, value)
+//   scalar(step, name, value)            span(step, name, milliseconds)
+//   eval(step, task, metric, value, n)   event(step, time, kind, detail)
+//   router_layer(step, layer, cv, ...)   expert_load(step, layer, counts)
+//   precision(step, layer, weight, operand, role, format, flushed, ...)
+//   meta(key, value)
 //
 // step counts optimizer steps done, from 1; layer is a block index; counts is packed by
 // engine/telemetry/expert_load_codec.h.
 //
 // Versions: 1 had the load vectors as plain zstd; 3 has the table precision, 4 its scales and
-// flips. A program reads every version up to its own (a column that was not there yet is absent)
-// and refuses later ones; a run that goes on gets the columns it lacks and the version of now.
+// flips. A program reads every version up to its own (missing columns are absent) and refuses later
+// ones; resuming a run adds the missing columns and sets the current version.
 #pragma once
 
 #include <limits>
@@ -24,8 +26,8 @@ namespace assay {
 
 inline constexpr int kTelemetryVersion = 4;
 
-// One MoE layer at one logged step. Formulas: docs/numerics.md (router telemetry). What is absent
-// is NULL.
+// One MoE layer at one logged step. Formulas: docs/numerics.md (router telemetry). Absent values
+// are NULL in the table.
 struct RouterRow {
   int64_t layer = 0;  // block index
   RouterStats step;
@@ -42,24 +44,25 @@ struct OperandSite {
   int64_t layer = 0;  // block index
   std::string weight, operand, role, format;
 };
-// What quantisation made of it in a sampled step. NaN = not measured; no row where flushed is.
+// The quantisation errors of an operand in a sampled step. NaN = not measured; if flushed is NaN no
+// row is written.
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 struct OperandLoss {
-  double flushed = kNotMeasured;      // share of its numbers that are not 0 and became 0
-  double saturated = kNotMeasured;    // share beyond the largest element
+  double flushed = kNotMeasured;      // share of values that are not 0 and became 0
+  double saturated = kNotMeasured;    // share of values beyond the largest element
   double error = kNotMeasured;        // RMS of the error over RMS of the operand
-  double blocks = kNotMeasured;       // how many have a scale
-  double zero_blocks = kNotMeasured;  // amax 0
-  double low_scales = kNotMeasured;   // amax > 0, at the format's smallest scale or 0
-  double high_scales = kNotMeasured;  // at its largest
+  double blocks = kNotMeasured;       // number of blocks
+  double zero_blocks = kNotMeasured;  // number of blocks with amax 0
+  double low_scales = kNotMeasured;   // with amax > 0 and the format's smallest scale or 0
+  double high_scales = kNotMeasured;  // with the format's largest scale
   double scale_min = kNotMeasured, scale_max = kNotMeasured;  // decoded, of blocks with amax > 0
-  double flips = kNotMeasured;  // of a weight: share of its codes that the step's update changed
+  double flips = kNotMeasured;  // weights only: share of codes that the step's update changed
 };
 struct PrecisionColumn {
   const char* name;
   double OperandLoss::*value;
 };
-// Columns of the table precision after its site.
+// The columns of the table precision after the operand's site.
 std::span<const PrecisionColumn> precision_columns();
 
 struct RouterColumn {
@@ -67,10 +70,11 @@ struct RouterColumn {
   double (*value)(const RouterRow&);  // NaN = absent
 };
 
-// Every measure raw and normalised, of the step and (window_*) of the last W logged steps.
+// The columns of router_layer: measures, raw and normalised, of the step and (window_*) of the last
+// W logged steps.
 std::span<const RouterColumn> router_columns();
 
-// CREATE TABLE IF NOT EXISTS of everything.
+// The SQL that creates the missing tables.
 std::string telemetry_schema();
 
 }  // namespace assay

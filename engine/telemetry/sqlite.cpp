@@ -11,9 +11,8 @@
 namespace assay {
 namespace {
 
-// Pages of the cache come from one block taken here, so that a writer beside a training step does
-// not allocate them one by one. Has to precede SQLite's own start; when it is running already, it
-// allocates as it likes.
+// Gives SQLite one block for its page cache, so that a writer does not allocate pages during a
+// training step. Has no effect if SQLite is already initialised.
 void plan_page_cache() {
   constexpr int kPageBytes = 4096, kPages = 320;
   int header_bytes = 0;
@@ -35,8 +34,7 @@ Database::Database(std::string path, Mode mode) : path_(std::move(path)) {
   if (status != SQLITE_OK) {
     const std::string why = handle_ != nullptr ? sqlite3_errmsg(handle_) : sqlite3_errstr(status);
     sqlite3_close(handle_);
-    throw UserError("cannot open " + path_ + ": " + why,
-                    "check the path and who may read and write there");
+    throw UserError("cannot open " + path_ + ": " + why, "check the path and its permissions");
   }
   sqlite3_busy_timeout(handle_, 10000);
 }
@@ -47,12 +45,12 @@ Database::~Database() {
 
 void Database::fail(const std::string& what) const {
   const int code = sqlite3_errcode(handle_);
-  const char* hint = "check the disk and who may write there";
+  const char* hint = "check the disk and the permissions there";
   if (code == SQLITE_FULL)
-    hint = "free space and run the same command again: the run goes on from its last checkpoint";
+    hint = "free space and run the same command again: the run continues from its last checkpoint";
   if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
     hint =
-        "the file is damaged: move it away (the checkpoints beside it are not) and run the same "
+        "the file is damaged: move it away (the checkpoints are not affected) and run the same "
         "command again";
   if (code == SQLITE_BUSY) hint = "another program holds the file: close it";
   throw UserError(path_ + ": " + what + ": " + sqlite3_errmsg(handle_), hint);

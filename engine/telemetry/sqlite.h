@@ -1,4 +1,4 @@
-// SQLite with owners instead of pointers; every failure is a UserError that names the database.
+// RAII wrappers of SQLite; every failure is a UserError that names the database.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Database {
   Database& operator=(const Database&) = delete;
   ~Database();
 
-  // One or more statements without results.
+  // Runs one or more statements without results.
   void run(const std::string& sql);
   sqlite3* handle() const { return handle_; }
   const std::string& path() const { return path_; }
@@ -56,14 +56,14 @@ class Statement {
   int64_t integer(int column) const;
   double number(int column) const;  // NaN for NULL
   std::string text(int column) const;
-  std::string_view blob(int column) const;  // until the next step
+  std::string_view blob(int column) const;  // valid until the next step
 
  private:
   const Database& database_;
   sqlite3_stmt* handle_ = nullptr;
 };
 
-// BEGIN IMMEDIATE ... COMMIT; rolled back when commit() is not reached.
+// BEGIN IMMEDIATE ... COMMIT; rolled back if commit() is not called.
 class Transaction {
  public:
   explicit Transaction(Database& database);

@@ -37,7 +37,7 @@ std::string insert_row(const std::string& table, const std::string& key, int key
   return "INSERT OR REPLACE INTO " + table + "(" + names + ") VALUES(" + places + ")";
 }
 
-// Of a run that an earlier version began.
+// For a run that an earlier version began.
 template <typename Columns>
 void add_missing_columns(Database& database, const std::string& table, const Columns& columns) {
   for (const auto& column : columns) {
@@ -57,10 +57,10 @@ void prepare_database(Database& database) {
   if (found > kTelemetryVersion) {
     throw UserError(database.path() + ": has version " + std::to_string(found) +
                         ", this program writes version " + std::to_string(kTelemetryVersion),
-                    "a newer assay made it: use that one, or another run directory");
+                    "written by a newer assay: use that one, or another run directory");
   }
-  // Readers see the last whole step while the run goes on; flush() is what makes it outlive a power
-  // cut.
+  // With a WAL, readers see the last complete step during the run; flush() makes it survive a power
+  // failure.
   database.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=256;");
   database.run(telemetry_schema());
   add_missing_columns(database, "router_layer", router_columns());
@@ -153,7 +153,7 @@ Telemetry::~Telemetry() {
   changed_.notify_all();
   thread_.join();
   writer_.reset();
-  // Without the WAL beside it a finished database can also be read from a read-only disk.
+  // A finished database without a WAL file can also be read from a read-only disk.
   sqlite3_exec(database_.handle(), "PRAGMA journal_mode=DELETE", nullptr, nullptr, nullptr);
 }
 
@@ -207,8 +207,7 @@ void Telemetry::work() {
       if (!failure_) record = &slots_[static_cast<size_t>(first_)];
     }
     std::exception_ptr failure;
-    if (record !=
-        nullptr) {  // after a failure what follows is dropped: the run ends with the error
+    if (record != nullptr) {  // null after a failure: the following steps are dropped
       const std::lock_guard lock(database_mutex_);
       try {
         writer_->write(*record, layout_);
@@ -255,7 +254,7 @@ void Telemetry::flush() {
     rethrow_failure();
   }
   const std::lock_guard lock(database_mutex_);
-  // Syncs the log and the database. A reader in the way makes it partial, never wrong.
+  // Syncs the WAL and the database. An active reader can make it partial, but not wrong.
   sqlite3_wal_checkpoint_v2(database_.handle(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr,
                             nullptr);
 }

@@ -134,7 +134,7 @@ TEST_CASE("a damaged checkpoint is named and the one before is used") {
        "has no MANIFEST.json"},
       {"an empty manifest",
        [](const std::string& c) { write_file_atomic(c + "/MANIFEST.json", ""); },
-       "MANIFEST.json is not what a checkpoint has"},
+       "MANIFEST.json is not the manifest of a checkpoint"},
       {"another manifest",
        [](const std::string& c) { write_file_atomic(c + "/MANIFEST.json", "[1]"); },
        "lists no files"},
@@ -238,8 +238,8 @@ TEST_CASE("a state of another shape is refused") {
   expect_error([&] { training_state(state); }, "cursor");
   state = to_json(state_of(1));
   state["step"] = "one";
-  expect_error([&] { training_state(state); }, "not what this version writes");
-  expect_error([&] { training_state(nlohmann::json::array()); }, "not what this version writes");
+  expect_error([&] { training_state(state); }, "not in this version's format");
+  expect_error([&] { training_state(nlohmann::json::array()); }, "not in this version's format");
 }
 
 }  // namespace assay

@@ -96,7 +96,8 @@ TEST_CASE("a tensor that is not what the model wants is named") {
   expect_error([&] { read_safetensors(path, refs); }, "has no tensor counts");
   refs = t.refs();
   refs.pop_back();
-  expect_error([&] { read_safetensors(path, refs); }, "has a tensor count that this model has not");
+  expect_error([&] { read_safetensors(path, refs); },
+               "has a tensor count that this model does not have");
 }
 
 TEST_CASE("damaged files are refused") {
