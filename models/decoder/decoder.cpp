@@ -197,8 +197,8 @@ void Decoder<T>::refresh_weights(Exec on) {
 
 template <typename T>
 void Decoder<T>::refresh_quantised(Exec on) {
-  for (QuantisedProducts* products : quantised_) products->refresh_weights(on, scratch_.quant);
-  evaluation_ready_ = precision_.native_capability == 0 || scratch_.quant.sampled();
+  for (QuantisedProducts* products : quantised_) products->refresh_weights(on, quant_pass());
+  evaluation_ready_ = precision_.native_capability == 0 || state_.sampled();
 }
 
 template <typename T>
@@ -209,8 +209,8 @@ void Decoder<T>::repack_weights(Exec on) {
 
 template <typename T>
 void Decoder<T>::enter(Exec on, PrecisionPhase phase) {
-  if (scratch_.quant.phase == phase) return;
-  scratch_.quant.phase = phase;
+  if (state_.phase == phase) return;
+  state_.phase = phase;
   refresh_quantised(on);
 }
 
@@ -221,10 +221,10 @@ void Decoder<T>::begin_step(Exec on, const MicroScale& scale) {
   host_scale_[0] = scale.loss;
   copy(on, loss_scale_, host_scale_);
   micro_ = 0;
-  scratch_.quant.sample = scale.sample;
+  state_.sample = scale.sample;
   if (scale.sample == MicroScale::Sample::kFormats) {
     for (const QuantisedProducts* products : quantised_) {
-      products->begin_measures(on, scratch_.quant);
+      products->begin_measures(on, quant_pass());
     }
   }
   store_.zero_gradients(on);
@@ -259,9 +259,9 @@ void Decoder<T>::read_back(Exec on) {
     copy(on, read_not_finite_, scratch_.quant.not_finite);
     zero(on, scratch_.quant.not_finite);
   }
-  if (scratch_.quant.sample == MicroScale::Sample::kNothing) return;
+  if (!state_.sampled()) return;
   for (const QuantisedProducts* products : quantised_) products->read_measures(on);
-  scratch_.quant.sample = MicroScale::Sample::kNothing;  // not measured: evaluations
+  state_.sample = MicroScale::Sample::kNothing;  // not measured: evaluations
 }
 
 template <typename T>
@@ -279,10 +279,10 @@ void Decoder<T>::forward(Exec on, const TokenBatch& batch, Pass pass) {
 template <typename T>
 void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, BatchShape shape, Pass pass) {
   const int64_t n = shape.tokens();
-  scratch_.quant.training = pass == Pass::kTrain;
+  state_.training = pass == Pass::kTrain;
   if (pass == Pass::kEvaluate && !evaluation_ready_) {
     for (QuantisedProducts* products : quantised_) {
-      products->refresh_for_evaluation(on, scratch_.quant);
+      products->refresh_for_evaluation(on, quant_pass());
     }
     evaluation_ready_ = true;
   }
@@ -294,8 +294,8 @@ void Decoder<T>::forward(Exec on, View<const int32_t, 1> token, BatchShape shape
                             .gain = static_cast<float>(config_.embed_gain)});
   streams_[0] = {.resid = embedded};
   for (size_t i = 0; i < sublayers_.size(); ++i) {
-    streams_[i + 1] = sublayers_[i]->forward(on, streams_[i], shape, pass);
-    if (i + 2 == sublayers_.size()) shape = shape.behind_attention();
+    streams_[i + 1] = sublayers_[i]->forward(on, state_, streams_[i], shape, pass);
+    if (i + 2 == sublayers_.size()) shape = shape.after_attention();
   }
   final_norm_.forward(on, streams_.back(), shape.tokens());
 }
@@ -308,7 +308,7 @@ void Decoder<T>::backward(Exec on, const TokenBatch& batch) {
   zero(on, dresid);
   final_norm_.backward(on, scratch_, streams_.back(), n);
   for (size_t i = sublayers_.size(); i-- > 0;) {
-    sublayers_[i]->backward(on, streams_[i], shape, scale_);
+    sublayers_[i]->backward(on, state_, streams_[i], shape, scale_);
   }
   embedding_backward<T>(on, {.dweight = dembedding_,
                              .dy = dresid,
@@ -323,8 +323,8 @@ void Decoder<T>::forward_backward(Exec on, const TokenBatch& from_host) {
                 .batch = batch.batch,
                 .sequence = batch.sequence,
                 .micro_share = scale_.micro_share,
-                .phase = scratch_.quant.phase,
-                .sample = scratch_.quant.sample};
+                .phase = state_.phase,
+                .sample = state_.sample};
   count_draw(on);
   micro_batch_.run(on, key, [&] { queue_micro_batch(on, batch); });
   for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->count_micro_batch(batch.token.dim[0]);

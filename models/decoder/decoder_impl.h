@@ -10,7 +10,7 @@
 #include "models/decoder/decoder.h"
 #include "models/decoder/moe_sublayer.h"
 #include "models/decoder/scored_rows.h"
-#include "models/decoder/sublayers.h"
+#include "models/decoder/sublayer.h"
 #include "models/linear/precision.h"
 
 namespace assay {
@@ -99,6 +99,8 @@ class Decoder final : public Model {
   const BatchShape largest_;
   ParameterStore<T> store_;
   Scratch<T> scratch_;
+  PrecisionState state_;  // of the current pass
+  QuantPass quant_pass() const { return {scratch_.quant, state_}; }
   KvCache<T> cache_;          // planned by plan_cache()
   View<float, 2> cos_, sin_;  // (T, D/2)
 

@@ -73,7 +73,7 @@ void Decoder<T>::score(Exec on, const TextBatch& batch, View<float, 1> nats,
   // Gathers the scored rows; a row may occur more than once.
   const View<T, 2> x = scratch_.dnorm.rows(0, count);
   embedding_forward<T>(on, {.y = x,
-                            .weight = hidden(shape.behind_attention().tokens()),
+                            .weight = hidden(shape.after_attention().tokens()),
                             .token = placed(on, row_, view_of(asked.row))});
   zero(on, eval_sum_);
   head_loss_eval<T>(on, {.nats = nats_out,

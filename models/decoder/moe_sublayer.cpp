@@ -43,9 +43,9 @@ MoeSublayer<T>::MoeSublayer(const BlockParts<T>& parts, int64_t layer)
       name_("blocks." + std::to_string(layer) + ".moe"),
       s_(parts.scratch),
       settings_(router_settings(moe_.router)),
-      experts_(name_, parts.site(ProductRole::kExperts, layer)) {
+      experts_(parts.site(name_, ProductRole::kExperts, layer)) {
   if (moe_.shared > 0) {
-    shared_.emplace(name_ + ".shared", parts.site(ProductRole::kSharedExperts, layer));
+    shared_.emplace(parts.site(name_ + ".shared", ProductRole::kSharedExperts, layer));
   }
 }
 
@@ -99,15 +99,17 @@ void MoeSublayer<T>::bind(const ParameterStore<T>& store) {
 }
 
 template <typename T>
-ResidualStream<T> MoeSublayer<T>::forward(Exec on, const ResidualStream<T>& in,
-                                          const BatchShape& shape, Pass pass) {
+ResidualStream<T> MoeSublayer<T>::forward(Exec on, const PrecisionState& precision,
+                                          const ResidualStream<T>& in, const BatchShape& shape,
+                                          Pass pass) {
   const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
   const View<const T, 2> x = norm_.y.rows(0, n);
   const View<const int32_t, 1> token = token_.rows(0, assignments);
   const View<T, 2> gate_up = gate_up_.rows(0, assignments), h = h_.rows(0, assignments);
   const View<T, 2> expert_out = expert_out_.rows(0, assignments);
 
-  const AmaxSlots amax = asked();
+  const QuantPass q{s_.quant, precision};
+  const AmaxSlots amax = amax_slots(q);
   norm_.forward(on, in, n, amax.x);
   linear_forward<T, float>(on, {.y = logits_.rows(0, n), .x = x, .weight = router_weight_});
   router_forward(on, router(n, shape.sequence, pass));
@@ -116,12 +118,12 @@ ResidualStream<T> MoeSublayer<T>::forward(Exec on, const ResidualStream<T>& in,
                 .slot = slot_.rows(0, n),
                 .partial = s_.dispatch_partial,
                 .expert = expert_.rows(0, n)});
-  experts_.forward(on, s_.quant, {.gather = token, .offsets = offsets_},
+  experts_.forward(on, q, {.gather = token, .offsets = offsets_},
                    {.y = expert_out, .gate_up = gate_up, .h = h, .x = x, .amax = amax.experts});
   View<T, 2> shared_out;
   if (shared_) {
     shared_out = s_.shared_out.rows(0, n);
-    shared_->forward(on, s_.quant, x, shared_out, amax.shared);
+    shared_->forward(on, q, x, shared_out, amax.shared);
   }
   combine_forward<T>(on, {.y = s_.branch.rows(0, n),
                           .expert_out = expert_out,
@@ -132,8 +134,8 @@ ResidualStream<T> MoeSublayer<T>::forward(Exec on, const ResidualStream<T>& in,
 }
 
 template <typename T>
-void MoeSublayer<T>::backward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
-                              const MicroScale& scale) {
+void MoeSublayer<T>::backward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
+                              const BatchShape& shape, const MicroScale& scale) {
   const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
   const View<const T, 2> x = norm_.y.rows(0, n);
   const View<const int32_t, 1> token = token_.rows(0, assignments);
@@ -144,7 +146,8 @@ void MoeSublayer<T>::backward(Exec on, const ResidualStream<T>& in, const BatchS
   const View<T, 2> dgate_up{s_.dgate_up.data, {assignments, 2 * moe_.expert_ffn}};
   const View<T, 2> dbranch = s_.dbranch.rows(0, n), dnorm = s_.dnorm.rows(0, n);
 
-  const AmaxSlots amax = asked();
+  const QuantPass q{s_.quant, precision};
+  const AmaxSlots amax = amax_slots(q);
   combine_backward<T>(on, {.dexpert_out = dexpert_out,
                            .dgate = s_.dgate.rows(0, n),
                            .amax = amax.experts.dy,
@@ -152,7 +155,7 @@ void MoeSublayer<T>::backward(Exec on, const ResidualStream<T>& in, const BatchS
                            .expert_out = expert_out_.rows(0, assignments),
                            .slot = slot_.rows(0, n),
                            .gate = gate_.rows(0, n)});
-  experts_.backward(on, s_.quant, {.gather = token, .offsets = offsets_},
+  experts_.backward(on, q, {.gather = token, .offsets = offsets_},
                     {.dx = dexpert_in,
                      .dgate_up = dgate_up,
                      .dh = dh,
@@ -163,7 +166,7 @@ void MoeSublayer<T>::backward(Exec on, const ResidualStream<T>& in, const BatchS
                      .amax = amax.experts});
   reduce_by_token<T>(on, {.dx = dnorm, .dexpert_in = dexpert_in, .slot = slot_.rows(0, n)});
   if (shared_) {
-    shared_->backward(on, s_.quant,
+    shared_->backward(on, q,
                       {.dx = dnorm,
                        .dh = s_.dh,
                        .dgate_up = s_.dgate_up,
@@ -195,8 +198,7 @@ void MoeSublayer<T>::backward_router(Exec on, View<const T, 2> x, const BatchSha
                              .aux_weight = static_cast<float>(moe_.router.aux_alpha) * share,
                              .z_weight = static_cast<float>(moe_.router.z_alpha) * share,
                              .settings = forward.settings};
-  if (on.gpu == nullptr && sparse_linear_pays(moe_.experts, moe_.top_k) &&
-      router_backward_is_sparse(backward)) {
+  if (sparse_linear_pays(on, moe_.experts, moe_.top_k) && router_backward_is_sparse(backward)) {
     backward.dchosen = dchosen;
     router_backward(on, backward);
     sparse_linear_backward<T>(on, {.dx = dnorm,
@@ -217,19 +219,19 @@ void MoeSublayer<T>::backward_router(Exec on, View<const T, 2> x, const BatchSha
 }
 
 template <typename T>
-typename MoeSublayer<T>::AmaxSlots MoeSublayer<T>::asked() const {
+typename MoeSublayer<T>::AmaxSlots MoeSublayer<T>::amax_slots(const QuantPass& q) const {
   const auto amax_slot = [&](SublayerTensor t) { return s_.quant.amax_slot(2 * layer_ + 1, t); };
   AmaxSlots amax;
-  amax.experts = ffn_amax_slots(experts_.gate_up_quantised(), experts_.down_quantised(), s_.quant,
+  amax.experts = ffn_amax_slots(experts_.gate_up_quantised(), experts_.down_quantised(), q,
                                 {.x = amax_slot(SublayerTensor::kInput),
                                  .h = amax_slot(SublayerTensor::kInner),
                                  .dy = amax_slot(SublayerTensor::kDexpertOut),
                                  .dgate_up = amax_slot(SublayerTensor::kDinner)});
   if (shared_) {
-    amax.shared = shared_->asked(s_.quant, {.x = amax_slot(SublayerTensor::kInput),
-                                            .h = amax_slot(SublayerTensor::kSharedInner),
-                                            .dy = amax_slot(SublayerTensor::kDbranch),
-                                            .dgate_up = amax_slot(SublayerTensor::kSharedDinner)});
+    amax.shared = shared_->amax_slots(q, {.x = amax_slot(SublayerTensor::kInput),
+                                          .h = amax_slot(SublayerTensor::kSharedInner),
+                                          .dy = amax_slot(SublayerTensor::kDbranch),
+                                          .dgate_up = amax_slot(SublayerTensor::kSharedDinner)});
   }
   amax.x = amax.experts.x.empty() ? amax.shared.x : amax.experts.x;
   return amax;

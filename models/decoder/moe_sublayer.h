@@ -3,7 +3,8 @@
 // router's measures.
 #pragma once
 
-#include "models/decoder/sublayers.h"
+#include "models/decoder/sublayer.h"
+#include "models/decoder/swiglu_ffn.h"
 #include "ops/router.h"
 
 namespace assay {
@@ -16,10 +17,10 @@ class MoeSublayer final : public Sublayer<T> {
   SublayerKind kind() const override { return SublayerKind::kMoe; }
   void plan(MemoryPlan& plan, int64_t tokens) override;
   void bind(const ParameterStore<T>& store) override;
-  ResidualStream<T> forward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
-                            Pass pass) override;
-  void backward(Exec on, const ResidualStream<T>& in, const BatchShape& shape,
-                const MicroScale& scale) override;
+  ResidualStream<T> forward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
+                            const BatchShape& shape, Pass pass) override;
+  void backward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
+                const BatchShape& shape, const MicroScale& scale) override;
   int64_t workspace_bytes(Backend backend, int64_t tokens) const override;
   std::vector<QuantisedProducts*> quantised() const override;
 
@@ -35,7 +36,6 @@ class MoeSublayer final : public Sublayer<T> {
   RouterLayerState state() const;
   // (tokens, K) experts chosen in the last forward pass.
   View<const int32_t, 2> chosen(int64_t tokens) const { return expert_.rows(0, tokens); }
-  int64_t top_k() const { return moe_.top_k; }
 
  private:
   using Sublayer<T>::norm_;
@@ -49,7 +49,7 @@ class MoeSublayer final : public Sublayer<T> {
     FfnAmax experts, shared;
     View<float, 1> x;
   };
-  AmaxSlots asked() const;
+  AmaxSlots amax_slots(const QuantPass& q) const;
   bool has_bias() const { return moe_.router.bias_rate > 0; }
 
   const ModelConfig config_;

@@ -20,34 +20,34 @@ void SwigluFfn<T>::bind(const ParameterStore<T>& store) {
 }
 
 template <typename T>
-void SwigluFfn<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
+void SwigluFfn<T>::forward(Exec on, const QuantPass& q, View<const T, 2> x, View<T, 2> y,
                            const FfnAmax& amax) const {
   const int64_t n = x.dim[0];
   gate_up_weight.forward(on, q, x, gate_up.rows(0, n), amax.x);
   if constexpr (std::is_same_v<T, bf16>) {
-    const NativeSwiglu coded = coded_swiglu();
-    if (coded.in_force(q, h.dim[1])) return coded.forward(on, q, gate_up.rows(0, n), y);
+    const NativeSwiglu native = native_swiglu();
+    if (native.in_force(q, h.dim[1])) return native.forward(on, q, gate_up.rows(0, n), y);
   }
   swiglu_forward<T>(on, {.h = h.rows(0, n), .amax = amax.h, .gate_up = gate_up.rows(0, n)});
   down_weight.forward(on, q, h.rows(0, n), y, amax.h);
 }
 
 template <typename T>
-void SwigluFfn<T>::backward(Exec on, const QuantScratch& q, const Backward& a) const {
+void SwigluFfn<T>::backward(Exec on, const QuantPass& q, const Backward& a) const {
   const int64_t n = a.x.dim[0];
   const View<T, 2> dh{a.dh.data, {n, h.dim[1]}};
   if constexpr (std::is_same_v<T, bf16>) {
-    const NativeSwiglu coded = coded_swiglu();
-    if (coded.in_force(q, h.dim[1])) {
-      return coded.backward(on, q,
-                            {.dx = a.dx,
-                             .dh = dh,
-                             .dgate_up_weight = gate_up_weight.dweight(),
-                             .ddown_weight = down_weight.dweight(),
-                             .dy = a.dy,
-                             .x = a.x,
-                             .gate_up = gate_up.rows(0, n),
-                             .add = a.add});
+    const NativeSwiglu native = native_swiglu();
+    if (native.in_force(q, h.dim[1])) {
+      return native.backward(on, q,
+                             {.dx = a.dx,
+                              .dh = dh,
+                              .dgate_up_weight = gate_up_weight.dweight(),
+                              .ddown_weight = down_weight.dweight(),
+                              .dy = a.dy,
+                              .x = a.x,
+                              .gate_up = gate_up.rows(0, n),
+                              .add = a.add});
     }
   }
   const View<T, 2> dgate_up{a.dgate_up.data, {n, gate_up.dim[1]}};

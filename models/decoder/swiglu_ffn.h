@@ -17,14 +17,16 @@ struct SwigluFfn {
   Projection<T> gate_up_weight, down_weight;  // (2F, C), (C, F)
   View<T, 2> gate_up, h;                      // (N, 2F), (N, F)
 
-  // The weights are NAME.gate_up and NAME.down.
-  SwigluFfn(const std::string& name, const ProjectionSite& site)
-      : name(name), gate_up_weight(name + ".gate_up", site), down_weight(name + ".down", site) {}
+  // site.weight: NAME. The weights are NAME.gate_up and NAME.down.
+  explicit SwigluFfn(const ProductSite& site)
+      : name(site.weight),
+        gate_up_weight(site.named(name + ".gate_up")),
+        down_weight(site.named(name + ".down")) {}
 
   void plan(MemoryPlan& plan, int64_t ffn, int64_t tokens);
   void bind(const ParameterStore<T>& store);
-  // x, y: (N, C); amax: the result of asked().
-  void forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
+  // x, y: (N, C); amax: the result of amax_slots().
+  void forward(Exec on, const QuantPass& q, View<const T, 2> x, View<T, 2> y,
                const FfnAmax& amax) const;
   struct Backward {
     View<T, 2> dx;
@@ -33,10 +35,10 @@ struct SwigluFfn {
     FfnAmax amax;
     View<const T, 2> add = {};  // dx = gradient of x + add; may be dx
   };
-  void backward(Exec on, const QuantScratch& q, const Backward& a) const;
-  NativeSwiglu coded_swiglu() const { return {gate_up_weight.native(), down_weight.native()}; }
+  void backward(Exec on, const QuantPass& q, const Backward& a) const;
+  NativeSwiglu native_swiglu() const { return {gate_up_weight.native(), down_weight.native()}; }
   // The entries of `words` that products of this FFN need; the others are empty.
-  FfnAmax asked(const QuantScratch& q, const FfnAmax& words) const {
+  FfnAmax amax_slots(const QuantPass& q, const FfnAmax& words) const {
     return ffn_amax_slots(gate_up_weight.quantised(), down_weight.quantised(), q, words);
   }
 };

@@ -26,6 +26,10 @@ std::string product_problem(const OperandFormat& a, const OperandFormat& b, Sum 
   return grouped_scaled_problem(a.format, b.format, experts.hidden, experts.ffn, capability);
 }
 
+bool has_kernel(const ProductSite& site, const OperandFormat& a, const OperandFormat& b, Sum sum) {
+  return product_problem(a, b, sum, site.experts, site.native_capability).empty();
+}
+
 // The text of native_rows() for one role.
 std::string native_row(const ProductFormats& f, const ExpertWidths& experts, int capability) {
   struct Product {
@@ -61,8 +65,8 @@ struct Wanted {
 // Makes both copies of x, from one read if their formats are the same. A tensor scale needs a read
 // before that, unless `known` has the amax of x and nothing is rotated.
 template <typename X>
-void code(Exec on, const QuantScratch& q, View<const X, 2> x, const Wanted& row,
-          const Wanted& column, View<const float, 1> known = {}) {
+void code(Exec on, const QuantPass& q, View<const X, 2> x, const Wanted& row, const Wanted& column,
+          View<const float, 1> known = {}) {
   if (row.to != nullptr && column.to != nullptr && !(row.format.format == column.format.format)) {
     code(on, q, x, row, {}, known);
     return code(on, q, x, {}, column, known);
@@ -71,26 +75,27 @@ void code(Exec on, const QuantScratch& q, View<const X, 2> x, const Wanted& row,
   const bool rotated = column.to != nullptr && column.format.rotated;
   const bool found = rotated || known.empty();
   if (has_tensor_scale(any.format.scale) && found) {
-    amax<X>(on, {.amax = q.amax.rows(0, 1),
-                 .rotated = rotated ? q.amax.rows(1, 1) : View<float, 1>{},
+    amax<X>(on, {.amax = q.scratch.amax.rows(0, 1),
+                 .rotated = rotated ? q.scratch.amax.rows(1, 1) : View<float, 1>{},
                  .x = x,
                  .signs = kRotationSigns});
   }
   const auto copy_of = [&](const Wanted& w, int64_t lines, int64_t k, int64_t which) {
     if (w.to == nullptr) return QuantisedCopy{};
     QuantisedCopy copy = w.to->copy(w.format.format, lines, k);
-    if (has_tensor_scale(w.format.format.scale)) copy.amax = found ? q.amax.rows(which, 1) : known;
+    if (has_tensor_scale(w.format.format.scale))
+      copy.amax = found ? q.scratch.amax.rows(which, 1) : known;
     copy.site = w.site;
-    copy.key = {.seed = q.seed, .stream = w.stream, .step = 0};
+    copy.key = {.seed = q.scratch.seed, .stream = w.stream, .step = 0};
     return copy;
   };
   const int64_t rows = x.dim[0], columns = x.dim[1];
   quantise<X>(on, {.row = copy_of(row, rows, columns, 0),
                    .column = copy_of(column, columns, padded_length(any.format.scale, rows),
                                      rotated ? 1 : 0),
-                   .not_finite = q.not_finite,
+                   .not_finite = q.scratch.not_finite,
                    .x = x,
-                   .draw = q.draw,
+                   .draw = q.scratch.draw,
                    .format = any.format,
                    .rotation = rotated ? ColumnRotation::kHadamard16 : ColumnRotation::kNone,
                    .signs = kRotationSigns});
@@ -109,19 +114,12 @@ QuantisedCopy of_site(QuantisedCopy copy, uint32_t site) {
 
 }  // namespace
 
-NativeProducts::NativeProducts(std::string weight, const ProductFormats& formats,
-                               const ExpertWidths& experts, int capability)
-    : name_(std::move(weight)),
-      formats_(laid_out(formats)),
-      fprop_(product_problem(formats_.fprop_input, formats_.fprop_weight, Sum::kOverFeatures,
-                             experts, capability)
-                 .empty()),
-      dgrad_(product_problem(formats_.dgrad_gradient, formats_.dgrad_weight, Sum::kOverFeatures,
-                             experts, capability)
-                 .empty()),
-      wgrad_(product_problem(formats_.wgrad_gradient, formats_.wgrad_input, Sum::kOverTokens,
-                             experts, capability)
-                 .empty()),
+NativeProducts::NativeProducts(const ProductSite& site)
+    : name_(site.weight),
+      formats_(laid_out(site.formats)),
+      fprop_(has_kernel(site, formats_.fprop_input, formats_.fprop_weight, Sum::kOverFeatures)),
+      dgrad_(has_kernel(site, formats_.dgrad_gradient, formats_.dgrad_weight, Sum::kOverFeatures)),
+      wgrad_(has_kernel(site, formats_.wgrad_gradient, formats_.wgrad_input, Sum::kOverTokens)),
       dgrad_stream_(stream_id(name_ + ".dgrad.gradient")),
       wgrad_stream_(stream_id(name_ + ".wgrad.gradient")),
       fprop_stream_(stream_id(name_ + ".fprop.input")),
@@ -142,9 +140,9 @@ void NativeProducts::plan(MemoryPlan& plan, const ParameterSpec& spec) {
   if (dgrad_) add(dgrad_weight_, ".dgrad", formats_.dgrad_weight, in_, experts_ * out_);
 }
 
-void NativeProducts::refresh_weights(Exec on, const QuantScratch& q,
+void NativeProducts::refresh_weights(Exec on, const QuantPass& q,
                                      View<const float, 1> master) const {
-  if (q.phase != PrecisionPhase::kRecipe || (!fprop_ && !dgrad_)) return;
+  if (!q.state.in_recipe() || (!fprop_ && !dgrad_)) return;
   const uint64_t stream = stream_id(name_);
   Wanted row{.format = formats_.fprop_weight, .stream = stream, .site = sites_.fprop_weight};
   Wanted column{.format = formats_.dgrad_weight, .stream = stream, .site = sites_.dgrad_weight};
@@ -153,74 +151,79 @@ void NativeProducts::refresh_weights(Exec on, const QuantScratch& q,
   code<float>(on, q, {master.data, {experts_ * out_, in_}}, row, column);
 }
 
-void NativeProducts::forward(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<bf16, 2> y,
+void NativeProducts::forward(Exec on, const QuantPass& q, View<const bf16, 2> x, View<bf16, 2> y,
                              View<const float, 1> amax) const {
   code_input(on, q, x, amax);
   multiply_input(on, q, y);
 }
 
-void NativeProducts::multiply_input(Exec on, const QuantScratch& q, View<bf16, 2> y) const {
-  scaled_linear<bf16>(on, {.y = y,
-                           .left = q.coded.row.matrix(formats_.fprop_input.format, y.dim[0], in_),
-                           .right = fprop_weight_.matrix(formats_.fprop_weight.format, out_, in_),
-                           .sums = forward_sums(formats_.fprop_input)});
+void NativeProducts::multiply_input(Exec on, const QuantPass& q, View<bf16, 2> y) const {
+  scaled_linear<bf16>(
+      on, {.y = y,
+           .left = q.scratch.coded.row.matrix(formats_.fprop_input.format, y.dim[0], in_),
+           .right = fprop_weight_.matrix(formats_.fprop_weight.format, out_, in_),
+           .sums = forward_sums(formats_.fprop_input)});
 }
 
-CodedMatrix NativeProducts::code_input(Exec on, const QuantScratch& q, View<const bf16, 2> x,
+CodedMatrix NativeProducts::code_input(Exec on, const QuantPass& q, View<const bf16, 2> x,
                                        View<const float, 1> amax) const {
   const OperandFormat& input = formats_.fprop_input;
-  code(on, q, x, {&q.coded.row, input, fprop_stream_, sites_.fprop_input}, {}, amax);
-  return q.coded.row.matrix(input.format, x.dim[0], in_);
+  code(on, q, x, {&q.scratch.coded.row, input, fprop_stream_, sites_.fprop_input}, {}, amax);
+  return q.scratch.coded.row.matrix(input.format, x.dim[0], in_);
 }
 
-void NativeProducts::code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
+void NativeProducts::code_gradient(Exec on, const QuantPass& q, View<const bf16, 2> dy,
                                    View<const float, 1> amax, const CodedBuffer& columns) const {
   Wanted row{
       .format = formats_.dgrad_gradient, .stream = dgrad_stream_, .site = sites_.dgrad_gradient};
   Wanted column{
       .format = formats_.wgrad_gradient, .stream = wgrad_stream_, .site = sites_.wgrad_gradient};
-  if (dgrad(q)) row.to = &q.coded.row;
+  if (dgrad(q)) row.to = &q.scratch.coded.row;
   if (wgrad(q)) column.to = &columns;
   if (row.to != nullptr || column.to != nullptr) code(on, q, dy, row, column, amax);
 }
 
-void NativeProducts::wgrad(Exec on, const QuantScratch& q, View<const bf16, 2> x,
+void NativeProducts::wgrad(Exec on, const QuantPass& q, View<const bf16, 2> x,
                            View<float, 2> dweight, View<const float, 1> amax) const {
   const OperandFormat& input = formats_.wgrad_input;
-  code(on, q, x, {}, {&q.coded.other, input, wgrad_input_stream_, sites_.wgrad_input}, amax);
-  multiply_gradient(on, q, q.coded.column, x.dim[0], dweight);
+  code(on, q, x, {}, {&q.scratch.coded.other, input, wgrad_input_stream_, sites_.wgrad_input},
+       amax);
+  multiply_gradient(on, q, q.scratch.coded.column, x.dim[0], dweight);
 }
 
-void NativeProducts::multiply_gradient(Exec on, const QuantScratch& q, const CodedBuffer& columns,
+void NativeProducts::multiply_gradient(Exec on, const QuantPass& q, const CodedBuffer& columns,
                                        int64_t rows, View<float, 2> dweight) const {
   const OperandFormat &gradient = formats_.wgrad_gradient, &input = formats_.wgrad_input;
   const auto k = [&](const OperandFormat& f) { return padded_length(f.format.scale, rows); };
   scaled_linear<float>(on, {.y = dweight,
                             .left = columns.matrix(gradient.format, out_, k(gradient)),
-                            .right = q.coded.other.matrix(input.format, in_, k(input)),
+                            .right = q.scratch.coded.other.matrix(input.format, in_, k(input)),
                             .add = dweight});
 }
 
-QuantisedCopy NativeProducts::input_copy(const QuantScratch& q, int64_t rows) const {
-  return of_site(q.coded.row.copy(formats_.fprop_input.format, rows, in_), sites_.fprop_input);
+QuantisedCopy NativeProducts::input_copy(const QuantPass& q, int64_t rows) const {
+  return of_site(q.scratch.coded.row.copy(formats_.fprop_input.format, rows, in_),
+                 sites_.fprop_input);
 }
 
-QuantisedCopy NativeProducts::gradient_row(const QuantScratch& q, int64_t rows) const {
-  return of_site(q.coded.row.copy(formats_.dgrad_gradient.format, rows, out_),
+QuantisedCopy NativeProducts::gradient_row(const QuantPass& q, int64_t rows) const {
+  return of_site(q.scratch.coded.row.copy(formats_.dgrad_gradient.format, rows, out_),
                  sites_.dgrad_gradient);
 }
 
-QuantisedCopy NativeProducts::gradient_column(const QuantScratch& q, int64_t rows) const {
+QuantisedCopy NativeProducts::gradient_column(const QuantPass& q, int64_t rows) const {
   const QuantFormat& f = formats_.wgrad_gradient.format;
-  return of_site(q.coded.column.copy(f, out_, padded_length(f.scale, rows)), sites_.wgrad_gradient);
+  return of_site(q.scratch.coded.column.copy(f, out_, padded_length(f.scale, rows)),
+                 sites_.wgrad_gradient);
 }
 
-QuantisedCopy NativeProducts::wgrad_input_copy(const QuantScratch& q, int64_t rows) const {
+QuantisedCopy NativeProducts::wgrad_input_copy(const QuantPass& q, int64_t rows) const {
   const QuantFormat& f = formats_.wgrad_input.format;
-  return of_site(q.coded.other.copy(f, in_, padded_length(f.scale, rows)), sites_.wgrad_input);
+  return of_site(q.scratch.coded.other.copy(f, in_, padded_length(f.scale, rows)),
+                 sites_.wgrad_input);
 }
 
-void NativeProducts::dgrad(Exec on, const QuantScratch& q, View<bf16, 2> dx,
+void NativeProducts::dgrad(Exec on, const QuantPass& q, View<bf16, 2> dx,
                            View<const bf16, 2> add) const {
   scaled_linear<bf16>(on, {.y = dx,
                            .left = coded_gradient(q, dx.dim[0]),
@@ -228,8 +231,8 @@ void NativeProducts::dgrad(Exec on, const QuantScratch& q, View<bf16, 2> dx,
                            .add = add});
 }
 
-CodedMatrix NativeProducts::coded_gradient(const QuantScratch& q, int64_t rows) const {
-  return q.coded.row.matrix(formats_.dgrad_gradient.format, rows, out_);
+CodedMatrix NativeProducts::coded_gradient(const QuantPass& q, int64_t rows) const {
+  return q.scratch.coded.row.matrix(formats_.dgrad_gradient.format, rows, out_);
 }
 
 CodedStack NativeProducts::fprop_stack() const {

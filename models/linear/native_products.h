@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "models/linear/native_scratch.h"
-#include "models/linear/precision.h"
+#include "models/linear/product_site.h"
 #include "models/linear/quantised_scratch.h"
 #include "ops/grouped_scaled.h"
 
@@ -43,66 +43,58 @@ struct OperandSites {
   uint32_t wgrad_gradient = 0, wgrad_input = 0;
 };
 
-// Widths C and F of experts whose weights are one stack; 0: the weight is a matrix.
-struct ExpertWidths {
-  int64_t hidden = 0, ffn = 0;
-};
-
 class NativeProducts {
  public:
-  // capability: of the GPU (90: 9.0); products that it does not support stay simulated.
-  NativeProducts(std::string weight, const ProductFormats& formats, const ExpertWidths& experts,
-                 int capability);
+  // Products that site.native_capability does not support stay simulated.
+  explicit NativeProducts(const ProductSite& site);
 
   void number_operands(const OperandSites& sites) { sites_ = sites; }
   bool any() const { return fprop_ || dgrad_ || wgrad_; }
-  bool fprop(const QuantScratch& q) const { return fprop_ && in_force(q); }
-  bool dgrad(const QuantScratch& q) const { return dgrad_ && in_force(q); }
-  bool wgrad(const QuantScratch& q) const { return wgrad_ && in_force(q); }
+  bool fprop(const QuantPass& q) const { return fprop_ && in_force(q); }
+  bool dgrad(const QuantPass& q) const { return dgrad_ && in_force(q); }
+  bool wgrad(const QuantPass& q) const { return wgrad_ && in_force(q); }
   // True if no product of a training pass reads a decoded weight.
-  bool has_all_of_weight(const QuantScratch& q) const {
-    return q.phase == PrecisionPhase::kRecipe && fprop_ && dgrad_;
+  bool has_all_of_weight(const QuantPass& q) const {
+    return q.state.in_recipe() && fprop_ && dgrad_;
   }
 
   // spec: of W (out, in) or (E, out, in).
   void plan(MemoryPlan& plan, const ParameterSpec& spec);
-  void refresh_weights(Exec on, const QuantScratch& q, View<const float, 1> master) const;
+  void refresh_weights(Exec on, const QuantPass& q, View<const float, 1> master) const;
 
   // amax: of x (of dy); empty if unknown.
-  void forward(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<bf16, 2> y,
+  void forward(Exec on, const QuantPass& q, View<const bf16, 2> x, View<bf16, 2> y,
                View<const float, 1> amax) const;
-  void code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
+  void code_gradient(Exec on, const QuantPass& q, View<const bf16, 2> dy,
                      View<const float, 1> amax) const {
-    code_gradient(on, q, dy, amax, q.coded.column);
+    code_gradient(on, q, dy, amax, q.scratch.coded.column);
   }
   // columns: destination of dy's column copy.
-  void code_gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
-                     View<const float, 1> amax, const CodedBuffer& columns) const;
-  void wgrad(Exec on, const QuantScratch& q, View<const bf16, 2> x, View<float, 2> dweight,
+  void code_gradient(Exec on, const QuantPass& q, View<const bf16, 2> dy, View<const float, 1> amax,
+                     const CodedBuffer& columns) const;
+  void wgrad(Exec on, const QuantPass& q, View<const bf16, 2> x, View<float, 2> dweight,
              View<const float, 1> amax) const;
-  void dgrad(Exec on, const QuantScratch& q, View<bf16, 2> dx, View<const bf16, 2> add) const;
+  void dgrad(Exec on, const QuantPass& q, View<bf16, 2> dx, View<const bf16, 2> add) const;
 
   // Copies in the scratch of x (of dy) with `rows` rows, for an op that writes their codes; then
   // the products that read them.
-  QuantisedCopy input_copy(const QuantScratch& q, int64_t rows) const;
-  QuantisedCopy gradient_row(const QuantScratch& q, int64_t rows) const;
-  QuantisedCopy gradient_column(const QuantScratch& q, int64_t rows) const;
-  QuantisedCopy wgrad_input_copy(const QuantScratch& q, int64_t rows) const;
-  void multiply_input(Exec on, const QuantScratch& q, View<bf16, 2> y) const;
-  void multiply_gradient(Exec on, const QuantScratch& q, const CodedBuffer& columns, int64_t rows,
+  QuantisedCopy input_copy(const QuantPass& q, int64_t rows) const;
+  QuantisedCopy gradient_row(const QuantPass& q, int64_t rows) const;
+  QuantisedCopy gradient_column(const QuantPass& q, int64_t rows) const;
+  QuantisedCopy wgrad_input_copy(const QuantPass& q, int64_t rows) const;
+  void multiply_input(Exec on, const QuantPass& q, View<bf16, 2> y) const;
+  void multiply_gradient(Exec on, const QuantPass& q, const CodedBuffer& columns, int64_t rows,
                          View<float, 2> dweight) const;
   const ProductFormats& formats() const { return formats_; }
 
-  CodedMatrix code_input(Exec on, const QuantScratch& q, View<const bf16, 2> x,
+  CodedMatrix code_input(Exec on, const QuantPass& q, View<const bf16, 2> x,
                          View<const float, 1> amax) const;
-  CodedMatrix coded_gradient(const QuantScratch& q, int64_t rows) const;
+  CodedMatrix coded_gradient(const QuantPass& q, int64_t rows) const;
   CodedStack fprop_stack() const;
   CodedStack dgrad_stack() const;
 
  private:
-  static bool in_force(const QuantScratch& q) {
-    return q.phase == PrecisionPhase::kRecipe && q.training;
-  }
+  static bool in_force(const QuantPass& q) { return q.state.in_recipe() && q.state.training; }
   const std::string name_;
   const ProductFormats formats_;  // in the hardware's layout
   const bool fprop_, dgrad_, wgrad_;
@@ -111,9 +103,6 @@ class NativeProducts {
   int64_t experts_ = 1, out_ = 0, in_ = 0;  // out_: of one expert
   CodedBuffer fprop_weight_, dgrad_weight_;
 };
-
-// The model's expert widths for routed experts, else 0.
-ExpertWidths expert_widths(ProductRole role, const ModelConfig& model);
 
 // One row per quantised role of the model: its native products on a GPU of that compute capability,
 // and why the others are simulated: "attention  fprop, dgrad, wgrad native", "experts  simulated in

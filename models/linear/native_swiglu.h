@@ -16,10 +16,10 @@ class NativeSwiglu {
   // True if this path is used; width: F. Has the same value in both passes of a micro-batch, since
   // backward finds no h in bf16 if forward wrote none. False in sampled steps, which measure the
   // bf16 values.
-  bool in_force(const QuantScratch& q, int64_t width) const;
+  bool in_force(const QuantPass& q, int64_t width) const;
 
   // y = swiglu(gate_up) Wdown^T; gate_up (N, 2F), y (N, C).
-  void forward(Exec on, const QuantScratch& q, View<const bf16, 2> gate_up, View<bf16, 2> y) const;
+  void forward(Exec on, const QuantPass& q, View<const bf16, 2> gate_up, View<bf16, 2> y) const;
   struct Backward {
     View<bf16, 2> dx;                              // dgate_up W + add
     View<bf16, 2> dh;                              // scratch
@@ -27,7 +27,7 @@ class NativeSwiglu {
     View<const bf16, 2> dy, x, gate_up;
     View<const bf16, 2> add = {};  // may be dx
   };
-  void backward(Exec on, const QuantScratch& q, const Backward& a) const;
+  void backward(Exec on, const QuantPass& q, const Backward& a) const;
 
  private:
   const NativeProducts *gate_up_, *down_;

@@ -11,16 +11,9 @@
 namespace assay {
 
 template <typename T, typename Weight>
-WeightProducts<T, Weight>::WeightProducts(std::string weight, const ProjectionSite& site)
-    : name_(std::move(weight)) {
+WeightProducts<T, Weight>::WeightProducts(const ProductSite& site) : name_(site.weight) {
   if (!std::is_same_v<T, bf16> || !site.formats.any()) return;
-  quantised_ = std::make_unique<QuantisedProducts>(
-      QuantisedProducts::Site{.weight = name_,
-                              .role = site.role,
-                              .layer = site.layer,
-                              .native_capability = site.native_capability,
-                              .experts = site.experts},
-      site.formats);
+  quantised_ = std::make_unique<QuantisedProducts>(site);
 }
 
 template <typename T, typename Weight>
@@ -34,8 +27,7 @@ void WeightProducts<T, Weight>::bind(const ParameterStore<T>& store) {
 }
 
 template <typename T, typename Weight>
-ProductOperand<T> WeightProducts<T, Weight>::input(Exec on, const QuantScratch& q,
-                                                   View<const T, 2> x,
+ProductOperand<T> WeightProducts<T, Weight>::input(Exec on, const QuantPass& q, View<const T, 2> x,
                                                    View<const float, 1> amax) const {
   if constexpr (std::is_same_v<T, bf16>) {
     if (quantised_) return quantised_->fprop_input(on, q, x, amax);
@@ -44,7 +36,7 @@ ProductOperand<T> WeightProducts<T, Weight>::input(Exec on, const QuantScratch& 
 }
 
 template <typename T, typename Weight>
-GradientOperands<T> WeightProducts<T, Weight>::gradient(Exec on, const QuantScratch& q,
+GradientOperands<T> WeightProducts<T, Weight>::gradient(Exec on, const QuantPass& q,
                                                         View<const T, 2> dy,
                                                         const AssignedRows& rows,
                                                         View<const float, 1> amax) const {
@@ -55,7 +47,7 @@ GradientOperands<T> WeightProducts<T, Weight>::gradient(Exec on, const QuantScra
 }
 
 template <typename T, typename Weight>
-ProductOperand<T> WeightProducts<T, Weight>::wgrad_input(Exec on, const QuantScratch& q,
+ProductOperand<T> WeightProducts<T, Weight>::wgrad_input(Exec on, const QuantPass& q,
                                                          View<const T, 2> x,
                                                          const AssignedRows& rows,
                                                          View<const float, 1> amax) const {
@@ -88,13 +80,13 @@ Weight WeightProducts<T, Weight>::dgrad_weight() const {
 }
 
 template <typename T, typename Weight>
-ProductScale WeightProducts<T, Weight>::fprop_scale(const QuantScratch& q,
+ProductScale WeightProducts<T, Weight>::fprop_scale(const QuantPass& q,
                                                     const ProductOperand<T>& input) const {
   return {input.scale, quantised_ ? quantised_->fprop_weight_scale(q) : View<const float, 1>{}};
 }
 
 template <typename T, typename Weight>
-ProductScale WeightProducts<T, Weight>::dgrad_scale(const QuantScratch& q,
+ProductScale WeightProducts<T, Weight>::dgrad_scale(const QuantPass& q,
                                                     const ProductOperand<T>& gradient) const {
   return {gradient.scale, quantised_ ? quantised_->dgrad_weight_scale(q) : View<const float, 1>{}};
 }
@@ -106,12 +98,12 @@ void Projection<T>::bind(const ParameterStore<T>& store) {
 }
 
 template <typename T>
-void Projection<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
+void Projection<T>::forward(Exec on, const QuantPass& q, View<const T, 2> x, View<T, 2> y,
                             View<const float, 1> x_amax) const {
   if constexpr (std::is_same_v<T, bf16>) {
     const NativeProducts* const native = products_.native();
     if (native != nullptr && native->fprop(q)) {
-      if (q.sampled()) products_.input(on, q, x, x_amax);  // for the measures only
+      if (q.state.sampled()) products_.input(on, q, x, x_amax);  // for the measures only
       return native->forward(on, q, x, y, x_amax);
     }
   }
@@ -123,7 +115,7 @@ void Projection<T>::forward(Exec on, const QuantScratch& q, View<const T, 2> x, 
 }
 
 template <typename T>
-void Projection<T>::backward(Exec on, const QuantScratch& q, const Backward& a) const {
+void Projection<T>::backward(Exec on, const QuantPass& q, const Backward& a) const {
   if constexpr (std::is_same_v<T, bf16>) {
     const NativeProducts* const native = products_.native();
     if (native != nullptr && (native->dgrad(q) || native->wgrad(q))) {
@@ -136,7 +128,7 @@ void Projection<T>::backward(Exec on, const QuantScratch& q, const Backward& a) 
 }
 
 template <typename T>
-void Projection<T>::decoded_wgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+void Projection<T>::decoded_wgrad(Exec on, const QuantPass& q, const GradientOperands<T>& dy,
                                   const Backward& a) const {
   const ProductOperand<T> x = products_.wgrad_input(on, q, a.x, {}, a.x_amax);
   linear_wgrad<T>(on, {.dweight = dweight_,
@@ -146,7 +138,7 @@ void Projection<T>::decoded_wgrad(Exec on, const QuantScratch& q, const Gradient
 }
 
 template <typename T>
-void Projection<T>::decoded_dgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+void Projection<T>::decoded_dgrad(Exec on, const QuantPass& q, const GradientOperands<T>& dy,
                                   const Backward& a) const {
   linear_dgrad<T>(on, {.dx = a.dx,
                        .dy = dy.row.values,
@@ -156,13 +148,14 @@ void Projection<T>::decoded_dgrad(Exec on, const QuantScratch& q, const Gradient
 }
 
 template <typename T>
-void Projection<T>::native_backward(Exec on, const QuantScratch& q, const NativeProducts& native,
+void Projection<T>::native_backward(Exec on, const QuantPass& q, const NativeProducts& native,
                                     const Backward& a) const {
   if constexpr (std::is_same_v<T, bf16>) {
     const GradientOperands<T> dy = products_.gradient(on, q, a.dy, {}, a.dy_amax);
     native.code_gradient(on, q, a.dy, a.dy_amax);
     if (native.wgrad(q)) {
-      if (q.sampled()) products_.wgrad_input(on, q, a.x, {}, a.x_amax);  // for the measures only
+      if (q.state.sampled())
+        products_.wgrad_input(on, q, a.x, {}, a.x_amax);  // for the measures only
       native.wgrad(on, q, a.x, dweight_, a.x_amax);
     } else {
       decoded_wgrad(on, q, dy, a);
@@ -181,19 +174,19 @@ void ExpertProjections<T>::bind(const ParameterStore<T>& store) {
 
 // In sampled steps native products also make the decoded operand, for its measures.
 template <typename T>
-void ExpertProjections<T>::forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+void ExpertProjections<T>::forward(Exec on, const QuantPass& q, const AssignedRows& rows,
                                    const Forward& a) const {
   gate_up_forward(on, q, rows, a);
   down_forward(on, q, rows, a);
 }
 
 template <typename T>
-void ExpertProjections<T>::gate_up_forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+void ExpertProjections<T>::gate_up_forward(Exec on, const QuantPass& q, const AssignedRows& rows,
                                            const Forward& a) const {
   if constexpr (std::is_same_v<T, bf16>) {
     const NativeProducts* const native = gate_up_.native();
     if (native != nullptr && native->fprop(q)) {
-      if (q.sampled()) gate_up_.input(on, q, a.x, a.amax.x);
+      if (q.state.sampled()) gate_up_.input(on, q, a.x, a.amax.x);
       return grouped_scaled_swiglu_forward(on, {.h = a.h,
                                                 .gate_up = a.gate_up,
                                                 .amax = a.amax.h,
@@ -215,12 +208,12 @@ void ExpertProjections<T>::gate_up_forward(Exec on, const QuantScratch& q, const
 }
 
 template <typename T>
-void ExpertProjections<T>::down_forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+void ExpertProjections<T>::down_forward(Exec on, const QuantPass& q, const AssignedRows& rows,
                                         const Forward& a) const {
   if constexpr (std::is_same_v<T, bf16>) {
     const NativeProducts* const native = down_.native();
     if (native != nullptr && native->fprop(q)) {
-      if (q.sampled()) down_.input(on, q, a.h, a.amax.h);
+      if (q.state.sampled()) down_.input(on, q, a.h, a.amax.h);
       return grouped_scaled_linear(on, {.y = a.y,
                                         .x = native->code_input(on, q, a.h, a.amax.h),
                                         .offsets = rows.offsets,
@@ -236,14 +229,14 @@ void ExpertProjections<T>::down_forward(Exec on, const QuantScratch& q, const As
 }
 
 template <typename T>
-void ExpertProjections<T>::backward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+void ExpertProjections<T>::backward(Exec on, const QuantPass& q, const AssignedRows& rows,
                                     const Backward& a) const {
   down_backward(on, q, rows, a);
   gate_up_backward(on, q, rows, a);
 }
 
 template <typename T>
-void ExpertProjections<T>::down_backward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+void ExpertProjections<T>::down_backward(Exec on, const QuantPass& q, const AssignedRows& rows,
                                          const Backward& a) const {
   const AssignedRows sorted{.offsets = rows.offsets};
   const GradientOperands<T> dy = down_.gradient(on, q, a.dy, sorted, a.amax.dy);
@@ -276,8 +269,8 @@ void ExpertProjections<T>::down_backward(Exec on, const QuantScratch& q, const A
 }
 
 template <typename T>
-void ExpertProjections<T>::gate_up_backward(Exec on, const QuantScratch& q,
-                                            const AssignedRows& rows, const Backward& a) const {
+void ExpertProjections<T>::gate_up_backward(Exec on, const QuantPass& q, const AssignedRows& rows,
+                                            const Backward& a) const {
   const GradientOperands<T> inner =
       gate_up_.gradient(on, q, a.dgate_up, {.offsets = rows.offsets}, a.amax.dgate_up);
   const ProductOperand<T> x = gate_up_.wgrad_input(on, q, a.x, rows, a.amax.x);
@@ -305,7 +298,7 @@ void ExpertProjections<T>::gate_up_backward(Exec on, const QuantScratch& q,
 }
 
 FfnAmax ffn_amax_slots(const QuantisedProducts* gate_up, const QuantisedProducts* down,
-                       const QuantScratch& q, const FfnAmax& words) {
+                       const QuantPass& q, const FfnAmax& words) {
   return {.x = input_amax_slot(gate_up, q, words.x),
           .h = input_amax_slot(down, q, words.h),
           .dy = gradient_amax_slot(down, q, words.dy),

@@ -12,35 +12,26 @@
 
 namespace assay {
 
-// Position of a weight in the model, and the formats of its products.
-struct ProjectionSite {
-  ProductRole role;
-  int64_t layer;
-  ProductFormats formats;
-  int native_capability = 0;  // compute capability for native products; 0: all simulated
-  ExpertWidths experts = {};
-};
-
 // The operands of the three products of one weight: unchanged, or quantised by QuantisedProducts.
 // Weight: WeightMatrix<T> or WeightStack<T>.
 template <typename T, typename Weight>
 class WeightProducts {
  public:
   // In recipe fp32 nothing is quantised.
-  WeightProducts(std::string weight, const ProjectionSite& site);
+  explicit WeightProducts(const ProductSite& site);
 
   void bind(const ParameterStore<T>& store);
   // amax: of x (of dy); empty if unknown.
-  ProductOperand<T> input(Exec on, const QuantScratch& q, View<const T, 2> x,
+  ProductOperand<T> input(Exec on, const QuantPass& q, View<const T, 2> x,
                           View<const float, 1> amax) const;
-  GradientOperands<T> gradient(Exec on, const QuantScratch& q, View<const T, 2> dy,
+  GradientOperands<T> gradient(Exec on, const QuantPass& q, View<const T, 2> dy,
                                const AssignedRows& rows, View<const float, 1> amax) const;
-  ProductOperand<T> wgrad_input(Exec on, const QuantScratch& q, View<const T, 2> x,
+  ProductOperand<T> wgrad_input(Exec on, const QuantPass& q, View<const T, 2> x,
                                 const AssignedRows& rows, View<const float, 1> amax) const;
   Weight fprop_weight() const;
   Weight dgrad_weight() const;
-  ProductScale fprop_scale(const QuantScratch& q, const ProductOperand<T>& input) const;
-  ProductScale dgrad_scale(const QuantScratch& q, const ProductOperand<T>& gradient) const;
+  ProductScale fprop_scale(const QuantPass& q, const ProductOperand<T>& input) const;
+  ProductScale dgrad_scale(const QuantPass& q, const ProductOperand<T>& gradient) const;
 
   const std::string& name() const { return name_; }
   // Null if no product is quantised.
@@ -62,16 +53,16 @@ struct FfnAmax {
 // The entries of `words` that the current phase's products need; the others are empty. gate_up,
 // down: null if not quantised.
 FfnAmax ffn_amax_slots(const QuantisedProducts* gate_up, const QuantisedProducts* down,
-                       const QuantScratch& q, const FfnAmax& words);
+                       const QuantPass& q, const FfnAmax& words);
 
 template <typename T>
 class Projection {
  public:
-  Projection(const std::string& weight, const ProjectionSite& site) : products_(weight, site) {}
+  explicit Projection(const ProductSite& site) : products_(site) {}
 
   void bind(const ParameterStore<T>& store);
   // y = x W^T; x (N, in), y (N, out). x_amax: amax of x; empty if unknown.
-  void forward(Exec on, const QuantScratch& q, View<const T, 2> x, View<T, 2> y,
+  void forward(Exec on, const QuantPass& q, View<const T, 2> x, View<T, 2> y,
                View<const float, 1> x_amax) const;
   struct Backward {
     View<T, 2> dx;
@@ -80,7 +71,7 @@ class Projection {
     View<const T, 2> add = {};             // dx = dy W + add; may be dx
   };
   // dW += dy^T x, then dx.
-  void backward(Exec on, const QuantScratch& q, const Backward& a) const;
+  void backward(Exec on, const QuantPass& q, const Backward& a) const;
 
   QuantisedProducts* quantised() const { return products_.quantised(); }
   // Null if no product is native.
@@ -88,11 +79,11 @@ class Projection {
   View<float, 2> dweight() const { return dweight_; }
 
  private:
-  void decoded_wgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+  void decoded_wgrad(Exec on, const QuantPass& q, const GradientOperands<T>& dy,
                      const Backward& a) const;
-  void decoded_dgrad(Exec on, const QuantScratch& q, const GradientOperands<T>& dy,
+  void decoded_dgrad(Exec on, const QuantPass& q, const GradientOperands<T>& dy,
                      const Backward& a) const;
-  void native_backward(Exec on, const QuantScratch& q, const NativeProducts& native,
+  void native_backward(Exec on, const QuantPass& q, const NativeProducts& native,
                        const Backward& a) const;
 
   WeightProducts<T, WeightMatrix<T>> products_;
@@ -104,9 +95,9 @@ class Projection {
 template <typename T>
 class ExpertProjections {
  public:
-  // The weights are NAME.gate_up (E, 2F, C) and NAME.down (E, C, F).
-  ExpertProjections(const std::string& name, const ProjectionSite& site)
-      : gate_up_(name + ".gate_up", site), down_(name + ".down", site) {}
+  // site.weight: NAME. The weights are NAME.gate_up (E, 2F, C) and NAME.down (E, C, F).
+  explicit ExpertProjections(const ProductSite& site)
+      : gate_up_(site.named(site.weight + ".gate_up")), down_(site.named(site.weight + ".down")) {}
 
   void bind(const ParameterStore<T>& store);
   struct Forward {
@@ -114,26 +105,25 @@ class ExpertProjections {
     View<const T, 2> x;        // (N, C)
     FfnAmax amax;
   };
-  void forward(Exec on, const QuantScratch& q, const AssignedRows& rows, const Forward& a) const;
+  void forward(Exec on, const QuantPass& q, const AssignedRows& rows, const Forward& a) const;
   struct Backward {
     View<T, 2> dx;            // (A, C)   per assignment
     View<T, 2> dgate_up, dh;  // (A, 2F), (A, F)   scratch
     View<const T, 2> dy, x, gate_up, h;
     FfnAmax amax;
   };
-  void backward(Exec on, const QuantScratch& q, const AssignedRows& rows, const Backward& a) const;
+  void backward(Exec on, const QuantPass& q, const AssignedRows& rows, const Backward& a) const;
 
   QuantisedProducts* gate_up_quantised() const { return gate_up_.quantised(); }
   QuantisedProducts* down_quantised() const { return down_.quantised(); }
 
  private:
-  void gate_up_forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+  void gate_up_forward(Exec on, const QuantPass& q, const AssignedRows& rows,
                        const Forward& a) const;
-  void down_forward(Exec on, const QuantScratch& q, const AssignedRows& rows,
-                    const Forward& a) const;
-  void gate_up_backward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+  void down_forward(Exec on, const QuantPass& q, const AssignedRows& rows, const Forward& a) const;
+  void gate_up_backward(Exec on, const QuantPass& q, const AssignedRows& rows,
                         const Backward& a) const;
-  void down_backward(Exec on, const QuantScratch& q, const AssignedRows& rows,
+  void down_backward(Exec on, const QuantPass& q, const AssignedRows& rows,
                      const Backward& a) const;
   WeightProducts<T, WeightStack<T>> gate_up_, down_;
   View<float, 3> dgate_up_, ddown_;

@@ -7,8 +7,8 @@ namespace assay {
 
 namespace {
 
-bool in_force(const QuantScratch& q, const OperandFormat& f) {
-  return q.phase == PrecisionPhase::kRecipe && f.quantised();
+bool in_force(const QuantPass& q, const OperandFormat& f) {
+  return q.state.in_recipe() && f.quantised();
 }
 
 bool has_whole_amax(const OperandFormat& f) {
@@ -18,13 +18,13 @@ bool has_rotated_amax(const OperandFormat& f) {
   return f.quantised() && has_tensor_scale(f.format.scale) && f.rotated;
 }
 
-FakeCopy copy_into(const QuantScratch& q, const DecodedOperand& to, int64_t rows, int64_t columns,
+FakeCopy copy_into(const QuantPass& q, const DecodedOperand& to, int64_t rows, int64_t columns,
                    const OperandFormat& format, uint64_t stream, uint32_t site) {
   return {.y = to.as(rows, columns),
           .tensor_scale = to.tensor_scale,
           .site = site,
           .format = format.format,
-          .key = {.seed = q.seed, .stream = stream, .step = 0}};
+          .key = {.seed = q.scratch.seed, .stream = stream, .step = 0}};
 }
 
 QuantisedProducts::Operand operand(const FakeCopy& copy) {
@@ -35,17 +35,15 @@ QuantisedProducts::Operand operand(const FakeCopy& copy) {
 
 }  // namespace
 
-QuantisedProducts::QuantisedProducts(Site site, const ProductFormats& formats)
-    : site_(std::move(site)),
-      formats_(formats),
+QuantisedProducts::QuantisedProducts(const ProductSite& site)
+    : site_(site),
       dgrad_stream_(stream_id(site_.weight + ".dgrad.gradient")),
       wgrad_stream_(stream_id(site_.weight + ".wgrad.gradient")),
       fprop_stream_(stream_id(site_.weight + ".fprop.input")),
       wgrad_input_stream_(stream_id(site_.weight + ".wgrad.input")),
-      weights_(site_.weight, formats) {
+      weights_(site_.weight, site_.formats) {
   if (site_.native_capability == 0) return;
-  native_ = std::make_unique<NativeProducts>(site_.weight, formats, site_.experts,
-                                             site_.native_capability);
+  native_ = std::make_unique<NativeProducts>(site_);
   if (!native_->any()) native_.reset();
 }
 
@@ -71,16 +69,16 @@ void QuantisedProducts::plan(MemoryPlan& plan, const ParameterSpec& spec, Backen
            {kMeasuredOperands, 2 * kFakeMeasures});
 }
 
-void QuantisedProducts::refresh_weights(Exec on, const QuantScratch& q) const {
+void QuantisedProducts::refresh_weights(Exec on, const QuantPass& q) const {
   if (native_) native_->refresh_weights(on, q, weights_.master());
   // Sampled steps measure the decoded copy.
   const bool decoded = native_ == nullptr || !native_->has_all_of_weight(q);
-  if (decoded || q.sample != MicroScale::Sample::kNothing) {
+  if (decoded || q.state.sampled()) {
     weights_.refresh(on, q, measures_of(q, kWeight), weight_sites());
   }
 }
 
-void QuantisedProducts::refresh_for_evaluation(Exec on, const QuantScratch& q) const {
+void QuantisedProducts::refresh_for_evaluation(Exec on, const QuantPass& q) const {
   if (native_ && native_->has_all_of_weight(q)) weights_.refresh(on, q, {}, weight_sites());
 }
 
@@ -107,7 +105,7 @@ std::vector<QuantisedOperandState> QuantisedProducts::states() const {
   return states;
 }
 
-void QuantisedProducts::begin_measures(Exec on, const QuantScratch& q) const {
+void QuantisedProducts::begin_measures(Exec on, const QuantPass& q) const {
   // Flips compare with the weight before the step's update, whose decoded copy is made in sampled
   // steps only.
   refresh_for_evaluation(on, q);
@@ -118,9 +116,8 @@ void QuantisedProducts::read_measures(Exec on) const {
   copy(on, read_measures_, measures_);
 }
 
-View<double, 1> QuantisedProducts::measures_of(const QuantScratch& q,
-                                               MeasuredOperand operand) const {
-  if (q.sample == MicroScale::Sample::kNothing) return {};
+View<double, 1> QuantisedProducts::measures_of(const QuantPass& q, MeasuredOperand operand) const {
+  if (!q.state.sampled()) return {};
   return {measures_.row(operand), {2 * kFakeMeasures}};
 }
 
@@ -134,49 +131,50 @@ bool QuantisedProducts::needs_gradient_amax() const {
   return (has_whole_amax(row) || has_whole_amax(column)) && !has_rotated_amax(column);
 }
 
-FakeQuantise<bf16> QuantisedProducts::operation(const QuantScratch& q, MeasuredOperand operand,
+FakeQuantise<bf16> QuantisedProducts::operation(const QuantPass& q, MeasuredOperand operand,
                                                 View<const bf16, 2> x, const AssignedRows& rows,
                                                 const OperandFormat& column,
                                                 View<const float, 1> amax) const {
   return {.measures = measures_of(q, operand),
-          .not_finite = q.not_finite,
-          .amax = q.amax,
-          .partial = q.partial,
+          .not_finite = q.scratch.not_finite,
+          .amax = q.scratch.amax,
+          .partial = q.scratch.partial,
           .x = x,
           .known_amax = amax,
           .gather = rows.gather,
           .offsets = rows.offsets,
-          .draw = q.draw,
+          .draw = q.scratch.draw,
           .rotation = column.rotated ? ColumnRotation::kHadamard16 : ColumnRotation::kNone,
           .signs = kRotationSigns};
 }
 
-QuantisedProducts::Operand QuantisedProducts::fprop_input(Exec on, const QuantScratch& q,
+QuantisedProducts::Operand QuantisedProducts::fprop_input(Exec on, const QuantPass& q,
                                                           View<const bf16, 2> x,
                                                           View<const float, 1> amax) const {
   const OperandFormat& format = formats_.fprop_input;
   if (!in_force(q, format)) return {.values = x};
   FakeQuantise<bf16> op = operation(q, kInput, x, {}, {}, amax);
-  op.row = copy_into(q, q.row, x.dim[0], x.dim[1], format, fprop_stream_, site_of(kInput, kRow));
+  op.row =
+      copy_into(q, q.scratch.row, x.dim[0], x.dim[1], format, fprop_stream_, site_of(kInput, kRow));
   fake_quantise<bf16>(on, op);
   return operand(op.row);
 }
 
-GradientOperands<bf16> QuantisedProducts::gradient(Exec on, const QuantScratch& q,
+GradientOperands<bf16> QuantisedProducts::gradient(Exec on, const QuantPass& q,
                                                    View<const bf16, 2> dy, const AssignedRows& rows,
                                                    View<const float, 1> amax) const {
   const OperandFormat &row = formats_.dgrad_gradient, &column = formats_.wgrad_gradient;
   GradientOperands<bf16> result{.row = {.values = dy}, .column = {.values = dy}};
-  const bool row_read = native_ == nullptr || !native_->dgrad(q) || q.sampled();
-  const bool column_read = native_ == nullptr || !native_->wgrad(q) || q.sampled();
+  const bool row_read = native_ == nullptr || !native_->dgrad(q) || q.state.sampled();
+  const bool column_read = native_ == nullptr || !native_->wgrad(q) || q.state.sampled();
   FakeQuantise<bf16> op = operation(q, kGradient, dy, rows, column, amax);
   if (in_force(q, row) && row_read) {
-    op.row =
-        copy_into(q, q.row, dy.dim[0], dy.dim[1], row, dgrad_stream_, site_of(kGradient, kRow));
+    op.row = copy_into(q, q.scratch.row, dy.dim[0], dy.dim[1], row, dgrad_stream_,
+                       site_of(kGradient, kRow));
     result.row = operand(op.row);
   }
   if (in_force(q, column) && column_read) {
-    op.column = copy_into(q, q.column, dy.dim[0], dy.dim[1], column, wgrad_stream_,
+    op.column = copy_into(q, q.scratch.column, dy.dim[0], dy.dim[1], column, wgrad_stream_,
                           site_of(kGradient, kColumn));
     result.column = operand(op.column);
   }
@@ -184,14 +182,14 @@ GradientOperands<bf16> QuantisedProducts::gradient(Exec on, const QuantScratch& 
   return result;
 }
 
-QuantisedProducts::Operand QuantisedProducts::wgrad_input(Exec on, const QuantScratch& q,
+QuantisedProducts::Operand QuantisedProducts::wgrad_input(Exec on, const QuantPass& q,
                                                           View<const bf16, 2> x,
                                                           const AssignedRows& rows,
                                                           View<const float, 1> amax) const {
   const OperandFormat& format = formats_.wgrad_input;
   if (!in_force(q, format)) return {.values = x};
   FakeQuantise<bf16> op = operation(q, kInput, x, rows, format, amax);
-  op.column = copy_into(q, q.other, op.rows(), x.dim[1], format, wgrad_input_stream_,
+  op.column = copy_into(q, q.scratch.other, op.rows(), x.dim[1], format, wgrad_input_stream_,
                         site_of(kInput, kColumn));
   fake_quantise<bf16>(on, op);
   Operand result = operand(op.column);
@@ -199,28 +197,28 @@ QuantisedProducts::Operand QuantisedProducts::wgrad_input(Exec on, const QuantSc
   return result;
 }
 
-View<const float, 1> QuantisedProducts::fprop_weight_scale(const QuantScratch& q) const {
+View<const float, 1> QuantisedProducts::fprop_weight_scale(const QuantPass& q) const {
   const bool left =
       in_force(q, formats_.fprop_weight) && has_tensor_scale(formats_.fprop_weight.format.scale);
   return left ? weights_.fprop_scale() : View<const float, 1>{};
 }
 
-View<const float, 1> QuantisedProducts::dgrad_weight_scale(const QuantScratch& q) const {
+View<const float, 1> QuantisedProducts::dgrad_weight_scale(const QuantPass& q) const {
   const bool left =
       in_force(q, formats_.dgrad_weight) && has_tensor_scale(formats_.dgrad_weight.format.scale);
   return left ? weights_.dgrad_scale() : View<const float, 1>{};
 }
 
-View<float, 1> input_amax_slot(const QuantisedProducts* products, const QuantScratch& q,
+View<float, 1> input_amax_slot(const QuantisedProducts* products, const QuantPass& q,
                                View<float, 1> amax_slot) {
   const bool asks = products != nullptr && products->needs_input_amax();
-  return asks && q.phase == PrecisionPhase::kRecipe ? amax_slot : View<float, 1>{};
+  return asks && q.state.in_recipe() ? amax_slot : View<float, 1>{};
 }
 
-View<float, 1> gradient_amax_slot(const QuantisedProducts* products, const QuantScratch& q,
+View<float, 1> gradient_amax_slot(const QuantisedProducts* products, const QuantPass& q,
                                   View<float, 1> amax_slot) {
   const bool asks = products != nullptr && products->needs_gradient_amax();
-  return asks && q.phase == PrecisionPhase::kRecipe ? amax_slot : View<float, 1>{};
+  return asks && q.state.in_recipe() ? amax_slot : View<float, 1>{};
 }
 
 }  // namespace assay

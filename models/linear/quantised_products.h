@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "models/linear/native_products.h"
-#include "models/linear/precision.h"
 #include "models/linear/quantised_scratch.h"
 #include "models/linear/weight_copies.h"
 
@@ -44,24 +43,17 @@ struct AssignedRows {
 
 class QuantisedProducts {
  public:
-  struct Site {
-    std::string weight;  // name of the parameter
-    ProductRole role;
-    int64_t layer;
-    int native_capability = 0;  // compute capability for native products; 0: all simulated
-    ExpertWidths experts = {};
-  };
-  QuantisedProducts(Site site, const ProductFormats& formats);
+  explicit QuantisedProducts(const ProductSite& site);
 
   // Gives its operands the sites first + 1 to first + kOperands.
   static constexpr uint32_t kOperands = 6;
   void number_operands(uint32_t first);
   void plan(MemoryPlan& plan, const ParameterSpec& spec, Backend backend);
   // Remakes the copies of the weight from its master, for the phase of q.
-  void refresh_weights(Exec on, const QuantScratch& q) const;
+  void refresh_weights(Exec on, const QuantPass& q) const;
   // Remakes the decoded copies that refresh_weights skips because training does not read them.
-  void refresh_for_evaluation(Exec on, const QuantScratch& q) const;
-  void begin_measures(Exec on, const QuantScratch& q) const;
+  void refresh_for_evaluation(Exec on, const QuantPass& q) const;
+  void begin_measures(Exec on, const QuantPass& q) const;
   void read_measures(Exec on) const;
 
   // True if a known amax of x (of dy) saves a pass over it, in any phase.
@@ -70,23 +62,23 @@ class QuantisedProducts {
 
   // amax: of x (of dy); empty if unknown.
   using Operand = ProductOperand<bf16>;
-  Operand fprop_input(Exec on, const QuantScratch& q, View<const bf16, 2> x,
+  Operand fprop_input(Exec on, const QuantPass& q, View<const bf16, 2> x,
                       View<const float, 1> amax) const;
   // A copy that no simulated product reads is made in sampled steps only.
-  GradientOperands<bf16> gradient(Exec on, const QuantScratch& q, View<const bf16, 2> dy,
+  GradientOperands<bf16> gradient(Exec on, const QuantPass& q, View<const bf16, 2> dy,
                                   const AssignedRows& rows, View<const float, 1> amax) const;
-  Operand wgrad_input(Exec on, const QuantScratch& q, View<const bf16, 2> x,
-                      const AssignedRows& rows, View<const float, 1> amax) const;
+  Operand wgrad_input(Exec on, const QuantPass& q, View<const bf16, 2> x, const AssignedRows& rows,
+                      View<const float, 1> amax) const;
 
   // Null if all products are simulated.
   const NativeProducts* native() const { return native_.get(); }
   WeightCopies& weights() { return weights_; }
   const WeightCopies& weights() const { return weights_; }
   // S, 1 / S of the weight for the epilogue; empty if it has no tensor scale.
-  View<const float, 1> fprop_weight_scale(const QuantScratch& q) const;
-  View<const float, 1> dgrad_weight_scale(const QuantScratch& q) const;
+  View<const float, 1> fprop_weight_scale(const QuantPass& q) const;
+  View<const float, 1> dgrad_weight_scale(const QuantPass& q) const;
 
-  const Site& site() const { return site_; }
+  const ProductSite& site() const { return site_; }
   // The state of each quantised operand. After MemoryPlan::allocate().
   std::vector<QuantisedOperandState> states() const;
 
@@ -101,13 +93,13 @@ class QuantisedProducts {
     return {.fprop = site_of(kWeight, kRow), .dgrad = site_of(kWeight, kColumn)};
   }
   // The operation without its copies. column: format of the column copy.
-  FakeQuantise<bf16> operation(const QuantScratch& q, MeasuredOperand operand,
-                               View<const bf16, 2> x, const AssignedRows& rows,
-                               const OperandFormat& column, View<const float, 1> amax) const;
-  View<double, 1> measures_of(const QuantScratch& q, MeasuredOperand operand) const;
+  FakeQuantise<bf16> operation(const QuantPass& q, MeasuredOperand operand, View<const bf16, 2> x,
+                               const AssignedRows& rows, const OperandFormat& column,
+                               View<const float, 1> amax) const;
+  View<double, 1> measures_of(const QuantPass& q, MeasuredOperand operand) const;
 
-  const Site site_;
-  const ProductFormats formats_;
+  const ProductSite site_;
+  const ProductFormats& formats_ = site_.formats;
   const uint64_t dgrad_stream_, wgrad_stream_, fprop_stream_, wgrad_input_stream_;
   uint32_t first_site_ = 0;
   WeightCopies weights_;
@@ -118,9 +110,9 @@ class QuantisedProducts {
 
 // The amax slot if the products need the amax of x (of dy) in this phase, else empty. products:
 // null if not quantised.
-View<float, 1> input_amax_slot(const QuantisedProducts* products, const QuantScratch& q,
+View<float, 1> input_amax_slot(const QuantisedProducts* products, const QuantPass& q,
                                View<float, 1> amax_slot);
-View<float, 1> gradient_amax_slot(const QuantisedProducts* products, const QuantScratch& q,
+View<float, 1> gradient_amax_slot(const QuantisedProducts* products, const QuantPass& q,
                                   View<float, 1> amax_slot);
 
 }  // namespace assay

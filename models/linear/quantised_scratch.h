@@ -1,5 +1,5 @@
-// State that quantised products share: operands of the current product, amax slots, the counter of
-// random draws, phase and sampling of the step.
+// What quantised products share: the state of a pass, and the memory for operands of the current
+// product, amax slots and the counter of random draws.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,17 @@ enum class SublayerTensor {
 };
 inline constexpr int kSublayerTensors = 7;
 
+// What a step does about formats. Passed beside Exec, from the decoder down to each product.
+struct PrecisionState {
+  PrecisionPhase phase = PrecisionPhase::kRecipe;
+  bool training = false;  // a training pass: only then products are native
+  MicroScale::Sample sample = MicroScale::Sample::kNothing;
+
+  bool sampled() const { return sample != MicroScale::Sample::kNothing; }
+  bool in_recipe() const { return phase == PrecisionPhase::kRecipe; }
+};
+
+// Memory only.
 struct QuantScratch {
   DecodedOperand row, column, other;
   View<float, 1> amax;  // (2)
@@ -46,19 +57,21 @@ struct QuantScratch {
   View<uint32_t, 1> draw;        // (1)   micro-batches since the run began: step of all RandomKeys
   NativeScratch coded;           // for native products
   uint64_t seed = 0;             // of stochastic rounding
-  PrecisionPhase phase = PrecisionPhase::kRecipe;
-  bool training = false;  // the current pass is a training pass: only then products are native
-  MicroScale::Sample sample = MicroScale::Sample::kNothing;
 
-  // Amax slot of a tensor of sublayer number `half`: 2 l is the attention of block l, 2 l + 1 its
+  // Amax slot of a tensor of a sublayer: number 2 l is the attention of block l, 2 l + 1 its
   // feed-forward sublayer. Empty if there are no slots.
-  View<float, 1> amax_slot(int64_t half, SublayerTensor tensor) const {
+  View<float, 1> amax_slot(int64_t sublayer, SublayerTensor tensor) const {
     if (known_amax.empty()) return {};
-    return {known_amax.row(half) + int(tensor), {1}};
+    return {known_amax.row(sublayer) + int(tensor), {1}};
   }
-  bool sampled() const { return sample != MicroScale::Sample::kNothing; }
   // For micro-batches of up to `tokens`. Does not plan known_amax and coded.
   void plan(MemoryPlan& plan, const ModelConfig& config, int64_t tokens);
+};
+
+// The argument of every quantised product.
+struct QuantPass {
+  const QuantScratch& scratch;
+  PrecisionState state;
 };
 
 }  // namespace assay

@@ -48,15 +48,15 @@ void WeightCopies::bind(Exec on, View<const float, 1> master) {
   wait(on);
 }
 
-void WeightCopies::refresh(Exec on, const QuantScratch& scratch, View<double, 1> measures,
+void WeightCopies::refresh(Exec on, const QuantPass& q, View<double, 1> measures,
                            const Sites& sites) const {
-  make(on, scratch, fprop_, FakeWay::kRow, measures, sites.fprop);
-  if (!one_) make(on, scratch, dgrad_, FakeWay::kColumn, measures, sites.dgrad);
+  make(on, q, fprop_, FakeWay::kRow, measures, sites.fprop);
+  if (!one_) make(on, q, dgrad_, FakeWay::kColumn, measures, sites.dgrad);
 }
 
-void WeightCopies::make(Exec on, const QuantScratch& scratch, const Copy& copy, FakeWay way,
+void WeightCopies::make(Exec on, const QuantPass& q, const Copy& copy, FakeWay way,
                         View<double, 1> measures, uint32_t site) const {
-  if (scratch.phase == PrecisionPhase::kBf16 || !copy.format.quantised()) {
+  if (q.state.phase == PrecisionPhase::kBf16 || !copy.format.quantised()) {
     cast<bf16, float>(on, {.y = copy.plain, .x = master_});
   } else {
     const int64_t rows = copy.plain.dim[0] / in_;
@@ -66,14 +66,14 @@ void WeightCopies::make(Exec on, const QuantScratch& scratch, const Copy& copy, 
                            .flips = measures.empty() ? Flips::kNotCounted : Flips::kCounted,
                            .site = site,
                            .format = copy.format.format,
-                           .key = {.seed = scratch.seed, .stream = stream_id(name_), .step = 0}};
+                           .key = {.seed = q.scratch.seed, .stream = stream_id(name_), .step = 0}};
     FakeQuantise<float> op{.measures = measures,
-                           .not_finite = scratch.not_finite,
-                           .amax = scratch.amax,
-                           .partial = scratch.partial,
+                           .not_finite = q.scratch.not_finite,
+                           .amax = q.scratch.amax,
+                           .partial = q.scratch.partial,
                            .x = {master_.data, {rows, in_}},
                            .offsets = offsets_,
-                           .draw = scratch.draw};
+                           .draw = q.scratch.draw};
     (way == FakeWay::kRow ? op.row : op.column) = decoded;
     fake_quantise<float>(on, op);
   }

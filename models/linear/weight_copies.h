@@ -35,8 +35,7 @@ class WeightCopies {
   struct Sites {
     uint32_t fprop, dgrad;  // of FakeCopy
   };
-  void refresh(Exec on, const QuantScratch& scratch, View<double, 1> measures,
-               const Sites& sites) const;
+  void refresh(Exec on, const QuantPass& q, View<double, 1> measures, const Sites& sites) const;
 
   WeightMatrix<bf16> fprop_matrix() const { return matrix(fprop_); }
   WeightMatrix<bf16> dgrad_matrix() const { return matrix(one_ ? fprop_ : dgrad_); }
@@ -56,8 +55,8 @@ class WeightCopies {
   };
   void plan_copy(MemoryPlan& plan, const std::string& name, Copy& copy, FakeWay way,
                  Backend backend) const;
-  void make(Exec on, const QuantScratch& scratch, const Copy& copy, FakeWay way,
-            View<double, 1> measures, uint32_t site) const;
+  void make(Exec on, const QuantPass& q, const Copy& copy, FakeWay way, View<double, 1> measures,
+            uint32_t site) const;
   void pack(Exec on, const Copy& copy) const;
   WeightMatrix<bf16> matrix(const Copy& copy) const;
   WeightStack<bf16> stack(const Copy& copy) const;

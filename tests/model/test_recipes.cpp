@@ -213,15 +213,16 @@ TEST_CASE("the products of a layer are those of its quantised operands, straight
     const ProductFormats f = precision_table(precision, base.model).of(ProductRole::kExperts);
     const ParameterSpec spec{"w", {kOut, kIn}, Role::kDenseFfn, Group::kDecay, Init::kNormal, 0.02};
     ParameterStore<bf16> store({spec}, Backend::kCpu);
-    Projection<bf16> layer("w", {ProductRole::kExperts, 0, f});
-    QuantScratch q;
+    Projection<bf16> layer({"w", ProductRole::kExperts, 0, f});
+    QuantScratch scratch;
+    const QuantPass q{scratch, {.training = true}};
     MemoryPlan plan;
     Exec on{.threads = 2};
     View<bf16, 2> x, y, dy, dx;
     store.leave_out("w");
     store.plan(plan, Purpose::kTraining);
     layer.quantised()->plan(plan, spec, Backend::kCpu);
-    q.plan(plan, base.model, kRows);
+    scratch.plan(plan, base.model, kRows);
     plan.add(Section::kActivations, "x", x, {kRows, kIn});
     plan.add(Section::kActivations, "y", y, {kRows, kOut});
     plan.add(Section::kActivations, "dy", dy, {kRows, kOut});
@@ -232,8 +233,8 @@ TEST_CASE("the products of a layer are those of its quantised operands, straight
     layer.bind(store);
     layer.quantised()->weights().bind(on, store.master("w"));
     store.initialise(on, 3);
-    q.seed = 5;
-    q.draw[0] = 9;
+    scratch.seed = 5;
+    scratch.draw[0] = 9;
     layer.quantised()->refresh_weights(on, q);
     for (int64_t i = 0; i < x.size(); ++i) {
       x.data[i] = bf16(float(random_normal({.seed = 1, .stream = 1, .step = 0}, uint64_t(i))));

@@ -1,0 +1,37 @@
+// What passes from one sublayer to the next: the shape of a batch and the residual stream.
+#pragma once
+
+#include "base/view.h"
+#include "ops/varlen_attention.h"
+
+namespace assay {
+
+// B sequences of T tokens; or, in score() and extend(), one sequence of all tokens of texts of any
+// length, whose bounds `segment` gives.
+struct BatchShape {
+  int64_t batch = 0;
+  int64_t sequence = 0;
+  View<const AttentionSegment, 1> segment = {};
+  View<const int32_t, 1> position = {};  // (N) with segments
+  // (N) row of each token in the KV cache, which then holds the segments' prefixes.
+  View<const int32_t, 1> cache_row = {};
+  // ScoredRows::segment and ::kept: the queries of the last attention, and the rows that are
+  // computed after it. Empty: all.
+  View<const AttentionSegment, 1> last_segment = {};
+  View<const int32_t, 1> kept = {};
+  int64_t tokens() const { return batch * sequence; }
+  BatchShape after_attention() const {  // the shape after the last attention
+    return kept.dim[0] == 0 ? *this : BatchShape{.batch = 1, .sequence = kept.dim[0]};
+  }
+};
+
+template <typename T>
+struct ResidualStream {
+  View<T, 2> resid;        // (N, C)
+  View<T, 2> branch = {};  // (N, C)   empty before the first sublayer
+  float gain = 1.0f;
+  // Amax slot of the branch's gradient, updated in backward by the op that writes it; or empty.
+  View<float, 1> dbranch_amax = {};
+};
+
+}  // namespace assay
