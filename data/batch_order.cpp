@@ -10,8 +10,8 @@ namespace assay {
 
 namespace {
 
-// Shards below this are looked at whole before the first step: a wrong id is better found now than
-// in an hour.
+// If the shards have no more bytes than this, all ids are checked before the first step, so that a
+// wrong id is found at once.
 constexpr int64_t kScanBytes = int64_t{1} << 30;
 
 int64_t token_bytes_of(const ShardBlocks& blocks) {
@@ -26,7 +26,7 @@ void check_all_tokens(const ShardBlocks& blocks, int64_t vocab_size) {
 
 [[noreturn]] void throw_no_step(const std::string& what) {
   throw UserError("the data has no " + what,
-                  "resume with the files and the batch_tokens the run was started with");
+                  "resume with the files and the run.batch_tokens that the run was started with");
 }
 
 class InOrder : public BatchOrder {
@@ -120,7 +120,7 @@ class Mixed : public BatchOrder {
                     source.name.c_str(), source.files.size(),
                     static_cast<long>(blocks.longest_tokens()), static_cast<long>(sequence_),
                     static_cast<long>(sequence_ + 1)),
-          "use more text, a smaller run.sequence, or take it out of data.train and data.mixture");
+          "use more text or a smaller run.sequence, or remove it from data.train and data.mixture");
     }
     for (const ShardBlocks& blocks : blocks_)
       if (bytes <= kScanBytes) check_all_tokens(blocks, vocab_size_);
@@ -154,7 +154,7 @@ class Mixed : public BatchOrder {
   Cursor cursor_of(int64_t step) const override { return {.batch = step}; }
   int64_t step_of(const Cursor& c) const override {
     if (c.batch < 0 || c != cursor_of(c.batch))
-      throw_no_step(strprintf("step %ld in shard %ld (epoch %ld): a mixture counts steps alone",
+      throw_no_step(strprintf("step %ld in shard %ld (epoch %ld): a mixture counts only steps",
                               static_cast<long>(c.batch), static_cast<long>(c.shard),
                               static_cast<long>(c.epoch)));
     return c.batch;
@@ -189,7 +189,7 @@ class Mixed : public BatchOrder {
   }
 
  private:
-  // Epochs of a source that `drawn` sequences reach into.
+  // Epochs of a source begun by its first `drawn` sequences.
   int64_t begun(size_t source, int64_t drawn) const {
     const int64_t blocks = blocks_[source].blocks();
     return (drawn + blocks - 1) / blocks;
@@ -202,12 +202,12 @@ class Mixed : public BatchOrder {
   int64_t rank_;
   int64_t rank_sequences_;
   int64_t vocab_size_;
-  DrawnBefore drawn_;            // of the caller's thread
-  DrawnBefore drawn_to_read_;    // of the loader's thread, as are the next three
+  DrawnBefore drawn_;            // used by the caller's thread
+  DrawnBefore drawn_to_read_;    // used by the loader's thread, like the next three
   std::vector<int64_t> next_;    // (sources) sequence to read next
-  std::vector<int32_t> source_;  // (sequences) of the step
+  std::vector<int32_t> source_;  // (sequences) source of each sequence of the step
   std::vector<int32_t> tokens_;  // (sequence + 1)
-  std::vector<int64_t> begun_;   // (sources)
+  std::vector<int64_t> begun_;   // (sources) epochs begun before the step
   std::vector<SourceUse> use_;   // (sources)
 };
 

@@ -43,7 +43,8 @@ int32_t gpt2_byte_id(uint8_t byte) {
 }
 
 Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
-  const char* const kHint = "the file is damaged or of another kind; byte-level BPE is supported";
+  const char* const kHint =
+      "the file is damaged or of another kind; only byte-level BPE is supported";
   const auto quoted = [&](int32_t id) {
     return strprintf("token %d (%s)", id, vocabulary_.bytes[static_cast<size_t>(id)].c_str());
   };
@@ -77,7 +78,7 @@ Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary))
                                vocabulary_.bytes[static_cast<size_t>(right)];
     const auto at = id_of.find(joined);
     if (at == id_of.end())
-      throw UserError(strprintf("merge %d joins %s and %s, but the result is no token", rank,
+      throw UserError(strprintf("merge %d joins %s and %s, but the result is not a token", rank,
                                 quoted(left).c_str(), quoted(right).c_str()),
                       kHint);
     add_merge(pair_key(left, right), rank++, at->second);
@@ -87,7 +88,7 @@ Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary))
 void Tokenizer::add_merge(uint64_t pair, int32_t rank, int32_t id) {
   const size_t mask = merge_table_.size() - 1;
   size_t slot = mix(pair) & mask;
-  // A pair listed twice has its last rank, as in the implementations these files come from.
+  // A pair listed twice gets its last rank, as in the implementations that write such files.
   while (merge_table_[slot].pair != kNoPair && merge_table_[slot].pair != pair)
     slot = (slot + 1) & mask;
   merge_table_[slot] = {.pair = pair, .rank = rank, .id = id};
@@ -124,7 +125,7 @@ std::string Tokenizer::decode(View<const int32_t, 1> tokens) const {
   std::string text;
   for (int64_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= vocab_size())
-      throw UserError(strprintf("id %d at position %ld, the vocabulary has %ld", tokens[i],
+      throw UserError(strprintf("id %d at position %ld, but the vocabulary has %ld", tokens[i],
                                 static_cast<long>(i), static_cast<long>(vocab_size())),
                       "decode with the tokenizer that made these ids");
     text += vocabulary_.bytes[static_cast<size_t>(tokens[i])];
@@ -165,7 +166,7 @@ void Encoder::encode(std::string_view text, std::vector<int32_t>& tokens) {
   }
 }
 
-// Puts the pair of symbol `left` and its neighbour into the heap if it can be joined.
+// Pushes the pair of symbol `left` and its right neighbour onto the heap if it can be joined.
 void Encoder::consider(int32_t left) {
   const Symbol& a = symbols_[static_cast<size_t>(left)];
   if (a.next < 0) return;
@@ -176,7 +177,7 @@ void Encoder::consider(int32_t left) {
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
-// O(n log n) in the bytes of the piece: a megabyte without a space is a matter of seconds, not
+// O(n log n) in the bytes of the piece, so that a megabyte without a space takes seconds, not
 // hours.
 void Encoder::encode_piece(std::string_view piece, std::vector<int32_t>& tokens) {
   CHECK(piece.size() < INT32_MAX, "a piece of %zu bytes", piece.size());
@@ -199,7 +200,7 @@ void Encoder::encode_piece(std::string_view piece, std::vector<int32_t>& tokens)
     if (a.length == 0 || a.next < 0) continue;
     Symbol& b = symbols_[static_cast<size_t>(a.next)];
     const Tokenizer::Merge* merge = tokenizer_.find_merge(a.id, b.id);
-    if (merge == nullptr || merge->rank != rank) continue;  // one of the two has changed since
+    if (merge == nullptr || merge->rank != rank) continue;  // stale: one of the two has changed
     a.id = merge->id;
     a.length += b.length;
     b.length = 0;

@@ -20,20 +20,20 @@ namespace assay {
 
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 
-// GPT-2's ids of the 256 bytes: the 188 printable ones first, in order, then the other 68.
+// GPT-2's id of a byte: the 188 printable bytes come first, in order, then the other 68.
 int32_t gpt2_byte_id(uint8_t byte);
 
-// What a tokenizer is made of.
+// The tables of a tokenizer.
 struct Vocabulary {
-  std::vector<std::string> bytes;                   // bytes[id]; empty where an id is not used
-  std::vector<std::pair<int32_t, int32_t>> merges;  // in order of rank; the join of both is a token
+  std::vector<std::string> bytes;                   // bytes[id]; empty if the id is unused
+  std::vector<std::pair<int32_t, int32_t>> merges;  // by rank; the joined bytes are a token too
   std::vector<int32_t> special;                     // ids never made from text, ascending
 };
 
 class Tokenizer {
  public:
-  // UserError naming the token when bytes are missing, a merge has no token, or two tokens are
-  // equal.
+  // UserError naming the token when a byte has no token, a merge's result is not a token, or two
+  // tokens are equal.
   explicit Tokenizer(Vocabulary vocabulary);
 
   int64_t vocab_size() const { return static_cast<int64_t>(vocabulary_.bytes.size()); }
@@ -45,8 +45,8 @@ class Tokenizer {
   std::string decode(const std::vector<int32_t>& tokens) const {
     return decode({tokens.data(), {static_cast<int64_t>(tokens.size())}});
   }
-  // Bytes of each token for bits per byte: 0 for special tokens, and up to `vocab_size` for
-  // padding.
+  // Bytes of each token, for bits per byte: 0 for special tokens and for padding up to
+  // `vocab_size`. Has max(vocab_size, vocab_size()) elements.
   std::vector<int32_t> token_lengths(int64_t vocab_size) const;
   const Vocabulary& vocabulary() const { return vocabulary_; }
   bool is_special(int32_t id) const;
@@ -68,7 +68,7 @@ class Tokenizer {
   std::vector<Merge> merge_table_;  // open addressing, a power of two, at most half full
 };
 
-// Encodes texts one after the other and remembers the pieces it has seen. One a thread; the
+// Encodes texts one after the other and caches the pieces it has seen. Use one per thread; the
 // tokenizer must outlive it.
 class Encoder {
  public:
@@ -77,7 +77,7 @@ class Encoder {
   void encode(std::string_view text, std::vector<int32_t>& tokens);
 
  private:
-  // One cache line a piece; a new piece takes the place of the one with the same slot.
+  // One cache line per piece; a new piece replaces the one in its slot.
   struct Slot {
     static constexpr size_t kBytes = 22;
     static constexpr size_t kTokens = 10;

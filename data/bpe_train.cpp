@@ -10,8 +10,8 @@ namespace assay {
 
 namespace {
 
-// A piece without a break (a blob in base64) would be walked whole at every merge it takes part in;
-// it is counted in parts of this many bytes.
+// Longer pieces (a blob in base64) are counted in parts of this many bytes, because every merge
+// walks the whole of each piece that it changes.
 constexpr size_t kLongestPiece = 256;
 
 struct Word {
@@ -21,14 +21,14 @@ struct Word {
 
 struct Pair {
   int64_t count = 0;
-  std::vector<int32_t> words;  // where it occurs, or did
+  std::vector<int32_t> words;  // words where it occurs or once did
   bool touched = false;        // its count changed in the current merge
 };
 
 struct Candidate {
   int64_t count;
   uint64_t key;
-  // The top of the queue is the most frequent pair, then the smallest.
+  // Puts the most frequent pair at the top of the queue, among equals the smallest.
   bool operator<(const Candidate& other) const {
     return count != other.count ? count < other.count : key > other.key;
   }
@@ -47,7 +47,7 @@ class Trainer {
     requeue();
   }
 
-  // The most frequent pair, or false when none occurs twice.
+  // Finds the most frequent pair; false if none occurs twice.
   bool best(int32_t& left, int32_t& right) {
     while (!queue_.empty()) {
       const Candidate top = queue_.top();
@@ -70,8 +70,8 @@ class Trainer {
   }
 
  private:
-  // Every pair of the word is taken out and the pairs of the joined word are put in; only words
-  // that still hold the pair are touched.
+  // Joins the pair in the word and updates the counts of the pairs beside it; does nothing to a
+  // word that no longer has the pair.
   void join_word(int32_t w, int32_t left, int32_t right, int32_t id) {
     Word& word = words_[static_cast<size_t>(w)];
     std::vector<int32_t>& ids = word.ids;
@@ -82,7 +82,7 @@ class Trainer {
         ids[kept++] = ids[i++];
         continue;
       }
-      // The left neighbour is already rewritten, the right one is not.
+      // The left neighbour has been rewritten already, the right one has not.
       if (kept > 0) {
         change(ids[kept - 1], left, w, -word.count);
         change(ids[kept - 1], id, w, word.count);
@@ -147,8 +147,9 @@ void PieceCounter::merge(const PieceCounter& other) {
 
 Tokenizer train_bpe(const PieceCounter& pieces, int64_t vocab_size) {
   if (vocab_size < 257 || vocab_size > 1 << 24)
-    throw UserError(strprintf("a vocabulary of %ld", static_cast<long>(vocab_size)),
-                    "it needs 257 (the bytes and <|endoftext|>) to 16777216 tokens");
+    throw UserError(
+        strprintf("a vocabulary of %ld tokens is not possible", static_cast<long>(vocab_size)),
+        "choose 257 (the bytes and <|endoftext|>) to 16777216 tokens");
   if (pieces.count_.empty())
     throw UserError("there is no text to train a tokenizer on", "give files that are not empty");
   std::vector<Word> words;
@@ -169,12 +170,12 @@ Tokenizer train_bpe(const PieceCounter& pieces, int64_t vocab_size) {
   std::unordered_set<uint64_t> merged;
   for (int32_t left, right; static_cast<int64_t>(vocabulary.bytes.size()) < vocab_size - 1 &&
                             trainer.best(left, right);) {
-    // Two pairs can spell the same bytes: the second becomes another way to the first one's token.
+    // Two pairs can spell the same bytes: the second pair then makes the first one's token.
     const std::string joined =
         vocabulary.bytes[static_cast<size_t>(left)] + vocabulary.bytes[static_cast<size_t>(right)];
     const auto [at, added] = id_of.emplace(joined, static_cast<int32_t>(vocabulary.bytes.size()));
     if (added) vocabulary.bytes.push_back(joined);
-    // A pair comes again when such a second way made one of its halves.
+    // A pair occurs again when such a second pair made one of its two tokens.
     if (merged.insert(key_of(left, right)).second) vocabulary.merges.emplace_back(left, right);
     trainer.join(left, right, at->second);
   }

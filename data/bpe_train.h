@@ -1,6 +1,6 @@
-// Training of a byte-level BPE vocabulary: count the pieces of the texts, then join the most
-// frequent adjacent pair, again and again. Ties go to the smaller pair of ids, so the result
-// depends on the texts alone, not on their order or on threads.
+// Trains a byte-level BPE vocabulary: counts the pieces of the texts, then repeatedly joins the
+// most frequent adjacent pair. Ties go to the smaller pair of ids, so the result depends only on
+// the texts, not on their order or on threads.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace assay {
 
-// How often each piece occurs. One object a thread; merge() adds up.
+// Counts how often each piece occurs. Use one per thread; merge() adds them up.
 class PieceCounter {
  public:
   void add(std::string_view text);
@@ -31,9 +31,9 @@ class PieceCounter {
   int64_t bytes_ = 0;
 };
 
-// Ids as GPT-2 lays them out: 256 bytes, then the merges in order, <|endoftext|> last. The
-// vocabulary is smaller than asked when no pair occurs twice any more. UserError when vocab_size is
-// below 257 or no text was added.
+// Ids are laid out as in GPT-2: 256 bytes, then the merges in order, <|endoftext|> last. The
+// vocabulary is smaller than vocab_size if no further pair occurs twice. UserError when vocab_size
+// is below 257 or above 2^24, or no text was added.
 Tokenizer train_bpe(const PieceCounter& pieces, int64_t vocab_size);
 
 }  // namespace assay

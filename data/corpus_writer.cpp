@@ -33,7 +33,7 @@ void remove_stale_shards(const Manifest& old, const Manifest& made, const std::s
   }
 }
 
-// Empty when there is none, or when it is damaged: its shards are then not known.
+// Empty if there is no manifest or if it is damaged: its shards are then unknown.
 Manifest existing_manifest(const std::string& folder) {
   try {
     if (exists(folder + "/" + kManifestName)) return read_manifest(folder);
@@ -52,8 +52,9 @@ void write_and_sync(AtomicFile& file, const std::string& text) {
 CorpusWriter::CorpusWriter(const Tokenizer& tokenizer, Config config)
     : tokenizer_(tokenizer), config_(std::move(config)) {
   if (config_.shard_tokens < 1024 || config_.shard_tokens > INT32_MAX)
-    throw UserError(strprintf("shards of %ld tokens", static_cast<long>(config_.shard_tokens)),
-                    "choose 1024 to 2147483647 tokens a shard");
+    throw UserError(
+        strprintf("shards of %ld tokens are not possible", static_cast<long>(config_.shard_tokens)),
+        "choose 1024 to 2147483647 tokens per shard");
   if (config_.name.empty() || config_.name.find('/') != std::string::npos)
     throw UserError("a corpus cannot be named \"" + config_.name + "\"",
                     "use letters, digits, - and _");
@@ -134,7 +135,7 @@ Manifest CorpusWriter::commit(const std::string& validation) {
   write_and_sync(tokenizer_file, tokenizer_json(tokenizer_));
   write_and_sync(manifest_file, manifest_text(manifest));
 
-  // Everything is on the disk; from here on files only get their names.
+  // All content is on the disk; from here on files are only renamed and removed.
   const Manifest old = existing_manifest(config_.folder);
   std::error_code ignored;
   fs::remove(manifest_file.path(), ignored);

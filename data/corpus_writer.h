@@ -1,6 +1,5 @@
-// The shards of one corpus on their way to the disk: NAME_val_000000.bin, NAME_train_000001.bin,
-// ..., tokenizer.json, manifest.json. Nothing has its final name before all of it is written; the
-// manifest is last.
+// Writes the files of one corpus: NAME_val_000000.bin, NAME_train_000001.bin, ..., tokenizer.json,
+// manifest.json. They get their final names only when all of them are written, the manifest last.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +22,24 @@ class CorpusWriter {
     std::string folder;
     std::string name = "corpus";
     int64_t shard_tokens = 100'000'000;
-    Existing existing = Existing::kRefuse;  // what to do with a corpus that is there
+    Existing existing = Existing::kRefuse;  // what to do with an existing corpus
   };
-  // `tokenizer` must outlive the writer. UserError when the folder holds a corpus and existing is
-  // kRefuse.
+  // `tokenizer` must outlive the writer. UserError: the folder holds a corpus and existing is
+  // kRefuse, a name or a number of tokens that is not possible, a tokenizer without <|endoftext|>.
   CorpusWriter(const Tokenizer& tokenizer, Config config);
 
-  // EOT and the tokens of a document; a document that does not fit continues in the next shard.
+  // Writes EOT and the tokens of a document; one that does not fit continues in the next shard.
   void add_document(Split split, View<const int32_t, 1> tokens, int64_t text_bytes);
-  // More of the document added last, to the same split.
+  // Adds tokens to the document added last, in the same split.
   void continue_document(Split split, View<const int32_t, 1> tokens, int64_t text_bytes);
 
-  // A file that documents came from, for the manifest.
+  // Adds a file that documents came from, for the manifest.
   void add_source(SourceEntry source) { sources_.push_back(std::move(source)); }
 
   int64_t documents(Split split) const;  // so far
 
-  // Everything gets its final name. `validation` is how documents were held out, for the manifest.
-  // UserError when there is no training document.
+  // Gives all files their final names. `validation` says how documents were held out, for the
+  // manifest. UserError when there is no training document.
   Manifest commit(const std::string& validation = "");
 
  private:

@@ -16,11 +16,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t kReadBytes = size_t{1} << 20;
 constexpr const char* kOneObject =
-    "JSONL has one whole JSON object on each line, in UTF-8; --skip-bad-lines leaves out the "
-    "others";
+    "JSONL has one whole JSON object on each line, in UTF-8; --skip-bad-lines skips other lines";
 constexpr const char* kNameTheField =
-    "name the field that holds the text: --field NAME; --skip-bad-lines leaves out lines without "
-    "it";
+    "name the field that holds the text: --field NAME; --skip-bad-lines skips lines without it";
 
 std::string unpacked_extension(const std::string& file) {
   return fs::path(unpacked_name(file)).extension().string();
@@ -31,7 +29,7 @@ bool is_jsonl(const std::string& file) {
   return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
 }
 
-// A plain *.json in a folder is a description of the corpus rather than a part of it.
+// A plain *.json in a folder usually describes the corpus and is not part of it.
 bool is_corpus_file(const std::string& file) {
   const std::string extension = unpacked_extension(file);
   return extension == ".txt" || extension == ".text" || extension == ".md" ||
@@ -50,13 +48,13 @@ std::vector<std::string> list_folder(const std::string& folder) {
     throw UserError(
         "no text in the folder " + folder,
         "it needs files named *.txt, *.text, *.md, *.jsonl or *.ndjson, plain or with .gz or .zst; "
-        "other files can be given by name");
+        "give other files by name");
   std::sort(files.begin(), files.end());
   return files;
 }
 
-// Before a space that follows a letter or digit two pieces meet, whatever is around them. 0: no
-// such place.
+// The last position before a space that follows an ASCII letter or digit; two pieces always meet
+// there. 0 if there is none.
 size_t last_safe_cut(std::string_view text) {
   for (size_t i = text.size(); i-- > 1;) {
     const unsigned char before = static_cast<unsigned char>(text[i - 1]);
@@ -73,7 +71,7 @@ const char* with_article(const nlohmann::json& value) {
   return value.is_boolean() ? "true or false" : "a number";
 }
 
-// What the text of a JSONL line is in. The parser names the byte, as `column` does in an editor.
+// The text in the field of a JSONL line. The parser's errors name the byte of the line, from 1.
 std::string field_text(const RawDocument& document, const std::string& field) {
   const std::string where =
       strprintf("%s line %ld", document.file.c_str(), static_cast<long>(document.line));
@@ -89,7 +87,7 @@ std::string field_text(const RawDocument& document, const std::string& field) {
     throw BadLine(where + " is not JSON: a number is too large", kOneObject);
   }
   if (!object.is_object())
-    throw BadLine(where + " is no JSON object but " + with_article(object), kOneObject);
+    throw BadLine(where + " is not a JSON object but " + with_article(object), kOneObject);
   const auto found = object.find(field);
   if (found == object.end())
     throw BadLine(where + " has no field \"" + field + "\"", kNameTheField);
@@ -171,7 +169,7 @@ bool DocumentReader::next_text(RawDocument& document) {
       return true;
     }
     if (end_of_file_) break;
-    // A separator may stand across the end of the buffer.
+    // A separator may begin at the end of the buffer and end beyond it.
     scanned_ = std::max(at_, buffer_.size() - std::min(buffer_.size(), separator.size()));
     if (buffer_.size() - at_ > options_.part_bytes) {
       const std::string_view scanned = std::string_view(buffer_).substr(at_, scanned_ - at_);

@@ -1,11 +1,11 @@
-// Documents from files, one after the other, in memory of the size of one document.
+// Reads documents from files, one after the other; memory holds about one document at a time.
 //
 //   text    split at a separator; white space around a document is stripped
-//   JSONL   *.jsonl, *.ndjson, *.json: one object a line, its text in a field
+//   JSONL   *.jsonl, *.ndjson, *.json: one object per line, its text in a field
 //   folder  its *.txt, *.text, *.md, *.jsonl, *.ndjson, at any depth, in lexicographic order
 //
-// Each of them may be compressed: *.txt.gz, *.jsonl.zst (data/input_file.h); folders then also give
-// *.json.gz and *.json.zst. Bytes are taken as they are: text need not be UTF-8 (JSON must be).
+// Files may be compressed: *.txt.gz, *.jsonl.zst (data/input_file.h); of a folder *.json.gz and
+// *.json.zst are then read too. Bytes are taken as they are: text need not be UTF-8 (JSON must be).
 #pragma once
 
 #include <cstdint>
@@ -23,38 +23,39 @@ enum class Unfinished { kKeep, kDrop };
 enum class BadLines { kRefuse, kSkip };
 
 struct DocumentOptions {
-  std::string separator = "<|endoftext|>";  // empty: a file is a document
+  std::string separator = "<|endoftext|>";  // empty: one document per file
   std::string field = "text";               // of JSONL objects
   Trim trim = Trim::kStrip;
   Unfinished unfinished =
-      Unfinished::kKeep;  // the last document of a text file, when no separator ends it
-  BadLines bad_lines = BadLines::kRefuse;  // what to do with a line of JSONL that has no text
+      Unfinished::kKeep;  // what to do with a text file's last document if no separator ends it
+  BadLines bad_lines = BadLines::kRefuse;  // what to do with a JSONL line without a text
   size_t part_bytes = size_t{64} << 20;    // see RawDocument
 };
 
 // White space around a document.
 constexpr const char* kDocumentSpace = " \t\n\v\f\r";
 
-// A document as it stands in its file. Plain text over part_bytes comes in parts, cut before a
-// space, where no piece of the tokenizer's pre-split is torn. The first part has more than
-// kFirstPartBytes after the white space it begins with: what is decided by a document's beginning
-// is decided the same wherever it is cut.
+// A document as stored in its file. Plain text over part_bytes comes in parts, cut before a space
+// where no piece of the tokenizer's pre-split is split. The first part has more than
+// kFirstPartBytes after its leading white space, so that what is decided by a document's beginning
+// (data/held_out.h) does not depend on the cuts.
 constexpr size_t kFirstPartBytes = size_t{1} << 20;
 struct RawDocument {
   std::string bytes;
   std::string file;
-  size_t file_idx = 0;  // of DocumentReader::files()
-  int64_t line = 0;     // of JSONL, else 0
-  bool begins = true;
-  bool ends = true;
+  size_t file_idx = 0;  // in DocumentReader::files()
+  int64_t line = 0;     // line of a JSONL file, from 1; 0 for plain text
+  bool begins = true;   // is the document's first part
+  bool ends = true;     // is its last part
 };
 
-// A line of JSONL without a text: no JSON object, no such field, no string in it, or not UTF-8.
+// A JSONL line without a text: not a JSON object, no such field, not a string, or not UTF-8.
 struct BadLine : UserError {
   using UserError::UserError;
 };
 
-// The text inside: the JSON field, without surrounding white space. BadLine with file and line.
+// The text of a document or part: of JSONL the field, else the bytes; without surrounding white
+// space unless options.trim is kKeep. Throws BadLine with file and line.
 std::string document_text(const RawDocument& document, const DocumentOptions& options);
 
 class DocumentReader {
@@ -62,20 +63,20 @@ class DocumentReader {
   // UserError for a path that is missing or unreadable and for a folder without such files.
   DocumentReader(const std::vector<std::string>& paths, DocumentOptions options);
 
-  // The next document, which may turn out to be empty; false at the end.
+  // Reads the next document or part, which may be empty; false at the end.
   bool next(RawDocument& document);
 
   const DocumentOptions& options() const { return options_; }
-  // Of the files as they are stored: how far the reading is, packed or not.
+  // Bytes of the files as stored, compressed or not: in all, and read so far.
   int64_t bytes_total() const { return bytes_total_; }
   int64_t bytes_read() const { return bytes_before_ + (file_ ? file_->bytes_read() : 0); }
   const std::vector<std::string>& files() const { return files_; }
-  // Of the files read to their end, in order.
+  // A file that was read to its end.
   struct Read {
     int64_t bytes = 0;
     std::string sha256;
   };
-  const std::vector<Read>& read() const { return read_; }
+  const std::vector<Read>& read() const { return read_; }  // in the order of files()
 
  private:
   bool open_next();
@@ -89,14 +90,14 @@ class DocumentReader {
   size_t next_file_ = 0;
   std::unique_ptr<InputFile> file_;
   std::vector<Read> read_;
-  std::string buffer_;  // read, not yet delivered from at_ on
+  std::string buffer_;  // bytes read; those from at_ on are not delivered yet
   size_t at_ = 0;
-  size_t scanned_ = 0;  // before here there is no separator
+  size_t scanned_ = 0;  // no separator begins before this position
   bool end_of_file_ = false;
-  bool inside_ = false;  // the document has begun in an earlier part
+  bool inside_ = false;  // the document began in an earlier part
   int64_t line_ = 0;
   int64_t bytes_total_ = 0;
-  int64_t bytes_before_ = 0;  // of the files before this one
+  int64_t bytes_before_ = 0;  // read from the files before this one
 };
 
 }  // namespace assay

@@ -16,7 +16,7 @@ namespace assay {
 namespace {
 
 constexpr size_t kStoredBytes = size_t{1} << 18;
-// Frames of `zstd --long=31`, which some public corpora are made of.
+// Allows the frames of `zstd --long=31`, which some public corpora use.
 constexpr int kLongestWindowLog = 31;
 
 class Gunzip : public Unpacker {
@@ -32,7 +32,7 @@ class Gunzip : public Unpacker {
   std::string unpack(Piece& piece) override {
     if (between_ && piece.in_bytes == 0) return "";
     if (between_) inflateReset(&stream_);
-    // zlib does not write to next_in, its type is older than const.
+    // zlib does not write to next_in, although its type lacks const.
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(piece.in));
     stream_.avail_in = static_cast<uInt>(piece.in_bytes);
     stream_.next_out = reinterpret_cast<Bytef*>(piece.out);
@@ -97,7 +97,7 @@ std::string unpacked_name(const std::string& path) {
 }
 
 void throw_unreadable(const std::string& path, const std::string& why) {
-  throw UserError("cannot read " + path + ": " + why, "check the path and who may read it");
+  throw UserError("cannot read " + path + ": " + why, "check the path and its permissions");
 }
 
 InputFile::InputFile(const std::string& path)
@@ -143,7 +143,7 @@ size_t InputFile::unpack_some(char* out, size_t bytes) {
   if (wrong.empty()) return got;
   throw UserError(strprintf("%s is damaged: %s, found in line %ld of its text", path_.c_str(),
                             wrong.c_str(), static_cast<long>(line_)),
-                  "make or download it again; a file that is not compressed needs another name");
+                  "make or download it again; rename it if it is not compressed");
 }
 
 }  // namespace assay

@@ -1,9 +1,9 @@
-// The bytes of a file in order; *.gz and *.zst are unpacked as they are read, never whole in
+// Reads the bytes of a file in order; *.gz and *.zst are unpacked as they are read, never whole in
 // memory.
 //
 // A compressed file may have several streams one after the other, as `cat a.gz b.gz` makes them.
-// UserError with the line of the text reached when it is damaged, cut short, or not what its name
-// says.
+// UserError with the line of the text reached when it is damaged, cut short, or not of the format
+// that its name implies.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace assay {
 
-// What a file is called without .gz or .zst.
+// The path without .gz or .zst.
 std::string unpacked_name(const std::string& path);
 
 [[noreturn]] void throw_unreadable(const std::string& path, const std::string& why);
 
-// One compression format, a piece at a time.
+// Unpacks one compression format piece by piece.
 class Unpacker {
  public:
   struct Piece {
@@ -31,9 +31,10 @@ class Unpacker {
     size_t out_bytes;
   };
   virtual ~Unpacker() = default;
-  // Takes from the front of `in`, fills the front of `out`. "" or what is wrong with the bytes.
+  // Consumes the front of `in` and fills the front of `out`; on return `piece` has what is left of
+  // both. Returns "" or what is wrong with the bytes.
   virtual std::string unpack(Piece& piece) = 0;
-  // A stream has ended and no other has begun: here the file may end.
+  // True if a stream has ended and no other has begun; the file may end only here.
   virtual bool between_streams() const = 0;
 };
 
@@ -41,11 +42,11 @@ class InputFile {
  public:
   explicit InputFile(const std::string& path);
 
-  // Up to `bytes` bytes of the text; 0 at its end.
+  // Reads up to `bytes` bytes of the text; returns how many, 0 at the end.
   size_t read(char* out, size_t bytes);
 
-  int64_t bytes_read() const { return bytes_read_; }  // of the file as it is stored
-  std::string sha256() { return hash_.hex(); }        // of what was read of it; once, at the end
+  int64_t bytes_read() const { return bytes_read_; }  // of the file as stored
+  std::string sha256() { return hash_.hex(); }  // of the stored bytes read; call once, at the end
 
  private:
   struct Close {
@@ -57,11 +58,11 @@ class InputFile {
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   std::unique_ptr<Unpacker> unpacker_;  // null: the bytes are the text
-  std::string stored_;                  // read, not yet unpacked from at_ on
+  std::string stored_;                  // stored bytes; those from at_ on are not unpacked yet
   size_t at_ = 0;
   bool end_of_file_ = false;
   int64_t bytes_read_ = 0;
-  int64_t line_ = 1;  // of the text, what was unpacked last ends in it
+  int64_t line_ = 1;  // line of the text where the unpacked bytes end
   Sha256 hash_;
 };
 

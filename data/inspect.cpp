@@ -10,9 +10,9 @@ ShardSummary inspect_shard(const Shard& shard, int64_t eot_id, int64_t top, int6
   ShardSummary summary;
   summary.tokens = shard.tokens();
   summary.token_bytes = shard.token_bytes();
-  std::vector<int64_t> small(1 << 16, 0);  // ids that have the narrow width; the rest is rare
+  std::vector<int64_t> small(1 << 16, 0);  // counts of ids below 2^16; larger ones are rare
   std::unordered_map<int32_t, int64_t> large;
-  // Any id is shown, so none is refused here: the vocabulary is as large as int32 allows.
+  // Accepts every id that fits into int32: shards with wrong ids can be inspected too.
   for_each_piece(shard, INT32_MAX, [&](int64_t begin, View<const int32_t, 1> piece) {
     for (int64_t i = 0; i < piece.size(); ++i) {
       if (begin + i < sample) summary.first.push_back(piece[i]);

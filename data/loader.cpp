@@ -29,7 +29,7 @@ Loader::Loader(LoaderConfig config) : config_(std::move(config)) {
     unit = INT64_MAX;
   if (config_.batch_tokens % unit != 0)
     throw UserError(
-        strprintf("run.batch_tokens %ld is no multiple of ranks %d x micro_batch %ld x sequence "
+        strprintf("run.batch_tokens %ld is not a multiple of ranks %d x micro_batch %ld x sequence "
                   "%ld = %ld",
                   static_cast<long>(config_.batch_tokens), config_.ranks,
                   static_cast<long>(config_.micro_batch), static_cast<long>(config_.sequence),
@@ -160,7 +160,7 @@ ValidationSet::ValidationSet(const Config& config)
     throw UserError("data.val names no shard",
                     "give files, or write shards with: assay data prepare");
   const std::vector<Shard> shards(config.files.begin(), config.files.end());
-  std::vector<int64_t> sequences;  // taken from each shard
+  std::vector<int64_t> sequences;  // number taken from each shard
   int64_t wanted = (config.tokens - 1) / sequence_ + 1;
   int64_t total = 0;
   for (const Shard& shard : shards) {

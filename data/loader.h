@@ -1,12 +1,12 @@
-// The batches of a run, read one step ahead of it.
+// Delivers the batches of a run, read one step ahead.
 //
-// Shards in lexicographic order; batch b of a shard is its tokens [b * batch_tokens, (b + 1) *
-// batch_tokens) and one token of look-ahead, floor((tokens - 1) / batch_tokens) batches a shard,
-// the tail is dropped. A rank takes its contiguous part of a batch and cuts it into micro-batches
-// of micro_batch sequences. target[i] is token[i + 1], across sequence ends too. The order depends
-// on files and batch_tokens, not on ranks or micro_batch. At the end of the data the order starts
-// over; epochs are counted and announced. With a mixture a batch is sequences of several sources
-// instead (data/batch_order.h).
+// Shards are read in the given order; batch b of a shard is its tokens [b * batch_tokens, (b + 1) *
+// batch_tokens) and one token of look-ahead. A shard has floor((tokens - 1) / batch_tokens)
+// batches; its tail is dropped. A rank takes its contiguous part of a batch and cuts it into
+// micro-batches of micro_batch sequences. target[i] is token[i + 1], across sequence ends too. The
+// order depends on files and batch_tokens, not on ranks or micro_batch. At the end of the data the
+// order starts over; epochs are counted and announced. With a mixture a batch consists of sequences
+// of several sources instead (data/batch_order.h).
 //
 // A thread reads one step ahead. After the first next_step() nothing is allocated.
 #pragma once
@@ -42,33 +42,33 @@ struct MixtureSource {
 struct LoaderConfig {
   std::vector<std::string> files;
   std::vector<MixtureSource> mixture =
-      {};                    // given: drawn from by weight, instead of `files` in order
-  uint64_t seed = 0;         // of the draws
-  int64_t batch_tokens = 0;  // of one optimizer step, all ranks together
+      {};                    // if not empty, drawn from by weight instead of `files` in order
+  uint64_t seed = 0;         // seeds the draws of the mixture
+  int64_t batch_tokens = 0;  // per optimizer step, of all ranks together
   int64_t sequence = 0;
   int64_t micro_batch = 0;  // sequences
   int rank = 0;
   int ranks = 1;
   int64_t vocab_size = 0;
-  // Called on the caller's thread when an epoch begins again; empty = one line on stderr.
+  // Called on the caller's thread when a new epoch begins; empty = one line on stderr.
   std::function<void(const std::string&)> warn = {};
 };
 
 class Loader {
  public:
-  // UserError: unreadable or damaged shard, an id outside the vocabulary (all ids are looked at
-  // when the shards have under a gigabyte, otherwise as they are read), sizes that do not divide,
-  // too few tokens.
+  // UserError: unreadable or damaged shard, an id outside the vocabulary (all ids are checked here
+  // if the shards have at most 1 GiB, otherwise as they are read), sizes that do not divide, too
+  // few tokens.
   explicit Loader(LoaderConfig config);
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
   ~Loader();
 
-  // Registers the buffers. Optional: without it they are allocated at the first next_step().
+  // Registers the buffers. Optional: otherwise they are allocated at the first next_step().
   void plan(MemoryPlan& memory);
   int64_t bytes() const;
 
-  // Advances to the next batch; micro() is valid until the following call.
+  // Advances to the next batch; the views of micro() are valid until the following call.
   void next_step();
   int micro_batches() const { return micro_batches_; }
   Batch micro(int i) const;
@@ -82,8 +82,8 @@ class Loader {
   void seek(int64_t step) { seek(cursor_of(step)); }
   Cursor cursor_of(int64_t step) const { return order_->cursor_of(step); }
 
-  // Of a mixture, empty without one: what the steps up to the current one have drawn of each
-  // source.
+  // What a mixture has drawn from each source, up to the current step or after `steps` steps; empty
+  // without a mixture.
   std::span<const SourceUse> source_use() { return source_use(next_); }
   std::span<const SourceUse> source_use(int64_t steps) { return order_->use(steps); }
   std::vector<int64_t> source_sequences() const { return order_->source_sequences(); }
@@ -106,9 +106,9 @@ class Loader {
   View<int32_t, 2> tokens_;  // (2, row_tokens)   the current batch and the one being read
   View<std::byte, 1> raw_;   // (raw_bytes)
 
-  int64_t next_ = 0;  // the step that the next next_step() delivers
+  int64_t next_ = 0;  // the step that the following next_step() delivers
   int64_t current_epoch_ = 0;
-  int current_ = 0;  // row of tokens_ that micro() shows
+  int current_ = 0;  // row of tokens_ that micro() returns
   bool have_batch_ = false;
 
   // Shared with the thread, under mutex_. The thread owns row 1 - current_ while state_ is kWanted.
@@ -122,9 +122,9 @@ class Loader {
   std::thread thread_;
 };
 
-// The first `tokens` tokens of the validation shards (whole sequences of `sequence`, no sequence
-// crosses a shard's end), read once. The same tokens whatever micro_batch and ranks; the last
-// micro-batch may hold fewer sequences.
+// The first `tokens` tokens of the validation shards, read once: whole sequences of `sequence`
+// tokens, rounded up, none across a shard's end. The tokens do not depend on micro_batch and ranks;
+// the last micro-batch may have fewer sequences. UserError when a rank would get no sequence.
 class ValidationSet {
  public:
   struct Config {
@@ -145,7 +145,7 @@ class ValidationSet {
   int64_t tokens() const { return sequences_ * sequence_; }  // of this rank
   int64_t total_tokens() const {
     return total_tokens_;
-  }  // of all ranks; under config.tokens if there are fewer
+  }  // of all ranks; less than config.tokens if the shards have fewer
   int64_t bytes() const {
     return static_cast<int64_t>((token_.size() + target_.size()) * sizeof(int32_t));
   }

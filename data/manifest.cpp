@@ -38,7 +38,7 @@ Manifest read_manifest(const std::string& folder) {
     if (file.at("format") != kFormat)
       throw UserError(strprintf("%s has the format %s, expected %s", path.c_str(),
                                 file.at("format").dump().c_str(), kFormat),
-                      "write the corpus anew with: assay data prepare");
+                      "write the corpus again with: assay data prepare");
     Manifest manifest{.tokenizer_file = file.at("tokenizer").at("file"),
                       .tokenizer_sha256 = file.at("tokenizer").at("sha256"),
                       .vocab_size = file.at("vocab_size"),
@@ -62,7 +62,7 @@ Manifest read_manifest(const std::string& folder) {
     return manifest;
   } catch (const ordered_json::exception& e) {
     throw UserError(strprintf("%s is damaged: %s", path.c_str(), e.what()),
-                    "write the corpus anew with: assay data prepare");
+                    "write the corpus again with: assay data prepare");
   }
 }
 

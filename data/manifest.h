@@ -10,12 +10,12 @@
 
 namespace assay {
 
-// A file that was read, as it was given and stored.
+// An input file, as named by the user and stored on the disk.
 struct SourceEntry {
   std::string file;
   int64_t bytes = 0;
-  int64_t documents = 0;  // of it in the corpus: not empty, no duplicate
-  int64_t bad_lines = 0;  // left out
+  int64_t documents = 0;  // that are in the corpus, without empty ones and dropped duplicates
+  int64_t bad_lines = 0;  // skipped lines of JSONL
   std::string sha256;
 };
 
@@ -23,7 +23,7 @@ struct ShardEntry {
   std::string file;   // name inside the folder
   std::string split;  // "train" or "val"
   int64_t tokens = 0;
-  int64_t documents = 0;  // that begin in it
+  int64_t documents = 0;  // that begin in this shard
   std::string sha256;
 };
 
@@ -32,9 +32,9 @@ struct Manifest {
   std::string tokenizer_sha256;  // tokenizer_hash()
   int64_t vocab_size = 0;
   int64_t eot_id = 0;
-  int64_t text_bytes = 0;                 // that became tokens, both splits
+  int64_t text_bytes = 0;                 // bytes of text encoded, of both splits
   std::string validation = "";            // "share 0.005 by hash", "every 20", "own text", "none"
-  std::vector<SourceEntry> sources = {};  // none for generated text
+  std::vector<SourceEntry> sources = {};  // empty for generated text
   std::vector<ShardEntry> shards;
 
   int64_t tokens(const std::string& split) const;
@@ -47,12 +47,12 @@ constexpr const char* kManifestName = "manifest.json";
 Manifest read_manifest(const std::string& folder);
 std::string manifest_text(const Manifest& manifest);
 
-// The entry of a shard in the manifest of its folder; nothing when there is no manifest or no
-// entry.
+// The entry of a shard in its folder's manifest; nothing if there is no manifest or no entry. Does
+// not compare it with the file. UserError when the manifest is damaged.
 std::optional<ShardEntry> find_entry(const std::string& shard_path);
 
-// What is wrong with the folder's files, one line each: missing, other hash, other token count.
-// Empty = as the manifest says.
+// Compares the folder's files with the manifest. One line for each that is missing or has another
+// hash or token count; empty if all match.
 std::vector<std::string> verify_corpus(const Manifest& manifest, const std::string& folder);
 
 }  // namespace assay

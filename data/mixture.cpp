@@ -26,7 +26,7 @@ Mixture::Mixture(const std::vector<double>& weights, int64_t sequences, uint64_t
   if (sequences >= int64_t{1} << 31)
     throw UserError(
         strprintf("a step of %ld sequences cannot be mixed", static_cast<long>(sequences)),
-        "lower run.batch_tokens, or take data.mixture out");
+        "lower run.batch_tokens, or remove data.mixture");
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   double below = 0;
   for (size_t k = 0; k < weights.size(); ++k) {
@@ -37,7 +37,7 @@ Mixture::Mixture(const std::vector<double>& weights, int64_t sequences, uint64_t
     if (bounds_[k + 1] > bounds_[k]) continue;
     throw UserError(
         strprintf("data.mixture: weight %g of %g in all is too small to be drawn", weights[k], sum),
-        "take the entry out of data.train and data.mixture, or raise its weight");
+        "remove the entry from data.train and data.mixture, or raise its weight");
   }
 }
 
@@ -51,7 +51,7 @@ uint32_t Mixture::offset(int64_t step) const {
   return random_word(key_of(seed_, kOffsets, 0), 0) + static_cast<uint32_t>(step) * kGolden;
 }
 
-// Points j 2^32 + offset below bound S, of j = 0 .. S - 1.
+// Number of j in 0 .. S - 1 with j 2^32 + offset < bounds_[bound] S: the points times S 2^32.
 int64_t Mixture::points_below(size_t bound, uint32_t offset) const {
   const uint64_t reach = bounds_[bound] * static_cast<uint64_t>(sequences_);
   return reach <= offset ? 0 : static_cast<int64_t>((reach - offset + kOne - 1) / kOne);

@@ -1,15 +1,16 @@
-// Which source each sequence of a step comes from, where sources are mixed by weights.
+// Chooses the source of each sequence of a step when sources are mixed by weights.
 //
 //   w(k)       weight of source k over the sum of weights
-//   u(t)       u(0) + t (sqrt(5) - 1) / 2, modulo 1, u(0) uniform in [0, 1) by the seed: spread evenly over any steps, so that
-//              what was drawn in all stays within a few sequences of the weights
-//   points     (j + u(t)) / S for j = 0 .. S - 1, S sequences a step; a point belongs to the source in whose interval
-//              of the cumulative weights it lies
+//   u(t)       u(0) + t (sqrt(5) - 1) / 2, modulo 1; u(0) uniform in [0, 1), from the seed. These
+//              values are evenly spread over any steps, so that the totals drawn stay within a few
+//              sequences of the weights
+//   points     (j + u(t)) / S for j = 0 .. S - 1, with S sequences per step; a point belongs to the
+//              source whose interval of the cumulative weights contains it
 //   order      the S sequences are shuffled, by (seed, step t)
 //
-// So every step takes S w(k) sequences of source k on average, rounded down or up, and which ones
-// they are follows from seed and step alone: nothing has to be saved to go on. In integers, weights
-// in units of 2^-32: every machine draws the same.
+// So a step takes S w(k) sequences of source k on average, rounded down or up. The draws depend
+// only on seed and step, so that no state is saved to resume. Computed in integers, with weights in
+// units of 2^-32, so that every machine draws the same.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +21,21 @@ namespace assay {
 
 class Mixture {
  public:
-  // UserError for a source whose share is too small to be drawn ever.
+  // sequences: of a step. UserError when there are 2^31 or more, or when a weight is too small to
+  // be ever drawn.
   Mixture(const std::vector<double>& weights, int64_t sequences, uint64_t seed);
 
   int64_t sources() const { return static_cast<int64_t>(bounds_.size()) - 1; }
-  int64_t sequences() const { return sequences_; }  // of a step
-  double share(int64_t source) const;
+  int64_t sequences() const { return sequences_; }  // per step
+  double share(int64_t source) const;               // its weight over the sum of weights
 
-  // counts (sources): sequences of each source in the step.
+  // Writes counts (sources), the number of sequences of each source in the step.
   void count(int64_t step, std::span<int64_t> counts) const;
-  // source (sequences): of each sequence of the step.
+  // Writes source (sequences), the source of each sequence of the step.
   void draw(int64_t step, std::span<int32_t> source) const;
 
  private:
-  // How many points of the step lie below bound k.
+  // Number of points of the step below bounds_[bound].
   int64_t points_below(size_t bound, uint32_t offset) const;
   uint32_t offset(int64_t step) const;
 
@@ -42,8 +44,8 @@ class Mixture {
   uint64_t seed_;
 };
 
-// How many sequences of each source the steps before one take. Counted on from the step asked for
-// last.
+// Counts the sequences drawn from each source before a step. Continues from the step of the last
+// call, so calls with ascending steps are cheap.
 class DrawnBefore {
  public:
   explicit DrawnBefore(const Mixture& mixture);

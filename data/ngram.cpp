@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kMaxOrder = 8;
 
-// Never 0: that marks a free slot.
+// Never returns 0, which marks a free slot.
 uint64_t mix(uint64_t h, uint64_t token) {
   h = (h ^ (token + 1)) * 0x9E3779B97F4A7C15u;
   h = (h ^ (h >> 29)) * 0xBF58476D1CE4E5B9u;
@@ -21,8 +21,8 @@ uint64_t ngram_key(uint64_t context, int32_t token) {
   return mix(context ^ 0xD1B54A32D192ED03u, static_cast<uint64_t>(token));
 }
 
-// context[k - 1] = hash of the k - 1 tokens before `at`. Returns how many there are, at most
-// `order`.
+// Writes context[k - 1] = hash of the k - 1 tokens before `at`. Returns the number of contexts, at
+// most `order`.
 int context_keys(View<const int32_t, 1> tokens, int64_t at, int order, uint64_t* context) {
   context[0] = 0x243F6A8885A308D3u;
   int k = 1;

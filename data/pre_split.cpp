@@ -13,7 +13,7 @@ namespace assay {
 
 namespace {
 
-// PCRE2's own \s is not the Unicode property: the class is spelled.
+// PCRE2's \s is not the Unicode property White_Space, so the class is spelled out.
 #define ASSAY_SPACE                                                                               \
   "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{" \
   "205f}\\x{3000}"
@@ -35,14 +35,15 @@ const pcre2_code* compiled() {
     pcre2_code* made = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern), sizeof kPattern - 1,
                                      PCRE2_UTF | PCRE2_ANCHORED, &error, &offset, nullptr);
     CHECK(made != nullptr, "the pre-split does not compile: PCRE2 error %d at %zu", error, offset);
-    pcre2_jit_compile(made, PCRE2_JIT_COMPLETE);  // without JIT it is slow, not wrong
+    pcre2_jit_compile(made, PCRE2_JIT_COMPLETE);  // if it fails, matching is only slower
     return made;
   }();
   return code;
 }
 
-// Length of the valid character at `s`, 0 if there is none. The first byte gives the length and
-// bounds the second, which excludes overlong forms, surrogates and values above U+10FFFF.
+// Length in bytes of the valid UTF-8 character at `s`, 0 if there is none. The first byte gives the
+// length and bounds the second, which excludes overlong forms, surrogates and values above
+// U+10FFFF.
 size_t character(const unsigned char* s, size_t left) {
   const unsigned char a = s[0];
   if (a < 0x80) return 1;

@@ -1,11 +1,11 @@
-// GPT-2's pre-split: text becomes pieces, and no token crosses a piece's end. Alternatives in
+// GPT-2's pre-split: cuts text into pieces; no token crosses a piece's end. The alternatives in
 // order:
 //
 //   's 't 're 've 'm 'll 'd  |  ?L+  |  ?N+  |  ?(neither space, L nor N)+  |  S+ not before a non-space  |  S+
 //
 // L, N: Unicode letters and numbers; S: the 25 code points of White_Space; " ?" is one optional
-// ASCII space. A byte that is no part of valid UTF-8 is a piece of its own, and text ends before
-// it.
+// ASCII space. A byte outside valid UTF-8 is a piece of its own, and the text before it is split as
+// if it ended there.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace assay {
 
-// Bytes at the start of `text` that are whole, valid UTF-8 characters.
+// Number of bytes at the start of `text` that are whole, valid UTF-8 characters.
 size_t valid_utf8_prefix(std::string_view text);
 
-// Runs over one text; holds PCRE2's match data, so one object a thread.
+// Iterates over the pieces of a text. Owns PCRE2 match data, so use one per thread.
 class PreSplit {
  public:
   PreSplit();
@@ -25,14 +25,14 @@ class PreSplit {
   ~PreSplit();
 
   void start(std::string_view text);
-  // The next piece (never empty), or false at the end. The pieces in order are the text.
+  // Gets the next piece (never empty); false at the end. The pieces in order make up the text.
   bool next(std::string_view& piece);
 
  private:
   void* match_;
   std::string_view text_;
   size_t at_ = 0;
-  size_t run_begin_ = 0;  // the valid run that holds at_
+  size_t run_begin_ = 0;  // the run of valid UTF-8 that contains at_
   size_t run_end_ = 0;
 };
 

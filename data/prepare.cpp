@@ -15,7 +15,8 @@ namespace assay {
 
 namespace {
 
-// Read, then worked on by all cores, then written: large enough to keep many cores busy.
+// Documents are read, processed by all cores and written in groups of this size, which keeps many
+// cores busy.
 constexpr size_t kGroupBytes = size_t{16} << 20;
 
 int resolved_threads(int threads) {
@@ -24,9 +25,8 @@ int resolved_threads(int threads) {
 }
 
 // Calls work(worker, document) -> Result for every document on `threads` workers, and
-// done(document, result) in the order of the documents, on this thread. An error of a document is
-// thrown when its turn comes; of a line that is to be skipped, skip(document, error) is called
-// instead.
+// done(document, result) in the order of the documents, on this thread. An error in a document is
+// thrown when its turn comes; for a line to be skipped, skip(document, error) is called instead.
 template <typename Result, typename Work, typename Done, typename Skip>
 void for_each_document(DocumentReader& reader, int threads, Work&& work, Done&& done, Skip&& skip) {
   std::vector<RawDocument> group;
@@ -69,12 +69,12 @@ void add_skipped(SkippedLines& skipped, const BadLine& bad) {
 
 struct Encoded {
   std::vector<int32_t> tokens;
-  int64_t bytes = 0;  // of text
-  std::string hash;   // when duplicates are dropped
-  double number = 0;  // document_number(), when the split goes by it
+  int64_t bytes = 0;  // of the text
+  std::string hash;   // SHA-256 of the text, if duplicates are dropped
+  double number = 0;  // document_number(), if it decides the split
 };
 
-// Reads inputs into the writer.
+// Encodes input files into the writer.
 class Preparation {
  public:
   Preparation(const Tokenizer& tokenizer, const PrepareConfig& config, CorpusWriter& writer)
@@ -82,8 +82,8 @@ class Preparation {
     for (int i = 0; i < threads_; ++i) encoders_.push_back(std::make_unique<Encoder>(tokenizer));
   }
 
-  // split_of(index, number) says where the index-th document that is kept goes. The files are added
-  // to the manifest.
+  // split_of(index, number) returns the split of the index-th kept document. The files are added to
+  // the manifest.
   template <typename SplitOf>
   void read(const std::vector<std::string>& inputs, PrepareResult& result, SplitOf&& split_of) {
     DocumentReader reader(inputs, config_.documents);
@@ -152,10 +152,11 @@ class Preparation {
 
 PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config) {
   if (config.val_every < 0 || config.val_every == 1)
-    throw UserError(strprintf("--val-every %ld", static_cast<long>(config.val_every)),
-                    "0 makes no validation set, N >= 2 takes every N-th document");
+    throw UserError(
+        strprintf("--val-every %ld is not possible", static_cast<long>(config.val_every)),
+        "0 makes no validation set, N >= 2 holds out every N-th document");
   if (config.val_share && !(*config.val_share > 0 && *config.val_share < 1))
-    throw UserError(strprintf("--val-share %g", *config.val_share),
+    throw UserError(strprintf("--val-share %g must be > 0 and < 1", *config.val_share),
                     "give a share of the documents between 0 and 1, e.g. 0.005");
   CorpusWriter writer(tokenizer, config.corpus);
   Preparation preparation(tokenizer, config, writer);

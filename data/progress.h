@@ -1,5 +1,5 @@
-// How far a long command is: a bar on a terminal, a line every ten percent, and at most one a
-// second, in a pipe or file. On stderr.
+// Shows the progress of a long command on stderr: a bar on a terminal; in a pipe or file a line for
+// every ten percent, at most one per second.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace assay {
 
-// What is counted, and how many of it are shown as one.
+// The unit of the counts shown: `name` for `size` counts.
 struct ProgressUnit {
   const char* name = "MB";
   double size = 1e6;
@@ -16,7 +16,7 @@ struct ProgressUnit {
 
 class Progress {
  public:
-  // A total of 0 is unknown: only the count is shown.
+  // total 0: unknown, only the count is shown.
   Progress(std::string what, int64_t total, ProgressUnit unit = {});
   ~Progress();  // ends the bar's line
   Progress(const Progress&) = delete;

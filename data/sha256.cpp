@@ -56,7 +56,7 @@ std::string sha256_file(const std::string& path) {
   }
   if (file == nullptr || std::ferror(file.get()))
     throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
-                    "check the path and who may read it");
+                    "check the path and its permissions");
   return hash.hex();
 }
 

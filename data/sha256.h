@@ -9,7 +9,7 @@ namespace assay {
 
 std::string sha256_hex(std::string_view bytes);
 
-// Streams the file; UserError when it is missing, a folder or unreadable.
+// Reads the file in pieces. UserError when it is missing, a folder or unreadable.
 std::string sha256_file(const std::string& path);
 
 // For bytes that arrive in pieces.
@@ -20,7 +20,7 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
   ~Sha256();
   void update(const void* data, size_t bytes);
-  std::string hex();  // once, at the end
+  std::string hex();  // call once, at the end
 
  private:
   void* context_;

@@ -27,9 +27,9 @@ constexpr Format kFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 constexpr int kHeaderInts = 256;
 static_assert(kHeaderInts * sizeof(int32_t) == kShardHeaderBytes);
 
-const char* const kRebuild = "download it again, or write it anew with: assay data prepare";
+const char* const kRebuild = "download it again, or write it again with: assay data prepare";
 
-// Reads `bytes` at `offset`; false at the end of the file.
+// Reads `bytes` bytes at `offset`; false if the file ends before.
 bool read_exactly(int file, const std::string& path, int64_t offset, void* out, size_t bytes) {
   size_t done = 0;
   while (done < bytes) {
@@ -58,13 +58,13 @@ Shard::Shard(std::string path) : path_(std::move(path)) {
     int32_t header[kHeaderInts] = {};
     if (!read_exactly(file_, path_, 0, header, sizeof header))
       throw UserError(
-          strprintf("%s is no shard: %ld bytes, the header alone has %ld", path_.c_str(),
+          strprintf("%s is not a shard: %ld bytes, but the header alone has %ld", path_.c_str(),
                     static_cast<long>(info.st_size), static_cast<long>(kShardHeaderBytes)),
           kRebuild);
     const auto format = std::find_if(std::begin(kFormats), std::end(kFormats),
                                      [&](const Format& f) { return f.magic == header[0]; });
     if (format == std::end(kFormats))
-      throw UserError(strprintf("%s is no shard: magic %d, expected %d or %d", path_.c_str(),
+      throw UserError(strprintf("%s is not a shard: magic %d, expected %d or %d", path_.c_str(),
                                 header[0], kFormats[0].magic, kFormats[1].magic),
                       "give shards; text becomes shards with: assay data prepare");
     if (header[1] != format->version)
@@ -106,7 +106,7 @@ void Shard::read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out,
                                   static_cast<size_t>(count * token_bytes_));
   if (!whole)
     throw UserError(strprintf("%s was cut short while it was read", path_.c_str()), kRebuild);
-  // The largest id as unsigned: uint32 ids above 2^31 are caught too.
+  // Compared as unsigned, so that uint32 ids above 2^31 are caught too.
   uint32_t largest = 0;
   const auto widen = [&]<typename T>(const T* from) {
     for (int64_t i = 0; i < count; ++i) {

@@ -1,12 +1,12 @@
-// Token shards, the public GPT-2 format: 256 little-endian int32 of header, then the tokens.
+// Token shards in the public GPT-2 format: a header of 256 little-endian int32, then the tokens.
 //
 //   header[0] = 20240520, [1] = 1: tokens are uint16      (vocabularies up to 65,535)
 //   header[0] = 20240801, [1] = 7: tokens are uint32
 //   header[2] = number of tokens; the file has exactly 1024 + tokens * width bytes
 //
 // Every document is the EOT id followed by its tokens. Shards are read by pread into the caller's
-// buffers: mapped pages would count as memory of the run, and a file cut short while it is read
-// would be a signal instead of an error.
+// buffers: mapped pages would count as memory of the run, and truncating a mapped file would raise
+// a signal instead of an error.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +33,9 @@ class Shard {
   int64_t tokens() const { return tokens_; }
   int token_bytes() const { return token_bytes_; }
 
-  // Tokens [begin, begin + out.size()) widened to int32. `raw` is scratch of out.size() *
-  // token_bytes(). UserError naming file, position and id when an id is not below vocab_size.
+  // Reads tokens [begin, begin + out.size()), widened to int32. `raw` is scratch of at least
+  // out.size() * token_bytes() bytes. UserError naming file, position and id when an id is not
+  // below vocab_size.
   void read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out, View<std::byte, 1> raw) const;
 
  private:
@@ -58,23 +59,22 @@ void for_each_piece(const Shard& shard, int64_t vocab_size, F&& f) {
   }
 }
 
-// Reads every token once; UserError when one is not below vocab_size.
+// Reads all tokens. UserError when an id is not below vocab_size.
 void check_tokens(const Shard& shard, int64_t vocab_size);
 
-// All tokens; for tests and small shards.
+// All tokens of a shard; for tests and small shards.
 std::vector<int32_t> read_tokens(const std::string& path, int64_t vocab_size);
 
-// Writes under path.part until commit(); without it nothing appears under `path`.
+// Writes to path.part until commit(), which renames it to `path`.
 class ShardWriter {
  public:
   ShardWriter(const std::string& path, int64_t vocab_size);
   void append(View<const int32_t, 1> tokens);
   int64_t tokens() const { return tokens_; }
   const std::string& path() const { return file_.path(); }
-  // The header is written and everything is on the disk, still under the name of the part file.
-  // Returns the SHA-256.
+  // Writes the header and syncs the part file to the disk. Returns its SHA-256.
   std::string seal();
-  // Gives the file its name, sealed if it was not.
+  // Seals the file if necessary and gives it its final name. Returns the SHA-256.
   std::string commit();
 
  private:
@@ -82,12 +82,12 @@ class ShardWriter {
   int64_t vocab_size_;
   int64_t tokens_ = 0;
   int token_bytes_;
-  std::string hash_;  // once sealed
+  std::string hash_;  // set by seal()
   std::vector<uint16_t> narrow_;
 };
 
-// Files from paths and patterns (*, ?, [a-z]), in lexicographic order, each once. UserError for a
-// path or pattern that names nothing.
+// The files that paths and patterns (*, ?, [a-z]) name, in lexicographic order, each once.
+// UserError for a path or pattern that matches nothing.
 std::vector<std::string> find_shards(const std::vector<std::string>& patterns);
 
 }  // namespace assay

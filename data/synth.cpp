@@ -13,7 +13,7 @@
 namespace assay {
 namespace {
 
-constexpr char kSentenceStart = '\x01';  // between expansion and polish only
+constexpr char kSentenceStart = '\x01';  // marks sentences between expansion and polish()
 
 const char* const kNumberWords[] = {
     "no",       "one",     "two",     "three",     "four",     "five",     "six",
@@ -47,7 +47,7 @@ char upper(char c) {
   return is_lower(c) ? static_cast<char>(c - 'a' + 'A') : c;
 }
 
-// One story being told: what is bound, which rows and lines are used up.
+// The state of one story: bound variables, used rows and lines.
 class Story {
  public:
   Story(const SynthGrammar& grammar, const RandomKey& key) : grammar_(grammar), random_(key) {}
@@ -72,7 +72,7 @@ class Story {
     int64_t number = 0;
   };
 
-  // Skewed towards the start of the table: the smaller of two draws.
+  // Draws a row as the smaller of two draws, which favours the start of the table.
   size_t draw(const SynthTable& table) {
     const auto n = static_cast<uint32_t>(table.rows.size());
     const uint32_t a = random_.below(n);
@@ -96,7 +96,7 @@ class Story {
     bound_[name] = {.table = &table, .row = row};
   }
 
-  // `what`: a table, x~list, or a variable.
+  // what: a table, x~list or a variable.
   void bind_to(const std::string& name, const std::string& what) {
     const size_t list = what.find('~');
     const auto found = bound_.find(what.substr(0, list));
@@ -112,11 +112,12 @@ class Story {
   int64_t number(const std::string& operand) const {
     if (std::isdigit(static_cast<unsigned char>(operand[0]))) return std::stol(operand);
     const auto found = bound_.find(operand);
-    CHECK(found != bound_.end() && !found->second.table, "synth: %s is no number", operand.c_str());
+    CHECK(found != bound_.end() && !found->second.table, "synth: %s is not a number",
+          operand.c_str());
     return found->second.number;
   }
 
-  // {x}, {x.field}, {x~list}, {table}, {table.field}.
+  // The text of {x}, {x.field}, {x~list}, {table} or {table.field}.
   std::string value(const std::string& name, const std::string& field) {
     const auto found = bound_.find(name);
     if (found == bound_.end()) {
@@ -196,7 +197,7 @@ class Story {
   std::set<std::pair<int, size_t>> used_lines_ = {};
 };
 
-// Spaces, capitals, "a" before a vowel, the comma before "said".
+// Fixes spaces, capitals, "a" before a vowel and the comma before "said".
 std::string polish(const std::string& raw) {
   std::string out;
   out.reserve(raw.size());

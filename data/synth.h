@@ -1,6 +1,6 @@
 // The embedded corpus: an endless sequence of small English-like stories made from a grammar
-// (synth_grammar.h, docs/synth.md). Story i is a function of (seed, i) and of nothing else, on
-// every machine: integers only.
+// (synth_grammar.h, docs/synth.md). Story i depends only on (seed, i) and, computed in integers, is
+// the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class StoryGenerator {
   // The next story: some 150 to 350 words in paragraphs, no newline at the end.
   std::string next();
 
-  // Validation stories are those from here on; training never gets that far.
+  // Validation stories begin here; training never gets that far.
   static constexpr uint64_t kFirstValidation = uint64_t{1} << 31;
 
  private:

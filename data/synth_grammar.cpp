@@ -32,7 +32,7 @@ void parse_tables(std::string_view text, SynthGrammar& grammar) {
     if (line.front() == '@') {
       const auto words = split(line.substr(1), ' ');
       const std::string name(words[0]);
-      CHECK(!grammar.tables.count(name), "synth: table %s is there twice", name.c_str());
+      CHECK(!grammar.tables.count(name), "synth: table %s is defined twice", name.c_str());
       table = &grammar.tables[name];
       table->name = name;
       for (size_t i = 1; i < words.size(); ++i) table->fields.emplace_back(words[i]);
@@ -50,7 +50,7 @@ void parse_tables(std::string_view text, SynthGrammar& grammar) {
   }
 }
 
-// The inside of {...}.
+// Parses the inside of {...}.
 SynthNode parse_slot(std::string_view s) {
   CHECK(!s.empty(), "synth: an empty slot");
   SynthNode node;
@@ -125,7 +125,7 @@ SynthNode parse_slot(std::string_view s) {
   return node;
 }
 
-// Consumes `s` up to `stop` characters ('|' and ']' inside a choice) or its end.
+// Parses and consumes `s` up to a character of `stop` ('|' and ']' inside a choice) or its end.
 SynthLine parse_line(std::string_view& s, std::string_view stop) {
   SynthLine line;
   while (!s.empty() && stop.find(s.front()) == stop.npos) {
@@ -161,7 +161,7 @@ void parse_rules(std::string_view text, SynthGrammar& grammar) {
     if (line.empty()) continue;
     if (line.front() == '#') {
       const std::string name(line.substr(1));
-      CHECK(!grammar.rules.count(name), "synth: rule %s is there twice", name.c_str());
+      CHECK(!grammar.rules.count(name), "synth: rule %s is defined twice", name.c_str());
       const int id = static_cast<int>(grammar.rules.size());
       rule = &grammar.rules[name];
       rule->id = id;
@@ -195,8 +195,8 @@ void add_people(SynthGrammar& grammar) {
   }
 }
 
-// What is so in every story of every seed: each town's landmark and product, and which towns come
-// first.
+// Facts that are the same for every seed: each town's landmark and product, and the order of the
+// towns.
 void add_towns(SynthGrammar& grammar) {
   SynthTable& town = grammar.tables["town"];
   town.name = "town";

@@ -1,18 +1,19 @@
 // The grammar of the embedded corpus: tables of words and rules of sentences, compiled once from
 // text.
 //
-// A rule is "#name" and one alternative a line. Inside a line:
-//   {@Rule}         one alternative of the rule; a capital initial says that it is whole sentences,
-//                   and what it binds is then forgotten
-//   {=x:table}      binds x to a row not yet used in this story; prints nothing. {=x:y~list} to a row of that
-//                   table, {=x:y} to what y is bound to
+// A rule is "#name" and one alternative per line. Inside a line:
+//   {@Rule}         one alternative of the rule; a capital initial marks whole sentences, whose
+//                   bindings are forgotten afterwards
+//   {=x:table}      binds x to a row not yet used in this story; prints nothing. {=x:y~list} binds
+//                   it to a row of the table "<y>.list", {=x:y} to what y is bound to
 //   {#n=3..9}       binds n to a number; {+n=a-b}, {+n=a+b}, {+n=a-1} compute one; print nothing
-//   {x} {x.field}   what is bound; numbers print as words. A table's name draws a row without binding it
+//   {x} {x.field}   prints the bound value; numbers as words. The name of a table draws a row
+//                   without binding it
 //   {x~list}        draws from the table named "<x>.<list>"
 //   {*x} {*x~list}  plural;  {n*x} a count of them: "one fox", "three foxes"
 //   {?n:was:were}   the first if n is one, else the second
 //   {^x}            with a capital;  [a|b] either;  {/} new paragraph
-// The corpus as a whole: docs/synth.md.
+// docs/synth.md describes the corpus as a whole.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,8 @@ extern const std::string_view kSynthPlots;    // rules
 struct SynthTable {
   std::string name;
   std::vector<std::string> fields;
-  std::vector<std::vector<std::string>> rows;  // as many strings each as fields
-  int field(std::string_view wanted) const;    // -1: there is none
+  std::vector<std::vector<std::string>> rows;  // one string per field each
+  int field(std::string_view wanted) const;    // index of the field, -1 if there is none
 };
 
 enum class SynthOp {
@@ -58,7 +59,7 @@ struct SynthNode {
   std::string field = {};     // .field, ~list, the table of a bind, the counted variable
   std::string left = {};      // operand of a computation, singular of an agreement
   std::string right = {};     // operand of a computation, plural of an agreement
-  int64_t low = 0, high = 0;  // range; sign of a computation in low
+  int64_t low = 0, high = 0;  // bounds of a range; low is the sign of a computation, 1 or -1
   std::vector<SynthLine> alternatives = {};  // of [a|b]
 };
 

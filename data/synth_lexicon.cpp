@@ -1,6 +1,6 @@
 // The words of the embedded corpus. A table starts with "@name field field ..."; rows end at a
-// semicolon or at the end of the line, fields at "|". The first field is what the bare name of a
-// bound row prints. Common rows come first: draws are skewed towards the start of a table.
+// semicolon or at the end of the line, fields at "|". The bare name of a bound row prints its first
+// field. Common rows come first: draws favour the start of a table.
 #include "data/synth_grammar.h"
 
 namespace assay {

@@ -1,6 +1,6 @@
-// The plots of the embedded corpus. Each states something early that decides words many sentences
-// later: lists that are read back, counts that must add up, messages repeated word for word, the
-// order of a race, what is in which box. Syntax: data/synth_grammar.h; variables:
+// The plots of the embedded corpus. Each states something early that determines words many
+// sentences later: lists that are read back, counts that must add up, messages repeated word for
+// word, the order of a race, what is in which box. Syntax: data/synth_grammar.h; variables:
 // synth_stories.cpp.
 #include "data/synth_grammar.h"
 

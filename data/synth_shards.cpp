@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Enough text for merges to settle; more only takes longer.
+// Text that the tokenizer is trained on: enough for stable merges.
 constexpr int64_t kTokenizerBytes = 10'000'000;
-constexpr double kBytesPerToken = 4.6;  // of this text, about
+constexpr double kBytesPerToken = 4.6;  // of this text, approximately
 
 Tokenizer train_tokenizer(const SynthShards& what) {
   PieceCounter pieces;
@@ -33,14 +33,14 @@ Tokenizer train_tokenizer(const SynthShards& what) {
   return train_bpe(pieces, what.vocab_size);
 }
 
-// Name of the folder in the cache: everything the shards depend on.
+// Name of the folder in the cache: a hash of everything that the shards depend on.
 std::string cache_name(const SynthShards& what) {
   std::string key =
       strprintf("layout 1, train %ld, val %ld, vocabulary %ld, seed %lu\n",
                 static_cast<long>(what.train_tokens), static_cast<long>(what.val_tokens),
                 static_cast<long>(what.vocab_size), static_cast<unsigned long>(what.seed));
   for (const std::string_view part : {kSynthLexicon, kSynthStories, kSynthPlots}) key += part;
-  // What the text does not show of the grammar shows in the stories it makes.
+  // Some stories too, which depend on the code that expands the grammar.
   StoryGenerator stories(what.seed);
   for (int i = 0; i < 20; ++i) key += stories.next();
   return "synth-" + sha256_hex(key).substr(0, 16);
@@ -109,7 +109,7 @@ SynthCorpus cached_synth_corpus(const SynthShards& what, const std::string& cach
     if (failed) {
       std::error_code ignored;
       fs::remove_all(building, ignored);
-      // Another process was faster.
+      // No error if another process has built it meanwhile.
       if (!complete(folder)) {
         throw UserError("cannot rename " + building + " to " + folder + ": " + failed.message(),
                         "remove " + folder + " and try again");

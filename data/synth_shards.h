@@ -1,5 +1,5 @@
-// The embedded corpus on disk: tokenizer, shards and manifest, as `assay data prepare` would make
-// them from a file.
+// Writes the embedded corpus: tokenizer, shards and manifest, as `assay data prepare` does for
+// files.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace assay {
 
 struct SynthShards {
-  int64_t train_tokens = 0;  // about: whole stories
-  int64_t val_tokens = 0;    // about
-  int64_t vocab_size = 0;    // of the tokenizer trained on the stories; it may end up smaller
+  int64_t train_tokens = 0;  // at least this many, in whole stories
+  int64_t val_tokens = 0;    // likewise
+  int64_t vocab_size = 0;    // of the tokenizer trained on the stories, which may end up smaller
   uint64_t seed = 0;
 };
 
@@ -24,14 +24,14 @@ struct SynthCorpus {
   std::vector<std::string> val;
 };
 
-// Writes the corpus into `folder`. UserError when it cannot, or when `existing` is kRefuse and one
-// is there.
+// Writes the corpus into `folder`. UserError when it cannot be written, or when `existing` is
+// kRefuse and the folder has a corpus.
 SynthCorpus write_synth_corpus(const SynthShards& what, const std::string& folder,
                                Existing existing);
 
-// The corpus from `cache`, built at the first call. The subfolder is named after `what` and the
-// grammar; it appears when it is complete, so processes may ask at the same time. One whose files
-// are damaged is built again.
+// The corpus from a subfolder of `cache`, built if it is missing or damaged. The subfolder's name
+// is a hash of `what` and the grammar; it appears only when complete, so several processes may call
+// this at the same time.
 SynthCorpus cached_synth_corpus(const SynthShards& what, const std::string& cache);
 
 }  // namespace assay

@@ -1,8 +1,8 @@
 // The sentences of the embedded corpus: how a story opens, what fills it, how it ends. The plots
-// are in synth_plots.cpp. Syntax: data/synth_grammar.h. Every story has bound h, f (hero and
-// friend, with traits q and r), e (an elder), t (town), k and kc (what the hero carries, its
-// colour), w (topic) with two places p and o and two things i1 and i2 that return, an (an animal
-// that returns), hm and fm (moods), j (job), s (season), d (weather).
+// are in synth_plots.cpp. Syntax: data/synth_grammar.h. Every story binds h, f (hero and friend,
+// with traits q and r), e (an elder), t (town), k and kc (the thing the hero carries, its colour),
+// w (topic) with two recurring places p and o and two recurring things i1 and i2, an (a recurring
+// animal), hm and fm (moods), j (job), s (season), d (weather).
 #include "data/synth_grammar.h"
 
 namespace assay {

@@ -27,8 +27,8 @@ void require_same(const Known& model, const std::string& whose, const Known& dat
   throw UserError(
       strprintf("%s is of another tokenizer (%s) than %s (%s)", data_name.c_str(),
                 shown(data).c_str(), whose.c_str(), shown(model).c_str()),
-      "its ids mean other text to the model: write the shards anew with the model's tokenizer "
-      "(assay data prepare --tokenizer FILE), or go on with --set data.check_tokenizer=false");
+      "its ids mean other text to the model: write the shards again with the model's tokenizer "
+      "(assay data prepare --tokenizer FILE), or skip the check: --set data.check_tokenizer=false");
 }
 
 Known known(const Tokenizer& tokenizer) {

@@ -1,4 +1,4 @@
-// Whether data is in the tokens that a model knows: an id means nothing without its tokenizer.
+// Checks that data was made with a model's tokenizer: token ids mean nothing to another one.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace assay {
 
-// `whose`: "the tokenizer of runs/imported". UserError naming both hashes and vocabularies where
-// they differ.
+// UserError naming both hashes and vocabulary sizes if the tokenizers differ. whose: name of the
+// model's tokenizer in the error, e.g. its file.
 void require_same_tokenizer(const Tokenizer& model, const std::string& whose, const Tokenizer& data,
                             const std::string& data_file);
 
-// UserError for the first shard that lies beside a manifest which names another tokenizer. Shards
-// without a manifest say nothing.
+// UserError for the first shard whose folder has a manifest that names another tokenizer. Shards
+// without a manifest are accepted.
 void require_tokenizer_of_shards(const Tokenizer& tokenizer, const std::string& whose,
                                  const std::vector<std::string>& shards);
 

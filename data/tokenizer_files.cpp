@@ -16,10 +16,10 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// The largest id accepted: a file that says more is damaged, not a reason to allocate.
+// Bound of ids: a file with a larger one is taken to be damaged, instead of allocating for it.
 constexpr int64_t kMaxVocab = int64_t{1} << 24;
 
-// GPT-2's printable stand-in of a byte, as a code point below 0x180, and back.
+// GPT-2's printable character for a byte, as a code point below 0x180.
 int byte_character(int byte) {
   const int id = gpt2_byte_id(static_cast<uint8_t>(byte));
   return id < 188 ? byte : 0x100 + id - 188;
@@ -49,7 +49,7 @@ std::string printable(const std::string& bytes) {
   return text;
 }
 
-// False when a character stands for no byte.
+// The inverse of printable(); false if a character represents no byte.
 bool unprintable(const std::string& text, std::string& bytes) {
   bytes.clear();
   for (size_t i = 0; i < text.size(); ++i) {
@@ -85,7 +85,7 @@ class Builder {
   explicit Builder(std::string name) : name_(std::move(name)) {}
 
   void add_vocab(const json& vocab) {
-    if (!vocab.is_object()) refuse(name_, "the vocabulary is no object of token: id");
+    if (!vocab.is_object()) refuse(name_, "the vocabulary is not an object of token: id");
     for (const auto& [token, id] : vocab.items()) {
       const size_t at = slot(id, token);
       if (!text_[at].empty())
@@ -115,7 +115,7 @@ class Builder {
       } else if (unprintable(text_[i], bytes)) {
         id_of.emplace(text_[i], static_cast<int32_t>(i));
       } else {
-        refuse(name_, strprintf("token %zu (%s) has a character that stands for no byte", i,
+        refuse(name_, strprintf("token %zu (%s) has a character that represents no byte", i,
                                 text_[i].c_str()));
       }
       vocabulary.bytes.push_back(std::move(bytes));
@@ -125,8 +125,8 @@ class Builder {
       const auto a = id_of.find(left);
       const auto b = id_of.find(right);
       if (a == id_of.end() || b == id_of.end())
-        refuse(name_, strprintf("merge %zu (%s %s) names no token", vocabulary.merges.size(),
-                                left.c_str(), right.c_str()));
+        refuse(name_, strprintf("merge %zu (%s %s) names an unknown token",
+                                vocabulary.merges.size(), left.c_str(), right.c_str()));
       vocabulary.merges.emplace_back(a->second, b->second);
     }
     try {
@@ -146,7 +146,7 @@ class Builder {
   }
 
   std::string name_;
-  std::vector<std::string> text_;  // of each id, as in the file
+  std::vector<std::string> text_;  // text_[id], as in the file
   std::vector<int32_t> special_;
   std::vector<std::pair<std::string, std::string>> merges_;
 };
@@ -158,7 +158,7 @@ const json& member(const json& object, const char* key) {
   return at == object.end() ? null : *at;
 }
 
-// Settings that change the encoding and that we do not have must be off.
+// Refuses a setting that changes the encoding and is not supported, unless it is off.
 void require_off(const json& object, const std::string& name, const char* where, const char* key) {
   const json& value = member(object, key);
   const bool off = value.is_null() || value == json(false) || value == json("");
@@ -180,8 +180,8 @@ void add_merge_line(Builder& builder, const std::string& line, const std::string
   builder.add_merge(line.substr(0, space), line.substr(space + 1));
 }
 
-// Tokens in the order of their ids. Appended, because ordered_json searches the whole object at
-// each [].
+// Tokens in the order of their ids. Built as object_t, because ordered_json searches the whole
+// object at each [].
 ordered_json vocab_object(const Tokenizer& tokenizer) {
   const std::vector<std::string>& bytes = tokenizer.vocabulary().bytes;
   ordered_json::object_t vocab;

@@ -1,10 +1,9 @@
-// The files a tokenizer lives in.
+// Reads and writes the files of tokenizers.
 //
 //   tokenizer.json             Hugging Face: model.type BPE with the ByteLevel pre-tokenizer
 //   vocab.json + merges.txt    GPT-2, side by side in one folder
 //
-// In both, the bytes of a token are written with GPT-2's 256 printable characters (a space is
-// U+0120).
+// Both write the bytes of a token with GPT-2's 256 printable characters (a space is U+0120).
 #pragma once
 
 #include <string>
@@ -13,20 +12,20 @@
 
 namespace assay {
 
-// `path` is a tokenizer.json, a vocab.json (merges.txt beside it), or a folder with either.
+// path: a tokenizer.json, a vocab.json (with merges.txt beside it), or a folder with either.
 // UserError naming file and cause: missing, not JSON, another kind of tokenizer, inconsistent.
 Tokenizer read_tokenizer(const std::string& path);
 
 void write_tokenizer_json(const Tokenizer& tokenizer, const std::string& path);
-// folder/vocab.json and folder/merges.txt.
+// Writes folder/vocab.json and folder/merges.txt.
 void write_gpt2_files(const Tokenizer& tokenizer, const std::string& folder);
 
-// The text of tokenizer.json, and its SHA-256: the tokenizer's hash, whatever files it was read
-// from.
+// The text of tokenizer.json and its SHA-256, which identifies the tokenizer whatever files it was
+// read from.
 std::string tokenizer_json(const Tokenizer& tokenizer);
 std::string tokenizer_hash(const Tokenizer& tokenizer);
 
-// Parsers of file contents; `name` is for messages.
+// Parse file contents; `name` is used in error messages.
 Tokenizer parse_tokenizer_json(const std::string& text, const std::string& name);
 Tokenizer parse_gpt2_files(const std::string& vocab_json, const std::string& merges_txt,
                            const std::string& name);

@@ -5,7 +5,7 @@
 
 namespace assay {
 
-// Call first in main. Returns at once if OMP_WAIT_POLICY is set (by an earlier call or by the user);
+// Call first in main. Returns at once if OMP_WAIT_POLICY is set, by an earlier call or by the user;
 // otherwise restarts the process with OMP_WAIT_POLICY=passive.
 void ensure_passive_waiting(char** argv);
 

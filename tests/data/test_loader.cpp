@@ -129,8 +129,9 @@ TEST_CASE("loaders refuse what they cannot do") {
   };
   expect_error(with([](LoaderConfig& c) { c.files = {}; }), "data.train names no shard");
   expect_error(with([](LoaderConfig& c) { c.files[1] += "x"; }), "No such file");
-  expect_error(with([](LoaderConfig& c) { c.batch_tokens = 50; }), "50 is no multiple of");
-  expect_error(with([](LoaderConfig& c) { c.sequence = int64_t{1} << 62; }), "is no multiple of");
+  expect_error(with([](LoaderConfig& c) { c.batch_tokens = 50; }), "50 is not a multiple of");
+  expect_error(with([](LoaderConfig& c) { c.sequence = int64_t{1} << 62; }),
+               "is not a multiple of");
   expect_error(with([](LoaderConfig& c) { c.sequence = 0; }), "run.sequence is 0");
   expect_error(with([](LoaderConfig& c) { c.vocab_size = 600; }), "the vocabulary has 600");
   expect_error(with([](LoaderConfig& c) { c.batch_tokens = 1200; }),

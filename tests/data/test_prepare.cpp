@@ -341,7 +341,7 @@ TEST_CASE("what cannot be prepared leaves nothing behind") {
   jsonl("{\"body\": \"x\"}", "line 3 has no field \"text\"");
   jsonl("{\"text\": 3}", "line 3 has no text in the field \"text\" but a number");
   jsonl("{\"text\": null}", "line 3 has no text in the field \"text\" but null");
-  jsonl("[1]", "line 3 is no JSON object but a list");
+  jsonl("[1]", "line 3 is not a JSON object but a list");
 
   Corpus corpus;
   {
@@ -366,7 +366,7 @@ TEST_CASE("bad lines are left out and counted when that is asked for") {
   corpus.config.val_every = 0;
   const PrepareResult result = prepare(small_tokenizer(), corpus.config);
   REQUIRE(result.skipped.lines == 4);
-  REQUIRE(result.skipped.first.find("a.jsonl line 2 is no JSON object") != std::string::npos);
+  REQUIRE(result.skipped.first.find("a.jsonl line 2 is not a JSON object") != std::string::npos);
   const std::string out = corpus.config.corpus.folder;
   REQUIRE(decoded(out + "/cats_train_000001.bin", small_tokenizer()) ==
           Texts{"good", "fine", "last"});

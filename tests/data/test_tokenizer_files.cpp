@@ -88,7 +88,7 @@ TEST_CASE("tokenizers that are damaged or of another kind are refused") {
        "prefix_space"},
       {"dropout", [](json& f) { f["model"]["dropout"] = 0.1; }, "model.dropout is 0.1"},
       {"byte fallback", [](json& f) { f["model"]["byte_fallback"] = true; }, "byte_fallback"},
-      {"vocab a list", [](json& f) { f["model"]["vocab"] = 12; }, "is no object"},
+      {"vocab a list", [](json& f) { f["model"]["vocab"] = 12; }, "is not an object"},
       {"id a string", [](json& f) { f["model"]["vocab"]["!"] = "0"; }, "the id of ! is \"0\""},
       {"id negative", [](json& f) { f["model"]["vocab"]["!"] = -1; }, "is -1"},
       {"id huge", [](json& f) { f["model"]["vocab"]["!"] = 1e12; }, "the id of !"},
@@ -96,10 +96,10 @@ TEST_CASE("tokenizers that are damaged or of another kind are refused") {
        "is 1000000000000"},
       {"id twice", [](json& f) { f["model"]["vocab"]["!"] = 1; }, "id 1 is"},
       {"empty token", [](json& f) { f["model"]["vocab"][""] = 5000; }, "is empty"},
-      {"a space", [](json& f) { f["model"]["vocab"]["a b"] = 5000; }, "stands for no byte"},
+      {"a space", [](json& f) { f["model"]["vocab"]["a b"] = 5000; }, "represents no byte"},
       {"byte missing", [](json& f) { f["model"]["vocab"].erase("!"); }, "no token for byte 0x21"},
       {"merge of unknown", [](json& f) { f["model"]["merges"][0] = "qq z"; }, "merge 0 (qq z)"},
-      {"merge to unknown", [](json& f) { f["model"]["merges"][0] = "q z"; }, "is no token"},
+      {"merge to unknown", [](json& f) { f["model"]["merges"][0] = "q z"; }, "is not a token"},
       {"merge of one", [](json& f) { f["model"]["merges"][0] = "qz"; }, "not \"qz\""},
       {"merge a number", [](json& f) { f["model"]["merges"][0] = 3; }, "neither"},
       {"added without content", [](json& f) { f["added_tokens"][0].erase("content"); },
@@ -129,7 +129,7 @@ TEST_CASE("paths without a tokenizer") {
   write_file_atomic(folder / "vocab.json", "{}");
   expect_error([&] { read_tokenizer(folder.path()); }, "merges.txt");
   write_file_atomic(folder / "merges.txt", "#version: 0.2\na b\n");
-  expect_error([&] { read_tokenizer(folder.path()); }, "names no token");
+  expect_error([&] { read_tokenizer(folder.path()); }, "names an unknown token");
   const FileSizeLimit full(512);
   expect_error([&] { write_tokenizer_json(small_tokenizer(), folder / "t.json"); },
                "File too large");
