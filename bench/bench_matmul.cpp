@@ -1,7 +1,7 @@
-// bench_matmul [--filter TEXT] [--threads N] [--iters N] [--json]: GFLOP/s of the large cases of
-// the linear layers' case lists, the share of this machine's matmul limit, and the time of oneDNN
-// for the same dense product over ours (over 1: ours is faster), run in turns. A case whose result
-// is wrong prints no time.
+// bench_matmul [--filter TEXT] [--threads N] [--iters N] [--json]: GFLOP/s of the large cases in
+// the linear layers' case lists, the share of this machine's matmul limit, and oneDNN's time for
+// the same dense product divided by ours (above 1: ours is faster); the two run alternately. A case
+// with a wrong result is not timed.
 #include <omp.h>
 
 #include <algorithm>
@@ -119,7 +119,7 @@ int run(int argc, char** argv) {
       return flag == "--help" ? 0 : 1;
     }
   }
-  omp_set_num_threads(options.threads);  // oneDNN's
+  omp_set_num_threads(options.threads);  // for oneDNN
   CaseWorkspace workspace;
   const Exec on{.threads = options.threads, .workspace = workspace.view()};
   const double bf16_limit = measured_matmul_limit_gflops(on, LimitType::kBf16);
@@ -133,7 +133,7 @@ int run(int argc, char** argv) {
   for (const char* op : {"linear", "grouped_linear", "grouped_swiglu"}) {
     for (const OpCase& c : op_cases(op)) {
       if (c.name.find(options.filter) == std::string::npos) continue;
-      if (c.size == CaseSize::kLarge) continue;  // for a GPU
+      if (c.size == CaseSize::kLarge) continue;  // timed on GPUs only
       const OpInstance instance = c.make();
       if (instance.cost.flops < kLarge) continue;
       instance.run(on);

@@ -1,7 +1,7 @@
 // bench_ops [--op NAME] [--filter TEXT] [--threads N] [--iters N] [--json]: the time of every case
-// of the ops' case lists (tests/ops/<op>_cases.cpp), beside the bytes and flops of the op's own
-// cost function and the copy bandwidth of this machine. Every buffer is put back between two runs,
-// outside the measured time.
+// in the ops' case lists (tests/ops/<op>_cases.cpp), with the bytes and flops of the op's cost
+// function and this machine's copy bandwidth. Every buffer is restored between runs, outside the
+// timed region.
 #include <omp.h>
 
 #include <algorithm>
@@ -107,7 +107,7 @@ int run(int argc, char** argv) {
   for (const OpCase& c : all_op_cases()) {
     if (!selected(c, options.op, options.filter) || c.size == CaseSize::kLarge) continue;
     const OpInstance instance = c.make();
-    if (instance.cost.bytes == 0) continue;  // a reference's own proof, or no rows
+    if (instance.cost.bytes == 0) continue;  // the proof of a reference, or no rows
     const Timing t =
         measure([&] { instance.bench->restore(); }, [&] { instance.run(on); }, options.iters);
     print_case(options, copy, c, instance.cost, t, done++ == 0 ? "" : ",");

@@ -1,8 +1,8 @@
 // bench_quantise [--filter TEXT] [--threads N] [--iters N] [--json] [--grids]: the time of the
-// large cases of the quantisers, with the share of this machine's copy bandwidth, and the relative
-// RMS error of each recipe's format on N(0, 1), 4096 x 4096. A case whose result is wrong prints no
-// time. --grids prints instead, as JSON, the numbers that the elements have and what magnitudes are
-// rounded to: the pictures of docs/precision.md are drawn from it.
+// quantisers' large cases, with the share of this machine's copy bandwidth, and the relative RMS
+// error of each recipe's format on N(0, 1), 4096 x 4096. A case with a wrong result is not timed.
+// --grids instead prints, as JSON, the numbers of each element format and what magnitudes round to;
+// the figures of docs/precision.md are drawn from it.
 #include <omp.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kLarge = 1e6;  // bytes
 constexpr double kSecondsPerCase = 0.5;
-constexpr int64_t kWidth = 4096;  // of the matrix whose error is measured
+constexpr int64_t kWidth = 4096;  // the error is measured on a kWidth x kWidth matrix
 
 struct Options {
   std::string filter;
@@ -67,7 +67,7 @@ void print_case(const Options& options, double copy, const OpCase& c, const Cost
               us[0], gb, 100 * gb / copy);
 }
 
-// sqrt(sum (x - decoded)^2 / sum x^2), x normal in float, the row copy.
+// sqrt(sum (x - decoded)^2 / sum x^2) of the row copy.
 double relative_rms(Exec on, const QuantFormat& f, const View<const float, 2>& x) {
   Workbench bench;
   const View<float, 1> most = bench.out<float, 1>("amax", {1});
@@ -113,7 +113,7 @@ void print_errors(const Options& options, Exec on) {
   }
 }
 
-// {"name", "numbers": from 0 up, "rounded": [[magnitude, to nearest]]}
+// Prints {"name", "numbers": ascending from 0, "rounded": [[magnitude, rounded to nearest]]}.
 template <typename Element>
 void print_grid(const char* name, const char* separator) {
   std::printf("%s\n  {\"name\": \"%s\", \"numbers\": [0", separator, name);
@@ -121,7 +121,7 @@ void print_grid(const char* name, const char* separator) {
     std::printf(", %.9g", double(Element::decode(code)));
   }
   std::printf("], \"rounded\": [");
-  constexpr int kOctave = 64;  // magnitudes in a power of two
+  constexpr int kOctave = 64;  // magnitudes per power of two
   const ElementGrid grid = element_grid<Element>();
   for (int i = -20 * kOctave; i <= 18 * kOctave; ++i) {
     const float x = std::exp2(float(i) / kOctave);
@@ -172,8 +172,9 @@ int run(int argc, char** argv) {
                            op_cases("dequantise"), large_fake_quantise_cases()}) {
     for (const OpCase& c : list) {
       if (c.name.find(options.filter) == std::string::npos) continue;
-      if (c.size == CaseSize::kLarge) continue;                    // for a GPU
-      if (c.name.find("unbiased") != std::string::npos) continue;  // a test of numbers alone
+      if (c.size == CaseSize::kLarge) continue;  // timed on GPUs only
+      // A statistical test, not a timing.
+      if (c.name.find("unbiased") != std::string::npos) continue;
       const OpInstance instance = c.make();
       if (instance.cost.bytes < kLarge) continue;
       instance.run(on);

@@ -28,7 +28,7 @@ struct Options {
   std::string config;
   std::string model = "dense";
   std::string recipe = "auto";
-  std::string products;  // of precision.products; empty: the configuration's
+  std::string products;  // overrides precision.products; empty: as configured
   std::string device = "cpu";
   int64_t steps = 20, warmup = 3;
   int threads = 0;
@@ -75,13 +75,13 @@ Config config_of(const Options& o) {
   return c;
 }
 
-// A configuration has its own shapes.
+// Refuses shape options together with --config, which sets the shapes.
 void require_no_shapes(const CLI::Option_group& shapes) {
   for (const CLI::Option* option : shapes.get_options()) {
     if (option->count() == 0) continue;
     const std::string name = option->get_name();
-    throw UserError(name + " is given beside --config, which has shapes of its own",
-                    "leave " + name + " out, or give --config a copy of the file that says it");
+    throw UserError(name + " is given with --config, which sets the shapes",
+                    "leave " + name + " out, or set it in a copy of the configuration");
   }
 }
 
@@ -139,9 +139,9 @@ int measure(const Options& o, const Session& session) {
 
   Profile profile;
   std::vector<double> seconds, sampled_seconds;
-  double first_loss = 0;  // before anything was learned
+  double first_loss = 0;  // of the untrained model
   using Sample = MicroScale::Sample;
-  const int64_t turns = o.sampled ? 2 : 1;  // a plain step, a sampled one
+  const int64_t turns = o.sampled ? 2 : 1;  // sampled steps alternate with plain ones
   for (int64_t i = 0; i < o.warmup + turns * o.steps; ++i) {
     on.profile = o.profile && i >= o.warmup ? &profile : nullptr;
     const Sample sample = i % turns == 1 ? Sample::kFormats : Sample::kNothing;
@@ -215,7 +215,7 @@ int measure(const Options& o, const Session& session) {
       long(counts.total), long(counts.active), 1e3 * p50, 1e3 * seconds.front(), tokens_per_s,
       gflops, 100 * gflops / limit, limit, loss);
   if (o.sampled) {
-    std::printf("sampled steps, in turns with these: p50 %.1f ms (min %.1f), %.3f times\n",
+    std::printf("sampled steps, alternating with these: p50 %.1f ms (min %.1f), %.3f times\n",
                 1e3 * sampled_p50, 1e3 * sampled_seconds.front(), sampled_p50 / p50);
   }
   if (o.profile) print_profile(profile, turns * o.steps, 1e3 * mean);
@@ -242,15 +242,16 @@ int main(int argc, char** argv) {
       ->check(CLI::ExistingFile);
   app.add_option("--device", o.device, "auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  app.add_option("--micro-batches", o.micro_batches, "of a step")->check(CLI::PositiveNumber);
-  app.add_option("--recipe", o.recipe, "of precision.recipe");
-  app.add_option("--products", o.products, "of precision.products: decoded, native")
+  app.add_option("--micro-batches", o.micro_batches, "micro-batches per step")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--recipe", o.recipe, "overrides precision.recipe");
+  app.add_option("--products", o.products, "overrides precision.products: decoded, native")
       ->check(CLI::IsMember({"decoded", "native"}));
   app.add_option("--steps", o.steps, "timed steps");
-  app.add_option("--warmup", o.warmup, "steps before the timing");
+  app.add_option("--warmup", o.warmup, "untimed steps first");
   app.add_option("--threads", o.threads, "CPU threads; 0 = all cores");
-  app.add_option("--batch", o.batch, "sequences of a micro-batch (8, or the configuration's)");
-  CLI::Option_group& shapes = *app.add_option_group("shapes", "of a model without --config");
+  app.add_option("--batch", o.batch, "sequences per micro-batch (default 8, or as configured)");
+  CLI::Option_group& shapes = *app.add_option_group("shapes", "the model, without --config");
   shapes.add_option("--model", o.model, "dense or moe")->check(CLI::IsMember({"dense", "moe"}));
   shapes.add_option("--layers", o.layers);
   shapes.add_option("--hidden", o.hidden);
@@ -264,9 +265,9 @@ int main(int argc, char** argv) {
   shapes.add_option("--expert-ffn", o.expert_ffn);
   shapes.add_option("--router", o.router, "softmax with aux and z losses, or sigmoid with a bias")
       ->check(CLI::IsMember({"softmax", "sigmoid"}));
-  app.add_flag("--profile", o.profile, "time by op (adds a little)");
+  app.add_flag("--profile", o.profile, "time per op (adds a little)");
   app.add_flag("--sampled", o.sampled,
-               "time as many steps that are sampled for telemetry, in turns with the others");
+               "also time as many steps sampled for telemetry, alternating with the others");
   app.add_flag("--json", o.json, "one JSON object on stdout");
   CLI11_PARSE(app, argc, argv);
   try {

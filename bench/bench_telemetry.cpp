@@ -1,6 +1,6 @@
-// bench_telemetry: what a logged step costs beside a step, part by part, and what telemetry.db
-// weighs. Steps with and without telemetry take turns in one process; loads for the size are
-// planted.
+// bench_telemetry: what logging adds to the time of a step, part by part, and the size of
+// telemetry.db. Steps with and without telemetry alternate in one process; the size is measured
+// with synthetic loads.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -33,7 +33,7 @@ struct Options {
   int threads = 0;
   int64_t layers = 12, hidden = 64, heads = 2, vocab = 4096, sequence = 256, batch = 16;
   int64_t experts = 4096, top_k = 7, expert_ffn = 16, window = 100, probe_every = 10;
-  int64_t load_tokens = 524288;  // of a step whose load vectors are planted
+  int64_t load_tokens = 524288;  // tokens of a step with synthetic load vectors
   bool json = false;
 };
 
@@ -76,9 +76,10 @@ double p50(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Milliseconds, medians; of what happens every probe_every-th logged step a share of that.
+// Median milliseconds per step. Work done at every probe_every-th logged step only is divided by
+// probe_every.
 struct Costs {
-  double step = 0, logged_step = 0;  // whole: without and with telemetry
+  double step = 0, logged_step = 0;  // the whole step, without and with telemetry
   double margin = 0, loads = 0, probe = 0, ratios = 0, hand_over = 0, writer = 0, hash = 0;
   double sum() const { return margin + loads + probe + ratios + hand_over + writer; }
 };
@@ -112,7 +113,7 @@ class StepBench {
     std::vector<double> step, logged, loads, probes, ratios, hand_over, hash;
     for (int64_t i = 0; i < o_.warmup; ++i) train();
     std::vector<RouterRow> rows(size_t(o_.layers));
-    routers.observe(on_, *model_, rows);  // its only probe
+    routers.observe(on_, *model_, rows);  // first call: runs this observer's only probe
     for (int64_t i = 0; i < o_.steps; ++i) {
       updates_.clear();
       step.push_back(ms_of([&] { train(); }));
@@ -176,13 +177,13 @@ class StepBench {
   View<int32_t, 1> stream_;
   uint64_t sink_ = 0;
   std::vector<double> margins_;
-  std::vector<double> updates_;  // of the optimizer, one a train()
+  std::vector<double> updates_;  // ms of the optimizer, one per train()
 };
 
-// Assignments of one layer and step: every token's K experts, drawn by weight.
+// Fills `counts` with the assignments per expert of one layer and step.
 using Loads = std::function<void(View<uint32_t, 1> counts, RandomSequence& random)>;
 
-// Every expert the same chance, up to the noise of sampling: a normal of the binomial's width.
+// Draws counts around share * assignments, with normal noise of the sampling's standard deviation.
 void draw(View<uint32_t, 1> counts, const std::vector<double>& share, double assignments,
           RandomSequence& random) {
   for (int64_t e = 0; e < counts.dim[0]; ++e) {
@@ -194,7 +195,7 @@ void draw(View<uint32_t, 1> counts, const std::vector<double>& share, double ass
   }
 }
 
-// Shares falling as rank^-power: 0 is even; 2.5 leaves most of 4096 experts without a token.
+// Shares fall as rank^-power: 0 is even; 2.5 leaves most of 4096 experts without a token.
 Loads falling(const Options& o, double power) {
   std::vector<double> share(size_t(o.experts));
   double sum = 0;
@@ -206,7 +207,7 @@ Loads falling(const Options& o, double power) {
   };
 }
 
-// No structure at all: any count up to four times the mean.
+// Unstructured loads: uniform counts up to four times the mean.
 Loads any_count(const Options& o) {
   const uint32_t limit = uint32_t(4 * o.load_tokens * o.top_k / o.experts);
   return [limit](View<uint32_t, 1> counts, RandomSequence& random) {
@@ -219,12 +220,13 @@ struct Written {
   double megabytes = 0, ms_a_step = 0;
 };
 
-// Rows of every measure as router_stats has them, so that no column is cheaper than in a run.
+// Fills every measure from router_stats, so that each column costs what it costs in a run.
 Written write_database(const Options& o, const std::string& folder, const std::string& name,
                        const Loads& loads) {
   const std::string path = folder + "/" + name + ".db";
   RandomSequence random({11, stream_id(name), 0});
-  std::vector<uint32_t> pool(size_t(16 * o.layers * o.experts));  // drawn before, taken in turns
+  // Drawn in advance, outside the timed region.
+  std::vector<uint32_t> pool(size_t(16 * o.layers * o.experts));
   for (int64_t i = 0; i < 16 * o.layers; ++i) {
     loads({pool.data() + i * o.experts, {o.experts}}, random);
   }
@@ -315,12 +317,12 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   assay::ensure_passive_waiting(argv);
-  CLI::App app{"What telemetry costs: time beside a step, bytes on the disk."};
+  CLI::App app{"What telemetry costs: time per step and bytes on disk."};
   assay::Options o;
   app.add_option("--recipe", o.recipe, "auto, bf16 or fp32");
   app.add_option("--steps", o.steps, "timed pairs of steps");
-  app.add_option("--warmup", o.warmup, "steps before the timing");
-  app.add_option("--logged", o.logged, "planted steps written to telemetry.db");
+  app.add_option("--warmup", o.warmup, "untimed steps first");
+  app.add_option("--logged", o.logged, "synthetic steps written to telemetry.db");
   app.add_option("--threads", o.threads, "CPU threads; 0 = all cores");
   app.add_option("--layers", o.layers);
   app.add_option("--hidden", o.hidden);
@@ -333,7 +335,7 @@ int main(int argc, char** argv) {
   app.add_option("--expert-ffn", o.expert_ffn);
   app.add_option("--window", o.window);
   app.add_option("--probe-every", o.probe_every);
-  app.add_option("--load-tokens", o.load_tokens, "tokens of a planted step");
+  app.add_option("--load-tokens", o.load_tokens, "tokens of a synthetic step");
   app.add_flag("--json", o.json, "one JSON object on stdout");
   CLI11_PARSE(app, argc, argv);
   return assay::run(o);

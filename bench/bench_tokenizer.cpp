@@ -1,7 +1,7 @@
-// bench_tokenizer [--text FILE] [--tokenizer PATH] [--mb N] [--iters N] [--json]: megabytes a
-// second of one core for the pre-split, encoding and decoding, and seconds to train an 8,192-token
-// vocabulary. The text is a file or the embedded corpus, the tokenizer one that is given or the one
-// just trained. A text that does not decode to itself prints no time.
+// bench_tokenizer [--text FILE] [--tokenizer PATH] [--mb N] [--iters N] [--json]: megabytes per
+// second on one core for the pre-split, encoding and decoding, and seconds to train an 8,192-token
+// vocabulary. The text is a file or generated stories; the tokenizer is given or just trained. A
+// text that does not decode to itself is not timed.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -48,7 +48,7 @@ Options parse(int argc, char** argv) {
   return o;
 }
 
-// A given file as often as needed, or stories.
+// Repeats the given file as often as needed, or generates stories.
 std::string make_text(const Options& o) {
   const size_t bytes = static_cast<size_t>(o.megabytes * 1e6);
   const std::string file = o.text.empty() ? "" : read_file(o.text);

@@ -1,5 +1,5 @@
-// Catch2 with its CHECK taken away: CHECK is ours (base/check.h), whatever was included before;
-// tests use REQUIRE.
+// Catch2 without its CHECK macro: CHECK stays ours (base/check.h), whatever the include order.
+// Tests use REQUIRE.
 #pragma once
 
 #include "base/check.h"

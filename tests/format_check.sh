@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-format over every source file git knows; exit 1 naming the files that differ.
+# Checks every source file known to git with clang-format; exits 1 and names the files that differ.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v clang-format >/dev/null || { echo "format: clang-format is absent (bash tools/setup.sh)"; exit 1; }

@@ -1,12 +1,12 @@
-// bench_device [--op NAMES] [--filter TEXT] [--iters N] [--all] [--json]: the time on the GPU of
-// the large cases of the ops' case lists (tests/ops/<op>_cases.cpp), --all: of every case, as a
-// share of what the measured limits of this GPU allow for the bytes and flops of the op's own cost
-// function. bench_attention, bench_grouped, ... are this program with the ops of one concern.
+// bench_device [--op NAMES] [--filter TEXT] [--iters N] [--all] [--json]: the GPU time of the large
+// cases (--all: of every case) in the ops' case lists (tests/ops/<op>_cases.cpp), and the share of
+// this GPU's measured limits for the bytes and flops of the op's cost function. bench_attention,
+// bench_grouped, ... are this program with a fixed list of ops.
 //
-// A case's buffers lie in device memory, in as many copies as it takes to leave the L2 cache
-// between two runs of one. The result of the first run is compared with the reference; a wrong one
-// prints no time. A case that fails, or that the library refuses, is told and counted, and the
-// others run, unless the device is unusable after it.
+// Each case has enough copies of its buffers in device memory that a copy leaves the L2 cache
+// before it is used again. The result of the first run is compared with the reference; a wrong
+// result is not timed. A case that fails, or that the library refuses, is reported and counted; the
+// others still run unless the device has become unusable.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +24,7 @@ namespace assay {
 namespace {
 
 constexpr int kMostCopies = 24;
-constexpr int kCachesApart = 3;  // bytes between two runs of a copy, in L2 caches
+constexpr int kCachesApart = 3;  // L2 sizes of other data between two runs on one copy
 
 struct Options {
   std::vector<std::string> ops;  // empty: all
@@ -35,7 +35,7 @@ struct Options {
 };
 
 struct Limits {
-  double copy, matmul;  // bytes, flops a second
+  double copy, matmul;  // bytes per second, flops per second
 };
 
 bool wanted(const Options& options, const OpCase& c) {
@@ -45,11 +45,12 @@ bool wanted(const Options& options, const OpCase& c) {
   return options.ops.empty() ? of("") : std::any_of(options.ops.begin(), options.ops.end(), of);
 }
 
-// How many products the tensor cores make of the case's operands while they make one of bf16; 0:
-// none, it computes in float.
+// Throughput of the tensor cores on the case's operand type, relative to bf16; 0 for float cases,
+// which do not use them.
 double tensor_core_rate(const OpCase& c) {
   const bool codes = c.op == "scaled_linear" || c.op.rfind("grouped_scaled", 0) == 0;
-  if (codes) return c.name.find("nvfp4") != std::string::npos ? 4 : 2;  // whatever the result is
+  // The dtype in the name is the result's.
+  if (codes) return c.name.find("nvfp4") != std::string::npos ? 4 : 2;
   return c.name.find(dtype_name<bf16>()) != std::string::npos ? 1 : 0;
 }
 
@@ -116,7 +117,7 @@ void Bench::header() const {
               limits_.copy * 1e-12, limits_.matmul * 1e-12);
 }
 
-// Runs once on the first copy and compares.
+// Runs once on the first copy and compares with the reference. Returns the problem; empty: none.
 std::string Bench::wrong(const OpInstance& instance) const {
   Workbench& bench = *instance.bench;
   bench.use_copy(0);
@@ -147,7 +148,8 @@ void Bench::run(const OpCase& c) {
     fail(c, error.what());
     device_broken_ = device_.broken();
     if (!device_broken_) return;
-    std::fprintf(stderr, "the device is unusable after this case: the others are not run\n");
+    std::fprintf(stderr,
+                 "the device is unusable after this case; the remaining cases are skipped\n");
   }
 }
 
@@ -167,7 +169,7 @@ void Bench::fail(const OpCase& c, const std::string& problem) {
 
 void Bench::check_and_time(const OpCase& c) {
   const OpInstance instance = c.make();
-  if (instance.cost.bytes == 0) return;  // a reference's own proof, or no rows
+  if (instance.cost.bytes == 0) return;  // the proof of a reference, or no rows
   Workbench& bench = *instance.bench;
   const double apart = double(kCachesApart) * double(device_.facts().l2_bytes);
   const int copies = int(
@@ -186,7 +188,7 @@ void Bench::check_and_time(const OpCase& c) {
 
 void Bench::print(const OpCase& c, const Cost& cost, const DeviceTiming& t) {
   const double memory_us = 1e6 * cost.bytes / limits_.copy;
-  // Float products are not the tensor cores'; only bytes bound them here.
+  // Float products do not run on tensor cores; the bench bounds them by bytes alone.
   const double rate = tensor_core_rate(c);
   const double matmul_us = rate > 0 ? 1e6 * cost.flops / (rate * limits_.matmul) : 0;
   const char* const bound = matmul_us > memory_us ? "matmul" : "copy";
@@ -213,7 +215,7 @@ int Bench::finish() const {
   if (done_ == 0) {
     const bool large_only = options_.cases == Options::Cases::kLarge;
     std::fprintf(stderr, "bench: no case matches%s\n",
-                 large_only ? " among the large ones (--all takes every case)" : "");
+                 large_only ? " among the large cases (--all takes every case)" : "");
   }
   return done_ == 0 || failed_ > 0;
 }
@@ -221,7 +223,7 @@ int Bench::finish() const {
 int usage(int status) {
   std::fprintf(stderr,
                "usage: bench_... [--op NAMES] [--filter TEXT] [--iters N] [--all] [--json]\n"
-               "  times the large cases, those of the sizes of training; --all: every case\n");
+               "  times the large cases, which have training sizes; --all: every case\n");
   return status;
 }
 

@@ -1,5 +1,5 @@
-// bench_limits [--json]: what this GPU copies and multiplies a second, the limits that the other
-// benches give shares of.
+// bench_limits [--json]: this GPU's measured copy and matmul rates, the limits in the other
+// benches.
 #include <cstdio>
 #include <cstring>
 

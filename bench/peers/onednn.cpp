@@ -17,14 +17,14 @@ using Type = dnnl::memory::data_type;
 
 dnnl::memory filled(const dnnl::memory::desc& desc, const dnnl::engine& engine) {
   dnnl::memory m(desc, engine);
-  const bf16 some(0.37f);  // read as float it is 0.37 too, nearly
+  const bf16 some(0.37f);  // two of them read as one float are about 0.37 too
   for (size_t i = 0; i + 2 <= desc.get_size(); i += 2) {
     std::memcpy(static_cast<std::byte*>(m.get_data_handle()) + i, &some, 2);
   }
   return m;
 }
 
-// c (m, n) = a (m, k) b (k, n); weights packed, or the sum continued.
+// c (m, n) = a (m, k) b (k, n): with packed weights, or (wgrad) added to c.
 struct Product {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};

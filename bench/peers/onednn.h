@@ -1,5 +1,5 @@
-// The same dense products through oneDNN: primitives made once, weights packed as it wants them, on
-// as many OpenMP threads as ours.
+// The same dense products through oneDNN: primitives are made once, weights are packed as oneDNN
+// prefers, and it uses as many OpenMP threads as our code.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,9 @@ namespace assay {
 
 enum class Pass { kForward, kDgrad, kWgrad };
 
-// Runs one product. Empty where this build has no oneDNN, or oneDNN has no such product.
+// Returns a function that runs one product (N = rows): kForward y (N, out) = x W^T, kDgrad dx (N,
+// in) = dy W, kWgrad dW (out, in) += dy^T x. Empty if this build has no oneDNN or oneDNN has no
+// such product.
 std::function<void()> onednn_product(Pass pass, LimitType type, int64_t rows, int64_t out,
                                      int64_t in);
 

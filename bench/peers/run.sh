@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# One training step here and in PyTorch, side by side on this machine: rounds are interleaved, so that whatever else
-# the machine does meets all of them. Prints medians and the ratios to plain PyTorch and to PyTorch with malloc tuned.
+# Compares one training step here and in PyTorch on this machine. Rounds are interleaved, so that
+# other load on the machine affects all alike. Prints medians and the ratios to plain PyTorch and to
+# PyTorch with malloc tuned.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 usage() {
   cat <<'TEXT'
 usage: bash bench/peers/run.sh [--rounds N] [--steps N] [--model dense,moe] [--out FILE]
-  --rounds N   how many times each is measured, in turn (default 3; no round starts that would end after 8 minutes)
+  --rounds N   how many times each is measured, alternating (default 3; no round starts that would end after 8 minutes)
   --steps N    measured steps each time (default 12; fp32 at most 6)
   --model M    dense, moe or dense,moe (the default)
-  --out FILE   keep every single measurement, one JSON object a line
+  --out FILE   keep every single measurement, one JSON object per line
 Two peers, each in bf16 and fp32:
   torch        the script as it is, with OPENBLAS_CORETYPE=SKYLAKEX where the CPU has AVX-512 (Debian's OpenBLAS does not
                know every such CPU) and the better OMP_WAIT_POLICY for the type
@@ -44,12 +45,12 @@ if ! "$python" -c 'import torch' 2>/dev/null; then
   echo "hint: bash tools/setup.sh --peers installs Debian's, or ASSAY_PEER_PYTHON=/path/to/python" >&2
   exit 1
 fi
-# A PyTorch of Debian's takes whatever libblas.so.3 is; others bring their own and have none.
+# Debian's PyTorch uses whatever libblas.so.3 is installed; other builds bundle their own BLAS.
 blas=$("$python" -c 'import torch
 paths = {line.split()[-1] for line in open("/proc/self/maps") if "/libblas.so" in line}
 print(*sorted(paths))')
 if [[ -n $blas && $blas != *openblas* ]]; then
-  echo "error: PyTorch here multiplies with $blas, which is not OpenBLAS: no peer to be compared with" >&2
+  echo "error: PyTorch multiplies with $blas here, which is not OpenBLAS: not a fair peer" >&2
   echo "hint: apt-get install libopenblas0-pthread (bash tools/setup.sh --peers does it)" >&2
   exit 1
 fi
@@ -61,7 +62,7 @@ fi
 
 read -r load _ </proc/loadavg
 if awk "BEGIN { exit !($load > 0.5) }"; then
-  echo "warning: load average $load: others use this machine, and a figure from here means little" >&2
+  echo "warning: load average $load: the machine is busy, so the figures mean little" >&2
 fi
 
 results=${out:-$(mktemp)}
@@ -73,7 +74,8 @@ core=()
 if grep -qm1 avx512f /proc/cpuinfo; then core=(OPENBLAS_CORETYPE=SKYLAKEX); fi
 tuned=(MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456)
 
-# torch SECONDS WAIT_POLICY [VARIABLE=VALUE ...] -- ARGUMENT...: one JSON line; fails after SECONDS.
+# torch SECONDS WAIT_POLICY [VARIABLE=VALUE ...] -- ARGUMENT...: prints one JSON line; fails after
+# SECONDS.
 torch() {
   local limit=$1 policy=$2 variables=()
   shift 2
@@ -83,7 +85,8 @@ torch() {
     "$python" bench/peers/torch_step.py --threads "$(nproc)" "$@"
 }
 
-# Threads that spin while they wait help where each has its core and nothing competes, and cripple it elsewhere.
+# Spinning while waiting helps if each thread has its own core and nothing competes; otherwise it is
+# very slow.
 declare -A policy
 for recipe in bf16 fp32; do
   best=0
@@ -93,13 +96,14 @@ for recipe in bf16 fp32; do
     if [[ $speed -gt $best ]]; then best=$speed policy[$recipe]=$wait; fi
   done
   if [[ $best -eq 0 ]]; then
-    echo "warning: PyTorch did not do 4 dense steps in $recipe in $probe_s s: left out" >&2
+    echo "warning: PyTorch did not finish 4 dense steps in $recipe within $probe_s s: skipped" >&2
   else
     echo "PyTorch $recipe is faster here with OMP_WAIT_POLICY=${policy[$recipe]}" >&2
   fi
 done
 
-# measure WHO COMMAND...: adds its JSON line to the results. Who fails or is too slow once is left out from then on.
+# measure WHO COMMAND...: appends the command's JSON line to the results. After one failure or
+# timeout, WHO is skipped.
 declare -A left_out
 measure() {
   local who=$1 key=$1/$model/$recipe
@@ -109,7 +113,7 @@ measure() {
     sed "s/^{/{\"who\": \"$who\", /" "$one" >>"$results"
   else
     left_out[$key]=yes
-    echo "warning: $key failed or took more than $run_s s: left out" >&2
+    echo "warning: $key failed or took more than $run_s s: skipped" >&2
   fi
 }
 
@@ -161,9 +165,9 @@ for model in sorted({m for m, _, _ in runs}):
     for who, what in (("torch", "plain PyTorch"), ("torch tuned", "PyTorch with malloc tuned")):
         if (model, who) in best:
             theirs, its_recipe = best[model, who]
-            print("  %.2fx the speed of %s (%.0f in %s, its best)" % (speed / theirs, what, theirs, its_recipe))
+            print("  %.2fx the speed of %s (%.0f in %s, its best recipe)" % (speed / theirs, what, theirs, its_recipe))
         else:
-            print("  no figure of %s" % what)
+            print("  no figure for %s" % what)
 if ("dense", "assay") in best and ("moe", "assay") in best:
     print("assay's MoE step takes %.3fx the time of its dense step" % (best["dense", "assay"][0] / best["moe", "assay"][0]))
 PYTHON

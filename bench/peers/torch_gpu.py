@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""What PyTorch and the libraries under it reach on this GPU, on the shapes of the speedrun models: the yardsticks that the
-bench binaries are compared with. One JSON line a case, on random data (zeros draw less power and run faster).
+"""What PyTorch and its libraries reach on this GPU, on the shapes of the speedrun models; the bench
+binaries are compared with these figures. Prints one JSON line per case, on random data (zeros draw
+less power and run faster).
 
   copy            device-to-device copy, read + write bytes
-  matmul          bf16 x bf16 -> bf16 (cuBLASLt), fprop / dgrad / wgrad of every linear layer, the head, 8192^3
-  matmul_fp8      the same by torch._scaled_mm with one scale a tensor, fprop only, where this PyTorch has it
+  matmul          bf16 x bf16 -> bf16 (cuBLASLt), fprop / dgrad / wgrad of every linear layer, the
+                  head, 8192^3
+  matmul_fp8      the same by torch._scaled_mm with one scale per tensor, fprop only, if this PyTorch
+                  has it
   attention       scaled_dot_product_attention, causal, forward and backward, head widths 64 and 128
-  grouped         torch._grouped_mm over 64 and 256 experts, where this PyTorch has it
+  grouped         torch._grouped_mm over 64 and 256 experts, if this PyTorch has it
   cross_entropy   logits of 8192 tokens, forward and backward
 
 --device cpu --tiny runs everything with small shapes, to check the script where there is no GPU.
@@ -24,7 +27,8 @@ HIDDEN, FFN, VOCAB, SEQUENCE = 768, 3072, 50304, 2048
 
 
 class Clock:
-    """Times calls: median and minimum in microseconds. Inputs rotate through copies larger than the caches together."""
+    """Times calls: median and minimum in microseconds. Inputs rotate through copies that together
+    exceed the caches."""
 
     def __init__(self, device, repeats):
         self.device, self.repeats = device, repeats
@@ -113,7 +117,8 @@ def matmuls(report, device, tiny):
 def attentions(report, device, tiny):
     batch, sequence = (1, 64) if tiny else (32, SEQUENCE)
     for heads, width in ((HIDDEN // 64, 64), (HIDDEN // 128, 128)):
-        flops = 2.0 * batch * heads * sequence * sequence * width  # two products over the causal half
+        # Two products over the causal half.
+        flops = 2.0 * batch * heads * sequence * sequence * width
         label = "B=%d T=%d H=%d D=%d" % (batch, sequence, heads, width)
 
         def make():
@@ -168,8 +173,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--tiny", action="store_true", help="small shapes: checks the script only")
-    parser.add_argument("--repeats", type=int, default=30, help="timed calls a case (default 30)")
-    parser.add_argument("--filter", default="", help="only groups whose name holds this text")
+    parser.add_argument("--repeats", type=int, default=30, help="timed calls per case (default 30)")
+    parser.add_argument("--filter", default="", help="only groups whose name contains this text")
     parser.add_argument("--out", help="file for the JSON lines (default: standard output)")
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():

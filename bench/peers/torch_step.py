@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Tokens per second of a training step in plain PyTorch, for comparison with build/bench_step: the same shapes, the
-same arithmetic per token, written for speed within PyTorch. Prints one JSON line.
+"""Tokens per second of a training step in plain PyTorch, for comparison with build/bench_step: the
+same shapes, the same arithmetic per token, written for speed within PyTorch. Prints one JSON line.
 
-dense: 6 layers, 256 wide, 8 heads, SwiGLU 768, vocabulary 8192, 8 x 256 tokens, RMSNorm, RoPE, untied head, AdamW,
-global norm clipping. moe: every FFN a Mixtral-style loop over 4 experts of width 384, top-2, with the Switch
-balancing loss and z-loss.
+dense: 6 layers, 256 wide, 8 heads, SwiGLU 768, vocabulary 8192, 8 x 256 tokens, RMSNorm, RoPE,
+untied head, AdamW, global norm clipping. moe: every FFN a Mixtral-style loop over 4 experts of
+width 384, top-2, with the Switch balancing loss and z-loss.
 """
 import argparse
 import json
@@ -167,7 +167,7 @@ def main():
     model = Transformer(c, a.model, a.attention)
     try:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, foreach=True)
-    except TypeError:  # before 1.12
+    except TypeError:  # PyTorch before 1.12 has no foreach
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
 
     tokens = torch.randint(c.vocab, (8, c.batch, c.sequence + 1))

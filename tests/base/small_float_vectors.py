@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes tests/base/small_float_vectors.txt: what every bf16 becomes in each small format, by ml_dtypes and numpy alone.
+"""Writes tests/base/small_float_vectors.txt: the code of every bf16 in each small format, computed
+by ml_dtypes and numpy.
 
     python3 -m venv venv && venv/bin/pip install ml_dtypes numpy
     venv/bin/python tests/base/small_float_vectors.py > tests/base/small_float_vectors.txt
 
-A line: format, first bf16 (bits), code: all bf16 from there to the next line's have this code (hexadecimal). ml_dtypes does not
-saturate, so values are cut to the largest one first; NaN in e2m1, which has none, is the rule of base/small_float.h. A table
-`decode FORMAT CODE BITS` follows: the float32 of each code."""
+Each line holds format, first bf16 (bits) and code, in hexadecimal: all bf16 from that one to the
+next line's have this code. ml_dtypes does not saturate, so values are clipped to the largest first;
+e2m1 has no NaN, so NaN follows the rule of base/small_float.h. A table `decode FORMAT CODE BITS`
+follows: the float32 of each code."""
 import ml_dtypes
 import numpy as np
 
@@ -31,7 +33,7 @@ def unsigned_e4m3(x):
 
 
 def power_of_two_above(x, largest):
-    """The smallest power of two >= x / largest, of ml_dtypes' table, compared in double."""
+    """The code of ml_dtypes' smallest power of two >= x / largest, compared in double."""
     powers = np.arange(255, dtype=np.uint8).view(ml_dtypes.float8_e8m0fnu).astype(np.float64)
     codes = np.searchsorted(powers * largest, x.astype(np.float64), side="left")
     codes = np.minimum(codes, 254)

@@ -13,8 +13,8 @@ namespace {
 
 }  // namespace
 
-// Without -mmove-max=128 -mstore-max=128, g++ 12.2 -O2 -march=x86-64-v4 makes four twos of this
-// list.
+// Without -mmove-max=128 -mstore-max=128, g++ 12.2 -O2 -march=x86-64-v4 turns this list into four
+// twos.
 TEST_CASE("a constant list keeps its zeros") {
   REQUIRE(last({2, 2, 0, 0}) == 0);
   REQUIRE(last({7, 7, 7, 7, 0, 0, 0, 0}) == 0);

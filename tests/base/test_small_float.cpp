@@ -1,5 +1,5 @@
-// base/small_float.h against vectors of other code (small_float_vectors.py), and its stochastic
-// rounding against its definition.
+// base/small_float.h against vectors from independent code (small_float_vectors.py), and its
+// stochastic rounding against its definition.
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -17,7 +17,7 @@ namespace assay {
 namespace {
 
 struct Vectors {
-  std::map<std::string, std::vector<int>> codes;  // of all 65536 bf16
+  std::map<std::string, std::vector<int>> codes;  // by format: of all 65536 bf16
   std::map<std::string, std::vector<std::string>> values;
 };
 
@@ -67,7 +67,7 @@ int decode_differences(const std::vector<std::string>& want) {
   return wrong;
 }
 
-// The values a format has from 0 up, and a stochastic rounding by their list.
+// grid(): the format's values from 0 up. drawn_from(): stochastic rounding by that list.
 template <typename F>
 std::vector<double> grid() {
   std::vector<double> values;
@@ -99,14 +99,14 @@ void stochastic_is_its_definition() {
     const uint32_t draw = random.next() >> 16;
     wrong += double(float(F::stochastic(x, draw))) != drawn_from(values, double(x), draw);
   }
-  for (const double value : values) {  // what a format has is never moved
+  for (const double value : values) {  // representable values never change
     wrong += double(float(F::stochastic(float(value), 65535))) != value;
     wrong += double(float(F::stochastic(float(-value), 0))) != -value;
   }
   REQUIRE(wrong == 0);
 }
 
-// Over all 65536 draws the share of those that go up is exact within half a draw: 2^-17 steps.
+// Over all 65536 draws, the share that rounds up is exact to half a draw, 2^-17 steps.
 template <typename F>
 void stochastic_is_unbiased() {
   const std::vector<double> values = grid<F>();
@@ -126,7 +126,7 @@ void stochastic_is_unbiased() {
 
 }  // namespace
 
-TEST_CASE("every bf16 becomes the code that independent code finds") {
+TEST_CASE("every bf16 gets the code that independent code computes") {
   const Vectors v = read_vectors();
   REQUIRE(v.codes.size() == 7);
   REQUIRE(differences(v.codes.at("e4m3"), [](float x) { return e4m3(x).bits; }) == 0);
@@ -139,7 +139,7 @@ TEST_CASE("every bf16 becomes the code that independent code finds") {
   }
 }
 
-TEST_CASE("every code becomes the float that independent code finds") {
+TEST_CASE("every code decodes to the float that independent code computes") {
   const Vectors v = read_vectors();
   REQUIRE(v.values.at("e4m3").size() == 256);
   REQUIRE(v.values.at("e2m1").size() == 16);
@@ -149,8 +149,7 @@ TEST_CASE("every code becomes the float that independent code finds") {
   REQUIRE(decode_differences<e8m0>(v.values.at("e8m0")) == 0);
 }
 
-TEST_CASE(
-    "a block's power of two is the smallest that holds its largest element, also next to one") {
+TEST_CASE("a block's scale is the smallest power of two that fits its largest element") {
   for (int exponent = -100; exponent <= 100; ++exponent) {
     for (const float largest : {448.0f, 57344.0f, 6.0f}) {
       const float fits = std::ldexp(largest, exponent);

@@ -11,7 +11,7 @@ TEST_CASE("edit distance counts letters and swaps") {
   REQUIRE(edit_distance("kitten", "sitting") == 3);
 }
 
-TEST_CASE("nearest name is near or nothing") {
+TEST_CASE("the nearest name is suggested only if it is close") {
   const std::vector<std::string> known = {"hidden", "layers", "heads", "kv_heads"};
   REQUIRE(nearest_name("hiden", known) == "hidden");
   REQUIRE(nearest_name("head", known) == "heads");

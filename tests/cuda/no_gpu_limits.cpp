@@ -1,4 +1,5 @@
-// The limits of a GPU for programs whose GPU is the executor: it has none worth measuring.
+// Stub of the GPU limits for programs that run on the SIMT emulator, which has none worth
+// measuring.
 #include "machine/gpu_timer.h"
 
 namespace assay {

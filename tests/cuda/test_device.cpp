@@ -1,5 +1,5 @@
-// The GPU as host code sees it: what is said where it cannot be used, and, where it can, that
-// copies, events and graphs work.
+// The GPU as host code sees it: the reason reported if it cannot be used; otherwise copies, events
+// and graphs.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -47,10 +47,10 @@ bool has(const std::string& text, const char* part) {
 
 }  // namespace
 
-TEST_CASE("a GPU that cannot be used is refused for its reason") {
+TEST_CASE("an unusable GPU is refused with the reason") {
   REQUIRE(refusal(kHopper).empty());
   DeviceFacts facts = kHopper;
-  facts.driver = 13020;  // newer
+  facts.driver = 13020;  // a newer driver is accepted
   REQUIRE(refusal(facts).empty());
 
   facts = kHopper;
@@ -63,8 +63,8 @@ TEST_CASE("a GPU that cannot be used is refused for its reason") {
   facts.devices = 0;
   REQUIRE(has(refusal(facts), "no GPU"));
 
-  for (const int capability :
-       {75, 80, 89, 100, 120}) {  // code for sm_90a runs on no later GPU either
+  // Code for sm_90a runs only on capability 9.0.
+  for (const int capability : {75, 80, 89, 100, 120}) {
     facts = kHopper;
     facts.capability = capability;
     REQUIRE(has(refusal(facts), "compute capability"));
@@ -77,7 +77,7 @@ TEST_CASE("a GPU that cannot be used is refused for its reason") {
           "cuBLASLt");
 }
 
-TEST_CASE("a library opened at run time: by the loader, in a folder, or the loader's reason") {
+TEST_CASE("a library opens through the loader or from a folder, else with the loader's reason") {
   const SharedLibrary standard = open_shared_library("libm.so.6", {});
   REQUIRE(standard.handle != nullptr);
   REQUIRE(standard.problem.empty());
@@ -93,7 +93,7 @@ TEST_CASE("a library opened at run time: by the loader, in a folder, or the load
   REQUIRE(absent.handle == nullptr);
   REQUIRE(has(absent.problem, "libassay_absent.so.1: cannot open shared object file"));
 
-  // A copy under a name that the loader knows nothing of.
+  // A copy under a name that the loader does not know.
   Dl_info there;
   REQUIRE(dladdr(dlsym(standard.handle, "cos"), &there) != 0);
   fs::copy(there.dli_fname, folder / "libassay_here.so.1");
@@ -103,7 +103,7 @@ TEST_CASE("a library opened at run time: by the loader, in a folder, or the load
   fs::remove_all(folder);
 }
 
-TEST_CASE("the toolkit's own folders come before the usual one") {
+TEST_CASE("the toolkit's own folders are searched before the default one") {
   setenv("CUDA_HOME", "/opt/cuda-x", 1);
   setenv("CUDA_PATH", "", 1);
   REQUIRE(toolkit_library_folders() ==
@@ -123,7 +123,7 @@ TEST_CASE("every function of cuBLASLt is found where the library is") {
 }
 #endif
 
-TEST_CASE("open_device opens the GPU, or says why not") {
+TEST_CASE("open_device opens the GPU or reports why it cannot") {
   std::unique_ptr<Device> device;
   std::string why;
   try {
@@ -168,7 +168,7 @@ TEST_CASE("open_device opens the GPU, or says why not") {
   REQUIRE(!device->broken());
 }
 
-TEST_CASE("more memory than the GPU has is refused with figures") {
+TEST_CASE("a request for more memory than the GPU has is refused with figures") {
   std::unique_ptr<Device> device;
   try {
     device = open_device();

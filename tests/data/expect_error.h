@@ -1,4 +1,5 @@
-// A UserError is a promise: one line with the values, and a hint.
+// Requires that run() throws a UserError with one message line that contains `says` and a one-line
+// hint.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// A stand-in for a full disk: while it lives, no file of this process grows past `bytes`.
+// Simulates a full disk: during its lifetime no file of this process grows past `bytes`.
 #pragma once
 
 #include <signal.h>
@@ -12,7 +12,7 @@ class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
     getrlimit(RLIMIT_FSIZE, &before_);
-    handler_ = signal(SIGXFSZ, SIG_IGN);  // the write then fails with EFBIG
+    handler_ = signal(SIGXFSZ, SIG_IGN);  // so that the write fails with EFBIG
     const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
     const int ok = setrlimit(RLIMIT_FSIZE, &limit);
     CHECK(ok == 0, "setrlimit returned %d", ok);

@@ -1,4 +1,4 @@
-// A step of a loader as the tests compare it: all of its micro-batches in one row.
+// One step of a loader, with all its micro-batches joined, for comparisons.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Texts as gzip and zstd pack them, for the tests of what unpacks them.
+// Texts compressed by gzip and zstd, for the tests of the decompression.
 #pragma once
 
 #include <zlib.h>
@@ -26,7 +26,7 @@ inline std::string gzip(const std::string& text) {
   return packed;
 }
 
-// With a checksum, as the command line tool does.
+// With a checksum, as the command line tool writes it.
 inline std::string zstd(const std::string& text) {
   ZSTD_CCtx* context = ZSTD_createCCtx();
   ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);

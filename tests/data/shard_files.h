@@ -1,4 +1,4 @@
-// Small files for the tests of the data folder.
+// Small files for the tests of data/.
 #pragma once
 
 #include <fstream>
@@ -17,7 +17,7 @@ inline std::string write_shard(const std::string& path, const std::vector<int32_
   return writer.commit();
 }
 
-// 0, 1, 2, ... modulo vocab_size, starting anywhere.
+// first, first + 1, ... modulo vocab_size.
 inline std::vector<int32_t> counting(int64_t first, int64_t count, int64_t vocab_size) {
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < count; ++i)

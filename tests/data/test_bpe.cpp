@@ -54,7 +54,7 @@ std::vector<std::string> pieces_of(std::string_view text) {
 }
 
 TEST_CASE("the pre-split") {
-  // Pieces with a bar between.
+  // The expected pieces are separated by bars.
   const std::pair<const char*, const char*> cases[] = {
       {"", ""},
       {"Hello world", "Hello| world"},
@@ -64,12 +64,12 @@ TEST_CASE("the pre-split") {
       {"x\ty", "x|\t|y"},
       {" 123abc!?", " 123|abc|!?"},
       {"\xC2\xA0x", "\xC2\xA0|x"},          // a no-break space is space, but not " ?"
-      {"a\x1C", "a|\x1C"},                  // 0x1C is no space ...
-      {"!\x1C", "!\x1C"},                   // ... but like other characters
-      {"!\xE2\x80\x8B", "!\xE2\x80\x8B"},   // nor is U+200B
-      {"e\xCC\x81", "e|\xCC\x81"},          // a combining mark is no letter
+      {"a\x1C", "a|\x1C"},                  // 0x1C is not a space ...
+      {"!\x1C", "!\x1C"},                   // ... it joins other characters
+      {"!\xE2\x80\x8B", "!\xE2\x80\x8B"},   // so does U+200B
+      {"e\xCC\x81", "e|\xCC\x81"},          // a combining mark is not a letter
       {"ab\xFF\xFEyz", "ab|\xFF|\xFE|yz"},  // bytes that are not UTF-8
-      {"\xE6\x97", "\xE6|\x97"},            // a character cut short
+      {"\xE6\x97", "\xE6|\x97"},            // a truncated character
       {"\xED\xA0\x80", "\xED|\xA0|\x80"},   // a surrogate
       {"\xC0\xAF \xF4\x90\x80\x80", "\xC0|\xAF| |\xF4|\x90|\x80|\x80"},
   };
@@ -82,7 +82,7 @@ TEST_CASE("the pre-split") {
   REQUIRE(pieces_of(std::string_view("\0a", 2)).size() == 2);
 }
 
-TEST_CASE("valid UTF-8 is what a decoder by ranges says") {
+TEST_CASE("UTF-8 validation agrees with a decoder by ranges") {
   // Every 1- to 3-byte sequence, and 4-byte ones at the borders: decode and encode again.
   const auto encode = [](uint32_t c) {
     std::string s;
@@ -123,7 +123,7 @@ TEST_CASE("valid UTF-8 is what a decoder by ranges says") {
   REQUIRE(wrong == 0);
 }
 
-// The definition, by scanning: join the adjacent pair with the lowest rank, leftmost first.
+// BPE by its definition: repeatedly join the adjacent pair with the lowest rank, leftmost first.
 std::vector<int32_t> encode_by_definition(const Tokenizer& tokenizer, const std::string& text) {
   const Vocabulary& v = tokenizer.vocabulary();
   std::map<std::pair<int32_t, int32_t>, size_t> rank;
@@ -180,7 +180,7 @@ TEST_CASE("a megabyte without a space is encoded in reasonable time") {
   REQUIRE(tokenizer.decode(tokenizer.encode(std::string(1 << 20, ' '))).size() == 1 << 20);
 }
 
-TEST_CASE("special tokens are not made from text") {
+TEST_CASE("text never encodes to special tokens") {
   const Tokenizer tokenizer = trained(story_text(), 400);
   REQUIRE(tokenizer.eot() == tokenizer.vocab_size() - 1);
   const std::vector<int32_t> tokens = tokenizer.encode("a<|endoftext|>b");
@@ -217,7 +217,7 @@ TEST_CASE("training depends on the texts alone, and joins the most frequent pair
   REQUIRE(v.bytes[258] == "<|endoftext|>");
 }
 
-TEST_CASE("what cannot be trained") {
+TEST_CASE("training refuses impossible vocabularies and empty text") {
   expect_error([] { trained("a", 256); }, "a vocabulary of 256");
   expect_error([] { trained("", 300); }, "no text");
 }
@@ -251,8 +251,7 @@ TEST_CASE("the pre-split's classes are Unicode's, for characters PCRE2 knows") {
   for (const char* name : {"L", "N", "s"})
     for (const json& range : ranges[name])
       for (int c = range[0]; c <= range[1]; ++c) kind[static_cast<size_t>(c)] = name[0];
-  // Joined with "a", "1" and "!" on the left, a character continues exactly one of the three
-  // pieces.
+  // Placed after "a", "1" and "!", a character joins at most one of the three pieces.
   const auto joins = [](const char* left, const std::string& c) {
     return pieces_of(left + c).size() == 1;
   };
@@ -273,10 +272,10 @@ TEST_CASE("the pre-split's classes are Unicode's, for characters PCRE2 knows") {
     s += static_cast<char>(0x80 | (c & 63));
     const char got = joins("a", s) ? 'L' : joins("1", s) ? 'N' : joins("!", s) ? 'o' : 's';
     if (got == kind[c]) continue;
-    REQUIRE(got == 'o');  // only characters that a later Unicode assigned
+    REQUIRE(got == 'o');  // only characters assigned by a later Unicode version
     ++newer;
   }
-  // Letters and numbers of Unicode 15 to 17; 0 with a PCRE2 that knows them.
+  // Letters and numbers new in Unicode 15 to 17; 0 if PCRE2 knows them.
   REQUIRE(newer < 20000);
   std::printf("pre-split: %ld letters and numbers newer than this PCRE2\n",
               static_cast<long>(newer));

@@ -1,4 +1,4 @@
-// Data that is not part of the repository: ../shared/data, or where ASSAY_TEST_DATA points.
+// Data outside the repository: in ../shared/data, or where ASSAY_TEST_DATA points.
 #pragma once
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace assay {
 
-// The path of a test file, or "" after saying that the test is not run.
+// The path of a test file; if absent, prints that the test is not run and returns "".
 inline std::string test_data(const std::string& name) {
   const char* folder = std::getenv("ASSAY_TEST_DATA");
   const std::string path = std::string(folder != nullptr ? folder : "../shared/data") + "/" + name;

@@ -35,13 +35,13 @@ TEST_CASE("a file is complete or absent") {
   REQUIRE(read_file(path) == "Second");
   REQUIRE(!fs::exists(path + ".part"));
 
-  // A part file left by a killed process is taken over.
+  // A part file left by a killed process is overwritten.
   write_file_atomic(path + ".part", "left over and longer than the new content");
   write_file_atomic(path, "new");
   REQUIRE(read_file(path) == "new");
 }
 
-TEST_CASE("large writes go through whole") {
+TEST_CASE("large writes are complete") {
   const TempFolder folder;
   std::string bytes(3'000'001, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 13);

@@ -10,7 +10,7 @@
 namespace assay {
 namespace {
 
-// The text of a file, read in pieces of `bytes`.
+// Reads a file's text in pieces of `bytes`.
 std::string read_all(const std::string& path, size_t bytes) {
   InputFile file(path);
   std::string text, piece(bytes, '\0');
@@ -19,7 +19,8 @@ std::string read_all(const std::string& path, size_t bytes) {
   return text;
 }
 
-// Compresses well in parts, and not at all in others; over several blocks of either format.
+// A text that compresses well in some parts and not at all in others, over several blocks of either
+// format.
 std::string some_text() {
   std::string text;
   RandomSequence random({.seed = 3});
@@ -36,7 +37,7 @@ struct Format {
 };
 const Format kFormats[] = {{".gz", gzip}, {".zst", zstd}};
 
-TEST_CASE("packed files are read as what was packed") {
+TEST_CASE("compressed files are read as the original text") {
   const TempFolder folder;
   const std::string text = some_text();
   write_file_plain(folder / "a.txt", text);
@@ -64,7 +65,7 @@ TEST_CASE("packed files are read as what was packed") {
   REQUIRE(unpacked_name("a/b.jsonl") == "a/b.jsonl");
 }
 
-TEST_CASE("packed files that are damaged or cut are refused with the line") {
+TEST_CASE("damaged or truncated compressed files are refused with the line") {
   const TempFolder folder;
   std::string text;
   for (int i = 0; i < 3000; ++i) text += std::to_string(i * 7919) + "\n";
@@ -89,7 +90,7 @@ TEST_CASE("packed files that are damaged or cut are refused with the line") {
       bad[random.below(static_cast<uint32_t>(bad.size()))] ^=
           static_cast<char>(1 + random.below(255));
       write_file_plain(path, bad);
-      std::string got = text;  // what a byte that says nothing, as the time in the header, leaves
+      std::string got = text;  // stays if the changed byte carries no data, e.g. the header's time
       try {
         got = read_all(path, 1 + random.below(100'000));
       } catch (const UserError&) {

@@ -81,7 +81,7 @@ TEST_CASE("the order does not depend on ranks or micro-batch size") {
     }
 }
 
-TEST_CASE("seek replays") {
+TEST_CASE("seek repeats the steps from a cursor") {
   const Files files;
   Loader loader(files.config());
   std::vector<LoaderStep> steps;
@@ -118,7 +118,7 @@ TEST_CASE("the buffers can come from the memory plan") {
   REQUIRE(read_step(planned).token == counting(48, 48, kVocab));
 }
 
-TEST_CASE("loaders refuse what they cannot do") {
+TEST_CASE("loaders refuse unusable configurations") {
   const Files files;
   const auto with = [&](auto change) {
     return [&files, change] {
@@ -150,7 +150,7 @@ TEST_CASE("a shard that changes under a running loader is an error of the step")
   REQUIRE(read_step(loader).token == counting(0, 48, kVocab));
 }
 
-TEST_CASE("a loader may end at any moment") {
+TEST_CASE("a loader can be destroyed at any moment") {
   const Files files;
   for (int steps = 0; steps < 40; ++steps) {
     Loader loader(files.config());
@@ -183,7 +183,7 @@ TEST_CASE("validation tokens are fixed") {
   const LoaderStep one = read_all(80, 1, 1);
   REQUIRE(one.token == counting(0, 80, kVocab));
   REQUIRE(one.target == counting(1, 80, kVocab));
-  const LoaderStep across = read_all(104, 5, 3);  // 96 of the first shard, then 8 of the second
+  const LoaderStep across = read_all(104, 5, 3);  // 96 from the first shard, then 8 from the second
   REQUIRE(across.token.size() == 104);
   REQUIRE(across.token[96] == 300);
   REQUIRE(across.target[95] == 96);

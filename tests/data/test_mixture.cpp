@@ -37,7 +37,7 @@ TEST_CASE("every step takes its share of each source, rounded down or up") {
         sums[k] += counts[k];
       }
     }
-    // The roundings of the steps make up for each other.
+    // The roundings of the steps cancel over time.
     for (size_t k = 0; k < weights.size(); ++k) {
       const double wanted = weights[k] / 10 * static_cast<double>(sequences * kSteps);
       REQUIRE(std::abs(static_cast<double>(sums[k]) - wanted) < 4);
@@ -46,7 +46,7 @@ TEST_CASE("every step takes its share of each source, rounded down or up") {
   }
 }
 
-TEST_CASE("a source is in every place of a step, and another seed draws otherwise") {
+TEST_CASE("every position of a step gets every source, and another seed draws differently") {
   const Mixture mixture({1, 3}, 8, 1), other({1, 3}, 8, 2);
   std::vector<int> first(8, 0);
   int same = 0;
@@ -56,8 +56,8 @@ TEST_CASE("a source is in every place of a step, and another seed draws otherwis
     same += source == drawn(other, step);
   }
   for (const int count : first) REQUIRE(std::abs(count - 200) < 60);  // 5 of sqrt(800 * 3/16)
-  REQUIRE(same < 100);  // 28 ways to place two of eight
-  // What a run has drawn so far must not change with the program.
+  REQUIRE(same < 100);  // there are 28 ways to place two of eight
+  // The draws are fixed: a new program version must not change what a run has drawn.
   const Mixture uneven({7, 3}, 16, 1);  // 11.2 and 4.8 of 16
   std::vector<int64_t> counts(2), of_first;
   for (int64_t step = 0; step < 10; ++step) {
@@ -69,7 +69,7 @@ TEST_CASE("a source is in every place of a step, and another seed draws otherwis
   REQUIRE(drawn(mixture, 1) == std::vector<int32_t>{0, 1, 1, 1, 0, 1, 1, 1});
 }
 
-TEST_CASE("what was drawn before a step is known at any step") {
+TEST_CASE("the counts drawn before any step can be computed directly") {
   const Mixture mixture({0.2, 0.5, 0.3}, 5, 9);
   DrawnBefore before(mixture);
   std::vector<int64_t> sums(3, 0), counts(3);
@@ -93,8 +93,8 @@ TEST_CASE("sources that would never be drawn are refused") {
 
 constexpr int64_t kVocab = 1000;
 
-// Two sources: 9 sequences of 8 tokens in two shards and what is too short for one, and 3
-// sequences.
+// Two sources of 8-token sequences: 9 in two shards, with a shard too short for one between them,
+// and 3 in one.
 struct Sources {
   TempFolder folder;
   Sources() {
@@ -190,7 +190,7 @@ TEST_CASE("a mixture does not depend on ranks or micro-batch size") {
     }
 }
 
-TEST_CASE("a mixture goes on from any step") {
+TEST_CASE("a mixture resumes at any step") {
   const Sources files;
   Loader loader(files.config());
   std::vector<LoaderStep> steps;
@@ -200,7 +200,7 @@ TEST_CASE("a mixture goes on from any step") {
     steps.push_back(read_step(loader));
   }
   for (const size_t step : {7, 0, 19, 4, 5}) {
-    loader.source_use(1000);  // looking ahead changes nothing
+    loader.source_use(1000);  // computing the use of later steps has no side effect
     loader.seek(cursors[step]);
     REQUIRE(read_step(loader) == steps[step]);
     Loader fresh(files.config());
@@ -218,7 +218,7 @@ TEST_CASE("a mixture goes on from any step") {
   expect_error([&] { loader.seek(Cursor{.batch = -1}); }, "no step -1");
 }
 
-TEST_CASE("mixtures refuse what they cannot draw from") {
+TEST_CASE("mixtures refuse unusable sources") {
   const Sources files;
   LoaderConfig config = files.config();
   config.mixture[1].files = {files.folder / "a2"};

@@ -25,7 +25,7 @@ std::vector<int32_t> random_tokens(uint64_t seed, int count, uint32_t vocab) {
 
 }  // namespace
 
-TEST_CASE("every order is a distribution, whatever the context") {
+TEST_CASE("every order is a distribution for every context") {
   constexpr int kVocab = 7;
   const auto train = random_tokens(1, 300, kVocab);
   const NgramModel model(4, kVocab, view(train));
@@ -49,7 +49,7 @@ TEST_CASE("every order is a distribution, whatever the context") {
   check_after({5, 0, 0, 0, 0});
 }
 
-TEST_CASE("a hand count") {
+TEST_CASE("probabilities match a count by hand") {
   // a b a b a c: counts a 3, b 2, c 1; D_1 = 1 / (1 + 2) = 1/3, three types.
   const std::vector<int32_t> train = {0, 1, 0, 1, 0, 2};
   const NgramModel model(2, 4, view(train));
@@ -61,7 +61,7 @@ TEST_CASE("a hand count") {
           tol::sum_in_double(8, 1));
   REQUIRE(std::abs(model.probability(2, view({0, 3})) - 0.2 * 2 / 3 * 0.25) <=
           tol::sum_in_double(8, 1));
-  // After c nothing was seen.
+  // Nothing was seen after c.
   REQUIRE(std::abs(model.probability(2, view({2, 0})) - 0.25) <= tol::sum_in_double(8, 1));
 }
 
@@ -74,8 +74,8 @@ TEST_CASE(
     entropy -= p * std::log(p);
   }
   const auto nats = NgramModel(3, 16, view(train)).losses(view(val));
-  // Four standard errors of the validation mean, and what 4,096 trigrams cost to estimate from
-  // 200,000 tokens.
+  // Allows four standard errors of the validation mean, plus the cost of estimating 4,096 trigrams
+  // from 200,000 tokens.
   for (const double n : nats)
     REQUIRE(std::abs(n - entropy) < 4 / std::sqrt(20000.0) + 4096 / 200000.0);
 

@@ -105,7 +105,7 @@ TEST_CASE("compressed files hold the same documents") {
                "cut.jsonl.gz is cut short: it ends in line 3");
 }
 
-TEST_CASE("a long document comes in parts that encode as the whole") {
+TEST_CASE("the parts of a long document encode to the same tokens as the whole") {
   const TempFolder folder;
   std::string text;
   RandomSequence random({.seed = 5});
@@ -165,7 +165,7 @@ TEST_CASE("prepare writes shards, tokenizer and manifest") {
 
   expect_error([&] { prepare(small_tokenizer(), corpus.config); }, "already holds a corpus");
 
-  // What verify is for.
+  // Changes that verify must find.
   std::string bytes = read_file(out + "/cats_train_000001.bin");
   bytes[1030] ^= 1;
   write_file_plain(out + "/cats_train_000001.bin", bytes);
@@ -176,7 +176,7 @@ TEST_CASE("prepare writes shards, tokenizer and manifest") {
   REQUIRE(wrong[1].find("SHA-256") != std::string::npos);
 }
 
-TEST_CASE("shards do not depend on threads, and documents go on in the next shard") {
+TEST_CASE("shards do not depend on threads, and documents continue in the next shard") {
   std::vector<std::vector<int32_t>> tokens;
   for (const int threads : {1, 3}) {
     Corpus corpus;
@@ -213,7 +213,7 @@ TEST_CASE("a replaced corpus leaves no shard of the old one") {
       10);
 }
 
-TEST_CASE("validation text of its own, and duplicates") {
+TEST_CASE("separate validation text, and duplicates") {
   Corpus corpus;
   write_file_plain(corpus.folder / "val.txt", "on the mat");
   write_file_plain(corpus.folder / "in.txt", "a<|endoftext|>b<|endoftext|> a<|endoftext|>c");
@@ -226,7 +226,7 @@ TEST_CASE("validation text of its own, and duplicates") {
   REQUIRE(decoded(out + "/cats_train_000001.bin", small_tokenizer()) == Texts{"a", "b", "c"});
 }
 
-// What is held out at a share when the files are prepared.
+// The documents held out at `share` when the files are prepared.
 std::set<std::string> held_out(const std::vector<std::string>& inputs, const TempFolder& folder,
                                double share) {
   const Manifest manifest =
@@ -245,7 +245,7 @@ std::set<std::string> held_out(const std::vector<std::string>& inputs, const Tem
   return out;
 }
 
-TEST_CASE("documents are held out by what they say, not by where they stand") {
+TEST_CASE("documents are held out by content, not by position") {
   const TempFolder folder;
   std::string text, backwards, doubled, cut[2];
   for (int i = 0; i < 3000; ++i) {
@@ -268,20 +268,21 @@ TEST_CASE("documents are held out by what they say, not by where they stand") {
   REQUIRE(held_out({folder / "e.txt", folder / "d.txt"}, folder, 0.1) == tenth);
   for (const std::string& story : held_out({folder / "a.txt"}, folder, 0.02))
     REQUIRE(tenth.count(story) == 1);
-  // The rule, from `printf "the cat" | sha256sum`: other programs can say which side a document is
-  // on.
+  // The rule, checked with `printf "the cat" | sha256sum`, so that other programs can compute which
+  // side a document is on.
   REQUIRE(document_number("\n the cat\t") ==
           static_cast<double>(0x70a48cc5ea382e9bull >> 11) * 0x1p-53);
 }
 
-TEST_CASE("a document is on one side however long it is and wherever its parts are cut") {
+TEST_CASE("a document is on one side whatever its length and wherever its parts are cut") {
   const TempFolder folder;
   RandomSequence random({.seed = 9});
   int held = 0;
   for (int round = 0; round < 12; ++round) {
     std::string text = std::string(random.below(5000), ' ') + std::to_string(round);
     while (text.size() < (3 << 20)) text += random.below(9) ? " the cat" : "\n 12";
-    if (round % 3 == 0) text.insert(10000, std::string(2 << 20, '\n'));  // no text to be cut in
+    // A stretch without text to cut in.
+    if (round % 3 == 0) text.insert(10000, std::string(2 << 20, '\n'));
     std::set<bool> sides;
     for (const size_t before : {0u, 1000u, 700'000u}) {
       write_file_plain(folder / "a.txt", std::string(before, 'x') + "<|endoftext|>" + text);
@@ -302,7 +303,7 @@ TEST_CASE("a document is on one side however long it is and wherever its parts a
   REQUIRE(held < 12);
 }
 
-TEST_CASE("what cannot be prepared leaves nothing behind") {
+TEST_CASE("a failed prepare leaves no files") {
   const auto fails = [](auto change, const std::string& says) {
     Corpus corpus;
     change(corpus);
@@ -355,7 +356,7 @@ TEST_CASE("what cannot be prepared leaves nothing behind") {
   REQUIRE(fs::is_empty(corpus.config.corpus.folder));
 }
 
-TEST_CASE("bad lines are left out and counted when that is asked for") {
+TEST_CASE("bad lines are skipped and counted on request") {
   Corpus corpus;
   const std::string first =
       "{\"text\": \"good\"}\n[1]\n\n{\"text\": 3}\n{\"text\": \"fine\"}\nno\n";
@@ -431,11 +432,11 @@ TEST_CASE("random JSONL is read or refused") {
   REQUIRE(refused < 600);
 }
 
-TEST_CASE("TinyStories become the public shards, and train") {
+TEST_CASE("TinyStories give the public shards, and a loader reads them") {
   const std::string text = test_data("text/tinystories_v1_train_first2MiB.txt");
   if (text.empty()) return;
   const TempFolder folder;
-  // The shards leave out the first file's last story, which is cut, and one duplicate.
+  // The public shards omit the first file's last story, which is truncated, and one duplicate.
   const std::string first = read_file(text);
   write_file_plain(folder / "first.txt", first.substr(0, first.rfind("<|endoftext|>")));
   PrepareConfig config{.inputs = {folder / "first.txt",

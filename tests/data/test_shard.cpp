@@ -80,7 +80,7 @@ TEST_CASE("damaged shards are refused with values") {
 
   write_shard(folder / "wide", {1, 2}, 100000);
   std::string wide = read_file(folder / "wide");
-  std::memset(wide.data() + 1024, 0xff, 4);  // 2^32 - 1 is no negative id
+  std::memset(wide.data() + 1024, 0xff, 4);  // 2^32 - 1 must not be read as a negative id
   write_file_atomic(folder / "wide", wide);
   expect_error([&] { read_tokens(folder / "wide", 100000); }, "token 0 has id 4294967295");
 }
@@ -95,7 +95,7 @@ TEST_CASE("a shard that does not fit on the disk leaves nothing") {
   REQUIRE(fs::is_empty(folder.path()));
 }
 
-TEST_CASE("random bytes never pass for a shard, nor crash the reader") {
+TEST_CASE("random bytes are not accepted as a shard and do not crash the reader") {
   const TempFolder folder;
   write_shard(folder / "a", {1, 2, 3, 4, 5, 6, 7, 8}, 50);
   const std::string good = read_file(folder / "a");
@@ -111,7 +111,7 @@ TEST_CASE("random bytes never pass for a shard, nor crash the reader") {
     } catch (const UserError&) {
     }
   }
-  REQUIRE(accepted > 0);  // a byte replaced by itself
+  REQUIRE(accepted > 0);  // where a byte was replaced by itself
   REQUIRE(accepted < 100);
 }
 

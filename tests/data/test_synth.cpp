@@ -21,7 +21,7 @@ std::vector<std::string> stories(uint64_t seed, int count) {
   return list;
 }
 
-// Words, punctuation marks and newlines, numbered as they come.
+// Numbers words, punctuation marks and newlines in order of first appearance.
 struct WordCodes {
   std::map<std::string, int32_t> code;
   std::vector<int32_t> operator()(const std::string& text) {
@@ -53,7 +53,7 @@ TEST_CASE("a story is a function of seed and number, the same on every machine")
   REQUIRE(StoryGenerator(1, StoryGenerator::kFirstValidation).next() != first[0]);
   std::string all;
   for (const std::string& s : first) all += s;
-  // Changes with every change of the grammar, and with nothing else.
+  // The hash changes only if the grammar changes.
   REQUIRE(stream_id(all) == 9267564331914869925u);
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("stories are clean text: no markup, single spaces, capitals after full
   }
 }
 
-TEST_CASE("what a story says early decides what it says late") {
+TEST_CASE("later sentences of a story depend on earlier ones") {
   const std::regex sum(
       R"(\w+ had (\w+) \w+(?: pen)?s\w*, and \w+ had (\w+)\. Together they had (\w+)\.)");
   const std::regex ran(R"(One \w+ (\w+) of them ran away, so only (\w+) )");

@@ -19,7 +19,7 @@ const SynthShards kSmall{.train_tokens = 20000, .val_tokens = 2000, .vocab_size 
 
 }  // namespace
 
-TEST_CASE("the synthetic corpus decodes to the generator's stories, each behind an EOT") {
+TEST_CASE("the synthetic corpus decodes to the generator's stories, each after an EOT") {
   TempFolder temp;
   const SynthCorpus corpus = cached_synth_corpus(kSmall, temp.path());
   const Tokenizer tokenizer = read_tokenizer(corpus.tokenizer);
@@ -28,7 +28,7 @@ TEST_CASE("the synthetic corpus decodes to the generator's stories, each behind 
   REQUIRE(corpus.val.size() == 1);
   const auto train = read_tokens(corpus.train[0], 500);
   const auto val = read_tokens(corpus.val[0], 500);
-  // The last story is the one that passes the mark.
+  // The last story is the one that passes the token count.
   REQUIRE(train.size() >= 20000);
   REQUIRE(train.size() < 22000);
   REQUIRE(val.size() >= 2000);
@@ -42,7 +42,7 @@ TEST_CASE("the synthetic corpus decodes to the generator's stories, each behind 
   REQUIRE(verify_corpus(read_manifest(corpus.folder), corpus.folder).empty());
 }
 
-TEST_CASE("the cache is reused, told apart by its arguments, and mended") {
+TEST_CASE("the cache is reused, keyed by its arguments, and repaired") {
   TempFolder temp;
   const SynthCorpus corpus = cached_synth_corpus(kSmall, temp.path());
   const auto built = std::filesystem::last_write_time(corpus.train[0]);
@@ -60,14 +60,14 @@ TEST_CASE("the cache is reused, told apart by its arguments, and mended") {
   cached_synth_corpus(kSmall, temp.path());
   REQUIRE(read_file(corpus.train[0]) == good);
 
-  // Nothing half-built stays behind.
+  // No partly built folder is left.
   int folders = 0;
   for (const auto& entry : std::filesystem::directory_iterator(temp.path()))
     folders += entry.is_directory();
   REQUIRE(folders == 2);
 }
 
-TEST_CASE("a corpus is not written over another") {
+TEST_CASE("a corpus does not overwrite another") {
   TempFolder temp;
   const std::string folder = temp.path() + "/corpus";
   write_synth_corpus(kSmall, folder, Existing::kRefuse);

@@ -54,7 +54,7 @@ TEST_CASE("GPT-2's own files round-trip through tokenizer.json") {
           json::parse(read_file(folder + "/vocab.json")));
 }
 
-TEST_CASE("the other spellings of tokenizer.json are read") {
+TEST_CASE("other valid forms of tokenizer.json are read") {
   const Tokenizer tokenizer = small_tokenizer();
   json file = json::parse(tokenizer_json(tokenizer));
   json pairs = json::array();
@@ -122,7 +122,7 @@ TEST_CASE("tokenizers that are damaged or of another kind are refused") {
   expect_error([&] { parse_tokenizer_json(without_eot.dump(), "t").eot(); }, "no special token");
 }
 
-TEST_CASE("paths without a tokenizer") {
+TEST_CASE("paths without a tokenizer are refused") {
   const TempFolder folder;
   expect_error([&] { read_tokenizer(folder / "missing"); }, "No such file");
   expect_error([&] { read_tokenizer(folder.path()); }, "holds neither");
@@ -136,7 +136,7 @@ TEST_CASE("paths without a tokenizer") {
   REQUIRE(!std::filesystem::exists(folder / "t.json"));
 }
 
-TEST_CASE("damaged bytes are refused or read, never worse") {
+TEST_CASE("damaged bytes are read or refused without a crash") {
   const std::string good = tokenizer_json(small_tokenizer());
   RandomSequence random({.seed = 11});
   int refused = 0;

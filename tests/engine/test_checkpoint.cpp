@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A model whose content tells its step.
+// A model whose values identify its step.
 struct Model {
   std::vector<float> weight = std::vector<float>(1000);
   std::vector<float> moment = std::vector<float>(500);
@@ -67,7 +67,8 @@ struct Run {
   std::string path(int64_t step) const {
     return folder / strprintf("checkpoints/step-%08ld", static_cast<long>(step));
   }
-  // Loads the newest and checks that its parts belong together; -1 when there is none.
+  // Loads the newest checkpoint, checks that its parts are of one step and returns that step; -1 if
+  // there is none.
   int64_t load() {
     const auto newest = checkpoints.newest();
     if (!newest) return -1;
@@ -95,7 +96,7 @@ void flip_a_bit(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("state and tensors come back") {
+TEST_CASE("state and tensors are read back unchanged") {
   Run run;
   REQUIRE(run.load() == -1);
   REQUIRE(run.save(10) == run.path(10));
@@ -106,7 +107,7 @@ TEST_CASE("state and tensors come back") {
   REQUIRE(run.warnings.empty());
 }
 
-TEST_CASE("the last ones and every milestone stay") {
+TEST_CASE("the newest checkpoints and every milestone are kept") {
   Run run(2);
   run.save(10);
   run.save(20, Checkpoints::Keep::kMilestone);
@@ -116,7 +117,7 @@ TEST_CASE("the last ones and every milestone stay") {
   REQUIRE(run.load() == 60);
 }
 
-TEST_CASE("a damaged checkpoint is named and the one before is used") {
+TEST_CASE("a damaged checkpoint is named and the previous one is used") {
   struct Row {
     const char* what;
     void (*damage)(const std::string&);
@@ -161,12 +162,12 @@ TEST_CASE("a damaged checkpoint is named and the one before is used") {
     REQUIRE_THAT(run.warnings[0],
                  Catch::Matchers::Contains("step-00000020") && Catch::Matchers::Contains(row.says));
     expect_error([&] { require_checkpoint(run.path(20), nullptr); }, "is damaged");
-    run.save(20);  // trained again
+    run.save(20);  // as if step 20 was trained again
     REQUIRE(run.load() == 20);
   }
 }
 
-TEST_CASE("what an interrupted save left is ignored and cleared") {
+TEST_CASE("the remains of an interrupted save are ignored and removed") {
   Run run;
   run.save(10);
   fs::create_directories(run.folder / "checkpoints/.tmp-step-00000020");
@@ -198,7 +199,7 @@ TEST_CASE("a folder that cannot be written") {
                "cannot make the folder");
 }
 
-TEST_CASE("killed while saving, at any moment, a run has its last complete checkpoint") {
+TEST_CASE("a run killed at any moment of a save keeps its last complete checkpoint") {
   Run run(2);
   run.save(1);
   for (int round = 0; round < 20; ++round) {
@@ -209,7 +210,7 @@ TEST_CASE("killed while saving, at any moment, a run has its last complete check
       for (int64_t step = from + 1;; ++step) run.save(step);
     }
     for (int wait = 0; wait < 3000 && run.checkpoints.all().back() == run.path(from); ++wait) {
-      usleep(2000);  // a slow disk: at least one checkpoint more before the end
+      usleep(2000);  // on a slow disk, waits for at least one more checkpoint before the kill
     }
     usleep(static_cast<useconds_t>(700 * round));
     kill(child, SIGKILL);
@@ -220,7 +221,7 @@ TEST_CASE("killed while saving, at any moment, a run has its last complete check
   }
 }
 
-TEST_CASE("what a user calls a checkpoint") {
+TEST_CASE("the paths that a user may give for a checkpoint") {
   Run run;
   run.save(10);
   write_file_atomic(run.folder / "config.yaml", "run: {}\n");

@@ -1,4 +1,4 @@
-// telemetry.collapse_stop: when its rule holds, in one process and over a resume.
+// telemetry.collapse_stop: when its rule holds, in one process and across a resume.
 #include "engine/telemetry/collapse_guard.h"
 #include "engine/telemetry/telemetry.h"
 #include "tests/catch.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// K max_load and gini of two layers, blocks 1 and 3.
+// Rows of two layers (blocks 1 and 3) with these values of max_load_norm and gini.
 std::vector<RouterRow> rows_of(double first, double second) {
   std::vector<RouterRow> rows(2);
   rows[0].layer = 1;
@@ -21,7 +21,7 @@ std::vector<RouterRow> rows_of(double first, double second) {
 
 using Steps = std::vector<std::pair<double, double>>;
 
-// The logged step, from 1, after which the rule holds first; 0 = never.
+// The first logged step, counted from 1, after which the rule holds; 0: never.
 int64_t holds_after(const CollapseStopConfig& rule, const Steps& steps) {
   CollapseGuard guard(rule, {1, 3});
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -37,17 +37,17 @@ CollapseStopConfig rule_of(const std::string& layers, int64_t logged_steps) {
 
 }  // namespace
 
-TEST_CASE("the rule holds after so many logged steps in a row") {
+TEST_CASE("the rule holds after the given number of consecutive logged steps") {
   const Steps one_layer = {{0.1, 0.95}, {0.1, 0.9}, {0.1, 0.89}, {0.1, 1}, {0.1, 0.9}, {0.1, 0.99}};
   REQUIRE(holds_after(rule_of("any", 1), one_layer) == 1);
   REQUIRE(holds_after(rule_of("any", 2), one_layer) == 2);
-  REQUIRE(holds_after(rule_of("any", 3), one_layer) == 6);  // 0.89 began anew
+  REQUIRE(holds_after(rule_of("any", 3), one_layer) == 6);  // 0.89 restarted the count
   REQUIRE(holds_after(rule_of("any", 4), one_layer) == 0);
   REQUIRE(holds_after(rule_of("all", 1), one_layer) == 0);
   REQUIRE(holds_after(rule_of("mean", 1), one_layer) == 0);
 }
 
-TEST_CASE("any is one layer throughout, not one after the other") {
+TEST_CASE("`any` needs the same layer throughout") {
   const Steps turns = {{1, 0}, {0, 1}, {1, 0}, {0, 1}};
   REQUIRE(holds_after(rule_of("any", 2), turns) == 0);
   const Steps both = {{0.8, 1}, {0.95, 0.875}, {0.9, 0.9}, {0.9, 0.9}};
@@ -56,7 +56,7 @@ TEST_CASE("any is one layer throughout, not one after the other") {
   REQUIRE(holds_after(rule_of("mean", 4), both) == 4);
 }
 
-TEST_CASE("at_most looks downwards, and what is absent is beyond no bound") {
+TEST_CASE("small values meet at_most, and an absent value meets no bound") {
   CollapseStopConfig rule{.measure = "gini", .at_most = 0.2, .layers = "any", .logged_steps = 2};
   const auto twice = [&](double first, double second) {
     return holds_after(rule, {{first, 1}, {second, 1}});
@@ -70,7 +70,7 @@ TEST_CASE("at_most looks downwards, and what is absent is beyond no bound") {
   REQUIRE(twice(0.5, 0.5) == 2);
 }
 
-TEST_CASE("without a rule or without layers nothing holds") {
+TEST_CASE("without a rule or without layers the guard never holds") {
   CollapseGuard off(std::nullopt, {1, 3});
   off.observe(rows_of(1, 1));
   REQUIRE(!off.holds());
@@ -79,7 +79,7 @@ TEST_CASE("without a rule or without layers nothing holds") {
   REQUIRE(!dense.holds());
 }
 
-TEST_CASE("what stopped the run is said with its numbers") {
+TEST_CASE("the reason for the stop names its values") {
   CollapseGuard guard(rule_of("any", 2), {1, 3});
   guard.observe(rows_of(0.1, 0.95));
   guard.observe(rows_of(0.1, 0.9125));
@@ -92,7 +92,7 @@ TEST_CASE("what stopped the run is said with its numbers") {
           "gini in the mean over the layers is 0.375, at most 0.5 for 1 logged steps");
 }
 
-TEST_CASE("a resumed run counts on from the logged steps") {
+TEST_CASE("a resumed run continues the count of logged steps") {
   const TempFolder folder;
   const std::string path = folder / "telemetry.db";
   {

@@ -1,5 +1,4 @@
-// Whatever is wrong with a configuration is one UserError that names the place, the value and a way
-// out.
+// Every error in a configuration is one UserError that names the place, the value and a fix.
 #include <filesystem>
 #include <random>
 
@@ -146,7 +145,7 @@ const Row kContractRows[] = {
      "in [0, 1]"},
 };
 
-// The section of telemetry.collapse_stop, what is said of it and the hint.
+// The section telemetry.collapse_stop, the expected error and the expected hint.
 const Row kCollapseRows[] = {
     {"{measure: max_load, at_least: 0.9}", "", "collapse_stop.measure = max_load is not a choice",
      "max_load_norm"},
@@ -193,7 +192,7 @@ TEST_CASE("bad configurations are refused by name, line and value") {
   }
 }
 
-TEST_CASE("missing files, folders and circles") {
+TEST_CASE("missing files, folders and include cycles") {
   const TempFolder folder;
   REQUIRE_THROWS_WITH(load_config(folder / "none.yaml"), Catch::Matchers::Contains("none.yaml"));
   REQUIRE_THROWS_AS(load_config(folder.path()), UserError);
@@ -224,7 +223,7 @@ TEST_CASE("training needs data") {
                       Catch::Matchers::Contains("data.mixture and data.synth are both given"));
 }
 
-TEST_CASE("damaged text is either read or refused") {
+TEST_CASE("damaged text is read or refused without a crash") {
   const std::string good = to_yaml(Config{}) + "include: none.yaml\n";
   std::mt19937 random(1);
   for (int round = 0; round < 2000; ++round) {

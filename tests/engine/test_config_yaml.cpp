@@ -58,7 +58,7 @@ TEST_CASE("landings are a list of numbers, one, or none") {
           std::vector<double>{0.1, 1});
 }
 
-TEST_CASE("sections that may be absent come and go") {
+TEST_CASE("optional sections can be set and removed") {
   REQUIRE(!parse("model: {hidden: 128}").model.moe);
   REQUIRE(parse("model: {moe: {}}").model.moe);
   REQUIRE(!parse("model: {moe: null}").model.moe);
@@ -68,7 +68,7 @@ TEST_CASE("sections that may be absent come and go") {
   REQUIRE(!parse("optimizer: {router_lr: 1.0}", {"optimizer.router_lr=null"}).optimizer.router_lr);
 }
 
-TEST_CASE("--set has the names, checks and numbers of the file") {
+TEST_CASE("--set takes the same names, checks and number formats as the file") {
   const Config c =
       parse("optimizer: {lr: 1}", {"optimizer.lr=1e-4", "data.val=[a.bin, b.bin]",
                                    "model.qk_norm=true", "run={seed: 7}", "run.steps=20"});
@@ -122,7 +122,7 @@ TEST_CASE("a resolved configuration reads back equal") {
           to_yaml(defaults).size());
 }
 
-TEST_CASE("what differs from the default") {
+TEST_CASE("differences from the default configuration are listed") {
   REQUIRE(differences_from_default(Config{}).empty());
   Config c;
   c.optimizer.lr = 0.002;
@@ -142,7 +142,7 @@ TEST_CASE("the help lists every field") {
   }
 }
 
-TEST_CASE("a resumed run may change this and not that") {
+TEST_CASE("which fields a resumed run may change") {
   struct Row {
     const char* what;
     void (*change)(Config&);
@@ -208,7 +208,7 @@ TEST_CASE("a resumed run may change this and not that") {
   }
 }
 
-TEST_CASE("every preset is valid, and survives being written out") {
+TEST_CASE("every preset is valid and reads back equal") {
   const auto is_matrix = [](const std::string& path) {
     return path.find("/matrix") != std::string::npos;
   };
@@ -225,7 +225,7 @@ TEST_CASE("every preset is valid, and survives being written out") {
   }
 }
 
-TEST_CASE("files behind patterns") {
+TEST_CASE("patterns expand to files") {
   const TempFolder folder;
   for (const char* name : {"b_2.bin", "b_1.bin", "a.bin", "c.txt"})
     write_file_atomic(folder / name, "x");

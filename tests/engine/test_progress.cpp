@@ -10,7 +10,7 @@
 namespace assay {
 namespace {
 
-// What f writes on stderr, with stderr as a file: not a terminal.
+// Returns what f writes to stderr while stderr is a file, not a terminal.
 std::string on_stderr(const std::function<void()>& f) {
   const TempFolder folder;
   fflush(stderr);
@@ -53,7 +53,7 @@ TEST_CASE("the line of a step") {
       "step 120/9536 1.3% loss 4.812 lr 8.5e-04 norm 0.71 1200 ms 437k tok/s eta 3h08m #0000000a");
 }
 
-TEST_CASE("durations and counts are short") {
+TEST_CASE("durations and counts are printed in short form") {
   const std::pair<double, const char*> durations[] = {
       {0, "0s"},         {59.4, "59s"},    {59.6, "1m00s"},
       {725, "12m05s"},   {11299, "3h08m"}, {86400, "1d00h"},
@@ -74,7 +74,7 @@ TEST_CASE("the bar fits the terminal") {
   REQUIRE(progress_bar(100, 100, 0, 80).find('.') == progress_bar(100, 100, 0, 80).find("0%") - 1);
 }
 
-TEST_CASE("time left follows the recent steps") {
+TEST_CASE("the remaining time follows the recent steps") {
   Eta eta;
   REQUIRE(duration_text(eta.seconds_left(10)) == "?");
   REQUIRE(eta.seconds_left(0) == 0);
@@ -84,7 +84,7 @@ TEST_CASE("time left follows the recent steps") {
   REQUIRE(eta.seconds_left(100) == Approx(100).epsilon(0.01));
 }
 
-TEST_CASE("lines go to stderr and to the file, the bar to neither in a pipe") {
+TEST_CASE("lines go to stderr and to the file; in a pipe the bar goes to neither") {
   const TempFolder folder;
   const std::string shown = on_stderr([&] {
     Log log(folder / "log.txt");

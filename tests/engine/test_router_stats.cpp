@@ -17,7 +17,7 @@ RouterStats stats_of(const Counts& counts, int64_t top_k) {
   return router_stats(view(counts), top_k);
 }
 
-// Closed forms in a dozen operations of double.
+// For closed forms of about a dozen operations in double.
 Approx approx(double x) {
   return Approx(x).epsilon(1e-12).margin(1e-12);
 }
@@ -41,8 +41,8 @@ TEST_CASE("uniform load: cv 0, entropy ln E") {
     REQUIRE(s.active_norm == approx(1));
     REQUIRE(s.assignments == 12 * e);
     REQUIRE(s.cv_floor == approx(100 * std::sqrt((e - 1) / (12 * e))));
-    REQUIRE(saturated(s.max_load_norm) ==
-            (experts == 2));  // half of the load is all that top 2 of 2 can give
+    // With top 2 of 2, half of the load is the maximum.
+    REQUIRE(saturated(s.max_load_norm) == (experts == 2));
   }
 }
 
@@ -73,8 +73,8 @@ TEST_CASE("one expert in every token's top-K: max_load 1/K") {
 
 TEST_CASE("a small load by hand") {
   const RouterStats s = stats_of({4, 0, 1, 3}, 2);  // load 1/2, 0, 1/8, 3/8
-  REQUIRE(s.cv ==
-          approx(100 * std::sqrt(10.0) / 4));  // counts: mean 2, variance (4 + 4 + 1 + 1) / 4
+  // The counts have mean 2 and variance (4 + 4 + 1 + 1) / 4.
+  REQUIRE(s.cv == approx(100 * std::sqrt(10.0) / 4));
   REQUIRE(s.entropy ==
           approx(0.5 * std::log(2.0) + std::log(8.0) / 8 + 3.0 / 8 * std::log(8.0 / 3)));
   REQUIRE(s.participation == approx(64.0 / 26));
@@ -84,7 +84,7 @@ TEST_CASE("a small load by hand") {
   REQUIRE(s.cv_floor == approx(100 * std::sqrt(3.0 / 8)));
 }
 
-TEST_CASE("ratios whose ceiling is 0 are absent") {
+TEST_CASE("ratios to a ceiling of 0 are absent") {
   REQUIRE_FALSE(stats_of({5}, 1).entropy_norm.has_value());
   REQUIRE_FALSE(stats_of({5}, 1).cv_norm.has_value());
   REQUIRE_FALSE(stats_of({5, 5, 5}, 3).cv_norm.has_value());
@@ -125,7 +125,7 @@ TEST_CASE("E = 1 and K = E: all measures, and no ratio to a ceiling of 0") {
   REQUIRE(all.gini == approx(0));
 }
 
-TEST_CASE("loads with empty experts against the formulas as they are written") {
+TEST_CASE("loads with empty experts match the formulas as written") {
   uint64_t state = 1;
   for (const int64_t experts : {2, 5, 64, 1000}) {
     Counts counts;
@@ -150,18 +150,19 @@ TEST_CASE("loads with empty experts against the formulas as they are written") {
     REQUIRE(s.entropy == approx(entropy));
     REQUIRE(s.e_eff == approx(std::exp(entropy)));
     REQUIRE(s.participation == approx(1 / squares));
-    REQUIRE(s.participation == approx(n / (1 + 1e-4 * s.cv * s.cv)));  // the two say the same
+    // Both forms of participation agree.
+    REQUIRE(s.participation == approx(n / (1 + 1e-4 * s.cv * s.cv)));
     REQUIRE(s.gini == approx(pairs / (2 * n)));
     REQUIRE(s.cv_floor == approx(100 * std::sqrt((n - 1) / total)));
     Counts more = counts;
     for (int64_t& c : more) c *= 3;
     std::reverse(more.begin(), more.end());
-    REQUIRE(stats_of(more, 2).gini == approx(s.gini));  // neither size nor order matter
+    REQUIRE(stats_of(more, 2).gini == approx(s.gini));  // neither scale nor order matters
     REQUIRE(stats_of(more, 2).entropy == approx(s.entropy));
   }
 }
 
-TEST_CASE("nothing assigned: zeros, no NaN") {
+TEST_CASE("without assignments all measures are 0, not NaN") {
   const RouterStats s = stats_of({0, 0, 0}, 1);
   REQUIRE(s.cv == 0);
   REQUIRE(s.entropy == 0);
@@ -180,7 +181,7 @@ TEST_CASE("bias range and overlap") {
   REQUIRE(router_overlap(then, later) == approx(4.0 / 6));
 }
 
-TEST_CASE("over layers: mean and std of cv, least entropy, largest load") {
+TEST_CASE("over layers: mean and deviation of cv, smallest entropy, largest load") {
   const std::vector<RouterStats> layers{stats_of({1, 1, 1, 1}, 2), stats_of({2, 2, 0, 0}, 2)};
   const RouterAggregate a = aggregate(layers);
   REQUIRE(a.cv_mean == approx(50));

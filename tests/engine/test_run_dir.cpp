@@ -27,7 +27,7 @@ Config config_of(int64_t seed) {
   return c;
 }
 
-// The exit status of f() in a process of its own; -signal when one ended it.
+// Runs f() in a child process and returns its exit status, or -signal if a signal ended it.
 int in_child(const std::function<int()>& f) {
   const pid_t child = fork();
   if (child == 0) _exit(f());
@@ -38,7 +38,7 @@ int in_child(const std::function<int()>& f) {
 
 }  // namespace
 
-TEST_CASE("a run goes on with its configuration") {
+TEST_CASE("a run continues with its configuration") {
   const TempFolder folder;
   const std::string path = folder / "runs/a";
   {
@@ -56,7 +56,7 @@ TEST_CASE("a run goes on with its configuration") {
   expect_error([&] { require_same_run(run, config_of(4), 10); }, "run.seed: 3 -> 4");
 }
 
-TEST_CASE("two processes do not train in one run") {
+TEST_CASE("two processes cannot train the same run") {
   const TempFolder folder;
   const RunDir run(folder / "a", Start::kContinue);
   const int status = in_child([&] {
@@ -72,7 +72,7 @@ TEST_CASE("two processes do not train in one run") {
   REQUIRE(status == 7);
 }
 
-TEST_CASE("a run starts over only when asked, and only what a run wrote goes") {
+TEST_CASE("a run starts over only on request, and only files that a run wrote are removed") {
   const TempFolder folder;
   const std::string path = folder / "a";
   {
@@ -90,7 +90,7 @@ TEST_CASE("a run starts over only when asked, and only what a run wrote goes") {
   REQUIRE(read_file(run.file("notes.txt")) == "mine");
 }
 
-TEST_CASE("folders that are no runs are left alone") {
+TEST_CASE("folders that are not runs are left alone") {
   const TempFolder folder;
   fs::create_directory(folder / "thesis");
   write_file_atomic(folder / "thesis/chapter.txt", "words");
@@ -107,7 +107,7 @@ TEST_CASE("folders that are no runs are left alone") {
   expect_error([&] { require_run(folder / "none"); }, "no run at");
 }
 
-TEST_CASE("what a killed start leaves is no obstacle, anything else is") {
+TEST_CASE("the remains of a killed start do not block a new one, other files do") {
   const TempFolder folder;
   const std::string path = folder / "a";
   const std::string yaml = to_yaml(config_of(3));
@@ -139,7 +139,7 @@ TEST_CASE("what a killed start leaves is no obstacle, anything else is") {
   }
 }
 
-TEST_CASE("meta.json says what made the run, and what made it before") {
+TEST_CASE("meta.json records the program of this launch and of earlier ones") {
   const TempFolder folder;
   const RunDir run(folder / "a", Start::kContinue);
   RunMeta meta;
@@ -163,7 +163,7 @@ TEST_CASE("meta.json says what made the run, and what made it before") {
   REQUIRE(!j["before"][0].contains("before"));
 }
 
-TEST_CASE("the first signal asks, the second kills") {
+TEST_CASE("the first signal requests a stop, the second kills") {
   {
     const Interrupt interrupt;
     REQUIRE(!interrupt.requested());

@@ -34,7 +34,7 @@ std::string file_of(const std::string& header, const std::string& data) {
 
 }  // namespace
 
-TEST_CASE("the first value that is not finite is named") {
+TEST_CASE("the first non-finite value is named") {
   Tensors t;
   REQUIRE(first_not_finite(t.refs()).empty());
   t.half[2] = bf16(-INFINITY);
@@ -80,7 +80,7 @@ TEST_CASE("the layout is the published one") {
   REQUIRE(read_file(folder / "x") == file_of(header, std::string("\0\0\x80\x3f", 4)));
 }
 
-TEST_CASE("a tensor that is not what the model wants is named") {
+TEST_CASE("a tensor that does not fit the model is named") {
   const TempFolder folder;
   const std::string path = folder / "t.safetensors";
   Tensors t;
@@ -150,7 +150,7 @@ TEST_CASE("damaged files are refused") {
   expect_error([&] { SafetensorsFile file(folder.path()); }, "is not a file");
 }
 
-TEST_CASE("random damage is either read or refused") {
+TEST_CASE("random damage is read or refused without a crash") {
   const TempFolder folder;
   const std::string path = folder / "fuzz.safetensors";
   Tensors t;
@@ -172,7 +172,7 @@ TEST_CASE("random damage is either read or refused") {
   REQUIRE(refused > 500);
 }
 
-TEST_CASE("a full disk leaves the file that was there") {
+TEST_CASE("a full disk leaves the previous file intact") {
   const TempFolder folder;
   const std::string path = folder / "t.safetensors";
   Tensors t;

@@ -23,7 +23,7 @@ TelemetryLayout layout_of(int64_t experts = 4) {
           .experts = experts};
 }
 
-// Values that tell their step and layer.
+// Logs values that identify their step and layer.
 void log_step(Telemetry& telemetry, int64_t step) {
   StepRecord& r = telemetry.begin_step(step);
   const double s = static_cast<double>(step);
@@ -48,7 +48,7 @@ void log_step(Telemetry& telemetry, int64_t step) {
 
 }  // namespace
 
-TEST_CASE("what was logged is read") {
+TEST_CASE("logged values are read back") {
   const TempFolder folder;
   const std::string path = folder / "telemetry.db";
   {
@@ -89,7 +89,7 @@ TEST_CASE("what was logged is read") {
   REQUIRE(reader.expert_load(7, 2).empty());
 }
 
-TEST_CASE("a run that resumes forgets what came after its checkpoint") {
+TEST_CASE("a resumed run drops the rows after its checkpoint") {
   const TempFolder folder;
   const std::string path = folder / "telemetry.db";
   {
@@ -118,7 +118,7 @@ TEST_CASE("a run that resumes forgets what came after its checkpoint") {
   REQUIRE(spans.number(1) == 3.5);
 }
 
-TEST_CASE("another process reads whole steps while the run goes on") {
+TEST_CASE("another process reads whole steps during the run") {
   const TempFolder folder;
   const std::string path = folder / "telemetry.db";
   Telemetry telemetry(path, layout_of(64));
@@ -141,7 +141,7 @@ TEST_CASE("another process reads whole steps while the run goes on") {
   REQUIRE(reader.last_step() == 300);
 }
 
-TEST_CASE("a step that cannot be written ends the run with an error, not in silence") {
+TEST_CASE("a step that cannot be written ends the run with an error") {
   const TempFolder folder;
   const std::string path = folder / "telemetry.db";
   {
@@ -172,7 +172,7 @@ TEST_CASE("a dense run has no router rows") {
   REQUIRE(reader.last_step() == 1);
 }
 
-TEST_CASE("what is not telemetry is refused") {
+TEST_CASE("files that are not telemetry are refused") {
   const TempFolder folder;
   expect_error([&] { TelemetryReader reader(folder / "none.db"); }, "no telemetry at");
   write_file_atomic(folder / "text.db", std::string(5000, 'x'));
@@ -200,14 +200,14 @@ TEST_CASE("what is not telemetry is refused") {
   expect_error([&] { reader.expert_load(1, 1); }, "expert_load of step 1, layer 1");
 }
 
-TEST_CASE("telemetry of version 1 is read, and goes on as that of now") {
+TEST_CASE("telemetry of version 1 is read, and continues in the current version") {
   const TempFolder folder;
   const std::string path = folder / "telemetry.db";
   {
     Telemetry telemetry(path, layout_of());
     for (int64_t step = 1; step <= 3; ++step) log_step(telemetry, step);
   }
-  {  // as version 1 had it: no gini, load vectors as plain zstd
+  {  // as version 1 wrote it: no gini, load vectors as plain zstd
     Database old(path, Database::Mode::kCreate);
     old.run("PRAGMA user_version=1; ALTER TABLE router_layer DROP COLUMN gini;");
     const std::vector<uint32_t> counts = {5, 0, 70000, 1};
@@ -237,7 +237,7 @@ TEST_CASE("telemetry of version 1 is read, and goes on as that of now") {
   REQUIRE(reader.expert_load(3, 1) == std::vector<uint32_t>{3000, 3001, 3002, 3003});
 }
 
-TEST_CASE("load vectors are packed without loss, and an even one to little over a byte an expert") {
+TEST_CASE("load vectors are packed losslessly; an even one takes little over a byte per expert") {
   LoadPacker packer(4096);
   std::vector<uint32_t> counts(4096), read;
   for (const uint32_t spread : {1u, 120u, 100000u, 4294967295u}) {

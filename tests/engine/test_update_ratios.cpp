@@ -23,7 +23,7 @@ double norm(const std::vector<double>& values) {
 
 }  // namespace
 
-TEST_CASE("the update's norm is that of what a step took off the parameters") {
+TEST_CASE("the update's norm is the norm of the parameters' change in a step") {
   for (const float weight_decay : {0.0f, 0.1f}) {
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
@@ -59,13 +59,13 @@ TEST_CASE("the update's norm is that of what a step took off the parameters") {
       const GroupRatio ratio = ratio_of(squares);
       CAPTURE(weight_decay, t);
       REQUIRE(ratio.grad == Approx(norm(grad) / norm(master)).epsilon(1e-12));
-      // The parameter's own rounding is in the difference, not in the update.
+      // The difference of the parameters includes their rounding; the measured update does not.
       REQUIRE(ratio.update == Approx(norm(update) / norm(master)).epsilon(1e-5));
     }
   }
 }
 
-TEST_CASE("a sampled step has the bits of any other, and the same sums for any threads") {
+TEST_CASE("a sampled step changes no bits, and its sums do not depend on the threads") {
   const size_t n = 70001;
   std::vector<float> grad(n), start(n);
   std::mt19937 random(5);

@@ -81,7 +81,7 @@ TEST_CASE("bad rows name file, line and what is wrong") {
   expect_error([] { parse_core_rows("\n", CoreKind::kSchema, "f.jsonl"); }, "f.jsonl: no rows");
 }
 
-// Each key that a kind of rows has, taken away, of another type, and null.
+// Removes each key of each kind of row, and gives it another type and null.
 TEST_CASE("a row without one of its keys, or with another type, is one error that names the key") {
   using nlohmann::json;
   const std::pair<CoreKind, const char*> kinds[] = {
@@ -148,8 +148,7 @@ TEST_CASE("bad task lists and baselines name the place") {
   with_csv("Eval Task,Random baseline\na,50\n", "none of the 1 tasks' files is there");
 }
 
-// Any bytes give rows or one error.
-TEST_CASE("tasks that are asked for, in the bundle's order and once; the others are missing") {
+TEST_CASE("selected tasks come once, in the bundle's order; the others count as missing") {
   CoreBundle bundle;
   bundle.folder = "here";
   bundle.missing = {"x"};
@@ -170,7 +169,7 @@ TEST_CASE("tasks that are asked for, in the bundle's order and once; the others 
   }
 }
 
-TEST_CASE("damaged files never crash the parsers") {
+TEST_CASE("damaged files are read or refused without a crash") {
   const std::string rows =
       "{\"query\": \"q\\n\", \"choices\": [\"a\", \"b\"], \"gold\": 1}\n"
       "{\"query\": \"\\u00e9\", \"choices\": [\"c\", \"d\"], \"gold\": 0}\n";

@@ -23,7 +23,7 @@ std::string order_hash(const CoreExamples& examples) {
   return sha256_hex(bytes);
 }
 
-// Every field of a golden row that a definition of CORE fixes.
+// Compares every field of a golden row that the definition of CORE fixes.
 void check_golden(const json& golden, const CoreExamples& examples, Encoder& encoder, int32_t bos) {
   const int64_t idx = golden["idx"];
   INFO(golden["task"] << " idx " << idx);
@@ -77,14 +77,14 @@ TEST_CASE("orders, examples, prompts, tokens and spans equal the golden rows") {
   REQUIRE(checked == 45);
 }
 
-TEST_CASE("every row of the tasks at hand can be scored, as long as the published counts say") {
+TEST_CASE("every row of three tasks can be scored, with the published token counts") {
   const std::string folder = test_data("core"), gpt2 = test_data("gpt2");
   if (folder.empty() || gpt2.empty()) return;
   const Tokenizer tokenizer = read_tokenizer(gpt2);
   Encoder encoder(tokenizer);
   for (const CoreTask& task : read_core_bundle(folder).tasks) {
     if (task.label != "copa" && task.label != "winograd" && task.label != "bigbench_operators") {
-      continue;  // these three take a moment
+      continue;  // only the three that are fast to encode
     }
     INFO(task.label);
     const CoreExamples examples(task, read_core_rows(task));
@@ -102,7 +102,7 @@ TEST_CASE("every row of the tasks at hand can be scored, as long as the publishe
   }
 }
 
-// Bytes are tokens: spans can be counted by hand.
+// Every byte is a token, so that spans can be counted by hand.
 Tokenizer byte_tokenizer() {
   Vocabulary vocabulary;
   for (int b = 0; b < 256; ++b) vocabulary.bytes.emplace_back(1, char(b));
@@ -128,7 +128,7 @@ CoreRow choice_row() {
   return row;
 }
 
-TEST_CASE("multiple choice counts what the choices do not have in common") {
+TEST_CASE("multiple choice scores the tokens after the choices' common prefix") {
   const CoreQuestion q = asked(CoreKind::kMultipleChoice, choice_row());
   REQUIRE(q.prompts.size() == 2);
   REQUIRE(q.prompts[0].tokens == std::vector<int32_t>{256, 'a', 'b', ' ', 'x', 'y', 'z'});
@@ -137,7 +137,7 @@ TEST_CASE("multiple choice counts what the choices do not have in common") {
   REQUIRE(q.gold == 1);
 }
 
-TEST_CASE("a schema counts what its prompts have in common at the end") {
+TEST_CASE("a schema scores the common suffix of its prompts") {
   CoreRow row;
   row.options = {"a b", "c b"};
   row.continuation = "de";
@@ -146,8 +146,7 @@ TEST_CASE("a schema counts what its prompts have in common at the end") {
   REQUIRE((q.prompts[1].begin == 2 && q.prompts[1].end == 7));
 }
 
-TEST_CASE(
-    "language modeling counts the continuation, with the space that the shorter prompt lost") {
+TEST_CASE("language modeling scores the continuation, with the space stripped from the prompt") {
   CoreRow row;
   row.context = " \xC2\xA0q\n";
   row.continuation = "ans";
@@ -165,14 +164,14 @@ TEST_CASE("a prompt longer than the context keeps its end") {
   REQUIRE((q.prompts[1].begin == 4 && q.prompts[1].end == 5));
 }
 
-TEST_CASE("rows that cannot be scored say why") {
+TEST_CASE("rows that cannot be scored give the reason") {
   CoreRow same = choice_row();
   same.options = {"x", "x"};
   REQUIRE(asked(CoreKind::kMultipleChoice, same).not_scored ==
           "no token of the answer is left to score");
   REQUIRE(asked(CoreKind::kMultipleChoice, choice_row(), 2).not_scored ==
           "the answer is longer than the model's context");
-  // Nor is the delimiter before an empty answer scored in its place.
+  // For an empty answer, the delimiter before it is not scored instead.
   CoreRow empty;
   empty.context = "q";
   empty.options = {"Ann", "Ben"};
@@ -199,9 +198,9 @@ TEST_CASE("examples come from other rows, and there must be enough") {
                "few: 3 examples before each question, and 3 rows to take them from");
 }
 
-TEST_CASE("white space is what Python takes for it") {
+TEST_CASE("white space is stripped as Python strips it") {
   REQUIRE(python_strip("\x1F\xE3\x80\x80 a b\xE2\x80\xA8\n") == "a b");
-  REQUIRE(python_strip("\xE2\x80\x8B") == "\xE2\x80\x8B");  // zero width: not white space
+  REQUIRE(python_strip("\xE2\x80\x8B") == "\xE2\x80\x8B");  // a zero-width space is not white space
   REQUIRE(python_strip(" \n ").empty());
 }
 

@@ -1,4 +1,4 @@
-// Whole tasks with scorers whose answers are known, and a real model asked in two ways.
+// Whole tasks, with scorers whose answers are known and with a real model scored in several ways.
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +27,7 @@ CoreTask task_of(CoreKind kind, int64_t shots) {
   return task;
 }
 
-// Every third row's right option is the second; continuations end in "yes" for even rows.
+// Every third row's correct option is the second; even rows continue with "yes".
 std::vector<CoreRow> rows_of(CoreKind kind, int64_t n) {
   std::vector<CoreRow> rows;
   for (int64_t i = 0; i < n; ++i) {
@@ -41,7 +41,7 @@ std::vector<CoreRow> rows_of(CoreKind kind, int64_t n) {
   return rows;
 }
 
-// Prefers the option that a rule names.
+// Returns the scores that a rule gives.
 class Oracle final : public QuestionScorer {
  public:
   using Rule = std::function<std::vector<PromptScore>(const CoreQuestion&)>;
@@ -75,13 +75,13 @@ TEST_CASE("known preferences give the accuracies counted by hand") {
   Oracle undecided(
       [](const CoreQuestion& q) { return std::vector<PromptScore>(q.prompts.size()); });
   for (const CoreKind kind : {CoreKind::kMultipleChoice, CoreKind::kSchema}) {
-    // 34 of 100 rows have the second option as the right one.
+    // In 34 of 100 rows the second option is correct.
     REQUIRE(*run(first, kind, 100).accuracy() == Approx(0.66));
     REQUIRE(*run(second, kind, 100).accuracy() == Approx(0.34));
     REQUIRE(*run(second, kind, 100).centered() == Approx(-0.32));
     REQUIRE(*run(undecided, kind, 100).accuracy() == Approx(0.66));
   }
-  // Exact where the continuation is " yes": half of the rows.
+  // Exact if the continuation is " yes": half of the rows.
   Oracle yes([](const CoreQuestion& q) {
     const CorePrompt& p = q.prompts[0];
     return std::vector<PromptScore>{{.nats = 1, .exact = p.tokens.back() == 's'}};
@@ -89,7 +89,7 @@ TEST_CASE("known preferences give the accuracies counted by hand") {
   REQUIRE(*run(yes, CoreKind::kLanguageModeling, 100).accuracy() == Approx(0.5));
 }
 
-TEST_CASE("rows without a finite score are counted, not failed") {
+TEST_CASE("rows without a finite score are counted as not scored") {
   Oracle sometimes([](const CoreQuestion& q) {
     const bool bad = q.prompts[0].tokens.size() % 2 == 0;
     return std::vector<PromptScore>(q.prompts.size(), {.nats = bad ? NAN : 1.0});
@@ -126,7 +126,7 @@ struct SmallModel {
   }
 };
 
-// To the bit, whatever shares a batch, a beginning, or the threads.
+// Scores are equal to the bit for any batching, sharing of beginnings, and threads.
 void require_same_scores(Recipe recipe) {
   SmallModel small(recipe), other_threads(recipe, 3);
   const Tokenizer tokenizer = byte_tokenizer();
@@ -160,12 +160,12 @@ void require_same_scores(Recipe recipe) {
   }
 }
 
-TEST_CASE("sharing beginnings and packing change no score") {
+TEST_CASE("shared beginnings and packing change no score") {
   require_same_scores(Recipe::kFp32);
   require_same_scores(Recipe::kBf16);
 }
 
-TEST_CASE("a question too long to lie together is scored prompt by prompt") {
+TEST_CASE("a question too long for one batch is scored prompt by prompt") {
   SmallModel small;
   const Tokenizer tokenizer = byte_tokenizer();
   Encoder encoder(tokenizer);
@@ -177,12 +177,11 @@ TEST_CASE("a question too long to lie together is scored prompt by prompt") {
   ModelScorer scorer(small.on, *small.model, {.batch_rows = SmallModel::kRows});
   const auto scores = scorer.score({&question, 1});
   for (const PromptScore& s : scores[0]) REQUIRE(std::isfinite(s.nats));
-  // Tokens: <|endoftext|>, "q", " ", the choice. The last predicts nothing.
+  // The tokens are <|endoftext|>, "q", " " and the choice; the last one predicts nothing.
   REQUIRE(scorer.rows_computed() == 202 + 192 + 182);
 }
 
-// Texts of the bytes that a tokenizer trained on anything meets: none, spaces alone, long ones,
-// every byte.
+// Random edge cases of text: empty, only spaces, long, any bytes.
 std::string odd_text(RandomSequence& random) {
   const uint32_t kind = random.below(5);
   std::string text(kind == 0 ? 0 : random.below(kind == 1 ? 400 : 12), ' ');
@@ -200,7 +199,7 @@ CoreRow odd_row(RandomSequence& random) {
   return row;
 }
 
-TEST_CASE("whatever rows hold, each is scored, or counted with a reason") {
+TEST_CASE("every row is scored, or counted with a reason") {
   SmallModel small;
   RandomSequence random({.seed = 3, .stream = stream_id("core.odd_rows")});
   ModelScorer scorer(small.on, *small.model, {.batch_rows = SmallModel::kRows});
@@ -224,8 +223,9 @@ TEST_CASE("whatever rows hold, each is scored, or counted with a reason") {
   }
 }
 
-// NaN as the embedding of 'z', or in the head: what meets it is not scored, nothing else changes.
-TEST_CASE("weights that are not finite spoil the rows that meet them alone") {
+// With NaN in the embedding of 'z' or in the head, rows that read it are not scored and others do
+// not change.
+TEST_CASE("non-finite weights affect only the rows that read them") {
   for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
     SmallModel sound(recipe), spoiled(recipe), dead(recipe);
     const auto poison = [](SmallModel& m, const std::string& name, int64_t begin, int64_t count) {
@@ -265,7 +265,7 @@ TEST_CASE("weights that are not finite spoil the rows that meet them alone") {
   }
 }
 
-TEST_CASE("the parts of a task have the answers of the whole") {
+TEST_CASE("the parts of a task together give the answers of the whole") {
   Oracle oracle([](const CoreQuestion& q) {
     std::vector<PromptScore> s(q.prompts.size(), {.nats = 1});
     s[q.prompts[0].tokens.size() % s.size()].nats = q.prompts[0].tokens.size() % 5 == 0 ? NAN : 0;

@@ -22,7 +22,7 @@ CoreTaskResult task(const std::string& label, double baseline, int64_t right, in
   return t;
 }
 
-TEST_CASE("the smallest mean wins, the first of equals") {
+TEST_CASE("the smallest mean wins, and the first of ties") {
   const auto nats = [](double a, double b, double c) {
     return std::vector<PromptScore>{{.nats = a}, {.nats = b}, {.nats = c}};
   };
@@ -34,7 +34,7 @@ TEST_CASE("the smallest mean wins, the first of equals") {
   REQUIRE(is_right(CoreKind::kLanguageModeling, of(1, 0), {{.nats = 0, .exact = false}}) == false);
 }
 
-TEST_CASE("accuracies are centred by guessing, and the score is their mean") {
+TEST_CASE("accuracies are centred by the guessing baseline, and the score is their mean") {
   const std::vector<CoreTaskResult> tasks = {task("a", 50, 60, 100), task("b", 0, 25, 100),
                                              task("c", 25, 10, 100)};
   REQUIRE(*tasks[0].centered() == Approx(0.2));
@@ -79,10 +79,10 @@ TEST_CASE("published accuracies give the published score") {
     labels.emplace_back(p.label);
   }
   const CoreScore score = core_score(tasks);
-  // An accuracy enters with 1 / (1 - b / 100), at most 1 / 0.38 and 1.5 in the mean.
+  // An accuracy has the weight 1 / (1 - b / 100), at most 1 / 0.38 and 1.5 on average.
   const double rounding = tol::printed(4, 1.5);
   REQUIRE(*score.core == Approx(0.113891).margin(rounding));
-  // Binomial rows give 0.0063.
+  // Binomial sampling of the rows gives 0.0063.
   REQUIRE(score.standard_error ==
           Approx(0.0063).epsilon(tol::sampled_deviation(kResamples) + 0.01));
   REQUIRE(*core_score(*subset_of(tasks, labels, core_subsets()[0])).core ==
@@ -94,7 +94,7 @@ TEST_CASE("published accuracies give the published score") {
 }
 
 TEST_CASE("guessing scores about nothing") {
-  // Uniform guessing is at 1 / choices; some published baselines are not.
+  // Uniform guessing has accuracy 1 / choices; some published baselines differ from it.
   const std::pair<double, double> tasks_by_guess[] = {
       {25, .25}, {0, 0}, {0, 0},    {25, .25}, {25, .25}, {50, .5},  {20, .25}, {50, .5},
       {25, .25}, {0, 0}, {25, .25}, {50, .5},  {50, .5},  {0, 0},    {20, .25}, {0, 0},
@@ -107,7 +107,7 @@ TEST_CASE("guessing scores about nothing") {
   REQUIRE(*core_score(tasks).core == Approx(-0.0007).margin(tol::printed(4)));
 }
 
-TEST_CASE("a task without a scored row has no score, and neither has the whole") {
+TEST_CASE("a task without a scored row has no score, and then neither has CORE") {
   std::vector<CoreTaskResult> tasks = {task("a", 50, 60, 100), task("b", 0, 0, 0)};
   REQUIRE(!tasks[1].accuracy().has_value());
   REQUIRE(!core_score(tasks).core.has_value());

@@ -1,4 +1,4 @@
-// Generation with a cache beside full recomputation.
+// Generation with a KV cache against full recomputation.
 #include <algorithm>
 #include <cmath>
 
@@ -56,7 +56,7 @@ GeneratorConfig config_with(int64_t texts) {
           .sampling = {.temperature = 0}};
 }
 
-// Of 3 to 60 tokens.
+// Prompt i has 3 + 3 i random tokens.
 std::vector<std::vector<int32_t>> prompts_of(int64_t count) {
   RandomSequence random({5, stream_id("prompts"), 0});
   std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(count));
@@ -66,7 +66,7 @@ std::vector<std::vector<int32_t>> prompts_of(int64_t count) {
   return prompts;
 }
 
-// What follows each text, of a forward pass over the whole of it.
+// The logits after each text, from one forward pass over the whole text.
 std::vector<float> whole_logits(Writer& w, const std::vector<std::vector<int32_t>>& texts) {
   std::vector<int32_t> token;
   std::vector<TextPart> part;
@@ -82,7 +82,8 @@ std::vector<float> whole_logits(Writer& w, const std::vector<std::vector<int32_t
   return logits;
 }
 
-// By Model::score, which knows no cache: is each token after the prompt the most likely one?
+// Requires that each token after the prompt is the most likely one by Model::score, which uses no
+// cache.
 void require_most_likely(Writer& w, const std::vector<int32_t>& text, size_t prompt_tokens) {
   const auto n = static_cast<int64_t>(text.size()) - 1;
   std::vector<int32_t> position, row, target;
@@ -105,8 +106,8 @@ void require_most_likely(Writer& w, const std::vector<int32_t>& text, size_t pro
   REQUIRE(std::count(likely.begin(), likely.end(), 1) == asked);
 }
 
-// The whole text again for every token, in a second model; the logits of the cache are seen through
-// an extension by one token of a third.
+// Compares with a second model that recomputes the whole text for every token. A third model
+// extends its cache token by token, which exposes the cached logits.
 void require_like_recomputation(const std::string& kind) {
   INFO(kind);
   const auto prompts = prompts_of(kPrompts);
@@ -156,15 +157,16 @@ void require_like_recomputation(const std::string& kind) {
 }  // namespace
 
 TEST_CASE(
-    "a dense model writes the same with a cache as by reading the whole text for every token") {
+    "a dense model generates the same with a cache as by recomputing the whole text per token") {
   require_like_recomputation("dense");
 }
 
-TEST_CASE("a MoE model with QK-norm and grouped queries writes the same with a cache as without") {
+TEST_CASE(
+    "an MoE model with QK-norm and grouped queries generates the same with and without cache") {
   require_like_recomputation("moe");
 }
 
-TEST_CASE("what a text becomes depends neither on the texts beside nor on how many fit at once") {
+TEST_CASE("a generated text depends neither on other texts nor on how many run at once") {
   for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
     GeneratorConfig config{.texts = 7,
                            .positions = 64,
@@ -192,7 +194,7 @@ TEST_CASE("what a text becomes depends neither on the texts beside nor on how ma
   }
 }
 
-TEST_CASE("a text ends at its end token, after enough tokens, or where the context is full") {
+TEST_CASE("a text ends at its end token, at the token limit, or when the context is full") {
   GeneratorConfig config{.texts = 2,
                          .positions = 40,
                          .rows = 80,
@@ -200,7 +202,7 @@ TEST_CASE("a text ends at its end token, after enough tokens, or where the conte
                          .tokens = 30,
                          .sampling = {.temperature = 1.0, .seed = 5}};
   const auto all = prompts_of(14);
-  // 3, 24, 39 and 40 tokens of 40: the last one drawn needs no place.
+  // Prompts of 3, 24, 39 and 40 tokens in a context of 40: the last token drawn needs no position.
   std::vector<std::vector<int32_t>> prompts{all[0], all[7], all[12], all[13]};
   prompts[3].resize(40);
   std::vector<std::vector<int32_t>> heard(prompts.size());
@@ -217,8 +219,7 @@ TEST_CASE("a text ends at its end token, after enough tokens, or where the conte
     REQUIRE(texts[i].tokens == heard[i]);
     REQUIRE(std::string(text_end_name(texts[i].end)) == (i == 0 ? "tokens" : "context"));
   }
-  // Where the first text has its 12th token, or that token before, it ends when that is the end
-  // token.
+  // With its 12th token as the end token, the first text ends at that token's first occurrence.
   config.end = texts[0].tokens[11];
   const auto first = std::find(texts[0].tokens.begin(), texts[0].tokens.end(), config.end);
   const auto shorter = written();
@@ -226,7 +227,7 @@ TEST_CASE("a text ends at its end token, after enough tokens, or where the conte
   REQUIRE(shorter[0].tokens == std::vector<int32_t>(texts[0].tokens.begin(), first));
 }
 
-TEST_CASE("logits that are not finite are refused by prompt and position") {
+TEST_CASE("non-finite logits are refused with prompt and position") {
   GeneratorConfig config{
       .texts = 2, .positions = 40, .rows = 80, .vocab = kVocab, .tokens = 5, .sampling = {}};
   Writer w(config_of("dense"), Recipe::kFp32, config);

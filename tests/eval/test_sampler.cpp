@@ -15,8 +15,8 @@ int32_t drawn(const std::vector<float>& logits, const Sampling& s, int64_t text 
   return sample_token({logits.data(), {int64_t(logits.size())}}, s, text, position);
 }
 
-// The ids that come up in 4000 draws. The rarest allowed one below has a share over 0.5%: it is
-// missed once in 10^8.
+// The ids drawn in 4000 draws. The rarest allowed id below has a share above 0.5%, so it is missed
+// once in 10^8.
 std::set<int32_t> support(const std::vector<float>& logits, const Sampling& s) {
   std::set<int32_t> ids;
   for (int64_t i = 0; i < 4000; ++i) ids.insert(drawn(logits, s, 0, i));
@@ -27,7 +27,7 @@ using Ids = std::set<int32_t>;
 
 }  // namespace
 
-TEST_CASE("temperature 0 takes the first of the largest logits") {
+TEST_CASE("temperature 0 takes the largest logit, and the first of ties") {
   for (const auto& [logits, id] :
        std::vector<std::pair<std::vector<float>, int32_t>>{{{3}, 0},
                                                            {{1, 5, 2, 5}, 1},
@@ -40,12 +40,12 @@ TEST_CASE("temperature 0 takes the first of the largest logits") {
       REQUIRE(drawn(logits, s, 4, 17) == id);
     }
   }
-  // Towards 0 the draw becomes the largest.
+  // At temperatures near 0 the draw is the largest logit.
   for (int64_t i = 0; i < 100; ++i)
     REQUIRE(drawn({1, 2, 1.5f}, {.temperature = 1e-300}, 0, i) == 1);
 }
 
-TEST_CASE("top-k keeps the k largest, of equal ones the smaller ids") {
+TEST_CASE("top-k keeps the k largest, and the smaller ids of ties") {
   const std::vector<float> logits{1, 2, 1, 3, 1};
   REQUIRE(support(logits, {.top_k = 1}) == Ids{3});
   REQUIRE(support(logits, {.top_k = 2}) == Ids{1, 3});
@@ -55,7 +55,7 @@ TEST_CASE("top-k keeps the k largest, of equal ones the smaller ids") {
   REQUIRE(support(logits, {.top_k = 500}) == Ids{0, 1, 2, 3, 4});
 }
 
-TEST_CASE("top-p keeps the fewest largest whose share reaches it") {
+TEST_CASE("top-p keeps the fewest largest ids whose shares sum to at least p") {
   const std::vector<float> equal{1, 1, 1, 1};  // shares of exactly a quarter
   REQUIRE(support(equal, {.top_p = 1e-9}) == Ids{0});
   REQUIRE(support(equal, {.top_p = 0.25}) == Ids{0});
@@ -68,12 +68,12 @@ TEST_CASE("top-p keeps the fewest largest whose share reaches it") {
   REQUIRE(support(unequal, {.top_p = 0.66}) == Ids{1});
   REQUIRE(support(unequal, {.top_p = 0.67}) == Ids{1, 2});
   REQUIRE(support(unequal, {.top_p = 0.92}) == Ids{0, 1, 2});
-  // Of what top-k lets stay, 1 has 0.73; a higher temperature spreads them.
+  // Of the ids that top-k keeps, 1 has a share of 0.73; a higher temperature spreads the shares.
   REQUIRE(support(unequal, {.top_k = 2, .top_p = 0.73}) == Ids{1});
   REQUIRE(support(unequal, {.temperature = 3, .top_k = 2, .top_p = 0.73}) == Ids{1, 2});
 }
 
-TEST_CASE("limits that let all stay change no draw") {
+TEST_CASE("limits that keep all ids change no draw") {
   std::vector<float> logits;
   for (int i = 0; i < 50; ++i) logits.push_back(float(std::sin(i * 7.0)) * 3);
   for (int64_t i = 0; i < 500; ++i) {
@@ -94,7 +94,7 @@ TEST_CASE("a draw is a function of seed, text and position") {
     same_text += drawn(logits, s, 6, i) == id;
     same_position += drawn(logits, s, 5, i + 1) == id;
   }
-  // Each is equal once in 1000 by chance: 10 of 200 would be less likely than 10^-15.
+  // Draws agree by chance once in 1000; 10 of 200 have a probability below 10^-15.
   REQUIRE(same_seed < 10);
   REQUIRE(same_text < 10);
   REQUIRE(same_position < 10);

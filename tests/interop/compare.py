@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Compares Assay with transformers and PyTorch, both ways, in fp32: logits position by position, losses, tokens, and ten
-training steps. Needs a built program and the packages of requirements.txt; `bash tools/test.sh --interop` sees to both.
+"""Compares Assay with transformers and PyTorch, both ways, in fp32: logits position by position,
+losses, tokens, and ten training steps. Needs a built program and the packages of requirements.txt;
+`bash tools/test.sh --interop` provides both.
 
     .venv-interop/bin/python tests/interop/compare.py [--record docs/interop.md]
 
-Exit 1 when one of the comparisons is outside its tolerance.
+Exits 1 if a comparison is outside its tolerance.
 """
 import argparse
 import datetime
@@ -85,7 +86,8 @@ def write_shard(path, tokens):
 
 
 def make_data(work):
-    """Tokens in which the next one depends on the last, so that there is something to learn; a tokenizer; the base config."""
+    """Writes tokens in which each depends on the one before, so that there is something to learn, a
+    tokenizer and the base configuration."""
     s = training.SETTINGS
     generator = torch.Generator().manual_seed(7)
     tokens = {}
@@ -206,7 +208,7 @@ def check_fixtures():
         model = model_class.from_pretrained(folder, dtype=torch.float32).eval()
         theirs = fixtures.logits_of(model, expected["tokens"])
         difference = ((theirs - expected["logits"]).abs().max() / theirs.abs().max()).item()
-        report(f"fixture {name}", "logits that transformers has now", difference, 1e-5)
+        report(f"fixture {name}", "logits of the installed transformers", difference, 1e-5)
 
 
 def header():
@@ -228,7 +230,7 @@ def record(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", type=pathlib.Path, help="file whose last section the result becomes")
+    parser.add_argument("--record", type=pathlib.Path, help="file whose last section is replaced by the result")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
     transformers.utils.logging.set_verbosity_error()

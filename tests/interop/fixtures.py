@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/interop/fixtures: small random models as transformers saves them, and the logits it computes from them in
-fp32. test_interop reads them; tools/test.sh --interop checks that this script would still write the same logits.
+"""Writes tests/interop/fixtures: small random models saved by transformers, and the logits it
+computes from them in fp32. test_interop reads them; tools/test.sh --interop checks that this script
+still gives the same logits.
 
     .venv-interop/bin/python tests/interop/fixtures.py FOLDER
 """
@@ -25,7 +26,7 @@ GLM4_MOE = dict(SHAPE, intermediate_size=24, moe_intermediate_size=16, num_hidde
                 topk_group=1, routed_scaling_factor=1.7, norm_topk_prob=True, use_qk_norm=True,
                 partial_rotary_factor=1.0, attention_bias=False, tie_word_embeddings=False)
 
-# Name, class, configuration, type of the saved weights, shard size.
+# Name, model class, configuration class, fields, type of the saved weights, shard size.
 MODELS = [
     ("llama", LlamaForCausalLM, LlamaConfig, LLAMA, torch.float32, "1GB"),
     ("qwen3", Qwen3ForCausalLM, Qwen3Config, QWEN3, torch.float16, "1GB"),
@@ -35,7 +36,7 @@ MODELS = [
 
 
 def random_model(model_class, config_class, fields, dtype, seed):
-    """Every tensor matters: norms are not one, biases not zero, logits not tiny."""
+    """A model whose random weights all matter: no norm weight is 1, no bias 0, no logit tiny."""
     torch.manual_seed(seed)
     model = model_class(config_class(**fields)).eval()
     for name, tensor in model.state_dict().items():

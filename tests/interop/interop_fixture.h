@@ -1,5 +1,5 @@
-// Runs made of models in the Hugging Face format, runs made of our random weights, and the logits
-// of either.
+// Runs imported from models in the Hugging Face format, runs with random weights, and the logits of
+// either.
 #pragma once
 
 #include <cmath>
@@ -38,7 +38,7 @@ inline Imported imported(const std::string& folder, const std::string& run,
                       in_fp32, meta);
 }
 
-// What follows each of the tokens, (tokens, V), from a checkpoint in fp32.
+// The logits after each token, (tokens, V), computed in fp32 from a checkpoint.
 inline std::vector<float> logits(const ModelConfig& model_config, const std::string& checkpoint,
                                  const std::vector<int32_t>& tokens) {
   const auto count = static_cast<int64_t>(tokens.size());
@@ -80,7 +80,7 @@ inline double largest_difference(const std::vector<float>& a, const std::vector<
   return most;
 }
 
-// 64 wide, two blocks.
+// A dense model: 64 wide, two blocks, fp32.
 inline Config small_model() {
   Config c;
   c.model.hidden = 64;
@@ -93,7 +93,7 @@ inline Config small_model() {
   return c;
 }
 
-// A checkpoint of random weights in which no tensor is what it would be without training. The
+// Writes a checkpoint of random weights in which no tensor has its initial values, and returns its
 // folder.
 inline std::string random_checkpoint(const Config& config, const std::string& run) {
   std::vector<std::vector<float>> values;

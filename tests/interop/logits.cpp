@@ -1,6 +1,6 @@
-// interop_logits RUN TOKENS.safetensors OUT.safetensors: the logits of a checkpoint behind each
-// token of texts, one token at a time. TOKENS has "tokens" (texts, positions), OUT gets "logits"
-// (texts, positions, vocabulary).
+// interop_logits RUN TOKENS.safetensors OUT.safetensors: writes a checkpoint's logits after each
+// token of some texts, computed one token at a time. TOKENS has "tokens" (texts, positions), OUT
+// gets "logits" (texts, positions, vocabulary).
 #include <cstdio>
 
 #include "base/check.h"
@@ -40,7 +40,8 @@ void write_logits(const std::string& run, const std::string& tokens_path, const 
 
 int main(int argc, char** argv) {
   try {
-    if (argc != 4) throw assay::UserError("three arguments are wanted", "RUN TOKENS OUT");
+    if (argc != 4)
+      throw assay::UserError("expected three arguments", "interop_logits RUN TOKENS OUT");
     assay::write_logits(argv[1], argv[2], argv[3]);
     return 0;
   } catch (const assay::UserError& error) {

@@ -1,4 +1,4 @@
-// Folders that are not what they say: one error, one hint, and no run is made.
+// Invalid model folders give one error and one hint, and no run is made.
 #include <filesystem>
 #include <map>
 
@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A copy of a fixture to damage.
+// A copy of a fixture that a test damages.
 struct Damaged {
   explicit Damaged(const std::string& name) {
     fs::copy(fixture(name), folder / "model");
@@ -87,7 +87,7 @@ TEST_CASE("fields that are missing, of another type or contradictory are refused
   refused_with("glm4_moe", "first_k_dense_replace", 0, "describes a model of");
 }
 
-TEST_CASE("what is not computed here is refused") {
+TEST_CASE("unsupported features are refused") {
   refused_with("llama", "attention_bias", true, "attention_bias is true");
   refused_with("llama", "mlp_bias", true, "mlp_bias is true");
   refused_with("llama", "hidden_act", "gelu", "hidden_act is \"gelu\"");
@@ -101,7 +101,7 @@ TEST_CASE("what is not computed here is refused") {
   refused_with("glm4_moe", "partial_rotary_factor", "(absent)", "partial_rotary_factor is absent");
 }
 
-TEST_CASE("fields that newer files keep elsewhere are found") {
+TEST_CASE("fields are found where newer files store them") {
   const Damaged model("llama");
   model.change([](json& config) {
     config.erase("rope_theta");
@@ -111,7 +111,7 @@ TEST_CASE("fields that newer files keep elsewhere are found") {
   REQUIRE(imported(model.path, model.folder / "run").config.model.rope_theta == 5000.0);
 }
 
-TEST_CASE("weights that are not those of config.json are refused") {
+TEST_CASE("weights that do not match config.json are refused") {
   {
     const Damaged model("glm4_moe");
     fs::remove(model.file("model-00002-of-00003.safetensors"));
@@ -154,7 +154,7 @@ TEST_CASE("weights that are not those of config.json are refused") {
   }
 }
 
-TEST_CASE("a tokenizer has to fit the vocabulary, and one of another kind stays behind") {
+TEST_CASE("a tokenizer must fit the vocabulary, and an unsupported one is not copied") {
   Vocabulary vocabulary;
   vocabulary.bytes.resize(256);
   for (int byte = 0; byte < 256; ++byte) {
@@ -175,7 +175,7 @@ TEST_CASE("a tokenizer has to fit the vocabulary, and one of another kind stays 
   REQUIRE(without.notes.at(0).find("no tokenizer was taken over") != std::string::npos);
 }
 
-TEST_CASE("blocks that predict further tokens are left out, and that is said") {
+TEST_CASE("blocks that predict further tokens are dropped with a note") {
   const Damaged model("glm4_moe");
   model.change([](json& config) {
     config["num_hidden_layers"] = 1;
@@ -186,7 +186,7 @@ TEST_CASE("blocks that predict further tokens are left out, and that is said") {
   REQUIRE(run.notes.at(0).find("were left out, e.g. model.layers.1.") != std::string::npos);
 }
 
-TEST_CASE("random damage ends in an error or in a run") {
+TEST_CASE("random damage gives an error or a run, not a crash") {
   const TempFolder folder;
   int errors = 0, runs = 0;
   RandomSequence random({9, stream_id("damage"), 0});
@@ -206,7 +206,7 @@ TEST_CASE("random damage ends in an error or in a run") {
       size_t at = 0;
       for (auto [file, bytes] : files) {
         if (at++ == chosen) {
-          // Headers and texts are at the beginning.
+          // Damages the beginning, where headers and texts are.
           const uint32_t reach = uint32_t(std::min<size_t>(bytes.size(), 3000));
           if (random.below(4) == 0) {
             bytes.resize(random.below(reach));

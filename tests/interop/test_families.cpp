@@ -1,4 +1,4 @@
-// Models of transformers: their logits, and what our models become.
+// The logits of imported models, and the classes that our models are exported as.
 #include "data/tokenizer_files.h"
 #include "interop/json_fields.h"
 #include "interop/tensor_map.h"
@@ -43,7 +43,7 @@ TEST_CASE("imported models have the logits of transformers") {
   }
 }
 
-TEST_CASE("a configuration is exported as the class that is exactly it") {
+TEST_CASE("a configuration is exported as the class that matches it exactly") {
   Config c = small_model();
   REQUIRE(choose_family(c.model) == Family::kLlama);
   c.model.qk_norm = true;
@@ -51,11 +51,11 @@ TEST_CASE("a configuration is exported as the class that is exactly it") {
   REQUIRE(choose_family(mixture("softmax").model) == Family::kMixtral);
   REQUIRE(choose_family(mixture("sigmoid").model) == Family::kGlm4Moe);
   c = mixture("softmax");
-  c.model.moe->first_dense_layers = 2;  // of two: no router is left
+  c.model.moe->first_dense_layers = 2;  // both layers are dense, so there is no router
   REQUIRE(choose_family(c.model) == Family::kLlama);
 }
 
-TEST_CASE("what no class has is refused by name") {
+TEST_CASE("fields that no class supports are refused by name") {
   ModelConfig m = mixture("softmax").model;
   m.moe->shared = 1;
   refused(m, "no field for model.moe.shared = 1");
@@ -75,7 +75,7 @@ TEST_CASE("what no class has is refused by name") {
   refused(m, "model.moe.experts = 1");
 }
 
-TEST_CASE("the map covers every element once, and is counted without being made") {
+TEST_CASE("the map covers every element once, and its size is known without building it") {
   for (const std::string score : {"none", "softmax", "sigmoid"}) {
     ModelConfig m = score == "none" ? small_model().model : mixture(score).model;
     m.qk_norm = score == "sigmoid";

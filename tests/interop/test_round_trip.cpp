@@ -1,4 +1,4 @@
-// Export and import undo each other.
+// Export and import are inverses.
 #include <filesystem>
 
 #include "data/tokenizer_files.h"
@@ -13,7 +13,7 @@ struct Case {
   Config config;
 };
 
-// With every gain that is folded into weights, none of them a power of two.
+// Models that use every gain folded into weights; no gain is a power of two.
 std::vector<Case> with_gains() {
   Config dense = small_model();
   dense.model.attention_gain = "depth";
@@ -38,7 +38,7 @@ std::vector<Case> with_gains() {
       .expert_ffn = 16,
       .first_dense_layers = 1,
       .router = {.score = "sigmoid", .route_scale = 1.4, .gate_scale = 2.1, .bias_rate = 1e-3}};
-  Config no_bias = sigmoid;  // and no shared expert: their tensors are empty
+  Config no_bias = sigmoid;  // and no shared expert, so both tensors are empty
   no_bias.model.moe->shared = 0;
   no_bias.model.moe->router.bias_rate = 0;
   return {{"dense", dense},     {"tied", tied},       {"one_gain", one_gain},
@@ -54,7 +54,7 @@ void exported(const Config& config, const std::string& checkpoint, const std::st
 
 }  // namespace
 
-TEST_CASE("what was imported, exported and imported again is the same to the bit") {
+TEST_CASE("a model imported, exported and imported again is equal to the bit") {
   const TempFolder folder;
   for (const std::string name : {"llama", "qwen3", "mixtral", "glm4_moe"}) {
     const Imported first = imported(fixture(name), folder / name + "-1");
@@ -70,7 +70,7 @@ TEST_CASE("what was imported, exported and imported again is the same to the bit
   }
 }
 
-TEST_CASE("a model without gains keeps its bits, one with gains its logits") {
+TEST_CASE("export keeps the bits of a model without gains, and the logits of one with gains") {
   const TempFolder folder;
   for (const Case& c : with_gains()) {
     INFO(c.name);
@@ -116,7 +116,7 @@ TEST_CASE("in bf16 every weight is rounded once, and selection biases are not") 
   REQUIRE(bias_master == bias_written);
 }
 
-TEST_CASE("config.json says what transformers asks for") {
+TEST_CASE("config.json has the fields that transformers needs") {
   const TempFolder folder;
   const Config config = with_gains()[4].config;
   exported(config, random_checkpoint(config, folder / "run"), folder / "hf");

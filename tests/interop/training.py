@@ -1,6 +1,6 @@
-"""Ten optimizer steps as docs/numerics.md defines them, in PyTorch, on a model of transformers: the second opinion on
-`assay train`. Transformers' own auxiliary loss pools the layers and does not divide by the experts per token, so it is
-written here."""
+"""Ten optimizer steps as docs/numerics.md defines them, in PyTorch, on a model of transformers: an
+independent check of `assay train`. Transformers' own auxiliary loss pools the layers and does not
+divide by the experts per token, so this file has its own."""
 import torch
 import torch.nn.functional as F
 
@@ -15,7 +15,7 @@ def share(step, s):
 
 
 class Routers:
-    """What the routers of a model did in its last forward pass, by layer."""
+    """Records, by layer, the inputs and gates of a model's routers in its last forward pass."""
 
     def __init__(self, model):
         self.seen, self.gates = {}, {}
@@ -29,7 +29,7 @@ class Routers:
         return model.config.num_experts_per_tok
 
     def losses(self, model, kind):
-        """Means over the layers of the auxiliary loss and of the z-loss; the loads are added to counts."""
+        """Means over the layers of the auxiliary loss and of the z-loss, and each layer's loads."""
         k, aux, z, counts = self.top_k(model), [], [], {}
         for i, gate in self.gates.items():
             x = self.seen[i].reshape(-1, model.config.hidden_size)
@@ -72,7 +72,8 @@ def update_biases(routers, counts, s, share_now):
 
 
 def train(model, tokens, kind):
-    """Losses in nats and gradient norms of the steps. kind: "" for dense, else the auxiliary loss."""
+    """Returns the losses in nats and gradient norms of the steps. kind: "" for dense, else the
+    auxiliary loss."""
     s = SETTINGS
     model.train()
     routers = Routers(model)

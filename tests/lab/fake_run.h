@@ -1,5 +1,5 @@
-// A run directory as a training leaves it, made without training: configuration, telemetry of 40
-// steps with two MoE layers, one checkpoint, meta.json, and its shards in a folder beside it.
+// Writes a run directory as training leaves it, without training: configuration, telemetry of 40
+// steps with two MoE layers, one checkpoint, meta.json; its shards are in a separate folder.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ struct FakeRun {
 
   std::string path;        // the run
   std::string data;        // folder of its shards
-  double loss = 4.25;      // the last evaluation; an earlier one is 0.25 lower
+  double loss = 4.25;      // of the last evaluation; that at step 20 is 0.25 lower
   double step_loss = 5.0;  // of every step
 
   void write() const {

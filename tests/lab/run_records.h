@@ -1,4 +1,4 @@
-// Runs made by hand, for tests of what is computed from runs.
+// Hand-made run records, for tests of the analysis.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct HandMadeRun {
   int64_t steps = 100;  // planned
 };
 
-// Dense, 1000 tokens a step, finished at the last evaluation; a step takes half a second.
+// A dense run with 1000 tokens and half a second per step, finished at its last evaluation.
 inline RunRecord hand_made(const HandMadeRun& what) {
   RunRecord run;
   run.name = what.name;

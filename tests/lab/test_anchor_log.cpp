@@ -23,7 +23,7 @@ AnchorLog parse(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the two formats are told apart") {
+TEST_CASE("the two formats are distinguished") {
   const AnchorLog nanogpt = parse(kNanogpt);
   REQUIRE(nanogpt.format == AnchorFormat::kModdedNanogpt);
   REQUIRE(nanogpt.val_loss_nats.size() == 3);
@@ -38,12 +38,12 @@ TEST_CASE("the two formats are told apart") {
   REQUIRE(llm_c.accuracy_lines == 2);
   REQUIRE(llm_c.at(250)->value == 6.5);
 
-  // Only validations: four decimals are llm.c's.
+  // Logs with validations only: four decimals mean llm.c.
   REQUIRE(parse("s:0 tel:11.0093\ns:250 tel:6.5000\n").format == AnchorFormat::kLlmC);
   REQUIRE(parse("s:0 tel:10.968871\ns:128 tel:6.034447").format == AnchorFormat::kModdedNanogpt);
 }
 
-TEST_CASE("questions to a log") {
+TEST_CASE("the last, best, first-below and exact losses of a log") {
   const AnchorLog log = parse("s:0 tel:10\r\ns:10 tel:4\r\ns:20 tel:3\r\n\r\ns:30 tel:3.5\r\n");
   REQUIRE(log.last().value == 3.5);
   REQUIRE(log.best().step == 20);
@@ -54,7 +54,7 @@ TEST_CASE("questions to a log") {
   REQUIRE(!log.at(15));
 }
 
-TEST_CASE("lines that are not understood are counted, and the first is shown") {
+TEST_CASE("unknown lines are counted, and the first is shown") {
   const struct {
     const char* line;
     int64_t unknown;
@@ -92,7 +92,7 @@ TEST_CASE("lines that are not understood are counted, and the first is shown") {
   REQUIRE(parse(kNanogpt + "\x1b[31m").first_unknown_text == "?[31m");
 }
 
-TEST_CASE("what is no log is refused") {
+TEST_CASE("files that are not logs are refused") {
   const TempFolder folder;
   const struct {
     std::string text;

@@ -43,7 +43,7 @@ TEST_CASE("the speedrun's dense model against the anchor's recipe") {
     INFO(differs);
     REQUIRE(found.at(differs) == Match::kNo);
   }
-  // A size and a name are no proof.
+  // Equal size and name do not prove a match.
   REQUIRE(found.at("tokenizer") == Match::kUnknown);
   REQUIRE(found.at("data") == Match::kUnknown);
   REQUIRE(anchor_obstacle(speedrun_dense()) == "");

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 const std::vector<std::string> kDense = {"dense-1", "dense-2"}, kMoe = {"moe-1", "moe-2"};
 
-// Two models, two seeds: last losses 4.0 and 4.5, 4.25 and 5.25.
+// Two models with two seeds each: final losses 4.0 and 4.5, 4.25 and 5.25.
 struct Matrix {
   TempFolder folder;
   std::string path = folder / "matrix";
@@ -78,10 +78,10 @@ TEST_CASE("a matrix claims statistics over its runs") {
   REQUIRE(value(0) == 4.0);
   REQUIRE(value(1) == 4.25);
   REQUIRE(std::abs(value(2).get<double>() - 0.25 * std::sqrt(2.0)) < 1e-12);
-  REQUIRE(value(3) == 0.5);  // of 0.25 and 0.75
+  REQUIRE(value(3) == 0.5);  // the mean of 0.25 and 0.75
   REQUIRE(std::abs(value(4).get<double>() - (0.5 + 12.706204736432095 * 0.25)) < 1e-9);
   REQUIRE(value(5).is_null());
-  REQUIRE(value(6).is_null());  // one of them did not get there
+  REQUIRE(value(6).is_null());  // one of the runs did not reach it
   const Verification v = verify_receipt(m.path, {});
   INFO(drifts(v));
   REQUIRE(v.count(Finding::kDrift) == 0);
@@ -89,7 +89,7 @@ TEST_CASE("a matrix claims statistics over its runs") {
   REQUIRE(verify_receipt(m.folder / "moved", {}).count(Finding::kDrift) == 0);
 }
 
-TEST_CASE("drift of a run is drift of its matrix, under the run's name") {
+TEST_CASE("drift of a run is reported as drift of its matrix, with the run's name") {
   const Change rows[] = {
       change(
           "a loss of one run",
@@ -127,7 +127,7 @@ TEST_CASE("drift of a run is drift of its matrix, under the run's name") {
   }
 }
 
-TEST_CASE("a claim taken from a matrix shows in the seal") {
+TEST_CASE("a claim removed from a matrix's receipt breaks the seal") {
   const Matrix m;
   const std::string path = m.path + "/receipt.json";
   std::string text = read_file(path);
@@ -137,7 +137,7 @@ TEST_CASE("a claim taken from a matrix shows in the seal") {
   REQUIRE(drifts(verify_receipt(path, {})) == "receipt: edited after it was sealed\n");
 }
 
-TEST_CASE("a run that was taken away is not available") {
+TEST_CASE("a run that was removed is reported as not available") {
   const Matrix m;
   fs::remove_all(m.path + "/moe-1");
   const Verification v = verify_receipt(m.path, {});

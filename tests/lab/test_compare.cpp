@@ -11,7 +11,7 @@
 namespace assay {
 namespace {
 
-// Validated at 20, 40, ... with losses that end at `end`.
+// A run validated at steps 20, 40, ..., whose last loss is `end`.
 RunRecord run_of(const std::string& name, int64_t seed, int64_t ffn, double end) {
   RunRecord run = hand_made({.name = name, .seed = seed});
   run.config.model.ffn = ffn;
@@ -58,11 +58,11 @@ TEST_CASE(
   REQUIRE(c.marks.empty());
 }
 
-TEST_CASE("curves are read at the step or at a near one, never between") {
+TEST_CASE("curves are read at the step or at a near evaluation, never interpolated") {
   const std::vector<RunRecord> runs = {run_of("a", 1, 64, 3.3)};
   const struct {
     double fraction;
-    int64_t step, measured_at;  // 0 = nothing near
+    int64_t step, measured_at;  // 0: none near
   } rows[] = {{0.02, 2, 0}, {0.1, 10, 0},   {0.2, 20, 20},  {0.21, 21, 20},
               {0.5, 50, 0}, {0.55, 55, 60}, {1.0, 100, 100}};
   for (const auto& row : rows) {
@@ -75,10 +75,10 @@ TEST_CASE("curves are read at the step or at a near one, never between") {
   }
 }
 
-TEST_CASE("shares are of the contract, not of the run") {
+TEST_CASE("shares refer to the contract's horizon, not to the run's length") {
   RunRecord run = run_of("a", 1, 64, 3.3);
   run.config.contract.kind = "activeDN";
-  run.config.contract.coefficient = 100;  // 500 steps
+  run.config.contract.coefficient = 100;  // a horizon of 500 steps
   const Comparison c = compare(std::vector<RunRecord>{run}, {});
   REQUIRE(c.models[0].horizon == 500);
   REQUIRE(c.models[0].contract == "20% of activeDN at 100 tokens per active parameter");
@@ -88,12 +88,12 @@ TEST_CASE("shares are of the contract, not of the run") {
   REQUIRE(!c.models[0].curve[4].loss);
 }
 
-TEST_CASE("in equal seconds every seed is read at its own steps") {
+TEST_CASE("under equal seconds each seed is read at its own steps") {
   std::vector<RunRecord> runs = {run_of("a-s1", 1, 64, 3.3), run_of("a-s2", 2, 64, 3.3)};
   for (RunRecord& run : runs) run.config.contract.kind = "seconds";
   for (RunRecord& run : runs) run.config.contract.coefficient = 50;
   runs[0].config.contract.step_seconds = 0.5;  // 100 steps
-  runs[1].config.contract.step_seconds = 1.0;  // 50, validated at 20 and 40
+  runs[1].config.contract.step_seconds = 1.0;  // 50 steps, validated at 20 and 40
   runs[1].config.run.steps = 50;
   const Comparison c = compare(runs, {.fractions = {0.4}});
   REQUIRE(c.models.size() == 1);
@@ -108,7 +108,7 @@ TEST_CASE("time to a target, and who reached it") {
   const Comparison c = compare(runs, {.target_loss = 3.405});
   REQUIRE(c.models[0].target->reached == 1);
   REQUIRE(c.models[0].target->of == 2);
-  REQUIRE(c.models[1].target->steps->mean == 90);  // 80 and 100
+  REQUIRE(c.models[1].target->steps->mean == 90);  // the mean of 80 and 100
   REQUIRE(c.models[1].target->seconds->mean == 45);
   REQUIRE(c.models[1].target->tokens->mean == 90e3);
   REQUIRE(c.rankings.size() == 5);
@@ -128,14 +128,14 @@ TEST_CASE("the target is the runs' own where they agree") {
   REQUIRE(mentions(c.marks, "run.target_loss is 3 in some runs and 3.25 in others"));
 }
 
-TEST_CASE("runs that stopped at their target are not ranked by where they ended") {
+TEST_CASE("runs that stopped at their target are not ranked by final loss") {
   std::vector<RunRecord> runs = two_models();
   for (RunRecord& run : runs) run.config.run.target_loss = 3.4;
   runs[0].end = "target_loss";
   for (const Ranking& r : compare(runs, {}).rankings) REQUIRE(r.by != "validation loss at the end");
 }
 
-TEST_CASE("what cannot be compared is refused, or marked and not ranked") {
+TEST_CASE("incomparable runs are refused, or marked and not ranked") {
   const struct {
     const char* says;
     std::function<void(RunRecord&)> change;
@@ -173,8 +173,7 @@ TEST_CASE("the same shards in another folder are the same data") {
   REQUIRE(incomparable_differences(runs).empty());
 }
 
-TEST_CASE(
-    "different contracts are said, and nothing is ranked until somebody says what is held fixed") {
+TEST_CASE("different contracts are reported, and there is no ranking until one is chosen") {
   std::vector<RunRecord> runs = two_models();
   for (size_t i : {2, 3}) {
     runs[i].config.contract.kind = "totalDN";

@@ -1,4 +1,4 @@
-// What a comparison looks like: the words that a reader must find.
+// The texts that a comparison's report must contain.
 #include <string>
 #include <vector>
 
@@ -30,7 +30,7 @@ void require_in(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("a table: numbers to the right, texts to the left, dashes for nothing") {
+TEST_CASE("a table aligns numbers right and texts left, and shows absent values as dashes") {
   TextTable table({"model", "loss", "note"});
   table.add({"a", "3.25", "far better"});
   table.add({"longer", "", ""});
@@ -61,7 +61,7 @@ TEST_CASE("the text of a comparison") {
   require_in(text, "no ranking: there is one model");
 }
 
-TEST_CASE("an anchor beside runs: facts, gaps from the largest step, what matches") {
+TEST_CASE("an anchor with runs: facts, gaps from the largest step, matching settings") {
   const std::vector<RunRecord> runs = two_runs();
   const Comparison c = compare(runs, {});
   const AnchorLog anchor = parse_anchor_log(
@@ -83,7 +83,7 @@ TEST_CASE("an anchor beside runs: facts, gaps from the largest step, what matche
   REQUIRE(anchor_json(anchor, 3.0, {})["first_at_or_below"].is_null());
 }
 
-TEST_CASE("a model without a common step says how it could have one") {
+TEST_CASE("for a model without a common step, the report says how to get one") {
   std::vector<RunRecord> runs = two_runs();
   const Comparison c = compare(runs, {});
   const AnchorLog anchor = parse_anchor_log("s:0 tel:10.5\ns:128 tel:4.1\n", "some.log");
@@ -91,7 +91,7 @@ TEST_CASE("a model without a common step says how it could have one") {
              "no step at which both were validated; the anchor's first after 0 is 128");
 }
 
-TEST_CASE("published figures beside ours") {
+TEST_CASE("published figures are shown next to ours") {
   const std::vector<RunRecord> runs = two_runs();
   const Comparison c = compare(runs, {});
   const std::string text = published_text(published_study("0003"), c.models, 3.28);

@@ -28,7 +28,7 @@ seeds: [1, 2]
 precisions: [fp32]
 )";
 
-// A folder with three models, and what differs of them.
+// A folder with the configurations of three models.
 struct Family {
   TempFolder folder;
   Family() {
@@ -46,7 +46,7 @@ struct Family {
   }
   Matrix matrix(const std::string& text) const { return lay_out(file(text)); }
   MatrixFolder runs() const { return MatrixFolder(folder / "runs"); }
-  // A run as `assay train` leaves its configuration before the first step.
+  // Makes a run as `assay train` leaves it before the first step: with its configuration only.
   void begin(const Cell& cell) const {
     make_folders(runs().run(cell));
     write_file_atomic(runs().run(cell) + "/config.yaml", to_yaml(cell.config));
@@ -86,7 +86,7 @@ TEST_CASE("cells are contracts x models x precisions x seeds") {
   REQUIRE(m.cells[0].memory_bytes > 0);
 }
 
-TEST_CASE("the reference takes its own steps, the others as many tokens a parameter") {
+TEST_CASE("the reference trains for its own steps, the others for as many tokens per parameter") {
   const Family family;
   const Matrix m = family.matrix(kMatrix);
   for (const Cell& cell : m.cells) {
@@ -101,7 +101,8 @@ TEST_CASE("the reference takes its own steps, the others as many tokens a parame
 TEST_CASE("cells that are the same run are trained once") {
   const Family family;
   const Matrix m = family.matrix(kMatrix);
-  // Dense models have as many active as total parameters; the mixture does not.
+  // In dense models all parameters are active, so both contracts are the same run; not for the
+  // mixture.
   REQUIRE(m.cell("dense-totalDN-fp32-seed2").run == "dense-activeDN-fp32-seed2");
   REQUIRE(m.cell("large-totalDN-fp32-seed1").run == "large-activeDN-fp32-seed1");
   REQUIRE(m.cell("moe-totalDN-fp32-seed1").run == "moe-totalDN-fp32-seed1");
@@ -111,11 +112,11 @@ TEST_CASE("cells that are the same run are trained once") {
                                             "large-activeDN-fp32-seed1", "moe-totalDN-fp32-seed1",
                                             "dense-activeDN-fp32-seed2", "moe-activeDN-fp32-seed2",
                                             "large-activeDN-fp32-seed2", "moe-totalDN-fp32-seed2"});
-  // Another coefficient, another seed or another precision is another run.
+  // A different coefficient, seed or precision is a different run.
   const Matrix other =
       family.matrix(edited("totalDN, reference: dense", "totalDN, coefficient: 3"));
   REQUIRE(other.cell("dense-totalDN-fp32-seed1").run == "dense-totalDN-fp32-seed1");
-  // Two models of one configuration are one run too.
+  // Two models with one configuration share their runs too.
   family.write("same.yaml", "include: dense.yaml\n");
   const Matrix same = family.matrix(edited("large: large.yaml", "same: same.yaml"));
   REQUIRE(same.cell("same-activeDN-fp32-seed1").run == "dense-activeDN-fp32-seed1");
@@ -139,7 +140,7 @@ TEST_CASE("set changes every model, with paths from the matrix; --set comes last
   }
 }
 
-TEST_CASE("the configuration of a cell stands alone") {
+TEST_CASE("the configuration of a cell is self-contained") {
   const Family family;
   const Matrix m = family.matrix(kMatrix);
   for (const Cell& cell : m.cells) {
@@ -151,7 +152,7 @@ TEST_CASE("the configuration of a cell stands alone") {
   }
 }
 
-TEST_CASE("a matrix that cannot be read says why and where") {
+TEST_CASE("an invalid matrix is refused with reason and place") {
   const Family family;
   const BadMatrix rows[] = {
       {"empty", "", "the matrix is empty", "--help"},
@@ -227,7 +228,7 @@ TEST_CASE("a matrix that cannot be read says why and where") {
   }
 }
 
-TEST_CASE("models of other data are found") {
+TEST_CASE("models with different data are found") {
   const Family family;
   REQUIRE(different_data(family.matrix(kMatrix)).empty());
   family.write("large.yaml", "include: dense.yaml\ndata: {synth: {seed: 5}}\n");
@@ -236,7 +237,7 @@ TEST_CASE("models of other data are found") {
   REQUIRE(different_data(family.matrix(kMatrix)) == "eval.tokens of large is 8192, of dense 4096");
 }
 
-TEST_CASE("an edited matrix says what changed") {
+TEST_CASE("the changes of an edited matrix are listed") {
   const Family family;
   const Matrix first = family.matrix(kMatrix);
   make_folders(family.runs().path());
@@ -258,22 +259,22 @@ TEST_CASE("an edited matrix says what changed") {
   REQUIRE(rate.changed ==
           std::vector<std::string>{"dense-activeDN-fp32-seed1: optimizer.lr: 0.001 -> 0.002"});
   REQUIRE(rate.changed_cells == std::vector<std::string>{"dense-activeDN-fp32-seed1"});
-  REQUIRE(rate.moved.size() == 7);  // runs that had not begun
+  REQUIRE(rate.moved.size() == 7);  // the runs that had not started
   REQUIRE(rate.added.empty());
 
-  // Threads and checkpoints change no number.
+  // Threads and checkpoints change no results.
   const Matrix saved =
       family.matrix(std::string(kMatrix) + "set: {run.checkpoint_every: 7}\njobs: 3\n");
   REQUIRE(!find_edits(family.runs(), saved).any());
 
-  // The history keeps what was edited.
+  // The manifest keeps the history of edits.
   write_matrix(family.runs(), more, seeds);
   const std::string manifest = read_file(family.runs().file("matrix.json"));
   REQUIRE(manifest.find("dense-activeDN-fp32-seed3") != std::string::npos);
   REQUIRE(manifest.find("\"removed\"") != std::string::npos);
 }
 
-TEST_CASE("a contract added before the others takes over the runs that are there") {
+TEST_CASE("a contract added before the others reuses the existing runs") {
   const Family family;
   const Matrix first = family.matrix(kMatrix);
   family.begin(first.cell("dense-activeDN-fp32-seed1"));
@@ -288,7 +289,7 @@ TEST_CASE("a contract added before the others takes over the runs that are there
   REQUIRE(swapped.order().size() == 2);
 }
 
-TEST_CASE("folders of something else are refused") {
+TEST_CASE("folders with other contents are refused") {
   const Family family;
   const Matrix m = family.matrix(kMatrix);
   make_folders(family.runs().path());

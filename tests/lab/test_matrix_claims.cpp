@@ -8,7 +8,7 @@
 namespace assay {
 namespace {
 
-// Layers 1, 2 and 3 of a run, as its telemetry would give them.
+// The measures of a run's layers 1, 2 and 3, as its telemetry would give them.
 struct Planted {
   std::string model;
   int64_t seed;
@@ -35,7 +35,7 @@ RunRecord run_of(const Planted& planted) {
   return run;
 }
 
-// One table; the rows of `models`, each with its runs.
+// One table with a row per model, each with its runs.
 struct Table {
   std::vector<RunRecord> runs;
   std::vector<Cell> cells;
@@ -62,7 +62,7 @@ struct Table {
   }
 };
 
-// even and full have three seeds, one has one, none has none.
+// The models "even" and "full" have three seeds, "one" has one, "none" has none.
 Table planted_table() {
   return Table({"full", "even", "one", "none"}, {{"full", 1, 4.00, 0.90, 40},
                                                  {"full", 2, 4.30, 0.92, 60},
@@ -108,7 +108,7 @@ TEST_CASE("a claim is judged by the interval over the seeds") {
       {"mean over layers", claim("max_load", "full", kNear, "", 0.6133, 0.05), "holds", ""},
       {"another model", claim("max_load_worst", "even", kBelow, "full", 0), "holds", ""},
       {"the other way round", claim("max_load_worst", "full", kBelow, "even", 0), "fails", ""},
-      // The losses of the seeds differ by 0.3, the pairs by 0.09 to 0.1.
+      // The losses differ by up to 0.3 between seeds, but only by 0.09 to 0.1 within pairs.
       {"paired by seed", claim("val_loss", "even", kBelow, "full", 0), "holds", ""},
       {"alike", claim("dead", "even", kNear, "full", 0, 0.01), "holds", ""},
       {"equal is not below", claim("dead", "even", kBelow, "full", 0), "fails", ""},
@@ -134,7 +134,7 @@ TEST_CASE("a claim is judged by the interval over the seeds") {
   }
 }
 
-TEST_CASE("the table of claims has the numbers and counts the verdicts") {
+TEST_CASE("the table of claims shows the numbers and counts the verdicts") {
   using enum MatrixClaim::Relation;
   const Table table = planted_table();
   REQUIRE(claims_markdown({}).empty());
@@ -163,7 +163,7 @@ TEST_CASE("measures of a run") {
   REQUIRE(value("first_saturation") == 40);
   REQUIRE(value("first_saturated_depth") == 1);
   REQUIRE(first_saturated_layers(run) == std::vector<int64_t>{3});
-  // Nothing is made up for a run that has it not.
+  // A run without a measure has no value for it.
   const RunRecord dense = hand_made({.name = "d", .val_loss_nats = {{100, 3.0, 10}}});
   const RunRecord late = run_of({"b", 1, 4.0, 0.95, 100});
   for (const RunMeasure& measure : run_measures()) {

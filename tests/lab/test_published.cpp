@@ -10,7 +10,7 @@
 namespace assay {
 namespace {
 
-// The cell of a row whose keys start with these.
+// The cell of the first row whose keys start with `keys`.
 nlohmann::ordered_json cell(const PublishedTable& table, const std::vector<std::string>& keys,
                             const std::string& column) {
   for (const auto& row : table.rows) {
@@ -23,7 +23,7 @@ nlohmann::ordered_json cell(const PublishedTable& table, const std::vector<std::
 
 }  // namespace
 
-TEST_CASE("every study reads, and its columns name measures that exist") {
+TEST_CASE("every study can be read, and its columns name existing measures") {
   REQUIRE(published_names() == std::vector<std::string>{"0003", "0004", "0006", "tiny"});
   const std::vector<std::string>& known = published_measures();
   for (const std::string& name : published_names()) {
@@ -44,7 +44,7 @@ TEST_CASE("every study reads, and its columns name measures that exist") {
   }
 }
 
-TEST_CASE("figures as published") {
+TEST_CASE("figures are as published") {
   const PublishedTable closure = published_study("0003").tables[0];
   REQUIRE(closure.rows.size() == 9);
   REQUIRE(cell(closure, {"bf16", "dense"}, "val_loss") == 3.2725);
@@ -62,7 +62,7 @@ TEST_CASE("an unknown study names the nearest") {
   expect_error([] { published_study("003"); }, "--published 003: there is no such study");
 }
 
-TEST_CASE("what a column says of a model of ours") {
+TEST_CASE("the value of a column for our models") {
   const std::vector<RunRecord> runs = {
       hand_made({.name = "a-s1",
                  .seed = 1,

@@ -71,7 +71,7 @@ const Claim& claim_of(const Receipt& receipt, const std::string& name) {
   return receipt.claims.front();
 }
 
-// What is done to a sealed run, and what verify must say then.
+// A change to a sealed run, and the drift that verify must report.
 struct Change {
   const char* what;
   std::function<void(const Sealed&)> make;
@@ -82,7 +82,7 @@ Change change(const char* what, std::function<void(const Sealed&)> make, Names..
   return {.what = what, .make = std::move(make), .named = {named...}};
 }
 
-// The same, of the receipt alone: it is sealed again.
+// An edit of the receipt alone, which is then sealed again.
 struct Edit {
   const char* what;
   std::function<Receipt(const Receipt&)> make;
@@ -135,7 +135,7 @@ TEST_CASE("a receipt reads back equal, and its seal covers it") {
   REQUIRE(seal_of(other) != receipt.seal);
 }
 
-TEST_CASE("what was not touched is the same, wherever it lies") {
+TEST_CASE("an untouched run verifies at any path") {
   const Sealed s;
   Verification v = verify_receipt(s.run, kThisBuild);
   INFO(text_of(v));
@@ -147,21 +147,21 @@ TEST_CASE("what was not touched is the same, wherever it lies") {
   REQUIRE(v.count(Finding::kNotAvailable) == 0);
 }
 
-TEST_CASE("a receipt made again of the same run is the same") {
+TEST_CASE("a second receipt of the same run is identical") {
   const Sealed s;
   const std::string before = read_file(s.receipt);
   nlohmann::json meta = nlohmann::json::parse(read_file(s.run + "/meta.json"));
   const nlohmann::json first = meta;
-  meta["first_step"] = 40;  // started again when it was finished, by another program
+  meta["first_step"] = 40;  // a launch by another program after the run had finished
   meta["program_sha256"] = sha256_hex("newer");
   meta["before"] = nlohmann::json::array({first});
   write_file_atomic(s.run + "/meta.json", meta.dump());
   sql(s.run, "INSERT INTO event VALUES(40, 'now', 'end', 'steps')");
   REQUIRE(to_text(make_run_receipt(s.run, s.run)) == before);
-  REQUIRE(contributing_launches(s.run, 60).size() == 2);  // when it had gone on
+  REQUIRE(contributing_launches(s.run, 60).size() == 2);  // if it had trained on
 }
 
-TEST_CASE("what was changed is drift and is named") {
+TEST_CASE("every change is reported as drift by name") {
   const Change rows[] = {
       change(
           "an evaluation",
@@ -344,7 +344,7 @@ TEST_CASE("a claim edited together with the seal is still drift") {
   }
 }
 
-TEST_CASE("what is not there is not available, and is not drift") {
+TEST_CASE("missing inputs are reported as not available, not as drift") {
   const Change rows[] = {
       change(
           "data", [](const Sealed& s) { fs::remove_all(s.folder / "data"); }, "input data t.bin",
@@ -369,7 +369,8 @@ TEST_CASE("what is not there is not available, and is not drift") {
       REQUIRE(text_of(v).find("not available " + missing) != std::string::npos);
   }
   const Sealed s;
-  const Verification v = verify_receipt(s.run, {});  // another build of the program
+  // The run was made by a different build of the program.
+  const Verification v = verify_receipt(s.run, {});
   REQUIRE(v.count(Finding::kDrift) == 0);
   REQUIRE(v.count(Finding::kNotAvailable) == 2);
 }
@@ -386,7 +387,7 @@ TEST_CASE("data that moved is found by name and hash") {
   REQUIRE(v.count(Finding::kDrift) + v.count(Finding::kNotAvailable) == 0);
 }
 
-TEST_CASE("later evaluations and steps break nothing") {
+TEST_CASE("later evaluations and steps do not invalidate a receipt") {
   const Sealed s;
   make_folders(s.run + "/evals");
   write_file_atomic(s.run + "/evals/core.json", "{}");
@@ -412,7 +413,7 @@ TEST_CASE("the results of two runs are compared without their times") {
           dump_telemetry(b.run + "/telemetry.db", 39).results_sha256);
 }
 
-TEST_CASE("what is no receipt is refused") {
+TEST_CASE("files that are not receipts are refused") {
   const Sealed s;
   expect_error([&] { verify_receipt(s.folder / "nowhere", {}); }, "nothing at");
   expect_error([&] { verify_receipt(s.folder / "data", {}); }, "no receipt in");

@@ -53,7 +53,7 @@ TEST_CASE("a thinned curve keeps its ends and its peaks") {
   REQUIRE(thinned({}, 100).empty());
 }
 
-TEST_CASE("steps are chosen with both ends, and early ones more densely where asked") {
+TEST_CASE("chosen steps include both ends, and can be denser early") {
   std::vector<int64_t> steps;
   for (int64_t step = 10; step <= 10000; step += 10) steps.push_back(step);
   const std::vector<int64_t> even = evenly_chosen(steps, 60), early = early_chosen(steps, 60);
@@ -69,7 +69,7 @@ TEST_CASE("steps are chosen with both ends, and early ones more densely where as
   REQUIRE(early_chosen({5}, 60) == std::vector<int64_t>{5});
 }
 
-TEST_CASE("numbers are short, and what is no number is null") {
+TEST_CASE("numbers are short, and NaN and infinity become null") {
   REQUIRE(short_number(0.1234567891, 5).dump() == "0.12346");
   REQUIRE(short_number(4096.0, 3).dump() == "4096");
   REQUIRE(short_number(1.2e-5, 7).dump() == "1.2e-05");
@@ -77,7 +77,7 @@ TEST_CASE("numbers are short, and what is no number is null") {
   REQUIRE(short_number(std::numeric_limits<double>::infinity(), 5).is_null());
 }
 
-TEST_CASE("nothing in a run's name or configuration leaves its place in the page") {
+TEST_CASE("run names and configurations cannot break out of their place in the page") {
   Json data;
   data["runs"] = {"</script><script>alert(1)</script>", "<!-- a", "{{script}}"};
   const std::string json = script_json(data);
@@ -90,13 +90,13 @@ TEST_CASE("nothing in a run's name or configuration leaves its place in the page
   REQUIRE(html.find("cdn.plot.ly") == std::string::npos);
 }
 
-TEST_CASE("without Plotly.js in it the page says where it comes from") {
+TEST_CASE("a page without inlined Plotly.js states its source") {
   const std::string html = page_html(Json::object(), "x", "");
   REQUIRE(html.find("<script src=\"https://cdn.plot.ly/plotly-") != std::string::npos);
   REQUIRE(html.find("so they need a network") != std::string::npos);
   const ReportFiles files = report_files();
   if (files.plotly.empty()) return;
-  // The version that is linked is the one that would be inlined.
+  // The linked version equals the one that is inlined.
   REQUIRE(files.plotly.substr(0, 200).find(std::string("plotly.js v") + kPlotlyVersion) !=
           std::string_view::npos);
 }
@@ -115,13 +115,13 @@ TEST_CASE("a report has the run's curves, loads and audit") {
   REQUIRE(router["layers"] == Json({1, 2}));
   REQUIRE(router["measures"]["values"]["max_load_norm"][1][39] == 0.95);
   REQUIRE(router["loads"]["by_id"][0][0] == Json({1, 2, 3, 4}));  // step 1: 1 + e
-  REQUIRE(router["loads"]["sorted"].is_null());  // the page can sort single experts
+  REQUIRE(router["loads"]["sorted"].is_null());  // absent: the page sorts single experts itself
   REQUIRE(router["ccdf"].back()["layer"].is_null());
   REQUIRE(router["analysis"]["verdict"]["state"].is_string());
   REQUIRE(report_warnings(data).empty());
 }
 
-TEST_CASE("experts are summed where there are more than rows") {
+TEST_CASE("experts are summed when they outnumber the rows") {
   const FakeRun run = fake("binned");
   const Json loads =
       report_data({run.path}, {.load_steps = 5, .load_bins = 2})["runs"][0]["router"]["loads"];
@@ -131,7 +131,7 @@ TEST_CASE("experts are summed where there are more than rows") {
   REQUIRE(loads["sorted"][0][0] == Json({7, 3}));
 }
 
-TEST_CASE("limits shrink to an end") {
+TEST_CASE("limits can be shrunk only a few times") {
   ReportLimits limits;
   int rounds = 0;
   while (limits.shrink()) ++rounds;
@@ -153,7 +153,7 @@ TEST_CASE("a page that would be too large is made with fewer points, or refused"
   REQUIRE_THROWS_AS(report_page({run.path}, "x", Plotly::kLink, 1000), UserError);
 }
 
-TEST_CASE("runs of one name are told apart, a run given twice is refused") {
+TEST_CASE("runs with the same name are distinguished, a run given twice is refused") {
   const FakeRun a = fake("first"), b = fake("second");
   const Json data = report_data({a.path, b.path}, {});
   REQUIRE(data["runs"][0]["label"] == "first/run");
@@ -161,7 +161,7 @@ TEST_CASE("runs of one name are told apart, a run given twice is refused") {
   REQUIRE_THROWS_AS(report_data({a.path, a.path + "/"}, {}), UserError);
 }
 
-TEST_CASE("a run without telemetry stays beside others, alone it is an error") {
+TEST_CASE("a run without telemetry is kept among others, but an error on its own") {
   const FakeRun good = fake("good"), bad = fake("bad");
   fs::remove(bad.path + "/telemetry.db");
   const Json data = report_data({good.path, bad.path}, {});

@@ -10,9 +10,9 @@ namespace assay {
 namespace {
 
 constexpr int64_t kExperts = 8, kTopK = 2, kWindow = 5, kSteps = 20;
-constexpr int64_t kCollapse = 11;  // first step at which block 2 uses two experts only
+constexpr int64_t kCollapse = 11;  // from this step on, block 2 uses two experts only
 
-// A folder that is removed at the end.
+// A temporary folder, removed by the destructor.
 struct Folder {
   std::string path;
   explicit Folder(const std::string& name)
@@ -23,8 +23,8 @@ struct Folder {
   ~Folder() { std::filesystem::remove_all(path); }
 };
 
-// Block 1: every expert the same. Block 2: seven experts the same and the last one nothing, then
-// experts 0 and 1 alone.
+// Loads. Block 1: equal for all experts. Block 2: equal for seven experts and 0 for the last; from
+// the collapse on, only experts 0 and 1.
 std::vector<int64_t> planted(int64_t block, int64_t step) {
   if (block == 1) return std::vector<int64_t>(kExperts, 84);
   if (step < kCollapse) return {96, 96, 96, 96, 96, 96, 96, 0};
@@ -35,7 +35,7 @@ RouterStats stats_of(std::vector<int64_t>& counts) {
   return router_stats({counts.data(), {kExperts}}, kTopK);
 }
 
-// The telemetry of the planted run up to a step, measures as the engine writes them.
+// Writes the planted run's telemetry up to a step, with the measures as the engine computes them.
 void write_planted(const std::string& folder, int64_t steps) {
   TelemetryLayout layout;
   layout.scalars = {"train_loss_nats"};
@@ -83,7 +83,7 @@ RouterAnalysis analyse_planted(int64_t steps, const std::vector<int64_t>& shown 
   return analyse_router(record(folder.path), shown);
 }
 
-// An analysis with one layer, healthy but for what a test changes.
+// A healthy analysis with one layer, for a test to modify.
 RouterAnalysis healthy() {
   RouterAnalysis a;
   a.experts = 64;
@@ -131,7 +131,7 @@ TEST_CASE("a planted collapse is found in its layer, at its step, with its dead 
   REQUIRE(collapsed.layer == 2);
   REQUIRE(collapsed.saturated_at == kCollapse);
   REQUIRE(collapsed.max_load_norm == 1);
-  REQUIRE(*collapsed.cv_norm == Approx(1));  // exactly K experts used: the ceiling
+  REQUIRE(*collapsed.cv_norm == Approx(1));  // exactly K experts are used, so cv is at its ceiling
   REQUIRE(collapsed.dead == 6);
   REQUIRE(collapsed.never_used == 1);
   REQUIRE(collapsed.dead_median == kSteps - (kCollapse - 1));
@@ -142,7 +142,7 @@ TEST_CASE("a planted collapse is found in its layer, at its step, with its dead 
   REQUIRE(rules_of(a.verdict) == std::vector<std::string>{"no_balancing"});
 }
 
-TEST_CASE("steps are shown as they were logged") {
+TEST_CASE("selected steps show the logged values") {
   const RouterAnalysis a = analyse_planted(kSteps, {kCollapse, 2});
   REQUIRE(a.steps.size() == 2);
   REQUIRE(a.steps[0].step == 2);
@@ -173,7 +173,7 @@ TEST_CASE("turnover is the share of assignments that moved") {
   REQUIRE(load_turnover({2, 1, 1, 0}, {1, 1, 1, 1}) == 0.25);
   REQUIRE(load_turnover({0, 0}, {1, 0}) == 0);
   const RouterAnalysis a = analyse_planted(kCollapse + 2);
-  // Five pairs of steps, one of which moves 5/7 of the assignments.
+  // Of five pairs of steps, one moves 5/7 of the assignments.
   REQUIRE(a.layers[1].turnover == Approx(5.0 / 7 / 5));
   REQUIRE(a.layers[0].turnover == 0);
 }
@@ -181,8 +181,8 @@ TEST_CASE("turnover is the share of assignments that moved") {
 TEST_CASE("the floor of turnover is what uniform sampling gives") {
   REQUIRE(turnover_floor(1, 100) == 0);
   REQUIRE(turnover_floor(4, 0) == 0);
-  // Two draws of A from E: half the sum of |difference|, each difference normal with variance 2
-  // (1/E)(1 - 1/E) / A.
+  // Two draws of A assignments over E experts: half the sum of |difference|, where each difference
+  // is normal with variance 2 (1/E)(1 - 1/E) / A.
   const double expected = 0.5 * 64 * std::sqrt(2 * (1 / 64.0) * (63 / 64.0) / 4096) *
                           std::sqrt(2 / 3.14159265358979323846);
   REQUIRE(turnover_floor(64, 4096) == Approx(expected));
@@ -220,7 +220,7 @@ TEST_CASE("each state has its rule") {
   }
 }
 
-TEST_CASE("advice follows from what the bias has done") {
+TEST_CASE("advice depends on the effect of the bias") {
   RouterAnalysis a = healthy();
   RouterLayer& l = a.layers[0];
   l.max_load_norm = 0.95;
@@ -228,12 +228,12 @@ TEST_CASE("advice follows from what the bias has done") {
   l.margin = 0.1;
   const RouterVerdict slow = router_verdict(a, balanced_by_bias(1e-4));
   REQUIRE(rules_of(slow) == std::vector<std::string>{"bias_too_slow"});
-  // Two biases part by 2e-4 a step.
+  // Two biases can diverge by 2e-4 per step.
   REQUIRE(slow.advice[0].because.find("after about 500 steps, the run had 400") !=
           std::string::npos);
   REQUIRE(slow.advice[0].advice.find("bias_rate 0.0005") != std::string::npos);
-  // At 1e-3 the edge of a choice moves within a hundred steps. What is chosen first may lie further
-  // away.
+  // At 1e-3 the bias can cross the selection margin within a hundred steps. The first choice may
+  // lead by more than the margin.
   REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-3))) ==
           std::vector<std::string>{"bias_too_weak"});
   l.lead = 0.4;
@@ -275,7 +275,7 @@ TEST_CASE("advice names each of the other causes") {
   REQUIRE(router_verdict(a, config).advice.empty());
 }
 
-TEST_CASE("text and json say the same") {
+TEST_CASE("text and JSON agree") {
   const RouterAnalysis a = analyse_planted(kSteps);
   const std::string text = router_text(a);
   REQUIRE(text.find("layer 2 at 11") != std::string::npos);
@@ -288,7 +288,7 @@ TEST_CASE("text and json say the same") {
   REQUIRE(json["steps"].size() == a.steps.size());
 }
 
-TEST_CASE("what cannot be analysed is refused") {
+TEST_CASE("runs that cannot be analysed are refused") {
   const Folder folder("refused");
   RunRecord run = record(folder.path);
   write_planted(folder.path, 3);

@@ -4,7 +4,7 @@
 namespace assay {
 namespace {
 
-// 1024 tokens a step, two evaluations, and routers in order.
+// A run with 1024 tokens per step, evaluations and healthy routers.
 RunRecord record() {
   RunRecord run;
   run.config.run = {.steps = 100, .batch_tokens = 1024};
@@ -52,14 +52,14 @@ TEST_CASE("a win by collapsed routers is marked") {
   REQUIRE(joined(summary_lines(run)).find("pathological win") != std::string::npos);
   REQUIRE(joined(summary_lines(run)).find("saturated layers 3 5: collapsed") != std::string::npos);
   REQUIRE(summary_json(run)["pathological_win"] == true);
-  run.end = "steps";  // it did not win
+  run.end = "steps";  // then it is not a win
   REQUIRE(!is_pathological_win(run));
   run.end = "target_loss";
   run.health.reset();
   REQUIRE(!is_pathological_win(run));
 }
 
-TEST_CASE("loss, capability and health are always said") {
+TEST_CASE("a summary always has loss, capability and health") {
   const std::string text = joined(summary_lines(record()));
   for (const char* part :
        {"loss: 2.8000 nats at step 80", "capability: not evaluated", "K*max_load 0.70 (layer 3)",

@@ -37,7 +37,7 @@ TEST_CASE("runs that differ only in seed are one model, by ascending seed") {
   REQUIRE(groups[1].name == "dense-s1");
 }
 
-TEST_CASE("which fields make two models") {
+TEST_CASE("which fields distinguish models") {
   const struct {
     const char* what;
     std::function<void(Config&)> change;
@@ -83,7 +83,7 @@ TEST_CASE("the name of a model is what its runs share, without the seed") {
   REQUIRE(name_of({"moe_1", "moe_2"}) == "moe");
   REQUIRE(name_of({"cpu-moe-8-bf16-seed-1", "cpu-moe-8-bf16-seed-2"}) == "cpu-moe-8-bf16");
   REQUIRE(name_of({"moe-64"}) == "moe-64");
-  REQUIRE(name_of({"1", "2"}) == "runs");  // the folder they are in
+  REQUIRE(name_of({"1", "2"}) == "runs");  // the name of their folder
   std::vector<RunRecord> two = {hand_made({.name = "a"}), hand_made({.name = "a"})};
   two[1].config.model.ffn = 123;
   REQUIRE(group_by_seed(two)[1].name == "a (2)");
@@ -96,7 +96,7 @@ TEST_CASE("a seed counts once") {
                "runs/a and runs/b are the same configuration with the same seed 5");
 }
 
-TEST_CASE("values over seeds leave out what a run does not have") {
+TEST_CASE("values over seeds skip runs without a value") {
   const std::vector<RunRecord> runs = {
       hand_made({.name = "a1", .seed = 1, .val_loss_nats = {{.step = 100, .value = 3.5}}}),
       hand_made({.name = "a2", .seed = 2}),
@@ -108,14 +108,14 @@ TEST_CASE("values over seeds leave out what a run does not have") {
   REQUIRE(!summarise(SeedValues{}));
 }
 
-TEST_CASE("a run whose loss is no number is named") {
+TEST_CASE("a run whose loss is NaN is named") {
   const std::vector<RunRecord> runs = {
       hand_made({.name = "a1", .seed = 1, .val_loss_nats = {{.step = 100, .value = NAN}}})};
   expect_error([&] { values_of(group_by_seed(runs).front(), final_loss); },
                "runs/a1: a figure to be compared is nan");
 }
 
-TEST_CASE("differences are paired by seed, whatever the order and the seeds that are missing") {
+TEST_CASE("differences are paired by seed, for any order and with missing seeds") {
   const SeedValues a = {
       {.seed = 1, .value = 3.0}, {.seed = 2, .value = 4.0}, {.seed = 4, .value = 9.0}};
   const SeedValues b = {
@@ -140,7 +140,7 @@ TEST_CASE("time to a target in steps, tokens, FLOPs and seconds") {
   REQUIRE(!time_to_target(run, 3.28)->seconds);
 }
 
-TEST_CASE("a run given twice, or not there, is refused by name") {
+TEST_CASE("a run given twice or missing is refused by name") {
   expect_error([] { read_runs({"nowhere/run"}); }, "nowhere/run");
 }
 

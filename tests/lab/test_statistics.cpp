@@ -1,7 +1,7 @@
-// The expected numbers come from mpmath at 40 digits, which has no Student's t: the quantile is the
-// root of
+// The expected numbers were computed with mpmath at 40 digits. It has no Student's t, so the
+// quantile is the root of
 //   betainc(nu/2, 1/2, 0, nu/(nu+q^2), regularized=True) - 0.05
-// and mean, deviation and interval follow from their definitions in the decimal numbers below.
+// and mean, deviation and interval follow from their definitions on the decimal numbers below.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -65,7 +65,7 @@ TEST_CASE("paired differences of 2, 3 and 5 seeds") {
     require_equal(summarise_paired(std::span(kA).first(e.n), std::span(kB).first(e.n)), e);
 }
 
-TEST_CASE("one seed has no spread, and none is made up") {
+TEST_CASE("one seed has no deviation and no interval") {
   const Summary s = summarise(std::array{3.28});
   REQUIRE(s.n == 1);
   REQUIRE(s.mean == 3.28);
@@ -82,7 +82,7 @@ TEST_CASE("equal values: exactly their value, a deviation of 0, an interval of o
   REQUIRE(s.interval95.value().high == 0.1);
 }
 
-TEST_CASE("a value that is no number is refused by name") {
+TEST_CASE("a non-finite value is refused by name") {
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
   const std::array good = {1.0, 2.0, 3.0};
   for (const double bad : {nan, infinity, -infinity}) {
@@ -91,7 +91,7 @@ TEST_CASE("a value that is no number is refused by name") {
     expect_error([&] { summarise_paired(values, good); }, "value 2 of 3 is");
     expect_error([&] { summarise_paired(good, values); }, "value 2 of 3 is");
   }
-  // inf - inf is no way around it.
+  // Differences inf - inf are refused too.
   const std::array both = {infinity, 2.0};
   expect_error([&] { summarise_paired(both, both); }, "value 1 of 2 is inf");
 }

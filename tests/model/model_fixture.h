@@ -1,5 +1,4 @@
-// A decoder with its optimizer and random tokens, planned and allocated, for tests of the whole
-// model.
+// A decoder with optimizer and random tokens, planned and allocated, for tests of the whole model.
 #pragma once
 
 #include <cstring>
@@ -24,7 +23,7 @@ inline MoeConfig six_experts() {
           .router = {}};
 }
 
-// Dense: 64 wide, two blocks.
+// A dense model: 64 wide, two blocks.
 inline Config small_config(int64_t vocab_size) {
   Config c;
   c.model.hidden = 64;
@@ -44,11 +43,11 @@ struct ModelFixture {
   Exec on;
   View<float, 1> nats;
   std::vector<int32_t> token, target;
-  int64_t first_micro = 0;  // of the step
+  int64_t first_micro = 0;  // of the next gradients() call
   MicroScale::Sample sampled = MicroScale::Sample::kNothing;
 
-  // gpu: a context to run on, or null for the CPU. cached_texts: with a cache of so many, 0 for
-  // none. capability: the GPU's.
+  // gpu: the context to run on; null: the CPU. cached_texts: texts in the KV cache; 0: no cache.
+  // capability: the GPU's compute capability times 10.
   ModelFixture(const Config& c, Recipe recipe, int64_t batch_, int64_t sequence_, int threads = 2,
                int32_t mask_id = -1, gpu::Context* gpu = nullptr, int64_t cached_texts = 0,
                int capability = 90)
@@ -91,13 +90,13 @@ struct ModelFixture {
   }
   TokenBatch all() const { return micro(0, batch); }
 
-  // What the host reads of the model and the optimizer, as it is now.
+  // Copies what the host reads of the model and the optimizer to the host, and waits.
   void read_back() {
     model->read_back(on);
     optimizer->read_back(on);
     wait(on);
   }
-  // Gradients of the mean loss over all targets; loss_sum() in the model.
+  // Computes the gradients of the mean loss over all targets; the model's loss_sum() is then valid.
   void gradients(int64_t micro_batches = 1) {
     model->begin_step(on, {.loss = 1.0f / float(batch * sequence),
                            .micro_share = 1.0f / float(micro_batches),
@@ -108,7 +107,7 @@ struct ModelFixture {
     }
     read_back();
   }
-  // A full step; returns the mean loss before it.
+  // Runs a full optimizer step and returns the mean loss before it.
   double step(int64_t index, int64_t micro_batches = 1,
               Optimizer::Sample sample = Optimizer::Sample::kNothing) {
     first_micro = index * micro_batches;
@@ -119,7 +118,7 @@ struct ModelFixture {
     read_back();
     return loss;
   }
-  // What `view` holds, wherever it is.
+  // The values of `view`, from host or device memory.
   template <typename T>
   std::vector<T> values(const View<T, 1>& view) const {
     std::vector<T> host(static_cast<size_t>(view.size()));
@@ -139,7 +138,7 @@ struct ModelFixture {
   }
 };
 
-// A model small enough for the scalar reference: two layers, an MoE or dense.
+// A model small enough for the scalar reference: dense, two layers.
 inline Config small_config() {
   Config c;
   c.model.hidden = 32;

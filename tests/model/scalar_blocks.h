@@ -1,5 +1,5 @@
-// The pieces of the scalar model: loops over a scalar type S (double, complex, Tracked), nothing
-// shared with ops/. Rows are tokens: a matrix (N, C) is a vector of N rows. Branches look at the
+// The parts of the scalar model: loops over a scalar type S (double, complex, Tracked) that share
+// nothing with ops/. Rows are tokens: a matrix (N, C) is a vector of N rows. Branches depend on the
 // real part.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace assay::ref {
 template <typename S>
 using Rows = std::vector<std::vector<S>>;
 
-// y (N, out) = x (N, in) W^T, W (out, in) starting at `first` elements into w.
+// y (N, out) = x (N, in) W^T, where W (out, in) starts at element `first` of w.
 template <typename S>
 Rows<S> scalar_linear(const Rows<S>& x, const std::vector<S>& w, size_t out, size_t first = 0) {
   Rows<S> y(x.size(), std::vector<S>(out, S(0.0)));
@@ -26,7 +26,7 @@ Rows<S> scalar_linear(const Rows<S>& x, const std::vector<S>& w, size_t out, siz
   return y;
 }
 
-// Elements [at, at + w.size()) of one row, in place.
+// RMSNorm of elements [at, at + w.size()) of one row, in place.
 template <typename S>
 void scalar_rmsnorm(std::vector<S>& x, size_t at, const std::vector<S>& w, double eps) {
   using std::sqrt;
@@ -43,7 +43,7 @@ Rows<S> scalar_rmsnorm(Rows<S> x, const std::vector<S>& w, double eps) {
   return x;
 }
 
-// One head of one row, in place; the pair (d, d + D/2) turns by t theta^(-2d/D).
+// RoPE of one head of one row, in place: the pair (d, d + D/2) is rotated by t theta^(-2d/D).
 template <typename S>
 void scalar_rope(std::vector<S>& x, size_t at, size_t width, size_t position, double theta) {
   const size_t half = width / 2;
@@ -86,8 +86,8 @@ struct HeadShape {
   size_t heads, kv_heads, width;
 };
 
-// qkv (N, (Hq + 2 Hkv) D) of rotated queries and keys -> (N, Hq D); sequences of T rows, causal
-// within each.
+// qkv (N, (Hq + 2 Hkv) D) with rotated queries and keys -> (N, Hq D). Each `sequence` consecutive
+// rows are one sequence, with causal attention.
 template <typename S>
 Rows<S> scalar_attention(const Rows<S>& qkv, HeadShape shape, size_t sequence) {
   const size_t width = shape.width, keys = shape.heads * width;
@@ -112,7 +112,7 @@ Rows<S> scalar_attention(const Rows<S>& qkv, HeadShape shape, size_t sequence) {
   return out;
 }
 
-// SwiGLU of one expert: gate_up (2F, C) from `up_at`, down (C, F) from `down_at`.
+// SwiGLU FFN of one expert: gate_up (2F, C) starts at element `up_at`, down (C, F) at `down_at`.
 template <typename S>
 Rows<S> scalar_swiglu(const Rows<S>& x, const std::vector<S>& gate_up, const std::vector<S>& down,
                       size_t ffn, size_t up_at = 0, size_t down_at = 0) {

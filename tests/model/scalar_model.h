@@ -1,9 +1,10 @@
-// The whole decoder in loops over one scalar type: what the fast model must equal, value and
-// gradient. It shares the configuration and the parameter names with it, and no code.
+// The whole decoder in loops over one scalar type, the reference for the fast model's values and
+// gradients. It shares the configuration and the parameter names with the fast model, but no code.
 //
 //   scalar_losses<double>     the value
 //   scalar_gradient           every parameter's derivative, by a tape over the same loops
-//   scalar_losses<Complex>    derivatives again, by complex step: proves the tape (tests/model/test_scalar_model.cpp)
+//   scalar_losses<Complex>    derivatives by complex step, which prove the tape
+//                             (tests/model/test_scalar_model.cpp)
 #pragma once
 
 #include <map>
@@ -14,7 +15,7 @@
 
 namespace assay::ref {
 
-// By parameter_table() name, row-major; the router biases too.
+// Values by parameter_table() name, row-major, including the router biases.
 template <typename S>
 using ScalarParameters = std::map<std::string, std::vector<S>>;
 
@@ -55,7 +56,7 @@ Rows<S> scalar_attention_branch(const ModelConfig& c, const ScalarParameters<S>&
   return out;
 }
 
-// Adds this block's aux and z to `losses`.
+// The block's MoE output; adds the block's aux and z to `losses`.
 template <typename S>
 Rows<S> scalar_moe(const MoeConfig& m, const ScalarParameters<S>& p, const std::string& at,
                    const Rows<S>& x, size_t sequence, ScalarLosses<S>& losses) {
@@ -139,7 +140,7 @@ ScalarLosses<S> scalar_losses(const ModelConfig& c, const ScalarParameters<S>& p
   return losses;
 }
 
-// d total / d parameter, for every name in p. Buffers get zeros.
+// d total / d parameter for every name in p; zeros for buffers.
 inline ScalarParameters<double> scalar_gradient(const ModelConfig& c,
                                                 const ScalarParameters<double>& p,
                                                 const ScalarBatch& batch) {
@@ -157,9 +158,9 @@ inline ScalarParameters<double> scalar_gradient(const ModelConfig& c,
   return gradient;
 }
 
-// Parameters drawn as initialise() does, but spread wider: at the usual 0.02 gradients through two
-// layers would be too flat for a test to see. Norm weights leave 1, biases leave 0. Rounded to
-// float.
+// Parameters drawn like initialise(), but with larger deviations: at the usual 0.02 the gradients
+// through two layers are too small for a test. Norm weights differ from 1 and biases from 0. All
+// are rounded to float.
 inline ScalarParameters<double> scalar_parameters(const ModelConfig& c, uint64_t seed) {
   ScalarParameters<double> p;
   for (const ParameterSpec& spec : parameter_table(c)) {

@@ -9,7 +9,7 @@ namespace assay::ref {
 
 template <typename S>
 struct ScalarRouting {
-  std::vector<std::vector<size_t>> expert;  // (N, K) in descending order of selection
+  std::vector<std::vector<size_t>> expert;  // (N, K) in descending order of score + bias
   Rows<S> gate;                             // (N, K)
   S aux = S(0.0);                           // without its weight
   S z = S(0.0);                             // mean logsumexp^2
@@ -24,8 +24,8 @@ inline std::vector<size_t> scalar_top_k(const std::vector<double>& value, size_t
   return id;
 }
 
-// Over rows [begin, end): E sum_e f_e P_e (switch) or E sum_e f_e I_e / sum I (gates); f by
-// assignments.
+// Over rows [begin, end): E sum_e f_e P_e (switch) or E sum_e f_e I_e / sum I (gates), where f_e is
+// the share of the assignments.
 template <typename S>
 S scalar_aux(const std::string& kind, const Rows<S>& share, const Rows<S>& normalised,
              const ScalarRouting<S>& routing, size_t begin, size_t end) {
@@ -49,7 +49,7 @@ S scalar_aux(const std::string& kind, const Rows<S>& share, const Rows<S>& norma
   return S(static_cast<double>(experts)) * loss;
 }
 
-// x (N, C) is the normed input. aux_scope step is micro here: one call is one step.
+// x (N, C) is the normed input. One call is one step, so aux_scope `step` equals `micro`.
 template <typename S>
 ScalarRouting<S> scalar_router(const Rows<S>& x, const std::vector<S>& weight,
                                const std::vector<S>& bias, const MoeConfig& moe, size_t sequence) {

@@ -1,4 +1,5 @@
-// The published family: dense, moe-64, moe-256 of 768 x 12, whose counts and horizons are known.
+// The published family dense, moe-64, moe-256 (768 wide, 12 layers), with known counts and
+// horizons.
 #pragma once
 
 #include "engine/config/config.h"

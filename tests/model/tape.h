@@ -1,6 +1,6 @@
-// A double that remembers how it was made: run a scalar function on Tracked numbers, then walk its
-// tape backwards for every derivative at once. Only for the scalar model, whose gradient is proved
-// by complex step besides.
+// Reverse-mode differentiation: run a scalar function on Tracked numbers, which record their
+// operations, then walk the tape backwards for all derivatives at once. Only for the scalar model,
+// whose gradient is also proved by complex step.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace assay::ref {
 
-// Node i is computed from at most two earlier ones; slope = d node / d input.
+// Node i is computed from at most two earlier nodes; slope = d node / d input.
 class Tape {
  public:
   struct Node {

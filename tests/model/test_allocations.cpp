@@ -1,5 +1,5 @@
-// A training step allocates nothing: not our code and not OpenMP. Counted by replacing the
-// allocator of this test program.
+// A training step allocates nothing, neither in our code nor in OpenMP. Allocations are counted by
+// replacing this test program's allocator.
 #include <malloc.h>
 
 #include <atomic>
@@ -98,7 +98,7 @@ TEST_CASE("a training step allocates nothing") {
   for (const bool moe : {false, true}) {
     for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
       ModelFixture f(config_with(moe), recipe, 4, 64);
-      for (int i = 0; i < 3; ++i) f.step(i);  // threads start
+      for (int i = 0; i < 3; ++i) f.step(i);  // the first steps start threads
       const size_t before = mallinfo2().uordblks;
       calls = large_calls = 0;
       counting = true;

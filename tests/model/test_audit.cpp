@@ -1,4 +1,4 @@
-// The audit against published counts, to the digit, and against a count by hand.
+// The audit against published counts, exactly, and against a count by hand.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -21,7 +21,7 @@ std::vector<NamedConfig> speedrun() {
           {"moe-256", speedrun_moe(256, 7, 1, 0)}};
 }
 
-// Every member of `expected` is in `actual` with the same value.
+// Requires that every member of `expected` is in `actual` with the same value.
 void require_includes(const Json& actual, const Json& expected, const std::string& path) {
   INFO(path);
   if (!expected.is_object()) {
@@ -94,7 +94,7 @@ TEST_CASE("the JSON audit includes every number of the design's table") {
     REQUIRE(json["gamma_tokens_per_parameter"] == numbers["gamma_tokens_per_parameter"]);
     REQUIRE(json["models"].size() == 3);
   }
-  // The same, where the table is absent.
+  // A copy of some of its numbers, for when the table is absent.
   const Json expected = Json::parse(R"({"dense": {"params": {"embedding_and_head": 77266944,
     "attention": 28311552, "norms": 19200, "dense_ffn": 84934656, "total": 190532352},
     "totalDN": {"full_steps": 9536, "20pct_steps": 1908}, "tokens_per_P_total_at_9536": 26.2402},
@@ -132,7 +132,7 @@ TEST_CASE("table and formula agree for odd shapes, and with a count by hand") {
           6 * (321 * 96 + 5 * (96 * 320 + 96 * 192 + 28800)) + 6 * 5 * 192 * 64);
 }
 
-TEST_CASE("a model of a quadrillion parameters is audited at once, one beyond 63 bits refused") {
+TEST_CASE("a quadrillion parameters are audited without delay, counts beyond 63 bits refused") {
   Config c = speedrun_moe(65536, 64, 8, 0);
   c.model.hidden = 65536, c.model.layers = 1024, c.model.heads = 512;
   const auto start = std::chrono::steady_clock::now();
@@ -144,7 +144,7 @@ TEST_CASE("a model of a quadrillion parameters is audited at once, one beyond 63
   REQUIRE_THROWS_AS(audit(c), UserError);
 }
 
-TEST_CASE("a model that makes no sense is refused") {
+TEST_CASE("an inconsistent model is refused") {
   Config c = speedrun_moe(64, 6, 2, 1);
   c.model.heads = 7;
   REQUIRE_THROWS_AS(audit(c), UserError);
@@ -161,7 +161,7 @@ TEST_CASE("the table shows the models side by side") {
   const std::string text = audit_table(speedrun(), {});
   for (const char* part : {"190,532,352", "2,836,482,816", "141,963", "28,393", "1,024,524,288"})
     REQUIRE(text.find(part) != std::string::npos);
-  // Aligned: every line is as long as the first.
+  // Every line is as long as the first, so columns are aligned.
   const size_t width = text.find('\n');
   for (size_t at = 0; at < text.size(); at += width + 1) REQUIRE(text[at + width] == '\n');
 }

@@ -1,4 +1,4 @@
-// A contract taken from a reference: a configuration, or a run.
+// Contracts whose coefficient comes from a reference: a configuration or a run.
 #include <cmath>
 #include <filesystem>
 
@@ -25,7 +25,7 @@ std::string run_text(int64_t steps) {
          ", batch_tokens: 1024, sequence: 64, micro_batch: 8}\n";
 }
 
-// A finished run of the shape, as far as a reference looks at it.
+// Writes the files of a run that a reference reads.
 void write_run(const std::string& folder, int64_t steps, const std::string& end, double train_s) {
   std::filesystem::create_directories(folder);
   write_file_atomic(folder + "/config.yaml",
@@ -37,7 +37,7 @@ void write_run(const std::string& folder, int64_t steps, const std::string& end,
   if (!end.empty()) telemetry.event(steps, "end", end);
 }
 
-// The same model with another batch, under a contract.
+// The same model with a different batch, under a contract.
 Config under(const TempFolder& folder, const std::string& contract, const std::string& more = "") {
   write_file_atomic(folder / "run.yaml", "include: shape.yaml\n" + more + "contract: " + contract +
                                              "\nrun: {steps: 77, batch_tokens: 512, sequence: 64, "
@@ -71,7 +71,7 @@ TEST_CASE("the coefficient of a reference gives the reference its own steps") {
       REQUIRE(c.contract.derived_from.find(reference) != std::string::npos);
       resolve_steps(c);
       REQUIRE(c.run.steps == steps);
-      // What is written into the run says the same without the reference.
+      // The resolved configuration gives the same without the reference.
       Config again = parse_config_text(to_yaml(c), "resolved", "/");
       resolve_reference(again);
       resolve_steps(again);
@@ -88,8 +88,8 @@ TEST_CASE("a sparse model under contracts of a dense reference, by hand") {
   const TempFolder folder;
   write_file_atomic(folder / "shape.yaml", kShape);
   write_file_atomic(folder / "reference.yaml", kShape + run_text(100));
-  // Dense: 2*512*64 + 5*64 + 2*(4*64*64 + 3*64*128) = 147776. One block sparse instead: router 512,
-  // expert 12288.
+  // Dense: 2*512*64 + 5*64 + 2*(4*64*64 + 3*64*128) = 147776. With one block sparse: router 512,
+  // each expert 12288.
   const int64_t dense = 147776, rest = dense - 3 * 64 * 128 + 512;
   const int64_t active = rest + 3 * 12288, total = rest + 9 * 12288;
   const auto steps = [&](const std::string& contract) {
@@ -122,7 +122,7 @@ TEST_CASE("a fraction of the horizon keeps the whole horizon") {
   }
 }
 
-TEST_CASE("references that are none") {
+TEST_CASE("invalid references are refused") {
   const TempFolder folder;
   write_file_atomic(folder / "shape.yaml", kShape);
   write_file_atomic(folder / "reference.yaml", kShape + run_text(100));

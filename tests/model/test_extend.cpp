@@ -1,5 +1,4 @@
-// Model::extend beside Model::evaluate: texts that grow token by token with their keys and values
-// kept.
+// Model::extend against Model::evaluate: texts grow call by call with a KV cache.
 #include <cmath>
 
 #include "cuda/context.h"
@@ -31,8 +30,8 @@ struct Fixture : ModelFixture {
   Fixture(const std::string& kind, Recipe recipe, int threads = 2, gpu::Context* gpu = nullptr)
       : ModelFixture(config_of(kind), recipe, kTexts, kSequence, threads, -1, gpu, kTexts) {}
 
-  // The next tokens of sequences of the fixture, each in the cache's text of its number; logits of
-  // each part.
+  // Extends the cached texts by the given parts of the fixture's sequences (text i holds sequence
+  // i). Returns the logits after each part.
   std::vector<float> extended(const std::vector<TextPart>& parts) {
     std::vector<int32_t> tokens;
     for (const TextPart& p : parts) {
@@ -48,8 +47,8 @@ struct Fixture : ModelFixture {
   }
 };
 
-// Prompts of different lengths, tokens one by one, and a long piece behind a beginning; the third
-// text begins late.
+// Prompts of different lengths, single tokens, and long parts after a cached beginning; the third
+// text begins in a later call.
 const std::vector<std::vector<TextPart>> kCalls = {
     {{0, 0, 23}, {1, 0, 7}},   {{1, 7, 1}, {0, 23, 1}},
     {{2, 0, 38}, {0, 24, 1}},  {{0, 25, 1}, {1, 8, 32}, {2, 38, 1}},
@@ -90,7 +89,7 @@ TEST_CASE("texts extended with a cache predict what whole sequences do") {
   }
 }
 
-TEST_CASE("the CUDA kernels extend texts as the CPU's whole sequences have it") {
+TEST_CASE("texts extended by the CUDA kernels predict what whole sequences do on the CPU") {
   simt::set_host_access(simt::HostAccess::kForbidden);
   for (const std::string kind : {"dense", "moe"}) {
     gpu::Context context = simt::make_context();
@@ -100,10 +99,10 @@ TEST_CASE("the CUDA kernels extend texts as the CPU's whole sequences have it") 
   simt::set_host_access(simt::HostAccess::kAllowed);
 }
 
-TEST_CASE("an extended text depends neither on threads, nor on the texts beside, nor on its past") {
+TEST_CASE("an extended text does not depend on threads, other texts or old cache contents") {
   for (const std::string kind : {"dense", "moe"}) {
     Fixture one(kind, Recipe::kFp32, 1), three(kind, Recipe::kFp32, 3), alone(kind, Recipe::kFp32);
-    // Another text was there before.
+    // The cache row was used by another text before.
     alone.extended({{1, 0, 40}});
     for (const auto& parts : kCalls) {
       const std::vector<float> beside = one.extended(parts);

@@ -1,4 +1,4 @@
-// Every contract's horizon for every model, and what else differs between the models.
+// The horizon of every contract for every model, and the confounds between the models.
 #include <algorithm>
 
 #include "models/audit/family.h"
@@ -48,13 +48,13 @@ TEST_CASE("horizons of the speedrun family, derived from its dense model") {
   REQUIRE(steps("totalDN", "moe-256") == 141963);
   REQUIRE(steps("flops", "dense") == 9536);
   REQUIRE(steps("flops", "moe-256") == 9406);
-  REQUIRE(!json["contracts"].contains("seconds"));  // nobody knows how long a step takes
+  REQUIRE(!json["contracts"].contains("seconds"));  // the duration of a step is unknown
   const auto& moe = json["contracts"]["activeDN"]["models"]["moe-256"];
   REQUIRE(moe["tokens"] == 9654.0 * 524288);
   REQUIRE(moe["epochs"].is_null());
 }
 
-TEST_CASE("coefficients, fractions, seconds and shared experts as they are asked for") {
+TEST_CASE("coefficients, fractions, seconds and shared experts follow the options") {
   std::vector<NamedConfig> models = speedrun();
   models[0].config.contract.step_seconds = 0.15757;
   models[2].config.contract.step_seconds = 0.73301;
@@ -88,7 +88,7 @@ TEST_CASE("confounds are named with their values") {
   models[1].config.run.sequence = 1024;
   models[1].config.data.tokenizer = "/other.json";
   models[1].config.data.train = {"/other.bin"};
-  models[1].config.data.cache = "/elsewhere";  // the same data all the same
+  models[1].config.data.cache = "/elsewhere";  // the cache's path does not change the data
   models[1].config.run.threads = 3;
   found = confounds(models, {});
   REQUIRE(has(found, "active_width", "dense 3,072, moe-64 2,048"));
@@ -97,7 +97,7 @@ TEST_CASE("confounds are named with their values") {
   REQUIRE(has(found, "sequence", "run.sequence"));
   REQUIRE(has(found, "tokenizer", "/other.json"));
   REQUIRE(has(found, "data", "/other.bin"));
-  REQUIRE(found.size() == 7);  // and the router's share
+  REQUIRE(found.size() == 7);  // including the router's share
 }
 
 TEST_CASE("epochs come from the headers of the shards") {

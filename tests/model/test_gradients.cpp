@@ -90,7 +90,8 @@ void require_gradients(const Config& config) {
     }
     INFO(p.spec->name << ": off by " << worst << " of " << largest);
     REQUIRE(largest > 0);
-    // Some hundred float roundings lie between a parameter and the loss and back: 2^-24 * 200.
+    // About a hundred float roundings occur on the way from a parameter to the loss and back; the
+    // tolerance is 200 * 2^-24.
     REQUIRE(worst <= 200 * 0x1p-24 * largest);
   }
 }

@@ -9,7 +9,7 @@
 namespace assay {
 namespace {
 
-// A model of 1000 steps for whatever contract.
+// A small model of 1000 steps under the given contract.
 Config small(const std::string& kind, double coefficient) {
   Config c;
   c.model.hidden = 64, c.model.layers = 2, c.model.heads = 2, c.model.ffn = 128;
@@ -21,7 +21,7 @@ Config small(const std::string& kind, double coefficient) {
 
 }  // namespace
 
-TEST_CASE("horizons count a step that a rounded coefficient just reaches") {
+TEST_CASE("a horizon includes the last step despite the coefficient's rounding") {
   // alpha = steps * tokens / P as a double, then back: never one step less.
   for (const int64_t parameters : {190532352, 755534592, 13778240, 7, 1000003})
     for (const int64_t steps : {1, 9536, 12000, 999983}) {
@@ -41,7 +41,7 @@ TEST_CASE("horizons count a step that a rounded coefficient just reaches") {
   REQUIRE_THROWS_AS(fraction_of_steps(1000, 0), UserError);
 }
 
-TEST_CASE("every contract of the dense speedrun model is its 9536 steps") {
+TEST_CASE("every contract gives the dense speedrun model its 9536 steps") {
   const double tokens = 9536.0 * 524288;
   const struct {
     const char* kind;
@@ -75,14 +75,14 @@ TEST_CASE("seconds are divided by the seconds of a step") {
   c.contract.step_seconds = 0.25;
   REQUIRE(horizon_is_known(c));
   REQUIRE(horizon(c) == 240);
-  c.contract.step_seconds = 0.1;  // 60 / 0.1 is 600 although 0.1 is above a tenth
+  c.contract.step_seconds = 0.1;  // 60 / 0.1 gives 600 although the double 0.1 is above 1/10
   REQUIRE(horizon(c) == 600);
   c.contract.step_seconds = 61;
   REQUIRE(horizon(c) == 0);
   expect_error([&] { planned_steps(c); }, "ends before one step");
 }
 
-TEST_CASE("shared experts are left out of the total, and only there") {
+TEST_CASE("shared experts are excluded from the total only") {
   Config c = speedrun_moe(256, 7, 1, 0);
   c.contract = {};
   c.contract.kind = "totalDN", c.contract.coefficient = 8, c.contract.shared_in_total = false;
@@ -97,7 +97,7 @@ TEST_CASE("shared experts are left out of the total, and only there") {
   REQUIRE(horizon(c) == active);
 }
 
-TEST_CASE("a contract of width refuses another width and says both") {
+TEST_CASE("a width contract refuses a different width and names both") {
   Config c = small("active-width", 256);
   expect_error([&] { horizon(c); }, "active FFN width of 256, this one has ffn = 128");
   MoeConfig& m = c.model.moe.emplace();
@@ -107,7 +107,7 @@ TEST_CASE("a contract of width refuses another width and says both") {
   REQUIRE(horizon(c) == 1000);
 }
 
-TEST_CASE("landings: the usual fractions as far as the run goes, and its end") {
+TEST_CASE("landings are the default fractions up to the run's end, and the end") {
   Config c = small("steps", 0);
   REQUIRE(landings(c).empty());
   c.contract.coefficient = double(audit(c).flops_per_token) * 1024 * 1000;

@@ -1,5 +1,4 @@
-// What a decoder that only scores and generates plans, beside the same decoder planned for
-// training.
+// The memory plan of a decoder for inference, compared with the plan for training.
 #include "models/decoder/decoder.h"
 #include "tests/catch.h"
 #include "tests/model/model_fixture.h"
@@ -58,7 +57,7 @@ std::vector<float> evaluated(Planned& p) {
   return nats;
 }
 
-// The logits behind 20 tokens that are read in two calls.
+// The logits after 20 tokens, read in two calls.
 std::vector<float> continued(Planned& p) {
   const std::vector<int32_t> token = tokens();
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 17}, {17, 20}}) {
@@ -71,13 +70,13 @@ std::vector<float> continued(Planned& p) {
 
 }  // namespace
 
-TEST_CASE("inference plans no gradients, and the activations of one layer") {
+TEST_CASE("inference plans no gradients, and activations for one layer only") {
   const Planned two(config_of(2), Purpose::kInference), nine(config_of(9), Purpose::kInference);
   const Planned trained_two(config_of(2), Purpose::kTraining);
   const Planned trained_nine(config_of(9), Purpose::kTraining);
   REQUIRE(trained_nine.plan.section_bytes(Section::kGradients) > 0);
   REQUIRE(nine.plan.section_bytes(Section::kGradients) == 0);
-  // More layers need more memory for their keys and values alone.
+  // Each further layer adds only its KV cache.
   const size_t cache = size_t(kBatch * kSequence * 2 * 32) * sizeof(bf16);
   REQUIRE(nine.activations() - two.activations() == 7 * cache);
   REQUIRE(trained_nine.activations() - trained_two.activations() > 30 * cache);
@@ -88,7 +87,7 @@ TEST_CASE("inference plans no gradients, and the activations of one layer") {
           trained_nine.plan.total_bytes() + nine.activations());
 }
 
-TEST_CASE("inference on a CPU has no rounded copy of what is packed") {
+TEST_CASE("inference on a CPU keeps no rounded copy of packed weights") {
   const Planned inference(config_of(3), Purpose::kInference);
   const Planned training(config_of(3), Purpose::kTraining);
   const auto bytes_of = [](const Planned& p, const std::string& end) {

@@ -1,4 +1,4 @@
-// The whole model: initial loss, overfitting, and what must be equal to the bit.
+// The whole model: initial loss, overfitting, and bitwise equality.
 #include <cmath>
 
 #include "tests/catch.h"
@@ -39,7 +39,7 @@ TEST_CASE("the initial loss of an untied model is about ln V + 1/2") {
   }
 }
 
-TEST_CASE("a model learns one batch by heart") {
+TEST_CASE("a model overfits one batch") {
   for (const bool moe : {false, true}) {
     for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
       ModelFixture f(medium_config(moe), recipe, 4, 32);
@@ -72,7 +72,7 @@ TEST_CASE("one micro-batch of four sequences and four of one give the same gradi
   for (const bool moe : {false, true}) {
     for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
       Config c = medium_config(moe);
-      if (moe) {  // losses that do not depend on the split
+      if (moe) {  // auxiliary losses that do not depend on the split
         c.model.moe->router.z_alpha = 0.05;
         c.model.moe->router.aux = "switch";
         c.model.moe->router.aux_scope = "sequence";
@@ -81,8 +81,8 @@ TEST_CASE("one micro-batch of four sequences and four of one give the same gradi
       ModelFixture one(c, recipe, 4, 40), four(c, recipe, 4, 40);
       one.gradients(1);
       four.gradients(4);
-      // Every row of a forward product has the same bits whatever its neighbours; only sums over
-      // tokens are cut differently. The loss is summed in double in row order.
+      // Every row of a forward product has the same bits in any batch; only sums over tokens are
+      // split differently. The loss is summed in double in row order.
       REQUIRE(one.model->loss_sum() == four.model->loss_sum());
       const auto a = one.model->parameters(), b = four.model->parameters();
       for (size_t i = 0; i < a.size(); ++i) {
@@ -92,8 +92,8 @@ TEST_CASE("one micro-batch of four sequences and four of one give the same gradi
           largest = std::max(largest, double(std::abs(a[i].grad[j])));
         }
         INFO(a[i].spec->name << " differs by " << worst << " of " << largest);
-        REQUIRE(worst <=
-                64 * 0x1p-24 * largest);  // 160 tokens in float: sqrt(160) roundings, with room
+        // Sums of 160 tokens in float: sqrt(160) roundings, with a margin.
+        REQUIRE(worst <= 64 * 0x1p-24 * largest);
       }
     }
   }

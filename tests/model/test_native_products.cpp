@@ -1,7 +1,7 @@
-// Products of quantised operands in their own format, by the executor's stand-in for the library
-// and our own kernels for experts, beside the same recipe with decoded operands: there both sum in
-// the same order, so whatever differs is a wrong copy, scale, layout or draw. (Experts' sums are
-// added up every 128 of k, but float rounds hardly any sum of so few 8-bit codes, none here.)
+// Native products, by the SIMT emulator's stand-in for the library and our own kernels for experts,
+// against the same recipe with simulated products. In the emulator both sum in the same order, so
+// any difference is a wrong copy, scale, layout or draw. (Experts' products add partial sums of 128
+// along k, but float rounds hardly any sum of so few 8-bit codes, and none here.)
 #include <cmath>
 #include <cstring>
 
@@ -44,7 +44,7 @@ struct Case {
 };
 constexpr Case kCases[] = {{"fp8_tensor", 90}, {"fp8_block", 90}, {"mxfp8", 100}, {"nvfp4", 100}};
 
-// What is known after two steps with a sampled one, a change of phase and an evaluation.
+// All results of steps with and without sampling, a change of phase and evaluations.
 std::vector<std::byte> after_steps(const Config& config, int capability) {
   gpu::Context context = simt::make_context();
   ModelFixture f(config, Recipe::kBf16, kBatch, kSequence, 1, -1, &context, 0, capability);
@@ -58,8 +58,8 @@ std::vector<std::byte> after_steps(const Config& config, int capability) {
     f.sampled = i == 1 ? MicroScale::Sample::kFormats : MicroScale::Sample::kNothing;
     const double loss = f.step(i);
     add(&loss, sizeof loss);
-    // Twice, the second time with weights that are ready; behind a step that was not sampled and
-    // one that was.
+    // Evaluates twice, the second time with quantised weights already made; after an unsampled and
+    // a sampled step.
     for (int again = 0; again < 2; ++again) {
       f.model->evaluate(f.on, f.micro(0, 1), f.nats);
       add(f.nats.data, size_t(kSequence) * sizeof(float));
@@ -76,7 +76,7 @@ std::vector<std::byte> after_steps(const Config& config, int capability) {
 
 enum class Passes { kTraining, kEvaluation };
 
-// What an op does in one micro-batch, forward and backward, or in an evaluation.
+// The profile entry of an op for one micro-batch, forward and backward, or for an evaluation.
 Profile::Entry entry_of(const char* op, const Config& config, int capability,
                         Passes passes = Passes::kTraining, int64_t sequence = kSequence) {
   gpu::Context context = simt::make_context();
@@ -101,7 +101,7 @@ int64_t calls_of(const char* op, const Config& config, int capability,
 
 }  // namespace
 
-TEST_CASE("products in their own format have the bits of decoded ones on the executor") {
+TEST_CASE("native products have the bits of simulated ones on the emulator") {
   for (const Case& c : kCases) {
     for (const Kind kind : {Kind::kDense, Kind::kMoe}) {
       INFO(c.recipe << (kind == Kind::kMoe ? ", mixture" : ", dense"));
@@ -112,9 +112,9 @@ TEST_CASE("products in their own format have the bits of decoded ones on the exe
   }
 }
 
-// Two blocks of qkv, out, gate_up and down, three products each; the second block of the mixture
-// has routed and shared experts.
-TEST_CASE("each product of a native recipe that has a kernel is multiplied in its own format") {
+// 24 calls: two blocks of qkv, out, gate_up and down with three products each. The second block of
+// the mixture has routed and shared experts.
+TEST_CASE("each product of a native recipe that has a kernel is native") {
   for (const Case& c : kCases) {
     INFO(c.recipe);
     const auto calls = [&](Kind kind, const char* products, const char* op, int capability) {
@@ -126,7 +126,7 @@ TEST_CASE("each product of a native recipe that has a kernel is multiplied in it
     REQUIRE(calls(Kind::kDense, "decoded", "scaled_linear", c.capability) == 0);
     const bool hopper = c.capability == 90;
     REQUIRE(calls(Kind::kDense, "native", "scaled_linear", 90) == (hopper ? 24 : 0));
-    // The experts' fprop and dgrad.
+    // The experts' fprop and dgrad are native.
     REQUIRE(calls(Kind::kMoe, "native", "grouped_scaled_swiglu_forward", c.capability) == hopper);
     REQUIRE(calls(Kind::kMoe, "native", "grouped_scaled_swiglu_dgrad", c.capability) == hopper);
     REQUIRE(calls(Kind::kMoe, "native", "grouped_scaled_linear", c.capability) == 2 * hopper);
@@ -134,9 +134,8 @@ TEST_CASE("each product of a native recipe that has a kernel is multiplied in it
   }
 }
 
-// The dense FFN of both blocks; of the mixture's second block the shared expert.
-TEST_CASE(
-    "the inner numbers of an FFN whose products read codes of blocks are never written in bf16") {
+// Counts the dense FFN of both blocks; in the mixture's second block, the shared expert.
+TEST_CASE("an FFN whose products read block codes never writes its inner values in bf16") {
   for (const Case& c : kCases) {
     for (const Kind kind : {Kind::kDense, Kind::kMoe}) {
       INFO(c.recipe << (kind == Kind::kMoe ? ", mixture" : ", dense"));
@@ -149,7 +148,7 @@ TEST_CASE(
       }
     }
   }
-  // One product that reads another format, or bf16, and all is as before.
+  // If one product reads another format or bf16, the inner values are written in bf16.
   for (const char* other : {"dense_ffn.wgrad.gradient=bf16", "dense_ffn.fprop=fp8_e4m3"}) {
     Config c = native_config(Kind::kDense, "fp8_block", "native");
     c.precision.override_ = {other};
@@ -162,23 +161,24 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("evaluation multiplies decoded operands") {
+TEST_CASE("evaluation uses simulated products") {
   const Config c = native_config(Kind::kMoe, "fp8_block", "native");
   REQUIRE(calls_of("scaled_linear", c, 90, Passes::kEvaluation) == 0);
   REQUIRE(calls_of("grouped_scaled_linear", c, 90, Passes::kEvaluation) == 0);
   REQUIRE(calls_of("linear_forward", c, 90, Passes::kEvaluation) > 0);
 }
 
-TEST_CASE("sequences of odd length are multiplied decoded") {
+TEST_CASE("sequences whose length is not a multiple of 16 use simulated products") {
   const Config c = native_config(Kind::kMoe, "fp8_block", "native");
   REQUIRE(calls_of("scaled_linear", c, 90, Passes::kTraining, kSequence - 8) == 0);
   REQUIRE(calls_of("grouped_scaled_linear", c, 90, Passes::kTraining, kSequence - 8) == 0);
 }
 
-TEST_CASE("a width of no multiple of 16 leaves all products decoded") {
+TEST_CASE("with a width that is not a multiple of 16 all products are simulated") {
   Config c = native_config(Kind::kDense, "fp8_tensor", "native");
   c.model.ffn = 136;
-  c.precision.override_ = {"dense_ffn.fprop=bf16", "dense_ffn.dgrad=bf16"};  // which want 16 too
+  // If quantised, these products would need multiples of 16 too.
+  c.precision.override_ = {"dense_ffn.fprop=bf16", "dense_ffn.dgrad=bf16"};
   REQUIRE(native_problem(c.model, kSequence) == "width 136 is not a multiple of 16");
   REQUIRE(native_problem(c.model, 7) == "sequence length 7 is not a multiple of 16");
   REQUIRE(calls_of("scaled_linear", c, 90) == 0);
@@ -187,9 +187,9 @@ TEST_CASE("a width of no multiple of 16 leaves all products decoded") {
   REQUIRE(calls_of("scaled_linear", c, 90) > 0);
 }
 
-// Of a rotated operand nobody knows it. In nvfp4 that is both operands of wgrad; a gradient's two
-// copies come from one pass.
-TEST_CASE("no operand is read for a largest magnitude that the op which wrote it can tell") {
+// The amax of a rotated operand is unknown, so it takes a pass. In nvfp4 both operands of wgrad are
+// rotated; a gradient's two copies share one pass.
+TEST_CASE("no operand is read again for an amax that its producing op records") {
   const auto passes = [](Kind kind, const char* recipe, int capability) {
     return calls_of("amax", native_config(kind, recipe, "native"), capability);
   };
@@ -197,7 +197,7 @@ TEST_CASE("no operand is read for a largest magnitude that the op which wrote it
     REQUIRE(passes(kind, "fp8_tensor", 90) == 0);
     REQUIRE(passes(kind, "fp8_block", 90) == 0);
     REQUIRE(passes(kind, "nvfp4", 100) == 16);
-    // Decoded ones of the same shapes, where blocks have no use for it.
+    // Simulated products read as many bytes as with block formats, which need no amax.
     const auto bytes = [&](const char* recipe) {
       return entry_of("fake_quantise", native_config(kind, recipe, "decoded"), 90).cost.bytes;
     };
@@ -206,7 +206,7 @@ TEST_CASE("no operand is read for a largest magnitude that the op which wrote it
   }
 }
 
-TEST_CASE("an operand that is overridden leaves its product decoded and the others native") {
+TEST_CASE("an overridden operand makes its product simulated; the others stay native") {
   Config c = native_config(Kind::kDense, "fp8_block", "native");
   c.precision.override_ = {"wgrad.gradient=bf16"};
   REQUIRE(calls_of("scaled_linear", c, 90) == 16);
@@ -215,11 +215,11 @@ TEST_CASE("an operand that is overridden leaves its product decoded and the othe
   REQUIRE((native == after_steps(c, 90)));
 }
 
-TEST_CASE("the first operand of a native product that is not finite is named as a decoded one is") {
+TEST_CASE("the first non-finite operand is named for native as for simulated products") {
   struct Row {
-    const char* planted;  // in this parameter
+    const char* planted;  // the parameter in which the value is planted
     float value;
-    const char *weight, *operand;  // is named
+    const char *weight, *operand;  // the expected names
     const char* override_;
   };
   for (const Row& row :
@@ -254,7 +254,7 @@ TEST_CASE("the first operand of a native product that is not finite is named as 
   }
 }
 
-TEST_CASE("a run is told which products are native and why the others are not") {
+TEST_CASE("the report lists which products are native and why the others are not") {
   const auto told = [](const char* recipe, std::vector<std::string> lines, int capability) {
     Config c = native_config(Kind::kMoe, recipe, "native");
     c.precision.override_ = std::move(lines);
@@ -281,7 +281,7 @@ TEST_CASE("a run is told which products are native and why the others are not") 
   REQUIRE(told("bf16", {}, 90).empty());
 }
 
-TEST_CASE("two squares, two gradients and mixed blocks have no product of their own") {
+TEST_CASE("two square-block, two E5M2 or mixed-block operands have no native product") {
   const QuantFormat square{ElementFormat::kE4M3, ScaleKind::k128x128};
   const QuantFormat line{ElementFormat::kE4M3, ScaleKind::k1x128};
   const QuantFormat gradient{ElementFormat::kE5M2, ScaleKind::kTensor};

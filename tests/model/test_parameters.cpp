@@ -128,7 +128,7 @@ TEST_CASE("initialisation: same bits for any thread count, right spread, keyed b
   REQUIRE(draw(2, 7, bias) == std::vector<float>(9, 0.0f));
 }
 
-TEST_CASE("shapes beyond what 63 bits can count are user errors") {
+TEST_CASE("shapes whose size exceeds 63 bits are user errors") {
   ModelConfig c;
   c.ffn = int64_t{1} << 62;
   REQUIRE_THROWS_AS(parameter_table(c), UserError);

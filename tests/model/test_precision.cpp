@@ -1,4 +1,4 @@
-// The table of formats: recipes, overrides, what is refused.
+// The table of formats: recipes, overrides, refusals.
 #include "models/decoder/decoder.h"
 #include "models/linear/precision.h"
 #include "tests/catch.h"
@@ -30,7 +30,7 @@ PrecisionTable table_of(const std::string& recipe, std::vector<std::string> chan
   return precision_table(c, model_of_64());
 }
 
-// input, weight | gradient, weight | gradient, input
+// fprop input, weight | dgrad gradient, weight | wgrad gradient, input
 std::string shown(const ProductFormats& f) {
   return format_name(f.fprop_input) + " " + format_name(f.fprop_weight) + " | " +
          format_name(f.dgrad_gradient) + " " + format_name(f.dgrad_weight) + " | " +
@@ -39,7 +39,7 @@ std::string shown(const ProductFormats& f) {
 
 }  // namespace
 
-TEST_CASE("recipes are tables of role, product and operand") {
+TEST_CASE("recipes are tables by role, product and operand") {
   struct Row {
     const char *recipe, *attention, *experts;
   };
@@ -65,7 +65,7 @@ TEST_CASE("recipes are tables of role, product and operand") {
   }
 }
 
-TEST_CASE("an override changes the operands that its pattern names, the last one last") {
+TEST_CASE("an override changes the operands that match its pattern, and the last one wins") {
   const PrecisionTable table = table_of(
       "nvfp4",
       {"weight=nvfp4", "experts.wgrad=bf16", "attention=mxfp8", "attention.dgrad.gradient=bf16"});
@@ -84,8 +84,8 @@ TEST_CASE("layers that stay in bf16") {
   const auto quantised = [&](int64_t layer) {
     return formats_of(precision_table(c, model), ProductRole::kExperts, layer, model.layers).any();
   };
-  REQUIRE(
-      (quantised(0) && quantised(5) && !quantised(6) && !quantised(7)));  // 15% of 8, rounded up
+  // The last 15% of the 8 layers, rounded up, stay in bf16.
+  REQUIRE((quantised(0) && quantised(5) && !quantised(6) && !quantised(7)));
   c.bf16_first_layers = 1;
   c.bf16_last_layers = 0;
   REQUIRE((!quantised(0) && quantised(1) && quantised(7)));
@@ -103,7 +103,7 @@ TEST_CASE(
   REQUIRE_FALSE(table_of("mxfp4_nmoe").of(ProductRole::kExperts).one_weight());
 }
 
-TEST_CASE("what cannot be is refused by name") {
+TEST_CASE("impossible formats are refused by name") {
   struct Row {
     const char *recipe, *change, *error;
   };
@@ -125,7 +125,7 @@ TEST_CASE("what cannot be is refused by name") {
   }
 }
 
-TEST_CASE("a width that is no whole number of blocks is named with its product") {
+TEST_CASE("a width that is not a multiple of the block is named with its product") {
   const ModelConfig model = model_of_64();
   REQUIRE_NOTHROW(require_whole_blocks(table_of("nvfp4"), model));
   REQUIRE_NOTHROW(require_whole_blocks(table_of("mxfp8"), model));

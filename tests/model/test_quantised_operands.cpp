@@ -1,5 +1,5 @@
-// What a sampled step tells of a weight's codes, and the operand that a step of any kind names when
-// something is not finite.
+// The code flips that a sampled step reports for weights, and the non-finite operand that any step
+// names.
 #include <cmath>
 #include <map>
 
@@ -26,7 +26,7 @@ Config config_of(const std::string& recipe) {
   return c;
 }
 
-// As the trainer does it.
+// One step in the trainer's order of calls.
 void step(ModelFixture& f, int64_t index, MicroScale::Sample sample) {
   f.model->begin_step(
       f.on, {.loss = 1.0f / float(f.batch * f.sequence), .first_micro = index, .sample = sample});
@@ -51,7 +51,7 @@ Masters masters(ModelFixture& f) {
   return values;
 }
 
-// Codes of a weight in its format, sign included, by the reference.
+// The codes of a weight in its format, including signs, by the reference.
 std::vector<int> codes(const QuantFormat& format, const ParameterSpec& spec,
                        const std::vector<float>& w, ref::BlocksAlong along) {
   const int64_t columns = spec.shape.back(), rows = int64_t(w.size()) / columns;
@@ -61,7 +61,7 @@ std::vector<int> codes(const QuantFormat& format, const ParameterSpec& spec,
   return ref::fake_quantised(format, w, rows, columns, offsets, along, {}).codes;
 }
 
-// A buffer of the plan as it is now; null where there is none.
+// A planned buffer by name, with its current contents; empty if there is none.
 template <typename T>
 View<const T, 1> buffer(const ModelFixture& f, const std::string& name) {
   for (const MemoryPlan::Entry& e : f.plan.entries()) {
@@ -72,14 +72,14 @@ View<const T, 1> buffer(const ModelFixture& f, const std::string& name) {
 
 }  // namespace
 
-// Of what is still there after a step: what forward keeps, and the gradients of the block that
-// backward reached last.
-TEST_CASE("the ops leave the largest magnitudes of the tensors that products read") {
+// Compares with the tensors that still exist after a step: those that forward keeps, and the
+// gradients of block 0, which backward reaches last.
+TEST_CASE("the ops record the amax of the tensors that products read") {
   struct Row {
     int64_t half;
     SublayerTensor tensor;
     const char* buffer;
-    int64_t width = 0;  // where only the first rows of that width are the tensor's
+    int64_t width = 0;  // if > 0, the tensor is the buffer's first (tokens, width) elements
   };
   const Row rows[] = {
       {0, SublayerTensor::kInput, "blocks.0.attn.norm.y"},
@@ -112,7 +112,8 @@ TEST_CASE("the ops leave the largest magnitudes of the tensors that products rea
       REQUIRE(std::bit_cast<uint32_t>(word) == largest_bits(x.data, n));
       REQUIRE(word > 0);
     }
-    // Of the shared expert and the experts' gradients nothing is left to compare with.
+    // These gradients no longer exist after the step, so their slots can only be checked for being
+    // set.
     REQUIRE(words[3 * kSublayerTensors + int(SublayerTensor::kDinner)] > 0);
     REQUIRE(words[3 * kSublayerTensors + int(SublayerTensor::kSharedDinner)] > 0);
     REQUIRE(words[3 * kSublayerTensors + int(SublayerTensor::kDbranch)] > 0);
@@ -123,7 +124,7 @@ TEST_CASE("the ops leave the largest magnitudes of the tensors that products rea
   }
 }
 
-TEST_CASE("flips are the codes that the update of the sampled step has changed") {
+TEST_CASE("flips count the codes changed by the sampled step's update") {
   for (const char* recipe : {"fp8_tensor", "mxfp8", "nvfp4", "mxfp4_nmoe"}) {
     CAPTURE(recipe);
     const Config c = config_of(recipe);
@@ -162,11 +163,11 @@ TEST_CASE("flips are the codes that the update of the sampled step has changed")
   }
 }
 
-TEST_CASE("the first operand that is not finite is named, in a step that is not sampled too") {
+TEST_CASE("the first non-finite operand is named, in sampled and unsampled steps") {
   struct Row {
-    const char* planted;  // in this parameter
+    const char* planted;  // the parameter in which the value is planted
     float value;
-    const char *weight, *operand;  // is named
+    const char *weight, *operand;  // the expected names
   };
   for (const Row& row : {Row{"blocks.1.attn.qkv", INFINITY, "blocks.1.attn.qkv", "fprop.weight"},
                          Row{"blocks.0.ffn.down", NAN, "blocks.0.ffn.down", "fprop.weight"},
@@ -196,11 +197,11 @@ TEST_CASE("the first operand that is not finite is named, in a step that is not 
   }
 }
 
-TEST_CASE("what an evaluation meets is its own: the step that follows has none of it") {
+TEST_CASE("overflow in an evaluation is reported and does not affect the next step") {
   for (const char* recipe : {"fp8_tensor", "mxfp8", "nvfp4"}) {
     CAPTURE(recipe);
     ModelFixture f(config_of(recipe), Recipe::kBf16, 4, 20);
-    const int32_t unseen = 249;  // of the evaluation alone
+    const int32_t unseen = 249;  // occurs only in the evaluation
     for (std::vector<int32_t>* ids : {&f.token, &f.target}) {
       for (int32_t& id : *ids) id = id == unseen ? 0 : id;
     }

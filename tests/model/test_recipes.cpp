@@ -1,5 +1,5 @@
-// Training in quantised recipes: what must be equal to the bit, the straight-through products
-// against double, the gates' gradient against differences of the loss.
+// Training in quantised recipes: bitwise equality, the straight-through products against double,
+// the gates' gradient against differences of the loss.
 #include <cmath>
 #include <cstring>
 
@@ -18,7 +18,7 @@ namespace {
 const std::vector<std::string> kRecipes = {"fp8_tensor", "fp8_block",  "mxfp8",
                                            "nvfp4",      "mxfp8_nmoe", "mxfp4_nmoe"};
 
-// Widths are whole blocks of every format.
+// All widths are multiples of every format's block.
 Config config_of(const std::string& recipe, bool moe) {
   Config c;
   c.model.hidden = 128;
@@ -63,15 +63,15 @@ TEST_CASE("a recipe's step has the same bits for any threads") {
   }
 }
 
-TEST_CASE("a resumed run has the bits of one that went on, in every recipe") {
+TEST_CASE("a resumed run has the bits of an uninterrupted one, in every recipe") {
   for (const std::string& recipe : kRecipes) {
     CAPTURE(recipe);
     const Config c = config_of(recipe, true);
     ModelFixture whole(c, Recipe::kBf16, 4, 20);
     for (int i = 0; i < 2; ++i) whole.step(i, 2);
-    // Only masters, buffers and moments are in a checkpoint.
+    // A checkpoint holds only masters, buffers and moments.
     ModelFixture resumed(c, Recipe::kBf16, 4, 20);
-    for (int i = 0; i < 3; ++i) resumed.step(i, 2);  // whatever was there before
+    for (int i = 0; i < 3; ++i) resumed.step(i, 2);  // leaves old contents to overwrite
     const std::vector<TensorRef> from = tensors_of(whole), to = tensors_of(resumed);
     for (size_t i = 0; i < from.size(); ++i) {
       std::memcpy(to[i].data, from[i].data, size_t(from[i].bytes()));
@@ -83,7 +83,7 @@ TEST_CASE("a resumed run has the bits of one that went on, in every recipe") {
   }
 }
 
-TEST_CASE("the published expert recipes leave a dense model alone") {
+TEST_CASE("the published expert recipes do not change a dense model") {
   const std::vector<std::byte> plain = after_steps(config_of("bf16", false), 2, 2);
   REQUIRE(after_steps(config_of("mxfp4_nmoe", false), 2, 2) == plain);
   REQUIRE(after_steps(config_of("mxfp8_nmoe", false), 2, 2) == plain);
@@ -111,7 +111,7 @@ TEST_CASE("layers kept in bf16 are those of recipe bf16") {
   REQUIRE(after_steps(c, 2, 2) != after_steps(config_of("bf16", true), 2, 2));
 }
 
-TEST_CASE("a model learns one batch by heart in every recipe") {
+TEST_CASE("a model learns one batch in every recipe") {
   for (const std::string& recipe : kRecipes) {
     for (const bool moe : {false, true}) {
       ModelFixture f(config_of(recipe, moe), Recipe::kBf16, 2, 24);
@@ -126,10 +126,10 @@ TEST_CASE("a model learns one batch by heart in every recipe") {
   }
 }
 
-// The gates multiply what the quantised experts gave: their gradient is exact whatever the formats.
-// Every expert is chosen, so no choice changes; one block, so that nothing quantised lies behind
-// the gates.
-TEST_CASE("the gates' gradient is that of the loss in every recipe") {
+// The gates multiply the outputs of the quantised experts, so their gradient is exact in every
+// format. Every expert is chosen, so no choice changes; the model has one block, so nothing
+// quantised follows the gates.
+TEST_CASE("the gates' gradient matches differences of the loss in every recipe") {
   for (const std::string& recipe : kRecipes) {
     Config c = config_of(recipe, true);
     c.model.layers = 1;
@@ -145,7 +145,8 @@ TEST_CASE("the gates' gradient is that of the loss in every recipe") {
     const auto loss_at = [&](double way, std::vector<double>& at) {
       at.clear();
       for (size_t i = 0; i < start.size(); ++i) {
-        // Along the gradient, where the loss changes most; rounded as the products read it.
+        // Moves along the gradient, where the loss changes most, rounded to bf16 as the products
+        // read it.
         router.master[int64_t(i)] = float(bf16(start[i] + float(way) * grad[i]));
         at.push_back(double(router.master[int64_t(i)]));
       }
@@ -158,7 +159,7 @@ TEST_CASE("the gates' gradient is that of the loss in every recipe") {
     double squares = 0;
     for (const float g : grad) squares += double(g) * double(g);
     std::vector<double> above, below;
-    const double reach = 0.01 / squares;  // the loss moves by about a fiftieth
+    const double reach = 0.01 / squares;  // the loss moves by about 1/50
     const double difference = loss_at(reach, above) - loss_at(-reach, below);
     double expected = 0;
     for (size_t i = 0; i < grad.size(); ++i) expected += double(grad[i]) * (above[i] - below[i]);
@@ -176,7 +177,7 @@ std::vector<float> floats(View<const bf16, 2> x) {
   return values;
 }
 
-// Numbers an operand stands for: decoded, its tensor's scale included.
+// The values that an operand represents: decoded, including the tensor's scale.
 std::vector<double> stands_for(const OperandFormat& f, std::vector<float> x, int64_t rows,
                                int64_t columns, ref::BlocksAlong along, const RandomKey& key) {
   if (!f.quantised()) return {x.begin(), x.end()};
@@ -184,7 +185,7 @@ std::vector<double> stands_for(const OperandFormat& f, std::vector<float> x, int
   if (f.rotated) x = ref::rotated_segments(x, columns, all, kRotationSigns);
   const ref::FakeCopy copy = ref::fake_quantised(f.format, x, rows, columns, all, along, key);
   std::vector<double> values = copy.y;
-  const double inverse = double(1.0f / float(copy.s));  // as the device keeps it
+  const double inverse = double(1.0f / float(copy.s));  // as stored for the product
   for (double& v : values) v *= has_tensor_scale(f.format.scale) ? inverse : 1;
   return values;
 }
@@ -199,8 +200,8 @@ struct Sum {
 
 }  // namespace
 
-TEST_CASE("the products of a layer are those of its quantised operands, straight through") {
-  constexpr int64_t kRows = 40, kIn = 128, kOut = 256;  // rows are no whole number of blocks
+TEST_CASE("the products of a layer equal those of its quantised operands") {
+  constexpr int64_t kRows = 40, kIn = 128, kOut = 256;  // kRows is not a multiple of the blocks
   Config base = config_of("bf16", false);
   base.model.ffn = kOut;
   const auto key = [](const char* operand) {

@@ -1,5 +1,4 @@
-// Proves the scalar model: its gradient by complex step, its value where it is known in closed
-// form.
+// Proves the scalar model: its gradient by complex step, its value in cases with a closed form.
 #include <chrono>
 
 #include "base/random.h"
@@ -42,7 +41,7 @@ ScalarBatch some_batch(const ModelConfig& c, size_t sequences, size_t sequence) 
   return batch;
 }
 
-// Some elements of every tensor by complex step, against the tape.
+// Compares the tape with complex steps for some elements of every tensor.
 void require_gradient(const ModelConfig& c) {
   const ScalarBatch batch = some_batch(c, 2, 4);
   const ScalarParameters<double> p = scalar_parameters(c, 5);
@@ -130,7 +129,7 @@ TEST_CASE("scalar model: a mixture of equal experts is the dense model") {
           Approx(scalar_losses(dense, p, batch).cross_entropy).epsilon(1e-13));
 }
 
-TEST_CASE("scalar model: attention is causal, sequences are apart, masked targets do not count") {
+TEST_CASE("scalar model: attention is causal within a sequence, masked targets do not count") {
   const ModelConfig c = dense_model();
   const ScalarParameters<double> p = scalar_parameters(c, 3);
   ScalarBatch batch = some_batch(c, 2, 4);

@@ -1,5 +1,4 @@
-// Model::score beside Model::evaluate: texts that lie one behind the other, beginnings that are
-// there once.
+// Model::score against Model::evaluate: concatenated texts with shared beginnings stored once.
 #include <cmath>
 
 #include "cuda/context.h"
@@ -26,12 +25,13 @@ Config config_of(const std::string& kind) {
   return c;
 }
 
-// Rows, positions, segments and questions as they are put together.
+// Builds a TextBatch: rows, positions, segments and scored rows.
 struct Texts {
   std::vector<int32_t> token, position, row, target;
   std::vector<AttentionSegment> segment;
 
-  // tokens[from, to) at their positions, behind the rows of segment `after` (-1: none).
+  // Adds a segment of tokens[from, to) at those positions, with segment `after` as its prefix (-1:
+  // none).
   int add(const int32_t* tokens, int64_t from, int64_t to, int after = -1) {
     const int64_t begin = int64_t(token.size());
     for (int64_t t = from; t < to; ++t) {
@@ -76,8 +76,8 @@ Scores scored(ModelFixture& f, const Texts& texts,
 
 constexpr int64_t kSequence = 40, kShared = 23;
 
-// Sequence 0 cut in two behind its first 23 tokens, which sequence 1 (made to begin alike) goes on
-// from as well; then sequence 2 whole. Every target of all three is asked.
+// Sequence 0 is cut after its first 23 tokens, which sequence 1 (made to begin alike) shares as its
+// prefix; sequence 2 follows whole. Every target of all three is scored.
 Texts cut_up(const ModelFixture& f) {
   const int32_t* all = f.token.data();
   Texts texts;
@@ -111,7 +111,8 @@ void require_near_all(const std::vector<float>& got, const float* want) {
   }
 }
 
-// On the CPU a row's attention is summed in the same order however its text is cut: to the bit.
+// On the CPU a row's attention is summed in the same order however its text is cut, so scores are
+// equal to the bit.
 void require_like_evaluate(const std::string& kind, Recipe recipe) {
   INFO(kind << " " << recipe_name(recipe));
   ModelFixture f(config_of(kind), recipe, 3, kSequence);
@@ -121,8 +122,8 @@ void require_like_evaluate(const std::string& kind, Recipe recipe) {
   REQUIRE(scored(f, cut_up(f)).nats == want);
 }
 
-// Of the texts of cut_up, what is asked of a few rows: none of the shared one but its last, one of
-// them twice.
+// The texts of cut_up with only a few scored rows: of the shared prefix only the last, and one row
+// twice.
 Texts few_asked(const ModelFixture& f) {
   Texts texts = cut_up(f);
   texts.row.clear();
@@ -138,14 +139,14 @@ Texts few_asked(const ModelFixture& f) {
 
 }  // namespace
 
-TEST_CASE("shared beginnings and texts in a row score as whole sequences do") {
+TEST_CASE("shared beginnings and concatenated texts score as whole sequences do") {
   for (const std::string kind : {"dense", "moe"}) {
     require_like_evaluate(kind, Recipe::kFp32);
     require_like_evaluate(kind, Recipe::kBf16);
   }
 }
 
-TEST_CASE("rows that are not asked need only keys and values in the last block") {
+TEST_CASE("rows that are not scored need only keys and values in the last block") {
   for (const std::string kind : {"dense", "moe"}) {
     for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
       INFO(kind << " " << recipe_name(recipe));
@@ -158,14 +159,14 @@ TEST_CASE("rows that are not asked need only keys and values in the last block")
   }
 }
 
-TEST_CASE("asked rows are found among those that are kept") {
+TEST_CASE("scored rows map to the kept rows") {
   ModelFixture f(config_of("moe"), Recipe::kFp32, 3, kSequence);
   const Texts texts = few_asked(f);
   const ScoredRows asked(texts.batch());
   const int32_t shared = kShared - 1, own = kSequence, last = int32_t(texts.token.size()) - 1;
   REQUIRE(asked.kept == std::vector<int32_t>{shared, own - 4, own - 2, last});
   REQUIRE(asked.row == std::vector<int32_t>{3, 0, 3, 1, 2});
-  // The first kept row of each segment; its end where none of its rows is kept.
+  // query_begin is the first kept row of each segment, or the segment's end if none is kept.
   REQUIRE(asked.segment[0].query_begin == shared);
   REQUIRE(asked.segment[1].query_begin == own - 4);
   REQUIRE(asked.segment[2].query_begin == texts.segment[2].end);
@@ -173,7 +174,7 @@ TEST_CASE("asked rows are found among those that are kept") {
   REQUIRE(ScoredRows(cut_up(f).batch()).kept.empty());
 }
 
-TEST_CASE("scores do not depend on the number of threads, nor on the texts beside") {
+TEST_CASE("scores do not depend on the number of threads or on other texts") {
   ModelFixture one(config_of("moe"), Recipe::kFp32, 3, kSequence, 1);
   ModelFixture three(config_of("moe"), Recipe::kFp32, 3, kSequence, 3);
   const Texts all = cut_up(one);
@@ -187,7 +188,7 @@ TEST_CASE("scores do not depend on the number of threads, nor on the texts besid
   REQUIRE(std::equal(c.nats.begin(), c.nats.end(), a.nats.begin() + 2 * kSequence));
 }
 
-TEST_CASE("of all tokens that could follow, one is the most likely") {
+TEST_CASE("over all next tokens, probabilities sum to 1 and exactly one is the most likely") {
   ModelFixture f(config_of("moe"), Recipe::kBf16, 3, kSequence);
   Texts texts;
   texts.add(f.token.data(), 0, 9);

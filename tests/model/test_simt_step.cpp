@@ -1,5 +1,5 @@
-// A whole training step with every CUDA kernel on the executor, beside the same step by the CPU
-// backend.
+// A whole training step with every CUDA kernel on the SIMT emulator, against the same step by the
+// CPU backend.
 #include <algorithm>
 #include <cmath>
 
@@ -18,8 +18,8 @@ namespace assay {
 namespace {
 
 constexpr int64_t kBatch = 2, kSequence = 40;
-// AdamW's first update is lr g / (|g| + eps): with an eps of the gradients' size it does not blow
-// up small differences.
+// AdamW's first update is lr g / (|g| + eps): an eps of the gradients' size keeps small differences
+// small.
 constexpr double kEps = 1e-2;
 
 Config step_config(const char* kind) {
@@ -127,7 +127,7 @@ std::vector<std::byte> after_steps(const Config& config, Recipe recipe, const ch
 
 int recorded = 0, replayed = 0;
 
-// The executor, counting its graphs.
+// A SIMT emulator that counts recorded and replayed graphs.
 gpu::Context counting_context() {
   static const gpu::Graphs executors = *simt::make_context().graphs;
   static const gpu::Graphs counting{[](const gpu::Context& on, const std::function<void()>& calls) {
@@ -146,8 +146,8 @@ gpu::Context counting_context() {
 
 constexpr int kSteps = 3;
 
-// What the host knows after each of kSteps steps of kBatch micro-batches, whose targets that count
-// differ in number, with an evaluation after the first; then the parameters.
+// What the host reads after each of kSteps steps of kBatch micro-batches, whose numbers of unmasked
+// targets differ, with an evaluation after the first step; then the parameters.
 std::vector<std::vector<std::byte>> after_masked_steps(const Config& config,
                                                        gpu::Context& context) {
   ModelFixture f(config, Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
@@ -184,7 +184,7 @@ std::vector<std::vector<std::byte>> after_masked_steps(const Config& config,
 }  // namespace
 
 TEST_CASE("a step by the CUDA kernels equals the CPU's") {
-  // Between ops the host touches nothing of the device's.
+  // The host must not touch device memory between ops.
   simt::set_host_access(simt::HostAccess::kForbidden);
   for (const char* kind : {"dense", "sigmoid", "softmax"}) {
     INFO(kind);
@@ -194,10 +194,10 @@ TEST_CASE("a step by the CUDA kernels equals the CPU's") {
   simt::set_host_access(simt::HostAccess::kAllowed);
 }
 
-// Widths that are whole blocks of 32. Both backends round the same way; an operand that differs in
-// its last bit of bf16 may fall to the neighbour in its format, so numbers differ by more than in
-// recipe bf16, by the share of such operands.
-TEST_CASE("a step in a quantised recipe by the CUDA kernels is that of the CPU") {
+// Widths are multiples of the block of 32. Both backends round the same way, but an operand that
+// differs in its last bf16 bit may round to the next code of its format, so differences are larger
+// than in recipe bf16.
+TEST_CASE("a step in a quantised recipe by the CUDA kernels agrees with the CPU's") {
   for (const char* recipe : {"fp8_tensor", "mxfp8", "nvfp4", "mxfp4_nmoe"}) {
     CAPTURE(recipe);
     Config c = step_config("gates");
@@ -235,7 +235,7 @@ TEST_CASE("a step in a quantised recipe by the CUDA kernels is that of the CPU")
       REQUIRE(left[i].measures[kFakeErrors] ==
               Approx(right[i].measures[kFakeErrors]).epsilon(tol::two_quantised_backends(1)));
     }
-    // The copies of the weights, by their kernels.
+    // The optimizer step runs the kernels that quantise the weights.
     for (ModelFixture* f : {&cpu, &gpu}) {
       f->optimizer->step(f->on, 0, 1.0);
       f->read_back();
@@ -253,8 +253,7 @@ TEST_CASE("steps by the CUDA kernels have the same bits in every order of thread
   }
 }
 
-TEST_CASE(
-    "a micro-batch that is replayed gives the bits of one whose kernels are started one by one") {
+TEST_CASE("a replayed micro-batch gives the bits of one whose kernels are launched one by one") {
   for (const char* kind : {"dense", "sigmoid", "softmax"}) {
     INFO(kind);
     const Config config = step_config(kind);
@@ -278,7 +277,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("evaluation and the probe of the routers give the host what the CPU gives") {
+TEST_CASE("evaluation and the routers' probe agree with the CPU's") {
   const Config config = step_config("sigmoid");
   gpu::Context context = simt::make_context();
   ModelFixture cpu(config, Recipe::kFp32, kBatch, kSequence, 2);

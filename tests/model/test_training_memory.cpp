@@ -1,4 +1,4 @@
-// What is said where a training run does not fit: the micro-batch that would.
+// If a training run does not fit, the error names the micro-batch that would.
 #include "base/check.h"
 #include "cuda/context.h"
 #include "models/decoder/training_memory.h"
@@ -8,7 +8,7 @@ namespace assay {
 
 namespace {
 
-int64_t free_bytes = 0;  // of the GPU that the context stands for
+int64_t free_bytes = 0;  // free memory of the simulated GPU
 
 const gpu::Memory kTooSmall{.allocate = nullptr,
                             .release = nullptr,
@@ -52,7 +52,7 @@ std::string hint_with(int64_t bytes, gpu::Context& gpu) {
 TEST_CASE("too little memory names the largest micro-batch that fits") {
   gpu::Context gpu;
   gpu.memory = &kTooSmall;
-  // Of the divisors of 24: 12 fits exactly, 8 does when a byte is missing.
+  // Among the divisors of 24, 12 fits exactly; with one byte less, 8 fits.
   const int64_t twelve = planned(12, gpu);
   REQUIRE(planned(8, gpu) < twelve);
   REQUIRE(hint_with(twelve, gpu).rfind("run.micro_batch 12 is the largest", 0) == 0);

@@ -18,11 +18,11 @@ struct Setup {
   float lr, weight_decay;
   State state;
   Emit emit;
-  float grad_scale;  // 1 = none given
+  float grad_scale;  // 1: none given
   Squares squares = Squares::kNone;
 };
 
-// Elements of the pieces that are looked at: of all but in large cases.
+// The elements of the checked pieces: all pieces, or a sample in large cases.
 std::vector<int64_t> looked_elements(int64_t n) {
   std::vector<int64_t> elements;
   for (const int64_t piece : wide_sample(adamw_pieces(n), double(kAdamWPiece))) {
@@ -35,7 +35,7 @@ std::vector<double> elements_of(View<const float, 1> v, const std::vector<int64_
   return chosen_doubles(View<const float, 2>{v.data, {v.size(), 1}}, elements);
 }
 
-// Of each piece that is looked at, from the reference's p before and after.
+// Checks the sums of each checked piece, computed from the reference's p before and after the step.
 template <typename T>
 void check_squares(Report& report, const AdamW<T>& a, const std::vector<double>& before,
                    const std::vector<double>& grad, const std::vector<double>& after) {
@@ -92,7 +92,8 @@ OpInstance instance(const Setup& s) {
     });
     auto got_v = chosen_rows(a.v.data, 1, at);
     report.near("v", got_v.view(), v, [&](int64_t i) { return tol::sum(3, v[size_t(i)]); });
-    // The largest update: m0 and g may cancel in m but not in the error of m.
+    // The tolerance uses the largest possible update: m0 and g may cancel in m, but not in the
+    // error of m.
     const double correction = 1 - std::pow(a.beta1, double(s.step));
     auto got_master = chosen_rows(a.master.data, 1, at);
     report.near("master", got_master.view(), p, [&](int64_t i) {
@@ -113,7 +114,7 @@ OpInstance instance(const Setup& s) {
   return {bench, [a, bench](Exec on) { adamw<T>(on, bench->located(a)); }, check, adamw_cost(a)};
 }
 
-// With zero moments the first step moves every weight by lr, whatever the gradient's size.
+// With zero moments the first step moves every weight by lr, for any size of the gradient.
 OpInstance first_step_instance() {
   auto bench = std::make_shared<Workbench>();
   const AdamW<float> a{.master = bench->acc<float, 1>("master", {1000}, Fill{Fill::kZero}),

@@ -1,4 +1,4 @@
-// What the case lists of ops share that raise a word to the largest magnitude of what they store.
+// Shared by the case lists of ops that update an amax slot with the largest magnitude they store.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace assay {
 
-// The word as another op may have left it.
+// An amax slot with a value that another op may have left in it.
 inline View<float, 1> amax_word(Workbench& bench) {
   const View<float, 1> word = bench.acc<float, 1>("amax", {1}, {Fill::kZero});
   word[0] = 0x1p-9f;
@@ -24,11 +24,12 @@ uint32_t largest_stored(const T* x, int64_t n) {
   return most;
 }
 
-// Bits, so that NaN counts. largest: of what was stored. Nothing where the case does not ask.
+// Compares bits, so that NaN counts. largest: magnitude_bits of the stored values. Does nothing if
+// the case has no slot.
 inline void check_amax(Report& report, const View<float, 1>& word, uint32_t largest) {
   if (word.empty()) return;
   const uint32_t want = std::max(largest, magnitude_bits(0x1p-9f));
-  report.below("amax has other bits", std::bit_cast<uint32_t>(word[0]) == want ? 0 : 1, 0.5);
+  report.below("amax bits differ", std::bit_cast<uint32_t>(word[0]) == want ? 0 : 1, 0.5);
 }
 template <typename T>
 void check_amax(Report& report, const View<float, 1>& word, const View<T, 2>& stored) {

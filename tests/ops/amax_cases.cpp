@@ -25,7 +25,7 @@ OpInstance instance(int64_t rows, int64_t columns) {
   return {bench, [a, bench](Exec on) { amax(on, bench->located(a)); }, check, amax_cost(a)};
 }
 
-// Infinity and NaN come through; the plain amax alone.
+// Infinity and NaN are propagated, by the amax without rotation only.
 OpInstance not_finite_instance(float bad) {
   auto bench = std::make_shared<Workbench>();
   const View<bf16, 2> x = bench->in<bf16, 2>("x", {40, 300});
@@ -34,7 +34,7 @@ OpInstance not_finite_instance(float bad) {
   const Amax<bf16> a{.amax = bench->out<float, 1>("amax", {1}), .x = x};
   const auto check = [=](Report& report) {
     const uint32_t want = std::isnan(bad) ? 0x7FC00000u : 0x7F800000u;
-    report.below("other bits", std::bit_cast<uint32_t>(a.amax[0]) == want ? 0 : 1, 0.5);
+    report.below("amax bits differ", std::bit_cast<uint32_t>(a.amax[0]) == want ? 0 : 1, 0.5);
   };
   return {bench, [a, bench](Exec on) { amax(on, bench->located(a)); }, check, amax_cost(a)};
 }

@@ -31,8 +31,8 @@ std::string shape_name(const Shape& s) {
          " D=" + std::to_string(s.head_dim) + (s.std > 10 ? " extreme" : "");
 }
 
-// How far a probability may be off, relative to itself: by the error of the largest score (a float
-// sum of D products, and its distance to lse), a few exponentials, and the sum it is divided by.
+// Relative error of a probability: the error of the largest score (a float sum of D products, and
+// its distance to lse), a few exponentials, and the sum it is divided by.
 double probability_error(const ref::Attention<double>& attention, const std::vector<double>& qkv,
                          int64_t b, int64_t t, int64_t h) {
   double largest = 0;
@@ -48,7 +48,8 @@ double probability_error(const ref::Attention<double>& attention, const std::vec
          tol::sum(double(t + 1), 1);
 }
 
-// One element of the output: its terms' absolute values and squares summed.
+// Tolerance of one element of the output. abs_sum, squares: sums of its terms' absolute values and
+// squares.
 template <typename T>
 double out_tolerance(double want, double probability_error, int64_t t, double abs_sum,
                      double squares) {
@@ -56,14 +57,14 @@ double out_tolerance(double want, double probability_error, int64_t t, double ab
          tol::rounded_factors<T>(std::sqrt(squares));
 }
 
-// Large cases look at one head of one sequence at a time, as a problem of its own, in some
-// positions of it. As many query heads as key-value heads.
+// Large cases check some positions of single heads of single sequences, each as a separate problem.
+// They need as many query heads as key-value heads.
 struct Part {
   Shape whole;
   int64_t b, h;
 
   Shape shape() const { return {1, whole.sequence, 1, 1, whole.head_dim, whole.std, whole.size}; }
-  // Columns of `groups` blocks of heads: 3 of qkv, 1 of out.
+  // This head's columns in each of `groups` groups of heads: 3 for qkv, 1 for out.
   template <typename T>
   std::vector<std::remove_const_t<T>> of(const View<T, 2>& v, int64_t groups) const {
     std::vector<std::remove_const_t<T>> part;
@@ -86,7 +87,7 @@ std::vector<double> as_doubles(const std::vector<T>& v) {
 std::vector<Part> parts(const Shape& s) {
   return {{s, 0, 0}, {s, s.batch / 2, s.heads / 2}, {s, s.batch - 1, s.heads - 1}};
 }
-// Positions around the edges of tiles, and some between.
+// Checked positions: around the edges of tiles, and some between.
 std::vector<char> looked_positions(int64_t sequence) {
   std::vector<char> looked(size_t(sequence), 0);
   for (int64_t t = 0; t < sequence; t += 37) looked[size_t(t)] = 1;
@@ -95,7 +96,7 @@ std::vector<char> looked_positions(int64_t sequence) {
   return looked;
 }
 
-// The results of one part, each with its tolerance, where they are looked at.
+// Checks the results of one part at the given positions.
 template <typename T>
 void check_forward_part(Report& report, const AttentionForward<T>& a, const Part& part,
                         const std::vector<char>& looked) {
@@ -186,8 +187,8 @@ OpInstance forward_instance(const Shape& s) {
           attention_forward_cost(a)};
 }
 
-// Tolerance of every element of dqkv: sums of products whose terms p and ds carry the errors of the
-// probabilities, of dp and of delta (which the op forms from `out` rounded to T).
+// Tolerance of every element of dqkv, which are sums of products with p and ds. These have the
+// errors of the probabilities, of dp and of delta (which the op computes from `out` rounded to T).
 template <typename T>
 std::vector<double> backward_tolerance(const Shape& s, const ref::Attention<double>& attention,
                                        const std::vector<double>& qkv,
@@ -224,7 +225,7 @@ std::vector<double> backward_tolerance(const Shape& s, const ref::Attention<doub
             dp_abs += std::abs(dout[o + d] * qkv[v + d]);
           }
           const double probability = p[size_t(j)], ds = probability * (dp - delta) * scale;
-          // Probabilities below the smallest normal float are 0.
+          // 0x1p-126: probabilities below the smallest normal float become 0.
           const double off = p_error * probability + 0x1p-126;
           const double ds_error = off * std::abs(dp - delta) * scale +
                                   probability * scale * (tol::sum(width, dp_abs) + delta_error);
@@ -287,7 +288,7 @@ OpInstance backward_instance(const Shape& s) {
       .heads = s.heads,
       .kv_heads = s.kv_heads,
       .head_dim = s.head_dim};
-  // What forward would have kept.
+  // The out and lse that forward would have stored.
   auto attention = s.reference();
   if (s.size == CaseSize::kLarge) {
     attention_forward<T>({.threads = int(std::thread::hardware_concurrency())},
@@ -351,8 +352,8 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  // Lengths that no tile divides and that have more tiles than a pipeline stages; one row; four
-  // query heads a key-value head.
+  // Lengths that are not multiples of a tile, lengths with more tiles than a pipeline has stages,
+  // one row, and four query heads per key-value head.
   for (const Shape& s :
        {Shape{1, 1, 1, 1, 32, 1.0}, Shape{3, 1, 4, 1, 128, 1.0}, Shape{2, 17, 2, 1, 64, 1.0},
         Shape{1, 64, 2, 2, 32, 1.0}, Shape{2, 65, 4, 2, 32, 1.0}, Shape{1, 200, 2, 2, 32, 1.0},
@@ -365,7 +366,7 @@ void add_cases(std::vector<OpCase>& cases) {
                      [s] { return forward_instance<T>(s); }});
     cases.push_back({"attention_backward", "attention_backward" + suffix,
                      [s] { return backward_instance<T>(s); }});
-    // The shortest that the wgmma kernels take whose tiles wrap around their stages, at both widths
+    // The shortest cases of the wgmma kernels whose tiles wrap around their stages, for both widths
     // of a head.
     const bool wraps = std::is_same_v<T, bf16> && (s.sequence == 257 || s.sequence == 520);
     for (size_t i = cases.size() - 2; i < cases.size(); ++i) {
@@ -374,7 +375,7 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
-// The speedrun model's heads, and half as many of twice the width.
+// The speedrun model's heads, and half as many heads of twice the width.
 void add_large_cases(std::vector<OpCase>& cases) {
   for (const Shape& s : {
            Shape{8, 2048, 12, 12, 64, 1.0, CaseSize::kLarge},

@@ -9,8 +9,8 @@ namespace assay {
 
 namespace {
 
-// Values whose rounding is an edge, before random ones: ties to both sides, the largest, the
-// smallest, signs.
+// Edge cases of rounding, followed by random values: ties to both sides, the largest, the smallest,
+// signs.
 const std::vector<float> kEdges{0.0f,           -0.0f,         1.0f,           1.00390625f,
                                 1.01171875f,    1.0039063f,    -1.0039062f,    3.4028235e38f,
                                 -3.3961776e38f, 3.3895314e38f, 1e-45f,         4.6e-41f,
@@ -44,7 +44,7 @@ OpInstance to_float_instance(int64_t n) {
   return {bench, [a, bench](Exec on) { cast(on, bench->located(a)); }, check, cast_cost(a)};
 }
 
-// NaN cannot be compared by value: every NaN stays one, whichever bits are cut off.
+// Every NaN stays NaN, whichever mantissa bits are cut off.
 OpInstance nan_instance() {
   auto bench = std::make_shared<Workbench>();
   const View<float, 1> x = bench->in<float, 1>("x", {40});
@@ -83,8 +83,8 @@ OpInstance stochastic_instance(int64_t n, int64_t first) {
           cast_stochastic_cost(a)};
 }
 
-// The mean over n draws of one value is the value: within 6 standard deviations, step / 2 / sqrt(n)
-// at most each.
+// The mean over n draws of one value equals the value within 6 standard deviations of at most step
+// / 2 / sqrt(n).
 OpInstance unbiased_instance() {
   const int64_t n = 1 << 20;
   auto bench = std::make_shared<Workbench>();

@@ -8,8 +8,8 @@ namespace assay {
 
 namespace {
 
-// Of [skip, n): what is not aligned to 16 bytes as well. The definition is hash_floats, from one
-// element at a time, backwards.
+// The checksum of elements [skip, n), including starts that are not aligned to 16 bytes. The
+// reference applies the definition, hash_floats, to one element at a time, backwards.
 OpInstance instance(int64_t n, int64_t skip) {
   auto bench = std::make_shared<Workbench>();
   const View<float, 1> buffer = bench->in<float, 1>("x", {n}, normal(0.02));

@@ -1,4 +1,4 @@
-// What the case lists of products of codes share: their formats, and matrices of any codes and
+// Shared by the case lists of native products: their formats, and matrices of random codes and
 // scales.
 #pragma once
 
@@ -24,11 +24,11 @@ inline constexpr QuantFormat kMx = coded(ElementFormat::kE4M3, ScaleKind::k1x32)
 inline constexpr QuantFormat kNv = coded(ElementFormat::kE2M1, ScaleKind::k1x16);
 inline constexpr QuantFormat kNvSquare = coded(ElementFormat::kE2M1, ScaleKind::k16x16);
 
-// A matrix of any codes and scales, and what they stand for.
+// A matrix of random codes and scales, and the values they represent.
 struct Coded {
   CodedMatrix matrix;
-  std::vector<double> numbers;       // by code, without the sign
-  std::vector<double> block_scales;  // plain order
+  std::vector<double> numbers;       // the number of each code without sign
+  std::vector<double> block_scales;  // decode factors in plain order
   double tensor = 1;
 
   double value(int64_t line, int64_t at) const {
@@ -60,7 +60,8 @@ inline uint8_t finite_code(ElementFormat element, uint32_t random) {
   return uint8_t(sign | (random & 127) % (most + 1));
 }
 
-// unit: a power of two that its numbers are multiplied by.
+// Draws codes (lines, K) and scales in the layout of f. unit: a power of two that multiplies all
+// values.
 inline Coded coded_matrix(Workbench& bench, const std::string& name, const QuantFormat& f,
                           int64_t lines, int64_t k, double unit = 1) {
   const auto codes = bench.in<uint8_t, 2>(name + " codes", {lines, code_bytes(f.element, k)});
@@ -112,8 +113,9 @@ inline Coded coded_matrix(Workbench& bench, const std::string& name, const Quant
   return made;
 }
 
-// The first product of the first stage and one of the last cancel and are 2^17 times the others, 1
-// each, of the stages between: what keeps its sums in 14 bits over all stages loses those.
+// Sets codes whose sum needs promotion: one product of the first stage and one of the last cancel,
+// and are 2^17 times the products of the stages between, which are 1 each. Sums kept in 14 bits
+// over all stages lose the small products.
 inline void fill_for_promotion(Workbench& bench, const CodedMatrix& x, const CodedMatrix& weight) {
   constexpr uint8_t kOne = 0x38, kLargest = 0x7E, kSign = 0x80;
   constexpr int64_t kStage = 128;

@@ -41,8 +41,7 @@ View<const int32_t, 2> slots(Workbench& bench, const Shape& s) {
   return slot;
 }
 
-// The tokens that are looked at, as a problem of their own: row i of its assignments is row
-// slots[i] of the whole.
+// The checked tokens as a separate problem: row i of its assignments is row slots[i] of the whole.
 struct Looked {
   std::vector<int64_t> tokens, slots;
   ref::Combine<double> combine;
@@ -61,7 +60,7 @@ Looked looked_at(const Shape& s) {
   return looked;
 }
 
-// y (or dx), and what is added to it.
+// y (or dx), and the matrix that is added to it.
 template <typename T>
 std::pair<View<T, 2>, View<const T, 2>> sum_buffers(Workbench& bench, const Shape& s) {
   if (s.add == Add::kSelf) {
@@ -73,7 +72,7 @@ std::pair<View<T, 2>, View<const T, 2>> sum_buffers(Workbench& bench, const Shap
   return {y, bench.in<T, 2>("add", {s.tokens, s.width})};
 }
 
-// y against the sum of the rows with these gates (of the tokens that are looked at).
+// Checks y against the sum of the rows weighted with these gates, for the checked tokens.
 template <typename T>
 std::function<void(Report&)> check_sum(const Shape& s, View<T, 2> y, View<const T, 2> rows,
                                        const std::vector<double>& gate, View<const T, 2> add) {
@@ -151,7 +150,7 @@ OpInstance backward_instance(const Shape& s) {
 }
 
 // dGate = <dy, expert output> by finite differences of the op itself: L = sum dy y is linear in a
-// gate, so a step of any size gives the slope up to the rounding of y.
+// gate, so a step of any size gives the slope except for the rounding of y.
 OpInstance finite_difference_instance() {
   const Shape s{5, 24, 4, 2, Load::kRandom, Add::kNone};
   auto bench = std::make_shared<Workbench>();

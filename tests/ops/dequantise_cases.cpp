@@ -9,7 +9,7 @@ namespace assay {
 
 namespace {
 
-// Any codes but NaN, any scales: the product, exact but for fp32 scales.
+// Random codes except NaN, and random scales: the product is exact except with fp32 scales.
 template <typename T>
 OpInstance instance(const QuantFormat& f, int64_t lines, int64_t k) {
   auto bench = std::make_shared<Workbench>();
@@ -23,7 +23,7 @@ OpInstance instance(const QuantFormat& f, int64_t lines, int64_t k) {
   const BlockShape shape = block_shape(f.scale);
   QuantFormat unlaid = f;
   unlaid.layout = ScaleLayout::kPlain;
-  std::vector<double> plain;  // as stored
+  std::vector<double> plain;  // the scales as stored
   for (int64_t i = 0; i < scale_count(unlaid, lines, k); ++i) {
     const uint32_t word = random.next();
     plain.push_back(has_float_scales(f.scale)     ? double(float(std::ldexp(word, -40)))
@@ -70,8 +70,9 @@ OpInstance instance(const QuantFormat& f, int64_t lines, int64_t k) {
           dequantise_cost(a)};
 }
 
-// The relative RMS error of normal numbers, there and back, against what is known of the format
-// (docs/precision.md). 1%: the spread of an error over half a million numbers is far below.
+// The relative RMS error of quantising and dequantising normal numbers, against the format's known
+// error (docs/precision.md). The tolerance of 1% is far above the spread over half a million
+// numbers.
 OpInstance error_instance(const QuantFormat& f, double percent) {
   constexpr int64_t kRows = 512, kColumns = 1024;
   auto bench = std::make_shared<Workbench>();
@@ -99,9 +100,8 @@ OpInstance error_instance(const QuantFormat& f, double percent) {
   return {bench, run, check, quantise_cost(q) + dequantise_cost(d)};
 }
 
-// y = x W^T of NVFP4 operands, decoded to bf16 and multiplied as bf16: the exact sum of the exact
-// products within the rule of sums, as nothing else rounds. The tensors' scales stand in the
-// epilogue.
+// y = x W^T of NVFP4 operands, decoded to bf16 and multiplied as bf16. Products are exact, so y
+// equals the exact sum within the rule of sums. The tensors' scales are applied in the epilogue.
 OpInstance product_instance(int64_t rows, int64_t out, int64_t in) {
   auto bench = std::make_shared<Workbench>();
   const QuantFormat fx{ElementFormat::kE2M1, ScaleKind::k1x16};
@@ -139,7 +139,7 @@ OpInstance product_instance(int64_t rows, int64_t out, int64_t in) {
     std::vector<double> want(size_t(rows * out), 0), size(want.size(), 0);
     for (size_t i = 0; i < want.size(); ++i) {
       const size_t r = i / size_t(out) * size_t(in), o = i % size_t(out) * size_t(in);
-      for (size_t k = 0; k < size_t(in); ++k) {  // at most 12 bits a product: exact
+      for (size_t k = 0; k < size_t(in); ++k) {  // at most 12 bits per product, so this is exact
         want[i] += x[r + k] * w[o + k];
         size[i] += std::abs(x[r + k] * w[o + k]);
       }

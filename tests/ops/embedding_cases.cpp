@@ -9,7 +9,7 @@ namespace assay {
 
 namespace {
 
-// kHighDigit: a few tokens that differ in bits 16 and above, or in bits 0 and 1.
+// kHighDigit: few different ids, which differ in bits 16 and above or in bits 0 and 1.
 enum class Tokens { kRandom, kAllTheSame, kHighDigit };
 
 struct Shape {
@@ -73,7 +73,7 @@ OpInstance backward_instance(const Shape& s) {
   const auto ids = wide_sample(s.vocab, double(s.width));
   const auto before = chosen_doubles(a.dweight, ids);
   const auto check = [=](Report& report) {
-    // The tokens with one of the ids that are looked at, each by its place among them.
+    // The tokens with one of the checked ids, each as the index of its id among them.
     ref::Embedding<double> embedding{s.width, double(a.gain), {}};
     std::vector<int64_t> rows;
     for (int64_t i = 0; i < s.tokens; ++i) {
@@ -121,8 +121,8 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  // For the sort on a GPU: ids of one, two and three digits of 8 bits, several blocks of 2048
-  // tokens, and segments of one token over many runs of 64.
+  // Covers the GPU's sort: ids of one, two and three 8-bit digits, several blocks of 2048 tokens,
+  // and segments of one id over many runs of 64.
   for (const Shape& s :
        {Shape{1, 1, 1, 1.0f, Tokens::kRandom}, Shape{7, 11, 65, 1.5f, Tokens::kRandom},
         Shape{130, 5, 100, 1.0f, Tokens::kRandom}, Shape{300, 17, 64, 0.3f, Tokens::kAllTheSame},

@@ -13,7 +13,7 @@ namespace assay {
 namespace {
 
 constexpr uint32_t kSigns = 0b1001101001011100;
-constexpr uint32_t kDraw = 9;  // the step of the draws
+constexpr uint32_t kDraw = 9;  // step in the key of the draws
 
 struct Shape {
   int64_t rows, columns;
@@ -59,7 +59,7 @@ FakeQuantise<X> arguments(Workbench& bench, const QuantFormat& row, const QuantF
     const View<float, 1> known = bench.in<float, 1>("known amax", {1});
     known[0] = largest_of(floats(View<const X, 2>(x)));
     a.known_amax = known;
-    if (s.rotation == kPlain) a.amax = {};  // nothing is to be found
+    if (s.rotation == kPlain) a.amax = {};  // no amax has to be computed
   }
   if (!s.offsets.empty()) {
     const auto offsets = bench.in<int32_t, 1>("offsets", {int64_t(s.offsets.size())});
@@ -85,7 +85,7 @@ FakeQuantise<X> arguments(Workbench& bench, const QuantFormat& row, const QuantF
   return a;
 }
 
-// Bits, so that -0 and NaN count. The only NaN written is the quiet one without a sign.
+// Compares bits, so that -0 and NaN count. The only NaN written is the quiet one without a sign.
 void compare_bits(Report& report, const std::string& name, const View<bf16, 2>& got,
                   const std::vector<double>& want) {
   const View<const uint16_t, 2> bits{&got.data->bits, {got.dim[0], got.dim[1]}};
@@ -155,8 +155,8 @@ OpInstance instance(const QuantFormat& row, const QuantFormat& column, const Sha
           fake_quantise_cost(a)};
 }
 
-// A matrix that changes a little after it has been copied once: y and scales hold the earlier copy.
-// One value of the new matrix may be what `bad` says, which is then marked with the copy's site.
+// A matrix that changes a little after a first copy, which y and scales still hold. If `bad` is not
+// 0, one value of the new matrix is `bad`, and the op must mark it with the copy's site.
 template <typename X>
 OpInstance flips_instance(const QuantFormat& f, FakeWay way, float bad) {
   const bool of_row = way == FakeWay::kRow;
@@ -204,7 +204,7 @@ OpInstance flips_instance(const QuantFormat& f, FakeWay way, float bad) {
           fake_quantise_cost(a)};
 }
 
-// All of x is 0, or one value of it is not finite.
+// x is all 0, or one of its values is not finite.
 OpInstance special_instance(const QuantFormat& f, float bad) {
   const Shape s{.rows = 66, .columns = 128, .offsets = {0, 3, 3, 66}};
   auto bench = std::make_shared<Workbench>();
@@ -217,13 +217,13 @@ OpInstance special_instance(const QuantFormat& f, float bad) {
     compare(report, a, s);
     if (!has_tensor_scale(f.scale) || bad == 0) return;
     const bool is_nan = std::isnan(a.row.tensor_scale[0]) && std::isnan(a.column.tensor_scale[1]);
-    report.below("S is a number", is_nan ? 0 : 1, 0.5);
+    report.below("S is not NaN", is_nan ? 0 : 1, 0.5);
   };
   return {bench, [a, bench](Exec on) { fake_quantise(on, bench->located(a)); }, check,
           fake_quantise_cost(a)};
 }
 
-// What quantise and dequantise make of a matrix, by their CPU bodies; y is (lines, K).
+// x after quantise and dequantise on the CPU, back in the order of x.
 template <typename X>
 std::vector<double> quantised_and_back(const FakeCopy& like, const View<const X, 2>& x,
                                        ref::BlocksAlong along) {
@@ -315,7 +315,7 @@ void add_flips(std::vector<OpCase>& cases) {
   }
 }
 
-// 1024 segments, most of them empty, the others of 1 to 20 rows.
+// Offsets of 1024 segments: most are empty, the others have 1 to 20 rows.
 std::vector<int64_t> scattered_rows(int64_t rows) {
   std::vector<int64_t> offsets{0};
   for (int64_t s = 0; s < 1024; ++s) {

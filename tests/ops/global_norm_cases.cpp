@@ -12,7 +12,7 @@ struct Setup {
   std::string name;
   std::vector<int64_t> sizes;
   float max_norm;
-  std::vector<float> planted;  // written over the last tensor's last elements
+  std::vector<float> planted;  // overwrite the last tensor's last elements
 };
 
 OpInstance instance(const Setup& s) {
@@ -41,7 +41,7 @@ OpInstance instance(const Setup& s) {
         report.near(name, got, {value}, [&](int64_t) { return tol::rounding<float>(value); });
       } else {
         const bool same = std::isnan(value) ? std::isnan(got[0]) : double(got[0]) == value;
-        report.below(std::string(name) + " is not finite, as wanted", same ? 0 : 1, 0.5);
+        report.below(std::string(name) + " is non-finite as expected", same ? 0 : 1, 0.5);
       }
     };
     near("norm", a.norm, want.norm());

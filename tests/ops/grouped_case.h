@@ -1,4 +1,4 @@
-// What the case lists of the grouped products share: loads of the experts, their rows, and the
+// Shared by the case lists of the grouped products: the experts' loads, their rows, and the
 // reference over some of them.
 #pragma once
 
@@ -22,7 +22,7 @@ struct GroupedShape {
   int64_t out, in;
   RowOrder rows;
   Scaled scaled = Scaled::kNo;
-  int64_t per_row = 2;  // assignments of a row of x where they are gathered
+  int64_t per_row = 2;  // assignments per row of x, if gathered
 
   int64_t experts() const { return int64_t(loads.size()); }
   int64_t assignments() const {
@@ -30,7 +30,7 @@ struct GroupedShape {
     for (const int32_t n : loads) sum += n;
     return sum;
   }
-  // Of x.
+  // Rows of x.
   int64_t x_rows() const {
     return rows == RowOrder::kInOrder ? assignments() : (assignments() + per_row - 1) / per_row;
   }
@@ -41,13 +41,13 @@ struct GroupedShape {
   }
 };
 
-// Do ops with SwiGLU leave the largest magnitude? Those that are timed do not.
+// True if ops with SwiGLU record the amax; cases for timing do not.
 inline bool asks_amax(const GroupedShape& s) {
   return s.experts() < 16;
 }
 
 struct GroupedIndices {
-  View<const int32_t, 1> offsets, row;  // row is empty where the rows are in order
+  View<const int32_t, 1> offsets, row;  // row is empty if the rows are in order
   std::vector<int32_t> rows;            // row, or 0, 1, ...
 };
 inline GroupedIndices grouped_indices(Workbench& bench, const GroupedShape& s) {
@@ -69,8 +69,8 @@ inline GroupedIndices grouped_indices(Workbench& bench, const GroupedShape& s) {
   return result;
 }
 
-// Loads that sum to `assignments`, from a quarter of the mean to about twice it; one expert has
-// none.
+// Loads that sum to `assignments`, each from a quarter of the mean to about twice it, except one
+// expert with none.
 inline std::vector<int32_t> uneven_loads(int64_t experts, int64_t assignments) {
   RandomSequence random({11, stream_id("loads")});
   std::vector<double> share;
@@ -89,13 +89,13 @@ inline std::vector<int32_t> uneven_loads(int64_t experts, int64_t assignments) {
   return loads;
 }
 
-// Some of the assignments: the reference over them alone, in their order, and what it needs of x
-// and of the weights (E out, in).
+// Some of the assignments: the reference over them alone, in their order, and the rows it needs of
+// x and of the weights (E out, in).
 struct LookedAssignments {
   ref::GroupedLinear<double> grouped;
   std::vector<int64_t> chosen, x_rows, weight_rows;
 };
-// `chosen` are all of these experts or a part.
+// `chosen`: assignments, all of them of these experts.
 inline LookedAssignments looked_assignments(const GroupedShape& s, const GroupedIndices& at,
                                             const std::vector<int64_t>& chosen,
                                             const std::vector<int64_t>& experts,
@@ -116,7 +116,7 @@ inline LookedAssignments looked_assignments(const GroupedShape& s, const Grouped
   }
   return looked;
 }
-// A sample of all, and the experts they have.
+// A sample of all assignments, with their experts.
 inline LookedAssignments sampled_assignments(const GroupedShape& s, const GroupedIndices& at,
                                              const ProductScale& scale) {
   const auto chosen = sample(s.assignments(), double(s.out * s.in));
@@ -127,7 +127,7 @@ inline LookedAssignments sampled_assignments(const GroupedShape& s, const Groupe
   }
   return looked_assignments(s, at, chosen, experts, scale);
 }
-// Of a stack (E, out, in): its (E out) rows.
+// A stack (E, out, in) as a matrix (E out, in).
 template <typename T>
 View<T, 2> stacked_rows(const View<T, 3>& stack) {
   return {stack.data, {stack.dim[0] * stack.dim[1], stack.dim[2]}};

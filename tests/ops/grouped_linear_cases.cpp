@@ -66,7 +66,7 @@ std::vector<int64_t> assignments_of(const Indices& at, const std::vector<int64_t
   return all;
 }
 
-// Looks at some rows of the weights of some experts.
+// Checks some rows of some experts' dweight.
 template <typename T>
 OpInstance wgrad_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
@@ -80,7 +80,7 @@ OpInstance wgrad_instance(const Shape& s) {
   const auto outs = sample(s.out, double(s.assignments() * s.in));
   const double mean_load = double(s.assignments()) / double(s.experts());
   const auto experts = sample(s.experts(), mean_load * double(int64_t(outs.size()) * s.in));
-  std::vector<int64_t> rows;  // of dweight (E * out, in)
+  std::vector<int64_t> rows;  // rows of dweight (E * out, in)
   for (const int64_t e : experts) {
     for (const int64_t o : outs) rows.push_back(e * s.out + o);
   }
@@ -123,7 +123,7 @@ OpInstance reference_instance() {
       return sum;
     };
     const ref::ComplexVector xc(x.begin(), x.end()), wc(weight.begin(), weight.end());
-    // dx is of gathered rows: those of one row add up.
+    // dx is per gathered row; gathered copies of one row of x are summed.
     const auto gathered = grouped.dgrad(dy, weight);
     std::vector<double> dx(x.size(), 0.0);
     for (size_t i = 0; i < gathered.size(); ++i) {
@@ -160,9 +160,9 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{"even", Loads(64, 32), 128, 256, Rows::kGathered},
            Shape{"gate and up", Loads{900, 1100, 1500, 596}, 768, 256, Rows::kGathered},
            Shape{"down", Loads{1024, 1024, 1024, 1024}, 256, 384, Rows::kInOrder},
-           // Of the GPU's tiles (64 rows a warpgroup, 128 a tile, 64 of the sum a stage): rows
-           // around their edges, sums of more stages than the ring has (4, 5 or 6), one expert with
-           // all the rows, widths that no tile divides.
+           // Covers the GPU's tiles (64 rows per warpgroup, 128 per tile, 64 of k per stage): loads
+           // around their edges, sums with more stages than the ring has (4, 5 or 6), one expert
+           // with all rows, widths that are not multiples of a tile.
            Shape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 264, 456, Rows::kInOrder},
            Shape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 264, 456, Rows::kGathered},
            Shape{"one takes all", Loads{0, 420, 0, 0}, 136, 72, Rows::kInOrder},
@@ -170,7 +170,7 @@ void add_cases(std::vector<OpCase>& cases) {
            Shape{"long", Loads{400, 0, 107}, 256, 320, Rows::kInOrder},
            Shape{"long", Loads{400, 0, 107}, 256, 320, Rows::kGathered},
            Shape{"deep", Loads{70, 0, 5}, 456, 120, Rows::kInOrder},
-           // Experts so large that wgrad cuts them into pieces, beside one just below.
+           // Experts so large that wgrad splits them into pieces, and one just below that size.
            Shape{"hot", Loads{3, 16385, 16384, 0, 33000}, 8, 24, Rows::kInOrder},
            Shape{"hot", Loads{3, 16385, 16384, 0, 33000}, 8, 24, Rows::kGathered},
            Shape{"no row", Loads{0, 0}, 32, 32, Rows::kInOrder},
@@ -189,8 +189,8 @@ void add_cases(std::vector<OpCase>& cases) {
   add({"even", even, 128, 256, Rows::kGathered, Scaled::kBoth});
 }
 
-// Of the speedrun models with 64 and 256 experts: gate and up gather the tokens, down has its rows
-// in order.
+// The speedrun models with 64 and 256 experts: gate and up gather the tokens, down has its rows in
+// order.
 void add_large_cases(std::vector<OpCase>& cases) {
   const int64_t tokens = 16384, k = 6, hidden = 768, width = 384;
   for (const int64_t experts : {64, 256}) {
@@ -223,7 +223,7 @@ std::vector<OpCase> grouped_linear_cases() {
       {"grouped_linear_reference", "grouped_linear_reference complex step", reference_instance}};
   add_cases<float>(cases);
   add_cases<bf16>(cases);
-  // Pieces of an expert, each with the scale.
+  // The scale must be applied to every piece of an expert.
   const Shape hot{"hot", {3, 16385}, 8, 8, Rows::kInOrder, Scaled::kBoth};
   cases.push_back({"grouped_linear_wgrad", "grouped_linear_wgrad bf16" + hot.text(),
                    [hot] { return wgrad_instance<bf16>(hot); }});

@@ -18,9 +18,10 @@ constexpr Pair kTensorPair{"e4m3", kE4M3, kE4M3};
 constexpr Pair kGradientPair{"e5m2 e4m3", kE5M2, kE4M3};
 constexpr Pair kBlockPair{"1x128 128x128", kLine, kSquare};
 
-constexpr const char* kPromotion = "promotion";  // of a shape: its codes are fill_for_promotion's
+// name of the shape whose codes fill_for_promotion sets
+constexpr const char* kPromotion = "promotion";
 
-// shape.out: n, shape.in: k.
+// shape.out is n, shape.in is k.
 struct CodedShape {
   Pair pair;
   Experts along;
@@ -31,7 +32,7 @@ std::string text(const CodedShape& s) {
          (s.along == Experts::kAlongK ? " column copy" : " row copy") + s.shape.text();
 }
 
-// Gate and up of about 1: two operands of these codes give sums near 2^17.
+// Unit of each operand that makes gate and up about 1; with unit 1 the sums are near 2^17.
 constexpr double kSmall = 0x1p-9;
 
 struct Operands {
@@ -50,7 +51,7 @@ struct Operands {
         stack{weight.matrix, s.shape.experts(), s.along} {}
 };
 
-// Rows of the stack (E n, k), whichever way it lies.
+// Rows of the stack (E n, k), for either layout.
 std::vector<double> weight_rows(const Operands& of, const GroupedShape& s,
                                 const std::vector<int64_t>& rows) {
   if (of.stack.along == Experts::kAlongLines) return of.weight.rows(rows);
@@ -62,7 +63,7 @@ std::vector<double> weight_rows(const Operands& of, const GroupedShape& s,
   return values;
 }
 
-// The products of some assignments, and the sums of their terms' magnitudes.
+// The expected products of some assignments, and the sums of their terms' magnitudes.
 struct Wanted {
   LookedAssignments looked;
   std::vector<double> y, size;
@@ -120,7 +121,7 @@ OpInstance forward_instance(const CodedShape& s) {
     const Wanted want = wanted_products(of, s.shape);
     const auto& chosen = want.looked.chosen;
     report_products(report, "gate_up", a.gate_up, s.shape, want);
-    // h belongs to the gate_up that was stored.
+    // h is compared with the SwiGLU of the stored gate_up.
     const auto want_h = ref::Swiglu<double>{int64_t(chosen.size()), width}.forward(
         chosen_doubles(a.gate_up, chosen));
     auto h = chosen_rows(a.h.data, width, chosen);
@@ -181,7 +182,7 @@ constexpr const char* kLinear = "grouped_scaled_linear";
 constexpr const char* kForward = "grouped_scaled_swiglu_forward";
 constexpr const char* kDgrad = "grouped_scaled_swiglu_dgrad";
 
-// Of the speedrun model with 64 experts: gate and up forward, down forward, both dgrads.
+// The speedrun model with 64 experts: gate and up forward, down forward, both dgrads.
 void add_large_cases(std::vector<OpCase>& cases) {
   const int64_t tokens = 16384, top_k = 6, hidden = 768, width = 384;
   const Loads loads = uneven_loads(64, tokens * top_k);
@@ -212,8 +213,8 @@ std::vector<OpCase> grouped_scaled_cases() {
   constexpr RowOrder kInOrder = RowOrder::kInOrder, kGathered = RowOrder::kGathered;
   const Loads odd{3, 0, 17, 1, 6}, edges{0, 1, 63, 65, 129, 64, 0};
   std::vector<OpCase> cases;
-  // K of less than a stage, of a stage and a piece, of more stages than the ring has; n of less and
-  // more than a tile.
+  // k below a stage, of a stage and a part, and of more stages than the ring has; n below and above
+  // a tile.
   for (const CodedShape& s : {
            CodedShape{kTensorPair, kLines, {"one row", {0, 1, 0}, 16, 16, kInOrder}},
            CodedShape{kTensorPair, kK, {"odd", odd, 48, 144, kInOrder}},

@@ -30,7 +30,7 @@ OpInstance forward_instance(const GroupedShape& s) {
     const auto size = looked.grouped.forward(absolute(x), absolute(weight));
     auto gate_up = chosen_rows(a.gate_up.data, s.out, chosen);
     report.near("gate_up", gate_up.view(), want, product_rule<T>(double(s.in), want, size));
-    // h belongs to the gate_up that was stored, as backward will use it.
+    // h is compared with the SwiGLU of the stored gate_up, which backward uses.
     const auto want_h = ref::Swiglu<double>{int64_t(chosen.size()), width}.forward(
         chosen_doubles(a.gate_up, chosen));
     auto h = chosen_rows(a.h.data, width, chosen);
@@ -69,7 +69,7 @@ OpInstance dgrad_instance(const GroupedShape& s) {
     const auto gate_up = chosen_doubles(a.gate_up, chosen);
     const ref::Swiglu<double> swiglu{int64_t(chosen.size()), width};
     const auto want = swiglu.backward(dh, gate_up);
-    // The slopes, which are what dh is multiplied by, and the terms of the gate's.
+    // The slopes, which are the factors of dh, and the terms of the gate's slope.
     const auto slope = swiglu.backward(std::vector<double>(dh.size(), 1.0), gate_up);
     auto got = chosen_rows(a.dgate_up.data, 2 * width, chosen);
     report.near("dgate_up", got.view(), want, [&](int64_t i) {
@@ -97,7 +97,7 @@ void add_cases(std::vector<OpCase>& cases) {
     const std::string op = std::string("grouped_swiglu_") + direction;
     cases.push_back({op, op + " " + dtype_name<T>() + s.text(), [s, make] { return make(s); }});
   };
-  // F of 128, 64 and less a tile, and none of them; sums of more stages than the ring has.
+  // F that takes tiles of 128, of 64 and of fewer columns; sums with more stages than the ring has.
   for (const GroupedShape& s : {
            GroupedShape{"one row", Loads{0, 1, 0}, 2, 1, RowOrder::kInOrder},
            GroupedShape{"odd", Loads{3, 0, 17, 1, 6}, 30, 67, RowOrder::kGathered},
@@ -115,7 +115,7 @@ void add_cases(std::vector<OpCase>& cases) {
        }) {
     add("forward", s, forward_instance<T>);
   }
-  const Loads even(16, 128);  // of a size to be timed
+  const Loads even(16, 128);  // large enough to time
   for (const Scaled scaled : {Scaled::kNo, Scaled::kBoth}) {
     add("forward", {"even", even, 512, 256, RowOrder::kGathered, scaled}, forward_instance<T>);
     add("dgrad", {"even", even, 256, 256, RowOrder::kInOrder, scaled}, dgrad_instance<T>);
@@ -138,7 +138,7 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
-// Of the speedrun models with 64 and 256 experts.
+// The speedrun models with 64 and 256 experts.
 void add_large_cases(std::vector<OpCase>& cases) {
   const int64_t tokens = 16384, k = 6, hidden = 768, width = 384;
   for (const int64_t experts : {64, 256}) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t kSigns = 0b0011011110100101;
 
-// Small integers: every sum and its quarter is a number of T, so nothing rounds.
+// Small integers, so that every sum and its quarter is exact in T.
 template <typename T>
 View<T, 2> integers(Workbench& bench, const std::string& name, int64_t rows, int64_t columns) {
   const View<T, 2> x = bench.in<T, 2>(name, {rows, columns});
@@ -18,7 +18,8 @@ View<T, 2> integers(Workbench& bench, const std::string& name, int64_t rows, int
   return x;
 }
 
-// By the matrix: (1/4) (-1)^popcount(i and j), signs on the side of what is not transformed.
+// The transform by its matrix (1/4) (-1)^popcount(i and j), with the signs applied to the
+// untransformed side.
 template <typename T>
 std::vector<double> by_matrix(const Hadamard<T>& a) {
   const int64_t columns = a.y.dim[1];
@@ -56,7 +57,7 @@ OpInstance exact_instance(int64_t rows, int64_t columns, HadamardWay way) {
   return {bench, [a, bench](Exec on) { hadamard(on, bench->located(a)); }, check, hadamard_cost(a)};
 }
 
-// Numbers of every size, without amax: within the rule of sums, and one rounding to T.
+// Numbers of every size, without amax: exact within the rule of sums and one rounding to T.
 template <typename T>
 OpInstance rounded_instance(int64_t rows, int64_t columns) {
   auto bench = std::make_shared<Workbench>();
@@ -79,7 +80,7 @@ OpInstance rounded_instance(int64_t rows, int64_t columns) {
   return {bench, [a, bench](Exec on) { hadamard(on, bench->located(a)); }, check, hadamard_cost(a)};
 }
 
-// Both operands of a sum over rows rotated: the same sum, to the bit, and the inverse gives x back.
+// With both operands rotated, a sum over rows is the same to the bit, and the inverse restores x.
 OpInstance cancels_instance(int64_t rows, int64_t columns) {
   auto bench = std::make_shared<Workbench>();
   const int64_t padded = (rows + 15) / 16 * 16;

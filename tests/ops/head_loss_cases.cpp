@@ -43,13 +43,14 @@ View<int32_t, 1> targets_of(Workbench& bench, const Shape& s) {
   return target;
 }
 
-// Training on a GPU rounds the logits to T, elsewhere they are float.
+// Training on a GPU rounds the logits to T; otherwise they are float.
 enum class Logits { kFloat, kRounded };
 
-// What the op should give for the rows it is asked about, and how far it may be off.
+// The expected results for the checked rows, and their tolerances.
 struct Expected {
   double loss = 0, loss_tolerance = 0;
-  std::vector<double> most_likely, most_likely_tolerance;  // 0 or 1; 1 = too close to say
+  // 0 or 1; tolerance 1: too close to decide
+  std::vector<double> most_likely, most_likely_tolerance;
   std::vector<double> nats, nats_tolerance, dx, dx_tolerance, dweight, dweight_tolerance;
 };
 
@@ -73,7 +74,7 @@ Expected expected(const Shape& s, const std::vector<double>& x, const std::vecto
     if (!head.counted(i)) continue;
     const auto z = head.logits(x, weight, i);
     const double lse = head.logsumexp(z);
-    double largest = 0, largest_z = 0;  // sum of |terms| of a logit; a logit
+    double largest = 0, largest_z = 0;  // largest sum of |terms| of a logit; largest |logit|
     for (size_t v = 0; v < vocab; ++v) {
       double terms = 0;
       for (size_t c = 0; c < width; ++c) {
@@ -82,7 +83,7 @@ Expected expected(const Shape& s, const std::vector<double>& x, const std::vecto
       largest = std::max(largest, terms * double(s.gain));
       if (logits == Logits::kRounded) largest_z = std::max(largest_z, std::abs(z[v]));
     }
-    // Relative error of a probability: its logit, the exponential, the sum.
+    // Relative error of a probability, from its logit, the exponential and the sum.
     const double p_error =
         tol::sum(double(s.width), largest) + tol::elementary(3, 1) + tol::sum(double(s.vocab), 1);
     double margin = 0;
@@ -94,7 +95,7 @@ Expected expected(const Shape& s, const std::vector<double>& x, const std::vecto
     for (size_t v = 0; v < vocab; ++v) {
       const double hit = int32_t(v) == target[i] ? 1 : 0, p = std::exp(z[v] - lse);
       const double scale = grad_scale * double(s.gain), dz = scale * (p - hit);
-      // Probabilities below the smallest normal float are 0; p - 1 is rounded near 1.
+      // Probabilities below the smallest normal float become 0 (0x1p-126); p - 1 is rounded near 1.
       const double rounded =
           logits == Logits::kRounded ? tol::rounded_logits<T>(p, z[v], largest_z) : 0;
       const double dz_error = scale * (p * p_error + tol::elementary(1, hit) + 0x1p-126 + rounded);
@@ -110,7 +111,7 @@ Expected expected(const Shape& s, const std::vector<double>& x, const std::vecto
       }
     }
   }
-  // With T = bf16 each dz is rounded before its two products.
+  // In bf16 each dz is rounded before its two products.
   for (size_t i = 0; i < x.size(); ++i) {
     e.dx_tolerance[i] += tol::rounding<T>(e.dx[i]) + tol::sum(double(s.vocab), dx_abs[i]) +
                          tol::rounded_factors<T>(std::sqrt(dx_squares[i]));
@@ -122,8 +123,7 @@ Expected expected(const Shape& s, const std::vector<double>& x, const std::vecto
   return e;
 }
 
-// Large cases look at some rows; dweight and loss_sum, which need all of them, are left to the
-// small ones.
+// Large cases check some rows. dweight and loss_sum need all rows, so only small cases check them.
 struct Looked {
   std::vector<int64_t> rows;
   bool whole;
@@ -189,7 +189,7 @@ OpInstance training_instance(const Shape& s) {
   return {bench, run, check, head_loss_cost(a)};
 }
 
-// Makes the likeliest id the target of every third row that is looked at.
+// Makes the most likely id the target of every third checked row.
 template <typename T>
 void aim_at_likeliest(const HeadLossEval<T>& a, View<int32_t, 1> target, const Shape& s) {
   const ref::HeadLoss<double> head{s.width, s.vocab, {}, kMaskId, 1.0, double(s.gain), {}};
@@ -263,7 +263,7 @@ OpInstance reference_instance() {
 
 template <typename T>
 void add_cases(std::vector<OpCase>& cases) {
-  // 120000: rows longer than the shared memory of a GPU's block, in bf16 too.
+  // 120000: a row of logits exceeds the shared memory of a GPU's block, even in bf16.
   for (const Shape& s :
        {Shape{1, 2, 1, Targets::kAll, 1.0, 1.0f}, Shape{7, 65, 33, Targets::kSome, 1.0, 1.0f},
         Shape{33, 300, 64, Targets::kNone, 1.0, 1.0f},
@@ -271,7 +271,7 @@ void add_cases(std::vector<OpCase>& cases) {
         Shape{50, 259, 24, Targets::kAll, 1.0, 0.3f},
         Shape{1101, 70, 16, Targets::kSome, 1.0, 1.0f}, Shape{0, 9, 8, Targets::kAll, 1.0, 1.0f},
         Shape{40, 1000, 24, Targets::kSome, 1.0, 1.0f},
-        Shape{9, 70, 8, Targets::kAll, 0.0, 1.0f},  // all logits are equal
+        Shape{9, 70, 8, Targets::kAll, 0.0, 1.0f},  // x is 0, so all logits are equal
         Shape{5, 5000, 16, Targets::kSome, 1.0, 0.5f},
         Shape{2, 120000, 3, Targets::kAll, 1.0, 1.0f},
         Shape{2, 117001, 3, Targets::kAll, 1.0, 1.0f},

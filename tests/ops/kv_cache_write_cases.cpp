@@ -17,7 +17,7 @@ std::string shape_name(const Shape& s) {
          std::to_string(s.column);
 }
 
-// N different rows of P in no order.
+// N different rows of P in random order.
 std::vector<int32_t> places(const Shape& s) {
   std::vector<int32_t> row(static_cast<size_t>(s.kept));
   std::iota(row.begin(), row.end(), 0);

@@ -23,7 +23,8 @@ std::string shape_name(const Shape& s) {
          " in=" + std::to_string(s.in) + adds[int(s.add)] + scaled_name(s.scaled);
 }
 
-// The result (rows, width), what is added to it, and its start in the rows that are looked at.
+// The result y (rows, width), the matrix `add`, the checked rows, and the values that they start
+// from.
 template <typename Y>
 struct Target {
   View<Y, 2> y;
@@ -49,14 +50,14 @@ Target<Y> target(Workbench& bench, const std::string& name, const Shape& s, int6
   return t;
 }
 
-// What adding in place may cost on a GPU: the library's kernels for Hopper round the product to Y
-// and add it where the result lies.
+// Extra error of adding in place on a GPU: the library's kernels for Hopper round the product to Y
+// before they add it to the result.
 template <typename Y>
 double rounded_product(Add add, double want, double start) {
   return add == Add::kInPlace ? tol::rounding<Y>(std::abs(want) + std::abs(start)) : 0;
 }
 
-// One value: k products and the start, rounded to Y.
+// Tolerance of one value: k products plus the start, rounded to Y.
 template <typename Y>
 auto product_rule(int64_t k, const std::vector<double>& want, const std::vector<double>& size,
                   Add add, const std::vector<double>& start) {
@@ -130,8 +131,8 @@ OpInstance wgrad_instance(const Shape& s) {
           linear_wgrad_cost(a)};
 }
 
-// The header's promises about bits: rows in three calls and in one; those of dweight at whole steps
-// of 32, without a scale.
+// The header's bitwise promises: rows in three calls give the bits of one call; for dweight, cut at
+// multiples of 32 and without a scale.
 template <typename T>
 OpInstance split_rows_instance(Scaled scaled) {
   auto bench = std::make_shared<Workbench>();
@@ -230,7 +231,7 @@ void add_cases(std::vector<OpCase>& cases) {
        }) {
     add(s);
   }
-  // With a scale: whole tiles and none, sums of more than one pass.
+  // With a scale: sizes that are and are not multiples of a tile, and sums of more than one pass.
   for (const Shape& s : {
            Shape{13, 130, 31, Add::kNone, Scaled::kLeft},
            Shape{64, 128, 96, Add::kNone, Scaled::kBoth},
@@ -247,7 +248,7 @@ void add_cases(std::vector<OpCase>& cases) {
   }
 }
 
-// The products of the speedrun model's block, and one that shows the most a product reaches.
+// The products of the speedrun model's block, and a large one that shows the peak speed.
 void add_large_cases(std::vector<OpCase>& cases) {
   std::vector<Shape> shapes{
       {16384, 2304, 768},

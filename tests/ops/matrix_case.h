@@ -1,5 +1,5 @@
-// What the case lists of the matrix products share: packed weights, scales, and the rows a large
-// case looks at.
+// Shared by the case lists of the matrix products: packed weights, scales, and the rows that a
+// large case checks.
 #pragma once
 
 #include <algorithm>
@@ -51,8 +51,8 @@ inline double reference_scale(const ProductScale& s) {
   return (s.left.empty() ? 1.0 : double(s.left[1])) * (s.right.empty() ? 1.0 : double(s.right[1]));
 }
 
-// Indices below n: all while n * cost is small, else 24 of them, or as many as a second can afford,
-// the first and the last among them.
+// Indices in [0, n), where checking one costs `cost` operations: all while n * cost is small, else
+// 24, or fewer (at least 3) if 24 take more than about a second. Includes the first and the last.
 inline std::vector<int64_t> sample(int64_t n, double cost) {
   const int64_t affordable =
       std::clamp(int64_t(6e8 / std::max(cost, 1.0)), int64_t{3}, int64_t{24});
@@ -62,7 +62,7 @@ inline std::vector<int64_t> sample(int64_t n, double cost) {
   return chosen;
 }
 
-// The same for what costs little: as many as the first rule allows.
+// The same for cheap checks: as many as keep count * cost small, at least 24.
 inline std::vector<int64_t> wide_sample(int64_t n, double cost) {
   const int64_t count = std::min(n, std::max(int64_t(2e7 / cost), int64_t{24}));
   std::vector<int64_t> chosen;
@@ -70,7 +70,7 @@ inline std::vector<int64_t> wide_sample(int64_t n, double cost) {
   return chosen;
 }
 
-// The numbers of some rows or columns.
+// The values of some rows or columns.
 template <typename T>
 std::vector<double> chosen_doubles(const View<T, 2>& v, const std::vector<int64_t>& rows) {
   std::vector<double> numbers;
@@ -115,7 +115,7 @@ inline std::vector<double> added(std::vector<double> v, const std::vector<double
   return v;
 }
 
-// Values a view holds in the chosen rows of its last `width` elements, as a view of their own.
+// A copy of the chosen rows of `width` elements, with a view of them.
 template <typename T>
 struct Chosen {
   std::vector<T> values;

@@ -1,13 +1,14 @@
 // One case list per op (tests/ops/<op>_cases.cpp), used by op_check (correctness) and by the
 // benches (time).
 //
-// A case makes an instance: buffers in a Workbench (each between sentinels), a call, and a
-// comparison with the scalar reference in double. op_check (on the CPU) and op_check_simt (the CUDA
-// kernels on the CPU, cuda/simt) run every instance
-//   check    once, and compare with the reference;
-//   guard    look at the sentinels around every buffer;
+// A case makes an instance: buffers in a Workbench (each between sentinels), a call of the op, and
+// a comparison with the scalar reference in double. op_check (on the CPU), op_check_simt (the CUDA
+// kernels on the SIMT emulator, cuda/simt) and op_check_cuda (on a GPU) run every instance
+//   check    once, compared with the reference;
+//   guard    with a check of the sentinels around every buffer after each run;
 //   repeat   again from the same start: outputs equal to the bit;
-//   vary     with 1 and 3 threads, or under other schedules: outputs equal to the bit.
+//   vary     with 1 and 3 threads, under other schedules, or with copies of the buffers elsewhere:
+//            outputs equal to the bit.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +38,7 @@ constexpr const char* dtype_name<bf16>() {
   return "bf16";
 }
 
-// How a buffer starts. normal(): N(0, std) rounded to T, keyed by the buffer's name.
+// Initial contents of a buffer. normal(): N(mean, std) rounded to T, keyed by the buffer's name.
 struct Fill {
   enum Kind { kNormal, kZero, kPoison } kind = kNormal;
   double std = 1.0;
@@ -47,24 +48,25 @@ inline Fill normal(double std = 1.0, double mean = 0.0) {
   return {Fill::kNormal, std, mean};
 }
 
-// Where buffers and the workspace come from: the heap, or memory that a device reads as well.
+// Allocator of buffers and workspaces: the heap, or memory that a device can access too.
 struct CaseMemory {
   void* (*allocate)(size_t bytes);
   void (*release)(void* p);
 };
-// Where copies of a workbench's buffers go, and how bytes get there and back: a device's memory.
+// Allocator of the copies of a workbench's buffers, e.g. in device memory, and a copy function in
+// both directions.
 struct CopyMemory {
   std::function<std::shared_ptr<std::byte>(size_t bytes)> allocate;
   std::function<void(void* to, const void* from, size_t bytes)> copy;
 };
-// For every Workbench and CaseWorkspace made from now on.
+// Sets the memory of every Workbench and CaseWorkspace made later.
 void set_case_memory(CaseMemory memory);
 CaseMemory case_memory();
 
 class Workbench {
  public:
-  // in: filled, must not change. out: starts poisoned (NaN bits), must be written. acc: filled, is
-  // added to. tmp: poisoned, not compared between repeats.
+  // Buffers by role. in: filled, must not change. out: poisoned (NaN bits), must be written. acc:
+  // filled, is added to. tmp: poisoned, not compared between runs.
   template <typename T, int Rank>
   View<T, Rank> in(const std::string& name, const std::array<int64_t, Rank>& shape,
                    Fill fill = normal()) {
@@ -84,28 +86,40 @@ class Workbench {
     return make<T, Rank>(name, shape, {Fill::kPoison}, Role::kTmp);
   }
 
-  // The starting values, in double, of what a view holds now. Call it before the op runs.
+  // The view's current values in double. Called before the op runs, these are the starting values.
   template <typename T, int Rank>
   static std::vector<double> doubles(const View<T, Rank>& v) {
     std::vector<double> out(static_cast<size_t>(v.size()));
     for (int64_t i = 0; i < v.size(); ++i) out[static_cast<size_t>(i)] = double(float(v[i]));
     return out;
   }
-  // After an input was filled by hand (token ids, offsets): makes that the starting state.
+  // Makes the current contents the starting state, after inputs were filled by hand (token ids,
+  // offsets).
   void commit();
 
-  void restore();                                          // every buffer back to its start
+  void restore();                                          // resets every buffer to its start
   std::vector<std::byte> results() const;                  // bytes of all out and acc buffers
-  bool gave(const std::vector<std::byte>& results) const;  // are they these?
-  std::vector<std::string> damage() const;  // sentinels or inputs that changed, by name
-  size_t bytes() const;                     // of all buffers
+  bool gave(const std::vector<std::byte>& results) const;  // true if results() returns the same
+  std::vector<std::string> damage() const;  // overwritten sentinels and changed inputs, by name
+  size_t bytes() const;                     // of all buffers together
 
-  // The benches on a device: `count` copies of every buffer there, each as it starts. A case's run
-  // gives its op located(arguments): the arguments with every pointer into a buffer moved into the
-  // copy in use. Without copies, or with none in use, they stay as they are.
+  // Copies of the buffers in other memory, for runs in device memory. place_copies restores the
+  // buffers and makes `count` copies of each; use_copy selects one (-1: the buffers themselves).
+  // The run of every case must call its op with located(arguments), not with the arguments.
+  //
+  // WARNING: located() does not know the fields of A. It scans the bytes of the struct at every
+  // pointer-aligned offset and treats any word whose value is an address inside a buffer of this
+  // bench as a pointer to be moved into the copy in use. Therefore:
+  // - A must hold its pointers directly, as views do. Pointers in memory that A points to (a list
+  //   of views) are not moved; a case must locate them itself (global_norm_cases.cpp).
+  // - A pointer to one past the end of a buffer is not moved.
+  // - An integer or double whose bits equal such an address would be changed. Sizes, scales and
+  //   seeds are far from heap addresses, so this does not occur in practice.
+  // Without a copy in use the arguments are returned unchanged. calls_located() counts the calls
+  // that moved pointers, so that a caller can detect a case that forgets located().
   void place_copies(const CopyMemory& memory, int count);
   void use_copy(int copy) { copy_ = copy; }
-  void fetch_copy();  // into the buffers
+  void fetch_copy();  // copies the contents of the copy in use into the buffers
   int64_t calls_located() const { return calls_located_; }
   template <typename A>
   A located(A a) const {
@@ -124,8 +138,9 @@ class Workbench {
 
  private:
   enum class Role { kIn, kOut, kAcc, kTmp };
-  static constexpr int64_t kFilledAlone = 1 << 16;  // elements that one thread fills
-  static constexpr int64_t kKept = 1 << 22;         // normals of one key that stay in memory
+  // Up to this many elements are filled by one thread.
+  static constexpr int64_t kFilledAlone = 1 << 16;
+  static constexpr int64_t kKept = 1 << 22;  // normals per key that stay in memory
   struct Buffer {
     std::string name;
     Role role;
@@ -133,7 +148,8 @@ class Workbench {
     std::unique_ptr<std::byte, void (*)(void*)>
         memory;  // sentinel, data (64-byte aligned), sentinel
     std::byte* data = nullptr;
-    std::vector<std::byte> start = {};  // of in and acc; the others start poisoned
+    // Starting contents of in and acc; the others start poisoned.
+    std::vector<std::byte> start = {};
     std::vector<std::shared_ptr<std::byte>> copies = {};
   };
 
@@ -158,9 +174,8 @@ class Workbench {
     return v;
   }
   std::byte* add(const std::string& name, size_t bytes, Role role);
-  // The first normals of a key, `count` of them or as many as are kept: most cases of an op ask for
-  // the same ones again, and computing them takes longer than many an op. Valid until the next
-  // call.
+  // The first `count` normals of a key, at most kKept. They are cached, because most cases of an op
+  // use the same ones and computing them takes longer than many ops. Valid until the next call.
   static const std::vector<double>& kept_normals(const RandomKey& key, int64_t count);
   static void commit(Buffer& buffer);
   static bool is_result(Role role) {
@@ -170,11 +185,11 @@ class Workbench {
 
   std::vector<Buffer> buffers_;
   CopyMemory copies_;
-  int copy_ = -1;  // in use
+  int copy_ = -1;  // the copy in use; -1: none
   mutable int64_t calls_located_ = 0;
 };
 
-// Collects comparisons of one instance. near(): got and want element by element, each with its own
+// Collects the comparisons of one instance. near() compares element by element, each with its own
 // tolerance.
 class Report {
  public:
@@ -198,7 +213,7 @@ class Report {
   void equal(const std::string& tensor, const View<T, Rank>& got, const std::vector<double>& want) {
     near(tensor, got, want, [](int64_t) { return 0.0; });
   }
-  // A scalar claim, e.g. complex_step_error(...) < 1e-12.
+  // Claims |value| <= limit, e.g. for complex_step_error(...).
   void below(const std::string& claim, double value, double limit);
 
   struct Comparison {
@@ -206,7 +221,7 @@ class Report {
     int64_t outside;
     int64_t worst_index;
     double got, want, tolerance;
-    double used;  // largest |got - want| / tolerance; over 1 is outside
+    double used;  // largest |got - want| / tolerance; above 1 fails
   };
   const std::vector<Comparison>& comparisons() const { return comparisons_; }
 
@@ -217,16 +232,16 @@ class Report {
 
 struct OpInstance {
   std::shared_ptr<Workbench> bench;
-  std::function<void(Exec)> run;       // the op under test; Exec comes with a large workspace
+  std::function<void(Exec)> run;       // runs the op; Exec has a large workspace
   std::function<void(Report&)> check;  // after run
   Cost cost;
 };
 
-// kCpu: what only the CPU body promises. kGpu: what the CPU has no body for.
+// kCpu: only for the CPU implementation. kGpu: only for the CUDA kernels. kEvery: for both.
 enum class OpBody { kEvery, kCpu, kGpu };
-// kLarge: the sizes of training on a GPU, which say how fast a kernel is: hundreds of megabytes,
-// compared in samples. For op_check_cuda and bench_device; op_check --large proves the comparisons
-// on the CPU.
+// kLarge: the sizes of training on a GPU, which show a kernel's speed: hundreds of megabytes,
+// checked in samples. Run by op_check_cuda and bench_device; op_check --large tests their
+// comparisons on the CPU.
 enum class CaseSize { kUsual, kLarge };
 
 struct OpCase {
@@ -235,17 +250,17 @@ struct OpCase {
   std::function<OpInstance()> make;
   OpBody body = OpBody::kEvery;
   CaseSize size = CaseSize::kUsual;
-  int capability = 0;  // that a GPU needs for it (100: 10.0)
-  // The race check leaves out expensive cases, but for those that alone reach a kernel or its
-  // pipeline's wrap-around.
+  int capability = 0;  // minimum compute capability of a GPU (100: 10.0)
+  // Set for cases that are the only ones to reach a kernel or its pipeline's wrap-around: the race
+  // check runs them although they are expensive.
   bool race_checked_at_any_cost = false;
 };
 inline OpCase large(std::string op, std::string name, std::function<OpInstance()> make) {
   return {std::move(op), std::move(name), std::move(make), OpBody::kEvery, CaseSize::kLarge};
 }
 
-// Exec::workspace in op_check and the benches: large enough for every case of a size, aligned as
-// planned memory is.
+// Exec::workspace for op_check and the benches: large enough for every case of a CaseSize, aligned
+// to 256 bytes like planned memory.
 class CaseWorkspace {
  public:
   explicit CaseWorkspace(CaseSize size = CaseSize::kUsual)
@@ -261,8 +276,8 @@ class CaseWorkspace {
                                                  case_memory().release};
 };
 
-// Does `op` name the case's op or its family (rmsnorm: rmsnorm_forward, ...; empty: any), and its
-// name hold `filter`?
+// True if `op` is the case's op or its family (rmsnorm: rmsnorm_forward, ...; empty: any) and the
+// case's name contains `filter`.
 inline bool selected(const OpCase& c, const std::string& op, const std::string& filter) {
   const bool of_op = op.empty() || c.op == op || c.op.rfind(op + "_", 0) == 0;
   return of_op && c.name.find(filter) != std::string::npos;

@@ -1,7 +1,7 @@
-// op_check [--op NAME] [--filter TEXT] [--large] [--list]: every case on the CPU against its scalar
-// reference, with sentinels, twice, with 1 and 3 threads, and with its buffers elsewhere. Exit 1
-// when one fails. Needs the standard library only. --large: the large cases instead, once by all
-// threads: their comparisons are what this proves.
+// op_check [--op NAME] [--filter TEXT] [--large] [--list]: runs every case on the CPU against its
+// scalar reference, with sentinels: twice, with 1 and 3 threads, and with its buffers elsewhere.
+// Exits 1 if one fails. Needs the standard library only. --large runs the large cases instead, once
+// with all threads, which tests their comparisons.
 #include <cstdlib>
 #include <cstring>
 #include <thread>

@@ -1,8 +1,8 @@
-// op_check_cuda [--op NAME] [--filter TEXT] [--large | --small] [--list]: every case by the CUDA
-// kernels on the GPU, against the scalar reference, twice and in device memory to the same bits. A
-// case's own buffers are pinned host memory that the device reaches at the same address, so that
-// cases fill and compare them as on the CPU; the large cases run in device memory alone. --large:
-// only those; --small: without them. Exit 1 when one fails, or where there is no GPU.
+// op_check_cuda [--op NAME] [--filter TEXT] [--large | --small] [--list]: runs every case with the
+// CUDA kernels on the GPU: against the scalar reference, then again and in device memory, to the
+// same bits. A case's own buffers are pinned host memory at the same address on the device, so that
+// cases fill and compare them as on the CPU; large cases run in device memory only. --large: only
+// these; --small: only cheap cases. Exits 1 if a case fails or there is no GPU.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

@@ -1,7 +1,7 @@
-// op_check_simt [--op NAME] [--filter TEXT] [--list]: every case by the CUDA kernels' own source,
-// run on the CPU by cuda/simt: against the scalar reference with threads in forward order, and to
-// the same bits in reverse and random orders. Exit 1 when one fails. op_check_race is the same
-// program with the race detector, on smaller cases.
+// op_check_simt [--op NAME] [--filter TEXT] [--list]: runs every case with the source of the CUDA
+// kernels on the SIMT emulator (cuda/simt): against the scalar reference with threads in forward
+// order, then to the same bits in reverse and random orders. Exits 1 if one fails. op_check_race is
+// the same program with the race detector, on smaller cases.
 #include "cuda/launch.h"
 #include "cuda/simt/memory.h"
 #include "cuda/simt/race.h"
@@ -10,8 +10,7 @@
 
 namespace {
 
-// Seconds of one variant, roughly: kernels move about 200 MB and multiply about 400 M flops a
-// second here.
+// Estimated seconds of one variant: the emulator runs about 200 MB and 400 MFLOP per second.
 double seconds(const assay::Cost& cost) {
   return cost.bytes / 200e6 + cost.flops / 400e6;
 }
@@ -40,7 +39,7 @@ int main(int argc, char** argv) {
                        .seconds = seconds,
                        .most_seconds = kMostSeconds};
   if (simt::race_detector_present()) {
-    // Races do not depend on the order, but which code runs may.
+    // The detection of races does not depend on the order, but the code that runs may.
     backend.program = "op_check_race";
     backend.variants = {order("fwd"), order("rnd:1")};
     backend.most_seconds = kMostSecondsForRaces;

@@ -45,13 +45,13 @@ std::vector<std::string> outside(const Report& report, double& used) {
   return failures;
 }
 
-// What --small runs: for sanitizers, which make a kernel a hundred times slower.
+// Cost limit of --small, for compute-sanitizer, which makes a kernel a hundred times slower.
 constexpr Cost kAll = {1e300, 1e300}, kSmall = {1e6, 2e7};
-// And --sanitized, for those of the host: every kind of case, but the sizes of real models; without
-// variants that only repeat.
+// Cost limit of --sanitized, for the host's sanitizers: every kind of case except the sizes of real
+// models. Variants that only repeat are skipped too.
 constexpr Cost kSanitized = {1.2e7, 1e8};
 
-// Which sizes of cases run.
+// The sizes of cases to run.
 enum class Sizes { kUsual, kLarge, kEvery };
 bool runs(Sizes sizes, CaseSize size) {
   return sizes == Sizes::kEvery || (sizes == Sizes::kLarge) == (size == CaseSize::kLarge);
@@ -66,8 +66,8 @@ OpBackend without_repeats(OpBackend backend) {
 
 Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& workspace, Cost most) {
   if (c.capability > backend.capability) {
-    std::printf("--   %s | needs compute capability %d.%d\n", c.name.c_str(), c.capability / 10,
-                c.capability % 10);
+    std::printf("--   %s | skipped: needs compute capability %d.%d\n", c.name.c_str(),
+                c.capability / 10, c.capability % 10);
     return Outcome::kLeftOut;
   }
   const OpInstance instance = c.make();
@@ -75,7 +75,7 @@ Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& works
   const bool needed = backend.checks_races && c.race_checked_at_any_cost;
   const bool slow = !needed && backend.seconds && backend.seconds(cost) > backend.most_seconds;
   if (slow || cost.bytes > most.bytes || cost.flops > most.flops) {
-    std::printf("--   %s | too large here\n", c.name.c_str());
+    std::printf("--   %s | skipped: too expensive here\n", c.name.c_str());
     return Outcome::kLeftOut;
   }
   std::vector<std::string> failures;
@@ -96,7 +96,7 @@ Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& works
       failures = outside(report, used);
       if (variants.size() > 1) first = instance.bench->results();
     } else if (!instance.bench->gave(first)) {
-      failures.push_back(variant.name + ": other bits than " + variants[0].name);
+      failures.push_back(variant.name + ": bits differ from " + variants[0].name);
     }
     for (const std::string& d : instance.bench->damage())
       failures.push_back(variant.name + ": " + d);
@@ -106,13 +106,13 @@ Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& works
   std::printf("\n");
   for (const auto& f : failures) std::printf("     %s\n", f.c_str());
   if (!failures.empty()) {
-    std::printf("     again: %s --filter '%s'\n", backend.program, c.name.c_str());
+    std::printf("     to repeat: %s --filter '%s'\n", backend.program, c.name.c_str());
   }
   std::fflush(stdout);
   return failures.empty() ? Outcome::kPassed : Outcome::kFailed;
 }
 
-// --shard I/N: every N-th of the chosen cases, from the I-th on, so that N processes share them.
+// --shard I/N runs every N-th selected case starting with the I-th, so that N processes share them.
 struct Shard {
   int64_t index = 0, of = 1;
 };
@@ -179,17 +179,17 @@ int op_check_main(int argc, char** argv, OpBackend backend) {
     failed += outcome == Outcome::kFailed;
     left_out += outcome == Outcome::kLeftOut;
     if (outcome == Outcome::kFailed && backend.broken && backend.broken()) {
-      std::printf("the device is unusable after this case: the others are not run\n");
+      std::printf("the device is unusable after this case; the remaining cases are skipped\n");
       break;
     }
   }
   if (!list) {
     std::printf("%d cases, %d failed", done - left_out, failed);
-    if (left_out > 0) std::printf(", %d too large here", left_out);
+    if (left_out > 0) std::printf(", %d skipped", left_out);
     std::printf("\n");
   }
   if (chosen == 0) std::fprintf(stderr, "%s: no case matches\n", backend.program);
-  // Of many shards some may have no case, or only such as are left out.
+  // With several shards, one may have only skipped cases.
   return failed > 0 || chosen == 0 || (shard.of == 1 && done == left_out);
 }
 

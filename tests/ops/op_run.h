@@ -1,5 +1,5 @@
-// The main of op_check, op_check_simt and op_check_cuda: every case of the lists on one backend, in
-// each of its variants.
+// The main function of op_check, op_check_simt and op_check_cuda: runs every case on one backend,
+// in each of its variants.
 #pragma once
 
 #include <functional>
@@ -12,31 +12,33 @@ namespace assay {
 
 struct OpBackend {
   const char* program;           // "op_check_simt"
-  OpBody body = OpBody::kEvery;  // kCpu: its own cases as well
-  // How an instance runs; the first is compared with the reference, the others must give its bits.
+  OpBody body = OpBody::kEvery;  // kCpu: runs the CPU's cases; else the GPU's
+  // One way to run an instance. The first variant is compared with the reference; the others must
+  // give its bits.
   struct Variant {
     std::string name;  // "3 threads"
     std::function<Exec()> begin;
     enum class Buffers { kTheCases, kACopy } buffers = Buffers::kTheCases;
-    // What it is for: other paths through the code, or only the same bits once more (--sanitized
-    // leaves those out).
+    // Purpose: other paths through the code, or only a repetition to the same bits, which
+    // --sanitized skips.
     enum class Aim { kOtherPaths, kSameBits } aim = Aim::kOtherPaths;
   };
   std::vector<Variant> variants;
-  // Of the large cases: with --large those alone run, in these. Are they run without being asked
-  // for, beside the others?
+  // The variants of the large cases. kWhenAsked: large cases run only with --large, and then alone;
+  // kAlways: also by default, with the others.
   std::vector<Variant> variants_of_large = {};
   enum class Large { kWhenAsked, kAlways } large = Large::kWhenAsked;
-  int capability = 1000;  // a GPU's (90: 9.0); cases that need more are left out
-  // Where variants with kACopy run: proves that a case's run finds its buffers wherever they lie.
+  int capability = 1000;  // of the GPU (90: 9.0); cases that need more are skipped
+  // Memory of the buffers' copies in kACopy variants, which prove that a case's run uses located().
   CopyMemory copies = {};
-  // Cases that take longer by this estimate are left out, and counted. 0: none.
+  // Cases whose estimated seconds exceed most_seconds are skipped and counted. Empty: no limit.
   std::function<double(const Cost&)> seconds = {};
   double most_seconds = 0;
-  bool checks_races = false;  // runs OpCase::race_checked_at_any_cost whatever they take
-  // After each run: until its results are there. Throws what went wrong.
+  bool checks_races = false;  // runs cases with race_checked_at_any_cost despite the limit
+  // Called after each run: waits for its results. Throws on errors.
   std::function<void()> wait = {};
-  // After a case that failed: can nothing run any more? Then the other cases are left.
+  // Called after a failed case: if true, nothing can run any more and the remaining cases are
+  // skipped.
   std::function<bool()> broken = {};
 };
 

@@ -21,7 +21,7 @@ std::string shape_name(const Shape& s) {
          std::to_string(s.kv_heads) + " D=" + std::to_string(s.head_dim);
 }
 
-// (N, Hq + Hkv) from the reference's two norms.
+// rstd (N, Hq + Hkv) from the reference's two norms.
 std::vector<double> rstd_of(const Shape& s, const ref::QkNorm<double>& norm) {
   std::vector<double> rstd;
   for (int64_t i = 0; i < s.tokens; ++i) {
@@ -85,7 +85,7 @@ OpInstance backward_instance(const Shape& s) {
                       .kv_heads = s.kv_heads,
                       .head_dim = s.head_dim};
   if (s.tokens % 2 == 1) a.amax = amax_word(*bench);
-  // The reference reads q and k in the layout of qkv.
+  // Copies q and k into the layout of qkv, which the reference reads.
   std::vector<double> raw(size_t(s.tokens * s.stride()), 0.0);
   for (int64_t i = 0; i < s.tokens; ++i) {
     for (int64_t c = 0; c < s.normed(); ++c) {
@@ -115,12 +115,12 @@ OpInstance backward_instance(const Shape& s) {
       if (column >= s.normed()) return tol::exact();
       const double r =
           rstd_exact[size_t(i / s.stride() * (s.heads + s.kv_heads) + column / s.head_dim)];
-      // |w dy| + |xhat mean|, typical, as for dresid of rmsnorm.
+      // 4: a typical |w dy| + |xhat mean|, as for rmsnorm's dresid.
       return tol::rounding<T>(want[size_t(i)]) + tol::sum(double(s.head_dim), 4 * r);
     });
     for (size_t d = 0; d < dq.size(); ++d) dq[d] += dq0[d];
     for (size_t d = 0; d < dk.size(); ++d) dk[d] += dk0[d];
-    // |dy xhat| is 2 / pi on average.
+    // The mean of |dy xhat| is 2 / pi.
     const auto near_weight = [](double rows) {
       return [rows](int64_t) { return tol::sum(rows + 1, rows + 4); };
     };

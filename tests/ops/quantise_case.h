@@ -1,6 +1,5 @@
-// What the case lists of the quantisers share: the recipes' formats, a matrix with blocks of
-// different sizes, packed codes, the hardware's layouts of scales written down by counting through
-// them.
+// Shared by the case lists of the quantisers: the recipes' formats, a matrix whose blocks have
+// different magnitudes, packed codes, and the hardware's layouts of scales by enumeration.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +27,7 @@ inline const std::vector<NamedFormat> kRecipeFormats{
     {"nvfp4 weight", {ElementFormat::kE2M1, ScaleKind::k16x16}},
 };
 
-// Buffers of one copy.
+// Buffers of one quantised copy (lines, k); `amax` is the input of formats with a tensor scale.
 inline QuantisedCopy copy_buffers(Workbench& bench, const std::string& name, const QuantFormat& f,
                                   int64_t lines, int64_t k, float amax) {
   QuantisedCopy copy{.codes =
@@ -48,7 +47,7 @@ inline QuantisedCopy copy_buffers(Workbench& bench, const std::string& name, con
   return copy;
 }
 
-// Normal numbers whose size changes from row to row and block to block; one stretch is 0.
+// Normal numbers whose magnitude varies by row and block; some stretches are 0.
 template <typename T>
 View<T, 2> uneven_matrix(Workbench& bench, const std::string& name, int64_t rows, int64_t columns) {
   const View<T, 2> x = bench.in<T, 2>(name, {rows, columns});
@@ -88,7 +87,7 @@ inline std::vector<double> packed_codes(ElementFormat element, const std::vector
   return bytes;
 }
 
-// From plain order to the format's, 0 where it has padding.
+// Scales from plain order to the format's layout, with 0 as padding.
 inline std::vector<double> laid_out(const QuantFormat& f, const std::vector<double>& plain,
                                     int64_t lines, int64_t k) {
   if (f.layout == ScaleLayout::kPlain) return plain;
@@ -115,14 +114,15 @@ inline std::vector<double> laid_out(const QuantFormat& f, const std::vector<doub
   return out;
 }
 
-// Of the formats, those whose kernels are timed on a GPU.
+// True for the formats whose kernels are timed on a GPU.
 inline bool timed_at_large(const NamedFormat& n) {
   const std::string name = n.name;
   return name == "fp8 tensor" || name == "fp8 block" || name == "fp8 weight" || name == "mxfp8" ||
          name == "nvfp4";
 }
 
-// Of the sizes of a step, for the bench, against quantise and dequantise (fake_quantise_cases.cpp).
+// Large cases of fake_quantise, for the bench, checked against quantise and dequantise
+// (fake_quantise_cases.cpp).
 std::vector<OpCase> large_fake_quantise_cases();
 
 }  // namespace assay

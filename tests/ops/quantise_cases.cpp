@@ -16,7 +16,7 @@ struct Shape {
   enum class Copies { kBoth, kRow, kColumn } copies = Copies::kBoth;
 };
 
-// One copy against the reference. `x` is (lines, K).
+// Compares one copy with the reference. `x` is (lines, K).
 void compare(Report& report, const std::string& name, const QuantFormat& f,
              const QuantisedCopy& got, const std::vector<float>& x, int64_t lines, int64_t k) {
   if (got.codes.empty()) return;
@@ -65,10 +65,10 @@ OpInstance instance(const QuantFormat& f, const Shape& s, ColumnRotation rotatio
   return {bench, [a, bench](Exec on) { quantise(on, bench->located(a)); }, check, quantise_cost(a)};
 }
 
-enum class Lines { kRows, kColumns };  // of x: the row copy's, the column copy's
+// The lines of the row copy are rows of x, those of the column copy columns.
+enum class Lines { kRows, kColumns };
 
-// 128 of the lines of a copy, each as long as x is in that direction, against the reference;
-// nearest numbers, plain layout.
+// Compares 128 whole lines of a copy with the reference; for nearest rounding and plain layout.
 template <typename T>
 void compare_band(Report& report, const std::string& name, const Quantise<T>& a, Lines along,
                   int64_t first) {
@@ -125,7 +125,7 @@ uint64_t fnv(const void* data, size_t bytes) {
   return stream_id({static_cast<const char*>(data), bytes});
 }
 
-// Every bf16, against hashes made by other code (quantise_vectors.py).
+// Every bf16, against hashes from independent code (quantise_vectors.py).
 OpInstance vector_instance(const QuantiseVector& v) {
   auto bench = std::make_shared<Workbench>();
   const View<bf16, 2> x = bench->in<bf16, 2>("x", {256, 256});
@@ -138,17 +138,17 @@ OpInstance vector_instance(const QuantiseVector& v) {
   a.row = copy_buffers(*bench, "row", v.format, 256, 256, largest_of(floats(a.x)));
   const auto check = [=](Report& report) {
     const auto other = [](uint64_t got, uint64_t want) { return got == want ? 0.0 : 1.0; };
-    report.below("codes' hash is another",
+    report.below("hash of the codes differs",
                  other(fnv(a.row.codes.data, a.row.codes.bytes()), v.codes), 0.5);
     const uint64_t scales = has_float_scales(v.format.scale)
                                 ? fnv(a.row.scales.data, a.row.scales.bytes())
                                 : fnv(a.row.scale_codes.data, a.row.scale_codes.bytes());
-    report.below("scales' hash is another", other(scales, v.scales), 0.5);
+    report.below("hash of the scales differs", other(scales, v.scales), 0.5);
   };
   return {bench, [a, bench](Exec on) { quantise(on, bench->located(a)); }, check, quantise_cost(a)};
 }
 
-// All of x is 0: scales of 1 (a ue4m3 block: 0), codes 0, -0 where the format keeps it.
+// x is all 0: scales are 1 (0 for ue4m3 blocks), codes are 0, or -0 if the format keeps it.
 OpInstance zero_instance(const QuantFormat& f) {
   auto bench = std::make_shared<Workbench>();
   Quantise<bf16> a{.x = bench->in<bf16, 2>("x", {32, 128}, {Fill::kZero}), .format = f};
@@ -170,8 +170,8 @@ OpInstance zero_instance(const QuantFormat& f) {
   return {bench, [a, bench](Exec on) { quantise(on, bench->located(a)); }, check, quantise_cost(a)};
 }
 
-// A value that is not finite: the scale that covers it is NaN, the codes beneath are 0, other
-// blocks are as without it.
+// One value is not finite: the scale that covers it is NaN, its codes are 0, and other blocks do
+// not change.
 OpInstance not_finite_instance(const QuantFormat& f, float bad) {
   auto bench = std::make_shared<Workbench>();
   const View<bf16, 2> x = bench->in<bf16, 2>("x", {128, 256});
@@ -184,7 +184,7 @@ OpInstance not_finite_instance(const QuantFormat& f, float bad) {
   const auto check = [=](Report& report) {
     const BlockShape shape =
         f.scale == ScaleKind::kTensor ? BlockShape{128, 256} : block_shape(f.scale);
-    const int everywhere = has_tensor_scale(f.scale);  // S is NaN: all blocks are
+    const int everywhere = has_tensor_scale(f.scale);  // S is NaN, so all blocks are
     double wrong = 0;
     for (int64_t i = 0; i < a.row.codes.size(); ++i) {
       const int64_t line = i / a.row.codes.dim[1];
@@ -204,14 +204,14 @@ OpInstance not_finite_instance(const QuantFormat& f, float bad) {
     report.below("NaN scales", std::abs(none - (everywhere ? scales : 1)), 0.5);
     if (everywhere) {
       const bool is_nan = std::isnan(a.row.tensor_scale[0]) && std::isnan(a.row.tensor_scale[1]);
-      report.below("S is a number", is_nan ? 0 : 1, 0.5);
+      report.below("S is not NaN", is_nan ? 0 : 1, 0.5);
     }
   };
   return {bench, [a, bench](Exec on) { quantise(on, bench->located(a)); }, check, quantise_cost(a)};
 }
 
-// The mean over n draws of one value is the value: within 6 standard deviations (step / 2 / sqrt(n)
-// at most) and 2^-17 steps, what 16 bits of a draw cannot tell apart.
+// The mean over n draws of one value equals the value within 6 standard deviations (step / 2 /
+// sqrt(n) at most) plus 2^-17 steps, the resolution of 16-bit draws.
 OpInstance unbiased_instance(ElementFormat element, double value, double step) {
   const int64_t n = 1 << 18;
   auto bench = std::make_shared<Workbench>();

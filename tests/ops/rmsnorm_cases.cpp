@@ -46,7 +46,7 @@ OpInstance forward_instance(const Shape& s) {
       report.near("resid", resid.view(), want, [&](int64_t i) {
         return tol::rounding<T>(want[size_t(i)]) + tol::sum(2, std::abs(r[size_t(i)]) + 1);
       });
-      r = chosen_doubles(a.resid, rows);  // what y must be the norm of
+      r = chosen_doubles(a.resid, rows);  // the stored residual, which y must normalise
     }
     ref::RmsNorm<double> norm{int64_t(rows.size()), s.width, double(a.eps), {}, {}};
     norm.forward(r, Workbench::doubles(a.weight));
@@ -79,7 +79,7 @@ OpInstance backward_instance(const Shape& s) {
     if (s.asks_amax()) a.amax = amax_word(*bench);
     a.gain = 0.375f;
   }
-  // The reference a row at a time.
+  // Runs the reference row by row.
   const auto weight = Workbench::doubles(a.weight);
   ref::RmsNorm<double> norm{1, s.width, 1e-5, {}, {}};
   for (int64_t i = 0; i < s.rows; ++i) {
@@ -107,7 +107,7 @@ OpInstance backward_instance(const Shape& s) {
     for (size_t i = 0; i < dr.size(); ++i) dr[i] += dresid0[i];
     for (size_t c = 0; c < dw.size(); ++c) dw[c] += dweight0[c];
     const auto near_dresid = [&](int64_t i) {
-      const double scale = rstd[size_t(i / s.width)] * 4;  // |w dy| + |rhat mean|, typical
+      const double scale = rstd[size_t(i / s.width)] * 4;  // 4: a typical |w dy| + |rhat mean|
       return tol::rounding<T>(dr[size_t(i)]) +
              tol::sum(double(s.width), scale + std::abs(dresid0[size_t(i)]));
     };
@@ -129,7 +129,7 @@ OpInstance backward_instance(const Shape& s) {
           rmsnorm_backward_cost(a)};
 }
 
-// One number that is not finite: the word has the bits of what was stored.
+// One non-finite number: the amax slot must show what was stored.
 OpInstance not_finite_instance(float bad, int64_t width) {
   auto bench = std::make_shared<Workbench>();
   const int64_t rows = 67;
@@ -148,8 +148,8 @@ OpInstance not_finite_instance(float bad, int64_t width) {
   bench->commit();
   const auto check = [a, bad](Report& report) {
     check_amax(report, a.amax, a.dbranch);
-    report.below("amax is a number", std::isfinite(a.amax[0]) ? 1 : 0, 0.5);
-    report.below("amax is another", std::isnan(a.amax[0]) == std::isnan(bad) ? 0 : 1, 0.5);
+    report.below("amax is finite", std::isfinite(a.amax[0]) ? 1 : 0, 0.5);
+    report.below("amax differs", std::isnan(a.amax[0]) == std::isnan(bad) ? 0 : 1, 0.5);
   };
   return {bench, [a, bench](Exec on) { rmsnorm_backward<bf16>(on, bench->located(a)); }, check,
           rmsnorm_backward_cost(a)};

@@ -28,8 +28,8 @@ std::vector<int64_t> looked_rows(const Shape& s) {
   return wide_sample(s.tokens(), double(s.stride()));
 }
 
-// `before` and the comparison are of the rows that are looked at. Rotated elements have two
-// products and the rounding of the table; v is a copy.
+// Compares the checked rows; `before` holds their original values. Rotated elements have the errors
+// of two products and of the table; v is a copy.
 template <typename T>
 void compare(Report& report, const char* name, View<T, 2> got, const std::vector<double>& before,
              const Shape& s, double sign, View<const int32_t, 1> position = {}) {
@@ -86,7 +86,7 @@ OpInstance forward_instance(const Shape& s, Positions positions) {
 template <typename T>
 OpInstance backward_instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();
-  // A table longer than the sequence: a model evaluated on shorter sequences keeps its table.
+  // The table is longer than the sequence, as when a model is evaluated on shorter sequences.
   const auto cos = bench->in<float, 2>("cos", {s.sequence + 3, s.head_dim / 2});
   const auto sin = bench->in<float, 2>("sin", {s.sequence + 3, s.head_dim / 2});
   rope_table(cos, sin, kTheta);

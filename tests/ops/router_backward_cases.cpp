@@ -6,7 +6,7 @@ namespace {
 
 constexpr float kAuxWeight = 0.75f, kZWeight = 0.3f;
 
-// forward, then backward on what it kept: the complete gradient.
+// Forward, then backward on its results, which gives the complete gradient.
 template <typename T>
 struct Chain {
   RouterForward forward;
@@ -57,8 +57,8 @@ OpInstance gradient_instance(const RouterShape& s, RouterPath path) {
   return {bench, run, check, router_forward_cost(f) + router_backward_cost(b)};
 }
 
-// The sparse results against the dense path: zeros outside the chosen, and the
-// chosen columns in both forms.
+// Compares the sparse results with the dense path: zeros outside the chosen columns, and equal
+// chosen columns.
 OpInstance paths_instance(const RouterShape& s) {
   auto bench = std::make_shared<Workbench>();
   auto [f, sparse] = make_chain<float>(*bench, s);
@@ -121,8 +121,8 @@ std::vector<RouterShape> all_settings(int64_t tokens, int64_t experts, int64_t k
   return shapes;
 }
 
-// The reference's gradient of sum dgate gate + aux_weight aux + z_weight z, for all settings and
-// with the sum of the chosen scores under its smallest value.
+// Proves the reference's gradient of sum dgate gate + aux_weight aux + z_weight z, for all settings
+// and with the sum of the chosen scores below its lower bound.
 OpInstance reference_instance() {
   auto bench = std::make_shared<Workbench>();
   const int64_t n = 4, experts = 5, k = 2;

@@ -1,5 +1,5 @@
-// What the cases of forward and backward share: the settings, the buffers of a forward call, and
-// the reference's problem with the experts that the op chose.
+// Shared by the cases of forward and backward: the settings, the buffers of a forward call, and the
+// reference problem with the experts that the op chose.
 #pragma once
 
 #include "base/check.h"
@@ -35,7 +35,7 @@ inline std::string router_name(const RouterShape& s) {
   return name;
 }
 
-// What RouterForward::measures holds before the call that adds to it.
+// The value of each of RouterForward::measures before the call, which adds to it.
 inline constexpr double kMeasuresStart = 0.25;
 
 inline RouterForward router_buffers(Workbench& bench, const RouterShape& s) {
@@ -59,7 +59,7 @@ inline RouterForward router_buffers(Workbench& bench, const RouterShape& s) {
     a.aux_slope = bench.out<float, 2>("aux_slope", {router_groups(n, r), experts});
     a.share_partial = bench.tmp<float, 2>("share_partial", {pieces, experts});
   }
-  // Softmax probabilities are of the order 1 / E.
+  // The bias of softmax is of the order of the probabilities, 1 / E.
   if (s.bias == Bias::kRandom) {
     a.bias = bench.in<float, 1>("bias", {experts}, normal(softmax ? 1.0 / double(experts) : 0.2));
   }
@@ -76,8 +76,8 @@ inline ref::RouterProblem router_problem(const RouterForward& a,
   return p;
 }
 
-// Float roundings on the way from a logit to a score, in units of tol::elementary's count: a few,
-// and the argument of exp, which is rounded relative to its size.
+// Number of float roundings from a logit to a score, as the count of tol::elementary: a few, plus
+// the error of exp's argument, which is relative to its magnitude.
 inline double score_roundings(const RouterForward& a) {
   double largest = 0;
   for (int64_t i = 0; i < a.logits.size(); ++i) {

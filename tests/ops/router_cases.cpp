@@ -18,8 +18,8 @@ std::vector<double> row_keys(const RouterForward& a, int64_t t) {
   return key;
 }
 
-// Without a bias the order is the reference's. With one, keys nearer than their rounding may change
-// places: the keys must fall, and none outside may be larger than the last.
+// Without a bias the order must be the reference's. With a bias, keys closer than their rounding
+// may swap: the key at each place must equal the reference's within the tolerance.
 void check_selection(Report& report, const RouterForward& a, const std::vector<int64_t>& rows) {
   const int64_t k = a.expert.dim[1], experts = a.logits.dim[1];
   int64_t wrong = 0;
@@ -43,7 +43,7 @@ void check_selection(Report& report, const RouterForward& a, const std::vector<i
                tol::elementary(score_roundings(a), a.bias.empty() ? 1 : 2));
 }
 
-// Large cases look at some rows; what needs all of them is left to the small ones.
+// Large cases check some rows; only small cases check results that need all rows.
 void check_forward(Report& report, const RouterForward& a, const std::vector<double>& counts0) {
   const auto rows = wide_sample(a.logits.dim[0], double(a.logits.dim[1]));
   const bool whole = int64_t(rows.size()) == a.logits.dim[0];
@@ -81,7 +81,8 @@ void check_forward(Report& report, const RouterForward& a, const std::vector<dou
   }
   if (!whole) return;
   if (!a.aux_slope.empty()) {
-    const double size = want.aux / double(p.tokens);  // what the slope may be a difference from
+    // Magnitude of the terms whose difference is the slope.
+    const double size = want.aux / double(p.tokens);
     const auto slope = want.aux_slope(p);
     report.near("aux_slope", a.aux_slope, slope, [&](int64_t i) {
       return tol::rounding<float>(slope[size_t(i)]) + tol::elementary(roundings, size) +
@@ -112,7 +113,8 @@ OpInstance forward_instance(const RouterShape& s) {
           router_forward_cost(a)};
 }
 
-// Rows whose order is the contract: ties, NaN, infinities, equal rows in every place of a vector.
+// Rows whose order is specified: ties, NaN, infinities, and equal rows in every position of a
+// vector.
 OpInstance order_instance(Bias bias, int64_t experts) {
   struct Row {
     std::vector<float> logits;
@@ -125,7 +127,7 @@ OpInstance order_instance(Bias bias, int64_t experts) {
       {{nan, 1, nan, 2, 3}, {4, 3, 1}},       {{nan, nan, nan, nan, 3}, {4, 0, 1}},
       {{nan, nan, nan, nan, nan}, {0, 1, 2}}, {{nan, -inf, nan, inf, 3}, {3, 4, 1}},
       {{-inf, -inf, -inf, 1, 1}, {3, 4, 0}}};
-  // More experts, all lower but for ties with the rows above.
+  // Further experts have lower logits, except for ties with the rows above.
   auto bench = std::make_shared<Workbench>();
   const int64_t n = int64_t(rows.size()), k = 3;
   const View<float, 2> logits = bench->in<float, 2>("logits", {n, experts});
@@ -148,7 +150,7 @@ OpInstance order_instance(Bias bias, int64_t experts) {
   return {bench, [a, bench](Exec on) { router_forward(on, bench->located(a)); }, check, {}};
 }
 
-// Logits of few different values, some NaN: K experts tied with many others, in every place of a
+// Logits of few distinct values, some NaN: K experts tie with many others, in every position of a
 // row.
 OpInstance ties_instance(int64_t tokens, int64_t experts, int64_t k) {
   auto bench = std::make_shared<Workbench>();
@@ -174,8 +176,8 @@ OpInstance ties_instance(int64_t tokens, int64_t experts, int64_t k) {
           router_forward_cost(a)};
 }
 
-// Values known without a reference: 1 when uniform; with all tokens on the same K experts E / K for
-// gates, and for switch only if the scores' mass is there too.
+// Values known without a reference: 1 for uniform scores. With all tokens on the same K experts the
+// value is E / K for gates; for switch only if the scores' mass is there too.
 enum class Tokens { kUniform, kTied, kOneSided };
 
 OpInstance self_check_instance(RouterScore score, RouterAux aux, Tokens tokens) {
@@ -288,11 +290,11 @@ std::vector<RouterShape> forward_shapes() {
     shapes.push_back({65, 20, 3, plain, Bias::kNone, ZLoss::kOff});
     shapes.push_back({65, 20, 3, plain, Bias::kRandom, ZLoss::kOn, 4.0});
   }
-  // More pieces than the sum over them takes at a time, and a row of keys that becomes a row of
+  // More pieces than the sum over them takes at once, and a row of keys that is reused as a row of
   // shares.
   shapes.push_back({2113, 12, 2, gates, Bias::kNone, ZLoss::kOn});
   shapes.push_back({9, 4096, 7, all, Bias::kRandom, ZLoss::kOff});
-  // The sum of the chosen scores is under its smallest value.
+  // The sum of the chosen scores is below its lower bound.
   shapes.push_back({65, 20, 3, sigmoid, Bias::kNone, ZLoss::kOn, 1.0, -30.0});
   // The sizes of training.
   shapes.push_back({2048, 4, 2, softmax, Bias::kNone, ZLoss::kOn});

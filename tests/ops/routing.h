@@ -1,4 +1,4 @@
-// Choices of experts for the cases of the ops behind the router.
+// Choices of experts for the cases of the ops after the router.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +11,15 @@
 namespace assay {
 
 enum class Load {
-  kRandom,    // K distinct experts a token, uniform
-  kOneHot,    // every token takes experts E-1, E-2, ...: the others have none
-  kOddsOnly,  // only odd ids, so that experts without tokens stand between the others; 2 K <= E
+  kRandom,    // K distinct experts per token, uniform
+  kOneHot,    // every token chooses experts E-1, E-2, ...; the others have no tokens
+  kOddsOnly,  // only odd ids, so that experts without tokens are between the others; 2 K <= E
 };
 inline std::string load_name(Load load) {
   return load == Load::kRandom ? "random" : load == Load::kOneHot ? "one-hot" : "odds-only";
 }
 
-// (N K) ids, distinct within a token.
+// (N K) expert ids, distinct within a token.
 inline std::vector<int64_t> choose_experts(int64_t tokens, int64_t experts, int64_t k, Load load) {
   RandomSequence random({7, stream_id("experts"), 0});
   std::vector<int64_t> chosen;

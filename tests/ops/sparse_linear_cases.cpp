@@ -25,7 +25,7 @@ std::string shape_name(const Shape& s) {
                                  : " add-self");
 }
 
-// The routing as ops/dispatch.h leaves it.
+// Fills the routing as ops/dispatch.h computes it.
 template <typename T>
 void fill_routing(Workbench& bench, const Shape& s, SparseLinearBackward<T>& a) {
   const auto chosen = choose_experts(s.tokens, s.experts, s.k, s.load);
@@ -47,7 +47,7 @@ std::vector<double> absolute(std::vector<double> v) {
   return v;
 }
 
-// Against the dense products with zeros outside the chosen columns.
+// Compares with the dense products of a matrix with zeros outside the chosen columns.
 template <typename T>
 OpInstance instance(const Shape& s) {
   auto bench = std::make_shared<Workbench>();

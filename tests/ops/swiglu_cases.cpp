@@ -32,8 +32,8 @@ OpInstance forward_instance(const Shape& s) {
     const auto rows = wide_sample(s.rows, 2.0 * double(s.width));
     const auto want =
         ref::Swiglu<double>{int64_t(rows.size()), s.width}.forward(chosen_doubles(a.gate_up, rows));
-    // exp, division and two products; for very negative gates sigmoid is below the smallest float:
-    // lost with it is at most |g u| 2^-126.
+    // The errors of exp, division and two products. For very negative gates sigmoid underflows,
+    // which loses at most |g u| 2^-126.
     auto h_rows = chosen_rows(a.h.data, s.width, rows);
     report.near("h", h_rows.view(), want, [&](int64_t i) {
       const double h = want[size_t(i)];
@@ -62,7 +62,7 @@ OpInstance backward_instance(const Shape& s) {
       const double d = std::abs(dh[size_t(row * s.width + f)]);
       const double g = std::abs(gate_up[size_t(2 * row * s.width + f)]);
       const double u = std::abs(gate_up[size_t((2 * row + 1) * s.width + f)]);
-      // The two terms of silu' may cancel (g about -1.28), and 1 - sigmoid does for large g.
+      // The two terms of silu' may cancel (g about -1.28), and 1 - sigmoid cancels for large g.
       const bool is_gate = i % (2 * s.width) < s.width;
       const double parts = is_gate ? d * u * (1 + g) : std::abs(want[size_t(i)]);
       return tol::rounding<T>(want[size_t(i)]) + tol::elementary(4, parts) +
@@ -73,7 +73,7 @@ OpInstance backward_instance(const Shape& s) {
           swiglu_backward_cost(a)};
 }
 
-// One number that is not finite: the word has the bits of what was stored.
+// One non-finite number: the amax slot must show what was stored.
 OpInstance not_finite_instance(float bad) {
   auto bench = std::make_shared<Workbench>();
   const SwigluForward<bf16> a{.h = bench->out<bf16, 2>("h", {9, 40}),
@@ -83,7 +83,7 @@ OpInstance not_finite_instance(float bad) {
   bench->commit();
   const auto check = [a, bad](Report& report) {
     check_amax(report, a.amax, a.h);
-    report.below("amax is another", std::isnan(a.amax[0]) == std::isnan(bad) ? 0 : 1, 0.5);
+    report.below("amax differs", std::isnan(a.amax[0]) == std::isnan(bad) ? 0 : 1, 0.5);
   };
   return {bench, [a, bench](Exec on) { swiglu_forward<bf16>(on, bench->located(a)); }, check,
           swiglu_forward_cost(a)};

@@ -14,7 +14,7 @@ namespace {
 
 struct Shape {
   int64_t rows, width;
-  double bad = 0;  // one number that is not finite
+  double bad = 0;  // if not 0, a non-finite value for one number
   std::string text() const {
     return " M=" + std::to_string(rows) + " F=" + std::to_string(width) +
            (bad == 0     ? ""
@@ -46,7 +46,7 @@ void check_bytes(Report& report, const std::string& name, const View<T, Rank>& g
                  const View<T, Rank>& want) {
   const bool same = got.size() == want.size() &&
                     (want.size() == 0 || std::memcmp(got.data, want.data, want.bytes()) == 0);
-  report.below(name + " are others than quantise's", same ? 0 : 1, 0.5);
+  report.below(name + " differ from quantise's", same ? 0 : 1, 0.5);
 }
 void check_same(Report& report, const std::string& name, const QuantisedCopy& got,
                 const QuantisedCopy& want) {
@@ -54,7 +54,7 @@ void check_same(Report& report, const std::string& name, const QuantisedCopy& go
   check_bytes(report, name + " scales", got.scales, want.scales);
 }
 
-// What the codes of some lines stand for, against the reference in double.
+// Compares the decoded values of some lines with the reference in double.
 void check_values(Report& report, const std::string& name, const QuantFormat& f,
                   const QuantisedCopy& got, const std::vector<int64_t>& lines,
                   const std::vector<double>& want) {
@@ -119,7 +119,7 @@ OpInstance forward_instance(const QuantFormat& f, const Shape& s, CaseSize size)
   return {bench, run, check, cost};
 }
 
-// One column of h, of dgate and of dup, padding behind them.
+// Checks one column of h, of dgate and of dup, and the padding after them.
 void check_column(Report& report, const SwigluCodesBackward& a, int64_t column) {
   const int64_t rows = a.dh.dim[0], width = a.dh.dim[1], padded = a.h_column.codes.dim[1];
   std::vector<double> gate_up, dh;

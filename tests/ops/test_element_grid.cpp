@@ -1,5 +1,5 @@
-// ops/quantise/round_to_format.h against the codes of base/small_float.h: all bf16, and all floats
-// near the ends and middles of steps.
+// ops/quantise/round_to_format.h against the codes of base/small_float.h: all bf16, floats near the
+// numbers of a format and the midpoints between them, and random floats.
 #include <bit>
 #include <cstdint>
 
@@ -17,7 +17,7 @@ float magnitude_of(uint32_t code) {
   return Element::decode(code & (Element::kSign - 1));
 }
 
-// What a code cannot be of: NaN, which the callers keep out, becomes the largest.
+// NaN, which callers exclude, has no code to compare with and must become the largest number.
 template <typename Element>
 int64_t differences(float x, uint32_t draw) {
   if (x != x) return element_grid<Element>().nearest(x) != Element::kLargest;
@@ -37,7 +37,7 @@ int64_t differences_of_bf16() {
   return wrong;
 }
 
-// Floats around every number of the format and every middle between two.
+// Floats around every number of the format and every midpoint between two, then random floats.
 template <typename Element>
 int64_t differences_at_ties() {
   RandomSequence random({3, stream_id("ties"), 0});
@@ -67,7 +67,7 @@ TEST_CASE("rounding to an element's grid is what its code decodes to, for every 
   REQUIRE(differences_of_bf16<e2m1>() == 0);
 }
 
-TEST_CASE("and for floats around the format's numbers and their middles, and at random") {
+TEST_CASE("the same for floats around the format's numbers and midpoints, and at random") {
   REQUIRE(differences_at_ties<e4m3>() == 0);
   REQUIRE(differences_at_ties<e5m2>() == 0);
   REQUIRE(differences_at_ties<e2m1>() == 0);

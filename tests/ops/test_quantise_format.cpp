@@ -1,4 +1,4 @@
-// What a user can do wrong with quantised tensors, and the sizes of their scales.
+// User errors with quantised tensors, and the sizes of their scales.
 #include <functional>
 #include <string>
 
@@ -21,7 +21,7 @@ std::string message_of(const std::function<void()>& f) {
 }  // namespace
 
 TEST_CASE(
-    "K that is no multiple of the block is refused with the tensor's name and both neighbours") {
+    "a K that is not a multiple of the block is refused with the tensor and both nearest sizes") {
   REQUIRE(message_of([] { require_whole_blocks("blocks.0.ffn.down", ScaleKind::k1x32, 1000); }) ==
           "blocks.0.ffn.down: 1000 elements along the sum, not a multiple of the block of 32 | "
           "make it 992 or 1024, or leave this tensor in bf16");
@@ -31,7 +31,7 @@ TEST_CASE(
           "leave this tensor in bf16");
 }
 
-TEST_CASE("scales as the hardware wants them have padding") {
+TEST_CASE("scales in the hardware's layout are padded") {
   const auto count = [](ScaleKind kind, ScaleLayout layout, int64_t lines, int64_t k) {
     return scale_count({.element = ElementFormat::kE4M3, .scale = kind, .layout = layout}, lines,
                        k);

@@ -1,10 +1,10 @@
 // tol::short_accumulators() against a model of such sums, on the operands of the cases of
-// scaled_linear and grouped_scaled. The executor of kernels on a CPU adds in float, so nothing else
-// here loses what a GPU's tensor cores do.
+// scaled_linear and grouped_scaled. The SIMT emulator adds in float, so no other test on a CPU has
+// the losses of a GPU's tensor cores.
 //
-// A step of 32 products, as published for the FP8 tensor cores of Hopper: the products, exact, and
-// the sum so far are shifted to the largest exponent of them and cut off below 2^-13 of it; their
-// sum is cut off to 13 bits of fraction.
+// A step of 32 products, as published for Hopper's FP8 tensor cores: the exact products and the
+// running sum are shifted to the largest exponent among them and truncated below 2^-13 of it; their
+// sum is truncated to 13 bits of fraction.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -23,10 +23,10 @@ double cut(double x, double unit) {
   return std::trunc(x / unit) * unit;
 }
 
-// Numbers and exponents of a matrix's codes; an exponent is the code's own, also below the normal
-// numbers.
+// Numbers and exponents of one line of codes. The exponent is the code's own; subnormal numbers
+// have the smallest normal exponent.
 struct Line {
-  std::vector<double> number, scale;  // scale: of each stage
+  std::vector<double> number, scale;  // scale: one per stage
   std::vector<int> exponent;
 
   Line(const Coded& of, int64_t line) {
@@ -49,7 +49,7 @@ struct Line {
 struct Sums {
   double got, want, size;
 };
-// promoted: products after which a sum is added to float.
+// promoted: number of products after which the sum is added to a float.
 Sums short_sums(const Line& a, const Line& b, size_t promoted) {
   const size_t k = a.number.size();
   float total = 0;
@@ -82,13 +82,14 @@ Sums short_sums(const Line& a, const Line& b, size_t promoted) {
 constexpr size_t kNever = 1 << 20;  // CodedSums::kFast
 
 struct Shape {
-  const char *left_name, *right_name;  // as the cases name them, which gives their codes
+  // The cases' names of the operands, which determine the codes.
+  const char *left_name, *right_name;
   QuantFormat left, right;
   int64_t k;
   size_t promoted;
 };
 
-// The largest loss, as a share of what the rule allows.
+// The largest loss as a share of the tolerance.
 double worst_use(const Coded& left, const Coded& right, int64_t lines, size_t promoted) {
   std::vector<Line> a, b;
   for (int64_t i = 0; i < lines; ++i) {
@@ -107,7 +108,7 @@ double worst_use(const Coded& left, const Coded& right, int64_t lines, size_t pr
   return worst;
 }
 
-TEST_CASE("short accumulators lose what the tolerance allows") {
+TEST_CASE("the loss of short accumulators is within the tolerance") {
   double worst_of_all = 0;
   for (const Shape& s : {
            Shape{"left", "right", kE4M3, kE4M3, 16, kStage},
@@ -136,16 +137,14 @@ TEST_CASE("short accumulators lose what the tolerance allows") {
   REQUIRE(worst_of_all > 0.4);
 }
 
-TEST_CASE(
-    "sums that are never promoted lose more than the tolerance allows in the case of "
-    "grouped_scaled for it") {
+TEST_CASE("in grouped_scaled's case for it, sums without promotion lose more than the tolerance") {
   Workbench bench;
   const Coded x = coded_matrix(bench, "x", kE4M3, 1, 1024);
   const Coded weight = coded_matrix(bench, "weight", kE4M3, 1, 1024);
   fill_for_promotion(bench, x.matrix, weight.matrix);
   REQUIRE(worst_use(x, weight, 1, kStage) < 0.01);
   const Sums lost = short_sums(Line(x, 0), Line(weight, 0), kNever);
-  // Nor does a result's rounding to bf16 hide it.
+  // The rounding of a result to bf16 does not hide the loss.
   REQUIRE(std::abs(lost.got - lost.want) >
           1.25 * (tol::short_accumulators(lost.size) + tol::rounding<bf16>(lost.want)));
 }

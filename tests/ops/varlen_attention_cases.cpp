@@ -7,8 +7,8 @@ namespace assay {
 
 namespace {
 
-// A segment's own rows, how many rows of prefix it has, and how many of its first rows have no
-// query; where the prefix lies.
+// A segment: its own rows, the rows of its prefix, and how many of its first rows have no query.
+// Prefix: where the prefixes are.
 struct Piece {
   int64_t rows, prefix, seen_only = 0;
 };
@@ -35,8 +35,8 @@ struct Shape {
   int64_t width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
-// A prefix in qkv is the rows of segment 0; one in the cache begins at row 0 or, for every other
-// segment, at row 3.
+// A prefix in qkv begins at row 0, in segment 0. A prefix in the cache begins at row 0 or, for
+// every second segment, at row 3.
 std::vector<AttentionSegment> segments_of(const Shape& s) {
   std::vector<AttentionSegment> out;
   int64_t begin = 0;
@@ -62,7 +62,7 @@ OpInstance instance(const Shape& s) {
   const bool cached = s.where == Prefix::kCache;
   const auto cache = bench->in<T, 2>("cache", {s.prefix_rows(), cache_width}, normal(s.std));
   bench->commit();
-  // Zero where no query is: that stays.
+  // Rows without a query must stay 0.
   const auto out = bench->acc<T, 2>("out", {s.rows(), s.heads * s.head_dim}, {Fill::kZero});
   const VarlenAttention<T> a{.out = out,
                              .qkv = qkv,

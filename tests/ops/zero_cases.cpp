@@ -5,7 +5,7 @@ namespace assay {
 
 namespace {
 
-// Bytes [skip, bytes) of a poisoned buffer become zero, those before stay.
+// Bytes [skip, bytes) of a buffer become zero; those before do not change.
 OpInstance instance(int64_t bytes, int64_t skip) {
   auto bench = std::make_shared<Workbench>();
   const View<bf16, 1> buffer = bench->acc<bf16, 1>("x", {bytes / 2}, normal(0.0, 3.0));

@@ -1,4 +1,4 @@
-// Scalar reference of ops/adamw.h, line by line as the formula stands.
+// Scalar reference of ops/adamw.h, line by line as in the formula.
 #pragma once
 
 #include <cmath>

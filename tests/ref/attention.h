@@ -13,7 +13,7 @@ template <typename S>
 struct Attention {
   int64_t batch, sequence, heads, kv_heads, head_dim;
   std::vector<S> out, lse;        // (B T, Hq D), (B, Hq, T)
-  std::vector<char> looked = {};  // (T)   not 0: positions whose results are asked for; empty: all
+  std::vector<char> looked = {};  // (T)   nonzero: positions whose results are needed; empty: all
 
   bool asked(int64_t t) const { return looked.empty() || looked[size_t(t)] != 0; }
 
@@ -31,7 +31,7 @@ struct Attention {
     return size_t(((b * sequence + t) * heads + h) * head_dim);
   }
 
-  // The probabilities of one query; `log_sum` receives its lse.
+  // The probabilities (t + 1) of one query; `log_sum` receives its logsumexp.
   std::vector<S> row(const std::vector<S>& qkv, int64_t b, int64_t t, int64_t h, S& log_sum) const {
     std::vector<S> p;
     double largest = -INFINITY;
@@ -66,7 +66,8 @@ struct Attention {
     }
   }
 
-  // After forward.
+  // dqkv (B T, (Hq + 2 Hkv) D) from dout (B T, Hq D). Call forward first. With `looked`, only
+  // needed positions of dqkv are complete.
   std::vector<S> backward(const std::vector<S>& qkv, const std::vector<S>& dout) const {
     std::vector<S> dqkv(qkv.size(), S(0));
     const double scale = 1 / std::sqrt(double(head_dim));
@@ -78,7 +79,7 @@ struct Attention {
           const size_t o = out_at(b, t, h), q = q_at(b, t, h);
           for (size_t d = 0; d < size_t(head_dim); ++d) delta += dout[o + d] * out[o + d];
           for (int64_t j = 0; j <= t; ++j) {
-            if (!asked(t) && !asked(j)) continue;  // it adds to neither's gradients
+            if (!asked(t) && !asked(j)) continue;  // needed by neither position's gradients
             const size_t k = k_at(b, j, h), v = v_at(b, j, h);
             S dp = 0;
             for (size_t d = 0; d < size_t(head_dim); ++d) dp += dout[o + d] * qkv[v + d];

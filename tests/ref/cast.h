@@ -9,14 +9,14 @@
 
 namespace assay::ref {
 
-// Distance of neighbouring bf16 around a finite x (8 significant bits, smallest exponent -133).
+// Distance of neighbouring bf16 around a finite x (8 significant bits, smallest step 2^-133).
 inline double bf16_step(double x) {
   int exponent = 0;
   std::frexp(x, &exponent);
   return std::ldexp(1.0, x == 0 || exponent - 8 < -133 ? -133 : exponent - 8);
 }
 
-// Past the largest bf16 the next neighbour is infinity.
+// The neighbour after the largest bf16 is infinity.
 inline double bf16_finite(double x) {
   return std::abs(x) >= 0x1p128 ? std::copysign(INFINITY, x) : x;
 }
@@ -26,7 +26,8 @@ inline double bf16_nearest_even(double x) {
   return bf16_finite(std::nearbyint(x / bf16_step(x)) * bf16_step(x));
 }
 
-// Towards zero, then away by one step if the share of the step left over and the draw carry.
+// Rounds towards zero, then away by one step if the remaining fraction of the step plus random16 /
+// 2^16 reaches 1.
 inline double bf16_stochastic(double x, uint32_t random16) {
   if (!std::isfinite(x)) return x;
   const double step = bf16_step(x);

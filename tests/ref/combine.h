@@ -1,5 +1,5 @@
-// Scalar reference of ops/combine.h. Its gradients are proved by complex step in
-// tests/ops/combine_cases.cpp.
+// Scalar reference of ops/combine.h: y (N, C) = add + sum over K of gate * expert_out[slot]. Its
+// gradients are proved by complex step in tests/ops/combine_cases.cpp.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Combine {
     return size_t(slot[size_t(t * k + i)] * width + c);
   }
 
-  // add may be empty.
+  // expert_out (N K, C), gate (N, K), add (N, C) or empty.
   std::vector<S> forward(const std::vector<S>& expert_out, const std::vector<S>& gate,
                          const std::vector<S>& add) const {
     std::vector<S> y = add.empty() ? std::vector<S>(size_t(tokens * width), S(0)) : add;

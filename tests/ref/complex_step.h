@@ -1,6 +1,6 @@
 // Proves a hand-written gradient: f'(x) = Im f(x + ih) / h with h = 1e-50 has no cancellation, so
-// the derivative is right to rounding. f takes std::vector<Complex> and returns the scalar whose
-// gradient is claimed. Functions with branches (max, top-K, abs) branch on the real part.
+// the derivative is correct up to rounding. f takes std::vector<Complex> and returns the scalar
+// whose gradient is claimed. Functions with branches (max, top-K, abs) branch on the real part.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,8 @@ using Complex = std::complex<double>;
 using Vector = std::vector<double>;
 using ComplexVector = std::vector<Complex>;
 
-// Largest |claimed - complex step| over the elements, relative to the largest |derivative|.
+// Largest |claimed - complex step| over the elements, relative to the largest |derivative|. NaN
+// counts as infinity.
 inline double complex_step_error(const std::function<Complex(const ComplexVector&)>& f,
                                  const Vector& x, const Vector& claimed) {
   constexpr double h = 1e-50;

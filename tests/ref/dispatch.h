@@ -9,9 +9,9 @@
 namespace assay::ref {
 
 struct Dispatch {
-  std::vector<int64_t> offsets, token, slot;  // (E + 1), (N K), (N K) by (t, k)
+  std::vector<int64_t> offsets, token, slot;  // (E + 1), (N K) by slot, (N K) by (t, k)
 
-  // expert (N K) by (t, k).
+  // expert (N K), ordered by (t, k).
   Dispatch(const std::vector<int64_t>& expert, int64_t experts, int64_t k)
       : offsets(size_t(experts) + 1), token(expert.size()), slot(expert.size()) {
     std::vector<size_t> order(expert.size());

@@ -20,7 +20,7 @@ struct Embedding {
     return y;
   }
 
-  // What backward adds.
+  // Adds the gradient to dweight.
   void backward(const std::vector<S>& dy, std::vector<S>& dweight) const {
     for (size_t i = 0; i < token.size(); ++i) {
       for (int64_t c = 0; c < width; ++c) {

@@ -1,5 +1,5 @@
-// Reference of ops/fake_quantise.h, a block at a time, each a list of its elements: by the numbers
-// of tests/ref/quantise.h.
+// Reference of ops/fake_quantise.h, block by block, with the number formats of
+// tests/ref/quantise.h.
 #pragma once
 
 #include <cmath>
@@ -12,17 +12,17 @@
 
 namespace assay::ref {
 
-enum class BlocksAlong { kColumns, kRows };  // a row copy's, a column copy's
+enum class BlocksAlong { kColumns, kRows };  // of a row copy, of a column copy
 
 struct FakeCopy {
   std::vector<double> y;  // (A, C)
   double s = 1;
   double flushed = 0, saturated = 0, errors = 0, squares = 0;
-  std::vector<int> codes = {};  // (A, C), the sign beside them
+  std::vector<int> codes = {};  // (A, C); + 128 if the result is negative
   double blocks = 0, zero = 0, low = 0, high = 0;
-  double largest = -1, smallest = -1;  // decoded scales of blocks with a finite amax > 0; -1: none
+  double largest = -1, smallest = -1;  // decode scales of blocks with a finite amax > 0; -1: none
 
-  // Of one block, or of a tensor without blocks.
+  // Counts the scale of one block, or of a tensor without blocks.
   void add_scale(const QuantFormat& f, float amax, float multiply, double decode) {
     blocks += 1;
     zero += amax == 0;
@@ -36,7 +36,7 @@ struct FakeCopy {
   }
 };
 
-// z (A, C) with every whole group of 16 rows of a segment rotated.
+// z (A, C) with every complete group of 16 rows of a segment rotated.
 inline std::vector<float> rotated_segments(const std::vector<float>& z, int64_t columns,
                                            const std::vector<int64_t>& offsets, uint32_t signs) {
   std::vector<float> y = z;
@@ -56,7 +56,7 @@ inline std::vector<float> rotated_segments(const std::vector<float>& z, int64_t 
   return y;
 }
 
-// One element of `copy` by its block's scale; `element`: its number for the draws.
+// Computes element `at` of `copy` with its block's scale; `element` is its index for the draws.
 inline void fake_element(FakeCopy& copy, const QuantFormat& f, const std::vector<double>& numbers,
                          const BlockReference& scale, float x, size_t at, const RandomKey& key,
                          int64_t element) {
@@ -67,8 +67,8 @@ inline void fake_element(FakeCopy& copy, const QuantFormat& f, const std::vector
                        ? nearest_code(numbers, std::abs(v))
                        : drawn_code(numbers, std::abs(v), draw_half(key, element));
   const double number = is_zero ? 0.0 : std::copysign(numbers[size_t(code)], double(x));
-  const double y =
-      is_nan ? none : double(float(bf16(float(number * scale.decode))));  // two roundings
+  // Rounded to float, then to bf16.
+  const double y = is_nan ? none : double(float(bf16(float(number * scale.decode))));
   copy.y[at] = y;
   copy.codes[at] = (is_zero ? 0 : code) + (std::signbit(y) ? 128 : 0);
   copy.flushed += x != 0 && y == 0;
@@ -77,7 +77,7 @@ inline void fake_element(FakeCopy& copy, const QuantFormat& f, const std::vector
   copy.squares += double(x) * double(x);
 }
 
-// z (A, C) is rotated already where the copy is.
+// If the copy is rotated, z (A, C) must already be.
 inline FakeCopy fake_quantised(const QuantFormat& f, const std::vector<float>& z, int64_t rows,
                                int64_t columns, const std::vector<int64_t>& offsets,
                                BlocksAlong along, const RandomKey& key) {

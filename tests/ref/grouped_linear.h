@@ -14,7 +14,7 @@ struct GroupedLinear {
   std::vector<int32_t> row;      // (A)
   S scale = 1;                   // left[1] right[1]
 
-  // f(a, r, w): assignment, its row of x, where its expert's weight starts.
+  // Calls f(a, r, w) with the assignment, its row of x, and the offset of its expert's weight.
   template <typename F>
   void for_assignments(F&& f) const {
     for (int64_t e = 0; e < experts; ++e) {
@@ -38,7 +38,7 @@ struct GroupedLinear {
     return y;
   }
 
-  // Of the gathered rows: one row an assignment.
+  // dx (A, in) of the gathered rows: one row per assignment.
   std::vector<S> dgrad(const std::vector<S>& dy, const std::vector<S>& weight) const {
     std::vector<S> dx(row.size() * size_t(in), S(0));
     for_assignments([&](int64_t a, int64_t, int64_t w) {
@@ -52,7 +52,7 @@ struct GroupedLinear {
     return dx;
   }
 
-  // What the op adds to dweight.
+  // The gradient (E, out, in) that the op adds to dweight.
   std::vector<S> wgrad(const std::vector<S>& dy, const std::vector<S>& x) const {
     std::vector<S> dweight(size_t(experts * out * in), S(0));
     for_assignments([&](int64_t a, int64_t r, int64_t w) {

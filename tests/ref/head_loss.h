@@ -37,8 +37,8 @@ struct HeadLoss {
     return largest + std::log(sum);
   }
 
-  // Is the target of row i the first of its largest logits? `margin`: between it and the largest of
-  // the others.
+  // True if the target of row i is the first of its largest logits. `margin` receives its distance
+  // to the largest other logit.
   bool most_likely(const std::vector<double>& z, size_t i, double& margin) const {
     double others = -INFINITY;
     bool first = true;

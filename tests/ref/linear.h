@@ -35,7 +35,7 @@ struct Linear {
     return dx;
   }
 
-  // What the op adds to dweight.
+  // The gradient (out, in) that the op adds to dweight.
   std::vector<S> wgrad(const std::vector<S>& dy, const std::vector<S>& x) const {
     std::vector<S> dweight(size_t(out * in), S(0));
     for (int64_t n = 0; n < rows; ++n) {

@@ -24,8 +24,8 @@ struct QkNorm {
     put(qkv, k.y, heads, kv_heads);
   }
 
-  // raw: qkv before forward. dqkv becomes the gradient of raw; the weights' gradients are what
-  // backward adds.
+  // raw: qkv before forward. dqkv becomes the gradient of raw; dq_weight and dk_weight receive the
+  // gradients that the op adds.
   void backward(const std::vector<S>& raw, const std::vector<S>& q_weight,
                 const std::vector<S>& k_weight, std::vector<S>& dqkv, std::vector<S>& dq_weight,
                 std::vector<S>& dk_weight) const {

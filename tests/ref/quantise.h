@@ -1,6 +1,6 @@
-// Reference of ops/quantise.h, one element at a time, without bit arithmetic: the numbers that a
-// format has are listed by its definition and searched. Scales are in float, in the order that
-// ops/quantise/scale.h states; all else in double.
+// Reference of ops/quantise.h, one element at a time, without bit arithmetic: the numbers of a
+// format are listed from its definition and searched. Scales are computed in float, in the order
+// that ops/quantise/scale.h specifies; everything else in double.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace assay::ref {
 
-// Numbers from 0 up, in the order of their codes: mantissa bits m, bias b, the last one `largest`.
+// The format's numbers from 0 to its largest, in the order of their codes.
 inline std::vector<double> format_numbers(ElementFormat format) {
   const int mantissa = format == ElementFormat::kE4M3 ? 3 : format == ElementFormat::kE5M2 ? 2 : 1;
   const int bias = format == ElementFormat::kE4M3 ? 7 : format == ElementFormat::kE5M2 ? 15 : 1;
@@ -31,7 +31,7 @@ inline std::vector<double> format_numbers(ElementFormat format) {
 
 struct Neighbours {
   int below;     // code
-  double share;  // of the way to the next one
+  double share;  // fraction of the distance to the next number
 };
 inline Neighbours neighbours(const std::vector<double>& numbers, double magnitude) {
   const double cut = std::min(magnitude, numbers.back());
@@ -53,11 +53,11 @@ inline uint32_t draw_half(const RandomKey& key, int64_t element) {
   return element % 2 == 0 ? word & 0xFFFF : word >> 16;
 }
 
-// A copy, unpacked: x is (lines, K) already, in float.
+// An unpacked copy of x (lines, K).
 struct QuantisedMatrix {
   std::vector<int> codes;      // (lines, K), sign included
-  std::vector<double> scales;  // plain layout: the decode factor, or the byte
-  std::vector<double> values;  // (lines, K): code x scale, the tensor's left out
+  std::vector<double> scales;  // plain layout: the decode factor (float scales) or the scale byte
+  std::vector<double> values;  // (lines, K): code times block scale, without the tensor's scale
   double s = 1;
 };
 
@@ -66,8 +66,8 @@ inline float scale_to(double largest, float amax) {
   return std::min(float(largest) / amax, 3.4028234663852886e38f);
 }
 
-// Scale byte and its number of one block; `encode` is what x is multiplied with and `divide` what
-// it is divided by.
+// The scale of one block. x is multiplied by `multiply`, then divided by `divide`, before rounding;
+// `stored` is the scale (float or byte) in memory, `decode` the factor of the decoded number.
 struct BlockReference {
   float multiply = 1, divide = 1;
   double stored = 0, decode = 1;
@@ -136,8 +136,8 @@ inline QuantisedMatrix quantised(const QuantFormat& f, const std::vector<float>&
   return q;
 }
 
-// Recursive form of ops/quantise/hadamard16.h: the transform of 2 n numbers from those of their
-// even and odd halves.
+// Recursive form of ops/quantise/hadamard16.h: the transform of 2 n numbers from those of their two
+// halves.
 inline std::vector<float> walsh(const std::vector<float>& x) {
   if (x.size() == 1) return x;
   const size_t half = x.size() / 2;
@@ -151,7 +151,7 @@ inline std::vector<float> walsh(const std::vector<float>& x) {
   return y;
 }
 
-// x (R, C) transposed to (C, R padded to 16), each 16 of a line transformed.
+// x (R, C) transposed to (C, R padded to 16), with every 16 elements of a line rotated.
 inline std::vector<float> rotated_columns(const std::vector<float>& x, int64_t rows,
                                           int64_t columns, uint32_t signs, int64_t padded) {
   std::vector<float> y(size_t(columns * padded), 0.0f);

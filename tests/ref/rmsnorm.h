@@ -1,5 +1,5 @@
-// Scalar reference of ops/rmsnorm.h: loops, templated on the number type, no optimisation. Its
-// gradient is proved by complex step in tests/ops/rmsnorm_cases.cpp.
+// Scalar reference of ops/rmsnorm.h: plain loops, templated on the number type. Its gradient is
+// proved by complex step in tests/ops/rmsnorm_cases.cpp.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ struct RmsNorm {
     }
   }
 
-  // dr, dweight: what backward adds.
+  // dr (rows, width), dweight (width): the gradients that the op adds. Call forward first.
   void backward(const std::vector<S>& r, const std::vector<S>& weight, const std::vector<S>& dy,
                 std::vector<S>& dr, std::vector<S>& dweight) const {
     dr.assign(r.size(), S(0));

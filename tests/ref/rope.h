@@ -1,4 +1,4 @@
-// Scalar reference of ops/rope.h: the angle from its definition, no table.
+// Scalar reference of ops/rope.h: angles from their definition, without a table.
 #pragma once
 
 #include <cmath>

@@ -23,7 +23,7 @@ struct RouterProblem {
   int64_t groups() const { return router_groups(tokens, settings); }
   int64_t group_of(int64_t t) const { return t / (tokens / groups()); }
   int64_t chosen(int64_t t, int64_t i) const { return expert[size_t(t * k + i)]; }
-  // (groups, E): share of the assignments.
+  // (groups, E): each expert's share of the assignments.
   std::vector<double> load() const {
     const bool step = settings.scope == AuxScope::kStep;
     std::vector<double> n(size_t(groups() * experts), 0.0);
@@ -59,7 +59,7 @@ std::vector<S> scores(const RouterSettings& settings, const std::vector<S>& z) {
   return s;
 }
 
-// The K best of s + bias: ties to the lower id, NaN last.
+// The ids of the K largest keys (score + bias): ties go to the lower id, NaN comes last.
 inline std::vector<int64_t> select_experts(const std::vector<double>& key, int64_t k) {
   std::vector<int64_t> id(key.size());
   std::iota(id.begin(), id.end(), 0);
@@ -129,7 +129,7 @@ struct Router {
     }
   }
 
-  // d aux / d share (ghat or s / sum s) of one token of the group.
+  // (groups, E): d aux / d share (ghat or s / sum s) of one token of the group.
   std::vector<S> aux_slope(const RouterProblem& p) const {
     std::vector<S> slope(size_t(p.groups() * p.experts));
     const auto load = p.load();
@@ -143,7 +143,7 @@ struct Router {
     return slope;
   }
 
-  // dlogits, and for each the sum of the absolute values it is made of.
+  // Appends dlogits and, for each, `size`: the sum of the absolute values of its terms.
   void backward(const RouterProblem& p, const std::vector<S>& logits, const std::vector<S>& dgate,
                 std::vector<S>& dlogits, std::vector<double>& size) const {
     const auto slope = aux_slope(p);
@@ -156,8 +156,8 @@ struct Router {
       const size_t first_slope = size_t(p.group_of(t) * p.experts);
       std::vector<S> ds(s.size(), S(0));
       std::vector<double> ds_size(s.size(), 0.0);
-      // Through share_e = s_e / sum, sum over `ids`: ds_e = (dshare_e - sum_j share_j dshare_j) /
-      // sum.
+      // Backward through share_e = s_e / sum, with the sum over `ids`: ds_e = (dshare_e - sum_j
+      // share_j dshare_j) / sum.
       const auto through_share = [&](const std::vector<int64_t>& ids, S sum, bool fixed_sum,
                                      const auto& dshare) {
         S mean = 0;

@@ -11,14 +11,15 @@ namespace assay::ref {
 struct VarlenAttention {
   int64_t heads, kv_heads, head_dim, qkv_width, prefix_width, prefix_column;
 
-  // Where the keys lie that row t sees: pairs of (in prefix?, first element of k). v follows
-  // kv_heads heads on.
+  // A key seen by a query: its matrix (qkv or prefix) and the index of the first element of k. v is
+  // kv_heads * head_dim elements further.
   struct Key {
     const std::vector<double>* from;
     size_t at;
   };
 
-  // Probabilities and the largest sum of |q k| / sqrt(D), for the error of the scores.
+  // The probabilities of one query; `largest` receives the largest sum of |q k| / sqrt(D), for the
+  // error of the scores.
   std::vector<double> row(const double* q, const std::vector<Key>& keys, double& largest) const {
     std::vector<double> p;
     double top = -INFINITY, sum = 0;

@@ -1,4 +1,5 @@
-"""What the table of refusals works on: a corpus, configurations, a finished run, and damaged copies of them."""
+"""Inputs for the table of refusals: a corpus, configurations, a finished run, and damaged copies of
+them."""
 import ctypes
 import gzip
 import os
@@ -25,7 +26,7 @@ RAW = b"A caf\xe9 in latin-1, \xff\xfe\x00 and half of a euro: \xe2\x82"
 
 
 def config_text(**sections):
-    """BASE with other sections; a section set to None is left out."""
+    """BASE with some sections replaced; None removes a section."""
     return "".join(f"{name}: {text}\n" for name, text in {**BASE, **sections}.items() if text is not None)
 
 
@@ -43,7 +44,7 @@ def shard(path, ids, magic=20240520, version=1, tokens=None):
 
 
 def without_privileges():
-    """Root may read and write everything; the command that follows may not."""
+    """Drops root's right to read and write everything for the command that follows."""
     if os.geteuid() == 0:
         libc = ctypes.CDLL(None, use_errno=True)
         for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
@@ -52,7 +53,7 @@ def without_privileges():
 
 
 def can_drop_privileges(work):
-    """Whether an unreadable file can be had at all."""
+    """True if a file can be made unreadable on this machine."""
     probe = work / "probe"
     probe.write_text("")
     probe.chmod(0)
@@ -69,9 +70,9 @@ def can_drop_privileges(work):
 
 
 def full_disk(limit):
-    """A limit on the size of files stands in for a disk that is full."""
+    """Simulates a full disk by a limit on the size of files."""
     def before_the_command():
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it, a shell does not
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores the signal, a shell does not
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     return before_the_command
 
@@ -123,7 +124,8 @@ def make_files(work, assay):
     shutil.copytree(work / "done", work / "damaged")
     for folder in (work / "damaged" / "checkpoints").iterdir():
         os.truncate(folder / "model.safetensors", 5000)
-    shutil.copytree(work / "done", work / "half")  # its newest checkpoint is damaged: still a run
+    # Still a run, although its newest checkpoint is damaged below.
+    shutil.copytree(work / "done", work / "half")
     shutil.copytree(work / "done", work / "overflowed")
     plant_infinity(sorted((work / "overflowed" / "checkpoints").iterdir())[-1], token=7)
     (work / "other.yaml").write_text(config_text(data=OTHER_DATA))
@@ -134,6 +136,6 @@ def make_files(work, assay):
 
 
 def tree(folder):
-    """Every file and its bytes, but the lock and the log of a run."""
+    """Every file with its bytes, except a run's lock and logs."""
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
             for path in pathlib.Path(folder).rglob("*") if path.name not in (".lock", "log.txt", "log")}

@@ -1,4 +1,5 @@
-"""What the tests of whole runs share: a small configuration, a temporary folder, and calls of build/assay."""
+"""Shared by the tests of whole runs: a small configuration, a temporary folder, and calls of
+build/assay."""
 import hashlib
 import json
 import math
@@ -30,7 +31,7 @@ MOE = (", moe: {experts: 4, top_k: 2, shared: 1, expert_ffn: 32,"
 
 
 class Workplace:
-    """A temporary folder with config.yaml in it; removed at the end."""
+    """A temporary folder with a config.yaml, removed at the end."""
 
     def __init__(self, moe=False):
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="assay-run-"))
@@ -82,7 +83,7 @@ def newest_tensors(run):
 
 
 def plant_infinity(checkpoint, token):
-    """In the row of a token of the embedding, with the manifest that belongs to it."""
+    """Sets one element of a token's embedding to infinity and updates the manifest's hash."""
     path = checkpoint / "model.safetensors"
     data = bytearray(path.read_bytes())
     before = hashlib.sha256(data).hexdigest()
@@ -107,7 +108,8 @@ SAME = ["SELECT step, name, value FROM scalar WHERE name NOT IN ('tokens_per_s',
 
 
 def first_difference(a, b):
-    """The first place where two runs differ; None when last checkpoint and telemetry are the same to the bit."""
+    """The first difference between two runs, or None if last checkpoint and telemetry are equal to
+    the bit."""
     if newest_tensors(a) != newest_tensors(b):
         return f"the last checkpoints of {a.name} and {b.name}, {newest_tensors(a)[0]} and {newest_tensors(b)[0]}"
     for query in SAME:

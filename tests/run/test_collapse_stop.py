@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""telemetry.collapse_stop: a rule that holds stops the run with exit code 3, a checkpoint and the analysis; a rule that
-never holds changes nothing; a stopped run stays stopped until the rule is changed, and then goes on to the same bits."""
+"""telemetry.collapse_stop: a rule that holds stops the run with exit code 3, a checkpoint and the
+analysis; a rule that never holds changes nothing; a stopped run stays stopped until the rule is
+changed, and then continues to the same bits."""
 import json
 import pathlib
 import sys
@@ -8,7 +9,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import Workplace, assay, check, checkpoints, first_difference, rows
 
-# Two of four experts a token: the mean load of every expert is half of its ceiling.
+# With top 2 of 4 experts, every layer's largest load is at least half of its ceiling, so this rule
+# always holds.
 ALWAYS = "telemetry.collapse_stop={measure: max_load_norm, at_least: 0.5, layers: all, for: 12}"
 NEVER = "telemetry.collapse_stop={measure: active_norm, at_most: 0.5, layers: any, for: 2}"
 OFF = "telemetry.collapse_stop=null"
@@ -26,23 +28,23 @@ def check_stops(place):
     check(said["end"] == "collapse_stop" and said["step"] == 12, said)
     check("max_load_norm of every layer" in why and "at least 0.5 for 12 logged steps" in why, why)
     check(events(run) == [(12, "collapse_stop", why), (12, "end", "collapse_stop")], events(run))
-    check(checkpoints(run)[-1].name == "step-00000012", f"a checkpoint at once: {checkpoints(run)}")
+    check(checkpoints(run)[-1].name == "step-00000012", f"saves a checkpoint when it stops: {checkpoints(run)}")
     lines = done.stderr.splitlines()
     error = next(i for i, line in enumerate(lines) if line.startswith("error: "))
     check(why in lines[error] and lines[error + 1].startswith("hint: ") and
           "--set telemetry.collapse_stop=null" in lines[error + 1], lines[error:])
     for part in ("by layer, over the last W", "verdict: ", "x K"):
         check(part in done.stderr, f"the analysis is printed: {part!r}\n{done.stderr}")
-    check(json.loads(assay("router", run, "--json").stdout)["ended_by"] == "collapse_stop", "assay router names the end")
+    check(json.loads(assay("router", run, "--json").stdout)["ended_by"] == "collapse_stop", "assay router reports how the run ended")
     marked = assay("compare", run)
     check("stopped by its guard, collapse_stop, at step 12" in marked.stdout, marked.stdout + marked.stderr)
-    check(assay("receipt", "verify", run).returncode == 0, "its receipt holds")
+    check(assay("receipt", "verify", run).returncode == 0, "its receipt verifies")
 
 
 def check_stays(place):
     again = place.train("stopped", "--set", ALWAYS, expect=3)
-    check("step 13/" not in again.stderr, f"no step more: {again.stderr}")
-    # Later logged steps fall under another rule, earlier ones too.
+    check("step 13/" not in again.stderr, f"a stopped run trains no further step: {again.stderr}")
+    # A changed rule applies to later and to earlier logged steps.
     longer = ALWAYS.replace("for: 12", "for: 15")
     place.train("stopped", "--set", longer, expect=3)
     check(events(place.run("stopped"))[-1] == (15, "end", "collapse_stop"), events(place.run("stopped")))
@@ -56,11 +58,11 @@ def check_goes_on(place):
     done = place.train("stopped", "--set", OFF)
     check("resumes after step 15" in done.stderr, done.stderr)
     difference = first_difference(place.run("whole"), place.run("stopped"))
-    check(difference is None, f"stopped twice and gone on: {difference}")
+    check(difference is None, f"stopped twice and resumed: {difference}")
 
 
 def check_killed_in_between(place):
-    """The logged steps before a resume count."""
+    """Logged steps before a resume count towards the rule."""
     place.train("counted", "--set", ALWAYS, "--stop-after", "7", expect=130)
     place.train("counted", "--set", ALWAYS, expect=3)
     check(events(place.run("counted"))[-1] == (12, "end", "collapse_stop"), events(place.run("counted")))
@@ -89,16 +91,16 @@ def check_matrix(place):
 
     rule = ("telemetry.collapse_stop.measure: max_load_norm, telemetry.collapse_stop.at_least: 0.5, "
             "telemetry.collapse_stop.layers: all, telemetry.collapse_stop.for: ")
-    for _ in range(2):  # not tried again
+    for _ in range(2):  # the second time it is not tried again
         done = train(rule + "12", 3)
         check("moe-steps-fp32-seed1 (exit 3: " in done.stderr, done.stderr)
         check("stopped by its guard (collapse_stop), step 12 of 60" in done.stdout, done.stdout)
-        check("INCOMPLETE" in done.stdout, "a stopped cell is not a finished one")
-    done = train("run.checkpoint_every: 20", 0)  # the rule taken out: it goes on
+        check("INCOMPLETE" in done.stdout, "a stopped cell does not count as finished")
+    done = train("run.checkpoint_every: 20", 0)  # without the rule it continues
     check("moe-steps-fp32-seed1 resumes after step 12" in done.stderr and "2 of 2 cells are done" in done.stdout,
           done.stderr + done.stdout)
     done = train(rule + "12", 0)
-    check("0 to train" in done.stderr, f"what is done stays done: {done.stderr}")
+    check("0 to train" in done.stderr, f"finished cells are not trained again: {done.stderr}")
 
 
 def main():

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs under contracts: where they land, that a landing survives kill -9 to the bit, contracts in seconds, the summary."""
+"""Runs under contracts: their landings, which survive kill -9 to the bit, contracts in seconds, and
+the summary."""
 import json
 import pathlib
 import re
@@ -34,7 +35,8 @@ def landed(run):
 
 
 def check_landings(place):
-    # 60 steps as a contract of the configuration itself; a sparse evaluation cadence shows the landings' own.
+    # The configuration itself is the reference: 60 steps. Evaluations are sparse, so that those of
+    # the landings show.
     contract = [*sets(contract__kind="activeDN", contract__reference=place.config, eval__every=50, run__log_every=7,
                       run__checkpoint_every=25, run__keep_checkpoints=1)]
     done = place.train("whole", *contract)
@@ -45,14 +47,14 @@ def check_landings(place):
     check(landed(run)[3][1] == "0.2 of activeDN", landed(run))
     evaluated = [step for step, in rows(run, "SELECT step FROM eval WHERE metric = 'loss_nats' ORDER BY step")]
     check(evaluated == sorted({*steps, 50}), evaluated)
-    # Every landing's checkpoint stays; of the others only the last.
+    # Every landing's checkpoint is kept; of the others only the last.
     kept = [int(folder.name[5:]) for folder in checkpoints(run)]
     check(kept == sorted({*steps, 50}), kept)
     seconds = rows(run, "SELECT step, value FROM scalar WHERE name = 'train_s' ORDER BY step")
     check({*evaluated} <= {step for step, _ in seconds}, f"the time of every evaluation is known: {seconds}")
     check(all(a[1] < b[1] for a, b in zip(seconds, seconds[1:])), f"training seconds grow: {seconds}")
-    check(resolved(run, "landings") == "[0.02, 0.05, 0.1, 0.2, 0.5, 1.0]", "the landings are written out")
-    check("config.yaml: " in resolved(run, "derived_from") and resolved(run, "reference") == '""', "so is the coefficient")
+    check(resolved(run, "landings") == "[0.02, 0.05, 0.1, 0.2, 0.5, 1.0]", "the resolved configuration lists the landings")
+    check("config.yaml: " in resolved(run, "derived_from") and resolved(run, "reference") == '""', "the resolved configuration has the coefficient")
 
     for step in (1, 12, 35):
         stop_at(place.command("killed", *contract), step)
@@ -61,11 +63,11 @@ def check_landings(place):
     check(difference is None, difference)
     check(landed(place.run("killed")) == landed(run), "every landing is recorded once")
     again = rows(place.run("killed"), "SELECT step, value FROM scalar WHERE name = 'train_s' ORDER BY step")
-    check(all(a[1] < b[1] for a, b in zip(again, again[1:])), f"training seconds go on after a kill: {again}")
+    check(all(a[1] < b[1] for a, b in zip(again, again[1:])), f"training seconds continue after a kill: {again}")
 
-    # None at all, and a slice of the same horizon.
+    # A run without landings, and a fraction of the same horizon.
     place.train("none", *contract, *sets(contract__landings="[]"))
-    check(not landed(place.run("none")), "no landings when none are wanted")
+    check(not landed(place.run("none")), "an empty list gives no landings")
     check(first_difference(run, place.run("none")) is not None, "fewer evaluations")
     fifth = place.train("fifth", *contract, *sets(contract__fraction=0.2, schedule__warmdown=2))
     check("steps at step 12/12" in fifth.stderr, fifth.stderr)
@@ -79,14 +81,14 @@ def check_seconds(place):
     run = place.run("seconds")
     step_seconds, steps = float(resolved(run, "step_seconds")), int(resolved(run, "steps"))
     check(0 < step_seconds < 1 and steps in (int(1 / step_seconds), int(1 / step_seconds) + 1), f"{step_seconds} {steps}")
-    check("measured" in resolved(run, "derived_from"), "says that it was measured")
-    again = place.train("seconds", *quick)  # is over, with the length of step that it began with
+    check("measured" in resolved(run, "derived_from"), "derived_from says that it was measured")
+    again = place.train("seconds", *quick)  # finishes with the step duration that it began with
     check(f"steps at step {steps}/{steps}" in again.stderr, again.stderr)
     # A run as the reference.
     seconds = rows(run, "SELECT value FROM scalar WHERE name = 'train_s' ORDER BY step DESC LIMIT 1")[0][0]
     place.train("as-long", *sets(contract__kind="seconds", contract__reference=run, contract__step_seconds=seconds / 20,
                                  contract__landings="[]", schedule__warmdown_fraction=0.5, schedule__warmdown=0))
-    check(int(resolved(place.run("as-long"), "steps")) == 20, "twenty steps of a twentieth")
+    check(int(resolved(place.run("as-long"), "steps")) == 20, "20 steps, each of 1/20 of the seconds")
 
 
 def check_summary(place):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Bad input: exit 1, one line `error:` with the value, one line `hint:`, and nothing lost or changed."""
+"""Bad input: exit 1, one line `error:` with the value, one line `hint:`, and nothing lost or
+changed."""
 import os
 import pathlib
 import shutil
@@ -16,7 +17,7 @@ FOLDER = tempfile.TemporaryDirectory(prefix="assay-errors-")
 WORK = pathlib.Path(FOLDER.name)
 failures = []
 
-# What is wrong with a configuration: its text, then what error and hint must contain.
+# A name, the text of a configuration, and what error and hint must contain.
 CONFIGS = [
     ("unknown key", config_text(model="{hiden: 64}"), "unknown key hiden in model", "did you mean hidden"),
     ("unknown section", config_text(modell="{}"), "unknown key modell at the top level", "did you mean model"),
@@ -137,7 +138,7 @@ CONFIGS = [
      "attention.fprop in fp8_1x128 needs blocks of 128 along model.hidden = 64", "multiple of 128"),
 ]
 
-# Data of `assay train`: the section data, then what error and hint must contain.
+# Training shards: a name, the pattern, and what error and hint must contain.
 SHARDS = [
     ("missing", "c/nothing_*.bin", "no file matches", "path"),
     ("a folder", "c", "is a folder", "*.bin"),
@@ -155,7 +156,7 @@ SHARDS = [
 PREPARE = ["data", "prepare", "--tokenizer", "tok.json", "-o", "out"]
 TRAIN = ["train", "good.yaml", "--run"]
 
-# Arguments, then what error and hint must contain.
+# Arguments, and what error and hint must contain.
 COMMANDS = [
     (["trian"], "unknown command trian", "did you mean train"),
     (["data", "prepair"], "unknown command prepair", "did you mean prepare"),
@@ -263,7 +264,7 @@ COMMANDS = [
     (["router", "done"], "the model is dense", "model.moe"),
 ]
 
-# config.json of a folder that `assay import` is given, then what error and hint must contain.
+# The config.json of a folder given to `assay import`, and what error and hint must contain.
 CONFIG_JSONS = [
     ("{}", "has neither architectures nor model_type", "LlamaForCausalLM"),
     ("[1]", "is no JSON object", "config.json"),
@@ -301,7 +302,8 @@ def check(what, ok, detail=""):
 
 
 def refused(what, arguments, error, hint, said_before=False, **how):
-    """Also: the command changes no file, and says nothing else unless it had begun to train."""
+    """Requires the error and the hint, that no file changes, and no other output unless
+    said_before."""
     before = bad_input.tree(WORK)
     done = run(arguments, **how)
     lines = done.stderr.decode(errors="replace").splitlines()
@@ -336,7 +338,7 @@ def check_tables():
 
 def check_permissions():
     if not bad_input.can_drop_privileges(WORK):
-        print("not run: unreadable files and read-only runs, this user may read and write everything")
+        print("not run: unreadable files and read-only runs, because this user may read and write everything")
         return
     for arguments, error, hint in UNREADABLE:
         refused("unreadable", arguments, error, hint, preexec_fn=bad_input.without_privileges)
@@ -366,7 +368,7 @@ def check_changed_data():
     kept = bad_input.tree(WORK / "c")
     (WORK / "text2.txt").write_text((WORK / "text.txt").read_text().replace("mat", "hat"))
     works("data", "prepare", "text2.txt", "--tokenizer", "tok.json", "-o", "c", "--overwrite")
-    check("the corpus is another one", manifest.read_bytes() != kept["manifest.json"])
+    check("the corpus has changed", manifest.read_bytes() != kept["manifest.json"])
     refused("data that changed", [*TRAIN, "done", "--steps", "8"],
             "the data of the run has changed: corpus_train", "--fresh")
     for name, content in kept.items():
@@ -374,7 +376,7 @@ def check_changed_data():
 
 
 def check_no_space():
-    """A disk that is full indeed, in a mount namespace of its own."""
+    """A disk that is really full, in a separate mount namespace."""
     size = sum(file.stat().st_size for file in (WORK / "done").rglob("*") if file.is_file())
     weights = (checkpoints(WORK / "done")[-1] / "model.safetensors").stat().st_size
     (WORK / "small").mkdir()
@@ -384,11 +386,11 @@ def check_no_space():
               f"mount -o remount,size=64m small; {train} 2>second; echo $?; ls small/run/checkpoints")
     done = subprocess.run(["unshare", "-m", "sh", "-c", script], cwd=WORK, capture_output=True, text=True)
     if done.returncode in (1, 77) and not done.stdout:
-        print(f"not run: a disk that is full, this user may not mount: {done.stderr.strip()}")
+        print(f"not run: a full disk, this user may not mount: {done.stderr.strip()}")
         return
     said = (WORK / "first").read_text().splitlines()[-2:]
     check("no space", "No space left on device" in said[0] and said[1].startswith("hint: check the disk"), said)
-    check("the run goes on once there is space", done.stdout.split() ==
+    check("the run continues once there is space", done.stdout.split() ==
           ["1", "step-00000004", "step-00000006", "0", "step-00000006", "step-00000008"], done.stdout)
 
 
@@ -402,12 +404,12 @@ def check_full_disk():
     refused("full disk, checkpoint", [*TRAIN, "done", "--steps", "8"], "File too large",
             "df -h done/checkpoints)", said_before=True,
             preexec_fn=bad_input.full_disk(2 * weights))
-    check("the checkpoints before stay", bad_input.tree(WORK / "done" / "checkpoints") == before, "they differ")
+    check("earlier checkpoints are kept", bad_input.tree(WORK / "done" / "checkpoints") == before, "they differ")
     works(*TRAIN, "whole", "--steps", "8")
     works(*TRAIN, "done", "--steps", "8")
     names = [folder.name for folder in checkpoints(WORK / "done")]
-    check("the run goes on", names[-1] == "step-00000008", names)
-    check("as if the disk had had space", bad_input.tree(checkpoints(WORK / "done")[-1])["model.safetensors"]
+    check("the run continues", names[-1] == "step-00000008", names)
+    check("the bits are those of a run with enough space", bad_input.tree(checkpoints(WORK / "done")[-1])["model.safetensors"]
           == bad_input.tree(checkpoints(WORK / "whole")[-1])["model.safetensors"], "other weights")
 
 
@@ -418,7 +420,7 @@ def check_damaged_checkpoint():
 
 
 def check_other_tokenizer():
-    """What the refusal offers works."""
+    """The option that the refusal's hint names works."""
     works("import", "exported", "-o", "other-imported", "--config", "other.yaml", "--set", "data.check_tokenizer=false")
     works("train", "other-imported/config.yaml", "--run", "other-imported", "--steps", "2")
     works("train", "imported/config.yaml", "--run", "imported", "--steps", "2")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""CORE and samples while a run trains: they change no bit of it, a run that is stopped gets the same ones, CORE is what
-`assay eval` gives for the checkpoint, and a run that reaches its target waits for its score."""
+"""CORE and samples during training: they change no bit of the run, a stopped run gets the same
+ones, CORE equals the score that `assay eval` gives for the checkpoint, and a run that reaches its
+target waits for its score."""
 import json
 import pathlib
 import random
@@ -45,7 +46,7 @@ def write_bundle(folder, absent=("absent",), rows_each=40):
 
 
 def trained_alike(a, b):
-    """Where tensors, or telemetry other than evaluations, differ."""
+    """The first difference in tensors or in telemetry other than evaluations, or None."""
     if newest_tensors(a) != newest_tensors(b):
         return "the last checkpoints differ"
     for query in ("SELECT step, name, value FROM scalar WHERE name IN ('hash', 'train_loss_nats', 'gradient_norm')",
@@ -74,7 +75,7 @@ def check_rows(place, name):
     core = rows(run, "SELECT step, metric, value, n FROM eval WHERE task = 'core' ORDER BY step, metric")
     check([(step, metric) for step, metric, _, _ in core] ==
           [(step, metric) for step in (25, 50, 60) for metric in (MEAN, "not_scored_rows", "standard_error")],
-          f"the mean says what it is not: {core}")
+          f"the mean of part of CORE is not called CORE: {core}")
     check(all(n == 90 for _, _, _, n in core), core)
     tasks = rows(run, "SELECT task, metric, value FROM eval WHERE task LIKE 'core/%' AND step = 60 ORDER BY task, metric")
     check([row[:2] for row in tasks] == [(f"core/{label}", metric) for label in sorted(TASKS)
@@ -91,7 +92,7 @@ def check_rows(place, name):
 
 
 def check_like_eval(place, name):
-    """What `assay eval` gives for the last checkpoint."""
+    """The scores equal those of `assay eval` for the last checkpoint."""
     run = place.run(name)
     ours = json.loads((run / "evals" / "step-00000060.json").read_text())["core"]
     done = assay("eval", run, "--tasks", "core", "--bundle", place.path / "bundle", "--max-rows", "30", "--json")
@@ -107,14 +108,14 @@ def check_like_eval(place, name):
 
 
 def check_stopped(place, settings):
-    for after in (7, 18, 25):  # 25 and 50 are steps with a score
+    for after in (7, 18, 25):  # steps 25 and 50 have a score
         place.train("stopped", *settings, "--stop-after", str(after), expect=130)
     place.train("stopped", *settings)
     process = subprocess.Popen(place.command("cut", *settings), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         if line.startswith("step 25/"):
             break
-    process.send_signal(signal.SIGINT)  # before or in the evaluation of step 25
+    process.send_signal(signal.SIGINT)  # before or during the evaluation of step 25
     said = process.communicate()[1]
     check(process.returncode == 130, f"exit {process.returncode}: {said}")
     place.train("cut", *settings)
@@ -130,19 +131,20 @@ def check_target(place):
     done = place.train("target", *core_settings(place), *target)
     check("target_loss at step 40/60" in done.stderr, done.stderr)
     steps = rows(place.run("target"), "SELECT DISTINCT step FROM eval WHERE task = 'core'")
-    check(steps == [(40,)], f"the run waits for its score, and there is no other: {steps}")
+    check(steps == [(40,)], f"the run waits for its score, and has no other: {steps}")
     order = [line.split()[0] for line in done.stderr.splitlines() if line.startswith(("checkpoint", "eval 40/60 mean", "target_loss"))]
-    check(order[-3:] == ["checkpoint", "eval", "target_loss"], f"what takes long comes when all is saved: {order}")
-    check("capability: mean_of_3_of_4_tasks_of_at_most_30_rows_each " in done.stderr, f"the triple has it: {done.stderr}")
+    check(order[-3:] == ["checkpoint", "eval", "target_loss"], f"slow evaluations come after the checkpoint: {order}")
+    check("capability: mean_of_3_of_4_tasks_of_at_most_30_rows_each " in done.stderr, f"the summary has the score: {done.stderr}")
     again = place.train("target", *core_settings(place), *target)
     check("target_loss at step 40/60" in again.stderr and "eval 40/60 mean" not in again.stderr, again.stderr)
     place.train("later", *target)
     late = place.train("later", *core_settings(place), *target)
-    check("eval 40/60 mean" in late.stderr, f"a score that is asked for later: {late.stderr}")
+    check("eval 40/60 mean" in late.stderr, f"a score that is requested later: {late.stderr}")
 
 
 def check_asked_later(place):
-    """A score of the step that the run goes on from, of a run whose last steps are in another format."""
+    """A score requested at resume for the step that the run resumes from, in a run whose last steps
+    have another format."""
     tail = ["--set", "precision.recipe=nvfp4", "--set", "precision.bf16_tail=0.5"]
     wanted = [*core_settings(place, every=40), "--set",
               "eval.samples={prompts: [Once, The, A, And], tokens: 48, temperature: 1, every: 40}"]
@@ -150,13 +152,13 @@ def check_asked_later(place):
     place.train("asked", *tail, "--stop-after", "40", expect=130)
     place.train("asked", *tail, *wanted)
     difference = first_difference(place.run("tail"), place.run("asked"))
-    check(difference is None, f"asked for when the run goes on: {difference}")
-    check(samples(place.run("tail")) == samples(place.run("asked")), "in the formats of its last step")
-    check(len(rows(place.run("asked"), "SELECT * FROM eval WHERE task = 'core' AND step = 40")) == 3, "it is there")
+    check(difference is None, f"requested when the run resumes: {difference}")
+    check(samples(place.run("tail")) == samples(place.run("asked")), "samples use the formats of the last step")
+    check(len(rows(place.run("asked"), "SELECT * FROM eval WHERE task = 'core' AND step = 40")) == 3, "the score is recorded")
 
 
 def check_failure(place):
-    """An evaluation that cannot be written down does not end the run, and is done when it can."""
+    """An evaluation that cannot be written does not end the run, and is made up for later."""
     place.train("blocked", "--steps", "20")
     (place.run("blocked") / "evals").write_text("")
     done = place.train("blocked", *core_settings(place), "--steps", "20")
@@ -176,15 +178,15 @@ def main():
             check(f"eval 60/60 {MEAN} " in looked.stderr and "choice " in looked.stderr, looked.stderr)
             check('\n  "Once upon a time' in looked.stderr, looked.stderr)
             difference = trained_alike(place.run("plain"), place.run("looked"))
-            check(difference is None, f"looking changes nothing: {difference}")
+            check(difference is None, f"evaluations change nothing: {difference}")
             check_rows(place, "looked")
             check_like_eval(place, "looked")
             check_stopped(place, settings)
             check_target(place)
             done = assay("receipt", "verify", place.run("looked"), "--rerun", "5")
-            check(done.returncode == 0, f"the receipt is repeated: {done.stdout}{done.stderr}")
+            check(done.returncode == 0, f"the receipt's rerun matches: {done.stdout}{done.stderr}")
             plans = [place.train("plan", *more, "--plan").stdout for more in ([], SAMPLES)]
-            check("cache" not in plans[0] and "cache" in plans[1], "keys and values only where they are asked for")
+            check("cache" not in plans[0] and "cache" in plans[1], "the KV cache is planned only if samples are requested")
     with Workplace() as place:
         write_bundle(place.path / "bundle", absent=())
         for recipe in ("bf16", "mxfp8", "nvfp4"):

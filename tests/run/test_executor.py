@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""assay train with the CUDA kernels, run by the executor on the CPU (build/assay_on_executor): the whole way of a run with
---device cuda, but for the GPU itself. Slow, so everything is tiny."""
+"""assay train with the CUDA kernels on the SIMT emulator (build/assay_on_executor): a complete run
+with --device cuda except for the GPU itself. Slow, so everything is tiny."""
 import os
 import sys
 
@@ -10,12 +10,12 @@ SMALL = ["--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_
          "--set", "run.checkpoint_every=2", "--set", "eval.every=2", "--set", "eval.tokens=128",
          "--set", "telemetry.probe_tokens=64", "--set", "schedule.warmup=1", "--set", "schedule.warmdown=1",
          "--set", "precision.recipe=bf16"]
-MASKED = ["--set", "data.mask_eos=true"]  # so that the targets of a step differ in number
+MASKED = ["--set", "data.mask_eos=true"]  # so that micro-batches have different numbers of targets
 LOSS = "SELECT step, value FROM scalar WHERE name = 'train_loss_nats' ORDER BY step"
 
 
 def cut(workplace, name):
-    """The run as it was after two steps."""
+    """Cuts a run back to its state after two steps."""
     for folder in checkpoints(workplace.run(name))[1:]:
         for file in folder.iterdir():
             file.unlink()
@@ -32,7 +32,7 @@ failures = []
 for moe in (False, True):
     with Workplace(moe=moe) as w:
         w.train("gpu", "--device", "cuda", *SMALL)
-        w.train("again", "--device", "auto", *SMALL)  # auto takes the GPU where there is one
+        w.train("again", "--device", "auto", *SMALL)  # auto uses the GPU if there is one
         difference = first_difference(w.run("gpu"), w.run("again"))
         if difference:
             failures.append(f"moe {moe}: the same run twice: {difference}")
@@ -47,7 +47,7 @@ for moe in (False, True):
         for other in ("one-by-one", "late"):
             difference = first_difference(w.run("masked"), w.run(other))
             if difference:
-                failures.append(f"moe {moe}: kernels in a graph, or {other}: {difference}")
+                failures.append(f"moe {moe}: kernels in a graph against {other}: {difference}")
         if rows(w.run("masked"), LOSS) == rows(w.run("gpu"), LOSS):
             failures.append(f"moe {moe}: no target of these steps was masked")
         w.train("cpu", "--device", "cpu", *SMALL)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A matrix of runs: one table from one file; killed at any moment it goes on to the same bits; edited, it trains what is
-new and refuses what changed; a run that fails does not take the others with it."""
+"""A matrix of runs: one file gives one table. Killed at any moment, it resumes to the same bits;
+edited, it trains what is new and refuses what changed; a failed run does not stop the others."""
 import csv
 import fcntl
 import json
@@ -29,7 +29,7 @@ seeds: [{seeds}]
 set: {{run.checkpoint_every: 10, run.steps: 40{set}}}
 threads: 2
 """
-# Seed by seed; the dense runs stand in both tables.
+# In the order of training, seed by seed; the dense runs are in both tables.
 RUNS = [f"{cell}-fp32-seed{seed}" for seed in (1, 2) for cell in ("dense-activeDN", "moe-activeDN", "moe-totalDN")]
 
 
@@ -72,7 +72,7 @@ def trained_in(folder):
 def check_whole(place):
     done = place.matrix("m.yaml", "whole", "--json")
     whole = place.path / "whole"
-    check(trained_in(whole) == sorted(RUNS), f"runs that coincide are trained once: {trained_in(whole)}")
+    check(trained_in(whole) == sorted(RUNS), f"identical runs are trained once: {trained_in(whole)}")
     said = json.loads(done.stdout)
     check(said == json.loads((whole / "summary.json").read_text()), "stdout is summary.json")
     check(said["complete"] and said["cells"] == 8 and said["done"] == 8, said)
@@ -99,16 +99,17 @@ def check_whole(place):
     for words in ("8 of 8 cells are done.", "Ranking under activeDN", "Ranking under totalDN", "tokens/P_active",
                   "Another contract may rank them otherwise"):
         check(words in text, f"summary.md has {words!r}:\n{text}")
-    (whole / RUNS[2] / "receipt.json").unlink()  # as if it had been killed before it was written
+    # As if the run was killed before its receipt was written.
+    (whole / RUNS[2] / "receipt.json").unlink()
     again = place.matrix("m.yaml", "whole")
-    check("0 to train" in again.stderr and "edited" not in again.stderr, f"what is done stays: {again.stderr}")
+    check("0 to train" in again.stderr and "edited" not in again.stderr, f"finished runs are kept: {again.stderr}")
     check(again.stdout == text, "the table is on stdout")
     verified = assay("receipt", "verify", whole)
     check(verified.returncode == 0 and "totalDN.moe.fp32.val_loss_minus_first.mean" in verified.stdout, verified)
     (whole / "summary.csv").write_text((whole / "summary.csv").read_text().replace("moe", "mow"))
-    check(assay("receipt", "verify", whole).returncode == 2, "a table edited by hand is found")
+    check(assay("receipt", "verify", whole).returncode == 2, "a table edited by hand is detected")
     place.matrix("m.yaml", "whole", "--summary")
-    check(assay("receipt", "verify", whole).returncode == 0, "--summary writes it anew")
+    check(assay("receipt", "verify", whole).returncode == 0, "--summary writes it again")
 
 
 def check_by_hand(place):
@@ -129,7 +130,7 @@ set: {{run.checkpoint_every: 20, run.steps: 40{set}}}
 
 
 def check_reused(place):
-    """A second matrix takes what the first has trained, and trains the rest."""
+    """A second matrix reuses the runs that the first has trained, and trains the rest."""
     (place.path / "fast.yaml").write_text((place.path / "dense.yaml").read_text().replace("lr: 3e-3", "lr: 4e-3"))
     whole, folder, taken = place.path / "whole", place.path / "study", "plain-steps-fp32-seed1"
     place.write("study.yaml", text=STUDY)
@@ -147,17 +148,17 @@ def check_reused(place):
     verified = assay("receipt", "verify", folder)
     check(verified.returncode == 0 and f"{taken}/reused.json" in verified.stdout, verified)
     again = place.matrix("study.yaml", "study", "--reuse", whole)
-    check("0 to train" in again.stderr and "is reused from" not in again.stderr, f"once: {again.stderr}")
+    check("0 to train" in again.stderr and "is reused from" not in again.stderr, f"a run is reused only once: {again.stderr}")
     shutil.rmtree(folder / "fast-steps-fp32-seed1")
     once_more = place.matrix("study.yaml", "study", "--reuse", whole)
-    check("1 to train" in once_more.stderr, f"what waits needs nothing of {whole}: {once_more.stderr}")
+    check("1 to train" in once_more.stderr, f"runs still to train do not need {whole}: {once_more.stderr}")
     whole.rename(place.path / "away")
     again = place.matrix("study.yaml", "study", "--reuse", whole)
-    check("0 to train" in again.stderr, f"nor does what is done: {again.stderr}")
+    check("0 to train" in again.stderr, f"nor do finished runs: {again.stderr}")
     (place.path / "away").rename(whole)
     place.write("study.yaml", text=STUDY, changes=", optimizer.lr: 5e-3")
     place.matrix("study.yaml", "study", "--fresh-changed", "--only", "plain")
-    check("reused" not in (folder / "summary.md").read_text(), "what is trained anew is not reused")
+    check("reused" not in (folder / "summary.md").read_text(), "a run trained again is not listed as reused")
     place.write("study.yaml", text=STUDY)
 
 
@@ -178,7 +179,7 @@ def check_not_reused(place):
         return done.stderr.splitlines()
 
     def refused_by_both(folder, error, hint):
-        """A dry run says what the command would, of the run it would say it of."""
+        """A dry run reports the same refusal for the same run as the command itself."""
         said, taught = (line.split(": ", 1)[1] for line in refused(folder, error, hint))
         reuse = ("--reuse", place.path / folder)
         shown = place.matrix("study.yaml", "not", *reuse, "--dry-run").stdout
@@ -212,21 +213,22 @@ def check_not_reused(place):
         check(assay("receipt", "make", meta.parent).returncode == 0, f"{name} is sealed")
         refused_by_both(name, error, hint)
     done = place.matrix("study.yaml", "forced", "--reuse", place.path / "other-build", "--force", expect=1)
-    check("another build of this program" in done.stderr, f"--force is of models that see other data: {done.stderr}")
+    check("another build of this program" in done.stderr, f"--force applies only to models that see different data: {done.stderr}")
     forced = place.matrix("study.yaml", "forced", "--reuse", place.path / "other-build", "--reuse-elsewhere")
     check("is reused from" in forced.stderr and "trained on" not in forced.stderr, forced.stderr)
     forced = place.matrix("study.yaml", "forced-device", "--reuse", place.path / "other-device", "--reuse-elsewhere")
     check(f"{RUNS[0]}, trained on {gpu} (this matrix trains on " in forced.stderr, forced.stderr)
-    check(f", on {gpu})" in forced.stdout, "the table says it where devices differ: " + forced.stdout)
+    check(f", on {gpu})" in forced.stdout, "the table shows that devices differ: " + forced.stdout)
     copy("imported", "imported.json")[0].write_text("{}")
     refused("imported", "began from imported weights (imported.json)", "begins from its seed")
 
-    # Every field of precision may be changed when a run goes on: the last configuration does not tell.
+    # Fields of precision may change at a resume, so the last configuration does not show how a run
+    # was trained.
     config, changed = whole / "configs" / f"{RUNS[0]}.yaml", place.path / "changed" / RUNS[0]
     for first in ("precision.recipe=bf16", "precision.products=native", "eval.every=5"):
         shutil.rmtree(changed.parent, ignore_errors=True)
         done = assay("train", config, "--run", changed, "--set", first, "--stop-after", "20")
-        check(done.returncode == 130, f"stops half way: {done.stderr}")
+        check(done.returncode == 130, f"stops halfway: {done.stderr}")
         done = assay("train", config, "--run", changed)
         check(done.returncode == 0, done.stderr)
         error = {"precision.recipe=bf16": "was trained in bf16, and from step 20 on in fp32",
@@ -236,7 +238,8 @@ def check_not_reused(place):
         if "recipe" not in first:
             continue
         meta = json.loads((changed / "meta.json").read_text())
-        for launch in [meta, *meta["before"]]:  # as a program wrote it that did not note them
+        # As written by a program that did not record these fields.
+        for launch in [meta, *meta["before"]]:
             del launch["precision"], launch["config_sha256"]
         (changed / "meta.json").write_text(json.dumps(meta))
         refused("changed", error, "no cell trains like that")
@@ -244,7 +247,7 @@ def check_not_reused(place):
     assay("train", config, "--run", stopped, "--set", "run.checkpoint_every=7", "--stop-after", "20")
     check(assay("train", config, "--run", stopped).returncode == 0, "goes on")
     shown = place.matrix("study.yaml", "stopped-study", "--only", "plain", "--reuse", stopped.parent)
-    check("is reused from" in shown.stderr, f"stopped and gone on in the same configuration: {shown.stderr}")
+    check("is reused from" in shown.stderr, f"stopped and resumed with the same configuration: {shown.stderr}")
 
     with sqlite3.connect(copy("half", "telemetry.db")[0]) as db:
         db.execute("DELETE FROM event")
@@ -253,26 +256,28 @@ def check_not_reused(place):
 
 
 def check_copy_cut_short(place):
-    """A limit on the size of files stands for a full disk; a copy left behind, for a process killed while it copied."""
+    """A failed copy: a limit on the size of files simulates a full disk, a leftover copy simulates
+    a killed process."""
     place.write("study.yaml", text=STUDY)
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 10, 16 << 10))
     whole, folder, taken = place.path / "whole", place.path / "cut", "plain-steps-fp32-seed1"
     part = folder / f"{taken}.part"
     cut = subprocess.run(place.command("study.yaml", folder, "--reuse", whole), capture_output=True, text=True,
-                         preexec_fn=limit, restore_signals=False)  # without SIGXFSZ: an error
+                         # SIGXFSZ stays ignored, so that the write fails
+                         preexec_fn=limit, restore_signals=False)
     check(cut.returncode == 1 and f"error: cannot copy {whole}" in cut.stderr, f"cannot copy: {cut}")
-    check(not part.exists() and not (folder / taken).exists(), "removes what it had copied")
-    check((folder / "matrix.json").exists(), "the folder is that of a matrix before anything is copied")
+    check(not part.exists() and not (folder / taken).exists(), "removes its partial copy")
+    check((folder / "matrix.json").exists(), "the folder becomes a matrix folder before anything is copied")
     part.mkdir()
     (part / "config.yaml").write_text("of a process that was killed")
     (folder / taken).mkdir()
     (folder / taken / "note.txt").write_text("mine")
     mine = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole, expect=1)
     check(f"{taken} has files but no run in it" in mine.stderr, mine.stderr)
-    check(not part.exists(), "what was left behind is swept")
+    check(not part.exists(), "the leftover copy is removed")
     shown = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole, "--dry-run").stdout
-    check(f"refused: {folder / taken} has files but no run in it" in shown, f"a dry run says it too: {shown}")
-    (folder / taken / "note.txt").rename(folder / taken / ".lock")  # as a process leaves it
+    check(f"refused: {folder / taken} has files but no run in it" in shown, f"a dry run reports it too: {shown}")
+    (folder / taken / "note.txt").rename(folder / taken / ".lock")  # as left by a process
     done = place.matrix("study.yaml", "cut", "--only", "plain", "--reuse", whole)
     check(f"{taken} is reused from" in done.stderr, done.stderr)
     difference = first_difference(whole / RUNS[0], folder / taken)
@@ -319,7 +324,7 @@ def check_killed(place):
         wait_for(lambda: has_line(folder / "logs" / f"{cell}.log", f"step {step}/"), f"step {step} of {cell}")
         process.kill()
         process.communicate()
-        if cell == RUNS[0]:  # at once: the runs of the killed one must be no trouble
+        if cell == RUNS[0]:  # restarts at once: runs of the killed matrix may still be running
             continue
         wait_for(lambda: holder_is_gone(folder / cell), "end of the runs whose matrix was killed", 5)
     part = place.matrix("m.yaml", "killed", "--summary")
@@ -343,7 +348,7 @@ def check_interrupted(place):
     check(process.returncode == 130, f"Ctrl-C exits 130, not {process.returncode}: {said}")
     for cell in RUNS[:2]:
         check(list((folder / cell / "checkpoints").glob("step-*")), f"{cell} has a checkpoint")
-    check(not (folder / RUNS[2]).exists(), "nothing new was begun")
+    check(not (folder / RUNS[2]).exists(), "no new run was started")
     place.matrix("m.yaml", "interrupted", "--jobs", "3", "--threads", "3")
     place.same_as_whole("interrupted", "Ctrl-C, and several at once")
 
@@ -356,7 +361,7 @@ def check_edited(place):
     for words in ("the matrix was edited since it was started", "new:", "removed: kept on the disk", "3 to train"):
         check(words in done.stderr, f"{words!r}: {done.stderr}")
     check(before == {cell: (folder / cell / "telemetry.db").stat().st_mtime_ns for cell in RUNS}, "old runs stay")
-    check("seed2" not in (folder / "runs.csv").read_text(), "what is not wanted any more is in no table")
+    check("seed2" not in (folder / "runs.csv").read_text(), "removed runs are in no table")
     history = json.loads((folder / "matrix.json").read_text())["edits"]
     check(len(history) == 1 and f"dense-activeDN-fp32-seed3" in history[0]["added"], history)
 
@@ -364,10 +369,10 @@ def check_edited(place):
     refused = place.matrix("m.yaml", "whole", expect=1)
     check("optimizer.lr: 0.003 -> 0.001" in refused.stderr and "6 runs of" in refused.stderr, refused.stderr)
     check("--fresh-changed" in refused.stderr.splitlines()[-1], refused.stderr)
-    check("0.003 -> 0.001" in place.matrix("m.yaml", "whole", "--dry-run").stderr, "--dry-run says it too")
+    check("0.003 -> 0.001" in place.matrix("m.yaml", "whole", "--dry-run").stderr, "--dry-run reports it too")
     place.matrix("m.yaml", "whole", "--fresh-changed", "--only", "dense")
     config = (folder / "dense-activeDN-fp32-seed1" / "config.yaml").read_text()
-    check("lr: 0.001" in config, "the run was made anew")
+    check("lr: 0.001" in config, "the run was trained again")
     place.write("m.yaml")
 
 
@@ -375,7 +380,7 @@ def check_failing(place):
     (place.path / "wild.yaml").write_text((place.path / "dense.yaml").read_text().replace("lr: 3e-3", "lr: 1e30"))
     text = MATRIX.replace("moe: moe.yaml", "wild: wild.yaml")
     place.write("wild_m.yaml", seeds="1", text=text)
-    for again in range(2):  # what its guard stopped is not tried again
+    for again in range(2):  # a run stopped by its guard is not tried again
         done = place.matrix("wild_m.yaml", "wild", expect=3)
         error = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
         check(len(error) == 1 and "wild-activeDN-fp32-seed1 (exit 3" in error[0], done.stderr)
@@ -388,7 +393,7 @@ def check_failing(place):
     (broken / RUNS[0] / "note.txt").write_text("mine")
     done = place.matrix("m.yaml", "broken", "--stop-on-failure", expect=1)
     check(f"{RUNS[0]} (exit 1:" in done.stderr and "has files but no run in it" in done.stderr, done.stderr)
-    check(not (broken / RUNS[1]).exists(), "--stop-on-failure begins nothing more")
+    check(not (broken / RUNS[1]).exists(), "--stop-on-failure starts no further run")
 
 
 def check_refusals(place):
@@ -427,7 +432,7 @@ def check_dry_run(place):
     check(not (place.path / "future").exists(), "--dry-run writes nothing")
     done = place.matrix(text, "future", "--only", "dense", expect=1)
     check("warning: dense-activeDN-fp8_block-seed1: precision fp8_block: attention.fprop" in done.stderr, done.stderr)
-    check(trained_in(place.path / "future") == sorted(c for c in RUNS if c.startswith("dense")), "the others are trained")
+    check(trained_in(place.path / "future") == sorted(c for c in RUNS if c.startswith("dense")), "the other runs are trained")
     presets = ROOT / "models" / "presets"
     for preset in [*(presets / "matrix").glob("*.yaml"), *presets.rglob("matrix*.yaml")]:
         done = assay("matrix", preset, "--dry-run", "--run-dir", place.path / "preset")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The peak resident memory of a run is within 15% + 64 MB of the printed plan, and --plan prints the plan and stops."""
+"""The peak resident memory of a run is within 15% + 64 MB of the printed plan, and --plan prints
+the plan and stops."""
 import pathlib
 import re
 import sys

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A run on a mixture of sources: the shares it reports, the plan, and the same bits when it is stopped and started again."""
+"""A run on a mixture of sources: the reported shares, the plan, and equal bits after a stop and a
+restart."""
 import pathlib
 import sys
 
@@ -44,7 +45,8 @@ with Workplace() as place:
     check(abs(last(place, "whole", "source_share/web/*_train_*.bin") + last(place, "whole", "source_share/code/*_train_*.bin")
               - 1) < 1e-9, "shares sum to 1")
 
-    # The loss of a source is that of a run which validates on its shards alone; it changes no bit of training.
+    # The loss of a source equals that of a run which validates only on its shards. It changes no
+    # bit of training.
     only_code = ["--set", f"data.val=['{place.path}/code/*_val_*.bin']", "--set", "eval.tokens=512"]
     place.train("only-code", *mixed, *only_code)
     place.train("asked", *mixed, "--set", "eval.source_tokens=512")
@@ -52,27 +54,27 @@ with Workplace() as place:
     loss = "SELECT step, metric, value, n FROM eval WHERE task = '{}' ORDER BY step, metric"
     of_code = rows(place.run("asked"), loss.format("val/code/*_train_*.bin"))
     check(len(of_code) == 6 and of_code == rows(place.run("only-code"), loss.format("val")), f"the loss of a source: {of_code}")
-    check(len(rows(place.run("asked"), loss.format("val/web/*_train_*.bin"))) == 6, "every source has one")
+    check(len(rows(place.run("asked"), loss.format("val/web/*_train_*.bin"))) == 6, "every source has a loss")
     hashes = [rows(place.run(name), "SELECT step, value FROM scalar WHERE name = 'hash'") for name in ("whole", "asked", "only-code")]
-    check(len(hashes[0]) == 60 and hashes[0] == hashes[1] == hashes[2], "looking at sources changes nothing")
+    check(len(hashes[0]) == 60 and hashes[0] == hashes[1] == hashes[2], "the losses of sources change nothing")
 
-    # Stopped between two checkpoints, and gone on with twice.
+    # Stopped twice between checkpoints, and resumed.
     for after in (7, 23):
         place.train("stopped", *mixed, "--stop-after", str(after), expect=130)
     place.train("stopped", *mixed)
     difference = first_difference(place.run("whole"), place.run("stopped"))
-    check(difference is None, f"a mixture that is stopped: {difference}")
+    check(difference is None, f"a stopped mixture: {difference}")
 
     place.train("seed", *mixed, "--set", "run.seed=2", "--steps", "20")
     place.train("first", *mixed, "--steps", "20")
     losses = [rows(place.run(name), "SELECT value FROM scalar WHERE name = 'train_loss_nats'") for name in ("seed", "first")]
-    check(losses[0] != losses[1], "another seed draws otherwise")
+    check(losses[0] != losses[1], "another seed draws differently")
 
     for weights, said in (("[1, 1]", "data.mixture: [3.0, 1.0] -> [1.0, 1.0]"), ("null", "data.mixture: [3.0, 1.0] -> absent")):
         done = place.train("stopped", *sources, "--set", f"data.mixture={weights}", "--steps", "70", expect=1)
         check(said in done.stderr, f"other weights are refused: {done.stderr}")
 
     done = assay("receipt", "verify", place.run("whole"), "--rerun", "5")
-    check(done.returncode == 0, f"the receipt of a mixture is repeated: {done.stdout}{done.stderr}")
+    check(done.returncode == 0, f"the rerun of a mixture's receipt matches: {done.stdout}{done.stderr}")
 
 print("mixture: ok")

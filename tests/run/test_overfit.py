@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Trained on one batch again and again, dense and MoE learn it by heart: a loss under 0.05 nats. The tokens are drawn
-at random, so other tokens stay unknown: a loss below ln V there would be a target that leaks. The first loss is that of an untrained model, ln V + 1/2."""
+"""Trained repeatedly on one batch, dense and MoE models overfit it to a loss under 0.05 nats. The
+tokens are random, so other tokens stay unpredictable: a loss below ln V there would mean that
+targets leak. The first loss is that of an untrained model, ln V + 1/2."""
 import math
 import pathlib
 import random

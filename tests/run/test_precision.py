@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Runs in quantised recipes: what their formats lose is written down; an operand that is not finite ends them by name, unless an evaluation met it; stopped and started again they leave the same bits, over the switch to bf16 at their end too;
-another recipe goes on from the fp32 masters and says so; a matrix lists what its widths do not allow."""
+"""Runs in quantised recipes. The errors of their formats are recorded; a non-finite operand ends
+the run with its name, but only warns in an evaluation; a stopped and restarted run has the same
+bits, also across the switch to bf16 at its end; another recipe resumes from the fp32 masters with a
+message; a matrix lists formats that its widths do not allow."""
 import json
 import pathlib
 import re
@@ -9,7 +11,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import Workplace, assay, check, checkpoints, first_difference, plant_infinity, rows
 
-# Relative RMS error of activations: of normal numbers it is 2.65%, 2.65%, 9.5%, 11.5%.
+# Allowed relative RMS error of activations; for normal numbers it is 2.65%, 2.65%, 9.5%, 11.5%.
 ERRORS = {"fp8_tensor": (0.02, 0.04), "mxfp8": (0.02, 0.04), "nvfp4": (0.07, 0.12), "mxfp4_nmoe": (0.09, 0.14)}
 
 
@@ -20,7 +22,7 @@ def recipe(name, *more):
 def check_resume(place, name, *more):
     whole, stopped = f"{name}-whole", f"{name}-stopped"
     done = place.train(whole, *recipe(name, *more))
-    check(f"recipe {name}, on" in done.stderr and "experts        fprop" in done.stderr, f"says what it does: {done.stderr}")
+    check(f"recipe {name}, on" in done.stderr and "experts        fprop" in done.stderr, f"prints its recipe: {done.stderr}")
     meta = json.loads((place.run(whole) / "meta.json").read_text())
     check(meta["recipe"] == name, f"records its recipe: {meta['recipe']}")
     asked = assay("precision", place.run(whole), "--json")
@@ -33,7 +35,7 @@ def check_resume(place, name, *more):
     inputs = [l["error"] for l in losses if l["role"] == "experts" and l["operand"] == "fprop.input"]
     low, high = ERRORS[name]
     check(len(inputs) == 1 and low < inputs[0] < high, f"{name}: the error of its format: {inputs}")
-    for after in (7, 26):  # in the recipe; over the switch to bf16, where there is one
+    for after in (7, 26):  # within the recipe; after the switch to bf16, if there is one
         place.train(stopped, *recipe(name, *more), "--stop-after", str(after), expect=130)
     place.train(stopped, *recipe(name, *more))
     difference = first_difference(place.run(whole), place.run(stopped))
@@ -41,7 +43,8 @@ def check_resume(place, name, *more):
 
 
 def check_not_finite(place):
-    """A learning rate that overflows: the run ends with the operand's name, the checkpoint of the step before is whole."""
+    """A learning rate that overflows ends the run with the operand's name; the previous step's
+    checkpoint is complete."""
     for name in ("fp8_tensor", "nvfp4"):
         run = f"{name}-overflow"
         done = place.train(run, *recipe(name, "--set", "optimizer.lr=1e37", "--set", "schedule.warmup=0", "--set", "run.checkpoint_every=1",
@@ -58,13 +61,14 @@ def check_not_finite(place):
         if newest:
             again = place.train(run, *recipe(name, "--set", "optimizer.lr=1e37", "--set", "schedule.warmup=0", "--set", "run.checkpoint_every=1",
                                              "--set", "optimizer.weight_decay=0", "--set", "run.log_every=7"), expect=3)
-            check(f"resumes after step {step - 1}" in again.stderr and told[0] in again.stderr, f"the same again: {again.stderr}")
+            check(f"resumes after step {step - 1}" in again.stderr and told[0] in again.stderr, f"a restart ends the same way: {again.stderr}")
 
 
 def check_not_finite_evaluation(place):
-    """An operand that overflows on validation data alone: the evaluation is told by name, training goes on to the same bits."""
+    """An operand that overflows on validation data only: a warning names it, and training continues
+    to the same bits."""
     place.train("corpus", "--stop-after", "1", expect=130)
-    unseen, data = 515, {}  # not in the tokenizer
+    unseen, data = 515, {}  # a token that the tokenizer does not have
     for path in json.loads((place.run("corpus") / "meta.json").read_text())["data_sha256"]:
         kind = next((kind for kind in ("train", "val") if f"_{kind}_" in path), None)
         if kind is None:
@@ -87,7 +91,7 @@ def check_not_finite_evaluation(place):
               f"a model that is not finite is not evaluated: {asked}")
         place.train(f"{name}-sound", *recipe(name, *more))
         done = place.train(f"{name}-planted", *recipe(name, *more))
-        check(f"warning: the checkpoint {planted} is not finite: {first}; " in done.stderr, f"resuming says where: {done.stderr}")
+        check(f"warning: the checkpoint {planted} is not finite: {first}; " in done.stderr, f"resuming warns with the place: {done.stderr}")
         for step in (40, 60):
             check(re.search(rf"warning: evaluation val at step {step} is not finite: blocks\.0\.attn\.qkv, fprop\.input \(attention, block 0, "
                             r"\S+\): its largest magnitude is nan; training goes on", done.stderr), done.stderr)
@@ -114,10 +118,10 @@ def check_other_recipe(place):
     place.train("changed", *recipe("bf16"), "--stop-after", "20", expect=130)
     done = place.train("changed", *recipe("mxfp8", "--set", "precision.override=[experts.wgrad=bf16]"))
     check("precision: the checkpoint was trained in bf16, the run continues in mxfp8 with experts.wgrad=bf16" in done.stderr,
-          f"says that the recipe changed: {done.stderr}")
+          f"reports that the recipe changed: {done.stderr}")
     check("resumes after step 20" in done.stderr, done.stderr)
     again = place.train("changed", *recipe("mxfp8", "--set", "precision.override=[experts.wgrad=bf16]"))
-    check("was trained in" not in again.stderr, f"once: {again.stderr}")
+    check("was trained in" not in again.stderr, f"reports the change only once: {again.stderr}")
 
 
 def main():
@@ -134,7 +138,7 @@ def main():
         check(asked.returncode == 1 and "has no measures of number formats" in asked.stderr, asked.stderr)
         done = place.train("native", *recipe("mxfp8", "--set", "precision.products=native"))
         check("precision.products: native: a CPU has native products for none of these formats" in done.stderr, done.stderr)
-        check(losses(place, "native") == losses(place, "mxfp8-whole"), "and decodes them")
+        check(losses(place, "native") == losses(place, "mxfp8-whole"), "and simulates them, with the same losses")
         done = place.train("narrow", *recipe("fp8_block"), expect=1)
         check("error: attention.fprop in fp8_1x128 needs blocks of 128 along model.hidden = 64" in done.stderr and
               "hint: make it a multiple of 128, or keep that product in bf16" in done.stderr, done.stderr)

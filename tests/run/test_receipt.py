@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Receipts of real runs: `assay receipt verify` names whatever was changed, finds nothing where nothing was, and
---rerun trains the first steps again to the bit."""
+"""Receipts of real runs: `assay receipt verify` names every change, reports no drift without a
+change, and --rerun trains the first steps again to the same bits."""
 import json
 import pathlib
 import shutil
@@ -13,7 +13,8 @@ from harness import Workplace, assay, check, checkpoints
 
 
 class Runs:
-    """A finished run on shards of its own, and another one with other weights; copies of the first to spoil."""
+    """A finished run with its own shards, another run with other weights, and copies of the first
+    to damage."""
 
     def __init__(self, place):
         self.place = place
@@ -83,7 +84,7 @@ def remove_claim(run, name):
 
 NEWEST = "checkpoints/step-00000030"
 
-# What is done to a copy of the run, then what verify must name.
+# A name, a change to a copy of the run, and what verify must name.
 CHANGES = [
     ("a validation loss", lambda r, run: sql(run, "UPDATE eval SET value = value - 1e-9 WHERE metric = 'loss_nats'"),
      ["input telemetry telemetry.db", "claim val_loss_final", "claim val_loss_best"]),
@@ -112,7 +113,7 @@ CHANGES = [
     ("a claim taken away", lambda r, run: remove_claim(run, "val_loss_final"), ["claim val_loss_final"]),
 ]
 
-# Arguments in the workplace, then what error and hint must contain.
+# Arguments, and what error and hint must contain.
 REFUSALS = [
     (["verify", "nowhere"], "nothing at nowhere", "receipt.json"),
     (["verify", "shards"], "no receipt in shards", "receipt make"),
@@ -166,7 +167,7 @@ def check_same(runs):
     away = runs.place.path / "away"
     away.mkdir()
     moved = shutil.move(run, away / "renamed")
-    check("0 not available, 0 drift" in same("moved", moved), "all is there")
+    check("0 not available, 0 drift" in same("moved", moved), "everything is available")
     hidden = shutil.move(runs.shards, runs.place.path / "hidden")
     said = same("without data", moved)
     check("not available  input data" in said and "0 drift" in said, said)
@@ -177,28 +178,28 @@ def check_same(runs):
     (moved / "evals" / "core.json").write_text("{}")
     same("a later evaluation", moved)
     shutil.rmtree(moved / "checkpoints")
-    check("not available  input checkpoint" in same("without its checkpoint", moved), "says so")
+    check("not available  input checkpoint" in same("without its checkpoint", moved), "reports the missing checkpoint")
     shutil.rmtree(moved)
 
 
 def check_rerun(runs):
-    check("rerun of 5 steps" in same("rerun", runs.whole, "--rerun", 5), "says so")
+    check("rerun of 5 steps" in same("rerun", runs.whole, "--rerun", 5), "reports the rerun")
     run = runs.copy()
     replace(run / "config.yaml", "lr: 0.003", "lr: 0.004")
-    check(assay("receipt", "make", run).returncode == 0, "sealed again, hash and all")
-    same("nothing shows without a rerun", run)
+    check(assay("receipt", "make", run).returncode == 0, "sealed again with a new hash")
+    same("without a rerun the edit is not detected", run)
     done = verify(run, "--rerun", 5)
     check(done.returncode == 2 and "drift: rerun of 5 steps: " in done.stderr, f"{done.returncode} {done.stderr}")
 
 
 def check_stops(runs):
-    """Stopped and gone on with, a run has the receipt of what it is at each end, and the same results."""
+    """A stopped and resumed run has a receipt of its state at each end, and the same results."""
     run = runs.train("stopped", "--stop-after", "12", expect=130)
-    check(claim(run, "steps_done")["value"] == 12 and claim(run, "planned_steps")["value"] == 30, "sealed where it stopped")
+    check(claim(run, "steps_done")["value"] == 12 and claim(run, "planned_steps")["value"] == 30, "sealed at the step where it stopped")
     same("stopped", run)
     runs.train("stopped")
     check(claim(run, "steps_done")["value"] == 30, "sealed again at the end")
-    same("gone on with", run)
+    same("resumed", run)
     results = [next(i for i in json.loads((r / "receipt.json").read_text())["inputs"] if i["kind"] == "telemetry")
                for r in (run, runs.whole)]
     check(results[0]["results_sha256"] == results[1]["results_sha256"], "the same results to the bit")
@@ -229,7 +230,7 @@ def check_refusals(runs):
 
 
 def check_no_receipt(runs):
-    """A receipt that cannot be written is a warning; the run stays."""
+    """A receipt that cannot be written gives a warning and does not affect the run."""
     run = runs.copy()
     (run / "receipt.json").unlink()
     (run / "receipt.json").mkdir()

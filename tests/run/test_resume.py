@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A run stopped by Ctrl-C, by kill -9 or by a damaged checkpoint and started again leaves the same bits as one that
-was never stopped: last checkpoint, losses, hashes, router figures and loads in telemetry.db."""
+"""A run that is restarted after Ctrl-C, kill -9 or with a damaged checkpoint has the same bits as
+one that was never stopped: last checkpoint, losses, hashes, router figures and loads in
+telemetry.db."""
 import pathlib
 import signal
 import subprocess
@@ -12,12 +13,13 @@ from harness import Workplace, check, checkpoints, first_difference
 
 
 def stop_at(place, name, step, number, delay=0.0):
-    """Sends the signal `delay` seconds after the line of `step`; returns exit code and what it wrote after that."""
+    """Sends the signal `delay` seconds after the line of `step`; returns the exit code and the
+    output after that line."""
     process = subprocess.Popen(place.command(name), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         if line.startswith(f"step {step}/"):
             break
-    check(process.poll() is None, f"the run is still there at step {step}")
+    check(process.poll() is None, f"the run is still alive at step {step}")
     time.sleep(delay)
     process.send_signal(number)
     rest = process.communicate()[1]
@@ -38,15 +40,15 @@ def check_interrupted(place):
     check(code == 130, f"Ctrl-C exits 130, not {code}: {said}")
     last = steps_of(place, "interrupted")[-1]
     check(15 <= last <= 20, f"Ctrl-C after step 15 leaves a checkpoint at once: {last}")
-    check(f"interrupted at step {last}/60" in said, f"says where it stopped: {said}")
-    check("run the same command to resume" in said, f"and how to go on: {said}")
+    check(f"interrupted at step {last}/60" in said, f"prints where it stopped: {said}")
+    check("run the same command to resume" in said, f"and how to resume: {said}")
     done = place.train("interrupted")
-    check(f"resumes after step {last}" in done.stderr, f"says where it goes on: {done.stderr}")
+    check(f"resumes after step {last}" in done.stderr, f"prints where it resumes: {done.stderr}")
     check_same(place, "interrupted", "Ctrl-C")
 
 
 def check_killed(place):
-    # Before the first checkpoint, between two, and while one is written.
+    # Killed before the first checkpoint, between two, and while one is written.
     for step, delay in ((7, 0), (13, 0), (30, 0.01), (40, 0.05)):
         code, said = stop_at(place, "killed", step, signal.SIGKILL, delay)
         check(code == -signal.SIGKILL, f"killed at step {step}, exit {code}: {said}")
@@ -55,7 +57,8 @@ def check_killed(place):
 
 
 def check_killed_at_start(place):
-    # Between the lock and config.yaml the window is short: what a kill leaves there is laid out once, then come real ones.
+    # The window between the lock and config.yaml is short, so the remains of such a kill are first
+    # made by hand; real kills follow.
     run = place.run("start")
     (run / "checkpoints").mkdir(parents=True)
     resolved = (place.run("whole") / "config.yaml").read_text()
@@ -66,7 +69,7 @@ def check_killed_at_start(place):
         time.sleep(0.02 + 0.015 * i)
         process.kill()
         said = process.communicate()[1]
-        check("error:" not in said, f"a run killed {i} times in its first moments goes on: {said}")
+        check("error:" not in said, f"a run killed {i} times at its start continues: {said}")
     place.train("start")
     check_same(place, "start", "kill -9 at the start")
 
@@ -81,14 +84,14 @@ def check_damaged(place):
         file.write(bytes([byte[0] ^ 1]))
     done = place.train("damaged")
     check(f"warning: ignoring the checkpoint {newest}" in done.stderr, f"the damage is named: {done.stderr}")
-    check(f"resumes after step {int(newest.name[5:]) - 10}" in done.stderr, f"the one before is used: {done.stderr}")
+    check(f"resumes after step {int(newest.name[5:]) - 10}" in done.stderr, f"the previous checkpoint is used: {done.stderr}")
     check_same(place, "damaged", "damaged checkpoint")
 
 
 def check_finished(place):
     before = {file: file.read_bytes() for file in checkpoints(place.run("whole"))[-1].iterdir()}
     done = place.train("whole")
-    check("steps at step 60/60" in done.stderr, f"a finished run says so: {done.stderr}")
+    check("steps at step 60/60" in done.stderr, f"a finished run reports that it is finished: {done.stderr}")
     check(before == {file: file.read_bytes() for file in before}, "a finished run stays as it is")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same seed gives the same bits, whatever the number of threads; another seed gives others."""
+"""The same seed gives the same bits for any number of threads; another seed gives others."""
 import pathlib
 import sys
 

@@ -42,7 +42,7 @@ void require_seen(const Outcome& got, Seen want, const char* report) {
   if (got.seen == Seen::kError) REQUIRE(got.text.find(report) != std::string::npos);
 }
 
-// The sanitizer reports it, in a child of this process, which it may end.
+// Requires a sanitizer report. Runs the bug in a child process, because the sanitizer may end it.
 void require_sanitizer_reports(const Bug& bug) {
   std::fflush(nullptr);
   std::FILE* const report = std::tmpfile();
@@ -50,7 +50,7 @@ void require_sanitizer_reports(const Bug& bug) {
   const pid_t child = fork();
   if (child == 0) {
     dup2(fileno(report), STDERR_FILENO);
-    std::signal(SIGSEGV, SIG_DFL);  // not Catch2's
+    std::signal(SIGSEGV, SIG_DFL);  // instead of Catch2's handler
     outcome(bug, {});
     _exit(0);
   }

@@ -1,5 +1,6 @@
-// Kernels with one bug each, and who must notice it how: a schedule by a wrong result or a report,
-// a sanitizer, the race detector. A bug that nobody notices is a hole in the executor.
+// Kernels with one bug each, and how each must be detected: under a schedule by a wrong result or
+// an error, by a sanitizer, or by the race detector. An undetected bug is a gap in the SIMT
+// emulator.
 #pragma once
 
 #include <span>
@@ -8,23 +9,23 @@ namespace assay::test {
 
 enum class Seen { kNo, kWrong, kError };  // nothing, a wrong result, a KernelError
 
-// Whether the build with -fsanitize=address,undefined reports it on stderr (and may end the
-// process).
+// kReports: the build with -fsanitize=address,undefined reports the bug on stderr and may end the
+// process.
 enum class Asan { kQuiet, kReports };
 
 struct Bug {
   const char* name;
-  int (*run)();  // elements that are wrong
+  int (*run)();  // returns the number of wrong elements
   Seen forward, reverse;
-  Seen random;  // by one seed of some_schedules() at least; wrong or error does not matter
-  const char* report = "";  // part of the KernelError's text
+  Seen random;  // under at least one seed of some_schedules(); kWrong and kError count alike
+  const char* report = "";  // contained in the KernelError's text
   Asan asan = Asan::kQuiet;
   Seen race = Seen::kNo;  // kError: the race detector's build reports a race under each schedule
 };
 
-// A section of a Catch2 test case each.
+// Requires that each bug is detected as stated; each is a section of a Catch2 test case.
 void require_seen(std::span<const Bug> bugs);
-// The kernels without a bug: reported under no schedule, in no build.
+// Requires that correct kernels are right under every schedule, in every build.
 void require_never_seen(std::span<const Bug> right);
 
 }  // namespace assay::test

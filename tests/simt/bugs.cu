@@ -1,4 +1,4 @@
-// Kernels with one bug in how their threads wait, share memory or are launched.
+// Kernels with one bug each in synchronisation, memory accesses or the launch.
 #include <vector>
 
 #include "cuda/gpu.h"
@@ -45,7 +45,7 @@ enum class Bug {
   kNeverEnds,
 };
 
-// Stops the compiler from seeing which bug a value makes.
+// Hides a value from the compiler, so that it cannot see the bug.
 int opaque(int value) {
   asm volatile("" : "+r"(value));
   return value;
@@ -98,7 +98,7 @@ __global__ void wait_kernel(int* out) {
   if (B == Bug::kLastThreadExits && t == kThreads - 1) return;
   value[t] = t;
   if (B == Bug::kNoSyncWarp || B == Bug::kNone) {
-    // There and back.
+    // Swaps with the neighbour and back.
     for (int i = 0; i < 2; ++i) {
       if (B == Bug::kNone) sync_warp();
       const int other = value[t ^ 1];
@@ -149,7 +149,7 @@ int run_wait() {
   return wrong;
 }
 
-// --- Global memory. 40 numbers are doubled, by blocks of 32.
+// --- Global memory. Blocks of 32 threads double 40 numbers.
 
 constexpr int kNumbers = 40;
 
@@ -240,7 +240,7 @@ int run_raise() {
   return most.host()[0] != 63;
 }
 
-// A block reads what the block before it wrote: right in one order of the blocks.
+// Each block reads what the previous block wrote, which is correct in one order of the blocks only.
 __global__ void chain_kernel(int32_t* out) {
   const unsigned b = blockIdx.x;
   out[b] = b == 0 ? 0 : out[b - 1] + 1;
@@ -253,7 +253,7 @@ int run_chain() {
   return wrong;
 }
 
-// Places by order of arrival: not the same under each schedule.
+// Positions by order of arrival, which depend on the schedule.
 __global__ void tickets_kernel(int32_t* out, int32_t* next) {
   out[atomic_add(next, 1)] = int(threadIdx.x);
 }
@@ -266,7 +266,7 @@ int run_tickets() {
   return wrong;
 }
 
-// Thread 0 sets what all read: right if it runs first.
+// Thread 0 writes what all read without a barrier, which is correct only if thread 0 runs first.
 __global__ void broadcast_kernel(int32_t* out) {
   GPU_SHARED(int32_t, value, );
   if (threadIdx.x == 0) value = 7;
@@ -342,15 +342,15 @@ const test::Bug kBugs[] = {
     {"named barrier: a thread has exited",            run_wait<Bug::kLastThreadExits>,        kError, kError, kError, "threads 63: exited"},
     {"named barrier: two counts",                     run_wait<Bug::kCountsDiffer>,           kError, kError, kError, "barrier 1 is for"},
     {"named barrier: number",                         run_wait<Bug::kNoSuchBarrier>,          kError, kError, kError, "barrier 16"},
-    {"waits for ever",                                run_wait<Bug::kNeverEnds>,              kError, kError, kError, "livelock"},
-    {"shared memory: one element behind an array",    run_reverse<Bug::kWriteBehindStatic>,   kError, kError, kError, "past the end of row (256 bytes), at byte 256", Asan::kReports},
-    {"shared memory: one behind the dynamic ones",    run_reverse<Bug::kWriteBehindDynamic>,  kError, kError, kError, "past the end of dynamic", Asan::kReports},
-    {"shared memory: read behind an array",           run_reverse<Bug::kReadBehindStatic>,    kWrong, kWrong, kWrong, "", Asan::kReports},
+    {"waits forever",                                 run_wait<Bug::kNeverEnds>,              kError, kError, kError, "livelock"},
+    {"shared memory: one element past an array",      run_reverse<Bug::kWriteBehindStatic>,   kError, kError, kError, "past the end of row (256 bytes), at byte 256", Asan::kReports},
+    {"shared memory: one past the dynamic arrays",    run_reverse<Bug::kWriteBehindDynamic>,  kError, kError, kError, "past the end of dynamic", Asan::kReports},
+    {"shared memory: read past an array",             run_reverse<Bug::kReadBehindStatic>,    kWrong, kWrong, kWrong, "", Asan::kReports},
     {"shared memory: never written",                  run_reverse<Bug::kUninitialisedShared>, kWrong, kWrong, kWrong},
     {"global memory: never written",                  run_double<Bug::kUninitialisedGlobal>,  kWrong, kWrong, kWrong},
-    {"global memory: one element behind",             run_double<Bug::kWriteBehindGlobal>,    kError, kError, kError, "allocation of 160 bytes", Asan::kReports},
-    {"global memory: far behind",                     run_double<Bug::kFarBehindGlobal>,      kError, kError, kError, "memory fault", Asan::kReports},
-    {"global memory: read behind",                    run_double<Bug::kReadBehindGlobal>,     kError, kError, kError, "byte 160", Asan::kReports},
+    {"global memory: one element past the end",       run_double<Bug::kWriteBehindGlobal>,    kError, kError, kError, "allocation of 160 bytes", Asan::kReports},
+    {"global memory: far past the end",               run_double<Bug::kFarBehindGlobal>,      kError, kError, kError, "memory fault", Asan::kReports},
+    {"global memory: read past the end",              run_double<Bug::kReadBehindGlobal>,     kError, kError, kError, "byte 160", Asan::kReports},
     {"global memory: freed",                          run_double<Bug::kFreed>,                kError, kError, kError, "memory fault", Asan::kReports},
     {"null pointer",                                  run_double<Bug::kNull>,                 kError, kError, kError, "memory fault", Asan::kReports},
     {"vector off its alignment",                      run_copy_vector<Bug::kMisaligned>,      kError, kError, kError, "not aligned", Asan::kReports},

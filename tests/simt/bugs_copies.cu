@@ -1,4 +1,4 @@
-// Kernels with a bug in their asynchronous copies. kNone is the right kernel.
+// Kernels with a bug in their asynchronous copies. kNone is the correct kernel.
 #include <vector>
 
 #include "cuda/gpu.h"
@@ -77,7 +77,7 @@ int run_cp_async() {
   return wrong;
 }
 
-// A warp copies for another one; all its lanes count.
+// One warp copies for another; all of its lanes arrive.
 template <Flaw F>
 __global__ void cp_async_mbarrier_kernel(Piece* out, const Piece* in) {
   GPU_SHARED(Piece, tile, [32]);

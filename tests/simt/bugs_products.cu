@@ -1,4 +1,4 @@
-// Kernels with a bug in their wgmma. kNone is the right kernel.
+// Kernels with a bug in their wgmma. kNone is the correct kernel.
 #include <vector>
 
 #include "cuda/gpu.h"
@@ -32,8 +32,8 @@ enum class Flaw {
   kReleaseTooEarly,
 };
 
-// --- wgmma. d (64, 32) = a (64, 16) b (32, 16), twice, the second time on other tiles in the same
-// memory.
+// --- wgmma. d (64, 32) = a (64, 16) b (32, 16)^T, twice: the second product accumulates and has
+// other tiles in the same memory.
 
 template <Flaw F>
 __global__ void wgmma_kernel(float* out, const uint16_t* in) {
@@ -75,8 +75,8 @@ __global__ void wgmma_kernel(float* out, const uint16_t* in) {
     if (F != Flaw::kReadBeforeWait || i != 3) out[t * 16 + i] = d[i];
 }
 
-// The same by 256 threads: the upper half gathers the tiles by cp.async, whose writes need a fence
-// as ordinary ones do. The lower half makes it, after its wait.
+// The same with 256 threads: the upper half gathers the tiles by cp.async, whose writes need a
+// proxy fence like ordinary writes. The lower half executes the fence after its wait.
 template <Flaw F>
 __global__ void gather_kernel(float* out, const uint16_t* in) {
   GPU_DYNAMIC_SHARED(uint16_t, a);
@@ -144,7 +144,7 @@ int run_gather() {
 }
 
 // --- A ring for wgmma: thread 128 copies 6 tiles of 8 x 64 rows through two stages; the warpgroup
-// multiplies each with itself, and keeps one batch running.
+// multiplies each tile by itself and keeps one batch in flight.
 
 constexpr int kProductTiles = 6;
 

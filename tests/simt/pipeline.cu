@@ -13,7 +13,7 @@ constexpr int kStages = 4;
 constexpr int kConsumers = 2;  // warpgroups, each with 64 rows of the tile
 constexpr int kThreads = kWarp * 4 * (1 + kConsumers);
 constexpr int kBlock = 64;                    // elements of a swizzled row
-constexpr int kBlockBytes = 64 * kBlock * 2;  // 64 rows of one
+constexpr int kBlockBytes = 64 * kBlock * 2;  // 64 such rows
 constexpr int kOperandBytes = kTileM * kTileK * 2;
 constexpr int kStageBytes = 2 * kOperandBytes;
 constexpr int kSharedBytes = kStages * kStageBytes + kTileM * kTileN * 2;
@@ -25,8 +25,8 @@ struct Maps {
   int k_tiles;
 };
 
-// 128 rows (of m or n) from `row` on, 64 of k from `k` on. Either order fills blocks of 64 rows of
-// 128 bytes, and the second 64 of m or n lie kBlockBytes behind the first.
+// Loads 128 rows (of m or n) starting at `row` and 64 of k starting at `k`. Either order fills
+// blocks of 64 rows of 128 bytes; the second 64 of m or n start kBlockBytes after the first.
 template <Major Order>
 GPU_DEVICE void load_operand(unsigned char* tile, const TensorMap* map, Mbarrier* full, int row,
                              int k) {
@@ -42,10 +42,10 @@ GPU_DEVICE uint64_t descriptor(const unsigned char* tile, int step) {
   return wgmma_descriptor(tile + step * (Order == Major::kK ? 32 : 2048), kBlockBytes, 1024);
 }
 
-// A block owns a 128 x 128 tile of d. Warpgroup 0 copies, in one thread: stage s of the ring is
-// free when its 8 consumer warps have arrived at empty[s], full when the bytes have at full[s].
-// Each other warpgroup owns 64 rows, keeps one batch of products running while it waits for the
-// next stage, and stores its rows by TMA. Bound by the tensor cores.
+// A block computes a 128 x 128 tile of d. One thread of warpgroup 0 copies: stage s of the ring is
+// free when the 8 consumer warps have arrived at empty[s], and full when the bytes have arrived at
+// full[s]. Each other warpgroup computes 64 rows, keeps one batch of products in flight while it
+// waits for the next stage, and stores its rows by TMA. Bound by the tensor cores.
 template <Major A, Major B>
 __global__ __launch_bounds__(kThreads, 1) void pipeline_kernel(const __grid_constant__ Maps maps) {
   GPU_DYNAMIC_SHARED(unsigned char, ring);
@@ -62,15 +62,15 @@ __global__ __launch_bounds__(kThreads, 1) void pipeline_kernel(const __grid_cons
   }
   sync_block();
 
-  const int group = warp() / 4 - 1;  // of consumers; -1 copies
+  const int group = warp() / 4 - 1;  // index of the consumer warpgroup; -1: the producer
   if (group < 0) {
     set_registers_down<40>();
     if (threadIdx.x != 0) return;
     for (int tile = 0; tile < maps.k_tiles; ++tile) {
       const int stage = tile % kStages, round = tile / kStages;
       unsigned char* const a = ring + stage * kStageBytes;
-      mbarrier_wait(&empty[stage],
-                    (round & 1) ^ 1);  // in round 0 the phase before the first: at once
+      // Round 0 waits for the phase before the first, which returns at once.
+      mbarrier_wait(&empty[stage], (round & 1) ^ 1);
       mbarrier_arrive_expect(&full[stage], kStageBytes);
       load_operand<A>(a, &maps.a, &full[stage], row, tile * kTileK);
       load_operand<B>(a + kOperandBytes, &maps.b, &full[stage], column, tile * kTileK);
@@ -90,13 +90,13 @@ __global__ __launch_bounds__(kThreads, 1) void pipeline_kernel(const __grid_cons
       wgmma_m64k16<kTileN, A, B>(d, descriptor<A>(a, step), descriptor<B>(b, step), 1);
     }
     wgmma_commit();
-    wgmma_wait<1>();  // the batch before this one is done: its stage may be filled again
+    wgmma_wait<1>();  // the previous batch is complete, so its stage may be refilled
     if (tile > 0 && lane() == 0) mbarrier_arrive(&empty[(tile - 1) % kStages]);
   }
   wgmma_wait<0>();
 
-  // To shared memory as the map of d wants it, two boxes of 64 columns: 16 bytes at a time, piece
-  // XOR row.
+  // Writes the tile to shared memory in the layout of d's map: two boxes of 64 columns, in pieces
+  // of 16 bytes at index piece XOR row.
   unsigned char* const mine = staging + group * 2 * kBlockBytes;
   const int line = warp() % 4 * 16 + lane() % 16;
   for (int i = 0; i < kTileN / 16; ++i) {

@@ -1,6 +1,6 @@
-// An example for kernel authors: a product by TMA, mbarriers and wgmma with warpgroups of different
-// roles. d = a b^T in the sense of wgmma: a (m, k), b (n, k), each with either index neighbouring
-// in memory.
+// An example for kernel authors: a matrix product with TMA, mbarriers and wgmma, in which
+// warpgroups have different roles. d (m, n) = a b^T, with a (m, k) and b (n, k) each stored with
+// either index contiguous.
 #pragma once
 
 #include "base/bf16.h"
@@ -8,17 +8,14 @@
 
 namespace assay::pipeline {
 
-enum class Order {
-  kNt,
-  kNn,
-  kTn
-};  // a (m, k) and b (n, k); a (m, k) and b (k, n); a (k, m) and b (k, n)
+// As stored: kNt: a (m, k), b (n, k); kNn: a (m, k), b (k, n); kTn: a (k, m), b (k, n).
+enum class Order { kNt, kNn, kTn };
 
 struct Product {
   bf16* d;        // out (m, n)
   const bf16* a;  // in
   const bf16* b;  // in
-  int m, n, k;    // rows in memory are multiples of 8 elements
+  int m, n, k;    // the contiguous dimensions are multiples of 8
 };
 void multiply(Exec on, Order order, const Product& p);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the kernels given for sm_90a and fails if ptxas refuses one, spills registers or has to change the order of
-# wgmma (C75xx), or if the PTX uses an accumulator too early. Without nvcc there is nothing to check: exit 77.
+# Compiles the given kernels for sm_90a. Fails if ptxas refuses one, spills registers or serialises
+# wgmma (C75xx), or if the PTX uses an accumulator too early. Exits 77 (skipped) without nvcc.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)

@@ -1,4 +1,4 @@
-// Running a test's kernel under many schedules.
+// Helpers to run a test's kernels under many schedules.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ inline std::vector<simt::Schedule> some_schedules() {
   return all;
 }
 
-// Device memory with a copy in and out.
+// An array in device memory, with copies from and to the host.
 template <typename T>
 class DeviceArray {
  public:

@@ -1,5 +1,5 @@
-// What the executor itself costs: build/simt_speed prints nanoseconds a thread and a wait, the best
-// of five runs.
+// The overhead of the SIMT emulator: build/simt_speed prints nanoseconds per thread and wait, the
+// best of five runs.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Where wgmma and TMA put and find elements, against formulas written here from the PTX ISA's text,
-// not from cuda/simt.
+// Where wgmma and TMA read and write elements, against formulas written from the PTX ISA's text,
+// independent of cuda/simt.
 #include <vector>
 
 #include "cuda/simt/wgmma_math.h"
@@ -8,12 +8,12 @@
 namespace assay::simt {
 namespace {
 
-TEST_CASE("the swizzles move the pieces that the pictures of the PTX ISA move") {
+TEST_CASE("the swizzles match the figures of the PTX ISA") {
   struct Row {
     uint32_t span, row, piece, byte;
   };
-  // A tile with rows of `span` bytes at a multiple of 1024: piece (16 bytes) of a row -> byte of
-  // the tile.
+  // For a tile with rows of `span` bytes, aligned to 1024: piece (16 bytes) of a row -> byte of the
+  // tile.
   const Row table[] = {
       {128, 0, 0, 0},   {128, 0, 5, 80},   {128, 1, 0, 144},  {128, 1, 1, 128},  {128, 3, 5, 480},
       {128, 7, 7, 896}, {128, 7, 0, 1008}, {128, 8, 2, 1056}, {128, 9, 2, 1200}, {64, 0, 3, 48},
@@ -27,7 +27,7 @@ TEST_CASE("the swizzles move the pieces that the pictures of the PTX ISA move") 
   }
 }
 
-// A layout in CuTe's notation: ((s0, s1, ..), (t0, t1, ..)) : strides, in elements.
+// One mode of a layout in CuTe's notation, (s0, s1, ..) : (d0, d1, ..), in elements.
 struct Mode {
   std::vector<uint32_t> shape, stride;
   uint32_t operator()(uint32_t i) const {
@@ -39,8 +39,7 @@ struct Mode {
     return offset;
   }
 };
-// Swizzle<bits, 4, 3> of a byte address, as CuTe defines it: bits [7, 7 + bits) onto bits [4, 4 +
-// bits).
+// CuTe's Swizzle<bits, 4, 3> of a byte address: XORs bits [7, 7 + bits) onto bits [4, 4 + bits).
 uint32_t cute_swizzle(uint32_t byte, int bits) {
   uint32_t result = byte;
   for (int i = 0; i < bits; ++i)
@@ -48,13 +47,13 @@ uint32_t cute_swizzle(uint32_t byte, int bits) {
   return result;
 }
 
-TEST_CASE("operands of wgmma lie as the canonical layouts say") {
+TEST_CASE("operands of wgmma have the canonical layouts") {
   constexpr uint32_t T = 8, kLeading = 4096, kStride = 2048, kStart = 3072;
   const uint32_t lbo = kLeading / 2, sbo = kStride / 2;
   for (int bits = 0; bits <= 3; ++bits) {
     const uint32_t span = 16u << bits, pieces = 1u << bits;
     const WgmmaTile tile = {.start = kStart, .leading = kLeading, .stride = kStride, .span = span};
-    // "Canonical layouts" of wgmma, column by column of the table.
+    // "Canonical layouts" of wgmma, in the order of the table's columns.
     const Mode k_rows = {{8, 32}, {pieces * T, sbo}};
     const Mode k_columns = {{T, 2}, {1, bits == 0 ? lbo : T}};
     const Mode mn_rows =
@@ -74,7 +73,7 @@ TEST_CASE("operands of wgmma lie as the canonical layouts say") {
   }
 }
 
-// The form in which kernels use it: atoms of 8 rows of 128 bytes, the piece XOR the row.
+// The layout that kernels use: atoms of 8 rows of 128 bytes, with piece XOR row.
 TEST_CASE("tiles with a 128-byte swizzle, step by step of k") {
   for (int step = 0; step < 4; ++step) {
     const WgmmaTile by_k = {.start = uint32_t(2048 + 32 * step), .stride = 1024, .span = 128};
@@ -93,7 +92,7 @@ TEST_CASE("tiles with a 128-byte swizzle, step by step of k") {
   }
 }
 
-TEST_CASE("a descriptor is taken apart at the bits of the PTX ISA") {
+TEST_CASE("a descriptor is decoded as in the PTX ISA") {
   const uint64_t bits = uint64_t{0x1234} | uint64_t{0x0ABC} << 16 | uint64_t{0x3FFF} << 32 |
                         uint64_t{5} << 49 | uint64_t{2} << 62;
   const WgmmaTile tile = wgmma_tile(bits);

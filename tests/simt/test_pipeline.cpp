@@ -1,6 +1,6 @@
-// The example kernel, under schedules: the same bits each time, and those of the exact product (the
-// numbers are small multiples of 1/4, so that sums are exact in float and only the last rounding is
-// left).
+// The example kernel under several schedules: always the same bits, equal to the rounded exact
+// product. (The numbers are small multiples of 1/4, so sums are exact in float and only the last
+// rounding remains.)
 #include <vector>
 
 #include "tests/catch.h"
@@ -52,7 +52,7 @@ void check(Order order, int m, int n, int k) {
 TEST_CASE("a pipeline of TMA and wgmma, three orders of its operands, ragged edges") {
   for (const Order order : {Order::kNt, Order::kNn, Order::kTn}) {
     check(order, 256, 256, 256);
-    check(order, 200, 136, 328);  // more tiles of k than stages, none of them whole
+    check(order, 200, 136, 328);  // more tiles along k than stages, ragged in every dimension
     check(order, 8, 8, 8);
   }
 }

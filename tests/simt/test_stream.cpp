@@ -1,4 +1,4 @@
-// The executor's stream: when what is queued runs, and what a recording keeps.
+// The SIMT emulator's stream: when queued work runs, and what a recording captures.
 #include <functional>
 #include <vector>
 
@@ -24,7 +24,7 @@ void add_kernel(View<float, 1> x, float what) {
   x[0] += what;
 }
 
-// One float on the device, one pinned, one that is neither.
+// One float in device, one in pinned and one in pageable memory.
 struct Memory {
   gpu::Context context = simt::make_context();
   Exec on{.gpu = &context};
@@ -63,19 +63,19 @@ std::string refused(const Memory& m, const std::function<void()>& calls) {
 
 }  // namespace
 
-TEST_CASE("a late stream reads pinned memory when it runs, other memory when it is asked to") {
+TEST_CASE("a late stream reads pinned memory when it runs, other memory at the call") {
   const Late late;
   Memory m;
   for (const View<float, 1>& from : {m.pinned, m.pageable}) {
     from[0] = 1;
     copy(m.on, m.device, from);
-    from[0] = 2;  // too early for pinned memory
+    from[0] = 2;  // a late stream reads this value from pinned memory
     wait(m.on);
     REQUIRE(m.on_device() == (from.data == m.pinned.data ? 2.0f : 1.0f));
   }
 }
 
-TEST_CASE("a late stream runs when somebody waits, or copies to memory that is not pinned") {
+TEST_CASE("a late stream runs at a wait or at a copy to memory that is not pinned") {
   const Late late;
   Memory m;
   m.add(3);
@@ -88,7 +88,7 @@ TEST_CASE("a late stream runs when somebody waits, or copies to memory that is n
   REQUIRE(m.host == 7);
 }
 
-TEST_CASE("a recording runs nothing, and each replay does what was recorded") {
+TEST_CASE("a recording runs nothing, and each replay runs what was recorded") {
   for (const simt::Pace pace : {simt::Pace::kPrompt, simt::Pace::kLate}) {
     simt::set_pace(pace);
     Memory m;
@@ -100,11 +100,11 @@ TEST_CASE("a recording runs nothing, and each replay does what was recorded") {
         m.add(what);
       });
       REQUIRE(m.on_device() == 0);
-      what = 100;  // a graph keeps its arguments
+      what = 100;  // the graph has captured the old argument
       m.pinned[0] = 20;
       graph.replay(m.context);
       graph.replay(m.context);
-    }  // what was queued outlives the graph
+    }  // the queued replays outlive the graph
     m.add(1000);
     REQUIRE(m.on_device() == 1021);
   }
@@ -135,7 +135,7 @@ TEST_CASE("a recording refuses what CUDA refuses, and leaves the stream usable")
   REQUIRE(m.on_device() == 1);
 }
 
-TEST_CASE("calls run, are recorded, then replayed, until their key is another") {
+TEST_CASE("calls run, are recorded, then replayed, until their key changes") {
   Memory m;
   int queued = 0;
   float what = 1;

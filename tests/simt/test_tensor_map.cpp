@@ -7,7 +7,7 @@ namespace {
 
 using gpu::Swizzle;
 
-TEST_CASE("tensor maps that the driver would refuse") {
+TEST_CASE("tensor maps that the driver would refuse are refused") {
   alignas(16) static bf16 memory[8];
   const gpu::TensorMapSpec good = {.name = "x",
                                    .base = memory,

@@ -1,5 +1,5 @@
-// Positions, barriers, exchanges, shared memory and atomics of the executor, under several
-// schedules.
+// Thread positions, barriers, shuffles, shared memory and atomics of the SIMT emulator, under
+// several schedules.
 #include "cuda/gpu.h"
 #include "tests/catch.h"
 #include "tests/simt/run.h"
@@ -26,7 +26,7 @@ __global__ void positions_kernel(int* out, int width) {
   out[y * width + x] = thread_in_block() * 1000 + int(gridDim.x) * 100 + lane();
 }
 
-TEST_CASE("every thread runs once and knows its place") {
+TEST_CASE("every thread runs once with its own position") {
   under_all([] {
     const int width = 3 * 8, height = 2 * 5;
     DeviceArray<int> out(width * height);
@@ -48,7 +48,7 @@ __global__ void block_sum_kernel(float* out, const float* in, int n) {
   if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
 
-TEST_CASE("a block's sum, with the same bits under each schedule") {
+TEST_CASE("a block's sum has the same bits under each schedule") {
   const int n = 1000, blocks = 5;
   std::vector<float> in(size_t(n * blocks));
   for (size_t i = 0; i < in.size(); ++i) in[i] = 1.0f / float(i + 1);
@@ -128,7 +128,7 @@ TEST_CASE("exchanges within a warp") {
   });
 }
 
-// Warp 0 produces, warps 1 to 3 consume, four rounds through two buffers.
+// Warp 0 produces and warps 1 to 3 consume, in four rounds through two buffers.
 __global__ void named_barriers_kernel(int* out) {
   GPU_SHARED(int, buffer, [2][32]);
   constexpr int kFull = 1, kEmpty = 3, kThreads = 128;

@@ -1,5 +1,5 @@
-// The wrappers' results against references written from the PTX ISA's tables, under several
-// schedules.
+// The wrappers' results under several schedules, against references written from the PTX ISA's
+// tables.
 #include <functional>
 #include <vector>
 
@@ -51,7 +51,7 @@ struct Matrix {
   float at(int r, int depth) const {
     return x[size_t(side == Side::kK ? r * k + depth : depth * rows + r)];
   }
-  // How a tile is loaded box by box so that it lies as one of the canonical layouts.
+  // The boxes that load a tile so that it has one of the canonical layouts.
   Operand operand(Swizzle swizzle) const {
     const int span = gpu::swizzle_span(swizzle), wide = span / 2;
     const int in_row = side == Side::kK ? k : rows, out_rows = side == Side::kK ? rows : k;
@@ -65,7 +65,7 @@ struct Matrix {
       o.leading_bytes = side == Side::kK ? 0 : o.box_bytes;
       o.k_bytes = side == Side::kK ? 32 : 16 * span;
     } else {
-      // Boxes are columns of 16 bytes: the next one is the next 8 of k, or of the rows.
+      // Boxes are columns of 16 bytes; the next box has the next 8 of k, or of the rows.
       o.leading_bytes = side == Side::kK ? o.box_bytes : 128;
       o.stride_bytes = side == Side::kK ? 128 : o.box_bytes;
     }
@@ -147,7 +147,7 @@ TEST_CASE("wgmma under schedules; a from registers") {
   });
 }
 
-// Rows of 128 codes of numbers that both formats have.
+// Rows of 128 codes, of numbers that both formats can represent.
 template <typename Element>
 struct CodeMatrix {
   static constexpr int kK = 128;
@@ -209,7 +209,7 @@ void require_product_of_codes(Codes format) {
   }
 }
 
-TEST_CASE("wgmma of 8-bit codes is the product of what they stand for, under schedules") {
+TEST_CASE("wgmma of 8-bit codes is the product of the decoded numbers, under schedules") {
   under_schedules([] {
     require_product_of_codes<e4m3>(Codes::kE4M3);
     require_product_of_codes<e5m2>(Codes::kE5M2);
@@ -314,7 +314,7 @@ TEST_CASE("tma_load: boxes of rank 2 to 5, swizzles, zeros outside") {
   });
 }
 
-TEST_CASE("tma_store: only what lies inside is written") {
+TEST_CASE("tma_store writes only elements inside the tensor") {
   under_schedules([] {
     for (const Tensor& tensor : kTensors) {
       if (tensor.rank > 3) continue;
@@ -362,7 +362,8 @@ TEST_CASE("bulk_load and cp.async copy; pieces of 0 bytes become zero") {
 
 // --- mma.sync
 
-// PTX ISA, "Matrix fragments for mma.m16n8k16", in its own words: a0..a7, b0..b3, c0..c3 of a lane.
+// PTX ISA, "Matrix fragments for mma.m16n8k16": rows and columns of a lane's a0..a7, b0..b3,
+// c0..c3.
 int a_row(int lane, int i) {
   return lane / 4 + ((i >= 0 && i < 2) || (i >= 4 && i < 6) ? 0 : 8);
 }

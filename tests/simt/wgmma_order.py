@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Reads PTX and fails if an instruction touches an accumulator of wgmma between the product and the wgmma.wait_group
-that covers it. In CUDA C++ nothing ties the wait to the accumulator's registers; that no compiler pass has moved a use
-over it is looked at here. Instructions are taken in the order of the text, copies between registers are followed."""
+"""Reads PTX and fails if an instruction accesses an accumulator of wgmma between the product and
+the wgmma.wait_group that covers it. In CUDA C++ nothing ties the wait to the accumulator's
+registers, so this checks that no compiler pass has moved a use across the wait. It follows the
+order of the text and copies between registers."""
 import re
 import sys
 
@@ -10,7 +11,7 @@ COPY = re.compile(r"\s*mov\.\w+\s+(%\w+),\s*(%\w+);")
 
 
 def early_uses(body):
-    """Lines of a kernel that touch accumulators in flight, and the number of products."""
+    """The lines of a kernel that access accumulators in flight, and the number of products."""
     open_batch, batches, uses, products = set(), [], [], 0
     for line in body.splitlines():
         if "wgmma.mma_async" in line:

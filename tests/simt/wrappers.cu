@@ -59,10 +59,11 @@ __global__ __launch_bounds__(kThreads) void wgmma_kernel(const __grid_constant__
     wgmma_fence();
     wgmma_m64k16<N, A, B>(d, descriptor(tile, t.a, step), descriptor(tile + kTileBytes, t.b, step),
                           t.accumulate || step > 0);
-    wgmma_commit();  // a loop of unknown length must hold all four: ptxas adds fences otherwise
+    // A loop of unknown length must contain all four instructions, or ptxas adds fences.
+    wgmma_commit();
     wgmma_wait<0>();
   }
-  wgmma_wait<0>();  // nothing is left to wait for: allowed
+  wgmma_wait<0>();  // a wait without pending products is allowed
   store_product<N>(t.d, d);
 }
 
@@ -155,7 +156,7 @@ __global__ __launch_bounds__(32) void bulk_load_kernel(CopyTest t) {
   for (int i = lane(); i < t.elements; i += kWarp) t.out[i] = tile[i];
 }
 
-// Two groups in flight; the threads read what their neighbours copied.
+// Keeps two groups in flight; threads read what their neighbours copied.
 __global__ __launch_bounds__(32) void cp_async_kernel(CopyTest t) {
   GPU_SHARED(Piece, tile, [2][kWarp]);
   const int pieces = t.elements / 8;
@@ -203,8 +204,8 @@ __global__ __launch_bounds__(32) void mma_matrices_kernel(uint16_t* c, const uin
   left[lane()] = reinterpret_cast<const Piece*>(a)[lane()];
   right[lane()] = reinterpret_cast<const Piece*>(b)[lane()];
   sync_warp();
-  // Matrices 0 and 1 are rows 0 to 7 and 8 to 15 of columns 0 to 7, 2 and 3 those of columns 8 to
-  // 15.
+  // Matrices 0 and 1 are rows 0 to 7 and 8 to 15 of columns 0 to 7; matrices 2 and 3 are the same
+  // rows of columns 8 to 15.
   const int row = lane() % 16 * 2 + lane() / 16;
   uint32_t fragment_a[4], fragment_b[4];
   ldmatrix_x4(fragment_a, &left[row]);
@@ -222,7 +223,7 @@ __global__ __launch_bounds__(32) void mma_matrices_kernel(uint16_t* c, const uin
   reinterpret_cast<Piece*>(c)[lane()] = left[lane()];
 }
 
-// Only for ptxas: under the executor it does nothing.
+// Only for ptxas; on the SIMT emulator it has no effect.
 __global__ __launch_bounds__(384, 1) void registers_kernel(float* out) {
   if (threadIdx.x < 128) {
     set_registers_down<40>();

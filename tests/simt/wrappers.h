@@ -1,5 +1,5 @@
-// Kernels that use each wrapper of gpu_async.h, gpu_tma.h, gpu_mma.h and gpu_wgmma.h in the
-// smallest way, and functions that run them. Pointers are to device memory.
+// Functions that run minimal kernels for each wrapper of gpu_async.h, gpu_tma.h, gpu_mma.h and
+// gpu_wgmma.h. Pointers are to device memory.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace assay::wrappers {
 
-enum class Side { kK, kMN };  // which index neighbours in memory; gpu::Major without its header
+enum class Side { kK, kMN };  // the contiguous index; as gpu::Major, without its header
 
-// An operand of wgmma as `boxes` loads put it into shared memory, one behind the other.
+// An operand of wgmma, loaded into shared memory as `boxes` consecutive boxes.
 struct Operand {
   gpu::TensorMap map;
   gpu::Swizzle swizzle;
   int boxes, box_bytes, box_step;  // box i is at coordinates (i * box_step, 0)
   int leading_bytes, stride_bytes;
-  int k_bytes;  // from one 16 of K to the next
+  int k_bytes;  // distance of consecutive steps of 16 along K
 };
 
 struct WgmmaTest {
@@ -26,18 +26,18 @@ struct WgmmaTest {
   const bf16* a_registers;  // in  (64, k)   only for wgmma_registers
   Operand a, b;
   int k;
-  int accumulate;  // on top of `initial`
+  int accumulate;  // 1: adds to `initial`
   float initial;
 };
 // n: 32, 64, 96, 128, 192 or 256
 void wgmma(Exec on, int n, Side a, Side b, const WgmmaTest& test);
 void wgmma_registers(Exec on, int n, Side b, const WgmmaTest& test);
-// 8-bit codes, both K-major, b E4M3, n = 128: the maps and k_bytes count pairs of them, k counts
-// codes.
-enum class Codes { kE4M3, kE5M2 };  // of a; gpu::Fp8 without its header
+// Both operands are K-major 8-bit codes, b is E4M3, n = 128. The maps and k_bytes count pairs of
+// codes, k counts codes.
+enum class Codes { kE4M3, kE5M2 };  // of a; as gpu::Fp8, without its header
 void wgmma_codes(Exec on, Codes a, const WgmmaTest& test);
 
-// The box of `map` at `at`, as it lies in shared memory.
+// Loads the box of `map` at `at`; `tile` receives it as laid out in shared memory.
 struct LoadTest {
   uint16_t* tile;  // out
   gpu::TensorMap map;
@@ -46,7 +46,7 @@ struct LoadTest {
   int bytes;
 };
 void tma_load(Exec on, const LoadTest& test);
-// The box at (x, y[, z]) becomes what `tile` says lies in shared memory.
+// Stores `tile`, given as laid out in shared memory, to the box at (x, y[, z]).
 struct StoreTest {
   gpu::TensorMap map;
   const uint16_t* tile;  // in
@@ -62,14 +62,16 @@ struct CopyTest {
   int elements;        // a multiple of 8
 };
 void bulk_load(Exec on, const CopyTest& test);
-// By 32 threads, 8 elements each at a time, in groups; every third piece becomes zero.
+// Copies with 32 threads, 8 elements per thread at a time, in groups; every third piece becomes
+// zero.
 void cp_async(Exec on, const CopyTest& test);
-// A warp copies by cp.async, another one waits for it at an mbarrier.
+// One warp copies by cp.async, another waits for it at an mbarrier.
 void cp_async_mbarrier(Exec on, const CopyTest& test);
 
-// One warp, registers given and returned as they are: a (32, 4), b (32, 2), d (32, 4).
+// One warp with raw registers per lane: a (32, 4), b (32, 2), d (32, 4).
 void mma(Exec on, float* d, const uint32_t* a, const uint32_t* b);
-// c (16, 16) = a (16, 16) b (16, 16), rounded: ldmatrix, ldmatrix_trans, two products, stmatrix.
+// c (16, 16) = a (16, 16) b (16, 16), rounded: by ldmatrix, ldmatrix_trans, two products and
+// stmatrix.
 void mma_matrices(Exec on, uint16_t* c, const uint16_t* a, const uint16_t* b);
 
 }  // namespace assay::wrappers

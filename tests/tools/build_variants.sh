@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# The builds that the suite does not make: without CUDA, and the kernels alone with every package hidden from CMake. Both are configured
-# and every rule is resolved; without CUDA the device layer is compiled, the one place with other sources there, and has to
-# have every function of the layer with CUDA. Whole builds would compile the same sources again, for minutes.
-#   build_variants.sh SOURCE SCRATCH [DEVICE_LIBRARY]: the last is libassay_device.a of a build with CUDA
+# Checks two builds that the suite does not make: without CUDA, and the kernels alone with every
+# package hidden from CMake. Both are configured and all their rules are resolved. For the build
+# without CUDA the device layer is compiled too, because only it has different sources there; it
+# must define every function of the layer with CUDA. Complete builds would compile the same sources
+# again, for minutes.
+#   build_variants.sh SOURCE SCRATCH [DEVICE_LIBRARY]
+# DEVICE_LIBRARY is libassay_device.a of a build with CUDA.
 set -euo pipefail
 source=$1 scratch=$2 with_cuda=${3:-}
 configure() {
@@ -23,7 +26,8 @@ while read -r package; do hidden+=("-DCMAKE_DISABLE_FIND_PACKAGE_$package=ON"); 
   < <(sed -n 's/^find_package(\([A-Za-z0-9_-]*\).*/\1/p' "$source/cmake/dependencies.cmake")
 configure kernels-only -DASSAY_KERNELS_ONLY=ON "${hidden[@]}"
 
-# functions LIBRARY OBJECT; constructors that only the layer itself calls are its own business.
+# functions LIBRARY OBJECT: lists the functions that an object defines, except constructors that
+# only the layer itself calls.
 functions() { nm --defined-only -gC "$1" 2>/dev/null | sed -n "/^$2:/,/^$/s/.* T //p" | grep -v '^assay::gpu::Device::Device(' | sort; }
 if [[ -n $with_cuda ]]; then
   missing=$(comm -23 <(functions "$with_cuda" device.cpp.o) <(functions "$scratch/no-cuda/cuda/libassay_device.a" device_absent.cpp.o))

@@ -1,5 +1,5 @@
-"""A page in headless Chromium: opened from disk, with everything kept that it asked the network for or complained of. Runs again
-under Debian's Python where the one in use does not have Selenium."""
+"""A page in headless Chromium, opened from disk; records its network requests and console messages.
+Restarts under Debian's Python if the one in use does not have Selenium."""
 import base64
 import json
 import os
@@ -48,7 +48,7 @@ class Browser:
         self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def open(self, path):
-        """True once the page's script has run to its end."""
+        """True if the page's script has finished in time."""
         for kind in ("browser", "performance"):
             self.driver.get_log(kind)
         self.driver.get(pathlib.Path(path).resolve().as_uri())
@@ -79,12 +79,12 @@ class Browser:
         self.one(selector).click()
 
     def hover(self, selector, x, y):
-        """Moves the mouse over an element, x and y from its upper left corner."""
+        """Moves the mouse over an element to (x, y) from its upper left corner."""
         node = self.one(selector)
         self.js("arguments[0].scrollIntoView({block: 'center'})", node)
         box = node.rect
         actions = ActionChains(self.driver)
-        for nudge in (3, 0):  # offsets count from the middle
+        for nudge in (3, 0):  # offsets are from the centre
             actions.move_to_element_with_offset(node, round(x - box["width"] / 2) + nudge, round(y - box["height"] / 2))
         actions.perform()
 
@@ -92,14 +92,15 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
     def network(self):
-        """Addresses the page asked for that are not on this disk or in the page."""
+        """The addresses that the page requested from the network."""
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
         return [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
 
     def download(self, selector, name):
-        """The text of the file that a click downloads. A click that met a chart while it changed its size is done again. Chromium
-        holds the name with an empty file before the whole one takes its place."""
+        """The text of the file that a click downloads. Clicks again if the click was lost because a
+        chart was resizing. Chromium reserves the name with an empty file until the download is
+        complete."""
         path = self.downloads / name
         part = path.with_name(name + ".crdownload")
         for _ in range(3):

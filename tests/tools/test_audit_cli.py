@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""assay audit and assay match as a user calls them, and every preset. Usage: test_audit_cli.py ASSAY"""
+"""assay audit and assay match as a user calls them, and every preset.
+
+Usage: test_audit_cli.py ASSAY"""
 import json
 import pathlib
 import subprocess
@@ -28,7 +30,7 @@ def audit_json(*arguments):
 
 
 def includes(actual, expected, path=""):
-    """Every member of `expected` is in `actual`, equal to the digit."""
+    """Expects every member of `expected` in `actual` with exactly the same value."""
     if isinstance(expected, dict):
         for key, value in expected.items():
             expect(isinstance(actual, dict) and key in actual, f"{path}.{key} is absent")
@@ -63,7 +65,7 @@ if numbers_file.exists():
     expect([slice_[f"{p}pct_steps"] for p in (2, 5, 10, 20)] == anchor["d12"]["checkpoints_2_5_10_20pct"]
            and slice_["full_steps"] == anchor["d12"]["steps"], f"slice: {slice_}")
 
-# Every preset can be audited; what its comments promise.
+# Every preset can be audited and has the properties that its comments state.
 every = [p for p in sorted(PRESETS.rglob("*.yaml")) if p.parent.name != "matrix" and not p.name.startswith("matrix")]
 for preset in every:
     audit_json(preset)
@@ -80,7 +82,7 @@ for folder, multiple in (("tiny", 64), ("cpu", 128)):
         expect(dense["ffn_active_width"] % multiple == 0, f"{folder}/dense-{kind}: ffn {dense['ffn_active_width']}")
     expect(len({m["run"]["tokens"] for m in models.values()}) == 1, f"{folder}: unequal tokens")
 
-# The super models: the counts of the published study where it gives them, and those of one GPU.
+# The super models: the counts that the published study gives, and the variants for one GPU.
 super_ = audit_json(*(PRESETS / "super" / f"{e}.yaml" for e in (1024, 2048, 4096)), "--steps", "12000")["models"]
 for experts, total in ((1024, 10997287680), (2048, 21878360832), (4096, 43640507136)):
     model = super_[str(experts)]
@@ -96,9 +98,10 @@ for folder in ("one-gpu", "cpu"):
     for name, model in family.items():
         experts = int(name[1:]) if name.startswith("e") else 4096
         expect(model["config"]["experts"] == experts and model["config"]["top_k"] == 7, f"{folder}/{name}")
-        expect(model["run"]["tokens"] == family["baseline"]["run"]["tokens"], f"{folder}/{name}: other tokens")
+        expect(model["run"]["tokens"] == family["baseline"]["run"]["tokens"], f"{folder}/{name}: different number of tokens")
 
-# Every contract side by side, from the first model; the eight-expert variants keep the active width.
+# All contracts side by side, with the first model as the reference; the eight-expert variants keep
+# the active width.
 family = audit_json(*speedrun)["family"]
 includes(family, {
     "reference": "dense",
@@ -114,7 +117,7 @@ for folder in ("tiny", "cpu"):
     pair = audit_json(PRESETS / folder / "moe.yaml", PRESETS / folder / "moe-8.yaml")
     four, eight = pair["models"]["moe"], pair["models"]["moe-8"]
     expect(eight["config"]["experts"] == 8 and eight["config"]["top_k"] == 2, f"{folder}/moe-8: {eight['config']}")
-    expect(four["ffn_active_width"] == eight["ffn_active_width"], f"{folder}/moe-8: another active width")
+    expect(four["ffn_active_width"] == eight["ffn_active_width"], f"{folder}/moe-8: different active width")
     expect(eight["params"]["routed_experts"] == 2 * four["params"]["routed_experts"], f"{folder}/moe-8: experts")
     expect(eight["params"]["active"] - four["params"]["active"] == four["params"]["router"], f"{folder}/moe-8: active")
     expect(not {"optimizer", "data", "tokenizer", "batch", "active_width"}
@@ -122,7 +125,7 @@ for folder in ("tiny", "cpu"):
 tiny_eight = audit_json(PRESETS / "tiny/moe-8.yaml")["models"]["moe-8"]["params"]
 expect((tiny_eight["active"], tiny_eight["total"]) == (13788480, 37381440), f"tiny/moe-8: {tiny_eight}")
 seconds = audit_json(PRESETS / "cpu/moe.yaml", "--set", "contract.kind=seconds", "--set", "contract.coefficient=60")
-expect(seconds["models"]["moe"]["run"]["steps"] is None, "steps of a contract in seconds are not known before a run")
+expect(seconds["models"]["moe"]["run"]["steps"] is None, "the steps of a contract in seconds are unknown before a run")
 
 table = assay("audit", "--set", "optimizer.lr=1e-4", *speedrun)
 expect(table.returncode == 0 and "2,836,482,816" in table.stdout and table.stderr == "", f"table: {table}")

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""tools/bundle.sh and tools/gpu_check.sh --prebuilt: what they refuse before anything is built, and that no program is linked
-with a library of CUDA. Making a bundle compiles everything once more: it tries itself when it is made, not here.
+"""tools/bundle.sh and tools/gpu_check.sh --prebuilt: errors reported before anything is built, and
+that no program links a CUDA library. Making a bundle would compile everything again; bundle.sh
+tests the bundle itself.
+
 Usage: test_bundle.py PROGRAM..."""
 import os
 import pathlib
@@ -52,14 +54,14 @@ for script, word in ((BUNDLE, "--with-cublas"), (GPU_CHECK, "--prebuilt")):
     if done.returncode != 0 or word not in done.stdout:
         failures.append(f"{script} --help: {done.stdout}{done.stderr}")
 
-# Neither a refusal nor a dry run leaves anything in the folder for temporary files.
+# Neither a refusal nor a dry run leaves temporary files.
 (work / "tmp").mkdir()
 for arguments in (["--dry-run"], ["--bogus"], ["--prebuilt", str(work / "full")]):
     subprocess.run(["bash", TOOLS / GPU_CHECK, *arguments], capture_output=True, env={**os.environ, "TMPDIR": str(work / "tmp")})
     if list((work / "tmp").iterdir()):
         failures.append(f"gpu_check.sh {arguments} leaves {list((work / 'tmp').iterdir())}")
 
-# A library of CUDA among those that the loader must find would keep the program from starting where it is absent.
+# If a CUDA library were linked, the program could not start on machines without it.
 for program in sys.argv[1:]:
     needed = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
     for line in needed.splitlines():

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The command line's promises: exit codes, one line `error:`, one line `hint:`, help. Usage: test_cli.py ASSAY BENCH_STEP"""
+"""The command line's interface: exit codes, one line `error:`, one line `hint:`, help.
+
+Usage: test_cli.py ASSAY BENCH_STEP"""
 import pathlib
 import subprocess
 import sys
@@ -12,7 +14,7 @@ work = pathlib.Path(tempfile.mkdtemp())
 (work / "run").mkdir()
 (work / "run" / "config.yaml").write_text("model: {}\n")
 
-# Of `assay`: arguments, what the error line must contain, what the hint line must contain
+# Arguments of `assay`, and what the error line and the hint line must contain.
 REFUSED = [
     (["trian", "--help"], "unknown command trian", "did you mean train"),
     (["help", "trian"], "unknown command trian", "did you mean train"),
@@ -47,8 +49,8 @@ REFUSED += [
 ]
 REFUSED.append((["sample", "run"], "run has no valid checkpoint", "assay train"))
 
-# Of `bench_step`: a configuration has its own shapes.
-BENCH_REFUSED = [(["--config", "run/config.yaml", option, value], f"{option} is given beside --config", f"leave {option} out")
+# bench_step refuses shape options together with --config.
+BENCH_REFUSED = [(["--config", "run/config.yaml", option, value], f"{option} is given with --config", f"leave {option} out")
                  for option, value in (("--hidden", "128"), ("--model", "moe"), ("--sequence", "64"), ("--experts", "8"))]
 
 failures = []
@@ -80,7 +82,7 @@ for leaf in LEAVES:
     text = run([*leaf, "--help"]).stdout
     for noise in ("First steps", "INT:", "TEXT:", "FLOAT:"):
         if noise in text:
-            failures.append(f"assay {' '.join(leaf)} --help has {noise!r}: an example of its own teaches more\n{text}")
+            failures.append(f"assay {' '.join(leaf)} --help has {noise!r} instead of an example\n{text}")
 
 print("\n".join(failures) or f"cli: ok ({len(REFUSED) + len(BENCH_REFUSED)} refusals)")
 sys.exit(1 if failures else 0)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""assay compare as a user calls it: on small runs that are trained here, and on copies of them that were edited."""
+"""assay compare as a user calls it, on small runs that are trained here and on edited copies of
+them."""
 import json
 import os
 import pathlib
@@ -41,7 +42,8 @@ def expect_in(text, *parts):
 
 
 def copy_of(run, name, yaml=(), meta=(), sql=()):
-    """A copy of a run with (before, after) replaced in config.yaml and meta.json, and SQL run on its telemetry."""
+    """A copy of a run with (before, after) replaced in config.yaml and meta.json, and SQL run on
+    its telemetry."""
     copy = run.parent / name
     shutil.copytree(run, copy)
     for file, edits in (("config.yaml", yaml), ("meta.json", meta)):
@@ -184,7 +186,7 @@ def anchor(runs):
         return not_run.append(f"data absent ({ANCHOR})")
     expect_in(compare("--anchor", ANCHOR).stdout, "the published AdamW run of June 2024", "final    3.275959 at step 9536",
               "minimum  3.275959 at step 9536", "first evaluation at or below 3.28: step 9472 (3.277960)")
-    # The published calibration: 3.480672 at step 9536.
+    # The published calibration value is 3.480672 at step 9536.
     long = copy_of(runs["dense", 1], "long", yaml=[(r"vocab_size: 512", "vocab_size: 50304"), (r"steps: 60", "steps: 9536"),
                                                    (r"  synth:\n(    .*\n)+", "")],
                    sql=["INSERT INTO scalar(step, name, value) VALUES(9536, 'loss_nats', 3.4)",

@@ -51,7 +51,7 @@ def refused(error, hint, *arguments, **how):
           and error in lines[0] and lines[1].startswith("hint: ") and hint in lines[1], done)
 
 
-# The way from text to shards.
+# From text to shards.
 trained = json.loads(works("tokenizer", "train", "stories.txt", "--vocab-size", "300", "-o", "tok.json", "--json"))
 check("vocabulary", trained["vocab_size"] == 300 and trained["eot_id"] == 299)
 made = json.loads(works("data", "prepare", "stories.txt", "--tokenizer", "tok.json", "-o", "c", "--json"))
@@ -75,9 +75,9 @@ for name, inputs in (("g1", ["stories.txt"]), ("g2", ["stories.jsonl", "stories.
     manifest = json.loads((work / name / "manifest.json").read_text())
     held = [s["documents"] for s in manifest["shards"] if s["split"] == "val"][0]
     check("the share is printed", f"validation: {held} of {100 * len(inputs)} documents" in out and "share 0.1 by hash" in out)
-    check("the manifest says how", manifest["validation"] == "share 0.1 by hash")
+    check("the manifest records the rule", manifest["validation"] == "share 0.1 by hash")
     shares.append(held / len(inputs))
-check(f"copies are on one side: {shares}", shares[0] == shares[1] and 2 <= shares[0] <= 25)
+check(f"copies are on the same side: {shares}", shares[0] == shares[1] and 2 <= shares[0] <= 25)
 check("verify", "match the manifest" in works("data", "verify", "c"))
 seen = json.loads(works("data", "inspect", "c", "--json"))["shards"]
 check("inspect", [s["documents"] for s in seen] == [95, 5] and "cat number" in seen[0]["begins"])
@@ -96,7 +96,7 @@ works("tokenizer", "train", "stories.txt", "--vocab-size", "300", "-o", "g", "--
 check("gpt2 files", json.loads(works("tokenizer", "encode", "--tokenizer", "g", "--text", "the cat", "--json"))["ids"]
       == json.loads(works("tokenizer", "encode", "--tokenizer", "tok.json", "--text", "the cat", "--json"))["ids"])
 
-# What is refused, with values and a hint.
+# Refusals, with values and a hint.
 prepare = ("data", "prepare", "--tokenizer", "tok.json", "-o", "out")
 refused("cannot read missing", "check the path", *prepare, "missing")
 refused("no text in the folder empty", "*.txt", *prepare, "empty")
@@ -125,7 +125,7 @@ refused("cannot read empty", "file", "tokenizer", "encode", "empty", "--tokenize
 refused("data needs a command", "--help", "data")
 
 
-# A disk that is full: a limit on the size of files stands in for it.
+# A limit on the size of files simulates a full disk.
 def small_disk():
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 
@@ -134,7 +134,7 @@ def small_disk():
 refused("File too large", "free space", *prepare, "stories.txt", preexec_fn=small_disk)
 check("nothing is left of a failed prepare", not list((work / "out").glob("*")))
 
-# A corpus that was changed.
+# A corpus that was modified.
 shard = work / "c" / "corpus_train_000001.bin"
 data = bytearray(shard.read_bytes())
 data[1500] ^= 1
@@ -144,7 +144,8 @@ check("verify finds a changed byte", done.returncode == 2 and "corpus_train_0000
 done = run("data", "verify", "c", "--json")
 check("verify --json", done.returncode == 2 and json.loads(done.stdout)["ok"] is False, done)
 
-# Interrupted: exit 130 and nothing under the final names. The pipe keeps the reader waiting.
+# An interrupt gives exit 130 and leaves nothing under the final names. The pipe keeps the reader
+# waiting.
 os.mkfifo(work / "pipe")
 waiting = subprocess.Popen([ASSAY, "data", "prepare", "stories.txt", "pipe", "--tokenizer", "tok.json", "-o", "p"],
                            cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -31,11 +31,11 @@ for name, low in (("copy_gb_per_s", 0.1), ("matmul_fp32_gflop_per_s", 1), ("matm
 total = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemTotal")) / 2**20
 expect(abs(facts["memory"]["total_gib"] - total) < 0.01, f"memory {facts['memory']}")
 if not facts["gpu"]["usable"]:
-    expect(facts["gpu"]["problem"], "no GPU, and no reason")
-    expect(any("no GPU" in a["what"] and a["todo"] for a in facts["advice"]), "no GPU, and no advice")
+    expect(facts["gpu"]["problem"], "no GPU, but no reason is given")
+    expect(any("no GPU" in a["what"] and a["todo"] for a in facts["advice"]), "no GPU, but no advice is given")
 
 quick = json.loads(doctor("--quick", "--json"))
-expect("limits" not in quick, "--quick measured")
+expect("limits" not in quick, "--quick measured the limits")
 text = doctor("--quick")
 for word in ("program", "cpu", "memory", "gpu", "disk", "will not work"):
     expect(word in text, f"{word} is not in the text")

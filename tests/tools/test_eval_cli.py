@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""assay eval as a user calls it: a run, a checkpoint, a small CORE bundle, and what cannot be evaluated."""
+"""assay eval as a user calls it: a run, a checkpoint, a small CORE bundle, and refusals."""
 import json
 import math
 import pathlib
@@ -54,7 +54,7 @@ def write_bundle(folder, core=CORE, choices=12):
 
 
 def check_loss(w):
-    """The same figures as the run's own last evaluation."""
+    """The figures equal those of the run's last evaluation."""
     said = evaluated(w.run("moe"))
     for metric in ("loss_nats", "bits_per_byte"):
         trained = rows(w.run("moe"), "SELECT value FROM eval WHERE task = 'val' AND step = 60 AND metric = "
@@ -80,11 +80,11 @@ def check_core(w):
         expect(math.isclose(t["centered"], (t["accuracy"] - b) / (1 - b), abs_tol=1e-12), t)
     expect(core["prompts"] == 12 * 4 + 9 * 2 + 7, core)
     expect(core["rows_computed"] < 0.6 * core["prompt_tokens"], core)
-    # One prompt at a time: the same answers, nothing shared.
+    # One prompt at a time gives the same answers and shares nothing.
     alone = evaluated(w.run("moe"), "--tasks", "core", "--bundle", bundle, "--one-at-a-time")["core"]
     expect([t["accuracy"] for t in alone["tasks"]] == [t["accuracy"] for t in core["tasks"]], alone)
     expect(alone["rows_computed"] == alone["prompt_tokens"] - alone["prompts"], alone)
-    # What was measured before stays beside it.
+    # Earlier measurements are kept in the same file.
     kept = json.loads((w.run("moe") / "evals" / "step-00000060.json").read_text())
     expect("val_loss_nats" in kept and kept["core"]["core"] == alone["core"], kept.keys())
     verified = assay("receipt", "verify", w.run("moe"))
@@ -101,7 +101,7 @@ def check_partial(w):
     some = evaluated(w.run("moe"), "--tasks", "core", "--bundle", bundle, "--core-tasks", "who", "--max-rows", "4")
     expect(some["core"]["core"] is None and len(some["core"]["missing"]) == 3 and
            some["core"]["tasks"][0]["rows"] == 4, some)
-    # An answer that does not fit is counted, not scored wrong.
+    # An answer that does not fit is counted as not scored, not as wrong.
     short = evaluated(w.run("moe"), "--tasks", "core", "--bundle", bundle, "--core-tasks", "who", "--max-tokens", "2")
     expect(short["core"]["tasks"][0]["accuracy"] is None and len(short["core"]["tasks"][0]["not_scored"]) == 9, short)
 
@@ -113,7 +113,7 @@ def without_seconds(value):
 
 
 def check_parts(w):
-    """Every third row each, merged: the report of one process, to the bit."""
+    """Three parts of every third row each, merged, give the report of one process to the bit."""
     bundle = w.path / "parts"
     write_bundle(bundle)
     with (bundle / "eval_data/a/next.jsonl").open("a") as file:
@@ -125,7 +125,7 @@ def check_parts(w):
         files.append(w.run("moe") / "evals" / f"step-00000060.core-{i}-of-3.json")
         expect(json.loads(files[-1].read_text()) == said and said["core_part"] == f"{i}/3", said)
     whole = evaluated(w.run("moe"), *core)["core"]
-    # Some rows have no answer, so that their places are tested too.
+    # Some rows have no answer, so that the positions of unscored rows are tested too.
     expect([len(t["not_scored"]) for t in whole["tasks"]] == [0, 0, 4] and
            {r["why"] for r in whole["tasks"][2]["not_scored"]} == {"the answer is empty"}, whole)
     merged = evaluated("--merge", files[2], files[0], files[1])["core"]

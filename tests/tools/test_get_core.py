@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/get_core.sh against an archive that is here. Usage: test_get_core.py"""
+"""tools/get_core.sh with a local archive. Usage: test_get_core.py"""
 import pathlib
 import shutil
 import subprocess
@@ -42,17 +42,17 @@ def refused(error, *arguments):
 
 GOOD = ["eval_bundle/core.yaml", "eval_bundle/eval_meta_data.csv", "eval_bundle/eval_data/a/x.jsonl",
         "__MACOSX/eval_bundle/core.yaml"]
-refused("failed")  # no archive there
+refused("failed")  # there is no archive yet
 pack(GOOD)
 done = run()
 check("fetched", done.returncode == 0 and "1 task files" in done.stdout, done)
 check("the files", sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()) ==
       ["core.yaml", "eval_data/a/x.jsonl", "eval_meta_data.csv"], done)
-check("nothing else stays", [p.name for p in out.parent.iterdir()] == ["bundle"], done)
+check("no other file is left", [p.name for p in out.parent.iterdir()] == ["bundle"], done)
 done = run()
 check("again", done.returncode == 0 and "already there" in done.stdout, done)
 
-# A download that was cut goes on.
+# An interrupted download is resumed.
 shutil.rmtree(out)
 pathlib.Path(f"{out}.zip.part").write_bytes(archive.read_bytes()[:100])
 done = run()
@@ -70,7 +70,7 @@ data = bytearray(archive.read_bytes())
 data[60] ^= 0xFF
 archive.write_bytes(data)
 refused("not a good archive")
-check("nothing stays of it", not list(out.parent.iterdir()), done)
+check("nothing of it is left", not list(out.parent.iterdir()), done)
 refused("unknown argument --soon", "--soon")
 done = subprocess.run(["bash", SCRIPT, "--help"], capture_output=True, text=True)
 check("--help", done.returncode == 0 and "--url" in done.stdout, done)

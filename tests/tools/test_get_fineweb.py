@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/get_fineweb.sh against a folder that plays the server. Usage: test_get_fineweb.py"""
+"""tools/get_fineweb.sh with a folder in place of the server. Usage: test_get_fineweb.py"""
 import pathlib
 import shutil
 import struct
@@ -58,7 +58,7 @@ check("the tokens", f"{names[2]}: 5002 tokens" in done.stdout, done)
 done = run("2")
 check("again", done.returncode == 0 and done.stdout.count("already there") == 3, done)
 
-# A download that was cut goes on; one that was complete only gets its name.
+# An interrupted download is resumed; a complete one is only renamed.
 for cut in (0, 500, 4000, None):
     (out / names[1]).unlink()
     (out / (names[1] + ".part")).write_bytes((server / names[1]).read_bytes()[:cut])

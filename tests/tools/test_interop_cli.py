@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""assay export and import as a user calls them: out and back with the same losses and bits, and training goes on."""
+"""assay export and import as a user calls them: a round trip keeps losses and bits, and training
+can continue."""
 import json
 import pathlib
 import shutil
@@ -16,7 +17,8 @@ def works(*arguments):
 
 
 def check_family(moe, architecture, sets):
-    """Exported in fp32 and imported, a model has its bits and its loss; imported it trains on."""
+    """Exported in fp32 and imported, a model keeps its bits and its loss, and can be trained
+    further."""
     with Workplace(moe=moe) as w:
         w.train("run", *sets, "--steps", "20")
         out, back = w.run("exported"), w.run("back")
@@ -47,7 +49,7 @@ def check_family(moe, architecture, sets):
 
 
 def check_alone():
-    """Without a configuration: the tokenizer comes along, and a shard size cuts the file."""
+    """Without a configuration: the tokenizer is copied, and the shard size splits the file."""
     with Workplace(moe=True) as w:
         w.train("run", "--steps", "20", "--set", "model.vocab_size=4096")
         out, back = w.run("exported"), w.run("back")
@@ -57,7 +59,7 @@ def check_alone():
         check(len(shards) > 1 and f"in {len(shards)} files" in shown, (shards, shown))
         check(set(json.loads((out / "model.safetensors.index.json").read_text())["weight_map"].values()) == set(shards),
               shards)
-        check("no data was given" in works("import", out, "-o", back), "the way on is not said")
+        check("no data was given" in works("import", out, "-o", back), "the next step is not explained")
         sampled = [json.loads(works("sample", run, "--prompt", "Once upon a", "--temperature", "0", "--tokens", "20",
                                     "--json"))["texts"] for run in (w.run("run"), back)]
         check(sampled[0] == sampled[1], sampled)

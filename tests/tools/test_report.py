@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""assay report: the page of a dense, a healthy and a collapsed run in Chromium, from disk; and what it says of runs that lack something.
---keep FOLDER leaves the pages there."""
+"""assay report: the page of a dense, a healthy and a collapsed run in Chromium, from disk; and its
+messages for incomplete runs. --keep FOLDER keeps the pages there."""
 import csv
 import io
 import json
@@ -49,8 +49,8 @@ def refused(part, *arguments):
 
 
 def opened(browser, page):
-    """Opens a page that must not complain and needs no network."""
-    expect(browser.open(page), f"{page.name} did not become ready")
+    """Opens a page and expects no console messages, no network requests and no blank chart."""
+    expect(browser.open(page), f"{page.name}: the script did not finish")
     blank = browser.js("""return [...document.querySelectorAll('figure')].filter((f) => {
         const plot = f.querySelector('.plot'), svg = plot.querySelector('svg.main-svg');
         return plot.hidden ? f.querySelector('.missing').textContent.length < 20 : !svg || svg.getBoundingClientRect().height < 100;
@@ -78,7 +78,8 @@ def near(a, b, relative):
 
 
 def check_charts(browser, w):
-    # training and validation; line, lower and upper edge; bias of the one run that has it, margin of both
+    # Numbers of traces: training and validation; line, lower and upper edge; the bias of one run
+    # and the margin of both.
     wanted = {"loss": 6, "bits-per-byte": 3, "scalars": 3, "router-curves": 6, "router-map": 1, "loads": 1, "ccdf": 2, "dead": 6,
               "bias": 5, "throughput": 3, "spans": 3}
     expect(traces(browser) == wanted, traces(browser))
@@ -96,7 +97,7 @@ def check_charts(browser, w):
         stored = [[v for v, in rows(w.run("healthy"), f"SELECT {name} FROM router_layer WHERE layer = {layer} AND {name} IS NOT NULL ORDER BY step")]
                   for layer in (0, 1)]
         expect([len(row) for row in z] == [len(steps)] * 2 and all(near(a, b, 1e-4) for row, of in zip(z, stored) for a, b in zip(row, of)),
-               f"the map of {name} is not the telemetry")
+               f"the map of {name} differs from the telemetry")
 
 
 def check_hover(browser):
@@ -120,9 +121,9 @@ def check_slider(browser):
     browser.js("const s = document.querySelector('#loads-step'); s.value = 0; s.dispatchEvent(new Event('input'))")
     first, label = browser.js(state)
     expect(label == "step 1" and first != last, f"the slider at its start: {label}, loads equal: {first == last}")
-    expect(all(row == sorted(row, reverse=True) for row in first), "the busiest first")
+    expect(all(row == sorted(row, reverse=True) for row in first), "experts are not sorted by load")
     browser.choose("#loads-order", "id")
-    expect(browser.js(state)[0] != first, "the order of the experts changes nothing")
+    expect(browser.js(state)[0] != first, "the order of the experts has no effect")
     browser.choose("#loads-of", "1")
 
 
@@ -162,7 +163,7 @@ def check_switches(browser):
     expect(browser.js("return document.querySelector('#chart-loss .plot').layout.xaxis.type") == "log", "log x")
     browser.click("#log-x")
     browser.click("#legend button:first-child")
-    expect(traces(browser)["loss"] == 4, "a run that is hidden has no curve")
+    expect(traces(browser)["loss"] == 4, "a hidden run still has a curve")
     browser.click("#legend button:first-child")
     paper = "return [getComputedStyle(document.body).backgroundColor, document.querySelector('#chart-loss .plot').layout.font.color]"
     browser.prefer("light")
@@ -172,9 +173,9 @@ def check_switches(browser):
     dark = browser.js(paper)
     expect(light[0] != dark[0] and light[1] != dark[1], f"light {light}, dark {dark}")
     browser.click("#theme")
-    expect(browser.js(paper) == light, "the theme chosen stands before the one preferred")
+    expect(browser.js(paper) == light, "the chosen theme does not override the preferred one")
     browser.click("#theme")
-    expect(browser.js(paper) == dark, "dark by choice")
+    expect(browser.js(paper) == dark, "the dark theme cannot be chosen")
 
 
 def check_phone(browser, page):
@@ -188,13 +189,15 @@ def check_phone(browser, page):
 
 
 def check_precision(browser, w, keep):
-    """A quantised run beside one that is not: what its formats lose is that of the telemetry, on a phone too."""
+    """A quantised run next to an unquantised one: the shown errors equal the telemetry's, on a
+    phone too."""
     train(w, "nvfp4", {"precision.recipe": "nvfp4", "precision.bf16_last_layers": 0, "telemetry.probe_every": 5})
     page = w.path / "precision.html"
     report(w, page.name, w.run("healthy"), w.run("nvfp4"))
     opened(browser, page)
     drawn = traces(browser)
-    expect((drawn.get("precision"), drawn.get("scales")) == (5, 10), drawn)  # fprop and dgrad read one weight
+    # fprop and dgrad share one copy of the weight.
+    expect((drawn.get("precision"), drawn.get("scales")) == (5, 10), drawn)
     roles = browser.js("return [...document.querySelectorAll('#precision-role option')].map((o) => o.value)")
     expect(roles == ["attention", "experts", "shared_experts", "all"], roles)
     for role in roles[:-1]:
@@ -209,7 +212,7 @@ def check_precision(browser, w, keep):
     browser.choose("#scales-role", "experts")
     expect(traces(browser)["precision"] == 3, "flips of the weights of three roles")
     largest = [float(r["value"]) for r in table(browser, "scales") if r["series"].endswith("nvfp4_2d scale_max")]
-    expect(len(largest) == 12 and all(v == 448 for v in largest), f"the block of a tensor's amax has the largest scale: {largest}")
+    expect(len(largest) == 12 and all(v == 448 for v in largest), f"the block with a tensor's amax must have the largest scale: {largest}")
     browser.choose("#precision-name", "error")
     for theme in ("light", "dark"):
         browser.prefer(theme)
@@ -226,7 +229,7 @@ def text_of(browser):
 
 
 def check_partial(browser, w, keep):
-    """Pages of runs that lack something: each says what, none has a blank chart."""
+    """Pages of incomplete runs: each states what is missing, none has a blank chart."""
     train(w, "one", {"run.steps": 1, "schedule.warmup": 0, "schedule.warmdown": 0})
     shutil.copytree(w.run("healthy"), w.run("missing"))
     (w.run("missing") / "telemetry.db").unlink()
@@ -244,7 +247,7 @@ def check_partial(browser, w, keep):
     refused("nowhere/page.html", w.run("dense"), "-o", w.path / "nowhere" / "page.html")
     some = ["healthy", "missing", "newer", "damaged", "dense", "other/dense", strange.name]
     pages = [
-        # runs, what stderr says, what the page says
+        # Runs, expected texts on stderr, expected texts on the page.
         (["dense"], [], ["No routed experts: the model is dense."]),
         (["one"], [], ["1 of 1 steps"]),
         (some, ["missing has no curves: no telemetry at", "found 99", "step 30, layer 1"],
@@ -281,7 +284,7 @@ def check_running(browser, w):
         finally:
             training.send_signal(signal.SIGKILL)
     opened(browser, w.path / "long.html")
-    expect("No end is recorded: it is still training, or was killed." in text_of(browser), "a run that goes on")
+    expect("No end is recorded: it is still training, or was killed." in text_of(browser), "no message for a run that is still training")
 
 
 def check_link(browser, w):
@@ -296,12 +299,13 @@ def check_link(browser, w):
     expect(len(says) > 5 and all("could not be loaded" in s for s in says), says)
     asked = set(browser.network())
     expect(len(asked) == 1 and asked.pop().startswith("https://cdn.plot.ly/plotly-"), "the link")
-    expect(len(table(browser, "loss")) > 40, "the data without Plotly.js")
+    expect(len(table(browser, "loss")) > 40, "the data is absent without Plotly.js")
     browser.command("Network.setBlockedURLs", urls=[])
 
 
 class Locked:
-    """A report of a run whose database another program holds: the reader waits ten seconds, so it goes on beside the rest."""
+    """A report of a run whose database another program holds. The reader waits ten seconds, so it
+    runs in parallel."""
 
     def __init__(self, w):
         shutil.copytree(w.run("dense"), w.run("locked"))
@@ -336,7 +340,7 @@ def main():
             check_slider(browser)
             check_csv(browser, w)
             check_switches(browser)
-            quiet(browser, "the page after all of it")
+            quiet(browser, "the page after all interactions")
             check_phone(browser, page)
             check_running(browser, w)
             check_precision(browser, w, keep)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""assay router as a user calls it: on a run that is finished, on one that is training, and on what is no such run."""
+"""assay router as a user calls it: on a finished run, on one that is training, and refusals."""
 import json
 import pathlib
 import shutil

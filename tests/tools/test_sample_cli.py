@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""assay sample as a user calls it: greedy and drawn texts, several prompts, files of prompts, and what is refused."""
+"""assay sample as a user calls it: greedy and random texts, several prompts, files of prompts, and
+refusals."""
 import json
 import pathlib
 import re
@@ -41,13 +42,13 @@ def check_one(w):
     expect(said["step"] == 60 and said["context_tokens"] == 64 and said["device"] == "cpu" and
            said["prompt_tokens"] == len(text["prompt_tokens"]) and
            said["decoded_tokens"] >= len(text["tokens"]) - 1, said)
-    expect(sampled(*arguments, "--seed", "9", "--top-k", "3")["texts"] == said["texts"], "greedy by another seed")
+    expect(sampled(*arguments, "--seed", "9", "--top-k", "3")["texts"] == said["texts"], "greedy texts depend on the seed")
     earlier = sampled(checkpoints(w.run("moe"))[0], *arguments[1:])
     expect(earlier["step"] < 60, earlier)
 
 
 def check_many(w):
-    """A text is the same alone and beside others; seeds, prompts and limits matter."""
+    """A text is the same alone and among others; it depends on seed, prompt and limits."""
     run = w.run("moe")
     prompts = ["The old man", "Once", "She said that the"]
     every = [argument for p in prompts for argument in ("--prompt", p)]
@@ -65,7 +66,7 @@ def check_many(w):
 
 
 def check_ends(w):
-    """A text ends with the context, and with <|endoftext|> unless told to go on."""
+    """A text ends when the context is full, and at <|endoftext|> unless --past-end is given."""
     run = w.run("moe")
     full = sampled(run, "--prompt", "The old man", "--tokens", "500", "--past-end")["texts"][0]
     expect(full["end"] == "context" and len(full["tokens"]) + len(full["prompt_tokens"]) == 65, full)

@@ -47,7 +47,7 @@ check("verify", done.returncode == 0, done)
 for kind in ("train", "val"):
     ours, theirs = ((work / c[kind][0]).read_bytes() for c in (made, cached))
     if ours != theirs:
-        failures.append(f"{kind}: the config's corpus differs from the one of the same arguments")
+        failures.append(f"{kind}: the config's corpus differs from that of equal arguments")
 nats = json.loads(works("ngrams", "corpus", "--json"))["nats"]
 if nats != made["ngrams"]["nats"] or not nats[0] > nats[1] + 0.5 or not nats[1] > nats[4] + 0.3:
     failures.append(f"n-gram losses {nats}, {made['ngrams']['nats']}")
