@@ -266,10 +266,10 @@ COMMANDS = [
 # config.json of a folder that `assay import` is given, then what error and hint must contain.
 CONFIG_JSONS = [
     ("{}", "has neither architectures nor model_type", "LlamaForCausalLM"),
-    ("[1]", "is no JSON object", "config.json"),
-    ('{"model_type": ', "is no JSON object", "config.json"),
+    ("[1]", "is not a JSON object", "config.json"),
+    ('{"model_type": ', "is not a JSON object", "config.json"),
     ('{"a": ' * 5000, "is nested too deep", "config.json"),
-    ('{"model_type": "gpt2"}', "is of the family model_type gpt2", "MixtralForCausalLM"),
+    ('{"model_type": "gpt2"}', "is of the unknown family model_type gpt2", "MixtralForCausalLM"),
     ('{"model_type": "llama"}', "hidden_size is missing, wanted a whole number", "config.json"),
     ('{"model_type": "llama", "architectures": ["Glm4MoeForCausalLM"]}', "but model_type is llama", "config.json"),
 ]
