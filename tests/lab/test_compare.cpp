@@ -146,7 +146,7 @@ TEST_CASE("what cannot be compared is refused, or marked and not ranked") {
        [](RunRecord& r) { r.data_sha256["/d/x_val_0.bin"] = "eeee"; }},
       {"data: no further shard in dense-s1, x_val_1.bin eeee in moe-s2",
        [](RunRecord& r) { r.data_sha256["/d/x_val_1.bin"] = "eeee"; }},
-      {"moe-s2 does not say on which data", [](RunRecord& r) { r.data_sha256.clear(); }},
+      {"moe-s2 does not record its training data", [](RunRecord& r) { r.data_sha256.clear(); }},
       {"run.sequence: 256 in dense-s1, 128 in moe-s2",
        [](RunRecord& r) { r.config.run.sequence = 128; }},
       {"eval.tokens: 65536 in dense-s1, 4096 in moe-s2",
@@ -186,7 +186,7 @@ TEST_CASE(
   REQUIRE(c.no_ranking.find("--contract KIND") != std::string::npos);
 
   const Comparison said = compare(runs, {.contract = "totalDN"});
-  REQUIRE(said.contract == "totalDN, as --contract says");
+  REQUIRE(said.contract == "totalDN, set by --contract");
   REQUIRE(said.rankings.size() == 1);
   REQUIRE(!mentions(said.marks, "is not kept"));
   runs[3].audit.total = runs[2].audit.total = 10000;
