@@ -93,7 +93,7 @@ TEST_CASE("nothing in a run's name or configuration leaves its place in the page
 TEST_CASE("without Plotly.js in it the page says where it comes from") {
   const std::string html = page_html(Json::object(), "x", "");
   REQUIRE(html.find("<script src=\"https://cdn.plot.ly/plotly-") != std::string::npos);
-  REQUIRE(html.find("so they need a network") != std::string::npos);
+  REQUIRE(html.find("need a network: they load Plotly.js ") != std::string::npos);
   const ReportFiles files = report_files();
   if (files.plotly.empty()) return;
   // The version that is linked is the one that would be inlined.
