@@ -166,8 +166,8 @@ void check_held(std::span<const RunRecord> runs, const std::string& kind,
   }
   const HeldFixed low = held_fixed(kind, *least), high = held_fixed(kind, *most);
   if (*high.value <= (1 + kHeldWithin) * *low.value) return;
-  marks.push_back(strprintf("--contract %s is not kept: %s are %.6g in %s and %.6g in %s",
-                            kind.c_str(), low.what, *low.value, least->name.c_str(), *high.value,
+  marks.push_back(strprintf("--contract %s is not kept: %s: %.6g in %s, %.6g in %s", kind.c_str(),
+                            low.what, *low.value, least->name.c_str(), *high.value,
                             most->name.c_str()));
 }
 

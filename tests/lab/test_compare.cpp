@@ -192,8 +192,8 @@ TEST_CASE(
   runs[3].audit.total = runs[2].audit.total = 10000;
   REQUIRE(
       mentions(compare(runs, {.contract = "totalDN"}).marks,
-               "--contract totalDN is not kept: tokens per total parameter are 10 in moe-s1 and "
-               "20 in dense-s1"));
+               "--contract totalDN is not kept: tokens per total parameter: 10 in moe-s1, 20 in "
+               "dense-s1"));
   runs[0].train_s.clear();
   REQUIRE(mentions(compare(runs, {.contract = "seconds"}).marks,
                    "seconds of training of dense-s1 were not logged"));
