@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFetch = "fetch the bundle anew: bash tools/get_core.sh";
+constexpr const char* kFetch = "fetch the bundle again: bash tools/get_core.sh";
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
   throw UserError(where + ": " + what, kFetch);
@@ -49,7 +49,7 @@ CoreTask parse_task(const YAML::Node& node, const YamlSource& source) {
   task.kind = parse_kind(field<std::string>(node, "icl_task_type", source), source.at(node));
   const auto shots = field<std::vector<int64_t>>(node, "num_fewshot", source);
   if (shots.empty() || shots[0] < 0 || shots[0] > 1000) {
-    refuse(source.at(node), "num_fewshot of " + task.label + " begins with no count");
+    refuse(source.at(node), "num_fewshot of " + task.label + " does not begin with a count");
   }
   task.shots = shots[0];
   if (node["continuation_delimiter"]) {
@@ -67,7 +67,7 @@ double parse_percent(const std::string& text, const std::string& where) {
     used = 0;
   }
   if (used != text.size() || text.empty() || !(value >= 0 && value < 100)) {
-    refuse(where, "'" + text + "' is no percentage below 100");
+    refuse(where, "'" + text + "' is not a percentage below 100");
   }
   return value;
 }
@@ -95,16 +95,18 @@ std::map<std::string, double> read_baselines(const std::string& path) {
 std::string text_of(const json& row, const char* key, const std::string& where) {
   const auto at = row.find(key);
   if (at == row.end()) refuse(where, std::string("the row has no '") + key + "'");
-  if (!at->is_string()) refuse(where, std::string("'") + key + "' is not text");
+  if (!at->is_string()) refuse(where, std::string("'") + key + "' is not a string");
   return at->get<std::string>();
 }
 
 void read_options(const json& row, const char* key, const std::string& where, CoreRow& into) {
   const auto at = row.find(key);
   if (at == row.end()) refuse(where, std::string("the row has no '") + key + "'");
-  if (!at->is_array() || at->empty()) refuse(where, std::string("'") + key + "' is no list");
+  if (!at->is_array() || at->empty())
+    refuse(where, std::string("'") + key + "' is not a list with items");
   for (const json& option : *at) {
-    if (!option.is_string()) refuse(where, std::string("'") + key + "' holds more than texts");
+    if (!option.is_string())
+      refuse(where, std::string("'") + key + "' has an item that is not a string");
     into.options.push_back(option.get<std::string>());
   }
   const auto gold = row.find("gold");
@@ -112,7 +114,7 @@ void read_options(const json& row, const char* key, const std::string& where, Co
   const int64_t count = int64_t(into.options.size());
   if (!gold->is_number_integer() || gold->get<int64_t>() < 0 || gold->get<int64_t>() >= count) {
     refuse(where,
-           strprintf("'gold' is %s, and there are %ld options", gold->dump().c_str(), long(count)));
+           strprintf("'gold' is %s, but there are %ld options", gold->dump().c_str(), long(count)));
   }
   into.gold = gold->get<int64_t>();
 }
@@ -174,8 +176,8 @@ std::vector<CoreRow> parse_core_rows(std::string_view text, CoreKind kind,
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     ++number;
-    // A file's last line may be empty; a row that is only white space elsewhere would shift all
-    // that follow.
+    // Only the last line of a file may be empty; an empty row elsewhere would shift all that
+    // follow.
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
       if (text.empty()) break;
       refuse(strprintf("%s:%ld", name.c_str(), number), "an empty line");
@@ -194,7 +196,7 @@ CoreBundle read_core_bundle(const std::string& folder) {
   const std::string list = folder + "/core.yaml", meta = folder + "/eval_meta_data.csv";
   for (const std::string& file : {list, meta}) {
     if (!std::filesystem::exists(file)) {
-      throw UserError("no CORE bundle in " + folder + ": " + file + " is not there",
+      throw UserError("no CORE bundle in " + folder + ": " + file + " does not exist",
                       "fetch it with: bash tools/get_core.sh, or name its folder with --bundle");
     }
   }
@@ -212,7 +214,7 @@ CoreBundle read_core_bundle(const std::string& folder) {
     }
   }
   if (bundle.tasks.empty()) {
-    refuse(folder, strprintf("none of the %zu tasks' files is there", bundle.missing.size()));
+    refuse(folder, strprintf("none of the %zu tasks' files exists", bundle.missing.size()));
   }
   return bundle;
 }

@@ -1,9 +1,8 @@
-// CORE (Li et al., DataComp-LM, 2024): 22 few-shot tasks and how they are defined by the files of
-// its bundle.
+// CORE (Li et al., DataComp-LM, 2024): 22 few-shot tasks, defined by the files of its bundle.
 //
 //   BUNDLE/core.yaml             the tasks, in the order of the score
-//   BUNDLE/eval_meta_data.csv    accuracy of guessing, percent, by task
-//   BUNDLE/eval_data/...jsonl    rows, one JSON object a line
+//   BUNDLE/eval_meta_data.csv    accuracy of guessing by task, in percent
+//   BUNDLE/eval_data/...jsonl    rows, one JSON object per line
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ struct CoreTask {
   CoreKind kind = CoreKind::kMultipleChoice;
   int64_t shots = 0;
   std::string delimiter = " ";  // between a question and its answer
-  std::string path;             // of its rows
+  std::string path;             // file of its rows
   double baseline_percent = 0;  // accuracy of guessing
 };
 
@@ -35,14 +34,14 @@ struct CoreRow {
 
 struct CoreBundle {
   std::string folder;
-  std::vector<CoreTask> tasks;       // whose file is there
-  std::vector<std::string> missing;  // labels of those whose file is not
+  std::vector<CoreTask> tasks;       // tasks with a file
+  std::vector<std::string> missing;  // labels of the tasks without a file
 };
 
-// UserError naming file and line for what is absent, of another form, or contradictory.
+// UserError with file and line if something is absent, malformed or contradictory.
 CoreBundle read_core_bundle(const std::string& folder);
-// The tasks with these labels alone, in the bundle's order; the others are missing from it. No
-// labels: all. UserError, which begins with who asked, for a label that has no file.
+// Keeps only the tasks with these labels, in the bundle's order; the others become `missing`. No
+// labels: all tasks. UserError, beginning with asked_by, for a label without a file.
 CoreBundle with_tasks(CoreBundle bundle, const std::vector<std::string>& labels,
                       const std::string& asked_by);
 std::vector<CoreRow> read_core_rows(const CoreTask& task);

@@ -13,10 +13,10 @@ constexpr int64_t kWorthSharing = 8;       // tokens
 constexpr int64_t kQuestionsAtOnce = 256;  // in memory
 
 int64_t rows_of(const CorePrompt& prompt) {
-  return prompt.end - 1;  // the last token predicts nothing that is asked
+  return prompt.end - 1;  // the last token predicts no scored token
 }
 
-// How many tokens all prompts begin with, up to the last that predicts something in each of them.
+// Length of the common prefix of all prompts, limited to the rows of each.
 int64_t common_beginning(const std::vector<const CorePrompt*>& prompts) {
   int64_t shared = rows_of(*prompts[0]);
   for (const CorePrompt* p : prompts) {
@@ -143,7 +143,7 @@ std::vector<std::vector<PromptScore>> ModelScorer::score(std::span<const CoreQue
                         .asked = asked_of(prompt)});
     }
   }
-  // Long ones first: the last of a batch are small, and threads end together.
+  // Long groups first: the last ones of a batch are small, so threads finish together.
   std::stable_sort(groups.begin(), groups.end(),
                    [](const Group& a, const Group& b) { return a.rows > b.rows; });
   for (const Group& group : groups) {
@@ -173,7 +173,7 @@ CoreTaskResult run_core_task(QuestionScorer& scorer, const CoreExamples& example
        begin += kQuestionsAtOnce * step) {
     const int64_t end = std::min(examples.size(), begin + kQuestionsAtOnce * step);
     std::vector<CoreQuestion> questions;
-    std::vector<std::string> not_scored;  // why, for each row
+    std::vector<std::string> not_scored;  // reason for each row; "" = scored
     for (int64_t i = begin; i < end; i += step) {
       CoreQuestion question = examples.question(i, encoder, tokenizer.eot(), setting.max_tokens);
       not_scored.push_back(question.not_scored);

@@ -1,5 +1,5 @@
-// A model scored on CORE. Questions are packed into batches of rows, without padding; what the
-// prompts of a question begin with alike is computed once.
+// Scores a model on CORE. Questions are packed into batches of rows without padding; the common
+// prefix of a question's prompts is computed once.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@
 
 namespace assay {
 
-// What answers questions: a model, or a test's stand-in for one. For each question a score for each
-// of its prompts.
+// Scores questions: a model, or a stand-in in tests. Returns for each question one score per
+// prompt.
 class QuestionScorer {
  public:
   virtual ~QuestionScorer() = default;
@@ -22,26 +22,26 @@ class QuestionScorer {
 };
 
 struct ScorerConfig {
-  int64_t batch_rows =
-      0;  // the model was planned for; at least as many as the longest prompt has tokens
-  // kPlainLoop: a prompt a pass, all its rows through every layer and the head, as its logits at
-  // every position take; for comparison.
+  // Rows that the model was planned for; at least the number of tokens of the longest prompt.
+  int64_t batch_rows = 0;
+  // kPlainLoop: one prompt per pass, all its rows through every layer and the head, as for logits
+  // at every position; for comparison.
   enum class Way { kBatches, kPlainLoop } way = Way::kBatches;
 };
 
 class ModelScorer final : public QuestionScorer {
  public:
-  // The model is bound and loaded.
+  // The model must be bound and loaded.
   ModelScorer(Exec on, Model& model, const ScorerConfig& config);
   std::vector<std::vector<PromptScore>> score(std::span<const CoreQuestion> questions) override;
   int64_t rows_computed() const { return rows_computed_; }
 
  private:
-  // Prompts that lie together, and where they go.
+  // Prompts that are packed together, and the places of their scores.
   struct Group {
     std::vector<const CorePrompt*> prompts;
     std::vector<PromptScore*> scores;
-    int64_t shared = 0;  // tokens that all begin with, computed once
+    int64_t shared = 0;  // tokens of the common prefix, computed once
     int64_t rows = 0, asked = 0;
   };
   bool plain() const { return config_.way == ScorerConfig::Way::kPlainLoop; }
@@ -59,7 +59,7 @@ class ModelScorer final : public QuestionScorer {
   std::vector<AttentionSegment> segment_;
   struct Asked {
     PromptScore* score;
-    size_t first, count;  // of row_
+    size_t first, count;  // range in row_
   };
   std::vector<Asked> asked_;
   std::vector<float> nats_;
@@ -71,21 +71,21 @@ struct CoreWork {
   int64_t prompt_tokens = 0;  // as if each prompt was computed alone
 };
 
-// The rows that one of several processes asks: every `count`-th, from the `index`-th on, of the
-// task's order. Their examples are those of the whole task.
+// The rows scored by one of several processes: every `count`-th row in the task's order, from the
+// `index`-th on. Their examples still come from the whole task.
 struct CorePart {
   int64_t index = 0, count = 1;
 };
 
-// rows_done: of the task.
+// rows_done: position in the task's rows.
 using CoreProgress = std::function<void(int64_t rows_done, const CoreWork& work)>;
 
 struct CoreSetting {
-  int64_t max_tokens = 0;  // of a prompt, 0: no limit
+  int64_t max_tokens = 0;  // per prompt; 0 = no limit
   CorePart part = {};
 };
 
-// The tokenizer has an <|endoftext|>, which begins every prompt.
+// The tokenizer must have an <|endoftext|>, which begins every prompt.
 CoreTaskResult run_core_task(QuestionScorer& scorer, const CoreExamples& examples,
                              const Tokenizer& tokenizer, const CoreSetting& setting,
                              const CoreProgress& progress);

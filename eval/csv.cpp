@@ -40,7 +40,7 @@ std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std
   }
   if (state == kQuoted) {
     throw UserError(strprintf("%s:%ld: this quote is never closed", name.c_str(), quote_line),
-                    "the file is cut off or damaged: fetch it anew");
+                    "the file is cut off or damaged: fetch it again");
   }
   end_record();
   return records;

@@ -1,5 +1,5 @@
-// Comma-separated values as RFC 4180 has them: quoted fields may hold commas, line breaks and
-// doubled quotes.
+// Comma-separated values of RFC 4180: quoted fields may hold commas, line breaks and doubled
+// quotes.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace assay {
 
-// Records of fields. UserError with the line when a quote is never closed.
+// Records of fields. UserError with the line if a quote is never closed.
 std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& name);
 
 }  // namespace assay

@@ -15,7 +15,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// An id whose logit is not finite; -1 if there is none.
+// The first id whose logit is not finite; -1 if there is none.
 int64_t first_not_finite(View<const float, 1> logits) {
   for (int64_t v = 0; v < logits.dim[0]; ++v) {
     if (!std::isfinite(logits[v])) return v;

@@ -1,6 +1,6 @@
-// Texts that a model writes: prompts of different lengths side by side, one token of each at a
-// time, with their keys and values kept. A text that ends makes room for the next prompt. What a
-// text becomes depends on nothing beside it.
+// Generates texts: prompts of different lengths side by side, one token of each at a time, with a
+// KV cache. A text that ends frees its place for the next prompt. A text does not depend on the
+// texts beside it.
 #pragma once
 
 #include <functional>
@@ -14,12 +14,12 @@
 namespace assay {
 
 struct GeneratorConfig {
-  int64_t texts = 1;      // at once
-  int64_t positions = 0;  // of the longest text the model is planned for
-  int64_t rows = 0;       // tokens of one call it is planned for, at least `positions` and `texts`
-  int64_t vocab = 0;      // ids below it are drawn
-  int64_t tokens = 0;     // at most so many are drawn for a prompt
-  int32_t end = -1;       // a text ends where it is drawn; -1: nowhere
+  int64_t texts = 1;      // at the same time
+  int64_t positions = 0;  // length of the longest text that the model is planned for
+  int64_t rows = 0;       // planned tokens per call, at least `positions` and `texts`
+  int64_t vocab = 0;      // only ids below it are drawn
+  int64_t tokens = 0;     // most tokens drawn for a prompt
+  int32_t end = -1;       // drawing this id ends a text; -1 = none
   Sampling sampling = {};
 };
 
@@ -31,7 +31,7 @@ struct GeneratedText {
   TextEnd end = TextEnd::kTokens;
 };
 
-// Tokens read in prompts, and tokens computed one at a time; the time includes the draws.
+// Prefill (tokens of prompts) and decoding (one token at a time); the time includes the draws.
 struct GenerationWork {
   int64_t prompt_tokens = 0, decoded_tokens = 0;
   double prompt_seconds = 0, decode_seconds = 0;
@@ -42,11 +42,11 @@ class Generator {
   using OnToken = std::function<void(size_t prompt, int32_t token)>;
 
   explicit Generator(const GeneratorConfig& config) : config_(config) {}
-  // After the model's own plan().
+  // Must be called after the model's own plan().
   void plan(MemoryPlan& plan, Model& model, int64_t model_vocab);
 
-  // Prompts of 1 to `positions` tokens. on_token hears of every token of a text as it is drawn.
-  // UserError naming prompt and position where logits are not finite.
+  // Prompts have 1 to `positions` tokens. on_token is called with every token of a text as it is
+  // drawn. UserError naming prompt and position if logits are not finite.
   std::vector<GeneratedText> run(Exec on, Model& model,
                                  const std::vector<std::vector<int32_t>>& prompts,
                                  const OnToken& on_token);
@@ -55,26 +55,26 @@ class Generator {
  private:
   struct Text {
     size_t prompt = 0;
-    int64_t place = 0;   // in the cache
-    int64_t length = 0;  // tokens the cache has
-    int32_t next = 0;    // drawn, not read yet
+    int64_t place = 0;   // in the KV cache
+    int64_t length = 0;  // tokens in the KV cache
+    int32_t next = 0;    // drawn, not in the cache yet
   };
-  // The part of each text of `texts` that comes next, `token`, is read, and what follows it drawn;
-  // the texts that go on.
+  // Reads the next tokens of each text (`token`, divided by `part`) and draws the token that
+  // follows. Returns the texts that continue.
   std::vector<Text> step(Exec on, Model& model, std::vector<Text> texts,
                          const std::vector<int32_t>& token, const std::vector<TextPart>& part);
   std::vector<Text> read_prompts(Exec on, Model& model);
   std::vector<Text> decode(Exec on, Model& model, const std::vector<Text>& texts);
 
   const GeneratorConfig config_;
-  View<float, 2> logits_;  // (texts, V)   the host's
+  View<float, 2> logits_;  // (texts, V), host visible
   GenerationWork work_;
-  // Of a run.
+  // Valid during run().
   const std::vector<std::vector<int32_t>>* prompts_ = nullptr;
   const OnToken* on_token_ = nullptr;
   std::vector<GeneratedText> out_;
   size_t waiting_ = 0;         // the first prompt that is not read yet
-  std::vector<int64_t> free_;  // places, the last first
+  std::vector<int64_t> free_;  // free places in the cache, taken from the back
 };
 
 }  // namespace assay

@@ -37,7 +37,7 @@ std::vector<std::string> parse_prompts(std::string_view text, PromptLines lines,
       throw UserError(where + ": the prompt is empty", "a prompt is one line with some text");
     }
   }
-  if (prompts.empty()) throw UserError(name + " has no prompts", "a prompt is one line of it");
+  if (prompts.empty()) throw UserError(name + " has no prompts", "write one prompt per line");
   return prompts;
 }
 

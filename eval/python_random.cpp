@@ -13,8 +13,8 @@ namespace {
 constexpr int kShift = 397;
 constexpr uint32_t kTwist = 0x9908B0DFu;
 
-// Up to how many items sample() draws from a list; with more it draws numbers and rejects repeated
-// ones. The list's size against that of a set of k: 4^ceil(log4(3k)).
+// The largest n for which sample() draws from a list; above it, it draws numbers and rejects
+// repeated ones. Python compares the size of the list with that of a set of k: 4^ceil(log4(3k)).
 int64_t list_limit(int64_t k) {
   int64_t limit = 21;
   if (k <= 5) return limit;

@@ -17,7 +17,7 @@ struct Candidate {
   double weight;
 };
 
-// In (0, 1), of 53 bits: rarer tokens than 2^-32 have their share.
+// Uniform in (0, 1) with 53 bits, so that tokens rarer than 2^-32 keep their probability.
 double uniform(const Sampling& sampling, int64_t text, int64_t position) {
   const RandomKey key{sampling.seed, stream_id("sample"), static_cast<uint32_t>(text)};
   const auto words = random_block(key, static_cast<uint64_t>(position));
@@ -25,8 +25,8 @@ double uniform(const Sampling& sampling, int64_t text, int64_t position) {
   return (double(bits) + 0.5) * 0x1p-53;
 }
 
-// The ids with the largest logits, as far as top_k and top_p let them stay, in that order: a heap
-// gives one after the other, so the vocabulary is never sorted.
+// The ids that top_k and top_p keep, largest logit first. A heap yields them one by one, so the
+// vocabulary is never sorted.
 std::vector<Candidate> largest(View<const float, 1> logits, const Sampling& s, double top) {
   const auto vocab = static_cast<size_t>(logits.dim[0]);
   const auto weight = [&](int32_t id) {
@@ -86,7 +86,7 @@ int32_t sample_token(View<const float, 1> logits, const Sampling& s, int64_t tex
   std::vector<Candidate> candidates;
   if (some) {
     candidates = largest(logits, s, double(*first));
-    // In the order of ids, as without limits: limits that let all stay change nothing.
+    // In the order of ids, as without limits, so that limits that keep all ids change nothing.
     std::sort(candidates.begin(), candidates.end(),
               [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
   } else {

@@ -1,13 +1,14 @@
-// The next token from the model's logits.
+// Draws the next token from the model's logits z.
 //
-//   temperature 0: the first of the largest
-//   else  w[v] = exp((z[v] - max z) / temperature)
-//         top_k > 0: only the top_k largest stay; top_p < 1: then only the fewest largest whose share of what stayed is
-//         at least top_p. Of equal logits the smaller id counts as larger.
-//         the draw goes by w among those that stay
+//   temperature 0  the first of the largest logits
+//   else           w[v] = exp((z[v] - max z) / temperature)
+//                  top_k > 0: keeps only the top_k largest
+//                  top_p < 1: keeps only the fewest largest whose share of the remaining w is at
+//                  least top_p
+//                  draws among the remaining ids with probabilities proportional to w
 //
-// A draw is a function of (seed, text, position) and the logits: neither the texts beside nor their
-// number matter.
+// Of equal logits the smaller id counts as larger. A draw is a function of (seed, text, position)
+// and the logits; the other texts of a batch do not matter.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +19,12 @@ namespace assay {
 
 struct Sampling {
   double temperature = 1.0;  // >= 0
-  int64_t top_k = 0;         // 0: all
+  int64_t top_k = 0;         // 0 = all
   double top_p = 1.0;        // in (0, 1]
   uint64_t seed = 1;
 };
 
-// `position` is that of the token drawn. logits (V): finite.
+// logits: (V), finite. text: index of the text. position: of the drawn token.
 int32_t sample_token(View<const float, 1> logits, const Sampling& sampling, int64_t text,
                      int64_t position);
 

@@ -1,5 +1,5 @@
 // Validation loss in nats per counted target and bits per byte, always on the same tokens: of all
-// the data, task "val", or of one source of a mixture, task "val/NAME".
+// the data (task "val"), or of one source of a mixture (task "val/NAME").
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace assay {
 
 class Validation final : public Evaluator {
  public:
-  // token_bytes[id] = bytes of the token's text, 0 for special tokens; empty when there is no
-  // tokenizer, then bits per byte is not given.
+  // token_bytes[id] = bytes of the token's text, 0 for special tokens; empty without a tokenizer:
+  // then there is no bits per byte. every: steps between evaluations.
   Validation(const ValidationSet::Config& set, int64_t every, std::vector<int32_t> token_bytes,
              int mask_id, std::string task = "val");
 

@@ -29,7 +29,7 @@ void require_empty(const std::string& folder) {
   }
 }
 
-// Every tensor of the model has its shape in the file.
+// UserError unless the file has every tensor of the model with its shape.
 void require_model(const SafetensorsFile& file, const std::string& path, const ModelConfig& model) {
   for (const ParameterSpec& spec : parameter_table(model)) {
     const SafetensorsFile::Entry* entry = file.find(spec.name);
@@ -40,7 +40,7 @@ void require_model(const SafetensorsFile& file, const std::string& path, const M
   }
 }
 
-// Part of a tensor of ours, times the gain.
+// Reads the mapped part of our tensor, times the gain.
 void read_part(const SafetensorsFile& file, const MappedTensor& t, float* out) {
   const int64_t count = t.size();
   if (count == 0 || t.gain == 0) {

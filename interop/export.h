@@ -1,5 +1,5 @@
-// A checkpoint as a folder that transformers, and what reads its files, opens: safetensors,
-// config.json, generation_config.json, and the tokenizer's files where there is a tokenizer.
+// Exports a checkpoint as a folder in the format of Hugging Face transformers: safetensors,
+// config.json, generation_config.json, and the tokenizer's files if there is a tokenizer.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace assay {
 
 struct ExportPlan {
   std::string checkpoint;  // folder
-  std::string out;         // folder; made, must be empty
+  std::string out;         // folder; made if absent, must be empty
   DType dtype = DType::kBF16;
   int64_t shard_bytes = 0;
 };
@@ -24,10 +24,10 @@ struct Exported {
   Family family = Family::kLlama;
   std::vector<std::string> files;  // of weights
   int64_t tensors = 0, bytes = 0;
-  std::vector<std::string> folded;
+  std::vector<std::string> folded;  // folded_gains()
 };
 
-// UserError when no family is this model exactly, or when `out` holds files. config.json is written
+// UserError if no family matches the model exactly, or if `out` holds files. config.json is written
 // last.
 Exported export_checkpoint(const Config& config, const ExportPlan& plan,
                            const std::optional<Tokenizer>& tokenizer);

@@ -6,7 +6,7 @@
 namespace assay {
 namespace {
 
-// What Mixtral has no field for.
+// Parts of the model that Mixtral has no field for.
 std::vector<std::string> beyond_mixtral(const ModelConfig& m) {
   const MoeConfig& moe = *m.moe;
   std::vector<std::string> parts;
@@ -46,8 +46,8 @@ Family choose_family(const ModelConfig& m) {
   if (moe_blocks(m) == 0) return m.qk_norm ? Family::kQwen3 : Family::kLlama;
   if (m.moe->router.score == "sigmoid") {
     if (m.moe->experts > 1) return Family::kGlm4Moe;
-    throw UserError("a sigmoid router with model.moe.experts = 1 is no Glm4MoeForCausalLM",
-                    "its router looks at the two best experts: train at least 2");
+    throw UserError("a sigmoid router with model.moe.experts = 1 is not a Glm4MoeForCausalLM",
+                    "its router needs the two best experts: train at least 2");
   }
   const std::vector<std::string> beyond = beyond_mixtral(m);
   if (beyond.empty()) return Family::kMixtral;

@@ -1,10 +1,11 @@
-// Families of models that other programs know by name, and which of them is a model of ours
-// exactly.
+// Model families that other programs know by name, and the choice of the one that a model of ours
+// matches exactly.
 //
 //   LlamaForCausalLM    dense
 //   Qwen3ForCausalLM    dense with qk_norm
 //   MixtralForCausalLM  softmax router with normalised gates in every block
-//   Glm4MoeForCausalLM  sigmoid router, selection bias, shared experts, dense blocks first, qk_norm or not
+//   Glm4MoeForCausalLM  sigmoid router, selection bias, shared experts, dense blocks first, with or
+//                       without qk_norm
 #pragma once
 
 #include <string>
@@ -27,11 +28,11 @@ const FamilyName& family_name(Family family);
 // UserError naming every part of the model that no family has.
 Family choose_family(const ModelConfig& model);
 
-// The head is their embedding too. Where embed_gain and logit_gain differ the folded matrices do,
-// and both are written.
+// True if the exported head is the exported embedding. If embed_gain and logit_gain differ, so do
+// the folded matrices, and both are written.
 bool writes_tied(const ModelConfig& model);
 
-// What is multiplied into weights, because the family has no field for it: "model.logit_gain = 0.5
+// Gains multiplied into weights because the family has no field for them: "model.logit_gain = 0.5
 // into lm_head".
 std::vector<std::string> folded_gains(const ModelConfig& model);
 

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A context for a model that knows longer ones: what fits a small machine.
+// Default run.sequence at most, for models with longer contexts: fits a small machine.
 constexpr int64_t kLongestSequence = 2048;
 
 void require_new_run(const std::string& run) {
@@ -40,7 +40,7 @@ void require_new_run(const std::string& run) {
   }
 }
 
-// Tensors that say nothing new of the model.
+// True for tensors that the model does not need.
 bool may_be_left(const std::string& name, const ImportedModel& imported) {
   if (name == "lm_head.weight") return imported.model.tie_embeddings;
   if (name.ends_with(".rotary_emb.inv_freq")) return true;
@@ -48,7 +48,7 @@ bool may_be_left(const std::string& name, const ImportedModel& imported) {
   return imported.further_blocks > 0 && name.starts_with(further);
 }
 
-// Before memory is asked for: every tensor is there, and no other.
+// Checks, before memory is allocated, that every tensor is there, and no other.
 void require_tensors(const HfWeights& weights, const ImportedModel& imported,
                      const std::string& folder, std::vector<std::string>& notes) {
   const int64_t wanted = mapped_tensors(imported.model, imported.family);
@@ -56,7 +56,7 @@ void require_tensors(const HfWeights& weights, const ImportedModel& imported,
     throw UserError(
         strprintf("%s: config.json describes a model of %ld tensors, the files have %ld",
                   folder.c_str(), long(wanted), long(weights.tensors())),
-        "config.json and the weights are of two models, or a shard is missing");
+        "config.json and the weights belong to different models, or a shard is missing");
   }
   std::map<std::string, bool> known;
   for (const MappedTensor& t : tensor_map(imported.model, imported.family)) {
@@ -68,9 +68,9 @@ void require_tensors(const HfWeights& weights, const ImportedModel& imported,
   for (const std::string& name : weights.names()) {
     if (known.contains(name)) continue;
     if (!may_be_left(name, imported)) {
-      throw UserError(folder + ": has a tensor " + name + ", which a " +
-                          family_name(imported.family).architecture + " of its config.json has not",
-                      "config.json and the weights are of two models");
+      throw UserError(folder + ": has a tensor " + name + ", which is not part of a " +
+                          family_name(imported.family).architecture + " with its config.json",
+                      "config.json and the weights belong to different models");
     }
     if (left++ == 0) first = name;
   }
@@ -80,7 +80,7 @@ void require_tensors(const HfWeights& weights, const ImportedModel& imported,
   }
 }
 
-// Our tensors, filled with theirs.
+// Our tensors, filled with the imported weights.
 class Filled {
  public:
   Filled(const ImportedModel& imported, const HfWeights& weights) {
@@ -104,7 +104,7 @@ class Filled {
 
   const std::vector<TensorRef>& tensors() const { return tensors_; }
   int64_t parameters() const { return parameters_; }
-  // Of an optimizer that has taken no step. All share one block of zeros.
+  // The moments of an optimizer before its first step; all share one block of zeros.
   std::vector<TensorRef> moments() {
     int64_t largest = 0;
     for (const TensorRef& t : moments_) largest = std::max(largest, t.size());
@@ -112,7 +112,7 @@ class Filled {
     for (TensorRef& t : moments_) t.data = zeros_.data();
     return moments_;
   }
-  // Whether a selection bias says anything.
+  // True if any selection bias is not 0.
   bool has_bias(const ModelConfig& model) const {
     for (int64_t l = 0; l < model.layers; ++l) {
       if (!is_moe_block(model, l)) continue;
@@ -130,7 +130,7 @@ class Filled {
   int64_t parameters_ = 0;
 };
 
-// The tokenizer of the folder, or nothing and a note.
+// The tokenizer of the folder; nullopt, and a note, if there is none.
 std::optional<Tokenizer> folder_tokenizer(const std::string& folder,
                                           std::vector<std::string>& notes) {
   std::error_code ignored;
@@ -142,7 +142,7 @@ std::optional<Tokenizer> folder_tokenizer(const std::string& folder,
   try {
     return read_tokenizer(folder);
   } catch (const UserError& error) {
-    notes.push_back(std::string("no tokenizer was taken over: ") + error.what());
+    notes.push_back(std::string("no tokenizer was imported: ") + error.what());
     return std::nullopt;
   }
 }
@@ -151,11 +151,11 @@ void require_vocabulary(const Tokenizer& tokenizer, const std::string& where, in
   if (tokenizer.vocab_size() <= vocab) return;
   throw UserError(strprintf("%s has %ld tokens, config.json vocab_size %ld", where.c_str(),
                             long(tokenizer.vocab_size()), long(vocab)),
-                  "the tokenizer is of another model: give the right one, or none");
+                  "the tokenizer belongs to another model: give the right one, or none");
 }
 
-// The data that was given is in the tokens of the folder's tokenizer. What data.synth makes is
-// looked at when it trains.
+// UserError unless the given data is in the tokens of the folder's tokenizer. Data of data.synth is
+// checked when training starts.
 void require_data_of(const Tokenizer& tokenizer, const std::string& folder,
                      const DataConfig& data) {
   if (!data.check_tokenizer || data.synth) return;
@@ -169,8 +169,8 @@ void require_data_of(const Tokenizer& tokenizer, const std::string& folder,
   }
 }
 
-// The model as a configuration's section; what training adds (auxiliary losses, init) is left to
-// the user's file.
+// The model as a section of a configuration, without what training adds (auxiliary losses, init):
+// that is left to the user's file.
 std::string model_section(const ModelConfig& model) {
   Config only;
   only.model = model;
@@ -189,7 +189,7 @@ std::string model_section(const ModelConfig& model) {
   return text;
 }
 
-// What training may choose is left out of the comparison.
+// The model as text, without the fields that training may choose.
 std::string fixed_part(ModelConfig model) {
   model.init = ModelConfig().init;
   if (model.moe) {
@@ -221,9 +221,9 @@ Config run_config(const ImportPlan& plan, const ImportedModel& imported) {
   const Config config =
       parse_config_text(text, "the imported configuration", fs::current_path().string(), plan.sets);
   if (fixed_part(config.model) != fixed_part(imported.model)) {
-    throw UserError(plan.folder + "/config.json fixes the model, and --set changes it",
-                    "of model.* only init and what trains routers (aux, aux_alpha, z_alpha, "
-                    "bias_rate) can be set");
+    throw UserError(plan.folder + "/config.json fixes the model, but --set changes it",
+                    "of model.* only init and the router's training fields (aux, aux_alpha, "
+                    "z_alpha, bias_rate) can be set");
   }
   return config;
 }
@@ -231,8 +231,8 @@ Config run_config(const ImportPlan& plan, const ImportedModel& imported) {
 void require_bias_rate(const Filled& filled, const Config& config, const std::string& folder) {
   if (!config.model.moe || config.model.moe->router.bias_rate > 0) return;
   if (!filled.has_bias(config.model)) return;
-  throw UserError(folder + " has selection biases, and model.moe.router.bias_rate is 0",
-                  "a router looks at its bias only with a bias_rate above 0, e.g. --set "
+  throw UserError(folder + " has selection biases, but model.moe.router.bias_rate is 0",
+                  "a router uses its bias only if bias_rate > 0, e.g. --set "
                   "model.moe.router.bias_rate=1e-3");
 }
 
@@ -285,7 +285,7 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
   result.dtypes = weights.dtypes();
 
   const RunDir dir(plan.run, RunDir::Start::kContinue);
-  // What the run is trained on later is compared with it.
+  // Data that the run trains on later is compared with this tokenizer.
   if (tokenizer && (takes_tokenizer || result.config.data.check_tokenizer)) {
     const std::string file = fs::absolute(dir.file("tokenizer.json")).lexically_normal().string();
     write_tokenizer_json(*tokenizer, file);

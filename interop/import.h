@@ -1,5 +1,5 @@
-// A model in the Hugging Face format as a run of ours: a configuration and a checkpoint of step 0,
-// which eval, sample and train go on from.
+// Imports a model in the Hugging Face format as a run: a configuration and a checkpoint of step 0,
+// from which eval, sample and train continue.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace assay {
 
 struct ImportPlan {
   std::string folder;             // with config.json and safetensors
-  std::string run;                // to make
+  std::string run;                // folder to make
   std::string config;             // data, optimizer, schedule; "" = defaults
   std::vector<std::string> sets;  // on top of both
 };
@@ -27,8 +27,8 @@ struct Imported {
   std::vector<std::string> notes;  // what was left out, and why
 };
 
-// resolve(config) finishes the configuration (recipe, steps); meta goes into meta.json. UserError
-// before anything is written when the folder is not such a model.
+// resolve(config) finishes the configuration (recipe, steps); meta goes into meta.json. UserError,
+// before anything is written, if the folder is not such a model.
 using ResolveConfig = void (*)(Config&);
 Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta meta);
 

@@ -22,7 +22,7 @@ json read_json_object(const std::string& path, const std::string& hint) {
     return true;
   };
   json parsed = json::parse(read_file(path), not_too_deep, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) throw UserError(path + ": is no JSON object", hint);
+  if (!parsed.is_object()) throw UserError(path + ": is not a JSON object", hint);
   return parsed;
 }
 
@@ -57,7 +57,7 @@ int64_t JsonFields::count(const std::string& key, int64_t low) const {
   const std::string wanted = strprintf("a whole number from %ld to %ld", long(low), long(kLargest));
   if (!has(key) || !json_[key].is_number_integer()) refuse(key, wanted);
   const json& value = json_[key];
-  // An unsigned one may not fit int64_t.
+  // An unsigned value may not fit int64_t.
   const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= uint64_t(kLargest) : true;
   if (!fits || value.get<int64_t>() < low || value.get<int64_t>() > kLargest) refuse(key, wanted);
   return value.get<int64_t>();
@@ -87,7 +87,7 @@ bool JsonFields::flag_or(const std::string& key, bool otherwise) const {
 
 std::string JsonFields::text_or(const std::string& key, const std::string& otherwise) const {
   if (!has(key)) return otherwise;
-  if (!json_[key].is_string()) refuse(key, "a text");
+  if (!json_[key].is_string()) refuse(key, "a string");
   return json_[key].get<std::string>();
 }
 

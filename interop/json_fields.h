@@ -8,28 +8,28 @@
 
 namespace assay {
 
-// The object in a file. UserError when it cannot be read, is no JSON, no object, or nested deeper
-// than any such file is.
+// The object in a file. UserError if the file cannot be read, is not a JSON object, or is nested
+// too deep.
 nlohmann::json read_json_object(const std::string& path, const std::string& hint);
-// A value for an error: at most so long, and no list or object written out.
+// A value as text for an error: long values are cut, lists and objects not written out.
 std::string shown(const nlohmann::json& value);
 
 class JsonFields {
  public:
-  // UserError when the file is missing, no JSON or no object.
+  // UserError if the file is missing or not a JSON object.
   explicit JsonFields(std::string path);
 
   const std::string& path() const { return path_; }
   bool has(const std::string& key) const;  // null counts as absent
-  // A whole number in [low, 2^30]. UserError when it is absent, another type or outside.
+  // A whole number in [low, 2^30]. UserError if it is absent, of another type or outside.
   int64_t count(const std::string& key, int64_t low = 1) const;
   std::optional<int64_t> optional_count(const std::string& key, int64_t low = 1) const;
-  // A finite number above 0.
+  // A finite number > 0.
   double positive(const std::string& key) const;
   double positive_or(const std::string& key, double otherwise) const;
   bool flag_or(const std::string& key, bool otherwise) const;
   std::string text_or(const std::string& key, const std::string& otherwise) const;
-  // The object under a key, for fields that newer files keep there; nothing when there is none.
+  // The object under a key, where newer files keep some fields; nullopt if there is none.
   std::optional<JsonFields> object(const std::string& key) const;
   const nlohmann::json& all() const { return json_; }
 
@@ -42,11 +42,11 @@ class JsonFields {
   [[noreturn]] void refuse(const std::string& key, const std::string& wanted) const;
 
   std::string path_;
-  std::string prefix_;  // of names in errors
+  std::string prefix_;  // of field names in errors
   nlohmann::json json_;
 };
 
-// What to do about a config.json that is not what it should be.
+// The hint for a wrong config.json.
 extern const char* const kConfigJsonHint;
 
 }  // namespace assay

@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// What DeepSeek-V3 trained with; a rate of 0 would leave the bias out of the choice.
+// The rate of DeepSeek-V3; with a rate of 0 the router would ignore the bias.
 constexpr double kUsualBiasRate = 1e-3;
 
 void add_moe(ordered_json& j, const ModelConfig& m, Family family) {
@@ -38,7 +38,7 @@ void add_moe(ordered_json& j, const ModelConfig& m, Family family) {
   j["use_qk_norm"] = m.qk_norm;
 }
 
-// The name of the class, and model_type where there is one, say the same known family.
+// The family of `architectures` and `model_type`, which must agree if both are given.
 Family read_family(const JsonFields& fields) {
   std::string known;
   for (const FamilyName& name : families()) {
@@ -48,7 +48,7 @@ Family read_family(const JsonFields& fields) {
   const json named = fields.has("architectures") ? fields.all()["architectures"] : json();
   const bool one = named.is_array() && named.size() == 1 && named[0].is_string();
   if (!named.is_null() && !one) {
-    throw UserError(fields.about("architectures is no list with the name of one class"), hint);
+    throw UserError(fields.about("architectures is not a list with the name of one class"), hint);
   }
   const std::string type = fields.text_or("model_type", "");
   const std::string architecture = one ? named[0].get<std::string>() : "";
@@ -66,16 +66,16 @@ Family read_family(const JsonFields& fields) {
   const std::string what = architecture.empty() ? "model_type " + type : architecture;
   throw UserError(
       fields.about(architecture.empty() && type.empty() ? "has neither architectures nor model_type"
-                                                        : "is of the family " + what),
+                                                        : "is of the unknown family " + what),
       hint);
 }
 
-// Fields that change what is computed must have the one value that we compute.
+// Fields that change the computation must have the one value that is supported.
 class OnlyValues {
  public:
   explicit OnlyValues(const JsonFields& fields) : fields_(fields) {}
   void off(const char* key) const {
-    if (fields_.flag_or(key, false)) refuse(key, "biases are not computed");
+    if (fields_.flag_or(key, false)) refuse(key, "biases are not supported");
   }
   void on(const char* key, bool otherwise) const {
     if (!fields_.flag_or(key, otherwise)) refuse(key, "gates are always divided by their sum");
@@ -104,7 +104,8 @@ void read_rope(const JsonFields& fields, Family family, ModelConfig& m) {
     if (!scaling) continue;
     const std::string type = scaling->text_or("rope_type", scaling->text_or("type", "default"));
     if (type != "default") {
-      only.refuse(newer ? "rope_parameters" : "rope_scaling", "frequencies are not scaled");
+      only.refuse(newer ? "rope_parameters" : "rope_scaling",
+                  "scaled frequencies are not supported");
     }
   }
   const JsonFields& where = newer && newer->has("rope_theta") ? *newer : fields;
@@ -114,7 +115,7 @@ void read_rope(const JsonFields& fields, Family family, ModelConfig& m) {
   const double part = (inside ? *newer : fields).positive_or("partial_rotary_factor", 0.5);
   if (part != 1.0) {
     only.refuse(inside ? "rope_parameters" : "partial_rotary_factor",
-                "positions turn whole heads, not a part of each");
+                "positions must rotate whole heads, not a part of each");
   }
 }
 
@@ -143,7 +144,7 @@ void read_attention(const JsonFields& fields, Family family, ModelConfig& m) {
   if (m.head_dim != 32 && m.head_dim != 64 && m.head_dim != 128) {
     throw UserError(fields.about(strprintf("heads are %ld wide (%s)", long(m.head_dim),
                                            width ? "head_dim" : "hidden_size / heads")),
-                    "assay computes heads of 32, 64 or 128");
+                    "assay supports heads of 32, 64 or 128");
   }
   m.vocab_size = fields.count("vocab_size", 2);
   m.norm_eps = fields.positive("rms_norm_eps");
@@ -152,12 +153,12 @@ void read_attention(const JsonFields& fields, Family family, ModelConfig& m) {
               (family == Family::kGlm4Moe && fields.flag_or("use_qk_norm", false));
 }
 
-// Windows that no text of the model's length leaves are none.
+// A window at least as long as the model's context has no effect and is accepted.
 void require_no_window(const JsonFields& fields) {
   const std::optional<int64_t> window = fields.optional_count("sliding_window");
   if (!window || !fields.flag_or("use_sliding_window", true)) return;
   if (*window >= fields.count("max_position_embeddings")) return;
-  OnlyValues(fields).refuse("sliding_window", "every token sees all tokens before it");
+  OnlyValues(fields).refuse("sliding_window", "sliding windows are not supported");
 }
 
 void read_mixtral(const JsonFields& fields, ModelConfig& m) {
@@ -166,13 +167,13 @@ void read_mixtral(const JsonFields& fields, ModelConfig& m) {
   moe.top_k = fields.count("num_experts_per_tok");
   moe.expert_ffn = fields.count("intermediate_size");
   moe.router.score = "softmax";
-  m.ffn = moe.expert_ffn;  // of no block
+  m.ffn = moe.expert_ffn;  // used by no block
 }
 
 void read_glm4_moe(const JsonFields& fields, ModelConfig& m) {
   const OnlyValues only(fields);
-  only.one("n_group", "experts are chosen from all, not from groups");
-  only.one("topk_group", "experts are chosen from all, not from groups");
+  only.one("n_group", "groups of experts are not supported");
+  only.one("topk_group", "groups of experts are not supported");
   only.on("norm_topk_prob", true);
   MoeConfig& moe = m.moe.emplace();
   moe.experts = fields.count("n_routed_experts", 2);
@@ -236,7 +237,7 @@ ImportedModel read_model_json(const std::string& path) {
   }
   only.off("attention_bias");
   only.off("mlp_bias");
-  only.absent("quantization_config", "quantised weights are not read");
+  only.absent("quantization_config", "quantised weights are not supported");
   read_rope(fields, imported.family, m);
   require_no_window(fields);
   switch (imported.family) {

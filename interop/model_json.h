@@ -1,4 +1,4 @@
-// config.json of a model, out of our configuration and back.
+// Writes and reads config.json of a model.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,23 +9,23 @@
 
 namespace assay {
 
-// What config.json says beside the model's shape.
+// Fields of config.json besides the model's shape.
 struct ModelFacts {
   std::string dtype = "bfloat16";
-  int64_t positions = 0;  // trained with
-  int32_t eot = -1;       // -1 when it is not known
+  int64_t positions = 0;  // sequence length of training
+  int32_t eot = -1;       // id of <|endoftext|>; -1 = unknown
 };
 nlohmann::ordered_json model_json(const ModelConfig& model, Family family, const ModelFacts& facts);
 
 struct ImportedModel {
   Family family = Family::kLlama;
   ModelConfig model;
-  int64_t positions = 0;  // that it is made for; 0 when the file does not say
-  int64_t further_blocks =
-      0;  // behind the last one, which predict further tokens: not part of the model
+  int64_t positions = 0;  // longest context; 0 = unknown
+  // Blocks after the last one that predict further tokens; they are not part of the model.
+  int64_t further_blocks = 0;
 };
-// UserError when a field is missing, of another type, contradicts another one, or says what we do
-// not compute.
+// UserError if a field is missing, of another type, contradicts another one, or has an unsupported
+// value.
 ImportedModel read_model_json(const std::string& path);
 
 }  // namespace assay

@@ -10,7 +10,7 @@
 namespace assay {
 namespace {
 
-// [begin, end) of the list.
+// The tensors [begin, end) of the list.
 struct Shard {
   size_t begin, end;
 };

@@ -1,5 +1,5 @@
-// Tensors into model.safetensors, or into model-00001-of-0000N.safetensors and their index where
-// one file would be larger than a shard may be. One shard at a time is in memory.
+// Writes tensors into model.safetensors, or, if they exceed one shard, into
+// model-00001-of-0000N.safetensors and an index. One shard at a time is in memory.
 #pragma once
 
 #include <functional>

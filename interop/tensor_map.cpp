@@ -104,11 +104,11 @@ class Mapping {
     const MoeConfig& moe = *m_.moe;
     add(theirs + "gate.weight", {moe.experts, m_.hidden}, ours + "router",
         {.gain = moe.router.route_scale});
-    // Without a rate the router does not look at its bias.
+    // With a rate of 0 the router ignores its bias.
     add(theirs + "gate.e_score_correction_bias", {moe.experts}, ours + "bias",
         {.gain = moe.router.bias_rate > 0 ? 1.0 : 0.0, .type = MappedTensor::Type::kF32});
     experts(theirs, ours, {"gate_proj", "up_proj", "down_proj"}, 1.0);
-    // Without shared experts their tensors are there, and empty.
+    // Without shared experts the tensors exist and are empty.
     swiglu(theirs + "shared_experts.", ours + "shared.", moe.shared * moe.expert_ffn);
   }
 

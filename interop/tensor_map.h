@@ -1,9 +1,9 @@
-// Which tensor of a checkpoint in the Hugging Face format is which part of ours: the one list that
-// export and import go by.
+// Maps every tensor of a checkpoint in the Hugging Face format to a part of ours; export and import
+// both use this list.
 //
 // Weights are (out, in) in both, and both rotate half-split pairs, so a tensor of theirs is a run
 // of consecutive elements of one of ours, times a gain: q, k and v are the rows of attn.qkv, gate
-// and up those of ffn.gate_up, an expert a part of its layer's stack.
+// and up those of ffn.gate_up, an expert is a part of its layer's stack.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct MappedTensor {
   std::string ours;
   int64_t begin = 0;                                         // their first element in ours
   double gain = 1;                                           // theirs = ours * gain
-  enum class Type { kAsModel, kF32 } type = Type::kAsModel;  // kF32: whatever the others are in
+  enum class Type { kAsModel, kF32 } type = Type::kAsModel;  // kF32: always exported as F32
 
   int64_t size() const;
 };
@@ -29,7 +29,7 @@ struct MappedTensor {
 // In the order of the forward pass.
 std::vector<MappedTensor> tensor_map(const ModelConfig& model, Family family);
 
-// How many that would be, without making them.
+// The size of tensor_map(), without building it.
 int64_t mapped_tensors(const ModelConfig& model, Family family);
 
 }  // namespace assay

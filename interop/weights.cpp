@@ -20,7 +20,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kHint =
     "give the folder as it was published: every shard that its index names, and no other";
 constexpr const char* kOtherModel =
-    "config.json and the weights are of two models, or the file is damaged";
+    "config.json and the weights belong to different models, or the file is damaged";
 
 // IEEE binary16.
 float half_to_float(uint16_t bits) {
@@ -35,17 +35,17 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return TensorRef{.name = "", .dtype = DType::kF32, .shape = shape, .data = nullptr}.shape_text();
 }
 
-// Tensor names by file. UserError when the index is not one.
+// Tensor names by file. UserError if the file is not an index.
 std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
   const json index = read_json_object(path, kHint);
   if (!index.contains("weight_map") || !index["weight_map"].is_object()) {
-    throw UserError(path + ": is no index: it has no weight_map", kHint);
+    throw UserError(path + ": is not an index: it has no weight_map", kHint);
   }
   std::map<std::string, std::set<std::string>> files;
   for (const auto& [name, file] : index["weight_map"].items()) {
     const std::string plain = file.is_string() ? file.get<std::string>() : "";
     if (plain.empty() || plain.find('/') != std::string::npos) {
-      throw UserError(path + ": tensor " + name + " is in no file beside it", kHint);
+      throw UserError(path + ": tensor " + name + " is not in a file of this folder", kHint);
     }
     files[plain].insert(name);
   }
@@ -69,7 +69,8 @@ HfWeights::HfWeights(const std::string& folder) : folder_(folder) {
     add(folder + "/" + file);
     for (const std::string& name : names) {
       if (files_.back()->find(name) == nullptr) {
-        throw UserError(index + ": says that " + file + " has " + name + ", it has not", kHint);
+        throw UserError(index + ": expects in " + file + " a tensor " + name + " that it lacks",
+                        kHint);
       }
     }
   }
@@ -102,7 +103,7 @@ void HfWeights::require(const std::string& name, const std::vector<int64_t>& sha
   const Place& at = place(name);
   if (at.entry->shape != shape) {
     throw UserError(at.path + ": " + name + " is " + shape_text(at.entry->shape) +
-                        ", by config.json it is " + shape_text(shape),
+                        ", config.json requires " + shape_text(shape),
                     kOtherModel);
   }
   const std::string& type = at.entry->dtype;

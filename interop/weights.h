@@ -1,4 +1,4 @@
-// The tensors of a folder in the Hugging Face format: model.safetensors, or the shards that
+// Reads the tensors of a folder in the Hugging Face format: model.safetensors, or the shards that
 // model.safetensors.index.json names. F32, BF16 and F16 are read as float. Everything is checked
 // before it is used.
 #pragma once
@@ -19,11 +19,11 @@ class HfWeights {
   int64_t tensors() const { return static_cast<int64_t>(places_.size()); }
   bool has(const std::string& name) const { return places_.contains(name); }
   std::vector<std::string> names() const;
-  // UserError when there is no such tensor, or of another shape or type.
+  // UserError if there is no such tensor, or if it has another shape or type.
   void require(const std::string& name, const std::vector<int64_t>& shape) const;
-  // UserError also when a value is not finite.
+  // UserError also if a value is not finite.
   void read(const std::string& name, const std::vector<int64_t>& shape, float* out) const;
-  // Of their bytes.
+  // The types stored in the files: "BF16, F32".
   std::string dtypes() const;
 
  private:

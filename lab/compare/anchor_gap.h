@@ -1,4 +1,4 @@
-// How far a model of ours is from a public run, at the steps where both were validated.
+// Loss difference between a model and a public run, at the steps where both were validated.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ struct AnchorGap {
   Summary gap;   // ours - anchor
 };
 
-// The largest common step first.
+// Largest common step first.
 std::vector<AnchorGap> anchor_gaps(const AnchorLog& anchor, const SeedGroup& group);
 
 }  // namespace assay

@@ -17,7 +17,7 @@ constexpr const char* kHint =
 constexpr size_t kShownText = 60;
 constexpr size_t kLlmCDecimals = 4;
 
-// One line taken apart at its blanks.
+// One line, split at blanks.
 struct Line {
   int64_t number = 0;
   std::string_view text;
@@ -31,7 +31,7 @@ struct Line {
   }
 };
 
-// The number of `key:NUMBER`; nothing when the word is anything else.
+// The number of `key:NUMBER`; nullopt for any other word.
 template <typename T>
 std::optional<T> field(std::string_view word, std::string_view key) {
   if (word.substr(0, key.size()) != key) return std::nullopt;
@@ -63,7 +63,7 @@ class Parser {
     if (lines_ == 0) throw UserError(log_.path + " is empty", kHint);
     if (2 * log_.unknown_lines > lines_ || log_.val_loss_nats.empty()) {
       throw UserError(
-          strprintf("%s is no log of modded-nanogpt or llm.c: of %ld lines, %zu are validations",
+          strprintf("%s is not a log of modded-nanogpt or llm.c: of %ld lines, %zu are validations",
                     log_.path.c_str(), long(lines_), log_.val_loss_nats.size()) +
               (log_.unknown_lines > 0 ? "; " + log_.warning() : ""),
           kHint);
@@ -85,7 +85,7 @@ class Parser {
     return training(line);
   }
 
-  // By the training lines; without any, by the digits that validations are printed with.
+  // Decided by the training lines; without any, by the decimals of the validation losses.
   bool is_llm_c() const {
     if (log_.train_lines > 0) return 2 * with_rate_ > log_.train_lines;
     return log_.accuracy_lines > 0 || short_losses_ == int64_t(log_.val_loss_nats.size());
@@ -130,7 +130,7 @@ class Parser {
   }
 
   AnchorLog& log_;
-  int64_t lines_ = 0;         // that are not empty
+  int64_t lines_ = 0;         // non-empty lines
   int64_t with_rate_ = 0;     // training lines with lr:
   int64_t short_losses_ = 0;  // validations with four decimals
 };

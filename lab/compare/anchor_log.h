@@ -1,12 +1,12 @@
-// The log of a public run to stand beside: modded-nanogpt's and llm.c's. Both write one record a
-// line,
+// Reads the log of a public run of modded-nanogpt or llm.c. Both write one record per line and
+// differ in the training lines:
 //
-//   s:STEP tel:LOSS                          validation, made before the update of that step, so after STEP updates
-//   s:STEP trl:LOSS                          training           modded-nanogpt, six decimals
-//   s:STEP trl:LOSS lr:RATE norm:NORM        training           llm.c, four decimals
-//   s:STEP eval:ACCURACY                     HellaSwag          llm.c
+//   s:STEP tel:LOSS                      validation after STEP updates
+//   s:STEP trl:LOSS                      training      modded-nanogpt, six decimals
+//   s:STEP trl:LOSS lr:RATE norm:NORM    training      llm.c, four decimals
+//   s:STEP eval:ACCURACY                 HellaSwag     llm.c
 //
-// and differ in the training lines. The step numbers mean the same as in a run of ours: steps done.
+// Step numbers mean the same as in our runs: steps done.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ struct AnchorLog {
   int64_t train_lines = 0;
   int64_t accuracy_lines = 0;
 
-  // Lines that are neither, as long as they are few: how many, and the first.
+  // Lines of no known form, at most half of all: how many, and the first.
   int64_t unknown_lines = 0;
   int64_t first_unknown_line = 0;  // 1-based
   std::string first_unknown_text;  // cut to a readable length
 
-  // "12 lines are not understood, the first is line 7: ..."; "" when there are none.
+  // "12 lines are not understood, the first is line 7: ..."; "" if there are none.
   std::string warning() const;
 
   const StepValue& last() const { return val_loss_nats.back(); }
@@ -43,10 +43,10 @@ struct AnchorLog {
   std::optional<StepValue> first_at_or_below(double loss_nats) const;
 };
 
-// UserError when the file is absent, empty, has no validation line, is mostly something else, or
-// its steps go backwards (two logs in one file).
+// UserError if the file is absent or empty, has no validation line, has a loss that is not finite,
+// is mostly something else, or its steps do not increase (two logs in one file).
 AnchorLog read_anchor_log(const std::string& path);
-// The same from memory; `path` stands in messages.
+// The same from memory; `path` is used in messages.
 AnchorLog parse_anchor_log(const std::string& text, const std::string& path);
 
 }  // namespace assay

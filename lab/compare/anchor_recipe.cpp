@@ -94,7 +94,7 @@ class Recipe {
          m.attention_gain == "depth" ? "times 1/sqrt(2L)" : "times 1");
     std::string ffn = strprintf("SwiGLU, %s wide", grouped(m.ffn).c_str());
     if (m.moe)
-      ffn = strprintf("%ld experts, %ld a token, SwiGLU %s wide", long(m.moe->experts),
+      ffn = strprintf("%ld experts, %ld per token, SwiGLU %s wide", long(m.moe->experts),
                       long(m.moe->top_k), grouped(m.moe->expert_ffn).c_str());
     text("FFN", "GELU, 3,072 wide", ffn);
     text("init", "uniform +-1/sqrt(fan in)", "normal, std 0.02, depth-scaled outputs");
@@ -112,8 +112,8 @@ class Recipe {
     number("weight decay", 0.1, o.weight_decay);
     text("decayed", "every parameter", "not norms, embedding, head");
     text("gradient", "each tensor by its own norm",
-         o.clip > 0 ? strprintf("global norm clipped at %g", o.clip) : "as it is");
-    count("tokens a step", 524288, c_.run.batch_tokens);
+         o.clip > 0 ? strprintf("global norm clipped at %g", o.clip) : "not clipped");
+    count("tokens per step", 524288, c_.run.batch_tokens);
     count("sequence", 1024, c_.run.sequence);
   }
 
@@ -140,7 +140,7 @@ class Recipe {
 }  // namespace
 
 const char* match_name(Match match) {
-  return match == Match::kYes ? "yes" : match == Match::kNo ? "no" : "cannot be told";
+  return match == Match::kYes ? "yes" : match == Match::kNo ? "no" : "unknown";
 }
 
 std::vector<RecipeItem> anchor_recipe(const RunRecord& run) {

@@ -1,6 +1,6 @@
-// The recipe of the public run of June 2024 (modded-nanogpt, AdamW, commit b6b0a0d) against the
-// configuration of a run of ours: item by item, from the values in both. An anchor whose recipe
-// differs is a neighbourhood, not a control.
+// Compares the recipe of the public run of June 2024 (modded-nanogpt, AdamW, commit b6b0a0d) with
+// the configuration of a run, item by item. If the recipes differ, the anchor gives only the
+// expected range of the loss; it is not a control.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace assay {
 
 enum class Match { kYes, kNo, kUnknown };
-const char* match_name(Match match);  // "yes", "no", "cannot be told"
+const char* match_name(Match match);  // "yes", "no", "unknown"
 
 struct RecipeItem {
   std::string what;
@@ -23,11 +23,10 @@ struct RecipeItem {
 
 std::vector<RecipeItem> anchor_recipe(const RunRecord& run);
 
-// Whether the log is byte for byte the published one that the recipe was read for.
+// True if the log is, byte for byte, the published one that the recipe belongs to.
 bool is_published_anchor(const AnchorLog& log);
 
-// Why losses of the run cannot be set against the anchor's number by number; "" when nothing speaks
-// against it.
+// Why losses of the run cannot be compared with the anchor's; "" if they can.
 std::string anchor_obstacle(const RunRecord& run);
 
 }  // namespace assay

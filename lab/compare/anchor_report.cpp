@@ -1,4 +1,4 @@
-// The public run beside ours, in words and in JSON.
+// The public run beside ours, as text and as JSON.
 #include <filesystem>
 
 #include "base/check.h"
@@ -45,7 +45,7 @@ std::string gaps_text(const AnchorLog& anchor, const ModelRow& row) {
     const StepValue& second = anchor.val_loss_nats[anchor.val_loss_nats.size() > 1 ? 1 : 0];
     return text + strprintf(
                       "no step at which both were validated; the anchor's first after 0 is "
-                      "%ld, this model was validated every %ld\n",
+                      "%ld, this model was validated every %ld steps\n",
                       long(second.step), long(row.group.config().eval.every));
   }
   TextTable table({"step", "anchor", row.group.name, "gap", "95% interval"});
@@ -63,7 +63,7 @@ std::string sign(Match match) {
   return match == Match::kYes ? "= " : match == Match::kNo ? "! " : "? ";
 }
 
-// One column a model; items of all models are the same list.
+// One column per model; all models have the same items.
 std::string recipe_text(const std::vector<ModelRow>& models) {
   std::vector<std::string> heads = {"recipe", "anchor"};
   std::vector<std::vector<RecipeItem>> of_models;
@@ -77,10 +77,9 @@ std::string recipe_text(const std::vector<ModelRow>& models) {
     for (const auto& items : of_models) cells.push_back(sign(items[i].match) + items[i].ours);
     table.add(cells);
   }
-  std::string text =
-      strprintf("\nwhat matches the anchor's recipe (%s): = yes, ! no, ? cannot be told\n",
-                kRecipeSource) +
-      table.text();
+  std::string text = strprintf("\nwhat matches the anchor's recipe (%s): = yes, ! no, ? unknown\n",
+                               kRecipeSource) +
+                     table.text();
   for (size_t m = 0; m < models.size(); ++m) {
     size_t same = 0;
     for (const RecipeItem& item : of_models[m]) same += item.match == Match::kYes;
@@ -133,9 +132,10 @@ std::string anchor_text(const AnchorLog& anchor, double target_loss,
   for (const ModelRow& row : models) text += gaps_text(anchor, row);
   if (models.empty()) return text;
   if (anchor.format != AnchorFormat::kModdedNanogpt)
-    return text + "\nthe recipe of llm.c's runs is not known here: no table of what matches\n";
+    return text + "\nno recipe table: the recipe of llm.c's runs is not known here\n";
   if (!is_published_anchor(anchor))
-    text += "\nthis log is not the published one: its recipe may differ from the table's\n";
+    text +=
+        "\nthis log is not the published one: its recipe may differ from the one in the table\n";
   return text + recipe_text(models);
 }
 

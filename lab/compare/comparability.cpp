@@ -1,5 +1,5 @@
-// What makes the losses of two runs numbers of different kinds: tokenizer, data, validation,
-// context length.
+// Finds what makes the losses of two runs incomparable: tokenizer, data, validation, context
+// length.
 #include <algorithm>
 #include <filesystem>
 
@@ -16,7 +16,7 @@ bool is_tokenizer(const RunRecord& run, const std::string& path) {
                                            : path == run.config.data.tokenizer;
 }
 
-// SHA-256 of the tokenizer; "" where there was none.
+// SHA-256 of the tokenizer; "" if the run had none.
 std::string tokenizer_hash(const RunRecord& run) {
   for (const auto& [path, hash] : run.data_sha256)
     if (is_tokenizer(run, path)) return hash;
@@ -54,7 +54,7 @@ class Differences {
   void add_data() {
     if (a_.data_sha256.empty() || b_.data_sha256.empty()) {
       const RunRecord& silent = a_.data_sha256.empty() ? a_ : b_;
-      found_.push_back(silent.name + " does not say on which data it was trained (meta.json)");
+      found_.push_back(silent.name + " does not record its training data (meta.json)");
       return;
     }
     const std::string hash_a = tokenizer_hash(a_), hash_b = tokenizer_hash(b_);

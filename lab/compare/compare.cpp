@@ -15,8 +15,8 @@
 namespace assay {
 namespace {
 
-constexpr double kHeldWithin = 0.01;  // relative: what a contract says is equal
-constexpr double kNearStep = 0.1;     // how far from its step an evaluation may be, relative
+constexpr double kHeldWithin = 0.01;  // relative tolerance of the quantity held fixed
+constexpr double kNearStep = 0.1;     // largest relative distance of an evaluation from its step
 
 std::optional<double> value_of(const std::optional<EvalValue>& eval) {
   if (!eval) return std::nullopt;
@@ -32,7 +32,7 @@ std::optional<double> final_bits_per_byte(const RunRecord& run) {
   return run.val_bits_per_byte.back().value;
 }
 
-// The step of the evaluation nearest to `wanted` that some of the runs have, if it is near.
+// The step of the evaluation nearest to `wanted` in any of the runs; nullopt if none is near.
 std::optional<int64_t> nearest_evaluation(std::span<const RunRecord* const> runs, int64_t wanted) {
   std::optional<int64_t> nearest;
   for (const RunRecord* run : runs) {
@@ -50,7 +50,7 @@ CurvePoint curve_point(const SeedGroup& group, int64_t horizon, double fraction)
   const std::optional<int64_t> step = nearest_evaluation(group.runs, point.step);
   if (!step) return point;
   point.measured_at = *step;
-  // In equal seconds every seed takes its own number of steps.
+  // Under a contract of seconds every seed takes its own number of steps.
   const bool own_steps = group.config().contract.kind == "seconds";
   point.loss = summarise(values_of(group, [&](const RunRecord& run) -> std::optional<double> {
     if (!own_steps) return value_of(run.val_at(*step));
@@ -104,7 +104,7 @@ CapabilitySummary capability_summary(const SeedGroup& group) {
   return s;
 }
 
-// It ended, was given more steps, and goes on.
+// True if the run ended, was given more steps and is training again.
 bool extended(const RunRecord& run) {
   return run.end == "steps" && run.steps_done < run.config.run.steps;
 }
@@ -135,7 +135,7 @@ ModelRow model_row(const SeedGroup& group, const CompareOptions& options,
   return row;
 }
 
-// The target of all runs, or why there is none.
+// The target loss common to all runs; nullopt, and a mark if their targets differ.
 std::optional<double> common_target(std::span<const RunRecord> runs, const CompareOptions& options,
                                     std::vector<std::string>& marks) {
   if (options.target_loss) return options.target_loss;
@@ -145,12 +145,12 @@ std::optional<double> common_target(std::span<const RunRecord> runs, const Compa
   if (targets.size() > 1)
     marks.push_back(
         strprintf("run.target_loss is %g in some runs and %g in others; --target LOSS "
-                  "asks all for the same",
+                  "sets one for all",
                   *targets.begin(), *targets.rbegin()));
   return std::nullopt;
 }
 
-// What --contract says has to hold in the runs.
+// Marks the comparison if the quantity of --contract is not equal in all runs.
 void check_held(std::span<const RunRecord> runs, const std::string& kind,
                 std::vector<std::string>& marks) {
   const RunRecord *least = nullptr, *most = nullptr;
@@ -166,8 +166,8 @@ void check_held(std::span<const RunRecord> runs, const std::string& kind,
   }
   const HeldFixed low = held_fixed(kind, *least), high = held_fixed(kind, *most);
   if (*high.value <= (1 + kHeldWithin) * *low.value) return;
-  marks.push_back(strprintf("--contract %s is not kept: %s are %.6g in %s and %.6g in %s",
-                            kind.c_str(), low.what, *low.value, least->name.c_str(), *high.value,
+  marks.push_back(strprintf("--contract %s is not kept: %s: %.6g in %s, %.6g in %s", kind.c_str(),
+                            low.what, *low.value, least->name.c_str(), *high.value,
                             most->name.c_str()));
 }
 
@@ -178,21 +178,21 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
     c.marks.push_back("the runs are under " + std::to_string(texts.size()) +
                       " different contracts: see the first table");
   if (options.contract) {
-    c.contract = *options.contract + ", as --contract says";
+    c.contract = *options.contract + ", set by --contract";
     return check_held(runs, *options.contract, c.marks);
   }
   if (texts.size() == 1)
     c.contract = *texts.begin();
   else
     c.no_ranking =
-        "the runs are under different contracts; --contract KIND says what this comparison holds "
+        "the runs are under different contracts; --contract KIND sets what this comparison holds "
         "fixed";
 }
 
 void mark_models(Comparison& c) {
   for (const ModelRow& row : c.models) {
     for (const std::string& name : row.unfinished)
-      c.marks.push_back(name + " is not finished: its figures are those of its last evaluation");
+      c.marks.push_back(name + " is not finished: its values are from its last evaluation");
     if (row.health.collapsed > 0)
       c.marks.push_back(row.group.name + " is pathological: " + row.health.text());
     for (const CurvePoint& point : row.curve)
@@ -204,21 +204,21 @@ void mark_models(Comparison& c) {
   if (std::any_of(c.models.begin(), c.models.end(),
                   [](const ModelRow& row) { return row.group.runs.size() == 1; }) &&
       c.models.size() > 1)
-    c.marks.push_back("a model with one seed has no interval: a difference may be the seed's");
+    c.marks.push_back("a model with one seed has no interval: the seed may cause a difference");
 }
 
 void refuse_incomparable(const std::vector<std::string>& differences) {
   std::string more;
   if (differences.size() > 1) more = strprintf(" (and %zu more)", differences.size() - 1);
   throw UserError("the runs are not comparable: " + differences.front() + more,
-                  "--force compares them all the same and marks the table");
+                  "--force compares them anyway and marks the table");
 }
 
 }  // namespace
 
 std::string CapabilitySummary::text() const {
   if (names.empty()) return "not evaluated";
-  if (!value) return strprintf("%zu unlike scores", names.size());
+  if (!value) return strprintf("%zu different scores", names.size());
   const std::string spread = value->sd ? strprintf(" sd %.4f", *value->sd) : "";
   return strprintf("%s %.4f%s, n %ld", names.front().c_str(), value->mean, spread.c_str(),
                    long(scored));

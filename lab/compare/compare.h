@@ -1,13 +1,12 @@
-// Runs side by side: what they have in common, where they differ, and what may be concluded from
-// that.
+// Compares runs: what they have in common, where they differ, and what may be concluded from that.
 //
 //   const std::vector<RunRecord> runs = read_runs(paths);
 //   const Comparison c = compare(runs, {.target_loss = 3.28});
-//   std::fputs(comparison_text(c).c_str(), stdout);          // lab/compare_text.h
+//   std::fputs(comparison_text(c).c_str(), stdout);          // lab/compare/compare_report.h
 //
 // Curves are read at equal shares of each run's own contract, never interpolated. Differences are
-// taken seed by seed. A ranking names the contract under which it holds; where there is none, the
-// comparison says why.
+// taken seed by seed. A ranking names the contract under which it holds; without a ranking, the
+// comparison gives the reason.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +21,12 @@ namespace assay {
 
 enum class Incomparable {
   kRefuse,
-  kMark,  // compare, and say at the head what differs
+  kMark,  // compare, and list the differences above the tables
 };
 
 struct CompareOptions {
-  std::optional<std::string> contract =
-      {};  // what the user says is held fixed, where the configurations do not
-  std::optional<double> target_loss = {};  // instead of the runs' run.target_loss
+  std::optional<std::string> contract = {};  // what is held fixed, instead of the runs' contracts
+  std::optional<double> target_loss = {};    // instead of the runs' run.target_loss
   std::vector<double> fractions = {0.02, 0.05, 0.1, 0.2, 0.5, 1.0};
   Incomparable incomparable = Incomparable::kRefuse;
 };
@@ -36,9 +34,9 @@ struct CompareOptions {
 // Validation loss at a share of the contract.
 struct CurvePoint {
   double fraction = 0;
-  int64_t step = 0;         // where the share lies
+  int64_t step = 0;         // at the share
   int64_t measured_at = 0;  // the evaluation used: at `step`, or the nearest within a tenth of it
-  std::optional<Summary> loss = {};  // absent where no run has an evaluation there
+  std::optional<Summary> loss = {};  // absent if no run has an evaluation there
 };
 
 // Over the runs that reached the target.
@@ -56,11 +54,11 @@ struct HealthSummary {
 
 // The last CORE score of each run that has one (lab/runs/run_summary.h).
 struct CapabilitySummary {
-  // Of the scores; more than one: of other tasks or rows, which no mean is taken over.
+  // Distinct names of the scores. More than one: different tasks or rows, so no mean is taken.
   std::vector<std::string> names = {};
   std::optional<Summary> value = {};
   int64_t scored = 0;        // runs
-  std::string text() const;  // "not evaluated", "core 0.0231 sd 0.0040, n 3", "2 unlike scores"
+  std::string text() const;  // "not evaluated", "core 0.0231 sd 0.0040, n 3", "2 different scores"
 };
 
 struct ModelRow {
@@ -81,7 +79,7 @@ struct Ranking {
   struct Place {
     std::string model;
     Summary value;
-    std::string note;  // how sure it is that the next one is worse; a collapse
+    std::string note;  // certainty that the next one is worse; a collapse
   };
   std::string by;  // "validation loss at the end", "seconds to 3.28"
   std::string unit;
@@ -94,17 +92,17 @@ struct Comparison {
   std::vector<std::string> incomparable = {};  // differences that --force let through
   std::vector<std::string> marks = {};         // what to know before reading the tables
   std::optional<double> target_loss = {};
-  std::string contract;    // of all; "" when there is none
-  std::string no_ranking;  // why not; "" when there are rankings
+  std::string contract;    // common to all models; "" if there is none
+  std::string no_ranking;  // why there is no ranking; "" if there are rankings
   std::vector<Ranking> rankings = {};
 };
 
-// UserError: the runs differ in tokenizer, data, sequence or validation tokens and Incomparable is
-// kRefuse. The runs must outlive the result.
+// UserError if the runs differ in tokenizer, data, sequence or validation tokens and
+// options.incomparable is kRefuse. The runs must outlive the result.
 Comparison compare(std::span<const RunRecord> runs, const CompareOptions& options);
 
-// What forbids a comparison, one sentence each; empty when the runs saw the same text and were
-// asked the same.
+// Differences that forbid a comparison, one sentence each; empty if data and validation are the
+// same.
 std::vector<std::string> incomparable_differences(std::span<const RunRecord> runs);
 
 }  // namespace assay

@@ -63,14 +63,14 @@ std::string curves_text(const Comparison& c) {
     for (const ModelRow& row : c.models) cells.push_back(curve_cell(row.curve[i]));
     table.add(cells);
   }
-  return "\nval loss at equal shares of each contract (@ step; ~ the nearest validation, at this "
-         "step; "
+  return "\nval loss at equal shares of each contract (@ the share's step; ~ step of the nearest "
+         "validation; "
          "- none near)\n" +
          table.text();
 }
 
 std::string target_text(const Comparison& c) {
-  if (!c.target_loss) return "\nno time to target: no run.target_loss, and no --target LOSS\n";
+  if (!c.target_loss) return "\nno time to target: run.target_loss and --target LOSS are not set\n";
   TextTable table({"model", "reached", "steps", "tokens", "seconds", "FLOPs"});
   for (const ModelRow& row : c.models) {
     const TargetSummary& t = *row.target;
@@ -122,7 +122,8 @@ std::string ranking_text(const Comparison& c) {
     for (size_t i = 0; i < r.places.size(); ++i)
       table.add({std::to_string(i + 1) + ".", r.places[i].model,
                  summary_text(r.places[i].value, digits_of(r.unit)), r.places[i].note});
-    for (const std::string& model : r.not_reached) table.add({"", model, "", "not in every run"});
+    for (const std::string& model : r.not_reached)
+      table.add({"", model, "", "missing in some runs"});
     text += table.text();
   }
   return text;

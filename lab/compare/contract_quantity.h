@@ -1,4 +1,4 @@
-// What a comparison holds fixed: the contract of a run in words, and the quantity that a contract
+// What a comparison holds fixed: the contract of a run as text, and the quantity that a contract
 // makes equal.
 #pragma once
 
@@ -17,8 +17,8 @@ int64_t contract_horizon(const RunRecord& run);
 // contract.
 std::string contract_text(const RunRecord& run);
 
-// What a contract of this kind (models/audit/horizon.h) makes equal, as planned (for seconds: as
-// spent); "tokens per active parameter".
+// The quantity that a contract of this kind (models/audit/horizon.h) makes equal, such as "tokens
+// per active parameter", and its planned value (seconds: the measured value).
 struct HeldFixed {
   const char* what;
   std::optional<double> value;

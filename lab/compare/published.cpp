@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Found = std::optional<double>;
 
-// What a measure is asked of: a run, a column of a table, and the target of the comparison.
+// Arguments of a measure: a run, a column of a table, and the target of the comparison.
 struct Question {
   const RunRecord& run;
   const PublishedColumn& column;
@@ -51,7 +51,7 @@ Found loss_at(const Question& q) {
   return eval->value;
 }
 
-// The step that the run's figures are of: the target's where it was reached.
+// The step at which the target was reached, else the last logged step.
 int64_t stop_step(const Question& q) {
   if (q.target_loss)
     if (const auto reached = q.run.first_val_at_or_below(*q.target_loss)) return reached->step;
@@ -64,7 +64,7 @@ Found seconds_a_step(const Question& q) {
   return *seconds / double(q.run.steps_done);
 }
 
-// Over the layers of a logged step; nothing for a dense run, or where that step was not logged.
+// Combines the layers of a logged step; nullopt for a dense run or if the step was not logged.
 Found router_measure(const Question& q, const char* name,
                      const std::function<double(const std::vector<LayerValue>&)>& combine) {
   if (!q.run.config.model.moe) return std::nullopt;
@@ -151,7 +151,7 @@ const NamedMeasure kMeasures[] = {
     {"max_load_percent", max_load_percent},
 };
 
-constexpr const char* kBestLossDeviation = "best_val_loss_sd";  // of the seeds, not of a run
+constexpr const char* kBestLossDeviation = "best_val_loss_sd";  // over the seeds
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// The figures of the published studies, as data in the program: docs/published/*.json, embedded
-// when it is built. The schema is in docs/published/README.md.
+// The figures of the published studies: docs/published/*.json, embedded in the program when it is
+// built. The schema is in docs/published/README.md.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,17 +12,16 @@
 namespace assay {
 
 struct PublishedText {
-  std::string name;  // of the file, without .json
+  std::string name;  // file name without .json
   std::string json;
 };
 const std::vector<PublishedText>& published_texts();  // generated
 
-// A column of a published table; where we measure the same, `measure` says what, and ours can stand
-// beside it.
+// A column of a published table. If runs here have the same quantity, `measure` names it.
 struct PublishedColumn {
   std::string key, unit, what;
-  std::string measure;           // "" = nothing of ours corresponds
-  std::optional<int64_t> step;   // at this step; absent = at the end
+  std::string measure;           // "" = not measured here
+  std::optional<int64_t> step;   // step of the measure; absent = at the end
   std::optional<int64_t> layer;  // block index
 };
 
@@ -42,10 +41,11 @@ struct PublishedStudy {
 };
 
 std::vector<std::string> published_names();
-// UserError naming the nearest when there is none.
+// UserError suggesting the nearest name if there is no such study.
 PublishedStudy published_study(const std::string& name);
 
-// What a column says, of a model of ours: mean over its seeds; nothing where it was not measured.
+// The value of a column for a model: mean over its seeds (best_val_loss_sd: standard deviation);
+// nullopt if it was not measured.
 std::optional<double> published_measure(const PublishedColumn& column, const SeedGroup& group,
                                         std::optional<double> target_loss);
 

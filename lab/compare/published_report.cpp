@@ -1,4 +1,4 @@
-// Published figures beside ours, in words and in JSON.
+// Published figures beside ours, as text and as JSON.
 #include <algorithm>
 
 #include "base/check.h"
@@ -20,7 +20,7 @@ bool has_ours(const PublishedTable& table) {
                      [](const PublishedColumn& c) { return !c.measure.empty(); });
 }
 
-// What a key column says of a model of ours.
+// The cell of a key column in a model's row.
 std::string key_of(const std::string& key, const ModelRow& row, bool is_last) {
   if (is_last) return "yours: " + row.group.name;
   if (key != "precision") return "yours";
@@ -93,8 +93,8 @@ std::string published_text(const PublishedStudy& study, const std::vector<ModelR
   for (const std::string& note : study.notes) text += "note: " + note + "\n";
   if (!models.empty())
     text +=
-        "note: yours are other models, data and machines unless their configuration says "
-        "otherwise: read the columns, do not rank across the line\n";
+        "note: your rows are of other models, data and machines unless their configuration says "
+        "otherwise: do not rank them against the published rows\n";
   return text;
 }
 

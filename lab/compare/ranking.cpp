@@ -10,7 +10,7 @@ namespace {
 
 using Value = std::function<std::optional<double>(const RunRecord&)>;
 
-// How sure it is that a is below b: by intervals, and seed by seed where they share seeds.
+// How certain it is that a is below b: by intervals, and by the paired difference of shared seeds.
 std::string certainty(const ModelRow& a, const ModelRow& b, const Value& value) {
   const SeedValues of_a = values_of(a.group, value), of_b = values_of(b.group, value);
   const Summary sa = *summarise(of_a), sb = *summarise(of_b);
@@ -54,8 +54,8 @@ void add_if_any(Comparison& c, Ranking r) {
   if (!r.places.empty()) c.rankings.push_back(std::move(r));
 }
 
-// A run that stops at its target ends near it whatever it is worth: its end says nothing, its way
-// there does.
+// Every run that stops at its target ends near it, so such runs are ranked by their cost to the
+// target and not by their last loss.
 bool stopped_at_target(const Comparison& c) {
   for (const ModelRow& row : c.models)
     for (const RunRecord* run : row.group.runs)
@@ -87,7 +87,7 @@ void rank_by_target(Comparison& c) {
 void rank(Comparison& c) {
   if (!c.no_ranking.empty()) return;
   if (c.models.size() < 2) {
-    c.no_ranking = "there is one model";
+    c.no_ranking = "there is only one model";
     return;
   }
   if (!c.incomparable.empty()) {
@@ -107,7 +107,7 @@ void rank(Comparison& c) {
                           }));
   }
   if (c.target_loss) rank_by_target(c);
-  if (c.rankings.empty()) c.no_ranking = "no model has the figures for one";
+  if (c.rankings.empty()) c.no_ranking = "no model has the values for one";
 }
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// Which runs of a matrix may go on at the same time.
+// Decides which runs of a matrix may train at the same time.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@ namespace assay {
 
 struct MatrixBudget {
   int64_t jobs = 1;          // runs at a time
-  int64_t memory_bytes = 0;  // planned, of all of them together
+  int64_t memory_bytes = 0;  // planned, for all of them together
 };
 
-// Index of the first waiting run that fits beside the running ones (both by their planned bytes);
-// nothing when none does. A run that is too large for the budget never fits: refuse it before.
+// Index of the first waiting run that fits beside the running ones (both given by their planned
+// bytes); nullopt if none does. A run larger than the budget never fits: the caller refuses it
+// beforehand.
 inline std::optional<size_t> next_to_start(std::span<const int64_t> waiting,
                                            std::span<const int64_t> running,
                                            const MatrixBudget& budget) {

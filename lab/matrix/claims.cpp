@@ -18,10 +18,10 @@ const SummaryRow* find_row(const ContractTable& table, const std::string& model,
   return nullptr;
 }
 
-// "2 of 3 runs of baseline have it"; "" where all have it.
+// "2 of 3 runs of baseline have the measure"; "" if all have it.
 std::string runs_without(const SummaryRow& row, const SeedValues& values) {
   if (values.size() == row.runs.runs.size()) return "";
-  return strprintf("%zu of %zu runs of %s have it", values.size(), row.runs.runs.size(),
+  return strprintf("%zu of %zu runs of %s have the measure", values.size(), row.runs.runs.size(),
                    row.cell->model.c_str());
 }
 
@@ -126,7 +126,8 @@ std::string claims_markdown(const std::vector<ClaimResult>& results) {
   };
   const bool contracts = differs(&ClaimResult::contract),
              precisions = differs(&ClaimResult::precision);
-  MarkdownRows rows = {{"claim", "is", "verdict", "n", "value", "against", "mean", "95% interval"}};
+  MarkdownRows rows = {
+      {"claim", "statement", "verdict", "n", "value", "against", "mean", "95% interval"}};
   long holds = 0, fails = 0;
   for (const ClaimResult& r : results) {
     std::string name = r.claim->name;
@@ -149,8 +150,8 @@ std::string claims_markdown(const std::vector<ClaimResult>& results) {
   }
   std::string text = "## Claims\n\n" + markdown_table(rows, 3) + "\n";
   text += strprintf(
-      "%ld of %zu hold, %ld fail. holds: all of the 95%% interval over the seeds lies where the "
-      "claim says; fails: none of it does.\n",
+      "%ld of %zu hold, %ld fail. holds: the whole 95%% interval over the seeds satisfies the "
+      "claim; fails: no part of it does.\n",
       holds, results.size(), fails);
   return text;
 }

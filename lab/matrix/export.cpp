@@ -15,7 +15,7 @@ std::optional<double> mean(const std::optional<Summary>& s) {
   return s ? std::optional<double>(s->mean) : std::nullopt;
 }
 
-// Numbers for programs: every digit, nothing for what is not there.
+// Numbers for programs: all digits; "" for absent values.
 std::string exact(const std::optional<double>& value) {
   return value ? strprintf("%.17g", *value) : "";
 }
@@ -26,7 +26,7 @@ std::string exact_bound(const std::optional<Summary>& s, double Interval::*bound
   return s && s->interval95 ? exact((*s->interval95).*bound) : "";
 }
 
-// Names are plain, so nothing has to be quoted but free texts.
+// Names are plain, so only free texts need quotes.
 std::string csv_line(const std::vector<std::string>& fields) {
   std::string line;
   for (size_t i = 0; i < fields.size(); ++i) {

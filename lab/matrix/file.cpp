@@ -103,7 +103,7 @@ class Reader {
 
   std::string text(const YAML::Node& node, const std::string& what) const {
     if (!node.IsScalar() || node.Scalar().empty()) {
-      fail(node, what + " is " + yaml_kind(node) + ", not a text", kHint);
+      fail(node, what + " is " + yaml_kind(node) + ", not a string", kHint);
     }
     return node.Scalar();
   }
@@ -133,7 +133,7 @@ class Reader {
     const std::string given = text(node, "memory");
     const std::optional<int64_t> bytes = read_bytes(given);
     if (!bytes || *bytes <= 0) {
-      fail(node, "memory " + given + " is not an amount", "e.g. memory: 8GiB");
+      fail(node, "memory " + given + " is not an amount of memory", "e.g. memory: 8GiB");
     }
     return *bytes;
   }
@@ -155,7 +155,7 @@ class Reader {
     each_item(node, what, [&](const YAML::Node& item) {
       all.push_back(number(item, what));
       if (all.back() > 0 && all.back() <= 1) return;
-      fail(item, strprintf("%s has %g, which is beyond the run", what.c_str(), all.back()),
+      fail(item, strprintf("%s has %g, which is out of range", what.c_str(), all.back()),
            "shares of the horizon, above 0 and at most 1");
     });
     return all;
@@ -220,12 +220,12 @@ class Reader {
     }
     if (!(c.fraction > 0 && c.fraction <= 1)) {
       fail(item,
-           strprintf("contract %s: fraction = %g is beyond the run", c.kind.c_str(), c.fraction),
+           strprintf("contract %s: fraction = %g is out of range", c.kind.c_str(), c.fraction),
            "a share of the horizon, above 0 and at most 1");
     }
     if (c.coefficient > 0 && !c.reference.empty()) {
       fail(item, "contract " + c.kind + " has a coefficient and a reference",
-           "the reference gives the coefficient: take one out");
+           "the reference sets the coefficient: take one out");
     }
     const bool needs_one = c.kind == "activeDN" || c.kind == "totalDN";
     if (needs_one && c.coefficient == 0 && c.reference.empty()) {
@@ -241,7 +241,7 @@ class Reader {
     for (const MatrixModel& model : file_.models) known.push_back(model.name);
     if (std::count(known.begin(), known.end(), name) > 0) return;
     const std::string near = nearest_name(name, known);
-    throw UserError(where + ": " + what + " " + name + " is no model of this matrix",
+    throw UserError(where + ": " + what + " " + name + " is not a model of this matrix",
                     near.empty() ? "name one of models" : "did you mean " + near + "?");
   }
 
@@ -249,7 +249,7 @@ class Reader {
     each_item(node, "claims", [&](const YAML::Node& item) {
       MatrixClaim c;
       c.where = source_.at(item);
-      std::string relations;  // given
+      std::string relations;  // those given, joined by " and "
       bool has_within = false;
       const auto relation = [&](MatrixClaim::Relation kind) {
         return [&c, &relations, kind, this](const YAML::Node& v) {
@@ -279,10 +279,10 @@ class Reader {
       const char* example = "e.g. - {measure: max_load, of: aux-only, below: baseline}";
       if (c.measure.empty()) fail(item, "a claim has no measure", example);
       check_measure(item, c.measure);
-      if (c.of.empty()) fail(item, "a claim does not say of which model", example);
+      if (c.of.empty()) fail(item, "a claim has no model", example);
       if (relations.empty()) fail(item, "a claim has neither below nor above nor near", example);
       if (relations.find(" and ") != std::string::npos) {
-        fail(item, "a claim has " + relations, "make it two claims");
+        fail(item, "a claim has " + relations, "split it into two claims");
       }
       if (has_within != (c.relation == Relation::kNear)) {
         fail(item,
@@ -290,7 +290,7 @@ class Reader {
              "e.g. - {measure: cv, of: e1024, near: baseline, within: 0.05}");
       }
       if (has_within && !(c.within > 0)) {
-        fail(item, strprintf("within = %g is not above 0", c.within), "no two means are equal");
+        fail(item, strprintf("within = %g must be > 0", c.within), "e.g. within: 0.05");
       }
       if (c.name.empty()) c.name = c.text();
       file_.claims.push_back(c);
@@ -334,8 +334,8 @@ class Reader {
     });
   }
 
-  // The value as --set takes it. What reads as a number, a truth value or nothing stays plain; the
-  // rest is quoted, so that no comma or bracket in it means anything.
+  // The value as --set takes it. Numbers, truth values and null stay plain; the rest is quoted, so
+  // that commas and brackets in it have no meaning.
   std::string flow(const YAML::Node& node) const {
     if (node.IsNull()) return "null";
     if (node.IsScalar()) {
@@ -360,7 +360,7 @@ class Reader {
       for (const char* own : {"run.seed", "precision", "contract"}) {
         const std::string section = std::string(own) + ".";
         if (key != own && key.rfind(section, 0) != 0) continue;
-        fail(at, "set: " + key + " is what the matrix itself varies",
+        fail(at, "set: " + key + " is varied by the matrix itself",
              "use seeds, precisions and contracts");
       }
       file_.changes.push_back({.set = key + "=" + flow(value),
@@ -386,7 +386,7 @@ std::string MatrixClaim::text() const {
 std::optional<int64_t> read_bytes(const std::string& text) {
   size_t end = text.find_last_of("0123456789.");
   if (end == std::string::npos) return std::nullopt;
-  // 1e9 has no unit; the e of an exponent stands between digits.
+  // 1e9 has no unit; the e of an exponent is between digits.
   const std::string digits = text.substr(0, end + 1);
   std::string unit = text.substr(end + 1);
   unit.erase(0, std::min(unit.find_first_not_of(' '), unit.size()));
@@ -418,7 +418,7 @@ MatrixFile load_matrix_file(const std::string& path, const std::vector<std::stri
   Reader(file, source).read(parse_yaml(read_file(path), source));
   if (!is_plain_name(file.name)) {
     throw UserError(path + ": the file's name cannot be the name of a matrix",
-                    "give it: name: my-matrix");
+                    "give one: name: my-matrix");
   }
   if (file.contracts.empty()) {
     file.contracts.emplace_back().where = path;

@@ -39,7 +39,7 @@ void require_known(const MatrixFile& file, const std::string& precision) {
                   (near.empty() ? "" : "did you mean " + near + "? ") + ("known are " + all));
 }
 
-// "" when it can be trained: no product's width is cut by its blocks.
+// "" if the model can be trained in the precision: its widths are multiples of the blocks.
 std::string why_unavailable(const Config& config, const std::string& precision) {
   PrecisionConfig formats = config.precision;
   formats.recipe = precision;
@@ -52,7 +52,7 @@ std::string why_unavailable(const Config& config, const std::string& precision) 
   return "";
 }
 
-// One model with the changes of the matrix, before any contract.
+// The model's configuration with the changes of the matrix, before any contract.
 Config load_model(const MatrixFile& file, const MatrixModel& model) {
   return load_changed_config(model.config, file.changes);
 }
@@ -64,8 +64,7 @@ const MatrixModel& model_called(const MatrixFile& file, const std::string& name)
   return *found;
 }
 
-// The coefficient with which the reference trains as long as it says itself, as one contract of its
-// kind for all.
+// Sets the contract's coefficient to the one at which the reference model takes its own steps.
 void resolve_contract_reference(const MatrixFile& file, MatrixContract& contract,
                                 ContractConfig& resolved) {
   if (contract.reference.empty()) return;
@@ -85,7 +84,7 @@ void resolve_contract_reference(const MatrixFile& file, MatrixContract& contract
   resolved.horizon = reference.steps;
 }
 
-// `threads` of a run when `jobs` of them share the budget.
+// Threads per run when `jobs` runs share them.
 int64_t threads_of_a_run(const MatrixFile& file) {
   const int64_t all =
       file.threads > 0 ? file.threads : std::max<int64_t>(1, std::thread::hardware_concurrency());
@@ -98,7 +97,7 @@ void apply_contract(Config& config, const MatrixContract& contract,
     resolve_reference(config);
     return;
   }
-  // Of kinds steps and active-width the reference gives the steps themselves.
+  // For kinds steps and active-width the reference sets the steps themselves.
   const bool own_steps = contract.kind == "steps" || contract.kind == "active-width";
   if (own_steps && !contract.reference.empty()) config.run.steps = resolved.horizon;
   config.contract = resolved;
@@ -154,7 +153,7 @@ void require_different_names(const Matrix& matrix) {
   }
 }
 
-// Messages about a cell's configuration say which cell.
+// Prefixes errors about a cell's configuration with `what`, which names the cell.
 template <typename Work>
 void for_cell(const std::string& what, const Work& work) {
   try {
@@ -238,7 +237,7 @@ Config what_matters(const Config& config) {
   c.run.checkpoint_every = usual.run.checkpoint_every;
   c.run.keep_checkpoints = usual.run.keep_checkpoints;
   c.run.milestone_every = usual.run.milestone_every;
-  c.telemetry.collapse_stop = std::nullopt;  // up to where it stops
+  c.telemetry.collapse_stop = std::nullopt;  // changes only where a run stops
   c.data.cache = "";
   if (c.contract.kind == "seconds") {
     c.run.steps = usual.run.steps;  // measured by the run

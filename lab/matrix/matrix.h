@@ -1,7 +1,7 @@
-// A matrix laid out: cells = contracts x models x precisions x seeds, each with the configuration
-// that `assay train` is given. Cells that are the same run (a dense model has as many active as
-// total parameters, so two contracts may ask it for the same steps) are trained once and stand in
-// both tables.
+// A matrix laid out: cells = contracts x models x precisions x seeds, each with its configuration
+// for `assay train`. Cells that are the same run (a dense model has as many active as total
+// parameters, so two contracts may give it the same steps) are trained once and appear in both
+// tables.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Cell {
   bool known_steps = true;  // false: the contract measures the machine first
   Audit audit;
   int64_t memory_bytes = 0;  // planned for a training step; 0 when unavailable
-  std::string unavailable;   // why it cannot be trained; "" when it can
+  std::string unavailable;   // why it cannot be trained; "" if it can
   std::string run;  // name of the cell that is trained: this one, or an earlier one equal to it
 
   bool trained() const { return run == name && unavailable.empty(); }
@@ -31,33 +31,33 @@ struct Cell {
 };
 
 struct Matrix {
-  MatrixFile file;          // contracts with the coefficients of their references
+  MatrixFile file;          // its contracts have the coefficients of their references
   std::vector<Cell> cells;  // contract by contract, model by model, precision by precision
 
   const Cell& cell(const std::string& name) const;
-  // The cells that are trained, in the order in which they begin: seed by seed, so that a matrix
-  // that is not finished has all models of its first seeds.
+  // The cells that are trained, in starting order: seed by seed, so that an unfinished matrix has
+  // all models of its first seeds.
   std::vector<const Cell*> order() const;
 };
 
-// Loads every model. UserError when one cannot be trained so, or when two cells have one name.
-// Cells of a precision whose blocks do not fit the model's widths are there, and unavailable.
+// Loads every model. UserError if a configuration is invalid or two cells have one name. Cells of a
+// precision whose blocks do not fit the model's widths are included, marked unavailable.
 Matrix lay_out(const MatrixFile& file);
 
-// Without effect on any number of the run: threads, how often it is saved, where it caches, what
-// would stop it as collapsed, and, once the steps are known, what the contract that they came from
-// is called.
+// The configuration with all fields reset that do not change the run's numbers: threads,
+// checkpoints, cache, collapse_stop, and, if the steps are known, the contract that they came from
+// (except landings and horizon).
 Config what_matters(const Config& config);
 
-// "optimizer.lr: 0.001 -> 0.002", of what matters; of paths only the file name counts, so that a
-// matrix may move.
+// "optimizer.lr: 0.001 -> 0.002" for each differing field of what_matters(). Paths are compared by
+// file name, so that a matrix may move.
 std::vector<std::string> matrix_differences(const Config& before, const Config& now);
 
-// SHA-256 of what matrix_differences compares.
+// SHA-256 of the fields that matrix_differences compares.
 std::string config_sha256(const Config& config);
 
 // The first field in which two models see other data or are validated on other tokens:
-// "data.tokenizer of moe is ..., of dense ...". "" when all see the same.
+// "data.tokenizer of moe is ..., of dense ...". "" if all see the same.
 std::string different_data(const Matrix& matrix);
 
 }  // namespace assay

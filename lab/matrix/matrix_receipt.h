@@ -1,5 +1,5 @@
-// The receipt of a matrix: every figure of its tables that says something of the models, as a claim
-// over the runs it came from. `assay receipt verify` recomputes them.
+// The receipt of a matrix: loss, bits per byte, steps to target and differences of its tables, each
+// as a claim over the runs it came from. `assay receipt verify` recomputes them.
 #pragma once
 
 #include "lab/matrix/summary.h"
@@ -7,8 +7,8 @@
 
 namespace assay {
 
-// Of the runs that are finished; one that was killed before its receipt was written gets it now.
-// The summary's files are written already.
+// Covers the finished runs. Writes the receipt of a run that was killed before it had one. The
+// summary's files must be written already.
 Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& summary);
 
 }  // namespace assay

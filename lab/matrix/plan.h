@@ -1,4 +1,4 @@
-// What a matrix will do, before it does anything: `assay matrix --dry-run`.
+// What a matrix would do, shown by `assay matrix --dry-run`.
 #pragma once
 
 #include <string>
@@ -11,19 +11,19 @@ namespace assay {
 struct PlannedCell {
   const Cell* cell = nullptr;
   CellStatus status;
-  std::vector<std::string> also;  // names of the cells that coincide with it
-  std::string reuse;    // the finished run elsewhere that will be copied for it; "" = it is trained
-  std::string refused;  // why it cannot be copied after all, where that was asked; "" = it can
-  std::string hint;     // what to do about that
+  std::vector<std::string> also;  // names of the other cells with the same run
+  std::string reuse;              // finished run elsewhere, to be copied; "" = the cell is trained
+  std::string refused;            // why that run cannot be copied, if checked; "" = it can
+  std::string hint;               // what to do about it
 };
 
 struct MatrixPlan {
   const Matrix* matrix = nullptr;
-  std::vector<PlannedCell> runs;         // in the order in which they begin
-  std::vector<const Cell*> unavailable;  // selected, and not to be trained in their precision
+  std::vector<PlannedCell> runs;         // in starting order
+  std::vector<const Cell*> unavailable;  // selected, but cannot be trained in their precision
 };
 
-// Of the selected cells; a waiting one may be reused. The matrix must outlive it.
+// Plans the selected cells; a waiting one may be reused. The matrix must outlive the plan.
 MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
                        const std::vector<const Cell*>& selected, const Reusable& reusable = {});
 

@@ -43,14 +43,14 @@ std::string health(const SummaryRow& row) {
 
 Rows result_rows(const ContractTable& table) {
   Rows rows = {{"model", "precision", "n", "val loss", "sd", "95% interval", "bits/byte",
-                "to " + row_name(table.rows.front(), table), "95% interval", "max_load*K"}};
+                "minus " + row_name(table.rows.front(), table), "95% interval", "max_load*K"}};
   for (const SummaryRow& row : table.rows) {
     std::string difference = "-", spread = "-";
     if (row.difference) {
       difference = strprintf("%+.4f", row.difference->summary.mean);
       spread = interval(row.difference->summary, "%+.4f");
       const auto& bounds = row.difference->summary.interval95;
-      if (bounds && bounds->low <= 0 && bounds->high >= 0) spread += " (has 0)";
+      if (bounds && bounds->low <= 0 && bounds->high >= 0) spread += " (includes 0)";
     }
     const std::string sd = row.loss && row.loss->sd ? strprintf("%.4f", *row.loss->sd) : "-";
     const long n = long(row.runs.runs.size());
@@ -63,7 +63,7 @@ Rows result_rows(const ContractTable& table) {
   return rows;
 }
 
-// "0.640 ± 0.012", of the runs that have it.
+// "0.640 ± 0.012 (2 of 3)", over the runs that have the measure.
 std::string spread(const SummaryRow& row, const char* measure, const char* format) {
   const auto s = summarise(values_of(row.runs, find_run_measure(measure)->of));
   if (!s) return "-";
@@ -74,7 +74,7 @@ std::string spread(const SummaryRow& row, const char* measure, const char* forma
   return text;
 }
 
-// By seed: "2, 2, 0+1"; - where no layer saturates.
+// One entry per seed: "2, -, 0+1"; - if no layer saturates.
 std::string first_layers(const SummaryRow& row) {
   std::string text;
   for (const RunRecord* run : row.runs.runs) {
@@ -87,7 +87,7 @@ std::string first_layers(const SummaryRow& row) {
   return text;
 }
 
-// "" where no run has a router.
+// "" if no run has a router.
 std::string routers_text(const ContractTable& table) {
   Rows rows = {{"model", "precision", "cv/ceiling", "max_load*K", "worst layer", "min H/ln E",
                 "dead %", "saturated %", "first at step", "first layer, by seed"}};
@@ -159,18 +159,18 @@ std::string ranking_text(const ContractTable& table) {
       one_seed |= relation == Relation::kOneSeed;
     }
     text += row_name(*table.ranking[i], table) + strprintf(" %.4f", table.ranking[i]->loss->mean);
-    if (table.ranking[i]->collapsed > 0) text += " (its routers COLLAPSED)";
+    if (table.ranking[i]->collapsed > 0) text += " (routers COLLAPSED)";
   }
   text += ".\n";
   if (unclear) {
     text +=
-        "`~`: the 95% interval of the difference over shared seeds has 0 in it; these seeds do "
-        "not tell the two apart.\n";
+        "`~`: the 95% interval of the difference over shared seeds includes 0; these seeds show "
+        "no difference.\n";
   }
   if (one_seed) {
-    text += "`?`: one shared seed, so there is no interval; the order may be the seed's.\n";
+    text += "`?`: one shared seed, so there is no interval; the order may depend on the seed.\n";
   }
-  return text + "Another contract may rank them otherwise.\n";
+  return text + "Another contract may rank them differently.\n";
 }
 
 std::string target_text(const ContractTable& table) {
@@ -185,7 +185,7 @@ std::string target_text(const ContractTable& table) {
                                .c_str());
 }
 
-// Whether another run of the table was trained on another device.
+// True if the runs of the table were trained on different devices.
 bool mixes_devices(const ContractTable& table, const RunRecord& run) {
   for (const SummaryRow& row : table.rows) {
     for (const RunRecord* other : row.runs.runs) {
@@ -195,8 +195,8 @@ bool mixes_devices(const ContractTable& table, const RunRecord& run) {
   return false;
 }
 
-// " (commit 8f7949136, on cuda: NVIDIA H200)", as far as the run says it; the device where others
-// have another one.
+// " (commit 8f7949136, on cuda: NVIDIA H200)", as far as recorded; the device only if the table
+// mixes devices.
 std::string origin_text(const ContractTable& table, const RunRecord& run) {
   std::string text;
   if (!run.commit.empty()) text = "commit " + run.commit.substr(0, 9);
@@ -231,7 +231,7 @@ std::string summary_markdown(const MatrixSummary& summary) {
   if (summary.unavailable > 0) {
     text += strprintf(", %ld cannot be trained in their precision", long(summary.unavailable));
   }
-  text += summary.complete() ? ".\n" : ": INCOMPLETE, the figures below may change.\n";
+  text += summary.complete() ? ".\n" : ": INCOMPLETE, the values below may change.\n";
   if (!summary.different_data.empty()) {
     text += "NOT COMPARABLE (forced): " + summary.different_data + ".\n";
   }

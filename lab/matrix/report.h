@@ -1,4 +1,4 @@
-// The summary of a matrix written down: Markdown for people, CSV and JSON for programs.
+// The summary of a matrix as Markdown, CSV and JSON.
 #pragma once
 
 #include <string>
@@ -7,14 +7,13 @@
 
 namespace assay {
 
-// One table of results, one of costs and one ranking a contract; columns are aligned.
+// Per contract a table of results, of routers (MoE models) and of costs, and a ranking.
 std::string summary_markdown(const MatrixSummary& summary);
-// One row a model, precision and contract; one row a cell.
-std::string summary_csv(const MatrixSummary& summary);
-std::string runs_csv(const MatrixSummary& summary);
+std::string summary_csv(const MatrixSummary& summary);  // one row per contract, model, precision
+std::string runs_csv(const MatrixSummary& summary);     // one row per cell
 std::string summary_json(const MatrixSummary& summary);
 
-// summary.md, summary.csv, summary.json and runs.csv.
+// Writes summary.md, summary.csv, summary.json and runs.csv.
 void write_summary(const MatrixFolder& folder, const MatrixSummary& summary);
 
 }  // namespace assay

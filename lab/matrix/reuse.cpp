@@ -31,7 +31,8 @@ bool is_run(const fs::path& folder) {
   return fs::exists(folder / "config.yaml", ignored);
 }
 
-// Of a matrix, or the folder itself where it is a run; by name. None where there is no such folder.
+// The runs of a matrix folder, or the folder itself if it is a run; sorted by path. Empty if there
+// is no such folder.
 std::vector<FoundRun> runs_of(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code ignored;
@@ -46,7 +47,7 @@ std::vector<FoundRun> runs_of(const std::string& folder) {
   return runs;
 }
 
-// Whether a cell has its run from this folder.
+// True if the run of a cell was copied from this folder.
 bool taken_before(const std::string& folder, const std::vector<const Cell*>& cells,
                   const MatrixFolder& own) {
   const auto plain = [](const fs::path& path) {
@@ -99,7 +100,7 @@ void require_verified(const std::string& run, const VerifyOptions& program) {
     if (check.finding != Finding::kDrift) continue;
     throw UserError(run + " does not verify: " + check.what + ": " + check.detail,
                     "`assay receipt verify " + run +
-                        "` lists everything; without --reuse its cell is trained here");
+                        "` lists everything; leave --reuse out to train its cell here");
   }
 }
 
@@ -107,8 +108,8 @@ std::string text_of(const ReceiptJson& object, const char* key) {
   return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
 }
 
-// precision.*, and what else may be changed when a run goes on, was the same in all launches that
-// made steps of it.
+// UserError unless all launches that made steps of the run had the same precision and
+// configuration.
 void require_one_configuration(const RunRecord& run) {
   const std::vector<ReceiptJson> launches = contributing_launches(run.path, run.steps_done);
   const std::string hint =
@@ -129,8 +130,7 @@ void require_one_configuration(const RunRecord& run) {
     if (both_say("config_sha256") &&
         text_of(before, "config_sha256") != text_of(now, "config_sha256")) {
       throw UserError(
-          strprintf("%s went on in another configuration after step %ld", run.path.c_str(), step),
-          hint);
+          strprintf("%s changed its configuration after step %ld", run.path.c_str(), step), hint);
     }
   }
 }
@@ -142,7 +142,7 @@ void require_own_weights(const std::string& run) {
                   "a cell begins from its seed: leave --reuse out to train it here");
 }
 
-// Every device that made steps of the run and is not this one: "cpu, cuda: NVIDIA H200".
+// All other devices that made steps of the run: "cpu, cuda: NVIDIA H200".
 std::string other_devices(const RunRecord& run, const std::string& device) {
   std::set<std::string> others;
   for (const ReceiptJson& launch : contributing_launches(run.path, run.steps_done)) {
@@ -179,7 +179,7 @@ void require_same_program(const std::string& run, const VerifyOptions& program) 
       "--reuse-elsewhere to mix them");
 }
 
-// What a checkpoint has is never written again: a link is as good as a copy.
+// Files of a checkpoint are never rewritten, so hard links are safe.
 void copy_run(const fs::path& from, const fs::path& to) {
   fs::create_directories(to);
   const auto follow = fs::directory_options::follow_directory_symlink;
@@ -197,7 +197,7 @@ void copy_run(const fs::path& from, const fs::path& to) {
   }
 }
 
-// What is there when the scope ends is no complete copy.
+// Removes the folder at the end of the scope; a complete copy has been renamed by then.
 class RemovedAtEnd {
  public:
   explicit RemovedAtEnd(fs::path folder) : folder_(std::move(folder)) {}
@@ -261,8 +261,8 @@ void require_evidence(const ReusableRun& reusable, const ReuseEvidence& evidence
   require_one_configuration(record);
   if (by_name(record.data_sha256) != by_name(evidence.data_sha256)) {
     throw UserError(run + " was trained on other data than " + reusable.cell->name +
-                        " would be: the files have the same names and other hashes",
-                    "without --reuse the cell is trained here, on its own data");
+                        " would be: the files have the same names but different hashes",
+                    "leave --reuse out to train the cell here, on its own data");
   }
   if (evidence.elsewhere == ReuseEvidence::Elsewhere::kRefuse) {
     require_same_program(run, evidence.program);
@@ -270,7 +270,7 @@ void require_evidence(const ReusableRun& reusable, const ReuseEvidence& evidence
   }
 }
 
-// A folder that was only locked gives way to the copy.
+// A folder with nothing but a lock file counts as empty.
 void require_room(const ReusableRun& reusable, const MatrixFolder& folder) {
   const fs::path to = folder.run(*reusable.cell);
   std::error_code ignored;
@@ -297,7 +297,7 @@ std::string take_over(const ReusableRun& reusable, const MatrixFolder& folder,
     const CellStatus copied = run_status(part.string(), *reusable.cell);
     if (copied.state != CellState::kDone || !copied.differences.empty()) {
       throw UserError(reusable.run + " was changed while it was copied",
-                      "the same command takes it when it is finished");
+                      "give the same command again when that run is finished");
     }
     require_evidence({.cell = reusable.cell, .run = part.string()}, evidence);
     const RunRecord record = read_run(part.string());
@@ -312,7 +312,7 @@ std::string take_over(const ReusableRun& reusable, const MatrixFolder& folder,
   } catch (const fs::filesystem_error& error) {
     throw UserError(
         "cannot copy " + reusable.run + " to " + to.string() + ": " + error.code().message(),
-        "check who may write there, and the free space");
+        "check the write permissions and the free space");
   }
 }
 

@@ -1,8 +1,7 @@
-// Finished runs of other folders that stand in for cells of a matrix, so that no run is trained
-// twice: the configuration is the cell's (config_sha256), and before it is taken the receipt
-// verifies, the data is the cell's by hash, and the program and the device are those that will
-// train the other cells. The run is copied into the folder of the matrix, whole, with reused.json
-// in it; from then on it is a run like any other.
+// Reuses finished runs of other folders for cells of a matrix, so that no run is trained twice. The
+// run must have the cell's configuration (config_sha256), a receipt that verifies, the cell's data
+// by hash, and the program and device that train the other cells. The whole run is copied into the
+// folder of the matrix, with reused.json added; from then on it is a run like any other.
 //
 //   for (const ReusableRun& r : find_reusable(selected, own, folders).runs) {
 //     require_room(r, own);
@@ -30,34 +29,35 @@ struct Reusable {
   std::vector<std::string> unfinished;  // "runs/a/moe-steps-bf16-seed1: partial, step 40 of 60"
 };
 
-// For each of the waiting cells the first finished run with its configuration. folders: of a
-// matrix, or of one run; what the cells took from them before stays, also when the folder is gone.
-// UserError: a folder without runs, the matrix's own folder, or none of a folder's runs is a
-// waiting cell's; it names the cell and the run that differ least, and in what.
+// For each waiting cell the first finished run with its configuration. folders: each of a matrix or
+// of one run; a folder whose runs were copied before may be gone. UserError: a folder without runs,
+// the matrix's own folder, or no run of a folder fits a waiting cell; the message names the cell
+// and the run that differ least, and a differing field.
 Reusable find_reusable(const std::vector<const Cell*>& cells, const MatrixFolder& own,
                        const std::vector<std::string>& folders);
 
 struct ReuseEvidence {
   VerifyOptions program;
-  std::map<std::string, std::string> data_sha256;  // what the cell would read, by file
-  std::string device;  // that the cell would be trained on: RunRecord::device
+  std::map<std::string, std::string> data_sha256;  // of the cell's data, by file
+  std::string device;  // on which the cell would be trained, as RunRecord::device
   enum class Elsewhere { kRefuse, kAccept } elsewhere = Elsewhere::kRefuse;  // build or device
 };
 
-// UserError: no receipt, one that does not verify, other data, imported weights, a configuration
-// that was changed on the way, another build of the program, another device, in use.
+// UserError: no receipt, a receipt that does not verify, other data, imported weights, a
+// configuration that changed between launches, another build of the program, another device, or a
+// run in use.
 void require_evidence(const ReusableRun& reusable, const ReuseEvidence& evidence);
 
-// UserError: where the copy would go, files lie that are no run, or another process works.
+// UserError: the destination holds files that are not a run, or another process uses it.
 void require_room(const ReusableRun& reusable, const MatrixFolder& folder);
 
-// Copies the run, complete or not at all; files of checkpoints are linked where the file system
-// can. The evidence is asked of the copy once more: the run may have gone on meanwhile. Returns the
-// device where it is another one, else "".
+// Copies the run, completely or not at all; files of checkpoints are linked if the file system
+// permits. Checks the evidence of the copy again, because the run may have changed meanwhile.
+// Returns the other devices that trained the run, "" if none.
 std::string take_over(const ReusableRun& reusable, const MatrixFolder& folder,
                       const ReuseEvidence& evidence);
 
-// Removes copies that a process did not complete. The caller holds the lock of the folder.
+// Removes copies that a process left incomplete. The caller holds the lock of the folder.
 void remove_incomplete_copies(const Matrix& matrix, const MatrixFolder& folder);
 
 }  // namespace assay

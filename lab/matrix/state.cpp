@@ -24,7 +24,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kManifest = "matrix.json";
 
-// Null when there is none that can be read.
+// null if there is no readable manifest.
 ordered_json read_manifest(const MatrixFolder& folder) {
   std::ifstream file(folder.file(kManifest));
   ordered_json manifest = ordered_json::parse(file, nullptr, false);
@@ -137,7 +137,7 @@ void MatrixFolder::write_config(const Cell& cell) const {
 }
 
 void prefer_existing_runs(Matrix& matrix, const MatrixFolder& folder) {
-  std::map<std::string, std::string> run_of;  // as laid out -> as it is
+  std::map<std::string, std::string> run_of;  // run as laid out -> run used
   const auto has_run = [&](const std::string& cell) {
     std::error_code ignored;
     return fs::exists(folder.file(cell + "/config.yaml"), ignored);

@@ -1,13 +1,13 @@
-// Where a matrix stands, read from its folder:
+// State of a matrix, read from its folder:
 //
-//   runs/<matrix>/matrix.json          the matrix as it was started, and how it was edited since
-//   runs/<matrix>/configs/<cell>.yaml  what `assay train` is given
-//   runs/<matrix>/logs/<cell>.log      what it said
+//   runs/<matrix>/matrix.json          the matrix as it was started, and its edits since
+//   runs/<matrix>/configs/<cell>.yaml  configuration for `assay train`
+//   runs/<matrix>/logs/<cell>.log      its output
 //   runs/<matrix>/<cell>/              its run
 //   runs/<matrix>/summary.{md,csv,json}, runs.csv, receipt.json
 //
-// What is done follows from the runs alone, so that the process may be killed at any time;
-// matrix.json only tells what was edited.
+// Progress follows from the runs alone, so the process may be killed at any time; matrix.json only
+// records edits.
 #pragma once
 
 #include <optional>
@@ -19,25 +19,25 @@
 namespace assay {
 
 enum class CellState {
-  kWaiting,  // not begun
-  kPartial,  // begun, goes on where it stopped
-  kDone,     // ended by its steps or its target
-  kGuard,    // stopped by its own guard, and the cell has the same guard: the same would come again
+  kWaiting,      // not begun
+  kPartial,      // begun; continues from its last checkpoint
+  kDone,         // ended by its steps or its target
+  kGuard,        // stopped by a guard that the cell still has; restarting would hit it again
   kUnavailable,  // this version cannot train it
 };
-const char* cell_state_name(
-    CellState state);  // "waiting", "partial", "done", "stopped", "unavailable"
+// "waiting", "partial", "done", "stopped", "unavailable".
+const char* cell_state_name(CellState state);
 
 struct CellStatus {
   CellState state = CellState::kWaiting;
   int64_t steps_done = 0;
   std::string end;  // of the last launch
-  // How the run that is there differs from the cell: not empty when it is the run of another
+  // Fields in which the existing run differs from the cell; not empty if it has another
   // configuration.
   std::vector<std::string> differences;
 };
 
-// Of the run in this folder, as that of the cell.
+// Status of the run in folder `run`, taken as the run of `cell`.
 CellStatus run_status(const std::string& run, const Cell& cell);
 
 class MatrixFolder {
@@ -46,40 +46,39 @@ class MatrixFolder {
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
-  // Of the cell's run: for a cell that coincides with another one, of that one.
+  // Paths of the cell's run; several cells may share one run.
   std::string run(const Cell& cell) const { return file(cell.run); }
   std::string config(const Cell& cell) const { return file("configs/" + cell.run + ".yaml"); }
   std::string log(const Cell& cell) const { return file("logs/" + cell.run + ".log"); }
 
   CellStatus status(const Cell& cell) const { return run_status(run(cell), cell); }
-  // Written anew only where it says something else.
+  // Rewrites the file only if its text changes.
   void write_config(const Cell& cell) const;
 
  private:
   std::string path_;
 };
 
-// Of cells that are the same run, the one whose run is in the folder already is trained, so that
+// Among cells that share a run, selects the one whose run is already in the folder, so that
 // contracts may be added in any order.
 void prefer_existing_runs(Matrix& matrix, const MatrixFolder& folder);
 
-// What was edited since the matrix was started. Cells by name.
+// Edits since the matrix was started. Cells by name.
 struct MatrixEdits {
   bool started = false;  // false: there was no matrix in the folder
   std::vector<std::string> added;
   std::vector<std::string> removed;  // kept on the disk
-  std::vector<std::string>
-      changed;  // "CELL: optimizer.lr: 0.001 -> 0.002", of cells that have a run
+  std::vector<std::string> changed;  // "CELL: optimizer.lr: 0.001 -> 0.002", cells with a run
   std::vector<std::string> changed_cells;
   std::vector<std::string> moved;  // changed before they began
   bool any() const {
     return !(added.empty() && removed.empty() && changed.empty() && moved.empty());
   }
 };
-// UserError when the folder has files but no matrix, or the matrix of another name.
+// UserError if the folder has files but no matrix, or a matrix of another name.
 MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix);
 
-// matrix.json, with the edits added to its history.
+// Writes matrix.json, with the edits added to its history.
 void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits);
 
 }  // namespace assay

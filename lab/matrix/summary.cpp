@@ -169,7 +169,7 @@ std::string contract_text(const MatrixContract& c) {
   if (c.kind == "seconds") text = strprintf("%g seconds of training", c.coefficient);
   if (c.kind == "active-width") text = strprintf("active FFN width %g", c.coefficient);
   if (c.kind == "steps") text = "the same steps";
-  if (!c.reference.empty()) text += ", as " + c.reference + " trains";
+  if (!c.reference.empty()) text += ", as in " + c.reference + "'s run";
   if (c.fraction < 1) text += strprintf(", %g%% of it", 100 * c.fraction);
   return text;
 }

@@ -1,5 +1,5 @@
-// What a matrix found: for every contract one row a model and precision, over the seeds that are
-// finished. A ranking belongs to its contract; a difference to the first row is taken seed by seed.
+// Results of a matrix: for every contract one row per model and precision, over the finished seeds.
+// A ranking belongs to its contract; a difference to the first row is taken seed by seed.
 #pragma once
 
 #include <map>
@@ -13,37 +13,36 @@
 namespace assay {
 
 struct SummaryRow {
-  const Cell* cell = nullptr;        // of the first seed: model, precision, counts
+  const Cell* cell = nullptr;        // cell of the first seed: model, precision, counts
   SeedGroup runs;                    // finished, by ascending seed
   int64_t planned = 0;               // seeds
   std::vector<std::string> missing;  // "CELL: partial, step 40 of 60"
 
   std::optional<Summary> loss, bits_per_byte, steps, seconds, tokens_per_s;
-  std::optional<PairedDifference>
-      difference;  // of the loss to the first row's; not of the first row
+  std::optional<PairedDifference> difference;  // loss minus the first row's; absent in that row
 
-  // To the table's target, of the runs that reached it.
+  // To the table's target, over the runs that reached it.
   int64_t reached = 0;
   std::optional<Summary> target_steps, target_tokens, target_seconds, target_flops;
 
   std::optional<double> worst_load;  // K max_load of the worst layer of the worst run
   int64_t collapsed = 0;             // runs
 
-  double tokens() const;  // mean over the runs; planned while there are none
+  double tokens() const;  // mean over the runs; planned if there are none
   double flops() const;
 };
 
 struct ContractTable {
   MatrixContract contract;
-  double target_nats = 0;     // 0 = there is none yet
+  double target_nats = 0;     // 0 = none yet
   bool target_given = false;  // by run.target_loss; else the worst final loss of the first row
   std::vector<SummaryRow> rows;
 
   // Rows with a loss, best first. relation[i] compares ranking[i] with ranking[i + 1].
   std::vector<const SummaryRow*> ranking;
   enum class Relation {
-    kBelow,    // the 95% interval of the paired difference leaves out 0
-    kUnclear,  // it does not
+    kBelow,    // the 95% interval of the paired difference excludes 0
+    kUnclear,  // it includes 0
     kOneSeed,  // there is no interval
   };
   std::vector<Relation> relation;
@@ -51,17 +50,17 @@ struct ContractTable {
 
 struct MatrixSummary {
   const Matrix* matrix = nullptr;
-  std::map<std::string, RunRecord> records;  // by run; finished ones
+  std::map<std::string, RunRecord> records;  // finished runs, by name
   int64_t cells = 0, done = 0, unavailable = 0;
-  std::string different_data;  // as lab/matrix/matrix.h says it
+  std::string different_data;  // of different_data() in lab/matrix/matrix.h
   std::vector<ContractTable> tables;
   bool complete() const { return done == cells; }
 };
 
-// The matrix must outlive it.
+// The matrix must outlive the summary.
 MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder);
 
-// "20 tokens per active parameter", "as long as dense-active trains: 2.1e+12 FLOPs".
+// "20 tokens per active parameter", "2.1e+12 training FLOPs, as in dense-active's run".
 std::string contract_text(const MatrixContract& contract);
 
 }  // namespace assay

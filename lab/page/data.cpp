@@ -26,7 +26,7 @@ std::string last_part(const fs::path& path) {
   return path.has_filename() ? path.filename() : path.parent_path().filename();
 }
 
-// The last part of a path, and as much before it as tells runs of the same name apart.
+// The last part of each path, with as many folders before it as it takes to make names unique.
 std::vector<std::string> labels_of(const std::vector<std::string>& paths) {
   std::vector<fs::path> left;
   std::vector<std::string> labels;
@@ -76,7 +76,7 @@ Json audit_json(const Config& config) {
   return json;
 }
 
-// What the configuration alone says.
+// Fields that follow from the configuration alone.
 void add_plan(const Config& config, Json& json) {
   json["planned_steps"] = config.run.steps;
   json["tokens_per_step"] = config.run.batch_tokens;
@@ -114,7 +114,7 @@ Json evals_json(const TelemetryReader& telemetry, int64_t points) {
 Json scalars_json(const TelemetryReader& telemetry, int64_t points) {
   Json json = Json::object();
   for (const std::string& name : telemetry.scalar_names()) {
-    if (name == "hash") continue;  // a name of bits, not a quantity
+    if (name == "hash") continue;  // not a quantity
     json[name] = series_json(telemetry.scalar(name), points);
   }
   return json;
@@ -151,7 +151,7 @@ void add_telemetry(const std::string& path, const ReportLimits& limits, Json& js
   json["precision"] = report_precision(telemetry, limits);
   if (run.end.empty()) {
     json["notes"].push_back(strprintf(
-        "No end is recorded: it is still training, or was killed. What is shown reaches step %ld "
+        "No end is recorded: the run is still training, or was killed. It is shown up to step %ld "
         "of %ld.",
         long(run.steps_done), long(run.config.run.steps)));
   }
@@ -159,7 +159,7 @@ void add_telemetry(const std::string& path, const ReportLimits& limits, Json& js
   try {
     json["router"] = report_router(run, limits);
     if (moe_blocks(run.config.model) > 0 && json["router"].is_null()) {
-      json["notes"].push_back("The model has experts, but no step of its routers was logged yet.");
+      json["notes"].push_back("The model has experts, but its routers have no logged step yet.");
     }
   } catch (const UserError& error) {
     json["notes"].push_back("The routers cannot be shown: " + std::string(error.what()) + " (" +

@@ -1,10 +1,9 @@
-// The data of a report page: for every run what it is, its audit, its curves, and what its routers
-// did. One JSON object that the page draws and `assay report --json` prints; nothing is computed in
-// the page that is not in here.
+// The data of a report page: configuration, audit, curves and routers of every run. One JSON object
+// that the page draws and `assay report --json` prints; the page has no other source.
 //
-// A run whose telemetry cannot be read stays in the report with its configuration and audit, and
-// "problem" says why the rest is missing; "notes" say what else is. Reads runs that are still going
-// on.
+// A run whose telemetry cannot be read stays in the report with its configuration and audit;
+// "problem" gives the reason. "notes" list other things that are missing. Runs that are still
+// training can be read too.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +17,20 @@ inline constexpr int kReportVersion = 1;
 
 // How much of a run goes into the page.
 struct ReportLimits {
-  int64_t curve_points = 1000;  // of one curve
+  int64_t curve_points = 1000;  // per curve
   int64_t measure_steps = 200;  // columns of a heat map of layer x step
   int64_t load_steps = 60;      // positions of the slider
   int64_t load_bins = 256;      // rows of experts
 
-  // Half of everything but the bins; false where that would leave too little to look at.
+  // Halves everything except the bins; returns false, unchanged, if too little would be left.
   bool shrink();
 };
 
-// UserError where a path is no run or given twice, or where no run has telemetry that can be read.
+// UserError if a path is not a run or is given twice, or if no run has readable telemetry.
 nlohmann::ordered_json report_data(const std::vector<std::string>& runs,
                                    const ReportLimits& limits);
 
-// Sentences for stderr: what the page lacks.
+// Sentences for stderr about what the page lacks.
 std::vector<std::string> report_warnings(const nlohmann::ordered_json& data);
 
 }  // namespace assay

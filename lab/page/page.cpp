@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Where nothing may be loaded, the browser is told so.
+// The content security policy: the page may load nothing except `scripts`.
 std::string content_policy(const std::string& scripts) {
   return "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src "
          "'unsafe-inline'" +
@@ -62,9 +62,9 @@ std::string page_html(const Json& data, const std::string& title, std::string_vi
   parts["plotly"] = linked ? "<script src=\"" + plotly_link() + "\"></script>"
                            : "<script>" + std::string(plotly) + "</script>";
   parts["plotly_note"] =
-      linked ? "<p class=\"warning\" id=\"plotly-link\">The charts of this page come from "
-               "cdn.plot.ly: Plotly.js " +
-                   std::string(kPlotlyVersion) + " is not in it, so they need a network.</p>"
+      linked ? "<p class=\"warning\" id=\"plotly-link\">The charts of this page need a network: "
+               "they load Plotly.js " +
+                   std::string(kPlotlyVersion) + " from cdn.plot.ly.</p>"
              : "";
   parts["script"] = files.javascript;
 

@@ -1,6 +1,6 @@
-// One self-contained HTML page from the data of a report. Style, script and Plotly.js are in the
-// program (lab/report, embedded by CMake), so that a page can be made wherever the program is moved
-// to, and opens from disk without a network.
+// Makes one self-contained HTML page from the data of a report. Style, script and Plotly.js are
+// embedded in the program (lab/page/web, by CMake), so the program works from any folder and a page
+// opens from disk without a network.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,14 +17,14 @@ inline constexpr size_t kLargestPageBytes = 12'000'000;
 inline constexpr const char* kPlotlyVersion = "4.1.1";
 
 enum class Plotly {
-  kInline,  // in the page; a link where the program was built without it
+  kInline,  // in the page; a link if the program was built without it
   kLink,    // loaded from its CDN when the page opens: a small page that needs a network
 };
 
-// Parts of the page as they are in the program.
+// Parts of the page as embedded in the program.
 struct ReportFiles {
   std::string_view html, css, javascript;
-  std::string_view plotly;  // "" when the program was built without it
+  std::string_view plotly;  // "" if the program was built without it
 };
 ReportFiles report_files();
 
@@ -34,16 +34,16 @@ struct ReportPage {
   bool plotly_inlined = false;
 };
 
-// A page above `largest_bytes` is made again with fewer points. UserError where that does not help.
+// A page above `largest_bytes` is made again with fewer points. UserError if that does not suffice.
 ReportPage report_page(const std::vector<std::string>& runs, const std::string& title,
                        Plotly plotly, size_t largest_bytes = kLargestPageBytes);
 
-// The part that reads no run.
+// The page of given data. plotly: the text of Plotly.js; "" = a link to its CDN.
 std::string page_html(const nlohmann::ordered_json& data, const std::string& title,
                       std::string_view plotly);
-// JSON that may stand inside <script>: no "<" is left in it.
+// JSON that is safe inside <script>: it has no "<".
 std::string script_json(const nlohmann::ordered_json& data);
-// Text that may stand in HTML.
+// Text with the special characters of HTML escaped.
 std::string escaped_html(const std::string& text);
 
 }  // namespace assay

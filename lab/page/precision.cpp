@@ -29,7 +29,7 @@ constexpr Measure kMeasures[] = {
     {"scale_max", [](const FormatLoss& l) { return l.scale_max; }},
 };
 
-// The row of the same role, operand and format; a new one has null at every step.
+// The row of the loss's role, operand and format; a new row has null at every step.
 Json& row_of(Json& rows, const FormatLoss& loss, size_t steps) {
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const Json& row) {
     return row["role"] == loss.role && row["operand"] == loss.operand &&

@@ -1,5 +1,4 @@
-// The part of a report that shows number formats: what `assay precision` says of one step, over the
-// sampled steps.
+// The number formats in a report: the measures of `assay precision`, over the sampled steps.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,9 +8,11 @@
 
 namespace assay {
 
-// {"steps", "of": sampled steps, "rows": [{"role", "operand", "format", "tensors", "values":
-// {measure: [step]}}]} Measures: those of FormatLoss, blocks as shares of all; null where one has
-// no value, and without those that never have one. null for a run in which no product is quantised.
+// {"steps", "of": number of sampled steps,
+//  "rows": [{"role", "operand", "format", "tensors", "values": {measure: [step]}}]}
+//
+// Measures are those of FormatLoss, with blocks as shares of all; null at a step without a value;
+// measures that never have a value are left out. null for a run in which no product is quantised.
 nlohmann::ordered_json report_precision(const TelemetryReader& telemetry,
                                         const ReportLimits& limits);
 

@@ -23,7 +23,7 @@ std::vector<int64_t> steps_of(const Database& database, const std::string& table
   return steps;
 }
 
-// As the database declares them: another program may measure more, or less.
+// Columns as the database declares them: another version may measure more, or less.
 std::vector<std::string> measure_columns(const Database& database) {
   Statement s(database, "SELECT name FROM pragma_table_info('router_layer') WHERE pk = 0");
   std::vector<std::string> names;
@@ -92,7 +92,7 @@ Json loads_json(const Database& database, const TelemetryReader& telemetry,
     }
     by_id.push_back(std::move(of_id));
     unused.push_back(std::move(of_unused));
-    if (bin > 1) sorted.push_back(std::move(of_sorted));  // otherwise the page can sort
+    if (bin > 1) sorted.push_back(std::move(of_sorted));  // otherwise the page sorts
   }
   Json json;
   json["steps"] = steps;
@@ -104,8 +104,8 @@ Json loads_json(const Database& database, const TelemetryReader& telemetry,
   return json;
 }
 
-// Points (x, share of the experts with a load of at least x), x rising; loads in multiples of the
-// mean.
+// Points (x, share of the experts with a load of at least x), x ascending; loads are multiples of
+// the mean.
 Json ccdf_json(std::vector<double> loads, const Json& layer) {
   std::sort(loads.begin(), loads.end(), std::greater<>());
   const size_t size = loads.size();
@@ -114,8 +114,8 @@ Json ccdf_json(std::vector<double> loads, const Json& layer) {
   for (size_t i = kCcdfPoints; i-- > 0;) {  // ranks evenly spaced on a logarithmic scale
     const double at = std::exp(std::log(double(size)) * double(i) / double(kCcdfPoints - 1));
     size_t rank = std::min(size, size_t(std::llround(at))) - 1;
-    // Equal loads are one point, at the last of them; a load of 0 has no place on a logarithmic
-    // axis.
+    // Equal loads are one point, at the last of them; a load of 0 is left out, because the axis is
+    // logarithmic.
     while (rank + 1 < size && loads[rank + 1] == loads[rank]) ++rank;
     if (rank == before || loads[rank] <= 0) continue;
     before = rank;
@@ -129,7 +129,7 @@ Json ccdf_json(std::vector<double> loads, const Json& layer) {
   return json;
 }
 
-// By layer, then of all layers together ("layer": null).
+// One curve per layer, then one of all layers together ("layer": null).
 Json tails_json(const RouterHistory& history) {
   Json json = Json::array();
   std::vector<double> all;

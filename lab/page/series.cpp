@@ -29,7 +29,7 @@ std::vector<StepValue> thinned(const std::vector<StepValue>& curve, int64_t poin
     for (int64_t at = from; at < to; ++at) {
       const double value = curve[size_t(at)].value;
       if (std::isnan(value)) continue;
-      if (!(value >= curve[size_t(low)].value)) low = at;  // also where that is no number
+      if (!(value >= curve[size_t(low)].value)) low = at;  // also if that is NaN
       if (!(value <= curve[size_t(high)].value)) high = at;
     }
     kept.push_back(curve[size_t(std::min(low, high))]);

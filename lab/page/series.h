@@ -10,15 +10,16 @@
 
 namespace assay {
 
-inline constexpr int kCurveDigits = 7;    // significant, of scalars and evaluations
+inline constexpr int kCurveDigits = 7;    // significant digits of scalars and evaluations
 inline constexpr int kMeasureDigits = 5;  // of router measures
 
-// The number with so many significant digits, as JSON; null where it is not finite.
+// The number with `digits` significant digits as JSON; whole numbers stay exact; null if not
+// finite.
 nlohmann::ordered_json short_number(double value, int digits);
 
 // At most `points` values, the first and the last among them: a longer curve is cut into stretches
-// of equal length, and each keeps its lowest and its highest value where they stand. Values that
-// are no number are kept only where a stretch has nothing else.
+// of equal length, and each keeps its lowest and its highest value at their steps. NaN is kept only
+// if a stretch has nothing else.
 std::vector<StepValue> thinned(const std::vector<StepValue>& curve, int64_t points);
 
 // At most `count` of them, evenly spaced by position, first and last included.

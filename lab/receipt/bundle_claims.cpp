@@ -34,13 +34,13 @@ std::vector<std::string> run_names(const Json& how, const char* key) {
     fail(how, std::string("no ") + key);
   std::vector<std::string> names;
   for (const Json& name : how[key]) {
-    if (!name.is_string()) fail(how, std::string(key) + " that are no names");
+    if (!name.is_string()) fail(how, std::string(key) + " that are not names");
     names.push_back(name.get<std::string>());
   }
   return names;
 }
 
-// Nothing when one of them is null.
+// nullopt if one of the values is null.
 std::optional<std::vector<double>> values_of(BundleEvidence& bundle, const Json& of,
                                              const std::vector<std::string>& runs) {
   std::vector<double> values;
@@ -57,7 +57,7 @@ std::optional<Summary> summary_of(BundleEvidence& bundle, const Json& how) {
   const auto values = values_of(bundle, inner_rule(how), runs);
   if (!how.contains("minus")) return values ? std::optional(summarise(*values)) : std::nullopt;
   const std::vector<std::string> minus = run_names(how, "minus");
-  if (minus.size() != runs.size()) fail(how, "runs and minus that are no pairs");
+  if (minus.size() != runs.size()) fail(how, "runs and minus of different lengths");
   const auto subtracted = values_of(bundle, inner_rule(how), minus);
   if (!values || !subtracted) return std::nullopt;
   return summarise_paired(*values, *subtracted);
@@ -94,7 +94,7 @@ ReceiptJson recompute(BundleEvidence& bundle, const ReceiptJson& how) {
   const std::string rule = rule_text(how, "rule");
   if (rule == "run") return recompute(bundle.run(rule_text(how, "run")), inner_rule(how));
   if (is_statistic(rule)) return statistic_rule(bundle, how, rule);
-  fail(how, "nothing is called " + rule);
+  fail(how, "unknown name " + rule);
 }
 
 ReceiptJson how_of_run(const std::string& run, const ReceiptJson& of) {

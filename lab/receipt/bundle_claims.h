@@ -1,12 +1,13 @@
-// Claims of a matrix: rules of lab/receipt/run_claims.h asked of its runs, and statistics over them
-// (lab/runs/statistics.h).
+// Claims of a matrix: rules of lab/receipt/run_claims.h applied to its runs, and statistics over
+// them (lab/runs/statistics.h).
 //
-//   {"rule": "run", "run": "moe-seed-1", "of": RULE}                      the value of one run
-//   {"rule": "mean", "of": RULE, "runs": [...]}                           or sd, interval95_low, interval95_high
-//   {"rule": "mean", "of": RULE, "runs": [...], "minus": [...]}           the same of paired differences
+//   {"rule": "run", "run": "moe-seed-1", "of": RULE}             the value of one run
+//   {"rule": "mean", "of": RULE, "runs": [...]}                  or sd, interval95_low,
+//                                                                interval95_high
+//   {"rule": "mean", "of": RULE, "runs": [...], "minus": [...]}  the same of paired differences
 //
-// Runs are named by their folders, from the receipt's folder. A statistic is null when one of its
-// values is, or when one run has no spread.
+// Runs are named by their folders, from the receipt's folder. A statistic is null if one of its
+// values is null; sd and interval are null for a single run.
 #pragma once
 
 #include <map>
@@ -22,7 +23,7 @@ class BundleEvidence {
   explicit BundleEvidence(std::string folder) : folder_(std::move(folder)) {}
 
   void add(const std::string& run, int64_t sealed_step);
-  RunEvidence& run(const std::string& run);  // UserError for one that was not added
+  RunEvidence& run(const std::string& run);  // UserError for a run that was not added
 
  private:
   std::string folder_;
@@ -32,14 +33,14 @@ class BundleEvidence {
 ReceiptJson recompute(BundleEvidence& bundle, const ReceiptJson& how);
 
 ReceiptJson how_of_run(const std::string& run, const ReceiptJson& of);
-// statistic: mean, sd, interval95_low, interval95_high. minus: empty, or as many runs in the same
-// order of seeds.
+// statistic: mean, sd, interval95_low or interval95_high. minus: empty, or one run per element of
+// `runs`, in the same order of seeds.
 ReceiptJson how_over_runs(const std::string& statistic, const ReceiptJson& of,
                           const std::vector<std::string>& runs,
                           const std::vector<std::string>& minus = {});
 
-// What a rule may differ by between builds of this program: 0 for counts and for what is read; sums
-// and quantiles in double are rounded in the order the compiler chose.
+// The largest difference of a rule's value between builds of this program: 0 for counts and values
+// that are only read; sums and quantiles in double round in the order the compiler chose.
 double rule_tolerance(const ReceiptJson& how, const ReceiptJson& value);
 
 }  // namespace assay

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = ReceiptJson;
 
-// What environment takes from a launch.
+// Fields of a launch that go into `environment`.
 constexpr const char* kEnvironment[] = {"command", "version", "dirty",  "compiler",
                                         "flags",   "host",    "device", "cpu",
                                         "cores",   "threads", "recipe", "started"};
@@ -32,7 +32,7 @@ int64_t first_step(const Json& launch) {
              : 0;
 }
 
-// From the folder of the receipt to a run that lies in it or is it.
+// Path of a run (or file) relative to the receipt's folder, which holds it or is it.
 std::string path_below(const fs::path& run, const fs::path& folder) {
   const fs::path relative =
       fs::weakly_canonical(run).lexically_relative(fs::weakly_canonical(folder));
@@ -59,7 +59,7 @@ class RunReceipt {
   Receipt make() {
     receipt_.sealed_step = evidence_.step();
     if (receipt_.sealed_step == 0)
-      throw UserError(run_.string() + ": the run logged no step yet", "train it first");
+      throw UserError(run_.string() + ": the run has no logged step yet", "train it first");
     receipt_.contract = contract_json(evidence_.config());
     const std::vector<Json> launches = contributing_launches(run_.string(), receipt_.sealed_step);
     add_environment(launches);
@@ -100,7 +100,7 @@ class RunReceipt {
     receipt_.environment["launches"] = launches.size();
   }
 
-  // Shards and tokenizer: outside of the run, so told by name and hash.
+  // Shards and tokenizer lie outside of the run, so they are identified by name and hash.
   void add_data(const std::vector<Json>& launches) {
     if (launches.empty() || !launches.back().contains("data_sha256")) return;
     for (const auto& [path, hash] : launches.back()["data_sha256"].items()) {
@@ -129,7 +129,7 @@ class RunReceipt {
     }
   }
 
-  // The newest one: its manifest, and the files with the hashes that the manifest has.
+  // Adds the newest checkpoint: its manifest, and its files with the hashes in the manifest.
   void add_checkpoint() {
     const std::vector<std::string> folders = Checkpoints(run_.string(), 1, {}).all();
     for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {

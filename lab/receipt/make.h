@@ -1,4 +1,4 @@
-// Making receipts: of a run at its end, and of a matrix whose runs are folders beside or below its
+// Makes receipts: of a run at its end, and of a matrix whose runs are folders beside or below its
 // receipt.
 //
 //   write_receipt("runs/moe/receipt.json", make_run_receipt("runs/moe", "runs/moe"));
@@ -6,7 +6,8 @@
 //   make_bundle_receipt({.folder = "runs/m", .name = "m", .runs = {"dense-seed-1", "moe-seed-1"},
 //                        .files = {"matrix.yaml", "summary.csv"},
 //                        .claims = {{"moe_val_loss_mean", "nats",
-//                                    how_over_runs("mean", how_eval("val", "loss_nats", "last"), {...})}}});
+//                                    how_over_runs("mean", how_eval("val", "loss_nats", "last"),
+//                                                  {...})}}});
 //
 // The value of each claim is computed here by the rule that later recomputes it.
 #pragma once
@@ -19,15 +20,15 @@
 
 namespace assay {
 
-// folder: where the receipt will lie: the run's own folder, or one above it. UserError: no run, it
-// logged nothing, or the run is elsewhere.
+// folder: the receipt's folder, which is the run's own or one above it. UserError: no run, a run
+// that logged nothing, or a run outside of `folder`.
 Receipt make_run_receipt(const std::string& run, const std::string& folder);
 
 struct Bundle {
   std::string folder;  // of the receipt; runs and files are named from here
   std::string name;
   std::vector<std::string> runs;   // each has its receipt.json
-  std::vector<std::string> files;  // what else belongs to it
+  std::vector<std::string> files;  // further inputs
   ReceiptJson contract = ReceiptJson::object();
   ReceiptJson environment = ReceiptJson::object();
   std::vector<ClaimSpec> claims;
@@ -36,10 +37,10 @@ struct Bundle {
 // UserError: a run without a receipt, a file that is missing.
 Receipt make_bundle_receipt(const Bundle& bundle);
 
-// What a receipt says of its run's contract.
+// The `contract` of a run's receipt.
 ReceiptJson contract_json(const Config& config);
 
-// The launches of a run that some of its steps come from, oldest first, as meta.json has them.
+// The launches that made steps of the run up to steps_done, oldest first, as in meta.json.
 std::vector<ReceiptJson> contributing_launches(const std::string& run, int64_t steps_done);
 
 }  // namespace assay

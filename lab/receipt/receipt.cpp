@@ -76,7 +76,7 @@ std::string by_lines(const Json& json) {
   return json.is_object() ? "{" + text + "\n }" : "[" + text + "\n ]";
 }
 
-// What a receipt must have, named by where it is.
+// A required member; the error names `where` it is missing.
 const Json& member(const Json& json, const char* key, const std::string& where) {
   if (json.is_object() && json.contains(key)) return json[key];
   throw DamagedReceipt(where + " has no " + key);
@@ -84,13 +84,13 @@ const Json& member(const Json& json, const char* key, const std::string& where) 
 
 std::string text_member(const Json& json, const char* key, const std::string& where) {
   const Json& value = member(json, key, where);
-  if (!value.is_string()) throw DamagedReceipt(where + ": " + key + " is not a text");
+  if (!value.is_string()) throw DamagedReceipt(where + ": " + key + " is not a string");
   return value.get<std::string>();
 }
 
 const Json& part(const Json& json, const char* key, Json::value_t type) {
   const Json& value = member(json, key, "the receipt");
-  if (value.type() != type) throw DamagedReceipt(std::string(key) + " is not what it should be");
+  if (value.type() != type) throw DamagedReceipt(std::string(key) + " has the wrong type");
   return value;
 }
 
@@ -117,13 +117,13 @@ Claim parse_claim(const Json& json, const std::string& where) {
   if (!claim.value.is_number() && !claim.value.is_null())
     throw DamagedReceipt(named + ": its value is not a number");
   if (!tolerance.is_number() || tolerance.get<double>() < 0)
-    throw DamagedReceipt(named + ": its tolerance is not a number from 0 up");
+    throw DamagedReceipt(named + ": its tolerance is not a number >= 0");
   if (!claim.how.is_object()) throw DamagedReceipt(named + ": how is not a rule");
   claim.tolerance = tolerance.get<double>();
   return claim;
 }
 
-// Also of a file that was cut within its first line.
+// Also true for a file that was cut within its first line.
 bool begins_as_receipt(const std::string& text) {
   const std::string start = std::string("{\n \"") + kMarker + "\"";
   return text.starts_with(start) || start.starts_with(text);
@@ -133,7 +133,7 @@ Json parse_json(const std::string& text, const std::string& name) {
   Json json = Json::parse(text, nullptr, false);
   if (json.is_object() && json.contains(kMarker)) return json;
   if (json.is_discarded() && begins_as_receipt(text))
-    throw DamagedReceipt(strprintf("it is not whole: %zu bytes that are not JSON", text.size()));
+    throw DamagedReceipt(strprintf("it is incomplete: %zu bytes that are not JSON", text.size()));
   throw UserError(name + " is not a receipt", "`assay receipt make RUN` makes one");
 }
 

@@ -1,6 +1,6 @@
-// receipt.json: what is claimed of a run or a matrix, from which inputs, and how each claim is
-// recomputed. The schema is described in docs/receipts.md; a claim that is added, or recomputed in
-// another way, raises kReceiptSchema.
+// receipt.json: the claims of a run or a matrix, their inputs, and how each claim is recomputed.
+// The schema is described in docs/receipts.md; adding a claim, or recomputing one in another way,
+// raises kReceiptSchema.
 //
 // lab/receipt/make.h makes one, lab/receipt/verify.h checks one.
 #pragma once
@@ -21,8 +21,8 @@ using ReceiptJson = nlohmann::ordered_json;
 struct ReceiptInput {
   std::string kind;  // config, data, commit, binary, checkpoint, telemetry; of a matrix: run, file
   std::string path;  // from the receipt's folder; "" = outside of it
-  std::string name;  // of the file, or of what has no file
-  std::string sha256;                        // "" of a commit
+  std::string name;  // file name; for a commit its hash
+  std::string sha256;                        // "" for a commit
   ReceiptJson more = ReceiptJson::object();  // further fields of this kind
 };
 
@@ -31,39 +31,41 @@ struct Claim {
   ReceiptJson value;  // a number; null = did not happen
   std::string unit;
   double tolerance = 0;
-  ReceiptJson
-      how;  // {"rule": NAME, arguments ...}: lab/receipt/run_claims.h, lab/receipt/bundle_claims.h
+  // {"rule": NAME, arguments ...}: lab/receipt/run_claims.h, lab/receipt/bundle_claims.h.
+  ReceiptJson how;
 };
 
 struct Receipt {
   std::string kind;  // "run" or "matrix"
   std::string name;
-  std::string run;          // folder of the run, from the receipt's folder; "" of a matrix
-  int64_t sealed_step = 0;  // telemetry up to here; 0 of a matrix
+  std::string run;          // folder of the run, from the receipt's folder; "" for a matrix
+  int64_t sealed_step = 0;  // telemetry is covered up to this step; 0 for a matrix
   ReceiptJson contract = ReceiptJson::object();
   ReceiptJson environment = ReceiptJson::object();
   std::vector<ReceiptInput> inputs;
   std::vector<Claim> claims;
-  std::string seal;  // seal_of() when it was written
+  std::string seal;  // seal_of() at the time of writing
 };
 
-// A file that was a receipt and is one no more: cut short, or without a part of the schema.
+// A damaged receipt: cut short, or without a part of the schema.
 struct DamagedReceipt : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// SHA-256 of everything but the seal itself, as JSON with sorted keys and without spaces.
+// SHA-256 of everything except the seal, as JSON with sorted keys and without spaces.
 std::string seal_of(const Receipt& receipt);
 
-// The file's text, sealed: one line a claim and one line an input.
+// The text of the file with its seal: one line per claim and per input.
 std::string to_text(const Receipt& receipt);
 void write_receipt(const std::string& path, const Receipt& receipt);
 
-// UserError: not a receipt, or of a newer schema. DamagedReceipt. The seal is read, not checked.
+// UserError: not a receipt, or of a newer schema. Throws DamagedReceipt. The seal is read, not
+// checked.
 Receipt parse_receipt(const std::string& text, const std::string& name);
 Receipt read_receipt(const std::string& path);
 
-// FILE, or the receipt.json of a folder. UserError when there is none.
+// Path of the receipt: the file itself, or receipt.json of a folder ("" = the current one).
+// UserError if there is none.
 std::string require_receipt(const std::string& file_or_folder);
 
 }  // namespace assay

@@ -26,16 +26,17 @@ namespace {
 namespace fs = std::filesystem;
 using Json = ReceiptJson;
 
-// As `assay train` exits when it is stopped before its last step.
+// Exit code of `assay train` when it is stopped before its last step.
 constexpr int kInterrupted = 130;
 
+// A temporary folder, removed at the end.
 class Workplace {
  public:
   Workplace() {
     std::string name = (fs::temp_directory_path() / "assay-rerun-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) {
       throw UserError("cannot make the folder " + name + ": " + strerror(errno),
-                      "check the disk, or set TMPDIR to a folder you may write in");
+                      "check the disk, or set TMPDIR to a folder with write permission");
     }
     path_ = name;
   }
@@ -51,7 +52,7 @@ class Workplace {
   std::string path_;
 };
 
-// Exit status of the program; what it says goes to the file.
+// Runs the program with its output in the file `log`; returns its exit status.
 int run_program(const std::vector<std::string>& arguments, const std::string& log) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -72,7 +73,7 @@ int run_program(const std::vector<std::string>& arguments, const std::string& lo
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// What follows the last line that begins so.
+// The rest of the last line that begins with `start`; "" if there is none.
 std::string said(const std::string& log, const std::string& start) {
   std::ifstream file(log);
   std::string found;
@@ -82,7 +83,7 @@ std::string said(const std::string& log, const std::string& start) {
   return found;
 }
 
-// The same pattern in one of the folders; "" when nothing there matches.
+// The pattern's file name in the first folder where it matches; "" if none does.
 std::string moved(const std::string& pattern, const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     const std::string there = (fs::path(folder) / fs::path(pattern).filename()).string();
@@ -95,7 +96,7 @@ std::string moved(const std::string& pattern, const std::vector<std::string>& fo
   return "";
 }
 
-// --set options that point the configuration to where its data is now.
+// --set options that point the configuration to the present place of its data.
 std::vector<std::string> data_options(const DataConfig& data,
                                       const std::vector<std::string>& folders,
                                       const std::string& cache) {
@@ -123,7 +124,7 @@ std::vector<std::string> data_options(const DataConfig& data,
   return options;
 }
 
-// By name; a run has few files, and those of one name differ in their hashes.
+// Hashes by file name; several files may have one name.
 std::multimap<std::string, std::string> hashes(const Json& data_sha256) {
   std::multimap<std::string, std::string> by_name;
   for (const auto& [path, hash] : data_sha256.items()) {
@@ -132,17 +133,18 @@ std::multimap<std::string, std::string> hashes(const Json& data_sha256) {
   return by_name;
 }
 
+// Why the rerun's data is not that of the receipt; "" if it is.
 std::string other_data(const Receipt& receipt, const std::string& meta) {
   std::ifstream file(meta);
   const Json json = Json::parse(file, nullptr, false);
-  if (!json.is_object() || !json.contains("data_sha256")) return "it did not say what it read";
+  if (!json.is_object() || !json.contains("data_sha256")) return "it did not record its data";
   const std::multimap<std::string, std::string> read = hashes(json["data_sha256"]);
   for (const ReceiptInput& input : receipt.inputs) {
     if (input.kind != "data") continue;
     const auto [first, last] = read.equal_range(input.name);
     bool same = false;
     for (auto at = first; at != last; ++at) same |= at->second == input.sha256;
-    if (!same) return "it read another " + input.name + " than the receipt has";
+    if (!same) return "it read a different " + input.name + " than the receipt has";
   }
   return "";
 }
@@ -177,7 +179,7 @@ struct Comparison {
   }
 };
 
-// By step: the first value that differs is the earliest sign.
+// Compares series after series, each by step, up to the first difference.
 Comparison compare_telemetry(RunEvidence& sealed, RunEvidence& again, int64_t steps) {
   Comparison comparison;
   for (const char* name : {"train_loss_nats", "gradient_norm", "hash"})
@@ -189,8 +191,8 @@ Comparison compare_telemetry(RunEvidence& sealed, RunEvidence& again, int64_t st
   return comparison;
 }
 
-// A run that began from another program's weights has them as its checkpoint of step 0: the rerun
-// begins there too.
+// Imported weights are a run's checkpoint of step 0: copies that checkpoint, so that the rerun
+// begins with them too.
 void begin_as(const fs::path& run, const fs::path& again) {
   std::error_code error;
   if (!fs::exists(run / kImportedFile, error)) return;
@@ -227,7 +229,7 @@ Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& opt
        data_options(sealed.config().data, options.data, place / "cache")) {
     command.push_back(option);
   }
-  // Evaluations that only look are not compared, and what they read may be elsewhere.
+  // These evaluations are not compared, and their inputs may have moved.
   for (const char* off : {"eval.core=null", "eval.samples=null"}) {
     command.insert(command.end(), {"--set", off});
   }
@@ -247,7 +249,7 @@ Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& opt
   const Comparison comparison = compare_telemetry(sealed, again, options.steps);
   if (comparison.values == 0) {
     throw UserError(
-        strprintf("--rerun %ld: the run logged no step up to there", long(options.steps)),
+        strprintf("--rerun %ld: the run logged no step up to that one", long(options.steps)),
         strprintf("it logged every %ld steps", long(sealed.config().run.log_every)));
   }
   check.detail = comparison.difference;

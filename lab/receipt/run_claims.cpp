@@ -14,7 +14,7 @@ Json how_rule(const char* rule) {
   return how;
 }
 
-// A contract that asks for a number of steps, whatever run.steps says.
+// True if the contract itself determines a number of steps; run.steps may be a fraction of it.
 bool has_horizon(const Config& config) {
   const std::string& kind = config.contract.kind;
   return kind != "steps" && kind != "active-width" && horizon_is_known(config);

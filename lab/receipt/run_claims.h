@@ -2,20 +2,28 @@
 //
 // A rule is a name with arguments, written into the receipt as `how`:
 //
-//   {"rule": "audit", "field": "total"}                        a count of models/audit/audit.h
-//   {"rule": "planned_steps"}                                  run.steps
-//   {"rule": "horizon"}                                        of the whole contract: models/audit/horizon.h
-//   {"rule": "steps_done"}  {"rule": "tokens"}                 tokens = steps_done * run.batch_tokens
-//   {"rule": "tokens_per_parameter", "field": "active"}        tokens / a count
-//   {"rule": "tokens_per_routed_expert"}                       tokens * K / E
-//   {"rule": "train_flops"}                                    FLOPs per token * tokens
-//   {"rule": "scalar", "name": "train_s"}                      its last value
-//   {"rule": "eval", "task": "val", "metric": "loss_nats", "pick": "last"}     or best, best_step, at (with "step")
-//   {"rule": "first_at_or_below", "loss_nats": 3.28, "in": "step"}             or tokens, seconds, flops
-//   {"rule": "router", "measure": "max_load_norm", "layer": 3}  or dead_share, saturated_at_step, without layer:
-//                                                               the worst, the mean; saturated_layers
+//   {"rule": "audit", "field": "total"}                  a count of models/audit/audit.h
+//   {"rule": "planned_steps"}                            run.steps
+//   {"rule": "horizon"}                                  steps of the whole contract
+//                                                        (models/audit/horizon.h)
+//   {"rule": "steps_done"}
+//   {"rule": "tokens"}                                   steps_done * run.batch_tokens
+//   {"rule": "tokens_per_parameter", "field": "active"}  tokens / a count
+//   {"rule": "tokens_per_routed_expert"}                 tokens * K / E
+//   {"rule": "train_flops"}                              FLOPs per token * tokens
+//   {"rule": "scalar", "name": "train_s"}                its last value
+//   {"rule": "eval", "task": "val", "metric": "loss_nats", "pick": "last"}
+//                                                        or best, best_step, at (with "step")
+//   {"rule": "first_at_or_below", "loss_nats": 3.28, "in": "step"}
+//                                                        or tokens, seconds, flops
+//   {"rule": "router", "measure": "max_load_norm", "layer": 3}
+//                                                        or dead_share; without layer the worst
+//                                                        and the mean. Also saturated_at_step
+//                                                        (with layer) and saturated_layers
+//                                                        (without)
 //
-// Everything is taken up to the sealed step. A value is a number, or null for what did not happen.
+// Everything is taken up to the sealed step. A value is a number, or null for an event that did not
+// happen.
 #pragma once
 
 #include <cstdint>
@@ -32,16 +40,16 @@
 
 namespace assay {
 
-// An artifact that is not there: nothing can be said against the claim.
+// An artifact is missing, so the claim can be neither confirmed nor refuted.
 struct NotAvailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What claims of one run are recomputed from; read when it is asked for. NotAvailable for a file
-// that is absent, UserError for one that is damaged.
+// The files from which the claims of one run are recomputed, each read on first use. Throws
+// NotAvailable for a file that is absent, UserError for one that is damaged.
 class RunEvidence {
  public:
-  // step: where the telemetry is sealed; by default where it ends.
+  // step: the sealed step of the telemetry; by default its last step.
   explicit RunEvidence(std::string folder, std::optional<int64_t> step = {});
 
   const std::string& folder() const { return folder_; }
@@ -53,7 +61,7 @@ class RunEvidence {
   int64_t last_logged();  // at most step(); 0 = none
   int64_t tokens();
 
-  // Not after the sealed step.
+  // Values up to the sealed step.
   std::vector<StepValue> scalar(const std::string& name);
   std::vector<EvalValue> eval(const std::string& task, const std::string& metric);
 
@@ -73,16 +81,15 @@ struct ClaimSpec {
   ReceiptJson how;
 };
 
-// What a receipt of the run must claim: what follows from its configuration, and what its telemetry
-// has.
+// Claims that a receipt of the run must make: those that follow from its configuration, and those
+// of its telemetry.
 std::vector<ClaimSpec> config_claims(RunEvidence& run);
 std::vector<ClaimSpec> telemetry_claims(RunEvidence& run);
 
-// The value that the rule gives. UserError also when there is no such rule or an argument is
-// missing.
+// The value of the rule. UserError also for an unknown rule or a missing argument.
 ReceiptJson recompute(RunEvidence& run, const ReceiptJson& how);
 
-// Rules that matrices ask of their runs.
+// Rules by their arguments.
 ReceiptJson how_eval(const std::string& task, const std::string& metric, const std::string& pick);
 ReceiptJson how_eval_at(const std::string& task, const std::string& metric, int64_t step);
 ReceiptJson how_first_at_or_below(double loss_nats, const std::string& in);
@@ -90,7 +97,7 @@ ReceiptJson how_scalar(const std::string& name);
 ReceiptJson how_router(const std::string& measure);
 ReceiptJson how_audit(const std::string& field);
 
-// An argument of a rule; UserError when it is missing or of another type.
+// A string argument of a rule; UserError if it is missing or of another type.
 std::string rule_text(const ReceiptJson& how, const char* key);
 
 }  // namespace assay

@@ -107,7 +107,7 @@ Json eval_rule(RunEvidence& run, const Json& how) {
   if (pick != "best" && pick != "best_step") fail(how, "no pick " + pick);
   const auto best =
       std::min_element(values.begin(), values.end(), [](const EvalValue& a, const EvalValue& b) {
-        return std::isfinite(a.value) && !(b.value <= a.value);  // what is no number comes last
+        return std::isfinite(a.value) && !(b.value <= a.value);  // NaN and inf come last
       });
   if (best == values.end()) return Json();
   return pick == "best" ? number_or_null(best->value) : Json(best->step);
@@ -193,7 +193,7 @@ ReceiptJson recompute(RunEvidence& run, const ReceiptJson& how) {
   for (const Rule& rule : kRules) {
     if (name == rule.name) return rule.value(run, how);
   }
-  fail(how, "nothing is called " + name);
+  fail(how, "unknown name " + name);
 }
 
 RunEvidence::RunEvidence(std::string folder, std::optional<int64_t> step)

@@ -14,7 +14,7 @@ constexpr const char* kTables[] = {"scalar", "span", "router_layer", "expert_loa
 
 enum class Source { kComputed, kMeasured };
 
-// As the database declares them: a later program may measure more.
+// A column as the database declares it: a later program may measure more.
 struct Column {
   std::string name, type;
 };
@@ -37,7 +37,7 @@ Layout layout_of(const Database& database, const std::string& table) {
   return layout;
 }
 
-// What a clock or the system measured, not the computation.
+// Distinguishes measurements of a clock or the system from computed values.
 Source source_of(const std::string& scalar) {
   const bool measured = scalar.ends_with("_s") || scalar.ends_with("_ms") ||
                         scalar == "mfu_share" || scalar == "peak_rss_bytes";

@@ -29,7 +29,7 @@ std::string shown(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// As values, whatever the order of keys.
+// Compares values; the order of keys does not matter.
 bool equal(const Json& a, const Json& b) {
   return nlohmann::json(a) == nlohmann::json(b);
 }
@@ -63,7 +63,7 @@ class Verifier {
   std::vector<Check> checks;
 
  private:
-  // Adds what `check` finds; what it throws is a finding, too.
+  // Runs `find`, which adds findings; an exception becomes a finding, too.
   template <typename F>
   void check(const std::string& what, const F& find) {
     try {
@@ -114,12 +114,12 @@ class Verifier {
   void require_input(const Receipt& receipt, const std::string& kind) {
     const bool found = std::any_of(receipt.inputs.begin(), receipt.inputs.end(),
                                    [&](const ReceiptInput& input) { return input.kind == kind; });
-    // Without meta.json a run cannot say what it was built from.
+    // Without meta.json a run's commit and binary are unknown.
     if (!found && kind != "commit" && kind != "binary")
       add(Finding::kDrift, "input " + kind, "the receipt does not list it");
   }
 
-  // The run's receipt, whole; its checks follow under the name of the run.
+  // Verifies the run's own receipt; its checks follow under the name of the run.
   void check_run(const std::string& what, const ReceiptInput& input, const fs::path& folder) {
     const fs::path path = folder / input.path / kReceiptName;
     std::error_code ignored;
@@ -145,7 +145,7 @@ class Verifier {
     if (input.kind == "commit") {
       if (input.name != options_.commit)
         throw NotAvailable("this program was built from " + options_.commit.substr(0, 12));
-      return add(Finding::kSame, what, "this program's");
+      return add(Finding::kSame, what, "this program's commit");
     }
     if (input.kind == "binary") {
       if (input.sha256 != options_.program_sha256)
@@ -162,7 +162,7 @@ class Verifier {
 
   void check_data(const std::string& what, const ReceiptInput& input, const std::string& run) {
     const std::optional<FoundData> found = find_data(input.name, input.sha256, options_.data, run);
-    if (!found) throw NotAvailable("not where the run had it; --data DIR says where it is");
+    if (!found) throw NotAvailable("not where the run had it; give its folder with --data DIR");
     if (found->sha256 == input.sha256)
       return add(Finding::kSame, what, short_hash(found->sha256) + " in " + found->path);
     add(Finding::kDrift, what, found->path + " has " + differs(found->sha256, input.sha256));
@@ -183,22 +183,22 @@ class Verifier {
         differs(dump.sha256, input.sha256) + (tables.empty() ? "" : " (" + tables + ")"));
   }
 
-  // What the receipt says of the contract is in the configuration.
+  // The receipt's contract must be that of the configuration.
   void check_contract(const Receipt& receipt, RunEvidence& evidence) {
     const Json now = contract_json(evidence.config());
     std::string wrong;
     for (const auto& [key, value] : receipt.contract.items()) {
       if (now.contains(key) && equal(now[key], value)) continue;
       wrong += (wrong.empty() ? "" : "; ") + key + " is " +
-               (now.contains(key) ? shown(now[key]) : "not there") + ", the receipt has " +
+               (now.contains(key) ? shown(now[key]) : "absent") + ", the receipt has " +
                shown(value);
     }
-    if (receipt.contract.empty()) wrong = "the receipt does not say it";
+    if (receipt.contract.empty()) wrong = "the receipt has none";
     add(wrong.empty() ? Finding::kSame : Finding::kDrift, "contract",
         wrong.empty() ? "as in the configuration" : wrong);
   }
 
-  // What a run's receipt has to claim, as far as its files are there to tell.
+  // Claims that a run's receipt must make, as far as its files exist and can be read.
   static std::vector<ClaimSpec> expected_claims(RunEvidence& evidence) {
     std::vector<ClaimSpec> all;
     for (const auto claims_of : {config_claims, telemetry_claims}) {
@@ -237,7 +237,7 @@ class Verifier {
     }
     for (const ClaimSpec& spec : expected) {
       if (!names.contains(spec.name))
-        add(Finding::kDrift, "claim " + spec.name, "the receipt does not make it any more");
+        add(Finding::kDrift, "claim " + spec.name, "missing from the receipt");
     }
   }
 

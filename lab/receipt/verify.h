@@ -1,7 +1,7 @@
-// Checking a receipt against what it was made from: every hash, and every claim recomputed. What
-// differs is drift; what is not there (data elsewhere, another build of the program, a checkpoint
-// thrown away) is not available and says nothing against the receipt. All findings are listed, not
-// only the first.
+// Checks a receipt against its inputs: compares every hash and recomputes every claim. A difference
+// is drift; a missing input (data elsewhere, another build of the program, a deleted checkpoint) is
+// not available and does not count against the receipt. All findings are listed, not only the
+// first.
 //
 //   const Verification v = verify_receipt("runs/moe", {.program_sha256 = ..., .commit = ...});
 //   if (v.count(Finding::kDrift) > 0) ...
@@ -21,14 +21,13 @@ struct Check {
   Finding finding = Finding::kSame;
   std::string what;    // "claim val_loss_final", "input config config.yaml", "receipt"
   std::string detail;  // the value, or what differs
-  std::string run;     // of a matrix: the folder of the run; "" = the matrix itself
+  std::string run;     // in a matrix: the folder of the run; "" = the matrix itself
 };
 
 struct VerifyOptions {
-  std::vector<std::string>
-      data;                    // folders to look for shards in, before the places the run had them
-  std::string program_sha256;  // of this program
-  std::string commit;          // it was built from
+  std::vector<std::string> data;  // folders searched for shards before their recorded places
+  std::string program_sha256;     // of this program
+  std::string commit;             // of this program
 };
 
 struct Verification {

@@ -13,7 +13,8 @@ namespace {
 constexpr double kCcdfLoads[] = {0.1, 0.5, 1, 2, 5, 10, 50, 100, 500};
 constexpr int kDefaultSteps = 6;
 
-// Of the logged ones, the nearest to each; each once, rising.
+// The logged step nearest to each wanted one, ascending and without duplicates. By default
+// kDefaultSteps on a logarithmic scale.
 std::vector<int64_t> chosen_steps(const RouterHistory& history, std::vector<int64_t> wanted) {
   const std::vector<int64_t>& logged = history.steps;
   if (wanted.empty()) {
@@ -175,7 +176,7 @@ RouterAnalysis analyse_router(const RunRecord& run, const std::vector<int64_t>& 
     if (step < 1 || step > history.steps.back()) {
       throw UserError(strprintf("--steps %ld: the run has logged steps %ld to %ld", long(step),
                                 long(history.steps.front()), long(history.steps.back())),
-                      "give steps of that range; the nearest logged ones are shown");
+                      "give steps in that range; the nearest logged ones are shown");
     }
   }
   return analyse_router(run, history, telemetry.scalar("train_loss_nats"), steps);

@@ -1,7 +1,7 @@
-// The collapse analysis behind `assay router`: the routers of a run at chosen steps, layer by layer
-// over the last W logged steps, and what it comes to. Formulas and names: docs/numerics.md (router
-// telemetry). Every measure has its normalised form beside it: raw ones do not compare across E and
-// K.
+// The collapse analysis of `assay router`: the routers of a run at chosen steps, layer by layer
+// over the last W logged steps, and a verdict. Formulas and names: docs/numerics.md (router
+// telemetry). Every measure has its normalised form beside it, because raw ones do not compare
+// across E and K.
 #pragma once
 
 #include <cstdint>
@@ -32,20 +32,21 @@ struct RouterAtStep {
 struct RouterLayer {
   int64_t layer = 0;                         // block index
   std::optional<int64_t> saturated_at = {};  // first logged step with max_load >= 0.9 / K
-  // Of the last W logged steps together.
+  // Over the last W logged steps together.
   double cv = 0, cv_floor = 0, max_load = 0, max_load_norm = 0, gini = 0, active_norm = 0;
   std::optional<double> cv_norm, entropy_norm;
-  std::vector<double> ccdf;  // by ccdf_loads(): share of the experts with at least that load
+  // Per load of RouterAnalysis::ccdf_loads: share of the experts with at least that load.
+  std::vector<double> ccdf;
   // Experts without an assignment in all of the last W logged steps, and steps since their last
   // one.
   int64_t dead = 0, never_used = 0, dead_longest = 0, dead_median = 0;
-  double turnover = 0;  // mean of the last W logged steps
+  double turnover = 0;  // mean over the last W logged steps
   // At the last logged step that has it.
   std::optional<double> bias_range, margin, lead, gate_entropy_norm, overlap;
 };
 
 struct RouterAnalysis {
-  std::string run, end;  // end: "" while it runs, or since it was killed
+  std::string run, end;  // end: "" if the run is training or was killed
   int64_t experts = 0, top_k = 0, window = 0;
   int64_t logged = 0, last_step = 0, planned_steps = 0;
   double cv_ceiling = 0, max_load_ceiling = 0, entropy_ceiling = 0, turnover_floor = 0;
@@ -55,11 +56,11 @@ struct RouterAnalysis {
   RouterVerdict verdict = {};
 };
 
-// steps: those to tabulate, each the nearest logged one; empty: the first, the last, and some
-// between on a logarithmic scale. UserError for a run without experts, without a logged step, or
-// steps that are not there.
+// steps: those to tabulate, each replaced by the nearest logged one; empty: the first, the last,
+// and some between on a logarithmic scale. UserError for a run without experts, without a logged
+// step, or for steps outside of the logged range.
 RouterAnalysis analyse_router(const RunRecord& run, const std::vector<int64_t>& steps);
-// The part that reads no file.
+// The same from a history and the training losses, without reading files.
 RouterAnalysis analyse_router(const RunRecord& run, const RouterHistory& history,
                               const std::vector<StepValue>& loss,
                               const std::vector<int64_t>& steps);

@@ -53,7 +53,7 @@ void read_loads(const TelemetryReader& telemetry, RouterHistory& history, LayerH
     }
     before = std::move(counts);
   }
-  if (int64_t(history.steps.size()) < history.window) return;  // dead is said of a whole window
+  if (int64_t(history.steps.size()) < history.window) return;  // dead needs a whole window
   for (size_t e = 0; e < last_used.size(); ++e) {
     if (layer.window_counts[e] == 0) {
       layer.dead.push_back({.expert = int64_t(e), .last_used = last_used[e]});
@@ -107,7 +107,7 @@ RouterHistory read_router_history(const TelemetryReader& telemetry, int64_t top_
     history.layers.push_back(std::move(layer));
   }
   if (history.layers.empty()) return history;
-  // A running run may have logged more meanwhile: all that follows is said of the steps seen here.
+  // A running run may log more meanwhile; only steps up to `last` are used.
   for (const StepValue& v : history.layers.front().measure["assignments"]) {
     if (v.step <= *last) history.steps.push_back(v.step);
   }

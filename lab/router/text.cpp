@@ -26,7 +26,7 @@ std::string step_of(const std::optional<int64_t>& step) {
 
 std::string head_text(const RouterAnalysis& a) {
   std::string text = strprintf(
-      "%s: E = %ld experts, K = %ld a token, %zu MoE layers, %s logged steps up to %s of %s",
+      "%s: E = %ld experts, K = %ld per token, %zu MoE layers, %s logged steps up to %s of %s",
       a.run.c_str(), long(a.experts), long(a.top_k), a.layers.size(), grouped(a.logged).c_str(),
       grouped(a.last_step).c_str(), grouped(a.planned_steps).c_str());
   text += a.end.empty() ? ", not ended\n" : ", ended by " + a.end + "\n";
@@ -71,8 +71,8 @@ std::string layers_text(const RouterAnalysis& a) {
          "and longest\n" +
          table.text() +
          strprintf(
-             "turnover: share of the assignments that go to other experts than at the logged "
-             "step before; sampling alone gives %s\n",
+             "turnover: share of the assignments that go to other experts than at the previous "
+             "logged step; sampling alone gives %s\n",
              percent(a.turnover_floor).c_str());
 }
 
@@ -102,7 +102,7 @@ std::string ccdf_text(const RouterAnalysis& a) {
     for (const double share : l.ccdf) cells.push_back(percent(share));
     table.add(cells);
   }
-  return "\nshare of the experts with at least so many times the mean load, over the last W\n" +
+  return "\nshare of the experts with at least this multiple of the mean load, over the last W\n" +
          table.text();
 }
 

@@ -1,4 +1,4 @@
-// A router analysis for people and for scripts.
+// A router analysis as text and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>

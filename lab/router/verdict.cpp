@@ -75,7 +75,7 @@ void decide(const RouterAnalysis& a, const Facts& f, RouterVerdict& v) {
         100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy);
   } else if (f.first_saturated) {
     v.state = "recovered";
-    v.rule = "even now; a layer was saturated before";
+    v.rule = "even now; a layer was saturated earlier";
     v.because += strprintf("; first saturated at step %ld", long(*f.first_saturated));
   } else {
     v.state = "healthy";
@@ -91,14 +91,14 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
   if (router.bias_rate <= 0 || !f.worst->bias_range || !f.worst->margin) return;
   const double travel = *f.worst->bias_range, margin = *f.worst->margin;
   std::string measured = strprintf(
-      "layer %ld: the biases lie %.3g apart; the last chosen and the first unchosen "
-      "expert of a token differ by %.3g on average",
+      "layer %ld: the biases differ by up to %.3g; the scores of the last chosen and the first "
+      "unchosen expert of a token differ by %.3g on average",
       long(f.worst->layer), travel, margin);
   const double lead = f.worst->lead.value_or(0);
   if (lead > 0) measured += strprintf(", the first chosen and the first unchosen by %.3g", lead);
   if (travel >= 1.8 * kBiasClamp) {
-    advice.push_back({"bias_at_clamp", measured + strprintf("; they end at +-%g", kBiasClamp),
-                      "the bias can do no more: add router.aux, which changes the scores "
+    advice.push_back({"bias_at_clamp", measured + strprintf("; their limit is +-%g", kBiasClamp),
+                      "the biases are at their limit: add router.aux, which changes the scores "
                       "themselves, or lower router_lr"});
   } else if (travel < margin && margin > 2 * kSwapSteps * router.bias_rate) {
     const double swap = margin / (2 * router.bias_rate);
@@ -107,7 +107,7 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          measured + strprintf("; at bias_rate %g two experts change places after about %.0f steps, "
                               "the run had %ld",
                               router.bias_rate, swap, long(a.last_step)),
-         strprintf("router.bias_rate %.1g: then it matters within a hundred steps; or add "
+         strprintf("router.bias_rate %.1g, which changes choices within a hundred steps; or add "
                    "router.aux, which acts at once",
                    margin / (2 * kSwapSteps))});
   } else if (a.turnover_floor > 0 && f.worst->turnover > kRestless * a.turnover_floor) {
@@ -120,17 +120,17 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
   } else if (travel < lead && lead > 2 * kSwapSteps * router.bias_rate) {
     advice.push_back(
         {"bias_behind_lead",
-         measured + strprintf("; the bias moves the edge of a choice, and at bias_rate %g reaches "
-                              "its first expert after about %.0f steps, the run had %ld",
+         measured + strprintf("; the bias changes a token's last choices, and at bias_rate %g "
+                              "its first one after about %.0f steps, the run had %ld",
                               router.bias_rate, lead / (2 * router.bias_rate), long(a.last_step)),
-         strprintf("router.bias_rate %.1g: then it reaches the busiest experts within a hundred "
+         strprintf("router.bias_rate %.1g, which reaches the busiest experts within a hundred "
                    "steps; or add router.aux, which acts on the scores themselves",
                    lead / (2 * kSwapSteps))});
   } else {
     advice.push_back(
         {"bias_too_weak",
-         measured + strprintf("; after %ld steps at bias_rate %g the loads are as they are: the "
-                              "busiest experts lie far above that edge",
+         measured + strprintf("; after %ld steps at bias_rate %g the loads are still uneven: the "
+                              "scores of the busiest experts are far above the last chosen one",
                               long(a.last_step), router.bias_rate),
          strprintf("router.bias_rate %g, or router.aux, which acts on the scores themselves",
                    10 * router.bias_rate)});
@@ -152,15 +152,15 @@ std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& conf
   if (has_aux) {
     advice.push_back(
         {"aux_too_weak",
-         strprintf("router.aux %s with aux_alpha %g, and the loads are as they are",
+         strprintf("router.aux %s with aux_alpha %g, and the loads are still uneven",
                    router.aux.c_str(), router.aux_alpha),
-         strprintf("aux_alpha %g; compare the losses of both, since it competes with them",
+         strprintf("aux_alpha %g; compare the validation losses, since it competes with them",
                    10 * router.aux_alpha)});
   }
   if (f.worst->gate_entropy_norm && *f.worst->gate_entropy_norm < kHardGates) {
     advice.push_back({"hard_gates",
-                      strprintf("layer %ld: gate entropy %.2f of ln K, one expert takes nearly all "
-                                "of a gate",
+                      strprintf("layer %ld: gate entropy %.2f of ln K, one expert has nearly all "
+                                "of a token's gate weight",
                                 long(f.worst->layer), *f.worst->gate_entropy_norm),
                       "router.z_alpha 0.001 keeps the logits small; or a smaller router_lr"});
   }

@@ -1,5 +1,5 @@
-// What a router analysis comes to in words: one of a few states, each by a rule that is printed
-// with it, and advice, each with the numbers it rests on.
+// The verdict of a router analysis: a state with the rule that decided it, and advice with the
+// numbers that support it.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ struct RouterAdvice {
 };
 
 struct RouterVerdict {
-  // too_early: not W logged steps yet. collapsed: a layer is saturated or over half of the experts
-  // are dead. uneven: loads are far from even, short of that. recovered: healthy, after a layer had
-  // saturated. healthy.
+  // too_early: fewer than W logged steps. collapsed: a layer is saturated or over half of the
+  // experts are dead. uneven: loads are far from even, but not collapsed. recovered: healthy now,
+  // after a layer was saturated. healthy.
   std::string state;
-  std::string rule;     // the one that decided, with its thresholds
+  std::string rule;     // the rule that decided, with its thresholds
   std::string because;  // the numbers
   std::vector<RouterAdvice> advice;
 };
 
-// How far the worst load is from even towards its ceiling: 0 where all loads are equal, 1 where one
-// expert is in every token's top-K. 0 where K = E.
+// Position of the largest load between even and its ceiling: 0 if all loads are equal, 1 if one
+// expert is in every token's top-K. 0 if K = E.
 double load_excess(double max_load_norm, int64_t experts, int64_t top_k);
 
 inline constexpr double kUnevenExcess = 0.5;   // load_excess of the worst layer

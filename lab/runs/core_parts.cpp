@@ -28,7 +28,7 @@ struct PartFile {
 PartFile read_part(const std::string& file) {
   ordered_json json = ordered_json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("core_part")) {
-    throw UserError(file + " is no part of a CORE evaluation",
+    throw UserError(file + " is not a part of a CORE evaluation",
                     "assay eval RUN --tasks core --part I/N writes one");
   }
   const ordered_json& part = json["core_part"];
@@ -45,13 +45,13 @@ V field(const PartFile& part, const ordered_json& json, const char* key) {
   }
 }
 
-// What all parts of one evaluation have in common, and name of it that differs between two.
+// Fields that are equal in all parts of one evaluation.
 constexpr const char* kSame[] = {"step", "max_tokens", "max_rows", "missing", "origin"};
 
 void require_same(const PartFile& first, const PartFile& other) {
   const auto differ = [&](const std::string& what, const ordered_json& a, const ordered_json& b) {
     throw UserError(
-        strprintf("%s is not of the same evaluation as %s: %s is %s, there %s", other.file.c_str(),
+        strprintf("%s is not of the same evaluation as %s: %s is %s, not %s", other.file.c_str(),
                   first.file.c_str(), what.c_str(), b.dump().c_str(), a.dump().c_str()),
         "merge parts of one checkpoint, bundle and settings");
   };
@@ -68,7 +68,7 @@ void require_same(const PartFile& first, const PartFile& other) {
   }
 }
 
-// The parts in order; all of them, each once.
+// Sorts the parts. UserError if one is missing or given twice.
 std::vector<PartFile> complete(std::vector<PartFile> parts) {
   std::sort(parts.begin(), parts.end(),
             [](const PartFile& a, const PartFile& b) { return a.part.index < b.part.index; });
@@ -76,10 +76,10 @@ std::vector<PartFile> complete(std::vector<PartFile> parts) {
   for (size_t i = 1; i < parts.size(); ++i) {
     const PartFile &a = parts[i - 1], &b = parts[i];
     if (b.part.count != count) {
-      throw UserError(strprintf("%s is part %s, %s part %s", a.file.c_str(),
+      throw UserError(strprintf("%s is part %s, %s is part %s", a.file.c_str(),
                                 a.json["core_part"].get<std::string>().c_str(), b.file.c_str(),
                                 b.json["core_part"].get<std::string>().c_str()),
-                      "merge the parts of one division");
+                      "merge parts I/N of the same N");
     }
     if (b.part.index == a.part.index) {
       throw UserError(strprintf("%s and %s are both part %ld of %ld", a.file.c_str(),
@@ -102,7 +102,7 @@ std::vector<PartFile> complete(std::vector<PartFile> parts) {
   throw UserError(
       strprintf("part%s %s%s of %ld %s missing", absent == 1 ? "" : "s", missing.c_str(),
                 absent > named ? ", ..." : "", long(count), absent == 1 ? "is" : "are"),
-      "give all parts; one that was not made is made by assay eval RUN --tasks core --part I/N");
+      "give all parts; assay eval RUN --tasks core --part I/N makes a missing one");
 }
 
 CoreKind kind_of(const PartFile& part, const std::string& name) {
@@ -110,15 +110,15 @@ CoreKind kind_of(const PartFile& part, const std::string& name) {
        {CoreKind::kMultipleChoice, CoreKind::kSchema, CoreKind::kLanguageModeling}) {
     if (name == core_kind_name(kind)) return kind;
   }
-  damaged(part.file, "'" + name + "' is no kind of a task");
+  damaged(part.file, "'" + name + "' is not a kind of task");
 }
 
-// A task of one part, read from the front.
+// One task of one part; merging takes its unscored rows in order.
 struct TaskPart {
   const PartFile* from;
   std::string answers;
   std::vector<std::pair<int64_t, std::string>> not_scored;
-  size_t skipped = 0;  // of not_scored
+  size_t skipped = 0;  // entries of not_scored already taken
 };
 
 TaskPart task_part(const PartFile& part, const ordered_json& task, int64_t rows) {
@@ -127,7 +127,7 @@ TaskPart task_part(const PartFile& part, const ordered_json& task, int64_t rows)
   const int64_t want =
       std::max<int64_t>(0, (rows - part.part.index + part.part.count - 1) / part.part.count);
   if (int64_t(out.answers.size()) != want) {
-    damaged(part.file, strprintf("%s has %zu answers, its part of %ld rows is %ld", label.c_str(),
+    damaged(part.file, strprintf("%s has %zu answers, its part of %ld rows has %ld", label.c_str(),
                                  out.answers.size(), long(rows), long(want)));
   }
   for (const ordered_json& one : field<ordered_json>(part, task, "not_scored")) {
@@ -138,7 +138,7 @@ TaskPart task_part(const PartFile& part, const ordered_json& task, int64_t rows)
       std::count(out.answers.begin(), out.answers.end(), CoreTaskResult::kNotScored);
   if (size_t(skipped) != out.not_scored.size() ||
       out.answers.find_first_not_of("01-") != std::string::npos) {
-    damaged(part.file, "answers of " + label + " do not agree with its rows not scored");
+    damaged(part.file, "answers of " + label + " do not agree with its unscored rows");
   }
   return out;
 }
@@ -148,7 +148,8 @@ CoreTaskResult merged_task(const std::vector<PartFile>& parts, size_t index) {
   CoreTaskResult result;
   for (const PartFile& part : parts) {
     const auto tasks = field<ordered_json>(part, part.json, "tasks");
-    if (!tasks.is_array() || index >= tasks.size()) damaged(part.file, "it has fewer tasks");
+    if (!tasks.is_array() || index >= tasks.size())
+      damaged(part.file, "it has fewer tasks than the first part");
     const ordered_json& task = tasks[index];
     CoreTaskResult here;
     here.label = field<std::string>(part, task, "label");
@@ -159,7 +160,7 @@ CoreTaskResult merged_task(const std::vector<PartFile>& parts, size_t index) {
     if (pieces.empty()) result = here;
     if (here.label != result.label || here.kind != result.kind || here.shots != result.shots ||
         here.rows != result.rows || here.baseline_percent != result.baseline_percent) {
-      throw UserError(strprintf("%s is not of the same evaluation as %s: its task %s is another",
+      throw UserError(strprintf("%s is not of the same evaluation as %s: its task %s differs",
                                 part.file.c_str(), parts[0].file.c_str(), here.label.c_str()),
                       "merge parts of one checkpoint, bundle and settings");
     }
@@ -186,7 +187,7 @@ CorePart parse_core_part(const std::string& text) {
   const int read = std::sscanf(text.c_str(), "%ld/%ld%n", &number, &count, &used);
   if (read != 2 || size_t(used) != text.size() || number < 1 || number > count ||
       count > kMostParts) {
-    throw UserError("'" + text + "' is no part of a whole",
+    throw UserError("'" + text + "' is not a part I/N",
                     "I/N with I from 1 to N: 2/4 is the second of four");
   }
   return {.index = number - 1, .count = count};

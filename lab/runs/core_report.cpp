@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kLinesShown = 3;  // of rows that were not scored
+constexpr size_t kLinesShown = 3;  // line numbers listed per reason
 
 std::string share(const std::optional<double>& value, const char* format) {
   return value ? strprintf(format, *value) : "";
@@ -35,8 +35,8 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// "12 rows of arc_easy were not scored: the answer is longer than the model's context (lines 4, 17,
-// 80, ...)"
+// "12 of 2,376 rows of arc_easy were not scored: the answer is longer than the model's context
+// (line 4, 17, 80, ...)", one line per reason.
 std::string skipped_text(const CoreTaskResult& task) {
   std::map<std::string, std::vector<int64_t>> lines;
   for (const auto& [line, why] : task.skipped) lines[why].push_back(line + 1);
@@ -103,14 +103,14 @@ std::string core_text(const CoreReport& report) {
   }
   if (report.max_rows > 0) {
     text += strprintf(
-        "At most %s rows a task: examples are drawn from these alone, so scores differ "
-        "from whole tasks in more than their error\n",
+        "At most %s rows per task: examples are drawn only from these, so scores differ "
+        "from those of whole tasks by more than the standard error\n",
         grouped(report.max_rows).c_str());
   }
   const double seconds = report.total_seconds();
   text += strprintf(
-      "%s prompts of %s tokens (at most %s each; longer ones lost their beginning) in "
-      "%.1f s: %.0f prompt tokens/s; %.0f%% of the rows were computed, the rest "
+      "%s prompts with %s tokens (at most %s each; longer prompts lose their beginning) in "
+      "%.1f s: %.0f prompt tokens/s; %.0f%% of the token rows were computed, the rest "
       "shared\n",
       grouped(report.work.prompts).c_str(), grouped(report.work.prompt_tokens).c_str(),
       grouped(report.max_tokens).c_str(), seconds,

@@ -8,7 +8,7 @@ namespace assay {
 
 using MarkdownRows = std::vector<std::vector<std::string>>;
 
-// The first row is the head; columns from text_columns on are figures, on the right.
+// The first row is the head; columns from text_columns on are numbers, aligned right.
 std::string markdown_table(const MarkdownRows& rows, size_t text_columns);
 
 }  // namespace assay

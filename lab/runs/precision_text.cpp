@@ -42,7 +42,7 @@ std::string scales_text(const PrecisionReport& report) {
                std::isnan(l.flips) ? "-" : percent(l.flips)});
   }
   return "\n" + table.text() +
-         "scale: of a block, as it is decoded; low, high: blocks at the ends of the scale's "
+         "scale: decoded scale of a block; low, high: blocks whose scale is at an end of its "
          "format; "
          "flips: codes that the step's update changed\n";
 }
@@ -62,7 +62,7 @@ std::vector<FormatLoss> format_losses(const std::vector<OperandValue>& values) {
     loss.zero_blocks += value.loss.zero_blocks;
     loss.low_scales += value.loss.low_scales;
     loss.high_scales += value.loss.high_scales;
-    loss.scale_min = std::fmin(loss.scale_min, value.loss.scale_min);  // NaN loses
+    loss.scale_min = std::fmin(loss.scale_min, value.loss.scale_min);  // ignores NaN
     loss.scale_max = std::fmax(loss.scale_max, value.loss.scale_max);
     if (loss.worst_weight.empty() || value.loss.error > loss.worst_error) {
       loss.worst_error = value.loss.error;
@@ -83,8 +83,8 @@ PrecisionReport precision_report(const std::string& run, std::optional<int64_t> 
   if (report.steps.empty()) {
     throw UserError(
         run + " has no measures of number formats",
-        "a recipe such as precision.recipe: mxfp8 has them, at every telemetry.probe_every-th "
-        "of the logged steps");
+        "a recipe such as precision.recipe: mxfp8 records them at every telemetry.probe_every-th "
+        "logged step");
   }
   const int64_t wanted = step.value_or(report.steps.back());
   report.step = *std::min_element(
@@ -105,8 +105,8 @@ std::string precision_report_text(const PrecisionReport& report) {
                    long(report.step), report.steps.size(), long(report.steps.front()),
                    long(report.steps.back())) +
          table.text() +
-         "flushed: numbers that became 0; saturated: beyond the largest element; error: RMS of it "
-         "over RMS of the operand\n" +
+         "flushed: values that became 0; saturated: values beyond the format's largest; error: RMS "
+         "error over RMS of the operand\n" +
          scales_text(report);
 }
 

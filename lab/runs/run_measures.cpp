@@ -72,7 +72,7 @@ const std::vector<RunMeasure>& run_measures() {
   static const std::vector<RunMeasure> all = {
       {"val_loss", "validation loss at the end, nats", val_loss},
       {"loss_after_saturation",
-       "validation loss at the end less that at the first validation after a layer saturated",
+       "validation loss at the end minus that at the first validation after a layer saturated",
        loss_after_saturation},
       {"cv", "cv / its ceiling, mean over layers",
        [](const RunRecord& r) { return of_health(r, &RouterHealth::mean_cv_norm); }},
@@ -82,7 +82,7 @@ const std::vector<RunMeasure>& run_measures() {
        }},
       {"max_load_worst", "K max_load of the worst layer",
        [](const RunRecord& r) { return of_health(r, &RouterHealth::worst_max_load_norm); }},
-      {"max_load_by_depth", "K max_load of the last layer less that of the first",
+      {"max_load_by_depth", "K max_load of the last layer minus that of the first",
        max_load_by_depth},
       {"entropy_min", "entropy / ln E, the smallest of the layers",
        [](const RunRecord& r) { return of_health(r, &RouterHealth::min_entropy_norm); }},
@@ -99,7 +99,7 @@ const std::vector<RunMeasure>& run_measures() {
          return step ? Value(double(*step)) : std::nullopt;
        }},
       {"first_saturated_depth",
-       "where that layer lies: 0 the first, 1 the last; the mean where several saturate at that "
+       "depth of that layer: 0 the first, 1 the last; the mean if several saturate at that "
        "step",
        first_saturated_depth},
   };

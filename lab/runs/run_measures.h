@@ -1,6 +1,6 @@
-// Numbers of a run by name: what a claim of a matrix can be about, and what its table of routers
-// shows. Loads, cv and entropies are those of the last W logged steps (telemetry.window),
-// normalised, and means over layers unless the name says otherwise: docs/matrix.md.
+// Named measures of a run, for the claims of a matrix and its table of routers. Loads, cv and
+// entropies are over the last W logged steps (telemetry.window), normalised, and means over layers
+// unless the name says otherwise: docs/matrix.md.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ namespace assay {
 
 struct RunMeasure {
   const char* name;
-  const char* says;
-  std::optional<double> (*of)(const RunRecord&);  // nothing where the run does not have it
+  const char* says;                               // description
+  std::optional<double> (*of)(const RunRecord&);  // nullopt if the run does not have it
 };
 
 const std::vector<RunMeasure>& run_measures();
-const RunMeasure* find_run_measure(const std::string& name);  // null: there is none
+const RunMeasure* find_run_measure(const std::string& name);  // null if unknown
 
-// The layers that saturate first, block indices: several at one step; none when no layer saturates.
+// Block indices of the layers that saturate first, all at one logged step; empty if none saturates.
 std::vector<int64_t> first_saturated_layers(const RunRecord& run);
 
 }  // namespace assay

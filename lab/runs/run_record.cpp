@@ -39,7 +39,7 @@ void read_meta(const fs::path& folder, RunRecord& run) {
   }
 }
 
-// Where the run is a copy of another one: of which.
+// The run that this one is a copy of; "" if it is not a copy.
 std::string read_origin(const fs::path& folder) {
   std::ifstream file(folder / kReusedFile);
   const nlohmann::json origin = nlohmann::json::parse(file, nullptr, false);
@@ -102,7 +102,7 @@ std::optional<EvalValue> RunRecord::last_val() const {
 std::optional<EvalValue> RunRecord::best_val() const {
   const auto best = std::min_element(
       val_loss_nats.begin(), val_loss_nats.end(), [](const EvalValue& a, const EvalValue& b) {
-        return std::isfinite(a.value) && !(b.value <= a.value);  // what is no number comes last
+        return std::isfinite(a.value) && !(b.value <= a.value);  // NaN and inf come last
       });
   if (best == val_loss_nats.end()) return std::nullopt;
   return *best;
@@ -154,7 +154,7 @@ RunRecord read_run(const std::string& path) {
   run.end = telemetry.last_event("end").value_or("");
   run.health = read_health(telemetry, run);
   if (run.steps_done == 0 && run.val_loss_nats.empty()) {
-    throw UserError(path + ": the run logged no step yet", "train it first");
+    throw UserError(path + ": the run has no logged step yet", "train it first");
   }
   return run;
 }

@@ -1,6 +1,6 @@
-// What a run says of itself, read back from its directory: configuration, audit, curves, end, and
-// how its routers fared. Tables, comparisons and receipts are made from this and from nothing that
-// only a running process knew. Reads a run that is still going on.
+// A run read back from its directory: configuration, audit, curves, end and router health. Tables,
+// comparisons and receipts use only this, nothing that only the training process knew. Runs that
+// are still training can be read too.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct LayerHealth {
   int64_t layer = 0;  // block index
   double max_load_norm = 0, active_norm = 1;
   std::optional<double> cv_norm = {}, entropy_norm = {};
-  std::optional<int64_t> saturated_at = {};  // first logged step, of the whole run
+  std::optional<int64_t> saturated_at = {};  // first such logged step of the whole run
 };
 
-// Whether the routers still spread their tokens, over the last W logged steps.
+// How evenly the routers spread their tokens over the last W logged steps.
 struct RouterHealth {
   std::vector<LayerHealth> layers = {};  // by block index
   int64_t worst_layer = 0;               // block index; the layer with the largest max_load
@@ -45,20 +45,18 @@ struct RunRecord {
   Config config;     // resolved
   Audit audit;
 
-  // meta.json; "" where it says nothing.
+  // From meta.json; "" where absent.
   std::string commit, program_sha256, host, device, cpu, started, recipe;
   bool dirty = false;
   std::map<std::string, std::string> data_sha256;  // by file
-  std::string
-      reused_from;  // reused.json: the run that this is a copy of; "" of a run that was trained here
+  std::string reused_from;  // from reused.json: the run that this is a copy of; "" if not a copy
 
   int64_t steps_done = 0;  // logged
   int64_t tokens = 0;
-  std::string end;  // run_end_name() of the last launch; "" while none ended
+  std::string end;  // run_end_name() of the last launch; "" if none has ended
   std::vector<EvalValue> val_loss_nats, val_bits_per_byte;
-  std::vector<StepValue>
-      train_s;  // seconds of training up to a logged step; evaluations and saves left out
-  std::optional<RouterHealth> health;  // of a run with experts that logged a step
+  std::vector<StepValue> train_s;  // training seconds up to a step, without evaluations and saves
+  std::optional<RouterHealth> health;  // for MoE runs with a logged step
 
   bool finished() const { return end == "steps" || end == "target_loss"; }
   std::optional<EvalValue> last_val() const;
@@ -66,13 +64,12 @@ struct RunRecord {
   std::optional<EvalValue> val_at(int64_t step) const;
   // First evaluation at or below the loss.
   std::optional<EvalValue> first_val_at_or_below(double loss_nats) const;
-  // Seconds of training up to a step; nothing where no step at or before it was logged with its
-  // time.
+  // Seconds of training up to a step; nullopt if no step at or before it has a logged time.
   std::optional<double> seconds_at(int64_t step) const;
-  double flops_at(int64_t step) const;  // training FLOPs of the model, of all tokens up to the step
+  double flops_at(int64_t step) const;  // training FLOPs of all tokens up to the step
 };
 
-// UserError when there is no run, or it logged nothing.
+// UserError if there is no run or it logged nothing.
 RunRecord read_run(const std::string& run);
 
 }  // namespace assay

@@ -135,7 +135,7 @@ std::vector<std::string> summary_lines(const RunRecord& run) {
     lines.push_back(strprintf("target %g not reached", run.config.run.target_loss));
   }
   if (is_pathological_win(run)) {
-    lines.push_back("pathological win: the target was reached by routers that collapsed");
+    lines.push_back("pathological win: the target was reached with collapsed routers");
   }
   return lines;
 }

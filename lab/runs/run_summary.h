@@ -1,6 +1,6 @@
-// What a run comes to: the triple of loss, capability and health, and when it reached its target
-// loss. One of the three alone says little: a model may reach a loss with routers that send
-// everything to a few experts.
+// Summary of a run: loss, capability and health, and when it reached its target loss. One of the
+// three alone says little: a model may reach a loss with routers that send everything to a few
+// experts.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -20,11 +20,11 @@ struct TargetReached {
   std::optional<double> seconds;  // of training
   double flops = 0;
 };
-// Nothing without a target, or while it is not reached.
+// nullopt without a target or if it is not reached.
 std::optional<TargetReached> target_reached(const RunRecord& run);
 
-// What eval.core found last: CORE, or what it is where tasks or rows were left out, under a name
-// that says so.
+// The last score of eval.core: CORE, or, if tasks or rows were left out, a partial score under a
+// name that says so.
 struct Capability {
   std::string name;
   double value = 0, standard_error = 0;
@@ -32,10 +32,10 @@ struct Capability {
 };
 std::optional<Capability> capability_of(const RunRecord& run);
 
-// It reached its target loss and its routers had collapsed (RouterHealth::collapsed).
+// True if the run reached its target loss with collapsed routers (RouterHealth::collapsed).
 bool is_pathological_win(const RunRecord& run);
 
-// For the terminal, at the end of a run.
+// Lines for the terminal at the end of a run.
 std::vector<std::string> summary_lines(const RunRecord& run);
 // loss_nats, capability (null: not evaluated), health, pathological_win, target, contract, train_s.
 nlohmann::ordered_json summary_json(const RunRecord& run);

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Fields that do not change a number of the run, and what the program measures or notes for itself.
+// Fields that do not change the run's numbers, and fields that the program fills in itself.
 const std::set<std::string> kWithoutEffect = {"run.seed",
                                               "run.threads",
                                               "run.checkpoint_every",
@@ -25,15 +25,15 @@ const std::set<std::string> kWithoutEffect = {"run.seed",
                                               "data.cache",
                                               "contract.step_seconds",
                                               "contract.derived_from"};
-// Under a contract of seconds these follow from the speed that was measured, seed by seed.
+// Under a contract of seconds these follow from the measured speed of each seed.
 const std::set<std::string> kMeasuredUnderSeconds = {"run.steps", "contract.horizon"};
 
 std::string common_start(const std::string& a, const std::string& b) {
   return a.substr(0, std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
-// moe-seed1, moe-seed2 -> moe; moe-64, moe-64-seed2 -> moe-64. Folders called only by their seed
-// have the name of the folder they are in.
+// moe-seed1, moe-seed2 -> moe; moe-64, moe-64-seed2 -> moe-64. Folders named only by their seed
+// take the name of their parent folder.
 std::string shared_name(const std::vector<const RunRecord*>& runs) {
   if (runs.size() == 1) return runs.front()->name;
   std::string name = runs.front()->name;
@@ -119,8 +119,8 @@ SeedValues values_of(const SeedGroup& group, const Measure& measure) {
     if (!value) continue;
     if (!std::isfinite(*value))
       throw UserError(
-          strprintf("%s: a figure to be compared is %g", run->path.c_str(), *value),
-          "leave out this run; its log.txt says at which step its loss became no number");
+          strprintf("%s: a value to compare is %g", run->path.c_str(), *value),
+          "leave out this run; its log.txt has the step at which its loss became NaN or infinite");
     values.push_back({.seed = run->config.run.seed, .value = *value});
   }
   return values;

@@ -15,13 +15,13 @@ void require_finite(std::span<const double> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
     throw UserError(
-        strprintf("value %zu of %zu is %g: nothing can be said of a mean with it", i + 1,
-                  values.size(), values[i]),
-        "leave out the run whose loss is no number; its log.txt says at which step that began");
+        strprintf("value %zu of %zu is %g, so their mean is undefined", i + 1, values.size(),
+                  values[i]),
+        "leave out the run whose loss is NaN or infinite; its log.txt has the step of the first");
   }
 }
 
-// About the first value, so that equal values have exactly their value as mean and no spread.
+// Sums offsets from the first value, so that the mean of equal values is exact and has no spread.
 double mean_of(std::span<const double> values) {
   double sum = 0;
   for (const double v : values) sum += v - values.front();

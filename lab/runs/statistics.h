@@ -1,5 +1,5 @@
 // Statistics over seeds: mean, sample standard deviation, Student's 95% interval, and differences
-// of runs that share a seed. One value has no spread, and no interval is made up for it.
+// of runs that share a seed. A single value has no spread and no interval.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ struct Summary {
   std::optional<Interval> interval95;  // mean +- t(0.975, n - 1) sd / sqrt(n); absent for n = 1
 };
 
-// values must not be empty. UserError when one is not finite.
+// values must not be empty. UserError if one is not finite.
 Summary summarise(std::span<const double> values);
 
-// Of a[i] - b[i]: both by the same seeds in the same order. CHECKs equal sizes; UserError when one
-// is not finite.
+// Summary of a[i] - b[i]; a and b have the same seeds in the same order. CHECKs equal sizes;
+// UserError if a value is not finite.
 Summary summarise_paired(std::span<const double> a, std::span<const double> b);
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// Summaries over seeds in words and in JSON. One value is shown alone: it has no interval.
+// Summaries over seeds as text and as JSON. A single value is shown without an interval.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ std::string interval_text(const std::optional<Interval>& interval, Digits digits
 // "3.2747 [3.2467, 3.3027]", "3.2747", "".
 std::string summary_text(const std::optional<Summary>& summary, Digits digits);
 
-// {"n", "mean", "sd", "interval95": [low, high]}, null for what is absent.
+// {"n", "mean", "sd", "interval95": [low, high]}, null for absent values.
 nlohmann::ordered_json summary_json(const std::optional<Summary>& summary);
 
 }  // namespace assay

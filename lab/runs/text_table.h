@@ -1,5 +1,5 @@
-// A table of texts for the terminal and as Markdown: columns of numbers to the right, the first
-// column and others to the left.
+// A table for the terminal and as Markdown: columns of numbers are aligned right, the first column
+// and all others left.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Letters of UTF-8, for the width of a column.
+// Number of UTF-8 characters.
 size_t display_width(const std::string& text);
 
 }  // namespace assay

@@ -59,16 +59,17 @@ TEST_CASE("bad rows name file, line and what is wrong") {
       {"{\"query\": \"q\"", "f.jsonl:2: not JSON"},
       {"[1]", "f.jsonl:2: a row is an object, not array"},
       {"{\"choices\": [\"a\"], \"gold\": 0}", "f.jsonl:2: the row has no 'query'"},
-      {"{\"query\": 3, \"choices\": [\"a\"], \"gold\": 0}", "f.jsonl:2: 'query' is not text"},
+      {"{\"query\": 3, \"choices\": [\"a\"], \"gold\": 0}", "f.jsonl:2: 'query' is not a string"},
       {"{\"query\": \"q\", \"gold\": 0}", "f.jsonl:2: the row has no 'choices'"},
-      {"{\"query\": \"q\", \"choices\": [], \"gold\": 0}", "f.jsonl:2: 'choices' is no list"},
+      {"{\"query\": \"q\", \"choices\": [], \"gold\": 0}",
+       "f.jsonl:2: 'choices' is not a list with items"},
       {"{\"query\": \"q\", \"choices\": [\"a\", 1], \"gold\": 0}",
-       "f.jsonl:2: 'choices' holds more than texts"},
+       "f.jsonl:2: 'choices' has an item that is not a string"},
       {"{\"query\": \"q\", \"choices\": [\"a\"]}", "f.jsonl:2: the row has no 'gold'"},
       {"{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 1}",
-       "f.jsonl:2: 'gold' is 1, and there are 1 options"},
+       "f.jsonl:2: 'gold' is 1, but there are 1 options"},
       {"{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": \"0\"}",
-       "f.jsonl:2: 'gold' is \"0\", and there are 1 options"},
+       "f.jsonl:2: 'gold' is \"0\", but there are 1 options"},
       {"{\"query\": \"\xFF\", \"choices\": [\"a\"], \"gold\": 0}", "f.jsonl:2: not JSON"},
       {"\n{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}", "f.jsonl:2: an empty line"},
   };
@@ -123,7 +124,7 @@ TEST_CASE("bad task lists and baselines name the place") {
       {"icl_tasks: [{label: a, dataset_uri: a, num_fewshot: [0], icl_task_type: quiz}]",
        "icl_task_type 'quiz' is none of"},
       {"icl_tasks: [{label: a, dataset_uri: a, num_fewshot: [], icl_task_type: schema}]",
-       "num_fewshot of a begins with no count"},
+       "num_fewshot of a does not begin with a count"},
       {"icl_tasks: [{label: a, dataset_uri: a, num_fewshot: 3, icl_task_type: schema}]",
        "num_fewshot is the text 3"},
   };
@@ -142,10 +143,10 @@ TEST_CASE("bad task lists and baselines name the place") {
   };
   with_csv("Task,Random baseline\na,0\n", "no column 'Eval Task'");
   with_csv("Eval Task,Random baseline\na\n", "record 1 has 1 fields");
-  with_csv("Eval Task,Random baseline\na,many\n", "'many' is no percentage below 100");
-  with_csv("Eval Task,Random baseline\na,100\n", "'100' is no percentage below 100");
+  with_csv("Eval Task,Random baseline\na,many\n", "'many' is not a percentage below 100");
+  with_csv("Eval Task,Random baseline\na,100\n", "'100' is not a percentage below 100");
   with_csv("Eval Task,Random baseline\nb,50\n", "no task a");
-  with_csv("Eval Task,Random baseline\na,50\n", "none of the 1 tasks' files is there");
+  with_csv("Eval Task,Random baseline\na,50\n", "none of the 1 tasks' files exists");
 }
 
 TEST_CASE("selected tasks come once, in the bundle's order; the others count as missing") {

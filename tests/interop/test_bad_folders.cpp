@@ -58,7 +58,7 @@ TEST_CASE("fields that are missing, of another type or contradictory are refused
   refused_with("llama", "hidden_size", -32, "hidden_size is -32");
   refused_with("llama", "hidden_size", json::array({32}), "hidden_size is a list");
   refused_with("llama", "hidden_size", uint64_t{1} << 63, "hidden_size is 9223372036854775808");
-  refused_with("llama", "hidden_size", 64, "is (64, 32), by config.json it is (64, 64)");
+  refused_with("llama", "hidden_size", 64, "is (64, 32), config.json requires (64, 64)");
   refused_with("llama", "rms_norm_eps", absent, "rms_norm_eps is missing");
   refused_with("llama", "rms_norm_eps", 0, "rms_norm_eps is 0");
   refused_with("llama", "rope_theta", absent, "rope_theta is missing");
@@ -69,10 +69,11 @@ TEST_CASE("fields that are missing, of another type or contradictory are refused
                "describes a model of 30 tensors, the files have 21");
   refused_with("llama", "num_hidden_layers", 1 << 30, "tensors, the files have 21");
   refused_with("llama", "num_hidden_layers", 1, "has a tensor model.layers.1");
-  refused_with("llama", "vocab_size", 63, "is (64, 32), by config.json it is (63, 32)");
+  refused_with("llama", "vocab_size", 63, "is (64, 32), config.json requires (63, 32)");
   refused_with("llama", "tie_word_embeddings", "no", "tie_word_embeddings is \"no\", wanted true");
   refused_with("llama", "architectures", json::array({"GPT2LMHeadModel"}), "GPT2LMHeadModel");
-  refused_with("llama", "architectures", json::array(), "architectures is no list with the name");
+  refused_with("llama", "architectures", json::array(),
+               "architectures is not a list with the name");
   refused_with("llama", "architectures", json::array({"MixtralForCausalLM"}),
                "but model_type is llama");
   refused_with("mixtral", "num_key_value_heads", absent, "num_key_value_heads is missing");
@@ -126,13 +127,13 @@ TEST_CASE("weights that do not match config.json are refused") {
     const Damaged model("glm4_moe");
     write_file_atomic(model.file("model.safetensors.index.json"),
                       R"({"weight_map": {"lm_head.weight": "../model.safetensors"}})");
-    model.refused("tensor lm_head.weight is in no file beside it");
+    model.refused("tensor lm_head.weight is not in a file of this folder");
   }
   {
     const Damaged model("llama");
     write_file_atomic(model.file("model.safetensors.index.json"),
                       R"({"weight_map": {"lost": "model.safetensors"}})");
-    model.refused("says that model.safetensors has lost");
+    model.refused("expects in model.safetensors a tensor lost that it lacks");
   }
   {
     const Damaged model("llama");
@@ -172,7 +173,7 @@ TEST_CASE("a tokenizer must fit the vocabulary, and an unsupported one is not co
   write_file_atomic(model.file("tokenizer.json"), R"({"model": {"type": "Unigram"}})");
   const Imported without = imported(model.path, model.folder / "without");
   REQUIRE(without.config.data.tokenizer.empty());
-  REQUIRE(without.notes.at(0).find("no tokenizer was taken over") != std::string::npos);
+  REQUIRE(without.notes.at(0).find("no tokenizer was imported") != std::string::npos);
 }
 
 TEST_CASE("blocks that predict further tokens are dropped with a note") {

@@ -30,10 +30,10 @@ RunRecord speedrun_dense() {
 
 TEST_CASE("the speedrun's dense model against the anchor's recipe") {
   const std::map<std::string, Match> found = matches(speedrun_dense());
-  for (const char* same :
-       {"layers", "width", "heads", "key-value heads", "head width", "QK-norm", "attention branch",
-        "products", "optimizer", "learning rate", "beta1", "beta2", "weight decay", "tokens a step",
-        "steps", "warm-up", "warm-down", "validated every", "validation tokens"}) {
+  for (const char* same : {"layers", "width", "heads", "key-value heads", "head width", "QK-norm",
+                           "attention branch", "products", "optimizer", "learning rate", "beta1",
+                           "beta2", "weight decay", "tokens per step", "steps", "warm-up",
+                           "warm-down", "validated every", "validation tokens"}) {
     INFO(same);
     REQUIRE(found.at(same) == Match::kYes);
   }

@@ -146,7 +146,7 @@ TEST_CASE("incomparable runs are refused, or marked and not ranked") {
        [](RunRecord& r) { r.data_sha256["/d/x_val_0.bin"] = "eeee"; }},
       {"data: no further shard in dense-s1, x_val_1.bin eeee in moe-s2",
        [](RunRecord& r) { r.data_sha256["/d/x_val_1.bin"] = "eeee"; }},
-      {"moe-s2 does not say on which data", [](RunRecord& r) { r.data_sha256.clear(); }},
+      {"moe-s2 does not record its training data", [](RunRecord& r) { r.data_sha256.clear(); }},
       {"run.sequence: 256 in dense-s1, 128 in moe-s2",
        [](RunRecord& r) { r.config.run.sequence = 128; }},
       {"eval.tokens: 65536 in dense-s1, 4096 in moe-s2",
@@ -185,14 +185,14 @@ TEST_CASE("different contracts are reported, and there is no ranking until one i
   REQUIRE(c.no_ranking.find("--contract KIND") != std::string::npos);
 
   const Comparison said = compare(runs, {.contract = "totalDN"});
-  REQUIRE(said.contract == "totalDN, as --contract says");
+  REQUIRE(said.contract == "totalDN, set by --contract");
   REQUIRE(said.rankings.size() == 1);
   REQUIRE(!mentions(said.marks, "is not kept"));
   runs[3].audit.total = runs[2].audit.total = 10000;
   REQUIRE(
       mentions(compare(runs, {.contract = "totalDN"}).marks,
-               "--contract totalDN is not kept: tokens per total parameter are 10 in moe-s1 and "
-               "20 in dense-s1"));
+               "--contract totalDN is not kept: tokens per total parameter: 10 in moe-s1, 20 in "
+               "dense-s1"));
   runs[0].train_s.clear();
   REQUIRE(mentions(compare(runs, {.contract = "seconds"}).marks,
                    "seconds of training of dense-s1 were not logged"));

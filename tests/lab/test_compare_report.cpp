@@ -58,7 +58,7 @@ TEST_CASE("the text of a comparison") {
   require_in(text, "not evaluated");
   require_in(text, "4.1500 @50");
   require_in(text, "1 of 2");
-  require_in(text, "no ranking: there is one model");
+  require_in(text, "no ranking: there is only one model");
 }
 
 TEST_CASE("an anchor with runs: facts, gaps from the largest step, matching settings") {

@@ -237,10 +237,10 @@ TEST_CASE("every change is reported as drift by name") {
           "input telemetry telemetry.db", "claim steps_done: recomputed 39, the receipt has 40"),
       change(
           "a receipt cut short", [](const Sealed& s) { cut(s.receipt, 500); },
-          "receipt: it is not whole: 500 bytes"),
+          "receipt: it is incomplete: 500 bytes"),
       change(
           "a receipt cut to nothing", [](const Sealed& s) { cut(s.receipt, 0); },
-          "receipt: it is not whole"),
+          "receipt: it is incomplete"),
       change(
           "a receipt without a section",
           [](const Sealed& s) { replace(s.receipt, "\"claims\":", "\"remarks\":"); },
@@ -305,7 +305,7 @@ TEST_CASE("a claim edited together with the seal is still drift") {
                           [](const Claim& c) { return c.name == "val_loss_final"; });
             return changed;
           },
-          "claim val_loss_final: the receipt does not make it any more"),
+          "claim val_loss_final: missing from the receipt"),
       edit(
           "twice",
           [](const Receipt& r) {
@@ -322,7 +322,7 @@ TEST_CASE("a claim edited together with the seal is still drift") {
             changed.claims.back().how["rule"] = "fortune";
             return changed;
           },
-          "claim luck: nothing is called fortune"),
+          "claim luck: unknown name fortune"),
       edit(
           "no telemetry listed",
           [](const Receipt& r) {

@@ -93,7 +93,7 @@ TEST_CASE("run names and configurations cannot break out of their place in the p
 TEST_CASE("a page without inlined Plotly.js states its source") {
   const std::string html = page_html(Json::object(), "x", "");
   REQUIRE(html.find("<script src=\"https://cdn.plot.ly/plotly-") != std::string::npos);
-  REQUIRE(html.find("so they need a network") != std::string::npos);
+  REQUIRE(html.find("need a network: they load Plotly.js ") != std::string::npos);
   const ReportFiles files = report_files();
   if (files.plotly.empty()) return;
   // The linked version equals the one that is inlined.

@@ -112,7 +112,7 @@ TEST_CASE("a run whose loss is NaN is named") {
   const std::vector<RunRecord> runs = {
       hand_made({.name = "a1", .seed = 1, .val_loss_nats = {{.step = 100, .value = NAN}}})};
   expect_error([&] { values_of(group_by_seed(runs).front(), final_loss); },
-               "runs/a1: a figure to be compared is nan");
+               "runs/a1: a value to compare is nan");
 }
 
 TEST_CASE("differences are paired by seed, for any order and with missing seeds") {

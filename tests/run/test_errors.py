@@ -249,13 +249,13 @@ COMMANDS = [
     (["sample", "done"], "no prompt", "--prompts FILE"),
     (["eval", "done", "--tasks", "core"], "CORE needs its bundle", "--bundle"),
     (["eval"], "RUN is missing", "--help"),
-    (["eval", "done", "--tasks", "core", "--part", "3/2"], "'3/2' is no part of a whole", "2/4"),
-    (["eval", "done", "--tasks", "core", "--part", "0/2"], "'0/2' is no part of a whole", "2/4"),
-    (["eval", "done", "--tasks", "core", "--part", "two"], "'two' is no part of a whole", "2/4"),
+    (["eval", "done", "--tasks", "core", "--part", "3/2"], "'3/2' is not a part I/N", "2/4"),
+    (["eval", "done", "--tasks", "core", "--part", "0/2"], "'0/2' is not a part I/N", "2/4"),
+    (["eval", "done", "--tasks", "core", "--part", "two"], "'two' is not a part I/N", "2/4"),
     (["eval", "done", "--part", "1/2"], "--part works only for core", "--tasks core"),
     (["eval", "done", "--merge", "text.txt"], "--merge takes only files of parts, not done", "--merge PART"),
     (["eval", "--merge", "missing.json"], "missing.json", ""),
-    (["eval", "--merge", "text.txt"], "text.txt is no part of a CORE evaluation", "--part I/N"),
+    (["eval", "--merge", "text.txt"], "text.txt is not a part of a CORE evaluation", "--part I/N"),
     (["eval", "--merge", "a.json", "--part", "1/2"], "--part", "--help"),
     *[([*command, "overflowed"], "model.safetensors: element 448 of embed.weight is inf", "earlier")
       for command in (["eval"], ["sample", "--prompt", "a"])],
@@ -267,10 +267,10 @@ COMMANDS = [
 # The config.json of a folder given to `assay import`, and what error and hint must contain.
 CONFIG_JSONS = [
     ("{}", "has neither architectures nor model_type", "LlamaForCausalLM"),
-    ("[1]", "is no JSON object", "config.json"),
-    ('{"model_type": ', "is no JSON object", "config.json"),
+    ("[1]", "is not a JSON object", "config.json"),
+    ('{"model_type": ', "is not a JSON object", "config.json"),
     ('{"a": ' * 5000, "is nested too deep", "config.json"),
-    ('{"model_type": "gpt2"}', "is of the family model_type gpt2", "MixtralForCausalLM"),
+    ('{"model_type": "gpt2"}', "is of the unknown family model_type gpt2", "MixtralForCausalLM"),
     ('{"model_type": "llama"}', "hidden_size is missing, wanted a whole number", "config.json"),
     ('{"model_type": "llama", "architectures": ["Glm4MoeForCausalLM"]}', "but model_type is llama", "config.json"),
 ]

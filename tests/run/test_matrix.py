@@ -97,7 +97,7 @@ def check_whole(place):
     check(float(rows[0]["target_steps"]) > 0 and float(rows[0]["tokens_per_s"]) > 0, rows[0])
     text = (whole / "summary.md").read_text()
     for words in ("8 of 8 cells are done.", "Ranking under activeDN", "Ranking under totalDN", "tokens/P_active",
-                  "Another contract may rank them otherwise"):
+                  "Another contract may rank them differently"):
         check(words in text, f"summary.md has {words!r}:\n{text}")
     # As if the run was killed before its receipt was written.
     (whole / RUNS[2] / "receipt.json").unlink()
@@ -203,7 +203,7 @@ def check_not_reused(place):
     for name, field, error, hint in (("other-build", "program_sha256", "another build of this program", "--reuse-elsewhere"),
                                      ("other-device", "device", f"was trained on {gpu}, this matrix trains on ",
                                       "--reuse-elsewhere"),
-                                     ("other-data", "data_sha256", "was trained on other data", "without --reuse")):
+                                     ("other-data", "data_sha256", "was trained on other data", "leave --reuse out")):
         (meta,) = copy(name, "meta.json")
         said = json.loads(meta.read_text())
         said[field] = {"program_sha256": "0" * 64, "device": gpu}.get(field) or {
@@ -233,7 +233,7 @@ def check_not_reused(place):
         check(done.returncode == 0, done.stderr)
         error = {"precision.recipe=bf16": "was trained in bf16, and from step 20 on in fp32",
                  "precision.products=native": "was trained in fp32, products in their own formats, and from step 20 on in fp32",
-                 "eval.every=5": "went on in another configuration after step 20"}[first]
+                 "eval.every=5": "changed its configuration after step 20"}[first]
         refused("changed", error, "no cell trains like that")
         if "recipe" not in first:
             continue

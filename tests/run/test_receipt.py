@@ -107,7 +107,7 @@ CHANGES = [
     ("state cut short", lambda r, run: cut(run / NEWEST / "state.json"), [f"input checkpoint {NEWEST}/state.json"]),
     ("manifest cut short", lambda r, run: cut(run / NEWEST / "MANIFEST.json"),
      [f"input checkpoint {NEWEST}/MANIFEST.json"]),
-    ("receipt cut short", lambda r, run: cut(run / "receipt.json"), ["receipt: it is not whole"]),
+    ("receipt cut short", lambda r, run: cut(run / "receipt.json"), ["receipt: it is incomplete"]),
     ("a claimed loss", lambda r, run: edit_claim(run, "val_loss_final", 1.5), ["claim val_loss_final", "receipt: edited"]),
     ("a claimed count", lambda r, run: edit_claim(run, "parameters_total", 7), ["claim parameters_total"]),
     ("a claim taken away", lambda r, run: remove_claim(run, "val_loss_final"), ["claim val_loss_final"]),

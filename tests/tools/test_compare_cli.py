@@ -110,7 +110,7 @@ def marks_and_refusals(runs):
     expect_in(compare(longer, moe).stdout, "longer is not finished", "no ranking:")
     contract = copy_of(dense, "contract", yaml=[(r"kind: steps", "kind: activeDN"), (r"coefficient: 0.*", "coefficient: 0.5")])
     expect_in(compare(contract, moe).stdout, "2 different contracts", "no ranking: the runs are under different contracts")
-    expect_in(compare(contract, moe, "--contract", "steps").stdout, "ranking under the contract steps, as --contract says")
+    expect_in(compare(contract, moe, "--contract", "steps").stdout, "ranking under the contract steps, set by --contract")
     collapsed = copy_of(moe, "collapsed", sql=["UPDATE router_layer SET window_max_load_norm = 0.99 WHERE layer = 1"])
     expect_in(compare(dense, collapsed).stdout, "COLLAPSED in 1 of 1 runs: K*max_load 0.99 in block 1",
               "collapsed is pathological", "pathological: routers collapsed")
@@ -145,7 +145,7 @@ def bad_input(runs, work):
         ("is given twice", "once", dense, dense),
         ("is given twice", "once", dense, f"{dense}/"),
         ("the same configuration with the same seed 1", "give one", dense, twin),
-        ("nan: a figure to be compared is nan", "leave out", nan),
+        ("nan: a value to compare is nan", "leave out", nan),
         ("--contract totalND is unknown", "did you mean totalDN", dense, "--contract", "totalND"),
         ("--target -1 is not a loss", "3.28", dense, "--target", "-1"),
         ("--target nan", "", dense, "--target", "nan"),

@@ -158,9 +158,9 @@ def check_parts(w):
     for part, change in [
             ("is not of the same evaluation as", lambda p: p.update(max_tokens=30)),
             ("is not of the same evaluation as", lambda p: p.update(step=50)),
-            ("model.safetensors is \"0\", there", lambda p: p["origin"].update({"model.safetensors": "0"})),
-            ("rows of who is \"0\", there", lambda p: p["origin"].update({"rows of who": "0"})),
-            ("its task who is another", lambda p: p["tasks"][1].update(rows=8)),
+            ("model.safetensors is \"0\", not", lambda p: p["origin"].update({"model.safetensors": "0"})),
+            ("rows of who is \"0\", not", lambda p: p["origin"].update({"rows of who": "0"})),
+            ("its task who differs", lambda p: p["tasks"][1].update(rows=8)),
             ("is damaged: colours has", change_answer),
             ("is damaged: answers of colours", change_mark),
             ("is damaged: 'answers' is missing", lambda p: p["tasks"][2].pop("answers")),
@@ -168,11 +168,11 @@ def check_parts(w):
             ("is damaged: 'prompts' is missing", lambda p: p.update(prompts="many")),
             ("is damaged: 'origin' is missing", lambda p: p.pop("origin")),
             ("is damaged: core_part is 2", lambda p: p.update(core_part=2)),
-            ("'2 of 3' is no part of a whole", lambda p: p.update(core_part="2 of 3")),
-            ("is no part of a CORE evaluation", lambda p: p.pop("core_part"))]:
+            ("'2 of 3' is not a part I/N", lambda p: p.update(core_part="2 of 3")),
+            ("is not a part of a CORE evaluation", lambda p: p.pop("core_part"))]:
         refused(part, *with_change(change))
     (w.path / "changed.json").write_text(files[1].read_text()[:200])
-    refused("is no part of a CORE evaluation", "--merge", files[0], w.path / "changed.json", files[2])
+    refused("is not a part of a CORE evaluation", "--merge", files[0], w.path / "changed.json", files[2])
 
 
 def check_refused(w):

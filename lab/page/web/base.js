@@ -1,5 +1,6 @@
 'use strict';
-// What every part of the page uses: the data, numbers as text, positions on the x axis, colours, tables as CSV.
+// Shared by all parts of the page: the data, numbers as text, positions on the x axis, colours,
+// tables as CSV.
 
 const report = JSON.parse(document.getElementById('report-data').textContent);
 const runs = report.runs;
@@ -15,7 +16,7 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-// Plotly reads a little HTML in texts.
+// Escapes text for Plotly, which interprets some HTML.
 const plain = (text) => String(text).replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
 
 const grouped = (value) => Math.round(value).toLocaleString('en-US');
@@ -43,14 +44,14 @@ function median(values) {
 }
 const last = (list) => list[list.length - 1];
 
-// The unit that a scalar's name ends in.
+// The unit in the suffix of a scalar's name.
 function unitOf(name) {
   if (name === 'tokens_per_s') return 'tokens/s';
   const units = {nats: 'nats', percent: '%', share: 'share', bytes: 'bytes', ms: 'ms', s: 's'};
   return units[last(name.split('_'))] || '';
 }
 
-// Seconds of training at a step: logged, or between its logged neighbours. null beyond them.
+// Seconds of training at a step: logged, or interpolated; null after the last logged step.
 function secondsAt(run, step) {
   const time = run.scalars && run.scalars.train_s;
   if (!time || time.step.length === 0) return null;
@@ -78,7 +79,8 @@ const positions = (run, steps) => steps.map((step) => axes[shown.x].at(run, step
 const placeColumns = ['step', 'tokens', 'train_s', 'flops'];
 const place = (run, step) => [step, tokensAt(run, step), secondsAt(run, step), flopsAt(run, step)];
 
-// Okabe and Ito's palette, told apart by every kind of colour vision; a second round of it is dashed.
+// Okabe and Ito's palette, distinguishable with every kind of colour vision; its second round is
+// dashed.
 const palette = {
   light: ['#0072b2', '#d55e00', '#008f68', '#b2568f', '#b07800', '#3a9bd3', '#5c646e'],
   dark: ['#4fa8e8', '#ff8f4d', '#2fcf9f', '#ea9cca', '#f0b93c', '#9ad6f7', '#aab3bd'],

@@ -1,8 +1,9 @@
-// A chart: heading, how to read it, controls, plot, CSV. What it cannot draw it says in a sentence.
+// A chart: heading, how to read it, controls, plot, CSV; a sentence if there is nothing to draw.
 //
-//   {id, title, how, wide, controls: [control], build(values) -> {missing} or {traces, layout, note, height, table()}}
+//   {id, title, how, wide, controls: [control],
+//    build(values) -> {missing} or {traces, layout, note, height, table()}}
 //   control: {id, label, options(values) -> [[value, label]]}    {id, label, toggle: initial}
-//            {id, label, positions(values) -> [label], start}    a slider; its value is the index
+//            {id, label, positions(values) -> [label]}           a slider; its value is the index
 
 const charts = [];
 
@@ -93,10 +94,10 @@ function layoutOf(built) {
   return layout;
 }
 
-// x as chosen for the whole page.
+// The x axis chosen for the whole page.
 const commonX = () => ({title: axes[shown.x].title, type: shown.logX ? 'log' : 'linear'});
 
-// A level that has a meaning: a ceiling, a limit.
+// A horizontal reference line: a ceiling or a limit.
 function level(at, text) {
   const colour = css('--soft');
   return {
@@ -110,7 +111,7 @@ function draw(chart) {
   for (const refill of chart.inputs) refill();
   let built = chart.spec.build(chart.values);
   const hasPoints = (trace) => (trace.z || trace.x || []).length > 0;
-  if (!built.missing && !built.traces.some(hasPoints)) built = {missing: 'There is nothing to draw here yet.'};
+  if (!built.missing && !built.traces.some(hasPoints)) built = {missing: 'There is nothing to draw yet.'};
   if (!built.missing && typeof Plotly === 'undefined') {
     built.missing = 'The chart is drawn by Plotly.js, which could not be loaded. Its data is in the CSV.';
   }
@@ -143,7 +144,7 @@ function line(run, index, series, more = {}) {
   };
 }
 
-// Every value of a chart of series, whatever x is: [{run, name, series}].
+// The CSV of a chart of series, with every x axis. all: [{run, name, series}].
 const seriesTable = (all) => () => ({
   columns: ['run', 'series', ...placeColumns, 'value'],
   rows: all.flatMap(({run, name, series}) => series.step.map((step, i) => [run.label, name, ...place(run, step), series.value[i]])),

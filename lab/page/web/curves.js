@@ -1,4 +1,5 @@
-// Curves of a run as a whole: loss, bits per byte, everything else that is logged as one number a step, and times.
+// Curves of a run as a whole: loss, bits per byte, everything else that is logged as one number per
+// step, and times.
 
 const withTelemetry = () => visible().filter(({run}) => !run.problem);
 const noRuns = () => visible().length === 0 ? 'All runs are hidden: click their names above.' : 'No run shown here has readable telemetry.';
@@ -56,7 +57,7 @@ function scalarChart(name, logY) {
 function spanChart({span, logY}) {
   const curves = withTelemetry().map(({run, index}) => ({run, index, of: span, series: run.spans[span]})).filter(({series}) => series);
   if (curves.length === 0) return {missing: withTelemetry().length === 0 ? noRuns() : 'No time spans were logged.'};
-  return curveChart(curves, {unit: 'ms', y: `${span} (ms a step)`, logY});
+  return curveChart(curves, {unit: 'ms', y: `${span} (ms per step)`, logY});
 }
 
 const spanNames = () => [...new Set(runs.flatMap((run) => Object.keys(run.spans || {})))].sort((a, b) => (b === 'step') - (a === 'step'));
@@ -66,14 +67,14 @@ const orNothing = (names) => (names.length ? names : ['']).map((name) => [name, 
 const preferred = (names, first) => orNothing([...names].sort((a, b) => first.indexOf(b) - first.indexOf(a)));
 
 function addCurves() {
-  const {grid} = addSection('Curves', 'Every run in its colour; click a name in the bar above to hide it, choose there what runs along x, ' +
-    'drag over a chart to enlarge, double-click to go back.');
+  const {grid} = addSection('Curves', 'Each run has its colour. In the bar above, click a name to hide its run, and choose the x axis. ' +
+    'Drag over a chart to zoom in, double-click to zoom out.');
   addChart(grid, {id: 'loss', title: 'Loss', wide: true, how: 'Thin: the training batch of each step. Thick with dots: the validation set. Lower is better.',
     controls: [{id: 'which', label: 'show', options: () => [['both', 'training and validation'], ['validation', 'validation'], ['training', 'training']]},
       {id: 'logY', label: 'log y', toggle: false}], build: lossChart});
   addChart(grid, {id: 'bits-per-byte', title: 'Bits per byte', how: 'Validation loss over the bytes of the text: comparable across vocabularies.',
     controls: [{id: 'logY', label: 'log y', toggle: false}], build: bitsChart});
-  addChart(grid, {id: 'scalars', title: 'Everything else by step', how: 'Any number the run logged once a step.',
+  addChart(grid, {id: 'scalars', title: 'Everything else by step', how: 'Any number that the run logged once per step.',
     controls: [{id: 'name', label: 'show', options: () => preferred(scalarNames(), ['lr', 'gradient_norm'])}, {id: 'logY', label: 'log y', toggle: false}],
     build: ({name, logY}) => scalarChart(name, logY)});
   if (otherEvals().length === 0) return;
@@ -90,19 +91,19 @@ function timeTable() {
     ['training time', ...runs.map((run) => of(run, (r) => r.scalars.train_s && secondsText(last(r.scalars.train_s.value))))],
     ['tokens/s, median', ...runs.map((run) => of(run, (r) => r.scalars.tokens_per_s && grouped(median(r.scalars.tokens_per_s.value))))],
     ['mfu, median', ...runs.map((run) => of(run, (r) => r.scalars.mfu_share && (100 * median(r.scalars.mfu_share.value)).toFixed(1) + '%'))],
-    ['largest memory', ...runs.map((run) => of(run, (r) => r.scalars.peak_rss_bytes && bytesText(Math.max(...r.scalars.peak_rss_bytes.value))))],
+    ['peak memory', ...runs.map((run) => of(run, (r) => r.scalars.peak_rss_bytes && bytesText(Math.max(...r.scalars.peak_rss_bytes.value))))],
     ...spans.map((span) => [`span ${span}, median ms`, ...runs.map((run) => of(run, (r) => r.spans[span] && digits(median(r.spans[span].value))))]),
   ];
   return {columns, rows};
 }
 
 function addTimes() {
-  const {section, grid} = addSection('Throughput and time', 'Measured on the machine that trained; evaluations and checkpoints are not in the seconds of training.');
+  const {section, grid} = addSection('Throughput and time', 'Measured on the training machine; the seconds of training leave out evaluations and checkpoints.');
   addTable(section, 'times', 'By run', timeTable(), grid);
   const names = ['tokens_per_s', 'mfu_share', 'peak_rss_bytes'];
-  addChart(grid, {id: 'throughput', title: 'Throughput', how: 'Higher is better. mfu has its ceiling at 1: matrix products at the machine\'s limit and nothing else.',
+  addChart(grid, {id: 'throughput', title: 'Throughput', how: 'Higher is better. The ceiling of mfu is 1: only matrix products, at the machine\'s peak rate.',
     controls: [{id: 'name', label: 'show', options: () => orNothing(names.filter((n) => scalarNames().includes(n)))}],
     build: ({name}) => scalarChart(name, false)});
-  addChart(grid, {id: 'spans', title: 'Time spans', how: 'Milliseconds that parts of a step took.',
+  addChart(grid, {id: 'spans', title: 'Time spans', how: 'Milliseconds of the parts of a step.',
     controls: [{id: 'span', label: 'show', options: () => orNothing(spanNames())}, {id: 'logY', label: 'log y', toggle: false}], build: spanChart});
 }

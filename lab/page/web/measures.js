@@ -1,21 +1,22 @@
-// Router measures in words: unit and ceiling by column name. A column not listed here is shown under its own name.
+// Router measures in words: description, unit and ceiling by column name. A column not listed here
+// is shown under its own name.
 
 const measureWords = {
   assignments: {unit: 'assignments', says: 'tokens times K'},
   cv: {unit: '%', says: '100 std(load) / mean(load): 0 is even', ceiling: (r) => r.cv_ceiling, of: '100 sqrt((E - K) / K)'},
   cv_floor: {unit: '%', says: 'the cv that uniform random routing shows by sampling alone'},
   max_load: {unit: 'share', says: 'the largest share of the assignments on one expert', ceiling: (r) => r.max_load_ceiling, of: '1/K'},
-  entropy: {unit: 'nats', says: 'of the loads: the ceiling is even', ceiling: (r) => r.entropy_ceiling, of: 'ln E'},
-  e_eff: {unit: 'experts', says: 'exp(entropy): as if so many experts shared evenly', ceiling: (r) => r.experts, of: 'E'},
+  entropy: {unit: 'nats', says: 'entropy of the loads: at its ceiling they are even', ceiling: (r) => r.entropy_ceiling, of: 'ln E'},
+  e_eff: {unit: 'experts', says: 'exp(entropy): the number of evenly loaded experts with this entropy', ceiling: (r) => r.experts, of: 'E'},
   participation: {unit: 'experts', says: '1 / sum load^2', ceiling: (r) => r.experts, of: 'E'},
-  active: {unit: 'experts', says: 'with at least one assignment', ceiling: (r) => r.experts, of: 'E'},
+  active: {unit: 'experts', says: 'experts with at least one assignment', ceiling: (r) => r.experts, of: 'E'},
   gini: {unit: '', says: 'Gini coefficient of the loads: 0 is even'},
-  dead_for: {unit: 'experts', says: 'without an assignment in the last W logged steps', ceiling: (r) => r.experts, of: 'E'},
-  bias_range: {unit: '', says: 'largest less smallest selection bias', ceiling: () => 32, of: 'the clamp'},
-  margin: {unit: '', says: 'score of the last chosen expert less that of the first unchosen one'},
-  lead: {unit: '', says: 'score of the first chosen expert less that of the first unchosen one: how far the bias must move to reach it'},
+  dead_for: {unit: 'experts', says: 'experts without an assignment in the last W logged steps', ceiling: (r) => r.experts, of: 'E'},
+  bias_range: {unit: '', says: 'largest minus smallest selection bias', ceiling: () => 32, of: 'the clamp'},
+  margin: {unit: '', says: 'score of the last chosen expert minus that of the first unchosen one'},
+  lead: {unit: '', says: 'score of the first chosen expert minus that of the first unchosen one: how far the bias must move to displace it'},
   gate_entropy: {unit: 'nats', says: 'mean entropy of the gates of a token', ceiling: (r) => Math.log(r.top_k), of: 'ln K'},
-  overlap: {unit: 'share', says: 'of the chosen experts of fixed tokens that were chosen at the probe before', ceiling: () => 1, of: 'all'},
+  overlap: {unit: 'share', says: 'share of the chosen experts of fixed tokens that were also chosen at the previous probe', ceiling: () => 1, of: 'all'},
 };
 
 // cv, cv_norm, window_cv, window_cv_norm: one measure in four forms.
@@ -55,7 +56,7 @@ const measureOptions = (first) => () => {
   return names.length ? names.map((name) => [name, measureOf(name).label]) : [['', '']];
 };
 
-// "ceiling 264.6 % (100 sqrt((E - K) / K))", by run where they differ.
+// "Ceiling: 264.6 % (100 sqrt((E - K) / K)).", by run if they differ.
 function ceilingNote(list, measure) {
   const texts = list.map(({run}) => {
     const ceiling = measure.ceiling(run.router);
@@ -65,7 +66,7 @@ function ceilingNote(list, measure) {
   if (new Set(texts).size === 1) return `Ceiling: ${texts[0]}.`;
   return 'Ceilings: ' + list.map(({run}, i) => `${run.label} ${texts[i]}`).join('; ') + '.';
 }
-// The cv of sampling alone.
+// The cv of sampling alone, by run.
 function floorNote(list, measure) {
   if (measure.base !== 'cv') return '';
   const column = (measure.windowed ? 'window_' : '') + 'cv_floor';
@@ -75,7 +76,7 @@ function floorNote(list, measure) {
     const floor = median(floors.flat());
     return `${run.label} ${digits(measure.normal ? floor / run.router.cv_ceiling : floor)}${measure.normal ? ' of the ceiling' : '%'}`;
   }).filter(Boolean);
-  return texts.length ? `Sampling floor of cv, what uniform routing shows: ${texts.join('; ')}.` : '';
+  return texts.length ? `Sampling floor of cv, from uniform routing: ${texts.join('; ')}.` : '';
 }
 const measureNote = (list, name) => {
   const measure = measureOf(name);

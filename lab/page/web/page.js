@@ -1,4 +1,5 @@
-// The page from top to bottom: runs, routers' verdicts, tables, sections, and the switches that act on all charts.
+// The page from top to bottom: runs, routers' verdicts, tables, sections, and the switches that act
+// on all charts.
 
 const stateWords = {too_early: 'too early to say'};
 const badgeOf = (run) => {
@@ -22,7 +23,7 @@ function factsOf(run) {
   if (run.scalars.train_s) facts.push(['time', secondsText(last(run.scalars.train_s.value)) +
     (run.scalars.tokens_per_s ? `, ${grouped(median(run.scalars.tokens_per_s.value))} tokens/s` : '')]);
   facts.push(['machine', [run.device === 'cpu' ? run.cpu : run.device, run.recipe].filter(Boolean).join(', ') || '–']);
-  facts.push(['seed, commit', `${run.seed}, ${run.commit ? run.commit.slice(0, 7) + (run.dirty ? ' and changes' : '') : '–'}`]);
+  facts.push(['seed, commit', `${run.seed}, ${run.commit ? run.commit.slice(0, 7) + (run.dirty ? ' with changes' : '') : '–'}`]);
   return facts;
 }
 
@@ -103,28 +104,28 @@ function addVerdicts(section, before) {
 }
 
 function addRouters() {
-  const {section, grid} = addSection('Routers', 'Where the tokens went. Normalised measures (of their ceiling) compare across numbers of experts, raw ones do not.');
+  const {section, grid} = addSection('Routers', 'How the routers spread the tokens. Normalised measures (shares of their ceiling) compare across numbers of experts, raw ones do not.');
   if (!runs.some((run) => run.moe)) {
     grid.replaceWith(element('p', {className: 'missing', id: 'no-routers', textContent: runs.length === 1 ? 'No routed experts: the model is dense.' : 'No routed experts: all models here are dense.'}));
     return;
   }
   addVerdicts(section, grid);
   const of = {id: 'of', label: 'of', options: allOrLayers}, run = {id: 'of', label: 'run', options: routerRuns};
-  addChart(grid, {id: 'router-curves', title: 'A measure over time', wide: true, how: 'All runs: the mean over the layers of each, shaded from its lowest to its highest layer (up to four runs). One run: a line for every layer.',
+  addChart(grid, {id: 'router-curves', title: 'A measure over time', wide: true, how: 'All runs: the mean over the layers of each, shaded from its lowest to its highest layer (up to four runs). One run: one line per layer.',
     controls: [{id: 'name', label: 'measure', options: measureOptions('max_load_norm')}, of], build: measureCurves});
-  addChart(grid, {id: 'router-map', title: 'Layer × step', wide: true, how: 'One row a layer, time to the right. Bright is high.',
+  addChart(grid, {id: 'router-map', title: 'Layer × step', wide: true, how: 'One row per layer, time to the right. Bright is high.',
     controls: [{id: 'name', label: 'measure', options: measureOptions('max_load_norm')}, run], build: measureMap});
-  addChart(grid, {id: 'loads', title: 'Load by layer × expert', wide: true, how: 'Assignments of one step as multiples of the mean: pale is even, red is busy, blue is idle, black has none.',
+  addChart(grid, {id: 'loads', title: 'Load by layer × expert', wide: true, how: 'Assignments of one step as multiples of the mean: pale is the mean, red is above it, blue is below it, black has none.',
     controls: [run, {id: 'order', label: 'experts', options: () => [['sorted', 'busiest first'], ['id', 'by id']]},
       {id: 'step', label: 'step', positions: (values) => (chosenRun(values.of) ? chosenRun(values.of).run.router.loads.steps.map((step) => 'step ' + grouped(step)) : [])}], build: loadMap});
-  addChart(grid, {id: 'ccdf', title: 'Tail of the load (CCDF)', how: 'Share of the experts with at least so many times the mean load. A steep drop at 1 is even.', controls: [of], build: tailChart});
+  addChart(grid, {id: 'ccdf', title: 'Tail of the load (CCDF)', how: 'Share of the experts with at least this multiple of the mean load. Even loads drop steeply at 1.', controls: [of], build: tailChart});
   addChart(grid, {id: 'dead', title: 'Dead experts', how: 'Experts without an assignment in any of the last W logged steps.', controls: [of], build: deadChart});
-  addChart(grid, {id: 'bias', title: 'Balancing bias', wide: true, how: 'How far the biases have come apart, against the distance of scores they have to bridge.', controls: [of], build: biasChart});
+  addChart(grid, {id: 'bias', title: 'Balancing bias', wide: true, how: 'The range of the biases, and the distance of scores that they have to bridge.', controls: [of], build: biasChart});
 }
 
 const auditRows = [['embedding', 'embedding'], ['head', 'head'], ['norms', 'norms'], ['attention', 'attention'], ['dense feed-forward', 'dense_ffn'], ['router', 'router'],
   ['routed experts', 'routed_experts'], ['shared experts', 'shared_experts'], ['P_total', 'total'], ['P_active', 'active'], ['active feed-forward width', 'ffn_active_width'],
-  ['FLOPs a token', 'flops_per_token'], ['weights', 'weight_bytes'], ['masters', 'master_bytes'], ['gradients', 'gradient_bytes'], ['moments', 'moment_bytes']];
+  ['FLOPs per token', 'flops_per_token'], ['weights', 'weight_bytes'], ['masters', 'master_bytes'], ['gradients', 'gradient_bytes'], ['moments', 'moment_bytes']];
 
 function auditTable() {
   const columns = ['', ...runs.map((run) => run.label)];
@@ -139,13 +140,13 @@ function auditTable() {
   add('tokens trained', (run) => run.tokens, grouped);
   add('tokens / P_total', (run) => run.tokens / run.audit.total);
   add('tokens / P_active', (run) => run.tokens / run.audit.active);
-  add('tokens a routed expert', (run) => (run.moe ? run.tokens * run.moe.top_k / run.moe.experts : null), grouped);
+  add('tokens per routed expert', (run) => (run.moe ? run.tokens * run.moe.top_k / run.moe.experts : null), grouped);
   add('FLOPs trained', (run) => flopsAt(run, run.steps_done), flopsText);
   return {columns, rows, raw: {columns, rows: raw}};
 }
 
 function addAudit() {
-  const {section, grid} = addSection('Audit', 'What the models are made of, counted from their parameter tables: parameters by role, FLOPs of training a token, bytes held.');
+  const {section, grid} = addSection('Audit', 'Counted from the parameter tables of the models: parameters by role, training FLOPs per token, bytes held.');
   addTable(section, 'audit', 'By model', auditTable(), grid, ['P_total', 'P_active']);
   for (const run of runs) {
     section.append(element('details', {}, element('summary', {textContent: 'configuration of ' + run.label}), element('pre', {textContent: run.config})));
@@ -184,7 +185,7 @@ addPrecision();
 addAudit();
 addTimes();
 const {curve_points: points} = report.limits;
-document.getElementById('about').textContent = `Made by assay report. Logged numbers carry 7 significant digits here, router measures 5, loads are exact counts; ` +
+document.getElementById('about').textContent = `Made by assay report. Logged numbers have 7 significant digits here, router measures 5; loads are exact counts; ` +
   `curves of more than ${grouped(points)} values are thinned, keeping peaks. Seconds between logged steps are interpolated. ` +
   (typeof Plotly === 'undefined' ? '' : `Charts: Plotly.js ${Plotly.version} (MIT licence).`);
 addSwitches();

@@ -1,9 +1,10 @@
-// Number formats: what the quantised operands of a run lose, and the scales of their blocks, by role and operand over the sampled steps.
+// Number formats: losses of the quantised operands of a run and the scales of their blocks, by role
+// and operand over the sampled steps.
 
 const precisionWords = {
   error: {label: 'relative error', says: 'root mean square of the error over that of the operand'},
-  flushed: {label: 'flushed to 0', says: 'share of the numbers that are not 0 and became 0'},
-  saturated: {label: 'saturated', says: 'share of the numbers beyond the largest element'},
+  flushed: {label: 'flushed to 0', says: 'share of the non-zero values that became 0'},
+  saturated: {label: 'saturated', says: 'share of the values beyond the format\'s largest'},
   flips: {label: 'flipped codes', says: 'share of a weight\'s codes that the update of the sampled step changed'},
   zero_blocks: {label: 'blocks of zeros', says: 'share of the blocks whose largest magnitude is 0'},
   low_scales: {label: 'scales at the low end', says: 'share of the blocks whose scale is the smallest of its format, or 0'},
@@ -27,7 +28,7 @@ const precisionMeasures = (values) => {
 const noPrecision = () => visible().length === 0 ? noRuns() : 'No run shown here quantises a product.';
 const operandNames = ['fprop.input', 'fprop.weight', 'dgrad.gradient', 'dgrad.weight', 'wgrad.gradient', 'wgrad.input'];
 
-// One curve a row: the colour tells the operand, the dash the role.
+// One curve per row: the colour shows the operand, the dash the role.
 function precisionCurves({of, role}, measures) {
   const run = runs[of], {steps, rows, of: sampled} = run.precision;
   const roles = [...new Set(rows.map((row) => row.role))];
@@ -48,16 +49,16 @@ function precisionChart(values, measures, more) {
 
 function addPrecision() {
   if (!runs.some((run) => run.precision)) return;
-  const {grid} = addSection('Number formats', 'What the operands of quantised products lose on their way into their format, as means over the weights that have them; ' +
-    'assay precision has the same numbers for one step, with the worst weight.');
+  const {grid} = addSection('Number formats', 'What the operands of products lose when they are quantised, as means over the weights that have them; ' +
+    'assay precision prints the same numbers for one step, with the worst weight.');
   const run = {id: 'of', label: 'run', options: precisionRuns}, role = {id: 'role', label: 'role', options: precisionRoles};
-  addChart(grid, {id: 'precision', title: 'What the formats lose', wide: true, how: 'A line for every operand of a product: its colour is the operand, its dash the role.',
+  addChart(grid, {id: 'precision', title: 'What the formats lose', wide: true, how: 'One line per operand of a product: its colour shows the operand, its dash the role.',
     controls: [run, role, {id: 'name', label: 'show', options: precisionMeasures}, {id: 'logY', label: 'log y', toggle: false}],
     build: (values) => precisionChart(values, [{name: values.name}], {y: (precisionWords[values.name] || {}).label, logY: values.logY,
       height: isNarrow() ? 300 : 400, layout: values.logY ? {} : {yaxis: {title: precisionWords[values.name]?.label, rangemode: 'tozero', tickformat: '.1~%'}},
       note: `${precisionWords[values.name]?.label}: ${precisionWords[values.name]?.says}.`})});
-  addChart(grid, {id: 'scales', title: 'Range of the scales', wide: true, how: 'The largest (thick) and the smallest (thin) scale of any block that is not all 0, as it is decoded.',
+  addChart(grid, {id: 'scales', title: 'Range of the scales', wide: true, how: 'The largest (thick) and the smallest (thin) decoded scale of the blocks that are not all 0.',
     controls: [run, role], build: (values) => precisionChart(values,
       [{name: 'scale_max', style: {width: 2.4}}, {name: 'scale_min', style: {width: 1}}], {y: 'scale of a block', logY: true,
-        note: 'Of a tensor without block scales: 1 / S. A scale of 0 is not on a logarithmic axis; the CSV has it.'})});
+        note: 'For a tensor without block scales: 1 / S. A scale of 0 is missing on the logarithmic axis; the CSV has it.'})});
 }

@@ -1,6 +1,7 @@
-// What the routers did: verdicts, a measure over time, layer x step, load by layer x expert, tails, biases, dead experts.
+// Charts of the routers: a measure over time, layer x step, load by layer x expert, tails, biases,
+// dead experts.
 
-// Mean and range over the layers at every step; null where no layer has a value.
+// Mean and range over the layers at every step; null if no layer has a value.
 function overLayers(values) {
   const steps = values[0].length, mean = [], low = [], high = [];
   for (let s = 0; s < steps; ++s) {
@@ -82,7 +83,8 @@ function measureMap({name, of}) {
   };
 }
 
-// Loads in powers of two of the mean: dead is dark, under the mean blue, the mean pale, above it red.
+// Loads in powers of two of the mean: none is dark, below the mean blue, the mean pale, above it
+// red.
 function loadScale(router) {
   const low = -4, high = Math.max(1, Math.log2(router.experts / router.top_k));
   const dead = low - 1, at = (value) => (value - dead) / (high - dead);
@@ -138,8 +140,8 @@ function loadMap({of, order, step: position}) {
       hovertemplate: `<b>${plain(run.label)}</b>, step ${loads.steps[at]}<br>%{text}<extra></extra>`}],
     height: Math.min(620, Math.max(230, 120 + 26 * router.layers.length)), table: loadTable(chosen, order),
     layout: {xaxis: {title: order === 'id' ? 'expert' : 'experts of each layer, busiest first', tickformat: 'd', ...(router.experts <= 24 ? {dtick: 1} : {})}, yaxis: {type: 'category'}, uirevision: of + order},
-    note: `Without an assignment at step ${grouped(loads.steps[at])}, of ${grouped(router.experts)}: ${unused.join(', ')}. ` +
-      `Even is 1; the ceiling is E/K = ${digits(router.experts / router.top_k)}: in every token's top-${router.top_k}.` +
+    note: `Experts without an assignment at step ${grouped(loads.steps[at])}, of ${grouped(router.experts)}: ${unused.join(', ')}. ` +
+      `Even is 1; the ceiling is E/K = ${digits(router.experts / router.top_k)}, an expert in every token's top-${router.top_k}.` +
       (loads.bin > 1 ? ` One column is ${loads.bin} experts together.` : '') +
       (loads.of > loads.steps.length ? ` The slider has ${loads.steps.length} of ${grouped(loads.of)} logged steps, more of the early ones.` : ''),
   };
@@ -156,7 +158,7 @@ function tailChart({of}) {
       hovertemplate: `<b>${plain(name)}</b><br>%{y:.3~g} of the experts have at least<br>%{x:.3~g} times the mean load<extra></extra>`})),
     layout: {xaxis: {title: 'load, times the mean (log)', type: 'log', ...(curves.some(({tail}) => last(tail.load) / tail.load[0] > 100) ? {dtick: 1} : {})}, yaxis: {title: 'share of the experts (log)', type: 'log', ...(curves.some(({tail}) => Math.min(...tail.share) < 0.1) ? {dtick: 1} : {})}, showlegend: of !== 'all' && !isNarrow()},
     note: 'An even router drops from 1 at a load of 1. Ceiling of the load: ' + list.map(({run}) => `${run.label} E/K = ${digits(run.router.experts / run.router.top_k)}`).join('; ') +
-      `. Over the last W = ${list.map(({run}) => run.router.window).filter((w, i, all) => all.indexOf(w) === i).join(', ')} logged steps; an expert without load has no place on a log axis.`,
+      `. Over the last W = ${list.map(({run}) => run.router.window).filter((w, i, all) => all.indexOf(w) === i).join(', ')} logged steps; experts without load are missing on the log axis.`,
     table: () => ({columns: ['run', 'layer', 'times_mean_load', 'share_of_experts_with_at_least'],
       rows: curves.flatMap(({run, tail}) => tail.load.map((load, i) => [run.label, tail.layer === null ? 'all' : tail.layer, load, tail.share[i]]))}),
   };
