@@ -11,9 +11,9 @@
 #include <cstring>
 
 #include "bench/peers/onednn.h"
-#include "tests/ops/op_case.h"
 #include "machine/limits.h"
 #include "machine/openmp_wait_policy.h"
+#include "tests/ops/op_case.h"
 
 namespace assay {
 namespace {

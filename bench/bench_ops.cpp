@@ -8,8 +8,8 @@
 #include <chrono>
 #include <cstdio>
 
-#include "tests/ops/op_case.h"
 #include "machine/limits.h"
+#include "tests/ops/op_case.h"
 
 namespace assay {
 namespace {

@@ -19,8 +19,8 @@
 #include "engine/optimizer.h"
 #include "engine/telemetry/router_telemetry.h"
 #include "engine/telemetry/telemetry.h"
-#include "models/decoder/decoder.h"
 #include "machine/openmp_wait_policy.h"
+#include "models/decoder/decoder.h"
 
 namespace assay {
 namespace {

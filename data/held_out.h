@@ -1,8 +1,8 @@
 // Decides by their text which documents are held out for validation. The split does not change when
 // files are cut, joined, reordered or added to, and equal documents are in the same split.
 //
-//   number(text) = first 53 bits of SHA-256(first MiB of the text without surrounding white space) / 2^53
-//   held out:      number < share, so the documents of a smaller share are among those of a larger one
+//   number(text) = first 53 bits of SHA-256(first MiB of the text, white space around it cut) / 2^53
+//   held out:      number < share; the documents of a smaller share are among those of a larger
 #pragma once
 
 #include <string_view>

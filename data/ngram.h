@@ -2,10 +2,10 @@
 // unigram loss is what token frequencies alone reach, the 5-gram loss what four tokens of context
 // reach.
 //
-//   P_k(w | h)  = max(c(hw) - D_k, 0) / c(h) + D_k t(h) / c(h) * Q_{k-1}(w | h')
-//   Q_k         = the same with continuation counts, the number of different tokens seen before hw;
-//   Q_0         = 1 / V,    t(h) = number of different w after h,    h' = h without its oldest token
-//   D_k         = n1 / (n1 + 2 n2), n1 and n2 the number of counts that are one and two
+//   P_k(w | h) = max(c(hw) - D_k, 0) / c(h) + D_k t(h) / c(h) * Q_{k-1}(w | h')
+//   Q_k = the same with continuation counts, the number of different tokens seen before hw
+//   Q_0 = 1 / V,    t(h) = number of different w after h,    h' = h without its oldest token
+//   D_k = n1 / (n1 + 2 n2), n1 and n2 the number of counts that are one and two
 //
 // P_k is the model of order k; for an unseen context it is Q_{k-1}. Documents follow each other as
 // in the shards, with the EOT token between them, as in the training of a model.

@@ -1,7 +1,8 @@
 // GPT-2's pre-split: cuts text into pieces; no token crosses a piece's end. The alternatives in
 // order:
 //
-//   's 't 're 've 'm 'll 'd  |  ?L+  |  ?N+  |  ?(neither space, L nor N)+  |  S+ not before a non-space  |  S+
+//   's 't 're 've 'm 'll 'd  |   ?L+  |   ?N+  |   ?(neither space, L nor N)+
+//   |  S+ not before a non-space  |  S+
 //
 // L, N: Unicode letters and numbers; S: the 25 code points of White_Space; " ?" is one optional
 // ASCII space. A byte outside valid UTF-8 is a piece of its own, and the text before it is split as

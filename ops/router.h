@@ -148,7 +148,8 @@ Cost router_backward_cost(const RouterBackward<T>& a) {
           .flops = 10.0 * double(a.logits.size())};
 }
 
-// The CUDA bodies, which the functions above call where `on` has a GPU (router.cu, router/backward.cu).
+// The CUDA bodies, which the functions above call where `on` has a GPU (router.cu,
+// router/backward.cu).
 namespace gpu {
 void router_backward(Exec on, const RouterBackward<float>& a);
 void router_backward(Exec on, const RouterBackward<bf16>& a);

@@ -13,8 +13,8 @@
 #include <exception>
 
 #include "base/check.h"
-#include "tests/ops/op_case.h"
 #include "machine/gpu_timer.h"
+#include "tests/ops/op_case.h"
 
 #ifndef ASSAY_BENCH_OPS
 #define ASSAY_BENCH_OPS ""

@@ -1,5 +1,5 @@
-// Norm, query, key and value products, rotation, attention, output product; forward and backward are
-// the same list in opposite orders.
+// Norm, query, key and value products, rotation, attention, output product. Backward is the same list
+// in reverse.
 #include <algorithm>
 #include <cmath>
 

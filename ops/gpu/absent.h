@@ -21,5 +21,7 @@ namespace assay::gpu {
 
 }  // namespace assay::gpu
 
-#define ASSAY_GPU_ABSENT(op, ...) \
-  [[gnu::weak]] void op(Exec, const __VA_ARGS__&) { refuse_absent(#op); }
+#define ASSAY_GPU_ABSENT(op, ...)                   \
+  [[gnu::weak]] void op(Exec, const __VA_ARGS__&) { \
+    refuse_absent(#op);                             \
+  }

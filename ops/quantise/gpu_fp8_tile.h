@@ -10,10 +10,10 @@
 
 #include "base/small_float.h"
 #include "cuda/gpu.h"
-#include "ops/zero.h"
 #include "ops/gpu/amax.h"
 #include "ops/quantise.h"
 #include "ops/quantise/scale.h"
+#include "ops/zero.h"
 
 namespace assay::gpu {
 

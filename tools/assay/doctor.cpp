@@ -12,10 +12,10 @@
 
 #include "base/check.h"
 #include "cuda/device.h"
+#include "machine/limits.h"
 #include "models/decoder/decoder.h"
 #include "ops/cpu_gemm/amx.h"
 #include "session/build_info.h"
-#include "machine/limits.h"
 #if ASSAY_HAS_CUDA
 #include "machine/gpu_timer.h"
 #endif

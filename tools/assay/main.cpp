@@ -11,9 +11,9 @@
 
 #include "base/check.h"
 #include "base/suggest.h"
+#include "machine/openmp_wait_policy.h"
 #include "session/build_info.h"
 #include "tools/assay/commands.h"
-#include "machine/openmp_wait_policy.h"
 
 namespace assay {
 namespace {

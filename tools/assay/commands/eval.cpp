@@ -10,10 +10,10 @@
 #include "eval/validation.h"
 #include "lab/runs/core_parts.h"
 #include "session/build_info.h"
-#include "tools/assay/commands.h"
-#include "tools/assay/core_evaluation.h"
 #include "session/eval_file.h"
 #include "session/run_data.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/core_evaluation.h"
 
 namespace assay {
 namespace {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "tools/assay/commands.h"
 #include "session/loaded_model.h"
+#include "tools/assay/commands.h"
 
 namespace assay {
 namespace {

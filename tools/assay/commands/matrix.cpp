@@ -21,10 +21,10 @@
 #include "lab/matrix/report.h"
 #include "models/audit/audit_report.h"
 #include "session/build_info.h"
-#include "tools/assay/commands.h"
-#include "tools/assay/matrix_runner.h"
 #include "session/run_data.h"
 #include "session/session_device.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/matrix_runner.h"
 
 namespace assay {
 namespace {
