@@ -1,7 +1,7 @@
 // Decides by their text which documents are held out for validation. The split does not change when
 // files are cut, joined, reordered or added to, and equal documents are in the same split.
 //
-//   number(text) = first 53 bits of SHA-256(first MiB of the text, white space around it cut) / 2^53
+//   number(text) = first 53 bits of SHA-256(first MiB of the text, outer white space cut) / 2^53
 //   held out:      number < share; the documents of a smaller share are among those of a larger
 #pragma once
 

@@ -60,8 +60,8 @@ void head_loss_eval(Exec on, const HeadLossEval<T>& a);
 
 // Rows of logits whose gradient exists at once on the CPU.
 int64_t head_loss_chunk_rows(int64_t tokens, int64_t vocab);
-// Bytes of HeadLoss::scratch. For a GPU they are room for chunks of 8192 rows, its best size. It also
-// works with the bytes for a CPU, in smaller chunks; the last bits of dweight depend on the chunk.
+// Bytes of HeadLoss::scratch. For a GPU they are room for chunks of 8192 rows, its best size. It
+// also works with a CPU's bytes, in smaller chunks; the last bits of dweight depend on the chunk.
 template <typename T>
 int64_t head_loss_scratch_bytes(Backend backend, int64_t tokens, int64_t vocab);
 template <typename T>

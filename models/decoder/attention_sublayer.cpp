@@ -1,5 +1,5 @@
-// Norm, query, key and value products, rotation, attention, output product. Backward is the same list
-// in reverse.
+// Norm, query, key and value products, rotation, attention, output product. Backward is the same
+// list in reverse.
 #include <algorithm>
 #include <cmath>
 
