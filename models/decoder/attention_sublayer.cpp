@@ -122,7 +122,7 @@ class AttentionSublayer final : public Sublayer<T> {
                           .kv_heads = config_.resolved_kv_heads(),
                           .head_dim = config_.resolved_head_dim(),
                           .sequence = shape.sequence});
-    if (config_.qk_norm) qk_norm_gradient(on, n);
+    if (config_.qk_norm) qk_norm_gradient(on, q, n);
     qkv_weight_.backward(on, q,
                          {.dx = s_.dnorm.rows(0, n),
                           .dy = dqkv,
@@ -221,7 +221,7 @@ class AttentionSublayer final : public Sublayer<T> {
                             .head_dim = config_.resolved_head_dim(),
                             .eps = static_cast<float>(config_.norm_eps)});
   }
-  void qk_norm_gradient(Exec on, int64_t n) const {
+  void qk_norm_gradient(Exec on, const QuantPass& q, int64_t n) const {
     qk_norm_backward<T>(on, {.dqkv = s_.dqkv.rows(0, n),
                              .amax = dqkv_amax(q),
                              .dq_weight = dq_norm_,
