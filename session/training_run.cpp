@@ -5,10 +5,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/telemetry/reader.h"
 #include "lab/receipt/make.h"
 #include "models/audit/contract.h"
+#include "models/linear/precision.h"
 #include "models/parameters/table.h"
 #include "session/build_info.h"
 #include "session/measure_step.h"
