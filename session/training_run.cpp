@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/telemetry/reader.h"
+#include "lab/matrix/matrix.h"
 #include "lab/receipt/make.h"
 #include "models/audit/contract.h"
 #include "models/linear/precision.h"
