@@ -61,9 +61,9 @@ Config config_of(const Options& o) {
     c.model.moe->shared = o.shared;
     c.model.moe->expert_ffn = o.expert_ffn;
     RouterConfig& router = c.model.moe->router;
-    router.score = o.router;
+    router.score = *choice_named<RouterScore>(o.router);
     const bool balanced_by_loss = o.router == "softmax";
-    router.aux = balanced_by_loss ? "switch" : "none";
+    router.aux = balanced_by_loss ? RouterAux::kSwitch : RouterAux::kNone;
     router.aux_alpha = balanced_by_loss ? 0.01 : 0;
     router.z_alpha = balanced_by_loss ? 0.001 : 0;
     router.bias_rate = balanced_by_loss ? 0 : 1e-4;
@@ -187,7 +187,7 @@ int measure(const Options& o, const Session& session) {
     result["model"] = name;
     result["device"] = device.name();
     result["recipe"] = config.precision.recipe;
-    result["products"] = config.precision.products;
+    result["products"] = name_of(config.precision.products);
     result["threads"] = on.threads;
     result["tokens"] = tokens;
     result["micro_batches"] = o.micro_batches;
@@ -224,7 +224,7 @@ int measure(const Options& o, const Session& session) {
 
 int run(const Options& o) {
   Config config = config_of(o);
-  if (!o.products.empty()) config.precision.products = o.products;
+  if (!o.products.empty()) config.precision.products = *choice_named<ProductsMode>(o.products);
   config.run.threads = o.threads;
   const Session session(std::move(config), {.device = o.device});
   return measure(o, session);

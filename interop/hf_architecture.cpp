@@ -44,7 +44,7 @@ const FamilyName& family_name(Family family) {
 
 Family choose_family(const ModelConfig& m) {
   if (moe_blocks(m) == 0) return m.qk_norm ? Family::kQwen3 : Family::kLlama;
-  if (m.moe->router.score == "sigmoid") {
+  if (m.moe->router.score == RouterScore::kSigmoid) {
     if (m.moe->experts > 1) return Family::kGlm4Moe;
     throw UserError("a sigmoid router with model.moe.experts = 1 is not a Glm4MoeForCausalLM",
                     "its router needs the two best experts: train at least 2");
@@ -68,15 +68,18 @@ std::vector<std::string> folded_gains(const ModelConfig& m) {
   const auto add = [&](const char* field, double gain, const char* where) {
     if (gain != 1) folded.push_back(strprintf("model.%s = %g into %s", field, gain, where));
   };
-  if (m.attention_gain != "one") {
-    folded.push_back("model.attention_gain = " + m.attention_gain + " into o_proj");
+  if (m.attention_gain != AttentionGain::kOne) {
+    folded.push_back(std::string("model.attention_gain = ") + name_of(m.attention_gain) +
+                     " into o_proj");
   }
   add("embed_gain", m.embed_gain, "embed_tokens");
   add("logit_gain", m.logit_gain, writes_tied(m) ? "embed_tokens" : "lm_head");
   if (moe_blocks(m) == 0) return folded;
   const RouterConfig& router = m.moe->router;
-  if (router.score == "sigmoid") add("moe.router.route_scale", router.route_scale, "mlp.gate");
-  if (router.score == "softmax") add("moe.router.gate_scale", router.gate_scale, "experts' w2");
+  if (router.score == RouterScore::kSigmoid)
+    add("moe.router.route_scale", router.route_scale, "mlp.gate");
+  if (router.score == RouterScore::kSoftmax)
+    add("moe.router.gate_scale", router.gate_scale, "experts' w2");
   return folded;
 }
 

@@ -166,7 +166,7 @@ void read_mixtral(const JsonFields& fields, ModelConfig& m) {
   moe.experts = fields.count("num_local_experts");
   moe.top_k = fields.count("num_experts_per_tok");
   moe.expert_ffn = fields.count("intermediate_size");
-  moe.router.score = "softmax";
+  moe.router.score = RouterScore::kSoftmax;
   m.ffn = moe.expert_ffn;  // used by no block
 }
 
@@ -181,7 +181,7 @@ void read_glm4_moe(const JsonFields& fields, ModelConfig& m) {
   moe.shared = fields.count("n_shared_experts", 0);
   moe.expert_ffn = fields.count("moe_intermediate_size");
   moe.first_dense_layers = fields.count("first_k_dense_replace", 0);
-  moe.router.score = "sigmoid";
+  moe.router.score = RouterScore::kSigmoid;
   moe.router.gate_scale = fields.positive("routed_scaling_factor");
   moe.router.bias_rate = kUsualBiasRate;
   m.ffn = fields.count("intermediate_size");

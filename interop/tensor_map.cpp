@@ -69,7 +69,7 @@ class Mapping {
       add(theirs + "k_norm.weight", {width}, ours + "k_norm");
     }
     const double gain =
-        m_.attention_gain == "depth" ? 1.0 / std::sqrt(2.0 * double(m_.layers)) : 1.0;
+        m_.attention_gain == AttentionGain::kDepth ? 1.0 / std::sqrt(2.0 * double(m_.layers)) : 1.0;
     add(theirs + "o_proj.weight", {m_.hidden, q}, ours + "out", {.gain = gain});
   }
 

@@ -23,13 +23,11 @@
 #include "base/cost.h"
 #include "base/view.h"
 #include "cuda/exec.h"
+#include "ops/router_choices.h"
 
 namespace assay {
 
-enum class RouterScore { kSigmoid, kSoftmax };
 enum class NormalizeGates { kNo, kYes };
-enum class RouterAux { kNone, kSwitch, kGates };
-enum class AuxScope { kMicro, kStep, kSequence };
 
 // K is expert.dim[1].
 struct RouterSettings {

@@ -122,7 +122,7 @@ void TrainingRun::open() {
   const double peak = peak_flop_per_s(session_.device, on_, session_.recipe);
   recorder_.emplace(recorder_config(peak), *log_);
   recorder_->telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak));
-  recorder_->telemetry().set_meta("contract", config().contract.kind);
+  recorder_->telemetry().set_meta("contract", name_of(config().contract.kind));
   if (dir_->previous() && !newest_) {
     require_never_saved(*dir_);
     recorder_->telemetry().truncate_after(0, "from the beginning: there was no checkpoint yet");

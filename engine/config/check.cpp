@@ -53,7 +53,7 @@ void validate_moe(const ModelConfig& m) {
                         " is more than model.layers = " + text(m.layers),
                     "leave at least one block for the experts, or take model.moe out");
   }
-  if (moe.router.aux == "none" && moe.router.aux_alpha > 0) {
+  if (moe.router.aux == RouterAux::kNone && moe.router.aux_alpha > 0) {
     throw UserError("model.moe.router.aux_alpha is set but model.moe.router.aux is none",
                     "choose aux: switch or aux: gates, or aux_alpha: 0");
   }
@@ -104,7 +104,7 @@ void validate_samples(const SamplesConfig& samples) {
 }
 
 void validate_optimizer(const Config& c) {
-  if (c.schedule.decay == "cosine" && c.schedule.floor > c.optimizer.lr) {
+  if (c.schedule.decay == DecayShape::kCosine && c.schedule.floor > c.optimizer.lr) {
     throw UserError(strprintf("schedule.floor = %g is above optimizer.lr = %g", c.schedule.floor,
                               c.optimizer.lr),
                     "the floor is the learning rate that the decay ends at");
@@ -155,16 +155,16 @@ void validate_schedule_fractions(const ScheduleConfig& s) {
 }
 
 // Hint: how to give the coefficient of a contract kind.
-const char* coefficient_hint(const std::string& kind) {
-  if (kind == "flops") {
+const char* coefficient_hint(ContractKind kind) {
+  if (kind == ContractKind::kFlops) {
     return "give the training FLOPs, e.g. contract: {kind: flops, coefficient: 1e15}, or "
            "contract.reference: a configuration or a run";
   }
-  if (kind == "seconds") {
+  if (kind == ContractKind::kSeconds) {
     return "give the seconds of training, e.g. contract: {kind: seconds, coefficient: 600}, or "
            "contract.reference: a run";
   }
-  if (kind == "active-width") {
+  if (kind == ContractKind::kActiveWidth) {
     return "give the active FFN width, e.g. contract: {kind: active-width, coefficient: 3072}, or "
            "contract.reference: a configuration or a run";
   }
@@ -173,9 +173,9 @@ const char* coefficient_hint(const std::string& kind) {
 }
 
 void validate_contract(const ContractConfig& c) {
-  const bool steps = c.kind == "steps";
+  const bool steps = c.kind == ContractKind::kSteps;
   if (!steps && c.coefficient <= 0 && c.reference.empty()) {
-    throw UserError("contract.kind is " + c.kind +
+    throw UserError(std::string("contract.kind is ") + name_of(c.kind) +
                         " but contract.coefficient is not given, and no contract.reference",
                     coefficient_hint(c.kind));
   }
@@ -185,9 +185,9 @@ void validate_contract(const ContractConfig& c) {
                   c.coefficient, c.reference.c_str()),
         "take one out: contract.coefficient: 0, or contract.reference: \"\"");
   }
-  if (c.horizon > 0 && !steps && c.kind != "active-width") {
+  if (c.horizon > 0 && !steps && c.kind != ContractKind::kActiveWidth) {
     throw UserError(strprintf("contract.horizon = %ld, but the contract %s has its own",
-                              long(c.horizon), c.kind.c_str()),
+                              long(c.horizon), name_of(c.kind)),
                     "take it out; the program writes it for kinds steps and active-width");
   }
   for (const double f : c.landings.value_or(std::vector<double>())) {
@@ -202,7 +202,8 @@ void validate_contract(const ContractConfig& c) {
 
 // True if no contract sets run.steps later.
 bool steps_are_given(const Config& c) {
-  return c.contract.kind == "steps" && c.contract.reference.empty() && c.contract.horizon == 0;
+  return c.contract.kind == ContractKind::kSteps && c.contract.reference.empty() &&
+         c.contract.horizon == 0;
 }
 
 }  // namespace

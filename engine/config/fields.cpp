@@ -22,6 +22,10 @@ const char* type_name(const double&) {
 const char* type_name(const std::string&) {
   return "text";
 }
+template <IsChoice E>
+const char* type_name(const E&) {
+  return "text";
+}
 const char* type_name(const std::vector<std::string>&) {
   return "list";
 }
@@ -45,6 +49,7 @@ class Collector {
                      .value = yaml_scalar(field),
                      .doc = doc,
                      .check = check});
+    if constexpr (IsChoice<T>) rows_.back().check.choices = choice_names<T>();
   }
 
   template <typename T>

@@ -36,6 +36,10 @@ std::string yaml_scalar(bool value);
 std::string yaml_scalar(int64_t value);
 std::string yaml_scalar(double value);
 std::string yaml_scalar(const std::string& value);
+template <IsChoice E>
+std::string yaml_scalar(E value) {
+  return yaml_scalar(std::string(name_of(value)));
+}
 std::string yaml_scalar(const std::vector<std::string>& value);
 std::string yaml_scalar(const std::optional<double>& value);
 std::string yaml_scalar(const std::optional<std::vector<double>>& value);

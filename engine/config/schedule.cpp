@@ -37,7 +37,7 @@ Schedule make_schedule(const Config& config) {
   return {.steps = steps,
           .warmup = warmup,
           .warmdown = warmdown,
-          .decay = config.schedule.decay == "cosine" ? DecayShape::kCosine : DecayShape::kLinear,
+          .decay = config.schedule.decay,
           .floor_share = config.schedule.floor / config.optimizer.lr};
 }
 

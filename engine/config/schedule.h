@@ -15,8 +15,6 @@
 
 namespace assay {
 
-enum class DecayShape { kLinear, kCosine };
-
 struct Schedule {
   int64_t steps = 1;
   int64_t warmup = 0;

@@ -60,9 +60,16 @@ class SetField {
   void operator()(const char* name, T& field, const char* doc, const FieldCheck& check) {
     if (key_ != name) return;
     found_ = true;
-    set(field, check);
-    const std::string wrong = out_of_range(field, check);
-    if (!wrong.empty()) fail(wrong, std::string(doc) + ": " + check_text(check));
+    if constexpr (IsChoice<T>) {
+      std::string text;
+      const FieldCheck choices = one_of(choice_names<T>());
+      set(text, choices);
+      require(out_of_range(text, choices), doc, choices);
+      field = *choice_named<T>(text);
+    } else {
+      set(field, check);
+      require(out_of_range(field, check), doc, check);
+    }
   }
   template <typename T>
   void section(const char* name, T& nested, const char*);
@@ -79,6 +86,9 @@ class SetField {
   }
 
  private:
+  void require(const std::string& wrong, const char* doc, const FieldCheck& check) const {
+    if (!wrong.empty()) fail(wrong, std::string(doc) + ": " + check_text(check));
+  }
   [[noreturn]] void fail(const std::string& what, const std::string& hint) const {
     throw UserError(source_.at(key_node_) + ": " + prefix_ + key_ + " " + what, hint);
   }

@@ -144,7 +144,7 @@ class Run {
     for (const Landing& l : p_.landings) {
       if (l.step != done_) continue;
       p_.recorder.event(done_, "landing",
-                        strprintf("%g of %s", l.fraction, p_.config.contract.kind.c_str()));
+                        strprintf("%g of %s", l.fraction, name_of(p_.config.contract.kind)));
     }
   }
 

@@ -69,14 +69,16 @@ void CollapseGuard::replay(const TelemetryReader& telemetry) {
 }
 
 size_t CollapseGuard::deciding_layer() const {
-  const auto at = rule_->layers == "all" ? std::min_element(streak_.begin(), streak_.end())
-                                         : std::max_element(streak_.begin(), streak_.end());
+  const auto at = rule_->layers == CollapseLayers::kAll
+                      ? std::min_element(streak_.begin(), streak_.end())
+                      : std::max_element(streak_.begin(), streak_.end());
   return size_t(at - streak_.begin());
 }
 
 bool CollapseGuard::holds() const {
   if (!rule_ || layers_.empty()) return false;
-  const int64_t streak = rule_->layers == "mean" ? mean_streak_ : streak_[deciding_layer()];
+  const int64_t streak =
+      rule_->layers == CollapseLayers::kMean ? mean_streak_ : streak_[deciding_layer()];
   return streak >= rule_->logged_steps;
 }
 
@@ -85,12 +87,13 @@ std::string CollapseGuard::because() const {
   const size_t layer = deciding_layer();
   std::string text = rule_->measure;
   double value = mean_;
-  if (rule_->layers == "mean") {
+  if (rule_->layers == CollapseLayers::kMean) {
     text += " in the mean over the layers";
   } else {
     value = values_[layer];
-    text += strprintf(" of %slayer %ld", rule_->layers == "all" ? "every layer, " : "",
-                      long(layers_[layer]));
+    text +=
+        strprintf(" of %slayer %ld", rule_->layers == CollapseLayers::kAll ? "every layer, " : "",
+                  long(layers_[layer]));
   }
   return text + strprintf(" is %.3f, at %s %g for %ld logged steps", value,
                           rule_->at_least ? "least" : "most",

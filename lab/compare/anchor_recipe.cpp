@@ -91,7 +91,7 @@ class Recipe {
     text("QK-norm", "no", m.qk_norm ? "yes" : "no");
     number("RoPE base", 10000, m.rope_theta);
     text("attention branch", "times 1/sqrt(2L)",
-         m.attention_gain == "depth" ? "times 1/sqrt(2L)" : "times 1");
+         m.attention_gain == AttentionGain::kDepth ? "times 1/sqrt(2L)" : "times 1");
     std::string ffn = strprintf("SwiGLU, %s wide", grouped(m.ffn).c_str());
     if (m.moe)
       ffn = strprintf("%ld experts, %ld per token, SwiGLU %s wide", long(m.moe->experts),
@@ -104,7 +104,7 @@ class Recipe {
 
   void optimizer() {
     const OptimizerConfig& o = c_.optimizer;
-    text("optimizer", "adamw", o.kind);
+    text("optimizer", "adamw", name_of(o.kind));
     number("learning rate", 1.8e-3, o.lr);
     number("beta1", 0.9, o.beta1);
     number("beta2", 0.95, o.beta2);
@@ -123,7 +123,7 @@ class Recipe {
     count("tokens", 4999610368, c_.run.steps * c_.run.batch_tokens);
     count("warm-up", 256, s.warmup);
     count("warm-down", 2048, s.warmdown);
-    text("decay", "linear", c_.schedule.decay);
+    text("decay", "linear", name_of(c_.schedule.decay));
   }
 
   void validation() {

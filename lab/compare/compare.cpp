@@ -51,7 +51,7 @@ CurvePoint curve_point(const SeedGroup& group, int64_t horizon, double fraction)
   if (!step) return point;
   point.measured_at = *step;
   // Under a contract of seconds every seed takes its own number of steps.
-  const bool own_steps = group.config().contract.kind == "seconds";
+  const bool own_steps = group.config().contract.kind == ContractKind::kSeconds;
   point.loss = summarise(values_of(group, [&](const RunRecord& run) -> std::optional<double> {
     if (!own_steps) return value_of(run.val_at(*step));
     const RunRecord* const one[] = {&run};
@@ -155,16 +155,19 @@ void check_held(std::span<const RunRecord> runs, const std::string& kind,
                 std::vector<std::string>& marks) {
   const RunRecord *least = nullptr, *most = nullptr;
   for (const RunRecord& run : runs) {
-    const HeldFixed held = held_fixed(kind, run);
+    const HeldFixed held = held_fixed(*choice_named<ContractKind>(kind), run);
     if (!held.value) {
       marks.push_back(strprintf("--contract %s: %s of %s were not logged", kind.c_str(), held.what,
                                 run.name.c_str()));
       return;
     }
-    if (!least || *held.value < *held_fixed(kind, *least).value) least = &run;
-    if (!most || *held.value > *held_fixed(kind, *most).value) most = &run;
+    if (!least || *held.value < *held_fixed(*choice_named<ContractKind>(kind), *least).value)
+      least = &run;
+    if (!most || *held.value > *held_fixed(*choice_named<ContractKind>(kind), *most).value)
+      most = &run;
   }
-  const HeldFixed low = held_fixed(kind, *least), high = held_fixed(kind, *most);
+  const HeldFixed low = held_fixed(*choice_named<ContractKind>(kind), *least),
+                  high = held_fixed(*choice_named<ContractKind>(kind), *most);
   if (*high.value <= (1 + kHeldWithin) * *low.value) return;
   marks.push_back(strprintf("--contract %s is not kept: %s: %.6g in %s, %.6g in %s", kind.c_str(),
                             low.what, *low.value, least->name.c_str(), *high.value,

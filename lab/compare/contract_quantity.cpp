@@ -22,7 +22,7 @@ std::string share_text(const RunRecord& run) {
 
 int64_t contract_horizon(const RunRecord& run) {
   const ContractConfig& contract = run.config.contract;
-  if (contract.kind == "active-width" || !horizon_is_known(run.config)) {
+  if (contract.kind == ContractKind::kActiveWidth || !horizon_is_known(run.config)) {
     return contract.horizon > 0 ? contract.horizon : run.config.run.steps;
   }
   return horizon(run.config, run.audit);
@@ -31,33 +31,34 @@ int64_t contract_horizon(const RunRecord& run) {
 std::string contract_text(const RunRecord& run) {
   const ContractConfig& contract = run.config.contract;
   const std::string share = share_text(run);
-  if (contract.kind == "activeDN")
+  if (contract.kind == ContractKind::kActiveDN)
     return share + strprintf("activeDN at %.6g tokens per active parameter", contract.coefficient);
-  if (contract.kind == "totalDN")
+  if (contract.kind == ContractKind::kTotalDN)
     return share + strprintf("totalDN at %.6g tokens per total parameter%s", contract.coefficient,
                              contract.shared_in_total ? "" : ", shared experts left out");
-  if (contract.kind == "flops")
+  if (contract.kind == ContractKind::kFlops)
     return share + strprintf("flops: %.6g FLOPs of training", contract.coefficient);
-  if (contract.kind == "seconds")
+  if (contract.kind == ContractKind::kSeconds)
     return share + strprintf("seconds: %.6g s of training", contract.coefficient);
   const std::string steps =
       strprintf("%s steps of %s tokens", grouped(contract_horizon(run)).c_str(),
                 grouped(run.config.run.batch_tokens).c_str());
-  if (contract.kind == "active-width")
+  if (contract.kind == ContractKind::kActiveWidth)
     return share +
            strprintf("active-width: FFN %s, ", grouped(run.audit.ffn_active_width).c_str()) + steps;
-  return share + contract.kind + ": " + steps;
+  return share + name_of(contract.kind) + ": " + steps;
 }
 
-HeldFixed held_fixed(const std::string& kind, const RunRecord& run) {
-  if (kind == "steps") return {"planned steps", double(run.config.run.steps)};
-  if (kind == "active-width") return {"active FFN width", double(run.audit.ffn_active_width)};
-  if (kind == "activeDN")
+HeldFixed held_fixed(ContractKind kind, const RunRecord& run) {
+  if (kind == ContractKind::kSteps) return {"planned steps", double(run.config.run.steps)};
+  if (kind == ContractKind::kActiveWidth)
+    return {"active FFN width", double(run.audit.ffn_active_width)};
+  if (kind == ContractKind::kActiveDN)
     return {"tokens per active parameter", planned_tokens(run) / double(run.audit.active)};
-  if (kind == "totalDN")
+  if (kind == ContractKind::kTotalDN)
     return {"tokens per total parameter", planned_tokens(run) / double(run.audit.total)};
-  if (kind == "flops") return {"training FLOPs", run.flops_at(run.config.run.steps)};
-  CHECK(kind == "seconds", "contract %s", kind.c_str());
+  if (kind == ContractKind::kFlops) return {"training FLOPs", run.flops_at(run.config.run.steps)};
+  CHECK(kind == ContractKind::kSeconds, "contract %s", name_of(kind));
   return {"seconds of training", run.seconds_at(run.steps_done)};
 }
 

@@ -23,6 +23,6 @@ struct HeldFixed {
   const char* what;
   std::optional<double> value;
 };
-HeldFixed held_fixed(const std::string& kind, const RunRecord& run);
+HeldFixed held_fixed(ContractKind kind, const RunRecord& run);
 
 }  // namespace assay

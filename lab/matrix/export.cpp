@@ -161,7 +161,7 @@ std::string summary_csv(const MatrixSummary& summary) {
       std::optional<Summary> difference;
       if (row.difference) difference.emplace(row.difference->summary);
       text += csv_line({table.contract.name,
-                        table.contract.kind,
+                        table.contract.kind_text(),
                         exact(table.contract.coefficient),
                         row.cell->model,
                         row.cell->precision,
@@ -237,7 +237,7 @@ std::string summary_json(const MatrixSummary& summary) {
   for (const ContractTable& table : summary.tables) {
     ordered_json t;
     t["name"] = table.contract.name;
-    t["kind"] = table.contract.kind;
+    t["kind"] = table.contract.kind_text();
     t["coefficient"] = table.contract.coefficient;
     t["reference"] = table.contract.reference;
     t["fraction"] = table.contract.fraction;

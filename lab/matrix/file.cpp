@@ -183,53 +183,56 @@ class Reader {
           item, "a contract",
           {
               {"name", [&](const auto& v) { c.name = plain_name(v, "the contract name"); }},
-              {"kind", [&](const auto& v) { c.kind = text(v, "kind"); }},
+              {"kind", [&](const auto& v) { c.kind = contract_kind(item, text(v, "kind")); }},
               {"coefficient", [&](const auto& v) { c.coefficient = number(v, "coefficient"); }},
               {"reference", [&](const auto& v) { c.reference = text(v, "reference"); }},
               {"fraction", [&](const auto& v) { c.fraction = number(v, "fraction"); }},
               {"landings", [&](const auto& v) { c.landings = fractions(v, "landings"); }},
           });
-      if (c.kind.empty()) {
+      if (!c.kind) {
         fail(item, "a contract has no kind", "e.g. - {kind: activeDN, coefficient: 20}");
       }
       check_contract(item, c);
-      if (c.name.empty()) c.name = c.kind;
+      if (c.name.empty()) c.name = c.kind_text();
       for (const MatrixContract& other : file_.contracts) {
         if (other.name == c.name) {
           fail(item, "two contracts are called " + c.name,
-               "take one out, or give them different names: {name: ..., kind: " + c.kind + "}");
+               "take one out, or give them different names: {name: ..., kind: " + c.kind_text() +
+                   "}");
         }
       }
       file_.contracts.push_back(c);
     });
   }
 
+  ContractKind contract_kind(const YAML::Node& item, const std::string& name) const {
+    if (const auto kind = choice_named<ContractKind>(name)) return *kind;
+    const std::vector<std::string> known = choice_names<ContractKind>();
+    const std::string near = nearest_name(name, known);
+    fail(item, "contract kind " + name + " is unknown",
+         near.empty() ? check_text(one_of(known)) : "did you mean " + near + "?");
+  }
+
   void check_contract(const YAML::Node& item, const MatrixContract& c) const {
-    for (const FieldRow& row : all_config_fields()) {
-      const auto& known = row.check.choices;
-      if (row.path == "contract.kind" && std::count(known.begin(), known.end(), c.kind) == 0) {
-        const std::string near = nearest_name(c.kind, known);
-        fail(item, "contract kind " + c.kind + " is unknown",
-             near.empty() ? check_text(row.check) : "did you mean " + near + "?");
-      }
-    }
     if (c.coefficient < 0) {
       fail(item,
-           strprintf("contract %s: coefficient = %g is negative", c.kind.c_str(), c.coefficient),
+           strprintf("contract %s: coefficient = %g is negative", c.kind_text().c_str(),
+                     c.coefficient),
            "tokens per parameter, e.g. coefficient: 20");
     }
     if (!(c.fraction > 0 && c.fraction <= 1)) {
       fail(item,
-           strprintf("contract %s: fraction = %g is out of range", c.kind.c_str(), c.fraction),
+           strprintf("contract %s: fraction = %g is out of range", c.kind_text().c_str(),
+                     c.fraction),
            "a share of the horizon, above 0 and at most 1");
     }
     if (c.coefficient > 0 && !c.reference.empty()) {
-      fail(item, "contract " + c.kind + " has a coefficient and a reference",
+      fail(item, "contract " + c.kind_text() + " has a coefficient and a reference",
            "the reference sets the coefficient: take one out");
     }
-    const bool needs_one = c.kind == "activeDN" || c.kind == "totalDN";
+    const bool needs_one = c.kind == ContractKind::kActiveDN || c.kind == ContractKind::kTotalDN;
     if (needs_one && c.coefficient == 0 && c.reference.empty()) {
-      fail(item, "contract " + c.kind + " has no coefficient",
+      fail(item, "contract " + c.kind_text() + " has no coefficient",
            "give tokens per parameter, coefficient: 20, or a model whose run sets it, reference: " +
                (file_.models.empty() ? "MODEL" : file_.models.front().name));
     }

@@ -37,12 +37,14 @@ struct MatrixModel {
 
 struct MatrixContract {
   std::string name;                             // of its table: the kind unless given
-  std::string kind;                             // "" = the contract of each configuration
+  std::optional<ContractKind> kind;             // nothing: the contract of each configuration
   double coefficient = 0;                       // 0 = taken from the reference, or none
   std::string reference;                        // a model of the matrix
   double fraction = 1;                          // of the horizon
   std::optional<std::vector<double>> landings;  // as contract.landings of a configuration
   std::string where;                            // file and line
+
+  std::string kind_text() const { return kind ? name_of(*kind) : ""; }
 };
 
 // `measure` of model `of` is below, above or near a number or the same measure of another model.

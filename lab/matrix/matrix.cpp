@@ -68,15 +68,15 @@ const MatrixModel& model_called(const MatrixFile& file, const std::string& name)
 void resolve_contract_reference(const MatrixFile& file, MatrixContract& contract,
                                 ContractConfig& resolved) {
   if (contract.reference.empty()) return;
-  if (contract.kind == "seconds") {
+  if (contract.kind == ContractKind::kSeconds) {
     throw UserError(contract.where + ": contract seconds has a reference that is not trained yet",
                     "give the seconds: coefficient: 600");
   }
   const Reference reference =
       reference_of(contract.reference, load_model(file, model_called(file, contract.reference)));
-  if (contract.kind != "steps") {
+  if (contract.kind != ContractKind::kSteps) {
     contract.coefficient =
-        reference_coefficient(contract.kind, reference, shared_experts(resolved));
+        reference_coefficient(*contract.kind, reference, shared_experts(resolved));
     resolved.coefficient = contract.coefficient;
   }
   resolved.derived_from = strprintf("%s, %ld steps of %ld tokens", reference.name.c_str(),
@@ -93,12 +93,13 @@ int64_t threads_of_a_run(const MatrixFile& file) {
 
 void apply_contract(Config& config, const MatrixContract& contract,
                     const ContractConfig& resolved) {
-  if (contract.kind.empty()) {
+  if (!contract.kind) {
     resolve_reference(config);
     return;
   }
   // For kinds steps and active-width the reference sets the steps themselves.
-  const bool own_steps = contract.kind == "steps" || contract.kind == "active-width";
+  const bool own_steps =
+      contract.kind == ContractKind::kSteps || contract.kind == ContractKind::kActiveWidth;
   if (own_steps && !contract.reference.empty()) config.run.steps = resolved.horizon;
   config.contract = resolved;
   config.contract.horizon = 0;
@@ -189,7 +190,7 @@ Matrix lay_out(const MatrixFile& file) {
   std::map<std::pair<std::string, std::string>, int64_t> memory_bytes;  // by model, precision
   for (MatrixContract& contract : matrix.file.contracts) {
     ContractConfig resolved;
-    resolved.kind = contract.kind;
+    if (contract.kind) resolved.kind = *contract.kind;
     resolved.coefficient = contract.coefficient;
     resolved.fraction = contract.fraction;
     resolved.landings = contract.landings;
@@ -239,7 +240,7 @@ Config what_matters(const Config& config) {
   c.run.milestone_every = usual.run.milestone_every;
   c.telemetry.collapse_stop = std::nullopt;  // changes only where a run stops
   c.data.cache = "";
-  if (c.contract.kind == "seconds") {
+  if (c.contract.kind == ContractKind::kSeconds) {
     c.run.steps = usual.run.steps;  // measured by the run
     c.contract.step_seconds = 0;
     return c;

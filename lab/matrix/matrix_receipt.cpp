@@ -79,7 +79,7 @@ Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& sum
   }
   for (const ContractTable& table : summary.tables) {
     ReceiptJson contract;
-    contract["kind"] = table.contract.kind;
+    contract["kind"] = table.contract.kind_text();
     contract["coefficient"] = table.contract.coefficient;
     contract["reference"] = table.contract.reference;
     bundle.contract[table.contract.name] = contract;

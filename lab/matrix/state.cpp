@@ -204,7 +204,7 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
   for (const MatrixContract& contract : matrix.file.contracts) {
     ordered_json c;
     c["name"] = contract.name;
-    c["kind"] = contract.kind;
+    c["kind"] = contract.kind_text();
     c["coefficient"] = contract.coefficient;
     c["reference"] = contract.reference;
     c["fraction"] = contract.fraction;

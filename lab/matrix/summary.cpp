@@ -162,13 +162,15 @@ MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder)
 
 std::string contract_text(const MatrixContract& c) {
   std::string text;
-  if (c.kind.empty()) return "each model's own number of steps";
-  if (c.kind == "activeDN") text = strprintf("%.6g tokens per active parameter", c.coefficient);
-  if (c.kind == "totalDN") text = strprintf("%.6g tokens per parameter", c.coefficient);
-  if (c.kind == "flops") text = strprintf("%.6g training FLOPs", c.coefficient);
-  if (c.kind == "seconds") text = strprintf("%g seconds of training", c.coefficient);
-  if (c.kind == "active-width") text = strprintf("active FFN width %g", c.coefficient);
-  if (c.kind == "steps") text = "the same steps";
+  if (!c.kind) return "each model's own number of steps";
+  if (c.kind == ContractKind::kActiveDN)
+    text = strprintf("%.6g tokens per active parameter", c.coefficient);
+  if (c.kind == ContractKind::kTotalDN)
+    text = strprintf("%.6g tokens per parameter", c.coefficient);
+  if (c.kind == ContractKind::kFlops) text = strprintf("%.6g training FLOPs", c.coefficient);
+  if (c.kind == ContractKind::kSeconds) text = strprintf("%g seconds of training", c.coefficient);
+  if (c.kind == ContractKind::kActiveWidth) text = strprintf("active FFN width %g", c.coefficient);
+  if (c.kind == ContractKind::kSteps) text = "the same steps";
   if (!c.reference.empty()) text += ", as in " + c.reference + "'s run";
   if (c.fraction < 1) text += strprintf(", %g%% of it", 100 * c.fraction);
   return text;

@@ -140,12 +140,12 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
 std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& config,
                                      const Facts& f) {
   const RouterConfig& router = config.model.moe->router;
-  const bool has_aux = router.aux != "none" && router.aux_alpha > 0;
+  const bool has_aux = router.aux != RouterAux::kNone && router.aux_alpha > 0;
   std::vector<RouterAdvice> advice;
   if (!has_aux && router.bias_rate <= 0) {
     advice.push_back({"no_balancing",
                       strprintf("router.aux is %s with aux_alpha %g, bias_rate is 0",
-                                router.aux.c_str(), router.aux_alpha),
+                                name_of(router.aux), router.aux_alpha),
                       "router: {aux: switch, aux_alpha: 0.01}, or a bias_rate of 0.001"});
   }
   advise_on_bias(a, router, f, advice);
@@ -153,7 +153,7 @@ std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& conf
     advice.push_back(
         {"aux_too_weak",
          strprintf("router.aux %s with aux_alpha %g, and the loads are still uneven",
-                   router.aux.c_str(), router.aux_alpha),
+                   name_of(router.aux), router.aux_alpha),
          strprintf("aux_alpha %g; compare the validation losses, since it competes with them",
                    10 * router.aux_alpha)});
   }

@@ -72,7 +72,7 @@ Json target_json(const RunRecord& run) {
 Json contract_json(const RunRecord& run) {
   const ContractConfig& c = run.config.contract;
   Json json;
-  json["kind"] = c.kind;
+  json["kind"] = name_of(c.kind);
   json["coefficient"] = c.coefficient;
   json["derived_from"] = c.derived_from;
   json["fraction"] = c.fraction;

@@ -85,7 +85,9 @@ std::string model_identity(const Config& config) {
   std::string identity;
   for (const FieldRow& field : config_fields(config)) {
     if (kWithoutEffect.contains(field.path)) continue;
-    if (config.contract.kind == "seconds" && kMeasuredUnderSeconds.contains(field.path)) continue;
+    if (config.contract.kind == ContractKind::kSeconds &&
+        kMeasuredUnderSeconds.contains(field.path))
+      continue;
     identity +=
         field.path + "=" + (field.check.path ? file_names(field.value) : field.value) + "\n";
   }

@@ -35,8 +35,9 @@ std::vector<int64_t> steps_of(const Config& config, const AuditOptions& options)
 // Tokens per parameter; 0 if the contract's coefficient has another unit (FLOPs, seconds, width).
 double coefficient_of(const Config& config, const AuditOptions& options) {
   if (options.coefficient > 0) return options.coefficient;
-  const std::string& kind = config.contract.kind;
-  return kind == "steps" || is_tokens_per_parameter(kind) ? config.contract.coefficient : 0;
+  const ContractKind kind = config.contract.kind;
+  return kind == ContractKind::kSteps || is_tokens_per_parameter(kind) ? config.contract.coefficient
+                                                                       : 0;
 }
 
 SharedExperts shared_of(const Config& config, const AuditOptions& options) {
@@ -89,7 +90,7 @@ Json bytes_json(const Audit& a) {
 
 Json run_json(const Config& config) {
   Json json;
-  json["contract"] = config.contract.kind;
+  json["contract"] = name_of(config.contract.kind);
   json["steps"] = nullptr;
   json["batch_tokens"] = config.run.batch_tokens;
   json["tokens"] = nullptr;
@@ -118,7 +119,8 @@ Json model_json(const Config& config, const AuditOptions& options) {
   const double coefficient = coefficient_of(config, options);
   for (const std::string& kind : options.contracts) {
     if (coefficient <= 0) break;
-    const int64_t parameters = contract_parameters(kind, a, shared_of(config, options));
+    const int64_t parameters =
+        contract_parameters(*choice_named<ContractKind>(kind), a, shared_of(config, options));
     const int64_t full = horizon_steps(parameters, coefficient, config.run.batch_tokens);
     json[kind]["parameters"] = parameters;
     json[kind]["coefficient"] = coefficient;
@@ -175,7 +177,7 @@ void fill_column(ModelTable& table, size_t column, const Config& config,
   set("gradients MiB", mebibytes(a.gradient_bytes));
   set("moments MiB", mebibytes(a.moment_bytes));
 
-  set("contract", config.contract.kind);
+  set("contract", name_of(config.contract.kind));
   std::vector<int64_t> at = options.steps;
   if (horizon_is_known(config)) {
     const int64_t planned = planned_steps(config);
@@ -194,8 +196,9 @@ void fill_column(ModelTable& table, size_t column, const Config& config,
   const double coefficient = coefficient_of(config, options);
   for (const std::string& kind : options.contracts) {
     if (coefficient <= 0) break;
-    const int64_t full = horizon_steps(contract_parameters(kind, a, shared_of(config, options)),
-                                       coefficient, config.run.batch_tokens);
+    const int64_t full = horizon_steps(
+        contract_parameters(*choice_named<ContractKind>(kind), a, shared_of(config, options)),
+        coefficient, config.run.batch_tokens);
     counted(strprintf("%s steps at %.6g", kind.c_str(), coefficient), full);
     for (const double f : fractions_of(config, options))
       counted(strprintf("%s steps, %g%%", kind.c_str(), 100 * f), fraction_of_steps(full, f));

@@ -31,17 +31,17 @@ Reference read_run_reference(const std::string& path) {
   return r;
 }
 
-std::string derivation(const std::string& kind, const Reference& r, SharedExperts shared) {
+std::string derivation(ContractKind kind, const Reference& r, SharedExperts shared) {
   std::string rule = strprintf("%ld steps", long(r.steps));
   if (is_tokens_per_parameter(kind)) {
     rule = strprintf("%ld tokens / %ld %s parameters", long(r.tokens),
                      long(contract_parameters(kind, r.audit, shared)),
-                     kind == "activeDN" ? "active" : "total");
-  } else if (kind == "flops") {
+                     kind == ContractKind::kActiveDN ? "active" : "total");
+  } else if (kind == ContractKind::kFlops) {
     rule = strprintf("%ld tokens * %ld FLOPs", long(r.tokens), long(r.audit.flops_per_token));
-  } else if (kind == "seconds") {
+  } else if (kind == ContractKind::kSeconds) {
     rule = "seconds of training";
-  } else if (kind == "active-width") {
+  } else if (kind == ContractKind::kActiveWidth) {
     rule =
         strprintf("active FFN width %ld, %ld steps", long(r.audit.ffn_active_width), long(r.steps));
   }
@@ -53,7 +53,7 @@ std::string derivation(const std::string& kind, const Reference& r, SharedExpert
 Reference reference_of(const std::string& name, const Config& config) {
   Reference r{.name = name, .config = config, .audit = audit(config)};
   if (!horizon_is_known(config)) {
-    throw UserError(name + ": its own contract " + config.contract.kind + " needs a " +
+    throw UserError(name + ": its own contract " + name_of(config.contract.kind) + " needs a " +
                         (config.contract.reference.empty() ? "measurement" : "reference"),
                     "give the reference that it names, or a run of this configuration");
   }
@@ -76,13 +76,13 @@ Reference read_reference(const std::string& path) {
   return reference_of(path, load_config(path));
 }
 
-double reference_coefficient(const std::string& kind, const Reference& r, SharedExperts shared) {
+double reference_coefficient(ContractKind kind, const Reference& r, SharedExperts shared) {
   if (is_tokens_per_parameter(kind)) {
     return double(r.tokens) / double(contract_parameters(kind, r.audit, shared));
   }
-  if (kind == "flops") return double(r.tokens) * double(r.audit.flops_per_token);
-  if (kind == "active-width") return double(r.audit.ffn_active_width);
-  CHECK(kind == "seconds", "no coefficient of kind %s", kind.c_str());
+  if (kind == ContractKind::kFlops) return double(r.tokens) * double(r.audit.flops_per_token);
+  if (kind == ContractKind::kActiveWidth) return double(r.audit.ffn_active_width);
+  CHECK(kind == ContractKind::kSeconds, "no coefficient of kind %s", name_of(kind));
   if (!r.seconds) {
     throw UserError("contract.reference: " + r.name + " has no seconds of training",
                     "give the directory of a run, or contract.coefficient in seconds");
@@ -95,16 +95,17 @@ void resolve_reference(Config& config) {
   if (c.reference.empty()) return;
   const Reference r = read_reference(c.reference);
   const SharedExperts shared = shared_experts(c);
-  if (c.kind != "steps") c.coefficient = reference_coefficient(c.kind, r, shared);
-  if (c.kind == "steps" || c.kind == "active-width") config.run.steps = r.steps;
+  if (c.kind != ContractKind::kSteps) c.coefficient = reference_coefficient(c.kind, r, shared);
+  if (c.kind == ContractKind::kSteps || c.kind == ContractKind::kActiveWidth)
+    config.run.steps = r.steps;
   c.derived_from = derivation(c.kind, r, shared);
   c.reference.clear();
 }
 
 void resolve_steps(Config& config) {
   ContractConfig& c = config.contract;
-  if (c.landings || c.kind != "steps") c.landings = landing_fractions(c);
-  const bool own = c.kind == "steps" || c.kind == "active-width";
+  if (c.landings || c.kind != ContractKind::kSteps) c.landings = landing_fractions(c);
+  const bool own = c.kind == ContractKind::kSteps || c.kind == ContractKind::kActiveWidth;
   const int64_t full = horizon(config);
   config.run.steps = planned_steps(config);
   if (own) c.horizon = config.run.steps == full ? 0 : full;

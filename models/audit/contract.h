@@ -29,8 +29,7 @@ Reference read_reference(const std::string& path);
 
 // The coefficient that gives the reference its own steps; not for kind steps. Throws UserError for
 // kind seconds if the reference is a configuration.
-double reference_coefficient(const std::string& kind, const Reference& reference,
-                             SharedExperts shared);
+double reference_coefficient(ContractKind kind, const Reference& reference, SharedExperts shared);
 
 // Replaces contract.reference by contract.coefficient (not for kind steps) and run.steps (kinds
 // steps and active-width), and records the derivation in contract.derived_from. Does nothing

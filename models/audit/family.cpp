@@ -14,11 +14,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The contract's coefficient from the reference; nullopt if unknown.
-std::optional<double> coefficient_of(const std::string& kind, const Reference& reference,
+std::optional<double> coefficient_of(ContractKind kind, const Reference& reference,
                                      const AuditOptions& options) {
-  if (kind == "steps") return 0;
+  if (kind == ContractKind::kSteps) return 0;
   if (is_tokens_per_parameter(kind) && options.coefficient > 0) return options.coefficient;
-  if (kind == "seconds") {
+  if (kind == ContractKind::kSeconds) {
     const double step = reference.config.contract.step_seconds;
     if (step > 0) return step * double(reference.steps);
     return std::nullopt;
@@ -26,14 +26,16 @@ std::optional<double> coefficient_of(const std::string& kind, const Reference& r
   return reference_coefficient(kind, reference, options.shared);
 }
 
-std::optional<int64_t> steps_under(const std::string& kind, double coefficient,
+std::optional<int64_t> steps_under(ContractKind kind, double coefficient,
                                    const Reference& reference, Config config,
                                    const AuditOptions& options) {
   ContractConfig& c = config.contract;
   const Audit a = audit(config);
-  if (kind == "active-width" && double(a.ffn_active_width) != coefficient) return std::nullopt;
-  if (kind == "seconds" && c.step_seconds == 0) return std::nullopt;
-  if (kind == "steps" || kind == "active-width") config.run.steps = reference.steps;
+  if (kind == ContractKind::kActiveWidth && double(a.ffn_active_width) != coefficient)
+    return std::nullopt;
+  if (kind == ContractKind::kSeconds && c.step_seconds == 0) return std::nullopt;
+  if (kind == ContractKind::kSteps || kind == ContractKind::kActiveWidth)
+    config.run.steps = reference.steps;
   const double step_seconds = c.step_seconds;
   c = {};
   c.kind = kind;
@@ -43,12 +45,12 @@ std::optional<int64_t> steps_under(const std::string& kind, double coefficient,
   return horizon(config, a);
 }
 
-std::string coefficient_text(const std::string& kind, double coefficient) {
-  if (kind == "steps") return "";
-  const char* unit = is_tokens_per_parameter(kind) ? "tokens per parameter"
-                     : kind == "flops"             ? "FLOPs"
-                     : kind == "seconds"           ? "s"
-                                                   : "wide";
+std::string coefficient_text(ContractKind kind, double coefficient) {
+  if (kind == ContractKind::kSteps) return "";
+  const char* unit = is_tokens_per_parameter(kind)    ? "tokens per parameter"
+                     : kind == ContractKind::kFlops   ? "FLOPs"
+                     : kind == ContractKind::kSeconds ? "s"
+                                                      : "wide";
   return strprintf(" (%.6g %s)", coefficient, unit);
 }
 
@@ -80,7 +82,8 @@ std::vector<FamilyHorizon> family_horizons(const std::vector<NamedConfig>& model
   const Reference reference = reference_of(models[0].name, models[0].config);
   std::vector<std::optional<int64_t>> epoch;
   for (const NamedConfig& model : models) epoch.push_back(steps_per_epoch(model.config));
-  for (const std::string& kind : contract_kinds()) {
+  for (const std::string& name : contract_kinds()) {
+    const ContractKind kind = *choice_named<ContractKind>(name);
     const std::optional<double> coefficient = coefficient_of(kind, reference, options);
     if (!coefficient) continue;
     FamilyHorizon h{.kind = kind, .coefficient = *coefficient};
@@ -110,11 +113,11 @@ std::string family_table(const std::vector<NamedConfig>& models, const AuditOpti
       const auto set = [&](const std::string& row, const std::string& value) {
         table.set(row, i, value);
       };
-      const std::string head = h.kind + coefficient_text(h.kind, h.coefficient);
+      const std::string head = name_of(h.kind) + coefficient_text(h.kind, h.coefficient);
       set(head, h.steps[i] ? grouped(*h.steps[i]) : "-");
       if (!h.steps[i]) continue;
       const double tokens = tokens_of(config, *h.steps[i]);
-      const std::string of = ", " + h.kind;
+      const std::string of = std::string(", ") + name_of(h.kind);
       set("  tokens" + of, strprintf("%.4g", tokens));
       set("  tokens / P_total" + of, strprintf("%.2f", tokens / double(a.total)));
       set("  tokens / P_active" + of, strprintf("%.2f", tokens / double(a.active)));
@@ -137,8 +140,8 @@ Json family_json(const std::vector<NamedConfig>& models, const AuditOptions& opt
   json["reference"] = models.empty() ? Json() : Json(models[0].name);
   json["contracts"] = Json::object();
   for (const FamilyHorizon& h : horizons) {
-    Json& contract = json["contracts"][h.kind];
-    contract["coefficient"] = h.kind == "steps" ? Json() : Json(h.coefficient);
+    Json& contract = json["contracts"][name_of(h.kind)];
+    contract["coefficient"] = h.kind == ContractKind::kSteps ? Json() : Json(h.coefficient);
     for (size_t i = 0; i < models.size(); ++i) {
       Json& model = contract["models"][models[i].name];
       model["steps"] = h.steps[i] ? Json(*h.steps[i]) : Json();

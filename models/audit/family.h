@@ -15,7 +15,7 @@ namespace assay {
 // All models under one contract. nullopt if the contract does not apply to a model or needs a
 // measurement.
 struct FamilyHorizon {
-  std::string kind;
+  ContractKind kind;
   double coefficient = 0;                          // 0 for kind steps
   std::vector<std::optional<int64_t>> steps = {};  // by model
   std::vector<std::optional<double>> epochs = {};  // by model; nullopt if data size is unknown

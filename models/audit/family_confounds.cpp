@@ -118,7 +118,8 @@ std::vector<Confound> confounds(const std::vector<NamedConfig>& models,
                         *h.epochs[i]);
     }
     if (text.empty()) continue;
-    found.push_back({"epochs", h.kind + ": the data is seen more than once: " + text});
+    found.push_back(
+        {"epochs", std::string(name_of(h.kind)) + ": the data is seen more than once: " + text});
   }
   return found;
 }

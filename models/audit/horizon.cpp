@@ -28,22 +28,21 @@ void require_active_width(const Config& config, const Audit& audit) {
 }  // namespace
 
 const std::vector<std::string>& contract_kinds() {
-  static const std::vector<std::string> kinds{"steps",   "active-width", "activeDN",
-                                              "totalDN", "flops",        "seconds"};
+  static const std::vector<std::string> kinds = choice_names<ContractKind>();
   return kinds;
 }
 
-bool is_tokens_per_parameter(const std::string& kind) {
-  return kind == "activeDN" || kind == "totalDN";
+bool is_tokens_per_parameter(ContractKind kind) {
+  return kind == ContractKind::kActiveDN || kind == ContractKind::kTotalDN;
 }
 
 SharedExperts shared_experts(const ContractConfig& contract) {
   return contract.shared_in_total ? SharedExperts::kInTotal : SharedExperts::kLeftOut;
 }
 
-int64_t contract_parameters(const std::string& kind, const Audit& audit, SharedExperts shared) {
-  CHECK(is_tokens_per_parameter(kind), "contract %s has no parameter count", kind.c_str());
-  if (kind == "activeDN") return audit.active;
+int64_t contract_parameters(ContractKind kind, const Audit& audit, SharedExperts shared) {
+  CHECK(is_tokens_per_parameter(kind), "contract %s has no parameter count", name_of(kind));
+  if (kind == ContractKind::kActiveDN) return audit.active;
   return audit.total - (shared == SharedExperts::kLeftOut ? audit.parameters.shared_experts : 0);
 }
 
@@ -56,24 +55,24 @@ int64_t horizon_steps(int64_t parameters, double coefficient, int64_t tokens_per
 
 bool horizon_is_known(const Config& config) {
   const ContractConfig& c = config.contract;
-  return c.reference.empty() && (c.kind != "seconds" || c.step_seconds > 0);
+  return c.reference.empty() && (c.kind != ContractKind::kSeconds || c.step_seconds > 0);
 }
 
 int64_t horizon(const Config& config, const Audit& a) {
   const ContractConfig& c = config.contract;
-  CHECK(horizon_is_known(config), "the contract %s is not resolved", c.kind.c_str());
+  CHECK(horizon_is_known(config), "the contract %s is not resolved", name_of(c.kind));
   if (is_tokens_per_parameter(c.kind)) {
     return horizon_steps(contract_parameters(c.kind, a, shared_experts(c)), c.coefficient,
                          config.run.batch_tokens);
   }
-  if (c.kind == "flops") {
+  if (c.kind == ContractKind::kFlops) {
     return whole_quotient(1, c.coefficient, __int128(a.flops_per_token) * config.run.batch_tokens);
   }
-  if (c.kind == "seconds") {
+  if (c.kind == ContractKind::kSeconds) {
     const double steps = std::floor(std::nextafter(c.coefficient / c.step_seconds, INFINITY));
     return whole_quotient(1, steps, 1);
   }
-  if (c.kind == "active-width") require_active_width(config, a);
+  if (c.kind == ContractKind::kActiveWidth) require_active_width(config, a);
   return c.horizon > 0 ? c.horizon : config.run.steps;
 }
 
@@ -87,7 +86,7 @@ int64_t planned_steps(const Config& config) {
   if (full < 1)
     throw UserError(strprintf("the contract %s with a coefficient of %g ends before one step of "
                               "%ld tokens",
-                              c.kind.c_str(), c.coefficient, long(config.run.batch_tokens)),
+                              name_of(c.kind), c.coefficient, long(config.run.batch_tokens)),
                     "raise contract.coefficient or lower run.batch_tokens");
   return fraction_of_steps(full, c.fraction);
 }
@@ -96,7 +95,7 @@ std::vector<double> landing_fractions(const ContractConfig& c) {
   std::vector<double> fractions;
   if (c.landings) {
     fractions = *c.landings;
-  } else if (c.kind != "steps") {
+  } else if (c.kind != ContractKind::kSteps) {
     for (const double f : kUsualLandings) {
       if (f < c.fraction) fractions.push_back(f);
     }

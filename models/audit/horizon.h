@@ -24,13 +24,13 @@ namespace assay {
 // In the order of the list above.
 const std::vector<std::string>& contract_kinds();
 // True if the coefficient is tokens per parameter.
-bool is_tokens_per_parameter(const std::string& kind);
+bool is_tokens_per_parameter(ContractKind kind);
 
 enum class SharedExperts { kInTotal, kLeftOut };
 SharedExperts shared_experts(const ContractConfig& contract);
 
 // The parameters that the coefficient multiplies: P_total (totalDN) or P_active (activeDN).
-int64_t contract_parameters(const std::string& kind, const Audit& audit,
+int64_t contract_parameters(ContractKind kind, const Audit& audit,
                             SharedExperts shared = SharedExperts::kInTotal);
 
 // floor(coefficient * parameters / tokens_per_step). Throws UserError if the coefficient is not in

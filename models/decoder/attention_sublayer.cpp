@@ -30,7 +30,7 @@ class AttentionSublayer final : public Sublayer<T> {
         cache_(parts.cache),
         cos_(cos),
         sin_(sin),
-        gain_(config_.attention_gain == "depth"
+        gain_(config_.attention_gain == AttentionGain::kDepth
                   ? static_cast<float>(1.0 / std::sqrt(2.0 * double(config_.layers)))
                   : 1.0f),
         qkv_weight_(parts.site(name_ + ".qkv", ProductRole::kAttention, layer)),

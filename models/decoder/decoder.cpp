@@ -25,7 +25,7 @@ constexpr int64_t kDraws = 1024;
 PrecisionTable table_for(const ModelConfig& config, const DecoderOptions& options) {
   PrecisionTable table = precision_table(options.precision, config);
   require_whole_blocks(table, config);
-  const bool native = options.precision.products == "native" &&
+  const bool native = options.precision.products == ProductsMode::kNative &&
                       options.purpose == Purpose::kTraining &&
                       native_problem(config, options.sequence).empty();
   if (native && options.backend == Backend::kGpu) table.native_capability = options.capability;

@@ -19,17 +19,13 @@ constexpr int64_t kMarginTokens = 256;  // rows of the last micro-batch whose ma
 
 RouterSettings router_settings(const RouterConfig& c) {
   RouterSettings s;
-  s.score = c.score == "softmax" ? RouterScore::kSoftmax : RouterScore::kSigmoid;
-  s.normalize =
-      c.score == "softmax" && !c.normalize_gates ? NormalizeGates::kNo : NormalizeGates::kYes;
+  s.score = c.score;
+  s.normalize = c.score == RouterScore::kSoftmax && !c.normalize_gates ? NormalizeGates::kNo
+                                                                       : NormalizeGates::kYes;
   s.route_scale = static_cast<float>(c.route_scale);
   s.gate_scale = static_cast<float>(c.gate_scale);
-  s.aux = c.aux == "switch"  ? RouterAux::kSwitch
-          : c.aux == "gates" ? RouterAux::kGates
-                             : RouterAux::kNone;
-  s.scope = c.aux_scope == "step"       ? AuxScope::kStep
-            : c.aux_scope == "sequence" ? AuxScope::kSequence
-                                        : AuxScope::kMicro;
+  s.aux = c.aux;
+  s.scope = c.aux_scope;
   return s;
 }
 

@@ -166,18 +166,24 @@ void apply_line(PrecisionTable& table, const std::string& line, const std::strin
 
 // The published recipes, as lines of precision.override over bf16. docs/precision.md gives the
 // sources.
-const std::map<std::string, std::vector<std::string>, std::less<>>& recipes() {
-  static const std::map<std::string, std::vector<std::string>, std::less<>> lines = {
-      {"fp8_tensor", {"input=fp8_e4m3", "weight=fp8_e4m3", "gradient=fp8_e5m2"}},
-      {"fp8_block", {"input=fp8_1x128", "weight=fp8_128x128", "gradient=fp8_1x128"}},
-      {"mxfp8", {"input=mxfp8", "weight=mxfp8", "gradient=mxfp8"}},
+struct RecipeFormats {
+  std::vector<std::string> lines;
+  int64_t bf16_last_percent = 0;  // of the layers, rounded up, which stay in bf16
+};
+const std::map<std::string, RecipeFormats, std::less<>>& recipes() {
+  static const std::map<std::string, RecipeFormats, std::less<>> table = {
+      {"fp8_tensor", {{"input=fp8_e4m3", "weight=fp8_e4m3", "gradient=fp8_e5m2"}}},
+      {"fp8_block", {{"input=fp8_1x128", "weight=fp8_128x128", "gradient=fp8_1x128"}}},
+      {"mxfp8", {{"input=mxfp8", "weight=mxfp8", "gradient=mxfp8"}}},
+      // The published recipe keeps about 16% of the linear layers in bf16, most of them last.
       {"nvfp4",
-       {"fprop.input=nvfp4", "weight=nvfp4_2d", "dgrad.gradient=nvfp4+sr",
-        "wgrad.gradient=nvfp4+sr+rht", "wgrad.input=nvfp4+rht"}},
-      {"mxfp8_nmoe", {"experts.fprop=mxfp8"}},
-      {"mxfp4_nmoe", {"experts.fprop=mxfp4"}},
+       {{"fprop.input=nvfp4", "weight=nvfp4_2d", "dgrad.gradient=nvfp4+sr",
+         "wgrad.gradient=nvfp4+sr+rht", "wgrad.input=nvfp4+rht"},
+        15}},
+      {"mxfp8_nmoe", {{"experts.fprop=mxfp8"}}},
+      {"mxfp4_nmoe", {{"experts.fprop=mxfp4"}}},
   };
-  return lines;
+  return table;
 }
 
 void require_sense(const PrecisionTable& table) {
@@ -288,7 +294,7 @@ PrecisionTable precision_table(const PrecisionConfig& config, const ModelConfig&
   PrecisionTable table;
   const auto recipe = recipes().find(config.recipe);
   if (recipe != recipes().end()) {
-    for (const std::string& line : recipe->second) {
+    for (const std::string& line : recipe->second.lines) {
       apply_line(table, line, "recipe " + config.recipe + ": '" + line + "'");
     }
   }
@@ -300,9 +306,8 @@ PrecisionTable precision_table(const PrecisionConfig& config, const ModelConfig&
                     "overrides apply to bf16 products: choose recipe bf16");
   }
   require_sense(table);
-  // The published nvfp4 recipe keeps about 16% of the linear layers in bf16, most of them last.
-  const bool nvfp4 = config.recipe == "nvfp4";
-  const int64_t usual = nvfp4 ? (15 * model.layers + 99) / 100 : 0;
+  const int64_t percent = recipe != recipes().end() ? recipe->second.bf16_last_percent : 0;
+  const int64_t usual = (percent * model.layers + 99) / 100;
   table.bf16_first_layers = std::max<int64_t>(config.bf16_first_layers, 0);
   table.bf16_last_layers = config.bf16_last_layers < 0 ? usual : config.bf16_last_layers;
   return table;
@@ -351,7 +356,7 @@ std::string precision_text(const PrecisionConfig& config) {
   }
   if (config.bf16_tail > 0)
     text += strprintf(", last %g%% of the steps in bf16", 100 * config.bf16_tail);
-  if (config.products == "native") text += ", products in their own formats";
+  if (config.products == ProductsMode::kNative) text += ", products in their own formats";
   return text;
 }
 

@@ -85,7 +85,7 @@ std::vector<ParameterSpec> moe_table(const ModelConfig& c, const std::string& at
   const MoeConfig& m = *c.moe;
   const int64_t experts = m.experts, width = m.expert_ffn, shared = m.shared * m.expert_ffn;
   const double out = output_std(layer);
-  const double in = c.init == "nmoe" ? out : kInputStd;
+  const double in = c.init == InitRule::kNmoe ? out : kInputStd;
   const Role routed = Role::kRoutedExpert, both = Role::kSharedExpert;
   const Init normal = Init::kNormal;
 

@@ -32,7 +32,9 @@ int64_t holds_after(const CollapseStopConfig& rule, const Steps& steps) {
 }
 
 CollapseStopConfig rule_of(const std::string& layers, int64_t logged_steps) {
-  return {.at_least = 0.9, .layers = layers, .logged_steps = logged_steps};
+  return {.at_least = 0.9,
+          .layers = *choice_named<CollapseLayers>(layers),
+          .logged_steps = logged_steps};
 }
 
 }  // namespace
@@ -57,14 +59,15 @@ TEST_CASE("`any` needs the same layer throughout") {
 }
 
 TEST_CASE("small values meet at_most, and an absent value meets no bound") {
-  CollapseStopConfig rule{.measure = "gini", .at_most = 0.2, .layers = "any", .logged_steps = 2};
+  CollapseStopConfig rule{
+      .measure = "gini", .at_most = 0.2, .layers = CollapseLayers::kAny, .logged_steps = 2};
   const auto twice = [&](double first, double second) {
     return holds_after(rule, {{first, 1}, {second, 1}});
   };
   REQUIRE(twice(0.2, 0.1) == 2);
   REQUIRE(twice(0.2, 0.21) == 0);
   REQUIRE(twice(kNan, kNan) == 0);
-  rule.layers = "mean";
+  rule.layers = CollapseLayers::kMean;
   rule.at_most = 1;
   REQUIRE(twice(kNan, kNan) == 0);
   REQUIRE(twice(0.5, 0.5) == 2);
@@ -85,7 +88,8 @@ TEST_CASE("the reason for the stop names its values") {
   guard.observe(rows_of(0.1, 0.9125));
   REQUIRE(guard.because() == "max_load_norm of layer 3 is 0.912, at least 0.9 for 2 logged steps");
   CollapseGuard mean(
-      CollapseStopConfig{.measure = "gini", .at_most = 0.5, .layers = "mean", .logged_steps = 1},
+      CollapseStopConfig{
+          .measure = "gini", .at_most = 0.5, .layers = CollapseLayers::kMean, .logged_steps = 1},
       {1, 3});
   mean.observe(rows_of(0.25, 0.5));
   REQUIRE(mean.because() ==

@@ -34,7 +34,7 @@ run: {steps: 9.536e3}
   REQUIRE(c.model.moe);
   REQUIRE(c.model.moe->experts == 64);
   REQUIRE(c.model.moe->shared == 0);
-  REQUIRE(c.model.moe->router.score == "softmax");
+  REQUIRE(c.model.moe->router.score == RouterScore::kSoftmax);
   REQUIRE(c.model.moe->router.bias_rate == 1e-4);
   REQUIRE(c.optimizer.lr == 0.0018);
   REQUIRE(c.optimizer.router_lr == 0.5);
@@ -184,7 +184,7 @@ TEST_CASE("which fields a resumed run may change") {
        [](Config& c) { c.telemetry.collapse_stop = CollapseStopConfig{.at_least = 0.9}; }, 50, ""},
       {"contract and landings",
        [](Config& c) {
-         c.contract.kind = "flops";
+         c.contract.kind = ContractKind::kFlops;
          c.contract.coefficient = 1e15;
          c.contract.landings = std::vector<double>{0.5};
        },

@@ -61,7 +61,8 @@ TEST_CASE("the schedule of a configuration") {
   Config config;
   config.run.steps = 9536;
   config.optimizer.lr = 0.0018;
-  config.schedule = {.warmup = 256, .warmdown = 2048, .decay = "cosine", .floor = 0.00018};
+  config.schedule = {
+      .warmup = 256, .warmdown = 2048, .decay = DecayShape::kCosine, .floor = 0.00018};
   const Schedule schedule = make_schedule(config);
   REQUIRE(schedule.share(255) == 1.0);
   REQUIRE(schedule.decay_begin() == 9536 - 2048);

@@ -14,7 +14,10 @@ std::vector<std::string> fixtures() {
 
 Config mixture(const std::string& score) {
   Config c = small_model();
-  c.model.moe = MoeConfig{.experts = 4, .top_k = 2, .expert_ffn = 16, .router = {.score = score}};
+  c.model.moe = MoeConfig{.experts = 4,
+                          .top_k = 2,
+                          .expert_ffn = 16,
+                          .router = {.score = *choice_named<RouterScore>(score)}};
   return c;
 }
 

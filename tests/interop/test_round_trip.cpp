@@ -16,7 +16,7 @@ struct Case {
 // Models that use every gain folded into weights; no gain is a power of two.
 std::vector<Case> with_gains() {
   Config dense = small_model();
-  dense.model.attention_gain = "depth";
+  dense.model.attention_gain = AttentionGain::kDepth;
   dense.model.layers = 3;
   dense.model.embed_gain = 1.3;
   dense.model.logit_gain = 0.7;
@@ -28,16 +28,18 @@ std::vector<Case> with_gains() {
   softmax.model.moe = MoeConfig{.experts = 4,
                                 .top_k = 2,
                                 .expert_ffn = 16,
-                                .router = {.score = "softmax", .gate_scale = 1.9}};
+                                .router = {.score = RouterScore::kSoftmax, .gate_scale = 1.9}};
   Config sigmoid = dense;
   sigmoid.model.qk_norm = true;
-  sigmoid.model.moe = MoeConfig{
-      .experts = 5,
-      .top_k = 2,
-      .shared = 1,
-      .expert_ffn = 16,
-      .first_dense_layers = 1,
-      .router = {.score = "sigmoid", .route_scale = 1.4, .gate_scale = 2.1, .bias_rate = 1e-3}};
+  sigmoid.model.moe = MoeConfig{.experts = 5,
+                                .top_k = 2,
+                                .shared = 1,
+                                .expert_ffn = 16,
+                                .first_dense_layers = 1,
+                                .router = {.score = RouterScore::kSigmoid,
+                                           .route_scale = 1.4,
+                                           .gate_scale = 2.1,
+                                           .bias_rate = 1e-3}};
   Config no_bias = sigmoid;  // and no shared expert, so both tensors are empty
   no_bias.model.moe->shared = 0;
   no_bias.model.moe->router.bias_rate = 0;
@@ -77,7 +79,7 @@ TEST_CASE("export keeps the bits of a model without gains, and the logits of one
     const std::string checkpoint = random_checkpoint(c.config, folder / c.name);
     exported(c.config, checkpoint, folder / c.name + "-hf");
     const Imported back = imported(folder / c.name + "-hf", folder / c.name + "-back");
-    REQUIRE(back.config.model.attention_gain == "one");
+    REQUIRE(back.config.model.attention_gain == AttentionGain::kOne);
     REQUIRE(back.config.model.tie_embeddings == (c.name == "one_gain"));
     const std::vector<int32_t> tokens = some_tokens(c.config.model.vocab_size);
     const std::vector<float> before = logits(c.config.model, checkpoint, tokens);

@@ -55,7 +55,7 @@ TEST_CASE("items follow the configuration") {
   run.config.model.norm_eps = 1e-6;
   run.config.model.rope_theta = 10000;
   run.config.run.sequence = 1024;
-  run.config.schedule.decay = "linear";
+  run.config.schedule.decay = DecayShape::kLinear;
   run.config.optimizer.lr = 1e-3;
   std::map<std::string, Match> found = matches(run);
   for (const char* same : {"embedding and head", "norm eps", "RoPE base", "sequence", "decay"}) {

@@ -77,7 +77,7 @@ TEST_CASE("curves are read at the step or at a near evaluation, never interpolat
 
 TEST_CASE("shares refer to the contract's horizon, not to the run's length") {
   RunRecord run = run_of("a", 1, 64, 3.3);
-  run.config.contract.kind = "activeDN";
+  run.config.contract.kind = ContractKind::kActiveDN;
   run.config.contract.coefficient = 100;  // a horizon of 500 steps
   const Comparison c = compare(std::vector<RunRecord>{run}, {});
   REQUIRE(c.models[0].horizon == 500);
@@ -90,7 +90,7 @@ TEST_CASE("shares refer to the contract's horizon, not to the run's length") {
 
 TEST_CASE("under equal seconds each seed is read at its own steps") {
   std::vector<RunRecord> runs = {run_of("a-s1", 1, 64, 3.3), run_of("a-s2", 2, 64, 3.3)};
-  for (RunRecord& run : runs) run.config.contract.kind = "seconds";
+  for (RunRecord& run : runs) run.config.contract.kind = ContractKind::kSeconds;
   for (RunRecord& run : runs) run.config.contract.coefficient = 50;
   runs[0].config.contract.step_seconds = 0.5;  // 100 steps
   runs[1].config.contract.step_seconds = 1.0;  // 50 steps, validated at 20 and 40
@@ -176,7 +176,7 @@ TEST_CASE("the same shards in another folder are the same data") {
 TEST_CASE("different contracts are reported, and there is no ranking until one is chosen") {
   std::vector<RunRecord> runs = two_models();
   for (size_t i : {2, 3}) {
-    runs[i].config.contract.kind = "totalDN";
+    runs[i].config.contract.kind = ContractKind::kTotalDN;
     runs[i].config.contract.coefficient = 20;
   }
   const Comparison c = compare(runs, {});

@@ -92,7 +92,7 @@ TEST_CASE("the reference trains for its own steps, the others for as many tokens
   for (const Cell& cell : m.cells) {
     const Cell& dense = m.cell("dense-" + cell.contract + "-fp32-seed1");
     REQUIRE(dense.steps() == 60);
-    const int64_t all = contract_parameters(cell.contract, cell.audit);
+    const int64_t all = contract_parameters(*choice_named<ContractKind>(cell.contract), cell.audit);
     REQUIRE(cell.steps() == 60 * all / dense.audit.total);
   }
   REQUIRE(m.cell("moe-totalDN-fp32-seed1").steps() > m.cell("moe-activeDN-fp32-seed1").steps());

@@ -263,7 +263,7 @@ TEST_CASE("advice names each of the other causes") {
   Config config = balanced_by_bias(0);
   REQUIRE(rules_of(router_verdict(a, config)) ==
           std::vector<std::string>{"no_balancing", "hard_gates", "saturated_early"});
-  config.model.moe->router.aux = "switch";
+  config.model.moe->router.aux = RouterAux::kSwitch;
   config.model.moe->router.aux_alpha = 1e-3;
   l.saturated_at = 101;
   l.gate_entropy_norm = 0.5;

@@ -59,7 +59,7 @@ TEST_CASE("which fields distinguish models") {
        false},
       {"steps", [](Config& c) { c.run.steps = 7; }, false},
       {"the target", [](Config& c) { c.run.target_loss = 3.28; }, false},
-      {"the contract", [](Config& c) { c.contract.kind = "activeDN"; }, false},
+      {"the contract", [](Config& c) { c.contract.kind = ContractKind::kActiveDN; }, false},
       {"the recipe", [](Config& c) { c.precision.recipe = "fp32"; }, false},
       {"a learning rate", [](Config& c) { c.optimizer.router_lr = 1e-4; }, false},
       {"experts", [](Config& c) { c.model.moe.emplace(); }, false},

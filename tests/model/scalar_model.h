@@ -48,7 +48,8 @@ Rows<S> scalar_attention_branch(const ModelConfig& c, const ScalarParameters<S>&
       if (c.qk_norm) scalar_rmsnorm(qkv[n], h * shape.width, p.at(at + norm), c.norm_eps);
       scalar_rope(qkv[n], h * shape.width, shape.width, n % sequence, c.rope_theta);
     }
-  const double gain = c.attention_gain == "depth" ? 1 / std::sqrt(2.0 * double(c.layers)) : 1.0;
+  const double gain =
+      c.attention_gain == AttentionGain::kDepth ? 1 / std::sqrt(2.0 * double(c.layers)) : 1.0;
   Rows<S> out = scalar_linear(scalar_attention(qkv, shape, sequence), p.at(at + "attn.out"),
                               static_cast<size_t>(c.hidden));
   for (std::vector<S>& row : out)

@@ -27,7 +27,7 @@ inline std::vector<size_t> scalar_top_k(const std::vector<double>& value, size_t
 // Over rows [begin, end): E sum_e f_e P_e (switch) or E sum_e f_e I_e / sum I (gates), where f_e is
 // the share of the assignments.
 template <typename S>
-S scalar_aux(const std::string& kind, const Rows<S>& share, const Rows<S>& normalised,
+S scalar_aux(RouterAux kind, const Rows<S>& share, const Rows<S>& normalised,
              const ScalarRouting<S>& routing, size_t begin, size_t end) {
   const size_t experts = share[0].size();
   std::vector<double> assigned(experts, 0.0);
@@ -38,9 +38,9 @@ S scalar_aux(const std::string& kind, const Rows<S>& share, const Rows<S>& norma
     for (size_t k = 0; k < routing.expert[n].size(); ++k) {
       const size_t e = routing.expert[n][k];
       assigned[e] += 1, assignments += 1;
-      if (kind == "gates") importance[e] += normalised[n][k], sum += normalised[n][k];
+      if (kind == RouterAux::kGates) importance[e] += normalised[n][k], sum += normalised[n][k];
     }
-    if (kind != "switch") continue;
+    if (kind != RouterAux::kSwitch) continue;
     for (size_t e = 0; e < experts; ++e) importance[e] += share[n][e];
     sum += S(1.0);
   }
@@ -55,7 +55,7 @@ ScalarRouting<S> scalar_router(const Rows<S>& x, const std::vector<S>& weight,
                                const std::vector<S>& bias, const MoeConfig& moe, size_t sequence) {
   const RouterConfig& r = moe.router;
   const size_t experts = static_cast<size_t>(moe.experts), top_k = static_cast<size_t>(moe.top_k);
-  const bool sigmoid = r.score == "sigmoid";
+  const bool sigmoid = r.score == RouterScore::kSigmoid;
   const Rows<S> logits = scalar_linear(x, weight, experts);
 
   ScalarRouting<S> routing;
@@ -89,8 +89,8 @@ ScalarRouting<S> scalar_router(const Rows<S>& x, const std::vector<S>& weight,
     const S lse = scalar_logsumexp(z);
     routing.z += lse * lse / S(static_cast<double>(logits.size()));
   }
-  if (r.aux == "none") return routing;
-  const size_t group = r.aux_scope == "sequence" ? sequence : x.size();
+  if (r.aux == RouterAux::kNone) return routing;
+  const size_t group = r.aux_scope == AuxScope::kSequence ? sequence : x.size();
   const double groups = static_cast<double>(x.size() / group);
   for (size_t at = 0; at < x.size(); at += group)
     routing.aux += scalar_aux(r.aux, share, normalised, routing, at, at + group) / S(groups);

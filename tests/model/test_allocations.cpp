@@ -74,7 +74,7 @@ Config config_with(bool moe) {
                             .first_dense_layers = 0,
                             .router = {}};
     c.model.moe->router.bias_rate = 1e-3;
-    c.model.moe->router.aux = "gates";
+    c.model.moe->router.aux = RouterAux::kGates;
     c.model.moe->router.aux_alpha = 0.01;
   }
   return c;

@@ -62,7 +62,7 @@ TEST_CASE("speedrun models: published counts, FLOPs and horizons") {
             expected[i].active_steps);
     Config run = c;
     REQUIRE(planned_steps(run) == 9536);
-    run.contract.kind = "totalDN", run.contract.fraction = 0.2;
+    run.contract.kind = ContractKind::kTotalDN, run.contract.fraction = 0.2;
     REQUIRE(planned_steps(run) == expected[i].total_fifth);
   }
   REQUIRE(9536.0 * 524288 / 190532352 == 26.24021755633395);
@@ -72,7 +72,8 @@ TEST_CASE("speedrun models: published counts, FLOPs and horizons") {
 
 TEST_CASE("the published slice that leaves shared experts out of the total") {
   const Config d12 = speedrun_moe(256, 7, 1, 0);
-  const int64_t total = contract_parameters("totalDN", audit(d12), SharedExperts::kLeftOut);
+  const int64_t total =
+      contract_parameters(ContractKind::kTotalDN, audit(d12), SharedExperts::kLeftOut);
   REQUIRE(total == 2825865984);
   const int64_t steps = horizon_steps(total, 8, 524288);
   REQUIRE(steps == 43119);

@@ -16,7 +16,7 @@ Config gradient_config() {
   c.model.heads = 2;
   c.model.kv_heads = 1;
   c.model.head_dim = 32;
-  c.model.attention_gain = "depth";
+  c.model.attention_gain = AttentionGain::kDepth;
   c.model.embed_gain = 1.5;
   c.model.logit_gain = 0.75;
   return c;
@@ -31,10 +31,10 @@ Config moe_config(const std::string& score, const std::string& aux, const std::s
               .expert_ffn = 20,
               .first_dense_layers = 0,
               .router = {}};
-  m.router.score = score;
+  m.router.score = *choice_named<RouterScore>(score);
   m.router.normalize_gates = normalize;
-  m.router.aux = aux;
-  m.router.aux_scope = scope;
+  m.router.aux = *choice_named<RouterAux>(aux);
+  m.router.aux_scope = *choice_named<AuxScope>(scope);
   m.router.aux_alpha = aux == "none" ? 0.0 : 0.3;
   m.router.z_alpha = 0.05;
   m.router.bias_rate = 1e-3;

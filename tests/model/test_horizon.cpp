@@ -15,7 +15,7 @@ Config small(const std::string& kind, double coefficient) {
   c.model.hidden = 64, c.model.layers = 2, c.model.heads = 2, c.model.ffn = 128;
   c.model.vocab_size = 512;
   c.run = {.steps = 1000, .batch_tokens = 1024, .sequence = 64, .micro_batch = 8};
-  c.contract.kind = kind, c.contract.coefficient = coefficient;
+  c.contract.kind = *choice_named<ContractKind>(kind), c.contract.coefficient = coefficient;
   return c;
 }
 
@@ -61,7 +61,8 @@ TEST_CASE("every contract gives the dense speedrun model its 9536 steps") {
     Config models[] = {speedrun_dense(), speedrun_moe(64, 6, 2, 1), speedrun_moe(256, 7, 1, 0)};
     const int64_t expected[] = {row.dense, row.moe_64, row.moe_256};
     for (int i = 0; i < 3; ++i) {
-      models[i].contract.kind = row.kind, models[i].contract.coefficient = row.coefficient;
+      models[i].contract.kind = *choice_named<ContractKind>(row.kind),
+      models[i].contract.coefficient = row.coefficient;
       models[i].contract.step_seconds = 0.157;
       REQUIRE(horizon(models[i]) == expected[i]);
       REQUIRE(planned_steps(models[i]) == expected[i]);
@@ -85,13 +86,14 @@ TEST_CASE("seconds are divided by the seconds of a step") {
 TEST_CASE("shared experts are excluded from the total only") {
   Config c = speedrun_moe(256, 7, 1, 0);
   c.contract = {};
-  c.contract.kind = "totalDN", c.contract.coefficient = 8, c.contract.shared_in_total = false;
+  c.contract.kind = ContractKind::kTotalDN, c.contract.coefficient = 8,
+  c.contract.shared_in_total = false;
   c.contract.landings = std::vector<double>{0.02, 0.05, 0.1, 0.2};
   REQUIRE(horizon(c) == 43119);
   REQUIRE(landings(c) == std::vector<Landing>{{0.02, 863}, {0.05, 2156}, {0.1, 4312}, {0.2, 8624}});
   c.contract.shared_in_total = true;
   REQUIRE(horizon(c) == 43281);  // floor(8 * 2836482816 / 524288)
-  c.contract.kind = "activeDN";
+  c.contract.kind = ContractKind::kActiveDN;
   const int64_t active = horizon(c);
   c.contract.shared_in_total = false;
   REQUIRE(horizon(c) == active);
@@ -111,7 +113,7 @@ TEST_CASE("landings are the default fractions up to the run's end, and the end")
   Config c = small("steps", 0);
   REQUIRE(landings(c).empty());
   c.contract.coefficient = double(audit(c).flops_per_token) * 1024 * 1000;
-  c.contract.kind = "flops";
+  c.contract.kind = ContractKind::kFlops;
   REQUIRE(
       landings(c) ==
       std::vector<Landing>{{0.02, 20}, {0.05, 50}, {0.1, 100}, {0.2, 200}, {0.5, 500}, {1, 1000}});

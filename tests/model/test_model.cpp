@@ -56,7 +56,7 @@ TEST_CASE("the same seed gives the same bits, on any number of threads") {
     for (const Recipe recipe : {Recipe::kFp32, Recipe::kBf16}) {
       Config c = medium_config(moe);
       if (moe) {
-        c.model.moe->router.aux = "switch";
+        c.model.moe->router.aux = RouterAux::kSwitch;
         c.model.moe->router.aux_alpha = 0.01;
         c.model.moe->router.z_alpha = 0.001;
       }
@@ -74,8 +74,8 @@ TEST_CASE("one micro-batch of four sequences and four of one give the same gradi
       Config c = medium_config(moe);
       if (moe) {  // auxiliary losses that do not depend on the split
         c.model.moe->router.z_alpha = 0.05;
-        c.model.moe->router.aux = "switch";
-        c.model.moe->router.aux_scope = "sequence";
+        c.model.moe->router.aux = RouterAux::kSwitch;
+        c.model.moe->router.aux_scope = AuxScope::kSequence;
         c.model.moe->router.aux_alpha = 0.3;
       }
       ModelFixture one(c, recipe, 4, 40), four(c, recipe, 4, 40);

@@ -34,7 +34,7 @@ Config native_config(Kind kind, const std::string& recipe, const std::string& pr
   }
   c.precision.recipe = recipe;
   c.precision.bf16_last_layers = 0;
-  c.precision.products = products;
+  c.precision.products = *choice_named<ProductsMode>(products);
   return c;
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("an FFN whose products read block codes never writes its inner values 
     REQUIRE(calls_of("swiglu_codes_forward", c, 90) == 0);
     REQUIRE(calls_of("swiglu_codes_backward", c, 90) == 0);
     const auto native = after_steps(c, 90);
-    c.precision.products = "decoded";
+    c.precision.products = ProductsMode::kSimulated;
     REQUIRE((native == after_steps(c, 90)));
   }
 }
@@ -211,7 +211,7 @@ TEST_CASE("an overridden operand makes its product simulated; the others stay na
   c.precision.override_ = {"wgrad.gradient=bf16"};
   REQUIRE(calls_of("scaled_linear", c, 90) == 16);
   const auto native = after_steps(c, 90);
-  c.precision.products = "decoded";
+  c.precision.products = ProductsMode::kSimulated;
   REQUIRE((native == after_steps(c, 90)));
 }
 

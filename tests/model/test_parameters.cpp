@@ -77,7 +77,7 @@ TEST_CASE("standard deviations of the two inits") {
   REQUIRE(p.at("blocks.2.moe.gate_up").std == 0.02);
   REQUIRE(p.at("blocks.2.moe.router").std == 0.02);
   REQUIRE(p.at("blocks.2.moe.down").std == Approx(depth2));
-  c.init = "nmoe";
+  c.init = InitRule::kNmoe;
   p = by_name(c);
   REQUIRE(p.at("blocks.2.moe.gate_up").std == Approx(depth2));
   REQUIRE(p.at("blocks.2.moe.router").std == Approx(depth2));

@@ -1,4 +1,6 @@
 // The table of formats: recipes, overrides, refusals.
+#include <algorithm>
+
 #include "models/decoder/decoder.h"
 #include "models/linear/precision.h"
 #include "tests/catch.h"
@@ -38,6 +40,18 @@ std::string shown(const ProductFormats& f) {
 }
 
 }  // namespace
+
+TEST_CASE("every recipe of the configuration has its formats, and none is left out") {
+  std::vector<std::string> quantised;
+  for (const std::string& name : recipe_names()) {
+    if (name != "auto" && name != "fp32" && name != "bf16") quantised.push_back(name);
+    REQUIRE(table_of(name).any() == is_quantised_recipe(name));
+  }
+  std::sort(quantised.begin(), quantised.end());
+  std::string joined;
+  for (const std::string& name : quantised) joined += (joined.empty() ? "" : ", ") + name;
+  REQUIRE(joined == quantised_recipe_names());
+}
 
 TEST_CASE("recipes are tables by role, product and operand") {
   struct Row {

@@ -12,17 +12,19 @@ namespace {
 ModelConfig dense_model() {
   ModelConfig c;
   c.hidden = 32, c.layers = 2, c.heads = 2, c.kv_heads = 1, c.head_dim = 32, c.ffn = 24;
-  c.vocab_size = 17, c.qk_norm = true, c.attention_gain = "depth";
+  c.vocab_size = 17, c.qk_norm = true, c.attention_gain = AttentionGain::kDepth;
   c.embed_gain = 1.5, c.logit_gain = 0.75;
   return c;
 }
 
 ModelConfig moe_model(const std::string& score, const std::string& aux, const std::string& scope) {
   ModelConfig c = dense_model();
-  c.kv_heads = 0, c.qk_norm = false, c.attention_gain = "one";
+  c.kv_heads = 0, c.qk_norm = false, c.attention_gain = AttentionGain::kOne;
   MoeConfig& m = c.moe.emplace();
   m.experts = 5, m.top_k = 2, m.shared = 1, m.expert_ffn = 8;
-  m.router.score = score, m.router.aux = aux, m.router.aux_scope = scope;
+  m.router.score = *choice_named<RouterScore>(score);
+  m.router.aux = *choice_named<RouterAux>(aux);
+  m.router.aux_scope = *choice_named<AuxScope>(scope);
   m.router.aux_alpha = 0.3, m.router.z_alpha = 0.05;
   m.router.route_scale = 1.25, m.router.gate_scale = 1.75;
   return c;
@@ -148,7 +150,7 @@ TEST_CASE("scalar top-K: ties go to the lower id, the bias selects") {
   REQUIRE(scalar_top_k({0, 0, 0}, 2) == std::vector<size_t>{0, 1});
   MoeConfig m;
   m.experts = 3, m.top_k = 1;
-  m.router.score = "softmax";
+  m.router.score = RouterScore::kSoftmax;
   const std::vector<double> weight = {1.0, 0.5, 0.0};
   const Rows<double> x = {{1.0}};
   const auto chosen = [&](std::vector<double> bias) {

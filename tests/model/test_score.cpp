@@ -19,8 +19,8 @@ Config config_of(const std::string& kind) {
   c.model.tie_embeddings = kind == "dense";
   if (kind == "moe") {
     c.model.moe = six_experts();
-    c.model.moe->router.aux = "gates";
-    c.model.moe->router.aux_scope = "sequence";
+    c.model.moe->router.aux = RouterAux::kGates;
+    c.model.moe->router.aux_scope = AuxScope::kSequence;
   }
   return c;
 }

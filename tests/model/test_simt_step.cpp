@@ -34,10 +34,10 @@ Config step_config(const char* kind) {
   c.model.moe = six_experts();
   if (std::string(kind) == "softmax") {
     c.model.moe->first_dense_layers = 0;
-    c.model.moe->router.score = "softmax";
+    c.model.moe->router.score = RouterScore::kSoftmax;
   }
   c.model.moe->router.bias_rate = 1e-3;
-  c.model.moe->router.aux = std::string(kind) == "softmax" ? "switch" : "gates";
+  c.model.moe->router.aux = std::string(kind) == "softmax" ? RouterAux::kSwitch : RouterAux::kGates;
   c.model.moe->router.aux_alpha = 0.01;
   c.model.moe->router.z_alpha = 0.001;
   return c;

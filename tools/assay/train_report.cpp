@@ -43,7 +43,7 @@ void announce_precision(Log& log, const Config& config, const SessionDevice& dev
   if (config.precision.bf16_tail > 0) {
     log.info(strprintf("  bf16 in all blocks from step %ld on", long(recipe_steps(config) + 1)));
   }
-  const bool native = config.precision.products == "native";
+  const bool native = config.precision.products == ProductsMode::kNative;
   const std::string problem = native_problem(config.model, config.run.sequence);
   if (native && device.gpu && problem.empty()) {
     const int capability = device.gpu->facts().capability;
@@ -172,7 +172,7 @@ void announce_setup(TrainingRun& run) {
   const int64_t tokens = config.run.steps * config.run.batch_tokens;
   log.info(strprintf(
       "contract %s: %ld steps of %ld tokens, %s tokens: %.2f per total, %.2f per active parameter",
-      config.contract.kind.c_str(), long(config.run.steps), long(config.run.batch_tokens),
+      name_of(config.contract.kind), long(config.run.steps), long(config.run.batch_tokens),
       grouped(tokens).c_str(), double(tokens) / double(counts.total),
       double(tokens) / double(counts.active)));
   if (const std::string text = landings_text(config); !text.empty()) log.info(text);

@@ -35,10 +35,11 @@ Config load(const Arguments& a) {
   if (a.steps) sets.push_back("run.steps=" + std::to_string(*a.steps));
   Config config = load_config(a.config, sets);
   const ContractConfig& contract = config.contract;
-  if (a.steps && (contract.horizon > 0 || !contract.reference.empty() ||
-                  (contract.kind != "steps" && contract.kind != "active-width"))) {
+  if (a.steps &&
+      (contract.horizon > 0 || !contract.reference.empty() ||
+       (contract.kind != ContractKind::kSteps && contract.kind != ContractKind::kActiveWidth))) {
     throw UserError(strprintf("--steps %ld, but the contract %s fixes the steps", long(*a.steps),
-                              contract.kind.c_str()),
+                              name_of(contract.kind)),
                     "train a part of the contract with --set contract.fraction=0.2, or --set "
                     "contract.kind=steps and remove contract.reference and contract.horizon");
   }

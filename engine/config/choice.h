@@ -1,0 +1,45 @@
+// Enumerations as fields of the configuration. Each has one table of names, which are its text in
+// YAML, in messages and in JSON:
+//
+//   enum class DecayShape { kLinear, kCosine };
+//   template <>
+//   struct Choice<DecayShape> {
+//     static constexpr const char* kNames[] = {"linear", "cosine"};  // in the enumerators' order
+//   };
+#pragma once
+
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace assay {
+
+template <typename E>
+struct Choice;
+template <typename E>
+concept IsChoice = requires {
+  Choice<E>::kNames;
+};
+
+template <IsChoice E>
+constexpr const char* name_of(E value) {
+  return Choice<E>::kNames[static_cast<size_t>(value)];
+}
+
+// Nothing if no enumerator has the name.
+template <IsChoice E>
+constexpr std::optional<E> choice_named(std::string_view name) {
+  for (size_t i = 0; i < std::size(Choice<E>::kNames); ++i) {
+    if (name == Choice<E>::kNames[i]) return static_cast<E>(i);
+  }
+  return std::nullopt;
+}
+
+template <IsChoice E>
+std::vector<std::string> choice_names() {
+  return {std::begin(Choice<E>::kNames), std::end(Choice<E>::kNames)};
+}
+
+}  // namespace assay

@@ -1,0 +1,116 @@
+// Sections optimizer, schedule and precision.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/config/choice.h"
+#include "engine/config/field_check.h"
+
+namespace assay {
+
+enum class OptimizerKind { kAdamW };
+template <>
+struct Choice<OptimizerKind> {
+  static constexpr const char* kNames[] = {"adamw"};
+};
+
+enum class DecayShape { kLinear, kCosine };
+template <>
+struct Choice<DecayShape> {
+  static constexpr const char* kNames[] = {"linear", "cosine"};
+};
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;
+  std::optional<double> router_lr;
+  std::optional<double> expert_lr;
+  std::optional<double> expert_beta2;
+};
+
+template <typename V>
+void visit(V& v, OptimizerConfig& c) {
+  v("kind", c.kind, "optimizer", any());
+  v("lr", c.lr, "peak learning rate", positive());
+  v("beta1", c.beta1, "first-moment decay", between(0, 0.999999));
+  v("beta2", c.beta2, "second-moment decay", between(0, 0.9999999));
+  v("eps", c.eps, "added to the root of the second moment", positive());
+  v("weight_decay", c.weight_decay, "decoupled decay of attention, FFN and expert weights",
+    not_negative());
+  v("clip", c.clip, "largest global gradient norm; 0 = no clipping", not_negative());
+  v("router_lr", c.router_lr, "peak learning rate of routers; absent = lr", positive());
+  v("expert_lr", c.expert_lr, "peak learning rate of routed experts; absent = lr", positive());
+  v("expert_beta2", c.expert_beta2, "second-moment decay of routed experts; absent = beta2",
+    between(0, 0.9999999));
+}
+
+struct ScheduleConfig {
+  int64_t warmup = 0;
+  int64_t warmdown = 0;
+  std::optional<double> warmup_fraction = {};
+  std::optional<double> warmdown_fraction = {};
+  DecayShape decay = DecayShape::kLinear;
+  double floor = 0.0;
+};
+
+template <typename V>
+void visit(V& v, ScheduleConfig& c) {
+  v("warmup", c.warmup, "steps of linear warm-up", not_negative());
+  v("warmdown", c.warmdown, "steps of decay at the end", not_negative());
+  v("warmup_fraction", c.warmup_fraction, "instead of warmup: share of the run's steps",
+    between(0, 1));
+  v("warmdown_fraction", c.warmdown_fraction, "instead of warmdown: share of the run's steps",
+    between(0, 1));
+  v("decay", c.decay, "linear ends at lr / warmdown, cosine at floor", any());
+  v("floor", c.floor, "final learning rate of the cosine", not_negative());
+}
+
+enum class ProductsMode { kSimulated, kNative };
+template <>
+struct Choice<ProductsMode> {
+  static constexpr const char* kNames[] = {"decoded", "native"};
+};
+
+// Every value of precision.recipe; models/linear/precision.cpp says what they mean.
+std::vector<std::string> recipe_names();
+
+struct PrecisionConfig {
+  std::string recipe = "auto";
+  std::vector<std::string> override_;
+  int64_t bf16_first_layers = 0;
+  int64_t bf16_last_layers = -1;
+  double bf16_tail = 0.0;
+  ProductsMode products = ProductsMode::kSimulated;
+  bool operator==(const PrecisionConfig&) const = default;
+};
+
+template <typename V>
+void visit(V& v, PrecisionConfig& c) {
+  v("recipe", c.recipe, "auto = bf16 on a GPU and on a CPU with fast bf16 products, else fp32",
+    free_on_resume(one_of(recipe_names())));
+  v("override", c.override_,
+    "formats of operands that differ from the recipe's, e.g. [experts.wgrad=bf16, weight=nvfp4]",
+    free_on_resume(any()));
+  v("bf16_first_layers", c.bf16_first_layers, "number of first blocks with all products in bf16",
+    free_on_resume(not_negative()));
+  v("bf16_last_layers", c.bf16_last_layers,
+    "number of last blocks with all products in bf16; -1 = the recipe's: nvfp4 15% of the layers, "
+    "others none",
+    free_on_resume(at_least(-1)));
+  v("bf16_tail", c.bf16_tail, "share of the steps, at the end, with all products in bf16",
+    free_on_resume(between(0, 1)));
+  v("products", c.products,
+    "decoded = simulated in bf16, the same on every machine; native = in the operands' own formats "
+    "on a GPU that has them, else simulated",
+    free_on_resume(any()));
+}
+
+}  // namespace assay
