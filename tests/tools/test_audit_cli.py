@@ -149,7 +149,7 @@ for arguments, error, hint in [
     (["audit", dense, "--contract", "match"], "--contract match", "totalDN"),
     (["audit", dense, "--coefficient", "-1"], "--coefficient", "--help"),
     (["audit", dense, "--fraction", "1.5"], "--fraction 1.5", "0.2"),
-    (["audit", dense, "--steps", "0"], "--steps 0", "from 1"),
+    (["audit", dense, "--steps", "0"], "--steps 0", ">= 1"),
     (["match"], "--like", "--help"),
     (["match", "--like", "nowhere.yaml"], "nowhere.yaml", ""),
     (["match", "--like", dense, "--contract", "totl"], "--contract totl", "active, total"),

@@ -40,7 +40,7 @@ REFUSED += [
     (["router", "runs"], "runs is not a run", "it holds 1 runs: name one, or several if the command takes several: runs/mine"),
     (["router", "runs/mine/checkpoints/step-00000010"], "no run at", "did you mean runs/mine?"),
     (["router", "runs/mine/config.yaml"], "is a file, not a run", "did you mean runs/mine?"),
-    (["compare", "runs/"], "runs/ is not a run", "are taken: runs/mine"),
+    (["compare", "runs/"], "runs/ is not a run", "if the command takes several: runs/mine"),
     (["eval", "run", "--batch", "0"], "--batch: 0 is not a number > 0", "assay eval --help"),
     (["train", "a.yaml", "--stop-after", "-2"], "--stop-after: -2 is not a number > 0", "assay train --help"),
     (["data", "synth", "--seed", "-1"], "--seed: -1 is not a number >= 0", "assay data synth --help"),
