@@ -106,7 +106,7 @@ def check_hover(browser):
     browser.hover("#chart-loss .plot", at["x"], at["y"])
     seen = []
     browser.wait(lambda: seen.append(browser.js("return document.querySelector('#chart-loss .hoverlayer').textContent")) or seen[-1], 20)
-    expect("step 40" in seen[-1] and "nats" in seen[-1] and f"{at['loss']:.3f}"[:5] in seen[-1], f"hover over {at} says {seen[-1]!r}")
+    expect("step 40" in seen[-1] and "nats" in seen[-1] and f"{at['loss']:.5g}" in seen[-1], f"hover over {at} says {seen[-1]!r}")
     at = browser.js("const s = document.querySelector('#chart-loads .plot')._fullLayout._size; return [s.l + 20, s.t + 20]")
     browser.hover("#chart-loads .plot", *at)
     browser.wait(lambda: seen.append(browser.js("return document.querySelector('#chart-loads .hoverlayer').textContent")) or seen[-1], 20)
