@@ -124,6 +124,17 @@ inline void pair_rows(typename L::Lane (*tile)[D], const typename L::Lane (*rows
 
 namespace detail {
 
+// Lane i is element at[i] of a followed by b.
+inline u32x16 shuffle(u32x16 a, u32x16 b, i32x16 at) {
+#if defined(__clang__)  // has no __builtin_shuffle
+  u32x16 out;
+  for (int i = 0; i < kVector; ++i) out[i] = at[i] < kVector ? a[at[i]] : b[at[i] - kVector];
+  return out;
+#else
+  return __builtin_shuffle(a, b, at);
+#endif
+}
+
 // Exchanges bit S of the row number with bit S of the lane number, for all 16 rows.
 template <int S>
 inline void transpose_stage(u32x16 (&v)[kVector]) {
@@ -136,8 +147,8 @@ inline void transpose_stage(u32x16 (&v)[kVector]) {
   for (int r = 0; r < kVector; ++r) {
     if ((r & S) != 0) continue;
     const u32x16 a = v[r], b = v[r | S];
-    v[r] = __builtin_shuffle(a, b, low);
-    v[r | S] = __builtin_shuffle(a, b, high);
+    v[r] = shuffle(a, b, low);
+    v[r | S] = shuffle(a, b, high);
   }
 }
 

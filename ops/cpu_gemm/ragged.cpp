@@ -172,18 +172,19 @@ void accumulate_segments(Exec on, const SegmentOuterProduct<T>& p) {
       const int64_t size = segments.size(e);
       if (size == 0) continue;
       const int64_t panel_words = panel::kPanelCols * panel::steps<T>(size);
+      const uint32_t* const panels =
+          packed + first_step<T>(segments, e) * width + first_panel * panel_words;
       for_blocks(first_row, last_row, tile_rows, [&](int64_t begin, int64_t rows) {
-        panel::accumulate<T>(
-            {.c = p.c + (e * p.rows + begin) * p.cols + col,
-             .c_stride = p.cols,
-             .a = p.a + segments.begin(e) * p.rows + begin,
-             .a_stride = p.rows,
-             .panels = packed + first_step<T>(segments, e) * width + first_panel * panel_words,
-             .panel_words = panel_words,
-             .rows = rows,
-             .cols = cols,
-             .k = size,
-             .scale = scale});
+        panel::accumulate<T>({.c = p.c + (e * p.rows + begin) * p.cols + col,
+                              .c_stride = p.cols,
+                              .a = p.a + segments.begin(e) * p.rows + begin,
+                              .a_stride = p.rows,
+                              .panels = panels,
+                              .panel_words = panel_words,
+                              .rows = rows,
+                              .cols = cols,
+                              .k = size,
+                              .scale = scale});
       });
     }
   });
