@@ -24,7 +24,7 @@ std::string help_hint() {
 
 [[noreturn]] void throw_unknown(const YamlSource& source, const YAML::Node& key,
                                 const std::string& prefix) {
-  const std::string word = key.Scalar();
+  const std::string& word = key.Scalar();
   std::vector<std::string> here, everywhere;
   std::string elsewhere;
   for (const FieldRow& row : all_config_fields()) {

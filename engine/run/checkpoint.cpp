@@ -231,6 +231,7 @@ std::vector<std::string> Checkpoints::all() const {
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> folders;
+  folders.reserve(found.size());
   for (auto& [step, folder] : found) folders.push_back(std::move(folder));
   return folders;
 }

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# clang-tidy (.clang-tidy) over the sources of base, engine and session, with the headers they
+# include. Other versions have other checks: only version 14, Debian 12's, runs.
+#   tidy_check.sh BUILD [FILE...]: a configured build folder; FILE instead of those sources
+set -euo pipefail
+build=$(realpath "${1:?usage: tidy_check.sh BUILD [FILE...]}")
+shift
+cd "$(dirname "$0")/.."
+
+tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || { echo "not run: clang-tidy is absent"; exit 0; }
+version=$("$tidy" --version | sed -n 's/.*LLVM version \([0-9]*\).*/\1/p')
+[[ $version == 14 ]] || { echo "not run: clang-tidy is version $version, not 14"; exit 0; }
+
+files=("$@")
+if [[ $# == 0 ]]; then mapfile -t files < <(git ls-files 'base/*.cpp' 'engine/*.cpp' 'session/*.cpp'); fi
+[[ ${#files[@]} -gt 0 ]] || { echo "tidy: no files"; exit 1; }
+
+# The flags of the build, without those that clang does not know.
+flags=$(mktemp -d)
+trap 'rm -rf "$flags"' EXIT
+sed -E 's/ -m(move|store)-max=[0-9]+//g' "$build/compile_commands.json" >"$flags/compile_commands.json"
+
+log=$flags/log
+if ! "$tidy" --quiet -p "$flags" "${files[@]}" >"$log" 2>&1; then
+  grep -vE '^[0-9]+ warnings?( and [0-9]+ errors?)? generated' "$log"
+  exit 1
+fi
+echo "tidy: ok, ${#files[@]} files"
