@@ -12,17 +12,20 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: bash tools/test.sh [--quick] [--interop]
+usage: bash tools/test.sh [--quick] [--no-setup] [--interop]
   --quick     only the release build, no sanitizers
+  --no-setup  do not install packages first (tools/setup.sh)
   --interop   also compare with PyTorch and transformers (docs/interop.md): downloads 2.6 GB into .venv-interop, once
 TEXT
 }
 
 sanitizers=yes
+setup=yes
 interop=no
 for argument in "$@"; do
   case "$argument" in
     --quick) sanitizers=no ;;
+    --no-setup) setup=no ;;
     --interop) interop=yes ;;
     -h|--help) usage; exit 0 ;;
     *) echo "error: unknown argument $argument" >&2; usage >&2; exit 1 ;;
@@ -47,12 +50,12 @@ build() {
   { grep -c 'warning:' "$log" || true; } | sed 's/^/warnings: /'
 }
 
-# sanitized LABEL FOLDER: runs the tests of a label; prints one line if all pass, else everything.
+# sanitized PRESET FOLDER: runs a test preset; prints one line if all pass, else everything.
 failed=()
 sanitized() {
   say "tests under $1"
   local log="$2/ctest.log"
-  if ctest --test-dir "$2" -j "$jobs" -L "^$1\$" --output-on-failure --no-tests=error >"$log" 2>&1; then
+  if ctest --preset "$1" -j "$jobs" >"$log" 2>&1; then
     echo "$1: all $(grep -cE 'Test +#[0-9]+:.* Passed ' "$log") tests passed"
   else
     cat "$log"
@@ -76,16 +79,17 @@ compare_interop() {
   "$venv/bin/python" tests/interop/compare.py
 }
 
-say "packages"
-bash tools/setup.sh
+if [[ $setup == yes ]]; then
+  say "packages"
+  bash tools/setup.sh
+fi
 build release build all
 if [[ $sanitizers == yes ]]; then
   build debug build-debug tests_asan
   build tsan build-tsan tests_tsan
-  # The OpenMP runtime is not instrumented, so the thread sanitizer sees only the program's own
-  # threads.
-  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 sanitized asan build-debug
-  OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1 sanitized tsan build-tsan
+  # Their options and labels are in CMakePresets.json.
+  sanitized asan build-debug
+  sanitized tsan build-tsan
 fi
 
 say "tests"
