@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Checks every source file known to git: clang-format, and its column limit for comments, which clang-format leaves alone.
 # Exits 1 and names what differs.
+#   format_check.sh [FILE...]: FILE (an absolute path) instead of all of them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v clang-format >/dev/null || { echo "format: clang-format is absent (bash tools/setup.sh)"; exit 1; }
-git ls-files -co --exclude-standard '*.h' '*.cpp' '*.cu' | xargs clang-format --dry-run -Werror
-git ls-files -co --exclude-standard '*.h' '*.cpp' '*.cu' | xargs awk '
+files=("$@")
+if [[ $# == 0 ]]; then mapfile -t files < <(git ls-files -co --exclude-standard '*.h' '*.cpp' '*.cu'); fi
+printf '%s\0' "${files[@]}" | xargs -0 clang-format --dry-run -Werror
+printf '%s\0' "${files[@]}" | xargs -0 awk '
   length($0) > 100 && /^[ ]*\/\/ / { printf "%s:%d: a comment of %d columns, the limit is 100\n", FILENAME, FNR, length($0); n++ }
   END { exit n > 0 }'
 echo "format: ok"
