@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # clang-tidy (.clang-tidy) over the sources of base, engine and session, with the headers they
 # include. Other versions have other checks: only version 14, Debian 12's, runs.
-#   tidy_check.sh BUILD [FILE...]: a configured build folder; FILE instead of those sources
+#   tidy_check.sh BUILD [PATH...]: a configured build folder; files or folders instead of those layers
 set -euo pipefail
-build=$(realpath "${1:?usage: tidy_check.sh BUILD [FILE...]}")
+build=$(realpath "${1:?usage: tidy_check.sh BUILD [PATH...]}")
 shift
 cd "$(dirname "$0")/.."
 
@@ -11,8 +11,8 @@ tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || { echo "not run: cl
 version=$("$tidy" --version | sed -n 's/.*LLVM version \([0-9]*\).*/\1/p')
 [[ $version == 14 ]] || { echo "not run: clang-tidy is version $version, not 14"; exit 0; }
 
-files=("$@")
-if [[ $# == 0 ]]; then mapfile -t files < <(git ls-files 'base/*.cpp' 'engine/*.cpp' 'session/*.cpp'); fi
+if [[ $# == 0 ]]; then set -- base engine session; fi
+mapfile -t files < <(git ls-files -- "$@" | grep '\.cpp$')
 [[ ${#files[@]} -gt 0 ]] || { echo "tidy: no files"; exit 1; }
 
 # The flags of the build, without those that clang does not know.
