@@ -31,8 +31,10 @@ constexpr const char* name_of(E value) {
 // Nothing if no enumerator has the name.
 template <IsChoice E>
 constexpr std::optional<E> choice_named(std::string_view name) {
-  for (size_t i = 0; i < std::size(Choice<E>::kNames); ++i) {
-    if (name == Choice<E>::kNames[i]) return static_cast<E>(i);
+  int index = 0;
+  for (const char* const known : Choice<E>::kNames) {
+    if (name == known) return static_cast<E>(index);
+    ++index;
   }
   return std::nullopt;
 }

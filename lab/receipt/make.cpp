@@ -176,7 +176,7 @@ class RunReceipt {
 
 ReceiptJson contract_json(const Config& config) {
   Json json;
-  json["kind"] = config.contract.kind;
+  json["kind"] = name_of(config.contract.kind);
   json["coefficient"] = config.contract.coefficient;
   json["fraction"] = config.contract.fraction;
   if (!config.contract.derived_from.empty()) json["derived_from"] = config.contract.derived_from;
