@@ -5,6 +5,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/profile.h"
 #include "ops/attention/cpu_amx.h"
 #include "ops/attention/cpu_geometry.h"
@@ -324,7 +325,7 @@ template void forward_block<bf16>(const Text<bf16>&, int64_t, int64_t);
 }  // namespace attention
 
 int64_t attention_backward_scratch(const AttentionShape& s) {
-  const int64_t padded = (s.sequence + kTile - 1) / kTile * kTile;
+  const int64_t padded = round_up(s.sequence, kTile);
   const int64_t dk_dv = s.batch * s.kv_heads * 2 * padded * s.head_dim;  // on the CPU
   const int64_t terms = s.batch * s.heads * 2 * padded;                  // on a GPU
   return std::max(dk_dv, terms);
@@ -339,7 +340,7 @@ void attention_forward(Exec on, const AttentionForward<T>& a) {
             a.lse.size() == a.batch * a.heads * a.sequence,
         "attention_forward: out (%ld, %ld), lse of %ld", long(a.out.dim[0]), long(a.out.dim[1]),
         long(a.lse.size()));
-  const int64_t blocks = (a.sequence + kTile - 1) / kTile;
+  const int64_t blocks = ceil_div(a.sequence, kTile);
   if (on.gpu) return gpu::attention_forward(on, a);
   parallel_for(on, a.batch * a.heads * blocks, [&](int64_t item) {
     const int64_t head = item / blocks, b = head / a.heads;

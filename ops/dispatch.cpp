@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 
@@ -15,7 +16,7 @@ constexpr int64_t kPieceTokens = kDispatchPieceTokens;
 }  // namespace
 
 int64_t dispatch_pieces(int64_t tokens) {
-  return (tokens + kPieceTokens - 1) / kPieceTokens;
+  return ceil_div(tokens, kPieceTokens);
 }
 
 namespace cpu {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 
@@ -19,7 +20,7 @@ int32_t is_non_finite(float x) {
 }
 
 int64_t pieces_of(const View<const float, 1>& g) {
-  return (g.dim[0] + kPiece - 1) / kPiece;
+  return ceil_div(g.dim[0], kPiece);
 }
 
 }  // namespace

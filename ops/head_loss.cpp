@@ -6,6 +6,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
@@ -46,7 +47,7 @@ struct Scratch {
   void take(std::byte* memory, View<S, Rank>& view, const std::array<int64_t, Rank>& shape) {
     std::copy(shape.begin(), shape.end(), view.dim);
     view.data = reinterpret_cast<S*>(memory + bytes);
-    bytes += (int64_t(view.bytes()) + 63) / 64 * 64;
+    bytes += round_up(int64_t(view.bytes()), 64);
   }
 };
 

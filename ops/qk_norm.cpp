@@ -5,6 +5,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
@@ -20,7 +21,7 @@ constexpr int64_t kRowsPerBlock = 64;
 }  // namespace
 
 int64_t qk_norm_backward_blocks(int64_t rows) {
-  return (rows + kRowsPerBlock - 1) / kRowsPerBlock;
+  return ceil_div(rows, kRowsPerBlock);
 }
 
 namespace cpu {

@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
@@ -18,7 +19,7 @@ constexpr int64_t kRowsPerBlock = 64;  // rows of one dweight partial; fixes the
 }  // namespace
 
 int64_t rmsnorm_backward_blocks(int64_t rows) {
-  return (rows + kRowsPerBlock - 1) / kRowsPerBlock;
+  return ceil_div(rows, kRowsPerBlock);
 }
 
 namespace cpu {

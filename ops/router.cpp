@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 #include "ops/router/cpu_row.h"
@@ -20,7 +21,7 @@ int64_t group_rows(int64_t tokens, const RouterSettings& s) {
   return s.scope == AuxScope::kSequence && s.sequence > 0 ? s.sequence : tokens;
 }
 int64_t pieces_per_group(int64_t tokens, const RouterSettings& s) {
-  return (group_rows(tokens, s) + kPieceRows - 1) / kPieceRows;
+  return ceil_div(group_rows(tokens, s), kPieceRows);
 }
 
 // share[e] += s_e / sum s, for all experts: softmax probability or normalised sigmoid score.

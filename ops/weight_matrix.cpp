@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/profile.h"
 #include "ops/cpu_gemm/gemm.h"
 
@@ -36,8 +37,8 @@ namespace cpu {
 template <typename T>
 void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
   const int64_t experts = a.plain.dim[0], out = a.plain.dim[1], in = a.plain.dim[2];
-  const int64_t forward_pieces = (out + panel::kPanelCols - 1) / panel::kPanelCols;
-  const int64_t dgrad_pieces = (panel::steps<T>(out) + kPackSteps - 1) / kPackSteps;
+  const int64_t forward_pieces = ceil_div(out, panel::kPanelCols);
+  const int64_t dgrad_pieces = ceil_div(panel::steps<T>(out), kPackSteps);
   const int64_t pieces = forward_pieces + dgrad_pieces;
   parallel_for(on, experts * pieces, [&](int64_t p) {
     const int64_t e = p / pieces, piece = p % pieces;
