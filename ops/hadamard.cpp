@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_hadamard.h"
@@ -58,8 +59,7 @@ void hadamard(Exec on, const Hadamard<T>& a) {
   const ProfileScope timed(on, "hadamard", hadamard_cost(a));
   CHECK(a.y.dim[0] == round_up(a.x.dim[0], kHadamard) && a.y.dim[1] == a.x.dim[1] &&
             (a.amax.empty() || a.amax.dim[0] == 1),
-        "hadamard: y (%ld, %ld), x (%ld, %ld), amax (%ld)", long(a.y.dim[0]), long(a.y.dim[1]),
-        long(a.x.dim[0]), long(a.x.dim[1]), long(a.amax.dim[0]));
+        "hadamard: %s", shapes("y", a.y, "x", a.x, "amax", a.amax).c_str());
   if (on.gpu) return gpu::hadamard(on, a);
   cpu::hadamard(on, a);
 }

@@ -5,6 +5,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "base/math.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/cpu_gemm/gemm.h"
 
@@ -69,10 +70,8 @@ template <typename T>
 void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
   if (on.gpu) return;  // products there read the plain weight
   const int64_t want = weight_stack_pack_bytes<T>(a.plain.dim[0], a.plain.dim[1], a.plain.dim[2]);
-  CHECK(a.packed.dim[0] == want,
-        "weight_stack_pack: packed has %ld bytes, weight (%ld, %ld, %ld) needs %ld",
-        long(a.packed.dim[0]), long(a.plain.dim[0]), long(a.plain.dim[1]), long(a.plain.dim[2]),
-        long(want));
+  CHECK(a.packed.dim[0] == want, "weight_stack_pack: packed has %ld bytes, %s needs %ld",
+        long(a.packed.dim[0]), shapes("weight", a.plain).c_str(), long(want));
   CHECK(reinterpret_cast<uintptr_t>(a.packed.data) % 64 == 0,
         "weight_stack_pack: packed at %p is not 64-byte aligned",
         static_cast<void*>(a.packed.data));
