@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/math.h"
 #include "base/view.h"
 
 namespace assay {
@@ -45,7 +46,7 @@ void parallel_for(Exec on, int64_t n, F&& f) {
 // Cuts [0, n) into pieces of `grain` (the last may be shorter) and calls f(begin, end) for each.
 template <typename F>
 void parallel_ranges(Exec on, int64_t n, int64_t grain, F&& f) {
-  const int64_t pieces = (n + grain - 1) / grain;
+  const int64_t pieces = ceil_div(n, grain);
   parallel_for(on, pieces, [&](int64_t p) { f(p * grain, std::min(n, (p + 1) * grain)); });
 }
 

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <map>
 
+#include "base/math.h"
 #include "cuda/context.h"
 
 namespace assay {
@@ -16,7 +17,7 @@ namespace {
 constexpr size_t kAlign = 256;  // cuBLASLt requires it of its workspace
 
 size_t aligned(size_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
+  return round_up(bytes, kAlign);
 }
 
 constexpr Section kSections[] = {Section::kParameters,  Section::kGradients, Section::kOptimizer,

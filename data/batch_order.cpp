@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "data/loader.h"
 #include "data/mixture.h"
 
@@ -192,7 +193,7 @@ class Mixed : public BatchOrder {
   // Epochs of a source begun by its first `drawn` sequences.
   int64_t begun(size_t source, int64_t drawn) const {
     const int64_t blocks = blocks_[source].blocks();
-    return (drawn + blocks - 1) / blocks;
+    return ceil_div(drawn, blocks);
   }
 
   Mixture mixture_;

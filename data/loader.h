@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/math.h"
 #include "base/view.h"
 #include "cuda/memory_plan.h"
 #include "data/batch_order.h"
@@ -138,9 +139,7 @@ class ValidationSet {
   };
   explicit ValidationSet(const Config& config);
 
-  int micro_batches() const {
-    return static_cast<int>((sequences_ + micro_batch_ - 1) / micro_batch_);
-  }
+  int micro_batches() const { return static_cast<int>(ceil_div(sequences_, micro_batch_)); }
   Batch micro(int i) const;
   int64_t tokens() const { return sequences_ * sequence_; }  // of this rank
   int64_t total_tokens() const {

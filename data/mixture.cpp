@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "base/random.h"
 
 namespace assay {
@@ -54,7 +55,7 @@ uint32_t Mixture::offset(int64_t step) const {
 // Number of j in 0 .. S - 1 with j 2^32 + offset < bounds_[bound] S: the points times S 2^32.
 int64_t Mixture::points_below(size_t bound, uint32_t offset) const {
   const uint64_t reach = bounds_[bound] * static_cast<uint64_t>(sequences_);
-  return reach <= offset ? 0 : static_cast<int64_t>((reach - offset + kOne - 1) / kOne);
+  return reach <= offset ? 0 : static_cast<int64_t>(ceil_div(reach - offset, kOne));
 }
 
 void Mixture::count(int64_t step, std::span<int64_t> counts) const {

@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/adamw_constants.h"
 #include "ops/gpu/absent.h"
@@ -85,9 +86,10 @@ void adamw(Exec on, const AdamW<T>& a) {
   CHECK(a.master.dim[0] == n && a.m.dim[0] == n && a.v.dim[0] == n &&
             (a.weight.empty() || a.weight.dim[0] == n) &&
             (a.grad_scale.empty() || a.grad_scale.dim[0] == 1),
-        "adamw: grad (%ld), master (%ld), m (%ld), v (%ld), weight (%ld), grad_scale (%ld)",
-        long(n), long(a.master.dim[0]), long(a.m.dim[0]), long(a.v.dim[0]), long(a.weight.dim[0]),
-        long(a.grad_scale.dim[0]));
+        "adamw: %s",
+        shapes("grad", a.grad, "master", a.master, "m", a.m, "v", a.v, "weight", a.weight,
+               "grad_scale", a.grad_scale)
+            .c_str());
   CHECK(a.squares.empty() || (a.squares.dim[0] == adamw_pieces(n) && a.squares.dim[1] == 3),
         "adamw: squares (%ld, %ld) for %ld pieces", long(a.squares.dim[0]), long(a.squares.dim[1]),
         long(adamw_pieces(n)));

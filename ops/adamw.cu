@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/adamw.h"
@@ -104,10 +105,8 @@ void launch_adamw(Exec on, const AdamW<T>& a) {
   const int vectors = aligned(a.grad.data) && aligned(a.master.data) && aligned(a.m.data) &&
                       aligned(a.v.data) && aligned(a.weight.data);
   constexpr int64_t kPerBlock = kThreads * kFour;
-  launch(
-      on,
-      {.name = "adamw", .grid = {unsigned((n + kPerBlock - 1) / kPerBlock)}, .block = {kThreads}},
-      adamw_kernel<T>, a, adamw_constants(a), vectors);
+  launch(on, {.name = "adamw", .grid = {unsigned(ceil_div(n, kPerBlock))}, .block = {kThreads}},
+         adamw_kernel<T>, a, adamw_constants(a), vectors);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "base/bf16.h"
 #include "base/cost.h"
+#include "base/math.h"
 #include "base/view.h"
 #include "cuda/exec.h"
 
@@ -38,7 +39,7 @@ struct AdamW {
 
 inline constexpr int64_t kAdamWPiece = 16384;  // elements of one row of squares
 constexpr int64_t adamw_pieces(int64_t n) {
-  return (n + kAdamWPiece - 1) / kAdamWPiece;
+  return ceil_div(n, kAdamWPiece);
 }
 
 template <typename T>

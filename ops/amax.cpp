@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
@@ -28,9 +29,9 @@ namespace cpu {
 template <typename T>
 void amax(Exec on, const Amax<T>& a) {
   const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
-  const int64_t across = (columns + kColumns - 1) / kColumns;
+  const int64_t across = ceil_div(columns, kColumns);
   std::atomic<uint32_t> most = 0, most_rotated = 0;
-  parallel_for(on, (rows + kHadamard - 1) / kHadamard * across, [&](int64_t piece) {
+  parallel_for(on, ceil_div(rows, kHadamard) * across, [&](int64_t piece) {
     const int64_t r0 = piece / across * kHadamard, c0 = piece % across * kColumns;
     const int64_t n = std::min(kColumns, columns - c0);
     Rows x = {};

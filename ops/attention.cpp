@@ -5,6 +5,8 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/attention/cpu_amx.h"
 #include "ops/attention/cpu_geometry.h"
@@ -324,7 +326,7 @@ template void forward_block<bf16>(const Text<bf16>&, int64_t, int64_t);
 }  // namespace attention
 
 int64_t attention_backward_scratch(const AttentionShape& s) {
-  const int64_t padded = (s.sequence + kTile - 1) / kTile * kTile;
+  const int64_t padded = round_up(s.sequence, kTile);
   const int64_t dk_dv = s.batch * s.kv_heads * 2 * padded * s.head_dim;  // on the CPU
   const int64_t terms = s.batch * s.heads * 2 * padded;                  // on a GPU
   return std::max(dk_dv, terms);
@@ -337,9 +339,8 @@ void attention_forward(Exec on, const AttentionForward<T>& a) {
               a.qkv.dim[0], a.qkv.dim[1]);
   CHECK(a.out.dim[0] == a.qkv.dim[0] && a.out.dim[1] == a.heads * a.head_dim &&
             a.lse.size() == a.batch * a.heads * a.sequence,
-        "attention_forward: out (%ld, %ld), lse of %ld", long(a.out.dim[0]), long(a.out.dim[1]),
-        long(a.lse.size()));
-  const int64_t blocks = (a.sequence + kTile - 1) / kTile;
+        "attention_forward: %s", shapes("out", a.out, "lse", a.lse).c_str());
+  const int64_t blocks = ceil_div(a.sequence, kTile);
   if (on.gpu) return gpu::attention_forward(on, a);
   parallel_for(on, a.batch * a.heads * blocks, [&](int64_t item) {
     const int64_t head = item / blocks, b = head / a.heads;
@@ -369,9 +370,8 @@ void attention_backward(Exec on, const AttentionBackward<T>& a) {
   CHECK(a.dqkv.size() == a.qkv.size() && a.out.dim[0] == a.qkv.dim[0] &&
             a.out.dim[1] == a.heads * a.head_dim && a.dout.size() == a.out.size() &&
             a.lse.size() == a.batch * a.heads * a.sequence,
-        "attention_backward: dqkv of %ld, out (%ld, %ld), dout of %ld, lse of %ld",
-        long(a.dqkv.size()), long(a.out.dim[0]), long(a.out.dim[1]), long(a.dout.size()),
-        long(a.lse.size()));
+        "attention_backward: %s",
+        shapes("dqkv", a.dqkv, "out", a.out, "dout", a.dout, "lse", a.lse).c_str());
   CHECK(a.scratch.size() >= attention_backward_scratch(shape),
         "attention_backward: scratch of %ld floats, %ld needed", long(a.scratch.size()),
         long(attention_backward_scratch(shape)));

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/cast.h"
@@ -71,17 +72,16 @@ bool aligned(const void* p) {
 }
 
 unsigned blocks_for(int64_t threads) {
-  return unsigned((threads + kThreads - 1) / kThreads);
+  return unsigned(ceil_div(threads, kThreads));
 }
 
 template <typename To, typename From>
 void launch_cast(Exec on, const Cast<To, From>& a) {
   if (a.x.dim[0] == 0) return;
   const int vectors = aligned(a.x.data) && aligned(a.y.data);
-  launch(
-      on,
-      {.name = "cast", .grid = {blocks_for((a.x.dim[0] + kFour - 1) / kFour)}, .block = {kThreads}},
-      cast_kernel<To, From>, a, vectors);
+  launch(on,
+         {.name = "cast", .grid = {blocks_for(ceil_div(a.x.dim[0], kFour))}, .block = {kThreads}},
+         cast_kernel<To, From>, a, vectors);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
@@ -91,11 +92,9 @@ void combine_forward(Exec on, const CombineForward<T>& a) {
   CHECK(a.y.dim[0] == a.slot.dim[0] && a.y.dim[1] == a.expert_out.dim[1] &&
             a.gate.dim[0] == a.slot.dim[0] && a.gate.dim[1] == a.slot.dim[1] &&
             a.expert_out.dim[0] == a.slot.size() && (a.add.empty() || a.add.size() == a.y.size()),
-        "combine_forward: y (%ld, %ld), expert_out (%ld, %ld), slot (%ld, %ld), gate (%ld, %ld), "
-        "add of %ld",
-        long(a.y.dim[0]), long(a.y.dim[1]), long(a.expert_out.dim[0]), long(a.expert_out.dim[1]),
-        long(a.slot.dim[0]), long(a.slot.dim[1]), long(a.gate.dim[0]), long(a.gate.dim[1]),
-        long(a.add.size()));
+        "combine_forward: %s",
+        shapes("y", a.y, "expert_out", a.expert_out, "slot", a.slot, "gate", a.gate, "add", a.add)
+            .c_str());
   if (on.gpu) return gpu::combine_forward(on, a);
   cpu::combine_forward(on, a);
 }
@@ -107,11 +106,10 @@ void combine_backward(Exec on, const CombineBackward<T>& a) {
             a.gate.dim[0] == a.slot.dim[0] && a.gate.dim[1] == a.slot.dim[1] &&
             a.dgate.size() == a.gate.size() && a.expert_out.dim[0] == a.slot.size() &&
             a.dexpert_out.size() == a.expert_out.size(),
-        "combine_backward: dy (%ld, %ld), expert_out (%ld, %ld), dexpert_out of %ld, slot (%ld, "
-        "%ld), gate (%ld, %ld), dgate of %ld",
-        long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.expert_out.dim[0]), long(a.expert_out.dim[1]),
-        long(a.dexpert_out.size()), long(a.slot.dim[0]), long(a.slot.dim[1]), long(a.gate.dim[0]),
-        long(a.gate.dim[1]), long(a.dgate.size()));
+        "combine_backward: %s",
+        shapes("dy", a.dy, "expert_out", a.expert_out, "dexpert_out", a.dexpert_out, "slot", a.slot,
+               "gate", a.gate, "dgate", a.dgate)
+            .c_str());
   if (on.gpu) return gpu::combine_backward(on, a);
   cpu::combine_backward(on, a);
 }
@@ -121,9 +119,8 @@ void reduce_by_token(Exec on, const ReduceByToken<T>& a) {
   const ProfileScope timed(on, "reduce_by_token", reduce_by_token_cost(a));
   CHECK(a.dx.dim[0] == a.slot.dim[0] && a.dx.dim[1] == a.dexpert_in.dim[1] &&
             a.dexpert_in.dim[0] == a.slot.size() && (a.add.empty() || a.add.size() == a.dx.size()),
-        "reduce_by_token: dx (%ld, %ld), dexpert_in (%ld, %ld), slot (%ld, %ld), add of %ld",
-        long(a.dx.dim[0]), long(a.dx.dim[1]), long(a.dexpert_in.dim[0]), long(a.dexpert_in.dim[1]),
-        long(a.slot.dim[0]), long(a.slot.dim[1]), long(a.add.size()));
+        "reduce_by_token: %s",
+        shapes("dx", a.dx, "dexpert_in", a.dexpert_in, "slot", a.slot, "add", a.add).c_str());
   if (on.gpu) return gpu::reduce_by_token(on, a);
   cpu::reduce_by_token(on, a);
 }

@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/combine.h"
@@ -93,8 +94,7 @@ bool all_in_vectors(int64_t width, const T*... p) {
   return (... && in_vectors(p, width));
 }
 Launch warps_shape(const char* name, int64_t warps) {
-  return {
-      .name = name, .grid = {unsigned((warps + kWarps - 1) / kWarps)}, .block = {kWarp, kWarps}};
+  return {.name = name, .grid = {unsigned(ceil_div(warps, kWarps))}, .block = {kWarp, kWarps}};
 }
 
 template <typename T>

@@ -1,6 +1,7 @@
 #include "ops/dequantise.h"
 
 #include "base/check.h"
+#include "base/shapes.h"
 #include "base/small_float.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
@@ -69,12 +70,13 @@ void dequantise(Exec on, const Dequantise<T>& a) {
   const QuantFormat& f = a.format;
   const int64_t lines = a.y.dim[0], k = a.y.dim[1], scales = scale_count(f, lines, k);
   require_whole_blocks("dequantise", f.scale, k);
-  CHECK(a.codes.dim[0] == lines && a.codes.dim[1] == code_bytes(f.element, k) &&
-            a.scales.size() == (has_float_scales(f.scale) ? scales : 0) &&
-            a.scale_codes.size() == (has_byte_scales(f.scale) ? scales : 0),
-        "dequantise: y (%ld, %ld), codes (%ld, %ld), %ld scales and %ld scale codes, needs %ld",
-        long(lines), long(k), long(a.codes.dim[0]), long(a.codes.dim[1]), long(a.scales.size()),
-        long(a.scale_codes.size()), long(scales));
+  CHECK(
+      a.codes.dim[0] == lines && a.codes.dim[1] == code_bytes(f.element, k) &&
+          a.scales.size() == (has_float_scales(f.scale) ? scales : 0) &&
+          a.scale_codes.size() == (has_byte_scales(f.scale) ? scales : 0),
+      "dequantise: %s, needs %ld scales",
+      shapes("y", a.y, "codes", a.codes, "scales", a.scales, "scale_codes", a.scale_codes).c_str(),
+      long(scales));
   if (on.gpu) return gpu::dequantise(on, a);
   cpu::dequantise(on, a);
 }

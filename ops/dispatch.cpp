@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/math.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 
@@ -15,7 +17,7 @@ constexpr int64_t kPieceTokens = kDispatchPieceTokens;
 }  // namespace
 
 int64_t dispatch_pieces(int64_t tokens) {
-  return (tokens + kPieceTokens - 1) / kPieceTokens;
+  return ceil_div(tokens, kPieceTokens);
 }
 
 namespace cpu {
@@ -75,12 +77,11 @@ void dispatch(Exec on, const Dispatch& a) {
   const int64_t tokens = a.expert.dim[0], k = a.expert.dim[1], experts = a.partial.dim[1];
   CHECK(a.offsets.dim[0] == experts + 1 && a.token.dim[0] == tokens * k &&
             a.slot.dim[0] == tokens && a.slot.dim[1] == k,
-        "dispatch: offsets (%ld), token (%ld), slot (%ld, %ld), expert (%ld, %ld), %ld experts",
-        long(a.offsets.dim[0]), long(a.token.dim[0]), long(a.slot.dim[0]), long(a.slot.dim[1]),
-        long(tokens), long(k), long(experts));
-  CHECK(a.partial.dim[0] >= dispatch_pieces(tokens) && tokens * k <= INT32_MAX,
-        "dispatch: partial (%ld, %ld) for %ld tokens with %ld experts each", long(a.partial.dim[0]),
-        long(experts), long(tokens), long(k));
+        "dispatch: %s, %ld experts",
+        shapes("offsets", a.offsets, "token", a.token, "slot", a.slot, "expert", a.expert).c_str(),
+        long(experts));
+  CHECK(a.partial.dim[0] >= dispatch_pieces(tokens) && tokens * k <= INT32_MAX, "dispatch: %s",
+        shapes("partial", a.partial, "expert", a.expert).c_str());
   if (on.gpu) return gpu::dispatch(on, a);
   cpu::dispatch(on, a);
 }

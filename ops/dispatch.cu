@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/dispatch.h"
@@ -41,7 +42,7 @@ __global__ __launch_bounds__(kWarp* kScanRows) void dispatch_scan_kernel(
   GPU_SHARED(int32_t, totals, [kScanRows][kWarp]);
   const int64_t experts = a.partial.dim[1], e = int64_t{blockIdx.x} * kWarp + threadIdx.x;
   const int x = int(threadIdx.x), y = int(threadIdx.y);
-  const int64_t run = (pieces + kScanRows - 1) / kScanRows;
+  const int64_t run = ceil_div(pieces, kScanRows);
   const int64_t begin = y * run, end = begin + run < pieces ? begin + run : pieces;
 
   int32_t total = 0;
@@ -68,7 +69,7 @@ __global__ __launch_bounds__(kOffsetsBlock) void dispatch_offsets_kernel(
     const __grid_constant__ Dispatch a) {
   GPU_SHARED(int32_t, warp_start, [kWarp]);
   const int64_t experts = a.partial.dim[1];
-  const int64_t run = (experts + kOffsetsBlock - 1) / kOffsetsBlock;
+  const int64_t run = ceil_div(experts, kOffsetsBlock);
   const int64_t begin = threadIdx.x * run;
   const int64_t end = begin + run < experts ? begin + run : experts;
   int32_t total = 0;
@@ -146,7 +147,7 @@ void dispatch(Exec on, const Dispatch& a) {
          dispatch_count_kernel, a);
   launch(on,
          {.name = "dispatch_scan",
-          .grid = {unsigned((experts + kWarp - 1) / kWarp)},
+          .grid = {unsigned(ceil_div(experts, kWarp))},
           .block = {kWarp, kScanRows}},
          dispatch_scan_kernel, a, pieces);
   launch(on, {.name = "dispatch_offsets", .grid = {1}, .block = {kOffsetsBlock}},

@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/shapes.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
@@ -68,9 +69,8 @@ int64_t embedding_backward_workspace_bytes(Backend backend, int64_t tokens, int6
 template <typename T>
 void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
   const ProfileScope timed(on, "embedding_forward", embedding_forward_cost(a));
-  CHECK(a.y.dim[0] == a.token.dim[0] && a.y.dim[1] == a.weight.dim[1],
-        "embedding_forward: y (%ld, %ld), weight (%ld, %ld), token (%ld)", long(a.y.dim[0]),
-        long(a.y.dim[1]), long(a.weight.dim[0]), long(a.weight.dim[1]), long(a.token.dim[0]));
+  CHECK(a.y.dim[0] == a.token.dim[0] && a.y.dim[1] == a.weight.dim[1], "embedding_forward: %s",
+        shapes("y", a.y, "weight", a.weight, "token", a.token).c_str());
   if (on.gpu) return gpu::embedding_forward(on, a);
   check_tokens("embedding_forward", a.token, a.weight.dim[0]);
   cpu::embedding_forward(on, a);
@@ -79,9 +79,8 @@ void embedding_forward(Exec on, const EmbeddingForward<T>& a) {
 template <typename T>
 void embedding_backward(Exec on, const EmbeddingBackward<T>& a) {
   const ProfileScope timed(on, "embedding_backward", embedding_backward_cost(a));
-  CHECK(a.dy.dim[0] == a.token.dim[0] && a.dy.dim[1] == a.dweight.dim[1],
-        "embedding_backward: dy (%ld, %ld), dweight (%ld, %ld), token (%ld)", long(a.dy.dim[0]),
-        long(a.dy.dim[1]), long(a.dweight.dim[0]), long(a.dweight.dim[1]), long(a.token.dim[0]));
+  CHECK(a.dy.dim[0] == a.token.dim[0] && a.dy.dim[1] == a.dweight.dim[1], "embedding_backward: %s",
+        shapes("dy", a.dy, "dweight", a.dweight, "token", a.token).c_str());
   if (on.gpu) return gpu::embedding_backward(on, a);
   check_tokens("embedding_backward", a.token, a.dweight.dim[0]);
   cpu::embedding_backward(on, a);

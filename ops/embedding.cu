@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/embedding.h"
@@ -142,13 +143,13 @@ void launch_forward(Exec on, const EmbeddingForward<T>& a) {
   if (a.y.size() == 0) return;
   const int64_t width = a.y.dim[1];
   const bool vectors = in_vectors(a.y.data, width) && in_vectors(a.weight.data, width);
-  const unsigned blocks = unsigned((a.y.dim[0] + kRowsPerBlock - 1) / kRowsPerBlock);
+  const unsigned blocks = unsigned(ceil_div(a.y.dim[0], kRowsPerBlock));
   launch(on, {.name = "embedding_forward", .grid = {blocks}, .block = {kWarp, kRowsPerBlock}},
          vectors ? embedding_forward_kernel<T, kVector> : embedding_forward_kernel<T, 1>, a);
 }
 
 int64_t runs_of(int64_t tokens) {
-  return (tokens + kRun - 1) / kRun;
+  return ceil_div(tokens, kRun);
 }
 
 // Layout of the workspace; each part is aligned to 256 bytes.
@@ -173,7 +174,7 @@ struct Workspace {
   template <typename V>
   void take(std::byte* memory, V& view) {
     view.data = reinterpret_cast<decltype(view.data)>(memory + bytes);
-    bytes += (int64_t(view.bytes()) + 255) / 256 * 256;
+    bytes += round_up(int64_t(view.bytes()), 256);
   }
 };
 
@@ -195,8 +196,8 @@ void launch_backward(Exec on, const EmbeddingBackward<T>& a) {
                        in_vectors(w.partial.data, width);
   const auto grid = [&](int columns_a_lane) -> Extent {
     const int64_t columns = columns_a_lane * kWarp;
-    return {unsigned((runs_of(tokens) + kWarpsPerBlock - 1) / kWarpsPerBlock),
-            unsigned((width + columns - 1) / columns)};
+    return {unsigned(ceil_div(runs_of(tokens), kWarpsPerBlock)),
+            unsigned(ceil_div(width, columns))};
   };
   launch(on,
          {.name = "embedding_runs",

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/math.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 
@@ -19,7 +21,7 @@ int32_t is_non_finite(float x) {
 }
 
 int64_t pieces_of(const View<const float, 1>& g) {
-  return (g.dim[0] + kPiece - 1) / kPiece;
+  return ceil_div(g.dim[0], kPiece);
 }
 
 }  // namespace
@@ -77,9 +79,10 @@ void global_norm(Exec on, const GlobalNorm& a) {
   const int64_t pieces = global_norm_pieces(a.grads);
   CHECK(a.norm.dim[0] == 1 && a.clip.dim[0] == 1 && a.non_finite.dim[0] == 1 &&
             a.partial.dim[0] >= pieces && a.partial.dim[1] == 2,
-        "global_norm: norm (%ld), clip (%ld), non_finite (%ld), partial (%ld, %ld) for %ld pieces",
-        long(a.norm.dim[0]), long(a.clip.dim[0]), long(a.non_finite.dim[0]), long(a.partial.dim[0]),
-        long(a.partial.dim[1]), long(pieces));
+        "global_norm: %s for %ld pieces",
+        shapes("norm", a.norm, "clip", a.clip, "non_finite", a.non_finite, "partial", a.partial)
+            .c_str(),
+        long(pieces));
   if (on.gpu) return gpu::global_norm(on, a);
   cpu::global_norm(on, a);
 }

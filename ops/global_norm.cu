@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/global_norm.h"
@@ -102,7 +103,7 @@ void global_norm(Exec on, const GlobalNorm& a) {
   for (int64_t first = 0; first < a.grads.dim[0]; first += kTensors) {
     Batch batch;
     for (int64_t t = first; t < a.grads.dim[0] && t < first + kTensors; ++t) {
-      const int64_t more = (a.grads[t].dim[0] + kPiece - 1) / kPiece;
+      const int64_t more = ceil_div(a.grads[t].dim[0], kPiece);
       batch.grad[batch.tensors] = a.grads[t];
       batch.first_piece[batch.tensors + 1] = batch.first_piece[batch.tensors] + int32_t(more);
       batch.tensors += 1;

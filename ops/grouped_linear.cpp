@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/cpu_gemm/ragged.h"
 #include "ops/gpu/absent.h"
@@ -17,9 +18,8 @@ template <typename T>
 void check_weight(Exec on, const char* op, const WeightStack<T>& w) {
   if (on.gpu) return;  // it reads the plain weight
   const int64_t want = weight_stack_pack_bytes<T>(w.plain.dim[0], w.plain.dim[1], w.plain.dim[2]);
-  CHECK(w.packed.dim[0] == want, "%s: packed weight (%ld, %ld, %ld) has %ld bytes, needs %ld", op,
-        long(w.plain.dim[0]), long(w.plain.dim[1]), long(w.plain.dim[2]), long(w.packed.dim[0]),
-        long(want));
+  CHECK(w.packed.dim[0] == want, "%s: packed %s has %ld bytes, needs %ld", op,
+        shapes("weight", w.plain).c_str(), long(w.packed.dim[0]), long(want));
 }
 
 // offsets must be E+1 numbers from 0 to A that never decrease.
@@ -104,10 +104,8 @@ int64_t grouped_workspace_bytes(int64_t assignments, int64_t experts, int64_t ou
 template <typename T>
 void grouped_linear_forward(Exec on, const GroupedForward<T>& a) {
   const auto& w = a.weight.plain;
-  CHECK(a.y.dim[1] == w.dim[1] && a.x.dim[1] == w.dim[2],
-        "grouped_linear_forward: y (%ld, %ld), x (%ld, %ld), weight (%ld, %ld, %ld)",
-        long(a.y.dim[0]), long(a.y.dim[1]), long(a.x.dim[0]), long(a.x.dim[1]), long(w.dim[0]),
-        long(w.dim[1]), long(w.dim[2]));
+  CHECK(a.y.dim[1] == w.dim[1] && a.x.dim[1] == w.dim[2], "grouped_linear_forward: %s",
+        shapes("y", a.y, "x", a.x, "weight", w).c_str());
   check_offsets(on, "grouped_linear_forward", a.offsets, w.dim[0], a.y.dim[0]);
   check_rows("grouped_linear_forward", a.row, a.x.dim[0], a.y.dim[0]);
   check_weight(on, "grouped_linear_forward", a.weight);
@@ -121,9 +119,7 @@ template <typename T>
 void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
   const auto& w = a.weight.plain;
   CHECK(a.dx.dim[0] == a.dy.dim[0] && a.dy.dim[1] == w.dim[1] && a.dx.dim[1] == w.dim[2],
-        "grouped_linear_dgrad: dx (%ld, %ld), dy (%ld, %ld), weight (%ld, %ld, %ld)",
-        long(a.dx.dim[0]), long(a.dx.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]), long(w.dim[0]),
-        long(w.dim[1]), long(w.dim[2]));
+        "grouped_linear_dgrad: %s", shapes("dx", a.dx, "dy", a.dy, "weight", w).c_str());
   check_offsets(on, "grouped_linear_dgrad", a.offsets, w.dim[0], a.dy.dim[0]);
   check_weight(on, "grouped_linear_dgrad", a.weight);
   check_product_scale("grouped_linear_dgrad", a.scale);
@@ -135,10 +131,8 @@ void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
 template <typename T>
 void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
   const auto& dw = a.dweight;
-  CHECK(a.dy.dim[1] == dw.dim[1] && a.x.dim[1] == dw.dim[2],
-        "grouped_linear_wgrad: dweight (%ld, %ld, %ld), dy (%ld, %ld), x (%ld, %ld)",
-        long(dw.dim[0]), long(dw.dim[1]), long(dw.dim[2]), long(a.dy.dim[0]), long(a.dy.dim[1]),
-        long(a.x.dim[0]), long(a.x.dim[1]));
+  CHECK(a.dy.dim[1] == dw.dim[1] && a.x.dim[1] == dw.dim[2], "grouped_linear_wgrad: %s",
+        shapes("dweight", dw, "dy", a.dy, "x", a.x).c_str());
   check_offsets(on, "grouped_linear_wgrad", a.offsets, dw.dim[0], a.dy.dim[0]);
   check_rows("grouped_linear_wgrad", a.row, a.x.dim[0], a.dy.dim[0]);
   check_product_scale("grouped_linear_wgrad", a.scale);

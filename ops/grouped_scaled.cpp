@@ -1,6 +1,9 @@
 #include "ops/grouped_scaled.h"
 
+#include <array>
+
 #include "base/check.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 
@@ -16,8 +19,11 @@ bool eight_bits(ElementFormat element) {
 void check_operands(Exec on, const char* op, const CodedMatrix& x, const CodedStack& w, int64_t n,
                     int parts, View<const int32_t, 1> offsets) {
   CHECK(w.experts > 0 && offsets.dim[0] == w.experts + 1 && x.k() == w.k() && w.lines() == n,
-        "%s: x (%ld, %ld), %ld experts of (%ld, %ld), n %ld, offsets (%ld)", op, long(x.lines()),
-        long(x.k()), long(w.experts), long(w.lines()), long(w.k()), long(n), long(offsets.dim[0]));
+        "%s: %s, n %ld", op,
+        shapes("x", std::array{x.lines(), x.k()}, "weight", std::array{w.experts, w.lines(), w.k()},
+               "offsets", offsets)
+            .c_str(),
+        long(n));
   CHECK(on.gpu != nullptr, "%s: only on a GPU", op);
   const std::string problem = grouped_scaled_problem(x.format, w.all.format, n / parts, x.k(), 90);
   CHECK(problem.empty(), "%s: %s", op, problem.c_str());
@@ -25,8 +31,8 @@ void check_operands(Exec on, const char* op, const CodedMatrix& x, const CodedSt
     CHECK(m->format.scale == ScaleKind::kTensor
               ? m->tensor_scale.dim[0] == 2
               : m->scales.dim[0] == scale_count(m->format, m->lines(), m->k()),
-          "%s: (%ld, %ld) has %ld scales", op, long(m->lines()), long(m->k()),
-          long(m->scales.dim[0]));
+          "%s: %s", op,
+          shapes("operand", std::array{m->lines(), m->k()}, "scales", m->scales).c_str());
   }
 }
 
@@ -34,8 +40,8 @@ void check_operands(Exec on, const char* op, const CodedMatrix& x, const CodedSt
 
 void grouped_scaled_linear(Exec on, const GroupedScaledLinear& a) {
   constexpr const char* kName = "grouped_scaled_linear";
-  CHECK(a.y.dim[0] == a.x.lines(), "%s: y (%ld, %ld), x (%ld, %ld)", kName, long(a.y.dim[0]),
-        long(a.y.dim[1]), long(a.x.lines()), long(a.x.k()));
+  CHECK(a.y.dim[0] == a.x.lines(), "%s: %s", kName,
+        shapes("y", a.y, "x", std::array{a.x.lines(), a.x.k()}).c_str());
   check_operands(on, kName, a.x, a.weight, a.y.dim[1], 1, a.offsets);
   const ProfileScope timed(on, kName, grouped_scaled_linear_cost(a));
   gpu::grouped_scaled_linear(on, a);
@@ -45,8 +51,7 @@ void grouped_scaled_swiglu_forward(Exec on, const GroupedScaledSwigluForward& a)
   constexpr const char* kName = "grouped_scaled_swiglu_forward";
   CHECK(a.gate_up.dim[0] == a.h.dim[0] && a.gate_up.dim[1] == 2 * a.h.dim[1] &&
             a.row.dim[0] == a.h.dim[0],
-        "%s: h (%ld, %ld), gate_up (%ld, %ld), row (%ld)", kName, long(a.h.dim[0]),
-        long(a.h.dim[1]), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]), long(a.row.dim[0]));
+        "%s: %s", kName, shapes("h", a.h, "gate_up", a.gate_up, "row", a.row).c_str());
   check_operands(on, kName, a.x, a.weight, a.gate_up.dim[1], 2, a.offsets);
   const ProfileScope timed(on, kName, grouped_scaled_swiglu_forward_cost(a));
   gpu::grouped_scaled_swiglu_forward(on, a);
@@ -54,11 +59,12 @@ void grouped_scaled_swiglu_forward(Exec on, const GroupedScaledSwigluForward& a)
 
 void grouped_scaled_swiglu_dgrad(Exec on, const GroupedScaledSwigluDgrad& a) {
   constexpr const char* kName = "grouped_scaled_swiglu_dgrad";
-  CHECK(a.dgate_up.dim[0] == a.dy.lines() && a.gate_up.dim[0] == a.dy.lines() &&
-            a.dgate_up.dim[1] == a.gate_up.dim[1] && a.gate_up.dim[1] % 2 == 0,
-        "%s: dgate_up (%ld, %ld), gate_up (%ld, %ld), dy (%ld, %ld)", kName,
-        long(a.dgate_up.dim[0]), long(a.dgate_up.dim[1]), long(a.gate_up.dim[0]),
-        long(a.gate_up.dim[1]), long(a.dy.lines()), long(a.dy.k()));
+  CHECK(
+      a.dgate_up.dim[0] == a.dy.lines() && a.gate_up.dim[0] == a.dy.lines() &&
+          a.dgate_up.dim[1] == a.gate_up.dim[1] && a.gate_up.dim[1] % 2 == 0,
+      "%s: %s", kName,
+      shapes("dgate_up", a.dgate_up, "gate_up", a.gate_up, "dy", std::array{a.dy.lines(), a.dy.k()})
+          .c_str());
   check_operands(on, kName, a.dy, a.weight, a.gate_up.dim[1] / 2, 1, a.offsets);
   const ProfileScope timed(on, kName, grouped_scaled_swiglu_dgrad_cost(a));
   gpu::grouped_scaled_swiglu_dgrad(on, a);

@@ -2,6 +2,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 #include "ops/swiglu.h"
@@ -26,10 +27,8 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<T>& a) {
   const auto& w = a.weight.plain;
   CHECK(a.gate_up.dim[0] == a.h.dim[0] && a.gate_up.dim[1] == 2 * a.h.dim[1] &&
             a.gate_up.dim[1] == w.dim[1] && a.x.dim[1] == w.dim[2],
-        "grouped_swiglu_forward: h (%ld, %ld), gate_up (%ld, %ld), x (%ld, %ld), weight (%ld, %ld, "
-        "%ld)",
-        long(a.h.dim[0]), long(a.h.dim[1]), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]),
-        long(a.x.dim[0]), long(a.x.dim[1]), long(w.dim[0]), long(w.dim[1]), long(w.dim[2]));
+        "grouped_swiglu_forward: %s",
+        shapes("h", a.h, "gate_up", a.gate_up, "x", a.x, "weight", w).c_str());
   check_rows_and_offsets("grouped_swiglu_forward", a.offsets, w.dim[0], a.row, a.x.dim[0],
                          a.h.dim[0]);
   check_product_scale("grouped_swiglu_forward", a.scale);
@@ -50,11 +49,9 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<T>& a) {
   CHECK(a.dgate_up.dim[0] == a.dy.dim[0] && a.gate_up.dim[0] == a.dy.dim[0] &&
             a.dh.dim[0] == a.dy.dim[0] && a.dh.dim[1] == w.dim[2] && a.dy.dim[1] == w.dim[1] &&
             a.gate_up.dim[1] == 2 * w.dim[2] && a.dgate_up.dim[1] == 2 * w.dim[2],
-        "grouped_swiglu_dgrad: dgate_up (%ld, %ld), dh (%ld, %ld), dy (%ld, %ld), gate_up (%ld, "
-        "%ld), weight (%ld, %ld, %ld)",
-        long(a.dgate_up.dim[0]), long(a.dgate_up.dim[1]), long(a.dh.dim[0]), long(a.dh.dim[1]),
-        long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]),
-        long(w.dim[0]), long(w.dim[1]), long(w.dim[2]));
+        "grouped_swiglu_dgrad: %s",
+        shapes("dgate_up", a.dgate_up, "dh", a.dh, "dy", a.dy, "gate_up", a.gate_up, "weight", w)
+            .c_str());
   check_rows_and_offsets("grouped_swiglu_dgrad", a.offsets, w.dim[0], {}, a.dy.dim[0], a.dy.dim[0]);
   check_product_scale("grouped_swiglu_dgrad", a.scale);
   const ProfileScope timed(on, "grouped_swiglu_dgrad", grouped_swiglu_dgrad_cost(a));

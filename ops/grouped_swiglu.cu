@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "ops/grouped/gpu_launch.h"
 #include "ops/grouped_linear.h"
 #include "ops/grouped_swiglu.h"
@@ -113,7 +114,7 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a) {
   const GroupedParts work = grouped_parts(on, "grouped_swiglu_dgrad", assignments, w.dim[0]);
   cut_rows(on, work, a.offsets, kGroupedTileM);
   // Tiles of 256 columns leave no registers for the prefetched gate_up.
-  if (ceil_div(ffn, 192) * 192 <= ceil_div(ffn, 128) * 128) {
+  if (round_up(ffn, 192) <= round_up(ffn, 128)) {
     return launch_swiglu_dgrad<192>(on, a, work);
   }
   launch_swiglu_dgrad<128>(on, a, work);

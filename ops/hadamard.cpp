@@ -4,6 +4,8 @@
 #include <atomic>
 
 #include "base/check.h"
+#include "base/math.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_hadamard.h"
@@ -22,9 +24,9 @@ namespace cpu {
 template <typename T>
 void hadamard(Exec on, const Hadamard<T>& a) {
   const int64_t rows = a.x.dim[0], columns = a.x.dim[1];
-  const int64_t across = (columns + kColumns - 1) / kColumns;
+  const int64_t across = ceil_div(columns, kColumns);
   std::atomic<uint32_t> most = 0;
-  parallel_for(on, (rows + kHadamard - 1) / kHadamard * across, [&](int64_t piece) {
+  parallel_for(on, ceil_div(rows, kHadamard) * across, [&](int64_t piece) {
     const int64_t r0 = piece / across * kHadamard, c0 = piece % across * kColumns;
     const int64_t n = std::min(kColumns, columns - c0);
     float x[kHadamard][kColumns] = {};
@@ -55,10 +57,9 @@ void hadamard(Exec on, const Hadamard<T>& a) {
 template <typename T>
 void hadamard(Exec on, const Hadamard<T>& a) {
   const ProfileScope timed(on, "hadamard", hadamard_cost(a));
-  CHECK(a.y.dim[0] == (a.x.dim[0] + kHadamard - 1) / kHadamard * kHadamard &&
-            a.y.dim[1] == a.x.dim[1] && (a.amax.empty() || a.amax.dim[0] == 1),
-        "hadamard: y (%ld, %ld), x (%ld, %ld), amax (%ld)", long(a.y.dim[0]), long(a.y.dim[1]),
-        long(a.x.dim[0]), long(a.x.dim[1]), long(a.amax.dim[0]));
+  CHECK(a.y.dim[0] == round_up(a.x.dim[0], kHadamard) && a.y.dim[1] == a.x.dim[1] &&
+            (a.amax.empty() || a.amax.dim[0] == 1),
+        "hadamard: %s", shapes("y", a.y, "x", a.x, "amax", a.amax).c_str());
   if (on.gpu) return gpu::hadamard(on, a);
   cpu::hadamard(on, a);
 }

@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/amax.h"
@@ -37,12 +38,11 @@ __global__ __launch_bounds__(kThreads) void hadamard_kernel(const __grid_constan
 template <typename T>
 void launch_hadamard(Exec on, const Hadamard<T>& a) {
   if (!a.amax.empty()) zero(on, a.amax);
-  launch(
-      on,
-      {.name = "hadamard",
-       .grid = {unsigned(a.y.dim[0] / kHadamard), unsigned((a.x.dim[1] + kThreads - 1) / kThreads)},
-       .block = {kThreads}},
-      hadamard_kernel<T>, a);
+  launch(on,
+         {.name = "hadamard",
+          .grid = {unsigned(a.y.dim[0] / kHadamard), unsigned(ceil_div(a.x.dim[1], kThreads))},
+          .block = {kThreads}},
+         hadamard_kernel<T>, a);
 }
 
 }  // namespace

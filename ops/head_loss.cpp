@@ -6,6 +6,8 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
+#include "base/shapes.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
@@ -46,7 +48,7 @@ struct Scratch {
   void take(std::byte* memory, View<S, Rank>& view, const std::array<int64_t, Rank>& shape) {
     std::copy(shape.begin(), shape.end(), view.dim);
     view.data = reinterpret_cast<S*>(memory + bytes);
-    bytes += (int64_t(view.bytes()) + 63) / 64 * 64;
+    bytes += round_up(int64_t(view.bytes()), 64);
   }
 };
 
@@ -152,9 +154,8 @@ void check(Exec on, const char* op, View<const T, 2> x, const WeightMatrix<T>& w
            View<const int32_t, 1> target, int32_t mask_id, View<float, 1> nats) {
   CHECK(x.dim[0] == target.dim[0] && x.dim[1] == weight.plain.dim[1] &&
             (nats.empty() || nats.dim[0] == x.dim[0]),
-        "%s: x (%ld, %ld), weight (%ld, %ld), target (%ld), nats (%ld)", op, long(x.dim[0]),
-        long(x.dim[1]), long(weight.plain.dim[0]), long(weight.plain.dim[1]), long(target.dim[0]),
-        long(nats.dim[0]));
+        "%s: %s", op,
+        shapes("x", x, "weight", weight.plain, "target", target, "nats", nats).c_str());
   if (on.gpu) return;  // targets are on the device
   for (int64_t i = 0; i < target.dim[0]; ++i) {
     CHECK(!is_counted(target[i], mask_id) || target[i] < weight.plain.dim[0],
@@ -201,10 +202,10 @@ void head_loss(Exec on, const HeadLoss<T>& a) {
   const int64_t tokens = a.x.dim[0], vocab = a.weight.plain.dim[0];
   CHECK(a.dx.size() == a.x.size() && a.dweight.dim[0] == vocab && a.dweight.dim[1] == a.x.dim[1] &&
             a.grad_scale.dim[0] == 1,
-        "head_loss: dx of %ld, dweight (%ld, %ld) for x of %ld, %ld rows of weight, grad_scale "
-        "(%ld)",
-        long(a.dx.size()), long(a.dweight.dim[0]), long(a.dweight.dim[1]), long(a.x.size()),
-        long(vocab), long(a.grad_scale.dim[0]));
+        "head_loss: %s",
+        shapes("dx", a.dx, "dweight", a.dweight, "x", a.x, "weight", a.weight.plain, "grad_scale",
+               a.grad_scale)
+            .c_str());
   CHECK(a.scratch.size() >= head_loss_scratch_bytes<T>(Backend::kCpu, tokens, vocab) &&
             a.logit_gain > 0,
         "head_loss: scratch of %ld bytes, %ld needed; logit_gain %g", long(a.scratch.size()),

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/elements.h"
@@ -158,8 +159,7 @@ void launch_rows(Exec on, const LogitRows<T>& a) {
   const bool vectors = reinterpret_cast<uintptr_t>(a.logits.data) % 16 == 0 && vocab % kWide == 0;
   const bool held = bytes <= kMostHeldBytes;
   const int64_t pieces = vectors ? vocab / kWide : vocab;
-  const unsigned threads =
-      unsigned(std::min<int64_t>((pieces + kWarp - 1) / kWarp * kWarp, kMostThreads));
+  const unsigned threads = unsigned(std::min<int64_t>(round_up(pieces, kWarp), kMostThreads));
   constexpr int kG = kGradient;
   const auto kernel =
       vectors ? (held ? logit_rows_kernel<T, kWide, 1, kG> : logit_rows_kernel<T, kWide, 0, kG>)
@@ -173,7 +173,7 @@ void launch_rows(Exec on, const LogitRows<T>& a) {
 }
 
 int64_t bytes_for(int64_t rows, int64_t vocab, int64_t element) {
-  return (rows * 4 + 63) / 64 * 64 + rows * vocab * element;
+  return round_up(rows * 4, 64) + rows * vocab * element;
 }
 
 // The scratch of a chunk: losses, then logits. Holds as many rows as fit.

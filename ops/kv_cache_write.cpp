@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 
@@ -20,8 +21,8 @@ void kv_cache_write(Exec on, const KvCacheWrite<T>& a) {
   const ProfileScope timed(on, "kv_cache_write", kv_cache_write_cost(a));
   const int64_t width = a.kept.dim[1];
   CHECK(a.x.dim[0] == a.row.dim[0] && a.column >= 0 && a.column + width <= a.x.dim[1],
-        "kv_cache_write: columns %ld to %ld of x (%ld, %ld), row (%ld)", long(a.column),
-        long(a.column + width), long(a.x.dim[0]), long(a.x.dim[1]), long(a.row.dim[0]));
+        "kv_cache_write: columns %ld to %ld of %s", long(a.column), long(a.column + width),
+        shapes("x", a.x, "row", a.row).c_str());
   if (on.gpu) return gpu::kv_cache_write(on, a);
   for (int64_t i = 0; i < a.row.dim[0]; ++i) {
     CHECK(a.row[i] >= 0 && a.row[i] < a.kept.dim[0], "kv_cache_write: row[%ld] = %d of %ld",

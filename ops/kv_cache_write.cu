@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/elements.h"
@@ -29,7 +30,7 @@ void launch_rows(Exec on, const KvCacheWrite<T>& a) {
   if (a.row.dim[0] == 0 || a.kept.dim[1] == 0) return;
   const bool vectors = in_vectors(a.kept.data, a.kept.dim[1]) && in_vectors(a.x.data, a.x.dim[1]) &&
                        a.column % kVector == 0;
-  const unsigned blocks = unsigned((a.row.dim[0] + kRowsPerBlock - 1) / kRowsPerBlock);
+  const unsigned blocks = unsigned(ceil_div(a.row.dim[0], kRowsPerBlock));
   launch(on, {.name = "kv_cache_write", .grid = {blocks}, .block = {kWarp, kRowsPerBlock}},
          vectors ? kv_cache_write_kernel<T, kVector> : kv_cache_write_kernel<T, 1>, a);
 }

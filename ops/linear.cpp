@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/shapes.h"
 #include "cuda/matmul.h"
 #include "cuda/profile.h"
 #include "ops/cpu_gemm/gemm.h"
@@ -88,11 +89,9 @@ template <typename T, typename Y>
 void linear_forward(Exec on, const LinearForward<T, Y>& a) {
   const auto& w = a.weight.plain;
   CHECK(a.y.dim[0] == a.x.dim[0] && a.y.dim[1] == w.dim[0] && a.x.dim[1] == w.dim[1],
-        "linear_forward: y (%ld, %ld), x (%ld, %ld), weight (%ld, %ld)", long(a.y.dim[0]),
-        long(a.y.dim[1]), long(a.x.dim[0]), long(a.x.dim[1]), long(w.dim[0]), long(w.dim[1]));
+        "linear_forward: %s", shapes("y", a.y, "x", a.x, "weight", w).c_str());
   CHECK(a.add.empty() || (a.add.dim[0] == a.y.dim[0] && a.add.dim[1] == a.y.dim[1]),
-        "linear_forward: add (%ld, %ld), y (%ld, %ld)", long(a.add.dim[0]), long(a.add.dim[1]),
-        long(a.y.dim[0]), long(a.y.dim[1]));
+        "linear_forward: %s", shapes("add", a.add, "y", a.y).c_str());
   check_rows("linear_forward", a.x.dim[0]);
   check_product_scale("linear_forward", a.scale);
   check_weight(on, "linear_forward", a.weight);
@@ -105,11 +104,9 @@ template <typename T>
 void linear_dgrad(Exec on, const LinearDgrad<T>& a) {
   const auto& w = a.weight.plain;
   CHECK(a.dx.dim[0] == a.dy.dim[0] && a.dy.dim[1] == w.dim[0] && a.dx.dim[1] == w.dim[1],
-        "linear_dgrad: dx (%ld, %ld), dy (%ld, %ld), weight (%ld, %ld)", long(a.dx.dim[0]),
-        long(a.dx.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]), long(w.dim[0]), long(w.dim[1]));
+        "linear_dgrad: %s", shapes("dx", a.dx, "dy", a.dy, "weight", w).c_str());
   CHECK(a.add.empty() || (a.add.dim[0] == a.dx.dim[0] && a.add.dim[1] == a.dx.dim[1]),
-        "linear_dgrad: add (%ld, %ld), dx (%ld, %ld)", long(a.add.dim[0]), long(a.add.dim[1]),
-        long(a.dx.dim[0]), long(a.dx.dim[1]));
+        "linear_dgrad: %s", shapes("add", a.add, "dx", a.dx).c_str());
   check_rows("linear_dgrad", a.dy.dim[0]);
   check_product_scale("linear_dgrad", a.scale);
   check_weight(on, "linear_dgrad", a.weight);
@@ -122,9 +119,7 @@ template <typename T>
 void linear_wgrad(Exec on, const LinearWgrad<T>& a) {
   CHECK(a.dy.dim[0] == a.x.dim[0] && a.dy.dim[1] == a.dweight.dim[0] &&
             a.x.dim[1] == a.dweight.dim[1],
-        "linear_wgrad: dweight (%ld, %ld), dy (%ld, %ld), x (%ld, %ld)", long(a.dweight.dim[0]),
-        long(a.dweight.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.x.dim[0]),
-        long(a.x.dim[1]));
+        "linear_wgrad: %s", shapes("dweight", a.dweight, "dy", a.dy, "x", a.x).c_str());
   check_rows("linear_wgrad", a.dy.dim[0]);
   check_product_scale("linear_wgrad", a.scale);
   const ProfileScope timed(on, "linear_wgrad", linear_wgrad_cost(a));

@@ -5,6 +5,8 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
+#include "base/shapes.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
@@ -20,7 +22,7 @@ constexpr int64_t kRowsPerBlock = 64;
 }  // namespace
 
 int64_t qk_norm_backward_blocks(int64_t rows) {
-  return (rows + kRowsPerBlock - 1) / kRowsPerBlock;
+  return ceil_div(rows, kRowsPerBlock);
 }
 
 namespace cpu {
@@ -93,9 +95,8 @@ void qk_norm_forward(Exec on, const QkNormForward<T>& a) {
   CHECK(a.qkv.dim[1] == (normed + a.kv_heads) * a.head_dim && a.raw.dim[0] == a.qkv.dim[0] &&
             a.raw.dim[1] == normed * a.head_dim && a.rstd.dim[0] == a.qkv.dim[0] &&
             a.rstd.dim[1] == normed,
-        "qk_norm_forward: qkv (%ld, %ld), raw (%ld, %ld), rstd (%ld, %ld), %ld + %ld heads of %ld",
-        long(a.qkv.dim[0]), long(a.qkv.dim[1]), long(a.raw.dim[0]), long(a.raw.dim[1]),
-        long(a.rstd.dim[0]), long(a.rstd.dim[1]), long(a.heads), long(a.kv_heads),
+        "qk_norm_forward: %s, %ld + %ld heads of %ld",
+        shapes("qkv", a.qkv, "raw", a.raw, "rstd", a.rstd).c_str(), long(a.heads), long(a.kv_heads),
         long(a.head_dim));
   CHECK(a.q_weight.dim[0] == a.head_dim && a.k_weight.dim[0] == a.head_dim,
         "qk_norm_forward: q_weight (%ld), k_weight (%ld), head width %ld", long(a.q_weight.dim[0]),
@@ -108,22 +109,23 @@ template <typename T>
 void qk_norm_backward(Exec on, const QkNormBackward<T>& a) {
   const ProfileScope timed(on, "qk_norm_backward", qk_norm_backward_cost(a));
   const int64_t normed = a.heads + a.kv_heads;
-  CHECK(
-      a.dqkv.dim[1] == (normed + a.kv_heads) * a.head_dim && a.raw.dim[0] == a.dqkv.dim[0] &&
-          a.raw.dim[1] == normed * a.head_dim && a.rstd.dim[0] == a.dqkv.dim[0] &&
-          a.rstd.dim[1] == normed,
-      "qk_norm_backward: dqkv (%ld, %ld), raw (%ld, %ld), rstd (%ld, %ld), %ld + %ld heads of %ld",
-      long(a.dqkv.dim[0]), long(a.dqkv.dim[1]), long(a.raw.dim[0]), long(a.raw.dim[1]),
-      long(a.rstd.dim[0]), long(a.rstd.dim[1]), long(a.heads), long(a.kv_heads), long(a.head_dim));
+  CHECK(a.dqkv.dim[1] == (normed + a.kv_heads) * a.head_dim && a.raw.dim[0] == a.dqkv.dim[0] &&
+            a.raw.dim[1] == normed * a.head_dim && a.rstd.dim[0] == a.dqkv.dim[0] &&
+            a.rstd.dim[1] == normed,
+        "qk_norm_backward: %s, %ld + %ld heads of %ld",
+        shapes("dqkv", a.dqkv, "raw", a.raw, "rstd", a.rstd).c_str(), long(a.heads),
+        long(a.kv_heads), long(a.head_dim));
   CHECK(a.q_weight.dim[0] == a.head_dim && a.k_weight.dim[0] == a.head_dim &&
             a.dq_weight.dim[0] == a.head_dim && a.dk_weight.dim[0] == a.head_dim,
-        "qk_norm_backward: weights of %ld and %ld, gradients of %ld and %ld, head width %ld",
-        long(a.q_weight.dim[0]), long(a.k_weight.dim[0]), long(a.dq_weight.dim[0]),
-        long(a.dk_weight.dim[0]), long(a.head_dim));
+        "qk_norm_backward: %s, head width %ld",
+        shapes("q_weight", a.q_weight, "k_weight", a.k_weight, "dq_weight", a.dq_weight,
+               "dk_weight", a.dk_weight)
+            .c_str(),
+        long(a.head_dim));
   CHECK(a.partial.dim[0] >= qk_norm_backward_blocks(a.dqkv.dim[0]) &&
             a.partial.dim[1] == 2 * a.head_dim,
-        "qk_norm_backward: partial (%ld, %ld) for %ld rows, head width %ld", long(a.partial.dim[0]),
-        long(a.partial.dim[1]), long(a.dqkv.dim[0]), long(a.head_dim));
+        "qk_norm_backward: %s, head width %ld",
+        shapes("partial", a.partial, "dqkv", a.dqkv).c_str(), long(a.head_dim));
   if (on.gpu) return gpu::qk_norm_backward(on, a);
   cpu::qk_norm_backward(on, a);
 }

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/amax.h"
@@ -190,7 +191,7 @@ void launch_forward_as(Exec on, const QkNormForward<T>& a) {
   const int64_t items = a.qkv.dim[0] * (a.heads + a.kv_heads);
   launch(on,
          {.name = "qk_norm_forward",
-          .grid = {unsigned((items + kPerBlock - 1) / kPerBlock)},
+          .grid = {unsigned(ceil_div(items, kPerBlock))},
           .block = {kThreads}},
          qk_norm_forward_kernel<T, kLanes, kVectors>, a);
 }
@@ -259,7 +260,7 @@ void launch_backward(Exec on, const QkNormBackward<T>& a) {
   }
   launch(on,
          {.name = "qk_norm_weights",
-          .grid = {unsigned((2 * width + kWarp - 1) / kWarp)},
+          .grid = {unsigned(ceil_div(2 * width, kWarp))},
           .block = {kWarp, kWarp}},
          qk_norm_weights_kernel<T>, a, qk_norm_backward_blocks(a.dqkv.dim[0]));
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "base/random_lanes.h"
 #include "base/small_float.h"
 #include "cuda/profile.h"

@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "base/small_float.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"

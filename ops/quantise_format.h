@@ -23,6 +23,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/math.h"
+
 namespace assay {
 
 enum class ElementFormat { kE4M3, kE5M2, kE2M1 };
@@ -69,13 +71,10 @@ constexpr int has_byte_scales(ScaleKind kind) {
   return kind != ScaleKind::kTensor && !has_float_scales(kind);
 }
 
-constexpr int64_t ceil_div(int64_t n, int64_t d) {
-  return (n + d - 1) / d;
-}
 // K of a copy along `length` elements, padded with zeros to whole blocks.
 constexpr int64_t padded_length(ScaleKind kind, int64_t length) {
   const int64_t block = block_shape(kind).columns;
-  return ceil_div(length, block) * block;
+  return round_up(length, block);
 }
 constexpr int64_t code_bytes(ElementFormat element, int64_t k) {
   return element == ElementFormat::kE2M1 ? k / 2 : k;
@@ -87,8 +86,8 @@ constexpr int64_t scale_count(const QuantFormat& f, int64_t lines, int64_t k) {
   const BlockShape shape = block_shape(f.scale);
   const int64_t line_blocks = ceil_div(lines, shape.lines), blocks = ceil_div(k, shape.columns);
   if (f.layout == ScaleLayout::kPlain) return line_blocks * blocks;
-  if (f.scale == ScaleKind::k1x128) return blocks * ceil_div(lines, 4) * 4;
-  if (f.scale == ScaleKind::k128x128) return line_blocks * ceil_div(blocks, 4) * 4;
+  if (f.scale == ScaleKind::k1x128) return blocks * round_up(lines, 4);
+  if (f.scale == ScaleKind::k128x128) return line_blocks * round_up(blocks, 4);
   return ceil_div(lines, 128) * ceil_div(blocks, 4) * 512;
 }
 // Index of the scale of (line, K-block).
@@ -97,8 +96,8 @@ constexpr int64_t scale_index(const QuantFormat& f, int64_t lines, int64_t k, in
   const BlockShape shape = block_shape(f.scale);
   const int64_t blocks = ceil_div(k, shape.columns);
   if (f.layout == ScaleLayout::kPlain) return line / shape.lines * blocks + block;
-  if (f.scale == ScaleKind::k1x128) return block * (ceil_div(lines, 4) * 4) + line;
-  if (f.scale == ScaleKind::k128x128) return line / 128 * (ceil_div(blocks, 4) * 4) + block;
+  if (f.scale == ScaleKind::k1x128) return block * round_up(lines, 4) + line;
+  if (f.scale == ScaleKind::k128x128) return line / 128 * round_up(blocks, 4) + block;
   const int64_t tile = line / 128 * ceil_div(blocks, 4) + block / 4;
   return tile * 512 + line % 32 * 16 + line % 128 / 32 * 4 + block % 4;
 }

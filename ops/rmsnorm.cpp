@@ -4,6 +4,8 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
+#include "base/shapes.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
@@ -18,7 +20,7 @@ constexpr int64_t kRowsPerBlock = 64;  // rows of one dweight partial; fixes the
 }  // namespace
 
 int64_t rmsnorm_backward_blocks(int64_t rows) {
-  return (rows + kRowsPerBlock - 1) / kRowsPerBlock;
+  return ceil_div(rows, kRowsPerBlock);
 }
 
 namespace cpu {
@@ -101,12 +103,10 @@ void rmsnorm_forward(Exec on, const RmsNormForward<T>& a) {
   const ProfileScope timed(on, "rmsnorm_forward", rmsnorm_forward_cost(a));
   CHECK(a.x.dim[1] == a.weight.dim[0] && a.y.dim[0] == a.x.dim[0] && a.y.dim[1] == a.x.dim[1] &&
             a.rstd.dim[0] == a.x.dim[0],
-        "rmsnorm_forward: x (%ld, %ld), y (%ld, %ld), rstd (%ld), weight (%ld)", long(a.x.dim[0]),
-        long(a.x.dim[1]), long(a.y.dim[0]), long(a.y.dim[1]), long(a.rstd.dim[0]),
-        long(a.weight.dim[0]));
+        "rmsnorm_forward: %s",
+        shapes("x", a.x, "y", a.y, "rstd", a.rstd, "weight", a.weight).c_str());
   CHECK(a.branch.empty() || (a.branch.size() == a.x.size() && a.resid.size() == a.x.size()),
-        "rmsnorm_forward: branch of %ld, resid of %ld, x of %ld elements", long(a.branch.size()),
-        long(a.resid.size()), long(a.x.size()));
+        "rmsnorm_forward: %s", shapes("branch", a.branch, "resid", a.resid, "x", a.x).c_str());
   if (on.gpu) return gpu::rmsnorm_forward(on, a);
   cpu::rmsnorm_forward(on, a);
 }
@@ -117,12 +117,11 @@ void rmsnorm_backward(Exec on, const RmsNormBackward<T>& a) {
   CHECK(a.dresid.size() == a.dy.size() && a.resid.size() == a.dy.size() &&
             a.weight.dim[0] == a.dy.dim[1] && a.dweight.dim[0] == a.dy.dim[1] &&
             a.rstd.dim[0] == a.dy.dim[0],
-        "rmsnorm_backward: dy (%ld, %ld), dresid of %ld, resid of %ld, weight (%ld), rstd (%ld)",
-        long(a.dy.dim[0]), long(a.dy.dim[1]), long(a.dresid.size()), long(a.resid.size()),
-        long(a.weight.dim[0]), long(a.rstd.dim[0]));
+        "rmsnorm_backward: %s",
+        shapes("dy", a.dy, "dresid", a.dresid, "resid", a.resid, "weight", a.weight, "rstd", a.rstd)
+            .c_str());
   CHECK(a.partial.dim[0] >= rmsnorm_backward_blocks(a.dy.dim[0]) && a.partial.dim[1] == a.dy.dim[1],
-        "rmsnorm_backward: partial (%ld, %ld) for %ld rows of %ld", long(a.partial.dim[0]),
-        long(a.partial.dim[1]), long(a.dy.dim[0]), long(a.dy.dim[1]));
+        "rmsnorm_backward: %s", shapes("partial", a.partial, "dy", a.dy).c_str());
   if (on.gpu) return gpu::rmsnorm_backward(on, a);
   cpu::rmsnorm_backward(on, a);
 }

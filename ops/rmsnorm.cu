@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/amax.h"
@@ -241,7 +242,7 @@ __global__ __launch_bounds__(kRuns* kWarp) void rmsnorm_add_partials_kernel(
     View<float, 1> dweight, View<const float, 2> partial, int rows) {
   GPU_SHARED(float, sums, [kRuns][kWarp]);
   const int c = int(blockIdx.x) * kWarp + lane();
-  const int run = (rows + kRuns - 1) / kRuns;
+  const int run = ceil_div(rows, kRuns);
   const int begin = warp() * run, end = begin + run < rows ? begin + run : rows;
   float sum = 0;
   if (c < dweight.dim[0]) {
@@ -259,7 +260,7 @@ __global__ __launch_bounds__(kRuns* kWarp) void rmsnorm_add_partials_kernel(
 // registers.
 template <typename F>
 void with_pieces(bool vectors, int64_t width, F&& f) {
-  const int64_t pieces = (width + kPiece - 1) / kPiece;
+  const int64_t pieces = ceil_div(width, kPiece);
   if (!vectors || pieces > kMostPieces) return f.template operator()<0>();
   switch (pieces) {
     case 1:
@@ -276,9 +277,8 @@ void with_pieces(bool vectors, int64_t width, F&& f) {
 template <typename T>
 void launch_forward(Exec on, const RmsNormForward<T>& a) {
   const int64_t rows = a.x.dim[0], width = a.x.dim[1];
-  const Launch how{.name = "rmsnorm_forward",
-                   .grid = {uint32_t((rows + kWarps - 1) / kWarps)},
-                   .block = {kThreads}};
+  const Launch how{
+      .name = "rmsnorm_forward", .grid = {uint32_t(ceil_div(rows, kWarps))}, .block = {kThreads}};
   const bool vectors = in_vectors(a.x.data, width) && in_vectors(a.y.data, width) &&
                        in_vectors(a.weight.data, width) && in_vectors(a.branch.data, width) &&
                        in_vectors(a.resid.data, width);
@@ -295,7 +295,7 @@ template <typename T>
 void launch_backward(Exec on, const RmsNormBackward<T>& a) {
   const int64_t rows = a.dy.dim[0], width = a.dy.dim[1], blocks = rmsnorm_backward_blocks(rows);
   if (blocks == 0) return;
-  const int rows_per_block = int((rows + blocks - 1) / blocks);
+  const int rows_per_block = int(ceil_div(rows, blocks));
   const Launch how{.name = "rmsnorm_backward", .grid = {uint32_t(blocks)}, .block = {kThreads}};
   const bool vectors = in_vectors(a.dy.data, width) && in_vectors(a.resid.data, width) &&
                        in_vectors(a.dresid.data, width) && in_vectors(a.weight.data, width) &&
@@ -309,7 +309,7 @@ void launch_backward(Exec on, const RmsNormBackward<T>& a) {
   });
   launch(on,
          {.name = "rmsnorm_add_partials",
-          .grid = {uint32_t((width + kWarp - 1) / kWarp)},
+          .grid = {uint32_t(ceil_div(width, kWarp))},
           .block = {kRuns * kWarp}},
          rmsnorm_add_partials_kernel, a.dweight, a.partial, int(blocks));
 }

@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/shapes.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
@@ -59,9 +60,8 @@ void check(const char* op, const Rotation<T>& a, int64_t heads, int64_t kv_heads
         long(a.position.dim[0]));
   CHECK(a.cos.dim[0] >= a.sequence && a.sin.dim[0] >= a.sequence &&
             a.cos.dim[1] == a.head_dim / 2 && a.sin.dim[1] == a.head_dim / 2,
-        "%s: cos (%ld, %ld), sin (%ld, %ld) for %ld positions of width %ld", op, long(a.cos.dim[0]),
-        long(a.cos.dim[1]), long(a.sin.dim[0]), long(a.sin.dim[1]), long(a.sequence),
-        long(a.head_dim));
+        "%s: %s for %ld positions of width %ld", op, shapes("cos", a.cos, "sin", a.sin).c_str(),
+        long(a.sequence), long(a.head_dim));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/amax.h"
@@ -65,7 +66,7 @@ void launch_rotation_as(Exec on, const char* name, const Rotation<T>& a) {
   const int64_t half = a.head_dim / 2;
   const bool vectors =
       in_vectors(a.rows.data, half) && in_vectors(a.cos.data, half) && in_vectors(a.sin.data, half);
-  const unsigned blocks = unsigned((a.rows.dim[0] + kRowsPerBlock - 1) / kRowsPerBlock);
+  const unsigned blocks = unsigned(ceil_div(a.rows.dim[0], kRowsPerBlock));
   launch(on, {.name = name, .grid = {blocks}, .block = {kWarp, kRowsPerBlock}},
          vectors ? rope_kernel<T, kVector, kAsks> : rope_kernel<T, 1, kAsks>, a);
 }

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/math.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 #include "ops/router/cpu_row.h"
@@ -20,7 +22,7 @@ int64_t group_rows(int64_t tokens, const RouterSettings& s) {
   return s.scope == AuxScope::kSequence && s.sequence > 0 ? s.sequence : tokens;
 }
 int64_t pieces_per_group(int64_t tokens, const RouterSettings& s) {
-  return (group_rows(tokens, s) + kPieceRows - 1) / kPieceRows;
+  return ceil_div(group_rows(tokens, s), kPieceRows);
 }
 
 // share[e] += s_e / sum s, for all experts: softmax probability or normalised sigmoid score.
@@ -261,9 +263,8 @@ void router_forward(Exec on, const RouterForward& a) {
   const RouterSettings& s = a.settings;
   CHECK(tokens >= 1 && a.expert.dim[0] == tokens && a.gate.dim[0] == tokens && a.gate.dim[1] == k &&
             k >= 1 && k <= experts && k <= kMaxTopK,
-        "router_forward: logits (%ld, %ld), expert (%ld, %ld), gate (%ld, %ld); K is at most %ld",
-        long(tokens), long(experts), long(a.expert.dim[0]), long(k), long(a.gate.dim[0]),
-        long(a.gate.dim[1]), long(kMaxTopK));
+        "router_forward: %s; K is at most %ld",
+        shapes("logits", a.logits, "expert", a.expert, "gate", a.gate).c_str(), long(kMaxTopK));
   CHECK(a.bias.empty() || a.bias.dim[0] == experts, "router_forward: bias (%ld) for %ld experts",
         long(a.bias.dim[0]), long(experts));
   CHECK(s.score == RouterScore::kSoftmax || s.route_scale > 0,
@@ -277,9 +278,8 @@ void router_forward(Exec on, const RouterForward& a) {
   CHECK(a.measures.empty() ||
             (a.measures.dim[0] == kRouterMeasures && a.measure_partial.dim[0] >= pieces &&
              a.measure_partial.dim[1] == kRouterMeasures),
-        "router_forward: measures (%ld), measure_partial (%ld, %ld), %ld pieces",
-        long(a.measures.dim[0]), long(a.measure_partial.dim[0]), long(a.measure_partial.dim[1]),
-        long(pieces));
+        "router_forward: %s, %ld pieces",
+        shapes("measures", a.measures, "measure_partial", a.measure_partial).c_str(), long(pieces));
   const bool softmax = s.score == RouterScore::kSoftmax;
   const bool needs_lse = softmax && (s.aux == RouterAux::kSwitch || !a.bias.empty() ||
                                      s.normalize == NormalizeGates::kNo);
@@ -290,9 +290,9 @@ void router_forward(Exec on, const RouterForward& a) {
   if (s.aux != RouterAux::kNone) {
     CHECK(a.aux_slope.dim[0] == router_groups(tokens, s) && a.aux_slope.dim[1] == experts &&
               a.share_partial.dim[0] >= pieces && a.share_partial.dim[1] == experts,
-          "router_forward: aux_slope (%ld, %ld), share_partial (%ld, %ld), %ld groups, %ld pieces",
-          long(a.aux_slope.dim[0]), long(a.aux_slope.dim[1]), long(a.share_partial.dim[0]),
-          long(a.share_partial.dim[1]), long(router_groups(tokens, s)), long(pieces));
+          "router_forward: %s, %ld groups, %ld pieces",
+          shapes("aux_slope", a.aux_slope, "share_partial", a.share_partial).c_str(),
+          long(router_groups(tokens, s)), long(pieces));
     CHECK(s.scope != AuxScope::kStep || a.counts.dim[0] == experts,
           "router_forward: scope step: counts (%ld) for %ld experts", long(a.counts.dim[0]),
           long(experts));
@@ -314,9 +314,8 @@ void router_bias_update(Exec on, const RouterBiasUpdate& a) {
 void router_margin(Exec on, const RouterMargin& a) {
   CHECK(a.margin.dim[0] == a.logits.dim[0] && a.lead.dim[0] == a.logits.dim[0] &&
             a.expert.dim[0] == a.logits.dim[0] && a.expert.dim[1] <= a.logits.dim[1],
-        "router_margin: margin (%ld), lead (%ld), expert (%ld, %ld), logits (%ld, %ld)",
-        long(a.margin.dim[0]), long(a.lead.dim[0]), long(a.expert.dim[0]), long(a.expert.dim[1]),
-        long(a.logits.dim[0]), long(a.logits.dim[1]));
+        "router_margin: %s",
+        shapes("margin", a.margin, "lead", a.lead, "expert", a.expert, "logits", a.logits).c_str());
   if (on.gpu) return gpu::router_margin(on, a);
   cpu::router_margin(on, a);
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/launch.h"
 #include "ops/router.h"
 #include "ops/router/gpu_select.h"
@@ -72,7 +73,7 @@ __global__ __launch_bounds__(kMaxThreads, Loads > 4 ? 1 : 2) void router_forward
   // Tokens of the block: one of the `pieces` of a group.
   const RouterAux aux = a.settings.aux;
   const int64_t p = blockIdx.x;
-  const int64_t pieces = (group_tokens + kRouterPieceTokens - 1) / kRouterPieceTokens;
+  const int64_t pieces = ceil_div(group_tokens, kRouterPieceTokens);
   const int64_t group = p / pieces, first = group * group_tokens;
   const int64_t begin = first + p % pieces * kRouterPieceTokens;
   const int64_t left = first + group_tokens - begin;
@@ -140,7 +141,7 @@ __global__ __launch_bounds__(kWarp* kReduceRows) void router_reduce_kernel(
     const __grid_constant__ RouterForward a, int64_t pieces) {
   GPU_SHARED(int32_t, counts, [kReduceRows][kWarp]);
   GPU_SHARED(double, shares, [kReduceRows][kWarp]);
-  const int64_t experts = a.logits.dim[1], slices = (experts + kWarp - 1) / kWarp;
+  const int64_t experts = a.logits.dim[1], slices = ceil_div(experts, kWarp);
   const int64_t first = blockIdx.x / slices * pieces;
   const int64_t e = blockIdx.x % slices * kWarp + threadIdx.x;
   const int y = int(threadIdx.y);
@@ -289,8 +290,8 @@ void router_forward(Exec on, const RouterForward& a) {
   }
   // The fewest rounds that fit, then the fewest warps for these rounds.
   const int64_t most = std::min<int64_t>(room, kMaxWarps);
-  const int64_t rounds = (kRouterPieceTokens + most - 1) / most;
-  const unsigned warps = unsigned((kRouterPieceTokens + rounds - 1) / rounds);
+  const int64_t rounds = ceil_div(kRouterPieceTokens, most);
+  const unsigned warps = unsigned(ceil_div(kRouterPieceTokens, rounds));
   const bool vectors = experts % 4 == 0 && aligned16(a.logits.data) && aligned16(a.bias.data);
   // Long rows leave room for one block per SM, which needs more loads in flight.
   const auto kernel = !vectors          ? router_forward_kernel<1, 4>
@@ -304,7 +305,7 @@ void router_forward(Exec on, const RouterForward& a) {
 
   const bool aux = a.settings.aux != RouterAux::kNone;
   if (aux || !a.counts.empty()) {
-    const int64_t slices = (experts + kWarp - 1) / kWarp;
+    const int64_t slices = ceil_div(experts, kWarp);
     launch(on,
            {.name = "router_reduce",
             .grid = {unsigned(slices * groups)},
@@ -330,7 +331,7 @@ void router_margin(Exec on, const RouterMargin& a) {
   const unsigned warps = kBlock / kWarp;
   launch(on,
          {.name = "router_margin",
-          .grid = {unsigned((a.logits.dim[0] + warps - 1) / warps)},
+          .grid = {unsigned(ceil_div(a.logits.dim[0], warps))},
           .block = {kWarp, warps}},
          router_margin_kernel, a);
 }

@@ -1,6 +1,9 @@
 #include "ops/scaled_linear.h"
 
+#include <array>
+
 #include "base/check.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "cuda/scaled_matmul.h"
 #include "ops/gpu/absent.h"
@@ -20,8 +23,10 @@ void check_operand(const char* name, const CodedMatrix& m) {
   CHECK((!has_float_scales(m.format.scale) || m.scales.dim[0] == scales) &&
             (!has_byte_scales(m.format.scale) || m.scale_codes.dim[0] == scales) &&
             (!has_tensor_scale(m.format.scale) || m.tensor_scale.dim[0] == 2),
-        "scaled_linear: %s (%ld, %ld) has %ld and %ld scales, needs %ld", name, long(m.lines()),
-        long(m.k()), long(m.scales.dim[0]), long(m.scale_codes.dim[0]), long(scales));
+        "scaled_linear: %s, needs %ld scales",
+        shapes(name, std::array{m.lines(), m.k()}, "scales", m.scales, "scale_codes", m.scale_codes)
+            .c_str(),
+        long(scales));
 }
 
 }  // namespace
@@ -33,9 +38,10 @@ void scaled_linear(Exec on, const ScaledLinear<Y>& a) {
   CHECK(a.left.k() == a.right.k() && a.y.dim[0] == a.left.lines() &&
             a.y.dim[1] == a.right.lines() &&
             (a.add.empty() || (a.add.dim[0] == a.y.dim[0] && a.add.dim[1] == a.y.dim[1])),
-        "scaled_linear: y (%ld, %ld), left (%ld, %ld), right (%ld, %ld), add (%ld, %ld)",
-        long(a.y.dim[0]), long(a.y.dim[1]), long(a.left.lines()), long(a.left.k()),
-        long(a.right.lines()), long(a.right.k()), long(a.add.dim[0]), long(a.add.dim[1]));
+        "scaled_linear: %s",
+        shapes("y", a.y, "left", std::array{a.left.lines(), a.left.k()}, "right",
+               std::array{a.right.lines(), a.right.k()}, "add", a.add)
+            .c_str());
   CHECK(on.gpu != nullptr, "scaled_linear: only on a GPU");
   const ProfileScope timed(on, "scaled_linear", scaled_linear_cost(a));
   gpu::scaled_linear(on, a);

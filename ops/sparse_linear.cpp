@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/shapes.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 
@@ -70,18 +71,15 @@ void sparse_linear_backward(Exec on, const SparseLinearBackward<T>& a) {
   CHECK(on.gpu == nullptr,
         "sparse_linear_backward: %ld experts on a GPU, which has only the dense products",
         long(experts));
-  CHECK(
-      a.dx.dim[0] == tokens && a.dx.dim[1] == width && a.weight.dim[1] == width &&
-          a.dweight.dim[0] == experts && a.dweight.dim[1] == width,
-      "sparse_linear_backward: dx (%ld, %ld), x (%ld, %ld), weight (%ld, %ld), dweight (%ld, %ld)",
-      long(a.dx.dim[0]), long(a.dx.dim[1]), long(tokens), long(width), long(experts),
-      long(a.weight.dim[1]), long(a.dweight.dim[0]), long(a.dweight.dim[1]));
+  CHECK(a.dx.dim[0] == tokens && a.dx.dim[1] == width && a.weight.dim[1] == width &&
+            a.dweight.dim[0] == experts && a.dweight.dim[1] == width,
+        "sparse_linear_backward: %s",
+        shapes("dx", a.dx, "x", a.x, "weight", a.weight, "dweight", a.dweight).c_str());
   CHECK(a.dz.dim[0] == tokens && a.expert.dim[0] == tokens && a.expert.dim[1] == a.dz.dim[1] &&
             a.token.dim[0] == a.dz.size() && a.offsets.dim[0] == experts + 1 && a.offsets[0] == 0 &&
             a.offsets[experts] == a.token.dim[0],
-        "sparse_linear_backward: dz (%ld, %ld), expert (%ld, %ld), token (%ld), offsets (%ld)",
-        long(a.dz.dim[0]), long(a.dz.dim[1]), long(a.expert.dim[0]), long(a.expert.dim[1]),
-        long(a.token.dim[0]), long(a.offsets.dim[0]));
+        "sparse_linear_backward: %s",
+        shapes("dz", a.dz, "expert", a.expert, "token", a.token, "offsets", a.offsets).c_str());
   const ProfileScope timed(on, "sparse_linear_backward", sparse_linear_backward_cost(a));
   dgrad(on, a);
   wgrad(on, a);

@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/shapes.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
@@ -67,9 +68,8 @@ void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
 template <typename T>
 void swiglu_forward(Exec on, const SwigluForward<T>& a) {
   const ProfileScope timed(on, "swiglu_forward", swiglu_forward_cost(a));
-  CHECK(a.gate_up.dim[0] == a.h.dim[0] && a.gate_up.dim[1] == 2 * a.h.dim[1],
-        "swiglu_forward: h (%ld, %ld), gate_up (%ld, %ld)", long(a.h.dim[0]), long(a.h.dim[1]),
-        long(a.gate_up.dim[0]), long(a.gate_up.dim[1]));
+  CHECK(a.gate_up.dim[0] == a.h.dim[0] && a.gate_up.dim[1] == 2 * a.h.dim[1], "swiglu_forward: %s",
+        shapes("h", a.h, "gate_up", a.gate_up).c_str());
   if (on.gpu) return gpu::swiglu_forward(on, a);
   cpu::swiglu_forward(on, a);
 }
@@ -79,9 +79,8 @@ void swiglu_backward(Exec on, const SwigluBackward<T>& a) {
   const ProfileScope timed(on, "swiglu_backward", swiglu_backward_cost(a));
   CHECK(a.gate_up.dim[0] == a.dh.dim[0] && a.gate_up.dim[1] == 2 * a.dh.dim[1] &&
             a.dgate_up.dim[0] == a.dh.dim[0] && a.dgate_up.dim[1] == 2 * a.dh.dim[1],
-        "swiglu_backward: dh (%ld, %ld), gate_up (%ld, %ld), dgate_up (%ld, %ld)",
-        long(a.dh.dim[0]), long(a.dh.dim[1]), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]),
-        long(a.dgate_up.dim[0]), long(a.dgate_up.dim[1]));
+        "swiglu_backward: %s",
+        shapes("dh", a.dh, "gate_up", a.gate_up, "dgate_up", a.dgate_up).c_str());
   if (on.gpu) return gpu::swiglu_backward(on, a);
   cpu::swiglu_backward(on, a);
 }

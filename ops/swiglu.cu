@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/amax.h"
@@ -77,7 +78,7 @@ unsigned blocks_for(const char* op, int64_t elements, int64_t per_thread) {
   const int64_t threads = elements / per_thread;
   CHECK(threads < (int64_t{1} << 32) - kThreads, "%s: %ld elements are too many", op,
         long(elements));
-  return unsigned((threads + kThreads - 1) / kThreads);
+  return unsigned(ceil_div(threads, kThreads));
 }
 
 template <typename T>

@@ -1,6 +1,7 @@
 #include "ops/swiglu_codes.h"
 
 #include "base/check.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 
@@ -17,9 +18,9 @@ void check_copy(const char* op, const char* what, const QuantisedCopy& copy,
                 const QuantFormat& format, int64_t lines, int64_t k) {
   CHECK(copy.codes.dim[0] == lines && copy.codes.dim[1] == k && aligned(copy.codes.data) &&
             copy.scales.dim[0] == scale_count(format, lines, k),
-        "%s: %s of (%ld, %ld): codes (%ld, %ld) at %p, %ld scales", op, what, long(lines), long(k),
-        long(copy.codes.dim[0]), long(copy.codes.dim[1]), static_cast<const void*>(copy.codes.data),
-        long(copy.scales.dim[0]));
+        "%s: %s of (%ld, %ld): %s, codes at %p", op, what, long(lines), long(k),
+        shapes("codes", copy.codes, "scales", copy.scales).c_str(),
+        static_cast<const void*>(copy.codes.data));
 }
 
 void check_call(Exec on, const char* op, const QuantFormat& format, int64_t width) {
@@ -48,9 +49,8 @@ void swiglu_codes_backward(Exec on, const SwigluCodesBackward& a) {
   check_call(on, kName, a.format, width);
   CHECK(a.gate_up.dim[0] == rows && a.gate_up.dim[1] == 2 * width && aligned(a.gate_up.data) &&
             aligned(a.dh.data),
-        "%s: dh (%ld, %ld) at %p, gate_up (%ld, %ld) at %p", kName, long(rows), long(width),
-        static_cast<const void*>(a.dh.data), long(a.gate_up.dim[0]), long(a.gate_up.dim[1]),
-        static_cast<const void*>(a.gate_up.data));
+        "%s: %s, at %p and %p", kName, shapes("dh", a.dh, "gate_up", a.gate_up).c_str(),
+        static_cast<const void*>(a.dh.data), static_cast<const void*>(a.gate_up.data));
   check_copy(kName, "rows", a.row, a.format, rows, 2 * width);
   check_copy(kName, "columns", a.column, a.format, 2 * width, padded);
   check_copy(kName, "columns of h", a.h_column, a.format, width, padded);

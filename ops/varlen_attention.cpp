@@ -5,6 +5,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/shapes.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/attention/cpu_sequence.h"
@@ -149,9 +150,9 @@ template <typename T>
 void check(Exec on, const VarlenAttention<T>& a) {
   CHECK(a.qkv.dim[1] == (a.heads + 2 * a.kv_heads) * a.head_dim && a.out.dim[0] == a.qkv.dim[0] &&
             a.out.dim[1] == a.heads * a.head_dim,
-        "varlen_attention: qkv (%ld, %ld), out (%ld, %ld), %ld + 2 x %ld heads of %ld",
-        long(a.qkv.dim[0]), long(a.qkv.dim[1]), long(a.out.dim[0]), long(a.out.dim[1]),
-        long(a.heads), long(a.kv_heads), long(a.head_dim));
+        "varlen_attention: %s, %ld + 2 x %ld heads of %ld",
+        shapes("qkv", a.qkv, "out", a.out).c_str(), long(a.heads), long(a.kv_heads),
+        long(a.head_dim));
   if (on.gpu) return;  // segments are on the device
   for (int64_t i = 0; i < a.segment.dim[0]; ++i) {
     const AttentionSegment& s = a.segment[i];

@@ -4,6 +4,8 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
+#include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/cpu_gemm/gemm.h"
 
@@ -36,8 +38,8 @@ namespace cpu {
 template <typename T>
 void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
   const int64_t experts = a.plain.dim[0], out = a.plain.dim[1], in = a.plain.dim[2];
-  const int64_t forward_pieces = (out + panel::kPanelCols - 1) / panel::kPanelCols;
-  const int64_t dgrad_pieces = (panel::steps<T>(out) + kPackSteps - 1) / kPackSteps;
+  const int64_t forward_pieces = ceil_div(out, panel::kPanelCols);
+  const int64_t dgrad_pieces = ceil_div(panel::steps<T>(out), kPackSteps);
   const int64_t pieces = forward_pieces + dgrad_pieces;
   parallel_for(on, experts * pieces, [&](int64_t p) {
     const int64_t e = p / pieces, piece = p % pieces;
@@ -68,10 +70,8 @@ template <typename T>
 void weight_stack_pack(Exec on, const WeightStackPack<T>& a) {
   if (on.gpu) return;  // products there read the plain weight
   const int64_t want = weight_stack_pack_bytes<T>(a.plain.dim[0], a.plain.dim[1], a.plain.dim[2]);
-  CHECK(a.packed.dim[0] == want,
-        "weight_stack_pack: packed has %ld bytes, weight (%ld, %ld, %ld) needs %ld",
-        long(a.packed.dim[0]), long(a.plain.dim[0]), long(a.plain.dim[1]), long(a.plain.dim[2]),
-        long(want));
+  CHECK(a.packed.dim[0] == want, "weight_stack_pack: packed has %ld bytes, %s needs %ld",
+        long(a.packed.dim[0]), shapes("weight", a.plain).c_str(), long(want));
   CHECK(reinterpret_cast<uintptr_t>(a.packed.data) % 64 == 0,
         "weight_stack_pack: packed at %p is not 64-byte aligned",
         static_cast<void*>(a.packed.data));

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/zero.h"
@@ -34,7 +35,7 @@ void zero(Exec on, const Zero& a) {
   const int64_t misaligned = int64_t(reinterpret_cast<uintptr_t>(a.x.data) % kBytes);
   const int64_t head = std::min(size, (kBytes - misaligned) % kBytes);
   const int64_t stores = (size - head) / kBytes;
-  const int64_t blocks = std::clamp<int64_t>((stores + kThreads - 1) / kThreads, 1, 4096);
+  const int64_t blocks = std::clamp<int64_t>(ceil_div(stores, kThreads), 1, 4096);
   launch(on, {.name = "zero", .grid = {uint32_t(blocks)}, .block = {kThreads}}, zero_kernel, a.x,
          head, stores);
 }

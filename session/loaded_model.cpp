@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/transfer.h"
 #include "data/tokenizer_files.h"
 #include "engine/config/yaml.h"
@@ -50,7 +51,7 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
 LoadedModel::LoadedModel(const CheckpointSource& from, const std::string& device_name,
                          EvaluationSize size, int32_t mask_id)
     : source(from), session(from.config, {.device = device_name}) {
-  const int64_t texts = std::max<int64_t>(1, (size.rows + size.positions - 1) / size.positions);
+  const int64_t texts = std::max<int64_t>(1, ceil_div(size.rows, size.positions));
   rows = texts * size.positions;
   DecoderOptions options = decoder_options(from.config, session.place(mask_id));
   options.micro_batch = texts;

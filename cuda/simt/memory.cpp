@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/simt/memory_internal.h"
 #include "cuda/simt/run_grid.h"
 #include "cuda/simt/sanitizer.h"
@@ -102,8 +103,8 @@ void set_host_access(HostAccess access) {
 void* device_malloc(size_t bytes, size_t alignment) {
   CHECK(alignment >= 16 && alignment <= kPage && (alignment & (alignment - 1)) == 0,
         "device_malloc: alignment %zu", alignment);
-  const size_t data = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  const size_t pages = (data + kPage - 1) / kPage * kPage;
+  const size_t data = round_up(std::max<size_t>(bytes, 1), alignment);
+  const size_t pages = round_up(data, kPage);
   Allocation a{
       .base = nullptr, .bytes = bytes, .mapped = nullptr, .mapped_bytes = pages + 2 * kPage};
   a.mapped = take_addresses(a.mapped_bytes);

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "base/math.h"
 #include "base/small_float.h"
 #include "cuda/simt/run_grid.h"
 #include "cuda/simt/stream.h"
@@ -26,10 +27,6 @@ float code_value(const CodeOperand& o, int64_t i) {
   return 0;
 }
 
-int64_t rounded_up(int64_t n, int64_t to) {
-  return (n + to - 1) / to * to;
-}
-
 // The scale of an element, from the layouts in cuBLASLt's documentation.
 float scale_value(const CodeOperand& o, int64_t lines, int64_t k, int64_t line, int64_t at) {
   const auto* const floats = static_cast<const float*>(o.scales);
@@ -37,17 +34,16 @@ float scale_value(const CodeOperand& o, int64_t lines, int64_t k, int64_t line, 
   // Tiles of 128 lines by 4 blocks, along k first; each 16 bytes hold lines r, r + 32, r + 64 and
   // r + 96 of a tile.
   const auto tiled = [&](int64_t block) {
-    const int64_t tile =
-        line / 128 * (rounded_up(rounded_up(k, block) / block, 4) / 4) + at / block / 4;
+    const int64_t tile = line / 128 * (round_up(ceil_div(k, block), 4) / 4) + at / block / 4;
     return bytes[tile * 512 + line % 32 * 16 + line % 128 / 32 * 4 + at / block % 4];
   };
   switch (o.kind.scales) {
     case CodeScales::kTensor:
       return 1;
     case CodeScales::k1x128:
-      return floats[at / 128 * rounded_up(lines, 4) + line];
+      return floats[at / 128 * round_up(lines, 4) + line];
     case CodeScales::k128x128:
-      return floats[line / 128 * rounded_up(rounded_up(k, 128) / 128, 4) + at / 128];
+      return floats[line / 128 * round_up(ceil_div(k, 128), 4) + at / 128];
     case CodeScales::k1x32:
       return float(e8m0::from_bits(tiled(32)));
     case CodeScales::k1x16:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/simt/sanitizer.h"
 #include "cuda/simt/scheduler.h"
 
@@ -38,7 +39,7 @@ std::byte* make_arena() {
 void* add_piece(const char* name, size_t begin, size_t bytes) {
   pieces.push_back({name, begin, begin + bytes});
   // Whole words: the sanitizer can poison the end of a word, not its beginning.
-  used = (begin + bytes + 15) / 16 * 16 + kGap;
+  used = round_up(begin + bytes, 16) + kGap;
   asan_unpoison(arena + begin, used - begin);
   std::memset(arena + begin, 0xFF, used - begin);
   asan_poison(arena + begin + bytes, used - begin - bytes);
@@ -80,7 +81,7 @@ void* shared_array(SharedKey& key, size_t bytes, size_t alignment, SourceLocatio
   const Block& b = block();
   if (key.block == b.serial) return key.array;
   alignment = std::max<size_t>(alignment, 16);
-  const size_t begin = (used + alignment - 1) / alignment * alignment;
+  const size_t begin = round_up(used, alignment);
   static_bytes += bytes;
   if (static_bytes > kMaxStaticBytes)
     fail(here, "GPU_SHARED %s: %zu bytes, %zu in total; at most %zu per block", key.name, bytes,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/simt/memory.h"
 #include "cuda/simt/run_grid.h"
 
@@ -90,7 +91,7 @@ void enqueue_copy(void* to, const void* from, size_t bytes) {
 
 void* pinned_malloc(size_t bytes, size_t alignment) {
   require_no_recording("pinning memory");
-  const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  const size_t rounded = round_up(std::max<size_t>(bytes, 1), alignment);
   void* const p = std::aligned_alloc(alignment, rounded);
   CHECK(p != nullptr, "cannot allocate %zu bytes of pinned memory", bytes);
   stream().pinned[reinterpret_cast<uintptr_t>(p)] = rounded;

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/math.h"
+
 namespace assay::simt {
 
 class ThreadSet {
@@ -30,7 +32,7 @@ class ThreadSet {
   void insert_first(int n) {
     for (int i = 0; i < n / 64; ++i) word_[i] = ~uint64_t{0};
     if (n % 64 != 0) word_[n / 64] |= (uint64_t{1} << (n % 64)) - 1;
-    used_ |= (1u << ((n + 63) / 64)) - 1;
+    used_ |= (1u << ceil_div(n, 64)) - 1;
   }
   void insert(const ThreadSet& other) {
     for (uint32_t words = other.used_; words != 0; words &= words - 1) {

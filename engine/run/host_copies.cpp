@@ -1,5 +1,6 @@
 #include "engine/run/host_copies.h"
 
+#include "base/math.h"
 #include "cuda/transfer.h"
 
 namespace assay {
@@ -8,7 +9,7 @@ HostCopies::HostCopies(Exec on, std::vector<TensorRef> tensors)
     : on_(on), tensors_(std::move(tensors)) {
   if (on.gpu == nullptr) return;
   const auto padded = [](const TensorRef& t) {
-    return (static_cast<size_t>(t.bytes()) + 63) / 64 * 64;
+    return round_up(static_cast<size_t>(t.bytes()), 64);
   };
   size_t bytes = 0;
   for (const TensorRef& t : tensors_) bytes += padded(t);

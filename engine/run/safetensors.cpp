@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/math.h"
 #include "data/sha256.h"
 
 namespace assay {
@@ -123,7 +124,7 @@ std::string header_of(const std::vector<TensorRef>& tensors,
     offset += t.bytes();
   }
   std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // the tensors start at a multiple of 8
+  text.resize(round_up(text.size(), 8), ' ');  // the tensors start at a multiple of 8
   return text;
 }
 

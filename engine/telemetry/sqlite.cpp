@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "base/math.h"
 
 namespace assay {
 namespace {
@@ -17,7 +18,7 @@ void plan_page_cache() {
   constexpr int kPageBytes = 4096, kPages = 320;
   int header_bytes = 0;
   sqlite3_config(SQLITE_CONFIG_PCACHE_HDRSZ, &header_bytes);
-  const int slot = (kPageBytes + header_bytes + 7) / 8 * 8;
+  const int slot = round_up(kPageBytes + header_bytes, 8);
   static std::vector<uint64_t> block(static_cast<size_t>(slot) / 8 * kPages);
   sqlite3_config(SQLITE_CONFIG_PAGECACHE, block.data(), slot, kPages);
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/math.h"
 #include "engine/telemetry/sqlite.h"
 #include "lab/page/series.h"
 #include "lab/router/text.h"
@@ -79,7 +80,7 @@ Json loads_json(const Database& database, const TelemetryReader& telemetry,
                 const std::vector<int64_t>& layers, int64_t experts, const ReportLimits& limits) {
   const std::vector<int64_t> logged = steps_of(database, "expert_load");
   const std::vector<int64_t> steps = early_chosen(logged, limits.load_steps);
-  const int64_t bin = (experts + limits.load_bins - 1) / limits.load_bins;
+  const int64_t bin = ceil_div(experts, limits.load_bins);
   Json by_id = Json::array(), sorted = Json::array(), unused = Json::array();
   for (const int64_t step : steps) {
     Json of_id = Json::array(), of_sorted = Json::array(), of_unused = Json::array();

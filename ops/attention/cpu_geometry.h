@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/math.h"
 #include "base/view.h"
 #include "ops/attention/cpu_tile.h"
 
@@ -27,7 +28,7 @@ struct Geometry {
   int64_t q_column(int64_t head) const { return head * D; }
   int64_t k_column(int64_t kv_head) const { return (heads + kv_head) * D; }
   int64_t v_column(int64_t kv_head) const { return (heads + kv_heads + kv_head) * D; }
-  int64_t blocks() const { return (sequence + kTile - 1) / kTile; }
+  int64_t blocks() const { return ceil_div(sequence, kTile); }
   int valid(int64_t begin) const { return int(std::min<int64_t>(kTile, sequence - begin)); }
   Rows<T> rows(View<const T, 2> tensor, int64_t b, int64_t begin, int64_t column) const {
     return {tensor.row(b * sequence + begin) + column, tensor.dim[1], valid(begin)};

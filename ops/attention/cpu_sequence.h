@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/bf16.h"
+#include "base/math.h"
 #include "ops/attention/cpu_geometry.h"
 
 namespace assay::attention {
@@ -24,7 +25,7 @@ struct Text {
   int64_t positions() const { return prefix.dim[0] + own.dim[0]; }
   int64_t first_query() const { return prefix.dim[0] + query_begin; }  // as a position
   int64_t first_block() const { return first_query() / kTile; }
-  int64_t blocks() const { return (positions() + kTile - 1) / kTile; }
+  int64_t blocks() const { return ceil_div(positions(), kTile); }
 
   int64_t kv_of(int64_t head) const { return head / (heads / kv_heads); }
   // Pointer to the row at `position`; null if there is none.

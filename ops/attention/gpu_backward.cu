@@ -3,6 +3,7 @@
 // products instead of five.
 #include <type_traits>
 
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention.h"
@@ -190,7 +191,7 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
   const bf16* const rows = a.qkv.row(b * a.sequence);
   const bf16* const k = rows + (heads + kv) * D;
   const int64_t v_from_k = a.kv_heads * D;
-  const int tiles = (smaller(q0 + kOwned, sequence) + B::kRows - 1) / B::kRows;
+  const int tiles = ceil_div(smaller(q0 + kOwned, sequence), B::kRows);
   const auto copy_tile = [&](int tile) {
     const int k0 = tile * B::kRows, at = tile % 2 * B::kTile;
     const bf16* const from = k + int64_t{k0} * stride;
@@ -262,7 +263,7 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
 
 template <int D>
 void launch_backward(Exec on, const AttentionBackward<bf16>& a) {
-  const unsigned blocks = unsigned((a.sequence + kOwned - 1) / kOwned);
+  const unsigned blocks = unsigned(ceil_div(a.sequence, kOwned));
   launch_attention_delta(on, a);
   launch(on,
          {.name = "attention_backward_keys",

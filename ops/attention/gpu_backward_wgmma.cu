@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention/gpu_backward_wgmma.h"
@@ -32,7 +33,7 @@ GPU_DEVICE int64_t term_index(int64_t row) {
 }
 
 int64_t padded(int64_t sequence) {
-  return (sequence + kRows - 1) / kRows * kRows;
+  return round_up(sequence, kRows);
 }
 
 struct TermsArgs {
@@ -311,12 +312,8 @@ __global__ __launch_bounds__(kThreads, 1) void attention_backward_keys_wgmma_ker
   const Tiles tiles{shared};
   const int kv_heads = int(a.kv_heads), per = int(a.heads) / kv_heads;
   const int kv = int(blockIdx.x) % kv_heads, k0 = int(blockIdx.y) * kOwned;
-  const KeysPlace at{int(blockIdx.x) / kv_heads,
-                     kv,
-                     k0,
-                     kv * per,
-                     (kv + 1) * per,
-                     (int(a.sequence) - k0 + kRows - 1) / kRows};
+  const int query_tiles = ceil_div(int(a.sequence) - k0, kRows);
+  const KeysPlace at{int(blockIdx.x) / kv_heads, kv, k0, kv * per, (kv + 1) * per, query_tiles};
 
   // Barriers.
   start(barriers);
@@ -448,7 +445,7 @@ __global__ __launch_bounds__(kThreads, 1) void attention_backward_queries_wgmma_
   const int heads = int(a.heads), b = int(blockIdx.x) / heads, h = int(blockIdx.x) % heads;
   const int q0 = int(gridDim.y - 1 - blockIdx.y) * kOwned;
   const int end = smaller(q0 + kOwned, int(a.sequence));
-  const QueriesPlace at{b, h, h / (heads / int(a.kv_heads)), q0, (end + kRows - 1) / kRows};
+  const QueriesPlace at{b, h, h / (heads / int(a.kv_heads)), q0, ceil_div(end, kRows)};
 
   // Barriers.
   start(barriers);
@@ -484,10 +481,10 @@ void attention_backward_wgmma(Exec on, const AttentionBackward<bf16>& a) {
   const Maps maps{rows_map("attention_backward qkv", a.qkv, a),
                   rows_map("attention_backward dout", a.dout, a)};
   const int64_t threads = a.batch * w.padded * a.heads * kTermLanes;
-  const unsigned blocks = unsigned((a.sequence + kOwned - 1) / kOwned);
+  const unsigned blocks = unsigned(ceil_div(a.sequence, kOwned));
   launch(on,
          {.name = "attention_terms",
-          .grid = {unsigned((threads + kTermThreads - 1) / kTermThreads)},
+          .grid = {unsigned(ceil_div(threads, kTermThreads))},
           .block = {kTermThreads}},
          attention_terms_kernel, w);
   launch(on,

@@ -1,6 +1,7 @@
 // delta = dout . out: the first kernel of attention backward in float, and in bf16 by mma.sync.
 #pragma once
 
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention.h"
@@ -39,7 +40,7 @@ void launch_attention_delta(Exec on, const AttentionBackward<T>& a) {
   const int64_t threads = a.out.size() / 8;
   launch(on,
          {.name = "attention_delta",
-          .grid = {unsigned((threads + kDeltaThreads - 1) / kDeltaThreads)},
+          .grid = {unsigned(ceil_div(threads, kDeltaThreads))},
           .block = {kDeltaThreads}},
          attention_delta_kernel<T>, a);
 }

@@ -6,6 +6,7 @@
 // after another.
 #include <cmath>
 
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention.h"
@@ -182,7 +183,7 @@ __global__ __launch_bounds__(kThreads) void attention_backward_queries_float_ker
 
 template <int D>
 unsigned blocks_of(int64_t sequence) {
-  return unsigned((sequence + Owner<D>::kRows - 1) / Owner<D>::kRows);
+  return unsigned(ceil_div(sequence, Owner<D>::kRows));
 }
 
 template <int D>

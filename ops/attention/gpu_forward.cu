@@ -1,4 +1,5 @@
 // Attention forward in bf16 by mma.sync, for every head width and length.
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention.h"
@@ -46,7 +47,7 @@ __global__ __launch_bounds__(kThreads, 2) void attention_forward_kernel(
   const bf16* const rows = a.qkv.row(b * a.sequence);
   const bf16* const k = rows + (heads + kv) * D;
   const int64_t v_from_k = a.kv_heads * D;
-  const int tiles = (smaller(q0 + B::kQueries, sequence) + kKeys - 1) / kKeys;
+  const int tiles = ceil_div(smaller(q0 + B::kQueries, sequence), kKeys);
   const auto copy_tile = [&](int tile) {
     const int k0 = tile * kKeys, at = tile % 2 * kKeys * D;
     const bf16* const from = k + int64_t{k0} * stride;
@@ -140,7 +141,7 @@ __global__ __launch_bounds__(kThreads, 2) void attention_forward_kernel(
 
 template <int D>
 void launch_forward(Exec on, const AttentionForward<bf16>& a) {
-  const int64_t blocks = (a.sequence + Block<D>::kQueries - 1) / Block<D>::kQueries;
+  const int64_t blocks = ceil_div(a.sequence, Block<D>::kQueries);
   launch(on,
          {.name = "attention_forward",
           .grid = {unsigned(a.batch * a.heads), unsigned(blocks)},

@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention/gpu_forward_wgmma.h"
@@ -245,7 +246,7 @@ void launch_forward(Exec on, const AttentionForward<bf16>& a) {
                                          .swizzle = Swizzle::k128});
   launch(on,
          {.name = "attention_forward_wgmma",
-          .grid = {unsigned(a.batch * a.heads), unsigned((a.sequence + kQueries - 1) / kQueries)},
+          .grid = {unsigned(a.batch * a.heads), unsigned(ceil_div(a.sequence, kQueries))},
           .block = {kThreads},
           .shared_bytes = Block<D>::kSharedBytes},
          attention_forward_wgmma_kernel<D>, a, map);

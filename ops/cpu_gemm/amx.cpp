@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/math.h"
 #include "ops/cpu_gemm/scale.h"
 #include "ops/cpu_gemm/transpose.h"
 
@@ -20,7 +21,6 @@ namespace {
 using amx::Block;
 using amx::kTile;
 using amx::multiply_block;
-using amx::round_up;
 using amx::TileUnit;
 constexpr int64_t kBlockCols = amx::kBlock;
 
@@ -93,8 +93,8 @@ class BlockRows {
     packed_last_ = std::min(first + kPackedSteps, steps<bf16>(p_.k));
     const int64_t begin = 2 * first, end = std::min(p_.k, 2 * packed_last_);
     const size_t bytes = size_t(2 * (end - begin));
-    const size_t padded = size_t(4 * round_up(packed_last_ - first));
-    for (int64_t i = 0; i < round_up(p_.rows); ++i) {
+    const size_t padded = size_t(4 * round_up(packed_last_ - first, kTile));
+    for (int64_t i = 0; i < round_up(p_.rows, kTile); ++i) {
       std::byte* to = reinterpret_cast<std::byte*>(packed_ + i * kPackedStride);
       size_t copied = 0;
       if (i < p_.rows) {
@@ -125,7 +125,7 @@ template <typename Y>
 void multiply_amx(const Product<bf16, Y>& p) {
   const TileUnit unit;
   const int64_t all_steps = steps<bf16>(p.k), whole = all_steps / kTile * kTile;
-  const int64_t passes = std::max<int64_t>(1, (whole + kPassSteps - 1) / kPassSteps);
+  const int64_t passes = std::max<int64_t>(1, ceil_div(whole, kPassSteps));
   BlockRows<Y> a(p);
   // Sums between passes, and of blocks that are stored in parts.
   alignas(64) float sums[kBlockRows * kStripCols];
@@ -174,7 +174,7 @@ void multiply_amx(const Product<bf16, Y>& p) {
               x.c_stride = 4 * p.c_stride;
             }
           }
-          multiply_block(x, round_up(rows) / kTile, width / kTile);
+          multiply_block(x, ceil_div(rows, kTile), width / kTile);
           if (!final_pass || x.c != sum) continue;
           for (int64_t r = 0; r < rows; ++r) {
             const float* from = sum + r * kStripCols;
@@ -199,11 +199,11 @@ void accumulate_amx(const OuterProduct<bf16>& p) {
   alignas(64) float sum[kAmxRows * kBlockCols];
   RestOfSteps rest;
   const int64_t all_steps = steps<bf16>(p.k), slab_width = padded_cols(p.rows);
-  const int64_t slabs = (all_steps + kSlabSteps - 1) / kSlabSteps;
-  const int64_t slab_steps = slabs == 0 ? 0 : round_up((all_steps + slabs - 1) / slabs);
+  const int64_t slabs = ceil_div(all_steps, kSlabSteps);
+  const int64_t slab_steps = slabs == 0 ? 0 : round_up(ceil_div(all_steps, slabs), kTile);
   for (int64_t first = 0; first < all_steps; first += slab_steps) {
     const int64_t count = std::min(slab_steps, all_steps - first);
-    const int64_t chunks = round_up(count) / kTile, whole = count / kTile;
+    const int64_t chunks = ceil_div(count, kTile), whole = count / kTile;
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       const int64_t begin = chunk * kTile, end = std::min(count, begin + kTile);
       pack_rows<bf16>({.panels = chunk_words,
@@ -257,7 +257,7 @@ void accumulate_amx(const OuterProduct<bf16>& p) {
           __builtin_prefetch(c + r * p.c_stride, 1);
           __builtin_prefetch(c + r * p.c_stride + kTile, 1);
         }
-        multiply_block(x, round_up(rows) / kTile, width / kTile);
+        multiply_block(x, ceil_div(rows, kTile), width / kTile);
         if (in_place) continue;
         for (int64_t r = 0; r < rows; ++r) {
           float* row = c + r * p.c_stride;

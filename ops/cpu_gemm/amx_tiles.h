@@ -20,10 +20,6 @@ namespace assay::amx {
 constexpr int64_t kTile = 16;          // rows, columns and steps
 constexpr int64_t kBlock = 2 * kTile;  // rows and columns of sums computed together
 
-constexpr int64_t round_up(int64_t n) {
-  return (n + kTile - 1) / kTile * kTile;
-}
-
 // Shapes of the eight tile registers: all 16 x 64 bytes. Tiles 0-3 hold c, 4-5 a, 6-7 b.
 struct alignas(64) TileShapes {
   uint8_t palette = 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/math.h"
 #include "ops/cpu_gemm/amx.h"
 #include "ops/cpu_gemm/microkernel.h"
 #include "ops/cpu_gemm/scale.h"
@@ -14,7 +15,7 @@ namespace {
 // Calls f(begin, count) for rows [0, rows) in tiles of nearly equal height, at most kTileRows.
 template <typename F>
 void for_tiles(int64_t rows, F&& f) {
-  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+  const int64_t tiles = ceil_div(rows, kTileRows);
   for (int64_t i = 0, begin = 0; i < tiles; ++i) {
     const int64_t end = (i + 1) * rows / tiles;
     f(begin, end - begin);
@@ -36,7 +37,7 @@ void multiply(const Product<T, Y>& p) {
   }
   // Passes of kBlockSteps whole steps, then the half step of an odd k. k = 0 is one empty pass.
   const int64_t all_steps = steps<T>(p.k), whole_steps = p.k / kStep<T>;
-  const int64_t whole_passes = (whole_steps + kBlockSteps - 1) / kBlockSteps;
+  const int64_t whole_passes = ceil_div(whole_steps, kBlockSteps);
   const int64_t passes = std::max<int64_t>(1, whole_passes + (all_steps - whole_steps));
   alignas(64) float sums[kBlockRows * kPanelCols];  // sums between the passes of one panel
   for (int64_t col = 0; col < p.cols; col += kPanelCols) {

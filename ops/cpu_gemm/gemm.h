@@ -22,6 +22,7 @@
 #include <optional>
 
 #include "base/bf16.h"
+#include "base/math.h"
 
 namespace assay::panel {
 
@@ -37,10 +38,10 @@ template <typename T>
 constexpr int64_t kStep = 4 / int64_t(sizeof(T));
 template <typename T>
 constexpr int64_t steps(int64_t k) {
-  return (k + kStep<T> - 1) / kStep<T>;
+  return ceil_div(k, kStep<T>);
 }
 constexpr int64_t padded_cols(int64_t cols) {
-  return (cols + kVector - 1) / kVector * kVector;
+  return round_up(cols, kVector);
 }
 // 32-bit words of a packed (k, cols) matrix; panel p starts at p * kPanelCols * steps.
 template <typename T>

@@ -6,6 +6,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
 #include "ops/cpu_gemm/gemm.h"
 
 namespace assay {
@@ -15,10 +16,6 @@ namespace {
 constexpr int64_t kChunkBytes = 256 << 10;  // panels of one piece, which stay in the L2 cache
 constexpr int64_t kEnoughRows = 48;  // with so many rows per thread they split rows, else columns
 constexpr int64_t kPackSteps = 64;   // steps that one piece of accumulate_segments packs
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Pieces of `grain` rows that never cross a segment, numbered without a table: the numbers of
 // segment e start at offsets[e] / grain + e. Some numbers at its end may be unused.

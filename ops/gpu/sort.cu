@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/sort.h"
@@ -113,11 +114,11 @@ __global__ __launch_bounds__(kThreads) void sort_place_kernel(const __grid_const
 }
 
 int64_t blocks_of(int64_t n) {
-  return (n + kPerBlock - 1) / kPerBlock;
+  return ceil_div(n, kPerBlock);
 }
 
 int64_t rounded(int64_t bytes) {
-  return (bytes + 15) / 16 * 16;
+  return round_up(bytes, 16);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/grouped/gpu_epilogue.h"
@@ -96,15 +97,11 @@ __global__ __launch_bounds__(kGroupedThreads,
 
 // --- Launch.
 
-inline int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // Tile width that computes least past the edge; among equals the widest.
 inline int tile_width(int64_t n) {
   int best = 256;
   for (const int width : {192, 128}) {
-    if (ceil_div(n, width) * width < ceil_div(n, best) * best) best = width;
+    if (round_up(n, width) < round_up(n, best)) best = width;
   }
   return best;
 }
@@ -130,7 +127,7 @@ inline TensorMap weight_map(View<const bf16, 3> w, int box_rows) {
 
 template <typename Tile>
 void launch_tiles(Exec on, const char* name, const GroupedTileArgs& g, int64_t parts) {
-  const int64_t of_part = ceil_div(g.n, Tile::columns) *
+  const int64_t of_part = int64_t{ceil_div(g.n, Tile::columns)} *
                           (Tile::Kind == GroupedKind::kWgrad ? ceil_div(g.m, kGroupedTileM) : 1);
   const int64_t blocks = std::min<int64_t>(parts * of_part, on.gpu->multiprocessors);
   launch(on,
@@ -151,8 +148,8 @@ void with_tile_width(int64_t n, F&& f) {
 
 template <GroupedKind Kind, typename T>
 void launch_plain(Exec on, const char* name, const GroupedPlainArgs<T>& g, int64_t parts) {
-  const int64_t of_part =
-      ceil_div(g.n, kPlainTile) * (Kind == GroupedKind::kWgrad ? ceil_div(g.m, kPlainTile) : 1);
+  const int64_t of_part = int64_t{ceil_div(g.n, kPlainTile)} *
+                          (Kind == GroupedKind::kWgrad ? ceil_div(g.m, kPlainTile) : 1);
   const int64_t blocks = std::min<int64_t>(parts * of_part, on.gpu->multiprocessors * 8);
   launch(on, {.name = name, .grid = {uint32_t(blocks)}, .block = {kPlainThreads}},
          grouped_plain_kernel<T, Kind>, g);

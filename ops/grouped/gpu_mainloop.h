@@ -14,6 +14,7 @@
 // zero.
 #pragma once
 
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "ops/grouped/gpu_work_list.h"
 #include "ops/product_scale.h"
@@ -122,20 +123,20 @@ struct GroupedAt {
 };
 template <typename Tile>
 GPU_DEVICE int grouped_tiles_of_part(const GroupedTileArgs& g) {
-  const int across = (g.n + Tile::columns - 1) / Tile::columns;
+  const int across = ceil_div(g.n, Tile::columns);
   if constexpr (Tile::Kind != GroupedKind::kWgrad) return across;
-  return across * ((g.m + kGroupedTileM - 1) / kGroupedTileM);
+  return across * ceil_div(g.m, kGroupedTileM);
 }
 template <typename Tile>
 GPU_DEVICE GroupedAt grouped_at(const GroupedTileArgs& g, int t) {
   const int of_part = grouped_tiles_of_part<Tile>(g);
   const auto part = load_vec<4>(reinterpret_cast<const int32_t*>(g.work.parts + t / of_part));
-  const int across = (g.n + Tile::columns - 1) / Tile::columns, within = t % of_part;
+  const int across = ceil_div(g.n, Tile::columns), within = t % of_part;
   const int k = Tile::Kind == GroupedKind::kWgrad ? part[2] : g.k;
   return {.part = {part[0], part[1], part[2], part[3]},
           .m = within / across * kGroupedTileM,
           .n = within % across * Tile::columns,
-          .k_tiles = (k + kGroupedTileK - 1) / kGroupedTileK};
+          .k_tiles = ceil_div(k, kGroupedTileK)};
 }
 
 // --- Producer: TMA loads of one stage, by one thread.

@@ -2,6 +2,7 @@
 // roles of a, b and c are those of ops/grouped/gpu_mainloop.h.
 #pragma once
 
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "ops/grouped/gpu_mainloop.h"
 #include "ops/grouped/gpu_work_list.h"
@@ -61,9 +62,8 @@ __global__ __launch_bounds__(kPlainThreads) void grouped_plain_kernel(
   // Adjacent threads load adjacent elements of memory: along k, or along the side of the tile.
   constexpr bool kAAlongK = Kind != GroupedKind::kWgrad, kBAlongK = Kind == GroupedKind::kForward;
   const int thread = int(threadIdx.x), row0 = thread / 16 * 4, column0 = thread % 16 * 4;
-  const int across = (g.n + kPlainTile - 1) / kPlainTile;
-  const int of_part =
-      across * (Kind == GroupedKind::kWgrad ? (g.m + kPlainTile - 1) / kPlainTile : 1);
+  const int across = ceil_div(g.n, kPlainTile);
+  const int of_part = across * (Kind == GroupedKind::kWgrad ? ceil_div(g.m, kPlainTile) : 1);
   const int64_t tiles = int64_t{*g.work.count} * of_part;
   const float scale = g.scale.factor();
   for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {

@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/grouped/gpu_work_list.h"
@@ -28,7 +29,7 @@ __global__ __launch_bounds__(kThreads) void cut_rows_kernel(const __grid_constan
   for (int base = 0; base < experts; base += kThreads) {
     const int e = base + int(threadIdx.x);
     const int rows = e < experts ? a.offsets[e + 1] - a.offsets[e] : 0;
-    const int parts = (rows + a.tile_rows - 1) / a.tile_rows;
+    const int parts = ceil_div(rows, a.tile_rows);
     const int in_warp = warp_exclusive_sum(parts);
     if (lane() == kWarp - 1) warp_total[warp()] = in_warp + parts;
     sync_block();
@@ -70,7 +71,7 @@ struct Pieces {
 GPU_DEVICE Pieces pieces_of(const OrderExperts& a, int e) {
   const int rows = a.offsets[e + 1] - a.offsets[e];
   const int count = rows > 0 ? ((rows - 1) >> a.piece_shift) + 1 : 0;
-  return {count, count > 1 ? (rows + count - 1) / count : rows};
+  return {count, count > 1 ? ceil_div(rows, count) : rows};
 }
 
 // Each warp owns an expert and counts the pieces before it, each lane over every 32nd of the other
@@ -156,7 +157,7 @@ void order_experts(Exec on, const GroupedParts& to, View<const int32_t, 1> offse
   const int64_t experts = offsets.dim[0] - 1;
   launch(on,
          {.name = "grouped_order_experts",
-          .grid = {uint32_t((experts * kWarp + kOrderThreads - 1) / kOrderThreads)},
+          .grid = {uint32_t(ceil_div(experts * kWarp, kOrderThreads))},
           .block = {kOrderThreads}},
          order_experts_kernel,
          OrderExperts{to, offsets, cut == GroupedCut::kPieces ? kGroupedPieceShift : 31});

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "base/math.h"
 #include "base/view.h"
 #include "cuda/exec.h"
 
@@ -44,14 +45,13 @@ constexpr int64_t grouped_parts_limit(int64_t assignments, int64_t experts, int6
   return assignments / tile_rows + experts;
 }
 constexpr int64_t grouped_first_bytes(int64_t experts) {
-  return (experts * int64_t{sizeof(int32_t)} + 63) / 64 * 64;
+  return round_up(experts * int64_t{sizeof(int32_t)}, 64);
 }
 constexpr int64_t grouped_list_bytes(int64_t assignments, int64_t experts) {
   return 64 + grouped_first_bytes(experts) +
-         (grouped_parts_limit(assignments, experts, kGroupedSmallestTile) *
-              int64_t{sizeof(GroupedPart)} +
-          63) /
-             64 * 64;
+         round_up(grouped_parts_limit(assignments, experts, kGroupedSmallestTile) *
+                      int64_t{sizeof(GroupedPart)},
+                  64);
 }
 constexpr int64_t grouped_parts_bytes(int64_t assignments, int64_t experts, int64_t out,
                                       int64_t in) {

@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "cuda/launch.h"
 #include "ops/gpu/elements.h"
 #include "ops/router.h"
@@ -169,7 +170,7 @@ void launch_router_backward(Exec on, const RouterBackward<T>& a) {
   constexpr int kZeros = 16 / int(sizeof(T));  // elements per store
   const int64_t experts = a.logits.dim[1];
   const bool sparse = a.path == RouterPath::kAuto && router_backward_is_sparse(a);
-  const unsigned blocks = unsigned((a.logits.dim[0] + kWarps - 1) / kWarps);
+  const unsigned blocks = unsigned(ceil_div(a.logits.dim[0], kWarps));
   const Launch shape{.name = sparse ? "router_backward_sparse" : "router_backward_dense",
                      .grid = {blocks},
                      .block = {kWarp, kWarps}};

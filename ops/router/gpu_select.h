@@ -2,6 +2,7 @@
 // best, the gates.
 #pragma once
 
+#include "base/math.h"
 #include "ops/gpu/load_batch.h"
 #include "ops/router/gpu_scores.h"
 
@@ -29,7 +30,7 @@ struct Row {
 };
 
 inline int row_words(int64_t experts) {
-  return int((experts + 4 * kWarp - 1) / (4 * kWarp)) * 4 * kWarp;
+  return int(round_up(experts, 4 * kWarp));
 }
 
 // Loads the logits of a token, with `Loads` vectors per lane in flight; returns their softmax if
