@@ -168,7 +168,6 @@ ValidationSet::ValidationSet(const Config& config)
         std::min(wanted - total, std::max<int64_t>(0, shard.tokens() - 1) / sequence_));
     total += sequences.back();
   }
-  total_tokens_ = total * sequence_;
   if (total < config.ranks)
     throw UserError(
         strprintf("the validation data is too short: %ld whole sequences of %ld for %d ranks",

@@ -142,9 +142,6 @@ class ValidationSet {
   int micro_batches() const { return static_cast<int>(ceil_div(sequences_, micro_batch_)); }
   Batch micro(int i) const;
   int64_t tokens() const { return sequences_ * sequence_; }  // of this rank
-  int64_t total_tokens() const {
-    return total_tokens_;
-  }  // of all ranks; less than config.tokens if the shards have fewer
   int64_t bytes() const {
     return static_cast<int64_t>((token_.size() + target_.size()) * sizeof(int32_t));
   }
@@ -153,7 +150,6 @@ class ValidationSet {
   int64_t sequence_;
   int64_t micro_batch_;
   int64_t sequences_ = 0;
-  int64_t total_tokens_ = 0;
   std::vector<int32_t> token_;
   std::vector<int32_t> target_;
 };

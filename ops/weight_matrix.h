@@ -52,10 +52,6 @@ void weight_stack_pack(Exec on, const WeightStackPack<T>& a);
 
 // The plain weight is read once for each layout, the packed one is written.
 template <typename T>
-Cost weight_pack_cost(const WeightPack<T>& a) {
-  return {.bytes = 2.0 * double(a.plain.bytes()) + double(a.packed.bytes()), .flops = 0};
-}
-template <typename T>
 Cost weight_stack_pack_cost(const WeightStackPack<T>& a) {
   return {.bytes = 2.0 * double(a.plain.bytes()) + double(a.packed.bytes()), .flops = 0};
 }

@@ -6,6 +6,13 @@
 
 namespace assay {
 
+void resolve_machine_fields(Config& config, Backend backend) {
+  config.precision.recipe = resolved_recipe(config.precision.recipe, backend);
+  if (config.run.threads == 0) {
+    config.run.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  }
+}
+
 Session::Session(Config given, const SessionOptions& options)
     : config(std::move(given)),
       device(options.use == SessionOptions::Use::kPlan ? SessionDevice()
@@ -14,10 +21,7 @@ Session::Session(Config given, const SessionOptions& options)
       backend(options.use == SessionOptions::Use::kPlan ? backend_of(options.device)
                                                         : device.backend()),
       recipe(resolve_recipe(config.precision.recipe, backend)) {
-  config.precision.recipe = resolved_recipe(config.precision.recipe, backend);
-  if (config.run.threads == 0) {
-    config.run.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
-  }
+  resolve_machine_fields(config, backend);
 }
 
 Exec Session::exec() const {

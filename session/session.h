@@ -20,9 +20,12 @@ struct SessionOptions {
   enum class Use { kCompute, kPlan } use = Use::kCompute;
 };
 
+// What a run of the configuration resumes with on any machine: `auto` and 0 of precision.recipe and
+// run.threads resolved for this one. UserError where the backend does not compute the recipe.
+void resolve_machine_fields(Config& config, Backend backend);
+
 struct Session {
-  // Resolves `auto` and 0 of precision.recipe and run.threads in the configuration. UserError where
-  // the device cannot be used, or does not compute the recipe.
+  // Calls resolve_machine_fields. UserError also where the device cannot be used.
   Session(Config config, const SessionOptions& options);
 
   Config config;

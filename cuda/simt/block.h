@@ -32,10 +32,9 @@ struct Wait {
 };
 
 struct Thread {
-  int index = 0;  // in the block; lane, warp, warpgroup follow from it
+  int index = 0;  // in the block; lane and warp follow from it
   int lane = 0;
   int warp = 0;
-  int warpgroup = 0;
   uint3 position;
 
   enum class State : uint8_t { kNew, kStarted, kExited };

@@ -24,7 +24,6 @@ void Scheduler::grid_begins(dim3 shape, Schedule schedule, const std::function<v
     t.index = i;
     t.lane = i % kWarpLanes;
     t.warp = i / kWarpLanes;
-    t.warpgroup = i / kWarpgroupThreads;
     t.position = {u % shape.x, u / shape.x % shape.y, u / shape.x / shape.y};
   }
 }

@@ -23,7 +23,6 @@ class Scheduler {
 
   Thread& thread(int i) { return threads_[i]; }
   Block& block() { return block_; }
-  const ThreadSet& exited() const { return exited_; }
 
   // Runs other threads until one of them makes the calling thread ready.
   void suspend(const char* what, SourceLocation here, const void* object);

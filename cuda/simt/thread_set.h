@@ -13,7 +13,6 @@ class ThreadSet {
   static constexpr int kWords = 16;
 
   bool empty() const { return used_ == 0; }
-  bool contains(int i) const { return word_[i / 64] >> (i % 64) & 1; }
   void clear() { *this = {}; }
   void insert(int i) {
     word_[i / 64] |= uint64_t{1} << (i % 64);
@@ -40,11 +39,6 @@ class ThreadSet {
       word_[w] |= other.word_[w];
     }
     used_ |= other.used_;
-  }
-  int count() const {
-    int n = 0;
-    for (uint64_t word : word_) n += std::popcount(word);
-    return n;
   }
   // lowest(), highest() and next() require a set that is not empty.
   int lowest() const {

@@ -1,10 +1,11 @@
 // The public run beside ours, as text and as JSON.
+#include "lab/compare/anchor_report.h"
+
 #include <filesystem>
 
 #include "base/check.h"
 #include "lab/compare/anchor_gap.h"
 #include "lab/compare/anchor_recipe.h"
-#include "lab/compare/compare_report.h"
 #include "lab/runs/summary_text.h"
 #include "lab/runs/text_table.h"
 #include "models/audit/audit_report.h"

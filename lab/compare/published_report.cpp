@@ -1,8 +1,9 @@
 // Published figures beside ours, as text and as JSON.
+#include "lab/compare/published_report.h"
+
 #include <algorithm>
 
 #include "base/check.h"
-#include "lab/compare/compare_report.h"
 #include "lab/runs/text_table.h"
 
 namespace assay {

@@ -37,12 +37,6 @@ ReceiptJson how_eval(const std::string& task, const std::string& metric, const s
   return how;
 }
 
-ReceiptJson how_eval_at(const std::string& task, const std::string& metric, int64_t step) {
-  Json how = how_eval(task, metric, "at");
-  how["step"] = step;
-  return how;
-}
-
 ReceiptJson how_first_at_or_below(double loss_nats, const std::string& in) {
   Json how = how_rule("first_at_or_below");
   how["loss_nats"] = loss_nats;

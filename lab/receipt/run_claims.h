@@ -91,7 +91,6 @@ ReceiptJson recompute(RunEvidence& run, const ReceiptJson& how);
 
 // Rules by their arguments.
 ReceiptJson how_eval(const std::string& task, const std::string& metric, const std::string& pick);
-ReceiptJson how_eval_at(const std::string& task, const std::string& metric, int64_t step);
 ReceiptJson how_first_at_or_below(double loss_nats, const std::string& in);
 ReceiptJson how_scalar(const std::string& name);
 ReceiptJson how_router(const std::string& measure);

@@ -2,7 +2,9 @@
 #include <string>
 #include <vector>
 
+#include "lab/compare/anchor_report.h"
 #include "lab/compare/compare_report.h"
+#include "lab/compare/published_report.h"
 #include "lab/runs/summary_text.h"
 #include "lab/runs/text_table.h"
 #include "tests/catch.h"

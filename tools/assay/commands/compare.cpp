@@ -7,7 +7,9 @@
 
 #include "base/check.h"
 #include "base/suggest.h"
+#include "lab/compare/anchor_report.h"
 #include "lab/compare/compare_report.h"
+#include "lab/compare/published_report.h"
 #include "models/audit/horizon.h"
 #include "tools/assay/commands.h"
 

@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/check.h"
 #include "models/audit/model_table.h"
 #include "models/decoder/decoder.h"
 #include "session/build_info.h"
+#include "session/session.h"
 #include "tools/assay/commands.h"
 
 namespace assay {
@@ -23,19 +23,12 @@ struct Arguments {
   std::vector<std::string> command;
 };
 
-// Resolves recipe and threads as `assay train` does on this machine.
-void resolve(Config& config) {
-  config.precision.recipe = resolved_recipe(config.precision.recipe);
-  if (config.run.threads == 0) {
-    config.run.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
-  }
-}
-
 int import_hf(const Arguments& a) {
   RunMeta meta;
   meta.command = a.command;
   meta.build = build_info();
-  const Imported imported = import_model(a.plan, resolve, meta);
+  const Imported imported = import_model(
+      a.plan, [](Config& config) { resolve_machine_fields(config, Backend::kCpu); }, meta);
   const std::string architecture = family_name(imported.family).architecture;
   if (a.json) {
     ordered_json j;
