@@ -40,6 +40,12 @@ constexpr std::optional<E> choice_named(std::string_view name) {
 }
 
 template <IsChoice E>
+std::vector<E> choices() {
+  std::vector<E> all;
+  for (size_t i = 0; i < std::size(Choice<E>::kNames); ++i) all.push_back(static_cast<E>(i));
+  return all;
+}
+template <IsChoice E>
 std::vector<std::string> choice_names() {
   return {std::begin(Choice<E>::kNames), std::end(Choice<E>::kNames)};
 }

@@ -82,8 +82,7 @@ std::vector<FamilyHorizon> family_horizons(const std::vector<NamedConfig>& model
   const Reference reference = reference_of(models[0].name, models[0].config);
   std::vector<std::optional<int64_t>> epoch;
   for (const NamedConfig& model : models) epoch.push_back(steps_per_epoch(model.config));
-  for (const std::string& name : contract_kinds()) {
-    const ContractKind kind = *choice_named<ContractKind>(name);
+  for (const ContractKind kind : choices<ContractKind>()) {
     const std::optional<double> coefficient = coefficient_of(kind, reference, options);
     if (!coefficient) continue;
     FamilyHorizon h{.kind = kind, .coefficient = *coefficient};
