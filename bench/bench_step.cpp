@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
-#include <thread>
+#include <vector>
 
 #include "base/random.h"
 #include "cuda/profile.h"
@@ -85,30 +84,146 @@ void require_no_shapes(const CLI::Option_group& shapes) {
   }
 }
 
-void print_profile(const Profile& profile, int64_t steps, double step_ms) {
-  auto entries = profile.entries();
-  std::sort(entries.begin(), entries.end(),
-            [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
-  std::printf("%-28s %8s %9s %7s %9s %8s\n", "op", "calls", "ms/step", "share", "GFLOP/s", "GB/s");
-  double sum = 0;
-  for (const auto& e : entries) {
-    const double ms = 1e3 * e.seconds / double(steps);
-    sum += ms;
-    std::printf("%-28s %8.1f %9.2f %6.1f%% %9.0f %8.1f\n", e.name, double(e.calls) / double(steps),
-                ms, 100 * ms / step_ms, 1e-9 * e.cost.flops / e.seconds,
-                1e-9 * e.cost.bytes / e.seconds);
+// A model, its optimizer, and the tokens of one step.
+class Training {
+ public:
+  Training(const Session& session, int64_t micro_batches)
+      : config_(session.config),
+        micro_batches_(micro_batches),
+        memory_(config_, session.recipe, session.place()),
+        on_(session.exec()) {
+    memory_.plan.add(Section::kData, "tokens", tokens_, {tokens() + 1});
+    memory_.allocate(config_, session.recipe, on_.gpu);
+    memory_.bind(on_);
+    memory_.model->initialise(on_, 1);
+    memory_.model->refresh_weights(on_);
+    RandomSequence random({7, stream_id("bench_step"), 0});
+    for (int64_t i = 0; i <= tokens(); ++i) {
+      tokens_[i] = int32_t(random.below(uint32_t(config_.model.vocab_size)));
+    }
   }
-  std::printf("%-28s %8s %9.2f %6.1f%%\n", "(between ops)", "", step_ms - sum,
-              100 * (step_ms - sum) / step_ms);
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+  enum class Sampled { kNo, kYes };
+
+  // Optimizer step `i`; waits for its end. profile: null, or what its ops are added to.
+  void step(int64_t i, Sampled sampled, Profile* profile) {
+    using Sample = Optimizer::Sample;
+    Exec on = on_;
+    on.profile = profile;
+    Model& model = *memory_.model;
+    Optimizer& optimizer = *memory_.optimizer;
+    zero_gradients(on, i, sampled);
+    for (int64_t m = 0; m < micro_batches_; ++m) {
+      const int64_t first = m * micro_tokens();
+      model.forward_backward(on, {.token = tokens_.rows(first, micro_tokens()),
+                                  .target = tokens_.rows(first + 1, micro_tokens()),
+                                  .batch = config_.run.micro_batch,
+                                  .sequence = config_.run.sequence});
+    }
+    optimizer.step(on, i, 1.0, sampled == Sampled::kYes ? Sample::kRatios : Sample::kNothing);
+    model.update_router_bias(on, 1.0f);
+    model.read_back(on);
+    optimizer.read_back(on);
+    wait(on);
+  }
+
+  int64_t tokens() const { return micro_tokens() * micro_batches_; }            // of a step
+  double loss() const { return memory_.model->loss_sum() / double(tokens()); }  // of the last step
+  size_t memory_bytes() const { return memory_.plan.bytes_on(on_.gpu); }
+  Exec on() const { return on_; }
+
+ private:
+  int64_t micro_tokens() const { return config_.run.sequence * config_.run.micro_batch; }
+
+  void zero_gradients(Exec on, int64_t i, Sampled sampled) {
+    using Sample = MicroScale::Sample;
+    const ProfileScope timed(on, "zero gradients");
+    memory_.model->begin_step(
+        on, {.loss = 1.0f / float(tokens()),
+             .micro_share = 1.0f / float(micro_batches_),
+             .first_micro = i * micro_batches_,
+             .sample = sampled == Sampled::kYes ? Sample::kFormats : Sample::kNothing});
+  }
+
+  const Config& config_;
+  int64_t micro_batches_;
+  TrainingMemory memory_;
+  Exec on_;
+  View<int32_t, 1> tokens_;
+};
+
+// Of the timed steps.
+struct Timings {
+  std::vector<double> seconds, sampled_seconds;  // ascending
+  Profile profile;                               // of all of them
+  double first_loss = 0;                         // of the untrained model
+
+  int64_t steps() const { return int64_t(seconds.size() + sampled_seconds.size()); }
+  double mean_seconds() const {
+    const double plain = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+    return std::accumulate(sampled_seconds.begin(), sampled_seconds.end(), plain) / double(steps());
+  }
+};
+
+double median(const std::vector<double>& ascending) {
+  return ascending[ascending.size() / 2];
 }
 
-nlohmann::json profile_rows(const Profile& profile, int64_t steps) {
+Timings time_steps(const Options& o, Training& training) {
+  using Sampled = Training::Sampled;
+  Timings t;
+  const int64_t turns = o.sampled ? 2 : 1;  // sampled steps alternate with plain ones
+  for (int64_t i = 0; i < o.warmup + turns * o.steps; ++i) {
+    const bool timed = i >= o.warmup;
+    const Sampled sampled = i % turns == 1 ? Sampled::kYes : Sampled::kNo;
+    const auto start = std::chrono::steady_clock::now();
+    training.step(i, sampled, o.profile && timed ? &t.profile : nullptr);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if (i == 0) t.first_loss = training.loss();
+    if (!timed) continue;
+    (sampled == Sampled::kYes ? t.sampled_seconds : t.seconds).push_back(took.count());
+  }
+  std::sort(t.seconds.begin(), t.seconds.end());
+  std::sort(t.sampled_seconds.begin(), t.sampled_seconds.end());
+  return t;
+}
+
+// What both outputs say.
+struct Result {
+  const Options& options;
+  const Session& session;
+  const Training& training;
+  const Timings& timings;
+  Audit counts;
+  double tokens_per_s, gflops;
+  double limit;  // GFLOP/s of products
+
+  std::string model() const { return options.config.empty() ? options.model : options.config; }
+};
+
+Result result_of(const Options& o, const Session& session, const Training& training,
+                 const Timings& timings) {
+  const Audit counts = audit(session.config);
+  const double tokens_per_s = double(training.tokens()) / median(timings.seconds);
+  return {.options = o,
+          .session = session,
+          .training = training,
+          .timings = timings,
+          .counts = counts,
+          .tokens_per_s = tokens_per_s,
+          .gflops = 1e-9 * double(counts.flops_per_token) * tokens_per_s,
+          .limit = 1e-9 * peak_flop_per_s(session.device, training.on(), session.recipe)};
+}
+
+nlohmann::json profile_json(const Timings& t) {
   nlohmann::json rows = nlohmann::json::array();
-  for (const auto& e : profile.entries()) {
+  for (const auto& e : t.profile.entries()) {
     nlohmann::json row;
     row["op"] = e.name;
-    row["calls"] = double(e.calls) / double(steps);
-    row["ms"] = 1e3 * e.seconds / double(steps);
+    row["calls"] = double(e.calls) / double(t.steps());
+    row["ms"] = 1e3 * e.seconds / double(t.steps());
     row["gflop_per_s"] = 1e-9 * e.cost.flops / e.seconds;
     row["gbyte_per_s"] = 1e-9 * e.cost.bytes / e.seconds;
     rows.push_back(row);
@@ -116,109 +231,76 @@ nlohmann::json profile_rows(const Profile& profile, int64_t steps) {
   return rows;
 }
 
-int measure(const Options& o, const Session& session) {
-  const Config& config = session.config;
-  const SessionDevice& device = session.device;
-  const int64_t sequence = config.run.sequence, micro_batch = config.run.micro_batch;
-  const int64_t micro_tokens = sequence * micro_batch, tokens = micro_tokens * o.micro_batches;
-  TrainingMemory memory(config, session.recipe, session.place());
-  const std::unique_ptr<Model>& model = memory.model;
-  Optimizer& optimizer = *memory.optimizer;
-  MemoryPlan& plan = memory.plan;
-  View<int32_t, 1> stream;
-  plan.add(Section::kData, "tokens", stream, {tokens + 1});
-  Exec on = session.exec();
-  memory.allocate(config, session.recipe, on.gpu);
-  memory.bind(on);
-  model->initialise(on, 1);
-  model->refresh_weights(on);
-  RandomSequence random({7, stream_id("bench_step"), 0});
-  for (int64_t i = 0; i <= tokens; ++i) {
-    stream[i] = int32_t(random.below(uint32_t(config.model.vocab_size)));
-  }
+void print_json(const Result& r) {
+  const Options& o = r.options;
+  const Timings& t = r.timings;
+  const PrecisionConfig& precision = r.session.config.precision;
+  nlohmann::json j;
+  j["model"] = r.model();
+  j["device"] = r.session.device.name();
+  j["recipe"] = precision.recipe;
+  j["products"] = name_of(precision.products);
+  j["threads"] = r.training.on().threads;
+  j["tokens"] = r.training.tokens();
+  j["micro_batches"] = o.micro_batches;
+  j["tokens_per_s"] = r.tokens_per_s;
+  j["step_ms_p50"] = 1e3 * median(t.seconds);
+  j["step_ms_min"] = 1e3 * t.seconds.front();
+  if (o.sampled) j["sampled_step_ms_p50"] = 1e3 * median(t.sampled_seconds);
+  j["gflop_per_s"] = r.gflops;
+  j["matmul_limit_gflop_per_s"] = r.limit;
+  j["share_of_matmul_limit"] = r.gflops / r.limit;
+  j["parameters_total"] = r.counts.total;
+  j["parameters_active"] = r.counts.active;
+  j["first_loss"] = t.first_loss;
+  j["loss"] = r.training.loss();
+  j["memory_bytes"] = r.training.memory_bytes();
+  if (o.profile) j["profile"] = profile_json(t);
+  std::printf("%s\n", j.dump().c_str());
+}
 
-  Profile profile;
-  std::vector<double> seconds, sampled_seconds;
-  double first_loss = 0;  // of the untrained model
-  using Sample = MicroScale::Sample;
-  const int64_t turns = o.sampled ? 2 : 1;  // sampled steps alternate with plain ones
-  for (int64_t i = 0; i < o.warmup + turns * o.steps; ++i) {
-    on.profile = o.profile && i >= o.warmup ? &profile : nullptr;
-    const Sample sample = i % turns == 1 ? Sample::kFormats : Sample::kNothing;
-    const auto start = std::chrono::steady_clock::now();
-    {
-      const ProfileScope timed(on, "zero gradients");
-      model->begin_step(on, {.loss = 1.0f / float(tokens),
-                             .micro_share = 1.0f / float(o.micro_batches),
-                             .first_micro = i * o.micro_batches,
-                             .sample = sample});
-    }
-    for (int64_t m = 0; m < o.micro_batches; ++m) {
-      model->forward_backward(on, {.token = stream.rows(m * micro_tokens, micro_tokens),
-                                   .target = stream.rows(m * micro_tokens + 1, micro_tokens),
-                                   .batch = micro_batch,
-                                   .sequence = sequence});
-    }
-    optimizer.step(
-        on, i, 1.0,
-        sample == Sample::kFormats ? Optimizer::Sample::kRatios : Optimizer::Sample::kNothing);
-    model->update_router_bias(on, 1.0f);
-    model->read_back(on);
-    optimizer.read_back(on);
-    wait(on);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    if (i == 0) first_loss = model->loss_sum() / double(tokens);
-    if (i < o.warmup) continue;
-    (sample == Sample::kFormats ? sampled_seconds : seconds).push_back(took.count());
+// Times and shares of the mean step; with --sampled half of the steps are sampled ones.
+void print_profile(const Timings& t) {
+  auto entries = t.profile.entries();
+  std::sort(entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  const double steps = double(t.steps()), step_ms = 1e3 * t.mean_seconds();
+  std::printf("%-28s %8s %9s %7s %9s %8s\n", "op", "calls", "ms/step", "share", "GFLOP/s", "GB/s");
+  double sum = 0;
+  for (const auto& e : entries) {
+    const double ms = 1e3 * e.seconds / steps;
+    sum += ms;
+    std::printf("%-28s %8.1f %9.2f %6.1f%% %9.0f %8.1f\n", e.name, double(e.calls) / steps, ms,
+                100 * ms / step_ms, 1e-9 * e.cost.flops / e.seconds,
+                1e-9 * e.cost.bytes / e.seconds);
   }
-  const double mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / double(seconds.size());
-  std::sort(seconds.begin(), seconds.end());
-  std::sort(sampled_seconds.begin(), sampled_seconds.end());
-  const double p50 = seconds[seconds.size() / 2];
-  const double sampled_p50 = o.sampled ? sampled_seconds[sampled_seconds.size() / 2] : 0;
-  const double tokens_per_s = double(tokens) / p50;
-  const Audit counts = audit(config);
-  const double gflops = 1e-9 * double(counts.flops_per_token) * tokens_per_s;
-  const double limit = 1e-9 * peak_flop_per_s(device, on, session.recipe);
-  const double loss = model->loss_sum() / double(tokens);
-  const std::string name = o.config.empty() ? o.model : o.config;
-  if (o.json) {
-    nlohmann::json result;
-    result["model"] = name;
-    result["device"] = device.name();
-    result["recipe"] = config.precision.recipe;
-    result["products"] = name_of(config.precision.products);
-    result["threads"] = on.threads;
-    result["tokens"] = tokens;
-    result["micro_batches"] = o.micro_batches;
-    result["tokens_per_s"] = tokens_per_s;
-    result["step_ms_p50"] = 1e3 * p50;
-    result["step_ms_min"] = 1e3 * seconds.front();
-    if (o.sampled) result["sampled_step_ms_p50"] = 1e3 * sampled_p50;
-    result["gflop_per_s"] = gflops;
-    result["matmul_limit_gflop_per_s"] = limit;
-    result["share_of_matmul_limit"] = gflops / limit;
-    result["parameters_total"] = counts.total;
-    result["parameters_active"] = counts.active;
-    result["first_loss"] = first_loss;
-    result["loss"] = loss;
-    result["memory_bytes"] = plan.bytes_on(on.gpu);
-    if (o.profile) result["profile"] = profile_rows(profile, turns * o.steps);
-    std::printf("%s\n", result.dump().c_str());
-    return 0;
-  }
+  std::printf("%-28s %8s %9.2f %6.1f%%\n", "(between ops)", "", step_ms - sum,
+              100 * (step_ms - sum) / step_ms);
+}
+
+void print_text(const Result& r) {
+  const Timings& t = r.timings;
+  const double p50 = median(t.seconds);
   std::printf(
       "step %s %s %s threads=%d P_total=%ld P_active=%ld | p50 %.1f ms (min %.1f) | %.0f tokens/s "
-      "| "
-      "%.0f GFLOP/s | %.1f%% of %.0f GFLOP/s matmul limit | loss %.4f\n",
-      name.c_str(), config.precision.recipe.c_str(), device.name().c_str(), on.threads,
-      long(counts.total), long(counts.active), 1e3 * p50, 1e3 * seconds.front(), tokens_per_s,
-      gflops, 100 * gflops / limit, limit, loss);
-  if (o.sampled) {
+      "| %.0f GFLOP/s | %.1f%% of %.0f GFLOP/s matmul limit | loss %.4f\n",
+      r.model().c_str(), r.session.config.precision.recipe.c_str(), r.session.device.name().c_str(),
+      r.training.on().threads, long(r.counts.total), long(r.counts.active), 1e3 * p50,
+      1e3 * t.seconds.front(), r.tokens_per_s, r.gflops, 100 * r.gflops / r.limit, r.limit,
+      r.training.loss());
+  if (r.options.sampled) {
+    const double sampled_p50 = median(t.sampled_seconds);
     std::printf("sampled steps, alternating with these: p50 %.1f ms (min %.1f), %.3f times\n",
-                1e3 * sampled_p50, 1e3 * sampled_seconds.front(), sampled_p50 / p50);
+                1e3 * sampled_p50, 1e3 * t.sampled_seconds.front(), sampled_p50 / p50);
   }
-  if (o.profile) print_profile(profile, turns * o.steps, 1e3 * mean);
+  if (r.options.profile) print_profile(t);
+}
+
+int measure(const Options& o, const Session& session) {
+  Training training(session, o.micro_batches);
+  const Timings timings = time_steps(o, training);
+  const Result result = result_of(o, session, training, timings);
+  o.json ? print_json(result) : print_text(result);
   return 0;
 }
 

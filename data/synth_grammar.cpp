@@ -50,22 +50,65 @@ void parse_tables(std::string_view text, SynthGrammar& grammar) {
   }
 }
 
+// Splits `both` at its first `at`. Without one: false, and `second` stays as it is.
+bool split_pair(std::string_view both, char at, std::string& first, std::string& second) {
+  const size_t cut = both.find(at);
+  first = both.substr(0, cut);
+  if (cut != both.npos) second = both.substr(cut + 1);
+  return cut != both.npos;
+}
+
+// x, x.field, x~list
+void parse_reference(std::string_view s, SynthNode& node) {
+  const bool list = s.find('~') != s.npos;
+  split_pair(s, list ? '~' : '.', node.target, node.field);
+  if (list) node.field.insert(0, "~");
+}
+
+// n=3..9
+bool parse_range(std::string_view s, SynthNode& node) {
+  const size_t dots = s.find("..");
+  if (!split_pair(s, '=', node.target, node.left) || dots == s.npos) return false;
+  node.low = std::stol(node.left);
+  node.high = std::stol(std::string(s.substr(dots + 2)));
+  return true;
+}
+
+// n=a-b, n=a+b
+bool parse_computation(std::string_view s, SynthNode& node) {
+  std::string sum;
+  if (!split_pair(s, '=', node.target, sum)) return false;
+  node.low = sum.find('-') != sum.npos ? -1 : 1;
+  return split_pair(sum, node.low < 0 ? '-' : '+', node.left, node.right);
+}
+
+// n:was:were
+bool parse_agreement(std::string_view s, SynthNode& node) {
+  const auto parts = split(s, ':');
+  if (parts.size() != 3) return false;
+  node.target = parts[0];
+  node.left = parts[1];
+  node.right = parts[2];
+  return true;
+}
+
+// A slot without a sign: n*x, or a reference.
+void parse_unsigned(std::string_view s, SynthNode& node) {
+  const bool count = s.find('*') != s.npos;
+  node.op = count ? SynthOp::kCount : SynthOp::kPrint;
+  if (count) {
+    split_pair(s, '*', node.target, node.field);
+  } else {
+    parse_reference(s, node);
+  }
+}
+
 // Parses the inside of {...}.
 SynthNode parse_slot(std::string_view s) {
   CHECK(!s.empty(), "synth: an empty slot");
   SynthNode node;
   const std::string_view rest = s.substr(1);
-  const auto pair = [](std::string_view both, char at, std::string& first, std::string& second) {
-    const size_t cut = both.find(at);
-    first = both.substr(0, cut);
-    if (cut != both.npos) second = both.substr(cut + 1);
-    return cut != both.npos;
-  };
-  const auto reference = [&](std::string_view both) {
-    const bool list = both.find('~') != both.npos;
-    pair(both, list ? '~' : '.', node.target, node.field);
-    if (list) node.field.insert(0, "~");
-  };
+  bool valid = true;
   switch (s.front()) {
     case '/':
       node.target = "\n";
@@ -76,52 +119,33 @@ SynthNode parse_slot(std::string_view s) {
       break;
     case '=':
       node.op = SynthOp::kBind;
-      CHECK(pair(rest, ':', node.target, node.field), "synth: {%s}", std::string(s).c_str());
+      valid = split_pair(rest, ':', node.target, node.field);
       break;
-    case '#': {
+    case '#':
       node.op = SynthOp::kRange;
-      const size_t dots = rest.find("..");
-      CHECK(pair(rest, '=', node.target, node.left) && dots != rest.npos, "synth: {%s}",
-            std::string(s).c_str());
-      node.low = std::stol(node.left);
-      node.high = std::stol(std::string(rest.substr(dots + 2)));
+      valid = parse_range(rest, node);
       break;
-    }
-    case '+': {
+    case '+':
       node.op = SynthOp::kCompute;
-      std::string sum;
-      CHECK(pair(rest, '=', node.target, sum), "synth: {%s}", std::string(s).c_str());
-      node.low = sum.find('-') != sum.npos ? -1 : 1;
-      CHECK(pair(sum, node.low < 0 ? '-' : '+', node.left, node.right), "synth: {%s}",
-            std::string(s).c_str());
+      valid = parse_computation(rest, node);
       break;
-    }
-    case '?': {
-      const auto parts = split(rest, ':');
-      CHECK(parts.size() == 3, "synth: {%s}", std::string(s).c_str());
+    case '?':
       node.op = SynthOp::kAgree;
-      node.target = parts[0];
-      node.left = parts[1];
-      node.right = parts[2];
+      valid = parse_agreement(rest, node);
       break;
-    }
     case '*':
       node.op = SynthOp::kPlural;
-      reference(rest);
+      parse_reference(rest, node);
       break;
     case '^':
       node.op = SynthOp::kPrint;
       node.letter_case = SynthCase::kCapital;
-      reference(rest);
+      parse_reference(rest, node);
       break;
     default:
-      node.op = s.find('*') != s.npos ? SynthOp::kCount : SynthOp::kPrint;
-      if (node.op == SynthOp::kCount) {
-        pair(s, '*', node.target, node.field);
-      } else {
-        reference(s);
-      }
+      parse_unsigned(s, node);
   }
+  CHECK(valid, "synth: {%s}", std::string(s).c_str());
   return node;
 }
 

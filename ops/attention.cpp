@@ -11,6 +11,7 @@
 #include "ops/attention/cpu_amx.h"
 #include "ops/attention/cpu_geometry.h"
 #include "ops/attention/cpu_sequence.h"
+#include "ops/attention/cpu_softmax.h"
 #include "ops/attention/cpu_tile.h"
 #include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
@@ -28,8 +29,8 @@ using attention::kTileVectors;
 using attention::Rows;
 
 using attention::Geometry;
-using attention::kLn2;
 using attention::kLog2E;
+using attention::OnlineSoftmax;
 using attention::sees;
 
 // Calls f<V0>(key) for each group of keys; V0 is the first vector of queries that sees the group.
@@ -78,36 +79,38 @@ struct StepRange {
   int begin, end;
 };
 
-// 64 queries of one head against all keys that they see, tile by tile: scores (keys by queries),
-// their maximum, the probabilities, and the weighted sum of v, rescaled when the maximum grows.
+// 64 queries of one head, and one tile of the keys at a time.
 template <typename T, int D>
-void queries_forward(const attention::Text<T>& text, int64_t h, int64_t q0) {
+struct ForwardTile {
   using G = Geometry<T, D>;
   using L = typename G::L;
   using Lane = typename G::Lane;
-  const int64_t kv = text.kv_of(h);
-  const float scale = kLog2E / std::sqrt(float(D));
-
-  alignas(64) Lane rows[kTile][G::kSteps];
+  const attention::Text<T>& text;
+  int64_t head, q0;
+  alignas(64) Lane rows[kTile][G::kSteps];  // of the keys, after load_keys()
   alignas(64) Lane q_across[G::kSteps][kTile];
   alignas(64) Lane v_pairs[G::kRowSteps][D];
   alignas(64) Lane p[G::kRowSteps][kTile];
-  alignas(64) float s[kTile][kTile];
-  alignas(64) float out[kTile][D] = {};
-  alignas(64) float shrink[kTile];
-  f32x16 top[kTileVectors], sum[kTileVectors] = {};
-  for (f32x16& t : top) t = broadcast(-INFINITY);
+  alignas(64) float s[kTile][kTile];     // (keys, queries)
+  alignas(64) float out[kTile][D] = {};  // sum of p v
+  alignas(64) float shrink[kTile];       // of each query's sums, when its maximum grows
 
-  attention::load_rows_at<L, D>(rows, [&](int r) { return text.query(q0 + r, h); });
-  attention::transpose_rows<G::kSteps>(q_across, rows);
-  for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
-    const bool diagonal = k0 == q0;
+  ForwardTile(const attention::Text<T>& of, int64_t h, int64_t first)
+      : text(of), head(h), q0(first) {
+    attention::load_rows_at<L, D>(rows, [&](int r) { return text.query(q0 + r, head); });
+    attention::transpose_rows<G::kSteps>(q_across, rows);
+  }
+
+  [[gnu::always_inline]] void load_keys(int64_t k0) {
+    const int64_t kv = text.kv_of(head);
     attention::load_rows_at<L, D>(rows, [&](int r) { return text.value(k0 + r, kv); });
     attention::pair_rows<L, D>(v_pairs, rows);
     attention::load_rows_at<L, D>(rows, [&](int r) { return text.key(k0 + r, kv); });
+  }
 
-    f32x16 before[kTileVectors];
-    std::copy(top, top + kTileVectors, before);
+  // s = scale k q, -infinity where masked, and its maximum.
+  [[gnu::always_inline]] void score(OnlineSoftmax& softmax, bool diagonal) {
+    const float scale = kLog2E / std::sqrt(float(D));
     for_key_groups<kForwardKeys>(diagonal, [&]<int V0>(int j) {
       f32x16 acc[kForwardKeys][kTileVectors - V0] = {};
       accumulate<L, kForwardKeys, kTileVectors - V0, G::kSteps, 1, kTile>(
@@ -118,29 +121,31 @@ void queries_forward(const attention::Text<T>& text, int64_t h, int64_t q0) {
         for (int v = V0; v < kTileVectors; ++v) {
           f32x16 x = acc[r][v - V0] * scale;
           if (diagonal && v == V0) x = sees(j + r - V0 * kVector) ? x : broadcast(-INFINITY);
-          top[v] = top[v] < x ? x : top[v];
+          softmax.top[v] = softmax.top[v] < x ? x : softmax.top[v];
           store(s[j + r] + v * kVector, x);
         }
       }
     });
-#pragma GCC unroll 4
-    for (int v = 0; v < kTileVectors; ++v) {
-      const f32x16 factor = exp2_fast(before[v] - top[v]);
-      sum[v] *= factor;
-      store(shrink + v * kVector, factor);
-    }
+  }
+
+  // p = exp2(s - maximum), and its sum.
+  [[gnu::always_inline]] void exponentiate(OnlineSoftmax& softmax, bool diagonal) {
     for_key_groups<kForwardKeys>(diagonal, [&]<int V0>(int j) {
 #pragma GCC unroll 4
       for (int r = 0; r < kForwardKeys; r += 2) {
 #pragma GCC unroll 4
         for (int v = V0; v < kTileVectors; ++v) {
-          const f32x16 even = exp2_fast(load(s[j + r] + v * kVector) - top[v]);
-          const f32x16 odd = exp2_fast(load(s[j + r + 1] + v * kVector) - top[v]);
-          sum[v] += even + odd;
+          const f32x16 even = exp2_fast(load(s[j + r] + v * kVector) - softmax.top[v]);
+          const f32x16 odd = exp2_fast(load(s[j + r + 1] + v * kVector) - softmax.top[v]);
+          softmax.sum[v] += even + odd;
           L::store_pair(p[(j + r) / L::kPairs], kTile, v, even, odd);
         }
       }
     });
+  }
+
+  // out = shrink out + p v.
+  [[gnu::always_inline]] void add_values(bool diagonal) {
     add_product<G, D, 1, kTile>(
         out, p[0], v_pairs, [&](int r) { return shrink[r]; },
         [&](int r) {
@@ -148,18 +153,34 @@ void queries_forward(const attention::Text<T>& text, int64_t h, int64_t q0) {
         });
   }
 
-  alignas(64) float total[kTile], largest[kTile];
-  for (int v = 0; v < kTileVectors; ++v) {
-    store(total + v * kVector, sum[v]);
-    store(largest + v * kVector, top[v]);
+  void store_rows(const OnlineSoftmax& softmax) const {
+    const attention::SoftmaxOfQueries queries(softmax);
+    for (int64_t position = text.begin_of(q0); position < text.end_of(q0); ++position) {
+      const int64_t r = position - q0;
+      T* to = text.out_row(position, head);
+      const float inverse = 1.0f / queries.sum[r];
+      for (int d = 0; d < D; d += kVector) store(to + d, load(out[r] + d) * inverse);
+      text.keep_lse(position, head, queries.lse(r));
+    }
   }
-  for (int64_t position = text.begin_of(q0); position < text.end_of(q0); ++position) {
-    const int64_t r = position - q0;
-    T* to = text.out_row(position, h);
-    const float inverse = 1.0f / total[r];
-    for (int d = 0; d < D; d += kVector) store(to + d, load(out[r] + d) * inverse);
-    text.keep_lse(position, h, (largest[r] + std::log2(total[r])) * kLn2);
+};
+
+// 64 queries of one head against all keys that they see, tile by tile: scores (keys by queries),
+// their maximum, the probabilities, and the weighted sum of v, rescaled when the maximum grows.
+template <typename T, int D>
+void queries_forward(const attention::Text<T>& text, int64_t h, int64_t q0) {
+  ForwardTile<T, D> tile(text, h, q0);
+  OnlineSoftmax softmax;
+  for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
+    const bool diagonal = k0 == q0;
+    const OnlineSoftmax before = softmax;
+    tile.load_keys(k0);
+    tile.score(softmax, diagonal);
+    softmax.rescale(before, tile.shrink);
+    tile.exponentiate(softmax, diagonal);
+    tile.add_values(diagonal);
   }
+  tile.store_rows(softmax);
 }
 
 // 64 queries of one head, in every layout that backward needs.

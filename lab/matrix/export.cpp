@@ -123,73 +123,70 @@ ordered_json claim_json(const ClaimResult& result) {
   return j;
 }
 
+// A row of summary.csv.
+struct TableRow {
+  const ContractTable& table;
+  const SummaryRow& row;
+
+  std::optional<Summary> difference() const {
+    return row.difference ? std::optional<Summary>(row.difference->summary) : std::nullopt;
+  }
+};
+
+struct TableColumn {
+  const char* name;
+  std::string (*text)(const TableRow& r);
+};
+
+const TableColumn kSummaryColumns[] = {
+    {"contract", [](const TableRow& r) { return r.table.contract.name; }},
+    {"kind", [](const TableRow& r) { return r.table.contract.kind_text(); }},
+    {"coefficient", [](const TableRow& r) { return exact(r.table.contract.coefficient); }},
+    {"model", [](const TableRow& r) { return r.row.cell->model; }},
+    {"precision", [](const TableRow& r) { return r.row.cell->precision; }},
+    {"planned", [](const TableRow& r) { return std::to_string(r.row.planned); }},
+    {"finished", [](const TableRow& r) { return std::to_string(r.row.runs.runs.size()); }},
+    {"parameters_total", [](const TableRow& r) { return std::to_string(r.row.cell->audit.total); }},
+    {"parameters_active",
+     [](const TableRow& r) { return std::to_string(r.row.cell->audit.active); }},
+    {"steps", [](const TableRow& r) { return exact(mean(r.row.steps)); }},
+    {"tokens", [](const TableRow& r) { return exact(r.row.tokens()); }},
+    {"flops", [](const TableRow& r) { return exact(r.row.flops()); }},
+    {"val_loss_nats", [](const TableRow& r) { return exact(mean(r.row.loss)); }},
+    {"val_loss_sd", [](const TableRow& r) { return exact_sd(r.row.loss); }},
+    {"val_loss_low95", [](const TableRow& r) { return exact_bound(r.row.loss, &Interval::low); }},
+    {"val_loss_high95", [](const TableRow& r) { return exact_bound(r.row.loss, &Interval::high); }},
+    {"bits_per_byte", [](const TableRow& r) { return exact(mean(r.row.bits_per_byte)); }},
+    {"seconds", [](const TableRow& r) { return exact(mean(r.row.seconds)); }},
+    {"tokens_per_s", [](const TableRow& r) { return exact(mean(r.row.tokens_per_s)); }},
+    {"difference_nats", [](const TableRow& r) { return exact(mean(r.difference())); }},
+    {"difference_low95",
+     [](const TableRow& r) { return exact_bound(r.difference(), &Interval::low); }},
+    {"difference_high95",
+     [](const TableRow& r) { return exact_bound(r.difference(), &Interval::high); }},
+    {"target_nats", [](const TableRow& r) { return exact(r.table.target_nats); }},
+    {"reached", [](const TableRow& r) { return std::to_string(r.row.reached); }},
+    {"target_steps", [](const TableRow& r) { return exact(mean(r.row.target_steps)); }},
+    {"target_tokens", [](const TableRow& r) { return exact(mean(r.row.target_tokens)); }},
+    {"target_seconds", [](const TableRow& r) { return exact(mean(r.row.target_seconds)); }},
+    {"target_flops", [](const TableRow& r) { return exact(mean(r.row.target_flops)); }},
+    {"worst_max_load_norm", [](const TableRow& r) { return exact(r.row.worst_load); }},
+    {"collapsed_runs", [](const TableRow& r) { return std::to_string(r.row.collapsed); }},
+};
+
 }  // namespace
 
 std::string summary_csv(const MatrixSummary& summary) {
-  std::string text = csv_line({"contract",
-                               "kind",
-                               "coefficient",
-                               "model",
-                               "precision",
-                               "planned",
-                               "finished",
-                               "parameters_total",
-                               "parameters_active",
-                               "steps",
-                               "tokens",
-                               "flops",
-                               "val_loss_nats",
-                               "val_loss_sd",
-                               "val_loss_low95",
-                               "val_loss_high95",
-                               "bits_per_byte",
-                               "seconds",
-                               "tokens_per_s",
-                               "difference_nats",
-                               "difference_low95",
-                               "difference_high95",
-                               "target_nats",
-                               "reached",
-                               "target_steps",
-                               "target_tokens",
-                               "target_seconds",
-                               "target_flops",
-                               "worst_max_load_norm",
-                               "collapsed_runs"});
+  std::vector<std::string> names;
+  for (const TableColumn& column : kSummaryColumns) names.emplace_back(column.name);
+  std::string text = csv_line(names);
   for (const ContractTable& table : summary.tables) {
     for (const SummaryRow& row : table.rows) {
-      std::optional<Summary> difference;
-      if (row.difference) difference.emplace(row.difference->summary);
-      text += csv_line({table.contract.name,
-                        table.contract.kind_text(),
-                        exact(table.contract.coefficient),
-                        row.cell->model,
-                        row.cell->precision,
-                        std::to_string(row.planned),
-                        std::to_string(row.runs.runs.size()),
-                        std::to_string(row.cell->audit.total),
-                        std::to_string(row.cell->audit.active),
-                        exact(mean(row.steps)),
-                        exact(row.tokens()),
-                        exact(row.flops()),
-                        exact(mean(row.loss)),
-                        exact_sd(row.loss),
-                        exact_bound(row.loss, &Interval::low),
-                        exact_bound(row.loss, &Interval::high),
-                        exact(mean(row.bits_per_byte)),
-                        exact(mean(row.seconds)),
-                        exact(mean(row.tokens_per_s)),
-                        exact(mean(difference)),
-                        exact_bound(difference, &Interval::low),
-                        exact_bound(difference, &Interval::high),
-                        exact(table.target_nats),
-                        std::to_string(row.reached),
-                        exact(mean(row.target_steps)),
-                        exact(mean(row.target_tokens)),
-                        exact(mean(row.target_seconds)),
-                        exact(mean(row.target_flops)),
-                        exact(row.worst_load),
-                        std::to_string(row.collapsed)});
+      std::vector<std::string> fields;
+      for (const TableColumn& column : kSummaryColumns) {
+        fields.push_back(column.text({.table = table, .row = row}));
+      }
+      text += csv_line(fields);
     }
   }
   return text;

@@ -83,6 +83,91 @@ void rank(ContractTable& table) {
   }
 }
 
+using Statuses = std::map<std::string, CellStatus>;  // by run
+
+// Counts the cells and reads the runs that are done; returns the status of every run.
+Statuses read_runs(MatrixSummary& summary, const MatrixFolder& folder) {
+  Statuses status;
+  for (const Cell& cell : summary.matrix->cells) {
+    if (!status.contains(cell.run)) {
+      const CellStatus now = status[cell.run] = folder.status(cell);
+      if (now.state == CellState::kDone && now.differences.empty()) {
+        summary.records.emplace(cell.run, read_run(folder.run(cell)));
+      }
+    }
+    summary.cells += 1;
+    summary.done += summary.records.contains(cell.run) ? 1 : 0;
+    summary.unavailable += cell.unavailable.empty() ? 0 : 1;
+  }
+  return status;
+}
+
+// The rows of a contract with their runs, finished or missing.
+std::vector<SummaryRow> rows_of(const MatrixSummary& summary, const MatrixContract& contract,
+                                const Statuses& status) {
+  std::vector<SummaryRow> rows;
+  for (const Cell& cell : summary.matrix->cells) {
+    if (cell.contract != contract.name) continue;
+    const bool same_row = !rows.empty() && rows.back().cell->model == cell.model &&
+                          rows.back().cell->precision == cell.precision;
+    if (!same_row) rows.emplace_back().cell = &cell;
+    SummaryRow& row = rows.back();
+    row.planned += 1;
+    const auto record = summary.records.find(cell.run);
+    if (record != summary.records.end()) {
+      row.runs.runs.push_back(&record->second);
+    } else {
+      row.missing.push_back(missing_text(cell, status.at(cell.run)));
+    }
+  }
+  for (SummaryRow& row : rows) {
+    row.runs.name = row.cell->model;
+    std::sort(row.runs.runs.begin(), row.runs.runs.end(),
+              [](const RunRecord* a, const RunRecord* b) {
+                return a->config.run.seed < b->config.run.seed;
+              });
+  }
+  return rows;
+}
+
+void fill_measures(SummaryRow& row, const SummaryRow& first) {
+  row.loss = measure(row.runs, final_loss);
+  row.bits_per_byte = measure(row.runs, final_bits);
+  row.seconds = measure(row.runs, seconds);
+  row.tokens_per_s = measure(row.runs, tokens_per_s);
+  row.steps = measure(
+      row.runs, [](const RunRecord& run) { return std::optional<double>(double(run.steps_done)); });
+  if (&row != &first) {
+    row.difference =
+        paired_difference(values_of(row.runs, final_loss), values_of(first.runs, final_loss));
+  }
+  fill_health(row);
+}
+
+// The loss that time is measured to: that of the configuration, else the first row's worst.
+void choose_target(ContractTable& table) {
+  const SummaryRow& first = table.rows.front();
+  table.target_nats = first.cell->config.run.target_loss;
+  table.target_given = table.target_nats > 0;
+  if (table.target_given) return;
+  for (const SeedValue& v : values_of(first.runs, final_loss)) {
+    table.target_nats = std::max(table.target_nats, v.value);
+  }
+}
+
+ContractTable table_of(const MatrixSummary& summary, const MatrixContract& contract,
+                       const Statuses& status) {
+  ContractTable table;
+  table.contract = contract;
+  table.rows = rows_of(summary, contract, status);
+  for (SummaryRow& row : table.rows) fill_measures(row, table.rows.front());
+  choose_target(table);
+  if (table.target_nats > 0) {
+    for (SummaryRow& row : table.rows) fill_target(row, table.target_nats);
+  }
+  return table;
+}
+
 }  // namespace
 
 double SummaryRow::tokens() const {
@@ -96,65 +181,9 @@ double SummaryRow::flops() const {
 MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder) {
   MatrixSummary summary{
       .matrix = &matrix, .records = {}, .different_data = different_data(matrix), .tables = {}};
-  std::map<std::string, CellStatus> status;  // by run
-  for (const Cell& cell : matrix.cells) {
-    if (!status.contains(cell.run)) {
-      const CellStatus now = status[cell.run] = folder.status(cell);
-      if (now.state == CellState::kDone && now.differences.empty()) {
-        summary.records.emplace(cell.run, read_run(folder.run(cell)));
-      }
-    }
-    summary.cells += 1;
-    summary.done += summary.records.contains(cell.run) ? 1 : 0;
-    summary.unavailable += cell.unavailable.empty() ? 0 : 1;
-  }
+  const Statuses status = read_runs(summary, folder);
   for (const MatrixContract& contract : matrix.file.contracts) {
-    ContractTable table;
-    table.contract = contract;
-    for (const Cell& cell : matrix.cells) {
-      if (cell.contract != contract.name) continue;
-      const bool same_row = !table.rows.empty() && table.rows.back().cell->model == cell.model &&
-                            table.rows.back().cell->precision == cell.precision;
-      if (!same_row) table.rows.emplace_back().cell = &cell;
-      SummaryRow& row = table.rows.back();
-      row.planned += 1;
-      const auto record = summary.records.find(cell.run);
-      if (record != summary.records.end()) {
-        row.runs.runs.push_back(&record->second);
-      } else {
-        row.missing.push_back(missing_text(cell, status[cell.run]));
-      }
-    }
-    for (SummaryRow& row : table.rows) {
-      auto& runs = row.runs.runs;
-      std::sort(runs.begin(), runs.end(), [](const RunRecord* a, const RunRecord* b) {
-        return a->config.run.seed < b->config.run.seed;
-      });
-      row.runs.name = row.cell->model;
-      row.loss = measure(row.runs, final_loss);
-      row.bits_per_byte = measure(row.runs, final_bits);
-      row.seconds = measure(row.runs, seconds);
-      row.tokens_per_s = measure(row.runs, tokens_per_s);
-      row.steps = measure(row.runs, [](const RunRecord& run) {
-        return std::optional<double>(double(run.steps_done));
-      });
-      row.difference = &row == &table.rows.front()
-                           ? std::nullopt
-                           : paired_difference(values_of(row.runs, final_loss),
-                                               values_of(table.rows.front().runs, final_loss));
-      fill_health(row);
-    }
-    table.target_nats = table.rows.front().cell->config.run.target_loss;
-    table.target_given = table.target_nats > 0;
-    if (!table.target_given) {
-      for (const SeedValue& v : values_of(table.rows.front().runs, final_loss)) {
-        table.target_nats = std::max(table.target_nats, v.value);
-      }
-    }
-    if (table.target_nats > 0) {
-      for (SummaryRow& row : table.rows) fill_target(row, table.target_nats);
-    }
-    summary.tables.push_back(std::move(table));
+    summary.tables.push_back(table_of(summary, contract, status));
     rank(summary.tables.back());
   }
   return summary;

@@ -10,6 +10,7 @@
 
 #include "cuda/exec.h"
 #include "ops/attention/cpu_geometry.h"
+#include "ops/attention/cpu_softmax.h"
 #include "ops/cpu_gemm/transpose.h"
 #include "ops/quantise/cpu_amax.h"
 
@@ -79,33 +80,38 @@ int first_vector(bool diagonal, int key) {
 template <int D>
 using Shape = Geometry<bf16, D>;
 
-// 64 queries of one head against all keys before them. The weighted sum of v is kept transposed:
-// (D, queries).
+// 64 queries of one head, and one tile of the keys at a time. The weighted sum of v is kept
+// transposed: (D, queries).
 template <int D>
-void queries_forward(const Text<bf16>& text, int64_t h, int64_t q0) {
+struct ForwardTile {
   using G = Shape<D>;
   using L = typename G::L;
-  const int64_t kv = text.kv_of(h);
-  const float scale = kLog2E / std::sqrt(float(D));
-
-  alignas(64) uint32_t rows[kTile][G::kSteps];
+  const Text<bf16>& text;
+  int64_t head, q0;
+  alignas(64) uint32_t rows[kTile][G::kSteps];  // of the keys, after load_keys()
   alignas(64) uint32_t q_across[G::kSteps][kTile];
   alignas(64) uint32_t v_pairs[kKeySteps][D];
   alignas(64) uint32_t v_across[D][kKeySteps];
   alignas(64) uint32_t p[kKeySteps][kTile];
-  alignas(64) float s[kTile][kTile];
-  alignas(64) float out[D][kTile] = {};
-  f32x16 top[kTileVectors], sum[kTileVectors] = {};
-  for (f32x16& t : top) t = broadcast(-INFINITY);
+  alignas(64) float s[kTile][kTile];     // (keys, queries)
+  alignas(64) float out[D][kTile] = {};  // sum of p v
+  alignas(64) float shrink[kTile];       // of each query's sums, when its maximum grows
 
-  load_rows_at<L, D>(rows, [&](int r) { return text.query(q0 + r, h); });
-  transpose_rows<G::kSteps>(q_across, rows);
-  for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
-    const bool diagonal = k0 == q0;
+  ForwardTile(const Text<bf16>& of, int64_t h, int64_t first) : text(of), head(h), q0(first) {
+    load_rows_at<L, D>(rows, [&](int r) { return text.query(q0 + r, head); });
+    transpose_rows<G::kSteps>(q_across, rows);
+  }
+
+  [[gnu::always_inline]] void load_keys(int64_t k0) {
+    const int64_t kv = text.kv_of(head);
     load_rows_at<L, D>(rows, [&](int r) { return text.value(k0 + r, kv); });
     pair_rows<L, D>(v_pairs, rows);
     transpose_pairs<D>(v_across, v_pairs);
     load_rows_at<L, D>(rows, [&](int r) { return text.key(k0 + r, kv); });
+  }
+
+  // s = k q
+  [[gnu::always_inline]] void multiply_keys(bool diagonal) {
     multiply({.c = s[0],
               .c_stride = kTile,
               .a = rows[0],
@@ -116,40 +122,47 @@ void queries_forward(const Text<bf16>& text, int64_t h, int64_t q0) {
               .columns = kTile,
               .steps = G::kSteps},
              Sums::kFromZero, diagonal ? above_diagonal : nullptr);
+  }
 
-    f32x16 before[kTileVectors];
-    std::copy(top, top + kTileVectors, before);
+  // s = scale s, -infinity where masked, and its maximum.
+  [[gnu::always_inline]] void score(OnlineSoftmax& softmax, bool diagonal) {
+    const float scale = kLog2E / std::sqrt(float(D));
     for (int j = 0; j < kTile; ++j) {
       const int first = first_vector(diagonal, j);
       for (int v = first; v < kTileVectors; ++v) {
         f32x16 x = load(s[j] + v * kVector) * scale;
         if (diagonal && v == first) x = sees(j - v * kVector) ? x : broadcast(-INFINITY);
-        top[v] = top[v] < x ? x : top[v];
+        softmax.top[v] = softmax.top[v] < x ? x : softmax.top[v];
         store(s[j] + v * kVector, x);
       }
     }
-    f32x16 shrink[kTileVectors];
-    for (int v = 0; v < kTileVectors; ++v) {
-      shrink[v] = exp2_fast(before[v] - top[v]);
-      sum[v] *= shrink[v];
-    }
+  }
+
+  // p = exp2(s - maximum), and its sum.
+  [[gnu::always_inline]] void exponentiate(OnlineSoftmax& softmax, bool diagonal) {
     for (int j = 0; j < kTile; j += 2) {
       const int first = first_vector(diagonal, j);
       for (int v = 0; v < first; ++v) std::memset(p[j / 2] + v * kVector, 0, 4 * kVector);
       for (int v = first; v < kTileVectors; ++v) {
-        const f32x16 even = exp2_fast(load(s[j] + v * kVector) - top[v]);
-        const f32x16 odd = exp2_fast(load(s[j + 1] + v * kVector) - top[v]);
-        sum[v] += even + odd;
+        const f32x16 even = exp2_fast(load(s[j] + v * kVector) - softmax.top[v]);
+        const f32x16 odd = exp2_fast(load(s[j + 1] + v * kVector) - softmax.top[v]);
+        softmax.sum[v] += even + odd;
         L::store_pair(p[j / 2], kTile, v, even, odd);
       }
     }
-    if (k0 > 0) {
-      for (int d = 0; d < D; ++d) {
-        for (int v = 0; v < kTileVectors; ++v) {
-          store(out[d] + v * kVector, load(out[d] + v * kVector) * shrink[v]);
-        }
+  }
+
+  // out = shrink out
+  [[gnu::always_inline]] void shrink_values() {
+    for (int d = 0; d < D; ++d) {
+      for (int v = 0; v < kTileVectors; ++v) {
+        store(out[d] + v * kVector, load(out[d] + v * kVector) * load(shrink + v * kVector));
       }
     }
+  }
+
+  // out += v p
+  [[gnu::always_inline]] void add_values() {
     multiply({.c = out[0],
               .c_stride = kTile,
               .a = v_across[0],
@@ -162,31 +175,54 @@ void queries_forward(const Text<bf16>& text, int64_t h, int64_t q0) {
              Sums::kContinue);
   }
 
-  alignas(64) float total[kTile], largest[kTile];
-  for (int v = 0; v < kTileVectors; ++v) {
-    store(total + v * kVector, sum[v]);
-    store(largest + v * kVector, top[v]);
-    for (int d = 0; d < D; ++d) {
-      store(out[d] + v * kVector, load(out[d] + v * kVector) * (1.0f / sum[v]));
+  // Divides out by the sums, and stores it and lse.
+  void store_rows(const OnlineSoftmax& softmax) {
+    for (int v = 0; v < kTileVectors; ++v) {
+      for (int d = 0; d < D; ++d) {
+        store(out[d] + v * kVector, load(out[d] + v * kVector) * (1.0f / softmax.sum[v]));
+      }
+    }
+    const SoftmaxOfQueries queries(softmax);
+    const int begin = int(text.begin_of(q0) - q0), end = int(text.end_of(q0) - q0);
+    for (int q = begin / amx::kTile * amx::kTile; q < end; q += amx::kTile) {
+      const int from = std::max(q, begin), to = std::min<int>(q + amx::kTile, end);
+      store_across(q, from, to);
+      for (int r = from; r < to; ++r) text.keep_lse(q0 + r, head, queries.lse(r));
     }
   }
-  alignas(64) uint32_t across[amx::kTile][amx::kTile];
-  const int begin = int(text.begin_of(q0) - q0), end = int(text.end_of(q0) - q0);
-  for (int q = begin / amx::kTile * amx::kTile; q < end; q += amx::kTile) {
-    const int from = std::max(q, begin), to = std::min<int>(q + amx::kTile, end);
+
+  // Stores the rows [from, to) of the 16 queries from q on.
+  void store_across(int q, int from, int to) const {
+    alignas(64) uint32_t across[amx::kTile][amx::kTile];
     for (int d = 0; d < D; d += amx::kTile) {
       panel::transpose_16(across[0], amx::kTile, reinterpret_cast<const std::byte*>(&out[d][q]),
                           4 * kTile);
       for (int r = from; r < to; ++r) {
         f32x16 x;
         std::memcpy(&x, across[r - q], sizeof x);
-        store(text.out_row(q0 + r, h) + d, x);
+        store(text.out_row(q0 + r, head) + d, x);
       }
     }
-    for (int r = from; r < to; ++r) {
-      text.keep_lse(q0 + r, h, (largest[r] + std::log2(total[r])) * kLn2);
-    }
   }
+};
+
+// 64 queries of one head against all keys that they see.
+template <int D>
+void queries_forward(const Text<bf16>& text, int64_t h, int64_t q0) {
+  ForwardTile<D> tile(text, h, q0);
+  OnlineSoftmax softmax;
+  for (int64_t k0 = 0; k0 <= q0; k0 += kTile) {
+    const bool diagonal = k0 == q0;
+    const OnlineSoftmax before = softmax;
+    tile.load_keys(k0);
+    tile.multiply_keys(diagonal);
+    tile.score(softmax, diagonal);
+    softmax.rescale(before, tile.shrink);
+    tile.exponentiate(softmax, diagonal);
+    if (k0 > 0) tile.shrink_values();
+    tile.add_values();
+  }
+  tile.store_rows(softmax);
 }
 
 // Tiles of 64 queries of one head, in every layout that backward needs. dq is kept transposed.

@@ -112,6 +112,260 @@ class BlockRows {
   alignas(64) uint32_t packed_[kBlockRows * kPackedStride];
 };
 
+// Up to 32 columns of packed panels.
+struct PanelColumns {
+  int64_t first, count;
+  int64_t width;          // count, padded to whole tiles
+  const uint32_t* words;  // of the first step
+  int64_t stride;         // words from a step to the next
+
+  const uint32_t* step(int64_t s) const { return words + s * stride; }
+};
+
+// The columns from `first` on; `all` columns are in panels of `panel_words` words.
+PanelColumns panel_columns(const uint32_t* panels, int64_t panel_words, int64_t all,
+                           int64_t first) {
+  const int64_t panel = first / kPanelCols, begin = panel * kPanelCols;
+  const int64_t count = std::min(kBlockCols, all - first);
+  return {.first = first,
+          .count = count,
+          .width = padded_cols(count),
+          .words = panels + panel * panel_words + (first - begin),
+          .stride = padded_cols(std::min(kPanelCols, all - begin))};
+}
+
+// One call of multiply_amx().
+template <typename Y>
+class Multiplication {
+ public:
+  explicit Multiplication(const Product<bf16, Y>& p) : p_(p), a_(p) {}
+
+  void run() {
+    const int64_t passes = std::max<int64_t>(1, ceil_div(whole_, kPassSteps));
+    for (int64_t strip = 0; strip < p_.cols; strip += kStripCols) {
+      for (int64_t pass = 0; pass < passes; ++pass) {
+        const bool ends = pass == passes - 1;
+        const int64_t first = pass * kPassSteps, last = std::min(whole_, first + kPassSteps);
+        multiply_strip(strip, {.first = first,
+                               .last = last,
+                               .starts = pass == 0,
+                               .ends = ends,
+                               .a = a_.tiles(first, (ends ? all_steps_ : last) - first)});
+      }
+    }
+  }
+
+ private:
+  // Steps [first, last) of a strip of columns, whole tiles of them. The pass that ends the sums
+  // also takes the steps after `whole_`.
+  struct Pass {
+    int64_t first, last;
+    bool starts, ends;
+    const std::byte* a;  // the tiles of its steps
+  };
+  // A block of c: rows [i, i + rows).
+  struct Rows {
+    int64_t i, rows;
+    float* sum;  // of its first row, kStripCols apart
+  };
+
+  void multiply_strip(int64_t strip, const Pass& pass) {
+    const int64_t strip_end = std::min(p_.cols, strip + kStripCols);
+    for (int64_t col = strip; col < strip_end; col += kBlockCols) {
+      const PanelColumns b = panel_columns(p_.panels, kPanelCols * all_steps_, p_.cols, col);
+      const std::byte* b_rest =
+          pass.ends ? rest_.fill(b.step(whole_), b.stride, all_steps_ - whole_, b.width) : nullptr;
+      for (int64_t i = 0; i < p_.rows; i += kAmxRows) {
+        const Rows r{.i = i,
+                     .rows = std::min(kAmxRows, p_.rows - i),
+                     .sum = sums_ + i * kStripCols + (col - strip)};
+        compute_block(pass, r, b, b_rest);
+      }
+    }
+  }
+
+  void compute_block(const Pass& pass, const Rows& r, const PanelColumns& b,
+                     const std::byte* b_rest) {
+    Block x{.a = pass.a + r.i * a_.stride(),
+            .a_stride = a_.stride(),
+            .a_tile = kTile * a_.stride(),
+            .a_chunk = 4 * kTile,
+            .b = reinterpret_cast<const std::byte*>(b.step(pass.first)),
+            .b_stride = 4 * b.stride,
+            .b_rest = b_rest,
+            .chunks = (pass.last - pass.first) / kTile,
+            .start = pass.starts ? load_start(r, b) : r.sum,
+            .c = r.sum,
+            .start_stride = 4 * kStripCols,
+            .c_stride = 4 * kStripCols};
+    if constexpr (std::is_same_v<Y, float>) {
+      const bool whole_tiles = r.rows % kTile == 0 && b.count % kTile == 0;
+      if (pass.ends && whole_tiles && !p_.scale) {
+        x.c = p_.c + r.i * p_.c_stride + b.first;
+        x.c_stride = 4 * p_.c_stride;
+      }
+    }
+    multiply_block(x, ceil_div(r.rows, kTile), b.width / kTile);
+    if (pass.ends && x.c == r.sum) store_block(r, b);
+  }
+
+  // Where the sums of a block start: p.start, copied to them, or null for 0. Not inlined, so that
+  // the registers are left to the loops over blocks and chunks.
+  [[gnu::noinline]] const float* load_start(const Rows& r, const PanelColumns& b) {
+    if (p_.start == nullptr || p_.scale) return nullptr;
+    for (int64_t row = 0; row < r.rows; ++row) {
+      load_rows(r.sum + row * kStripCols, p_.start + (r.i + row) * p_.c_stride + b.first, b.count);
+    }
+    return r.sum;
+  }
+
+  // The epilogue: c = sum, or start + scale sum.
+  void store_block(const Rows& r, const PanelColumns& b) {
+    for (int64_t row = 0; row < r.rows; ++row) {
+      const int64_t at = (r.i + row) * p_.c_stride + b.first;
+      const float* sum = r.sum + row * kStripCols;
+      if (p_.scale) {
+        store_scaled(p_.c + at, p_.start == nullptr ? nullptr : p_.start + at, *p_.scale, sum,
+                     b.count);
+      } else {
+        store_rows(p_.c + at, sum, b.count);
+      }
+    }
+  }
+
+  const Product<bf16, Y>& p_;
+  const int64_t all_steps_ = steps<bf16>(p_.k), whole_ = all_steps_ / kTile * kTile;
+  BlockRows<Y> a_;
+  // Sums between passes, and of blocks that are stored in parts.
+  alignas(64) float sums_[kBlockRows * kStripCols];
+  RestOfSteps rest_;
+};
+
+// One call of accumulate_amx().
+class Accumulation {
+ public:
+  explicit Accumulation(const OuterProduct<bf16>& p) : p_(p) {}
+
+  void run() {
+    const int64_t all_steps = steps<bf16>(p_.k);
+    const int64_t slabs = ceil_div(all_steps, kSlabSteps);
+    const int64_t slab_steps = slabs == 0 ? 0 : round_up(ceil_div(all_steps, slabs), kTile);
+    for (int64_t first = 0; first < all_steps; first += slab_steps) {
+      const int64_t count = std::min(slab_steps, all_steps - first);
+      pack_slab(first, count);
+      multiply_slab(first, count);
+    }
+  }
+
+ private:
+  // The steps of a slab in 32 columns of b.
+  struct SlabSteps {
+    int64_t count;
+    const std::byte* b;
+    const std::byte* b_rest;
+  };
+  // A block of c: rows [i, i + rows).
+  struct Rows {
+    int64_t i, rows;
+    float* c;
+  };
+
+  // Packs the steps [first, first + count) of `a`.
+  void pack_slab(int64_t first, int64_t count) {
+    const int64_t width = padded_cols(p_.rows), chunks = ceil_div(count, kTile);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const int64_t begin = chunk * kTile, end = std::min(count, begin + kTile);
+      pack_rows<bf16>({.panels = chunk_words_,
+                       .panel_words = 0,
+                       .panel_cols = kBlockRows,
+                       .x = p_.a + 2 * (first + begin) * p_.a_stride,
+                       .stride = p_.a_stride,
+                       .row = nullptr,
+                       .k = p_.k - 2 * (first + begin),
+                       .cols = p_.rows},
+                      0, end - begin);
+      std::fill(chunk_words_ + (end - begin) * width, chunk_words_ + kTile * width, 0u);
+      for (int64_t t = 0; t < width / kTile; ++t) {
+        transpose_16(slab_ + (t * chunks + chunk) * kTile * kTile, kTile,
+                     reinterpret_cast<const std::byte*>(chunk_words_ + t * kTile), 4 * width);
+      }
+    }
+  }
+
+  void multiply_slab(int64_t first, int64_t count) {
+    const int64_t whole = count / kTile;
+    for (int64_t col = 0; col < p_.cols; col += kBlockCols) {
+      const PanelColumns b = panel_columns(p_.panels, p_.panel_words, p_.cols, col);
+      const SlabSteps steps{.count = count,
+                            .b = reinterpret_cast<const std::byte*>(b.step(first)),
+                            .b_rest = rest_.fill(b.step(first + whole * kTile), b.stride,
+                                                 count - whole * kTile, b.width)};
+      for (int64_t i = 0; i < p_.rows; i += kAmxRows) {
+        const Rows r{
+            .i = i, .rows = std::min(kAmxRows, p_.rows - i), .c = p_.c + i * p_.c_stride + col};
+        compute_block(steps, r, b);
+      }
+    }
+  }
+
+  void compute_block(const SlabSteps& steps, const Rows& r, const PanelColumns& b) {
+    const int64_t chunks = ceil_div(steps.count, kTile);
+    const bool in_place = r.rows % kTile == 0 && b.count % kTile == 0 && !p_.scale;
+    Block x{.a = reinterpret_cast<const std::byte*>(slab_ + r.i * chunks * kTile),
+            .a_stride = 4 * kTile,
+            .a_tile = 4 * chunks * kTile * kTile,
+            .a_chunk = 4 * kTile * kTile,
+            .b = steps.b,
+            .b_stride = 4 * b.stride,
+            .b_rest = steps.b_rest,
+            .chunks = steps.count / kTile,
+            .start = in_place   ? r.c
+                     : p_.scale ? nullptr
+                                : sum_,
+            .c = in_place ? r.c : sum_,
+            .start_stride = in_place ? 4 * p_.c_stride : 4 * kBlockCols,
+            .c_stride = in_place ? 4 * p_.c_stride : 4 * kBlockCols};
+    if (x.start == sum_) load_block(r, b);
+    prefetch_next(r);
+    multiply_block(x, ceil_div(r.rows, kTile), b.width / kTile);
+    if (!in_place) store_block(r, b);
+  }
+
+  void load_block(const Rows& r, const PanelColumns& b) {
+    for (int64_t row = 0; row < r.rows; ++row) {
+      load_rows(sum_ + row * kBlockCols, r.c + row * p_.c_stride, b.count);
+    }
+  }
+
+  // Prefetches c of the next block.
+  void prefetch_next(const Rows& r) const {
+    for (int64_t row = kAmxRows; row < std::min(2 * kAmxRows, p_.rows - r.i); ++row) {
+      __builtin_prefetch(r.c + row * p_.c_stride, 1);
+      __builtin_prefetch(r.c + row * p_.c_stride + kTile, 1);
+    }
+  }
+
+  // The epilogue: c = sum, or c + scale sum.
+  void store_block(const Rows& r, const PanelColumns& b) const {
+    for (int64_t row = 0; row < r.rows; ++row) {
+      float* c = r.c + row * p_.c_stride;
+      const float* sum = sum_ + row * kBlockCols;
+      if (p_.scale) {
+        store_scaled<float>(c, c, *p_.scale, sum, b.count);
+      } else {
+        store_rows(c, sum, b.count);
+      }
+    }
+  }
+
+  const OuterProduct<bf16>& p_;
+  // The columns of `a` as tiles: (row tile, chunk of steps, 16 rows, 16 steps).
+  alignas(64) uint32_t slab_[kBlockRows * kSlabSteps];
+  alignas(64) uint32_t chunk_words_[kTile * kBlockRows];
+  alignas(64) float sum_[kAmxRows * kBlockCols];
+  RestOfSteps rest_;
+};
+
 }  // namespace
 
 bool has_amx() {
@@ -124,152 +378,12 @@ bool has_amx() {
 template <typename Y>
 void multiply_amx(const Product<bf16, Y>& p) {
   const TileUnit unit;
-  const int64_t all_steps = steps<bf16>(p.k), whole = all_steps / kTile * kTile;
-  const int64_t passes = std::max<int64_t>(1, ceil_div(whole, kPassSteps));
-  BlockRows<Y> a(p);
-  // Sums between passes, and of blocks that are stored in parts.
-  alignas(64) float sums[kBlockRows * kStripCols];
-  RestOfSteps rest;
-  for (int64_t strip = 0; strip < p.cols; strip += kStripCols) {
-    const int64_t strip_end = std::min(p.cols, strip + kStripCols);
-    for (int64_t pass = 0; pass < passes; ++pass) {
-      const int64_t first = pass * kPassSteps, last = std::min(whole, first + kPassSteps);
-      const bool final_pass = pass == passes - 1;
-      const std::byte* tiles = a.tiles(first, (final_pass ? all_steps : last) - first);
-      for (int64_t col = strip; col < strip_end; col += kBlockCols) {
-        const int64_t panel_col = col / kPanelCols * kPanelCols;
-        const int64_t panel_width = padded_cols(std::min(kPanelCols, p.cols - panel_col));
-        const int64_t cols = std::min(kBlockCols, p.cols - col), width = padded_cols(cols);
-        const uint32_t* panel = p.panels + panel_col * all_steps + (col - panel_col);
-        const std::byte* b_rest = nullptr;
-        if (final_pass) {
-          b_rest = rest.fill(panel + whole * panel_width, panel_width, all_steps - whole, width);
-        }
-        for (int64_t i = 0; i < p.rows; i += kAmxRows) {
-          const int64_t rows = std::min(kAmxRows, p.rows - i);
-          float* sum = sums + i * kStripCols + (col - strip);
-          Block x{.a = tiles + i * a.stride(),
-                  .a_stride = a.stride(),
-                  .a_tile = kTile * a.stride(),
-                  .a_chunk = 4 * kTile,
-                  .b = reinterpret_cast<const std::byte*>(panel + first * panel_width),
-                  .b_stride = 4 * panel_width,
-                  .b_rest = b_rest,
-                  .chunks = (last - first) / kTile,
-                  .start = sum,
-                  .c = sum,
-                  .start_stride = 4 * kStripCols,
-                  .c_stride = 4 * kStripCols};
-          if (pass == 0 && (p.start == nullptr || p.scale)) {
-            x.start = nullptr;
-          } else if (pass == 0) {
-            for (int64_t r = 0; r < rows; ++r) {
-              load_rows(sum + r * kStripCols, p.start + (i + r) * p.c_stride + col, cols);
-            }
-          }
-          Y* c = p.c + i * p.c_stride + col;
-          if constexpr (std::is_same_v<Y, float>) {
-            if (final_pass && rows % kTile == 0 && cols % kTile == 0 && !p.scale) {
-              x.c = c;
-              x.c_stride = 4 * p.c_stride;
-            }
-          }
-          multiply_block(x, ceil_div(rows, kTile), width / kTile);
-          if (!final_pass || x.c != sum) continue;
-          for (int64_t r = 0; r < rows; ++r) {
-            const float* from = sum + r * kStripCols;
-            if (p.scale) {
-              const Y* start = p.start == nullptr ? nullptr : p.start + (i + r) * p.c_stride + col;
-              store_scaled(c + r * p.c_stride, start, *p.scale, from, cols);
-            } else {
-              store_rows(c + r * p.c_stride, from, cols);
-            }
-          }
-        }
-      }
-    }
-  }
+  Multiplication<Y>(p).run();
 }
 
 void accumulate_amx(const OuterProduct<bf16>& p) {
   const TileUnit unit;
-  // The columns of `a` as tiles: (row tile, chunk of steps, 16 rows, 16 steps).
-  alignas(64) uint32_t slab[kBlockRows * kSlabSteps];
-  alignas(64) uint32_t chunk_words[kTile * kBlockRows];
-  alignas(64) float sum[kAmxRows * kBlockCols];
-  RestOfSteps rest;
-  const int64_t all_steps = steps<bf16>(p.k), slab_width = padded_cols(p.rows);
-  const int64_t slabs = ceil_div(all_steps, kSlabSteps);
-  const int64_t slab_steps = slabs == 0 ? 0 : round_up(ceil_div(all_steps, slabs), kTile);
-  for (int64_t first = 0; first < all_steps; first += slab_steps) {
-    const int64_t count = std::min(slab_steps, all_steps - first);
-    const int64_t chunks = ceil_div(count, kTile), whole = count / kTile;
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      const int64_t begin = chunk * kTile, end = std::min(count, begin + kTile);
-      pack_rows<bf16>({.panels = chunk_words,
-                       .panel_words = 0,
-                       .panel_cols = kBlockRows,
-                       .x = p.a + 2 * (first + begin) * p.a_stride,
-                       .stride = p.a_stride,
-                       .row = nullptr,
-                       .k = p.k - 2 * (first + begin),
-                       .cols = p.rows},
-                      0, end - begin);
-      std::fill(chunk_words + (end - begin) * slab_width, chunk_words + kTile * slab_width, 0u);
-      for (int64_t t = 0; t < slab_width / kTile; ++t) {
-        transpose_16(slab + (t * chunks + chunk) * kTile * kTile, kTile,
-                     reinterpret_cast<const std::byte*>(chunk_words + t * kTile), 4 * slab_width);
-      }
-    }
-    for (int64_t col = 0; col < p.cols; col += kBlockCols) {
-      const int64_t panel_col = col / kPanelCols * kPanelCols;
-      const int64_t panel_width = padded_cols(std::min(kPanelCols, p.cols - panel_col));
-      const int64_t cols = std::min(kBlockCols, p.cols - col), width = padded_cols(cols);
-      const uint32_t* b = p.panels + panel_col / kPanelCols * p.panel_words + first * panel_width +
-                          (col - panel_col);
-      const std::byte* b_rest =
-          rest.fill(b + whole * kTile * panel_width, panel_width, count - whole * kTile, width);
-      for (int64_t i = 0; i < p.rows; i += kAmxRows) {
-        const int64_t rows = std::min(kAmxRows, p.rows - i);
-        float* c = p.c + i * p.c_stride + col;
-        const bool in_place = rows % kTile == 0 && cols % kTile == 0 && !p.scale;
-        Block x{.a = reinterpret_cast<const std::byte*>(slab + i * chunks * kTile),
-                .a_stride = 4 * kTile,
-                .a_tile = 4 * chunks * kTile * kTile,
-                .a_chunk = 4 * kTile * kTile,
-                .b = reinterpret_cast<const std::byte*>(b),
-                .b_stride = 4 * panel_width,
-                .b_rest = b_rest,
-                .chunks = whole,
-                .start = in_place  ? c
-                         : p.scale ? nullptr
-                                   : sum,
-                .c = in_place ? c : sum,
-                .start_stride = in_place ? 4 * p.c_stride : 4 * kBlockCols,
-                .c_stride = in_place ? 4 * p.c_stride : 4 * kBlockCols};
-        if (x.start == sum) {
-          for (int64_t r = 0; r < rows; ++r) {
-            load_rows(sum + r * kBlockCols, c + r * p.c_stride, cols);
-          }
-        }
-        // Prefetches c of the next block.
-        for (int64_t r = kAmxRows; r < std::min(2 * kAmxRows, p.rows - i); ++r) {
-          __builtin_prefetch(c + r * p.c_stride, 1);
-          __builtin_prefetch(c + r * p.c_stride + kTile, 1);
-        }
-        multiply_block(x, ceil_div(rows, kTile), width / kTile);
-        if (in_place) continue;
-        for (int64_t r = 0; r < rows; ++r) {
-          float* row = c + r * p.c_stride;
-          if (p.scale) {
-            store_scaled<float>(row, row, *p.scale, sum + r * kBlockCols, cols);
-          } else {
-            store_rows(row, sum + r * kBlockCols, cols);
-          }
-        }
-      }
-    }
-  }
+  Accumulation(p).run();
 }
 
 template void multiply_amx<float>(const Product<bf16, float>&);

@@ -17,7 +17,7 @@ struct CoreEvaluation {
   std::string device = "auto";
   int64_t max_rows = 0;               // per task, 0: all
   int64_t max_tokens = 0;             // per prompt, 0: the sequence length of training
-  int64_t batch = 4096;               // tokens per forward pass; <= 0: the device's default
+  int64_t batch = 0;                  // tokens per forward pass; <= 0: the device's default
   std::optional<CorePart> part = {};  // share of one of several processes
   ScorerConfig::Way way = ScorerConfig::Way::kBatches;
 };

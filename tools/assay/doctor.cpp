@@ -4,8 +4,6 @@
 #include <sqlite3.h>
 #include <zstd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -138,26 +136,10 @@ ordered_json memory_facts() {
   return j;
 }
 
-// GB/s read plus written by all cores, copying between blocks larger than the caches.
-double copy_gb_per_s(Exec on) {
-  constexpr int64_t kBytes = int64_t{256} << 20, kPiece = int64_t{1} << 20;
-  std::vector<std::byte> from(kBytes, std::byte{1}), to(kBytes);
-  double best = 1e30;
-  for (int round = 0; round < 4; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    parallel_ranges(on, kBytes, kPiece, [&](int64_t begin, int64_t end) {
-      std::memcpy(to.data() + begin, from.data() + begin, size_t(end - begin));
-    });
-    best = std::min(
-        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return 2e-9 * double(kBytes) / best;
-}
-
 ordered_json cpu_limits(int cores) {
   const Exec on{.threads = cores};
   ordered_json j;
-  j["copy_gb_per_s"] = copy_gb_per_s(on);
+  j["copy_gb_per_s"] = measured_copy_gb_per_s(on);
   j["matmul_fp32_gflop_per_s"] = measured_matmul_limit_gflops(on, LimitType::kFloat);
   j["matmul_bf16_gflop_per_s"] = measured_matmul_limit_gflops(on, LimitType::kBf16);
   return j;

@@ -235,6 +235,76 @@ int print_failures(const std::vector<FailedRun>& failed, const std::vector<const
   return only_guards ? kExitStoppedByGuard : kExitUserError;
 }
 
+// --dry-run
+int print_plan(const Arguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
+  examine_plan(a, plan, folder);
+  std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
+  return kExitDone;
+}
+
+// The runs of a plan that are not done, by what becomes of them.
+struct Work {
+  std::vector<PlannedRun> planned;
+  std::vector<ReusableRun> reused;
+  std::vector<FailedRun> failed;  // stopped by their guards earlier
+};
+
+Work work_of(const MatrixPlan& plan) {
+  Work work;
+  for (const PlannedCell& p : plan.runs) {
+    const bool fresh = !p.status.differences.empty();
+    if (!p.reuse.empty()) {
+      work.reused.push_back({.cell = p.cell, .run = p.reuse});
+    } else if (p.status.state == CellState::kGuard && !fresh) {
+      work.failed.push_back({.cell = p.cell->name,
+                             .code = kExitStoppedByGuard,
+                             .error = strprintf("stopped by its guard (%s) at step %ld",
+                                                p.status.end.c_str(), long(p.status.steps_done))});
+    } else if (p.status.state != CellState::kDone || fresh) {
+      work.planned.push_back({.cell = p.cell, .status = p.status, .fresh = fresh});
+    }
+  }
+  return work;
+}
+
+// Makes the folder, which the caller has locked, ready for the runs. Evidence and data are checked
+// before anything is written.
+void prepare_folder(const Arguments& a, const MatrixFolder& folder, const Matrix& matrix,
+                    const MatrixEdits& edits, const Work& work) {
+  remove_incomplete_copies(matrix, folder);
+  const std::vector<TakenRun> taken = examine_runs(a, work.reused, folder);
+  prepare_data(work.planned);
+  // Before copying, so that an interrupted copy is in a matrix's folder.
+  write_matrix(folder, matrix, edits);
+  take_over_runs(taken, folder);
+  for (const PlannedRun& run : work.planned) folder.write_config(*run.cell);
+}
+
+// Trains what is planned, writes the tables, and returns the exit code.
+int train_matrix(const Arguments& a, const MatrixFolder& folder, const Matrix& matrix,
+                 const MatrixPlan& plan, Work work) {
+  say(strprintf("matrix %s: %zu runs, %zu of them done; %zu to train in %s",
+                matrix.file.name.c_str(), plan.runs.size(),
+                plan.runs.size() - work.planned.size() - work.failed.size(), work.planned.size(),
+                folder.path().c_str()));
+  RunnerOptions options{
+      .program = a.command.front(),
+      .budget = {.jobs = matrix.file.jobs, .memory_bytes = matrix.file.memory_bytes}};
+  if (a.stop_on_failure) options.on_failure = RunnerOptions::OnFailure::kStop;
+  const RunnerResult result = train_cells(folder, std::move(work.planned), options);
+  std::vector<FailedRun>& failed = work.failed;
+  failed.insert(failed.end(), result.failed.begin(), result.failed.end());
+  print_summary(a, folder, matrix);
+  if (result.interrupted) {
+    say("interrupted: run the same command to resume");
+    return kExitInterrupted;
+  }
+  if (!failed.empty() || !plan.unavailable.empty()) {
+    return print_failures(failed, plan.unavailable, folder);
+  }
+  return kExitDone;
+}
+
 int run_matrix(const Arguments& a) {
   Matrix matrix = lay_out(load_file(a));
   const MatrixFolder folder(a.folder.empty() ? "runs/" + matrix.file.name : a.folder);
@@ -246,9 +316,7 @@ int run_matrix(const Arguments& a) {
   for (const std::string& run : reusable.unfinished) say("not reused: " + run);
   if (a.dry_run) {
     say_edits(edits);
-    examine_plan(a, plan, folder);
-    std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
-    return kExitDone;
+    return print_plan(a, plan, folder);
   }
   if (a.summary) {
     if (!edits.started) {
@@ -259,55 +327,15 @@ int run_matrix(const Arguments& a) {
   require_same_data_for_all(a, matrix);
   say_edits(edits);
   require_unchanged(a, folder, edits);
-
-  std::vector<PlannedRun> planned;
-  std::vector<ReusableRun> reused;
-  std::vector<FailedRun> failed;
-  for (const PlannedCell& p : plan.runs) {
-    const bool fresh = !p.status.differences.empty();
-    if (!p.reuse.empty()) {
-      reused.push_back({.cell = p.cell, .run = p.reuse});
-    } else if (p.status.state == CellState::kGuard && !fresh) {
-      failed.push_back({.cell = p.cell->name,
-                        .code = kExitStoppedByGuard,
-                        .error = strprintf("stopped by its guard (%s) at step %ld",
-                                           p.status.end.c_str(), long(p.status.steps_done))});
-    } else if (p.status.state != CellState::kDone || fresh) {
-      planned.push_back({.cell = p.cell, .status = p.status, .fresh = fresh});
-    }
-  }
+  Work work = work_of(plan);
   for (const Cell* cell : plan.unavailable)
     say("warning: " + cell->name + ": " + cell->unavailable);
-  require_memory(matrix.file, planned);
+  require_memory(matrix.file, work.planned);
 
   make_folders(folder.path());
   const FolderLock lock(folder.path(), "choose another --run-dir");
-  remove_incomplete_copies(matrix, folder);
-  const std::vector<TakenRun> taken = examine_runs(a, reused, folder);
-  prepare_data(planned);
-  write_matrix(folder, matrix,
-               edits);  // before copying, so that an interrupted copy is in a matrix's folder
-  take_over_runs(taken, folder);
-  for (const PlannedRun& run : planned) folder.write_config(*run.cell);
-  say(strprintf("matrix %s: %zu runs, %zu of them done; %zu to train in %s",
-                matrix.file.name.c_str(), plan.runs.size(),
-                plan.runs.size() - planned.size() - failed.size(), planned.size(),
-                folder.path().c_str()));
-  RunnerOptions options{
-      .program = a.command.front(),
-      .budget = {.jobs = matrix.file.jobs, .memory_bytes = matrix.file.memory_bytes}};
-  if (a.stop_on_failure) options.on_failure = RunnerOptions::OnFailure::kStop;
-  const RunnerResult result = train_cells(folder, std::move(planned), options);
-  failed.insert(failed.end(), result.failed.begin(), result.failed.end());
-  print_summary(a, folder, matrix);
-  if (result.interrupted) {
-    say("interrupted: run the same command to resume");
-    return kExitInterrupted;
-  }
-  if (!failed.empty() || !plan.unavailable.empty()) {
-    return print_failures(failed, plan.unavailable, folder);
-  }
-  return kExitDone;
+  prepare_folder(a, folder, matrix, edits, work);
+  return train_matrix(a, folder, matrix, plan, std::move(work));
 }
 
 }  // namespace
