@@ -186,7 +186,7 @@ template <int N>
 GPU_DEVICE void add_rows(const float (&acc)[N / 2], float* c, int adds, int rows, int column,
                          int width) {
   constexpr int kBatch = 8;  // steps of 8 columns
-  const int at = column + lane() % 4 * 2;
+  const int at = column + accum_column(0);
 #pragma unroll
   for (int base = 0; base < N / 8; base += kBatch) {
     Vec<float, 2> old[kBatch][2] = {};

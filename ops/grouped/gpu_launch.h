@@ -78,7 +78,7 @@ __global__ __launch_bounds__(kGroupedThreads,
       for (float& sum : acc) sum *= scale;
     }
     if constexpr (kSumsTokens) {
-      const int r = of_warp + lane() / 4;
+      const int r = of_warp + accum_row(0);
       float* const matrix = at.part.slot > 0
                                 ? g.work.partial + int64_t{at.part.slot - 1} * g.m * g.n
                                 : static_cast<float*>(g.c) + int64_t{at.part.expert} * g.m * g.n;

@@ -237,7 +237,7 @@ GPU_DEVICE void copy_tiles(const GroupedTileArgs& g, unsigned char* shared,
 
 template <Major Order>
 GPU_DEVICE uint64_t grouped_descriptor(const unsigned char* tile, int step) {
-  return wgmma_descriptor(tile + step * (Order == Major::kK ? 32 : 2048), kGroupedSlabBytes, 1024);
+  return wgmma_descriptor(tile + step * k_step_bytes<Order>(), kGroupedSlabBytes, 1024);
 }
 
 // Zeroes the tokens after the end of the segment, which belong to the next expert, in both
