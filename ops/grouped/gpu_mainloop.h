@@ -49,13 +49,15 @@ struct GroupedTileArgs {
   TensorMap b;
   // bf16 (A, n); wgrad: float (E, m, n); with SwiGLU (A, 2 n), gate and up or their gradient.
   void* c;
-  bf16* h;              // (A, n), forward with SwiGLU
-  const bf16* gate_up;  // (A, 2 n), dgrad with SwiGLU; may be c
-  const bf16* x;        // (rows, k), wgrad (rows, n); if rows are gathered
-  const int32_t* row;   // (A)
+  bf16* h = nullptr;              // (A, n), forward with SwiGLU
+  const bf16* gate_up = nullptr;  // (A, 2 n), dgrad with SwiGLU; may be c
+  const bf16* x = nullptr;        // (rows, k), wgrad (rows, n); if rows are gathered
+  const int32_t* row = nullptr;   // (A), if rows are gathered
   GroupedParts work;
-  int m, n, k;  // multiples of 8; m only for wgrad, k not for wgrad
-  ProductScale scale;
+  int m = 0;  // for wgrad; m, n and k are multiples of 8
+  int n;
+  int k = 0;  // not for wgrad
+  ProductScale scale = {};
   GroupedBlockScales blocks = {};
   // FP8 b: 1 if the dimensions of its map are (k, expert, line), not (k, line, expert).
   int b_by_expert = 0;
