@@ -5,6 +5,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/log2e.h"
 #include "cuda/profile.h"
 #include "ops/attention/cpu_amx.h"
 #include "ops/attention/cpu_geometry.h"
@@ -26,8 +27,6 @@ using attention::kTileVectors;
 using attention::Rows;
 
 using attention::Geometry;
-using attention::kLn2;
-using attention::kLog2E;
 using attention::sees;
 
 // Calls f<V0>(key) for each group of keys; V0 is the first vector of queries that sees the group.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/log2e.h"
 #include "cuda/exec.h"
 #include "ops/attention/cpu_geometry.h"
 #include "ops/cpu_gemm/transpose.h"

@@ -3,6 +3,7 @@
 // products instead of five.
 #include <type_traits>
 
+#include "base/log2e.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention.h"

@@ -1,3 +1,4 @@
+#include "base/log2e.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention/gpu_backward_wgmma.h"

@@ -6,6 +6,7 @@
 // after another.
 #include <cmath>
 
+#include "base/log2e.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention.h"

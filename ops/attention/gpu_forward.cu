@@ -1,4 +1,5 @@
 // Attention forward in bf16 by mma.sync, for every head width and length.
+#include "base/log2e.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/attention.h"

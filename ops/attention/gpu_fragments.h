@@ -14,8 +14,6 @@
 
 namespace assay::gpu::attention {
 
-inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-
 // 1 / sqrt(D)
 template <int D>
 constexpr float inverse_root() {
