@@ -64,8 +64,8 @@ GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16*
 }
 GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16* to, int rows,
                             int columns, int width) {
-  AmaxAccumulator nobody_asks{nullptr};
-  store_block(staging, b, to, rows, columns, width, nobody_asks);
+  AmaxAccumulator no_amax{nullptr};
+  store_block(staging, b, to, rows, columns, width, no_amax);
 }
 GPU_DEVICE GroupedLines fetch_lines(const bf16* from, int rows, int columns, int width) {
   GroupedLines lines = {};

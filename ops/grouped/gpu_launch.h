@@ -66,7 +66,7 @@ __global__ __launch_bounds__(kGroupedThreads,
       gate_up = fetch_gate_up(g, row, rows - of_warp, at.n);
 
     // Main loop.
-    if constexpr (Tile::coded) {
+    if constexpr (Tile::quantised) {
       multiply_codes<Tile>(acc, g, at, of_group < rows, ring, shared, barriers);
     } else {
       multiply_tile<Tile>(acc, at, of_group < rows, ring, shared, barriers);

@@ -70,7 +70,7 @@ struct GroupedTile {
   static constexpr GroupedKind Kind = Kind_;
   static constexpr GroupedEnd End = End_;
   static constexpr GroupedElement Element = Element_;
-  static constexpr bool coded = Element != GroupedElement::kBf16;
+  static constexpr bool quantised = Element != GroupedElement::kBf16;
   static constexpr bool swiglu = End == GroupedEnd::kSwiglu;
   static constexpr bool gathered = Rows_ == GroupedRows::kGathered;
   static constexpr int N = N_;
@@ -93,7 +93,7 @@ struct GroupedTile {
   static_assert(shared_bytes + 1024 <= 232448);
   static_assert(!gathered || Kind != GroupedKind::kDgrad);
   static_assert(!swiglu || Kind == GroupedKind::kForward);
-  static_assert(!coded || (Kind == GroupedKind::kForward && N == 128));
+  static_assert(!quantised || (Kind == GroupedKind::kForward && N == 128));
   static_assert(columns % kGroupedSlab == 0);
 };
 
@@ -162,7 +162,7 @@ GPU_DEVICE void load_stage(const GroupedTileArgs& g, const GroupedAt& at, int k_
       for (int half = 0; half < 2; ++half) {
         unsigned char* const to = b + half * (Tile::b_bytes / 2);
         const int line = at.n + half * (Tile::swiglu ? g.n : Tile::N / 2);
-        if (Tile::coded && g.b_by_expert) {
+        if (Tile::quantised && g.b_by_expert) {
           tma_load(to, &g.b, full, k, at.part.expert, line);
         } else {
           tma_load(to, &g.b, full, k, line, at.part.expert);
