@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "base/bf16.h"
+#include "base/math.h"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -166,7 +167,7 @@ inline F exp2_fast(F x) {
 
 template <typename F>
 inline F exp_fast(F x) {
-  const F magic = x * 1.44269504f + detail::kRoundMagic;
+  const F magic = x * kLog2E + detail::kRoundMagic;
   const F n = magic - detail::kRoundMagic;
   F r = x - n * 0.693145752f;  // ln 2 = 0.693145752 (16 bits: the product is exact) + 1.42860677e-6
   r = r - n * 1.42860677e-6f;

@@ -23,6 +23,7 @@
 //   compiler has no CUDA toolkit), no asm in a .cu file.
 #pragma once
 
+#include "cuda/kernel/accumulators.h"
 #include "cuda/kernel/async.h"
 #include "cuda/kernel/language.h"
 #include "cuda/kernel/mma.h"

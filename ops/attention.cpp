@@ -29,7 +29,6 @@ using attention::kTileVectors;
 using attention::Rows;
 
 using attention::Geometry;
-using attention::kLog2E;
 using attention::OnlineSoftmax;
 using attention::sees;
 

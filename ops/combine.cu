@@ -79,12 +79,12 @@ GPU_DEVICE void backward_of(const CombineBackward<T>& a, int64_t i, AmaxAccumula
 
 // One warp per assignment; a token's assignments are adjacent, so its dy is read K times, all but
 // the first from L1 or L2. Bound by memory: expert_out read once and dexpert_out written once.
-template <typename T, int V, Asks kAsks>
+template <typename T, int V, WithAmax kWithAmax>
 __global__ __launch_bounds__(kWarps* kWarp) void combine_backward_kernel(
     const __grid_constant__ CombineBackward<T> a) {
   GPU_SHARED(uint32_t, scratch, [kWarp]);
   const int64_t i = int64_t{blockIdx.x} * kWarps + threadIdx.y;
-  AmaxAccumulator most = AmaxAccumulator::of<kAsks>(a.amax);
+  AmaxAccumulator most = AmaxAccumulator::of<kWithAmax>(a.amax);
   if (i < a.slot.size()) backward_of<V>(a, i, most);
   most.raise<T>(scratch);
 }
@@ -103,17 +103,18 @@ void launch_combine_forward(Exec on, const CombineForward<T>& a) {
   launch(on, warps_shape("combine_forward", a.y.dim[0]),
          fit ? combine_forward_kernel<T, kVector> : combine_forward_kernel<T, 1>, a);
 }
-template <Asks kAsks, typename T>
+template <WithAmax kWithAmax, typename T>
 void launch_combine_backward_as(Exec on, const CombineBackward<T>& a) {
   const bool fit = all_in_vectors(a.dy.dim[1], a.dy.data, a.expert_out.data, a.dexpert_out.data);
   launch(on, warps_shape("combine_backward", a.slot.size()),
-         fit ? combine_backward_kernel<T, kVector, kAsks> : combine_backward_kernel<T, 1, kAsks>,
+         fit ? combine_backward_kernel<T, kVector, kWithAmax>
+             : combine_backward_kernel<T, 1, kWithAmax>,
          a);
 }
 template <typename T>
 void launch_combine_backward(Exec on, const CombineBackward<T>& a) {
-  if (a.amax.empty()) return launch_combine_backward_as<Asks::kNo>(on, a);
-  launch_combine_backward_as<Asks::kYes>(on, a);
+  if (a.amax.empty()) return launch_combine_backward_as<WithAmax::kNo>(on, a);
+  launch_combine_backward_as<WithAmax::kYes>(on, a);
 }
 template <typename T>
 void launch_reduce_by_token(Exec on, const ReduceByToken<T>& a) {

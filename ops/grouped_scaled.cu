@@ -55,15 +55,10 @@ GroupedTileArgs product_args(Exec on, const char* name, const CodedMatrix& x, co
   GroupedTileArgs g{.a = rows_map("x", pairs(x), x.lines(), x.k() / 2, kGroupedTileM),
                     .b = stack_map(w),
                     .c = nullptr,
-                    .h = nullptr,
-                    .gate_up = nullptr,
                     .x = pairs(x),
-                    .row = nullptr,
                     .work = grouped_parts(on, name, assignments, w.experts),
-                    .m = 0,
                     .n = int(w.lines()),
                     .k = int(x.k() / 2),
-                    .scale = {},
                     .blocks = block_scales(x, w),
                     .b_by_expert = w.along == CodedStack::Experts::kAlongK};
   if (x.format.scale == ScaleKind::kTensor) g.scale = {x.tensor_scale, w.all.tensor_scale};

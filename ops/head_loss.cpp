@@ -22,7 +22,6 @@ namespace {
 // product takes at once; with two such blocks per part, each of two threads keeps its own rows.
 constexpr int64_t kChunkRows = 576, kPartRows = 192;
 constexpr int64_t kRowsPerPiece = 8;
-constexpr float kLog2E = 1.44269504f;
 
 bool is_counted(int32_t target, int32_t mask_id) {
   return target >= 0 && target != mask_id;

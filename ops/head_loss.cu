@@ -20,7 +20,6 @@ namespace {
 constexpr int kMostThreads = 512;
 constexpr int kSumThreads = 1024;
 constexpr int kAhead = 4;  // loads in flight per thread
-constexpr float kLog2E = 1.44269504f;
 // Shared memory for a row, besides 128 bytes for the reductions.
 constexpr int64_t kMostHeldBytes = 224 << 10;
 constexpr int64_t kRowsAtOnce = 128;  // chunks are multiples of it, which suits the products

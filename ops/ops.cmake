@@ -59,7 +59,9 @@ assay_op(combine BENCH router)
 assay_op(dequantise BENCH quantisers)
 assay_op(dispatch BENCH router)
 assay_op(embedding BENCH memory_ops)
-assay_op(fake_quantise LONG BENCH quantisers SOURCES quantise/cpu_lanes.cpp)
+assay_op(fake_quantise LONG BENCH quantisers
+  SOURCES quantise/cpu_fake_piece.cpp quantise/cpu_lanes.cpp
+  KERNELS quantise/gpu_fake_amax.cu quantise/gpu_fake_measures.cu)
 assay_op(global_norm BENCH optimizer)
 assay_op(grouped_linear LONG BENCH grouped)
 assay_op(grouped_scaled ONLY_GPU BENCH grouped)

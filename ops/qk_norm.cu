@@ -92,13 +92,13 @@ __global__ __launch_bounds__(kThreads) void qk_norm_forward_kernel(
 // takes every kGroups-th head of them and keeps its share of the sums in registers; the shares are
 // added through shared memory in group order. Bound by memory: dq, dk and raw read, dq and dk
 // written, 3 sizeof(T) bytes per element.
-template <typename T, int kLanes, int kVectors, Asks kAsks>
+template <typename T, int kLanes, int kVectors, WithAmax kWithAmax>
 __global__ __launch_bounds__(kThreads) void qk_norm_backward_kernel(
     const __grid_constant__ QkNormBackward<T> a) {
   constexpr int kGroups = kThreads / kLanes;
   GPU_SHARED(float, sums, [kGroups][kLanes * kElements]);
   GPU_SHARED(uint32_t, scratch, [kWarp]);
-  AmaxAccumulator most = AmaxAccumulator::of<kAsks>(a.amax);
+  AmaxAccumulator most = AmaxAccumulator::of<kWithAmax>(a.amax);
   const Head<kLanes, kVectors> head{int(threadIdx.x) % kLanes, int(a.head_dim)};
   const int group = int(threadIdx.x) / kLanes;
   const int64_t first_row = int64_t{blockIdx.x} * kRowsPerBlock;
@@ -202,8 +202,8 @@ void launch_backward_as(Exec on, const QkNormBackward<T>& a) {
          {.name = "qk_norm_backward",
           .grid = {unsigned(qk_norm_backward_blocks(a.dqkv.dim[0]))},
           .block = {kThreads}},
-         a.amax.empty() ? qk_norm_backward_kernel<T, kLanes, kVectors, Asks::kNo>
-                        : qk_norm_backward_kernel<T, kLanes, kVectors, Asks::kYes>,
+         a.amax.empty() ? qk_norm_backward_kernel<T, kLanes, kVectors, WithAmax::kNo>
+                        : qk_norm_backward_kernel<T, kLanes, kVectors, WithAmax::kYes>,
          a);
 }
 

@@ -50,17 +50,17 @@ GPU_DEVICE void rotate_row(const Rotation<T>& a, int64_t i, AmaxAccumulator& mos
 // memory: q and k are read and written once, 4 sizeof(T) bytes per pair; the table (8 bytes per
 // pair, T D floats in total) is read from L1 and L2. This pass costs a read and a write of q and k,
 // which an attention kernel that rotates while loading would save.
-template <typename T, int N, Asks kAsks>
+template <typename T, int N, WithAmax kWithAmax>
 __global__ __launch_bounds__(kRowsPerBlock* kWarp) void rope_kernel(
     const __grid_constant__ Rotation<T> a) {
   GPU_SHARED(uint32_t, scratch, [kWarp]);
   const int64_t i = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.y;
-  AmaxAccumulator most = AmaxAccumulator::of<kAsks>(a.amax);
+  AmaxAccumulator most = AmaxAccumulator::of<kWithAmax>(a.amax);
   if (i < a.rows.dim[0]) rotate_row<N>(a, i, most);
   most.raise<T>(scratch);
 }
 
-template <Asks kAsks, typename T>
+template <WithAmax kWithAmax, typename T>
 void launch_rotation_as(Exec on, const char* name, const Rotation<T>& a) {
   if (a.rows.size() == 0) return;
   const int64_t half = a.head_dim / 2;
@@ -68,12 +68,12 @@ void launch_rotation_as(Exec on, const char* name, const Rotation<T>& a) {
       in_vectors(a.rows.data, half) && in_vectors(a.cos.data, half) && in_vectors(a.sin.data, half);
   const unsigned blocks = unsigned(ceil_div(a.rows.dim[0], kRowsPerBlock));
   launch(on, {.name = name, .grid = {blocks}, .block = {kWarp, kRowsPerBlock}},
-         vectors ? rope_kernel<T, kVector, kAsks> : rope_kernel<T, 1, kAsks>, a);
+         vectors ? rope_kernel<T, kVector, kWithAmax> : rope_kernel<T, 1, kWithAmax>, a);
 }
 template <typename T>
 void launch_rotation(Exec on, const char* name, const Rotation<T>& a) {
-  if (a.amax.empty()) return launch_rotation_as<Asks::kNo>(on, name, a);
-  launch_rotation_as<Asks::kYes>(on, name, a);
+  if (a.amax.empty()) return launch_rotation_as<WithAmax::kNo>(on, name, a);
+  launch_rotation_as<WithAmax::kYes>(on, name, a);
 }
 
 template <typename T>

@@ -49,7 +49,7 @@ void scaled_linear(Exec on, const ScaledLinear<Y>& a) {
 
 std::string scaled_linear_problem(const QuantFormat& left, const QuantFormat& right,
                                   int capability) {
-  return gpu::scaled_matmul_problem(coded_kind(left), coded_kind(right), capability);
+  return gpu::scaled_matmul_problem(code_kind(left), code_kind(right), capability);
 }
 
 template void scaled_linear<float>(Exec, const ScaledLinear<float>&);

@@ -10,7 +10,7 @@ namespace assay::gpu {
 
 namespace {
 
-using LineCoder = Coder<e4m3, ScaleKind::k1x128>;
+using BlockCoder = Coder<e4m3, ScaleKind::k1x128>;
 
 // 16 adjacent elements of a row of gate, up and dh; 0 outside the matrix.
 struct Run {
@@ -57,7 +57,7 @@ __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_forward_kernel(
     const __grid_constant__ SwigluCodesForward a) {
   const CodePlace p{a.gate_up.dim[0], a.gate_up.dim[1] / 2, int64_t{blockIdx.x} * kCodeTile,
                     int64_t{blockIdx.y} * kCodeTile};
-  const auto h = begin_copy(LineCoder(a.format), a.h, a.not_finite, p);
+  const auto h = begin_copy(BlockCoder(a.format), a.h, a.not_finite, p);
   for (int i = int(threadIdx.x); i < kCodeTile * kCodeAcross; i += kCodeThreads) {
     const int r = i / kCodeAcross, run = i % kCodeAcross;
     const int64_t line = p.row + r, k = p.column + run * kCodeRun;
@@ -81,7 +81,7 @@ __global__ __launch_bounds__(kCodeThreads) void swiglu_codes_backward_kernel(
   GPU_DYNAMIC_SHARED(BackwardTiles, tiles);
   const int64_t rows = a.dh.dim[0], width = a.dh.dim[1];
   const int64_t row = int64_t{blockIdx.x} * kCodeTile, column = int64_t{blockIdx.y} * kCodeTile;
-  const LineCoder coder(a.format);
+  const BlockCoder coder(a.format);
   const CodePlace gate{rows, 2 * width, row, column}, up{rows, 2 * width, row, width + column};
   const auto gate_rows = begin_copy(coder, a.row, a.not_finite, gate);
   const auto up_rows = begin_copy(coder, a.row, a.not_finite, up);

@@ -5,6 +5,7 @@
 
 #include "base/bf16.h"
 #include "base/check.h"
+#include "base/math.h"
 #include "base/shapes.h"
 #include "base/vector_math.h"
 #include "cuda/profile.h"
@@ -16,7 +17,6 @@ namespace assay {
 namespace {
 
 constexpr int kTile = 64;  // keys at a time
-constexpr float kLog2E = 1.44269504f;
 
 int64_t first_query(const AttentionSegment& s) {
   return std::max(s.begin, s.query_begin);

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/elements.h"
@@ -11,7 +12,6 @@ namespace assay::gpu {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr float kLog2E = 1.44269504f;
 
 // Each block owns one head of a segment, each warp every fourth of its rows. Scores: one key per
 // lane, 32 keys at a time. Output: each lane sums every 32nd element of the head. For short

@@ -3,8 +3,7 @@
 // mma_m16n8k16: d (16 x 8, float) += a (16 x 16, bf16) b (16 x 8, bf16). With g = lane / 4, t =
 // lane % 4:
 //   a[0] (g, 2t..2t+1)   a[1] (g + 8, 2t..)   a[2] (g, 2t + 8..)   a[3] (g + 8, 2t + 8..)
-//   b[0] (2t..2t+1, g)   b[1] (2t + 8.., g)
-//   d[0] (g, 2t)         d[1] (g, 2t + 1)     d[2] (g + 8, 2t)     d[3] (g + 8, 2t + 1)
+//   b[0] (2t..2t+1, g)   b[1] (2t + 8.., g)   d: cuda/kernel/accumulators.h
 // Elements are (row, column). A register of a or b has two of them, the first in its low half.
 // Source of the layouts: PTX ISA, "Matrix fragments for mma.m16n8k16".
 #pragma once

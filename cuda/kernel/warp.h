@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/math.h"
 #include "base/small_float.h"
 #include "cuda/kernel/language.h"
 #if !defined(__CUDACC__)
@@ -310,7 +311,7 @@ GPU_DEVICE float unpack_high(uint32_t packed) {
 }
 // e^x, by exp2_approx.
 GPU_DEVICE float exp_approx(float x) {
-  return exp2_approx(x * 1.4426950408889634f);
+  return exp2_approx(x * kLog2E);
 }
 
 }  // namespace assay::gpu

@@ -5,10 +5,8 @@
 // wgmma_commit() after a batch, and wgmma_wait<Pending>() before d is read, the registers of a are
 // changed or the tiles are written again. Pending: the number of batches that may still run.
 //
-// d: with w = warp of the warpgroup, g = lane / 4, t = lane % 4, i in [0, N / 8):
-//   d[4 i]       (16 w + g, 8 i + 2 t)          d[4 i + 1]   the next column
-//   d[4 i + 2]   (16 w + g + 8, 8 i + 2 t)      d[4 i + 3]   the next column
-// a in registers: as in cuda/kernel/mma.h, in rows 16 w + ...
+// Warp w of the warpgroup has rows 16 w to 16 w + 15 of d, and of a if that is in registers, in the
+// layout of cuda/kernel/accumulators.h.
 //
 // wgmma_m64k32: the same with 8-bit elements, a (64 x 32), b (32 x N), both K-major; 32 of them
 // have the bytes of 16 bf16. The hardware keeps about 14 bits of these sums (short_accumulators in
@@ -18,12 +16,12 @@
 // atoms of 8 rows of 64 elements.
 //   Major::kK    Rows along M or N, 64 elements along K per row.
 //                The next 8 rows: + stride_bytes (1024 if rows are contiguous).
-//                The next 16 of K: + 32 bytes to the tile's address.
+//                The next 16 of K: + 32 bytes to the tile's address (k_step_bytes).
 //                leading_bytes is not used.
 //   Major::kMN   Rows along K, 64 elements along M or N per row.
 //                The next 8 of K: + stride_bytes (1024).
 //                The next 64 of M or N: + leading_bytes.
-//                The next 16 of K: + 2048 bytes to the tile's address.
+//                The next 16 of K: + 2048 bytes to the tile's address (k_step_bytes).
 // Source: PTX ISA, "Asynchronous warpgroup level matrix shared memory layout".
 #pragma once
 
@@ -40,6 +38,17 @@ namespace assay::gpu {
 
 enum class Major { kK = 0, kMN = 1 };
 enum class Fp8 { kE4M3, kE5M2 };
+
+// Bytes from the operand of one product to that of the next 16 of K (32 of 8-bit elements).
+template <Major Order>
+constexpr int k_step_bytes() {
+  return Order == Major::kK ? 32 : 2048;
+}
+// The same step for a descriptor, which counts 16 bytes.
+template <Major Order>
+constexpr uint64_t descriptor_step() {
+  return k_step_bytes<Order>() >> 4;
+}
 
 }  // namespace assay::gpu
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/math.h"
 #include "cuda/exec.h"
 #include "ops/attention/cpu_geometry.h"
 #include "ops/attention/cpu_softmax.h"

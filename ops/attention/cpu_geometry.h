@@ -9,8 +9,6 @@
 
 namespace assay::attention {
 
-constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-
 // Addresses of a head's rows in qkv, and the tile shapes of head width D.
 template <typename T, int D>
 struct Geometry {

@@ -121,7 +121,7 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
     cp_async_wait<0>();
     sync_block();  // this tile has landed, and the other stage is free
     // The lane's upper key, relative to the tile's first query.
-    const int key = k0 - q0 + warp_row + lane() / 4;
+    const int key = k0 - q0 + warp_row + accum_row(0);
     advance();
     TermsArgs next = {};
     if (h < end) {
@@ -137,20 +137,20 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
     const bf16* const dout = dout_tiles + stage * B::kTile;
 #pragma unroll 1
     for (int part = 0; part < B::kRows; part += kPart) {
-      if (part + kPart <= key - lane() / 4) continue;  // all queries precede the keys of the warp
+      if (part + kPart <= key - accum_row(0)) continue;  // all queries precede the keys of the warp
       float p[1][kN][4], ds[1][kN][4];
       multiply_rows<D>(p, k_rows, q, part);
       multiply_rows<D>(ds, v_rows, dout, part);
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
-        const int column = part + n * 8 + lane() % 4 * 2;
+        const int column = part + accum_column(4 * n);
         const auto lse = load_vec<2>(&lse_rows[stage][column]);
         const auto delta = load_vec<2>(&delta_rows[stage][column]);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           float& x = p[0][n][i];
           x = exp2_approx(fmaf(x, scale, -lse[i % 2]));
-          if (column + i % 2 < key + i / 2 * 8) x = 0;
+          if (column + i % 2 < key + accum_half(i) * 8) x = 0;
           differentiate(ds[0][n][i], x, delta[i % 2]);
         }
       }
@@ -213,7 +213,7 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
   float lse[2], delta[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int t = first + lane() / 4 + 8 * half;
+    const int t = first + accum_row(2 * half);
     const int64_t at = (int64_t{b} * heads + h) * sequence + t;
     lse[half] = t < sequence ? a.lse[at] * kLog2E : INFINITY;
     delta[half] = t < sequence ? a.scratch[at] : 0;
@@ -235,21 +235,21 @@ __global__ __launch_bounds__(kThreads, Block<D>::kResident) void attention_backw
     const bf16* const v_now = v_tiles + tile % 2 * B::kTile;
     // The last key, relative to the tile's first, that the lane's upper row sees. This also masks
     // keys past the end.
-    const int last = first - tile * B::kRows + lane() / 4;
+    const int last = first - tile * B::kRows + accum_row(0);
 #pragma unroll 1
     for (int part = 0; part < B::kRows; part += kPart) {
-      if (part >= last - lane() / 4 + 16) continue;  // all keys are later than the warp's queries
+      if (part >= last - accum_row(0) + 16) continue;  // all keys are later than the warp's queries
       float p[1][kN][4], ds[1][kN][4];
       multiply_rows<D>(p, q_rows, k_now, part);
       multiply_rows<D>(ds, dout_rows, v_now, part);
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
-        const int column = part + n * 8 + lane() % 4 * 2;
+        const int column = part + accum_column(4 * n);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          float x = exp2_approx(fmaf(p[0][n][i], scale, -lse[i / 2]));
-          if (column + i % 2 > last + i / 2 * 8) x = 0;
-          differentiate(ds[0][n][i], x, delta[i / 2]);
+          float x = exp2_approx(fmaf(p[0][n][i], scale, -lse[accum_half(i)]));
+          if (column + i % 2 > last + accum_half(i) * 8) x = 0;
+          differentiate(ds[0][n][i], x, delta[accum_half(i)]);
         }
       }
       add_weighted_rows<D>(dq, ds, k_now, part);

@@ -145,7 +145,8 @@ GPU_DEVICE void issue_scores(float (&s)[kSums], const Fragments& a, const bf16* 
   const uint64_t rows = wgmma_descriptor(tile, 16, 1024);
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    wgmma_m64k16<kRows, Major::kK>(s, a[step], rows + uint64_t(step) * (32 >> 4), step > 0);
+    wgmma_m64k16<kRows, Major::kK>(s, a[step], rows + uint64_t(step) * descriptor_step<Major::kK>(),
+                                   step > 0);
   }
   wgmma_commit();
 }
@@ -154,7 +155,8 @@ GPU_DEVICE void issue_sum(float (&sum)[kSums], const Fragments& a, const bf16* t
   const uint64_t rows = wgmma_descriptor(tile, kBoxBytes, 1024);
 #pragma unroll
   for (int step = 0; step < kRows / 16; ++step) {
-    wgmma_m64k16<kD, Major::kMN>(sum, a[step], rows + uint64_t(step) * (2048 >> 4), 1);
+    wgmma_m64k16<kD, Major::kMN>(sum, a[step],
+                                 rows + uint64_t(step) * descriptor_step<Major::kMN>(), 1);
   }
 }
 // The accumulators of a product become, lane by lane, the A operand of the next.
@@ -208,7 +210,7 @@ GPU_DEVICE void weigh_keys(float (&s)[kSums], const float* terms, int key) {
   constexpr float kScale = kLog2E * inverse_root<kD>();
 #pragma unroll
   for (int n = 0; n < kRows / 8; ++n) {
-    const auto lse = load_vec<2>(terms + n * 8 + lane() % 4 * 2);
+    const auto lse = load_vec<2>(terms + accum_column(4 * n));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       s[4 * n + i] = exp2_approx(fmaf(s[4 * n + i], kScale, -lse[i % 2]));
@@ -216,17 +218,17 @@ GPU_DEVICE void weigh_keys(float (&s)[kSums], const float* terms, int key) {
   }
   if (key + 15 <= 0) return;  // every query sees all keys
   sync_warp();                // keeps the compiler from always executing the mask
-  const int upper = key + lane() / 4;
+  const int upper = key + accum_row(0);
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
-    if (i / 4 * 8 + lane() % 4 * 2 + i % 2 < upper + i / 2 % 2 * 8) s[i] = 0;
+    if (accum_column(i) < upper + accum_half(i) * 8) s[i] = 0;
   }
 }
 GPU_DEVICE void differentiate_keys(float (&dp)[kSums], const float (&p)[kSums],
                                    const float* terms) {
 #pragma unroll
   for (int n = 0; n < kRows / 8; ++n) {
-    const auto delta = load_vec<2>(terms + kRows + n * 8 + lane() % 4 * 2);
+    const auto delta = load_vec<2>(terms + kRows + accum_column(4 * n));
 #pragma unroll
     for (int i = 0; i < 4; ++i) dp[4 * n + i] = p[4 * n + i] * (dp[4 * n + i] - delta[i % 2]);
   }
@@ -356,14 +358,14 @@ GPU_DEVICE void weigh_queries(float (&s)[kSums], const Term (&term)[2], int row)
   constexpr float kScale = kLog2E * inverse_root<kD>();
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
-    s[i] = exp2_approx(fmaf(s[i], kScale, -term[i / 2 % 2].lse));
+    s[i] = exp2_approx(fmaf(s[i], kScale, -term[accum_half(i)].lse));
   }
   if (row >= kRows - 1) return;  // all queries see every key
   sync_warp();                   // keeps the compiler from always executing the mask
-  const int upper = row + lane() / 4;
+  const int upper = row + accum_row(0);
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
-    if (i / 4 * 8 + lane() % 4 * 2 + i % 2 > upper + i / 2 % 2 * 8) s[i] = 0;
+    if (accum_column(i) > upper + accum_half(i) * 8) s[i] = 0;
   }
 }
 
@@ -378,7 +380,7 @@ GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, cons
   Term term[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int64_t t = first + lane() / 4 + 8 * half;
+    const int64_t t = first + accum_row(2 * half);
     const float* const from =
         a.scratch.data + term_index((int64_t{at.b} * a.heads + at.h) * w.padded + t);
     term[half] = t < w.padded ? Term{from[0], from[kRows]} : Term{INFINITY, 0};
@@ -390,7 +392,7 @@ GPU_DEVICE void compute_queries(const TermsArgs& w, const QueriesPlace& at, cons
   const auto weigh = [&](int tile) { weigh_queries(s, term, first - tile * kRows); };
   const auto differentiate = [&] {
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) dp[i] = s[i] * (dp[i] - term[i / 2 % 2].delta);
+    for (int i = 0; i < kSums; ++i) dp[i] = s[i] * (dp[i] - term[accum_half(i)].delta);
   };
   const auto issue_products = [&](int tile) {
     mbarrier_wait(&barriers.full[tile % kStages], uint32_t(tile / kStages) & 1);

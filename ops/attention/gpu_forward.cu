@@ -93,12 +93,12 @@ __global__ __launch_bounds__(kThreads, 2) void attention_forward_kernel(
       for (int m = 0; m < B::kRowTiles; ++m) {
         // The last key, relative to k0, that the lane's upper row sees. This also masks keys past
         // the sequence.
-        const int last = first_query - k0 + 16 * m + lane() / 4;
+        const int last = first_query - k0 + 16 * m + accum_row(0);
 #pragma unroll
         for (int n = 0; n < kN; ++n) {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            if (n * 8 + lane() % 4 * 2 + i % 2 > last + i / 2 * 8) s[m][n][i] = -INFINITY;
+            if (accum_column(4 * n + i) > last + accum_half(i) * 8) s[m][n][i] = -INFINITY;
           }
         }
       }
@@ -127,10 +127,10 @@ __global__ __launch_bounds__(kThreads, 2) void attention_forward_kernel(
     float inverse[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float total = warp_sum(sum[m][half], 4);
-      const int t = row + lane() / 4 + 8 * half;
+      const float total = warp_sum(sum[m][half], kAccumLanes);
+      const int t = row + accum_row(2 * half);
       inverse[half] = 1.0f / total;
-      if (lane() % 4 == 0 && t < sequence) {
+      if (lane() % kAccumLanes == 0 && t < sequence) {
         a.lse.at(b, h, t) = (top[m][half] + log2f(total)) * kLn2;
       }
     }

@@ -108,7 +108,7 @@ GPU_DEVICE void issue_output(float (&out)[D / 2], const uint32_t (&p)[kKeys / 16
 GPU_DEVICE void hide_later_keys(float (&s)[kKeys / 2], int row) {
 #pragma unroll
   for (int i = 0; i < kKeys / 2; ++i) {
-    if (i / 4 * 8 + lane() % 4 * 2 + i % 2 > row + i / 2 % 2 * 8) s[i] = -INFINITY;
+    if (accum_column(i) > row + accum_half(i) * 8) s[i] = -INFINITY;
   }
 }
 GPU_DEVICE void round_scores(uint32_t (&p)[kKeys / 16][4], const float (&s)[kKeys / 2]) {
@@ -139,7 +139,7 @@ GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const 
   issue_scores<D>(s, tiles.q(group), tiles.k(0));
   wgmma_wait<0>();
   release(&barriers.k_empty[0]);
-  if (at.tiles == 1) hide_later_keys(s, row + lane() / 4);
+  if (at.tiles == 1) hide_later_keys(s, row + accum_row(0));
   soften<kN>(s, 0, scale, top[0], sum[0]);
   soften<kN>(s, 1, scale, top[1], sum[1]);
   round_scores(p, s);
@@ -154,13 +154,13 @@ GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const 
     issue_output<D>(out, p, tiles.v(before));
     wgmma_wait<1>();
     release(&barriers.k_empty[stage]);
-    if (tile + 1 == at.tiles) hide_later_keys(s, row + lane() / 4);
+    if (tile + 1 == at.tiles) hide_later_keys(s, row + accum_row(0));
     factor[0] = soften<kN>(s, 0, scale, top[0], sum[0]);
     factor[1] = soften<kN>(s, 1, scale, top[1], sum[1]);
     wgmma_wait<0>();
     release(&barriers.v_empty[before]);
 #pragma unroll
-    for (int i = 0; i < D / 2; ++i) out[i] *= factor[i / 2 % 2];
+    for (int i = 0; i < D / 2; ++i) out[i] *= factor[accum_half(i)];
     round_scores(p, s);
   }
 
@@ -176,10 +176,10 @@ GPU_DEVICE void compute(const AttentionForward<bf16>& a, const Place& at, const 
   float inverse[2], rows[D / 8][4];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const float total = warp_sum(sum[half], 4);
-    const int t = first + lane() / 4 + 8 * half;
+    const float total = warp_sum(sum[half], kAccumLanes);
+    const int t = first + accum_row(2 * half);
     inverse[half] = 1.0f / total;
-    if (lane() % 4 == 0 && t < sequence) {
+    if (lane() % kAccumLanes == 0 && t < sequence) {
       a.lse.at(at.b, at.h, t) = (top[half] + log2f(total)) * kLn2;
     }
   }

@@ -14,8 +14,6 @@
 
 namespace assay::gpu::attention {
 
-inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-
 // 1 / sqrt(D)
 template <int D>
 constexpr float inverse_root() {
@@ -182,7 +180,7 @@ GPU_DEVICE float soften(Scores& s, int half, float scale, float& top, float& sum
   for (int n = 0; n < N; ++n) {
     largest = fmaxf(largest, fmaxf(element(s, n, 2 * half), element(s, n, 2 * half + 1)));
   }
-  largest = fmaxf(top, warp_max(largest, 4) * scale);
+  largest = fmaxf(top, warp_max(largest, kAccumLanes) * scale);
   const float factor = exp2_approx(top - largest);
   top = largest;
   sum *= factor;
@@ -206,7 +204,8 @@ template <int D>
 GPU_DEVICE void store_rows(bf16* first, int stride, int valid, bf16* tile,
                            const float (&d)[D / 8][4], float upper, float lower,
                            float* amax = nullptr) {
-  const uint32_t l = uint32_t(lane()), g = l / 4, t = l % 4;
+  // accum_row(0) and half of accum_column(0), unsigned as chunk_of: signed takes more instructions.
+  const uint32_t l = uint32_t(lane()), g = l / kAccumLanes, t = l % kAccumLanes;
   sync_warp();
 #pragma unroll
   for (int n = 0; n < D / 8; ++n) {

@@ -31,7 +31,7 @@ GPU_DEVICE void update_amax(float* most_of_all, uint32_t most, uint32_t* scratch
 }
 
 // Compile-time switch of the amax, for kernels whose registers limit the number of blocks per SM.
-enum class Asks { kNo, kYes };
+enum class WithAmax { kNo, kYes };
 
 // Amax of the values that a thread stores; does nothing if there is no amax slot. Values may be
 // passed before they are rounded to T: rounding is monotonic, so only the maximum is rounded.
@@ -39,9 +39,9 @@ struct AmaxAccumulator {
   float* of_all;  // amax slot; null: amax is not needed
   uint32_t bits = 0;
 
-  template <Asks kAsks>
+  template <WithAmax kWithAmax>
   GPU_DEVICE static AmaxAccumulator of(const View<float, 1>& word) {
-    return {kAsks == Asks::kYes ? word.data : nullptr};
+    return {kWithAmax == WithAmax::kYes ? word.data : nullptr};
   }
 
   template <int N>

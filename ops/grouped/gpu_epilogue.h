@@ -64,8 +64,8 @@ GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16*
 }
 GPU_DEVICE void store_block(unsigned char* staging, const GroupedBlock& b, bf16* to, int rows,
                             int columns, int width) {
-  AmaxAccumulator nobody_asks{nullptr};
-  store_block(staging, b, to, rows, columns, width, nobody_asks);
+  AmaxAccumulator no_amax{nullptr};
+  store_block(staging, b, to, rows, columns, width, no_amax);
 }
 GPU_DEVICE GroupedLines fetch_lines(const bf16* from, int rows, int columns, int width) {
   GroupedLines lines = {};
@@ -186,7 +186,7 @@ template <int N>
 GPU_DEVICE void add_rows(const float (&acc)[N / 2], float* c, int adds, int rows, int column,
                          int width) {
   constexpr int kBatch = 8;  // steps of 8 columns
-  const int at = column + lane() % 4 * 2;
+  const int at = column + accum_column(0);
 #pragma unroll
   for (int base = 0; base < N / 8; base += kBatch) {
     Vec<float, 2> old[kBatch][2] = {};

@@ -22,9 +22,10 @@ struct GroupedScaleRows {
 template <typename Tile>
 GPU_DEVICE GroupedScaleRows scale_rows(const GroupedTileArgs& g, const GroupedPart& part) {
   GroupedScaleRows rows;
-  const int first = (warp() / 4 - 1) * 64 + warp() % 4 * 16 + lane() / 4;
+  const int of_warp = (warp() / 4 - 1) * 64 + warp() % 4 * 16;
   for (int half = 0; half < 2; ++half) {
-    const int wanted = first + 8 * half, r = wanted < part.rows ? wanted : part.rows - 1;
+    const int wanted = of_warp + accum_row(2 * half),
+              r = wanted < part.rows ? wanted : part.rows - 1;
     rows.at[half] = Tile::gathered ? g.row[part.begin + r] : part.begin + r;
   }
   return rows;
@@ -46,13 +47,13 @@ GPU_DEVICE GroupedStageScales stage_scales(const GroupedTileArgs& g, const Group
   return s;
 }
 
-// acc += part, scaled. d[4 i] and d[4 i + 1] belong to the first row, the next two to the second
-// (cuda/kernel/wgmma.h).
+// acc += part, scaled.
 template <int N>
 GPU_DEVICE void add_scaled(float (&acc)[N / 2], const float (&part)[N / 2],
                            const GroupedStageScales& s) {
 #pragma unroll
-  for (int i = 0; i < N / 2; ++i) acc[i] = fmaf(part[i], s.a[i / 2 % 2] * s.b[i / (N / 4)], acc[i]);
+  for (int i = 0; i < N / 2; ++i)
+    acc[i] = fmaf(part[i], s.a[accum_half(i)] * s.b[i / (N / 4)], acc[i]);
 }
 
 // multiply_tile (ops/grouped/gpu_mainloop.h) for FP8 codes. While one warpgroup adds, the products

@@ -67,7 +67,7 @@ __global__ __launch_bounds__(kGroupedThreads,
       gate_up = fetch_gate_up(g, row, rows - of_warp, at.n);
 
     // Main loop.
-    if constexpr (Tile::coded) {
+    if constexpr (Tile::quantised) {
       multiply_codes<Tile>(acc, g, at, of_group < rows, ring, shared, barriers);
     } else {
       multiply_tile<Tile>(acc, at, of_group < rows, ring, shared, barriers);
@@ -79,7 +79,7 @@ __global__ __launch_bounds__(kGroupedThreads,
       for (float& sum : acc) sum *= scale;
     }
     if constexpr (kSumsTokens) {
-      const int r = of_warp + lane() / 4;
+      const int r = of_warp + accum_row(0);
       float* const matrix = at.part.slot > 0
                                 ? g.work.partial + int64_t{at.part.slot - 1} * g.m * g.n
                                 : static_cast<float*>(g.c) + int64_t{at.part.expert} * g.m * g.n;

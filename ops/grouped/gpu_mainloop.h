@@ -50,13 +50,15 @@ struct GroupedTileArgs {
   TensorMap b;
   // bf16 (A, n); wgrad: float (E, m, n); with SwiGLU (A, 2 n), gate and up or their gradient.
   void* c;
-  bf16* h;              // (A, n), forward with SwiGLU
-  const bf16* gate_up;  // (A, 2 n), dgrad with SwiGLU; may be c
-  const bf16* x;        // (rows, k), wgrad (rows, n); if rows are gathered
-  const int32_t* row;   // (A)
+  bf16* h = nullptr;              // (A, n), forward with SwiGLU
+  const bf16* gate_up = nullptr;  // (A, 2 n), dgrad with SwiGLU; may be c
+  const bf16* x = nullptr;        // (rows, k), wgrad (rows, n); if rows are gathered
+  const int32_t* row = nullptr;   // (A), if rows are gathered
   GroupedParts work;
-  int m, n, k;  // multiples of 8; m only for wgrad, k not for wgrad
-  ProductScale scale;
+  int m = 0;  // for wgrad; m, n and k are multiples of 8
+  int n;
+  int k = 0;  // not for wgrad
+  ProductScale scale = {};
   GroupedBlockScales blocks = {};
   // FP8 b: 1 if the dimensions of its map are (k, expert, line), not (k, line, expert).
   int b_by_expert = 0;
@@ -69,7 +71,7 @@ struct GroupedTile {
   static constexpr GroupedKind Kind = Kind_;
   static constexpr GroupedEnd End = End_;
   static constexpr GroupedElement Element = Element_;
-  static constexpr bool coded = Element != GroupedElement::kBf16;
+  static constexpr bool quantised = Element != GroupedElement::kBf16;
   static constexpr bool swiglu = End == GroupedEnd::kSwiglu;
   static constexpr bool gathered = Rows_ == GroupedRows::kGathered;
   static constexpr int N = N_;
@@ -92,7 +94,7 @@ struct GroupedTile {
   static_assert(shared_bytes + 1024 <= 232448);
   static_assert(!gathered || Kind != GroupedKind::kDgrad);
   static_assert(!swiglu || Kind == GroupedKind::kForward);
-  static_assert(!coded || (Kind == GroupedKind::kForward && N == 128));
+  static_assert(!quantised || (Kind == GroupedKind::kForward && N == 128));
   static_assert(columns % kGroupedSlab == 0);
 };
 
@@ -161,7 +163,7 @@ GPU_DEVICE void load_stage(const GroupedTileArgs& g, const GroupedAt& at, int k_
       for (int half = 0; half < 2; ++half) {
         unsigned char* const to = b + half * (Tile::b_bytes / 2);
         const int line = at.n + half * (Tile::swiglu ? g.n : Tile::N / 2);
-        if (Tile::coded && g.b_by_expert) {
+        if (Tile::quantised && g.b_by_expert) {
           tma_load(to, &g.b, full, k, at.part.expert, line);
         } else {
           tma_load(to, &g.b, full, k, line, at.part.expert);
@@ -238,7 +240,7 @@ GPU_DEVICE void copy_tiles(const GroupedTileArgs& g, unsigned char* shared,
 
 template <Major Order>
 GPU_DEVICE uint64_t grouped_descriptor(const unsigned char* tile, int step) {
-  return wgmma_descriptor(tile + step * (Order == Major::kK ? 32 : 2048), kGroupedSlabBytes, 1024);
+  return wgmma_descriptor(tile + step * k_step_bytes<Order>(), kGroupedSlabBytes, 1024);
 }
 
 // Zeroes the tokens after the end of the segment, which belong to the next expert, in both

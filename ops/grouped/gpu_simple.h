@@ -16,14 +16,16 @@ static_assert(kPlainTile >= kGroupedSmallestTile);
 
 template <typename T>
 struct GroupedPlainArgs {
-  T* c;                // (A, n)
-  float* dweight;      // (E, m, n)   for wgrad, instead of c
-  const T* a;          // (rows, k); wgrad: (A, m)
-  const T* b;          // (E, n, k), dgrad (E, k, n); wgrad: (rows, n)
-  const int32_t* row;  // (A), for a in forward, for b in wgrad; null: in order
+  T* c = nullptr;                // (A, n)
+  float* dweight = nullptr;      // (E, m, n)   for wgrad, instead of c
+  const T* a;                    // (rows, k); wgrad: (A, m)
+  const T* b;                    // (E, n, k), dgrad (E, k, n); wgrad: (rows, n)
+  const int32_t* row = nullptr;  // (A), for a in forward, for b in wgrad; null: in order
   GroupedParts work;
-  int m, n, k;
-  ProductScale scale;
+  int m = 0;  // for wgrad
+  int n;
+  int k = 0;  // not for wgrad
+  ProductScale scale = {};
 };
 
 // Element (r, k) of a, or (k, c) of b, for this part; 0 outside.

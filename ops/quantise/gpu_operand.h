@@ -7,7 +7,7 @@
 
 namespace assay {
 
-inline gpu::CodeKind coded_kind(const QuantFormat& f) {
+inline gpu::CodeKind code_kind(const QuantFormat& f) {
   const auto format = [&] {
     switch (f.element) {
       case ElementFormat::kE4M3:
@@ -48,7 +48,7 @@ inline gpu::CodeOperand code_operand(const CodedMatrix& m) {
       m.format.scale == ScaleKind::kTensor ? static_cast<const void*>(m.tensor_scale.data + 1)
       : has_float_scales(m.format.scale)   ? static_cast<const void*>(m.scales.data)
                                            : static_cast<const void*>(m.scale_codes.data);
-  return {.codes = m.codes.data, .scales = scales, .kind = coded_kind(m.format)};
+  return {.codes = m.codes.data, .scales = scales, .kind = code_kind(m.format)};
 }
 
 }  // namespace assay

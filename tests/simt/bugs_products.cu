@@ -123,8 +123,8 @@ int run_products(unsigned threads, void (*kernel)(float*, const uint16_t*)) {
   int wrong = 0;
   for (int t = 0; t < 128; ++t) {
     for (int i = 0; i < 16; ++i) {
-      const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8;
-      const int column = i / 4 * 8 + t % 4 * 2 + i % 2;
+      const int row = t / 32 * 16 + accum_row(i, t % 32);
+      const int column = accum_column(i, t % 32);
       float want = 0;
       for (int round = 0; round < 2; ++round)
         for (int k = 0; k < 16; ++k)
@@ -211,8 +211,8 @@ int run_product_ring() {
   int wrong = 0;
   for (int t = 0; t < 128; ++t) {
     for (int i = 0; i < 32; ++i) {
-      const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8;
-      const int column = i / 4 * 8 + t % 4 * 2 + i % 2;
+      const int row = t / 32 * 16 + accum_row(i, t % 32);
+      const int column = accum_column(i, t % 32);
       float want = 0;
       for (int tile = 0; tile < kProductTiles; ++tile)
         for (int k = 0; k < 16; ++k) want += element(tile, row, k) * element(tile, column, k);

@@ -40,12 +40,7 @@ GPU_DEVICE uint64_t descriptor(const unsigned char* tile, const Operand& operand
 
 template <int N>
 GPU_DEVICE void store_product(float* out, const float (&d)[N / 2]) {
-  const int row = warp() * 16 + lane() / 4, column = lane() % 4 * 2;
-  for (int i = 0; i < N / 8; ++i) {
-    for (int j = 0; j < 4; ++j) {
-      out[(row + j / 2 * 8) * N + 8 * i + column + j % 2] = d[4 * i + j];
-    }
-  }
+  for (int i = 0; i < N / 2; ++i) out[(warp() * 16 + accum_row(i)) * N + accum_column(i)] = d[i];
 }
 
 template <int N, Major A, Major B>
@@ -80,12 +75,11 @@ __global__ __launch_bounds__(kThreads) void wgmma_registers_kernel(
   mbarrier_wait(full, 0);
   float d[N / 2];
   for (int i = 0; i < N / 2; ++i) d[i] = t.initial;
-  const int row = warp() * 16 + lane() / 4, column = lane() % 4 * 2;
   for (int step = 0; step < t.k / 16; ++step) {
     uint32_t a[4];
     for (int i = 0; i < 4; ++i) {
       const bf16* const pair =
-          t.a_registers + (row + i % 2 * 8) * t.k + step * 16 + column + i / 2 * 8;
+          t.a_registers + (warp() * 16 + accum_row(2 * i)) * t.k + step * 16 + accum_column(2 * i);
       a[i] = pair[0].bits | uint32_t{pair[1].bits} << 16;
     }
     wgmma_fence();
