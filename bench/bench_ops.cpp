@@ -105,7 +105,9 @@ int run(int argc, char** argv) {
   print_header(options, copy);
   int done = 0;
   for (const OpCase& c : all_op_cases()) {
-    if (!selected(c, options.op, options.filter) || c.size == CaseSize::kLarge) continue;
+    if (!selected(c, options.op, options.filter) || c.size == CaseSize::kLarge ||
+        c.body == OpBody::kGpu)
+      continue;
     const OpInstance instance = c.make();
     if (instance.cost.bytes == 0) continue;  // the proof of a reference, or no rows
     const Timing t =
