@@ -50,16 +50,21 @@ std::string contract_text(const RunRecord& run) {
 }
 
 HeldFixed held_fixed(ContractKind kind, const RunRecord& run) {
-  if (kind == ContractKind::kSteps) return {"planned steps", double(run.config.run.steps)};
-  if (kind == ContractKind::kActiveWidth)
-    return {"active FFN width", double(run.audit.ffn_active_width)};
-  if (kind == ContractKind::kActiveDN)
-    return {"tokens per active parameter", planned_tokens(run) / double(run.audit.active)};
-  if (kind == ContractKind::kTotalDN)
-    return {"tokens per total parameter", planned_tokens(run) / double(run.audit.total)};
-  if (kind == ContractKind::kFlops) return {"training FLOPs", run.flops_at(run.config.run.steps)};
-  CHECK(kind == ContractKind::kSeconds, "contract %s", name_of(kind));
-  return {"seconds of training", run.seconds_at(run.steps_done)};
+  switch (kind) {
+    case ContractKind::kSteps:
+      return {"planned steps", double(run.config.run.steps)};
+    case ContractKind::kActiveWidth:
+      return {"active FFN width", double(run.audit.ffn_active_width)};
+    case ContractKind::kActiveDN:
+      return {"tokens per active parameter", planned_tokens(run) / double(run.audit.active)};
+    case ContractKind::kTotalDN:
+      return {"tokens per total parameter", planned_tokens(run) / double(run.audit.total)};
+    case ContractKind::kFlops:
+      return {"training FLOPs", run.flops_at(run.config.run.steps)};
+    case ContractKind::kSeconds:
+      return {"seconds of training", run.seconds_at(run.steps_done)};
+  }
+  CHECK(false, "contract %d", int(kind));
 }
 
 }  // namespace assay
