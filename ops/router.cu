@@ -12,7 +12,8 @@ using namespace router;
 
 namespace {
 
-constexpr int kMaxWarps = 12, kMaxThreads = kMaxWarps * kWarp;
+constexpr int kMaxWarps = 12;
+[[maybe_unused]] constexpr int kMaxThreads = kMaxWarps * kWarp;  // read by nvcc only
 constexpr int kSharedBytes = 220 << 10;  // per block: the hardware's 227 KiB less the fixed arrays
 constexpr int kReduceRows = 32;
 constexpr int kBlock = 256;
