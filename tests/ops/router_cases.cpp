@@ -350,7 +350,7 @@ std::vector<OpCase> router_cases() {
     for (const double start : {0.0, 15.99, -16.0}) {
       cases.push_back({"router_bias_update",
                        strprintf("router_bias_update %s from %g", name.c_str(), start),
-                       [counts, start] { return bias_instance(counts, start); }});
+                       [counts = counts, start] { return bias_instance(counts, start); }});
     }
   }
   for (const auto score : {RouterScore::kSigmoid, RouterScore::kSoftmax}) {
