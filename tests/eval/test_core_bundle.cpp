@@ -90,7 +90,8 @@ TEST_CASE("a row without one of its keys, or with another type, is one error tha
       {CoreKind::kSchema, R"({"context_options": ["a", "b"], "continuation": "c", "gold": 0})"},
       {CoreKind::kLanguageModeling, R"({"context": "c", "continuation": "d"})"},
   };
-  for (const auto& [kind, text] : kinds) {
+  for (const auto& [of_kind, text] : kinds) {
+    const auto kind = of_kind;  // a plain name, which a lambda may capture under OpenMP
     const json good = json::parse(text);
     REQUIRE(parse_core_rows(good.dump(), kind, "f").size() == 1);
     for (const auto& [key, value] : good.items()) {
