@@ -1,5 +1,5 @@
 # Writes OUTPUT (a C++ file) that holds the parts of the report page, so that the program needs no file at run time:
-#   cmake -DOUTPUT=... -DFOLDER=lab/report "-DSCRIPTS=a.js;b.js" -DPLOTLY=plotly.min.js -P embed_report.cmake
+#   cmake -DOUTPUT=... -DFOLDER=lab/page/web "-DSCRIPTS=a.js;b.js" -DPLOTLY=plotly.min.js -P embed_report.cmake
 # SCRIPTS stand in the page in that order, as one. PLOTLY may be empty. The assembler reads the files (.incbin): the
 # compiler would take long for megabytes of text.
 set(text "// Made by cmake/embed_report.cmake.

@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "engine/config/check.h"
+
 namespace assay {
 
 void resolve_machine_fields(Config& config, Backend backend) {
@@ -21,6 +23,7 @@ Session::Session(Config given, const SessionOptions& options)
       backend(options.use == SessionOptions::Use::kPlan ? backend_of(options.device)
                                                         : device.backend()),
       recipe(resolve_recipe(config.precision.recipe, backend)) {
+  validate_ranges(config);
   resolve_machine_fields(config, backend);
 }
 

@@ -25,7 +25,8 @@ struct SessionOptions {
 void resolve_machine_fields(Config& config, Backend backend);
 
 struct Session {
-  // Calls resolve_machine_fields. UserError also where the device cannot be used.
+  // Calls validate_ranges and resolve_machine_fields. UserError also where the device cannot be
+  // used.
   Session(Config config, const SessionOptions& options);
 
   Config config;

@@ -31,9 +31,11 @@ std::optional<std::string> newest_checkpoint(const Checkpoints& checkpoints) {
   const std::optional<std::string> newest = checkpoints.newest();
   const std::vector<std::string> all = checkpoints.all();
   if (newest || all.empty()) return newest;
-  throw UserError(strprintf("none of the %zu checkpoints of the run is valid; %s: %s", all.size(),
-                            all.back().c_str(), checkpoint_problem(all.back()).c_str()),
-                  "train in another --run, or start over with --fresh, which deletes them");
+  throw UserError(
+      strprintf("none of the %zu checkpoints of the run is valid; %s: %s", all.size(),
+                all.back().c_str(), checkpoint_problem(all.back()).c_str()),
+      "train in another folder (--run), or start over (--fresh, Start::kFresh), which deletes "
+      "them");
 }
 
 // UserError when the run once saved checkpoints and has none now: somebody moved them, and starting
@@ -43,7 +45,7 @@ void require_never_saved(const RunDir& dir) {
   if (saved == 0) return;
   throw UserError(
       strprintf("%s saved %ld checkpoints, but has none now", dir.path().c_str(), long(saved)),
-      "put the checkpoints back, or start over with --fresh, which deletes the run");
+      "put the checkpoints back, or start over (--fresh, Start::kFresh), which deletes the run");
 }
 
 // Whole sequences from the start of the validation set, about telemetry.probe_tokens tokens.
@@ -103,6 +105,7 @@ void TrainingRun::resolve_horizon() {
 }
 
 void TrainingRun::open() {
+  CHECK(!dir_, "TrainingRun::open() twice, folder %s", options_.folder.c_str());
   dir_.emplace(options_.folder, options_.start == TrainingRunOptions::Start::kFresh
                                     ? RunDir::Start::kFresh
                                     : RunDir::Start::kContinue);
@@ -141,7 +144,9 @@ void TrainingRun::open() {
 }
 
 RunResult TrainingRun::train(const TrainingHooks& hooks) {
-  CHECK(recorder_, "TrainingRun::train before open()%s", "");
+  CHECK(recorder_ && !trained_, "TrainingRun::train() before open(), or twice: folder %s",
+        options_.folder.c_str());
+  trained_ = true;
   const auto stop_requested = [&] { return hooks.stop_requested && hooks.stop_requested(); };
   RunParts parts = this->parts();
   parts.on_step = hooks.on_step;

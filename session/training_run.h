@@ -49,7 +49,8 @@ class TrainingRun {
   // Opens the folder, allocates, and resumes from the newest checkpoint or initialises the model
   // from run.seed. UserError: not enough memory, another run's folder, changed data.
   void open();
-  // Trains until the run ends or is stopped, then writes the receipt. Once, after open().
+  // Trains until the run ends or is stopped, then writes the receipt. Once, after open(): another
+  // TrainingRun of the same folder continues.
   RunResult train(const TrainingHooks& hooks = {});
 
   // Known after the constructor.
@@ -92,6 +93,7 @@ class TrainingRun {
   Exec on_;
   std::optional<RunRecorder> recorder_;
   RunStart start_;
+  bool trained_ = false;
 };
 
 }  // namespace assay

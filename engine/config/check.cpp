@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "engine/config/field_range.h"
+#include "engine/config/fields.h"
 #include "engine/config/schedule.h"
 
 namespace assay {
@@ -294,6 +296,40 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
+}
+
+namespace {
+
+class RangeCheck {
+ public:
+  template <typename T>
+  void operator()(const char* name, T& field, const char* doc, const FieldCheck& check) const {
+    const std::string wrong = out_of_range(field, check);
+    if (wrong.empty()) return;
+    throw UserError(prefix_ + name + " " + wrong, std::string(doc) + ": " + check_text(check));
+  }
+  template <typename T>
+  void section(const char* name, T& nested, const char*) {
+    const std::string outer = prefix_;
+    prefix_ += std::string(name) + ".";
+    visit(*this, nested);
+    prefix_ = outer;
+  }
+  template <typename T>
+  void section(const char* name, std::optional<T>& nested, const char* doc) {
+    if (nested) section(name, *nested, doc);
+  }
+
+ private:
+  std::string prefix_;
+};
+
+}  // namespace
+
+void validate_ranges(const Config& config) {
+  Config copy = config;
+  RangeCheck check;
+  visit(check, copy);
 }
 
 }  // namespace assay

@@ -24,4 +24,8 @@ void validate_data(const Config& config);
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
                                       const std::string& field);
 
+// UserError for the first field outside the range of its list, for a configuration made in code;
+// load_config() has checked what it read.
+void validate_ranges(const Config& config);
+
 }  // namespace assay

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/suggest.h"
 #include "engine/config/check.h"
+#include "engine/config/field_range.h"
 #include "engine/config/fields.h"
 #include "engine/config/scalar.h"
 #include "engine/config/yaml_source.h"
@@ -153,37 +154,6 @@ class SetField {
   std::string absolute(const std::string& path) const {
     if (path.empty()) return path;
     return (fs::path(source_.folder) / path).lexically_normal().string();
-  }
-
-  static std::string out_of_range(bool, const FieldCheck&) { return ""; }
-  static std::string out_of_range(const std::vector<std::string>&, const FieldCheck&) { return ""; }
-  static std::string out_of_range(const std::optional<double>& value, const FieldCheck& check) {
-    return value ? out_of_range(*value, check) : "";
-  }
-  static std::string out_of_range(const std::optional<std::vector<double>>& values,
-                                  const FieldCheck& check) {
-    for (const double value : values.value_or(std::vector<double>())) {
-      const std::string wrong = out_of_range(value, check);
-      if (!wrong.empty()) return wrong;
-    }
-    return "";
-  }
-  static std::string out_of_range(int64_t value, const FieldCheck& check) {
-    return in_range(static_cast<double>(value), check)
-               ? ""
-               : "= " + yaml_scalar(value) + " is out of range";
-  }
-  static std::string out_of_range(double value, const FieldCheck& check) {
-    return in_range(value, check) ? "" : "= " + yaml_scalar(value) + " is out of range";
-  }
-  static std::string out_of_range(const std::string& value, const FieldCheck& check) {
-    const auto& known = check.choices;
-    if (known.empty() || std::find(known.begin(), known.end(), value) != known.end()) return "";
-    return "= " + yaml_scalar(value) + " is not a choice";
-  }
-  static bool in_range(double value, const FieldCheck& check) {
-    return std::isfinite(value) && value <= check.high &&
-           (check.low_open ? value > check.low : value >= check.low);
   }
 
   const YamlSource& source_;

@@ -240,4 +240,30 @@ TEST_CASE("damaged text is read or refused without a crash") {
   }
 }
 
+TEST_CASE("a configuration made in code has the ranges of its fields") {
+  validate_ranges(Config());
+  const auto refused = [](void (*change)(Config&), const std::string& what) {
+    Config c;
+    c.model.moe.emplace();
+    change(c);
+    try {
+      validate_ranges(c);
+      FAIL("accepted: " << what);
+    } catch (const UserError& error) {
+      REQUIRE(std::string(error.what()) == what);
+      REQUIRE(!error.hint().empty());
+    }
+  };
+  refused([](Config& c) { c.run.log_every = 0; }, "run.log_every = 0 is out of range");
+  refused([](Config& c) { c.run.keep_checkpoints = 0; },
+          "run.keep_checkpoints = 0 is out of range");
+  refused([](Config& c) { c.model.moe->top_k = 65; }, "model.moe.top_k = 65 is out of range");
+  refused([](Config& c) { c.precision.recipe = "fp2"; }, "precision.recipe = fp2 is not a choice");
+  refused(
+      [](Config& c) {
+        c.contract.landings = {0.5, 2.0};
+      },
+      "contract.landings = 2.0 is out of range");
+}
+
 }  // namespace assay

@@ -33,8 +33,9 @@ def main():
         for file in ("bin/assay", "include/assay/session/training_run.h", "share/assay/presets/cpu/moe.yaml"):
             check((prefix / file).exists(), f"{file} is not installed")
         shutil.copytree(source / "examples", place / "examples")  # nothing of the checkout is beside them
-        run("cmake", "-S", place / "examples", "-B", examples, f"-DCMAKE_PREFIX_PATH={prefix}",
-            f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release")
+        text = run("cmake", "-S", place / "examples", "-B", examples, f"-DCMAKE_PREFIX_PATH={prefix}",
+                   f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release")
+        check(f"presets of models: {prefix}/share/assay/presets" in text, text)
         run("cmake", "--build", examples, "--parallel", "2")
 
         text = run(examples / "op_forward_backward")

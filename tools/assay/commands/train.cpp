@@ -81,9 +81,10 @@ int train(const Arguments& a) {
     if (horizon_is_known(run.config())) std::cout << run.mixture_table();
     return kExitDone;
   }
+  const Interrupt
+      interrupt;  // before open(): a run that is being resumed ends with a checkpoint too
   run.open();
   announce_run(run);
-  const Interrupt interrupt;
   const RunResult result = run.train(
       {.stop_requested = [&] { return interrupt.requested(); }, .stop_after = a.stop_after});
   report_run(run, result, a.fresh ? Start::kFresh : Start::kContinue, a.json);
