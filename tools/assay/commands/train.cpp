@@ -81,8 +81,8 @@ int train(const Arguments& a) {
     if (horizon_is_known(run.config())) std::cout << run.mixture_table();
     return kExitDone;
   }
-  const Interrupt
-      interrupt;  // before open(): a run that is being resumed ends with a checkpoint too
+  // Before open(): a run that is interrupted while it resumes ends with a checkpoint too.
+  const Interrupt interrupt;
   run.open();
   announce_run(run);
   const RunResult result = run.train(
