@@ -58,6 +58,7 @@ void add_router_command(Commands& commands);
 void add_precision_command(Commands& commands);
 void add_eval_command(Commands& commands);
 void add_report_command(Commands& commands);
+void add_watch_command(Commands& commands);
 void add_sample_command(Commands& commands);
 void add_export_command(Commands& commands);
 void add_import_command(Commands& commands);

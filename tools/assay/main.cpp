@@ -58,6 +58,7 @@ void add_all_commands(Commands& commands) {
   add_precision_command(commands);
   add_eval_command(commands);
   add_report_command(commands);
+  add_watch_command(commands);
   add_sample_command(commands);
   add_export_command(commands);
   add_import_command(commands);
