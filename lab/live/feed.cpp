@@ -85,9 +85,9 @@ void LiveFeed::make_report(const std::vector<RunStatus>& statuses) {
   }
   if (readable.empty()) return;
   try {
-    report_ = report_data(readable, {});
+    report_ = report_data(readable, {}, NoTelemetry::kShow);
   } catch (const UserError&) {
-    // No run has telemetry, or one was deleted just now; its state says so, or will.
+    // One was deleted or damaged just now; its state will say so.
   }
 }
 

@@ -59,6 +59,12 @@ std::string letter_of(size_t run) {
   return std::string(1, char('a' + run % 26));
 }
 
+// The end of a path says more than its beginning.
+std::string path_end(const std::string& path, int columns) {
+  if (int(path.size()) <= columns) return path;
+  return "<" + path.substr(path.size() - size_t(columns) + 1);
+}
+
 // A bar of `columns` characters.
 void add_bar(double share, int columns, Glyphs glyphs, Style style, StyledLine& line) {
   const int filled = std::clamp(int(std::lround(share * columns)), 0, columns);
@@ -75,7 +81,7 @@ void add_bar(double share, int columns, Glyphs glyphs, Style style, StyledLine& 
 StyledLine numbers_line(const RunView& run) {
   StyledLine line;
   const auto add = [&](const char* name, const std::string& value) {
-    if (line.columns() > 0) line.add("   ");
+    if (line.columns() > 0) line.add("  ");
     line.add(name, Style::kDim).add(" ").add(value, Style::kBold);
   };
   if (!run.train_loss_nats.empty()) {
@@ -83,8 +89,8 @@ StyledLine numbers_line(const RunView& run) {
   }
   if (!run.val_loss_nats.empty()) {
     const EvalValue& val = run.val_loss_nats.back();
-    add("validation", strprintf("%.4f", val.value));
-    line.add(" at step " + grouped(val.step), Style::kDim);
+    add("val", strprintf("%.4f", val.value));
+    line.add(" at " + grouped(val.step), Style::kDim);
   }
   if (run.lr) add("lr", strprintf("%.1e", *run.lr));
   if (run.gradient_norm) add("norm", strprintf("%.2f", *run.gradient_norm));
@@ -95,8 +101,10 @@ StyledLine numbers_line(const RunView& run) {
 
 std::vector<StyledLine> one_run_head(const RunView& run, FrameSize size, Glyphs glyphs) {
   std::vector<StyledLine> lines;
-  StyledLine head(run.status.path, Style::kBold);
-  head.add(": ").add(status_text(run.status, run.seen), state_style(run.status));
+  const std::string status = status_text(run.status, run.seen);
+  const int room = std::max(16, size.columns - int(status.size()) - 2);
+  StyledLine head(path_end(run.status.path, room), Style::kBold);
+  head.add(": ").add(status, state_style(run.status));
   lines.push_back(std::move(head));
   if (run.status.step == 0) return lines;
   StyledLine bar;
@@ -130,9 +138,9 @@ std::vector<StyledLine> one_run_routers(const RunView& run, FrameSize size, int 
   const RouterView& router = *run.router;
   StyledLine verdict("router: ");
   verdict.add(words(router.verdict), verdict_style(router.verdict));
-  verdict.add(strprintf(", by layer over the last %ld logged steps; `assay router` says why",
-                        long(router.window)),
-              Style::kDim);
+  verdict.add(
+      strprintf(" (last %ld logged steps; `assay router RUN` explains)", long(router.window)),
+      Style::kDim);
   lines.push_back(std::move(verdict));
   // If there are more layers than rows, those with the largest loads.
   std::vector<LayerHealth> layers = router.layers;
@@ -186,12 +194,6 @@ void add_cell(const std::string& text, int width, Style style, StyledLine& line)
   if (width > 0) line.add(std::string(size_t(blank), ' '));
   line.add(text, style);
   if (width < 0) line.add(std::string(size_t(blank), ' '));
-}
-
-// The end of a path says more than its beginning.
-std::string path_end(const std::string& path, int columns) {
-  if (int(path.size()) <= columns) return path;
-  return "<" + path.substr(path.size() - size_t(columns) + 1);
 }
 
 std::vector<StyledLine> run_table(const std::vector<RunView>& runs, FrameSize size, int rows) {

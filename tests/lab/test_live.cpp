@@ -342,9 +342,8 @@ TEST_CASE("live: the screen of one run") {
   const auto lines = text_frame({view}, {.columns = 80, .rows = 24}, Glyphs::kAscii, Colours::kNo);
   REQUIRE(lines.size() <= 24);
   const std::string text = joined(lines);
-  for (const char* part :
-       {"moe: finished, step 40 of 40", "loss 5.0000", "validation 4.2500 at step 40",
-        "router: collapsed", "layer   2  K*max_load 0.950", "dead 1 of 4"}) {
+  for (const char* part : {"moe: finished, step 40 of 40", "loss 5.0000", "val 4.2500 at 40",
+                           "router: collapsed", "layer   2  K*max_load 0.950", "dead 1 of 4"}) {
     CAPTURE(part, text);
     REQUIRE(text.find(part) != std::string::npos);
   }

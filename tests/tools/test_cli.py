@@ -53,7 +53,7 @@ REFUSED += [
     (["watch", "run", "./run/"], "./run is given twice", "give every run once"),
     (["watch", "later"], "no run at later", "--wait waits for a run to begin"),
     (["watch", "run", "--once"], "--once requires --text", "assay watch --help"),
-    (["watch", "run", "--text", "--port", "1"], "--port excludes --text", "assay watch --help"),
+    (["watch", "run", "--text", "--port", "1"], "--text excludes --port", "assay watch --help"),
     (["watch", "run", "--port", "70000"], "--port", "assay watch --help"),
     (["watch", "run", "--every", "0"], "--every: 0 is not a number > 0", "assay watch --help"),
     (["watch", "run", "--address", "0.0.0.0"], "0.0.0.0 is not a loopback address", "ssh -L"),

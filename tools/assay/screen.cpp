@@ -42,7 +42,7 @@ void Screen::leave() {
 void Screen::draw(const std::vector<StyledLine>& lines, Colours colours) {
   std::string text = "\033[H";
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) text += "\r\n";
+    if (i > 0) text += '\n';
     text += lines[i].text(escapes_of(colours)) + "\033[K";
   }
   put(text + "\033[J");
