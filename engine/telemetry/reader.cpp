@@ -169,6 +169,9 @@ std::map<int64_t, RouterCurves> TelemetryReader::router_curves(std::span<const c
   std::map<int64_t, RouterCurves> layers;
   while (s.step()) {
     RouterCurves& curves = layers[s.integer(0)];
+    if (curves.empty()) {
+      for (const char* column : columns) curves[column] = {};
+    }
     for (size_t c = 0; c < present.size(); ++c) {
       const int at = int(c) + 2;
       if (!s.is_null(at)) {
