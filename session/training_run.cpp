@@ -151,9 +151,7 @@ RunResult TrainingRun::train(const TrainingHooks& hooks) {
   RunParts parts = this->parts();
   parts.on_step = hooks.on_step;
   parts.stop_requested = stop_requested;
-  parts.interrupted = [&, steps_here = int64_t{0}]() mutable {
-    return ++steps_here == hooks.stop_after || stop_requested();
-  };
+  parts.stop_after = hooks.stop_after;
   const RunResult result = run(parts, start_);
   recorder_->telemetry().flush();  // the receipt and whoever reads the run next
   log_->set_bar("");
@@ -174,7 +172,7 @@ RunParts TrainingRun::parts() {
           .mask_id = data_.mask_id,
           .data_sha256 = data_sha256_,
           .landings = landings(config()),
-          .interrupted = {},
+          .stop_after = {},
           .stop_requested = {}};
 }
 
@@ -183,7 +181,8 @@ RecorderConfig TrainingRun::recorder_config(double peak_flop_per_s) const {
                    .steps = config().run.steps,
                    .batch_tokens = config().run.batch_tokens,
                    .flops_per_token = double(audit_.flops_per_token),
-                   .limit_flops_per_s = peak_flop_per_s};
+                   .limit_flops_per_s = peak_flop_per_s,
+                   .print_every = config().run.print_every};
   for (const MixtureSource& source : data_.mixture) r.sources.push_back(source.name);
   for (const QuantisedOperandState& s : memory_.model->quantised_operands()) {
     r.operands.push_back({.layer = s.layer,

@@ -112,7 +112,7 @@ def marks_and_refusals(runs):
     expect_in(compare(contract, moe).stdout, "2 different contracts", "no ranking: the runs are under different contracts")
     expect_in(compare(contract, moe, "--contract", "steps").stdout, "ranking under the contract steps, set by --contract")
     collapsed = copy_of(moe, "collapsed", sql=["UPDATE router_layer SET window_max_load_norm = 0.99 WHERE layer = 1"])
-    expect_in(compare(dense, collapsed).stdout, "COLLAPSED in 1 of 1 runs: K*max_load 0.99 in block 1",
+    expect_in(compare(dense, collapsed).stdout, "collapsed in 1 of 1 runs: K*max_load 0.99 (layer 1)",
               "collapsed is pathological", "pathological: routers collapsed")
     data = copy_of(dense, "data", meta=[(r'(val[^"]*\.bin": ")[0-9a-f]{8}', r"\g<1>00000000")])
     forced = compare(data, moe, "--force").stdout
