@@ -139,7 +139,7 @@ RunRecord read_run(const std::string& path) {
   run.train_s = telemetry.scalar("train_s");
   run.end = telemetry.last_event("end").value_or("");
   run.health = read_health(telemetry, run);
-  if (run.steps_done == 0 && run.val_loss_nats.empty()) {
+  if (run.steps_done == 0 && (run.val_loss_nats.empty() || run.val_loss_nats.back().step == 0)) {
     throw UserError(path + ": the run has no logged step yet", "train it first");
   }
   return run;
