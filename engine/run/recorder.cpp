@@ -252,7 +252,7 @@ void RunRecorder::evaluation(int64_t steps_done, const Evaluation& evaluation, d
 void RunRecorder::evaluating(int64_t steps_done, const std::string& what, double share,
                              double seconds) {
   constexpr double kQuietSeconds = 10;
-  const double left = share > 0 ? seconds * (1 - share) / share : 0;
+  const double left = share > 0 ? seconds * (1 - share) / share : std::nan("");
   const std::string text =
       strprintf("eval %ld/%ld %s %.0f%% eta %s", long(steps_done), long(config_.steps),
                 what.c_str(), 100 * share, duration_text(left).c_str());

@@ -216,7 +216,9 @@ class Run {
     Evaluator& validation = *p_.evaluators.front();
     if (p_.recorder.has_evaluation(0, validation.task())) return;
     const auto start = Clock::now();
-    p_.recorder.evaluation(0, *evaluate(validation, moment(0), {}), seconds_since(start));
+    p_.recorder.evaluating(0, "initial weights", 0, 0);
+    const Evaluation evaluation = *evaluate(validation, moment(0), {});
+    p_.recorder.evaluation(0, evaluation, seconds_since(start));
   }
 
   Target validate() {

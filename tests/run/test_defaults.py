@@ -10,7 +10,7 @@ from harness import Workplace, assay, check, rows
 
 OWN = """
 data: {{cache: {cache}, synth: {{train_tokens: 400000, val_tokens: 20000, vocab_size: 512}}}}
-model: {{hidden: 64, layers: 2, vocab_size: 512, moe: {{experts: 8, top_k: 2}}}}
+model: {{hidden: 128, layers: 2, vocab_size: 512, moe: {{experts: 8, top_k: 2}}}}
 run: {{steps: 300, batch_tokens: 1024, sequence: 128}}
 eval: {{tokens: 8192}}
 """
