@@ -100,15 +100,6 @@ std::string manifest_text(const Manifest& manifest) {
   return file.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-std::optional<ShardEntry> find_entry(const std::string& shard_path) {
-  const std::filesystem::path path(shard_path);
-  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-  if (!std::filesystem::exists(folder + "/" + kManifestName)) return std::nullopt;
-  for (const ShardEntry& entry : read_manifest(folder).shards)
-    if (entry.file == path.filename().string()) return entry;
-  return std::nullopt;
-}
-
 void require_manifest_hashes(const HashedFiles& files) {
   std::map<std::string, std::map<std::string, std::string>> manifests;  // folder, file, SHA-256
   for (const auto& [path, hashed] : files) {

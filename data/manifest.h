@@ -51,10 +51,6 @@ constexpr const char* kManifestName = "manifest.json";
 Manifest read_manifest(const std::string& folder);
 std::string manifest_text(const Manifest& manifest);
 
-// The entry of a shard in its folder's manifest; nothing if there is no manifest or no entry. Does
-// not compare it with the file. UserError when the manifest is damaged.
-std::optional<ShardEntry> find_entry(const std::string& shard_path);
-
 // UserError with both hashes for a shard that its folder's manifest lists with another hash.
 void require_manifest_hashes(const HashedFiles& files);
 

@@ -125,8 +125,6 @@ void TrainingRun::open() {
   if (dir_->previous()) require_same_run(*dir_, config(), before_.step);
   data_sha256_ = data_hashes(data_);
   require_same_data(before_, data_sha256_);
-  log_->info(hashed_text(data_.hashed, data_.hash_seconds));
-  for (const std::string& line : data_warnings(config(), data_)) log_->warn(line);
   dir_->write_config(config());
 
   on_ = session_.exec();
@@ -152,6 +150,8 @@ void TrainingRun::open() {
                      .data_sha256 = data_sha256_,
                      .data_hashed = data_hash_origins(data_),
                      .first_step = start_.steps_done});
+  log_->info(hashed_text(data_.hashed, data_.hash_seconds));
+  for (const std::string& line : data_warnings(config(), data_)) log_->warn(line);
 }
 
 RunResult TrainingRun::train(const TrainingHooks& hooks) {

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Bad input: exit 1, one line `error:` with the value, one line `hint:`, and nothing lost or
 changed."""
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import bad_input
@@ -58,6 +60,8 @@ CONFIGS = [
     ("batch", config_text(run="{batch_tokens: 1000, sequence: 64, micro_batch: 4}"),
      "run.batch_tokens = 1000 is not a multiple", "micro-batches"),
     ("no data", config_text(data=None), "data.train is not given", "data prepare"),
+    ("no validation list", config_text(data="{train: ['c/*_train_*.bin'], val: null}"),
+     "data.val is null; expected a list of paths", "val: [shards/*.bin]"),
     ("mixture of another length", config_text(data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], mixture: [1, 2]}"),
      "data.mixture has 2 weights, data.train has 1 entries", "each entry one weight"),
     ("weight of nothing", config_text(data="{train: ['c/*_train_*.bin'], mixture: [0]}"), "data.mixture = 0.0", "> 0"),
@@ -150,11 +154,14 @@ SHARDS = [
     ("no tokens", "no_tokens.bin", "shorter than a batch", "batch_tokens"),
     ("one short document", "one/*.bin", "shorter than a batch", "batch_tokens"),
     ("id outside the vocabulary", "large_id.bin", "token 500 has id 320, the vocabulary has 320", "model.vocab_size"),
-    ("text", "text.txt", "text.txt is not a shard", "prepare"),
+    ("text", "text.txt", "(it looks like text)", "text becomes shards"),
+    ("JSON", "list.jsonl", "list.jsonl is not a shard: 25 bytes, but the header alone has 1024 (it looks like JSON)",
+     "text becomes shards"),
 ]
 
 PREPARE = ["data", "prepare", "--tokenizer", "tok.json", "-o", "out"]
 TRAIN = ["train", "good.yaml", "--run"]
+STOPPED = (0, 130)  # by --stop-after
 
 # Arguments, and what error and hint must contain.
 COMMANDS = [
@@ -212,6 +219,10 @@ COMMANDS = [
     ([*PREPARE, "field.jsonl"], 'field.jsonl line 3 has no field "text"', "--field"),
     ([*PREPARE, "cut.jsonl"], "cut.jsonl line 3 is not JSON: byte 12", "--skip-bad-lines"),
     ([*PREPARE, "latin1.jsonl"], "latin1.jsonl line 3 is not UTF-8: byte 15", "UTF-8"),
+    ([*PREPARE, "array.json"], "array.json is one JSON array; one object per line is wanted", "jq -c '.[]' array.json"),
+    ([*PREPARE, "pretty.json"], "pretty.json is JSON over several lines", "jq -c . pretty.json"),
+    ([*PREPARE, "loops"], "no text in the folder loops; not readable: loops/loop: Too many levels", "*.txt"),
+    ([*PREPARE, "text.txt", "--shuffle", "-3"], "--shuffle", "--help"),
     (["data", "prepare", "text.txt", "--tokenizer", "missing.json", "-o", "out"], "missing.json", ""),
     (["data", "prepare", "text.txt", "--tokenizer", "tok.json", "-o", "c"], "c already holds a corpus", "--overwrite"),
     (["data", "synth", "-o", "out", "--tokens", "-4"], "-4", "--help"),
@@ -220,6 +231,10 @@ COMMANDS = [
     (["data", "inspect", "folder"], "folder", ""),
     (["data", "verify", "missing"], "missing", ""),
     (["tokenizer", "train", "empty.txt", "-o", "t.json"], "no text to train", "not empty"),
+    (["tokenizer", "train", "text.txt", "-o", "tok.json"], "tok.json already exists", "--overwrite"),
+    (["tokenizer", "train", "text.txt", "-o", "c/tokenizer.json"],
+     "c/tokenizer.json exists and belongs to the corpus of c/manifest.json", "another file"),
+    (["tokenizer", "train", "text.txt", "-o", "gpt2", "--format", "gpt2"], "gpt2/vocab.json already exists", "--overwrite"),
     (["tokenizer", "encode", "missing.txt", "--tokenizer", "tok.json"], "cannot read missing.txt", "path"),
     (["tokenizer", "encode", "text.txt", "--tokenizer", "folder"], "folder", ""),
     (["tokenizer", "decode", "--tokenizer", "tok.json", "300"], "id 300 at position 0", ""),
@@ -289,9 +304,9 @@ def run(arguments, **how):
     return subprocess.run([str(ASSAY), *arguments], cwd=WORK, capture_output=True, **how)
 
 
-def works(*arguments, **how):
+def works(*arguments, codes=(0,), **how):
     done = run(arguments, **how)
-    if done.returncode != 0:
+    if done.returncode not in codes:
         sys.exit(f"assay {' '.join(arguments)}: exit {done.returncode}\n{done.stderr.decode()}")
     return done
 
@@ -375,6 +390,61 @@ def check_changed_data():
         (WORK / "c" / name).write_bytes(content)
 
 
+def check_planted_data():
+    """A shard that is not the one its manifest lists: refused before step 1, when a run is resumed,
+    and while it is read; what was trained on good data verifies, and resumes to the same bits."""
+    shard = WORK / "c" / "corpus_train_000001.bin"
+    good = shard.read_bytes()
+    planted = bytearray(good)
+    planted[1024:1024 + 2048] = b"\x05\x00" * 1024
+    works(*TRAIN, "half-way", "--stop-after", "3", codes=STOPPED)
+    shard.write_bytes(planted)
+    refused("planted text, new run", [*TRAIN, "corr"], "c/corpus_train_000001.bin has SHA-256 ", "restore it or prepare")
+    refused("planted text, new run", [*TRAIN, "corr"], "c/manifest.json says ", "assay data verify c")
+    refused("planted text, resumed run", [*TRAIN, "half-way"], "c/manifest.json says ", "restore it")
+    done = run(["receipt", "verify", "half-way"])
+    check("verify finds the planted text", done.returncode == 2 and b"drift: input data corpus_train_000001.bin" in done.stderr,
+          done.stderr.decode())
+    (WORK / "c" / "manifest.json").rename(WORK / "kept.json")
+    refused("planted text without a manifest", [*TRAIN, "half-way"], "the data of the run has changed: corpus_train", "--fresh")
+    (WORK / "kept.json").rename(WORK / "c" / "manifest.json")
+    shard.write_bytes(good)
+    works(*TRAIN, "half-way")
+    check("resumed on good data", checkpoints(WORK / "half-way")[-1].name == "step-00000006")
+    inputs = json.loads((WORK / "half-way" / "receipt.json").read_text())["inputs"]
+    check("the receipt says how", all(i["hashed"].startswith(("computed", "cached, computed 2"))
+                                      for i in inputs if i["kind"] == "data"), inputs)
+
+    # Changed while it is read: the steps before are saved, and resume.
+    long = [*TRAIN, "long", "--steps", "100000", "--set", "run.checkpoint_every=0", "--set", "eval.every=0"]
+    training = subprocess.Popen([str(ASSAY), *long], cwd=WORK, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    log = WORK / "long" / "log.txt"
+    while training.poll() is None and not (log.exists() and "step 20/" in log.read_text()):
+        time.sleep(0.05)
+    with open(shard, "r+b") as file:
+        file.seek(3000)
+        file.write(b"\x06")
+    said = training.communicate(timeout=60)[1].decode()
+    check("a change under the run ends it", training.returncode == 1 and "changed while the run reads it: SHA-256 was" in said
+          and "hint: put the file back as it was" in said, said)
+    check("what was trained before is saved", len(checkpoints(WORK / "long")) == 1, said)
+    shard.write_bytes(good)
+    done = works(*long, "--stop-after", "1", codes=STOPPED).stderr.decode()
+    check("and resumes", "resumes after step" in done, done)
+
+
+def check_data_warnings():
+    said = works(*TRAIN, "remembers", "--stop-after", "1", "--set", "data.val=[c/*_train_*.bin]", codes=STOPPED).stderr.decode()
+    check("validation on training data", "warning: data.val: " in said and "is also training data" in said, said)
+    shutil.copy(WORK / "c" / "corpus_train_000001.bin", WORK / "copy.bin")
+    said = works(*TRAIN, "copied", "--stop-after", "1", "--set", "data.val=[copy.bin]", codes=STOPPED).stderr.decode()
+    check("a copy is found by its hash", "copy.bin (data.train has it as" in said, said)
+    said = works(*TRAIN, "wide", "--stop-after", "1", "--set", "model.vocab_size=512", codes=STOPPED).stderr.decode()
+    check("a vocabulary that is too large", "the tokenizer has 300 tokens: 212 rows of the embedding can never occur" in said, said)
+    said = works(*TRAIN, "padded", "--stop-after", "1", "--set", "model.vocab_size=384", codes=STOPPED).stderr.decode()
+    check("padding is usual", "warning" not in said, said)
+
+
 def check_no_space():
     """A disk that is really full, in a separate mount namespace."""
     size = sum(file.stat().st_size for file in (WORK / "done").rglob("*") if file.is_file())
@@ -427,7 +497,8 @@ def check_other_tokenizer():
 
 
 bad_input.make_files(WORK, works)
-for part in (check_tables, check_other_tokenizer, check_permissions, check_raw_bytes, check_changed_data, check_no_space,
+for part in (check_tables, check_other_tokenizer, check_permissions, check_raw_bytes, check_planted_data,
+             check_data_warnings, check_changed_data, check_no_space,
              check_full_disk, check_damaged_checkpoint):
     part()
 print("\n".join(failures) or f"errors: ok ({len(CONFIGS) + len(SHARDS) + len(COMMANDS) + len(CONFIG_JSONS)} refusals and more)")
