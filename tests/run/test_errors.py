@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
 """Bad input: exit 1, one line `error:` with the value, one line `hint:`, and nothing lost or
 changed."""
-import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import bad_input
@@ -161,7 +159,6 @@ SHARDS = [
 
 PREPARE = ["data", "prepare", "--tokenizer", "tok.json", "-o", "out"]
 TRAIN = ["train", "good.yaml", "--run"]
-STOPPED = (0, 130)  # by --stop-after
 
 # Arguments, and what error and hint must contain.
 COMMANDS = [
@@ -304,9 +301,9 @@ def run(arguments, **how):
     return subprocess.run([str(ASSAY), *arguments], cwd=WORK, capture_output=True, **how)
 
 
-def works(*arguments, codes=(0,), **how):
+def works(*arguments, **how):
     done = run(arguments, **how)
-    if done.returncode not in codes:
+    if done.returncode != 0:
         sys.exit(f"assay {' '.join(arguments)}: exit {done.returncode}\n{done.stderr.decode()}")
     return done
 
@@ -390,61 +387,6 @@ def check_changed_data():
         (WORK / "c" / name).write_bytes(content)
 
 
-def check_planted_data():
-    """A shard that is not the one its manifest lists: refused before step 1, when a run is resumed,
-    and while it is read; what was trained on good data verifies, and resumes to the same bits."""
-    shard = WORK / "c" / "corpus_train_000001.bin"
-    good = shard.read_bytes()
-    planted = bytearray(good)
-    planted[1024:1024 + 2048] = b"\x05\x00" * 1024
-    works(*TRAIN, "half-way", "--stop-after", "3", codes=STOPPED)
-    shard.write_bytes(planted)
-    refused("planted text, new run", [*TRAIN, "corr"], "c/corpus_train_000001.bin has SHA-256 ", "restore it or prepare")
-    refused("planted text, new run", [*TRAIN, "corr"], "c/manifest.json says ", "assay data verify c")
-    refused("planted text, resumed run", [*TRAIN, "half-way"], "c/manifest.json says ", "restore it")
-    done = run(["receipt", "verify", "half-way"])
-    check("verify finds the planted text", done.returncode == 2 and b"drift: input data corpus_train_000001.bin" in done.stderr,
-          done.stderr.decode())
-    (WORK / "c" / "manifest.json").rename(WORK / "kept.json")
-    refused("planted text without a manifest", [*TRAIN, "half-way"], "the data of the run has changed: corpus_train", "--fresh")
-    (WORK / "kept.json").rename(WORK / "c" / "manifest.json")
-    shard.write_bytes(good)
-    works(*TRAIN, "half-way")
-    check("resumed on good data", checkpoints(WORK / "half-way")[-1].name == "step-00000006")
-    inputs = json.loads((WORK / "half-way" / "receipt.json").read_text())["inputs"]
-    check("the receipt says how", all(i["hashed"].startswith(("computed", "cached, computed 2"))
-                                      for i in inputs if i["kind"] == "data"), inputs)
-
-    # Changed while it is read: the steps before are saved, and resume.
-    long = [*TRAIN, "long", "--steps", "100000", "--set", "run.checkpoint_every=0", "--set", "eval.every=0"]
-    training = subprocess.Popen([str(ASSAY), *long], cwd=WORK, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    log = WORK / "long" / "log.txt"
-    while training.poll() is None and not (log.exists() and "step 20/" in log.read_text()):
-        time.sleep(0.05)
-    with open(shard, "r+b") as file:
-        file.seek(3000)
-        file.write(b"\x06")
-    said = training.communicate(timeout=60)[1].decode()
-    check("a change under the run ends it", training.returncode == 1 and "changed while the run reads it: SHA-256 was" in said
-          and "hint: put the file back as it was" in said, said)
-    check("what was trained before is saved", len(checkpoints(WORK / "long")) == 1, said)
-    shard.write_bytes(good)
-    done = works(*long, "--stop-after", "1", codes=STOPPED).stderr.decode()
-    check("and resumes", "resumes after step" in done, done)
-
-
-def check_data_warnings():
-    said = works(*TRAIN, "remembers", "--stop-after", "1", "--set", "data.val=[c/*_train_*.bin]", codes=STOPPED).stderr.decode()
-    check("validation on training data", "warning: data.val: " in said and "is also training data" in said, said)
-    shutil.copy(WORK / "c" / "corpus_train_000001.bin", WORK / "copy.bin")
-    said = works(*TRAIN, "copied", "--stop-after", "1", "--set", "data.val=[copy.bin]", codes=STOPPED).stderr.decode()
-    check("a copy is found by its hash", "copy.bin (data.train has it as" in said, said)
-    said = works(*TRAIN, "wide", "--stop-after", "1", "--set", "model.vocab_size=512", codes=STOPPED).stderr.decode()
-    check("a vocabulary that is too large", "the tokenizer has 300 tokens: 212 rows of the embedding can never occur" in said, said)
-    said = works(*TRAIN, "padded", "--stop-after", "1", "--set", "model.vocab_size=384", codes=STOPPED).stderr.decode()
-    check("padding is usual", "warning" not in said, said)
-
-
 def check_no_space():
     """A disk that is really full, in a separate mount namespace."""
     size = sum(file.stat().st_size for file in (WORK / "done").rglob("*") if file.is_file())
@@ -497,8 +439,7 @@ def check_other_tokenizer():
 
 
 bad_input.make_files(WORK, works)
-for part in (check_tables, check_other_tokenizer, check_permissions, check_raw_bytes, check_planted_data,
-             check_data_warnings, check_changed_data, check_no_space,
+for part in (check_tables, check_other_tokenizer, check_permissions, check_raw_bytes, check_changed_data, check_no_space,
              check_full_disk, check_damaged_checkpoint):
     part()
 print("\n".join(failures) or f"errors: ok ({len(CONFIGS) + len(SHARDS) + len(COMMANDS) + len(CONFIG_JSONS)} refusals and more)")
