@@ -290,7 +290,8 @@ YamlSource command_line(const std::string& set) {
 Config defaults_of(const std::string& path) {
   Config config;
   const bool of_run = fs::path(path).filename() == "config.yaml" &&
-                      fs::exists(fs::path(path).replace_filename("meta.json"));
+                      (fs::exists(fs::path(path).replace_filename("meta.json")) ||
+                       fs::exists(fs::path(path).replace_filename("checkpoints")));
   if (of_run) config.data.shuffle = false;
   return config;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -45,11 +46,11 @@ TEST_CASE("epochs, seeds and sources have orders of their own") {
   }
   // The order is fixed: a new program version must not change what a run has visited.
   REQUIRE(std::vector<int64_t>(first.begin(), first.begin() + 6) ==
-          std::vector<int64_t>{1, 2, 3, 4, 5, 6});
+          std::vector<int64_t>{209, 483, 604, 478, 62, 103});
   std::vector<uint64_t> three;
   for (int64_t i = 0; i < 3000; ++i)
     three.push_back(static_cast<uint64_t>(SequenceOrder(1000, 1).at(i)));
-  REQUIRE(hash_words(three.data(), three.size()) == 0u);
+  REQUIRE(hash_words(three.data(), three.size()) == 12669345766513012764u);
 }
 
 TEST_CASE("all orders of few sequences are equally likely") {
