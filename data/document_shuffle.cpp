@@ -24,9 +24,10 @@ constexpr uint64_t kStream = stream_id("data.prepare.shuffle");
 int open_nameless(const std::string& folder) {
   std::string name = folder + "/.shuffle-XXXXXX";
   const int file = mkostemp(name.data(), O_CLOEXEC);
+  const int error = errno;
   if (file < 0)
-    throw UserError(strprintf("cannot write in %s: %s", folder.c_str(), strerror(errno)),
-                    errno == EMFILE ? "raise the limit of open files: ulimit -n 1024"
+    throw UserError(strprintf("cannot write in %s: %s", folder.c_str(), strerror(error)),
+                    error == EMFILE ? "raise the limit of open files: ulimit -n 1024"
                                     : "check the folder and its permissions");
   unlink(name.c_str());
   return file;
