@@ -13,6 +13,7 @@
 #include "models/linear/precision.h"
 #include "models/parameters/table.h"
 #include "session/build_info.h"
+#include "session/data_evidence.h"
 #include "session/measure_step.h"
 
 namespace assay {
@@ -23,6 +24,13 @@ Session with_contract(Session session) {
   resolve_reference(session.config);
   if (horizon_is_known(session.config)) resolve_steps(session.config);
   return session;
+}
+
+// The data, hashed if it is going to be read.
+RunData data_of(const Session& session) {
+  RunData data = resolve_data(session.config);
+  if (session.use == SessionOptions::Use::kCompute) hash_data(data);
+  return data;
 }
 
 // The checkpoint to resume from; nothing if the run has none yet. UserError when none of the run's
@@ -66,7 +74,7 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
     : session_(with_contract(std::move(session))),
       options_(std::move(options)),
       audit_(assay::audit(config())),
-      data_(resolve_data(config())),
+      data_(data_of(session_)),
       memory_(config(), session_.recipe, session_.place(data_.mask_id)),
       loader_(warning_loader()),
       evaluators_(config(), data_, options_.folder) {
@@ -140,7 +148,10 @@ void TrainingRun::open() {
                      .precision = precision_text(config().precision),
                      .config_sha256 = config_sha256(config()),
                      .data_sha256 = data_sha256_,
+                     .data_hashed = data_hash_origins(data_),
                      .first_step = start_.steps_done});
+  log_->info(hashed_text(data_.hashed, data_.hash_seconds));
+  for (const std::string& line : data_warnings(config(), data_)) log_->warn(line);
 }
 
 RunResult TrainingRun::train(const TrainingHooks& hooks) {

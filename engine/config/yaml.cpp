@@ -141,6 +141,9 @@ class SetField {
     field = check.path ? absolute(value_.Scalar()) : value_.Scalar();
   }
   void set(std::vector<std::string>& field, const FieldCheck& check) {
+    if (value_.IsNull())
+      fail(std::string("is null; expected a list of ") + (check.path ? "paths" : "texts"),
+           check.path ? strprintf("e.g. %s: [shards/*.bin]", key_.c_str()) : help_hint());
     if (!value_.IsScalar() && !value_.IsSequence()) wrong_type("a list of texts");
     field.clear();
     const auto add = [&](const YAML::Node& item) {
@@ -282,6 +285,17 @@ YamlSource command_line(const std::string& set) {
   return {.name = "--set " + set, .folder = fs::current_path().string(), .is_line = true};
 }
 
+// The config.yaml of a run names every field that the version knew which wrote it. What it does not
+// name was then as it is here.
+Config defaults_of(const std::string& path) {
+  Config config;
+  const bool of_run = fs::path(path).filename() == "config.yaml" &&
+                      (fs::exists(fs::path(path).replace_filename("meta.json")) ||
+                       fs::exists(fs::path(path).replace_filename("checkpoints")));
+  if (of_run) config.data.shuffle = false;
+  return config;
+}
+
 Config finish(Config config, const std::string& folder) {
   // Relative only if it is the default.
   const fs::path cache = config.data.cache;
@@ -293,7 +307,7 @@ Config finish(Config config, const std::string& folder) {
 }  // namespace
 
 Config load_config(const std::string& path, const std::vector<std::string>& sets) {
-  Config config;
+  Config config = defaults_of(path);
   std::vector<std::string> open;
   apply_file(config, path, open);
   for (const std::string& set : sets) apply_set(config, set, command_line(set));
@@ -301,7 +315,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
 }
 
 Config load_changed_config(const std::string& path, const std::vector<ConfigChange>& changes) {
-  Config config;
+  Config config = defaults_of(path);
   std::vector<std::string> open;
   apply_file(config, path, open);
   for (const ConfigChange& change : changes) {

@@ -92,7 +92,7 @@ class Run {
       return finish(RunEnd::kInterrupted);
     }
     while (done_ < steps_) {
-      const StepStats stats = step();
+      const StepStats stats = step_on_good_data();
       if (!is_finite(stats)) return stop_non_finite(stats);
       if (p_.on_step) p_.on_step(stats);
       const Target target = validate();
@@ -165,6 +165,16 @@ class Run {
       if (l.step != done_) continue;
       p_.recorder.event(done_, "landing",
                         strprintf("%g of %s", l.fraction, name_of(p_.config.contract.kind)));
+    }
+  }
+
+  // What was trained before the data changed is right, and is kept.
+  StepStats step_on_good_data() {
+    try {
+      return step();
+    } catch (const DataChanged&) {
+      if (saved_ != done_) save();
+      throw;
     }
   }
 

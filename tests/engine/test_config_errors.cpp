@@ -48,6 +48,7 @@ const Row kRows[] = {
     {"optimizer: {lr: 1e-3x}", "", "optimizer.lr is the text 1e-3x, not a number", ""},
     {"optimizer: {lr: 1e-999}", "", "optimizer.lr = 1e-999 does not fit", ""},
     {"data: {tokenizer: [a]}", "", "data.tokenizer is a list, not a text", ""},
+    {"data: {val: }", "", "data.val is null; expected a list of paths", "e.g. val: [shards/*.bin]"},
     {"data: {train: {a: b}}", "", "data.train is a section, not a list", ""},
     {"data: {train: [[a]]}", "", "data.train has an item that is a list", ""},
     {"data: {mixture: [web]}", "", "data.mixture is the text web, not a number", ""},
