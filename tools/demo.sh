@@ -42,7 +42,7 @@ say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 
 if [[ $setup == yes ]]; then
   say "packages"
-  bash tools/setup.sh
+  bash tools/setup.sh --no-tests
 fi
 say "build"
 mkdir -p build

@@ -11,6 +11,7 @@
 #include "engine/config/check.h"
 #include "engine/config/field_range.h"
 #include "engine/config/fields.h"
+#include "engine/config/paths.h"
 #include "engine/config/scalar.h"
 #include "engine/config/yaml_source.h"
 
@@ -156,7 +157,7 @@ class SetField {
   }
   std::string absolute(const std::string& path) const {
     if (path.empty()) return path;
-    return (fs::path(source_.folder) / path).lexically_normal().string();
+    return path_in(source_.folder, path);
   }
 
   const YamlSource& source_;
@@ -306,7 +307,8 @@ Config finish(Config config, const std::string& folder) {
 
 }  // namespace
 
-Config load_config(const std::string& path, const std::vector<std::string>& sets) {
+Config load_config(const std::string& name, const std::vector<std::string>& sets) {
+  const std::string path = preset_or_path(name);
   Config config = defaults_of(path);
   std::vector<std::string> open;
   apply_file(config, path, open);
@@ -314,7 +316,8 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
   return finish(std::move(config), fs::absolute(path).parent_path().string());
 }
 
-Config load_changed_config(const std::string& path, const std::vector<ConfigChange>& changes) {
+Config load_changed_config(const std::string& name, const std::vector<ConfigChange>& changes) {
+  const std::string path = preset_or_path(name);
   Config config = defaults_of(path);
   std::vector<std::string> open;
   apply_file(config, path, open);

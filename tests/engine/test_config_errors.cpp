@@ -176,8 +176,10 @@ void expect_refused(const Row& row) {
     parse_config_text(row.text, "test.yaml", "/configs", sets);
     FAIL("was accepted");
   } catch (const UserError& error) {
-    REQUIRE_THAT(error.what() + (" | " + error.hint()), Catch::Matchers::Contains(row.error));
-    REQUIRE_THAT(error.what() + (" | " + error.hint()), Catch::Matchers::Contains(row.hint));
+    REQUIRE_THAT(error.what() + (" | " + error.hint()),
+                 Catch::Matchers::ContainsSubstring(row.error));
+    REQUIRE_THAT(error.what() + (" | " + error.hint()),
+                 Catch::Matchers::ContainsSubstring(row.hint));
     REQUIRE(!error.hint().empty());
   }
 }
@@ -195,33 +197,36 @@ TEST_CASE("bad configurations are refused by name, line and value") {
 
 TEST_CASE("missing files, folders and include cycles") {
   const TempFolder folder;
-  REQUIRE_THROWS_WITH(load_config(folder / "none.yaml"), Catch::Matchers::Contains("none.yaml"));
+  REQUIRE_THROWS_WITH(load_config(folder / "none.yaml"),
+                      Catch::Matchers::ContainsSubstring("none.yaml"));
   REQUIRE_THROWS_AS(load_config(folder.path()), UserError);
   write_file_atomic(folder / "a.yaml", "include: b.yaml\n");
   write_file_atomic(
       folder / "b.yaml",
       "include: ../" + std::filesystem::path(folder.path()).filename().string() + "/a.yaml\n");
-  REQUIRE_THROWS_WITH(load_config(folder / "a.yaml"), Catch::Matchers::Contains("cycle"));
+  REQUIRE_THROWS_WITH(load_config(folder / "a.yaml"), Catch::Matchers::ContainsSubstring("cycle"));
 }
 
 TEST_CASE("training needs data") {
   Config c;
-  REQUIRE_THROWS_WITH(validate_data(c), Catch::Matchers::Contains("data.train is not given"));
+  REQUIRE_THROWS_WITH(validate_data(c),
+                      Catch::Matchers::ContainsSubstring("data.train is not given"));
   c.data.train = {"a.bin"};
-  REQUIRE_THROWS_WITH(validate_data(c), Catch::Matchers::Contains("data.val is not given"));
+  REQUIRE_THROWS_WITH(validate_data(c),
+                      Catch::Matchers::ContainsSubstring("data.val is not given"));
   c.data.val = {"b.bin"};
   validate_data(c);
   c.data.mixture = {0.7, 0.3};
   REQUIRE_THROWS_WITH(
       validate_data(c),
-      Catch::Matchers::Contains("data.mixture has 2 weights, data.train has 1 entries"));
+      Catch::Matchers::ContainsSubstring("data.mixture has 2 weights, data.train has 1 entries"));
   c.data.train.push_back("c.bin");
   validate_data(c);
   c.data.synth.emplace();
-  REQUIRE_THROWS_WITH(validate_data(c), Catch::Matchers::Contains("both"));
+  REQUIRE_THROWS_WITH(validate_data(c), Catch::Matchers::ContainsSubstring("both"));
   c.data.train.clear();
-  REQUIRE_THROWS_WITH(validate_data(c),
-                      Catch::Matchers::Contains("data.mixture and data.synth are both given"));
+  REQUIRE_THROWS_WITH(validate_data(c), Catch::Matchers::ContainsSubstring(
+                                            "data.mixture and data.synth are both given"));
 }
 
 TEST_CASE("damaged text is read or refused without a crash") {
