@@ -20,7 +20,7 @@ and a page of curves. After Ctrl-C the same command resumes.
                  folder of *.txt, *.md, *.jsonl, also .gz and .zst; documents
                  end with <|endoftext|>, in JSONL they are the field "text"
   --quick        train for 60 steps instead of 720, to see all of it in about a
-                 minute; the losses mean little
+                 minute; the losses mean little then
   --long         train for 5000 steps: about 40 minutes instead of about 6
   --seeds N      train every model with N seeds; the table then shows means,
                  spreads and differences (default: 1)
@@ -28,7 +28,8 @@ and a page of curves. After Ctrl-C the same command resumes.
   --skip-setup   install nothing, for systems without apt
   --skip-build   use build/assay as it is; installs nothing either
 
-Runs go to runs/demo-*, corpora to data-cache/. Times are those of two cores.
+Runs go to runs/demo-*, corpora to data-cache/. Times are those of two cores
+with AMX or AVX512-BF16; with AVX2 alone it takes many times as long.
 TEXT
 }
 
@@ -86,6 +87,10 @@ elif [[ ! -x $assay ]]; then
   fail "$assay does not exist" "leave out --skip-build"
 fi
 began=$SECONDS
+if [[ $size != quick ]] && ! grep -qE 'amx_bf16|avx512_bf16' /proc/cpuinfo; then
+  echo "This CPU has neither AMX nor AVX512-BF16, so models train in fp32, which is many"
+  echo "times slower. To see all of it soon: bash tools/demo.sh --quick --skip-setup"
+fi
 
 # Prefix of the runs, and changes to the presets.
 prefix=runs/demo
@@ -165,18 +170,22 @@ for model in "${models[@]}"; do
   "$assay" sample "$(run_name "$model" 1)" ${prompt[@]+"${prompt[@]}"} --tokens 60 --json </dev/null 2>/dev/null |
     python3 -c 'import json, sys, textwrap
 text = json.load(sys.stdin)["texts"][0]
-for line in textwrap.wrap(text["prompt"] + text["text"], 76): print("  " + line)'
+for line in textwrap.wrap((text["prompt"] + text["text"]).strip(), 76): print("  " + line)'
 done
 
-# One seed: the runs by name. Several: a pattern that a shell expands to the same runs.
-if [[ $seeds == 1 ]]; then these="${runs[*]}"; else these="$prefix-*/"; fi
+# The runs in one word, as bash expands it.
+these="$prefix-{$(IFS=,; echo "${models[*]}")}"
+if [[ $seeds -gt 1 ]]; then these+="{,$(for ((seed = 2; seed <= seeds; ++seed)); do printf '%s-seed%d' "${comma-}" "$seed"; comma=,; done)}"; fi
 cat <<TEXT
 
 A page with curves and routers, for a browser: $prefix.html
-The table: $prefix-table.txt    ($((SECONDS - began)) s after the build)
+The table again: $prefix-table.txt    ($((SECONDS - began)) s after the build)
 
 Next:
-  $assay sample $prefix-moe --interactive     type the beginning of a text
-  $assay router $prefix-moe                   did the mixture use its experts?
+  # continue what you type
+  $assay sample $prefix-moe --interactive
+  # did the mixture use its experts?
+  $assay router $prefix-moe
+  # what may be concluded from the losses?
   $assay compare $these
 TEXT

@@ -107,7 +107,7 @@ def print_comparison(runs):
 
 def print_scale(ngrams, runs):
     """The losses of n-gram models beside those of the runs."""
-    print("val loss: nats per token of %s validation tokens. N-gram models of %s training\ntokens have:"
+    print("val loss: nats per token, over %s validation tokens. N-gram models of\n%s training tokens have:"
           % (f"{ngrams['val_tokens']:,}", millions(ngrams["train_tokens"])))
     names = ["unigram", "bigram", "3-gram", "4-gram", "5-gram"]
     print("  " + "  ".join("%s %.3f" % pair for pair in zip(names, ngrams["nats"])))
