@@ -152,7 +152,8 @@ eval_tokens=$(sed -n 's/^eval:.*tokens: *\([0-9]*\).*/\1/p' models/presets/famil
 "$assay" data ngrams "$corpus" --val-tokens "${eval_tokens:-65536}" --json >"$prefix-ngrams.json"
 
 say "result"
-table=(python3 tools/demo_table.py --audit "$prefix-audit.json" --ngrams "$prefix-ngrams.json")
+table=(python3 tools/demo_table.py --audit "$prefix-audit.json" --ngrams "$prefix-ngrams.json"
+  --compare "$prefix-compare.json")
 runs=()
 for model in "${models[@]}"; do
   for ((seed = 1; seed <= seeds; ++seed)); do
@@ -160,6 +161,7 @@ for model in "${models[@]}"; do
     runs+=("$(run_name "$model" "$seed")")
   done
 done
+"$assay" compare "${runs[@]}" --json >"$prefix-compare.json"
 "${table[@]}" | tee "$prefix-table.txt"
 page "${runs[@]}" >/dev/null
 

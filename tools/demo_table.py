@@ -3,10 +3,10 @@
 what the models are. Fits 80 columns. Standard library only.
 
   demo_table.py --audit audit.json
-  demo_table.py --audit audit.json --ngrams ngrams.json --run moe=runs/demo-moe --run moe=runs/demo-moe-seed2 ...
+  demo_table.py --audit audit.json --ngrams ngrams.json --compare compare.json \\
+      --run moe=runs/demo-moe --run moe=runs/demo-moe-seed2 ...
 
-A model given several times is shown as mean and spread (lowest to highest) over its runs, and compared with the best
-model run by run: runs at the same place in the lists had the same seed.
+A model given several times is shown as mean and spread (lowest to highest) over its runs.
 """
 import argparse
 import json
@@ -14,6 +14,7 @@ import pathlib
 import sqlite3
 import statistics
 import sys
+import textwrap
 
 
 def fail(message, hint):
@@ -87,24 +88,6 @@ def print_models(audit):
     print("All see the same tokens in the same number of steps.")
 
 
-def print_comparison(runs):
-    """Prints how far each model is above the best one, with the standard error over the seeds."""
-    mean = {m: statistics.mean(r["loss"] for r in rs) for m, rs in runs.items()}
-    order = sorted(mean, key=mean.get)
-    best = order[0]
-    seeds = min(len(rs) for rs in runs.values())
-    for other in order[1:]:
-        gaps = [b["loss"] - a["loss"] for a, b in zip(runs[best], runs[other])]
-        print("%s is %.4f nats below %s" % (best, mean[other] - mean[best], other), end="")
-        if seeds > 1:
-            error = statistics.stdev(gaps) / len(gaps) ** 0.5
-            print(",\n  +- %.4f (standard error over %d seeds); lower in %d of %d" % (
-                error, len(gaps), sum(g > 0 for g in gaps), len(gaps)), end="")
-        print()
-    if seeds == 1 and len(order) > 1:
-        print("One seed each: the seed alone can cause such differences (--seeds 3 shows how\nlarge they are).")
-
-
 def print_scale(ngrams, runs):
     """The losses of n-gram models beside those of the runs."""
     print("val loss: nats per token, over %s validation tokens. N-gram models of\n%s training tokens have:"
@@ -119,7 +102,7 @@ def print_scale(ngrams, runs):
         print("The worst run does not beat the 5-gram: it is %.3f nats above it." % -gap)
 
 
-def print_result(audit, ngrams, runs):
+def print_result(audit, ngrams, sentence, runs):
     rows = [["model", "total", "active", "total", "active", "val loss", "tok/s", "load"]]
     for model, rs in runs.items():
         params, tokens = audit[model]["params"], rs[0]["tokens"]
@@ -134,28 +117,29 @@ def print_result(audit, ngrams, runs):
           "one expert is in the choice of every token." % millions(first["tokens"]))
     print_scale(ngrams, runs)
     print()
-    print_comparison(runs)
+    print(textwrap.fill(sentence, 80, break_on_hyphens=False))
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--audit", required=True, help="the output of assay audit --json")
     p.add_argument("--ngrams", help="the output of assay data ngrams --json")
+    p.add_argument("--compare", help="the output of assay compare --json")
     p.add_argument("--run", action="append", metavar="MODEL=DIR", help="a run of a model of the audit; repeatable")
     a = p.parse_args()
     audit = read_json(a.audit)["models"]
     if not a.run:
         print_models(audit)
         return
-    if not a.ngrams:
-        fail("--ngrams is missing", "assay data ngrams CORPUS --json > FILE")
+    if not a.ngrams or not a.compare:
+        fail("with --run, --ngrams and --compare are needed", "bash tools/demo.sh writes their files")
     runs = {}
     for item in a.run:
         model, _, folder = item.partition("=")
         if model not in audit:
             fail(f"{a.audit} has no model {model}", "it has " + ", ".join(audit))
         runs.setdefault(model, []).append(read_run(folder))
-    print_result(audit, read_json(a.ngrams), runs)
+    print_result(audit, read_json(a.ngrams), read_json(a.compare)["sentence"], runs)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,8 @@ def check_result(folder, text):
         expect(re.search(rf"^{model} +\d\.\d\dM +\d\.\d\dM +\d\.\d\d +\d\.\d\d +\d\.\d{{4}} ", result, re.M), result)
         expect(re.search(rf"^{model}:\n  \S", result, re.M), f"no text of {model}:\n{result}")
     expect(re.search(r"(Even the worst run beats|The worst run does not beat) the 5-gram", result) and
-           re.search(r"^\S+ is \d\.\d{4} nats below \S+$", result, re.M) and "One seed each" in result, result)
+           re.search(r"^\S+ is \d\.\d{4} nats below \S+ in validation loss", result, re.M) and
+           "Held fixed: steps." in result.replace("\n", " "), result)
     page = re.search(r"for a browser: (\S+)", result)
     expect(page and (folder / page[1]).stat().st_size > 10000, "no page")
     commands = re.findall(r"^  (build/assay .*)$", result[result.index("Next:"):], re.M)
@@ -103,9 +104,10 @@ def check_seeds(folder):
     arguments = [f"--run={m}={r}" for m, r in models.items() for _ in range(3)]
     prefix = str(models["moe"])[:-len("-moe")]
     done = subprocess.run(["python3", str(folder / "tools/demo_table.py"), f"--audit={prefix}-audit.json",
-                           f"--ngrams={prefix}-ngrams.json", *arguments], capture_output=True, text=True, check=False)
+                           f"--ngrams={prefix}-ngrams.json", f"--compare={prefix}-compare.json", *arguments],
+                          capture_output=True, text=True, check=False)
     expect(done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80 and
-           "(standard error over 3 seeds); lower in" in done.stdout, done.stdout + done.stderr)
+           len(re.findall(r" (\d\.\d{4}) \(\1-\1\) ", done.stdout)) == 3, done.stdout + done.stderr)
 
 
 def check_refused(folder):
