@@ -142,8 +142,10 @@ for ((seed = 1; seed <= seeds; ++seed)); do
     "$assay" train "$presets/$model.yaml" --run "$run" "${sets[@]}" --set "run.seed=$seed" \
       ${train_options[@]+"${train_options[@]}"}
     trained+=("$run")
-    # Something to look at while the others train.
-    if [[ ${#trained[@]} == 1 ]]; then page "${trained[@]}"; fi
+    if [[ ${#trained[@]} == 1 ]]; then
+      page "${trained[@]}"
+      echo "Open it in a browser while the others train; at the end it has all runs."
+    fi
   done
 done
 
@@ -177,7 +179,10 @@ done
 
 # The runs in one word, as bash expands it.
 these="$prefix-{$(IFS=,; echo "${models[*]}")}"
-if [[ $seeds -gt 1 ]]; then these+="{,$(for ((seed = 2; seed <= seeds; ++seed)); do printf '%s-seed%d' "${comma-}" "$seed"; comma=,; done)}"; fi
+if [[ $seeds -gt 1 ]]; then
+  others=$(seq -f "-seed%g" -s, 2 "$seeds")
+  these+="{,$others}"
+fi
 cat <<TEXT
 
 A page with curves and routers, for a browser: $prefix.html
