@@ -98,7 +98,9 @@ int evaluate_part(const Arguments& a) {
     }
   }();
   const CoreReport report = evaluate_core(source, core_of(a));
-  const std::string json = core_part_json(report, part).dump(1) + "\n";
+  const std::string json =
+      core_part_json(report, part).dump(1, ' ', false, ordered_json::error_handler_t::replace) +
+      "\n";
   if (a.json) std::fputs(json.c_str(), stdout);
   try {
     file->write(json.data(), json.size());
