@@ -25,7 +25,7 @@ std::vector<std::string> parse_piped_prompts(std::string_view text, const std::s
 enum class SpecialTokens { kAsText, kAsTokens };
 
 // Every prompt begins a document: <|endoftext|> comes before it, as in training and in CORE. An
-// empty prompt is that token alone. With kAsTokens, a prompt that begins with it gets no second one.
+// empty prompt is that token alone. With kAsTokens, a prompt that begins with it gets no second.
 std::vector<std::vector<int32_t>> encode_prompts(const std::vector<std::string>& prompts,
                                                  const Tokenizer& tokenizer,
                                                  SpecialTokens special = SpecialTokens::kAsText);

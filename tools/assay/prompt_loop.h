@@ -1,6 +1,6 @@
-// A loop over lines that are typed on a terminal, for `assay sample --interactive`. Lines are edited
-// as the terminal does it. Ctrl-C ends the answer to a line, or drops the line that is being typed;
-// Ctrl-D or an empty line ends the loop.
+// A loop over lines typed on a terminal, for `assay sample --interactive`. Lines are edited as the
+// terminal does it. Ctrl-C ends the answer to a line, or drops the line that is being typed; Ctrl-D
+// or an empty line ends the loop.
 #pragma once
 
 #include <functional>

@@ -252,8 +252,8 @@ int continue_typed_lines(const Arguments& a, const CheckpointSource& source,
   generator.plan(loaded.plan, *loaded.model, source.config.model.vocab_size);
   loaded.allocate();
   print_text(
-      strprintf("%s, step %ld: enter the beginning of a text, and it is continued.\n"
-                "Ctrl-C stops a text; Ctrl-D or an empty line ends.\n",
+      strprintf("%s, step %ld\n"
+                "Type the beginning of a text. Ctrl-C stops; Ctrl-D or an empty line ends.\n",
                 source.folder.c_str(), long(source.state.step)));
   int64_t lines = 0;
   run_prompt_loop([&](const std::string& line, const StopRequested& stop) {
