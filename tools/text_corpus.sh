@@ -37,7 +37,9 @@ hash_of() {
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then usage; exit 0; fi
 if [[ ${1:-} == --name && $# -eq 2 ]]; then
-  echo "$(basename "$2" | sed 's/\.[^.]*$//' | tr -c 'A-Za-z0-9\n' '-' | cut -c1-24)-$(hash_of "$2")"
+  named=$2
+  if [[ -d $named ]]; then named=$(cd "$named" && pwd); fi  # of "." too
+  echo "$(basename "$named" | sed 's/\.[^.]*$//' | tr -c 'A-Za-z0-9\n' '-' | cut -c1-24)-$(hash_of "$2")"
   exit 0
 fi
 if [[ $# -lt 2 || $# -gt 3 ]]; then usage >&2; exit 1; fi
