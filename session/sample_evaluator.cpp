@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "data/tokenizer_files.h"
+#include "engine/run/run_dir.h"
 #include "eval/prompt_file.h"
 
 namespace assay {

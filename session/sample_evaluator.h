@@ -37,6 +37,4 @@ class TrainingSamples final : public Evaluator {
   Generator generator_;
 };
 
-constexpr const char* kSamplesFile = "samples.jsonl";
-
 }  // namespace assay

@@ -24,6 +24,9 @@ constexpr const char* kImportedFile = "imported.json";
 // Describes the source of a run that a matrix copied from another folder.
 constexpr const char* kReusedFile = "reused.json";
 
+// The texts that a run generated while it trained (eval.samples), one JSON object per line.
+constexpr const char* kSamplesFile = "samples.jsonl";
+
 class RunDir {
  public:
   enum class Start {

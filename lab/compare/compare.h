@@ -82,6 +82,7 @@ struct Ranking {
     std::string model;
     Summary value;
     std::string note;  // certainty that the next one is worse; a collapse
+    std::optional<PairedDifference> to_next = {};  // this - next; absent in the last place
   };
   std::string by;  // "validation loss at the end", "seconds to 3.28"
   std::string unit;

@@ -105,6 +105,8 @@ Json ranking_json(const Ranking& r) {
     at["model"] = place.model;
     at["value"] = summary_json(place.value);
     at["note"] = place.note;
+    at["minus_next"] = nullptr;
+    if (place.to_next) at["minus_next"] = summary_json(place.to_next->summary);
     json["places"].push_back(at);
   }
   json["not_in_every_run"] = r.not_reached;
@@ -115,6 +117,7 @@ Json ranking_json(const Ranking& r) {
 
 Json comparison_json(const Comparison& c) {
   Json json;
+  json["sentence"] = comparison_sentence(c);
   json["incomparable"] = c.incomparable;
   json["marks"] = c.marks;
   json["target_loss_nats"] = nullptr;

@@ -132,11 +132,12 @@ std::string ranking_text(const Comparison& c) {
 }  // namespace
 
 std::string comparison_text(const Comparison& c) {
-  std::string text;
+  std::string text = comparison_sentence(c) + "\n\n";
+  const size_t sentence = text.size();
   for (const std::string& difference : c.incomparable)
     text += "NOT COMPARABLE (--force): " + difference + "\n";
   for (const std::string& mark : c.marks) text += "mark: " + mark + "\n";
-  if (!text.empty()) text += "\n";
+  if (text.size() > sentence) text += "\n";
   return text + models_text(c) + triple_text(c) + curves_text(c) + target_text(c) +
          differences_text(c) + ranking_text(c);
 }

@@ -43,9 +43,11 @@ Ranking ranking(const Comparison& c, const std::string& by, const std::string& u
     std::string note = i + 1 < order.size() ? certainty(*order[i], *order[i + 1], value) : "";
     if (order[i]->health.collapsed > 0)
       note = "pathological: routers collapsed" + (note.empty() ? "" : "; " + note);
-    r.places.push_back({.model = order[i]->group.name,
-                        .value = *summarise(values_of(order[i]->group, value)),
-                        .note = note});
+    const SeedValues values = values_of(order[i]->group, value);
+    Ranking::Place& place = r.places.emplace_back();
+    place = {.model = order[i]->group.name, .value = *summarise(values), .note = note};
+    if (i + 1 < order.size())
+      place.to_next = paired_difference(values, values_of(order[i + 1]->group, value));
   }
   return r;
 }

@@ -9,10 +9,13 @@
 #include "engine/config/yaml.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/sqlite.h"
+#include "lab/page/models.h"
 #include "lab/page/precision.h"
 #include "lab/page/router.h"
+#include "lab/page/samples.h"
 #include "lab/page/series.h"
 #include "lab/runs/run_record.h"
+#include "lab/runs/run_summary.h"
 #include "models/audit/audit.h"
 #include "models/parameters/table.h"
 
@@ -132,9 +135,8 @@ Json spans_json(const std::string& path, int64_t points) {
   return json;
 }
 
-void add_telemetry(const std::string& path, const ReportLimits& limits, Json& json) {
-  const RunRecord run = read_run(path);
-  const std::string database = path + "/telemetry.db";
+void add_telemetry(const RunRecord& run, const ReportLimits& limits, Json& json) {
+  const std::string database = run.path + "/telemetry.db";
   const TelemetryReader telemetry(database);
   json["commit"] = run.commit;
   json["dirty"] = run.dirty;
@@ -149,6 +151,7 @@ void add_telemetry(const std::string& path, const ReportLimits& limits, Json& js
   json["evals"] = evals_json(telemetry, limits.curve_points);
   json["spans"] = spans_json(database, limits.curve_points);
   json["precision"] = report_precision(telemetry, limits);
+  json["summary"] = summary_json(run);
   if (run.end.empty()) {
     json["notes"].push_back(strprintf(
         "No end is recorded: the run is still training, or was killed. It is shown up to step %ld "
@@ -168,9 +171,12 @@ void add_telemetry(const std::string& path, const ReportLimits& limits, Json& js
 }
 
 Json run_json(const std::string& path, const std::string& label, const ReportLimits& limits,
-              std::vector<UserError>& errors) {
+              PageRun& run, std::vector<UserError>& errors) {
   const std::string config_path = (require_run(path) / "config.yaml").string();
   const Config config = load_config(config_path, {});
+  run.record.path = path;
+  run.record.name = label;
+  run.record.config = config;
   Json json;
   json["label"] = label;
   json["path"] = path;
@@ -178,10 +184,14 @@ Json run_json(const std::string& path, const std::string& label, const ReportLim
   json["notes"] = Json::array();
   add_plan(config, json);
   json["config"] = read_file(config_path);
+  json["samples"] = report_samples(path);
   json["router"] = nullptr;
   Json whole = json;
   try {
-    add_telemetry(path, limits, whole);
+    RunRecord record = read_run(path);
+    record.name = label;
+    add_telemetry(record, limits, whole);
+    run = {.record = std::move(record), .readable = true};
     return whole;
   } catch (const UserError& error) {
     errors.push_back(error);
@@ -200,7 +210,8 @@ bool ReportLimits::shrink() {
   return true;
 }
 
-Json report_data(const std::vector<std::string>& runs, const ReportLimits& limits) {
+Json report_data(const std::vector<std::string>& runs, const ReportLimits& limits,
+                 NoTelemetry none) {
   const std::vector<std::string> labels = labels_of(runs);
   Json data;
   data["report_version"] = kReportVersion;
@@ -210,10 +221,12 @@ Json report_data(const std::vector<std::string>& runs, const ReportLimits& limit
                     {"load_bins", limits.load_bins}};
   data["runs"] = Json::array();
   std::vector<UserError> errors;
+  std::vector<PageRun> page_runs(runs.size());
   for (size_t i = 0; i < runs.size(); ++i) {
-    data["runs"].push_back(run_json(runs[i], labels[i], limits, errors));
+    data["runs"].push_back(run_json(runs[i], labels[i], limits, page_runs[i], errors));
   }
-  if (errors.size() == runs.size()) throw errors.front();
+  if (none == NoTelemetry::kRefuse && errors.size() == runs.size()) throw errors.front();
+  add_models(page_runs, data);
   return data;
 }
 

@@ -1,5 +1,6 @@
-// The data of a report page: configuration, audit, curves and routers of every run. One JSON object
-// that the page draws and `assay report --json` prints; the page has no other source.
+// The data of a report page: the comparison of the runs (lab/page/models.h) and, of every run,
+// configuration, audit, curves, samples and routers. One JSON object that the page draws and `assay
+// report --json` prints; the page has no other source.
 //
 // A run whose telemetry cannot be read stays in the report with its configuration and audit;
 // "problem" gives the reason. "notes" list other things that are missing. Runs that are still
@@ -13,7 +14,7 @@
 
 namespace assay {
 
-inline constexpr int kReportVersion = 1;
+inline constexpr int kReportVersion = 2;
 
 // How much of a run goes into the page.
 struct ReportLimits {
@@ -26,9 +27,16 @@ struct ReportLimits {
   bool shrink();
 };
 
-// UserError if a path is not a run or is given twice, or if no run has readable telemetry.
-nlohmann::ordered_json report_data(const std::vector<std::string>& runs,
-                                   const ReportLimits& limits);
+// What to do if no run has readable telemetry yet.
+enum class NoTelemetry {
+  kRefuse,
+  kShow,  // a page of configurations and audits, for a server that waits for the first step
+};
+
+// UserError if a path is not a run or is given twice, or, with kRefuse, if no run has readable
+// telemetry.
+nlohmann::ordered_json report_data(const std::vector<std::string>& runs, const ReportLimits& limits,
+                                   NoTelemetry none = NoTelemetry::kRefuse);
 
 // Sentences for stderr about what the page lacks.
 std::vector<std::string> report_warnings(const nlohmann::ordered_json& data);

@@ -9,11 +9,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The content security policy: the page may load nothing except `scripts`.
-std::string content_policy(const std::string& scripts) {
+// The content security policy: the page may load nothing except `scripts` and, if it is live, what
+// its own server sends.
+std::string content_policy(const std::string& scripts, bool live) {
   return "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src "
          "'unsafe-inline'" +
-         scripts;
+         scripts + (live ? "; connect-src 'self'" : "");
 }
 
 std::string plotly_link() {
@@ -51,12 +52,13 @@ std::string escaped_html(const std::string& text) {
   return escaped;
 }
 
-std::string page_html(const Json& data, const std::string& title, std::string_view plotly) {
+std::string page_html(const Json& data, const std::string& title, std::string_view plotly,
+                      std::string_view live_script) {
   const ReportFiles files = report_files();
   const bool linked = plotly.empty();
   std::map<std::string, std::string> parts;
   parts["title"] = escaped_html(title);
-  parts["policy"] = content_policy(linked ? " https://cdn.plot.ly" : "");
+  parts["policy"] = content_policy(linked ? " https://cdn.plot.ly" : "", !live_script.empty());
   parts["style"] = files.css;
   parts["data"] = script_json(data);
   parts["plotly"] = linked ? "<script src=\"" + plotly_link() + "\"></script>"
@@ -67,6 +69,8 @@ std::string page_html(const Json& data, const std::string& title, std::string_vi
                    std::string(kPlotlyVersion) + " from cdn.plot.ly.</p>"
              : "";
   parts["script"] = files.javascript;
+  parts["live_script"] =
+      live_script.empty() ? "" : "<script>\n" + std::string(live_script) + "\n</script>";
 
   std::string page;
   std::string_view rest = files.html;

@@ -1,6 +1,15 @@
 // Makes one self-contained HTML page from the data of a report. Style, script and Plotly.js are
 // embedded in the program (lab/page/web, by CMake), so the program works from any folder and a page
 // opens from disk without a network.
+//
+// A server of a live page sends, at first and then again and again:
+//
+//   const nlohmann::ordered_json data = report_data(runs, {}, NoTelemetry::kShow);
+//   page_html(data, title, report_files().plotly, script)   // `script` fetches the data ...
+//   script_json(data)                                       // ... which the server sends as JSON
+//
+// and its script hands the data to assayPage.update(data), which draws it and keeps what the reader
+// chose. Runs may come and go between updates.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -38,9 +47,10 @@ struct ReportPage {
 ReportPage report_page(const std::vector<std::string>& runs, const std::string& title,
                        Plotly plotly, size_t largest_bytes = kLargestPageBytes);
 
-// The page of given data. plotly: the text of Plotly.js; "" = a link to its CDN.
+// The page of given data. plotly: the text of Plotly.js; "" = a link to its CDN. live_script: runs
+// after the page's own script; with one, the page may fetch from the server that it came from.
 std::string page_html(const nlohmann::ordered_json& data, const std::string& title,
-                      std::string_view plotly);
+                      std::string_view plotly, std::string_view live_script = "");
 // JSON that is safe inside <script>: it has no "<".
 std::string script_json(const nlohmann::ordered_json& data);
 // Text with the special characters of HTML escaped.

@@ -98,7 +98,7 @@ std::string model_identity(const Config& config) {
   return identity;
 }
 
-std::vector<SeedGroup> group_by_seed(std::span<const RunRecord> runs) {
+std::vector<SeedGroup> group_by_model(std::span<const RunRecord> runs) {
   std::map<std::string, size_t> place;
   std::vector<SeedGroup> groups;
   for (const RunRecord& run : runs) {
@@ -111,10 +111,15 @@ std::vector<SeedGroup> group_by_seed(std::span<const RunRecord> runs) {
                      [](const RunRecord* a, const RunRecord* b) {
                        return a->config.run.seed < b->config.run.seed;
                      });
-    require_different_seeds(group);
     group.name = shared_name(group.runs);
   }
   make_names_differ(groups);
+  return groups;
+}
+
+std::vector<SeedGroup> group_by_seed(std::span<const RunRecord> runs) {
+  std::vector<SeedGroup> groups = group_by_model(runs);
+  for (const SeedGroup& group : groups) require_different_seeds(group);
   return groups;
 }
 

@@ -43,7 +43,10 @@ std::vector<RunRecord> read_runs(const std::vector<std::string>& paths);
 std::string model_identity(const Config& config);
 
 // In the order in which the models first appear; names are unique. The records must outlive the
-// groups. UserError if a model has two runs of one seed, which would be counted twice.
+// groups. A seed may appear twice in a model.
+std::vector<SeedGroup> group_by_model(std::span<const RunRecord> runs);
+// The same for statistics: UserError if a model has two runs of one seed, which would be counted
+// twice.
 std::vector<SeedGroup> group_by_seed(std::span<const RunRecord> runs);
 
 // UserError naming the run if a value is not finite.

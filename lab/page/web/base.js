@@ -1,10 +1,6 @@
 'use strict';
-// Shared by all parts of the page: the data, numbers as text, positions on the x axis, colours,
-// tables as CSV.
-
-const report = JSON.parse(document.getElementById('report-data').textContent);
-const runs = report.runs;
-const shown = {x: 'step', logX: false, theme: 'auto', hidden: new Set()};
+// Shared by all parts of the page: numbers as text, positions on the x axis, tables as CSV. The
+// data and the reader's choices are in data.js.
 
 function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -35,7 +31,8 @@ function flopsText(flops) {
 }
 const bytesText = (bytes) => scaled(bytes, [[2 ** 30, ' GiB'], [2 ** 20, ' MiB'], [2 ** 10, ' KiB']]);
 function secondsText(seconds) {
-  if (seconds < 120) return digits(seconds, 3) + ' s';
+  if (seconds < 10) return seconds.toFixed(2) + ' s';
+  if (seconds < 120) return seconds.toFixed(1) + ' s';
   return seconds < 7200 ? (seconds / 60).toFixed(1) + ' min' : (seconds / 3600).toFixed(1) + ' h';
 }
 function median(values) {
@@ -44,12 +41,17 @@ function median(values) {
 }
 const last = (list) => list[list.length - 1];
 
-// The unit in the suffix of a scalar's name.
-function unitOf(name) {
-  if (name === 'tokens_per_s') return 'tokens/s';
-  const units = {nats: 'nats', percent: '%', share: 'share', bytes: 'bytes', ms: 'ms', s: 's'};
-  return units[last(name.split('_'))] || '';
+// A scalar's name in words, and the unit in its suffix.
+const scalarUnits = {nats: 'nats', percent: '%', share: 'share', bytes: 'bytes', ms: 'ms', s: 's'};
+const scalarWords = {tokens_per_s: ['throughput', 'tokens per second'], lr: ['learning rate', ''], mfu_share: ['share of peak FLOPs (mfu)', 'share'],
+  peak_rss_bytes: ['peak memory', 'bytes'], train_s: ['time of training', 's'], train_loss_nats: ['training loss', 'nats']};
+function scalarName(name) {
+  if (scalarWords[name]) return scalarWords[name];
+  const parts = name.split('_'), unit = scalarUnits[last(parts)] || '';
+  return [(unit && parts.length > 1 ? parts.slice(0, -1) : parts).join(' '), unit];
 }
+const unitOf = (name) => scalarName(name)[1];
+const scalarTitle = (name) => scalarName(name)[0] + (unitOf(name) ? ` (${unitOf(name)})` : '');
 
 // Seconds of training at a step: logged, or interpolated; null after the last logged step.
 function secondsAt(run, step) {
@@ -79,19 +81,6 @@ const positions = (run, steps) => steps.map((step) => axes[shown.x].at(run, step
 const placeColumns = ['step', 'tokens', 'train_s', 'flops'];
 const place = (run, step) => [step, tokensAt(run, step), secondsAt(run, step), flopsAt(run, step)];
 
-// Okabe and Ito's palette, distinguishable with every kind of colour vision; its second round is
-// dashed.
-const palette = {
-  light: ['#0072b2', '#d55e00', '#008f68', '#b2568f', '#b07800', '#3a9bd3', '#5c646e'],
-  dark: ['#4fa8e8', '#ff8f4d', '#2fcf9f', '#ea9cca', '#f0b93c', '#9ad6f7', '#aab3bd'],
-};
-const isDark = () => shown.theme === 'dark' ||
-  (shown.theme === 'auto' && window.matchMedia('(prefers-color-scheme: dark)').matches);
-function colourOf(index) {
-  const colours = palette[isDark() ? 'dark' : 'light'];
-  return colours[index % colours.length];
-}
-const dashOf = (index) => ['solid', 'dash', 'dot', 'dashdot'][Math.floor(index / palette.light.length) % 4];
 const faded = (colour, share) => colour + Math.round(255 * share).toString(16).padStart(2, '0');
 const layerColour = (index, count) => {
   const at = count < 2 ? 0 : index / (count - 1);
@@ -100,7 +89,6 @@ const layerColour = (index, count) => {
 };
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const isNarrow = () => window.innerWidth < 600;
-const visible = () => runs.map((run, index) => ({run, index})).filter(({index}) => !shown.hidden.has(index));
 
 const csvCell = (value) => {
   if (value === null || value === undefined) return '';

@@ -12,7 +12,7 @@ const precisionWords = {
 };
 const withPrecision = () => visible().filter(({run}) => run.precision);
 const precisionRuns = () => (withPrecision().length ? withPrecision().map(({run, index}) => [index, run.label]) : [['', '']]);
-const precisionOf = (values) => runs[values.of] && runs[values.of].precision;
+const precisionOf = (values) => runAt(values.of) && runAt(values.of).precision;
 const precisionRoles = (values) => {
   const precision = precisionOf(values);
   if (!precision) return [['', '']];
@@ -30,35 +30,38 @@ const operandNames = ['fprop.input', 'fprop.weight', 'dgrad.gradient', 'dgrad.we
 
 // One curve per row: the colour shows the operand, the dash the role.
 function precisionCurves({of, role}, measures) {
-  const run = runs[of], {steps, rows, of: sampled} = run.precision;
+  const run = runAt(of), {steps, rows, of: sampled} = run.precision;
   const roles = [...new Set(rows.map((row) => row.role))];
   return rows.filter((row) => role === 'all' || row.role === role).flatMap((row) => measures.filter(({name}) => row.values[name]).map(({name, style = {}}) => ({
-    run, index: operandNames.indexOf(row.operand), of: [row.role, row.operand, row.format, name].join(' '),
+    run, of: [row.role, row.operand, row.format, name].join(' '),
     name: (role === 'all' ? row.role.replace(/_/g, ' ') + ' ' : '') + `${row.operand}, ${row.format}`,
     series: {step: steps, value: row.values[name], of: sampled},
-    style: {line: {dash: role === 'all' ? ['solid', 'dash', 'dot', 'dashdot'][roles.indexOf(row.role)] : 'solid', ...style}},
+    style: {paint: paintAt(operandNames.indexOf(row.operand)), line: {dash: role === 'all' ? ['solid', 'dash', 'dot', 'dashdot'][roles.indexOf(row.role)] : 'solid', ...style}},
   })));
 }
 function precisionChart(values, measures, more) {
   if (withPrecision().length === 0 || !precisionOf(values)) return {missing: noPrecision()};
   const {steps, of} = precisionOf(values);
   const chosen = of > steps.length ? `${steps.length} of ${grouped(of)} sampled steps, evenly chosen.` : '';
-  const built = curveChart(precisionCurves(values, measures), {unit: '', legend: true, ...more});
+  const built = curveChart(precisionCurves(values, measures), {unit: '', legend: true, banded: false, ...more});
   return {...built, note: [more.note, chosen].filter(Boolean).join(' ')};
 }
 
+const precisionLayout = ({name, logY}) => (logY ? {} : {yaxis: {title: precisionWords[name]?.label, rangemode: 'tozero', tickformat: '.1~%'}});
+function lostChart(values) {
+  const words = precisionWords[values.name] || {};
+  return precisionChart(values, [{name: values.name}], {y: words.label, logY: values.logY, height: isNarrow() ? 300 : 400, layout: precisionLayout(values), note: `${words.label}: ${words.says}.`});
+}
+const scalesChart = (values) => precisionChart(values, [{name: 'scale_max', style: {width: 2.4}}, {name: 'scale_min', style: {width: 1}}], {y: 'scale of a block', logY: true,
+  note: 'For a tensor without block scales: 1 / S. A scale of 0 is missing on the logarithmic axis; the CSV has it.'});
+
 function addPrecision() {
-  if (!runs.some((run) => run.precision)) return;
-  const {grid} = addSection('Number formats', 'What the operands of products lose when they are quantised, as means over the weights that have them; ' +
-    'assay precision prints the same numbers for one step, with the worst weight.');
   const run = {id: 'of', label: 'run', options: precisionRuns}, role = {id: 'role', label: 'role', options: precisionRoles};
-  addChart(grid, {id: 'precision', title: 'What the formats lose', wide: true, how: 'One line per operand of a product: its colour shows the operand, its dash the role.',
-    controls: [run, role, {id: 'name', label: 'show', options: precisionMeasures}, {id: 'logY', label: 'log y', toggle: false}],
-    build: (values) => precisionChart(values, [{name: values.name}], {y: (precisionWords[values.name] || {}).label, logY: values.logY,
-      height: isNarrow() ? 300 : 400, layout: values.logY ? {} : {yaxis: {title: precisionWords[values.name]?.label, rangemode: 'tozero', tickformat: '.1~%'}},
-      note: `${precisionWords[values.name]?.label}: ${precisionWords[values.name]?.says}.`})});
-  addChart(grid, {id: 'scales', title: 'Range of the scales', wide: true, how: 'The largest (thick) and the smallest (thin) decoded scale of the blocks that are not all 0.',
-    controls: [run, role], build: (values) => precisionChart(values,
-      [{name: 'scale_max', style: {width: 2.4}}, {name: 'scale_min', style: {width: 1}}], {y: 'scale of a block', logY: true,
-        note: 'For a tensor without block scales: 1 / S. A scale of 0 is missing on the logarithmic axis; the CSV has it.'})});
+  addSection({id: 'precision', title: 'Number formats', present: () => runs.some((one) => one.precision), how: 'What the operands of products lose when they are quantised, as means over the weights that have them; ' +
+    'assay precision prints the same numbers for one step, with the worst weight.', charts: [
+    {id: 'precision', title: 'What the formats lose', wide: true, how: 'One line per operand of a product: its colour shows the operand, its dash the role.',
+      controls: [run, role, {id: 'name', label: 'show', options: precisionMeasures}, {id: 'logY', label: 'log y', toggle: false}], build: lostChart},
+    {id: 'scales', title: 'Range of the scales', wide: true, how: 'The largest (thick) and the smallest (thin) decoded scale of the blocks that are not all 0.',
+      controls: [run, role], build: scalesChart},
+  ]});
 }

@@ -13,26 +13,26 @@ function overLayers(values) {
   return {mean, low, high};
 }
 
-function rangeTraces(run, index, name, unit) {
+function rangeTraces(run, name, unit) {
   const steps = measuresOf(run).steps, {mean, low, high} = overLayers(measuresOf(run).values[name]);
   const kept = steps.map((_, s) => s).filter((s) => mean[s] !== null);
   const pick = (list) => kept.map((s) => list[s]);
   const at = pick(steps), x = positions(run, at);
-  const edge = (y, fill) => ({type: 'scatter', mode: 'lines', x, y: pick(y), line: {width: 0}, fill, fillcolor: faded(colourOf(index), 0.16),
+  const edge = (y, fill) => ({type: 'scatter', mode: 'lines', x, y: pick(y), line: {width: 0}, fill, fillcolor: faded(paintOf(run).colour, 0.16),
     hoverinfo: 'skip', showlegend: false, name: plain(run.label)});
-  const middle = line(run, index, {step: at, value: pick(mean)}, {unit});
+  const middle = line(run, {step: at, value: pick(mean)}, {unit});
   middle.customdata = kept.map((s) => [steps[s], low[s], high[s]]);
   middle.hovertemplate = `<b>${plain(run.label)}</b><br>step %{customdata[0]}<br>mean %{y:.4~g} ${unit}<br>layers %{customdata[1]:.4~g} to %{customdata[2]:.4~g}<extra></extra>`;
   return withRouters().length > 4 ? [middle] : [edge(low, 'none'), edge(high, 'tonexty'), middle];
 }
 
-function layerTraces(run, index, name, unit) {
+function layerTraces(run, name, unit) {
   const layers = run.router.layers;
   return layers.map((layer, l) => {
     const steps = measuresOf(run).steps, values = measuresOf(run).values[name][l];
     const kept = steps.map((_, s) => s).filter((s) => values[s] !== null);
     const colour = layerColour(l, layers.length);
-    return line(run, index, {step: kept.map((s) => steps[s]), value: kept.map((s) => values[s])},
+    return line(run, {step: kept.map((s) => steps[s]), value: kept.map((s) => values[s])},
       {unit, name: 'layer ' + layer, line: {color: colour, width: 1.6, dash: 'solid'}, marker: {color: colour, size: 5}});
   });
 }
@@ -41,7 +41,7 @@ function layerTraces(run, index, name, unit) {
 function measureTraces(of, name, unit) {
   const list = of === 'all' ? withRouters() : withRouters().filter(({index}) => String(index) === String(of));
   const having = list.filter(({run}) => measuresOf(run).values[name]);
-  return {having, traces: having.flatMap(({run, index}) => (of === 'all' ? rangeTraces : layerTraces)(run, index, name, unit))};
+  return {having, traces: having.flatMap(({run}) => (of === 'all' ? rangeTraces : layerTraces)(run, name, unit))};
 }
 
 function measureCurves({name, of}) {
@@ -54,9 +54,9 @@ function measureCurves({name, of}) {
   if (ceilings.length === 1 && ceilings[0] !== null && (measure.normal || highest > ceilings[0] / 4)) levels.push(level(ceilings[0], 'ceiling'));
   if (measure.base === 'max_load' && measure.normal) levels.push(level(0.9, 'saturated'));
   if (measure.base === 'cv' && !measure.normal) {
-    for (const {run, index} of having) {
+    for (const {run} of having) {
       const floors = measuresOf(run).values[(measure.windowed ? 'window_' : '') + 'cv_floor'];
-      if (floors) traces.push(line(run, index, {step: measuresOf(run).steps, value: floors[0]}, {unit: '%', name: run.label + ', sampling floor', mode: 'lines', line: {dash: 'dot', width: 1.2}}));
+      if (floors) traces.push(line(run, {step: measuresOf(run).steps, value: floors[0]}, {unit: '%', name: run.label + ', sampling floor', mode: 'lines', line: {dash: 'dot', width: 1.2}}));
     }
   }
   return {traces, note: measureNote(having, name), table: measureTable(having, [name]),
@@ -139,7 +139,7 @@ function loadMap({of, order, step: position}) {
       colorscale: scale.colours, colorbar: {thickness: 12, outlinewidth: 0, tickvals: scale.ticks, ticktext: scale.texts, tickfont: {size: 11}, title: {text: '× mean', font: {size: 11}}},
       hovertemplate: `<b>${plain(run.label)}</b>, step ${loads.steps[at]}<br>%{text}<extra></extra>`}],
     height: Math.min(620, Math.max(230, 120 + 26 * router.layers.length)), table: loadTable(chosen, order),
-    layout: {xaxis: {title: order === 'id' ? 'expert' : 'experts of each layer, busiest first', tickformat: 'd', ...(router.experts <= 24 ? {dtick: 1} : {})}, yaxis: {type: 'category'}, uirevision: of + order},
+    layout: {xaxis: {title: order === 'id' ? 'expert' : 'experts of each layer, busiest first', tickformat: 'd', ...(router.experts <= 24 ? {dtick: 1} : {})}, yaxis: {type: 'category'}},
     note: `Experts without an assignment at step ${grouped(loads.steps[at])}, of ${grouped(router.experts)}: ${unused.join(', ')}. ` +
       `Even is 1; the ceiling is E/K = ${digits(router.experts / router.top_k)}, an expert in every token's top-${router.top_k}.` +
       (loads.bin > 1 ? ` One column is ${loads.bin} experts together.` : '') +
@@ -150,13 +150,13 @@ function loadMap({of, order, step: position}) {
 function tailChart({of}) {
   if (withRouters().length === 0) return {missing: noRouters()};
   const list = of === 'all' ? withRouters() : withRouters().filter(({index}) => String(index) === String(of));
-  const curves = list.flatMap(({run, index}) => run.router.ccdf.filter((tail) => (of === 'all') === (tail.layer === null)).map((tail, l, all) => ({run, tail,
-    name: of === 'all' ? run.label : 'layer ' + tail.layer, colour: of === 'all' ? colourOf(index) : layerColour(l, all.length), dash: of === 'all' ? dashOf(index) : 'solid'})));
+  const curves = list.flatMap(({run}) => run.router.ccdf.filter((tail) => (of === 'all') === (tail.layer === null)).map((tail, l, all) => ({run, tail,
+    name: of === 'all' ? run.label : 'layer ' + tail.layer, colour: of === 'all' ? paintOf(run).colour : layerColour(l, all.length), dash: of === 'all' ? paintOf(run).dash : 'solid'})));
   return {
     traces: curves.map(({tail, name, colour, dash}) => ({type: 'scatter', mode: 'lines+markers', name: plain(name), x: tail.load, y: tail.share,
       line: {color: colour, width: 1.8, dash}, marker: {color: colour, size: tail.load.length < 20 ? 6 : 3},
       hovertemplate: `<b>${plain(name)}</b><br>%{y:.3~g} of the experts have at least<br>%{x:.3~g} times the mean load<extra></extra>`})),
-    layout: {xaxis: {title: 'load, times the mean (log)', type: 'log', ...(curves.some(({tail}) => last(tail.load) / tail.load[0] > 100) ? {dtick: 1} : {})}, yaxis: {title: 'share of the experts (log)', type: 'log', ...(curves.some(({tail}) => Math.min(...tail.share) < 0.1) ? {dtick: 1} : {})}, showlegend: of !== 'all' && !isNarrow()},
+    layout: {xaxis: {title: 'load, times the mean (log)', type: 'log'}, yaxis: {title: 'share of the experts (log)', type: 'log'}, showlegend: of !== 'all' && !isNarrow()},
     note: 'An even router drops from 1 at a load of 1. Ceiling of the load: ' + list.map(({run}) => `${run.label} E/K = ${digits(run.router.experts / run.router.top_k)}`).join('; ') +
       `. Over the last W = ${list.map(({run}) => run.router.window).filter((w, i, all) => all.indexOf(w) === i).join(', ')} logged steps; experts without load are missing on the log axis.`,
     table: () => ({columns: ['run', 'layer', 'times_mean_load', 'share_of_experts_with_at_least'],

@@ -1,0 +1,84 @@
+// A comparison in a sentence.
+#include <algorithm>
+
+#include "base/check.h"
+#include "lab/compare/compare_report.h"
+#include "lab/runs/summary_text.h"
+
+namespace assay {
+namespace {
+
+std::string amount(double value, const std::string& unit) {
+  const Digits digits = unit == "nats"                        ? Digits::kLoss
+                        : unit == "steps" || unit == "tokens" ? Digits::kCount
+                                                              : Digits::kShort;
+  return number_text(value, digits);
+}
+
+std::string seeds_text(const std::vector<int64_t>& seeds) {
+  std::string text;
+  for (const int64_t seed : seeds) text += (text.empty() ? "" : ", ") + std::to_string(seed);
+  return text;
+}
+
+// How certain it is that the first place is below the second.
+std::string certainty(const Ranking::Place& first, const std::string& unit) {
+  const auto& paired = first.to_next;
+  if (!paired) return "They share no seed, so the seeds may cause the difference.";
+  if (!paired->summary.interval95) return "One shared seed: the seed may cause the difference.";
+  const Interval& interval = *paired->summary.interval95;
+  const std::string text =
+      strprintf("Over the seeds %s the 95%% interval of the difference, [%s, %s] %s, ",
+                seeds_text(paired->seeds).c_str(), amount(interval.low, unit).c_str(),
+                amount(interval.high, unit).c_str(), unit.c_str());
+  return text + (interval.contains(0) ? "includes 0: they are statistically tied." : "excludes 0.");
+}
+
+std::string ranking_sentence(const Comparison& c, const Ranking& r) {
+  const Ranking::Place &first = r.places[0], &second = r.places[1];
+  // A paired difference is that of the shared seeds; the means are of all.
+  const double gap =
+      first.to_next ? -first.to_next->summary.mean : second.value.mean - first.value.mean;
+  const bool tied = first.to_next && first.to_next->summary.interval95 &&
+                    first.to_next->summary.interval95->contains(0);
+  std::string text =
+      strprintf("%s is %s %s %s %s in %s%s.", first.model.c_str(), amount(gap, r.unit).c_str(),
+                r.unit.c_str(), gap < 0 ? "above" : "below", second.model.c_str(), r.by.c_str(),
+                tied ? ", but no model is ahead beyond the seeds" : "");
+  text += " " + certainty(first, r.unit);
+  std::string later;
+  for (size_t i = 2; i < r.places.size(); ++i) {
+    later += (later.empty() ? "" : ", ") + r.places[i].model + " (" +
+             amount(r.places[i].value.mean, r.unit) + ")";
+  }
+  if (!later.empty()) text += " Then " + later + ".";
+  for (const ModelRow& row : c.models)
+    if (row.health.collapsed > 0) text += " The routers of " + row.group.name + " collapsed.";
+  return text + " Held fixed: " + c.contract + ".";
+}
+
+std::string one_model_sentence(const ModelRow& row) {
+  const std::optional<Summary>& loss = row.final_loss;
+  if (!loss) return row.group.name + " has no validation loss yet.";
+  std::string text =
+      strprintf("%s: validation loss %s nats, the mean of %ld seeds", row.group.name.c_str(),
+                number_text(loss->mean, Digits::kLoss).c_str(), long(loss->n));
+  if (loss->n == 1)
+    text = strprintf("%s: validation loss %s nats, one seed", row.group.name.c_str(),
+                     number_text(loss->mean, Digits::kLoss).c_str());
+  if (loss->interval95)
+    text += ", with the 95% interval " + interval_text(loss->interval95, Digits::kLoss);
+  return text + ".";
+}
+
+}  // namespace
+
+std::string comparison_sentence(const Comparison& c) {
+  if (c.models.size() == 1) return one_model_sentence(c.models.front());
+  for (const Ranking& r : c.rankings)
+    if (r.places.size() >= 2) return ranking_sentence(c, r);
+  const std::string& why = c.no_ranking;
+  return "No ranking: " + (why.empty() ? "only one model has the values for one" : why) + ".";
+}
+
+}  // namespace assay

@@ -1,0 +1,101 @@
+#include "lab/page/models.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "engine/config/fields.h"
+#include "lab/compare/compare_report.h"
+#include "lab/runs/seed_groups.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json models_json(const std::vector<RunRecord>& records, const std::vector<SeedGroup>& groups) {
+  Json json = Json::array();
+  for (const SeedGroup& group : groups) {
+    Json model;
+    model["name"] = group.name;
+    model["runs"] = Json::array();
+    for (const RunRecord* run : group.runs) model["runs"].push_back(run - records.data());
+    json.push_back(std::move(model));
+  }
+  return json;
+}
+
+Json comparison(std::span<const PageRun> runs) {
+  std::vector<RunRecord> readable;
+  for (const PageRun& run : runs)
+    if (run.readable) readable.push_back(run.record);
+  if (readable.size() < 2) return nullptr;
+  try {
+    return comparison_json(compare(readable, {}));
+  } catch (const UserError& error) {
+    Json json;
+    json["refused"] = error.what();
+    return json;
+  }
+}
+
+// The values of a field in the runs of a model, "1, 2, 3" if they differ.
+struct FieldValues {
+  std::vector<std::string> shown;
+  std::set<std::string> compared;  // of paths only the file name
+};
+using ModelFields = std::map<std::string, FieldValues>;
+
+ModelFields fields_of(const SeedGroup& group, std::vector<std::string>& order) {
+  ModelFields fields;
+  for (const RunRecord* run : group.runs) {
+    for (const FieldRow& row : config_fields(run->config)) {
+      if (std::find(order.begin(), order.end(), row.path) == order.end()) order.push_back(row.path);
+      FieldValues& of = fields[row.path];
+      const std::string value = row.value.empty() ? "present" : row.value;
+      if (of.compared.insert(row.check.path ? file_names(value) : value).second)
+        of.shown.push_back(value);
+    }
+  }
+  return fields;
+}
+
+Json differences_json(const std::vector<SeedGroup>& groups) {
+  std::vector<std::string> order;
+  std::vector<ModelFields> models;
+  for (const SeedGroup& group : groups) models.push_back(fields_of(group, order));
+  Json json = Json::array();
+  for (const std::string& path : order) {
+    std::set<std::set<std::string>> distinct;
+    Json values = Json::array();
+    for (const ModelFields& model : models) {
+      const auto found = model.find(path);
+      distinct.insert(found == model.end() ? std::set<std::string>() : found->second.compared);
+      std::string text;
+      if (found != model.end())
+        for (const std::string& value : found->second.shown)
+          text += (text.empty() ? "" : ", ") + value;
+      values.push_back(found == model.end() ? Json() : Json(text));
+    }
+    if (distinct.size() < 2) continue;
+    Json row;
+    row["field"] = path;
+    row["values"] = std::move(values);
+    json.push_back(std::move(row));
+  }
+  return json;
+}
+
+}  // namespace
+
+void add_models(std::span<const PageRun> runs, Json& data) {
+  std::vector<RunRecord> records;
+  for (const PageRun& run : runs) records.push_back(run.record);
+  const std::vector<SeedGroup> groups = group_by_model(records);
+  data["models"] = models_json(records, groups);
+  data["comparison"] = comparison(runs);
+  data["differences"] = differences_json(groups);
+}
+
+}  // namespace assay

@@ -1,0 +1,27 @@
+// The models of a page: runs that differ only in the seed, how they compare, and in which fields
+// their configurations differ.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "lab/runs/run_record.h"
+
+namespace assay {
+
+// A run of the page. Its record has at least path, name (the label) and configuration.
+struct PageRun {
+  RunRecord record;
+  bool readable = false;  // telemetry and all
+};
+
+// Sets, for the models in order of their first run:
+//
+//   "models":      [{"name", "runs": [index of a run]}]
+//   "comparison":  the judgement of lab/compare with its "sentence"; {"refused": why} if the runs
+//                  cannot be compared; null for fewer than two readable runs
+//   "differences": [{"field", "values": [text per model; null if it does not have the field]}]
+void add_models(std::span<const PageRun> runs, nlohmann::ordered_json& data);
+
+}  // namespace assay

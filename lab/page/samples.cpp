@@ -1,0 +1,52 @@
+#include "lab/page/samples.h"
+
+#include <fstream>
+#include <map>
+
+#include "engine/run/run_dir.h"
+#include "lab/page/series.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Json& object, const char* key) {
+  return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+}
+
+// At most so many bytes, not cut inside a character.
+std::string shortened(std::string text) {
+  if (text.size() <= kLongestSample) return text;
+  size_t size = kLongestSample;
+  while (size > 0 && (uint8_t(text[size]) & 0xc0) == 0x80) --size;
+  text.resize(size);
+  return text + "...";
+}
+
+}  // namespace
+
+Json report_samples(const std::string& run) {
+  std::map<int64_t, Json> texts;
+  std::ifstream file(run + "/" + kSamplesFile);
+  for (std::string line; std::getline(file, line);) {
+    const Json sample = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!sample.is_object() || !sample.contains("step") || !sample["step"].is_number()) continue;
+    Json text;
+    text["prompt"] = shortened(text_of(sample, "prompt"));
+    text["text"] = shortened(text_of(sample, "text"));
+    texts[sample["step"].get<int64_t>()].push_back(std::move(text));
+  }
+  std::vector<int64_t> steps;
+  for (const auto& [step, of] : texts) steps.push_back(step);
+  Json json = Json::array();
+  for (const int64_t step : evenly_chosen(steps, int64_t(kSampleSteps))) {
+    Json at;
+    at["step"] = step;
+    at["texts"] = std::move(texts[step]);
+    json.push_back(std::move(at));
+  }
+  return json;
+}
+
+}  // namespace assay

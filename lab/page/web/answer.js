@@ -1,0 +1,65 @@
+// The answer on top of the page: the judgement of `assay compare`, or the summary of a single run.
+
+const meanText = (summary, places = 4) => (summary ? summary.mean.toFixed(places) : null);
+function intervalText(summary, places = 4) {
+  if (!summary || !summary.interval95) return null;
+  return summary.interval95.map((bound) => bound.toFixed(places)).join(' to ');
+}
+const signed = (value, places = 4) => (value > 0 ? '+' : value < 0 ? '−' : '') + Math.abs(value).toFixed(places);
+
+// Loss, target and routers of one run.
+function runSentence(run) {
+  if (run.problem) return `${run.label} has no readable telemetry.`;
+  const {loss_nats: loss, target, pathological_win: pathological} = run.summary, verdict = verdictOf(run), done = run.steps_done >= run.planned_steps;
+  const parts = [loss === null ? `${run.label} has no validation loss yet` : `${run.label} ${run.end ? (done ? 'ended' : 'stopped') : 'is'} at a validation loss of ${loss.toFixed(4)} nats`];
+  parts[0] += ` after ${grouped(run.steps_done)} of ${grouped(run.planned_steps)} steps`;
+  if (target && target.reached) parts.push(`it reached its target of ${digits(target.target_loss_nats)} nats at step ${grouped(target.step)}` + (target.seconds ? `, after ${secondsText(target.seconds)} of training` : ''));
+  else if (target) parts.push(`it did not reach its target of ${digits(target.target_loss_nats)} nats`);
+  if (verdict) parts.push(`its routers are ${stateWords[verdict.state] || verdict.state}` + (pathological ? ', so the target means little' : ''));
+  return parts.join('; ') + '.';
+}
+
+// One row per model, best first where there is a ranking.
+function comparisonTable() {
+  const {models: rows, rankings} = report.comparison, order = rankings.length ? rankings[0].places.map((place) => place.model) : [];
+  const rank = (row) => (order.includes(row.name) ? order.indexOf(row.name) : order.length + rows.indexOf(row));
+  const sorted = [...rows].sort((a, b) => rank(a) - rank(b)), first = rows[0].name, some = (of) => sorted.some((row) => of(row) !== null && of(row) !== undefined);
+  const note = (row) => (rankings.length ? (rankings[0].places.find((place) => place.model === row.name) || {note: ''}).note : '');
+  const columns = [
+    ['model', (row) => modelLabel(row.name)], ['seeds', (row) => row.runs.map((run) => run.seed).join(', ')],
+    ['active', (row) => scaled(row.active)], ['total', (row) => scaled(row.total)],
+    ['validation loss', (row) => meanText(row.val_loss_nats)], ['95% interval', (row) => intervalText(row.val_loss_nats)],
+    ['minus ' + first, (row) => (row.against_first ? signed(row.against_first.mean) : null)],
+    ['95% interval of it', (row) => intervalText(row.against_first)],
+    ['bits/byte', (row) => meanText(row.bits_per_byte)], ['tokens', (row) => scaled(row.tokens)],
+    ['training time', (row) => (row.seconds ? secondsText(row.seconds.mean) : null)],
+    ['steps to target', (row) => (row.to_target && row.to_target.steps ? grouped(row.to_target.steps.mean) : null)],
+    ['against the next', (row) => note(row) || null],
+  ].filter(([name, of]) => some(of) || name === 'validation loss');
+  return {columns: columns.map(([name]) => name), rows: sorted.map((row) => columns.map(([, of]) => of(row)))};
+}
+
+// A model's name with its colour.
+function modelLabel(name) {
+  const model = models.find((one) => one.name === name);
+  return element('span', {}, model ? swatchOf(model.runs[0]) : '', name);
+}
+
+// A comparison is about models that are trained now: sentences that an update makes wrong are made
+// again with every update.
+function answerNodes() {
+  if (report.matrix) return matrixAnswer();
+  const {comparison} = report, readable = runs.filter((run) => !run.problem);
+  if (readable.length === 0) return [element('p', {className: 'answer', textContent: runs.length === 1 ? 'The run has no readable telemetry yet.' : 'No run has readable telemetry yet.'})];
+  if (!comparison) return [element('p', {className: 'answer', textContent: readable.map(runSentence).join(' ')})];
+  if (comparison.refused) return [element('p', {className: 'answer', textContent: `Not compared: ${comparison.refused}.`})];
+  const marks = [...comparison.incomparable, ...comparison.marks];
+  return [element('p', {className: 'answer', textContent: comparison.sentence}),
+    tablePanel('comparison', 'Comparison', comparisonTable,
+      marks.length ? element('ul', {className: 'soft'}, ...marks.map((text) => element('li', {textContent: text}))) : '',
+      element('p', {className: 'note', textContent: 'As assay compare says it: differences are taken seed by seed, intervals are Student\'s 95% over the seeds.'}))];
+}
+
+function fillAnswer() {
+  refill(document.getElementById('answer'), answerNodes());
+}
