@@ -293,7 +293,10 @@ Config defaults_of(const std::string& path) {
   const bool of_run = fs::path(path).filename() == "config.yaml" &&
                       (fs::exists(fs::path(path).replace_filename("meta.json")) ||
                        fs::exists(fs::path(path).replace_filename("checkpoints")));
-  if (of_run) config.data.shuffle = false;
+  if (!of_run) return config;
+  config.data.shuffle = false;
+  config.model.head_init = 1;
+  config.eval.at_start = false;
   return config;
 }
 
