@@ -46,8 +46,8 @@ struct RouterConfig {
   bool normalize_gates = true;
   double bias_rate = 1e-3;
   bool bias_follows_lr = false;
-  RouterAux aux = RouterAux::kNone;
-  double aux_alpha = 0.0;
+  RouterAux aux = RouterAux::kSwitch;
+  double aux_alpha = 0.01;
   AuxScope aux_scope = AuxScope::kMicro;
   double z_alpha = 0.0;
 };
@@ -62,7 +62,7 @@ void visit(V& v, RouterConfig& c) {
     "balancing: step of the selection bias per optimizer step; 0 = no bias", not_negative());
   v("bias_follows_lr", c.bias_follows_lr, "bias_rate times the schedule's share of the peak lr",
     any());
-  v("aux", c.aux, "load-balancing loss", any());
+  v("aux", c.aux, "balancing: auxiliary loss on the loads", any());
   v("aux_alpha", c.aux_alpha, "weight of the load-balancing loss", not_negative());
   v("aux_scope", c.aux_scope, "counts of the micro-batch, of the step so far, or per sequence",
     any());

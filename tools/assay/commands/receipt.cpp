@@ -1,4 +1,5 @@
 // assay receipt make, verify: writes a run's receipt; checks a receipt by recomputing its claims.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -71,10 +72,33 @@ Json verification_json(const Verification& v) {
   return json;
 }
 
+// The checks with those together that found the same thing wrong: a damaged telemetry.db fails all
+// claims that read it, with one sentence.
+std::vector<Check> without_repetition(const std::vector<Check>& checks) {
+  std::vector<Check> shown;
+  std::vector<int64_t> more;  // checks that are told by that of `shown`
+  for (const Check& check : checks) {
+    const auto same = std::find_if(shown.begin(), shown.end(), [&](const Check& before) {
+      return check.finding != Finding::kSame && before.finding == check.finding &&
+             before.detail == check.detail && before.run == check.run;
+    });
+    if (same != shown.end()) {
+      ++more[size_t(same - shown.begin())];
+    } else {
+      shown.push_back(check);
+      more.push_back(0);
+    }
+  }
+  for (size_t i = 0; i < shown.size(); ++i) {
+    if (more[i] > 0) shown[i].what += strprintf(" and %ld more", long(more[i]));
+  }
+  return shown;
+}
+
 // Prints all checks; those of a matrix's runs only where the finding is not kSame.
 void print_verification(const Verification& v) {
   std::printf("%s: %s %s\n", v.path.c_str(), v.kind.c_str(), v.name.c_str());
-  for (const Check& check : v.checks) {
+  for (const Check& check : without_repetition(v.checks)) {
     if (!check.run.empty() && check.finding == Finding::kSame) continue;
     const bool drift = check.finding == Finding::kDrift;
     const std::string run = check.run.empty() ? "" : check.run + ": ";
@@ -88,7 +112,7 @@ void print_verification(const Verification& v) {
 
 // Prints one line per drift on stderr, for scripts that keep only stderr.
 void print_failure(const Verification& v) {
-  for (const Check& check : v.checks) {
+  for (const Check& check : without_repetition(v.checks)) {
     if (check.finding != Finding::kDrift) continue;
     const std::string run = check.run.empty() ? "" : check.run + ": ";
     std::fprintf(stderr, "drift: %s%s: %s\n", run.c_str(), check.what.c_str(),
