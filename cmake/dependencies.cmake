@@ -32,6 +32,8 @@ find_path(BOOST_MATH_INCLUDE boost/math/distributions/students_t.hpp)  # headers
 assay_require(BOOST_MATH_INCLUDE Boost.Math libboost-dev)
 find_package(CLI11 QUIET)                      # the command line: tools
 assay_require(CLI11_FOUND CLI11 libcli11-dev)
+pkg_check_modules(HTTPLIB QUIET IMPORTED_TARGET cpp-httplib)  # the server of assay watch: tools
+assay_require(HTTPLIB_FOUND cpp-httplib libcpp-httplib-dev)
 
 # Catch2 2 or 3, for the tests alone. A request for either version refuses the other one.
 find_package(Catch2 QUIET)

@@ -1,5 +1,6 @@
 # Writes OUTPUT (a C++ file) that holds the parts of the report page, so that the program needs no file at run time:
-#   cmake -DOUTPUT=... -DFOLDER=lab/page/web "-DSCRIPTS=a.js;b.js" -DPLOTLY=plotly.min.js -P embed_report.cmake
+#   cmake -DOUTPUT=... -DFOLDER=lab/page/web "-DSCRIPTS=a.js;b.js" -DLIVE=live.js -DPLOTLY=plotly.min.js
+#     -P embed_report.cmake
 # SCRIPTS stand in the page in that order, as one. PLOTLY may be empty. The assembler reads the files (.incbin): the
 # compiler would take long for megabytes of text.
 set(text "// Made by cmake/embed_report.cmake.
@@ -22,6 +23,7 @@ endfunction()
 embed(html ${FOLDER}/page.html)
 embed(css ${FOLDER}/page.css)
 embed(javascript ${SCRIPTS})
+embed(live ${LIVE})
 embed(plotly ${PLOTLY})
 string(APPEND text "
 namespace assay {
@@ -32,6 +34,7 @@ ReportFiles report_files() {
   return {.html = between(html, html_end),
           .css = between(css, css_end),
           .javascript = between(javascript, javascript_end),
+          .live = between(live, live_end),
           .plotly = between(plotly, plotly_end)};
 }
 }  // namespace assay

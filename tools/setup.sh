@@ -34,6 +34,7 @@ packages=(
   "libzstd-dev|text compressed as *.zst, expert loads in telemetry.db"
   "libboost-dev|Boost.Math, headers: intervals over seeds"
   "libcli11-dev|the command line"
+  "libcpp-httplib-dev|the server of assay watch"
   "catch2|tests"
   "python3-pip|downloads Plotly.js, which draws the charts of assay report"
   "chromium|opens report pages in the tests"

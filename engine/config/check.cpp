@@ -55,10 +55,6 @@ void validate_moe(const ModelConfig& m) {
                         " is more than model.layers = " + text(m.layers),
                     "leave at least one block for the experts, or take model.moe out");
   }
-  if (moe.router.aux == RouterAux::kNone && moe.router.aux_alpha > 0) {
-    throw UserError("model.moe.router.aux_alpha is set but model.moe.router.aux is none",
-                    "choose aux: switch or aux: gates, or aux_alpha: 0");
-  }
 }
 
 void validate_batch(const Config& c) {

@@ -6,9 +6,27 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 #include "base/check.h"
 
 namespace assay {
+
+namespace {
+
+// folder_in_use() holds the lock for an instant: a holder that is gone a moment later was one.
+bool take_lock(int file) {
+  constexpr int kTries = 5;
+  constexpr auto kInstant = std::chrono::milliseconds(2);
+  for (int i = 0; i < kTries; ++i) {
+    if (flock(file, LOCK_EX | LOCK_NB) == 0) return true;
+    std::this_thread::sleep_for(kInstant);
+  }
+  return false;
+}
+
+}  // namespace
 
 FolderLock::FolderLock(const std::string& folder, const std::string& choose) {
   const std::string name = folder + "/" + kFolderLock;
@@ -17,7 +35,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& choose) {
     throw UserError("cannot write in the run directory " + folder + ": " + strerror(errno),
                     "check its permissions (ls -ld " + folder + "), or " + choose);
   }
-  if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
+  if (!take_lock(file_)) {
     char pid[32] = {};
     const ssize_t got = pread(file_, pid, sizeof pid - 1, 0);
     close(file_);

@@ -154,6 +154,34 @@ std::vector<StepValue> TelemetryReader::router_over_time(const std::string& colu
   return values;
 }
 
+std::map<int64_t, RouterCurves> TelemetryReader::router_curves(std::span<const char* const> columns,
+                                                               int64_t up_to) const {
+  std::vector<std::string> present;
+  std::string select = "SELECT layer, step";
+  for (const std::string column : columns) {
+    require_column(column);
+    if (!columns_.contains(column)) continue;
+    present.push_back(column);
+    select += ", " + column;
+  }
+  Statement s(database_, select + " FROM router_layer WHERE step <= ? ORDER BY step, layer");
+  s.bind(0, up_to);
+  std::map<int64_t, RouterCurves> layers;
+  while (s.step()) {
+    RouterCurves& curves = layers[s.integer(0)];
+    if (curves.empty()) {
+      for (const char* column : columns) curves[column] = {};
+    }
+    for (size_t c = 0; c < present.size(); ++c) {
+      const int at = int(c) + 2;
+      if (!s.is_null(at)) {
+        curves[present[c]].push_back({.step = s.integer(1), .value = s.number(at)});
+      }
+    }
+  }
+  return layers;
+}
+
 std::optional<LayerValue> TelemetryReader::worst_max_load_norm() const {
   Statement last(database_, "SELECT max(step) FROM router_layer");
   if (!last.step() || last.is_null(0)) return std::nullopt;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +29,9 @@ struct EvalValue {
   double value = 0;
   int64_t n = 0;
 };
+
+// Of one layer: values over time by column.
+using RouterCurves = std::map<std::string, std::vector<StepValue>>;
 
 struct OperandValue {
   OperandSite site;
@@ -59,6 +64,10 @@ class TelemetryReader {
   // empty if an earlier version wrote the run and did not measure it.
   std::vector<LayerValue> router(const std::string& column, int64_t step) const;
   std::vector<StepValue> router_over_time(const std::string& column, int64_t layer) const;
+  // The same for several columns and all layers, up to a step, in one pass over the table;
+  // columns without a value are empty.
+  std::map<int64_t, RouterCurves> router_curves(std::span<const char* const> columns,
+                                                int64_t up_to) const;
   // The layer with the largest K * max_load at the last logged step; nullopt for a dense run.
   std::optional<LayerValue> worst_max_load_norm() const;
 

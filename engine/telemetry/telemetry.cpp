@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 #include <time.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -153,8 +154,16 @@ Telemetry::~Telemetry() {
   changed_.notify_all();
   thread_.join();
   writer_.reset();
-  // A finished database without a WAL file can also be read from a read-only disk.
-  sqlite3_exec(database_.handle(), "PRAGMA journal_mode=DELETE", nullptr, nullptr, nullptr);
+  // A finished database without a WAL file can also be read from a read-only disk. That needs a
+  // moment without a reader: `assay watch` reads now and then.
+  constexpr int kTries = 100;
+  constexpr auto kPause = std::chrono::milliseconds(20);
+  for (int i = 0; i < kTries; ++i) {
+    const int status =
+        sqlite3_exec(database_.handle(), "PRAGMA journal_mode=DELETE", nullptr, nullptr, nullptr);
+    if (status != SQLITE_BUSY) break;
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 void Telemetry::truncate_after(int64_t step, const std::string& detail) {

@@ -33,6 +33,7 @@ enum class Plotly {
 // Parts of the page as embedded in the program.
 struct ReportFiles {
   std::string_view html, css, javascript;
+  std::string_view live;    // the script of a page that updates itself (lab/live)
   std::string_view plotly;  // "" if the program was built without it
 };
 ReportFiles report_files();

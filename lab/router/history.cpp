@@ -99,22 +99,17 @@ RouterHistory read_router_history(const TelemetryReader& telemetry, int64_t top_
   RouterHistory history{.top_k = top_k, .window = window};
   const std::optional<int64_t> last = telemetry.last_step();
   if (!last) return history;
-  for (const LayerValue& l : telemetry.router("assignments", *last)) {
-    LayerHistory layer{.layer = l.layer};
-    for (const char* name : kMeasures) {
-      layer.measure[name] = telemetry.router_over_time(name, l.layer);
-    }
-    history.layers.push_back(std::move(layer));
+  // A running run may log more meanwhile; only steps up to `last` are used.
+  for (auto& [layer, curves] : telemetry.router_curves(kMeasures, *last)) {
+    const std::vector<StepValue>& assignments = curves["assignments"];
+    if (assignments.empty() || assignments.back().step != *last) continue;
+    history.layers.push_back({.layer = layer, .measure = std::move(curves)});
   }
   if (history.layers.empty()) return history;
-  // A running run may log more meanwhile; only steps up to `last` are used.
   for (const StepValue& v : history.layers.front().measure["assignments"]) {
-    if (v.step <= *last) history.steps.push_back(v.step);
+    history.steps.push_back(v.step);
   }
   for (LayerHistory& layer : history.layers) {
-    for (auto& [name, values] : layer.measure) {
-      while (!values.empty() && values.back().step > *last) values.pop_back();
-    }
     read_loads(telemetry, history, layer);
     history.experts = std::max(history.experts, int64_t(layer.window_counts.size()));
   }

@@ -77,7 +77,6 @@ const Row kRows[] = {
     {"model: {kv_heads: 3}", "", "model.kv_heads = 3 does not divide model.heads = 4", ""},
     {"model: {moe: {first_dense_layers: 5}}", "",
      "first_dense_layers = 5 is more than model.layers = 4", ""},
-    {"model: {moe: {router: {aux_alpha: 0.1}}}", "", "aux is none", "aux: switch"},
     {"run: {batch_tokens: 8191}", "", "run.batch_tokens = 8191 is not a multiple", "256 * 8"},
     {"run: {batch_tokens: 1024}", "", "run.batch_tokens = 1024 is not a multiple", ""},
     {"run: {sequence: 1e15, micro_batch: 1e15}", "", "is not a multiple", ""},

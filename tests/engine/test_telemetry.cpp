@@ -1,7 +1,9 @@
 #include <zstd.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 #include "base/file.h"
@@ -139,6 +141,23 @@ TEST_CASE("another process reads whole steps during the run") {
   writer.join();
   telemetry.flush();
   REQUIRE(reader.last_step() == 300);
+}
+
+TEST_CASE("a reader at the end of a run does not leave a WAL file behind") {
+  const TempFolder folder;
+  const std::string path = folder / "telemetry.db";
+  auto telemetry = std::make_unique<Telemetry>(path, layout_of());
+  log_step(*telemetry, 1);
+  telemetry->flush();
+  auto reader = std::make_unique<TelemetryReader>(path);
+  REQUIRE(reader->last_step() == 1);
+  std::thread leaves([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    reader.reset();
+  });
+  telemetry.reset();
+  leaves.join();
+  REQUIRE(!std::filesystem::exists(path + "-wal"));
 }
 
 TEST_CASE("a step that cannot be written ends the run with an error") {

@@ -59,7 +59,7 @@ OURS = [
      " aux_alpha: 0.01}}}"),
     ("sigmoid, bias, shared", "{qk_norm: true, moe: {experts: 8, top_k: 3, shared: 2, expert_ffn: 32,"
      " first_dense_layers: 1, router: {score: sigmoid, route_scale: 1.2, gate_scale: 1.7, bias_rate: 0.01}}}"),
-    ("sigmoid alone", "{moe: {experts: 8, top_k: 2, expert_ffn: 48, router: {score: sigmoid}}}"),
+    ("sigmoid alone", "{moe: {experts: 8, top_k: 2, expert_ffn: 48, router: {score: sigmoid, bias_rate: 0, aux: none}}}"),
 ]
 
 rows, failures = [], []

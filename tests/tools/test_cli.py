@@ -2,6 +2,7 @@
 """The command line's interface: exit codes, one line `error:`, one line `hint:`, help.
 
 Usage: test_cli.py ASSAY BENCH_STEP"""
+import os
 import pathlib
 import subprocess
 import sys
@@ -25,7 +26,7 @@ REFUSED = [
     (["router", "run"], "no telemetry at run/telemetry.db", "train it first"),
     (["report", "run"], "no telemetry at run/telemetry.db", "train it first"),
 ]
-for command in ("router", "report", "sample"):
+for command in ("router", "report", "sample", "watch"):
     REFUSED += [
         ([command, "nowhere"], "no run at nowhere", "train"),
         ([command, "a_file"], "a_file is a file", "train"),
@@ -46,6 +47,19 @@ REFUSED += [
     (["data", "synth", "--seed", "-1"], "--seed: -1 is not a number >= 0", "assay data synth --help"),
     (["audit", "run"], "run is a run, not a configuration", "give run/config.yaml"),
     (["train", "runs/mine"], "runs/mine is a run, not a configuration", "assay train runs/mine/config.yaml --run runs/mine"),
+]
+REFUSED += [
+    (["watch"], "RUN", "assay watch --help"),
+    (["watch", "run", "./run/"], "./run is given twice", "give every run once"),
+    (["watch", "later"], "no run at later", "--wait waits for a run to begin"),
+    (["watch", "run", "--once"], "--once requires --text", "assay watch --help"),
+    (["watch", "run", "--text", "--port", "1"], "--text excludes --port", "assay watch --help"),
+    (["watch", "run", "--port", "70000"], "--port", "assay watch --help"),
+    (["watch", "run", "--every", "0"], "--every: 0 is not a number > 0", "assay watch --help"),
+    (["watch", "run", "--address", "0.0.0.0"], "0.0.0.0 is not a loopback address", "ssh -L"),
+    (["watch", "run", "--address", "example.org"], "example.org is not an IP address", "127.0.0.1"),
+    (["watch", "run", "--address", "127.0.0.1", "--port", "1"], "127.0.0.1:1/", "--port") if os.geteuid() != 0 else
+    (["watch", "run", "--address", "192.0.2.1", "--allow-remote", "--port", "0"], "cannot serve at http://192.0.2.1", "--address"),
 ]
 REFUSED.append((["sample", "run"], "run has no valid checkpoint", "assay train"))
 
@@ -75,7 +89,7 @@ for arguments, wanted in ((["--help"], "First steps"), (["--version"], "assay ")
     if done.returncode != 0 or wanted not in done.stdout or done.stderr:
         failures.append(f"assay {' '.join(arguments)}: exit {done.returncode}, wanted 0 with {wanted!r} on stdout")
 
-LEAVES = [[word] for word in ("train audit match matrix compare router precision eval report sample export import".split())]
+LEAVES = [[word] for word in ("train audit match matrix compare router precision eval report watch sample export import".split())]
 LEAVES += [["data", word] for word in ("synth", "prepare", "inspect", "verify", "ngrams")]
 LEAVES += [["tokenizer", word] for word in ("train", "encode", "decode")] + [["receipt", word] for word in ("make", "verify")]
 for leaf in LEAVES:

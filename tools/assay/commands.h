@@ -54,6 +54,7 @@ void add_data_commands(Commands& commands);
 void add_synth_commands(Commands& commands);  // subcommands of `data`: call after add_data_commands
 void add_tokenizer_commands(Commands& commands);
 void add_receipt_commands(Commands& commands);
+void add_watch_command(Commands& commands);
 void add_router_command(Commands& commands);
 void add_precision_command(Commands& commands);
 void add_eval_command(Commands& commands);

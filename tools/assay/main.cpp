@@ -54,6 +54,7 @@ void add_all_commands(Commands& commands) {
   add_synth_commands(commands);
   add_tokenizer_commands(commands);
   add_receipt_commands(commands);
+  add_watch_command(commands);
   add_router_command(commands);
   add_precision_command(commands);
   add_eval_command(commands);

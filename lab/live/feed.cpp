@@ -1,0 +1,129 @@
+#include "lab/live/feed.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/check.h"
+#include "data/sha256.h"
+#include "lab/page/data.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr double kLargestShare = 0.05;  // of one core
+
+std::string new_id() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return strprintf("%ld-%lld", long(getpid()), static_cast<long long>(now));
+}
+
+}  // namespace
+
+std::vector<std::string> each_run_once(std::vector<std::string> runs) {
+  std::set<fs::path> seen;
+  for (std::string& run : runs) {
+    while (run.size() > 1 && run.back() == '/') run.pop_back();
+    if (!seen.insert(fs::weakly_canonical(fs::absolute(run))).second)
+      throw UserError(run + " is given twice", "give every run once");
+  }
+  return runs;
+}
+
+double pause_s(double every_s, double busy_s) {
+  return std::max(every_s, busy_s / kLargestShare);
+}
+
+double thread_cpu_s() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
+
+LiveFeed::LiveFeed(std::vector<std::string> runs, double every_s, Now now)
+    : runs_(std::move(runs)),
+      every_s_(every_s),
+      now_(std::move(now)),
+      id_(new_id()),
+      seen_(runs_.size(), Seen::kNever) {}
+
+std::string LiveFeed::fingerprint() const {
+  std::string text;
+  for (const std::string& run : runs_) text += run_fingerprint(run) + "\n";
+  return text;
+}
+
+Json LiveFeed::live_json(const std::vector<RunStatus>& statuses) {
+  Json live;
+  live["id"] = id_;
+  live["every_s"] = every_s_;
+  live["over"] = std::all_of(statuses.begin(), statuses.end(), is_over);
+  live["runs"] = Json::array();
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    const RunStatus& s = statuses[i];
+    live["runs"].push_back({{"path", s.path},
+                            {"state", run_state_name(s.state)},
+                            {"text", status_text(s, seen_[i])},
+                            {"step", s.step},
+                            {"steps", s.steps}});
+    if (s.state != RunState::kMissing) seen_[i] = Seen::kBefore;
+  }
+  return live;
+}
+
+// If no run is left, the page keeps what it showed last.
+void LiveFeed::make_report(const std::vector<RunStatus>& statuses) {
+  std::vector<std::string> readable;
+  for (const RunStatus& s : statuses) {
+    if (s.state != RunState::kMissing && s.steps > 0) readable.push_back(s.path);
+  }
+  if (readable.empty()) return;
+  try {
+    report_ = report_data(readable, {}, NoTelemetry::kShow);
+  } catch (const UserError&) {
+    // One was deleted or damaged just now; its state will say so.
+  }
+}
+
+void LiveFeed::make() {
+  const double started = thread_cpu_s();
+  std::string fingerprint = this->fingerprint();
+  if (fingerprint != fingerprint_) {
+    std::vector<RunStatus> statuses;
+    for (const std::string& run : runs_) statuses.push_back(run_status(run));
+    make_report(statuses);
+    auto data = std::make_shared<LiveData>();
+    data->live = live_json(statuses);
+    data->report = report_;
+    const Json whole = {{"live", data->live}, {"report", data->report}};
+    data->json = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
+    data->etag = "\"" + sha256_hex(data->json).substr(0, 32) + "\"";
+    ++made_;
+    fingerprint_ = std::move(fingerprint);
+    const std::lock_guard lock(current_mutex_);
+    current_ = std::move(data);
+  }
+  const double took = thread_cpu_s() - started;
+  next_ = now_() + std::chrono::duration_cast<Clock::duration>(
+                       std::chrono::duration<double>(pause_s(every_s_, took)));
+}
+
+std::shared_ptr<const LiveData> LiveFeed::get() {
+  std::unique_lock making(making_, std::defer_lock);
+  {
+    const std::lock_guard lock(current_mutex_);
+    if (current_ && !making.try_lock()) return current_;
+  }
+  if (!making.owns_lock()) making.lock();
+  if (!current_ || now_() >= next_) make();
+  const std::lock_guard lock(current_mutex_);
+  return current_;
+}
+
+}  // namespace assay

@@ -1,0 +1,71 @@
+// The data that a live page polls: the state of every watched run, and the data of their report.
+//
+//   {"live": {"id", "every_s", "over", "runs": [{"path", "state", "text", "step", "steps"}]},
+//    "report": report_data(), or null while no run has telemetry}
+//
+// It is made when somebody asks, at most once per `every_s` however many ask, not at all while the
+// files of the runs stay as they are, and never for more than a twentieth of one core's time: a
+// page about a large run is refreshed less often.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/live/run_status.h"
+
+namespace assay {
+
+struct LiveData {
+  std::string json;
+  std::string etag;  // with its quotes
+  nlohmann::ordered_json live, report;
+};
+
+// Slashes at the end of a path are dropped. UserError if a run is given twice.
+std::vector<std::string> each_run_once(std::vector<std::string> runs);
+
+// The time to wait after work that took `busy_s` of a core.
+double pause_s(double every_s, double busy_s);
+double thread_cpu_s();
+
+class LiveFeed {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Now = std::function<Clock::time_point()>;
+
+  LiveFeed(std::vector<std::string> runs, double every_s, Now now = Clock::now);
+
+  // Never null. A caller that comes while another one makes the data gets what was there before.
+  std::shared_ptr<const LiveData> get();
+  int64_t times_made() const { return made_; }
+  const std::vector<std::string>& runs() const { return runs_; }
+
+ private:
+  std::string fingerprint() const;
+  nlohmann::ordered_json live_json(const std::vector<RunStatus>& statuses);
+  void make_report(const std::vector<RunStatus>& statuses);
+  void make();
+
+  const std::vector<std::string> runs_;
+  const double every_s_;
+  const Now now_;
+  const std::string id_;  // of this server: a page notices that another one took its place
+
+  std::mutex making_;
+  std::string fingerprint_;
+  Clock::time_point next_ = {};
+  std::vector<Seen> seen_;
+  nlohmann::ordered_json report_;
+  int64_t made_ = 0;
+
+  std::mutex current_mutex_;
+  std::shared_ptr<const LiveData> current_;
+};
+
+}  // namespace assay

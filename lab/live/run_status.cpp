@@ -1,0 +1,176 @@
+#include "lab/live/run_status.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+
+#include "base/check.h"
+#include "engine/config/yaml.h"
+#include "engine/run/folder_lock.h"
+#include "engine/run/progress.h"
+#include "models/audit/model_table.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A run on another machine, which holds no lock that is visible here, counts as training while its
+// telemetry changes.
+constexpr double kFreshSeconds = 60;
+
+// Files whose change changes what a page shows. The WAL grows with every logged step.
+constexpr const char* kFiles[] = {"config.yaml",   "meta.json", "telemetry.db", "telemetry.db-wal",
+                                  "samples.jsonl", "evals",     "receipt.json"};
+
+bool is_fresh(const std::string& path) {
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  for (const char* name : {"/telemetry.db", "/telemetry.db-wal"}) {
+    struct stat file = {};
+    if (stat((path + name).c_str(), &file) != 0) continue;
+    if (now - double(file.st_mtim.tv_sec) < kFreshSeconds) return true;
+  }
+  return false;
+}
+
+// The detail of the last event "end"; "" if the run was resumed after it.
+std::string last_end(const std::string& database_path) {
+  const Database database(database_path, Database::Mode::kReadOnly);
+  Statement s(database,
+              "SELECT kind, detail FROM event WHERE kind IN ('end', 'resume') ORDER BY rowid DESC "
+              "LIMIT 1");
+  return s.step() && s.text(0) == "end" ? s.text(1) : "";
+}
+
+void read_telemetry(const std::string& path, RunStatus& status) {
+  const bool locked = folder_in_use(path);
+  const std::string database = path + "/telemetry.db";
+  if (!fs::is_regular_file(database)) {
+    status.state = locked ? RunState::kStarting : RunState::kBrokenOff;
+    return;
+  }
+  const TelemetryReader telemetry(database);
+  const std::string end = last_end(database);
+  status.step = telemetry.last_step().value_or(0);
+  status.seconds_left = seconds_left(telemetry.scalar("train_s"), status.steps);
+  if (!locked && !end.empty()) {
+    status.state = RunState::kEnded;
+    status.end = end;
+  } else if (!locked && !is_fresh(path)) {
+    status.state = RunState::kBrokenOff;
+  } else {
+    status.state = status.step == 0 ? RunState::kStarting : RunState::kTraining;
+  }
+}
+
+std::string end_text(const RunStatus& s) {
+  static const std::map<std::string, std::string> texts = {
+      {"target_loss", "finished: target loss reached"},
+      {"interrupted", "stopped"},
+      {"non_finite", "stopped: a number is not finite"},
+      {"collapse_stop", "stopped by telemetry.collapse_stop: routers collapsed"}};
+  if (s.end == "steps") return "finished";
+  const auto found = texts.find(s.end);
+  if (found != texts.end()) return found->second;
+  std::string words = "ended: " + s.end;
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
+}
+
+}  // namespace
+
+const char* run_state_name(RunState state) {
+  switch (state) {
+    case RunState::kMissing:
+      return "missing";
+    case RunState::kStarting:
+      return "starting";
+    case RunState::kTraining:
+      return "training";
+    case RunState::kEnded:
+      return "ended";
+    case RunState::kBrokenOff:
+      return "broken off";
+    case RunState::kUnreadable:
+      return "unreadable";
+  }
+  return "?";
+}
+
+RunStatus run_status(const std::string& path) {
+  RunStatus status;
+  status.path = path;
+  std::error_code ignored;
+  if (!fs::exists(path + "/config.yaml", ignored)) return status;
+  try {
+    status.steps = load_config(path + "/config.yaml", {}).run.steps;
+    read_telemetry(path, status);
+  } catch (const UserError& error) {
+    status.state = RunState::kUnreadable;
+    status.reason = error.what();
+    status.hint = error.hint();
+    if (!fs::exists(path + "/config.yaml", ignored)) {  // deleted while it was read
+      status = RunStatus();
+      status.path = path;
+    }
+  }
+  return status;
+}
+
+std::string run_fingerprint(const std::string& path) {
+  std::string text = folder_in_use(path) ? "locked" : is_fresh(path) ? "fresh" : "quiet";
+  for (const char* name : kFiles) {
+    struct stat file = {};
+    if (stat((path + "/" + name).c_str(), &file) != 0) {
+      text += " -";
+      continue;
+    }
+    text += strprintf(" %lu:%ld:%ld.%09ld", static_cast<unsigned long>(file.st_ino),
+                      long(file.st_size), long(file.st_mtim.tv_sec), long(file.st_mtim.tv_nsec));
+  }
+  return text;
+}
+
+bool is_over(const RunStatus& s) {
+  return s.state == RunState::kEnded || s.state == RunState::kBrokenOff;
+}
+
+std::string status_text(const RunStatus& s, Seen seen) {
+  const std::string at =
+      s.step == 0 ? ", no logged step" : ", step " + grouped(s.step) + " of " + grouped(s.steps);
+  switch (s.state) {
+    case RunState::kMissing:
+      return seen == Seen::kBefore ? "gone: deleted or moved; waits for it to come back"
+                                   : "not begun: waits for it";
+    case RunState::kStarting:
+      return "starting, no step logged yet";
+    case RunState::kTraining: {
+      std::string text = "training" + at;
+      if (s.steps > 0) text += strprintf(" (%.0f%%)", 100 * double(s.step) / double(s.steps));
+      if (s.seconds_left) text += ", about " + duration_text(*s.seconds_left) + " left";
+      return text;
+    }
+    case RunState::kEnded:
+      return end_text(s) + at;
+    case RunState::kBrokenOff:
+      return "not training" + at + ": not started, killed, or training on another machine";
+    case RunState::kUnreadable:
+      return "cannot be read: " + s.reason + " (" + s.hint + ")";
+  }
+  return "";
+}
+
+std::optional<double> seconds_left(const std::vector<StepValue>& train_s, int64_t steps) {
+  constexpr size_t kRecent = 20;  // logged steps
+  if (train_s.size() < 2) return std::nullopt;
+  const StepValue& last = train_s.back();
+  const StepValue& before = train_s[train_s.size() - std::min(train_s.size(), kRecent + 1)];
+  if (last.step <= before.step || last.step > steps) return std::nullopt;
+  return (last.value - before.value) / double(last.step - before.step) * double(steps - last.step);
+}
+
+}  // namespace assay

@@ -1,0 +1,32 @@
+// The numbers of a watched run that a terminal shows: the loss, the latest measurements, the
+// routers. Reads only rows that it shows; load vectors are not unpacked.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/live/run_status.h"
+#include "lab/runs/run_record.h"
+
+namespace assay {
+
+struct RouterView {
+  int64_t experts = 0, window = 0;
+  std::string verdict;  // state of lab/router/verdict.h
+  std::vector<LayerHealth> layers;
+};
+
+struct RunView {
+  RunStatus status;
+  Seen seen = Seen::kNever;
+  std::vector<StepValue> train_loss_nats = {};
+  std::vector<EvalValue> val_loss_nats = {};
+  std::optional<double> lr, gradient_norm, tokens_per_s, mfu_share;
+  std::optional<RouterView> router;
+};
+
+// A run that cannot be read has only a status.
+RunView view_run(const std::string& path, Seen seen);
+
+}  // namespace assay

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""assay watch: the page in Chromium while a run trains, ends, is begun anew and disappears, and while
+the server is away; the server's answers on a socket; the terminal's screen in a pty. --keep FOLDER
+keeps screenshots there."""
+import fcntl
+import http.client
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
+from chromium import Browser
+from harness import ASSAY, ROOT, Workplace, assay, rows
+
+failures = []
+# Trains until it is stopped: hundreds of short steps per second.
+ENDLESS = ["--set", "run.steps=1000000", "--set", "run.checkpoint_every=0", "--set", "eval.every=100", "--set", "run.threads=1",
+           "--set", "model.hidden=32", "--set", "run.batch_tokens=512", "--set", "run.micro_batch=4"]
+
+
+def expect(condition, what):
+    if not condition:
+        failures.append(str(what))
+
+
+def soon(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.03)
+    return False
+
+
+class Server:
+    """assay watch, as a script starts it: its first line of stdout is the address."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([str(ASSAY), "watch", *map(str, arguments)], cwd=ROOT, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.url = self.process.stdout.readline().strip()
+        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", self.url)
+        if not found:
+            sys.exit(f"assay watch printed {self.url!r}: {self.process.stderr.read()}")
+        self.port = int(found[1])
+
+    def ask(self, method="GET", path="/data.json", headers=None, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request(method, path, body=body, headers=headers or {})
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer, content
+
+    def end(self, number=signal.SIGTERM):
+        """(exit status, seconds until it ended, the rest of stdout)"""
+        begun = time.monotonic()
+        self.process.send_signal(number)
+        rest, self.errors = self.process.communicate(timeout=30)
+        return self.process.returncode, time.monotonic() - begun, rest
+
+
+def train(w, name, *more):
+    return subprocess.Popen(w.command(name, *ENDLESS, *more), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def stop(trainer):
+    trainer.send_signal(signal.SIGINT)
+    trainer.wait(30)
+
+
+def logged(w, name):
+    try:
+        return rows(w.run(name), "SELECT max(step) FROM scalar")[0][0] or 0
+    except Exception:
+        return 0
+
+
+def check_answers(w):
+    server = Server(w.run("first"), "--port", 0)
+    answer, content = server.ask()
+    data = json.loads(content)
+    expect(answer.status == 200 and data["live"]["runs"][0]["state"] == "ended" and len(data["report"]["runs"]) == 1, content[:200])
+    tag = answer.getheader("ETag")
+    expect(answer.getheader("Cache-Control") == "no-store" and tag, answer.headers)
+    same, nothing = server.ask(headers={"If-None-Match": tag})
+    expect(same.status == 304 and nothing == b"", f"{same.status} for the same tag")
+    packed, content = server.ask(headers={"Accept-Encoding": "gzip, br"})
+    expect(packed.getheader("Content-Encoding") == "gzip" and content[:2] == b"\x1f\x8b", packed.headers)
+    head, nothing = server.ask("HEAD", "/")
+    expect(head.status == 200 and nothing == b"" and int(head.getheader("Content-Length")) > 10000, head.headers)
+    for method, path, headers, body, wanted in (
+            ("GET", "/config.yaml", {}, None, 404), ("GET", "/..%2f..%2fetc/passwd", {}, None, 404),
+            ("GET", "/data.json?x=1", {}, None, 200), ("POST", "/data.json", {}, b"x" * 100000, 405), ("DELETE", "/", {}, None, 405),
+            ("GET", "/", {"Host": "evil.example"}, None, 403), ("GET", "/data.json", {"Host": "localhost:1"}, None, 200)):
+        try:
+            answer, _ = server.ask(method, path, headers, body)
+            expect(answer.status == wanted, f"{method} {path} {headers}: {answer.status}, not {wanted}")
+            expect(answer.getheader("X-Content-Type-Options") == "nosniff", f"{method} {path}: {answer.headers}")
+        except (BrokenPipeError, ConnectionResetError):
+            expect(body, f"{method} {path}: no answer")  # the server does not wait for a body
+    for junk in (b"\x00\xff\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 5000, b"GET " + b"/" * 100000):
+        with socket.create_connection(("127.0.0.1", server.port)) as broken:
+            try:
+                broken.sendall(junk)
+            except OSError:
+                pass
+    idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
+    expect(server.ask()[0].status == 200, "an answer beside idle connections")
+    status, seconds, rest = server.end(signal.SIGINT)
+    expect((status, rest) == (0, "") and seconds < 10, f"SIGINT with idle connections: exit {status} after {seconds:.1f} s, {rest!r}")
+    for connection in idle:
+        connection.close()
+
+
+def check_ports(w):
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        done = assay("watch", w.run("first"), "--port", port)
+        lines = done.stderr.splitlines()
+        expect(done.returncode == 1 and done.stdout == "" and len(lines) == 2 and f"port {port} of 127.0.0.1 is in use" in lines[0] and
+               lines[1].startswith("hint: "), f"port in use: {done.returncode} {done.stderr}")
+    first, second = Server(w.run("first")), Server(w.run("first"))  # the usual port is free for one at most
+    expect(first.port != second.port, "two servers at one port")
+    expect(first.end(signal.SIGHUP)[0] == 0 and second.end()[0] == 0, "exit status after SIGHUP, SIGTERM")
+
+
+def state(browser):
+    return browser.js("const box = document.querySelector('#live'); return box ? box.innerText : ''")
+
+
+def page_step(browser):
+    """The last step of the loss chart."""
+    return browser.js("""const plot = document.querySelector('#chart-loss .plot');
+        return plot && plot.data ? Math.max(0, ...plot.data.map((t) => Math.max(0, ...(t.customdata || []).flat()))) : 0""")
+
+
+def picture(browser, keep, name):
+    if keep:
+        for width in (1280, 400):
+            browser.size(width)
+            time.sleep(0.5)
+            browser.picture(keep / f"watch-{name}-{width}.png")
+        browser.size(1280)
+
+
+def check_page(w, keep):
+    """A run begins, trains, is stopped, begun anew and deleted while the page is open."""
+    server = Server(w.run("live"), w.run("first"), "--port", 0, "--every", 0.3, "--wait")
+    with Browser(w.path) as browser:
+        browser.driver.get(server.url)
+        expect(soon(lambda: "live: not begun" in state(browser)), f"before the run: {state(browser)!r}")
+        trainer = train(w, "live")
+        expect(soon(lambda: "live: training, step" in state(browser)), f"while it trains: {state(browser)!r}")
+        expect(soon(lambda: page_step(browser) > 0), "no curve in the page")
+        before = page_step(browser)
+        expect(soon(lambda: page_step(browser) > before), f"the page stays at step {before}; telemetry is at {logged(w, 'live')}")
+        picture(browser, keep, "training")
+        stop(trainer)
+        last = logged(w, "live")
+        expect(soon(lambda: f"live: stopped, step {last:,} of 1,000,000" in state(browser) and "No run is training" in state(browser)),
+               f"after its end at {last}: {state(browser)!r}")
+        expect(f"{last:,} of 1,000,000 steps" in browser.one("#runs").text, f"the page's facts: {browser.one('#runs').text}")
+        expect(not (w.run("live") / "telemetry.db-wal").exists(), "a WAL file is left")
+
+        port = server.port
+        status, seconds, rest = server.end()
+        expect((status, rest) == (0, "") and seconds < 10, f"SIGTERM with an open page: exit {status} after {seconds:.1f} s, {rest!r}")
+        browser.js("document.dispatchEvent(new Event('visibilitychange'))")  # asks at once, not in half a minute
+        expect(soon(lambda: "assay watch does not answer" in state(browser)), f"without a server: {state(browser)!r}")
+        picture(browser, keep, "lost")
+        trainer = train(w, "live", "--fresh")
+        expect(soon(lambda: 0 < logged(w, "live") < last), "the run was not begun anew")
+        server = Server(w.run("live"), w.run("first"), "--port", port, "--every", 0.3)
+        expect(soon(lambda: "live: training" in state(browser) and "does not answer" not in state(browser)),
+               f"with a server again: {state(browser)!r}")
+        stop(trainer)
+        shutil.rmtree(w.run("live"))
+        browser.js("document.dispatchEvent(new Event('visibilitychange'))")
+        expect(soon(lambda: "live: gone" in state(browser) and "first: finished" in state(browser)), f"deleted: {state(browser)!r}")
+        expect(soon(lambda: 0 < page_step(browser) <= 60), f"the other run's curve: {page_step(browser)}")
+        picture(browser, keep, "gone")
+        complaints = [c for c in browser.complaints() if "ERR_CONNECTION_REFUSED" not in c]
+        expect(complaints == [], f"console: {complaints}")
+        expect(server.end()[0] == 0, "exit status")
+
+
+def screen(command, size=(24, 80), until="", environment=None, signals=()):
+    """What a command writes to a terminal until `until` appears in it; then the signals, and its exit status."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update({"TERM": "xterm", "LC_ALL": "C.UTF-8", **(environment or {})})
+        os.environ.pop("NO_COLOR", None) if "NO_COLOR" not in (environment or {}) else None
+        os.execv(command[0], command)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+    written, pending, seen, end = b"", list(signals), 0, time.monotonic() + 60
+    while time.monotonic() < end:
+        if pending and until.encode() in written and b"\033[J" in written[seen:]:  # a whole frame since the last one
+            what, seen = pending.pop(0), len(written)
+            if isinstance(what, tuple):  # a new size
+                fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *what, 0, 0))
+            else:
+                os.kill(pid, what)
+        if select.select([terminal], [], [], 0.1)[0]:
+            try:
+                written += os.read(terminal, 65536)
+            except OSError:  # the command has ended
+                break
+    else:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    return written.decode(), os.waitstatus_to_exitcode(status)
+
+
+def check_text(w):
+    watch = [str(ASSAY), "watch", str(w.run("first")), "--text"]
+    text, status = screen([*watch, "--every", "0.2"], until="router:", signals=[(30, 100), signal.SIGINT])
+    expect(status == 0, f"--text after Ctrl-C: exit {status}")
+    frames = text.split("\033[H")[1:]
+    visible = [re.sub(r"\033\[[0-9;?]*[a-zA-Z]", "", frame).replace("\r", "").split("\n") for frame in frames]
+    expect(visible and len(visible[0]) <= 24 and max(map(len, visible[0])) <= 80, f"first frame: {visible[:1]}")
+    expect(any(80 < max(map(len, frame)) <= 100 for frame in visible[1:]), f"no frame of 100 columns: {len(visible)}")
+    expect("\033[?1049h" in text and text.index("\033[?1049l") > text.rindex("\033[H") and "\033[?25h" in text, "the screen is not left")
+    expect("\u28ff" > max(text) > "\u2800", "no Braille characters")
+    plain, _ = screen([*watch, "--once"], environment={"NO_COLOR": "1"})
+    expect("\033" not in plain and "router:" in plain, f"NO_COLOR: {plain!r}")
+    ascii_only, _ = screen([*watch, "--once"], environment={"LC_ALL": "C"})
+    expect(ascii_only.isascii() and "\033[" in ascii_only, f"LC_ALL=C: {ascii_only!r}")
+
+    piped = assay(*watch[1:], env={**os.environ, "LC_ALL": "C.UTF-8"})
+    lines = piped.stdout.splitlines()
+    expect(piped.returncode == 0 and "\033" not in piped.stdout and len(lines) <= 24 and max(map(len, lines)) <= 80, piped.stdout)
+    for part in ("first: finished, step 60 of 60", "training loss, nats", "router: ", "K*max_load", "val "):
+        expect(part in piped.stdout, f"{part!r} is not in\n{piped.stdout}")
+    (w.path / "damaged").mkdir()
+    shutil.copy(w.run("first") / "config.yaml", w.path / "damaged")
+    (w.path / "damaged" / "telemetry.db").write_bytes(b"x" * 5000)
+    done = assay("watch", w.path / "damaged", "--text", "--once")
+    expect(done.returncode == 1 and done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 2, done.stderr)
+    both = assay("watch", w.run("first"), w.path / "damaged", w.path / "later", "--text", "--once", "--wait")
+    expect(both.returncode == 0 and "unreadable" in both.stdout and "not begun" in both.stdout and "finished" in both.stdout, both.stdout)
+
+
+def writes(folder):
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.rglob("*"))}
+
+
+def main():
+    keep = pathlib.Path(sys.argv[sys.argv.index("--keep") + 1]) if "--keep" in sys.argv else None
+    with Workplace(moe=True) as w:
+        w.train("first")
+        before = writes(w.run("first"))
+        check_answers(w)
+        check_ports(w)
+        check_text(w)
+        expect(writes(w.run("first")) == before, "assay watch wrote in the run")
+        check_page(w, keep)
+    print("\n".join(failures) or "watch: ok")
+    sys.exit(1 if failures else 0)
+
+
+main()

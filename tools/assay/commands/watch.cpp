@@ -1,0 +1,253 @@
+// assay watch: shows runs while they train, in a browser or in the terminal. It only reads.
+#include <signal.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "base/check.h"
+#include "engine/run/run_dir.h"
+#include "lab/live/feed.h"
+#include "lab/live/run_view.h"
+#include "lab/live/site.h"
+#include "lab/live/text_frame.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/http_server.h"
+#include "tools/assay/screen.h"
+
+namespace assay {
+namespace {
+
+constexpr int kUsualPort = 7117;
+
+struct Arguments {
+  std::vector<std::string> runs;
+  std::string address = "127.0.0.1", title;
+  int port = -1;  // -1: kUsualPort, or a free one if it is in use
+  double every_s = 2;
+  bool allow_remote = false, wait = false, text = false, once = false;
+};
+
+// Signals that end a command or redraw its screen, taken by wait_for() and by no handler. Make it
+// before the first thread: threads inherit that the signals are blocked.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&set_);
+    for (const int number : {SIGINT, SIGTERM, SIGWINCH, SIGTSTP}) sigaddset(&set_, number);
+    struct sigaction hangup = {};
+    sigaction(SIGHUP, nullptr, &hangup);
+    if (hangup.sa_handler != SIG_IGN) sigaddset(&set_, SIGHUP);  // nohup ignores it
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+
+  // 0 after `seconds` without a signal.
+  int wait_for(double seconds) const {
+    const timespec time = {.tv_sec = time_t(seconds),
+                           .tv_nsec = long((seconds - double(time_t(seconds))) * 1e9)};
+    const int number = sigtimedwait(&set_, nullptr, &time);
+    return std::max(0, number);
+  }
+
+  static bool ends(int number) { return number == SIGINT || number == SIGTERM || number == SIGHUP; }
+  static void suspend() { kill(getpid(), SIGSTOP); }
+
+ private:
+  sigset_t set_;
+};
+
+// Training has the right of way where it shares the cores.
+void step_back() {
+  constexpr int kNice = 10;
+  errno = 0;
+  const int now = getpriority(PRIO_PROCESS, 0);
+  if (errno == 0 && now < kNice) setpriority(PRIO_PROCESS, 0, kNice);
+}
+
+std::vector<std::string> require_runs(const Arguments& a) {
+  for (const std::string& run : a.runs) {
+    if (run.empty()) throw UserError("the name of a run is empty", "give the directory of a run");
+    if (a.wait) continue;
+    try {
+      require_run(run);
+    } catch (const UserError& error) {
+      throw UserError(error.what(), error.hint() + "; --wait waits for a run to begin");
+    }
+  }
+  return each_run_once(a.runs);
+}
+
+// The text mode.
+
+class Views {
+ public:
+  explicit Views(const std::vector<std::string>& runs)
+      : runs_(runs), before_(runs.size()), seen_(runs.size(), Seen::kNever), views_(runs.size()) {}
+
+  // Reads the runs whose files have changed; returns the CPU time it took.
+  double read() {
+    const double started = thread_cpu_s();
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      std::string now = run_fingerprint(runs_[i]);
+      if (now == before_[i]) continue;
+      views_[i] = view_run(runs_[i], seen_[i]);
+      if (views_[i].status.state != RunState::kMissing) seen_[i] = Seen::kBefore;
+      before_[i] = std::move(now);
+    }
+    return thread_cpu_s() - started;
+  }
+
+  const std::vector<RunView>& all() const { return views_; }
+
+ private:
+  std::vector<std::string> runs_, before_;
+  std::vector<Seen> seen_;
+  std::vector<RunView> views_;
+};
+
+int show_once(Views& views) {
+  views.read();
+  for (const RunView& view : views.all()) {
+    if (view.status.state != RunState::kUnreadable) continue;
+    if (views.all().size() == 1) throw UserError(view.status.reason, view.status.hint);
+  }
+  const Colours colours = wanted_colours();
+  print_frame(text_frame(views.all(), terminal_size(), locale_glyphs(), colours), colours);
+  return kExitDone;
+}
+
+int show_text(const Arguments& a, const std::vector<std::string>& runs) {
+  Views views(runs);
+  if (a.once || !is_terminal()) return show_once(views);
+  const Signals signals;
+  const Colours colours = wanted_colours();
+  const auto frame = [&] {
+    return text_frame(views.all(), terminal_size(), locale_glyphs(), colours);
+  };
+  {
+    Screen screen;
+    screen.draw({StyledLine(strprintf("reading %zu runs ...", runs.size()))}, colours);
+    for (int signal = 0; !Signals::ends(signal);) {
+      double pause = a.every_s;
+      if (signal == SIGTSTP) {
+        screen.leave();
+        Signals::suspend();
+        screen.enter();
+      } else if (signal == 0) {
+        pause = pause_s(a.every_s, views.read());
+      }
+      screen.draw(frame(), colours);
+      signal = signals.wait_for(pause);
+    }
+  }
+  print_frame(frame(), colours);  // the last state stays on the terminal
+  return kExitDone;
+}
+
+// The page.
+
+void require_loopback(const Arguments& a) {
+  const AddressKind kind = address_kind(a.address);
+  if (kind == AddressKind::kOther) {
+    throw UserError("--address: " + a.address + " is not an IP address",
+                    "e.g. 127.0.0.1 (the default), or ::1");
+  }
+  if (kind == AddressKind::kLoopback || a.allow_remote) return;
+  throw UserError(
+      a.address + " is not a loopback address: everybody who reaches it could read the runs",
+      strprintf("from another machine: ssh -L %d:127.0.0.1:%d THIS_MACHINE; or add --allow-remote",
+                kUsualPort, kUsualPort));
+}
+
+std::unique_ptr<HttpServer> bind_server(const Arguments& a, LiveSite& site) {
+  if (a.port >= 0) return std::make_unique<HttpServer>(site, a.address, a.port);
+  try {
+    return std::make_unique<HttpServer>(site, a.address, kUsualPort);
+  } catch (const UserError& error) {
+    auto free_port = std::make_unique<HttpServer>(site, a.address, 0);
+    std::fprintf(stderr, "note: %s; this is another one\n", error.what());
+    return free_port;
+  }
+}
+
+std::vector<std::string> own_names(const Arguments& a) {
+  char name[256] = {};
+  if (!a.allow_remote || gethostname(name, sizeof name - 1) != 0) return {};
+  const std::string whole = name;
+  return {whole, whole.substr(0, whole.find('.'))};
+}
+
+int serve(const Arguments& a, const std::vector<std::string>& runs) {
+  require_loopback(a);
+  const std::string title = !a.title.empty()   ? a.title
+                            : runs.size() == 1 ? "Live: " + runs.front()
+                                               : "Live: " + std::to_string(runs.size()) + " runs";
+  LiveFeed feed(runs, a.every_s);
+  LiveSite site(feed, title, own_names(a));
+  const Signals signals;
+  const std::unique_ptr<HttpServer> server = bind_server(a, site);
+  server->start();
+  if (address_kind(a.address) != AddressKind::kLoopback) {
+    std::fprintf(stderr,
+                 "warning: everybody who reaches %s can read these runs; the page has no password "
+                 "and no encryption\n",
+                 a.address.c_str());
+  }
+  std::fprintf(stderr, "watching %zu run%s; Ctrl-C ends\n", runs.size(),
+               runs.size() == 1 ? "" : "s");
+  std::printf("%s\n", url_of(a.address, server->port()).c_str());
+  std::fflush(stdout);
+  constexpr double kLong = 3600;
+  for (int signal = 0; !Signals::ends(signal); signal = signals.wait_for(kLong)) {
+    if (signal == SIGTSTP) Signals::suspend();
+  }
+  return kExitDone;
+}
+
+int run_watch(const Arguments& a) {
+  const std::vector<std::string> runs = require_runs(a);
+  step_back();
+  return a.text ? show_text(a, runs) : serve(a, runs);
+}
+
+}  // namespace
+
+void add_watch_command(Commands& commands) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = commands.app.add_subcommand(
+      "watch", "show runs while they train: the report page, kept up to date, or a terminal");
+  sub->add_option("RUN", a->runs, "directories of runs, finished or still training")->required();
+  CLI::Option* text =
+      sub->add_flag("--text", a->text, "show them in this terminal, without a browser");
+  sub->add_flag("--once", a->once, "with --text: print one screen and exit")->needs(text);
+  sub->add_option("--every", a->every_s, "seconds between two looks at the runs, at least")
+      ->check(above_zero())
+      ->capture_default_str();
+  sub->add_flag("--wait", a->wait, "wait for runs that do not exist yet");
+  sub->add_option("--port", a->port,
+                  strprintf("port of the page; 0: a free one (default: %d, or a free one if it is "
+                            "in use)",
+                            kUsualPort))
+      ->check(CLI::Range(0, 65535))
+      ->excludes(text);
+  sub->add_option("--address", a->address, "address to serve at")
+      ->capture_default_str()
+      ->excludes(text);
+  sub->add_flag("--allow-remote", a->allow_remote,
+                "allow an --address that other machines reach; everybody there can read the runs")
+      ->excludes(text);
+  sub->add_option("--title", a->title, "heading of the page")->excludes(text);
+  sub->footer(
+      "Examples:\n"
+      "  assay watch runs/moe                 prints the address of the page; Ctrl-C ends\n"
+      "  assay watch runs/demo-*/ --port 0    several runs, at a free port\n"
+      "  assay watch runs/moe --text          in the terminal\n"
+      "  ssh -L 7117:127.0.0.1:7117 HOST      then the page of HOST is at localhost:7117\n"
+      "It never writes in a run. docs/watch.md explains the page and the screen.");
+  commands.on_chosen(sub, [a] { return run_watch(*a); });
+}
+
+}  // namespace assay

@@ -1,0 +1,120 @@
+#include "tools/assay/http_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <httplib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/check.h"
+
+namespace assay {
+namespace {
+
+constexpr int kIdleSeconds = 1;    // until the first byte of a request
+constexpr int kReadSeconds = 2;    // for the rest of it
+constexpr int kWriteSeconds = 30;  // per write: a slow tunnel
+constexpr size_t kThreads = 4;
+
+// Not SO_REUSEPORT, the library's default: two servers would share a port without an error.
+void set_socket_options(int socket) {
+  const int yes = 1;
+  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+}
+
+Encoding accepted(const httplib::Request& request) {
+  const bool gzip = request.get_header_value("Accept-Encoding").find("gzip") != std::string::npos;
+  return gzip ? Encoding::kGzip : Encoding::kPlain;
+}
+
+// The library compresses bodies itself, with Brotli at its slowest; content providers it leaves
+// alone.
+void answer_with(const SiteAnswer& answer, httplib::Response& response) {
+  response.status = answer.status;
+  for (const auto& [name, value] : answer.headers) response.set_header(name, value);
+  if (answer.body->empty()) return;
+  response.set_content_provider(
+      answer.body->size(), answer.type,
+      [body = answer.body](size_t offset, size_t length, httplib::DataSink& sink) {
+        return sink.write(body->data() + offset, length);
+      });
+}
+
+}  // namespace
+
+AddressKind address_kind(const std::string& address) {
+  if (address == "localhost") return AddressKind::kLoopback;
+  in_addr v4 = {};
+  if (inet_pton(AF_INET, address.c_str(), &v4) == 1) {
+    return (ntohl(v4.s_addr) >> 24) == 127 ? AddressKind::kLoopback : AddressKind::kPublic;
+  }
+  in6_addr v6 = {};
+  if (inet_pton(AF_INET6, address.c_str(), &v6) != 1) return AddressKind::kOther;
+  return IN6_IS_ADDR_LOOPBACK(&v6) ? AddressKind::kLoopback : AddressKind::kPublic;
+}
+
+std::string url_of(const std::string& address, int port) {
+  const bool v6 = address.find(':') != std::string::npos;
+  return "http://" + (v6 ? "[" + address + "]" : address) + ":" + std::to_string(port) + "/";
+}
+
+struct HttpServer::Parts {
+  httplib::Server server;
+  std::thread thread;
+};
+
+HttpServer::HttpServer(LiveSite& site, const std::string& address, int port)
+    : parts_(std::make_unique<Parts>()) {
+  httplib::Server& server = parts_->server;
+  server.set_socket_options(set_socket_options);
+  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  server.set_keep_alive_max_count(1);
+  server.set_keep_alive_timeout(kIdleSeconds);
+  server.set_read_timeout(kReadSeconds);
+  server.set_write_timeout(kWriteSeconds);
+  server.set_payload_max_length(0);
+  // Every request ends here, before the library reads a body or looks for a route.
+  server.set_pre_routing_handler(
+      [&site](const httplib::Request& request, httplib::Response& response) {
+        answer_with(site.answer({.method = request.method,
+                                 .path = request.path,
+                                 .host = request.get_header_value("Host"),
+                                 .if_none_match = request.get_header_value("If-None-Match"),
+                                 .accepts = accepted(request)}),
+                    response);
+        return httplib::Server::HandlerResponse::Handled;
+      });
+  errno = 0;
+  port_ = port == 0                            ? server.bind_to_any_port(address)
+          : server.bind_to_port(address, port) ? port
+                                               : -1;
+  if (port_ > 0) return;
+  const int why = errno;
+  const std::string where = url_of(address, port);
+  if (why == EADDRINUSE) {
+    throw UserError(strprintf("port %d of %s is in use", port, address.c_str()),
+                    "choose another --port, or --port 0 for a free one");
+  }
+  throw UserError(
+      "cannot serve at " + where + ": " + (why != 0 ? strerror(why) : "no such address"),
+      why == EACCES ? "ports below 1024 need root: choose another --port"
+                    : "give an address of this machine, or leave --address out");
+}
+
+void HttpServer::start() {
+  parts_->thread = std::thread([this] { parts_->server.listen_after_bind(); });
+  while (!parts_->server.is_running()) {  // before that, stop() would have no effect
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+HttpServer::~HttpServer() {
+  if (!parts_->thread.joinable()) return;
+  parts_->server.stop();
+  parts_->thread.join();
+}
+
+}  // namespace assay
