@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/standard_output.h"
 #include "bench/peers/onednn.h"
 #include "machine/limits.h"
 #include "machine/openmp_wait_policy.h"
@@ -159,5 +160,5 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   assay::ensure_passive_waiting(argv);
-  return assay::run(argc, argv);
+  return assay::finish_standard_output(assay::run(argc, argv));
 }

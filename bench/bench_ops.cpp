@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/standard_output.h"
 #include "machine/limits.h"
 #include "tests/ops/op_case.h"
 
@@ -123,5 +124,5 @@ int run(int argc, char** argv) {
 }  // namespace assay
 
 int main(int argc, char** argv) {
-  return assay::run(argc, argv);
+  return assay::finish_standard_output(assay::run(argc, argv));
 }

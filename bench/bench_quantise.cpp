@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/standard_output.h"
 #include "machine/limits.h"
 #include "machine/openmp_wait_policy.h"
 #include "ops/amax.h"
@@ -199,5 +200,5 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   assay::ensure_passive_waiting(argv);
-  return assay::run(argc, argv);
+  return assay::finish_standard_output(assay::run(argc, argv));
 }

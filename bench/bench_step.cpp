@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/standard_output.h"
 #include "cuda/profile.h"
 #include "cuda/transfer.h"
 #include "engine/config/yaml.h"
@@ -354,7 +355,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     if (!o.config.empty()) assay::require_no_shapes(shapes);
-    return assay::run(o);
+    return assay::finish_standard_output(assay::run(o));
   } catch (const assay::UserError& error) {
     std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
     return 1;

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "base/standard_output.h"
 #include "engine/optimizer.h"
 #include "engine/telemetry/router_telemetry.h"
 #include "engine/telemetry/telemetry.h"
@@ -338,5 +339,5 @@ int main(int argc, char** argv) {
   app.add_option("--load-tokens", o.load_tokens, "tokens of a synthetic step");
   app.add_flag("--json", o.json, "one JSON object on stdout");
   CLI11_PARSE(app, argc, argv);
-  return assay::run(o);
+  return assay::finish_standard_output(assay::run(o));
 }

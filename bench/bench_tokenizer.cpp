@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/standard_output.h"
 #include "data/bpe_train.h"
 #include "data/synth.h"
 #include "data/tokenizer_files.h"
@@ -132,7 +133,7 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   try {
-    return assay::run(assay::parse(argc, argv));
+    return assay::finish_standard_output(assay::run(assay::parse(argc, argv)));
   } catch (const assay::UserError& error) {
     std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
     return 1;

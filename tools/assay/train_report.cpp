@@ -16,6 +16,7 @@
 #include "models/linear/native_products.h"
 #include "models/linear/precision.h"
 #include "session/build_info.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -214,7 +215,7 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
   }
   if (result.end == RunEnd::kNonFinite) report_not_finite(log, result);
   if (result.end == RunEnd::kCollapseStop && record) report_collapse(log, result, *record);
-  if (json) std::printf("%s\n", result_json(dir, result, record).dump(1).c_str());
+  if (json) print_json(result_json(dir, result, record));
 }
 
 }  // namespace assay

@@ -14,6 +14,7 @@
 #include "session/run_data.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/core_evaluation.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -85,9 +86,9 @@ int evaluate_part(const Arguments& a) {
   const std::string path =
       evaluation_file(run_of(source), source.state.step,
                       strprintf(".core-%ld-of-%ld", long(part.index + 1), long(part.count)));
-  write_file_atomic(path, json.dump(1) + "\n");
+  write_file_atomic(path, json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   if (a.json) {
-    std::printf("%s\n", json.dump(1).c_str());
+    print_json(json);
   } else {
     std::printf("part %s of CORE: %ld prompts in %.1f s\nwritten to %s\n", a.part.c_str(),
                 long(report.work.prompts), report.total_seconds(), path.c_str());
@@ -107,7 +108,7 @@ int merge_parts(const Arguments& a) {
     result["step"] = report.step;
     result["commit"] = build_info().commit;
     result["core"] = core_json(report);
-    std::printf("%s\n", result.dump(1).c_str());
+    print_json(result);
   } else {
     std::printf("%s, step %ld\n%s", report.checkpoint.c_str(), long(report.step),
                 core_text(report).c_str());
@@ -159,7 +160,7 @@ int evaluate(const Arguments& a) {
   }
   const std::string path = record_evaluation(run_of(source), source.state.step, result);
   if (a.json) {
-    std::printf("%s\n", result.dump(1).c_str());
+    print_json(result);
   } else {
     std::printf("%s, step %ld\n%srecorded in %s\n", source.folder.c_str(), long(source.state.step),
                 text.c_str(), path.c_str());

@@ -9,6 +9,7 @@
 #include "eval/prompt_file.h"
 #include "session/loaded_model.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -194,10 +195,7 @@ int sample(const Arguments& a) {
   written.work = generator.work();
   if (streams) print_text("\n");
   if (a.json) {
-    // A text may end inside a UTF-8 character.
-    const auto replace = ordered_json::error_handler_t::replace;
-    print_text(result_json(loaded, a, context, written, tokenizer).dump(1, ' ', false, replace) +
-               "\n");
+    print_json(result_json(loaded, a, context, written, tokenizer));
   }
   for (size_t i = 0; !a.json && !streams && i < written.texts.size(); ++i) {
     const std::string title = strprintf("--- prompt %zu: ", i + 1) + end_text(written.texts[i]);
@@ -257,7 +255,7 @@ void add_sample_command(Commands& commands) {
       "text\n"
       "  assay sample runs/moe --prompt 'The cat' --prompt 'The dog' --top-p 0.9 --seed 7\n"
       "  assay sample runs/moe/checkpoints/step-00000720 --prompts prompts.txt --json\n"
-      "The text of a single prompt is printed as it is generated. The speeds of reading prompts\n"
+      "The text of a single prompt is printed as it is generated. The speeds of reading prompts "
       "and of generating go to stderr.");
   commands.on_chosen(sub, [a] { return sample(*a); });
 }
