@@ -194,7 +194,8 @@ def check_plans():
     done = run("train", speedrun, "--plan")
     check(done.returncode == 0 and "total" in done.stdout and "tools/get_fineweb.sh" in done.stderr, f"--plan: {done.stderr}")
     plan = json.loads(run("train", speedrun, "--plan", "--json").stdout)
-    check(plan["total_bytes"] == sum(plan["section_bytes"].values()) == sum(b["bytes"] for b in plan["buffers"]), "--plan --json adds up")
+    padding = plan["total_bytes"] - sum(b["bytes"] for b in plan["buffers"])
+    check(plan["total_bytes"] == sum(plan["section_bytes"].values()) and 0 <= padding < 256 * len(plan["buffers"]), "--plan --json adds up")
     audited = json.loads(run("audit", speedrun, "--plan", "--json").stdout)["models"]["moe-64"]
     check(audited["total_bytes"] == plan["total_bytes"] > 1e9, "audit and train plan the same")
     done = run("train", speedrun, "--run", "/nowhere/run")

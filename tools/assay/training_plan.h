@@ -17,7 +17,7 @@ enum class PlanOutput { kTable, kJson };
 void print_training_plan(const Config& config, const std::string& device,
                          const TrainingRunOptions& options, PlanOutput output);
 
-// Bytes in all, per section and per buffer.
+// Bytes in all, per section (with padding between buffers) and per buffer.
 nlohmann::ordered_json plan_json(const MemoryPlan& plan);
 
 // As load_config; a matrix file is a UserError that names its command.

@@ -65,18 +65,38 @@ std::string broken_command(const std::string& command, int width) {
   return text + "\n";
 }
 
-std::string example_text(const std::string& line, int width) {
-  if (length(line) <= width) return line + "\n";
-  const ExampleLine parts = example_line(line);
-  std::string text;
-  if (is_command(parts.command)) {
-    text = length(parts.command) + 2 <= width ? "  " + parts.command + "\n"
-                                              : broken_command(parts.command, width);
-    if (!parts.remark.empty()) text += spaces(6) + wrapped(parts.remark, width, 6, 6) + "\n";
-    return text;
+// Where the remarks of these lines can begin so that all fit; 0 if nowhere.
+int remark_column(const std::vector<std::string>& lines, int width) {
+  int commands = 0, remarks = 0;
+  for (const std::string& line : lines) {
+    const ExampleLine parts = example_line(line);
+    commands = std::max(commands, parts.remark.empty() ? 0 : length(parts.command));
+    remarks = std::max(remarks, length(parts.remark));
+    if (length(parts.command) + 2 > width) return 0;
   }
-  if (parts.remark.empty()) return "  " + wrapped(parts.command, width, 6, 2) + "\n";
-  return two_columns(parts.command, parts.remark, width);
+  const int column = 2 + commands + 2;
+  return column + remarks <= width ? column : 0;
+}
+
+std::string example_text(const std::string& line, int width, int column) {
+  const ExampleLine parts = example_line(line);
+  if (column > 0) return two_columns(parts.command, parts.remark, width, column);
+  if (!is_command(parts.command)) {
+    return parts.remark.empty() ? "  " + wrapped(parts.command, width, 6, 2) + "\n"
+                                : two_columns(parts.command, parts.remark, width);
+  }
+  std::string text = length(parts.command) + 2 <= width ? "  " + parts.command + "\n"
+                                                        : broken_command(parts.command, width);
+  if (!parts.remark.empty()) text += spaces(6) + wrapped(parts.remark, width, 6, 6) + "\n";
+  return text;
+}
+
+// Consecutive lines of examples, or rows of a table.
+std::string examples_text(const std::vector<std::string>& lines, int width) {
+  const int column = remark_column(lines, width);
+  std::string text;
+  for (const std::string& line : lines) text += example_text(line, width, column);
+  return text;
 }
 
 }  // namespace
@@ -111,7 +131,6 @@ std::string wrapped(const std::string& text, int width, int indent, int at) {
 }
 
 std::string two_columns(const std::string& left, const std::string& right, int width, int column) {
-  column = std::min(column, width / 2);
   std::string text = "  " + left;
   if (right.empty()) return text + "\n";
   if (length(text) + 2 > column) {
@@ -134,15 +153,17 @@ ExampleLine example_line(const std::string& line) {
 
 std::string text_block(const std::string& text, int width) {
   std::istringstream lines(text);
+  std::vector<std::string> examples;
   std::string line, result;
   while (std::getline(lines, line)) {
     if (!line.empty() && line[0] == ' ') {
-      result += example_text(line, width);
-    } else {
-      result += wrapped(line, width, 0) + "\n";
+      examples.push_back(line);
+      continue;
     }
+    result += examples_text(examples, width) + wrapped(line, width, 0) + "\n";
+    examples.clear();
   }
-  return result;
+  return result + examples_text(examples, width);
 }
 
 }  // namespace assay

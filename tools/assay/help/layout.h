@@ -18,7 +18,8 @@ std::string two_columns(const std::string& left, const std::string& right, int w
 
 // A footer of --help for the width. A line is a paragraph, except that one which begins with a
 // space is an example or a row of a table: "  command   what it does", with at least two spaces
-// between the parts. Where both do not fit, the second part goes below.
+// between the parts. Consecutive ones are aligned; where they do not fit, the second part goes
+// below.
 std::string text_block(const std::string& text, int width);
 
 // The parts of such a line: {"command", "what it does"}; the second may be empty.
