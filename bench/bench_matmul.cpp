@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/standard_output.h"
 #include "bench/options.h"
 #include "bench/peers/onednn.h"
 #include "machine/limits.h"
@@ -153,7 +154,7 @@ int main(int argc, char** argv) {
   options.add("--json", o.json, "print one JSON object on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;
   try {
-    return assay::run(o);
+    return assay::finish_standard_output(assay::run(o));
   } catch (const std::exception& error) {
     return assay::print_bench_error(error);
   }

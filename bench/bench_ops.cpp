@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "base/standard_output.h"
 #include "bench/options.h"
 #include "machine/limits.h"
 #include "machine/openmp_wait_policy.h"
@@ -169,7 +170,7 @@ int main(int argc, char** argv) {
   options.add("--json", o.json, "print one JSON object on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;
   try {
-    return assay::run(o);
+    return assay::finish_standard_output(assay::run(o));
   } catch (const std::exception& error) {
     return assay::print_bench_error(error);
   }

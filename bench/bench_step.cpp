@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/standard_output.h"
 #include "bench/options.h"
 #include "cuda/profile.h"
 #include "cuda/transfer.h"
@@ -358,7 +359,7 @@ int main(int argc, char** argv) {
   if (const auto status = options.parse(argc, argv)) return *status;
   try {
     if (!o.config.empty()) assay::require_no_shapes(options);
-    return assay::run(o);
+    return assay::finish_standard_output(assay::run(o));
   } catch (const std::exception& error) {
     return assay::print_bench_error(error);
   }

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "base/standard_output.h"
 #include "bench/options.h"
 #include "engine/optimizer.h"
 #include "engine/telemetry/router_telemetry.h"
@@ -343,7 +344,7 @@ int main(int argc, char** argv) {
   options.add("--load-tokens", o.load_tokens, "tokens of a synthetic step (default: 524288)");
   if (const auto status = options.parse(argc, argv)) return *status;
   try {
-    return assay::run(o);
+    return assay::finish_standard_output(assay::run(o));
   } catch (const std::exception& error) {
     return assay::print_bench_error(error);
   }

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/standard_output.h"
 #include "bench/options.h"
 #include "data/bpe_train.h"
 #include "data/synth.h"
@@ -122,7 +123,7 @@ int main(int argc, char** argv) {
   options.add("--json", o.json, "print one JSON object per line on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;
   try {
-    return assay::run(o);
+    return assay::finish_standard_output(assay::run(o));
   } catch (const std::exception& error) {
     return assay::print_bench_error(error);
   }

@@ -2,6 +2,7 @@
 # package that find_package(assay) reads.
 #
 #   bin/assay   include/assay/<layer>/*.h   lib/libassay_*.a   share/assay/presets   lib/cmake/assay
+#   share/man/man1/assay.1   share/bash-completion/completions/assay   share/zsh/site-functions/_assay
 #
 # The component `program` is what running needs (cmake --install build --component program); the
 # Debian package is made of it (cmake/package.cmake).
@@ -30,6 +31,17 @@ install(CODE "
       file(WRITE \"\${preset}\" \"\${installed}\")
     endif()
   endforeach()" COMPONENT program)
+
+# The program prints its man page and its completion scripts, so they are made when it is installed.
+function(assay_install_printed arguments folder name)
+  set(made ${CMAKE_BINARY_DIR}/printed/${name})
+  install(CODE "file(MAKE_DIRECTORY \"${CMAKE_BINARY_DIR}/printed\")
+    execute_process(COMMAND \"$<TARGET_FILE:assay>\" ${arguments} OUTPUT_FILE \"${made}\" COMMAND_ERROR_IS_FATAL ANY)")
+  install(FILES ${made} DESTINATION ${folder})
+endfunction()
+assay_install_printed("man" ${CMAKE_INSTALL_MANDIR}/man1 assay.1)
+assay_install_printed("completion bash" ${CMAKE_INSTALL_DATADIR}/bash-completion/completions assay)
+assay_install_printed("completion zsh" ${CMAKE_INSTALL_DATADIR}/zsh/site-functions _assay)
 
 # The CUDA bodies are object libraries, as in the build: a program that links assay_ops_gpu has them
 # in place of the weak bodies that refuse (ops/gpu/absent.h).

@@ -283,8 +283,11 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
     }
     globfree(&found);
     if (status == GLOB_NOMATCH) {
+      const bool fineweb = pattern.find("fineweb10B/") != std::string::npos;
       throw UserError(field + ": no file matches " + pattern,
-                      "check the path; paths in a configuration are relative to its file");
+                      fineweb
+                          ? "bash tools/get_fineweb.sh downloads these shards"
+                          : "check the path; paths in a configuration are relative to its file");
     }
     if (status != 0)
       throw UserError(field + ": cannot search " + pattern, "check the folder's permissions");

@@ -30,7 +30,8 @@ def main():
     try:
         prefix, examples = place / "prefix", place / "build"
         run("cmake", "--install", build, "--prefix", prefix)
-        for file in ("bin/assay", "include/assay/session/training_run.h", "share/assay/presets/cpu/moe.yaml"):
+        for file in ("bin/assay", "include/assay/session/training_run.h", "share/assay/presets/cpu/moe.yaml",
+                     "share/man/man1/assay.1", "share/bash-completion/completions/assay", "share/zsh/site-functions/_assay"):
             check((prefix / file).exists(), f"{file} is not installed")
         # The installed program finds presets where no checkout is, and their corpus is the user's.
         (place / "empty").mkdir()

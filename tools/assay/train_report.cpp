@@ -18,6 +18,7 @@
 #include "models/linear/precision.h"
 #include "session/build_info.h"
 #include "session/training_warnings.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -259,7 +260,7 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
   }
   if (result.end == RunEnd::kNonFinite) report_not_finite(log, dir, result);
   if (result.end == RunEnd::kCollapseStop && record) report_collapse(log, result, *record);
-  if (json) std::printf("%s\n", result_json(dir, result, record).dump(1).c_str());
+  if (json) print_json(result_json(dir, result, record));
 }
 
 }  // namespace assay

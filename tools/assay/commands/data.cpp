@@ -18,6 +18,7 @@
 #include "data/tokenizer_files.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/commands/document_options.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -144,7 +145,7 @@ int run_prepare(const PrepareArguments& a) {
     json["files_of_other_kinds"] = result.notes.left_out.other_files;
     json["entries_not_readable"] = result.notes.left_out.unreadable;
     json["seconds"] = result.seconds;
-    std::printf("%s\n", json.dump(1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(json);
     return kExitDone;
   }
   print_corpus(result.manifest, a.folder);
@@ -187,8 +188,8 @@ void add_prepare(Commands& commands, CLI::App* data) {
       "Each document becomes the <|endoftext|> id followed by its tokens. Files may be "
       "compressed:\n"
       "*.txt.gz, *.jsonl.zst, ...; JSONL is *.jsonl, *.ndjson or *.json. Shards are "
-      "NAME_val_000000.bin,\n"
-      "NAME_train_000001.bin, ... in the public GPT-2 format; a configuration names them as\n"
+      "NAME_val_000000.bin, NAME_train_000001.bin, ... in the public GPT-2 format; a configuration "
+      "names them as\n"
       "  data: {train: [DIR/NAME_train_*.bin], val: [DIR/NAME_val_*.bin], tokenizer: "
       "DIR/tokenizer.json}\n"
       "Example:\n"
@@ -312,9 +313,7 @@ int run_inspect(const InspectArguments& a) {
   }
   for (const std::string& line : not_utf8_lines(files))
     std::fprintf(stderr, "warning: %s\n", line.c_str());
-  if (a.json)
-    std::printf("%s\n",
-                Json{{"shards", json}}.dump(1, ' ', false, Json::error_handler_t::replace).c_str());
+  if (a.json) print_json(Json{{"shards", json}});
   return kExitDone;
 }
 
@@ -343,10 +342,7 @@ struct VerifyArguments {
 int run_verify(const VerifyArguments& a) {
   const Manifest manifest = read_manifest(a.folder);
   const std::vector<std::string> wrong = verify_corpus(manifest, a.folder);
-  if (a.json)
-    std::printf(
-        "%s\n",
-        Json{{"folder", a.folder}, {"ok", wrong.empty()}, {"wrong", wrong}}.dump(1).c_str());
+  if (a.json) print_json(Json{{"folder", a.folder}, {"ok", wrong.empty()}, {"wrong", wrong}});
   for (const std::string& line : wrong) std::fprintf(stderr, "%s\n", line.c_str());
   if (wrong.empty() && !a.json)
     std::printf("%s: %zu shards and the tokenizer match the manifest\n", a.folder.c_str(),
@@ -360,7 +356,9 @@ void add_verify(Commands& commands, CLI::App* data) {
       data->add_subcommand("verify", "check a corpus against its manifest; exit 2 if they differ");
   sub->add_option("DIR", a->folder, "folder with manifest.json")->required();
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
-  sub->footer("Example:\n  assay data verify mine");
+  sub->footer(
+      "Example:\n"
+      "  assay data verify mine");
   commands.on_chosen(sub, [a] { return run_verify(*a); });
 }
 

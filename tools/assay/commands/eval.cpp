@@ -16,6 +16,7 @@
 #include "session/run_data.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/core_evaluation.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -128,7 +129,7 @@ int merge_parts(const Arguments& a) {
     result["step"] = report.step;
     result["commit"] = build_info().commit;
     result["core"] = core_json(report);
-    std::printf("%s\n", result.dump(1).c_str());
+    print_json(result);
   } else {
     std::printf("%s, step %ld\n%s", report.checkpoint.c_str(), long(report.step),
                 core_text(report).c_str());
@@ -200,7 +201,7 @@ int evaluate(const Arguments& a) {
     text += core_text(report);
   }
   if (a.json) {
-    std::printf("%s\n", result.dump(1).c_str());
+    print_json(result);
     recorded(source, result);
   } else {
     std::printf("%s, step %ld\n%s", source.folder.c_str(), long(source.state.step), text.c_str());

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "session/loaded_model.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -65,7 +66,7 @@ int export_hf(const Arguments& a) {
     j["folded"] = exported.folded;
     j["tokenizer"] = tokenizer.has_value();
     if (!tokenizer) j["no_tokenizer"] = no_tokenizer;
-    std::printf("%s\n", j.dump(1, ' ', false, ordered_json::error_handler_t::replace).c_str());
+    print_json(j);
     return kExitDone;
   }
   std::printf("%s, step %ld, as %s in %s\n", source.folder.c_str(), long(source.state.step),
@@ -114,7 +115,7 @@ void add_export_command(Commands& commands) {
       "  softmax router                  MixtralForCausalLM\n"
       "  sigmoid router, with selection  Glm4MoeForCausalLM, with shared experts and dense\n"
       "  bias or without                 blocks first, if there are any\n"
-      "Gains that the class has no field for are multiplied into weights. A model that no class\n"
+      "Gains that the class has no field for are multiplied into weights. A model that no class "
       "can express is refused: a folder that is written computes what the checkpoint computes.\n"
       "Examples:\n"
       "  assay export runs/demo-moe -o exported\n"

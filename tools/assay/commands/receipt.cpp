@@ -11,6 +11,7 @@
 #include "lab/receipt/verify.h"
 #include "session/build_info.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -42,7 +43,9 @@ void add_make(Commands& commands, CLI::App* receipt) {
   sub->add_option("RUN", a->run, "directory of a run")->required();
   sub->add_option("-o,--output", a->output,
                   "file to write, in the run or a folder above it (default: RUN/receipt.json)");
-  sub->footer("Example:\n  assay receipt make runs/moe");
+  sub->footer(
+      "Example:\n"
+      "  assay receipt make runs/moe");
   commands.on_chosen(sub, [a] { return run_make(*a); });
 }
 
@@ -144,8 +147,7 @@ int run_verify(const VerifyArguments& a) {
     }
   }
   if (a.json) {
-    std::printf("%s\n",
-                verification_json(v).dump(1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(verification_json(v));
   } else {
     print_verification(v);
   }
@@ -169,7 +171,7 @@ void add_verify(Commands& commands, CLI::App* receipt) {
       "Examples:\n"
       "  assay receipt verify runs/moe\n"
       "  assay receipt verify runs/moe --rerun 5\n"
-      "`not available` means that something is missing: moved data, the build of assay that made\n"
+      "`not available` means that something is missing: moved data, the build of assay that made "
       "the receipt, a deleted checkpoint. `drift` means that something exists and differs.\n"
       "docs/receipts.md lists claims, inputs and rules.");
   commands.on_chosen(sub, [a] { return run_verify(*a); });

@@ -11,6 +11,7 @@
 #include "eval/prompt_file.h"
 #include "session/loaded_model.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 #include "tools/assay/prompt_loop.h"
 #include "tools/assay/standard_input.h"
 
@@ -306,10 +307,7 @@ int sample(const Arguments& a) {
   if (streams) {
     print_text("\n");
   } else if (a.json) {
-    // A text may end inside a UTF-8 character.
-    const auto replace = ordered_json::error_handler_t::replace;
-    print_text(result_json(loaded, a, context, written, tokenizer).dump(1, ' ', false, replace) +
-               "\n");
+    print_json(result_json(loaded, a, context, written, tokenizer));
   } else {
     print_texts(written, tokenizer);
   }

@@ -14,6 +14,7 @@
 #include "data/tokenizer_files.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/commands/document_options.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -84,7 +85,7 @@ int run_train(const TrainArguments& a) {
                        {"vocab_size", tokenizer.vocab_size()},
                        {"eot_id", tokenizer.eot()},
                        {"sha256", hash}};
-    std::printf("%s\n", json.dump(1).c_str());
+    print_json(json);
     return kExitDone;
   }
   std::printf("%s: %ld tokens, sha256 %s; %s\n", a.output.c_str(),
@@ -132,7 +133,7 @@ int run_encode(const CodeArguments& a, bool has_text) {
     Json tokens = Json::array();
     for (const int32_t id : ids) tokens.push_back(tokenizer.decode({id}));
     const Json json = {{"bytes", text.size()}, {"ids", ids}, {"tokens", tokens}};
-    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(json, JsonLayout::kOneLine);
     return kExitDone;
   }
   for (size_t i = 0; i < ids.size(); ++i) std::printf("%s%d", i == 0 ? "" : " ", ids[i]);
@@ -162,7 +163,7 @@ int run_decode(const CodeArguments& a) {
   const std::string text = tokenizer.decode(ids);
   if (a.json) {
     const Json json = {{"ids", ids}, {"text", text}};
-    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(json, JsonLayout::kOneLine);
     return kExitDone;
   }
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -179,7 +180,8 @@ void add_encode(Commands& commands, CLI::App* parent) {
       ->required();
   sub->add_flag("--json", a->json, "print one JSON object with ids and tokens");
   sub->footer(
-      "Example:\n  assay tokenizer encode --tokenizer tokenizer.json --text 'Once upon a time'");
+      "Example:\n"
+      "  assay tokenizer encode --tokenizer tokenizer.json --text 'Once upon a time'");
   commands.on_chosen(sub, [a, text] { return run_encode(*a, text->count() > 0); });
 }
 
@@ -192,7 +194,9 @@ void add_decode(Commands& commands, CLI::App* parent) {
                   "tokenizer.json, or a folder with vocab.json and merges.txt")
       ->required();
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
-  sub->footer("Example:\n  assay tokenizer decode --tokenizer tokenizer.json 464 3797");
+  sub->footer(
+      "Example:\n"
+      "  assay tokenizer decode --tokenizer tokenizer.json 464 3797");
   commands.on_chosen(sub, [a] { return run_decode(*a); });
 }
 

@@ -3,17 +3,16 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 
 #include "base/check.h"
 #include "engine/config/text.h"
-#include "engine/config/yaml.h"
 #include "engine/run/interrupt.h"
-#include "models/audit/horizon.h"
 #include "session/training_run.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/example_config.h"
 #include "tools/assay/train_report.h"
+#include "tools/assay/training_plan.h"
 
 namespace assay {
 namespace {
@@ -24,7 +23,8 @@ struct Arguments {
   std::optional<std::string> run;
   std::string device = "auto";
   std::optional<int64_t> steps, stop_after;
-  bool fresh = false, plan = false, json = false, help_config = false, quiet = false;
+  bool fresh = false, plan = false, json = false, example_config = false, quiet = false;
+  std::optional<std::string> help_config;  // the section; "" = every section
   std::vector<std::string> command;
 };
 
@@ -35,7 +35,7 @@ std::string run_path(const Arguments& a) {
 // The warm-up and warm-down of the file in proportion to fewer steps, as --set arguments: a
 // schedule made for 9,536 steps does not fit into 20.
 std::vector<std::string> shortened_schedule(const Arguments& a) {
-  const Config whole = load_config(a.config, a.sets);
+  const Config whole = load_run_config(a.config, a.sets);
   std::vector<std::string> sets;
   if (*a.steps <= 0 || *a.steps >= whole.run.steps) return sets;
   const auto shorten = [&](const char* field, int64_t steps, bool by_fraction) {
@@ -73,7 +73,7 @@ Loaded load(const Arguments& a) {
     }
     sets.push_back("run.steps=" + std::to_string(*a.steps));
   }
-  Config config = load_config(a.config, sets);
+  Config config = load_run_config(a.config, sets);
   const ContractConfig& contract = config.contract;
   if (a.steps &&
       (contract.horizon > 0 || !contract.reference.empty() ||
@@ -103,26 +103,29 @@ int exit_code(RunEnd end) {
 
 int train(const Arguments& a) {
   if (a.help_config) {
-    std::fputs(help_config().c_str(), stdout);
+    const std::string& section = *a.help_config;
+    std::fputs((section.empty() ? help_config() : help_config_section(section)).c_str(), stdout);
+    return kExitDone;
+  }
+  if (a.example_config) {
+    std::fputs(example_config(), stdout);
     return kExitDone;
   }
   if (a.config.empty()) {
     throw UserError("no configuration given",
                     "assay train CONFIG.yaml; presets are in models/presets");
   }
-  const SessionOptions::Use use =
-      a.plan ? SessionOptions::Use::kPlan : SessionOptions::Use::kCompute;
   using Start = TrainingRunOptions::Start;
   const Loaded loaded = load(a);
-  TrainingRun run(Session(loaded.config, {.device = a.device, .use = use}),
-                  {.folder = run_path(a),
-                   .start = a.fresh ? Start::kFresh : Start::kContinue,
-                   .command = a.command});
+  const TrainingRunOptions options{.folder = run_path(a),
+                                   .start = a.fresh ? Start::kFresh : Start::kContinue,
+                                   .command = a.command};
   if (a.plan) {
-    run.plan().print(std::cout);
-    if (horizon_is_known(run.config())) std::cout << run.mixture_table();
+    print_training_plan(loaded.config, a.device, options,
+                        a.json ? PlanOutput::kJson : PlanOutput::kTable);
     return kExitDone;
   }
+  TrainingRun run(Session(loaded.config, {.device = a.device}), options);
   // Before open(): a run that is interrupted while it resumes ends with a checkpoint too.
   const Interrupt interrupt;
   run.open();
@@ -157,10 +160,16 @@ void add_train_command(Commands& commands) {
                 "show only warnings and the result; log.txt of the run has every line");
   sub->add_flag("--plan", a->plan, "print the memory plan and exit");
   sub->add_flag("--json", a->json, "print one JSON object on stdout at the end");
-  sub->add_flag("--help-config", a->help_config, "list every field of a configuration and exit");
+  sub->add_option_function<std::string>(
+         "--help-config", [a](const std::string& section) { a->help_config = section; },
+         "list every field of a configuration, or those of one section such as model.moe")
+      ->expected(0, 1);
+  sub->add_flag("--example-config", a->example_config,
+                "print a configuration with comments that trains as it stands");
   sub->footer(
       "Examples:\n"
       "  assay train models/presets/cpu/moe.yaml                    train on generated stories\n"
+      "  assay train --example-config > my.yaml                     a configuration to edit\n"
       "  assay train models/presets/cpu/moe.yaml --set run.seed=2 --run runs/moe-seed2\n"
       "  assay train models/presets/cpu/moe.yaml --plan             list the planned memory,\n"
       "                                                             allocate nothing\n"
