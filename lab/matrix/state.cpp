@@ -22,11 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr const char* kManifest = "matrix.json";
-
 // null if there is no readable manifest.
 ordered_json read_manifest(const MatrixFolder& folder) {
-  std::ifstream file(folder.file(kManifest));
+  std::ifstream file(folder.file(kMatrixRecord));
   ordered_json manifest = ordered_json::parse(file, nullptr, false);
   return manifest.is_object() && manifest.contains("cells") && manifest["cells"].is_array()
              ? manifest
@@ -193,6 +191,36 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
   return edits;
 }
 
+ordered_json claim_to_json(const MatrixClaim& claim) {
+  using Relation = MatrixClaim::Relation;
+  ordered_json j;
+  j["name"] = claim.name;
+  j["measure"] = claim.measure;
+  j["of"] = claim.of;
+  j["relation"] = claim.relation == Relation::kBelow   ? "below"
+                  : claim.relation == Relation::kAbove ? "above"
+                                                       : "near";
+  j["other"] = claim.other;
+  j["number"] = claim.number;
+  j["within"] = claim.within;
+  return j;
+}
+
+MatrixClaim claim_of_json(const ordered_json& json) {
+  using Relation = MatrixClaim::Relation;
+  const std::string relation = json.at("relation");
+  return {.name = json.at("name"),
+          .measure = json.at("measure"),
+          .of = json.at("of"),
+          .relation = relation == "below"   ? Relation::kBelow
+                      : relation == "above" ? Relation::kAbove
+                                            : Relation::kNear,
+          .other = json.at("other"),
+          .number = json.at("number"),
+          .within = json.at("within"),
+          .where = {}};
+}
+
 void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits) {
   const ordered_json before = read_manifest(folder);
   ordered_json j;
@@ -210,6 +238,8 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
     c["fraction"] = contract.fraction;
     j["contracts"].push_back(c);
   }
+  j["claims"] = ordered_json::array();
+  for (const MatrixClaim& claim : matrix.file.claims) j["claims"].push_back(claim_to_json(claim));
   j["cells"] = ordered_json::array();
   for (const Cell& cell : matrix.cells) j["cells"].push_back(cell_json(cell));
   j["edits"] =
@@ -224,7 +254,7 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
     j["edits"].push_back(edit);
   }
   const std::string text = j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-  write_file_atomic(folder.file(kManifest), text);
+  write_file_atomic(folder.file(kMatrixRecord), text);
 }
 
 }  // namespace assay

@@ -10,6 +10,7 @@
 // records edits.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "lab/matrix/matrix.h"
 
 namespace assay {
+
+constexpr const char* kMatrixRecord = "matrix.json";
 
 enum class CellState {
   kWaiting,      // not begun
@@ -77,6 +80,10 @@ struct MatrixEdits {
 };
 // UserError if the folder has files but no matrix, or a matrix of another name.
 MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix);
+
+// A claim in matrix.json, and back. nlohmann::json::exception if it is not one.
+nlohmann::ordered_json claim_to_json(const MatrixClaim& claim);
+MatrixClaim claim_of_json(const nlohmann::ordered_json& json);
 
 // Writes matrix.json, with the edits added to its history.
 void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits);

@@ -9,6 +9,8 @@
 #include "engine/config/yaml.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/sqlite.h"
+#include "lab/matrix/folder.h"
+#include "lab/page/matrix.h"
 #include "lab/page/models.h"
 #include "lab/page/precision.h"
 #include "lab/page/router.h"
@@ -210,8 +212,16 @@ bool ReportLimits::shrink() {
   return true;
 }
 
-Json report_data(const std::vector<std::string>& runs, const ReportLimits& limits,
+Json report_data(const std::vector<std::string>& paths, const ReportLimits& limits,
                  NoTelemetry none) {
+  const bool is_matrix = paths.size() == 1 && is_matrix_folder(paths.front());
+  for (const std::string& path : paths) {
+    if (paths.size() > 1 && is_matrix_folder(path)) {
+      throw UserError(path + " is the folder of a matrix, given beside others",
+                      "give it alone, or the runs in it");
+    }
+  }
+  const std::vector<std::string> runs = is_matrix ? matrix_runs(paths.front()) : paths;
   const std::vector<std::string> labels = labels_of(runs);
   Json data;
   data["report_version"] = kReportVersion;
@@ -227,6 +237,11 @@ Json report_data(const std::vector<std::string>& runs, const ReportLimits& limit
   }
   if (none == NoTelemetry::kRefuse && errors.size() == runs.size()) throw errors.front();
   add_models(page_runs, data);
+  data["matrix"] = nullptr;
+  if (is_matrix) {
+    data["comparison"] = nullptr;  // every contract has its own
+    data["matrix"] = report_matrix(paths.front());
+  }
   return data;
 }
 

@@ -33,9 +33,10 @@ enum class NoTelemetry {
   kShow,  // a page of configurations and audits, for a server that waits for the first step
 };
 
-// UserError if a path is not a run or is given twice, or, with kRefuse, if no run has readable
-// telemetry.
-nlohmann::ordered_json report_data(const std::vector<std::string>& runs, const ReportLimits& limits,
+// paths: runs, or one folder of a matrix (lab/page/matrix.h). UserError if a path is neither or is
+// given twice, or, with kRefuse, if no run has readable telemetry.
+nlohmann::ordered_json report_data(const std::vector<std::string>& paths,
+                                   const ReportLimits& limits,
                                    NoTelemetry none = NoTelemetry::kRefuse);
 
 // Sentences for stderr about what the page lacks.

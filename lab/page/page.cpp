@@ -88,6 +88,13 @@ std::string page_html(const Json& data, const std::string& title, std::string_vi
   return page;
 }
 
+std::string page_title(const Json& data) {
+  if (!data["matrix"].is_null()) return "Matrix " + data["matrix"]["matrix"].get<std::string>();
+  const size_t runs = data["runs"].size();
+  return runs == 1 ? data["runs"][0]["label"].get<std::string>()
+                   : "Report of " + std::to_string(runs) + " runs";
+}
+
 ReportPage report_page(const std::vector<std::string>& runs, const std::string& title,
                        Plotly plotly, size_t largest_bytes) {
   const std::string_view inlined = plotly == Plotly::kInline ? report_files().plotly : "";
@@ -95,7 +102,7 @@ ReportPage report_page(const std::vector<std::string>& runs, const std::string& 
   while (true) {
     ReportPage page{
         .html = {}, .data = report_data(runs, limits), .plotly_inlined = !inlined.empty()};
-    page.html = page_html(page.data, title, inlined);
+    page.html = page_html(page.data, title.empty() ? page_title(page.data) : title, inlined);
     if (page.html.size() <= largest_bytes) return page;
     if (!limits.shrink()) {
       throw UserError(strprintf("a page of %zu runs takes %.1f MB, more than %.1f MB", runs.size(),

@@ -44,7 +44,11 @@ struct ReportPage {
   bool plotly_inlined = false;
 };
 
-// A page above `largest_bytes` is made again with fewer points. UserError if that does not suffice.
+// "moe", "Report of 3 runs", "Matrix cpu".
+std::string page_title(const nlohmann::ordered_json& data);
+
+// title: "" = page_title(). A page above `largest_bytes` is made again with fewer points. UserError
+// if that does not suffice.
 ReportPage report_page(const std::vector<std::string>& runs, const std::string& title,
                        Plotly plotly, size_t largest_bytes = kLargestPageBytes);
 

@@ -51,7 +51,7 @@ def refused(part, *arguments):
 def opened(browser, page):
     """Opens a page and expects no console messages, no network requests and no blank chart."""
     expect(browser.open(page), f"{page.name}: the script did not finish")
-    blank = browser.js("""return [...document.querySelectorAll('figure')].filter((f) => {
+    blank = browser.js("""return [...document.querySelectorAll('figure')].filter((f) => f.offsetParent).filter((f) => {
         const plot = f.querySelector('.plot'), svg = plot.querySelector('svg.main-svg');
         return plot.hidden ? f.querySelector('.missing').textContent.length < 20 : !svg || svg.getBoundingClientRect().height < 100;
       }).map((f) => f.id)""")
@@ -66,7 +66,11 @@ def quiet(browser, what):
 
 
 def traces(browser):
-    return dict(browser.js("return [...document.querySelectorAll('figure')].map((f) => [f.id.slice(6), (f.querySelector('.plot').data || []).length])"))
+    return dict(browser.js("return [...document.querySelectorAll('figure')].filter((f) => f.offsetParent).map((f) => [f.id.slice(6), (f.querySelector('.plot').data || []).length])"))
+
+
+def slide(browser, selector, position):
+    browser.js("const s = document.querySelector(arguments[0]); s.value = arguments[1]; s.dispatchEvent(new Event('input'))", selector, position)
 
 
 def table(browser, chart):
@@ -80,6 +84,10 @@ def near(a, b, relative):
 def check_charts(browser, w):
     # Numbers of traces: training and validation; line, lower and upper edge; the bias of one run
     # and the margin of both.
+    shown = browser.js("return [document.querySelector('#loss-which').value, document.querySelector('#chart-loss output').textContent]")
+    expect(shown[0] == "validation", f"the loss opens with {shown}")
+    browser.choose("#loss-which", "both")
+    slide(browser, "#loss-from", 0)
     wanted = {"loss": 6, "bits-per-byte": 3, "scalars": 3, "router-curves": 6, "router-map": 1, "loads": 1, "ccdf": 2, "dead": 6,
               "bias": 5, "throughput": 3, "spans": 3}
     expect(traces(browser) == wanted, traces(browser))
@@ -100,6 +108,143 @@ def check_charts(browser, w):
                f"the map of {name} differs from the telemetry")
 
 
+def check_answer(browser, w):
+    """The page says what assay compare says; times.csv has numbers; verdict badges explain themselves."""
+    runs = [w.run(name) for name in ("dense", "healthy", "collapsed")]
+    said = json.loads(assay("compare", *runs, "--json").stdout)
+    answer = browser.one("#answer").text
+    expect(said["sentence"] in answer and all(mark in answer for mark in said["marks"]), f"{answer}, not {said['sentence']}")
+    rows_of = {r["model"]: r for r in csv.DictReader(io.StringIO(browser.download("#table-comparison .csv", "comparison.csv")))}
+    for model in said["models"]:
+        expect(rows_of[model["name"]]["validation loss"] == f"{model['val_loss_nats']['mean']:.4f}", f"{rows_of}, not {model}")
+    times = list(csv.DictReader(io.StringIO(browser.download("#table-times .csv", "times.csv"))))
+    expect(len(times) > 4 and all(float(r["dense"]) > 0 for r in times if r["dense"]), f"times.csv has texts: {times}")
+    expect("Rule:" in browser.one("#runs .badge.collapsed").get_attribute("title"), "the badge has no tooltip")
+    fields = {r["field"]: r for r in csv.DictReader(io.StringIO(browser.download("#table-differences .csv", "differences.csv")))}
+    expect(fields["model.layers"]["collapsed"] == "3" and fields["model.moe"]["dense"] == "absent" and "model.hidden" not in fields, fields)
+
+
+def loss_plot(browser, what):
+    return browser.js(f"const plot = document.querySelector('#chart-loss .plot'); return {what}")
+
+
+def check_loss(browser):
+    """Differences, smoothing and the first step of the view; a zoom stays, the button ends it."""
+    browser.choose("#loss-reference", "r0")
+    differences = table(browser, "loss")
+    expect(all(float(r["value"]) == 0 for r in differences if r["run"] == "dense") and any(float(r["value"]) for r in differences if r["run"] != "dense"),
+           "a difference to a run is 0 for itself alone")
+    expect(browser.one("#chart-loss .note").text.startswith("Below 0: a lower loss than dense"), browser.one("#chart-loss .note").text)
+    browser.choose("#loss-reference", "")
+    before = loss_plot(browser, "plot.data.find((t) => t.name.includes('healthy, training')).y")
+    slide(browser, "#loss-smooth", 3)
+    after = loss_plot(browser, "plot.data.filter((t) => t.name.includes('healthy, training')).map((t) => t.y)")
+    average = [sum(before[:n + 1][::-1][i] * 0.9 ** i for i in range(n + 1)) / sum(0.9 ** i for i in range(n + 1)) for n in range(len(before))]
+    expect(after[0] == before and all(near(a, b, 1e-6) for a, b in zip(after[1], average)), "smoothing over 10 steps")
+    slide(browser, "#loss-smooth", 0)
+    slide(browser, "#loss-from", 2)
+    low, high = loss_plot(browser, "plot.layout.xaxis.range")
+    label = browser.js("return document.querySelector('#loss-from').nextElementSibling.textContent")
+    expect(label == "step 20" and 18 < low <= 20 and 60 <= high < 62, f"from {label}: {low} to {high}")
+    loss_plot(browser, "Plotly.relayout(plot, {'xaxis.range[0]': 30, 'xaxis.range[1]': 50})")
+    browser.click("#loss-logY")
+    expect(loss_plot(browser, "plot.layout.xaxis.range") == [30, 50], "log y ends the zoom of the x axis")
+    browser.click("#loss-logY")
+    browser.click("#loss-reset")
+    expect(loss_plot(browser, "plot.layout.xaxis.range") != [30, 50], "the zoom is not reset")
+    slide(browser, "#loss-from", 0)
+
+
+def check_update(browser, w):
+    """New data in place: what the reader chose stays, also where runs come and go."""
+    def update(*names):
+        return browser.js("assayPage.update(JSON.parse(arguments[0]))", assay("report", *[w.run(name) for name in names], "--json").stdout)
+    state = """return {focus: document.activeElement.textContent, scroll: scrollY, x: document.querySelector('#chart-loss .plot').layout.xaxis.range,
+        which: document.querySelector('#loss-which').value, pressed: [...document.querySelectorAll('#legend button')].map((b) => b.textContent + ' ' + b.getAttribute('aria-pressed')),
+        colours: [...document.querySelectorAll('#legend .swatch')].map((s) => s.style.getPropertyValue('--run')), step: document.querySelector('#chart-loads output').textContent,
+        open: document.querySelector('#section-configurations details').open}"""
+    browser.choose("#x-axis", "step")
+    browser.js("document.querySelector('#section-configurations details').open = true")
+    browser.choose("#loads-of", "2")
+    slide(browser, "#loads-step", 0)
+    browser.one("#legend button:nth-child(2)").send_keys(" ")  # by keyboard
+    browser.js("scrollTo(0, document.querySelector('#chart-loss').getBoundingClientRect().top + scrollY - 100)")
+    loss_plot(browser, "Plotly.relayout(plot, {'xaxis.range[0]': 5, 'xaxis.range[1]': 15})")
+    before = browser.js(state)
+    expect(before["focus"] == "healthy" and before["pressed"] == ["dense true", "healthy false", "collapsed true"], f"after a space key on a name: {before}")
+    update("dense", "healthy", "collapsed")
+    expect(browser.js(state) == before, f"an update with the same data changes {before} to {browser.js(state)}")
+    update("healthy", "collapsed")
+    after = browser.js(state)
+    expect(after["pressed"] == ["healthy false", "collapsed true"] and after["colours"] == before["colours"][1:] and after["x"] == [5, 15] and
+           after["step"] == "step 1" and after["which"] == "both", f"a run less: {after}")
+    update("dense", "healthy", "collapsed")
+    expect(browser.js(state)["pressed"] == before["pressed"], "the run that came back")
+    browser.click("#legend button:nth-child(2)")
+    browser.choose("#loads-of", "1")
+
+
+def check_seeds(browser, w):
+    """Two seeds of a model: one colour, a mean and a band between them, or two lines; samples."""
+    shutil.copytree(w.run("healthy"), w.run("healthy-seed2"))
+    config = w.run("healthy-seed2") / "config.yaml"
+    config.write_text(config.read_text().replace("\n  seed: 1\n", "\n  seed: 2\n"))
+    change(w.run("healthy-seed2"), "UPDATE eval SET value = value + 0.5 WHERE metric = 'loss_nats'")
+    texts = [{"step": step, "prompt": "Once", "text": f" upon <b>{step}</b>"} for step in (20, 60)]
+    (w.run("healthy-seed2") / "samples.jsonl").write_text("".join(json.dumps(t) + "\n" for t in texts) + '{"step": 61, "pro')
+    report(w, "seeds.html", w.run("dense"), w.run("healthy"), w.run("healthy-seed2"))
+    opened(browser, w.path / "seeds.html")
+    expect([b.text for b in browser.one("#legend").find_elements("tag name", "button")] == ["dense", "healthy × 2"], "models in the legend")
+    middle = loss_plot(browser, "plot.data.filter((t) => t.name === 'healthy').map((t) => t.y)")
+    single = [v for v, in rows(w.run("healthy"), "SELECT value FROM eval WHERE metric = 'loss_nats' ORDER BY step")]
+    expect(all(near(v, s + d, 1e-5) for line, d in zip(middle, (0, 0.5, 0.25)) for v, s in zip(line, single)), f"{middle}, not the range and mean of {single}")
+    expect("one seed" in text_of(browser) and "band: from the lowest to the highest seed" in text_of(browser), "band")
+    sample = browser.one(".sample").text
+    expect(sample == "Once upon <b>60</b>", f"sample {sample!r}")
+    browser.choose("#seeds-as", "runs")
+    expect(len(browser.one("#legend").find_elements("tag name", "button")) == 3 and traces(browser)["loss"] == 3, "single runs")
+    check_phone(browser, w.path / "seeds.html")
+
+
+MATRIX = """
+name: small
+models: {dense: dense.yaml, moe: config.yaml}
+contracts: [{kind: steps, name: same}, {kind: activeDN, reference: dense, landings: [1], name: active}]
+precisions: [fp32]
+seeds: [1, 2]
+claims: [{name: odd claim, measure: val_loss, of: moe, below: dense}, {measure: val_loss, of: moe, above: 0}]
+set: {run.steps: 8, schedule.warmup: 0, schedule.warmdown: 0, eval.every: 4, telemetry.probe_every: 0}
+"""
+
+
+def check_matrix(browser, w):
+    (w.path / "dense.yaml").write_text("include: config.yaml\nmodel: {moe: null}\n")
+    (w.path / "m.yaml").write_text(MATRIX)
+    folder = w.path / "matrix"
+    done = assay("matrix", w.path / "m.yaml", "--run-dir", folder, "--json")
+    expect(done.returncode == 0, done.stderr)
+    summary = json.loads(done.stdout)
+    refused("is the folder of a matrix, given beside others", folder, w.run("dense"))
+    report(w, "matrix.html", folder)
+    opened(browser, w.path / "matrix.html")
+    for contract in summary["contracts"]:
+        cells = browser.one(f"#table-contract-{contract['name']}").text
+        for row in contract["rows"]:
+            expect(row["model"] in cells and f"{row['val_loss_nats']['mean']:.4f}" in cells, f"{row} is not in {cells}")
+    claims = browser.one("#table-claims").text
+    expect(all(claim["name"] in claims and claim["verdict"] in claims for claim in summary["claims"]), claims)
+    points = {(r["contract"], r["model"]): r for r in table(browser, "matrix-points")}
+    row = summary["contracts"][0]["rows"][1]
+    expect(near(points["same", "moe"]["mean"], row["val_loss_nats"]["mean"], 1e-12) and near(points["same", "moe"]["low95"], row["val_loss_nats"]["interval95"][0], 1e-12), points)
+    browser.click("#table-contract-active tbody tr:last-child .link")
+    pressed = [b.text for b in browser.one("#legend").find_elements("css selector", "[aria-pressed=true]")]
+    expect(len(pressed) == 1 and pressed[0].startswith("moe-active"), f"the curves of one row: {pressed}")
+    shutil.copytree(folder, w.path / "damaged-matrix")
+    (w.path / "damaged-matrix" / "matrix.json").write_text("{")
+    refused("is damaged: it is not the record of a matrix", w.path / "damaged-matrix")
+    check_phone(browser, w.path / "matrix.html")
+
+
 def check_hover(browser):
     at = browser.js("""const plot = document.querySelector('#chart-loss .plot'), full = plot._fullLayout, trace = plot.data[3];
         return {x: full._size.l + full.xaxis.d2p(trace.x[1]), y: full._size.t + full.yaxis.d2p(trace.y[1]), loss: trace.y[1], name: trace.name}""")
@@ -118,7 +263,7 @@ def check_slider(browser):
     browser.choose("#loads-of", "2")
     last, label = browser.js(state)
     expect(label == "step 30" and len(last) == 3 and len(last[0]) == 160, f"{label}: {len(last)} layers of {len(last[0])}")
-    browser.js("const s = document.querySelector('#loads-step'); s.value = 0; s.dispatchEvent(new Event('input'))")
+    slide(browser, "#loads-step", 0)
     first, label = browser.js(state)
     expect(label == "step 1" and first != last, f"the slider at its start: {label}, loads equal: {first == last}")
     expect(all(row == sorted(row, reverse=True) for row in first), "experts are not sorted by load")
@@ -295,7 +440,7 @@ def check_link(browser, w):
     browser.open(w.path / "link.html")
     text = text_of(browser)
     expect("The charts of this page need a network" in text, text[:300])
-    says = browser.js("return [...document.querySelectorAll('.missing')].map((m) => m.hidden ? '' : m.textContent)")
+    says = browser.js("return [...document.querySelectorAll('figure .missing')].filter((m) => m.offsetParent).map((m) => m.textContent)")
     expect(len(says) > 5 and all("could not be loaded" in s for s in says), says)
     asked = set(browser.network())
     expect(len(asked) == 1 and asked.pop().startswith("https://cdn.plot.ly/plotly-"), "the link")
@@ -335,13 +480,18 @@ def main():
             print("not run: charts in Chromium, this program was built without Plotly.js (bash tools/setup.sh fetches it)")
         else:
             opened(browser, page)
+            check_answer(browser, w)
             check_charts(browser, w)
             check_hover(browser)
+            check_loss(browser)
             check_slider(browser)
             check_csv(browser, w)
             check_switches(browser)
+            check_update(browser, w)
             quiet(browser, "the page after all interactions")
             check_phone(browser, page)
+            check_seeds(browser, w)
+            check_matrix(browser, w)
             check_running(browser, w)
             check_precision(browser, w, keep)
             check_partial(browser, w, keep)

@@ -3,7 +3,7 @@
 const meanText = (summary, places = 4) => (summary ? summary.mean.toFixed(places) : null);
 function intervalText(summary, places = 4) {
   if (!summary || !summary.interval95) return null;
-  return summary.interval95.map((bound) => bound.toFixed(places)).join(' to ');
+  return summary.interval95.map((bound) => (bound < 0 ? '−' : '') + Math.abs(bound).toFixed(places)).join(' to ');
 }
 const signed = (value, places = 4) => (value > 0 ? '+' : value < 0 ? '−' : '') + Math.abs(value).toFixed(places);
 
@@ -15,7 +15,7 @@ function runSentence(run) {
   parts[0] += ` after ${grouped(run.steps_done)} of ${grouped(run.planned_steps)} steps`;
   if (target && target.reached) parts.push(`it reached its target of ${digits(target.target_loss_nats)} nats at step ${grouped(target.step)}` + (target.seconds ? `, after ${secondsText(target.seconds)} of training` : ''));
   else if (target) parts.push(`it did not reach its target of ${digits(target.target_loss_nats)} nats`);
-  if (verdict) parts.push(`its routers are ${stateWords[verdict.state] || verdict.state}` + (pathological ? ', so the target means little' : ''));
+  if (verdict) parts.push(`routers: ${stateWords[verdict.state] || verdict.state}` + (pathological ? ', so the target means little' : ''));
   return parts.join('; ') + '.';
 }
 
@@ -27,14 +27,14 @@ function comparisonTable() {
   const note = (row) => (rankings.length ? (rankings[0].places.find((place) => place.model === row.name) || {note: ''}).note : '');
   const columns = [
     ['model', (row) => modelLabel(row.name)], ['seeds', (row) => row.runs.map((run) => run.seed).join(', ')],
-    ['active', (row) => scaled(row.active)], ['total', (row) => scaled(row.total)],
     ['validation loss', (row) => meanText(row.val_loss_nats)], ['95% interval', (row) => intervalText(row.val_loss_nats)],
     ['minus ' + first, (row) => (row.against_first ? signed(row.against_first.mean) : null)],
     ['95% interval of it', (row) => intervalText(row.against_first)],
-    ['bits/byte', (row) => meanText(row.bits_per_byte)], ['tokens', (row) => scaled(row.tokens)],
+    ['bits/byte', (row) => meanText(row.bits_per_byte)], ['parameters', (row) => scaled(row.total) + (row.active === row.total ? '' : `, ${scaled(row.active)} active`)],
+    ['tokens', (row) => (rows.some((other) => other.tokens !== row.tokens) ? scaled(row.tokens) : null)],
     ['training time', (row) => (row.seconds ? secondsText(row.seconds.mean) : null)],
     ['steps to target', (row) => (row.to_target && row.to_target.steps ? grouped(row.to_target.steps.mean) : null)],
-    ['against the next', (row) => note(row) || null],
+    ['against the next', (row) => (row.runs.length > 1 && note(row)) || null],
   ].filter(([name, of]) => some(of) || name === 'validation loss');
   return {columns: columns.map(([name]) => name), rows: sorted.map((row) => columns.map(([, of]) => of(row)))};
 }
@@ -45,8 +45,6 @@ function modelLabel(name) {
   return element('span', {}, model ? swatchOf(model.runs[0]) : '', name);
 }
 
-// A comparison is about models that are trained now: sentences that an update makes wrong are made
-// again with every update.
 function answerNodes() {
   if (report.matrix) return matrixAnswer();
   const {comparison} = report, readable = runs.filter((run) => !run.problem);

@@ -17,8 +17,17 @@ function axisOf(chart, built, base, name, own) {
   if (range && !axis.range) axis.range = range;
   const zoom = chart.zoom[name];
   if (zoom && zoom.key === key) axis.range = zoom.range;
+  if (type === 'log') Object.assign(axis, logTicks(axis.range || spanOf(values)));
   chart.axisKeys = {...chart.axisKeys, [name]: key};
   return axis;
+}
+
+// Powers of ten over many decades, 1, 2 and 5 times them over a few, even steps within one.
+const spanOf = (values) => [Math.log10(Math.min(...values.filter((v) => v > 0))), Math.log10(Math.max(...values))];
+function logTicks([low, high]) {
+  const decades = high - low;
+  if (decades > 3) return {dtick: Math.ceil(decades / 8)};
+  return decades > 0.8 ? {dtick: 'D2'} : {nticks: 6};
 }
 
 // null: Plotly.js chooses. A curve of steps begins at 0; a single value stands in the middle of an
@@ -30,7 +39,7 @@ function wholeRange(built, values, name, type, own) {
   if (name === 'xaxis') return own.fromZero && high > 0 ? [0, high * 1.015] : null;
   if (low !== high) return null;
   const pad = Math.abs(low) * 0.1 || 1;
-  return own.rangemode === 'tozero' && low >= 0 ? [0, (low || 1) * 1.2] : [low - pad, high + pad];
+  return own.rangemode === 'tozero' && low >= 0 ? [0, low ? low * 1.2 : 1] : [low - pad, high + pad];
 }
 
 // Plotly.js reports drags; a double click or the button gives the first view back.
@@ -40,6 +49,9 @@ function watchZoom(chart) {
       const range = change[name + '.range'] || (name + '.range[0]' in change ? [change[name + '.range[0]'], change[name + '.range[1]']] : null);
       if (range) chart.zoom[name] = {key: chart.axisKeys[name], range};
     }
+    // The ticks of a logarithmic axis follow its range.
+    const {xaxis, yaxis} = chart.plot.layout;
+    if (xaxis.type === 'log' || yaxis.type === 'log') setTimeout(() => draw(chart));
   });
   chart.plot.on('plotly_doubleclick', () => unzoom(chart));
 }

@@ -8,6 +8,15 @@
 
 const sections = [], charts = [];
 
+// An update draws the charts near the window at once, the others when they come near.
+const nearby = new IntersectionObserver((entries) => {
+  for (const {target, isIntersecting} of entries) {
+    const chart = charts.find(({figure}) => figure === target);
+    chart.near = isIntersecting;
+    if (chart.near && chart.stale) draw(chart);
+  }
+}, {rootMargin: '400px'});
+
 // A section: {id, title, how, present(), top() -> nodes, charts: [spec], bottom() -> nodes}. Parts
 // come and go with the data; charts are made once, so an update keeps their controls.
 function addSection(spec) {
@@ -23,7 +32,10 @@ function drawSection({spec, node, top, grid, bottom, charts: own}) {
   if (node.hidden) return;
   refill(top, spec.top ? spec.top().filter(Boolean) : []);
   refill(bottom, spec.bottom ? spec.bottom().filter(Boolean) : []);
-  for (const chart of own) draw(chart);
+  for (const chart of own) {
+    chart.stale = shown.isUpdate && chart.watched && !chart.near;
+    if (!chart.stale) draw(chart);
+  }
   grid.hidden = own.every((chart) => chart.figure.hidden);
 }
 
@@ -46,6 +58,7 @@ function addChart(grid, spec) {
     element('p', {className: 'how', textContent: spec.how}), chart.controls, chart.plot, chart.missing, chart.note);
   grid.append(chart.figure);
   charts.push(chart);
+  nearby.observe(chart.figure);
   return chart;
 }
 
@@ -58,7 +71,7 @@ function layoutOf(chart, built) {
     paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', font: {family: 'inherit', color: ink, size: 12.5},
     modebar: {bgcolor: 'rgba(0,0,0,0)', color: soft, activecolor: ink}, hovermode: 'closest', dragmode: isNarrow() ? false : 'zoom', showlegend: false, uirevision: 'kept',
     hoverlabel: {bgcolor: css('--card'), bordercolor: css('--line'), font: {color: ink, size: 12.5}, align: 'left', namelength: -1},
-    legend: {orientation: 'h', y: -0.2, yanchor: 'top', x: 0, font: {size: 12, color: soft}, itemclick: false, itemdoubleclick: false},
+    legend: {orientation: 'h', y: -0.2, yanchor: 'top', x: 0, font: {size: 12, color: soft}, traceorder: 'normal', itemclick: false, itemdoubleclick: false},
   }, built.layout);
   for (const name of ['xaxis', 'yaxis']) layout[name] = axisOf(chart, built, axis, name, layout[name] || {});
   titleAbove(layout, soft);
@@ -92,6 +105,7 @@ const withLevels = (levels) => ({shapes: levels.map((l) => l.shape), annotations
 const resetIcon = {width: 24, height: 24, path: 'M12 5V1L6 6l6 5V7a5 5 0 1 1-5 5H5a7 7 0 1 0 7-7z'};
 
 function draw(chart) {
+  chart.stale = false;
   chart.figure.hidden = Boolean(chart.spec.present && !chart.spec.present());
   if (chart.figure.hidden) return;
   for (const follow of chart.inputs) follow();

@@ -44,7 +44,7 @@ function spanChart({span, logY}) {
 
 const spanNames = () => [...new Set(runs.flatMap((run) => Object.keys(run.spans || {})))].sort((a, b) => (b === 'step') - (a === 'step'));
 const otherEvals = () => [...new Set(runs.flatMap((run) => (run.evals || []).map((e) => e.task + ' ' + e.metric)))]
-  .filter((name) => name !== 'val loss_nats' && name !== 'val bits_per_byte');
+  .filter((name) => !['val loss_nats', 'val bits_per_byte', 'samples tokens_each'].includes(name));
 const orNothing = (names, words = (name) => name) => (names.length ? names : ['']).map((name) => [name, words(name)]);
 const preferred = (names, first) => orNothing([...names].sort((a, b) => first.indexOf(b) - first.indexOf(a)), (name) => scalarName(name)[0]);
 

@@ -2,7 +2,7 @@
 // by run, so a run keeps its colour and stays hidden while others come and go.
 
 let report, runs = [], models = [];
-const shown = {x: 'step', logX: false, theme: 'auto', seeds: 'band', hidden: new Set()};
+const shown = {x: 'step', logX: false, theme: 'auto', seeds: 'band', hidden: new Set(), isUpdate: false};
 const slots = {run: new Map(), model: new Map()};  // of paths and of names; a slot gives the colour
 
 // Keeps the slots of those that stay; newcomers take the lowest free ones.

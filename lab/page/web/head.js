@@ -41,8 +41,11 @@ function runTable() {
 function fillRuns() {
   const place = document.getElementById('runs'), few = runs.length <= 4;
   place.className = few ? 'cards' : 'panel';
-  refill(place, few ? runs.map(runCard) : [tableNode('runs', runTable()),
-    ...runs.flatMap((run) => warningsOf(run).map((text) => warning(run.label + ': ' + text)))]);
+  if (few) return refill(place, runs.map(runCard));
+  const warnings = runs.flatMap((run) => warningsOf(run).map((text) => warning(run.label + ': ' + text)));
+  const table = tableNode('runs', runTable());
+  // In a matrix, the tables of its contracts come first.
+  refill(place, [report.matrix ? detailsNode('runs', `the ${runs.length} runs`, table) : table, ...warnings]);
 }
 
 // Buttons of models where their seeds are drawn together, else of runs.

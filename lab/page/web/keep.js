@@ -32,6 +32,7 @@ function refill(container, nodes) {
   container.replaceChildren(...next.childNodes);
   restoreState(container, state);
   for (const scroller of container.querySelectorAll('.scroller')) markEdges(scroller);
+  for (const details of container.querySelectorAll('details')) details.addEventListener('toggle', markAllEdges);
 }
 
 // Shadows at the edges behind which a table continues.

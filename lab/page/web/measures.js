@@ -44,9 +44,9 @@ function noRouters() {
 }
 const routerRuns = () => (withRouters().length ? withRouters().map(({run, index}) => [index, run.label]) : [['', '']]);
 const allOrLayers = () => (withRouters().length === 0 ? [['', '']] : [
-  ...(withRouters().length > 1 ? [['all', 'all runs']] : []),
-  ...withRouters().map(({run, index}) => [index, (withRouters().length > 1 ? run.label + ', ' : '') + 'by layer']),
-  ...(withRouters().length > 1 ? [] : [['all', 'over layers']])]);
+  ...(withRouters().length > 1 ? [['all', 'one per run']] : []),
+  ...withRouters().map(({run, index}) => [index, (withRouters().length > 1 ? run.label + ', ' : '') + 'one per layer']),
+  ...(withRouters().length > 1 ? [] : [['all', 'mean of the layers']])]);
 
 const measuresOf = (run) => run.router.measures;
 const measureNames = () => [...new Set(withRouters().flatMap(({run}) => Object.keys(measuresOf(run).values)))];
@@ -81,7 +81,7 @@ function floorNote(list, measure) {
 const measureNote = (list, name) => {
   const measure = measureOf(name);
   const steps = list.map(({run}) => measuresOf(run)).find((m) => m.of > m.steps.length);
-  return [measure.says ? `${measure.base}: ${measure.says}.` : '', ceilingNote(list, measure), floorNote(list, measure),
+  return [measure.says ? `${measure.base.replace(/_/g, ' ')}: ${measure.says}.` : '', ceilingNote(list, measure), floorNote(list, measure),
     steps ? `${steps.steps.length} of ${grouped(steps.of)} logged steps, evenly chosen.` : ''].filter(Boolean).join(' ');
 };
 const measureTable = (list, names) => () => ({

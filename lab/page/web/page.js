@@ -42,12 +42,15 @@ function addSwitches() {
 function update(data) {
   keepingPlace(() => {
     useData(data);
+    shown.isUpdate = true;
     drawPage();
+    shown.isUpdate = false;
   });
 }
 window.assayPage = {update};
 
 useData(JSON.parse(document.getElementById('report-data').textContent));
+addMatrix();
 addCurves();
 addSamples();
 addRouters();

@@ -1,4 +1,4 @@
-// assay report: writes one HTML page about one or more runs.
+// assay report: writes one HTML page about one or more runs, or about a matrix.
 #include <cstdio>
 #include <memory>
 
@@ -22,19 +22,15 @@ int run_report(const Arguments& a) {
     std::printf("%s\n", script_json(data).c_str());
     return kExitDone;
   }
-  const std::string title = !a.title.empty() ? a.title
-                            : a.runs.size() == 1
-                                ? "Run report"
-                                : "Report of " + std::to_string(a.runs.size()) + " runs";
   const ReportPage page =
-      report_page(a.runs, title, a.plotly == "link" ? Plotly::kLink : Plotly::kInline);
+      report_page(a.runs, a.title, a.plotly == "link" ? Plotly::kLink : Plotly::kInline);
   for (const std::string& warning : report_warnings(page.data)) {
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
   write_file_atomic(a.output, page.html);
-  std::printf("%s: %.1f MB, %zu run%s%s\n", a.output.c_str(), double(page.html.size()) / 1e6,
-              a.runs.size(), a.runs.size() == 1 ? "" : "s",
-              page.plotly_inlined ? "" : "; its charts need a network");
+  const size_t runs = page.data["runs"].size();
+  std::printf("%s: %.1f MB, %zu run%s%s\n", a.output.c_str(), double(page.html.size()) / 1e6, runs,
+              runs == 1 ? "" : "s", page.plotly_inlined ? "" : "; its charts need a network");
   if (!page.plotly_inlined && a.plotly == "inline") {
     std::fprintf(stderr,
                  "warning: this program was built without Plotly.js, so the page links to it "
@@ -48,11 +44,14 @@ int run_report(const Arguments& a) {
 void add_report_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "report", "write one page about runs: curves, routers, audit, times; needs no network");
-  sub->add_option("RUN", a->runs, "directories of runs, finished or still training")->required();
+      "report",
+      "write one page about runs or a matrix: who is ahead, curves, routers, audit, times");
+  sub->add_option("RUN", a->runs,
+                  "directories of runs, finished or still training, or one folder of a matrix")
+      ->required();
   sub->add_option("-o,--output", a->output, "HTML file to write; an existing file is replaced")
       ->capture_default_str();
-  sub->add_option("--title", a->title, "heading of the page");
+  sub->add_option("--title", a->title, "heading of the page (default: what it is about)");
   sub->add_option("--plotly", a->plotly,
                   "inline: the page contains Plotly.js (4.8 MB); link: it loads it from "
                   "cdn.plot.ly")
@@ -63,6 +62,7 @@ void add_report_command(Commands& commands) {
       "Examples:\n"
       "  assay report runs/moe -o moe.html\n"
       "  assay report runs/demo-*/ -o demo.html     several runs in the same charts\n"
+      "  assay report runs/cpu -o cpu.html          a matrix: tables, claims, curves\n"
       "docs/report.md explains the page.");
   commands.on_chosen(sub, [a] { return run_report(*a); });
 }

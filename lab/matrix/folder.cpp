@@ -1,0 +1,119 @@
+#include "lab/matrix/folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "lab/matrix/state.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::string record_of(const std::string& folder) {
+  return (fs::path(folder) / kMatrixRecord).string();
+}
+
+MatrixContract contract_of(const Json& json) {
+  MatrixContract contract;
+  contract.name = json.at("name");
+  const std::string kind = json.at("kind");
+  if (!kind.empty()) contract.kind = choice_named<ContractKind>(kind);
+  contract.coefficient = json.at("coefficient");
+  contract.reference = json.at("reference");
+  contract.fraction = json.at("fraction");
+  return contract;
+}
+
+// The configuration with which a run was started, or is going to be; nullopt if there is none yet.
+std::optional<Config> config_of(const MatrixFolder& folder, const std::string& run) {
+  std::error_code ignored;
+  for (const std::string& path :
+       {folder.file(run + "/config.yaml"), folder.file("configs/" + run + ".yaml")}) {
+    if (fs::exists(path, ignored)) return load_config(path);
+  }
+  return std::nullopt;
+}
+
+Cell cell_of(const Json& json, const MatrixFolder& folder) {
+  Cell cell;
+  cell.name = json.at("cell");
+  cell.model = json.at("model");
+  cell.contract = json.at("contract");
+  cell.precision = json.at("precision");
+  cell.seed = json.at("seed");
+  cell.run = json.at("run");
+  cell.known_steps = !json.at("steps").is_null();
+  cell.unavailable = json.value("unavailable", "");
+  if (const std::optional<Config> config = config_of(folder, cell.run)) {
+    cell.config = *config;
+  } else if (cell.known_steps) {
+    cell.config.run.steps = json.at("steps");
+  }
+  cell.audit = audit(cell.config);
+  return cell;
+}
+
+template <typename T>
+void add_new(std::vector<T>& list, const T& value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+}
+
+void fill_file(const Json& record, MatrixFile& file, const std::vector<Cell>& cells) {
+  file.name = record.at("matrix");
+  file.path = record.value("file", "");
+  for (const Json& contract : record.at("contracts")) {
+    file.contracts.push_back(contract_of(contract));
+  }
+  std::vector<std::string> models;
+  for (const Cell& cell : cells) {
+    add_new(models, cell.model);
+    add_new(file.precisions, cell.precision);
+    add_new(file.seeds, cell.seed);
+  }
+  for (const std::string& model : models) file.models.push_back({.name = model, .config = {}});
+}
+
+}  // namespace
+
+bool is_matrix_folder(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(record_of(path), ignored);
+}
+
+RecordedMatrix read_matrix_folder(const std::string& folder) {
+  RecordedMatrix recorded;
+  MatrixFile& file = recorded.matrix.file;
+  try {
+    const Json record = Json::parse(read_file(record_of(folder)));
+    for (const Json& cell : record.at("cells")) {
+      recorded.matrix.cells.push_back(cell_of(cell, MatrixFolder(folder)));
+    }
+    fill_file(record, file, recorded.matrix.cells);
+    if (record.contains("claims")) {
+      for (const Json& claim : record["claims"]) file.claims.push_back(claim_of_json(claim));
+    } else {
+      recorded.notes.push_back(
+          "An earlier version made this matrix and did not record its claims; "
+          "assay matrix " +
+          file.path + " adds them.");
+    }
+  } catch (const Json::exception&) {
+    throw UserError(record_of(folder) + " is damaged: it is not the record of a matrix",
+                    "assay matrix FILE writes it anew; the runs beside it are intact");
+  }
+  const auto is_model = [&](const std::string& name) {
+    return std::any_of(file.models.begin(), file.models.end(),
+                       [&](const MatrixModel& model) { return model.name == name; });
+  };
+  std::erase_if(file.claims, [&](const MatrixClaim& claim) {
+    return !is_model(claim.of) || !(claim.other.empty() || is_model(claim.other));
+  });
+  return recorded;
+}
+
+}  // namespace assay

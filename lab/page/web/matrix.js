@@ -1,0 +1,107 @@
+// A matrix: the table of every contract, points with intervals, claims with their verdicts.
+
+const runsOfRow = (row) => runs.filter((run) => row.runs.some((one) => one.run === run.label));
+const modelOfRow = (row) => (runsOfRow(row)[0] || {}).modelOf;
+const rowName = (row) => row.model + (new Set(report.matrix.contracts.flatMap((c) => c.rows.map((r) => r.precision))).size > 1 ? ' ' + row.precision : '');
+const seedsText = (row) => (row.finished === row.planned ? String(row.planned) : `${row.finished} of ${row.planned}`);
+
+// "moe 2.91 < dense 2.95 ~ wide 2.96"
+function rankingText(contract) {
+  const signs = {true: ' < ', false: ' ~ ', null: ' ? '};
+  const rowOf = (place) => contract.rows.find((row) => row.model === place.model && row.precision === place.precision);
+  return contract.ranking.map((place) => `${rowName(rowOf(place))} ${meanText(rowOf(place).val_loss_nats)}` +
+    ('told_apart_from_next' in place ? signs[place.told_apart_from_next] : '')).join('');
+}
+
+function matrixAnswer() {
+  const {matrix, complete, cells, done, unavailable, contracts, claims, different_data: different, notes} = report.matrix;
+  const count = (verdict) => claims.filter((claim) => claim.verdict === verdict).length;
+  const text = [`Matrix ${matrix}: ${done} of ${cells} cells are done` + (unavailable ? `, ${unavailable} cannot be trained in their precision` : '') + (complete ? '.' : '; the values may change.'),
+    ...contracts.filter((c) => c.ranking.length > 1).map((c) => `Under ${c.name}: ${rankingText(c)}.`),
+    claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${claims.length - count('holds') - count('fails')} are open.` : ''];
+  return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
+    element('p', {className: 'soft', textContent: 'Mean validation losses in nats, best first. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ? : one seed. Another contract may rank them differently.'}),
+    ...(different ? [warning('Not comparable, and forced: ' + different + '.')] : []), ...notes.map(warning)];
+}
+
+// The name of a row; pressed, it leaves only the row's runs in the curves.
+function rowButton(row, contract) {
+  const model = modelOfRow(row);
+  if (!model) return rowName(row);
+  const button = element('button', {type: 'button', className: 'link', title: 'show only the curves of these runs'}, swatchNode(paintAt(model.slot)), rowName(row));
+  button.dataset.key = `only ${contract.name} ${row.model} ${row.precision}`;
+  const labels = runsOfRow(row).map((run) => run.label);
+  button.addEventListener('click', () => {
+    shown.hidden = new Set(runs.filter((run) => !labels.includes(run.label)).map((run) => run.slot));
+    fillLegend();
+    drawAll();
+    document.getElementById('section-curves').scrollIntoView({behavior: 'smooth'});
+  });
+  return button;
+}
+
+function contractTable(contract) {
+  const first = rowName(contract.rows[0]), target = contract.target_nats;
+  const columns = [
+    ['model', (row) => rowButton(row, contract)], ['seeds', seedsText],
+    ['validation loss', (row) => meanText(row.val_loss_nats)], ['95% interval', (row) => intervalText(row.val_loss_nats)],
+    ['minus ' + first, (row) => (row.difference_to_first ? signed(row.difference_to_first.mean) : null)], ['95% interval of it', (row) => intervalText(row.difference_to_first)],
+    ['bits/byte', (row) => meanText(row.bits_per_byte)], ['K max load', (row) => (row.worst_max_load_norm === null ? null : row.worst_max_load_norm.toFixed(2) + (row.collapsed_runs ? ` collapsed (${row.collapsed_runs})` : ''))],
+    ['active', (row) => scaled(row.parameters_active)], ['total', (row) => scaled(row.parameters_total)],
+    ['steps', (row) => (row.steps ? grouped(row.steps.mean) : null)], ['tokens', (row) => scaled(row.tokens)], ['FLOPs', (row) => flopsText(row.flops)],
+    ['training time', (row) => (row.seconds ? secondsText(row.seconds.mean) : null)],
+    [target ? `steps to ${target.toFixed(4)}` : 'steps to target', (row) => (row.time_to_target.steps ? grouped(row.time_to_target.steps.mean) : null)],
+  ].filter(([name, of]) => name === 'validation loss' || contract.rows.some((row) => of(row) !== null));
+  return {columns: columns.map(([name]) => name), rows: contract.rows.map((row) => columns.map(([, of]) => of(row)))};
+}
+
+// The runs of a contract's rows, seed by seed.
+function seedTable(contract) {
+  return {columns: ['run', 'model', 'seed', 'steps', 'end', 'validation loss', 'reused from'],
+    rows: contract.rows.flatMap((row) => row.runs.map((run) => [run.run, rowName(row), String(run.seed), grouped(run.steps), (run.end || '–').replace(/_/g, ' '),
+      run.val_loss_nats === null ? null : run.val_loss_nats.toFixed(4), run.reused_from]))};
+}
+
+const contractPanels = () => report.matrix.contracts.map((contract, i) => tablePanel('contract-' + contract.name, `${contract.name}: ${contract.says}`, () => contractTable(report.matrix.contracts[i]),
+  contract.rows.some((row) => row.missing.length) ? element('ul', {className: 'soft'}, ...contract.rows.flatMap((row) => row.missing).map((text) => element('li', {textContent: text}))) : '',
+  detailsNode('seeds ' + contract.name, 'seed by seed', tableNode('seeds ' + contract.name, seedTable(contract)))));
+
+const pointMeasures = () => [['val_loss_nats', 'validation loss (nats per token)'], ['difference', 'loss minus that of the first row, seed by seed (nats per token)'],
+  ...[...new Set(report.matrix.contracts.flatMap((c) => c.rows.flatMap((row) => Object.keys(row.measures).filter((name) => row.measures[name]))))]
+    .filter((name) => name !== 'val_loss').map((name) => [name, name.replace(/_/g, ' ')])];
+const pointOf = (row, name) => (name === 'val_loss_nats' ? row.val_loss_nats : name === 'difference' ? row.difference_to_first : row.measures[name]);
+
+function pointChart({name}) {
+  const rows = report.matrix.contracts.flatMap((contract) => contract.rows.map((row) => ({contract, row, summary: pointOf(row, name), place: `${rowName(row)}, ${contract.name}`}))).filter(({summary}) => summary);
+  if (rows.length === 0) return {missing: 'No finished run has this measure.'};
+  const order = rows.map(({place}) => place).reverse(), words = pointMeasures().find(([key]) => key === name)[1];
+  const traces = rows.map(({row, summary, place}) => {
+    const model = modelOfRow(row), {colour} = paintAt(model ? model.slot : 6), bounds = summary.interval95 || [summary.mean, summary.mean];
+    return {type: 'scatter', mode: 'markers', name: plain(place), x: [summary.mean], y: [place], marker: {color: colour, size: 10},
+      error_x: {type: 'data', symmetric: false, array: [bounds[1] - summary.mean], arrayminus: [summary.mean - bounds[0]], color: colour, thickness: 2, width: 6},
+      hovertemplate: `<b>${plain(place)}</b><br>mean %{x:.5~g} over ${summary.n} seed${summary.n > 1 ? 's' : ''}<br>` + (summary.interval95 ? `95% interval ${bounds.map((b) => digits(b, 5)).join(' to ')}` : 'one seed: no interval') + '<extra></extra>'};
+  });
+  const seeds = name !== 'val_loss_nats' ? [] : rows.map(({row, place}) => ({type: 'scatter', mode: 'markers', x: row.runs.map((run) => run.val_loss_nats), y: row.runs.map(() => place),
+    marker: {color: 'rgba(0,0,0,0)', size: 6, line: {color: css('--soft'), width: 1}}, hoverinfo: 'skip', showlegend: false}));
+  return {traces: [...traces, ...seeds], height: Math.max(220, 90 + 30 * order.length), layout: {xaxis: {title: words}, yaxis: {type: 'category', categoryorder: 'array', categoryarray: order},
+    ...(name === 'difference' ? {shapes: [{type: 'line', yref: 'paper', y0: 0, y1: 1, x0: 0, x1: 0, line: {color: css('--soft'), width: 1, dash: 'dot'}}]} : {})},
+    note: 'Point: mean over the seeds; bar: Student\'s 95% interval' + (seeds.length ? '; rings: single seeds.' : '.'),
+    table: () => ({columns: ['contract', 'model', 'precision', 'measure', 'n', 'mean', 'low95', 'high95'], rows: rows.map(({contract, row, summary}) =>
+      [contract.name, row.model, row.precision, name, summary.n, summary.mean, ...(summary.interval95 || [null, null])])})};
+}
+
+function claimTable() {
+  const several = (key) => new Set(report.matrix.claims.map((claim) => claim[key])).size > 1;
+  const more = ['contract', 'precision'].filter(several);
+  return {columns: ['claim', 'verdict', 'statement', ...more, 'n', 'mean', '95% interval'],
+    rows: report.matrix.claims.map((claim) => [claim.name, element('span', {className: 'badge ' + claim.verdict.replace(' ', '_'), textContent: claim.verdict + (claim.why ? ': ' + claim.why : '')}), claim.is, ...more.map((key) => claim[key]),
+      `${claim.compared ? claim.compared.n : 0} of ${claim.planned}`, claim.compared ? digits(claim.compared.mean) : null, claim.compared && claim.compared.interval95 ? claim.compared.interval95.map((b) => digits(b)).join(' to ') : null])};
+}
+
+function addMatrix() {
+  addSection({id: 'matrix', title: 'Contracts', present: () => Boolean(report.matrix), how: 'Each contract holds something else fixed and has its own table. Press a model to see only the curves of its runs.',
+    top: contractPanels, charts: [{id: 'matrix-points', title: 'Points with intervals', wide: true, how: 'One row per model and contract.', controls: [{id: 'name', label: 'show', options: () => (report.matrix ? pointMeasures() : [['', '']])}],
+      present: () => Boolean(report.matrix), build: pointChart}],
+    bottom: () => (report.matrix.claims.length ? [tablePanel('claims', 'Claims', claimTable,
+      element('p', {className: 'note', textContent: 'holds: the whole 95% interval over the seeds satisfies the claim; fails: no part of it does; undecided: a part of it does, or there is one seed.'}))] : [])});
+}
