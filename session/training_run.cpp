@@ -128,9 +128,10 @@ void TrainingRun::open() {
   dir_->write_config(config());
 
   on_ = session_.exec();
+  // Before the run's memory is allocated: measuring needs some of its own, for a moment.
+  const double peak = peak_flop_per_s(session_.device, on_, session_.recipe);
   memory_.allocate(config(), session_.recipe, on_.gpu);
   memory_.bind(on_);
-  const double peak = peak_flop_per_s(session_.device, on_, session_.recipe);
   recorder_.emplace(recorder_config(peak), *log_);
   recorder_->telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak));
   recorder_->telemetry().set_meta("contract", name_of(config().contract.kind));
