@@ -63,6 +63,32 @@ TEST_CASE("the text of a comparison") {
   require_in(text, "no ranking: there is only one model");
 }
 
+TEST_CASE("the sentence of a comparison") {
+  std::vector<RunRecord> runs = two_runs();
+  require_in(comparison_sentence(compare(runs, {})),
+             "dense: validation loss 3.1500 nats, the mean of 2 seeds, with the 95% interval");
+  for (RunRecord run : two_runs()) {
+    run.name = "wide-s" + std::to_string(run.config.run.seed);
+    run.config.model.ffn += 8;
+    // 0.2 lower with either seed, give or take 0.001: the interval excludes 0.
+    run.val_loss_nats.back().value -= 0.2 + 0.001 * double(run.config.run.seed);
+    runs.push_back(run);
+  }
+  const std::string ahead = comparison_sentence(compare(runs, {}));
+  require_in(ahead, "wide is 0.2015 nats below dense in validation loss at the end. ");
+  require_in(ahead,
+             "Over the seeds 1, 2 the 95% interval of the difference, [-0.2079, -0.1951] "
+             "nats, excludes 0. Held fixed: steps: 100 steps of 1,000 tokens.");
+  runs.back().val_loss_nats.back().value += 0.1;
+  require_in(comparison_sentence(compare(runs, {})),
+             "but no model is ahead beyond the seeds. Over the seeds 1, 2");
+  const RunRecord of_one[] = {runs[0], runs[2]};
+  require_in(comparison_sentence(compare(of_one, {})),
+             "One shared seed: the seed may cause the difference.");
+  runs.back().end = "";
+  REQUIRE(comparison_sentence(compare(runs, {})) == "No ranking: wide-s2 is not finished.");
+}
+
 TEST_CASE("an anchor with runs: facts, gaps from the largest step, matching settings") {
   const std::vector<RunRecord> runs = two_runs();
   const Comparison c = compare(runs, {});

@@ -131,6 +131,42 @@ TEST_CASE("experts are summed when they outnumber the rows") {
   REQUIRE(loads["sorted"][0][0] == Json({7, 3}));
 }
 
+TEST_CASE("runs of one configuration are one model, and what cannot be compared says why") {
+  const FakeRun a = fake("one"), b = fake("two");
+  const Json data = report_data({a.path, b.path}, {});
+  REQUIRE(data["models"].size() == 1);
+  REQUIRE(data["models"][0]["runs"] == Json({0, 1}));
+  REQUIRE(data["comparison"]["refused"].get<std::string>().find("with the same seed") !=
+          std::string::npos);
+  REQUIRE(data["differences"].empty());
+  REQUIRE(data["matrix"].is_null());
+  REQUIRE(page_title(data) == "Report of 2 runs");
+  const Json alone = report_data({a.path}, {});
+  REQUIRE(alone["comparison"].is_null());
+  REQUIRE(alone["runs"][0]["summary"]["loss_nats"] == 4.25);
+}
+
+TEST_CASE("samples are read by step, without a line that is half written") {
+  const FakeRun run = fake("samples");
+  REQUIRE(report_data({run.path}, {})["runs"][0]["samples"].empty());
+  write_file_atomic(run.path + "/samples.jsonl",
+                    "{\"step\": 9, \"prompt\": \"a\", \"text\": \"b\"}\n"
+                    "{\"step\": 9, \"prompt\": \"c\", \"text\": \"d\"}\n"
+                    "{\"step\": 20, \"prompt\": \"a\", \"text\": \"e\"}\n{\"step\": 30, \"pr");
+  const Json samples = report_data({run.path}, {})["runs"][0]["samples"];
+  REQUIRE(samples.size() == 2);
+  REQUIRE(samples[0]["texts"].size() == 2);
+  REQUIRE(samples[1]["texts"][0]["text"] == "e");
+}
+
+TEST_CASE("only a live page may fetch, and only from its own server") {
+  const Json data = Json::object();
+  REQUIRE(page_html(data, "x", "").find("connect-src") == std::string::npos);
+  const std::string live = page_html(data, "x", "", "poll();");
+  REQUIRE(live.find("; connect-src 'self'\">") != std::string::npos);
+  REQUIRE(live.find("<script>\npoll();\n</script>") > live.find("window.assayPage"));
+}
+
 TEST_CASE("limits can be shrunk only a few times") {
   ReportLimits limits;
   int rounds = 0;
@@ -170,6 +206,8 @@ TEST_CASE("a run without telemetry is kept among others, but an error on its own
   REQUIRE(data["runs"][1]["audit"]["total"] > 0);
   REQUIRE(report_warnings(data).size() == 1);
   REQUIRE_THROWS_AS(report_data({bad.path}, {}), UserError);
+  // A server waits for the first step.
+  REQUIRE(report_data({bad.path}, {}, NoTelemetry::kShow)["runs"].size() == 1);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Tables: the first column stays in place, and a shadow shows where there is more to the side.
 //
-//   {columns: [text], rows: [[cell]], raw: rows for the CSV if they differ, sums: first cells in bold}
+//   {columns: [text], rows: [[cell]], raw: {columns, rows} of the CSV if they differ, sums: first cells in bold}
 //   cell: text, a node, or null for a dash
 
 const cellNode = (tag, cell) => (cell instanceof Node ? element(tag, {}, cell) : element(tag, {textContent: cell ?? '–'}));
@@ -23,7 +23,7 @@ function csvButton(name, table) {
   button.setAttribute('aria-label', `download the table ${name} as CSV`);
   button.addEventListener('click', () => {
     const built = table();
-    download(name, {columns: built.columns.map(cellText), rows: built.raw || built.rows.map((row) => row.map(cellText))});
+    download(name, built.raw || {columns: built.columns.map(cellText), rows: built.rows.map((row) => row.map(cellText))});
   });
   return button;
 }
