@@ -112,7 +112,7 @@ if [[ -n $text ]]; then
   corpus=data-cache/$name
   bash tools/text_corpus.sh "$text" "$corpus" "$assay"
   here=$(pwd)
-  sets+=(--set data.synth=null --set "data.tokenizer=$here/$corpus/tokenizer.json"
+  sets+=(--set data.synth=null --set data.shuffle=true --set "data.tokenizer=$here/$corpus/tokenizer.json"
     --set "data.train=['$here/$corpus/corpus_train_*.bin']" --set "data.val=['$here/$corpus/corpus_val_*.bin']")
 else
   prompt=(--prompt "Once upon a time")
