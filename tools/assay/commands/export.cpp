@@ -120,8 +120,7 @@ void add_export_command(Commands& commands) {
       "Examples:\n"
       "  assay export runs/demo-moe -o exported\n"
       "  assay export runs/demo-moe/checkpoints/step-00000720 -o exported --dtype fp32\n"
-      "  python3 -c \"from transformers import AutoModelForCausalLM as A; "
-      "A.from_pretrained('exported')\"\n"
+      "transformers.AutoModelForCausalLM.from_pretrained('exported') opens the folder.\n"
       "docs/interop.md lists tensor names and comparisons; assay import is the way back.");
   commands.on_chosen(sub, [a] { return export_hf(*a); });
 }
