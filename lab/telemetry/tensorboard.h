@@ -23,8 +23,8 @@ inline constexpr const char* kEventFileStart = "events.out.tfevents.";
 inline constexpr const char* kEventFileEnd = ".assay";
 
 // Writes the event file into the folder, complete or not at all, and returns its path. Wall times
-// are those of the recorded events (checkpoint, resume, end), and between them follow the seconds of
-// training. UserError if nothing was logged.
+// are those of the recorded events (checkpoint, resume, end); between them they follow the seconds
+// of training. UserError if nothing was logged.
 std::string write_events(const TelemetryTables& tables, const std::string& folder);
 
 }  // namespace assay

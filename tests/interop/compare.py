@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares Assay with transformers and PyTorch, both ways, in fp32: logits position by position,
-losses, tokens, and ten training steps; reads an export to TensorBoard with its package. Needs a built program and the packages of requirements.txt;
-`bash tools/test.sh --interop` provides both.
+losses, tokens, and ten training steps. Reads an export to TensorBoard with its package. Needs a built
+program and the packages of requirements.txt; `bash tools/test.sh --interop` provides both.
 
     .venv-interop/bin/python tests/interop/compare.py [--record docs/interop.md]
 

@@ -104,7 +104,7 @@ def plant_odd_values(run):
     with sqlite3.connect(run / "telemetry.db") as db:
         db.execute("INSERT INTO eval VALUES (20, 'odd', 'inf', 9e999, 7), (20, 'odd', 'minus', -9e999, 7), (20, 'odd', 'nan', NULL, 7),"
                    " (20, 'odd', 'third', 1.0 / 3, 7), (20, 'odd', 'tiny', 5e-324, 7)")
-        db.execute("""INSERT INTO event VALUES (20, '2026-01-02T03:04:05Z', 'note', 'a "b", c' || char(10) || 'd')""")
+        db.execute("""INSERT INTO event VALUES (20, '', 'note', 'a "b", c' || char(10) || 'd')""")
     db.close()
 
 

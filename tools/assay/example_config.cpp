@@ -24,7 +24,7 @@ model:
   ffn: 256                   # inner width of the feed-forward part, where a layer has no experts
   vocab_size: 4096           # at least that of the tokenizer
   moe:                       # take this section out for a dense model
-    experts: 8               # per layer
+    experts: 4               # per layer
     top_k: 2                 # experts per token
     expert_ffn: 128          # inner width of one expert
     router:

@@ -25,9 +25,9 @@ constexpr const char* kDescription =
 
 constexpr const char* kFirstSteps =
     "First steps:\n"
-    "  bash tools/demo.sh            build, make a corpus, train three models, compare them\n"
-    "  assay train --example-config > my.yaml                     a configuration to edit\n"
-    "  assay COMMAND --help          arguments, options and defaults of a command\n"
+    "  bash tools/demo.sh                      train three models and compare them\n"
+    "  assay train --example-config > my.yaml  a configuration to edit\n"
+    "  assay COMMAND --help                    options of a command, with examples\n"
     "Exit codes: 0 done, 1 user error, 2 a verification failed, 3 stopped by a guard, 130 "
     "interrupted.";
 

@@ -368,6 +368,12 @@ void add_data_commands(Commands& commands) {
   CLI::App* data =
       commands.app.add_subcommand("data", "corpora: prepare, inspect, verify, generate");
   data->require_subcommand(1);
+  data->footer(
+      "Examples:\n"
+      "  assay data prepare texts --tokenizer mine/tokenizer.json -o mine\n"
+      "  assay data inspect mine\n"
+      "  assay data verify mine\n"
+      "docs/data.md goes from texts to a run.");
   add_prepare(commands, data);
   add_inspect(commands, data);
   add_verify(commands, data);

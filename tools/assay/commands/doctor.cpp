@@ -1,4 +1,5 @@
-// assay doctor: this machine's hardware, its measured limits, what is not available or slow, and what to do.
+// assay doctor: this machine's hardware, its measured limits, what is not available or slow, and
+// what to do.
 #include "tools/assay/doctor.h"
 
 #include <cstdio>

@@ -183,6 +183,11 @@ void add_receipt_commands(Commands& commands) {
   CLI::App* receipt = commands.app.add_subcommand(
       "receipt", "evidence for the results of a run or a matrix: make it, verify it");
   receipt->require_subcommand(1);
+  receipt->footer(
+      "Examples:\n"
+      "  assay receipt verify runs/moe             recompute every claim of a run\n"
+      "  assay receipt verify runs/moe --rerun 5   and train its first 5 steps again\n"
+      "docs/receipts.md says what a receipt can show.");
   add_make(commands, receipt);
   add_verify(commands, receipt);
 }

@@ -206,6 +206,10 @@ void add_tokenizer_commands(Commands& commands) {
   CLI::App* parent =
       commands.app.add_subcommand("tokenizer", "byte-level BPE: train, encode, decode");
   parent->require_subcommand(1);
+  parent->footer(
+      "Examples:\n"
+      "  assay tokenizer train texts --vocab-size 4096 -o mine/tokenizer.json\n"
+      "  assay tokenizer encode --tokenizer mine/tokenizer.json --text 'Once upon a time'");
   add_train(commands, parent);
   add_encode(commands, parent);
   add_decode(commands, parent);

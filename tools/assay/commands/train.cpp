@@ -171,11 +171,10 @@ void add_train_command(Commands& commands) {
       "  assay train models/presets/cpu/moe.yaml                    train on generated stories\n"
       "  assay train --example-config > my.yaml                     a configuration to edit\n"
       "  assay train models/presets/cpu/moe.yaml --set run.seed=2 --run runs/moe-seed2\n"
-      "  assay train models/presets/cpu/moe.yaml --plan             list the planned memory,\n"
-      "                                                             allocate nothing\n"
-      "Ctrl-C, SIGTERM or a closed terminal write a checkpoint (exit 130); the same command\n"
+      "  assay train models/presets/cpu/moe.yaml --plan             list the planned memory\n"
+      "Ctrl-C, SIGTERM or a closed terminal write a checkpoint (exit 130); the same command "
       "resumes from it. By default a checkpoint is also written every five minutes.\n"
-      "Exit 3: a guard stopped the run: the loss, a gradient or a quantised operand is NaN or\n"
+      "Exit 3: a guard stopped the run: the loss, a gradient or a quantised operand is NaN or "
       "infinite, or the routers collapsed by the rule of telemetry.collapse_stop.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;

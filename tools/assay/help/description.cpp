@@ -88,7 +88,7 @@ OptionDescription describe_option(const CLI::Option& given) {
   }
   option.required = given.get_required();
   option.repeated = given.get_expected_max() >= CLI::detail::expected_max_vector_size;
-  if (given.get_type_size() == 0) return option;
+  if (given.get_items_expected_max() == 0) return option;  // a flag
   read_type(given.get_type_name(), option);
   const auto named = named_values().find(option.names.back());
   if (named != named_values().end() && option.kind == ValueKind::kText) {
