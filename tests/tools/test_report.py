@@ -209,11 +209,11 @@ def check_seeds(browser, w):
 MATRIX = """
 name: small
 models: {dense: dense.yaml, moe: config.yaml}
-contracts: [{kind: steps, name: same}, {kind: activeDN, reference: dense, landings: [1], name: active}]
+contracts: [{kind: activeDN, reference: dense, landings: [1], name: active}, {kind: totalDN, reference: dense, landings: [1], name: total}]
 precisions: [fp32]
 seeds: [1, 2]
 claims: [{name: odd claim, measure: val_loss, of: moe, below: dense}, {measure: val_loss, of: moe, above: 0}]
-set: {run.steps: 8, schedule.warmup: 0, schedule.warmdown: 0, eval.every: 4, telemetry.probe_every: 0}
+set: {run.steps: 8, schedule.warmup: 0, schedule.warmdown: 0, eval.every: 4}
 """
 
 
@@ -235,7 +235,7 @@ def check_matrix(browser, w):
     expect(all(claim["name"] in claims and claim["verdict"] in claims for claim in summary["claims"]), claims)
     points = {(r["contract"], r["model"]): r for r in table(browser, "matrix-points")}
     row = summary["contracts"][0]["rows"][1]
-    expect(near(points["same", "moe"]["mean"], row["val_loss_nats"]["mean"], 1e-12) and near(points["same", "moe"]["low95"], row["val_loss_nats"]["interval95"][0], 1e-12), points)
+    expect(near(points["active", "moe"]["mean"], row["val_loss_nats"]["mean"], 1e-12) and near(points["active", "moe"]["low95"], row["val_loss_nats"]["interval95"][0], 1e-12), points)
     browser.click("#table-contract-active tbody tr:last-child .link")
     pressed = [b.text for b in browser.one("#legend").find_elements("css selector", "[aria-pressed=true]")]
     expect(len(pressed) == 1 and pressed[0].startswith("moe-active"), f"the curves of one row: {pressed}")
