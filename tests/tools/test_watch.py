@@ -26,7 +26,8 @@ from harness import ASSAY, ROOT, Workplace, assay, rows
 failures = []
 # Trains until it is stopped: hundreds of short steps per second.
 ENDLESS = ["--set", "run.steps=1000000", "--set", "run.checkpoint_every=0", "--set", "eval.every=100", "--set", "run.threads=1",
-           "--set", "model.hidden=32", "--set", "run.batch_tokens=512", "--set", "run.micro_batch=4"]
+           "--set", "model.hidden=32", "--set", "model.heads=1", "--set", "run.batch_tokens=512", "--set", "run.micro_batch=4"]
+processes = []  # ended with the test
 
 
 def expect(condition, what):
@@ -49,6 +50,7 @@ class Server:
     def __init__(self, *arguments):
         self.process = subprocess.Popen([str(ASSAY), "watch", *map(str, arguments)], cwd=ROOT, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        processes.append(self.process)
         self.url = self.process.stdout.readline().strip()
         found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", self.url)
         if not found:
@@ -72,7 +74,9 @@ class Server:
 
 
 def train(w, name, *more):
-    return subprocess.Popen(w.command(name, *ENDLESS, *more), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    trainer = subprocess.Popen(w.command(name, *ENDLESS, *more), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    processes.append(trainer)
+    return trainer
 
 
 def stop(trainer):
@@ -268,7 +272,11 @@ def main():
         check_ports(w)
         check_text(w)
         expect(writes(w.run("first")) == before, "assay watch wrote in the run")
-        check_page(w, keep)
+        try:
+            check_page(w, keep)
+        finally:
+            for process in processes:
+                process.kill()
     print("\n".join(failures) or "watch: ok")
     sys.exit(1 if failures else 0)
 
