@@ -1,4 +1,5 @@
-// Which sequences a step trains on, as a function of the step, so that a run can resume at any step.
+// Which sequences a step trains on, as a function of the step, so that a run can resume at any
+// step.
 //
 //   in order   the blocks of batch_tokens of one list of shards, one after the other (data.shuffle:
 //              false)

@@ -1,5 +1,5 @@
-// What a run reads, identified by its bytes: hashes of all shards and the tokenizer before the first
-// step, compared with the manifests beside them; and warnings about the data.
+// What a run reads, identified by its bytes: hashes of all shards and the tokenizer before the
+// first step, compared with the manifests beside them; and warnings about the data.
 #pragma once
 
 #include <string>
