@@ -1,4 +1,4 @@
-// bench_matmul [--filter TEXT] [--threads N] [--iters N] [--json]: GFLOP/s of the large cases in
+// bench_matmul: GFLOP/s of the large cases in
 // the linear layers' case lists, the share of this machine's matmul limit, and oneDNN's time for
 // the same dense product divided by ours (above 1: ours is faster); the two run alternately. A case
 // with a wrong result is not timed.
@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 
+#include "base/standard_output.h"
+#include "bench/options.h"
 #include "bench/peers/onednn.h"
 #include "machine/limits.h"
 #include "machine/openmp_wait_policy.h"
@@ -25,7 +25,7 @@ struct Options {
   std::string filter;
   int threads = omp_get_max_threads();
   int iters = 0;  // 0: as many as fit into kSecondsPerCase
-  enum class Output { kTable, kJson } output = Output::kTable;
+  bool json = false;
 };
 
 double microseconds_of(const std::function<void()>& f) {
@@ -88,7 +88,7 @@ bool correct(const OpInstance& instance) {
 void print_case(const Options& options, double limit, const OpCase& c, double flops, Result r,
                 const char* separator) {
   const double p50 = median(r.us), peer = median(r.peer_us), gflops = 1e-3 * flops / p50;
-  if (options.output == Options::Output::kJson) {
+  if (options.json) {
     std::printf(
         "%s\n  {\"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, \"gflops\": %.1f, "
         "\"share_of_limit\": %.4f, \"onednn_p50_us\": %.3f}",
@@ -101,33 +101,16 @@ void print_case(const Options& options, double limit, const OpCase& c, double fl
               p50, r.us[0], gflops, 100 * gflops / limit, ratio);
 }
 
-int run(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--json") {
-      options.output = Options::Output::kJson;
-    } else if (flag == "--filter" && i + 1 < argc) {
-      options.filter = argv[++i];
-    } else if (flag == "--threads" && i + 1 < argc) {
-      options.threads = std::max(1, std::atoi(argv[++i]));
-    } else if (flag == "--iters" && i + 1 < argc) {
-      options.iters = std::max(1, std::atoi(argv[++i]));
-    } else {
-      std::fprintf(stderr,
-                   "usage: bench_matmul [--filter TEXT] [--threads N] [--iters N] [--json]\n");
-      return flag == "--help" ? 0 : 1;
-    }
-  }
+int run(const Options& options) {
   omp_set_num_threads(options.threads);  // for oneDNN
   CaseWorkspace workspace;
   const Exec on{.threads = options.threads, .workspace = workspace.view()};
   const double bf16_limit = measured_matmul_limit_gflops(on, LimitType::kBf16);
   const double float_limit = measured_matmul_limit_gflops(on, LimitType::kFloat);
-  const bool json = options.output == Options::Output::kJson;
-  std::printf(json ? "{\"threads\": %d, \"bf16_limit_gflops\": %.1f, \"float_limit_gflops\": %.1f, "
-                     "\"cases\": ["
-                   : "%d threads, matmul limit %.0f GFLOP/s bf16, %.0f GFLOP/s float\n",
+  std::printf(options.json
+                  ? "{\"threads\": %d, \"bf16_limit_gflops\": %.1f, \"float_limit_gflops\": %.1f, "
+                    "\"cases\": ["
+                  : "%d threads, matmul limit %.0f GFLOP/s bf16, %.0f GFLOP/s float\n",
               options.threads, bf16_limit, float_limit);
   int done = 0, wrong = 0;
   for (const char* op : {"linear", "grouped_linear", "grouped_swiglu"}) {
@@ -149,7 +132,7 @@ int run(int argc, char** argv) {
       std::fflush(stdout);
     }
   }
-  if (json) std::printf("\n]}\n");
+  if (options.json) std::printf("\n]}\n");
   if (done == 0) std::fprintf(stderr, "bench_matmul: no case matches\n");
   return done == 0 || wrong > 0;
 }
@@ -159,5 +142,20 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   assay::ensure_passive_waiting(argv);
-  return assay::run(argc, argv);
+  assay::Options o;
+  assay::BenchOptions options(
+      "bench_matmul",
+      "GFLOP/s of the large cases of the linear layers on the CPU, with the share of this\n"
+      "machine's matmul limit and, where oneDNN is installed, the ratio to its time (above\n"
+      "1: ours is faster). A case with a wrong result is not timed. Needs no GPU.");
+  options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
+  options.add("--threads", o.threads, "CPU threads (default: all cores)");
+  options.add("--iters", o.iters, "timed runs per case (default: as many as fit into 0.5 s)");
+  options.add("--json", o.json, "print one JSON object on stdout");
+  if (const auto status = options.parse(argc, argv)) return *status;
+  try {
+    return assay::finish_standard_output(assay::run(o));
+  } catch (const std::exception& error) {
+    return assay::print_bench_error(error);
+  }
 }

@@ -1,4 +1,4 @@
-// bench_quantise [--filter TEXT] [--threads N] [--iters N] [--json] [--grids]: the time of the
+// bench_quantise: the time of the
 // quantisers' large cases, with the share of this machine's copy bandwidth, and the relative RMS
 // error of each recipe's format on N(0, 1), 4096 x 4096. A case with a wrong result is not timed.
 // --grids instead prints, as JSON, the numbers of each element format and what magnitudes round to;
@@ -9,8 +9,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 
+#include "base/standard_output.h"
+#include "bench/options.h"
 #include "machine/limits.h"
 #include "machine/openmp_wait_policy.h"
 #include "ops/amax.h"
@@ -29,7 +30,7 @@ struct Options {
   std::string filter;
   int threads = omp_get_max_threads();
   int iters = 0;  // 0: as many as fit into kSecondsPerCase
-  enum class Output { kTable, kJson } output = Output::kTable;
+  bool json = false, grids = false;
 };
 
 std::vector<double> measure(const std::function<void()>& f, int iters) {
@@ -56,7 +57,7 @@ bool correct(const OpInstance& instance) {
 void print_case(const Options& options, double copy, const OpCase& c, const Cost& cost,
                 const std::vector<double>& us, const char* separator) {
   const double p50 = us[us.size() / 2], gb = 1e-3 * cost.bytes / p50;
-  if (options.output == Options::Output::kJson) {
+  if (options.json) {
     std::printf(
         "%s\n  {\"case\": \"%s\", \"p50_us\": %.3f, \"min_us\": %.3f, \"gb_per_s\": %.3f, "
         "\"share_of_copy\": %.4f}",
@@ -92,10 +93,9 @@ double relative_rms(Exec on, const QuantFormat& f, const View<const float, 2>& x
 }
 
 void print_errors(const Options& options, Exec on) {
-  const bool json = options.output == Options::Output::kJson;
   Workbench bench;
   const View<const float, 2> x = bench.in<float, 2>("normal", {kWidth, kWidth});
-  if (!json)
+  if (!options.json)
     std::printf("\nrelative RMS error on N(0, 1), %ld x %ld\n", long(kWidth), long(kWidth));
   const char* separator = "";
   for (const auto& [name, format] : kRecipeFormats) {
@@ -106,10 +106,11 @@ void print_errors(const Options& options, Exec on) {
       percent[int(r)] = 100 * relative_rms(on, f, x);
     }
     std::printf(
-        json ? "%s\n  {\"format\": \"%s\", \"nearest_percent\": %.4f, \"stochastic_percent\": %.4f}"
-             : "%s%-14s | nearest %7.3f%% | stochastic %7.3f%%\n",
+        options.json
+            ? "%s\n  {\"format\": \"%s\", \"nearest_percent\": %.4f, \"stochastic_percent\": %.4f}"
+            : "%s%-14s | nearest %7.3f%% | stochastic %7.3f%%\n",
         separator, name, percent[0], percent[1]);
-    if (json) separator = ",";
+    if (options.json) separator = ",";
   }
 }
 
@@ -140,32 +141,13 @@ int print_grids() {
   return 0;
 }
 
-int run(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--grids") return print_grids();
-    if (flag == "--json") {
-      options.output = Options::Output::kJson;
-    } else if (flag == "--filter" && i + 1 < argc) {
-      options.filter = argv[++i];
-    } else if (flag == "--threads" && i + 1 < argc) {
-      options.threads = std::max(1, std::atoi(argv[++i]));
-    } else if (flag == "--iters" && i + 1 < argc) {
-      options.iters = std::max(1, std::atoi(argv[++i]));
-    } else {
-      std::fprintf(stderr,
-                   "usage: bench_quantise [--filter TEXT] [--threads N] [--iters N] [--json] "
-                   "[--grids]\n");
-      return flag == "--help" ? 0 : 1;
-    }
-  }
+int run(const Options& options) {
+  if (options.grids) return print_grids();
   CaseWorkspace workspace;
   const Exec on{.threads = options.threads, .workspace = workspace.view()};
   const double copy = measured_copy_gb_per_s(on);
-  const bool json = options.output == Options::Output::kJson;
-  std::printf(json ? "{\"threads\": %d, \"copy_gb_per_s\": %.3f, \"cases\": ["
-                   : "%d threads, copy bandwidth %.1f GB/s (read + written)\n",
+  std::printf(options.json ? "{\"threads\": %d, \"copy_gb_per_s\": %.3f, \"cases\": ["
+                           : "%d threads, copy bandwidth %.1f GB/s (read + written)\n",
               options.threads, copy);
   int done = 0, wrong = 0;
   for (const auto& list : {op_cases("amax"), op_cases("hadamard"), op_cases("quantise"),
@@ -188,9 +170,9 @@ int run(int argc, char** argv) {
       std::fflush(stdout);
     }
   }
-  if (json) std::printf("\n], \"errors\": [");
+  if (options.json) std::printf("\n], \"errors\": [");
   print_errors(options, on);
-  if (json) std::printf("\n]}\n");
+  if (options.json) std::printf("\n]}\n");
   return wrong > 0;
 }
 
@@ -199,5 +181,23 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   assay::ensure_passive_waiting(argv);
-  return assay::run(argc, argv);
+  assay::Options o;
+  assay::BenchOptions options(
+      "bench_quantise",
+      "Time of the quantisers' large cases on the CPU, with the share of this machine's\n"
+      "copy bandwidth, and the relative RMS error of each recipe's format on N(0, 1). A\n"
+      "case with a wrong result is not timed. Needs no GPU.");
+  options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
+  options.add("--threads", o.threads, "CPU threads (default: all cores)");
+  options.add("--iters", o.iters, "timed runs per case (default: as many as fit into 0.5 s)");
+  options.add("--grids", o.grids,
+              "instead print, as JSON, the numbers of each element format and what magnitudes "
+              "round to (docs/images/number_grids.py draws them)");
+  options.add("--json", o.json, "print one JSON object on stdout");
+  if (const auto status = options.parse(argc, argv)) return *status;
+  try {
+    return assay::finish_standard_output(assay::run(o));
+  } catch (const std::exception& error) {
+    return assay::print_bench_error(error);
+  }
 }

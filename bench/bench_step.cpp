@@ -1,7 +1,6 @@
 // bench_step: tokens/s of a whole optimizer step (forward, backward, norm, clip, AdamW, packing) on
 // random tokens, the share of the measured matmul limit, and where the time goes. The shapes are
 // those of bench/peers, or of a configuration.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -11,6 +10,8 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/standard_output.h"
+#include "bench/options.h"
 #include "cuda/profile.h"
 #include "cuda/transfer.h"
 #include "engine/config/yaml.h"
@@ -74,11 +75,15 @@ Config config_of(const Options& o) {
   return c;
 }
 
-// Refuses shape options together with --config, which sets the shapes.
-void require_no_shapes(const CLI::Option_group& shapes) {
-  for (const CLI::Option* option : shapes.get_options()) {
-    if (option->count() == 0) continue;
-    const std::string name = option->get_name();
+// The options of the model's shapes.
+constexpr const char* kShapes[] = {"--model", "--layers", "--hidden",     "--heads",
+                                   "--ffn",   "--vocab",  "--sequence",   "--experts",
+                                   "--top-k", "--shared", "--expert-ffn", "--router"};
+
+// Refuses them together with --config, which sets the shapes.
+void require_no_shapes(const BenchOptions& options) {
+  for (const std::string name : kShapes) {
+    if (!options.given(name)) continue;
     throw UserError(name + " is given with --config, which sets the shapes",
                     "leave " + name + " out, or set it in a copy of the configuration");
   }
@@ -317,46 +322,45 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   assay::ensure_passive_waiting(argv);
-  CLI::App app{"Speed of one optimizer step of a small decoder on random tokens."};
   assay::Options o;
-  app.add_option("--config", o.config,
-                 "a configuration file: its model, precision, sequence and micro_batch")
-      ->check(CLI::ExistingFile);
-  app.add_option("--device", o.device, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  app.add_option("--micro-batches", o.micro_batches, "micro-batches per step")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--recipe", o.recipe, "overrides precision.recipe");
-  app.add_option("--products", o.products, "overrides precision.products: decoded, native")
-      ->check(CLI::IsMember({"decoded", "native"}));
-  app.add_option("--steps", o.steps, "timed steps");
-  app.add_option("--warmup", o.warmup, "untimed steps first");
-  app.add_option("--threads", o.threads, "CPU threads; 0 = all cores");
-  app.add_option("--batch", o.batch, "sequences per micro-batch (default 8, or as configured)");
-  CLI::Option_group& shapes = *app.add_option_group("shapes", "the model, without --config");
-  shapes.add_option("--model", o.model, "dense or moe")->check(CLI::IsMember({"dense", "moe"}));
-  shapes.add_option("--layers", o.layers);
-  shapes.add_option("--hidden", o.hidden);
-  shapes.add_option("--heads", o.heads);
-  shapes.add_option("--ffn", o.ffn);
-  shapes.add_option("--vocab", o.vocab);
-  shapes.add_option("--sequence", o.sequence);
-  shapes.add_option("--experts", o.experts);
-  shapes.add_option("--top-k", o.top_k);
-  shapes.add_option("--shared", o.shared);
-  shapes.add_option("--expert-ffn", o.expert_ffn);
-  shapes.add_option("--router", o.router, "softmax with aux and z losses, or sigmoid with a bias")
-      ->check(CLI::IsMember({"softmax", "sigmoid"}));
-  app.add_flag("--profile", o.profile, "time per op (adds a little)");
-  app.add_flag("--sampled", o.sampled,
-               "also time as many steps sampled for telemetry, alternating with the others");
-  app.add_flag("--json", o.json, "one JSON object on stdout");
-  CLI11_PARSE(app, argc, argv);
+  assay::BenchOptions options(
+      "bench_step",
+      "Tokens per second of a whole optimizer step on random tokens, with the share of the\n"
+      "measured matmul limit. Needs a GPU only for --device cuda.");
+  options.add("--config", "FILE", o.config,
+              "a configuration: its model, precision, sequence and micro_batch");
+  options.add("--device", "{auto,cpu,cuda}", o.device,
+              "where it runs (default: cpu); auto: the GPU if one is usable");
+  options.add("--micro-batches", o.micro_batches, "micro-batches per step (default: 1)");
+  options.add("--recipe", "TEXT", o.recipe, "overrides precision.recipe (default: auto)");
+  options.add("--products", "{decoded,native}", o.products, "overrides precision.products");
+  options.add("--steps", o.steps, "timed steps (default: 20)");
+  options.add("--warmup", o.warmup, "untimed steps first (default: 3)", 0);
+  options.add("--threads", o.threads, "CPU threads (default: 0, all cores)", 0);
+  options.add("--batch", o.batch, "sequences per micro-batch (default: 8, or as configured)");
+  options.add("--profile", o.profile, "also print the time of each op (adds a little)");
+  options.add("--sampled", o.sampled,
+              "also time as many steps sampled for telemetry, alternating with the others");
+  options.add("--json", o.json, "print one JSON object on stdout");
+  options.section("The model, without --config");
+  options.add("--model", "{dense,moe}", o.model, "default: dense");
+  options.add("--layers", o.layers, "default: 6");
+  options.add("--hidden", o.hidden, "default: 256");
+  options.add("--heads", o.heads, "default: 8");
+  options.add("--ffn", o.ffn, "default: 768");
+  options.add("--vocab", o.vocab, "default: 8192");
+  options.add("--sequence", o.sequence, "default: 256");
+  options.add("--experts", o.experts, "default: 4");
+  options.add("--top-k", o.top_k, "default: 2");
+  options.add("--shared", o.shared, "shared experts (default: 0)", 0);
+  options.add("--expert-ffn", o.expert_ffn, "default: 384");
+  options.add("--router", "{softmax,sigmoid}", o.router,
+              "softmax with aux and z losses (the default), or sigmoid with a bias");
+  if (const auto status = options.parse(argc, argv)) return *status;
   try {
-    if (!o.config.empty()) assay::require_no_shapes(shapes);
-    return assay::run(o);
-  } catch (const assay::UserError& error) {
-    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
-    return 1;
+    if (!o.config.empty()) assay::require_no_shapes(options);
+    return assay::finish_standard_output(assay::run(o));
+  } catch (const std::exception& error) {
+    return assay::print_bench_error(error);
   }
 }

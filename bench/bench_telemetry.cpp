@@ -3,7 +3,6 @@
 // with synthetic loads.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,6 +15,8 @@
 #include <thread>
 
 #include "base/random.h"
+#include "base/standard_output.h"
+#include "bench/options.h"
 #include "engine/optimizer.h"
 #include "engine/telemetry/router_telemetry.h"
 #include "engine/telemetry/telemetry.h"
@@ -317,26 +318,34 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   assay::ensure_passive_waiting(argv);
-  CLI::App app{"What telemetry costs: time per step and bytes on disk."};
   assay::Options o;
-  app.add_option("--recipe", o.recipe, "auto, bf16 or fp32");
-  app.add_option("--steps", o.steps, "timed pairs of steps");
-  app.add_option("--warmup", o.warmup, "untimed steps first");
-  app.add_option("--logged", o.logged, "synthetic steps written to telemetry.db");
-  app.add_option("--threads", o.threads, "CPU threads; 0 = all cores");
-  app.add_option("--layers", o.layers);
-  app.add_option("--hidden", o.hidden);
-  app.add_option("--heads", o.heads);
-  app.add_option("--vocab", o.vocab);
-  app.add_option("--sequence", o.sequence);
-  app.add_option("--batch", o.batch);
-  app.add_option("--experts", o.experts);
-  app.add_option("--top-k", o.top_k);
-  app.add_option("--expert-ffn", o.expert_ffn);
-  app.add_option("--window", o.window);
-  app.add_option("--probe-every", o.probe_every);
-  app.add_option("--load-tokens", o.load_tokens, "tokens of a synthetic step");
-  app.add_flag("--json", o.json, "one JSON object on stdout");
-  CLI11_PARSE(app, argc, argv);
-  return assay::run(o);
+  assay::BenchOptions options(
+      "bench_telemetry",
+      "What telemetry of routers costs on the CPU: time per step, part by part, and the\n"
+      "size of telemetry.db with synthetic loads. Needs no GPU.");
+  options.add("--recipe", "{auto,bf16,fp32}", o.recipe, "number format (default: auto)");
+  options.add("--steps", o.steps, "timed pairs of steps (default: 40)");
+  options.add("--warmup", o.warmup, "untimed steps first (default: 3)", 0);
+  options.add("--logged", o.logged, "synthetic steps written to telemetry.db (default: 1000)");
+  options.add("--threads", o.threads, "CPU threads (default: 0, all cores)", 0);
+  options.add("--json", o.json, "print one JSON object on stdout");
+  options.section("The model and its telemetry");
+  options.add("--layers", o.layers, "default: 12");
+  options.add("--hidden", o.hidden, "default: 64");
+  options.add("--heads", o.heads, "default: 2");
+  options.add("--vocab", o.vocab, "default: 4096");
+  options.add("--sequence", o.sequence, "default: 256");
+  options.add("--batch", o.batch, "sequences per step (default: 16)");
+  options.add("--experts", o.experts, "default: 4096");
+  options.add("--top-k", o.top_k, "default: 7");
+  options.add("--expert-ffn", o.expert_ffn, "default: 16");
+  options.add("--window", o.window, "telemetry.window (default: 100)");
+  options.add("--probe-every", o.probe_every, "telemetry.probe_every (default: 10)");
+  options.add("--load-tokens", o.load_tokens, "tokens of a synthetic step (default: 524288)");
+  if (const auto status = options.parse(argc, argv)) return *status;
+  try {
+    return assay::finish_standard_output(assay::run(o));
+  } catch (const std::exception& error) {
+    return assay::print_bench_error(error);
+  }
 }

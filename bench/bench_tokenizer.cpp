@@ -1,15 +1,16 @@
-// bench_tokenizer [--text FILE] [--tokenizer PATH] [--mb N] [--iters N] [--json]: megabytes per
+// bench_tokenizer: megabytes per
 // second on one core for the pre-split, encoding and decoding, and seconds to train an 8,192-token
 // vocabulary. The text is a file or generated stories; the tokenizer is given or just trained. A
 // text that does not decode to itself is not timed.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/standard_output.h"
+#include "bench/options.h"
 #include "data/bpe_train.h"
 #include "data/synth.h"
 #include "data/tokenizer_files.h"
@@ -23,30 +24,8 @@ struct Options {
   std::string text, tokenizer;
   double megabytes = 10;
   int iters = 5;
-  enum class Output { kTable, kJson } output = Output::kTable;
+  bool json = false;
 };
-
-Options parse(int argc, char** argv) {
-  Options o;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--json") {
-      o.output = Options::Output::kJson;
-      continue;
-    }
-    const bool known =
-        flag == "--text" || flag == "--tokenizer" || flag == "--mb" || flag == "--iters";
-    if (!known || i + 1 == argc)
-      throw UserError("bench_tokenizer does not take " + flag,
-                      "flags: --text FILE, --tokenizer PATH, --mb N, --iters N, --json");
-    const char* value = argv[++i];
-    if (flag == "--text") o.text = value;
-    if (flag == "--tokenizer") o.tokenizer = value;
-    if (flag == "--mb") o.megabytes = std::max(0.1, std::atof(value));
-    if (flag == "--iters") o.iters = std::max(1, std::atoi(value));
-  }
-  return o;
-}
 
 // Repeats the given file as often as needed, or generates stories.
 std::string make_text(const Options& o) {
@@ -77,7 +56,7 @@ Timing seconds(int iters, const std::function<void()>& f) {
 }
 
 void report(const Options& o, const char* what, const Timing& t, double megabytes) {
-  if (o.output == Options::Output::kJson) {
+  if (o.json) {
     std::printf(
         "{\"bench\": \"%s\", \"seconds_p50\": %.6f, \"seconds_min\": %.6f, \"mb_per_s\": %.3f}\n",
         what, t.p50, t.min, megabytes / t.p50);
@@ -120,8 +99,8 @@ int run(const Options& o) {
                  }),
          megabytes);
   report(o, "decode", seconds(o.iters, [&] { tokenizer.decode(tokens); }), megabytes);
-  if (o.output == Options::Output::kTable)
-    std::printf("%zu tokens, %.2f bytes a token, %.2f bytes a piece\n", tokens.size(),
+  if (!o.json)
+    std::printf("%zu tokens, %.2f bytes per token, %.2f bytes per piece\n", tokens.size(),
                 static_cast<double>(text.size()) / static_cast<double>(tokens.size()),
                 static_cast<double>(text.size()) * o.iters / static_cast<double>(pieces));
   return 0;
@@ -131,10 +110,21 @@ int run(const Options& o) {
 }  // namespace assay
 
 int main(int argc, char** argv) {
+  assay::Options o;
+  assay::BenchOptions options(
+      "bench_tokenizer",
+      "MB/s of the tokenizer on one core: pre-split, encoding, decoding, and the time to\n"
+      "train a vocabulary of 8192. A text that does not decode to itself is not timed.\n"
+      "Needs no GPU.");
+  options.add("--text", "FILE", o.text, "a text file (default: generated stories)");
+  options.add("--tokenizer", "FILE", o.tokenizer, "tokenizer.json (default: the one just trained)");
+  options.add("--mb", o.megabytes, "megabytes of text; a shorter file is repeated (default: 10)");
+  options.add("--iters", o.iters, "timed runs of each part (default: 5)");
+  options.add("--json", o.json, "print one JSON object per line on stdout");
+  if (const auto status = options.parse(argc, argv)) return *status;
   try {
-    return assay::run(assay::parse(argc, argv));
-  } catch (const assay::UserError& error) {
-    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
-    return 1;
+    return assay::finish_standard_output(assay::run(o));
+  } catch (const std::exception& error) {
+    return assay::print_bench_error(error);
   }
 }

@@ -34,5 +34,15 @@ find_package(CLI11 QUIET)                      # the command line: tools
 assay_require(CLI11_FOUND CLI11 libcli11-dev)
 pkg_check_modules(HTTPLIB QUIET IMPORTED_TARGET cpp-httplib)  # the server of assay watch: tools
 assay_require(HTTPLIB_FOUND cpp-httplib libcpp-httplib-dev)
-find_package(Catch2 2 QUIET)                   # tests
-assay_require(Catch2_FOUND "Catch2 2" catch2)
+
+# Catch2 2 or 3, for the tests alone. A request for either version refuses the other one.
+find_package(Catch2 QUIET)
+if(NOT Catch2_FOUND OR Catch2_VERSION VERSION_LESS 2)
+  set(assay_no_catch "Catch2 (2 or 3) was not found (Debian: apt-get install catch2)")
+  if(ASSAY_TESTS STREQUAL "AUTO")
+    set(ASSAY_HAS_TESTS OFF)
+    message(STATUS "Tests: off, ${assay_no_catch}")
+  elseif(ASSAY_TESTS)
+    message(FATAL_ERROR "ASSAY_TESTS is ON and ${assay_no_catch}. Install it, or leave the tests out: -DASSAY_TESTS=OFF")
+  endif()
+endif()

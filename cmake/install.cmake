@@ -2,18 +2,46 @@
 # package that find_package(assay) reads.
 #
 #   bin/assay   include/assay/<layer>/*.h   lib/libassay_*.a   share/assay/presets   lib/cmake/assay
+#   share/man/man1/assay.1   share/bash-completion/completions/assay   share/zsh/site-functions/_assay
+#
+# The component `program` is what running needs (cmake --install build --component program); the
+# Debian package is made of it (cmake/package.cmake).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(ASSAY_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/assay)
 
+# What follows has the component `development`, unless it says `program`.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(assay_layers base cuda ops machine data engine models eval interop lab session)
 foreach(layer ${assay_layers})
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/assay
           FILES_MATCHING PATTERN "*.h" PATTERN presets EXCLUDE PATTERN web EXCLUDE)
 endforeach()
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/presets DESTINATION ${CMAKE_INSTALL_DATADIR}/assay)
-install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/assay)
-install(TARGETS assay RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS assay RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/assay COMPONENT program)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/presets DESTINATION ${CMAKE_INSTALL_DATADIR}/assay COMPONENT program)
+# In a checkout the presets keep corpora in its data-cache. Installed ones belong to nobody: the
+# user's cache takes its place.
+install(CODE "
+  file(GLOB_RECURSE presets \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/assay/presets/*.yaml\")
+  foreach(preset IN LISTS presets)
+    file(READ \"\${preset}\" text)
+    string(REGEX REPLACE \"([.][.]/)+data-cache( +# at the repository's root)?\" \"~/.cache/assay\" installed \"\${text}\")
+    if(NOT text STREQUAL installed)
+      file(WRITE \"\${preset}\" \"\${installed}\")
+    endif()
+  endforeach()" COMPONENT program)
+
+# The program prints its man page and its completion scripts, so they are made when it is installed.
+function(assay_install_printed arguments folder name)
+  set(made ${CMAKE_BINARY_DIR}/printed/${name})
+  install(CODE "file(MAKE_DIRECTORY \"${CMAKE_BINARY_DIR}/printed\")
+    execute_process(COMMAND \"$<TARGET_FILE:assay>\" ${arguments} OUTPUT_FILE \"${made}\" COMMAND_ERROR_IS_FATAL ANY)")
+  install(FILES ${made} DESTINATION ${folder})
+endfunction()
+assay_install_printed("man" ${CMAKE_INSTALL_MANDIR}/man1 assay.1)
+assay_install_printed("completion bash" ${CMAKE_INSTALL_DATADIR}/bash-completion/completions assay)
+assay_install_printed("completion zsh" ${CMAKE_INSTALL_DATADIR}/zsh/site-functions _assay)
 
 # The CUDA bodies are object libraries, as in the build: a program that links assay_ops_gpu has them
 # in place of the weak bodies that refuse (ops/gpu/absent.h).

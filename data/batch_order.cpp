@@ -6,6 +6,7 @@
 #include "base/math.h"
 #include "data/loader.h"
 #include "data/mixture.h"
+#include "data/sequence_order.h"
 
 namespace assay {
 
@@ -30,24 +31,34 @@ void check_all_tokens(const ShardBlocks& blocks, int64_t vocab_size) {
                   "resume with the files and the run.batch_tokens that the run was started with");
 }
 
+// The number of blocks in an epoch. UserError if it is less than `needed`.
+int64_t enough_blocks(const LoaderConfig& c, const ShardBlocks& blocks, int64_t needed) {
+  if (c.files.empty())
+    throw UserError("data.train names no shard",
+                    "give files, or write shards with: assay data prepare");
+  if (blocks.blocks() >= needed) return blocks.blocks();
+  const std::string has =
+      needed == 1
+          ? strprintf("the longest of %zu shards has %ld tokens, run.batch_tokens %ld needs %ld",
+                      blocks.shards().size(), static_cast<long>(blocks.longest_tokens()),
+                      static_cast<long>(c.batch_tokens), static_cast<long>(c.batch_tokens + 1))
+          : strprintf("%zu shards have %ld sequences of %ld tokens, run.batch_tokens %ld needs %ld",
+                      blocks.shards().size(), static_cast<long>(blocks.blocks()),
+                      static_cast<long>(c.sequence), static_cast<long>(c.batch_tokens),
+                      static_cast<long>(needed));
+  throw UserError("the training data is shorter than a batch: " + has,
+                  "use more text or a smaller run.batch_tokens");
+}
+
 class InOrder : public BatchOrder {
  public:
   explicit InOrder(const LoaderConfig& c)
-      : blocks_(c.files, c.batch_tokens),
+      : blocks_(c.files, c.batch_tokens, c.hashed),
         batch_tokens_(c.batch_tokens),
         rank_(c.rank),
         rank_tokens_(c.batch_tokens / c.ranks),
         vocab_size_(c.vocab_size) {
-    if (c.files.empty())
-      throw UserError("data.train names no shard",
-                      "give files, or write shards with: assay data prepare");
-    if (blocks_.blocks() == 0)
-      throw UserError(
-          strprintf("the training data is shorter than a batch: the longest of %zu shards has %ld "
-                    "tokens, run.batch_tokens %ld needs %ld",
-                    blocks_.shards().size(), static_cast<long>(blocks_.longest_tokens()),
-                    static_cast<long>(batch_tokens_), static_cast<long>(batch_tokens_ + 1)),
-          "use more text or a smaller run.batch_tokens");
+    enough_blocks(c, blocks_, 1);
     if (token_bytes_of(blocks_) <= kScanBytes) check_all_tokens(blocks_, vocab_size_);
   }
 
@@ -88,6 +99,97 @@ class InOrder : public BatchOrder {
   int64_t vocab_size_;
 };
 
+// A row of sequences: the tokens of all of them, then the targets of all of them.
+class SequenceRow {
+ public:
+  SequenceRow(int64_t sequences, int64_t sequence, int64_t vocab_size)
+      : sequences_(sequences),
+        sequence_(sequence),
+        vocab_size_(vocab_size),
+        tokens_(static_cast<size_t>(sequence + 1)) {}
+
+  int64_t target_at() const { return sequences_ * sequence_; }
+  int64_t row_tokens() const { return 2 * target_at(); }
+
+  // Reads a block of one sequence to place i of the row.
+  void read(const ShardBlocks& from, int64_t block, int64_t i, View<int32_t, 1> row,
+            View<std::byte, 1> raw) {
+    from.read(from.cursor_of(block), 0, vocab_size_, {tokens_.data(), {sequence_ + 1}}, raw);
+    int32_t* token = row.data + i * sequence_;
+    std::copy_n(tokens_.data(), sequence_, token);
+    std::copy_n(tokens_.data() + 1, sequence_, token + target_at());
+  }
+
+ private:
+  int64_t sequences_;
+  int64_t sequence_;
+  int64_t vocab_size_;
+  std::vector<int32_t> tokens_;  // (sequence + 1)
+};
+
+std::string epoch_line(int64_t epoch, const std::string& of, int64_t sequences, int64_t sequence,
+                       Shuffle shuffle) {
+  return strprintf(shuffle == Shuffle::kYes
+                       ? "data: epoch %ld%s begins: the same %ld sequences of %ld tokens in a new "
+                         "order"
+                       : "data: epoch %ld%s begins, the same %ld sequences of %ld tokens again",
+                   static_cast<long>(epoch), of.c_str(), static_cast<long>(sequences),
+                   static_cast<long>(sequence));
+}
+
+class Shuffled : public BatchOrder {
+ public:
+  explicit Shuffled(const LoaderConfig& c)
+      : blocks_(c.files, c.sequence, c.hashed),
+        sequence_(c.sequence),
+        step_sequences_(c.batch_tokens / c.sequence),
+        rank_sequences_(step_sequences_ / c.ranks),
+        first_(c.rank * rank_sequences_),
+        row_(rank_sequences_, c.sequence, c.vocab_size),
+        order_(enough_blocks(c, blocks_, step_sequences_), c.seed) {
+    if (token_bytes_of(blocks_) <= kScanBytes) check_all_tokens(blocks_, c.vocab_size);
+  }
+
+  int64_t row_tokens() const override { return row_.row_tokens(); }
+  int64_t target_at() const override { return row_.target_at(); }
+  int64_t raw_bytes() const override { return (sequence_ + 1) * blocks_.token_bytes(); }
+  void read(int64_t step, View<int32_t, 1> row, View<std::byte, 1> raw) override {
+    const int64_t begin = step * step_sequences_ + first_;
+    for (int64_t i = 0; i < rank_sequences_; ++i)
+      row_.read(blocks_, order_.at(begin + i), i, row, raw);
+  }
+
+  int64_t batches_per_epoch() const override { return blocks_.blocks() / step_sequences_; }
+  Cursor cursor_of(int64_t step) const override {
+    return {.batch = step, .epoch = step * step_sequences_ / blocks_.blocks()};
+  }
+  int64_t step_of(const Cursor& c) const override {
+    if (c.batch < 0 || c != cursor_of(c.batch))
+      throw_no_step(strprintf("step %ld in shard %ld (epoch %ld): %ld shuffled sequences",
+                              static_cast<long>(c.batch), static_cast<long>(c.shard),
+                              static_cast<long>(c.epoch), static_cast<long>(blocks_.blocks())));
+    return c.batch;
+  }
+  std::vector<std::string> begins_again(int64_t step) override {
+    const int64_t sequences = blocks_.blocks(), end = (step + 1) * step_sequences_;
+    const int64_t before = ceil_div(step * step_sequences_, sequences);
+    const int64_t begun = ceil_div(end, sequences);
+    if (step == 0 || begun == before) return {};
+    return {epoch_line(begun, "", sequences, sequence_, Shuffle::kYes)};
+  }
+  std::span<const SourceUse> use(int64_t) override { return {}; }
+  std::vector<int64_t> source_sequences() const override { return {}; }
+
+ private:
+  ShardBlocks blocks_;
+  int64_t sequence_;
+  int64_t step_sequences_;  // of all ranks
+  int64_t rank_sequences_;
+  int64_t first_;    // of this rank in a step
+  SequenceRow row_;  // used by the loader's thread
+  SequenceOrder order_;
+};
+
 std::vector<double> weights_of(const std::vector<MixtureSource>& sources) {
   std::vector<double> weights;
   for (const MixtureSource& source : sources) weights.push_back(source.weight);
@@ -99,22 +201,25 @@ class Mixed : public BatchOrder {
   explicit Mixed(const LoaderConfig& c)
       : mixture_(weights_of(c.mixture), c.batch_tokens / c.sequence, c.seed),
         sequence_(c.sequence),
+        shuffle_(c.shuffle),
         rank_(c.rank),
         rank_sequences_(mixture_.sequences() / c.ranks),
-        vocab_size_(c.vocab_size),
+        row_(rank_sequences_, c.sequence, c.vocab_size),
         drawn_(mixture_),
         drawn_to_read_(mixture_),
         next_(c.mixture.size()),
         source_(static_cast<size_t>(mixture_.sequences())),
-        tokens_(static_cast<size_t>(sequence_ + 1)),
         begun_(c.mixture.size()),
         use_(c.mixture.size()) {
     int64_t bytes = 0;
     for (const MixtureSource& source : c.mixture) {
       names_.push_back(source.name);
-      const ShardBlocks& blocks = blocks_.emplace_back(source.files, sequence_);
+      const ShardBlocks& blocks = blocks_.emplace_back(source.files, sequence_, c.hashed);
       bytes += token_bytes_of(blocks);
-      if (blocks.blocks() > 0) continue;
+      if (blocks.blocks() > 0) {
+        orders_.emplace_back(blocks.blocks(), c.seed, orders_.size() + 1);
+        continue;
+      }
       throw UserError(
           strprintf("data.train: %s is shorter than a sequence: the longest of its %zu shards has "
                     "%ld tokens, run.sequence %ld needs %ld",
@@ -124,11 +229,11 @@ class Mixed : public BatchOrder {
           "use more text or a smaller run.sequence, or remove it from data.train and data.mixture");
     }
     for (const ShardBlocks& blocks : blocks_)
-      if (bytes <= kScanBytes) check_all_tokens(blocks, vocab_size_);
+      if (bytes <= kScanBytes) check_all_tokens(blocks, c.vocab_size);
   }
 
-  int64_t row_tokens() const override { return 2 * target_at(); }
-  int64_t target_at() const override { return rank_sequences_ * sequence_; }
+  int64_t row_tokens() const override { return row_.row_tokens(); }
+  int64_t target_at() const override { return row_.target_at(); }
   int64_t raw_bytes() const override {
     int64_t widest = 0;
     for (const ShardBlocks& blocks : blocks_) widest = std::max(widest, blocks.token_bytes());
@@ -141,13 +246,10 @@ class Mixed : public BatchOrder {
     const int64_t first = rank_ * rank_sequences_;
     for (int64_t i = 0; i < mixture_.sequences(); ++i) {
       const size_t source = static_cast<size_t>(source_[static_cast<size_t>(i)]);
-      const int64_t block = next_[source]++;
+      const int64_t n = next_[source]++;
       if (i < first || i >= first + rank_sequences_) continue;
-      const ShardBlocks& from = blocks_[source];
-      from.read(from.cursor_of(block), 0, vocab_size_, {tokens_.data(), {sequence_ + 1}}, raw);
-      int32_t* token = row.data + (i - first) * sequence_;
-      std::copy_n(tokens_.data(), sequence_, token);
-      std::copy_n(tokens_.data() + 1, sequence_, token + target_at());
+      const int64_t block = shuffle_ == Shuffle::kYes ? orders_[source].at(n) : n;
+      row_.read(blocks_[source], block, i - first, row, raw);
     }
   }
 
@@ -168,10 +270,8 @@ class Mixed : public BatchOrder {
     std::vector<std::string> lines;
     for (size_t k = 0; k < after.size(); ++k)
       if (begun(k, after[k]) > begun_[k])
-        lines.push_back(
-            strprintf("data: epoch %ld of %s begins, the same %ld sequences of %ld tokens again",
-                      static_cast<long>(begun(k, after[k])), names_[k].c_str(),
-                      static_cast<long>(blocks_[k].blocks()), static_cast<long>(sequence_)));
+        lines.push_back(epoch_line(begun(k, after[k]), " of " + names_[k], blocks_[k].blocks(),
+                                   sequence_, shuffle_));
     return lines;
   }
   std::span<const SourceUse> use(int64_t steps) override {
@@ -198,16 +298,17 @@ class Mixed : public BatchOrder {
 
   Mixture mixture_;
   std::vector<std::string> names_;
-  std::vector<ShardBlocks> blocks_;  // (sources)
+  std::vector<ShardBlocks> blocks_;    // (sources)
+  std::vector<SequenceOrder> orders_;  // (sources)
   int64_t sequence_;
+  Shuffle shuffle_;
   int64_t rank_;
   int64_t rank_sequences_;
-  int64_t vocab_size_;
+  SequenceRow row_;              // used by the loader's thread
   DrawnBefore drawn_;            // used by the caller's thread
   DrawnBefore drawn_to_read_;    // used by the loader's thread, like the next three
   std::vector<int64_t> next_;    // (sources) sequence to read next
   std::vector<int32_t> source_;  // (sequences) source of each sequence of the step
-  std::vector<int32_t> tokens_;  // (sequence + 1)
   std::vector<int64_t> begun_;   // (sources) epochs begun before the step
   std::vector<SourceUse> use_;   // (sources)
 };
@@ -215,8 +316,9 @@ class Mixed : public BatchOrder {
 }  // namespace
 
 std::unique_ptr<BatchOrder> make_batch_order(const LoaderConfig& config) {
-  if (config.mixture.empty()) return std::make_unique<InOrder>(config);
-  return std::make_unique<Mixed>(config);
+  if (!config.mixture.empty()) return std::make_unique<Mixed>(config);
+  if (config.shuffle == Shuffle::kYes) return std::make_unique<Shuffled>(config);
+  return std::make_unique<InOrder>(config);
 }
 
 }  // namespace assay

@@ -1,10 +1,20 @@
-// Which tokens a step trains on: the blocks of batch_tokens of one list of shards in order, or
-// sequences drawn from several sources by weight (data/mixture.h). Both are functions of the step,
-// so a run can resume at any step.
+// Which sequences a step trains on, as a function of the step, so that a run can resume at any
+// step.
 //
-// In a mixture the n-th sequence drawn from a source is the n-th block of `sequence` tokens of its
-// shards in order; a source that is used up starts over in its next epoch, while the others
-// continue. The draws do not depend on ranks or micro_batch.
+//   in order   the blocks of batch_tokens of one list of shards, one after the other (data.shuffle:
+//              false)
+//   shuffled   sequences of one list of shards: every one of them once per epoch, in an order drawn
+//              from the seed and the epoch (data/sequence_order.h). A step takes the next
+//              batch_tokens / sequence of this endless series, so it may end one epoch and begin
+//              the next.
+//   mixed      sequences drawn from several sources by weight (data/mixture.h). The n-th sequence
+//              drawn from a source is the n-th of its shards, in order or shuffled as above; a
+//              source that is used up begins its next epoch, while the others continue.
+//
+// In order, batch b of a shard is its tokens [b * batch_tokens, (b + 1) * batch_tokens) and one
+// token of look-ahead; a shard has floor((tokens - 1) / batch_tokens) batches and its tail is
+// dropped. The same holds for sequences of `sequence` tokens in the other two. Ranks and
+// micro_batch change nothing.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +47,8 @@ class BatchOrder {
   // Called on the loader's thread; all other functions on the caller's.
   virtual void read(int64_t step, View<int32_t, 1> row, View<std::byte, 1> raw) = 0;
 
-  virtual int64_t batches_per_epoch()
-      const = 0;  // 0 for a mixture, whose sources have their own epochs
+  // Rounded down; 0 for a mixture, whose sources have their own epochs.
+  virtual int64_t batches_per_epoch() const = 0;
   virtual Cursor cursor_of(int64_t step) const = 0;
   virtual int64_t step_of(const Cursor& cursor) const = 0;  // UserError when there is no such step
   // One line for each epoch after the first that begins in the step.

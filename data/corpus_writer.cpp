@@ -117,6 +117,7 @@ Manifest CorpusWriter::commit(const std::string& validation) {
                     .eot_id = tokenizer_.eot(),
                     .text_bytes = text_bytes_,
                     .validation = validation,
+                    .shuffle_seed = shuffle_seed_,
                     .sources = sources_,
                     .shards = {}};
   for (const Split split : {Split::kVal, Split::kTrain}) {

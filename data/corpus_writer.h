@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ class CorpusWriter {
   // Adds a file that documents came from, for the manifest.
   void add_source(SourceEntry source) { sources_.push_back(std::move(source)); }
 
+  // From which the order of the documents was drawn, for the manifest.
+  void set_shuffle_seed(std::optional<uint64_t> seed) { shuffle_seed_ = seed; }
+
   int64_t documents(Split split) const;  // so far
 
   // Gives all files their final names. `validation` says how documents were held out, for the
@@ -54,6 +58,7 @@ class CorpusWriter {
   Config config_;
   Part parts_[2];
   std::vector<SourceEntry> sources_;
+  std::optional<uint64_t> shuffle_seed_;
   int64_t text_bytes_ = 0;
 };
 

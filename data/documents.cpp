@@ -1,6 +1,8 @@
 #include "data/documents.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -36,17 +38,59 @@ bool is_corpus_file(const std::string& file) {
          (is_jsonl(file) && fs::path(file).extension() != ".json");
 }
 
-std::vector<std::string> list_folder(const std::string& folder) {
+void count_unreadable(LeftOut& left_out, const fs::path& path, const std::string& why) {
+  if (left_out.unreadable++ == 0) left_out.first = path.string() + ": " + why;
+}
+
+bool readable(const fs::path& path, int rights) {
+  return access(path.c_str(), rights) == 0;
+}
+
+// True if the entry is a file that belongs to the corpus. What is left out is counted.
+bool keep_entry(const fs::directory_entry& entry, LeftOut& left_out) {
+  std::error_code error;
+  const fs::file_status status = entry.status(error);
+  if (!fs::status_known(status) || !fs::exists(status)) {
+    count_unreadable(left_out, entry.path(),
+                     error && error != std::errc::no_such_file_or_directory ? error.message()
+                                                                            : "a link to nothing");
+    return false;
+  }
+  if (fs::is_directory(status)) {
+    if (entry.is_symlink(error))
+      count_unreadable(left_out, entry.path(), "a link to a folder is not followed");
+    return false;
+  }
+  if (!is_corpus_file(entry.path().string()) || !fs::is_regular_file(status)) {
+    ++left_out.other_files;
+    left_out.kinds.insert(entry.path().extension().string());
+    return false;
+  }
+  if (!readable(entry.path(), R_OK)) {
+    count_unreadable(left_out, entry.path(), strerror(errno));
+    return false;
+  }
+  return true;
+}
+
+std::vector<std::string> list_folder(const std::string& folder, LeftOut& left_out) {
   std::vector<std::string> files;
   std::error_code error;
   for (auto at = fs::recursive_directory_iterator(folder, error);
-       !error && at != fs::recursive_directory_iterator(); at.increment(error))
-    if (at->is_regular_file() && is_corpus_file(at->path().string()))
-      files.push_back(at->path().string());
+       !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    if (keep_entry(*at, left_out)) files.push_back(at->path().string());
+    std::error_code ignored;
+    const bool inner = at->is_directory(ignored) && !at->is_symlink(ignored);
+    if (inner && !readable(at->path(), R_OK | X_OK)) {
+      count_unreadable(left_out, at->path(), strerror(errno));
+      at.disable_recursion_pending();
+    }
+  }
   if (error) throw_unreadable(folder, error.message());
   if (files.empty())
     throw UserError(
-        "no text in the folder " + folder,
+        "no text in the folder " + folder +
+            (left_out.unreadable > 0 ? "; not readable: " + left_out.first : ""),
         "it needs files named *.txt, *.text, *.md, *.jsonl or *.ndjson, plain or with .gz or .zst; "
         "give other files by name");
   std::sort(files.begin(), files.end());
@@ -71,10 +115,28 @@ const char* with_article(const nlohmann::json& value) {
   return value.is_boolean() ? "true or false" : "a number";
 }
 
+// Throws for a first line that shows that the whole file is one JSON array, or one object over
+// several lines.
+void require_lines(const RawDocument& document) {
+  if (document.line != 1) return;
+  const size_t first = document.bytes.find_first_not_of(kDocumentSpace);
+  const std::string_view rest =
+      std::string_view(document.bytes).substr(std::min(first, document.bytes.size()));
+  if (rest.starts_with("["))
+    throw BadLine(
+        document.file + " is one JSON array; one object per line is wanted",
+        "take the array apart, e.g. with: jq -c '.[]' " + document.file + " > lines.jsonl");
+  if (rest.find_last_not_of(kDocumentSpace) == 0 && rest[0] == '{')
+    throw BadLine(
+        document.file + " is JSON over several lines; one object per line is wanted",
+        "write each object on one line, e.g. with: jq -c . " + document.file + " > lines.jsonl");
+}
+
 // The text in the field of a JSONL line. The parser's errors name the byte of the line, from 1.
 std::string field_text(const RawDocument& document, const std::string& field) {
   const std::string where =
       strprintf("%s line %ld", document.file.c_str(), static_cast<long>(document.line));
+  require_lines(document);
   nlohmann::json object;
   try {
     object = nlohmann::json::parse(document.bytes);
@@ -106,7 +168,7 @@ DocumentReader::DocumentReader(const std::vector<std::string>& paths, DocumentOp
     const fs::file_status status = fs::status(path, error);
     if (!fs::exists(status)) throw_unreadable(path, error ? error.message() : "No such file");
     if (fs::is_directory(status)) {
-      for (std::string& file : list_folder(path)) files_.push_back(std::move(file));
+      for (std::string& file : list_folder(path, left_out_)) files_.push_back(std::move(file));
     } else {
       files_.push_back(path);
     }

@@ -2,7 +2,8 @@
 //
 //   text    split at a separator; white space around a document is stripped
 //   JSONL   *.jsonl, *.ndjson, *.json: one object per line, its text in a field
-//   folder  its *.txt, *.text, *.md, *.jsonl, *.ndjson, at any depth, in lexicographic order
+//   folder  its *.txt, *.text, *.md, *.jsonl, *.ndjson, at any depth, in lexicographic order; what
+//           cannot be read in it is left out and counted
 //
 // Files may be compressed: *.txt.gz, *.jsonl.zst (data/input_file.h); of a folder *.json.gz and
 // *.json.zst are then read too. Bytes are taken as they are: text need not be UTF-8 (JSON must be).
@@ -10,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +60,14 @@ struct BadLine : UserError {
 // space unless options.trim is kKeep. Throws BadLine with file and line.
 std::string document_text(const RawDocument& document, const DocumentOptions& options);
 
+// What the given folders hold beside the files that are read.
+struct LeftOut {
+  int64_t other_files = 0;      // of other kinds
+  std::set<std::string> kinds;  // their extensions: ".py"
+  int64_t unreadable = 0;       // links in a circle or to nothing, no permission, linked folders
+  std::string first;            // unreadable one, with the reason; "" if there is none
+};
+
 class DocumentReader {
  public:
   // UserError for a path that is missing or unreadable and for a folder without such files.
@@ -71,6 +81,7 @@ class DocumentReader {
   int64_t bytes_total() const { return bytes_total_; }
   int64_t bytes_read() const { return bytes_before_ + (file_ ? file_->bytes_read() : 0); }
   const std::vector<std::string>& files() const { return files_; }
+  const LeftOut& left_out() const { return left_out_; }
   // A file that was read to its end.
   struct Read {
     int64_t bytes = 0;
@@ -87,6 +98,7 @@ class DocumentReader {
 
   DocumentOptions options_;
   std::vector<std::string> files_;
+  LeftOut left_out_;
   size_t next_file_ = 0;
   std::unique_ptr<InputFile> file_;
   std::vector<Read> read_;

@@ -13,7 +13,8 @@ namespace assay {
 struct ShardSummary {
   int64_t tokens = 0;
   int token_bytes = 0;
-  int64_t documents = 0;  // number of EOT ids; 0 if the EOT id is unknown
+  int64_t documents = 0;               // number of EOT ids; 0 if the EOT id is unknown
+  int64_t median_document_tokens = 0;  // of those that end in the shard, without the EOT id
   int64_t largest_id = -1;
   int64_t distinct_ids = 0;
   double unigram_nats = 0;  // entropy of the ids: the loss of a model that knows only frequencies

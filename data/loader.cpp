@@ -159,7 +159,12 @@ ValidationSet::ValidationSet(const Config& config)
   if (config.files.empty())
     throw UserError("data.val names no shard",
                     "give files, or write shards with: assay data prepare");
-  const std::vector<Shard> shards(config.files.begin(), config.files.end());
+  std::vector<Shard> shards;
+  for (const std::string& file : config.files) {
+    Shard& shard = shards.emplace_back(file);
+    if (const auto found = config.hashed.find(file); found != config.hashed.end())
+      shard.expect(found->second);
+  }
   std::vector<int64_t> sequences;  // number taken from each shard
   int64_t wanted = (config.tokens - 1) / sequence_ + 1;
   int64_t total = 0;

@@ -1,12 +1,11 @@
 // Delivers the batches of a run, read one step ahead.
 //
-// Shards are read in the given order; batch b of a shard is its tokens [b * batch_tokens, (b + 1) *
-// batch_tokens) and one token of look-ahead. A shard has floor((tokens - 1) / batch_tokens)
-// batches; its tail is dropped. A rank takes its contiguous part of a batch and cuts it into
-// micro-batches of micro_batch sequences. target[i] is token[i + 1], across sequence ends too. The
-// order depends on files and batch_tokens, not on ranks or micro_batch. At the end of the data the
-// order starts over; epochs are counted and announced. With a mixture a batch consists of sequences
-// of several sources instead (data/batch_order.h).
+// A batch is a number of sequences, drawn from one list of shards or from a mixture of several
+// sources, shuffled or in order (data/batch_order.h). A rank takes its contiguous part of a batch
+// and cuts it into micro-batches of micro_batch sequences. target[i] is the token after token[i] in
+// the text, at the end of a sequence too. The order depends on files, seed and batch_tokens, not on
+// ranks or micro_batch. At the end of the data another epoch begins; epochs are counted and
+// announced.
 //
 // A thread reads one step ahead. After the first next_step() nothing is allocated.
 #pragma once
@@ -30,7 +29,7 @@ namespace assay {
 
 struct Batch {
   View<const int32_t, 1> token;   // (micro_batch * sequence)
-  View<const int32_t, 1> target;  // (micro_batch * sequence)   target[i] = token[i + 1]
+  View<const int32_t, 1> target;  // (micro_batch * sequence)   the token after token[i]
 };
 
 // One source of a mixture.
@@ -40,12 +39,15 @@ struct MixtureSource {
   double weight = 0;
 };
 
+enum class Shuffle { kNo, kYes };
+
 struct LoaderConfig {
   std::vector<std::string> files;
-  std::vector<MixtureSource> mixture =
-      {};                    // if not empty, drawn from by weight instead of `files` in order
-  uint64_t seed = 0;         // seeds the draws of the mixture
-  int64_t batch_tokens = 0;  // per optimizer step, of all ranks together
+  std::vector<MixtureSource> mixture = {};  // if not empty, drawn from by weight instead of `files`
+  HashedFiles hashed = {};                  // what the files must have; may be empty
+  Shuffle shuffle = Shuffle::kNo;           // sequences in a new order in every epoch
+  uint64_t seed = 0;                        // seeds that order and the draws of the mixture
+  int64_t batch_tokens = 0;                 // per optimizer step, of all ranks together
   int64_t sequence = 0;
   int64_t micro_batch = 0;  // sequences
   int rank = 0;
@@ -130,6 +132,7 @@ class ValidationSet {
  public:
   struct Config {
     std::vector<std::string> files;
+    HashedFiles hashed = {};  // what the files must have; may be empty
     int64_t tokens = 0;
     int64_t sequence = 0;
     int64_t micro_batch = 0;

@@ -1,6 +1,9 @@
 #include "data/manifest.h"
 
+#include <unistd.h>
+
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -47,11 +50,13 @@ Manifest read_manifest(const std::string& folder) {
                       .validation = file.value("validation", ""),
                       .sources = {},
                       .shards = {}};
+    if (file.contains("shuffle_seed")) manifest.shuffle_seed = file["shuffle_seed"];
     for (const ordered_json& source : file.value("sources", ordered_json::array()))
       manifest.sources.push_back({.file = source.at("file"),
                                   .bytes = source.at("bytes"),
                                   .documents = source.at("documents"),
                                   .bad_lines = source.at("bad_lines"),
+                                  .not_utf8 = source.value("not_utf8", int64_t{0}),
                                   .sha256 = source.at("sha256")});
     for (const ordered_json& shard : file.at("shards"))
       manifest.shards.push_back({.file = shard.at("file"),
@@ -80,6 +85,7 @@ std::string manifest_text(const Manifest& manifest) {
                        {"bytes", source.bytes},
                        {"documents", source.documents},
                        {"bad_lines", source.bad_lines},
+                       {"not_utf8", source.not_utf8},
                        {"sha256", source.sha256}});
   ordered_json file = {
       {"format", kFormat},
@@ -89,17 +95,32 @@ std::string manifest_text(const Manifest& manifest) {
       {"text_bytes", manifest.text_bytes},
       {"shards", std::move(shards)}};
   if (!manifest.validation.empty()) file["validation"] = manifest.validation;
+  if (manifest.shuffle_seed) file["shuffle_seed"] = *manifest.shuffle_seed;
   if (!manifest.sources.empty()) file["sources"] = std::move(sources);
   return file.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-std::optional<ShardEntry> find_entry(const std::string& shard_path) {
-  const std::filesystem::path path(shard_path);
-  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-  if (!std::filesystem::exists(folder + "/" + kManifestName)) return std::nullopt;
-  for (const ShardEntry& entry : read_manifest(folder).shards)
-    if (entry.file == path.filename().string()) return entry;
-  return std::nullopt;
+void require_manifest_hashes(const HashedFiles& files) {
+  std::map<std::string, std::map<std::string, std::string>> manifests;  // folder, file, SHA-256
+  for (const auto& [path, hashed] : files) {
+    const std::filesystem::path at(path);
+    const std::string folder = at.has_parent_path() ? at.parent_path().string() : ".";
+    std::error_code ignored;
+    if (!manifests.contains(folder)) {
+      auto& entries = manifests[folder];
+      if (!std::filesystem::exists(folder + "/" + kManifestName, ignored)) continue;
+      for (const ShardEntry& entry : read_manifest(folder).shards)
+        entries[entry.file] = entry.sha256;
+    }
+    const auto entry = manifests[folder].find(at.filename().string());
+    if (entry == manifests[folder].end() || entry->second == hashed.sha256) continue;
+    throw UserError(
+        strprintf("%s has SHA-256 %.16s, %s/%s says %.16s", path.c_str(), hashed.sha256.c_str(),
+                  folder.c_str(), kManifestName, entry->second.c_str()),
+        "it is not the shard that was prepared: restore it or prepare the corpus again (assay data "
+        "verify " +
+            folder + " lists all); if the change is meant, remove " + kManifestName);
+  }
 }
 
 std::vector<std::string> verify_corpus(const Manifest& manifest, const std::string& folder) {
@@ -109,21 +130,29 @@ std::vector<std::string> verify_corpus(const Manifest& manifest, const std::stri
     if (got != want)
       wrong.push_back(file + ": " + what + " " + got + ", the manifest says " + want);
   };
-  for (const ShardEntry& entry : manifest.shards) {
+  const auto check = [&](const auto& compare) {
     try {
-      const Shard shard(folder + "/" + entry.file);
-      differs(entry.file, "tokens", std::to_string(shard.tokens()), std::to_string(entry.tokens));
-      differs(entry.file, "SHA-256", sha256_file(shard.path()), entry.sha256);
+      compare();
     } catch (const UserError& e) {
       wrong.push_back(e.what());
     }
-  }
-  try {
+  };
+  std::vector<std::string> paths, readable;
+  for (const ShardEntry& entry : manifest.shards) paths.push_back(folder + "/" + entry.file);
+  for (const std::string& path : paths)
+    if (access(path.c_str(), R_OK) == 0) readable.push_back(path);
+  const HashedFiles hashed = hash_files(readable, UseCache::kNo);
+  for (size_t i = 0; i < paths.size(); ++i)
+    check([&] {
+      const ShardEntry& entry = manifest.shards[i];
+      const Shard shard(paths[i]);
+      differs(entry.file, "tokens", std::to_string(shard.tokens()), std::to_string(entry.tokens));
+      differs(entry.file, "SHA-256", hashed.at(paths[i]).sha256, entry.sha256);
+    });
+  check([&] {
     differs(manifest.tokenizer_file, "SHA-256", sha256_file(folder + "/" + manifest.tokenizer_file),
             manifest.tokenizer_sha256);
-  } catch (const UserError& e) {
-    wrong.push_back(e.what());
-  }
+  });
   return wrong;
 }
 

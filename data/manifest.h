@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "data/hash_files.h"
+
 namespace assay {
 
 // An input file, as named by the user and stored on the disk.
@@ -16,6 +18,7 @@ struct SourceEntry {
   int64_t bytes = 0;
   int64_t documents = 0;  // that are in the corpus, without empty ones and dropped duplicates
   int64_t bad_lines = 0;  // skipped lines of JSONL
+  int64_t not_utf8 = 0;   // documents that are not UTF-8
   std::string sha256;
 };
 
@@ -32,9 +35,10 @@ struct Manifest {
   std::string tokenizer_sha256;  // tokenizer_hash()
   int64_t vocab_size = 0;
   int64_t eot_id = 0;
-  int64_t text_bytes = 0;                 // bytes of text encoded, of both splits
-  std::string validation = "";            // "share 0.005 by hash", "every 20", "own text", "none"
-  std::vector<SourceEntry> sources = {};  // empty for generated text
+  int64_t text_bytes = 0;       // bytes of text encoded, of both splits
+  std::string validation = "";  // "share 0.005 by hash", "every 20", "own text", "none"
+  std::optional<uint64_t> shuffle_seed = {};  // absent: in the order of the files
+  std::vector<SourceEntry> sources = {};      // empty for generated text
   std::vector<ShardEntry> shards;
 
   int64_t tokens(const std::string& split) const;
@@ -47,9 +51,8 @@ constexpr const char* kManifestName = "manifest.json";
 Manifest read_manifest(const std::string& folder);
 std::string manifest_text(const Manifest& manifest);
 
-// The entry of a shard in its folder's manifest; nothing if there is no manifest or no entry. Does
-// not compare it with the file. UserError when the manifest is damaged.
-std::optional<ShardEntry> find_entry(const std::string& shard_path);
+// UserError with both hashes for a shard that its folder's manifest lists with another hash.
+void require_manifest_hashes(const HashedFiles& files);
 
 // Compares the folder's files with the manifest. One line for each that is missing or has another
 // hash or token count; empty if all match.

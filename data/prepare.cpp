@@ -7,9 +7,11 @@
 #include "base/check.h"
 #include "cuda/exec.h"
 #include "data/bpe_train.h"
+#include "data/document_shuffle.h"
 #include "data/held_out.h"
 #include "data/progress.h"
 #include "data/sha256.h"
+#include "data/utf8.h"
 
 namespace assay {
 
@@ -67,11 +69,56 @@ void add_skipped(SkippedLines& skipped, const BadLine& bad) {
   if (skipped.lines++ == 0) skipped.first = bad.what();
 }
 
+void add_files(InputNotes& notes, const DocumentReader& reader) {
+  const LeftOut& more = reader.left_out();
+  notes.files += static_cast<int64_t>(reader.files().size());
+  if (notes.left_out.unreadable == 0) notes.left_out.first = more.first;
+  notes.left_out.unreadable += more.unreadable;
+  notes.left_out.other_files += more.other_files;
+  notes.left_out.kinds.insert(more.kinds.begin(), more.kinds.end());
+}
+
+// Counts the documents of each file, and those that are not UTF-8. In the order of the documents.
+class Utf8Count {
+ public:
+  Utf8Count(InputNotes& notes, size_t files) : notes_(notes), of_file_(files, 0) {}
+
+  // wrong: position of the first byte in this document or part that is not UTF-8; npos if there is
+  // none.
+  void add(const RawDocument& raw, size_t wrong) {
+    if (raw.file_idx != file_ || raw.begins) counted_ = false;
+    if (raw.file_idx != file_) document_ = 0;
+    file_ = raw.file_idx;
+    document_ += raw.begins;
+    if (wrong == std::string::npos || counted_) return;
+    counted_ = true;
+    ++of_file_[file_];
+    if (notes_.not_utf8++ == 0)
+      notes_.first_not_utf8 = strprintf("%s, document %ld, byte %zu", raw.file.c_str(),
+                                        static_cast<long>(document_), wrong);
+  }
+  int64_t of_file(size_t file) const { return of_file_[file]; }
+
+ private:
+  InputNotes& notes_;
+  std::vector<int64_t> of_file_;
+  size_t file_ = SIZE_MAX;
+  int64_t document_ = 0;  // in its file, from 1
+  bool counted_ = false;  // an earlier part of the document was not UTF-8
+};
+
+// JSON is UTF-8, or it is not JSON.
+size_t wrong_utf8(const RawDocument& raw, const std::string& text) {
+  const size_t wrong = raw.line > 0 ? text.size() : first_not_utf8(text);
+  return wrong == text.size() ? std::string::npos : wrong;
+}
+
 struct Encoded {
   std::vector<int32_t> tokens;
-  int64_t bytes = 0;  // of the text
-  std::string hash;   // SHA-256 of the text, if duplicates are dropped
-  double number = 0;  // document_number(), if it decides the split
+  int64_t bytes = 0;                    // of the text
+  std::string hash;                     // SHA-256 of the text, if duplicates are dropped
+  double number = 0;                    // document_number(), if it decides the split
+  size_t not_utf8 = std::string::npos;  // position of the first such byte
 };
 
 // Encodes input files into the writer.
@@ -79,6 +126,7 @@ class Preparation {
  public:
   Preparation(const Tokenizer& tokenizer, const PrepareConfig& config, CorpusWriter& writer)
       : config_(config), writer_(writer), threads_(resolved_threads(config.threads)) {
+    if (config.shuffle_seed) shuffle_.emplace(config.corpus.folder, *config.shuffle_seed);
     for (int i = 0; i < threads_; ++i) encoders_.push_back(std::make_unique<Encoder>(tokenizer));
   }
 
@@ -89,6 +137,8 @@ class Preparation {
     DocumentReader reader(inputs, config_.documents);
     Progress progress("prepare", reader.bytes_total());
     const size_t files = reader.files().size();
+    add_files(result.notes, reader);
+    Utf8Count utf8(result.notes, files);
     std::vector<int64_t> documents(files), bad_lines(files);  // kept, skipped
     int64_t index = 0;
     Split split = Split::kTrain;
@@ -100,20 +150,22 @@ class Preparation {
       const bool whole = raw.begins && raw.ends;
       if (config_.duplicates == Duplicates::kDrop && whole) encoded.hash = sha256_hex(text);
       if (config_.val_share && raw.begins) encoded.number = document_number(text);
+      encoded.not_utf8 = wrong_utf8(raw, text);
       return encoded;
     };
     const auto write = [&](const RawDocument& raw, const Encoded& encoded) {
       if (config_.stop != nullptr && *config_.stop) throw Interrupted();
       const View<const int32_t, 1> tokens{encoded.tokens.data(),
                                           {static_cast<int64_t>(encoded.tokens.size())}};
-      if (!raw.begins) return writer_.continue_document(split, tokens, encoded.bytes);
+      utf8.add(raw, encoded.not_utf8);
+      if (!raw.begins) return add(split, tokens, encoded.bytes, Part::kNext);
       if (encoded.bytes == 0) {
         ++result.empty_documents;
       } else if (!encoded.hash.empty() && !seen_.insert(encoded.hash).second) {
         ++result.duplicate_documents;
       } else {
         split = split_of(index++, encoded.number);
-        writer_.add_document(split, tokens, encoded.bytes);
+        add(split, tokens, encoded.bytes, Part::kFirst);
         ++documents[raw.file_idx];
       }
     };
@@ -124,7 +176,7 @@ class Preparation {
           progress.update(reader.bytes_read());
         },
         [&](const RawDocument& raw, const BadLine& bad) {
-          add_skipped(result.skipped, bad);
+          add_skipped(result.notes.skipped, bad);
           ++bad_lines[raw.file_idx];
         });
     if (index == 0)
@@ -136,16 +188,43 @@ class Preparation {
                           .bytes = reader.read()[i].bytes,
                           .documents = documents[i],
                           .bad_lines = bad_lines[i],
+                          .not_utf8 = utf8.of_file(i),
                           .sha256 = reader.read()[i].sha256});
     result.seconds += progress.seconds();
   }
 
+  // Call after the last read().
+  void finish(PrepareResult& result) {
+    if (!shuffle_) return;
+    Progress progress("shuffle", shuffle_->tokens(), {.name = "M tokens", .size = 1e6});
+    shuffle_->write_to(writer_, [&](int64_t tokens) {
+      if (config_.stop != nullptr && *config_.stop) throw Interrupted();
+      progress.update(tokens);
+    });
+    result.seconds += progress.seconds();
+  }
+
+  int64_t documents(Split split) const { return documents_[static_cast<int>(split)]; }
+
  private:
+  enum class Part { kFirst, kNext };
+  void add(Split split, View<const int32_t, 1> tokens, int64_t bytes, Part part) {
+    const auto add_to = [&](auto& target) {
+      if (part == Part::kFirst) return target.add_document(split, tokens, bytes);
+      target.continue_document(split, tokens, bytes);
+    };
+    documents_[static_cast<int>(split)] += part == Part::kFirst;
+    if (shuffle_) return add_to(*shuffle_);
+    add_to(writer_);
+  }
+
   const PrepareConfig& config_;
   CorpusWriter& writer_;
   int threads_;
   std::vector<std::unique_ptr<Encoder>> encoders_;
   std::unordered_set<std::string> seen_;
+  std::optional<DocumentShuffle> shuffle_;
+  int64_t documents_[2] = {};  // by split
 };
 
 }  // namespace
@@ -170,11 +249,13 @@ PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config) {
   });
   if (!by_rule)
     preparation.read(config.val_inputs, result, [](int64_t, double) { return Split::kVal; });
-  if (by_hash && writer.documents(Split::kVal) == 0)
+  if (by_hash && preparation.documents(Split::kVal) == 0)
     throw UserError(
         strprintf("no document is held out for validation: %ld documents at --val-share %g",
-                  static_cast<long>(writer.documents(Split::kTrain)), *config.val_share),
+                  static_cast<long>(preparation.documents(Split::kTrain)), *config.val_share),
         "raise --val-share, or take every N-th document with --val-every N");
+  preparation.finish(result);
+  writer.set_shuffle_seed(config.shuffle_seed);
   result.manifest = writer.commit(!by_rule    ? "own text"
                                   : by_hash   ? strprintf("share %g by hash", *config.val_share)
                                   : every > 0 ? strprintf("every %ld", static_cast<long>(every))
@@ -183,21 +264,26 @@ PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config) {
 }
 
 Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const DocumentOptions& options,
-                          int64_t vocab_size, int threads, SkippedLines& skipped) {
+                          int64_t vocab_size, int threads, InputNotes& notes) {
   const int workers = resolved_threads(threads);
   std::vector<std::unique_ptr<PieceCounter>> counters;
   for (int i = 0; i < workers; ++i) counters.push_back(std::make_unique<PieceCounter>());
   DocumentReader reader(inputs, options);
   Progress progress("count", reader.bytes_total());
-  struct Nothing {};
+  add_files(notes, reader);
+  Utf8Count utf8(notes, reader.files().size());
   const auto count = [&](size_t worker, const RawDocument& raw) {
-    counters[worker]->add(document_text(raw, options));
-    return Nothing();
+    const std::string text = document_text(raw, options);
+    counters[worker]->add(text);
+    return wrong_utf8(raw, text);
   };
-  for_each_document<Nothing>(
+  for_each_document<size_t>(
       reader, workers, count,
-      [&](const RawDocument&, Nothing) { progress.update(reader.bytes_read()); },
-      [&](const RawDocument&, const BadLine& bad) { add_skipped(skipped, bad); });
+      [&](const RawDocument& raw, size_t wrong) {
+        utf8.add(raw, wrong);
+        progress.update(reader.bytes_read());
+      },
+      [&](const RawDocument&, const BadLine& bad) { add_skipped(notes.skipped, bad); });
   for (int i = 1; i < workers; ++i) counters[0]->merge(*counters[static_cast<size_t>(i)]);
   return train_bpe(*counters[0], vocab_size);
 }

@@ -1,5 +1,6 @@
 // Turns text into shards: documents are read in order, encoded on all cores and written in order,
-// so the files do not depend on the number of threads.
+// or in an order drawn from a seed (data/document_shuffle.h), so the files do not depend on the
+// number of threads.
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,8 @@ struct PrepareConfig {
   std::optional<double> val_share = {};
   int64_t val_every = 20;  // every N-th document, starting with the first, is validation; 0 = none
   Duplicates duplicates = Duplicates::kKeep;
-  int threads = 0;                          // 0 = all cores
+  std::optional<uint64_t> shuffle_seed = {};  // the documents' order is drawn from it
+  int threads = 0;                            // 0 = all cores
   const std::atomic<bool>* stop = nullptr;  // when a signal handler sets it, Interrupted is thrown
 };
 
@@ -39,11 +41,20 @@ struct SkippedLines {
   std::string first;  // what was wrong with the first one; "" if there is none
 };
 
+// What was read of the given files and folders, and what was noticed in it.
+struct InputNotes {
+  int64_t files = 0;
+  LeftOut left_out;
+  SkippedLines skipped;
+  int64_t not_utf8 = 0;        // documents
+  std::string first_not_utf8;  // "utf16.txt, document 1, byte 0"; "" if there is none
+};
+
 struct PrepareResult {
   Manifest manifest;
   int64_t empty_documents = 0;
   int64_t duplicate_documents = 0;
-  SkippedLines skipped;
+  InputNotes notes;
   double seconds = 0;
 };
 
@@ -51,9 +62,9 @@ struct PrepareResult {
 // or, with val_share, for validation, disk full.
 PrepareResult prepare(const Tokenizer& tokenizer, const PrepareConfig& config);
 
-// Trains a tokenizer on the documents of the inputs, on `threads` threads (0 = all cores). Adds
-// skipped lines to `skipped`.
+// Trains a tokenizer on the documents of the inputs, on `threads` threads (0 = all cores). Adds to
+// `notes`.
 Tokenizer train_tokenizer(const std::vector<std::string>& inputs, const DocumentOptions& options,
-                          int64_t vocab_size, int threads, SkippedLines& skipped);
+                          int64_t vocab_size, int threads, InputNotes& notes);
 
 }  // namespace assay

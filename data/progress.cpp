@@ -15,8 +15,13 @@ constexpr std::chrono::milliseconds kRedraw(100);
 constexpr std::chrono::milliseconds kNextLine(1000);
 }  // namespace
 
-Progress::Progress(std::string what, int64_t total, ProgressUnit unit)
-    : what_(std::move(what)), total_(total), unit_(unit), terminal_(isatty(STDERR_FILENO) == 1) {}
+Progress::Progress(std::string what, int64_t total, ProgressUnit unit,
+                   std::chrono::milliseconds after)
+    : what_(std::move(what)),
+      total_(total),
+      unit_(unit),
+      after_(after),
+      terminal_(isatty(STDERR_FILENO) == 1) {}
 
 Progress::~Progress() {
   if (terminal_ && shown_) std::fprintf(stderr, "\n");
@@ -39,6 +44,7 @@ std::string Progress::line(int64_t done) const {
 
 void Progress::update(int64_t done) {
   const auto now = std::chrono::steady_clock::now();
+  if (now - start_ < after_) return;
   if (!terminal_) {
     const int tenth = total_ > 0 ? static_cast<int>(std::min<int64_t>(10, 10 * done / total_)) : 0;
     if (tenth <= tenth_ || now - last_ < kNextLine) return;

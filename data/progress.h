@@ -16,8 +16,10 @@ struct ProgressUnit {
 
 class Progress {
  public:
-  // total 0: unknown, only the count is shown.
-  Progress(std::string what, int64_t total, ProgressUnit unit = {});
+  // total 0: unknown, only the count is shown. after: shows nothing before that time, for work that
+  // is usually short.
+  Progress(std::string what, int64_t total, ProgressUnit unit = {},
+           std::chrono::milliseconds after = {});
   ~Progress();  // ends the bar's line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -30,6 +32,7 @@ class Progress {
   std::string what_;
   int64_t total_;
   ProgressUnit unit_;
+  std::chrono::milliseconds after_;
   bool terminal_;
   bool shown_ = false;
   int tenth_ = 0;

@@ -1,11 +1,11 @@
 #include "data/sha256.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <openssl/evp.h>
 #include <string.h>
+#include <unistd.h>
 
-#include <cstdio>
-#include <memory>
 #include <vector>
 
 #include "base/check.h"
@@ -43,21 +43,36 @@ std::string sha256_hex(std::string_view bytes) {
   return hash.hex();
 }
 
-std::string sha256_file(const std::string& path) {
-  const auto close = [](std::FILE* file) { std::fclose(file); };
-  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
+std::string sha256_of(int file, const std::string& path,
+                      const std::function<void(int64_t)>& on_bytes) {
   std::vector<char> buffer(1 << 20);
   Sha256 hash;
-  errno = 0;
-  while (file != nullptr) {
-    const size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get());
-    if (got == 0) break;
-    hash.update(buffer.data(), got);
+  for (off_t at = 0;;) {
+    const ssize_t got = pread(file, buffer.data(), buffer.size(), at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
+                      "check the path and its permissions");
+    if (got == 0) return hash.hex();
+    hash.update(buffer.data(), static_cast<size_t>(got));
+    at += got;
+    if (on_bytes) on_bytes(got);
   }
-  if (file == nullptr || std::ferror(file.get()))
+}
+
+std::string sha256_file(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0)
     throw UserError(strprintf("cannot read %s: %s", path.c_str(), strerror(errno)),
                     "check the path and its permissions");
-  return hash.hex();
+  try {
+    const std::string hash = sha256_of(file, path);
+    close(file);
+    return hash;
+  } catch (...) {
+    close(file);
+    throw;
+  }
 }
 
 }  // namespace assay

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -11,6 +13,11 @@ std::string sha256_hex(std::string_view bytes);
 
 // Reads the file in pieces. UserError when it is missing, a folder or unreadable.
 std::string sha256_file(const std::string& path);
+
+// The same of an open file, from its first byte; its position does not change. on_bytes is called
+// with the number of bytes after each piece.
+std::string sha256_of(int file, const std::string& path,
+                      const std::function<void(int64_t)>& on_bytes = {});
 
 // For bytes that arrive in pieces.
 class Sha256 {

@@ -4,13 +4,13 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "data/file_kind.h"
 #include "data/sha256.h"
 
 namespace assay {
@@ -27,6 +27,10 @@ constexpr Format kFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 constexpr int kHeaderInts = 256;
 static_assert(kHeaderInts * sizeof(int32_t) == kShardHeaderBytes);
 
+const char* const kGiveShards = "give shards; text becomes shards with: assay data prepare";
+const char* const kRestore =
+    "put the file back as it was and run the same command again, or train on it in another run; "
+    "what was trained before the change is in the newest checkpoint";
 const char* const kRebuild = "download it again, or write it again with: assay data prepare";
 
 // Reads `bytes` bytes at `offset`; false if the file ends before.
@@ -53,20 +57,25 @@ Shard::Shard(std::string path) : path_(std::move(path)) {
     throw UserError(strprintf("cannot read %s: %s", path_.c_str(), strerror(errno)),
                     "check the path, or write shards with: assay data prepare");
   try {
-    struct stat info;
-    CHECK(fstat(file_, &info) == 0, "fstat of %s: %s", path_.c_str(), strerror(errno));
+    stamp_ = stamp_of(file_, path_);
     int32_t header[kHeaderInts] = {};
-    if (!read_exactly(file_, path_, 0, header, sizeof header))
+    const bool whole = read_exactly(file_, path_, 0, header, sizeof header);
+    const int64_t begin_bytes = std::min<int64_t>(stamp_.bytes, sizeof header);
+    const std::string seems = seems_to_be({reinterpret_cast<const char*>(header),
+                                           static_cast<size_t>(std::max<int64_t>(0, begin_bytes))});
+    if (!whole)
       throw UserError(
           strprintf("%s is not a shard: %ld bytes, but the header alone has %ld", path_.c_str(),
-                    static_cast<long>(info.st_size), static_cast<long>(kShardHeaderBytes)),
-          kRebuild);
+                    static_cast<long>(stamp_.bytes), static_cast<long>(kShardHeaderBytes)) +
+              seems,
+          seems.empty() ? kRebuild : kGiveShards);
     const auto format = std::find_if(std::begin(kFormats), std::end(kFormats),
                                      [&](const Format& f) { return f.magic == header[0]; });
     if (format == std::end(kFormats))
       throw UserError(strprintf("%s is not a shard: magic %d, expected %d or %d", path_.c_str(),
-                                header[0], kFormats[0].magic, kFormats[1].magic),
-                      "give shards; text becomes shards with: assay data prepare");
+                                header[0], kFormats[0].magic, kFormats[1].magic) +
+                          seems,
+                      kGiveShards);
     if (header[1] != format->version)
       throw UserError(strprintf("%s has version %d, expected %d for magic %d", path_.c_str(),
                                 header[1], format->version, format->magic),
@@ -74,9 +83,9 @@ Shard::Shard(std::string path) : path_(std::move(path)) {
     tokens_ = header[2];
     token_bytes_ = format->token_bytes;
     const int64_t want = kShardHeaderBytes + tokens_ * token_bytes_;
-    if (tokens_ < 0 || info.st_size != want)
+    if (tokens_ < 0 || stamp_.bytes != want)
       throw UserError(strprintf("%s has %ld bytes, its header says %ld tokens = %ld bytes",
-                                path_.c_str(), static_cast<long>(info.st_size),
+                                path_.c_str(), static_cast<long>(stamp_.bytes),
                                 static_cast<long>(tokens_), static_cast<long>(want)),
                       kRebuild);
   } catch (...) {
@@ -89,10 +98,33 @@ Shard::Shard(Shard&& other) noexcept
     : path_(std::move(other.path_)),
       tokens_(other.tokens_),
       token_bytes_(other.token_bytes_),
-      file_(std::exchange(other.file_, -1)) {}
+      file_(std::exchange(other.file_, -1)),
+      stamp_(other.stamp_),
+      sha256_(std::move(other.sha256_)) {}
 
 Shard::~Shard() {
   if (file_ >= 0) close(file_);
+}
+
+void Shard::expect(const HashedFile& hashed) {
+  sha256_ = hashed.sha256;
+  stamp_ = hashed.stamp;
+  require_unchanged();
+}
+
+void Shard::require_unchanged() const {
+  const FileStamp now = stamp_of(file_, path_);
+  if (now == stamp_) return;
+  if (sha256_.empty()) {
+    if (now.bytes == stamp_.bytes && now.mtime_ns == stamp_.mtime_ns) return;
+    throw DataChanged(path_ + " changed while it was read", kRestore);
+  }
+  const std::string sha256 = sha256_of(file_, path_);
+  if (sha256 != sha256_)
+    throw DataChanged(strprintf("%s changed while the run reads it: SHA-256 was %.16s, is %.16s",
+                                path_.c_str(), sha256_.c_str(), sha256.c_str()),
+                      kRestore);
+  stamp_ = now;
 }
 
 void Shard::read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out,
@@ -105,7 +137,8 @@ void Shard::read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out,
   const bool whole = read_exactly(file_, path_, kShardHeaderBytes + begin * token_bytes_, raw.data,
                                   static_cast<size_t>(count * token_bytes_));
   if (!whole)
-    throw UserError(strprintf("%s was cut short while it was read", path_.c_str()), kRebuild);
+    throw DataChanged(strprintf("%s was cut short while it was read", path_.c_str()), kRestore);
+  require_unchanged();
   // Compared as unsigned, so that uint32 ids above 2^31 are caught too.
   uint32_t largest = 0;
   const auto widen = [&]<typename T>(const T* from) {

@@ -7,6 +7,10 @@
 // Every document is the EOT id followed by its tokens. Shards are read by pread into the caller's
 // buffers: mapped pages would count as memory of the run, and truncating a mapped file would raise
 // a signal instead of an error.
+//
+// After every read the stamp of the open file is compared with that of the bytes that were hashed,
+// or of the file as it was opened (one fstat). A file that was replaced by another of its name is
+// still read as it was.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +18,19 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/view.h"
+#include "data/hash_files.h"
 
 namespace assay {
 
 constexpr int64_t kShardHeaderBytes = 1024;
+
+// A shard that is not what it was when it was hashed or opened.
+struct DataChanged : UserError {
+  using UserError::UserError;
+};
 
 class Shard {
  public:
@@ -33,9 +44,13 @@ class Shard {
   int64_t tokens() const { return tokens_; }
   int token_bytes() const { return token_bytes_; }
 
+  // From here on the shard must have these bytes: DataChanged if it has others. A new stamp alone,
+  // as chmod, ln or mv leave it, has the file hashed again.
+  void expect(const HashedFile& hashed);
+
   // Reads tokens [begin, begin + out.size()), widened to int32. `raw` is scratch of at least
   // out.size() * token_bytes() bytes. UserError naming file, position and id when an id is not
-  // below vocab_size.
+  // below vocab_size; DataChanged. One thread at a time.
   void read(int64_t begin, int64_t vocab_size, View<int32_t, 1> out, View<std::byte, 1> raw) const;
 
  private:
@@ -43,6 +58,9 @@ class Shard {
   int64_t tokens_ = 0;
   int token_bytes_ = 2;
   int file_ = -1;
+  mutable FileStamp stamp_;  // with which the bytes are known to be right
+  std::string sha256_;       // of the bytes; "" if they were not hashed
+  void require_unchanged() const;
 };
 
 // Calls f(begin, tokens) for consecutive pieces of the whole shard: scans, histograms, copies.

@@ -6,10 +6,13 @@
 
 namespace assay {
 
-ShardBlocks::ShardBlocks(const std::vector<std::string>& files, int64_t block_tokens)
+ShardBlocks::ShardBlocks(const std::vector<std::string>& files, int64_t block_tokens,
+                         const HashedFiles& hashed)
     : first_block_{0}, block_tokens_(block_tokens) {
   for (const std::string& file : files) {
     const int64_t tokens = shards_.emplace_back(file).tokens();
+    if (const auto found = hashed.find(file); found != hashed.end())
+      shards_.back().expect(found->second);
     first_block_.push_back(first_block_.back() + std::max<int64_t>(0, tokens - 1) / block_tokens);
   }
 }

@@ -23,8 +23,10 @@ struct Cursor {
 
 class ShardBlocks {
  public:
-  // UserError when a file is not a shard. blocks() is 0 if all shards are too short.
-  ShardBlocks(const std::vector<std::string>& files, int64_t block_tokens);
+  // hashed: what the files must have, as far as it names them. UserError when a file is not a
+  // shard. blocks() is 0 if all shards are too short.
+  ShardBlocks(const std::vector<std::string>& files, int64_t block_tokens,
+              const HashedFiles& hashed = {});
 
   const std::vector<Shard>& shards() const { return shards_; }
   int64_t blocks() const { return first_block_.back(); }  // per epoch

@@ -59,7 +59,8 @@ std::vector<Generator::Text> Generator::step(Exec on, Model& model, std::vector<
     const View<const float, 1> known{logits.row(i), {config_.vocab}};
     text.next = first_not_finite(known) >= 0
                     ? kNotFinite
-                    : sample_token(known, config_.sampling, int64_t(text.prompt), text.length);
+                    : sample_token(known, config_.sampling, first_text_ + int64_t(text.prompt),
+                                   text.length);
   });
   std::vector<Text> going_on;
   for (int64_t i = 0; i < count; ++i) {
@@ -127,7 +128,7 @@ std::vector<Generator::Text> Generator::decode(Exec on, Model& model,
 
 std::vector<GeneratedText> Generator::run(Exec on, Model& model,
                                           const std::vector<std::vector<int32_t>>& prompts,
-                                          const OnToken& on_token) {
+                                          const OnToken& on_token, int64_t first_text) {
   for (size_t i = 0; i < prompts.size(); ++i) {
     CHECK(!prompts[i].empty() && int64_t(prompts[i].size()) <= config_.positions,
           "prompt %zu has %zu tokens, planned for 1 to %ld", i, prompts[i].size(),
@@ -135,6 +136,7 @@ std::vector<GeneratedText> Generator::run(Exec on, Model& model,
   }
   prompts_ = &prompts;
   on_token_ = &on_token;
+  first_text_ = first_text;
   out_.assign(prompts.size(), {});
   waiting_ = 0;
   free_.clear();

@@ -46,10 +46,11 @@ class Generator {
   void plan(MemoryPlan& plan, Model& model, int64_t model_vocab);
 
   // Prompts have 1 to `positions` tokens. on_token is called with every token of a text as it is
-  // drawn. UserError naming prompt and position if logits are not finite.
+  // drawn; what it throws ends the run. Prompt i is text first_text + i in its draws. UserError
+  // naming prompt and position if logits are not finite.
   std::vector<GeneratedText> run(Exec on, Model& model,
                                  const std::vector<std::vector<int32_t>>& prompts,
-                                 const OnToken& on_token);
+                                 const OnToken& on_token, int64_t first_text = 0);
   const GenerationWork& work() const { return work_; }
 
  private:
@@ -72,6 +73,7 @@ class Generator {
   // Valid during run().
   const std::vector<std::vector<int32_t>>* prompts_ = nullptr;
   const OnToken* on_token_ = nullptr;
+  int64_t first_text_ = 0;
   std::vector<GeneratedText> out_;
   size_t waiting_ = 0;         // the first prompt that is not read yet
   std::vector<int64_t> free_;  // free places in the cache, taken from the back

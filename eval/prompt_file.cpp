@@ -14,11 +14,53 @@ std::string json_prompt(std::string_view line, const std::string& where) {
   const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!row.is_object() || !row.contains("prompt") || !row["prompt"].is_string()) {
     throw UserError(
-        where + ": no JSON object with a string \"prompt\"",
+        where + ": not a JSON object with a string \"prompt\"",
         "a line is {\"prompt\": \"Once upon a time\"}; plain lines are read from a file "
         "whose name does not end in .jsonl");
   }
   return row["prompt"].get<std::string>();
+}
+
+std::string plain_prompt(std::string_view line, const std::string& where) {
+  if (line.empty()) {
+    throw UserError(where + ": the prompt is empty",
+                    "a prompt is one line with some text; assay sample without prompts writes a "
+                    "text from its beginning");
+  }
+  return std::string(line);
+}
+
+// A special token written in a text.
+struct Written {
+  size_t at = std::string_view::npos;
+  int32_t id = -1;
+};
+
+// The first one at `from` or after it; of two at the same place the longer.
+Written next_special(std::string_view text, size_t from, const Vocabulary& vocabulary) {
+  Written next;
+  for (const int32_t id : vocabulary.special) {
+    const std::string& name = vocabulary.bytes[size_t(id)];
+    if (name.empty()) continue;
+    const size_t at = text.find(name, from);
+    if (at == std::string_view::npos) continue;
+    const bool longer =
+        next.id >= 0 && at == next.at && name.size() > vocabulary.bytes[size_t(next.id)].size();
+    if (next.id < 0 || at < next.at || longer) next = {at, id};
+  }
+  return next;
+}
+
+// Appends the tokens of `text`, its special tokens by their ids.
+void encode_with_special(std::string_view text, const Vocabulary& vocabulary, Encoder& encoder,
+                         std::vector<int32_t>& tokens) {
+  for (size_t from = 0; from < text.size();) {
+    const Written special = next_special(text, from, vocabulary);
+    encoder.encode(text.substr(from, special.at - from), tokens);
+    if (special.id < 0) return;
+    tokens.push_back(special.id);
+    from = special.at + vocabulary.bytes[size_t(special.id)].size();
+  }
 }
 
 }  // namespace
@@ -32,10 +74,8 @@ std::vector<std::string> parse_prompts(std::string_view text, PromptLines lines,
     text.remove_prefix(std::min(end + 1, text.size()));
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     const std::string where = strprintf("%s:%ld", name.c_str(), number);
-    prompts.push_back(lines == PromptLines::kJson ? json_prompt(line, where) : std::string(line));
-    if (prompts.back().empty()) {
-      throw UserError(where + ": the prompt is empty", "a prompt is one line with some text");
-    }
+    prompts.push_back(lines == PromptLines::kJson ? json_prompt(line, where)
+                                                  : plain_prompt(line, where));
   }
   if (prompts.empty()) throw UserError(name + " has no prompts", "write one prompt per line");
   return prompts;
@@ -46,15 +86,33 @@ std::vector<std::string> read_prompts(const std::string& path) {
   return parse_prompts(read_file(path), json ? PromptLines::kJson : PromptLines::kText, path);
 }
 
+std::vector<std::string> parse_piped_prompts(std::string_view text, const std::string& name) {
+  const bool json = nlohmann::json::parse(text.substr(0, text.find('\n')), nullptr,
+                                          /*allow_exceptions=*/false)
+                        .is_object();
+  return parse_prompts(text, json ? PromptLines::kJson : PromptLines::kText, name);
+}
+
 std::vector<std::vector<int32_t>> encode_prompts(const std::vector<std::string>& prompts,
-                                                 const Tokenizer& tokenizer) {
+                                                 const Tokenizer& tokenizer,
+                                                 SpecialTokens special) {
   std::vector<std::vector<int32_t>> tokens(prompts.size());
   Encoder encoder(tokenizer);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    tokens[i] = {tokenizer.eot()};
-    encoder.encode(prompts[i], tokens[i]);
+    const bool as_tokens = special == SpecialTokens::kAsTokens;
+    if (!as_tokens || !prompts[i].starts_with(kEndOfText)) tokens[i] = {tokenizer.eot()};
+    if (as_tokens) {
+      encode_with_special(prompts[i], tokenizer.vocabulary(), encoder, tokens[i]);
+    } else {
+      encoder.encode(prompts[i], tokens[i]);
+    }
   }
   return tokens;
+}
+
+std::string special_token_in(std::string_view text, const Tokenizer& tokenizer) {
+  const Written special = next_special(text, 0, tokenizer.vocabulary());
+  return special.id < 0 ? "" : tokenizer.vocabulary().bytes[size_t(special.id)];
 }
 
 }  // namespace assay

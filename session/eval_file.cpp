@@ -25,7 +25,7 @@ std::string record_evaluation(const std::string& run, int64_t step, const ordere
     }
   }
   all.update(result);
-  write_file_atomic(path, all.dump(1) + "\n");
+  write_file_atomic(path, all.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
   return path;
 }
 

@@ -31,9 +31,16 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
   // Without data.synth the configuration names the file, also for a run without data.
   const DataConfig& data = source.config.data;
   const std::string known = data.synth ? "" : data.tokenizer;
-  const std::string file = !path.empty()    ? path
-                           : !known.empty() ? known
-                                            : resolve_data(source.config).tokenizer;
+  const auto of_corpus = [&] {
+    try {
+      return resolve_data(source.config).tokenizer;
+    } catch (const UserError& error) {
+      throw UserError("the run's corpus, which has its tokenizer, is missing and cannot be made: " +
+                          std::string(error.what()),
+                      "give the tokenizer: --tokenizer FILE");
+    }
+  };
+  const std::string file = !path.empty() ? path : !known.empty() ? known : of_corpus();
   if (file.empty()) {
     throw UserError(source.folder + " was trained without a tokenizer",
                     "give the tokenizer that its shards were made with: --tokenizer FILE");

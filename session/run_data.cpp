@@ -6,8 +6,6 @@
 #include <set>
 
 #include "base/check.h"
-#include "data/manifest.h"
-#include "data/sha256.h"
 #include "data/shard.h"
 #include "data/synth_shards.h"
 #include "data/tokenizer_check.h"
@@ -121,6 +119,7 @@ RunData resolve_data(const Config& config) {
       require_tokenizer_of_shards(tokenizer, data.tokenizer, data.train);
       require_tokenizer_of_shards(tokenizer, data.tokenizer, data.val);
     }
+    data.tokenizer_vocab = tokenizer.vocab_size();
     data.token_bytes = tokenizer.token_lengths(config.model.vocab_size);
     data.eot = tokenizer.eot();
   }
@@ -135,6 +134,8 @@ RunData resolve_data(const Config& config) {
 LoaderConfig loader_config(const Config& config, const RunData& data) {
   return {.files = data.train,
           .mixture = data.mixture,
+          .hashed = data.hashed,
+          .shuffle = config.data.shuffle ? Shuffle::kYes : Shuffle::kNo,
           .seed = static_cast<uint64_t>(config.run.seed),
           .batch_tokens = config.run.batch_tokens,
           .sequence = config.run.sequence,
@@ -179,15 +180,14 @@ void require_tokenizer_of_run(const std::string& run, const Config& config, cons
 
 std::map<std::string, std::string> data_hashes(const RunData& data) {
   std::map<std::string, std::string> hashes;
-  const auto add = [&](const std::string& path) {
-    // Trusts the manifest's hash if the shard has the listed size; `assay data verify` checks it.
-    const auto entry = find_entry(path);
-    hashes[path] = entry ? entry->sha256 : sha256_file(path);
-  };
-  for (const std::string& path : data.train) add(path);
-  for (const std::string& path : data.val) add(path);
-  if (!data.tokenizer.empty()) hashes[data.tokenizer] = sha256_file(data.tokenizer);
+  for (const auto& [path, file] : data.hashed) hashes[path] = file.sha256;
   return hashes;
+}
+
+std::map<std::string, std::string> data_hash_origins(const RunData& data) {
+  std::map<std::string, std::string> origins;
+  for (const auto& [path, file] : data.hashed) origins[path] = file.how();
+  return origins;
 }
 
 }  // namespace assay

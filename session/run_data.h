@@ -25,10 +25,13 @@ struct RunData {
   // For a mixture: the files of `val` in the folders of exactly one source. Sources with less than
   // one sequence of validation tokens are left out.
   std::vector<SourceShards> source_val;
-  std::string tokenizer;             // file; "" = none given
+  std::string tokenizer;             // file or folder; "" = none given
+  int64_t tokenizer_vocab = 0;       // 0 without a tokenizer
   std::vector<int32_t> token_bytes;  // bytes per id, 0 for special ids; empty without a tokenizer
   int32_t eot = -1;                  // -1 without a tokenizer
   int32_t mask_id = -1;  // targets equal to it are not counted: eot with data.mask_eos, or none
+  HashedFiles hashed;    // of train, val and tokenizer; empty before hash_data()
+  double hash_seconds = 0;
 };
 
 // UserError: no data, a file in two sources, files missing, a tokenizer that is larger than the
@@ -41,7 +44,8 @@ std::string mixture_table(Loader& loader, const Config& config);
 // UserError when `run` holds a tokenizer.json (imported models do) and the data was made with
 // another tokenizer.
 void require_tokenizer_of_run(const std::string& run, const Config& config, const RunData& data);
-// SHA-256 by file, of all shards and the tokenizer.
+// SHA-256 by file, and how each was obtained. After hash_data() (session/data_evidence.h).
 std::map<std::string, std::string> data_hashes(const RunData& data);
+std::map<std::string, std::string> data_hash_origins(const RunData& data);
 
 }  // namespace assay

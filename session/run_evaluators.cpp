@@ -6,9 +6,10 @@ namespace assay {
 
 namespace {
 
-ValidationSet::Config validation_set(const Config& config, const std::vector<std::string>& files,
-                                     int64_t tokens) {
+ValidationSet::Config validation_set(const Config& config, const RunData& data,
+                                     const std::vector<std::string>& files, int64_t tokens) {
   return {.files = files,
+          .hashed = data.hashed,
           .tokens = tokens,
           .sequence = config.run.sequence,
           .micro_batch = config.run.micro_batch,
@@ -18,15 +19,15 @@ ValidationSet::Config validation_set(const Config& config, const std::vector<std
 }  // namespace
 
 RunEvaluators::RunEvaluators(const Config& config, const RunData& data, const std::string& run)
-    : validation(validation_set(config, data.val, config.eval.tokens), config.eval.every,
+    : validation(validation_set(config, data, data.val, config.eval.tokens), config.eval.every,
                  data.token_bytes, data.mask_id) {
   for (const SourceShards& source : data.source_val) {
     const int64_t share = config.eval.tokens / int64_t(data.source_val.size());
     const int64_t tokens = config.eval.source_tokens > 0 ? config.eval.source_tokens
                                                          : std::max(config.run.sequence, share);
-    of_sources.push_back(std::make_unique<Validation>(validation_set(config, source.files, tokens),
-                                                      config.eval.every, data.token_bytes,
-                                                      data.mask_id, "val/" + source.name));
+    of_sources.push_back(std::make_unique<Validation>(
+        validation_set(config, data, source.files, tokens), config.eval.every, data.token_bytes,
+        data.mask_id, "val/" + source.name));
   }
   if (config.eval.samples) samples.emplace(config, data, run);
   if (config.eval.core) core.emplace(config, data, run);

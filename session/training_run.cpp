@@ -13,6 +13,7 @@
 #include "models/linear/precision.h"
 #include "models/parameters/table.h"
 #include "session/build_info.h"
+#include "session/data_evidence.h"
 #include "session/measure_step.h"
 
 namespace assay {
@@ -23,6 +24,13 @@ Session with_contract(Session session) {
   resolve_reference(session.config);
   if (horizon_is_known(session.config)) resolve_steps(session.config);
   return session;
+}
+
+// The data, hashed if it is going to be read.
+RunData data_of(const Session& session) {
+  RunData data = resolve_data(session.config);
+  if (session.use == SessionOptions::Use::kCompute) hash_data(data);
+  return data;
 }
 
 // The checkpoint to resume from; nothing if the run has none yet. UserError when none of the run's
@@ -66,7 +74,7 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
     : session_(with_contract(std::move(session))),
       options_(std::move(options)),
       audit_(assay::audit(config())),
-      data_(resolve_data(config())),
+      data_(data_of(session_)),
       memory_(config(), session_.recipe, session_.place(data_.mask_id)),
       loader_(warning_loader()),
       evaluators_(config(), data_, options_.folder) {
@@ -120,9 +128,10 @@ void TrainingRun::open() {
   dir_->write_config(config());
 
   on_ = session_.exec();
+  // Before the run's memory is allocated: measuring needs some of its own, for a moment.
+  const double peak = peak_flop_per_s(session_.device, on_, session_.recipe);
   memory_.allocate(config(), session_.recipe, on_.gpu);
   memory_.bind(on_);
-  const double peak = peak_flop_per_s(session_.device, on_, session_.recipe);
   recorder_.emplace(recorder_config(peak), *log_);
   recorder_->telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak));
   recorder_->telemetry().set_meta("contract", name_of(config().contract.kind));
@@ -140,7 +149,10 @@ void TrainingRun::open() {
                      .precision = precision_text(config().precision),
                      .config_sha256 = config_sha256(config()),
                      .data_sha256 = data_sha256_,
+                     .data_hashed = data_hash_origins(data_),
                      .first_step = start_.steps_done});
+  log_->info(hashed_text(data_.hashed, data_.hash_seconds));
+  for (const std::string& line : data_warnings(config(), data_)) log_->warn(line);
 }
 
 RunResult TrainingRun::train(const TrainingHooks& hooks) {
@@ -151,9 +163,7 @@ RunResult TrainingRun::train(const TrainingHooks& hooks) {
   RunParts parts = this->parts();
   parts.on_step = hooks.on_step;
   parts.stop_requested = stop_requested;
-  parts.interrupted = [&, steps_here = int64_t{0}]() mutable {
-    return ++steps_here == hooks.stop_after || stop_requested();
-  };
+  parts.stop_after = hooks.stop_after;
   const RunResult result = run(parts, start_);
   recorder_->telemetry().flush();  // the receipt and whoever reads the run next
   log_->set_bar("");
@@ -174,7 +184,7 @@ RunParts TrainingRun::parts() {
           .mask_id = data_.mask_id,
           .data_sha256 = data_sha256_,
           .landings = landings(config()),
-          .interrupted = {},
+          .stop_after = {},
           .stop_requested = {}};
 }
 
@@ -183,7 +193,8 @@ RecorderConfig TrainingRun::recorder_config(double peak_flop_per_s) const {
                    .steps = config().run.steps,
                    .batch_tokens = config().run.batch_tokens,
                    .flops_per_token = double(audit_.flops_per_token),
-                   .limit_flops_per_s = peak_flop_per_s};
+                   .limit_flops_per_s = peak_flop_per_s,
+                   .print_every = config().run.print_every};
   for (const MixtureSource& source : data_.mixture) r.sources.push_back(source.name);
   for (const QuantisedOperandState& s : memory_.model->quantised_operands()) {
     r.operands.push_back({.layer = s.layer,

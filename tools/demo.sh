@@ -1,110 +1,198 @@
 #!/usr/bin/env bash
 # The demonstration: trains a mixture of experts, a dense model with as many active parameters and a
-# dense model with as many total parameters on the same tokens, and prints one table. Installs
-# packages and builds first. When run again, finished runs are kept and interrupted ones resume.
+# dense model with as many total parameters on the same tokens, and shows what came out: a table, a
+# text of each model, a page. Installs packages and builds first. When run again, finished runs are
+# kept and interrupted ones resume.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: bash tools/demo.sh [--text FILE] [--long] [--seeds N] [--fresh] [--skip-setup]
-  --text FILE   train on your text (documents end with <|endoftext|>, or .jsonl with a "text" field) instead of
-                generated stories
-  --long        train longer: about 40 minutes instead of about 6
-  --seeds N     train every model with N seeds; the table then shows means, spreads and differences (default 1)
-  --fresh       delete the demonstration's runs and start over
-  --skip-setup  install nothing, for systems without apt
-Runs go to runs/demo-*, corpora to data-cache/.
+usage: bash tools/demo.sh [--text PATH] [--quick | --long] [--seeds N] [--fresh]
+                          [--skip-setup] [--skip-build]
+
+Builds build/assay and trains three small language models on the same text: a
+mixture of experts, a dense model with as many active parameters, and one with
+as many total parameters. Then it shows a table, a text that each model wrote,
+and a page of curves. After Ctrl-C the same command resumes.
+
+  --text PATH    train on your text instead of generated stories: a file or a
+                 folder of *.txt, *.md, *.jsonl, also .gz and .zst; documents
+                 end with <|endoftext|>, in JSONL they are the field "text"
+  --quick        train for 60 steps instead of 720, to see all of it in about a
+                 minute; the losses mean little then
+  --long         train for 5000 steps: about 40 minutes instead of about 6
+  --seeds N      train every model with N seeds; the table then shows means,
+                 spreads and differences (default: 1)
+  --fresh        delete the demonstration's runs and start over
+  --skip-setup   install nothing, for systems without apt
+  --skip-build   use build/assay as it is; installs nothing either
+
+Runs go to runs/demo-*, corpora to data-cache/. Times are those of two cores
+with AMX or AVX512-BF16; with AVX2 alone it takes many times as long.
 TEXT
 }
 
-text='' long=no seeds=1 setup=yes
+text='' size=standard seeds=1 setup=yes build=yes
 train_options=()
 while [[ $# -gt 0 ]]; do
   case "$1" in
-    --text) text=${2:?--text needs a FILE}; shift 2 ;;
-    --long) long=yes; shift ;;
+    --text) text=${2:?--text needs a PATH}; shift 2 ;;
+    --quick | --long) size=${1#--}; shift ;;
     --seeds) seeds=${2:?--seeds needs a number}; shift 2 ;;
     --fresh) train_options+=(--fresh); shift ;;
     --skip-setup) setup=no; shift ;;
-    -h|--help) usage; exit 0 ;;
-    *) echo "error: unknown argument $1" >&2; usage >&2; exit 1 ;;
+    --skip-build) setup=no build=no; shift ;;
+    -h | --help) usage; exit 0 ;;
+    *)
+      printf 'error: unknown argument %s\nhint: bash tools/demo.sh --help lists them\n' "$1" >&2
+      exit 1 ;;
   esac
 done
 fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
 if [[ ! $seeds =~ ^[1-9][0-9]?$ ]]; then fail "--seeds $seeds is not a number from 1 to 99" "for example --seeds 3"; fi
-if [[ -n $text && ! -f $text ]]; then fail "$text: no such file" "give the path of a text or .jsonl file"; fi
-if [[ -n $text && ! -s $text ]]; then fail "$text is empty" "give a file with at least a few hundred kilobytes of text"; fi
+if [[ -n $text && ! -e $text ]]; then fail "$text: no such file or folder" "give the path of a text or .jsonl file, or of a folder of them"; fi
+if [[ -f $text && ! -s $text ]]; then fail "$text is empty" "give a file with at least a few hundred kilobytes of text"; fi
 
+assay=build/assay
 presets=models/presets/cpu
 models=(dense-active moe dense-total)
 say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 
+# build_progress LOG: keeps all output in LOG; on a terminal shows how far the build is.
+build_progress() {
+  local line
+  while IFS= read -r line; do
+    printf '%s\n' "$line"
+    if [[ -t 2 && $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
+      printf '\r%s of %s files' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" >&2
+    fi
+  done >"$1"
+  if [[ -t 2 ]]; then printf '\r%30s\r' '' >&2; fi
+}
+
 if [[ $setup == yes ]]; then
   say "packages"
-  bash tools/setup.sh
+  bash tools/setup.sh --no-tests
 fi
-say "build"
-mkdir -p build
-if ! { cmake --preset release && cmake --build build --target assay --parallel "$(nproc)"; } >build/demo-build.log 2>&1; then
-  tail -40 build/demo-build.log
-  fail "the build failed" "all of its output is in build/demo-build.log"
+if [[ $build == yes ]]; then
+  say "build (the first time takes minutes)"
+  mkdir -p build
+  if ! { cmake --preset release && cmake --build build --target assay --parallel "$(nproc)"; } 2>&1 |
+    build_progress build/demo-build.log; then
+    tail -40 build/demo-build.log
+    fail "the build failed" "all of its output is in build/demo-build.log"
+  fi
+elif [[ ! -x $assay ]]; then
+  fail "$assay does not exist" "leave out --skip-build"
 fi
-assay=build/assay
 began=$SECONDS
+if [[ $size != quick ]] && ! grep -qE 'amx_bf16|avx512_bf16' /proc/cpuinfo; then
+  echo "This CPU has neither AMX nor AVX512-BF16, so models train in fp32, which is many"
+  echo "times slower. To see all of it soon: bash tools/demo.sh --quick --skip-setup"
+fi
 
 # Prefix of the runs, and changes to the presets.
 prefix=runs/demo
 sets=()
-if [[ $long == yes ]]; then
-  prefix+=-long
-  sets+=(--set run.steps=5000 --set schedule.warmdown=1500 --set run.checkpoint_every=1000)
-fi
+case $size in
+  quick)
+    prefix+=-quick
+    sets+=(--set run.steps=60 --set schedule.warmup=10 --set schedule.warmdown=20 --set eval.every=30) ;;
+  long)
+    prefix+=-long
+    sets+=(--set run.steps=5000 --set schedule.warmdown=1500 --set run.checkpoint_every=1000) ;;
+esac
+
 say "corpus"
+prompt=()
 if [[ -n $text ]]; then
-  name=$(basename "$text" | sed 's/\.[^.]*$//' | tr -c 'A-Za-z0-9\n' '-' | cut -c1-24)-$(sha256sum "$text" | cut -c1-8)
+  name=$(bash tools/text_corpus.sh --name "$text")
   prefix+=-$name
   corpus=data-cache/$name
   bash tools/text_corpus.sh "$text" "$corpus" "$assay"
   here=$(pwd)
-  sets+=(--set data.synth=null --set "data.tokenizer=$here/$corpus/tokenizer.json"
+  sets+=(--set data.synth=null --set data.shuffle=true --set "data.tokenizer=$here/$corpus/tokenizer.json"
     --set "data.train=['$here/$corpus/corpus_train_*.bin']" --set "data.val=['$here/$corpus/corpus_val_*.bin']")
 else
-  if [[ $long == yes ]]; then sets+=(--set data.synth.train_tokens=20500000); fi
+  prompt=(--prompt "Once upon a time")
+  if [[ $size == long ]]; then sets+=(--set data.synth.train_tokens=20500000); fi
   corpus=$("$assay" data synth "$presets/moe.yaml" "${sets[@]}" --json |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["folder"])')
 fi
 echo "$corpus"
 
-say "audit"
 configs=()
 for model in "${models[@]}"; do configs+=("$presets/$model.yaml"); done
-"$assay" audit "${configs[@]}" "${sets[@]}"
+mkdir -p runs
+"$assay" audit "${configs[@]}" "${sets[@]}" --json >"$prefix-audit.json"
+say "three models"
+python3 tools/demo_table.py --audit "$prefix-audit.json"
+echo "more: $assay audit $presets/*.yaml"
 
 run_name() { if [[ $2 == 1 ]]; then echo "$prefix-$1"; else echo "$prefix-$1-seed$2"; fi; }
+# The page of all runs that are trained so far.
+page() { "$assay" report "$@" -o "$prefix.html"; }
+
+trained=()
 for ((seed = 1; seed <= seeds; ++seed)); do
-  for model in "${models[@]}"; do
-    say "train $model, seed $seed"
-    "$assay" train "$presets/$model.yaml" --run "$(run_name "$model" "$seed")" "${sets[@]}" --set "run.seed=$seed" \
+  for model in moe dense-active dense-total; do
+    run=$(run_name "$model" "$seed")
+    say "train $model, seed $seed ($((${#trained[@]} + 1)) of $((3 * seeds)))"
+    "$assay" train "$presets/$model.yaml" --run "$run" "${sets[@]}" --set "run.seed=$seed" \
       ${train_options[@]+"${train_options[@]}"}
+    trained+=("$run")
+    if [[ ${#trained[@]} == 1 ]]; then
+      page "${trained[@]}"
+      echo "Open it in a browser while the others train; at the end it has all runs."
+    fi
   done
 done
 
-say "scale: n-gram models on the same text"
+say "n-gram models on the same text, for scale"
 eval_tokens=$(sed -n 's/^eval:.*tokens: *\([0-9]*\).*/\1/p' models/presets/family/cpu.yaml)
 "$assay" data ngrams "$corpus" --val-tokens "${eval_tokens:-65536}" --json >"$prefix-ngrams.json"
-"$assay" audit "${configs[@]}" "${sets[@]}" --json >"$prefix-audit.json"
 
 say "result"
-table=(python3 tools/demo_table.py --audit "$prefix-audit.json" --ngrams "$prefix-ngrams.json")
-page=("$assay" report -o "$prefix.html")
+table=(python3 tools/demo_table.py --audit "$prefix-audit.json" --ngrams "$prefix-ngrams.json"
+  --compare "$prefix-compare.json")
+runs=()
 for model in "${models[@]}"; do
   for ((seed = 1; seed <= seeds; ++seed)); do
     table+=(--run "$model=$(run_name "$model" "$seed")")
-    page+=("$(run_name "$model" "$seed")")
+    runs+=("$(run_name "$model" "$seed")")
   done
 done
+"$assay" compare "${runs[@]}" --json >"$prefix-compare.json"
 "${table[@]}" | tee "$prefix-table.txt"
+page "${runs[@]}" >/dev/null
+
 echo
-"${page[@]}"
-echo "runs: $prefix-*    this table: $prefix-table.txt    a page to open: $prefix.html    $((SECONDS - began)) s after the build"
+echo "What they write${prompt[1]+ after \"${prompt[1]}\"}:"
+for model in "${models[@]}"; do
+  echo "$model:"
+  "$assay" sample "$(run_name "$model" 1)" ${prompt[@]+"${prompt[@]}"} --tokens 60 --json </dev/null 2>/dev/null |
+    python3 -c 'import json, sys, textwrap
+text = json.load(sys.stdin)["texts"][0]
+for line in textwrap.wrap((text["prompt"] + text["text"]).strip(), 76): print("  " + line)'
+done
+
+# The runs in one word, as bash expands it.
+these="$prefix-{$(IFS=,; echo "${models[*]}")}"
+if [[ $seeds -gt 1 ]]; then
+  others=$(seq -f "-seed%g" -s, 2 "$seeds")
+  these+="{,$others}"
+fi
+cat <<TEXT
+
+A page with curves and routers, for a browser: $prefix.html
+The table again: $prefix-table.txt    ($((SECONDS - began)) s after the build)
+
+Next:
+  # continue what you type
+  $assay sample $prefix-moe --interactive
+  # did the mixture use its experts?
+  $assay router $prefix-moe
+  # what may be concluded from the losses?
+  $assay compare $these
+TEXT

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing need, and downloads Plotly.js for
-# `assay report`. It can be run again at any time: what is installed is left alone.
+# Installs the packages that building and testing need, on Debian 12 and 13, and downloads Plotly.js
+# for `assay report`. It can be run again at any time: what is installed is left alone. On a system
+# without apt it prints what is needed, with versions.
 set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: bash tools/setup.sh [--check] [--peers]
-  --check   only list what is installed and what is missing; exit 1 if something is missing
-  --peers   also install PyTorch, OpenBLAS and oneDNN, for the comparisons in bench
+usage: bash tools/setup.sh [--check] [--no-tests] [--peers]
+  --check     only list what is installed and what is missing; exit 1 if something is missing
+  --no-tests  leave out what only the tests use: Catch2, clang-format, Chromium
+  --peers     also install PyTorch, OpenBLAS and oneDNN, for the comparisons in bench
+docs/requirements.md lists versions, for Debian and for other systems.
 TEXT
 }
 
@@ -41,10 +44,14 @@ packages=(
   "ca-certificates|downloads of tools/get_fineweb.sh"
 )
 
-check_only=no
+# Packages that only the tests use.
+test_packages=" clang-format catch2 chromium chromium-driver python3-selenium "
+
+check_only=no with_tests=yes
 for argument in "$@"; do
   case "$argument" in
     --check) check_only=yes ;;
+    --no-tests) with_tests=no ;;
     --peers) packages+=("python3-torch|PyTorch, the peer of bench/peers"
                         "libopenblas0-pthread|matrix products of PyTorch, instead of the slow reference BLAS"
                         "libdnnl-dev|oneDNN, the peer of bench_matmul") ;;
@@ -52,6 +59,14 @@ for argument in "$@"; do
     *) echo "error: unknown argument $argument" >&2; usage >&2; exit 1 ;;
   esac
 done
+
+if [[ $with_tests == no ]]; then
+  kept=()
+  for entry in "${packages[@]}"; do
+    if [[ $test_packages != *" ${entry%%|*} "* ]]; then kept+=("$entry"); fi
+  done
+  packages=("${kept[@]}")
+fi
 
 # Plotly.js, taken from the Python package of this version; the build embeds the file in the program
 # (lab/CMakeLists.txt).
@@ -97,11 +112,19 @@ fetch_plotly() (
   } >&2
 )
 
+# requirements: the table of docs/requirements.md, as text.
+requirements() {
+  awk -F ' *[|] *' '/^\| / && !/^\| what / { gsub("`| [(][[][^)]*[)][)]", ""); printf "  %-24s %-12s %s\n", $2, $3, $6 }' \
+    "$(dirname "$0")/../docs/requirements.md"
+}
+
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  system=$(. /etc/os-release 2>/dev/null && echo "${PRETTY_NAME:-}") || true
   {
-    echo "error: apt-get was not found, so nothing can be installed automatically"
-    echo "hint: install the equivalents of these Debian 12 packages, then: cmake --preset release && cmake --build build"
-    printf '  %s\n' "${packages[@]/|/: }"
+    echo "error: apt-get was not found, so nothing can be installed automatically${system:+ on $system}"
+    echo "hint: install these with your system's package manager (versions from which the build is known to work):"
+    requirements
+    echo "then: cmake --preset release && cmake --build build --target assay    (tools/demo.sh --skip-setup does it too)"
   } >&2
   exit 1
 fi
@@ -148,7 +171,21 @@ if [[ $(id -u) -ne 0 ]]; then
   as_root=(sudo)
 fi
 echo "setup: installing ${#missing[@]} packages with ${as_root[*]:+sudo }apt-get"
+case $(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") in
+  "debian 12"|"debian 13") ;;
+  *) echo "setup: only Debian 12 and 13 have been tried; docs/requirements.md lists the versions that are needed" ;;
+esac
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+# Other systems with apt do not have all of the tests' packages (Ubuntu: Chromium); the program does not need them.
+known=()
+for name in "${missing[@]}"; do
+  if [[ $test_packages == *" $name "* && -z $(apt-cache madison "$name" 2>/dev/null) ]]; then
+    echo "warning: $name is not packaged here: tests that need it will not run" >&2
+  else
+    known+=("$name")
+  fi
+done
+missing=(${known[@]+"${known[@]}"})
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ${missing[@]+"${missing[@]}"}
 if ! has_plotly; then fetch_plotly; fi
 echo "setup: done"

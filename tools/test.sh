@@ -4,7 +4,8 @@
 #   ASan + UBSan build      tests labelled asan: parsers of data and configuration, every op (without
 #                           the cases that tests/ops/CMakeLists.txt leaves out)
 #   TSan build              tests labelled tsan: loader, telemetry writer
-# --interop adds the comparisons of tests/interop/compare.py. Lists what it could not run. The last
+# --interop adds the comparisons of tests/interop/compare.py, --systems bare Debian 12 and 13
+# (tests/tools/test_debian_root.py). Lists what it could not run. The last
 # lines are ctest's summary of the release build; the exit status is 0 only if all passed. The labels
 # are defined in tests/CMakeLists.txt.
 set -euo pipefail
@@ -12,21 +13,25 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: bash tools/test.sh [--quick] [--no-setup] [--interop]
+usage: bash tools/test.sh [--quick] [--no-setup] [--interop] [--systems]
   --quick     only the release build, no sanitizers
   --no-setup  do not install packages first (tools/setup.sh)
   --interop   also compare with PyTorch and transformers (docs/interop.md): downloads 2.6 GB into .venv-interop, once
+  --systems   also set up and build in bare roots of Debian 12 and 13, and run the Dockerfile's lines there: needs root,
+              debootstrap, 15 GB of disk and an hour of two cores
 TEXT
 }
 
 sanitizers=yes
 setup=yes
 interop=no
+systems=no
 for argument in "$@"; do
   case "$argument" in
     --quick) sanitizers=no ;;
     --no-setup) setup=no ;;
     --interop) interop=yes ;;
+    --systems) systems=yes ;;
     -h|--help) usage; exit 0 ;;
     *) echo "error: unknown argument $argument" >&2; usage >&2; exit 1 ;;
   esac
@@ -42,7 +47,7 @@ build() {
   say "build: $1"
   local log="$2/build.log"
   mkdir -p "$2"
-  if ! { cmake --preset "$1" && cmake --build "$2" --target "$3" --parallel "$jobs"; } >"$log" 2>&1; then
+  if ! { cmake --preset "$1" -DASSAY_TESTS=ON && cmake --build "$2" --target "$3" --parallel "$jobs"; } >"$log" 2>&1; then
     grep -E -A6 'error|CMake Error|FAILED' "$log" | head -60 || tail -40 "$log"
     echo "test: the $1 build failed; all of its output is in $log"
     exit 1
@@ -97,6 +102,14 @@ ctest --test-dir build -j "$jobs" -LE gpu --output-on-failure --no-tests=error 2
   sed -u '/% tests passed/,$d' || failed+=("release")
 
 if [[ $interop == yes ]]; then compare_interop || failed+=("interop"); fi
+not_run=build/not-run.log
+: >"$not_run"
+if [[ $systems == yes ]]; then
+  for release in bookworm trixie; do
+    say "bare Debian: $release"
+    python3 tests/tools/test_debian_root.py --release "$release" | tee -a "$not_run" || failed+=("$release")
+  done
+fi
 
 echo "== not run here"
 {
@@ -107,8 +120,9 @@ echo "== not run here"
     echo "tests against reference files: their data is absent (set ASSAY_TEST_DATA to its folder)"
   fi
   if [[ $interop == no ]]; then echo "comparisons with PyTorch and transformers: --interop adds them"; fi
+  if [[ $systems == no ]]; then echo "bare Debian 12 and 13, the Dockerfile: --systems adds them"; fi
   # A test prints "not run: ..." for each part that needs something absent.
-  grep -ahoE 'not run: .*' build/Testing/Temporary/LastTest.log | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 x /' || true
+  grep -ahoE 'not run: .*' build/Testing/Temporary/LastTest.log "$not_run" | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 x /' || true
 } | sed 's/^/  /'
 
 if [[ ${#failed[@]} -gt 0 ]]; then echo "== failed: ${failed[*]}"; fi

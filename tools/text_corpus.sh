@@ -5,31 +5,78 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: bash tools/text_corpus.sh FILE FOLDER [ASSAY]
-  FILE     documents that end with <|endoftext|>, .jsonl with a "text" field, or one long text
+usage: bash tools/text_corpus.sh TEXT FOLDER [ASSAY]
+       bash tools/text_corpus.sh --name TEXT
+  TEXT     a file or a folder of *.txt, *.text, *.md, *.jsonl, *.ndjson, also .gz and .zst:
+           documents that end with <|endoftext|>, .jsonl with a "text" field, or a few long texts
   FOLDER   where tokenizer.json, corpus_train_*.bin, corpus_val_*.bin and manifest.json are written
   ASSAY    the program (default: build/assay of this clone)
+  --name   only print a name for the corpus: that of TEXT and a hash of what it contains
+
+Every twentieth document is for validation. Of fewer than 20 documents it is the last twentieth of
+each file.
 TEXT
 }
 
+fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
+
+# The files that `assay data prepare` reads, in its order, each ended by a zero byte.
+files_of() {
+  if [[ ! -d $1 ]]; then printf '%s\0' "$1"; return; fi
+  (cd "$1" && LC_ALL=C find -L . -type f -regextype posix-extended \
+    -regex '.*\.((txt|text|md|jsonl|ndjson)(\.(gz|zst))?|json\.(gz|zst))' -print0 2>/dev/null | LC_ALL=C sort -z)
+}
+
+hash_of() {
+  if [[ -d $1 ]]; then
+    files_of "$1" | (cd "$1" && xargs -0 -r sha256sum) | sha256sum
+  else
+    sha256sum "$1"
+  fi | cut -c1-8
+}
+
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then usage; exit 0; fi
+if [[ ${1:-} == --name && $# -eq 2 ]]; then
+  named=$2
+  if [[ -d $named ]]; then named=$(cd "$named" && pwd); fi  # of "." too
+  echo "$(basename "$named" | sed 's/\.[^.]*$//' | tr -c 'A-Za-z0-9\n' '-' | cut -c1-24)-$(hash_of "$2")"
+  exit 0
+fi
 if [[ $# -lt 2 || $# -gt 3 ]]; then usage >&2; exit 1; fi
 text=$1 corpus=$2 assay=${3:-$(dirname "$0")/../build/assay}
-fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
-[[ -s $text ]] || fail "$text: no such file, or an empty one" "give the path of a text or .jsonl file"
+[[ -d $text || -s $text ]] || fail "$text: no such file or folder, or an empty file" "give the path of a text or .jsonl file, or of a folder of them"
 [[ -x $assay ]] || fail "$assay: no such program" "build it (README.md), or give its path as the third argument"
 if [[ -f $corpus/manifest.json ]]; then exit 0; fi
 
+# whole_documents: true if the text has 20 documents or more, or files that cannot be cut.
+whole_documents() {
+  local file documents=0
+  while IFS= read -r -d '' file; do
+    case $file in *.jsonl | *.ndjson | *.json | *.gz | *.zst) return 0 ;; esac
+    if [[ -d $text ]]; then file=$text/$file; fi
+    documents=$((documents + $({ grep -o '<|endoftext|>' "$file" || true; } | wc -l) + 1))
+    if [[ $documents -gt 20 ]]; then return 0; fi
+  done < <(files_of "$text")
+  return 1
+}
+
 mkdir -p "$corpus"
-"$assay" tokenizer train "$text" --vocab-size 4096 -o "$corpus/tokenizer.json"
+rm -f "$corpus/tokenizer.json"  # of a corpus that was not finished
 prepare=("$assay" data prepare --tokenizer "$corpus/tokenizer.json" -o "$corpus")
-documents=$({ grep -o '<|endoftext|>' "$text" || true; } | wc -l)
-if [[ $text == *.jsonl || $text == *.gz || $text == *.zst || $documents -ge 20 ]]; then
+"$assay" tokenizer train "$text" --vocab-size 4096 -o "$corpus/tokenizer.json"
+if whole_documents; then
   "${prepare[@]}" "$text"
 else
-  # One long text: the last twentieth becomes the validation text.
-  bytes=$(stat -c %s "$text")
-  head -c $((bytes - bytes / 20)) "$text" >"$corpus/train.txt"
-  tail -c $((bytes / 20)) "$text" >"$corpus/val.txt"
-  "${prepare[@]}" "$corpus/train.txt" --val "$corpus/val.txt"
+  # A few long texts: the last twentieth of each becomes validation text.
+  rm -rf "$corpus/train" "$corpus/val"
+  mkdir "$corpus/train" "$corpus/val"
+  number=0
+  while IFS= read -r -d '' file; do
+    if [[ -d $text ]]; then file=$text/$file; fi
+    number=$((number + 1))
+    bytes=$(stat -L -c %s "$file")
+    head -c $((bytes - bytes / 20)) "$file" >"$corpus/train/$(printf %02d $number).txt"
+    tail -c $((bytes / 20)) "$file" >"$corpus/val/$(printf %02d $number).txt"
+  done < <(files_of "$text")
+  "${prepare[@]}" "$corpus/train" --val "$corpus/val"
 fi

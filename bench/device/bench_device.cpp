@@ -1,4 +1,4 @@
-// bench_device [--op NAMES] [--filter TEXT] [--iters N] [--all] [--json]: the GPU time of the large
+// bench_device: the GPU time of the large
 // cases (--all: of every case) in the ops' case lists (tests/ops/<op>_cases.cpp), and the share of
 // this GPU's measured limits for the bytes and flops of the op's cost function. bench_attention,
 // bench_grouped, ... are this program with a fixed list of ops.
@@ -9,16 +9,12 @@
 // others still run unless the device has become unusable.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 
 #include "base/check.h"
+#include "bench/options.h"
 #include "machine/gpu_timer.h"
 #include "tests/ops/op_case.h"
-
-#ifndef ASSAY_BENCH_OPS
-#define ASSAY_BENCH_OPS ""
-#endif
 
 namespace assay {
 namespace {
@@ -30,8 +26,7 @@ struct Options {
   std::vector<std::string> ops;  // empty: all
   std::string filter;
   int iters = 50;
-  enum class Cases { kLarge, kAll } cases = Cases::kLarge;
-  enum class Output { kTable, kJson } output = Output::kTable;
+  bool all = false, json = false;
 };
 
 struct Limits {
@@ -40,7 +35,7 @@ struct Limits {
 
 bool wanted(const Options& options, const OpCase& c) {
   if (c.body == OpBody::kCpu) return false;
-  if (c.size != CaseSize::kLarge && options.cases == Options::Cases::kLarge) return false;
+  if (c.size != CaseSize::kLarge && !options.all) return false;
   const auto of = [&](const std::string& op) { return selected(c, op, options.filter); };
   return options.ops.empty() ? of("") : std::any_of(options.ops.begin(), options.ops.end(), of);
 }
@@ -105,7 +100,7 @@ class Bench {
 
 void Bench::header() const {
   const gpu::DeviceFacts& facts = device_.facts();
-  if (options_.output == Options::Output::kJson) {
+  if (options_.json) {
     std::printf(
         "{\"device\": \"%s\", \"driver\": %d, \"copy_tb_per_s\": %.4f, \"matmul_tflop_per_s\": "
         "%.2f, \"cases\": [",
@@ -160,7 +155,7 @@ void Bench::begin_row() {
 void Bench::fail(const OpCase& c, const std::string& problem) {
   ++failed_;
   std::fprintf(stderr, "FAIL %s | not timed: %s\n", c.name.c_str(), problem.c_str());
-  if (options_.output == Options::Output::kTable) return;
+  if (!options_.json) return;
   begin_row();
   std::printf("{\"op\": %s, \"case\": %s, \"failed\": %s}", json_string(c.op).c_str(),
               json_string(c.name).c_str(), json_string(problem).c_str());
@@ -193,7 +188,7 @@ void Bench::print(const OpCase& c, const Cost& cost, const DeviceTiming& t) {
   const double matmul_us = rate > 0 ? 1e6 * cost.flops / (rate * limits_.matmul) : 0;
   const char* const bound = matmul_us > memory_us ? "matmul" : "copy";
   const double share = std::max(memory_us, matmul_us) / t.p50_us;
-  if (options_.output == Options::Output::kJson) {
+  if (options_.json) {
     begin_row();
     std::printf(
         "{\"op\": %s, \"case\": %s, \"p50_us\": %.3f, \"min_us\": %.3f, \"runs\": %d, \"bytes\": "
@@ -209,22 +204,15 @@ void Bench::print(const OpCase& c, const Cost& cost, const DeviceTiming& t) {
 }
 
 int Bench::finish() const {
-  if (options_.output == Options::Output::kJson) {
+  if (options_.json) {
     std::printf("\n], \"done\": %d, \"failed\": %d}\n", done_, failed_);
   }
   if (done_ == 0) {
-    const bool large_only = options_.cases == Options::Cases::kLarge;
+    const bool large_only = !options_.all;
     std::fprintf(stderr, "bench: no case matches%s\n",
                  large_only ? " among the large cases (--all takes every case)" : "");
   }
   return done_ == 0 || failed_ > 0;
-}
-
-int usage(int status) {
-  std::fprintf(stderr,
-               "usage: bench_... [--op NAMES] [--filter TEXT] [--iters N] [--all] [--json]\n"
-               "  times the large cases, which have training sizes; --all: every case\n");
-  return status;
 }
 
 std::vector<std::string> words(const std::string& text) {
@@ -237,26 +225,7 @@ std::vector<std::string> words(const std::string& text) {
   return out;
 }
 
-int run(int argc, char** argv) {
-  Options options;
-  options.ops = words(ASSAY_BENCH_OPS);
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    const bool has_value = i + 1 < argc;
-    if (flag == "--json") {
-      options.output = Options::Output::kJson;
-    } else if (flag == "--all") {
-      options.cases = Options::Cases::kAll;
-    } else if (flag == "--op" && has_value) {
-      options.ops = words(argv[++i]);
-    } else if (flag == "--filter" && has_value) {
-      options.filter = argv[++i];
-    } else if (flag == "--iters" && has_value) {
-      options.iters = std::max(1, std::atoi(argv[++i]));
-    } else {
-      return usage(flag == "--help" ? 0 : 1);
-    }
-  }
+int run(const Options& options) {
   const auto device = gpu::open_device();
   Bench bench(*device, options);
   bench.header();
@@ -270,10 +239,27 @@ int run(int argc, char** argv) {
 }  // namespace assay
 
 int main(int argc, char** argv) {
+  assay::Options o;
+  std::string ops = ASSAY_BENCH_OPS;
+  const std::string program = ASSAY_BENCH_NAME;
+  assay::BenchOptions options(
+      program,
+      "Time of the large cases of some ops on a GPU, with the share of its measured limit:\n"
+      "the larger of bytes / copy and flops / matmul, over the median. A case with a wrong\n"
+      "result is not timed and counts as failed. Needs a GPU.\nOps: " +
+          (ops.empty() ? "all" : ops));
+  options.add("--op", "NAMES", ops,
+              "ops or families, separated by spaces" +
+                  std::string(ops.empty() ? "" : " (default: those above)"));
+  options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
+  options.add("--all", o.all, "every case: with the small ones of the tests");
+  options.add("--iters", o.iters, "timed runs per case (default: 50)");
+  options.add("--json", o.json, "print one JSON object on stdout");
+  if (const auto status = options.parse(argc, argv)) return *status;
+  o.ops = assay::words(ops);
   try {
-    return assay::run(argc, argv);
-  } catch (const assay::UserError& error) {
-    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
-    return 1;
+    return assay::run(o);
+  } catch (const std::exception& error) {
+    return assay::print_bench_error(error);
   }
 }

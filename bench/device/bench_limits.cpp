@@ -1,18 +1,18 @@
-// bench_limits [--json]: this GPU's measured copy and matmul rates, the limits in the other
-// benches.
+// bench_limits: this GPU's measured copy and matmul rates, the limits in the other benches.
 #include <cstdio>
-#include <cstring>
 
-#include "base/check.h"
+#include "bench/options.h"
 #include "machine/gpu_timer.h"
 
 int main(int argc, char** argv) {
   using namespace assay;
-  const bool json = argc == 2 && std::strcmp(argv[1], "--json") == 0;
-  if (argc > 1 && !json) {
-    std::fprintf(stderr, "usage: bench_limits [--json]\n");
-    return 1;
-  }
+  bool json = false;
+  BenchOptions options(
+      "bench_limits",
+      "The measured limits of a GPU, which the other benches divide by: a copy of 1 GiB,\n"
+      "and a bf16 product of 8192 x 8192 x 8192 by cuBLASLt. Needs a GPU.");
+  options.add("--json", json, "print one JSON object on stdout");
+  if (const auto status = options.parse(argc, argv)) return *status;
   try {
     const auto device = gpu::open_device();
     const DeviceTimer timer(*device);
@@ -35,8 +35,7 @@ int main(int argc, char** argv) {
       std::printf("matmul    %8.1f TFLOP/s (bf16, 8192 x 8192 x 8192, cuBLASLt)\n", matmul);
     }
     return 0;
-  } catch (const UserError& error) {
-    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
-    return 1;
+  } catch (const std::exception& error) {
+    return print_bench_error(error);
   }
 }

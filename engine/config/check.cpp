@@ -55,10 +55,6 @@ void validate_moe(const ModelConfig& m) {
                         " is more than model.layers = " + text(m.layers),
                     "leave at least one block for the experts, or take model.moe out");
   }
-  if (moe.router.aux == RouterAux::kNone && moe.router.aux_alpha > 0) {
-    throw UserError("model.moe.router.aux_alpha is set but model.moe.router.aux is none",
-                    "choose aux: switch or aux: gates, or aux_alpha: 0");
-  }
 }
 
 void validate_batch(const Config& c) {
@@ -287,8 +283,11 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
     }
     globfree(&found);
     if (status == GLOB_NOMATCH) {
+      const bool fineweb = pattern.find("fineweb10B/") != std::string::npos;
       throw UserError(field + ": no file matches " + pattern,
-                      "check the path; paths in a configuration are relative to its file");
+                      fineweb
+                          ? "bash tools/get_fineweb.sh downloads these shards"
+                          : "check the path; paths in a configuration are relative to its file");
     }
     if (status != 0)
       throw UserError(field + ": cannot search " + pattern, "check the folder's permissions");

@@ -31,6 +31,7 @@ struct DataConfig {
   std::vector<std::string> train;
   std::vector<std::string> val;
   std::optional<std::vector<double>> mixture = {};
+  bool shuffle = true;
   std::string tokenizer;
   bool check_tokenizer = true;
   std::string cache = "data-cache";
@@ -40,12 +41,16 @@ struct DataConfig {
 
 template <typename V>
 void visit(V& v, DataConfig& c) {
-  v("train", c.train, "training shards: files or patterns, read in lexicographic order", path());
+  v("train", c.train, "training shards: files or patterns, in lexicographic order", path());
   v("val", c.val, "validation shards", path());
   v("mixture", c.mixture,
     "sampling weights of the entries of train, which become sources of sequences; absent = all "
-    "shards in order",
+    "shards are one source",
     positive());
+  v("shuffle", c.shuffle,
+    "visit the training sequences of every epoch in another order, drawn from run.seed; false = in "
+    "the order of the shards",
+    any());
   v("tokenizer", c.tokenizer, "tokenizer.json of the shards; needed for bits per byte", path());
   v("check_tokenizer", c.check_tokenizer,
     "refuse shards whose manifest names another tokenizer than the model's", free_on_resume(any()));

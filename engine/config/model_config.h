@@ -44,10 +44,10 @@ struct RouterConfig {
   double route_scale = 1.0;
   double gate_scale = 1.0;
   bool normalize_gates = true;
-  double bias_rate = 0.0;
+  double bias_rate = 1e-3;
   bool bias_follows_lr = false;
-  RouterAux aux = RouterAux::kNone;
-  double aux_alpha = 0.0;
+  RouterAux aux = RouterAux::kSwitch;
+  double aux_alpha = 0.01;
   AuxScope aux_scope = AuxScope::kMicro;
   double z_alpha = 0.0;
 };
@@ -58,12 +58,12 @@ void visit(V& v, RouterConfig& c) {
   v("route_scale", c.route_scale, "factor on the logit inside the sigmoid", positive());
   v("gate_scale", c.gate_scale, "factor on the gates", positive());
   v("normalize_gates", c.normalize_gates, "softmax: divide the chosen gates by their sum", any());
-  v("bias_rate", c.bias_rate, "step of the selection bias per optimizer step; 0 = no bias",
-    not_negative());
+  v("bias_rate", c.bias_rate,
+    "balancing: step of the selection bias per optimizer step; 0 = no bias", not_negative());
   v("bias_follows_lr", c.bias_follows_lr, "bias_rate times the schedule's share of the peak lr",
     any());
-  v("aux", c.aux, "load-balancing loss", any());
-  v("aux_alpha", c.aux_alpha, "weight of the load-balancing loss", not_negative());
+  v("aux", c.aux, "balancing: auxiliary loss on the loads", any());
+  v("aux_alpha", c.aux_alpha, "weight of aux", not_negative());
   v("aux_scope", c.aux_scope, "counts of the micro-batch, of the step so far, or per sequence",
     any());
   v("z_alpha", c.z_alpha, "weight of mean logsumexp(logits)^2", not_negative());
@@ -106,6 +106,7 @@ struct ModelConfig {
   double embed_gain = 1.0;
   double logit_gain = 1.0;
   InitRule init = InitRule::kDefault;
+  double head_init = 0.1;
   std::optional<MoeConfig> moe;
 
   // The value in use: 0 selects the default.
@@ -131,6 +132,9 @@ void visit(V& v, ModelConfig& c) {
   v("embed_gain", c.embed_gain, "factor on the embedding", positive());
   v("logit_gain", c.logit_gain, "factor on the logits", positive());
   v("init", c.init, "initial weights; nmoe also scales routed experts and router by depth", any());
+  v("head_init", c.head_init,
+    "standard deviation of the first logits of an untied head; small = the loss begins at ln V",
+    positive());
   v.section("moe", c.moe, "mixture of experts; absent = dense");
 }
 

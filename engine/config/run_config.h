@@ -20,9 +20,12 @@ struct RunConfig {
   double target_loss = 0.0;
   int64_t threads = 0;
   int64_t checkpoint_every = 0;
+  double checkpoint_minutes = 5;
   int64_t keep_checkpoints = 2;
   int64_t milestone_every = 0;
+  bool keep_best = false;
   int64_t log_every = 1;
+  int64_t print_every = 1;
 };
 
 template <typename V>
@@ -35,13 +38,22 @@ void visit(V& v, RunConfig& c) {
   v("target_loss", c.target_loss, "stop at the first evaluation at or below it; 0 = never",
     free_on_resume(not_negative()));
   v("threads", c.threads, "CPU threads; 0 = all cores", free_on_resume(between(0, 1024)));
-  v("checkpoint_every", c.checkpoint_every, "steps between checkpoints; 0 = only at the end",
+  v("checkpoint_every", c.checkpoint_every, "steps between checkpoints; 0 = by time and at the end",
+    free_on_resume(not_negative()));
+  v("checkpoint_minutes", c.checkpoint_minutes,
+    "most minutes between checkpoints, more where saving would take over 5% of the time; 0 = none "
+    "by time",
     free_on_resume(not_negative()));
   v("keep_checkpoints", c.keep_checkpoints, "number of latest checkpoints to keep",
     free_on_resume(at_least(1)));
   v("milestone_every", c.milestone_every,
     "steps between checkpoints that are never deleted; 0 = none", free_on_resume(not_negative()));
-  v("log_every", c.log_every, "steps between logged steps", free_on_resume(at_least(1)));
+  v("keep_best", c.keep_best, "also keep the checkpoint with the lowest validation loss",
+    free_on_resume(any()));
+  v("log_every", c.log_every, "steps between steps in telemetry.db and log.txt",
+    free_on_resume(at_least(1)));
+  v("print_every", c.print_every, "logged steps between step lines on the terminal",
+    free_on_resume(at_least(1)));
 }
 
 struct CoreEvalConfig {
@@ -89,6 +101,7 @@ void visit(V& v, SamplesConfig& c) {
 
 struct EvalConfig {
   int64_t every = 100;
+  bool at_start = true;
   int64_t tokens = 65536;
   int64_t source_tokens = 0;
   std::optional<CoreEvalConfig> core = {};
@@ -99,6 +112,7 @@ template <typename V>
 void visit(V& v, EvalConfig& c) {
   v("every", c.every, "steps between validations; the last step is always validated",
     free_on_resume(at_least(1)));
+  v("at_start", c.at_start, "also validate the initial weights, as step 0", free_on_resume(any()));
   v("tokens", c.tokens, "number of validation tokens, from the start of the shards", at_least(1));
   v("source_tokens", c.source_tokens,
     "validation tokens per source of a mixture; 0 = an equal share of eval.tokens",

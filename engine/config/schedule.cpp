@@ -32,6 +32,9 @@ Schedule make_schedule(const Config& config) {
   const int64_t steps = config.run.steps;
   const int64_t warmup = steps_of(s.warmup, s.warmup_fraction, steps);
   int64_t warmdown = steps_of(s.warmdown, s.warmdown_fraction, steps);
+  // A cosine without a length takes the rest of the run: one that never falls is not meant.
+  if (s.decay == DecayShape::kCosine && warmdown == 0)
+    warmdown = std::max<int64_t>(0, steps - warmup);
   // Both fractions are rounded up, so their sum may exceed the steps.
   if (s.warmup_fraction && s.warmdown_fraction) warmdown = std::min(warmdown, steps - warmup);
   return {.steps = steps,

@@ -29,7 +29,7 @@ struct Schedule {
 };
 
 // The schedule of the run's steps: warmup_fraction and warmdown_fraction are shares of run.steps,
-// rounded up.
+// rounded up. A cosine whose warmdown is 0 takes every step after the warm-up.
 Schedule make_schedule(const Config& config);
 
 }  // namespace assay

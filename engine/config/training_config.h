@@ -64,7 +64,8 @@ struct ScheduleConfig {
 template <typename V>
 void visit(V& v, ScheduleConfig& c) {
   v("warmup", c.warmup, "steps of linear warm-up", not_negative());
-  v("warmdown", c.warmdown, "steps of decay at the end", not_negative());
+  v("warmdown", c.warmdown, "steps of decay at the end; 0 = none, or with cosine all after warmup",
+    not_negative());
   v("warmup_fraction", c.warmup_fraction, "instead of warmup: share of the run's steps",
     between(0, 1));
   v("warmdown_fraction", c.warmdown_fraction, "instead of warmdown: share of the run's steps",

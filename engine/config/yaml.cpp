@@ -11,6 +11,7 @@
 #include "engine/config/check.h"
 #include "engine/config/field_range.h"
 #include "engine/config/fields.h"
+#include "engine/config/paths.h"
 #include "engine/config/scalar.h"
 #include "engine/config/yaml_source.h"
 
@@ -141,6 +142,9 @@ class SetField {
     field = check.path ? absolute(value_.Scalar()) : value_.Scalar();
   }
   void set(std::vector<std::string>& field, const FieldCheck& check) {
+    if (value_.IsNull())
+      fail(std::string("is null; expected a list of ") + (check.path ? "paths" : "texts"),
+           check.path ? strprintf("e.g. %s: [shards/*.bin]", key_.c_str()) : help_hint());
     if (!value_.IsScalar() && !value_.IsSequence()) wrong_type("a list of texts");
     field.clear();
     const auto add = [&](const YAML::Node& item) {
@@ -153,7 +157,7 @@ class SetField {
   }
   std::string absolute(const std::string& path) const {
     if (path.empty()) return path;
-    return (fs::path(source_.folder) / path).lexically_normal().string();
+    return path_in(source_.folder, path);
   }
 
   const YamlSource& source_;
@@ -282,6 +286,20 @@ YamlSource command_line(const std::string& set) {
   return {.name = "--set " + set, .folder = fs::current_path().string(), .is_line = true};
 }
 
+// The config.yaml of a run names every field that the version knew which wrote it. What it does not
+// name was then as it is here.
+Config defaults_of(const std::string& path) {
+  Config config;
+  const bool of_run = fs::path(path).filename() == "config.yaml" &&
+                      (fs::exists(fs::path(path).replace_filename("meta.json")) ||
+                       fs::exists(fs::path(path).replace_filename("checkpoints")));
+  if (!of_run) return config;
+  config.data.shuffle = false;
+  config.model.head_init = 1;
+  config.eval.at_start = false;
+  return config;
+}
+
 Config finish(Config config, const std::string& folder) {
   // Relative only if it is the default.
   const fs::path cache = config.data.cache;
@@ -292,16 +310,18 @@ Config finish(Config config, const std::string& folder) {
 
 }  // namespace
 
-Config load_config(const std::string& path, const std::vector<std::string>& sets) {
-  Config config;
+Config load_config(const std::string& name, const std::vector<std::string>& sets) {
+  const std::string path = preset_or_path(name);
+  Config config = defaults_of(path);
   std::vector<std::string> open;
   apply_file(config, path, open);
   for (const std::string& set : sets) apply_set(config, set, command_line(set));
   return finish(std::move(config), fs::absolute(path).parent_path().string());
 }
 
-Config load_changed_config(const std::string& path, const std::vector<ConfigChange>& changes) {
-  Config config;
+Config load_changed_config(const std::string& name, const std::vector<ConfigChange>& changes) {
+  const std::string path = preset_or_path(name);
+  Config config = defaults_of(path);
   std::vector<std::string> open;
   apply_file(config, path, open);
   for (const ConfigChange& change : changes) {

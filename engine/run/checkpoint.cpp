@@ -27,6 +27,7 @@ constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
 constexpr const char* kManifest = "MANIFEST.json";
 constexpr const char* kTemporary = ".tmp-";
+constexpr const char* kBest = "best";
 constexpr int kFormat = 1;
 
 std::string step_name(int64_t step) {
@@ -190,7 +191,7 @@ std::string Checkpoints::save(const TrainingState& state, const std::vector<Tens
     write(name, state, model, optimizer, keep);
   } catch (const UserError& error) {  // its hint would name the removed temporary folder
     throw UserError(error.what(), "check the disk (df -h " + folder_ +
-                                      ") and run the same command again: it continues from the "
+                                      ") and run the same command again: it resumes from the "
                                       "previous checkpoint");
   }
   prune();
@@ -246,10 +247,34 @@ std::optional<std::string> Checkpoints::newest() const {
   return std::nullopt;
 }
 
+void Checkpoints::mark_best(int64_t step) {
+  const std::string target = step_name(step), temporary = folder_ + "/" + kTemporary + kBest;
+  std::error_code error;
+  fs::remove(temporary, error);
+  fs::create_symlink(target, temporary, error);
+  if (!error) fs::rename(temporary, folder_ + "/" + kBest, error);
+  if (error && warn_) {
+    warn_("cannot mark " + target + " as the best checkpoint: " + error.message());
+  }
+  prune();
+}
+
+std::optional<int64_t> Checkpoints::best_step() const {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(folder_ + "/" + kBest, error);
+  if (error || !fs::exists(folder_ + "/" + target.string(), error)) return std::nullopt;
+  const int64_t step = step_of(target.string());
+  if (step < 0) return std::nullopt;
+  return step;
+}
+
 // Folders without a manifest are kept for inspection: they do not count, and their step may be
 // saved again.
 void Checkpoints::prune() {
   std::vector<std::string> folders = all();
+  if (const std::optional<int64_t> best = best_step()) {
+    std::erase(folders, folder_ + "/" + step_name(*best));
+  }
   int64_t rolling = 0;
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     if (is_milestone(*folder).value_or(true) || ++rolling <= keep_last_) continue;
@@ -301,7 +326,8 @@ void load_optimizer(const std::string& folder, const std::vector<TensorRef>& opt
 std::string require_checkpoint(const std::string& run_or_checkpoint,
                                const Checkpoints::Warn& warn) {
   const fs::path path = fs::path(run_or_checkpoint).lexically_normal();
-  const fs::path named = path.has_filename() ? path : path.parent_path();  // "x/" is x
+  fs::path named = path.has_filename() ? path : path.parent_path();  // "x/" is x
+  if (named.filename() == kBest && fs::is_symlink(named)) named = fs::canonical(named);
   if (step_of(named.filename().string()) >= 0 && fs::is_directory(named)) {
     const std::string problem = checkpoint_problem(named.string());
     if (problem.empty()) return named.string();

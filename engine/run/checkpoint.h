@@ -3,7 +3,8 @@
 //
 // A checkpoint is written under a temporary name, fsynced and renamed; the manifest (size and
 // SHA-256 of every file) comes last, so a folder without a valid manifest is not a checkpoint. If
-// saving fails, earlier checkpoints are not changed.
+// saving fails, earlier checkpoints are not changed. checkpoints/best is a link to the checkpoint
+// with the lowest validation loss, if run.keep_best is on.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +54,11 @@ class Checkpoints {
   // The newest valid checkpoint; warns of each newer, damaged one.
   std::optional<std::string> newest() const;
 
+  // The link checkpoints/best: its checkpoint is kept until another one is marked. The step must
+  // have been saved. best_step: nullopt if none is marked or its checkpoint is gone.
+  void mark_best(int64_t step);
+  std::optional<int64_t> best_step() const;
+
   // Folders of all steps, oldest first, valid or not.
   std::vector<std::string> all() const;
 
@@ -75,8 +81,8 @@ TrainingState load_state(const std::string& folder);
 void load_model(const std::string& folder, const std::vector<TensorRef>& model);
 void load_optimizer(const std::string& folder, const std::vector<TensorRef>& optimizer);
 
-// The checkpoint that a user names: a checkpoint folder, or the newest valid one of a run. Throws
-// UserError if there is none.
+// The checkpoint that a user names: a checkpoint folder, checkpoints/best, or the newest valid one
+// of a run. Throws UserError if there is none.
 std::string require_checkpoint(const std::string& run_or_checkpoint, const Checkpoints::Warn& warn);
 
 }  // namespace assay

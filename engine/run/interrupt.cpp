@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <iterator>
 
 #include "base/check.h"
 
@@ -13,16 +14,19 @@ namespace {
 std::atomic<int> requested_signal = 0;
 static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
 std::atomic<bool> alive = false;
-struct sigaction before_int, before_term;
+constexpr int kHandled[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+struct sigaction before[std::size(kHandled)];
 
 void on_signal(int number) {
-  if (requested_signal.exchange(number) != 0) {  // the second one
+  const bool second = requested_signal.exchange(number) != 0;
+  if (second && number == SIGHUP) return;
+  if (second) {
     ::signal(number, SIG_DFL);
     raise(number);
     return;
   }
   constexpr char kMessage[] =
-      "\nstopping after this step, with a checkpoint; a second signal stops at once\n";
+      "\nstopping after this step, with a checkpoint; press Ctrl-C again to stop now\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
 }
 
@@ -32,16 +36,18 @@ Interrupt::Interrupt() {
   CHECK(!alive.exchange(true), "two Interrupts at a time");
   requested_signal = 0;
   struct sigaction action = {};
-  action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &before_int);
-  sigaction(SIGTERM, &action, &before_term);
+  for (size_t i = 0; i < std::size(kHandled); ++i) {
+    sigaction(kHandled[i], nullptr, &before[i]);
+    if (kHandled[i] == SIGHUP && before[i].sa_handler == SIG_IGN) continue;
+    action.sa_handler = kHandled[i] == SIGPIPE ? SIG_IGN : on_signal;
+    sigaction(kHandled[i], &action, nullptr);
+  }
 }
 
 Interrupt::~Interrupt() {
-  sigaction(SIGINT, &before_int, nullptr);
-  sigaction(SIGTERM, &before_term, nullptr);
+  for (size_t i = 0; i < std::size(kHandled); ++i) sigaction(kHandled[i], &before[i], nullptr);
   alive = false;
 }
 

@@ -1,10 +1,12 @@
-// Ctrl-C and SIGTERM during training: the first signal requests a checkpoint after the current
-// step, the second kills the process.
+// Ctrl-C, SIGTERM and SIGHUP (a closed terminal) during training: the first signal requests a
+// checkpoint after the current step, a second Ctrl-C or SIGTERM kills the process. A second SIGHUP
+// does not: a terminal that closes sends several.
 #pragma once
 
 namespace assay {
 
-// Handles both signals during its lifetime. At most one may exist at a time.
+// Handles the signals during its lifetime, and ignores SIGPIPE: a reader of the log that ends must
+// not end the run. SIGHUP stays ignored where it was (nohup). At most one may exist at a time.
 class Interrupt {
  public:
   Interrupt();
@@ -13,7 +15,7 @@ class Interrupt {
   ~Interrupt();
 
   bool requested() const { return signal() != 0; }
-  int signal() const;  // SIGINT, SIGTERM, or 0
+  int signal() const;  // SIGINT, SIGTERM, SIGHUP, or 0
 };
 
 }  // namespace assay

@@ -60,26 +60,29 @@ struct Log::Impl {
   explicit Impl(const std::string& file)
       : terminal(isatty(STDERR_FILENO) == 1),
         sink(std::make_shared<TerminalSink>(terminal)),
-        logger("assay", sink) {
+        shown("terminal", sink),
+        kept("file") {
     sink->set_pattern("%v");
     if (!file.empty()) {
       try {
         auto lines = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
         lines->set_pattern("%Y-%m-%d %H:%M:%S %v");
-        logger.sinks().push_back(std::move(lines));
+        kept.sinks().push_back(std::move(lines));
       } catch (const spdlog::spdlog_ex&) {
         throw UserError("cannot write " + file + ": " + strerror(errno),
                         "check the folder and its permissions");
       }
     }
-    logger.flush_on(spdlog::level::info);
-    // A full disk must not end a run because of its log.
-    logger.set_error_handler([](const std::string&) {});
+    for (spdlog::logger* logger : {&shown, &kept}) {
+      logger->flush_on(spdlog::level::info);
+      // A full disk must not end a run because of its log.
+      logger->set_error_handler([](const std::string&) {});
+    }
   }
 
   const bool terminal;
   std::shared_ptr<TerminalSink> sink;
-  spdlog::logger logger;
+  spdlog::logger shown, kept;
 };
 
 Log::Log(const std::string& file) : impl_(std::make_unique<Impl>(file)) {}
@@ -89,15 +92,28 @@ Log::~Log() {
 }
 
 void Log::info(const std::string& line) {
-  impl_->logger.info(spdlog::string_view_t(line));
+  info(line, line);
+}
+
+void Log::info(const std::string& line, const std::string& shown) {
+  impl_->kept.info(spdlog::string_view_t(line));
+  if (!shown.empty()) impl_->shown.info(spdlog::string_view_t(shown));
+}
+
+void Log::set_quiet(Quiet quiet) {
+  using spdlog::level::level_enum;
+  impl_->shown.set_level(quiet == Quiet::kYes ? level_enum::warn : level_enum::info);
+  if (quiet == Quiet::kYes) set_bar("");
 }
 
 void Log::warn(const std::string& line) {
-  impl_->logger.warn(spdlog::string_view_t("warning: " + line));
+  const std::string text = "warning: " + line;
+  impl_->kept.warn(spdlog::string_view_t(text));
+  impl_->shown.warn(spdlog::string_view_t(text));
 }
 
 void Log::set_bar(const std::string& text) {
-  impl_->sink->set_bar(text);
+  if (text.empty() || impl_->shown.level() == spdlog::level::info) impl_->sink->set_bar(text);
 }
 
 bool Log::on_terminal() const {

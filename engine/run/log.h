@@ -20,6 +20,12 @@ class Log {
 
   void info(const std::string& line);
   void warn(const std::string& line);  // "warning: ..."
+  // `line` for the file, `shown` for stderr; "" = nothing is shown.
+  void info(const std::string& line, const std::string& shown);
+
+  // Quiet: stderr gets only warnings and what is said after set_quiet(kNo), the file everything.
+  enum class Quiet { kNo, kYes };
+  void set_quiet(Quiet quiet);
 
   // Shows the bar under all lines; "" removes it. On a terminal only, never in the file.
   void set_bar(const std::string& text);

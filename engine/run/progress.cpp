@@ -12,6 +12,11 @@ double percent(int64_t done, int64_t total) {
   return total > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 0.0;
 }
 
+// printf writes some NaNs as "-nan".
+double unsigned_nan(double value) {
+  return std::isnan(value) ? std::fabs(value) : value;
+}
+
 }  // namespace
 
 std::string duration_text(double seconds) {
@@ -32,13 +37,21 @@ std::string count_text(double count) {
 }
 
 std::string step_line(const StepLine& l) {
-  std::string text =
-      strprintf("step %ld/%ld %.1f%% loss %.3f lr %.1e norm %.2f %.0f ms %s tok/s",
-                static_cast<long>(l.step), static_cast<long>(l.steps), percent(l.step, l.steps),
-                l.loss, l.lr, l.grad_norm, l.step_ms, count_text(l.tokens_per_s).c_str());
+  std::string text = strprintf(
+      "step %ld/%ld %.1f%% loss %.3f lr %.1e norm %.2f %.0f ms %s tok/s", static_cast<long>(l.step),
+      static_cast<long>(l.steps), percent(l.step, l.steps), unsigned_nan(l.loss), l.lr,
+      unsigned_nan(l.grad_norm), l.step_ms, count_text(l.tokens_per_s).c_str());
   if (l.mfu_percent) text += strprintf(" mfu %.0f%%", *l.mfu_percent);
   if (l.load)
     text += strprintf(" load %.2fx (min-H %.2f/%.2f)", *l.load, l.min_entropy, l.entropy_ceiling);
+  return text + strprintf(" eta %s #%08x", duration_text(l.seconds_left).c_str(), l.hash);
+}
+
+std::string short_step_line(const StepLine& l) {
+  std::string text =
+      strprintf("step %ld/%ld loss %.3f lr %.1e %s tok/s", long(l.step), long(l.steps),
+                unsigned_nan(l.loss), l.lr, count_text(l.tokens_per_s).c_str());
+  if (l.load) text += strprintf(" load %.2fx", *l.load);
   return text + strprintf(" eta %s #%08x", duration_text(l.seconds_left).c_str(), l.hash);
 }
 

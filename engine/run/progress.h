@@ -28,6 +28,9 @@ struct StepLine {
 // One line: step 120/9536 1.3% loss 4.812 lr 8.5e-04 norm 0.71 1200 ms 437k tok/s mfu 45%
 // load 1.31x (min-H 4.02/4.16) eta 3h08m #1f09c3aa
 std::string step_line(const StepLine& line);
+// The same for a terminal of 80 columns:
+// step 120/9536 loss 4.812 lr 8.5e-04 437k tok/s load 1.31x eta 3h08m #1f09c3aa
+std::string short_step_line(const StepLine& line);
 
 // 45s, 12m05s, 3h08m, 2d03h
 std::string duration_text(double seconds);

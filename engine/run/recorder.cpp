@@ -225,7 +225,8 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
   }
   if (stats.sampled) fill_precision(record, model);
   telemetry_.commit();
-  log_.info(step_line(line));
+  const bool shown = shown_++ % config_.print_every == 0 || done == config_.steps;
+  log_.info(step_line(line), shown ? short_step_line(line) : "");
   if (log_.on_terminal()) {
     log_.set_bar(progress_bar(done, config_.steps, line.seconds_left, log_.terminal_columns()));
   }
@@ -251,7 +252,7 @@ void RunRecorder::evaluation(int64_t steps_done, const Evaluation& evaluation, d
 void RunRecorder::evaluating(int64_t steps_done, const std::string& what, double share,
                              double seconds) {
   constexpr double kQuietSeconds = 10;
-  const double left = share > 0 ? seconds * (1 - share) / share : 0;
+  const double left = share > 0 ? seconds * (1 - share) / share : std::nan("");
   const std::string text =
       strprintf("eval %ld/%ld %s %.0f%% eta %s", long(steps_done), long(config_.steps),
                 what.c_str(), 100 * share, duration_text(left).c_str());
@@ -271,12 +272,25 @@ void RunRecorder::no_evaluation(int64_t steps_done, const std::string& task,
 void RunRecorder::not_finite_evaluation(int64_t steps_done, const std::string& task,
                                         const std::string& why) {
   telemetry_.event(steps_done, "not_finite_evaluation", task + ": " + why);
-  log_.warn(strprintf("evaluation %s at step %ld is not finite: %s; training goes on", task.c_str(),
-                      long(steps_done), why.c_str()));
+  log_.warn(strprintf("evaluation %s at step %ld is not finite: %s; training continues",
+                      task.c_str(), long(steps_done), why.c_str()));
 }
 
 bool RunRecorder::has_evaluation(int64_t steps_done, const std::string& task) const {
   return TelemetryReader(config_.telemetry_path).has_eval(steps_done, task);
+}
+
+std::optional<double> RunRecorder::validation_loss(int64_t steps_done) const {
+  for (const EvalValue& v : TelemetryReader(config_.telemetry_path).eval("val", "loss_nats")) {
+    if (v.step == steps_done) return v.value;
+  }
+  return std::nullopt;
+}
+
+void RunRecorder::no_checkpoint(int64_t steps_done, const std::string& why) {
+  telemetry_.event(steps_done, "no_checkpoint", why);
+  log_.warn(strprintf("no checkpoint at step %ld: %s; training continues", long(steps_done),
+                      why.c_str()));
 }
 
 void RunRecorder::checkpoint(int64_t steps_done, const std::string& folder, double seconds) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct RecorderConfig {
   std::vector<int64_t> moe_layers = {};
   int64_t experts = 0;
   std::vector<OperandSite> operands = {};
+  int64_t print_every = 1;  // logged steps between those shown on stderr
 };
 
 // Seconds of one step, and of all steps of the run up to it, without evaluations and saves. NaN =
@@ -54,6 +56,10 @@ class RunRecorder {
   // The evaluation was done, but some of its values are not finite.
   void not_finite_evaluation(int64_t steps_done, const std::string& task, const std::string& why);
   bool has_evaluation(int64_t steps_done, const std::string& task) const;
+  // Of that step; nullopt if it was not validated.
+  std::optional<double> validation_loss(int64_t steps_done) const;
+  // A checkpoint that was due by time could not be written; training continues.
+  void no_checkpoint(int64_t steps_done, const std::string& why);
   void checkpoint(int64_t steps_done, const std::string& folder, double seconds);
   void event(int64_t steps_done, const std::string& kind, const std::string& detail);
   Telemetry& telemetry() { return telemetry_; }
@@ -63,6 +69,7 @@ class RunRecorder {
   Log& log_;
   Telemetry telemetry_;
   Eta eta_;
+  int64_t shown_ = 0;     // logged steps of this process
   double said_at_s_ = 0;  // seconds into the current evaluation at its last progress line
 };
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <sstream>
 
 #include "base/check.h"
@@ -28,6 +29,8 @@ double seconds_since(Clock::time_point start) {
 constexpr const char* kDataHashes = "data_sha256";
 constexpr const char* kLastProbe = "router_probe";
 constexpr const char* kTrainSeconds = "train_s";
+// Checkpoints by time take at most this share of the run's time.
+constexpr double kSavingShare = 0.05;
 
 // SHA-256 by file name; files of the same name get a number, in the order of their paths.
 std::map<std::string, std::string> hashes_by_name(const std::map<std::string, std::string>& files) {
@@ -72,6 +75,8 @@ class Run {
         done_(start.steps_done),
         saved_(start.steps_done),
         seconds_before_(start.train_s) {
+    if (const auto best = parts.config.run.keep_best ? parts.checkpoints.best_step() : std::nullopt)
+      best_loss_ = parts.recorder.validation_loss(*best).value_or(best_loss_);
     if (done_ == 0) return;
     // The phase of the last step, since evaluations may come before the next step.
     if (done_ > recipe_steps(parts.config)) parts.model.enter(parts.on, PrecisionPhase::kBf16);
@@ -82,11 +87,12 @@ class Run {
   RunResult train() {
     if (done_ > 0 && reached_before()) return complete(RunEnd::kTargetLoss);
     if (collapsed()) return stop_collapsed();  // it was stopped for this reason before
+    validate_start();
     if (done_ > 0 && done_ < steps_ && measure(moment(done_)) == Measured::kNotAll) {
       return finish(RunEnd::kInterrupted);
     }
     while (done_ < steps_) {
-      const StepStats stats = step();
+      const StepStats stats = step_on_good_data();
       if (!is_finite(stats)) return stop_non_finite(stats);
       if (p_.on_step) p_.on_step(stats);
       const Target target = validate();
@@ -94,9 +100,16 @@ class Run {
       if (target == Target::kReached) return complete(RunEnd::kTargetLoss);
       if (done_ == steps_) break;
       if (collapsed()) return stop_collapsed();
-      if (due(p_.config.run.checkpoint_every) || milestone()) save();
+      if (due(p_.config.run.checkpoint_every) || milestone() || is_best_) {
+        save();
+      } else if (due_by_time()) {
+        try_to_save();
+      }
       const Measured measured = measure(moment(done_));
-      if (p_.interrupted() || measured == Measured::kNotAll) return finish(RunEnd::kInterrupted);
+      if (p_.stop_requested() || measured == Measured::kNotAll) {
+        return finish(RunEnd::kInterrupted);
+      }
+      if (steps_here_ == p_.stop_after) return finish(RunEnd::kStopAfter);
     }
     return complete(RunEnd::kSteps);
   }
@@ -110,6 +123,13 @@ class Run {
            stats.not_finite_operand.operand == nullptr;
   }
   bool due(int64_t every) const { return every > 0 && done_ % every == 0; }
+
+  // By the clock, which changes when a run is saved but no bit of what it computes.
+  bool due_by_time() const {
+    const double minutes = p_.config.run.checkpoint_minutes;
+    return minutes > 0 &&
+           seconds_since(saved_at_) >= std::max(60 * minutes, save_seconds_ / kSavingShare);
+  }
 
   bool milestone() const { return due(p_.config.run.milestone_every) || landing(done_); }
 
@@ -145,6 +165,16 @@ class Run {
       if (l.step != done_) continue;
       p_.recorder.event(done_, "landing",
                         strprintf("%g of %s", l.fraction, name_of(p_.config.contract.kind)));
+    }
+  }
+
+  // What was trained before the data changed is right, and is kept.
+  StepStats step_on_good_data() {
+    try {
+      return step();
+    } catch (const DataChanged&) {
+      if (saved_ != done_) save();
+      throw;
     }
   }
 
@@ -190,11 +220,27 @@ class Run {
     }
   }
 
+  // The loss of the initial weights, the first point of the curve.
+  void validate_start() {
+    if (done_ > 0 || !p_.config.eval.at_start || p_.evaluators.empty()) return;
+    Evaluator& validation = *p_.evaluators.front();
+    if (p_.recorder.has_evaluation(0, validation.task())) return;
+    const auto start = Clock::now();
+    p_.recorder.evaluating(0, "initial weights", 0, 0);
+    const Evaluation evaluation = *evaluate(validation, moment(0), {});
+    p_.recorder.evaluation(0, evaluation, seconds_since(start));
+  }
+
   Target validate() {
     if (!validated(done_)) return Target::kNotReached;
     const auto start = Clock::now();
     const Evaluation evaluation = *evaluate(*p_.evaluators.front(), moment(done_), {});
     p_.recorder.evaluation(done_, evaluation, seconds_since(start));
+    const double loss = evaluation.results.front().value;
+    if (p_.config.run.keep_best && loss < best_loss_) {
+      best_loss_ = loss;
+      is_best_ = true;
+    }
     for (const EvalResult& r : evaluation.results) {
       if (r.metric == "loss_nats") result_.val_loss_nats = r.value;
       if (r.metric == "bits_per_byte") result_.val_bits_per_byte = r.value;
@@ -255,8 +301,23 @@ class Run {
     const std::string folder = p_.checkpoints.save(
         state, model.tensors(), optimizer.tensors(),
         milestone() ? Checkpoints::Keep::kMilestone : Checkpoints::Keep::kRolling);
+    if (is_best_) p_.checkpoints.mark_best(done_);
+    is_best_ = false;
     saved_ = done_;
-    p_.recorder.checkpoint(done_, folder, seconds_since(start));
+    saved_at_ = Clock::now();
+    save_seconds_ = seconds_since(start);
+    p_.recorder.checkpoint(done_, folder, save_seconds_);
+  }
+
+  // A checkpoint that only the clock asked for: without it nothing is lost yet, so a full disk does
+  // not end the run here.
+  void try_to_save() {
+    try {
+      save();
+    } catch (const UserError& error) {
+      saved_at_ = Clock::now();
+      p_.recorder.no_checkpoint(done_, error.what());
+    }
   }
 
   // "blocks.1.attn.qkv, fprop.input (attention, block 1, mxfp8): its largest magnitude is inf"
@@ -318,6 +379,10 @@ class Run {
   const int64_t steps_;
   int64_t done_;
   int64_t saved_;  // steps done when the newest checkpoint was written
+  Clock::time_point saved_at_ = Clock::now();
+  double save_seconds_ = 0;  // of the newest checkpoint
+  double best_loss_ = std::numeric_limits<double>::infinity();
+  bool is_best_ = false;  // the last step has the lowest validation loss and is not saved yet
   int64_t steps_here_ = 0;
   double seconds_before_;     // training seconds of earlier processes
   double train_seconds_ = 0;  // training seconds of this process
@@ -338,6 +403,8 @@ const char* run_end_name(RunEnd end) {
       return "collapse_stop";
     case RunEnd::kInterrupted:
       return "interrupted";
+    case RunEnd::kStopAfter:
+      return "stop_after";
   }
   return "?";
 }

@@ -1,7 +1,7 @@
 // A training run around Trainer::step: resume, loop { step, log, evaluate, save }, finish. Training
 // ends when the steps are done, an evaluation reaches run.target_loss, the loss, a gradient or a
 // quantised operand is not finite, the routers collapse by the rule of telemetry.collapse_stop, or
-// the user interrupts.
+// the user interrupts, or stop_after steps are done.
 //
 // A landing of the contract is evaluated regardless of eval.every, and its checkpoint is kept; the
 // event "landing" has its fraction. Every step with a validation loss is logged, so that its time
@@ -28,9 +28,9 @@
 
 namespace assay {
 
-enum class RunEnd { kSteps, kTargetLoss, kNonFinite, kCollapseStop, kInterrupted };
+enum class RunEnd { kSteps, kTargetLoss, kNonFinite, kCollapseStop, kInterrupted, kStopAfter };
 // The detail of the event "end": "steps", "target_loss", "non_finite", "collapse_stop",
-// "interrupted".
+// "interrupted", "stop_after".
 const char* run_end_name(RunEnd end);
 // True if a guard ended the run; restarting would hit it again.
 bool stopped_by_guard(const std::string& end_name);
@@ -51,8 +51,8 @@ struct RunParts {
   std::vector<Landing> landings = {};
   // After each step, before the evaluations and the checkpoint that are due.
   std::function<void(const StepStats&)> on_step = {};
-  std::function<bool()> interrupted;     // called once after each step
-  std::function<bool()> stop_requested;  // called at any time during an evaluation
+  std::optional<int64_t> stop_after = {};  // stop after so many steps of this process
+  std::function<bool()> stop_requested;    // called after each step and during evaluations
 };
 
 struct RunResult {

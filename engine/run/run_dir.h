@@ -77,6 +77,7 @@ struct RunMeta {
   std::string precision;                           // precision_text(): the recipe and its changes
   std::string config_sha256;                       // of the fields that change a result
   std::map<std::string, std::string> data_sha256;  // by file
+  std::map<std::string, std::string> data_hashed;  // how each hash was obtained, by file
   int64_t first_step = 0;                          // steps done when this launch began
 };
 

@@ -81,7 +81,9 @@ HealthSummary health_summary(const SeedGroup& group) {
   HealthSummary s{.sparse = group.config().model.moe.has_value()};
   for (const RunRecord* run : group.runs) {
     if (!run->health) continue;
-    s.collapsed += run->health->collapsed();
+    const RouterState state = router_state(*run->health);
+    s.collapsed += state == RouterState::kCollapsed;
+    s.state = std::max(s.state, state);
     if (s.logged++ == 0 || run->health->worst_max_load_norm > s.worst.worst_max_load_norm)
       s.worst = *run->health;
   }
@@ -230,11 +232,8 @@ std::string CapabilitySummary::text() const {
 std::string HealthSummary::text() const {
   if (!sparse) return "dense";
   if (logged == 0) return "not logged";
-  const std::string measures =
-      strprintf("K*max_load %.2f in block %ld, %.0f%% dead", worst.worst_max_load_norm,
-                long(worst.worst_layer), 100 * worst.dead_share);
-  if (collapsed == 0) return "ok: " + measures;
-  return strprintf("COLLAPSED in %ld of %ld runs: ", long(collapsed), long(logged)) + measures;
+  if (collapsed == 0) return state_word(state) + ": " + worst.text();
+  return strprintf("collapsed in %ld of %ld runs: ", long(collapsed), long(logged)) + worst.text();
 }
 
 Comparison compare(std::span<const RunRecord> runs, const CompareOptions& options) {

@@ -47,9 +47,11 @@ struct TargetSummary {
 
 struct HealthSummary {
   bool sparse = false;
-  int64_t logged = 0, collapsed = 0;  // runs
-  RouterHealth worst = {};            // of the run with the largest max_load
-  std::string text() const;           // "dense", "ok: ...", "COLLAPSED in 1 of 3 runs: ..."
+  int64_t logged = 0, collapsed = 0;          // runs
+  RouterState state = RouterState::kHealthy;  // the worst of the runs
+  RouterHealth worst = {};                    // of the run with the largest max_load
+  // "dense", "not logged", "healthy: ...", "collapsed in 1 of 3 runs: ..."
+  std::string text() const;
 };
 
 // The last CORE score of each run that has one (lab/runs/run_summary.h).

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "base/suggest.h"
 #include "engine/telemetry/reader.h"
 #include "models/audit/audit.h"
@@ -169,6 +170,7 @@ PublishedStudy published_study(const std::string& name) {
                          .title = json.at("title"),
                          .setting = json.at("setting"),
                          .target_loss = optional_field<double>(json, "target_loss"),
+                         .vocab_size = optional_field<int64_t>(json, "vocab_size"),
                          .tables = {},
                          .notes = json.at("notes")};
     for (const Json& table : json.at("tables")) study.tables.push_back(read_table(table));
@@ -195,6 +197,25 @@ std::optional<double> published_measure(const PublishedColumn& column, const See
     return deviation ? summary->sd : summary->mean;
   }
   return std::nullopt;
+}
+
+std::string published_mismatch(const PublishedStudy& study, const PublishedColumn& column,
+                               const SeedGroup& group) {
+  const auto any_of = [&](std::initializer_list<const char*> names) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const char* name) { return column.measure == name; });
+  };
+  const RunRecord& run = *group.runs.front();
+  const int64_t vocab_size = run.config.model.vocab_size, rows = 128;  // padded to a multiple
+  if (study.vocab_size && round_up(vocab_size, rows) != round_up(*study.vocab_size, rows) &&
+      any_of({"stop_step", "val_loss", "best_val_loss", kBestLossDeviation, "train_minutes"})) {
+    return strprintf("losses of a vocabulary of %ld, the study's is %ld", long(vocab_size),
+                     long(*study.vocab_size));
+  }
+  if (run.device == "cpu" && any_of({"step_ms", "k_tokens_per_s", "train_minutes"})) {
+    return "times of a CPU";
+  }
+  return "";
 }
 
 const std::vector<std::string>& published_measures() {

@@ -36,6 +36,7 @@ struct PublishedTable {
 struct PublishedStudy {
   std::string name, title, setting;
   std::optional<double> target_loss;
+  std::optional<int64_t> vocab_size;  // of the tokenizer, without padding
   std::vector<PublishedTable> tables;
   std::vector<std::string> notes;
 };
@@ -48,6 +49,11 @@ PublishedStudy published_study(const std::string& name);
 // nullopt if it was not measured.
 std::optional<double> published_measure(const PublishedColumn& column, const SeedGroup& group,
                                         std::optional<double> target_loss);
+
+// Why a measure of this model says nothing beside the study's: a loss of another tokenizer, or a
+// time of a CPU. "" if it may stand there.
+std::string published_mismatch(const PublishedStudy& study, const PublishedColumn& column,
+                               const SeedGroup& group);
 
 // Every measure that a column may name.
 const std::vector<std::string>& published_measures();

@@ -29,20 +29,27 @@ std::string key_of(const std::string& key, const ModelRow& row, bool is_last) {
   return run.recipe.empty() ? run.config.precision.recipe : run.recipe;
 }
 
-std::vector<std::string> our_cells(const PublishedTable& table, const ModelRow& row,
-                                   std::optional<double> target_loss) {
+// Our value of a column, if it may stand beside the study's.
+std::optional<double> our_value(const PublishedStudy& study, const PublishedColumn& column,
+                                const ModelRow& row, std::optional<double> target_loss) {
+  if (!published_mismatch(study, column, row.group).empty()) return std::nullopt;
+  return published_measure(column, row.group, target_loss);
+}
+
+std::vector<std::string> our_cells(const PublishedStudy& study, const PublishedTable& table,
+                                   const ModelRow& row, std::optional<double> target_loss) {
   std::vector<std::string> cells;
   for (size_t k = 0; k < table.keys.size(); ++k)
     cells.push_back(key_of(table.keys[k], row, k + 1 == table.keys.size()));
   for (const PublishedColumn& column : table.columns) {
-    const auto value = published_measure(column, row.group, target_loss);
+    const auto value = our_value(study, column, row, target_loss);
     cells.push_back(value ? strprintf(column.unit == "steps" ? "%.0f" : "%.5g", *value) : "");
   }
   return cells;
 }
 
-std::string table_text(const PublishedTable& table, const std::vector<ModelRow>& models,
-                       std::optional<double> target_loss) {
+std::string table_text(const PublishedStudy& study, const PublishedTable& table,
+                       const std::vector<ModelRow>& models, std::optional<double> target_loss) {
   std::vector<std::string> heads = table.keys;
   for (const PublishedColumn& c : table.columns)
     heads.push_back(c.key + (c.unit.empty() ? "" : ", " + c.unit));
@@ -53,12 +60,12 @@ std::string table_text(const PublishedTable& table, const std::vector<ModelRow>&
     text.add(cells);
   }
   if (has_ours(table))
-    for (const ModelRow& row : models) text.add(our_cells(table, row, target_loss));
+    for (const ModelRow& row : models) text.add(our_cells(study, table, row, target_loss));
   return "\n" + table.title + "\n" + text.text();
 }
 
-Json table_json(const PublishedTable& table, const std::vector<ModelRow>& models,
-                std::optional<double> target_loss) {
+Json table_json(const PublishedStudy& study, const PublishedTable& table,
+                const std::vector<ModelRow>& models, std::optional<double> target_loss) {
   Json json;
   json["title"] = table.title;
   json["keys"] = table.keys;
@@ -77,11 +84,32 @@ Json table_json(const PublishedTable& table, const std::vector<ModelRow>& models
     Json ours;
     for (const PublishedColumn& c : table.columns) {
       ours[c.key] = nullptr;
-      if (const auto value = published_measure(c, row.group, target_loss)) ours[c.key] = *value;
+      if (const auto value = our_value(study, c, row, target_loss)) ours[c.key] = *value;
     }
     json["ours"][row.group.name] = ours;
   }
   return json;
+}
+
+// What was left out of our rows, and why: "moe: no losses of a vocabulary of 4096, ..."
+std::vector<std::string> left_out(const PublishedStudy& study,
+                                  const std::vector<ModelRow>& models) {
+  std::vector<std::string> notes;
+  for (const ModelRow& row : models) {
+    std::vector<std::string> reasons;
+    for (const PublishedTable& table : study.tables) {
+      for (const PublishedColumn& column : table.columns) {
+        const std::string why = published_mismatch(study, column, row.group);
+        if (!why.empty() && std::find(reasons.begin(), reasons.end(), why) == reasons.end()) {
+          reasons.push_back(why);
+        }
+      }
+    }
+    for (const std::string& why : reasons) {
+      notes.push_back(row.group.name + ": left empty: " + why);
+    }
+  }
+  return notes;
 }
 
 }  // namespace
@@ -89,9 +117,10 @@ Json table_json(const PublishedTable& table, const std::vector<ModelRow>& models
 std::string published_text(const PublishedStudy& study, const std::vector<ModelRow>& models,
                            std::optional<double> target_loss) {
   std::string text = "published " + study.name + ": " + study.title + "\n" + study.setting + "\n";
-  for (const PublishedTable& table : study.tables) text += table_text(table, models, target_loss);
+  for (const PublishedTable& table : study.tables) text += table_text(study, table, models, target_loss);
   text += "\n";
   for (const std::string& note : study.notes) text += "note: " + note + "\n";
+  for (const std::string& note : left_out(study, models)) text += "note: " + note + "\n";
   if (!models.empty())
     text +=
         "note: your rows are of other models, data and machines unless their configuration says "
@@ -107,8 +136,9 @@ Json published_json(const PublishedStudy& study, const std::vector<ModelRow>& mo
   json["setting"] = study.setting;
   json["tables"] = Json::array();
   for (const PublishedTable& table : study.tables)
-    json["tables"].push_back(table_json(table, models, target_loss));
+    json["tables"].push_back(table_json(study, table, models, target_loss));
   json["notes"] = study.notes;
+  json["left_out"] = left_out(study, models);
   return json;
 }
 

@@ -1,8 +1,6 @@
 #include "lab/live/run_view.h"
 
 #include "base/check.h"
-#include "lab/router/analysis.h"
-#include "lab/router/verdict.h"
 
 namespace assay {
 namespace {
@@ -13,30 +11,10 @@ std::optional<double> last_of(const TelemetryReader& telemetry, const char* name
   return last->value;
 }
 
-// The verdict of `assay router`, from the layers' measures alone: its advice needs more, and is not
-// shown.
-RouterView router_view(const RunRecord& run, int64_t logged) {
-  const MoeConfig& moe = *run.config.model.moe;
-  RouterAnalysis analysis;
-  analysis.experts = moe.experts;
-  analysis.top_k = moe.top_k;
-  analysis.window = run.config.telemetry.window;
-  analysis.logged = logged;
-  analysis.last_step = run.steps_done;
-  analysis.planned_steps = run.config.run.steps;
-  for (const LayerHealth& l : run.health->layers) {
-    RouterLayer layer;
-    layer.layer = l.layer;
-    layer.saturated_at = l.saturated_at;
-    layer.max_load_norm = l.max_load_norm;
-    layer.active_norm = l.active_norm;
-    layer.cv_norm = l.cv_norm;
-    layer.entropy_norm = l.entropy_norm;
-    analysis.layers.push_back(layer);
-  }
-  return {.experts = moe.experts,
-          .window = analysis.window,
-          .verdict = router_verdict(analysis, run.config).state,
+RouterView router_view(const RunRecord& run) {
+  return {.experts = run.config.model.moe->experts,
+          .window = run.config.telemetry.window,
+          .verdict = name_of(router_state(*run.health)),
           .layers = run.health->layers};
 }
 
@@ -49,7 +27,7 @@ void read_numbers(RunView& view) {
   view.gradient_norm = last_of(telemetry, "gradient_norm");
   view.tokens_per_s = last_of(telemetry, "tokens_per_s");
   view.mfu_share = last_of(telemetry, "mfu_share");
-  if (run.health) view.router = router_view(run, int64_t(view.train_loss_nats.size()));
+  if (run.health) view.router = router_view(run);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace assay {
 
 struct RouterView {
   int64_t experts = 0, window = 0;
-  std::string verdict;  // state of lab/router/verdict.h
+  std::string verdict;  // name_of(RouterState), lab/runs/router_state.h
   std::vector<LayerHealth> layers;
 };
 

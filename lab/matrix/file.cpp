@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/suggest.h"
 #include "engine/config/fields.h"
+#include "engine/config/paths.h"
 #include "engine/config/scalar.h"
 #include "engine/config/yaml_source.h"
 #include "lab/runs/run_measures.h"
@@ -413,7 +414,8 @@ bool is_plain_name(const std::string& name) {
                      [&](char c) { return alphanumeric(c) || c == '.' || c == '_' || c == '-'; });
 }
 
-MatrixFile load_matrix_file(const std::string& path, const std::vector<std::string>& sets) {
+MatrixFile load_matrix_file(const std::string& given, const std::vector<std::string>& sets) {
+  const std::string path = preset_or_path(given);
   MatrixFile file;
   file.path = path;
   file.name = fs::path(path).stem().string();

@@ -236,8 +236,12 @@ Config what_matters(const Config& config) {
   Config c = config;
   c.run.threads = usual.run.threads;
   c.run.checkpoint_every = usual.run.checkpoint_every;
+  c.run.checkpoint_minutes = usual.run.checkpoint_minutes;
   c.run.keep_checkpoints = usual.run.keep_checkpoints;
   c.run.milestone_every = usual.run.milestone_every;
+  c.run.keep_best = usual.run.keep_best;
+  c.run.print_every = usual.run.print_every;
+  c.eval.at_start = usual.eval.at_start;
   c.telemetry.collapse_stop = std::nullopt;  // changes only where a run stops
   c.data.cache = "";
   if (c.contract.kind == ContractKind::kSeconds) {

@@ -66,6 +66,31 @@ MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
   return plan;
 }
 
+namespace {
+
+// Runs of one model, precision and seed that differ only in what their contracts say of landings:
+// "moe-steps and moe-activeDN: ...". Of the first seed, which stands for the others.
+std::vector<std::string> nearly_equal_runs(const MatrixPlan& plan) {
+  std::vector<std::string> notes;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const Cell& a = *plan.runs[i].cell;
+    if (a.seed != plan.matrix->file.seeds.front() || !a.known_steps) continue;
+    for (size_t j = i + 1; j < plan.runs.size(); ++j) {
+      const Cell& b = *plan.runs[j].cell;
+      if (a.model != b.model || a.precision != b.precision || a.seed != b.seed) continue;
+      const std::vector<std::string> differences = matrix_differences(a.config, b.config);
+      const bool only_contract = std::all_of(
+          differences.begin(), differences.end(),
+          [](const std::string& d) { return d.rfind("contract.", 0) == 0; });
+      if (!only_contract || differences.empty()) continue;
+      notes.push_back(a.name + " and " + b.name + " differ only in " + differences.front());
+    }
+  }
+  return notes;
+}
+
+}  // namespace
+
 std::string plan_text(const MatrixPlan& plan) {
   const MatrixFile& file = plan.matrix->file;
   std::string text = strprintf("matrix %s: %zu cells, %zu runs\n", file.name.c_str(),
@@ -108,6 +133,9 @@ std::string plan_text(const MatrixPlan& plan) {
       "%ld at a time, %ld threads each; the largest run needs %s of %s MiB\n", long(file.jobs),
       plan.matrix->cells.empty() ? 0L : long(plan.matrix->cells.front().config.run.threads),
       mib(largest).c_str(), mib(file.memory_bytes).c_str());
+  for (const std::string& note : nearly_equal_runs(plan)) {
+    text += "note: " + note + "; with the same landings they would be trained once\n";
+  }
   const std::string difference = different_data(*plan.matrix);
   if (!difference.empty()) text += "refused without --force: " + difference + "\n";
   if (refused > 0) {

@@ -36,7 +36,7 @@ std::string health(const SummaryRow& row) {
   if (!row.worst_load) return "-";
   std::string text = strprintf("%.2f", *row.worst_load);
   if (row.collapsed > 0) {
-    text += strprintf(" COLLAPSED (%ld of %ld)", long(row.collapsed), long(row.runs.runs.size()));
+    text += strprintf(" collapsed (%ld of %ld)", long(row.collapsed), long(row.runs.runs.size()));
   }
   return text;
 }
@@ -159,7 +159,7 @@ std::string ranking_text(const ContractTable& table) {
       one_seed |= relation == Relation::kOneSeed;
     }
     text += row_name(*table.ranking[i], table) + strprintf(" %.4f", table.ranking[i]->loss->mean);
-    if (table.ranking[i]->collapsed > 0) text += " (routers COLLAPSED)";
+    if (table.ranking[i]->collapsed > 0) text += " (routers collapsed)";
   }
   text += ".\n";
   if (unclear) {

@@ -49,7 +49,7 @@ void fill_health(SummaryRow& row) {
   for (const RunRecord* run : row.runs.runs) {
     if (!run->health) continue;
     row.worst_load = std::max(row.worst_load.value_or(0), run->health->worst_max_load_norm);
-    row.collapsed += run->health->collapsed() ? 1 : 0;
+    row.collapsed += router_state(*run->health) == RouterState::kCollapsed ? 1 : 0;
   }
 }
 

@@ -103,12 +103,17 @@ class RunReceipt {
   // Shards and tokenizer lie outside of the run, so they are identified by name and hash.
   void add_data(const std::vector<Json>& launches) {
     if (launches.empty() || !launches.back().contains("data_sha256")) return;
-    for (const auto& [path, hash] : launches.back()["data_sha256"].items()) {
+    const Json& last = launches.back();
+    for (const auto& [path, hash] : last["data_sha256"].items()) {
       if (!hash.is_string()) continue;
+      Json more = Json::object();
+      if (last.contains("data_hashed") && last["data_hashed"].contains(path))
+        more["hashed"] = last["data_hashed"][path];
       receipt_.inputs.push_back({.kind = "data",
                                  .path = "",
                                  .name = fs::path(path).filename(),
-                                 .sha256 = hash.get<std::string>()});
+                                 .sha256 = hash.get<std::string>(),
+                                 .more = more});
     }
   }
 

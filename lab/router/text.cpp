@@ -107,10 +107,8 @@ std::string ccdf_text(const RouterAnalysis& a) {
 }
 
 std::string verdict_text(const RouterVerdict& v) {
-  std::string state = v.state;
-  std::replace(state.begin(), state.end(), '_', ' ');
-  std::string text =
-      "\nverdict: " + state + "\n  because " + v.because + "\n  rule: " + v.rule + "\n";
+  std::string text = "\nverdict: " + state_word(v.state) + "\n  because " + v.because +
+                     "\n  rule: " + v.rule + "\n";
   for (const RouterAdvice& a : v.advice) {
     text += "  advice: " + a.advice + "\n    because " + a.because + "\n";
   }
@@ -171,7 +169,7 @@ Json layer_json(const RouterLayer& l) {
 
 Json verdict_json(const RouterVerdict& v) {
   Json json;
-  json["state"] = v.state;
+  json["state"] = name_of(v.state);
   json["rule"] = v.rule;
   json["because"] = v.because;
   json["advice"] = Json::array();

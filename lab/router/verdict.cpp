@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "engine/telemetry/router_stats.h"
+#include "engine/run/run.h"
 #include "lab/router/analysis.h"
 
 namespace assay {
@@ -19,28 +19,27 @@ constexpr double kRestless = 3;      // turnover / its floor
 struct Facts {
   RouterHealth health;
   const RouterLayer* worst = nullptr;
-  double excess = 0;
-  std::optional<int64_t> first_saturated;
 };
 
 Facts facts_of(const RouterAnalysis& a) {
-  Facts f;
   std::vector<LayerHealth> layers;
   for (const RouterLayer& l : a.layers) {
     layers.push_back({.layer = l.layer,
                       .max_load_norm = l.max_load_norm,
                       .active_norm = l.active_norm,
                       .cv_norm = l.cv_norm,
-                      .entropy_norm = l.entropy_norm});
-    if (l.saturated_at) {
-      f.first_saturated = std::min(f.first_saturated.value_or(*l.saturated_at), *l.saturated_at);
-    }
+                      .entropy_norm = l.entropy_norm,
+                      .saturated_at = l.saturated_at});
   }
-  f.health = health_of(layers);
+  Facts f{.health = health_of(layers)};
+  f.health.experts = a.experts;
+  f.health.top_k = a.top_k;
+  f.health.logged = a.logged;
+  f.health.window = a.window;
+  f.health.stopped_by_guard = a.end == run_end_name(RunEnd::kCollapseStop);
   for (const RouterLayer& l : a.layers) {
     if (l.layer == f.health.worst_layer) f.worst = &l;
   }
-  f.excess = load_excess(f.health.worst_max_load_norm, a.experts, a.top_k);
   return f;
 }
 
@@ -52,38 +51,6 @@ std::string numbers_of(const RouterAnalysis& a, const Facts& f) {
       100 * f.health.dead_share, f.health.saturated.size(), a.layers.size());
   if (!f.worst->entropy_norm) return text;  // E = 1
   return text + strprintf(", smallest entropy %.3f of ln E", f.health.min_entropy_norm);
-}
-
-void decide(const RouterAnalysis& a, const Facts& f, RouterVerdict& v) {
-  v.because = numbers_of(a, f);
-  if (a.logged < a.window) {
-    v.state = "too_early";
-    v.rule = strprintf("fewer than W = %ld logged steps (telemetry.window)", long(a.window));
-  } else if (a.experts == a.top_k) {
-    v.state = "healthy";
-    v.rule = "K = E: every expert is in every token's top-K";
-  } else if (f.health.collapsed()) {
-    v.state = "collapsed";
-    v.rule = strprintf("a layer with max_load >= %.1f / K, or more than %.0f%% of the experts dead",
-                       kSaturatedNorm, 100 * RouterHealth::kDeadShare);
-  } else if (f.excess >= kUnevenExcess || f.health.dead_share > kUnevenDead ||
-             f.health.min_entropy_norm < kUnevenEntropy) {
-    v.state = "uneven";
-    v.rule = strprintf(
-        "the largest load is at least %.0f%% of the way from even to its ceiling, or more than "
-        "%.0f%% of the experts are dead, or an entropy is under %.1f ln E",
-        100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy);
-  } else if (f.first_saturated) {
-    v.state = "recovered";
-    v.rule = "even now; a layer was saturated earlier";
-    v.because += strprintf("; first saturated at step %ld", long(*f.first_saturated));
-  } else {
-    v.state = "healthy";
-    v.rule = strprintf(
-        "largest load under %.0f%% of the way to its ceiling, at most %.0f%% of the "
-        "experts dead, every entropy at least %.1f ln E",
-        100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy);
-  }
 }
 
 void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const Facts& f,
@@ -164,10 +131,11 @@ std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& conf
                                 long(f.worst->layer), *f.worst->gate_entropy_norm),
                       "router.z_alpha 0.001 keeps the logits small; or a smaller router_lr"});
   }
-  if (f.first_saturated && double(*f.first_saturated) <= kEarlyShare * double(a.planned_steps)) {
+  const std::optional<int64_t> first_saturated = f.health.first_saturated();
+  if (first_saturated && double(*first_saturated) <= kEarlyShare * double(a.planned_steps)) {
     advice.push_back({"saturated_early",
                       strprintf("the first layer saturated at step %ld of %ld",
-                                long(*f.first_saturated), long(a.planned_steps)),
+                                long(*first_saturated), long(a.planned_steps)),
                       "a longer schedule.warmup or a smaller optimizer.router_lr, so that the "
                       "router does not settle before the experts differ"});
   }
@@ -176,17 +144,18 @@ std::vector<RouterAdvice> advice_for(const RouterAnalysis& a, const Config& conf
 
 }  // namespace
 
-double load_excess(double max_load_norm, int64_t experts, int64_t top_k) {
-  if (experts <= top_k) return 0;
-  const double even = double(top_k) / double(experts);
-  return std::clamp((max_load_norm - even) / (1 - even), 0.0, 1.0);
-}
-
 RouterVerdict router_verdict(const RouterAnalysis& analysis, const Config& config) {
   const Facts facts = facts_of(analysis);
-  RouterVerdict verdict;
-  decide(analysis, facts, verdict);
-  if (verdict.state == "collapsed" || verdict.state == "uneven") {
+  const RouterJudgement judgement = judge_router(facts.health);
+  RouterVerdict verdict{.state = judgement.state,
+                        .rule = judgement.rule,
+                        .because = numbers_of(analysis, facts),
+                        .advice = {}};
+  if (verdict.state == RouterState::kRecovered) {
+    verdict.because +=
+        strprintf("; first saturated at step %ld", long(*facts.health.first_saturated()));
+  }
+  if (verdict.state == RouterState::kCollapsed || verdict.state == RouterState::kUneven) {
     verdict.advice = advice_for(analysis, config, facts);
   }
   return verdict;

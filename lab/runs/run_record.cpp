@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "engine/config/yaml.h"
+#include "engine/run/run.h"
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/router_stats.h"
 
@@ -68,31 +69,16 @@ std::optional<RouterHealth> read_health(const TelemetryReader& telemetry, const 
                                     [](const StepValue& v) { return saturated(v.value); });
     if (first != loads.end()) layer.saturated_at = first->step;
   }
-  return health_of(layers);
+  RouterHealth health = health_of(layers);
+  health.experts = run.config.model.moe->experts;
+  health.top_k = run.config.model.moe->top_k;
+  health.logged = int64_t(telemetry.scalar("train_loss_nats").size());
+  health.window = run.config.telemetry.window;
+  health.stopped_by_guard = run.end == run_end_name(RunEnd::kCollapseStop);
+  return health;
 }
 
 }  // namespace
-
-RouterHealth health_of(std::span<const LayerHealth> layers) {
-  RouterHealth health;
-  health.layers.assign(layers.begin(), layers.end());
-  double cv_layers = 0;
-  for (const LayerHealth& l : layers) {
-    if (&l == layers.data() || l.max_load_norm > health.worst_max_load_norm) {
-      health.worst_max_load_norm = l.max_load_norm;
-      health.worst_layer = l.layer;
-    }
-    if (saturated(l.max_load_norm)) health.saturated.push_back(l.layer);
-    health.dead_share += (1 - l.active_norm) / double(layers.size());
-    health.mean_cv_norm += l.cv_norm.value_or(0);
-    cv_layers += l.cv_norm ? 1 : 0;
-    if (l.entropy_norm) {
-      health.min_entropy_norm = std::min(health.min_entropy_norm, *l.entropy_norm);
-    }
-  }
-  health.mean_cv_norm /= std::max(1.0, cv_layers);
-  return health;
-}
 
 std::optional<EvalValue> RunRecord::last_val() const {
   if (val_loss_nats.empty()) return std::nullopt;
@@ -153,7 +139,7 @@ RunRecord read_run(const std::string& path) {
   run.train_s = telemetry.scalar("train_s");
   run.end = telemetry.last_event("end").value_or("");
   run.health = read_health(telemetry, run);
-  if (run.steps_done == 0 && run.val_loss_nats.empty()) {
+  if (run.steps_done == 0 && (run.val_loss_nats.empty() || run.val_loss_nats.back().step == 0)) {
     throw UserError(path + ": the run has no logged step yet", "train it first");
   }
   return run;

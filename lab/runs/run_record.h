@@ -6,38 +6,15 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/config/config.h"
 #include "engine/telemetry/reader.h"
+#include "lab/runs/router_state.h"
 #include "models/audit/audit.h"
 
 namespace assay {
-
-// One MoE layer over the last W logged steps (telemetry.window).
-struct LayerHealth {
-  int64_t layer = 0;  // block index
-  double max_load_norm = 0, active_norm = 1;
-  std::optional<double> cv_norm = {}, entropy_norm = {};
-  std::optional<int64_t> saturated_at = {};  // first such logged step of the whole run
-};
-
-// How evenly the routers spread their tokens over the last W logged steps.
-struct RouterHealth {
-  std::vector<LayerHealth> layers = {};  // by block index
-  int64_t worst_layer = 0;               // block index; the layer with the largest max_load
-  double worst_max_load_norm = 0;  // K max_load there: 1 = one expert is in every token's top-K
-  double mean_cv_norm = 0;         // mean over layers of cv / ceiling
-  double min_entropy_norm = 1;     // smallest over layers of entropy / ln E
-  double dead_share = 0;           // experts without an assignment, share of all routed experts
-  std::vector<int64_t> saturated;  // layers, by the rule of engine/telemetry/router_stats.h
-  bool collapsed() const { return !saturated.empty() || dead_share > kDeadShare; }
-  static constexpr double kDeadShare = 0.5;
-};
-
-RouterHealth health_of(std::span<const LayerHealth> layers);
 
 struct RunRecord {
   std::string path;  // the directory

@@ -11,20 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string health_text(const std::optional<RouterHealth>& health) {
-  if (!health) return "health: no routers";
-  std::string text =
-      strprintf("health: largest K*max_load %.2f (layer %ld), dead experts %.1f%%, ",
-                health->worst_max_load_norm, long(health->worst_layer), 100 * health->dead_share);
-  if (health->saturated.empty()) {
-    text += "no layer saturated";
-  } else {
-    text += "saturated layers";
-    for (const int64_t layer : health->saturated) text += strprintf(" %ld", long(layer));
-  }
-  return text + (health->collapsed() ? ": collapsed" : "");
-}
-
 Json health_json(const std::optional<RouterHealth>& health) {
   if (!health) return nullptr;
   Json json;
@@ -34,7 +20,8 @@ Json health_json(const std::optional<RouterHealth>& health) {
   json["min_entropy_norm"] = health->min_entropy_norm;
   json["dead_share"] = health->dead_share;
   json["saturated_layers"] = health->saturated;
-  json["collapsed"] = health->collapsed();
+  json["state"] = name_of(router_state(*health));
+  json["collapsed"] = router_state(*health) == RouterState::kCollapsed;
   return json;
 }
 
@@ -113,17 +100,18 @@ std::optional<Capability> capability_of(const RunRecord& run) {
 }
 
 bool is_pathological_win(const RunRecord& run) {
-  return run.end == "target_loss" && run.health && run.health->collapsed();
+  return run.end == "target_loss" && run.health &&
+         router_state(*run.health) == RouterState::kCollapsed;
 }
 
 std::vector<std::string> summary_lines(const RunRecord& run) {
   std::vector<std::string> lines;
-  std::string loss = "loss: not evaluated";
-  if (const auto last = run.last_val()) {
-    loss = strprintf("loss: %.4f nats at step %ld", last->value, long(last->step));
+  const std::optional<Capability> capability = capability_of(run);
+  if (capability || run.config.eval.core) lines.push_back(capability_text(capability));
+  if (run.health) {
+    lines.push_back("routers: " + state_word(router_state(*run.health)) + ": " +
+                    run.health->text() + " (assay router " + run.path + ")");
   }
-  lines.push_back(loss + "; " + capability_text(capability_of(run)) + "; " +
-                  health_text(run.health));
   if (const auto reached = target_reached(run)) {
     const std::string seconds =
         reached->seconds ? strprintf("%.1f s", *reached->seconds) : std::string("unknown seconds");

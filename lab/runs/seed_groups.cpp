@@ -19,9 +19,13 @@ namespace fs = std::filesystem;
 const std::set<std::string> kWithoutEffect = {"run.seed",
                                               "run.threads",
                                               "run.checkpoint_every",
+                                              "run.checkpoint_minutes",
                                               "run.keep_checkpoints",
                                               "run.milestone_every",
+                                              "run.keep_best",
                                               "run.log_every",
+                                              "run.print_every",
+                                              "eval.at_start",
                                               "data.cache",
                                               "contract.step_seconds",
                                               "contract.derived_from"};

@@ -140,7 +140,7 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& c) {
                      Role::kHead,
                      Group::kNoDecay,
                      Init::kNormal,
-                     1.0 / std::sqrt(static_cast<double>(c.hidden))});
+                     c.head_init / std::sqrt(static_cast<double>(c.hidden))});
   return table;
 }
 

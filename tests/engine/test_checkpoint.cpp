@@ -159,8 +159,8 @@ TEST_CASE("a damaged checkpoint is named and the previous one is used") {
     row.damage(run.path(20));
     REQUIRE(run.load() == 10);
     REQUIRE(run.warnings.size() == 1);
-    REQUIRE_THAT(run.warnings[0],
-                 Catch::Matchers::Contains("step-00000020") && Catch::Matchers::Contains(row.says));
+    REQUIRE_THAT(run.warnings[0], Catch::Matchers::ContainsSubstring("step-00000020") &&
+                                      Catch::Matchers::ContainsSubstring(row.says));
     expect_error([&] { require_checkpoint(run.path(20), nullptr); }, "is damaged");
     run.save(20);  // as if step 20 was trained again
     REQUIRE(run.load() == 20);

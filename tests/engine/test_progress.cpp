@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <cmath>
+
 #include "base/file.h"
 #include "engine/run/log.h"
 #include "engine/run/progress.h"
@@ -45,6 +47,13 @@ TEST_CASE("the line of a step") {
       step_line(line) ==
       "step 120/9536 1.3% loss 4.812 lr 8.5e-04 norm 0.71 1200 ms 437k tok/s mfu 45% load 1.31x "
       "(min-H 4.02/4.16) eta 3h08m #1f09c3aa");
+  REQUIRE(short_step_line(line) ==
+          "step 120/9536 loss 4.812 lr 8.5e-04 437k tok/s load 1.31x eta 3h08m #1f09c3aa");
+  StepLine long_run = line;
+  long_run.step = 12000, long_run.steps = 37813, long_run.loss = 13.388;
+  REQUIRE(short_step_line(long_run).size() <= 80);
+  long_run.loss = -std::nan("");
+  REQUIRE(step_line(long_run).find(" loss nan ") != std::string::npos);
   line.mfu_percent.reset();
   line.load.reset();
   line.hash = 0x0a;

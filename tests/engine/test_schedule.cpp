@@ -69,6 +69,18 @@ TEST_CASE("the schedule of a configuration") {
   REQUIRE(schedule.share(9535) * config.optimizer.lr == Approx(0.00018).epsilon(1e-14));
 }
 
+TEST_CASE("a cosine without a length takes all steps after the warm-up") {
+  Config config;
+  config.run.steps = 100;
+  config.schedule = {.warmup = 10, .decay = DecayShape::kCosine};
+  REQUIRE(make_schedule(config).decay_begin() == 10);
+  REQUIRE(make_schedule(config).share(99) == 0);
+  config.schedule.warmup_fraction = 0.2;
+  REQUIRE(make_schedule(config).decay_begin() == 20);
+  config.schedule.decay = DecayShape::kLinear;
+  REQUIRE(make_schedule(config).warmdown == 0);
+}
+
 TEST_CASE("warm-up and decay as shares of the run") {
   Config config;
   const auto steps = [&](int64_t run_steps) {

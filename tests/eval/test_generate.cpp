@@ -194,6 +194,31 @@ TEST_CASE("a generated text depends neither on other texts nor on how many run a
   }
 }
 
+TEST_CASE("a prompt that runs alone under its number has the text it has among others") {
+  const GeneratorConfig config{.texts = 3,
+                               .positions = 64,
+                               .rows = 3 * 64,
+                               .vocab = 200,
+                               .tokens = 20,
+                               .sampling = {.temperature = 1.3, .seed = 3}};
+  const auto prompts = prompts_of(3);
+  Writer w(config_of("moe"), Recipe::kFp32, config);
+  const auto want = w.run(prompts);
+  const auto alone = [&](size_t i, const Generator::OnToken& on_token) {
+    return w.generator.run(w.on, *w.model, {prompts[i]}, on_token, int64_t(i))[0].tokens;
+  };
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    // A text that was broken off leaves nothing behind.
+    int left = 5;
+    REQUIRE_THROWS_AS(alone(i,
+                            [&](size_t, int32_t) {
+                              if (--left == 0) throw UserError("stop", "");
+                            }),
+                      UserError);
+    REQUIRE(alone(i, [](size_t, int32_t) {}) == want[i].tokens);
+  }
+}
+
 TEST_CASE("a text ends at its end token, at the token limit, or when the context is full") {
   GeneratorConfig config{.texts = 2,
                          .positions = 40,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares Assay with transformers and PyTorch, both ways, in fp32: logits position by position,
-losses, tokens, and ten training steps. Needs a built program and the packages of requirements.txt;
-`bash tools/test.sh --interop` provides both.
+losses, tokens, and ten training steps. Reads an export to TensorBoard with its package. Needs a built
+program and the packages of requirements.txt; `bash tools/test.sh --interop` provides both.
 
     .venv-interop/bin/python tests/interop/compare.py [--record docs/interop.md]
 
@@ -27,6 +27,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import events
 import fixtures
 import training
 
@@ -59,7 +60,7 @@ OURS = [
      " aux_alpha: 0.01}}}"),
     ("sigmoid, bias, shared", "{qk_norm: true, moe: {experts: 8, top_k: 3, shared: 2, expert_ffn: 32,"
      " first_dense_layers: 1, router: {score: sigmoid, route_scale: 1.2, gate_scale: 1.7, bias_rate: 0.01}}}"),
-    ("sigmoid alone", "{moe: {experts: 8, top_k: 2, expert_ffn: 48, router: {score: sigmoid}}}"),
+    ("sigmoid alone", "{moe: {experts: 8, top_k: 2, expert_ffn: 48, router: {score: sigmoid, bias_rate: 0, aux: none}}}"),
 ]
 
 rows, failures = [], []
@@ -200,6 +201,13 @@ def check_ours(work, tokens):
         ours["ids"], theirs)) + abs(len(ours["ids"]) - len(theirs)), 0)
 
 
+def check_events(work):
+    """Of the run of the last mixture."""
+    trained, folder = work / f"ours-{len(OURS) - 1}", work / "events"
+    run("assay", "telemetry", trained, "--tensorboard", folder)
+    report("telemetry -> TensorBoard", f"{events.compare(trained, folder)} values that differ", 0, 0)
+
+
 @torch.no_grad()
 def check_fixtures():
     for name, model_class, *_ in fixtures.MODELS:
@@ -242,6 +250,7 @@ def main():
         check_fixtures()
         check_theirs(work, tokens)
         check_ours(work, tokens)
+        check_events(work)
     if failures:
         sys.exit("interop: FAILED\n" + "\n".join(failures))
     if arguments.record:

@@ -205,13 +205,13 @@ TEST_CASE("a collapsed router is marked beside its loss, and in the ranking") {
     runs[i].health.emplace();
     runs[i].health->worst_max_load_norm = 0.6;
   }
-  REQUIRE(compare(runs, {}).models[1].health.text().starts_with("ok: "));
+  REQUIRE(compare(runs, {}).models[1].health.text().starts_with("healthy: "));
   runs[3].health->worst_max_load_norm = 0.97;
   runs[3].health->worst_layer = 5;
   runs[3].health->saturated = {5};
   const Comparison c = compare(runs, {});
   REQUIRE(c.models[1].health.text() ==
-          "COLLAPSED in 1 of 2 runs: K*max_load 0.97 in block 5, 0% dead");
+          "collapsed in 1 of 2 runs: K*max_load 0.97 (layer 5), 0.0% of the experts dead");
   REQUIRE(mentions(c.marks, "moe is pathological"));
   REQUIRE(c.rankings[0].places[0].note.starts_with("pathological: routers collapsed; "));
   REQUIRE(c.models[0].health.text() == "dense");

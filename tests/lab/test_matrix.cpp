@@ -79,9 +79,9 @@ TEST_CASE("cells are contracts x models x precisions x seeds") {
   REQUIRE(m.cells[23].name == "large-totalDN-fp8_block-seed2");
   REQUIRE(m.cells[1].config.run.seed == 2);
   REQUIRE(m.cells[0].unavailable.empty());
-  REQUIRE_THAT(
-      m.cells[2].unavailable,
-      Catch::StartsWith("precision fp8_block: attention.fprop in fp8_1x128 needs blocks of 128"));
+  REQUIRE_THAT(m.cells[2].unavailable,
+               Catch::Matchers::StartsWith(
+                   "precision fp8_block: attention.fprop in fp8_1x128 needs blocks of 128"));
   REQUIRE(m.cells[2].steps() == m.cells[0].steps());
   REQUIRE(m.cells[0].memory_bytes > 0);
 }
@@ -294,14 +294,15 @@ TEST_CASE("folders with other contents are refused") {
   const Matrix m = family.matrix(kMatrix);
   make_folders(family.runs().path());
   family.write("runs/note.txt", "mine");
-  REQUIRE_THROWS_WITH(find_edits(family.runs(), m), Catch::Contains("has files but no matrix"));
+  REQUIRE_THROWS_WITH(find_edits(family.runs(), m),
+                      Catch::Matchers::ContainsSubstring("has files but no matrix"));
   std::filesystem::remove(family.folder / "runs/note.txt");
   write_matrix(family.runs(), m, {});
   const Matrix other = family.matrix(edited("name: m", "name: n"));
   REQUIRE_THROWS_WITH(find_edits(family.runs(), other),
-                      Catch::Contains("holds the matrix m, not n"));
+                      Catch::Matchers::ContainsSubstring("holds the matrix m, not n"));
   const MatrixFolder file(family.folder / "dense.yaml");
-  REQUIRE_THROWS_WITH(find_edits(file, m), Catch::Contains("is a file"));
+  REQUIRE_THROWS_WITH(find_edits(file, m), Catch::Matchers::ContainsSubstring("is a file"));
 }
 
 TEST_CASE("runs start within the budget") {

@@ -138,7 +138,7 @@ TEST_CASE("a planted collapse is found in its layer, at its step, with its dead 
   REQUIRE(collapsed.dead_longest == kSteps);
   REQUIRE(a.ccdf_loads == std::vector<double>{0.1, 0.5, 1, 2});
   REQUIRE(collapsed.ccdf == std::vector<double>{0.25, 0.25, 0.25, 0.25});
-  REQUIRE(a.verdict.state == "collapsed");
+  REQUIRE(a.verdict.state == RouterState::kCollapsed);
   REQUIRE(rules_of(a.verdict) == std::vector<std::string>{"no_balancing"});
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("selected steps show the logged values") {
 
 TEST_CASE("a run before its first whole window is too early to judge") {
   const RouterAnalysis a = analyse_planted(kWindow - 1);
-  REQUIRE(a.verdict.state == "too_early");
+  REQUIRE(a.verdict.state == RouterState::kTooEarly);
   REQUIRE(a.layers[1].dead == 0);
   REQUIRE(analyse_planted(1).steps.size() == 1);
 }
@@ -197,25 +197,30 @@ TEST_CASE("the load's excess is 0 where even and 1 at its ceiling") {
 
 TEST_CASE("each state has its rule") {
   const Config config = balanced_by_bias(0);
-  REQUIRE(router_verdict(healthy(), config).state == "healthy");
+  REQUIRE(router_verdict(healthy(), config).state == RouterState::kHealthy);
   struct Row {
-    const char* state;
+    RouterState state;
     void (*change)(RouterAnalysis&);
   };
   const std::vector<Row> rows = {
-      Row{"collapsed", [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.9; }},
-      Row{"collapsed", [](RouterAnalysis& a) { a.layers[0].active_norm = 0.49; }},
-      Row{"uneven", [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.54; }},
-      Row{"healthy", [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.53; }},
-      Row{"uneven", [](RouterAnalysis& a) { a.layers[0].active_norm = 0.94; }},
-      Row{"uneven", [](RouterAnalysis& a) { a.layers[0].entropy_norm = 0.89; }},
-      Row{"recovered", [](RouterAnalysis& a) { a.layers[0].saturated_at = 20; }},
-      Row{"too_early", [](RouterAnalysis& a) { a.logged = 99; }},
-      Row{"healthy", [](RouterAnalysis& a) { a.top_k = a.experts; }}};
+      Row{RouterState::kCollapsed, [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.9; }},
+      Row{RouterState::kCollapsed, [](RouterAnalysis& a) { a.layers[0].active_norm = 0.49; }},
+      Row{RouterState::kUneven, [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.54; }},
+      Row{RouterState::kHealthy, [](RouterAnalysis& a) { a.layers[0].max_load_norm = 0.53; }},
+      Row{RouterState::kUneven, [](RouterAnalysis& a) { a.layers[0].active_norm = 0.94; }},
+      Row{RouterState::kUneven, [](RouterAnalysis& a) { a.layers[0].entropy_norm = 0.89; }},
+      Row{RouterState::kRecovered, [](RouterAnalysis& a) { a.layers[0].saturated_at = 20; }},
+      Row{RouterState::kTooEarly, [](RouterAnalysis& a) { a.logged = 99; }},
+      Row{RouterState::kCollapsed,
+          [](RouterAnalysis& a) {
+            a.logged = 99;
+            a.end = "collapse_stop";
+          }},
+      Row{RouterState::kHealthy, [](RouterAnalysis& a) { a.top_k = a.experts; }}};
   for (const Row& row : rows) {
     RouterAnalysis a = healthy();
     row.change(a);
-    CAPTURE(row.state);
+    CAPTURE(state_word(row.state));
     REQUIRE(router_verdict(a, config).state == row.state);
   }
 }
@@ -295,9 +300,11 @@ TEST_CASE("runs that cannot be analysed are refused") {
   REQUIRE_THROWS_AS(analyse_router(run, {4}), UserError);
   REQUIRE_THROWS_AS(analyse_router(run, {0}), UserError);
   run.config.model.moe->first_dense_layers = run.config.model.layers;
-  REQUIRE_THROWS_WITH(analyse_router(run, {}), Catch::Contains("the model is dense"));
+  REQUIRE_THROWS_WITH(analyse_router(run, {}),
+                      Catch::Matchers::ContainsSubstring("the model is dense"));
   run.config.model.moe.reset();
-  REQUIRE_THROWS_WITH(analyse_router(run, {}), Catch::Contains("the model is dense"));
+  REQUIRE_THROWS_WITH(analyse_router(run, {}),
+                      Catch::Matchers::ContainsSubstring("the model is dense"));
 }
 
 }  // namespace assay

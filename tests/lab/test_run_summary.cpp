@@ -50,7 +50,7 @@ TEST_CASE("a win by collapsed routers is marked") {
   run.health->saturated = {3, 5};
   REQUIRE(is_pathological_win(run));
   REQUIRE(joined(summary_lines(run)).find("pathological win") != std::string::npos);
-  REQUIRE(joined(summary_lines(run)).find("saturated layers 3 5: collapsed") != std::string::npos);
+  REQUIRE(joined(summary_lines(run)).find("routers: collapsed: K*max_load 0.70 (layer 3)") != std::string::npos);
   REQUIRE(summary_json(run)["pathological_win"] == true);
   run.end = "steps";  // then it is not a win
   REQUIRE(!is_pathological_win(run));
@@ -59,11 +59,10 @@ TEST_CASE("a win by collapsed routers is marked") {
   REQUIRE(!is_pathological_win(run));
 }
 
-TEST_CASE("a summary always has loss, capability and health") {
+TEST_CASE("a summary has the health of its routers, and a capability where one was asked for") {
   const std::string text = joined(summary_lines(record()));
   for (const char* part :
-       {"loss: 2.8000 nats at step 80", "capability: not evaluated", "K*max_load 0.70 (layer 3)",
-        "dead experts 10.0%", "no layer saturated",
+       {"routers: uneven: K*max_load 0.70 (layer 3), 10.0% of the experts dead",
         "target 3 reached: 2.9000 nats at step 60, 61440 tokens, 6.5 s of training, 6.144e+07"}) {
     INFO(part << "\n" << text);
     REQUIRE(text.find(part) != std::string::npos);
@@ -72,14 +71,15 @@ TEST_CASE("a summary always has loss, capability and health") {
   REQUIRE(json["loss_nats"] == 2.8);
   REQUIRE(json["capability"].is_null());
   REQUIRE(json["health"]["worst_max_load_norm"] == 0.7);
+  REQUIRE(json["health"]["state"] == "uneven");
   REQUIRE(json["target"]["step"] == 60);
   REQUIRE(json["train_s"] == 9.0);
 
   RunRecord bare;
   bare.config.run.target_loss = 1;
-  REQUIRE(joined(summary_lines(bare)) ==
-          "loss: not evaluated; capability: not evaluated; health: no routers\n"
-          "target 1 not reached\n");
+  REQUIRE(joined(summary_lines(bare)) == "target 1 not reached\n");
+  bare.config.eval.core.emplace();
+  REQUIRE(joined(summary_lines(bare)).starts_with("capability: not evaluated\n"));
   REQUIRE(summary_json(bare)["target"]["reached"] == false);
   REQUIRE(summary_json(bare)["train_s"].is_null());
 }

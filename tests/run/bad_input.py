@@ -93,11 +93,16 @@ def make_files(work, assay):
     for name, line in (("list", b"[1]"), ("number", b'{"text": 3}'), ("field", b'{"body": "x"}'), ("cut", b'{"text": "x'),
                        ("latin1", b'{"text": "caf\xe9"}')):
         (work / f"{name}.jsonl").write_bytes(b'{"text": "good"}\n\n' + line + b"\n")
+    (work / "array.json").write_text('[{"text": "a"}, {"text": "b"}]')
+    (work / "pretty.json").write_text('{\n "text": "a"\n}\n')
+    (work / "loops").mkdir()
+    (work / "loops" / "loop").symlink_to("loop")
     for name in ("folder", "out"):
         (work / name).mkdir()
     (work / "closed.txt").write_text("text")
     (work / "closed.yaml").write_text(config_text())
     assay("tokenizer", "train", "text.txt", "--vocab-size", "300", "-o", "tok.json")
+    assay("tokenizer", "train", "text.txt", "--vocab-size", "300", "-o", "gpt2", "--format", "gpt2")
     assay("data", "prepare", "text.txt", "--tokenizer", "tok.json", "-o", "c")
     assay("data", "prepare", "one.txt", "--tokenizer", "tok.json", "--val-every", "0", "-o", "one")
 

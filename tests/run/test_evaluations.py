@@ -109,7 +109,7 @@ def check_like_eval(place, name):
 
 def check_stopped(place, settings):
     for after in (7, 18, 25):  # steps 25 and 50 have a score
-        place.train("stopped", *settings, "--stop-after", str(after), expect=130)
+        place.train("stopped", *settings, "--stop-after", str(after))
     place.train("stopped", *settings)
     process = subprocess.Popen(place.command("cut", *settings), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
@@ -126,17 +126,17 @@ def check_stopped(place, settings):
 
 
 def check_target(place):
-    losses = rows(place.run("plain"), "SELECT step, value FROM eval WHERE metric = 'loss_nats' ORDER BY step")
+    losses = rows(place.run("plain"), "SELECT step, value FROM eval WHERE metric = 'loss_nats' AND step > 0 ORDER BY step")
     target = ["--set", f"run.target_loss={(losses[0][1] + losses[1][1]) / 2}"]
     done = place.train("target", *core_settings(place), *target)
-    check("target_loss at step 40/60" in done.stderr, done.stderr)
+    check("reached the target loss at step 40/60" in done.stderr, done.stderr)
     steps = rows(place.run("target"), "SELECT DISTINCT step FROM eval WHERE task = 'core'")
     check(steps == [(40,)], f"the run waits for its score, and has no other: {steps}")
-    order = [line.split()[0] for line in done.stderr.splitlines() if line.startswith(("checkpoint", "eval 40/60 mean", "target_loss"))]
-    check(order[-3:] == ["checkpoint", "eval", "target_loss"], f"slow evaluations come after the checkpoint: {order}")
+    order = [line.split()[0] for line in done.stderr.splitlines() if line.startswith(("checkpoint", "eval 40/60 mean", "reached the target loss"))]
+    check(order[-3:] == ["checkpoint", "eval", "reached"], f"slow evaluations come after the checkpoint: {order}")
     check("capability: mean_of_3_of_4_tasks_of_at_most_30_rows_each " in done.stderr, f"the summary has the score: {done.stderr}")
     again = place.train("target", *core_settings(place), *target)
-    check("target_loss at step 40/60" in again.stderr and "eval 40/60 mean" not in again.stderr, again.stderr)
+    check("reached the target loss at step 40/60" in again.stderr and "eval 40/60 mean" not in again.stderr, again.stderr)
     place.train("later", *target)
     late = place.train("later", *core_settings(place), *target)
     check("eval 40/60 mean" in late.stderr, f"a score that is requested later: {late.stderr}")
@@ -149,7 +149,7 @@ def check_asked_later(place):
     wanted = [*core_settings(place, every=40), "--set",
               "eval.samples={prompts: [Once, The, A, And], tokens: 48, temperature: 1, every: 40}"]
     place.train("tail", *tail, *wanted)
-    place.train("asked", *tail, "--stop-after", "40", expect=130)
+    place.train("asked", *tail, "--stop-after", "40")
     place.train("asked", *tail, *wanted)
     difference = first_difference(place.run("tail"), place.run("asked"))
     check(difference is None, f"requested when the run resumes: {difference}")

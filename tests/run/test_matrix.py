@@ -228,7 +228,7 @@ def check_not_reused(place):
     for first in ("precision.recipe=bf16", "precision.products=native", "eval.every=5"):
         shutil.rmtree(changed.parent, ignore_errors=True)
         done = assay("train", config, "--run", changed, "--set", first, "--stop-after", "20")
-        check(done.returncode == 130, f"stops halfway: {done.stderr}")
+        check(done.returncode == 0, f"stops halfway: {done.stderr}")
         done = assay("train", config, "--run", changed)
         check(done.returncode == 0, done.stderr)
         error = {"precision.recipe=bf16": "was trained in bf16, and from step 20 on in fp32",

@@ -51,7 +51,7 @@ with Workplace() as place:
     place.train("only-code", *mixed, *only_code)
     place.train("asked", *mixed, "--set", "eval.source_tokens=512")
     check("eval 60/60 val/code/*_val" not in whole.stderr and "eval 60/60 val/code/*_train_*.bin loss_nats" in whole.stderr, whole.stderr)
-    loss = "SELECT step, metric, value, n FROM eval WHERE task = '{}' ORDER BY step, metric"
+    loss = "SELECT step, metric, value, n FROM eval WHERE task = '{}' AND step > 0 ORDER BY step, metric"
     of_code = rows(place.run("asked"), loss.format("val/code/*_train_*.bin"))
     check(len(of_code) == 6 and of_code == rows(place.run("only-code"), loss.format("val")), f"the loss of a source: {of_code}")
     check(len(rows(place.run("asked"), loss.format("val/web/*_train_*.bin"))) == 6, "every source has a loss")
@@ -60,7 +60,7 @@ with Workplace() as place:
 
     # Stopped twice between checkpoints, and resumed.
     for after in (7, 23):
-        place.train("stopped", *mixed, "--stop-after", str(after), expect=130)
+        place.train("stopped", *mixed, "--stop-after", str(after))
     place.train("stopped", *mixed)
     difference = first_difference(place.run("whole"), place.run("stopped"))
     check(difference is None, f"a stopped mixture: {difference}")

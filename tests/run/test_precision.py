@@ -36,7 +36,7 @@ def check_resume(place, name, *more):
     low, high = ERRORS[name]
     check(len(inputs) == 1 and low < inputs[0] < high, f"{name}: the error of its format: {inputs}")
     for after in (7, 26):  # within the recipe; after the switch to bf16, if there is one
-        place.train(stopped, *recipe(name, *more), "--stop-after", str(after), expect=130)
+        place.train(stopped, *recipe(name, *more), "--stop-after", str(after))
     place.train(stopped, *recipe(name, *more))
     difference = first_difference(place.run(whole), place.run(stopped))
     check(difference is None, f"{name}: {difference}")
@@ -50,7 +50,7 @@ def check_not_finite(place):
         done = place.train(run, *recipe(name, "--set", "optimizer.lr=1e37", "--set", "schedule.warmup=0", "--set", "run.checkpoint_every=1",
                                         "--set", "optimizer.weight_decay=0", "--set", "run.log_every=7"), expect=3)
         told = re.search(r"error: step (\d+): (blocks\.\S+), (\w+\.\w+) \((\w+), block (\d), (\S+)\): its largest magnitude is -?(inf|nan)\n"
-                         r"hint: .*last checkpoint is kept", done.stderr)
+                         r"hint: .*(the checkpoint \S+ is kept|there is no checkpoint yet)", done.stderr)
         check(told, f"{name}: {done.stderr}")
         step, weight, layer = int(told[1]), told[2], told[5]
         check(weight.startswith(f"blocks.{layer}."), told[0])
@@ -67,7 +67,7 @@ def check_not_finite(place):
 def check_not_finite_evaluation(place):
     """An operand that overflows on validation data only: a warning names it, and training continues
     to the same bits."""
-    place.train("corpus", "--stop-after", "1", expect=130)
+    place.train("corpus", "--stop-after", "1")
     unseen, data = 515, {}  # a token that the tokenizer does not have
     for path in json.loads((place.run("corpus") / "meta.json").read_text())["data_sha256"]:
         kind = next((kind for kind in ("train", "val") if f"_{kind}_" in path), None)
@@ -82,7 +82,7 @@ def check_not_finite_evaluation(place):
             "--set", "model.vocab_size=520"]
     for name in ("mxfp8", "fp8_tensor"):
         for run in ("sound", "planted"):
-            place.train(f"{name}-{run}", *recipe(name, *more), "--stop-after", "30", expect=130)
+            place.train(f"{name}-{run}", *recipe(name, *more), "--stop-after", "30")
         planted = checkpoints(place.run(f"{name}-planted"))[-1]
         plant_infinity(planted, unseen)
         first = f"element {unseen * 64} of embed.weight is inf"
@@ -115,7 +115,7 @@ def check_tail(place):
 
 
 def check_other_recipe(place):
-    place.train("changed", *recipe("bf16"), "--stop-after", "20", expect=130)
+    place.train("changed", *recipe("bf16"), "--stop-after", "20")
     done = place.train("changed", *recipe("mxfp8", "--set", "precision.override=[experts.wgrad=bf16]"))
     check("precision: the checkpoint was trained in bf16, the run continues in mxfp8 with experts.wgrad=bf16" in done.stderr,
           f"reports that the recipe changed: {done.stderr}")

@@ -194,7 +194,7 @@ def check_rerun(runs):
 
 def check_stops(runs):
     """A stopped and resumed run has a receipt of its state at each end, and the same results."""
-    run = runs.train("stopped", "--stop-after", "12", expect=130)
+    run = runs.train("stopped", "--stop-after", "12")
     check(claim(run, "steps_done")["value"] == 12 and claim(run, "planned_steps")["value"] == 30, "sealed at the step where it stopped")
     same("stopped", run)
     runs.train("stopped")

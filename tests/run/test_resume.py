@@ -9,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, check, checkpoints, first_difference
+from harness import Workplace, check, checkpoints, first_difference, rows
 
 
 def stop_at(place, name, step, number, delay=0.0):
@@ -45,6 +45,43 @@ def check_interrupted(place):
     done = place.train("interrupted")
     check(f"resumes after step {last}" in done.stderr, f"prints where it resumes: {done.stderr}")
     check_same(place, "interrupted", "Ctrl-C")
+
+
+def check_hung_up(place):
+    # A closed terminal sends SIGHUP more than once.
+    process = subprocess.Popen(place.command("hung-up"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith("step 15/"):
+            break
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGHUP)
+    process.stderr.close()  # the terminal is gone: what is written there must not end the run
+    check(process.wait() == 130, f"SIGHUP exits 130, not {process.returncode}")
+    check(15 <= steps_of(place, "hung-up")[-1] <= 20, f"and leaves a checkpoint: {steps_of(place, 'hung-up')}")
+    place.train("hung-up")
+    check_same(place, "hung-up", "SIGHUP")
+    ignoring = subprocess.Popen(["nohup", *place.command("nohup", "--stop-after", "20")], stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True)
+    for line in ignoring.stderr:
+        if line.startswith("step 5/"):
+            break
+    ignoring.send_signal(signal.SIGHUP)
+    said = ignoring.communicate()[1]
+    check(ignoring.returncode == 0 and "stopped as asked at step 20/60" in said, f"nohup is respected: {said}")
+
+
+def check_saved_by_time(place):
+    done = place.train("timed", "--set", "run.checkpoint_every=0", "--set", "run.checkpoint_minutes=1e-9", "--set",
+                       "run.keep_best=true", "--quiet")
+    saved = [int(pathlib.Path(path).name[5:]) for (path,) in
+             rows(place.run("timed"), "SELECT detail FROM event WHERE kind = 'checkpoint' ORDER BY step")]
+    check(len(saved) > 3 and saved[-1] == 60, f"checkpoints by time: {saved}")
+    losses = rows(place.run("timed"), "SELECT value, step FROM eval WHERE task = 'val' AND metric = 'loss_nats' AND step > 0")
+    best = place.run("timed") / "checkpoints" / "best"
+    check(best.resolve().name == f"step-{min(losses)[1]:08d}", f"best is {best.resolve().name} of {losses}")
+    check("step 1/60" not in done.stderr and "finished step 60/60" in done.stderr, f"--quiet: {done.stderr}")
+    check("step 1/60" in (place.run("timed") / "log.txt").read_text(), "log.txt has every line")
+    check_same(place, "timed", "checkpoints by time")
 
 
 def check_killed(place):
@@ -91,7 +128,7 @@ def check_damaged(place):
 def check_finished(place):
     before = {file: file.read_bytes() for file in checkpoints(place.run("whole"))[-1].iterdir()}
     done = place.train("whole")
-    check("steps at step 60/60" in done.stderr, f"a finished run reports that it is finished: {done.stderr}")
+    check("finished step 60/60" in done.stderr, f"a finished run reports that it is finished: {done.stderr}")
     check(before == {file: file.read_bytes() for file in before}, "a finished run stays as it is")
 
 
@@ -101,6 +138,8 @@ def main():
             place.train("whole")
             check(steps_of(place, "whole")[-1] == 60, "the last step has a checkpoint")
             check_interrupted(place)
+            check_hung_up(place)
+            check_saved_by_time(place)
             check_killed(place)
             check_killed_at_start(place)
             check_damaged(place)

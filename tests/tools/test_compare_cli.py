@@ -112,7 +112,7 @@ def marks_and_refusals(runs):
     expect_in(compare(contract, moe).stdout, "2 different contracts", "no ranking: the runs are under different contracts")
     expect_in(compare(contract, moe, "--contract", "steps").stdout, "ranking under the contract steps, set by --contract")
     collapsed = copy_of(moe, "collapsed", sql=["UPDATE router_layer SET window_max_load_norm = 0.99 WHERE layer = 1"])
-    expect_in(compare(dense, collapsed).stdout, "COLLAPSED in 1 of 1 runs: K*max_load 0.99 in block 1",
+    expect_in(compare(dense, collapsed).stdout, "collapsed in 1 of 1 runs: K*max_load 0.99 (layer 1)",
               "collapsed is pathological", "pathological: routers collapsed")
     data = copy_of(dense, "data", meta=[(r'(val[^"]*\.bin": ")[0-9a-f]{8}', r"\g<1>00000000")])
     forced = compare(data, moe, "--force").stdout
@@ -165,7 +165,8 @@ def published(runs):
     expect_in(compare("--published", "list").stdout, "0003", "0004", "0006", "tiny")
     expect_in(compare("--published", "0003").stdout, "540.97", "51.9", "nvfp4")
     beside = compare(runs["moe", 1], runs["moe", 2], "--published", "0003").stdout
-    expect_in(beside, "yours: moe", "train_time, min")
+    expect_in(beside, "yours: moe", "train_time, min", "left empty: times of a CPU",
+              "left empty: losses of a vocabulary of 512, the study's is 50257")
     ours = compare_json(runs["moe", 1], "--published", "0006")["published"]["tables"][0]["ours"]["moe-s1"]
     expect(ours["val@512"] is None, f"0006: {ours}")
     for name in ("0004", "tiny"):

@@ -68,7 +68,7 @@ done = run("data", "prepare", "stories.jsonl", "bad.jsonl", "--tokenizer", "c", 
 made = json.loads(done.stdout)
 check("bad lines", made["bad_lines"] == 1 and [s["bad_lines"] for s in made["sources"]] == [0, 1]
       and [s["documents"] for s in made["sources"]] == [100, 1], done)
-check("the first bad line is shown", "warning: 1 bad lines" in done.stderr and "bad.jsonl line 2 is not JSON" in done.stderr, done)
+check("the first bad line is shown", "warning: 1 bad line was skipped, the first: " in done.stderr and "bad.jsonl line 2 is not JSON" in done.stderr, done)
 shares = []
 for name, inputs in (("g1", ["stories.txt"]), ("g2", ["stories.jsonl", "stories.txt.gz"])):
     out = works("data", "prepare", *inputs, "--tokenizer", "c", "-o", name, "--val-share", "0.1")
@@ -82,6 +82,34 @@ check("verify", "match the manifest" in works("data", "verify", "c"))
 seen = json.loads(works("data", "inspect", "c", "--json"))["shards"]
 check("inspect", [s["documents"] for s in seen] == [95, 5] and "cat number" in seen[0]["begins"])
 check("inspect for people", "the cat" in works("data", "inspect", "c/corpus_*.bin"))
+
+# A folder with all that people have in one.
+mess = work / "mess"
+mess.mkdir()
+(mess / "a.txt").write_text(stories)
+(mess / "latin.txt").write_bytes(b"caf\xe9<|endoftext|>fine<|endoftext|>\xff\xfe")
+(mess / "run.py").write_text("x")
+(mess / "page.html").write_text("x")
+(mess / "loop").symlink_to("loop")
+(mess / "gone.txt").symlink_to("nowhere")
+done = run("data", "prepare", "mess", "--tokenizer", "tok.json", "-o", "messy")
+check("a messy folder", done.returncode == 0 and "2 files read; 2 of other kinds left out (.html, .py)" in done.stdout, done)
+check("bytes that are not UTF-8", "warning: 2 documents are not UTF-8, the first: mess/latin.txt, document 1, byte 3"
+      in done.stderr, done)
+check("links in a circle and to nothing", "warning: 2 entries of the folders cannot be read and were left out, the first: mess/"
+      in done.stderr, done)
+made = json.loads(works("data", "prepare", "mess", "--tokenizer", "tok.json", "-o", "messy2", "--shuffle", "7", "--json"))
+check("counts in JSON", [made[k] for k in ("not_utf8_documents", "files_read", "files_of_other_kinds", "entries_not_readable",
+                                           "shuffle_seed")] == [2, 2, 2, 2, 7], made)
+check("inspect knows", "2 documents of its text are not UTF-8: mess/latin.txt (2)" in run("data", "inspect", "messy").stderr)
+plain, shuffled = (sorted(s["documents"] for s in json.loads(works("data", "inspect", name, "--json"))["shards"])
+                   for name in ("messy", "messy2"))
+check("a shuffle keeps the documents", plain == shuffled)
+check("another order", (work / "messy/corpus_train_000001.bin").read_bytes() != (work / "messy2/corpus_train_000001.bin").read_bytes())
+check("the order is printed", "order: documents shuffled, seed 7" in
+      works("data", "prepare", "mess", "--tokenizer", "tok.json", "-o", "messy3", "--shuffle", "7", "--threads", "1"))
+check("the same seed", (work / "messy3/corpus_train_000001.bin").read_bytes() == (work / "messy2/corpus_train_000001.bin").read_bytes())
+works("tokenizer", "train", "stories.txt", "--vocab-size", "300", "-o", "tok.json", "--overwrite")
 
 text = "the cat \u00e9 \U0001f600\n"
 ids = works("tokenizer", "encode", "--tokenizer", "tok.json", "--text", text)
@@ -103,6 +131,12 @@ refused("no text in the folder empty", "*.txt", *prepare, "empty")
 refused("no document in empty.txt: 0 bytes", "not empty", *prepare, "empty.txt")
 refused("no document is left to train on, 1 went to validation", "--separator", *prepare, "one.txt")
 refused("bad.jsonl line 2 is not JSON", "JSONL", *prepare, "bad.jsonl")
+(work / "array.json").write_text('[{"text": "a"}]')
+refused("array.json is one JSON array; one object per line is wanted", "jq", *prepare, "array.json")
+refused("c/tokenizer.json exists and belongs to the corpus of c/manifest.json", "--overwrite",
+        "tokenizer", "train", "stories.txt", "-o", "c/tokenizer.json")
+refused("tok.json already exists", "--overwrite", "tokenizer", "train", "stories.txt", "-o", "tok.json")
+refused("(it looks like text)", "text becomes shards", "data", "inspect", "stories.txt")
 refused('no field "body"', "--field", *prepare, "stories.jsonl", "--field", "body")
 refused("c already holds a corpus", "--overwrite", "data", "prepare", "one.txt", "--tokenizer", "tok.json", "-o", "c")
 refused("stories.txt: not JSON", "BPE", "data", "prepare", "one.txt", "--tokenizer", "stories.txt", "-o", "out")

@@ -37,7 +37,7 @@ if not facts["gpu"]["usable"]:
 quick = json.loads(doctor("--quick", "--json"))
 expect("limits" not in quick, "--quick measured the limits")
 text = doctor("--quick")
-for word in ("program", "cpu", "memory", "gpu", "disk", "will not work"):
+for word in ("program", "cpu", "memory", "gpu", "disk", "not available on this machine", "recipe \"auto\""):
     expect(word in text, f"{word} is not in the text")
 
 print("\n".join(failures) if failures else "doctor: ok")

@@ -3,10 +3,13 @@
 import json
 import math
 import pathlib
+import resource
+import shutil
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
-from harness import Workplace, assay, rows
+from harness import ASSAY, ROOT, Workplace, assay, rows
 
 failures = []
 
@@ -62,6 +65,61 @@ def check_loss(w):
         expect(said.get("val_" + metric) == trained, f"{metric}: {said} is not {trained}")
     at40 = evaluated(w.run("moe") / "checkpoints" / "step-00000050", "--tasks", "loss")
     expect(at40.get("step") == 50 and "val_bits_per_byte" not in at40, at40)
+
+
+def no_file_grows():
+    """Called in a child before it starts: every write to a file fails, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def check_not_recorded(w):
+    """What was measured is printed with exit code 0, and a warning, if the run cannot be written: a
+    file where a folder should be, a full disk (no file may grow), a read-only file system."""
+    shown = assay("eval", w.run("moe"))
+    expect("val loss_nats " in shown.stdout and " over 4,096 tokens\n" in shown.stdout and
+           shown.stdout.splitlines()[-1].startswith("recorded in "), shown.stdout)
+    measured = [line for line in shown.stdout.splitlines() if line.startswith("val ")]
+    expect(len(measured) == 2 and measured[1].endswith(" bytes"), measured)
+
+    blocked = w.run("blocked")
+    shutil.copytree(w.run("moe"), blocked)
+    shutil.rmtree(blocked / "evals")
+    full = {"preexec_fn": no_file_grows}
+    for cause, options in (("File too large", full), ("evals", {})):
+        for as_json in ((), ("--json",)):
+            done = assay("eval", blocked, *as_json, **options)
+            lines = done.stderr.splitlines()
+            expect(done.returncode == 0 and len(lines) == 2 and
+                   lines[0].startswith("warning: not recorded in the run: ") and cause in lines[0] and
+                   lines[1].startswith("hint: "), f"{cause}: {done}")
+            if as_json:
+                expect(json.loads(done.stdout).keys() == evaluated(w.run("moe")).keys(), done.stdout)
+            else:
+                expect(done.stdout.splitlines()[1:] == measured, done.stdout)
+        if options:
+            expect(list((blocked / "evals").iterdir()) == [], "something was left in evals")
+            (blocked / "evals").rmdir()
+            (blocked / "evals").write_text("not a folder")
+    refused("evals", blocked, "--tasks", "core", "--part", "1/2", "--bundle", w.path)  # before anything is scored
+
+
+def check_read_only(w):
+    """Every command that reads a run works on a file system that is mounted read-only."""
+    run, out = w.run("moe"), w.path / "out"
+    out.mkdir()
+    mount = ["unshare", "--mount", "--map-root-user", "sh", "-c",
+             'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"', str(run)]
+    if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode != 0:
+        print("eval: no read-only mounts on this machine, not tested")
+        return
+    commands = [["eval", run], ["sample", run, "--tokens", "3"], ["export", run, "-o", out / "exported"], ["router", run],
+                ["compare", run], ["report", run, "-o", out / "page.html"], ["receipt", "verify", run],
+                ["audit", run / "config.yaml"]]
+    for command in commands:
+        done = subprocess.run([*mount, str(ASSAY), *map(str, command)], capture_output=True, text=True, check=False,
+                              cwd=ROOT, stdin=subprocess.DEVNULL)
+        warned = "Read-only file system" in done.stderr
+        expect(done.returncode == 0 and warned == (command[0] == "eval"), f"read-only, {command}: {done}")
 
 
 def check_core(w):
@@ -134,6 +192,13 @@ def check_parts(w):
     one = evaluated(w.run("moe"), *core, "--part", "1/1")
     expect(without_seconds(evaluated("--merge", w.run("moe") / "evals/step-00000060.core-1-of-1.json")["core"]) ==
            without_seconds(whole), one)
+    elsewhere = w.path / "part.json"
+    evaluated(w.run("moe"), *core, "--part", "2/3", "--output", elsewhere)
+    second = without_seconds(json.loads(files[1].read_text()))
+    expect(without_seconds(json.loads(elsewhere.read_text())) == second, "--output")
+    full = assay("eval", w.run("moe"), *core, "--part", "2/3", "--output", w.path / "full.json", preexec_fn=no_file_grows)
+    expect(full.returncode == 1 and "on standard output instead" in full.stderr and not (w.path / "full.json").exists() and
+           without_seconds(json.loads(full.stdout)) == second, full)
     text = assay("eval", "--merge", *files)
     expect(text.returncode == 0 and f"CORE {whole['core']:.4f}" in text.stdout, text.stdout + text.stderr)
 
@@ -178,6 +243,7 @@ def check_parts(w):
 def check_refused(w):
     bundle = w.path / "bundle"
     refused("CORE needs its bundle", w.run("moe"), "--tasks", "core")
+    refused("--output is only for --part", w.run("moe"), "--output", w.path / "x.json")
     refused("no CORE bundle in", w.run("moe"), "--tasks", "core", "--bundle", w.path)
     refused("no task chess", w.run("moe"), "--tasks", "core", "--bundle", bundle, "--core-tasks", "chess")
     refused("no run", w.path / "none")
@@ -193,6 +259,8 @@ def main():
     with Workplace(moe=True) as w:
         w.train("moe")
         check_loss(w)
+        check_not_recorded(w)
+        check_read_only(w)
         check_core(w)
         check_partial(w)
         check_parts(w)

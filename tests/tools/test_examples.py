@@ -30,8 +30,20 @@ def main():
     try:
         prefix, examples = place / "prefix", place / "build"
         run("cmake", "--install", build, "--prefix", prefix)
-        for file in ("bin/assay", "include/assay/session/training_run.h", "share/assay/presets/cpu/moe.yaml"):
+        for file in ("bin/assay", "include/assay/session/training_run.h", "share/assay/presets/cpu/moe.yaml",
+                     "share/man/man1/assay.1", "share/bash-completion/completions/assay", "share/zsh/site-functions/_assay"):
             check((prefix / file).exists(), f"{file} is not installed")
+        # The installed program finds presets where no checkout is, and their corpus is the user's.
+        (place / "empty").mkdir()
+        home = place / "home"
+        run(prefix / "bin" / "assay", "data", "synth", "models/presets/tiny/moe.yaml", "--set", "data.synth.train_tokens=20000",
+            "--set", "data.synth.val_tokens=5000", "--set", "data.synth.vocab_size=300", cwd=place / "empty",
+            env=dict(os.environ, HOME=str(home)))
+        check(len(list(home.glob(".cache/assay/*/tokenizer.json"))) == 1, f"no corpus in {home}/.cache/assay")
+        presets = {file.name: file.read_text() for file in prefix.glob("share/assay/presets/**/*.yaml")}
+        check(presets and not any("../data-cache" in text for text in presets.values()), "../data-cache in an installed preset")
+        run(prefix / "bin" / "assay", "matrix", "models/presets/matrix/tiny.yaml", "--dry-run", cwd=place / "empty",
+            env=dict(os.environ, HOME=str(home)))
         shutil.copytree(source / "examples", place / "examples")  # nothing of the checkout is beside them
         text = run("cmake", "-S", place / "examples", "-B", examples, f"-DCMAKE_PREFIX_PATH={prefix}",
                    f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release")

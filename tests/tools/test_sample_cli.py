@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""assay sample as a user calls it: greedy and random texts, several prompts, files of prompts, and
-refusals."""
+"""assay sample as a user calls it: greedy and random texts, several prompts, files of prompts,
+standard input, a terminal, and refusals."""
 import json
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
-from harness import Workplace, assay, checkpoints
+from harness import ASSAY, ROOT, Workplace, assay, checkpoints
+from terminal import Terminal
 
 failures = []
 
@@ -17,8 +20,10 @@ def expect(condition, what):
         failures.append(str(what))
 
 
-def sampled(*arguments):
-    done = assay("sample", *arguments, "--json")
+def sampled(*arguments, **options):
+    if "input" not in options:
+        options.setdefault("stdin", subprocess.DEVNULL)
+    done = assay("sample", *arguments, "--json", **options)
     expect(done.returncode == 0, f"sample {arguments}: exit {done.returncode}\n{done.stderr}")
     if done.returncode != 0:
         sys.exit("\n".join(failures))
@@ -92,6 +97,99 @@ def check_files(w):
         expect(texts(sampled(run, "--prompts", w.path / name, "--tokens", "9")) == given, name)
 
 
+def check_from_nothing(w):
+    """Without a prompt a text follows <|endoftext|> alone."""
+    run, limit = w.run("moe"), ("--tokens", "12")
+    said = sampled(run, *limit)["texts"][0]
+    expect(said["prompt"] == "" and len(said["prompt_tokens"]) == 1 and 1 <= len(said["tokens"]) <= 12, said)
+    end = said["prompt_tokens"][0]
+    expect(texts(sampled(run, "--prompt", "", *limit)) == [said["text"]], "--prompt ''")
+    expect(texts(sampled(run, *limit, input="")) == [said["text"]], "an empty pipe")
+    streamed = assay("sample", run, *limit, stdin=subprocess.DEVNULL)
+    expect(streamed.returncode == 0 and streamed.stdout == said["text"] + "\n", streamed)
+    # <|endoftext|> in a prompt is text, and a note says so; with the option it is the token.
+    written = ["--prompt", "<|endoftext|>", *limit]
+    as_token = sampled(run, *written, "--special-tokens")["texts"][0]
+    expect(as_token["prompt_tokens"] == [end] and as_token["text"] == said["text"], as_token)
+    expect(sampled(run, "--prompt", "a<|endoftext|>", *limit, "--special-tokens")["texts"][0]["prompt_tokens"][2:] ==
+           [end], "the token in a prompt")
+    as_text = assay("sample", run, *written, "--json")
+    expect(end not in json.loads(as_text.stdout)["texts"][0]["prompt_tokens"][1:] and
+           as_text.stderr.count("note: <|endoftext|> in a prompt is ordinary text; with --special-tokens") == 1, as_text)
+
+
+def check_samples(w):
+    """--samples N: the first sample of a prompt is that of one sample; the others differ."""
+    run, some = w.run("moe"), ("--prompt", "The old man", "--prompt", "Once", "--tokens", "25")
+    one, three = sampled(run, *some), sampled(run, *some, "--samples", "3")
+    expect([(t["prompt"], t["sample"]) for t in three["texts"]] ==
+           [(p, s) for p in ("The old man", "Once") for s in (1, 2, 3)], three)
+    expect(texts(three)[::3] == texts(one), "the first samples")
+    expect(len(set(texts(three))) == 6, texts(three))
+    repeated = sampled(run, *some[:2] * 3, *some[4:])
+    expect(texts(sampled(run, *some[:2], *some[4:], "--samples", "3")) == texts(repeated), "a repeated prompt")
+    shown = assay("sample", run, *some, "--samples", "2")
+    expect(re.findall(r"^--- (prompt \d, sample \d): ", shown.stdout, re.M) ==
+           [f"prompt {p}, sample {s}" for p in (1, 2) for s in (1, 2)], shown.stdout)
+
+
+def check_piped(w):
+    run, limit = w.run("moe"), ("--tokens", "9")
+    given = texts(sampled(run, "--prompt", "The old man", "--prompt", "Once", *limit))
+    as_json = '{"prompt": "The old man"}\n{"prompt": "Once"}\n'
+    for lines in ("The old man\nOnce\n", as_json):
+        expect(texts(sampled(run, "--prompts", "-", *limit, input=lines)) == given, lines)
+        expect(texts(sampled(run, *limit, input=lines)) == given, f"without options: {lines}")
+    (w.path / "piped.txt").write_text("The old man\nOnce\n")
+    with open(w.path / "piped.txt") as file:
+        expect(texts(sampled(run, *limit, stdin=file)) == given, "a redirected file")
+    expect(texts(sampled(run, "--prompt", "Once", *limit, input="The old man")) ==
+           texts(sampled(run, "--prompt", "Once", *limit)), "a prompt and a pipe")
+    # A pipe that stays silent is announced.
+    ours, theirs = os.pipe()
+    waiting = subprocess.Popen([ASSAY, "sample", run, *limit], stdin=ours, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    said = waiting.stderr.readline()
+    os.close(ours)
+    os.close(theirs)
+    expect(said.startswith("reading prompts from standard input") and waiting.wait() == 0, said)
+    waiting.stderr.close()
+
+
+def check_terminal(w):
+    """Lines typed on a terminal are continued, as the prompts of one call would be."""
+    run, limit = w.run("moe"), ("--tokens", "20", "--seed", "3")
+    line = "The old man"
+    want = texts(sampled(run, "--prompt", line, "--prompt", line, *limit))
+    with Terminal(ASSAY, "sample", run, "-i", *limit) as t:
+        expect("step 60" in t.until("> ") and "Ctrl-D" in t.shown, t.shown)
+        for text in want:
+            t.send(line + "\n")
+            t.until("\n> ")
+            expect(t.shown.startswith(f"{line}\n{line}{text}\n["), (text, t.shown))
+        t.send("a line that is dropped\x03")
+        t.until("\n> ")
+        t.send("one " * 80 + "\n")
+        expect("error: prompt 1 has 82 tokens" in t.until("\n> "), t.shown)
+        t.send("\x04")
+        expect(t.end() == 0, (t.end(), t.shown))
+    # Ctrl-C ends a text of many tokens, and the next line is continued; an empty line ends.
+    endless = ("--past-end", "--tokens", "30000", "--context", "30000")
+    with Terminal(ASSAY, "sample", run, "--interactive", *endless) as t:
+        t.until("> ")
+        for _ in range(2):
+            t.send(line + "\n")
+            t.until(line + "\n" + line)
+            t.send("\x03")
+            expect("[stopped]\n" in t.until("\n> "), t.shown[-300:])
+        t.send("\n")
+        expect(t.end() == 0, t.shown[-300:])
+    # Bytes that a terminal would obey are shown as text.
+    with Terminal(ASSAY, "sample", run, "--past-end", "--temperature", "90", "--tokens", "60", "--samples", "9") as t:
+        expect(t.end() == 0, t.shown)
+        expect(re.search(r"\\x[01][0-9a-f]", t.shown) and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", t.shown), repr(t.shown))
+
+
 def check_refused(w):
     run, prompt = w.run("moe"), ("--prompt", "Once")
     (w.path / "bad.jsonl").write_text('{"prompt": "Once"}\n{"text": "no"}\n')
@@ -104,12 +202,15 @@ def check_refused(w):
     expect(made.returncode == 0, made.stderr)
     table = [
         ([w.path / "none", *prompt], "no run at", "assay train"),
-        ([run], "no prompt", "--prompt"),
-        ([run, *prompt, "--prompt", ""], "prompt 2 is empty", "first words"),
+        ([run, "--prompts", "-"], "standard input has no prompts", "line"),
+        ([run, "--interactive"], "--interactive needs a terminal for input and output", "--prompts -"),
+        ([run, "-i", *prompt], "--interactive reads its prompts from the terminal", "--prompt"),
+        ([run, "-i", "--json"], "--interactive reads its prompts from the terminal", "--json"),
+        ([run, *prompt, "--samples", "0"], "--samples", "assay sample --help"),
         ([run, *prompt, "--prompts", w.path / "hole.txt"], "both --prompt and --prompts", "only one of them"),
         ([run, "--prompts", w.path / "hole.txt"], "hole.txt:2: the prompt is empty", "line"),
         ([run, "--prompts", w.path / "empty.txt"], "empty.txt has no prompts", "line"),
-        ([run, "--prompts", w.path / "bad.jsonl"], 'bad.jsonl:2: no JSON object with a string "prompt"', "plain lines"),
+        ([run, "--prompts", w.path / "bad.jsonl"], 'bad.jsonl:2: not a JSON object with a string "prompt"', "plain lines"),
         ([run, "--prompts", w.path / "gone.txt"], "gone.txt", ""),
         ([run, *prompt, "--temperature", "-1"], "--temperature is -1", "0 takes the most likely"),
         ([run, *prompt, "--temperature", "nan"], "--temperature is nan", "0 takes the most likely"),
@@ -126,7 +227,7 @@ def check_refused(w):
         ([run, *prompt, "--tokenizer", tokenizer], "has 600 tokens, the model 512", "--tokenizer"),
     ]
     for arguments, error, hint in table:
-        done = assay("sample", *arguments)
+        done = assay("sample", *arguments, stdin=subprocess.DEVNULL)
         lines = done.stderr.splitlines()
         expect(done.returncode == 1 and done.stdout == "" and len(lines) == 2 and lines[0].startswith("error: ") and
                lines[1].startswith("hint: ") and error in lines[0] and hint in lines[1],
@@ -141,6 +242,10 @@ def main():
         check_many(w)
         check_ends(w)
         check_files(w)
+        check_from_nothing(w)
+        check_samples(w)
+        check_piped(w)
+        check_terminal(w)
         refusals = check_refused(w)
     if failures:
         sys.exit("\n".join(failures))

@@ -59,8 +59,13 @@ void add_router_command(Commands& commands);
 void add_precision_command(Commands& commands);
 void add_eval_command(Commands& commands);
 void add_report_command(Commands& commands);
+void add_telemetry_command(Commands& commands);
 void add_sample_command(Commands& commands);
 void add_export_command(Commands& commands);
 void add_import_command(Commands& commands);
+void add_about_commands(Commands& commands);  // version, completion, man
+
+// "assay 0.2.0 (commit ..., compiler, flags)"
+std::string version_text();
 
 }  // namespace assay

@@ -4,9 +4,11 @@
 #include <sqlite3.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "base/check.h"
 #include "cuda/device.h"
@@ -210,6 +212,23 @@ std::string value_text(const ordered_json& value) {
   return text.empty() ? "none" : text;
 }
 
+// The name of a fact for people: "copy_gb_per_s" is "copy, GB/s".
+std::string label(const std::string& section, const std::string& name) {
+  if (name == "recipe_of_auto") return "recipe \"auto\"";
+  if (section == "gpu" && name == "toolkit") return "built with CUDA";
+  std::string text = name;
+  for (const auto& [end, unit] :
+       {std::pair("_tflop_per_s", ", TFLOP/s"), std::pair("_gflop_per_s", ", GFLOP/s"),
+        std::pair("_tb_per_s", ", TB/s"), std::pair("_gb_per_s", ", GB/s"),
+        std::pair("_gib", ", GiB")}) {
+    if (!text.ends_with(end)) continue;
+    text.replace(text.size() - std::string(end).size(), std::string::npos, unit);
+    break;
+  }
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return text;
+}
+
 }  // namespace
 
 Examination examine_machine(Measure measure) {
@@ -230,10 +249,10 @@ std::string examination_text(const Examination& examination) {
   for (const auto& [section, facts] : examination.facts.items()) {
     text += section + "\n";
     for (const auto& [name, value] : facts.items()) {
-      text += strprintf("  %-26s %s\n", name.c_str(), value_text(value).c_str());
+      text += strprintf("  %-26s %s\n", label(section, name).c_str(), value_text(value).c_str());
     }
   }
-  text += "will not work on this machine, or only slowly\n";
+  text += "not available on this machine, or slow\n";
   if (examination.advice.empty()) text += "  nothing\n";
   for (const Advice& a : examination.advice) text += "  " + a.what + "\n    -> " + a.todo + "\n";
   return text;

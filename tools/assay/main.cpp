@@ -10,39 +10,26 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/standard_output.h"
 #include "base/suggest.h"
 #include "machine/openmp_wait_policy.h"
-#include "session/build_info.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/help/formatter.h"
 
 namespace assay {
 namespace {
 
 constexpr const char* kDescription =
-    "Assay pretrains small dense and mixture-of-experts language models from scratch and measures "
-    "what\n"
-    "they are made of.";
+    "Assay pretrains small dense and mixture-of-experts language models from scratch, audits their "
+    "parameters and shows where tokens go.";
 
 constexpr const char* kFirstSteps =
     "First steps:\n"
-    "  bash tools/demo.sh            build, make a corpus, train three models, compare them\n"
-    "  assay COMMAND --help          arguments, options and defaults of a command\n"
+    "  bash tools/demo.sh                      train three models and compare them\n"
+    "  assay train --example-config > my.yaml  a configuration to edit\n"
+    "  assay COMMAND --help                    options of a command, with examples\n"
     "Exit codes: 0 done, 1 user error, 2 a verification failed, 3 stopped by a guard, 130 "
     "interrupted.";
-
-// Shortens what CLI11 writes: INT:INT in [1 - 1024], INT:POSITIVE, TEXT:{auto,cpu,cuda}.
-class HelpFormatter : public CLI::Formatter {
- public:
-  std::string make_option_opts(const CLI::Option* option) const override {
-    std::string text = CLI::Formatter::make_option_opts(option);
-    for (const auto& [from, to] : {std::pair(":INT in", " in"), std::pair(":POSITIVE", " > 0"),
-                                   std::pair(":NONNEGATIVE", " >= 0"), std::pair("TEXT:{", "{")}) {
-      const size_t at = text.find(from);
-      if (at != std::string::npos) text.replace(at, std::string_view(from).size(), to);
-    }
-    return text;
-  }
-};
 
 void add_all_commands(Commands& commands) {
   add_train_command(commands);
@@ -59,10 +46,12 @@ void add_all_commands(Commands& commands) {
   add_precision_command(commands);
   add_eval_command(commands);
   add_report_command(commands);
+  add_telemetry_command(commands);
   add_sample_command(commands);
   add_export_command(commands);
   add_import_command(commands);
   add_doctor_command(commands);
+  add_about_commands(commands);
 }
 
 std::string one_line(std::string text) {
@@ -129,12 +118,6 @@ int print_parse_error(CLI::App& app, const CLI::ParseError& error) {
                      near.empty() ? help : "did you mean " + near + "? " + help);
 }
 
-std::string version_text() {
-  const BuildInfo build = build_info();
-  return "assay " + build.version + " (commit " + build.commit.substr(0, 12) +
-         (build.dirty ? ", modified" : "") + ", " + build.compiler + ", " + build.flags + ")";
-}
-
 // Turns `assay help COMMAND` into `assay COMMAND --help`, as git and cargo do.
 std::vector<std::string> help_as_option(std::vector<std::string> words) {
   if (words.size() > 1 && words[1] == "help") {
@@ -148,11 +131,13 @@ int main_checked(int argc, char** argv) {
   Commands commands;
   commands.app.description(kDescription);
   commands.app.name("assay");
-  commands.app.footer(kFirstSteps);
   commands.app.require_subcommand(1);
-  commands.app.set_version_flag("--version", version_text(), "print the version");
+  // Subcommands inherit these two when they are made.
+  commands.app.set_help_flag("-h,--help", "print this text");
   commands.app.formatter(std::make_shared<HelpFormatter>());
   add_all_commands(commands);
+  commands.app.set_version_flag("-V,--version", version_text(), "print the version");
+  commands.app.footer(kFirstSteps);
   try {
     commands.arguments.assign(argv, argv + argc);
     std::vector<std::string> words = help_as_option(commands.arguments);
@@ -171,22 +156,28 @@ int main_checked(int argc, char** argv) {
   return commands.run();
 }
 
+// Reports every failure; never throws.
+int main_reported(int argc, char** argv) {
+  try {
+    return main_checked(argc, argv);
+  } catch (const UserError& error) {
+    return print_error(error.what(), error.hint());
+  } catch (const std::bad_alloc&) {
+    return print_error("out of memory", "use a smaller run.micro_batch");
+  } catch (const std::exception& error) {
+    return print_error(error.what(),
+                       "this looks like a bug in assay: please report it with the command");
+  }
+}
+
 }  // namespace
 }  // namespace assay
 
 int main(int argc, char** argv) {
+  assay::hold_standard_descriptors();
   assay::ensure_passive_waiting(argv);
   // Without this, a write beyond the file size limit kills the process; with it, write() fails and
   // the error names the file.
   std::signal(SIGXFSZ, SIG_IGN);
-  try {
-    return assay::main_checked(argc, argv);
-  } catch (const assay::UserError& error) {
-    return assay::print_error(error.what(), error.hint());
-  } catch (const std::bad_alloc&) {
-    return assay::print_error("out of memory", "use a smaller run.micro_batch");
-  } catch (const std::exception& error) {
-    return assay::print_error(error.what(),
-                              "this looks like a bug in assay: please report it with the command");
-  }
+  return assay::finish_standard_output(assay::main_reported(argc, argv));
 }

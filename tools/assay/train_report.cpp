@@ -1,6 +1,7 @@
 #include "tools/assay/train_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -16,6 +17,8 @@
 #include "models/linear/native_products.h"
 #include "models/linear/precision.h"
 #include "session/build_info.h"
+#include "session/training_warnings.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -119,7 +122,7 @@ void log_lines(Log& log, const std::string& text) {
 // Logs the analysis of `assay router`, the error and how to continue.
 void report_collapse(Log& log, const RunResult& result, const RunRecord& record) {
   log_lines(log, router_text(analyse_router(record, {})));
-  log.info("error: the routers collapsed (telemetry.collapse_stop): " + result.why);
+  log.info("error: stopped by telemetry.collapse_stop: the routers collapsed: " + result.why);
   log.info(strprintf(
       "hint: the checkpoint of step %ld is kept; to resume from it, run the same command with "
       "--set telemetry.collapse_stop=null; docs/router.md lists remedies",
@@ -127,17 +130,54 @@ void report_collapse(Log& log, const RunResult& result, const RunRecord& record)
 }
 
 // Logs what is NaN or infinite, and what helps.
-void report_not_finite(Log& log, const RunResult& result) {
+void report_not_finite(Log& log, const RunDir& dir, const RunResult& result) {
+  const std::vector<std::string> kept = Checkpoints(dir.path(), 1, {}).all();
+  const std::string left =
+      kept.empty() ? "there is no checkpoint yet: the same command begins again at step 1"
+                   : "the checkpoint " + kept.back() + " is kept";
   if (result.why.empty()) {
     log.info("error: loss or gradient is NaN or infinite at step " +
              std::to_string(result.steps_done));
-    log.info("hint: lower optimizer.lr or set optimizer.clip; the last checkpoint is kept");
+    log.info("hint: lower optimizer.lr or set optimizer.clip; " + left);
     return;
   }
   log.info(strprintf("error: step %ld: %s", long(result.steps_done), result.why.c_str()));
   log.info(
       "hint: the overflow happened in an earlier operation: lower optimizer.lr or set "
-      "optimizer.clip; the last checkpoint is kept");
+      "optimizer.clip; " +
+      left);
+}
+
+// "finished step 720/720", "stopped at step 7/200: routers collapsed"
+std::string end_text(RunEnd end, int64_t done, int64_t steps) {
+  const std::string at = strprintf("step %ld/%ld", long(done), long(steps));
+  switch (end) {
+    case RunEnd::kSteps:
+      return "finished " + at;
+    case RunEnd::kTargetLoss:
+      return "reached the target loss at " + at;
+    case RunEnd::kNonFinite:
+      return "stopped at " + at + ", NaN or infinite";
+    case RunEnd::kCollapseStop:
+      return "stopped at " + at + ", routers collapsed";
+    case RunEnd::kInterrupted:
+      return "interrupted at " + at;
+    case RunEnd::kStopAfter:
+      return "stopped as asked at " + at;
+  }
+  return at;
+}
+
+// What a new run's first loss should be compared with.
+std::string first_loss_text(const ModelConfig& model) {
+  const double uniform = std::log(double(model.vocab_size));
+  std::string text = strprintf("a uniform guess has a loss of ln V = %.3f nats", uniform);
+  const double spread = model.head_init * model.logit_gain;
+  if (model.tie_embeddings || spread * spread / 2 < 0.02) return text;
+  return text + strprintf(
+                    "; the first logits have a standard deviation of %g (model.head_init), "
+                    "which adds about %.2f",
+                    spread, spread * spread / 2);
 }
 
 nlohmann::ordered_json result_json(const RunDir& dir, const RunResult& result,
@@ -178,8 +218,11 @@ void announce_setup(TrainingRun& run) {
   if (const std::string text = landings_text(config); !text.empty()) log.info(text);
   for (const std::string& line : differences_from_default(config)) log.info("  " + line);
   announce_precision(log, config, run.session().device);
+  for (const std::string& text : training_warnings(config)) log.warn(text);
   if (const int64_t done = run.start().steps_done; done > 0) {
     log.info("resumes after step " + std::to_string(done));
+  } else {
+    log.info(first_loss_text(config.model));
   }
 }
 
@@ -198,13 +241,16 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
   Log& log = run.log();
   const RunDir& dir = run.dir();
   if (result.val_loss_nats == 0) fill_from_telemetry(dir, result);
-  std::string line = strprintf("%s at step %ld/%ld", run_end_name(result.end),
-                               long(result.steps_done), long(run.config().run.steps));
+  log.set_quiet(Log::Quiet::kNo);
+  std::string line = end_text(result.end, result.steps_done, run.config().run.steps);
   if (result.val_loss_nats > 0) line += strprintf(": val loss %.4f nats", result.val_loss_nats);
   if (result.val_bits_per_byte > 0) line += strprintf(", %.4f bits/byte", result.val_bits_per_byte);
-  if (result.tokens_per_s > 0) line += strprintf(", %.0f tokens/s", result.tokens_per_s);
-  log.info(line + ", run " + dir.path());
-  if (result.end == RunEnd::kInterrupted) {
+  if (result.tokens_per_s > 0) {
+    line += ", " + grouped(std::llround(result.tokens_per_s)) + " tokens/s";
+  }
+  log.info(line);
+  log.info("run: " + dir.path());
+  if (result.end == RunEnd::kInterrupted || result.end == RunEnd::kStopAfter) {
     const bool fresh = start == TrainingRunOptions::Start::kFresh;
     log.info(strprintf("run the same command%s to resume", fresh ? " without --fresh" : ""));
   }
@@ -212,9 +258,9 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
   if (record) {
     for (const std::string& summary : summary_lines(*record)) log.info(summary);
   }
-  if (result.end == RunEnd::kNonFinite) report_not_finite(log, result);
+  if (result.end == RunEnd::kNonFinite) report_not_finite(log, dir, result);
   if (result.end == RunEnd::kCollapseStop && record) report_collapse(log, result, *record);
-  if (json) std::printf("%s\n", result_json(dir, result, record).dump(1).c_str());
+  if (json) print_json(result_json(dir, result, record));
 }
 
 }  // namespace assay

@@ -5,10 +5,11 @@
 #include <memory>
 
 #include "base/check.h"
-#include "engine/config/yaml.h"
 #include "models/audit/family.h"
 #include "models/decoder/training_memory.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
+#include "tools/assay/training_plan.h"
 
 namespace assay {
 namespace {
@@ -26,7 +27,7 @@ struct Arguments {
 std::vector<NamedConfig> load_named(const Arguments& a) {
   std::vector<NamedConfig> models;
   for (const std::string& path : a.configs)
-    models.push_back({std::filesystem::path(path).stem().string(), load_config(path, a.sets)});
+    models.push_back({std::filesystem::path(path).stem().string(), load_run_config(path, a.sets)});
   for (NamedConfig& model : models) resolve_reference(model.config);
   for (size_t i = 0; i < models.size(); ++i)
     for (size_t j = 0; j < models.size(); ++j)
@@ -49,7 +50,7 @@ void check_arguments(const Arguments& a) {
                       "give numbers >= 1");
 }
 
-// Prints each model's memory plan, as `assay train --plan` does except for the data buffers.
+// Each model's memory plan, as `assay train --plan` prints it except for the data buffers.
 int print_plans(const std::vector<NamedConfig>& models) {
   for (const NamedConfig& model : models) {
     std::printf("%s\n%s", model.name.c_str(), memory_plan_text(model.config).c_str());
@@ -57,15 +58,25 @@ int print_plans(const std::vector<NamedConfig>& models) {
   return kExitDone;
 }
 
+int print_plans_as_json(const std::vector<NamedConfig>& models) {
+  nlohmann::ordered_json plans;
+  for (const NamedConfig& model : models) {
+    const Recipe recipe = resolve_recipe(model.config.precision.recipe);
+    plans["models"][model.name] = plan_json(TrainingMemory(model.config, recipe).plan);
+  }
+  print_json(plans);
+  return kExitDone;
+}
+
 int run_audit(Arguments a) {
   check_arguments(a);
   if (a.without_shared) a.report.shared = SharedExperts::kLeftOut;
   const std::vector<NamedConfig> models = load_named(a);
-  if (a.plan) return print_plans(models);
+  if (a.plan) return a.json ? print_plans_as_json(models) : print_plans(models);
   if (a.json) {
     auto json = audit_json(models, a.report);
     json["family"] = family_json(models, a.report);
-    std::printf("%s\n", json.dump(1).c_str());
+    print_json(json);
   } else {
     std::fputs(audit_table(models, a.report).c_str(), stdout);
     const std::string family = family_table(models, a.report);

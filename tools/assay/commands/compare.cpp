@@ -12,6 +12,7 @@
 #include "lab/compare/published_report.h"
 #include "models/audit/horizon.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -51,7 +52,7 @@ int list_published(const Arguments& a) {
     json["published"][name] = study.title;
     if (!a.json) std::printf("%-6s %s\n", name.c_str(), study.title.c_str());
   }
-  if (a.json) std::printf("%s\n", json.dump(1).c_str());
+  if (a.json) print_json(json);
   return kExitDone;
 }
 
@@ -85,7 +86,7 @@ int run_compare(const Arguments& a) {
     if (study) json["published"] = published_json(*study, comparison.models, study_target);
     if (anchor && anchor->unknown_lines > 0)
       std::fprintf(stderr, "warning: %s: %s\n", a.anchor.c_str(), anchor->warning().c_str());
-    std::printf("%s\n", json.dump(1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(json);
     return kExitDone;
   }
   std::vector<std::string> parts;

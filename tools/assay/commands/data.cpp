@@ -2,12 +2,14 @@
 // a corpus against its manifest.
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "base/check.h"
 #include "data/inspect.h"
@@ -16,6 +18,7 @@
 #include "data/tokenizer_files.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/commands/document_options.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -34,6 +37,7 @@ struct PrepareArguments {
   std::optional<double> val_share;
   std::optional<int64_t> val_every;
   int64_t shard_tokens = 100'000'000;
+  std::optional<uint64_t> shuffle;
   bool drop_duplicates = false;
   bool overwrite = false;
   bool json = false;
@@ -47,6 +51,7 @@ Json manifest_json(const Manifest& manifest, const std::string& folder) {
   json["tokenizer_sha256"] = manifest.tokenizer_sha256;
   json["text_bytes"] = manifest.text_bytes;
   json["validation"] = manifest.validation;
+  if (manifest.shuffle_seed) json["shuffle_seed"] = *manifest.shuffle_seed;
   for (const char* split : {"train", "val"})
     json[split] = {{"documents", manifest.documents(split)}, {"tokens", manifest.tokens(split)}};
   json["shards"] = Json::array();
@@ -55,6 +60,7 @@ Json manifest_json(const Manifest& manifest, const std::string& folder) {
                                {"bytes", source.bytes},
                                {"documents", source.documents},
                                {"bad_lines", source.bad_lines},
+                               {"not_utf8", source.not_utf8},
                                {"sha256", source.sha256}});
   for (const ShardEntry& shard : manifest.shards)
     json["shards"].push_back({{"file", shard.file},
@@ -66,18 +72,24 @@ Json manifest_json(const Manifest& manifest, const std::string& folder) {
 }
 
 void print_corpus(const Manifest& manifest, const std::string& folder) {
-  std::printf("%-28s %5s %14s %10s  %s\n", folder.c_str(), "split", "tokens", "documents",
-              "sha256");
+  size_t width = 5;
+  for (const ShardEntry& shard : manifest.shards) width = std::max(width, shard.file.size());
+  const int columns = static_cast<int>(width);
+  std::printf("%s\n  %-*s %5s %14s %10s  %s\n", folder.c_str(), columns, "shard", "split", "tokens",
+              "documents", "sha256");
   for (const ShardEntry& shard : manifest.shards)
-    std::printf("%-28s %5s %14ld %10ld  %.16s...\n", shard.file.c_str(), shard.split.c_str(),
-                static_cast<long>(shard.tokens), static_cast<long>(shard.documents),
-                shard.sha256.c_str());
+    std::printf("  %-*s %5s %14ld %10ld  %.12s...\n", columns, shard.file.c_str(),
+                shard.split.c_str(), static_cast<long>(shard.tokens),
+                static_cast<long>(shard.documents), shard.sha256.c_str());
   const int64_t held_out = manifest.documents("val");
   const int64_t documents = manifest.documents("train") + held_out;
   std::printf("validation: %ld of %ld documents (%.2f%%), %s\n", static_cast<long>(held_out),
               static_cast<long>(documents),
               100 * static_cast<double>(held_out) / static_cast<double>(documents),
               manifest.validation.c_str());
+  if (manifest.shuffle_seed)
+    std::printf("order: documents shuffled, seed %lu\n",
+                static_cast<unsigned long>(*manifest.shuffle_seed));
   const double tokens = static_cast<double>(manifest.tokens("train") + manifest.tokens("val"));
   std::printf("%ld bytes of text, %.2f bytes per token, vocabulary %ld\n",
               static_cast<long>(manifest.text_bytes),
@@ -109,6 +121,7 @@ int run_prepare(const PrepareArguments& a) {
                    .existing = a.overwrite ? Existing::kReplace : Existing::kRefuse};
   config.val_share = a.val_share;
   config.val_every = a.val_every.value_or(config.val_every);
+  config.shuffle_seed = a.shuffle;
   config.duplicates = a.drop_duplicates ? Duplicates::kDrop : Duplicates::kKeep;
   config.threads = a.documents.threads;
   config.stop = &stop_requested;
@@ -121,21 +134,26 @@ int run_prepare(const PrepareArguments& a) {
     std::fprintf(stderr, "interrupted: nothing was written to %s\n", a.folder.c_str());
     return kExitInterrupted;
   }
-  warn_of_skipped(result.skipped);
+  warn_of_input(result.notes);
   if (a.json) {
     Json json = manifest_json(result.manifest, a.folder);
     json["empty_documents"] = result.empty_documents;
     json["duplicate_documents"] = result.duplicate_documents;
-    json["bad_lines"] = result.skipped.lines;
+    json["bad_lines"] = result.notes.skipped.lines;
+    json["not_utf8_documents"] = result.notes.not_utf8;
+    json["files_read"] = result.notes.files;
+    json["files_of_other_kinds"] = result.notes.left_out.other_files;
+    json["entries_not_readable"] = result.notes.left_out.unreadable;
     json["seconds"] = result.seconds;
-    std::printf("%s\n", json.dump(1).c_str());
+    print_json(json);
     return kExitDone;
   }
   print_corpus(result.manifest, a.folder);
   std::printf("%.1f s; left out: %ld empty documents, %ld duplicates, %ld bad lines\n",
               result.seconds, static_cast<long>(result.empty_documents),
               static_cast<long>(result.duplicate_documents),
-              static_cast<long>(result.skipped.lines));
+              static_cast<long>(result.notes.skipped.lines));
+  std::printf("%s\n", files_text(result.notes).c_str());
   return kExitDone;
 }
 
@@ -160,6 +178,9 @@ void add_prepare(Commands& commands, CLI::App* data) {
                   "separate file or folder of validation documents; may be repeated")
       ->allow_extra_args(false);
   sub->add_option("--shard-tokens", a->shard_tokens, "tokens in a full shard (default: 100000000)");
+  sub->add_option("--shuffle", a->shuffle,
+                  "write the documents in an order drawn from this seed, e.g. 1; needs 4 bytes per "
+                  "token of free space beside the shards (default: in the order of the files)");
   sub->add_flag("--drop-duplicates", a->drop_duplicates, "keep only the first of equal documents");
   sub->add_flag("--overwrite", a->overwrite, "replace an existing corpus in the folder");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
@@ -167,8 +188,8 @@ void add_prepare(Commands& commands, CLI::App* data) {
       "Each document becomes the <|endoftext|> id followed by its tokens. Files may be "
       "compressed:\n"
       "*.txt.gz, *.jsonl.zst, ...; JSONL is *.jsonl, *.ndjson or *.json. Shards are "
-      "NAME_val_000000.bin,\n"
-      "NAME_train_000001.bin, ... in the public GPT-2 format; a configuration names them as\n"
+      "NAME_val_000000.bin, NAME_train_000001.bin, ... in the public GPT-2 format; a configuration "
+      "names them as\n"
       "  data: {train: [DIR/NAME_train_*.bin], val: [DIR/NAME_val_*.bin], tokenizer: "
       "DIR/tokenizer.json}\n"
       "Example:\n"
@@ -204,6 +225,7 @@ Json summary_json(const std::string& path, const ShardSummary& s) {
                {"tokens", s.tokens},
                {"bytes_per_token", s.token_bytes},
                {"documents", s.documents},
+               {"median_document_tokens", s.median_document_tokens},
                {"largest_id", s.largest_id},
                {"distinct_ids", s.distinct_ids},
                {"unigram_nats", s.unigram_nats},
@@ -216,10 +238,11 @@ Json summary_json(const std::string& path, const ShardSummary& s) {
 
 void print_summary(const std::string& path, const ShardSummary& s) {
   std::printf(
-      "%s: %ld tokens (uint%d), %ld documents, ids up to %ld (%ld different), %.3f nats of unigram "
-      "entropy\n",
+      "%s: %ld tokens (uint%d), %ld documents (median %ld tokens),\n"
+      "  ids up to %ld (%ld different), %.3f nats of unigram entropy\n",
       path.c_str(), static_cast<long>(s.tokens), 8 * s.token_bytes, static_cast<long>(s.documents),
-      static_cast<long>(s.largest_id), static_cast<long>(s.distinct_ids), s.unigram_nats);
+      static_cast<long>(s.median_document_tokens), static_cast<long>(s.largest_id),
+      static_cast<long>(s.distinct_ids), s.unigram_nats);
 }
 
 void print_tokens(const ShardSummary& s, const std::optional<Tokenizer>& tokenizer) {
@@ -232,6 +255,31 @@ void print_tokens(const ShardSummary& s, const std::optional<Tokenizer>& tokeniz
     std::printf("  %7d %12ld %6.2f%%  %s\n", id, static_cast<long>(count),
                 100.0 * static_cast<double>(count) / static_cast<double>(s.tokens),
                 known(id) ? shown(tokenizer->decode({id})).c_str() : "");
+}
+
+// "2 documents of its text are not UTF-8: utf16.txt (2)", from the manifests beside the shards.
+std::vector<std::string> not_utf8_lines(const std::vector<std::string>& files) {
+  std::set<std::string> folders;
+  for (const std::string& file : files) folders.insert(fs::path(file).parent_path().string());
+  std::vector<std::string> lines;
+  for (const std::string& folder : folders) {
+    std::error_code ignored;
+    if (!fs::exists(fs::path(folder) / kManifestName, ignored)) continue;
+    int64_t documents = 0;
+    std::string names;
+    for (const SourceEntry& source : read_manifest(folder.empty() ? "." : folder).sources) {
+      if (source.not_utf8 == 0) continue;
+      documents += source.not_utf8;
+      if (names.size() < 200)
+        names += (names.empty() ? "" : ", ") + source.file +
+                 strprintf(" (%ld)", static_cast<long>(source.not_utf8));
+    }
+    if (documents > 0)
+      lines.push_back(strprintf("%s: %ld documents of its text are not UTF-8: %s",
+                                (fs::path(folder) / kManifestName).c_str(),
+                                static_cast<long>(documents), names.c_str()));
+  }
+  return lines;
 }
 
 int run_inspect(const InspectArguments& a) {
@@ -263,9 +311,9 @@ int run_inspect(const InspectArguments& a) {
     print_summary(file, summary);
     print_tokens(summary, tokenizer);
   }
-  if (a.json)
-    std::printf("%s\n",
-                Json{{"shards", json}}.dump(1, ' ', false, Json::error_handler_t::replace).c_str());
+  for (const std::string& line : not_utf8_lines(files))
+    std::fprintf(stderr, "warning: %s\n", line.c_str());
+  if (a.json) print_json(Json{{"shards", json}});
   return kExitDone;
 }
 
@@ -294,10 +342,7 @@ struct VerifyArguments {
 int run_verify(const VerifyArguments& a) {
   const Manifest manifest = read_manifest(a.folder);
   const std::vector<std::string> wrong = verify_corpus(manifest, a.folder);
-  if (a.json)
-    std::printf(
-        "%s\n",
-        Json{{"folder", a.folder}, {"ok", wrong.empty()}, {"wrong", wrong}}.dump(1).c_str());
+  if (a.json) print_json(Json{{"folder", a.folder}, {"ok", wrong.empty()}, {"wrong", wrong}});
   for (const std::string& line : wrong) std::fprintf(stderr, "%s\n", line.c_str());
   if (wrong.empty() && !a.json)
     std::printf("%s: %zu shards and the tokenizer match the manifest\n", a.folder.c_str(),
@@ -311,7 +356,9 @@ void add_verify(Commands& commands, CLI::App* data) {
       data->add_subcommand("verify", "check a corpus against its manifest; exit 2 if they differ");
   sub->add_option("DIR", a->folder, "folder with manifest.json")->required();
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
-  sub->footer("Example:\n  assay data verify mine");
+  sub->footer(
+      "Example:\n"
+      "  assay data verify mine");
   commands.on_chosen(sub, [a] { return run_verify(*a); });
 }
 
@@ -321,6 +368,12 @@ void add_data_commands(Commands& commands) {
   CLI::App* data =
       commands.app.add_subcommand("data", "corpora: prepare, inspect, verify, generate");
   data->require_subcommand(1);
+  data->footer(
+      "Examples:\n"
+      "  assay data prepare texts --tokenizer mine/tokenizer.json -o mine\n"
+      "  assay data inspect mine\n"
+      "  assay data verify mine\n"
+      "docs/data.md goes from texts to a run.");
   add_prepare(commands, data);
   add_inspect(commands, data);
   add_verify(commands, data);

@@ -1,10 +1,12 @@
-// assay doctor: this machine's hardware, its measured limits, what will not work and what to do.
+// assay doctor: this machine's hardware, its measured limits, what is not available or slow, and
+// what to do.
 #include "tools/assay/doctor.h"
 
 #include <cstdio>
 #include <memory>
 
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -27,7 +29,7 @@ int run_doctor(const Arguments& a) {
     one["todo"] = advice.todo;
     all["advice"].push_back(one);
   }
-  std::printf("%s\n", all.dump(1).c_str());
+  print_json(all);
   return kExitDone;
 }
 
@@ -36,11 +38,11 @@ int run_doctor(const Arguments& a) {
 void add_doctor_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "doctor", "show this machine's hardware, measured limits, and what will not work");
+      "doctor", "show this machine's hardware, measured limits, and what is not available");
   sub->add_flag("--quick", a->quick, "skip the measurements");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
-      "CPU limits: a copy of 128 MiB, larger than the caches (bytes read plus bytes written), and\n"
+      "CPU limits: a copy of 128 MiB, larger than the caches (bytes read plus bytes written), and "
       "dense matrix products of 2048 rows. mfu on a CPU and the benches are fractions of such "
       "limits.\n"
       "Run it on an otherwise idle machine.");

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "base/check.h"
+
 namespace assay {
 
 namespace {
@@ -52,10 +54,31 @@ void add_document_options(CLI::App* subcommand, DocumentArguments& a) {
       ->check(CLI::Range(0, 1024));
 }
 
-void warn_of_skipped(const SkippedLines& skipped) {
-  if (skipped.lines > 0)
-    std::fprintf(stderr, "warning: %ld bad lines were skipped; the first: %s\n",
-                 static_cast<long>(skipped.lines), skipped.first.c_str());
+void warn_of_input(const InputNotes& notes) {
+  const auto warn = [](int64_t count, const char* one, const char* many, const std::string& first) {
+    if (count > 0)
+      std::fprintf(stderr, "warning: %ld %s, the first: %s\n", static_cast<long>(count),
+                   count == 1 ? one : many, first.c_str());
+  };
+  warn(notes.skipped.lines, "bad line was skipped", "bad lines were skipped", notes.skipped.first);
+  warn(notes.not_utf8, "document is not UTF-8", "documents are not UTF-8", notes.first_not_utf8);
+  warn(notes.left_out.unreadable, "entry of the folder cannot be read and was left out",
+       "entries of the folders cannot be read and were left out", notes.left_out.first);
+}
+
+std::string files_text(const InputNotes& notes) {
+  const int64_t other = notes.left_out.other_files;
+  std::string text =
+      strprintf("%ld %s read", static_cast<long>(notes.files), notes.files == 1 ? "file" : "files");
+  if (other == 0) return text;
+  text += strprintf("; %ld of other kinds left out (", static_cast<long>(other));
+  constexpr size_t kMostShown = 8;
+  size_t shown = 0;
+  for (const std::string& kind : notes.left_out.kinds) {
+    if (shown == kMostShown) break;
+    text += (shown++ == 0 ? "" : ", ") + (kind.empty() ? "no extension" : kind);
+  }
+  return text + (shown < notes.left_out.kinds.size() ? ", ...)" : ")");
 }
 
 }  // namespace assay

@@ -23,7 +23,11 @@ struct DocumentArguments {
 
 void add_document_options(CLI::App* subcommand, DocumentArguments& arguments);
 
-// Prints one line on stderr if lines were skipped.
-void warn_of_skipped(const SkippedLines& skipped);
+// Prints a line on stderr for each: bad lines, documents that are not UTF-8, files of a folder that
+// cannot be read.
+void warn_of_input(const InputNotes& notes);
+
+// "3 files read; 4 files of other kinds in the folders left out (.html, .py)"
+std::string files_text(const InputNotes& notes);
 
 }  // namespace assay

@@ -3,17 +3,20 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "eval/validation.h"
 #include "lab/runs/core_parts.h"
+#include "models/audit/audit_report.h"
 #include "session/build_info.h"
 #include "session/eval_file.h"
 #include "session/run_data.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/core_evaluation.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -24,7 +27,7 @@ struct Arguments {
   std::string checkpoint;
   std::vector<std::string> tasks = {"loss", "bpb"};
   CoreEvaluation core;
-  std::string device = "auto", part;
+  std::string device = "auto", part, part_file;
   std::vector<std::string> merge;
   bool json = false, alone = false, plan = false;
 };
@@ -72,7 +75,15 @@ void require_bundle(const Arguments& a) {
                   "give --bundle FOLDER; bash tools/get_core.sh downloads it");
 }
 
-// Scores one part of CORE and writes it to a file beside the run's evaluations.
+std::string part_file_of(const Arguments& a, const CheckpointSource& source, const CorePart& part) {
+  if (!a.part_file.empty()) return a.part_file;
+  return evaluation_file(run_of(source), source.state.step,
+                         strprintf(".core-%ld-of-%ld", long(part.index + 1), long(part.count)));
+}
+
+// Scores one part of CORE and writes it to a file, by default beside the run's evaluations. The
+// file is opened first: what cannot be written is not computed. If its disk is full at the end, the
+// part is printed instead.
 int evaluate_part(const Arguments& a) {
   const CorePart part = parse_core_part(a.part);
   if (a.tasks != std::vector<std::string>{"core"}) {
@@ -80,17 +91,28 @@ int evaluate_part(const Arguments& a) {
   }
   require_bundle(a);
   const CheckpointSource source = open_checkpoint(a.checkpoint);
+  const auto file = [&] {
+    try {
+      return std::make_unique<AtomicFile>(part_file_of(a, source, part));
+    } catch (const UserError& error) {
+      throw UserError(error.what(), "write the part elsewhere: --output FILE");
+    }
+  }();
   const CoreReport report = evaluate_core(source, core_of(a));
-  const ordered_json json = core_part_json(report, part);
-  const std::string path =
-      evaluation_file(run_of(source), source.state.step,
-                      strprintf(".core-%ld-of-%ld", long(part.index + 1), long(part.count)));
-  write_file_atomic(path, json.dump(1) + "\n");
-  if (a.json) {
-    std::printf("%s\n", json.dump(1).c_str());
-  } else {
+  const std::string json =
+      core_part_json(report, part).dump(1, ' ', false, ordered_json::error_handler_t::replace) +
+      "\n";
+  if (a.json) std::fputs(json.c_str(), stdout);
+  try {
+    file->write(json.data(), json.size());
+    file->commit();
+  } catch (const UserError& error) {
+    if (!a.json) std::fputs(json.c_str(), stdout);
+    throw UserError(error.what(), "the part is on standard output instead: save it as a file");
+  }
+  if (!a.json) {
     std::printf("part %s of CORE: %ld prompts in %.1f s\nwritten to %s\n", a.part.c_str(),
-                long(report.work.prompts), report.total_seconds(), path.c_str());
+                long(report.work.prompts), report.total_seconds(), file->path().c_str());
   }
   return kExitDone;
 }
@@ -107,7 +129,7 @@ int merge_parts(const Arguments& a) {
     result["step"] = report.step;
     result["commit"] = build_info().commit;
     result["core"] = core_json(report);
-    std::printf("%s\n", result.dump(1).c_str());
+    print_json(result);
   } else {
     std::printf("%s, step %ld\n%s", report.checkpoint.c_str(), long(report.step),
                 core_text(report).c_str());
@@ -130,7 +152,29 @@ int print_plan(const Arguments& a) {
   return kExitDone;
 }
 
+// Where the result was recorded; nothing, with a warning, if it cannot be written: what was
+// measured is printed all the same.
+std::optional<std::string> recorded(const CheckpointSource& source, const ordered_json& result) {
+  try {
+    return record_evaluation(run_of(source), source.state.step, result);
+  } catch (const UserError& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "warning: not recorded in the run: %s\nhint: %s\n", error.what(),
+                 error.hint().c_str());
+    return std::nullopt;
+  }
+}
+
+std::string result_line(const EvalResult& r) {
+  const bool bytes = r.metric == "bits_per_byte";
+  return strprintf("%s %s %.4f over %s %s\n", r.task.c_str(), r.metric.c_str(), r.value,
+                   grouped(r.n).c_str(), bytes ? "bytes" : "tokens");
+}
+
 int evaluate(const Arguments& a) {
+  if (!a.part_file.empty() && a.part.empty()) {
+    throw UserError("--output is only for --part", "other results: assay eval RUN --json > FILE");
+  }
   if (!a.merge.empty()) return merge_parts(a);
   if (a.checkpoint.empty()) throw UserError("RUN is missing", "assay eval --help");
   if (a.plan) return print_plan(a);
@@ -148,8 +192,7 @@ int evaluate(const Arguments& a) {
       const bool asked = wants(a, r.metric == "loss_nats" ? "loss" : "bpb");
       if (!asked) continue;
       result[r.task + "_" + r.metric] = r.value;
-      text +=
-          strprintf("%s %s %.4f over %ld\n", r.task.c_str(), r.metric.c_str(), r.value, long(r.n));
+      text += result_line(r);
     }
   }
   if (core) {
@@ -157,12 +200,12 @@ int evaluate(const Arguments& a) {
     result["core"] = core_json(report);
     text += core_text(report);
   }
-  const std::string path = record_evaluation(run_of(source), source.state.step, result);
   if (a.json) {
-    std::printf("%s\n", result.dump(1).c_str());
+    print_json(result);
+    recorded(source, result);
   } else {
-    std::printf("%s, step %ld\n%srecorded in %s\n", source.folder.c_str(), long(source.state.step),
-                text.c_str(), path.c_str());
+    std::printf("%s, step %ld\n%s", source.folder.c_str(), long(source.state.step), text.c_str());
+    if (const auto path = recorded(source, result)) std::printf("recorded in %s\n", path->c_str());
   }
   return kExitDone;
 }
@@ -203,6 +246,9 @@ void add_eval_command(Commands& commands) {
   sub->add_option("--part", a->part,
                   "for core on several processes: I/N scores every N-th row, starting with the "
                   "I-th");
+  sub->add_option("-o,--output", a->part_file,
+                  "for --part: the file to write (default: "
+                  "RUN/evals/step-N.core-I-of-N.json)");
   sub->add_option("--merge", a->merge,
                   "compute the CORE score from the files of all parts; takes no RUN")
       ->excludes("--part");
@@ -216,7 +262,8 @@ void add_eval_command(Commands& commands) {
       "  assay eval runs/moe --tasks core --bundle eval_bundle --part 2/4   the second of four "
       "processes\n"
       "  assay eval --merge runs/moe/evals/step-*.core-*-of-4.json          the score of all four\n"
-      "The result is also written to RUN/evals/step-N.json. docs/eval.md defines the measures.");
+      "The result is also written to RUN/evals/step-N.json; in a run that cannot be written it is\n"
+      "printed all the same, with a warning. docs/eval.md defines the measures.");
   commands.on_chosen(sub, [a] { return evaluate(*a); });
 }
 

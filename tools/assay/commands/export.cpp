@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "session/loaded_model.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -65,7 +66,7 @@ int export_hf(const Arguments& a) {
     j["folded"] = exported.folded;
     j["tokenizer"] = tokenizer.has_value();
     if (!tokenizer) j["no_tokenizer"] = no_tokenizer;
-    std::printf("%s\n", j.dump(1, ' ', false, ordered_json::error_handler_t::replace).c_str());
+    print_json(j);
     return kExitDone;
   }
   std::printf("%s, step %ld, as %s in %s\n", source.folder.c_str(), long(source.state.step),
@@ -112,15 +113,14 @@ void add_export_command(Commands& commands) {
       "The class of transformers that a model becomes:\n"
       "  dense                           LlamaForCausalLM; with model.qk_norm Qwen3ForCausalLM\n"
       "  softmax router                  MixtralForCausalLM\n"
-      "  sigmoid router, with selection  Glm4MoeForCausalLM, with shared experts and dense\n"
-      "  bias or without                 blocks first, if there are any\n"
-      "Gains that the class has no field for are multiplied into weights. A model that no class\n"
+      "  sigmoid router                  Glm4MoeForCausalLM, also with a selection bias, shared "
+      "experts and dense blocks first\n"
+      "Gains that the class has no field for are multiplied into weights. A model that no class "
       "can express is refused: a folder that is written computes what the checkpoint computes.\n"
       "Examples:\n"
       "  assay export runs/demo-moe -o exported\n"
       "  assay export runs/demo-moe/checkpoints/step-00000720 -o exported --dtype fp32\n"
-      "  python3 -c \"from transformers import AutoModelForCausalLM as A; "
-      "A.from_pretrained('exported')\"\n"
+      "transformers.AutoModelForCausalLM.from_pretrained('exported') opens the folder.\n"
       "docs/interop.md lists tensor names and comparisons; assay import is the way back.");
   commands.on_chosen(sub, [a] { return export_hf(*a); });
 }

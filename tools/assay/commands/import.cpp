@@ -11,6 +11,7 @@
 #include "session/build_info.h"
 #include "session/session.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -40,7 +41,7 @@ int import_hf(const Arguments& a) {
     j["parameters"] = imported.parameters;
     j["tokenizer"] = imported.config.data.tokenizer;
     j["notes"] = imported.notes;
-    std::printf("%s\n", j.dump(1, ' ', false, ordered_json::error_handler_t::replace).c_str());
+    print_json(j);
     return kExitDone;
   }
   std::printf("%s %s: %s parameters (%s) in %s\n", a.plan.folder.c_str(), architecture.c_str(),
@@ -76,13 +77,12 @@ void add_import_command(Commands& commands) {
   add_set_option(sub, a->plan.sets);
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
-      "Reads LlamaForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM and Glm4MoeForCausalLM with\n"
-      "weights in F32, BF16 or F16. The run gets a checkpoint of step 0 with fp32 masters and an\n"
-      "optimizer that has taken no step, and the folder's byte-level BPE tokenizer.json if the\n"
+      "Reads LlamaForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM and Glm4MoeForCausalLM with "
+      "weights in F32, BF16 or F16. The run gets a checkpoint of step 0 with fp32 masters and an "
+      "optimizer that has taken no step, and the folder's byte-level BPE tokenizer.json if the "
       "configuration has no tokenizer.\n"
       "Features that Assay does not compute (scaled RoPE frequencies, windows, biases, heads that "
-      "are\n"
-      "not 32, 64 or 128 wide) are refused by name.\n"
+      "are not 32, 64 or 128 wide) are refused by name.\n"
       "Examples:\n"
       "  assay import FOLDER -o runs/imported --config models/presets/cpu/dense-active.yaml\n"
       "  assay eval runs/imported\n"

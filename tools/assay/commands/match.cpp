@@ -8,6 +8,7 @@
 #include "models/audit/audit_report.h"
 #include "models/audit/dense_twin.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -69,7 +70,7 @@ int run_match(const Arguments& a) {
     print_line(kind, "any width", closest);
     print_line(kind, every, rounded);
   }
-  if (a.json) std::printf("%s\n", json.dump(1).c_str());
+  if (a.json) print_json(json);
   return kExitDone;
 }
 

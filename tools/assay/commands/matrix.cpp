@@ -21,7 +21,7 @@
 #include "lab/matrix/report.h"
 #include "models/audit/audit_report.h"
 #include "session/build_info.h"
-#include "session/run_data.h"
+#include "session/data_evidence.h"
 #include "session/session_device.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/matrix_runner.h"
@@ -160,7 +160,9 @@ ReuseEvidence evidence_here(const Arguments& a) {
 
 TakenRun examine_run(const ReusableRun& run, const MatrixFolder& folder, ReuseEvidence evidence) {
   require_room(run, folder);
-  evidence.data_sha256 = data_hashes(resolve_data(run.cell->config));
+  RunData data = resolve_data(run.cell->config);
+  hash_data(data);
+  evidence.data_sha256 = data_hashes(data);
   require_evidence(run, evidence);
   return {.run = run, .evidence = evidence};
 }

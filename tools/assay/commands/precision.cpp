@@ -5,6 +5,7 @@
 
 #include "lab/runs/precision_text.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -17,9 +18,11 @@ struct Arguments {
 
 int run_precision(const Arguments& a) {
   const PrecisionReport report = precision_report(a.run, a.step);
-  const std::string text =
-      a.json ? precision_report_json(report).dump(1) + "\n" : precision_report_text(report);
-  std::fputs(text.c_str(), stdout);
+  if (a.json) {
+    print_json(precision_report_json(report));
+  } else {
+    std::fputs(precision_report_text(report).c_str(), stdout);
+  }
   return kExitDone;
 }
 
@@ -39,8 +42,7 @@ void add_precision_command(Commands& commands) {
       "  assay precision runs/nvfp4\n"
       "  assay precision runs/nvfp4 --step 100 --json\n"
       "Every telemetry.probe_every-th logged step is sampled. docs/precision.md explains the "
-      "formats\n"
-      "and the columns.");
+      "formats and the columns.");
   commands.on_chosen(sub, [a] { return run_precision(*a); });
 }
 

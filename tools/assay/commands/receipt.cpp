@@ -1,4 +1,5 @@
 // assay receipt make, verify: writes a run's receipt; checks a receipt by recomputing its claims.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "lab/receipt/verify.h"
 #include "session/build_info.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -41,7 +43,9 @@ void add_make(Commands& commands, CLI::App* receipt) {
   sub->add_option("RUN", a->run, "directory of a run")->required();
   sub->add_option("-o,--output", a->output,
                   "file to write, in the run or a folder above it (default: RUN/receipt.json)");
-  sub->footer("Example:\n  assay receipt make runs/moe");
+  sub->footer(
+      "Example:\n"
+      "  assay receipt make runs/moe");
   commands.on_chosen(sub, [a] { return run_make(*a); });
 }
 
@@ -71,10 +75,33 @@ Json verification_json(const Verification& v) {
   return json;
 }
 
+// The checks with those together that found the same thing wrong: a damaged telemetry.db fails all
+// claims that read it, with one sentence.
+std::vector<Check> without_repetition(const std::vector<Check>& checks) {
+  std::vector<Check> shown;
+  std::vector<int64_t> more;  // checks that are told by that of `shown`
+  for (const Check& check : checks) {
+    const auto same = std::find_if(shown.begin(), shown.end(), [&](const Check& before) {
+      return check.finding != Finding::kSame && before.finding == check.finding &&
+             before.detail == check.detail && before.run == check.run;
+    });
+    if (same != shown.end()) {
+      ++more[size_t(same - shown.begin())];
+    } else {
+      shown.push_back(check);
+      more.push_back(0);
+    }
+  }
+  for (size_t i = 0; i < shown.size(); ++i) {
+    if (more[i] > 0) shown[i].what += strprintf(" and %ld more", long(more[i]));
+  }
+  return shown;
+}
+
 // Prints all checks; those of a matrix's runs only where the finding is not kSame.
 void print_verification(const Verification& v) {
   std::printf("%s: %s %s\n", v.path.c_str(), v.kind.c_str(), v.name.c_str());
-  for (const Check& check : v.checks) {
+  for (const Check& check : without_repetition(v.checks)) {
     if (!check.run.empty() && check.finding == Finding::kSame) continue;
     const bool drift = check.finding == Finding::kDrift;
     const std::string run = check.run.empty() ? "" : check.run + ": ";
@@ -88,7 +115,7 @@ void print_verification(const Verification& v) {
 
 // Prints one line per drift on stderr, for scripts that keep only stderr.
 void print_failure(const Verification& v) {
-  for (const Check& check : v.checks) {
+  for (const Check& check : without_repetition(v.checks)) {
     if (check.finding != Finding::kDrift) continue;
     const std::string run = check.run.empty() ? "" : check.run + ": ";
     std::fprintf(stderr, "drift: %s%s: %s\n", run.c_str(), check.what.c_str(),
@@ -120,8 +147,7 @@ int run_verify(const VerifyArguments& a) {
     }
   }
   if (a.json) {
-    std::printf("%s\n",
-                verification_json(v).dump(1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(verification_json(v));
   } else {
     print_verification(v);
   }
@@ -145,7 +171,7 @@ void add_verify(Commands& commands, CLI::App* receipt) {
       "Examples:\n"
       "  assay receipt verify runs/moe\n"
       "  assay receipt verify runs/moe --rerun 5\n"
-      "`not available` means that something is missing: moved data, the build of assay that made\n"
+      "`not available` means that something is missing: moved data, the build of assay that made "
       "the receipt, a deleted checkpoint. `drift` means that something exists and differs.\n"
       "docs/receipts.md lists claims, inputs and rules.");
   commands.on_chosen(sub, [a] { return run_verify(*a); });
@@ -157,6 +183,11 @@ void add_receipt_commands(Commands& commands) {
   CLI::App* receipt = commands.app.add_subcommand(
       "receipt", "evidence for the results of a run or a matrix: make it, verify it");
   receipt->require_subcommand(1);
+  receipt->footer(
+      "Examples:\n"
+      "  assay receipt verify runs/moe             recompute every claim of a run\n"
+      "  assay receipt verify runs/moe --rerun 5   and train its first 5 steps again\n"
+      "docs/receipts.md says what a receipt can show.");
   add_make(commands, receipt);
   add_verify(commands, receipt);
 }

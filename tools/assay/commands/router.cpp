@@ -4,6 +4,7 @@
 
 #include "lab/router/text.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -16,8 +17,11 @@ struct Arguments {
 
 int run_router(const Arguments& a) {
   const RouterAnalysis analysis = analyse_router(read_run(a.run), a.steps);
-  const std::string text = a.json ? router_json(analysis).dump(1) + "\n" : router_text(analysis);
-  std::fputs(text.c_str(), stdout);
+  if (a.json) {
+    print_json(router_json(analysis));
+  } else {
+    std::fputs(router_text(analysis).c_str(), stdout);
+  }
   return kExitDone;
 }
 
@@ -39,7 +43,7 @@ void add_router_command(Commands& commands) {
       "Examples:\n"
       "  assay router runs/moe\n"
       "  assay router runs/moe --steps 100,700,3600 --json\n"
-      "Measures are also shown normalised: raw values are not comparable between models with\n"
+      "Measures are also shown normalised: raw values are not comparable between models with "
       "different numbers of experts (E) and experts per token (K).\n"
       "docs/router.md explains the tables.");
   commands.on_chosen(sub, [a] { return run_router(*a); });

@@ -1,4 +1,6 @@
 // assay sample: generates text from a checkpoint after prompts.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -9,6 +11,9 @@
 #include "eval/prompt_file.h"
 #include "session/loaded_model.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
+#include "tools/assay/prompt_loop.h"
+#include "tools/assay/standard_input.h"
 
 namespace assay {
 namespace {
@@ -19,11 +24,11 @@ struct Arguments {
   std::string checkpoint;
   std::vector<std::string> prompts;
   std::string prompt_file, tokenizer;
-  int64_t tokens = 128;
+  int64_t samples = 1, tokens = 128;
   Sampling sampling = {.temperature = 0.8};
   int64_t context = 0, batch = 32;
   std::string device = "auto";
-  bool past_end = false, json = false;
+  bool special_tokens = false, past_end = false, interactive = false, json = false;
 };
 
 // Prompt tokens in one call of the model; short prompts are read together.
@@ -44,33 +49,59 @@ void check_sampling(const Sampling& s) {
   }
 }
 
+void check_interactive(const Arguments& a) {
+  if (!a.prompts.empty() || !a.prompt_file.empty() || a.json || a.samples > 1) {
+    throw UserError("--interactive reads its prompts from the terminal and writes one text each",
+                    "leave out --prompt, --prompts, --samples and --json; a line that is entered "
+                    "again is continued in another way");
+  }
+  if (!on_terminal()) {
+    throw UserError("--interactive needs a terminal for input and output",
+                    "in a pipe: assay sample RUN --prompts -");
+  }
+}
+
+// Prompts of the command line, of a file or of standard input; without any, one empty prompt.
 std::vector<std::string> prompts_of(const Arguments& a) {
   if (!a.prompts.empty() && !a.prompt_file.empty()) {
     throw UserError("both --prompt and --prompts were given", "use only one of them");
   }
+  if (!a.prompts.empty()) return a.prompts;
+  const std::string name = "standard input";
+  if (a.prompt_file == "-") {
+    return parse_piped_prompts(read_standard_input("reading prompts from standard input"), name);
+  }
   if (!a.prompt_file.empty()) return read_prompts(a.prompt_file);
-  if (a.prompts.empty()) {
-    throw UserError("no prompt",
-                    "give --prompt 'Once upon a time', or --prompts FILE with one prompt per line");
+  if (standard_input_is_piped()) {
+    const std::string text = read_standard_input(
+        "reading prompts from standard input, one per line (without any: < /dev/null)");
+    if (!text.empty()) return parse_piped_prompts(text, name);
   }
-  for (size_t i = 0; i < a.prompts.size(); ++i) {
-    if (a.prompts[i].empty()) {
-      throw UserError(strprintf("prompt %zu is empty", i + 1), "give the first words of a text");
-    }
-  }
-  return a.prompts;
+  return {""};
 }
 
-std::vector<std::vector<int32_t>> encoded(const std::vector<std::string>& prompts,
+void check_length(const std::vector<int32_t>& tokens, size_t number, int64_t context) {
+  if (int64_t(tokens.size()) <= context) return;
+  throw UserError(strprintf("prompt %zu has %zu tokens with the <|endoftext|> before it, but "
+                            "the context is %ld",
+                            number, tokens.size(), long(context)),
+                  "give a shorter prompt, or a --context beyond the length used in training");
+}
+
+std::vector<std::vector<int32_t>> encoded(const Arguments& a,
+                                          const std::vector<std::string>& prompts,
                                           const Tokenizer& tokenizer, int64_t context) {
-  std::vector<std::vector<int32_t>> tokens = encode_prompts(prompts, tokenizer);
+  std::vector<std::vector<int32_t>> tokens = encode_prompts(
+      prompts, tokenizer, a.special_tokens ? SpecialTokens::kAsTokens : SpecialTokens::kAsText);
+  bool noted = a.special_tokens;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    if (int64_t(tokens[i].size()) > context) {
-      throw UserError(strprintf("prompt %zu has %zu tokens with the <|endoftext|> before it, but "
-                                "the context is %ld",
-                                i + 1, tokens[i].size(), long(context)),
-                      "give a shorter prompt, or a --context beyond the length used in training");
-    }
+    check_length(tokens[i], i + 1, context);
+    const std::string special = noted ? "" : special_token_in(prompts[i], tokenizer);
+    if (special.empty()) continue;
+    noted = true;
+    std::fprintf(stderr,
+                 "note: %s in a prompt is ordinary text; with --special-tokens it is the token\n",
+                 special.c_str());
   }
   return tokens;
 }
@@ -127,13 +158,31 @@ std::string end_text(const GeneratedText& text) {
   return "";
 }
 
-// Prompts and the texts generated from them.
+// Prompts and the texts generated from them: text i continues prompt i % prompts.size(). So the
+// first sample of each prompt is the same for any number of samples.
 struct Written {
   std::vector<std::string> prompts;
-  std::vector<std::vector<int32_t>> prompt_tokens;
+  std::vector<std::vector<int32_t>> prompt_tokens;  // of each text
   std::vector<GeneratedText> texts;
   GenerationWork work;
+
+  size_t samples() const { return prompt_tokens.size() / prompts.size(); }
+  size_t text_of(size_t prompt, size_t sample) const { return sample * prompts.size() + prompt; }
 };
+
+ordered_json text_json(const Written& written, size_t prompt, size_t sample,
+                       const Tokenizer& tokenizer) {
+  const size_t i = written.text_of(prompt, sample);
+  const GeneratedText& generated = written.texts[i];
+  ordered_json text;
+  text["prompt"] = written.prompts[prompt];
+  text["sample"] = sample + 1;
+  text["text"] = tokenizer.decode(generated.tokens);
+  text["prompt_tokens"] = written.prompt_tokens[i];
+  text["tokens"] = generated.tokens;
+  text["end"] = text_end_name(generated.end);
+  return text;
+}
 
 ordered_json result_json(const LoadedModel& loaded, const Arguments& a, int64_t context,
                          const Written& written, const Tokenizer& tokenizer) {
@@ -148,15 +197,10 @@ ordered_json result_json(const LoadedModel& loaded, const Arguments& a, int64_t 
   j["seed"] = a.sampling.seed;
   j["context_tokens"] = context;
   j["texts"] = ordered_json::array();
-  for (size_t i = 0; i < written.texts.size(); ++i) {
-    const GeneratedText& generated = written.texts[i];
-    ordered_json text;
-    text["prompt"] = written.prompts[i];
-    text["text"] = tokenizer.decode(generated.tokens);
-    text["prompt_tokens"] = written.prompt_tokens[i];
-    text["tokens"] = generated.tokens;
-    text["end"] = text_end_name(generated.end);
-    j["texts"].push_back(text);
+  for (size_t prompt = 0; prompt < written.prompts.size(); ++prompt) {
+    for (size_t sample = 0; sample < written.samples(); ++sample) {
+      j["texts"].push_back(text_json(written, prompt, sample, tokenizer));
+    }
   }
   const GenerationWork& work = written.work;
   j["prompt_tokens"] = work.prompt_tokens;
@@ -166,43 +210,106 @@ ordered_json result_json(const LoadedModel& loaded, const Arguments& a, int64_t 
   return j;
 }
 
+// Bytes that a terminal would obey, such as escape sequences, as \x1b: a model of bytes may write
+// any of them.
+std::string without_controls(const std::string& text) {
+  std::string shown;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
+    shown += control ? strprintf("\\x%02x", byte) : std::string(1, c);
+  }
+  return shown;
+}
+
 void print_text(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  static const bool terminal = isatty(STDOUT_FILENO) == 1;
+  const std::string shown = terminal ? without_controls(text) : text;
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
   std::fflush(stdout);
+}
+
+void print_texts(const Written& written, const Tokenizer& tokenizer) {
+  for (size_t prompt = 0; prompt < written.prompts.size(); ++prompt) {
+    for (size_t sample = 0; sample < written.samples(); ++sample) {
+      const GeneratedText& text = written.texts[written.text_of(prompt, sample)];
+      std::string title = strprintf("--- prompt %zu", prompt + 1);
+      if (written.samples() > 1) title += strprintf(", sample %zu", sample + 1);
+      print_text((prompt + sample > 0 ? "\n" : "") + title + ": " + end_text(text) + "\n" +
+                 written.prompts[prompt] + tokenizer.decode(text.tokens) + "\n");
+    }
+  }
+}
+
+struct Stopped {};
+
+// Continues every line that is typed: line n as `assay sample` continues its n-th prompt.
+int continue_typed_lines(const Arguments& a, const CheckpointSource& source,
+                         const Tokenizer& tokenizer, int64_t context) {
+  GeneratorConfig config = generator_config(a, context, tokenizer, {{tokenizer.eot()}});
+  config.positions = config.rows = context;
+  LoadedModel loaded(source, a.device, {.positions = config.positions, .rows = config.rows});
+  Generator generator(config);
+  generator.plan(loaded.plan, *loaded.model, source.config.model.vocab_size);
+  loaded.allocate();
+  print_text(
+      strprintf("%s, step %ld\n"
+                "Type the beginning of a text. Ctrl-C stops; Ctrl-D or an empty line ends.\n",
+                source.folder.c_str(), long(source.state.step)));
+  int64_t lines = 0;
+  run_prompt_loop([&](const std::string& line, const StopRequested& stop) {
+    const auto tokens = encoded(a, {line}, tokenizer, context);
+    print_text(line);
+    try {
+      const auto texts = generator.run(
+          loaded.on, *loaded.model, tokens,
+          [&](size_t, int32_t token) {
+            if (stop()) throw Stopped{};
+            print_text(tokenizer.decode(std::vector<int32_t>{token}));
+          },
+          lines++);
+      print_text("\n[" + end_text(texts[0]) + "]\n");
+    } catch (const Stopped&) {
+      print_text("\n[stopped]\n");
+    }
+  });
+  return kExitDone;
 }
 
 int sample(const Arguments& a) {
   check_sampling(a.sampling);
+  if (a.interactive) check_interactive(a);
   const CheckpointSource source = open_checkpoint(a.checkpoint);
+  const int64_t context = a.context > 0 ? a.context : source.config.run.sequence;
+  if (a.interactive) {
+    return continue_typed_lines(a, source, checkpoint_tokenizer(source, a.tokenizer), context);
+  }
   Written written;
   written.prompts = prompts_of(a);
   const Tokenizer tokenizer = checkpoint_tokenizer(source, a.tokenizer);
-  const int64_t context = a.context > 0 ? a.context : source.config.run.sequence;
-  written.prompt_tokens = encoded(written.prompts, tokenizer, context);
+  const auto tokens = encoded(a, written.prompts, tokenizer, context);
+  for (int64_t i = 0; i < a.samples; ++i) {
+    written.prompt_tokens.insert(written.prompt_tokens.end(), tokens.begin(), tokens.end());
+  }
   const GeneratorConfig config = generator_config(a, context, tokenizer, written.prompt_tokens);
 
   LoadedModel loaded(source, a.device, {.positions = config.positions, .rows = config.rows});
   Generator generator(config);
   generator.plan(loaded.plan, *loaded.model, source.config.model.vocab_size);
   loaded.allocate();
-  const bool streams = !a.json && written.prompts.size() == 1;
+  const bool streams = !a.json && written.prompt_tokens.size() == 1;
   if (streams) print_text(written.prompts[0]);
   written.texts =
       generator.run(loaded.on, *loaded.model, written.prompt_tokens, [&](size_t, int32_t token) {
         if (streams) print_text(tokenizer.decode(std::vector<int32_t>{token}));
       });
   written.work = generator.work();
-  if (streams) print_text("\n");
-  if (a.json) {
-    // A text may end inside a UTF-8 character.
-    const auto replace = ordered_json::error_handler_t::replace;
-    print_text(result_json(loaded, a, context, written, tokenizer).dump(1, ' ', false, replace) +
-               "\n");
-  }
-  for (size_t i = 0; !a.json && !streams && i < written.texts.size(); ++i) {
-    const std::string title = strprintf("--- prompt %zu: ", i + 1) + end_text(written.texts[i]);
-    print_text((i > 0 ? "\n" : "") + title + "\n" + written.prompts[i] +
-               tokenizer.decode(written.texts[i].tokens) + "\n");
+  if (streams) {
+    print_text("\n");
+  } else if (a.json) {
+    print_json(result_json(loaded, a, context, written, tokenizer));
+  } else {
+    print_texts(written, tokenizer);
   }
   std::fprintf(stderr, "%s, step %ld%s\n", source.folder.c_str(), long(source.state.step),
                streams ? (": " + end_text(written.texts[0])).c_str() : "");
@@ -218,24 +325,32 @@ void add_sample_command(Commands& commands) {
   sub->add_option("RUN", a->checkpoint,
                   "a run (its newest checkpoint is used) or a checkpoint: RUN/checkpoints/step-N")
       ->required();
-  sub->add_option("--prompt", a->prompts, "beginning of a text; repeat it for several texts")
+  sub->add_option("--prompt", a->prompts,
+                  "the beginning of a text; may be repeated, one text each (default: none, the "
+                  "model writes a text from its beginning)")
       ->allow_extra_args(false);
   sub->add_option("--prompts", a->prompt_file,
-                  "file with one prompt per line; in a .jsonl file each line is an object with "
-                  "\"prompt\"");
-  sub->add_option("--tokens", a->tokens, "generate at most this many per prompt (default: 128)")
+                  "file with one prompt per line (*.jsonl: objects with \"prompt\"); - reads "
+                  "standard input");
+  sub->add_flag("-i,--interactive", a->interactive,
+                "continue every line typed on the terminal, until Ctrl-D or an empty line");
+  sub->add_option("--samples", a->samples, "texts per prompt (default: 1)")
+      ->check(CLI::Range(1, 1 << 16));
+  sub->add_option("--tokens", a->tokens, "generate at most this many per text (default: 128)")
       ->check(CLI::Range(1, 1 << 20));
   sub->add_option("--temperature", a->sampling.temperature,
-                  "0: always the most likely token; 1: draw by the model's own probabilities; "
-                  "between: favour likely tokens (default: 0.8)");
+                  "0 = greedy, 1 = the model's distribution, between: favours likely tokens "
+                  "(default: 0.8)");
   sub->add_option("--top-k", a->sampling.top_k,
                   "draw only from the K likeliest tokens (default: 0 = all)");
   sub->add_option("--top-p", a->sampling.top_p,
                   "draw only from the likeliest tokens that together have this probability "
                   "(default: 1 = all)");
   sub->add_option("--seed", a->sampling.seed,
-                  "the same seed and prompts give the same texts (default: 1); a draw depends only "
-                  "on seed, prompt number and position");
+                  "the same seed and prompts give the same texts (default: 1)");
+  sub->add_flag("--special-tokens", a->special_tokens,
+                "<|endoftext|> and other special tokens written in a prompt are these tokens, "
+                "not text");
   sub->add_flag("--past-end", a->past_end,
                 "do not stop at <|endoftext|>: the model begins another text");
   sub->add_option("--context", a->context,
@@ -252,13 +367,14 @@ void add_sample_command(Commands& commands) {
   sub->add_flag("--json", a->json, "print one JSON object on stdout, with the tokens");
   sub->footer(
       "Examples:\n"
-      "  assay sample runs/moe --prompt 'Once upon a time'\n"
-      "  assay sample runs/moe --prompt 'Once upon a time' --temperature 0       the likeliest "
-      "text\n"
-      "  assay sample runs/moe --prompt 'The cat' --prompt 'The dog' --top-p 0.9 --seed 7\n"
-      "  assay sample runs/moe/checkpoints/step-00000720 --prompts prompts.txt --json\n"
-      "The text of a single prompt is printed as it is generated. The speeds of reading prompts\n"
-      "and of generating go to stderr.");
+      "  assay sample runs/moe                                  from nothing\n"
+      "  assay sample runs/moe --interactive                    continue what you type\n"
+      "  assay sample runs/moe --prompt 'Once upon a time' --samples 3\n"
+      "  assay sample runs/moe --prompt 'The cat' --prompt 'The dog' --top-p 0.9\n"
+      "  assay sample runs/moe --prompts prompts.txt --json > texts.json\n"
+      "  head -3 stories.txt | assay sample runs/moe --temperature 0\n"
+      "A single text is printed as it is generated. What was read and generated, and\n"
+      "how fast, goes to stderr. Nothing is written to the run. More: docs/sample.md");
   commands.on_chosen(sub, [a] { return sample(*a); });
 }
 

@@ -13,6 +13,7 @@
 #include "data/synth_shards.h"
 #include "engine/config/yaml.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -75,7 +76,7 @@ void print_ngrams(const Json& result) {
 int run_ngrams(const NgramArguments& a) {
   const Json result = ngram_losses(a);
   if (a.json) {
-    std::printf("%s\n", result.dump(1).c_str());
+    print_json(result);
   } else {
     print_ngrams(result);
   }
@@ -137,7 +138,7 @@ int run_synth(const SynthArguments& a) {
                  {"text_bytes", manifest.text_bytes}};
   if (a.ngrams) result["ngrams"] = ngram_losses({.folder = corpus.folder});
   if (a.json) {
-    std::printf("%s\n", result.dump(1).c_str());
+    print_json(result);
     return kExitDone;
   }
   std::printf("%s: %ld training and %ld validation tokens, vocabulary %ld, %ld bytes of text\n",
@@ -197,7 +198,9 @@ void add_synth_commands(Commands& commands) {
                    "use the first N validation tokens (default: 0 = all)")
       ->check(zero_or_more());
   ngrams->add_flag("--json", n->json, "print one JSON object on stdout");
-  ngrams->footer("Example:\n  assay data ngrams mine --train-tokens 1000000");
+  ngrams->footer(
+      "Example:\n"
+      "  assay data ngrams mine --train-tokens 1000000");
   commands.on_chosen(ngrams, [n] { return run_ngrams(*n); });
 }
 

@@ -9,10 +9,12 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/manifest.h"
 #include "data/prepare.h"
 #include "data/tokenizer_files.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/commands/document_options.h"
+#include "tools/assay/print_json.h"
 
 namespace assay {
 namespace {
@@ -24,12 +26,36 @@ struct TrainArguments {
   int64_t vocab_size = 8192;
   std::string output;
   std::string format = "json";
+  bool overwrite = false;
   bool json = false;
 };
+
+// UserError when the output exists and --overwrite is not given. A corpus that was made with it
+// would be without its tokenizer.
+void require_new_output(const TrainArguments& a) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (a.overwrite) return;
+  const fs::path output = a.output;
+  const bool gpt2 = a.format == "gpt2";
+  for (const fs::path& file :
+       gpt2 ? std::vector<fs::path>{output / "vocab.json", output / "merges.txt"}
+            : std::vector<fs::path>{output}) {
+    if (!fs::exists(file, ignored)) continue;
+    const fs::path manifest = file.parent_path() / kManifestName;
+    if (fs::exists(manifest, ignored))
+      throw UserError(file.string() + " exists and belongs to the corpus of " + manifest.string(),
+                      "choose another file: the ids in its shards mean nothing to another "
+                      "tokenizer; --overwrite replaces it anyway");
+    throw UserError(file.string() + " already exists",
+                    "choose another file, or replace it with --overwrite");
+  }
+}
 
 int run_train(const TrainArguments& a) {
   if (a.format != "json" && a.format != "gpt2")
     throw UserError("--format " + a.format + " is unknown", "choose json or gpt2");
+  require_new_output(a);
   // Opens the output before the work, so that an unwritable path fails at once.
   std::optional<AtomicFile> json_file;
   if (a.format == "json") {
@@ -38,10 +64,10 @@ int run_train(const TrainArguments& a) {
     json_file.emplace(a.output);
   }
   if (a.format == "gpt2") make_folders(a.output);
-  SkippedLines skipped;
+  InputNotes notes;
   const Tokenizer tokenizer = train_tokenizer(a.documents.inputs, a.documents.options(),
-                                              a.vocab_size, a.documents.threads, skipped);
-  warn_of_skipped(skipped);
+                                              a.vocab_size, a.documents.threads, notes);
+  warn_of_input(notes);
   if (json_file) {
     const std::string text = tokenizer_json(tokenizer);
     json_file->write(text.data(), text.size());
@@ -59,11 +85,11 @@ int run_train(const TrainArguments& a) {
                        {"vocab_size", tokenizer.vocab_size()},
                        {"eot_id", tokenizer.eot()},
                        {"sha256", hash}};
-    std::printf("%s\n", json.dump(1).c_str());
+    print_json(json);
     return kExitDone;
   }
-  std::printf("%s: %ld tokens, sha256 %s\n", a.output.c_str(),
-              static_cast<long>(tokenizer.vocab_size()), hash.c_str());
+  std::printf("%s: %ld tokens, sha256 %s; %s\n", a.output.c_str(),
+              static_cast<long>(tokenizer.vocab_size()), hash.c_str(), files_text(notes).c_str());
   return kExitDone;
 }
 
@@ -78,6 +104,7 @@ void add_train(Commands& commands, CLI::App* parent) {
       ->required();
   sub->add_option("--format", a->format,
                   "json = Hugging Face tokenizer.json (default), gpt2 = vocab.json + merges.txt");
+  sub->add_flag("--overwrite", a->overwrite, "replace an existing tokenizer");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
       "The result depends only on the texts, not on their order or on threads. Example:\n"
@@ -106,7 +133,7 @@ int run_encode(const CodeArguments& a, bool has_text) {
     Json tokens = Json::array();
     for (const int32_t id : ids) tokens.push_back(tokenizer.decode({id}));
     const Json json = {{"bytes", text.size()}, {"ids", ids}, {"tokens", tokens}};
-    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(json, JsonLayout::kOneLine);
     return kExitDone;
   }
   for (size_t i = 0; i < ids.size(); ++i) std::printf("%s%d", i == 0 ? "" : " ", ids[i]);
@@ -136,7 +163,7 @@ int run_decode(const CodeArguments& a) {
   const std::string text = tokenizer.decode(ids);
   if (a.json) {
     const Json json = {{"ids", ids}, {"text", text}};
-    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(json, JsonLayout::kOneLine);
     return kExitDone;
   }
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -153,7 +180,8 @@ void add_encode(Commands& commands, CLI::App* parent) {
       ->required();
   sub->add_flag("--json", a->json, "print one JSON object with ids and tokens");
   sub->footer(
-      "Example:\n  assay tokenizer encode --tokenizer tokenizer.json --text 'Once upon a time'");
+      "Example:\n"
+      "  assay tokenizer encode --tokenizer tokenizer.json --text 'Once upon a time'");
   commands.on_chosen(sub, [a, text] { return run_encode(*a, text->count() > 0); });
 }
 
@@ -166,7 +194,9 @@ void add_decode(Commands& commands, CLI::App* parent) {
                   "tokenizer.json, or a folder with vocab.json and merges.txt")
       ->required();
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
-  sub->footer("Example:\n  assay tokenizer decode --tokenizer tokenizer.json 464 3797");
+  sub->footer(
+      "Example:\n"
+      "  assay tokenizer decode --tokenizer tokenizer.json 464 3797");
   commands.on_chosen(sub, [a] { return run_decode(*a); });
 }
 
@@ -176,6 +206,10 @@ void add_tokenizer_commands(Commands& commands) {
   CLI::App* parent =
       commands.app.add_subcommand("tokenizer", "byte-level BPE: train, encode, decode");
   parent->require_subcommand(1);
+  parent->footer(
+      "Examples:\n"
+      "  assay tokenizer train texts --vocab-size 4096 -o mine/tokenizer.json\n"
+      "  assay tokenizer encode --tokenizer mine/tokenizer.json --text 'Once upon a time'");
   add_train(commands, parent);
   add_encode(commands, parent);
   add_decode(commands, parent);

@@ -1,17 +1,18 @@
 // assay train: arguments; session/training_run.h does the rest.
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 
 #include "base/check.h"
 #include "engine/config/text.h"
-#include "engine/config/yaml.h"
 #include "engine/run/interrupt.h"
-#include "models/audit/horizon.h"
 #include "session/training_run.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/example_config.h"
 #include "tools/assay/train_report.h"
+#include "tools/assay/training_plan.h"
 
 namespace assay {
 namespace {
@@ -22,7 +23,8 @@ struct Arguments {
   std::optional<std::string> run;
   std::string device = "auto";
   std::optional<int64_t> steps, stop_after;
-  bool fresh = false, plan = false, json = false, help_config = false;
+  bool fresh = false, plan = false, json = false, example_config = false, quiet = false;
+  std::optional<std::string> help_config;  // the section; "" = every section
   std::vector<std::string> command;
 };
 
@@ -30,10 +32,48 @@ std::string run_path(const Arguments& a) {
   return a.run.value_or("runs/" + std::filesystem::path(a.config).stem().string());
 }
 
-Config load(const Arguments& a) {
+// The warm-up and warm-down of the file in proportion to fewer steps, as --set arguments: a
+// schedule made for 9,536 steps does not fit into 20.
+std::vector<std::string> shortened_schedule(const Arguments& a) {
+  const Config whole = load_run_config(a.config, a.sets);
+  std::vector<std::string> sets;
+  if (*a.steps <= 0 || *a.steps >= whole.run.steps) return sets;
+  const auto shorten = [&](const char* field, int64_t steps, bool by_fraction) {
+    const std::string name = std::string("schedule.") + field;
+    const bool given = std::any_of(a.sets.begin(), a.sets.end(), [&](const std::string& set) {
+      return set.rfind(name + "=", 0) == 0;
+    });
+    if (steps == 0 || by_fraction || given) return;
+    const double share = double(*a.steps) / double(whole.run.steps);
+    sets.push_back(name + "=" +
+                   std::to_string(std::max<int64_t>(1, std::llround(share * double(steps)))));
+  };
+  const ScheduleConfig& s = whole.schedule;
+  shorten("warmup", s.warmup, s.warmup_fraction.has_value());
+  shorten("warmdown", s.warmdown, s.warmdown_fraction.has_value());
+  return sets;
+}
+
+struct Loaded {
+  Config config;
+  std::string note;  // how --steps changed the schedule; "" if it did not
+};
+
+Loaded load(const Arguments& a) {
   std::vector<std::string> sets = a.sets;
-  if (a.steps) sets.push_back("run.steps=" + std::to_string(*a.steps));
-  Config config = load_config(a.config, sets);
+  std::string note;
+  if (a.steps) {
+    for (const std::string& set : shortened_schedule(a)) {
+      note += (note.empty() ? "" : ", ") + set;
+      sets.push_back(set);
+    }
+    if (!note.empty()) {
+      note = strprintf("--steps %ld shortens the schedule in proportion: ", long(*a.steps)) + note +
+             " (--set run.steps keeps it)";
+    }
+    sets.push_back("run.steps=" + std::to_string(*a.steps));
+  }
+  Config config = load_run_config(a.config, sets);
   const ContractConfig& contract = config.contract;
   if (a.steps &&
       (contract.horizon > 0 || !contract.reference.empty() ||
@@ -43,13 +83,14 @@ Config load(const Arguments& a) {
                     "train a part of the contract with --set contract.fraction=0.2, or --set "
                     "contract.kind=steps and remove contract.reference and contract.horizon");
   }
-  return config;
+  return {config, note};
 }
 
 int exit_code(RunEnd end) {
   switch (end) {
     case RunEnd::kSteps:
     case RunEnd::kTargetLoss:
+    case RunEnd::kStopAfter:
       return kExitDone;
     case RunEnd::kNonFinite:
     case RunEnd::kCollapseStop:
@@ -62,29 +103,35 @@ int exit_code(RunEnd end) {
 
 int train(const Arguments& a) {
   if (a.help_config) {
-    std::fputs(help_config().c_str(), stdout);
+    const std::string& section = *a.help_config;
+    std::fputs((section.empty() ? help_config() : help_config_section(section)).c_str(), stdout);
+    return kExitDone;
+  }
+  if (a.example_config) {
+    std::fputs(example_config(), stdout);
     return kExitDone;
   }
   if (a.config.empty()) {
     throw UserError("no configuration given",
                     "assay train CONFIG.yaml; presets are in models/presets");
   }
-  const SessionOptions::Use use =
-      a.plan ? SessionOptions::Use::kPlan : SessionOptions::Use::kCompute;
   using Start = TrainingRunOptions::Start;
-  TrainingRun run(Session(load(a), {.device = a.device, .use = use}),
-                  {.folder = run_path(a),
-                   .start = a.fresh ? Start::kFresh : Start::kContinue,
-                   .command = a.command});
+  const Loaded loaded = load(a);
+  const TrainingRunOptions options{.folder = run_path(a),
+                                   .start = a.fresh ? Start::kFresh : Start::kContinue,
+                                   .command = a.command};
   if (a.plan) {
-    run.plan().print(std::cout);
-    if (horizon_is_known(run.config())) std::cout << run.mixture_table();
+    print_training_plan(loaded.config, a.device, options,
+                        a.json ? PlanOutput::kJson : PlanOutput::kTable);
     return kExitDone;
   }
+  TrainingRun run(Session(loaded.config, {.device = a.device}), options);
   // Before open(): a run that is interrupted while it resumes ends with a checkpoint too.
   const Interrupt interrupt;
   run.open();
+  if (a.quiet) run.log().set_quiet(Log::Quiet::kYes);
   announce_run(run);
+  if (!loaded.note.empty()) run.log().info(loaded.note);
   const RunResult result = run.train(
       {.stop_requested = [&] { return interrupt.requested(); }, .stop_after = a.stop_after});
   report_run(run, result, a.fresh ? Start::kFresh : Start::kContinue, a.json);
@@ -102,22 +149,32 @@ void add_train_command(Commands& commands) {
   sub->add_option("--run", a->run, "run directory (default: runs/<name of CONFIG>)");
   sub->add_option("--device", a->device, "cpu, cuda or auto (the GPU if one is usable)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  sub->add_option("--steps", a->steps, "the same as --set run.steps=N");
+  sub->add_option("--steps", a->steps,
+                  "train N steps; fewer than the configuration's shorten its warm-up and "
+                  "warm-down in proportion");
   sub->add_option("--stop-after", a->stop_after,
-                  "stop after N more steps, as Ctrl-C would; the schedule does not change")
+                  "stop after N more steps with a checkpoint; the schedule does not change")
       ->check(above_zero());
   sub->add_flag("--fresh", a->fresh, "delete the existing run and start over");
+  sub->add_flag("-q,--quiet", a->quiet,
+                "show only warnings and the result; log.txt of the run has every line");
   sub->add_flag("--plan", a->plan, "print the memory plan and exit");
   sub->add_flag("--json", a->json, "print one JSON object on stdout at the end");
-  sub->add_flag("--help-config", a->help_config, "list every field of a configuration and exit");
+  sub->add_option_function<std::string>(
+         "--help-config", [a](const std::string& section) { a->help_config = section; },
+         "list every field of a configuration, or those of one section such as model.moe")
+      ->expected(0, 1);
+  sub->add_flag("--example-config", a->example_config,
+                "print a configuration with comments that trains as it stands");
   sub->footer(
       "Examples:\n"
       "  assay train models/presets/cpu/moe.yaml                    train on generated stories\n"
+      "  assay train --example-config > my.yaml                     a configuration to edit\n"
       "  assay train models/presets/cpu/moe.yaml --set run.seed=2 --run runs/moe-seed2\n"
-      "  assay train models/presets/cpu/moe.yaml --plan             list the planned memory,\n"
-      "                                                             allocate nothing\n"
-      "Ctrl-C writes a checkpoint and exits with 130; the same command resumes from it.\n"
-      "Exit 3: a guard stopped the run: the loss, a gradient or a quantised operand is NaN or\n"
+      "  assay train models/presets/cpu/moe.yaml --plan             list the planned memory\n"
+      "Ctrl-C, SIGTERM or a closed terminal write a checkpoint (exit 130); the same command "
+      "resumes from it. By default a checkpoint is also written every five minutes.\n"
+      "Exit 3: a guard stopped the run: the loss, a gradient or a quantised operand is NaN or "
       "infinite, or the routers collapsed by the rule of telemetry.collapse_stop.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;

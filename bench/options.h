@@ -1,0 +1,62 @@
+// Options and help of the bench programs, in the style of `assay COMMAND --help`. Standard library
+// only: the benches of the kernels are built without CLI11 too.
+//
+//   BenchOptions options("bench_ops", "Time of each op.\nNeeds no GPU.");
+//   options.add("--op", "TEXT", op, "only this op");
+//   if (const auto status = options.parse(argc, argv)) return *status;
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace assay {
+
+class BenchOptions {
+ public:
+  // The first line of `about` says what is measured, the last what the program needs.
+  BenchOptions(std::string program, std::string about)
+      : program_(std::move(program)), about_(std::move(about)) {}
+
+  // A text; `what` stands for it in the help. "{a,b}" lists the texts that are allowed.
+  void add(const char* name, const char* what, std::string& value, std::string help);
+  // A number of at least `least`.
+  void add(const char* name, int& value, std::string help, int64_t least = 1);
+  void add(const char* name, int64_t& value, std::string help, int64_t least = 1);
+  void add(const char* name, double& value, std::string help);  // above 0
+  void add(const char* name, bool& value, std::string help);    // true if the option is given
+  // Options added from here on are listed below this title.
+  void section(std::string title);
+
+  // Reads the command line. The exit status if the program is not to run: 0 after --help, 1 after
+  // an error, which is printed.
+  std::optional<int> parse(int argc, char** argv);
+  bool given(const std::string& name) const;
+  std::string help() const;
+
+ private:
+  // Returns what is wrong with the value; empty: nothing.
+  using Read = std::function<std::string(const std::string& value)>;
+  struct Option {
+    std::string name, what, help;
+    Read read;  // empty: an option without a value
+    bool* flag = nullptr;
+    size_t section = 0;
+    bool given = false;
+  };
+  void add_number(const char* name, int64_t least, std::string help,
+                  std::function<void(int64_t)> set, int64_t most);
+  Option* find(const std::string& name);
+  int fail(const std::string& error, const std::string& hint) const;
+
+  std::string program_, about_;
+  std::vector<Option> options_;
+  std::vector<std::string> sections_ = {"Options"};
+};
+
+// Prints an exception as `error:` and `hint:`; the exit status.
+int print_bench_error(const std::exception& error);
+
+}  // namespace assay

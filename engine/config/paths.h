@@ -1,0 +1,16 @@
+// Paths in and of configurations.
+#pragma once
+
+#include <string>
+
+namespace assay {
+
+// The file of the configuration or matrix that a user calls `path`: the path itself, or where it
+// does not exist and begins with models/presets, the preset that was installed with this program
+// (bin/assay, share/assay/presets).
+std::string preset_or_path(const std::string& path);
+
+// A path of a configuration in `folder`: relative to that folder; ~/ is the home folder.
+std::string path_in(const std::string& folder, const std::string& path);
+
+}  // namespace assay

@@ -1,0 +1,89 @@
+#include "lab/runs/router_state.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/telemetry/router_stats.h"
+
+namespace assay {
+
+std::string state_word(RouterState state) {
+  std::string word = name_of(state);
+  std::replace(word.begin(), word.end(), '_', ' ');
+  return word;
+}
+
+std::optional<int64_t> RouterHealth::first_saturated() const {
+  std::optional<int64_t> first;
+  for (const LayerHealth& l : layers) {
+    if (l.saturated_at) first = std::min(first.value_or(*l.saturated_at), *l.saturated_at);
+  }
+  return first;
+}
+
+std::string RouterHealth::text() const {
+  return strprintf("K*max_load %.2f (layer %ld), %.1f%% of the experts dead", worst_max_load_norm,
+                   long(worst_layer), 100 * dead_share);
+}
+
+RouterHealth health_of(std::span<const LayerHealth> layers) {
+  RouterHealth health;
+  health.layers.assign(layers.begin(), layers.end());
+  double cv_layers = 0;
+  for (const LayerHealth& l : layers) {
+    if (&l == layers.data() || l.max_load_norm > health.worst_max_load_norm) {
+      health.worst_max_load_norm = l.max_load_norm;
+      health.worst_layer = l.layer;
+    }
+    if (saturated(l.max_load_norm)) health.saturated.push_back(l.layer);
+    health.dead_share += (1 - l.active_norm) / double(layers.size());
+    health.mean_cv_norm += l.cv_norm.value_or(0);
+    cv_layers += l.cv_norm ? 1 : 0;
+    if (l.entropy_norm) {
+      health.min_entropy_norm = std::min(health.min_entropy_norm, *l.entropy_norm);
+    }
+  }
+  health.mean_cv_norm /= std::max(1.0, cv_layers);
+  return health;
+}
+
+double load_excess(double max_load_norm, int64_t experts, int64_t top_k) {
+  if (experts <= top_k) return 0;
+  const double even = double(top_k) / double(experts);
+  return std::clamp((max_load_norm - even) / (1 - even), 0.0, 1.0);
+}
+
+RouterJudgement judge_router(const RouterHealth& h) {
+  if (h.stopped_by_guard) {
+    return {RouterState::kCollapsed, "the run was stopped by its rule telemetry.collapse_stop"};
+  }
+  if (h.logged < h.window) {
+    return {RouterState::kTooEarly,
+            strprintf("fewer than W = %ld logged steps (telemetry.window)", long(h.window))};
+  }
+  if (h.experts > 0 && h.experts == h.top_k) {
+    return {RouterState::kHealthy, "K = E: every expert is in every token's top-K"};
+  }
+  if (!h.saturated.empty() || h.dead_share > kCollapsedDead) {
+    return {RouterState::kCollapsed,
+            strprintf("a layer with max_load >= %.1f / K, or more than %.0f%% of the experts dead",
+                      kSaturatedNorm, 100 * kCollapsedDead)};
+  }
+  const double excess = load_excess(h.worst_max_load_norm, h.experts, h.top_k);
+  if (excess >= kUnevenExcess || h.dead_share > kUnevenDead ||
+      h.min_entropy_norm < kUnevenEntropy) {
+    return {RouterState::kUneven,
+            strprintf("the largest load is at least %.0f%% of the way from even to its ceiling, or "
+                      "more than %.0f%% of the experts are dead, or an entropy is under %.1f ln E",
+                      100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy)};
+  }
+  if (h.first_saturated()) {
+    return {RouterState::kRecovered, "even now; a layer was saturated earlier"};
+  }
+  return {RouterState::kHealthy,
+          strprintf("largest load under %.0f%% of the way to its ceiling, at most %.0f%% of the "
+                    "experts dead, every entropy at least %.1f ln E",
+                    100 * kUnevenExcess, 100 * kUnevenDead, kUnevenEntropy)};
+}
+
+}  // namespace assay

@@ -1,0 +1,73 @@
+// How evenly a run's routers spread their tokens, and the one judgement of it. `assay train`,
+// `router`, `compare`, `matrix` and the report all take their word from judge_router().
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/config/choice.h"
+
+namespace assay {
+
+// From best to worst. recovered: healthy now, after a layer was saturated. too_early: fewer than W
+// logged steps. uneven: far from even, but not collapsed.
+enum class RouterState { kHealthy, kRecovered, kTooEarly, kUneven, kCollapsed };
+template <>
+struct Choice<RouterState> {
+  static constexpr const char* kNames[] = {"healthy", "recovered", "too_early", "uneven",
+                                           "collapsed"};
+};
+// As people read it: "too early".
+std::string state_word(RouterState state);
+
+// One MoE layer over the last W logged steps (telemetry.window).
+struct LayerHealth {
+  int64_t layer = 0;  // block index
+  double max_load_norm = 0, active_norm = 1;
+  std::optional<double> cv_norm = {}, entropy_norm = {};
+  std::optional<int64_t> saturated_at = {};  // first such logged step of the whole run
+};
+
+// The layers together, over the last W logged steps.
+struct RouterHealth {
+  std::vector<LayerHealth> layers = {};  // by block index
+  int64_t worst_layer = 0;               // block index; the layer with the largest max_load
+  double worst_max_load_norm = 0;  // K max_load there: 1 = one expert is in every token's top-K
+  double mean_cv_norm = 0;         // mean over layers of cv / ceiling
+  double min_entropy_norm = 1;     // smallest over layers of entropy / ln E
+  double dead_share = 0;           // experts without an assignment, share of all routed experts
+  std::vector<int64_t> saturated;  // layers, by the rule of engine/telemetry/router_stats.h
+
+  int64_t experts = 0, top_k = 0;  // E, K; 0 = unknown
+  int64_t logged = 0, window = 0;  // logged steps of the run, and W
+  bool stopped_by_guard = false;   // the run ended by telemetry.collapse_stop
+
+  std::optional<int64_t> first_saturated() const;  // over layers
+  // "K*max_load 0.79 (layer 1), 0.0% of the experts dead"
+  std::string text() const;
+};
+
+RouterHealth health_of(std::span<const LayerHealth> layers);
+
+inline constexpr double kCollapsedDead = 0.5;  // share of all experts
+inline constexpr double kUnevenExcess = 0.5;   // load_excess of the worst layer
+inline constexpr double kUnevenEntropy = 0.9;  // smallest entropy / ln E
+inline constexpr double kUnevenDead = 0.05;    // share of all experts
+
+// Position of the largest load between even and its ceiling: 0 if all loads are equal, 1 if one
+// expert is in every token's top-K. 0 if K = E.
+double load_excess(double max_load_norm, int64_t experts, int64_t top_k);
+
+struct RouterJudgement {
+  RouterState state = RouterState::kHealthy;
+  std::string rule;  // that decided, with its thresholds
+};
+RouterJudgement judge_router(const RouterHealth& health);
+inline RouterState router_state(const RouterHealth& health) {
+  return judge_router(health).state;
+}
+
+}  // namespace assay

@@ -1,0 +1,72 @@
+#include "session/data_evidence.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "data/manifest.h"
+
+namespace assay {
+
+namespace {
+
+// Vocabularies are rounded up to multiples of this for the speed of the head's products.
+constexpr int64_t kUsualPadding = 128;
+
+// "data.val: val.bin is also training data (data.train: train.bin): ..."; "" if no file is.
+std::string validation_is_training(const RunData& data) {
+  int64_t shared = 0;
+  std::string first;
+  for (const std::string& val : data.val) {
+    const HashedFile& of_val = data.hashed.at(val);
+    const auto same = std::find_if(data.train.begin(), data.train.end(), [&](const auto& train) {
+      const HashedFile& of_train = data.hashed.at(train);
+      return of_train.stamp.same_file(of_val.stamp) || of_train.sha256 == of_val.sha256;
+    });
+    if (same == data.train.end()) continue;
+    if (shared++ == 0) first = *same == val ? val : val + " (data.train has it as " + *same + ")";
+  }
+  if (shared == 0) return "";
+  const std::string more =
+      shared > 1 ? strprintf(" and %ld more files", static_cast<long>(shared - 1)) : "";
+  return "data.val: " + first + more +
+         " is also training data: its loss shows what the model remembers, not what it learned";
+}
+
+std::string vocabulary_is_larger(const Config& config, const RunData& data) {
+  const int64_t rows = config.model.vocab_size, tokens = data.tokenizer_vocab;
+  if (tokens == 0 || rows <= ceil_div(tokens, kUsualPadding) * kUsualPadding) return "";
+  return strprintf(
+      "model.vocab_size is %ld, but the tokenizer has %ld tokens: %ld rows of the embedding can "
+      "never occur; --set model.vocab_size=%ld leaves them out",
+      static_cast<long>(rows), static_cast<long>(tokens), static_cast<long>(rows - tokens),
+      static_cast<long>(tokens));
+}
+
+}  // namespace
+
+void hash_data(RunData& data) {
+  std::vector<std::string> paths = data.train;
+  paths.insert(paths.end(), data.val.begin(), data.val.end());
+  if (std::filesystem::is_directory(data.tokenizer)) {
+    for (const char* file : {"/vocab.json", "/merges.txt"}) paths.push_back(data.tokenizer + file);
+  } else if (!data.tokenizer.empty()) {
+    paths.push_back(data.tokenizer);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  data.hashed = hash_files(paths, UseCache::kYes);
+  data.hash_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  require_manifest_hashes(data.hashed);
+}
+
+std::vector<std::string> data_warnings(const Config& config, const RunData& data) {
+  std::vector<std::string> warnings;
+  for (std::string line : {validation_is_training(data), vocabulary_is_larger(config, data)})
+    if (!line.empty()) warnings.push_back(std::move(line));
+  return warnings;
+}
+
+}  // namespace assay

@@ -1,0 +1,20 @@
+// What a run reads, identified by its bytes: hashes of all shards and the tokenizer before the
+// first step, compared with the manifests beside them; and warnings about the data.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "session/run_data.h"
+
+namespace assay {
+
+// Hashes all files of the data into data.hashed. UserError with both hashes when a shard is not the
+// one that its manifest lists.
+void hash_data(RunData& data);
+
+// One line for each thing that a user hardly means: files that are both training and validation
+// data, a vocabulary that the tokenizer does not fill. Call after hash_data().
+std::vector<std::string> data_warnings(const Config& config, const RunData& data);
+
+}  // namespace assay

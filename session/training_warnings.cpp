@@ -1,0 +1,40 @@
+#include "session/training_warnings.h"
+
+#include <thread>
+
+#include "base/check.h"
+#include "models/parameters/table.h"
+
+namespace assay {
+namespace {
+
+bool is_balanced(const RouterConfig& router) {
+  return router.bias_rate > 0 || (router.aux != RouterAux::kNone && router.aux_alpha > 0);
+}
+
+}  // namespace
+
+std::vector<std::string> training_warnings(const Config& config) {
+  std::vector<std::string> warnings;
+  if (const auto& moe = config.model.moe) {
+    if (moe_blocks(config.model) == 0) {
+      warnings.push_back(strprintf(
+          "model.moe.first_dense_layers = %ld of %ld layers: no block has experts, this is a dense "
+          "model",
+          long(moe->first_dense_layers), long(config.model.layers)));
+    } else if (!is_balanced(moe->router) && moe->experts > moe->top_k) {
+      warnings.push_back(
+          "the routers are not balanced: model.moe.router has bias_rate 0 and no auxiliary loss; a "
+          "few experts may get all tokens (router: {bias_rate: 0.001}, or {aux: switch, aux_alpha: "
+          "0.01})");
+    }
+  }
+  const int cores = int(std::thread::hardware_concurrency());
+  if (cores > 0 && config.run.threads > cores) {
+    warnings.push_back(strprintf("run.threads = %ld on %d cores: this is slower than %d threads",
+                                 long(config.run.threads), cores, cores));
+  }
+  return warnings;
+}
+
+}  // namespace assay

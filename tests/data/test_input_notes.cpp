@@ -1,0 +1,144 @@
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "data/file_kind.h"
+#include "data/prepare.h"
+#include "data/utf8.h"
+#include "tests/catch.h"
+#include "tests/data/expect_error.h"
+#include "tests/data/shard_files.h"
+#include "tests/data/small_corpus.h"
+#include "tests/data/temp_folder.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST_CASE("the first byte that is not UTF-8") {
+  const std::string eight = "12345678";
+  struct Case {
+    std::string text;
+    size_t wrong;
+  };
+  const Case cases[] = {{"", 0},
+                        {"plain", 5},
+                        {eight + eight + "caf\xc3\xa9", 21},
+                        {"\xe2\x82\xac \xf0\x9f\x98\x80", 8},
+                        {"\xf4\x8f\xbf\xbf", 4},  // U+10FFFF
+                        {"\xed\x9f\xbf", 3}};
+  for (const Case& c : cases) REQUIRE(first_not_utf8(c.text) == c.text.size());
+  const Case wrong[] = {{"caf\xe9", 3},          {eight + "\xff", 8},
+                        {"\xc0\x80", 0},         {"\xe0\x80\x80", 0},  // overlong
+                        {"\xed\xa0\x80", 0},     {"a\xf4\x90\x80\x80", 1},
+                        {eight + "ab\x80", 10},  {"\xe2\x82", 0},
+                        {"\xe2\x82z", 0},        {std::string("h\0i\0", 4) + "\xfe", 4},
+                        {"\xf0\x8f\xbf\xbf", 0}, {"\xc1\xbf", 0}};
+  for (const Case& c : wrong) {
+    INFO(c.text);
+    REQUIRE(first_not_utf8(c.text) == c.wrong);
+  }
+}
+
+TEST_CASE("documents that are not UTF-8 are counted, and kept") {
+  const TempFolder folder;
+  fs::create_directories(folder / "in");
+  write_file_plain(folder / "in/a.txt", "caf\xc3\xa9<|endoftext|> caf\xe9 one<|endoftext|>two");
+  write_file_plain(folder / "in/b.txt", std::string("\xff\xfeh\0i\0", 6));
+  write_file_plain(folder / "in/c.jsonl", "{\"text\": \"caf\xc3\xa9\"}\n");
+  PrepareConfig config;
+  config.inputs = {folder / "in"};
+  config.corpus = {.folder = folder / "out"};
+  config.val_every = 0;
+  const PrepareResult result = prepare(small_tokenizer(), config);
+  REQUIRE(result.notes.not_utf8 == 2);
+  REQUIRE(result.notes.first_not_utf8 == (folder / "in/a.txt") + ", document 2, byte 3");
+  const Manifest manifest = read_manifest(folder / "out");
+  REQUIRE(manifest.documents("train") == 5);
+  std::vector<int64_t> counts;
+  for (const SourceEntry& source : manifest.sources) counts.push_back(source.not_utf8);
+  REQUIRE(counts == std::vector<int64_t>{1, 1, 0});
+  InputNotes notes;
+  train_tokenizer(config.inputs, {}, 257, 3, notes);
+  REQUIRE(notes.not_utf8 == 2);
+  REQUIRE(notes.files == 3);
+}
+
+TEST_CASE("a long document is counted once, wherever its bytes are wrong") {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 4'000'000; ++i) text += i % 500'000 == 499'999 ? " \xff" : " a";
+  write_file_plain(folder / "a.txt", "one<|endoftext|>" + text + "<|endoftext|>two");
+  InputNotes notes;
+  train_tokenizer({folder / "a.txt"}, {.part_bytes = 1 << 20}, 257, 2, notes);
+  REQUIRE(notes.not_utf8 == 1);
+  REQUIRE(notes.first_not_utf8.find(", document 2, byte ") != std::string::npos);
+}
+
+TEST_CASE("what cannot be read in a folder is left out and counted") {
+  const TempFolder folder;
+  fs::create_directories(folder / "in/deep");
+  fs::create_directories(folder / "other");
+  write_file_plain(folder / "in/a.txt", "one");
+  write_file_plain(folder / "in/deep/b.md", "two");
+  write_file_plain(folder / "in/run.py", "x");
+  write_file_plain(folder / "in/page.html", "x");
+  write_file_plain(folder / "in/LICENSE", "x");
+  write_file_plain(folder / "other/c.txt", "three");
+  fs::create_symlink("loop", folder / "in/loop");
+  fs::create_symlink("nowhere.txt", folder / "in/z-dangling.txt");
+  fs::create_symlink("../other", folder / "in/z-folder");
+  fs::create_symlink("../other/c.txt", folder / "in/linked.txt");
+  const DocumentReader reader({folder / "in"}, {});
+  const LeftOut& left = reader.left_out();
+  REQUIRE(reader.files() == std::vector<std::string>{folder / "in/a.txt", folder / "in/deep/b.md",
+                                                     folder / "in/linked.txt"});
+  REQUIRE(left.unreadable == 3);
+  REQUIRE(left.first.find("in/") != std::string::npos);
+  REQUIRE(left.other_files == 3);
+  REQUIRE(left.kinds == std::set<std::string>{"", ".html", ".py"});
+
+  fs::create_directories(folder / "bad");
+  fs::create_symlink("loop", folder / "bad/loop");
+  expect_error([&] { DocumentReader({folder / "bad"}, {}); }, "bad/loop: Too many levels");
+  // Given by name, such a file is an error.
+  expect_error([&] { DocumentReader({folder / "bad/loop"}, {}); }, "Too many levels");
+  expect_error([&] { DocumentReader({folder / "in/z-dangling.txt"}, {}); }, "No such file");
+}
+
+TEST_CASE("JSON that is not one object per line says what it is") {
+  const TempFolder folder;
+  const auto read = [&](const std::string& text) {
+    write_file_plain(folder / "a.json", text);
+    return [&] {
+      DocumentReader reader({folder / "a.json"}, {});
+      for (RawDocument raw; reader.next(raw);) document_text(raw, {});
+    };
+  };
+  for (const char* array :
+       {"[{\"text\": \"a\"}, {\"text\": \"b\"}]", "[\n {\"text\": \"a\"}\n]", " ["})
+    expect_error(read(array), "a.json is one JSON array; one object per line is wanted");
+  expect_error(read("{\n  \"text\": \"a\"\n}\n"), "a.json is JSON over several lines");
+  expect_error(read("{\"text\": \"a\"}\n[1]\n"), "line 2 is not a JSON object but a list");
+  expect_error(read("{\"text\": }\n"), "line 1 is not JSON: byte 10");
+}
+
+TEST_CASE("a file of another kind says what it looks like") {
+  REQUIRE(seems_to_be("{\"text\": 1}") == " (it looks like JSON)");
+  REQUIRE(seems_to_be("\n[1, 2]") == " (it looks like JSON)");
+  REQUIRE(seems_to_be("Once upon a time \xe2\x82") == " (it looks like text)");
+  REQUIRE(seems_to_be(std::string("\x1f\x8b\x08\0", 4)) == " (it looks like a gzip file)");
+  REQUIRE(seems_to_be(std::string("\x01\0\0\0", 4)) == "");
+  REQUIRE(seems_to_be("") == "");
+  const TempFolder folder;
+  write_file_plain(folder / "a.bin", "{\"text\": \"x\"}\n");
+  expect_error([&] { Shard(folder / "a.bin"); }, "the header alone has 1024 (it looks like JSON)");
+  write_file_plain(folder / "a.bin", std::string(3000, 'x'));
+  expect_error([&] { Shard(folder / "a.bin"); },
+               "expected 20240520 or 20240801 (it looks like text)");
+}
+
+}  // namespace
+}  // namespace assay

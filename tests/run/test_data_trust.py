@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""What is trained on is what is hashed: a shard with planted text is refused before step 1, when a
+run is resumed and while it is read, and named by the receipt; and the warnings about data."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from bad_input import config_text
+from harness import ASSAY, check, checkpoints
+
+FOLDER = tempfile.TemporaryDirectory(prefix="assay-trust-")
+WORK = pathlib.Path(FOLDER.name)
+CACHE = WORK / "cache" / "assay" / "sha256"
+SHARD = WORK / "c" / "corpus_train_000001.bin"
+MANIFEST = WORK / "c" / "manifest.json"
+TRAIN = ["train", "good.yaml", "--run"]
+STOPPED = (0, 130)  # by --stop-after
+
+
+def run(*arguments):
+    return subprocess.run([str(ASSAY), *arguments], cwd=WORK, capture_output=True, text=True,
+                          env={**os.environ, "XDG_CACHE_HOME": str(WORK / "cache")})
+
+
+def works(*arguments, codes=(0,)):
+    done = run(*arguments)
+    check(done.returncode in codes, f"assay {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def refused(arguments, error, hint):
+    done = run(*arguments)
+    lines = done.stderr.splitlines()
+    check(done.returncode == 1 and done.stdout == "" and len(lines) == 2 and lines[0].startswith("error: ")
+          and all(part in lines[0] for part in error) and lines[1].startswith("hint: ") and hint in lines[1],
+          f"assay {' '.join(arguments)}: exit {done.returncode}, wanted {error}, {hint!r}\n{done.stdout}{done.stderr}")
+
+
+def data_inputs(name):
+    return [i for i in json.loads((WORK / name / "receipt.json").read_text())["inputs"] if i["kind"] == "data"]
+
+
+def make_corpus():
+    (WORK / "text.txt").write_text("<|endoftext|>\n".join(
+        f"Story {i}: the cat number {i * 37} sat on the mat and the dog saw it.\n" for i in range(300)))
+    works("tokenizer", "train", "text.txt", "--vocab-size", "300", "-o", "tok.json")
+    works("data", "prepare", "text.txt", "--tokenizer", "tok.json", "-o", "c")
+    (WORK / "good.yaml").write_text(config_text())
+
+
+def check_planted_text():
+    good = SHARD.read_bytes()
+    planted = bytearray(good)
+    planted[1024:1024 + 2048] = b"\x05\x00" * 1024
+    works(*TRAIN, "half-way", "--stop-after", "3", codes=STOPPED)
+    SHARD.write_bytes(planted)
+    hashes = ["c/corpus_train_000001.bin has SHA-256 ", "c/manifest.json says "]
+    refused([*TRAIN, "corr"], hashes, "restore it or prepare the corpus again")
+    check(not (WORK / "corr").exists(), "a refused run leaves no folder")
+    refused([*TRAIN, "half-way"], hashes, "assay data verify c")
+    done = run("receipt", "verify", "half-way")
+    check(done.returncode == 2 and "drift: input data corpus_train_000001.bin" in done.stderr, done.stderr)
+    MANIFEST.rename(WORK / "kept.json")
+    refused([*TRAIN, "half-way"], ["the data of the run has changed: corpus_train_000001.bin was SHA-256 ", ", is SHA-256 "],
+            "--fresh")
+    works(*TRAIN, "own-hash", "--stop-after", "1", codes=STOPPED)  # no manifest: only its own hash counts
+    (WORK / "kept.json").rename(MANIFEST)
+    SHARD.write_bytes(good)
+    works(*TRAIN, "half-way")
+    check(checkpoints(WORK / "half-way")[-1].name == "step-00000006", "resumed on good data")
+    check(works("receipt", "verify", "half-way").stderr == "", "and verifies")
+    done = run("receipt", "verify", "own-hash")
+    check(done.returncode == 2 and "drift: input data corpus_train_000001.bin" in done.stderr, "what own-hash read is gone")
+
+
+def check_cache():
+    time.sleep(2.1)  # files that changed a moment ago are not cached
+    works(*TRAIN, "first", "--stop-after", "1", codes=STOPPED)
+    check(all(i["hashed"] == "computed" for i in data_inputs("first")), data_inputs("first"))
+    check(len(CACHE.read_text().split("\n")) >= 3 and CACHE.stat().st_mode & 0o777 == 0o600, CACHE.read_text())
+    said = works(*TRAIN, "second", "--stop-after", "1", codes=STOPPED).stderr
+    check("SHA-256 of unchanged files from the cache" in said, said)
+    check(all(i["hashed"].startswith("cached, computed 2") for i in data_inputs("second")), data_inputs("second"))
+    check([i["sha256"] for i in data_inputs("first")] == [i["sha256"] for i in data_inputs("second")], "the same hashes")
+    meta = json.loads((WORK / "second" / "meta.json").read_text())
+    check(meta["data_hashed"].keys() == meta["data_sha256"].keys(), meta)
+    # The same size, and the old mtime: ctime tells.
+    good, before = SHARD.read_bytes(), SHARD.stat()
+    SHARD.write_bytes(good[:-2] + bytes([good[-2] ^ 1]) + good[-1:])
+    os.utime(SHARD, ns=(before.st_atime_ns, before.st_mtime_ns))
+    check(SHARD.stat().st_mtime_ns == before.st_mtime_ns, "mtime is restored")
+    refused([*TRAIN, "second"], ["c/manifest.json says "], "restore it")
+    SHARD.write_bytes(good)
+    CACHE.write_bytes(b"\xff damaged\n" + CACHE.read_bytes()[:-40])
+    works(*TRAIN, "second", "--stop-after", "1", codes=STOPPED)
+
+
+def check_change_while_reading():
+    """The steps before the change are saved, and the run resumes from them."""
+    good = SHARD.read_bytes()
+    long = [*TRAIN, "long", "--steps", "100000", "--set", "run.checkpoint_every=0", "--set", "eval.every=0"]
+    training = subprocess.Popen([str(ASSAY), *long], cwd=WORK, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    log = WORK / "long" / "log.txt"
+    while training.poll() is None and not (log.exists() and "step 20/" in log.read_text()):
+        time.sleep(0.02)
+    os.chmod(SHARD, 0o600)  # new ctime, same bytes: no reason to stop
+    time.sleep(0.3)
+    check(training.poll() is None, "chmod does not end a run")
+    with open(SHARD, "r+b") as file:
+        file.seek(3000)
+        file.write(b"\xff\x00" if good[3000:3002] != b"\xff\x00" else b"\xfe\x00")
+    said = training.communicate(timeout=60)[1]
+    check(training.returncode == 1 and "changed while the run reads it: SHA-256 was " in said
+          and "hint: put the file back as it was" in said, said)
+    check(len(checkpoints(WORK / "long")) == 1, f"what was trained before is saved: {said}")
+    SHARD.write_bytes(good)
+    said = works(*long, "--stop-after", "1", codes=STOPPED).stderr
+    check("resumes after step" in said, said)
+
+
+def check_warnings():
+    def said(name, *settings):
+        sets = [part for setting in settings for part in ("--set", setting)]
+        lines = works(*TRAIN, name, "--stop-after", "1", *sets, codes=STOPPED).stderr.splitlines()
+        return "\n".join(line for line in lines if "warning" in line)
+    check("c/corpus_train_000001.bin is also training data" in said("same", "data.val=[c/*_train_*.bin]"), "the same file")
+    shutil.copy(SHARD, WORK / "copy.bin")
+    check("copy.bin (data.train has it as" in said("copied", "data.val=[copy.bin]"), "a copy is found by its hash")
+    wide = said("wide", "model.vocab_size=512")
+    check("model.vocab_size is 512, but the tokenizer has 300 tokens: 212 rows of the embedding can never occur" in wide, wide)
+    padded = said("padded", "model.vocab_size=384")
+    check("vocab_size" not in padded, f"padding is usual: {padded}")
+
+
+make_corpus()
+check_planted_text()
+check_cache()
+check_change_while_reading()
+check_warnings()
+print("data trust: ok")

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""What a first configuration of one's own gets from the defaults: balanced routers, a first loss of
+ln V, a schedule that fits, and warnings where it asks for something it may not mean."""
+import math
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import Workplace, assay, check, rows
+
+OWN = """
+data: {{cache: {cache}, synth: {{train_tokens: 400000, val_tokens: 20000, vocab_size: 512}}}}
+model: {{hidden: 128, layers: 2, vocab_size: 512, moe: {{experts: 8, top_k: 2}}}}
+run: {{steps: 300, batch_tokens: 1024, sequence: 128}}
+eval: {{tokens: 8192}}
+"""
+
+
+def own_config(place, more=""):
+    cache = next(line.split("cache: ")[1] for line in place.config.read_text().splitlines() if "cache: " in line)
+    place.config.write_text(OWN.format(cache=cache) + more)
+
+
+def check_balanced(place):
+    done = place.train("own", "--json")
+    check("warning" not in done.stderr, f"no warning: {done.stderr}")
+    check("routers: healthy" in done.stderr, f"healthy by default: {done.stderr[-600:]}")
+    first = rows(place.run("own"), "SELECT value FROM eval WHERE step = 0 AND task = 'val' AND metric = 'loss_nats'")
+    check(len(first) == 1 and abs(first[0][0] - math.log(512)) < 0.02, f"the first loss is ln V: {first}")
+    verdict = assay("router", place.run("own")).stdout
+    check("verdict: healthy" in verdict, f"one word everywhere: {verdict}")
+
+
+def check_unbalanced(place):
+    done = place.train("none", "--steps", "10", "--set", "model.moe.router.bias_rate=0", "--set", "model.moe.router.aux=none")
+    check("warning: the routers are not balanced" in done.stderr, done.stderr)
+    check("routers: too early" in done.stderr, done.stderr)
+    done = place.train("dense", "--steps", "3", "--set", "model.moe.first_dense_layers=2", "--set", "run.threads=64")
+    check("no block has experts" in done.stderr and "run.threads = 64 on" in done.stderr, done.stderr)
+
+
+def check_short(place):
+    place.config.write_text(place.config.read_text() + "schedule: {warmup: 30, warmdown: 90}\n")
+    done = place.train("short", "--steps", "20")
+    check("--steps 20 shortens the schedule in proportion: schedule.warmup=2, schedule.warmdown=6" in done.stderr, done.stderr)
+    check("finished step 20/20" in done.stderr, done.stderr)
+    done = place.train("kept", "--steps", "20", "--set", "schedule.warmup=20", "--set", "schedule.warmdown=0")
+    check("shortens" not in done.stderr, done.stderr)
+    done = place.train("cosine", "--steps", "10", "--set", "schedule.warmup=2", "--set", "schedule.warmdown=0", "--set",
+                       "schedule.decay=cosine")
+    rates = [value for (value,) in rows(place.run("cosine"), "SELECT value FROM scalar WHERE name = 'lr' ORDER BY step")]
+    check(rates[1:] == sorted(rates[1:], reverse=True) and rates[-1] == 0, f"a cosine decays to the end: {rates}")
+
+
+def main():
+    with Workplace() as place:
+        own_config(place)
+        check_balanced(place)
+        check_unbalanced(place)
+        check_short(place)
+    print("defaults: ok")
+
+
+main()

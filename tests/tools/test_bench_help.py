@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""The command line of every bench: one style of help within 80 columns that says whether a GPU is needed, and one line
+`error:`, one line `hint:` for what is wrong.
+
+usage: test_bench_help.py BENCH..."""
+import pathlib
+import subprocess
+import sys
+
+failures = []
+
+
+def run(program, *arguments):
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+
+
+for program in sys.argv[1:]:
+    name = pathlib.Path(program).name
+
+    def expect(condition, what):
+        if not condition:
+            failures.append(f"{name}: {what}")
+
+    done = run(program, "--help")
+    expect(done.returncode == 0 and not done.stderr, f"--help: exit {done.returncode}, {done.stderr}")
+    lines = done.stdout.splitlines()
+    expect(f"Usage: {name} [OPTIONS]" in lines, f"no usage line: {done.stdout}")
+    head = " ".join(lines[:lines.index("Options:")]) if "Options:" in lines else ""
+    expect("Needs no GPU." in head or "Needs a GPU" in head, f"does not say whether it needs a GPU: {head}")
+    expect(any(line.startswith("  -h,--help ") for line in lines), "--help is not listed")
+    expect(any(line.startswith("  --json ") for line in lines), "--json is not listed")
+    for line in lines:
+        expect(len(line) <= 80, f"{len(line)} columns: {line}")
+    for arguments, error, hint in ((["--jsno"], f"{name}: unknown option --jsno", "did you mean --json?"),
+                                   (["nothing"], f"{name}: unknown option nothing", f"`{name} --help`"),
+                                   (["--json=1"], f"{name}: --json takes no value", f"`{name} --help`")):
+        done = run(program, *arguments)
+        said = done.stderr.splitlines()
+        expect(done.returncode == 1 and len(said) == 2 and said[0] == f"error: {error}" and said[1].startswith("hint: ")
+               and hint in said[1], f"{arguments}: exit {done.returncode}, {done.stderr}")
+    for option in ("--iters", "--steps"):
+        if any(line.startswith(f"  {option} INT") for line in lines):
+            done = run(program, option, "0")
+            expect(done.returncode == 1 and f"{option}: 0 is not an integer of at least 1" in done.stderr, done.stderr)
+            done = run(program, option)
+            expect(done.returncode == 1 and f"{option} needs a value" in done.stderr, done.stderr)
+
+for failure in failures:
+    print(f"FAILED: {failure}")
+print(f"bench help: {len(sys.argv) - 1} programs, {len(failures)} failures")
+sys.exit(bool(failures) or len(sys.argv) < 2)

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""tools/demo.sh in a folder of its own, with the program that is built: a quick pass over a folder of
+texts, its result in 80 columns, a second pass that trains nothing, and refusals."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ASSAY = pathlib.Path(sys.argv[1]).resolve()
+failures = []
+
+
+def expect(condition, what):
+    if not condition:
+        failures.append(str(what))
+
+
+def checkout(folder):
+    """What the demonstration needs of a clone."""
+    (folder / "tools").mkdir()
+    for name in ("demo.sh", "demo_table.py", "text_corpus.sh"):
+        shutil.copy(ROOT / "tools" / name, folder / "tools")
+    shutil.copytree(ROOT / "models" / "presets", folder / "models" / "presets")
+    (folder / "build").mkdir()
+    (folder / "build" / "assay").symlink_to(ASSAY)
+
+
+def shrink(folder):
+    """Makes the models so small that a step takes milliseconds."""
+    family = folder / "models" / "presets" / "family" / "cpu.yaml"
+    text = family.read_text()
+    for was, now in (("hidden: 128", "hidden: 32"), ("layers: 4", "layers: 1"), ("heads: 2", "heads: 1"),
+                     ("batch_tokens: 4096, sequence: 256, micro_batch: 16", "batch_tokens: 256, sequence: 64, micro_batch: 4"),
+                     ("tokens: 65536", "tokens: 4096")):
+        expect(text.count(was) == 1, f"{family} has no {was}")
+        text = text.replace(was, now)
+    family.write_text(text)
+
+
+def write_texts(folder):
+    """Two long texts without separators, one in a subfolder, and a file that is not text."""
+    (folder / "more").mkdir(parents=True)
+    for number, name in enumerate(("a.txt", "more/b b.md")):
+        words = (f"{'The' if i % 2 else 'A'} {('cat', 'dog', 'bird')[i * i % 3]} saw {i * (7 + number) % 100} trees.\n"
+                 for i in range(9000))
+        (folder / name).write_text("".join(words))
+    (folder / "picture.png").write_bytes(bytes(1000))
+
+
+def demo(folder, *arguments):
+    return subprocess.run(["bash", str(folder / "tools" / "demo.sh"), *arguments], capture_output=True, text=True,
+                          check=False, stdin=subprocess.DEVNULL)
+
+
+def check_result(folder, text):
+    first = demo(folder, "--skip-build", "--quick", "--text", str(text))
+    if first.returncode != 0:
+        sys.exit(f"demo: exit {first.returncode}\n{first.stdout}{first.stderr}")
+    out = first.stdout
+    result = out[out.index("== result"):]
+    for line in [*result.splitlines(), *out[out.index("== three models"):out.index("== train")].splitlines()]:
+        expect(len(line) <= 80 or "/" in line, f"{len(line)} columns: {line}")
+    for model in ("dense-active", "moe", "dense-total"):
+        expect(re.search(rf"^{model} +\d\.\d\dM +\d\.\d\dM +\d\.\d\d +\d\.\d\d +\d\.\d{{4}} ", result, re.M), result)
+        expect(re.search(rf"^{model}:\n  \S", result, re.M), f"no text of {model}:\n{result}")
+    expect(re.search(r"(Even the worst run beats|The worst run does not beat) the 5-gram", result) and
+           re.search(r"^\S+ is \d\.\d{4} nats below \S+ in validation loss", result, re.M) and
+           "Held fixed: steps." in result.replace("\n", " "), result)
+    page = re.search(r"for a browser: (\S+)", result)
+    expect(page and (folder / page[1]).stat().st_size > 10000, "no page")
+    commands = re.findall(r"^  (build/assay .*)$", result[result.index("Next:"):], re.M)
+    expect([c.split()[1] for c in commands] == ["sample", "router", "compare"], result)
+    for command in commands[1:]:
+        done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+        expect(done.returncode == 0, f"{command}: {done.stderr}")
+
+    corpus = next((folder / "data-cache").iterdir())
+    manifest = json.loads((corpus / "manifest.json").read_text())
+    expect(corpus.name.startswith("my-texts-") and "manifest" in str(corpus / "manifest.json") and manifest, corpus)
+    held = [(corpus / kind / f"0{n}.txt").stat().st_size for n in (1, 2) for kind in ("train", "val")]
+    expect(all(abs(val / (train + val) - 0.05) < 0.001 for train, val in (held[:2], held[2:])), held)
+
+    # What is trained is kept; only the result is made again.
+    checkpoints = sorted((f, f.stat().st_mtime_ns) for f in folder.glob("runs/*/checkpoints/*/model.safetensors"))
+    again = demo(folder, "--skip-build", "--quick", "--text", str(text))
+    expect(again.returncode == 0 and len(checkpoints) == 3 and checkpoints ==
+           sorted((f, f.stat().st_mtime_ns) for f in folder.glob("runs/*/checkpoints/*/model.safetensors")), again.stderr)
+
+    def table(said):
+        return said[said.index("parameters  "):said.index("What they write")]
+
+    expect(table(again.stdout) == table(out), again.stdout)
+
+
+def check_seeds(folder):
+    """The table with three seeds of each model fits 80 columns too."""
+    runs = sorted(folder.glob("runs/*/telemetry.db"))
+    models = {next(m for m in ("dense-active", "dense-total", "moe") if str(r.parent).endswith(m)): r.parent for r in runs}
+    arguments = [f"--run={m}={r}" for m, r in models.items() for _ in range(3)]
+    prefix = str(models["moe"])[:-len("-moe")]
+    done = subprocess.run(["python3", str(folder / "tools/demo_table.py"), f"--audit={prefix}-audit.json",
+                           f"--ngrams={prefix}-ngrams.json", f"--compare={prefix}-compare.json", *arguments],
+                          capture_output=True, text=True, check=False)
+    expect(done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80 and
+           len(re.findall(r" (\d\.\d{4}) \(\1-\1\) ", done.stdout)) == 3, done.stdout + done.stderr)
+
+
+def check_refused(folder):
+    (folder / "empty.txt").write_text("")
+    for arguments, message, hint in [
+            (["--text", "nowhere"], "nowhere: no such file or folder", "a folder of them"),
+            (["--text", str(folder / "empty.txt")], "is empty", "hundred kilobytes"),
+            (["--seeds", "0"], "--seeds 0 is not a number from 1 to 99", "--seeds 3"),
+            (["--tex", "x"], "unknown argument --tex", "--help")]:
+        done = demo(folder, *arguments)
+        lines = done.stderr.splitlines()
+        expect(done.returncode == 1 and len(lines) == 2 and lines[0].startswith("error: ") and message in lines[0] and
+               lines[1].startswith("hint: ") and hint in lines[1], f"{arguments}: {done}")
+    told = demo(folder, "--help")
+    expect(told.returncode == 0 and "--text PATH" in told.stdout and
+           max(map(len, told.stdout.splitlines())) <= 80, told.stdout)
+
+
+def main():
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="assay-demo-"))
+    try:
+        checkout(folder)
+        shrink(folder)
+        text = folder / "my texts"
+        write_texts(text)
+        check_refused(folder)
+        check_result(folder, text)
+        check_seeds(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if failures:
+        sys.exit("\n".join(failures))
+    print("demo: ok")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+#include "tools/assay/example_config.h"
+
+#include <sstream>
+#include <vector>
+
+#include "base/check.h"
+#include "base/suggest.h"
+#include "engine/config/fields.h"
+#include "engine/config/text.h"
+
+namespace assay {
+
+const char* example_config() {
+  return R"yaml(# A small mixture of experts on generated stories: about two minutes on two cores, no download.
+#   assay train my.yaml                        trains; Ctrl-C saves, the same command resumes
+#   assay train my.yaml --plan                 the memory it needs
+#   assay train --help-config                  every field; --help-config model.moe shows one section
+# Every field can be changed for one run: --set optimizer.lr=1e-3. Paths are relative to this file.
+
+model:
+  hidden: 128                # width of the model
+  layers: 4
+  heads: 2                   # hidden / heads must be 32, 64 or 128
+  ffn: 256                   # inner width of the feed-forward part, where a layer has no experts
+  vocab_size: 4096           # at least that of the tokenizer
+  moe:                       # take this section out for a dense model
+    experts: 4               # per layer
+    top_k: 2                 # experts per token
+    expert_ffn: 128          # inner width of one expert
+    router:
+      score: softmax         # or sigmoid
+      aux: switch            # load-balancing loss; none = the experts are not balanced
+      aux_alpha: 0.01        # its weight
+      z_alpha: 0.001         # weight of the penalty on large router logits
+      # bias_rate: 0.001     # balances by a bias instead, without a loss (aux: none)
+
+data:
+  cache: data-cache          # generated stories are kept here
+  synth: {train_tokens: 4000000, val_tokens: 200000, vocab_size: 4096}
+  # Your own text, instead of synth:
+  #   assay tokenizer train texts/ --vocab-size 4096 -o mine/tokenizer.json
+  #   assay data prepare texts/ --tokenizer mine/tokenizer.json --val-share 0.01 -o mine
+  # train: [mine/*_train_*.bin]
+  # val: [mine/*_val_*.bin]
+  # tokenizer: mine/tokenizer.json
+
+optimizer:                   # AdamW
+  lr: 0.003                  # peak learning rate
+  weight_decay: 0.1
+  clip: 1.0                  # largest norm of the gradient; 0 = no clipping
+
+schedule:
+  warmup_fraction: 0.05      # share of the steps in which the learning rate rises
+  warmdown_fraction: 0.35    # share of the steps, at the end, in which it falls
+  decay: linear              # or cosine
+
+run:
+  steps: 600                 # steps of the optimizer
+  batch_tokens: 4096         # tokens per step
+  sequence: 256              # tokens per sequence
+  micro_batch: 16            # sequences computed at once: less needs less memory, same result
+  seed: 1
+  threads: 0                 # CPU threads; 0 = all cores
+  checkpoint_every: 200      # steps
+  log_every: 1               # steps
+
+eval:
+  every: 100                 # steps between validations
+  tokens: 65536              # validation tokens
+  samples:                   # texts that show what the model writes
+    prompts: [Once upon a time]
+    tokens: 48               # per prompt
+
+# precision: {recipe: bf16}  # auto: bf16 where the machine is fast in it, else fp32; fp8, nvfp4, ...
+)yaml";
+}
+
+std::string help_config_section(const std::string& section) {
+  std::vector<std::string> sections;
+  for (const FieldRow& row : all_config_fields()) {
+    if (row.type == "section") sections.push_back(row.path);
+  }
+  // help_config() lists every section once: "model.moe (optional): ...", then its fields.
+  std::istringstream all(help_config());
+  std::string line, text;
+  bool inside = false;
+  while (std::getline(all, line)) {
+    if (!line.empty() && line[0] != ' ') {
+      const std::string path = line.substr(0, line.find_first_of(" :"));
+      inside = path == section || path.rfind(section + ".", 0) == 0;
+      if (inside && !text.empty()) text += "\n";
+    }
+    if (inside && !line.empty()) text += line + "\n";
+  }
+  if (!text.empty()) return text;
+  const std::string near = nearest_name(section, sections);
+  std::string known;
+  for (const std::string& name : sections) known += (known.empty() ? "" : ", ") + name;
+  throw UserError("a configuration has no section " + section,
+                  near.empty() ? "its sections are " + known : "did you mean " + near + "?");
+}
+
+}  // namespace assay

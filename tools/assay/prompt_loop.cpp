@@ -1,0 +1,101 @@
+#include "tools/assay/prompt_loop.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "base/check.h"
+
+namespace assay {
+namespace {
+
+std::atomic<bool> stop_requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
+
+void on_interrupt(int number) {
+  if (stop_requested.exchange(true)) {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
+}
+
+// Takes Ctrl-C during its lifetime. Without SA_RESTART it also ends a read().
+class CtrlC {
+ public:
+  CtrlC() {
+    struct sigaction action = {};
+    action.sa_handler = on_interrupt;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, &before_);
+    stop_requested = false;
+  }
+  CtrlC(const CtrlC&) = delete;
+  CtrlC& operator=(const CtrlC&) = delete;
+  ~CtrlC() { sigaction(SIGINT, &before_, nullptr); }
+
+ private:
+  struct sigaction before_ = {};
+};
+
+void print(const char* text) {
+  std::fputs(text, stdout);
+  std::fflush(stdout);
+}
+
+// A line without its end; nothing at the end of the input.
+std::optional<std::string> read_line() {
+  constexpr const char* kPrompt = "> ";
+  std::string line;
+  print(kPrompt);
+  for (;;) {
+    char bytes[4096];
+    const ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes);
+    if (count < 0 && errno == EINTR) {
+      if (!stop_requested.exchange(false)) continue;
+      line.clear();
+      print("\n");
+      print(kPrompt);
+    } else if (count < 0) {
+      throw UserError(std::string("cannot read from the terminal: ") + std::strerror(errno),
+                      "start assay sample --interactive in the foreground of a terminal");
+    } else if (count == 0) {  // Ctrl-D; within a line it only hands over what is typed so far
+      print("\n");
+      if (line.empty()) return std::nullopt;
+      return line;
+    } else {
+      line.append(bytes, size_t(count));
+      if (line.back() != '\n') continue;
+      line.pop_back();
+      return line;
+    }
+  }
+}
+
+}  // namespace
+
+bool on_terminal() {
+  return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+}
+
+void run_prompt_loop(
+    const std::function<void(const std::string& line, const StopRequested& stop)>& answer) {
+  const CtrlC ctrl_c;
+  for (;;) {
+    const std::optional<std::string> line = read_line();
+    if (!line || line->empty()) return;
+    stop_requested = false;
+    try {
+      answer(*line, [] { return stop_requested.load(); });
+    } catch (const UserError& error) {
+      std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
+    }
+    stop_requested = false;
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,26 @@
+// `--plan` of train and audit: planned memory, also before the data is there.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/config/config.h"
+#include "session/training_run.h"
+
+namespace assay {
+
+enum class PlanOutput { kTable, kJson };
+
+// Prints the memory of `assay train` and the shares of a mixture. Where the files of the data are
+// missing, what follows from the model, and one line on stderr that says so.
+void print_training_plan(const Config& config, const std::string& device,
+                         const TrainingRunOptions& options, PlanOutput output);
+
+// Bytes in all, per section (with padding between buffers) and per buffer.
+nlohmann::ordered_json plan_json(const MemoryPlan& plan);
+
+// As load_config; a matrix file is a UserError that names its command.
+Config load_run_config(const std::string& path, const std::vector<std::string>& sets);
+
+}  // namespace assay
