@@ -288,11 +288,11 @@ ChartCurve falling(int64_t steps) {
 TEST_CASE("live: a chart has its size, and a curve that falls from the left to the right") {
   const auto lines = text_chart({falling(12)}, {.columns = 30, .rows = 8}, ChartDots::kLetters);
   REQUIRE(joined(lines) ==
-          "   9.2 +***\n"
+          "   9.3 +***\n"
           "       |   ****\n"
-          "   5.9 +       ****\n"
+          "   6.0 +       ****\n"
           "       |           ****\n"
-          "   2.6 +               ****\n"
+          "   2.7 +               ****\n"
           "       |                   ***\n"
           "       +----------------------\n"
           "        1              step 12\n");
