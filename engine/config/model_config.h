@@ -106,7 +106,7 @@ struct ModelConfig {
   double embed_gain = 1.0;
   double logit_gain = 1.0;
   InitRule init = InitRule::kDefault;
-  double head_init = 0.1;
+  double head_init = 1.0;
   std::optional<MoeConfig> moe;
 
   // The value in use: 0 selects the default.
@@ -133,7 +133,7 @@ void visit(V& v, ModelConfig& c) {
   v("logit_gain", c.logit_gain, "factor on the logits", positive());
   v("init", c.init, "initial weights; nmoe also scales routed experts and router by depth", any());
   v("head_init", c.head_init,
-    "standard deviation of the first logits of an untied head; small = the loss begins at ln V",
+    "standard deviation of the first logits of an untied head; s adds s^2 / 2 to the first loss",
     positive());
   v.section("moe", c.moe, "mixture of experts; absent = dense");
 }

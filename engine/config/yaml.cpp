@@ -295,7 +295,6 @@ Config defaults_of(const std::string& path) {
                        fs::exists(fs::path(path).replace_filename("checkpoints")));
   if (!of_run) return config;
   config.data.shuffle = false;
-  config.model.head_init = 1;
   config.eval.at_start = false;
   return config;
 }

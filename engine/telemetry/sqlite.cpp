@@ -38,7 +38,7 @@ Database::Database(std::string path, Mode mode) : path_(std::move(path)) {
     throw UserError("cannot open " + path_ + ": " + why, "check the path and its permissions");
   }
   sqlite3_busy_timeout(handle_, 10000);
-  // Reports pass over the tables many times. A file that is damaged is found by the first statement.
+  // Reports pass over the tables many times. The first statement finds a damaged file.
   if (mode == Mode::kReadOnly) {
     sqlite3_exec(handle_, "PRAGMA cache_size=-65536", nullptr, nullptr, nullptr);
   }

@@ -26,7 +26,6 @@ inline MoeConfig six_experts() {
 // A dense model: 64 wide, two blocks.
 inline Config small_config(int64_t vocab_size) {
   Config c;
-  c.model.head_init = 1;  // logits of the size that they have later
   c.model.hidden = 64;
   c.model.layers = 2;
   c.model.heads = 2;
@@ -142,7 +141,6 @@ struct ModelFixture {
 // A model small enough for the scalar reference: dense, two layers.
 inline Config small_config() {
   Config c;
-  c.model.head_init = 1;
   c.model.hidden = 32;
   c.model.layers = 2;
   c.model.heads = 1;
