@@ -48,9 +48,9 @@ std::string step_line(const StepLine& l) {
 }
 
 std::string short_step_line(const StepLine& l) {
-  std::string text =
-      strprintf("step %ld/%ld loss %.3f lr %.1e %s tok/s", long(l.step), long(l.steps),
-                unsigned_nan(l.loss), l.lr, count_text(l.tokens_per_s).c_str());
+  std::string text = strprintf("step %ld/%ld loss %.*f lr %.1e %s tok/s", long(l.step),
+                               long(l.steps), l.loss < 10 ? 3 : 2, unsigned_nan(l.loss), l.lr,
+                               count_text(l.tokens_per_s).c_str());
   if (l.load) text += strprintf(" load %.2fx", *l.load);
   return text + strprintf(" eta %s #%08x", duration_text(l.seconds_left).c_str(), l.hash);
 }

@@ -117,7 +117,8 @@ std::vector<std::string> left_out(const PublishedStudy& study,
 std::string published_text(const PublishedStudy& study, const std::vector<ModelRow>& models,
                            std::optional<double> target_loss) {
   std::string text = "published " + study.name + ": " + study.title + "\n" + study.setting + "\n";
-  for (const PublishedTable& table : study.tables) text += table_text(study, table, models, target_loss);
+  for (const PublishedTable& table : study.tables)
+    text += table_text(study, table, models, target_loss);
   text += "\n";
   for (const std::string& note : study.notes) text += "note: " + note + "\n";
   for (const std::string& note : left_out(study, models)) text += "note: " + note + "\n";

@@ -139,7 +139,8 @@ std::string axis_number(double value, double step) {
   const double size = std::abs(value);
   if (size >= 1e5 || (size > 0 && size < 1e-3)) return strprintf("%.0e", value);
   const int digits = std::clamp(1 + int(std::ceil(-std::log10(std::max(step, 1e-9)))), 0, 4);
-  return strprintf("%.*f", size >= 100 ? 0 : digits, value);
+  // Halves are rounded up on every machine: the last bit of a position in the chart may differ.
+  return strprintf("%.*f", size >= 100 ? 0 : digits, value + 1e-6 * step);
 }
 
 std::vector<StyledLine> text_chart(const std::vector<ChartCurve>& curves, const ChartSize& size,

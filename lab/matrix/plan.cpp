@@ -79,9 +79,9 @@ std::vector<std::string> nearly_equal_runs(const MatrixPlan& plan) {
       const Cell& b = *plan.runs[j].cell;
       if (a.model != b.model || a.precision != b.precision || a.seed != b.seed) continue;
       const std::vector<std::string> differences = matrix_differences(a.config, b.config);
-      const bool only_contract = std::all_of(
-          differences.begin(), differences.end(),
-          [](const std::string& d) { return d.rfind("contract.", 0) == 0; });
+      const bool only_contract =
+          std::all_of(differences.begin(), differences.end(),
+                      [](const std::string& d) { return d.rfind("contract.", 0) == 0; });
       if (!only_contract || differences.empty()) continue;
       notes.push_back(a.name + " and " + b.name + " differ only in " + differences.front());
     }

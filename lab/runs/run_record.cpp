@@ -103,7 +103,7 @@ std::optional<EvalValue> RunRecord::val_at(int64_t step) const {
 
 std::optional<EvalValue> RunRecord::first_val_at_or_below(double loss_nats) const {
   for (const EvalValue& v : val_loss_nats) {
-    if (v.value <= loss_nats) return v;
+    if (v.step > 0 && v.value <= loss_nats) return v;
   }
   return std::nullopt;
 }

@@ -120,7 +120,8 @@ TEST_CASE("for a model without a common step, the report says how to get one") {
 }
 
 TEST_CASE("published figures are shown next to ours") {
-  const std::vector<RunRecord> runs = two_runs();
+  std::vector<RunRecord> runs = two_runs();
+  for (RunRecord& run : runs) run.config.model.vocab_size = 50304;  // that of the study, padded
   const Comparison c = compare(runs, {});
   const std::string text = published_text(published_study("0003"), c.models, 3.28);
   require_in(text, "moe-64                    5760  target          3.2769");
@@ -130,6 +131,14 @@ TEST_CASE("published figures are shown next to ours") {
   REQUIRE(json["tables"][0]["ours"]["dense"]["step_time"] == 500.0);
   REQUIRE(json["tables"][0]["ours"]["dense"]["val_loss"].get<double>() == Approx(3.15));
   REQUIRE(json["tables"][0]["ours"]["dense"]["core"].is_null());
+  REQUIRE(json["left_out"].empty());
+  for (RunRecord& run : runs) run.config.model.vocab_size = 4096, run.device = "cpu";
+  const Comparison other = compare(runs, {});
+  const auto empty = published_json(published_study("0003"), other.models, 3.28);
+  REQUIRE(empty["tables"][0]["ours"]["dense"]["val_loss"].is_null());
+  REQUIRE(empty["tables"][0]["ours"]["dense"]["step_time"].is_null());
+  require_in(published_text(published_study("0003"), other.models, 3.28),
+             "dense: left empty: losses of a vocabulary of 4096, the study's is 50257");
 }
 
 }  // namespace assay

@@ -280,7 +280,7 @@ std::string joined(const std::vector<StyledLine>& lines) {
 ChartCurve falling(int64_t steps) {
   ChartCurve curve;
   for (int64_t step = 1; step <= steps; ++step) {
-    curve.points.push_back({.step = step, .value = 20.0 - 18.0 * double(step) / double(steps)});
+    curve.points.push_back({.step = step, .value = 10.0 - 9.0 * double(step) / double(steps)});
   }
   return curve;
 }
@@ -288,11 +288,11 @@ ChartCurve falling(int64_t steps) {
 TEST_CASE("live: a chart has its size, and a curve that falls from the left to the right") {
   const auto lines = text_chart({falling(12)}, {.columns = 30, .rows = 8}, ChartDots::kLetters);
   REQUIRE(joined(lines) ==
-          "  18.5 +***\n"
+          "   9.3 +***\n"
           "       |   ****\n"
-          "  11.9 +       ****\n"
+          "   6.0 +       ****\n"
           "       |           ****\n"
-          "   5.3 +               ****\n"
+          "   2.7 +               ****\n"
           "       |                   ***\n"
           "       +----------------------\n"
           "        1              step 12\n");

@@ -71,6 +71,8 @@ RunRecord record(const std::string& folder) {
   run.config.model.moe = MoeConfig();
   run.config.model.moe->experts = kExperts;
   run.config.model.moe->top_k = kTopK;
+  run.config.model.moe->router.bias_rate = 0;
+  run.config.model.moe->router.aux = RouterAux::kNone;
   run.config.run.steps = kSteps;
   run.config.telemetry.window = kWindow;
   run.end = "steps";
@@ -106,6 +108,7 @@ Config balanced_by_bias(double rate) {
   Config config;
   config.model.moe = MoeConfig();
   config.model.moe->router.bias_rate = rate;
+  config.model.moe->router.aux = RouterAux::kNone;
   return config;
 }
 

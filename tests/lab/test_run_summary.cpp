@@ -50,7 +50,8 @@ TEST_CASE("a win by collapsed routers is marked") {
   run.health->saturated = {3, 5};
   REQUIRE(is_pathological_win(run));
   REQUIRE(joined(summary_lines(run)).find("pathological win") != std::string::npos);
-  REQUIRE(joined(summary_lines(run)).find("routers: collapsed: K*max_load 0.70 (layer 3)") != std::string::npos);
+  REQUIRE(joined(summary_lines(run)).find("routers: collapsed: K*max_load 0.70 (layer 3)") !=
+          std::string::npos);
   REQUIRE(summary_json(run)["pathological_win"] == true);
   run.end = "steps";  // then it is not a win
   REQUIRE(!is_pathological_win(run));

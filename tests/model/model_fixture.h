@@ -20,12 +20,13 @@ inline MoeConfig six_experts() {
           .shared = 1,
           .expert_ffn = 40,
           .first_dense_layers = 1,
-          .router = {}};
+          .router = {.bias_rate = 0, .aux = RouterAux::kNone, .aux_alpha = 0}};
 }
 
 // A dense model: 64 wide, two blocks.
 inline Config small_config(int64_t vocab_size) {
   Config c;
+  c.model.head_init = 1;  // logits of the size that they have later
   c.model.hidden = 64;
   c.model.layers = 2;
   c.model.heads = 2;
@@ -141,6 +142,7 @@ struct ModelFixture {
 // A model small enough for the scalar reference: dense, two layers.
 inline Config small_config() {
   Config c;
+  c.model.head_init = 1;
   c.model.hidden = 32;
   c.model.layers = 2;
   c.model.heads = 1;

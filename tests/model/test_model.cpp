@@ -28,14 +28,18 @@ std::vector<std::byte> after_steps(const Config& c, Recipe recipe, int threads, 
 
 }  // namespace
 
-TEST_CASE("the initial loss of an untied model is about ln V + 1/2") {
+// Logits of standard deviation s add s^2 / 2 to the loss of a uniform guess.
+TEST_CASE("the initial loss of an untied model is ln V, plus what its head adds") {
   for (const bool moe : {false, true}) {
-    Config c = medium_config(moe);
-    c.model.vocab_size = 4096;
-    ModelFixture f(c, Recipe::kFp32, 4, 64);
-    f.gradients();
-    const double loss = f.model->loss_sum() / (4.0 * 64.0);
-    REQUIRE(std::abs(loss - (std::log(4096.0) + 0.5)) < 0.2);
+    for (const double spread : {0.1, 1.0}) {
+      Config c = medium_config(moe);
+      c.model.vocab_size = 4096;
+      c.model.head_init = spread;
+      ModelFixture f(c, Recipe::kFp32, 4, 64);
+      f.gradients();
+      const double loss = f.model->loss_sum() / (4.0 * 64.0);
+      REQUIRE(std::abs(loss - (std::log(4096.0) + spread * spread / 2)) < 0.2 * spread);
+    }
   }
 }
 

@@ -70,7 +70,7 @@ TEST_CASE("standard deviations of the two inits") {
   auto p = by_name(c);
   const double depth2 = 0.02 / std::sqrt(6.0);  // block 2
   REQUIRE(p.at("embed.weight").std == 0.02);
-  REQUIRE(p.at("head.weight").std == 0.125);
+  REQUIRE(p.at("head.weight").std == 0.1 * 0.125);
   REQUIRE(p.at("blocks.2.attn.qkv").std == 0.02);
   REQUIRE(p.at("blocks.2.attn.out").std == Approx(depth2));
   REQUIRE(p.at("blocks.0.ffn.down").std == Approx(0.02 / std::sqrt(2.0)));

@@ -63,7 +63,7 @@ def check_planted_text():
     hashes = ["c/corpus_train_000001.bin has SHA-256 ", "c/manifest.json says "]
     refused([*TRAIN, "corr"], hashes, "restore it or prepare the corpus again")
     check(not (WORK / "corr").exists(), "a refused run leaves no folder")
-    refused([*TRAIN, "half-way"], hashes, "assay data verify c")
+    refused([*TRAIN, "half-way"], hashes, "assay data verify")
     done = run("receipt", "verify", "half-way")
     check(done.returncode == 2 and "drift: input data corpus_train_000001.bin" in done.stderr, done.stderr)
     MANIFEST.rename(WORK / "kept.json")

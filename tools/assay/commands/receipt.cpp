@@ -75,17 +75,19 @@ Json verification_json(const Verification& v) {
   return json;
 }
 
-// The checks with those together that found the same thing wrong: a damaged telemetry.db fails all
-// claims that read it, with one sentence.
+// The checks, those together that found the same thing wrong if they are many: a damaged
+// telemetry.db fails all claims that read it, with one sentence.
 std::vector<Check> without_repetition(const std::vector<Check>& checks) {
+  constexpr int64_t kMany = 4;
   std::vector<Check> shown;
   std::vector<int64_t> more;  // checks that are told by that of `shown`
   for (const Check& check : checks) {
-    const auto same = std::find_if(shown.begin(), shown.end(), [&](const Check& before) {
-      return check.finding != Finding::kSame && before.finding == check.finding &&
-             before.detail == check.detail && before.run == check.run;
-    });
-    if (same != shown.end()) {
+    const auto equal = [&](const Check& other) {
+      return check.finding != Finding::kSame && other.finding == check.finding &&
+             other.detail == check.detail && other.run == check.run;
+    };
+    const auto same = std::find_if(shown.begin(), shown.end(), equal);
+    if (same != shown.end() && std::count_if(checks.begin(), checks.end(), equal) >= kMany) {
       ++more[size_t(same - shown.begin())];
     } else {
       shown.push_back(check);
