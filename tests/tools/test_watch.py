@@ -212,7 +212,8 @@ def screen(command, size=(24, 80), until="", environment=None, signals=()):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
     written, pending, seen, end = b"", list(signals), 0, time.monotonic() + 60
     while time.monotonic() < end:
-        if pending and until.encode() in written and b"\033[J" in written[seen:]:  # a whole frame since the last one
+        whole = [f for f in written[seen:].split(b"\033[H")[1:] if b"\033[J" in f and until.encode() in f]
+        if pending and whole:  # a frame that began after the last signal
             what, seen = pending.pop(0), len(written)
             if isinstance(what, tuple):  # a new size
                 fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *what, 0, 0))
