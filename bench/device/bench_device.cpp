@@ -246,7 +246,7 @@ int main(int argc, char** argv) {
       program,
       "Time of the large cases of some ops on a GPU, with the share of its measured limit: "
       "the larger of bytes / copy and flops / matmul, over the median. A case with a wrong "
-      "result is not timed and counts as failed. Needs a GPU.\nOps: " +
+      "result is not timed and counts as failed. Needs a GPU. Ops: " +
           (ops.empty() ? "all" : ops));
   options.add("--op", "NAMES", ops,
               "ops or families, separated by spaces" +
