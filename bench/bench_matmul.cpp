@@ -145,8 +145,8 @@ int main(int argc, char** argv) {
   assay::Options o;
   assay::BenchOptions options(
       "bench_matmul",
-      "GFLOP/s of the large cases of the linear layers on the CPU, with the share of this\n"
-      "machine's matmul limit and, where oneDNN is installed, the ratio to its time (above\n"
+      "GFLOP/s of the large cases of the linear layers on the CPU, with the share of this "
+      "machine's matmul limit and, where oneDNN is installed, the ratio to its time (above "
       "1: ours is faster). A case with a wrong result is not timed. Needs no GPU.");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
   options.add("--threads", o.threads, "CPU threads (default: all cores)");

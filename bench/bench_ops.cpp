@@ -1,13 +1,14 @@
-// bench_ops: the time of the large cases (--all: of every case) in the ops' case lists
-// (tests/ops/<op>_cases.cpp) on the CPU, and the share of this machine's measured limits for the
-// bytes and flops of the op's cost function. bench_device does the same on a GPU. Every buffer is
-// restored between runs, outside the timed region; op_check compares the results.
+// bench_ops: the time of the largest case of each op and type (--all: of every case) in the ops'
+// case lists (tests/ops/<op>_cases.cpp) on the CPU, and the share of this machine's measured limits
+// for the bytes and flops of the op's cost function. bench_device does the same on a GPU. Every
+// buffer is restored between runs, outside the timed region; op_check compares the results.
 #include <omp.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <map>
 
 #include "base/standard_output.h"
 #include "bench/options.h"
@@ -18,11 +19,8 @@
 namespace assay {
 namespace {
 
-// A large case of a CPU moves or computes at least this much. (CaseSize::kLarge has the sizes of
-// training on a GPU: seconds per run here.)
-constexpr double kLargeBytes = 4e6, kLargeFlops = 1e8;
 // Runs of a case: until this time, but some; and none after that many.
-constexpr double kSecondsPerCase = 0.1;
+constexpr double kSecondsPerCase = 0.05;
 constexpr int kFewestRuns = 3, kMostRuns = 200;
 
 struct Options {
@@ -68,8 +66,54 @@ Timing measure(const std::function<void()>& before, const std::function<void()>&
   return {us[us.size() / 2], us[0], int(us.size())};
 }
 
-bool is_large(const Cost& cost) {
-  return cost.bytes >= kLargeBytes || cost.flops >= kLargeFlops;
+// "bf16", "float", or "" where the name of the case has no type.
+std::string type_of(const OpCase& c) {
+  for (const char* const type : {dtype_name<bf16>(), dtype_name<float>()}) {
+    if (c.name.find(type) != std::string::npos) return type;
+  }
+  return "";
+}
+
+// How large a case is: a time on a machine that computes ten operations while it moves one byte.
+// Not this machine's: every machine times the same cases.
+double size_of(const Cost& cost) {
+  return std::max(cost.bytes, cost.flops / 10);
+}
+
+// The cases to time. CaseSize::kLarge is for GPUs: seconds per run here.
+std::vector<OpCase> chosen_cases(const Options& options) {
+  struct Largest {
+    double size = 0;
+    size_t index = 0;
+  };
+  std::vector<OpCase> cases, chosen;
+  std::map<std::string, Largest> largest;  // by op and type
+  for (OpCase& c : all_op_cases()) {
+    if (!selected(c, options.op, options.filter) || c.size == CaseSize::kLarge ||
+        c.body == OpBody::kGpu)
+      continue;
+    if (!options.all) {
+      // A statistical test, not a size of a model.
+      if (c.name.find("unbiased") != std::string::npos) continue;
+      if (c.name.find("relative error") != std::string::npos) continue;
+      Largest& found = largest[c.op + " " + type_of(c)];
+      const double size = size_of(c.make().cost);
+      if (size > found.size) found = {size, cases.size()};
+    }
+    cases.push_back(std::move(c));
+  }
+  if (options.all) return cases;
+  std::vector<size_t> indices;
+  for (const auto& [name, found] : largest) {
+    const std::string& op = cases[found.index].op;
+    // Beside cases with a type, one without tests something special (infinities).
+    const bool special =
+        name == op + " " && (largest.contains(op + " bf16") || largest.contains(op + " float"));
+    if (found.size > 0 && !special) indices.push_back(found.index);
+  }
+  std::sort(indices.begin(), indices.end());
+  for (const size_t index : indices) chosen.push_back(std::move(cases[index]));
+  return chosen;
 }
 
 Limits measured_limits(Exec on) {
@@ -79,8 +123,8 @@ Limits measured_limits(Exec on) {
 }
 
 Share share_of(const Limits& limits, const OpCase& c, const Cost& cost, double p50_us) {
-  const bool bf16_case = c.name.find(dtype_name<bf16>()) != std::string::npos;
-  const double products = bf16_case ? limits.bf16_products : limits.float_products;
+  const bool in_bf16 = type_of(c) == dtype_name<bf16>();
+  const double products = in_bf16 ? limits.bf16_products : limits.float_products;
   const double copy_us = 1e6 * cost.bytes / limits.copy, matmul_us = 1e6 * cost.flops / products;
   return {std::max(copy_us, matmul_us) / p50_us, matmul_us > copy_us ? "matmul" : "copy"};
 }
@@ -119,36 +163,32 @@ void print_case(const Options& options, const OpCase& c, const Cost& cost, const
 }
 
 int no_case(const Options& options) {
-  const std::string large = options.all ? "" : " large";
-  std::fprintf(stderr, "error: no%s case of the CPU matches%s%s%s%s\n", large.c_str(),
+  std::fprintf(stderr, "error: no case of the CPU matches%s%s%s%s\n",
                options.op.empty() ? "" : " --op ", options.op.c_str(),
                options.filter.empty() ? "" : " --filter ", options.filter.c_str());
-  std::fprintf(stderr, "hint: %s\n",
-               options.all ? "ops/ops.cmake lists the ops; without --op and --filter all run"
-                           : "--all times the small cases too");
+  std::fprintf(stderr, "hint: `bench_ops --all` prints every case; ops/ops.cmake lists the ops\n");
   return 1;
 }
 
 int run(const Options& options) {
+  const std::vector<OpCase> cases = chosen_cases(options);
+  if (cases.empty()) return no_case(options);
   CaseWorkspace workspace;
   const Exec on{.threads = options.threads, .workspace = workspace.view()};
   const Limits limits = measured_limits(on);
   print_header(options, limits);
-  int done = 0;
-  for (const OpCase& c : all_op_cases()) {
-    if (!selected(c, options.op, options.filter) || c.size == CaseSize::kLarge ||
-        c.body == OpBody::kGpu)
-      continue;
+  const char* separator = "";
+  for (const OpCase& c : cases) {
     const OpInstance instance = c.make();
     if (instance.cost.bytes == 0) continue;  // the proof of a reference, or no rows
-    if (!options.all && !is_large(instance.cost)) continue;
     const Timing t =
         measure([&] { instance.bench->restore(); }, [&] { instance.run(on); }, options.iters);
     print_case(options, c, instance.cost, t, share_of(limits, c, instance.cost, t.p50_us),
-               done++ == 0 ? "" : ",");
+               separator);
+    separator = ",";
   }
   if (options.json) std::printf("\n]}\n");
-  return done == 0 ? no_case(options) : 0;
+  return 0;
 }
 
 }  // namespace
@@ -159,14 +199,14 @@ int main(int argc, char** argv) {
   assay::Options o;
   assay::BenchOptions options(
       "bench_ops",
-      "Time of each op's large cases on the CPU, with the share of this machine's\n"
-      "measured limit: the larger of bytes / copy and flops / matmul, over the median.\n"
-      "More than 100% means that the buffers stay in the caches. Needs no GPU.");
-  options.add("--op", "TEXT", o.op, "one op or family: rmsnorm, linear_forward, ...");
+      "Time of each op on the CPU, at the largest size of its case list for each type, with the "
+      "share of this machine's measured limit: the larger of bytes / copy and flops / matmul, "
+      "over the median. More than 100% means that the buffers stay in the caches. Needs no GPU.");
+  options.add("--op", "TEXT", o.op, "one op or family: rmsnorm, linear_forward");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
-  options.add("--all", o.all, "every case: with the small ones of the tests");
+  options.add("--all", o.all, "every case of the lists");
   options.add("--threads", o.threads, "CPU threads (default: all cores)");
-  options.add("--iters", o.iters, "timed runs per case (default: as many as fit into 0.1 s)");
+  options.add("--iters", o.iters, "timed runs per case (default: as many as fit into 0.05 s)");
   options.add("--json", o.json, "print one JSON object on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;
   try {

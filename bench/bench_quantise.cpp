@@ -184,8 +184,8 @@ int main(int argc, char** argv) {
   assay::Options o;
   assay::BenchOptions options(
       "bench_quantise",
-      "Time of the quantisers' large cases on the CPU, with the share of this machine's\n"
-      "copy bandwidth, and the relative RMS error of each recipe's format on N(0, 1). A\n"
+      "Time of the quantisers' large cases on the CPU, with the share of this machine's "
+      "copy bandwidth, and the relative RMS error of each recipe's format on N(0, 1). A "
       "case with a wrong result is not timed. Needs no GPU.");
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
   options.add("--threads", o.threads, "CPU threads (default: all cores)");

@@ -325,7 +325,7 @@ int main(int argc, char** argv) {
   assay::Options o;
   assay::BenchOptions options(
       "bench_step",
-      "Tokens per second of a whole optimizer step on random tokens, with the share of the\n"
+      "Tokens per second of a whole optimizer step on random tokens, with the share of the "
       "measured matmul limit. Needs a GPU only for --device cuda.");
   options.add("--config", "FILE", o.config,
               "a configuration: its model, precision, sequence and micro_batch");

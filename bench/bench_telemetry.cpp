@@ -321,7 +321,7 @@ int main(int argc, char** argv) {
   assay::Options o;
   assay::BenchOptions options(
       "bench_telemetry",
-      "What telemetry of routers costs on the CPU: time per step, part by part, and the\n"
+      "What telemetry of routers costs on the CPU: time per step, part by part, and the "
       "size of telemetry.db with synthetic loads. Needs no GPU.");
   options.add("--recipe", "{auto,bf16,fp32}", o.recipe, "number format (default: auto)");
   options.add("--steps", o.steps, "timed pairs of steps (default: 40)");

@@ -113,8 +113,8 @@ int main(int argc, char** argv) {
   assay::Options o;
   assay::BenchOptions options(
       "bench_tokenizer",
-      "MB/s of the tokenizer on one core: pre-split, encoding, decoding, and the time to\n"
-      "train a vocabulary of 8192. A text that does not decode to itself is not timed.\n"
+      "MB/s of the tokenizer on one core: pre-split, encoding, decoding, and the time to "
+      "train a vocabulary of 8192. A text that does not decode to itself is not timed. "
       "Needs no GPU.");
   options.add("--text", "FILE", o.text, "a text file (default: generated stories)");
   options.add("--tokenizer", "FILE", o.tokenizer, "tokenizer.json (default: the one just trained)");

@@ -15,20 +15,17 @@ namespace {
 
 constexpr size_t kHelpColumn = 28, kColumns = 80;
 
-// A row of the help: the option, and its text wrapped to the right of it.
-std::string row(const std::string& left, const std::string& text) {
-  std::string out = "  " + left;
-  if (out.size() + 1 > kHelpColumn) out += "\n";
-  size_t column = out.back() == '\n' ? 0 : out.size();
-  out += std::string(kHelpColumn - column, ' ');
-  column = kHelpColumn;
+// Appends the words of `text` from `column` on; lines after the first are indented.
+std::string wrapped(const std::string& text, size_t column, size_t indent) {
+  std::string out;
+  const size_t begin = column;
   std::istringstream words(text);
   for (std::string word; words >> word;) {
-    if (column > kHelpColumn && column + 1 + word.size() > kColumns) {
-      out += "\n" + std::string(kHelpColumn, ' ');
-      column = kHelpColumn;
-    }
-    if (column > kHelpColumn) {
+    const bool first = column == begin && out.empty();
+    if (!first && column + 1 + word.size() > kColumns) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (!first) {
       out += ' ';
       ++column;
     }
@@ -36,6 +33,17 @@ std::string row(const std::string& left, const std::string& text) {
     column += word.size();
   }
   return out + "\n";
+}
+
+// A row of the help: the option, and its text to the right of it.
+std::string row(const std::string& left, const std::string& text) {
+  std::string out = "  " + left;
+  if (out.size() + 1 > kHelpColumn) {
+    out += "\n" + std::string(kHelpColumn, ' ');
+  } else {
+    out.resize(kHelpColumn, ' ');
+  }
+  return out + wrapped(text, kHelpColumn, kHelpColumn);
 }
 
 std::vector<std::string> choices_of(const std::string& what) {
@@ -159,7 +167,7 @@ std::optional<int> BenchOptions::parse(int argc, char** argv) {
 }
 
 std::string BenchOptions::help() const {
-  std::string out = about_ + "\nUsage: " + program_ + " [OPTIONS]\n";
+  std::string out = wrapped(about_, 0, 0) + "Usage: " + program_ + " [OPTIONS]\n";
   for (size_t s = 0; s < sections_.size(); ++s) {
     out += "\n" + sections_[s] + ":\n";
     if (s == 0) out += row("-h,--help", "print this help and exit");

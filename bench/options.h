@@ -1,7 +1,7 @@
 // Options and help of the bench programs, in the style of `assay COMMAND --help`. Standard library
 // only: the benches of the kernels are built without CLI11 too.
 //
-//   BenchOptions options("bench_ops", "Time of each op.\nNeeds no GPU.");
+//   BenchOptions options("bench_ops", "Time of each op. Needs no GPU.");
 //   options.add("--op", "TEXT", op, "only this op");
 //   if (const auto status = options.parse(argc, argv)) return *status;
 #pragma once
@@ -16,7 +16,7 @@ namespace assay {
 
 class BenchOptions {
  public:
-  // The first line of `about` says what is measured, the last what the program needs.
+  // `about` says what is measured, and at its end whether that needs a GPU.
   BenchOptions(std::string program, std::string about)
       : program_(std::move(program)), about_(std::move(about)) {}
 

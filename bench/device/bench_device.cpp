@@ -244,9 +244,9 @@ int main(int argc, char** argv) {
   const std::string program = ASSAY_BENCH_NAME;
   assay::BenchOptions options(
       program,
-      "Time of the large cases of some ops on a GPU, with the share of its measured limit:\n"
-      "the larger of bytes / copy and flops / matmul, over the median. A case with a wrong\n"
-      "result is not timed and counts as failed. Needs a GPU.\nOps: " +
+      "Time of the large cases of some ops on a GPU, with the share of its measured limit: "
+      "the larger of bytes / copy and flops / matmul, over the median. A case with a wrong "
+      "result is not timed and counts as failed. Needs a GPU. Ops: " +
           (ops.empty() ? "all" : ops));
   options.add("--op", "NAMES", ops,
               "ops or families, separated by spaces" +

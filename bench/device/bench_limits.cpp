@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   bool json = false;
   BenchOptions options(
       "bench_limits",
-      "The measured limits of a GPU, which the other benches divide by: a copy of 1 GiB,\n"
+      "The measured limits of a GPU, which the other benches divide by: a copy of 1 GiB, "
       "and a bf16 product of 8192 x 8192 x 8192 by cuBLASLt. Needs a GPU.");
   options.add("--json", json, "print one JSON object on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;
