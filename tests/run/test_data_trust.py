@@ -81,6 +81,7 @@ def check_planted_text():
 
 def check_cache():
     time.sleep(2.1)  # files that changed a moment ago are not cached
+    CACHE.unlink(missing_ok=True)
     works(*TRAIN, "first", "--stop-after", "1", codes=STOPPED)
     check(all(i["hashed"] == "computed" for i in data_inputs("first")), data_inputs("first"))
     check(len(CACHE.read_text().split("\n")) >= 3 and CACHE.stat().st_mode & 0o777 == 0o600, CACHE.read_text())
@@ -104,7 +105,7 @@ def check_cache():
 def check_change_while_reading():
     """The steps before the change are saved, and the run resumes from them."""
     good = SHARD.read_bytes()
-    long = [*TRAIN, "long", "--steps", "100000", "--set", "run.checkpoint_every=0", "--set", "eval.every=0"]
+    long = [*TRAIN, "long", "--steps", "100000", "--set", "run.checkpoint_every=0", "--set", "eval.every=1000000"]
     training = subprocess.Popen([str(ASSAY), *long], cwd=WORK, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     log = WORK / "long" / "log.txt"
     while training.poll() is None and not (log.exists() and "step 20/" in log.read_text()):
