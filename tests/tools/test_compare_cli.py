@@ -194,7 +194,7 @@ def anchor(runs):
                         "INSERT INTO eval(step, task, metric, value, n) VALUES(128, 'val', 'loss_nats', 6.5, 1)",
                         "INSERT INTO eval(step, task, metric, value, n) VALUES(9536, 'val', 'loss_nats', 3.480672, 1)"])
     gaps = compare_json(long, "--anchor", ANCHOR)["anchor"]["models"]["long"]
-    expect([g["step"] for g in gaps["gaps"]] == [9536, 128] and gaps["not_comparable"] is None, f"gaps: {gaps}")
+    expect([g["step"] for g in gaps["gaps"]] == [9536, 128, 0] and gaps["not_comparable"] is None, f"gaps: {gaps}")
     expect(abs(gaps["gaps"][0]["gap_nats"]["mean"] - 0.204713) < 1e-9, f"gap: {gaps['gaps'][0]}")
     text = compare(long, "--anchor", ANCHOR).stdout
     expect_in(text, "+0.204713", "! untied", "= adamw", "! 1e-05")
