@@ -70,7 +70,8 @@ void require_same_routing(const ModelFixture& a, const ModelFixture& b) {
     REQUIRE(std::abs(left[l].gate_entropy_nats - right[l].gate_entropy_nats) <=
             tol::two_backends<T>(right[l].gate_entropy_nats));
     for (int64_t e = 0; e < left[l].counts.dim[0]; ++e) {
-      REQUIRE(left[l].counts[e] == right[l].counts[e]);
+      // A token whose last choice is a tie up to rounding may go to another expert.
+      REQUIRE(std::abs(left[l].counts[e] - right[l].counts[e]) <= 1);
       REQUIRE(left[l].bias[e] == right[l].bias[e]);
     }
   }

@@ -153,7 +153,7 @@ SHARDS = [
     ("one short document", "one/*.bin", "shorter than a batch", "batch_tokens"),
     ("id outside the vocabulary", "large_id.bin", "token 500 has id 320, the vocabulary has 320", "model.vocab_size"),
     ("text", "text.txt", "(it looks like text)", "text becomes shards"),
-    ("JSON", "list.jsonl", "list.jsonl is not a shard: 25 bytes, but the header alone has 1024 (it looks like JSON)",
+    ("JSON", "list.jsonl", "list.jsonl is not a shard: 22 bytes, but the header alone has 1024 (it looks like JSON)",
      "text becomes shards"),
 ]
 

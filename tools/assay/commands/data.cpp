@@ -180,7 +180,8 @@ void add_prepare(Commands& commands, CLI::App* data) {
   sub->add_option("--shard-tokens", a->shard_tokens, "tokens in a full shard (default: 100000000)");
   sub->add_option("--shuffle", a->shuffle,
                   "write the documents in an order drawn from this seed, e.g. 1; needs 4 bytes per "
-                  "token of free space beside the shards (default: in the order of the files)");
+                  "token of free space beside the shards (default: in the order of the files)")
+      ->check(zero_or_more());
   sub->add_flag("--drop-duplicates", a->drop_duplicates, "keep only the first of equal documents");
   sub->add_flag("--overwrite", a->overwrite, "replace an existing corpus in the folder");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
