@@ -33,6 +33,7 @@ Config step_config(const char* kind) {
   }
   c.model.moe = six_experts();
   if (std::string(kind) == "softmax") {
+    c.model.vocab_size = 251;  // with 250 tokens a choice is a tie up to rounding on some CPUs
     c.model.moe->first_dense_layers = 0;
     c.model.moe->router.score = RouterScore::kSoftmax;
   }
@@ -70,8 +71,7 @@ void require_same_routing(const ModelFixture& a, const ModelFixture& b) {
     REQUIRE(std::abs(left[l].gate_entropy_nats - right[l].gate_entropy_nats) <=
             tol::two_backends<T>(right[l].gate_entropy_nats));
     for (int64_t e = 0; e < left[l].counts.dim[0]; ++e) {
-      // A token whose last choice is a tie up to rounding may go to another expert.
-      REQUIRE(std::abs(left[l].counts[e] - right[l].counts[e]) <= 1);
+      REQUIRE(left[l].counts[e] == right[l].counts[e]);
       REQUIRE(left[l].bias[e] == right[l].bias[e]);
     }
   }

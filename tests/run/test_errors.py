@@ -258,7 +258,6 @@ COMMANDS = [
     (["import", "folder", "-o", "done"], "done holds files already", "another --out"),
     (["import", "folder", "-o", ""], "name of the run is empty", "--out"),
     (["import", "folder", "-o", "text.txt"], "text.txt is a file", "another --out"),
-    (["sample", "done"], "no prompt", "--prompts FILE"),
     (["eval", "done", "--tasks", "core"], "CORE needs its bundle", "--bundle"),
     (["eval"], "RUN is missing", "--help"),
     (["eval", "done", "--tasks", "core", "--part", "3/2"], "'3/2' is not a part I/N", "2/4"),
