@@ -61,7 +61,7 @@ class Workplace:
 
 
 def assay(*arguments, **options):
-    return subprocess.run([str(ASSAY), *map(str, arguments)], capture_output=True, text=True,
+    return subprocess.run([str(ASSAY), *map(str, arguments)], capture_output=True, text=True, errors="replace",
                           cwd=options.pop("cwd", ROOT), **options)
 
 
