@@ -64,7 +64,7 @@ def check_alone():
                                     "--json"))["texts"] for run in (w.run("run"), back)]
         check(sampled[0] == sampled[1], sampled)
         for command, taught in (("export", "softmax router"), ("import", "--config models/presets/")):
-            check(taught in " ".join(works(command, "--help").split()), command)
+            check(taught in " ".join(works(command, "--help").replace("\\\n", " ").split()), command)
 
 
 SOFTMAX = ["--set", "model.moe.router.score=softmax", "--set", "model.moe.shared=0",
