@@ -167,6 +167,7 @@ void read_mixtral(const JsonFields& fields, ModelConfig& m) {
   moe.top_k = fields.count("num_experts_per_tok");
   moe.expert_ffn = fields.count("intermediate_size");
   moe.router.score = RouterScore::kSoftmax;
+  moe.router.bias_rate = 0;  // the class has no selection bias
   m.ffn = moe.expert_ffn;  // used by no block
 }
 

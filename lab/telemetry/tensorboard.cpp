@@ -178,10 +178,13 @@ std::string write_events(const TelemetryTables& tables, const std::string& folde
                                      std::max(0.0, start), kEventFileEnd);
   EventFile file(path, start);
   std::vector<TaggedScalar> scalars;
+  double wall = start;
   for (const auto& [step, values] : by_step) {
     scalars.clear();
     for (const Scalar& s : values) scalars.push_back({.tag = s.tag, .value = s.value});
-    file.add(clock.at(step), step, scalars);
+    // Events are recorded to the second, so the next one may lie before the steps that led to it.
+    wall = std::max(wall, clock.at(step));
+    file.add(wall, step, scalars);
   }
   file.commit();
   return path;

@@ -24,7 +24,7 @@ inline constexpr const char* kEventFileEnd = ".assay";
 
 // Writes the event file into the folder, complete or not at all, and returns its path. Wall times
 // are those of the recorded events (checkpoint, resume, end); between them they follow the seconds
-// of training. UserError if nothing was logged.
+// of training, and they never go back. UserError if nothing was logged.
 std::string write_events(const TelemetryTables& tables, const std::string& folder);
 
 }  // namespace assay

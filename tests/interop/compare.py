@@ -56,7 +56,7 @@ OURS = [
     ("dense", "{}"),
     ("dense, tied, three gains", "{tie_embeddings: true, attention_gain: depth, embed_gain: 1.3, logit_gain: 0.7}"),
     ("dense, qk_norm", "{qk_norm: true, kv_heads: 2}"),
-    ("softmax", "{moe: {experts: 8, top_k: 2, expert_ffn: 48, router: {score: softmax, gate_scale: 1.5, aux: switch,"
+    ("softmax", "{moe: {experts: 8, top_k: 2, expert_ffn: 48, router: {score: softmax, bias_rate: 0, gate_scale: 1.5, aux: switch,"
      " aux_alpha: 0.01}}}"),
     ("sigmoid, bias, shared", "{qk_norm: true, moe: {experts: 8, top_k: 3, shared: 2, expert_ffn: 32,"
      " first_dense_layers: 1, router: {score: sigmoid, route_scale: 1.2, gate_scale: 1.7, bias_rate: 0.01}}}"),

@@ -18,6 +18,7 @@ Config mixture(const std::string& score) {
                           .top_k = 2,
                           .expert_ffn = 16,
                           .router = {.score = *choice_named<RouterScore>(score)}};
+  if (score == "softmax") c.model.moe->router.bias_rate = 0;  // Mixtral has no such bias
   return c;
 }
 

@@ -28,7 +28,9 @@ std::vector<Case> with_gains() {
   softmax.model.moe = MoeConfig{.experts = 4,
                                 .top_k = 2,
                                 .expert_ffn = 16,
-                                .router = {.score = RouterScore::kSoftmax, .gate_scale = 1.9}};
+                                .router = {.score = RouterScore::kSoftmax,
+                                           .gate_scale = 1.9,
+                                           .bias_rate = 0}};
   Config sigmoid = dense;
   sigmoid.model.qk_norm = true;
   sigmoid.model.moe = MoeConfig{.experts = 5,
