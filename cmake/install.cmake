@@ -36,8 +36,9 @@ install(CODE "
 function(assay_install_printed arguments folder name)
   set(made ${CMAKE_BINARY_DIR}/printed/${name})
   install(CODE "file(MAKE_DIRECTORY \"${CMAKE_BINARY_DIR}/printed\")
-    execute_process(COMMAND \"$<TARGET_FILE:assay>\" ${arguments} OUTPUT_FILE \"${made}\" COMMAND_ERROR_IS_FATAL ANY)")
-  install(FILES ${made} DESTINATION ${folder})
+    execute_process(COMMAND \"$<TARGET_FILE:assay>\" ${arguments} OUTPUT_FILE \"${made}\" COMMAND_ERROR_IS_FATAL ANY)"
+    COMPONENT program)
+  install(FILES ${made} DESTINATION ${folder} COMPONENT program)
 endfunction()
 assay_install_printed("man" ${CMAKE_INSTALL_MANDIR}/man1 assay.1)
 assay_install_printed("completion bash" ${CMAKE_INSTALL_DATADIR}/bash-completion/completions assay)

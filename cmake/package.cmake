@@ -1,6 +1,7 @@
 # A Debian package of the program:  cmake --build build-portable --target assay
 #                                   (cd build-portable && cpack -G DEB)
-# It holds the install component `program`: bin/assay, the presets, the licence. dpkg-shlibdeps finds
+# It holds the install component `program`: bin/assay, its man page and completion scripts, the presets,
+# the licence. dpkg-shlibdeps finds
 # what the program is linked with, so the package fits the release of Debian that built it. Without
 # -DASSAY_NATIVE=OFF (preset portable) it needs a CPU with the instructions of the building one.
 set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};${PROJECT_NAME};program;/")

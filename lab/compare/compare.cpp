@@ -137,15 +137,15 @@ ModelRow model_row(const SeedGroup& group, const CompareOptions& options,
   return row;
 }
 
-// The target loss common to all runs; nullopt, and a mark if their targets differ.
+// The target loss common to all runs; nullopt, and a note if their targets differ.
 std::optional<double> common_target(std::span<const RunRecord> runs, const CompareOptions& options,
-                                    std::vector<std::string>& marks) {
+                                    std::vector<std::string>& notes) {
   if (options.target_loss) return options.target_loss;
   std::set<double> targets;
   for (const RunRecord& run : runs) targets.insert(run.config.run.target_loss);
   if (targets.size() == 1 && *targets.begin() > 0) return *targets.begin();
   if (targets.size() > 1)
-    marks.push_back(
+    notes.push_back(
         strprintf("run.target_loss is %g in some runs and %g in others; --target LOSS "
                   "sets one for all",
                   *targets.begin(), *targets.rbegin()));
@@ -154,12 +154,12 @@ std::optional<double> common_target(std::span<const RunRecord> runs, const Compa
 
 // Marks the comparison if the quantity of --contract is not equal in all runs.
 void check_held(std::span<const RunRecord> runs, const std::string& kind,
-                std::vector<std::string>& marks) {
+                std::vector<std::string>& notes) {
   const RunRecord *least = nullptr, *most = nullptr;
   for (const RunRecord& run : runs) {
     const HeldFixed held = held_fixed(*choice_named<ContractKind>(kind), run);
     if (!held.value) {
-      marks.push_back(strprintf("--contract %s: %s of %s were not logged", kind.c_str(), held.what,
+      notes.push_back(strprintf("--contract %s: %s of %s were not logged", kind.c_str(), held.what,
                                 run.name.c_str()));
       return;
     }
@@ -171,7 +171,7 @@ void check_held(std::span<const RunRecord> runs, const std::string& kind,
   const HeldFixed low = held_fixed(*choice_named<ContractKind>(kind), *least),
                   high = held_fixed(*choice_named<ContractKind>(kind), *most);
   if (*high.value <= (1 + kHeldWithin) * *low.value) return;
-  marks.push_back(strprintf("--contract %s is not kept: %s: %.6g in %s, %.6g in %s", kind.c_str(),
+  notes.push_back(strprintf("--contract %s is not kept: %s: %.6g in %s, %.6g in %s", kind.c_str(),
                             low.what, *low.value, least->name.c_str(), *high.value,
                             most->name.c_str()));
 }
@@ -180,11 +180,11 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
   std::set<std::string> texts;
   for (const ModelRow& row : c.models) texts.insert(row.contract);
   if (texts.size() > 1)
-    c.marks.push_back("the runs are under " + std::to_string(texts.size()) +
+    c.notes.push_back("the runs are under " + std::to_string(texts.size()) +
                       " different contracts: see the first table");
   if (options.contract) {
     c.contract = *options.contract + ", set by --contract";
-    return check_held(runs, *options.contract, c.marks);
+    return check_held(runs, *options.contract, c.notes);
   }
   if (texts.size() == 1)
     c.contract = *texts.begin();
@@ -194,29 +194,29 @@ void name_contract(Comparison& c, std::span<const RunRecord> runs, const Compare
         "fixed";
 }
 
-void mark_models(Comparison& c) {
+void note_models(Comparison& c) {
   for (const ModelRow& row : c.models) {
     for (const std::string& name : row.unfinished)
-      c.marks.push_back(name + " is not finished: its values are from its last evaluation");
+      c.notes.push_back(name + " is not finished: its values are from its last evaluation");
     if (row.health.collapsed > 0)
-      c.marks.push_back(row.group.name + " is pathological: " + row.health.text());
+      c.notes.push_back(row.group.name + " is pathological: " + row.health.text());
     for (const CurvePoint& point : row.curve)
       if (point.loss && point.loss->n < int64_t(row.group.runs.size()))
-        c.marks.push_back(strprintf("%s at %g%%: %ld of its %zu runs have an evaluation there",
+        c.notes.push_back(strprintf("%s at %g%%: %ld of its %zu runs have an evaluation there",
                                     row.group.name.c_str(), 100 * point.fraction,
                                     long(point.loss->n), row.group.runs.size()));
   }
   if (std::any_of(c.models.begin(), c.models.end(),
                   [](const ModelRow& row) { return row.group.runs.size() == 1; }) &&
       c.models.size() > 1)
-    c.marks.push_back("a model with one seed has no interval: the seed may cause a difference");
+    c.notes.push_back("a model with one seed has no interval: the seed may cause a difference");
 }
 
 void refuse_incomparable(const std::vector<std::string>& differences) {
   std::string more;
   if (differences.size() > 1) more = strprintf(" (and %zu more)", differences.size() - 1);
   throw UserError("the runs are not comparable: " + differences.front() + more,
-                  "--force compares them anyway and marks the table");
+                  "--force compares them anyway, without a ranking");
 }
 
 }  // namespace
@@ -241,14 +241,14 @@ Comparison compare(std::span<const RunRecord> runs, const CompareOptions& option
   c.incomparable = incomparable_differences(runs);
   if (!c.incomparable.empty() && options.incomparable == Incomparable::kRefuse)
     refuse_incomparable(c.incomparable);
-  c.target_loss = common_target(runs, options, c.marks);
+  c.target_loss = common_target(runs, options, c.notes);
   for (const SeedGroup& group : group_by_seed(runs))
     c.models.push_back(model_row(group, options, c.target_loss));
   for (size_t i = 1; i < c.models.size(); ++i)
     c.models[i].loss_against_first = paired_difference(values_of(c.models[i].group, final_loss),
                                                        values_of(c.models[0].group, final_loss));
   name_contract(c, runs, options);
-  mark_models(c);
+  note_models(c);
   rank(c);
   return c;
 }

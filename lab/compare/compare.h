@@ -93,7 +93,7 @@ struct Ranking {
 struct Comparison {
   std::vector<ModelRow> models;
   std::vector<std::string> incomparable = {};  // differences that --force let through
-  std::vector<std::string> marks = {};         // what to know before reading the tables
+  std::vector<std::string> notes = {};         // what to know before reading the tables
   std::optional<double> target_loss = {};
   std::string contract;    // common to all models; "" if there is none
   std::string no_ranking;  // why there is no ranking; "" if there are rankings

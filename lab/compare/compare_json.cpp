@@ -119,7 +119,7 @@ Json comparison_json(const Comparison& c) {
   Json json;
   json["sentence"] = comparison_sentence(c);
   json["incomparable"] = c.incomparable;
-  json["marks"] = c.marks;
+  json["notes"] = c.notes;
   json["target_loss_nats"] = nullptr;
   if (c.target_loss) json["target_loss_nats"] = *c.target_loss;
   json["models"] = Json::array();

@@ -136,7 +136,7 @@ std::string comparison_text(const Comparison& c) {
   const size_t sentence = text.size();
   for (const std::string& difference : c.incomparable)
     text += "NOT COMPARABLE (--force): " + difference + "\n";
-  for (const std::string& mark : c.marks) text += "mark: " + mark + "\n";
+  for (const std::string& note : c.notes) text += "note: " + note + "\n";
   if (text.size() > sentence) text += "\n";
   return text + models_text(c) + triple_text(c) + curves_text(c) + target_text(c) +
          differences_text(c) + ranking_text(c);

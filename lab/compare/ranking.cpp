@@ -93,7 +93,7 @@ void rank(Comparison& c) {
     return;
   }
   if (!c.incomparable.empty()) {
-    c.no_ranking = "the runs are not comparable: see the marks";
+    c.no_ranking = "the runs are not comparable: see the notes";
     return;
   }
   for (const ModelRow& row : c.models) {

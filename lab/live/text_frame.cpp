@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/check.h"
 #include "engine/run/progress.h"
@@ -120,14 +121,19 @@ StyledLine layer_line(const RouterView& router, const LayerHealth& layer, Glyphs
                       int columns) {
   StyledLine line(
       strprintf("layer %3ld  K*max_load %5.3f ", long(layer.layer), layer.max_load_norm));
+  const std::string experts = grouped(router.experts);
+  const std::string entropy =
+      layer.entropy_norm ? strprintf("  H/ln E %.3f", *layer.entropy_norm) : "";
+  // The bars of all layers end in one column, so the count of dead experts has all digits' room.
+  const size_t others =
+      line.columns() + strlen("  dead  of ") + 2 * experts.size() + entropy.size();
   const Style style = layer.max_load_norm >= kSaturatedNorm ? Style::kBad
                       : layer.max_load_norm >= kCrowded     ? Style::kWarn
                                                             : Style::kGood;
-  add_bar(layer.max_load_norm, std::clamp(columns - 60, 6, 40), glyphs, style, line);
+  add_bar(layer.max_load_norm, std::clamp(columns - int(others), 6, 40), glyphs, style, line);
   const double dead = std::round((1 - layer.active_norm) * double(router.experts));
   line.add("  dead ").add(grouped(int64_t(dead)), dead > 0 ? Style::kWarn : Style::kPlain);
-  line.add(" of " + grouped(router.experts));
-  if (layer.entropy_norm) line.add(strprintf("  H/ln E %.3f", *layer.entropy_norm));
+  line.add(" of " + experts).add(entropy);
   return line;
 }
 

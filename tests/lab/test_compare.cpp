@@ -55,7 +55,7 @@ TEST_CASE(
   // 3.205 +- 12.7 * 0.005 against 3.31 +- 12.7 * 0.01; differences -0.10, -0.11: -0.105 +- 0.064.
   REQUIRE(c.rankings[0].places[0].note ==
           "interval overlaps the next one's, paired difference excludes 0");
-  REQUIRE(c.marks.empty());
+  REQUIRE(c.notes.empty());
 }
 
 TEST_CASE("curves are read at the step or at a near evaluation, never interpolated") {
@@ -125,7 +125,7 @@ TEST_CASE("the target is the runs' own where they agree") {
   runs[2].config.run.target_loss = runs[3].config.run.target_loss = 3.0;
   const Comparison c = compare(runs, {});
   REQUIRE(!c.target_loss);
-  REQUIRE(mentions(c.marks, "run.target_loss is 3 in some runs and 3.25 in others"));
+  REQUIRE(mentions(c.notes, "run.target_loss is 3 in some runs and 3.25 in others"));
 }
 
 TEST_CASE("runs that stopped at their target are not ranked by final loss") {
@@ -180,21 +180,21 @@ TEST_CASE("different contracts are reported, and there is no ranking until one i
     runs[i].config.contract.coefficient = 20;
   }
   const Comparison c = compare(runs, {});
-  REQUIRE(mentions(c.marks, "2 different contracts"));
+  REQUIRE(mentions(c.notes, "2 different contracts"));
   REQUIRE(c.rankings.empty());
   REQUIRE(c.no_ranking.find("--contract KIND") != std::string::npos);
 
   const Comparison said = compare(runs, {.contract = "totalDN"});
   REQUIRE(said.contract == "totalDN, set by --contract");
   REQUIRE(said.rankings.size() == 1);
-  REQUIRE(!mentions(said.marks, "is not kept"));
+  REQUIRE(!mentions(said.notes, "is not kept"));
   runs[3].audit.total = runs[2].audit.total = 10000;
   REQUIRE(
-      mentions(compare(runs, {.contract = "totalDN"}).marks,
+      mentions(compare(runs, {.contract = "totalDN"}).notes,
                "--contract totalDN is not kept: tokens per total parameter: 10 in moe-s1, 20 in "
                "dense-s1"));
   runs[0].train_s.clear();
-  REQUIRE(mentions(compare(runs, {.contract = "seconds"}).marks,
+  REQUIRE(mentions(compare(runs, {.contract = "seconds"}).notes,
                    "seconds of training of dense-s1 were not logged"));
 }
 
@@ -212,7 +212,7 @@ TEST_CASE("a collapsed router is marked beside its loss, and in the ranking") {
   const Comparison c = compare(runs, {});
   REQUIRE(c.models[1].health.text() ==
           "collapsed in 1 of 2 runs: K*max_load 0.97 (layer 5), 0.0% of the experts dead");
-  REQUIRE(mentions(c.marks, "moe is pathological"));
+  REQUIRE(mentions(c.notes, "moe is pathological"));
   REQUIRE(c.rankings[0].places[0].note.starts_with("pathological: routers collapsed; "));
   REQUIRE(c.models[0].health.text() == "dense");
 }
@@ -231,7 +231,7 @@ TEST_CASE("runs that are not finished are marked and not ranked") {
     const std::string said =
         guard ? " (stopped by its guard, " + end + ", at step " + step + ")" : "";
     const Comparison c = compare(runs, {});
-    REQUIRE(mentions(c.marks, ("dense-s2" + said + " is not finished").c_str()));
+    REQUIRE(mentions(c.notes, ("dense-s2" + said + " is not finished").c_str()));
     REQUIRE(c.no_ranking == "dense-s2" + said + " is not finished");
   }
 }
@@ -242,7 +242,7 @@ TEST_CASE("one seed has no interval, and the ranking says so") {
   REQUIRE(!c.models[0].final_loss->interval95);
   REQUIRE(!c.models[1].loss_against_first->summary.interval95);
   REQUIRE(c.rankings[0].places[0].note == "no interval with one seed");
-  REQUIRE(mentions(c.marks, "one seed"));
+  REQUIRE(mentions(c.notes, "one seed"));
 }
 
 }  // namespace assay

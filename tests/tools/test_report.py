@@ -113,7 +113,7 @@ def check_answer(browser, w):
     runs = [w.run(name) for name in ("dense", "healthy", "collapsed")]
     said = json.loads(assay("compare", *runs, "--json").stdout)
     answer = browser.one("#answer").text
-    expect(said["sentence"] in answer and all(mark in answer for mark in said["marks"]), f"{answer}, not {said['sentence']}")
+    expect(said["sentence"] in answer and all(note in answer for note in said["notes"]), f"{answer}, not {said['sentence']}")
     rows_of = {r["model"]: r for r in csv.DictReader(io.StringIO(browser.download("#table-comparison .csv", "comparison.csv")))}
     for model in said["models"]:
         expect(rows_of[model["name"]]["validation loss"] == f"{model['val_loss_nats']['mean']:.4f}", f"{rows_of}, not {model}")
@@ -142,7 +142,7 @@ def check_loss(browser):
     average = [sum(before[:n + 1][::-1][i] * 0.9 ** i for i in range(n + 1)) / sum(0.9 ** i for i in range(n + 1)) for n in range(len(before))]
     expect(after[0] == before and all(near(a, b, 1e-6) for a, b in zip(after[1], average)), "smoothing over 10 steps")
     slide(browser, "#loss-smooth", 0)
-    slide(browser, "#loss-from", 2)
+    slide(browser, "#loss-from", 3)  # after the validations of steps 0 and 10
     low, high = loss_plot(browser, "plot.layout.xaxis.range")
     label = browser.js("return document.querySelector('#loss-from').nextElementSibling.textContent")
     expect(label == "step 20" and 18 < low <= 20 and 60 <= high < 62, f"from {label}: {low} to {high}")
@@ -246,8 +246,8 @@ def check_matrix(browser, w):
 
 
 def check_hover(browser):
-    at = browser.js("""const plot = document.querySelector('#chart-loss .plot'), full = plot._fullLayout, trace = plot.data[3];
-        return {x: full._size.l + full.xaxis.d2p(trace.x[1]), y: full._size.t + full.yaxis.d2p(trace.y[1]), loss: trace.y[1], name: trace.name}""")
+    at = browser.js("""const plot = document.querySelector('#chart-loss .plot'), full = plot._fullLayout, trace = plot.data[3], i = trace.x.indexOf(40);
+        return {x: full._size.l + full.xaxis.d2p(trace.x[i]), y: full._size.t + full.yaxis.d2p(trace.y[i]), loss: trace.y[i], name: trace.name}""")
     browser.hover("#chart-loss .plot", at["x"], at["y"])
     seen = []
     browser.wait(lambda: seen.append(browser.js("return document.querySelector('#chart-loss .hoverlayer').textContent")) or seen[-1], 20)
@@ -310,6 +310,7 @@ def check_switches(browser):
     browser.click("#legend button:first-child")
     expect(traces(browser)["loss"] == 4, "a hidden run still has a curve")
     browser.click("#legend button:first-child")
+    browser.js("document.querySelector('#chart-loss').scrollIntoView()")  # charts are drawn when they come near
     paper = "return [getComputedStyle(document.body).backgroundColor, document.querySelector('#chart-loss .plot').layout.font.color]"
     browser.prefer("light")
     light = browser.js(paper)
@@ -318,9 +319,9 @@ def check_switches(browser):
     dark = browser.js(paper)
     expect(light[0] != dark[0] and light[1] != dark[1], f"light {light}, dark {dark}")
     browser.click("#theme")
-    expect(browser.js(paper) == light, "the chosen theme does not override the preferred one")
+    expect(browser.wait(lambda: browser.js(paper) == light, 20), "the chosen theme does not override the preferred one")
     browser.click("#theme")
-    expect(browser.js(paper) == dark, "the dark theme cannot be chosen")
+    expect(browser.wait(lambda: browser.js(paper) == dark, 20), "the dark theme cannot be chosen")
 
 
 def check_phone(browser, page):
@@ -444,6 +445,7 @@ def check_link(browser, w):
     expect(len(says) > 5 and all("could not be loaded" in s for s in says), says)
     asked = set(browser.network())
     expect(len(asked) == 1 and asked.pop().startswith("https://cdn.plot.ly/plotly-"), "the link")
+    browser.choose("#loss-which", "both")
     expect(len(table(browser, "loss")) > 40, "the data is absent without Plotly.js")
     browser.command("Network.setBlockedURLs", urls=[])
 

@@ -235,7 +235,8 @@ def check_text(w):
     watch = [str(ASSAY), "watch", str(w.run("first")), "--text"]
     text, status = screen([*watch, "--every", "0.2"], until="router:", signals=[(30, 100), signal.SIGINT])
     expect(status == 0, f"--text after Ctrl-C: exit {status}")
-    frames = text.split("\033[H")[1:]
+    # What is printed after the screen is left is no frame.
+    frames = text.split("\033[?1049l")[0].split("\033[H")[1:]
     visible = [re.sub(r"\033\[[0-9;?]*[a-zA-Z]", "", frame).replace("\r", "").split("\n") for frame in frames]
     expect(visible and len(visible[0]) <= 24 and max(map(len, visible[0])) <= 80, f"first frame: {visible[:1]}")
     expect(any(80 < max(map(len, frame)) <= 100 for frame in visible[1:]), f"no frame of 100 columns: {len(visible)}")

@@ -51,10 +51,10 @@ function answerNodes() {
   if (readable.length === 0) return [element('p', {className: 'answer', textContent: runs.length === 1 ? 'The run has no readable telemetry yet.' : 'No run has readable telemetry yet.'})];
   if (!comparison) return [element('p', {className: 'answer', textContent: readable.map(runSentence).join(' ')})];
   if (comparison.refused) return [element('p', {className: 'answer', textContent: `Not compared: ${comparison.refused}.`})];
-  const marks = [...comparison.incomparable, ...comparison.marks];
+  const notes = [...comparison.incomparable, ...comparison.notes];
   return [element('p', {className: 'answer', textContent: comparison.sentence}),
     tablePanel('comparison', 'Comparison', comparisonTable,
-      marks.length ? element('ul', {className: 'soft'}, ...marks.map((text) => element('li', {textContent: text}))) : '',
+      notes.length ? element('ul', {className: 'soft'}, ...notes.map((text) => element('li', {textContent: text}))) : '',
       element('p', {className: 'note', textContent: 'As assay compare says it: differences are taken seed by seed, intervals are Student\'s 95% over the seeds.'}))];
 }
 
