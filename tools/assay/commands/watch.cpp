@@ -129,7 +129,9 @@ int show_text(const Arguments& a, const std::vector<std::string>& runs) {
   };
   {
     Screen screen;
-    screen.draw({StyledLine(strprintf("reading %zu run%s ...", runs.size(), runs.size() == 1 ? "" : "s"))}, colours);
+    screen.draw(
+        {StyledLine(strprintf("reading %zu run%s ...", runs.size(), runs.size() == 1 ? "" : "s"))},
+        colours);
     for (int signal = 0; !Signals::ends(signal);) {
       double pause = a.every_s;
       if (signal == SIGTSTP) {
