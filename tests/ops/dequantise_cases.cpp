@@ -71,8 +71,8 @@ OpInstance instance(const QuantFormat& f, int64_t lines, int64_t k) {
 }
 
 // The relative RMS error of quantising and dequantising normal numbers, against the format's known
-// error (docs/precision.md). The tolerance of 1% is far above the spread over half a million
-// numbers.
+// error (docs/studies/precision.md). The tolerance of 1% is far above the spread over half a
+// million numbers.
 OpInstance error_instance(const QuantFormat& f, double percent) {
   constexpr int64_t kRows = 512, kColumns = 1024;
   auto bench = std::make_shared<Workbench>();
