@@ -15,9 +15,9 @@ constexpr int kExitOfSigpipe = 128 + 13;
 
 const char* hint_for(int why) {
   if (why == ENOSPC || why == EDQUOT || why == EFBIG)
-    return "free space there, or send the output to another place";
+    return "free space there, or write the output elsewhere";
   if (why == EBADF) return "standard output is closed: leave out >&-, or redirect it to a file";
-  return "send the output to another place";
+  return "write the output elsewhere";
 }
 
 }  // namespace

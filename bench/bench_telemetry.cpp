@@ -218,7 +218,7 @@ Loads any_count(const Options& o) {
 
 struct Written {
   std::string loads;
-  double megabytes = 0, ms_a_step = 0;
+  double megabytes = 0, ms_per_step = 0;
 };
 
 // Fills every measure from router_stats, so that each column costs what it costs in a run.
@@ -255,13 +255,13 @@ Written write_database(const Options& o, const std::string& folder, const std::s
       telemetry.commit();
     }
   });
-  written.ms_a_step = ms / double(o.logged);
+  written.ms_per_step = ms / double(o.logged);
   written.megabytes = 1e-6 * double(fs::file_size(path)) * 1000 / double(o.logged);
   return written;
 }
 
 void print(const Options& o, const Costs& c, const std::vector<Written>& sizes) {
-  std::printf("E=%ld K=%ld M=%ld C=%ld F=%ld, %ld tokens a step, recipe %s: step p50 %.1f ms\n",
+  std::printf("E=%ld K=%ld M=%ld C=%ld F=%ld, %ld tokens per step, recipe %s: step p50 %.1f ms\n",
               long(o.experts), long(o.top_k), long(o.layers), long(o.hidden), long(o.expert_ffn),
               long(o.sequence * o.batch), recipe_name(resolve_recipe(o.recipe)), c.step);
   const auto line = [&](const char* name, double ms) {
@@ -269,16 +269,16 @@ void print(const Options& o, const Costs& c, const std::vector<Written>& sizes) 
   };
   line("margin, with the bias's own update", c.margin);
   line("measures of the step and of the window", c.loads);
-  line("probe, a share of every probe_every-th", c.probe);
-  line("ratios in the optimizer's pass, likewise", c.ratios);
+  line("probe, share of every probe_every-th step", c.probe);
+  line("optimizer's ratios, share of those steps", c.ratios);
   line("load vectors to the writer", c.hand_over);
-  line("writer: zstd and SQLite, a thread of its own", c.writer);
+  line("writer thread: zstd and SQLite", c.writer);
   line("sum", c.sum());
-  line("beside it: hash of all parameters", c.hash);
-  line("a logged step with all but probe and ratios", c.logged_step);
+  line("not in the sum: hash of all parameters", c.hash);
+  line("a logged step, without probe and ratios", c.logged_step);
   for (const Written& w : sizes) {
-    std::printf("telemetry.db of 1000 logged steps, %-10s %7.1f MB, written at %.3f ms a step\n",
-                w.loads.c_str(), w.megabytes, w.ms_a_step);
+    std::printf("telemetry.db of 1000 logged steps, %-10s %7.1f MB, written at %.3f ms per step\n",
+                w.loads.c_str(), w.megabytes, w.ms_per_step);
   }
 }
 
@@ -291,7 +291,7 @@ int run(const Options& o) {
   sizes.push_back(write_database(o, folder, "collapsed", falling(o, 2.5)));
   sizes.push_back(write_database(o, folder, "random", any_count(o)));
   Costs costs = StepBench(o).run(folder);
-  for (const Written& w : sizes) costs.writer = std::max(costs.writer, w.ms_a_step);
+  for (const Written& w : sizes) costs.writer = std::max(costs.writer, w.ms_per_step);
   fs::remove_all(folder);
   if (!o.json) {
     print(o, costs, sizes);

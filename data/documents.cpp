@@ -51,9 +51,9 @@ bool keep_entry(const fs::directory_entry& entry, LeftOut& left_out) {
   std::error_code error;
   const fs::file_status status = entry.status(error);
   if (!fs::status_known(status) || !fs::exists(status)) {
-    count_unreadable(left_out, entry.path(),
-                     error && error != std::errc::no_such_file_or_directory ? error.message()
-                                                                            : "a link to nothing");
+    count_unreadable(
+        left_out, entry.path(),
+        error && error != std::errc::no_such_file_or_directory ? error.message() : "a broken link");
     return false;
   }
   if (fs::is_directory(status)) {
@@ -111,7 +111,7 @@ const char* with_article(const nlohmann::json& value) {
   if (value.is_null()) return "null";
   if (value.is_array()) return "a list";
   if (value.is_object()) return "an object";
-  if (value.is_string()) return "a text";
+  if (value.is_string()) return "a string";
   return value.is_boolean() ? "true or false" : "a number";
 }
 
@@ -124,11 +124,11 @@ void require_lines(const RawDocument& document) {
       std::string_view(document.bytes).substr(std::min(first, document.bytes.size()));
   if (rest.starts_with("["))
     throw BadLine(
-        document.file + " is one JSON array; one object per line is wanted",
+        document.file + " is one JSON array; expected one object per line",
         "take the array apart, e.g. with: jq -c '.[]' " + document.file + " > lines.jsonl");
   if (rest.find_last_not_of(kDocumentSpace) == 0 && rest[0] == '{')
     throw BadLine(
-        document.file + " is JSON over several lines; one object per line is wanted",
+        document.file + " is JSON over several lines; expected one object per line",
         "write each object on one line, e.g. with: jq -c . " + document.file + " > lines.jsonl");
 }
 
@@ -149,13 +149,14 @@ std::string field_text(const RawDocument& document, const std::string& field) {
     throw BadLine(where + " is not JSON: a number is too large", kOneObject);
   }
   if (!object.is_object())
-    throw BadLine(where + " is not a JSON object but " + with_article(object), kOneObject);
+    throw BadLine(where + " is " + with_article(object) + ", not a JSON object", kOneObject);
   const auto found = object.find(field);
   if (found == object.end())
     throw BadLine(where + " has no field \"" + field + "\"", kNameTheField);
   if (!found->is_string())
-    throw BadLine(where + " has no text in the field \"" + field + "\" but " + with_article(*found),
-                  kNameTheField);
+    throw BadLine(
+        where + ": the field \"" + field + "\" is " + with_article(*found) + ", not a string",
+        kNameTheField);
   return std::move(found->get_ref<std::string&>());
 }
 

@@ -119,7 +119,7 @@ void require_manifest_hashes(const HashedFiles& files) {
                   folder.c_str(), kManifestName, entry->second.c_str()),
         "it is not the shard that was prepared: restore it or prepare the corpus again (assay data "
         "verify " +
-            folder + " lists all); if the change is meant, remove " + kManifestName);
+            folder + " lists all); if the change is intended, remove " + kManifestName);
   }
 }
 

@@ -212,7 +212,7 @@ std::vector<std::string> find_shards(const std::vector<std::string>& patterns) {
     for (size_t i = 0; i < found.gl_pathc; ++i) files.push_back(found.gl_pathv[i]);
     globfree(&found);
     if (status != 0)
-      throw UserError(strprintf("no shard is named %s", pattern.c_str()),
+      throw UserError(strprintf("no shard matches %s", pattern.c_str()),
                       "check the path or pattern; shards are written by: assay data prepare");
   }
   std::sort(files.begin(), files.end());

@@ -35,7 +35,7 @@ int64_t ShardBlocks::token_bytes() const {
 }
 
 Cursor ShardBlocks::cursor_of(int64_t block) const {
-  CHECK(block >= 0 && blocks() > 0, "block %ld of %ld an epoch", static_cast<long>(block),
+  CHECK(block >= 0 && blocks() > 0, "block %ld of %ld per epoch", static_cast<long>(block),
         static_cast<long>(blocks()));
   const int64_t in_epoch = block % blocks();
   const auto after = std::upper_bound(first_block_.begin(), first_block_.end(), in_epoch);

@@ -25,10 +25,11 @@ void require_same(const Known& model, const std::string& whose, const Known& dat
                   const std::string& data_name) {
   if (model.sha256 == data.sha256) return;
   throw UserError(
-      strprintf("%s is of another tokenizer (%s) than %s (%s)", data_name.c_str(),
+      strprintf("%s was written with another tokenizer (%s) than %s (%s)", data_name.c_str(),
                 shown(data).c_str(), whose.c_str(), shown(model).c_str()),
-      "its ids mean other text to the model: write the shards again with the model's tokenizer "
-      "(assay data prepare --tokenizer FILE), or skip the check: --set data.check_tokenizer=false");
+      "the model would read its ids as other text: write the shards again with the model's "
+      "tokenizer (assay data prepare --tokenizer FILE), or skip the check: --set "
+      "data.check_tokenizer=false");
 }
 
 Known known(const Tokenizer& tokenizer) {

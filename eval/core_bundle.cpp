@@ -27,7 +27,7 @@ CoreKind parse_kind(const std::string& name, const std::string& where) {
     if (name == core_kind_name(kind)) return kind;
   }
   refuse(where,
-         "icl_task_type '" + name + "' is none of multiple_choice, schema, language_modeling");
+         "icl_task_type '" + name + "' is not one of multiple_choice, schema, language_modeling");
 }
 
 template <typename V>

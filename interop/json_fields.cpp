@@ -48,8 +48,8 @@ bool JsonFields::has(const std::string& key) const {
 
 void JsonFields::refuse(const std::string& key, const std::string& wanted) const {
   const std::string name = prefix_ + key;
-  throw UserError(about(has(key) ? name + " is " + shown(json_[key]) + ", wanted " + wanted
-                                 : name + " is missing, wanted " + wanted),
+  throw UserError(about(has(key) ? name + " is " + shown(json_[key]) + ", expected " + wanted
+                                 : name + " is missing, expected " + wanted),
                   kConfigJsonHint);
 }
 

@@ -124,7 +124,7 @@ RunData resolve_data(const Config& config) {
     data.eot = tokenizer.eot();
   }
   if (config.data.mask_eos && data.eot < 0) {
-    throw UserError("data.mask_eos is on, but there is no tokenizer with the id that ends a text",
+    throw UserError("data.mask_eos is on, but no tokenizer gives the <|endoftext|> id",
                     "give data.tokenizer, or --set data.mask_eos=false");
   }
   if (config.data.mask_eos) data.mask_id = data.eot;

@@ -83,7 +83,7 @@ def print_models(audit):
         if params["active"] == params["total"]:
             text += "all of them used by every token"
         else:
-            text += f"{millions(params['active'])} of them used by a token"
+            text += f"{millions(params['active'])} of them used per token"
         print(text)
     print("All see the same tokens in the same number of steps.")
 
@@ -114,7 +114,7 @@ def print_result(audit, ngrams, sentence, runs):
     print_table([(1, 2, "parameters"), (3, 2, "tokens/param.")], rows)
     first = next(iter(runs.values()))[0]
     print("Each run saw %s tokens. load: K * max_load of the worst layer; 1 means that\n"
-          "one expert is in the choice of every token." % millions(first["tokens"]))
+          "one expert is chosen by every token." % millions(first["tokens"]))
     print_scale(ngrams, runs)
     print()
     print(textwrap.fill(sentence, 80, break_on_hyphens=False))

@@ -53,7 +53,7 @@ void validate_moe(const ModelConfig& m) {
   if (moe.first_dense_layers > m.layers) {
     throw UserError("model.moe.first_dense_layers = " + text(moe.first_dense_layers) +
                         " is more than model.layers = " + text(m.layers),
-                    "leave at least one block for the experts, or take model.moe out");
+                    "leave at least one block for the experts, or remove model.moe");
   }
 }
 
@@ -117,7 +117,7 @@ void validate_collapse_stop(const Config& c) {
   if (stop.at_least && stop.at_most) {
     throw UserError(strprintf("telemetry.collapse_stop has at_least = %g and at_most = %g",
                               *stop.at_least, *stop.at_most),
-                    "a rule has one bound: take the other one out");
+                    "a rule has one bound: remove the other one");
   }
   if (!stop.at_least && !stop.at_most) {
     throw UserError("telemetry.collapse_stop has no bound on " + stop.measure +
@@ -139,7 +139,7 @@ void validate_schedule_fractions(const ScheduleConfig& s) {
     throw UserError(
         strprintf("schedule.%s = %ld and schedule.%s_fraction = %g are both given", name.c_str(),
                   long(steps), name.c_str(), *fraction),
-        "take one out: schedule." + name + ": 0, or schedule." + name + "_fraction: null");
+        "remove one: schedule." + name + ": 0, or schedule." + name + "_fraction: null");
   };
   require_one(s.warmup, s.warmup_fraction, "warmup");
   require_one(s.warmdown, s.warmdown_fraction, "warmdown");
@@ -181,19 +181,19 @@ void validate_contract(const ContractConfig& c) {
     throw UserError(
         strprintf("contract.coefficient = %g and contract.reference = %s are both given",
                   c.coefficient, c.reference.c_str()),
-        "take one out: contract.coefficient: 0, or contract.reference: \"\"");
+        "remove one: contract.coefficient: 0, or contract.reference: \"\"");
   }
   if (c.horizon > 0 && !steps && c.kind != ContractKind::kActiveWidth) {
     throw UserError(strprintf("contract.horizon = %ld, but the contract %s has its own",
                               long(c.horizon), name_of(c.kind)),
-                    "take it out; the program writes it for kinds steps and active-width");
+                    "remove it; the program writes it for kinds steps and active-width");
   }
   for (const double f : c.landings.value_or(std::vector<double>())) {
     if (f > c.fraction) {
       throw UserError(strprintf("contract.landings has %g, but the run ends at contract.fraction = "
                                 "%g of the horizon",
                                 f, c.fraction),
-                      "take it out, or train further");
+                      "remove it, or train further");
     }
   }
 }
@@ -238,7 +238,7 @@ namespace {
 void validate_mixture(const DataConfig& d) {
   if (d.synth) {
     throw UserError("data.mixture and data.synth are both given",
-                    "take one out: `data.mixture: null` or `data.synth: null`");
+                    "remove one: `data.mixture: null` or `data.synth: null`");
   }
   if (d.mixture->size() != d.train.size()) {
     throw UserError(strprintf("data.mixture has %zu weights, data.train has %zu entries",
@@ -253,7 +253,7 @@ void validate_mixture(const DataConfig& d) {
 void validate_data(const Config& config) {
   const DataConfig& d = config.data;
   if (d.synth && !d.train.empty()) {
-    throw UserError("data.train and data.synth are both given", "take one out: `data.synth: null`");
+    throw UserError("data.train and data.synth are both given", "remove one: `data.synth: null`");
   }
   if (!d.synth && d.train.empty()) {
     throw UserError(

@@ -48,8 +48,8 @@ void visit(V& v, DataConfig& c) {
     "shards are one source",
     positive());
   v("shuffle", c.shuffle,
-    "visit the training sequences of every epoch in another order, drawn from run.seed; false = in "
-    "the order of the shards",
+    "shuffle the training sequences in every epoch, by run.seed; false = in the order of the "
+    "shards",
     any());
   v("tokenizer", c.tokenizer, "tokenizer.json of the shards; needed for bits per byte", path());
   v("check_tokenizer", c.check_tokenizer,

@@ -20,11 +20,11 @@ const char* type_name(const double&) {
   return "number";
 }
 const char* type_name(const std::string&) {
-  return "text";
+  return "string";
 }
 template <IsChoice E>
 const char* type_name(const E&) {
-  return "text";
+  return "string";
 }
 const char* type_name(const std::vector<std::string>&) {
   return "list";

@@ -41,8 +41,8 @@ void visit(V& v, RunConfig& c) {
   v("checkpoint_every", c.checkpoint_every, "steps between checkpoints; 0 = by time and at the end",
     free_on_resume(not_negative()));
   v("checkpoint_minutes", c.checkpoint_minutes,
-    "most minutes between checkpoints, more where saving would take over 5% of the time; 0 = none "
-    "by time",
+    "minutes between checkpoints, more where saving would take over 5% of the time; 0 = none by "
+    "time",
     free_on_resume(not_negative()));
   v("keep_checkpoints", c.keep_checkpoints, "number of latest checkpoints to keep",
     free_on_resume(at_least(1)));
@@ -50,9 +50,9 @@ void visit(V& v, RunConfig& c) {
     "steps between checkpoints that are never deleted; 0 = none", free_on_resume(not_negative()));
   v("keep_best", c.keep_best, "also keep the checkpoint with the lowest validation loss",
     free_on_resume(any()));
-  v("log_every", c.log_every, "steps between steps in telemetry.db and log.txt",
+  v("log_every", c.log_every, "steps between logged steps, in telemetry.db and log.txt",
     free_on_resume(at_least(1)));
-  v("print_every", c.print_every, "logged steps between step lines on the terminal",
+  v("print_every", c.print_every, "logged steps between lines on the terminal",
     free_on_resume(at_least(1)));
 }
 
@@ -72,7 +72,7 @@ void visit(V& v, CoreEvalConfig& c) {
     free_on_resume(any()));
   v("every", c.every, "steps between scores; 0 = only at the end of the run",
     free_on_resume(not_negative()));
-  v("max_rows", c.max_rows, "most rows per task (the score is then not CORE); 0 = all",
+  v("max_rows", c.max_rows, "maximum rows per task (the score is then not CORE); 0 = all",
     free_on_resume(not_negative()));
   v("max_tokens", c.max_tokens,
     "longest prompt, at most run.sequence; longer ones lose their beginning; 0 = run.sequence",
@@ -92,8 +92,9 @@ void visit(V& v, SamplesConfig& c) {
   v("prompts", c.prompts, "prompts to continue", free_on_resume(any()));
   v("file", c.file, "instead of prompts: one per line; objects with \"prompt\" in a .jsonl file",
     free_on_resume(path()));
-  v("tokens", c.tokens, "most tokens to generate per prompt", free_on_resume(between(1, 1 << 20)));
-  v("temperature", c.temperature, "0 = always the most likely token; 1 = the model's probabilities",
+  v("tokens", c.tokens, "maximum tokens to generate per prompt",
+    free_on_resume(between(1, 1 << 20)));
+  v("temperature", c.temperature, "0 = greedy; 1 = the model's distribution",
     free_on_resume(not_negative()));
   v("every", c.every, "steps between samples; 0 = at every validation",
     free_on_resume(not_negative()));

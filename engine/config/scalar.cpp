@@ -55,7 +55,7 @@ bool is_not_finite_word(const std::string& text) {
 // The common part: `wanted` is "a number" or "an integer".
 ReadDouble read_number(const std::string& text, const char* wanted) {
   if (is_not_finite_word(text)) return {.problem = "= " + text + " is not a finite number"};
-  if (!is_number(text)) return {.problem = "is the text " + text + ", not " + wanted};
+  if (!is_number(text)) return {.problem = "is \"" + text + "\", not " + wanted};
   if (has_leading_zero(text)) {
     return {.problem = "= " + text + " starts with a zero, which some read as octal"};
   }

@@ -138,18 +138,18 @@ class SetField {
     set(field.emplace(), check);
   }
   void set(std::string& field, const FieldCheck& check) {
-    if (!value_.IsScalar()) wrong_type("a text");
+    if (!value_.IsScalar()) wrong_type("a string");
     field = check.path ? absolute(value_.Scalar()) : value_.Scalar();
   }
   void set(std::vector<std::string>& field, const FieldCheck& check) {
     if (value_.IsNull())
-      fail(std::string("is null; expected a list of ") + (check.path ? "paths" : "texts"),
+      fail(std::string("is null; expected a list of ") + (check.path ? "paths" : "strings"),
            check.path ? strprintf("e.g. %s: [shards/*.bin]", key_.c_str()) : help_hint());
-    if (!value_.IsScalar() && !value_.IsSequence()) wrong_type("a list of texts");
+    if (!value_.IsScalar() && !value_.IsSequence()) wrong_type("a list of strings");
     field.clear();
     const auto add = [&](const YAML::Node& item) {
       if (!item.IsScalar())
-        fail("has an item that is " + yaml_kind(item) + ", not a text", help_hint());
+        fail("has an item that is " + yaml_kind(item) + ", not a string", help_hint());
       field.push_back(check.path ? absolute(item.Scalar()) : item.Scalar());
     };
     if (value_.IsScalar()) return add(value_);

@@ -13,8 +13,8 @@ std::string YamlSource::at(const YAML::Mark& mark) const {
 std::string yaml_kind(const YAML::Node& node) {
   if (node.IsMap()) return "a section";
   if (node.IsSequence()) return "a list";
-  if (node.IsNull()) return "nothing";
-  return "the text " + node.Scalar();
+  if (node.IsNull()) return "null";
+  return "\"" + node.Scalar() + "\"";
 }
 
 YAML::Node parse_yaml(const std::string& text, const YamlSource& source) {

@@ -153,7 +153,7 @@ void require_same_run(const RunDir& run, const Config& now, int64_t steps_done) 
   if (differences.empty()) return;
   std::string all;
   for (const std::string& difference : differences) all += (all.empty() ? "" : "; ") + difference;
-  throw UserError(run.path() + " is a run of another configuration: " + all,
+  throw UserError(run.path() + " was started with another configuration: " + all,
                   "give the same values, train in another --run, or delete it with --fresh");
 }
 

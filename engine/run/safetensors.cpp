@@ -182,7 +182,7 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
       }
       if (!value.is_object()) throw_damaged(path_, "its metadata is not a JSON object");
       for (const auto& [key, word] : value.items()) {
-        if (!word.is_string()) throw_damaged(path_, "its metadata " + key + " is not a text");
+        if (!word.is_string()) throw_damaged(path_, "its metadata " + key + " is not a string");
         metadata_[key] = word;
       }
     }
@@ -221,7 +221,7 @@ void SafetensorsFile::read(const TensorRef& into) const {
     const TensorRef there = {
         .name = "", .dtype = into.dtype, .shape = entry->shape, .data = nullptr};
     throw UserError(path_ + ": " + into.name + " is " + entry->dtype + " " + there.shape_text() +
-                        ", wanted " + dtype_name(into.dtype) + " " + into.shape_text(),
+                        ", expected " + dtype_name(into.dtype) + " " + into.shape_text(),
                     hint);
   }
   read_exactly(file_, path_, entry->begin, into.data, entry->bytes);

@@ -78,7 +78,7 @@ std::string comparison_sentence(const Comparison& c) {
   for (const Ranking& r : c.rankings)
     if (r.places.size() >= 2) return ranking_sentence(c, r);
   const std::string& why = c.no_ranking;
-  return "No ranking: " + (why.empty() ? "only one model has the values for one" : why) + ".";
+  return "No ranking: " + (why.empty() ? "only one model has values to rank by" : why) + ".";
 }
 
 }  // namespace assay

@@ -59,7 +59,7 @@ int64_t stop_step(const Question& q) {
   return q.run.steps_done;
 }
 
-Found seconds_a_step(const Question& q) {
+Found seconds_per_step(const Question& q) {
   const auto seconds = q.run.seconds_at(q.run.steps_done);
   if (!seconds || q.run.steps_done == 0) return std::nullopt;
   return *seconds / double(q.run.steps_done);
@@ -118,7 +118,7 @@ const NamedMeasure kMeasures[] = {
     {"core", [](const Question&) -> Found { return std::nullopt; }},
     {"step_ms",
      [](const Question& q) -> Found {
-       const Found seconds = seconds_a_step(q);
+       const Found seconds = seconds_per_step(q);
        return seconds ? Found(1e3 * *seconds) : std::nullopt;
      }},
     {"train_minutes",
@@ -128,7 +128,7 @@ const NamedMeasure kMeasures[] = {
      }},
     {"k_tokens_per_s",
      [](const Question& q) -> Found {
-       const Found seconds = seconds_a_step(q);
+       const Found seconds = seconds_per_step(q);
        return seconds ? Found(1e-3 * double(q.run.config.run.batch_tokens) / *seconds)
                       : std::nullopt;
      }},
@@ -209,11 +209,11 @@ std::string published_mismatch(const PublishedStudy& study, const PublishedColum
   const int64_t vocab_size = run.config.model.vocab_size, rows = 128;  // padded to a multiple
   if (study.vocab_size && round_up(vocab_size, rows) != round_up(*study.vocab_size, rows) &&
       any_of({"stop_step", "val_loss", "best_val_loss", kBestLossDeviation, "train_minutes"})) {
-    return strprintf("losses of a vocabulary of %ld, the study's is %ld", long(vocab_size),
+    return strprintf("losses for a vocabulary of %ld, the study's is %ld", long(vocab_size),
                      long(*study.vocab_size));
   }
   if (run.device == "cpu" && any_of({"step_ms", "k_tokens_per_s", "train_minutes"})) {
-    return "times of a CPU";
+    return "times on a CPU";
   }
   return "";
 }

@@ -15,8 +15,9 @@ std::string certainty(const ModelRow& a, const ModelRow& b, const Value& value) 
   const SeedValues of_a = values_of(a.group, value), of_b = values_of(b.group, value);
   const Summary sa = *summarise(of_a), sb = *summarise(of_b);
   if (!sa.interval95 || !sb.interval95) return "no interval with one seed";
-  std::string text = sa.interval95->overlaps(*sb.interval95) ? "interval overlaps the next one's"
-                                                             : "interval apart from the next one's";
+  std::string text = sa.interval95->overlaps(*sb.interval95)
+                         ? "interval overlaps the next one's"
+                         : "interval does not overlap the next one's";
   const auto paired = paired_difference(of_a, of_b);
   if (paired && paired->summary.interval95)
     text += paired->summary.interval95->contains(0) ? ", paired difference includes 0"
@@ -109,7 +110,7 @@ void rank(Comparison& c) {
                           }));
   }
   if (c.target_loss) rank_by_target(c);
-  if (c.rankings.empty()) c.no_ranking = "no model has the values for one";
+  if (c.rankings.empty()) c.no_ranking = "no model has values to rank by";
 }
 
 }  // namespace assay

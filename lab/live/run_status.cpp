@@ -71,7 +71,7 @@ std::string end_text(const RunStatus& s) {
   static const std::map<std::string, std::string> texts = {
       {"target_loss", "finished: target loss reached"},
       {"interrupted", "stopped"},
-      {"non_finite", "stopped: a number is not finite"},
+      {"non_finite", "stopped: NaN or infinite"},
       {"collapse_stop", "stopped by telemetry.collapse_stop: routers collapsed"}};
   if (s.end == "steps") return "finished";
   const auto found = texts.find(s.end);
@@ -144,8 +144,8 @@ std::string status_text(const RunStatus& s, Seen seen) {
       s.step == 0 ? ", no logged step" : ", step " + grouped(s.step) + " of " + grouped(s.steps);
   switch (s.state) {
     case RunState::kMissing:
-      return seen == Seen::kBefore ? "gone: deleted or moved; waits for it to come back"
-                                   : "not begun: waits for it";
+      return seen == Seen::kBefore ? "gone: deleted or moved; waiting for it to come back"
+                                   : "not started yet: waiting for it";
     case RunState::kStarting:
       return "starting, no step logged yet";
     case RunState::kTraining: {

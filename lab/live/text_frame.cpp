@@ -46,9 +46,9 @@ std::string short_state(const RunView& run) {
   const RunStatus& s = run.status;
   switch (s.state) {
     case RunState::kMissing:
-      return run.seen == Seen::kBefore ? "gone" : "not begun";
+      return run.seen == Seen::kBefore ? "gone" : "not started";
     case RunState::kBrokenOff:
-      return "no trainer";
+      return "not running";
     case RunState::kEnded:
       return s.end == "steps" || s.end == "target_loss" ? "finished" : "stopped";
     default:
@@ -173,7 +173,7 @@ struct Column {
   const char* head;
   int width;  // negative: aligned left
 };
-constexpr Column kColumns[] = {{"state", -10}, {"step", 7},  {"", 4},     {"loss", 6},
+constexpr Column kColumns[] = {{"state", -11}, {"step", 7},  {"", 4},     {"loss", 6},
                                {"val", 6},     {"tok/s", 5}, {"left", 6}, {"router", -9}};
 
 // Five digits: "3.4121", "12.345".

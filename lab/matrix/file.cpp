@@ -143,7 +143,7 @@ class Reader {
   void each_item(const YAML::Node& node, const std::string& what,
                  const std::function<void(const YAML::Node&)>& each) const {
     if (node.IsSequence()) {
-      if (node.size() == 0) fail(node, what + " is an empty list", "take it out, or fill it");
+      if (node.size() == 0) fail(node, what + " is an empty list", "remove it, or fill it");
       for (const YAML::Node& item : node) each(item);
     } else {
       each(node);
@@ -197,9 +197,9 @@ class Reader {
       if (c.name.empty()) c.name = c.kind_text();
       for (const MatrixContract& other : file_.contracts) {
         if (other.name == c.name) {
-          fail(item, "two contracts are called " + c.name,
-               "take one out, or give them different names: {name: ..., kind: " + c.kind_text() +
-                   "}");
+          fail(
+              item, "two contracts are called " + c.name,
+              "remove one, or give them different names: {name: ..., kind: " + c.kind_text() + "}");
         }
       }
       file_.contracts.push_back(c);
@@ -229,7 +229,7 @@ class Reader {
     }
     if (c.coefficient > 0 && !c.reference.empty()) {
       fail(item, "contract " + c.kind_text() + " has a coefficient and a reference",
-           "the reference sets the coefficient: take one out");
+           "the reference sets the coefficient: remove one");
     }
     const bool needs_one = c.kind == ContractKind::kActiveDN || c.kind == ContractKind::kTotalDN;
     if (needs_one && c.coefficient == 0 && c.reference.empty()) {
@@ -319,7 +319,7 @@ class Reader {
       const std::string precision = text(item, "a precision");
       const auto& all = file_.precisions;
       if (std::count(all.begin(), all.end(), precision) > 0) {
-        fail(item, "precision " + precision + " is listed twice", "take one out");
+        fail(item, "precision " + precision + " is listed twice", "remove one");
       }
       file_.precisions.push_back(precision);
     });

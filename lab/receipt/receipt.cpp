@@ -133,7 +133,7 @@ Json parse_json(const std::string& text, const std::string& name) {
   Json json = Json::parse(text, nullptr, false);
   if (json.is_object() && json.contains(kMarker)) return json;
   if (json.is_discarded() && begins_as_receipt(text))
-    throw DamagedReceipt(strprintf("it is incomplete: %zu bytes that are not JSON", text.size()));
+    throw DamagedReceipt(strprintf("the file is damaged: not JSON (%zu bytes)", text.size()));
   throw UserError(name + " is not a receipt", "`assay receipt make RUN` makes one");
 }
 
@@ -201,7 +201,8 @@ std::string require_receipt(const std::string& file_or_folder) {
   std::error_code ignored;
   fs::path path = file_or_folder;
   if (!file_or_folder.empty() && !fs::exists(path, ignored))
-    throw UserError("nothing at " + file_or_folder, "give a receipt.json or the folder it is in");
+    throw UserError(file_or_folder + " does not exist",
+                    "give a receipt.json or the folder it is in");
   if (fs::is_directory(path, ignored)) path /= kReceiptName;
   if (!fs::is_regular_file(path, ignored))
     throw UserError("no receipt in " + file_or_folder, "`assay receipt make RUN` makes one");

@@ -29,7 +29,9 @@ std::string head_text(const RouterAnalysis& a) {
       "%s: E = %ld experts, K = %ld per token, %zu MoE layers, %s logged steps up to %s of %s",
       a.run.c_str(), long(a.experts), long(a.top_k), a.layers.size(), grouped(a.logged).c_str(),
       grouped(a.last_step).c_str(), grouped(a.planned_steps).c_str());
-  text += a.end.empty() ? ", not ended\n" : ", ended by " + a.end + "\n";
+  text += a.end.empty()      ? ", not finished\n"
+          : a.end == "steps" ? ", finished\n"
+                             : ", ended by " + a.end + "\n";
   return text + strprintf(
                     "ceilings: cv %.1f%%, max_load %.2f%%, entropy %.3f nats; W = %ld logged "
                     "steps\n",

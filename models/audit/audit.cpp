@@ -15,7 +15,7 @@ using Wide = __int128;
 
 int64_t narrow(Wide value, const char* what) {
   if (value > std::numeric_limits<int64_t>::max())
-    throw UserError(strprintf("%s does not fit 63 bits", what),
+    throw UserError(strprintf("%s: too large for 63 bits", what),
                     "make the model or the run smaller");
   return static_cast<int64_t>(value);
 }
@@ -108,7 +108,7 @@ Audit audit(const Config& config) {
   const Wide head = Wide(c.vocab_size) * c.hidden;  // counts when tied, too
   const Wide matrices = Wide(a.active) - n.embedding - n.head - n.norms + head;
   const Wide attention = Wide(c.layers) * c.heads * c.resolved_head_dim() * config.run.sequence;
-  a.flops_per_token = narrow(6 * (matrices + attention), "the FLOPs of a token");
+  a.flops_per_token = narrow(6 * (matrices + attention), "the FLOPs per token");
 
   const bool bf16 = resolve_recipe(config.precision.recipe) == Recipe::kBf16;
   a.weight_bytes = narrow(Wide(a.total) * (bf16 ? 2 : 4), "the bytes of the weights");

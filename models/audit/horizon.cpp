@@ -48,7 +48,7 @@ int64_t contract_parameters(ContractKind kind, const Audit& audit, SharedExperts
 
 int64_t horizon_steps(int64_t parameters, double coefficient, int64_t tokens_per_step) {
   if (!(coefficient > 0 && coefficient <= 1e12))
-    throw UserError(strprintf("a contract of %g tokens per parameter", coefficient),
+    throw UserError(strprintf("a contract cannot have %g tokens per parameter", coefficient),
                     "give contract.coefficient (--coefficient), for example 20");
   return whole_quotient(parameters, coefficient, tokens_per_step);
 }

@@ -119,9 +119,9 @@ TEST_CASE("JSON that is not one object per line says what it is") {
   };
   for (const char* array :
        {"[{\"text\": \"a\"}, {\"text\": \"b\"}]", "[\n {\"text\": \"a\"}\n]", " ["})
-    expect_error(read(array), "a.json is one JSON array; one object per line is wanted");
+    expect_error(read(array), "a.json is one JSON array; expected one object per line");
   expect_error(read("{\n  \"text\": \"a\"\n}\n"), "a.json is JSON over several lines");
-  expect_error(read("{\"text\": \"a\"}\n[1]\n"), "line 2 is not a JSON object but a list");
+  expect_error(read("{\"text\": \"a\"}\n[1]\n"), "line 2 is a list, not a JSON object");
   expect_error(read("{\"text\": }\n"), "line 1 is not JSON: byte 10");
 }
 

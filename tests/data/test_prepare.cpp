@@ -316,9 +316,9 @@ TEST_CASE("a failed prepare leaves no files") {
   jsonl("{\"text\": \"\xFF\"}", "a.jsonl line 3 is not UTF-8: byte 11");
   jsonl("{\"text\": 1e999}", "line 3 is not JSON: a number is too large");
   jsonl("{\"body\": \"x\"}", "line 3 has no field \"text\"");
-  jsonl("{\"text\": 3}", "line 3 has no text in the field \"text\" but a number");
-  jsonl("{\"text\": null}", "line 3 has no text in the field \"text\" but null");
-  jsonl("[1]", "line 3 is not a JSON object but a list");
+  jsonl("{\"text\": 3}", "line 3: the field \"text\" is a number, not a string");
+  jsonl("{\"text\": null}", "line 3: the field \"text\" is null, not a string");
+  jsonl("[1]", "line 3 is a list, not a JSON object");
 
   Corpus corpus;
   {

@@ -87,10 +87,11 @@ TEST_CASE("a tensor that does not fit the model is named") {
   write_safetensors(path, t.refs());
   std::vector<TensorRef> refs = t.refs();
   refs[0].shape = {3, 2};
-  expect_error([&] { read_safetensors(path, refs); }, "a.weight is F32 (2, 3), wanted F32 (3, 2)");
+  expect_error([&] { read_safetensors(path, refs); },
+               "a.weight is F32 (2, 3), expected F32 (3, 2)");
   refs = t.refs();
   refs[1].dtype = DType::kF32;
-  expect_error([&] { read_safetensors(path, refs); }, "is BF16 (3), wanted F32 (3)");
+  expect_error([&] { read_safetensors(path, refs); }, "is BF16 (3), expected F32 (3)");
   refs = t.refs();
   refs[3].name = "counts";
   expect_error([&] { read_safetensors(path, refs); }, "has no tensor counts");
@@ -143,7 +144,7 @@ TEST_CASE("damaged files are refused") {
           R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
           data),
       "names x twice");
-  refused(file_of(R"({"__metadata__":{"a":1}})", ""), "metadata a is not a text");
+  refused(file_of(R"({"__metadata__":{"a":1}})", ""), "metadata a is not a string");
   refused(file_of(R"({"__metadata__":[]})", ""), "metadata is not");
   refused(file_of(std::string(200000, '['), ""), "not JSON");
   expect_error([&] { SafetensorsFile file(folder / "none"); }, "No such file");

@@ -123,11 +123,11 @@ TEST_CASE("bad task lists and baselines name the place") {
       {"icl_tasks: [x]", "a task is a section, not the text x"},
       {"icl_tasks: [{label: a}]", "the task has no dataset_uri"},
       {"icl_tasks: [{label: a, dataset_uri: a, num_fewshot: [0], icl_task_type: quiz}]",
-       "icl_task_type 'quiz' is none of"},
+       "icl_task_type 'quiz' is not one of"},
       {"icl_tasks: [{label: a, dataset_uri: a, num_fewshot: [], icl_task_type: schema}]",
        "num_fewshot of a does not begin with a count"},
       {"icl_tasks: [{label: a, dataset_uri: a, num_fewshot: 3, icl_task_type: schema}]",
-       "num_fewshot is the text 3"},
+       "num_fewshot is \"3\""},
   };
   for (const Row& row : rows) {
     INFO(row.yaml);

@@ -53,7 +53,7 @@ void refused_with(const std::string& name, const std::string& key, const json& v
 TEST_CASE("fields that are missing, of another type or contradictory are refused") {
   const json absent = "(absent)";
   refused_with("llama", "hidden_size", absent, "hidden_size is missing");
-  refused_with("llama", "hidden_size", "32", "hidden_size is \"32\", wanted a whole number");
+  refused_with("llama", "hidden_size", "32", "hidden_size is \"32\", expected a whole number");
   refused_with("llama", "hidden_size", 32.5, "hidden_size is 32.5");
   refused_with("llama", "hidden_size", -32, "hidden_size is -32");
   refused_with("llama", "hidden_size", json::array({32}), "hidden_size is a list");
@@ -70,7 +70,8 @@ TEST_CASE("fields that are missing, of another type or contradictory are refused
   refused_with("llama", "num_hidden_layers", 1 << 30, "tensors, the files have 21");
   refused_with("llama", "num_hidden_layers", 1, "has a tensor model.layers.1");
   refused_with("llama", "vocab_size", 63, "is (64, 32), config.json requires (63, 32)");
-  refused_with("llama", "tie_word_embeddings", "no", "tie_word_embeddings is \"no\", wanted true");
+  refused_with("llama", "tie_word_embeddings", "no",
+               "tie_word_embeddings is \"no\", expected true");
   refused_with("llama", "architectures", json::array({"GPT2LMHeadModel"}), "GPT2LMHeadModel");
   refused_with("llama", "architectures", json::array(),
                "architectures is not a list with the name");
@@ -82,7 +83,7 @@ TEST_CASE("fields that are missing, of another type or contradictory are refused
                "num_experts_per_tok 5 is more than the 4 experts");
   refused_with("mixtral", "num_local_experts", 1 << 30, "tensors, the files have");
   refused_with("glm4_moe", "n_routed_experts", 1,
-               "n_routed_experts is 1, wanted a whole number from 2");
+               "n_routed_experts is 1, expected a whole number from 2");
   refused_with("glm4_moe", "n_shared_experts", absent, "n_shared_experts is missing");
   refused_with("glm4_moe", "first_k_dense_replace", 3, "first_k_dense_replace 3 is more than");
   refused_with("glm4_moe", "first_k_dense_replace", 0, "describes a model of");

@@ -108,7 +108,7 @@ TEST_CASE("drift of a run is reported as drift of its matrix, with the run's nam
       change(
           "a run's receipt cut short",
           [](const Matrix& m) { fs::resize_file(m.path + "/moe-1/receipt.json", 300); },
-          "input run moe-1: it is incomplete"),
+          "input run moe-1: the file is damaged"),
       change(
           "the table",
           [](const Matrix& m) {

@@ -138,7 +138,7 @@ TEST_CASE("published figures are shown next to ours") {
   REQUIRE(empty["tables"][0]["ours"]["dense"]["val_loss"].is_null());
   REQUIRE(empty["tables"][0]["ours"]["dense"]["step_time"].is_null());
   require_in(published_text(published_study("0003"), other.models, 3.28),
-             "dense: left empty: losses of a vocabulary of 4096, the study's is 50257");
+             "dense: left empty: losses for a vocabulary of 4096, the study's is 50257");
 }
 
 }  // namespace assay

@@ -83,7 +83,7 @@ TEST_CASE("live: the state of a run") {
   }
   SECTION("stopped by a guard") {
     place.sql("UPDATE event SET detail = 'non_finite' WHERE kind = 'end';");
-    REQUIRE(text() == "stopped: a number is not finite, step 40 of 40");
+    REQUIRE(text() == "stopped: NaN or infinite, step 40 of 40");
   }
   SECTION("damaged") {
     std::ofstream(place.run + "/telemetry.db", std::ios::trunc) << std::string(5000, 'x');
@@ -94,7 +94,7 @@ TEST_CASE("live: the state of a run") {
     const std::string before = run_fingerprint(place.run);
     fs::remove_all(place.run);
     REQUIRE(run_fingerprint(place.run) != before);
-    REQUIRE(text() == "not begun: waits for it");
+    REQUIRE(text() == "not started yet: waiting for it");
     REQUIRE(status_text(run_status(place.run), Seen::kBefore).find("gone") == 0);
   }
 }

@@ -237,10 +237,10 @@ TEST_CASE("every change is reported as drift by name") {
           "input telemetry telemetry.db", "claim steps_done: recomputed 39, the receipt has 40"),
       change(
           "a receipt cut short", [](const Sealed& s) { cut(s.receipt, 500); },
-          "receipt: it is incomplete: 500 bytes"),
+          "receipt: the file is damaged: not JSON (500 bytes)"),
       change(
           "a receipt cut to nothing", [](const Sealed& s) { cut(s.receipt, 0); },
-          "receipt: it is incomplete"),
+          "receipt: the file is damaged"),
       change(
           "a receipt without a section",
           [](const Sealed& s) { replace(s.receipt, "\"claims\":", "\"remarks\":"); },

@@ -107,7 +107,7 @@ CHANGES = [
     ("state cut short", lambda r, run: cut(run / NEWEST / "state.json"), [f"input checkpoint {NEWEST}/state.json"]),
     ("manifest cut short", lambda r, run: cut(run / NEWEST / "MANIFEST.json"),
      [f"input checkpoint {NEWEST}/MANIFEST.json"]),
-    ("receipt cut short", lambda r, run: cut(run / "receipt.json"), ["receipt: it is incomplete"]),
+    ("receipt cut short", lambda r, run: cut(run / "receipt.json"), ["receipt: the file is damaged"]),
     ("a claimed loss", lambda r, run: edit_claim(run, "val_loss_final", 1.5), ["claim val_loss_final", "receipt: edited"]),
     ("a claimed count", lambda r, run: edit_claim(run, "parameters_total", 7), ["claim parameters_total"]),
     ("a claim taken away", lambda r, run: remove_claim(run, "val_loss_final"), ["claim val_loss_final"]),
@@ -115,7 +115,7 @@ CHANGES = [
 
 # Arguments, and what error and hint must contain.
 REFUSALS = [
-    (["verify", "nowhere"], "nothing at nowhere", "receipt.json"),
+    (["verify", "nowhere"], "nowhere does not exist", "receipt.json"),
     (["verify", "shards"], "no receipt in shards", "receipt make"),
     (["verify", "config.yaml"], "config.yaml is not a receipt", "receipt make"),
     (["verify", "whole/meta.json"], "meta.json is not a receipt", "receipt make"),

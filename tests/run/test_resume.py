@@ -67,7 +67,7 @@ def check_hung_up(place):
             break
     ignoring.send_signal(signal.SIGHUP)
     said = ignoring.communicate()[1]
-    check(ignoring.returncode == 0 and "stopped as asked at step 20/60" in said, f"nohup is respected: {said}")
+    check(ignoring.returncode == 0 and "stopped by --stop-after at step 20/60" in said, f"nohup is respected: {said}")
 
 
 def check_saved_by_time(place):

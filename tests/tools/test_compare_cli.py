@@ -165,8 +165,8 @@ def published(runs):
     expect_in(compare("--published", "list").stdout, "0003", "0004", "0006", "tiny")
     expect_in(compare("--published", "0003").stdout, "540.97", "51.9", "nvfp4")
     beside = compare(runs["moe", 1], runs["moe", 2], "--published", "0003").stdout
-    expect_in(beside, "yours: moe", "train_time, min", "left empty: times of a CPU",
-              "left empty: losses of a vocabulary of 512, the study's is 50257")
+    expect_in(beside, "yours: moe", "train_time, min", "left empty: times on a CPU",
+              "left empty: losses for a vocabulary of 512, the study's is 50257")
     ours = compare_json(runs["moe", 1], "--published", "0006")["published"]["tables"][0]["ours"]["moe-s1"]
     expect(ours["val@512"] is None, f"0006: {ours}")
     for name in ("0004", "tiny"):

@@ -56,6 +56,8 @@ def check_help():
         if command:
             check("First steps" not in text and "bash tools/demo.sh" not in text, f"{command} --help has the program's footer")
         check(not re.search(r"\b(INT|FLOAT|UINT|REQUIRED|POSITIVE)\b", text), f"{command} --help has CLI11's words:\n{text}")
+    file = run("matrix", "--help").stdout
+    check("\n  models:" in file and "\n    dense: " in file, f"matrix --help does not indent the file it shows:\n{file}")
     for group in GROUPS:
         check(f"  assay {group} " in run(group, "--help").stdout, f"assay {group} --help has no example of its own")
 

@@ -166,7 +166,7 @@ def check_page(w, keep):
     server = Server(w.run("live"), w.run("first"), "--port", 0, "--every", 0.3, "--wait")
     with Browser(w.path) as browser:
         browser.driver.get(server.url)
-        expect(soon(lambda: "live: not begun" in state(browser)), f"before the run: {state(browser)!r}")
+        expect(soon(lambda: "live: not started yet" in state(browser)), f"before the run: {state(browser)!r}")
         trainer = train(w, "live")
         expect(soon(lambda: "live: training, step" in state(browser)), f"while it trains: {state(browser)!r}")
         expect(soon(lambda: page_step(browser) > 0), "no curve in the page")
@@ -258,7 +258,7 @@ def check_text(w):
     done = assay("watch", w.path / "damaged", "--text", "--once")
     expect(done.returncode == 1 and done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 2, done.stderr)
     both = assay("watch", w.run("first"), w.path / "damaged", w.path / "later", "--text", "--once", "--wait")
-    expect(both.returncode == 0 and "unreadable" in both.stdout and "not begun" in both.stdout and "finished" in both.stdout, both.stdout)
+    expect(both.returncode == 0 and "unreadable" in both.stdout and "not started" in both.stdout and "finished" in both.stdout, both.stdout)
 
 
 def writes(folder):

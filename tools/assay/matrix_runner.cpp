@@ -181,10 +181,9 @@ class Runner {
     flops_done_ += flops(run.plan, run.plan.status.steps_done);
     ended_ += 1;
     std::string said;
-    for (const char* beginning : {"steps at step", "target_loss at step"}) {
+    for (const char* beginning : {"finished step", "reached the target loss"}) {
       if (said.empty()) said = run.log.last_line(beginning);
     }
-    said = said.substr(0, said.find(", run "));
     print(strprintf("%s is done (%zu of %zu, %s)%s%s", run.plan.cell->name.c_str(), ended_, total_,
                     duration_text(seconds_since(run.started)).c_str(), said.empty() ? "" : ": ",
                     said.c_str()));

@@ -163,7 +163,7 @@ std::string end_text(RunEnd end, int64_t done, int64_t steps) {
     case RunEnd::kInterrupted:
       return "interrupted at " + at;
     case RunEnd::kStopAfter:
-      return "stopped as asked at " + at;
+      return "stopped by --stop-after at " + at;
   }
   return at;
 }

@@ -29,7 +29,7 @@ function comparisonTable() {
     ['model', (row) => modelLabel(row.name)], ['seeds', (row) => row.runs.map((run) => run.seed).join(', ')],
     ['validation loss', (row) => meanText(row.val_loss_nats)], ['95% interval', (row) => intervalText(row.val_loss_nats)],
     ['minus ' + first, (row) => (row.against_first ? signed(row.against_first.mean) : null)],
-    ['95% interval of it', (row) => intervalText(row.against_first)],
+    ['95% interval of the difference', (row) => intervalText(row.against_first)],
     ['bits/byte', (row) => meanText(row.bits_per_byte)], ['parameters', (row) => scaled(row.total) + (row.active === row.total ? '' : `, ${scaled(row.active)} active`)],
     ['tokens', (row) => (rows.some((other) => other.tokens !== row.tokens) ? scaled(row.tokens) : null)],
     ['training time', (row) => (row.seconds ? secondsText(row.seconds.mean) : null)],
@@ -55,7 +55,7 @@ function answerNodes() {
   return [element('p', {className: 'answer', textContent: comparison.sentence}),
     tablePanel('comparison', 'Comparison', comparisonTable,
       notes.length ? element('ul', {className: 'soft'}, ...notes.map((text) => element('li', {textContent: text}))) : '',
-      element('p', {className: 'note', textContent: 'As assay compare says it: differences are taken seed by seed, intervals are Student\'s 95% over the seeds.'}))];
+      element('p', {className: 'note', textContent: 'As in assay compare: differences are taken seed by seed, intervals are Student\'s 95% over the seeds.'}))];
 }
 
 function fillAnswer() {

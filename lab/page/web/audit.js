@@ -36,6 +36,6 @@ function addAudit() {
     top: () => [tablePanel('audit', 'By model', auditTable)]});
   addSection({id: 'configurations', title: 'Configurations', top: () => [
     models.length > 1 && report.differences.length > 0 ? tablePanel('differences', 'Fields that differ', differenceTable) : null,
-    models.length > 1 && report.differences.length === 0 ? element('p', {className: 'soft', textContent: 'The configurations differ in nothing but folders.'}) : null,
+    models.length > 1 && report.differences.length === 0 ? element('p', {className: 'soft', textContent: 'The configurations differ only in folders.'}) : null,
     ...(runs.length > 3 ? [detailsNode('configurations', `whole configurations of the ${runs.length} runs`, ...configurations())] : configurations())]});
 }

@@ -36,7 +36,7 @@
       line.append(node('b', '', run.path), ': ' + run.text);
       return line;
     });
-    const note = problem || (live.over ? `No run is training. Looks again every ${slowMs / 1000} s.` : '');
+    const note = problem || (live.over ? `No run is training. Checking again every ${slowMs / 1000} s.` : '');
     if (note) {
       const line = node('p', 'note', note);
       line.setAttribute('role', 'status');
@@ -60,7 +60,7 @@
       window.assayPage.update(data.report);
       return '';
     } catch (error) {
-      return `The charts could not be updated (${error.message}). Load the page again.`;
+      return `The charts could not be updated (${error.message}). Reload the page.`;
     }
   }
 
@@ -81,7 +81,7 @@
       }
     } catch (error) {
       lost = true;
-      show(`assay watch does not answer: it was stopped, or the connection is lost. This is what it said at ${clock(seenAt)}; the page resumes when it is back.`);
+      show(`assay watch does not answer: it was stopped, or the connection is lost. The page shows the data of ${clock(seenAt)} and resumes when it is back.`);
     } finally {
       clearTimeout(patience);
     }

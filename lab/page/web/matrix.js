@@ -21,7 +21,7 @@ function matrixAnswer() {
     claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${claims.length - count('holds') - count('fails')} are open.` : ''];
   return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
     element('p', {className: 'soft', textContent: 'Mean validation losses in nats, best first. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ? : one seed. Another contract may rank them differently.'}),
-    ...(different ? [warning('Not comparable, and forced: ' + different + '.')] : []), ...notes.map(warning)];
+    ...(different ? [warning('Not comparable (--force): ' + different + '.')] : []), ...notes.map(warning)];
 }
 
 // The name of a row; pressed, it leaves only the row's runs in the curves.
@@ -45,7 +45,7 @@ function contractTable(contract) {
   const columns = [
     ['model', (row) => rowButton(row, contract)], ['seeds', seedsText],
     ['validation loss', (row) => meanText(row.val_loss_nats)], ['95% interval', (row) => intervalText(row.val_loss_nats)],
-    ['minus ' + first, (row) => (row.difference_to_first ? signed(row.difference_to_first.mean) : null)], ['95% interval of it', (row) => intervalText(row.difference_to_first)],
+    ['minus ' + first, (row) => (row.difference_to_first ? signed(row.difference_to_first.mean) : null)], ['95% interval of the difference', (row) => intervalText(row.difference_to_first)],
     ['bits/byte', (row) => meanText(row.bits_per_byte)], ['K max load', (row) => (row.worst_max_load_norm === null ? null : row.worst_max_load_norm.toFixed(2) + (row.collapsed_runs ? ` collapsed (${row.collapsed_runs})` : ''))],
     ['active', (row) => scaled(row.parameters_active)], ['total', (row) => scaled(row.parameters_total)],
     ['steps', (row) => (row.steps ? grouped(row.steps.mean) : null)], ['tokens', (row) => scaled(row.tokens)], ['FLOPs', (row) => flopsText(row.flops)],
@@ -99,7 +99,7 @@ function claimTable() {
 }
 
 function addMatrix() {
-  addSection({id: 'matrix', title: 'Contracts', present: () => Boolean(report.matrix), how: 'Each contract holds something else fixed and has its own table. Press a model to see only the curves of its runs.',
+  addSection({id: 'matrix', title: 'Contracts', present: () => Boolean(report.matrix), how: 'Each contract holds something else fixed and has its own table. Click a model to see only the curves of its runs.',
     top: contractPanels, charts: [{id: 'matrix-points', title: 'Points with intervals', wide: true, how: 'One row per model and contract.', controls: [{id: 'name', label: 'show', options: () => (report.matrix ? pointMeasures() : [['', '']])}],
       present: () => Boolean(report.matrix), build: pointChart}],
     bottom: () => (report.matrix.claims.length ? [tablePanel('claims', 'Claims', claimTable,

@@ -99,7 +99,7 @@ void add_audit_command(Commands& commands) {
       ->allow_extra_args(false);
   sub->add_option("--coefficient", a->report.coefficient,
                   "tokens per parameter (default: contract.coefficient of each CONFIG; in the "
-                  "table of all contracts, the value that gives the first CONFIG its own steps)")
+                  "table of all contracts, tokens / parameters of the first CONFIG's run)")
       ->check(above_zero());
   sub->add_option("--fraction", a->report.fractions,
                   "fractions of the horizon to list (default: contract.fraction, or 0.2 if it "

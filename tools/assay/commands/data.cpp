@@ -186,11 +186,9 @@ void add_prepare(Commands& commands, CLI::App* data) {
   sub->add_flag("--overwrite", a->overwrite, "replace an existing corpus in the folder");
   sub->add_flag("--json", a->json, "print one JSON object on stdout");
   sub->footer(
-      "Each document becomes the <|endoftext|> id followed by its tokens. Files may be "
-      "compressed:\n"
-      "*.txt.gz, *.jsonl.zst, ...; JSONL is *.jsonl, *.ndjson or *.json. Shards are "
-      "NAME_val_000000.bin, NAME_train_000001.bin, ... in the public GPT-2 format; a configuration "
-      "names them as\n"
+      "Each document becomes the <|endoftext|> id followed by its tokens. JSONL files are *.jsonl, "
+      "*.ndjson or *.json. Shards are NAME_val_000000.bin, NAME_train_000001.bin, ... in the "
+      "public GPT-2 format. In a configuration:\n"
       "  data: {train: [DIR/NAME_train_*.bin], val: [DIR/NAME_val_*.bin], tokenizer: "
       "DIR/tokenizer.json}\n"
       "Example:\n"

@@ -46,7 +46,7 @@ void add_document_options(CLI::App* subcommand, DocumentArguments& a) {
   subcommand->add_option("--field", a.field,
                          "field of a JSONL object that holds its text (default: text)");
   subcommand->add_flag("--skip-bad-lines", a.skip_bad_lines,
-                       "skip and count JSONL lines that are not an object with a text");
+                       "skip and count JSONL lines that are not an object or have no text");
   subcommand->add_flag("--keep-space", a.keep_space, "keep white space around documents");
   subcommand->add_flag("--drop-unfinished", a.drop_unfinished,
                        "drop the last document of a text file if no separator ends it");

@@ -262,8 +262,8 @@ void add_eval_command(Commands& commands) {
       "  assay eval runs/moe --tasks core --bundle eval_bundle --part 2/4   the second of four "
       "processes\n"
       "  assay eval --merge runs/moe/evals/step-*.core-*-of-4.json          the score of all four\n"
-      "The result is also written to RUN/evals/step-N.json; in a run that cannot be written it is\n"
-      "printed all the same, with a warning. docs/eval.md defines the measures.");
+      "The result is also written to RUN/evals/step-N.json; if that is not possible, it "
+      "is only printed, with a warning. docs/eval.md defines the measures.");
   commands.on_chosen(sub, [a] { return evaluate(*a); });
 }
 

@@ -88,8 +88,8 @@ int export_hf(const Arguments& a) {
 
 void add_export_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
-  CLI::App* sub =
-      commands.app.add_subcommand("export", "write a checkpoint as a folder transformers opens");
+  CLI::App* sub = commands.app.add_subcommand(
+      "export", "write a checkpoint as a folder that transformers can load");
   sub->add_option("RUN", a->checkpoint,
                   "a run (its newest checkpoint is used) or a checkpoint: RUN/checkpoints/step-N")
       ->required();
@@ -116,11 +116,11 @@ void add_export_command(Commands& commands) {
       "  sigmoid router                  Glm4MoeForCausalLM, also with a selection bias, shared "
       "experts and dense blocks first\n"
       "Gains that the class has no field for are multiplied into weights. A model that no class "
-      "can express is refused: a folder that is written computes what the checkpoint computes.\n"
+      "can express is refused, so an exported model computes what its checkpoint computes.\n"
       "Examples:\n"
       "  assay export runs/demo-moe -o exported\n"
       "  assay export runs/demo-moe/checkpoints/step-00000720 -o exported --dtype fp32\n"
-      "transformers.AutoModelForCausalLM.from_pretrained('exported') opens the folder.\n"
+      "transformers.AutoModelForCausalLM.from_pretrained('exported') loads it.\n"
       "docs/interop.md lists tensor names and comparisons; assay import is the way back.");
   commands.on_chosen(sub, [a] { return export_hf(*a); });
 }

@@ -79,7 +79,7 @@ int run_match(const Arguments& a) {
 void add_match_command(Commands& commands) {
   auto a = std::make_shared<Arguments>();
   CLI::App* sub = commands.app.add_subcommand(
-      "match", "find dense models with the parameters of a given model: FFN width, difference");
+      "match", "find dense models with as many parameters as a given model: FFN width, difference");
   sub->add_option("--like", a->like, "configuration of the model to match")->required();
   sub->add_option("--contract", a->contracts,
                   "which parameters to match: active, total (default: both)")

@@ -37,7 +37,7 @@ constexpr int64_t kRowsAtOnce = 2048;
 void check_sampling(const Sampling& s) {
   if (!(s.temperature >= 0) || std::isinf(s.temperature)) {
     throw UserError(strprintf("--temperature is %g, must be finite and >= 0", s.temperature),
-                    "0 takes the most likely token, 1 draws by the model's own probabilities");
+                    "0 is greedy, 1 samples from the model's distribution");
   }
   if (!(s.top_p > 0 && s.top_p <= 1)) {
     throw UserError(strprintf("--top-p is %g, must be > 0 and <= 1", s.top_p),
@@ -52,8 +52,8 @@ void check_sampling(const Sampling& s) {
 void check_interactive(const Arguments& a) {
   if (!a.prompts.empty() || !a.prompt_file.empty() || a.json || a.samples > 1) {
     throw UserError("--interactive reads its prompts from the terminal and writes one text each",
-                    "leave out --prompt, --prompts, --samples and --json; a line that is entered "
-                    "again is continued in another way");
+                    "leave out --prompt, --prompts, --samples and --json; enter a line again for "
+                    "another continuation");
   }
   if (!on_terminal()) {
     throw UserError("--interactive needs a terminal for input and output",
@@ -367,14 +367,14 @@ void add_sample_command(Commands& commands) {
   sub->add_flag("--json", a->json, "print one JSON object on stdout, with the tokens");
   sub->footer(
       "Examples:\n"
-      "  assay sample runs/moe                                  from nothing\n"
+      "  assay sample runs/moe                                  without a prompt\n"
       "  assay sample runs/moe --interactive                    continue what you type\n"
       "  assay sample runs/moe --prompt 'Once upon a time' --samples 3\n"
       "  assay sample runs/moe --prompt 'The cat' --prompt 'The dog' --top-p 0.9\n"
       "  assay sample runs/moe --prompts prompts.txt --json > texts.json\n"
       "  head -3 stories.txt | assay sample runs/moe --temperature 0\n"
-      "A single text is printed as it is generated. What was read and generated, and\n"
-      "how fast, goes to stderr. Nothing is written to the run. More: docs/sample.md");
+      "A single text is printed as it is generated. Token counts and speed go to "
+      "stderr. Nothing is written to the run. More: docs/sample.md");
   commands.on_chosen(sub, [a] { return sample(*a); });
 }
 

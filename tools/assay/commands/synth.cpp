@@ -65,7 +65,7 @@ Json ngram_losses(const NgramArguments& a) {
 }
 
 void print_ngrams(const Json& result) {
-  std::printf("interpolated Kneser-Ney, %ld tokens to train, %ld to validate, nats per token\n",
+  std::printf("interpolated Kneser-Ney, %ld training and %ld validation tokens, nats per token\n",
               result["train_tokens"].get<long>(), result["val_tokens"].get<long>());
   const char* names[] = {"unigram", "bigram", "3-gram", "4-gram", "5-gram"};
   for (size_t k = 0; k < result["nats"].size(); ++k) {

@@ -122,7 +122,7 @@ int write_folders(const TelemetryTables& tables, const Arguments& a) {
   }
   if (!a.tensorboard.empty()) {
     std::printf("%s\n", write_events(tables, a.tensorboard).c_str());
-    std::printf("look at it with: tensorboard --logdir %s\n", a.tensorboard.c_str());
+    std::printf("view it with: tensorboard --logdir %s\n", a.tensorboard.c_str());
   }
   return kExitDone;
 }

@@ -159,7 +159,7 @@ void require_loopback(const Arguments& a) {
   }
   if (kind == AddressKind::kLoopback || a.allow_remote) return;
   throw UserError(
-      a.address + " is not a loopback address: everybody who reaches it could read the runs",
+      a.address + " is not a loopback address: anyone who can reach it could read the runs",
       strprintf("from another machine: ssh -L %d:127.0.0.1:%d THIS_MACHINE; or add --allow-remote",
                 kUsualPort, kUsualPort));
 }
@@ -170,7 +170,7 @@ std::unique_ptr<HttpServer> bind_server(const Arguments& a, LiveSite& site) {
     return std::make_unique<HttpServer>(site, a.address, kUsualPort);
   } catch (const UserError& error) {
     auto free_port = std::make_unique<HttpServer>(site, a.address, 0);
-    std::fprintf(stderr, "note: %s; this is another one\n", error.what());
+    std::fprintf(stderr, "note: %s; using another port\n", error.what());
     return free_port;
   }
 }
@@ -194,11 +194,11 @@ int serve(const Arguments& a, const std::vector<std::string>& runs) {
   server->start();
   if (address_kind(a.address) != AddressKind::kLoopback) {
     std::fprintf(stderr,
-                 "warning: everybody who reaches %s can read these runs; the page has no password "
+                 "warning: anyone who can reach %s can read these runs; the page has no password "
                  "and no encryption\n",
                  a.address.c_str());
   }
-  std::fprintf(stderr, "watching %zu run%s; Ctrl-C ends\n", runs.size(),
+  std::fprintf(stderr, "watching %zu run%s; press Ctrl-C to stop\n", runs.size(),
                runs.size() == 1 ? "" : "s");
   std::printf("%s\n", url_of(a.address, server->port()).c_str());
   std::fflush(stdout);
@@ -225,7 +225,7 @@ void add_watch_command(Commands& commands) {
   CLI::Option* text =
       sub->add_flag("--text", a->text, "show them in this terminal, without a browser");
   sub->add_flag("--once", a->once, "with --text: print one screen and exit")->needs(text);
-  sub->add_option("--every", a->every_s, "seconds between two looks at the runs, at least")
+  sub->add_option("--every", a->every_s, "seconds between reads of the runs, at least")
       ->check(above_zero())
       ->capture_default_str();
   sub->add_flag("--wait", a->wait, "wait for runs that do not exist yet");
@@ -239,12 +239,12 @@ void add_watch_command(Commands& commands) {
       ->capture_default_str()
       ->excludes(text);
   sub->add_flag("--allow-remote", a->allow_remote,
-                "allow an --address that other machines reach; everybody there can read the runs")
+                "allow an --address that other machines can reach; anyone there can read the runs")
       ->excludes(text);
   sub->add_option("--title", a->title, "heading of the page")->excludes(text);
   sub->footer(
       "Examples:\n"
-      "  assay watch runs/moe                 prints the address of the page; Ctrl-C ends\n"
+      "  assay watch runs/moe                 prints the address of the page; Ctrl-C stops\n"
       "  assay watch runs/demo-*/ --port 0    several runs, at a free port\n"
       "  assay watch runs/moe --text          in the terminal\n"
       "  ssh -L 7117:127.0.0.1:7117 HOST      then the page of HOST is at localhost:7117\n"

@@ -82,8 +82,9 @@ std::string example_text(const std::string& line, int width, int column) {
   const ExampleLine parts = example_line(line);
   if (column > 0) return two_columns(parts.command, parts.remark, width, column);
   if (!is_command(parts.command)) {
-    return parts.remark.empty() ? "  " + wrapped(parts.command, width, 6, 2) + "\n"
-                                : two_columns(parts.command, parts.remark, width);
+    if (!parts.remark.empty()) return two_columns(parts.command, parts.remark, width);
+    const int lead = 2 + static_cast<int>(parts.command.find_first_not_of(' '));
+    return spaces(lead) + wrapped(parts.command, width, lead + 4, lead) + "\n";
   }
   std::string text = length(parts.command) + 2 <= width ? "  " + parts.command + "\n"
                                                         : broken_command(parts.command, width);
@@ -144,10 +145,10 @@ std::string two_columns(const std::string& left, const std::string& right, int w
 ExampleLine example_line(const std::string& line) {
   const size_t start = line.find_first_not_of(' ');
   if (start == std::string::npos) return {};
-  const size_t gap = line.find("  ", start);
-  if (gap == std::string::npos) return {.command = line.substr(start), .remark = ""};
+  const size_t margin = std::min<size_t>(start, 2), gap = line.find("  ", start);
+  if (gap == std::string::npos) return {.command = line.substr(margin), .remark = ""};
   const size_t remark = line.find_first_not_of(' ', gap);
-  return {.command = line.substr(start, gap - start),
+  return {.command = line.substr(margin, gap - margin),
           .remark = remark == std::string::npos ? "" : line.substr(remark)};
 }
 

@@ -58,11 +58,11 @@ void add_command(const CommandDescription& command, std::string& page) {
 constexpr const char* kFiles =
     ".SH FILES\n"
     "A run is a folder:\n"
-    ".TP\n\\fBconfig.yaml\\fR\nits configuration, every field of it\n"
-    ".TP\n\\fBcheckpoints/\\fR\nwhat a repeated command resumes from\n"
+    ".TP\n\\fBconfig.yaml\\fR\nits configuration, with every field\n"
+    ".TP\n\\fBcheckpoints/\\fR\nwhere the same command resumes from\n"
     ".TP\n\\fBtelemetry.db\\fR\nmeasurements of each logged step, SQLite; \\fBassay telemetry\\fR "
     "exports them\n"
-    ".TP\n\\fBlog.txt\\fR\nwhat the program said\n"
+    ".TP\n\\fBlog.txt\\fR\nwhat the program printed\n"
     ".TP\n\\fBreceipt.json\\fR\nhashes and claims, for \\fBassay receipt verify\\fR\n";
 
 constexpr const char* kExitStatus =
