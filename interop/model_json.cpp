@@ -168,7 +168,7 @@ void read_mixtral(const JsonFields& fields, ModelConfig& m) {
   moe.expert_ffn = fields.count("intermediate_size");
   moe.router.score = RouterScore::kSoftmax;
   moe.router.bias_rate = 0;  // the class has no selection bias
-  m.ffn = moe.expert_ffn;  // used by no block
+  m.ffn = moe.expert_ffn;    // used by no block
 }
 
 void read_glm4_moe(const JsonFields& fields, ModelConfig& m) {

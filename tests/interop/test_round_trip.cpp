@@ -25,12 +25,11 @@ std::vector<Case> with_gains() {
   Config one_gain = tied;
   one_gain.model.logit_gain = one_gain.model.embed_gain;
   Config softmax = dense;
-  softmax.model.moe = MoeConfig{.experts = 4,
-                                .top_k = 2,
-                                .expert_ffn = 16,
-                                .router = {.score = RouterScore::kSoftmax,
-                                           .gate_scale = 1.9,
-                                           .bias_rate = 0}};
+  softmax.model.moe =
+      MoeConfig{.experts = 4,
+                .top_k = 2,
+                .expert_ffn = 16,
+                .router = {.score = RouterScore::kSoftmax, .gate_scale = 1.9, .bias_rate = 0}};
   Config sigmoid = dense;
   sigmoid.model.qk_norm = true;
   sigmoid.model.moe = MoeConfig{.experts = 5,
