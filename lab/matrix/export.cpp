@@ -94,6 +94,9 @@ ordered_json row_json(const SummaryRow& row) {
   target["tokens"] = json_of(row.target_tokens);
   target["seconds"] = json_of(row.target_seconds);
   target["flops"] = json_of(row.target_flops);
+  target["steps_difference_to_first"] =
+      row.target_steps_difference ? json_of(std::optional(row.target_steps_difference->summary))
+                                  : ordered_json();
   j["time_to_target"] = target;
   j["worst_max_load_norm"] = json_of(row.worst_load);
   j["collapsed_runs"] = row.collapsed;
@@ -242,6 +245,7 @@ std::string summary_json(const MatrixSummary& summary) {
     t["target_given"] = table.target_given;
     t["rows"] = ordered_json::array();
     for (const SummaryRow& row : table.rows) t["rows"].push_back(row_json(row));
+    t["ranked_by"] = table.ranked_by_target() ? "target_steps" : "val_loss";
     t["ranking"] = ordered_json::array();
     for (size_t i = 0; i < table.ranking.size(); ++i) {
       using Relation = ContractTable::Relation;

@@ -42,14 +42,19 @@ std::string health(const SummaryRow& row) {
 }
 
 Rows result_rows(const ContractTable& table) {
+  // Runs that stop at a target have about its loss: they differ in the steps that it took.
+  const bool steps = table.ranked_by_target();
   Rows rows = {{"model", "precision", "n", "val loss", "sd", "95% interval", "bits/byte",
-                "minus " + row_name(table.rows.front(), table), "95% interval", "max_load*K"}};
+                (steps ? "target steps minus " : "minus ") + row_name(table.rows.front(), table),
+                "95% interval", "max_load*K"}};
+  const char* format = steps ? "%+.0f" : "%+.4f";
   for (const SummaryRow& row : table.rows) {
     std::string difference = "-", spread = "-";
-    if (row.difference) {
-      difference = strprintf("%+.4f", row.difference->summary.mean);
-      spread = interval(row.difference->summary, "%+.4f");
-      const auto& bounds = row.difference->summary.interval95;
+    const auto& of = steps ? row.target_steps_difference : row.difference;
+    if (of) {
+      difference = strprintf(format, of->summary.mean);
+      spread = interval(of->summary, format);
+      const auto& bounds = of->summary.interval95;
       if (bounds && bounds->low <= 0 && bounds->high >= 0) spread += " (includes 0)";
     }
     const std::string sd = row.loss && row.loss->sd ? strprintf("%.4f", *row.loss->sd) : "-";
@@ -146,10 +151,26 @@ Rows cost_rows(const ContractTable& table) {
   return rows;
 }
 
+// "Not ranked: dense, which reached the target in 1 of 3 runs."
+std::string not_ranked_text(const ContractTable& table) {
+  std::string text;
+  for (const SummaryRow& row : table.rows) {
+    const size_t runs = row.runs.runs.size();
+    if (!table.ranked_by_target() || runs == 0 || size_t(row.reached) == runs) continue;
+    text += (text.empty() ? "" : "; ") + row_name(row, table) +
+            strprintf(", which reached the target in %ld of %zu runs", long(row.reached), runs);
+  }
+  return text.empty() ? "" : "Not ranked: " + text + ".\n";
+}
+
 std::string ranking_text(const ContractTable& table) {
   using Relation = ContractTable::Relation;
-  if (table.ranking.size() < 2) return "";
-  std::string text = "Ranking under " + table.contract.name + " (mean final loss, best first): ";
+  if (table.ranking.size() < 2) return not_ranked_text(table);
+  const bool steps = table.ranked_by_target();
+  std::string text = "Ranking under " + table.contract.name + " (" +
+                     (steps ? strprintf("mean steps to %g nats, fewest", table.target_nats)
+                            : "mean final loss, best") +
+                     " first): ";
   bool unclear = false, one_seed = false;
   for (size_t i = 0; i < table.ranking.size(); ++i) {
     if (i > 0) {
@@ -158,7 +179,9 @@ std::string ranking_text(const ContractTable& table) {
       unclear |= relation == Relation::kUnclear;
       one_seed |= relation == Relation::kOneSeed;
     }
-    text += row_name(*table.ranking[i], table) + strprintf(" %.4f", table.ranking[i]->loss->mean);
+    const SummaryRow& row = *table.ranking[i];
+    text += row_name(row, table) + (steps ? strprintf(" %.0f", row.target_steps->mean)
+                                          : strprintf(" %.4f", row.loss->mean));
     if (table.ranking[i]->collapsed > 0) text += " (routers collapsed)";
   }
   text += ".\n";
@@ -170,7 +193,7 @@ std::string ranking_text(const ContractTable& table) {
   if (one_seed) {
     text += "`?`: one shared seed, so there is no interval; the order may depend on the seed.\n";
   }
-  return text + "Another contract may rank them differently.\n";
+  return text + not_ranked_text(table) + "Another contract may rank them differently.\n";
 }
 
 std::string target_text(const ContractTable& table) {

@@ -64,16 +64,29 @@ std::string missing_text(const Cell& cell, const CellStatus& status) {
   return text;
 }
 
+std::optional<double> steps_to(const RunRecord& run, double target_nats) {
+  const auto time = time_to_target(run, target_nats);
+  return time ? std::optional(double(time->steps)) : std::nullopt;
+}
+
 void rank(ContractTable& table) {
+  const bool by_target = table.ranked_by_target();
   for (const SummaryRow& row : table.rows) {
-    if (row.loss) table.ranking.push_back(&row);
+    const bool all_reached = row.reached > 0 && row.reached == int64_t(row.runs.runs.size());
+    if (by_target ? all_reached : row.loss.has_value()) table.ranking.push_back(&row);
   }
+  const auto mean_of = [&](const SummaryRow* row) {
+    return by_target ? row->target_steps->mean : row->loss->mean;
+  };
   std::stable_sort(
       table.ranking.begin(), table.ranking.end(),
-      [](const SummaryRow* a, const SummaryRow* b) { return a->loss->mean < b->loss->mean; });
+      [&](const SummaryRow* a, const SummaryRow* b) { return mean_of(a) < mean_of(b); });
+  const auto ranked_value = [&](const RunRecord& run) {
+    return by_target ? steps_to(run, table.target_nats) : final_loss(run);
+  };
   for (size_t i = 1; i < table.ranking.size(); ++i) {
-    const auto difference = paired_difference(values_of(table.ranking[i - 1]->runs, final_loss),
-                                              values_of(table.ranking[i]->runs, final_loss));
+    const auto difference = paired_difference(values_of(table.ranking[i - 1]->runs, ranked_value),
+                                              values_of(table.ranking[i]->runs, ranked_value));
     using Relation = ContractTable::Relation;
     Relation relation = Relation::kOneSeed;
     if (difference && difference->summary.interval95) {
@@ -164,6 +177,12 @@ ContractTable table_of(const MatrixSummary& summary, const MatrixContract& contr
   choose_target(table);
   if (table.target_nats > 0) {
     for (SummaryRow& row : table.rows) fill_target(row, table.target_nats);
+    const auto steps = [&](const RunRecord& run) { return steps_to(run, table.target_nats); };
+    const SeedValues first = values_of(table.rows.front().runs, steps);
+    for (size_t i = 1; i < table.rows.size(); ++i) {
+      SummaryRow& row = table.rows[i];
+      row.target_steps_difference = paired_difference(values_of(row.runs, steps), first);
+    }
   }
   return table;
 }

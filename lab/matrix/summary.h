@@ -24,6 +24,7 @@ struct SummaryRow {
   // To the table's target, over the runs that reached it.
   int64_t reached = 0;
   std::optional<Summary> target_steps, target_tokens, target_seconds, target_flops;
+  std::optional<PairedDifference> target_steps_difference;  // minus the first row's
 
   std::optional<double> worst_load;  // K max_load of the worst layer of the worst run
   int64_t collapsed = 0;             // runs
@@ -36,9 +37,12 @@ struct ContractTable {
   MatrixContract contract;
   double target_nats = 0;     // 0 = none yet
   bool target_given = false;  // by run.target_loss; else the worst final loss of the first row
+  bool ranked_by_target() const { return target_given; }
   std::vector<SummaryRow> rows;
 
-  // Rows with a loss, best first. relation[i] compares ranking[i] with ranking[i + 1].
+  // Best first: rows with a loss, by their mean final loss; where runs stop at a target, rows of
+  // which every run reached it, by their mean steps to it, since all losses are then about the
+  // target. relation[i] compares ranking[i] with ranking[i + 1] in that measure.
   std::vector<const SummaryRow*> ranking;
   enum class Relation {
     kBelow,    // the 95% interval of the paired difference excludes 0

@@ -1,8 +1,10 @@
 #include "lab/runs/run_measures.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/telemetry/router_stats.h"
+#include "lab/runs/run_summary.h"
 
 namespace assay {
 namespace {
@@ -34,6 +36,40 @@ std::optional<int64_t> first_saturation(const RunRecord& run) {
 Value val_loss(const RunRecord& run) {
   const auto last = run.last_val();
   return last ? Value(last->value) : std::nullopt;
+}
+
+Value best_val_loss(const RunRecord& run) {
+  const auto best = run.best_val();
+  return best ? Value(best->value) : std::nullopt;
+}
+
+Value bits_per_byte(const RunRecord& run) {
+  if (run.val_bits_per_byte.empty()) return std::nullopt;
+  return run.val_bits_per_byte.back().value;
+}
+
+// Only the score over all tasks and rows: a part of them is another number in every run.
+Value core(const RunRecord& run) {
+  const auto score = capability_of(run);
+  return score && score->name == "core" ? Value(score->value) : std::nullopt;
+}
+
+Value step_seconds(const RunRecord& run) {
+  const auto seconds = run.seconds_at(run.steps_done);
+  return seconds && run.steps_done > 0 ? Value(*seconds / double(run.steps_done)) : std::nullopt;
+}
+
+template <typename F>
+Value at_target(const RunRecord& run, F&& of) {
+  const auto reached = target_reached(run);
+  return reached ? of(*reached) : std::nullopt;
+}
+
+// exp(entropy), of the layer where it is smallest: as many experts with equal loads have it.
+Value effective_experts(const RunRecord& run) {
+  if (!run.health || !run.config.model.moe) return std::nullopt;
+  const double experts = double(run.config.model.moe->experts);
+  return std::exp(run.health->min_entropy_norm * std::log(experts));
 }
 
 // From the first validation at or after the first saturation to the last one.
@@ -71,6 +107,26 @@ Value max_load_by_depth(const RunRecord& run) {
 const std::vector<RunMeasure>& run_measures() {
   static const std::vector<RunMeasure> all = {
       {"val_loss", "validation loss at the end, nats", val_loss},
+      {"best_val_loss", "smallest validation loss, nats", best_val_loss},
+      {"bits_per_byte", "validation loss at the end, bits per byte of the text", bits_per_byte},
+      {"core", "CORE at its last evaluation, of all tasks and rows", core},
+      {"target_steps", "steps to run.target_loss",
+       [](const RunRecord& r) {
+         return at_target(r, [](const TargetReached& t) { return Value(double(t.step)); });
+       }},
+      {"target_tokens", "tokens to run.target_loss",
+       [](const RunRecord& r) {
+         return at_target(r, [](const TargetReached& t) { return Value(double(t.tokens)); });
+       }},
+      {"target_seconds", "seconds of training to run.target_loss",
+       [](const RunRecord& r) {
+         return at_target(r, [](const TargetReached& t) { return Value(t.seconds); });
+       }},
+      {"target_flops", "training FLOPs to run.target_loss",
+       [](const RunRecord& r) {
+         return at_target(r, [](const TargetReached& t) { return Value(t.flops); });
+       }},
+      {"step_seconds", "seconds of training per step, mean over the run", step_seconds},
       {"loss_after_saturation",
        "validation loss at the end minus that at the first validation after a layer saturated",
        loss_after_saturation},
@@ -86,6 +142,7 @@ const std::vector<RunMeasure>& run_measures() {
        max_load_by_depth},
       {"entropy_min", "entropy / ln E, the smallest of the layers",
        [](const RunRecord& r) { return of_health(r, &RouterHealth::min_entropy_norm); }},
+      {"effective_experts", "exp(entropy) of the layer where it is smallest", effective_experts},
       {"dead", "share of the experts without an assignment",
        [](const RunRecord& r) { return of_health(r, &RouterHealth::dead_share); }},
       {"saturated_layers", "share of the layers that saturated at any logged step",

@@ -1,3 +1,5 @@
+#include <set>
+
 #include "base/file.h"
 #include "lab/matrix/claims.h"
 #include "lab/runs/run_measures.h"
@@ -166,12 +168,36 @@ TEST_CASE("measures of a run") {
   // A run without a measure has no value for it.
   const RunRecord dense = hand_made({.name = "d", .val_loss_nats = {{100, 3.0, 10}}});
   const RunRecord late = run_of({"b", 1, 4.0, 0.95, 100});
+  const std::set<std::string> of_dense = {"val_loss", "best_val_loss", "step_seconds"};
   for (const RunMeasure& measure : run_measures()) {
     INFO(measure.name);
-    REQUIRE(measure.of(dense).has_value() == (std::string(measure.name) == "val_loss"));
+    REQUIRE(measure.of(dense).has_value() == of_dense.contains(measure.name));
   }
   REQUIRE(!find_run_measure("loss_after_saturation")->of(late));
   REQUIRE(find_run_measure("max_laod") == nullptr);
+}
+
+TEST_CASE("measures of a run's losses and of its target") {
+  RunRecord run =
+      hand_made({.name = "a", .val_loss_nats = {{20, 4.0, 10}, {40, 3.1, 10}, {60, 3.2, 10}}});
+  run.val_bits_per_byte = {{20, 2.0, 10}, {60, 1.6, 10}};
+  const auto value = [&](const char* name) { return find_run_measure(name)->of(run); };
+  REQUIRE(value("val_loss") == 3.2);
+  REQUIRE(value("best_val_loss") == 3.1);
+  REQUIRE(value("bits_per_byte") == 1.6);
+  REQUIRE(value("step_seconds") == 0.5);
+  REQUIRE(!value("target_steps"));  // none is set
+  run.config.run.target_loss = 3.28;
+  REQUIRE(value("target_steps") == 40);
+  REQUIRE(value("target_tokens") == 40 * 1000);
+  REQUIRE(value("target_seconds") == 20);
+  REQUIRE(value("target_flops") == 40 * 1000 * 30);
+  run.config.run.target_loss = 3;
+  REQUIRE(!value("target_steps"));  // it was not reached
+  run = run_of({"b", 1, 4.0, 0.95});
+  run.config.model.moe.emplace().experts = 64;
+  run.health->min_entropy_norm = 0.5;
+  REQUIRE(std::abs(value("effective_experts").value() - 8) < 1e-12);
 }
 
 TEST_CASE("claims of a file") {

@@ -129,6 +129,36 @@ set: {{run.checkpoint_every: 20, run.steps: 40{set}}}
 """
 
 
+TO_TARGET = """
+models: {{plain: dense.yaml, fast: fast.yaml, slow: slow.yaml}}
+contracts: [{{kind: steps, landings: [1]}}]
+precisions: [fp32]
+seeds: [1, 2]
+claims: [{{measure: target_steps, of: fast, below: plain}}, {{measure: target_flops, of: slow, above: 0}}]
+set: {{run.steps: 40, run.target_loss: 5, eval.every: 2, eval.at_start: false{set}}}
+"""
+
+
+def check_target(place):
+    """Runs that stop at a target are ranked by the steps that it took them, not by the loss there."""
+    dense = (place.path / "dense.yaml").read_text()
+    (place.path / "fast.yaml").write_text(dense.replace("lr: 3e-3", "lr: 6e-3"))
+    (place.path / "slow.yaml").write_text(dense.replace("lr: 3e-3", "lr: 1e-6"))
+    place.write("target.yaml", text=TO_TARGET)
+    table = json.loads(place.matrix("target.yaml", "target", "--json").stdout)
+    steps = {row["model"]: row["time_to_target"]["steps"] for row in table["contracts"][0]["rows"]}
+    check(steps["fast"]["mean"] < steps["plain"]["mean"] < 40 and steps["slow"] is None, steps)
+    contract = table["contracts"][0]
+    check(contract["ranked_by"] == "target_steps" and [place["model"] for place in contract["ranking"]] == ["fast", "plain"], contract["ranking"])
+    fast = contract["rows"][1]["time_to_target"]["steps_difference_to_first"]
+    check(fast["mean"] == steps["fast"]["mean"] - steps["plain"]["mean"], fast)
+    check([claim["verdict"] for claim in table["claims"]][1] == "undecided", table["claims"])
+    text = (place.path / "target" / "summary.md").read_text()
+    for words in (f"(mean steps to 5 nats, fewest first): fast {steps['fast']['mean']:.0f} ", "target steps minus plain",
+                  "Not ranked: slow, which reached the target in 0 of 2 runs."):
+        check(words in text, f"summary.md has {words!r}:\n{text}")
+
+
 def check_reused(place):
     """A second matrix reuses the runs that the first has trained, and trains the rest."""
     (place.path / "fast.yaml").write_text((place.path / "dense.yaml").read_text().replace("lr: 3e-3", "lr: 4e-3"))
@@ -443,6 +473,7 @@ def main():
     with Place() as place:
         check_whole(place)
         check_by_hand(place)
+        check_target(place)
         check_reused(place)
         check_not_reused(place)
         check_copy_cut_short(place)

@@ -5,11 +5,14 @@ const modelOfRow = (row) => (runsOfRow(row)[0] || {}).modelOf;
 const rowName = (row) => row.model + (new Set(report.matrix.contracts.flatMap((c) => c.rows.map((r) => r.precision))).size > 1 ? ' ' + row.precision : '');
 const seedsText = (row) => (row.finished === row.planned ? String(row.planned) : `${row.finished} of ${row.planned}`);
 
+// Where runs stop at a target their losses are all about that, and the steps to it are ranked.
+const byTarget = (contract) => contract.ranked_by === 'target_steps';
+
 // "moe 2.91 < dense 2.95 ~ wide 2.96"
 function rankingText(contract) {
   const signs = {true: ' < ', false: ' ~ ', null: ' ? '};
   const rowOf = (place) => contract.rows.find((row) => row.model === place.model && row.precision === place.precision);
-  return contract.ranking.map((place) => `${rowName(rowOf(place))} ${meanText(rowOf(place).val_loss_nats)}` +
+  return contract.ranking.map((place) => `${rowName(rowOf(place))} ${byTarget(contract) ? grouped(rowOf(place).time_to_target.steps.mean) : meanText(rowOf(place).val_loss_nats)}` +
     ('told_apart_from_next' in place ? signs[place.told_apart_from_next] : '')).join('');
 }
 
@@ -20,7 +23,7 @@ function matrixAnswer() {
     ...contracts.filter((c) => c.ranking.length > 1).map((c) => `Under ${c.name}: ${rankingText(c)}.`),
     claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${claims.length - count('holds') - count('fails')} are open.` : ''];
   return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
-    element('p', {className: 'soft', textContent: 'Mean validation losses in nats, best first. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ? : one seed. Another contract may rank them differently.'}),
+    element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ? : one seed. Another contract may rank them differently.'}),
     ...(different ? [warning('Not comparable (--force): ' + different + '.')] : []), ...notes.map(warning)];
 }
 
@@ -42,10 +45,13 @@ function rowButton(row, contract) {
 
 function contractTable(contract) {
   const first = rowName(contract.rows[0]), target = contract.target_nats;
+  const places = byTarget(contract) ? 0 : 4;
+  const difference = (row) => (byTarget(contract) ? row.time_to_target.steps_difference_to_first : row.difference_to_first);
   const columns = [
     ['model', (row) => rowButton(row, contract)], ['seeds', seedsText],
     ['validation loss', (row) => meanText(row.val_loss_nats)], ['95% interval', (row) => intervalText(row.val_loss_nats)],
-    ['minus ' + first, (row) => (row.difference_to_first ? signed(row.difference_to_first.mean) : null)], ['95% interval of the difference', (row) => intervalText(row.difference_to_first)],
+    [(byTarget(contract) ? 'steps to target minus ' : 'minus ') + first, (row) => (difference(row) ? signed(difference(row).mean, places) : null)],
+    ['95% interval of the difference', (row) => intervalText(difference(row), places)],
     ['bits/byte', (row) => meanText(row.bits_per_byte)], ['K max load', (row) => (row.worst_max_load_norm === null ? null : row.worst_max_load_norm.toFixed(2) + (row.collapsed_runs ? ` collapsed (${row.collapsed_runs})` : ''))],
     ['active', (row) => scaled(row.parameters_active)], ['total', (row) => scaled(row.parameters_total)],
     ['steps', (row) => (row.steps ? grouped(row.steps.mean) : null)], ['tokens', (row) => scaled(row.tokens)], ['FLOPs', (row) => flopsText(row.flops)],
