@@ -1,12 +1,14 @@
 #include "lab/compare/published.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "base/check.h"
 #include "base/math.h"
 #include "base/suggest.h"
 #include "engine/telemetry/reader.h"
+#include "lab/runs/run_measures.h"
 #include "models/audit/audit.h"
 
 namespace assay {
@@ -115,7 +117,7 @@ const NamedMeasure kMeasures[] = {
        return q.run.val_bits_per_byte.empty() ? std::nullopt
                                               : Found(q.run.val_bits_per_byte.back().value);
      }},
-    {"core", [](const Question&) -> Found { return std::nullopt; }},
+    {"core", [](const Question& q) { return find_run_measure("core")->of(q.run); }},
     {"step_ms",
      [](const Question& q) -> Found {
        const Found seconds = seconds_per_step(q);
@@ -131,6 +133,14 @@ const NamedMeasure kMeasures[] = {
        const Found seconds = seconds_per_step(q);
        return seconds ? Found(1e-3 * double(q.run.config.run.batch_tokens) / *seconds)
                       : std::nullopt;
+     }},
+    {"tflops_per_s",
+     [](const Question& q) -> Found {
+       const Found seconds = seconds_per_step(q);
+       if (!seconds) return std::nullopt;
+       const double flops =
+           double(q.run.audit.flops_per_token) * double(q.run.config.run.batch_tokens);
+       return 1e-12 * flops / *seconds;
      }},
     {"million_tokens", [](const Question& q) -> Found { return 1e-6 * double(q.run.tokens); }},
     {"tokens_per_total",
@@ -149,6 +159,11 @@ const NamedMeasure kMeasures[] = {
        return share ? Found(100 * *share) : std::nullopt;
      }},
     {"min_entropy_nats", [](const Question& q) { return router_measure(q, "entropy", smallest); }},
+    {"effective_experts",
+     [](const Question& q) -> Found {
+       const Found entropy = router_measure(q, "entropy", smallest);
+       return entropy ? Found(std::exp(*entropy)) : std::nullopt;
+     }},
     {"max_load_percent", max_load_percent},
 };
 

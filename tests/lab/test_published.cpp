@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+#include "engine/telemetry/telemetry.h"
 #include "lab/compare/published.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
+#include "tests/data/temp_folder.h"
 #include "tests/lab/run_records.h"
 
 namespace assay {
@@ -55,11 +59,31 @@ TEST_CASE("figures are as published") {
   const PublishedTable contracts = published_study("0004").tables[0];
   REQUIRE(cell(contracts, {"totalDN, 20%", "moe-256"}, "stop_step") == 28393);
   REQUIRE(cell(published_study("0006").tables[0], {"4096"}, "layer 11 max@512") == 14.26);
+  REQUIRE(cell(published_study("0006").tables[0], {"1024"}, "E_eff@512") == 15.2);
+  REQUIRE(cell(published_study("0003").tables[1], {"calibration", "moe-256"}, "step_time") == 1404);
   REQUIRE(cell(published_study("tiny").tables[0], {"MoE"}, "best_val_loss") == 1.5788);
 }
 
 TEST_CASE("an unknown study names the nearest") {
   expect_error([] { published_study("003"); }, "--published 003: there is no such study");
+}
+
+TEST_CASE("the score of a run stands beside the published one, if it is the whole of CORE") {
+  const TempFolder folder;
+  std::vector<RunRecord> runs = {hand_made({.name = "a", .val_loss_nats = {{100, 3.0, 10}}})};
+  runs[0].path = folder / "a";
+  make_folders(runs[0].path);
+  const PublishedColumn column{
+      .key = "core", .unit = "share", .what = "w", .measure = "core", .step = {}, .layer = {}};
+  const auto shown = [&](const char* metric, double value) {
+    Telemetry telemetry(runs[0].path + "/telemetry.db", {});
+    telemetry.eval(100, "core", metric, value, 500);
+    telemetry.flush();
+    return published_measure(column, group_by_seed(runs).front(), {});
+  };
+  REQUIRE(!shown("mean_of_2_of_22_tasks", 0.3));
+  std::filesystem::remove(runs[0].path + "/telemetry.db");
+  REQUIRE(shown("core", 0.0608) == 0.0608);
 }
 
 TEST_CASE("the value of a column for our models") {
@@ -86,6 +110,7 @@ TEST_CASE("the value of a column for our models") {
       {"train_minutes", {}, 3.25, 0.625},
       {"step_ms", {}, {}, 500.0},
       {"k_tokens_per_s", {}, {}, 2.0},
+      {"tflops_per_s", {}, {}, 6e-8},
       {"tokens_per_total", {}, {}, 20.0},
       {"core", {}, {}, {}},
       {"mean_cv_percent", 50, {}, {}},  // dense
