@@ -73,7 +73,8 @@ TrainingCore::TrainingCore(const Config& config, const RunData& data, std::strin
 }
 
 bool TrainingCore::due(const EvalMoment& at) const {
-  return at.last || (config_.every > 0 && at.steps_done % config_.every == 0);
+  return at.last || (at.landing && config_.at_landings) ||
+         (config_.every > 0 && at.steps_done % config_.every == 0);
 }
 
 std::optional<CoreReport> TrainingCore::score(Exec on, Model& model, int64_t step,

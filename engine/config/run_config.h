@@ -60,6 +60,7 @@ struct CoreEvalConfig {
   std::string bundle;
   std::vector<std::string> tasks;
   int64_t every = 0;
+  bool at_landings = false;
   int64_t max_rows = 0;
   int64_t max_tokens = 0;
 };
@@ -72,6 +73,8 @@ void visit(V& v, CoreEvalConfig& c) {
     free_on_resume(any()));
   v("every", c.every, "steps between scores; 0 = only at the end of the run",
     free_on_resume(not_negative()));
+  v("at_landings", c.at_landings, "also score at the landings of the contract",
+    free_on_resume(any()));
   v("max_rows", c.max_rows, "maximum rows per task (the score is then not CORE); 0 = all",
     free_on_resume(not_negative()));
   v("max_tokens", c.max_tokens,

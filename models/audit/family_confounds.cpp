@@ -68,7 +68,39 @@ void add_unequal_fields(const std::vector<NamedConfig>& models, std::vector<Conf
   }
 }
 
+// A family whose size is set by its depth changes both.
+void add_sizes(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
+  struct Size {
+    const char* name;
+    const char* what;
+    int64_t ModelConfig::*of;
+  };
+  constexpr Size kSizes[] = {{"depth", "number of layers", &ModelConfig::layers},
+                             {"width", "hidden width", &ModelConfig::hidden}};
+  for (const Size& size : kSizes) {
+    const auto value = [&](size_t i) { return std::to_string(models[i].config.model.*size.of); };
+    const auto other = [&](const NamedConfig& m) {
+      return m.config.model.*size.of != models.front().config.model.*size.of;
+    };
+    if (std::none_of(models.begin(), models.end(), other)) continue;
+    found.push_back({size.name, std::string(size.what) + " differs: " + by_model(models, value)});
+  }
+}
+
+// Of mixtures with other mixtures: that a dense model has no experts is what is compared.
+void add_experts(const std::vector<NamedConfig>& sparse, std::vector<Confound>& found) {
+  const auto text = [&](size_t i) {
+    const MoeConfig& moe = *sparse[i].config.model.moe;
+    return strprintf("%ld (%ld chosen, %ld shared)", long(moe.experts), long(moe.top_k),
+                     long(moe.shared));
+  };
+  bool differs = false;
+  for (size_t i = 1; i < sparse.size(); ++i) differs |= text(i) != text(0);
+  if (differs) found.push_back({"experts", "experts differ: " + by_model(sparse, text)});
+}
+
 void add_shapes(const std::vector<NamedConfig>& models, std::vector<Confound>& found) {
+  add_sizes(models, found);
   std::vector<NamedConfig> sparse;
   std::set<int64_t> dense_layers, widths;
   std::vector<Audit> audits;
@@ -88,6 +120,7 @@ void add_shapes(const std::vector<NamedConfig>& models, std::vector<Confound>& f
     found.push_back(
         {"dense_layers", "dense layers before the experts differ: " + by_model(sparse, layers)});
   }
+  add_experts(sparse, found);
   if (widths.size() > 1) {
     const auto width = [&](size_t i) { return grouped(audits[i].ffn_active_width); };
     found.push_back({"active_width", "active FFN width differs: " + by_model(models, width)});

@@ -76,10 +76,20 @@ TEST_CASE("confounds are named with their values") {
   std::vector<NamedConfig> models = speedrun();
   auto found = confounds(models, {});
   REQUIRE(names_of(found) ==
-          std::vector<std::string>{"dense_layers", "router_share", "router_share"});
+          std::vector<std::string>{"dense_layers", "experts", "router_share", "router_share"});
+  REQUIRE(
+      has(found, "experts", "moe-64 64 (6 chosen, 2 shared), moe-256 256 (7 chosen, 1 shared)"));
   REQUIRE(has(found, "dense_layers", "moe-64 1, moe-256 0"));
   REQUIRE(has(found, "router_share", "moe-256: 1.22% of P_active is the router (2,359,296)"));
   REQUIRE(confounds({models[0]}, {}).empty());
+
+  std::vector<NamedConfig> sizes = {models[0], {"small", models[0].config}};
+  sizes[1].config.model.layers = 10;
+  sizes[1].config.model.hidden = 640;
+  sizes[1].config.model.heads = sizes[1].config.model.kv_heads = 10;
+  found = confounds(sizes, {});
+  REQUIRE(has(found, "depth", "number of layers differs: dense 12, small 10"));
+  REQUIRE(has(found, "width", "hidden width differs: dense 768, small 640"));
 
   models.pop_back();
   models[1].config.model.moe->expert_ffn = 256;

@@ -168,6 +168,14 @@ def check_failure(place):
     check("eval 20/20 core_of_at_most_30_rows_each" in done.stderr, done.stderr)
 
 
+def check_landings(place):
+    landings = ["--set", "contract.kind=steps", "--set", "contract.landings=[0.25, 1]", "--steps", "24"]
+    place.train("landings", *core_settings(place, max_rows=2, at_landings=True), *landings)
+    place.train("ends", *core_settings(place, max_rows=2), *landings)
+    scored = [rows(place.run(name), "SELECT DISTINCT step FROM eval WHERE task = 'core'") for name in ("landings", "ends")]
+    check(scored == [[(6,), (24,)], [(24,)]], f"scores at the landings, if they are asked for: {scored}")
+
+
 def main():
     for moe in (False, True):
         with Workplace(moe) as place:
@@ -199,6 +207,7 @@ def main():
         check(names == [("core",), ("not_scored_rows",), ("standard_error",)], f"all tasks, all rows: {names}")
         check_asked_later(place)
         check_failure(place)
+        check_landings(place)
     print("evaluations: ok")
 
 
