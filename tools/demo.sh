@@ -20,7 +20,7 @@ and a page of curves. After Ctrl-C the same command resumes.
                  folder of *.txt, *.md, *.jsonl, also .gz and .zst; documents
                  end with <|endoftext|>, in JSONL they are the field "text"
   --quick        train for 60 steps instead of 720, to see all of it in about a
-                 minute; the losses mean little then
+                 minute; the losses mean little then. Runs: runs/demo-quick-*
   --long         train for 5000 steps: about 40 minutes instead of about 6
   --seeds N      train every model with N seeds; the table then shows means,
                  spreads and differences (default: 1)
@@ -98,7 +98,8 @@ sets=()
 case $size in
   quick)
     prefix+=-quick
-    sets+=(--set run.steps=60 --set schedule.warmup=10 --set schedule.warmdown=20 --set eval.every=30) ;;
+    sets+=(--set run.steps=60 --set schedule.warmup=10 --set schedule.warmdown=20 --set eval.every=30
+      --set telemetry.window=20) ;;  # the verdict on a router needs a whole window
   long)
     prefix+=-long
     sets+=(--set run.steps=5000 --set schedule.warmdown=1500 --set run.checkpoint_every=1000) ;;

@@ -57,6 +57,8 @@ bool holds_files(const std::string& path) {
 constexpr const char* kGiveARun =
     "give the directory of a run, e.g. runs/demo-moe; `assay train CONFIG` makes one";
 
+constexpr size_t kMostNamed = 5;  // in a hint
+
 bool is_run(const fs::path& folder) {
   std::error_code ignored;
   return fs::exists(folder / kConfig, ignored);
@@ -92,9 +94,16 @@ std::string hint_for(const std::string& name) {
   }
   if (named.is_relative() && is_run("runs" / named)) return meant("runs" / named);
   const fs::path parent = named.parent_path();
-  const std::string near =
-      nearest_name(named.filename().string(), runs_in(parent.empty() ? "." : parent));
-  return near.empty() ? kGiveARun : meant(parent / near);
+  const std::vector<std::string> beside = runs_in(parent.empty() ? "." : parent);
+  const std::string near = nearest_name(named.filename().string(), beside);
+  if (!near.empty()) return meant(parent / near);
+  if (parent.empty() || beside.empty()) return kGiveARun;
+  std::string names;
+  for (size_t i = 0; i < std::min(beside.size(), kMostNamed); ++i) {
+    names += (names.empty() ? "" : ", ") + beside[i];
+  }
+  return strprintf("%s has the runs %s%s; `assay train CONFIG` makes one", parent.c_str(),
+                   names.c_str(), beside.size() > kMostNamed ? ", ..." : "");
 }
 
 }  // namespace

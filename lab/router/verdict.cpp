@@ -74,8 +74,9 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          measured + strprintf("; at bias_rate %g two experts change places after about %.0f steps, "
                               "the run had %ld",
                               router.bias_rate, swap, long(a.last_step)),
-         strprintf("router.bias_rate %.1g, which changes choices within a hundred steps; or add "
-                   "router.aux, which acts at once",
+         strprintf("--set model.moe.router.bias_rate=%.1g, which changes choices within a hundred "
+                   "steps; or add router.aux, which acts at once; compare the validation losses, "
+                   "since balance competes with them",
                    margin / (2 * kSwapSteps))});
   } else if (a.turnover_floor > 0 && f.worst->turnover > kRestless * a.turnover_floor) {
     advice.push_back(
@@ -90,16 +91,19 @@ void advise_on_bias(const RouterAnalysis& a, const RouterConfig& router, const F
          measured + strprintf("; the bias changes a token's last choices, and at bias_rate %g "
                               "its first one after about %.0f steps, the run had %ld",
                               router.bias_rate, lead / (2 * router.bias_rate), long(a.last_step)),
-         strprintf("router.bias_rate %.1g, which reaches the busiest experts within a hundred "
-                   "steps; or add router.aux, which acts on the scores themselves",
-                   lead / (2 * kSwapSteps))});
+         strprintf(
+             "--set model.moe.router.bias_rate=%.1g, which reaches the busiest experts "
+             "within a hundred steps; or add router.aux, which acts on the scores themselves; "
+             "compare the validation losses, since balance competes with them",
+             lead / (2 * kSwapSteps))});
   } else {
     advice.push_back(
         {"bias_too_weak",
          measured + strprintf("; after %ld steps at bias_rate %g the loads are still uneven: the "
                               "scores of the busiest experts are far above the last chosen one",
                               long(a.last_step), router.bias_rate),
-         strprintf("router.bias_rate %g, or router.aux, which acts on the scores themselves",
+         strprintf("--set model.moe.router.bias_rate=%g, or router.aux, which acts on the scores "
+                   "themselves; compare the validation losses, since balance competes with them",
                    10 * router.bias_rate)});
   }
 }

@@ -239,7 +239,7 @@ TEST_CASE("advice depends on the effect of the bias") {
   // Two biases can diverge by 2e-4 per step.
   REQUIRE(slow.advice[0].because.find("after about 500 steps, the run had 400") !=
           std::string::npos);
-  REQUIRE(slow.advice[0].advice.find("bias_rate 0.0005") != std::string::npos);
+  REQUIRE(slow.advice[0].advice.find("bias_rate=0.0005") != std::string::npos);
   // At 1e-3 the bias can cross the selection margin within a hundred steps. The first choice may
   // lead by more than the margin.
   REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-3))) ==
@@ -250,7 +250,7 @@ TEST_CASE("advice depends on the effect of the bias") {
   REQUIRE(behind.advice[0].because.find("by 0.4; ") != std::string::npos);
   REQUIRE(behind.advice[0].because.find("after about 200 steps, the run had 400") !=
           std::string::npos);
-  REQUIRE(behind.advice[0].advice.find("bias_rate 0.002") != std::string::npos);
+  REQUIRE(behind.advice[0].advice.find("bias_rate=0.002") != std::string::npos);
   l.bias_range = 0.3;
   REQUIRE(rules_of(router_verdict(a, balanced_by_bias(1e-2))) ==
           std::vector<std::string>{"bias_too_weak"});

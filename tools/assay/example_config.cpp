@@ -11,7 +11,8 @@
 namespace assay {
 
 const char* example_config() {
-  return R"yaml(# A small mixture of experts on generated stories: about two minutes on two cores, no download.
+  return R"yaml(# A small mixture of experts on generated stories, without a download: about two minutes on two
+# cores with AMX or AVX512-BF16, several times as long on other CPUs.
 #   assay train my.yaml                        trains; Ctrl-C saves, the same command resumes
 #   assay train my.yaml --plan                 the memory it needs
 #   assay train --help-config                  every field; --help-config model.moe shows one section
@@ -29,20 +30,21 @@ model:
     expert_ffn: 128          # inner width of one expert
     router:
       score: softmax         # or sigmoid
-      aux: switch            # load-balancing loss; none = the experts are not balanced
+      aux: switch            # load-balancing loss, or none
       aux_alpha: 0.01        # its weight
+      bias_rate: 0.001       # step of the selection bias, which balances without a loss; 0 = none
       z_alpha: 0.001         # weight of the penalty on large router logits
-      # bias_rate: 0.001     # balances by a bias instead, without a loss (aux: none)
 
 data:
   cache: data-cache          # generated stories are kept here
   synth: {train_tokens: 4000000, val_tokens: 200000, vocab_size: 4096}
-  # Your own text, instead of synth:
+  # Your own text: delete the line `synth` above, and take the three lines below. Their paths are
+  # those of a file that lies beside the shards, as mine/config.yaml does after
   #   assay tokenizer train texts/ --vocab-size 4096 -o mine/tokenizer.json
   #   assay data prepare texts/ --tokenizer mine/tokenizer.json --val-share 0.01 -o mine
-  # train: [mine/*_train_*.bin]
-  # val: [mine/*_val_*.bin]
-  # tokenizer: mine/tokenizer.json
+  # train: ["*_train_*.bin"]
+  # val: ["*_val_*.bin"]
+  # tokenizer: tokenizer.json
 
 optimizer:                   # AdamW
   lr: 0.003                  # peak learning rate
