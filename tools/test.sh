@@ -13,11 +13,10 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: bash tools/test.sh [--quick] [--no-setup] [--interop] [--systems] [--browser]
+usage: bash tools/test.sh [--quick] [--no-setup] [--interop] [--systems]
   --quick     only the release build, no sanitizers
   --no-setup  do not install packages first (tools/setup.sh)
   --interop   also compare with PyTorch and transformers (docs/interop.md): downloads 2.6 GB into .venv-interop, once
-  --browser   also open report pages and assay watch in Chromium: tests labelled browser
   --systems   also set up and build in bare roots of Debian 12 and 13, and run the Dockerfile's lines there: needs root,
               debootstrap, 15 GB of disk and an hour of two cores
 TEXT
@@ -26,14 +25,12 @@ TEXT
 sanitizers=yes
 setup=yes
 interop=no
-left_out="gpu|browser"
 systems=no
 for argument in "$@"; do
   case "$argument" in
     --quick) sanitizers=no ;;
     --no-setup) setup=no ;;
     --interop) interop=yes ;;
-    --browser) left_out=gpu ;;
     --systems) systems=yes ;;
     -h|--help) usage; exit 0 ;;
     *) echo "error: unknown argument $argument" >&2; usage >&2; exit 1 ;;
@@ -101,7 +98,7 @@ if [[ $sanitizers == yes ]]; then
 fi
 
 say "tests"
-ctest --test-dir build -j "$jobs" -LE "$left_out" --output-on-failure --no-tests=error 2>&1 | tee build/ctest.log |
+ctest --test-dir build -j "$jobs" -LE gpu --output-on-failure --no-tests=error 2>&1 | tee build/ctest.log |
   sed -u '/% tests passed/,$d' || failed+=("release")
 
 if [[ $interop == yes ]]; then compare_interop || failed+=("interop"); fi
@@ -123,7 +120,6 @@ echo "== not run here"
     echo "tests against reference files: their data is absent (set ASSAY_TEST_DATA to its folder)"
   fi
   if [[ $interop == no ]]; then echo "comparisons with PyTorch and transformers: --interop adds them"; fi
-  if [[ $left_out != gpu ]]; then echo "pages in a browser: --browser adds them"; fi
   if [[ $systems == no ]]; then echo "bare Debian 12 and 13, the Dockerfile: --systems adds them"; fi
   # A test prints "not run: ..." for each part that needs something absent.
   grep -ahoE 'not run: .*' build/Testing/Temporary/LastTest.log "$not_run" | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 x /' || true
