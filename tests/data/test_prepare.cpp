@@ -343,7 +343,7 @@ TEST_CASE("bad lines are skipped and counted on request") {
   corpus.config.val_every = 0;
   const PrepareResult result = prepare(small_tokenizer(), corpus.config);
   REQUIRE(result.notes.skipped.lines == 4);
-  REQUIRE(result.notes.skipped.first.find("a.jsonl line 2 is not a JSON object") !=
+  REQUIRE(result.notes.skipped.first.find("a.jsonl line 2 is a list, not a JSON object") !=
           std::string::npos);
   const std::string out = corpus.config.corpus.folder;
   REQUIRE(decoded(out + "/cats_train_000001.bin", small_tokenizer()) ==

@@ -120,7 +120,7 @@ TEST_CASE("bad task lists and baselines name the place") {
   const Row rows[] = {
       {"a: 1", "no list icl_tasks"},
       {"icl_tasks: []", "icl_tasks is empty"},
-      {"icl_tasks: [x]", "a task is a section, not the text x"},
+      {"icl_tasks: [x]", "a task is a section, not \"x\""},
       {"icl_tasks: [{label: a}]", "the task has no dataset_uri"},
       {"icl_tasks: [{label: a, dataset_uri: a, num_fewshot: [0], icl_task_type: quiz}]",
        "icl_task_type 'quiz' is not one of"},
