@@ -170,8 +170,8 @@ def check_failure(place):
 
 def check_landings(place):
     landings = ["--set", "contract.kind=steps", "--set", "contract.landings=[0.25, 1]", "--steps", "24"]
-    place.train("landings", *core_settings(place, max_rows=2, at_landings=True), *landings)
-    place.train("ends", *core_settings(place, max_rows=2), *landings)
+    place.train("landings", *core_settings(place, max_rows=5, at_landings=True), *landings)
+    place.train("ends", *core_settings(place, max_rows=5), *landings)
     scored = [rows(place.run(name), "SELECT DISTINCT step FROM eval WHERE task = 'core'") for name in ("landings", "ends")]
     check(scored == [[(6,), (24,)], [(24,)]], f"scores at the landings, if they are asked for: {scored}")
 
