@@ -1,5 +1,6 @@
 #include "tools/assay/prompt_loop.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -24,7 +25,7 @@ void on_interrupt(int number) {
   }
 }
 
-// Takes Ctrl-C during its lifetime. Without SA_RESTART it also ends a read().
+// Takes Ctrl-C during its lifetime.
 class CtrlC {
  public:
   CtrlC() {
@@ -47,6 +48,21 @@ void print(const char* text) {
   std::fflush(stdout);
 }
 
+// Waits for input or Ctrl-C; returns what ppoll() does. Ctrl-C is taken only while it waits, so one
+// that comes just before is not missed.
+int wait_for_input() {
+  sigset_t interrupt, before;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  sigprocmask(SIG_BLOCK, &interrupt, &before);
+  pollfd input = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  const int ready = stop_requested ? -1 : ppoll(&input, 1, nullptr, &before);
+  const int error = stop_requested ? EINTR : errno;
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return ready;
+}
+
 // A line without its end; nothing at the end of the input.
 std::optional<std::string> read_line() {
   constexpr const char* kPrompt = "> ";
@@ -54,7 +70,8 @@ std::optional<std::string> read_line() {
   print(kPrompt);
   for (;;) {
     char bytes[4096];
-    const ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes);
+    const int ready = wait_for_input();
+    const ssize_t count = ready < 0 ? ready : read(STDIN_FILENO, bytes, sizeof bytes);
     if (count < 0 && errno == EINTR) {
       if (!stop_requested.exchange(false)) continue;
       line.clear();
