@@ -18,49 +18,206 @@ const SummaryRow* find_row(const ContractTable& table, const std::string& model,
   return nullptr;
 }
 
-// "2 of 3 runs of baseline have the measure"; "" if all have it.
-std::string runs_without(const SummaryRow& row, const SeedValues& values) {
-  if (values.size() == row.runs.runs.size()) return "";
-  return strprintf("%zu of %zu runs of %s have the measure", values.size(), row.runs.runs.size(),
-                   row.cell->model.c_str());
+const SummaryRow& row_of(const ContractTable& table, const std::string& model,
+                         const std::string& precision) {
+  const SummaryRow* row = find_row(table, model, precision);
+  CHECK(row != nullptr, "no row of %s", model.c_str());
+  return *row;
 }
 
-ClaimResult evaluate(const MatrixClaim& claim, const ContractTable& table, const SummaryRow& row) {
-  ClaimResult result{.claim = &claim,
-                     .contract = table.contract.name,
-                     .precision = row.cell->precision,
-                     .why = {},
-                     .value = {},
-                     .other = {},
-                     .compared = {},
-                     .planned = row.planned};
+// "2 of 3 runs of baseline have the measure"; "" if all have it.
+std::string runs_without(const ClaimTerm& term, const SeedValues& values) {
+  const size_t runs = term.row->runs.runs.size();
+  if (values.size() == runs) return "";
+  std::string text = strprintf("%zu of %zu runs of %s have the measure", values.size(), runs,
+                               term.row->cell->model.c_str());
+  return term.share ? text + strprintf(" at %.4g%%", 100 * *term.share) : text;
+}
+
+SeedValues values_of_term(const RunMeasure& measure, const ClaimTerm& term) {
+  return values_of(term.row->runs, [&](const RunRecord& run) {
+    return term.share ? measure.at(run, *term.share) : measure.of(run);
+  });
+}
+
+// Where a claim is judged: one place, or the two that it goes across.
+struct Place {
+  const ContractTable* table = nullptr;
+  std::string precision;
+  std::optional<double> share;
+};
+
+// The terms of `of` minus the other model at a place.
+std::vector<ClaimTerm> terms_at(const MatrixClaim& claim, const Place& place, double sign) {
+  std::vector<ClaimTerm> terms = {{.row = &row_of(*place.table, claim.of, place.precision),
+                                   .share = place.share,
+                                   .sign = sign}};
+  if (!claim.other.empty()) {
+    terms.push_back({.row = &row_of(*place.table, claim.other, place.precision),
+                     .share = place.share,
+                     .sign = -sign});
+  }
+  return terms;
+}
+
+SeedValues sum_of(const std::vector<SeedValues>& values, const std::vector<ClaimTerm>& terms,
+                  size_t begin, size_t end) {
+  SeedValues sum = values.at(begin);
+  for (SeedValue& v : sum) v.value *= terms[begin].sign;
+  for (size_t i = begin + 1; i < end; ++i) {
+    SeedValues negative = values.at(i);
+    for (SeedValue& v : negative) v.value *= -terms[i].sign;
+    sum = subtract(sum, negative);
+  }
+  return sum;
+}
+
+// The bounds of what the claim wants: one, or with `near` two.
+std::vector<double> bounds_of(const MatrixClaim& claim) {
+  if (claim.relation != MatrixClaim::Relation::kNear) return {claim.number};
+  return {claim.number - claim.within, claim.number + claim.within};
+}
+
+// The bounds that an interval must exclude to decide about this mean.
+std::vector<double> bounds_to_exclude(const MatrixClaim& claim, double mean) {
+  std::vector<double> bounds = bounds_of(claim);
+  if (bounds.size() == 1 || (bounds[0] < mean && mean < bounds[1])) return bounds;
+  return {mean <= bounds[0] ? bounds[0] : bounds[1]};
+}
+
+void add_test(ClaimResult& result) {
+  if (*result.compared->sd == 0) return;  // an interval of one point
+  double p = 0;
+  std::optional<int64_t> needed = 0;
+  for (const double bound : bounds_to_exclude(*result.claim, result.compared->mean)) {
+    p = std::max(p, p_value(*result.compared, bound).value());
+    const auto values = values_needed(*result.compared, bound);
+    needed = needed && values ? std::optional(std::max(*needed, *values)) : std::nullopt;
+  }
+  result.p = p;
+  if (result.verdict == ClaimVerdict::kUndecided && needed) {
+    result.more_seeds = std::max<int64_t>(1, *needed - result.compared->n);
+  }
+}
+
+// places: one, or the second and the first that the claim goes across.
+ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places) {
+  ClaimResult result;
+  result.claim = &claim;
   const RunMeasure* measure = find_run_measure(claim.measure);
   CHECK(measure != nullptr, "no measure %s", claim.measure.c_str());
-  const SeedValues values = values_of(row.runs, measure->of);
-  result.value = summarise(values);
-  result.why = runs_without(row, values);
-  if (claim.other.empty()) {
-    result.compared = result.value;
-  } else {
-    const SummaryRow* other = find_row(table, claim.other, row.cell->precision);
-    CHECK(other != nullptr, "no row of %s", claim.other.c_str());
-    const SeedValues others = values_of(other->runs, measure->of);
-    result.other = summarise(others);
-    if (result.why.empty()) result.why = runs_without(*other, others);
-    if (const auto difference = paired_difference(values, others)) {
-      result.compared = difference->summary;
-    }
-    if (row.runs.runs.empty() || other->runs.runs.empty()) return result;
+  double sign = 1;
+  for (const Place& place : places) {
+    for (const ClaimTerm& term : terms_at(claim, place, sign)) result.terms.push_back(term);
+    sign = -1;
   }
-  if (row.runs.runs.empty()) return result;
+  result.planned = result.terms.front().row->planned;
+  std::vector<SeedValues> values;
+  bool no_run = false;
+  for (const ClaimTerm& term : result.terms) {
+    values.push_back(values_of_term(*measure, term));
+    if (result.why.empty()) result.why = runs_without(term, values.back());
+    no_run |= term.row->runs.runs.empty();
+  }
+  // Two sides: the models, or with two places the comparison at each.
+  const size_t terms = result.terms.size(), half = places.size() == 1 ? 1 : terms / 2;
+  const auto side = [&](size_t begin, size_t end, double factor) {
+    SeedValues sum = sum_of(values, result.terms, begin, end);
+    for (SeedValue& v : sum) v.value *= factor;
+    return summarise(sum);
+  };
+  result.value = side(0, half, 1);
+  if (half < terms) result.other = side(half, terms, -1);
+  result.compared = summarise(sum_of(values, result.terms, 0, terms));
+  if (no_run) return result;
   result.verdict = ClaimVerdict::kUndecided;
   if (!result.why.empty() || !result.compared) return result;
   if (!result.compared->interval95) {
     result.why = "one seed";
     return result;
   }
-  result.verdict = claim_verdict(claim, *result.compared->interval95);
+  result.verdict =
+      claim_verdict(claim.relation, claim.number, claim.within, *result.compared->interval95);
+  add_test(result);
   return result;
+}
+
+void adjust_for_number(std::vector<ClaimResult>& results) {
+  std::vector<double> p;
+  for (const ClaimResult& r : results) {
+    if (r.p) p.push_back(*r.p);
+  }
+  const std::vector<double> adjusted = holm(p);
+  size_t next = 0;
+  for (ClaimResult& r : results) {
+    if (r.p) r.p_holm = adjusted[next++];
+  }
+}
+
+std::vector<std::string> precisions_of(const ContractTable& table) {
+  std::vector<std::string> precisions;
+  for (const SummaryRow& row : table.rows) {
+    const std::string& name = row.cell->precision;
+    if (std::count(precisions.begin(), precisions.end(), name) == 0) precisions.push_back(name);
+  }
+  return precisions;
+}
+
+// The claim under one contract and precision, each the first of those that it goes across.
+std::optional<ClaimResult> judge(const MatrixClaim& claim, const std::vector<ContractTable>& tables,
+                                 const ContractTable& table, const std::string& precision) {
+  if (!claim.contract.empty() && claim.contract != table.contract.name) return std::nullopt;
+  if (!claim.precision.empty() && claim.precision != precision) return std::nullopt;
+  Place first{.table = &table, .precision = precision, .share = claim.at};
+  if (!claim.across) {
+    ClaimResult result = evaluate(claim, {first});
+    result.contract = table.contract.name;
+    result.precision = precision;
+    return result;
+  }
+  const ClaimAcross& across = *claim.across;
+  Place second = first;
+  using Over = ClaimAcross::Over;
+  if (across.over == Over::kShares) {
+    first.share = across.from_share;
+    second.share = across.to_share;
+  }
+  if (across.over == Over::kContracts) {
+    if (table.contract.name != across.from) return std::nullopt;
+    const auto to = std::find_if(tables.begin(), tables.end(), [&](const ContractTable& other) {
+      return other.contract.name == across.to;
+    });
+    CHECK(to != tables.end(), "no contract %s", across.to.c_str());
+    second.table = &*to;
+  }
+  if (across.over == Over::kPrecisions) {
+    if (precision != across.from) return std::nullopt;
+    second.precision = across.to;
+  }
+  ClaimResult result = evaluate(claim, {second, first});
+  result.contract = table.contract.name;
+  result.precision = precision;
+  if (across.over == Over::kContracts) result.contract += " to " + across.to;
+  if (across.over == Over::kPrecisions) result.precision += " to " + across.to;
+  return result;
+}
+
+std::string p_text(const std::optional<double>& p) {
+  if (!p) return "-";
+  return *p < 0.001 ? "<0.001" : strprintf("%.3f", *p);
+}
+
+// "holds", "undecided: one seed", "holds, not after Holm".
+std::string verdict_text(const ClaimResult& r) {
+  std::string text = claim_verdict_name(r.verdict);
+  if (!r.why.empty()) return text + ": " + r.why;
+  const bool decided = r.verdict == ClaimVerdict::kHolds || r.verdict == ClaimVerdict::kFails;
+  return decided && r.p && !r.after_holm() ? text + ", not after Holm" : text;
+}
+
+std::string more_text(const ClaimResult& r) {
+  if (r.verdict != ClaimVerdict::kUndecided || !r.p) return "-";
+  return r.more_seeds ? std::to_string(*r.more_seeds) : ">" + std::to_string(kMostValues);
 }
 
 std::string number(const std::optional<Summary>& s) {
@@ -69,56 +226,22 @@ std::string number(const std::optional<Summary>& s) {
 
 }  // namespace
 
-const char* claim_verdict_name(ClaimVerdict verdict) {
-  switch (verdict) {
-    case ClaimVerdict::kHolds:
-      return "holds";
-    case ClaimVerdict::kFails:
-      return "fails";
-    case ClaimVerdict::kUndecided:
-      return "undecided";
-    case ClaimVerdict::kNoRun:
-      return "no run";
-  }
-  return "";
-}
-
-ClaimVerdict claim_verdict(const MatrixClaim& claim, const Interval& interval) {
-  const auto of = [](bool holds, bool fails) {
-    return holds ? ClaimVerdict::kHolds : fails ? ClaimVerdict::kFails : ClaimVerdict::kUndecided;
-  };
-  using Relation = MatrixClaim::Relation;
-  if (claim.relation == Relation::kBelow) {
-    return of(interval.high < claim.number, interval.low >= claim.number);
-  }
-  if (claim.relation == Relation::kAbove) {
-    return of(interval.low > claim.number, interval.high <= claim.number);
-  }
-  const Interval wanted{.low = claim.number - claim.within, .high = claim.number + claim.within};
-  return of(wanted.low <= interval.low && interval.high <= wanted.high, !wanted.overlaps(interval));
-}
-
 std::vector<ClaimResult> evaluate_claims(const std::vector<MatrixClaim>& claims,
                                          const std::vector<ContractTable>& tables) {
   std::vector<ClaimResult> results;
   for (const ContractTable& table : tables) {
-    std::vector<std::string> precisions;
-    for (const SummaryRow& row : table.rows) {
-      const std::string& name = row.cell->precision;
-      if (std::count(precisions.begin(), precisions.end(), name) == 0) precisions.push_back(name);
-    }
-    for (const std::string& precision : precisions) {
+    for (const std::string& precision : precisions_of(table)) {
       for (const MatrixClaim& claim : claims) {
-        const SummaryRow* row = find_row(table, claim.of, precision);
-        CHECK(row != nullptr, "no row of %s", claim.of.c_str());
-        results.push_back(evaluate(claim, table, *row));
+        if (const auto result = judge(claim, tables, table, precision)) results.push_back(*result);
       }
     }
   }
+  adjust_for_number(results);
   return results;
 }
 
-std::string claims_markdown(const std::vector<ClaimResult>& results) {
+std::string claims_markdown(const std::vector<ClaimResult>& results,
+                            const std::optional<ClaimSeal>& seal) {
   if (results.empty()) return "";
   const auto differs = [&](std::string ClaimResult::*part) {
     return std::any_of(results.begin(), results.end(),
@@ -126,14 +249,14 @@ std::string claims_markdown(const std::vector<ClaimResult>& results) {
   };
   const bool contracts = differs(&ClaimResult::contract),
              precisions = differs(&ClaimResult::precision);
-  MarkdownRows rows = {
-      {"claim", "statement", "verdict", "n", "value", "against", "mean", "95% interval"}};
+  MarkdownRows rows = {{"claim", "statement", "verdict", "n", "value", "against", "mean",
+                        "95% interval", "p (Holm)", "more seeds"}};
   long holds = 0, fails = 0;
   for (const ClaimResult& r : results) {
     std::string name = r.claim->name;
+    if (seal && seal->added_after(r.claim->name)) name += " (late)";
     if (contracts) name += ", " + r.contract;
     if (precisions) name += ", " + r.precision;
-    const std::string verdict = claim_verdict_name(r.verdict);
     holds += r.verdict == ClaimVerdict::kHolds;
     fails += r.verdict == ClaimVerdict::kFails;
     const long n = r.compared ? long(r.compared->n) : 0;
@@ -143,16 +266,19 @@ std::string claims_markdown(const std::vector<ClaimResult>& results) {
           strprintf("%.4g to %.4g", r.compared->interval95->low, r.compared->interval95->high);
     }
     rows.push_back(
-        {name, r.claim->text(), r.why.empty() ? verdict : verdict + ": " + r.why,
+        {name, r.claim->text(), verdict_text(r),
          n == r.planned ? strprintf("%ld", n) : strprintf("%ld of %ld", n, long(r.planned)),
-         number(r.value), r.claim->other.empty() ? "-" : number(r.other), number(r.compared),
-         interval});
+         number(r.value), number(r.other), number(r.compared), interval, p_text(r.p_holm),
+         more_text(r)});
   }
   std::string text = "## Claims\n\n" + markdown_table(rows, 3) + "\n";
   text += strprintf(
       "%ld of %zu hold, %ld fail. holds: the whole 95%% interval over the seeds satisfies the "
-      "claim; fails: no part of it does.\n",
+      "claim; fails: no part of it does. p (Holm): of the test that the mean is on the claim's "
+      "bound, corrected for the number of claims; a verdict with more than 0.05 is marked. More "
+      "seeds: how many would decide it if mean and spread stayed as they are.\n",
       holds, results.size(), fails);
+  if (seal) text += "\n" + seal_text(*seal) + "\n";
   return text;
 }
 

@@ -2,10 +2,9 @@
 // seed by seed, with the same measure of another model. The verdict follows from Student's 95%
 // interval over the seeds:
 //
-//   holds      the whole interval satisfies the claim
-//   fails      no part of it does
-//   undecided  a part of it does, there is one seed, or not every run has the measure
-//   no run     nothing to compare yet
+//   holds, fails, undecided  as lab/runs/interval_claim.h says; undecided also with one seed, or if
+//                            not every run has the measure
+//   no run                   nothing to compare yet
 #pragma once
 
 #include <optional>
@@ -16,27 +15,41 @@
 
 namespace assay {
 
-enum class ClaimVerdict { kHolds, kFails, kUndecided, kNoRun };
-const char* claim_verdict_name(ClaimVerdict verdict);
+// A part of what is compared: a measure of a row's runs, added or subtracted. The value of a seed
+// is the sum over the terms.
+struct ClaimTerm {
+  const SummaryRow* row = nullptr;
+  std::optional<double> share;  // of run.steps; else at the moment of the measure
+  double sign = 1;
+};
 
 struct ClaimResult {
   const MatrixClaim* claim = nullptr;
-  std::string contract, precision;  // of the table
+  std::string contract, precision;  // where it was judged: "activeDN", "activeDN to totalDN"
+  std::vector<ClaimTerm> terms;
   ClaimVerdict verdict = ClaimVerdict::kNoRun;
-  std::string why;                      // reason other than the interval: "one seed", ...
-  std::optional<Summary> value, other;  // of the two models
-  std::optional<Summary> compared;      // the value, or the differences seed by seed
-  int64_t planned = 0;                  // seeds
+  std::string why;  // reason other than the interval: "one seed", ...
+  // Of the two models, or, with `across`, the comparison at its two places, the second first.
+  std::optional<Summary> value, other;
+  std::optional<Summary> compared;  // the sum of the terms
+  int64_t planned = 0;              // seeds
+
+  // Of Student's test that `compared` is on the claim's bound (with `near`, the bound that is
+  // harder to exclude), and Holm's adjustment of it over all results that have one.
+  std::optional<double> p, p_holm;
+  bool after_holm() const { return p_holm && *p_holm <= 0.05; }
+  // Seeds beyond those finished with which the interval would decide, if their mean and spread
+  // stayed as they are. Of undecided results; nullopt also if kMostValues would not.
+  std::optional<int64_t> more_seeds;
 };
 
-// Every claim under every contract and precision, in this order.
+// Every claim under every contract and precision, in this order; those across contracts once per
+// precision, those across precisions once per contract.
 std::vector<ClaimResult> evaluate_claims(const std::vector<MatrixClaim>& claims,
                                          const std::vector<ContractTable>& tables);
 
-// The verdict for a 95% interval of `compared`: holds, fails or undecided.
-ClaimVerdict claim_verdict(const MatrixClaim& claim, const Interval& interval);
-
-// "" without claims.
-std::string claims_markdown(const std::vector<ClaimResult>& results);
+// "" without claims. seal: that of the claims, if recorded.
+std::string claims_markdown(const std::vector<ClaimResult>& results,
+                            const std::optional<ClaimSeal>& seal);
 
 }  // namespace assay

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "lab/matrix/claims.h"
+#include "lab/matrix/gap.h"
 #include "lab/matrix/report.h"
 #include "lab/runs/run_measures.h"
 
@@ -81,6 +82,9 @@ ordered_json row_json(const SummaryRow& row) {
   j["steps"] = json_of(row.steps);
   j["val_loss_nats"] = json_of(row.loss);
   j["bits_per_byte"] = json_of(row.bits_per_byte);
+  j["core"] = json_of(row.core);
+  j["core_difference_to_first"] =
+      row.core_difference ? json_of(std::optional(row.core_difference->summary)) : ordered_json();
   j["seconds"] = json_of(row.seconds);
   j["tokens_per_s"] = json_of(row.tokens_per_s);
   j["difference_to_first"] = ordered_json();
@@ -108,6 +112,20 @@ ordered_json row_json(const SummaryRow& row) {
   return j;
 }
 
+ordered_json gap_json(const GapCurve& curve) {
+  ordered_json j;
+  j["model"] = curve.row->cell->model;
+  j["precision"] = curve.row->cell->precision;
+  j["points"] = ordered_json::array();
+  for (const GapPoint& point : curve.points) {
+    ordered_json p = json_of(std::optional(point.gap));
+    p["share"] = point.share;
+    j["points"].push_back(p);
+  }
+  j["trend_per_doubling"] = json_of(curve.trend);
+  return j;
+}
+
 ordered_json claim_json(const ClaimResult& result) {
   const MatrixClaim& claim = *result.claim;
   ordered_json j;
@@ -115,6 +133,7 @@ ordered_json claim_json(const ClaimResult& result) {
   j["is"] = claim.text();
   j["measure"] = claim.measure;
   j["of"] = claim.of;
+  j["other_model"] = claim.other.empty() ? ordered_json() : ordered_json(claim.other);
   j["contract"] = result.contract;
   j["precision"] = result.precision;
   j["verdict"] = claim_verdict_name(result.verdict);
@@ -123,6 +142,10 @@ ordered_json claim_json(const ClaimResult& result) {
   j["other"] = json_of(result.other);
   j["compared"] = json_of(result.compared);
   j["planned"] = result.planned;
+  j["p"] = json_of(result.p);
+  j["p_holm"] = json_of(result.p_holm);
+  j["after_holm"] = result.p ? ordered_json(result.after_holm()) : ordered_json();
+  j["more_seeds"] = result.more_seeds ? ordered_json(*result.more_seeds) : ordered_json();
   return j;
 }
 
@@ -160,6 +183,8 @@ const TableColumn kSummaryColumns[] = {
     {"val_loss_low95", [](const TableRow& r) { return exact_bound(r.row.loss, &Interval::low); }},
     {"val_loss_high95", [](const TableRow& r) { return exact_bound(r.row.loss, &Interval::high); }},
     {"bits_per_byte", [](const TableRow& r) { return exact(mean(r.row.bits_per_byte)); }},
+    {"core", [](const TableRow& r) { return exact(mean(r.row.core)); }},
+    {"core_sd", [](const TableRow& r) { return exact_sd(r.row.core); }},
     {"seconds", [](const TableRow& r) { return exact(mean(r.row.seconds)); }},
     {"tokens_per_s", [](const TableRow& r) { return exact(mean(r.row.tokens_per_s)); }},
     {"difference_nats", [](const TableRow& r) { return exact(mean(r.difference())); }},
@@ -197,14 +222,14 @@ std::string summary_csv(const MatrixSummary& summary) {
 
 std::string runs_csv(const MatrixSummary& summary) {
   std::string text = csv_line({"cell", "run", "contract", "model", "precision", "seed", "end",
-                               "steps", "tokens", "val_loss_nats", "bits_per_byte", "seconds",
-                               "flops", "worst_max_load_norm", "reused_from"});
+                               "steps", "tokens", "val_loss_nats", "bits_per_byte", "core",
+                               "seconds", "flops", "worst_max_load_norm", "reused_from"});
   for (const Cell& cell : summary.matrix->cells) {
     const auto found = summary.records.find(cell.run);
     std::vector<std::string> fields = {cell.name,  cell.run,       cell.contract,
                                        cell.model, cell.precision, std::to_string(cell.seed)};
     if (found == summary.records.end()) {
-      fields.resize(15);
+      fields.resize(16);
     } else {
       const RunRecord& run = found->second;
       const auto loss = run.last_val();
@@ -214,6 +239,7 @@ std::string runs_csv(const MatrixSummary& summary) {
       fields.push_back(loss ? exact(loss->value) : "");
       fields.push_back(run.val_bits_per_byte.empty() ? ""
                                                      : exact(run.val_bits_per_byte.back().value));
+      fields.push_back(exact(find_run_measure("core")->of(run)));
       fields.push_back(exact(run.seconds_at(run.steps_done)));
       fields.push_back(exact(run.flops_at(run.steps_done)));
       fields.push_back(run.health ? exact(run.health->worst_max_load_norm) : "");
@@ -259,11 +285,21 @@ std::string summary_json(const MatrixSummary& summary) {
       }
       t["ranking"].push_back(place);
     }
+    t["gaps"] = ordered_json::array();
+    for (const GapCurve& curve : gap_curves(table)) t["gaps"].push_back(gap_json(curve));
     j["contracts"].push_back(t);
   }
   j["claims"] = ordered_json::array();
   for (const ClaimResult& r : evaluate_claims(summary.matrix->file.claims, summary.tables)) {
     j["claims"].push_back(claim_json(r));
+    const auto late =
+        summary.seal ? summary.seal->added_after(r.claim->name) : std::optional<int64_t>();
+    j["claims"].back()["added_after_runs"] = late ? ordered_json(*late) : ordered_json();
+  }
+  j["claims_seal"] = ordered_json();
+  if (summary.seal) {
+    j["claims_seal"] = seal_to_json(*summary.seal);
+    j["claims_seal"]["says"] = seal_text(*summary.seal);
   }
   return j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

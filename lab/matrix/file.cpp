@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <functional>
-#include <set>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -13,33 +11,28 @@
 #include "engine/config/paths.h"
 #include "engine/config/scalar.h"
 #include "engine/config/yaml_source.h"
-#include "lab/runs/run_measures.h"
+#include "lab/matrix/claim_file.h"
 
 namespace assay {
 namespace {
 
 namespace fs = std::filesystem;
 
-const char* kHint =
-    "`assay matrix --help` shows a matrix file; presets are in models/presets/matrix";
-
-const std::vector<std::string> kRelations = {"below", "above", "near"};
-
 // Reads one file; every message begins with its name and a line.
-class Reader {
+class Reader : SectionReader {
  public:
-  Reader(MatrixFile& file, YamlSource source) : file_(file), source_(std::move(source)) {}
+  Reader(MatrixFile& file, const YamlSource& source) : SectionReader(source), file_(file) {}
 
   void read(const YAML::Node& root) {
-    if (root.IsNull()) fail(root, "the matrix is empty", kHint);
-    read_section(root, "",
+    if (root.IsNull()) fail(root, "the matrix is empty", kMatrixHint);
+    read_section(root, "the matrix",
                  {
                      {"name", [&](const auto& v) { file_.name = plain_name(v, "name"); }},
                      {"models", [&](const auto& v) { read_models(v); }},
                      {"contracts", [&](const auto& v) { read_contracts(v); }},
                      {"precisions", [&](const auto& v) { read_precisions(v); }},
                      {"seeds", [&](const auto& v) { read_seeds(v); }},
-                     {"claims", [&](const auto& v) { read_claims(v); }},
+                     {"claims", [&](const auto& v) { file_.claims = read_claims(*this, v); }},
                      {"set", [&](const auto& v) { read_changes(v); }},
                      {"jobs", [&](const auto& v) { file_.jobs = count(v, "jobs", 1); }},
                      {"threads", [&](const auto& v) { file_.threads = count(v, "threads", 0); }},
@@ -51,63 +44,9 @@ class Reader {
     for (const MatrixContract& c : file_.contracts) {
       if (!c.reference.empty()) require_model(c.where, "reference", c.reference);
     }
-    for (const MatrixClaim& c : file_.claims) {
-      require_model(c.where, "of:", c.of);
-      if (!c.other.empty()) require_model(c.where, kRelations.at(size_t(c.relation)), c.other);
-    }
   }
 
  private:
-  using Field = std::pair<std::string, std::function<void(const YAML::Node&)>>;
-
-  [[noreturn]] void fail(const YAML::Node& at, const std::string& what,
-                         const std::string& hint) const {
-    throw UserError(source_.at(at) + ": " + what, hint);
-  }
-
-  // Walks the pairs: yaml-cpp accepts a key twice and would hide the second.
-  void walk(const YAML::Node& node, const std::string& what,
-            const std::function<void(const std::string&, const YAML::Node&, const YAML::Node&)>&
-                each) const {
-    if (!node.IsMap()) {
-      fail(node, what + " is " + yaml_kind(node) + ", not a section with `key: value` lines",
-           kHint);
-    }
-    std::set<std::string> seen;
-    for (const auto& pair : node) {
-      if (!pair.first.IsScalar()) {
-        fail(pair.first, "a key is " + yaml_kind(pair.first) + ", not a name", kHint);
-      }
-      const std::string key = pair.first.Scalar();
-      if (!seen.insert(key).second) {
-        fail(pair.first, "duplicate key " + key + (what.empty() ? "" : " in " + what),
-             "keep one of the two");
-      }
-      each(key, pair.first, pair.second);
-    }
-  }
-
-  void read_section(const YAML::Node& node, const std::string& prefix,
-                    const std::vector<Field>& fields) const {
-    const std::string what = prefix.empty() ? "the matrix" : prefix;
-    walk(node, what, [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
-      for (const Field& field : fields) {
-        if (field.first == key) return field.second(value);
-      }
-      std::vector<std::string> known;
-      for (const Field& field : fields) known.push_back(field.first);
-      const std::string near = nearest_name(key, known);
-      fail(at, "unknown key " + key + " in " + what,
-           (near.empty() ? "" : "did you mean " + near + "? ") + std::string(kHint));
-    });
-  }
-
-  std::string text(const YAML::Node& node, const std::string& what) const {
-    if (!node.IsScalar() || node.Scalar().empty()) {
-      fail(node, what + " is " + yaml_kind(node) + ", not a string", kHint);
-    }
-    return node.Scalar();
-  }
   std::string plain_name(const YAML::Node& node, const std::string& what) const {
     const std::string name = text(node, what);
     if (!is_plain_name(name)) {
@@ -118,16 +57,11 @@ class Reader {
   }
   int64_t count(const YAML::Node& node, const std::string& what, int64_t low) const {
     const ReadInt read = read_int(text(node, what));
-    if (!read.problem.empty()) fail(node, what + " " + read.problem, kHint);
+    if (!read.problem.empty()) fail(node, what + " " + read.problem, kMatrixHint);
     if (read.value < low || read.value > 1024) {
       fail(node, what + " = " + std::to_string(read.value) + " is out of range",
            strprintf("from %ld to 1024", static_cast<long>(low)));
     }
-    return read.value;
-  }
-  double number(const YAML::Node& node, const std::string& what) const {
-    const ReadDouble read = read_double(text(node, what));
-    if (!read.problem.empty()) fail(node, what + " " + read.problem, kHint);
     return read.value;
   }
   int64_t memory(const YAML::Node& node) const {
@@ -139,26 +73,11 @@ class Reader {
     return *bytes;
   }
 
-  // The items of a list; one scalar counts as a list of one.
-  void each_item(const YAML::Node& node, const std::string& what,
-                 const std::function<void(const YAML::Node&)>& each) const {
-    if (node.IsSequence()) {
-      if (node.size() == 0) fail(node, what + " is an empty list", "remove it, or fill it");
-      for (const YAML::Node& item : node) each(item);
-    } else {
-      each(node);
-    }
-  }
-
   std::vector<double> fractions(const YAML::Node& node, const std::string& what) const {
     std::vector<double> all;
     if (node.IsSequence() && node.size() == 0) return all;
-    each_item(node, what, [&](const YAML::Node& item) {
-      all.push_back(number(item, what));
-      if (all.back() > 0 && all.back() <= 1) return;
-      fail(item, strprintf("%s has %g, which is out of range", what.c_str(), all.back()),
-           "shares of the horizon, above 0 and at most 1");
-    });
+    each_item(node, what,
+              [&](const YAML::Node& item) { all.push_back(share(item, what, "horizon")); });
     return all;
   }
 
@@ -166,7 +85,7 @@ class Reader {
     walk(node, "models", [&](const std::string&, const YAML::Node& key, const YAML::Node& value) {
       const std::string name = plain_name(key, "the model name");
       const std::string config = text(value, "models." + name);
-      const fs::path path = (fs::path(source_.folder) / config).lexically_normal();
+      const fs::path path = (fs::path(source().folder) / config).lexically_normal();
       std::error_code ignored;
       if (!fs::is_regular_file(path, ignored)) {
         fail(value, "models." + name + ": " + path.string() + " does not exist",
@@ -179,7 +98,7 @@ class Reader {
   void read_contracts(const YAML::Node& node) {
     each_item(node, "contracts", [&](const YAML::Node& item) {
       MatrixContract c;
-      c.where = source_.at(item);
+      c.where = source().at(item);
       read_section(
           item, "a contract",
           {
@@ -249,71 +168,6 @@ class Reader {
                     near.empty() ? "name one of models" : "did you mean " + near + "?");
   }
 
-  void read_claims(const YAML::Node& node) {
-    each_item(node, "claims", [&](const YAML::Node& item) {
-      MatrixClaim c;
-      c.where = source_.at(item);
-      std::string relations;  // those given, joined by " and "
-      bool has_within = false;
-      const auto relation = [&](MatrixClaim::Relation kind) {
-        return [&c, &relations, kind, this](const YAML::Node& v) {
-          const std::string name = kRelations.at(size_t(kind));
-          relations += (relations.empty() ? "" : " and ") + name;
-          c.relation = kind;
-          const std::string given = text(v, name);
-          const ReadDouble read = read_double(given);
-          read.problem.empty() ? void(c.number = read.value) : void(c.other = given);
-        };
-      };
-      const auto within = [&](const YAML::Node& v) {
-        has_within = true;
-        c.within = number(v, "within");
-      };
-      using Relation = MatrixClaim::Relation;
-      read_section(item, "a claim",
-                   {
-                       {"name", [&](const auto& v) { c.name = text(v, "the claim's name"); }},
-                       {"measure", [&](const auto& v) { c.measure = text(v, "measure"); }},
-                       {"of", [&](const auto& v) { c.of = text(v, "of"); }},
-                       {"below", relation(Relation::kBelow)},
-                       {"above", relation(Relation::kAbove)},
-                       {"near", relation(Relation::kNear)},
-                       {"within", within},
-                   });
-      const char* example = "e.g. - {measure: max_load, of: aux-only, below: baseline}";
-      if (c.measure.empty()) fail(item, "a claim has no measure", example);
-      check_measure(item, c.measure);
-      if (c.of.empty()) fail(item, "a claim has no model", example);
-      if (relations.empty()) fail(item, "a claim has neither below nor above nor near", example);
-      if (relations.find(" and ") != std::string::npos) {
-        fail(item, "a claim has " + relations, "split it into two claims");
-      }
-      if (has_within != (c.relation == Relation::kNear)) {
-        fail(item,
-             has_within ? "a claim has within, but not near" : "a claim has near, but not within",
-             "e.g. - {measure: cv, of: e1024, near: baseline, within: 0.05}");
-      }
-      if (has_within && !(c.within > 0)) {
-        fail(item, strprintf("within = %g must be > 0", c.within), "e.g. within: 0.05");
-      }
-      if (c.name.empty()) c.name = c.text();
-      file_.claims.push_back(c);
-    });
-  }
-
-  void check_measure(const YAML::Node& item, const std::string& name) const {
-    if (find_run_measure(name) != nullptr) return;
-    std::vector<std::string> known;
-    std::string all;
-    for (const RunMeasure& measure : run_measures()) {
-      known.push_back(measure.name);
-      all += (all.empty() ? "" : ", ") + known.back();
-    }
-    const std::string near = nearest_name(name, known);
-    fail(item, "measure " + name + " is unknown",
-         (near.empty() ? "" : "did you mean " + near + "? ") + ("known are " + all));
-  }
-
   void read_precisions(const YAML::Node& node) {
     each_item(node, "precisions", [&](const YAML::Node& item) {
       const std::string precision = text(item, "a precision");
@@ -368,24 +222,15 @@ class Reader {
              "use seeds, precisions and contracts");
       }
       file_.changes.push_back({.set = key + "=" + flow(value),
-                               .where = source_.at(at) + ": set " + key,
-                               .folder = source_.folder});
+                               .where = source().at(at) + ": set " + key,
+                               .folder = source().folder});
     });
   }
 
   MatrixFile& file_;
-  const YamlSource source_;
 };
 
 }  // namespace
-
-std::string MatrixClaim::text() const {
-  const std::string what = measure + " of " + of + (other.empty() ? "" : " - " + other);
-  if (relation != Relation::kNear) {
-    return what + strprintf(" %s %g", relation == Relation::kBelow ? "<" : ">", number);
-  }
-  return what + (number == 0 ? "" : strprintf(" - %g", number)) + strprintf(" within +-%g", within);
-}
 
 std::optional<int64_t> read_bytes(const std::string& text) {
   size_t end = text.find_last_of("0123456789.");
@@ -431,6 +276,7 @@ MatrixFile load_matrix_file(const std::string& given, const std::vector<std::str
   }
   if (file.precisions.empty()) file.precisions = {"auto"};
   if (file.seeds.empty()) file.seeds = {1};
+  resolve_claims(file);
   for (const std::string& set : sets) {
     file.changes.push_back(
         {.set = set, .where = "--set " + set, .folder = fs::current_path().string()});

@@ -10,9 +10,8 @@
 //                                              # run.steps; also name, fraction, landings
 //   precisions: [bf16]                         # (auto)
 //   seeds: [1, 2, 3]                           # (1)
-//   claims:                                    # tested on the runs: lab/matrix/claims.h
+//   claims:                                    # tested on the runs: lab/matrix/claim.h
 //     - {name: balanced by the loss, measure: max_load, of: aux-only, below: baseline}
-//     - {measure: cv, of: baseline, near: 0.64, within: 0.1}
 //   set: {run.checkpoint_every: 100}           # changes every model, as --set does
 //   jobs: 1                                    # runs at a time
 //   threads: 0                                 # for all of them together; 0 = all cores
@@ -27,6 +26,7 @@
 #include <vector>
 
 #include "engine/config/yaml.h"
+#include "lab/matrix/claim.h"
 
 namespace assay {
 
@@ -45,20 +45,6 @@ struct MatrixContract {
   std::string where;                            // file and line
 
   std::string kind_text() const { return kind ? name_of(*kind) : ""; }
-};
-
-// `measure` of model `of` is below, above or near a number or the same measure of another model.
-struct MatrixClaim {
-  std::string name;     // as in the table; text() unless given
-  std::string measure;  // one of lab/runs/run_measures.h
-  std::string of;       // a model of the matrix
-  enum class Relation { kBelow, kAbove, kNear } relation = Relation::kBelow;
-  std::string other;  // a model of the matrix; "" = compared with `number`
-  double number = 0;
-  double within = 0;  // with kNear
-  std::string where;  // file and line
-
-  std::string text() const;  // "max_load of aux-only - baseline < 0"
 };
 
 struct MatrixFile {

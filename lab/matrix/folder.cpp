@@ -78,6 +78,29 @@ void fill_file(const Json& record, MatrixFile& file, const std::vector<Cell>& ce
   for (const std::string& model : models) file.models.push_back({.name = model, .config = {}});
 }
 
+// False for a claim about models, contracts or precisions that the matrix no longer has.
+bool names_known(const MatrixClaim& claim, const MatrixFile& file) {
+  const auto model = [&](const std::string& name) {
+    return std::any_of(file.models.begin(), file.models.end(),
+                       [&](const MatrixModel& one) { return one.name == name; });
+  };
+  const auto contract = [&](const std::string& name) {
+    return std::any_of(file.contracts.begin(), file.contracts.end(),
+                       [&](const MatrixContract& one) { return one.name == name; });
+  };
+  const auto precision = [&](const std::string& name) {
+    return std::count(file.precisions.begin(), file.precisions.end(), name) > 0;
+  };
+  if (!model(claim.of) || !(claim.other.empty() || model(claim.other))) return false;
+  if (!(claim.contract.empty() || contract(claim.contract))) return false;
+  if (!(claim.precision.empty() || precision(claim.precision))) return false;
+  if (!claim.across || claim.across->over == ClaimAcross::Over::kShares) return true;
+  const auto known = [&](const std::string& name) {
+    return claim.across->over == ClaimAcross::Over::kContracts ? contract(name) : precision(name);
+  };
+  return known(claim.across->from) && known(claim.across->to);
+}
+
 }  // namespace
 
 bool is_matrix_folder(const std::string& path) {
@@ -106,13 +129,7 @@ RecordedMatrix read_matrix_folder(const std::string& folder) {
     throw UserError(record_of(folder) + " is damaged: it is not the record of a matrix",
                     "assay matrix FILE writes it anew; the runs beside it are intact");
   }
-  const auto is_model = [&](const std::string& name) {
-    return std::any_of(file.models.begin(), file.models.end(),
-                       [&](const MatrixModel& model) { return model.name == name; });
-  };
-  std::erase_if(file.claims, [&](const MatrixClaim& claim) {
-    return !is_model(claim.of) || !(claim.other.empty() || is_model(claim.other));
-  });
+  std::erase_if(file.claims, [&](const MatrixClaim& claim) { return !names_known(claim, file); });
   return recorded;
 }
 

@@ -1,9 +1,13 @@
 #include "lab/matrix/matrix_receipt.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 #include "engine/run/run_dir.h"
+#include "lab/matrix/claims.h"
 #include "lab/receipt/make.h"
+#include "lab/runs/run_measures.h"
 
 namespace assay {
 namespace {
@@ -60,6 +64,54 @@ void add_row(std::vector<ClaimSpec>& claims, const ContractTable& table, const S
   }
 }
 
+// Every measure that all runs of the row have and that add_row() does not claim already.
+void add_measures(std::vector<ClaimSpec>& claims, const ContractTable& table,
+                  const SummaryRow& row) {
+  const std::string name = table.contract.name + "." + row.cell->model + "." + row.cell->precision;
+  for (const RunMeasure& measure : run_measures()) {
+    const std::string_view which = measure.name;
+    if (which == "val_loss" || which == "bits_per_byte") continue;
+    const SeedValues values = values_of(row.runs, measure.of);
+    if (values.empty() || values.size() != row.runs.runs.size()) continue;
+    add_statistics(claims, name + "." + measure.name, "", how_measure(measure.name),
+                   runs_of(row, all_seeds(row)));
+  }
+}
+
+// The seeds that the rows of all terms have finished.
+std::vector<int64_t> shared_seeds(const std::vector<ClaimTerm>& terms) {
+  std::vector<int64_t> seeds = all_seeds(*terms.front().row);
+  for (const ClaimTerm& term : terms) {
+    const std::vector<int64_t> others = all_seeds(*term.row);
+    std::erase_if(seeds, [&](int64_t seed) {
+      return std::find(others.begin(), others.end(), seed) == others.end();
+    });
+  }
+  return seeds;
+}
+
+// The comparison of a judged claim, and its verdict.
+void add_claim(std::vector<ClaimSpec>& claims, const ClaimResult& result) {
+  if (!result.compared || !result.compared->interval95 || !result.why.empty()) return;
+  const std::vector<int64_t> seeds = shared_seeds(result.terms);
+  std::vector<ReceiptTerm> terms;
+  for (const ClaimTerm& term : result.terms) {
+    terms.push_back({.sign = term.sign,
+                     .of = how_measure(result.claim->measure, term.share),
+                     .runs = runs_of(*term.row, seeds)});
+  }
+  const std::string name =
+      "claim." + result.contract + "." + result.precision + "." + result.claim->name;
+  for (const char* statistic : {"mean", "interval95_low", "interval95_high"}) {
+    claims.push_back(
+        {.name = name + "." + statistic, .unit = "", .how = how_over_terms(statistic, terms)});
+  }
+  const MatrixClaim& claim = *result.claim;
+  claims.push_back({.name = name + ".verdict",
+                    .unit = "",
+                    .how = how_verdict(claim.relation, claim.number, claim.within, terms)});
+}
+
 }  // namespace
 
 Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& summary) {
@@ -77,13 +129,22 @@ Receipt make_matrix_receipt(const MatrixFolder& folder, const MatrixSummary& sum
       write_receipt(own, make_run_receipt(folder.file(run), folder.file(run)));
     }
   }
+  if (summary.seal && !summary.matrix->file.claims.empty()) {
+    bundle.environment["claims_seal"] = seal_to_json(*summary.seal);
+  }
   for (const ContractTable& table : summary.tables) {
     ReceiptJson contract;
     contract["kind"] = table.contract.kind_text();
     contract["coefficient"] = table.contract.coefficient;
     contract["reference"] = table.contract.reference;
     bundle.contract[table.contract.name] = contract;
-    for (const SummaryRow& row : table.rows) add_row(bundle.claims, table, row);
+    for (const SummaryRow& row : table.rows) {
+      add_row(bundle.claims, table, row);
+      add_measures(bundle.claims, table, row);
+    }
+  }
+  for (const ClaimResult& r : evaluate_claims(summary.matrix->file.claims, summary.tables)) {
+    add_claim(bundle.claims, r);
   }
   return make_bundle_receipt(bundle);
 }

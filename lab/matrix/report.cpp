@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "engine/run/progress.h"
 #include "lab/matrix/claims.h"
+#include "lab/matrix/gap.h"
 #include "lab/runs/markdown_table.h"
 #include "lab/runs/run_measures.h"
 
@@ -41,22 +42,29 @@ std::string health(const SummaryRow& row) {
   return text;
 }
 
+// Mean and interval of a difference, marked where it includes 0; "-" if absent.
+std::pair<std::string, std::string> difference_texts(const std::optional<PairedDifference>& of,
+                                                     const char* format) {
+  if (!of) return {"-", "-"};
+  std::string spread = interval(of->summary, format);
+  const auto& bounds = of->summary.interval95;
+  if (bounds && bounds->low <= 0 && bounds->high >= 0) spread += " (includes 0)";
+  return {number(of->summary.mean, format), spread};
+}
+
 Rows result_rows(const ContractTable& table) {
   // Runs that stop at a target have about its loss: they differ in the steps that it took.
   const bool steps = table.ranked_by_target();
+  const std::string first = row_name(table.rows.front(), table);
   Rows rows = {{"model", "precision", "n", "val loss", "sd", "95% interval", "bits/byte",
-                (steps ? "target steps minus " : "minus ") + row_name(table.rows.front(), table),
-                "95% interval", "max_load*K"}};
+                (steps ? "target steps minus " : "minus ") + first, "95% interval", "max_load*K"}};
+  const bool scored = std::any_of(table.rows.begin(), table.rows.end(),
+                                  [](const SummaryRow& row) { return row.core.has_value(); });
+  if (scored) rows[0].insert(rows[0].end(), {"CORE", "CORE minus " + first, "95% interval"});
   const char* format = steps ? "%+.0f" : "%+.4f";
   for (const SummaryRow& row : table.rows) {
-    std::string difference = "-", spread = "-";
-    const auto& of = steps ? row.target_steps_difference : row.difference;
-    if (of) {
-      difference = strprintf(format, of->summary.mean);
-      spread = interval(of->summary, format);
-      const auto& bounds = of->summary.interval95;
-      if (bounds && bounds->low <= 0 && bounds->high >= 0) spread += " (includes 0)";
-    }
+    const auto [difference, spread] =
+        difference_texts(steps ? row.target_steps_difference : row.difference, format);
     const std::string sd = row.loss && row.loss->sd ? strprintf("%.4f", *row.loss->sd) : "-";
     const long n = long(row.runs.runs.size());
     rows.push_back(
@@ -64,6 +72,12 @@ Rows result_rows(const ContractTable& table) {
          n == row.planned ? strprintf("%ld", n) : strprintf("%ld of %ld", n, long(row.planned)),
          number(mean(row.loss), "%.4f"), sd, interval(row.loss, "%.4f"),
          number(mean(row.bits_per_byte), "%.4f"), difference, spread, health(row)});
+    if (!scored) continue;
+    const auto [core, core_spread] = difference_texts(row.core_difference, "%+.4f");
+    rows.back().insert(rows.back().end(),
+                       {number(mean(row.core), "%.4f") +
+                            (row.core && row.core->sd ? strprintf(" ± %.4f", *row.core->sd) : ""),
+                        core, core_spread});
   }
   return rows;
 }
@@ -232,6 +246,7 @@ std::string origin_text(const ContractTable& table, const RunRecord& run) {
 std::string table_markdown(const ContractTable& table) {
   std::string text = "## Contract " + table.contract.name + ": " + contract_text(table.contract) +
                      "\n\n" + markdown_table(result_rows(table), 2) + "\n";
+  text += gap_markdown(table);
   text += routers_text(table);
   text += markdown_table(cost_rows(table), 2) + "\n" + target_text(table);
   text += ranking_text(table);
@@ -260,7 +275,7 @@ std::string summary_markdown(const MatrixSummary& summary) {
   }
   for (const ContractTable& table : summary.tables) text += "\n" + table_markdown(table);
   const std::string claims =
-      claims_markdown(evaluate_claims(summary.matrix->file.claims, summary.tables));
+      claims_markdown(evaluate_claims(summary.matrix->file.claims, summary.tables), summary.seal);
   return claims.empty() ? text : text + "\n" + claims;
 }
 

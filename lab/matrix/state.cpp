@@ -69,6 +69,50 @@ std::string text_of(const ordered_json& object, const char* key) {
              : "";
 }
 
+std::vector<MatrixClaim> claims_in(const ordered_json& manifest) {
+  std::vector<MatrixClaim> claims;
+  for (const ordered_json& claim : manifest.at("claims")) claims.push_back(claim_of_json(claim));
+  return claims;
+}
+
+bool has_seal(const ordered_json& manifest) {
+  return manifest.is_object() && manifest.contains("claims") && manifest.contains("claims_seal");
+}
+
+// Runs of the matrix that have begun, and those of them that are done.
+struct RunCounts {
+  int64_t begun = 0, finished = 0;
+};
+RunCounts count_runs(const MatrixFolder& folder, const Matrix& matrix) {
+  RunCounts counts;
+  for (const Cell& cell : matrix.cells) {
+    if (!cell.trained()) continue;
+    const CellState state = folder.status(cell).state;
+    counts.begun += state == CellState::kWaiting ? 0 : 1;
+    counts.finished += state == CellState::kDone ? 1 : 0;
+  }
+  return counts;
+}
+
+// The seal of the claims now: made anew as long as no run has begun.
+ClaimSeal next_seal(const MatrixFolder& folder, const Matrix& matrix, const ordered_json& before,
+                    const ClaimChanges& changes) {
+  const RunCounts runs = count_runs(folder, matrix);
+  const std::string sha256 = claims_sha256(matrix.file.claims);
+  if (!has_seal(before) || runs.begun == 0) {
+    return {.time = utc_now(), .sha256 = sha256, .runs_begun = runs.begun, .edits = {}};
+  }
+  ClaimSeal seal = seal_of_json(before["claims_seal"]);
+  seal.sha256 = sha256;
+  if (changes.any()) {
+    seal.edits.push_back({.time = utc_now(),
+                          .runs_finished = runs.finished,
+                          .added = changes.added,
+                          .removed = changes.removed});
+  }
+  return seal;
+}
+
 bool same_collapse_stop(const Config& a, const Config& b) {
   const auto only_rule = [](const Config& config) {
     Config c;
@@ -188,37 +232,16 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix) {
     }
   }
   for (const auto& [cell, hash] : before) edits.removed.push_back(cell);
+  if (has_seal(manifest) && count_runs(folder, matrix).begun > 0) {
+    edits.claims = claim_changes(claims_in(manifest), matrix.file.claims);
+  }
   return edits;
 }
 
-ordered_json claim_to_json(const MatrixClaim& claim) {
-  using Relation = MatrixClaim::Relation;
-  ordered_json j;
-  j["name"] = claim.name;
-  j["measure"] = claim.measure;
-  j["of"] = claim.of;
-  j["relation"] = claim.relation == Relation::kBelow   ? "below"
-                  : claim.relation == Relation::kAbove ? "above"
-                                                       : "near";
-  j["other"] = claim.other;
-  j["number"] = claim.number;
-  j["within"] = claim.within;
-  return j;
-}
-
-MatrixClaim claim_of_json(const ordered_json& json) {
-  using Relation = MatrixClaim::Relation;
-  const std::string relation = json.at("relation");
-  return {.name = json.at("name"),
-          .measure = json.at("measure"),
-          .of = json.at("of"),
-          .relation = relation == "below"   ? Relation::kBelow
-                      : relation == "above" ? Relation::kAbove
-                                            : Relation::kNear,
-          .other = json.at("other"),
-          .number = json.at("number"),
-          .within = json.at("within"),
-          .where = {}};
+std::optional<ClaimSeal> recorded_seal(const MatrixFolder& folder) {
+  const ordered_json manifest = read_manifest(folder);
+  if (!has_seal(manifest)) return std::nullopt;
+  return seal_of_json(manifest["claims_seal"]);
 }
 
 void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits) {
@@ -240,6 +263,7 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
   }
   j["claims"] = ordered_json::array();
   for (const MatrixClaim& claim : matrix.file.claims) j["claims"].push_back(claim_to_json(claim));
+  j["claims_seal"] = seal_to_json(next_seal(folder, matrix, before, edits.claims));
   j["cells"] = ordered_json::array();
   for (const Cell& cell : matrix.cells) j["cells"].push_back(cell_json(cell));
   j["edits"] =

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lab/matrix/matrix.h"
+#include "lab/matrix/seal.h"
 
 namespace assay {
 
@@ -74,6 +75,8 @@ struct MatrixEdits {
   std::vector<std::string> changed;  // "CELL: optimizer.lr: 0.001 -> 0.002", cells with a run
   std::vector<std::string> changed_cells;
   std::vector<std::string> moved;  // changed before they began
+  // Of claims that were recorded, if a run has begun since.
+  ClaimChanges claims;
   bool any() const {
     return !(added.empty() && removed.empty() && changed.empty() && moved.empty());
   }
@@ -81,11 +84,11 @@ struct MatrixEdits {
 // UserError if the folder has files but no matrix, or a matrix of another name.
 MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix);
 
-// A claim in matrix.json, and back. nlohmann::json::exception if it is not one.
-nlohmann::ordered_json claim_to_json(const MatrixClaim& claim);
-MatrixClaim claim_of_json(const nlohmann::ordered_json& json);
+// The seal of the claims in matrix.json; nullopt without a matrix, or if an earlier version wrote
+// it.
+std::optional<ClaimSeal> recorded_seal(const MatrixFolder& folder);
 
-// Writes matrix.json, with the edits added to its history.
+// Writes matrix.json, with the edits added to its history and to that of the claims.
 void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits);
 
 }  // namespace assay

@@ -3,18 +3,13 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "lab/runs/run_measures.h"
 
 namespace assay {
 namespace {
 
 std::optional<double> final_loss(const RunRecord& run) {
-  const auto last = run.last_val();
-  return last ? std::optional<double>(last->value) : std::nullopt;
-}
-
-std::optional<double> final_bits(const RunRecord& run) {
-  if (run.val_bits_per_byte.empty()) return std::nullopt;
-  return run.val_bits_per_byte.back().value;
+  return find_run_measure("val_loss")->of(run);
 }
 
 std::optional<double> seconds(const RunRecord& run) {
@@ -145,7 +140,8 @@ std::vector<SummaryRow> rows_of(const MatrixSummary& summary, const MatrixContra
 
 void fill_measures(SummaryRow& row, const SummaryRow& first) {
   row.loss = measure(row.runs, final_loss);
-  row.bits_per_byte = measure(row.runs, final_bits);
+  row.bits_per_byte = measure(row.runs, find_run_measure("bits_per_byte")->of);
+  row.core = measure(row.runs, find_run_measure("core")->of);
   row.seconds = measure(row.runs, seconds);
   row.tokens_per_s = measure(row.runs, tokens_per_s);
   row.steps = measure(
@@ -153,6 +149,8 @@ void fill_measures(SummaryRow& row, const SummaryRow& first) {
   if (&row != &first) {
     row.difference =
         paired_difference(values_of(row.runs, final_loss), values_of(first.runs, final_loss));
+    const auto core = find_run_measure("core")->of;
+    row.core_difference = paired_difference(values_of(row.runs, core), values_of(first.runs, core));
   }
   fill_health(row);
 }
@@ -198,8 +196,11 @@ double SummaryRow::flops() const {
 }
 
 MatrixSummary summarise_matrix(const Matrix& matrix, const MatrixFolder& folder) {
-  MatrixSummary summary{
-      .matrix = &matrix, .records = {}, .different_data = different_data(matrix), .tables = {}};
+  MatrixSummary summary{.matrix = &matrix,
+                        .records = {},
+                        .different_data = different_data(matrix),
+                        .seal = recorded_seal(folder),
+                        .tables = {}};
   const Statuses status = read_runs(summary, folder);
   for (const MatrixContract& contract : matrix.file.contracts) {
     summary.tables.push_back(table_of(summary, contract, status));

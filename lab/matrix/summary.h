@@ -18,8 +18,10 @@ struct SummaryRow {
   int64_t planned = 0;               // seeds
   std::vector<std::string> missing;  // "CELL: partial, step 40 of 60"
 
-  std::optional<Summary> loss, bits_per_byte, steps, seconds, tokens_per_s;
-  std::optional<PairedDifference> difference;  // loss minus the first row's; absent in that row
+  std::optional<Summary> loss, bits_per_byte, core, steps, seconds, tokens_per_s;
+  // Minus the first row's; absent in that row.
+  std::optional<PairedDifference> difference;  // of the loss
+  std::optional<PairedDifference> core_difference;
 
   // To the table's target, over the runs that reached it.
   int64_t reached = 0;
@@ -56,7 +58,8 @@ struct MatrixSummary {
   const Matrix* matrix = nullptr;
   std::map<std::string, RunRecord> records;  // finished runs, by name
   int64_t cells = 0, done = 0, unavailable = 0;
-  std::string different_data;  // of different_data() in lab/matrix/matrix.h
+  std::string different_data;     // of different_data() in lab/matrix/matrix.h
+  std::optional<ClaimSeal> seal;  // of matrix.json
   std::vector<ContractTable> tables;
   bool complete() const { return done == cells; }
 };

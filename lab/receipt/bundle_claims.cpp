@@ -52,7 +52,36 @@ std::optional<std::vector<double>> values_of(BundleEvidence& bundle, const Json&
   return values;
 }
 
+double number_in(const Json& how, const char* key) {
+  if (!how.contains(key) || !how[key].is_number()) fail(how, std::string("no ") + key);
+  return how[key].get<double>();
+}
+
+// Summary of the sums of the terms.
+std::optional<Summary> summary_of_terms(BundleEvidence& bundle, const Json& how) {
+  if (!how["terms"].is_array() || how["terms"].empty()) fail(how, "no terms");
+  std::vector<double> sums;
+  for (const Json& term : how["terms"]) {
+    const std::vector<std::string> runs = run_names(term, "runs");
+    const auto values = values_of(bundle, inner_rule(term), runs);
+    if (!values) return std::nullopt;
+    if (sums.empty()) sums.resize(values->size());
+    if (sums.size() != values->size()) fail(how, "terms of different lengths");
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += number_in(term, "sign") * values->at(i);
+  }
+  return summarise(sums);
+}
+
+Json verdict_rule(BundleEvidence& bundle, const Json& how) {
+  const std::optional<Summary> summary = summary_of_terms(bundle, how);
+  if (!summary || !summary->interval95) return Json();
+  return claim_verdict_name(claim_verdict(claim_relation_named(rule_text(how, "relation")),
+                                          number_in(how, "number"), number_in(how, "within"),
+                                          *summary->interval95));
+}
+
 std::optional<Summary> summary_of(BundleEvidence& bundle, const Json& how) {
+  if (how.contains("terms")) return summary_of_terms(bundle, how);
   const std::vector<std::string> runs = run_names(how, "runs");
   const auto values = values_of(bundle, inner_rule(how), runs);
   if (!how.contains("minus")) return values ? std::optional(summarise(*values)) : std::nullopt;
@@ -77,6 +106,18 @@ Json statistic_rule(BundleEvidence& bundle, const Json& how, const std::string& 
   return value && std::isfinite(*value) ? Json(*value) : Json();
 }
 
+Json terms_json(const std::vector<ReceiptTerm>& terms) {
+  Json all = Json::array();
+  for (const ReceiptTerm& term : terms) {
+    Json t;
+    t["sign"] = term.sign;
+    t["of"] = term.of;
+    t["runs"] = term.runs;
+    all.push_back(t);
+  }
+  return all;
+}
+
 }  // namespace
 
 void BundleEvidence::add(const std::string& run, int64_t sealed_step) {
@@ -94,6 +135,7 @@ ReceiptJson recompute(BundleEvidence& bundle, const ReceiptJson& how) {
   const std::string rule = rule_text(how, "rule");
   if (rule == "run") return recompute(bundle.run(rule_text(how, "run")), inner_rule(how));
   if (is_statistic(rule)) return statistic_rule(bundle, how, rule);
+  if (rule == "verdict") return verdict_rule(bundle, how);
   fail(how, "unknown name " + rule);
 }
 
@@ -119,6 +161,25 @@ ReceiptJson how_over_runs(const std::string& statistic, const ReceiptJson& of,
   return how;
 }
 
+ReceiptJson how_over_terms(const std::string& statistic, const std::vector<ReceiptTerm>& terms) {
+  CHECK(is_statistic(statistic), "no statistic %s", statistic.c_str());
+  Json how;
+  how["rule"] = statistic;
+  how["terms"] = terms_json(terms);
+  return how;
+}
+
+ReceiptJson how_verdict(ClaimRelation relation, double number, double within,
+                        const std::vector<ReceiptTerm>& terms) {
+  Json how;
+  how["rule"] = "verdict";
+  how["relation"] = claim_relation_name(relation);
+  how["number"] = number;
+  how["within"] = within;
+  how["terms"] = terms_json(terms);
+  return how;
+}
+
 double rule_tolerance(const ReceiptJson& how, const ReceiptJson& value) {
   constexpr double kStatistic = 1e-9, kSum = 1e-12;
   const double size = value.is_number() ? std::max(1.0, std::abs(value.get<double>())) : 1.0;
@@ -126,6 +187,7 @@ double rule_tolerance(const ReceiptJson& how, const ReceiptJson& value) {
   if (is_statistic(rule)) return kStatistic * size;
   if (rule == "run") return rule_tolerance(inner_rule(how), value);
   if (rule == "router" && rule_text(how, "measure") == "dead_share") return kSum;
+  if (rule == "measure") return kStatistic * size;
   return 0;
 }
 

@@ -5,6 +5,12 @@
 //   {"rule": "mean", "of": RULE, "runs": [...]}                  or sd, interval95_low,
 //                                                                interval95_high
 //   {"rule": "mean", "of": RULE, "runs": [...], "minus": [...]}  the same of paired differences
+//   {"rule": "mean", "terms": [{"sign": 1, "of": RULE, "runs": [...]}, ...]}
+//                                                                of sums: run by run the values of
+//                                                                the terms, added or subtracted
+//   {"rule": "verdict", "relation": "below", "number": 0, "within": 0, "terms": [...]}
+//                                                                holds, fails or undecided, of the
+//                                                                interval of these sums
 //
 // Runs are named by their folders, from the receipt's folder. A statistic is null if one of its
 // values is null; sd and interval are null for a single run.
@@ -15,6 +21,7 @@
 #include <vector>
 
 #include "lab/receipt/run_claims.h"
+#include "lab/runs/interval_claim.h"
 
 namespace assay {
 
@@ -38,6 +45,15 @@ ReceiptJson how_of_run(const std::string& run, const ReceiptJson& of);
 ReceiptJson how_over_runs(const std::string& statistic, const ReceiptJson& of,
                           const std::vector<std::string>& runs,
                           const std::vector<std::string>& minus = {});
+
+struct ReceiptTerm {
+  double sign = 1;
+  ReceiptJson of;
+  std::vector<std::string> runs;  // of the same seeds in every term
+};
+ReceiptJson how_over_terms(const std::string& statistic, const std::vector<ReceiptTerm>& terms);
+ReceiptJson how_verdict(ClaimRelation relation, double number, double within,
+                        const std::vector<ReceiptTerm>& terms);
 
 // The largest difference of a rule's value between builds of this program: 0 for counts and values
 // that are only read; sums and quantiles in double round in the order the compiler chose.

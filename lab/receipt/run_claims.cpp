@@ -62,6 +62,13 @@ ReceiptJson how_audit(const std::string& field) {
   return how;
 }
 
+ReceiptJson how_measure(const std::string& name, std::optional<double> share) {
+  Json how = how_rule("measure");
+  how["name"] = name;
+  if (share) how["share"] = *share;
+  return how;
+}
+
 std::vector<ClaimSpec> config_claims(RunEvidence& run) {
   std::vector<ClaimSpec> claims;
   const auto audited = [&](const std::string& name, const char* field, const char* unit) {

@@ -21,6 +21,8 @@
 //                                                        and the mean. Also saturated_at_step
 //                                                        (with layer) and saturated_layers
 //                                                        (without)
+//   {"rule": "measure", "name": "max_load"}              of lab/runs/run_measures.h; with "share"
+//                                                        its value at that share of run.steps
 //
 // Everything is taken up to the sealed step. A value is a number, or null for an event that did not
 // happen.
@@ -95,6 +97,7 @@ ReceiptJson how_first_at_or_below(double loss_nats, const std::string& in);
 ReceiptJson how_scalar(const std::string& name);
 ReceiptJson how_router(const std::string& measure);
 ReceiptJson how_audit(const std::string& field);
+ReceiptJson how_measure(const std::string& name, std::optional<double> share = {});
 
 // A string argument of a rule; UserError if it is missing or of another type.
 std::string rule_text(const ReceiptJson& how, const char* key);

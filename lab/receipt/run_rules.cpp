@@ -8,6 +8,7 @@
 #include "engine/config/yaml.h"
 #include "engine/telemetry/router_stats.h"
 #include "lab/receipt/run_claims.h"
+#include "lab/runs/run_measures.h"
 #include "lab/runs/run_record.h"
 #include "models/audit/horizon.h"
 
@@ -161,6 +162,25 @@ Json router_rule(RunEvidence& run, const Json& how) {
   fail(how, "no measure " + measure);
 }
 
+// Of finished runs: a measure reads the whole record.
+Json measure_rule(RunEvidence& run, const Json& how) {
+  const std::string name = rule_text(how, "name");
+  const RunMeasure* measure = find_run_measure(name);
+  if (measure == nullptr) fail(how, "no measure " + name);
+  const RunRecord record = read_run(run.folder());
+  if (record.steps_done != run.steps_done()) {
+    throw NotAvailable("the run went on after its receipt");
+  }
+  std::optional<double> value;
+  if (how.contains("share")) {
+    if (measure->at == nullptr || !how["share"].is_number()) fail(how, "no share");
+    value = measure->at(record, how["share"].get<double>());
+  } else {
+    value = measure->of(record);
+  }
+  return value ? number_or_null(*value) : Json();
+}
+
 struct Rule {
   const char* name;
   Json (*value)(RunEvidence& run, const Json& how);
@@ -179,6 +199,7 @@ constexpr Rule kRules[] = {
     {"eval", eval_rule},
     {"first_at_or_below", first_at_or_below_rule},
     {"router", router_rule},
+    {"measure", measure_rule},
 };
 
 }  // namespace

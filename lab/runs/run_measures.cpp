@@ -48,6 +48,42 @@ Value bits_per_byte(const RunRecord& run) {
   return run.val_bits_per_byte.back().value;
 }
 
+Value nearest_to_share(const RunRecord& run, const std::vector<EvalValue>& values, double share) {
+  const double steps = double(run.config.run.steps);
+  const auto distance = [&](const EvalValue& v) {
+    return std::abs(double(v.step) - share * steps);
+  };
+  const auto nearest = std::min_element(
+      values.begin(), values.end(),
+      [&](const EvalValue& a, const EvalValue& b) { return distance(a) < distance(b); });
+  if (nearest == values.end() || distance(*nearest) > kShareDistance * steps) return std::nullopt;
+  return nearest->value;
+}
+
+Value val_loss_at(const RunRecord& run, double share) {
+  return nearest_to_share(run, run.val_loss_nats, share);
+}
+
+Value bits_per_byte_at(const RunRecord& run, double share) {
+  return nearest_to_share(run, run.val_bits_per_byte, share);
+}
+
+// Least-squares slope of the loss against log2 of the step, from a tenth of run.steps on.
+Value val_loss_trend(const RunRecord& run) {
+  double n = 0, x_sum = 0, y_sum = 0, xx_sum = 0, xy_sum = 0;
+  for (const EvalValue& v : run.val_loss_nats) {
+    if (double(v.step) < 0.1 * double(run.config.run.steps)) continue;
+    const double x = std::log2(double(v.step) / double(run.config.run.steps));
+    n += 1;
+    x_sum += x;
+    y_sum += v.value;
+    xx_sum += x * x;
+    xy_sum += x * v.value;
+  }
+  if (n < 3) return std::nullopt;
+  return (n * xy_sum - x_sum * y_sum) / (n * xx_sum - x_sum * x_sum);
+}
+
 // Only the score over all tasks and rows: a part of them is another number in every run.
 Value core(const RunRecord& run) {
   const auto score = capability_of(run);
@@ -106,9 +142,14 @@ Value max_load_by_depth(const RunRecord& run) {
 
 const std::vector<RunMeasure>& run_measures() {
   static const std::vector<RunMeasure> all = {
-      {"val_loss", "validation loss at the end, nats", val_loss},
+      {"val_loss", "validation loss at the end, nats", val_loss, val_loss_at},
       {"best_val_loss", "smallest validation loss, nats", best_val_loss},
-      {"bits_per_byte", "validation loss at the end, bits per byte of the text", bits_per_byte},
+      {"bits_per_byte", "validation loss at the end, bits per byte of the text", bits_per_byte,
+       bits_per_byte_at},
+      {"val_loss_trend",
+       "slope of the validation loss, nats per doubling of the tokens, from a tenth of the steps "
+       "on",
+       val_loss_trend},
       {"core", "CORE at its last evaluation, of all tasks and rows", core},
       {"target_steps", "steps to run.target_loss",
        [](const RunRecord& r) {

@@ -15,7 +15,11 @@ struct RunMeasure {
   const char* name;
   const char* says;                               // description
   std::optional<double> (*of)(const RunRecord&);  // nullopt if the run does not have it
+  // The value at a share of run.steps: of the evaluation nearest to it, if that is within
+  // kShareDistance of the steps. Null: the measure has no value during a run.
+  std::optional<double> (*at)(const RunRecord&, double share) = nullptr;
 };
+constexpr double kShareDistance = 0.025;
 
 const std::vector<RunMeasure>& run_measures();
 const RunMeasure* find_run_measure(const std::string& name);  // null if unknown

@@ -144,20 +144,23 @@ std::optional<Summary> summarise(const SeedValues& values) {
   return summarise(std::span<const double>(numbers));
 }
 
-std::optional<PairedDifference> paired_difference(const SeedValues& a, const SeedValues& b) {
-  PairedDifference difference;
-  std::vector<double> of_a, of_b;
+SeedValues subtract(const SeedValues& a, const SeedValues& b) {
+  SeedValues differences;
   for (const SeedValue& x : a) {
     for (const SeedValue& y : b) {
-      if (x.seed != y.seed) continue;
-      difference.seeds.push_back(x.seed);
-      of_a.push_back(x.value);
-      of_b.push_back(y.value);
+      if (x.seed == y.seed) differences.push_back({.seed = x.seed, .value = x.value - y.value});
     }
   }
-  if (difference.seeds.empty()) return std::nullopt;
-  difference.summary = summarise_paired(of_a, of_b);
-  return difference;
+  return differences;
+}
+
+std::optional<PairedDifference> paired_difference(const SeedValues& a, const SeedValues& b) {
+  const SeedValues differences = subtract(a, b);
+  const std::optional<Summary> summary = summarise(differences);
+  if (!summary) return std::nullopt;
+  PairedDifference paired{.summary = *summary, .seeds = {}};
+  for (const SeedValue& difference : differences) paired.seeds.push_back(difference.seed);
+  return paired;
 }
 
 std::optional<TimeToTarget> time_to_target(const RunRecord& run, double loss_nats) {

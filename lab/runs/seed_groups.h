@@ -53,7 +53,10 @@ std::vector<SeedGroup> group_by_seed(std::span<const RunRecord> runs);
 SeedValues values_of(const SeedGroup& group, const Measure& measure);
 std::optional<Summary> summarise(const SeedValues& values);  // nullopt if empty
 
-// a - b over the seeds that both have; nullopt if they share none.
+// a - b over the seeds that both have.
+SeedValues subtract(const SeedValues& a, const SeedValues& b);
+
+// Its summary; nullopt if they share none.
 struct PairedDifference {
   Summary summary;
   std::vector<int64_t> seeds;

@@ -1,7 +1,9 @@
 #include "lab/runs/statistics.h"
 
+#include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "base/check.h"
@@ -28,6 +30,12 @@ double mean_of(std::span<const double> values) {
   return values.front() + sum / double(values.size());
 }
 
+// Half of Student's 95% interval of n values with this standard deviation.
+double half_interval95(double sd, int64_t n) {
+  const boost::math::students_t distribution(double(n - 1));
+  return boost::math::quantile(distribution, kUpper95) * sd / std::sqrt(double(n));
+}
+
 }  // namespace
 
 Summary summarise(std::span<const double> values) {
@@ -38,9 +46,7 @@ Summary summarise(std::span<const double> values) {
   double squares = 0;
   for (const double v : values) squares += (v - s.mean) * (v - s.mean);
   s.sd = std::sqrt(squares / double(s.n - 1));
-  const boost::math::students_t distribution(double(s.n - 1));
-  const double half =
-      boost::math::quantile(distribution, kUpper95) * *s.sd / std::sqrt(double(s.n));
+  const double half = half_interval95(*s.sd, s.n);
   s.interval95 = Interval{.low = s.mean - half, .high = s.mean + half};
   return s;
 }
@@ -52,6 +58,38 @@ Summary summarise_paired(std::span<const double> a, std::span<const double> b) {
   std::vector<double> differences(a.size());
   for (size_t i = 0; i < a.size(); ++i) differences[i] = a[i] - b[i];
   return summarise(differences);
+}
+
+std::optional<double> p_value(const Summary& summary, double mean) {
+  if (summary.n == 1) return std::nullopt;
+  const double distance = std::abs(summary.mean - mean);
+  if (distance == 0) return 1;
+  if (*summary.sd == 0) return 0;
+  const boost::math::students_t distribution(double(summary.n - 1));
+  const double t = distance / (*summary.sd / std::sqrt(double(summary.n)));
+  return 2 * boost::math::cdf(boost::math::complement(distribution, t));
+}
+
+std::vector<double> holm(std::span<const double> p) {
+  std::vector<size_t> order(p.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] < p[b]; });
+  std::vector<double> adjusted(p.size());
+  double largest = 0;
+  for (size_t k = 0; k < order.size(); ++k) {
+    largest = std::max(largest, std::min(1.0, p[order[k]] * double(order.size() - k)));
+    adjusted[order[k]] = largest;
+  }
+  return adjusted;
+}
+
+std::optional<int64_t> values_needed(const Summary& summary, double mean) {
+  if (summary.n == 1) return std::nullopt;
+  const double distance = std::abs(summary.mean - mean);
+  for (int64_t n = summary.n; n <= kMostValues; ++n) {
+    if (half_interval95(*summary.sd, n) < distance) return n;
+  }
+  return std::nullopt;
 }
 
 }  // namespace assay

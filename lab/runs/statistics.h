@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace assay {
 
@@ -28,5 +29,19 @@ Summary summarise(std::span<const double> values);
 // Summary of a[i] - b[i]; a and b have the same seeds in the same order. CHECKs equal sizes;
 // UserError if a value is not finite.
 Summary summarise_paired(std::span<const double> a, std::span<const double> b);
+
+// Two-sided p-value of Student's t-test that the values come from a distribution with this mean: at
+// most 0.05 where interval95 does not contain it. nullopt for n = 1.
+std::optional<double> p_value(const Summary& summary, double mean);
+
+// Holm's adjustment of p-values for their number: the k-th smallest of m times m - k + 1, at least
+// that of the smaller ones, at most 1. In the order of p.
+std::vector<double> holm(std::span<const double> p);
+
+// The smallest number of values, at least summary.n, whose interval95 would not contain `mean` if
+// they had the same mean and standard deviation. nullopt for n = 1, or if more than kMostValues
+// were needed.
+constexpr int64_t kMostValues = 1000;
+std::optional<int64_t> values_needed(const Summary& summary, double mean);
 
 }  // namespace assay

@@ -1,10 +1,9 @@
 #include <set>
 
-#include "base/file.h"
 #include "lab/matrix/claims.h"
+#include "lab/matrix/gap.h"
 #include "lab/runs/run_measures.h"
 #include "tests/catch.h"
-#include "tests/data/temp_folder.h"
 #include "tests/lab/run_records.h"
 
 namespace assay {
@@ -77,15 +76,54 @@ Table planted_table() {
 
 MatrixClaim claim(const std::string& measure, const std::string& of, MatrixClaim::Relation relation,
                   const std::string& other, double number, double within = 0) {
-  return {.name = "c",
-          .measure = measure,
-          .of = of,
-          .relation = relation,
-          .other = other,
-          .number = number,
-          .within = within,
-          .where = {}};
+  MatrixClaim c;
+  c.name = "c";
+  c.measure = measure;
+  c.of = of;
+  c.relation = relation;
+  c.other = other;
+  c.number = number;
+  c.within = within;
+  return c;
 }
+
+// Two models under two contracts in two precisions, three seeds; loss(contract, model, precision)
+// plus a tenth of the seed at the end, and 1 more at half of the run.
+struct Grid {
+  std::vector<RunRecord> runs;
+  std::vector<Cell> cells;
+  std::vector<ContractTable> tables;
+
+  template <typename Loss>
+  explicit Grid(const Loss& loss) {
+    runs.reserve(24);
+    cells.reserve(8);
+    for (const char* contract : {"activeDN", "totalDN"}) {
+      ContractTable& table = tables.emplace_back();
+      table.contract.name = contract;
+      for (const char* model : {"dense", "moe"}) {
+        for (const char* precision : {"bf16", "nvfp4"}) {
+          Cell& cell = cells.emplace_back();
+          cell.model = model;
+          cell.contract = contract;
+          cell.precision = precision;
+          SummaryRow& row = table.rows.emplace_back();
+          row.cell = &cell;
+          row.planned = 3;
+          for (int64_t seed = 1; seed <= 3; ++seed) {
+            const double end =
+                loss(std::string(contract), std::string(model), std::string(precision), seed);
+            runs.push_back(hand_made(
+                {.name = "r",
+                 .seed = seed,
+                 .val_loss_nats = {{50, end + (model[0] == 'm' ? 1.5 : 1), 10}, {100, end, 10}}}));
+            row.runs.runs.push_back(&runs.back());
+          }
+        }
+      }
+    }
+  }
+};
 
 }  // namespace
 
@@ -139,14 +177,24 @@ TEST_CASE("a claim is judged by the interval over the seeds") {
 TEST_CASE("the table of claims shows the numbers and counts the verdicts") {
   using enum MatrixClaim::Relation;
   const Table table = planted_table();
-  REQUIRE(claims_markdown({}).empty());
+  REQUIRE(claims_markdown({}, {}).empty());
   const std::vector<MatrixClaim> claims = {claim("max_load_worst", "full", kAbove, "", 0.8),
                                            claim("max_load_worst", "full", kBelow, "even", 0)};
-  const std::string text = claims_markdown(evaluate_claims(claims, table.tables));
+  const ClaimSeal seal{.time = "2026-01-02T03:04:05Z",
+                       .sha256 = std::string(64, 'a'),
+                       .runs_begun = 0,
+                       .edits = {{.time = "2026-01-03T00:00:00Z",
+                                  .runs_finished = 2,
+                                  .added = {"c"},
+                                  .removed = {"d", "e"}}}};
+  const std::string text = claims_markdown(evaluate_claims(claims, table.tables), seal);
   INFO(text);
   for (const char* part :
        {"max_load_worst of full > 0.8", "max_load_worst of full - even < 0", "| holds", "| fails",
-        "0.8703 to 0.9697", "0.92", "0.31", "1 of 2 hold, 1 fail"}) {
+        "0.8703 to 0.9697", "0.92", "0.31", "1 of 2 hold, 1 fail", "c (late)",
+        "Sealed before the first run (2026-01-02T03:04:05Z, SHA-256 aaaaaaaaaaaaaaaa).",
+        "Edited 2026-01-03T00:00:00Z, when 2 runs had finished: added \"c\"; removed \"d\", "
+        "\"e\"."}) {
     INFO(part);
     REQUIRE(text.find(part) != std::string::npos);
   }
@@ -200,53 +248,117 @@ TEST_CASE("measures of a run's losses and of its target") {
   REQUIRE(std::abs(value("effective_experts").value() - 8) < 1e-12);
 }
 
-TEST_CASE("claims of a file") {
-  const TempFolder folder;
-  write_file_atomic(folder / "a.yaml", "model: {layers: 2}\n");
-  const auto load = [&](const std::string& claims) {
-    write_file_atomic(folder / "m.yaml",
-                      "models: {full: a.yaml, even: a.yaml}\nclaims:\n" + claims);
-    return load_matrix_file(folder / "m.yaml");
-  };
-  const MatrixFile file = load(
-      "  - {name: less, measure: max_load, of: even, below: full}\n"
-      "  - {measure: cv, of: full, near: 0.64, within: 0.1}\n");
-  REQUIRE(file.claims.size() == 2);
-  REQUIRE(file.claims[0].name == "less");
-  REQUIRE(file.claims[0].other == "full");
-  REQUIRE(file.claims[0].text() == "max_load of even - full < 0");
-  REQUIRE(file.claims[1].name == "cv of full - 0.64 within +-0.1");
+TEST_CASE("a claim across contracts, precisions or shares is about the change of a comparison") {
+  using enum MatrixClaim::Relation;
+  using Over = ClaimAcross::Over;
+  // moe - dense: +0.2 under activeDN, -0.1 under totalDN, 0.05 more in nvfp4.
+  const Grid grid([](const std::string& contract, const std::string& model,
+                     const std::string& precision, int64_t seed) {
+    const double gap = contract == "activeDN" ? 0.2 : -0.1;
+    return 3 + 0.1 * double(seed) +
+           (model == "moe" ? gap + (precision == "nvfp4" ? 0.05 + 0.001 * double(seed) : 0) : 0);
+  });
+  MatrixClaim contracts = claim("val_loss", "moe", kBelow, "dense", 0);
+  contracts.across = {.over = Over::kContracts, .from = "activeDN", .to = "totalDN"};
+  MatrixClaim precisions = contracts;
+  precisions.across = {.over = Over::kPrecisions, .from = "bf16", .to = "nvfp4"};
+  precisions.relation = kAbove;
+  MatrixClaim shares = contracts;
+  shares.across = {
+      .over = Over::kShares, .from = "0.5", .to = "1", .from_share = 0.5, .to_share = 1};
+  shares.contract = "totalDN";
+  shares.precision = "bf16";
+  MatrixClaim half = claim("val_loss", "moe", kAbove, "dense", 0);
+  half.at = 0.5;
+  half.contract = "totalDN";
+  half.precision = "bf16";
 
-  struct Bad {
-    const char* claim;
-    const char* error;
-    const char* hint;
-  };
-  const Bad rows[] = {
-      {"{of: full, below: 1}", "m.yaml:3: a claim has no measure", "max_load"},
-      {"{measure: max_laod, of: full, below: 1}", "measure max_laod is unknown",
-       "did you mean max_load"},
-      {"{measure: cv, below: 1}", "a claim has no model", "of: aux-only"},
-      {"{measure: cv, of: ful, below: 1}", "of: ful is not a model", "did you mean full"},
-      {"{measure: cv, of: full, below: evn}", "below evn is not a model", "did you mean even"},
-      {"{measure: cv, of: full}", "neither below nor above nor near", "below: baseline"},
-      {"{measure: cv, of: full, below: 1, above: 0}", "a claim has below and above", "two claims"},
-      {"{measure: cv, of: full, near: even}", "near, but not within", "within: 0.05"},
-      {"{measure: cv, of: full, below: even, within: 1}", "within, but not near", "within: 0.05"},
-      {"{measure: cv, of: full, near: even, within: 0}", "within = 0 must be > 0", "within: 0.05"},
-      {"{measure: cv, of: full, bellow: 1}", "unknown key bellow in a claim", "did you mean below"},
-  };
-  for (const Bad& row : rows) {
-    INFO(row.claim);
-    try {
-      load("  - " + std::string(row.claim) + "\n");
-      FAIL("it was accepted");
-    } catch (const UserError& error) {
-      INFO(error.what() << "\n" << error.hint());
-      REQUIRE(std::string(error.what()).find(row.error) != std::string::npos);
-      REQUIRE(error.hint().find(row.hint) != std::string::npos);
-    }
+  const auto by_contract = evaluate_claims({contracts}, grid.tables);
+  REQUIRE(by_contract.size() == 2);  // one per precision
+  REQUIRE(by_contract[0].contract == "activeDN to totalDN");
+  REQUIRE(std::abs(by_contract[0].value->mean + 0.1) < 1e-12);
+  REQUIRE(std::abs(by_contract[0].other->mean - 0.2) < 1e-12);
+  REQUIRE(std::abs(by_contract[0].compared->mean + 0.3) < 1e-12);
+  REQUIRE(by_contract[0].verdict == ClaimVerdict::kHolds);
+  REQUIRE(by_contract[0].claim->text() == "val_loss of moe - dense, totalDN minus activeDN, < 0");
+
+  const auto by_precision = evaluate_claims({precisions}, grid.tables);
+  REQUIRE(by_precision.size() == 2);  // one per contract
+  REQUIRE(by_precision[1].precision == "bf16 to nvfp4");
+  REQUIRE(std::abs(by_precision[1].compared->mean - 0.052) < 1e-12);
+  REQUIRE(by_precision[1].verdict == ClaimVerdict::kHolds);
+  REQUIRE(by_precision[1].p.value() < 0.001);
+
+  const auto by_share = evaluate_claims({shares}, grid.tables);
+  REQUIRE(by_share.size() == 1);
+  REQUIRE(std::abs(by_share[0].compared->mean + 0.5) < 1e-12);
+  const auto at_half = evaluate_claims({half}, grid.tables);
+  REQUIRE(at_half.size() == 1);
+  REQUIRE(std::abs(at_half[0].compared->mean - 0.4) < 1e-12);
+  REQUIRE(at_half[0].claim->text() == "val_loss at 50% of moe - dense > 0");
+  MatrixClaim nowhere = half;
+  nowhere.at = 0.3;
+  REQUIRE(evaluate_claims({nowhere}, grid.tables)[0].why ==
+          "0 of 3 runs of moe have the measure at 30%");
+}
+
+TEST_CASE("verdicts say what is left of them after Holm, and how many seeds would decide") {
+  using enum MatrixClaim::Relation;
+  const Grid grid(
+      [](const std::string&, const std::string& model, const std::string& precision, int64_t seed) {
+        if (model == "dense") return 3.0;
+        // Means 0.05 and 0.02, deviations 0.016 and 0.02.
+        const double noise[] = {-0.016, 0.0, 0.016};
+        return 3 + (precision == "bf16" ? 0.05 + noise[seed - 1] : 0.02 + 1.25 * noise[seed - 1]);
+      });
+  MatrixClaim above = claim("val_loss", "moe", kAbove, "dense", 0);
+  above.contract = "activeDN";
+  const auto results = evaluate_claims({above}, grid.tables);
+  REQUIRE(results.size() == 2);
+  REQUIRE(results[0].verdict == ClaimVerdict::kHolds);
+  // t = 0.05 / (0.016 / sqrt(3)) = 5.4127 with 2 degrees of freedom, twice for two claims.
+  REQUIRE(std::abs(results[0].p.value() - 0.032490) < 1e-5);
+  REQUIRE(std::abs(results[0].p_holm.value() - 0.064980) < 2e-5);
+  REQUIRE(!results[0].after_holm());
+  REQUIRE(!results[0].more_seeds);
+  REQUIRE(results[1].verdict == ClaimVerdict::kUndecided);
+  // 0.02 < t(0.975, n - 1) 0.02 / sqrt(n) until n = 7: t = 2.447 < sqrt(7) = 2.646.
+  REQUIRE(results[1].more_seeds == 4);
+  const std::string text = claims_markdown(results, {});
+  REQUIRE(text.find("holds, not after Holm") != std::string::npos);
+}
+
+TEST_CASE("the gap over training, and its trend") {
+  const Grid grid(
+      [](const std::string&, const std::string& model, const std::string&, int64_t seed) {
+        return 3 + 0.1 * double(seed) + (model == "moe" ? 0.2 + 0.01 * double(seed) : 0);
+      });
+  const std::vector<GapCurve> curves = gap_curves(grid.tables[0]);
+  REQUIRE(curves.size() == 3);  // of dense nvfp4, moe bf16, moe nvfp4
+  REQUIRE(curves[0].points.at(1).gap.mean == 0);
+  const GapCurve& moe = curves[1];
+  REQUIRE(moe.points.size() == 2);
+  REQUIRE(moe.points[0].share == 0.5);
+  REQUIRE(std::abs(moe.points[0].gap.mean - 0.72) < 1e-12);
+  REQUIRE(std::abs(moe.points[1].gap.mean - 0.22) < 1e-12);
+  REQUIRE(std::abs(moe.points[1].gap.sd.value() - 0.01) < 1e-12);
+  REQUIRE(!moe.trend);  // two evaluations make no trend
+  const std::string text = gap_markdown(grid.tables[0]);
+  INFO(text);
+  for (const char* part :
+       {"| 50%", "| 100%", "moe bf16", "+0.2200 ± 0.0248", "minus dense bf16's"}) {
+    INFO(part);
+    REQUIRE(text.find(part) != std::string::npos);
   }
+}
+
+TEST_CASE("the trend of a loss is its slope per doubling of the tokens") {
+  RunRecord run = hand_made(
+      {.name = "a", .val_loss_nats = {{5, 9.0, 10}, {20, 4.0, 10}, {40, 3.7, 10}, {80, 3.4, 10}}});
+  const auto trend = find_run_measure("val_loss_trend")->of;
+  REQUIRE(std::abs(trend(run).value() + 0.3) < 1e-12);  // the first is before a tenth of the run
+  run.val_loss_nats.pop_back();
+  REQUIRE(!trend(run));
 }
 
 }  // namespace assay

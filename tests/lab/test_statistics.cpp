@@ -96,6 +96,43 @@ TEST_CASE("a non-finite value is refused by name") {
   expect_error([&] { summarise_paired(both, both); }, "value 1 of 2 is inf");
 }
 
+TEST_CASE("p is 0.05 at the ends of the 95% interval") {
+  for (const Expected& e : kOfA) {
+    const Summary s = summarise(std::span(kA).first(e.n));
+    require_close(p_value(s, s.interval95->low).value(), 0.05, "at the lower end");
+    require_close(p_value(s, s.interval95->high).value(), 0.05, "at the upper end");
+    REQUIRE(p_value(s, s.mean).value() == 1);
+  }
+  // Of t = 2 with 4 degrees of freedom; 0.1161 in tables of the distribution.
+  const Summary five = summarise(std::array{-2.0, -1.0, 0.0, 1.0, 2.0});
+  require_close(p_value(five, std::sqrt(2.0)).value(), 0.116116523516816, "t = 2");
+  REQUIRE(!p_value(summarise(std::array{1.0}), 0));
+  REQUIRE(p_value(summarise(std::array{1.0, 1.0}), 0).value() == 0);
+}
+
+TEST_CASE("Holm multiplies the k-th smallest of m by m - k + 1, in order") {
+  const std::vector<double> adjusted = holm(std::array{0.04, 0.01, 0.5, 0.03});
+  const double expected[] = {0.09, 0.04, 0.5, 0.09};
+  for (size_t i = 0; i < 4; ++i) require_close(adjusted[i], expected[i], "adjusted");
+  REQUIRE(holm(std::array{0.9, 0.8}) == std::vector<double>{1, 1});
+  REQUIRE(holm({}).empty());
+}
+
+TEST_CASE("values needed for an interval that excludes a mean") {
+  const Summary s = summarise(std::array{0.0, 1.0, 2.0});  // mean 1, deviation 1
+  const int64_t n = values_needed(s, 0.25).value();
+  const auto half = [](int64_t count) {  // of the interval of `count` values like these
+    Summary more{.n = count, .mean = 0, .sd = 1.0, .interval95 = {}};
+    return p_value(more, 0.75).value() < 0.05;
+  };
+  REQUIRE(half(n));
+  REQUIRE(!half(n - 1));
+  REQUIRE(values_needed(s, -9).value() == 3);  // as it is
+  REQUIRE(!values_needed(s, 1));
+  REQUIRE(!values_needed(s, 1.01));
+  REQUIRE(!values_needed(summarise(std::array{1.0}), 0));
+}
+
 TEST_CASE("intervals that touch overlap; one contains its ends") {
   const Interval a{.low = 1, .high = 2};
   REQUIRE(a.overlaps({.low = 2, .high = 3}));

@@ -216,7 +216,7 @@ def check_package(root):
     expect("4/4" in text, text)
     root.run("ls /home/somebody/.cache/assay/*/tokenizer.json runs/short/receipt.json", **user)
     root.run("assay receipt verify runs/short && assay sample runs/short --prompt 'Once upon a' --tokens 8", **user)
-    root.run("assay matrix models/presets/matrix/tiny.yaml --dry-run", **user)
+    root.run("assay matrix models/presets/posts/tiny.yaml --dry-run", **user)
     root.run("apt-get purge -y -q assay && test ! -e /usr/share/assay")
 
 

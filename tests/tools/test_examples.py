@@ -42,7 +42,7 @@ def main():
         check(len(list(home.glob(".cache/assay/*/tokenizer.json"))) == 1, f"no corpus in {home}/.cache/assay")
         presets = {file.name: file.read_text() for file in prefix.glob("share/assay/presets/**/*.yaml")}
         check(presets and not any("../data-cache" in text for text in presets.values()), "../data-cache in an installed preset")
-        run(prefix / "bin" / "assay", "matrix", "models/presets/matrix/tiny.yaml", "--dry-run", cwd=place / "empty",
+        run(prefix / "bin" / "assay", "matrix", "models/presets/posts/tiny.yaml", "--dry-run", cwd=place / "empty",
             env=dict(os.environ, HOME=str(home)))
         shutil.copytree(source / "examples", place / "examples")  # nothing of the checkout is beside them
         text = run("cmake", "-S", place / "examples", "-B", examples, f"-DCMAKE_PREFIX_PATH={prefix}",

@@ -1,4 +1,4 @@
-// A matrix: the table of every contract, points with intervals, claims with their verdicts.
+// A matrix: the table of every contract, points with intervals.
 
 const runsOfRow = (row) => runs.filter((run) => row.runs.some((one) => one.run === run.label));
 const modelOfRow = (row) => (runsOfRow(row)[0] || {}).modelOf;
@@ -21,7 +21,7 @@ function matrixAnswer() {
   const count = (verdict) => claims.filter((claim) => claim.verdict === verdict).length;
   const text = [`Matrix ${matrix}: ${done} of ${cells} cells are done` + (unavailable ? `, ${unavailable} cannot be trained in their precision` : '') + (complete ? '.' : '; the values may change.'),
     ...contracts.filter((c) => c.ranking.length > 1).map((c) => `Under ${c.name}: ${rankingText(c)}.`),
-    claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${claims.length - count('holds') - count('fails')} are open.` : ''];
+    claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${((open) => open + (open === 1 ? ' is' : ' are'))(claims.length - count('holds') - count('fails'))} open.` : ''];
   return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
     element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ? : one seed. Another contract may rank them differently.'}),
     ...(different ? [warning('Not comparable (--force): ' + different + '.')] : []), ...notes.map(warning)];
@@ -52,7 +52,8 @@ function contractTable(contract) {
     ['validation loss', (row) => meanText(row.val_loss_nats)], ['95% interval', (row) => intervalText(row.val_loss_nats)],
     [(byTarget(contract) ? 'steps to target minus ' : 'minus ') + first, (row) => (difference(row) ? signed(difference(row).mean, places) : null)],
     ['95% interval of the difference', (row) => intervalText(difference(row), places)],
-    ['bits/byte', (row) => meanText(row.bits_per_byte)], ['K max load', (row) => (row.worst_max_load_norm === null ? null : row.worst_max_load_norm.toFixed(2) + (row.collapsed_runs ? ` collapsed (${row.collapsed_runs})` : ''))],
+    ['bits/byte', (row) => meanText(row.bits_per_byte)], ['CORE', (row) => meanText(row.core)],
+    ['CORE minus ' + first, (row) => (row.core_difference_to_first ? signed(row.core_difference_to_first.mean) : null)], ['95% interval of CORE\'s', (row) => intervalText(row.core_difference_to_first)], ['K max load', (row) => (row.worst_max_load_norm === null ? null : row.worst_max_load_norm.toFixed(2) + (row.collapsed_runs ? ` collapsed (${row.collapsed_runs})` : ''))],
     ['active', (row) => scaled(row.parameters_active)], ['total', (row) => scaled(row.parameters_total)],
     ['steps', (row) => (row.steps ? grouped(row.steps.mean) : null)], ['tokens', (row) => scaled(row.tokens)], ['FLOPs', (row) => flopsText(row.flops)],
     ['training time', (row) => (row.seconds ? secondsText(row.seconds.mean) : null)],
@@ -96,18 +97,9 @@ function pointChart({name}) {
       [contract.name, row.model, row.precision, name, summary.n, summary.mean, ...(summary.interval95 || [null, null])])})};
 }
 
-function claimTable() {
-  const several = (key) => new Set(report.matrix.claims.map((claim) => claim[key])).size > 1;
-  const more = ['contract', 'precision'].filter(several);
-  return {columns: ['claim', 'verdict', 'statement', ...more, 'n', 'mean', '95% interval'],
-    rows: report.matrix.claims.map((claim) => [claim.name, element('span', {className: 'badge ' + claim.verdict.replace(' ', '_'), textContent: claim.verdict + (claim.why ? ': ' + claim.why : '')}), claim.is, ...more.map((key) => claim[key]),
-      `${claim.compared ? claim.compared.n : 0} of ${claim.planned}`, claim.compared ? digits(claim.compared.mean) : null, claim.compared && claim.compared.interval95 ? claim.compared.interval95.map((b) => digits(b)).join(' to ') : null])};
-}
-
 function addMatrix() {
   addSection({id: 'matrix', title: 'Contracts', present: () => Boolean(report.matrix), how: 'Each contract holds something else fixed and has its own table. Click a model to see only the curves of its runs.',
     top: contractPanels, charts: [{id: 'matrix-points', title: 'Points with intervals', wide: true, how: 'One row per model and contract.', controls: [{id: 'name', label: 'show', options: () => (report.matrix ? pointMeasures() : [['', '']])}],
-      present: () => Boolean(report.matrix), build: pointChart}],
-    bottom: () => (report.matrix.claims.length ? [tablePanel('claims', 'Claims', claimTable,
-      element('p', {className: 'note', textContent: 'holds: the whole 95% interval over the seeds satisfies the claim; fails: no part of it does; undecided: a part of it does, or there is one seed.'}))] : [])});
+      present: () => Boolean(report.matrix), build: pointChart}, gapChartSpec()],
+    bottom: claimPanels});
 }

@@ -37,7 +37,8 @@ struct Arguments {
   std::string folder, memory;
   std::optional<int64_t> jobs, threads;
   bool dry_run = false, summary = false, json = false;
-  bool force = false, reuse_elsewhere = false, fresh_changed = false, stop_on_failure = false;
+  bool force = false, reuse_elsewhere = false, fresh_changed = false, stop_on_failure = false,
+       late_claims = false;
   std::vector<std::string> command;
 };
 
@@ -113,6 +114,21 @@ void require_unchanged(const Arguments& a, const MatrixFolder& folder, const Mat
           edits.changed.front() + more,
       "undo the edit, move these runs away or choose another --run-dir; --fresh-changed deletes "
       "them and trains them again");
+}
+
+// Claims that are edited once results are known are no prediction.
+void require_sealed_claims(const Arguments& a, const MatrixFolder& folder,
+                           const MatrixEdits& edits) {
+  if (!edits.claims.any() || a.late_claims) return;
+  const auto list = [](const char* what, const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text.empty() ? "" : std::string("; ") + what + ": " + text;
+  };
+  throw UserError("the claims of " + folder.path() + " were edited after a run had begun" +
+                      list("new", edits.claims.added) + list("gone", edits.claims.removed),
+                  "undo the edit; --late-claims takes it over, and every table, page and receipt "
+                  "says that it came after the runs");
 }
 
 void require_same_data_for_all(const Arguments& a, const Matrix& matrix) {
@@ -324,11 +340,14 @@ int run_matrix(const Arguments& a) {
     if (!edits.started) {
       throw UserError("no matrix in " + folder.path(), "start it: assay matrix " + a.file);
     }
+    require_sealed_claims(a, folder, edits);
+    if (edits.claims.any()) write_matrix(folder, matrix, edits);
     return print_summary(a, folder, matrix);
   }
   require_same_data_for_all(a, matrix);
   say_edits(edits);
   require_unchanged(a, folder, edits);
+  require_sealed_claims(a, folder, edits);
   Work work = work_of(plan);
   for (const Cell* cell : plan.unavailable)
     say("warning: " + cell->name + ": " + cell->unavailable);
@@ -373,6 +392,8 @@ void add_matrix_command(Commands& commands) {
   sub->add_flag("--stop-on-failure", a->stop_on_failure, "start no further run after a failure");
   sub->add_flag("--fresh-changed", a->fresh_changed,
                 "delete runs whose configuration was edited and train them again");
+  sub->add_flag("--late-claims", a->late_claims,
+                "accept claims that were edited after a run had begun; they are marked as late");
   sub->add_flag("--force", a->force,
                 "train models that do not see the same data; every table says so");
   sub->add_flag("--reuse-elsewhere", a->reuse_elsewhere,
@@ -392,6 +413,8 @@ void add_matrix_command(Commands& commands) {
       "  seeds: [1, 2, 3]\n"
       "  claims:\n"
       "    - {measure: val_loss, of: moe, below: dense}   # tested over the seeds\n"
+      "    - {measure: val_loss, of: moe, below: dense, across: [activeDN, total20]}  # its "
+      "change\n"
       "  set: {run.checkpoint_every: 100}             # applies to every model\n"
       "  jobs: 1\n"
       "  threads: 0                      # of all runs together; 0 = all cores\n"

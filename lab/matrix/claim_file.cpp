@@ -1,0 +1,215 @@
+#include "lab/matrix/claim_file.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/suggest.h"
+#include "engine/config/scalar.h"
+#include "lab/matrix/file.h"
+#include "lab/runs/run_measures.h"
+
+namespace assay {
+namespace {
+
+using Relation = MatrixClaim::Relation;
+using Over = ClaimAcross::Over;
+
+const char* const kExample = "e.g. - {measure: max_load, of: aux-only, below: baseline}";
+
+void check_measure(const SectionReader& reader, const YAML::Node& item, const MatrixClaim& c) {
+  const RunMeasure* measure = find_run_measure(c.measure);
+  if (measure == nullptr) {
+    std::vector<std::string> known;
+    std::string all;
+    for (const RunMeasure& one : run_measures()) {
+      known.emplace_back(one.name);
+      all += (all.empty() ? "" : ", ") + known.back();
+    }
+    const std::string near = nearest_name(c.measure, known);
+    reader.fail(item, "measure " + c.measure + " is unknown",
+                (near.empty() ? "" : "did you mean " + near + "? ") + ("known are " + all));
+  }
+  const bool shares = c.at || (c.across && c.across->over == Over::kShares);
+  if (shares && measure->at == nullptr) {
+    reader.fail(item, "measure " + c.measure + " has no value during a run",
+                "at, and across with shares, take what evaluations give: val_loss, bits_per_byte");
+  }
+}
+
+// A claim while its keys are read.
+struct Draft {
+  MatrixClaim claim;
+  std::string relations;  // those given, joined by " and "
+  bool has_within = false;
+};
+
+void read_relation(const SectionReader& reader, Draft& draft, Relation relation,
+                   const YAML::Node& node) {
+  const char* name = claim_relation_name(relation);
+  draft.relations += (draft.relations.empty() ? "" : " and ") + std::string(name);
+  draft.claim.relation = relation;
+  const std::string given = reader.text(node, name);
+  const ReadDouble read = read_double(given);
+  if (read.problem.empty()) {
+    draft.claim.number = read.value;
+  } else {
+    draft.claim.other = given;
+  }
+}
+
+ClaimAcross read_across(const SectionReader& reader, const YAML::Node& node) {
+  const char* example = "two of one kind: across: [activeDN, totalDN], [bf16, nvfp4] or [0.2, 1]";
+  if (!node.IsSequence() || node.size() != 2) {
+    reader.fail(node, "across is not a list of two", example);
+  }
+  ClaimAcross across;
+  across.from = reader.text(node[0], "across");
+  across.to = reader.text(node[1], "across");
+  const bool numbers[] = {read_double(across.from).problem.empty(),
+                          read_double(across.to).problem.empty()};
+  if (numbers[0] != numbers[1]) {
+    reader.fail(node, "across has a number and a name: " + across.from + ", " + across.to, example);
+  }
+  if (across.from == across.to) {
+    reader.fail(node, "across names " + across.from + " twice", example);
+  }
+  if (numbers[0]) {
+    across.over = Over::kShares;
+    across.from_share = reader.share(node[0], "across", "run");
+    across.to_share = reader.share(node[1], "across", "run");
+  }
+  return across;
+}
+
+void check_claim(const SectionReader& reader, const YAML::Node& item, const Draft& draft) {
+  const MatrixClaim& c = draft.claim;
+  if (c.measure.empty()) reader.fail(item, "a claim has no measure", kExample);
+  check_measure(reader, item, c);
+  if (c.of.empty()) reader.fail(item, "a claim has no model", kExample);
+  if (draft.relations.empty()) {
+    reader.fail(item, "a claim has neither below nor above nor near", kExample);
+  }
+  if (draft.relations.find(" and ") != std::string::npos) {
+    reader.fail(item, "a claim has " + draft.relations, "split it into two claims");
+  }
+  if (draft.has_within != (c.relation == Relation::kNear)) {
+    reader.fail(
+        item,
+        draft.has_within ? "a claim has within, but not near" : "a claim has near, but not within",
+        "e.g. - {measure: cv, of: e1024, near: baseline, within: 0.05}");
+  }
+  if (draft.has_within && !(c.within > 0)) {
+    reader.fail(item, strprintf("within = %g must be > 0", c.within), "e.g. within: 0.05");
+  }
+  const bool shares = c.across && c.across->over == Over::kShares;
+  if (c.at && shares) {
+    reader.fail(item, "a claim has at and across with shares", "across names both shares");
+  }
+}
+
+MatrixClaim read_claim(const SectionReader& reader, const YAML::Node& item) {
+  Draft draft;
+  MatrixClaim& c = draft.claim;
+  c.where = reader.source().at(item);
+  const auto relation = [&](Relation kind) {
+    return SectionReader::Field{claim_relation_name(kind), [&, kind](const auto& v) {
+                                  read_relation(reader, draft, kind, v);
+                                }};
+  };
+  const auto string = [&](const char* name, const char* what, std::string& into) {
+    return SectionReader::Field{
+        name, [&reader, &into, what](const auto& v) { into = reader.text(v, what); }};
+  };
+  reader.read_section(item, "a claim",
+                      {
+                          string("name", "the claim's name", c.name),
+                          string("measure", "measure", c.measure),
+                          string("of", "of", c.of),
+                          relation(Relation::kBelow),
+                          relation(Relation::kAbove),
+                          relation(Relation::kNear),
+                          {"within",
+                           [&](const auto& v) {
+                             draft.has_within = true;
+                             c.within = reader.number(v, "within");
+                           }},
+                          {"at", [&](const auto& v) { c.at = reader.share(v, "at", "run"); }},
+                          string("contract", "contract", c.contract),
+                          string("precision", "precision", c.precision),
+                          {"across", [&](const auto& v) { c.across = read_across(reader, v); }},
+                      });
+  check_claim(reader, item, draft);
+  return c;
+}
+
+// "did you mean moe?", else the names themselves.
+std::string hint_of(const std::string& name, const std::vector<std::string>& known) {
+  const std::string near = nearest_name(name, known);
+  if (!near.empty()) return "did you mean " + near + "?";
+  std::string all;
+  for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
+  return "it has " + all;
+}
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+struct Names {
+  std::vector<std::string> models, contracts, precisions;
+};
+
+void require(const MatrixClaim& c, const char* key, const std::string& name,
+             const std::vector<std::string>& known, const char* what) {
+  if (name.empty() || has(known, name)) return;
+  throw UserError(c.where + ": " + key + " " + name + " is not a " + what + " of this matrix",
+                  hint_of(name, known));
+}
+
+void resolve_across(MatrixClaim& c, const Names& names) {
+  if (!c.across || c.across->over == Over::kShares) return;
+  ClaimAcross& across = *c.across;
+  const bool precisions = has(names.precisions, across.from) && has(names.precisions, across.to);
+  across.over = precisions ? Over::kPrecisions : Over::kContracts;
+  if (precisions) return;
+  std::vector<std::string> known = names.contracts;
+  known.insert(known.end(), names.precisions.begin(), names.precisions.end());
+  for (const std::string& name : {across.from, across.to}) {
+    require(c, "across:", name, known, "contract or precision");
+    if (has(names.contracts, name)) continue;
+    throw UserError(c.where + ": across has the precision " + name + " beside a contract",
+                    "name two contracts or two precisions");
+  }
+}
+
+}  // namespace
+
+std::vector<MatrixClaim> read_claims(const SectionReader& reader, const YAML::Node& node) {
+  std::vector<MatrixClaim> claims;
+  reader.each_item(node, "claims",
+                   [&](const YAML::Node& item) { claims.push_back(read_claim(reader, item)); });
+  return claims;
+}
+
+void resolve_claims(MatrixFile& file) {
+  Names names;
+  for (const MatrixModel& model : file.models) names.models.push_back(model.name);
+  for (const MatrixContract& contract : file.contracts) names.contracts.push_back(contract.name);
+  names.precisions = file.precisions;
+  std::vector<std::string> seen;
+  for (MatrixClaim& c : file.claims) {
+    require(c, "of:", c.of, names.models, "model");
+    require(c, claim_relation_name(c.relation), c.other, names.models, "model");
+    require(c, "contract:", c.contract, names.contracts, "contract");
+    require(c, "precision:", c.precision, names.precisions, "precision");
+    resolve_across(c, names);
+    if (c.name.empty()) c.name = c.text();
+    const std::string identity = c.name + "\n" + c.contract + "\n" + c.precision;
+    if (has(seen, identity)) {
+      throw UserError(c.where + ": two claims are called " + c.name, "give them different names");
+    }
+    seen.push_back(identity);
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,108 @@
+#include "lab/matrix/seal.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "data/sha256.h"
+
+namespace assay {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Names of the claims in `of` that `other` does not have as they are.
+std::vector<std::string> names_without(const std::vector<MatrixClaim>& of,
+                                       const std::vector<MatrixClaim>& other) {
+  std::vector<std::string> names;
+  for (const MatrixClaim& claim : of) {
+    const ordered_json json = claim_to_json(claim);
+    const bool found = std::any_of(other.begin(), other.end(), [&](const MatrixClaim& one) {
+      return claim_to_json(one) == json;
+    });
+    if (!found) names.push_back(claim.name);
+  }
+  return names;
+}
+
+std::string list_text(const char* what, const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + ("\"" + name + "\"");
+  return text.empty() ? "" : std::string(what) + " " + text;
+}
+
+const char* runs_word(int64_t runs) {
+  return runs == 1 ? "run" : "runs";
+}
+
+}  // namespace
+
+std::optional<int64_t> ClaimSeal::added_after(const std::string& claim) const {
+  std::optional<int64_t> runs;
+  if (runs_begun > 0) runs = 0;
+  for (const ClaimEdit& edit : edits) {
+    if (std::count(edit.added.begin(), edit.added.end(), claim) > 0) runs = edit.runs_finished;
+  }
+  return runs;
+}
+
+std::string claims_sha256(const std::vector<MatrixClaim>& claims) {
+  ordered_json all = ordered_json::array();
+  for (const MatrixClaim& claim : claims) all.push_back(claim_to_json(claim));
+  return sha256_hex(all.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+}
+
+ClaimChanges claim_changes(const std::vector<MatrixClaim>& before,
+                           const std::vector<MatrixClaim>& now) {
+  return {.added = names_without(now, before), .removed = names_without(before, now)};
+}
+
+std::string seal_text(const ClaimSeal& seal) {
+  const std::string when = seal.time + ", SHA-256 " + seal.sha256.substr(0, 16);
+  std::string text = seal.runs_begun == 0
+                         ? "Sealed before the first run (" + when + ")."
+                         : strprintf("Recorded when %ld %s had begun (", long(seal.runs_begun),
+                                     runs_word(seal.runs_begun)) +
+                               when + ").";
+  for (const ClaimEdit& edit : seal.edits) {
+    const std::string added = list_text("added", edit.added),
+                      removed = list_text("removed", edit.removed);
+    text += strprintf(" Edited %s, when %ld %s had finished: ", edit.time.c_str(),
+                      long(edit.runs_finished), runs_word(edit.runs_finished)) +
+            added + (added.empty() || removed.empty() ? "" : "; ") + removed + ".";
+  }
+  return text;
+}
+
+ordered_json seal_to_json(const ClaimSeal& seal) {
+  ordered_json j;
+  j["time"] = seal.time;
+  j["sha256"] = seal.sha256;
+  j["runs_begun"] = seal.runs_begun;
+  j["edits"] = ordered_json::array();
+  for (const ClaimEdit& edit : seal.edits) {
+    ordered_json e;
+    e["time"] = edit.time;
+    e["runs_finished"] = edit.runs_finished;
+    e["added"] = edit.added;
+    e["removed"] = edit.removed;
+    j["edits"].push_back(e);
+  }
+  return j;
+}
+
+ClaimSeal seal_of_json(const ordered_json& json) {
+  ClaimSeal seal{.time = json.at("time"),
+                 .sha256 = json.at("sha256"),
+                 .runs_begun = json.at("runs_begun"),
+                 .edits = {}};
+  for (const ordered_json& edit : json.at("edits")) {
+    seal.edits.push_back({.time = edit.at("time"),
+                          .runs_finished = edit.at("runs_finished"),
+                          .added = edit.at("added"),
+                          .removed = edit.at("removed")});
+  }
+  return seal;
+}
+
+}  // namespace assay

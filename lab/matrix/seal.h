@@ -1,0 +1,50 @@
+// The seal of a matrix's claims: what they were before its first run, kept in matrix.json, so that
+// a claim written after the results is seen as such.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/matrix/claim.h"
+
+namespace assay {
+
+// An edit after a run had begun. Claims by name; a changed claim is removed and added.
+struct ClaimEdit {
+  std::string time;  // UTC
+  int64_t runs_finished = 0;
+  std::vector<std::string> added, removed;
+};
+
+struct ClaimSeal {
+  std::string time;        // UTC, when the claims were first recorded
+  std::string sha256;      // of the claims as they are now
+  int64_t runs_begun = 0;  // at that time
+  std::vector<ClaimEdit> edits;
+
+  // Runs that had finished when the claim was last added after the seal; nullopt if it is as it was
+  // sealed.
+  std::optional<int64_t> added_after(const std::string& claim) const;
+};
+
+// SHA-256 of the claims, without their places in the file.
+std::string claims_sha256(const std::vector<MatrixClaim>& claims);
+
+struct ClaimChanges {
+  std::vector<std::string> added, removed;  // by name
+  bool any() const { return !added.empty() || !removed.empty(); }
+};
+ClaimChanges claim_changes(const std::vector<MatrixClaim>& before,
+                           const std::vector<MatrixClaim>& now);
+
+// "Sealed before the first run (2026-11-23T22:10:00Z, SHA-256 12ab34cd56ef7890)." and one sentence
+// for each edit.
+std::string seal_text(const ClaimSeal& seal);
+
+nlohmann::ordered_json seal_to_json(const ClaimSeal& seal);
+ClaimSeal seal_of_json(const nlohmann::ordered_json& json);
+
+}  // namespace assay
