@@ -248,6 +248,19 @@ void validate_mixture(const DataConfig& d) {
   }
 }
 
+// What to do about missing files of the presets, by the folder that they are looked for in.
+std::string how_to_get(const std::string& pattern) {
+  if (pattern.find("fineweb10B/") != std::string::npos) {
+    return "bash tools/get_fineweb.sh --steps N downloads the shards of a run of N steps, 200 MB "
+           "for every 100 million tokens";
+  }
+  if (pattern.find("debian-corpus/") != std::string::npos) {
+    return "docs/reproduce.md has the two commands that make this corpus, or use your own text: "
+           "bash tools/text_corpus.sh FILE data-cache/debian-corpus";
+  }
+  return "check the path; paths in a configuration are relative to its file";
+}
+
 }  // namespace
 
 void validate_data(const Config& config) {
@@ -283,11 +296,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
     }
     globfree(&found);
     if (status == GLOB_NOMATCH) {
-      const bool fineweb = pattern.find("fineweb10B/") != std::string::npos;
-      throw UserError(field + ": no file matches " + pattern,
-                      fineweb
-                          ? "bash tools/get_fineweb.sh downloads these shards"
-                          : "check the path; paths in a configuration are relative to its file");
+      throw UserError(field + ": no file matches " + pattern, how_to_get(pattern));
     }
     if (status != 0)
       throw UserError(field + ": cannot search " + pattern, "check the folder's permissions");

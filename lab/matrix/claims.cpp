@@ -10,6 +10,8 @@
 namespace assay {
 namespace {
 
+constexpr const char* kOneSeed = "one seed";
+
 const SummaryRow* find_row(const ContractTable& table, const std::string& model,
                            const std::string& precision) {
   for (const SummaryRow& row : table.rows) {
@@ -133,7 +135,7 @@ ClaimResult evaluate(const MatrixClaim& claim, const std::vector<Place>& places)
   result.verdict = ClaimVerdict::kUndecided;
   if (!result.why.empty() || !result.compared) return result;
   if (!result.compared->interval95) {
-    result.why = "one seed";
+    result.why = kOneSeed;
     return result;
   }
   result.verdict =
@@ -238,6 +240,17 @@ std::vector<ClaimResult> evaluate_claims(const std::vector<MatrixClaim>& claims,
   }
   adjust_for_number(results);
   return results;
+}
+
+std::vector<std::string> undecided_claims(const std::vector<ClaimResult>& results) {
+  std::vector<std::string> names;
+  for (const ClaimResult& r : results) {
+    const bool open = r.verdict == ClaimVerdict::kUndecided && (r.why.empty() || r.why == kOneSeed);
+    if (open && std::count(names.begin(), names.end(), r.claim->name) == 0) {
+      names.push_back(r.claim->name);
+    }
+  }
+  return names;
 }
 
 std::string claims_markdown(const std::vector<ClaimResult>& results,

@@ -48,6 +48,9 @@ struct ClaimResult {
 std::vector<ClaimResult> evaluate_claims(const std::vector<MatrixClaim>& claims,
                                          const std::vector<ContractTable>& tables);
 
+// Names of the claims that further seeds could decide, each once.
+std::vector<std::string> undecided_claims(const std::vector<ClaimResult>& results);
+
 // "" without claims. seal: that of the claims, if recorded.
 std::string claims_markdown(const std::vector<ClaimResult>& results,
                             const std::optional<ClaimSeal>& seal);

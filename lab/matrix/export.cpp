@@ -257,6 +257,7 @@ std::string summary_json(const MatrixSummary& summary) {
   j["cells"] = summary.cells;
   j["done"] = summary.done;
   j["unavailable"] = summary.unavailable;
+  j["extra_seeds"] = summary.matrix->file.extra_seeds;
   j["different_data"] =
       summary.different_data.empty() ? ordered_json() : ordered_json(summary.different_data);
   j["contracts"] = ordered_json::array();

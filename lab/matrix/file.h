@@ -54,6 +54,7 @@ struct MatrixFile {
   std::vector<MatrixContract> contracts;
   std::vector<std::string> precisions;
   std::vector<int64_t> seeds;
+  std::vector<int64_t> extra_seeds;  // those of `seeds` that undecided claims added, not the file
   std::vector<MatrixClaim> claims;
   std::vector<ConfigChange> changes;  // `set`, then --set
   int64_t jobs = 1;

@@ -44,7 +44,7 @@ std::string steps_text(const Cell& cell) {
 
 MatrixPlan plan_matrix(const Matrix& matrix, const MatrixFolder& folder,
                        const std::vector<const Cell*>& selected, const Reusable& reusable) {
-  MatrixPlan plan{.matrix = &matrix, .runs = {}, .unavailable = {}};
+  MatrixPlan plan{.matrix = &matrix, .runs = {}, .unavailable = {}, .flop_per_s = 0};
   std::set<std::string> wanted;  // runs
   for (const Cell* cell : selected) {
     if (!cell->unavailable.empty()) plan.unavailable.push_back(cell);
@@ -133,6 +133,11 @@ std::string plan_text(const MatrixPlan& plan) {
       "%ld at a time, %ld threads each; the largest run needs %s of %s MiB\n", long(file.jobs),
       plan.matrix->cells.empty() ? 0L : long(plan.matrix->cells.front().config.run.threads),
       mib(largest).c_str(), mib(file.memory_bytes).c_str());
+  if (plan.flop_per_s > 0) {
+    text += strprintf(
+        "at %g TFLOP/s: %.2f hours, %.2f of them left; without evaluations and saves\n",
+        plan.flop_per_s / 1e12, flops / plan.flop_per_s / 3600, left / plan.flop_per_s / 3600);
+  }
   for (const std::string& note : nearly_equal_runs(plan)) {
     text += "note: " + note + "; with the same landings they would be trained once\n";
   }
@@ -166,6 +171,9 @@ std::string plan_json(const MatrixPlan& plan) {
   };
   for (const PlannedCell& run : plan.runs) {
     ordered_json c = cell_json(*run.cell);
+    c["hours"] = plan.flop_per_s > 0 && run.cell->known_steps
+                     ? ordered_json(run.cell->flops() / plan.flop_per_s / 3600)
+                     : ordered_json();
     c["memory_bytes"] = run.cell->memory_bytes;
     c["threads"] = run.cell->config.run.threads;
     c["state"] = cell_state_name(run.status.state);

@@ -21,6 +21,7 @@ struct MatrixPlan {
   const Matrix* matrix = nullptr;
   std::vector<PlannedCell> runs;         // in starting order
   std::vector<const Cell*> unavailable;  // selected, but cannot be trained in their precision
+  double flop_per_s = 0;                 // assumed training speed, for hours; 0 = not given
 };
 
 // Plans the selected cells; a waiting one may be reused. The matrix must outlive the plan.

@@ -261,6 +261,19 @@ std::string table_markdown(const ContractTable& table) {
   return text;
 }
 
+// "" if the file names all seeds.
+std::string extra_seeds_text(const MatrixFile& file) {
+  std::string seeds;
+  for (const int64_t seed : file.extra_seeds) {
+    seeds += (seeds.empty() ? "" : ", ") + std::to_string(seed);
+  }
+  if (seeds.empty()) return "";
+  return "Seeds " + seeds +
+         " were added because claims were undecided (--until-decided): the more often one looks, "
+         "the "
+         "more often an interval excludes a bound by chance.\n";
+}
+
 }  // namespace
 
 std::string summary_markdown(const MatrixSummary& summary) {
@@ -270,6 +283,7 @@ std::string summary_markdown(const MatrixSummary& summary) {
     text += strprintf(", %ld cannot be trained in their precision", long(summary.unavailable));
   }
   text += summary.complete() ? ".\n" : ": INCOMPLETE, the values below may change.\n";
+  text += extra_seeds_text(summary.matrix->file);
   if (!summary.different_data.empty()) {
     text += "NOT COMPARABLE (forced): " + summary.different_data + ".\n";
   }

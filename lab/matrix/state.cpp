@@ -244,6 +244,12 @@ std::optional<ClaimSeal> recorded_seal(const MatrixFolder& folder) {
   return seal_of_json(manifest["claims_seal"]);
 }
 
+std::vector<int64_t> recorded_extra_seeds(const MatrixFolder& folder) {
+  const ordered_json manifest = read_manifest(folder);
+  if (!manifest.is_object() || !manifest.contains("extra_seeds")) return {};
+  return manifest["extra_seeds"];
+}
+
 void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits) {
   const ordered_json before = read_manifest(folder);
   ordered_json j;
@@ -261,6 +267,7 @@ void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const Matrix
     c["fraction"] = contract.fraction;
     j["contracts"].push_back(c);
   }
+  j["extra_seeds"] = matrix.file.extra_seeds;
   j["claims"] = ordered_json::array();
   for (const MatrixClaim& claim : matrix.file.claims) j["claims"].push_back(claim_to_json(claim));
   j["claims_seal"] = seal_to_json(next_seal(folder, matrix, before, edits.claims));

@@ -88,6 +88,9 @@ MatrixEdits find_edits(const MatrixFolder& folder, const Matrix& matrix);
 // it.
 std::optional<ClaimSeal> recorded_seal(const MatrixFolder& folder);
 
+// Seeds in matrix.json that undecided claims added.
+std::vector<int64_t> recorded_extra_seeds(const MatrixFolder& folder);
+
 // Writes matrix.json, with the edits added to its history and to that of the claims.
 void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits);
 

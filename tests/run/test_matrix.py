@@ -455,7 +455,10 @@ def check_dry_run(place):
     text = place.write("future.yaml", text=MATRIX.replace("[fp32]", "[fp32, fp8_block]"))
     shown = place.matrix(text, "future", "--dry-run").stdout
     check(shown.count("precision fp8_block: attention.fprop in fp8_1x128 needs blocks of 128 along model.hidden") == 8, shown)
-    check("= dense-totalDN-fp32-seed1" in shown, shown)
+    check("= dense-totalDN-fp32-seed1" in shown and "hours" not in shown, shown)
+    hours = place.matrix(text, "future", "--dry-run", "--tflops", "0.001").stdout
+    flops = float(hours.split(" FLOPs, ")[0].split()[-1])
+    check(f"at 0.001 TFLOP/s: {flops / 1e9 / 3600:.2f} hours" in hours, hours)
     plan = json.loads(place.matrix(text, "future", "--dry-run", "--json").stdout)
     check([run["cell"] for run in plan["runs"]] == RUNS and len(plan["unavailable"]) == 8, plan)
     check(all(run["memory_bytes"] > 0 and run["steps"] > 0 and run["state"] == "waiting" for run in plan["runs"]), plan)
@@ -464,7 +467,7 @@ def check_dry_run(place):
     check("warning: dense-activeDN-fp8_block-seed1: precision fp8_block: attention.fprop" in done.stderr, done.stderr)
     check(trained_in(place.path / "future") == sorted(c for c in RUNS if c.startswith("dense")), "the other runs are trained")
     presets = ROOT / "models" / "presets"
-    for preset in [*(presets / "matrix").glob("*.yaml"), *presets.rglob("matrix*.yaml")]:
+    for preset in [*presets.glob("matrix/*.yaml"), *presets.glob("posts/*.yaml"), *presets.rglob("matrix*.yaml")]:
         done = assay("matrix", preset, "--dry-run", "--run-dir", place.path / "preset")
         check(done.returncode == 0, f"{preset}: {done.stderr}")
 

@@ -16,6 +16,7 @@
 #include "data/sha256.h"
 #include "engine/run/folder_lock.h"
 #include "engine/run/progress.h"
+#include "lab/matrix/claims.h"
 #include "lab/matrix/matrix_receipt.h"
 #include "lab/matrix/plan.h"
 #include "lab/matrix/report.h"
@@ -36,6 +37,8 @@ struct Arguments {
   std::vector<std::string> sets, only, reuse;
   std::string folder, memory;
   std::optional<int64_t> jobs, threads;
+  double tflops = 0;  // assumed by --dry-run
+  std::optional<int64_t> until_decided;
   bool dry_run = false, summary = false, json = false;
   bool force = false, reuse_elsewhere = false, fresh_changed = false, stop_on_failure = false,
        late_claims = false;
@@ -255,6 +258,7 @@ int print_failures(const std::vector<FailedRun>& failed, const std::vector<const
 
 // --dry-run
 int print_plan(const Arguments& a, MatrixPlan& plan, const MatrixFolder& folder) {
+  plan.flop_per_s = a.tflops * 1e12;
   examine_plan(a, plan, folder);
   std::fputs((a.json ? plan_json(plan) : plan_text(plan)).c_str(), stdout);
   return kExitDone;
@@ -323,9 +327,9 @@ int train_matrix(const Arguments& a, const MatrixFolder& folder, const Matrix& m
   return kExitDone;
 }
 
-int run_matrix(const Arguments& a) {
-  Matrix matrix = lay_out(load_file(a));
-  const MatrixFolder folder(a.folder.empty() ? "runs/" + matrix.file.name : a.folder);
+// Everything but further rounds of --until-decided.
+int run_seeds(const Arguments& a, const MatrixFile& file, const MatrixFolder& folder) {
+  Matrix matrix = lay_out(file);
   prefer_existing_runs(matrix, folder);
   const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
   const MatrixEdits edits = find_edits(folder, matrix);
@@ -359,6 +363,53 @@ int run_matrix(const Arguments& a) {
   return train_matrix(a, folder, matrix, plan, std::move(work));
 }
 
+void add_seed(MatrixFile& file, int64_t seed) {
+  if (std::count(file.seeds.begin(), file.seeds.end(), seed) > 0) return;
+  file.seeds.push_back(seed);
+  file.extra_seeds.push_back(seed);
+}
+
+void check_until_decided(const Arguments& a, const MatrixFile& file) {
+  if (!a.until_decided) return;
+  if (file.claims.empty()) {
+    throw UserError("--until-decided: " + file.path + " has no claims",
+                    "write some: assay matrix --help");
+  }
+  if (*a.until_decided < int64_t(file.seeds.size())) {
+    throw UserError(strprintf("--until-decided %ld is fewer than the %zu seeds of ",
+                              long(*a.until_decided), file.seeds.size()) +
+                        file.path,
+                    "it is the largest number of seeds");
+  }
+}
+
+// Claims that further seeds could decide.
+std::vector<std::string> open_claims(const MatrixFile& file, const MatrixFolder& folder) {
+  Matrix matrix = lay_out(file);
+  prefer_existing_runs(matrix, folder);
+  const MatrixSummary summary = summarise_matrix(matrix, folder);
+  return undecided_claims(evaluate_claims(matrix.file.claims, summary.tables));
+}
+
+int run_matrix(const Arguments& a) {
+  MatrixFile file = load_file(a);
+  check_until_decided(a, file);
+  const MatrixFolder folder(a.folder.empty() ? "runs/" + file.name : a.folder);
+  for (const int64_t seed : recorded_extra_seeds(folder)) add_seed(file, seed);
+  while (true) {
+    const int code = run_seeds(a, file, folder);
+    if (code != kExitDone || !a.until_decided || a.dry_run || a.summary) return code;
+    const std::vector<std::string> open = open_claims(file, folder);
+    if (open.empty() || int64_t(file.seeds.size()) >= *a.until_decided) return code;
+    const int64_t seed = *std::max_element(file.seeds.begin(), file.seeds.end()) + 1;
+    std::string names;
+    for (const std::string& name : open) names += (names.empty() ? "" : ", ") + name;
+    say("undecided: " + names +
+        strprintf("; seed %ld is added, of at most %ld seeds", long(seed), long(*a.until_decided)));
+    add_seed(file, seed);
+  }
+}
+
 }  // namespace
 
 void add_matrix_command(Commands& commands) {
@@ -388,7 +439,16 @@ void add_matrix_command(Commands& commands) {
       "--dry-run", a->dry_run,
       "list cells, steps, tokens, memory and order, and what --reuse accepts or refuses; train "
       "nothing");
+  sub->add_option("--tflops", a->tflops,
+                  "with --dry-run: hours at this training speed, TFLOP/s (docs/bench/h200.md has "
+                  "measured ones)")
+      ->check(CLI::PositiveNumber)
+      ->needs("--dry-run");
   sub->add_flag("--summary", a->summary, "print the tables of the finished runs and exit");
+  sub->add_option("--until-decided", a->until_decided,
+                  "while claims are undecided, train one seed more, up to this number of seeds; "
+                  "the tables say so")
+      ->check(CLI::Range(2, 1000));
   sub->add_flag("--stop-on-failure", a->stop_on_failure, "start no further run after a failure");
   sub->add_flag("--fresh-changed", a->fresh_changed,
                 "delete runs whose configuration was edited and train them again");

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Claims of a matrix: about changes across contracts and shares of the runs, in the receipt, sealed
+before the first run."""
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import CONFIG, MOE, ROOT, assay, check
+
+MATRIX = """
+name: claims
+models: {dense: dense.yaml, moe: moe.yaml}
+contracts:
+  - {kind: activeDN, reference: dense, landings: [0.5, 1]}
+  - {kind: totalDN, reference: dense, landings: [0.5, 1]}
+precisions: [fp32]
+seeds: [1, 2]
+set: {run.steps: 40, eval.every: 4}
+claims:
+"""
+CONTRACTS = '  - {name: contract, measure: val_loss, of: moe, below: dense, across: [activeDN, totalDN]}\n'
+SHARES = '  - {name: grows, measure: val_loss, of: moe, below: dense, across: [0.5, 1], contract: activeDN}\n'
+LATE = '  - {name: found later, measure: max_load, of: moe, above: 0}\n'
+
+
+class Place:
+    def __init__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="assay-claims-"))
+        cache = pathlib.Path(os.environ.get("ASSAY_TEST_CACHE", ROOT / "build" / "test-cache"))
+        (self.path / "dense.yaml").write_text(CONFIG.format(model="", cache=cache))
+        (self.path / "moe.yaml").write_text(CONFIG.format(model=MOE, cache=cache))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def matrix(self, claims, *more, expect=0):
+        (self.path / "m.yaml").write_text(MATRIX + claims)
+        done = assay("matrix", self.path / "m.yaml", "--run-dir", self.path / "runs", *more)
+        check(done.returncode == expect, f"exit {done.returncode}, not {expect}:\n{done.stdout}{done.stderr}")
+        return done
+
+
+def losses(table, contract, model):
+    rows = [c for c in table["contracts"] if c["name"] == contract][0]["rows"]
+    return [run["val_loss_nats"] for row in rows if row["model"] == model for run in row["runs"]]
+
+
+def check_judged(place):
+    table = json.loads(place.matrix(CONTRACTS + SHARES, "--json").stdout)
+    contract, grows = table["claims"]
+    gaps = [[m - d for m, d in zip(losses(table, c, "moe"), losses(table, c, "dense"))] for c in ("totalDN", "activeDN")]
+    change = sum(t - a for t, a in zip(*gaps)) / 2
+    check(contract["contract"] == "activeDN to totalDN" and abs(contract["compared"]["mean"] - change) < 1e-12, contract)
+    check(abs(contract["value"]["mean"] - sum(gaps[0]) / 2) < 1e-12, contract)
+    check(contract["verdict"] in ("holds", "fails", "undecided") and 0 <= contract["p"] <= contract["p_holm"] <= 1, contract)
+    gap = [g for g in table["contracts"][0]["gaps"] if g["model"] == "moe"][0]["points"]
+    at = {round(point["share"], 6): point["mean"] for point in gap}
+    check(len(gap) == 10 and abs(at[1] - sum(gaps[1]) / 2) < 1e-12, gap)
+    check(abs(grows["compared"]["mean"] - (at[1] - at[0.5])) < 1e-12, (grows, at))
+    seal = table["claims_seal"]
+    check(seal["runs_begun"] == 0 and seal["edits"] == [] and contract["added_after_runs"] is None, seal)
+    text = (place.path / "runs" / "summary.md").read_text()
+    for words in ("Gap over training", "Sealed before the first run (", seal["sha256"][:16], "p (Holm)"):
+        check(words in text, f"{words!r}: {text}")
+    return seal
+
+
+def check_receipt(place, seal):
+    runs = place.path / "runs"
+    receipt = json.loads((runs / "receipt.json").read_text())
+    check(receipt["environment"]["claims_seal"]["sha256"] == seal["sha256"], receipt["environment"])
+    names = {claim["name"]: claim["value"] for claim in receipt["claims"]}
+    for name in ("claim.activeDN to totalDN.fp32.contract.verdict", "claim.activeDN.fp32.grows.mean",
+                 "activeDN.moe.fp32.max_load.mean", "totalDN.dense.fp32.val_loss_trend.mean"):
+        check(name in names, f"{name}: {sorted(names)}")
+    check(names["claim.activeDN to totalDN.fp32.contract.verdict"] in ("holds", "fails", "undecided"), names)
+    done = assay("receipt", "verify", runs)
+    check(done.returncode == 0 and "contract.verdict" in done.stdout, done.stdout + done.stderr)
+
+
+def check_sealed(place):
+    edited = place.matrix(CONTRACTS + LATE, expect=1)
+    lines = edited.stderr.splitlines()
+    check("were edited after a run had begun; new: found later; gone: grows" in lines[-2], edited.stderr)
+    check(lines[-1].startswith("hint: undo the edit; --late-claims"), edited.stderr)
+    check("new: found later" in place.matrix(CONTRACTS + LATE, "--summary", expect=1).stderr, "--summary neither")
+    check("0 to train" in place.matrix(CONTRACTS + SHARES).stderr, "the sealed claims are accepted")
+    table = json.loads(place.matrix(CONTRACTS + LATE, "--late-claims", "--json").stdout)
+    check([claim["added_after_runs"] for claim in table["claims"] if claim["name"] == "found later"] == [6, 6], table["claims"])
+    check([claim["added_after_runs"] for claim in table["claims"] if claim["name"] == "contract"] == [None], table["claims"])
+    text = (place.path / "runs" / "summary.md").read_text()
+    for words in ("found later (late)", "when 6 runs had finished: added \"found later\"; removed \"grows\""):
+        check(words in text, f"{words!r}: {text}")
+    check("late" not in place.matrix(CONTRACTS + LATE, "--summary").stderr, "an accepted edit is no edit any more")
+    page = place.path / "page.html"
+    done = assay("report", place.path / "runs", "-o", page)
+    check(done.returncode == 0 and "found later" in page.read_text(), done.stderr)
+
+
+def check_until_decided(place):
+    """An undecided claim adds seeds up to the limit, a decided one none; they stay in later calls."""
+    values = losses(json.loads(place.matrix(CONTRACTS + LATE, "--json").stdout), "activeDN", "moe")
+    sure = "  - {name: sure, measure: val_loss, of: moe, above: 0, contract: activeDN}\n"
+    undecided = f"  - {{name: open, measure: val_loss, of: moe, below: {sum(values) / 2!r}, contract: activeDN}}\n"
+    done = place.matrix(sure, "--until-decided", "4", "--late-claims")
+    check("is added" not in done.stderr, done.stderr)
+    done = place.matrix(sure + undecided, "--until-decided", "3", "--late-claims")
+    check("undecided: open; seed 3 is added, of at most 3 seeds" in done.stderr and "3 to train" in done.stderr, done.stderr)
+    again = place.matrix(sure + undecided, "--json")
+    table = json.loads(again.stdout)
+    check("0 to train" in again.stderr and table["extra_seeds"] == [3], again.stderr)
+    check(table["contracts"][0]["rows"][0]["planned"] == 3 and table["complete"], table["contracts"][0]["rows"][0])
+    check("Seeds 3 were added because" in (place.path / "runs" / "summary.md").read_text(), "the table says so")
+
+
+def main():
+    with Place() as place:
+        seal = check_judged(place)
+        check_receipt(place, seal)
+        check_sealed(place)
+        check_until_decided(place)
+    print("matrix_claims: ok")
+
+
+main()
