@@ -21,12 +21,13 @@ std::string shown(const Known& tokenizer) {
                    tokenizer.sha256.c_str());
 }
 
+// data_is: "corpus/manifest.json was written with", "tokenizer.json is".
 void require_same(const Known& model, const std::string& whose, const Known& data,
-                  const std::string& data_name) {
+                  const std::string& data_is) {
   if (model.sha256 == data.sha256) return;
   throw UserError(
-      strprintf("%s was written with another tokenizer (%s) than %s (%s)", data_name.c_str(),
-                shown(data).c_str(), whose.c_str(), shown(model).c_str()),
+      strprintf("%s another tokenizer (%s) than %s (%s)", data_is.c_str(), shown(data).c_str(),
+                whose.c_str(), shown(model).c_str()),
       "the model would read its ids as other text: write the shards again with the model's "
       "tokenizer (assay data prepare --tokenizer FILE), or skip the check: --set "
       "data.check_tokenizer=false");
@@ -40,7 +41,7 @@ Known known(const Tokenizer& tokenizer) {
 
 void require_same_tokenizer(const Tokenizer& model, const std::string& whose, const Tokenizer& data,
                             const std::string& data_file) {
-  require_same(known(model), whose, known(data), data_file);
+  require_same(known(model), whose, known(data), data_file + " is");
 }
 
 void require_tokenizer_of_shards(const Tokenizer& tokenizer, const std::string& whose,
@@ -55,7 +56,7 @@ void require_tokenizer_of_shards(const Tokenizer& tokenizer, const std::string& 
     const Manifest manifest = read_manifest(folder);
     require_same(of_model, whose,
                  {.sha256 = manifest.tokenizer_sha256, .vocab_size = manifest.vocab_size},
-                 folder + "/" + kManifestName);
+                 folder + "/" + kManifestName + " was written with");
   }
 }
 

@@ -102,7 +102,7 @@ std::string hint_for(const std::string& name) {
   for (size_t i = 0; i < std::min(beside.size(), kMostNamed); ++i) {
     names += (names.empty() ? "" : ", ") + beside[i];
   }
-  return strprintf("%s has the runs %s%s; `assay train CONFIG` makes one", parent.c_str(),
+  return strprintf("runs in %s: %s%s; `assay train CONFIG` makes one", parent.c_str(),
                    names.c_str(), beside.size() > kMostNamed ? ", ..." : "");
 }
 

@@ -38,7 +38,7 @@ REFUSED += [
     (["router", "mine"], "no run at mine", "did you mean runs/mine?"),
     (["router", "runs/mien"], "no run at runs/mien", "did you mean runs/mine?"),
     (["router", "ran"], "no run at ran", "did you mean run?"),
-    (["router", "runs/other"], "no run at runs/other", "runs has the runs "),
+    (["router", "runs/other"], "no run at runs/other", "runs in runs: "),
     (["router", "runs"], "runs is not a run", "it holds 1 runs: name one, or several if the command takes several: runs/mine"),
     (["router", "runs/mine/checkpoints/step-00000010"], "no run at", "did you mean runs/mine?"),
     (["router", "runs/mine/config.yaml"], "is a file, not a run", "did you mean runs/mine?"),
