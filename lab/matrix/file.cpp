@@ -36,6 +36,7 @@ class Reader : SectionReader {
                      {"set", [&](const auto& v) { read_changes(v); }},
                      {"jobs", [&](const auto& v) { file_.jobs = count(v, "jobs", 1); }},
                      {"threads", [&](const auto& v) { file_.threads = count(v, "threads", 0); }},
+                     {"device", [&](const auto& v) { file_.device = device(v); }},
                      {"memory", [&](const auto& v) { file_.memory_bytes = memory(v); }},
                  });
     if (file_.models.empty()) {
@@ -63,6 +64,11 @@ class Reader : SectionReader {
            strprintf("from %ld to 1024", static_cast<long>(low)));
     }
     return read.value;
+  }
+  std::string device(const YAML::Node& node) const {
+    const std::string name = text(node, "device");
+    if (name == "cpu" || name == "cuda" || name == "auto") return name;
+    fail(node, "device " + name + " is unknown", "cpu, cuda or auto (the GPU if one is usable)");
   }
   int64_t memory(const YAML::Node& node) const {
     const std::string given = text(node, "memory");

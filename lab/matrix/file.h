@@ -15,7 +15,8 @@
 //   set: {run.checkpoint_every: 100}           # changes every model, as --set does
 //   jobs: 1                                    # runs at a time
 //   threads: 0                                 # for all of them together; 0 = all cores
-//   memory: 8GiB                               # planned for all of them together (the machine's)
+//   device: auto                               # cpu, cuda or auto, as --device of assay train
+//   memory: 8GiB                               # planned for all of them together (the device's)
 //
 // Paths start from the file's folder. Mistakes in the file are UserErrors with file and line.
 #pragma once
@@ -59,7 +60,8 @@ struct MatrixFile {
   std::vector<ConfigChange> changes;  // `set`, then --set
   int64_t jobs = 1;
   int64_t threads = 0;
-  int64_t memory_bytes = 0;  // 0 = the machine's
+  std::string device = "auto";
+  int64_t memory_bytes = 0;  // 0 = the device's
 };
 
 // sets: --set of the command line, applied after `set` of the file.

@@ -120,9 +120,15 @@ void resolve(Cell& cell, const MatrixFile& file) {
   config.precision.recipe = resolved_recipe(config.precision.recipe);
 }
 
-int64_t planned_bytes(const Config& config) {
-  const TrainingMemory memory(config, resolve_recipe(config.precision.recipe));
-  return static_cast<int64_t>(memory.plan.total_bytes());
+// Of the device: with a GPU without what stays in the host's memory.
+int64_t planned_bytes(const Config& config, const ModelPlace& place) {
+  const TrainingMemory memory(config, resolve_recipe(config.precision.recipe), place);
+  size_t bytes = memory.plan.total_bytes();
+  if (place.backend == Backend::kGpu) {
+    bytes -= memory.plan.section_bytes(Section::kHostVisible);
+    bytes -= memory.plan.section_bytes(Section::kData);
+  }
+  return static_cast<int64_t>(bytes);
 }
 
 std::string rows_of(const Config& config) {
@@ -184,7 +190,7 @@ std::vector<const Cell*> Matrix::order() const {
   return order;
 }
 
-Matrix lay_out(const MatrixFile& file) {
+Matrix lay_out(const MatrixFile& file, const ModelPlace& place) {
   Matrix matrix{.file = file, .cells = {}};
   std::map<std::string, std::string> run_of;                            // what matters -> cell
   std::map<std::pair<std::string, std::string>, int64_t> memory_bytes;  // by model, precision
@@ -216,7 +222,7 @@ Matrix lay_out(const MatrixFile& file) {
             resolve(cell, matrix.file);
             if (!cell.unavailable.empty()) return;
             const auto [bytes, is_new] = memory_bytes.try_emplace({model.name, precision}, 0);
-            if (is_new) bytes->second = planned_bytes(cell.config);
+            if (is_new) bytes->second = planned_bytes(cell.config, place);
             cell.memory_bytes = bytes->second;
           });
           cell.run = cell.unavailable.empty()

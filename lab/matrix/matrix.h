@@ -10,6 +10,7 @@
 
 #include "lab/matrix/file.h"
 #include "models/audit/audit.h"
+#include "models/decoder/training_memory.h"
 
 namespace assay {
 
@@ -20,7 +21,7 @@ struct Cell {
   Config config;            // resolved as `assay train` does it
   bool known_steps = true;  // false: the contract measures the machine first
   Audit audit;
-  int64_t memory_bytes = 0;  // planned for a training step; 0 when unavailable
+  int64_t memory_bytes = 0;  // planned for a training step, of the device; 0 when unavailable
   std::string unavailable;   // why it cannot be trained; "" if it can
   std::string run;  // name of the cell that is trained: this one, or an earlier one equal to it
 
@@ -42,7 +43,8 @@ struct Matrix {
 
 // Loads every model. UserError if a configuration is invalid or two cells have one name. Cells of a
 // precision whose blocks do not fit the model's widths are included, marked unavailable.
-Matrix lay_out(const MatrixFile& file);
+// place: the device that memory is planned for.
+Matrix lay_out(const MatrixFile& file, const ModelPlace& place = {});
 
 // The configuration with all fields reset that do not change the run's numbers: threads,
 // checkpoints, cache, collapse_stop, and, if the steps are known, the contract that they came from

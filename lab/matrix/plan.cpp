@@ -130,7 +130,8 @@ std::string plan_text(const MatrixPlan& plan) {
   text += strprintf("\n%s tokens, %.3e FLOPs, %.3e of them left; ",
                     count_text(double(tokens)).c_str(), flops, left);
   text += strprintf(
-      "%ld at a time, %ld threads each; the largest run needs %s of %s MiB\n", long(file.jobs),
+      "%ld at a time%s, %ld threads each; the largest run needs %s of %s MiB\n", long(file.jobs),
+      file.device == "auto" ? "" : (" on " + file.device).c_str(),
       plan.matrix->cells.empty() ? 0L : long(plan.matrix->cells.front().config.run.threads),
       mib(largest).c_str(), mib(file.memory_bytes).c_str());
   if (plan.flop_per_s > 0) {
@@ -155,6 +156,7 @@ std::string plan_json(const MatrixPlan& plan) {
   j["matrix"] = plan.matrix->file.name;
   j["cells"] = plan.matrix->cells.size();
   j["jobs"] = plan.matrix->file.jobs;
+  j["device"] = plan.matrix->file.device;
   j["memory_bytes"] = plan.matrix->file.memory_bytes;
   j["runs"] = ordered_json::array();
   const auto cell_json = [](const Cell& cell) {

@@ -467,6 +467,11 @@ def check_dry_run(place):
     check("warning: dense-activeDN-fp8_block-seed1: precision fp8_block: attention.fprop" in done.stderr, done.stderr)
     check(trained_in(place.path / "future") == sorted(c for c in RUNS if c.startswith("dense")), "the other runs are trained")
     presets = ROOT / "models" / "presets"
+    gpu = ["matrix", presets / "posts" / "0003.yaml", "--dry-run", "--device", "cuda", "--run-dir", place.path / "preset"]
+    planned = assay(*gpu, "--memory", "139GiB")
+    check(planned.returncode == 0 and "1 at a time on cuda" in planned.stdout, planned.stdout + planned.stderr)
+    unplanned = assay(*gpu)
+    check(unplanned.returncode == 0 or "has no GPU whose memory could be planned" in unplanned.stderr, unplanned.stderr)
     for preset in [*presets.glob("matrix/*.yaml"), *presets.glob("posts/*.yaml"), *presets.rglob("matrix*.yaml")]:
         done = assay("matrix", preset, "--dry-run", "--run-dir", place.path / "preset")
         check(done.returncode == 0, f"{preset}: {done.stderr}")

@@ -146,6 +146,9 @@ class Runner {
     holder_since_.reset();
     std::vector<std::string> arguments = {options_.program, "train", folder_.config(*plan.cell),
                                           "--run", folder_.run(*plan.cell)};
+    if (options_.device != "auto") {
+      arguments.insert(arguments.end(), {"--device", options_.device});
+    }
     if (plan.fresh) arguments.push_back("--fresh");
     const std::string log = folder_.log(*plan.cell);
     running_.push_back({.plan = plan,

@@ -23,7 +23,8 @@ struct FailedRun {
 };
 
 struct RunnerOptions {
-  std::string program;  // argv[0] of the runs, recorded as their command
+  std::string program;          // argv[0] of the runs, recorded as their command
+  std::string device = "auto";  // --device of the runs
   MatrixBudget budget;
   enum class OnFailure { kGoOn, kStop } on_failure = OnFailure::kGoOn;
 };

@@ -16,11 +16,18 @@ function rankingText(contract) {
     ('told_apart_from_next' in place ? signs[place.told_apart_from_next] : '')).join('');
 }
 
+// Rows of which not every run reached the target.
+function notRankedText(contract) {
+  const late = contract.rows.filter((row) => row.finished > 0 && row.time_to_target.reached < row.finished);
+  return late.length ? `Not ranked under ${contract.name}: ` + late.map((row) => `${rowName(row)}, which reached the target in ${row.time_to_target.reached} of ${row.finished} runs`).join('; ') + '.' : '';
+}
+
 function matrixAnswer() {
   const {matrix, complete, cells, done, unavailable, contracts, claims, different_data: different, notes} = report.matrix;
   const count = (verdict) => claims.filter((claim) => claim.verdict === verdict).length;
   const text = [`Matrix ${matrix}: ${done} of ${cells} cells are done` + (unavailable ? `, ${unavailable} cannot be trained in their precision` : '') + (complete ? '.' : '; the values may change.'),
     ...contracts.filter((c) => c.ranking.length > 1).map((c) => `Under ${c.name}: ${rankingText(c)}.`),
+    ...contracts.filter(byTarget).map(notRankedText),
     claims.length ? `Claims: ${count('holds')} of ${claims.length} hold, ${count('fails')} fail, ${((open) => open + (open === 1 ? ' is' : ' are'))(claims.length - count('holds') - count('fails'))} open.` : ''];
   return [...text.filter(Boolean).map((line) => element('p', {className: 'answer', textContent: line})),
     element('p', {className: 'soft', textContent: (contracts.some(byTarget) ? 'Mean steps to the target, fewest first' : 'Mean validation losses in nats, best first') + '. < : the 95% interval of the difference seed by seed excludes 0; ~ : it includes 0; ? : one seed. Another contract may rank them differently.'}),

@@ -35,7 +35,7 @@ constexpr const char* kThisProgram = "/proc/self/exe";
 struct Arguments {
   std::string file;
   std::vector<std::string> sets, only, reuse;
-  std::string folder, memory;
+  std::string folder, device, memory;
   std::optional<int64_t> jobs, threads;
   double tflops = 0;  // assumed by --dry-run
   std::optional<int64_t> until_decided;
@@ -50,6 +50,16 @@ void say(const std::string& line) {
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
+int64_t memory_of(Backend backend) {
+  if (backend == Backend::kCpu) {
+    return int64_t(sysconf(_SC_PHYS_PAGES)) * int64_t(sysconf(_SC_PAGESIZE));
+  }
+  const int64_t bytes = gpu::device_facts().memory_bytes;
+  if (bytes > 0) return bytes;
+  throw UserError("--device cuda: this machine has no GPU whose memory could be planned",
+                  "name the GPU's memory for a --dry-run: --memory 139GiB");
+}
+
 MatrixFile load_file(const Arguments& a) {
   MatrixFile file = load_matrix_file(a.file, a.sets);
   if (a.jobs) file.jobs = *a.jobs;
@@ -61,10 +71,20 @@ MatrixFile load_file(const Arguments& a) {
     }
     file.memory_bytes = *bytes;
   }
-  if (file.memory_bytes == 0) {
-    file.memory_bytes = int64_t(sysconf(_SC_PHYS_PAGES)) * int64_t(sysconf(_SC_PAGESIZE));
-  }
+  if (!a.device.empty()) file.device = a.device;
+  if (file.memory_bytes == 0) file.memory_bytes = memory_of(backend_of(file.device));
   return file;
+}
+
+// What memory is planned for. A GPU that is only planned for has the capability of the kernels.
+ModelPlace place_of(const MatrixFile& file) {
+  ModelPlace place;
+  place.backend = backend_of(file.device);
+  if (place.backend == Backend::kCpu) return place;
+  if (const int capability = gpu::device_facts().capability; capability > 0) {
+    place.capability = capability;
+  }
+  return place;
 }
 
 // The cells of the models and precisions that --only names; all without it.
@@ -167,12 +187,12 @@ struct TakenRun {
 
 // This program and device, which the evidence of reused runs is compared with; data_sha256 is left
 // for examine_run().
-ReuseEvidence evidence_here(const Arguments& a) {
+ReuseEvidence evidence_here(const Arguments& a, const std::string& device) {
   ReuseEvidence evidence{.program = {.data = {},
                                      .program_sha256 = sha256_file(kThisProgram),
                                      .commit = build_info().commit},
                          .data_sha256 = {},
-                         .device = device_name_of("auto")};
+                         .device = device_name_of(device)};
   if (a.reuse_elsewhere) evidence.elsewhere = ReuseEvidence::Elsewhere::kAccept;
   return evidence;
 }
@@ -187,11 +207,12 @@ TakenRun examine_run(const ReusableRun& run, const MatrixFolder& folder, ReuseEv
 }
 
 // Checks all evidence of the runs to be reused. UserError at the first that fails.
-std::vector<TakenRun> examine_runs(const Arguments& a, const std::vector<ReusableRun>& runs,
+std::vector<TakenRun> examine_runs(const Arguments& a, const std::string& device,
+                                   const std::vector<ReusableRun>& runs,
                                    const MatrixFolder& folder) {
   std::vector<TakenRun> examined;
   if (runs.empty()) return examined;
-  const ReuseEvidence evidence = evidence_here(a);
+  const ReuseEvidence evidence = evidence_here(a, device);
   for (const ReusableRun& run : runs) examined.push_back(examine_run(run, folder, evidence));
   return examined;
 }
@@ -201,7 +222,7 @@ void examine_plan(const Arguments& a, MatrixPlan& plan, const MatrixFolder& fold
   std::optional<ReuseEvidence> evidence;
   for (PlannedCell& p : plan.runs) {
     if (p.reuse.empty()) continue;
-    if (!evidence) evidence = evidence_here(a);
+    if (!evidence) evidence = evidence_here(a, plan.matrix->file.device);
     try {
       examine_run({.cell = p.cell, .run = p.reuse}, folder, *evidence);
     } catch (const UserError& error) {
@@ -294,7 +315,7 @@ Work work_of(const MatrixPlan& plan) {
 void prepare_folder(const Arguments& a, const MatrixFolder& folder, const Matrix& matrix,
                     const MatrixEdits& edits, const Work& work) {
   remove_incomplete_copies(matrix, folder);
-  const std::vector<TakenRun> taken = examine_runs(a, work.reused, folder);
+  const std::vector<TakenRun> taken = examine_runs(a, matrix.file.device, work.reused, folder);
   prepare_data(work.planned);
   // Before copying, so that an interrupted copy is in a matrix's folder.
   write_matrix(folder, matrix, edits);
@@ -311,6 +332,7 @@ int train_matrix(const Arguments& a, const MatrixFolder& folder, const Matrix& m
                 folder.path().c_str()));
   RunnerOptions options{
       .program = a.command.front(),
+      .device = matrix.file.device,
       .budget = {.jobs = matrix.file.jobs, .memory_bytes = matrix.file.memory_bytes}};
   if (a.stop_on_failure) options.on_failure = RunnerOptions::OnFailure::kStop;
   const RunnerResult result = train_cells(folder, std::move(work.planned), options);
@@ -329,7 +351,7 @@ int train_matrix(const Arguments& a, const MatrixFolder& folder, const Matrix& m
 
 // Everything but further rounds of --until-decided.
 int run_seeds(const Arguments& a, const MatrixFile& file, const MatrixFolder& folder) {
-  Matrix matrix = lay_out(file);
+  Matrix matrix = lay_out(file, place_of(file));
   prefer_existing_runs(matrix, folder);
   const std::vector<const Cell*> selected = selected_cells(matrix, a.only);
   const MatrixEdits edits = find_edits(folder, matrix);
@@ -348,6 +370,7 @@ int run_seeds(const Arguments& a, const MatrixFile& file, const MatrixFolder& fo
     if (edits.claims.any()) write_matrix(folder, matrix, edits);
     return print_summary(a, folder, matrix);
   }
+  if (matrix.file.device == "cuda") gpu::require_usable(gpu::device_facts());
   require_same_data_for_all(a, matrix);
   say_edits(edits);
   require_unchanged(a, folder, edits);
@@ -385,7 +408,7 @@ void check_until_decided(const Arguments& a, const MatrixFile& file) {
 
 // Claims that further seeds could decide.
 std::vector<std::string> open_claims(const MatrixFile& file, const MatrixFolder& folder) {
-  Matrix matrix = lay_out(file);
+  Matrix matrix = lay_out(file, place_of(file));
   prefer_existing_runs(matrix, folder);
   const MatrixSummary summary = summarise_matrix(matrix, folder);
   return undecided_claims(evaluate_claims(matrix.file.claims, summary.tables));
@@ -432,9 +455,13 @@ void add_matrix_command(Commands& commands) {
   sub->add_option("--threads", a->threads,
                   "threads of all runs together (default: threads of the file, else all cores)")
       ->check(CLI::Range(1, 1024));
+  sub->add_option("--device", a->device,
+                  "cpu, cuda or auto (default: device of the file, else auto); memory is planned "
+                  "for it")
+      ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
   sub->add_option("--memory", a->memory,
                   "memory budget of all runs together, e.g. 8GiB (default: memory of the file, "
-                  "else all of the machine's)");
+                  "else all of the device's)");
   sub->add_flag(
       "--dry-run", a->dry_run,
       "list cells, steps, tokens, memory and order, and what --reuse accepts or refuses; train "
@@ -478,7 +505,8 @@ void add_matrix_command(Commands& commands) {
       "  set: {run.checkpoint_every: 100}             # applies to every model\n"
       "  jobs: 1\n"
       "  threads: 0                      # of all runs together; 0 = all cores\n"
-      "  memory: 8GiB                    # of all runs together; default: the machine's\n"
+      "  device: auto                    # cpu, cuda or auto\n"
+      "  memory: 8GiB                    # of all runs together; default: the device's\n"
       "After a kill or an interruption, the same command resumes the matrix.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;
