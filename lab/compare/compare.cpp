@@ -244,9 +244,12 @@ Comparison compare(std::span<const RunRecord> runs, const CompareOptions& option
   c.target_loss = common_target(runs, options, c.notes);
   for (const SeedGroup& group : group_by_seed(runs))
     c.models.push_back(model_row(group, options, c.target_loss));
-  for (size_t i = 1; i < c.models.size(); ++i)
-    c.models[i].loss_against_first = paired_difference(values_of(c.models[i].group, final_loss),
-                                                       values_of(c.models[0].group, final_loss));
+  for (size_t i = 1; i < c.models.size(); ++i) {
+    const SeedGroup &group = c.models[i].group, &first = c.models[0].group;
+    c.models[i].loss_against_first =
+        paired_difference(values_of(group, final_loss), values_of(first, final_loss));
+    c.models[i].core_against_first = core_row_difference(group, first);
+  }
   name_contract(c, runs, options);
   note_models(c);
   rank(c);

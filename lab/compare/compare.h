@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/runs/core_answers.h"
 #include "lab/runs/seed_groups.h"
 
 namespace assay {
@@ -72,8 +73,10 @@ struct ModelRow {
   std::optional<TargetSummary> target = {};
   CapabilitySummary capability = {};
   HealthSummary health = {};
-  std::vector<std::string> unfinished = {};                 // names of runs
-  std::optional<PairedDifference> loss_against_first = {};  // this - first; absent in the first row
+  std::vector<std::string> unfinished = {};  // names of runs
+  // This - first; absent in the first row.
+  std::optional<PairedDifference> loss_against_first = {};
+  std::optional<CoreDifference> core_against_first = {};  // over the rows of CORE
 };
 
 // Models from best to worst by one measure.

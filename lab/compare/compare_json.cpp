@@ -92,6 +92,10 @@ Json model_json(const ModelRow& row) {
     json["against_first"] = summary_json(row.loss_against_first->summary);
     json["against_first"]["seeds"] = row.loss_against_first->seeds;
   }
+  json["core_rows_against_first"] = nullptr;
+  if (row.core_against_first) {
+    json["core_rows_against_first"] = core_difference_json(*row.core_against_first);
+  }
   return json;
 }
 

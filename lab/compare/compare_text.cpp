@@ -45,7 +45,14 @@ std::string triple_text(const Comparison& c) {
                row.bits_per_byte ? number_text(row.bits_per_byte->mean, Digits::kLoss) : "",
                row.capability.text(), row.health.text()});
   }
-  return "\nloss (nats per token at the last validation), capability, health\n" + table.text();
+  std::string rows;
+  for (const ModelRow& row : c.models) {
+    if (!row.core_against_first) continue;
+    rows +=
+        core_row_text(row.group.name, c.models.front().group.name, *row.core_against_first) + "\n";
+  }
+  return "\nloss (nats per token at the last validation), capability, health\n" + table.text() +
+         rows;
 }
 
 std::string curve_cell(const CurvePoint& point) {

@@ -85,6 +85,8 @@ ordered_json row_json(const SummaryRow& row) {
   j["core"] = json_of(row.core);
   j["core_difference_to_first"] =
       row.core_difference ? json_of(std::optional(row.core_difference->summary)) : ordered_json();
+  j["core_row_difference_to_first"] =
+      row.core_row_difference ? core_difference_json(*row.core_row_difference) : ordered_json();
   j["seconds"] = json_of(row.seconds);
   j["tokens_per_s"] = json_of(row.tokens_per_s);
   j["difference_to_first"] = ordered_json();

@@ -246,6 +246,12 @@ std::string origin_text(const ContractTable& table, const RunRecord& run) {
 std::string table_markdown(const ContractTable& table) {
   std::string text = "## Contract " + table.contract.name + ": " + contract_text(table.contract) +
                      "\n\n" + markdown_table(result_rows(table), 2) + "\n";
+  for (const SummaryRow& row : table.rows) {
+    if (!row.core_row_difference) continue;
+    text += core_row_text(row_name(row, table), row_name(table.rows.front(), table),
+                          *row.core_row_difference) +
+            ".\n\n";
+  }
   text += gap_markdown(table);
   text += routers_text(table);
   text += markdown_table(cost_rows(table), 2) + "\n" + target_text(table);

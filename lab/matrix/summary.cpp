@@ -151,6 +151,7 @@ void fill_measures(SummaryRow& row, const SummaryRow& first) {
         paired_difference(values_of(row.runs, final_loss), values_of(first.runs, final_loss));
     const auto core = find_run_measure("core")->of;
     row.core_difference = paired_difference(values_of(row.runs, core), values_of(first.runs, core));
+    row.core_row_difference = core_row_difference(row.runs, first.runs);
   }
   fill_health(row);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lab/matrix/state.h"
+#include "lab/runs/core_answers.h"
 #include "lab/runs/seed_groups.h"
 
 namespace assay {
@@ -20,8 +21,9 @@ struct SummaryRow {
 
   std::optional<Summary> loss, bits_per_byte, core, steps, seconds, tokens_per_s;
   // Minus the first row's; absent in that row.
-  std::optional<PairedDifference> difference;  // of the loss
-  std::optional<PairedDifference> core_difference;
+  std::optional<PairedDifference> difference;         // of the loss
+  std::optional<PairedDifference> core_difference;    // over the seeds
+  std::optional<CoreDifference> core_row_difference;  // over the rows of CORE
 
   // To the table's target, over the runs that reached it.
   int64_t reached = 0;

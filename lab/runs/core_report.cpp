@@ -162,6 +162,7 @@ ordered_json core_json(const CoreReport& report) {
     t["scored"] = task.scored();
     t["accuracy"] = or_null(task.accuracy());
     t["centered"] = or_null(task.centered());
+    t["answers"] = task.answers;
     j["tasks"].push_back(t);
   }
   j["prompts"] = report.work.prompts;

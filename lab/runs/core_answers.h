@@ -1,0 +1,28 @@
+// The answers of runs to the rows of CORE, from evals/step-N.json.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "eval/core_difference.h"
+#include "lab/runs/seed_groups.h"
+
+namespace assay {
+
+// At the run's last CORE of all tasks and rows. nullopt if there is none, or an earlier version
+// wrote it, which kept no answers.
+std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run);
+
+// CORE of model a minus that of b, over the rows; answers are means over a model's runs. nullopt if
+// a run of either has no answers, or they answered other rows.
+std::optional<CoreDifference> core_row_difference(const SeedGroup& a, const SeedGroup& b);
+
+// "CORE of moe minus dense: -0.0010, 95% interval over the rows -0.0130 to +0.0110, includes 0: these
+// rows do not tell them apart".
+std::string core_row_text(const std::string& a, const std::string& b, const CoreDifference& d);
+
+nlohmann::ordered_json core_difference_json(const CoreDifference& d);
+
+}  // namespace assay
