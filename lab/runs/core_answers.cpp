@@ -38,7 +38,7 @@ std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run) {
   const std::optional<Capability> score = capability_of(run);
   if (!score || score->name != "core") return std::nullopt;
   const std::string path =
-      (std::filesystem::path(run.path) / "evals" / strprintf("step-%ld.json", long(score->step)))
+      (std::filesystem::path(run.path) / "evals" / strprintf("step-%08ld.json", long(score->step)))
           .string();
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;

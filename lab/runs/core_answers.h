@@ -1,4 +1,4 @@
-// The answers of runs to the rows of CORE, from evals/step-N.json.
+// The answers of runs to the rows of CORE, from evals/step-N.json (session/eval_file.h).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
