@@ -19,6 +19,7 @@ packages=(
   "build-essential|C and C++ compiler, OpenMP"
   "cmake|configures the build"
   "ninja-build|runs the build"
+  "ccache|compiles unchanged sources only once, across builds and clones"
   "pkg-config|finds PCRE2, zlib and zstd"
   "git|source version, recorded in every run"
   "python3|tools: layer check, tables"
@@ -45,7 +46,7 @@ packages=(
 )
 
 # Packages that only the tests use.
-test_packages=" clang-format catch2 chromium chromium-driver python3-selenium "
+test_packages=" ccache clang-format catch2 chromium chromium-driver python3-selenium "
 
 check_only=no with_tests=yes
 for argument in "$@"; do

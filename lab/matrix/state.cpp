@@ -247,7 +247,7 @@ std::optional<ClaimSeal> recorded_seal(const MatrixFolder& folder) {
 std::vector<int64_t> recorded_extra_seeds(const MatrixFolder& folder) {
   const ordered_json manifest = read_manifest(folder);
   if (!manifest.is_object() || !manifest.contains("extra_seeds")) return {};
-  return manifest["extra_seeds"];
+  return manifest["extra_seeds"].get<std::vector<int64_t>>();
 }
 
 void write_matrix(const MatrixFolder& folder, const Matrix& matrix, const MatrixEdits& edits) {

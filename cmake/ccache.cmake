@@ -1,0 +1,23 @@
+# Compiles through ccache where it is installed (-DASSAY_CCACHE=OFF: not). Paths in the project are taken relative to it, so
+# that several clones share what they compile. Objects for -march=native have a cache of their own for each kind of CPU:
+# ccache compares the flag, not what it stands for.
+option(ASSAY_CCACHE "compile through ccache where it is installed" ON)
+find_program(ASSAY_CCACHE_PROGRAM ccache)
+mark_as_advanced(ASSAY_CCACHE_PROGRAM)
+if(ASSAY_CCACHE AND ASSAY_CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(ccache_settings CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1)
+  if(ASSAY_NATIVE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -march=native -Q --help=target OUTPUT_VARIABLE native_target)
+    string(SHA256 native_target "${native_target}")
+    string(SUBSTRING ${native_target} 0 16 native_target)
+    if(DEFINED ENV{CCACHE_DIR})
+      set(ccache_folder $ENV{CCACHE_DIR})
+    else()
+      set(ccache_folder $ENV{HOME}/.cache/ccache)
+    endif()
+    list(APPEND ccache_settings CCACHE_DIR=${ccache_folder}/native-${native_target})
+  endif()
+  foreach(language C CXX)
+    set(CMAKE_${language}_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${ccache_settings} ${ASSAY_CCACHE_PROGRAM})
+  endforeach()
+endif()
