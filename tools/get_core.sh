@@ -2,6 +2,7 @@
 # Downloads the evaluation bundle of CORE: 22 tasks, their few-shot settings and the scores of
 # guessing.
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/fetch.sh"
 
 url=https://karpathy-public.s3.us-west-2.amazonaws.com/eval_bundle.zip
 folder=data-cache/eval_bundle
@@ -17,11 +18,6 @@ An interrupted download resumes where it stopped. An existing bundle is kept. Th
 TEXT
 }
 
-fail() {
-  printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
-  exit 1
-}
-
 while (($#)); do
   case "$1" in
     -h|--help) usage; exit 0 ;;
@@ -31,9 +27,7 @@ while (($#)); do
   esac
   shift
 done
-for tool in curl python3; do
-  command -v "$tool" >/dev/null || fail "$tool is not installed" "apt-get install curl ca-certificates python3"
-done
+need curl python3
 if [[ -f $folder/core.yaml && -f $folder/eval_meta_data.csv && -d $folder/eval_data ]]; then
   echo "$folder: already there"
   exit 0
@@ -42,11 +36,8 @@ fi
 
 part=$folder.zip.part unpacked=$folder.unpacked
 mkdir -p "$(dirname "$folder")" || fail "cannot create the folder of $folder" "choose another folder with -o DIR"
-show=(--silent --show-error)
-if [[ -t 2 ]]; then show=(--progress-bar); fi
 echo "eval_bundle.zip: downloading"
-curl --fail --location --retry 5 --retry-delay 2 --continue-at - "${show[@]}" --output "$part" "$url" ||
-  fail "the download of $url failed" "run the same command again: it resumes where it stopped"
+fetch "$url" "$part" || fail "the download of $url failed: there is no such file" "check the address"
 
 # Uses only the folder with core.yaml, whatever its name in the archive.
 rm -rf "$unpacked"

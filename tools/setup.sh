@@ -41,8 +41,8 @@ packages=(
   "chromium|opens report pages in the tests"
   "chromium-driver|opens report pages in the tests"
   "python3-selenium|opens report pages in the tests"
-  "curl|downloads of tools/get_fineweb.sh"
-  "ca-certificates|downloads of tools/get_fineweb.sh"
+  "curl|downloads of tools/get_*.sh"
+  "ca-certificates|downloads of tools/get_*.sh"
 )
 
 # Packages that only the tests use.
