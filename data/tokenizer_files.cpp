@@ -262,6 +262,9 @@ Tokenizer read_tokenizer(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   std::string file = path;
+  if (!fs::exists(path, ignored) && fs::path(path).filename() == "gpt2")
+    throw UserError("cannot read " + path + ": there is no such folder",
+                    "bash tools/get_gpt2.sh downloads GPT-2's tokenizer");
   if (fs::is_directory(path, ignored)) {
     file = path + "/tokenizer.json";
     if (!fs::exists(file, ignored)) file = path + "/vocab.json";

@@ -81,6 +81,9 @@ CONFIGS = [
     ("validation of another tokenizer", config_text(
         data="{train: ['c/*_train_*.bin'], val: ['other/*_val_*.bin'], tokenizer: c/tokenizer.json}"),
      "other/manifest.json was written with another tokenizer (290 tokens, SHA-256 ", "data.check_tokenizer=false"),
+    ("GPT-2's tokenizer that is missing", config_text(
+        data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], tokenizer: cache/gpt2}"),
+     "cache/gpt2: there is no such folder", "bash tools/get_gpt2.sh"),
     ("CORE without a bundle", evaluating("core", "every: 2"),
      "eval.core has no bundle", "tools/get_core.sh"),
     ("CORE of a bundle that is missing", evaluating("core", "bundle: nowhere"),
