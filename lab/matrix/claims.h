@@ -44,7 +44,7 @@ struct ClaimResult {
 };
 
 // Every claim under every contract and precision, in this order; those across contracts once per
-// precision, those across precisions once per contract.
+// precision, those across precisions once per contract. The results point to the claims and rows.
 std::vector<ClaimResult> evaluate_claims(const std::vector<MatrixClaim>& claims,
                                          const std::vector<ContractTable>& tables);
 

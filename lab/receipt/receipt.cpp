@@ -114,7 +114,8 @@ Claim parse_claim(const Json& json, const std::string& where) {
   claim.unit = text_member(json, "unit", named);
   const Json& tolerance = member(json, "tolerance", named);
   claim.how = member(json, "how", named);
-  if (!claim.value.is_number() && !claim.value.is_null())
+  const bool verdict = claim.how.is_object() && claim.how.value("rule", Json()) == "verdict";
+  if (!claim.value.is_number() && !claim.value.is_null() && !(verdict && claim.value.is_string()))
     throw DamagedReceipt(named + ": its value is not a number");
   if (!tolerance.is_number() || tolerance.get<double>() < 0)
     throw DamagedReceipt(named + ": its tolerance is not a number >= 0");

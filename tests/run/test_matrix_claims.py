@@ -62,7 +62,7 @@ def check_judged(place):
     check(contract["verdict"] in ("holds", "fails", "undecided") and 0 <= contract["p"] <= contract["p_holm"] <= 1, contract)
     gap = [g for g in table["contracts"][0]["gaps"] if g["model"] == "moe"][0]["points"]
     at = {round(point["share"], 6): point["mean"] for point in gap}
-    check(len(gap) == 10 and abs(at[1] - sum(gaps[1]) / 2) < 1e-12, gap)
+    check(len(gap) >= 5 and abs(at[1] - sum(gaps[1]) / 2) < 1e-12, gap)
     check(abs(grows["compared"]["mean"] - (at[1] - at[0.5])) < 1e-12, (grows, at))
     seal = table["claims_seal"]
     check(seal["runs_begun"] == 0 and seal["edits"] == [] and contract["added_after_runs"] is None, seal)
