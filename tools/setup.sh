@@ -41,6 +41,7 @@ packages=(
   "chromium|opens report pages in the tests"
   "chromium-driver|opens report pages in the tests"
   "python3-selenium|opens report pages in the tests"
+  "python3-lxml|reads the HTML and XML of tools/get_debian_text.sh"
   "curl|downloads of tools/get_*.sh"
   "ca-certificates|downloads of tools/get_*.sh"
 )
