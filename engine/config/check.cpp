@@ -255,8 +255,8 @@ std::string how_to_get(const std::string& pattern) {
            "for every 100 million tokens";
   }
   if (pattern.find("debian-corpus/") != std::string::npos) {
-    return "docs/reproduce.md has the two commands that make this corpus, or use your own text: "
-           "bash tools/text_corpus.sh FILE data-cache/debian-corpus";
+    return "bash tools/get_debian_text.sh; bash tools/text_corpus.sh data-cache/debian-text "
+           "data-cache/debian-corpus (or your own text: docs/reproduce.md)";
   }
   return "check the path; paths in a configuration are relative to its file";
 }

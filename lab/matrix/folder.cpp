@@ -66,7 +66,8 @@ void add_new(std::vector<T>& list, const T& value) {
 void fill_file(const Json& record, MatrixFile& file, const std::vector<Cell>& cells) {
   file.name = record.at("matrix");
   file.path = record.value("file", "");
-  if (record.contains("extra_seeds")) file.extra_seeds = record["extra_seeds"].get<std::vector<int64_t>>();
+  if (record.contains("extra_seeds"))
+    file.extra_seeds = record["extra_seeds"].get<std::vector<int64_t>>();
   for (const Json& contract : record.at("contracts")) {
     file.contracts.push_back(contract_of(contract));
   }

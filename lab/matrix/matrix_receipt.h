@@ -1,5 +1,6 @@
-// The receipt of a matrix: loss, bits per byte, CORE, steps to target, routers and differences of its
-// tables, and the verdicts on its claims, each as a claim over the runs it came from. `assay receipt verify` recomputes them.
+// The receipt of a matrix: loss, bits per byte, CORE, steps to target, routers and differences of
+// its tables, and the verdicts on its claims, each as a claim over the runs it came from. `assay
+// receipt verify` recomputes them.
 #pragma once
 
 #include "lab/matrix/summary.h"

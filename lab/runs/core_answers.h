@@ -19,8 +19,8 @@ std::optional<std::vector<CoreAnswers>> core_answers(const RunRecord& run);
 // a run of either has no answers, or they answered other rows.
 std::optional<CoreDifference> core_row_difference(const SeedGroup& a, const SeedGroup& b);
 
-// "CORE of moe minus dense: -0.0010, 95% interval over the rows -0.0130 to +0.0110, includes 0: these
-// rows do not tell them apart".
+// "CORE of moe minus dense: -0.0010, 95% interval over the rows -0.0130 to +0.0110, includes 0:
+// these rows do not tell them apart".
 std::string core_row_text(const std::string& a, const std::string& b, const CoreDifference& d);
 
 nlohmann::ordered_json core_difference_json(const CoreDifference& d);

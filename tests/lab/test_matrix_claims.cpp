@@ -317,8 +317,8 @@ TEST_CASE("verdicts say what is left of them after Holm, and how many seeds woul
   const auto results = evaluate_claims(claims, grid.tables);
   REQUIRE(results.size() == 2);
   REQUIRE(results[0].verdict == ClaimVerdict::kHolds);
-  // t = 0.05 / (0.016 / sqrt(3)) = 5.4127 with 2 degrees of freedom: p = 1 - t / sqrt(2 + t^2); twice
-  // for two claims.
+  // t = 0.05 / (0.016 / sqrt(3)) = 5.4127 with 2 degrees of freedom: p = 1 - t / sqrt(2 + t^2), and
+  // twice that for two claims.
   REQUIRE(std::abs(results[0].p.value() - 0.032480) < 1e-6);
   REQUIRE(std::abs(results[0].p_holm.value() - 0.064959) < 2e-6);
   REQUIRE(!results[0].after_holm());
