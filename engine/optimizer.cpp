@@ -113,7 +113,7 @@ void Optimizer::read_back(Exec on) {
 uint64_t Optimizer::parameter_checksum(Exec on) const {
   const View<int64_t, 1>& sums = on.gpu ? device_checksums_ : checksums_;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    checksum(on, {.sum = sums.rows(int64_t(i), 1), .x = parameters_[i].master});
+    checksum<float>(on, {.sum = sums.rows(int64_t(i), 1), .x = parameters_[i].master});
   }
   if (on.gpu) {
     copy(on, checksums_, sums);
