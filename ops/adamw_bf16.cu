@@ -30,7 +30,9 @@ struct Eight {
       x[e] = float(y[e]);
     }
     if (vectors) return store_whole<kAdamWDraw>(at, y);
-    for (int e = 0; e < count; ++e) at[e] = y[e];
+    for (int e = 0; e < kAdamWDraw; ++e) {  // constant bounds keep y in registers
+      if (e < count) at[e] = y[e];
+    }
   }
 };
 
@@ -70,7 +72,9 @@ GPU_DEVICE void step_group(const AdamWBf16& a, const AdamWConstants& s, float sc
   weights.store(p, random_block(a.key, block));
   firsts.store(m, random_block(a.key, block + 1));
   seconds.store(v, random_block(a.key, block + 2));
-  for (int e = 0; kSquare && e < count; ++e) sums.weights += double(p[e]) * double(p[e]);
+  for (int e = 0; e < kAdamWDraw; ++e) {
+    if (kSquare && e < count) sums.weights += double(p[e]) * double(p[e]);
+  }
 }
 
 // Each thread owns the eight elements of its generator blocks. Bound by memory: 16 bytes per
