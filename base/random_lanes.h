@@ -45,11 +45,12 @@ inline void draw_words(const RandomKey& key, uint64_t first_block, uint64_t stri
   }
 }
 
-// half[i]: half word i of blocks first_block, first_block + 1, ...; the low half of a word first.
-inline void draw_halves(const RandomKey& key, uint64_t first_block,
-                        uint16_t (&half)[kHalvesDrawn]) {
+// half[i]: half word i of blocks first_block, first_block + stride, ...; the low half of a word
+// first.
+inline void draw_halves(const RandomKey& key, uint64_t first_block, uint16_t (&half)[kHalvesDrawn],
+                        uint64_t stride = 1) {
   uint32_t words[4][kBlocksDrawn];
-  draw_words(key, first_block, 1, words);
+  draw_words(key, first_block, stride, words);
   for (int64_t j = 0; j < kBlocksDrawn; ++j) {
     for (int64_t h = 0; h < 8; ++h) {
       half[8 * j + h] = static_cast<uint16_t>(words[h / 2][j] >> (h % 2 * 16));

@@ -91,7 +91,7 @@ class StepBench {
       : o_(o), config_(config_of(o)), tokens_(o.sequence * o.batch) {
     model_ = make_decoder(config_.model, resolve_recipe(o.recipe),
                           {.micro_batch = o.batch, .sequence = o.sequence});
-    optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *model_);
+    optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *model_, 1);
     on_.threads = o.threads > 0 ? o.threads : int(std::thread::hardware_concurrency());
     plan_.add(Section::kData, "tokens", stream_, {tokens_ + 1});
     model_->plan(plan_);

@@ -57,9 +57,12 @@ struct Extension {
 // One trained tensor as the optimizer sees it.
 struct ParameterRef {
   const ParameterSpec* spec = nullptr;
-  View<float, 1> master;
+  View<float, 1> master;  // of size 0 when `weight` is the master (optimizer.state bf16)
   View<float, 1> grad;
   View<bf16, 1> weight = {};  // the bf16 working copy; empty when products read the master
+
+  bool bf16_state() const { return master.dim[0] == 0; }
+  int64_t size() const { return grad.dim[0]; }
 };
 
 // kRecipe: products in the formats of precision.recipe. kBf16: all products in bf16, in the last

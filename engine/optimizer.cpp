@@ -4,15 +4,18 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/random.h"
 #include "cuda/transfer.h"
 #include "ops/adamw.h"
+#include "ops/adamw_bf16.h"
 #include "ops/checksum.h"
 
 namespace assay {
 
-Optimizer::Optimizer(const OptimizerConfig& config, Model& model)
+Optimizer::Optimizer(const OptimizerConfig& config, Model& model, uint64_t seed)
     : config_(config),
       model_(model),
+      seed_(seed),
       parameters_(model.parameters()),
       moments_(parameters_.size()) {
   for (const ParameterRef& p : parameters_) gradients_.push_back(p.grad);
@@ -24,10 +27,19 @@ void Optimizer::plan(MemoryPlan& plan) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterRef& p = parameters_[i];
     gradients_[i] = p.grad;
-    plan.add(Section::kOptimizer, p.spec->name + ".m", moments_[i].m, {p.master.dim[0]});
-    plan.add(Section::kOptimizer, p.spec->name + ".v", moments_[i].v, {p.master.dim[0]});
-    moments_[i].piece = pieces;
-    pieces += adamw_pieces(p.master.dim[0]);
+    Moments& own = moments_[i];
+    const auto add = [&](auto& m, auto& v) {
+      plan.add(Section::kOptimizer, p.spec->name + ".m", m, {p.size()});
+      plan.add(Section::kOptimizer, p.spec->name + ".v", v, {p.size()});
+    };
+    if (p.bf16_state()) {
+      add(own.bf16_m, own.bf16_v);
+      own.stream = stream_id(p.spec->name + ".state");
+    } else {
+      add(own.m, own.v);
+    }
+    own.piece = pieces;
+    pieces += adamw_pieces(p.size());
   }
   plan.add(Section::kScratch, "gradient_norm", norm_, {1});
   plan.add(Section::kScratch, "gradient_clip", clip_, {1});
@@ -74,33 +86,63 @@ void Optimizer::step(Exec on, int64_t step, double lr_share, Sample sample) {
                    .grads = {gradients_.data(), {int64_t(gradients_.size())}},
                    .max_norm = static_cast<float>(config_.clip)});
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const ParameterRef& p = parameters_[i];
-    const GroupSettings group = settings(p.spec->group);
-    const int64_t first = moments_[i].piece;
-    const View<double, 2> squares =
-        sampled_ ? squares_.rows(first, adamw_pieces(p.master.dim[0])) : View<double, 2>{};
-    const auto update = [&]<typename T>(View<T, 1> weight) {
-      adamw<T>(on, {.master = p.master,
-                    .m = moments_[i].m,
-                    .v = moments_[i].v,
-                    .weight = weight,
-                    .grad = p.grad,
-                    .grad_scale = clip_,
-                    .squares = squares,
-                    .lr = static_cast<float>(group.lr * lr_share),
-                    .beta1 = static_cast<float>(config_.beta1),
-                    .beta2 = static_cast<float>(group.beta2),
-                    .eps = static_cast<float>(config_.eps),
-                    .weight_decay = static_cast<float>(group.weight_decay),
-                    .step = step + 1});
-    };
-    if (p.weight.empty()) {
-      update(View<float, 1>{});
+    if (parameters_[i].bf16_state()) {
+      step_bf16(on, i, step, lr_share);
     } else {
-      update(p.weight);
+      step_fp32(on, i, step, lr_share);
     }
   }
   model_.repack_weights(on);
+}
+
+View<double, 2> Optimizer::squares_of(size_t i) const {
+  if (!sampled_) return {};
+  return squares_.rows(moments_[i].piece, adamw_pieces(parameters_[i].size()));
+}
+
+void Optimizer::step_fp32(Exec on, size_t i, int64_t step, double lr_share) const {
+  const ParameterRef& p = parameters_[i];
+  const GroupSettings group = settings(p.spec->group);
+  const auto update = [&]<typename T>(View<T, 1> weight) {
+    adamw<T>(on, {.master = p.master,
+                  .m = moments_[i].m,
+                  .v = moments_[i].v,
+                  .weight = weight,
+                  .grad = p.grad,
+                  .grad_scale = clip_,
+                  .squares = squares_of(i),
+                  .lr = static_cast<float>(group.lr * lr_share),
+                  .beta1 = static_cast<float>(config_.beta1),
+                  .beta2 = static_cast<float>(group.beta2),
+                  .eps = static_cast<float>(config_.eps),
+                  .weight_decay = static_cast<float>(group.weight_decay),
+                  .step = step + 1});
+  };
+  if (p.weight.empty()) {
+    update(View<float, 1>{});
+  } else {
+    update(p.weight);
+  }
+}
+
+void Optimizer::step_bf16(Exec on, size_t i, int64_t step, double lr_share) const {
+  const ParameterRef& p = parameters_[i];
+  const GroupSettings group = settings(p.spec->group);
+  adamw_bf16(on, {.weight = p.weight,
+                  .m = moments_[i].bf16_m,
+                  .v = moments_[i].bf16_v,
+                  .grad = p.grad,
+                  .grad_scale = clip_,
+                  .squares = squares_of(i),
+                  .lr = static_cast<float>(group.lr * lr_share),
+                  .beta1 = static_cast<float>(config_.beta1),
+                  .beta2 = static_cast<float>(group.beta2),
+                  .eps = static_cast<float>(config_.eps),
+                  .weight_decay = static_cast<float>(group.weight_decay),
+                  .step = step + 1,
+                  .key = {.seed = seed_,
+                          .stream = moments_[i].stream,
+                          .step = static_cast<uint32_t>(step + 1)}});
 }
 
 void Optimizer::read_back(Exec on) {
@@ -113,7 +155,13 @@ void Optimizer::read_back(Exec on) {
 uint64_t Optimizer::parameter_checksum(Exec on) const {
   const View<int64_t, 1>& sums = on.gpu ? device_checksums_ : checksums_;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    checksum(on, {.sum = sums.rows(int64_t(i), 1), .x = parameters_[i].master});
+    const ParameterRef& p = parameters_[i];
+    const View<int64_t, 1> sum = sums.rows(int64_t(i), 1);
+    if (p.bf16_state()) {
+      checksum<bf16>(on, {.sum = sum, .x = p.weight});
+    } else {
+      checksum<float>(on, {.sum = sum, .x = p.master});
+    }
   }
   if (on.gpu) {
     copy(on, checksums_, sums);
@@ -130,7 +178,7 @@ GroupRatios Optimizer::ratios() const {
     CHECK(role != kRatioRoles.end(), "%s is in no ratio group", p.spec->name.c_str());
     const int64_t first = moments_[i].piece;
     add(sums[size_t(role - kRatioRoles.begin())],
-        read_squares_.rows(first, adamw_pieces(p.master.dim[0])));
+        read_squares_.rows(first, adamw_pieces(p.size())));
   }
   GroupRatios ratios;
   for (size_t i = 0; i < sums.size(); ++i) ratios[i] = ratio_of(sums[i]);
@@ -141,8 +189,14 @@ std::vector<TensorRef> Optimizer::tensors() {
   std::vector<TensorRef> refs;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterSpec& spec = *parameters_[i].spec;
-    refs.push_back({spec.name + ".m", DType::kF32, spec.shape, moments_[i].m.data});
-    refs.push_back({spec.name + ".v", DType::kF32, spec.shape, moments_[i].v.data});
+    const Moments& own = moments_[i];
+    if (parameters_[i].bf16_state()) {
+      refs.push_back({spec.name + ".m", DType::kBF16, spec.shape, own.bf16_m.data});
+      refs.push_back({spec.name + ".v", DType::kBF16, spec.shape, own.bf16_v.data});
+      continue;
+    }
+    refs.push_back({spec.name + ".m", DType::kF32, spec.shape, own.m.data});
+    refs.push_back({spec.name + ".v", DType::kF32, spec.shape, own.v.data});
   }
   return refs;
 }

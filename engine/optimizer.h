@@ -14,7 +14,8 @@ namespace assay {
 
 class Optimizer {
  public:
-  Optimizer(const OptimizerConfig& config, Model& model);
+  // seed: of the stochastic rounding of bf16 state.
+  Optimizer(const OptimizerConfig& config, Model& model, uint64_t seed);
 
   void plan(MemoryPlan& plan);
   // After MemoryPlan::allocate() and Model::bind().
@@ -34,7 +35,7 @@ class Optimizer {
   uint64_t parameter_checksum(Exec on) const;
   // The ratios of the last sampled step, after read_back() and wait(on).
   GroupRatios ratios() const;
-  // First and second moments, named "<parameter>.m" and "<parameter>.v".
+  // First and second moments, named "<parameter>.m" and "<parameter>.v", in the type of the master.
   std::vector<TensorRef> tensors();
 
  private:
@@ -43,12 +44,19 @@ class Optimizer {
   };
   GroupSettings settings(Group group) const;
 
+  View<double, 2> squares_of(size_t i) const;  // of a sampled step, else empty
+  void step_fp32(Exec on, size_t i, int64_t step, double lr_share) const;
+  void step_bf16(Exec on, size_t i, int64_t step, double lr_share) const;
+
   OptimizerConfig config_;
   Model& model_;
+  uint64_t seed_;
   std::vector<ParameterRef> parameters_;  // shapes at construction, addresses after bind()
   struct Moments {
     View<float, 1> m, v;
-    int64_t piece = 0;  // first row of this parameter in squares_
+    View<bf16, 1> bf16_m, bf16_v;  // instead, with bf16 state
+    int64_t piece = 0;             // first row of this parameter in squares_
+    uint64_t stream = 0;           // of its stochastic rounding
   };
   std::vector<Moments> moments_;
   std::vector<View<const float, 1>> gradients_;

@@ -34,6 +34,8 @@ struct ParameterSpec {
   double std;  // standard deviation of Init::kNormal, else 0
 
   bool trained() const { return role != Role::kBuffer; }
+  // Multiplied by products, so that recipes with bf16 products have a bf16 copy.
+  bool is_matrix() const { return trained() && shape.size() >= 2; }
   // Number of elements. Throws UserError if it exceeds 63 bits.
   int64_t size() const;
 };

@@ -33,7 +33,8 @@ void require_empty(const std::string& folder) {
 void require_model(const SafetensorsFile& file, const std::string& path, const ModelConfig& model) {
   for (const ParameterSpec& spec : parameter_table(model)) {
     const SafetensorsFile::Entry* entry = file.find(spec.name);
-    if (entry == nullptr || entry->dtype != "F32" || entry->shape != spec.shape) {
+    const bool known = entry != nullptr && (entry->dtype == "F32" || entry->dtype == "BF16");
+    if (!known || entry->shape != spec.shape) {
       throw UserError(path + " has no " + spec.name + " as its configuration describes it",
                       "the checkpoint is not what its run wrote: use another one");
     }
@@ -47,8 +48,16 @@ void read_part(const SafetensorsFile& file, const MappedTensor& t, float* out) {
     std::fill_n(out, count, 0.0f);
     return;
   }
-  constexpr int64_t kBytes = sizeof(float);
-  file.read_bytes(*file.find(t.ours), t.begin * kBytes, out, count * kBytes);
+  const SafetensorsFile::Entry& entry = *file.find(t.ours);
+  if (entry.dtype == "BF16") {
+    std::vector<bf16> rounded(static_cast<size_t>(count));
+    constexpr int64_t kBytes = sizeof(bf16);
+    file.read_bytes(entry, t.begin * kBytes, rounded.data(), count * kBytes);
+    std::copy(rounded.begin(), rounded.end(), out);
+  } else {
+    constexpr int64_t kBytes = sizeof(float);
+    file.read_bytes(entry, t.begin * kBytes, out, count * kBytes);
+  }
   if (t.gain == 1) return;
   for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(double(out[i]) * t.gain);
 }

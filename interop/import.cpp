@@ -112,6 +112,23 @@ class Filled {
     for (TensorRef& t : moments_) t.data = zeros_.data();
     return moments_;
   }
+  // The matrices rounded to bf16, for optimizer.state bf16; those of a bf16 folder keep their bits.
+  void round_matrices(const ModelConfig& model) {
+    for (const ParameterSpec& spec : parameter_table(model)) {
+      if (!spec.is_matrix()) continue;
+      for (TensorRef& t : tensors_) {
+        if (t.name != spec.name) continue;
+        const float* const values = static_cast<const float*>(t.data);
+        std::vector<bf16>& rounded = rounded_.emplace_back(static_cast<size_t>(t.size()));
+        for (size_t i = 0; i < rounded.size(); ++i) round_to(rounded[i], values[i]);
+        t.dtype = DType::kBF16;
+        t.data = rounded.data();
+      }
+      for (TensorRef& t : moments_) {
+        if (t.name == spec.name + ".m" || t.name == spec.name + ".v") t.dtype = DType::kBF16;
+      }
+    }
+  }
   // True if any selection bias is not 0.
   bool has_bias(const ModelConfig& model) const {
     for (int64_t l = 0; l < model.layers; ++l) {
@@ -124,6 +141,7 @@ class Filled {
 
  private:
   std::vector<std::vector<float>> values_;
+  std::vector<std::vector<bf16>> rounded_;
   std::vector<float> zeros_;
   std::vector<TensorRef> tensors_, moments_;
   std::map<std::string, float*> by_name_;
@@ -292,6 +310,7 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
     if (takes_tokenizer) tokenizer_file = file;
   }
   resolve(result.config);
+  if (result.config.optimizer.state == StateFormat::kBf16) filled.round_matrices(model.model);
   Checkpoints checkpoints(dir.path(), 1, nullptr);
   result.checkpoint = checkpoints.save(first_state(result.config), filled.tensors(),
                                        filled.moments(), Checkpoints::Keep::kMilestone);

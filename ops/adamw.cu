@@ -3,6 +3,7 @@
 #include "cuda/launch.h"
 #include "ops/adamw.h"
 #include "ops/adamw_constants.h"
+#include "ops/gpu/adamw_element.h"
 #include "ops/gpu/elements.h"
 
 namespace assay::gpu {
@@ -12,21 +13,6 @@ namespace {
 constexpr int kThreads = 256;
 // Elements of one 16-byte access of the float streams; the bf16 weight moves 8 bytes.
 constexpr int kFour = 4;
-
-struct Element {
-  float master, m, v;
-  float off = 0;  // the update: what the step subtracts from the master
-};
-
-// The CPU op's arithmetic, in the same order. fmaf is explicit where g++ -march=native contracts,
-// so that rounding is not left to the compiler.
-GPU_DEVICE Element updated(const AdamWConstants& s, const Element& x, float g) {
-  const float m = fmaf(s.beta1, x.m, s.rest1 * g);
-  const float v = fmaf(s.beta2, x.v, s.rest2 * (g * g));
-  const float step = s.step_size * m / fmaf(sqrtf(v), s.root_scale, s.eps);
-  const float off = fmaf(s.decay, x.master, step);
-  return {x.master - off, m, v, off};
-}
 
 // Each thread owns four elements. Bound by memory: 28 bytes per element, plus 2 or 4 for the weight
 // if it is written; a square root and a division per element cost a tenth of the issue slots.
@@ -44,7 +30,7 @@ __global__ __launch_bounds__(kThreads) void adamw_kernel(const __grid_constant__
     load_floats(m, a.m.data + i);
     load_floats(v, a.v.data + i);
     for (int e = 0; e < kFour; ++e) {
-      const Element x = updated(s, {master[e], m[e], v[e]}, g[e] * scale);
+      const AdamWElement x = updated(s, {master[e], m[e], v[e]}, g[e] * scale);
       master[e] = x.master;
       m[e] = x.m;
       v[e] = x.v;
@@ -56,7 +42,7 @@ __global__ __launch_bounds__(kThreads) void adamw_kernel(const __grid_constant__
     return;
   }
   for (int64_t j = i; j < i + kFour && j < n; ++j) {
-    const Element x = updated(s, {a.master[j], a.m[j], a.v[j]}, a.grad[j] * scale);
+    const AdamWElement x = updated(s, {a.master[j], a.m[j], a.v[j]}, a.grad[j] * scale);
     a.master[j] = x.master;
     a.m[j] = x.m;
     a.v[j] = x.v;
@@ -76,7 +62,7 @@ __global__ __launch_bounds__(kThreads) void adamw_squares_kernel(
   double grads = 0, updates = 0, masters = 0;
   for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
     const float grad = a.grad[i];
-    const Element x = updated(s, {a.master[i], a.m[i], a.v[i]}, grad * scale);
+    const AdamWElement x = updated(s, {a.master[i], a.m[i], a.v[i]}, grad * scale);
     a.master[i] = x.master;
     a.m[i] = x.m;
     a.v[i] = x.v;

@@ -4,16 +4,15 @@
 
 #include <cmath>
 
-#include "ops/adamw.h"
-
 namespace assay {
 
 struct AdamWConstants {
   float decay, beta1, rest1, beta2, rest2, step_size, root_scale, eps;
 };
 
-template <typename T>
-AdamWConstants adamw_constants(const AdamW<T>& a) {
+// Op: AdamW or AdamWBf16.
+template <typename Op>
+AdamWConstants adamw_constants(const Op& a) {
   const double correction1 = 1 - std::pow(double(a.beta1), double(a.step));
   const double correction2 = 1 - std::pow(double(a.beta2), double(a.step));
   return {.decay = float(double(a.lr) * double(a.weight_decay)),

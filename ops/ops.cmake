@@ -49,6 +49,7 @@ macro(assay_op op)
 endmacro()
 
 assay_op(adamw BENCH optimizer)
+assay_op(adamw_bf16 BENCH optimizer)
 assay_op(amax BENCH quantisers)
 assay_op(attention LONG BENCH attention
   SOURCES attention/cpu_amx.cpp

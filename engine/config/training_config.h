@@ -17,6 +17,13 @@ struct Choice<OptimizerKind> {
   static constexpr const char* kNames[] = {"adamw"};
 };
 
+// bf16: the bf16 weights are the masters, and their moments are bf16 (ops/adamw_bf16.h).
+enum class StateFormat { kFp32, kBf16 };
+template <>
+struct Choice<StateFormat> {
+  static constexpr const char* kNames[] = {"fp32", "bf16"};
+};
+
 enum class DecayShape { kLinear, kCosine };
 template <>
 struct Choice<DecayShape> {
@@ -25,6 +32,7 @@ struct Choice<DecayShape> {
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kAdamW;
+  StateFormat state = StateFormat::kFp32;
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -39,6 +47,10 @@ struct OptimizerConfig {
 template <typename V>
 void visit(V& v, OptimizerConfig& c) {
   v("kind", c.kind, "optimizer", any());
+  v("state", c.state,
+    "masters and moments of matrices: fp32, or bf16 with stochastic rounding (10 instead of 18 "
+    "bytes per parameter); norms stay fp32",
+    any());
   v("lr", c.lr, "peak learning rate", positive());
   v("beta1", c.beta1, "first-moment decay", between(0, 0.999999));
   v("beta2", c.beta2, "second-moment decay", between(0, 0.9999999));

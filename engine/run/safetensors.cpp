@@ -218,6 +218,11 @@ void SafetensorsFile::read(const TensorRef& into) const {
   const char* hint = "the file belongs to another model: check model.* of its configuration";
   if (entry == nullptr) throw UserError(path_ + ": has no tensor " + into.name, hint);
   if (entry->dtype != dtype_name(into.dtype) || entry->shape != into.shape) {
+    const bool rounded = entry->dtype == "BF16" && into.dtype == DType::kF32;
+    const bool wide = entry->dtype == "F32" && into.dtype == DType::kBF16;
+    if (entry->shape == into.shape && (rounded || wide)) {
+      hint = "the run was trained with another optimizer.state: check its configuration";
+    }
     const TensorRef there = {
         .name = "", .dtype = into.dtype, .shape = entry->shape, .data = nullptr};
     throw UserError(path_ + ": " + into.name + " is " + entry->dtype + " " + there.shape_text() +

@@ -111,9 +111,16 @@ Audit audit(const Config& config) {
   a.flops_per_token = narrow(6 * (matrices + attention), "the FLOPs per token");
 
   const bool bf16 = resolve_recipe(config.precision.recipe) == Recipe::kBf16;
+  a.gradient_bytes = narrow(Wide(a.total) * 4, "the bytes of the gradients");
+  if (config.optimizer.state == StateFormat::kBf16) {
+    const Wide matrices = Wide(a.total) - n.norms;
+    a.weight_bytes = narrow(matrices * 2, "the bytes of the weights");
+    a.master_bytes = narrow(Wide(n.norms) * 4, "the bytes of the master weights");
+    a.moment_bytes = narrow(matrices * 4 + Wide(n.norms) * 8, "the bytes of the moments");
+    return a;
+  }
   a.weight_bytes = narrow(Wide(a.total) * (bf16 ? 2 : 4), "the bytes of the weights");
   a.master_bytes = narrow(Wide(a.total) * (bf16 ? 4 : 0), "the bytes of the master weights");
-  a.gradient_bytes = narrow(Wide(a.total) * 4, "the bytes of the gradients");
   a.moment_bytes = narrow(Wide(a.total) * 8, "the bytes of the moments");
   return a;
 }

@@ -40,7 +40,7 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
       options_(options),
       precision_(table_for(config, options)),
       largest_{options.micro_batch, options.sequence},
-      store_(parameter_table(config), options.backend) {
+      store_(parameter_table(config), options.backend, options.state) {
   const BlockParts<T> parts{config_, precision_, scratch_, cache_};
   for (int64_t l = 0; l < config.layers; ++l) {
     sublayers_.push_back(make_attention_sublayer<T>(parts, l, cos_, sin_));
@@ -434,6 +434,11 @@ std::string resolved_recipe(const std::string& name, Backend backend) {
 
 std::unique_ptr<Model> make_decoder(const ModelConfig& config, Recipe recipe,
                                     const DecoderOptions& options) {
+  if (recipe == Recipe::kFp32 && options.state == StateFormat::kBf16) {
+    throw UserError("optimizer.state is bf16, but precision.recipe " + options.precision.recipe +
+                        " is fp32 here, without bf16 weights",
+                    "choose precision.recipe: bf16, or optimizer.state: fp32");
+  }
   if (recipe == Recipe::kBf16) return std::make_unique<Decoder<bf16>>(config, options);
   return std::make_unique<Decoder<float>>(config, options);
 }

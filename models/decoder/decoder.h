@@ -25,8 +25,9 @@ struct DecoderOptions {
   int64_t sequence = 1;     // largest T
   int32_t mask_id = -1;     // targets equal to it are not counted
   Backend backend = Backend::kCpu;
-  PrecisionConfig precision = {};  // formats of the products; its recipe may be `auto`
-  uint64_t seed = 1;               // of stochastic rounding
+  PrecisionConfig precision = {};          // formats of the products; its recipe may be `auto`
+  StateFormat state = StateFormat::kFp32;  // of the masters
+  uint64_t seed = 1;                       // of stochastic rounding
   int capability = 90;  // with kGpu: compute capability, decides native products (90: 9.0)
   Purpose purpose = Purpose::kTraining;
 };

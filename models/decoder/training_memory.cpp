@@ -10,13 +10,15 @@ DecoderOptions decoder_options(const Config& config, const ModelPlace& place) {
           .mask_id = place.mask_id,
           .backend = place.backend,
           .precision = config.precision,
+          .state = config.optimizer.state,
           .seed = static_cast<uint64_t>(config.run.seed),
           .capability = place.capability};
 }
 
 TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place)
     : model(make_decoder(config.model, recipe, decoder_options(config, place))),
-      optimizer(std::make_unique<Optimizer>(config.optimizer, *model)),
+      optimizer(std::make_unique<Optimizer>(config.optimizer, *model,
+                                            static_cast<uint64_t>(config.run.seed))),
       place_(place) {
   model->plan(plan);
   optimizer->plan(plan);

@@ -140,15 +140,18 @@ void NativeProducts::plan(MemoryPlan& plan, const ParameterSpec& spec) {
   if (dgrad_) add(dgrad_weight_, ".dgrad", formats_.dgrad_weight, in_, experts_ * out_);
 }
 
-void NativeProducts::refresh_weights(Exec on, const QuantPass& q,
-                                     View<const float, 1> master) const {
+void NativeProducts::refresh_weights(Exec on, const QuantPass& q, const MasterView& master) const {
   if (!q.state.in_recipe() || (!fprop_ && !dgrad_)) return;
   const uint64_t stream = stream_id(name_);
   Wanted row{.format = formats_.fprop_weight, .stream = stream, .site = sites_.fprop_weight};
   Wanted column{.format = formats_.dgrad_weight, .stream = stream, .site = sites_.dgrad_weight};
   if (fprop_) row.to = &fprop_weight_;
   if (dgrad_) column.to = &dgrad_weight_;
-  code<float>(on, q, {master.data, {experts_ * out_, in_}}, row, column);
+  if (master.fp32.empty()) {
+    code<bf16>(on, q, {master.rounded.data, {experts_ * out_, in_}}, row, column);
+  } else {
+    code<float>(on, q, {master.fp32.data, {experts_ * out_, in_}}, row, column);
+  }
 }
 
 void NativeProducts::forward(Exec on, const QuantPass& q, View<const bf16, 2> x, View<bf16, 2> y,

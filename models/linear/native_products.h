@@ -28,6 +28,7 @@
 #include "models/linear/native_scratch.h"
 #include "models/linear/product_site.h"
 #include "models/linear/quantised_scratch.h"
+#include "models/parameters/master_view.h"
 #include "ops/grouped_scaled.h"
 
 namespace assay {
@@ -60,7 +61,7 @@ class NativeProducts {
 
   // spec: of W (out, in) or (E, out, in).
   void plan(MemoryPlan& plan, const ParameterSpec& spec);
-  void refresh_weights(Exec on, const QuantPass& q, View<const float, 1> master) const;
+  void refresh_weights(Exec on, const QuantPass& q, const MasterView& master) const;
 
   // amax: of x (of dy); empty if unknown.
   void forward(Exec on, const QuantPass& q, View<const bf16, 2> x, View<bf16, 2> y,

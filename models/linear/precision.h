@@ -6,7 +6,7 @@
 //
 // Embedding, head, norms, router and the attention core are never quantised. Blocks run along the
 // axis that the product sums over: features in fprop and dgrad, tokens (of one expert) in wgrad. A
-// weight is quantised from its fp32 master once per optimizer step. The recipes are one table in
+// weight is quantised from its master once per optimizer step. The recipes are one table in
 // precision.cpp; docs/precision.md gives their sources.
 #pragma once
 

@@ -39,7 +39,7 @@ void WeightCopies::plan_copy(MemoryPlan& plan, const std::string& name, Copy& co
   plan.add(Section::kParameters, name + ".packed", copy.packed, {bytes});
 }
 
-void WeightCopies::bind(Exec on, View<const float, 1> master) {
+void WeightCopies::bind(Exec on, const MasterView& master) {
   master_ = master;
   if (offsets_.empty()) return;
   std::vector<int32_t> rows(size_t(experts_) + 1);
@@ -57,27 +57,40 @@ void WeightCopies::refresh(Exec on, const QuantPass& q, View<double, 1> measures
 void WeightCopies::make(Exec on, const QuantPass& q, const Copy& copy, FakeWay way,
                         View<double, 1> measures, uint32_t site) const {
   if (q.state.phase == PrecisionPhase::kBf16 || !copy.format.quantised()) {
-    cast<bf16, float>(on, {.y = copy.plain, .x = master_});
+    round(on, copy.plain);
+  } else if (master_.fp32.empty()) {
+    quantise(on, q, master_.rounded, copy, way, measures, site);
   } else {
-    const int64_t rows = copy.plain.dim[0] / in_;
-    const FakeCopy decoded{.y = {copy.plain.data, {rows, in_}},
-                           .tensor_scale = copy.scale,
-                           .scales = copy.scales,
-                           .flips = measures.empty() ? Flips::kNotCounted : Flips::kCounted,
-                           .site = site,
-                           .format = copy.format.format,
-                           .key = {.seed = q.scratch.seed, .stream = stream_id(name_), .step = 0}};
-    FakeQuantise<float> op{.measures = measures,
-                           .not_finite = q.scratch.not_finite,
-                           .amax = q.scratch.amax,
-                           .partial = q.scratch.partial,
-                           .x = {master_.data, {rows, in_}},
-                           .offsets = offsets_,
-                           .draw = q.scratch.draw};
-    (way == FakeWay::kRow ? op.row : op.column) = decoded;
-    fake_quantise<float>(on, op);
+    quantise(on, q, master_.fp32, copy, way, measures, site);
   }
   pack(on, copy);
+}
+
+void WeightCopies::round(Exec on, View<bf16, 1> to) const {
+  if (master_.fp32.empty()) return assay::copy(on, to, master_.rounded);
+  cast<bf16, float>(on, {.y = to, .x = master_.fp32});
+}
+
+template <typename M>
+void WeightCopies::quantise(Exec on, const QuantPass& q, View<const M, 1> master, const Copy& copy,
+                            FakeWay way, View<double, 1> measures, uint32_t site) const {
+  const int64_t rows = copy.plain.dim[0] / in_;
+  const FakeCopy decoded{.y = {copy.plain.data, {rows, in_}},
+                         .tensor_scale = copy.scale,
+                         .scales = copy.scales,
+                         .flips = measures.empty() ? Flips::kNotCounted : Flips::kCounted,
+                         .site = site,
+                         .format = copy.format.format,
+                         .key = {.seed = q.scratch.seed, .stream = stream_id(name_), .step = 0}};
+  FakeQuantise<M> op{.measures = measures,
+                     .not_finite = q.scratch.not_finite,
+                     .amax = q.scratch.amax,
+                     .partial = q.scratch.partial,
+                     .x = {master.data, {rows, in_}},
+                     .offsets = offsets_,
+                     .draw = q.scratch.draw};
+  (way == FakeWay::kRow ? op.row : op.column) = decoded;
+  fake_quantise<M>(on, op);
 }
 
 void WeightCopies::pack(Exec on, const Copy& copy) const {

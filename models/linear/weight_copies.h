@@ -1,5 +1,5 @@
 // Decoded copies of a weight for simulated products: fprop and dgrad read them instead of the
-// rounded master. They are made from the fp32 master once per optimizer step, so checkpoints do not
+// rounded master. They are made from the master once per optimizer step, so checkpoints do not
 // hold them.
 //
 //   fprop   blocks along `in`, the sum of y = x W^T
@@ -25,10 +25,10 @@ class WeightCopies {
   WeightCopies(std::string name, const ProductFormats& formats);
 
   const std::string& name() const { return name_; }
-  View<const float, 1> master() const { return master_; }  // after bind()
+  const MasterView& master() const { return master_; }  // after bind()
   void plan(MemoryPlan& plan, const ParameterSpec& spec, Backend backend);
   // Keeps the master's address and uploads the experts' row offsets.
-  void bind(Exec on, View<const float, 1> master);
+  void bind(Exec on, const MasterView& master);
   // Remakes the copies for the phase: quantised and decoded, or the master rounded to bf16.
   // measures: as in FakeQuantise, or empty; with them, codes that differ from the previous copy are
   // counted.
@@ -57,6 +57,10 @@ class WeightCopies {
                  Backend backend) const;
   void make(Exec on, const QuantPass& q, const Copy& copy, FakeWay way, View<double, 1> measures,
             uint32_t site) const;
+  void round(Exec on, View<bf16, 1> to) const;  // the master in bf16
+  template <typename M>
+  void quantise(Exec on, const QuantPass& q, View<const M, 1> master, const Copy& copy, FakeWay way,
+                View<double, 1> measures, uint32_t site) const;
   void pack(Exec on, const Copy& copy) const;
   WeightMatrix<bf16> matrix(const Copy& copy) const;
   WeightStack<bf16> stack(const Copy& copy) const;
@@ -65,7 +69,7 @@ class WeightCopies {
   const bool one_;  // fprop_ serves both
   Copy fprop_, dgrad_;
   int64_t experts_ = 0, out_ = 0, in_ = 0;  // experts 0: a matrix
-  View<const float, 1> master_;
+  MasterView master_;
   View<int32_t, 1> offsets_;  // (E + 1) rows of each expert
 };
 

@@ -12,10 +12,6 @@ namespace assay {
 
 namespace {
 
-bool is_product(const ParameterSpec& spec) {
-  return spec.trained() && spec.shape.size() >= 2;
-}
-
 template <typename T>
 int64_t pack_bytes(const ParameterSpec& spec) {
   if (spec.shape.size() == 3) {
@@ -27,8 +23,11 @@ int64_t pack_bytes(const ParameterSpec& spec) {
 }  // namespace
 
 template <typename T>
-ParameterStore<T>::ParameterStore(std::vector<ParameterSpec> specs, Backend backend)
-    : specs_(std::move(specs)), backend_(backend), buffers_(specs_.size()) {
+ParameterStore<T>::ParameterStore(std::vector<ParameterSpec> specs, Backend backend,
+                                  StateFormat state)
+    : specs_(std::move(specs)), backend_(backend), state_(state), buffers_(specs_.size()) {
+  CHECK(sizeof(T) == 2 || state == StateFormat::kFp32, "fp32 weights with %s state",
+        name_of(state));
   for (size_t i = 0; i < specs_.size(); ++i) {
     const bool added = by_name_.emplace(specs_[i].name, i).second;
     CHECK(added, "parameter '%s' is in the table twice", specs_[i].name.c_str());
@@ -46,18 +45,23 @@ void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
   for (size_t i = 0; i < specs_.size(); ++i) {
     const ParameterSpec& spec = specs_[i];
     Buffers& b = buffers_[i];
-    plan.add(Section::kParameters, spec.name, b.master, {spec.size()});
+    b.own_master = state_ == StateFormat::kBf16 && spec.is_matrix();
+    if (b.own_master) {
+      plan.add(Section::kParameters, spec.name, b.weight, {spec.size()});
+    } else {
+      plan.add(Section::kParameters, spec.name, b.master, {spec.size()});
+    }
     if (spec.trained() && purpose == Purpose::kTraining) {
       plan.add(Section::kGradients, spec.name, b.grad, {spec.size()});
     }
-    if (!is_product(spec) || b.left_out) continue;
+    if (!spec.is_matrix() || b.left_out) continue;
     const int64_t bytes = planned_pack_bytes(spec);
     const bool packed_alone = purpose == Purpose::kInference && bytes > 0 &&
                               spec.role != Role::kEmbedding;  // lookups read the plain copy
     if constexpr (sizeof(T) == 2) {
-      if (packed_alone) {
+      if (packed_alone && !b.own_master) {
         largest_turn = std::max(largest_turn, spec.size());
-      } else {
+      } else if (!b.own_master) {
         plan.add(Section::kParameters, spec.name + ".bf16", b.weight, {spec.size()});
       }
     }
@@ -78,15 +82,24 @@ int64_t ParameterStore<T>::planned_pack_bytes(const ParameterSpec& spec) const {
 template <typename T>
 void ParameterStore<T>::initialise(Exec on, uint64_t seed) {
   std::vector<float> values;
+  std::vector<bf16> rounded;
   for (size_t i = 0; i < specs_.size(); ++i) {
-    View<float, 1> master = buffers_[i].master;
-    if (backend_ == Backend::kGpu) {
-      values.resize(static_cast<size_t>(master.dim[0]));
-      master.data = values.data();
+    const Buffers& b = buffers_[i];
+    View<float, 1> master = b.master;
+    if (backend_ == Backend::kGpu || b.own_master) {
+      values.resize(static_cast<size_t>(specs_[i].size()));
+      master = {values.data(), {specs_[i].size()}};
     }
     assay::initialise(on, specs_[i], seed, master);
+    if (b.own_master) {
+      rounded.resize(values.size());
+      for (size_t k = 0; k < values.size(); ++k) round_to(rounded[k], values[k]);
+      copy(on, b.weight, View<const bf16, 1>{rounded.data(), {specs_[i].size()}});
+      wait(on);
+      continue;
+    }
     if (backend_ == Backend::kCpu) continue;
-    copy(on, buffers_[i].master, master);
+    copy(on, b.master, master);
     wait(on);
   }
 }
@@ -95,6 +108,7 @@ template <typename T>
 void ParameterStore<T>::refresh(Exec on) {
   for (size_t i = 0; i < specs_.size(); ++i) {
     Buffers& b = buffers_[i];
+    if (b.own_master) continue;
     if (!b.weight.empty()) cast<bf16, float>(on, {.y = b.weight, .x = b.master});
     if constexpr (sizeof(T) == 2) {
       if (b.packed.empty() || !b.weight.empty()) continue;
@@ -153,8 +167,10 @@ const ParameterSpec& ParameterStore<T>::spec(const std::string& name) const {
 }
 
 template <typename T>
-View<const float, 1> ParameterStore<T>::master(const std::string& name) const {
-  return buffers_[index(name)].master;
+MasterView ParameterStore<T>::master(const std::string& name) const {
+  const Buffers& b = buffers_[index(name)];
+  if (b.own_master) return {.fp32 = {}, .rounded = b.weight};
+  return {.fp32 = b.master, .rounded = {}};
 }
 
 template <typename T>
@@ -221,7 +237,12 @@ template <typename T>
 std::vector<TensorRef> ParameterStore<T>::tensors() {
   std::vector<TensorRef> refs;
   for (size_t i = 0; i < specs_.size(); ++i) {
-    refs.push_back({specs_[i].name, DType::kF32, specs_[i].shape, buffers_[i].master.data});
+    const Buffers& b = buffers_[i];
+    if (b.own_master) {
+      refs.push_back({specs_[i].name, DType::kBF16, specs_[i].shape, b.weight.data});
+    } else {
+      refs.push_back({specs_[i].name, DType::kF32, specs_[i].shape, b.master.data});
+    }
   }
   return refs;
 }

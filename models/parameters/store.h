@@ -1,5 +1,7 @@
 // The parameters of a decoder with their buffers: fp32 master, fp32 gradient, the working copy the
 // products read (bf16 recipe: a rounded copy; fp32 recipe: the master itself) and its packed form.
+// With optimizer.state bf16 (bf16 recipe) the working copy of a matrix is its master, and there is
+// no other.
 // Inference on a CPU reads the packed forms only; each rounded copy is made in one shared buffer
 // and packed from there.
 #pragma once
@@ -9,8 +11,10 @@
 #include <vector>
 
 #include "cuda/memory_plan.h"
+#include "engine/config/config.h"
 #include "engine/model.h"
 #include "engine/parameter_spec.h"
+#include "models/parameters/master_view.h"
 #include "models/parameters/purpose.h"
 #include "ops/weight_matrix.h"
 
@@ -19,7 +23,8 @@ namespace assay {
 template <typename T>
 class ParameterStore {
  public:
-  ParameterStore(std::vector<ParameterSpec> specs, Backend backend);
+  ParameterStore(std::vector<ParameterSpec> specs, Backend backend,
+                 StateFormat state = StateFormat::kFp32);
 
   // Call before plan(). The parameter gets no working copy here, because its products read other
   // copies (models/linear/weight_copies.h).
@@ -36,7 +41,7 @@ class ParameterStore {
 
   // Valid after MemoryPlan::allocate(). Each checks the name and the rank.
   const ParameterSpec& spec(const std::string& name) const;
-  View<const float, 1> master(const std::string& name) const;
+  MasterView master(const std::string& name) const;
   View<float, 1> vector(const std::string& name) const;
   View<float, 1> vector_gradient(const std::string& name) const;
   View<const T, 2> plain(const std::string& name) const;
@@ -53,6 +58,7 @@ class ParameterStore {
   struct Buffers {
     View<float, 1> master, grad;
     View<bf16, 1> weight;  // recipe bf16, matrices only; empty where only the packed form is kept
+    bool own_master = false;  // weight is the master; `master` is not planned
     View<std::byte, 1> packed;
     bool left_out = false;
   };
@@ -64,6 +70,7 @@ class ParameterStore {
 
   std::vector<ParameterSpec> specs_;
   const Backend backend_;
+  const StateFormat state_;
   std::vector<Buffers> buffers_;
   View<bf16, 1> turn_;  // the rounded copy of the matrix being packed
   std::map<std::string, size_t> by_name_;

@@ -143,6 +143,9 @@ const Row kContractRows[] = {
      "= 600 + 500 is more than run.steps = 1000", ""},
     {"schedule: {warmup_fraction: 2}", "", "schedule.warmup_fraction = 2.0 is out of range",
      "in [0, 1]"},
+    {"optimizer: {state: bf16}\nprecision: {recipe: fp32}", "",
+     "optimizer.state is bf16, but precision.recipe is fp32", "precision.recipe: bf16"},
+    {"optimizer: {state: fp16}", "", "optimizer.state", ""},
 };
 
 // The section telemetry.collapse_stop, the expected error and the expected hint.

@@ -185,6 +185,8 @@ TEST_CASE("which fields a resumed run may change") {
        "run.steps: 100 -> 200"},
       {"fewer steps than done", [](Config& c) { c.run.steps = 40; }, 50, "run.steps: 100 -> 40"},
       {"seed", [](Config& c) { c.run.seed = 2; }, 1, "run.seed: 1 -> 2"},
+      {"state of the optimizer", [](Config& c) { c.optimizer.state = StateFormat::kBf16; }, 1,
+       "optimizer.state: fp32 -> bf16"},
       {"micro-batch", [](Config& c) { c.run.micro_batch = 4; }, 1, "run.micro_batch: 8 -> 4"},
       {"dense to sparse", [](Config& c) { c.model.moe.emplace(); }, 1,
        "model.moe: absent -> present"},

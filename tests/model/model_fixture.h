@@ -58,8 +58,9 @@ struct ModelFixture {
                           .mask_id = mask_id,
                           .backend = gpu ? Backend::kGpu : Backend::kCpu,
                           .precision = c.precision,
+                          .state = c.optimizer.state,
                           .capability = capability});
-    optimizer = std::make_unique<Optimizer>(c.optimizer, *model);
+    optimizer = std::make_unique<Optimizer>(c.optimizer, *model, 1);
     on.threads = threads;
     on.gpu = gpu;
     model->plan(plan);

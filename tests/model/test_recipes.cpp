@@ -247,7 +247,7 @@ TEST_CASE("the products of a layer equal those of its quantised operands") {
     layer.forward(on, q, x, y, {});
     layer.backward(on, q, {.dx = dx, .dy = dy, .x = x, .dy_amax = {}, .x_amax = {}});
 
-    std::vector<float> w(store.master("w").data, store.master("w").data + spec.size());
+    std::vector<float> w(store.master("w").fp32.data, store.master("w").fp32.data + spec.size());
     const auto weight = [&](const OperandFormat& format, ref::BlocksAlong along) {
       if (format.quantised()) return stands_for(format, w, kOut, kIn, along, {});
       std::vector<double> rounded;

@@ -10,14 +10,18 @@ namespace {
 
 // The checksum of elements [skip, n), including starts that are not aligned to 16 bytes. The
 // reference applies the definition, hash_floats, to one element at a time, backwards.
+template <typename T>
 OpInstance instance(int64_t n, int64_t skip) {
   auto bench = std::make_shared<Workbench>();
-  const View<float, 1> buffer = bench->in<float, 1>("x", {n}, normal(0.02));
-  const Checksum a{.sum = bench->out<int64_t, 1>("sum", {1}),
-                   .x = {buffer.data + skip, {n - skip}}};
+  const View<T, 1> buffer = bench->in<T, 1>("x", {n}, normal(0.02));
+  const Checksum<T> a{.sum = bench->out<int64_t, 1>("sum", {1}),
+                      .x = {buffer.data + skip, {n - skip}}};
   const auto check = [=](Report& report) {
     uint64_t want = 0;
-    for (int64_t i = a.x.dim[0]; i-- > 0;) want += hash_floats(a.x.data + i, 1, i);
+    for (int64_t i = a.x.dim[0]; i-- > 0;) {
+      const float x = float(a.x[i]);
+      want += hash_floats(&x, 1, i);
+    }
     report.below("other bits", uint64_t(a.sum[0]) == want ? 0 : 1, 0.5);
   };
   return {bench, [a, bench](Exec on) { checksum(on, bench->located(a)); }, check, checksum_cost(a)};
@@ -31,10 +35,13 @@ std::vector<OpCase> checksum_cases() {
        {std::pair<int64_t, int64_t>{0, 0}, {1, 0}, {5, 1}, {4099, 0}, {70000, 3}, {1000000, 0}}) {
     cases.push_back({"checksum",
                      "checksum n=" + std::to_string(n) + " from " + std::to_string(skip),
-                     [n = n, skip = skip] { return instance(n, skip); }});
+                     [n = n, skip = skip] { return instance<float>(n, skip); }});
+    cases.push_back({"checksum",
+                     "checksum bf16 n=" + std::to_string(n) + " from " + std::to_string(skip),
+                     [n = n, skip = skip] { return instance<bf16>(n, skip); }});
   }
   cases.push_back(
-      large("checksum", "checksum n=32000001 from 1", [] { return instance(32000001, 1); }));
+      large("checksum", "checksum n=32000001 from 1", [] { return instance<float>(32000001, 1); }));
   return cases;
 }
 

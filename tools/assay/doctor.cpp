@@ -197,7 +197,8 @@ ordered_json disk_facts(std::vector<Advice>& advice) {
   if (double(space.available) < kGib) {
     advice.push_back(
         {strprintf("only %.2f GiB free on the disk of this folder", double(space.available) / kGib),
-         "a checkpoint takes 12 bytes per parameter: train on another disk with --run"});
+         "a checkpoint takes 12 bytes per parameter (6 with optimizer.state bf16): train on "
+         "another disk with --run"});
   }
   return j;
 }

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""optimizer.state bf16 in whole runs: a killed run resumes to the same bits, the checkpoint has bf16
+matrices, eval and export read it, and neither state continues a run of the other."""
+import json
+import pathlib
+import signal
+import struct
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import Workplace, assay, check, checkpoints, first_difference
+
+STATE = ("--set", "optimizer.state=bf16", "--set", "precision.recipe=bf16")
+
+
+def header(path):
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        return json.loads(file.read(length))
+
+
+def check_resumed(place):
+    process = subprocess.Popen(place.command("killed", *STATE), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               text=True)
+    for line in process.stderr:
+        if line.startswith("step 25/"):
+            break
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    place.train("killed", *STATE)
+    difference = first_difference(place.run("whole"), place.run("killed"))
+    check(difference is None, f"kill -9 with bf16 state: {difference}")
+
+
+def check_types(place):
+    folder = checkpoints(place.run("whole"))[-1]
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        for tensor, entry in header(folder / name).items():
+            if tensor == "__metadata__":
+                continue
+            want = "BF16" if len(entry["shape"]) >= 2 else "F32"
+            check(entry["dtype"] == want, f"{tensor} is {entry['dtype']}, not {want}")
+
+
+def check_read(place):
+    done = assay("eval", place.run("whole"))
+    check(done.returncode == 0, f"assay eval: {done.stderr}")
+    out = place.path / "exported"
+    done = assay("export", place.run("whole"), "--out", out)
+    check(done.returncode == 0, f"assay export: {done.stderr}")
+    ours = header(checkpoints(place.run("whole"))[-1] / "model.safetensors")
+    theirs = header(out / "model.safetensors")
+    shape = ours["embed.weight"]["shape"]
+    check(theirs["model.embed_tokens.weight"]["shape"] == shape, f"the export has the embedding {shape}")
+
+
+def check_refused(place):
+    done = place.train("whole", "--set", "optimizer.state=fp32", "--set", "precision.recipe=bf16", expect=1)
+    check("optimizer.state: bf16 -> fp32" in done.stderr and "hint:" in done.stderr, f"bf16 to fp32: {done.stderr}")
+    place.train("wide", "--set", "precision.recipe=bf16", "--stop-after", "3")
+    done = place.train("wide", *STATE, expect=1)
+    check("optimizer.state: fp32 -> bf16" in done.stderr and "hint:" in done.stderr, f"fp32 to bf16: {done.stderr}")
+    done = place.train("no", "--set", "optimizer.state=bf16", "--set", "precision.recipe=fp32", expect=1)
+    check("error: optimizer.state is bf16, but precision.recipe is fp32" in done.stderr, f"recipe fp32: {done.stderr}")
+    check("hint: choose precision.recipe: bf16, or optimizer.state: fp32" in done.stderr, f"its hint: {done.stderr}")
+
+
+def main():
+    with Workplace(moe=True) as place:
+        place.train("whole", *STATE)
+        check_types(place)
+        check_resumed(place)
+        check_refused(place)
+    with Workplace() as place:
+        place.train("whole", *STATE)
+        check_read(place)
+    print("bf16 state: ok")
+
+
+main()
