@@ -167,6 +167,25 @@ std::string mixture_table(Loader& loader, const Config& config) {
                           long(all), long(config.run.steps));
 }
 
+void require_enough_data(Loader& loader, const Config& config) {
+  const double most = config.data.max_epochs;
+  if (most == 0) return;
+  const auto check = [&](double epochs, const std::string& what) {
+    if (epochs <= most) return;
+    throw UserError(
+        strprintf("%ld steps of %ld tokens are %.2f passes over %s, more than data.max_epochs = %g",
+                  long(config.run.steps), long(config.run.batch_tokens), epochs, what.c_str(),
+                  most),
+        "give it more data (bash tools/get_fineweb.sh --steps N for FineWeb), or accept the "
+        "repetition: --set data.max_epochs=0");
+  };
+  if (const int64_t batches = loader.batches_per_epoch(); batches > 0) {
+    check(double(config.run.steps) / double(batches), "the training data");
+  }
+  const std::span<const SourceUse> use = loader.source_use(config.run.steps);
+  for (size_t k = 0; k < use.size(); ++k) check(use[k].epochs, loader.mixture()[k].name);
+}
+
 void require_tokenizer_of_run(const std::string& run, const Config& config, const RunData& data) {
   const std::string file = run + "/tokenizer.json";
   if (!config.data.check_tokenizer || !std::filesystem::exists(file)) return;

@@ -84,6 +84,7 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
   if (!horizon_is_known(config()) && session_.use == SessionOptions::Use::kCompute) {
     resolve_horizon();
   }
+  if (horizon_is_known(config())) require_enough_data(loader_, config());
   loader_.plan(memory_.plan);
   evaluators_.plan(memory_.plan, *memory_.model);
 }

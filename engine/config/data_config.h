@@ -32,6 +32,7 @@ struct DataConfig {
   std::vector<std::string> val;
   std::optional<std::vector<double>> mixture = {};
   bool shuffle = true;
+  double max_epochs = 0;
   std::string tokenizer;
   bool check_tokenizer = true;
   std::string cache = "data-cache";
@@ -51,6 +52,10 @@ void visit(V& v, DataConfig& c) {
     "shuffle the training sequences in every epoch, by run.seed; false = in the order of the "
     "shards",
     any());
+  v("max_epochs", c.max_epochs,
+    "most passes over the training data, of a mixture over each source; a run that needs more is "
+    "refused; 0 = any number",
+    free_on_resume(not_negative()));
   v("tokenizer", c.tokenizer, "tokenizer.json of the shards; needed for bits per byte", path());
   v("check_tokenizer", c.check_tokenizer,
     "refuse shards whose manifest names another tokenizer than the model's", free_on_resume(any()));

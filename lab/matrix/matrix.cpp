@@ -244,6 +244,7 @@ Config what_matters(const Config& config) {
   c.run.checkpoint_every = usual.run.checkpoint_every;
   c.run.checkpoint_minutes = usual.run.checkpoint_minutes;
   c.run.keep_checkpoints = usual.run.keep_checkpoints;
+  c.data.max_epochs = usual.data.max_epochs;
   c.run.milestone_every = usual.run.milestone_every;
   c.run.keep_best = usual.run.keep_best;
   c.run.print_every = usual.run.print_every;

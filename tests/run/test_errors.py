@@ -84,6 +84,8 @@ CONFIGS = [
     ("GPT-2's tokenizer that is missing", config_text(
         data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], tokenizer: cache/gpt2}"),
      "cache/gpt2: there is no such folder", "bash tools/get_gpt2.sh"),
+    ("more passes than allowed", config_text(data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], max_epochs: 0.001}"),
+     " passes over the training data, more than data.max_epochs = 0.001", "--set data.max_epochs=0"),
     ("CORE without a bundle", evaluating("core", "every: 2"),
      "eval.core has no bundle", "tools/get_core.sh"),
     ("CORE of a bundle that is missing", evaluating("core", "bundle: nowhere"),
