@@ -14,9 +14,12 @@ std::string preset_or_path(const std::string& path) {
   if (!path.starts_with(kPresets) || fs::exists(path, failed)) return path;
   const fs::path program = fs::read_symlink("/proc/self/exe", failed);
   if (failed) return path;
-  const fs::path installed = program.parent_path().parent_path() / "share/assay/presets";
-  const fs::path preset = installed / path.substr(kPresets.size());
-  return fs::exists(preset, failed) ? preset.string() : path;
+  const fs::path root = program.parent_path().parent_path();
+  for (const fs::path& folder : {root / "share/assay/presets", root / kPresets}) {
+    const fs::path preset = folder / path.substr(kPresets.size());
+    if (fs::exists(preset, failed)) return preset.string();
+  }
+  return path;
 }
 
 std::string path_in(const std::string& folder, const std::string& path) {

@@ -7,7 +7,7 @@ namespace assay {
 
 // The file of the configuration or matrix that a user calls `path`: the path itself, or where it
 // does not exist and begins with models/presets, the preset that was installed with this program
-// (bin/assay, share/assay/presets).
+// (bin/assay, share/assay/presets) or that is in its clone (build/assay).
 std::string preset_or_path(const std::string& path);
 
 // A path of a configuration in `folder`: relative to that folder; ~/ is the home folder.

@@ -30,6 +30,21 @@ std::optional<T> optional_field(const Json& json, const char* key) {
   return json.at(key).get<T>();
 }
 
+FigureRule read_rule(const Json& json) {
+  return {.derive = json.value("derive", Json()),
+          .not_derivable = json.value("not_derivable", ""),
+          .note = json.value("note", "")};
+}
+
+PublishedFigure read_check(const Json& json) {
+  return {.what = json.value("what", ""),
+          .where = json.value("where", ""),
+          .cell = json.value("cell", std::vector<std::string>{}),
+          .printed = json.value("published", ""),
+          .unit = json.value("unit", ""),
+          .rule = read_rule(json)};
+}
+
 PublishedTable read_table(const Json& json) {
   PublishedTable table{
       .title = json.at("title"), .keys = json.at("keys"), .columns = {}, .rows = {}};
@@ -39,7 +54,9 @@ PublishedTable read_table(const Json& json) {
                              .what = c.at("what"),
                              .measure = c.value("measure", ""),
                              .step = optional_field<int64_t>(c, "step"),
-                             .layer = optional_field<int64_t>(c, "layer")});
+                             .layer = optional_field<int64_t>(c, "layer"),
+                             .decimals = optional_field<int64_t>(c, "decimals"),
+                             .rule = read_rule(c)});
   for (const Json& row : json.at("rows")) {
     CHECK(row.size() == table.keys.size() + table.columns.size(), "%s: %s", table.title.c_str(),
           row.dump().c_str());
@@ -187,14 +204,16 @@ PublishedStudy published_study(const std::string& name) {
                          .target_loss = optional_field<double>(json, "target_loss"),
                          .vocab_size = optional_field<int64_t>(json, "vocab_size"),
                          .tables = {},
+                         .checks = {},
                          .notes = json.at("notes")};
     for (const Json& table : json.at("tables")) study.tables.push_back(read_table(table));
+    for (const Json& check : json.at("checks")) study.checks.push_back(read_check(check));
     return study;
   }
   std::string known;
   for (const std::string& n : published_names()) known += (known.empty() ? "" : ", ") + n;
   const std::string near = nearest_name(name, published_names());
-  throw UserError("--published " + name + ": there is no such study",
+  throw UserError("there is no published study " + name,
                   (near.empty() ? "" : "did you mean " + near + "? ") + "known are " + known);
 }
 

@@ -17,12 +17,22 @@ struct PublishedText {
 };
 const std::vector<PublishedText>& published_texts();  // generated
 
+// How a figure is recomputed, or why it cannot be. With both, `derive` gives a value to put beside
+// it, and `note` says which.
+struct FigureRule {
+  nlohmann::ordered_json derive;  // lab/compare/derivation.h; null = none
+  std::string not_derivable;      // the reason; "" = derivable
+  std::string note;               // what a reader must know of the derivation
+};
+
 // A column of a published table. If runs here have the same quantity, `measure` names it.
 struct PublishedColumn {
   std::string key, unit, what;
-  std::string measure;           // "" = not measured here
-  std::optional<int64_t> step;   // step of the measure; absent = at the end
-  std::optional<int64_t> layer;  // block index
+  std::string measure;                   // "" = not measured here
+  std::optional<int64_t> step;           // step of the measure; absent = at the end
+  std::optional<int64_t> layer;          // block index
+  std::optional<int64_t> decimals = {};  // printed; absent = whole numbers that were not rounded
+  FigureRule rule = {};                  // for each figure of the column
 };
 
 struct PublishedTable {
@@ -33,11 +43,21 @@ struct PublishedTable {
       rows;  // keys, then columns; null = not published
 };
 
+// A figure that has a rule of its own: of the text of a study, or of one cell of a table.
+struct PublishedFigure {
+  std::string what, where;        // of the text
+  std::vector<std::string> cell;  // title, keys, column; empty = of the text
+  std::string printed;            // "~4.5"; "" = as in the table
+  std::string unit;
+  FigureRule rule;
+};
+
 struct PublishedStudy {
   std::string name, title, setting;
   std::optional<double> target_loss;
   std::optional<int64_t> vocab_size;  // of the tokenizer, without padding
   std::vector<PublishedTable> tables;
+  std::vector<PublishedFigure> checks;
   std::vector<std::string> notes;
 };
 

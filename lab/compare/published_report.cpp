@@ -4,17 +4,13 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "lab/compare/derivation.h"
 #include "lab/runs/text_table.h"
 
 namespace assay {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string cell_text(const Json& cell) {
-  if (cell.is_null()) return "";
-  return cell.is_string() ? cell.get<std::string>() : cell.dump();
-}
 
 bool has_ours(const PublishedTable& table) {
   return std::any_of(table.columns.begin(), table.columns.end(),
@@ -56,7 +52,9 @@ std::string table_text(const PublishedStudy& study, const PublishedTable& table,
   TextTable text(heads);
   for (const auto& row : table.rows) {
     std::vector<std::string> cells;
-    for (const Json& cell : row) cells.push_back(cell_text(cell));
+    for (size_t k = 0; k < row.size(); ++k)
+      cells.push_back(cell_text(
+          row[k], k < table.keys.size() ? nullptr : &table.columns[k - table.keys.size()]));
     text.add(cells);
   }
   if (has_ours(table))
@@ -113,6 +111,19 @@ std::vector<std::string> left_out(const PublishedStudy& study,
 }
 
 }  // namespace
+
+std::string published_list_text() {
+  std::string text;
+  for (const std::string& name : published_names())
+    text += strprintf("%-6s %s\n", name.c_str(), published_study(name).title.c_str());
+  return text;
+}
+
+Json published_list_json() {
+  Json json;
+  for (const std::string& name : published_names()) json[name] = published_study(name).title;
+  return json;
+}
 
 std::string published_text(const PublishedStudy& study, const std::vector<ModelRow>& models,
                            std::optional<double> target_loss) {

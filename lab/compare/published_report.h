@@ -12,6 +12,10 @@
 
 namespace assay {
 
+// Names and titles of the studies: lines, and {NAME: TITLE}.
+std::string published_list_text();
+nlohmann::ordered_json published_list_json();
+
 std::string published_text(const PublishedStudy& study, const std::vector<ModelRow>& models,
                            std::optional<double> target_loss);
 nlohmann::ordered_json published_json(const PublishedStudy& study,

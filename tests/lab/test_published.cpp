@@ -65,7 +65,7 @@ TEST_CASE("figures are as published") {
 }
 
 TEST_CASE("an unknown study names the nearest") {
-  expect_error([] { published_study("003"); }, "--published 003: there is no such study");
+  expect_error([] { published_study("003"); }, "there is no published study 003");
 }
 
 TEST_CASE("the score of a run stands beside the published one, if it is the whole of CORE") {

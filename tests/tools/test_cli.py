@@ -93,6 +93,7 @@ for arguments, wanted in ((["--help"], "First steps"), (["--version"], "assay ")
 LEAVES = [[word] for word in ("train audit match matrix compare router precision eval report watch sample export import".split())]
 LEAVES += [["data", word] for word in ("synth", "prepare", "inspect", "verify", "ngrams")]
 LEAVES += [["tokenizer", word] for word in ("train", "encode", "decode")] + [["receipt", word] for word in ("make", "verify")]
+LEAVES += [["published", word] for word in ("show", "check")]
 for leaf in LEAVES:
     text = run([*leaf, "--help"]).stdout
     for noise in ("First steps", "INT:", "TEXT:", "FLOAT:"):

@@ -150,7 +150,7 @@ def bad_input(runs, work):
         ("--target -1 is not a loss", "3.28", dense, "--target", "-1"),
         ("--target nan", "", dense, "--target", "nan"),
         ("--target", "--help", dense, "--target", "low"),
-        ("--published 003: there is no such study", "did you mean 0003", "--published", "003"),
+        ("there is no published study 003", "did you mean 0003", "--published", "003"),
         ("nowhere.log", "", "--anchor", "nowhere.log"),
         ("empty.log is empty", "tel:", "--anchor", work / "empty.log"),
         ("the first is line 1: step:1/100", "tel:", "--anchor", work / "other.log"),

@@ -17,7 +17,7 @@ import termios
 ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PRESETS = ROOT / "models" / "presets"
-GROUPS = ("data", "tokenizer", "receipt")
+GROUPS = ("data", "tokenizer", "receipt", "published")
 failures = []
 
 
@@ -97,6 +97,7 @@ COMPLETIONS = [
     (["tr"], ["train"], ["router", "data"]),
     ([""], ["train", "data", "telemetry", "completion"], ["prepare"]),
     (["data", ""], ["prepare", "inspect", "verify", "synth", "ngrams"], ["train"]),
+    (["published", ""], ["list", "show", "check"], ["train"]),
     (["data", "prepare", "--val"], ["--val", "--val-share", "--val-every"], ["--json"]),
     (["train", "--de"], ["--device"], []),
     (["train", "--device", ""], ["auto", "cpu", "cuda"], ["runs"]),

@@ -43,6 +43,9 @@ def documents(work):
         ["precision", ODD, "--json"],
         ["compare", ODD, "--json"],
         ["compare", "--published", "list", "--json"],
+        ["published", "list", "--json"],
+        ["published", "show", "0003", "--json"],
+        ["published", "check", "all", "--json"],
         ["eval", ODD, "--json"],
         ["sample", ODD, "--prompt", "Once", "--tokens", "4", "--json"],
         ["receipt", "verify", ODD, "--json"],
@@ -59,7 +62,7 @@ TEXTS = [["--help"], ["--version"], ["version"], ["train", "--help"], ["train", 
          ["sample", ODD, "--prompt", "Once", "--tokens", "4"], ["receipt", "verify", ODD], ["data", "verify", b"\xffdata"],
          ["data", "inspect", b"\xffdata"], ["tokenizer", "encode", "--tokenizer", b"\xfftok.json", "--text", "cat"],
          ["matrix", "matrix.yaml", "--dry-run"], ["telemetry", ODD], ["telemetry", ODD, "--jsonl"], ["telemetry", ODD, "--table", "steps"],
-         ["doctor", "--quick"]]
+         ["published", "list"], ["published", "show", "tiny"], ["published", "check", "all"], ["doctor", "--quick"]]
 # They refuse to write twice, so that a second call has nothing to print.
 ONCE = (["export"], ["import"], ["data", "prepare"], ["tokenizer", "train"])
 

@@ -37,6 +37,7 @@ void add_all_commands(Commands& commands) {
   add_match_command(commands);
   add_matrix_command(commands);
   add_compare_command(commands);
+  add_published_commands(commands);
   add_data_commands(commands);
   add_synth_commands(commands);
   add_tokenizer_commands(commands);

@@ -12,6 +12,7 @@
 #include "lab/compare/published_report.h"
 #include "models/audit/horizon.h"
 #include "tools/assay/commands.h"
+#include "tools/assay/commands/published.h"
 #include "tools/assay/print_json.h"
 
 namespace assay {
@@ -45,17 +46,6 @@ void check_arguments(const Arguments& a) {
                     "give nats per token, for example 3.28");
 }
 
-int list_published(const Arguments& a) {
-  Json json;
-  for (const std::string& name : published_names()) {
-    const PublishedStudy study = published_study(name);
-    json["published"][name] = study.title;
-    if (!a.json) std::printf("%-6s %s\n", name.c_str(), study.title.c_str());
-  }
-  if (a.json) print_json(json);
-  return kExitDone;
-}
-
 CompareOptions options_of(const Arguments& a) {
   CompareOptions options;
   if (!a.contract.empty()) options.contract = a.contract;
@@ -66,7 +56,7 @@ CompareOptions options_of(const Arguments& a) {
 
 int run_compare(const Arguments& a) {
   check_arguments(a);
-  if (a.published == "list") return list_published(a);
+  if (a.published == "list") return list_published_studies(a.json);
   // Errors in files are reported before any table is printed.
   std::optional<PublishedStudy> study;
   if (!a.published.empty()) study = published_study(a.published);

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""assay published as a user calls it: in a clone, in another folder, with presets that are damaged.
+
+Usage: test_published_cli.py ASSAY"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+failures = []
+
+
+def run(*arguments, code=0, cwd=ROOT):
+    done = subprocess.run([ASSAY, *arguments], capture_output=True, text=True, cwd=cwd)
+    expect(done.returncode == code, f"{arguments} in {cwd}: exit {done.returncode}, wanted {code}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def expect(condition, what):
+    if not condition:
+        failures.append(what)
+
+
+def expect_in(text, *parts):
+    for part in parts:
+        expect(part in text, f"{part!r} is not in\n{text}")
+
+
+def lists_and_shows():
+    expect(run("published", "list").stdout == run("compare", "--published", "list").stdout, "the lists differ")
+    for name in json.loads(run("published", "list", "--json").stdout)["published"]:
+        expect(run("published", "show", name).stdout == run("compare", "--published", name).stdout, f"show {name} differs")
+        expect(run("published", "show", name, "--json").stdout == run("compare", "--published", name, "--json").stdout,
+               f"show {name} --json differs")
+    # With the digits that the post has.
+    expect_in(run("published", "show", "0003").stdout, "3.5950", "0.049430")
+
+
+def checks():
+    text = run("published", "check", "0004").stdout
+    expect_in(text, "0004: 30 same, 0 differ, ", "2,836,482,816", "37813", "26.2402175563", "not derivable: measured loss")
+    document = json.loads(run("published", "check", "all", "--json").stdout)
+    expect(list(document) == ["0003", "0004", "0006", "tiny"], f"studies: {list(document)}")
+    for name, study in document.items():
+        verdicts = [figure["verdict"] for figure in study["figures"]]
+        for key, verdict in (("same", "same"), ("differ", "differs"), ("not_derivable", "not derivable"), ("failed", "failed")):
+            expect(study[key] == verdicts.count(verdict), f"{name}: {key} is {study[key]}, {verdicts.count(verdict)} figures")
+        text = run("published", "check", name).stdout
+        expect_in(text, f"{name}: {study['same']} same, {study['differ']} differ, {study['not_derivable']} cannot be derived\n")
+        expect(max(map(len, text.splitlines())) <= 110, f"check {name} is {max(map(len, text.splitlines()))} columns wide")
+    expect(run("published", "check", "all").stdout.endswith("cannot be derived\n"), "check all has no count at its end")
+
+
+def other_folders():
+    with tempfile.TemporaryDirectory(prefix="assay-published-") as folder:
+        expect(run("published", "check", "all", cwd=folder).stdout == run("published", "check", "all").stdout,
+               "the check depends on the folder")
+        preset = pathlib.Path(folder) / "models/presets/speedrun/dense.yaml"
+        preset.parent.mkdir(parents=True)
+        preset.write_text("model: {hidden: 0}\n")
+        text = run("published", "check", "0003", code=2, cwd=folder).stdout
+        expect_in(text, "failed: ", "models/presets/speedrun/dense.yaml", " failed\n")
+        failed = json.loads(run("published", "check", "0003", "--json", code=2, cwd=folder).stdout)["0003"]["failed"]
+        expect(failed > 10, f"{failed} derivations failed")
+
+
+def refusals():
+    for word in ("show", "check"):
+        lines = run("published", word, "003", code=1).stderr.splitlines()
+        expect(len(lines) == 2 and lines[0] == "error: there is no published study 003"
+               and lines[1].startswith("hint: did you mean 0003? "), f"{word} 003: {lines}")
+    expect_in(run("published", "chek", "0003", code=1).stderr, "did you mean check?")
+
+
+lists_and_shows()
+checks()
+other_folders()
+refusals()
+print("\n".join(failures) or "published: ok")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,113 @@
+// assay published list, show, check: the figures of published studies.
+#include "tools/assay/commands/published.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "lab/compare/published_check.h"
+#include "lab/compare/published_report.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  std::string name;
+  bool json = false;
+};
+
+int run_show(const Arguments& a) {
+  const PublishedStudy study = published_study(a.name);
+  if (a.json) {
+    print_json({{"published", published_json(study, {}, study.target_loss)}});
+    return kExitDone;
+  }
+  std::printf("%s", published_text(study, {}, study.target_loss).c_str());
+  return kExitDone;
+}
+
+int run_check(const Arguments& a) {
+  const bool all = a.name == "all";
+  std::vector<CheckedFigure> every;
+  Json json;
+  std::string text;
+  for (const std::string& name : all ? published_names() : std::vector<std::string>{a.name}) {
+    const PublishedStudy study = published_study(name);
+    const std::vector<CheckedFigure> figures = check_published(study);
+    json[name] = check_json(figures);
+    text += (text.empty() ? "" : "\n") + check_text(study, figures);
+    every.insert(every.end(), figures.begin(), figures.end());
+  }
+  if (all) text += "all: " + count_line(every) + "\n";
+  if (a.json) {
+    print_json(json);
+  } else {
+    std::printf("%s", text.c_str());
+  }
+  return count_of(every, Verdict::kFailed) > 0 ? kExitVerificationFailed : kExitDone;
+}
+
+void add_list(Commands& commands, CLI::App* parent) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = parent->add_subcommand("list", "names and titles of the studies");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
+  commands.on_chosen(sub, [a] { return list_published_studies(a->json); });
+}
+
+void add_show(Commands& commands, CLI::App* parent) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = parent->add_subcommand("show", "the figures of a study");
+  sub->add_option("NAME", a->name, "study, see `assay published list`")->required();
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
+  sub->footer(
+      "Example:\n"
+      "  assay published show 0003\n"
+      "`assay compare RUN --published 0003` shows your runs beside them.");
+  commands.on_chosen(sub, [a] { return run_show(*a); });
+}
+
+void add_check(Commands& commands, CLI::App* parent) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub =
+      parent->add_subcommand("check", "recompute every figure of a study that can be derived");
+  sub->add_option("NAME", a->name, "study, or all of them: all")->required();
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
+  sub->footer(
+      "A figure is the same if what is derived, as far as its rounded inputs are known, rounds to "
+      "the digits that were printed. Parameters, FLOPs and horizons come from models/presets. "
+      "The exit code is 0 also where figures differ, and 2 if a derivation fails.\n"
+      "Examples:\n"
+      "  assay published check 0004\n"
+      "  assay published check all --json");
+  commands.on_chosen(sub, [a] { return run_check(*a); });
+}
+
+}  // namespace
+
+int list_published_studies(bool json) {
+  if (json) {
+    print_json({{"published", published_list_json()}});
+  } else {
+    std::printf("%s", published_list_text().c_str());
+  }
+  return kExitDone;
+}
+
+void add_published_commands(Commands& commands) {
+  CLI::App* parent = commands.app.add_subcommand(
+      "published", "figures of published studies: show them, recompute them");
+  parent->require_subcommand(1);
+  parent->footer(
+      "Examples:\n"
+      "  assay published show 0003\n"
+      "  assay published check all\n"
+      "docs/published/README.md describes the files.");
+  add_list(commands, parent);
+  add_show(commands, parent);
+  add_check(commands, parent);
+}
+
+}  // namespace assay
