@@ -258,7 +258,7 @@ Tokenizer parse_gpt2_files(const std::string& vocab_json, const std::string& mer
   return builder.build();
 }
 
-Tokenizer read_tokenizer(const std::string& path) {
+std::vector<std::string> tokenizer_paths(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   std::string file = path;
@@ -272,11 +272,15 @@ Tokenizer read_tokenizer(const std::string& path) {
       throw UserError(path + " holds neither tokenizer.json nor vocab.json",
                       "give a tokenizer's file or folder, or train one: assay tokenizer train");
   }
-  const std::string text = read_file(file);
-  const fs::path merges = fs::path(file).replace_filename("merges.txt");
-  if (fs::path(file).filename() == "vocab.json")
-    return parse_gpt2_files(text, read_file(merges.string()), file);
-  return parse_tokenizer_json(text, file);
+  if (fs::path(file).filename() != "vocab.json") return {file};
+  return {file, fs::path(file).replace_filename("merges.txt").string()};
+}
+
+Tokenizer read_tokenizer(const std::string& path) {
+  const std::vector<std::string> files = tokenizer_paths(path);
+  const std::string text = read_file(files.front());
+  if (files.size() == 2) return parse_gpt2_files(text, read_file(files.back()), files.front());
+  return parse_tokenizer_json(text, files.front());
 }
 
 std::string tokenizer_json(const Tokenizer& tokenizer) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "data/bpe.h"
 
@@ -15,6 +16,9 @@ namespace assay {
 // path: a tokenizer.json, a vocab.json (with merges.txt beside it), or a folder with either.
 // UserError naming file and cause: missing, not JSON, another kind of tokenizer, inconsistent.
 Tokenizer read_tokenizer(const std::string& path);
+// The files that read_tokenizer(path) reads: one, or vocab.json and merges.txt. UserError for a
+// folder with neither kind.
+std::vector<std::string> tokenizer_paths(const std::string& path);
 
 void write_tokenizer_json(const Tokenizer& tokenizer, const std::string& path);
 // Writes folder/vocab.json and folder/merges.txt.

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 
 #include "base/check.h"
 #include "base/math.h"
 #include "data/manifest.h"
+#include "data/reference_data.h"
+#include "data/tokenizer_files.h"
 
 namespace assay {
 
@@ -50,19 +51,18 @@ std::string vocabulary_is_larger(const Config& config, const RunData& data) {
 
 }  // namespace
 
-void hash_data(RunData& data) {
+void hash_data(const Config& config, RunData& data) {
   std::vector<std::string> paths = data.train;
   paths.insert(paths.end(), data.val.begin(), data.val.end());
-  if (std::filesystem::is_directory(data.tokenizer)) {
-    for (const char* file : {"/vocab.json", "/merges.txt"}) paths.push_back(data.tokenizer + file);
-  } else if (!data.tokenizer.empty()) {
-    paths.push_back(data.tokenizer);
+  if (!data.tokenizer.empty()) {
+    for (const std::string& file : tokenizer_paths(data.tokenizer)) paths.push_back(file);
   }
   const auto start = std::chrono::steady_clock::now();
   data.hashed = hash_files(paths, UseCache::kYes);
   data.hash_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   require_manifest_hashes(data.hashed);
+  require_reference(config.data.reference, data.val, data.hashed);
 }
 
 std::vector<std::string> data_warnings(const Config& config, const RunData& data) {

@@ -10,8 +10,8 @@
 namespace assay {
 
 // Hashes all files of the data into data.hashed. UserError with both hashes when a shard is not the
-// one that its manifest lists.
-void hash_data(RunData& data);
+// one that its manifest lists, and when the validation data is not config's data.reference.
+void hash_data(const Config& config, RunData& data);
 
 // One line for each thing that a user hardly means: files that are both training and validation
 // data, a vocabulary that the tokenizer does not fill. Call after hash_data().

@@ -29,7 +29,7 @@ Session with_contract(Session session) {
 // The data, hashed if it is going to be read.
 RunData data_of(const Session& session) {
   RunData data = resolve_data(session.config);
-  if (session.use == SessionOptions::Use::kCompute) hash_data(data);
+  if (session.use == SessionOptions::Use::kCompute) hash_data(session.config, data);
   return data;
 }
 

@@ -28,7 +28,8 @@ usage: bash tools/get_fineweb.sh [N | --tokens N | --steps N] [-o DIR] [--dry-ru
 A shard has 100,000,000 tokens in 200,001,024 bytes (the last one 55,324,043 tokens); there are 10,255,324,043 training
 tokens, 19,485 steps of 524,288. An interrupted download resumes where it stopped. A file gets its final name only when
 its header and its size agree, and its SHA-256 is the one that the server gives, if it gives one. DIR/SHA256SUMS
-records every SHA-256; files that are there are compared with it. For the presets:
+records every SHA-256; files that are there are compared with it. DIR/reference.json names the text of a validation
+shard with the server's SHA-256: the presets' data.reference wants it. For the presets:
   bash tools/get_fineweb.sh --steps 9536       # models/presets/speedrun
   bash tools/get_gpt2.sh                       # the tokenizer of these shards
 In a configuration:
@@ -157,10 +158,24 @@ record() {
   keep "$sums.part" "$sums"
 }
 
+# name_data NAME SHA256: writes DIR/reference.json, by which a run knows the text (data.reference). NAME is the
+# validation shard, and SHA256 the one that the server gives.
+reference=$folder/reference.json
+name_data() {
+  [[ $1 == fineweb_val_* ]] || return 0
+  printf '{"name": "kjj0/fineweb10B-gpt2", "from": "%s", "sha256": {"%s": "%s"}}\n' "$base" "$1" "$2" \
+    >"$reference.part" || fail "cannot write $reference.part" "free some space and run the same command again"
+  keep "$reference.part" "$reference"
+}
+
 # check_existing NAME: an existing shard is the one that was recorded, or that the server has.
 check_existing() {
   local name=$1 file=$folder/$1 found
   if [[ -n ${sum_of[$name]:-} && ${stamp_of[$name]:-} == "$(stamp "$file")" ]]; then
+    if [[ $name == fineweb_val_* && ! -f $reference ]]; then
+      look_up "$base/$name"
+      [[ $remote_sha256 != "${sum_of[$name]}" ]] || name_data "$name" "$remote_sha256"
+    fi
     echo "$name: already there"
     return
   fi
@@ -169,6 +184,7 @@ check_existing() {
     look_up "$base/$name"
     [[ -z $remote_sha256 || $remote_sha256 == "$found" ]] ||
       fail "$file has SHA-256 $found, the server's has $remote_sha256" "remove it and run the same command again"
+    [[ -z $remote_sha256 ]] || name_data "$name" "$found"
   elif [[ $found != "${sum_of[$name]}" ]]; then
     fail "$file has SHA-256 $found, $sums says ${sum_of[$name]}" "remove it and run the same command again"
   fi
@@ -209,6 +225,7 @@ get() {
   fi
   keep "$part" "$file"
   record "$name" "$found"
+  [[ -z $remote_sha256 ]] || name_data "$name" "$found"
   job_done=$((job_done + $(bytes_of "$file")))
   echo "$name: $(tokens_of "$file") tokens, SHA-256 ${found:0:16} $how; $(progress 0)"
 }
@@ -286,3 +303,6 @@ for name in "${present[@]}"; do check_existing "$name"; done
 job_began=$SECONDS
 for name in "${missing[@]}"; do get "$name"; done
 echo "$folder: ${#names[@]} shards, every SHA-256 is in SHA256SUMS"
+if [[ ! -f $reference ]]; then
+  echo "the server gives no SHA-256: data.reference of the presets refuses these shards; --set data.reference=any accepts them"
+fi

@@ -33,6 +33,7 @@ struct DataConfig {
   std::optional<std::vector<double>> mixture = {};
   bool shuffle = true;
   double max_epochs = 0;
+  std::string reference = "any";
   std::string tokenizer;
   bool check_tokenizer = true;
   std::string cache = "data-cache";
@@ -56,6 +57,10 @@ void visit(V& v, DataConfig& c) {
     "most passes over the training data, of a mixture over each source; a run that needs more is "
     "refused; 0 = any number",
     free_on_resume(not_negative()));
+  v("reference", c.reference,
+    "validation data that run.target_loss and published losses belong to: the name in the "
+    "reference.json beside data.val, or the SHA-256 of its shard; other data is refused; any = no check",
+    free_on_resume(any()));
   v("tokenizer", c.tokenizer, "tokenizer.json of the shards; needed for bits per byte", path());
   v("check_tokenizer", c.check_tokenizer,
     "refuse shards whose manifest names another tokenizer than the model's", free_on_resume(any()));

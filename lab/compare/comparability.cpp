@@ -11,16 +11,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A file of the tokenizer, or in its folder (vocab.json and merges.txt).
 bool is_tokenizer(const RunRecord& run, const std::string& path) {
-  return run.config.data.tokenizer.empty() ? fs::path(path).extension() == ".json"
-                                           : path == run.config.data.tokenizer;
+  const std::string& tokenizer = run.config.data.tokenizer;
+  if (tokenizer.empty()) return fs::path(path).extension() == ".json";
+  return path == tokenizer || fs::path(path).parent_path() == fs::path(tokenizer);
 }
 
-// SHA-256 of the tokenizer; "" if the run had none.
+// SHA-256 of the tokenizer's files, one after the other; "" if the run had none.
 std::string tokenizer_hash(const RunRecord& run) {
+  std::string all;
   for (const auto& [path, hash] : run.data_sha256)
-    if (is_tokenizer(run, path)) return hash;
-  return "";
+    if (is_tokenizer(run, path)) all += hash;
+  return all;
 }
 
 // "name hash" of every shard, by name: folders do not matter.

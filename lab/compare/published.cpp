@@ -203,6 +203,7 @@ PublishedStudy published_study(const std::string& name) {
                          .setting = json.at("setting"),
                          .target_loss = optional_field<double>(json, "target_loss"),
                          .vocab_size = optional_field<int64_t>(json, "vocab_size"),
+                         .reference_data = json.value("reference_data", ""),
                          .tables = {},
                          .checks = {},
                          .notes = json.at("notes")};
@@ -241,10 +242,17 @@ std::string published_mismatch(const PublishedStudy& study, const PublishedColum
   };
   const RunRecord& run = *group.runs.front();
   const int64_t vocab_size = run.config.model.vocab_size, rows = 128;  // padded to a multiple
-  if (study.vocab_size && round_up(vocab_size, rows) != round_up(*study.vocab_size, rows) &&
-      any_of({"stop_step", "val_loss", "best_val_loss", kBestLossDeviation, "train_minutes"})) {
+  const bool of_loss =
+      any_of({"stop_step", "val_loss", "best_val_loss", kBestLossDeviation, "train_minutes"});
+  if (of_loss && study.vocab_size &&
+      round_up(vocab_size, rows) != round_up(*study.vocab_size, rows)) {
     return strprintf("losses for a vocabulary of %ld, the study's is %ld", long(vocab_size),
                      long(*study.vocab_size));
+  }
+  if ((of_loss || any_of({"bits_per_byte"})) && !study.reference_data.empty() &&
+      run.config.data.reference != study.reference_data) {
+    return "losses on a text that is not known to be the study's, " + study.reference_data +
+           " (data.reference is " + run.config.data.reference + ")";
   }
   if (run.device == "cpu" && any_of({"step_ms", "k_tokens_per_s", "train_minutes"})) {
     return "times on a CPU";

@@ -56,6 +56,7 @@ struct PublishedStudy {
   std::string name, title, setting;
   std::optional<double> target_loss;
   std::optional<int64_t> vocab_size;  // of the tokenizer, without padding
+  std::string reference_data;         // data.reference of its validation text; "" = unknown
   std::vector<PublishedTable> tables;
   std::vector<PublishedFigure> checks;
   std::vector<std::string> notes;
@@ -70,8 +71,8 @@ PublishedStudy published_study(const std::string& name);
 std::optional<double> published_measure(const PublishedColumn& column, const SeedGroup& group,
                                         std::optional<double> target_loss);
 
-// Why a measure of this model says nothing beside the study's: a loss of another tokenizer, or a
-// time of a CPU. "" if it may stand there.
+// Why a measure of this model says nothing beside the study's: a loss of another tokenizer or text,
+// or a time of a CPU. "" if it may stand there.
 std::string published_mismatch(const PublishedStudy& study, const PublishedColumn& column,
                                const SeedGroup& group);
 

@@ -33,7 +33,7 @@ class Reader : SectionReader {
                      {"precisions", [&](const auto& v) { read_precisions(v); }},
                      {"seeds", [&](const auto& v) { read_seeds(v); }},
                      {"claims", [&](const auto& v) { file_.claims = read_claims(*this, v); }},
-                     {"set", [&](const auto& v) { read_changes(v); }},
+                     {"set", [&](const auto& v) { read_changes(v, file_.changes); }},
                      {"jobs", [&](const auto& v) { file_.jobs = count(v, "jobs", 1); }},
                      {"threads", [&](const auto& v) { file_.threads = count(v, "threads", 0); }},
                      {"device", [&](const auto& v) { file_.device = device(v); }},
@@ -65,6 +65,11 @@ class Reader : SectionReader {
     }
     return read.value;
   }
+  bool yes_or_no(const YAML::Node& node, const std::string& what) const {
+    const std::string given = text(node, what);
+    if (given == "true" || given == "false") return given == "true";
+    fail(node, what + " " + given + " is neither true nor false", "write true or false");
+  }
   std::string device(const YAML::Node& node) const {
     const std::string name = text(node, "device");
     if (name == "cpu" || name == "cuda" || name == "auto") return name;
@@ -87,17 +92,34 @@ class Reader : SectionReader {
     return all;
   }
 
+  std::string model_path(const YAML::Node& node, const std::string& what) const {
+    const fs::path path = (fs::path(source().folder) / text(node, what)).lexically_normal();
+    std::error_code ignored;
+    if (!fs::is_regular_file(path, ignored)) {
+      fail(node, what + ": " + path.string() + " does not exist",
+           "a model is a configuration file; paths start from the folder of the matrix");
+    }
+    return path.string();
+  }
+
+  // FILE, or {config: FILE, set: {...}}.
   void read_models(const YAML::Node& node) {
     walk(node, "models", [&](const std::string&, const YAML::Node& key, const YAML::Node& value) {
-      const std::string name = plain_name(key, "the model name");
-      const std::string config = text(value, "models." + name);
-      const fs::path path = (fs::path(source().folder) / config).lexically_normal();
-      std::error_code ignored;
-      if (!fs::is_regular_file(path, ignored)) {
-        fail(value, "models." + name + ": " + path.string() + " does not exist",
-             "a model is a configuration file; paths start from the folder of the matrix");
+      MatrixModel model{.name = plain_name(key, "the model name"), .config = {}, .changes = {}};
+      const std::string what = "models." + model.name;
+      if (value.IsMap()) {
+        read_section(value, what,
+                     {
+                         {"config", [&](const auto& v) { model.config = model_path(v, what); }},
+                         {"set", [&](const auto& v) { read_changes(v, model.changes); }},
+                     });
+        if (model.config.empty()) {
+          fail(value, what + " has no config", "name a file: {config: moe.yaml, set: {...}}");
+        }
+      } else {
+        model.config = model_path(value, what);
       }
-      file_.models.push_back({.name = name, .config = path.string()});
+      file_.models.push_back(model);
     });
   }
 
@@ -114,6 +136,8 @@ class Reader : SectionReader {
               {"reference", [&](const auto& v) { c.reference = text(v, "reference"); }},
               {"fraction", [&](const auto& v) { c.fraction = number(v, "fraction"); }},
               {"landings", [&](const auto& v) { c.landings = fractions(v, "landings"); }},
+              {"shared_in_total",
+               [&](const auto& v) { c.shared_in_total = yes_or_no(v, "shared_in_total"); }},
           });
       if (!c.kind) {
         fail(item, "a contract has no kind", "e.g. - {kind: activeDN, coefficient: 20}");
@@ -219,7 +243,7 @@ class Reader : SectionReader {
     return "{" + all + "}";
   }
 
-  void read_changes(const YAML::Node& node) {
+  void read_changes(const YAML::Node& node, std::vector<ConfigChange>& changes) const {
     walk(node, "set", [&](const std::string& key, const YAML::Node& at, const YAML::Node& value) {
       for (const char* own : {"run.seed", "precision", "contract"}) {
         const std::string section = std::string(own) + ".";
@@ -227,9 +251,9 @@ class Reader : SectionReader {
         fail(at, "set: " + key + " is varied by the matrix itself",
              "use seeds, precisions and contracts");
       }
-      file_.changes.push_back({.set = key + "=" + flow(value),
-                               .where = source().at(at) + ": set " + key,
-                               .folder = source().folder});
+      changes.push_back({.set = key + "=" + flow(value),
+                         .where = source().at(at) + ": set " + key,
+                         .folder = source().folder});
     });
   }
 
@@ -284,7 +308,7 @@ MatrixFile load_matrix_file(const std::string& given, const std::vector<std::str
   if (file.seeds.empty()) file.seeds = {1};
   resolve_claims(file);
   for (const std::string& set : sets) {
-    file.changes.push_back(
+    file.sets.push_back(
         {.set = set, .where = "--set " + set, .folder = fs::current_path().string()});
   }
   return file;

@@ -2,12 +2,14 @@
 // which seeds. Defaults are in brackets.
 //
 //   name: cpu                                  # runs/<name>/ (the file's own name)
-//   models: {dense: dense.yaml, moe: moe.yaml} # in the order of the tables; others are compared
-//                                              # with the first
+//   models:                                    # in the order of the tables; others are compared
+//     dense: dense.yaml                        # with the first
+//     slow: {config: dense.yaml, set: {optimizer.lr: 1e-4}}
 //   contracts:                                 # (one: each model's own configuration)
 //     - {kind: activeDN, coefficient: 20}
 //     - {kind: totalDN, reference: dense}      # the coefficient at which `dense` takes its own
-//                                              # run.steps; also name, fraction, landings
+//                                              # run.steps; also name, fraction, landings,
+//                                              # shared_in_total
 //   precisions: [bf16]                         # (auto)
 //   seeds: [1, 2, 3]                           # (1)
 //   claims:                                    # tested on the runs: lab/matrix/claim.h
@@ -33,7 +35,8 @@ namespace assay {
 
 struct MatrixModel {
   std::string name;
-  std::string config;  // path
+  std::string config;                 // path
+  std::vector<ConfigChange> changes;  // its own `set`
 };
 
 struct MatrixContract {
@@ -43,6 +46,7 @@ struct MatrixContract {
   std::string reference;                        // a model of the matrix
   double fraction = 1;                          // of the horizon
   std::optional<std::vector<double>> landings;  // as contract.landings of a configuration
+  bool shared_in_total = true;                  // as contract.shared_in_total
   std::string where;                            // file and line
 
   std::string kind_text() const { return kind ? name_of(*kind) : ""; }
@@ -57,7 +61,8 @@ struct MatrixFile {
   std::vector<int64_t> seeds;
   std::vector<int64_t> extra_seeds;  // those of `seeds` that undecided claims added, not the file
   std::vector<MatrixClaim> claims;
-  std::vector<ConfigChange> changes;  // `set`, then --set
+  std::vector<ConfigChange> changes;  // `set`; a model's own changes follow
+  std::vector<ConfigChange> sets;     // --set, the last
   int64_t jobs = 1;
   int64_t threads = 0;
   std::string device = "auto";

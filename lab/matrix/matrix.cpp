@@ -54,7 +54,10 @@ std::string why_unavailable(const Config& config, const std::string& precision) 
 
 // The model's configuration with the changes of the matrix, before any contract.
 Config load_model(const MatrixFile& file, const MatrixModel& model) {
-  return load_changed_config(model.config, file.changes);
+  std::vector<ConfigChange> changes = file.changes;
+  changes.insert(changes.end(), model.changes.begin(), model.changes.end());
+  changes.insert(changes.end(), file.sets.begin(), file.sets.end());
+  return load_changed_config(model.config, changes);
 }
 
 const MatrixModel& model_called(const MatrixFile& file, const std::string& name) {
@@ -200,6 +203,7 @@ Matrix lay_out(const MatrixFile& file, const ModelPlace& place) {
     resolved.coefficient = contract.coefficient;
     resolved.fraction = contract.fraction;
     resolved.landings = contract.landings;
+    resolved.shared_in_total = contract.shared_in_total;
     for_cell(contract.where, [&] { resolve_contract_reference(file, contract, resolved); });
     for (const std::string& precision : file.precisions) require_known(file, precision);
     for (const MatrixModel& model : file.models) {
@@ -245,6 +249,7 @@ Config what_matters(const Config& config) {
   c.run.checkpoint_minutes = usual.run.checkpoint_minutes;
   c.run.keep_checkpoints = usual.run.keep_checkpoints;
   c.data.max_epochs = usual.data.max_epochs;
+  c.data.reference = usual.data.reference;
   c.run.milestone_every = usual.run.milestone_every;
   c.run.keep_best = usual.run.keep_best;
   c.run.print_every = usual.run.print_every;

@@ -98,6 +98,35 @@ TEST_CASE("the reference trains for its own steps, the others for as many tokens
   REQUIRE(m.cell("moe-totalDN-fp32-seed1").steps() > m.cell("moe-activeDN-fp32-seed1").steps());
 }
 
+TEST_CASE("a model's own changes follow those of the matrix, and --set follows both") {
+  const Family family;
+  const std::string text = edited(
+      "large: large.yaml",
+      "slow: {config: moe.yaml, set: {optimizer.lr: 1e-4, optimizer.beta2: 0.9}}") +
+                           "set: {optimizer.lr: 2e-3, optimizer.beta2: 0.99}\n";
+  const Matrix m = lay_out(family.file(text, {"optimizer.beta2=0.8"}));
+  const Config& moe = m.cell("moe-activeDN-fp32-seed1").config;
+  const Config& slow = m.cell("slow-activeDN-fp32-seed1").config;
+  REQUIRE(moe.optimizer.lr == 2e-3);
+  REQUIRE(slow.optimizer.lr == 1e-4);
+  REQUIRE(slow.optimizer.beta2 == 0.8);
+  REQUIRE(slow.model.moe->experts == moe.model.moe->experts);
+}
+
+TEST_CASE("totalDN without the shared experts has fewer steps") {
+  const Family family;
+  family.write("moe.yaml",
+               "include: dense.yaml\n"
+               "model: {moe: {experts: 4, top_k: 2, shared: 1, expert_ffn: 32}}\n");
+  const auto steps = [&](const std::string& text) {
+    return family.matrix(text).cell("moe-totalDN-fp32-seed1").steps();
+  };
+  const std::string counted = edited("totalDN, reference: dense", "totalDN, coefficient: 2");
+  const std::string left_out =
+      edited("totalDN, reference: dense", "totalDN, coefficient: 2, shared_in_total: false");
+  REQUIRE(steps(left_out) < steps(counted));
+}
+
 TEST_CASE("cells that are the same run are trained once") {
   const Family family;
   const Matrix m = family.matrix(kMatrix);
@@ -165,6 +194,16 @@ TEST_CASE("an invalid matrix is refused with reason and place") {
       {"duplicate model", "models: {a: dense.yaml, a: moe.yaml}\n", "duplicate key a in models",
        "keep one"},
       {"missing model", "models:\n  a: nowhere.yaml\n", "m.yaml:2: models.a: ", "paths start"},
+      {"model without a file", "models: {a: {set: {optimizer.lr: 1}}}\n",
+       "models.a has no config", "config: moe.yaml"},
+      {"unknown key of a model", "models: {a: {config: dense.yaml, sets: {}}}\n",
+       "unknown key sets in models.a", "did you mean set"},
+      {"a model's precision", "models: {a: {config: dense.yaml, set: {precision.recipe: bf16}}}\n",
+       "precision.recipe is varied by the matrix itself", "use seeds, precisions"},
+      {"neither true nor false",
+       "models: {a: dense.yaml}\n"
+       "contracts: [{kind: totalDN, coefficient: 2, shared_in_total: maybe}]\n",
+       "shared_in_total maybe is neither", "true or false"},
       {"model name", "models: {a/b: dense.yaml}\n", "model name a/b", "letters"},
       {"seed twice", "models: {a: dense.yaml}\nseeds: [1, 2, 1]\n",
        "m.yaml:2: seed 1 is listed twice", "count as two"},

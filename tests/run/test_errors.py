@@ -86,6 +86,12 @@ CONFIGS = [
      "cache/gpt2: there is no such folder", "bash tools/get_gpt2.sh"),
     ("more passes than allowed", config_text(data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], max_epochs: 0.001}"),
      " passes over the training data, more than data.max_epochs = 0.001", "--set data.max_epochs=0"),
+    ("a target of another text", config_text(
+        data=f"{{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], reference: {'0' * 64}}}"),
+     "data.reference is " + "0" * 64 + ", but ", "--set data.reference=any --set run.target_loss=0"),
+    ("a target of a text without a name", config_text(
+        data="{train: ['c/*_train_*.bin'], val: ['c/*_val_*.bin'], reference: kjj0/fineweb10B-gpt2}"),
+     "c/reference.json is missing, which would say what the data is", "bash tools/get_fineweb.sh"),
     ("CORE without a bundle", evaluating("core", "every: 2"),
      "eval.core has no bundle", "tools/get_core.sh"),
     ("CORE of a bundle that is missing", evaluating("core", "bundle: nowhere"),

@@ -2,6 +2,7 @@
 """tools/get_fineweb.sh with a folder, and with a server of this machine, in place of the public one. Usage:
 test_get_fineweb.py"""
 import hashlib
+import json
 import os
 import pathlib
 import pty
@@ -182,10 +183,15 @@ done = run("2")
 check("cut connections", done.returncode == 0 and [f for f in http.gets if f[0] == names[1]] ==
       [(names[1], at) for at in (0, 4000, 8000)], done)
 check("the bytes of the server", all((out / n).read_bytes() == (server / n).read_bytes() for n in names[:3]), done)
+named = json.loads((out / "reference.json").read_text())
+check("the text has a name", named == {"name": "kjj0/fineweb10B-gpt2", "from": base, "sha256": {names[0]: right[names[0]]}}, done)
 check("compared with the server", done.stdout.count("as the server says") == 3 and "of 600.0 MB" in done.stdout, done)
 http.gets.clear()
 done = run("2")
 check("what is there is not requested", done.returncode == 0 and not http.gets, done)
+(out / "reference.json").unlink()  # as versions before it left the folder
+done = run("2")
+check("named afterwards", done.returncode == 0 and not http.gets and (out / "reference.json").exists(), done)
 (out / names[1]).unlink()
 (out / (names[1] + ".part")).write_bytes((server / names[1]).read_bytes()[:3000])
 done = run("2")
@@ -201,6 +207,9 @@ for whole_only in (set(), {names[3]}):
 http.hashes = {}
 (out / (names[3] + ".part")).write_bytes(b"z" * 100000)  # longer than the file
 done = run("3")
+(out / "reference.json").unlink()
+nameless = run("3")
+check("no name without the server's hash", not (out / "reference.json").exists() and "data.reference" in nameless.stdout, nameless)
 check("no hash from the server", done.returncode == 0 and f"SHA-256 {right[names[3]][:16]} recorded" in done.stdout, done)
 (server / names[4]).unlink()
 refused("failed: there is no", "address", "4")

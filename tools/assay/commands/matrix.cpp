@@ -200,7 +200,7 @@ ReuseEvidence evidence_here(const Arguments& a, const std::string& device) {
 TakenRun examine_run(const ReusableRun& run, const MatrixFolder& folder, ReuseEvidence evidence) {
   require_room(run, folder);
   RunData data = resolve_data(run.cell->config);
-  hash_data(data);
+  hash_data(run.cell->config, data);
   evidence.data_sha256 = data_hashes(data);
   require_evidence(run, evidence);
   return {.run = run, .evidence = evidence};
@@ -493,6 +493,7 @@ void add_matrix_command(Commands& commands) {
       "  models:                         # the others are compared with the first\n"
       "    dense: ../cpu/dense-active.yaml\n"
       "    moe: ../cpu/moe.yaml\n"
+      "    moe-slow: {config: ../cpu/moe.yaml, set: {optimizer.lr: 3e-4}}\n"
       "  contracts:                      # one table each; default: the models' own\n"
       "    - {kind: activeDN, reference: dense}       # tokens per active parameter as in dense\n"
       "    - {kind: totalDN, coefficient: 20, name: total20}\n"
@@ -502,7 +503,6 @@ void add_matrix_command(Commands& commands) {
       "    - {measure: val_loss, of: moe, below: dense}   # tested over the seeds\n"
       "    - {measure: val_loss, of: moe, below: dense,\n"
       "       across: [activeDN, total20]}            # and its change\n"
-      "change\n"
       "  set: {run.checkpoint_every: 100}             # applies to every model\n"
       "  jobs: 1\n"
       "  threads: 0                      # of all runs together; 0 = all cores\n"
