@@ -40,8 +40,11 @@ TEST_CASE("validation data that is not the reference") {
   Shard shard;
   const std::string other(64, 'a');
   expect_error([&] { shard.require(other); }, "val.bin has SHA-256 " + shard.sha256);
-  expect_error([&] { require_reference(other, {shard.path, shard.path}, shard.hashed); },
-               "data.val has 2 files");
+  expect_error(
+      [&] {
+        require_reference(other, {shard.path, shard.path}, shard.hashed);
+      },
+      "data.val has 2 files");
   expect_error([&] { shard.require("study"); }, "reference.json is missing");
   shard.says(named("story", shard.sha256));
   expect_error([&] { shard.require("study"); }, "reference.json says story");

@@ -100,10 +100,10 @@ TEST_CASE("the reference trains for its own steps, the others for as many tokens
 
 TEST_CASE("a model's own changes follow those of the matrix, and --set follows both") {
   const Family family;
-  const std::string text = edited(
-      "large: large.yaml",
-      "slow: {config: moe.yaml, set: {optimizer.lr: 1e-4, optimizer.beta2: 0.9}}") +
-                           "set: {optimizer.lr: 2e-3, optimizer.beta2: 0.99}\n";
+  const std::string text =
+      edited("large: large.yaml",
+             "slow: {config: moe.yaml, set: {optimizer.lr: 1e-4, optimizer.beta2: 0.9}}") +
+      "set: {optimizer.lr: 2e-3, optimizer.beta2: 0.99}\n";
   const Matrix m = lay_out(family.file(text, {"optimizer.beta2=0.8"}));
   const Config& moe = m.cell("moe-activeDN-fp32-seed1").config;
   const Config& slow = m.cell("slow-activeDN-fp32-seed1").config;
@@ -194,8 +194,8 @@ TEST_CASE("an invalid matrix is refused with reason and place") {
       {"duplicate model", "models: {a: dense.yaml, a: moe.yaml}\n", "duplicate key a in models",
        "keep one"},
       {"missing model", "models:\n  a: nowhere.yaml\n", "m.yaml:2: models.a: ", "paths start"},
-      {"model without a file", "models: {a: {set: {optimizer.lr: 1}}}\n",
-       "models.a has no config", "config: moe.yaml"},
+      {"model without a file", "models: {a: {set: {optimizer.lr: 1}}}\n", "models.a has no config",
+       "config: moe.yaml"},
       {"unknown key of a model", "models: {a: {config: dense.yaml, sets: {}}}\n",
        "unknown key sets in models.a", "did you mean set"},
       {"a model's precision", "models: {a: {config: dense.yaml, set: {precision.recipe: bf16}}}\n",
