@@ -20,12 +20,13 @@ bool is_sha256(const std::string& text) {
 }
 
 [[noreturn]] void refuse(const std::string& reference, const std::string& what) {
-  throw UserError("data.reference is " + reference + ", but " + what,
-                  reference == "kjj0/fineweb10B-gpt2"
-                      ? "bash tools/get_fineweb.sh fetches and checks it; on other text there is no "
-                        "published target: --set data.reference=any --set run.target_loss=0"
-                      : "use that data; on other text its target means nothing: --set "
-                        "data.reference=any --set run.target_loss=0");
+  throw UserError(
+      "data.reference is " + reference + ", but " + what,
+      reference == "kjj0/fineweb10B-gpt2"
+          ? "bash tools/get_fineweb.sh fetches and checks it; on other text there is no "
+            "published target: --set data.reference=any --set run.target_loss=0"
+          : "use that data; on other text its target means nothing: --set "
+            "data.reference=any --set run.target_loss=0");
 }
 
 // What the reference.json of a shard's folder says of the shard: "" if it is of this data, else why

@@ -77,7 +77,8 @@ void fill_file(const Json& record, MatrixFile& file, const std::vector<Cell>& ce
     add_new(file.precisions, cell.precision);
     add_new(file.seeds, cell.seed);
   }
-  for (const std::string& model : models) file.models.push_back({.name = model, .config = {}, .changes = {}});
+  for (const std::string& model : models)
+    file.models.push_back({.name = model, .config = {}, .changes = {}});
 }
 
 // False for a claim about models, contracts or precisions that the matrix no longer has.
