@@ -41,7 +41,7 @@ RunData resolve_data(const Config& config);
 LoaderConfig loader_config(const Config& config, const RunData& data);
 // A table of what config.run.steps steps draw from each source of a mixture; "" without one.
 std::string mixture_table(Loader& loader, const Config& config);
-// UserError when run.steps take more than data.max_epochs passes over the data. The steps are known.
+// UserError when run.steps, which are known, take more than data.max_epochs passes over the data.
 void require_enough_data(Loader& loader, const Config& config);
 // UserError when `run` holds a tokenizer.json (imported models do) and the data was made with
 // another tokenizer.

@@ -59,7 +59,8 @@ void visit(V& v, DataConfig& c) {
     free_on_resume(not_negative()));
   v("reference", c.reference,
     "validation data that run.target_loss and published losses belong to: the name in the "
-    "reference.json beside data.val, or the SHA-256 of its shard; other data is refused; any = no check",
+    "reference.json beside data.val, or the SHA-256 of its shard; other data is refused; any = no "
+    "check",
     free_on_resume(any()));
   v("tokenizer", c.tokenizer, "tokenizer.json of the shards; needed for bits per byte", path());
   v("check_tokenizer", c.check_tokenizer,

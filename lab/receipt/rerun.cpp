@@ -83,8 +83,8 @@ std::string said(const std::string& log, const std::string& start) {
   return found;
 }
 
-// The pattern's file name, or a tokenizer's folder of that name, in the first of the folders where it
-// is; "" if it is in none.
+// The pattern's file name, or a tokenizer's folder of that name, in the first of the folders where
+// it is; "" if it is in none.
 std::string moved(const std::string& pattern, const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     const std::string there = (fs::path(folder) / fs::path(pattern).filename()).string();
