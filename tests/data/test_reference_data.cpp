@@ -4,6 +4,7 @@
 #include "data/sha256.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
+#include "tests/data/shard_files.h"
 #include "tests/data/temp_folder.h"
 
 namespace assay {
