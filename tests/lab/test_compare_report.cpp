@@ -121,7 +121,10 @@ TEST_CASE("for a model without a common step, the report says how to get one") {
 
 TEST_CASE("published figures are shown next to ours") {
   std::vector<RunRecord> runs = two_runs();
-  for (RunRecord& run : runs) run.config.model.vocab_size = 50304;  // that of the study, padded
+  for (RunRecord& run : runs) {
+    run.config.model.vocab_size = 50304;  // that of the study, padded
+    run.config.data.reference = "kjj0/fineweb10B-gpt2";
+  }
   const Comparison c = compare(runs, {});
   const std::string text = published_text(published_study("0003"), c.models, 3.28);
   require_in(text, "moe-64                    5760  target          3.2769");
@@ -132,6 +135,13 @@ TEST_CASE("published figures are shown next to ours") {
   REQUIRE(json["tables"][0]["ours"]["dense"]["val_loss"].get<double>() == Approx(3.15));
   REQUIRE(json["tables"][0]["ours"]["dense"]["core"].is_null());
   REQUIRE(json["left_out"].empty());
+  runs.front().config.data.reference = "any";
+  const Comparison on_other_text = compare(runs, {});
+  require_in(published_text(published_study("0003"), on_other_text.models, 3.28),
+             "dense: left empty: losses on a text that is not known to be the study's");
+  REQUIRE(published_json(published_study("0003"), on_other_text.models,
+                         3.28)["tables"][0]["ours"]["dense"]["val_loss"]
+              .is_null());
   for (RunRecord& run : runs) run.config.model.vocab_size = 4096, run.device = "cpu";
   const Comparison other = compare(runs, {});
   const auto empty = published_json(published_study("0003"), other.models, 3.28);
