@@ -16,8 +16,8 @@ def sets(**fields):
     return [word for name, value in fields.items() for word in ("--set", f"{name.replace('__', '.')}={value}")]
 
 
-def resolved(run, field):
-    found = re.search(rf"^  {field}: (.*)$", (run / "config.yaml").read_text(), re.M)
+def resolved(run, field, section="contract"):
+    found = re.search(rf"^{section}:\n(?:  .*\n)*?  {field}: (.*)$", (run / "config.yaml").read_text(), re.M)
     return found[1] if found else None
 
 
@@ -79,7 +79,7 @@ def check_seconds(place):
                  contract__landings="[]", run__log_every=1000)
     place.train("seconds", *quick)
     run = place.run("seconds")
-    step_seconds, steps = float(resolved(run, "step_seconds")), int(resolved(run, "steps"))
+    step_seconds, steps = float(resolved(run, "step_seconds")), int(resolved(run, "steps", "run"))
     check(0 < step_seconds < 1 and steps in (int(1 / step_seconds), int(1 / step_seconds) + 1), f"{step_seconds} {steps}")
     check("measured" in resolved(run, "derived_from"), "derived_from says that it was measured")
     again = place.train("seconds", *quick)  # finishes with the step duration that it began with
@@ -88,7 +88,7 @@ def check_seconds(place):
     seconds = rows(run, "SELECT value FROM scalar WHERE name = 'train_s' ORDER BY step DESC LIMIT 1")[0][0]
     place.train("as-long", *sets(contract__kind="seconds", contract__reference=run, contract__step_seconds=seconds / 20,
                                  contract__landings="[]", schedule__warmdown_fraction=0.5, schedule__warmdown=0))
-    check(int(resolved(place.run("as-long"), "steps")) == 20, "20 steps, each of 1/20 of the seconds")
+    check(int(resolved(place.run("as-long"), "steps", "run")) == 20, "20 steps, each of 1/20 of the seconds")
 
 
 def check_summary(place):
