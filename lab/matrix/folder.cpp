@@ -26,6 +26,7 @@ MatrixContract contract_of(const Json& json) {
   contract.coefficient = json.at("coefficient");
   contract.reference = json.at("reference");
   contract.fraction = json.at("fraction");
+  contract.shared_in_total = json.value("shared_in_total", true);
   return contract;
 }
 

@@ -221,6 +221,7 @@ std::string contract_text(const MatrixContract& c) {
   if (c.kind == ContractKind::kSeconds) text = strprintf("%g seconds of training", c.coefficient);
   if (c.kind == ContractKind::kActiveWidth) text = strprintf("active FFN width %g", c.coefficient);
   if (c.kind == ContractKind::kSteps) text = "the same steps";
+  if (!c.shared_in_total) text += ", shared experts left out";
   if (!c.reference.empty()) text += ", as in " + c.reference + "'s run";
   if (c.fraction < 1) text += strprintf(", %g%% of it", 100 * c.fraction);
   return text;

@@ -120,12 +120,56 @@ def check_until_decided(place):
     check("Seeds 3 were added because" in (place.path / "runs" / "summary.md").read_text(), "the table says so")
 
 
+def check_scoreboard(place):
+    """Every claim of the trained matrix and of matrices without runs, on one page."""
+    named = place.path / "0003-small"
+    shutil.copytree(place.path / "runs", named)
+    record = json.loads((named / "matrix.json").read_text())
+    (named / "matrix.json").write_text(json.dumps({**record, "matrix": "0003-small"}))
+    full = place.path / "0003.yaml"
+    full.write_text('name: "0003"\n' + (place.path / "m.yaml").read_text().split("\n", 2)[2].replace("name: sure", "name: at full size"))
+    page = place.path / "docs" / "scoreboard.md"
+    page.parent.mkdir()
+
+    def scoreboard(*more, expect=0):
+        done = assay("published", "scoreboard", *more)
+        check(done.returncode == expect, f"exit {done.returncode}, not {expect}:\n{done.stdout}{done.stderr}")
+        return done
+
+    scoreboard(named, "--claims", full, "-o", page)
+    lines = page.read_text().splitlines()
+    rows = {line.split(" | ")[0].removeprefix("| ").strip(): [cell.strip(" |") for cell in line.split(" | ")] for line in lines if line.startswith("| ")}
+    check(rows["sure"][1] == "0003-small, activeDN, fp32" and rows["sure"][3].startswith("holds") and rows["sure"][4] == "3", rows)
+    check("parameters, " in rows["sure"][2] and rows["at full size"][3] == "untested", rows)
+    check(any(line.startswith("## 0003. ") for line in lines), "the study has its title")
+    counts = next(line for line in lines if "untested" in line and line.endswith("."))
+    check("1 holds" in counts and "2 untested" in counts, counts)
+    check("0003-small: [0003-small](../0003-small). Sealed" in page.read_text(), page.read_text())
+
+    packed = place.path / "packed"
+    packed.mkdir()
+    refused = scoreboard(named, "--claims", full, "--evidence", packed, expect=1).stderr.splitlines()
+    check("0003-small.tar.zst does not exist" in refused[-2] and "tar --zstd --exclude=checkpoints" in refused[-1], refused)
+    (packed / "0003-small.tar.zst").write_text("")
+    check("[0003-small.tar.zst](../packed/0003-small.tar.zst)" in
+          scoreboard(named, "--claims", full, "--evidence", packed, "-o", page).stderr + page.read_text(), "links start from the page")
+    check("two of the folders have a matrix 0003-small" in scoreboard(named, named, expect=1).stderr, "twice")
+    check("matrix" in scoreboard(place.path, expect=1).stderr, "a folder without a matrix")
+    shutil.copy(page, before := place.path / "before.md")
+    (named / "matrix.json").write_text("{")
+    check("hint: " in scoreboard(named, "-o", page, expect=1).stderr, "a damaged matrix")
+    check(page.read_text() == before.read_text(), "the page is as it was")
+    every = scoreboard().stdout
+    check("## 0006. " in every and "## tiny. " in every and "| holds" not in every, every)
+
+
 def main():
     with Place() as place:
         seal = check_judged(place)
         check_receipt(place, seal)
         check_sealed(place)
         check_until_decided(place)
+        check_scoreboard(place)
     print("matrix_claims: ok")
 
 

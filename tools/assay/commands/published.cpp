@@ -1,11 +1,17 @@
-// assay published list, show, check: the figures of published studies.
+// assay published list, show, check, scoreboard: the figures of published studies.
 #include "tools/assay/commands/published.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
+#include "base/check.h"
+#include "base/file.h"
+#include "engine/config/paths.h"
 #include "lab/compare/published_check.h"
 #include "lab/compare/published_report.h"
+#include "lab/matrix/scoreboard.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/print_json.h"
 
@@ -85,6 +91,58 @@ void add_check(Commands& commands, CLI::App* parent) {
   commands.on_chosen(sub, [a] { return run_check(*a); });
 }
 
+struct ScoreboardArguments {
+  ScoreboardSource source;
+  std::string output;
+};
+
+// The matrices of the studies that came with the program.
+std::vector<std::string> study_files() {
+  const std::string folder = preset_or_path("models/presets/posts");
+  std::vector<std::string> files;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path().string());
+  }
+  if (failed) {
+    throw UserError("cannot read " + folder + ": " + failed.message(),
+                    "name the matrices: --claims FILE...");
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+int run_scoreboard(const ScoreboardArguments& a) {
+  ScoreboardSource source = a.source;
+  source.page = a.output;
+  if (source.files.empty()) source.files = study_files();
+  const std::string page = scoreboard_markdown(source);
+  if (a.output.empty()) {
+    std::printf("%s", page.c_str());
+  } else {
+    write_file_atomic(a.output, page);
+    std::fprintf(stderr, "%s: %ld matrices\n", a.output.c_str(), long(source.folders.size()));
+  }
+  return kExitDone;
+}
+
+void add_scoreboard(Commands& commands, CLI::App* parent) {
+  auto a = std::make_shared<ScoreboardArguments>();
+  CLI::App* sub = parent->add_subcommand(
+      "scoreboard", "every claim of the studies: holds, fails, undecided or untested");
+  sub->add_option("FOLDER", a->source.folders, "folders of trained matrices, e.g. runs/0003-mini");
+  sub->add_option("--claims", a->source.files,
+                  "matrix files whose claims are listed (default: models/presets/posts)");
+  sub->add_option("--evidence", a->source.evidence,
+                  "link NAME.tar.zst in this folder instead of FOLDER");
+  sub->add_option("-o,--output", a->output, "markdown file to write (default: stdout)");
+  sub->footer(
+      "A claim of a file is untested if no FOLDER is of that matrix.\n"
+      "Example:\n"
+      "  assay published scoreboard runs/*-mini -o scoreboard.md");
+  commands.on_chosen(sub, [a] { return run_scoreboard(*a); });
+}
+
 }  // namespace
 
 int list_published_studies(bool json) {
@@ -98,16 +156,18 @@ int list_published_studies(bool json) {
 
 void add_published_commands(Commands& commands) {
   CLI::App* parent = commands.app.add_subcommand(
-      "published", "figures of published studies: show them, recompute them");
+      "published", "published studies: their figures, recomputed; their claims, tested");
   parent->require_subcommand(1);
   parent->footer(
       "Examples:\n"
       "  assay published show 0003\n"
       "  assay published check all\n"
+      "  assay published scoreboard runs/*-mini\n"
       "docs/published/README.md describes the files.");
   add_list(commands, parent);
   add_show(commands, parent);
   add_check(commands, parent);
+  add_scoreboard(commands, parent);
 }
 
 }  // namespace assay

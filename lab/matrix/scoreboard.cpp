@@ -1,0 +1,171 @@
+#include "lab/matrix/scoreboard.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "engine/run/progress.h"
+#include "lab/compare/published.h"
+#include "lab/matrix/claims.h"
+#include "lab/matrix/folder.h"
+#include "lab/runs/markdown_table.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "0003" of "0003-mini".
+std::string study_of(const std::string& matrix) {
+  return matrix.substr(0, matrix.find('-'));
+}
+
+// The claims of one study, those of trained matrices first.
+struct Study {
+  MarkdownRows rows = {
+      {"claim", "matrix", "size", "verdict", "seeds", "mean", "95% interval", "p (Holm)"}};
+  std::vector<std::string> sources;  // a sentence for each trained matrix
+};
+
+using Counts = std::map<std::string, int64_t>;  // by verdict; "untested" too
+
+// "1.7M to 4.2M parameters, 2.95M tokens": of the models and runs of a table.
+std::string size_text(const ContractTable& table) {
+  const auto by_total = [](const SummaryRow& a, const SummaryRow& b) {
+    return a.cell->audit.total < b.cell->audit.total;
+  };
+  const auto by_tokens = [](const SummaryRow& a, const SummaryRow& b) {
+    return a.tokens() < b.tokens();
+  };
+  const auto [small, large] = std::minmax_element(table.rows.begin(), table.rows.end(), by_total);
+  const auto [few, many] = std::minmax_element(table.rows.begin(), table.rows.end(), by_tokens);
+  const auto range = [](double low, double high) {
+    const std::string from = count_text(low), to = count_text(high);
+    return from == to ? from : from + " to " + to;
+  };
+  return range(double(small->cell->audit.total), double(large->cell->audit.total)) +
+         " parameters, " + range(few->tokens(), many->tokens()) + " tokens";
+}
+
+std::string verdict_cell(const ClaimResult& r) {
+  const std::string verdict = claim_verdict_name(r.verdict);
+  const bool decided = r.verdict == ClaimVerdict::kHolds || r.verdict == ClaimVerdict::kFails;
+  if (!r.why.empty()) return verdict + ": " + r.why;
+  return decided && r.p && !r.after_holm() ? verdict + ", not after Holm" : verdict;
+}
+
+const ContractTable& table_of(const std::vector<ContractTable>& tables, const ClaimResult& r) {
+  for (const ContractTable& table : tables) {
+    for (const SummaryRow& row : table.rows) {
+      if (&row == r.terms.front().row) return table;
+    }
+  }
+  CHECK(false, "the terms of %s are in no table", r.claim->name.c_str());
+}
+
+std::string interval_cell(const ClaimResult& r) {
+  if (!r.compared || !r.compared->interval95) return "-";
+  return strprintf("%.4g to %.4g", r.compared->interval95->low, r.compared->interval95->high);
+}
+
+std::string holm_cell(const ClaimResult& r) {
+  if (!r.p_holm) return "-";
+  return *r.p_holm < 0.001 ? "<0.001" : strprintf("%.3f", *r.p_holm);
+}
+
+// Where the runs of a matrix are, as a link from the page.
+std::string link_to_runs(const ScoreboardSource& source, const std::string& folder,
+                         const std::string& name) {
+  fs::path target = folder;
+  if (!source.evidence.empty()) {
+    target = fs::path(source.evidence) / (name + ".tar.zst");
+    std::error_code ignored;
+    if (!fs::is_regular_file(target, ignored)) {
+      throw UserError(target.string() + " does not exist",
+                      "pack the runs: tar --zstd --exclude=checkpoints -C " +
+                          fs::path(folder).parent_path().string() + " -cf " + target.string() +
+                          " " + fs::path(folder).filename().string());
+    }
+  }
+  const fs::path from = fs::absolute(source.page.empty() ? "page" : source.page).parent_path();
+  return "[" + target.filename().string() + "](" +
+         fs::absolute(target).lexically_relative(from).generic_string() + ")";
+}
+
+void add_tested(const ScoreboardSource& source, const std::string& given,
+                std::map<std::string, Study>& studies, std::set<std::string>& tested,
+                Counts& counts) {
+  const std::string folder = fs::path(given + "/").lexically_normal().parent_path().string();
+  const RecordedMatrix recorded = read_matrix_folder(folder);
+  const MatrixFile& file = recorded.matrix.file;
+  if (!tested.insert(file.name).second) {
+    throw UserError("two of the folders have a matrix " + file.name + ", the second is " + folder,
+                    "give each matrix once");
+  }
+  const MatrixSummary summary = summarise_matrix(recorded.matrix, MatrixFolder(folder));
+  Study& study = studies[study_of(file.name)];
+  for (const ClaimResult& r : evaluate_claims(file.claims, summary.tables)) {
+    counts[claim_verdict_name(r.verdict)] += 1;
+    study.rows.push_back({r.claim->name, file.name + ", " + r.contract + ", " + r.precision,
+                          size_text(table_of(summary.tables, r)), verdict_cell(r),
+                          r.compared ? std::to_string(r.compared->n) : "-",
+                          r.compared ? strprintf("%.4g", r.compared->mean) : "-", interval_cell(r),
+                          holm_cell(r)});
+  }
+  std::string text = file.name + ": " + link_to_runs(source, folder, file.name) + ".";
+  if (!summary.complete()) {
+    text += strprintf(" %ld of %ld runs are finished.", long(summary.done), long(summary.cells));
+  }
+  if (summary.seal && !file.claims.empty()) text += " " + seal_text(*summary.seal);
+  study.sources.push_back(text);
+}
+
+void add_untested(const std::string& path, std::map<std::string, Study>& studies,
+                  const std::set<std::string>& tested, Counts& counts) {
+  const MatrixFile file = load_matrix_file(path);
+  if (tested.contains(file.name)) return;
+  for (const MatrixClaim& claim : file.claims) {
+    counts["untested"] += 1;
+    studies[study_of(file.name)].rows.push_back(
+        {claim.name, file.name, "-", "untested", "-", "-", "-", "-"});
+  }
+}
+
+std::string title_of(const std::string& study) {
+  for (const std::string& name : published_names()) {
+    if (name == study) return study + ". " + published_study(name).title;
+  }
+  return study;
+}
+
+}  // namespace
+
+std::string scoreboard_markdown(const ScoreboardSource& source) {
+  std::map<std::string, Study> studies;
+  std::set<std::string> tested;
+  Counts counts;
+  for (const std::string& folder : source.folders) {
+    add_tested(source, folder, studies, tested, counts);
+  }
+  for (const std::string& file : source.files) add_untested(file, studies, tested, counts);
+  std::string text =
+      "# Published claims, tested\n\n"
+      "Made by `assay published scoreboard` from trained matrices. Each claim is judged by "
+      "Student's 95% interval over the seeds, and corrected for the number of claims of its "
+      "matrix (Holm); [matrix.md](matrix.md#claims) has the rules, [reproduce.md](reproduce.md) "
+      "the commands. A verdict holds at the size beside it, not at the published one.\n\n";
+  std::string sum;
+  for (const auto& [verdict, count] : counts) {
+    sum += (sum.empty() ? "" : ", ") + strprintf("%ld ", long(count)) + verdict;
+  }
+  text += sum + ".\n";
+  for (const auto& [name, study] : studies) {
+    text += "\n## " + title_of(name) + "\n\n" + markdown_table(study.rows, 4);
+    for (const std::string& line : study.sources) text += "\n" + line + "\n";
+  }
+  return text;
+}
+
+}  // namespace assay
