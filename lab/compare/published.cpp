@@ -206,6 +206,8 @@ PublishedStudy published_study(const std::string& name) {
                          .reference_data = json.value("reference_data", ""),
                          .tables = {},
                          .checks = {},
+                         .receipt_names = json.value("receipt_names", Json::object()),
+                         .receipt_places = json.value("receipt_places", Json::array()),
                          .notes = json.at("notes")};
     for (const Json& table : json.at("tables")) study.tables.push_back(read_table(table));
     for (const Json& check : json.at("checks")) study.checks.push_back(read_check(check));

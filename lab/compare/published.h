@@ -59,6 +59,8 @@ struct PublishedStudy {
   std::string reference_data;         // data.reference of its validation text; "" = unknown
   std::vector<PublishedTable> tables;
   std::vector<PublishedFigure> checks;
+  nlohmann::ordered_json receipt_names;   // of row keys in its receipts; an object
+  nlohmann::ordered_json receipt_places;  // of figures in them: lab/compare/published_receipts.h
   std::vector<std::string> notes;
 };
 

@@ -67,6 +67,72 @@ def other_folders():
         expect(failed > 10, f"{failed} derivations failed")
 
 
+def receipts_of(name):
+    """Receipts that say what docs/published says, each place by a second reading of the pattern."""
+    study = json.loads((ROOT / "docs" / "published" / f"{name}.json").read_text())
+    document = {"post": name, "title": "a title", "status": "complete", "artifacts": [{"kind": "log", "path": "logs/a.log"},
+                                                                                     {"kind": "log", "path": "logs/b.log"}]}
+
+    def put(pointer, value):
+        *folders, last = pointer.strip("/").split("/")
+        place = document
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[last] = value
+
+    figures = 0
+    for entry in study["receipt_places"]:
+        scale = entry.get("per", 1)
+        if "figure" in entry:
+            printed = next(c["published"] for c in study["checks"] if c.get("what") == entry["figure"])
+            put(entry["at"], float(printed.replace(",", "")) * scale)
+            figures += 1
+            continue
+        table = next(t for t in study["tables"] if t["title"] == entry["table"])
+        column = len(table["keys"]) + [c["key"] for c in table["columns"]].index(entry["column"])
+        for row in table["rows"]:
+            keys = [str(cell) for cell in row[:len(table["keys"])]]
+            if row[column] is None or entry.get("row", keys) != keys:
+                continue
+            pointer = entry["at"]
+            for key, cell in zip(table["keys"], keys):
+                pointer = pointer.replace("{" + key + "}", study.get("receipt_names", {}).get(cell, cell))
+            put(pointer, row[column] * scale)
+            figures += 1
+    return document, figures
+
+
+def own_receipts():
+    with tempfile.TemporaryDirectory(prefix="assay-receipts-") as folder:
+        file = pathlib.Path(folder) / "x.receipts.json"
+        for name, least in (("0003", 60), ("0004", 6)):
+            document, figures = receipts_of(name)
+            file.write_text(json.dumps(document))
+            expect(figures >= least, f"{name}: {figures} places")
+            expect_in(run("published", "receipts", str(file)).stdout, f"{figures} same, 0 differ, 0 absent", "2 artifacts are named")
+        document, figures = receipts_of("0003")
+        lanes = document["measurements"]["closure_matrix_20260312"]["results"]["bf16"]
+        lanes["moe64"]["stop_step"] += 1
+        del lanes["dense"]["core"]
+        lanes["dense"]["final_valid_loss"] += 0.00004  # below half a unit of the printed digits
+        file.write_text(json.dumps(document))
+        (pathlib.Path(folder) / "logs").mkdir()
+        (pathlib.Path(folder) / "logs" / "a.log").write_text("")
+        report = json.loads(run("published", "receipts", str(file), "--artifacts", folder, "--json").stdout)
+        expect((report["same"], report["differ"], report["absent"]) == (figures - 2, 1, 1), f"{report['same']} same")
+        found = {f["what"]: f for f in report["figures"]}
+        expect(found["closure matrix, bf16, moe-64: stop_step"]["verdict"] == "differs", "a changed step")
+        expect(found["closure matrix, bf16, dense: core"]["verdict"] == "absent", "a removed score")
+        expect(report["missing"] == ["logs/b.log"], f"missing: {report['missing']}")
+        expect_in(run("published", "receipts", str(file), "--artifacts", folder).stdout, "1 of them are not in", "missing: logs/b.log (log)")
+        for text, error in (("{", "is not JSON"), ("[]", "lacks post, title or artifacts"), ('{"post": "0003", "title": "t"}', "lacks post"),
+                            ('{"post": "0003", "title": "t", "artifacts": [{}]}', "an artifact has no path"),
+                            ('{"post": "0009", "title": "t", "artifacts": []}', "there is no published study 0009")):
+            file.write_text(text)
+            lines = run("published", "receipts", str(file), code=1).stderr.splitlines()
+            expect(len(lines) == 2 and error in lines[0] and lines[1].startswith("hint: "), f"{text}: {lines}")
+
+
 def refusals():
     for word in ("show", "check"):
         lines = run("published", word, "003", code=1).stderr.splitlines()
@@ -78,6 +144,7 @@ def refusals():
 lists_and_shows()
 checks()
 other_folders()
+own_receipts()
 refusals()
 print("\n".join(failures) or "published: ok")
 sys.exit(1 if failures else 0)

@@ -1,4 +1,4 @@
-// assay published list, show, check, scoreboard: the figures of published studies.
+// assay published list, show, check, receipts, scoreboard: the figures of published studies.
 #include "tools/assay/commands/published.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "engine/config/paths.h"
 #include "lab/compare/published_check.h"
+#include "lab/compare/published_receipts.h"
 #include "lab/compare/published_report.h"
 #include "lab/matrix/scoreboard.h"
 #include "tools/assay/commands.h"
@@ -91,6 +92,37 @@ void add_check(Commands& commands, CLI::App* parent) {
   commands.on_chosen(sub, [a] { return run_check(*a); });
 }
 
+struct ReceiptsArguments {
+  std::string file, artifacts;
+  bool json = false;
+};
+
+int run_receipts(const ReceiptsArguments& a) {
+  const PublishedReceipts receipts = read_published_receipts(a.file);
+  const auto figures = compare_receipts(published_study(receipts.post), receipts);
+  if (a.json) {
+    print_json(receipts_json(receipts, figures, a.artifacts));
+  } else {
+    std::printf("%s", receipts_text(receipts, figures, a.artifacts).c_str());
+  }
+  return kExitDone;
+}
+
+void add_receipts(Commands& commands, CLI::App* parent) {
+  auto a = std::make_shared<ReceiptsArguments>();
+  CLI::App* sub = parent->add_subcommand(
+      "receipts", "a study's own receipts beside the figures that it printed");
+  sub->add_option("FILE", a->file, "NAME.receipts.json of the study's repository")->required();
+  sub->add_option("--artifacts", a->artifacts, "folder in which to look for the named artifacts");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
+  sub->footer(
+      "A figure is the same if the value in the receipts rounds to the digits that were printed. "
+      "The exit code is 0 also where figures differ.\n"
+      "Example:\n"
+      "  assay published receipts nmoe/repro/0003.receipts.json --artifacts nmoe");
+  commands.on_chosen(sub, [a] { return run_receipts(*a); });
+}
+
 struct ScoreboardArguments {
   ScoreboardSource source;
   std::string output;
@@ -167,6 +199,7 @@ void add_published_commands(Commands& commands) {
   add_list(commands, parent);
   add_show(commands, parent);
   add_check(commands, parent);
+  add_receipts(commands, parent);
   add_scoreboard(commands, parent);
 }
 
