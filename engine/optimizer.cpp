@@ -16,6 +16,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, Model& model, uint64_t seed)
     : config_(config),
       model_(model),
       seed_(seed),
+      muon_(config.muon.value_or(MuonConfig{})),
       parameters_(model.parameters()),
       moments_(parameters_.size()) {
   for (const ParameterRef& p : parameters_) gradients_.push_back(p.grad);
@@ -24,6 +25,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, Model& model, uint64_t seed)
 void Optimizer::plan(MemoryPlan& plan) {
   parameters_ = model_.parameters();  // sizes are known after Model::plan()
   int64_t pieces = 0;
+  std::vector<const ParameterSpec*> by_muon_specs;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterRef& p = parameters_[i];
     gradients_[i] = p.grad;
@@ -32,15 +34,21 @@ void Optimizer::plan(MemoryPlan& plan) {
       plan.add(Section::kOptimizer, p.spec->name + ".m", m, {p.size()});
       plan.add(Section::kOptimizer, p.spec->name + ".v", v, {p.size()});
     };
-    if (p.bf16_state()) {
+    if (by_muon(i)) {
+      own.stacks = muon_stacks(*p.spec);
+      plan.add(Section::kOptimizer, p.spec->name + ".momentum", own.momentum, {p.size()});
+      by_muon_specs.push_back(p.spec);
+    } else if (p.bf16_state()) {
       add(own.bf16_m, own.bf16_v);
       own.stream = stream_id(p.spec->name + ".state");
     } else {
       add(own.m, own.v);
     }
     own.piece = pieces;
-    pieces += adamw_pieces(p.size());
+    own.pieces = by_muon(i) ? muon_pieces(own.stacks) : adamw_pieces(p.size());
+    pieces += own.pieces;
   }
+  if (!by_muon_specs.empty()) muon_.plan(plan, model_.backend(), by_muon_specs);
   plan.add(Section::kScratch, "gradient_norm", norm_, {1});
   plan.add(Section::kScratch, "gradient_clip", clip_, {1});
   plan.add(Section::kScratch, "gradient_non_finite", non_finite_, {1});
@@ -86,7 +94,9 @@ void Optimizer::step(Exec on, int64_t step, double lr_share, Sample sample) {
                    .grads = {gradients_.data(), {int64_t(gradients_.size())}},
                    .max_norm = static_cast<float>(config_.clip)});
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (parameters_[i].bf16_state()) {
+    if (by_muon(i)) {
+      step_muon(on, i, lr_share);
+    } else if (parameters_[i].bf16_state()) {
       step_bf16(on, i, step, lr_share);
     } else {
       step_fp32(on, i, step, lr_share);
@@ -95,9 +105,25 @@ void Optimizer::step(Exec on, int64_t step, double lr_share, Sample sample) {
   model_.repack_weights(on);
 }
 
+bool Optimizer::by_muon(size_t i) const {
+  return config_.kind == OptimizerKind::kMuon && parameters_[i].spec->is_hidden_matrix();
+}
+
 View<double, 2> Optimizer::squares_of(size_t i) const {
   if (!sampled_) return {};
-  return squares_.rows(moments_[i].piece, adamw_pieces(parameters_[i].size()));
+  return squares_.rows(moments_[i].piece, moments_[i].pieces);
+}
+
+void Optimizer::step_muon(Exec on, size_t i, double lr_share) const {
+  const MuonConfig muon = config_.muon.value_or(MuonConfig{});
+  const GroupSettings group = settings(parameters_[i].spec->group);
+  muon_.step(on, {.parameter = parameters_[i],
+                  .stacks = moments_[i].stacks,
+                  .momentum = moments_[i].momentum,
+                  .clip = clip_,
+                  .squares = squares_of(i),
+                  .lr = muon.lr.value_or(group.lr) * lr_share,
+                  .weight_decay = muon.weight_decay.value_or(group.weight_decay)});
 }
 
 void Optimizer::step_fp32(Exec on, size_t i, int64_t step, double lr_share) const {
@@ -177,8 +203,7 @@ GroupRatios Optimizer::ratios() const {
     const auto role = std::find(kRatioRoles.begin(), kRatioRoles.end(), p.spec->role);
     CHECK(role != kRatioRoles.end(), "%s is in no ratio group", p.spec->name.c_str());
     const int64_t first = moments_[i].piece;
-    add(sums[size_t(role - kRatioRoles.begin())],
-        read_squares_.rows(first, adamw_pieces(p.size())));
+    add(sums[size_t(role - kRatioRoles.begin())], read_squares_.rows(first, moments_[i].pieces));
   }
   GroupRatios ratios;
   for (size_t i = 0; i < sums.size(); ++i) ratios[i] = ratio_of(sums[i]);
@@ -190,6 +215,10 @@ std::vector<TensorRef> Optimizer::tensors() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterSpec& spec = *parameters_[i].spec;
     const Moments& own = moments_[i];
+    if (by_muon(i)) {
+      refs.push_back({spec.name + ".momentum", DType::kF32, spec.shape, own.momentum.data});
+      continue;
+    }
     if (parameters_[i].bf16_state()) {
       refs.push_back({spec.name + ".m", DType::kBF16, spec.shape, own.bf16_m.data});
       refs.push_back({spec.name + ".v", DType::kBF16, spec.shape, own.bf16_v.data});

@@ -1,5 +1,7 @@
-// AdamW over a model's parameters, by group: global norm, clip factor, update. step() does not wait
-// for a GPU: norm and clip factor stay on the device until read_back().
+// The optimizer over a model's parameters, by group: global norm, clip factor, update. AdamW steps
+// all of them, or with kind muon those that are no matrices inside the blocks: embedding, head,
+// norms and routers (engine/optimizer_muon.h steps the others). step() does not wait for a GPU:
+// norm and clip factor stay on the device until read_back().
 #pragma once
 
 #include <string>
@@ -7,6 +9,7 @@
 
 #include "engine/config/config.h"
 #include "engine/model.h"
+#include "engine/optimizer_muon.h"
 #include "engine/update_ratios.h"
 #include "ops/global_norm.h"
 
@@ -35,7 +38,8 @@ class Optimizer {
   uint64_t parameter_checksum(Exec on) const;
   // The ratios of the last sampled step, after read_back() and wait(on).
   GroupRatios ratios() const;
-  // First and second moments, named "<parameter>.m" and "<parameter>.v", in the type of the master.
+  // First and second moments, named "<parameter>.m" and "<parameter>.v", in the type of the master;
+  // of a matrix that Muon steps its momentum instead, named "<parameter>.momentum".
   std::vector<TensorRef> tensors();
 
  private:
@@ -44,19 +48,24 @@ class Optimizer {
   };
   GroupSettings settings(Group group) const;
 
+  bool by_muon(size_t i) const;
   View<double, 2> squares_of(size_t i) const;  // of a sampled step, else empty
+  void step_muon(Exec on, size_t i, double lr_share) const;
   void step_fp32(Exec on, size_t i, int64_t step, double lr_share) const;
   void step_bf16(Exec on, size_t i, int64_t step, double lr_share) const;
 
   OptimizerConfig config_;
   Model& model_;
   uint64_t seed_;
+  MuonUpdates muon_;
   std::vector<ParameterRef> parameters_;  // shapes at construction, addresses after bind()
   struct Moments {
     View<float, 1> m, v;
-    View<bf16, 1> bf16_m, bf16_v;  // instead, with bf16 state
-    int64_t piece = 0;             // first row of this parameter in squares_
-    uint64_t stream = 0;           // of its stochastic rounding
+    View<bf16, 1> bf16_m, bf16_v;   // instead, with bf16 state
+    View<float, 1> momentum;        // instead, by Muon
+    int64_t piece = 0, pieces = 0;  // first row of this parameter in squares_, and their number
+    std::vector<MuonStack> stacks;
+    uint64_t stream = 0;  // of its stochastic rounding
   };
   std::vector<Moments> moments_;
   std::vector<View<const float, 1>> gradients_;

@@ -4,6 +4,12 @@
 
 namespace assay {
 
+bool ParameterSpec::is_hidden_matrix() const {
+  const bool inside = role == Role::kAttention || role == Role::kDenseFfn ||
+                      role == Role::kRoutedExpert || role == Role::kSharedExpert;
+  return inside && is_matrix();
+}
+
 int64_t ParameterSpec::size() const {
   int64_t n = 1;
   for (const int64_t d : shape)

@@ -32,10 +32,14 @@ struct ParameterSpec {
   Group group;
   Init init;
   double std;  // standard deviation of Init::kNormal, else 0
+  // Several matrices stacked in the rows: their numbers of rows, e.g. of q, k and v. Empty: one.
+  std::vector<int64_t> parts = {};
 
   bool trained() const { return role != Role::kBuffer; }
   // Multiplied by products, so that recipes with bf16 products have a bf16 copy.
   bool is_matrix() const { return trained() && shape.size() >= 2; }
+  // A matrix inside a block, between activations: what Muon is for.
+  bool is_hidden_matrix() const;
   // Number of elements. Throws UserError if it exceeds 63 bits.
   int64_t size() const;
 };

@@ -4,7 +4,8 @@
 //
 // |x|: root of the sum of squares over a group. p: the masters after the step. g: the gradient of
 // the whole step before clipping. u: the amount subtracted by the step, lr weight_decay p_before +
-// lr m_hat / (sqrt(v_hat) + eps). The optimizer sums the squares in its own pass (AdamW::squares).
+// lr m_hat / (sqrt(v_hat) + eps), or with Muon lr weight_decay p_before + lr r X. The optimizer
+// sums the squares in its own pass (AdamW::squares, MuonUpdate::squares).
 #pragma once
 
 #include <array>

@@ -112,6 +112,16 @@ class Filled {
     for (TensorRef& t : moments_) t.data = zeros_.data();
     return moments_;
   }
+  // One momentum instead of two moments for the matrices that Muon steps, for optimizer.kind muon.
+  void merge_moments(const ModelConfig& model) {
+    for (const ParameterSpec& spec : parameter_table(model)) {
+      if (!spec.is_hidden_matrix()) continue;
+      std::erase_if(moments_, [&](const TensorRef& t) { return t.name == spec.name + ".v"; });
+      for (TensorRef& t : moments_) {
+        if (t.name == spec.name + ".m") t.name = spec.name + ".momentum";
+      }
+    }
+  }
   // The matrices rounded to bf16, for optimizer.state bf16; those of a bf16 folder keep their bits.
   void round_matrices(const ModelConfig& model) {
     for (const ParameterSpec& spec : parameter_table(model)) {
@@ -310,6 +320,7 @@ Imported import_model(const ImportPlan& plan, ResolveConfig resolve, RunMeta met
     if (takes_tokenizer) tokenizer_file = file;
   }
   resolve(result.config);
+  if (result.config.optimizer.kind == OptimizerKind::kMuon) filled.merge_moments(model.model);
   if (result.config.optimizer.state == StateFormat::kBf16) filled.round_matrices(model.model);
   Checkpoints checkpoints(dir.path(), 1, nullptr);
   result.checkpoint = checkpoints.save(first_state(result.config), filled.tensors(),

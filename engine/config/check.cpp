@@ -102,6 +102,15 @@ void validate_samples(const SamplesConfig& samples) {
 }
 
 void validate_optimizer(const Config& c) {
+  if (c.optimizer.kind == OptimizerKind::kAdamW && c.optimizer.muon) {
+    throw UserError("optimizer.muon is given, but optimizer.kind is adamw",
+                    "choose optimizer.kind: muon, or remove the section optimizer.muon");
+  }
+  if (c.optimizer.kind == OptimizerKind::kMuon && c.optimizer.state == StateFormat::kBf16) {
+    throw UserError("optimizer.kind is muon, but optimizer.state is bf16",
+                    "Muon keeps masters and momentum in fp32: choose optimizer.state: fp32, or "
+                    "optimizer.kind: adamw");
+  }
   if (c.optimizer.state == StateFormat::kBf16 && c.precision.recipe == "fp32") {
     throw UserError("optimizer.state is bf16, but precision.recipe is fp32, without bf16 weights",
                     "choose precision.recipe: bf16, or optimizer.state: fp32");

@@ -11,11 +11,44 @@
 
 namespace assay {
 
-enum class OptimizerKind { kAdamW };
+// muon: Muon for the matrices inside the blocks, AdamW for the rest (engine/optimizer.h).
+enum class OptimizerKind { kAdamW, kMuon };
 template <>
 struct Choice<OptimizerKind> {
-  static constexpr const char* kNames[] = {"adamw"};
+  static constexpr const char* kNames[] = {"adamw", "muon"};
 };
+
+// The factor of Muon's learning rate, from the shape of a matrix.
+enum class MuonAdjust { kMatchRmsAdamW, kOriginal };
+template <>
+struct Choice<MuonAdjust> {
+  static constexpr const char* kNames[] = {"match_rms_adamw", "original"};
+};
+
+struct MuonConfig {
+  std::optional<double> lr;
+  double momentum = 0.95;
+  bool nesterov = true;
+  int64_t steps = 5;
+  std::optional<double> weight_decay;
+  MuonAdjust adjust = MuonAdjust::kMatchRmsAdamW;
+};
+
+template <typename V>
+void visit(V& v, MuonConfig& c) {
+  v("lr", c.lr, "peak learning rate before adjust; absent = optimizer.lr, and expert_lr if given",
+    positive());
+  v("momentum", c.momentum, "decay of the mean of gradients", between(0, 0.999999));
+  v("nesterov", c.nesterov, "orthogonalise a mean that counts the newest gradient once more",
+    any());
+  v("steps", c.steps, "Newton-Schulz iterations", between(1, 20));
+  v("weight_decay", c.weight_decay, "decoupled decay; absent = optimizer.weight_decay",
+    not_negative());
+  v("adjust", c.adjust,
+    "factor of lr: match_rms_adamw = 0.2 sqrt(max(rows, columns)), as large as AdamW's steps; "
+    "original = sqrt(max(1, rows / columns))",
+    any());
+}
 
 // bf16: the bf16 weights are the masters, and their moments are bf16 (ops/adamw_bf16.h).
 enum class StateFormat { kFp32, kBf16 };
@@ -42,6 +75,7 @@ struct OptimizerConfig {
   std::optional<double> router_lr;
   std::optional<double> expert_lr;
   std::optional<double> expert_beta2;
+  std::optional<MuonConfig> muon;
 };
 
 template <typename V>
@@ -62,6 +96,7 @@ void visit(V& v, OptimizerConfig& c) {
   v("expert_lr", c.expert_lr, "peak learning rate of routed experts; absent = lr", positive());
   v("expert_beta2", c.expert_beta2, "second-moment decay of routed experts; absent = beta2",
     between(0, 0.9999999));
+  v.section("muon", c.muon, "of kind muon: how it steps the matrices inside the blocks");
 }
 
 struct ScheduleConfig {

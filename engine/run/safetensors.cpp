@@ -216,7 +216,13 @@ const SafetensorsFile::Entry* SafetensorsFile::find(const std::string& name) con
 void SafetensorsFile::read(const TensorRef& into) const {
   const Entry* entry = find(into.name);
   const char* hint = "the file belongs to another model: check model.* of its configuration";
-  if (entry == nullptr) throw UserError(path_ + ": has no tensor " + into.name, hint);
+  if (entry == nullptr) {
+    const std::string& name = into.name;
+    if (name.ends_with(".momentum") || name.ends_with(".m") || name.ends_with(".v")) {
+      hint = "the run was trained with another optimizer.kind: check its configuration";
+    }
+    throw UserError(path_ + ": has no tensor " + into.name, hint);
+  }
   if (entry->dtype != dtype_name(into.dtype) || entry->shape != into.shape) {
     const bool rounded = entry->dtype == "BF16" && into.dtype == DType::kF32;
     const bool wide = entry->dtype == "F32" && into.dtype == DType::kBF16;

@@ -121,7 +121,11 @@ Audit audit(const Config& config) {
   }
   a.weight_bytes = narrow(Wide(a.total) * (bf16 ? 2 : 4), "the bytes of the weights");
   a.master_bytes = narrow(Wide(a.total) * (bf16 ? 4 : 0), "the bytes of the master weights");
-  a.moment_bytes = narrow(Wide(a.total) * 8, "the bytes of the moments");
+  Wide moments = Wide(a.total) * 8;
+  if (config.optimizer.kind == OptimizerKind::kMuon) {
+    moments -= 4 * (Wide(n.attention) + n.dense_ffn + n.routed_experts + n.shared_experts);
+  }
+  a.moment_bytes = narrow(moments, "the bytes of the moments");
   return a;
 }
 

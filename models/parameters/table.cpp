@@ -53,7 +53,13 @@ std::vector<ParameterSpec> attention_table(const ModelConfig& c, const std::stri
 
   std::vector<ParameterSpec> table = {
       {at + "attn.norm", {c.hidden}, Role::kNorm, Group::kNoDecay, Init::kOne, 0},
-      {at + "attn.qkv", {qkv, c.hidden}, Role::kAttention, Group::kDecay, Init::kNormal, kInputStd},
+      {at + "attn.qkv",
+       {qkv, c.hidden},
+       Role::kAttention,
+       Group::kDecay,
+       Init::kNormal,
+       kInputStd,
+       {heads * width, kv_heads * width, kv_heads * width}},
   };
   if (c.qk_norm)
     append(table, {
@@ -76,7 +82,13 @@ std::vector<ParameterSpec> dense_table(const ModelConfig& c, const std::string& 
   const double out = output_std(layer);
   const Role role = Role::kDenseFfn;
   return {
-      {at + "ffn.gate_up", {2 * c.ffn, c.hidden}, role, Group::kDecay, Init::kNormal, kInputStd},
+      {at + "ffn.gate_up",
+       {2 * c.ffn, c.hidden},
+       role,
+       Group::kDecay,
+       Init::kNormal,
+       kInputStd,
+       {c.ffn, c.ffn}},
       {at + "ffn.down", {c.hidden, c.ffn}, role, Group::kDecay, Init::kNormal, out},
   };
 }
@@ -92,7 +104,13 @@ std::vector<ParameterSpec> moe_table(const ModelConfig& c, const std::string& at
   std::vector<ParameterSpec> table = {
       {at + "moe.router", {experts, c.hidden}, Role::kRouter, Group::kRouter, normal, in},
       {at + "moe.bias", {experts}, Role::kBuffer, Group::kNoDecay, Init::kZero, 0},
-      {at + "moe.gate_up", {experts, 2 * width, c.hidden}, routed, Group::kExperts, normal, in},
+      {at + "moe.gate_up",
+       {experts, 2 * width, c.hidden},
+       routed,
+       Group::kExperts,
+       normal,
+       in,
+       {width, width}},
       {at + "moe.down", {experts, c.hidden, width}, routed, Group::kExperts, normal, out},
   };
   if (m.shared > 0)
@@ -103,7 +121,8 @@ std::vector<ParameterSpec> moe_table(const ModelConfig& c, const std::string& at
                 both,
                 Group::kDecay,
                 normal,
-                kInputStd},
+                kInputStd,
+                {shared, shared}},
                {at + "moe.shared.down", {c.hidden, shared}, both, Group::kDecay, normal, out},
            });
   return table;

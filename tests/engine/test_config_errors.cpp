@@ -146,6 +146,14 @@ const Row kContractRows[] = {
     {"optimizer: {state: bf16}\nprecision: {recipe: fp32}", "",
      "optimizer.state is bf16, but precision.recipe is fp32", "precision.recipe: bf16"},
     {"optimizer: {state: fp16}", "", "optimizer.state", ""},
+    {"optimizer: {muon: {momentum: 0.9}}", "",
+     "optimizer.muon is given, but optimizer.kind is adamw", "choose optimizer.kind: muon"},
+    {"optimizer: {kind: muon, state: bf16}", "",
+     "optimizer.kind is muon, but optimizer.state is bf16", "optimizer.state: fp32"},
+    {"optimizer: {kind: muon, muon: {steps: 0}}", "", "optimizer.muon.steps = 0", "in [1, 20]"},
+    {"optimizer: {kind: muon, muon: {momentum: 1}}", "", "optimizer.muon.momentum = 1", ""},
+    {"optimizer: {kind: muon, muon: {adjust: none}}", "", "optimizer.muon.adjust",
+     "match_rms_adamw"},
 };
 
 // The section telemetry.collapse_stop, the expected error and the expected hint.

@@ -187,6 +187,8 @@ TEST_CASE("which fields a resumed run may change") {
       {"seed", [](Config& c) { c.run.seed = 2; }, 1, "run.seed: 1 -> 2"},
       {"state of the optimizer", [](Config& c) { c.optimizer.state = StateFormat::kBf16; }, 1,
        "optimizer.state: fp32 -> bf16"},
+      {"kind of the optimizer", [](Config& c) { c.optimizer.kind = OptimizerKind::kMuon; }, 1,
+       "optimizer.kind: adamw -> muon"},
       {"micro-batch", [](Config& c) { c.run.micro_batch = 4; }, 1, "run.micro_batch: 8 -> 4"},
       {"dense to sparse", [](Config& c) { c.model.moe.emplace(); }, 1,
        "model.moe: absent -> present"},

@@ -179,6 +179,29 @@ def check_theirs(work, tokens):
         compare_training(what, work, imported, model, tokens["train"], kind)
 
 
+def check_muon(work, tokens):
+    """Ten steps of a dense model beside torch.optim.Muon. Both iterate in bf16, with sums in another
+    order, and the iteration lifts small singular values with their rounding errors: the rule is a
+    hundredth of the loss, which a wrong factor, decay or momentum exceeds."""
+    what = "Llama -> assay, Muon"
+    if not training.has_muon():
+        print(f"{what}: not run: torch.optim.Muon needs PyTorch 2.9, this is {torch.__version__}")
+        return
+    _, model_class, config_class, fields, _ = next(t for t in THEIRS if not t[4])
+    folder, imported = work / "theirs-muon", work / "imported-muon"
+    model = fixtures.random_model(model_class, config_class, fields, torch.float32, 0)
+    model.save_pretrained(folder)
+    (work / "muon.yaml").write_text("include: base.yaml\noptimizer: {kind: muon}\n")
+    run("assay", "import", folder, "-o", imported, "--config", work / "muon.yaml")
+    run("assay", "train", imported / "config.yaml", "--run", imported)
+    db = sqlite3.connect(f"file:{imported / 'telemetry.db'}?mode=ro", uri=True)
+    ours = [v for v, in db.execute("SELECT value FROM scalar WHERE name = 'train_loss_nats' ORDER BY step")]
+    losses, _ = training.train(model, tokens["train"], "muon")
+    assert len(ours) == len(losses), (ours, losses)
+    worst = max(abs(a / b - 1) for a, b in zip(ours, losses))
+    report(what, f"10 steps, loss {losses[0]:.3f} to {losses[-1]:.3f}, relative", worst, 1e-2)
+
+
 def check_ours(work, tokens):
     for i, (name, model_section) in enumerate(OURS):
         trained, folder, config = work / f"ours-{i}", work / f"exported-{i}", work / f"ours-{i}.yaml"
@@ -249,6 +272,7 @@ def main():
         tokens = make_data(work)
         check_fixtures()
         check_theirs(work, tokens)
+        check_muon(work, tokens)
         check_ours(work, tokens)
         check_events(work)
     if failures:

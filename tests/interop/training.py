@@ -71,27 +71,41 @@ def update_biases(routers, counts, s, share_now):
         gate.e_score_correction_bias.sub_(s["bias_rate"] * (sign - sign.mean())).clamp_(-16, 16)
 
 
+def has_muon():
+    """torch.optim.Muon is in PyTorch from 2.9 on."""
+    return hasattr(torch.optim, "Muon")
+
+
+def optimizers(model, s, kind):
+    """AdamW, or for kind muon of a dense model torch.optim.Muon and AdamW for the rest."""
+    adamw = lambda of: torch.optim.AdamW(of, lr=s["lr"], betas=(s["beta1"], s["beta2"]), eps=s["eps"], foreach=False)
+    decayed, others = groups(model, s)
+    if kind != "muon":
+        return [adamw([decayed, others])]
+    return [torch.optim.Muon(decayed["params"], lr=s["lr"], weight_decay=s["weight_decay"], momentum=0.95, nesterov=True,
+                             ns_steps=5, adjust_lr_fn="match_rms_adamw"), adamw([others])]
+
+
 def train(model, tokens, kind):
-    """Returns the losses in nats and gradient norms of the steps. kind: "" for dense, else the
-    auxiliary loss."""
+    """Returns the losses in nats and gradient norms of the steps. kind: "" for dense, "muon" for
+    dense with Muon, else the auxiliary loss."""
     s = SETTINGS
     model.train()
     routers = Routers(model)
-    optimizer = torch.optim.AdamW(groups(model, s), lr=s["lr"], betas=(s["beta1"], s["beta2"]), eps=s["eps"],
-                                  foreach=False)
+    steppers = optimizers(model, s, kind)
     rows, micros = s["batch_tokens"] // s["sequence"], s["batch_tokens"] // (s["sequence"] * s["micro_batch"])
     losses, norms = [], []
     for step in range(s["steps"]):
         block = tokens[step * s["batch_tokens"]:(step + 1) * s["batch_tokens"] + 1]
         inputs, targets = block[:-1].reshape(rows, -1), block[1:].reshape(rows, -1)
-        optimizer.zero_grad()
+        model.zero_grad()
         loss, load = 0.0, {}
         for m in range(micros):
             part = slice(m * s["micro_batch"], (m + 1) * s["micro_batch"])
             logits = model(inputs[part], use_cache=False).logits.float()
             nats = F.cross_entropy(logits.flatten(0, 1), targets[part].flatten(), reduction="sum") / s["batch_tokens"]
             total = nats
-            if kind:
+            if kind in ("switch", "gates"):
                 aux, z, counts = routers.losses(model, kind)
                 total = total + (s["aux_alpha"] * aux + s["z_alpha"] * z) / micros
                 load = {i: load.get(i, 0) + c for i, c in counts.items()}
@@ -101,9 +115,10 @@ def train(model, tokens, kind):
         for parameter in model.parameters():
             if parameter.grad is not None:
                 parameter.grad.mul_(min(1.0, s["clip"] / norm))
-        for group in optimizer.param_groups:
-            group["lr"] = s["lr"] * share(step, s)
-        optimizer.step()
+        for optimizer in steppers:
+            for group in optimizer.param_groups:
+                group["lr"] = s["lr"] * share(step, s)
+            optimizer.step()
         if kind == "gates":
             update_biases(routers, load, s, share(step, s))
         losses.append(loss)

@@ -255,6 +255,48 @@ TEST_CASE("steps by the CUDA kernels have the same bits in every order of thread
   }
 }
 
+TEST_CASE("steps with Muon by the CUDA kernels have the same bits in every order of threads") {
+  Config config = step_config("sigmoid");
+  config.optimizer.kind = OptimizerKind::kMuon;
+  const auto forward = after_steps(config, Recipe::kBf16, "fwd");
+  REQUIRE(forward == after_steps(config, Recipe::kBf16, "rev"));
+  REQUIRE(forward == after_steps(config, Recipe::kBf16, "rnd:1"));
+}
+
+// From the same gradients, and by the norm of the step: the iteration lifts differences of small
+// singular values, those of single roundings too.
+TEST_CASE("a step with Muon by the CUDA kernels agrees with the CPU's") {
+  Config c = step_config("sigmoid");
+  c.optimizer.kind = OptimizerKind::kMuon;
+  gpu::Context context = simt::make_context();
+  ModelFixture cpu(c, Recipe::kBf16, kBatch, kSequence, 2);
+  ModelFixture gpu(c, Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
+  for (ModelFixture* f : {&cpu, &gpu}) f->gradients(2);
+  const auto want = cpu.model->parameters(), got = gpu.model->parameters();
+  std::vector<std::vector<float>> before;
+  for (size_t i = 0; i < want.size(); ++i) {
+    copy_bytes(gpu.on, got[i].grad.data, want[i].grad.data, size_t(want[i].grad.bytes()));
+    before.push_back(cpu.values(want[i].master));
+  }
+  for (ModelFixture* f : {&cpu, &gpu}) {
+    f->optimizer->step(f->on, 0, 1.0);
+    f->read_back();
+  }
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (!want[i].spec->is_hidden_matrix()) continue;
+    const auto ours = gpu.values(got[i].master), theirs = cpu.values(want[i].master);
+    double off = 0, moved = 0, kept = 0;
+    for (size_t j = 0; j < theirs.size(); ++j) {
+      off += std::pow(double(ours[j]) - double(theirs[j]), 2);
+      moved += std::pow(double(theirs[j]) - double(before[i][j]), 2);
+      kept += std::pow(double(theirs[j]), 2);
+    }
+    INFO(want[i].spec->name << ": step " << std::sqrt(moved) << ", off by " << std::sqrt(off));
+    REQUIRE(std::sqrt(off) <=
+            tol::two_backends<bf16>(std::sqrt(moved)) + tol::rounding<float>(std::sqrt(kept)));
+  }
+}
+
 // Gradients of the two backends differ in their last bits, so each may round a value to either
 // side: two steps of bf16, and what the difference of the gradients moves.
 TEST_CASE("a step with bf16 state by the CUDA kernels agrees with the CPU's") {
