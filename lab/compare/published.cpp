@@ -194,6 +194,12 @@ std::vector<std::string> published_names() {
   return names;
 }
 
+std::string study_of_matrix(const std::string& matrix) {
+  const std::string start = matrix.substr(0, matrix.find('-'));
+  const std::vector<std::string> names = published_names();
+  return std::find(names.begin(), names.end(), start) == names.end() ? "" : start;
+}
+
 PublishedStudy published_study(const std::string& name) {
   for (const PublishedText& text : published_texts()) {
     if (text.name != name) continue;

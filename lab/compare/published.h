@@ -65,6 +65,8 @@ struct PublishedStudy {
 };
 
 std::vector<std::string> published_names();
+// The study whose claims a matrix of this name tests: "0003" for 0003 and 0003-mini; "" for others.
+std::string study_of_matrix(const std::string& matrix);
 // UserError suggesting the nearest name if there is no such study.
 PublishedStudy published_study(const std::string& name);
 

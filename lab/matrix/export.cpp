@@ -1,3 +1,4 @@
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -6,6 +7,7 @@
 #include "lab/matrix/gap.h"
 #include "lab/matrix/report.h"
 #include "lab/runs/run_measures.h"
+#include "models/audit/audit.h"
 
 namespace assay {
 namespace {
@@ -78,6 +80,11 @@ ordered_json row_json(const SummaryRow& row) {
   j["parameters_total"] = row.cell->audit.total;
   j["parameters_active"] = row.cell->audit.active;
   j["tokens"] = row.tokens();
+  j["tokens_per_expert"] = ordered_json();
+  if (row.cell->config.model.moe) {
+    j["tokens_per_expert"] =
+        tokens_per_routed_expert(row.cell->config.model, std::llround(row.tokens()));
+  }
   j["flops"] = row.flops();
   j["steps"] = json_of(row.steps);
   j["val_loss_nats"] = json_of(row.loss);

@@ -115,10 +115,7 @@ void resolve(Cell& cell, const MatrixFile& file) {
   config.precision.recipe = cell.precision;
   validate(config);
   cell.known_steps = horizon_is_known(config);
-  if (cell.known_steps) {
-    resolve_steps(config);
-    config.contract.fraction = 1;  // it is in run.steps now
-  }
+  if (cell.known_steps) resolve_steps(config);
   cell.audit = audit(config);
   config.precision.recipe = resolved_recipe(config.precision.recipe);
 }

@@ -17,9 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "0003" of "0003-mini".
-std::string study_of(const std::string& matrix) {
-  return matrix.substr(0, matrix.find('-'));
+// A matrix that tests no study stands for itself.
+std::string study_name(const std::string& matrix) {
+  const std::string study = study_of_matrix(matrix);
+  return study.empty() ? matrix : study;
 }
 
 // The claims of one study, those of trained matrices first.
@@ -105,7 +106,7 @@ void add_tested(const ScoreboardSource& source, const std::string& given,
                     "give each matrix once");
   }
   const MatrixSummary summary = summarise_matrix(recorded.matrix, MatrixFolder(folder));
-  Study& study = studies[study_of(file.name)];
+  Study& study = studies[study_name(file.name)];
   for (const ClaimResult& r : evaluate_claims(file.claims, summary.tables)) {
     counts[claim_verdict_name(r.verdict)] += 1;
     study.rows.push_back({r.claim->name, file.name + ", " + r.contract + ", " + r.precision,
@@ -128,16 +129,13 @@ void add_untested(const std::string& path, std::map<std::string, Study>& studies
   if (tested.contains(file.name)) return;
   for (const MatrixClaim& claim : file.claims) {
     counts["untested"] += 1;
-    studies[study_of(file.name)].rows.push_back(
+    studies[study_name(file.name)].rows.push_back(
         {claim.name, file.name, "-", "untested", "-", "-", "-", "-"});
   }
 }
 
 std::string title_of(const std::string& study) {
-  for (const std::string& name : published_names()) {
-    if (name == study) return study + ". " + published_study(name).title;
-  }
-  return study;
+  return study_of_matrix(study).empty() ? study : study + ". " + published_study(study).title;
 }
 
 }  // namespace

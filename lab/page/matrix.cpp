@@ -4,6 +4,8 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "lab/compare/derivation.h"
+#include "lab/compare/published.h"
 #include "lab/matrix/folder.h"
 #include "lab/matrix/report.h"
 #include "lab/matrix/summary.h"
@@ -29,12 +31,60 @@ std::vector<std::string> matrix_runs(const std::string& folder) {
   return runs;
 }
 
+namespace {
+
+// "bf16" of the row bf16, moe-64: every key but the last, which names the lane.
+std::string group_of(const PublishedTable& table, const std::vector<Json>& row) {
+  std::string name;
+  for (size_t k = 0; k + 1 < table.keys.size(); ++k) {
+    name += (name.empty() ? "" : ", ") + cell_text(row[k], nullptr);
+  }
+  return name;
+}
+
+// The lanes of one column, by group, in the order of the table.
+Json column_groups(const PublishedTable& table, size_t column) {
+  Json groups = Json::array();
+  for (const std::vector<Json>& row : table.rows) {
+    const Json& value = row[table.keys.size() + column];
+    if (!value.is_number()) continue;
+    const std::string name = group_of(table, row);
+    if (groups.empty() || groups.back()["name"] != name) {
+      groups.push_back({{"name", name}, {"lanes", Json::array()}});
+    }
+    groups.back()["lanes"].push_back(
+        {{"name", cell_text(row[table.keys.size() - 1], nullptr)}, {"value", value}});
+  }
+  return groups;
+}
+
+// What the study of this matrix measured at the end of its lanes; null if it is of no study.
+Json published_lanes(const std::string& matrix) {
+  const std::string name = study_of_matrix(matrix);
+  if (name.empty()) return nullptr;
+  const PublishedStudy study = published_study(name);
+  const PublishedTable& table = study.tables.front();
+  Json json = {{"name", name}, {"title", study.title}, {"measures", Json::array()}};
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    const PublishedColumn& column = table.columns[c];
+    if (column.measure.empty() || column.step) continue;
+    json["measures"].push_back({{"measure", column.measure},
+                                {"what", column.what},
+                                {"unit", column.unit},
+                                {"groups", column_groups(table, c)}});
+  }
+  return json;
+}
+
+}  // namespace
+
 Json report_matrix(const std::string& folder) {
   const RecordedMatrix recorded = read_matrix_folder(folder);
   const MatrixSummary summary = summarise_matrix(recorded.matrix, MatrixFolder(folder));
   Json json = Json::parse(summary_json(summary));
   json["folder"] = folder;
   json["notes"] = recorded.notes;
+  json["published"] = published_lanes(recorded.matrix.file.name);
   for (size_t i = 0; i < summary.tables.size(); ++i) {
     json["contracts"][i]["says"] = contract_text(summary.tables[i].contract);
   }

@@ -10,8 +10,9 @@ namespace assay {
 // The runs of the matrix that have begun, in the order of its cells. UserError if there is none.
 std::vector<std::string> matrix_runs(const std::string& folder);
 
-// As `assay matrix --summary --json` of the runs that are finished, and with "folder", "notes" and
-// for each contract "says", what it holds fixed. Rows name their runs by folder.
+// As `assay matrix --summary --json` of the runs that are finished, and with "folder", "notes",
+// "published" (the lanes of the study it tests, or null) and for each contract "says", what it
+// holds fixed. Rows name their runs by folder.
 nlohmann::ordered_json report_matrix(const std::string& folder);
 
 }  // namespace assay

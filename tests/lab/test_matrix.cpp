@@ -5,6 +5,7 @@
 #include "lab/matrix/budget.h"
 #include "lab/matrix/plan.h"
 #include "lab/matrix/state.h"
+#include "models/audit/contract.h"
 #include "models/audit/horizon.h"
 #include "tests/catch.h"
 #include "tests/data/temp_folder.h"
@@ -111,6 +112,21 @@ TEST_CASE("a model's own changes follow those of the matrix, and --set follows b
   REQUIRE(slow.optimizer.lr == 1e-4);
   REQUIRE(slow.optimizer.beta2 == 0.8);
   REQUIRE(slow.model.moe->experts == moe.model.moe->experts);
+}
+
+TEST_CASE("a run takes the steps that the matrix plans for a fraction of its horizon") {
+  const Family family;
+  const std::string text = edited(
+      "- {kind: activeDN, reference: dense}",
+      "- {kind: steps, fraction: 0.5}\n  - {kind: activeDN, reference: dense, fraction: 0.5}\n"
+      "  - {kind: flops, reference: dense, fraction: 0.5}");
+  for (const Cell& cell : family.matrix(text).cells) {
+    Config as_trained = cell.config;
+    resolve_steps(as_trained);  // what `assay train` does with it
+    INFO(cell.name);
+    REQUIRE(as_trained.run.steps == cell.steps());
+    if (cell.model == "dense") REQUIRE(cell.steps() == (cell.contract == "totalDN" ? 60 : 30));
+  }
 }
 
 TEST_CASE("totalDN without the shared experts has fewer steps") {

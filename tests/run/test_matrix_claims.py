@@ -120,6 +120,23 @@ def check_until_decided(place):
     check("Seeds 3 were added because" in (place.path / "runs" / "summary.md").read_text(), "the table says so")
 
 
+def check_fraction(place):
+    """Runs of a fraction of a horizon take as many steps as the plan says."""
+    (place.path / "half.yaml").write_text("""
+models: {dense: dense.yaml}
+contracts: [{kind: steps, fraction: 0.5, name: half}, {kind: totalDN, reference: dense, fraction: 0.25, name: quarter}]
+precisions: [fp32]
+seeds: [1]
+set: {run.steps: 40, eval.every: 10, schedule.warmup: 0, schedule.warmdown: 0}
+""")
+    arguments = ("matrix", place.path / "half.yaml", "--run-dir", place.path / "half", "--json")
+    done = assay(*arguments)
+    check(done.returncode == 0, done.stderr)
+    steps = {c["name"]: c["rows"][0]["runs"][0]["steps"] for c in json.loads(done.stdout)["contracts"]}
+    check(steps == {"half": 20, "quarter": 10}, steps)
+    check("0 to train" in assay(*arguments).stderr, "the runs are those of the plan")
+
+
 def check_scoreboard(place):
     """Every claim of the trained matrix and of matrices without runs, on one page."""
     named = place.path / "0003-small"
@@ -170,6 +187,7 @@ def main():
         check_sealed(place)
         check_until_decided(place)
         check_scoreboard(place)
+        check_fraction(place)
     print("matrix_claims: ok")
 
 

@@ -207,7 +207,7 @@ def check_seeds(browser, w):
 
 
 MATRIX = """
-name: small
+name: 0004-small
 models: {dense: dense.yaml, moe: config.yaml}
 contracts: [{kind: activeDN, reference: dense, landings: [1], name: active}, {kind: totalDN, reference: dense, landings: [1], name: total}]
 precisions: [fp32]
@@ -215,6 +215,25 @@ seeds: [1, 2]
 claims: [{name: odd claim, measure: val_loss, of: moe, below: dense}, {measure: val_loss, of: moe, above: 0}]
 set: {run.steps: 8, schedule.warmup: 0, schedule.warmdown: 0, eval.every: 4}
 """
+
+
+def check_studies(browser, summary):
+    """The charts that the studies drew, for a matrix whose name says which study it tests."""
+    rows = {(c["name"], r["model"]): r for c in summary["contracts"] for r in c["rows"]}
+    lines = {(r["contract"], r["model"]): r["mean"] for r in table(browser, "matrix-contracts")}
+    expect(float(lines["active", "dense"]) == 0 and near(lines["total", "moe"], rows["total", "moe"]["difference_to_first"]["mean"], 1e-12), lines)
+    points = {r["contract"]: r for r in table(browser, "matrix-tokens")}
+    share = float(points["active"]["tokens_per_expert"]) / rows["active", "moe"]["tokens"]
+    expect(0 < share < 1 and near(points["active"]["mean"], rows["active", "moe"]["val_loss_nats"]["mean"], 1e-12), points)
+    expect(near(points["total"]["tokens_per_expert"], share * rows["total", "moe"]["tokens"], 1e-6), "the same share K / E")
+    steps = {r["lane"]: float(r["stop_step"]) for r in table(browser, "matrix-published")}
+    expect(near(steps["0004: active-like, moe-64"], 5760 / 8320, 1e-9), steps)
+    expect(near(steps["moe, total"], rows["total", "moe"]["steps"]["mean"] / rows["total", "dense"]["steps"]["mean"], 1e-9), steps)
+    browser.choose("#matrix-published-measure", "val_loss")
+    lanes = {r["lane"]: r for r in table(browser, "matrix-published")}
+    expect(near(lanes["0004: active-like, moe-64"]["val_loss"], 3.2769 - 3.2725, 1e-9), lanes)
+    ours = rows["active", "moe"]["val_loss_nats"]["mean"] - rows["active", "dense"]["val_loss_nats"]["mean"]
+    expect(near(lanes["moe, active"]["val_loss"], ours, 1e-9), lanes)
 
 
 def check_matrix(browser, w):
@@ -236,6 +255,7 @@ def check_matrix(browser, w):
     points = {(r["contract"], r["model"]): r for r in table(browser, "matrix-points")}
     row = summary["contracts"][0]["rows"][1]
     expect(near(points["active", "moe"]["mean"], row["val_loss_nats"]["mean"], 1e-12) and near(points["active", "moe"]["low95"], row["val_loss_nats"]["interval95"][0], 1e-12), points)
+    check_studies(browser, summary)
     browser.click("#table-contract-active tbody tr:last-child .link")
     pressed = [b.text for b in browser.one("#legend").find_elements("css selector", "[aria-pressed=true]")]
     expect(len(pressed) == 1 and pressed[0].startswith("moe-active"), f"the curves of one row: {pressed}")

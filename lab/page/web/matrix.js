@@ -107,6 +107,6 @@ function pointChart({name}) {
 function addMatrix() {
   addSection({id: 'matrix', title: 'Contracts', present: () => Boolean(report.matrix), how: 'Each contract holds something else fixed and has its own table. Click a model to see only the curves of its runs.',
     top: contractPanels, charts: [{id: 'matrix-points', title: 'Points with intervals', wide: true, how: 'One row per model and contract.', controls: [{id: 'name', label: 'show', options: () => (report.matrix ? pointMeasures() : [['', '']])}],
-      present: () => Boolean(report.matrix), build: pointChart}, gapChartSpec()],
+      present: () => Boolean(report.matrix), build: pointChart}, gapChartSpec(), ...studyCharts()],
     bottom: claimPanels});
 }

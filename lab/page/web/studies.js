@@ -1,0 +1,83 @@
+// A matrix as the studies drew theirs: models from contract to contract, loss against tokens per expert, and the
+// published lanes beside ours.
+
+const lossOf = (row) => row.val_loss_nats;
+const colourOfRow = (row) => ((model) => paintAt(model ? model.slot : 6).colour)(modelOfRow(row));
+const errorBar = (summary, colour) => ({type: 'data', symmetric: false, array: [summary.interval95 ? summary.interval95[1] - summary.mean : 0], arrayminus: [summary.interval95 ? summary.mean - summary.interval95[0] : 0], color: colour, thickness: 2, width: 6});
+const intervalWords = (summary) => (summary.interval95 ? `95% interval ${summary.interval95.map((b) => digits(b, 5)).join(' to ')}` : 'one seed: no interval');
+
+// The rows of one model and precision, contract by contract.
+function rowsAcross() {
+  const lines = new Map();
+  for (const contract of report.matrix.contracts)
+    for (const row of contract.rows) {
+      const key = row.model + ' ' + row.precision;
+      lines.set(key, [...(lines.get(key) || []), {contract, row}]);
+    }
+  return [...lines.values()];
+}
+
+// y: the difference to the first row, or the loss itself. Lines that cross are orders that the contract changed.
+function contractMap({y}) {
+  const names = report.matrix.contracts.map(({name}) => name), first = rowName(report.matrix.contracts[0].rows[0]);
+  const none = {mean: 0, interval95: [0, 0], n: null};
+  const valueOf = ({contract, row}) => (y === 'loss' ? lossOf(row) : row === contract.rows[0] ? lossOf(row) && none : row.difference_to_first);
+  const lines = rowsAcross().map((places) => places.map((place) => ({...place, value: valueOf(place)})).filter(({value}) => value)).filter((places) => places.length);
+  if (lines.length === 0) return {missing: 'No run is finished yet.'};
+  const traces = lines.map((places) => {
+    const {row} = places[0], colour = colourOfRow(row), bars = places.map(({value}) => errorBar(value, colour));
+    return {type: 'scatter', mode: 'lines+markers', name: plain(rowName(row)), x: places.map(({contract}) => contract.name), y: places.map(({value}) => value.mean), line: {color: colour, width: 2}, marker: {color: colour, size: 9},
+      error_y: {...bars[0], array: bars.flatMap((bar) => bar.array), arrayminus: bars.flatMap((bar) => bar.arrayminus)}, customdata: places.map(({value}) => (value === none ? 'every difference is to this model' : intervalWords(value))),
+      hovertemplate: `<b>${plain(rowName(row))}</b>, %{x}<br>%{y:.5~g} nats<br>%{customdata}<extra></extra>`};
+  });
+  return {traces, layout: {xaxis: {type: 'category', categoryorder: 'array', categoryarray: names, range: [-0.3, names.length - 0.7]}, yaxis: {title: y === 'loss' ? 'validation loss (nats per token)' : `loss minus ${plain(first)}'s (nats per token)`}},
+    note: 'Point: mean over the seeds; bar: Student\'s 95% interval. Where two lines cross, the contract changes which model is ahead.',
+    table: () => ({columns: ['model', 'precision', 'contract', 'mean', 'low95', 'high95'], rows: lines.flatMap((places) => places.map(({contract, row, value}) => [row.model, row.precision, contract.name, value.mean, ...(value.interval95 || [null, null])]))})};
+}
+
+const sparseRows = () => (report.matrix ? report.matrix.contracts.flatMap((contract) => contract.rows.filter((row) => row.tokens_per_expert && lossOf(row)).map((row) => ({contract, row}))) : []);
+
+function tokensPerExpert() {
+  const points = sparseRows();
+  if (points.length === 0) return {missing: 'No run of a mixture is finished yet.'};
+  const traces = points.map(({contract, row}) => {
+    const colour = colourOfRow(row), loss = lossOf(row), place = `${rowName(row)}, ${contract.name}`;
+    return {type: 'scatter', mode: 'markers', name: plain(place), x: [row.tokens_per_expert], y: [loss.mean], marker: {color: colour, size: 10}, error_y: errorBar(loss, colour),
+      hovertemplate: `<b>${plain(place)}</b><br>%{x:.3s} tokens per routed expert<br>%{y:.5~g} nats over ${loss.n} seed${loss.n > 1 ? 's' : ''}<br>${intervalWords(loss)}<extra></extra>`};
+  });
+  return {traces, layout: {xaxis: {title: 'tokens per routed expert (tokens K / E)', type: 'log'}, yaxis: {title: 'validation loss (nats per token)'}},
+    note: 'One point per mixture and contract, over its finished seeds. Dense models have no experts.',
+    table: () => ({columns: ['contract', 'model', 'precision', 'tokens_per_expert', 'mean', 'low95', 'high95'], rows: points.map(({contract, row}) => [contract.name, row.model, row.precision, row.tokens_per_expert, lossOf(row).mean, ...(lossOf(row).interval95 || [null, null])])})};
+}
+
+// Measures that a study and this matrix both have, and ours of them.
+const ourFigures = {stop_step: (row, contract) => (byTarget(contract) ? row.time_to_target.steps : row.steps), val_loss: lossOf, best_val_loss: (row) => row.measures.best_val_loss || null, core: (row) => row.core};
+const ratioMeasures = ['stop_step'];
+const publishedMeasures = () => (report.matrix && report.matrix.published ? report.matrix.published.measures.filter(({measure}) => report.matrix.contracts.some((c) => c.rows.some((row) => ourFigures[measure](row, c)))) : []);
+
+// Each lane against the first of its group: steps as a ratio, losses and scores as a difference, so that runs of other
+// sizes stand beside the published ones.
+function publishedLanes({measure}) {
+  const chosen = publishedMeasures().find((one) => one.measure === measure) || publishedMeasures()[0];
+  if (!chosen) return {missing: 'No finished run has a measure that the study published.'};
+  const ratio = ratioMeasures.includes(chosen.measure), against = (value, base) => (ratio ? value / base : value - base);
+  const theirs = chosen.groups.flatMap((group) => group.lanes.slice(1).map((lane) => ({place: `${report.matrix.published.name}: ${[group.name, lane.name].filter(Boolean).join(', ')}`, value: against(lane.value, group.lanes[0].value), base: group.lanes[0].name, colour: css('--soft'), hollow: true})));
+  const ours = report.matrix.contracts.flatMap((contract) => {
+    const groups = [...new Set(contract.rows.map((row) => row.precision))].map((precision) => contract.rows.filter((row) => row.precision === precision && ourFigures[chosen.measure](row, contract)));
+    return groups.filter((rows) => rows.length > 1).flatMap(([first, ...rows]) => rows.map((row) => ({place: `${rowName(row)}, ${contract.name}`, value: against(ourFigures[chosen.measure](row, contract).mean, ourFigures[chosen.measure](first, contract).mean), base: rowName(first), colour: colourOfRow(row), hollow: false})));
+  });
+  const all = [...theirs, ...ours], order = all.map(({place}) => place).reverse();
+  const traces = all.map(({place, value, base, colour, hollow}) => ({type: 'scatter', mode: 'markers', name: plain(place), x: [value], y: [place], marker: {size: 11, symbol: hollow ? 'circle-open' : 'circle', color: colour, line: {color: colour, width: 2}},
+    hovertemplate: `<b>${plain(place)}</b><br>${ratio ? '%{x:.4~g} times' : '%{x:+.4~f} from'} ${plain(base)}<extra></extra>`}));
+  return {traces, height: Math.max(220, 90 + 26 * order.length), layout: {xaxis: {title: ratio ? 'over the first model\'s' : `minus the first model's (${chosen.unit})`}, yaxis: {type: 'category', categoryorder: 'array', categoryarray: order},
+    shapes: [{type: 'line', yref: 'paper', y0: 0, y1: 1, x0: ratio ? 1 : 0, x1: ratio ? 1 : 0, line: {color: css('--soft'), width: 1, dash: 'dot'}}]},
+    note: `${chosen.what[0].toUpperCase() + chosen.what.slice(1)}. Rings: ${report.matrix.published.title}, one seed; discs: this matrix, means over the seeds. Sizes, text and machine differ: compare signs and order, not lengths.`,
+    table: () => ({columns: ['lane', 'against', chosen.measure], rows: all.map(({place, base, value}) => [place, base, value])})};
+}
+
+const studyCharts = () => [
+  {id: 'matrix-contracts', title: 'From contract to contract', how: 'One line per model.', controls: [{id: 'y', label: 'show', options: () => [['difference', 'difference to the first model'], ['loss', 'validation loss']]}],
+    present: () => Boolean(report.matrix) && report.matrix.contracts.length > 1, build: contractMap},
+  {id: 'matrix-tokens', title: 'Loss against tokens per expert', how: 'Mixtures under every contract.', controls: [], present: () => sparseRows().length > 1, build: tokensPerExpert},
+  {id: 'matrix-published', title: 'Beside the published study', wide: true, how: 'Every lane against the first model of its precision or contract.',
+    controls: [{id: 'measure', label: 'show', options: () => (publishedMeasures().length ? publishedMeasures().map(({measure, what}) => [measure, what]) : [['', '']])}], present: () => publishedMeasures().length > 0, build: publishedLanes}];
