@@ -42,10 +42,21 @@ std::string group_of(const PublishedTable& table, const std::vector<Json>& row) 
   return name;
 }
 
-// The lanes of one column, by group, in the order of the table.
+// Whether a lane ran to its last step without reaching the target (column "end").
+bool missed_target(const PublishedTable& table, const std::vector<Json>& row) {
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    if (table.columns[c].key == "end") return row[table.keys.size() + c] == "full";
+  }
+  return false;
+}
+
+// The lanes of one column, by group, in the order of the table. Steps only of lanes that reached
+// the target, where the table says so.
 Json column_groups(const PublishedTable& table, size_t column) {
+  const bool of_steps = table.columns[column].measure == "stop_step";
   Json groups = Json::array();
   for (const std::vector<Json>& row : table.rows) {
+    if (of_steps && missed_target(table, row)) continue;
     const Json& value = row[table.keys.size() + column];
     if (!value.is_number()) continue;
     const std::string name = group_of(table, row);

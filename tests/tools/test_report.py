@@ -232,8 +232,9 @@ def check_studies(browser, summary):
     browser.choose("#matrix-published-measure", "val_loss")
     lanes = {r["lane"]: r for r in table(browser, "matrix-published")}
     expect(near(lanes["0004: active-like, moe-64"]["val_loss"], 3.2769 - 3.2725, 1e-9), lanes)
-    ours = rows["active", "moe"]["val_loss_nats"]["mean"] - rows["active", "dense"]["val_loss_nats"]["mean"]
-    expect(near(lanes["moe, active"]["val_loss"], ours, 1e-9), lanes)
+    ours = rows["active", "moe"]["difference_to_first"]
+    expect(near(lanes["moe, active"]["val_loss"], ours["mean"], 1e-9) and near(lanes["moe, active"]["low95"], ours["interval95"][0], 1e-9), lanes)
+    expect(not any(lane.startswith("0004: totalDN") for lane in lanes), f"a group without the study's dense model: {lanes}")
 
 
 def check_matrix(browser, w):

@@ -26,12 +26,12 @@ function contractMap({y}) {
   if (lines.length === 0) return {missing: 'No run is finished yet.'};
   const traces = lines.map((places) => {
     const {row} = places[0], colour = colourOfRow(row), bars = places.map(({value}) => errorBar(value, colour));
-    return {type: 'scatter', mode: 'lines+markers', name: plain(rowName(row)), x: places.map(({contract}) => contract.name), y: places.map(({value}) => value.mean), line: {color: colour, width: 2}, marker: {color: colour, size: 9},
+    return {type: 'scatter', mode: 'lines+markers+text', text: places.map((place, i) => (i === places.length - 1 ? plain(rowName(row)) : '')), textposition: 'middle right', cliponaxis: false, name: plain(rowName(row)), x: places.map(({contract}) => contract.name), y: places.map(({value}) => value.mean), line: {color: colour, width: 2}, marker: {color: colour, size: 9},
       error_y: {...bars[0], array: bars.flatMap((bar) => bar.array), arrayminus: bars.flatMap((bar) => bar.arrayminus)}, customdata: places.map(({value}) => (value === none ? 'every difference is to this model' : intervalWords(value))),
       hovertemplate: `<b>${plain(rowName(row))}</b>, %{x}<br>%{y:.5~g} nats<br>%{customdata}<extra></extra>`};
   });
-  return {traces, layout: {xaxis: {type: 'category', categoryorder: 'array', categoryarray: names, range: [-0.3, names.length - 0.7]}, yaxis: {title: y === 'loss' ? 'validation loss (nats per token)' : `loss minus ${plain(first)}'s (nats per token)`}},
-    note: 'Point: mean over the seeds; bar: Student\'s 95% interval. Where two lines cross, the contract changes which model is ahead.',
+  return {traces, layout: {xaxis: {type: 'category', categoryorder: 'array', categoryarray: names, range: [-0.2, names.length - 0.5]}, yaxis: {title: y === 'loss' ? 'validation loss (nats per token)' : `loss minus ${plain(first)}'s (nats per token)`}},
+    note: 'Point: mean over the seeds; bar: Student\'s 95% interval. Lines that cross, with intervals apart, are an order that the contract changed.',
     table: () => ({columns: ['model', 'precision', 'contract', 'mean', 'low95', 'high95'], rows: lines.flatMap((places) => places.map(({contract, row, value}) => [row.model, row.precision, contract.name, value.mean, ...(value.interval95 || [null, null])]))})};
 }
 
@@ -42,11 +42,11 @@ function tokensPerExpert() {
   if (points.length === 0) return {missing: 'No run of a mixture is finished yet.'};
   const traces = points.map(({contract, row}) => {
     const colour = colourOfRow(row), loss = lossOf(row), place = `${rowName(row)}, ${contract.name}`;
-    return {type: 'scatter', mode: 'markers', name: plain(place), x: [row.tokens_per_expert], y: [loss.mean], marker: {color: colour, size: 10}, error_y: errorBar(loss, colour),
+    return {type: 'scatter', mode: 'markers+text', text: [plain(rowName(row))], textposition: 'middle right', cliponaxis: false, name: plain(place), x: [row.tokens_per_expert], y: [loss.mean], marker: {color: colour, size: 10}, error_y: errorBar(loss, colour),
       hovertemplate: `<b>${plain(place)}</b><br>%{x:.3s} tokens per routed expert<br>%{y:.5~g} nats over ${loss.n} seed${loss.n > 1 ? 's' : ''}<br>${intervalWords(loss)}<extra></extra>`};
   });
   return {traces, layout: {xaxis: {title: 'tokens per routed expert (tokens K / E)', type: 'log'}, yaxis: {title: 'validation loss (nats per token)'}},
-    note: 'One point per mixture and contract, over its finished seeds. Dense models have no experts.',
+    note: 'One point per mixture and contract, over its finished seeds; the mouse shows the contract. Dense models have no experts.',
     table: () => ({columns: ['contract', 'model', 'precision', 'tokens_per_expert', 'mean', 'low95', 'high95'], rows: points.map(({contract, row}) => [contract.name, row.model, row.precision, row.tokens_per_expert, lossOf(row).mean, ...(lossOf(row).interval95 || [null, null])])})};
 }
 
@@ -55,24 +55,33 @@ const ourFigures = {stop_step: (row, contract) => (byTarget(contract) ? row.time
 const ratioMeasures = ['stop_step'];
 const publishedMeasures = () => (report.matrix && report.matrix.published ? report.matrix.published.measures.filter(({measure}) => report.matrix.contracts.some((c) => c.rows.some((row) => ourFigures[measure](row, c)))) : []);
 
+// A row against the first of its group: seed by seed with its interval where that is the contract's first row.
+const pairedFigures = {val_loss: (row) => row.difference_to_first, core: (row) => row.core_difference_to_first};
+function ourLane(measure, contract, row, first) {
+  const of = ourFigures[measure], paired = first === contract.rows[0] && pairedFigures[measure] ? pairedFigures[measure](row) : null;
+  if (ratioMeasures.includes(measure)) return {mean: of(row, contract).mean / of(first, contract).mean, interval95: null};
+  return paired || {mean: of(row, contract).mean - of(first, contract).mean, interval95: null};
+}
+
 // Each lane against the first of its group: steps as a ratio, losses and scores as a difference, so that runs of other
-// sizes stand beside the published ones.
+// sizes stand beside the published ones. Groups without the study's first model are left out.
 function publishedLanes({measure}) {
   const chosen = publishedMeasures().find((one) => one.measure === measure) || publishedMeasures()[0];
   if (!chosen) return {missing: 'No finished run has a measure that the study published.'};
-  const ratio = ratioMeasures.includes(chosen.measure), against = (value, base) => (ratio ? value / base : value - base);
-  const theirs = chosen.groups.flatMap((group) => group.lanes.slice(1).map((lane) => ({place: `${report.matrix.published.name}: ${[group.name, lane.name].filter(Boolean).join(', ')}`, value: against(lane.value, group.lanes[0].value), base: group.lanes[0].name, colour: css('--soft'), hollow: true})));
+  const ratio = ratioMeasures.includes(chosen.measure), reference = chosen.groups[0].lanes[0].name;
+  const theirs = chosen.groups.filter((group) => group.lanes[0].name === reference).flatMap((group) => group.lanes.slice(1).map((lane) => ({place: `${report.matrix.published.name}: ${[group.name, lane.name].filter(Boolean).join(', ')}`,
+    value: {mean: ratio ? lane.value / group.lanes[0].value : lane.value - group.lanes[0].value, interval95: null}, base: reference, colour: css('--soft'), hollow: true})));
   const ours = report.matrix.contracts.flatMap((contract) => {
     const groups = [...new Set(contract.rows.map((row) => row.precision))].map((precision) => contract.rows.filter((row) => row.precision === precision && ourFigures[chosen.measure](row, contract)));
-    return groups.filter((rows) => rows.length > 1).flatMap(([first, ...rows]) => rows.map((row) => ({place: `${rowName(row)}, ${contract.name}`, value: against(ourFigures[chosen.measure](row, contract).mean, ourFigures[chosen.measure](first, contract).mean), base: rowName(first), colour: colourOfRow(row), hollow: false})));
+    return groups.filter((rows) => rows.length > 1).flatMap(([first, ...rows]) => rows.map((row) => ({place: `${rowName(row)}, ${contract.name}`, value: ourLane(chosen.measure, contract, row, first), base: rowName(first), colour: colourOfRow(row), hollow: false})));
   });
   const all = [...theirs, ...ours], order = all.map(({place}) => place).reverse();
-  const traces = all.map(({place, value, base, colour, hollow}) => ({type: 'scatter', mode: 'markers', name: plain(place), x: [value], y: [place], marker: {size: 11, symbol: hollow ? 'circle-open' : 'circle', color: colour, line: {color: colour, width: 2}},
-    hovertemplate: `<b>${plain(place)}</b><br>${ratio ? '%{x:.4~g} times' : '%{x:+.4~f} from'} ${plain(base)}<extra></extra>`}));
+  const traces = all.map(({place, value, base, colour, hollow}) => ({type: 'scatter', mode: 'markers', name: plain(place), x: [value.mean], y: [place], marker: {size: 11, symbol: hollow ? 'circle-open' : 'circle', color: colour, line: {color: colour, width: 2}},
+    ...(value.interval95 ? {error_x: errorBar(value, colour)} : {}), hovertemplate: `<b>${plain(place)}</b><br>${ratio ? '%{x:.4~g} times' : '%{x:+.4~f} from'} ${plain(base)}` + (value.interval95 ? '<br>' + intervalWords(value) : '') + '<extra></extra>'}));
   return {traces, height: Math.max(220, 90 + 26 * order.length), layout: {xaxis: {title: ratio ? 'over the first model\'s' : `minus the first model's (${chosen.unit})`}, yaxis: {type: 'category', categoryorder: 'array', categoryarray: order},
     shapes: [{type: 'line', yref: 'paper', y0: 0, y1: 1, x0: ratio ? 1 : 0, x1: ratio ? 1 : 0, line: {color: css('--soft'), width: 1, dash: 'dot'}}]},
-    note: `${chosen.what[0].toUpperCase() + chosen.what.slice(1)}. Rings: ${report.matrix.published.title}, one seed; discs: this matrix, means over the seeds. Sizes, text and machine differ: compare signs and order, not lengths.`,
-    table: () => ({columns: ['lane', 'against', chosen.measure], rows: all.map(({place, base, value}) => [place, base, value])})};
+    note: `${chosen.what[0].toUpperCase() + chosen.what.slice(1)}. Rings: ${report.matrix.published.title}, one seed; discs: this matrix, means over the seeds, with the 95% interval of the difference seed by seed where it is to the contract's first row. Sizes, text and machine differ: compare signs and order, not lengths.`,
+    table: () => ({columns: ['lane', 'against', chosen.measure, 'low95', 'high95'], rows: all.map(({place, base, value}) => [place, base, value.mean, ...(value.interval95 || [null, null])])})};
 }
 
 const studyCharts = () => [
