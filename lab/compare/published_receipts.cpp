@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "data/sha256.h"
 #include "lab/compare/derivation.h"
 #include "lab/runs/text_table.h"
 
@@ -125,7 +126,8 @@ PublishedReceipts read_published_receipts(const std::string& file) {
     if (!artifact.is_object() || text_at(artifact, "path").empty()) {
       throw UserError(file + ": an artifact has no path: " + artifact.dump(), kHint);
     }
-    receipts.artifacts.push_back({text_at(artifact, "kind"), text_at(artifact, "path")});
+    receipts.artifacts.push_back(
+        {text_at(artifact, "kind"), text_at(artifact, "path"), text_at(artifact, "sha256")});
   }
   return receipts;
 }
@@ -143,39 +145,71 @@ std::vector<ReceiptFigure> compare_receipts(const PublishedStudy& study,
   return figures;
 }
 
-std::vector<ReceiptArtifact> missing_artifacts(const PublishedReceipts& receipts,
-                                               const std::string& folder) {
-  std::vector<ReceiptArtifact> missing;
+ArtifactCheck check_artifacts(const PublishedReceipts& receipts, const std::string& folder) {
+  ArtifactCheck check;
   for (const ReceiptArtifact& artifact : receipts.artifacts) {
+    const std::string path = (fs::path(folder) / artifact.path).string();
     std::error_code ignored;
-    if (!fs::exists(fs::path(folder) / artifact.path, ignored)) missing.push_back(artifact);
+    if (!fs::exists(path, ignored)) {
+      check.missing.push_back(artifact);
+    } else if (!artifact.sha256.empty() && sha256_file(path) != artifact.sha256) {
+      check.differing.push_back(artifact);
+    }
   }
-  return missing;
+  return check;
 }
+
+namespace {
+
+std::string artifacts_text(const PublishedReceipts& receipts, const std::string& folder) {
+  const auto hashed = std::count_if(receipts.artifacts.begin(), receipts.artifacts.end(),
+                                    [](const ReceiptArtifact& a) { return !a.sha256.empty(); });
+  std::string text = strprintf("artifacts: %zu named, %ld with a SHA-256",
+                               receipts.artifacts.size(), long(hashed));
+  if (folder.empty()) return text + "; --artifacts FOLDER looks for them\n";
+  const ArtifactCheck check = check_artifacts(receipts, folder);
+  text += strprintf("; in %s %zu are missing, %zu have another SHA-256\n", folder.c_str(),
+                    check.missing.size(), check.differing.size());
+  for (const ReceiptArtifact& a : check.missing) {
+    text += "  missing: " + a.path + " (" + a.kind + ")\n";
+  }
+  for (const ReceiptArtifact& a : check.differing) {
+    text += "  another SHA-256: " + a.path + " (" + a.kind + ")\n";
+  }
+  return text;
+}
+
+Json paths_of(const std::vector<ReceiptArtifact>& artifacts) {
+  Json paths = Json::array();
+  for (const ReceiptArtifact& a : artifacts) paths.push_back(a.path);
+  return paths;
+}
+
+}  // namespace
 
 std::string receipts_text(const PublishedReceipts& receipts,
                           const std::vector<ReceiptFigure>& figures, const std::string& folder) {
-  std::string text = "receipts of " + receipts.post + ": " + receipts.title + " (" +
-                     receipts.status + ", " + receipts.time + ")\n";
+  std::string text = "receipts of " + receipts.post + ": " + receipts.title;
+  for (const std::string& more : {receipts.status, receipts.time}) {
+    if (!more.empty()) text += ", " + more;
+  }
+  text += "\n";
   TextTable table({"figure", "published", "in the receipts", "verdict"});
   for (const ReceiptFigure& f : figures) {
     const bool absent = f.verdict == ReceiptVerdict::kAbsent;
     table.add({f.unit.empty() ? f.what : f.what + ", " + f.unit, f.published,
                absent ? "" : strprintf("%.10g", f.value), receipt_verdict_name(f.verdict)});
   }
-  if (!figures.empty()) text += "\n" + table.text() + "\n";
-  text +=
-      strprintf("%ld same, %ld differ, %ld absent\n", long(count(figures, ReceiptVerdict::kSame)),
-                long(count(figures, ReceiptVerdict::kDiffers)),
-                long(count(figures, ReceiptVerdict::kAbsent)));
-  text += strprintf("%zu artifacts are named, without hashes", receipts.artifacts.size());
-  if (folder.empty()) return text + "; --artifacts FOLDER looks for them\n";
-  const std::vector<ReceiptArtifact> missing = missing_artifacts(receipts, folder);
-  text += strprintf("; %zu of them are not in %s\n", missing.size(), folder.c_str());
-  for (const ReceiptArtifact& artifact : missing) {
-    text += "  missing: " + artifact.path + " (" + artifact.kind + ")\n";
+  if (figures.empty()) {
+    text += "no figure of the study has a place in its receipts\n";
+  } else {
+    text +=
+        "\n" + table.text() + "\n" +
+        strprintf("%ld same, %ld differ, %ld absent\n", long(count(figures, ReceiptVerdict::kSame)),
+                  long(count(figures, ReceiptVerdict::kDiffers)),
+                  long(count(figures, ReceiptVerdict::kAbsent)));
   }
-  return text;
+  return text + artifacts_text(receipts, folder);
 }
 
 Json receipts_json(const PublishedReceipts& receipts, const std::vector<ReceiptFigure>& figures,
@@ -200,12 +234,11 @@ Json receipts_json(const PublishedReceipts& receipts, const std::vector<ReceiptF
     json["figures"].push_back(one);
   }
   json["artifacts"] = receipts.artifacts.size();
-  json["missing"] = Json();
+  json["missing"] = json["differing"] = Json();
   if (!folder.empty()) {
-    json["missing"] = Json::array();
-    for (const ReceiptArtifact& artifact : missing_artifacts(receipts, folder)) {
-      json["missing"].push_back(artifact.path);
-    }
+    const ArtifactCheck check = check_artifacts(receipts, folder);
+    json["missing"] = paths_of(check.missing);
+    json["differing"] = paths_of(check.differing);
   }
   return json;
 }

@@ -15,6 +15,7 @@ namespace assay {
 
 struct ReceiptArtifact {
   std::string kind, path;
+  std::string sha256;  // "" = the receipts have none
 };
 
 struct PublishedReceipts {
@@ -44,9 +45,11 @@ struct ReceiptFigure {
 std::vector<ReceiptFigure> compare_receipts(const PublishedStudy& study,
                                             const PublishedReceipts& receipts);
 
-// Artifacts that are not in the folder.
-std::vector<ReceiptArtifact> missing_artifacts(const PublishedReceipts& receipts,
-                                               const std::string& folder);
+// Artifacts that are not in the folder, or whose SHA-256 is another than the receipts say.
+struct ArtifactCheck {
+  std::vector<ReceiptArtifact> missing, differing;
+};
+ArtifactCheck check_artifacts(const PublishedReceipts& receipts, const std::string& folder);
 
 // folder: where the artifacts were looked for; "" = they were not.
 std::string receipts_text(const PublishedReceipts& receipts,

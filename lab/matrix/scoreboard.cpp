@@ -30,7 +30,8 @@ struct Study {
   std::vector<std::string> sources;  // a sentence for each trained matrix
 };
 
-using Counts = std::map<std::string, int64_t>;  // by verdict; "untested" too
+using Counts = std::map<std::string, int64_t>;                // by verdict; "untested" too
+using Tested = std::map<std::string, std::set<std::string>>;  // names of claims, by matrix
 
 // "1.7M to 4.2M parameters, 2.95M tokens": of the models and runs of a table.
 std::string size_text(const ContractTable& table) {
@@ -96,17 +97,18 @@ std::string link_to_runs(const ScoreboardSource& source, const std::string& fold
 }
 
 void add_tested(const ScoreboardSource& source, const std::string& given,
-                std::map<std::string, Study>& studies, std::set<std::string>& tested,
-                Counts& counts) {
-  const std::string folder = fs::path(given + "/").lexically_normal().parent_path().string();
+                std::map<std::string, Study>& studies, Tested& tested, Counts& counts) {
+  const std::string folder = fs::absolute(given + "/").lexically_normal().parent_path().string();
   const RecordedMatrix recorded = read_matrix_folder(folder);
   const MatrixFile& file = recorded.matrix.file;
-  if (!tested.insert(file.name).second) {
+  if (tested.contains(file.name)) {
     throw UserError("two of the folders have a matrix " + file.name + ", the second is " + folder,
                     "give each matrix once");
   }
   const MatrixSummary summary = summarise_matrix(recorded.matrix, MatrixFolder(folder));
   Study& study = studies[study_name(file.name)];
+  std::set<std::string>& claims = tested[file.name];
+  for (const MatrixClaim& claim : file.claims) claims.insert(claim.name);
   for (const ClaimResult& r : evaluate_claims(file.claims, summary.tables)) {
     counts[claim_verdict_name(r.verdict)] += 1;
     study.rows.push_back({r.claim->name, file.name + ", " + r.contract + ", " + r.precision,
@@ -123,11 +125,13 @@ void add_tested(const ScoreboardSource& source, const std::string& given,
   study.sources.push_back(text);
 }
 
+// The claims of a file that no trained matrix of its name has.
 void add_untested(const std::string& path, std::map<std::string, Study>& studies,
-                  const std::set<std::string>& tested, Counts& counts) {
+                  const Tested& tested, Counts& counts) {
   const MatrixFile file = load_matrix_file(path);
-  if (tested.contains(file.name)) return;
+  const auto own = tested.find(file.name);
   for (const MatrixClaim& claim : file.claims) {
+    if (own != tested.end() && own->second.contains(claim.name)) continue;
     counts["untested"] += 1;
     studies[study_name(file.name)].rows.push_back(
         {claim.name, file.name, "-", "untested", "-", "-", "-", "-"});
@@ -138,11 +142,33 @@ std::string title_of(const std::string& study) {
   return study_of_matrix(study).empty() ? study : study + ". " + published_study(study).title;
 }
 
+// Links where the page lies beside the documentation, names elsewhere.
+std::string where_to_read(const std::string& page) {
+  const fs::path folder = fs::absolute(page.empty() ? "page" : page).parent_path();
+  std::error_code ignored;
+  if (page.empty() || !fs::exists(folder / "reproduce.md", ignored)) {
+    return "docs/matrix.md has the rules, docs/reproduce.md the commands.";
+  }
+  return "[matrix.md](matrix.md#claims) has the rules, [reproduce.md](reproduce.md) the commands.";
+}
+
+// "4 hold, 5 undecided, 57 untested"
+std::string counts_text(const Counts& counts) {
+  std::string text;
+  for (const auto& [verdict, count] : counts) {
+    const bool is_verb = verdict == "holds" || verdict == "fails";
+    const std::string word =
+        is_verb && count != 1 ? verdict.substr(0, verdict.size() - 1) : verdict;
+    text += (text.empty() ? "" : ", ") + strprintf("%ld ", long(count)) + word;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string scoreboard_markdown(const ScoreboardSource& source) {
   std::map<std::string, Study> studies;
-  std::set<std::string> tested;
+  Tested tested;
   Counts counts;
   for (const std::string& folder : source.folders) {
     add_tested(source, folder, studies, tested, counts);
@@ -152,13 +178,10 @@ std::string scoreboard_markdown(const ScoreboardSource& source) {
       "# Published claims, tested\n\n"
       "Made by `assay published scoreboard` from trained matrices. Each claim is judged by "
       "Student's 95% interval over the seeds, and corrected for the number of claims of its "
-      "matrix (Holm); [matrix.md](matrix.md#claims) has the rules, [reproduce.md](reproduce.md) "
-      "the commands. A verdict holds at the size beside it, not at the published one.\n\n";
-  std::string sum;
-  for (const auto& [verdict, count] : counts) {
-    sum += (sum.empty() ? "" : ", ") + strprintf("%ld ", long(count)) + verdict;
-  }
-  text += sum + ".\n";
+      "matrix (Holm). " +
+      where_to_read(source.page) +
+      " A verdict holds at the size beside it, not at the published one.\n\n" +
+      counts_text(counts) + ".\n";
   for (const auto& [name, study] : studies) {
     text += "\n## " + title_of(name) + "\n\n" + markdown_table(study.rows, 4);
     for (const std::string& line : study.sources) text += "\n" + line + "\n";

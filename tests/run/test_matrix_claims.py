@@ -161,6 +161,12 @@ def check_scoreboard(place):
     check(any(line.startswith("## 0003. ") for line in lines), "the study has its title")
     counts = next(line for line in lines if "untested" in line and line.endswith("."))
     check("1 holds" in counts and "2 untested" in counts, counts)
+    check("docs/matrix.md has the rules" in page.read_text(), "no links to pages that are not beside it")
+    (page.parent / "reproduce.md").write_text("")
+    scoreboard(named, "--claims", full, place.path / "m.yaml", "-o", page)
+    check("[reproduce.md](reproduce.md)" in page.read_text(), "links where it lies beside the documentation")
+    here = assay("published", "scoreboard", ".", "--claims", full, cwd=named)
+    check(here.returncode == 0 and "[0003-small](" in here.stdout, here.stderr)
     check("0003-small: [0003-small](../0003-small). Sealed" in page.read_text(), page.read_text())
 
     packed = place.path / "packed"

@@ -109,7 +109,7 @@ def own_receipts():
             document, figures = receipts_of(name)
             file.write_text(json.dumps(document))
             expect(figures >= least, f"{name}: {figures} places")
-            expect_in(run("published", "receipts", str(file)).stdout, f"{figures} same, 0 differ, 0 absent", "2 artifacts are named")
+            expect_in(run("published", "receipts", str(file)).stdout, f"{figures} same, 0 differ, 0 absent", "artifacts: 2 named, 0 with a SHA-256")
         document, figures = receipts_of("0003")
         lanes = document["measurements"]["closure_matrix_20260312"]["results"]["bf16"]
         lanes["moe64"]["stop_step"] += 1
@@ -124,7 +124,13 @@ def own_receipts():
         expect(found["closure matrix, bf16, moe-64: stop_step"]["verdict"] == "differs", "a changed step")
         expect(found["closure matrix, bf16, dense: core"]["verdict"] == "absent", "a removed score")
         expect(report["missing"] == ["logs/b.log"], f"missing: {report['missing']}")
-        expect_in(run("published", "receipts", str(file), "--artifacts", folder).stdout, "1 of them are not in", "missing: logs/b.log (log)")
+        expect_in(run("published", "receipts", str(file), "--artifacts", folder).stdout, " 1 are missing, 0 have another SHA-256", "missing: logs/b.log (log)")
+        document["artifacts"][0]["sha256"] = "0" * 64
+        file.write_text(json.dumps(document))
+        report = json.loads(run("published", "receipts", str(file), "--artifacts", folder, "--json").stdout)
+        expect(report["differing"] == ["logs/a.log"] and report["missing"] == ["logs/b.log"], f"a wrong hash: {report['differing']}")
+        file.write_text('{"post": "0006", "title": "t", "artifacts": []}')
+        expect_in(run("published", "receipts", str(file)).stdout, "no figure of the study has a place in its receipts")
         for text, error in (("{", "is not JSON"), ("[]", "lacks post, title or artifacts"), ('{"post": "0003", "title": "t"}', "lacks post"),
                             ('{"post": "0003", "title": "t", "artifacts": [{}]}', "an artifact has no path"),
                             ('{"post": "0009", "title": "t", "artifacts": []}', "there is no published study 0009")):
