@@ -10,6 +10,7 @@
 #include "engine/run/run_dir.h"
 #include "engine/telemetry/sqlite.h"
 #include "lab/matrix/folder.h"
+#include "lab/page/anchor.h"
 #include "lab/page/matrix.h"
 #include "lab/page/models.h"
 #include "lab/page/precision.h"
@@ -213,7 +214,7 @@ bool ReportLimits::shrink() {
 }
 
 Json report_data(const std::vector<std::string>& paths, const ReportLimits& limits,
-                 NoTelemetry none) {
+                 NoTelemetry none, const std::string& anchor) {
   const bool is_matrix = paths.size() == 1 && is_matrix_folder(paths.front());
   for (const std::string& path : paths) {
     if (paths.size() > 1 && is_matrix_folder(path)) {
@@ -229,6 +230,8 @@ Json report_data(const std::vector<std::string>& paths, const ReportLimits& limi
                     {"measure_steps", limits.measure_steps},
                     {"load_steps", limits.load_steps},
                     {"load_bins", limits.load_bins}};
+  data["anchor"] = nullptr;
+  if (!anchor.empty()) data["anchor"] = report_anchor(anchor, limits.curve_points);
   data["runs"] = Json::array();
   std::vector<UserError> errors;
   std::vector<PageRun> page_runs(runs.size());
@@ -247,6 +250,11 @@ Json report_data(const std::vector<std::string>& paths, const ReportLimits& limi
 
 std::vector<std::string> report_warnings(const Json& data) {
   std::vector<std::string> warnings;
+  const Json& anchor = data["anchor"];
+  if (!anchor.is_null() && !anchor["problem"].is_null()) {
+    warnings.push_back(anchor["name"].get<std::string>() + ": " +
+                       anchor["problem"].get<std::string>());
+  }
   for (const Json& run : data["runs"]) {
     const std::string label = run["label"];
     if (!run["problem"].is_null()) {

@@ -4,6 +4,7 @@ messages for incomplete runs. --keep FOLDER keeps the pages there."""
 import csv
 import io
 import json
+import math
 import pathlib
 import shutil
 import signal
@@ -235,6 +236,48 @@ def check_studies(browser, summary):
     ours = rows["active", "moe"]["difference_to_first"]
     expect(near(lanes["moe, active"]["val_loss"], ours["mean"], 1e-9) and near(lanes["moe, active"]["low95"], ours["interval95"][0], 1e-9), lanes)
     expect(not any(lane.startswith("0004: totalDN") for lane in lanes), f"a group without the study's dense model: {lanes}")
+
+
+def check_anchor(browser, w, keep):
+    """The losses of a public run, dotted over steps; other axes and differences go without."""
+    log = w.path / "public.log"
+    log.write_text("".join(f"s:{step} tel:{loss:.6f}\n" for step, loss in ((0, 5.5), (10, 5), (20, 4.25), (60, 4.125))) + "s:1 trl:5.500000\n")
+    page = w.path / "anchor.html"
+    report(w, page.name, w.run("dense"), w.run("healthy"), "--anchor", log)
+    opened(browser, page)
+    shown = lambda: [t["y"] for t in loss_plot(browser, "plot.data.map((t) => ({name: t.name, y: t.y}))") if t["name"] == "a public run, log of modded-nanogpt"]
+    expect(shown() == [[5.5, 5, 4.25, 4.125]], f"the anchor's curve: {shown()}")
+    stored = {int(r["step"]): float(r["value"]) for r in table(browser, "loss") if r["run"] == "public.log"}
+    expect(stored == {0: 5.5, 10: 5, 20: 4.25, 60: 4.125}, stored)
+    browser.choose("#x-axis", "tokens")
+    expect(shown() == [] and "public.log has validations by step alone" in browser.one("#chart-loss .note").text, "the anchor over tokens")
+    browser.choose("#x-axis", "step")
+    browser.choose("#loss-reference", "r0")
+    expect(shown() == [], "a difference beside the anchor's loss")
+    quiet(browser, page.name)
+    if keep:
+        shutil.copy(page, keep)
+    refused("No such file", w.run("dense"), "--anchor", w.path / "absent.log")
+
+
+def check_study_of(browser, w, study, offered, lane, value):
+    """A study may publish measures that no matrix has; the page offers the others."""
+    (w.path / f"{study}.yaml").write_text(MATRIX.replace("0004-small", f"{study}-small").replace("seeds: [1, 2]", "seeds: [1]"))
+    folder = w.path / f"matrix-{study}"
+    done = assay("matrix", w.path / f"{study}.yaml", "--run-dir", folder)
+    expect(done.returncode == 0, done.stderr)
+    report(w, f"matrix-{study}.html", folder)
+    opened(browser, w.path / f"matrix-{study}.html")
+    measures = browser.options("#matrix-published-measure")
+    expect(measures == offered, f"measures of {study}: {measures}")
+    for measure in measures:
+        browser.choose("#matrix-published-measure", measure)
+        lanes = {r["lane"]: float(r[measure]) for r in table(browser, "matrix-published")}
+        expect("moe, active" in lanes and all(map(math.isfinite, lanes.values())), f"{study}, {measure}: {lanes}")
+    browser.choose("#matrix-published-measure", measures[0])
+    lanes = {r["lane"]: float(r[measures[0]]) for r in table(browser, "matrix-published")}
+    expect(near(lanes[lane], value, 1e-9), f"{study}: {lanes}")
+    quiet(browser, f"matrix-{study}.html")
 
 
 def check_matrix(browser, w):
@@ -515,6 +558,9 @@ def main():
             check_phone(browser, page)
             check_seeds(browser, w)
             check_matrix(browser, w)
+            check_study_of(browser, w, "0003", ["stop_step", "val_loss", "step_ms", "train_minutes", "k_tokens_per_s"], "0003: bf16, moe-64", 5760 / 8320)
+            check_study_of(browser, w, "tiny", ["best_val_loss"], "tiny: MoE", 1.5788 - 1.6545)
+            check_anchor(browser, w, keep)
             check_running(browser, w)
             check_precision(browser, w, keep)
             check_partial(browser, w, keep)

@@ -96,6 +96,20 @@ function rangesFrom(step, curves, logY) {
   return {x: of(shown.logX ? xs.map(Math.log10) : xs, 0.02), y: of(ys, 0.06)};
 }
 
+// The validations of a public run, whose log has steps and neither tokens nor seconds.
+const anchorShown = (which, base) => Boolean(report.anchor) && which !== 'training' && !base && shown.x === 'step';
+function withAnchor(built) {
+  const {name, says, val_loss_nats: series} = report.anchor, colour = css('--soft');
+  built.traces.push({type: 'scatter', mode: 'lines', name: plain(says), x: series.step, y: series.value, line: {color: colour, width: 2, dash: 'dot'},
+    hovertemplate: `<b>${plain(says)}</b><br>%{y:.5~g} nats<br>step %{x:,}<extra></extra>`});
+  built.layout.showlegend = true;
+  const own = built.table;
+  built.table = () => {
+    const {columns, rows} = own();
+    return {columns, rows: [...rows, ...series.step.map((step, i) => columns.map((column) => ({run: name, series: 'val_loss_nats', step, value: series.value[i]}[column] ?? null)))]};
+  };
+}
+
 function lossChart({which, logY, smooth, reference, from}) {
   if (withTelemetry().length === 0) return {missing: noRuns()};
   const base = referenceOf(reference), raw = lossCurves(which);
@@ -109,11 +123,14 @@ function lossChart({which, logY, smooth, reference, from}) {
   const title = base ? `loss minus that of ${base.name} (nats per token)` : {both: 'loss', validation: 'validation loss', training: 'training loss'}[which] + ' (nats per token)';
   const notes = [base ? `Below 0: a lower loss than ${base.name} at the same place on the x axis; seed by seed where both have it.` : 'A uniform guess over the vocabulary costs ' + guesses.join(', ') + '.',
     start > 0 ? `Shown from ${startText} on` + (from === firstPosition({}, fromPositions()) ? ', where the runs begin to differ: the last difference fills a quarter of the height, or the last third of the evaluations is shown.' : '.') : '',
+    report.anchor ? (anchorShown(which, base) ? `Dotted: ${report.anchor.says} (${report.anchor.name}).` : `${report.anchor.name} has validations by step alone: it is drawn over steps, without a difference.`) : '',
     weight ? 'Training loss: exponential average, the faint line is as logged.' : ''];
   const xaxis = {...commonX(), ...(ranges.x ? {range: ranges.x} : {})}, yaxis = {title, type: isLog ? 'log' : 'linear', ...(ranges.y ? {range: ranges.y} : {})};
   const built = curveChart(curves, {unit: 'nats', legend: true, height: isNarrow() ? 320 : 420, note: notes.filter(Boolean).join(' '), layout: {xaxis, yaxis, ...(base ? withLevels([level(0, '')]) : {})}});
   const suffix = base ? ' minus ' + base.name : '';
-  return {...built, table: seriesTable(all.map(({run, of, series}) => ({run, name: of + suffix, series})))};
+  built.table = seriesTable(all.map(({run, of, series}) => ({run, name: of + suffix, series})));
+  if (anchorShown(which, base)) withAnchor(built);
+  return built;
 }
 
 const lossSpec = () => ({id: 'loss', title: 'Loss', wide: true, how: 'Lower is better. Thin: the training batch of each step. Thick with dots: the validation set.',

@@ -50,17 +50,19 @@ function tokensPerExpert() {
     table: () => ({columns: ['contract', 'model', 'precision', 'tokens_per_expert', 'mean', 'low95', 'high95'], rows: points.map(({contract, row}) => [contract.name, row.model, row.precision, row.tokens_per_expert, lossOf(row).mean, ...(lossOf(row).interval95 || [null, null])])})};
 }
 
-// Measures that a study and this matrix both have, and ours of them.
-const ourFigures = {stop_step: (row, contract) => (byTarget(contract) ? row.time_to_target.steps : row.steps), val_loss: lossOf, best_val_loss: (row) => row.measures.best_val_loss || null, core: (row) => row.core};
-const ratioMeasures = ['stop_step'];
-const publishedMeasures = () => (report.matrix && report.matrix.published ? report.matrix.published.measures.filter(({measure}) => report.matrix.contracts.some((c) => c.rows.some((row) => ourFigures[measure](row, c)))) : []);
+// Of the measures that a study published, those that this matrix has too. The others are not on the page.
+const ourFigures = {stop_step: (row, contract) => (byTarget(contract) ? row.time_to_target.steps : row.steps), val_loss: lossOf, best_val_loss: (row) => row.measures.best_val_loss, core: (row) => row.core,
+  step_ms: (row) => row.measures.step_seconds, train_minutes: (row) => row.seconds, k_tokens_per_s: (row) => row.tokens_per_s};
+const ratioMeasures = ['stop_step', 'step_ms', 'train_minutes', 'k_tokens_per_s'];  // a ratio needs no common unit
+const ourFigure = (measure, row, contract) => (ourFigures[measure] ? ourFigures[measure](row, contract) || null : null);
+const publishedMeasures = () => (report.matrix && report.matrix.published ? report.matrix.published.measures.filter(({measure}) => report.matrix.contracts.some((c) => c.rows.some((row) => ourFigure(measure, row, c)))) : []);
 
 // A row against the first of its group: seed by seed with its interval where that is the contract's first row.
 const pairedFigures = {val_loss: (row) => row.difference_to_first, core: (row) => row.core_difference_to_first};
 function ourLane(measure, contract, row, first) {
-  const of = ourFigures[measure], paired = first === contract.rows[0] && pairedFigures[measure] ? pairedFigures[measure](row) : null;
-  if (ratioMeasures.includes(measure)) return {mean: of(row, contract).mean / of(first, contract).mean, interval95: null};
-  return paired || {mean: of(row, contract).mean - of(first, contract).mean, interval95: null};
+  const paired = first === contract.rows[0] && pairedFigures[measure] ? pairedFigures[measure](row) : null;
+  if (ratioMeasures.includes(measure)) return {mean: ourFigure(measure, row, contract).mean / ourFigure(measure, first, contract).mean, interval95: null};
+  return paired || {mean: ourFigure(measure, row, contract).mean - ourFigure(measure, first, contract).mean, interval95: null};
 }
 
 // Each lane against the first of its group: steps as a ratio, losses and scores as a difference, so that runs of other
@@ -72,7 +74,7 @@ function publishedLanes({measure}) {
   const theirs = chosen.groups.filter((group) => group.lanes[0].name === reference).flatMap((group) => group.lanes.slice(1).map((lane) => ({place: `${report.matrix.published.name}: ${[group.name, lane.name].filter(Boolean).join(', ')}`,
     value: {mean: ratio ? lane.value / group.lanes[0].value : lane.value - group.lanes[0].value, interval95: null}, base: reference, colour: css('--soft'), hollow: true})));
   const ours = report.matrix.contracts.flatMap((contract) => {
-    const groups = [...new Set(contract.rows.map((row) => row.precision))].map((precision) => contract.rows.filter((row) => row.precision === precision && ourFigures[chosen.measure](row, contract)));
+    const groups = [...new Set(contract.rows.map((row) => row.precision))].map((precision) => contract.rows.filter((row) => row.precision === precision && ourFigure(chosen.measure, row, contract)));
     return groups.filter((rows) => rows.length > 1).flatMap(([first, ...rows]) => rows.map((row) => ({place: `${rowName(row)}, ${contract.name}`, value: ourLane(chosen.measure, contract, row, first), base: rowName(first), colour: colourOfRow(row), hollow: false})));
   });
   const all = [...theirs, ...ours], order = all.map(({place}) => place).reverse();

@@ -12,18 +12,19 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> runs;
-  std::string output = "report.html", title, plotly = "inline";
+  std::string output = "report.html", title, plotly = "inline", anchor;
   bool json = false;
 };
 
 int run_report(const Arguments& a) {
   if (a.json) {
-    const auto data = report_data(a.runs, {});
+    const auto data = report_data(a.runs, {}, NoTelemetry::kRefuse, a.anchor);
     std::printf("%s\n", script_json(data).c_str());
     return kExitDone;
   }
   const ReportPage page =
-      report_page(a.runs, a.title, a.plotly == "link" ? Plotly::kLink : Plotly::kInline);
+      report_page(a.runs, a.title, a.plotly == "link" ? Plotly::kLink : Plotly::kInline,
+                  kLargestPageBytes, a.anchor);
   for (const std::string& warning : report_warnings(page.data)) {
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
@@ -52,6 +53,9 @@ void add_report_command(Commands& commands) {
   sub->add_option("-o,--output", a->output, "HTML file to write; an existing file is replaced")
       ->capture_default_str();
   sub->add_option("--title", a->title, "heading of the page (default: what it is about)");
+  sub->add_option("--anchor", a->anchor,
+                  "log of a public run (modded-nanogpt or llm.c), dotted in the loss chart; "
+                  "tools/get_anchor_log.sh fetches one");
   sub->add_option("--plotly", a->plotly,
                   "inline: the page contains Plotly.js (4.8 MB); link: it loads it from "
                   "cdn.plot.ly")
