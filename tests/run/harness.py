@@ -6,11 +6,13 @@ import math
 import os
 import pathlib
 import shutil
+import signal
 import sqlite3
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ASSAY = pathlib.Path(os.environ.get("ASSAY_BINARY", ROOT / "build" / "assay"))
@@ -58,6 +60,28 @@ class Workplace:
         if done.returncode != expect:
             sys.exit(f"exit {done.returncode}, not {expect}:\n{done.stdout}{done.stderr}")
         return done
+
+
+def stop_at(command, step, number, delay=0.0):
+    """Starts `command` and sends it the signal `delay` seconds after the line of `step`; returns the exit code and the
+    output after that line."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith(f"step {step}/"):
+            break
+    check(process.poll() is None, f"the run is still alive at step {step}")
+    time.sleep(delay)
+    process.send_signal(number)
+    rest = process.communicate()[1]
+    return process.returncode, rest
+
+
+def check_resumes(place, *settings):
+    """A run with these settings, killed and started again, has the bits of the run `whole`."""
+    stop_at(place.command("killed", *settings), 25, signal.SIGKILL)
+    place.train("killed", *settings)
+    difference = first_difference(place.run("whole"), place.run("killed"))
+    check(difference is None, f"kill -9 with {' '.join(settings)}: {difference}")
 
 
 def assay(*arguments, **options):

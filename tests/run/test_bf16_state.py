@@ -3,13 +3,11 @@
 matrices, eval and export read it, and neither state continues a run of the other."""
 import json
 import pathlib
-import signal
 import struct
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, checkpoints, first_difference
+from harness import Workplace, assay, check, check_resumes, checkpoints
 
 STATE = ("--set", "optimizer.state=bf16", "--set", "precision.recipe=bf16")
 
@@ -18,19 +16,6 @@ def header(path):
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         return json.loads(file.read(length))
-
-
-def check_resumed(place):
-    process = subprocess.Popen(place.command("killed", *STATE), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                               text=True)
-    for line in process.stderr:
-        if line.startswith("step 25/"):
-            break
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    place.train("killed", *STATE)
-    difference = first_difference(place.run("whole"), place.run("killed"))
-    check(difference is None, f"kill -9 with bf16 state: {difference}")
 
 
 def check_types(place):
@@ -70,7 +55,7 @@ def main():
     with Workplace(moe=True) as place:
         place.train("whole", *STATE)
         check_types(place)
-        check_resumed(place)
+        check_resumes(place, *STATE)
         check_refused(place)
     with Workplace() as place:
         place.train("whole", *STATE)

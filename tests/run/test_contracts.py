@@ -5,11 +5,10 @@ import json
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, check, checkpoints, first_difference, rows
+from harness import Workplace, check, checkpoints, first_difference, rows, stop_at
 
 
 def sets(**fields):
@@ -19,15 +18,6 @@ def sets(**fields):
 def resolved(run, field, section="contract"):
     found = re.search(rf"^{section}:\n(?:  .*\n)*?  {field}: (.*)$", (run / "config.yaml").read_text(), re.M)
     return found[1] if found else None
-
-
-def stop_at(command, step):
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if line.startswith(f"step {step}/"):
-            break
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
 
 
 def landed(run):
@@ -56,8 +46,8 @@ def check_landings(place):
     check(resolved(run, "landings") == "[0.02, 0.05, 0.1, 0.2, 0.5, 1.0]", "the resolved configuration lists the landings")
     check("config.yaml: " in resolved(run, "derived_from") and resolved(run, "reference") == '""', "the resolved configuration has the coefficient")
 
-    for step in (1, 12, 35):
-        stop_at(place.command("killed", *contract), step)
+    for step in (7, 12, 35):
+        stop_at(place.command("killed", *contract), step, signal.SIGKILL)
     place.train("killed", *contract)
     difference = first_difference(run, place.run("killed"))
     check(difference is None, difference)

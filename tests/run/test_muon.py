@@ -4,13 +4,11 @@ momentum per hidden matrix, an exported run is imported again and trains, and ne
 a run of the other."""
 import json
 import pathlib
-import signal
 import struct
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, checkpoints, first_difference
+from harness import Workplace, assay, check, check_resumes, checkpoints
 
 MUON = ("--set", "optimizer.kind=muon")
 
@@ -19,19 +17,6 @@ def names(path):
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         return set(json.loads(file.read(length))) - {"__metadata__"}
-
-
-def check_resumed(place):
-    process = subprocess.Popen(place.command("killed", *MUON), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                               text=True)
-    for line in process.stderr:
-        if line.startswith("step 25/"):
-            break
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    place.train("killed", *MUON)
-    difference = first_difference(place.run("whole"), place.run("killed"))
-    check(difference is None, f"kill -9 with Muon: {difference}")
 
 
 def check_names(place):
@@ -65,7 +50,7 @@ def main():
     with Workplace(moe=True) as place:
         place.train("whole", *MUON)
         check_names(place)
-        check_resumed(place)
+        check_resumes(place, *MUON)
         check_refused(place)
     with Workplace() as place:
         place.train("whole", *MUON)

@@ -9,21 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, check, checkpoints, first_difference, rows
-
-
-def stop_at(place, name, step, number, delay=0.0):
-    """Sends the signal `delay` seconds after the line of `step`; returns the exit code and the
-    output after that line."""
-    process = subprocess.Popen(place.command(name), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if line.startswith(f"step {step}/"):
-            break
-    check(process.poll() is None, f"the run is still alive at step {step}")
-    time.sleep(delay)
-    process.send_signal(number)
-    rest = process.communicate()[1]
-    return process.returncode, rest
+from harness import Workplace, check, checkpoints, first_difference, rows, stop_at
 
 
 def steps_of(place, name):
@@ -36,7 +22,7 @@ def check_same(place, name, what):
 
 
 def check_interrupted(place):
-    code, said = stop_at(place, "interrupted", 15, signal.SIGINT)
+    code, said = stop_at(place.command("interrupted"), 15, signal.SIGINT)
     check(code == 130, f"Ctrl-C exits 130, not {code}: {said}")
     last = steps_of(place, "interrupted")[-1]
     check(15 <= last <= 20, f"Ctrl-C after step 15 leaves a checkpoint at once: {last}")
@@ -87,7 +73,7 @@ def check_saved_by_time(place):
 def check_killed(place):
     # Killed before the first checkpoint, between two, and while one is written.
     for step, delay in ((7, 0), (13, 0), (30, 0.01), (40, 0.05)):
-        code, said = stop_at(place, "killed", step, signal.SIGKILL, delay)
+        code, said = stop_at(place.command("killed"), step, signal.SIGKILL, delay)
         check(code == -signal.SIGKILL, f"killed at step {step}, exit {code}: {said}")
     place.train("killed")
     check_same(place, "killed", "kill -9")
@@ -112,7 +98,7 @@ def check_killed_at_start(place):
 
 
 def check_damaged(place):
-    stop_at(place, "damaged", 33, signal.SIGKILL)
+    stop_at(place.command("damaged"), 33, signal.SIGKILL)
     newest = checkpoints(place.run("damaged"))[-1]
     with open(newest / "model.safetensors", "r+b") as file:
         file.seek(-5, 2)
