@@ -20,9 +20,9 @@ size_t aligned(size_t bytes) {
   return round_up(bytes, kAlign);
 }
 
-constexpr Section kSections[] = {Section::kParameters,  Section::kGradients, Section::kOptimizer,
-                                 Section::kActivations, Section::kScratch,   Section::kHostVisible,
-                                 Section::kData};
+constexpr Section kSections[] = {Section::kParameters,  Section::kGradients,   Section::kSums,
+                                 Section::kOptimizer,   Section::kActivations, Section::kScratch,
+                                 Section::kHostVisible, Section::kData};
 
 gpu::Place place_of(Section section) {
   const bool host = section == Section::kHostVisible || section == Section::kData;
@@ -51,6 +51,8 @@ const char* section_name(Section section) {
       return "parameters";
     case Section::kGradients:
       return "gradients";
+    case Section::kSums:
+      return "sums of parts";
     case Section::kOptimizer:
       return "optimizer";
     case Section::kActivations:

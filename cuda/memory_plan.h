@@ -34,10 +34,12 @@ class NotEnoughMemory : public UserError {
   size_t available_bytes;
 };
 
-// kHostVisible: the small results of a step that the host reads. kData: tokens.
+// kSums: gradients of parts of a batch that wait for others (engine/part_sums.h). kHostVisible: the
+// small results of a step that the host reads. kData: tokens.
 enum class Section {
   kParameters,
   kGradients,
+  kSums,
   kOptimizer,
   kActivations,
   kScratch,

@@ -137,12 +137,15 @@ class Model {
 
   // Zeroes gradients, counts, sums. Call after the wait(on) that ends the previous step.
   virtual void begin_step(Exec on, const MicroScale& scale) = 0;
+  // Between two parts of the step's batch (engine/part_sums.h): the gradients, and the counts that
+  // aux_scope step reads, begin at zero again; loss and router measures of the part are kept.
+  virtual void next_part(Exec on) = 0;
   // On a GPU this only queues work: the batch's memory must not change before wait(on).
   virtual void forward_backward(Exec on, const TokenBatch& batch) = 0;
   // Queues copies to the host of the step's results (loss_sum(), router_layers(), measures), which
   // are valid after wait(on).
   virtual void read_back(Exec on) = 0;
-  // Sum of nats over the step's counted targets at the last read_back().
+  // Sum of nats over the step's counted targets at the last read_back(), added part by part.
   virtual double loss_sum() const = 0;
   // Forward only. nats (B T), on the host: of each target, 0 if it is not counted. Does not change
   // gradients and counts.

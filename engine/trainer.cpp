@@ -26,7 +26,7 @@ StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
 
   model_.enter(on, step_index < recipe_steps_ ? PrecisionPhase::kRecipe : PrecisionPhase::kBf16);
   model_.begin_step(on, scale);
-  for (int i = 0; i < micro_batches; ++i) model_.forward_backward(on, micro(i));
+  forward_backward(on);
   const bool sampled = measure == Measure::kHashAndRatios;
   optimizer_.step(on, step_index, share,
                   sampled ? Optimizer::Sample::kRatios : Optimizer::Sample::kNothing);
@@ -38,8 +38,17 @@ StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
   return read_stats(on, step_index, share, counted, measure);
 }
 
-TokenBatch Trainer::micro(int i) const {
-  const Batch batch = loader_.micro(i);
+void Trainer::forward_backward(Exec on) {
+  const int64_t micros = loader_.micro_batches() / sums_.parts();  // of a part
+  for (int64_t part = 0; part < sums_.parts(); ++part) {
+    if (part > 0) model_.next_part(on);
+    for (int64_t i = 0; i < micros; ++i) model_.forward_backward(on, micro(part * micros + i));
+    sums_.end_part(on, part);
+  }
+}
+
+TokenBatch Trainer::micro(int64_t i) const {
+  const Batch batch = loader_.micro(static_cast<int>(i));
   return {
       .token = batch.token, .target = batch.target, .batch = micro_batch_, .sequence = sequence_};
 }

@@ -8,6 +8,7 @@
 #include "engine/config/schedule.h"
 #include "engine/model.h"
 #include "engine/optimizer.h"
+#include "engine/part_sums.h"
 
 namespace assay {
 
@@ -31,7 +32,8 @@ int64_t recipe_steps(const Config& config);
 
 class Trainer {
  public:
-  Trainer(const Config& config, Model& model, Optimizer& optimizer, Loader& loader, int mask_id)
+  Trainer(const Config& config, Model& model, const PartSums& sums, Optimizer& optimizer,
+          Loader& loader, int mask_id)
       : schedule_(make_schedule(config)),
         sequence_(config.run.sequence),
         micro_batch_(config.run.micro_batch),
@@ -39,6 +41,7 @@ class Trainer {
         mask_id_(mask_id),
         recipe_steps_(recipe_steps(config)),
         model_(model),
+        sums_(sums),
         optimizer_(optimizer),
         loader_(loader) {}
 
@@ -49,7 +52,9 @@ class Trainer {
   const Schedule& schedule() const { return schedule_; }
 
  private:
-  TokenBatch micro(int i) const;
+  TokenBatch micro(int64_t i) const;
+  // The gradients of the whole batch, part by part.
+  void forward_backward(Exec on);
   StepStats read_stats(Exec on, int64_t step_index, double share, int64_t counted,
                        Measure measure) const;
 
@@ -59,6 +64,7 @@ class Trainer {
   int mask_id_;
   int64_t recipe_steps_;
   Model& model_;
+  const PartSums& sums_;
   Optimizer& optimizer_;
   Loader& loader_;
 };

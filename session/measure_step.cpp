@@ -27,7 +27,7 @@ double measured_step_seconds(const Session& session, const RunData& data) {
   memory.model->initialise(on, static_cast<uint64_t>(config.run.seed));
   memory.model->refresh_weights(on);
 
-  Trainer trainer(config, *memory.model, *memory.optimizer, loader, data.mask_id);
+  Trainer trainer(config, *memory.model, *memory.sums, *memory.optimizer, loader, data.mask_id);
   std::vector<double> seconds;
   for (int i = 0; i < kWarmup + kTimed; ++i) {
     const auto start = std::chrono::steady_clock::now();

@@ -176,6 +176,7 @@ RunParts TrainingRun::parts() {
   return {.config = config(),
           .on = on_,
           .model = *memory_.model,
+          .sums = *memory_.sums,
           .optimizer = *memory_.optimizer,
           .loader = loader_,
           .evaluators = evaluators_.all(),

@@ -66,6 +66,18 @@ void validate_batch(const Config& c) {
                         text(r.sequence) + " * " + text(r.micro_batch),
                     "a step is a whole number of micro-batches: change one of the three");
   }
+  const int64_t micros = r.batch_tokens / static_cast<int64_t>(micro);
+  if (micros % c.parallel.parts != 0) {
+    std::string fitting;
+    for (int64_t parts = 1; parts <= std::min<int64_t>(micros, 65536); ++parts) {
+      if (micros % parts == 0) fitting += (fitting.empty() ? "" : ", ") + text(parts);
+    }
+    throw UserError(
+        "parallel.parts = " + text(c.parallel.parts) + " does not divide the " + text(micros) +
+            " micro-batches of a step (run.batch_tokens / run.sequence / run.micro_batch)",
+        "parts are whole numbers of micro-batches: choose one of " + fitting +
+            ", or a smaller run.micro_batch");
+  }
   if (c.eval.tokens < r.sequence) {
     throw UserError(
         "eval.tokens = " + text(c.eval.tokens) + " is less than run.sequence = " + text(r.sequence),

@@ -11,6 +11,7 @@
 #include "engine/config/contract_config.h"
 #include "engine/config/data_config.h"
 #include "engine/config/model_config.h"
+#include "engine/config/parallel_config.h"
 #include "engine/config/run_config.h"
 #include "engine/config/training_config.h"
 
@@ -22,6 +23,7 @@ struct Config {
   ScheduleConfig schedule;
   DataConfig data;
   RunConfig run;
+  ParallelConfig parallel;
   PrecisionConfig precision;
   EvalConfig eval;
   TelemetryConfig telemetry;
@@ -35,6 +37,7 @@ void visit(V& v, Config& c) {
   v.section("schedule", c.schedule, "learning rate over the steps");
   v.section("data", c.data, "shards and tokenizer");
   v.section("run", c.run, "length, batch, seed");
+  v.section("parallel", c.parallel, "parts of a batch");
   v.section("precision", c.precision, "number formats of the matrix products");
   v.section("eval", c.eval, "validation");
   v.section("telemetry", c.telemetry, "measurements during training");

@@ -69,7 +69,8 @@ class Run {
  public:
   Run(RunParts& parts, const RunStart& start)
       : p_(parts),
-        trainer_(parts.config, parts.model, parts.optimizer, parts.loader, parts.mask_id),
+        trainer_(parts.config, parts.model, parts.sums, parts.optimizer, parts.loader,
+                 parts.mask_id),
         routers_(parts.model, parts.config.telemetry, parts.probe),
         steps_(parts.config.run.steps),
         done_(start.steps_done),

@@ -40,6 +40,7 @@ struct RunParts {
   const Config& config;  // resolved, run.steps from the contract
   Exec on;
   Model& model;
+  const PartSums& sums;
   Optimizer& optimizer;
   Loader& loader;
   std::vector<Evaluator*> evaluators;  // the first one's first result is the validation loss

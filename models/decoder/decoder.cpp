@@ -45,7 +45,7 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
   for (int64_t l = 0; l < config.layers; ++l) {
     sublayers_.push_back(make_attention_sublayer<T>(parts, l, cos_, sin_));
     if (is_moe_block(config, l)) {
-      auto sublayer = std::make_unique<MoeSublayer<T>>(parts, l);
+      auto sublayer = std::make_unique<MoeSublayer<T>>(parts, l, options.parts);
       moe_sublayers_.push_back(sublayer.get());
       sublayers_.push_back(std::move(sublayer));
     } else {
@@ -94,7 +94,7 @@ void Decoder<T>::plan(MemoryPlan& plan) {
   plan.add(Section::kScratch, "loss_sum", loss_sum_, {1});
   plan.add(Section::kScratch, "eval_sum", eval_sum_, {1});
   plan.add(Section::kScratch, "loss_scale", loss_scale_, {1});
-  plan.add(Section::kHostVisible, "loss_sum", read_loss_sum_, {1});
+  plan.add(Section::kHostVisible, "loss_sum", read_loss_sum_, {options_.parts});
   plan.add(Section::kHostVisible, "loss_scale", host_scale_, {1});
   if (options_.backend == Backend::kGpu) {
     plan.add(Section::kScratch, "batch.token", token_, {tokens});
@@ -227,9 +227,28 @@ void Decoder<T>::begin_step(Exec on, const MicroScale& scale) {
       products->begin_measures(on, quant_pass());
     }
   }
+  part_ = 0;
   store_.zero_gradients(on);
   for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->begin_step(on);
   zero(on, loss_sum_);
+}
+
+template <typename T>
+void Decoder<T>::next_part(Exec on) {
+  CHECK(part_ + 1 < options_.parts, "decoder: part %ld of %ld", long(part_ + 1),
+        long(options_.parts));
+  copy(on, read_loss_sum_.rows(part_, 1), loss_sum_);
+  for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->next_part(on);
+  part_ += 1;
+  store_.zero_gradients(on);
+  zero(on, loss_sum_);
+}
+
+template <typename T>
+double Decoder<T>::loss_sum() const {
+  double sum = 0;
+  for (int64_t part = 0; part <= part_; ++part) sum += read_loss_sum_[part];
+  return sum;
 }
 
 template <typename T>
@@ -253,7 +272,7 @@ TokenBatch Decoder<T>::uploaded(Exec on, const TokenBatch& batch) const {
 
 template <typename T>
 void Decoder<T>::read_back(Exec on) {
-  copy(on, read_loss_sum_, loss_sum_);
+  copy(on, read_loss_sum_.rows(part_, 1), loss_sum_);
   for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->read_back(on);
   if (!quantised_.empty()) {
     copy(on, read_not_finite_, scratch_.quant.not_finite);

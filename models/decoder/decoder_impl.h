@@ -33,9 +33,10 @@ class Decoder final : public Model {
   std::vector<TensorRef> tensors() override { return store_.tensors(); }
 
   void begin_step(Exec on, const MicroScale& scale) override;
+  void next_part(Exec on) override;
   void forward_backward(Exec on, const TokenBatch& batch) override;
   void read_back(Exec on) override;
-  double loss_sum() const override { return read_loss_sum_[0]; }
+  double loss_sum() const override;
   void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) override;
   void score(Exec on, const TextBatch& batch, View<float, 1> nats,
              View<uint8_t, 1> most_likely) override;
@@ -123,7 +124,8 @@ class Decoder final : public Model {
   int64_t micro_ = 0;          // micro-batches queued since begin_step
   bool evaluation_ready_ = false;      // the decoded weights that evaluation reads are current
   View<uint32_t, 1> host_draws_;       // (kDraws)   on the host, a ring: one entry per micro-batch
-  View<double, 1> read_loss_sum_;      // on the host
+  int64_t part_ = 0;                   // of the step's batch
+  View<double, 1> read_loss_sum_;      // (parts)   on the host
   View<uint32_t, 1> read_not_finite_;  // on the host, with quantised products
   // With Backend::kGpu only.
   View<int32_t, 1> token_, target_;                   // (N)

@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "cuda/transfer.h"
+#include "ops/carry_sum.h"
 #include "ops/combine.h"
 #include "ops/dispatch.h"
 #include "ops/grouped_linear.h"
@@ -32,14 +33,15 @@ RouterSettings router_settings(const RouterConfig& c) {
 }  // namespace
 
 template <typename T>
-MoeSublayer<T>::MoeSublayer(const BlockParts<T>& parts, int64_t layer)
+MoeSublayer<T>::MoeSublayer(const BlockParts<T>& parts, int64_t layer, int64_t batch_parts)
     : config_(parts.config),
       moe_(*parts.config.moe),
       layer_(layer),
       name_("blocks." + std::to_string(layer) + ".moe"),
       s_(parts.scratch),
       settings_(router_settings(moe_.router)),
-      experts_(parts.site(name_, ProductRole::kExperts, layer)) {
+      experts_(parts.site(name_, ProductRole::kExperts, layer)),
+      batch_parts_(batch_parts) {
   if (moe_.shared > 0) {
     shared_.emplace(parts.site(name_ + ".shared", ProductRole::kSharedExperts, layer));
   }
@@ -71,15 +73,16 @@ void MoeSublayer<T>::plan(MemoryPlan& plan, int64_t tokens) {
   if (shared_) shared_->plan(plan, moe_.shared * moe_.expert_ffn, tokens);
 
   add("counts", counts_, experts);
+  if (batch_parts_ > 1) add("step_counts", step_counts_, experts);
   add("measures", measures_, int64_t{kRouterMeasures});
   add("margin", margin_, kMarginTokens);
   add("lead", lead_, kMarginTokens);
-  const auto add_read = [&](const char* what, auto& view, int64_t size) {
-    plan.add(Section::kHostVisible, name_ + "." + what, view, {size});
+  const auto add_read = [&](const char* what, auto& view, const auto&... dims) {
+    plan.add(Section::kHostVisible, name_ + "." + what, view, {dims...});
   };
   add_read("counts", read_counts_, experts);
   add_read("bias", read_bias_, experts);
-  add_read("measures", read_measures_, kRouterMeasures);
+  add_read("measures", read_measures_, batch_parts_, int64_t{kRouterMeasures});
   add_read("margin", read_margin_, kMarginTokens);
   add_read("lead", read_lead_, kMarginTokens);
 }
@@ -282,8 +285,28 @@ std::vector<QuantisedProducts*> MoeSublayer<T>::quantised() const {
 template <typename T>
 void MoeSublayer<T>::begin_step(Exec on) {
   zero(on, counts_);
+  if (batch_parts_ > 1) zero(on, step_counts_);
   zero(on, measures_);
+  part_ = 0;
   micro_batches_ = 0;
+}
+
+template <typename T>
+void MoeSublayer<T>::next_part(Exec on) {
+  step_counts(on);
+  copy(on, View<double, 1>{read_measures_.row(part_), {kRouterMeasures}}, measures_);
+  zero(on, measures_);
+  part_ += 1;
+}
+
+template <typename T>
+View<const int64_t, 1> MoeSublayer<T>::step_counts(Exec on) {
+  if (batch_parts_ == 1) return counts_;
+  CarrySum<int64_t> sum{.to = step_counts_, .own = counts_, .carried = 1};
+  sum.earlier[0] = step_counts_;
+  carry_sum(on, sum);
+  zero(on, counts_);
+  return step_counts_;
 }
 
 template <typename T>
@@ -298,7 +321,7 @@ void MoeSublayer<T>::update_bias(Exec on, float lr_fraction) {
   if (!has_bias()) return;
   const float follow = moe_.router.bias_follows_lr ? lr_fraction : 1.0f;
   router_bias_update(on, {.bias = bias_,
-                          .counts = counts_,
+                          .counts = step_counts(on),
                           .rate = static_cast<float>(moe_.router.bias_rate) * follow});
 }
 
@@ -316,9 +339,9 @@ void MoeSublayer<T>::measure_margin(Exec on) {
 
 template <typename T>
 void MoeSublayer<T>::read_back(Exec on) {
-  copy(on, read_counts_, counts_);
+  copy(on, read_counts_, step_counts(on));
   if (has_bias()) copy(on, read_bias_, bias_);
-  copy(on, read_measures_, measures_);
+  copy(on, View<double, 1>{read_measures_.row(part_), {kRouterMeasures}}, measures_);
   copy(on, read_margin_, margin_.rows(0, margins_));
   copy(on, read_lead_, lead_.rows(0, margins_));
 }
@@ -331,9 +354,14 @@ RouterLayerState MoeSublayer<T>::state() const {
   state.counts = read_counts_;
   if (has_bias()) state.bias = read_bias_;
   if (micro_batches_ == 0) return state;
-  state.aux = read_measures_[kAuxValue] / double(micro_batches_);
-  state.z = read_measures_[kZValue] / double(micro_batches_);
-  state.gate_entropy_nats = read_measures_[kGateEntropy] / double(micro_batches_);
+  const auto mean = [&](int measure) {
+    double sum = 0;
+    for (int64_t part = 0; part <= part_; ++part) sum += read_measures_.at(part, measure);
+    return sum / double(micro_batches_);
+  };
+  state.aux = mean(kAuxValue);
+  state.z = mean(kZValue);
+  state.gate_entropy_nats = mean(kGateEntropy);
   for (int64_t i = 0; i < margins_; ++i) {
     state.margin += double(read_margin_[i]) / double(margins_);
     state.lead += double(read_lead_[i]) / double(margins_);

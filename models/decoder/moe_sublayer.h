@@ -12,7 +12,8 @@ namespace assay {
 template <typename T>
 class MoeSublayer final : public Sublayer<T> {
  public:
-  MoeSublayer(const BlockParts<T>& parts, int64_t layer);
+  // batch_parts: most parts of a step's batch.
+  MoeSublayer(const BlockParts<T>& parts, int64_t layer, int64_t batch_parts);
 
   SublayerKind kind() const override { return SublayerKind::kMoe; }
   void plan(MemoryPlan& plan, int64_t tokens) override;
@@ -25,6 +26,8 @@ class MoeSublayer final : public Sublayer<T> {
   std::vector<QuantisedProducts*> quantised() const override;
 
   void begin_step(Exec on);
+  // Keeps the measures of the part that ended and begins the next (Model::next_part).
+  void next_part(Exec on);
   // Updates the host's counters for a micro-batch of `tokens`; separate from forward(), which is
   // not called when its kernels are replayed.
   void count_micro_batch(int64_t tokens);
@@ -44,6 +47,8 @@ class MoeSublayer final : public Sublayer<T> {
   void backward_router(Exec on, View<const T, 2> x, const BatchShape& shape,
                        const MicroScale& scale);
   void measure_margin(Exec on);
+  // (E) assignments of the step so far, where the ops run.
+  View<const int64_t, 1> step_counts(Exec on);
   // Amax slots in use: of the routed experts, of the shared expert, and of their common input x.
   struct AmaxSlots {
     FfnAmax experts, shared;
@@ -73,17 +78,20 @@ class MoeSublayer final : public Sublayer<T> {
   View<T, 2> gate_up_, h_, expert_out_;   // (A, 2F), (A, F), (A, C)
   std::optional<SwigluFfn<T>> shared_;
 
-  View<int64_t, 1> counts_;       // (E)   of the step
-  View<double, 1> measures_;      // (kRouterMeasures)   summed over the step's micro-batches
+  View<int64_t, 1> counts_;       // (E)   of the part, or of the step if it has one part
+  View<int64_t, 1> step_counts_;  // (E)   of the step's earlier parts, if it has more than one
+  View<double, 1> measures_;      // (kRouterMeasures)   summed over the part's micro-batches
   View<float, 1> margin_, lead_;  // (kMarginTokens)
-  int64_t micro_batches_ = 0;     // since begin_step
+  const int64_t batch_parts_;
+  int64_t part_ = 0;           // of the step's batch
+  int64_t micro_batches_ = 0;  // since begin_step
   int64_t last_tokens_ = 0;
   int64_t margins_ = 0;  // rows of margin_ and lead_ in use
 
-  // Copies on the host of counts_, bias_, measures_, margin_ and lead_.
+  // Copies on the host of the step's counts, bias_, the parts' measures, margin_ and lead_.
   View<int64_t, 1> read_counts_;
   View<float, 1> read_bias_;
-  View<double, 1> read_measures_;
+  View<double, 2> read_measures_;  // (parts, kRouterMeasures)
   View<float, 1> read_margin_, read_lead_;
 };
 

@@ -12,15 +12,18 @@ DecoderOptions decoder_options(const Config& config, const ModelPlace& place) {
           .precision = config.precision,
           .state = config.optimizer.state,
           .seed = static_cast<uint64_t>(config.run.seed),
+          .parts = config.parallel.parts,
           .capability = place.capability};
 }
 
 TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place)
     : model(make_decoder(config.model, recipe, decoder_options(config, place))),
+      sums(std::make_unique<PartSums>(config.parallel.parts, *model)),
       optimizer(std::make_unique<Optimizer>(config.optimizer, *model,
                                             static_cast<uint64_t>(config.run.seed))),
       place_(place) {
   model->plan(plan);
+  sums->plan(plan);
   optimizer->plan(plan);
   plan.add(Section::kScratch, "workspace", workspace, {model->workspace_bytes()});
 }
@@ -45,6 +48,7 @@ void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context*
 void TrainingMemory::bind(Exec& on) {
   on.workspace = workspace;
   model->bind(on);
+  sums->bind();
   optimizer->bind();
 }
 

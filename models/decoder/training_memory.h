@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/optimizer.h"
+#include "engine/part_sums.h"
 #include "models/decoder/decoder.h"
 
 namespace assay {
@@ -22,6 +23,7 @@ DecoderOptions decoder_options(const Config& config, const ModelPlace& place);
 
 struct TrainingMemory {
   std::unique_ptr<Model> model;
+  std::unique_ptr<PartSums> sums;
   std::unique_ptr<Optimizer> optimizer;
   View<std::byte, 1> workspace;
   MemoryPlan plan;

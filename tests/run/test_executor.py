@@ -11,6 +11,7 @@ SMALL = ["--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_
          "--set", "telemetry.probe_tokens=64", "--set", "schedule.warmup=1", "--set", "schedule.warmdown=1",
          "--set", "precision.recipe=bf16"]
 MASKED = ["--set", "data.mask_eos=true"]  # so that micro-batches have different numbers of targets
+PARTS = ["--set", "parallel.parts=2"]
 LOSS = "SELECT step, value FROM scalar WHERE name = 'train_loss_nats' ORDER BY step"
 
 
@@ -50,6 +51,14 @@ for moe in (False, True):
                 failures.append(f"moe {moe}: kernels in a graph against {other}: {difference}")
         if rows(w.run("masked"), LOSS) == rows(w.run("gpu"), LOSS):
             failures.append(f"moe {moe}: no target of these steps was masked")
+        w.train("parts", "--device", "cuda", *SMALL, *PARTS)
+        train_with(w, "parts-late", "SIMT_STREAM", "late", *PARTS)
+        difference = first_difference(w.run("parts"), w.run("parts-late"))
+        if difference:
+            failures.append(f"moe {moe}: two parts, on a late stream: {difference}")
+        pairs = list(zip(rows(w.run("gpu"), LOSS), rows(w.run("parts"), LOSS)))
+        if len(pairs) != 4 or max(abs(a[1] - b[1]) for a, b in pairs) > 1e-3:
+            failures.append(f"moe {moe}: losses of one and of two parts: {pairs}")
         w.train("cpu", "--device", "cpu", *SMALL)
         pairs = list(zip(rows(w.run("gpu"), LOSS), rows(w.run("cpu"), LOSS)))
         worst = max(abs(a[1] - b[1]) for a, b in pairs)

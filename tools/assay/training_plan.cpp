@@ -70,8 +70,8 @@ nlohmann::ordered_json plan_json(const MemoryPlan& plan) {
   nlohmann::ordered_json json;
   json["total_bytes"] = plan.total_bytes();
   for (const Section section :
-       {Section::kParameters, Section::kGradients, Section::kOptimizer, Section::kActivations,
-        Section::kScratch, Section::kHostVisible, Section::kData}) {
+       {Section::kParameters, Section::kGradients, Section::kSums, Section::kOptimizer,
+        Section::kActivations, Section::kScratch, Section::kHostVisible, Section::kData}) {
     json["section_bytes"][section_name(section)] = plan.section_bytes(section);
   }
   json["buffers"] = nlohmann::ordered_json::array();

@@ -1,0 +1,40 @@
+// Adds the gradients of the parts of a batch (parallel.parts) in a balanced binary tree, so that
+// the bits of a step depend on the number of parts and not on how they are spread over processes:
+//
+//   sum(a, b) = sum(a, m) + sum(m, b),   m = a + the largest power of two below b - a
+//
+// Part p is a leaf: what its micro-batches accumulated, from zero. Sums of 2^l parts wait in level
+// l until their other half is there, as carries do in binary addition, so P parts need
+// ceil(log2 P) levels of one fp32 value a parameter. With one part nothing is planned or added.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda/memory_plan.h"
+#include "engine/model.h"
+
+namespace assay {
+
+class PartSums {
+ public:
+  PartSums(int64_t parts, Model& model);
+
+  // After Model::plan().
+  void plan(MemoryPlan& plan);
+  // After MemoryPlan::allocate() and Model::bind().
+  void bind() { parameters_ = model_.parameters(); }
+
+  int64_t parts() const { return parts_; }
+  // Call after the micro-batches of part `part` (from 0, in order). Takes its gradients; those of
+  // the last part become the sum of all parts.
+  void end_part(Exec on, int64_t part) const;
+
+ private:
+  int64_t parts_;
+  Model& model_;
+  std::vector<ParameterRef> parameters_;
+  std::vector<View<float, 1>> levels_;  // (values of all parameters) each
+};
+
+}  // namespace assay
