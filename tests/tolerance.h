@@ -99,11 +99,11 @@ double two_backends(double largest) {
   return (sizeof(T) == 2 ? 6.0 : 40.0) * unit_roundoff<T>() * std::abs(largest);
 }
 
-// The norm of the difference between two computations that round the same intermediate values, from
-// sums of another order. A rounding that falls to the other side changes what all later ones round,
-// so that in the end the two err independently. rounded_away: the norm of what the roundings change,
-// a reference with them minus the one without. Two such errors differ by sqrt(2) of it; 2 covers
-// their spread.
+// The norm of the difference between two computations that round the same intermediate values,
+// from sums of another order. A rounding that falls to the other side changes what all later ones
+// round, so that in the end the two err independently. rounded_away: the norm of what the roundings
+// change, a reference with them minus the one without. Two such errors differ by sqrt(2) of it; 2
+// covers their spread.
 inline double rounded_twice(double rounded_away) {
   return 2 * rounded_away;
 }
