@@ -40,9 +40,10 @@ const sparseRows = () => (report.matrix ? report.matrix.contracts.flatMap((contr
 function tokensPerExpert() {
   const points = sparseRows();
   if (points.length === 0) return {missing: 'No run of a mixture is finished yet.'};
-  const traces = points.map(({contract, row}) => {
+  const places = points.map(({row}) => Math.log(row.tokens_per_expert)), middle = (Math.min(...places) + Math.max(...places)) / 2;
+  const traces = points.map(({contract, row}, i) => {
     const colour = colourOfRow(row), loss = lossOf(row), place = `${rowName(row)}, ${contract.name}`;
-    return {type: 'scatter', mode: 'markers+text', text: [plain(rowName(row))], textposition: 'middle right', cliponaxis: false, name: plain(place), x: [row.tokens_per_expert], y: [loss.mean], marker: {color: colour, size: 10}, error_y: errorBar(loss, colour),
+    return {type: 'scatter', mode: 'markers+text', text: [plain(rowName(row))], textposition: places[i] > middle ? 'middle left' : 'middle right', cliponaxis: false, name: plain(place), x: [row.tokens_per_expert], y: [loss.mean], marker: {color: colour, size: 10}, error_y: errorBar(loss, colour),
       hovertemplate: `<b>${plain(place)}</b><br>%{x:.3s} tokens per routed expert<br>%{y:.5~g} nats over ${loss.n} seed${loss.n > 1 ? 's' : ''}<br>${intervalWords(loss)}<extra></extra>`};
   });
   return {traces, layout: {xaxis: {title: 'tokens per routed expert (tokens K / E)', type: 'log'}, yaxis: {title: 'validation loss (nats per token)'}},
