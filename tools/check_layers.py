@@ -8,6 +8,7 @@ import sys
 ALLOWED = {
     "base": set(),
     "cuda": {"base"},
+    "comm": {"base", "cuda"},
     "ops": {"base", "cuda"},
     "machine": {"base", "cuda", "ops"},
     "data": {"base", "cuda"},
@@ -19,10 +20,11 @@ ALLOWED = {
     "session": {"base", "cuda", "ops", "machine", "data", "engine", "models", "eval", "lab"},
     "tools": {"base", "cuda", "ops", "machine", "data", "engine", "models", "eval", "interop", "lab", "session"},
     # Benches run the case lists of tests/ops.
-    "bench": {"base", "cuda", "ops", "machine", "data", "engine", "models", "session", "tests"},
+    "bench": {"base", "cuda", "comm", "ops", "machine", "data", "engine", "models", "session", "tests"},
 }
 # Layers that may use only standard and system headers.
-BARE_LAYERS = {"base", "cuda", "ops", "machine"}
+BARE_LAYERS = {"base", "cuda", "comm", "ops", "machine"}
+MPI_FILES = {"comm/mpi_world.cpp"}
 THIRD_PARTY = re.compile(r"^(yaml-cpp|nlohmann|spdlog|fmt|CLI|sqlite3|openssl|pcre2|zlib|zstd|httplib|catch2|oneapi|dnnl|boost)")
 
 
@@ -39,6 +41,8 @@ def violations(root):
                     target = quoted[1].split("/")[0]
                     if target != layer and target not in allowed:
                         yield f"{name}:{number}: {layer} may not include {quoted[1]}"
+                if angled and angled[1] == "mpi.h" and name not in MPI_FILES:
+                    yield f"{name}:{number}: only {', '.join(sorted(MPI_FILES))} may include <mpi.h>"
                 if angled and layer in BARE_LAYERS:
                     if THIRD_PARTY.match(angled[1]):
                         yield f"{name}:{number}: {layer} may not use third-party libraries, includes <{angled[1]}>"

@@ -36,6 +36,8 @@ packages=(
   "libboost-dev|Boost.Math, headers: intervals over seeds"
   "libcli11-dev|the command line"
   "libcpp-httplib-dev|the server of assay watch"
+  "libopenmpi-dev|MPI: ranks in several processes"
+  "openmpi-bin|starts ranks (mpirun)"
   "catch2|tests"
   "python3-pip|downloads Plotly.js, which draws the charts of assay report"
   "chromium|opens report pages in the tests"

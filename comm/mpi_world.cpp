@@ -1,0 +1,251 @@
+#include "comm/mpi_world.h"
+
+// The C interface alone: Open MPI and MPICH would add C++ classes that need libraries of their own.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+
+namespace assay {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// A wait looks again and again, giving the core away in between, for as long as the message should
+// take at this slow rate: MPI moves a large message only while it is called. Then it naps between
+// two looks.
+constexpr auto kShortWait = std::chrono::milliseconds(2);
+constexpr double kSlowBytesPerSecond = 0.5e9;
+constexpr long kNapNanoseconds = 50000;
+constexpr auto kLookEvery = std::chrono::milliseconds(1);
+// MPI counts in int; larger messages are sent as one element of a type made of chunks.
+constexpr size_t kChunk = size_t{1} << 30;
+
+void require(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw UserError(std::string(call) + ": " + text, "another rank may have ended: see its output");
+}
+
+// A type of `bytes` bytes, to be sent as one element.
+class Bytes {
+ public:
+  explicit Bytes(size_t bytes) {
+    if (bytes <= kChunk) {
+      require(MPI_Type_contiguous(int(bytes), MPI_BYTE, &type_), "MPI_Type_contiguous");
+    } else {
+      MPI_Datatype chunk, parts[2];
+      require(MPI_Type_contiguous(int(kChunk), MPI_BYTE, &chunk), "MPI_Type_contiguous");
+      const size_t chunks = bytes / kChunk;
+      require(MPI_Type_contiguous(int(chunks), chunk, &parts[0]), "MPI_Type_contiguous");
+      parts[1] = MPI_BYTE;
+      const int lengths[] = {1, int(bytes % kChunk)};
+      const MPI_Aint places[] = {0, MPI_Aint(chunks * kChunk)};
+      require(MPI_Type_create_struct(2, lengths, places, parts, &type_), "MPI_Type_create_struct");
+      MPI_Type_free(&parts[0]);
+      MPI_Type_free(&chunk);
+    }
+    require(MPI_Type_commit(&type_), "MPI_Type_commit");
+  }
+  ~Bytes() { MPI_Type_free(&type_); }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  MPI_Datatype type() const { return type_; }
+
+ private:
+  MPI_Datatype type_;
+};
+
+const std::byte* at(const void* base, size_t offset) {
+  return static_cast<const std::byte*>(base) + offset;
+}
+std::byte* at(void* base, size_t offset) {
+  return static_cast<std::byte*>(base) + offset;
+}
+
+class MpiGroup final : public Group {
+ public:
+  MpiGroup(MPI_Comm comm, int size, int rank, std::function<void()> look)
+      : Group(size, rank), comm_(comm), look_(std::move(look)) {}
+  ~MpiGroup() override { MPI_Comm_free(&comm_); }
+
+ protected:
+  void gather(Exec lane, void* all, const void* mine, size_t bytes) override {
+    require_host(lane);
+    const Bytes row(bytes);
+    const bool in_place = mine == at(all, size_t(rank()) * bytes);
+    MPI_Request request;
+    require(MPI_Iallgather(in_place ? MPI_IN_PLACE : mine, 1, row.type(), all, 1, row.type(), comm_,
+                           &request),
+            "MPI_Iallgather");
+    finish({request}, bytes * size_t(size()));
+  }
+
+  void exchange_rows(Exec lane, void* to, const void* from, size_t bytes) override {
+    require_host(lane);
+    const Bytes row(bytes);
+    MPI_Request request;
+    require(MPI_Ialltoall(from, 1, row.type(), to, 1, row.type(), comm_, &request),
+            "MPI_Ialltoall");
+    finish({request}, bytes * size_t(size()));
+  }
+
+  // Point to point: the displacements of MPI_Ialltoallw are ints.
+  void exchange_runs(Exec lane, const Exchange& e) override {
+    require_host(lane);
+    const auto me = size_t(rank());
+    if (e.sent[me].bytes > 0) {
+      std::memcpy(at(e.to, e.received[me].offset), at(e.from, e.sent[me].offset), e.sent[me].bytes);
+    }
+    std::vector<MPI_Request> requests;
+    size_t bytes = 0;
+    for (int r = 0; r < size(); ++r) {
+      const Run& run = e.received[size_t(r)];
+      if (r == rank() || run.bytes == 0) continue;
+      const Bytes type(run.bytes);
+      bytes += run.bytes;
+      requests.emplace_back();
+      require(MPI_Irecv(at(e.to, run.offset), 1, type.type(), r, kTag, comm_, &requests.back()),
+              "MPI_Irecv");
+    }
+    for (int r = 0; r < size(); ++r) {
+      const Run& run = e.sent[size_t(r)];
+      if (r == rank() || run.bytes == 0) continue;
+      const Bytes type(run.bytes);
+      bytes += run.bytes;
+      requests.emplace_back();
+      require(MPI_Isend(at(e.from, run.offset), 1, type.type(), r, kTag, comm_, &requests.back()),
+              "MPI_Isend");
+    }
+    finish(std::move(requests), bytes);
+  }
+
+  void add_integers(Exec lane, View<int64_t, 1> x) override {
+    require_host(lane);
+    for (int64_t begin = 0; begin < x.dim[0]; begin += kMostIntegers) {
+      const auto n = int(std::min<int64_t>(kMostIntegers, x.dim[0] - begin));
+      MPI_Request request;
+      require(
+          MPI_Iallreduce(MPI_IN_PLACE, x.data + begin, n, MPI_UINT64_T, MPI_SUM, comm_, &request),
+          "MPI_Iallreduce");
+      finish({request}, size_t(n) * sizeof(int64_t));
+    }
+  }
+
+ private:
+  static constexpr int kTag = 1;
+  static constexpr int64_t kMostIntegers = 1 << 28;
+
+  static void require_host(Exec lane) {
+    CHECK(lane.gpu == nullptr, "%s", "MPI moves host memory only");
+  }
+
+  // MPI's own waits keep a core busy, which a machine with few of them needs for the ranks.
+  void finish(std::vector<MPI_Request> requests, size_t bytes) {
+    const auto begin = Clock::now();
+    const auto patience =
+        kShortWait + std::chrono::nanoseconds(int64_t(double(bytes) / kSlowBytesPerSecond * 1e9));
+    auto next_look = begin + kLookEvery;
+    while (true) {
+      int done = 0;
+      require(MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+              "MPI_Testall");
+      if (done != 0) return;
+      const auto now = Clock::now();
+      if (look_ && now >= next_look) {
+        look_();
+        next_look = now + kLookEvery;
+      }
+      if (now - begin < patience) {
+        sched_yield();
+        continue;
+      }
+      const timespec nap{0, kNapNanoseconds};
+      nanosleep(&nap, nullptr);
+    }
+  }
+
+  MPI_Comm comm_;
+  std::function<void()> look_;
+};
+
+}  // namespace
+
+const char* mpi_launcher_variable() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
+    if (std::getenv(name) != nullptr) return name;
+  }
+  return nullptr;
+}
+
+struct MpiWorld::State {
+  int size = 1, rank = 0, node_ranks = 1, node_rank = 0;
+};
+
+MpiWorld::MpiWorld() : state_(std::make_unique<State>()) {
+  int provided = 0;
+  require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  State& s = *state_;
+  MPI_Comm_size(MPI_COMM_WORLD, &s.size);
+  MPI_Comm_rank(MPI_COMM_WORLD, &s.rank);
+  const char* const launched = std::getenv("OMPI_COMM_WORLD_SIZE");
+  const char* const started = launched != nullptr ? launched : std::getenv("PMI_SIZE");
+  if (started != nullptr && std::atoi(started) > 1 && s.size == 1) {
+    MPI_Finalize();
+    throw UserError("the launcher started " + std::string(started) +
+                        " processes, but MPI sees one: they would all write the same files",
+                    "start them with the mpirun of the MPI that this program was built with");
+  }
+  if (provided < MPI_THREAD_MULTIPLE) {
+    MPI_Finalize();
+    throw UserError("this MPI does not serve several threads (MPI_THREAD_MULTIPLE)",
+                    "install one that does: Debian's Open MPI, or MPICH");
+  }
+  MPI_Comm node;
+  require(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, s.rank, MPI_INFO_NULL, &node),
+          "MPI_Comm_split_type");
+  MPI_Comm_size(node, &s.node_ranks);
+  MPI_Comm_rank(node, &s.node_rank);
+  MPI_Comm_free(&node);
+}
+
+MpiWorld::~MpiWorld() {
+  MPI_Finalize();
+}
+
+int MpiWorld::size() const {
+  return state_->size;
+}
+int MpiWorld::rank() const {
+  return state_->rank;
+}
+int MpiWorld::node_ranks() const {
+  return state_->node_ranks;
+}
+int MpiWorld::node_rank() const {
+  return state_->node_rank;
+}
+
+std::unique_ptr<Group> MpiWorld::group(int colour, std::function<void()> look) {
+  MPI_Comm comm;
+  require(MPI_Comm_split(MPI_COMM_WORLD, colour, state_->rank, &comm), "MPI_Comm_split");
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  int size = 1, rank = 0;
+  MPI_Comm_size(comm, &size);
+  MPI_Comm_rank(comm, &rank);
+  return std::make_unique<MpiGroup>(comm, size, rank, std::move(look));
+}
+
+}  // namespace assay
