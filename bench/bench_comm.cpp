@@ -178,8 +178,8 @@ void print_row(const Options& o, const std::string& name, const Call& call, bool
 int64_t run_bench(const Options& o, Group& group) {
   const bool first = group.rank() == 0;
   if (first && !o.json) {
-    std::printf("%d ranks; `in`: in place; times: median over %d of the slowest rank\n",
-                group.size(), o.iters);
+    std::printf("%d rank%s; `in`: in place; times: median over %d of the slowest rank\n",
+                group.size(), group.size() == 1 ? "" : "s", o.iters);
     std::printf("%-13s %-3s %14s %15s %14s %14s %6s\n", "call", "", "size", "time", "algbw",
                 "busbw", "wrong");
   }
@@ -215,6 +215,10 @@ int main_of(int argc, char** argv) {
   options.add("--iters", o.iters, "timed calls of each size");
   options.add("--json", o.json, "one JSON object per line");
   if (const auto status = options.parse(argc, argv)) return *status;
+  if (o.from > o.to) {
+    throw UserError(strprintf("--from %ld is more than --to %ld", long(o.from), long(o.to)),
+                    "sizes grow from the first to the second");
+  }
   MpiWorld world;
   const int64_t wrong = run_bench(o, *world.group(0));
   if (wrong > 0 && world.rank() == 0) {

@@ -145,6 +145,13 @@ void MemoryPlan::allocate(gpu::Context* gpu) {
   }
 }
 
+View<std::byte, 1> MemoryPlan::block(Section section) const {
+  for (const Block& b : blocks_) {
+    if (b.section == section) return {static_cast<std::byte*>(b.address), {int64_t(b.bytes)}};
+  }
+  return {};
+}
+
 void MemoryPlan::print(std::ostream& out) const {
   const auto line = [&](const char* indent, const std::string& name, size_t count, size_t bytes) {
     std::string label = indent + name;

@@ -72,6 +72,8 @@ class MemoryPlan {
   // The bytes that must fit into the memory of `gpu`, or of the machine if it is null.
   size_t bytes_on(const gpu::Context* gpu) const;
   size_t section_bytes(Section section) const;
+  // After allocate(): the whole section, entries in the order of add() with zeros between them.
+  View<std::byte, 1> block(Section section) const;
   // One line per section, then one per group of entries (blocks.* folded), in bytes and MiB.
   void print(std::ostream& out) const;
 

@@ -1,23 +1,30 @@
 #include "engine/part_sums.h"
 
 #include <bit>
+#include <string>
 
 #include "base/check.h"
 #include "ops/carry_sum.h"
 
 namespace assay {
 
-PartSums::PartSums(int64_t parts, Model& model)
-    : parts_(parts), model_(model), levels_(std::bit_width(uint64_t(parts - 1))) {
+PartSums::PartSums(int64_t parts) : parts_(parts), levels_(std::bit_width(uint64_t(parts - 1))) {
   CHECK(parts >= 1 && levels_.size() <= size_t(kMostCarried), "part_sums: %ld parts", long(parts));
 }
 
 void PartSums::plan(MemoryPlan& plan) {
-  parameters_ = model_.parameters();  // sizes are known after Model::plan()
-  int64_t values = 0;
-  for (const ParameterRef& p : parameters_) values += p.size();
+  const auto values = int64_t(plan.section_bytes(Section::kGradients) / sizeof(float));
   for (size_t l = 0; l < levels_.size(); ++l) {
     plan.add(Section::kSums, "parts.level" + std::to_string(l), levels_[l], {values});
+  }
+}
+
+void PartSums::bind(const MemoryPlan& plan) {
+  const View<std::byte, 1> all = plan.block(Section::kGradients);
+  gradients_ = {reinterpret_cast<float*>(all.data), {all.dim[0] / int64_t(sizeof(float))}};
+  for (const View<float, 1>& level : levels_) {
+    CHECK(level.dim[0] == gradients_.dim[0], "part_sums: planned for %ld gradients of %ld",
+          long(level.dim[0]), long(gradients_.dim[0]));
   }
 }
 
@@ -29,16 +36,11 @@ void PartSums::end_part(Exec on, int64_t part) const {
   const bool last = part + 1 == parts_;
   const int first_empty = std::countr_one(uint64_t(part));
   const int end = last ? std::bit_width(uint64_t(part)) : first_empty;
-  int64_t at = 0;
-  for (const ParameterRef& p : parameters_) {
-    const auto level = [&](int l) { return levels_[size_t(l)].rows(at, p.size()); };
-    CarrySum<float> a{.to = last ? p.grad : level(first_empty), .own = p.grad};
-    for (int l = 0; l < end; ++l) {
-      if ((part >> l & 1) != 0) a.earlier[size_t(a.carried++)] = level(l);
-    }
-    carry_sum(on, a);
-    at += p.size();
+  CarrySum<float> a{.to = last ? gradients_ : levels_[size_t(first_empty)], .own = gradients_};
+  for (int l = 0; l < end; ++l) {
+    if ((part >> l & 1) != 0) a.earlier[size_t(a.carried++)] = levels_[size_t(l)];
   }
+  carry_sum(on, a);
 }
 
 }  // namespace assay

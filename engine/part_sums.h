@@ -5,25 +5,25 @@
 //
 // Part p is a leaf: what its micro-batches accumulated, from zero. Sums of 2^l parts wait in level
 // l until their other half is there, as carries do in binary addition, so P parts need
-// ceil(log2 P) levels of one fp32 value a parameter. With one part nothing is planned or added.
+// ceil(log2 P) levels of the size of all gradients. With one part nothing is planned or added.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "cuda/exec.h"
 #include "cuda/memory_plan.h"
-#include "engine/model.h"
 
 namespace assay {
 
 class PartSums {
  public:
-  PartSums(int64_t parts, Model& model);
+  explicit PartSums(int64_t parts);
 
-  // After Model::plan().
+  // After Model::plan(): the model's gradients are the section kGradients.
   void plan(MemoryPlan& plan);
-  // After MemoryPlan::allocate() and Model::bind().
-  void bind() { parameters_ = model_.parameters(); }
+  // After MemoryPlan::allocate().
+  void bind(const MemoryPlan& plan);
 
   int64_t parts() const { return parts_; }
   // Call after the micro-batches of part `part` (from 0, in order). Takes its gradients; those of
@@ -32,9 +32,8 @@ class PartSums {
 
  private:
   int64_t parts_;
-  Model& model_;
-  std::vector<ParameterRef> parameters_;
-  std::vector<View<float, 1>> levels_;  // (values of all parameters) each
+  View<float, 1> gradients_;            // (G)   of all parameters, with the zeros between them
+  std::vector<View<float, 1>> levels_;  // (G) each
 };
 
 }  // namespace assay

@@ -18,7 +18,7 @@ DecoderOptions decoder_options(const Config& config, const ModelPlace& place) {
 
 TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place)
     : model(make_decoder(config.model, recipe, decoder_options(config, place))),
-      sums(std::make_unique<PartSums>(config.parallel.parts, *model)),
+      sums(std::make_unique<PartSums>(config.parallel.parts)),
       optimizer(std::make_unique<Optimizer>(config.optimizer, *model,
                                             static_cast<uint64_t>(config.run.seed))),
       place_(place) {
@@ -48,7 +48,7 @@ void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context*
 void TrainingMemory::bind(Exec& on) {
   on.workspace = workspace;
   model->bind(on);
-  sums->bind();
+  sums->bind(plan);
   optimizer->bind();
 }
 

@@ -51,9 +51,6 @@ void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
     } else {
       plan.add(Section::kParameters, spec.name, b.master, {spec.size()});
     }
-    if (spec.trained() && purpose == Purpose::kTraining) {
-      plan.add(Section::kGradients, spec.name, b.grad, {spec.size()});
-    }
     if (!spec.is_matrix() || b.left_out) continue;
     const int64_t bytes = planned_pack_bytes(spec);
     const bool packed_alone = purpose == Purpose::kInference && bytes > 0 &&
@@ -66,6 +63,11 @@ void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
       }
     }
     if (bytes > 0) plan.add(Section::kParameters, spec.name + ".packed", b.packed, {bytes});
+  }
+  // In the order in which backward ends them.
+  for (size_t i = specs_.size(); i-- > 0 && purpose == Purpose::kTraining;) {
+    if (!specs_[i].trained()) continue;
+    plan.add(Section::kGradients, specs_[i].name, buffers_[i].grad, {specs_[i].size()});
   }
   if (largest_turn > 0) plan.add(Section::kParameters, "packing", turn_, {largest_turn});
 }

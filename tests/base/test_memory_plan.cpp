@@ -25,6 +25,23 @@ TEST_CASE("a memory plan counts, prints, and allocates zeroed aligned views") {
   for (int64_t i = 0; i < a.size(); ++i) REQUIRE(a[i] == 0);
 }
 
+TEST_CASE("a section of a memory plan is one block, entries in order, zeros between them") {
+  MemoryPlan plan;
+  View<float, 1> a, b;
+  plan.add(Section::kGradients, "head", a, {3});
+  plan.add(Section::kGradients, "embed", b, {65});
+  plan.allocate();
+  const View<std::byte, 1> block = plan.block(Section::kGradients);
+  REQUIRE(block.dim[0] == 256 + 512);
+  REQUIRE(block.data == reinterpret_cast<std::byte*>(a.data));
+  REQUIRE(block.data + 256 == reinterpret_cast<std::byte*>(b.data));
+  a[2] = b[64] = 1;
+  int64_t set = 0;
+  for (int64_t i = 0; i < block.dim[0]; ++i) set += block[i] != std::byte{0};
+  REQUIRE(set == 4);  // two bytes of each 1.0f
+  REQUIRE(plan.block(Section::kSums).empty());
+}
+
 TEST_CASE("a plan larger than the machine is a user error with both sizes") {
   MemoryPlan plan;
   View<float, 1> huge;
