@@ -159,14 +159,15 @@ Timing time_call(Group& group, Call& call, const Options& o) {
   return {.seconds = seconds[size_t(o.iters / 2)], .wrong = of_all};
 }
 
-void print_row(const Options& o, const std::string& name, const Call& call, bool in_place,
-               const Timing& t) {
+void print_row(const Options& o, const std::string& name, int ranks, const Call& call,
+               bool in_place, const Timing& t) {
   const double algbw = double(call.bytes()) / t.seconds / 1e9, busbw = algbw * call.bus_factor();
   if (o.json) {
     std::printf(
-        "{\"call\": \"%s\", \"in_place\": %s, \"bytes\": %zu, \"seconds_p50\": %.9f, "
+        "{\"call\": \"%s\", \"ranks\": %d, \"in_place\": %s, \"bytes\": %zu, \"seconds_p50\": "
+        "%.9f, "
         "\"algbw_gb_per_s\": %.4f, \"busbw_gb_per_s\": %.4f, \"wrong\": %ld}\n",
-        name.c_str(), in_place ? "true" : "false", call.bytes(), t.seconds, algbw, busbw,
+        name.c_str(), ranks, in_place ? "true" : "false", call.bytes(), t.seconds, algbw, busbw,
         long(t.wrong));
     return;
   }
@@ -192,7 +193,7 @@ int64_t run_bench(const Options& o, Group& group) {
         const auto call = make_call(name, group, size, in_place);
         if (call->bytes() == 0) continue;
         const Timing t = time_call(group, *call, o);
-        if (first) print_row(o, name, *call, in_place, t);
+        if (first) print_row(o, name, group.size(), *call, in_place, t);
         wrong += t.wrong;
       }
     }

@@ -49,8 +49,8 @@ class Group {
   // x becomes the sum over the members, modulo 2^64: the same in any order.
   void sum_integers(Exec lane, View<int64_t, 1> x);
 
-  // Of this rank so far, what it kept for itself excluded: bytes that it sent, as calls describe
-  // them (a transport may send more).
+  // Of this rank so far, what it kept for itself excluded: bytes for each other member, as calls
+  // describe them (a transport may send more or fewer).
   uint64_t bytes_sent() const { return bytes_sent_; }
   // Number of calls, and a hash of their kinds and sizes: equal on all members as long as they make
   // the same calls. all_to_all_v enters the hash without its bytes, which differ by rank.

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,15 @@ class Bytes {
   MPI_Datatype type_;
 };
 
+// Whether an exception that was thrown during the life of this object is on its way.
+class Unwinding {
+ public:
+  bool now() const { return std::uncaught_exceptions() > before_; }
+
+ private:
+  int before_ = std::uncaught_exceptions();
+};
+
 const std::byte* at(const void* base, size_t offset) {
   return static_cast<const std::byte*>(base) + offset;
 }
@@ -78,7 +88,9 @@ class MpiGroup final : public Group {
  public:
   MpiGroup(MPI_Comm comm, int size, int rank, std::function<void()> look)
       : Group(size, rank), comm_(comm), look_(std::move(look)) {}
-  ~MpiGroup() override { MPI_Comm_free(&comm_); }
+  ~MpiGroup() override {
+    if (!unwinding_.now()) MPI_Comm_free(&comm_);
+  }
 
  protected:
   void gather(Exec lane, void* all, const void* mine, size_t bytes) override {
@@ -178,6 +190,7 @@ class MpiGroup final : public Group {
 
   MPI_Comm comm_;
   std::function<void()> look_;
+  Unwinding unwinding_;
 };
 
 }  // namespace
@@ -189,8 +202,23 @@ const char* mpi_launcher_variable() {
   return nullptr;
 }
 
+// Processes that the launcher started, or 1 if it does not say. Under PMIx alone, as from srun, the
+// number is Slurm's, and without Slurm at least this process's place.
+static int launched_processes() {
+  const auto number = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return text == nullptr ? 0 : std::atoi(text);
+  };
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    if (std::getenv(name) != nullptr) return number(name);
+  }
+  if (std::getenv("PMIX_RANK") == nullptr) return 1;
+  return std::max(number("PMIX_RANK") + 1, number("SLURM_STEP_NUM_TASKS"));
+}
+
 struct MpiWorld::State {
   int size = 1, rank = 0, node_ranks = 1, node_rank = 0;
+  Unwinding unwinding;
 };
 
 MpiWorld::MpiWorld() : state_(std::make_unique<State>()) {
@@ -200,11 +228,10 @@ MpiWorld::MpiWorld() : state_(std::make_unique<State>()) {
   State& s = *state_;
   MPI_Comm_size(MPI_COMM_WORLD, &s.size);
   MPI_Comm_rank(MPI_COMM_WORLD, &s.rank);
-  const char* const launched = std::getenv("OMPI_COMM_WORLD_SIZE");
-  const char* const started = launched != nullptr ? launched : std::getenv("PMI_SIZE");
-  if (started != nullptr && std::atoi(started) > 1 && s.size == 1) {
+  const int started = launched_processes();
+  if (started > 1 && s.size == 1) {
     MPI_Finalize();
-    throw UserError("the launcher started " + std::string(started) +
+    throw UserError("the launcher started " + std::to_string(started) +
                         " processes, but MPI sees one: they would all write the same files",
                     "start them with the mpirun of the MPI that this program was built with");
   }
@@ -222,7 +249,7 @@ MpiWorld::MpiWorld() : state_(std::make_unique<State>()) {
 }
 
 MpiWorld::~MpiWorld() {
-  MPI_Finalize();
+  if (!state_->unwinding.now()) MPI_Finalize();
 }
 
 int MpiWorld::size() const {

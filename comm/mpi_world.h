@@ -14,8 +14,9 @@ namespace assay {
 const char* mpi_launcher_variable();
 
 // Initialises MPI, for the life of the object; at most one in a process. UserError if MPI cannot
-// serve several threads, or if the launcher started several processes and MPI sees one (a launcher
-// of another MPI).
+// serve several threads, or if the launcher says that it started several processes and MPI sees one
+// (a launcher of another MPI). If an exception ends the object, MPI is not finalised, because that
+// waits for the other ranks: the process must exit, and the launcher ends the others.
 class MpiWorld {
  public:
   MpiWorld();

@@ -76,7 +76,8 @@ void validate_batch(const Config& c) {
         "parallel.parts = " + text(c.parallel.parts) + " does not divide the " + text(micros) +
             " micro-batches of a step (run.batch_tokens / run.sequence / run.micro_batch)",
         "parts are whole numbers of micro-batches: choose one of " + fitting +
-            ", or a smaller run.micro_batch");
+            (r.batch_tokens / r.sequence % c.parallel.parts == 0 ? ", or a smaller run.micro_batch"
+                                                                 : ""));
   }
   if (c.eval.tokens < r.sequence) {
     throw UserError(

@@ -58,7 +58,7 @@ int64_t largest_micro_batch(const Config& config, Recipe recipe, const ModelPlac
   Config smaller = config;
   int64_t& micro_batch = smaller.run.micro_batch;
   for (--micro_batch; micro_batch > 0; --micro_batch) {
-    if (sequences % micro_batch != 0) continue;
+    if (sequences % (micro_batch * config.parallel.parts) != 0) continue;
     const TrainingMemory memory(smaller, recipe, place);
     if (memory.plan.bytes_on(gpu) <= bytes) return micro_batch;
   }

@@ -183,12 +183,22 @@ int run() {
   return 0;
 }
 
+// Rank 1 leaves by an exception while the others wait for it: the job must end, with its message.
+int run_failing() {
+  MpiWorld world;
+  const auto everybody = world.group(0);
+  if (world.rank() == 1) throw UserError("rank 1 fails as planned", "none");
+  check_sum(*everybody, 1, 10);
+  return 0;
+}
+
 }  // namespace
 }  // namespace assay
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    return assay::run();
+    const bool failing = argc > 1 && std::string(argv[1]) == "--one-rank-fails";
+    return failing ? assay::run_failing() : assay::run();
   } catch (const assay::UserError& error) {
     std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
     return 1;

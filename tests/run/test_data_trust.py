@@ -80,7 +80,7 @@ def check_planted_text():
 
 
 def check_cache():
-    time.sleep(2.1)  # files that changed a moment ago are not cached
+    time.sleep(3.1)  # files that changed less than two whole seconds ago are not cached
     CACHE.unlink(missing_ok=True)
     works(*TRAIN, "first", "--stop-after", "1", codes=STOPPED)
     check(all(i["hashed"] == "computed" for i in data_inputs("first")), data_inputs("first"))

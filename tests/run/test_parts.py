@@ -46,6 +46,8 @@ def check_others(place):
 def check_refused(place):
     done = place.train("no", *EIGHT, *parts(3), expect=1)
     check("error: parallel.parts = 3 does not divide the 8 micro-batches of a step" in done.stderr, done.stderr)
+    check("choose one of 1, 2, 4, 8\n" in done.stderr, done.stderr)
+    done = place.train("no", *EIGHT, *parts(16), expect=1)
     check("choose one of 1, 2, 4, 8, or a smaller run.micro_batch" in done.stderr, done.stderr)
     done = place.train("no", *parts(0), expect=1)
     check("parallel.parts" in done.stderr and "hint:" in done.stderr, done.stderr)
