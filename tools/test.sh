@@ -16,7 +16,7 @@ usage() {
 usage: bash tools/test.sh [--quick] [--no-setup] [--interop] [--systems]
   --quick     only the release build, no sanitizers
   --no-setup  do not install packages first (tools/setup.sh)
-  --interop   also compare with PyTorch and transformers (docs/interop.md): downloads 2.6 GB into .venv-interop, once
+  --interop   also compare with PyTorch and transformers (docs/interop.md): .venv-interop takes 6 GB, downloaded once
   --systems   also set up and build in bare roots of Debian 12 and 13, and run the Dockerfile's lines there: needs root,
               debootstrap, 15 GB of disk and an hour of two cores
 TEXT

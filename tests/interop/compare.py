@@ -106,7 +106,7 @@ def make_data(work):
 model: {{hidden: 64, layers: 3, heads: 2, ffn: 96, vocab_size: {VOCAB}}}
 optimizer: {{lr: {s['lr']}, beta1: {s['beta1']}, beta2: {s['beta2']}, eps: {s['eps']}, weight_decay: {s['weight_decay']}, clip: {s['clip']}}}
 schedule: {{warmup: {s['warmup']}, warmdown: {s['warmdown']}}}
-data: {{train: [train.bin], val: [val.bin], tokenizer: tokenizer.json}}
+data: {{train: [train.bin], val: [val.bin], tokenizer: tokenizer.json, shuffle: false}}
 run: {{steps: {s['steps']}, batch_tokens: {s['batch_tokens']}, sequence: {s['sequence']}, micro_batch: {s['micro_batch']}}}
 eval: {{every: 1000, tokens: {EVAL_TOKENS}}}
 precision: {{recipe: fp32}}
@@ -181,12 +181,9 @@ def check_theirs(work, tokens):
 
 def check_muon(work, tokens):
     """Ten steps of a dense model beside torch.optim.Muon. Both iterate in bf16, with sums in another
-    order, and the iteration lifts small singular values with their rounding errors: the rule is a
-    hundredth of the loss, which a wrong factor, decay or momentum exceeds."""
+    order, and the iteration lifts small singular values with their rounding errors: the rule is ten
+    times the difference that was seen."""
     what = "Llama -> assay, Muon"
-    if not training.has_muon():
-        print(f"{what}: not run: torch.optim.Muon needs PyTorch 2.9, this is {torch.__version__}")
-        return
     _, model_class, config_class, fields, _ = next(t for t in THEIRS if not t[4])
     folder, imported = work / "theirs-muon", work / "imported-muon"
     model = fixtures.random_model(model_class, config_class, fields, torch.float32, 0)
@@ -199,7 +196,7 @@ def check_muon(work, tokens):
     losses, _ = training.train(model, tokens["train"], "muon")
     assert len(ours) == len(losses), (ours, losses)
     worst = max(abs(a / b - 1) for a, b in zip(ours, losses))
-    report(what, f"10 steps, loss {losses[0]:.3f} to {losses[-1]:.3f}, relative", worst, 1e-2)
+    report(what, f"10 steps, loss {losses[0]:.3f} to {losses[-1]:.3f}, relative", worst, 2e-4)
 
 
 def check_ours(work, tokens):

@@ -71,11 +71,6 @@ def update_biases(routers, counts, s, share_now):
         gate.e_score_correction_bias.sub_(s["bias_rate"] * (sign - sign.mean())).clamp_(-16, 16)
 
 
-def has_muon():
-    """torch.optim.Muon is in PyTorch from 2.9 on."""
-    return hasattr(torch.optim, "Muon")
-
-
 def optimizers(model, s, kind):
     """AdamW, or for kind muon of a dense model torch.optim.Muon and AdamW for the rest."""
     adamw = lambda of: torch.optim.AdamW(of, lr=s["lr"], betas=(s["beta1"], s["beta2"]), eps=s["eps"], foreach=False)
