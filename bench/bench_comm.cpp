@@ -44,7 +44,7 @@ class Call {
   virtual int64_t wrong() const = 0;
   virtual double bus_factor() const { return double(group_.size() - 1) / group_.size(); }
   // Bytes of a rank's largest buffer.
-  virtual size_t bytes() const { return row_ * size_t(group_.size()); }
+  size_t bytes() const { return row_ * size_t(group_.size()); }
 
  protected:
   // The 8 bytes at `i` of what rank `from` has for rank `to`.
@@ -205,9 +205,9 @@ int main_of(int argc, char** argv) {
   Options o;
   BenchOptions options(
       "bench_comm",
-      "Time and bandwidth of the calls between ranks, by size. Start it with mpirun, e.g.\n"
-      "  mpirun -n 2 bench_comm --to 16777216\n"
-      "algbw: size over time; busbw: what a link carries, as in nccl-tests. Needs no GPU.");
+      "Time and bandwidth of the calls between ranks, by size. Start it with mpirun: `mpirun -n 2 "
+      "bench_comm --to 16777216`. algbw is size over time, busbw what a link carries, as in "
+      "nccl-tests. Needs no GPU.");
   options.add("--call", "{all,all_gather,all_to_all,sum_integers}", o.call, "which call");
   options.add("--from", o.from, "smallest size, in bytes");
   options.add("--to", o.to, "largest size, in bytes");

@@ -193,18 +193,9 @@ class MpiGroup final : public Group {
   Unwinding unwinding_;
 };
 
-}  // namespace
-
-const char* mpi_launcher_variable() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
-    if (std::getenv(name) != nullptr) return name;
-  }
-  return nullptr;
-}
-
 // Processes that the launcher started, or 1 if it does not say. Under PMIx alone, as from srun, the
 // number is Slurm's, and without Slurm at least this process's place.
-static int launched_processes() {
+int launched_processes() {
   const auto number = [](const char* name) {
     const char* const text = std::getenv(name);
     return text == nullptr ? 0 : std::atoi(text);
@@ -215,6 +206,8 @@ static int launched_processes() {
   if (std::getenv("PMIX_RANK") == nullptr) return 1;
   return std::max(number("PMIX_RANK") + 1, number("SLURM_STEP_NUM_TASKS"));
 }
+
+}  // namespace
 
 struct MpiWorld::State {
   int size = 1, rank = 0, node_ranks = 1, node_rank = 0;

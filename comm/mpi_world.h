@@ -9,10 +9,6 @@
 
 namespace assay {
 
-// The variable by which a launcher of MPI says that it started this process, or null. SLURM_NTASKS
-// alone is no sign: a batch script has it too.
-const char* mpi_launcher_variable();
-
 // Initialises MPI, for the life of the object; at most one in a process. UserError if MPI cannot
 // serve several threads, or if the launcher says that it started several processes and MPI sees one
 // (a launcher of another MPI). If an exception ends the object, MPI is not finalised, because that

@@ -293,14 +293,14 @@ void MoeSublayer<T>::begin_step(Exec on) {
 
 template <typename T>
 void MoeSublayer<T>::next_part(Exec on) {
-  step_counts(on);
+  gather_counts(on);
   copy(on, View<double, 1>{read_measures_.row(part_), {kRouterMeasures}}, measures_);
   zero(on, measures_);
   part_ += 1;
 }
 
 template <typename T>
-View<const int64_t, 1> MoeSublayer<T>::step_counts(Exec on) {
+View<const int64_t, 1> MoeSublayer<T>::gather_counts(Exec on) {
   if (batch_parts_ == 1) return counts_;
   CarrySum<int64_t> sum{.to = step_counts_, .own = counts_, .carried = 1};
   sum.earlier[0] = step_counts_;
@@ -321,7 +321,7 @@ void MoeSublayer<T>::update_bias(Exec on, float lr_fraction) {
   if (!has_bias()) return;
   const float follow = moe_.router.bias_follows_lr ? lr_fraction : 1.0f;
   router_bias_update(on, {.bias = bias_,
-                          .counts = step_counts(on),
+                          .counts = gather_counts(on),
                           .rate = static_cast<float>(moe_.router.bias_rate) * follow});
 }
 
@@ -339,7 +339,7 @@ void MoeSublayer<T>::measure_margin(Exec on) {
 
 template <typename T>
 void MoeSublayer<T>::read_back(Exec on) {
-  copy(on, read_counts_, step_counts(on));
+  copy(on, read_counts_, gather_counts(on));
   if (has_bias()) copy(on, read_bias_, bias_);
   copy(on, View<double, 1>{read_measures_.row(part_), {kRouterMeasures}}, measures_);
   copy(on, read_margin_, margin_.rows(0, margins_));

@@ -47,8 +47,9 @@ class MoeSublayer final : public Sublayer<T> {
   void backward_router(Exec on, View<const T, 2> x, const BatchShape& shape,
                        const MicroScale& scale);
   void measure_margin(Exec on);
-  // (E) assignments of the step so far, where the ops run.
-  View<const int64_t, 1> step_counts(Exec on);
+  // With several parts, adds the part's counts to the step's and zeroes them. Returns the step's
+  // (E) so far, where the ops run.
+  View<const int64_t, 1> gather_counts(Exec on);
   // Amax slots in use: of the routed experts, of the shared expert, and of their common input x.
   struct AmaxSlots {
     FfnAmax experts, shared;
@@ -79,7 +80,7 @@ class MoeSublayer final : public Sublayer<T> {
   std::optional<SwigluFfn<T>> shared_;
 
   View<int64_t, 1> counts_;       // (E)   of the part, or of the step if it has one part
-  View<int64_t, 1> step_counts_;  // (E)   of the step's earlier parts, if it has more than one
+  View<int64_t, 1> step_counts_;  // (E)   of the step as far as gathered, if it has more parts
   View<double, 1> measures_;      // (kRouterMeasures)   summed over the part's micro-batches
   View<float, 1> margin_, lead_;  // (kMarginTokens)
   const int64_t batch_parts_;
