@@ -16,7 +16,7 @@
 
 #include "base/check.h"
 #include "bench/options.h"
-#include "comm/mpi_world.h"
+#include "comm/launch.h"
 
 namespace assay {
 namespace {
@@ -220,9 +220,9 @@ int main_of(int argc, char** argv) {
     throw UserError(strprintf("--from %ld is more than --to %ld", long(o.from), long(o.to)),
                     "sizes grow from the first to the second");
   }
-  MpiWorld world;
-  const int64_t wrong = run_bench(o, *world.group(0));
-  if (wrong > 0 && world.rank() == 0) {
+  const std::unique_ptr<World> world = join_world();
+  const int64_t wrong = run_bench(o, *world->group(0));
+  if (wrong > 0 && world->rank() == 0) {
     std::fprintf(stderr, "error: %ld wrong values\nhint: the MPI or its network is broken\n",
                  long(wrong));
   }

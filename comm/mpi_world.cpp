@@ -1,4 +1,5 @@
-#include "comm/mpi_world.h"
+// Host memory between processes, and their letters, over any MPI 3. Compiled into a library of its
+// own, which comm/launch.cpp opens; the one file that includes <mpi.h>.
 
 // The C interface alone: Open MPI and MPICH would add C++ classes that need libraries of their own.
 #define OMPI_SKIP_MPICXX 1
@@ -9,13 +10,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <list>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "comm/launch.h"
+#include "comm/world.h"
 
 namespace assay {
 namespace {
@@ -193,36 +196,109 @@ class MpiGroup final : public Group {
   Unwinding unwinding_;
 };
 
-// Processes that the launcher started, or 1 if it does not say. Under PMIx alone, as from srun, the
-// number is Slurm's, and without Slurm at least this process's place.
-int launched_processes() {
-  const auto number = [](const char* name) {
-    const char* const text = std::getenv(name);
-    return text == nullptr ? 0 : std::atoi(text);
-  };
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
-    if (std::getenv(name) != nullptr) return number(name);
+// Letters over a communicator of their own.
+class MpiMail final : public Mail {
+ public:
+  explicit MpiMail(MPI_Comm comm) : comm_(comm) {}
+  // Letters that were not received stay with MPI: waiting for a rank that is gone would not end.
+  ~MpiMail() override {
+    sweep();
+    for (Sent& letter : sent_) MPI_Request_free(&letter.request);
+    static std::list<Sent> unreceived;  // MPI may still read these texts
+    unreceived.splice(unreceived.end(), sent_);
+    if (!unwinding_.now()) MPI_Comm_free(&comm_);
   }
-  if (std::getenv("PMIX_RANK") == nullptr) return 1;
-  return std::max(number("PMIX_RANK") + 1, number("SLURM_STEP_NUM_TASKS"));
-}
 
-}  // namespace
+  void send(int to, std::string_view text) override {
+    CHECK(text.size() <= kMostMailBytes, "a letter of %zu bytes", text.size());
+    sweep();
+    Sent& letter = sent_.emplace_back(Sent{std::string(text), MPI_REQUEST_NULL});
+    require(MPI_Isend(letter.text.data(), int(letter.text.size()), MPI_BYTE, to, kTag, comm_,
+                      &letter.request),
+            "MPI_Isend");
+  }
 
-struct MpiWorld::State {
-  int size = 1, rank = 0, node_ranks = 1, node_rank = 0;
-  Unwinding unwinding;
+  std::optional<Letter> receive() override {
+    sweep();
+    int there = 0, bytes = 0;
+    MPI_Message message;
+    MPI_Status status;
+    require(MPI_Improbe(MPI_ANY_SOURCE, kTag, comm_, &there, &message, &status), "MPI_Improbe");
+    if (there == 0) return std::nullopt;
+    require(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+    Letter letter{.from = status.MPI_SOURCE, .text = std::string(size_t(bytes), '\0')};
+    require(MPI_Mrecv(letter.text.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE),
+            "MPI_Mrecv");
+    return letter;
+  }
+
+ private:
+  static constexpr int kTag = 2;
+  struct Sent {
+    std::string text;
+    MPI_Request request;
+  };
+
+  void sweep() {
+    for (auto letter = sent_.begin(); letter != sent_.end();) {
+      int done = 0;
+      require(MPI_Test(&letter->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      letter = done != 0 ? sent_.erase(letter) : std::next(letter);
+    }
+  }
+
+  MPI_Comm comm_;
+  std::list<Sent> sent_;
+  Unwinding unwinding_;
 };
 
-MpiWorld::MpiWorld() : state_(std::make_unique<State>()) {
+class MpiWorld final : public World {
+ public:
+  MpiWorld();
+  ~MpiWorld() override {
+    if (!unwinding_.now()) MPI_Finalize();
+  }
+
+  int size() const override { return size_; }
+  int rank() const override { return rank_; }
+  int node_ranks() const override { return node_ranks_; }
+  int node_rank() const override { return node_rank_; }
+
+  std::unique_ptr<Group> group(int colour, std::function<void()> look) override {
+    MPI_Comm comm;
+    require(MPI_Comm_split(MPI_COMM_WORLD, colour, rank_, &comm), "MPI_Comm_split");
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    int size = 1, rank = 0;
+    MPI_Comm_size(comm, &size);
+    MPI_Comm_rank(comm, &rank);
+    return std::make_unique<MpiGroup>(comm, size, rank, std::move(look));
+  }
+
+  std::unique_ptr<Mail> mail() override {
+    MPI_Comm comm;
+    require(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    return std::make_unique<MpiMail>(comm);
+  }
+
+  [[noreturn]] void abort(int code) override {
+    MPI_Abort(MPI_COMM_WORLD, code);
+    std::_Exit(code);  // where MPI returns
+  }
+
+ private:
+  int size_ = 1, rank_ = 0, node_ranks_ = 1, node_rank_ = 0;
+  Unwinding unwinding_;
+};
+
+MpiWorld::MpiWorld() {
   int provided = 0;
   require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  State& s = *state_;
-  MPI_Comm_size(MPI_COMM_WORLD, &s.size);
-  MPI_Comm_rank(MPI_COMM_WORLD, &s.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   const int started = launched_processes();
-  if (started > 1 && s.size == 1) {
+  if (started > 1 && size_ == 1) {
     MPI_Finalize();
     throw UserError("the launcher started " + std::to_string(started) +
                         " processes, but MPI sees one: they would all write the same files",
@@ -234,38 +310,18 @@ MpiWorld::MpiWorld() : state_(std::make_unique<State>()) {
                     "install one that does: Debian's Open MPI, or MPICH");
   }
   MPI_Comm node;
-  require(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, s.rank, MPI_INFO_NULL, &node),
+  require(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node),
           "MPI_Comm_split_type");
-  MPI_Comm_size(node, &s.node_ranks);
-  MPI_Comm_rank(node, &s.node_rank);
+  MPI_Comm_size(node, &node_ranks_);
+  MPI_Comm_rank(node, &node_rank_);
   MPI_Comm_free(&node);
 }
 
-MpiWorld::~MpiWorld() {
-  if (!state_->unwinding.now()) MPI_Finalize();
-}
+}  // namespace
 
-int MpiWorld::size() const {
-  return state_->size;
-}
-int MpiWorld::rank() const {
-  return state_->rank;
-}
-int MpiWorld::node_ranks() const {
-  return state_->node_ranks;
-}
-int MpiWorld::node_rank() const {
-  return state_->node_rank;
-}
-
-std::unique_ptr<Group> MpiWorld::group(int colour, std::function<void()> look) {
-  MPI_Comm comm;
-  require(MPI_Comm_split(MPI_COMM_WORLD, colour, state_->rank, &comm), "MPI_Comm_split");
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  int size = 1, rank = 0;
-  MPI_Comm_size(comm, &size);
-  MPI_Comm_rank(comm, &rank);
-  return std::make_unique<MpiGroup>(comm, size, rank, std::move(look));
+// What comm/launch.cpp asks the library for.
+extern "C" World* assay_make_mpi_world() {
+  return new MpiWorld;
 }
 
 }  // namespace assay

@@ -3,12 +3,13 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "base/random.h"
-#include "comm/mpi_world.h"
+#include "comm/launch.h"
 
 namespace assay {
 namespace {
@@ -154,7 +155,8 @@ void check_same_calls(Group& g) {
 }
 
 int run() {
-  MpiWorld world;
+  const std::unique_ptr<World> joined = join_world();
+  World& world = *joined;
   int looks = 0;
   {
     const auto everybody = world.group(0, [&] { ++looks; });
@@ -184,7 +186,8 @@ int run() {
 
 // Rank 1 leaves by an exception while the others wait for it: the job must end, with its message.
 int run_failing() {
-  MpiWorld world;
+  const std::unique_ptr<World> joined = join_world();
+  World& world = *joined;
   const auto everybody = world.group(0);
   if (world.rank() == 1) throw UserError("rank 1 fails as planned", "none");
   check_sum(*everybody, 1, 10);
