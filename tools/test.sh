@@ -3,7 +3,7 @@
 #   release build           all tests except those labelled gpu
 #   ASan + UBSan build      tests labelled asan: parsers of data and configuration, every op (without
 #                           the cases that tests/ops/CMakeLists.txt leaves out)
-#   TSan build              tests labelled tsan: loader, telemetry writer
+#   TSan build              tests labelled tsan: loader, telemetry writer, control of ranks
 # --interop adds the comparisons of tests/interop/compare.py, --systems bare Debian 12 and 13
 # (tests/tools/test_debian_root.py). Lists what it could not run. The last
 # lines are ctest's summary of the release build; the exit status is 0 only if all passed. The labels
