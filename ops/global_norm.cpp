@@ -13,15 +13,14 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kPiece = 16384;  // elements of one partial sum; fixes the order of the sum
-constexpr int64_t kLanes = 32;     // independent sums: a single one would wait for each addition
+constexpr int64_t kLanes = 32;  // independent sums: a single one would wait for each addition
 
 int32_t is_non_finite(float x) {
   return (std::bit_cast<uint32_t>(x) & 0x7F800000u) == 0x7F800000u;
 }
 
 int64_t pieces_of(const View<const float, 1>& g) {
-  return ceil_div(g.dim[0], kPiece);
+  return ceil_div(g.dim[0], kNormPiece);
 }
 
 }  // namespace
@@ -34,11 +33,11 @@ int64_t global_norm_pieces(GradientList grads) {
 
 namespace cpu {
 
-void global_norm(Exec on, const GlobalNorm& a) {
+void square_sums(Exec on, const SquareSums& a) {
   int64_t pieces = 0;
   for (int64_t tensor = 0; tensor < a.grads.dim[0]; ++tensor) {
     const View<const float, 1>& grad = a.grads[tensor];
-    parallel_ranges(on, grad.dim[0], kPiece, [&](int64_t begin, int64_t end) {
+    parallel_ranges(on, grad.dim[0], kNormPiece, [&](int64_t begin, int64_t end) {
       const float* g = grad.data;
       double lane[kLanes] = {};
       int32_t bad = 0;
@@ -55,16 +54,21 @@ void global_norm(Exec on, const GlobalNorm& a) {
       }
       double squares = 0;
       for (const double sum : lane) squares += sum;
-      double* partial = a.partial.row(pieces + begin / kPiece);
+      double* partial = a.partial.row(pieces + begin / kNormPiece);
       partial[0] = squares;
       partial[1] = bad;
     });
     pieces += pieces_of(grad);
   }
+}
+
+void norm_of_squares(const NormOfSquares& a) {
+  const int64_t pieces = a.row_of.empty() ? a.partial.dim[0] : a.row_of.dim[0];
   double squares = 0, bad = 0;
   for (int64_t p = 0; p < pieces; ++p) {
-    squares += a.partial.at(p, 0);
-    bad += a.partial.at(p, 1);
+    const double* partial = a.partial.row(a.row_of.empty() ? p : a.row_of[p]);
+    squares += partial[0];
+    bad += partial[1];
   }
   const double norm = std::sqrt(squares);
   a.norm[0] = static_cast<float>(norm);
@@ -74,21 +78,43 @@ void global_norm(Exec on, const GlobalNorm& a) {
 
 }  // namespace cpu
 
+void square_sums(Exec on, const SquareSums& a) {
+  const ProfileScope timed(on, "square_sums", square_sums_cost(a));
+  const int64_t pieces = global_norm_pieces(a.grads);
+  CHECK(a.partial.dim[0] == pieces && a.partial.dim[1] == 2, "square_sums: %s for %ld pieces",
+        shapes("partial", a.partial).c_str(), long(pieces));
+  if (on.gpu) return gpu::square_sums(on, a);
+  cpu::square_sums(on, a);
+}
+
+void norm_of_squares(Exec on, const NormOfSquares& a) {
+  const ProfileScope timed(on, "norm_of_squares", norm_of_squares_cost(a));
+  CHECK(
+      a.norm.dim[0] == 1 && a.clip.dim[0] == 1 && a.non_finite.dim[0] == 1 && a.partial.dim[1] == 2,
+      "norm_of_squares: %s",
+      shapes("norm", a.norm, "clip", a.clip, "non_finite", a.non_finite, "partial", a.partial)
+          .c_str());
+  if (on.gpu) return gpu::norm_of_squares(on, a);
+  cpu::norm_of_squares(a);
+}
+
 void global_norm(Exec on, const GlobalNorm& a) {
   const ProfileScope timed(on, "global_norm", global_norm_cost(a));
   const int64_t pieces = global_norm_pieces(a.grads);
-  CHECK(a.norm.dim[0] == 1 && a.clip.dim[0] == 1 && a.non_finite.dim[0] == 1 &&
-            a.partial.dim[0] >= pieces && a.partial.dim[1] == 2,
-        "global_norm: %s for %ld pieces",
-        shapes("norm", a.norm, "clip", a.clip, "non_finite", a.non_finite, "partial", a.partial)
-            .c_str(),
-        long(pieces));
-  if (on.gpu) return gpu::global_norm(on, a);
-  cpu::global_norm(on, a);
+  CHECK(a.partial.dim[0] >= pieces, "global_norm: %s for %ld pieces",
+        shapes("partial", a.partial).c_str(), long(pieces));
+  const View<double, 2> partial = a.partial.rows(0, pieces);
+  square_sums(on, {.partial = partial, .grads = a.grads});
+  norm_of_squares(on, {.norm = a.norm,
+                       .clip = a.clip,
+                       .non_finite = a.non_finite,
+                       .partial = partial,
+                       .max_norm = a.max_norm});
 }
 
 namespace gpu {
-ASSAY_GPU_ABSENT(global_norm, GlobalNorm)
+ASSAY_GPU_ABSENT(square_sums, SquareSums)
+ASSAY_GPU_ABSENT(norm_of_squares, NormOfSquares)
 }  // namespace gpu
 
 }  // namespace assay

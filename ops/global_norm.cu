@@ -10,8 +10,6 @@ namespace assay::gpu {
 
 namespace {
 
-// Elements per partial sum, as on the CPU: global_norm_pieces() counts them.
-constexpr int64_t kPiece = 16384;
 constexpr int kThreads = 256;
 constexpr int kFour = 4;
 constexpr int kFinalThreads = 1024;
@@ -48,9 +46,9 @@ __global__ __launch_bounds__(kThreads) void square_sums_kernel(const __grid_cons
       high = middle;
     }
   }
-  const int64_t begin = int64_t{piece - a.first_piece[low]} * kPiece;
+  const int64_t begin = int64_t{piece - a.first_piece[low]} * kNormPiece;
   const int64_t rest = a.grad[low].dim[0] - begin;
-  const int n = int(rest < kPiece ? rest : kPiece);
+  const int n = int(rest < kNormPiece ? rest : kNormPiece);
   const float* g = a.grad[low].data + begin;
 
   double squares = 0;
@@ -79,13 +77,15 @@ __global__ __launch_bounds__(kThreads) void square_sums_kernel(const __grid_cons
 
 // One block: each thread adds every 1024th piece, then the block reduces, always in the same order.
 // 16 bytes per piece: the time is launch latency for any model size.
-__global__ __launch_bounds__(kFinalThreads) void norm_kernel(const __grid_constant__ GlobalNorm a,
-                                                             const int64_t pieces) {
+__global__ __launch_bounds__(kFinalThreads) void norm_kernel(
+    const __grid_constant__ NormOfSquares a) {
   GPU_SHARED(double, scratch, [kWarp]);
+  const int64_t pieces = a.row_of.empty() ? a.partial.dim[0] : a.row_of.dim[0];
   double squares = 0, bad = 0;
   for (int64_t p = threadIdx.x; p < pieces; p += kFinalThreads) {
-    squares += a.partial.at(p, 0);
-    bad += a.partial.at(p, 1);
+    const int64_t row = a.row_of.empty() ? p : a.row_of[p];
+    squares += a.partial.at(row, 0);
+    bad += a.partial.at(row, 1);
   }
   squares = block_sum(squares, scratch);
   bad = block_sum(bad, scratch);
@@ -98,12 +98,12 @@ __global__ __launch_bounds__(kFinalThreads) void norm_kernel(const __grid_consta
 
 }  // namespace
 
-void global_norm(Exec on, const GlobalNorm& a) {
+void square_sums(Exec on, const SquareSums& a) {
   int64_t pieces = 0;
   for (int64_t first = 0; first < a.grads.dim[0]; first += kTensors) {
     Batch batch;
     for (int64_t t = first; t < a.grads.dim[0] && t < first + kTensors; ++t) {
-      const int64_t more = ceil_div(a.grads[t].dim[0], kPiece);
+      const int64_t more = ceil_div(a.grads[t].dim[0], kNormPiece);
       batch.grad[batch.tensors] = a.grads[t];
       batch.first_piece[batch.tensors + 1] = batch.first_piece[batch.tensors] + int32_t(more);
       batch.tensors += 1;
@@ -115,10 +115,10 @@ void global_norm(Exec on, const GlobalNorm& a) {
            square_sums_kernel, batch);
     pieces += count;
   }
-  GlobalNorm last = a;
-  last.grads = {};  // a host pointer
-  launch(on, {.name = "global_norm", .grid = {1}, .block = {kFinalThreads}}, norm_kernel, last,
-         pieces);
+}
+
+void norm_of_squares(Exec on, const NormOfSquares& a) {
+  launch(on, {.name = "global_norm", .grid = {1}, .block = {kFinalThreads}}, norm_kernel, a);
 }
 
 }  // namespace assay::gpu

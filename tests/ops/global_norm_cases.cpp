@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "base/check.h"
 #include "ops/global_norm.h"
 #include "tests/ops/op_case.h"
@@ -58,6 +62,106 @@ OpInstance instance(const Setup& s) {
   return {bench, run, check, global_norm_cost(a)};
 }
 
+// The gradients shared by ranks, which own neighbouring pieces in turn, as buckets are shared. Each
+// lists what it owns from the last piece to the first and fills rows of its own in a common array;
+// the array has rows that nobody fills. Everything must have the bits of global_norm.
+struct Shared {
+  std::string name;
+  std::vector<int64_t> sizes;
+  int64_t ranks, run;  // run: neighbouring pieces of one rank
+  float planted;       // the last element
+};
+
+OpInstance shared_instance(const Shared& s) {
+  auto bench = std::make_shared<Workbench>();
+  std::vector<View<const float, 1>> whole;
+  std::vector<std::vector<View<const float, 1>>> owned(size_t(s.ranks));
+  std::vector<std::vector<int64_t>> pieces_of(size_t(s.ranks));  // of each rank, latest first
+  int64_t pieces = 0;
+  for (size_t t = 0; t < s.sizes.size(); ++t) {
+    const View<float, 1> g = bench->in<float, 1>(strprintf("g%zu", t), {s.sizes[t]});
+    if (t + 1 == s.sizes.size()) g[g.size() - 1] = s.planted;
+    whole.push_back(g);
+    for (int64_t first = 0; first < g.size(); ++pieces) {
+      const auto rank = size_t(pieces / s.run % s.ranks);
+      const int64_t count = std::min(kNormPiece, g.size() - first);
+      auto& mine = owned[rank];
+      const bool joins = !mine.empty() && mine.front().data + mine.front().size() == g.data + first;
+      if (joins) {
+        mine.front().dim[0] += count;
+      } else {
+        mine.insert(mine.begin(), View<const float, 1>{g.data + first, {count}});
+      }
+      // The pieces of a segment are in order, segments are not.
+      const auto at =
+          pieces_of[rank].begin() + (joins ? (mine.front().size() - 1) / kNormPiece : 0);
+      pieces_of[rank].insert(at, pieces);
+      first += count;
+    }
+  }
+  size_t most = 1;
+  for (const auto& p : pieces_of) most = std::max(most, p.size());
+  const auto rows_of_rank = int64_t(most) + 1;
+  const View<int32_t, 1> row_of = bench->in<int32_t, 1>("row_of", {pieces});
+  for (size_t rank = 0; rank < owned.size(); ++rank) {
+    for (size_t i = 0; i < pieces_of[rank].size(); ++i) {
+      row_of[pieces_of[rank][i]] = int32_t(int64_t(rank) * rows_of_rank + int64_t(i));
+    }
+  }
+  bench->commit();
+  const View<double, 2> rows = bench->tmp<double, 2>("rows", {s.ranks * rows_of_rank, 2});
+  const NormOfSquares of_ranks{.norm = bench->out<float, 1>("norm", {1}),
+                               .clip = bench->out<float, 1>("clip", {1}),
+                               .non_finite = bench->out<int64_t, 1>("non_finite", {1}),
+                               .partial = rows,
+                               .row_of = row_of,
+                               .max_norm = 1.0f};
+  const GlobalNorm of_one{.norm = bench->out<float, 1>("norm of one", {1}),
+                          .clip = bench->out<float, 1>("clip of one", {1}),
+                          .non_finite = bench->out<int64_t, 1>("non_finite of one", {1}),
+                          .partial = bench->tmp<double, 2>("partial", {pieces, 2}),
+                          .grads = {whole.data(), {int64_t(whole.size())}},
+                          .max_norm = 1.0f};
+  const Cost cost = global_norm_cost(of_one);
+  const auto located = [bench](std::vector<View<const float, 1>> list) {
+    for (auto& g : list) g = bench->located(g);
+    return list;
+  };
+  const auto run = [=](Exec on) {
+    for (size_t rank = 0; rank < owned.size(); ++rank) {
+      const auto list = located(owned[rank]);
+      const GradientList grads{list.data(), {int64_t(list.size())}};
+      const int64_t first = int64_t(rank) * rows_of_rank, count = global_norm_pieces(grads);
+      square_sums(on, {.partial = bench->located(rows).rows(first, count), .grads = grads});
+    }
+    norm_of_squares(on, bench->located(of_ranks));
+    const auto list = located(whole);
+    GlobalNorm one = bench->located(of_one);
+    one.grads.data = list.data();
+    global_norm(on, one);
+  };
+  const auto check = [=](Report& report) {
+    const auto equal = [&](const char* what, const auto& a, const auto& b) {
+      report.below(what, std::memcmp(a.data, b.data, a.bytes()) == 0 ? 0 : 1, 0.5);
+    };
+    equal("norm has other bits", of_ranks.norm, of_one.norm);
+    equal("clip has other bits", of_ranks.clip, of_one.clip);
+    equal("non_finite differs", of_ranks.non_finite, of_one.non_finite);
+    int64_t wrong = 0;
+    for (int64_t p = 0; p < pieces; ++p) {
+      wrong += std::memcmp(rows.row(row_of[p]), of_one.partial.row(p), 2 * sizeof(double)) != 0;
+    }
+    report.below("rows with other bits", double(wrong), 0.5);
+    ref::GlobalNorm want;
+    for (const auto& g : whole) want.add(Workbench::doubles(g));
+    report.equal("non_finite", of_ranks.non_finite, {double(want.non_finite)});
+    if (want.non_finite > 0) return;
+    report.near("norm", of_ranks.norm, {want.norm()},
+                [&](int64_t) { return tol::rounding<float>(want.norm()); });
+  };
+  return {bench, run, check, {.bytes = 2 * cost.bytes, .flops = 2 * cost.flops}};
+}
+
 }  // namespace
 
 std::vector<OpCase> global_norm_cases() {
@@ -80,6 +184,16 @@ std::vector<OpCase> global_norm_cases() {
       large("global_norm", "global_norm " + model.name, [model] { return instance(model); }));
   for (const Setup& s : setups) {
     cases.push_back({"global_norm", "global_norm " + s.name, [s] { return instance(s); }});
+  }
+  const std::vector<int64_t> tensors{7, 3 * kNormPiece, 16385, 1, 10 * kNormPiece + 5, 513};
+  for (const Shared& s :
+       std::vector<Shared>{{"1 rank", tensors, 1, 4, 1.0f},
+                           {"2 ranks", tensors, 2, 3, 1.0f},
+                           {"3 ranks with an infinity", tensors, 3, 1, INFINITY},
+                           {"4 ranks", {40 * kNormPiece}, 4, 2, 1.0f},
+                           {"8 ranks, some with nothing", {20, 70}, 8, 1, 1.0f}}) {
+    cases.push_back({"global_norm_of_ranks", "global_norm shared by " + s.name,
+                     [s] { return shared_instance(s); }});
   }
   return cases;
 }
