@@ -1,7 +1,7 @@
 # cmake --install: the program, the libraries with their headers, the presets of models, and the
 # package that find_package(assay) reads.
 #
-#   bin/assay   include/assay/<layer>/*.h   lib/libassay_*.a   share/assay/presets   lib/cmake/assay
+#   bin/assay   lib/assay/libassay_mpi.so   include/assay/<layer>/*.h   lib/libassay_*.a   share/assay/presets   lib/cmake/assay
 #   share/man/man1/assay.1   share/bash-completion/completions/assay   share/zsh/site-functions/_assay
 #
 # The component `program` is what running needs (cmake --install build --component program); the
@@ -12,12 +12,15 @@ set(ASSAY_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/assay)
 
 # What follows has the component `development`, unless it says `program`.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
-set(assay_layers base cuda ops machine data engine models eval interop lab session)
+set(assay_layers base cuda comm ops machine data engine models eval interop lab session)
 foreach(layer ${assay_layers})
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/assay
           FILES_MATCHING PATTERN "*.h" PATTERN presets EXCLUDE PATTERN web EXCLUDE)
 endforeach()
 install(TARGETS assay RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+if(ASSAY_HAS_MPI)  # where comm/launch.cpp looks for it
+  install(TARGETS assay_mpi LIBRARY DESTINATION lib/assay COMPONENT program)
+endif()
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/assay COMPONENT program)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/presets DESTINATION ${CMAKE_INSTALL_DATADIR}/assay COMPONENT program)
 # In a checkout the presets keep corpora in its data-cache. Installed ones belong to nobody: the
@@ -46,7 +49,7 @@ assay_install_printed("completion zsh" ${CMAKE_INSTALL_DATADIR}/zsh/site-functio
 
 # The CUDA bodies are object libraries, as in the build: a program that links assay_ops_gpu has them
 # in place of the weak bodies that refuse (ops/gpu/absent.h).
-set(assay_libraries assay_options assay_base assay_cuda assay_device assay_ops assay_ops_gpu
+set(assay_libraries assay_options assay_base assay_cuda assay_comm assay_device assay_ops assay_ops_gpu
   assay_passive_waiting assay_limits assay_data assay_telemetry assay_engine assay_decoder assay_models assay_eval
   assay_interop assay_anchor_log assay_lab assay_build_info assay_session)
 if(ASSAY_HAS_CUDA)

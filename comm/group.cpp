@@ -14,6 +14,7 @@ void Group::count(Call call, uint64_t size, uint64_t sent) {
   calls_hash_ = hash_words(words, 3);
   calls_ += 1;
   bytes_sent_ += sent;
+  if (told_) told_(calls_);
 }
 
 void Group::all_gather(Exec lane, void* all, const void* mine, size_t bytes) {

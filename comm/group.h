@@ -9,6 +9,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "base/view.h"
@@ -37,7 +39,8 @@ class Group {
     size_t offset = 0, bytes = 0;
   };
   // received[r] of `to` comes from rank r, sent[r] of `from` goes to rank r. Two members agree on
-  // the bytes between them. Runs of `to` do not overlap.
+  // the bytes between them. Runs of `to` do not overlap each other, nor runs of `from`, except that
+  // what a rank keeps may stay where it is.
   struct Exchange {
     void* to = nullptr;
     std::vector<Run> received;  // (size)
@@ -48,6 +51,9 @@ class Group {
 
   // x becomes the sum over the members, modulo 2^64: the same in any order.
   void sum_integers(Exec lane, View<int64_t, 1> x);
+
+  // `told` is called before each call, with the call's number, from 1.
+  void tell_calls(std::function<void(uint64_t)> told) { told_ = std::move(told); }
 
   // Of this rank so far, what it kept for itself excluded: bytes for each other member, as calls
   // describe them (a transport may send more or fewer).
@@ -69,6 +75,7 @@ class Group {
 
   const int size_, rank_;
   uint64_t bytes_sent_ = 0, calls_ = 0, calls_hash_ = 0;
+  std::function<void(uint64_t)> told_;
 };
 
 }  // namespace assay

@@ -120,8 +120,9 @@ class MpiGroup final : public Group {
   void exchange_runs(Exec lane, const Exchange& e) override {
     require_host(lane);
     const auto me = size_t(rank());
-    if (e.sent[me].bytes > 0) {
-      std::memcpy(at(e.to, e.received[me].offset), at(e.from, e.sent[me].offset), e.sent[me].bytes);
+    std::byte* const own = at(e.to, e.received[me].offset);
+    if (e.sent[me].bytes > 0 && own != at(e.from, e.sent[me].offset)) {
+      std::memcpy(own, at(e.from, e.sent[me].offset), e.sent[me].bytes);
     }
     std::vector<MPI_Request> requests;
     size_t bytes = 0;

@@ -4,9 +4,13 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace assay {
+
+// In the message about a rank that gave up, before its reason.
+inline constexpr std::string_view kGaveUp = " gave up: ";
 
 class RankLost : public std::runtime_error {
  public:
@@ -14,6 +18,8 @@ class RankLost : public std::runtime_error {
       : std::runtime_error(message), rank_(rank), hint_(std::move(hint)) {}
   int rank() const { return rank_; }
   const std::string& hint() const { return hint_; }
+  // The rank itself said so: it has written why, if it is the first one.
+  bool gave_up() const { return std::string_view(what()).find(kGaveUp) != std::string_view::npos; }
 
  private:
   int rank_;

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "base/check.h"
+#include "comm/rank_lost.h"
 
 namespace assay {
 
@@ -34,7 +35,7 @@ void Watch::round(double now_s, LastWord own, const std::optional<Reason>& gives
   if (gives_up && !gave_up_) {
     gave_up_ = true;
     if (rank_ == 0) {
-      lose(0, rank_name(peer(0).word) + " gave up: " + gives_up->why, gives_up->hint);
+      lose(0, rank_name(peer(0).word) + std::string(kGaveUp) + gives_up->why, gives_up->hint);
     } else {
       ControlLetter letter;
       letter.kind = ControlLetter::Kind::kGiveUp;
@@ -97,7 +98,7 @@ void Watch::read(const Mail::Letter& letter) {
       return;
     case ControlLetter::Kind::kGiveUp:
       if (rank_ == 0 && !outcome_) {
-        lose(letter.from, rank_name(sender.word) + " gave up: " + read->message, read->hint);
+        lose(letter.from, rank_name(sender.word) + std::string(kGaveUp) + read->message, read->hint);
       }
       return;
     case ControlLetter::Kind::kOutcome: {

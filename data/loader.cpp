@@ -166,28 +166,21 @@ ValidationSet::ValidationSet(const Config& config)
       shard.expect(found->second);
   }
   std::vector<int64_t> sequences;  // number taken from each shard
-  int64_t wanted = (config.tokens - 1) / sequence_ + 1;
-  int64_t total = 0;
+  const int64_t wanted = (config.tokens - 1) / sequence_ + 1;
   for (const Shard& shard : shards) {
     sequences.push_back(
-        std::min(wanted - total, std::max<int64_t>(0, shard.tokens() - 1) / sequence_));
-    total += sequences.back();
+        std::min(wanted - sequences_, std::max<int64_t>(0, shard.tokens() - 1) / sequence_));
+    sequences_ += sequences.back();
   }
-  if (total < config.ranks)
-    throw UserError(
-        strprintf("the validation data is too short: %ld whole sequences of %ld for %d ranks",
-                  static_cast<long>(total), static_cast<long>(sequence_), config.ranks),
-        "use more validation text or a smaller run.sequence");
+  if (sequences_ == 0)
+    throw UserError(strprintf("the validation data is too short: 0 whole sequences of %ld",
+                              static_cast<long>(sequence_)),
+                    "use more validation text or a smaller run.sequence");
 
-  const int64_t begin = total * config.rank / config.ranks;
-  const int64_t end = total * (config.rank + 1) / config.ranks;
-  sequences_ = end - begin;
   std::vector<int32_t> row(static_cast<size_t>(sequence_ + 1));
   std::vector<std::byte> raw(row.size() * sizeof(int32_t));
-  int64_t at = 0;
   for (size_t s = 0; s < shards.size(); ++s)
-    for (int64_t i = 0; i < sequences[s]; ++i, ++at) {
-      if (at < begin || at >= end) continue;
+    for (int64_t i = 0; i < sequences[s]; ++i) {
       shards[s].read(i * sequence_, config.vocab_size, {row.data(), {sequence_ + 1}},
                      {raw.data(), {static_cast<int64_t>(raw.size())}});
       token_.insert(token_.end(), row.begin(), row.end() - 1);

@@ -126,8 +126,10 @@ class Loader {
 };
 
 // The first `tokens` tokens of the validation shards, read once: whole sequences of `sequence`
-// tokens, rounded up, none across a shard's end. The tokens do not depend on micro_batch and ranks;
-// the last micro-batch may have fewer sequences. UserError when a rank would get no sequence.
+// tokens, rounded up, none across a shard's end. The tokens do not depend on micro_batch; the last
+// micro-batch may have fewer sequences. Every rank reads all of them, because it adds up the losses
+// of all targets; ranks share the computing by whole micro-batches (eval/validation.h), which so
+// have the same sequences for any number of ranks. UserError when there is no whole sequence.
 class ValidationSet {
  public:
   struct Config {
@@ -136,15 +138,13 @@ class ValidationSet {
     int64_t tokens = 0;
     int64_t sequence = 0;
     int64_t micro_batch = 0;
-    int rank = 0;
-    int ranks = 1;
     int64_t vocab_size = 0;
   };
   explicit ValidationSet(const Config& config);
 
   int micro_batches() const { return static_cast<int>(ceil_div(sequences_, micro_batch_)); }
   Batch micro(int i) const;
-  int64_t tokens() const { return sequences_ * sequence_; }  // of this rank
+  int64_t tokens() const { return sequences_ * sequence_; }
   int64_t bytes() const {
     return static_cast<int64_t>((token_.size() + target_.size()) * sizeof(int32_t));
   }

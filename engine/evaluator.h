@@ -31,12 +31,15 @@ struct EvalMoment {
   bool last = false;     // no step follows: all are done, or run.target_loss is reached
 };
 
-// Callbacks of a long evaluation. `interrupted` may be empty.
+// Callbacks of a long evaluation; both may be empty.
 struct EvalWatch {
   std::function<void(const std::string& what, double share)> progress;  // share done, in [0, 1]
   std::function<bool()> interrupted;
 };
 
+// With several ranks every rank calls evaluate() at the same moments, and gets the same result or
+// throws the same UserError. Only the first writes files. An evaluation may be interrupted by
+// `interrupted` of one rank; then it is on all.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;

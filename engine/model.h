@@ -10,6 +10,7 @@
 
 #include "base/bf16.h"
 #include "base/view.h"
+#include "comm/group.h"
 #include "cuda/exec.h"
 #include "cuda/memory_plan.h"
 #include "engine/parameter_spec.h"
@@ -142,9 +143,15 @@ class Model {
   virtual void next_part(Exec on) = 0;
   // On a GPU this only queues work: the batch's memory must not change before wait(on).
   virtual void forward_backward(Exec on, const TokenBatch& batch) = 0;
+  // With ranks that share a batch, collective: after the last forward_backward of a step the counts
+  // of assignments become those of all ranks.
+  virtual void sum_counts(Exec on, Group& ranks) = 0;
   // Queues copies to the host of the step's results (loss_sum(), router_layers(), measures), which
   // are valid after wait(on).
   virtual void read_back(Exec on) = 0;
+  // With ranks, collective: after the wait(on) that follows read_back(). Loss, router measures,
+  // quantisation measures and operands that are not finite become those of all ranks.
+  virtual void gather_results(Group& ranks) = 0;
   // Sum of nats over the step's counted targets at the last read_back(), added part by part.
   virtual double loss_sum() const = 0;
   // Forward only. nats (B T), on the host: of each target, 0 if it is not counted. Does not change

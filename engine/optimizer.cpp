@@ -4,56 +4,66 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/math.h"
 #include "base/random.h"
 #include "cuda/transfer.h"
 #include "ops/adamw.h"
 #include "ops/adamw_bf16.h"
 #include "ops/checksum.h"
+#include "ops/zero.h"
 
 namespace assay {
 
-Optimizer::Optimizer(const OptimizerConfig& config, Model& model, uint64_t seed)
+namespace {
+
+// Each row is written by the rank that owns it and zero on the others, so that the integer sum of
+// the bits is the owner's bits.
+void sum_owned_rows(Exec on, Group& ranks, View<double, 2> rows) {
+  ranks.sum_integers(on, {reinterpret_cast<int64_t*>(rows.data), {rows.size()}});
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const OptimizerConfig& config, Model& model, uint64_t seed,
+                     const Shards* shards, int rank)
     : config_(config),
       model_(model),
       seed_(seed),
       muon_(config.muon.value_or(MuonConfig{})),
       parameters_(model.parameters()),
-      moments_(parameters_.size()) {
-  for (const ParameterRef& p : parameters_) gradients_.push_back(p.grad);
+      whole_(shards == nullptr || shards->ranks() == 1) {
+  if (!whole_) {
+    for (const Segment& s : shards->of(rank)) owned_.emplace_back(s);
+    return;
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    owned_.emplace_back(Segment{.parameter = i, .first = 0, .count = parameters_[i].spec->size()});
+  }
 }
 
 void Optimizer::plan(MemoryPlan& plan) {
   parameters_ = model_.parameters();  // sizes are known after Model::plan()
-  int64_t pieces = 0;
+  int64_t pieces = 0, norm_pieces = 0;
   std::vector<const ParameterSpec*> by_muon_specs;
+  std::vector<int64_t> first_norm_piece;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const ParameterRef& p = parameters_[i];
-    gradients_[i] = p.grad;
-    Moments& own = moments_[i];
-    const auto add = [&](auto& m, auto& v) {
-      plan.add(Section::kOptimizer, p.spec->name + ".m", m, {p.size()});
-      plan.add(Section::kOptimizer, p.spec->name + ".v", v, {p.size()});
-    };
-    if (by_muon(i)) {
-      own.stacks = muon_stacks(*p.spec);
-      plan.add(Section::kOptimizer, p.spec->name + ".momentum", own.momentum, {p.size()});
-      by_muon_specs.push_back(p.spec);
-    } else if (p.bf16_state()) {
-      add(own.bf16_m, own.bf16_v);
-      own.stream = stream_id(p.spec->name + ".state");
-    } else {
-      add(own.m, own.v);
-    }
-    own.piece = pieces;
-    own.pieces = by_muon(i) ? muon_pieces(own.stacks) : adamw_pieces(p.size());
-    pieces += own.pieces;
+    const ParameterSpec& spec = *parameters_[i].spec;
+    const int64_t own = by_muon(i) ? muon_pieces(muon_stacks(spec)) : adamw_pieces(spec.size());
+    pieces_.push_back({pieces, own});
+    pieces += own;
+    first_norm_piece.push_back(norm_pieces);
+    norm_pieces += ceil_div(spec.size(), kShardPiece);
+  }
+  for (Owned& own : owned_) {
+    own.norm_piece = first_norm_piece[own.parameter] + own.first / kShardPiece;
+    plan_state(plan, own, pieces_[own.parameter].first);
+    if (by_muon(own.parameter)) by_muon_specs.push_back(parameters_[own.parameter].spec);
   }
   if (!by_muon_specs.empty()) muon_.plan(plan, model_.backend(), by_muon_specs);
   plan.add(Section::kScratch, "gradient_norm", norm_, {1});
   plan.add(Section::kScratch, "gradient_clip", clip_, {1});
   plan.add(Section::kScratch, "gradient_non_finite", non_finite_, {1});
-  plan.add(Section::kScratch, "gradient_norm_partial", partial_,
-           {global_norm_pieces({gradients_.data(), {int64_t(gradients_.size())}}), 2});
+  plan.add(Section::kScratch, "gradient_norm_partial", partial_, {norm_pieces, 2});
   plan.add(Section::kScratch, "squares", squares_, {pieces, 3});
   plan.add(Section::kHostVisible, "squares", read_squares_, {pieces, 3});
   plan.add(Section::kHostVisible, "gradient_norm", read_norm_, {1});
@@ -65,78 +75,130 @@ void Optimizer::plan(MemoryPlan& plan) {
   }
 }
 
-void Optimizer::bind() {
-  parameters_ = model_.parameters();
-  for (size_t i = 0; i < parameters_.size(); ++i) gradients_[i] = parameters_[i].grad;
+// Buffers of a parameter that is owned whole have its name.
+void Optimizer::plan_state(MemoryPlan& plan, Owned& own, int64_t first_piece) const {
+  const ParameterRef& p = parameters_[own.parameter];
+  const bool all = own.count == p.spec->size();
+  const auto add = [&](const char* what, auto& view) {
+    const std::string part = all ? "" : "#" + std::to_string(own.first);
+    plan.add(Section::kOptimizer, p.spec->name + what + part, view, {own.count});
+  };
+  own.piece = first_piece + own.first / kAdamWPiece;
+  own.pieces = adamw_pieces(own.count);
+  if (by_muon(own.parameter)) {
+    const std::vector<MuonStack> stacks = muon_stacks(*p.spec);
+    own.stacks = muon_stacks_within(stacks, own.first, own.count);
+    own.piece = first_piece + muon_pieces(muon_stacks_within(stacks, 0, own.first));
+    own.pieces = muon_pieces(own.stacks);
+    add(".momentum", own.momentum);
+  } else if (p.bf16_state()) {
+    add(".m", own.bf16_m);
+    add(".v", own.bf16_v);
+    own.stream = stream_id(p.spec->name + ".state");
+  } else {
+    add(".m", own.m);
+    add(".v", own.v);
+  }
 }
 
-Optimizer::GroupSettings Optimizer::settings(Group group) const {
+void Optimizer::bind() {
+  parameters_ = model_.parameters();
+  gradients_.clear();
+  for (const Owned& own : owned_) {
+    gradients_.push_back(parameters_[own.parameter].grad.rows(own.first, own.count));
+  }
+}
+
+Optimizer::GroupSettings Optimizer::settings(ParameterGroup group) const {
   switch (group) {
-    case Group::kDecay:
+    case ParameterGroup::kDecay:
       return {config_.lr, config_.beta2, config_.weight_decay};
-    case Group::kNoDecay:
+    case ParameterGroup::kNoDecay:
       return {config_.lr, config_.beta2, 0.0};
-    case Group::kRouter:
+    case ParameterGroup::kRouter:
       return {config_.router_lr.value_or(config_.lr), config_.beta2, 0.0};
-    case Group::kExperts:
+    case ParameterGroup::kExperts:
       return {config_.expert_lr.value_or(config_.lr), config_.expert_beta2.value_or(config_.beta2),
               config_.weight_decay};
   }
   return {};
 }
 
-void Optimizer::step(Exec on, int64_t step, double lr_share, Sample sample) {
+void Optimizer::step(Exec on, int64_t step, double lr_share, Sample sample, Group* ranks) {
+  CHECK((ranks == nullptr) == whole_, "optimizer: shards and ranks do not go together, step %ld",
+        long(step));
   sampled_ = sample == Sample::kRatios;
-  global_norm(on, {.norm = norm_,
-                   .clip = clip_,
-                   .non_finite = non_finite_,
-                   .partial = partial_,
-                   .grads = {gradients_.data(), {int64_t(gradients_.size())}},
-                   .max_norm = static_cast<float>(config_.clip)});
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (by_muon(i)) {
-      step_muon(on, i, lr_share);
-    } else if (parameters_[i].bf16_state()) {
-      step_bf16(on, i, step, lr_share);
+  measure_norm(on, ranks);
+  if (sampled_ && !whole_) zero(on, squares_);
+  for (const Owned& own : owned_) {
+    if (by_muon(own.parameter)) {
+      step_muon(on, own, lr_share);
+    } else if (parameters_[own.parameter].bf16_state()) {
+      step_bf16(on, own, step, lr_share);
     } else {
-      step_fp32(on, i, step, lr_share);
+      step_fp32(on, own, step, lr_share);
     }
   }
-  model_.repack_weights(on);
+  if (sampled_ && !whole_) sum_owned_rows(on, *ranks, squares_);
+  if (whole_) model_.repack_weights(on);
 }
 
-bool Optimizer::by_muon(size_t i) const {
-  return config_.kind == OptimizerKind::kMuon && parameters_[i].spec->is_hidden_matrix();
+void Optimizer::measure_norm(Exec on, Group* ranks) const {
+  const GradientList all{gradients_.data(), {int64_t(gradients_.size())}};
+  if (whole_) {
+    return global_norm(on, {.norm = norm_,
+                            .clip = clip_,
+                            .non_finite = non_finite_,
+                            .partial = partial_,
+                            .grads = all,
+                            .max_norm = static_cast<float>(config_.clip)});
+  }
+  zero(on, partial_);
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    const GradientList one = all.rows(int64_t(i), 1);
+    square_sums(on, {.partial = partial_.rows(owned_[i].norm_piece, global_norm_pieces(one)),
+                     .grads = one});
+  }
+  sum_owned_rows(on, *ranks, partial_);
+  norm_of_squares(on, {.norm = norm_,
+                       .clip = clip_,
+                       .non_finite = non_finite_,
+                       .partial = partial_,
+                       .max_norm = static_cast<float>(config_.clip)});
 }
 
-View<double, 2> Optimizer::squares_of(size_t i) const {
+bool Optimizer::by_muon(size_t parameter) const {
+  return config_.kind == OptimizerKind::kMuon && parameters_[parameter].spec->is_hidden_matrix();
+}
+
+View<double, 2> Optimizer::squares_of(const Owned& own) const {
   if (!sampled_) return {};
-  return squares_.rows(moments_[i].piece, moments_[i].pieces);
+  return squares_.rows(own.piece, own.pieces);
 }
 
-void Optimizer::step_muon(Exec on, size_t i, double lr_share) const {
+void Optimizer::step_muon(Exec on, const Owned& own, double lr_share) const {
   const MuonConfig muon = config_.muon.value_or(MuonConfig{});
-  const GroupSettings group = settings(parameters_[i].spec->group);
-  muon_.step(on, {.parameter = parameters_[i],
-                  .stacks = moments_[i].stacks,
-                  .momentum = moments_[i].momentum,
+  const GroupSettings group = settings(parameters_[own.parameter].spec->group);
+  muon_.step(on, {.parameter = parameters_[own.parameter],
+                  .stacks = own.stacks,
+                  .momentum = own.momentum,
                   .clip = clip_,
-                  .squares = squares_of(i),
+                  .squares = squares_of(own),
                   .lr = muon.lr.value_or(group.lr) * lr_share,
                   .weight_decay = muon.weight_decay.value_or(group.weight_decay)});
 }
 
-void Optimizer::step_fp32(Exec on, size_t i, int64_t step, double lr_share) const {
-  const ParameterRef& p = parameters_[i];
+void Optimizer::step_fp32(Exec on, const Owned& own, int64_t step, double lr_share) const {
+  const ParameterRef& p = parameters_[own.parameter];
   const GroupSettings group = settings(p.spec->group);
   const auto update = [&]<typename T>(View<T, 1> weight) {
-    adamw<T>(on, {.master = p.master,
-                  .m = moments_[i].m,
-                  .v = moments_[i].v,
+    adamw<T>(on, {.master = p.master.rows(own.first, own.count),
+                  .m = own.m,
+                  .v = own.v,
                   .weight = weight,
-                  .grad = p.grad,
+                  .grad = p.grad.rows(own.first, own.count),
                   .grad_scale = clip_,
-                  .squares = squares_of(i),
+                  .squares = squares_of(own),
                   .lr = static_cast<float>(group.lr * lr_share),
                   .beta1 = static_cast<float>(config_.beta1),
                   .beta2 = static_cast<float>(group.beta2),
@@ -147,28 +209,28 @@ void Optimizer::step_fp32(Exec on, size_t i, int64_t step, double lr_share) cons
   if (p.weight.empty()) {
     update(View<float, 1>{});
   } else {
-    update(p.weight);
+    update(p.weight.rows(own.first, own.count));
   }
 }
 
-void Optimizer::step_bf16(Exec on, size_t i, int64_t step, double lr_share) const {
-  const ParameterRef& p = parameters_[i];
+void Optimizer::step_bf16(Exec on, const Owned& own, int64_t step, double lr_share) const {
+  const ParameterRef& p = parameters_[own.parameter];
   const GroupSettings group = settings(p.spec->group);
-  adamw_bf16(on, {.weight = p.weight,
-                  .m = moments_[i].bf16_m,
-                  .v = moments_[i].bf16_v,
-                  .grad = p.grad,
-                  .grad_scale = clip_,
-                  .squares = squares_of(i),
-                  .lr = static_cast<float>(group.lr * lr_share),
-                  .beta1 = static_cast<float>(config_.beta1),
-                  .beta2 = static_cast<float>(group.beta2),
-                  .eps = static_cast<float>(config_.eps),
-                  .weight_decay = static_cast<float>(group.weight_decay),
-                  .step = step + 1,
-                  .key = {.seed = seed_,
-                          .stream = moments_[i].stream,
-                          .step = static_cast<uint32_t>(step + 1)}});
+  adamw_bf16(on,
+             {.weight = p.weight.rows(own.first, own.count),
+              .m = own.bf16_m,
+              .v = own.bf16_v,
+              .grad = p.grad.rows(own.first, own.count),
+              .grad_scale = clip_,
+              .squares = squares_of(own),
+              .lr = static_cast<float>(group.lr * lr_share),
+              .beta1 = static_cast<float>(config_.beta1),
+              .beta2 = static_cast<float>(group.beta2),
+              .eps = static_cast<float>(config_.eps),
+              .weight_decay = static_cast<float>(group.weight_decay),
+              .step = step + 1,
+              .key = {.seed = seed_, .stream = own.stream, .step = static_cast<uint32_t>(step + 1)},
+              .first = own.first});
 }
 
 void Optimizer::read_back(Exec on) {
@@ -202,32 +264,73 @@ GroupRatios Optimizer::ratios() const {
     const ParameterRef& p = parameters_[i];
     const auto role = std::find(kRatioRoles.begin(), kRatioRoles.end(), p.spec->role);
     CHECK(role != kRatioRoles.end(), "%s is in no ratio group", p.spec->name.c_str());
-    const int64_t first = moments_[i].piece;
-    add(sums[size_t(role - kRatioRoles.begin())], read_squares_.rows(first, moments_[i].pieces));
+    add(sums[size_t(role - kRatioRoles.begin())],
+        read_squares_.rows(pieces_[i].first, pieces_[i].count));
   }
   GroupRatios ratios;
   for (size_t i = 0; i < sums.size(); ++i) ratios[i] = ratio_of(sums[i]);
   return ratios;
 }
 
-std::vector<TensorRef> Optimizer::tensors() {
-  std::vector<TensorRef> refs;
+std::vector<Slice> Optimizer::slices() {
+  std::vector<Slice> all;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterSpec& spec = *parameters_[i].spec;
-    const Moments& own = moments_[i];
-    if (by_muon(i)) {
-      refs.push_back({spec.name + ".momentum", DType::kF32, spec.shape, own.momentum.data});
-      continue;
+    std::vector<const char*> kinds{".m", ".v"};
+    if (by_muon(i)) kinds = {".momentum"};
+    for (const char* kind : kinds) {
+      Slice slice{.whole = {spec.name + kind, DType::kF32, spec.shape, nullptr}};
+      if (parameters_[i].bf16_state() && !by_muon(i)) slice.whole.dtype = DType::kBF16;
+      add_owned(all, i, slice, [&](const Owned& own) -> void* {
+        if (by_muon(i)) return own.momentum.data;
+        const bool first = kind == kinds.front();
+        if (parameters_[i].bf16_state()) return (first ? own.bf16_m : own.bf16_v).data;
+        return (first ? own.m : own.v).data;
+      });
     }
-    if (parameters_[i].bf16_state()) {
-      refs.push_back({spec.name + ".m", DType::kBF16, spec.shape, own.bf16_m.data});
-      refs.push_back({spec.name + ".v", DType::kBF16, spec.shape, own.bf16_v.data});
-      continue;
-    }
-    refs.push_back({spec.name + ".m", DType::kF32, spec.shape, own.m.data});
-    refs.push_back({spec.name + ".v", DType::kF32, spec.shape, own.v.data});
   }
-  return refs;
+  return all;
+}
+
+std::vector<Slice> Optimizer::master_slices() {
+  std::vector<Slice> all;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const ParameterRef& p = parameters_[i];
+    const DType dtype = p.bf16_state() ? DType::kBF16 : DType::kF32;
+    add_owned(all, i, {.whole = {p.spec->name, dtype, p.spec->shape, nullptr}},
+              [&](const Owned& own) -> void* {
+                if (p.bf16_state()) return p.weight.data + own.first;
+                return p.master.data + own.first;
+              });
+  }
+  return all;
+}
+
+std::vector<TensorRef> Optimizer::tensors() {
+  CHECK(whole_, "optimizer: whole tensors on one of several ranks, %zu parameters",
+        parameters_.size());
+  std::vector<TensorRef> all;
+  for (const Slice& slice : slices()) {
+    all.push_back(slice.whole);
+    all.back().data = slice.data;
+  }
+  return all;
+}
+
+// Adds what this rank owns of a parameter, or an empty slice.
+void Optimizer::add_owned(std::vector<Slice>& all, size_t parameter, const Slice& of,
+                          const std::function<void*(const Owned&)>& data) const {
+  bool any = false;
+  for (const Owned& own : owned_) {
+    if (own.parameter != parameter) continue;
+    Slice slice = of;
+    slice.first = own.first;
+    slice.count = own.count;
+    slice.data = data(own);
+    all.push_back(slice);
+    any = true;
+  }
+  if (!any) all.push_back(of);
 }
 
 }  // namespace assay

@@ -32,6 +32,24 @@ std::vector<MuonStack> muon_stacks(const ParameterSpec& spec) {
   return stacks;
 }
 
+std::vector<MuonStack> muon_stacks_within(const std::vector<MuonStack>& stacks, int64_t first,
+                                          int64_t count) {
+  std::vector<MuonStack> within;
+  for (MuonStack s : stacks) {
+    const int64_t matrix = s.rows * s.cols;
+    const int64_t begin = std::max(first, s.begin);
+    const int64_t end = std::min(first + count, s.begin + s.size());
+    if (begin >= end) continue;
+    CHECK((begin - s.begin) % matrix == 0 && (end - s.begin) % matrix == 0,
+          "elements [%ld, %ld) cut a matrix of %ld x %ld", long(begin), long(end), long(s.rows),
+          long(s.cols));
+    s.begin = begin;
+    s.n = (end - begin) / matrix;
+    within.push_back(s);
+  }
+  return within;
+}
+
 int64_t muon_pieces(const std::vector<MuonStack>& stacks) {
   int64_t pieces = 0;
   for (const MuonStack& s : stacks) pieces += adamw_pieces(s.size());
@@ -96,12 +114,13 @@ void MuonUpdates::step(Exec on, const Step& s) const {
   on.workspace = workspace_;
   const ParameterRef& p = s.parameter;
   int64_t piece = 0;
+  const int64_t first = s.stacks.empty() ? 0 : s.stacks.front().begin;
   for (const MuonStack& stack : s.stacks) {
     const int64_t begin = stack.begin, size = stack.size(), pieces = adamw_pieces(size);
     const NewtonSchulz scratch = scratch_of(stack, on.gpu ? Backend::kGpu : Backend::kCpu);
     const View<bf16, 1> x = x_.rows(0, size);
     muon_momentum(on, {.u = x,
-                       .momentum = s.momentum.rows(begin, size),
+                       .momentum = s.momentum.rows(begin - first, size),
                        .grad = p.grad.rows(begin, size),
                        .grad_scale = s.clip,
                        .mu = static_cast<float>(config_.momentum),

@@ -22,6 +22,10 @@ struct MuonStack {
 
 // The stacks of a parameter, in order, which cover it.
 std::vector<MuonStack> muon_stacks(const ParameterSpec& spec);
+// What of them lies in elements [first, first + count), which must cut no matrix; `begin` still
+// counts from element 0 of the parameter.
+std::vector<MuonStack> muon_stacks_within(const std::vector<MuonStack>& stacks, int64_t first,
+                                          int64_t count);
 // Rows of squares that a parameter needs: those of its stacks, one after another.
 int64_t muon_pieces(const std::vector<MuonStack>& stacks);
 
@@ -37,8 +41,8 @@ class MuonUpdates {
 
   struct Step {
     const ParameterRef& parameter;
-    const std::vector<MuonStack>& stacks;  // of its spec
-    View<float, 1> momentum;
+    const std::vector<MuonStack>& stacks;  // neighbours, all or some of its spec
+    View<float, 1> momentum;               // of their elements
     View<const float, 1> clip;
     View<double, 2> squares;  // (muon_pieces(), 3), or empty
     double lr, weight_decay;  // of this step

@@ -23,13 +23,13 @@ enum class Role {
 };
 // The optimizer settings of a parameter: kDecay and kNoDecay share the main learning rate, routers
 // (no weight decay) and routed experts have their own.
-enum class Group { kDecay, kNoDecay, kRouter, kExperts };
+enum class ParameterGroup { kDecay, kNoDecay, kRouter, kExperts };
 
 struct ParameterSpec {
   std::string name;
   std::vector<int64_t> shape;
   Role role;
-  Group group;
+  ParameterGroup group;
   Init init;
   double std;  // standard deviation of Init::kNormal, else 0
   // Several matrices stacked in the rows: their numbers of rows, e.g. of q, k and v. Empty: one.

@@ -88,6 +88,15 @@ struct TensorRef {
   }
 };
 
+// Contiguous elements of a tensor, as one of several ranks holds them.
+struct Slice {
+  TensorRef whole;  // name, type and full shape; its data is not used
+  int64_t first = 0, count = 0;
+  void* data = nullptr;  // element `first`
+
+  int64_t bytes() const { return count * dtype_bytes(whole.dtype); }
+};
+
 template <typename T, int Rank>
 TensorRef tensor_ref(std::string name, View<T, Rank> view) {
   return {.name = std::move(name),

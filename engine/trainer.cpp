@@ -1,10 +1,17 @@
 #include "engine/trainer.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <numeric>
+#include <string>
+#include <vector>
 
+#include "base/check.h"
 #include "base/hash.h"
+#include "comm/agree.h"
 #include "cuda/transfer.h"
+#include "data/shard.h"
 
 namespace assay {
 
@@ -14,12 +21,12 @@ int64_t recipe_steps(const Config& config) {
 
 StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
   const double share = schedule_.share(step_index);
-  loader_.next_step();
-  const int64_t counted = loader_.counted_targets(mask_id_);
-  const int micro_batches = loader_.micro_batches();
+  const int64_t counted = next_batch();
+  const Layout layout = ranks_ ? ranks_->layout : Layout{};
+  const int64_t own = loader_.micro_batches(), all = own * layout.ranks;
   const MicroScale scale{.loss = static_cast<float>(1.0 / double(std::max<int64_t>(counted, 1))),
-                         .micro_share = 1.0f / static_cast<float>(micro_batches),
-                         .first_micro = step_index * micro_batches,
+                         .micro_share = 1.0f / static_cast<float>(all),
+                         .first_micro = step_index * all + layout.rank * own,
                          .sample = measure == Measure::kHashAndRatios
                                        ? MicroScale::Sample::kFormats
                                        : MicroScale::Sample::kNothing};
@@ -27,15 +34,50 @@ StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
   model_.enter(on, step_index < recipe_steps_ ? PrecisionPhase::kRecipe : PrecisionPhase::kBf16);
   model_.begin_step(on, scale);
   forward_backward(on);
-  const bool sampled = measure == Measure::kHashAndRatios;
-  optimizer_.step(on, step_index, share,
-                  sampled ? Optimizer::Sample::kRatios : Optimizer::Sample::kNothing);
+  step_optimizer(on, step_index, share, measure);
   model_.update_router_bias(on, static_cast<float>(share));
 
   model_.read_back(on);
   optimizer_.read_back(on);
   wait(on);
+  if (ranks_) model_.gather_results(ranks_->group);
   return read_stats(on, step_index, share, counted, measure);
+}
+
+// One rank that cannot read its data must not leave the others in the exchange of gradients: all of
+// them throw.
+int64_t Trainer::next_batch() {
+  if (!ranks_) {
+    loader_.next_step();
+    return loader_.counted_targets(mask_id_);
+  }
+  constexpr int64_t kFailed = -1;
+  std::string why, hint;
+  int64_t counted = kFailed;
+  try {
+    loader_.next_step();
+    counted = loader_.counted_targets(mask_id_);
+  } catch (const UserError& error) {
+    why = error.what();
+    hint = error.hint();
+  }
+  const std::vector<int64_t> of_ranks = gather(ranks_->group, counted);
+  const auto failed = std::find(of_ranks.begin(), of_ranks.end(), kFailed);
+  if (failed == of_ranks.end()) return std::accumulate(of_ranks.begin(), of_ranks.end(), int64_t{});
+  const auto rank = size_t(failed - of_ranks.begin());
+  throw DataChanged(strprintf("rank %zu: %s", rank, gather_texts(ranks_->group, why)[rank].c_str()),
+                    gather_texts(ranks_->group, hint)[rank]);
+}
+
+void Trainer::step_optimizer(Exec on, int64_t step_index, double share, Measure measure) {
+  const auto sample =
+      measure == Measure::kHashAndRatios ? Optimizer::Sample::kRatios : Optimizer::Sample::kNothing;
+  if (!ranks_) return optimizer_.step(on, step_index, share, sample);
+  ranks_->sums.add_gradients(on);
+  optimizer_.step(on, step_index, share, sample, &ranks_->group);
+  ranks_->sums.gather_masters(on);
+  model_.refresh_weights(on);
+  model_.sum_counts(on, ranks_->group);
 }
 
 void Trainer::forward_backward(Exec on) {

@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <span>
 
+#include "comm/group.h"
+#include "comm/layout.h"
 #include "data/loader.h"
 #include "engine/config/schedule.h"
 #include "engine/model.h"
 #include "engine/optimizer.h"
 #include "engine/part_sums.h"
+#include "engine/rank_sums.h"
 
 namespace assay {
 
@@ -27,13 +30,21 @@ struct StepStats {
   std::span<const SourceUse> sources = {};  // of a mixture, up to this step; valid until the next
 };
 
+// The ranks that share a batch, as a step sees them.
+struct TrainingRanks {
+  Layout layout;
+  Group& group;
+  const RankSums& sums;
+};
+
 // Number of steps before precision.bf16_tail; the tail is rounded up to whole steps.
 int64_t recipe_steps(const Config& config);
 
 class Trainer {
  public:
+  // ranks: those that share the batch; null: this is the only one.
   Trainer(const Config& config, Model& model, const PartSums& sums, Optimizer& optimizer,
-          Loader& loader, int mask_id)
+          Loader& loader, int mask_id, const TrainingRanks* ranks = nullptr)
       : schedule_(make_schedule(config)),
         sequence_(config.run.sequence),
         micro_batch_(config.run.micro_batch),
@@ -43,7 +54,8 @@ class Trainer {
         model_(model),
         sums_(sums),
         optimizer_(optimizer),
-        loader_(loader) {}
+        loader_(loader),
+        ranks_(ranks) {}
 
   // The hash reads every parameter once, so steps that are not logged skip it.
   enum class Measure { kNothing, kHash, kHashAndRatios };
@@ -53,8 +65,11 @@ class Trainer {
 
  private:
   TokenBatch micro(int64_t i) const;
-  // The gradients of the whole batch, part by part.
+  // Advances the loader; the targets that count in the whole batch.
+  int64_t next_batch();
+  // The gradients of this rank's share of the batch, part by part.
   void forward_backward(Exec on);
+  void step_optimizer(Exec on, int64_t step_index, double share, Measure measure);
   StepStats read_stats(Exec on, int64_t step_index, double share, int64_t counted,
                        Measure measure) const;
 
@@ -67,6 +82,7 @@ class Trainer {
   const PartSums& sums_;
   Optimizer& optimizer_;
   Loader& loader_;
+  const TrainingRanks* ranks_;
 };
 
 }  // namespace assay

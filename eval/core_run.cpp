@@ -9,8 +9,7 @@ namespace assay {
 
 namespace {
 
-constexpr int64_t kWorthSharing = 8;       // tokens
-constexpr int64_t kQuestionsAtOnce = 256;  // in memory
+constexpr int64_t kWorthSharing = 8;  // tokens
 
 int64_t rows_of(const CorePrompt& prompt) {
   return prompt.end - 1;  // the last token predicts no scored token
@@ -156,9 +155,7 @@ std::vector<std::vector<PromptScore>> ModelScorer::score(std::span<const CoreQue
   return scores;
 }
 
-CoreTaskResult run_core_task(QuestionScorer& scorer, const CoreExamples& examples,
-                             const Tokenizer& tokenizer, const CoreSetting& setting,
-                             const CoreProgress& progress) {
+CoreTaskResult unscored_task(const CoreExamples& examples) {
   const CoreTask& task = examples.task();
   CoreTaskResult result;
   result.label = task.label;
@@ -166,40 +163,58 @@ CoreTaskResult run_core_task(QuestionScorer& scorer, const CoreExamples& example
   result.shots = task.shots;
   result.rows = examples.size();
   result.baseline_percent = task.baseline_percent;
+  return result;
+}
+
+void score_core_rows(QuestionScorer& scorer, const CoreExamples& examples, Encoder& encoder,
+                     const CoreRows& rows, CoreTaskResult& result, CoreWork& work) {
+  const CoreTask& task = examples.task();
+  std::vector<CoreQuestion> questions;
+  std::vector<std::string> not_scored;  // reason for each row; "" = scored
+  for (int64_t i = rows.begin; i < rows.end; i += rows.step) {
+    CoreQuestion question = examples.question(i, encoder, rows.bos, rows.max_tokens);
+    not_scored.push_back(question.not_scored);
+    if (!question.not_scored.empty()) continue;
+    for (const CorePrompt& prompt : question.prompts) {
+      work.prompts += 1;
+      work.prompt_tokens += int64_t(prompt.tokens.size());
+    }
+    questions.push_back(std::move(question));
+  }
+  const auto scores = scorer.score(questions);
+  size_t q = 0;
+  for (size_t i = 0; i < not_scored.size(); ++i) {
+    const int64_t line = examples.line(rows.begin + int64_t(i) * rows.step);
+    if (!not_scored[i].empty()) {
+      result.add_not_scored(line, not_scored[i]);
+      continue;
+    }
+    const std::optional<bool> right = is_right(task.kind, questions[q], scores[q]);
+    ++q;
+    if (right) {
+      result.add_answer(*right);
+    } else {
+      result.add_not_scored(line, "the model's scores are not finite");
+    }
+  }
+}
+
+CoreTaskResult run_core_task(QuestionScorer& scorer, const CoreExamples& examples,
+                             const Tokenizer& tokenizer, const CoreSetting& setting,
+                             const CoreProgress& progress) {
+  CoreTaskResult result = unscored_task(examples);
   Encoder encoder(tokenizer);
   CoreWork work;
   const int64_t step = setting.part.count;
-  for (int64_t begin = setting.part.index; begin < examples.size();
-       begin += kQuestionsAtOnce * step) {
-    const int64_t end = std::min(examples.size(), begin + kQuestionsAtOnce * step);
-    std::vector<CoreQuestion> questions;
-    std::vector<std::string> not_scored;  // reason for each row; "" = scored
-    for (int64_t i = begin; i < end; i += step) {
-      CoreQuestion question = examples.question(i, encoder, tokenizer.eot(), setting.max_tokens);
-      not_scored.push_back(question.not_scored);
-      if (!question.not_scored.empty()) continue;
-      for (const CorePrompt& prompt : question.prompts) {
-        work.prompts += 1;
-        work.prompt_tokens += int64_t(prompt.tokens.size());
-      }
-      questions.push_back(std::move(question));
-    }
-    const auto scores = scorer.score(questions);
-    size_t q = 0;
-    for (size_t i = 0; i < not_scored.size(); ++i) {
-      const int64_t line = examples.line(begin + int64_t(i) * step);
-      if (!not_scored[i].empty()) {
-        result.add_not_scored(line, not_scored[i]);
-        continue;
-      }
-      const std::optional<bool> right = is_right(task.kind, questions[q], scores[q]);
-      ++q;
-      if (right) {
-        result.add_answer(*right);
-      } else {
-        result.add_not_scored(line, "the model's scores are not finite");
-      }
-    }
+  for (int64_t begin = setting.part.index; begin < examples.size(); begin += kCoreBlock * step) {
+    const int64_t end = std::min(examples.size(), begin + kCoreBlock * step);
+    score_core_rows(scorer, examples, encoder,
+                    {.begin = begin,
+                     .end = end,
+                     .step = step,
+                     .bos = tokenizer.eot(),
+                     .max_tokens = setting.max_tokens},
+                    result, work);
     progress(end, work);
   }
   return result;

@@ -71,6 +71,23 @@ struct CoreWork {
   int64_t prompt_tokens = 0;  // as if each prompt was computed alone
 };
 
+// Rows whose questions are in memory together, and are packed into batches together. In recipes
+// with tensor scales the answers of a block depend on no other block.
+inline constexpr int64_t kCoreBlock = 256;
+
+// The rows begin, begin + step, ... below end, at most kCoreBlock.
+struct CoreRows {
+  int64_t begin = 0, end = 0, step = 1;
+  int32_t bos = 0;
+  int64_t max_tokens = 0;  // per prompt; 0 = no limit
+};
+
+// The task without answers.
+CoreTaskResult unscored_task(const CoreExamples& examples);
+// Appends the answers of these rows to `result`, and adds to `work`.
+void score_core_rows(QuestionScorer& scorer, const CoreExamples& examples, Encoder& encoder,
+                     const CoreRows& rows, CoreTaskResult& result, CoreWork& work);
+
 // The rows scored by one of several processes: every `count`-th row in the task's order, from the
 // `index`-th on. Their examples still come from the whole task.
 struct CorePart {

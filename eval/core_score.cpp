@@ -42,6 +42,12 @@ void CoreTaskResult::add_not_scored(int64_t line, const std::string& why) {
   skipped.emplace_back(line, why);
 }
 
+void CoreTaskResult::add_rows(const CoreTaskResult& following) {
+  answers += following.answers;
+  right.insert(right.end(), following.right.begin(), following.right.end());
+  skipped.insert(skipped.end(), following.skipped.begin(), following.skipped.end());
+}
+
 std::optional<double> CoreTaskResult::accuracy() const {
   if (right.empty()) return std::nullopt;
   int64_t sum = 0;

@@ -44,6 +44,7 @@ struct CoreTaskResult {
   static constexpr char kRight = '1', kWrong = '0', kNotScored = '-';
   void add_answer(bool is_right);
   void add_not_scored(int64_t line, const std::string& why);
+  void add_rows(const CoreTaskResult& following);
 
   int64_t scored() const { return int64_t(right.size()); }
   std::optional<double> accuracy() const;

@@ -70,7 +70,8 @@ std::vector<Generator::Text> Generator::step(Exec on, Model& model, std::vector<
       const int64_t id = first_not_finite(known);
       throw UserError(
           strprintf("prompt %zu: the model's logit of token %ld at position %ld is %g",
-                    text.prompt + 1, long(id), long(text.length), double(known[id])),
+                    size_t(first_text_) + text.prompt + 1, long(id), long(text.length),
+                    double(known[id])),
           "its weights are not finite or too large; an earlier checkpoint may be sound");
     }
     GeneratedText& out = out_[text.prompt];

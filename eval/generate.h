@@ -46,8 +46,8 @@ class Generator {
   void plan(MemoryPlan& plan, Model& model, int64_t model_vocab);
 
   // Prompts have 1 to `positions` tokens. on_token is called with every token of a text as it is
-  // drawn; what it throws ends the run. Prompt i is text first_text + i in its draws. UserError
-  // naming prompt and position if logits are not finite.
+  // drawn; what it throws ends the run. Prompt i is text first_text + i in its draws and in
+  // messages. UserError naming prompt and position if logits are not finite.
   std::vector<GeneratedText> run(Exec on, Model& model,
                                  const std::vector<std::vector<int32_t>>& prompts,
                                  const OnToken& on_token, int64_t first_text = 0);

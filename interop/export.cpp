@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "data/tokenizer_files.h"
-#include "engine/run/safetensors.h"
+#include "engine/run/checkpoint_slices.h"
 #include "interop/model_json.h"
 #include "interop/shard_writer.h"
 #include "interop/tensor_map.h"
@@ -29,34 +29,32 @@ void require_empty(const std::string& folder) {
   }
 }
 
-// UserError unless the file has every tensor of the model with its shape.
-void require_model(const SafetensorsFile& file, const std::string& path, const ModelConfig& model) {
+// UserError unless the checkpoint has every tensor of the model with its shape.
+void require_model(const CheckpointSlices& checkpoint, const ModelConfig& model) {
   for (const ParameterSpec& spec : parameter_table(model)) {
-    const SafetensorsFile::Entry* entry = file.find(spec.name);
-    const bool known = entry != nullptr && (entry->dtype == "F32" || entry->dtype == "BF16");
-    if (!known || entry->shape != spec.shape) {
-      throw UserError(path + " has no " + spec.name + " as its configuration describes it",
-                      "the checkpoint is not what its run wrote: use another one");
+    const TensorRef* tensor = checkpoint.find(spec.name);
+    const bool known = tensor != nullptr && tensor->dtype != DType::kI64;
+    if (!known || tensor->shape != spec.shape) {
+      throw UserError(
+          checkpoint.where() + " has no " + spec.name + " as its configuration describes it",
+          "the checkpoint is not what its run wrote: use another one");
     }
   }
 }
 
 // Reads the mapped part of our tensor, times the gain.
-void read_part(const SafetensorsFile& file, const MappedTensor& t, float* out) {
+void read_part(const CheckpointSlices& checkpoint, const MappedTensor& t, float* out) {
   const int64_t count = t.size();
   if (count == 0 || t.gain == 0) {
     std::fill_n(out, count, 0.0f);
     return;
   }
-  const SafetensorsFile::Entry& entry = *file.find(t.ours);
-  if (entry.dtype == "BF16") {
+  if (checkpoint.find(t.ours)->dtype == DType::kBF16) {
     std::vector<bf16> rounded(static_cast<size_t>(count));
-    constexpr int64_t kBytes = sizeof(bf16);
-    file.read_bytes(entry, t.begin * kBytes, rounded.data(), count * kBytes);
+    checkpoint.read(t.ours, t.begin, count, rounded.data());
     std::copy(rounded.begin(), rounded.end(), out);
   } else {
-    constexpr int64_t kBytes = sizeof(float);
-    file.read_bytes(entry, t.begin * kBytes, out, count * kBytes);
+    checkpoint.read(t.ours, t.begin, count, out);
   }
   if (t.gain == 1) return;
   for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(double(out[i]) * t.gain);
@@ -100,9 +98,8 @@ Exported export_checkpoint(const Config& config, const ExportPlan& plan,
   exported.family = choose_family(model);
   exported.folded = folded_gains(model);
   require_empty(plan.out);
-  const std::string path = plan.checkpoint + "/model.safetensors";
-  const SafetensorsFile file(path);
-  require_model(file, path, model);
+  const CheckpointSlices checkpoint(plan.checkpoint, TensorKind::kModel);
+  require_model(checkpoint, model);
 
   const std::vector<MappedTensor> map = tensor_map(model, exported.family);
   std::vector<PlannedTensor> planned;
@@ -113,7 +110,7 @@ Exported export_checkpoint(const Config& config, const ExportPlan& plan,
   make_folders(plan.out);
   const WrittenShards written =
       write_shards(plan.out, planned, plan.shard_bytes,
-                   [&](size_t i, float* out) { read_part(file, map[i], out); });
+                   [&](size_t i, float* out) { read_part(checkpoint, map[i], out); });
   exported.files = written.files;
   exported.tensors = static_cast<int64_t>(map.size());
   exported.bytes = written.bytes;

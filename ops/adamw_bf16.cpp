@@ -70,8 +70,8 @@ void update_piece(const AdamWBf16& a, const AdamWConstants& s, float scale, int6
                   int64_t end) {
   Sums sums;
   for (int64_t i = begin; i < end; i += kHalvesDrawn) {
-    update<kSquare>(std::min(kHalvesDrawn, end - i), s, scale, Draws(a.key, i), a.grad.data + i,
-                    a.weight.data + i, a.m.data + i, a.v.data + i, sums);
+    update<kSquare>(std::min(kHalvesDrawn, end - i), s, scale, Draws(a.key, a.first + i),
+                    a.grad.data + i, a.weight.data + i, a.m.data + i, a.v.data + i, sums);
   }
   if constexpr (kSquare) {
     double* const row = a.squares.row(begin / kAdamWPiece);
@@ -107,6 +107,7 @@ void adamw_bf16(Exec on, const AdamWBf16& a) {
         "adamw_bf16: %s",
         shapes("grad", a.grad, "weight", a.weight, "m", a.m, "v", a.v, "grad_scale", a.grad_scale)
             .c_str());
+  CHECK(a.first >= 0 && a.first % kAdamWDraw == 0, "adamw_bf16: first %ld", long(a.first));
   CHECK(a.squares.empty() || (a.squares.dim[0] == adamw_pieces(n) && a.squares.dim[1] == 3),
         "adamw_bf16: squares (%ld, %ld) for %ld pieces", long(a.squares.dim[0]),
         long(a.squares.dim[1]), long(adamw_pieces(n)));

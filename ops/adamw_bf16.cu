@@ -68,7 +68,7 @@ GPU_DEVICE void step_group(const AdamWBf16& a, const AdamWConstants& s, float sc
       sums.updates += double(x.off) * double(x.off);
     }
   }
-  const uint64_t block = kAdamWRounded * uint64_t(group);
+  const uint64_t block = kAdamWRounded * uint64_t(a.first / kAdamWDraw + group);
   weights.store(p, random_block(a.key, block));
   firsts.store(m, random_block(a.key, block + 1));
   seconds.store(v, random_block(a.key, block + 2));

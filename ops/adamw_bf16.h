@@ -8,7 +8,7 @@
 // kept on average. Values that bf16 has, 0 among them, are stored as they are; infinities and NaN
 // stay.
 //
-// r of element i is the half word i mod 8 of block 3 (i / 8) + k of the counter-based generator
+// r of element i, counted from the parameter's first, is the half word i mod 8 of block 3 (i / 8) + k of the counter-based generator
 // (base/random.h), the low half of a word first; k = 0 for weight, 1 for m, 2 for v. The bits
 // depend on the key and the element only.
 //
@@ -39,8 +39,9 @@ struct AdamWBf16 {
   float beta2 = 0.95f;
   float eps = 1e-8f;
   float weight_decay = 0.0f;
-  int64_t step;   // t, from 1
-  RandomKey key;  // of the parameter in this step
+  int64_t step;       // t, from 1
+  RandomKey key;      // of the parameter in this step
+  int64_t first = 0;  // number of grad's first element in the parameter, a multiple of kAdamWDraw
 };
 
 inline constexpr int kAdamWDraw = 8;     // elements whose bits come from the same blocks

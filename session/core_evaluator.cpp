@@ -1,10 +1,11 @@
 #include "session/core_evaluator.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/check.h"
 #include "data/tokenizer_files.h"
+#include "eval/core_tasks.h"
+#include "eval/ranks.h"
 #include "session/build_info.h"
 #include "session/eval_file.h"
 
@@ -13,13 +14,6 @@ namespace assay {
 namespace {
 
 using nlohmann::ordered_json;
-
-// Thrown to leave a task before all rows are scored.
-struct Interrupted {};
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 Tokenizer core_tokenizer(const std::string& file) {
   if (file.empty()) {
@@ -57,18 +51,19 @@ std::string log_text(const CoreReport& report) {
 
 }  // namespace
 
-TrainingCore::TrainingCore(const Config& config, const RunData& data, std::string run)
+TrainingCore::TrainingCore(const Config& config, const RunData& data, std::string run, Group* ranks)
     : config_(*config.eval.core),
       run_(std::move(run)),
       max_tokens_(config_.max_tokens > 0 ? config_.max_tokens : config.run.sequence),
       batch_rows_(config.run.micro_batch * config.run.sequence),
+      ranks_(ranks),
       tokenizer_(core_tokenizer(data.tokenizer)) {
   const CoreBundle bundle =
       with_tasks(read_core_bundle(config_.bundle), config_.tasks, "eval.core.tasks");
   missing_ = bundle.missing;
   for (const CoreTask& task : bundle.tasks) {
     examples_.emplace_back(task, read_core_rows(task), config_.max_rows);
-    tokens_ += estimated_tokens(examples_.back(), tokenizer_, max_tokens_);
+    tokens_.push_back(estimated_tokens(examples_.back(), tokenizer_, max_tokens_));
   }
 }
 
@@ -87,26 +82,17 @@ std::optional<CoreReport> TrainingCore::score(Exec on, Model& model, int64_t ste
   report.max_rows = config_.max_rows;
   report.missing = missing_;
   ModelScorer scorer(on, model, {.batch_rows = batch_rows_});
-  for (const CoreExamples& task : examples_) {
-    const auto start = std::chrono::steady_clock::now();
-    const CoreWork before = report.work;
-    const auto progress = [&](int64_t, const CoreWork& work) {
-      report.work = {.prompts = before.prompts + work.prompts,
-                     .prompt_tokens = before.prompt_tokens + work.prompt_tokens};
-      if (watch.interrupted && watch.interrupted()) throw Interrupted{};
-      if (!watch.progress) return;
-      watch.progress("core, " + task.task().label,
-                     std::min(1.0, double(report.work.prompt_tokens) / double(tokens_)));
-    };
-    try {
-      report.tasks.push_back(
-          run_core_task(scorer, task, tokenizer_, {.max_tokens = max_tokens_}, progress));
-    } catch (const Interrupted&) {
-      return std::nullopt;
-    }
-    report.seconds.push_back(seconds_since(start));
-  }
-  report.rows_computed = scorer.rows_computed();
+  std::optional<CoreAnswers> answers = score_core_tasks(ranks_, scorer,
+                                                        {.examples = examples_,
+                                                         .tokens = tokens_,
+                                                         .tokenizer = tokenizer_,
+                                                         .max_tokens = max_tokens_},
+                                                        watch);
+  if (!answers) return std::nullopt;
+  report.tasks = std::move(answers->tasks);
+  report.seconds = std::move(answers->seconds);
+  report.work = answers->work;
+  report.rows_computed = answers->rows_computed;
   return report;
 }
 
@@ -119,7 +105,10 @@ std::optional<Evaluation> TrainingCore::evaluate(Exec on, Model& model, const Ev
   file["step"] = at.steps_done;
   file["commit"] = build_info().commit;
   file["core"] = core_json(*report);
-  record_evaluation(run_, at.steps_done, file);
+  run_part(ranks_, [&] {
+    if (rank_of(ranks_) == 0) record_evaluation(run_, at.steps_done, file);
+    return PartEnd::kDone;
+  });
   return Evaluation{.results = core_results(*report), .text = log_text(*report)};
 }
 

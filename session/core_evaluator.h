@@ -4,12 +4,13 @@
 // Telemetry rows of task "core": core, standard_error, not_scored_rows. When tasks or rows are left
 // out, core is named after what it is (mean_of_9_of_22_tasks_of_at_most_200_rows_each). Task
 // "core/LABEL": accuracy, centered, and not_scored_rows if there are any. The whole report is in
-// RUN/evals/step-N.json, as `assay eval` writes it.
+// RUN/evals/step-N.json, as `assay eval` writes it. Every rank gets the report, rank 0 writes it.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "comm/group.h"
 #include "data/bpe.h"
 #include "engine/evaluator.h"
 #include "eval/core_prompts.h"
@@ -22,8 +23,8 @@ class TrainingCore final : public Evaluator {
  public:
   // config.eval.core must be set. Reads all rows now, so that later changes of the bundle do not
   // affect this run. UserError as read_core_bundle, for an unknown task, and when there is no
-  // tokenizer with an <|endoftext|>.
-  TrainingCore(const Config& config, const RunData& data, std::string run);
+  // tokenizer with an <|endoftext|>. ranks: as in eval/ranks.h; they share the rows.
+  TrainingCore(const Config& config, const RunData& data, std::string run, Group* ranks = nullptr);
 
   std::string task() const override { return "core"; }
   bool due(const EvalMoment& at) const override;
@@ -37,10 +38,11 @@ class TrainingCore final : public Evaluator {
   const CoreEvalConfig config_;
   const std::string run_;
   const int64_t max_tokens_, batch_rows_;
+  Group* const ranks_;
   Tokenizer tokenizer_;
   std::vector<CoreExamples> examples_;
   std::vector<std::string> missing_;  // labels without a file, or not selected
-  int64_t tokens_ = 0;                // estimate for all prompts
+  std::vector<int64_t> tokens_;       // estimate for the prompts of each task
 };
 
 // The score's name: "core", "core_of_at_most_200_rows_each", "mean_of_9_of_22_tasks", ...

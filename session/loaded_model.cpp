@@ -80,9 +80,10 @@ void LoadedModel::allocate() {
   on.workspace = workspace;
   model->bind(on);
   HostCopies tensors(on, model->tensors());
-  load_model(source.folder, tensors.tensors());
-  if (const std::string what = first_not_finite(tensors.tensors()); !what.empty()) {
-    throw UserError(source.folder + "/model.safetensors: " + what,
+  load_model(source.folder, tensors.pieces());
+  if (const std::string what = first_not_finite(tensors.pieces()); !what.empty()) {
+    const CheckpointManifest manifest = read_checkpoint_manifest(source.folder);
+    throw UserError(manifest.tensor_files_text(source.folder, TensorKind::kModel) + ": " + what,
                     "the run overflowed before it was saved: give an earlier checkpoint of it");
   }
   tensors.upload();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include "engine/trainer.h"
@@ -16,8 +17,12 @@ constexpr int kWarmup = 3, kTimed = 9;
 
 double measured_step_seconds(const Session& session, const RunData& data) {
   const Config& config = session.config;
-  TrainingMemory memory(config, session.recipe, session.place(data.mask_id));
+  Group* const group = session.ranks ? &session.ranks->group() : nullptr;
+  const ModelPlace place = session.place(data.mask_id);
+  TrainingMemory memory(config, session.recipe, place, group);
   LoaderConfig order = loader_config(config, data);
+  order.rank = place.rank;
+  order.ranks = place.ranks;
   order.warn = [](const std::string&) {};
   Loader loader(std::move(order));
   loader.plan(memory.plan);
@@ -27,7 +32,10 @@ double measured_step_seconds(const Session& session, const RunData& data) {
   memory.model->initialise(on, static_cast<uint64_t>(config.run.seed));
   memory.model->refresh_weights(on);
 
-  Trainer trainer(config, *memory.model, *memory.sums, *memory.optimizer, loader, data.mask_id);
+  std::optional<TrainingRanks> ranks;
+  if (group) ranks.emplace(TrainingRanks{layout_of(config, place), *group, *memory.rank_sums});
+  Trainer trainer(config, *memory.model, *memory.sums, *memory.optimizer, loader, data.mask_id,
+                  ranks ? &*ranks : nullptr);
   std::vector<double> seconds;
   for (int i = 0; i < kWarmup + kTimed; ++i) {
     const auto start = std::chrono::steady_clock::now();

@@ -8,7 +8,7 @@
 namespace assay {
 
 // The median of 9 steps after 3 warm-up steps of a temporary model. Allocates what a run of the
-// configuration allocates, and frees it.
+// configuration allocates, and frees it. Collective with ranks; each has its own time.
 double measured_step_seconds(const Session& session, const RunData& data);
 
 }  // namespace assay

@@ -18,19 +18,20 @@ ValidationSet::Config validation_set(const Config& config, const RunData& data,
 
 }  // namespace
 
-RunEvaluators::RunEvaluators(const Config& config, const RunData& data, const std::string& run)
+RunEvaluators::RunEvaluators(const Config& config, const RunData& data, const std::string& run,
+                             Group* ranks)
     : validation(validation_set(config, data, data.val, config.eval.tokens), config.eval.every,
-                 data.token_bytes, data.mask_id) {
+                 data.token_bytes, data.mask_id, "val", ranks) {
   for (const SourceShards& source : data.source_val) {
     const int64_t share = config.eval.tokens / int64_t(data.source_val.size());
     const int64_t tokens = config.eval.source_tokens > 0 ? config.eval.source_tokens
                                                          : std::max(config.run.sequence, share);
     of_sources.push_back(std::make_unique<Validation>(
         validation_set(config, data, source.files, tokens), config.eval.every, data.token_bytes,
-        data.mask_id, "val/" + source.name));
+        data.mask_id, "val/" + source.name, ranks));
   }
-  if (config.eval.samples) samples.emplace(config, data, run);
-  if (config.eval.core) core.emplace(config, data, run);
+  if (config.eval.samples) samples.emplace(config, data, run, ranks);
+  if (config.eval.core) core.emplace(config, data, run, ranks);
 }
 
 void RunEvaluators::plan(MemoryPlan& plan, Model& model) {

@@ -14,8 +14,10 @@
 namespace assay {
 
 struct RunEvaluators {
-  // Reads the files they need. UserError as their constructors.
-  RunEvaluators(const Config& config, const RunData& data, const std::string& run);
+  // Reads the files they need. ranks: as in eval/ranks.h; they share each evaluation, and have the
+  // same results. UserError as their constructors.
+  RunEvaluators(const Config& config, const RunData& data, const std::string& run,
+                Group* ranks = nullptr);
   // Call after the model's own plan().
   void plan(MemoryPlan& plan, Model& model);
   std::vector<Evaluator*> all();  // the validation loss first

@@ -10,6 +10,9 @@
 #include "data/tokenizer_files.h"
 #include "engine/run/run_dir.h"
 #include "eval/prompt_file.h"
+#include "comm/agree.h"
+#include "eval/ranks.h"
+#include "models/linear/precision.h"
 
 namespace assay {
 
@@ -18,8 +21,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int64_t kTextsAtOnce = 32;
-
-struct Interrupted {};
 
 Tokenizer samples_tokenizer(const std::string& file) {
   if (file.empty()) {
@@ -56,6 +57,31 @@ GeneratorConfig generator_config(const Config& config, const Tokenizer& tokenize
           .sampling = {.temperature = config.eval.samples->temperature}};
 }
 
+// Whether no product makes of a row what depends on the rows beside it.
+bool rows_have_own_scales(const Config& config) {
+  const PrecisionTable table = precision_table(config.precision, config.model);
+  return std::none_of(table.roles.begin(), table.roles.end(), [](const ProductFormats& f) {
+    const QuantFormat& input = f.fprop_input.format;
+    return f.fprop_input.quantised() &&
+           (has_tensor_scale(input.scale) || block_shape(input.scale).lines > 1 ||
+            input.rounding == Rounding::kStochastic);
+  });
+}
+
+// A rank's texts, for the others.
+std::string texts_json(const std::vector<GeneratedText>& texts) {
+  auto j = ordered_json::array();
+  for (const GeneratedText& text : texts) j.push_back({int(text.end), text.tokens});
+  return j.dump();
+}
+
+void append_texts(std::vector<GeneratedText>& texts, const std::string& json) {
+  for (const ordered_json& j : ordered_json::parse(json)) {
+    texts.push_back(
+        {.tokens = j.at(1).get<std::vector<int32_t>>(), .end = TextEnd(j.at(0).get<int>())});
+  }
+}
+
 // One line of JSON; a text may end inside a UTF-8 character.
 std::string line_of(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
@@ -76,11 +102,14 @@ std::string lines_before(const std::string& path, int64_t step) {
 
 }  // namespace
 
-TrainingSamples::TrainingSamples(const Config& config, const RunData& data, std::string run)
+TrainingSamples::TrainingSamples(const Config& config, const RunData& data, std::string run,
+                                 Group* ranks)
     : config_(*config.eval.samples),
       every_(config_.every > 0 ? config_.every : config.eval.every),
       vocab_(config.model.vocab_size),
       run_(std::move(run)),
+      ranks_(ranks),
+      own_scales_(rows_have_own_scales(config)),
       tokenizer_(samples_tokenizer(data.tokenizer)),
       prompts_(config_.file.empty() ? config_.prompts : read_prompts(config_.file)),
       tokens_(fitting(prompts_, tokenizer_, config.run.sequence)),
@@ -94,18 +123,42 @@ bool TrainingSamples::due(const EvalMoment& at) const {
   return at.last || (at.landing && config_.every == 0) || at.steps_done % every_ == 0;
 }
 
+std::optional<std::vector<GeneratedText>> TrainingSamples::generate(Exec on, Model& model,
+                                                                    const EvalWatch& watch) {
+  struct Interrupted {};
+  const int64_t prompts = int64_t(tokens_.size()), rank = rank_of(ranks_);
+  // A GPU's products may round otherwise for another number of texts.
+  const bool shared = own_scales_ && model.backend() == Backend::kCpu;
+  const int64_t ranks = shared ? size_of(ranks_) : 1;
+  const int64_t begin = std::min(prompts, prompts * rank / ranks);
+  const int64_t end = std::min(prompts, prompts * (rank + 1) / ranks);
+  std::vector<GeneratedText> texts;
+  const PartEnd part = run_part(ranks_, [&] {
+    try {
+      texts = generator_.run(
+          on, model, {tokens_.begin() + begin, tokens_.begin() + end},
+          [&](size_t, int32_t) {
+            if (watch.interrupted && watch.interrupted()) throw Interrupted{};
+          },
+          begin);
+      return PartEnd::kDone;
+    } catch (const Interrupted&) {
+      return PartEnd::kInterrupted;
+    }
+  });
+  if (part == PartEnd::kInterrupted) return std::nullopt;
+  if (size_of(ranks_) == 1) return texts;
+  std::vector<GeneratedText> all;
+  for (const std::string& json : gather_texts(*ranks_, texts_json(texts))) append_texts(all, json);
+  return all;
+}
+
 std::optional<Evaluation> TrainingSamples::evaluate(Exec on, Model& model, const EvalMoment& at,
                                                     const EvalWatch& watch) {
-  std::vector<GeneratedText> texts;
-  try {
-    texts = generator_.run(on, model, tokens_, [&](size_t, int32_t) {
-      if (watch.interrupted && watch.interrupted()) throw Interrupted{};
-    });
-  } catch (const Interrupted&) {
-    return std::nullopt;
-  }
-  const std::string path = run_ + "/" + kSamplesFile;
-  std::string file = lines_before(path, at.steps_done);
+  const std::optional<std::vector<GeneratedText>> generated = generate(on, model, watch);
+  if (!generated) return std::nullopt;
+  const std::vector<GeneratedText>& texts = *generated;
+  std::string lines;
   Evaluation result{.results = {}, .text = "samples"};
   int64_t drawn = 0;
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -117,10 +170,14 @@ std::optional<Evaluation> TrainingSamples::evaluate(Exec on, Model& model, const
     j["text"] = text;
     j["tokens"] = texts[i].tokens;
     j["end"] = text_end_name(texts[i].end);
-    file += line_of(j) + "\n";
+    lines += line_of(j) + "\n";
     result.text += "\n" + line_of(prompts_[i] + text);
   }
-  write_file_atomic(path, file);
+  run_part(ranks_, [&] {
+    const std::string path = run_ + "/" + kSamplesFile;
+    if (rank_of(ranks_) == 0) write_file_atomic(path, lines_before(path, at.steps_done) + lines);
+    return PartEnd::kDone;
+  });
   const auto count = int64_t(texts.size());
   result.results.push_back({"samples", "tokens_each", double(drawn) / double(count), count});
   return result;

@@ -1,17 +1,16 @@
 #include "session/session.h"
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "engine/config/check.h"
 
 namespace assay {
 
-void resolve_machine_fields(Config& config, Backend backend) {
+void resolve_machine_fields(Config& config, Backend backend, const Ranks* ranks) {
   config.precision.recipe = resolved_recipe(config.precision.recipe, backend);
   if (config.run.threads == 0) {
-    config.run.threads = std::max<int64_t>(1, std::thread::hardware_concurrency());
+    config.run.threads = cores_of_rank(ranks);
   }
 }
 
@@ -20,11 +19,17 @@ Session::Session(Config given, const SessionOptions& options)
       device(options.use == SessionOptions::Use::kPlan ? SessionDevice()
                                                        : choose_device(options.device)),
       use(options.use),
+      ranks(options.ranks),
       backend(options.use == SessionOptions::Use::kPlan ? backend_of(options.device)
                                                         : device.backend()),
       recipe(resolve_recipe(config.precision.recipe, backend)) {
   validate_ranges(config);
-  resolve_machine_fields(config, backend);
+  if (ranks && backend == Backend::kGpu) {
+    throw UserError(strprintf("%d ranks on GPUs: several ranks train on CPUs only in this version",
+                              ranks->size()),
+                    "--device cpu, or one rank on the GPU (without --ranks or mpirun)");
+  }
+  resolve_machine_fields(config, backend, ranks);
 }
 
 Exec Session::exec() const {
@@ -33,6 +38,10 @@ Exec Session::exec() const {
 
 ModelPlace Session::place(int32_t mask_id) const {
   ModelPlace place{.mask_id = mask_id, .backend = backend};
+  if (ranks) {
+    place.ranks = ranks->size();
+    place.rank = ranks->rank();
+  }
   if (device.gpu) place.capability = device.gpu->facts().capability;
   return place;
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "models/decoder/training_memory.h"
+#include "session/ranks.h"
 #include "session/session_device.h"
 
 namespace assay {
@@ -18,11 +19,12 @@ struct SessionOptions {
   std::string device = "auto";  // auto: the GPU where one can be used; cpu; cuda
   // kPlan opens no device: memory can be planned for a GPU where there is none.
   enum class Use { kCompute, kPlan } use = Use::kCompute;
+  Ranks* ranks = nullptr;  // those that share the work; null: this is the only one
 };
 
 // What a run of the configuration resumes with on any machine: `auto` and 0 of precision.recipe and
 // run.threads resolved for this one. UserError where the backend does not compute the recipe.
-void resolve_machine_fields(Config& config, Backend backend);
+void resolve_machine_fields(Config& config, Backend backend, const Ranks* ranks = nullptr);
 
 struct Session {
   // Calls validate_ranges and resolve_machine_fields. UserError also where the device cannot be
@@ -32,6 +34,7 @@ struct Session {
   Config config;
   SessionDevice device;  // none with Use::kPlan
   SessionOptions::Use use;
+  Ranks* ranks;
   Backend backend;
   Recipe recipe;
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "comm/agree.h"
+#include "engine/config/check.h"
 #include "engine/config/yaml.h"
 #include "engine/telemetry/reader.h"
 #include "lab/matrix/matrix.h"
@@ -15,22 +18,62 @@
 #include "session/build_info.h"
 #include "session/data_evidence.h"
 #include "session/measure_step.h"
+#include "session/same_on_all.h"
 
 namespace assay {
 namespace {
 
-// The contract in steps, except for one in seconds whose step length is not measured yet.
-Session with_contract(Session session) {
-  resolve_reference(session.config);
-  if (horizon_is_known(session.config)) resolve_steps(session.config);
+Group* group_of(const Session& session) {
+  return session.ranks ? &session.ranks->group() : nullptr;
+}
+
+std::function<void(const char*, int64_t, bool)> told(Ranks* ranks) {
+  if (ranks == nullptr) return {};
+  return [ranks](const char* what, int64_t step, bool slow) {
+    ranks->doing(what, step, slow ? Control::Pace::kSlow : Control::Pace::kSteady);
+  };
+}
+
+// The configuration of the run in the folder, which it continues; nullopt if it begins.
+std::optional<Config> before(const TrainingRunOptions& options) {
+  const std::string file = options.folder + "/config.yaml";
+  const bool goes_on = options.start == TrainingRunOptions::Start::kContinue;
+  if (!goes_on || !std::filesystem::exists(file)) return std::nullopt;
+  return load_config(file);
+}
+
+// The contract in steps, except for one in seconds whose step length is not measured yet, and the
+// parts of a batch: those that the run began with, or one for each rank.
+Session resolved(Session session, const TrainingRunOptions& options) {
+  Config& config = session.config;
+  const int ranks = session.ranks ? session.ranks->size() : 1;
+  if (config.parallel.parts == 0) {
+    if (const std::optional<Config> begun = before(options)) {
+      config.parallel.parts = begun->parallel.batch_parts();
+    }
+  }
+  require_ranks(config, ranks);
+  if (config.parallel.parts == 0) config.parallel.parts = ranks;
+  resolve_reference(config);
+  if (horizon_is_known(config)) resolve_steps(config);
   return session;
 }
 
-// The data, hashed if it is going to be read.
+// The data, hashed if it is going to be read. On each machine one rank makes and hashes it, then the
+// others find both in the caches.
 RunData data_of(const Session& session) {
-  RunData data = resolve_data(session.config);
-  if (session.use == SessionOptions::Use::kCompute) hash_data(session.config, data);
-  return data;
+  const auto made = [&] {
+    RunData data = resolve_data(session.config);
+    if (session.use == SessionOptions::Use::kCompute) hash_data(session.config, data);
+    return data;
+  };
+  if (session.ranks == nullptr) return made();
+  const bool first = session.ranks->node_rank() == 0;
+  std::optional<RunData> data;
+  if (first) data = made();
+  wait_for_all(group_of(session));
+  if (!first) data = made();
+  return std::move(*data);
 }
 
 // The checkpoint to resume from; nothing if the run has none yet. UserError when none of the run's
@@ -71,13 +114,14 @@ RouterProbe make_probe(const Config& config, const Batch& first) {
 }  // namespace
 
 TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
-    : session_(with_contract(std::move(session))),
+    : session_(resolved(std::move(session), options)),
       options_(std::move(options)),
       audit_(assay::audit(config())),
       data_(data_of(session_)),
-      memory_(config(), session_.recipe, session_.place(data_.mask_id)),
+      memory_(config(), session_.recipe, session_.place(data_.mask_id), group_of(session_)),
       loader_(warning_loader()),
-      evaluators_(config(), data_, options_.folder) {
+      evaluators_(config(), data_, options_.folder, group_of(session_)) {
+  if (session_.ranks) require_same_run_on_all(*session_.ranks, session_, data_);
   if (options_.start == TrainingRunOptions::Start::kContinue) {
     require_tokenizer_of_run(options_.folder, config(), data_);
   }
@@ -93,6 +137,10 @@ TrainingRun::~TrainingRun() = default;
 
 LoaderConfig TrainingRun::warning_loader() {
   LoaderConfig order = loader_config(config(), data_);
+  if (session_.ranks) {
+    order.rank = session_.ranks->rank();
+    order.ranks = session_.ranks->size();
+  }
   order.warn = [this](const std::string& text) {
     if (log_) log_->warn(text);
   };
@@ -102,50 +150,67 @@ LoaderConfig TrainingRun::warning_loader() {
 // Resolves a contract in seconds. A run keeps the step length measured when it began, so that it
 // ends at the same step however often it is stopped.
 void TrainingRun::resolve_horizon() {
-  const std::string before = options_.folder + "/config.yaml";
   double& seconds = session_.config.contract.step_seconds;
-  if (options_.start == TrainingRunOptions::Start::kContinue && std::filesystem::exists(before)) {
-    seconds = load_config(before).contract.step_seconds;
+  if (const std::optional<Config> begun = before(options_)) {
+    seconds = begun->contract.step_seconds;
   }
-  if (seconds == 0) seconds = measured_step_seconds(session_, data_);
+  if (seconds == 0) {
+    seconds = of_first_rank(group_of(session_), measured_step_seconds(session_, data_));
+  }
   std::string& from = session_.config.contract.derived_from;
   from += std::string(from.empty() ? "" : "; ") + "step_seconds measured when the run began";
   resolve_steps(session_.config);
 }
 
-void TrainingRun::open() {
-  CHECK(!dir_, "TrainingRun::open() twice, folder %s", options_.folder.c_str());
-  dir_.emplace(options_.folder, options_.start == TrainingRunOptions::Start::kFresh
-                                    ? RunDir::Start::kFresh
-                                    : RunDir::Start::kContinue);
-  log_ = std::make_unique<Log>(dir_->file("log.txt"));
-  checkpoints_.emplace(dir_->path(), config().run.keep_checkpoints,
-                       [this](const std::string& text) { log_->warn(text); });
+// The first rank takes the folder and checks that it may; the others come after it.
+void TrainingRun::open_folder() {
+  Group* const group = group_of(session_);
+  const auto fresh = options_.start == TrainingRunOptions::Start::kFresh ? RunDir::Start::kFresh
+                                                                         : RunDir::Start::kContinue;
+  if (first()) dir_.emplace(options_.folder, fresh);
+  wait_for_all(group);
+  if (!first()) dir_.emplace(options_.folder, RunDir::Start::kFollow);
+  log_ = first()
+             ? std::make_unique<Log>(dir_->file("log.txt"))
+             : std::make_unique<Log>(dir_->rank_log(session_.ranks->rank()), Log::Shown::kFileOnly);
+  checkpoints_.emplace(
+      dir_->path(), config().run.keep_checkpoints,
+      [this](const std::string& text) { log_->warn(text); }, group);
   newest_ = newest_checkpoint(*checkpoints_);
   if (newest_) before_ = load_state(*newest_);
   if (dir_->previous()) require_same_run(*dir_, config(), before_.step);
   data_sha256_ = data_hashes(data_);
   require_same_data(before_, data_sha256_);
-  dir_->write_config(config());
+  wait_for_all(group);
+  if (first()) dir_->write_config(config());
+}
 
+void TrainingRun::open() {
+  CHECK(!dir_, "TrainingRun::open() twice, folder %s", options_.folder.c_str());
+  open_folder();
   on_ = session_.exec();
   // Before the run's memory is allocated: measuring needs some of its own, for a moment.
-  const double peak = peak_flop_per_s(session_.device, on_, session_.recipe);
+  double peak = peak_flop_per_s(session_.device, on_, session_.recipe);
+  if (Group* const group = group_of(session_)) {
+    const std::vector<double> peaks = gather(*group, peak);
+    peak = std::accumulate(peaks.begin(), peaks.end(), 0.0);
+  }
   memory_.allocate(config(), session_.recipe, on_.gpu);
   memory_.bind(on_);
-  recorder_.emplace(recorder_config(peak), *log_);
-  recorder_->telemetry().set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak));
-  recorder_->telemetry().set_meta("contract", name_of(config().contract.kind));
-  if (dir_->previous() && !newest_) {
-    require_never_saved(*dir_);
-    recorder_->telemetry().truncate_after(0, "from the beginning: there was no checkpoint yet");
+  if (memory_.rank_sums) {
+    ranks_.emplace(TrainingRanks{.layout = layout_of(config(), session_.place(data_.mask_id)),
+                                 .group = *group_of(session_),
+                                 .sums = *memory_.rank_sums});
   }
+  if (first()) open_records(peak);
   RunParts parts = this->parts();
   start_ = resume_or_initialise(parts, newest_);
+  if (!first()) return;
   write_meta(*dir_, {.command = options_.command,
                      .build = build_info(),
                      .device = session_.device.name(),
                      .threads = config().run.threads,
+                     .ranks = session_.ranks ? session_.ranks->size() : 1,
                      .recipe = config().precision.recipe,
                      .precision = precision_text(config().precision),
                      .config_sha256 = config_sha256(config()),
@@ -156,8 +221,20 @@ void TrainingRun::open() {
   for (const std::string& line : data_warnings(config(), data_)) log_->warn(line);
 }
 
+// The telemetry. peak_flop_per_s: of all ranks.
+void TrainingRun::open_records(double peak_flop_per_s) {
+  recorder_.emplace(recorder_config(peak_flop_per_s), *log_);
+  Telemetry& telemetry = recorder_->telemetry();
+  telemetry.set_meta("matmul_limit_gflop_per_s", strprintf("%.1f", 1e-9 * peak_flop_per_s));
+  telemetry.set_meta("contract", name_of(config().contract.kind));
+  if (dir_->previous() && !newest_) {
+    require_never_saved(*dir_);
+    telemetry.truncate_after(0, "from the beginning: there was no checkpoint yet");
+  }
+}
+
 RunResult TrainingRun::train(const TrainingHooks& hooks) {
-  CHECK(recorder_ && !trained_, "TrainingRun::train() before open(), or twice: folder %s",
+  CHECK(dir_ && !trained_, "TrainingRun::train() before open(), or twice: folder %s",
         options_.folder.c_str());
   trained_ = true;
   const auto stop_requested = [&] { return hooks.stop_requested && hooks.stop_requested(); };
@@ -166,7 +243,8 @@ RunResult TrainingRun::train(const TrainingHooks& hooks) {
   parts.stop_requested = stop_requested;
   parts.stop_after = hooks.stop_after;
   const RunResult result = run(parts, start_);
-  recorder_->telemetry().flush();  // the receipt and whoever reads the run next
+  if (!first()) return result;
+  recorder_->flush();  // the receipt and whoever reads the run next
   log_->set_bar("");
   seal();
   return result;
@@ -181,11 +259,13 @@ RunParts TrainingRun::parts() {
           .loader = loader_,
           .evaluators = evaluators_.all(),
           .checkpoints = *checkpoints_,
-          .recorder = *recorder_,
+          .recorder = recorder_ ? static_cast<Recorder&>(*recorder_) : silent_,
           .probe = make_probe(config(), evaluators_.validation.first()),
           .mask_id = data_.mask_id,
           .data_sha256 = data_sha256_,
           .landings = landings(config()),
+          .ranks = ranks_ ? &*ranks_ : nullptr,
+          .doing = told(session_.ranks),
           .stop_after = {},
           .stop_requested = {}};
 }

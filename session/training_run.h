@@ -7,6 +7,9 @@
 //
 // The folder ends up as `assay train` leaves it: config.yaml, meta.json, log.txt, telemetry.db,
 // checkpoints/, receipt.json. The same program again resumes the run.
+//
+// With ranks (SessionOptions::ranks) each has such an object and makes the same calls. The first one
+// writes the folder; the others write their part of a checkpoint, and ranks/rank-00003.log.
 #pragma once
 
 #include <functional>
@@ -70,7 +73,10 @@ class TrainingRun {
   const TrainingState& state_before() const { return before_; }             // of that checkpoint
 
  private:
+  bool first() const { return session_.ranks == nullptr || session_.ranks->first(); }
   void resolve_horizon();
+  void open_folder();
+  void open_records(double peak_flop_per_s);
   LoaderConfig warning_loader();
   RecorderConfig recorder_config(double peak_flop_per_s) const;
   RunParts parts();
@@ -91,7 +97,9 @@ class TrainingRun {
   TrainingState before_;
   std::map<std::string, std::string> data_sha256_;
   Exec on_;
-  std::optional<RunRecorder> recorder_;
+  std::optional<TrainingRanks> ranks_;
+  std::optional<RunRecorder> recorder_;  // of the first rank
+  SilentRecorder silent_;                // of the others
   RunStart start_;
   bool trained_ = false;
 };

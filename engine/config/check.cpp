@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "comm/layout.h"
 #include "engine/config/field_range.h"
 #include "engine/config/fields.h"
 #include "engine/config/schedule.h"
@@ -67,17 +68,19 @@ void validate_batch(const Config& c) {
                     "a step is a whole number of micro-batches: change one of the three");
   }
   const int64_t micros = r.batch_tokens / static_cast<int64_t>(micro);
-  if (micros % c.parallel.parts != 0) {
+  if (micros % c.parallel.batch_parts() != 0) {
     std::string fitting;
     for (int64_t parts = 1; parts <= std::min<int64_t>(micros, 65536); ++parts) {
       if (micros % parts == 0) fitting += (fitting.empty() ? "" : ", ") + text(parts);
     }
     throw UserError(
-        "parallel.parts = " + text(c.parallel.parts) + " does not divide the " + text(micros) +
+        "parallel.parts = " + text(c.parallel.batch_parts()) + " does not divide the " +
+            text(micros) +
             " micro-batches of a step (run.batch_tokens / run.sequence / run.micro_batch)",
         "parts are whole numbers of micro-batches: choose one of " + fitting +
-            (r.batch_tokens / r.sequence % c.parallel.parts == 0 ? ", or a smaller run.micro_batch"
-                                                                 : ""));
+            (r.batch_tokens / r.sequence % c.parallel.batch_parts() == 0
+                 ? ", or a smaller run.micro_batch"
+                 : ""));
   }
   if (c.eval.tokens < r.sequence) {
     throw UserError(
@@ -359,6 +362,31 @@ class RangeCheck {
 };
 
 }  // namespace
+
+void require_ranks(const Config& c, int64_t ranks) {
+  if (ranks == 1) return;
+  const int64_t parts = c.parallel.parts;
+  const int64_t micros = c.run.batch_tokens / c.run.sequence / c.run.micro_batch;
+  std::string fitting;
+  for (int64_t n = 1; n <= std::max(micros, parts); ++n) {
+    if (parts > 0 ? Layout::fits(parts, n) : micros % n == 0) {
+      fitting += (fitting.empty() ? "" : ", ") + text(n);
+    }
+  }
+  if (parts == 0 && micros % ranks != 0) {
+    throw UserError(text(ranks) + " ranks do not divide the " + text(micros) +
+                        " micro-batches of a step (run.batch_tokens / run.sequence / "
+                        "run.micro_batch)",
+                    "start one of " + fitting +
+                        " ranks, or choose another run.batch_tokens or "
+                        "run.micro_batch");
+  }
+  if (parts > 0 && !Layout::fits(parts, ranks)) {
+    throw UserError(text(ranks) + " ranks cannot share the " + text(parts) +
+                        " parts of a batch (parallel.parts): each takes the same power of two",
+                    "start one of " + fitting + " ranks; a new run may have other parts");
+  }
+}
 
 void validate_ranges(const Config& config) {
   Config copy = config;

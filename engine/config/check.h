@@ -27,5 +27,8 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
 // UserError for the first field outside the range of its list, for a configuration made in code;
 // load_config() has checked what it read.
 void validate_ranges(const Config& config);
+// UserError unless so many ranks can share a batch of config.parallel.parts parts, or, while these
+// are 0, of one part each.
+void require_ranks(const Config& config, int64_t ranks);
 
 }  // namespace assay

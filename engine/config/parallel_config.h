@@ -8,15 +8,27 @@
 namespace assay {
 
 struct ParallelConfig {
-  int64_t parts = 1;
+  int64_t parts = 0;
+  double silence_s = 20;
+  double stuck_s = 900;
+
+  // Of the step's batch; a run on one rank until `parts` is resolved (session/training_run.h).
+  int64_t batch_parts() const { return parts > 0 ? parts : 1; }
 };
 
 template <typename V>
 void visit(V& v, ParallelConfig& c) {
   v("parts", c.parts,
     "equal parts of a step's batch, whose gradients are added in a balanced tree; the bits of a "
-    "run depend on it",
-    between(1, 65536));
+    "run depend on it, not on the number of ranks; 0: as many as the run's first launch has ranks",
+    between(0, 65536));
+  v("silence_s", c.silence_s,
+    "seconds without a sign of life after which a rank counts as lost, and all ranks end",
+    free_on_resume(between(1, 86400)));
+  v("stuck_s", c.stuck_s,
+    "seconds after which a rank that does not come where the others wait counts as lost; saving "
+    "and evaluating may take longer",
+    free_on_resume(between(1, 604800)));
 }
 
 }  // namespace assay

@@ -1,17 +1,12 @@
 #include "engine/run/checkpoint.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "comm/agree.h"
 #include "data/sha256.h"
 #include "engine/run/run_dir.h"
 #include "engine/run/safetensors.h"
@@ -22,83 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kModel = "model.safetensors";
-constexpr const char* kOptimizer = "optimizer.safetensors";
-constexpr const char* kState = "state.json";
-constexpr const char* kManifest = "MANIFEST.json";
-constexpr const char* kTemporary = ".tmp-";
 constexpr const char* kBest = "best";
-constexpr int kFormat = 1;
-
-std::string step_name(int64_t step) {
-  return strprintf("step-%08ld", static_cast<long>(step));
-}
-
-// The step of a checkpoint's name, or -1.
-int64_t step_of(const std::string& name) {
-  if (name.rfind("step-", 0) != 0 || name.size() < 13 || name.size() > 20) return -1;
-  int64_t step = 0;
-  for (size_t i = 5; i < name.size(); ++i) {
-    if (name[i] < '0' || name[i] > '9') return -1;
-    step = step * 10 + (name[i] - '0');
-  }
-  return step;
-}
-
-void sync_folder(const std::string& path) {
-  const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;
-  fsync(folder);
-  close(folder);
-}
-
-void rename_folder(const std::string& from, const std::string& to) {
-  if (rename(from.c_str(), to.c_str()) == 0) return;
-  throw UserError("cannot rename " + from + " to " + to + ": " + strerror(errno),
-                  "check the permissions there; earlier checkpoints are not changed");
-}
-
-// Renames before removing, so that an interruption leaves no partial checkpoint under its name.
-void remove_checkpoint(const std::string& folder) {
-  const fs::path path = folder;
-  const fs::path hidden = path.parent_path() / (kTemporary + ("old-" + path.filename().string()));
-  std::error_code ignored;
-  fs::remove_all(hidden, ignored);
-  rename_folder(folder, hidden.string());
-  fs::remove_all(hidden, ignored);
-}
-
-// Removes what an interrupted save left. The run is locked, so no other process writes here.
-void remove_leftovers(const std::string& folder) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().filename().string().rfind(kTemporary, 0) == 0)
-      fs::remove_all(entry.path(), ignored);
-  }
-}
-
-// A folder under a temporary name until publish(); removed if that is never called.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(std::string path) : path_(std::move(path)) { make_folders(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  std::string operator/(const char* name) const { return path_ + "/" + name; }
-  void publish(const std::string& name) {
-    sync_folder(path_);
-    if (fs::exists(name)) remove_checkpoint(name);
-    rename_folder(path_, name);
-    sync_folder(fs::path(name).parent_path().string());
-    path_.clear();
-  }
-
- private:
-  std::string path_;
-};
 
 json parse_file(const std::string& path) {
   try {
@@ -111,31 +30,17 @@ json parse_file(const std::string& path) {
 
 // nullopt if the folder has no readable manifest.
 std::optional<bool> is_milestone(const std::string& folder) {
-  std::ifstream file(folder + "/" + kManifest);
+  std::ifstream file(folder + "/" + kCheckpointManifest);
   const json manifest = json::parse(file, nullptr, false);
   if (!manifest.is_object() || !manifest.contains("milestone")) return std::nullopt;
   return manifest["milestone"] == true;
 }
 
-std::string file_problem(const std::string& folder, const json& files, const char* name) {
-  const std::string path = folder + "/" + name;
-  if (!files.contains(name) || !files[name].is_object())
-    return std::string(kManifest) + " does not list " + name;
-  const json& file = files[name];
-  if (!file.contains("bytes") || !file["bytes"].is_number_integer() || !file.contains("sha256") ||
-      !file["sha256"].is_string()) {
-    return std::string(kManifest) + " has no size or hash of " + name;
-  }
-  std::error_code error;
-  const auto size = fs::file_size(path, error);
-  if (error) return std::string(name) + " is missing";
-  if (static_cast<int64_t>(size) != file["bytes"].get<int64_t>()) {
-    return strprintf("%s has %ld bytes instead of %ld", name, static_cast<long>(size),
-                     static_cast<long>(file["bytes"].get<int64_t>()));
-  }
-  if (sha256_file(path) != file["sha256"].get<std::string>())
-    return std::string(name) + " has another SHA-256";
-  return "";
+WrittenFile write_state(const std::string& folder, const TrainingState& state) {
+  const std::string text =
+      to_json(state).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  write_file_atomic(folder + "/" + kCheckpointState, text);
+  return {.bytes = static_cast<int64_t>(text.size()), .sha256 = sha256_hex(text)};
 }
 
 }  // namespace
@@ -177,50 +82,113 @@ TrainingState training_state(const json& j) {
   }
 }
 
-Checkpoints::Checkpoints(std::string run_directory, int64_t keep_last, Warn warn)
+Checkpoints::Checkpoints(std::string run_directory, int64_t keep_last, Warn warn, Group* ranks)
     : folder_(std::move(run_directory) + "/checkpoints"),
       keep_last_(keep_last),
-      warn_(std::move(warn)) {
+      warn_(std::move(warn)),
+      ranks_(ranks != nullptr && ranks->size() > 1 ? ranks : nullptr) {
   CHECK(keep_last_ >= 1, "keep_last is %ld", static_cast<long>(keep_last_));
 }
 
 std::string Checkpoints::save(const TrainingState& state, const std::vector<TensorRef>& model,
                               const std::vector<TensorRef>& optimizer, Keep keep) {
+  CHECK(ranks_ == nullptr, "save() of %d ranks, each with slices of its own", ranks_->size());
+  return save_slices(state, whole_slices(model), whole_slices(optimizer), keep);
+}
+
+std::string Checkpoints::save_slices(const TrainingState& state, std::span<const Slice> model,
+                                     std::span<const Slice> optimizer, Keep keep) {
   const std::string name = folder_ + "/" + step_name(state.step);
   try {
-    write(name, state, model, optimizer, keep);
+    if (ranks_ != nullptr) {
+      write_together(name, state, model, optimizer, keep);
+    } else {
+      write(name, state, model, optimizer, keep);
+    }
   } catch (const UserError& error) {  // its hint would name the removed temporary folder
     throw UserError(error.what(), "check the disk (df -h " + folder_ +
                                       ") and run the same command again: it resumes from the "
                                       "previous checkpoint");
   }
-  prune();
+  if (ranks_ == nullptr) prune();
   return name;
 }
 
 void Checkpoints::write(const std::string& name, const TrainingState& state,
-                        const std::vector<TensorRef>& model,
-                        const std::vector<TensorRef>& optimizer, Keep keep) const {
+                        std::span<const Slice> model, std::span<const Slice> optimizer,
+                        Keep keep) const {
   make_folders(folder_);
   remove_leftovers(folder_);
-  TemporaryFolder temporary(folder_ + "/" + kTemporary + step_name(state.step));
+  const std::string path = folder_ + "/" + kTemporary + step_name(state.step);
+  TemporaryFolder temporary(path);
 
-  json files = json::object();
-  const auto add = [&](const char* file, const WrittenFile& written) {
-    files[file] = {{"bytes", written.bytes}, {"sha256", written.sha256}};
+  CheckpointManifest manifest = {.step = state.step, .milestone = keep == Keep::kMilestone};
+  const auto add = [&](TensorKind kind, std::span<const Slice> slices) {
+    for (const Slice& s : slices) {
+      CHECK(s.count == s.whole.size(), "%s: %ld elements of %s with one rank", s.whole.name.c_str(),
+            long(s.count), s.whole.shape_text().c_str());
+    }
+    manifest.files[whole_file(kind)] = write_slices(path + "/" + whole_file(kind), slices);
   };
-  add(kModel, write_safetensors(temporary / kModel, model));
-  add(kOptimizer, write_safetensors(temporary / kOptimizer, optimizer));
-  const std::string text =
-      to_json(state).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-  write_file_atomic(temporary / kState, text);
-  add(kState, {.bytes = static_cast<int64_t>(text.size()), .sha256 = sha256_hex(text)});
-  const json manifest = {{"format", kFormat},
-                         {"step", state.step},
-                         {"milestone", keep == Keep::kMilestone},
-                         {"files", files}};
-  write_file_atomic(temporary / kManifest, manifest.dump(2) + "\n");
+  add(TensorKind::kModel, model);
+  add(TensorKind::kOptimizer, optimizer);
+  manifest.files[kCheckpointState] = write_state(path, state);
+  write_file_atomic(path + "/" + kCheckpointManifest, manifest.text());
   temporary.publish(name);
+}
+
+void Checkpoints::write_together(const std::string& name, const TrainingState& state,
+                                 std::span<const Slice> model, std::span<const Slice> optimizer,
+                                 Keep keep) {
+  const std::string path = folder_ + "/" + kTemporary + step_name(state.step);
+  std::optional<TemporaryFolder> temporary;  // of rank 0, which removes it if a rank failed
+  on_first_rank(*ranks_, [&] {
+    make_folders(folder_);
+    remove_leftovers(folder_);
+    temporary.emplace(path);
+    return std::string();
+  });
+
+  const std::string own_files = together(*ranks_, [&] {
+    json files;
+    const auto add = [&](TensorKind kind, std::span<const Slice> slices) {
+      const std::string file = rank_file(kind, ranks_->rank());
+      const WrittenFile done = write_slices(path + "/" + file, slices);
+      files[file] = {{"bytes", done.bytes}, {"sha256", done.sha256}};
+    };
+    add(TensorKind::kModel, model);
+    add(TensorKind::kOptimizer, optimizer);
+    return files.dump();
+  });
+  const std::vector<std::string> written = gather_texts(*ranks_, own_files);
+
+  on_first_rank(*ranks_, [&] {
+    CheckpointManifest manifest = {
+        .step = state.step, .milestone = keep == Keep::kMilestone, .ranks = ranks_->size()};
+    for (const std::string& text : written) {
+      const json files = json::parse(text);
+      for (const auto& [file, done] : files.items())
+        manifest.files[file] = {.bytes = done["bytes"], .sha256 = done["sha256"]};
+    }
+    // Also checks that the ranks gave every element once.
+    const auto names = [&](TensorKind kind, std::span<const Slice> own) {
+      std::vector<std::string> order;
+      for (const Slice& s : own) {
+        if (order.empty() || order.back() != s.whole.name) order.push_back(s.whole.name);
+      }
+      const CheckpointSlices all(path, manifest.tensor_files(kind), order);
+      order.clear();
+      for (const TensorRef& t : all.tensors()) order.push_back(t.name);
+      return order;
+    };
+    manifest.model = names(TensorKind::kModel, model);
+    manifest.optimizer = names(TensorKind::kOptimizer, optimizer);
+    manifest.files[kCheckpointState] = write_state(path, state);
+    write_file_atomic(path + "/" + kCheckpointManifest, manifest.text());
+    temporary->publish(name);
+    prune();
+    return std::string();
+  });
 }
 
 std::vector<std::string> Checkpoints::all() const {
@@ -238,6 +206,12 @@ std::vector<std::string> Checkpoints::all() const {
 }
 
 std::optional<std::string> Checkpoints::newest() const {
+  if (ranks_ == nullptr) return newest_here();
+  const std::string folder = on_first_rank(*ranks_, [&] { return newest_here().value_or(""); });
+  return folder.empty() ? std::nullopt : std::optional(folder);
+}
+
+std::optional<std::string> Checkpoints::newest_here() const {
   std::vector<std::string> folders = all();
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     const std::string problem = checkpoint_problem(*folder);
@@ -248,6 +222,7 @@ std::optional<std::string> Checkpoints::newest() const {
 }
 
 void Checkpoints::mark_best(int64_t step) {
+  if (ranks_ != nullptr && ranks_->rank() > 0) return;
   const std::string target = step_name(step), temporary = folder_ + "/" + kTemporary + kBest;
   std::error_code error;
   fs::remove(temporary, error);
@@ -286,41 +261,16 @@ void Checkpoints::prune() {
   }
 }
 
-std::string checkpoint_problem(const std::string& folder) {
-  const std::string path = folder + "/" + kManifest;
-  std::error_code unreadable;
-  if (!fs::exists(path, unreadable))
-    return std::string("it has no ") + kManifest + ", so it is incomplete";
-  try {
-    const json manifest = json::parse(read_file(path));
-    if (!manifest.is_object() || !manifest.contains("files") || !manifest["files"].is_object()) {
-      return std::string(kManifest) + " lists no files";
-    }
-    if (manifest.value("format", 0) != kFormat) {
-      return std::string(kManifest) + " has format " + std::to_string(manifest.value("format", 0));
-    }
-    for (const char* name : {kState, kModel, kOptimizer}) {
-      const std::string problem = file_problem(folder, manifest["files"], name);
-      if (!problem.empty()) return problem;
-    }
-    return "";
-  } catch (const json::exception&) {
-    return std::string(kManifest) + " is not the manifest of a checkpoint";
-  } catch (const UserError& error) {
-    return error.what();
-  }
-}
-
 TrainingState load_state(const std::string& folder) {
-  return training_state(parse_file(folder + "/" + kState));
+  return training_state(parse_file(folder + "/" + kCheckpointState));
 }
 
 void load_model(const std::string& folder, const std::vector<TensorRef>& model) {
-  read_safetensors(folder + "/" + kModel, model);
+  load_tensors(folder, TensorKind::kModel, model);
 }
 
 void load_optimizer(const std::string& folder, const std::vector<TensorRef>& optimizer) {
-  read_safetensors(folder + "/" + kOptimizer, optimizer);
+  load_tensors(folder, TensorKind::kOptimizer, optimizer);
 }
 
 std::string require_checkpoint(const std::string& run_or_checkpoint,

@@ -1,5 +1,6 @@
 // Checkpoints of a run: <run>/checkpoints/step-00001000/{model.safetensors, optimizer.safetensors,
-// state.json, MANIFEST.json}.
+// state.json, MANIFEST.json}; of a run of several ranks a file of each kind for every rank
+// (checkpoint_files.h). Both are read by one rank or many.
 //
 // A checkpoint is written under a temporary name, fsynced and renamed; the manifest (size and
 // SHA-256 of every file) comes last, so a folder without a valid manifest is not a checkpoint. If
@@ -12,10 +13,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "comm/group.h"
 #include "data/loader.h"
+#include "engine/run/checkpoint_files.h"
+#include "engine/run/checkpoint_slices.h"
 #include "engine/tensor_ref.h"
 
 namespace assay {
@@ -43,15 +48,27 @@ class Checkpoints {
   using Warn = std::function<void(const std::string&)>;
 
   // keep_last: number of rolling checkpoints to keep; milestones are always kept. warn: called with
-  // one line per problem; may be empty.
-  Checkpoints(std::string run_directory, int64_t keep_last, Warn warn);
+  // one line per problem; may be empty. ranks: all ranks of the run; nullptr, or a group of one,
+  // where there is one rank. Otherwise every rank has a Checkpoints and makes the same calls; rank
+  // 0 alone warns, and writes what is not a rank's own file.
+  Checkpoints(std::string run_directory, int64_t keep_last, Warn warn, Group* ranks = nullptr);
 
   // Returns the folder. Removes rolling checkpoints beyond keep_last only after the new one is
   // complete. Throws UserError if it cannot be written; earlier checkpoints are not changed.
+  // For one rank.
   std::string save(const TrainingState& state, const std::vector<TensorRef>& model,
                    const std::vector<TensorRef>& optimizer, Keep keep = Keep::kRolling);
+  // The same from the slices that this rank owns; all ranks together own every element once. With
+  // ranks it is collective: all return when the checkpoint is complete, or all throw the same
+  // UserError, which names a rank that failed and why. The order of tensors is that of rank 0's
+  // list, and then of the other ranks': rank 0 gives every tensor, without elements (count 0) where
+  // it owns none, so that merge_checkpoint() writes what one rank would have saved. With one rank
+  // the slices are whole tensors. `state` is rank 0's.
+  std::string save_slices(const TrainingState& state, std::span<const Slice> model,
+                          std::span<const Slice> optimizer, Keep keep = Keep::kRolling);
 
-  // The newest valid checkpoint; warns of each newer, damaged one.
+  // The newest valid checkpoint; warns of each newer, damaged one. Collective with ranks: rank 0
+  // looks, and all have its answer.
   std::optional<std::string> newest() const;
 
   // The link checkpoints/best: its checkpoint is kept until another one is marked. The step must
@@ -63,18 +80,18 @@ class Checkpoints {
   std::vector<std::string> all() const;
 
  private:
-  void write(const std::string& name, const TrainingState& state,
-             const std::vector<TensorRef>& model, const std::vector<TensorRef>& optimizer,
-             Keep keep) const;
+  void write(const std::string& name, const TrainingState& state, std::span<const Slice> model,
+             std::span<const Slice> optimizer, Keep keep) const;
+  void write_together(const std::string& name, const TrainingState& state,
+                      std::span<const Slice> model, std::span<const Slice> optimizer, Keep keep);
+  std::optional<std::string> newest_here() const;
   void prune();
 
   std::string folder_;
   int64_t keep_last_;
   Warn warn_;
+  Group* ranks_;  // nullptr: one rank
 };
-
-// "" if the folder is a complete checkpoint whose files match their hashes, else the problem.
-std::string checkpoint_problem(const std::string& folder);
 
 TrainingState load_state(const std::string& folder);
 // Fills the model's tensors only, for evaluation.

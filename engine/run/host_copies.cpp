@@ -5,35 +5,39 @@
 
 namespace assay {
 
-HostCopies::HostCopies(Exec on, std::vector<TensorRef> tensors)
-    : on_(on), tensors_(std::move(tensors)) {
+template <typename Piece>
+HostCopies<Piece>::HostCopies(Exec on, std::vector<Piece> pieces)
+    : on_(on), pieces_(std::move(pieces)) {
   if (on.gpu == nullptr) return;
-  const auto padded = [](const TensorRef& t) {
-    return round_up(static_cast<size_t>(t.bytes()), 64);
-  };
+  const auto padded = [](const Piece& p) { return round_up(static_cast<size_t>(p.bytes()), 64); };
   size_t bytes = 0;
-  for (const TensorRef& t : tensors_) bytes += padded(t);
+  for (const Piece& p : pieces_) bytes += padded(p);
   memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
   std::byte* next = memory_.get();
-  for (TensorRef& t : tensors_) {
-    originals_.push_back(t.data);
-    t.data = next;
-    next += padded(t);
+  for (Piece& p : pieces_) {
+    originals_.push_back(p.data);
+    p.data = next;
+    next += padded(p);
   }
 }
 
-void HostCopies::download() {
+template <typename Piece>
+void HostCopies<Piece>::download() {
   for (size_t i = 0; i < originals_.size(); ++i) {
-    copy_bytes(on_, tensors_[i].data, originals_[i], static_cast<size_t>(tensors_[i].bytes()));
+    copy_bytes(on_, pieces_[i].data, originals_[i], static_cast<size_t>(pieces_[i].bytes()));
   }
   wait(on_);
 }
 
-void HostCopies::upload() {
+template <typename Piece>
+void HostCopies<Piece>::upload() {
   for (size_t i = 0; i < originals_.size(); ++i) {
-    copy_bytes(on_, originals_[i], tensors_[i].data, static_cast<size_t>(tensors_[i].bytes()));
+    copy_bytes(on_, originals_[i], pieces_[i].data, static_cast<size_t>(pieces_[i].bytes()));
   }
   wait(on_);
 }
+
+template class HostCopies<TensorRef>;
+template class HostCopies<Slice>;
 
 }  // namespace assay

@@ -1,5 +1,5 @@
-// Tensors in the host's memory, for checkpoints: on a GPU copies, which take as much memory as the
-// tensors; on the CPU the tensors themselves.
+// Tensors, or slices of tensors, in the host's memory, for checkpoints: on a GPU copies, which take
+// as much memory as they; on the CPU they themselves.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,20 @@
 
 namespace assay {
 
+// Piece: TensorRef or Slice.
+template <typename Piece>
 class HostCopies {
  public:
-  HostCopies(Exec on, std::vector<TensorRef> tensors);
+  HostCopies(Exec on, std::vector<Piece> pieces);
 
-  const std::vector<TensorRef>& tensors() const { return tensors_; }
-  void download();  // tensors to copies; waits
-  void upload();    // copies to tensors; waits
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  void download();  // originals to copies; waits
+  void upload();    // copies to originals; waits
 
  private:
   Exec on_;
-  std::vector<TensorRef> tensors_;
-  std::vector<void*> originals_;  // device addresses of tensors_; empty on the CPU
+  std::vector<Piece> pieces_;
+  std::vector<void*> originals_;  // device addresses of pieces_; empty on the CPU
   std::unique_ptr<std::byte[]> memory_;
 };
 

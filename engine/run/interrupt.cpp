@@ -13,18 +13,19 @@ namespace {
 
 std::atomic<int> requested_signal = 0;
 static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
-std::atomic<bool> alive = false;
-constexpr int kHandled[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+std::atomic<bool> alive = false, says = true;
+constexpr int kHandled[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE};
 struct sigaction before[std::size(kHandled)];
 
 void on_signal(int number) {
   const bool second = requested_signal.exchange(number) != 0;
-  if (second && number == SIGHUP) return;
+  if (second && (number == SIGHUP || number == SIGUSR1)) return;
   if (second) {
     ::signal(number, SIG_DFL);
     raise(number);
     return;
   }
+  if (!says) return;
   constexpr char kMessage[] =
       "\nstopping after this step, with a checkpoint; press Ctrl-C again to stop now\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
@@ -32,9 +33,10 @@ void on_signal(int number) {
 
 }  // namespace
 
-Interrupt::Interrupt() {
+Interrupt::Interrupt(Say say) {
   CHECK(!alive.exchange(true), "two Interrupts at a time");
   requested_signal = 0;
+  says = say == Say::kWhatHappens;
   struct sigaction action = {};
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);

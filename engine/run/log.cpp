@@ -85,7 +85,9 @@ struct Log::Impl {
   spdlog::logger shown, kept;
 };
 
-Log::Log(const std::string& file) : impl_(std::make_unique<Impl>(file)) {}
+Log::Log(const std::string& file, Shown shown) : impl_(std::make_unique<Impl>(file)) {
+  if (shown == Shown::kFileOnly) impl_->shown.set_level(spdlog::level::off);
+}
 
 Log::~Log() {
   set_bar("");
@@ -102,6 +104,7 @@ void Log::info(const std::string& line, const std::string& shown) {
 
 void Log::set_quiet(Quiet quiet) {
   using spdlog::level::level_enum;
+  if (impl_->shown.level() == level_enum::off) return;
   impl_->shown.set_level(quiet == Quiet::kYes ? level_enum::warn : level_enum::info);
   if (quiet == Quiet::kYes) set_bar("");
 }

@@ -12,8 +12,9 @@ namespace assay {
 
 class Log {
  public:
-  // file: "" = stderr only. The folder must exist.
-  explicit Log(const std::string& file = "");
+  // file: "" = stderr only. The folder must exist. kFileOnly: nothing is shown on stderr.
+  enum class Shown { kStderr, kFileOnly };
+  explicit Log(const std::string& file = "", Shown shown = Shown::kStderr);
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
   ~Log();  // removes the bar

@@ -36,32 +36,60 @@ struct StepTimes {
   double train_s = 0;
 };
 
-class RunRecorder {
+// What a run tells about itself while it goes on.
+class Recorder {
  public:
-  RunRecorder(const RecorderConfig& config, Log& log);
+  virtual ~Recorder() = default;
 
   // Deletes rows after steps_done. Restores in `routers` the loads of the last `window` logged
   // steps and the guard's streaks.
-  void resume(int64_t steps_done, int64_t window, RouterTelemetry& routers);
+  virtual void resume(int64_t steps_done, int64_t window, RouterTelemetry& routers) = 0;
 
   // Call for every step, logged or not; the time left is estimated from it.
-  void took(double seconds) { eta_.step_took(seconds); }
-  void step(Exec on, const StepStats& stats, const StepTimes& times, Model& model,
-            RouterTelemetry& routers);
-  void evaluation(int64_t steps_done, const Evaluation& evaluation, double seconds);
+  virtual void took(double seconds) = 0;
+  virtual void step(Exec on, const StepStats& stats, const StepTimes& times, Model& model,
+                    RouterTelemetry& routers) = 0;
+  virtual void evaluation(int64_t steps_done, const Evaluation& evaluation, double seconds) = 0;
   // Progress of a long evaluation: a bar on a terminal, else a line every ten seconds.
-  void evaluating(int64_t steps_done, const std::string& what, double share, double seconds);
+  virtual void evaluating(int64_t steps_done, const std::string& what, double share,
+                          double seconds) = 0;
   // The evaluation failed.
-  void no_evaluation(int64_t steps_done, const std::string& task, const std::string& why);
+  virtual void no_evaluation(int64_t steps_done, const std::string& task,
+                             const std::string& why) = 0;
   // The evaluation was done, but some of its values are not finite.
-  void not_finite_evaluation(int64_t steps_done, const std::string& task, const std::string& why);
-  bool has_evaluation(int64_t steps_done, const std::string& task) const;
+  virtual void not_finite_evaluation(int64_t steps_done, const std::string& task,
+                                     const std::string& why) = 0;
+  virtual bool has_evaluation(int64_t steps_done, const std::string& task) const = 0;
   // Of that step; nullopt if it was not validated.
-  std::optional<double> validation_loss(int64_t steps_done) const;
+  virtual std::optional<double> validation_loss(int64_t steps_done) const = 0;
   // A checkpoint that was due by time could not be written; training continues.
-  void no_checkpoint(int64_t steps_done, const std::string& why);
-  void checkpoint(int64_t steps_done, const std::string& folder, double seconds);
-  void event(int64_t steps_done, const std::string& kind, const std::string& detail);
+  virtual void no_checkpoint(int64_t steps_done, const std::string& why) = 0;
+  virtual void checkpoint(int64_t steps_done, const std::string& folder, double seconds) = 0;
+  virtual void event(int64_t steps_done, const std::string& kind, const std::string& detail) = 0;
+  // Everything recorded so far is in the file.
+  virtual void flush() = 0;
+};
+
+class RunRecorder final : public Recorder {
+ public:
+  RunRecorder(const RecorderConfig& config, Log& log);
+
+  void resume(int64_t steps_done, int64_t window, RouterTelemetry& routers) override;
+  void took(double seconds) override { eta_.step_took(seconds); }
+  void step(Exec on, const StepStats& stats, const StepTimes& times, Model& model,
+            RouterTelemetry& routers) override;
+  void evaluation(int64_t steps_done, const Evaluation& evaluation, double seconds) override;
+  void evaluating(int64_t steps_done, const std::string& what, double share,
+                  double seconds) override;
+  void no_evaluation(int64_t steps_done, const std::string& task, const std::string& why) override;
+  void not_finite_evaluation(int64_t steps_done, const std::string& task,
+                             const std::string& why) override;
+  bool has_evaluation(int64_t steps_done, const std::string& task) const override;
+  std::optional<double> validation_loss(int64_t steps_done) const override;
+  void no_checkpoint(int64_t steps_done, const std::string& why) override;
+  void checkpoint(int64_t steps_done, const std::string& folder, double seconds) override;
+  void event(int64_t steps_done, const std::string& kind, const std::string& detail) override;
+  void flush() override { telemetry_.flush(); }
   Telemetry& telemetry() { return telemetry_; }
 
  private:
@@ -71,6 +99,24 @@ class RunRecorder {
   Eta eta_;
   int64_t shown_ = 0;     // logged steps of this process
   double said_at_s_ = 0;  // seconds into the current evaluation at its last progress line
+};
+
+// Of a rank that is not the first one: the first one records for all.
+class SilentRecorder final : public Recorder {
+ public:
+  void resume(int64_t, int64_t, RouterTelemetry&) override {}
+  void took(double) override {}
+  void step(Exec, const StepStats&, const StepTimes&, Model&, RouterTelemetry&) override {}
+  void evaluation(int64_t, const Evaluation&, double) override {}
+  void evaluating(int64_t, const std::string&, double, double) override {}
+  void no_evaluation(int64_t, const std::string&, const std::string&) override {}
+  void not_finite_evaluation(int64_t, const std::string&, const std::string&) override {}
+  bool has_evaluation(int64_t, const std::string&) const override { return false; }
+  std::optional<double> validation_loss(int64_t) const override { return std::nullopt; }
+  void no_checkpoint(int64_t, const std::string&) override {}
+  void checkpoint(int64_t, const std::string&, double) override {}
+  void event(int64_t, const std::string&, const std::string&) override {}
+  void flush() override {}
 };
 
 // Peak resident memory of this process, in bytes.

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "comm/agree.h"
 #include "cuda/transfer.h"
 #include "engine/config/text.h"
 #include "engine/run/host_copies.h"
@@ -65,19 +66,48 @@ std::map<std::string, std::string> library_versions() {
       {"sqlite", sqlite3_libversion()}, {"zstd", ZSTD_versionString()}, {"compiler", __VERSION__}};
 }
 
+// What this rank saves of the model: the masters that it owns; buffers are the first rank's.
+std::vector<Slice> slices_of_model(RunParts& parts) {
+  const std::vector<TensorRef> tensors = parts.model.tensors();
+  if (parts.ranks == nullptr) return whole_slices(tensors);
+  std::map<std::string, std::vector<Slice>> owned;
+  for (const Slice& s : parts.optimizer.master_slices()) owned[s.whole.name].push_back(s);
+  std::vector<Slice> all;
+  for (const TensorRef& t : tensors) {
+    if (const auto found = owned.find(t.name); found != owned.end()) {
+      all.insert(all.end(), found->second.begin(), found->second.end());
+    } else {
+      const bool mine = parts.ranks->layout.first();
+      all.push_back({.whole = t, .first = 0, .count = mine ? t.size() : 0, .data = t.data});
+    }
+  }
+  return all;
+}
+
+// Slices as 1-D tensors of their own.
+std::vector<TensorRef> as_tensors(const std::vector<Slice>& slices) {
+  std::vector<TensorRef> tensors;
+  for (const Slice& s : slices) {
+    tensors.push_back({s.whole.name, s.whole.dtype, {s.count}, s.data});
+  }
+  return tensors;
+}
+
 class Run {
  public:
   Run(RunParts& parts, const RunStart& start)
       : p_(parts),
         trainer_(parts.config, parts.model, parts.sums, parts.optimizer, parts.loader,
-                 parts.mask_id),
+                 parts.mask_id, parts.ranks),
+        group_(parts.ranks ? &parts.ranks->group : nullptr),
         routers_(parts.model, parts.config.telemetry, parts.probe),
         steps_(parts.config.run.steps),
         done_(start.steps_done),
         saved_(start.steps_done),
         seconds_before_(start.train_s) {
     if (const auto best = parts.config.run.keep_best ? parts.checkpoints.best_step() : std::nullopt)
-      best_loss_ = parts.recorder.validation_loss(*best).value_or(best_loss_);
+      best_loss_ =
+          of_first_rank(group_, parts.recorder.validation_loss(*best).value_or(best_loss_));
     if (done_ == 0) return;
     // The phase of the last step, since evaluations may come before the next step.
     if (done_ > recipe_steps(parts.config)) parts.model.enter(parts.on, PrecisionPhase::kBf16);
@@ -96,6 +126,7 @@ class Run {
       const StepStats stats = step_on_good_data();
       if (!is_finite(stats)) return stop_non_finite(stats);
       if (p_.on_step) p_.on_step(stats);
+      require_same_bits(stats);
       const Target target = validate();
       record_landings();
       if (target == Target::kReached) return complete(RunEnd::kTargetLoss);
@@ -107,7 +138,7 @@ class Run {
         try_to_save();
       }
       const Measured measured = measure(moment(done_));
-      if (p_.stop_requested() || measured == Measured::kNotAll) {
+      if (on_any_rank(group_, p_.stop_requested()) || measured == Measured::kNotAll) {
         return finish(RunEnd::kInterrupted);
       }
       if (steps_here_ == p_.stop_after) return finish(RunEnd::kStopAfter);
@@ -128,8 +159,9 @@ class Run {
   // By the clock, which changes when a run is saved but no bit of what it computes.
   bool due_by_time() const {
     const double minutes = p_.config.run.checkpoint_minutes;
-    return minutes > 0 &&
-           seconds_since(saved_at_) >= std::max(60 * minutes, save_seconds_ / kSavingShare);
+    if (minutes <= 0) return false;
+    return of_first_rank(
+        group_, seconds_since(saved_at_) >= std::max(60 * minutes, save_seconds_ / kSavingShare));
   }
 
   bool milestone() const { return due(p_.config.run.milestone_every) || landing(done_); }
@@ -141,6 +173,24 @@ class Run {
 
   EvalMoment moment(int64_t step) const {
     return {.steps_done = step, .landing = landing(step), .last = step == steps_};
+  }
+
+  bool recorded(int64_t step, const Evaluator& evaluator) const {
+    return of_first_rank(group_, p_.recorder.has_evaluation(step, evaluator.task()));
+  }
+
+  // Ranks have the same parameters: a difference is a fault of hardware or of this program.
+  void require_same_bits(const StepStats& stats) const {
+    if (group_ == nullptr || !logged(done_)) return;
+    const std::vector<uint32_t> hashes = gather(*group_, stats.hash);
+    for (size_t r = 1; r < hashes.size(); ++r) {
+      if (hashes[r] == hashes.front()) continue;
+      throw UserError(strprintf("after step %ld rank %zu has other parameters than rank 0: hash "
+                                "%08x, not %08x",
+                                long(done_), r, unsigned(hashes[r]), unsigned(hashes.front())),
+                      "a machine computes or stores wrong bits, or the machines differ: the last "
+                      "checkpoint is from before; start again without that machine");
+    }
   }
 
   bool validated(int64_t step) const {
@@ -179,8 +229,13 @@ class Run {
     }
   }
 
+  void doing(const char* what, bool slow = false) const {
+    if (p_.doing) p_.doing(what, done_, slow);
+  }
+
   StepStats step() {
     const auto start = Clock::now();
+    doing("training step");
     const bool log = logged(done_ + 1);
     const StepStats stats = trainer_.step(p_.on, done_, measured(done_ + 1));
     const double seconds = seconds_since(start);
@@ -208,15 +263,17 @@ class Run {
     const auto told = [&] {
       p_.model.read_back(p_.on);
       wait(p_.on);
+      if (group_ != nullptr) p_.model.gather_results(*group_);
       const std::string why = named(p_.model.not_finite_operand());
       if (!why.empty()) p_.recorder.not_finite_evaluation(at.steps_done, evaluator.task(), why);
     };
+    doing("evaluation", true);
     try {
       std::optional<Evaluation> evaluation = evaluator.evaluate(p_.on, p_.model, at, watch);
       told();
       return evaluation;
     } catch (const UserError&) {
-      told();
+      if (group_ == nullptr) told();
       throw;
     }
   }
@@ -225,7 +282,7 @@ class Run {
   void validate_start() {
     if (done_ > 0 || !p_.config.eval.at_start || p_.evaluators.empty()) return;
     Evaluator& validation = *p_.evaluators.front();
-    if (p_.recorder.has_evaluation(0, validation.task())) return;
+    if (recorded(0, validation)) return;
     const auto start = Clock::now();
     p_.recorder.evaluating(0, "initial weights", 0, 0);
     const Evaluation evaluation = *evaluate(validation, moment(0), {});
@@ -260,9 +317,7 @@ class Run {
   Measured measure(const EvalMoment& at) {
     for (size_t i = 1; i < p_.evaluators.size(); ++i) {
       Evaluator& evaluator = *p_.evaluators[i];
-      if (!evaluator.due(at) || p_.recorder.has_evaluation(at.steps_done, evaluator.task())) {
-        continue;
-      }
+      if (!evaluator.due(at) || recorded(at.steps_done, evaluator)) continue;
       const auto start = Clock::now();
       const EvalWatch watch{.progress =
                                 [&](const std::string& what, double share) {
@@ -274,6 +329,7 @@ class Run {
         if (!done) return Measured::kNotAll;
         p_.recorder.evaluation(done_, *done, seconds_since(start));
       } catch (const UserError& error) {  // a failed evaluation does not end training
+        if (group_ != nullptr) throw;     // but the other ranks may wait in it
         p_.recorder.no_evaluation(done_, evaluator.task(), error.what());
       }
     }
@@ -282,7 +338,8 @@ class Run {
 
   void save() {
     const auto start = Clock::now();
-    p_.recorder.telemetry().flush();  // telemetry must not be older than the checkpoint
+    doing("saving a checkpoint", true);
+    p_.recorder.flush();  // telemetry must not be older than the checkpoint
     TrainingState state;
     state.step = done_;
     state.tokens = done_ * p_.config.run.batch_tokens;
@@ -296,11 +353,11 @@ class Run {
     state.extra[kLastProbe] = joined(routers_.last_probe());
     const double train_s = seconds_before_ + train_seconds_;
     if (std::isfinite(train_s)) state.extra[kTrainSeconds] = train_s;
-    HostCopies model(p_.on, p_.model.tensors()), optimizer(p_.on, p_.optimizer.tensors());
+    HostCopies model(p_.on, slices_of_model(p_)), optimizer(p_.on, p_.optimizer.slices());
     model.download();
     optimizer.download();
-    const std::string folder = p_.checkpoints.save(
-        state, model.tensors(), optimizer.tensors(),
+    const std::string folder = p_.checkpoints.save_slices(
+        state, model.pieces(), optimizer.pieces(),
         milestone() ? Checkpoints::Keep::kMilestone : Checkpoints::Keep::kRolling);
     if (is_best_) p_.checkpoints.mark_best(done_);
     is_best_ = false;
@@ -341,7 +398,7 @@ class Run {
   }
 
   // After its last step a run is complete, even if its routers collapsed.
-  bool collapsed() { return done_ < steps_ && routers_.guard().holds(); }
+  bool collapsed() { return done_ < steps_ && of_first_rank(group_, routers_.guard().holds()); }
 
   RunResult stop_collapsed() {
     result_.why = routers_.guard().because();
@@ -363,6 +420,7 @@ class Run {
   }
 
   RunResult close(RunEnd end) {
+    doing("the end of the run", true);
     result_.end = end;
     result_.steps_done = done_;
     result_.tokens = done_ * p_.config.run.batch_tokens;
@@ -376,6 +434,7 @@ class Run {
 
   RunParts& p_;
   Trainer trainer_;
+  Group* const group_;  // null: one rank
   RouterTelemetry routers_;
   const int64_t steps_;
   int64_t done_;
@@ -439,11 +498,13 @@ RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>&
     return {};
   }
   const TrainingState state = load_state(*checkpoint);
-  HostCopies model(parts.on, parts.model.tensors()), optimizer(parts.on, parts.optimizer.tensors());
-  load_model(*checkpoint, model.tensors());
-  load_optimizer(*checkpoint, optimizer.tensors());
-  std::string not_finite = first_not_finite(model.tensors());
-  if (not_finite.empty()) not_finite = first_not_finite(optimizer.tensors());
+  // Every rank has all masters, and the moments of what it owns.
+  HostCopies model(parts.on, parts.model.tensors());
+  HostCopies optimizer(parts.on, parts.optimizer.slices());
+  load_model(*checkpoint, model.pieces());
+  load_slices(*checkpoint, TensorKind::kOptimizer, optimizer.pieces());
+  std::string not_finite = first_not_finite(model.pieces());
+  if (not_finite.empty()) not_finite = first_not_finite(as_tensors(optimizer.pieces()));
   model.upload();
   optimizer.upload();
   parts.model.refresh_weights(parts.on);

@@ -45,11 +45,17 @@ struct RunParts {
   Loader& loader;
   std::vector<Evaluator*> evaluators;  // the first one's first result is the validation loss
   Checkpoints& checkpoints;
-  RunRecorder& recorder;
+  Recorder& recorder;
   RouterProbe probe;
   int32_t mask_id;  // targets equal to it are not counted; -1: none
   std::map<std::string, std::string> data_sha256 = {};  // by file
   std::vector<Landing> landings = {};
+  // The ranks that share the batch, this one among them; null: there is one. All make the same calls
+  // and come to the same decisions; the first one records.
+  const TrainingRanks* ranks = nullptr;
+  // With ranks: told what this one does next, for messages about a rank that is lost. what: a
+  // literal; slow: the others may have to wait for long.
+  std::function<void(const char* what, int64_t step, bool slow)> doing = {};
   // After each step, before the evaluations and the checkpoint that are due.
   std::function<void(const StepStats&)> on_step = {};
   std::optional<int64_t> stop_after = {};  // stop after so many steps of this process

@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.yaml";
+constexpr const char* kRanks = "ranks";  // logs of ranks, and their last words
 
 // Everything a run writes. config.yaml is removed last: until then the folder is still a run.
 constexpr const char* kOwnFiles[] = {"checkpoints",
@@ -23,6 +24,7 @@ constexpr const char* kOwnFiles[] = {"checkpoints",
                                      "telemetry.db-journal",
                                      "meta.json",
                                      "log.txt",
+                                     kRanks,
                                      "receipt.json",
                                      "report.html",
                                      "evals",
@@ -36,7 +38,7 @@ constexpr const char* kOwnFiles[] = {"checkpoints",
 bool left_by_start(const fs::path& path) {
   const std::string name = path.filename().string();
   std::error_code ignored;
-  if (name == kFolderLock) return true;
+  if (name == kFolderLock || name == kRanks) return true;
   if (name == std::string(kConfig) + ".part") {
     const std::string text = to_yaml(Config());
     const std::string begin = text.substr(0, text.find('\n') + 1);
@@ -120,23 +122,35 @@ std::filesystem::path require_run(const std::string& run) {
   return run;
 }
 
+void require_run_or_empty(const std::string& path) {
+  std::error_code ignored;
+  if (path.empty()) throw UserError("the name of the run is empty", "e.g. --run runs/first");
+  if (!fs::exists(path, ignored)) return;
+  if (!fs::is_directory(path, ignored)) {
+    throw UserError(path + " is a file, not a run directory", "choose another --run");
+  }
+  if (!is_run(path) && holds_files(path)) {
+    throw UserError(path + " has files but no run in it", "choose another --run, or an empty folder");
+  }
+}
+
 RunDir::RunDir(const std::string& path, Start start) : path_(path) {
   std::error_code ignored;
-  if (path_.empty()) throw UserError("the name of the run is empty", "e.g. --run runs/first");
-  if (fs::exists(path_, ignored) && !fs::is_directory(path_, ignored)) {
-    throw UserError(path_ + " is a file, not a run directory", "choose another --run");
+  if (start == Start::kFollow) {
+    if (fs::is_directory(path_, ignored)) return;
+    throw UserError("the run directory " + path_ + " is not there for this rank",
+                    "all ranks need one file system with the same path to it; give --run as an "
+                    "absolute path");
   }
+  require_run_or_empty(path_);
   make_folders(path_);
   lock_.emplace(path_, "choose another --run");
   const bool goes_on = is_run(path_);
-  if (!goes_on && holds_files(path_)) {
-    throw UserError(path_ + " has files but no run in it",
-                    "choose another --run, or an empty folder");
-  }
   if (goes_on && start == Start::kFresh) {
     remove_run();
   } else if (goes_on) {
     previous_ = load_config(file(kConfig));
+    previous_->parallel.parts = previous_->parallel.batch_parts();  // of runs before parts
   }
 }
 
@@ -149,6 +163,11 @@ void RunDir::remove_run() const {
                       "check the permissions there");
     }
   }
+}
+
+std::string RunDir::rank_log(int rank) const {
+  make_folders(file(kRanks));
+  return file(strprintf("%s/rank-%05d.log", kRanks, rank));
 }
 
 void RunDir::write_config(const Config& config) const {

@@ -27,11 +27,16 @@ constexpr const char* kReusedFile = "reused.json";
 // The texts that a run generated while it trained (eval.samples), one JSON object per line.
 constexpr const char* kSamplesFile = "samples.jsonl";
 
+// UserError if training cannot begin or go on in this folder: a file, or files but no run. Changes
+// nothing.
+void require_run_or_empty(const std::string& path);
+
 class RunDir {
  public:
   enum class Start {
     kContinue,  // continues an existing run
     kFresh,     // deletes an existing run
+    kFollow,    // of a rank that is not the first one, whose RunDir has the folder: changes nothing
   };
 
   // Makes the folder if needed and takes the lock. Ignores leftovers of a process that was killed
@@ -44,9 +49,11 @@ class RunDir {
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
 
-  // The configuration of the run to continue; nullopt for a new run.
+  // The configuration of the run to continue; nullopt for a new run, and with kFollow.
   const std::optional<Config>& previous() const { return previous_; }
   void write_config(const Config& config) const;
+  // ranks/rank-00003.log; makes the folder.
+  std::string rank_log(int rank) const;
 
  private:
   void remove_run() const;
@@ -72,7 +79,8 @@ struct RunMeta {
   std::vector<std::string> command;
   BuildInfo build;
   std::string device = "cpu";  // or "cuda: " and the GPU's name
-  int64_t threads = 0;
+  int64_t threads = 0;         // of a rank
+  int ranks = 1;
   std::string recipe;                              // precision.recipe, with `auto` resolved
   std::string precision;                           // precision_text(): the recipe and its changes
   std::string config_sha256;                       // of the fields that change a result

@@ -77,6 +77,7 @@ void write_meta(const RunDir& run, const RunMeta& meta) {
   j["cpu"] = cpu_name();
   j["cores"] = std::thread::hardware_concurrency();
   j["threads"] = meta.threads;
+  if (meta.ranks > 1) j["ranks"] = meta.ranks;
   j["recipe"] = meta.recipe;
   j["precision"] = meta.precision;
   j["config_sha256"] = meta.config_sha256;

@@ -128,28 +128,53 @@ std::string header_of(const std::vector<TensorRef>& tensors,
   return text;
 }
 
-}  // namespace
-
-WrittenFile write_safetensors(const std::string& path, const std::vector<TensorRef>& tensors,
-                              const std::map<std::string, std::string>& metadata) {
-  AtomicFile file(path);
-  Sha256 hash;
-  const auto put = [&](const void* data, int64_t bytes) {
-    const char* from = static_cast<const char*>(data);
-    for (int64_t done = 0; done < bytes; done += kPieceBytes) {
-      const size_t piece = static_cast<size_t>(std::min(kPieceBytes, bytes - done));
-      file.write(from + done, piece);
-      hash.update(from + done, piece);
-    }
-  };
+// Gives the bytes of the file to `put`, in their order.
+void put_safetensors(const std::vector<TensorRef>& tensors,
+                     const std::map<std::string, std::string>& metadata, const ReadElements& read,
+                     const std::function<void(const void*, int64_t)>& put) {
   const std::string header = header_of(tensors, metadata);
   const uint64_t length = header.size();
   put(&length, kLengthBytes);
   put(header.data(), static_cast<int64_t>(length));
-  for (const TensorRef& t : tensors) put(t.data, t.bytes());
+  std::vector<char> buffer(read ? kPieceBytes : 0);
+  for (const TensorRef& t : tensors) {
+    const char* data = static_cast<const char*>(t.data);
+    const int64_t element = dtype_bytes(t.dtype), piece = kPieceBytes / element;
+    for (int64_t first = 0; first < t.size(); first += piece) {
+      const int64_t count = std::min(piece, t.size() - first);
+      if (read) read(t, first, count, buffer.data());
+      put(read ? buffer.data() : data + first * element, count * element);
+    }
+  }
+}
+
+}  // namespace
+
+WrittenFile write_safetensors(const std::string& path, const std::vector<TensorRef>& tensors,
+                              const std::map<std::string, std::string>& metadata,
+                              const ReadElements& read) {
+  AtomicFile file(path);
+  Sha256 hash;
+  put_safetensors(tensors, metadata, read, [&](const void* data, int64_t bytes) {
+    file.write(data, static_cast<size_t>(bytes));
+    hash.update(data, static_cast<size_t>(bytes));
+  });
   const int64_t bytes = file.bytes();
   file.commit();
   return {.bytes = bytes, .sha256 = hash.hex()};
+}
+
+WrittenFile hash_safetensors(const std::vector<TensorRef>& tensors,
+                             const std::map<std::string, std::string>& metadata,
+                             const ReadElements& read) {
+  WrittenFile written;
+  Sha256 hash;
+  put_safetensors(tensors, metadata, read, [&](const void* data, int64_t bytes) {
+    hash.update(data, static_cast<size_t>(bytes));
+    written.bytes += bytes;
+  });
+  written.sha256 = hash.hex();
+  return written;
 }
 
 SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
@@ -213,28 +238,32 @@ const SafetensorsFile::Entry* SafetensorsFile::find(const std::string& name) con
   return found == index_.end() ? nullptr : &entries_[found->second];
 }
 
+void throw_no_tensor(const std::string& where, const std::string& name) {
+  const bool moment = name.ends_with(".momentum") || name.ends_with(".m") || name.ends_with(".v");
+  throw UserError(where + ": has no tensor " + name,
+                  moment
+                      ? "the run was trained with another optimizer.kind: check its configuration"
+                      : "the file belongs to another model: check model.* of its configuration");
+}
+
+void require_like(const std::string& where, const std::string& dtype,
+                  const std::vector<int64_t>& shape, const TensorRef& into) {
+  if (dtype == dtype_name(into.dtype) && shape == into.shape) return;
+  const bool rounded = dtype == "BF16" && into.dtype == DType::kF32;
+  const bool wide = dtype == "F32" && into.dtype == DType::kBF16;
+  const bool other_state = shape == into.shape && (rounded || wide);
+  const TensorRef there = {.name = "", .dtype = into.dtype, .shape = shape, .data = nullptr};
+  throw UserError(where + ": " + into.name + " is " + dtype + " " + there.shape_text() +
+                      ", expected " + dtype_name(into.dtype) + " " + into.shape_text(),
+                  other_state
+                      ? "the run was trained with another optimizer.state: check its configuration"
+                      : "the file belongs to another model: check model.* of its configuration");
+}
+
 void SafetensorsFile::read(const TensorRef& into) const {
   const Entry* entry = find(into.name);
-  const char* hint = "the file belongs to another model: check model.* of its configuration";
-  if (entry == nullptr) {
-    const std::string& name = into.name;
-    if (name.ends_with(".momentum") || name.ends_with(".m") || name.ends_with(".v")) {
-      hint = "the run was trained with another optimizer.kind: check its configuration";
-    }
-    throw UserError(path_ + ": has no tensor " + into.name, hint);
-  }
-  if (entry->dtype != dtype_name(into.dtype) || entry->shape != into.shape) {
-    const bool rounded = entry->dtype == "BF16" && into.dtype == DType::kF32;
-    const bool wide = entry->dtype == "F32" && into.dtype == DType::kBF16;
-    if (entry->shape == into.shape && (rounded || wide)) {
-      hint = "the run was trained with another optimizer.state: check its configuration";
-    }
-    const TensorRef there = {
-        .name = "", .dtype = into.dtype, .shape = entry->shape, .data = nullptr};
-    throw UserError(path_ + ": " + into.name + " is " + entry->dtype + " " + there.shape_text() +
-                        ", expected " + dtype_name(into.dtype) + " " + into.shape_text(),
-                    hint);
-  }
+  if (entry == nullptr) throw_no_tensor(path_, into.name);
+  require_like(path_, entry->dtype, entry->shape, into);
   read_exactly(file_, path_, entry->begin, into.data, entry->bytes);
 }
 
@@ -272,20 +301,6 @@ std::string first_not_finite(const std::vector<TensorRef>& tensors) {
     if (!found.empty()) return found;
   }
   return "";
-}
-
-void read_safetensors(const std::string& path, const std::vector<TensorRef>& tensors) {
-  const SafetensorsFile file(path);
-  for (const TensorRef& tensor : tensors) file.read(tensor);
-  if (file.entries().size() == tensors.size()) return;
-  for (const SafetensorsFile::Entry& entry : file.entries()) {
-    const bool wanted = std::any_of(tensors.begin(), tensors.end(),
-                                    [&](const TensorRef& t) { return t.name == entry.name; });
-    if (!wanted) {
-      throw UserError(path + ": has a tensor " + entry.name + " that this model does not have",
-                      "the file belongs to another model: check model.* of its configuration");
-    }
-  }
 }
 
 }  // namespace assay

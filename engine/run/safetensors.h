@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -21,9 +22,19 @@ struct WrittenFile {
   std::string sha256;
 };
 
+// Reads `count` elements of a tensor, from element `first` on.
+using ReadElements =
+    std::function<void(const TensorRef& tensor, int64_t first, int64_t count, void* into)>;
+
 // Writes the tensors in the given order. Atomic: after an error the old file, if any, is unchanged.
+// With `read` the elements come from it, a few MiB at a time, and TensorRef::data is not used.
 WrittenFile write_safetensors(const std::string& path, const std::vector<TensorRef>& tensors,
-                              const std::map<std::string, std::string>& metadata = {});
+                              const std::map<std::string, std::string>& metadata = {},
+                              const ReadElements& read = {});
+// What write_safetensors() would return, without a file.
+WrittenFile hash_safetensors(const std::vector<TensorRef>& tensors,
+                             const std::map<std::string, std::string>& metadata = {},
+                             const ReadElements& read = {});
 
 class SafetensorsFile {
  public:
@@ -62,7 +73,9 @@ class SafetensorsFile {
 // none. The tensors are in the host's memory.
 std::string first_not_finite(const std::vector<TensorRef>& tensors);
 
-// Reads every tensor of the list. Throws UserError if the file holds another tensor.
-void read_safetensors(const std::string& path, const std::vector<TensorRef>& tensors);
+// Throws UserError if the tensor that `where` holds has another type or shape than `into`.
+void require_like(const std::string& where, const std::string& dtype,
+                  const std::vector<int64_t>& shape, const TensorRef& into);
+[[noreturn]] void throw_no_tensor(const std::string& where, const std::string& name);
 
 }  // namespace assay

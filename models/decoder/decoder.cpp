@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "comm/agree.h"
 #include "cuda/matmul.h"
 #include "cuda/transfer.h"
 #include "models/decoder/decoder_impl.h"
@@ -45,7 +46,7 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
   for (int64_t l = 0; l < config.layers; ++l) {
     sublayers_.push_back(make_attention_sublayer<T>(parts, l, cos_, sin_));
     if (is_moe_block(config, l)) {
-      auto sublayer = std::make_unique<MoeSublayer<T>>(parts, l, options.parts);
+      auto sublayer = std::make_unique<MoeSublayer<T>>(parts, l, options.layout);
       moe_sublayers_.push_back(sublayer.get());
       sublayers_.push_back(std::move(sublayer));
     } else {
@@ -94,7 +95,7 @@ void Decoder<T>::plan(MemoryPlan& plan) {
   plan.add(Section::kScratch, "loss_sum", loss_sum_, {1});
   plan.add(Section::kScratch, "eval_sum", eval_sum_, {1});
   plan.add(Section::kScratch, "loss_scale", loss_scale_, {1});
-  plan.add(Section::kHostVisible, "loss_sum", read_loss_sum_, {options_.parts});
+  plan.add(Section::kHostVisible, "loss_sum", read_loss_sum_, {options_.layout.parts});
   plan.add(Section::kHostVisible, "loss_scale", host_scale_, {1});
   if (options_.backend == Backend::kGpu) {
     plan.add(Section::kScratch, "batch.token", token_, {tokens});
@@ -227,7 +228,7 @@ void Decoder<T>::begin_step(Exec on, const MicroScale& scale) {
       products->begin_measures(on, quant_pass());
     }
   }
-  part_ = 0;
+  part_ = options_.layout.first_part();
   store_.zero_gradients(on);
   for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->begin_step(on);
   zero(on, loss_sum_);
@@ -235,8 +236,9 @@ void Decoder<T>::begin_step(Exec on, const MicroScale& scale) {
 
 template <typename T>
 void Decoder<T>::next_part(Exec on) {
-  CHECK(part_ + 1 < options_.parts, "decoder: part %ld of %ld", long(part_ + 1),
-        long(options_.parts));
+  const Layout& layout = options_.layout;
+  CHECK(part_ + 1 < layout.first_part() + layout.local_parts(), "decoder: part %ld of %ld",
+        long(part_ + 1), long(layout.parts));
   copy(on, read_loss_sum_.rows(part_, 1), loss_sum_);
   for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->next_part(on);
   part_ += 1;
@@ -247,7 +249,7 @@ void Decoder<T>::next_part(Exec on) {
 template <typename T>
 double Decoder<T>::loss_sum() const {
   double sum = 0;
-  for (int64_t part = 0; part <= part_; ++part) sum += read_loss_sum_[part];
+  for (int64_t part = 0; part < read_parts_; ++part) sum += read_loss_sum_[part];
   return sum;
 }
 
@@ -273,14 +275,37 @@ TokenBatch Decoder<T>::uploaded(Exec on, const TokenBatch& batch) const {
 template <typename T>
 void Decoder<T>::read_back(Exec on) {
   copy(on, read_loss_sum_.rows(part_, 1), loss_sum_);
+  read_parts_ = part_ + 1;
   for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->read_back(on);
   if (!quantised_.empty()) {
     copy(on, read_not_finite_, scratch_.quant.not_finite);
     zero(on, scratch_.quant.not_finite);
   }
-  if (!state_.sampled()) return;
+  measures_read_ = state_.sampled();
+  if (!measures_read_) return;
   for (const QuantisedProducts* products : quantised_) products->read_measures(on);
   state_.sample = MicroScale::Sample::kNothing;  // not measured: evaluations
+}
+
+template <typename T>
+void Decoder<T>::sum_counts(Exec on, Group& ranks) {
+  for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->sum_counts(on, ranks);
+}
+
+template <typename T>
+void Decoder<T>::gather_results(Group& ranks) {
+  gather_rows(ranks, options_.layout, read_loss_sum_);
+  read_parts_ = options_.layout.parts;
+  for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->gather_results(ranks);
+  if (quantised_.empty()) return;
+  std::vector<uint32_t> marks(size_t(ranks.size()));
+  ranks.all_gather({}, marks.data(), read_not_finite_.data, sizeof(uint32_t));
+  for (const uint32_t mark : marks) {
+    uint32_t& first = read_not_finite_[0];
+    if (mark != 0 && (first == 0 || mark < first)) first = mark;
+  }
+  if (!measures_read_) return;
+  for (const QuantisedProducts* products : quantised_) products->add_measures(ranks);
 }
 
 template <typename T>

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "comm/layout.h"
 #include "engine/config/config.h"
 #include "engine/model.h"
 #include "models/parameters/purpose.h"
@@ -28,7 +29,7 @@ struct DecoderOptions {
   PrecisionConfig precision = {};          // formats of the products; its recipe may be `auto`
   StateFormat state = StateFormat::kFp32;  // of the masters
   uint64_t seed = 1;                       // of stochastic rounding
-  int64_t parts = 1;                       // of a step's batch, divided by Model::next_part
+  Layout layout = {};                      // the rank's parts, divided by Model::next_part
   int capability = 90;  // with kGpu: compute capability, decides native products (90: 9.0)
   Purpose purpose = Purpose::kTraining;
 };

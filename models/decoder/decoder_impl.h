@@ -35,7 +35,9 @@ class Decoder final : public Model {
   void begin_step(Exec on, const MicroScale& scale) override;
   void next_part(Exec on) override;
   void forward_backward(Exec on, const TokenBatch& batch) override;
+  void sum_counts(Exec on, Group& ranks) override;
   void read_back(Exec on) override;
+  void gather_results(Group& ranks) override;
   double loss_sum() const override;
   void evaluate(Exec on, const TokenBatch& batch, View<float, 1> nats) override;
   void score(Exec on, const TextBatch& batch, View<float, 1> nats,
@@ -125,6 +127,8 @@ class Decoder final : public Model {
   bool evaluation_ready_ = false;      // the decoded weights that evaluation reads are current
   View<uint32_t, 1> host_draws_;       // (kDraws)   on the host, a ring: one entry per micro-batch
   int64_t part_ = 0;                   // of the step's batch
+  int64_t read_parts_ = 0;             // parts whose loss is in read_loss_sum_
+  bool measures_read_ = false;         // by the last read_back()
   View<double, 1> read_loss_sum_;      // (parts)   on the host
   View<uint32_t, 1> read_not_finite_;  // on the host, with quantised products
   // With Backend::kGpu only.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bf16.h"
+#include "comm/agree.h"
 #include "cuda/transfer.h"
 #include "ops/carry_sum.h"
 #include "ops/combine.h"
@@ -33,7 +34,7 @@ RouterSettings router_settings(const RouterConfig& c) {
 }  // namespace
 
 template <typename T>
-MoeSublayer<T>::MoeSublayer(const BlockParts<T>& parts, int64_t layer, int64_t batch_parts)
+MoeSublayer<T>::MoeSublayer(const BlockParts<T>& parts, int64_t layer, const Layout& layout)
     : config_(parts.config),
       moe_(*parts.config.moe),
       layer_(layer),
@@ -41,7 +42,7 @@ MoeSublayer<T>::MoeSublayer(const BlockParts<T>& parts, int64_t layer, int64_t b
       s_(parts.scratch),
       settings_(router_settings(moe_.router)),
       experts_(parts.site(name_, ProductRole::kExperts, layer)),
-      batch_parts_(batch_parts) {
+      layout_(layout) {
   if (moe_.shared > 0) {
     shared_.emplace(parts.site(name_ + ".shared", ProductRole::kSharedExperts, layer));
   }
@@ -73,7 +74,7 @@ void MoeSublayer<T>::plan(MemoryPlan& plan, int64_t tokens) {
   if (shared_) shared_->plan(plan, moe_.shared * moe_.expert_ffn, tokens);
 
   add("counts", counts_, experts);
-  if (batch_parts_ > 1) add("step_counts", step_counts_, experts);
+  if (layout_.parts > 1) add("step_counts", step_counts_, experts);
   add("measures", measures_, int64_t{kRouterMeasures});
   add("margin", margin_, kMarginTokens);
   add("lead", lead_, kMarginTokens);
@@ -82,7 +83,7 @@ void MoeSublayer<T>::plan(MemoryPlan& plan, int64_t tokens) {
   };
   add_read("counts", read_counts_, experts);
   add_read("bias", read_bias_, experts);
-  add_read("measures", read_measures_, batch_parts_, int64_t{kRouterMeasures});
+  add_read("measures", read_measures_, layout_.parts, int64_t{kRouterMeasures});
   add_read("margin", read_margin_, kMarginTokens);
   add_read("lead", read_lead_, kMarginTokens);
 }
@@ -285,9 +286,9 @@ std::vector<QuantisedProducts*> MoeSublayer<T>::quantised() const {
 template <typename T>
 void MoeSublayer<T>::begin_step(Exec on) {
   zero(on, counts_);
-  if (batch_parts_ > 1) zero(on, step_counts_);
+  if (layout_.parts > 1) zero(on, step_counts_);
   zero(on, measures_);
-  part_ = 0;
+  part_ = layout_.first_part();
   micro_batches_ = 0;
 }
 
@@ -301,7 +302,7 @@ void MoeSublayer<T>::next_part(Exec on) {
 
 template <typename T>
 View<const int64_t, 1> MoeSublayer<T>::gather_counts(Exec on) {
-  if (batch_parts_ == 1) return counts_;
+  if (layout_.parts == 1) return counts_;
   CarrySum<int64_t> sum{.to = step_counts_, .own = counts_, .carried = 1};
   sum.earlier[0] = step_counts_;
   carry_sum(on, sum);
@@ -342,8 +343,38 @@ void MoeSublayer<T>::read_back(Exec on) {
   copy(on, read_counts_, gather_counts(on));
   if (has_bias()) copy(on, read_bias_, bias_);
   copy(on, View<double, 1>{read_measures_.row(part_), {kRouterMeasures}}, measures_);
+  read_parts_ = part_ + 1;
   copy(on, read_margin_, margin_.rows(0, margins_));
   copy(on, read_lead_, lead_.rows(0, margins_));
+  margins_of_last_rank_.reset();
+}
+
+template <typename T>
+void MoeSublayer<T>::sum_counts(Exec on, Group& ranks) {
+  const View<const int64_t, 1> counts = gather_counts(on);
+  CHECK(counts.data == step_counts_.data, "%s: one part on %d ranks", name_.c_str(), ranks.size());
+  ranks.sum_integers(on, step_counts_);
+}
+
+template <typename T>
+void MoeSublayer<T>::gather_results(Group& ranks) {
+  gather_rows(ranks, layout_, read_measures_);
+  read_parts_ = layout_.parts;
+  micro_batches_ *= ranks.size();
+  std::vector<Margins> all(size_t(ranks.size()));
+  const Margins mine = margins();
+  ranks.all_gather({}, all.data(), &mine, sizeof mine);
+  margins_of_last_rank_ = all.back();
+}
+
+template <typename T>
+typename MoeSublayer<T>::Margins MoeSublayer<T>::margins() const {
+  Margins mean;
+  for (int64_t i = 0; i < margins_; ++i) {
+    mean.margin += double(read_margin_[i]) / double(margins_);
+    mean.lead += double(read_lead_[i]) / double(margins_);
+  }
+  return mean;
 }
 
 template <typename T>
@@ -356,16 +387,15 @@ RouterLayerState MoeSublayer<T>::state() const {
   if (micro_batches_ == 0) return state;
   const auto mean = [&](int measure) {
     double sum = 0;
-    for (int64_t part = 0; part <= part_; ++part) sum += read_measures_.at(part, measure);
+    for (int64_t part = 0; part < read_parts_; ++part) sum += read_measures_.at(part, measure);
     return sum / double(micro_batches_);
   };
   state.aux = mean(kAuxValue);
   state.z = mean(kZValue);
   state.gate_entropy_nats = mean(kGateEntropy);
-  for (int64_t i = 0; i < margins_; ++i) {
-    state.margin += double(read_margin_[i]) / double(margins_);
-    state.lead += double(read_lead_[i]) / double(margins_);
-  }
+  const Margins measured = margins_of_last_rank_.value_or(margins());
+  state.margin = measured.margin;
+  state.lead = measured.lead;
   return state;
 }
 

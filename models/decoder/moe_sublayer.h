@@ -3,6 +3,7 @@
 // router's measures.
 #pragma once
 
+#include "comm/layout.h"
 #include "models/decoder/sublayer.h"
 #include "models/decoder/swiglu_ffn.h"
 #include "ops/router.h"
@@ -12,8 +13,8 @@ namespace assay {
 template <typename T>
 class MoeSublayer final : public Sublayer<T> {
  public:
-  // batch_parts: most parts of a step's batch.
-  MoeSublayer(const BlockParts<T>& parts, int64_t layer, int64_t batch_parts);
+  // layout: the parts of a batch, and those of this rank.
+  MoeSublayer(const BlockParts<T>& parts, int64_t layer, const Layout& layout);
 
   SublayerKind kind() const override { return SublayerKind::kMoe; }
   void plan(MemoryPlan& plan, int64_t tokens) override;
@@ -26,6 +27,10 @@ class MoeSublayer final : public Sublayer<T> {
   std::vector<QuantisedProducts*> quantised() const override;
 
   void begin_step(Exec on);
+  // The step's counts become those of all ranks (Model::sum_counts).
+  void sum_counts(Exec on, Group& ranks);
+  // After read_back() and a wait: what state() says becomes that of the whole step.
+  void gather_results(Group& ranks);
   // Keeps the measures of the part that ended and begins the next (Model::next_part).
   void next_part(Exec on);
   // Updates the host's counters for a micro-batch of `tokens`; separate from forward(), which is
@@ -83,11 +88,18 @@ class MoeSublayer final : public Sublayer<T> {
   View<int64_t, 1> step_counts_;  // (E)   of the step as far as gathered, if it has more parts
   View<double, 1> measures_;      // (kRouterMeasures)   summed over the part's micro-batches
   View<float, 1> margin_, lead_;  // (kMarginTokens)
-  const int64_t batch_parts_;
+  const Layout layout_;
   int64_t part_ = 0;           // of the step's batch
-  int64_t micro_batches_ = 0;  // since begin_step
+  int64_t read_parts_ = 0;     // parts whose measures are in read_measures_
+  int64_t micro_batches_ = 0;  // since begin_step; after gather_results() of all ranks
   int64_t last_tokens_ = 0;
   int64_t margins_ = 0;  // rows of margin_ and lead_ in use
+
+  struct Margins {
+    double margin = 0, lead = 0;
+  };
+  Margins margins() const;                       // of this rank
+  std::optional<Margins> margins_of_last_rank_;  // after gather_results()
 
   // Copies on the host of the step's counts, bias_, the parts' measures, margin_ and lead_.
   View<int64_t, 1> read_counts_;

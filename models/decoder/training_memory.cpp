@@ -4,6 +4,10 @@
 
 namespace assay {
 
+Layout layout_of(const Config& config, const ModelPlace& place) {
+  return {.ranks = place.ranks, .rank = place.rank, .parts = config.parallel.batch_parts()};
+}
+
 DecoderOptions decoder_options(const Config& config, const ModelPlace& place) {
   return {.micro_batch = config.run.micro_batch,
           .sequence = config.run.sequence,
@@ -12,18 +16,26 @@ DecoderOptions decoder_options(const Config& config, const ModelPlace& place) {
           .precision = config.precision,
           .state = config.optimizer.state,
           .seed = static_cast<uint64_t>(config.run.seed),
-          .parts = config.parallel.parts,
+          .layout = layout_of(config, place),
           .capability = place.capability};
 }
 
-TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place)
+TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place,
+                               Group* ranks)
     : model(make_decoder(config.model, recipe, decoder_options(config, place))),
-      sums(std::make_unique<PartSums>(config.parallel.parts)),
-      optimizer(std::make_unique<Optimizer>(config.optimizer, *model,
-                                            static_cast<uint64_t>(config.run.seed))),
+      sums(std::make_unique<PartSums>(layout_of(config, place).local_parts())),
       place_(place) {
+  if (place.ranks > 1) {
+    std::vector<const ParameterSpec*> specs;
+    for (const ParameterRef& p : model->parameters()) specs.push_back(p.spec);
+    shards = std::make_unique<Shards>(specs, config.optimizer.kind, place.ranks);
+    rank_sums = std::make_unique<RankSums>(*shards, place.rank, ranks);
+  }
+  optimizer = std::make_unique<Optimizer>(
+      config.optimizer, *model, static_cast<uint64_t>(config.run.seed), shards.get(), place.rank);
   model->plan(plan);
   sums->plan(plan);
+  if (rank_sums) rank_sums->plan(plan, model->parameters());
   optimizer->plan(plan);
   plan.add(Section::kScratch, "workspace", workspace, {model->workspace_bytes()});
 }
@@ -49,6 +61,7 @@ void TrainingMemory::bind(Exec& on) {
   on.workspace = workspace;
   model->bind(on);
   sums->bind(plan);
+  if (rank_sums) rank_sums->bind(model->parameters());
   optimizer->bind();
 }
 
@@ -58,7 +71,7 @@ int64_t largest_micro_batch(const Config& config, Recipe recipe, const ModelPlac
   Config smaller = config;
   int64_t& micro_batch = smaller.run.micro_batch;
   for (--micro_batch; micro_batch > 0; --micro_batch) {
-    if (sequences % (micro_batch * config.parallel.parts) != 0) continue;
+    if (sequences % (micro_batch * config.parallel.batch_parts()) != 0) continue;
     const TrainingMemory memory(smaller, recipe, place);
     if (memory.plan.bytes_on(gpu) <= bytes) return micro_batch;
   }

@@ -5,8 +5,11 @@
 #include <memory>
 #include <string>
 
+#include "comm/group.h"
 #include "engine/optimizer.h"
 #include "engine/part_sums.h"
+#include "engine/rank_sums.h"
+#include "engine/shards.h"
 #include "models/decoder/decoder.h"
 
 namespace assay {
@@ -16,7 +19,10 @@ struct ModelPlace {
   int32_t mask_id = -1;  // targets equal to it are not counted; -1: none
   Backend backend = Backend::kCpu;
   int capability = 90;  // of the GPU (90: 9.0)
+  int ranks = 1, rank = 0;
 };
+
+Layout layout_of(const Config& config, const ModelPlace& place);
 
 // A decoder that trains by `config`. Inference changes micro_batch, sequence and purpose.
 DecoderOptions decoder_options(const Config& config, const ModelPlace& place);
@@ -24,12 +30,17 @@ DecoderOptions decoder_options(const Config& config, const ModelPlace& place);
 struct TrainingMemory {
   std::unique_ptr<Model> model;
   std::unique_ptr<PartSums> sums;
+  // With ranks only.
+  std::unique_ptr<Shards> shards;
+  std::unique_ptr<RankSums> rank_sums;
   std::unique_ptr<Optimizer> optimizer;
   View<std::byte, 1> workspace;
   MemoryPlan plan;
 
-  // Plans all buffers, allocates nothing.
-  TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place = {});
+  // Plans all buffers, allocates nothing. ranks: the group of the ranks that share the batch; null
+  // with one rank, or to plan for a rank of a launch that does not exist.
+  TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place = {},
+                 Group* ranks = nullptr);
   // Calls plan.allocate. If memory is too small, throws UserError with the largest run.micro_batch
   // that fits.
   void allocate(const Config& config, Recipe recipe, gpu::Context* gpu = nullptr);

@@ -1,5 +1,7 @@
 #include "models/linear/quantised_products.h"
 
+#include <algorithm>
+
 #include "cuda/transfer.h"
 #include "ops/zero.h"
 
@@ -114,6 +116,21 @@ void QuantisedProducts::begin_measures(Exec on, const QuantPass& q) const {
 
 void QuantisedProducts::read_measures(Exec on) const {
   copy(on, read_measures_, measures_);
+}
+
+void QuantisedProducts::add_measures(Group& ranks) const {
+  const auto n = size_t(read_measures_.size());
+  std::vector<double> all(size_t(ranks.size()) * n);
+  ranks.all_gather({}, all.data(), read_measures_.data, n * sizeof(double));
+  for (size_t i = 0; i < n; ++i) {
+    if (i / (2 * kFakeMeasures) == kWeight) continue;  // every rank measured the same weights
+    double& own = read_measures_.data[i];
+    own = all[i];
+    for (size_t r = 1; r < size_t(ranks.size()); ++r) {
+      const double more = all[r * n + i];
+      own = i % kFakeMeasures < kFakeSums ? own + more : std::max(own, more);
+    }
+  }
 }
 
 View<double, 1> QuantisedProducts::measures_of(const QuantPass& q, MeasuredOperand operand) const {

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/group.h"
 #include "models/linear/native_products.h"
 #include "models/linear/quantised_scratch.h"
 #include "models/linear/weight_copies.h"
@@ -55,6 +56,9 @@ class QuantisedProducts {
   void refresh_for_evaluation(Exec on, const QuantPass& q) const;
   void begin_measures(Exec on, const QuantPass& q) const;
   void read_measures(Exec on) const;
+  // After read_measures() and a wait: adds the measures of all ranks' inputs and gradients, in the
+  // order of ranks.
+  void add_measures(Group& ranks) const;
 
   // True if a known amax of x (of dy) saves a pass over it, in any phase.
   bool needs_input_amax() const;

@@ -41,16 +41,12 @@ void ParameterStore<T>::leave_out(const std::string& name) {
 
 template <typename T>
 void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
+  plan_masters(plan, [](const ParameterSpec& spec) { return spec.trained(); });
+  plan_masters(plan, [](const ParameterSpec& spec) { return !spec.trained(); });
   int64_t largest_turn = 0;
   for (size_t i = 0; i < specs_.size(); ++i) {
     const ParameterSpec& spec = specs_[i];
     Buffers& b = buffers_[i];
-    b.own_master = state_ == StateFormat::kBf16 && spec.is_matrix();
-    if (b.own_master) {
-      plan.add(Section::kParameters, spec.name, b.weight, {spec.size()});
-    } else {
-      plan.add(Section::kParameters, spec.name, b.master, {spec.size()});
-    }
     if (!spec.is_matrix() || b.left_out) continue;
     const int64_t bytes = planned_pack_bytes(spec);
     const bool packed_alone = purpose == Purpose::kInference && bytes > 0 &&
@@ -70,6 +66,21 @@ void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
     plan.add(Section::kGradients, specs_[i].name, buffers_[i].grad, {specs_[i].size()});
   }
   if (largest_turn > 0) plan.add(Section::kParameters, "packing", turn_, {largest_turn});
+}
+
+template <typename T>
+void ParameterStore<T>::plan_masters(MemoryPlan& plan, bool (*wanted)(const ParameterSpec&)) {
+  for (size_t i = specs_.size(); i-- > 0;) {
+    const ParameterSpec& spec = specs_[i];
+    Buffers& b = buffers_[i];
+    if (!wanted(spec)) continue;
+    b.own_master = state_ == StateFormat::kBf16 && spec.is_matrix();
+    if (b.own_master) {
+      plan.add(Section::kParameters, spec.name, b.weight, {spec.size()});
+    } else {
+      plan.add(Section::kParameters, spec.name, b.master, {spec.size()});
+    }
+  }
 }
 
 template <typename T>

@@ -62,6 +62,9 @@ class ParameterStore {
     View<std::byte, 1> packed;
     bool left_out = false;
   };
+  // Masters lie one after the other in the order of the gradients, as ranks exchange them
+  // (engine/rank_sums.h).
+  void plan_masters(MemoryPlan& plan, bool (*wanted)(const ParameterSpec&));
   int64_t planned_pack_bytes(const ParameterSpec& spec) const;
   void pack(Exec on, size_t i, const T* plain) const;
   size_t index(const std::string& name) const;

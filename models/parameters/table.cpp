@@ -52,29 +52,31 @@ std::vector<ParameterSpec> attention_table(const ModelConfig& c, const std::stri
   const double out = output_std(layer);
 
   std::vector<ParameterSpec> table = {
-      {at + "attn.norm", {c.hidden}, Role::kNorm, Group::kNoDecay, Init::kOne, 0},
+      {at + "attn.norm", {c.hidden}, Role::kNorm, ParameterGroup::kNoDecay, Init::kOne, 0},
       {at + "attn.qkv",
        {qkv, c.hidden},
        Role::kAttention,
-       Group::kDecay,
+       ParameterGroup::kDecay,
        Init::kNormal,
        kInputStd,
        {heads * width, kv_heads * width, kv_heads * width}},
   };
   if (c.qk_norm)
-    append(table, {
-                      {at + "attn.q_norm", {width}, Role::kNorm, Group::kNoDecay, Init::kOne, 0},
-                      {at + "attn.k_norm", {width}, Role::kNorm, Group::kNoDecay, Init::kOne, 0},
-                  });
-  append(table, {
-                    {at + "attn.out",
-                     {c.hidden, heads * width},
-                     Role::kAttention,
-                     Group::kDecay,
-                     Init::kNormal,
-                     out},
-                    {at + "ffn.norm", {c.hidden}, Role::kNorm, Group::kNoDecay, Init::kOne, 0},
-                });
+    append(table,
+           {
+               {at + "attn.q_norm", {width}, Role::kNorm, ParameterGroup::kNoDecay, Init::kOne, 0},
+               {at + "attn.k_norm", {width}, Role::kNorm, ParameterGroup::kNoDecay, Init::kOne, 0},
+           });
+  append(table,
+         {
+             {at + "attn.out",
+              {c.hidden, heads * width},
+              Role::kAttention,
+              ParameterGroup::kDecay,
+              Init::kNormal,
+              out},
+             {at + "ffn.norm", {c.hidden}, Role::kNorm, ParameterGroup::kNoDecay, Init::kOne, 0},
+         });
   return table;
 }
 
@@ -85,11 +87,11 @@ std::vector<ParameterSpec> dense_table(const ModelConfig& c, const std::string& 
       {at + "ffn.gate_up",
        {2 * c.ffn, c.hidden},
        role,
-       Group::kDecay,
+       ParameterGroup::kDecay,
        Init::kNormal,
        kInputStd,
        {c.ffn, c.ffn}},
-      {at + "ffn.down", {c.hidden, c.ffn}, role, Group::kDecay, Init::kNormal, out},
+      {at + "ffn.down", {c.hidden, c.ffn}, role, ParameterGroup::kDecay, Init::kNormal, out},
   };
 }
 
@@ -102,29 +104,30 @@ std::vector<ParameterSpec> moe_table(const ModelConfig& c, const std::string& at
   const Init normal = Init::kNormal;
 
   std::vector<ParameterSpec> table = {
-      {at + "moe.router", {experts, c.hidden}, Role::kRouter, Group::kRouter, normal, in},
-      {at + "moe.bias", {experts}, Role::kBuffer, Group::kNoDecay, Init::kZero, 0},
+      {at + "moe.router", {experts, c.hidden}, Role::kRouter, ParameterGroup::kRouter, normal, in},
+      {at + "moe.bias", {experts}, Role::kBuffer, ParameterGroup::kNoDecay, Init::kZero, 0},
       {at + "moe.gate_up",
        {experts, 2 * width, c.hidden},
        routed,
-       Group::kExperts,
+       ParameterGroup::kExperts,
        normal,
        in,
        {width, width}},
-      {at + "moe.down", {experts, c.hidden, width}, routed, Group::kExperts, normal, out},
+      {at + "moe.down", {experts, c.hidden, width}, routed, ParameterGroup::kExperts, normal, out},
   };
   if (m.shared > 0)
-    append(table,
-           {
-               {at + "moe.shared.gate_up",
-                {2 * shared, c.hidden},
-                both,
-                Group::kDecay,
-                normal,
-                kInputStd,
-                {shared, shared}},
-               {at + "moe.shared.down", {c.hidden, shared}, both, Group::kDecay, normal, out},
-           });
+    append(
+        table,
+        {
+            {at + "moe.shared.gate_up",
+             {2 * shared, c.hidden},
+             both,
+             ParameterGroup::kDecay,
+             normal,
+             kInputStd,
+             {shared, shared}},
+            {at + "moe.shared.down", {c.hidden, shared}, both, ParameterGroup::kDecay, normal, out},
+        });
   return table;
 }
 
@@ -144,7 +147,7 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& c) {
   std::vector<ParameterSpec> table = {{"embed.weight",
                                        {c.vocab_size, c.hidden},
                                        Role::kEmbedding,
-                                       Group::kNoDecay,
+                                       ParameterGroup::kNoDecay,
                                        Init::kNormal,
                                        kInputStd}};
   for (int64_t l = 0; l < c.layers; ++l) {
@@ -152,12 +155,12 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& c) {
     append(table, attention_table(c, at, l));
     append(table, is_moe_block(c, l) ? moe_table(c, at, l) : dense_table(c, at, l));
   }
-  table.push_back({"final.norm", {c.hidden}, Role::kNorm, Group::kNoDecay, Init::kOne, 0});
+  table.push_back({"final.norm", {c.hidden}, Role::kNorm, ParameterGroup::kNoDecay, Init::kOne, 0});
   if (!c.tie_embeddings)
     table.push_back({"head.weight",
                      {c.vocab_size, c.hidden},
                      Role::kHead,
-                     Group::kNoDecay,
+                     ParameterGroup::kNoDecay,
                      Init::kNormal,
                      c.head_init / std::sqrt(static_cast<double>(c.hidden))});
   return table;

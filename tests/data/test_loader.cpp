@@ -162,36 +162,35 @@ TEST_CASE("a loader can be destroyed at any moment") {
 
 TEST_CASE("validation tokens are fixed") {
   const Files files;
-  const auto read_all = [&](int64_t tokens, int64_t micro_batch, int ranks) {
+  const auto read_all = [&](int64_t tokens, int64_t micro_batch) {
     LoaderStep all;
-    for (int rank = 0; rank < ranks; ++rank) {
-      const ValidationSet set({.files = files.names,
-                               .tokens = tokens,
-                               .sequence = 8,
-                               .micro_batch = micro_batch,
-                               .rank = rank,
-                               .ranks = ranks,
-                               .vocab_size = kVocab});
-      for (int i = 0; i < set.micro_batches(); ++i) {
-        const Batch batch = set.micro(i);
-        REQUIRE(batch.token.size() % 8 == 0);
-        all.token.insert(all.token.end(), batch.token.data, batch.token.data + batch.token.size());
-        all.target.insert(all.target.end(), batch.target.data,
-                          batch.target.data + batch.target.size());
-      }
+    const ValidationSet set({.files = files.names,
+                             .tokens = tokens,
+                             .sequence = 8,
+                             .micro_batch = micro_batch,
+                             .vocab_size = kVocab});
+    for (int i = 0; i < set.micro_batches(); ++i) {
+      const Batch batch = set.micro(i);
+      const bool last = i == set.micro_batches() - 1;
+      REQUIRE(batch.token.size() % 8 == 0);
+      REQUIRE((last || batch.token.size() == 8 * micro_batch));
+      all.token.insert(all.token.end(), batch.token.data, batch.token.data + batch.token.size());
+      all.target.insert(all.target.end(), batch.target.data,
+                        batch.target.data + batch.target.size());
     }
+    REQUIRE(int64_t(all.token.size()) == set.tokens());
     return all;
   };
-  const LoaderStep one = read_all(80, 1, 1);
+  const LoaderStep one = read_all(80, 1);
   REQUIRE(one.token == counting(0, 80, kVocab));
   REQUIRE(one.target == counting(1, 80, kVocab));
-  const LoaderStep across = read_all(104, 5, 3);  // 96 from the first shard, then 8 from the second
+  const LoaderStep across = read_all(104, 5);  // 96 from the first shard, then 8 from the second
   REQUIRE(across.token.size() == 104);
   REQUIRE(across.token[96] == 300);
   REQUIRE(across.target[95] == 96);
-  REQUIRE(across.token == read_all(104, 1, 1).token);
-  REQUIRE(across.target == read_all(104, 2, 2).target);
-  REQUIRE(read_all(1'000'000, 7, 1).token.size() == 96 + 40 + 160);
+  REQUIRE(across.token == read_all(104, 1).token);
+  REQUIRE(across.target == read_all(104, 2).target);
+  REQUIRE(read_all(1'000'000, 7).token.size() == 96 + 40 + 160);
   expect_error(
       [&] {
         ValidationSet({.files = files.names,

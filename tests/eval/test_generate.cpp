@@ -260,13 +260,16 @@ TEST_CASE("non-finite logits are refused with prompt and position") {
     if (t.name == "head.weight") static_cast<float*>(t.data)[17 * 64] = NAN;
   }
   w.model->refresh_weights(w.on);
-  const auto all = prompts_of(2);
-  try {
-    w.run({all[1]});
-    FAIL("not refused");
-  } catch (const UserError& error) {
-    REQUIRE(std::string(error.what()) ==
-            "prompt 1: the model's logit of token 17 at position 6 is nan");
+  const std::vector<std::vector<int32_t>> prompts{prompts_of(2)[1]};
+  for (const int64_t first : {0, 3}) {  // the number of a text in its draws names it here too
+    try {
+      w.generator.run(
+          w.on, *w.model, prompts, [](size_t, int32_t) {}, first);
+      FAIL("not refused");
+    } catch (const UserError& error) {
+      REQUIRE(error.what() == "prompt " + std::to_string(first + 1) +
+                                  ": the model's logit of token 17 at position 6 is nan");
+    }
   }
 }
 

@@ -94,7 +94,7 @@ void check_step(const Config& c, Recipe recipe) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ParameterRef& p = parameters[i];
     if (!p.spec->is_hidden_matrix()) continue;
-    const double base = p.spec->group == Group::kExperts
+    const double base = p.spec->group == ParameterGroup::kExperts
                             ? c.optimizer.expert_lr.value_or(c.optimizer.lr)
                             : c.optimizer.lr;
     const double lr = muon.lr.value_or(base);

@@ -56,13 +56,13 @@ TEST_CASE("parameter table of a mixture with a dense first block") {
 
   for (const auto& [name, spec] : p)
     REQUIRE(spec.trained() == (name != "blocks.1.moe.bias" && name != "blocks.2.moe.bias"));
-  REQUIRE(p.at("blocks.1.moe.router").group == Group::kRouter);
-  REQUIRE(p.at("blocks.1.moe.down").group == Group::kExperts);
-  REQUIRE(p.at("blocks.1.moe.shared.down").group == Group::kDecay);
-  REQUIRE(p.at("blocks.0.ffn.down").group == Group::kDecay);
-  REQUIRE(p.at("blocks.0.attn.norm").group == Group::kNoDecay);
-  REQUIRE(p.at("embed.weight").group == Group::kNoDecay);
-  REQUIRE(p.at("head.weight").group == Group::kNoDecay);
+  REQUIRE(p.at("blocks.1.moe.router").group == ParameterGroup::kRouter);
+  REQUIRE(p.at("blocks.1.moe.down").group == ParameterGroup::kExperts);
+  REQUIRE(p.at("blocks.1.moe.shared.down").group == ParameterGroup::kDecay);
+  REQUIRE(p.at("blocks.0.ffn.down").group == ParameterGroup::kDecay);
+  REQUIRE(p.at("blocks.0.attn.norm").group == ParameterGroup::kNoDecay);
+  REQUIRE(p.at("embed.weight").group == ParameterGroup::kNoDecay);
+  REQUIRE(p.at("head.weight").group == ParameterGroup::kNoDecay);
 }
 
 TEST_CASE("standard deviations of the two inits") {
@@ -91,7 +91,7 @@ TEST_CASE("tied embeddings have no head, dense models no experts") {
   c.tie_embeddings = true;
   for (const ParameterSpec& spec : parameter_table(c)) {
     REQUIRE(spec.role != Role::kHead);
-    REQUIRE(spec.group != Group::kExperts);
+    REQUIRE(spec.group != ParameterGroup::kExperts);
     REQUIRE(spec.trained());
   }
   c.moe.emplace().first_dense_layers = 99;
@@ -99,8 +99,8 @@ TEST_CASE("tied embeddings have no head, dense models no experts") {
 }
 
 TEST_CASE("initialisation: same bits for any thread count, right spread, keyed by name and seed") {
-  const ParameterSpec spec = {"blocks.0.ffn.down", {301, 257},    Role::kDenseFfn,
-                              Group::kDecay,       Init::kNormal, 0.05};
+  const ParameterSpec spec = {"blocks.0.ffn.down",    {301, 257},    Role::kDenseFfn,
+                              ParameterGroup::kDecay, Init::kNormal, 0.05};
   const auto draw = [](int threads, uint64_t seed, const ParameterSpec& of) {
     std::vector<float> x(static_cast<size_t>(of.size()), NAN);
     initialise({.threads = threads}, of, seed, {x.data(), {of.size()}});
@@ -122,9 +122,11 @@ TEST_CASE("initialisation: same bits for any thread count, right spread, keyed b
   REQUIRE(std::abs(sum / n) < 4 * 0.05 / std::sqrt(n));
   REQUIRE(std::abs(squares / n / (0.05 * 0.05) - 1) < 4 * std::sqrt(2 / n));
 
-  const ParameterSpec norm = {"final.norm", {9}, Role::kNorm, Group::kNoDecay, Init::kOne, 0};
+  const ParameterSpec norm = {"final.norm", {9}, Role::kNorm, ParameterGroup::kNoDecay,
+                              Init::kOne,   0};
   REQUIRE(draw(2, 7, norm) == std::vector<float>(9, 1.0f));
-  const ParameterSpec bias = {"moe.bias", {9}, Role::kBuffer, Group::kNoDecay, Init::kZero, 0};
+  const ParameterSpec bias = {"moe.bias",  {9}, Role::kBuffer, ParameterGroup::kNoDecay,
+                              Init::kZero, 0};
   REQUIRE(draw(2, 7, bias) == std::vector<float>(9, 0.0f));
 }
 

@@ -212,7 +212,8 @@ TEST_CASE("the products of a layer equal those of its quantised operands") {
     PrecisionConfig precision;
     precision.recipe = recipe;
     const ProductFormats f = precision_table(precision, base.model).of(ProductRole::kExperts);
-    const ParameterSpec spec{"w", {kOut, kIn}, Role::kDenseFfn, Group::kDecay, Init::kNormal, 0.02};
+    const ParameterSpec spec{"w",           {kOut, kIn}, Role::kDenseFfn, ParameterGroup::kDecay,
+                             Init::kNormal, 0.02};
     ParameterStore<bf16> store({spec}, Backend::kCpu);
     Projection<bf16> layer({"w", ProductRole::kExperts, 0, f});
     QuantScratch scratch;

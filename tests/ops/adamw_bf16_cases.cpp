@@ -106,7 +106,7 @@ OpInstance instance(const Setup& s) {
 // gradient 0 and decay 1/64, so the weight becomes 63/64 of itself and the moments stay 0.
 enum class Exact { kMoments, kWeight };
 
-OpInstance exact_instance(Exact which, int64_t n, const RandomKey& key) {
+OpInstance exact_instance(Exact which, int64_t n, const RandomKey& key, int64_t first = 0) {
   auto bench = std::make_shared<Workbench>();
   const bool moments = which == Exact::kMoments;
   const AdamWBf16 a{
@@ -119,16 +119,17 @@ OpInstance exact_instance(Exact which, int64_t n, const RandomKey& key) {
       .beta2 = moments ? 0.0f : 0.95f,
       .weight_decay = moments ? 0.0f : 0.0625f,
       .step = 1,
-      .key = key};
+      .key = key,
+      .first = first};
   const auto before = Workbench::doubles(a.weight);
   const auto check = [=](Report& report) {
     std::vector<double> p = before, m(before.size()), v(before.size());
     for (int64_t i = 0; i < n; ++i) {
       const size_t j = size_t(i);
       const float g = a.grad[i];
-      m[j] = ref::bf16_stochastic(double(g), draw_of(key, i, 1));
-      v[j] = ref::bf16_stochastic(double(g * g), draw_of(key, i, 2));
-      if (!moments) p[j] = ref::bf16_stochastic(before[j] * 63 / 64, draw_of(key, i, 0));
+      m[j] = ref::bf16_stochastic(double(g), draw_of(key, first + i, 1));
+      v[j] = ref::bf16_stochastic(double(g * g), draw_of(key, first + i, 2));
+      if (!moments) p[j] = ref::bf16_stochastic(before[j] * 63 / 64, draw_of(key, first + i, 0));
     }
     report.equal("weight", a.weight, p);
     report.equal("m", a.m, m);
@@ -225,6 +226,13 @@ std::vector<OpCase> adamw_bf16_cases() {
                      [key] { return exact_instance(Exact::kMoments, 20003, key); }});
     cases.push_back({op, "adamw_bf16 exact weight" + of,
                      [key] { return exact_instance(Exact::kWeight, 20003, key); }});
+  }
+  for (const int64_t first : {int64_t{8}, int64_t{3} * kAdamWPiece}) {
+    const std::string of = " from element " + std::to_string(first);
+    cases.push_back({op, "adamw_bf16 exact moments" + of,
+                     [first] { return exact_instance(Exact::kMoments, 20003, kKey, first); }});
+    cases.push_back({op, "adamw_bf16 exact weight" + of,
+                     [first] { return exact_instance(Exact::kWeight, 20003, kKey, first); }});
   }
   for (const Squares squares : {Squares::kNone, Squares::kAsked}) {
     const Setup s{32000000, 1000, 1e-3f, 0.1f, State::kUnderWay, 0.5f, squares};

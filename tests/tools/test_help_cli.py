@@ -17,7 +17,7 @@ import termios
 ASSAY = str(pathlib.Path(sys.argv[1]).resolve())
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PRESETS = ROOT / "models" / "presets"
-GROUPS = ("data", "tokenizer", "receipt", "published")
+GROUPS = ("data", "tokenizer", "receipt", "published", "checkpoint")
 failures = []
 
 
@@ -98,6 +98,8 @@ COMPLETIONS = [
     ([""], ["train", "data", "telemetry", "completion"], ["prepare"]),
     (["data", ""], ["prepare", "inspect", "verify", "synth", "ngrams"], ["train"]),
     (["published", ""], ["list", "show", "check"], ["train"]),
+    (["checkpoint", ""], ["list", "merge"], ["train"]),
+    (["checkpoint", "merge", ""], ["runs/moe"], ["my.yaml", "runs/empty"]),
     (["data", "prepare", "--val"], ["--val", "--val-share", "--val-every"], ["--json"]),
     (["train", "--de"], ["--device"], []),
     (["train", "--device", ""], ["auto", "cpu", "cuda"], ["runs"]),

@@ -49,6 +49,8 @@ def documents(work):
         ["eval", ODD, "--json"],
         ["sample", ODD, "--prompt", "Once", "--tokens", "4", "--json"],
         ["receipt", "verify", ODD, "--json"],
+        ["checkpoint", "list", ODD, "--json"],
+        ["checkpoint", "merge", ODD, "--json"],
         ["export", ODD, "-o", b"\xffout", "--json"],
         ["import", b"\xffout", "-o", b"\xffimported", "--json"],
         ["telemetry", ODD, "--json"],
@@ -59,7 +61,7 @@ def documents(work):
 TEXTS = [["--help"], ["--version"], ["version"], ["train", "--help"], ["train", "--help-config"], ["train", "--example-config"],
          ["completion", "bash"], ["completion", "zsh"], ["man"], ["router", ODD], ["precision", ODD], ["compare", ODD],
          ["audit", "config.yaml"], ["audit", "config.yaml", "--plan"], ["train", "config.yaml", "--plan"], ["eval", ODD],
-         ["sample", ODD, "--prompt", "Once", "--tokens", "4"], ["receipt", "verify", ODD], ["data", "verify", b"\xffdata"],
+         ["sample", ODD, "--prompt", "Once", "--tokens", "4"], ["receipt", "verify", ODD], ["checkpoint", "list", ODD], ["data", "verify", b"\xffdata"],
          ["data", "inspect", b"\xffdata"], ["tokenizer", "encode", "--tokenizer", b"\xfftok.json", "--text", "cat"],
          ["matrix", "matrix.yaml", "--dry-run"], ["telemetry", ODD], ["telemetry", ODD, "--jsonl"], ["telemetry", ODD, "--table", "steps"],
          ["published", "list"], ["published", "show", "tiny"], ["published", "check", "all"], ["doctor", "--quick"]]

@@ -23,6 +23,7 @@ enum ExitCode {
   kExitUserError = 1,
   kExitVerificationFailed = 2,
   kExitStoppedByGuard = 3,
+  kExitRankLost = 4,
   kExitInterrupted = 130,
 };
 
@@ -55,6 +56,7 @@ void add_data_commands(Commands& commands);
 void add_synth_commands(Commands& commands);  // subcommands of `data`: call after add_data_commands
 void add_tokenizer_commands(Commands& commands);
 void add_receipt_commands(Commands& commands);
+void add_checkpoint_commands(Commands& commands);
 void add_watch_command(Commands& commands);
 void add_router_command(Commands& commands);
 void add_precision_command(Commands& commands);

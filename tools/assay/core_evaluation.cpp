@@ -7,6 +7,7 @@
 #include "data/progress.h"
 #include "data/sha256.h"
 #include "data/tokenizer_files.h"
+#include "engine/run/checkpoint_merge.h"
 
 namespace assay {
 
@@ -22,7 +23,7 @@ nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& t
                               const LoadedModel& loaded,
                               const std::vector<CoreExamples>& examples) {
   nlohmann::ordered_json j;
-  j["model.safetensors"] = sha256_file(source.folder + "/model.safetensors");
+  j["model.safetensors"] = merged_model_sha256(source.folder);
   j["tokenizer"] = tokenizer_hash(tokenizer);
   j["recipe"] = loaded.session.config.precision.recipe;
   j["device"] = loaded.session.backend == Backend::kGpu ? "cuda" : "cpu";

@@ -28,7 +28,8 @@ constexpr const char* kFirstSteps =
     "  bash tools/demo.sh                      train three models and compare them\n"
     "  assay train --example-config > my.yaml  a configuration to edit\n"
     "  assay COMMAND --help                    options of a command, with examples\n"
-    "Exit codes: 0 done, 1 user error, 2 a verification failed, 3 stopped by a guard, 130 "
+    "Exit codes: 0 done, 1 user error, 2 a verification failed, 3 stopped by a guard, 4 a rank was "
+    "lost, 130 "
     "interrupted.";
 
 void add_all_commands(Commands& commands) {
@@ -42,6 +43,7 @@ void add_all_commands(Commands& commands) {
   add_synth_commands(commands);
   add_tokenizer_commands(commands);
   add_receipt_commands(commands);
+  add_checkpoint_commands(commands);
   add_watch_command(commands);
   add_router_command(commands);
   add_precision_command(commands);

@@ -6,11 +6,16 @@
 #include <memory>
 
 #include "base/check.h"
+#include "comm/agree.h"
+#include "comm/launch.h"
+#include "engine/config/check.h"
 #include "engine/config/text.h"
 #include "engine/run/interrupt.h"
+#include "session/ranks.h"
 #include "session/training_run.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/example_config.h"
+#include "tools/assay/launch_ranks.h"
 #include "tools/assay/train_report.h"
 #include "tools/assay/training_plan.h"
 
@@ -22,7 +27,7 @@ struct Arguments {
   std::vector<std::string> sets;
   std::optional<std::string> run;
   std::string device = "auto";
-  std::optional<int64_t> steps, stop_after;
+  std::optional<int64_t> steps, stop_after, ranks, restarts, min_ranks;
   bool fresh = false, plan = false, json = false, example_config = false, quiet = false;
   std::optional<std::string> help_config;  // the section; "" = every section
   std::vector<std::string> command;
@@ -101,6 +106,44 @@ int exit_code(RunEnd end) {
   return kExitUserError;
 }
 
+TrainingRunOptions run_options(const Arguments& a) {
+  using Start = TrainingRunOptions::Start;
+  return {.folder = run_path(a),
+          .start = a.fresh ? Start::kFresh : Start::kContinue,
+          .command = a.command};
+}
+
+// As this process's rank of `ranks`, or alone.
+int train_here(const Arguments& a, const Loaded& loaded, Ranks* ranks) {
+  const TrainingRunOptions options = run_options(a);
+  TrainingRun run(Session(loaded.config, {.device = a.device, .ranks = ranks}), options);
+  // Before open(): a run that is interrupted while it resumes ends with a checkpoint too.
+  const Interrupt interrupt(ranks && !ranks->first() ? Interrupt::Say::kNothing
+                                                     : Interrupt::Say::kWhatHappens);
+  run.open();
+  if (a.quiet) run.log().set_quiet(Log::Quiet::kYes);
+  announce_run(run);
+  if (!loaded.note.empty()) run.log().info(loaded.note);
+  const RunResult result = run.train(
+      {.stop_requested = [&] { return interrupt.requested(); }, .stop_after = a.stop_after});
+  if (!ranks || ranks->first()) report_run(run, result, options.start, a.json);
+  return exit_code(result.end);
+}
+
+// Starts the ranks. What is wrong with the configuration is said before.
+int launch(const Arguments& a) {
+  const Loaded loaded = load(a);
+  const int64_t parts = loaded.config.parallel.parts;
+  const bool goes_on = !a.fresh && std::filesystem::exists(run_path(a) + "/config.yaml");
+  if (parts > 0 || !goes_on) require_ranks(loaded.config, *a.ranks);
+  return launch_ranks({.ranks = *a.ranks,
+                       .restarts = a.restarts.value_or(0),
+                       .min_ranks = a.min_ranks.value_or(0),
+                       .command = without_rank_options(a.command),
+                       .run = run_path(a),
+                       .parts = parts > 0 ? parts : *a.ranks});
+}
+
 int train(const Arguments& a) {
   if (a.help_config) {
     const std::string& section = *a.help_config;
@@ -115,27 +158,34 @@ int train(const Arguments& a) {
     throw UserError("no configuration given",
                     "assay train CONFIG.yaml; presets are in models/presets");
   }
-  using Start = TrainingRunOptions::Start;
-  const Loaded loaded = load(a);
-  const TrainingRunOptions options{.folder = run_path(a),
-                                   .start = a.fresh ? Start::kFresh : Start::kContinue,
-                                   .command = a.command};
+  const int launched = launched_processes();
+  if ((a.restarts || a.min_ranks) && !a.ranks) {
+    throw UserError("--restarts and --min-ranks need --ranks",
+                    "under mpirun and srun the job's scheduler restarts it: exit code 4");
+  }
+  if (a.ranks && launched > 0) {
+    throw UserError(
+        strprintf("--ranks %ld in a process that a launcher of MPI started", long(*a.ranks)),
+        "leave out --ranks: mpirun -n or srun -n gives the number of ranks");
+  }
   if (a.plan) {
-    print_training_plan(loaded.config, a.device, options,
+    print_training_plan(load(a).config, a.device, run_options(a),
                         a.json ? PlanOutput::kJson : PlanOutput::kTable);
     return kExitDone;
   }
-  TrainingRun run(Session(loaded.config, {.device = a.device}), options);
-  // Before open(): a run that is interrupted while it resumes ends with a checkpoint too.
-  const Interrupt interrupt;
-  run.open();
-  if (a.quiet) run.log().set_quiet(Log::Quiet::kYes);
-  announce_run(run);
-  if (!loaded.note.empty()) run.log().info(loaded.note);
-  const RunResult result = run.train(
-      {.stop_requested = [&] { return interrupt.requested(); }, .stop_after = a.stop_after});
-  report_run(run, result, a.fresh ? Start::kFresh : Start::kContinue, a.json);
-  return exit_code(result.end);
+  if (a.ranks.value_or(1) > 1) return launch(a);
+  const std::unique_ptr<Ranks> ranks = Ranks::join();
+  if (!ranks) return train_here(a, load(a), nullptr);
+  return ranks->run([&] {
+    const Loaded loaded = together(ranks->group(), [&] {
+      require_run_or_empty(run_path(a));
+      return load(a);
+    });
+    ranks->watch({.silence_s = loaded.config.parallel.silence_s,
+                  .stuck_s = loaded.config.parallel.stuck_s,
+                  .folder = run_path(a)});
+    return train_here(a, loaded, ranks.get());
+  });
 }
 
 }  // namespace
@@ -155,6 +205,18 @@ void add_train_command(Commands& commands) {
   sub->add_option("--stop-after", a->stop_after,
                   "stop after N more steps with a checkpoint; the schedule does not change")
       ->check(above_zero());
+  sub->add_option("--ranks", a->ranks,
+                  "train with N processes on this machine, which share every batch (docs/"
+                  "scale-out.md); on several machines start them with mpirun or srun")
+      ->check(above_zero());
+  sub->add_option(
+         "--restarts", a->restarts,
+         "with --ranks: when a rank is lost, start again from the last checkpoint, at most "
+         "K times without a new checkpoint in between")
+      ->check(zero_or_more());
+  sub->add_option("--min-ranks", a->min_ranks,
+                  "with --restarts: if no new checkpoint came, go on with fewer ranks, at least M")
+      ->check(above_zero());
   sub->add_flag("--fresh", a->fresh, "delete the existing run and start over");
   sub->add_flag("-q,--quiet", a->quiet,
                 "show only warnings and the result; log.txt of the run has every line");
@@ -172,10 +234,13 @@ void add_train_command(Commands& commands) {
       "  assay train --example-config > my.yaml                     a configuration to edit\n"
       "  assay train models/presets/cpu/moe.yaml --set run.seed=2 --run runs/moe-seed2\n"
       "  assay train models/presets/cpu/moe.yaml --plan             list the planned memory\n"
+      "  assay train models/presets/cpu/moe.yaml --ranks 2          two processes share batches\n"
       "Ctrl-C, SIGTERM or a closed terminal write a checkpoint (exit 130); the same command "
       "resumes from it. By default a checkpoint is also written every five minutes.\n"
       "Exit 3: a guard stopped the run: the loss, a gradient or a quantised operand is NaN or "
-      "infinite, or the routers collapsed by the rule of telemetry.collapse_stop.");
+      "infinite, or the routers collapsed by the rule of telemetry.collapse_stop. Exit 4: a rank "
+      "was "
+      "lost; the same command goes on from the last checkpoint.");
   commands.on_chosen(sub, [a, &commands] {
     a->command = commands.arguments;
     return train(*a);

@@ -1,0 +1,109 @@
+#include "session/ranks.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "comm/last_words.h"
+#include "comm/launch.h"
+#include "comm/rank_lost.h"
+
+namespace assay {
+
+std::unique_ptr<Ranks> Ranks::join() {
+  if (launched_processes() == 0) return nullptr;
+  std::unique_ptr<World> world = join_world();
+  if (world->size() == 1) return nullptr;
+  return std::unique_ptr<Ranks>(new Ranks(std::move(world)));
+}
+
+Ranks::Ranks(std::unique_ptr<World> world)
+    : world_(std::move(world)), group_(world_->group(0, [this] {
+        if (control_) control_->require_all_there();
+      })) {
+  group_->tell_calls([this](uint64_t) { tell(); });
+}
+
+// The group first: its calls tell the control.
+Ranks::~Ranks() {
+  group_.reset();
+}
+
+void Ranks::watch(const Watch& settings) {
+  control_ = std::make_unique<Control>(
+      *world_, Control::Times{.silence_s = settings.silence_s, .stuck_s = settings.stuck_s},
+      process_name(), settings.folder);
+  tell();
+}
+
+void Ranks::doing(const char* what, int64_t step, Control::Pace pace) {
+  what_ = what;
+  step_ = step;
+  pace_ = pace;
+  tell();
+}
+
+void Ranks::tell() {
+  if (control_) control_->doing(what_, step_, group_->calls(), pace_);
+}
+
+namespace {
+
+void print_error(const std::string& why, const std::string& hint) {
+  std::fprintf(stderr, "error: %s\nhint: %s\n", one_line(why, 4096).c_str(),
+               one_line(hint, 4096).c_str());
+}
+
+}  // namespace
+
+int Ranks::run(const std::function<int()>& work) {
+  try {
+    const int code = work();
+    if (control_) control_->finish();
+    return code;
+  } catch (const RankLost& lost) {
+    const bool speaks_for_first = lost.rank() == 0 && rank() == 1 && !lost.gave_up();
+    if (first() || speaks_for_first) print_error(lost.what(), lost.hint());
+    end_after_loss(*world_, lost.rank());
+  } catch (const UserError& error) {
+    fail(error.what(), error.hint());
+  } catch (const std::bad_alloc&) {
+    fail("out of memory", "use a smaller run.micro_batch");
+  } catch (const std::exception& error) {
+    fail(error.what(), "this looks like a bug in assay: please report it with the command");
+  }
+}
+
+// The first rank prints what failed there; what failed elsewhere it hears of, and prints that. It
+// ends the launch, when the others have written what they have to.
+void Ranks::fail(const std::string& why, const std::string& hint) {
+  if (control_) control_->give_up(why, hint);
+  if (first()) print_error(why, hint);
+  end_after_loss(*world_, std::max(1, rank()), 1);
+}
+
+std::string process_name() {
+  char host[256] = {};
+  if (gethostname(host, sizeof host - 1) != 0) return strprintf("pid %d", int(getpid()));
+  return strprintf("%s, pid %d", host, int(getpid()));
+}
+
+int64_t cores_of_rank(const Ranks* ranks) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const int64_t machine = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  const int64_t mine =
+      sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : machine;
+  if (ranks == nullptr) return machine;
+  // A launcher that binds ranks gives each its own cores; one that does not gives all to each.
+  if (mine < machine) return std::max<int64_t>(1, mine);
+  return std::max<int64_t>(1, machine / ranks->node_ranks());
+}
+
+}  // namespace assay

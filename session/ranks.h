@@ -1,0 +1,67 @@
+// The ranks of this launch, for a command that runs on all of them: who they are, their group, and
+// how one that fails ends all.
+//
+//   const std::unique_ptr<Ranks> ranks = Ranks::join();  // null: there is one rank
+//   return ranks->run([&] {
+//     ranks->watch({.folder = "runs/moe"});
+//     return train(*ranks);
+//   });
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/control.h"
+#include "comm/group.h"
+#include "comm/world.h"
+
+namespace assay {
+
+class Ranks {
+ public:
+  // Null if no launcher started this process, or if it started no other. UserError as join_world().
+  static std::unique_ptr<Ranks> join();
+  ~Ranks();
+
+  int size() const { return world_->size(); }
+  int rank() const { return world_->rank(); }
+  bool first() const { return rank() == 0; }
+  int node_ranks() const { return world_->node_ranks(); }
+  int node_rank() const { return world_->node_rank(); }
+  Group& group() { return *group_; }
+
+  // From here on a rank that is lost ends all (comm/control.h). folder: of the run. Collective.
+  struct Watch {
+    double silence_s = 20, stuck_s = 900;
+    std::string folder;
+  };
+  void watch(const Watch& settings);
+  // What this rank does now, for messages about it; before watch() nothing. what: a literal. kSlow:
+  // the others may have to wait for long.
+  void doing(const char* what, int64_t step, Control::Pace pace = Control::Pace::kSteady);
+
+  // Runs `work`, on all ranks, and returns the exit code of this process. If it throws, all ranks
+  // end, and the first of those that are left prints the one line `error:` and the one line `hint:`.
+  int run(const std::function<int()>& work);
+
+ private:
+  explicit Ranks(std::unique_ptr<World> world);
+  void tell();
+  [[noreturn]] void fail(const std::string& why, const std::string& hint);
+
+  std::unique_ptr<World> world_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<Group> group_;
+  const char* what_ = "start";
+  int64_t step_ = 0;
+  Control::Pace pace_ = Control::Pace::kSlow;
+};
+
+// "node07, pid 4242": this process, for messages of other ranks.
+std::string process_name();
+
+// Cores that this process may use: those that it is bound to, or its share of the machine's.
+int64_t cores_of_rank(const Ranks* ranks);
+
+}  // namespace assay

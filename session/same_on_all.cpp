@@ -1,0 +1,86 @@
+#include "session/same_on_all.h"
+
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "comm/agree.h"
+#include "data/sha256.h"
+#include "engine/config/text.h"
+#include "engine/config/yaml.h"
+
+namespace assay {
+
+namespace {
+
+using nlohmann::json;
+
+std::string program_sha256() {
+  try {
+    return sha256_file("/proc/self/exe");
+  } catch (const UserError&) {
+    return "unknown";
+  }
+}
+
+json described(const Session& session, const RunData& data) {
+  json me;
+  me["who"] = process_name();
+  me["program"] = program_sha256().substr(0, 16);
+  me["device"] = session.device.gpu ? session.device.name() : "cpu";
+  me["config"] = to_yaml(session.config);
+  std::map<std::string, std::string> hashes;  // several files may have one name
+  for (const auto& [path, file] : data.hashed) {
+    hashes[path.substr(path.rfind('/') + 1)] += " " + file.sha256.substr(0, 16);
+  }
+  me["data"] = hashes;
+  return me;
+}
+
+// "" if the two would compute the same, else what differs: "NAME here, NAME there".
+std::string difference(const json& first, const json& other) {
+  const auto two = [](const std::string& what, const std::string& a, const std::string& b) {
+    return what + ": " + a + " on rank 0, " + b + " there";
+  };
+  for (const char* name : {"program", "device"}) {
+    const std::string a = first[name], b = other[name];
+    if (a != b) return two(std::strcmp(name, "program") == 0 ? "program, SHA-256" : name, a, b);
+  }
+  if (first["config"] != other["config"]) {
+    const Config a = parse_config_text(first["config"], "configuration", "rank 0");
+    const Config b = parse_config_text(other["config"], "configuration", "rank");
+    const std::vector<std::string> all = result_changing_differences(a, b, 0);
+    if (!all.empty()) return "configuration: " + all.front();
+  }
+  std::map<std::string, std::pair<std::string, std::string>> files;
+  for (const auto& [name, hash] : first["data"].items()) files[name].first = hash;
+  for (const auto& [name, hash] : other["data"].items()) files[name].second = hash;
+  for (const auto& [name, hashes] : files) {
+    const auto shown = [](const std::string& hash) {
+      return hash.empty() ? std::string("no such file") : "SHA-256" + hash;
+    };
+    if (hashes.first != hashes.second) {
+      return two("data " + name, shown(hashes.first), shown(hashes.second));
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+void require_same_run_on_all(Ranks& ranks, const Session& session, const RunData& data) {
+  const std::vector<std::string> all = gather_texts(
+      ranks.group(), described(session, data).dump(-1, ' ', false, json::error_handler_t::replace));
+  const json first = json::parse(all.front());
+  for (size_t r = 1; r < all.size(); ++r) {
+    const json other = json::parse(all[r]);
+    const std::string what = difference(first, other);
+    if (what.empty()) continue;
+    throw UserError(strprintf("rank %zu (%s) differs in its %s", r,
+                              other["who"].get<std::string>().c_str(), what.c_str()),
+                    "start every rank with the same program, configuration and data");
+  }
+}
+
+}  // namespace assay

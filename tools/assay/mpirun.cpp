@@ -1,0 +1,187 @@
+#include "tools/assay/mpirun.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <thread>
+
+#include "base/check.h"
+
+namespace assay {
+
+namespace {
+
+constexpr int kCannotStart = 127;
+
+// Open MPI copies large messages from process to process, which some containers forbid. Then it
+// must go through shared memory instead.
+bool may_read_processes() {
+  char from = 1, to = 0;
+  const iovec local{&to, 1}, remote{&from, 1};
+  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
+}
+
+// What a launch on one machine needs. A variable that is set already stays.
+void set_environment(int ranks) {
+  const auto set = [](const char* name, const char* value) { setenv(name, value, 0); };
+  // Ranks have several threads each, and there may be more ranks than cores.
+  set("OMPI_MCA_hwloc_base_binding_policy", "none");
+  set("OMPI_MCA_rmaps_base_oversubscribe", "1");
+  if (ranks > int(std::thread::hardware_concurrency())) set("OMPI_MCA_mpi_yield_when_idle", "1");
+  if (!may_read_processes()) set("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+  set("OMPI_MCA_btl_base_warn_component_unused", "0");
+  if (geteuid() == 0) {  // mpirun asks root twice
+    set("OMPI_ALLOW_RUN_AS_ROOT", "1");
+    set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+  }
+}
+
+std::atomic<pid_t> child = 0;
+std::atomic<int> asked = 0;
+static_assert(std::atomic<pid_t>::is_always_lock_free, "used in a signal handler");
+
+void on_signal(int) {
+  const pid_t pid = child;
+  if (pid > 0) kill(pid, asked++ == 0 ? SIGUSR1 : SIGTERM);
+}
+
+// Passes signals on during its life. A write to a closed pipe must not end the supervisor.
+class PassedOn {
+ public:
+  explicit PassedOn(pid_t pid) {
+    asked = 0;
+    child = pid;
+    struct sigaction action = {};
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < std::size(kSignals); ++i) {
+      sigaction(kSignals[i], nullptr, &before_[i]);
+      if (kSignals[i] == SIGHUP && before_[i].sa_handler == SIG_IGN) continue;
+      action.sa_handler = kSignals[i] == SIGPIPE ? SIG_IGN : on_signal;
+      sigaction(kSignals[i], &action, nullptr);
+    }
+  }
+  ~PassedOn() {
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+    child = 0;
+  }
+
+ private:
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE};
+  struct sigaction before_[std::size(kSignals)];
+};
+
+[[noreturn]] void become(char* const* argv, int output, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(kCannotStart);
+  setpgid(0, 0);  // Ctrl-C in the terminal reaches the supervisor alone
+  dup2(output, STDERR_FILENO);
+  execvp(argv[0], argv);
+  constexpr char kMessage[] = "assay: no mpirun\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+  _exit(kCannotStart);
+}
+
+bool is_dashes(const std::string& line) {
+  return line.size() >= 60 && line.find_first_not_of('-') == std::string::npos;
+}
+
+void pass_on(const std::string& line) {
+  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fflush(stderr);
+}
+
+// Reads to the end of the pipe, which is when mpirun and all ranks are gone.
+void read_lines(int pipe, MpirunOutput& output) {
+  std::string rest;
+  std::array<char, 4096> buffer;
+  while (true) {
+    const ssize_t n = read(pipe, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    rest.append(buffer.data(), size_t(n));
+    size_t end;
+    while ((end = rest.find('\n')) != std::string::npos) {
+      const std::string line = rest.substr(0, end);
+      rest.erase(0, end + 1);
+      if (output.is_of_rank(line)) pass_on(line);
+    }
+  }
+  if (!rest.empty() && output.is_of_rank(rest)) pass_on(rest);
+}
+
+}  // namespace
+
+bool MpirunOutput::is_of_rank(const std::string& line) {
+  if (is_dashes(line)) {
+    inside_ = !inside_;
+    return false;
+  }
+  DeadRank dead;
+  char node[256] = "";
+  if (std::sscanf(line.c_str(),
+                  "mpirun noticed that process rank %d with PID %d on node %255s exited on signal "
+                  "%d",
+                  &dead.rank, &dead.pid, node, &dead.signal) == 4) {
+    dead.node = node;
+    end_.dead = dead;
+  }
+  if (inside_) {
+    end_.own_words += line + "\n";
+    return false;
+  }
+  if (line.rfind("error: ", 0) == 0) end_.said_error = true;
+  return true;
+}
+
+MpirunEnd run_mpirun(int ranks, const std::vector<std::string>& command) {
+  set_environment(ranks);
+  std::vector<std::string> words{"mpirun", "-n", std::to_string(ranks)};
+  words.insert(words.end(), command.begin(), command.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    throw UserError(std::string("no pipe to mpirun: ") + strerror(errno),
+                    "check the limit on open files (ulimit -n)");
+  }
+  const pid_t parent = getpid(), pid = fork();
+  if (pid == 0) become(argv.data(), ends[1], parent);
+  const std::string why = strerror(errno);
+  close(ends[1]);
+  if (pid < 0) {
+    close(ends[0]);
+    throw UserError("cannot start another process: " + why,
+                    "check the limit on processes (ulimit -u)");
+  }
+  const PassedOn signals(pid);
+  MpirunOutput output;
+  read_lines(ends[0], output);
+  close(ends[0]);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  MpirunEnd end = output.end();
+  end.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  if (end.code == kCannotStart && !end.said_error) {
+    throw UserError("cannot start mpirun, which starts the ranks",
+                    "install an MPI (Debian: apt-get install openmpi-bin), or add the folder of "
+                    "its mpirun to PATH");
+  }
+  return end;
+}
+
+}  // namespace assay
