@@ -98,7 +98,8 @@ void Watch::read(const Mail::Letter& letter) {
       return;
     case ControlLetter::Kind::kGiveUp:
       if (rank_ == 0 && !outcome_) {
-        lose(letter.from, rank_name(sender.word) + std::string(kGaveUp) + read->message, read->hint);
+        lose(letter.from, rank_name(sender.word) + std::string(kGaveUp) + read->message,
+             read->hint);
       }
       return;
     case ControlLetter::Kind::kOutcome: {

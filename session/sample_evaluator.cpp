@@ -7,10 +7,10 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "comm/agree.h"
 #include "data/tokenizer_files.h"
 #include "engine/run/run_dir.h"
 #include "eval/prompt_file.h"
-#include "comm/agree.h"
 #include "eval/ranks.h"
 #include "models/linear/precision.h"
 

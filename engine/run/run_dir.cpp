@@ -130,7 +130,8 @@ void require_run_or_empty(const std::string& path) {
     throw UserError(path + " is a file, not a run directory", "choose another --run");
   }
   if (!is_run(path) && holds_files(path)) {
-    throw UserError(path + " has files but no run in it", "choose another --run, or an empty folder");
+    throw UserError(path + " has files but no run in it",
+                    "choose another --run, or an empty folder");
   }
 }
 
