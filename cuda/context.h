@@ -23,6 +23,8 @@ struct Memory {
   // Queued on the context's stream (cuda/transfer.h).
   void (*copy)(const Context& on, void* to, const void* from, size_t bytes);
   void (*wait)(const Context& on);
+  // Whether all that is queued has run. Throws if a kernel failed.
+  bool (*done)(const Context& on);
 };
 
 // The implementation of cuda/graph.h. The type behind a recording is private to it.
@@ -32,6 +34,13 @@ struct Graphs {
   void (*release)(void* recording);
 };
 
+// The implementation of cuda/lane.h.
+struct Streams {
+  void* (*open)();
+  void (*close)(void* stream);
+  void (*follow)(const Context& later, const Context& earlier);
+};
+
 // Must outlive every Exec that points to it.
 struct Context {
   void* stream = nullptr;               // cudaStream_t
@@ -39,8 +48,12 @@ struct Context {
   int64_t shared_bytes_limit = 232448;  // largest dynamic shared memory of a block
   const Memory* memory = nullptr;
   const Graphs* graphs = nullptr;
+  const Streams* streams = nullptr;
   // kWaiting: launch() waits for each kernel, so that a failure names its kernel.
   enum class Launches { kQueued, kWaiting } launches = Launches::kQueued;
+  // With ranks: called every millisecond by wait() (cuda/transfer.h), which it ends by throwing.
+  // Without it wait() leaves the waiting to the driver.
+  std::function<void()> watch = {};
 };
 
 }  // namespace assay::gpu

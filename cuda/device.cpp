@@ -77,7 +77,14 @@ void wait_for(const Context& on) {
   cuda_check(cudaStreamSynchronize(stream_of(on)), "waiting for the GPU");
 }
 
-constexpr Memory kMemory{allocate_zeroed, release, available, copy, wait_for};
+bool done(const Context& on) {
+  const cudaError_t status = cudaStreamQuery(stream_of(on));
+  if (status == cudaErrorNotReady) return false;
+  cuda_check(status, "waiting for the GPU");
+  return true;
+}
+
+constexpr Memory kMemory{allocate_zeroed, release, available, copy, wait_for, done};
 
 void* record(const Context& on, const std::function<void()>& calls) {
   cuda_check(cudaStreamBeginCapture(stream_of(on), cudaStreamCaptureModeThreadLocal),
@@ -115,6 +122,30 @@ void* make_stream() {
   return stream;
 }
 
+void close_stream(void* stream) {
+  static_cast<void>(cudaStreamDestroy(static_cast<cudaStream_t>(stream)));
+}
+
+// One event for all edges: a stream waits for what the event had recorded when the wait was queued.
+cudaEvent_t edge_event() {
+  static const cudaEvent_t event = [] {
+    cudaEvent_t made = nullptr;
+    cuda_check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "creating an event");
+    return made;
+  }();
+  return event;
+}
+void* open_stream() {
+  edge_event();  // now, not while a graph is recorded
+  return make_stream();
+}
+void follow(const Context& later, const Context& earlier) {
+  cuda_check(cudaEventRecord(edge_event(), stream_of(earlier)), "recording an event");
+  cuda_check(cudaStreamWaitEvent(stream_of(later), edge_event(), 0), "waiting for an event");
+}
+
+constexpr Streams kStreams{open_stream, close_stream, follow};
+
 }  // namespace
 
 DeviceFacts device_facts() {
@@ -140,9 +171,7 @@ DeviceFacts device_facts() {
 }
 
 Stream::Stream()
-    : handle_(make_stream(),
-              [](void* s) { static_cast<void>(cudaStreamDestroy(static_cast<cudaStream_t>(s))); }) {
-}
+    : handle_(make_stream(), close_stream) {}
 
 void Stream::wait() const {
   cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(get())), "waiting for the GPU");
@@ -193,6 +222,7 @@ Device::Device(DeviceFacts facts) : facts_(std::move(facts)) {
   context_.shared_bytes_limit = facts_.shared_bytes_limit;
   context_.memory = &kMemory;
   context_.graphs = &kGraphs;
+  context_.streams = &kStreams;
   context_.launches = launches_by_environment();
 }
 

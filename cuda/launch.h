@@ -1,7 +1,7 @@
 // The only way to start a kernel: launch(on, {.name = ..., .grid = ..., .block = ...}, kernel,
 // arguments...).
 //
-// Under nvcc it queues the kernel on the stream of on.gpu; under the host compiler, on the stream
+// Under nvcc it queues the kernel on the stream of on.gpu; under the host compiler, on that stream
 // of the SIMT emulator (cuda/simt). The arguments are the kernel's parameters by value, usually one
 // struct of the op.
 #pragma once
@@ -24,8 +24,7 @@ void launch(Exec on, const Launch& how, void (*kernel)(Parameters...),
   void* pointers[] = {static_cast<void*>(&arguments)..., nullptr};
   launch_kernel(on, how, reinterpret_cast<const void*>(kernel), pointers);
 #else
-  static_cast<void>(on);
-  simt::enqueue([=] {
+  simt::enqueue(simt::stream_of(on), [=] {
     simt::run_grid(how.name, {how.grid.x, how.grid.y, how.grid.z},
                    {how.block.x, how.block.y, how.block.z}, static_cast<size_t>(how.shared_bytes),
                    [&] { kernel(arguments...); });

@@ -24,7 +24,7 @@ void* allocate(size_t bytes, gpu::Place place) {
 // Called by destructors, so the error of a kernel that nobody waited for is dropped.
 void release(void* p, gpu::Place place) {
   try {
-    wait_for_stream();
+    wait_for_all();
   } catch (const std::exception&) {
   }
   place == gpu::Place::kHostVisible ? pinned_free(p) : device_free(p);
@@ -32,20 +32,23 @@ void release(void* p, gpu::Place place) {
 int64_t available() {
   return INT64_MAX;
 }
-void copy(const gpu::Context&, void* to, const void* from, size_t bytes) {
-  enqueue_copy(to, from, bytes);
+void copy(const gpu::Context& on, void* to, const void* from, size_t bytes) {
+  enqueue_copy(on.stream, to, from, bytes);
 }
-void wait(const gpu::Context&) {
-  wait_for_stream();
+void wait(const gpu::Context& on) {
+  wait_for_stream(on.stream);
+}
+bool done(const gpu::Context& on) {
+  return stream_is_done(on.stream);
 }
 
-constexpr gpu::Memory kMemory{allocate, release, available, copy, wait};
+constexpr gpu::Memory kMemory{allocate, release, available, copy, wait, done};
 
-void* record_graph(const gpu::Context&, const std::function<void()>& calls) {
-  return new Recording(record(calls));
+void* record_graph(const gpu::Context& on, const std::function<void()>& calls) {
+  return new Recording(record(on.stream, calls));
 }
-void replay_graph(const gpu::Context&, void* recording) {
-  replay(*static_cast<Recording*>(recording));
+void replay_graph(const gpu::Context& on, void* recording) {
+  replay(on.stream, *static_cast<Recording*>(recording));
 }
 void release_graph(void* recording) {
   delete static_cast<Recording*>(recording);
@@ -53,10 +56,16 @@ void release_graph(void* recording) {
 
 constexpr gpu::Graphs kGraphs{record_graph, replay_graph, release_graph};
 
+void follow_stream(const gpu::Context& later, const gpu::Context& earlier) {
+  follow(later.stream, earlier.stream);
+}
+
+constexpr gpu::Streams kStreams{open_stream, close_stream, follow_stream};
+
 }  // namespace
 
 gpu::Context make_context() {
-  return {.memory = &kMemory, .graphs = &kGraphs};
+  return {.memory = &kMemory, .graphs = &kGraphs, .streams = &kStreams};
 }
 
 }  // namespace assay::simt

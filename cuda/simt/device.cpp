@@ -41,13 +41,13 @@ DeviceFacts device_facts() {
 
 Stream::Stream() : handle_(nothing()) {}
 void Stream::wait() const {
-  simt::wait_for_stream();
+  simt::wait_for_stream(get());
 }
 
 Event::Event() : handle_(nothing()) {}
 void Event::record(const Context&) {}
 void Event::wait() const {
-  simt::wait_for_stream();
+  simt::wait_for_all();
 }
 double Event::microseconds_since(const Event&) const {
   return 0;
@@ -61,8 +61,8 @@ PinnedBuffer::PinnedBuffer(size_t bytes)
 void copy(const Context& on, void* to, const void* from, size_t bytes) {
   on.memory->copy(on, to, from, bytes);
 }
-void fill(const Context&, void* p, int byte, size_t bytes) {
-  simt::enqueue([=] { simt::device_fill(p, byte, bytes); });
+void fill(const Context& on, void* p, int byte, size_t bytes) {
+  simt::enqueue(on.stream, [=] { simt::device_fill(p, byte, bytes); });
 }
 
 Device::Device(DeviceFacts facts) : facts_(std::move(facts)), context_(simt::make_context()) {

@@ -60,8 +60,10 @@ void multiply(const Matmul& p) {
 }  // namespace
 
 // Runs as a grid of one thread, because only kernels may access device memory.
-void matmul([[maybe_unused]] Exec on, const Matmul& p) {
-  simt::enqueue([p] { simt::run_grid("matmul", {1, 1, 1}, {1, 1, 1}, 0, [&] { multiply(p); }); });
+void matmul(Exec on, const Matmul& p) {
+  simt::enqueue(simt::stream_of(on), [p] {
+    simt::run_grid("matmul", {1, 1, 1}, {1, 1, 1}, 0, [&] { multiply(p); });
+  });
 }
 
 }  // namespace assay::gpu

@@ -95,9 +95,9 @@ void multiply(const ScaledMatmul& p) {
 }  // namespace
 
 // Runs as a grid of one thread, because only kernels may access device memory.
-void scaled_matmul([[maybe_unused]] Exec on, const ScaledMatmul& p) {
+void scaled_matmul(Exec on, const ScaledMatmul& p) {
   check_scaled_matmul(p);
-  simt::enqueue([p] {
+  simt::enqueue(simt::stream_of(on), [p] {
     simt::run_grid("scaled_matmul", {1, 1, 1}, {1, 1, 1}, 0, [&] { multiply(p); });
   });
 }

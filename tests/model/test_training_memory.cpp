@@ -14,7 +14,8 @@ const gpu::Memory kTooSmall{.allocate = nullptr,
                             .release = nullptr,
                             .available = [] { return free_bytes; },
                             .copy = nullptr,
-                            .wait = nullptr};
+                            .wait = nullptr,
+                            .done = nullptr};
 
 Config config_of(int64_t micro_batch) {
   Config config;
