@@ -44,7 +44,7 @@ void Group::all_to_all_v(Exec lane, const Exchange& exchange) {
 
 void Group::sum_integers(Exec lane, View<int64_t, 1> x) {
   count(Call::kSumIntegers, uint64_t(x.dim[0]), x.bytes() * uint64_t(size_ - 1));
-  if (!x.empty()) add_integers(lane, x);
+  if (x.dim[0] > 0) add_integers(lane, x);
 }
 
 }  // namespace assay

@@ -126,9 +126,10 @@ void close_stream(void* stream) {
   static_cast<void>(cudaStreamDestroy(static_cast<cudaStream_t>(stream)));
 }
 
-// One event for all edges: a stream waits for what the event had recorded when the wait was queued.
+// One event for all edges of a thread: a stream waits for what the event had recorded when the wait
+// was queued.
 cudaEvent_t edge_event() {
-  static const cudaEvent_t event = [] {
+  thread_local const cudaEvent_t event = [] {
     cudaEvent_t made = nullptr;
     cuda_check(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "creating an event");
     return made;
@@ -170,8 +171,7 @@ DeviceFacts device_facts() {
   return facts;
 }
 
-Stream::Stream()
-    : handle_(make_stream(), close_stream) {}
+Stream::Stream() : handle_(make_stream(), close_stream) {}
 
 void Stream::wait() const {
   cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(get())), "waiting for the GPU");

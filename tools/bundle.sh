@@ -71,10 +71,11 @@ if command -v ninja >/dev/null && [[ ! -f $build/CMakeCache.txt ]]; then generat
 if ! { cmake -S . -B "$build" ${generator[@]+"${generator[@]}"} -DCMAKE_BUILD_TYPE=Release -DASSAY_CUDA=ON -DASSAY_NATIVE=OFF \
   -DCMAKE_CXX_FLAGS="-march=$march" -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DCMAKE_INSTALL_RPATH='$ORIGIN/../lib' \
   -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags &&
-  cmake --build "$build" --parallel "$(nproc)" --target $programs; } >"$build/bundle.log" 2>&1; then
+  cmake --build "$build" --parallel "$(nproc)" --target $programs gpu_benches; } >"$build/bundle.log" 2>&1; then
   grep -E -A4 'error|CMake Error|FAILED' "$build/bundle.log" | head -30 >&2 || tail -30 "$build/bundle.log" >&2
   fail "the build failed" "all of its output is in $build/bundle.log"
 fi
+if [[ -x $build/nccl_check ]]; then gpu_programs+=" nccl_check" programs+=" nccl_check"; fi  # where CMake found nccl.h
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
 
 # True for the C library's own libraries and the loader: these belong to the machine, with its
@@ -171,7 +172,7 @@ rm -rf "$moved/runs" "$moved/data-cache"
 printf '   what needs a GPU\n'
 for program in op_check_cuda $gpu_programs; do
   command=("bin/$program" --op cast)
-  if [[ $program == bench_limits ]]; then command=("bin/$program"); fi
+  if [[ $program == bench_limits || $program == nccl_check ]]; then command=("bin/$program"); fi
   if ! there "${command[@]}" >"$stage/trial.log" 2>&1 && ! grep -q '^hint: ' "$stage/trial.log"; then
     tail -5 "$stage/trial.log" >&2
     fail "the bundle does not work: $program" "the command was: ${command[*]}"

@@ -25,6 +25,8 @@ ALLOWED = {
 # Layers that may use only standard and system headers.
 BARE_LAYERS = {"base", "cuda", "comm", "ops", "machine"}
 MPI_FILES = {"comm/mpi_world.cpp"}
+# Compiled where there is an nccl.h, all but these two.
+NCCL_FILES = re.compile(r"comm/nccl_(?!absent|group\.h)\w+\.(h|cpp)")
 THIRD_PARTY = re.compile(r"^(yaml-cpp|nlohmann|spdlog|fmt|CLI|sqlite3|openssl|pcre2|zlib|zstd|httplib|catch2|oneapi|dnnl|boost)")
 
 
@@ -43,6 +45,10 @@ def violations(root):
                         yield f"{name}:{number}: {layer} may not include {quoted[1]}"
                 if angled and angled[1] == "mpi.h" and name not in MPI_FILES:
                     yield f"{name}:{number}: only {', '.join(sorted(MPI_FILES))} may include <mpi.h>"
+                if angled and angled[1] == "nccl.h" and not NCCL_FILES.fullmatch(name):
+                    yield f"{name}:{number}: only comm/nccl_*.cpp may include <nccl.h>"
+                if quoted and NCCL_FILES.fullmatch(quoted[1]) and not NCCL_FILES.fullmatch(name):
+                    yield f"{name}:{number}: {quoted[1]} includes <nccl.h>; comm/nccl_group.h does not"
                 if angled and layer in BARE_LAYERS:
                     if THIRD_PARTY.match(angled[1]):
                         yield f"{name}:{number}: {layer} may not use third-party libraries, includes <{angled[1]}>"

@@ -241,6 +241,13 @@ bench() {
   benches+=" $1"
 }
 
+# Real NCCL: one rank with any; ranks that share the GPU with one of 2.30 or later, named by ASSAY_NCCL_LIBRARY.
+if [[ $dry == yes || -x $build/nccl_check ]]; then
+  step ranks 110 "$build/nccl_check"
+  if [[ $dry == yes || -n ${ASSAY_NCCL_LIBRARY:-} ]]; then
+    for ranks in 2 4; do step "ranks_$ranks" 110 "$build/nccl_check" "$ranks"; done
+  fi
+fi
 step limits.json 30 "$build/bench_limits" --json
 # cuBLASLt logs why it has no algorithm for a product; %i is the process id.
 check op_check_scaled_linear 60 env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$out/logs/cublaslt_%i.log" "$build/op_check_cuda" --op scaled_linear
@@ -307,6 +314,7 @@ last_line() { tail -1 "$out/logs/$1.log" 2>/dev/null | tr -d '"\\'; }
   done
   printf '},\n"losses_decoded_native": '
   value "$logs/losses.json"
+  for ranks in ranks ranks_2 ranks_4; do printf ',\n"%s": "%s"' "$ranks" "$(last_line "$ranks")"; done
   for op in scaled_linear $codes_ops; do printf ',\n"op_check_%s": "%s"' "$op" "$(last_line "op_check_$op")"; done
   printf ',\n"op_check": "%s", "memcheck": "%s", "racecheck": "%s",\n"parity_fp32": "%s", "parity_bf16": "%s",\n"torch": [' \
     "$(last_line op_check)" "$(last_line memcheck)" "$(last_line racecheck)" "$(last_line parity_fp32)" "$(last_line parity_bf16)"

@@ -95,8 +95,9 @@ void push(Stream stream, Operation operation) {
   if (!s.recorder) return s.queues.push(number, std::move(operation));
   Recorder& r = *s.recorder;
   if (!r.inside[number]) {
-    throw KernelError("work on a stream that does not follow the recorded one, while a graph is "
-                      "recorded");
+    throw KernelError(
+        "work on a stream that does not follow the recorded one, while a graph is "
+        "recorded");
   }
   r.loose[number] = number != r.stream;
   r.queues.push(number, std::move(operation));
@@ -213,8 +214,8 @@ Recording record(Stream stream, const std::function<void()>& calls) {
   const size_t number = number_of(stream);
   std::vector<bool> inside(s.open.size());
   inside[number] = true;
-  s.recorder = Recorder{
-      .stream = number, .inside = inside, .loose = std::vector<bool>(s.open.size())};
+  s.recorder =
+      Recorder{.stream = number, .inside = inside, .loose = std::vector<bool>(s.open.size())};
   try {
     calls();
   } catch (...) {

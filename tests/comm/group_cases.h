@@ -1,156 +1,45 @@
-// The calls of a group of ranks against what every rank can compute, for every kind of group. A
-// failure ends the process.
+// The calls of a group of ranks against what every rank can compute: the same cases for every
+// transport. A failure on one rank ends the job.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
-#include "base/random.h"
 #include "comm/group.h"
 
 namespace assay {
 
 using Row = std::vector<std::byte>;
 
-// What `rank` sends to `to` in call `call`: bytes that depend on all three.
-inline Row row_of(int call, int rank, int to, size_t bytes) {
-  RandomSequence random({7, uint64_t(call), uint32_t(rank * 1000 + to)});
-  Row row(bytes);
-  for (std::byte& b : row) b = std::byte(random.below(256));
-  return row;
-}
+// Prints and ends the process with 1 unless it holds; that ends the other ranks too, by mpirun or
+// as threads.
+void expect(bool holds, const char* what, int call);
 
-inline void expect(bool holds, const char* what, int call) {
-  if (holds) return;
-  std::fprintf(stderr, "FAILED: %s, call %d\n", what, call);
-  std::exit(1);  // ends the other ranks too, by mpirun or as threads
-}
+// Bytes in the memory of an Exec: the host's or a GPU's.
+class Buffer {
+ public:
+  Buffer(Exec on, const Row& bytes);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  std::byte* data() { return on_.gpu == nullptr ? host_.data() : device_; }
+  Row read();  // behind what is queued on the Exec
 
-inline constexpr std::byte kUntouched{0xA5};
+ private:
+  Exec on_;
+  Row host_;
+  std::byte* device_ = nullptr;
+};
 
-inline void check_all_gather(Group& g, int call, size_t bytes, bool in_place) {
-  Row all(size_t(g.size()) * bytes + 1, kUntouched), mine = row_of(call, g.rank(), 0, bytes);
-  std::byte* const own = all.data() + size_t(g.rank()) * bytes;
-  if (in_place) std::copy(mine.begin(), mine.end(), own);
-  g.all_gather({}, all.data(), in_place ? own : mine.data(), bytes);
-  for (int r = 0; r < g.size(); ++r) {
-    const Row want = row_of(call, r, 0, bytes);
-    expect(std::equal(want.begin(), want.end(), all.begin() + ptrdiff_t(size_t(r) * bytes)),
-           "all_gather", call);
-  }
-  expect(all.back() == kUntouched, "all_gather wrote past its end", call);
-}
-
-inline void check_all_to_all(Group& g, int call, size_t bytes) {
-  Row to(size_t(g.size()) * bytes + 1, kUntouched), from;
-  for (int r = 0; r < g.size(); ++r) {
-    const Row row = row_of(call, g.rank(), r, bytes);
-    from.insert(from.end(), row.begin(), row.end());
-  }
-  g.all_to_all({}, to.data(), from.data(), bytes);
-  for (int r = 0; r < g.size(); ++r) {
-    const Row want = row_of(call, r, g.rank(), bytes);
-    expect(std::equal(want.begin(), want.end(), to.begin() + ptrdiff_t(size_t(r) * bytes)),
-           "all_to_all", call);
-  }
-  expect(to.back() == kUntouched, "all_to_all wrote past its end", call);
-}
-
-// sizes(a, b): bytes from a to b. Runs lie in the reverse order of ranks, with a gap of 3 bytes.
-inline void check_all_to_all_v(Group& g, int call, const std::function<size_t(int, int)>& sizes) {
-  Group::Exchange e;
-  e.sent.resize(size_t(g.size()));
-  e.received.resize(size_t(g.size()));
-  size_t out = 3, in = 3;
-  for (int r = g.size(); r-- > 0;) {
-    e.sent[size_t(r)] = {out, sizes(g.rank(), r)};
-    e.received[size_t(r)] = {in, sizes(r, g.rank())};
-    out += e.sent[size_t(r)].bytes + 3;
-    in += e.received[size_t(r)].bytes + 3;
-  }
-  Row from(out), to(in, kUntouched), want(in, kUntouched);
-  for (int r = 0; r < g.size(); ++r) {
-    const Row sent = row_of(call, g.rank(), r, e.sent[size_t(r)].bytes);
-    std::copy(sent.begin(), sent.end(), from.begin() + ptrdiff_t(e.sent[size_t(r)].offset));
-    const Row received = row_of(call, r, g.rank(), e.received[size_t(r)].bytes);
-    std::copy(received.begin(), received.end(),
-              want.begin() + ptrdiff_t(e.received[size_t(r)].offset));
-  }
-  e.from = from.data();
-  e.to = to.data();
-  g.all_to_all_v({}, e);
-  expect(to == want, "all_to_all_v", call);
-}
-
-inline void check_sum(Group& g, int call, int64_t n) {
-  std::vector<int64_t> x(size_t(n), 0);
-  for (int64_t i = 0; i < n; ++i) x[size_t(i)] = (int64_t{1} << 61) + i * (g.rank() + 1);
-  g.sum_integers({}, {x.data(), {n}});
-  const int64_t d = g.size();
-  for (int64_t i = 0; i < n; ++i) {
-    const uint64_t want = uint64_t(d) * (uint64_t{1} << 61) + uint64_t(i * d * (d + 1) / 2);
-    expect(uint64_t(x[size_t(i)]) == want, "sum_integers", call);
-  }
-}
-
-inline void check_sizes(Group& g) {
-  const uint64_t before = g.bytes_sent();
-  uint64_t sent = 0;
-  int call = 0;
-  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4097}, size_t{3} << 20}) {
-    check_all_gather(g, ++call, bytes, false);
-    check_all_gather(g, ++call, bytes, true);
-    check_all_to_all(g, ++call, bytes);
-    sent += 3 * bytes * uint64_t(g.size() - 1);
-  }
-  expect(g.bytes_sent() - before == sent, "bytes_sent", call);
-  for (const int64_t n : {0, 1, 777, 100000}) check_sum(g, ++call, n);
-  // Nothing at all; only to the next rank; all to rank 0; nothing from rank 0.
-  const int d = g.size();
-  check_all_to_all_v(g, ++call, [](int, int) { return size_t{0}; });
-  check_all_to_all_v(g, ++call, [d](int a, int b) { return size_t(b == (a + 1) % d ? 100 : 0); });
-  check_all_to_all_v(g, ++call, [](int a, int b) { return size_t(b == 0 ? 10 + a : 0); });
-  check_all_to_all_v(g, ++call, [](int a, int) { return size_t(a == 0 ? 0 : 5 * a); });
-}
-
-// The same draws on every rank decide the calls.
-inline void check_sequences(Group& g) {
-  RandomSequence random({13, 0, 0});
-  for (int call = 1000; call < 2000; ++call) {
-    const size_t bytes = random.below(5) == 0 ? random.below(100000) : random.below(64);
-    const uint32_t seed = random.below(1000);
-    switch (random.below(4)) {
-      case 0:
-        check_all_gather(g, call, bytes, seed % 2 == 0);
-        break;
-      case 1:
-        check_all_to_all(g, call, bytes);
-        break;
-      case 2:
-        check_all_to_all_v(g, call, [&](int a, int b) {
-          RandomSequence size({uint64_t(call), uint64_t(a), uint32_t(b)});
-          return size.below(3) == 0 ? size_t{0} : size_t(size.below(uint32_t(bytes + 1)));
-        });
-        break;
-      default:
-        check_sum(g, call, int64_t(bytes % 500));
-    }
-  }
-}
-
+void check_sum(Group& g, int call, int64_t n, Exec lane = {});
+// Sizes from nothing to 3 MiB, empty runs, in place, bytes_sent.
+void check_sizes(Group& g, Exec lane = {});
+// `calls` calls of all kinds; the same draws on every rank decide which.
+void check_sequences(Group& g, Exec lane = {}, int calls = 1000);
+// That all members made the same calls; `host` is a group of the same members, for host memory.
+void check_same_calls(Group& g, Group& host);
 inline void check_same_calls(Group& g) {
-  std::vector<uint64_t> all(2 * size_t(g.size()));
-  const uint64_t mine[] = {g.calls(), g.calls_hash()};
-  g.all_gather({}, all.data(), mine, sizeof mine);
-  for (int r = 0; r < g.size(); ++r) {
-    expect(all[2 * size_t(r)] == mine[0] && all[2 * size_t(r) + 1] == mine[1], "calls_hash", r);
-  }
-  const uint64_t before = g.calls_hash();
-  g.all_gather({}, all.data(), mine, sizeof mine);
-  expect(g.calls_hash() != before, "a call changes the hash", 0);
+  check_same_calls(g, g);
 }
 
 }  // namespace assay

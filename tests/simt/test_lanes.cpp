@@ -226,6 +226,8 @@ TEST_CASE("a watch is called while a wait lasts, and its exception ends the wait
   n.context.watch = [] { throw UserError("a rank is lost", "none"); };
   REQUIRE_THROWS_AS(wait(n.main), UserError);
   over = true;
+  n.context.watch = {};
+  wait(n.main);
 }
 
 TEST_CASE("on the CPU a lane runs its call at once") {
