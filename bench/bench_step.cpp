@@ -1,11 +1,14 @@
 // bench_step: tokens/s of a whole optimizer step (forward, backward, norm, clip, AdamW, packing) on
 // random tokens, the share of the measured matmul limit, and where the time goes. The shapes are
-// those of bench/peers, or of a configuration.
+// those of bench/peers, or of a configuration. Under mpirun its ranks share the micro-batches of a
+// step; bench/ranks.py compares that with one process.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +17,9 @@
 #include "bench/options.h"
 #include "cuda/profile.h"
 #include "cuda/transfer.h"
+#include "engine/config/check.h"
 #include "engine/config/yaml.h"
-#include "engine/optimizer.h"
+#include "engine/trainer.h"
 #include "machine/openmp_wait_policy.h"
 #include "models/audit/audit.h"
 #include "models/decoder/decoder.h"
@@ -89,20 +93,24 @@ void require_no_shapes(const BenchOptions& options) {
   }
 }
 
-// A model, its optimizer, and the tokens of one step.
+// A model, its optimizer, and the tokens of one step that are this rank's.
 class Training {
  public:
   Training(const Session& session, int64_t micro_batches)
       : config_(session.config),
-        micro_batches_(micro_batches),
-        memory_(config_, session.recipe, session.place()),
+        layout_(layout_of(config_, session.place())),
+        micro_batches_(micro_batches / layout_.ranks),
+        memory_(config_, session.recipe, session.place(),
+                session.ranks ? &session.ranks->group() : nullptr),
         on_(session.exec()) {
+    if (session.ranks)
+      ranks_.emplace(TrainingRanks{layout_, session.ranks->group(), *memory_.rank_sums});
     memory_.plan.add(Section::kData, "tokens", tokens_, {tokens() + 1});
     memory_.allocate(config_, session.recipe, on_.gpu);
     memory_.bind(on_);
     memory_.model->initialise(on_, 1);
     memory_.model->refresh_weights(on_);
-    RandomSequence random({7, stream_id("bench_step"), 0});
+    RandomSequence random({7, stream_id("bench_step"), uint32_t(layout_.rank)});
     for (int64_t i = 0; i <= tokens(); ++i) {
       tokens_[i] = int32_t(random.below(uint32_t(config_.model.vocab_size)));
     }
@@ -127,34 +135,40 @@ class Training {
                                   .batch = config_.run.micro_batch,
                                   .sequence = config_.run.sequence});
     }
-    optimizer.step(on, i, 1.0, sampled == Sampled::kYes ? Sample::kRatios : Sample::kNothing);
-    model.update_router_bias(on, 1.0f);
+    step_parameters(on, model, optimizer, ranks_ ? &*ranks_ : nullptr, i, 1.0,
+                    sampled == Sampled::kYes ? Sample::kRatios : Sample::kNothing);
     model.read_back(on);
     optimizer.read_back(on);
     wait(on);
+    if (ranks_) model.gather_results(ranks_->group);
   }
 
-  int64_t tokens() const { return micro_tokens() * micro_batches_; }            // of a step
-  double loss() const { return memory_.model->loss_sum() / double(tokens()); }  // of the last step
+  int64_t batch_tokens() const { return tokens() * layout_.ranks; }  // of a step
+  double loss() const {                                              // of the last step
+    return memory_.model->loss_sum() / double(batch_tokens());
+  }
   size_t memory_bytes() const { return memory_.plan.bytes_on(on_.gpu); }
   Exec on() const { return on_; }
 
  private:
   int64_t micro_tokens() const { return config_.run.sequence * config_.run.micro_batch; }
+  int64_t tokens() const { return micro_tokens() * micro_batches_; }
 
   void zero_gradients(Exec on, int64_t i, Sampled sampled) {
     using Sample = MicroScale::Sample;
     const ProfileScope timed(on, "zero gradients");
     memory_.model->begin_step(
-        on, {.loss = 1.0f / float(tokens()),
-             .micro_share = 1.0f / float(micro_batches_),
-             .first_micro = i * micro_batches_,
+        on, {.loss = 1.0f / float(batch_tokens()),
+             .micro_share = 1.0f / float(micro_batches_ * layout_.ranks),
+             .first_micro = (i * layout_.ranks + layout_.rank) * micro_batches_,
              .sample = sampled == Sampled::kYes ? Sample::kFormats : Sample::kNothing});
   }
 
   const Config& config_;
+  const Layout layout_;
   int64_t micro_batches_;
   TrainingMemory memory_;
+  std::optional<TrainingRanks> ranks_;
   Exec on_;
   View<int32_t, 1> tokens_;
 };
@@ -211,7 +225,7 @@ struct Result {
 Result result_of(const Options& o, const Session& session, const Training& training,
                  const Timings& timings) {
   const Audit counts = audit(session.config);
-  const double tokens_per_s = double(training.tokens()) / median(timings.seconds);
+  const double tokens_per_s = double(training.batch_tokens()) / median(timings.seconds);
   return {.options = o,
           .session = session,
           .training = training,
@@ -219,7 +233,8 @@ Result result_of(const Options& o, const Session& session, const Training& train
           .counts = counts,
           .tokens_per_s = tokens_per_s,
           .gflops = 1e-9 * double(counts.flops_per_token) * tokens_per_s,
-          .limit = 1e-9 * peak_flop_per_s(session.device, training.on(), session.recipe)};
+          .limit = 1e-9 * double(session.ranks ? session.ranks->size() : 1) *
+                   peak_flop_per_s(session.device, training.on(), session.recipe)};
 }
 
 nlohmann::json profile_json(const Timings& t) {
@@ -245,8 +260,9 @@ void print_json(const Result& r) {
   j["device"] = r.session.device.name();
   j["recipe"] = precision.recipe;
   j["products"] = name_of(precision.products);
+  j["ranks"] = r.session.ranks ? r.session.ranks->size() : 1;
   j["threads"] = r.training.on().threads;
-  j["tokens"] = r.training.tokens();
+  j["tokens"] = r.training.batch_tokens();
   j["micro_batches"] = o.micro_batches;
   j["tokens_per_s"] = r.tokens_per_s;
   j["step_ms_p50"] = 1e3 * median(t.seconds);
@@ -305,6 +321,7 @@ int measure(const Options& o, const Session& session) {
   Training training(session, o.micro_batches);
   const Timings timings = time_steps(o, training);
   const Result result = result_of(o, session, training, timings);
+  if (session.ranks && !session.ranks->first()) return 0;
   o.json ? print_json(result) : print_text(result);
   return 0;
 }
@@ -313,8 +330,13 @@ int run(const Options& o) {
   Config config = config_of(o);
   if (!o.products.empty()) config.precision.products = *choice_named<ProductsMode>(o.products);
   config.run.threads = o.threads;
-  const Session session(std::move(config), {.device = o.device});
-  return measure(o, session);
+  const std::unique_ptr<Ranks> ranks = Ranks::join();
+  if (!ranks) return measure(o, Session(std::move(config), {.device = o.device}));
+  return ranks->run([&] {
+    require_ranks(config, ranks->size());
+    config.parallel.parts = ranks->size();
+    return measure(o, Session(std::move(config), {.device = o.device, .ranks = ranks.get()}));
+  });
 }
 
 }  // namespace
@@ -331,7 +353,8 @@ int main(int argc, char** argv) {
               "a configuration: its model, precision, sequence and micro_batch");
   options.add("--device", "{auto,cpu,cuda}", o.device,
               "where it runs (default: cpu); auto: the GPU if one is usable");
-  options.add("--micro-batches", o.micro_batches, "micro-batches per step (default: 1)");
+  options.add("--micro-batches", o.micro_batches,
+              "micro-batches per step, of all ranks (default: 1)");
   options.add("--recipe", "TEXT", o.recipe, "overrides precision.recipe (default: auto)");
   options.add("--products", "{decoded,native}", o.products, "overrides precision.products");
   options.add("--steps", o.steps, "timed steps (default: 20)");

@@ -19,6 +19,20 @@ int64_t recipe_steps(const Config& config) {
   return static_cast<int64_t>(double(config.run.steps) * (1 - config.precision.bf16_tail));
 }
 
+void step_parameters(Exec on, Model& model, Optimizer& optimizer, const TrainingRanks* ranks,
+                     int64_t step_index, double lr_share, Optimizer::Sample sample) {
+  if (ranks) {
+    ranks->sums.add_gradients(on);
+    optimizer.step(on, step_index, lr_share, sample, &ranks->group);
+    ranks->sums.gather_masters(on);
+    model.refresh_weights(on);
+    model.sum_counts(on, ranks->group);
+  } else {
+    optimizer.step(on, step_index, lr_share, sample);
+  }
+  model.update_router_bias(on, static_cast<float>(lr_share));
+}
+
 StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
   const double share = schedule_.share(step_index);
   const int64_t counted = next_batch();
@@ -34,9 +48,9 @@ StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
   model_.enter(on, step_index < recipe_steps_ ? PrecisionPhase::kRecipe : PrecisionPhase::kBf16);
   model_.begin_step(on, scale);
   forward_backward(on);
-  step_optimizer(on, step_index, share, measure);
-  model_.update_router_bias(on, static_cast<float>(share));
-
+  step_parameters(on, model_, optimizer_, ranks_, step_index, share,
+                  measure == Measure::kHashAndRatios ? Optimizer::Sample::kRatios
+                                                     : Optimizer::Sample::kNothing);
   model_.read_back(on);
   optimizer_.read_back(on);
   wait(on);
@@ -67,17 +81,6 @@ int64_t Trainer::next_batch() {
   const auto rank = size_t(failed - of_ranks.begin());
   throw DataChanged(strprintf("rank %zu: %s", rank, gather_texts(ranks_->group, why)[rank].c_str()),
                     gather_texts(ranks_->group, hint)[rank]);
-}
-
-void Trainer::step_optimizer(Exec on, int64_t step_index, double share, Measure measure) {
-  const auto sample =
-      measure == Measure::kHashAndRatios ? Optimizer::Sample::kRatios : Optimizer::Sample::kNothing;
-  if (!ranks_) return optimizer_.step(on, step_index, share, sample);
-  ranks_->sums.add_gradients(on);
-  optimizer_.step(on, step_index, share, sample, &ranks_->group);
-  ranks_->sums.gather_masters(on);
-  model_.refresh_weights(on);
-  model_.sum_counts(on, ranks_->group);
 }
 
 void Trainer::forward_backward(Exec on) {

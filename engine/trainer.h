@@ -40,6 +40,11 @@ struct TrainingRanks {
 // Number of steps before precision.bf16_tail; the tail is rounded up to whole steps.
 int64_t recipe_steps(const Config& config);
 
+// What follows the backward pass in a step: the ranks add their gradients, the optimizer steps, the
+// routers' bias follows the load. Queued; collective with ranks (null: this is the only one).
+void step_parameters(Exec on, Model& model, Optimizer& optimizer, const TrainingRanks* ranks,
+                     int64_t step_index, double lr_share, Optimizer::Sample sample);
+
 class Trainer {
  public:
   // ranks: those that share the batch; null: this is the only one.
@@ -69,7 +74,6 @@ class Trainer {
   int64_t next_batch();
   // The gradients of this rank's share of the batch, part by part.
   void forward_backward(Exec on);
-  void step_optimizer(Exec on, int64_t step_index, double share, Measure measure);
   StepStats read_stats(Exec on, int64_t step_index, double share, int64_t counted,
                        Measure measure) const;
 

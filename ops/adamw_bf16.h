@@ -8,9 +8,9 @@
 // kept on average. Values that bf16 has, 0 among them, are stored as they are; infinities and NaN
 // stay.
 //
-// r of element i, counted from the parameter's first, is the half word i mod 8 of block 3 (i / 8) + k of the counter-based generator
-// (base/random.h), the low half of a word first; k = 0 for weight, 1 for m, 2 for v. The bits
-// depend on the key and the element only.
+// r of element i, counted from the parameter's first, is the half word i mod 8 of block
+// 3 (i / 8) + k of the counter-based generator (base/random.h), the low half of a word first; k = 0
+// for weight, 1 for m, 2 for v. The bits depend on the key and the element only.
 //
 // `squares` as in AdamW: of grad, of the update before rounding, and of the weight as stored.
 //

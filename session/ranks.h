@@ -42,7 +42,7 @@ class Ranks {
   void doing(const char* what, int64_t step, Control::Pace pace = Control::Pace::kSteady);
 
   // Runs `work`, on all ranks, and returns the exit code of this process. If it throws, all ranks
-  // end, and the first of those that are left prints the one line `error:` and the one line `hint:`.
+  // end, and the first of those that are left prints one line `error:` and one line `hint:`.
   int run(const std::function<int()>& work);
 
  private:

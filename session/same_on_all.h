@@ -8,7 +8,7 @@
 namespace assay {
 
 // Collective. Every rank compares all with the first one; a difference is the same UserError on
-// all, which names the rank and both values. What changes no result may differ, such as run.threads.
+// all, which names the rank and both values. What changes no result may differ, as run.threads.
 void require_same_run_on_all(Ranks& ranks, const Session& session, const RunData& data);
 
 }  // namespace assay

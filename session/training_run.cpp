@@ -59,8 +59,8 @@ Session resolved(Session session, const TrainingRunOptions& options) {
   return session;
 }
 
-// The data, hashed if it is going to be read. On each machine one rank makes and hashes it, then the
-// others find both in the caches.
+// The data, hashed if it is going to be read. On each machine one rank makes and hashes it, then
+// the others find both in the caches.
 RunData data_of(const Session& session) {
   const auto made = [&] {
     RunData data = resolve_data(session.config);

@@ -8,8 +8,8 @@
 // The folder ends up as `assay train` leaves it: config.yaml, meta.json, log.txt, telemetry.db,
 // checkpoints/, receipt.json. The same program again resumes the run.
 //
-// With ranks (SessionOptions::ranks) each has such an object and makes the same calls. The first one
-// writes the folder; the others write their part of a checkpoint, and ranks/rank-00003.log.
+// With ranks (SessionOptions::ranks) each has such an object and makes the same calls. The first
+// one writes the folder; the others write their part of a checkpoint, and ranks/rank-00003.log.
 #pragma once
 
 #include <functional>

@@ -50,8 +50,8 @@ struct RunParts {
   int32_t mask_id;  // targets equal to it are not counted; -1: none
   std::map<std::string, std::string> data_sha256 = {};  // by file
   std::vector<Landing> landings = {};
-  // The ranks that share the batch, this one among them; null: there is one. All make the same calls
-  // and come to the same decisions; the first one records.
+  // The ranks that share the batch, this one among them; null: there is one. All make the same
+  // calls and come to the same decisions; the first one records.
   const TrainingRanks* ranks = nullptr;
   // With ranks: told what this one does next, for messages about a rank that is lost. what: a
   // literal; slow: the others may have to wait for long.

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "comm/agree.h"
 #include "comm/launch.h"
 #include "data/tokenizer_files.h"
 #include "eval/ranks.h"
