@@ -100,11 +100,11 @@ class Training {
       : config_(session.config),
         layout_(layout_of(config_, session.place())),
         micro_batches_(micro_batches / layout_.ranks),
-        memory_(config_, session.recipe, session.place(),
-                session.ranks ? &session.ranks->group() : nullptr),
+        memory_(config_, session.recipe, session.place(), session.model_group()),
         on_(session.exec()) {
     if (session.ranks)
-      ranks_.emplace(TrainingRanks{layout_, session.ranks->group(), *memory_.rank_sums});
+      ranks_.emplace(TrainingRanks{layout_, *session.host_group(), *session.model_group(),
+                                   *memory_.rank_sums});
     memory_.plan.add(Section::kData, "tokens", tokens_, {tokens() + 1});
     memory_.allocate(config_, session.recipe, on_.gpu);
     memory_.bind(on_);

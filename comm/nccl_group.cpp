@@ -76,7 +76,7 @@ class Communicating final : public NcclGroup {
 void Communicating::exchange_runs(Exec lane, const Exchange& e) {
   const cudaStream_t stream = stream_of(lane);
   const auto me = size_t(rank());
-  if (e.sent[me].bytes > 0) {
+  if (e.sent[me].bytes > 0 && at(e.to, e.received[me].offset) != at(e.from, e.sent[me].offset)) {
     lane.gpu->memory->copy(*lane.gpu, at(e.to, e.received[me].offset),
                            at(e.from, e.sent[me].offset), e.sent[me].bytes);
   }

@@ -12,9 +12,9 @@ double gib(int64_t bytes) {
   return double(bytes) / (1 << 30);
 }
 
-int64_t attribute(cudaDeviceAttr which) {
+int64_t attribute(cudaDeviceAttr which, int number) {
   int value = 0;
-  cuda_check(cudaDeviceGetAttribute(&value, which, 0), "reading the GPU's properties");
+  cuda_check(cudaDeviceGetAttribute(&value, which, number), "reading the GPU's properties");
   return value;
 }
 
@@ -149,7 +149,7 @@ constexpr Streams kStreams{open_stream, close_stream, follow};
 
 }  // namespace
 
-DeviceFacts device_facts() {
+DeviceFacts device_facts(int number) {
   DeviceFacts facts;
   facts.toolkit = CUDART_VERSION;
   if (cudaDriverGetVersion(&facts.driver) != cudaSuccess) facts.driver = 0;
@@ -158,15 +158,15 @@ DeviceFacts device_facts() {
     cudaGetLastError();
     facts.devices = 0;
   }
-  if (facts.devices == 0) return facts;
+  if (number >= facts.devices) return facts;
   cudaDeviceProp properties;
-  cuda_check(cudaGetDeviceProperties(&properties, 0), "reading the GPU's properties");
+  cuda_check(cudaGetDeviceProperties(&properties, number), "reading the GPU's properties");
   facts.name = properties.name;
   facts.capability = 10 * properties.major + properties.minor;
   facts.multiprocessors = properties.multiProcessorCount;
   facts.memory_bytes = int64_t(properties.totalGlobalMem);
   facts.l2_bytes = properties.l2CacheSize;
-  facts.shared_bytes_limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  facts.shared_bytes_limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, number);
   facts.products_problem = cublaslt_problem();
   return facts;
 }
@@ -231,11 +231,15 @@ bool Device::broken() const {
   return cudaDeviceSynchronize() != cudaSuccess;
 }
 
-std::unique_ptr<Device> open_device() {
-  DeviceFacts facts = device_facts();
+std::unique_ptr<Device> open_device(int number) {
+  DeviceFacts facts = device_facts(number);
+  if (facts.devices > 0 && number >= facts.devices) {
+    throw UserError(strprintf("there is no GPU %d: %d are visible", number, facts.devices),
+                    "one process a GPU; CUDA_VISIBLE_DEVICES chooses which are visible");
+  }
   require_usable(facts);
-  cuda_check(cudaSetDevice(0), "opening GPU 0");
-  cuda_check(cudaFree(nullptr), "opening GPU 0");  // creates the context now, not in the first step
+  cuda_check(cudaSetDevice(number), "opening the GPU");
+  cuda_check(cudaFree(nullptr), "opening the GPU");  // creates the context now, not in a step
   facts.free_bytes = available();
   return std::unique_ptr<Device>(new Device(std::move(facts)));
 }

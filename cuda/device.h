@@ -13,7 +13,7 @@
 
 namespace assay::gpu {
 
-// The driver, the toolkit and GPU 0. Versions as CUDA writes them: 13000 is 13.0; 0 is no driver.
+// The driver, the toolkit and one GPU. Versions as CUDA writes them: 13000 is 13.0; 0 is no driver.
 // free_bytes is set by open_device().
 struct DeviceFacts {
   int driver = 0, toolkit = 0;
@@ -25,7 +25,8 @@ struct DeviceFacts {
   int64_t shared_bytes_limit = 0;
   std::string products_problem = {};  // why cuBLASLt cannot be loaded; "" if it can
 };
-DeviceFacts device_facts();
+// number: of the GPU, among those that CUDA_VISIBLE_DEVICES leaves.
+DeviceFacts device_facts(int number = 0);
 // Throws UserError if the program cannot use the GPU: no driver, a driver of an older major version
 // than the toolkit, no GPU, an architecture other than the kernels' (sm_90a runs on 9.0 only), or
 // no cuBLASLt.
@@ -87,7 +88,8 @@ void fill(const Context& on, void* p, int byte, size_t bytes);  // queued, as co
 // kWaiting if the environment has ASSAY_SYNC_LAUNCHES=1, so that an error names the kernel.
 Context::Launches launches_by_environment();
 
-// GPU 0 (CUDA_VISIBLE_DEVICES selects it), with a stream of its own.
+// A GPU (CUDA_VISIBLE_DEVICES selects those that there are), with a stream of its own. The thread
+// that opens it makes all calls.
 class Device {
  public:
   Context* context() { return &context_; }
@@ -101,12 +103,13 @@ class Device {
   Device& operator=(const Device&) = delete;
 
  private:
-  friend std::unique_ptr<Device> open_device();
+  friend std::unique_ptr<Device> open_device(int number);
   explicit Device(DeviceFacts facts);
   DeviceFacts facts_;
   Stream stream_;
   Context context_;
 };
-std::unique_ptr<Device> open_device();
+// UserError as require_usable(), or if there is no GPU of this number.
+std::unique_ptr<Device> open_device(int number = 0);
 
 }  // namespace assay::gpu

@@ -23,10 +23,10 @@ void step_parameters(Exec on, Model& model, Optimizer& optimizer, const Training
                      int64_t step_index, double lr_share, Optimizer::Sample sample) {
   if (ranks) {
     ranks->sums.add_gradients(on);
-    optimizer.step(on, step_index, lr_share, sample, &ranks->group);
+    optimizer.step(on, step_index, lr_share, sample, &ranks->model);
     ranks->sums.gather_masters(on);
     model.refresh_weights(on);
-    model.sum_counts(on, ranks->group);
+    model.sum_counts(on, ranks->model);
   } else {
     optimizer.step(on, step_index, lr_share, sample);
   }

@@ -33,7 +33,8 @@ struct StepStats {
 // The ranks that share a batch, as a step sees them.
 struct TrainingRanks {
   Layout layout;
-  Group& group;
+  Group& group;  // for the host's memory
+  Group& model;  // for the model's memory
   const RankSums& sums;
 };
 

@@ -17,9 +17,8 @@ constexpr int kWarmup = 3, kTimed = 9;
 
 double measured_step_seconds(const Session& session, const RunData& data) {
   const Config& config = session.config;
-  Group* const group = session.ranks ? &session.ranks->group() : nullptr;
   const ModelPlace place = session.place(data.mask_id);
-  TrainingMemory memory(config, session.recipe, place, group);
+  TrainingMemory memory(config, session.recipe, place, session.model_group());
   LoaderConfig order = loader_config(config, data);
   order.rank = place.rank;
   order.ranks = place.ranks;
@@ -33,7 +32,10 @@ double measured_step_seconds(const Session& session, const RunData& data) {
   memory.model->refresh_weights(on);
 
   std::optional<TrainingRanks> ranks;
-  if (group) ranks.emplace(TrainingRanks{layout_of(config, place), *group, *memory.rank_sums});
+  if (session.ranks) {
+    ranks.emplace(TrainingRanks{layout_of(config, place), *session.host_group(),
+                                *session.model_group(), *memory.rank_sums});
+  }
   Trainer trainer(config, *memory.model, *memory.sums, *memory.optimizer, loader, data.mask_id,
                   ranks ? &*ranks : nullptr);
   std::vector<double> seconds;

@@ -13,6 +13,7 @@
 #include "comm/last_words.h"
 #include "comm/launch.h"
 #include "comm/rank_lost.h"
+#include "cuda/context.h"
 
 namespace assay {
 
@@ -33,6 +34,24 @@ Ranks::Ranks(std::unique_ptr<World> world)
 // The group first: its calls tell the control.
 Ranks::~Ranks() {
   group_.reset();
+}
+
+std::unique_ptr<NcclGroup> Ranks::gpu_group(gpu::Context& context) {
+  std::unique_ptr<NcclGroup> group = join_nccl(*group_, [this] {
+    if (control_) control_->require_all_there();
+  });
+  context.watch = [nccl = group.get()] { nccl->check(); };
+  return group;
+}
+
+int Ranks::gpu_number(int devices, bool share) const {
+  if (node_ranks() > devices && devices > 0 && !share) {
+    throw UserError(
+        strprintf("%d ranks on this machine, but %d GPU%s", node_ranks(), devices,
+                  devices == 1 ? "" : "s"),
+        "start one rank a GPU, or give --device cpu; --share-gpu lets several use one, for tests");
+  }
+  return devices > 0 ? node_rank() % devices : 0;
 }
 
 void Ranks::watch(const Watch& settings) {

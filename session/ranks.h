@@ -14,6 +14,7 @@
 
 #include "comm/control.h"
 #include "comm/group.h"
+#include "comm/nccl_group.h"
 #include "comm/world.h"
 
 namespace assay {
@@ -29,7 +30,13 @@ class Ranks {
   bool first() const { return rank() == 0; }
   int node_ranks() const { return world_->node_ranks(); }
   int node_rank() const { return world_->node_rank(); }
-  Group& group() { return *group_; }
+  Group& group() { return *group_; }  // for host memory
+  // A group of the same ranks for the memory of this rank's GPU, whose waits then notice lost ranks.
+  // It must end before the GPU is closed. Collective; UserError if one of the ranks has no NCCL.
+  std::unique_ptr<NcclGroup> gpu_group(gpu::Context& context);
+  // The GPU of this rank, among `devices` of its machine. UserError if another rank there has it,
+  // except with `share`.
+  int gpu_number(int devices, bool share) const;
 
   // From here on a rank that is lost ends all (comm/control.h). folder: of the run. Collective.
   struct Watch {

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/check.h"
 #include "engine/config/check.h"
 
 namespace assay {
@@ -14,21 +13,26 @@ void resolve_machine_fields(Config& config, Backend backend, const Ranks* ranks)
   }
 }
 
+namespace {
+
+SessionDevice device_of(const SessionOptions& options) {
+  if (options.ranks == nullptr || options.device == "cpu") return choose_device(options.device);
+  const int devices = gpu::device_facts().devices;
+  return choose_device(options.device, options.ranks->gpu_number(devices, options.share_gpu));
+}
+
+}  // namespace
+
 Session::Session(Config given, const SessionOptions& options)
     : config(std::move(given)),
-      device(options.use == SessionOptions::Use::kPlan ? SessionDevice()
-                                                       : choose_device(options.device)),
+      device(options.use == SessionOptions::Use::kPlan ? SessionDevice() : device_of(options)),
       use(options.use),
       ranks(options.ranks),
       backend(options.use == SessionOptions::Use::kPlan ? backend_of(options.device)
                                                         : device.backend()),
       recipe(resolve_recipe(config.precision.recipe, backend)) {
   validate_ranges(config);
-  if (ranks && backend == Backend::kGpu) {
-    throw UserError(strprintf("%d ranks on GPUs: several ranks train on CPUs only in this version",
-                              ranks->size()),
-                    "--device cpu, or one rank on the GPU (without --ranks or mpirun)");
-  }
+  if (ranks && device.gpu) gpu_group = ranks->gpu_group(*device.context());
   resolve_machine_fields(config, backend, ranks);
 }
 

@@ -7,6 +7,7 @@
 // in what they make of a configuration.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "models/decoder/training_memory.h"
@@ -20,6 +21,7 @@ struct SessionOptions {
   // kPlan opens no device: memory can be planned for a GPU where there is none.
   enum class Use { kCompute, kPlan } use = Use::kCompute;
   Ranks* ranks = nullptr;  // those that share the work; null: this is the only one
+  bool share_gpu = false;  // several ranks may use one GPU, for tests
 };
 
 // What a run of the configuration resumes with on any machine: `auto` and 0 of precision.recipe and
@@ -35,9 +37,13 @@ struct Session {
   SessionDevice device;  // none with Use::kPlan
   SessionOptions::Use use;
   Ranks* ranks;
+  std::unique_ptr<NcclGroup> gpu_group;  // of ranks with GPUs
   Backend backend;
   Recipe recipe;
 
+  // The ranks' groups, null without ranks: for the host's memory, and for the model's.
+  Group* host_group() const { return ranks ? &ranks->group() : nullptr; }
+  Group* model_group() const { return gpu_group ? gpu_group.get() : host_group(); }
   // Where ops run: the device, or config.run.threads threads. The workspace is planned memory.
   Exec exec() const;
   // The GPU's capability where one is open; mask_id is the data's (RunData::mask_id).

@@ -31,11 +31,11 @@ std::string SessionDevice::name() const {
   return gpu ? "cuda: " + gpu->facts().name : "cpu";
 }
 
-SessionDevice choose_device(const std::string& device) {
+SessionDevice choose_device(const std::string& device, int number) {
   SessionDevice chosen;
   if (device == "auto") chosen.why_not_gpu = problem_of_gpu();
   if (device == "cuda" || (device == "auto" && chosen.why_not_gpu.empty())) {
-    chosen.gpu = gpu::open_device();
+    chosen.gpu = gpu::open_device(number);
   }
   return chosen;
 }

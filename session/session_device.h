@@ -19,7 +19,8 @@ struct SessionDevice {
 };
 
 // device: "cpu", "cuda" (UserError if no GPU is usable) or "auto" (the GPU if one is usable).
-SessionDevice choose_device(const std::string& device);
+// number: which of the GPUs.
+SessionDevice choose_device(const std::string& device, int number = 0);
 // The backend that choose_device() would choose, without opening a GPU. "cuda" is not checked.
 Backend backend_of(const std::string& device);
 // SessionDevice::name() of what choose_device() would choose, without opening a GPU.

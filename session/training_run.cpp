@@ -23,10 +23,6 @@
 namespace assay {
 namespace {
 
-Group* group_of(const Session& session) {
-  return session.ranks ? &session.ranks->group() : nullptr;
-}
-
 std::function<void(const char*, int64_t, bool)> told(Ranks* ranks) {
   if (ranks == nullptr) return {};
   return [ranks](const char* what, int64_t step, bool slow) {
@@ -71,7 +67,7 @@ RunData data_of(const Session& session) {
   const bool first = session.ranks->node_rank() == 0;
   std::optional<RunData> data;
   if (first) data = made();
-  wait_for_all(group_of(session));
+  wait_for_all(session.host_group());
   if (!first) data = made();
   return std::move(*data);
 }
@@ -118,9 +114,9 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
       options_(std::move(options)),
       audit_(assay::audit(config())),
       data_(data_of(session_)),
-      memory_(config(), session_.recipe, session_.place(data_.mask_id), group_of(session_)),
+      memory_(config(), session_.recipe, session_.place(data_.mask_id), session_.model_group()),
       loader_(warning_loader()),
-      evaluators_(config(), data_, options_.folder, group_of(session_)) {
+      evaluators_(config(), data_, options_.folder, session_.host_group()) {
   if (session_.ranks) require_same_run_on_all(*session_.ranks, session_, data_);
   if (options_.start == TrainingRunOptions::Start::kContinue) {
     require_tokenizer_of_run(options_.folder, config(), data_);
@@ -155,7 +151,7 @@ void TrainingRun::resolve_horizon() {
     seconds = begun->contract.step_seconds;
   }
   if (seconds == 0) {
-    seconds = of_first_rank(group_of(session_), measured_step_seconds(session_, data_));
+    seconds = of_first_rank(session_.host_group(), measured_step_seconds(session_, data_));
   }
   std::string& from = session_.config.contract.derived_from;
   from += std::string(from.empty() ? "" : "; ") + "step_seconds measured when the run began";
@@ -164,7 +160,7 @@ void TrainingRun::resolve_horizon() {
 
 // The first rank takes the folder and checks that it may; the others come after it.
 void TrainingRun::open_folder() {
-  Group* const group = group_of(session_);
+  Group* const group = session_.host_group();
   const auto fresh = options_.start == TrainingRunOptions::Start::kFresh ? RunDir::Start::kFresh
                                                                          : RunDir::Start::kContinue;
   if (first()) dir_.emplace(options_.folder, fresh);
@@ -191,7 +187,7 @@ void TrainingRun::open() {
   on_ = session_.exec();
   // Before the run's memory is allocated: measuring needs some of its own, for a moment.
   double peak = peak_flop_per_s(session_.device, on_, session_.recipe);
-  if (Group* const group = group_of(session_)) {
+  if (Group* const group = session_.host_group()) {
     const std::vector<double> peaks = gather(*group, peak);
     peak = std::accumulate(peaks.begin(), peaks.end(), 0.0);
   }
@@ -199,7 +195,8 @@ void TrainingRun::open() {
   memory_.bind(on_);
   if (memory_.rank_sums) {
     ranks_.emplace(TrainingRanks{.layout = layout_of(config(), session_.place(data_.mask_id)),
-                                 .group = *group_of(session_),
+                                 .group = *session_.host_group(),
+                                 .model = *session_.model_group(),
                                  .sums = *memory_.rank_sums});
   }
   if (first()) open_records(peak);

@@ -122,14 +122,22 @@ std::filesystem::path require_run(const std::string& run) {
   return run;
 }
 
-void require_run_or_empty(const std::string& path) {
+namespace {
+
+void require_folder_name(const std::string& path) {
   std::error_code ignored;
   if (path.empty()) throw UserError("the name of the run is empty", "e.g. --run runs/first");
-  if (!fs::exists(path, ignored)) return;
-  if (!fs::is_directory(path, ignored)) {
+  if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) {
     throw UserError(path + " is a file, not a run directory", "choose another --run");
   }
-  if (!is_run(path) && holds_files(path)) {
+}
+
+}  // namespace
+
+void require_run_or_empty(const std::string& path) {
+  require_folder_name(path);
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && !is_run(path) && holds_files(path)) {
     throw UserError(path + " has files but no run in it",
                     "choose another --run, or an empty folder");
   }
@@ -143,15 +151,15 @@ RunDir::RunDir(const std::string& path, Start start) : path_(path) {
                     "all ranks need one file system with the same path to it; give --run as an "
                     "absolute path");
   }
-  require_run_or_empty(path_);
+  require_folder_name(path_);
   make_folders(path_);
   lock_.emplace(path_, "choose another --run");
+  require_run_or_empty(path_);
   const bool goes_on = is_run(path_);
   if (goes_on && start == Start::kFresh) {
     remove_run();
   } else if (goes_on) {
     previous_ = load_config(file(kConfig));
-    previous_->parallel.parts = previous_->parallel.batch_parts();  // of runs before parts
   }
 }
 

@@ -49,7 +49,7 @@ def check_refused(place):
     check("choose one of 1, 2, 4, 8\n" in done.stderr, done.stderr)
     done = place.train("no", *EIGHT, *parts(16), expect=1)
     check("choose one of 1, 2, 4, 8, or a smaller run.micro_batch" in done.stderr, done.stderr)
-    done = place.train("no", *parts(0), expect=1)
+    done = place.train("no", *parts(-1), expect=1)
     check("parallel.parts" in done.stderr and "hint:" in done.stderr, done.stderr)
     done = assay("train", place.config, "--plan", *EIGHT, *parts(8))
     check(done.returncode == 0 and "sums of parts" in done.stdout and "parts.level2" in done.stdout, done.stdout + done.stderr)

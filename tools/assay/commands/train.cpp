@@ -28,7 +28,7 @@ struct Arguments {
   std::optional<std::string> run;
   std::string device = "auto";
   std::optional<int64_t> steps, stop_after, ranks, restarts, min_ranks;
-  bool fresh = false, plan = false, json = false, example_config = false, quiet = false;
+  bool fresh = false, share_gpu = false, plan = false, json = false, example_config = false, quiet = false;
   std::optional<std::string> help_config;  // the section; "" = every section
   std::vector<std::string> command;
 };
@@ -116,7 +116,7 @@ TrainingRunOptions run_options(const Arguments& a) {
 // As this process's rank of `ranks`, or alone.
 int train_here(const Arguments& a, const Loaded& loaded, Ranks* ranks) {
   const TrainingRunOptions options = run_options(a);
-  TrainingRun run(Session(loaded.config, {.device = a.device, .ranks = ranks}), options);
+  TrainingRun run(Session(loaded.config, {.device = a.device, .ranks = ranks, .share_gpu = a.share_gpu}), options);
   // Before open(): a run that is interrupted while it resumes ends with a checkpoint too.
   const Interrupt interrupt(ranks && !ranks->first() ? Interrupt::Say::kNothing
                                                      : Interrupt::Say::kWhatHappens);
@@ -217,6 +217,7 @@ void add_train_command(Commands& commands) {
   sub->add_option("--min-ranks", a->min_ranks,
                   "with --restarts: if no new checkpoint came, go on with fewer ranks, at least M")
       ->check(above_zero());
+  sub->add_flag("--share-gpu", a->share_gpu, "let several ranks use one GPU, for tests");
   sub->add_flag("--fresh", a->fresh, "delete the existing run and start over");
   sub->add_flag("-q,--quiet", a->quiet,
                 "show only warnings and the result; log.txt of the run has every line");
