@@ -80,19 +80,17 @@ __global__ __launch_bounds__(kThreads) void square_sums_kernel(const __grid_cons
 __global__ __launch_bounds__(kFinalThreads) void norm_kernel(
     const __grid_constant__ NormOfSquares a) {
   GPU_SHARED(double, scratch, [kWarp]);
-  const int64_t pieces = a.row_of.empty() ? a.partial.dim[0] : a.row_of.dim[0];
   double squares = 0, bad = 0;
-  for (int64_t p = threadIdx.x; p < pieces; p += kFinalThreads) {
-    const int64_t row = a.row_of.empty() ? p : a.row_of[p];
-    squares += a.partial.at(row, 0);
-    bad += a.partial.at(row, 1);
+  for (int64_t p = threadIdx.x; p < a.partial.dim[0]; p += kFinalThreads) {
+    squares += a.partial.at(p, 0);
+    bad += a.partial.at(p, 1);
   }
   squares = block_sum(squares, scratch);
   bad = block_sum(bad, scratch);
   if (threadIdx.x > 0) return;
   const double norm = sqrt(squares);
   a.norm[0] = float(norm);
-  a.clip[0] = a.max_norm > 0 && norm > double(a.max_norm) ? float(double(a.max_norm) / norm) : 1.0f;
+  a.clip[0] = a.max_norm > 0 && norm > a.max_norm ? float(a.max_norm / norm) : 1.0f;
   a.non_finite[0] = int64_t(bad);
 }
 

@@ -33,14 +33,13 @@ struct SquareSums {
   GradientList grads;       // in
 };
 
-// Adds the rows of `partial` that row_of lists, in its order. Without it: all rows, in theirs.
+// Adds the rows of `partial`, in their order.
 struct NormOfSquares {
-  View<float, 1> norm;                 // out (1)
-  View<float, 1> clip;                 // out (1)
-  View<int64_t, 1> non_finite;         // out (1)   elements that are NaN or infinite
-  View<const double, 2> partial;       // in  (R, 2)   rows of square_sums
-  View<const int32_t, 1> row_of = {};  // in  (pieces)   of each piece its row
-  float max_norm = 0.0f;               // 0: no clipping
+  View<float, 1> norm;            // out (1)
+  View<float, 1> clip;            // out (1)
+  View<int64_t, 1> non_finite;    // out (1)   elements that are NaN or infinite
+  View<const double, 2> partial;  // in  (R, 2)   rows of square_sums
+  double max_norm = 0;            // 0: no clipping
 };
 
 // square_sums, then norm_of_squares.
@@ -50,7 +49,7 @@ struct GlobalNorm {
   View<int64_t, 1> non_finite;  // out (1)   elements that are NaN or infinite
   View<double, 2> partial;      // tmp (global_norm_pieces(grads), 2)   squares, non-finite elements
   GradientList grads;           // in
-  float max_norm = 0.0f;        // 0: no clipping
+  double max_norm = 0;          // 0: no clipping
 };
 
 void square_sums(Exec on, const SquareSums& a);
@@ -65,8 +64,7 @@ inline Cost square_sums_cost(const SquareSums& a) {
   return {.bytes = 4 * elements, .flops = 2 * elements};
 }
 inline Cost norm_of_squares_cost(const NormOfSquares& a) {
-  const auto pieces = double(a.row_of.empty() ? a.partial.dim[0] : a.row_of.dim[0]);
-  return {.bytes = 16 * pieces + double(a.row_of.bytes()), .flops = 2 * pieces};
+  return {.bytes = double(a.partial.bytes()), .flops = double(a.partial.size())};
 }
 // Squares only: the rest is nothing beside them.
 inline Cost global_norm_cost(const GlobalNorm& a) {

@@ -15,7 +15,7 @@ namespace {
 struct Setup {
   std::string name;
   std::vector<int64_t> sizes;
-  float max_norm;
+  double max_norm;
   std::vector<float> planted;  // overwrite the last tensor's last elements
 };
 
@@ -63,8 +63,8 @@ OpInstance instance(const Setup& s) {
 }
 
 // The gradients shared by ranks, which own neighbouring pieces in turn, as buckets are shared. Each
-// lists what it owns from the last piece to the first and fills rows of its own in a common array;
-// the array has rows that nobody fills. Everything must have the bits of global_norm.
+// fills the rows of its pieces, segment by segment, the last one first. Everything must have the
+// bits of global_norm.
 struct Shared {
   std::string name;
   std::vector<int64_t> sizes;
@@ -75,46 +75,36 @@ struct Shared {
 OpInstance shared_instance(const Shared& s) {
   auto bench = std::make_shared<Workbench>();
   std::vector<View<const float, 1>> whole;
-  std::vector<std::vector<View<const float, 1>>> owned(size_t(s.ranks));
-  std::vector<std::vector<int64_t>> pieces_of(size_t(s.ranks));  // of each rank, latest first
+  struct Owned {
+    View<const float, 1> segment;
+    int64_t first_piece;
+  };
+  std::vector<std::vector<Owned>> owned(size_t(s.ranks));
   int64_t pieces = 0;
   for (size_t t = 0; t < s.sizes.size(); ++t) {
     const View<float, 1> g = bench->in<float, 1>(strprintf("g%zu", t), {s.sizes[t]});
     if (t + 1 == s.sizes.size()) g[g.size() - 1] = s.planted;
     whole.push_back(g);
     for (int64_t first = 0; first < g.size(); ++pieces) {
-      const auto rank = size_t(pieces / s.run % s.ranks);
+      auto& mine = owned[size_t(pieces / s.run % s.ranks)];
       const int64_t count = std::min(kNormPiece, g.size() - first);
-      auto& mine = owned[rank];
-      const bool joins = !mine.empty() && mine.front().data + mine.front().size() == g.data + first;
-      if (joins) {
-        mine.front().dim[0] += count;
+      const auto joins = [&](const Owned& o) {
+        return o.segment.data + o.segment.size() == g.data + first;
+      };
+      if (!mine.empty() && joins(mine.front())) {
+        mine.front().segment.dim[0] += count;
       } else {
-        mine.insert(mine.begin(), View<const float, 1>{g.data + first, {count}});
+        mine.insert(mine.begin(), Owned{{g.data + first, {count}}, pieces});
       }
-      // The pieces of a segment are in order, segments are not.
-      const auto at =
-          pieces_of[rank].begin() + (joins ? (mine.front().size() - 1) / kNormPiece : 0);
-      pieces_of[rank].insert(at, pieces);
       first += count;
     }
   }
-  size_t most = 1;
-  for (const auto& p : pieces_of) most = std::max(most, p.size());
-  const auto rows_of_rank = int64_t(most) + 1;
-  const View<int32_t, 1> row_of = bench->in<int32_t, 1>("row_of", {pieces});
-  for (size_t rank = 0; rank < owned.size(); ++rank) {
-    for (size_t i = 0; i < pieces_of[rank].size(); ++i) {
-      row_of[pieces_of[rank][i]] = int32_t(int64_t(rank) * rows_of_rank + int64_t(i));
-    }
-  }
   bench->commit();
-  const View<double, 2> rows = bench->tmp<double, 2>("rows", {s.ranks * rows_of_rank, 2});
+  const View<double, 2> rows = bench->tmp<double, 2>("rows", {pieces, 2});
   const NormOfSquares of_ranks{.norm = bench->out<float, 1>("norm", {1}),
                                .clip = bench->out<float, 1>("clip", {1}),
                                .non_finite = bench->out<int64_t, 1>("non_finite", {1}),
                                .partial = rows,
-                               .row_of = row_of,
                                .max_norm = 1.0f};
   const GlobalNorm of_one{.norm = bench->out<float, 1>("norm of one", {1}),
                           .clip = bench->out<float, 1>("clip of one", {1}),
@@ -128,11 +118,14 @@ OpInstance shared_instance(const Shared& s) {
     return list;
   };
   const auto run = [=](Exec on) {
-    for (size_t rank = 0; rank < owned.size(); ++rank) {
-      const auto list = located(owned[rank]);
-      const GradientList grads{list.data(), {int64_t(list.size())}};
-      const int64_t first = int64_t(rank) * rows_of_rank, count = global_norm_pieces(grads);
-      square_sums(on, {.partial = bench->located(rows).rows(first, count), .grads = grads});
+    for (const auto& mine : owned) {
+      for (const Owned& o : mine) {
+        const View<const float, 1> segment = bench->located(o.segment);
+        const GradientList grads{&segment, {1}};
+        const int64_t count = global_norm_pieces(grads);
+        square_sums(on,
+                    {.partial = bench->located(rows).rows(o.first_piece, count), .grads = grads});
+      }
     }
     norm_of_squares(on, bench->located(of_ranks));
     const auto list = located(whole);
@@ -147,11 +140,7 @@ OpInstance shared_instance(const Shared& s) {
     equal("norm has other bits", of_ranks.norm, of_one.norm);
     equal("clip has other bits", of_ranks.clip, of_one.clip);
     equal("non_finite differs", of_ranks.non_finite, of_one.non_finite);
-    int64_t wrong = 0;
-    for (int64_t p = 0; p < pieces; ++p) {
-      wrong += std::memcmp(rows.row(row_of[p]), of_one.partial.row(p), 2 * sizeof(double)) != 0;
-    }
-    report.below("rows with other bits", double(wrong), 0.5);
+    equal("rows have other bits", rows, of_one.partial);
     ref::GlobalNorm want;
     for (const auto& g : whole) want.add(Workbench::doubles(g));
     report.equal("non_finite", of_ranks.non_finite, {double(want.non_finite)});

@@ -126,11 +126,6 @@ class Workbench {
     static_assert(std::is_trivially_copyable_v<A>);
     if (copy_ < 0) return a;
     calls_located_ += 1;
-#if __has_builtin(__builtin_clear_padding)
-    // Padding may hold the upper half of an old pointer, which with the float before it is an
-    // address.
-    __builtin_clear_padding(&a);
-#endif
     for (size_t at = 0; at + sizeof(void*) <= sizeof(A); at += alignof(void*)) {
       auto* const word = reinterpret_cast<std::byte*>(&a) + at;
       std::byte* p;
