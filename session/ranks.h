@@ -31,8 +31,9 @@ class Ranks {
   int node_ranks() const { return world_->node_ranks(); }
   int node_rank() const { return world_->node_rank(); }
   Group& group() { return *group_; }  // for host memory
-  // A group of the same ranks for the memory of this rank's GPU, whose waits then notice lost ranks.
-  // It must end before the GPU is closed. Collective; UserError if one of the ranks has no NCCL.
+  // A group of the same ranks for the memory of this rank's GPU, whose waits then notice lost
+  // ranks. It must end before the GPU is closed. Collective; UserError if one of the ranks has no
+  // NCCL.
   std::unique_ptr<NcclGroup> gpu_group(gpu::Context& context);
   // The GPU of this rank, among `devices` of its machine. UserError if another rank there has it,
   // except with `share`.
