@@ -253,6 +253,7 @@ Config what_matters(const Config& config) {
   c.eval.at_start = usual.eval.at_start;
   c.telemetry.collapse_stop = std::nullopt;  // changes only where a run stops
   c.data.cache = "";
+  c.parallel = {.parts = c.parallel.batch_parts()};  // 0 until the run begins, on one rank
   if (c.contract.kind == ContractKind::kSeconds) {
     c.run.steps = usual.run.steps;  // measured by the run
     c.contract.step_seconds = 0;
