@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <thread>
 
 #include "base/check.h"
 #include "base/math.h"
@@ -56,19 +55,20 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
 }
 
 LoadedModel::LoadedModel(const CheckpointSource& from, const std::string& device_name,
-                         EvaluationSize size, int32_t mask_id)
-    : source(from), session(from.config, {.device = device_name}) {
+                         EvaluationSize size, int32_t mask_id, Ranks* ranks)
+    : source(from), session(from.config, {.device = device_name, .ranks = ranks}) {
   const int64_t texts = std::max<int64_t>(1, ceil_div(size.rows, size.positions));
   rows = texts * size.positions;
   DecoderOptions options = decoder_options(from.config, session.place(mask_id));
   options.micro_batch = texts;
   options.sequence = size.positions;
   options.purpose = Purpose::kInference;
+  options.layout = {};  // no training
   model = make_decoder(from.config.model, session.recipe, options);
   model->plan(plan);
   plan.add(Section::kScratch, "workspace", workspace, {model->workspace_bytes()});
   on = session.exec();
-  on.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  on.threads = static_cast<int>(cores_of_rank(ranks));
 }
 
 void LoadedModel::allocate() {

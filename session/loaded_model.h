@@ -31,8 +31,9 @@ struct EvaluationSize {
 // A model with its memory, device and weights. Callers add their own buffers to `plan` before
 // allocate().
 struct LoadedModel {
+  // ranks: those that share the work, each with the whole model; null: this is the only one.
   LoadedModel(const CheckpointSource& source, const std::string& device, EvaluationSize size,
-              int32_t mask_id = -1);
+              int32_t mask_id = -1, Ranks* ranks = nullptr);
   // Allocates the plan and loads the weights. UserError: not enough memory, a weight that is not
   // finite.
   void allocate();

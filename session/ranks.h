@@ -10,8 +10,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "comm/agree.h"
 #include "comm/control.h"
 #include "comm/group.h"
 #include "comm/nccl_group.h"
@@ -65,6 +68,19 @@ class Ranks {
   int64_t step_ = 0;
   Control::Pace pace_ = Control::Pace::kSlow;
 };
+
+// The result of `make`, which writes caches: one rank of each machine makes it, then the others find
+// it there. ranks may be null. Collective.
+template <typename Make>
+auto machine_by_machine(Ranks* ranks, const Make& make) {
+  if (ranks == nullptr) return make();
+  const bool first = ranks->node_rank() == 0;
+  std::optional<decltype(make())> made;
+  if (first) made = make();
+  wait_for_all(&ranks->group());
+  if (!first) made = make();
+  return std::move(*made);
+}
 
 // "node07, pid 4242": this process, for messages of other ranks.
 std::string process_name();

@@ -58,18 +58,11 @@ Session resolved(Session session, const TrainingRunOptions& options) {
 // The data, hashed if it is going to be read. On each machine one rank makes and hashes it, then
 // the others find both in the caches.
 RunData data_of(const Session& session) {
-  const auto made = [&] {
+  return machine_by_machine(session.ranks, [&] {
     RunData data = resolve_data(session.config);
     if (session.use == SessionOptions::Use::kCompute) hash_data(session.config, data);
     return data;
-  };
-  if (session.ranks == nullptr) return made();
-  const bool first = session.ranks->node_rank() == 0;
-  std::optional<RunData> data;
-  if (first) data = made();
-  wait_for_all(session.host_group());
-  if (!first) data = made();
-  return std::move(*data);
+  });
 }
 
 // The checkpoint to resume from; nothing if the run has none yet. UserError when none of the run's

@@ -240,6 +240,20 @@ def check_parts(w):
     refused("is not a part of a CORE evaluation", "--merge", files[0], w.path / "changed.json", files[2])
 
 
+def check_ranks(w):
+    """Two processes share the work: the figures of one, printed once."""
+    if not (ASSAY.parent / "libassay_mpi.so").exists():
+        print("not run: eval --ranks (this build has no MPI)")
+        return
+    options = [w.run("moe"), "--tasks", "loss,bpb,core", "--bundle", w.path / "bundle"]
+    one, two = evaluated(*options), evaluated(*options, "--ranks", "2")
+    for result in (one, two):
+        result["core"] = without_seconds(result["core"])
+        result["core"].pop("rows_computed", None)  # a shared beginning is computed on both ranks
+    expect(one == two, f"two ranks: {two} instead of {one}")
+    refused("no run", w.path / "none", "--ranks", "2")
+
+
 def check_refused(w):
     bundle = w.path / "bundle"
     refused("CORE needs its bundle", w.run("moe"), "--tasks", "core")
@@ -264,6 +278,7 @@ def main():
         check_core(w)
         check_partial(w)
         check_parts(w)
+        check_ranks(w)
         check_refused(w)
     if failures:
         sys.exit("\n".join(failures))

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "base/check.h"
 #include "data/progress.h"
 #include "data/sha256.h"
 #include "data/tokenizer_files.h"
 #include "engine/run/checkpoint_merge.h"
+#include "eval/core_tasks.h"
 
 namespace assay {
 
@@ -34,6 +36,23 @@ nlohmann::ordered_json origin(const CheckpointSource& source, const Tokenizer& t
   return j;
 }
 
+// Scores the tasks with all ranks. The first one shows the progress.
+void share_core(CoreReport& report, ModelScorer& scorer, const CoreTasks& tasks, Ranks& ranks,
+                int64_t tokens) {
+  std::optional<Progress> progress;
+  if (ranks.first()) progress.emplace("core", tokens, ProgressUnit{"k prompt tokens", 1e3});
+  const EvalWatch watch{.progress =
+                            [&](const std::string&, double share) {
+                              if (progress) progress->update(int64_t(share * double(tokens)));
+                            },
+                        .interrupted = {}};
+  std::optional<CoreAnswers> answers = score_core_tasks(&ranks.group(), scorer, tasks, watch);
+  report.tasks = std::move(answers->tasks);
+  report.seconds = std::move(answers->seconds);
+  report.work = answers->work;
+  report.rows_computed = answers->rows_computed;
+}
+
 }  // namespace
 
 int64_t batch_rows(const CoreEvaluation& a) {
@@ -41,7 +60,7 @@ int64_t batch_rows(const CoreEvaluation& a) {
   return backend_of(a.device) == Backend::kGpu ? 4096 : 2048;
 }
 
-CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a) {
+CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a, Ranks* ranks) {
   const CoreBundle bundle = with_tasks(read_core_bundle(a.bundle), a.tasks, "--core-tasks");
   const Tokenizer tokenizer = checkpoint_tokenizer(source, a.tokenizer);
   CoreReport report;
@@ -53,17 +72,24 @@ CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& a
   report.missing = bundle.missing;
 
   std::vector<CoreExamples> examples;
+  std::vector<int64_t> tokens_of;
   int64_t tokens = 0;
   for (const CoreTask& task : bundle.tasks) {
     examples.emplace_back(task, read_core_rows(task), a.max_rows);
-    tokens += estimated_tokens(examples.back(), tokenizer, report.max_tokens);
+    tokens_of.push_back(estimated_tokens(examples.back(), tokenizer, report.max_tokens));
+    tokens += tokens_of.back();
   }
-  LoadedModel loaded(source, a.device, {.positions = report.max_tokens, .rows = batch_rows(a)});
+  LoadedModel loaded(source, a.device, {.positions = report.max_tokens, .rows = batch_rows(a)}, -1,
+                     ranks);
   loaded.allocate();
   ModelScorer scorer(loaded.on, *loaded.model, {.batch_rows = loaded.rows, .way = a.way});
   const CorePart part = a.part.value_or(CorePart{});
   if (a.part) report.origin = origin(source, tokenizer, loaded, examples);
   tokens /= part.count;
+  if (ranks) {
+    share_core(report, scorer, {examples, tokens_of, tokenizer, report.max_tokens}, *ranks, tokens);
+    return report;
+  }
   Progress progress("core", tokens, {"k prompt tokens", 1e3});
   for (const CoreExamples& task : examples) {
     const auto start = std::chrono::steady_clock::now();

@@ -28,6 +28,9 @@ int64_t batch_rows(const CoreEvaluation& evaluation);
 
 // Loads the model and scores the tasks; progress goes to stderr. UserError when bundle, tokenizer
 // or device cannot be used. report.origin is set only for a part.
-CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& evaluation);
+// ranks: those that share the rows (eval/core_tasks.h), or null; the call is then collective, and
+// all get the report.
+CoreReport evaluate_core(const CheckpointSource& source, const CoreEvaluation& evaluation,
+                         Ranks* ranks = nullptr);
 
 }  // namespace assay

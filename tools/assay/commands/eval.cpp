@@ -8,14 +8,17 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "comm/launch.h"
 #include "eval/validation.h"
 #include "lab/runs/core_parts.h"
 #include "models/audit/audit_report.h"
 #include "session/build_info.h"
 #include "session/eval_file.h"
+#include "session/ranks.h"
 #include "session/run_data.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/core_evaluation.h"
+#include "tools/assay/launch_ranks.h"
 #include "tools/assay/print_json.h"
 
 namespace assay {
@@ -29,7 +32,9 @@ struct Arguments {
   CoreEvaluation core;
   std::string device = "auto", part, part_file;
   std::vector<std::string> merge;
+  int64_t ranks = 1;
   bool json = false, alone = false, plan = false;
+  std::vector<std::string> command;
 };
 
 bool wants(const Arguments& a, const char* task) {
@@ -37,20 +42,22 @@ bool wants(const Arguments& a, const char* task) {
 }
 
 // Uses the same tokens as the run's own evaluations.
-std::vector<EvalResult> validate(const CheckpointSource& source, const std::string& device) {
+std::vector<EvalResult> validate(const CheckpointSource& source, const std::string& device,
+                                 Ranks* ranks) {
   const Config& config = source.config;
-  const RunData data = resolve_data(config);
+  const RunData data = machine_by_machine(ranks, [&] { return resolve_data(config); });
   const int32_t mask_id = config.data.mask_eos ? data.eot : -1;
   const ValidationSet::Config set{.files = data.val,
                                   .tokens = config.eval.tokens,
                                   .sequence = config.run.sequence,
                                   .micro_batch = config.run.micro_batch,
                                   .vocab_size = config.model.vocab_size};
-  Validation validation(set, config.eval.every, data.token_bytes, mask_id);
+  Validation validation(set, config.eval.every, data.token_bytes, mask_id, "val",
+                        ranks ? &ranks->group() : nullptr);
   LoadedModel loaded(
       source, device,
       {.positions = config.run.sequence, .rows = config.run.micro_batch * config.run.sequence},
-      mask_id);
+      mask_id, ranks);
   validation.plan(loaded.plan);
   loaded.allocate();
   return validation.run(loaded.on, *loaded.model);
@@ -171,16 +178,9 @@ std::string result_line(const EvalResult& r) {
                    grouped(r.n).c_str(), bytes ? "bytes" : "tokens");
 }
 
-int evaluate(const Arguments& a) {
-  if (!a.part_file.empty() && a.part.empty()) {
-    throw UserError("--output is only for --part", "other results: assay eval RUN --json > FILE");
-  }
-  if (!a.merge.empty()) return merge_parts(a);
-  if (a.checkpoint.empty()) throw UserError("RUN is missing", "assay eval --help");
-  if (a.plan) return print_plan(a);
-  if (!a.part.empty()) return evaluate_part(a);
+// Measures and prints, as this process's rank of `ranks` or alone.
+int evaluate_here(const Arguments& a, Ranks* ranks) {
   const bool core = wants(a, "core");
-  if (core) require_bundle(a);
   const CheckpointSource source = open_checkpoint(a.checkpoint);
   ordered_json result;
   result["checkpoint"] = source.folder;
@@ -188,7 +188,7 @@ int evaluate(const Arguments& a) {
   result["commit"] = build_info().commit;
   std::string text;
   if (wants(a, "loss") || wants(a, "bpb")) {
-    for (const EvalResult& r : validate(source, a.device)) {
+    for (const EvalResult& r : validate(source, a.device, ranks)) {
       const bool asked = wants(a, r.metric == "loss_nats" ? "loss" : "bpb");
       if (!asked) continue;
       result[r.task + "_" + r.metric] = r.value;
@@ -196,10 +196,11 @@ int evaluate(const Arguments& a) {
     }
   }
   if (core) {
-    const CoreReport report = evaluate_core(source, core_of(a));
+    const CoreReport report = evaluate_core(source, core_of(a), ranks);
     result["core"] = core_json(report);
     text += core_text(report);
   }
+  if (ranks && !ranks->first()) return kExitDone;
   if (a.json) {
     print_json(result);
     recorded(source, result);
@@ -208,6 +209,27 @@ int evaluate(const Arguments& a) {
     if (const auto path = recorded(source, result)) std::printf("recorded in %s\n", path->c_str());
   }
   return kExitDone;
+}
+
+int evaluate(const Arguments& a) {
+  if (!a.part_file.empty() && a.part.empty()) {
+    throw UserError("--output is only for --part", "other results: assay eval RUN --json > FILE");
+  }
+  if (!a.merge.empty()) return merge_parts(a);
+  if (a.checkpoint.empty()) throw UserError("RUN is missing", "assay eval --help");
+  if (a.plan) return print_plan(a);
+  if (!a.part.empty()) return evaluate_part(a);
+  if (wants(a, "core")) require_bundle(a);
+  if (a.ranks > 1 && launched_processes() == 0) {
+    return launch_ranks({.ranks = a.ranks, .command = without_rank_options(a.command), .run = ""});
+  }
+  const std::unique_ptr<Ranks> ranks = Ranks::join();
+  if (!ranks) return evaluate_here(a, nullptr);
+  return ranks->run([&] {
+    ranks->watch({});
+    ranks->doing("evaluation", 0, Control::Pace::kSlow);
+    return evaluate_here(a, ranks.get());
+  });
 }
 
 }  // namespace
@@ -243,6 +265,10 @@ void add_eval_command(Commands& commands) {
   sub->add_flag("--one-at-a-time", a->alone,
                 "for core: a plain loop, for comparison: one prompt per pass, all its tokens "
                 "through every layer and the head; the scores are the same");
+  sub->add_option("--ranks", a->ranks,
+                  "with N processes on this machine, or as many as mpirun or srun started, which "
+                  "share the work; loss and bits per byte are those of one process to the bit")
+      ->check(above_zero());
   sub->add_option("--part", a->part,
                   "for core on several processes: I/N scores every N-th row, starting with the "
                   "I-th");
@@ -261,10 +287,14 @@ void add_eval_command(Commands& commands) {
       "  assay eval runs/moe --tasks core --bundle eval_bundle --core-tasks copa,winograd\n"
       "  assay eval runs/moe --tasks core --bundle eval_bundle --part 2/4   the second of four "
       "processes\n"
+      "  assay eval runs/moe --ranks 2                              two processes share the work\n"
       "  assay eval --merge runs/moe/evals/step-*.core-*-of-4.json          the score of all four\n"
       "The result is also written to RUN/evals/step-N.json; if that is not possible, it "
       "is only printed, with a warning. docs/eval.md defines the measures.");
-  commands.on_chosen(sub, [a] { return evaluate(*a); });
+  commands.on_chosen(sub, [a, &commands] {
+    a->command = commands.arguments;
+    return evaluate(*a);
+  });
 }
 
 }  // namespace assay
