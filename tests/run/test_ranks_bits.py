@@ -39,16 +39,16 @@ def check_same(place, one, other):
         check(samples[0].read_text() == samples[1].read_text(), f"{other}: other samples")
 
 
-def check_mappings(place, name, fields, mappings=(2, 4), parts=4, more=()):
+def check_mappings(place, name, fields, mappings=(2, 4), parts=4, more=(), expect=0):
     """Returns what one rank said. more: settings of the runs on several ranks only."""
     fields = {**fields, "parallel.parts": parts}
     one = f"{name}-1"
-    done = place.train(one, *settings(fields))
+    done = place.train(one, *settings(fields), expect=expect)
     hashes = rows(place.run(one), "SELECT step FROM scalar WHERE name = 'hash' ORDER BY step")
     check(hashes and hashes[-1][0] == int(checkpoints(place.run(one))[-1].name[5:]), f"{one}: hashes of {hashes}")
     for number in mappings:
         several = f"{name}-{number}"
-        place.train(several, *settings(fields), *more, *ranks(number))
+        place.train(several, *settings(fields), *more, *ranks(number), expect=expect)
         files = sorted(path.name for path in checkpoints(place.run(several))[-1].iterdir())
         check(f"model.{number - 1:05d}.safetensors" in files and "model.safetensors" not in files, f"{several}: {files}")
         check_same(place, one, several)
@@ -111,6 +111,24 @@ def check_target(place):
     check("reached the target loss at step 10/12" in done.stderr, f"and it stays so: {done.stderr}")
 
 
+def check_guards(place):
+    """Routers that collapse, and operands that are not finite, end the run on all ranks alike."""
+    rule = "{measure: max_load_norm, at_least: 0.5, layers: all, for: 6}"
+    fields = {"telemetry.collapse_stop": rule, "precision.recipe": "bf16"}
+    check_mappings(place, "collapsed", fields, mappings=(2, 4), expect=3)
+    check(checkpoints(place.run("collapsed-4"))[-1].name == "step-00000006", checkpoints(place.run("collapsed-4")))
+    done = place.train("collapsed-4", *settings({**fields, "parallel.parts": 4}), *ranks(2), expect=3)
+    check("step 7/" not in done.stderr and done.stderr.count("error:") == 1, f"it stays stopped: {done.stderr}")
+    # No checkpoint: what such a step leaves is useless.
+    fields = {"precision.recipe": "nvfp4", "optimizer.lr": 1e37, "optimizer.weight_decay": 0, "schedule.warmup": 0,
+              "parallel.parts": 4, "run.checkpoint_every": 0}
+    for number in (1, 2, 4):
+        done = place.train(f"wild-{number}", *settings(fields), *ranks(number), expect=3)
+        check(done.stderr.count("error:") == 1 and not checkpoints(place.run(f"wild-{number}")), done.stderr)
+    ends = [events(place.run(f"wild-{number}")) for number in (1, 2, 4)]
+    check(ends[0] == ends[1] == ends[2] and "its largest magnitude is" in ends[0][0][2] and len(ends[0]) == 2, ends)
+
+
 def check_other_parts(place):
     """Three and six ranks, and the parts of a run whose configuration does not name them."""
     six = {"run.batch_tokens": 768, "precision.recipe": "bf16"}
@@ -133,6 +151,7 @@ def main():
     with Workplace(moe=True) as place:
         check_experts(place)
         check_target(place)
+        check_guards(place)
         check_other_parts(place)
     print("ranks_bits: ok")
 
