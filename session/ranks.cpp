@@ -89,7 +89,7 @@ int Ranks::run(const std::function<int()>& work) {
   } catch (const RankLost& lost) {
     const bool speaks_for_first = lost.rank() == 0 && rank() == 1 && !lost.gave_up();
     if (first() || speaks_for_first) print_error(lost.what(), lost.hint());
-    end_after_loss(*world_, lost.rank());
+    end_after_loss(*world_, lost.rank(), lost.gave_up() ? 1 : kRankLostExit);
   } catch (const UserError& error) {
     fail(error.what(), error.hint());
   } catch (const std::bad_alloc&) {

@@ -24,11 +24,12 @@ std::string program_sha256() {
   }
 }
 
-json described(const Session& session, const RunData& data) {
+json described(const Session& session, const RunData& data, TrainingRunOptions::Start start) {
   json me;
   me["who"] = process_name();
   me["program"] = program_sha256().substr(0, 16);
   me["device"] = session.device.gpu ? session.device.name() : "cpu";
+  me["start"] = start == TrainingRunOptions::Start::kFresh ? "over" : "where the run is";
   me["config"] = to_yaml(session.config);
   std::map<std::string, std::string> hashes;  // several files may have one name
   for (const auto& [path, file] : data.hashed) {
@@ -43,14 +44,14 @@ std::string difference(const json& first, const json& other) {
   const auto two = [](const std::string& what, const std::string& a, const std::string& b) {
     return what + ": " + a + " on rank 0, " + b + " there";
   };
-  for (const char* name : {"program", "device"}) {
+  for (const char* name : {"program", "device", "start"}) {
     const std::string a = first[name], b = other[name];
     if (a != b) return two(std::strcmp(name, "program") == 0 ? "program, SHA-256" : name, a, b);
   }
   if (first["config"] != other["config"]) {
     const Config a = parse_config_text(first["config"], "configuration", "rank 0");
     const Config b = parse_config_text(other["config"], "configuration", "rank");
-    const std::vector<std::string> all = result_changing_differences(a, b, 0);
+    const std::vector<std::string> all = differences_of_ranks(a, b);
     if (!all.empty()) return "configuration: " + all.front();
   }
   std::map<std::string, std::pair<std::string, std::string>> files;
@@ -69,9 +70,11 @@ std::string difference(const json& first, const json& other) {
 
 }  // namespace
 
-void require_same_run_on_all(Ranks& ranks, const Session& session, const RunData& data) {
-  const std::vector<std::string> all = gather_texts(
-      ranks.group(), described(session, data).dump(-1, ' ', false, json::error_handler_t::replace));
+void require_same_run_on_all(Ranks& ranks, const Session& session, const RunData& data,
+                             TrainingRunOptions::Start start) {
+  const json me = described(session, data, start);
+  const std::vector<std::string> all =
+      gather_texts(ranks.group(), me.dump(-1, ' ', false, json::error_handler_t::replace));
   const json first = json::parse(all.front());
   for (size_t r = 1; r < all.size(); ++r) {
     const json other = json::parse(all[r]);

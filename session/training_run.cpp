@@ -110,7 +110,9 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
       memory_(config(), session_.recipe, session_.place(data_.mask_id), session_.model_group()),
       loader_(warning_loader()),
       evaluators_(config(), data_, options_.folder, session_.host_group()) {
-  if (session_.ranks) require_same_run_on_all(*session_.ranks, session_, data_);
+  if (session_.ranks) {
+    require_same_run_on_all(*session_.ranks, session_, data_, options_.start);
+  }
   if (options_.start == TrainingRunOptions::Start::kContinue) {
     require_tokenizer_of_run(options_.folder, config(), data_);
   }
@@ -231,7 +233,7 @@ RunResult TrainingRun::train(const TrainingHooks& hooks) {
   RunParts parts = this->parts();
   parts.on_step = hooks.on_step;
   parts.stop_requested = stop_requested;
-  parts.stop_after = hooks.stop_after;
+  parts.stop_after = of_first_rank(session_.host_group(), hooks.stop_after);
   const RunResult result = run(parts, start_);
   if (!first()) return result;
   recorder_->flush();  // the receipt and whoever reads the run next

@@ -56,6 +56,14 @@ std::string schedule_difference(const Config& before, const Config& now, int64_t
   return "";
 }
 
+// "run.seed: 1 -> 2".
+std::string changed(const FieldRow& from, const FieldRow& to) {
+  const auto shown = [](const FieldRow& row) {
+    return row.type == "section" && row.value.empty() ? "present" : row.value;
+  };
+  return from.path + ": " + shown(from) + " -> " + shown(to);
+}
+
 }  // namespace
 
 std::string to_yaml(const Config& config) {
@@ -105,9 +113,6 @@ std::vector<std::string> result_changing_differences(const Config& before, const
                                                      int64_t steps_done) {
   const std::vector<FieldRow> old_rows = config_fields(before), new_rows = config_fields(now);
   std::vector<std::string> differences;
-  const auto shown = [](const FieldRow& row) {
-    return row.type == "section" && row.value.empty() ? "present" : row.value;
-  };
   for (const FieldRow& row : old_rows) {
     const FieldRow* other = find_row(new_rows, row.path);
     if (other == nullptr || other->value == row.value)
@@ -127,7 +132,20 @@ std::vector<std::string> result_changing_differences(const Config& before, const
                 : schedule_difference(before, now, steps_done);
       if (why.empty()) continue;
     }
-    differences.push_back(row.path + ": " + shown(row) + " -> " + shown(*other) + why);
+    differences.push_back(changed(row, *other) + why);
+  }
+  return differences;
+}
+
+std::vector<std::string> differences_of_ranks(const Config& first, const Config& other) {
+  const std::vector<FieldRow> theirs = config_fields(other);
+  std::vector<std::string> differences;
+  for (const FieldRow& row : config_fields(first)) {
+    const FieldRow* there = find_row(theirs, row.path);
+    if (there == nullptr || there->value == row.value) continue;
+    if (row.path == "run.threads" || row.path == "data.cache") continue;
+    if (row.check.path && file_names(row.value) == file_names(there->value)) continue;
+    differences.push_back(changed(row, *there));
   }
   return differences;
 }

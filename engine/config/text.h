@@ -27,6 +27,10 @@ std::vector<std::string> differences_from_default(const Config& config);
 std::vector<std::string> result_changing_differences(const Config& before, const Config& now,
                                                      int64_t steps_done);
 
+// Fields in which ranks of one run differ and may not, in the same form: all but run.threads,
+// data.cache and the folders of files.
+std::vector<std::string> differences_of_ranks(const Config& first, const Config& other);
+
 // SHA-256 of each section's YAML, by section name.
 std::map<std::string, std::string> section_hashes(const Config& config);
 

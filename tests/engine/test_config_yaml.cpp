@@ -231,6 +231,45 @@ TEST_CASE("which fields a resumed run may change") {
   }
 }
 
+TEST_CASE("ranks differ in nothing but what belongs to a machine") {
+  struct Row {
+    const char* what;
+    std::function<void(Config&)> change;
+    const char* difference;  // "": they may
+  };
+  const std::vector<Row> rows = {
+      {"nothing", [](Config&) {}, ""},
+      {"threads", [](Config& c) { c.run.threads = 3; }, ""},
+      {"cache", [](Config& c) { c.data.cache = "/fast/disk"; }, ""},
+      {"folder of the data", [](Config& c) { c.data.train = {"/fast/t.bin"}; }, ""},
+      {"other data", [](Config& c) { c.data.train = {"/data/u.bin"}; }, "data.train: "},
+      {"steps", [](Config& c) { c.run.steps = 101; }, "run.steps: 100 -> 101"},
+      {"recipe", [](Config& c) { c.precision.recipe = "mxfp8"; }, "precision.recipe: "},
+      {"log", [](Config& c) { c.run.log_every = 2; }, "run.log_every: 1 -> 2"},
+      {"checkpoints", [](Config& c) { c.run.checkpoint_every = 9; }, "run.checkpoint_every: "},
+      {"parts", [](Config& c) { c.parallel.parts = 2; }, "parallel.parts: 0 -> 2"},
+      {"a section",
+       [](Config& c) { c.telemetry.collapse_stop = CollapseStopConfig{.at_least = 0.9}; },
+       "telemetry.collapse_stop: absent -> present"},
+      {"samples", [](Config& c) { c.eval.samples = SamplesConfig{}; }, "eval.samples: absent -> "},
+  };
+  Config first;
+  first.run.steps = 100;
+  first.data.train = {"/data/t.bin"};
+  for (const Row& row : rows) {
+    INFO(row.what);
+    Config other = first;
+    row.change(other);
+    const std::vector<std::string> found = differences_of_ranks(first, other);
+    if (std::string(row.difference).empty()) {
+      REQUIRE(found.empty());
+    } else {
+      REQUIRE(found.size() == 1);
+      REQUIRE_THAT(found[0], Catch::Matchers::StartsWith(row.difference));
+    }
+  }
+}
+
 TEST_CASE("every preset is valid and reads back equal") {
   const auto is_matrix = [](const std::string& path) {
     return path.find("/matrix") != std::string::npos || path.find("/posts/") != std::string::npos;

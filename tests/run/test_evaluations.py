@@ -4,45 +4,15 @@ ones, CORE equals the score that `assay eval` gives for the checkpoint, and a ru
 target waits for its score."""
 import json
 import pathlib
-import random
 import signal
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from core_bundle import TASKS, write_bundle
 from harness import Workplace, assay, check, checkpoints, first_difference, newest_tensors, rows
 
-WORDS = "the cat sat on a mat and saw two old dogs near river while many birds sang over green hills".split()
-TASKS = {"choice": ("multiple_choice", 2), "schema": ("schema", 0), "language": ("language_modeling", 1)}
-FOLDERS = {"multiple_choice": "mc", "schema": "schema", "language_modeling": "lm"}
 MEAN = "mean_of_3_of_4_tasks_of_at_most_30_rows_each"
-
-
-def write_bundle(folder, absent=("absent",), rows_each=40):
-    draw = random.Random(7)
-
-    def phrase(count):
-        return " ".join(draw.choice(WORDS) for _ in range(count))
-
-    def row(kind):
-        if kind == "multiple_choice":
-            return {"query": phrase(6), "choices": [phrase(2) for _ in range(3)], "gold": draw.randrange(3)}
-        if kind == "schema":
-            return {"context_options": [phrase(5), phrase(5)], "continuation": phrase(2), "gold": draw.randrange(2)}
-        return {"context": phrase(6), "continuation": phrase(1)}
-
-    yaml, table = ["icl_tasks:"], ["Eval Task,Random baseline"]
-    for label, (kind, shots) in {**TASKS, **{name: ("schema", 0) for name in absent}}.items():
-        yaml += [f"- label: {label}", f"  dataset_uri: {FOLDERS[kind]}/{label}.jsonl", f"  num_fewshot: [{shots}]",
-                 f"  icl_task_type: {kind}"]
-        table.append(f"{label},{ {'multiple_choice': 33.3, 'schema': 50, 'language_modeling': 0}[kind]}")
-        if label in absent:
-            continue
-        path = folder / "eval_data" / FOLDERS[kind] / f"{label}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(row(kind)) + "\n" for _ in range(rows_each)))
-    (folder / "core.yaml").write_text("\n".join(yaml) + "\n")
-    (folder / "eval_meta_data.csv").write_text("\n".join(table) + "\n")
 
 
 def trained_alike(a, b):

@@ -5,17 +5,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, first_difference, rows
-
-
-def write_corpus(place, name, words, documents):
-    text = place.path / f"{name}.txt"
-    text.write_text("<|endoftext|>".join(" ".join(words[(i * 7 + j) % len(words)] for j in range(40)) for i in range(documents)))
-    if not (place.path / "tokenizer.json").exists():
-        done = assay("tokenizer", "train", text, "--vocab-size", "300", "-o", place.path / "tokenizer.json")
-        check(done.returncode == 0, done.stderr)
-    done = assay("data", "prepare", text, "--tokenizer", place.path / "tokenizer.json", "-o", place.path / name)
-    check(done.returncode == 0, done.stderr)
+from harness import Workplace, assay, check, first_difference, rows, write_corpus
 
 
 def last(place, name, scalar):

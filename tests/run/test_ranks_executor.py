@@ -4,18 +4,13 @@ library of the tests stands for NCCL (tests/comm/fake_nccl.cpp). Two ranks have 
 import os
 import sys
 
-from harness import ASSAY, Workplace, assay, check, first_difference
+from harness import ASSAY, Workplace, check, first_difference, merge
 
 SMALL = ["--device", "cuda", "--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_tokens=256",
          "--set", "run.micro_batch=1", "--set", "run.checkpoint_every=2", "--set", "eval.every=2",
          "--set", "eval.tokens=128", "--set", "telemetry.probe_tokens=64", "--set", "schedule.warmup=1",
          "--set", "schedule.warmdown=1", "--set", "precision.recipe=bf16"]
 RANKS = ["--ranks", "2", "--share-gpu"]
-
-
-def merge(run):
-    done = assay("checkpoint", "merge", run)
-    check(done.returncode == 0, done.stderr)
 
 
 def with_stream(place, name, schedule, *more):

@@ -56,7 +56,8 @@ std::string program() {
 
 int exit_code(const MpirunEnd& end) {
   if (end.dead) return kExitRankLost;
-  if (end.code != 0 && !end.said_error && !end.own_words.empty()) {
+  // mpirun reports every code but 0; of a stop with a checkpoint the ranks themselves have told.
+  if (end.code != 0 && end.code != kExitInterrupted && !end.said_error && !end.own_words.empty()) {
     std::fprintf(stderr, "%s", end.own_words.c_str());
     std::fprintf(stderr, "error: mpirun ended with exit code %d\nhint: its own words are above\n",
                  end.code);

@@ -138,7 +138,7 @@ bool MpirunOutput::is_of_rank(const std::string& line) {
     dead.node = node;
     end_.dead = dead;
   }
-  if (inside_) {
+  if (inside_ || line.rfind("mpirun: ", 0) == 0) {
     end_.own_words += line + "\n";
     return false;
   }

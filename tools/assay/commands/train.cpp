@@ -133,12 +133,18 @@ int train_here(const Arguments& a, const Loaded& loaded, Ranks* ranks) {
   return exit_code(result.end);
 }
 
-// Starts the ranks. What is wrong with the configuration is said before.
-int launch(const Arguments& a) {
+// What is wrong for so many ranks is said before anything is written. A run that goes on may have
+// parts of its own.
+Loaded load_for(const Arguments& a, int64_t ranks) {
   const Loaded loaded = load(a);
-  const int64_t parts = loaded.config.parallel.parts;
   const bool goes_on = !a.fresh && std::filesystem::exists(run_path(a) + "/config.yaml");
-  if (parts > 0 || !goes_on) require_ranks(loaded.config, *a.ranks);
+  if (loaded.config.parallel.parts > 0 || !goes_on) require_ranks(loaded.config, ranks);
+  return loaded;
+}
+
+int launch(const Arguments& a) {
+  const Loaded loaded = load_for(a, *a.ranks);
+  const int64_t parts = loaded.config.parallel.parts;
   return launch_ranks({.ranks = *a.ranks,
                        .restarts = a.restarts.value_or(0),
                        .min_ranks = a.min_ranks.value_or(0),
@@ -182,7 +188,7 @@ int train(const Arguments& a) {
   return ranks->run([&] {
     const Loaded loaded = together(ranks->group(), [&] {
       require_run_or_empty(run_path(a));
-      return load(a);
+      return load_for(a, ranks->size());
     });
     ranks->watch({.silence_s = loaded.config.parallel.silence_s,
                   .stuck_s = loaded.config.parallel.stuck_s,
