@@ -1,7 +1,5 @@
 // Who owns which elements: random tables of parameters, dealt to up to 24 ranks in buckets of
 // several sizes.
-#include "engine/shards.h"
-
 #include <algorithm>
 
 #include "base/math.h"

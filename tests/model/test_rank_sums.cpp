@@ -1,7 +1,5 @@
 // Ranks as threads of this process, which share every batch: after each step gradients, norm,
 // ratios, masters, moments and counts have the bits of one rank that computes all parts.
-#include "engine/rank_sums.h"
-
 #include <cstring>
 #include <limits>
 #include <map>
