@@ -69,8 +69,8 @@ class Ranks {
   Control::Pace pace_ = Control::Pace::kSlow;
 };
 
-// The result of `make`, which writes caches: one rank of each machine makes it, then the others find
-// it there. ranks may be null. Collective.
+// The result of `make`, which writes caches: one rank of each machine makes it, then the others
+// find it there. ranks may be null. Collective.
 template <typename Make>
 auto machine_by_machine(Ranks* ranks, const Make& make) {
   if (ranks == nullptr) return make();
