@@ -10,8 +10,7 @@ namespace assay {
 
 namespace {
 
-constexpr const char* kHint =
-    "see that rank's output and its machine; the same command goes on from the last checkpoint";
+constexpr const char* kHint = "see that rank's output and its machine";
 // More would keep a rank from its other work.
 constexpr int kMostLettersARound = 10000;
 

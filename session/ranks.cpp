@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <thread>
@@ -55,9 +57,11 @@ int Ranks::gpu_number(int devices, bool share) const {
 }
 
 void Ranks::watch(const Watch& settings) {
-  control_ = std::make_unique<Control>(
-      *world_, Control::Times{.silence_s = settings.silence_s, .stuck_s = settings.stuck_s},
-      process_name(), settings.folder);
+  goes_on_ = settings.goes_on;
+  const Control::Times times{.beat_s = std::min(1.0, settings.silence_s / 5),
+                             .silence_s = settings.silence_s,
+                             .stuck_s = settings.stuck_s};
+  control_ = std::make_unique<Control>(*world_, times, process_name(), settings.folder);
   tell();
 }
 
@@ -74,9 +78,21 @@ void Ranks::tell() {
 
 namespace {
 
+// MPI's end waits for all ranks, and one that is stopped there is watched by nobody. The run is
+// complete by then.
+void end_within_limit(int code) {
+  static constexpr std::chrono::seconds kMost{30};
+  std::thread([code] {
+    std::this_thread::sleep_for(kMost);
+    _exit(code);
+  }).detach();
+}
+
+constexpr size_t kMostText = 4096;
+
 void print_error(const std::string& why, const std::string& hint) {
-  std::fprintf(stderr, "error: %s\nhint: %s\n", one_line(why, 4096).c_str(),
-               one_line(hint, 4096).c_str());
+  std::fprintf(stderr, "error: %s\nhint: %s\n", one_line(why, kMostText).c_str(),
+               one_line(hint, kMostText).c_str());
 }
 
 }  // namespace
@@ -84,12 +100,14 @@ void print_error(const std::string& why, const std::string& hint) {
 int Ranks::run(const std::function<int()>& work) {
   try {
     const int code = work();
+    std::signal(SIGUSR1, SIG_IGN);
+    // The launcher ends all when the first one exits with another code than 0.
+    std::fflush(stdout);
     if (control_) control_->finish();
+    end_within_limit(code);
     return code;
   } catch (const RankLost& lost) {
-    const bool speaks_for_first = lost.rank() == 0 && rank() == 1 && !lost.gave_up();
-    if (first() || speaks_for_first) print_error(lost.what(), lost.hint());
-    end_after_loss(*world_, lost.rank(), lost.gave_up() ? 1 : kRankLostExit);
+    lose(lost);
   } catch (const UserError& error) {
     fail(error.what(), error.hint());
   } catch (const std::bad_alloc&) {
@@ -97,6 +115,21 @@ int Ranks::run(const std::function<int()>& work) {
   } catch (const std::exception& error) {
     fail(error.what(), "this looks like a bug in assay: please report it with the command");
   }
+}
+
+// Looking for the last checkpoint may hang on a disk that hangs: the error is said before.
+void Ranks::lose(const RankLost& lost) {
+  const bool speaks_for_first = lost.rank() == 0 && rank() == 1 && !lost.gave_up();
+  if (first() || speaks_for_first) {
+    std::fprintf(stderr, "error: %s\n", one_line(lost.what(), kMostText).c_str());
+    std::string hint = lost.hint();
+    try {
+      if (!lost.gave_up() && goes_on_) hint += "; " + goes_on_(step_);
+    } catch (const std::exception&) {  // the run's files cannot be read
+    }
+    std::fprintf(stderr, "hint: %s\n", one_line(hint, kMostText).c_str());
+  }
+  end_after_loss(*world_, lost.rank(), lost.gave_up() ? 1 : kRankLostExit);
 }
 
 // The first rank prints what failed there; what failed elsewhere it hears of, and prints that. It

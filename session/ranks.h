@@ -18,6 +18,7 @@
 #include "comm/control.h"
 #include "comm/group.h"
 #include "comm/nccl_group.h"
+#include "comm/rank_lost.h"
 #include "comm/world.h"
 
 namespace assay {
@@ -43,9 +44,11 @@ class Ranks {
   int gpu_number(int devices, bool share) const;
 
   // From here on a rank that is lost ends all (comm/control.h). folder: of the run. Collective.
+  // goes_on: how the same command goes on after a loss at about this step, for the hint.
   struct Watch {
     double silence_s = 20, stuck_s = 900;
     std::string folder;
+    std::function<std::string(int64_t step)> goes_on;
   };
   void watch(const Watch& settings);
   // What this rank does now, for messages about it; before watch() nothing. what: a literal. kSlow:
@@ -53,17 +56,21 @@ class Ranks {
   void doing(const char* what, int64_t step, Control::Pace pace = Control::Pace::kSteady);
 
   // Runs `work`, on all ranks, and returns the exit code of this process. If it throws, all ranks
-  // end, and the first of those that are left prints one line `error:` and one line `hint:`.
+  // end, and the first of those that are left prints one line `error:` and one line `hint:`; with
+  // exit code 1 if a rank said what it could not do, kRankLostExit if one was lost. Afterwards
+  // signals of mpirun are ignored: nothing is left to stop.
   int run(const std::function<int()>& work);
 
  private:
   explicit Ranks(std::unique_ptr<World> world);
   void tell();
+  [[noreturn]] void lose(const RankLost& lost);
   [[noreturn]] void fail(const std::string& why, const std::string& hint);
 
   std::unique_ptr<World> world_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<Group> group_;
+  std::function<std::string(int64_t step)> goes_on_;
   const char* what_ = "start";
   int64_t step_ = 0;
   Control::Pace pace_ = Control::Pace::kSlow;

@@ -24,7 +24,7 @@ void visit(V& v, ParallelConfig& c) {
     between(0, 65536));
   v("silence_s", c.silence_s,
     "seconds without a sign of life after which a rank counts as lost, and all ranks end",
-    free_on_resume(between(1, 86400)));
+    free_on_resume(between(2, 86400)));
   v("stuck_s", c.stuck_s,
     "seconds after which a rank that does not come where the others wait counts as lost; saving "
     "and evaluating may take longer",

@@ -26,9 +26,9 @@ void on_signal(int number) {
     return;
   }
   if (!says) return;
-  constexpr char kMessage[] =
-      "\nstopping after this step, with a checkpoint; press Ctrl-C again to stop now\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+  for (const std::string_view text : {std::string_view("\n"), kStopping, std::string_view("\n")}) {
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+  }
 }
 
 }  // namespace

@@ -3,7 +3,13 @@
 // SIGTERM kills the process. A second SIGHUP does not: a terminal that closes sends several.
 #pragma once
 
+#include <string_view>
+
 namespace assay {
+
+// What is printed after the first signal.
+inline constexpr std::string_view kStopping =
+    "stopping after this step, with a checkpoint; press Ctrl-C again to stop now";
 
 // Handles the signals during its lifetime, and ignores SIGPIPE: a reader of the log that ends must
 // not end the run. SIGHUP stays ignored where it was (nohup). At most one may exist at a time.

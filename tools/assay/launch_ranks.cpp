@@ -1,18 +1,26 @@
 #include "tools/assay/launch_ranks.h"
 
+#include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <optional>
+#include <tuple>
 
 #include "base/check.h"
+#include "comm/last_words.h"
 #include "comm/launch.h"
 #include "comm/layout.h"
 #include "engine/config/yaml.h"
 #include "engine/run/checkpoint.h"
+#include "engine/run/folder_lock.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/mpirun.h"
 
@@ -20,33 +28,62 @@ namespace assay {
 
 namespace {
 
-// The step of the newest checkpoint; 0 if there is none.
+// The step of the newest checkpoint, by its name; 0 if there is none. A checkpoint gets its name
+// when it is complete.
 int64_t newest_step(const std::string& run) {
-  const std::optional<std::string> newest = Checkpoints(run, 1, {}).newest();
-  return newest ? load_state(*newest).step : 0;
+  if (run.empty()) return 0;
+  const std::vector<std::string> all = Checkpoints(run, 1, {}).all();
+  if (all.empty()) return 0;
+  const std::string name = std::filesystem::path(all.back()).filename();
+  return std::strtoll(name.c_str() + name.find_last_of('-') + 1, nullptr, 10);
 }
 
-void print_lost(const DeadRank& dead, int64_t step) {
-  std::fprintf(stderr, "error: rank %d (%s, pid %d) was ended by signal %d (%s)\n", dead.rank,
-               dead.node.c_str(), dead.pid, dead.signal, strsignal(dead.signal));
-  const std::string from = step > 0 ? strprintf("the last checkpoint is step %ld", long(step))
-                                    : std::string("there is no checkpoint yet");
-  std::fprintf(stderr,
-               "hint: %s; the same command goes on, on any number of ranks that divides the "
-               "batch's parts\n",
-               from.c_str());
+// Of the run's batch; `otherwise` before it has a configuration.
+int64_t parts_of(const std::string& run, int64_t otherwise) {
+  const std::string file = run + "/config.yaml";
+  const bool begun = std::filesystem::exists(file);
+  return std::max<int64_t>(1, begun ? load_config(file).parallel.batch_parts() : otherwise);
+}
+
+std::string fitting_ranks(int64_t parts) {
+  std::vector<int64_t> fitting;
+  for (int64_t n = 1; n <= parts; ++n) {
+    if (Layout::fits(parts, n)) fitting.push_back(n);
+  }
+  std::string text;
+  for (size_t i = 0; i < fitting.size(); ++i) {
+    if (i > 0) text += i + 1 == fitting.size() ? " or " : ", ";
+    text += std::to_string(fitting[i]);
+  }
+  return text + (parts == 1 ? " rank" : " ranks");
 }
 
 // The largest number of ranks below `ranks` that can share the run's parts.
 int64_t fewer_ranks(const RankLaunch& launch, int64_t ranks) {
-  const std::string file = launch.run + "/config.yaml";
-  const int64_t parts =
-      std::filesystem::exists(file) ? load_config(file).parallel.batch_parts() : launch.parts;
+  const int64_t parts = parts_of(launch.run, launch.parts);
   for (int64_t n = ranks - 1; n >= std::max<int64_t>(1, launch.min_ranks); --n) {
-    if (Layout::fits(std::max<int64_t>(parts, 1), n)) return n;
+    if (Layout::fits(parts, n)) return n;
   }
   return ranks;
 }
+
+// Whether the run in the folder is the same as before: --fresh makes its configuration anew.
+class SameRun {
+ public:
+  explicit SameRun(const std::string& run) : file_(run + "/config.yaml"), before_(look()) {}
+  bool still() const { return before_ && before_ == look(); }
+
+ private:
+  using Identity = std::tuple<ino_t, time_t, long>;
+  std::optional<Identity> look() const {
+    struct stat s;
+    if (stat(file_.c_str(), &s) != 0) return std::nullopt;
+    return Identity{s.st_ino, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
+  }
+
+  std::string file_;
+  std::optional<Identity> before_;
+};
 
 std::string program() {
   char path[PATH_MAX];
@@ -54,15 +91,102 @@ std::string program() {
   return length > 0 ? std::string(path, size_t(length)) : "assay";
 }
 
-int exit_code(const MpirunEnd& end) {
-  if (end.dead) return kExitRankLost;
-  // mpirun reports every code but 0; of a stop with a checkpoint the ranks themselves have told.
-  if (end.code != 0 && end.code != kExitInterrupted && !end.said_error && !end.own_words.empty()) {
-    std::fprintf(stderr, "%s", end.own_words.c_str());
-    std::fprintf(stderr, "error: mpirun ended with exit code %d\nhint: its own words are above\n",
-                 end.code);
+void print_error(const std::string& error, const std::string& hint) {
+  std::fprintf(stderr, "error: %s\nhint: %s\n", error.c_str(), hint.c_str());
+}
+
+// What rank 0 kept of everybody before the launch ended.
+struct LastWords {
+  explicit LastWords(const std::string& run) {
+    if (!run.empty()) words = read_last_words(run);
   }
-  return end.code;
+  LastWord of(int rank) const {
+    for (const LastWord& word : words) {
+      if (word.rank == rank) return word;
+    }
+    LastWord none;
+    none.rank = rank;
+    return none;
+  }
+  // The step that the run is known to have reached.
+  int64_t step() const {
+    int64_t most = 0;
+    for (const LastWord& word : words) most = std::max(most, word.step);
+    return most;
+  }
+  std::vector<LastWord> words;
+};
+
+std::string hint_after(const RankLaunch& launch, const LastWords& words) {
+  return how_it_goes_on(launch.run, launch.parts, words.step());
+}
+
+// These come from what a program does, and Open MPI prints where.
+bool is_crash(int signal) {
+  return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGFPE ||
+         signal == SIGILL;
+}
+
+void print_dead(const DeadRank& dead, const MpirunOutput& output, const RankLaunch& launch) {
+  const std::string by = dead.signal == 0
+                             ? std::string("a signal")
+                             : strprintf("signal %d (%s)", dead.signal, strsignal(dead.signal));
+  const LastWords words(launch.run);
+  LastWord word = words.of(dead.rank);
+  if (word.me.empty()) {
+    word.me = dead.node + (dead.pid > 0 ? ", pid " + std::to_string(dead.pid) : "");
+  }
+  if (is_crash(dead.signal)) std::fputs(output.library_words().c_str(), stderr);
+  std::string hint = hint_after(launch, words);
+  if (is_crash(dead.signal)) {
+    hint = "this looks like a bug in assay: please report it with the command; " + hint;
+  } else if (dead.signal == SIGKILL) {
+    hint += "; `dmesg` says whether memory ran out";
+  }
+  print_error(rank_name(word) + " was ended by " + by + "; its last word: " + said(word), hint);
+}
+
+// Says why the ranks ended, unless one of them has, and returns the exit code of the launch.
+int explain(const MpirunEnd& end, const RankLaunch& launch) {
+  const MpirunOutput& output = end.output;
+  const bool killed = output.dead() || end.signal != 0;
+  constexpr int kOwn[] = {kExitDone, kExitStoppedByGuard, kExitInterrupted};
+  const bool own = std::find(std::begin(kOwn), std::end(kOwn), end.code) != std::end(kOwn);
+  if (output.said_error()) {
+    if (killed || end.code == kExitRankLost) return kExitRankLost;
+    return own ? end.code : kExitUserError;
+  }
+  if (!killed && own) return end.code;
+  // Before they can stop in order, and at the second request, the signal itself ends the ranks.
+  std::optional<DeadRank> dead = output.dead();
+  if (dead && dead->signal == 0 && end.code > 128) dead->signal = end.code - 128;
+  const int signal = dead ? dead->signal : end.signal;
+  const bool as_asked = signal == SIGUSR1 || signal == SIGTERM;
+  if (end.asked > 1 || (end.asked > 0 && as_asked)) return kExitInterrupted;
+  if (dead) {
+    print_dead(*dead, output, launch);
+    return kExitRankLost;
+  }
+  if (end.signal != 0) {
+    print_error(strprintf("mpirun, which started the ranks, was ended by signal %d (%s)",
+                          end.signal, strsignal(end.signal)),
+                hint_after(launch, LastWords(launch.run)));
+    return kExitRankLost;
+  }
+  if (end.code == kExitRankLost) {
+    print_error("a rank was lost, and the one that knows which could not say it",
+                hint_after(launch, LastWords(launch.run)));
+    return kExitRankLost;
+  }
+  std::fputs((output.library_words() + output.own_words()).c_str(), stderr);
+  print_error(strprintf("mpirun ended with exit code %d", end.code),
+              output.own_words().empty() ? "see the lines above" : "its own words are above");
+  return kExitUserError;
+}
+
+// Of a run that is in use, before anything of it is touched.
+void require_unused(const std::string& run) {
+  if (!run.empty() && folder_in_use(run)) const FolderLock lock(run, "choose another --run");
 }
 
 }  // namespace
@@ -87,29 +211,53 @@ int launch_ranks(const RankLaunch& launch) {
                     "install an MPI (Debian: apt-get install libopenmpi-dev openmpi-bin) and build "
                     "Assay again");
   }
+  require_unused(launch.run);
   std::vector<std::string> command = launch.command;
   command.front() = program();
-  int64_t ranks = launch.ranks, left = launch.restarts;
-  int64_t saved = newest_step(launch.run);
+  bool fresh = std::find(command.begin(), command.end(), "--fresh") != command.end();
+  const SameRun old(launch.run);
+  // A run that --fresh has yet to delete has no checkpoint of ours.
+  const auto reached = [&] { return fresh ? 0 : newest_step(launch.run); };
+  int64_t ranks = launch.ranks, used = 0;  // restarts since the newest checkpoint
+  int64_t saved = reached();
   while (true) {
+    std::error_code ignored;  // what was said in an earlier launch
+    if (!launch.run.empty()) std::filesystem::remove(last_words_path(launch.run), ignored);
     const MpirunEnd end = run_mpirun(int(ranks), command);
-    const int code = exit_code(end);
-    if (code != kExitRankLost) return code;
-    const int64_t now = newest_step(launch.run);
-    if (end.dead) print_lost(*end.dead, now);
+    const int code = explain(end, launch);
+    if (code != kExitRankLost || end.asked > 0) return code;
+    if (fresh && !old.still()) {
+      fresh = false;
+      std::erase(command, "--fresh");
+    }
+    const int64_t now = reached();
     if (now > saved) {
-      left = launch.restarts;
+      used = 0;
       saved = now;
     } else if (launch.min_ranks > 0) {
       ranks = fewer_ranks(launch, ranks);
     }
-    if (left == 0) return code;
-    left -= 1;
-    std::erase(command, "--fresh");
-    std::fprintf(stderr, "restart with %ld ranks from %s, %ld more without a new checkpoint\n",
-                 long(ranks), now > 0 ? strprintf("step %ld", long(now)).c_str() : "the beginning",
-                 long(left));
+    if (used == launch.restarts) return code;
+    used += 1;
+    std::fprintf(stderr, "restart %ld of %ld without a new checkpoint: %ld rank%s, from %s\n",
+                 long(used), long(launch.restarts), long(ranks), ranks == 1 ? "" : "s",
+                 now > 0 ? strprintf("step %ld", long(now)).c_str() : "the beginning");
   }
+}
+
+std::string how_it_goes_on(const std::string& run, int64_t parts, int64_t step) {
+  if (run.empty()) return "the same command begins again";
+  const int64_t saved = newest_step(run);
+  const std::string on = "on " + fitting_ranks(parts_of(run, parts));
+  if (saved == 0) {
+    return "there is no checkpoint yet; the same command begins again, " + on;
+  }
+  std::string text = strprintf("the last checkpoint is step %ld", long(saved));
+  if (step > saved) {
+    text += strprintf(", about %ld step%s repeated", long(step - saved),
+                      step - saved == 1 ? " is" : "s are");
+  }
+  return text + "; the same command goes on, " + on;
 }
 
 }  // namespace assay

@@ -20,8 +20,13 @@ struct RankLaunch {
 // Returns the exit code of the run, kExitRankLost if a rank was lost and no restart is left. Output
 // of the ranks is passed on as it comes; what mpirun itself says is shown only where nothing else
 // explains the end. Ctrl-C, SIGTERM and SIGHUP stop the run with a checkpoint, as on one rank.
-// UserError: no MPI, no mpirun.
+// UserError: no MPI, no mpirun, a run that is in use.
 int launch_ranks(const RankLaunch& launch);
+
+// For the hint after a loss: "the last checkpoint is step 400, about 12 steps are repeated; the
+// same command goes on, on 1, 2 or 4 ranks". step: how far the run is known to have come; parts: of
+// a run that has no configuration yet.
+std::string how_it_goes_on(const std::string& run, int64_t parts, int64_t step);
 
 // The command line of one rank.
 std::vector<std::string> without_rank_options(const std::vector<std::string>& arguments);

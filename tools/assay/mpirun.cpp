@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -12,9 +13,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <iterator>
+#include <optional>
 #include <thread>
 
 #include "base/check.h"
@@ -42,6 +46,9 @@ void set_environment(int ranks) {
   if (ranks > int(std::thread::hardware_concurrency())) set("OMPI_MCA_mpi_yield_when_idle", "1");
   if (!may_read_processes()) set("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
   set("OMPI_MCA_btl_base_warn_component_unused", "0");
+  // When a rank is lost the others have nothing to save: they end at once, not a second later.
+  set("OMPI_MCA_odls_base_sigkill_timeout", "0");
+  set(MpirunOutput::kTellStates, "1");
   if (geteuid() == 0) {  // mpirun asks root twice
     set("OMPI_ALLOW_RUN_AS_ROOT", "1");
     set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -52,9 +59,11 @@ std::atomic<pid_t> child = 0;
 std::atomic<int> asked = 0;
 static_assert(std::atomic<pid_t>::is_always_lock_free, "used in a signal handler");
 
-void on_signal(int) {
+// A terminal that closes sends SIGHUP several times: that is no second request.
+void on_signal(int number) {
   const pid_t pid = child;
-  if (pid > 0) kill(pid, asked++ == 0 ? SIGUSR1 : SIGTERM);
+  if (pid <= 0 || (asked > 0 && (number == SIGHUP || number == SIGUSR1))) return;
+  kill(pid, asked++ == 0 ? SIGUSR1 : SIGTERM);
 }
 
 // Passes signals on during its life. A write to a closed pipe must not end the supervisor.
@@ -87,27 +96,56 @@ class PassedOn {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(kCannotStart);
   setpgid(0, 0);  // Ctrl-C in the terminal reaches the supervisor alone
+  // Nor may mpirun read from that terminal.
+  if (const int nothing = open("/dev/null", O_RDONLY); nothing >= 0) dup2(nothing, STDIN_FILENO);
   dup2(output, STDERR_FILENO);
   execvp(argv[0], argv);
-  constexpr char kMessage[] = "assay: no mpirun\n";
+  constexpr char kMessage[] = "mpirun: cannot be started\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
   _exit(kCannotStart);
 }
 
-bool is_dashes(const std::string& line) {
-  return line.size() >= 60 && line.find_first_not_of('-') == std::string::npos;
+void print(const std::string& text) {
+  if (text.empty()) return;
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
 }
 
-void pass_on(const std::string& line) {
-  std::fprintf(stderr, "%s\n", line.c_str());
-  std::fflush(stderr);
+// mpirun passes no signal on before it has started the ranks: until one answers, ask again. To a
+// rank that has heard it once more is nothing new.
+void ask_again(const MpirunOutput& output) {
+  const pid_t pid = child;
+  if (asked == 1 && !output.said_stopping() && pid > 0) kill(pid, SIGUSR1);
+}
+
+// mpirun may hang in its own end: Open MPI 4.1 does after a rank that died while it started.
+void end_by_force() {
+  const pid_t pid = child;
+  if (pid <= 0) return;
+  const std::string name = std::to_string(pid);
+  std::ifstream ranks("/proc/" + name + "/task/" + name + "/children");
+  for (pid_t rank; ranks >> rank;) kill(rank, SIGKILL);
+  kill(pid, SIGKILL);
 }
 
 // Reads to the end of the pipe, which is when mpirun and all ranks are gone.
 void read_lines(int pipe, MpirunOutput& output) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kAskAgainMs = 1000, kLookAgainMs = 100;
+  constexpr std::chrono::seconds kEnds{2};  // it takes a tenth of a second
+  std::optional<Clock::time_point> ends;
   std::string rest;
   std::array<char, 4096> buffer;
   while (true) {
+    if (output.is_ending()) {
+      if (!ends) ends = Clock::now() + kEnds;
+      if (Clock::now() > *ends) end_by_force();
+    }
+    pollfd ready{.fd = pipe, .events = POLLIN, .revents = 0};
+    if (const int found = poll(&ready, 1, ends ? kLookAgainMs : kAskAgainMs); found <= 0) {
+      if (found == 0) ask_again(output);
+      continue;
+    }
     const ssize_t n = read(pipe, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
@@ -116,35 +154,13 @@ void read_lines(int pipe, MpirunOutput& output) {
     while ((end = rest.find('\n')) != std::string::npos) {
       const std::string line = rest.substr(0, end);
       rest.erase(0, end + 1);
-      if (output.is_of_rank(line)) pass_on(line);
+      print(output.take(line, asked > 0));
     }
   }
-  if (!rest.empty() && output.is_of_rank(rest)) pass_on(rest);
+  if (!rest.empty()) print(output.take(rest, asked > 0));
 }
 
 }  // namespace
-
-bool MpirunOutput::is_of_rank(const std::string& line) {
-  if (is_dashes(line)) {
-    inside_ = !inside_;
-    return false;
-  }
-  DeadRank dead;
-  char node[256] = "";
-  if (std::sscanf(line.c_str(),
-                  "mpirun noticed that process rank %d with PID %d on node %255s exited on signal "
-                  "%d",
-                  &dead.rank, &dead.pid, node, &dead.signal) == 4) {
-    dead.node = node;
-    end_.dead = dead;
-  }
-  if (inside_ || line.rfind("mpirun: ", 0) == 0) {
-    end_.own_words += line + "\n";
-    return false;
-  }
-  if (line.rfind("error: ", 0) == 0) end_.said_error = true;
-  return true;
-}
 
 MpirunEnd run_mpirun(int ranks, const std::vector<std::string>& command) {
   set_environment(ranks);
@@ -168,15 +184,19 @@ MpirunEnd run_mpirun(int ranks, const std::vector<std::string>& command) {
                     "check the limit on processes (ulimit -u)");
   }
   const PassedOn signals(pid);
-  MpirunOutput output;
-  read_lines(ends[0], output);
+  MpirunEnd end;
+  read_lines(ends[0], end.output);
   close(ends[0]);
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  MpirunEnd end = output.end();
-  end.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  if (end.code == kCannotStart && !end.said_error) {
+  end.asked = asked;
+  if (WIFSIGNALED(status)) {
+    end.signal = WTERMSIG(status);
+  } else {
+    end.code = WEXITSTATUS(status);
+  }
+  if (end.code == kCannotStart && !end.output.said_error()) {
     throw UserError("cannot start mpirun, which starts the ranks",
                     "install an MPI (Debian: apt-get install openmpi-bin), or add the folder of "
                     "its mpirun to PATH");

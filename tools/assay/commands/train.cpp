@@ -190,9 +190,14 @@ int train(const Arguments& a) {
       require_run_or_empty(run_path(a));
       return load_for(a, ranks->size());
     });
-    ranks->watch({.silence_s = loaded.config.parallel.silence_s,
-                  .stuck_s = loaded.config.parallel.stuck_s,
-                  .folder = run_path(a)});
+    const ParallelConfig& parallel = loaded.config.parallel;
+    const int64_t parts = parallel.parts > 0 ? parallel.parts : ranks->size();
+    ranks->watch({.silence_s = parallel.silence_s,
+                  .stuck_s = parallel.stuck_s,
+                  .folder = run_path(a),
+                  .goes_on = [run = run_path(a), parts](int64_t step) {
+                    return how_it_goes_on(run, parts, step);
+                  }});
     return train_here(a, loaded, ranks.get());
   });
 }

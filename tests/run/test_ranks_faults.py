@@ -1,0 +1,415 @@
+#!/usr/bin/env python3
+"""What happens to a run of several ranks when one of them is killed, stopped, cannot write or is interrupted: who is
+named, how soon, with which exit code, that no process is left, and that the run goes on to the bits of an untouched one.
+usage: test_ranks_faults.py [--many KILLS [SEED]]: random kills, and a quarter as many stops, for the acceptance table."""
+import os
+import pathlib
+import random
+import re
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import ASSAY, SAME, Workplace, assay, check, checkpoints, rows
+
+RANKS, SILENCE_S = 4, 2
+SETTINGS = ("--set", "run.micro_batch=2", "--set", f"parallel.parts={RANKS}", "--set", f"parallel.silence_s={SILENCE_S}",
+            "--device", "cpu")
+# Where a run spends most of its time. None of them changes what is compared.
+PHASES = {
+    "step": (),
+    "evaluation": ("--set", "eval.every=1", "--set", "eval.tokens=16384"),
+    "save": ("--set", "run.checkpoint_every=1"),
+}
+BANNERS = ("MPI_ABORT", "Primary job", "mpirun noticed", "mpirun detected", "mpirun has exited", "mpirun ended", "ORTE", "----")
+
+
+def environment(pid):
+    try:
+        text = pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}
+    return dict(entry.split(b"=", 1) for entry in text.split(b"\0") if b"=" in entry)
+
+
+def processes_of(folder):
+    """Pids whose command line names this folder; neither this process nor one that has ended."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if str(folder).encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            pass
+    return found
+
+
+def ranks_of(folder):
+    """{rank: pid}"""
+    pids = {}
+    for pid in processes_of(folder):
+        rank = environment(pid).get(b"OMPI_COMM_WORLD_RANK")
+        if rank is not None and os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(ASSAY):
+            pids[int(rank)] = pid
+    return pids
+
+
+class Launch:
+    """A run under way. Its lines of stderr are read as they come."""
+
+    def __init__(self, command, run):
+        self.run, self.lines, self.times = run, [], []
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        stdin=subprocess.DEVNULL)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stderr:
+            self.times.append(time.time())
+            self.lines.append(line.rstrip("\n"))
+
+    def until(self, holds, what, limit=60):
+        """Waits until it holds; False if the launch ended before."""
+        end = time.time() + limit
+        while time.time() < end:
+            value = holds()
+            if value:
+                return value
+            if self.process.poll() is not None:
+                return holds()
+            time.sleep(0.002)
+        return self.fail(f"{limit} s without {what}")
+
+    def until_line(self, begin):
+        return self.until(lambda: any(line.startswith(begin) for line in self.lines), f"a line {begin}")
+
+    def until_ranks(self, number=RANKS, besides=()):
+        def there():
+            pids = ranks_of(self.run)
+            return pids if len(pids) == number and not set(pids.values()) & set(besides) else None
+        return self.until(there, f"{number} ranks")
+
+    def until_watched(self):
+        """Until ranks are missed."""
+        def heard():
+            try:
+                lines = (self.run / "ranks" / "last.txt").read_text().splitlines()[1:]
+            except OSError:
+                return False
+            return len(lines) == RANKS and all(float(line.split("\t")[1]) >= 0 for line in lines)
+        return self.until(heard, "last words")
+
+    def end(self, limit=60):
+        try:
+            self.code = self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            self.fail("it does not end")
+        self.ended = time.time()
+        while left := processes_of(self.run):
+            if time.time() > self.ended + 10:
+                self.fail(f"processes are left: {left}")
+            time.sleep(0.02)
+        self.gone = time.time()
+        self.reader.join(5)
+        self.stdout = self.process.stdout.read()
+        return self
+
+    def text(self):
+        return "\n".join(self.lines)
+
+    def fail(self, why):
+        for pid in processes_of(self.run):
+            os.kill(pid, signal.SIGKILL)
+        sys.exit(f"FAILED: {why}\nexit {self.process.poll()}\n{self.text()}")
+
+    def require(self, holds, why):
+        if not holds:
+            self.fail(why)
+
+    def message(self, code):
+        """The error and the hint: one line of each, and nothing of mpirun."""
+        self.require(self.code == code, f"exit code {self.code}, not {code}")
+        errors = [line for line in self.lines if line.startswith("error: ")]
+        hints = [line for line in self.lines if line.startswith("hint: ")]
+        self.require(len(errors) == len(hints) == 1, f"{len(errors)} errors, {len(hints)} hints")
+        self.quiet()
+        self.named = self.times[self.lines.index(errors[0])]
+        return errors[0], hints[0]
+
+    def quiet(self):
+        shown = [banner for banner in BANNERS if banner in self.text()]
+        self.require(not shown, f"mpirun's own words are shown: {shown}")
+
+
+def started(place, name, *more, ranks=RANKS):
+    command = place.command(name, *SETTINGS, *more)
+    return Launch(command + ["--ranks", str(ranks)] if ranks > 1 else command, place.run(name))
+
+
+def difference(whole, run):
+    for query in SAME:
+        a, b = rows(whole, query), rows(run, query)
+        if a != b:
+            return f"{query}: {next((pair for pair in zip(a, b) if pair[0] != pair[1]), (len(a), len(b)))}"
+    return None
+
+
+class Cases:
+    def __init__(self, place):
+        self.place = place
+        for phase, settings in PHASES.items():  # the untouched runs
+            started(place, f"whole-{phase}", *settings, ranks=1).end().require(True, "")
+
+    def goes_on(self, name, phase, ranks):
+        """The same command ends the run, with the bits of the untouched one."""
+        launch = started(self.place, name, *PHASES[phase], ranks=ranks).end()
+        launch.require(launch.code == 0, f"{name} goes on with exit code {launch.code}")
+        found = difference(self.place.run(f"whole-{phase}"), self.place.run(name))
+        launch.require(found is None, f"{name} resumed on {ranks}: {found}")
+        return launch
+
+
+def require_hint(launch, hint):
+    """It names the newest checkpoint, what is repeated, and where the command goes on."""
+    steps = [int(folder.name.split("-")[1]) for folder in checkpoints(launch.run) if folder.name.startswith("step-")]
+    if steps:
+        launch.require(f"the last checkpoint is step {steps[-1]}" in hint, f"checkpoints {steps}: {hint}")
+        launch.require("the same command goes on, on 1, 2 or 4 ranks" in hint, hint)
+        launch.require(re.search(r"step \d+(, about \d+ steps? (is|are) repeated)?; ", hint), hint)
+    else:
+        launch.require("there is no checkpoint yet; the same command begins again, on 1, 2 or 4 ranks" in hint, hint)
+
+
+def require_killed(launch, rank, pid):
+    error, hint = launch.message(4)
+    launch.require(re.fullmatch(rf"error: rank {rank} \(\S+(, pid {pid})?\) was ended by (signal 9 \(Killed\)|a signal); its last "
+                                r"word: (nothing yet|the end of its run|step \d+, .+)", error), error)
+    require_hint(launch, hint)
+
+
+def require_stopped(launch, rank, pid):
+    error, hint = launch.message(4)
+    launch.require(re.fullmatch(rf"error: rank {rank} \(\S+, pid {pid}\) has said nothing for {SILENCE_S} s; its last word: "
+                                r"(the end of its run|step \d+, .+)", error), error)
+    launch.require(hint.startswith("hint: see that rank's output and its machine; "), hint)
+    require_hint(launch, hint)
+
+
+def struck(launch, number, pid):
+    launch.struck = time.time()
+    os.kill(pid, number)
+
+
+def check_kills(cases):
+    for phase, rank, line, ranks in (("step", 3, None, 4), ("step", 0, "step 25/", 1), ("evaluation", 2, "step 15/", 2),
+                                     ("save", 1, "step 5/", 4), ("save", 3, "step 15/", 1), ("step", 1, "step 60/60", 2)):
+        name = f"kill-{rank}-{phase}-{line and line[5:7]}"
+        launch = started(cases.place, name, *PHASES[phase])
+        pids = launch.until_ranks()
+        if line:
+            launch.until_line(line)
+        struck(launch, signal.SIGKILL, pids[rank])
+        require_killed(launch.end(), rank, pids[rank])
+        launch.require(launch.gone - launch.struck < 10, "processes stay for 10 s")
+        cases.goes_on(name, phase, ranks)
+
+
+def check_stops(cases):
+    for phase, rank, line, ranks in (("step", 1, None, 1), ("evaluation", 0, "step 5/", 2), ("save", 3, "step 15/", 1),
+                                     ("step", 2, "step 25/", 4)):
+        name = f"stop-{rank}-{phase}"
+        launch = started(cases.place, name, *PHASES[phase])
+        pids = launch.until_ranks()
+        launch.until_line(line) if line else launch.until_watched()
+        struck(launch, signal.SIGSTOP, pids[rank])
+        require_stopped(launch.end(), rank, pids[rank])
+        cases.goes_on(name, phase, ranks)
+
+
+def check_failing_writes(cases):
+    for rank in (0, 3):
+        name = f"write-{rank}"
+        launch = started(cases.place, name)
+        pids = launch.until_ranks()
+        launch.until_line("step 25/")
+        resource.prlimit(pids[rank], resource.RLIMIT_FSIZE, (4096, 4096))
+        error, _ = launch.end().message(1)
+        if rank == 0:  # its telemetry fails first
+            launch.require("telemetry.db: cannot be read or written" in error, error)
+        else:
+            launch.require(error.startswith(f"error: rank {rank}") and "File too large" in error, error)
+        cases.goes_on(name, "step", 2)
+
+
+def check_interrupts(cases):
+    for name, strike in (("one", lambda launch, pids: os.kill(pids[2], signal.SIGINT)),
+                         ("all", lambda launch, pids: launch.process.send_signal(signal.SIGINT))):
+        launch = started(cases.place, f"interrupt-{name}", "--json")
+        pids = launch.until_ranks()
+        launch.until_line("step 25/")
+        strike(launch, pids)
+        launch.end().require(launch.code == 130, f"exit code {launch.code}")
+        launch.quiet()
+        launch.require("error:" not in launch.text(), "an error")
+        launch.require("interrupted at step" in launch.text(), "no result")
+        launch.require(launch.stdout.startswith("{") and launch.stdout.endswith("}\n"), f"stdout: {launch.stdout}")
+        steps = [folder.name for folder in checkpoints(launch.run) if folder.name.startswith("step-")]
+        stopped = re.search(r"interrupted at step (\d+)", launch.text()).group(1)
+        launch.require(int(steps[-1][5:]) == int(stopped), f"stopped at {stopped}, saved {steps}")
+        cases.goes_on(f"interrupt-{name}", "step", RANKS)
+    # Before there is anything to save.
+    launch = started(cases.place, "interrupt-start")
+    launch.until_ranks()
+    launch.process.send_signal(signal.SIGINT)
+    launch.end().require(launch.code == 130, f"exit code {launch.code}")
+    launch.quiet()
+    cases.goes_on("interrupt-start", "step", RANKS)
+
+
+def check_two_launches(cases):
+    first = started(cases.place, "twice")
+    first.until_ranks()
+    first.until_line("step 5/")
+    second = assay(*cases.place.command("twice", *SETTINGS, "--ranks", str(RANKS))[1:])
+    check(second.returncode == 1 and re.fullmatch(r"error: .*twice is in use by another process \(pid \d+\)\nhint: .*\n",
+                                                  second.stderr), second.stderr)
+    first.end().require(first.code == 0, f"exit code {first.code}")
+    found = difference(cases.place.run("whole-step"), first.run)
+    first.require(found is None, f"disturbed by another launch: {found}")
+
+
+def check_folder_of_one(cases):
+    """A rank in another folder, with a relative --run."""
+    here, there = cases.place.run("here"), cases.place.run("there")
+    here.mkdir(), there.mkdir()
+    one = [str(ASSAY), "train", str(cases.place.config), "--run", "relative", *SETTINGS]
+    done = subprocess.run(["mpirun", "-n", "1", "-wdir", str(here), *one, ":", "-n", "1", "-wdir", str(there), *one],
+                          capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"})
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    check(done.returncode == 1 and len(errors) == 1 and re.fullmatch(
+        r"error: rank 1 \(\S+, pid \d+\) gave up: the run directory relative is not there for this rank", errors[0]),
+        f"exit {done.returncode}: {done.stderr}")
+
+
+def kill_one(launch, rank, besides=(), ranks=RANKS, line=None):
+    pids = launch.until_ranks(ranks, besides)
+    if line:
+        launch.until_line(line)
+    os.kill(pids[rank], signal.SIGKILL)
+    return list(besides) + list(pids.values())
+
+
+def check_restarts(cases):
+    restart = "restart {} of {} without a new checkpoint: {}, from {}"
+    # Fewer and fewer ranks, while no checkpoint comes.
+    launch = started(cases.place, "fewer", "--restarts", "2", "--min-ranks", "1")
+    before = kill_one(launch, 2)
+    before = kill_one(launch, 0, before, ranks=2)
+    launch.end().require(launch.code == 0, f"exit code {launch.code}")
+    wanted = [restart.format(1, 2, "2 ranks", "the beginning"), restart.format(2, 2, "1 rank", "the beginning")]
+    launch.require([line for line in launch.lines if line.startswith("restart ")] == wanted, "other restarts")
+    found = difference(cases.place.run("whole-step"), launch.run)
+    launch.require(found is None, f"restarted on 2 and 1: {found}")
+    # A new checkpoint counts anew.
+    launch = started(cases.place, "more", "--restarts", "1")
+    before = kill_one(launch, 3, line="step 15/")
+    before = kill_one(launch, 1, before, line="step 35/")
+    launch.end().require(launch.code == 0, f"exit code {launch.code}")
+    launch.require(launch.text().count("\nrestart 1 of 1 without a new checkpoint: 4 ranks, from step ") == 2, "restarts")
+    found = difference(cases.place.run("whole-step"), launch.run)
+    launch.require(found is None, f"restarted twice: {found}")
+    # No more than asked for.
+    launch = started(cases.place, "enough", "--restarts", "1")
+    before = kill_one(launch, 1)
+    kill_one(launch, 1, before)
+    launch.end().require(launch.code == 4, f"exit code {launch.code}")
+    launch.require(launch.text().count("\nerror: rank 1 (") + launch.text().startswith("error: rank 1 (") == 2, "errors")
+    # Ctrl-C while it starts again.
+    launch = started(cases.place, "enough", "--restarts", "3")
+    kill_one(launch, 0)
+    launch.until_line("restart 1 of 3")
+    launch.process.send_signal(signal.SIGINT)
+    launch.end().require(launch.code in (130, -signal.SIGINT), f"exit code {launch.code}")
+    launch.require("restart 2" not in launch.text(), "it goes on")
+
+
+def check_fresh_restarts(cases):
+    """--fresh, of a run with other bits: lost before it was deleted, and afterwards."""
+    other = cases.place.command("fresh", *SETTINGS, "--set", "run.seed=2", "--stop-after", "12")
+    done = assay(*other[1:])
+    check(done.returncode == 0, done.stderr)
+    launch = started(cases.place, "fresh", "--fresh", "--restarts", "1")
+    before = kill_one(launch, 2)
+    launch.until_line("restart 1 of 1 without a new checkpoint: 4 ranks, from the beginning")
+    kill_one(launch, 2, before, line="step 15/")
+    launch.end().require(launch.code == 0, f"exit code {launch.code}")
+    found = difference(cases.place.run("whole-step"), launch.run)
+    launch.require(found is None, f"--fresh and restarts: {found}")
+
+
+def check_refused(cases):
+    done = cases.place.train("refused", "--set", "parallel.silence_s=1", "--ranks", "2", expect=1)
+    check(re.fullmatch(r"error: .*parallel\.silence_s.*\nhint: .*\n", done.stderr), done.stderr)
+    done = assay(*cases.place.command("refused", *SETTINGS, "--ranks", "4")[1:], env={**os.environ, "PATH": "/nonexistent"})
+    check(done.returncode == 1 and re.fullmatch(r"error: cannot start mpirun, .*\nhint: .*\n", done.stderr), done.stderr)
+    done = assay(*cases.place.command("refused", *SETTINGS, "--ranks", "4")[1:],
+                 env={**os.environ, "OMPI_MCA_rmaps_base_oversubscribe": "0", "OMPI_MCA_orte_set_default_slots": "1"})
+    check(done.returncode in (0, 1) and "----" not in done.stderr, done.stderr)
+
+
+def many(cases, kills, seed):
+    """Random times, ranks and phases; counts for the acceptance table."""
+    draw = random.Random(seed)
+    for number, count in ((signal.SIGKILL, kills), (signal.SIGSTOP, kills // 4)):
+        named, gone, ends = [], [], 0
+        for i in range(count):
+            phase, rank, on = draw.choice(list(PHASES)), draw.randrange(RANKS), draw.choice((1, 2, 4))
+            name, at = f"{number.name}-{i}", draw.random() * 2
+            launch = started(cases.place, name, *PHASES[phase])
+            begin = time.time()
+            pids = launch.until_ranks()
+            if number == signal.SIGSTOP:
+                launch.until_watched()
+            time.sleep(max(0.0, begin + at - time.time()))
+            if launch.process.poll() is None and ranks_of(launch.run).get(rank) == pids[rank]:
+                struck(launch, number, pids[rank])
+            launch.end()
+            if launch.code == 0:
+                ends += 1  # it was through before
+            else:
+                (require_killed if number == signal.SIGKILL else require_stopped)(launch, rank, pids[rank])
+                named.append(launch.named - launch.struck)
+                gone.append(launch.gone - launch.struck)
+            cases.goes_on(name, phase, on)
+            subprocess.run(["rm", "-r", launch.run], check=True)
+        if named:
+            print(f"{number.name}: {count} runs, {ends} through before it; {len(named)} named the rank, in "
+                  f"{statistics.median(named):.2f} s (most {max(named):.2f}), all processes gone in "
+                  f"{statistics.median(gone):.2f} s (most {max(gone):.2f}); {count} resumed to equal bits", flush=True)
+
+
+def main():
+    with Workplace(moe=True) as place:
+        cases = Cases(place)
+        if sys.argv[1:2] == ["--many"]:
+            many(cases, int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+            return
+        for case in (check_refused, check_kills, check_stops, check_failing_writes, check_interrupts, check_two_launches,
+                     check_folder_of_one, check_restarts, check_fresh_restarts):
+            begin = time.time()
+            case(cases)
+            print(f"{case.__name__}: {time.time() - begin:.1f} s", flush=True)
+    print("faults of ranks: ok")
+
+
+main()
