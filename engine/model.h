@@ -135,6 +135,8 @@ class Model {
   virtual std::vector<ParameterRef> parameters() = 0;
   // Everything a checkpoint holds of the model: masters and buffers.
   virtual std::vector<TensorRef> tensors() = 0;
+  // The same as parts of whole tensors, of which this rank may have a share only.
+  virtual std::vector<Slice> slices() = 0;
 
   // Zeroes gradients, counts, sums. Call after the wait(on) that ends the previous step.
   virtual void begin_step(Exec on, const MicroScale& scale) = 0;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/control.h"
 #include "comm/group.h"
@@ -31,6 +32,8 @@ class Ranks {
   int node_ranks() const { return world_->node_ranks(); }
   int node_rank() const { return world_->node_rank(); }
   Group& group() { return *group_; }  // for host memory
+  // A group, for host memory, of the ranks that give the same number. Collective over all.
+  Group& part(int colour);
   // A group of the same ranks for the memory of this rank's GPU, whose waits then notice lost ranks.
   // It must end before the GPU is closed. Collective; UserError if one of the ranks has no NCCL.
   std::unique_ptr<NcclGroup> gpu_group(gpu::Context& context);
@@ -54,12 +57,14 @@ class Ranks {
 
  private:
   explicit Ranks(std::unique_ptr<World> world);
+  std::unique_ptr<Group> make_group(int colour);
   void tell();
   [[noreturn]] void fail(const std::string& why, const std::string& hint);
 
   std::unique_ptr<World> world_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<Group> group_;
+  std::vector<std::unique_ptr<Group>> parts_;
   const char* what_ = "start";
   int64_t step_ = 0;
   Control::Pace pace_ = Control::Pace::kSlow;

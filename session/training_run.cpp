@@ -42,7 +42,7 @@ std::optional<Config> before(const TrainingRunOptions& options) {
 // parts of a batch: those that the run began with, or one for each rank.
 Session resolved(Session session, const TrainingRunOptions& options) {
   Config& config = session.config;
-  const int ranks = session.ranks ? session.ranks->size() : 1;
+  const int ranks = session.place().ranks;
   if (config.parallel.parts == 0) {
     if (const std::optional<Config> begun = before(options)) {
       config.parallel.parts = begun->parallel.batch_parts();
@@ -114,9 +114,10 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
       options_(std::move(options)),
       audit_(assay::audit(config())),
       data_(data_of(session_)),
-      memory_(config(), session_.recipe, session_.place(data_.mask_id), session_.model_group()),
+      memory_(config(), session_.recipe, session_.place(data_.mask_id), session_.model_groups()),
       loader_(warning_loader()),
-      evaluators_(config(), data_, options_.folder, session_.host_group()) {
+      evaluators_(config(), data_, options_.folder,
+                  {session_.host_group(), session_.expert_group, session_.replica_group}) {
   if (session_.ranks) require_same_run_on_all(*session_.ranks, session_, data_);
   if (options_.start == TrainingRunOptions::Start::kContinue) {
     require_tokenizer_of_run(options_.folder, config(), data_);
@@ -197,7 +198,9 @@ void TrainingRun::open() {
     ranks_.emplace(TrainingRanks{.layout = layout_of(config(), session_.place(data_.mask_id)),
                                  .group = *session_.host_group(),
                                  .model = *session_.model_group(),
-                                 .sums = *memory_.rank_sums});
+                                 .sums = *memory_.rank_sums,
+                                 .experts = session_.expert_group,
+                                 .expert_sums = memory_.expert_sums.get()});
   }
   if (first()) open_records(peak);
   RunParts parts = this->parts();
