@@ -91,6 +91,8 @@ struct RouterLayerState {
   // of the last chosen expert minus that of the first unchosen; lead: of the first chosen minus it.
   double margin = 0, lead = 0;
   double gate_entropy_nats = 0;
+  // The most rounds of the step's micro-batches on any rank, where ranks share the experts; else 0.
+  int64_t exchange_rounds = 0;
 };
 
 // One operand that a recipe quantises. Views belong to the model.

@@ -34,7 +34,7 @@ class Ranks {
   Group& group() { return *group_; }  // for host memory
   // A group, for host memory, of the ranks that give the same number. Collective over all.
   Group& part(int colour);
-  // A group of the same ranks for the memory of this rank's GPU, whose waits then notice lost ranks.
+  // A group of all ranks for the memory of this rank's GPU, whose waits then notice lost ranks.
   // It must end before the GPU is closed. Collective; UserError if one of the ranks has no NCCL.
   std::unique_ptr<NcclGroup> gpu_group(gpu::Context& context);
   // The GPU of this rank, among `devices` of its machine. UserError if another rank there has it,

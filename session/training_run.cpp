@@ -107,6 +107,25 @@ RouterProbe make_probe(const Config& config, const Batch& first) {
           .every = config.telemetry.probe_every};
 }
 
+// Whether ranks that share the experts compute what others would; "" if every rank has all experts.
+std::string shared_experts_text(const Config& config, const Layout& layout) {
+  if (layout.expert_ranks == 1) return "";
+  std::string why;
+  const int64_t micros = config.run.batch_tokens / config.run.sequence / config.run.micro_batch;
+  if (micros > layout.ranks) why = "a rank has more than one micro-batch a step";
+  for (const ParameterSpec& spec : parameter_table(config.model, layout)) {
+    if (!spec.shared_out() || spec.size() % kShardPiece == 0) continue;
+    why = strprintf("a share of %s is no multiple of %ld elements", spec.name.c_str(),
+                    long(kShardPiece));
+  }
+  if ((layout.expert_ranks & (layout.expert_ranks - 1)) != 0 && layout.replicas() > 1) {
+    why = "parallel.expert_ranks is no power of two";
+  }
+  return strprintf("experts: shared by %d ranks; the bits are %s", layout.expert_ranks,
+                   why.empty() ? "those of one rank while exchange_rounds_max is 1"
+                               : ("of this number of ranks alone: " + why).c_str());
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
@@ -217,6 +236,10 @@ void TrainingRun::open() {
                      .data_sha256 = data_sha256_,
                      .data_hashed = data_hash_origins(data_),
                      .first_step = start_.steps_done});
+  if (const std::string text = ranks_ ? shared_experts_text(config(), ranks_->layout) : "";
+      !text.empty()) {
+    log_->info(text);
+  }
   log_->info(hashed_text(data_.hashed, data_.hash_seconds));
   for (const std::string& line : data_warnings(config(), data_)) log_->warn(line);
 }

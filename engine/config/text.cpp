@@ -115,8 +115,7 @@ std::vector<std::string> result_changing_differences(const Config& before, const
     if (row.check.on_resume == OnResume::kFree) continue;
     // 0 leaves the run's own; runs before there were parts have one.
     if (row.path == "parallel.parts" &&
-        (now.parallel.parts == 0 ||
-         now.parallel.batch_parts() == before.parallel.batch_parts())) {
+        (now.parallel.parts == 0 || now.parallel.batch_parts() == before.parallel.batch_parts())) {
       continue;
     }
     if (row.type == "section" && free_section(row.path)) continue;

@@ -51,7 +51,7 @@ ExpertExchange::Piece ExpertExchange::piece(int64_t round, int from, int to) con
   const int64_t first = std::clamp<int64_t>(round * rows_ - before, 0, length(from));
   const int64_t end = std::clamp<int64_t>((round + 1) * rows_ - before, 0, length(from));
   return {.slot = begin(from) + first,
-          .row = std::max<int64_t>(0, before + first - round * rows_),
+          .row = end > first ? before + first - round * rows_ : 0,
           .count = end - first,
           .skipped = first};
 }

@@ -2,13 +2,13 @@
 // each other's tokens to the experts and back (parallel.expert_ranks). One object a MoE sublayer.
 //
 // The A assignments of a rank lie in slots sorted by expert (ops/dispatch.h), so what goes to one
-// rank is one run of slots. A rank receives the runs of all ranks, its sources, one after the other,
-// each in the order of its slots: the rows, and their order, that the experts would get if they were
-// where the tokens are.
+// rank is one run of slots. A rank receives the runs of all ranks, its sources, one after the
+// other, each in the order of its slots: the rows, and their order, that the experts would get if
+// they were where the tokens are.
 //
 // A rank has memory for a planned number of rows. If the routers send it more, all exchange in
-// several rounds: round r has the rows [r rows, (r + 1) rows) of what each rank receives in all. All
-// make the same calls, whatever the loads, also those that send or receive nothing.
+// several rounds: round r has the rows [r rows, (r + 1) rows) of what each rank receives in all.
+// All make the same calls, whatever the loads, also those that send or receive nothing.
 #pragma once
 
 #include <string>
@@ -55,8 +55,8 @@ class ExpertExchange {
   const std::vector<Source>& sources(int64_t round);
 
  private:
-  // The run of `from`'s slots that go to rank `to` in a round: `slot` the first of them, `row` where
-  // they are received, `skipped` those of earlier rounds.
+  // The run of `from`'s slots that go to rank `to` in a round: `slot` the first of them, `row`
+  // where they are received, `skipped` those of earlier rounds.
   struct Piece {
     int64_t slot = 0, row = 0, count = 0, skipped = 0;
   };

@@ -123,6 +123,9 @@ ResidualStream<T> MoeSublayer<T>::forward(Exec on, const PrecisionState& precisi
                 .partial = s_.dispatch_partial,
                 .expert = expert_.rows(0, n)});
   forward_experts(on, q, x, amax.experts);
+  if (exchange_ && pass == Pass::kTrain) {
+    most_rounds_ = std::max(most_rounds_, exchange_->rounds());
+  }
   View<T, 2> shared_out;
   if (shared_) {
     shared_out = s_.shared_out.rows(0, n);
@@ -310,6 +313,7 @@ void MoeSublayer<T>::begin_step(Exec on) {
   zero(on, measures_);
   part_ = layout_.first_part();
   micro_batches_ = 0;
+  most_rounds_ = 0;
 }
 
 template <typename T>
@@ -381,6 +385,8 @@ void MoeSublayer<T>::gather_results(Group& ranks) {
   gather_rows(ranks, layout_, read_measures_);
   read_parts_ = layout_.parts;
   micro_batches_ *= ranks.size();
+  const std::vector<int64_t> rounds = gather(ranks, most_rounds_);
+  most_rounds_ = *std::max_element(rounds.begin(), rounds.end());
   std::vector<Margins> all(size_t(ranks.size()));
   const Margins mine = margins();
   ranks.all_gather({}, all.data(), &mine, sizeof mine);
@@ -410,6 +416,7 @@ RouterLayerState MoeSublayer<T>::state() const {
     for (int64_t part = 0; part < read_parts_; ++part) sum += read_measures_.at(part, measure);
     return sum / double(micro_batches_);
   };
+  state.exchange_rounds = most_rounds_;
   state.aux = mean(kAuxValue);
   state.z = mean(kZValue);
   state.gate_entropy_nats = mean(kGateEntropy);

@@ -96,7 +96,8 @@ class MoeSublayer final : public Sublayer<T> {
   View<float, 2> aux_slope_;              // (groups, E)
   View<int32_t, 1> offsets_, token_;      // (E + 1), (A)
   View<T, 2> gate_up_, h_, expert_out_;   // (A, 2F), (A, F), (A, C)
-  // With experts on several ranks gate_up_ and h_ are (R, 2F) and (R, F), of the last round computed.
+  // With experts on several ranks gate_up_ and h_ are (R, 2F) and (R, F), of the last round that
+  // was computed.
   std::optional<ExpertExchange> exchange_;
   View<T, 2> received_;  // (R, C)   their inputs
   std::optional<SwigluFfn<T>> shared_;
@@ -111,7 +112,8 @@ class MoeSublayer final : public Sublayer<T> {
   int64_t read_parts_ = 0;     // parts whose measures are in read_measures_
   int64_t micro_batches_ = 0;  // since begin_step; after gather_results() of all ranks
   int64_t last_tokens_ = 0;
-  int64_t margins_ = 0;  // rows of margin_ and lead_ in use
+  int64_t most_rounds_ = 0;  // of the step's exchanges; after gather_results() of all ranks
+  int64_t margins_ = 0;      // rows of margin_ and lead_ in use
 
   struct Margins {
     double margin = 0, lead = 0;

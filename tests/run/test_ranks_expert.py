@@ -70,6 +70,9 @@ def check_rounds(place):
     place.train("rounds", *FOUR, *recipe("fp32"), *shared(4, 4), *few)
     place.train("rounds-again", *FOUR, *recipe("fp32"), *shared(4, 4), *few)
     check(hashes(place.run("rounds")) == hashes(place.run("rounds-again")), "rounds give the same bits again")
+    most = [rows(place.run(name), "SELECT max(value) FROM scalar WHERE name = 'exchange_rounds_max'")[0][0]
+            for name in ("fp32-one", "fp32-1", "fp32-4", "rounds")]
+    check(most[:3] == [None, None, 1] and most[3] >= 10, f"rounds: {most}")
     one, more = values(place.run("fp32-one")), values(place.run("rounds"))
     check(all(math.isclose(a[3], b[3], rel_tol=1e-3) for a, b in zip(one, more)), f"{one} {more}")
 

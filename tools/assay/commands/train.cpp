@@ -28,7 +28,8 @@ struct Arguments {
   std::optional<std::string> run;
   std::string device = "auto";
   std::optional<int64_t> steps, stop_after, ranks, restarts, min_ranks;
-  bool fresh = false, share_gpu = false, plan = false, json = false, example_config = false, quiet = false;
+  bool fresh = false, share_gpu = false, plan = false, json = false, example_config = false,
+       quiet = false;
   std::optional<std::string> help_config;  // the section; "" = every section
   std::vector<std::string> command;
 };
@@ -116,7 +117,9 @@ TrainingRunOptions run_options(const Arguments& a) {
 // As this process's rank of `ranks`, or alone.
 int train_here(const Arguments& a, const Loaded& loaded, Ranks* ranks) {
   const TrainingRunOptions options = run_options(a);
-  TrainingRun run(Session(loaded.config, {.device = a.device, .ranks = ranks, .share_gpu = a.share_gpu}), options);
+  TrainingRun run(
+      Session(loaded.config, {.device = a.device, .ranks = ranks, .share_gpu = a.share_gpu}),
+      options);
   // Before open(): a run that is interrupted while it resumes ends with a checkpoint too.
   const Interrupt interrupt(ranks && !ranks->first() ? Interrupt::Say::kNothing
                                                      : Interrupt::Say::kWhatHappens);
