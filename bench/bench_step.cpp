@@ -100,11 +100,12 @@ class Training {
       : config_(session.config),
         layout_(layout_of(config_, session.place())),
         micro_batches_(micro_batches / layout_.ranks),
-        memory_(config_, session.recipe, session.place(), session.model_group()),
+        memory_(config_, session.recipe, session.place(), session.model_groups()),
         on_(session.exec()) {
     if (session.ranks)
       ranks_.emplace(TrainingRanks{layout_, *session.host_group(), *session.model_group(),
-                                   *memory_.rank_sums});
+                                   *memory_.rank_sums, session.expert_group,
+                                   memory_.expert_sums.get()});
     memory_.plan.add(Section::kData, "tokens", tokens_, {tokens() + 1});
     memory_.allocate(config_, session.recipe, on_.gpu);
     memory_.bind(on_);

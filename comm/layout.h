@@ -12,10 +12,19 @@ namespace assay {
 struct Layout {
   int ranks = 1, rank = 0;
   int64_t parts = 1;  // fits(parts, ranks)
+  // Consecutive ranks that hold the routed experts together, an expert group: divides ranks and
+  // experts. Each of them has an equal share of the experts; 1: every rank has all.
+  int expert_ranks = 1;
 
   int64_t local_parts() const { return parts / ranks; }
   int64_t first_part() const { return rank * local_parts(); }
   bool first() const { return rank == 0; }
+
+  // Of E experts this rank has those from expert_position() * E / expert_ranks on. Ranks with the
+  // same position have the same experts: replicas() copies of them.
+  int expert_position() const { return rank % expert_ranks; }
+  int replica() const { return rank / expert_ranks; }
+  int replicas() const { return ranks / expert_ranks; }
 
   // Whether the sum of each rank's parts is a node of the tree: one rank has them all, or each has
   // the same power of two.

@@ -91,6 +91,8 @@ struct RouterLayerState {
   // of the last chosen expert minus that of the first unchosen; lead: of the first chosen minus it.
   double margin = 0, lead = 0;
   double gate_entropy_nats = 0;
+  // The most rounds of the step's micro-batches on any rank, where ranks share the experts; else 0.
+  int64_t exchange_rounds = 0;
 };
 
 // One operand that a recipe quantises. Views belong to the model.
@@ -135,6 +137,8 @@ class Model {
   virtual std::vector<ParameterRef> parameters() = 0;
   // Everything a checkpoint holds of the model: masters and buffers.
   virtual std::vector<TensorRef> tensors() = 0;
+  // The same as parts of whole tensors, of which this rank may have a share only.
+  virtual std::vector<Slice> slices() = 0;
 
   // Zeroes gradients, counts, sums. Call after the wait(on) that ends the previous step.
   virtual void begin_step(Exec on, const MicroScale& scale) = 0;

@@ -22,18 +22,45 @@ void sum_owned_rows(Exec on, Group& ranks, View<double, 2> rows) {
   ranks.sum_integers(on, {reinterpret_cast<int64_t*>(rows.data), {rows.size()}});
 }
 
+// The pieces of a tensor of which each rank has a share: those that a share touches, share after
+// share. A piece that two shares touch counts for both.
+int64_t pieces_before(const ParameterSpec& spec, int64_t share, int64_t piece) {
+  int64_t pieces = 0;
+  for (int64_t s = 0; s < share; ++s) {
+    const int64_t first = s * spec.size(), last = first + spec.size() - 1;
+    pieces += last / piece - first / piece + 1;
+  }
+  return pieces;
+}
+
+// The number, within its share, of the piece of element `first` of the share.
+int64_t piece_of(const ParameterSpec& spec, int64_t first, int64_t piece) {
+  return (spec.first_element() + first) / piece - spec.first_element() / piece;
+}
+
+// The parts of a segment that end at the first piece of the whole tensor, and go on there.
+std::vector<Segment> at_pieces(const Segment& s, const ParameterSpec& spec) {
+  const int64_t head = kShardPiece - (spec.first_element() + s.first) % kShardPiece;
+  if (!spec.shared_out() || head == kShardPiece || head >= s.count) return {s};
+  return {{s.parameter, s.first, head}, {s.parameter, s.first + head, s.count - head}};
+}
+
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerConfig& config, Model& model, uint64_t seed,
-                     const Shards* shards, int rank)
+                     const OwnedSegments* owned)
     : config_(config),
       model_(model),
       seed_(seed),
       muon_(config.muon.value_or(MuonConfig{})),
       parameters_(model.parameters()),
-      whole_(shards == nullptr || shards->ranks() == 1) {
+      whole_(owned == nullptr) {
   if (!whole_) {
-    for (const Segment& s : shards->of(rank)) owned_.emplace_back(s);
+    for (const Segment& s : *owned) {
+      for (const Segment& part : at_pieces(s, *parameters_[s.parameter].spec)) {
+        owned_.emplace_back(part);
+      }
+    }
     return;
   }
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -48,15 +75,17 @@ void Optimizer::plan(MemoryPlan& plan) {
   std::vector<int64_t> first_norm_piece;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterSpec& spec = *parameters_[i].spec;
-    const int64_t own = by_muon(i) ? muon_pieces(muon_stacks(spec)) : adamw_pieces(spec.size());
-    pieces_.push_back({pieces, own});
+    const int64_t own =
+        by_muon(i) ? muon_pieces(muon_stacks(spec)) : pieces_before(spec, spec.shares, kAdamWPiece);
+    pieces_.push_back({pieces, own, pieces + pieces_before(spec, spec.share, kAdamWPiece)});
     pieces += own;
-    first_norm_piece.push_back(norm_pieces);
-    norm_pieces += ceil_div(spec.size(), kShardPiece);
+    first_norm_piece.push_back(norm_pieces + pieces_before(spec, spec.share, kShardPiece));
+    norm_pieces += pieces_before(spec, spec.shares, kShardPiece);
   }
   for (Owned& own : owned_) {
-    own.norm_piece = first_norm_piece[own.parameter] + own.first / kShardPiece;
-    plan_state(plan, own, pieces_[own.parameter].first);
+    const ParameterSpec& spec = *parameters_[own.parameter].spec;
+    own.norm_piece = first_norm_piece[own.parameter] + piece_of(spec, own.first, kShardPiece);
+    plan_state(plan, own, pieces_[own.parameter].share);
     if (by_muon(own.parameter)) by_muon_specs.push_back(parameters_[own.parameter].spec);
   }
   if (!by_muon_specs.empty()) muon_.plan(plan, model_.backend(), by_muon_specs);
@@ -83,7 +112,7 @@ void Optimizer::plan_state(MemoryPlan& plan, Owned& own, int64_t first_piece) co
     const std::string part = all ? "" : "#" + std::to_string(own.first);
     plan.add(Section::kOptimizer, p.spec->name + what + part, view, {own.count});
   };
-  own.piece = first_piece + own.first / kAdamWPiece;
+  own.piece = first_piece + piece_of(*p.spec, own.first, kAdamWPiece);
   own.pieces = adamw_pieces(own.count);
   if (by_muon(own.parameter)) {
     const std::vector<MuonStack> stacks = muon_stacks(*p.spec);
@@ -230,7 +259,7 @@ void Optimizer::step_bf16(Exec on, const Owned& own, int64_t step, double lr_sha
               .weight_decay = static_cast<float>(group.weight_decay),
               .step = step + 1,
               .key = {.seed = seed_, .stream = own.stream, .step = static_cast<uint32_t>(step + 1)},
-              .first = own.first});
+              .first = p.spec->first_element() + own.first});
 }
 
 void Optimizer::read_back(Exec on) {
@@ -240,20 +269,24 @@ void Optimizer::read_back(Exec on) {
   if (sampled_) copy(on, read_squares_, squares_);
 }
 
-uint64_t Optimizer::parameter_checksum(Exec on) const {
+uint64_t Optimizer::parameter_checksum(Exec on, Group* share_holders) const {
   const View<int64_t, 1>& sums = on.gpu ? device_checksums_ : checksums_;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterRef& p = parameters_[i];
     const View<int64_t, 1> sum = sums.rows(int64_t(i), 1);
     if (p.bf16_state()) {
-      checksum<bf16>(on, {.sum = sum, .x = p.weight});
+      checksum<bf16>(on, {.sum = sum, .x = p.weight, .first = p.spec->first_element()});
     } else {
-      checksum<float>(on, {.sum = sum, .x = p.master});
+      checksum<float>(on, {.sum = sum, .x = p.master, .first = p.spec->first_element()});
     }
   }
   if (on.gpu) {
     copy(on, checksums_, sums);
     wait(on);
+  }
+  for (size_t i = 0; share_holders != nullptr && i < parameters_.size(); ++i) {
+    if (!parameters_[i].spec->shared_out()) continue;
+    share_holders->sum_integers({}, checksums_.rows(int64_t(i), 1));
   }
   return hash_words(reinterpret_cast<const uint64_t*>(checksums_.data), parameters_.size());
 }
@@ -279,7 +312,7 @@ std::vector<Slice> Optimizer::slices() {
     std::vector<const char*> kinds{".m", ".v"};
     if (by_muon(i)) kinds = {".momentum"};
     for (const char* kind : kinds) {
-      Slice slice{.whole = {spec.name + kind, DType::kF32, spec.shape, nullptr}};
+      Slice slice{.whole = {spec.name + kind, DType::kF32, spec.whole_shape(), nullptr}};
       if (parameters_[i].bf16_state() && !by_muon(i)) slice.whole.dtype = DType::kBF16;
       add_owned(all, i, slice, [&](const Owned& own) -> void* {
         if (by_muon(i)) return own.momentum.data;
@@ -297,7 +330,7 @@ std::vector<Slice> Optimizer::master_slices() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterRef& p = parameters_[i];
     const DType dtype = p.bf16_state() ? DType::kBF16 : DType::kF32;
-    add_owned(all, i, {.whole = {p.spec->name, dtype, p.spec->shape, nullptr}},
+    add_owned(all, i, {.whole = {p.spec->name, dtype, p.spec->whole_shape(), nullptr}},
               [&](const Owned& own) -> void* {
                 if (p.bf16_state()) return p.weight.data + own.first;
                 return p.master.data + own.first;
@@ -324,7 +357,7 @@ void Optimizer::add_owned(std::vector<Slice>& all, size_t parameter, const Slice
   for (const Owned& own : owned_) {
     if (own.parameter != parameter) continue;
     Slice slice = of;
-    slice.first = own.first;
+    slice.first = parameters_[parameter].spec->first_element() + own.first;
     slice.count = own.count;
     slice.data = data(own);
     all.push_back(slice);

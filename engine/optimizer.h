@@ -20,10 +20,12 @@ namespace assay {
 
 class Optimizer {
  public:
-  // seed: of the stochastic rounding of bf16 state. shards: what each rank owns; null: this is the
-  // only one, and owns everything.
+  // What one rank owns, as indices of Model::parameters().
+  using OwnedSegments = std::vector<Segment>;
+  // seed: of the stochastic rounding of bf16 state. owned: by Shards; null: this is the only rank,
+  // and owns everything.
   Optimizer(const OptimizerConfig& config, Model& model, uint64_t seed,
-            const Shards* shards = nullptr, int rank = 0);
+            const OwnedSegments* owned = nullptr);
 
   void plan(MemoryPlan& plan);
   // After MemoryPlan::allocate() and Model::bind().
@@ -42,8 +44,10 @@ class Optimizer {
   double gradient_norm() const { return double(read_norm_[0]); }
   double clip_factor() const { return double(read_clip_[0]); }
   int64_t non_finite() const { return read_non_finite_[0]; }
-  // Checksum of the bits of all masters, the same for any thread count. Waits for a GPU.
-  uint64_t parameter_checksum(Exec on) const;
+  // Checksum of the bits of all masters, the same for any number of threads and ranks. Waits for a
+  // GPU. share_holders: the ranks that hold the shares of tensors together, where there are shares;
+  // then the call is collective.
+  uint64_t parameter_checksum(Exec on, Group* share_holders = nullptr) const;
   // The ratios of the last sampled step, after read_back() and wait(on).
   GroupRatios ratios() const;
   // First and second moments, named "<parameter>.m" and "<parameter>.v", in the type of the master;
@@ -88,8 +92,9 @@ class Optimizer {
   MuonUpdates muon_;
   std::vector<ParameterRef> parameters_;  // shapes at construction, addresses after bind()
   std::vector<Owned> owned_;
+  // Rows of squares_ of a parameter, and the first of this rank's share.
   struct Pieces {
-    int64_t first = 0, count = 0;  // rows of squares_ of a parameter
+    int64_t first = 0, count = 0, share = 0;
   };
   std::vector<Pieces> pieces_;                   // by parameter
   bool whole_ = true;                            // this rank owns everything

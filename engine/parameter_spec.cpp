@@ -10,6 +10,12 @@ bool ParameterSpec::is_hidden_matrix() const {
   return inside && is_matrix();
 }
 
+std::vector<int64_t> ParameterSpec::whole_shape() const {
+  std::vector<int64_t> whole = shape;
+  if (!whole.empty()) whole.front() *= shares;
+  return whole;
+}
+
 int64_t ParameterSpec::size() const {
   int64_t n = 1;
   for (const int64_t d : shape)

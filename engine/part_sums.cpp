@@ -13,15 +13,22 @@ PartSums::PartSums(int64_t parts) : parts_(parts), levels_(std::bit_width(uint64
 }
 
 void PartSums::plan(MemoryPlan& plan) {
-  const auto values = int64_t(plan.section_bytes(Section::kGradients) / sizeof(float));
+  this->plan(plan, "parts", int64_t(plan.section_bytes(Section::kGradients) / sizeof(float)));
+}
+
+void PartSums::plan(MemoryPlan& plan, const std::string& name, int64_t values) {
   for (size_t l = 0; l < levels_.size(); ++l) {
-    plan.add(Section::kSums, "parts.level" + std::to_string(l), levels_[l], {values});
+    plan.add(Section::kSums, name + ".level" + std::to_string(l), levels_[l], {values});
   }
 }
 
 void PartSums::bind(const MemoryPlan& plan) {
   const View<std::byte, 1> all = plan.block(Section::kGradients);
-  gradients_ = {reinterpret_cast<float*>(all.data), {all.dim[0] / int64_t(sizeof(float))}};
+  bind({reinterpret_cast<float*>(all.data), {all.dim[0] / int64_t(sizeof(float))}});
+}
+
+void PartSums::bind(View<float, 1> gradients) {
+  gradients_ = gradients;
   for (const View<float, 1>& level : levels_) {
     CHECK(level.dim[0] == gradients_.dim[0], "part_sums: planned for %ld gradients of %ld",
           long(level.dim[0]), long(gradients_.dim[0]));

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cuda/exec.h"
@@ -24,6 +25,9 @@ class PartSums {
   void plan(MemoryPlan& plan);
   // After MemoryPlan::allocate().
   void bind(const MemoryPlan& plan);
+  // The same for other gradients, so many values; name: of the levels in the plan.
+  void plan(MemoryPlan& plan, const std::string& name, int64_t values);
+  void bind(View<float, 1> gradients);
 
   int64_t parts() const { return parts_; }
   // Call after the micro-batches of part `part` (from 0, in order). Takes its gradients; those of

@@ -53,7 +53,8 @@ int64_t gradient_bytes(const ParameterRef&) {
 
 }  // namespace
 
-void RankSums::plan(MemoryPlan& plan, const std::vector<ParameterRef>& parameters) {
+void RankSums::plan(MemoryPlan& plan, const std::vector<ParameterRef>& parameters,
+                    const std::string& name) {
   CHECK(ranks_ == nullptr || shards_.ranks() == ranks_->size(), "shards for %d ranks, %d are there",
         shards_.ranks(), ranks_->size());
   int64_t largest = 0;
@@ -66,13 +67,17 @@ void RankSums::plan(MemoryPlan& plan, const std::vector<ParameterRef>& parameter
     }
     largest = std::max(largest, bytes / int64_t(sizeof(float)));
   }
-  plan.add(Section::kSums, "ranks.received", received_, {shards_.ranks() * largest});
+  plan.add(Section::kSums, name + ".received", received_, {shards_.ranks() * largest});
 }
 
 void RankSums::bind(const std::vector<ParameterRef>& parameters) {
-  // In both blocks tensors lie in the reverse order of `parameters`.
-  gradients_ = gradient_of(parameters.back());
-  masters_ = master_of(parameters.back());
+  // In both blocks tensors lie in the order of the buckets, the reverse order of `parameters`.
+  const Shards::Bucket& first = shards_.buckets().front();
+  const auto segments = std::find_if(first.begin(), first.end(),
+                                     [](const std::vector<Segment>& s) { return !s.empty(); });
+  const ParameterRef& begin = parameters[segments->front().parameter];
+  gradients_ = gradient_of(begin);
+  masters_ = master_of(begin);
   runs_.clear();
   for (const Shards::Bucket& bucket : shards_.buckets()) {
     Runs& runs = runs_.emplace_back();

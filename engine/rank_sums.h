@@ -7,6 +7,7 @@
 // batch before backward.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "comm/group.h"
@@ -18,12 +19,13 @@ namespace assay {
 
 class RankSums {
  public:
-  // ranks: may be null as long as memory is only planned.
+  // ranks: those of the shards; may be null as long as memory is only planned.
   RankSums(const Shards& shards, int rank, Group* ranks)
       : shards_(shards), rank_(size_t(rank)), ranks_(ranks) {}
 
-  // After Model::plan(), with its parameters.
-  void plan(MemoryPlan& plan, const std::vector<ParameterRef>& parameters);
+  // After Model::plan(), with its parameters. name: of the memory in the plan.
+  void plan(MemoryPlan& plan, const std::vector<ParameterRef>& parameters,
+            const std::string& name = "ranks");
   // After MemoryPlan::allocate() and Model::bind().
   void bind(const std::vector<ParameterRef>& parameters);
 

@@ -47,14 +47,15 @@ std::vector<int64_t> shard_cuts(const ParameterSpec& spec, OptimizerKind optimiz
       }
     }
   } else {
-    for (int64_t end = kShardPiece; end <= size; end += kShardPiece) cuts.push_back(end);
+    const int64_t head = kShardPiece - spec.first_element() % kShardPiece;  // up to the first cut
+    for (int64_t end = head; end <= size; end += kShardPiece) cuts.push_back(end);
   }
   if (cuts.empty() || cuts.back() != size) cuts.push_back(size);
   return cuts;
 }
 
 Shards::Shards(const std::vector<const ParameterSpec*>& specs, OptimizerKind optimizer, int ranks,
-               int64_t bucket)
+               int64_t bucket, Of of)
     : of_rank_(static_cast<size_t>(ranks)) {
   CHECK(ranks >= 1, "shards for %d ranks", ranks);
   std::vector<Segment> units;
@@ -66,6 +67,7 @@ Shards::Shards(const std::vector<const ParameterSpec*>& specs, OptimizerKind opt
     elements = 0;
   };
   for (size_t p = specs.size(); p-- > 0;) {
+    if (specs[p]->shared_out() != (of == Of::kShares)) continue;
     int64_t first = 0;
     for (const int64_t cut : shard_cuts(*specs[p], optimizer)) {
       units.push_back({p, first, cut - first});

@@ -27,10 +27,14 @@ struct Segment {
 
 class Shards {
  public:
+  static constexpr int64_t kBucket = int64_t{16} << 20;
+  // kWhole: the tensors that all ranks have whole; kShares: those of which each has a share, owned
+  // by the ranks with the same share.
+  enum class Of { kWhole, kShares };
   // specs: of Model::parameters(), in their order; the gradients lie in the reverse order
   // (models/parameters/store.cpp). bucket: its elements, at least; 0: all in one.
   Shards(const std::vector<const ParameterSpec*>& specs, OptimizerKind optimizer, int ranks,
-         int64_t bucket = int64_t{16} << 20);
+         int64_t bucket = kBucket, Of of = Of::kWhole);
 
   // Runs of segments that lie one after the other, by rank; a rank's may be empty.
   using Bucket = std::vector<std::vector<Segment>>;
@@ -44,7 +48,8 @@ class Shards {
   std::vector<std::vector<Segment>> of_rank_;
 };
 
-// Where a parameter may be cut: rising, the last one its size.
+// Where a parameter may be cut: rising, the last one its size. Of a share at multiples of
+// kShardPiece of the whole tensor.
 std::vector<int64_t> shard_cuts(const ParameterSpec& spec, OptimizerKind optimizer);
 
 }  // namespace assay

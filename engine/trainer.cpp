@@ -23,8 +23,10 @@ void step_parameters(Exec on, Model& model, Optimizer& optimizer, const Training
                      int64_t step_index, double lr_share, Optimizer::Sample sample) {
   if (ranks) {
     ranks->sums.add_gradients(on);
+    if (ranks->expert_sums) ranks->expert_sums->add_gradients(on);
     optimizer.step(on, step_index, lr_share, sample, &ranks->model);
     ranks->sums.gather_masters(on);
+    if (ranks->expert_sums) ranks->expert_sums->gather_masters(on);
     model.refresh_weights(on);
     model.sum_counts(on, ranks->model);
   } else {
@@ -112,9 +114,9 @@ StepStats Trainer::read_stats(Exec on, int64_t step_index, double share, int64_t
   if (measure == Measure::kNothing) return stats;
   stats.sampled = measure == Measure::kHashAndRatios;
   if (stats.sampled) stats.ratios = optimizer_.ratios();
-  const std::array<uint64_t, 3> bits{std::bit_cast<uint64_t>(stats.loss),
-                                     std::bit_cast<uint64_t>(stats.gradient_norm),
-                                     optimizer_.parameter_checksum(on)};
+  const std::array<uint64_t, 3> bits{
+      std::bit_cast<uint64_t>(stats.loss), std::bit_cast<uint64_t>(stats.gradient_norm),
+      optimizer_.parameter_checksum(on, ranks_ ? ranks_->experts : nullptr)};
   stats.hash = static_cast<uint32_t>(hash_words(bits.data(), bits.size()));
   return stats;
 }

@@ -36,6 +36,10 @@ struct TrainingRanks {
   Group& group;  // for the host's memory
   Group& model;  // for the model's memory
   const RankSums& sums;
+  // With expert_ranks > 1, else null: the ranks of this one's expert group, for the host's memory;
+  // sums over the replicas of its experts, null if there is one.
+  Group* experts = nullptr;
+  const RankSums* expert_sums = nullptr;
 };
 
 // Number of steps before precision.bf16_tail; the tail is rounded up to whole steps.

@@ -4,6 +4,15 @@
 
 namespace assay {
 
+EvalWatch EvaluationRanks::in_step(const EvalWatch& watch) const {
+  if (together == nullptr) return watch;
+  EvalWatch asking = watch;
+  asking.interrupted = [group = together, mine = watch.interrupted] {
+    return on_any_rank(group, mine && mine());
+  };
+  return asking;
+}
+
 PartEnd run_part(Group* ranks, const std::function<PartEnd()>& part) {
   if (size_of(ranks) == 1) return part();
   const PartEnd end = together(*ranks, part);

@@ -5,8 +5,26 @@
 #include <functional>
 
 #include "comm/group.h"
+#include "engine/evaluator.h"
 
 namespace assay {
+
+// The ranks of an evaluation. Where ranks share the experts, a pass of one needs all of its expert
+// group: `together` are those that then do the same work in step, each its own copy of it, and
+// `sharing` are one of each such group, which share the work.
+struct EvaluationRanks {
+  EvaluationRanks(Group* ranks = nullptr) : all(ranks), sharing(ranks) {}
+  EvaluationRanks(Group* ranks, Group* expert_group, Group* replicas)
+      : all(ranks), together(expert_group), sharing(expert_group == nullptr ? ranks : replicas) {}
+
+  bool first() const { return all == nullptr || all->rank() == 0; }
+  // Asks all of `together`, so that they stop after the same pass.
+  EvalWatch in_step(const EvalWatch& watch) const;
+
+  Group* all = nullptr;
+  Group* together = nullptr;  // null: each rank computes its passes alone
+  Group* sharing = nullptr;
+};
 
 inline int size_of(const Group* ranks) {
   return ranks == nullptr ? 1 : ranks->size();

@@ -9,7 +9,7 @@ namespace assay {
 
 Validation::Validation(const ValidationSet::Config& set, int64_t every,
                        std::vector<int32_t> token_bytes, int mask_id, std::string task,
-                       Group* ranks)
+                       const EvaluationRanks& ranks)
     : set_(set),
       sequence_(set.sequence),
       micro_batch_(set.micro_batch),
@@ -21,7 +21,7 @@ Validation::Validation(const ValidationSet::Config& set, int64_t every,
 
 void Validation::plan(MemoryPlan& plan) {
   plan.add(Section::kHostVisible, "validation.nats", nats_,
-           {size_of(ranks_), micro_batch_ * sequence_});
+           {size_of(ranks_.all), micro_batch_ * sequence_});
 }
 
 bool Validation::due(const EvalMoment& at) const {
@@ -45,11 +45,15 @@ void Validation::compute(Exec on, Model& model, int micro, View<float, 1> nats) 
 std::vector<EvalResult> Validation::run(Exec on, Model& model) {
   double nats = 0, nats_of_text = 0;
   int64_t counted = 0, bytes = 0;
-  const int ranks = size_of(ranks_), rank = rank_of(ranks_), micro_batches = set_.micro_batches();
+  const int ranks = size_of(ranks_.all), rank = rank_of(ranks_.all);
+  const int micro_batches = set_.micro_batches();
   for (int first = 0; first < micro_batches; first += ranks) {
-    if (first + rank < micro_batches) compute(on, model, first + rank, nats_(rank));
+    // Where ranks take part in each other's passes, one without a micro-batch repeats the last.
+    const bool all = ranks_.together != nullptr;
+    const int mine = all ? std::min(first + rank, micro_batches - 1) : first + rank;
+    if (mine < micro_batches) compute(on, model, mine, nats_(rank));
     if (ranks > 1) {  // a row of a rank without a micro-batch is not read
-      ranks_->all_gather({}, nats_.data, nats_.row(rank), nats_(rank).bytes());
+      ranks_.all->all_gather({}, nats_.data, nats_.row(rank), nats_(rank).bytes());
     }
     for (int m = first; m < std::min(first + ranks, micro_batches); ++m) {
       const View<const int32_t, 1> targets = set_.micro(m).target;

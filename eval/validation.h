@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/group.h"
 #include "data/loader.h"
 #include "engine/evaluator.h"
+#include "eval/ranks.h"
 
 namespace assay {
 
@@ -22,7 +22,7 @@ class Validation final : public Evaluator {
   // then there is no bits per byte. every: steps between evaluations. ranks: of host memory, who
   // share the work; null: this one alone.
   Validation(const ValidationSet::Config& set, int64_t every, std::vector<int32_t> token_bytes,
-             int mask_id, std::string task = "val", Group* ranks = nullptr);
+             int mask_id, std::string task = "val", const EvaluationRanks& ranks = {});
 
   void plan(MemoryPlan& plan);
   std::string task() const override { return task_; }
@@ -43,7 +43,7 @@ class Validation final : public Evaluator {
   std::vector<int32_t> token_bytes_;
   int mask_id_;
   std::string task_;
-  Group* const ranks_;
+  const EvaluationRanks ranks_;
   View<float, 2> nats_;  // (ranks, targets of a micro-batch)   of one round
 };
 

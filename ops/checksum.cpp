@@ -38,7 +38,7 @@ template <typename T>
 void checksum(Exec on, const Checksum<T>& a) {
   std::atomic<uint64_t> sum = 0;
   parallel_ranges(on, a.x.size(), kGrain, [&](int64_t begin, int64_t end) {
-    sum += sum_of(a.x.data + begin, end - begin, begin);
+    sum += sum_of(a.x.data + begin, end - begin, a.first + begin);
   });
   a.sum[0] = int64_t(sum.load());
 }

@@ -26,7 +26,7 @@ __global__ __launch_bounds__(kThreads) void checksum_kernel(const __grid_constan
   const int64_t stride = int64_t{gridDim.x} * kThreads;
   uint64_t sum = 0;
   const auto take = [&](float x, int64_t i) {
-    sum += (uint64_t{bits_of(x)} + 1) * (2 * uint64_t(i) + kFirstWeight);
+    sum += (uint64_t{bits_of(x)} + 1) * (2 * uint64_t(a.first + i) + kFirstWeight);
   };
 #pragma unroll 4
   for (int64_t i = thread * kFour; i < whole; i += stride * kFour) {

@@ -14,6 +14,7 @@ template <typename T>
 struct Checksum {
   View<int64_t, 1> sum;  // out (1)   the bits of the unsigned sum
   View<const T, 1> x;    // in  (n)
+  int64_t first = 0;     // position of x[0]: the sums of neighbouring parts add up to that of both
 };
 
 template <typename T>

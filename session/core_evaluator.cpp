@@ -51,7 +51,8 @@ std::string log_text(const CoreReport& report) {
 
 }  // namespace
 
-TrainingCore::TrainingCore(const Config& config, const RunData& data, std::string run, Group* ranks)
+TrainingCore::TrainingCore(const Config& config, const RunData& data, std::string run,
+                           const EvaluationRanks& ranks)
     : config_(*config.eval.core),
       run_(std::move(run)),
       max_tokens_(config_.max_tokens > 0 ? config_.max_tokens : config.run.sequence),
@@ -82,12 +83,12 @@ std::optional<CoreReport> TrainingCore::score(Exec on, Model& model, int64_t ste
   report.max_rows = config_.max_rows;
   report.missing = missing_;
   ModelScorer scorer(on, model, {.batch_rows = batch_rows_});
-  std::optional<CoreAnswers> answers = score_core_tasks(ranks_, scorer,
+  std::optional<CoreAnswers> answers = score_core_tasks(ranks_.sharing, scorer,
                                                         {.examples = examples_,
                                                          .tokens = tokens_,
                                                          .tokenizer = tokenizer_,
                                                          .max_tokens = max_tokens_},
-                                                        watch);
+                                                        ranks_.in_step(watch));
   if (!answers) return std::nullopt;
   report.tasks = std::move(answers->tasks);
   report.seconds = std::move(answers->seconds);
@@ -105,8 +106,8 @@ std::optional<Evaluation> TrainingCore::evaluate(Exec on, Model& model, const Ev
   file["step"] = at.steps_done;
   file["commit"] = build_info().commit;
   file["core"] = core_json(*report);
-  run_part(ranks_, [&] {
-    if (rank_of(ranks_) == 0) record_evaluation(run_, at.steps_done, file);
+  run_part(ranks_.all, [&] {
+    if (ranks_.first()) record_evaluation(run_, at.steps_done, file);
     return PartEnd::kDone;
   });
   return Evaluation{.results = core_results(*report), .text = log_text(*report)};

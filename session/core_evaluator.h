@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/group.h"
 #include "data/bpe.h"
 #include "engine/evaluator.h"
 #include "eval/core_prompts.h"
+#include "eval/ranks.h"
 #include "lab/runs/core_report.h"
 #include "session/run_data.h"
 
@@ -24,7 +24,8 @@ class TrainingCore final : public Evaluator {
   // config.eval.core must be set. Reads all rows now, so that later changes of the bundle do not
   // affect this run. UserError as read_core_bundle, for an unknown task, and when there is no
   // tokenizer with an <|endoftext|>. ranks: as in eval/ranks.h; they share the rows.
-  TrainingCore(const Config& config, const RunData& data, std::string run, Group* ranks = nullptr);
+  TrainingCore(const Config& config, const RunData& data, std::string run,
+               const EvaluationRanks& ranks = {});
 
   std::string task() const override { return "core"; }
   bool due(const EvalMoment& at) const override;
@@ -38,7 +39,7 @@ class TrainingCore final : public Evaluator {
   const CoreEvalConfig config_;
   const std::string run_;
   const int64_t max_tokens_, batch_rows_;
-  Group* const ranks_;
+  const EvaluationRanks ranks_;
   Tokenizer tokenizer_;
   std::vector<CoreExamples> examples_;
   std::vector<std::string> missing_;  // labels without a file, or not selected

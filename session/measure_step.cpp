@@ -18,7 +18,7 @@ constexpr int kWarmup = 3, kTimed = 9;
 double measured_step_seconds(const Session& session, const RunData& data) {
   const Config& config = session.config;
   const ModelPlace place = session.place(data.mask_id);
-  TrainingMemory memory(config, session.recipe, place, session.model_group());
+  TrainingMemory memory(config, session.recipe, place, session.model_groups());
   LoaderConfig order = loader_config(config, data);
   order.rank = place.rank;
   order.ranks = place.ranks;
@@ -34,7 +34,8 @@ double measured_step_seconds(const Session& session, const RunData& data) {
   std::optional<TrainingRanks> ranks;
   if (session.ranks) {
     ranks.emplace(TrainingRanks{layout_of(config, place), *session.host_group(),
-                                *session.model_group(), *memory.rank_sums});
+                                *session.model_group(), *memory.rank_sums, session.expert_group,
+                                memory.expert_sums.get()});
   }
   Trainer trainer(config, *memory.model, *memory.sums, *memory.optimizer, loader, data.mask_id,
                   ranks ? &*ranks : nullptr);

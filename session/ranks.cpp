@@ -26,16 +26,25 @@ std::unique_ptr<Ranks> Ranks::join() {
   return std::unique_ptr<Ranks>(new Ranks(std::move(world)));
 }
 
-Ranks::Ranks(std::unique_ptr<World> world)
-    : world_(std::move(world)), group_(world_->group(0, [this] {
-        if (control_) control_->require_all_there();
-      })) {
-  group_->tell_calls([this](uint64_t) { tell(); });
+Ranks::Ranks(std::unique_ptr<World> world) : world_(std::move(world)), group_(make_group(0)) {}
+
+// The groups first: their calls tell the control.
+Ranks::~Ranks() {
+  parts_.clear();
+  group_.reset();
 }
 
-// The group first: its calls tell the control.
-Ranks::~Ranks() {
-  group_.reset();
+std::unique_ptr<Group> Ranks::make_group(int colour) {
+  std::unique_ptr<Group> group = world_->group(colour, [this] {
+    if (control_) control_->require_all_there();
+  });
+  group->tell_calls([this](uint64_t) { tell(); });
+  return group;
+}
+
+Group& Ranks::part(int colour) {
+  parts_.push_back(make_group(colour));
+  return *parts_.back();
 }
 
 std::unique_ptr<NcclGroup> Ranks::gpu_group(gpu::Context& context) {
@@ -73,7 +82,10 @@ void Ranks::doing(const char* what, int64_t step, Control::Pace pace) {
 }
 
 void Ranks::tell() {
-  if (control_) control_->doing(what_, step_, group_->calls(), pace_);
+  if (!control_) return;
+  uint64_t calls = group_->calls();
+  for (const std::unique_ptr<Group>& part : parts_) calls += part->calls();
+  control_->doing(what_, step_, calls, pace_);
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "comm/agree.h"
 #include "comm/control.h"
@@ -35,9 +36,10 @@ class Ranks {
   int node_ranks() const { return world_->node_ranks(); }
   int node_rank() const { return world_->node_rank(); }
   Group& group() { return *group_; }  // for host memory
-  // A group of the same ranks for the memory of this rank's GPU, whose waits then notice lost
-  // ranks. It must end before the GPU is closed. Collective; UserError if one of the ranks has no
-  // NCCL.
+  // A group, for host memory, of the ranks that give the same number. Collective over all.
+  Group& part(int colour);
+  // A group of all ranks for the memory of this rank's GPU, whose waits then notice lost ranks.
+  // It must end before the GPU is closed. Collective; UserError if one of the ranks has no NCCL.
   std::unique_ptr<NcclGroup> gpu_group(gpu::Context& context);
   // The GPU of this rank, among `devices` of its machine. UserError if another rank there has it,
   // except with `share`.
@@ -63,6 +65,7 @@ class Ranks {
 
  private:
   explicit Ranks(std::unique_ptr<World> world);
+  std::unique_ptr<Group> make_group(int colour);
   void tell();
   [[noreturn]] void lose(const RankLost& lost);
   [[noreturn]] void fail(const std::string& why, const std::string& hint);
@@ -71,6 +74,7 @@ class Ranks {
   std::unique_ptr<Control> control_;
   std::unique_ptr<Group> group_;
   std::function<std::string(int64_t step)> goes_on_;
+  std::vector<std::unique_ptr<Group>> parts_;
   const char* what_ = "start";
   int64_t step_ = 0;
   Control::Pace pace_ = Control::Pace::kSlow;

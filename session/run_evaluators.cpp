@@ -19,7 +19,7 @@ ValidationSet::Config validation_set(const Config& config, const RunData& data,
 }  // namespace
 
 RunEvaluators::RunEvaluators(const Config& config, const RunData& data, const std::string& run,
-                             Group* ranks)
+                             const EvaluationRanks& ranks)
     : validation(validation_set(config, data, data.val, config.eval.tokens), config.eval.every,
                  data.token_bytes, data.mask_id, "val", ranks) {
   for (const SourceShards& source : data.source_val) {

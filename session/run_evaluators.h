@@ -17,7 +17,7 @@ struct RunEvaluators {
   // Reads the files they need. ranks: as in eval/ranks.h; they share each evaluation, and have the
   // same results. UserError as their constructors.
   RunEvaluators(const Config& config, const RunData& data, const std::string& run,
-                Group* ranks = nullptr);
+                const EvaluationRanks& ranks = {});
   // Call after the model's own plan().
   void plan(MemoryPlan& plan, Model& model);
   std::vector<Evaluator*> all();  // the validation loss first

@@ -103,7 +103,7 @@ std::string lines_before(const std::string& path, int64_t step) {
 }  // namespace
 
 TrainingSamples::TrainingSamples(const Config& config, const RunData& data, std::string run,
-                                 Group* ranks)
+                                 const EvaluationRanks& ranks)
     : config_(*config.eval.samples),
       every_(config_.every > 0 ? config_.every : config.eval.every),
       vocab_(config.model.vocab_size),
@@ -124,16 +124,17 @@ bool TrainingSamples::due(const EvalMoment& at) const {
 }
 
 std::optional<std::vector<GeneratedText>> TrainingSamples::generate(Exec on, Model& model,
-                                                                    const EvalWatch& watch) {
+                                                                    const EvalWatch& alone) {
   struct Interrupted {};
-  const int64_t prompts = int64_t(tokens_.size()), rank = rank_of(ranks_);
+  const EvalWatch watch = ranks_.in_step(alone);
+  const int64_t prompts = int64_t(tokens_.size()), rank = rank_of(ranks_.sharing);
   // A GPU's products may round otherwise for another number of texts.
   const bool shared = own_scales_ && model.backend() == Backend::kCpu;
-  const int64_t ranks = shared ? size_of(ranks_) : 1;
+  const int64_t ranks = shared ? size_of(ranks_.sharing) : 1;
   const int64_t begin = std::min(prompts, prompts * rank / ranks);
   const int64_t end = std::min(prompts, prompts * (rank + 1) / ranks);
   std::vector<GeneratedText> texts;
-  const PartEnd part = run_part(ranks_, [&] {
+  const PartEnd part = run_part(ranks_.sharing, [&] {
     try {
       texts = generator_.run(
           on, model, {tokens_.begin() + begin, tokens_.begin() + end},
@@ -147,9 +148,10 @@ std::optional<std::vector<GeneratedText>> TrainingSamples::generate(Exec on, Mod
     }
   });
   if (part == PartEnd::kInterrupted) return std::nullopt;
-  if (size_of(ranks_) == 1) return texts;
+  if (size_of(ranks_.sharing) == 1) return texts;
   std::vector<GeneratedText> all;
-  for (const std::string& json : gather_texts(*ranks_, texts_json(texts))) append_texts(all, json);
+  for (const std::string& json : gather_texts(*ranks_.sharing, texts_json(texts)))
+    append_texts(all, json);
   return all;
 }
 
@@ -173,9 +175,9 @@ std::optional<Evaluation> TrainingSamples::evaluate(Exec on, Model& model, const
     lines += line_of(j) + "\n";
     result.text += "\n" + line_of(prompts_[i] + text);
   }
-  run_part(ranks_, [&] {
+  run_part(ranks_.all, [&] {
     const std::string path = run_ + "/" + kSamplesFile;
-    if (rank_of(ranks_) == 0) write_file_atomic(path, lines_before(path, at.steps_done) + lines);
+    if (ranks_.first()) write_file_atomic(path, lines_before(path, at.steps_done) + lines);
     return PartEnd::kDone;
   });
   const auto count = int64_t(texts.size());

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/group.h"
 #include "data/bpe.h"
 #include "engine/evaluator.h"
 #include "eval/generate.h"
+#include "eval/ranks.h"
 #include "session/run_data.h"
 
 namespace assay {
@@ -25,7 +25,7 @@ class TrainingSamples final : public Evaluator {
   // config.eval.samples must be set. UserError for prompts that cannot be read or are too long, and
   // when there is no tokenizer with an <|endoftext|>. ranks: as in eval/ranks.h.
   TrainingSamples(const Config& config, const RunData& data, std::string run,
-                  Group* ranks = nullptr);
+                  const EvaluationRanks& ranks = {});
   // Plans the KV cache of the texts and their logits. Call after the model's own plan().
   void plan(MemoryPlan& plan, Model& model);
 
@@ -40,7 +40,7 @@ class TrainingSamples final : public Evaluator {
   const SamplesConfig config_;
   const int64_t every_, vocab_;
   const std::string run_;
-  Group* const ranks_;
+  const EvaluationRanks ranks_;
   const bool own_scales_;  // no row shares a scale or draws with another
   Tokenizer tokenizer_;
   std::vector<std::string> prompts_;

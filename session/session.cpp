@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "engine/config/check.h"
+#include "models/linear/precision.h"
 
 namespace assay {
 
@@ -21,6 +23,26 @@ SessionDevice device_of(const SessionOptions& options) {
   return choose_device(options.device, options.ranks->gpu_number(devices, options.share_gpu));
 }
 
+// What ranks with a share of the experts each do not compute.
+void require_exchangeable_experts(const Config& config, Backend backend) {
+  if (config.parallel.expert_ranks == 1) return;
+  const std::string asked = strprintf("parallel.expert_ranks = %ld", config.parallel.expert_ranks);
+  const char* const hint = "--set parallel.expert_ranks=1";
+  if (backend == Backend::kGpu) {
+    throw UserError(asked + " on GPUs: experts are shared by ranks on CPUs only in this version",
+                    std::string("--device cpu, or ") + hint);
+  }
+  PrecisionConfig precision = config.precision;
+  precision.recipe = resolved_recipe(precision.recipe, backend);
+  const PrecisionTable table = precision_table(precision, config.model);
+  for (int64_t l = 0; l < config.model.layers; ++l) {
+    if (!formats_of(table, ProductRole::kExperts, l, config.model.layers).any()) continue;
+    throw UserError(asked + " with precision.recipe " + precision.recipe +
+                        ", which quantises the experts' products",
+                    std::string(hint) + ", or a recipe that leaves the experts in bf16");
+  }
+}
+
 }  // namespace
 
 Session::Session(Config given, const SessionOptions& options)
@@ -32,6 +54,15 @@ Session::Session(Config given, const SessionOptions& options)
                                                         : device.backend()),
       recipe(resolve_recipe(config.precision.recipe, backend)) {
   validate_ranges(config);
+  if (use != SessionOptions::Use::kPlan || config.parallel.expert_ranks > 1) {
+    require_expert_ranks(config, place().ranks);
+    require_exchangeable_experts(config, backend);
+  }
+  if (ranks && config.parallel.expert_ranks > 1) {
+    const Layout layout = layout_of(config, place());
+    expert_group = &ranks->part(layout.replica());
+    replica_group = &ranks->part(layout.expert_position());
+  }
   if (ranks && device.gpu) gpu_group = ranks->gpu_group(*device.context());
   resolve_machine_fields(config, backend, ranks);
 }
@@ -45,6 +76,8 @@ ModelPlace Session::place(int32_t mask_id) const {
   if (ranks) {
     place.ranks = ranks->size();
     place.rank = ranks->rank();
+  } else if (use == SessionOptions::Use::kPlan) {
+    place.ranks = int(config.parallel.expert_ranks);
   }
   if (device.gpu) place.capability = device.gpu->facts().capability;
   return place;

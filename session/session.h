@@ -44,9 +44,14 @@ struct Session {
   // The ranks' groups, null without ranks: for the host's memory, and for the model's.
   Group* host_group() const { return ranks ? &ranks->group() : nullptr; }
   Group* model_group() const { return gpu_group ? gpu_group.get() : host_group(); }
+  // With parallel.expert_ranks: those that hold the experts together; those that hold the same.
+  Group* expert_group = nullptr;
+  Group* replica_group = nullptr;
+  RankGroups model_groups() const { return {model_group(), expert_group, replica_group}; }
   // Where ops run: the device, or config.run.threads threads. The workspace is planned memory.
   Exec exec() const;
-  // The GPU's capability where one is open; mask_id is the data's (RunData::mask_id).
+  // The GPU's capability where one is open; mask_id is the data's (RunData::mask_id). With kPlan
+  // and no ranks the first of parallel.expert_ranks ranks.
   ModelPlace place(int32_t mask_id = -1) const;
 };
 

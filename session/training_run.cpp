@@ -42,7 +42,7 @@ std::optional<Config> before(const TrainingRunOptions& options) {
 // parts of a batch: those that the run began with, or one for each rank.
 Session resolved(Session session, const TrainingRunOptions& options) {
   Config& config = session.config;
-  const int ranks = session.ranks ? session.ranks->size() : 1;
+  const int ranks = session.place().ranks;
   if (config.parallel.parts == 0) {
     if (const std::optional<Config> begun = before(options)) {
       config.parallel.parts = begun->parallel.batch_parts();
@@ -100,6 +100,25 @@ RouterProbe make_probe(const Config& config, const Batch& first) {
           .every = config.telemetry.probe_every};
 }
 
+// Whether ranks that share the experts compute what others would; "" if every rank has all experts.
+std::string shared_experts_text(const Config& config, const Layout& layout) {
+  if (layout.expert_ranks == 1) return "";
+  std::string why;
+  const int64_t micros = config.run.batch_tokens / config.run.sequence / config.run.micro_batch;
+  if (micros > layout.ranks) why = "a rank has more than one micro-batch a step";
+  for (const ParameterSpec& spec : parameter_table(config.model, layout)) {
+    if (!spec.shared_out() || spec.size() % kShardPiece == 0) continue;
+    why = strprintf("a share of %s is no multiple of %ld elements", spec.name.c_str(),
+                    long(kShardPiece));
+  }
+  if ((layout.expert_ranks & (layout.expert_ranks - 1)) != 0 && layout.replicas() > 1) {
+    why = "parallel.expert_ranks is no power of two";
+  }
+  return strprintf("experts: shared by %d ranks; the bits are %s", layout.expert_ranks,
+                   why.empty() ? "those of one rank while exchange_rounds_max is 1"
+                               : ("of this number of ranks alone: " + why).c_str());
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
@@ -107,9 +126,10 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
       options_(std::move(options)),
       audit_(assay::audit(config())),
       data_(data_of(session_)),
-      memory_(config(), session_.recipe, session_.place(data_.mask_id), session_.model_group()),
+      memory_(config(), session_.recipe, session_.place(data_.mask_id), session_.model_groups()),
       loader_(warning_loader()),
-      evaluators_(config(), data_, options_.folder, session_.host_group()) {
+      evaluators_(config(), data_, options_.folder,
+                  {session_.host_group(), session_.expert_group, session_.replica_group}) {
   if (session_.ranks) {
     require_same_run_on_all(*session_.ranks, session_, data_, options_.start);
   }
@@ -192,7 +212,9 @@ void TrainingRun::open() {
     ranks_.emplace(TrainingRanks{.layout = layout_of(config(), session_.place(data_.mask_id)),
                                  .group = *session_.host_group(),
                                  .model = *session_.model_group(),
-                                 .sums = *memory_.rank_sums});
+                                 .sums = *memory_.rank_sums,
+                                 .experts = session_.expert_group,
+                                 .expert_sums = memory_.expert_sums.get()});
   }
   if (first()) open_records(peak);
   RunParts parts = this->parts();
@@ -209,6 +231,10 @@ void TrainingRun::open() {
                      .data_sha256 = data_sha256_,
                      .data_hashed = data_hash_origins(data_),
                      .first_step = start_.steps_done});
+  if (const std::string text = ranks_ ? shared_experts_text(config(), ranks_->layout) : "";
+      !text.empty()) {
+    log_->info(text);
+  }
   log_->info(hashed_text(data_.hashed, data_.hash_seconds));
   for (const std::string& line : data_warnings(config(), data_)) log_->warn(line);
 }

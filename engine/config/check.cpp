@@ -388,6 +388,37 @@ void require_ranks(const Config& c, int64_t ranks) {
   }
 }
 
+void require_expert_ranks(const Config& c, int64_t ranks) {
+  const int64_t shared = c.parallel.expert_ranks;
+  if (shared == 1) return;
+  if (!c.model.moe) {
+    throw UserError("parallel.expert_ranks = " + text(shared) + ", but the model has no experts",
+                    "--set parallel.expert_ranks=1");
+  }
+  const int64_t experts = c.model.moe->experts;
+  if (ranks % shared != 0 || experts % shared != 0) {
+    std::string fitting;
+    for (int64_t n = 1; n <= std::min(ranks, experts); ++n) {
+      if (ranks % n == 0 && experts % n == 0) fitting += (fitting.empty() ? "" : ", ") + text(n);
+    }
+    throw UserError("parallel.expert_ranks = " + text(shared) + " does not divide " +
+                        (ranks % shared != 0 ? text(ranks) + (ranks == 1 ? " rank" : " ranks")
+                                             : text(experts) + " experts"),
+                    "it divides the ranks and the experts: choose one of " + fitting);
+  }
+  if (c.optimizer.kind == OptimizerKind::kMuon) {
+    throw UserError("parallel.expert_ranks = " + text(shared) + " with optimizer.kind muon",
+                    "Muon steps experts that every rank has: --set parallel.expert_ranks=1");
+  }
+  if (c.optimizer.state == StateFormat::kBf16 &&
+      c.model.hidden * c.model.moe->expert_ffn % 8 != 0) {
+    throw UserError("parallel.expert_ranks = " + text(shared) +
+                        " with optimizer.state bf16 and experts of " +
+                        text(c.model.hidden * c.model.moe->expert_ffn) + " elements a matrix",
+                    "make model.hidden a multiple of 8, or --set parallel.expert_ranks=1");
+  }
+}
+
 void validate_ranges(const Config& config) {
   Config copy = config;
   RangeCheck check;

@@ -30,5 +30,7 @@ void validate_ranges(const Config& config);
 // UserError unless so many ranks can share a batch of config.parallel.parts parts, or, while these
 // are 0, of one part each.
 void require_ranks(const Config& config, int64_t ranks);
+// UserError unless these ranks can share the experts as config.parallel.expert_ranks says.
+void require_expert_ranks(const Config& config, int64_t ranks);
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// Section parallel: how a step's batch is cut.
+// Section parallel: how a step's batch is cut, and what ranks share.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@ namespace assay {
 
 struct ParallelConfig {
   int64_t parts = 0;
+  int64_t expert_ranks = 1;
+  double expert_rows = 1.5;
   double silence_s = 20;
   double stuck_s = 900;
 
@@ -22,6 +24,14 @@ void visit(V& v, ParallelConfig& c) {
     "equal parts of a step's batch, whose gradients are added in a balanced tree; the bits of a "
     "run depend on it, not on the number of ranks; 0: as many as the run's first launch has ranks",
     between(0, 65536));
+  v("expert_ranks", c.expert_ranks,
+    "consecutive ranks that hold the routed experts together, each an equal share; divides the "
+    "ranks and the experts",
+    free_on_resume(between(1, 4096)));
+  v("expert_rows", c.expert_rows,
+    "with expert_ranks > 1: rows that a rank has memory for, relative to the average; more take "
+    "further rounds",
+    free_on_resume(between(0.01, 64)));
   v("silence_s", c.silence_s,
     "seconds without a sign of life after which a rank counts as lost, and all ranks end",
     free_on_resume(between(2, 86400)));

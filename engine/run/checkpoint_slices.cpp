@@ -252,31 +252,28 @@ void CheckpointSlices::read(const std::string& name, int64_t first, int64_t coun
   }
 }
 
-void load_slices(const std::string& folder, TensorKind kind, std::span<const Slice> slices) {
+void load_slices(const std::string& folder, TensorKind kind, std::span<const Slice> slices,
+                 Others others) {
   const CheckpointSlices checkpoint(folder, kind);
   for (const Slice& s : slices) {
     checkpoint.require(s.whole);
     checkpoint.read(s.whole.name, s.first, s.count, s.data);
   }
-}
-
-void load_tensors(const std::string& folder, TensorKind kind,
-                  const std::vector<TensorRef>& tensors) {
-  const CheckpointSlices checkpoint(folder, kind);
-  for (const TensorRef& t : tensors) {
-    checkpoint.require(t);
-    checkpoint.read(t.name, 0, t.size(), t.data);
-  }
-  if (checkpoint.tensors().size() == tensors.size()) return;
+  if (others == Others::kIgnored) return;
   for (const TensorRef& there : checkpoint.tensors()) {
-    const bool wanted = std::any_of(tensors.begin(), tensors.end(),
-                                    [&](const TensorRef& t) { return t.name == there.name; });
+    const bool wanted = std::any_of(slices.begin(), slices.end(),
+                                    [&](const Slice& s) { return s.whole.name == there.name; });
     if (!wanted) {
       throw UserError(
           checkpoint.where() + ": has a tensor " + there.name + " that this model does not have",
           "the file belongs to another model: check model.* of its configuration");
     }
   }
+}
+
+void load_tensors(const std::string& folder, TensorKind kind,
+                  const std::vector<TensorRef>& tensors) {
+  load_slices(folder, kind, whole_slices(tensors), Others::kRefused);
 }
 
 }  // namespace assay

@@ -68,8 +68,10 @@ class CheckpointSlices {
   std::unordered_map<std::string, size_t> index_;
 };
 
-// Reads the slices; tensors that none of them names are not read.
-void load_slices(const std::string& folder, TensorKind kind, std::span<const Slice> slices);
+// Reads the slices. others: what becomes of tensors that none of them names; kRefused: UserError.
+enum class Others { kIgnored, kRefused };
+void load_slices(const std::string& folder, TensorKind kind, std::span<const Slice> slices,
+                 Others others = Others::kIgnored);
 // Fills the tensors. Throws UserError if the checkpoint holds another tensor.
 void load_tensors(const std::string& folder, TensorKind kind,
                   const std::vector<TensorRef>& tensors);

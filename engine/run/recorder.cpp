@@ -36,6 +36,7 @@ enum Scalar {
   kMaxLoadMean,
   kMaxLoadMax,
   kDeadSum,
+  kExchangeRounds,
   kScalars,
   // They are followed by grad_ratio and update_ratio of each group, then by share and epochs of
   // each source of a mixture.
@@ -69,7 +70,8 @@ std::vector<std::string> scalar_names(const std::vector<std::string>& sources) {
                                  "router_entropy_min_nats",
                                  "router_max_load_mean_share",
                                  "router_max_load_max_share",
-                                 "router_dead_sum"};
+                                 "router_dead_sum",
+                                 "exchange_rounds_max"};
   CHECK(names.size() == kScalars, "%zu scalar names for %d scalars", names.size(), int(kScalars));
   for (const Role role : kRatioRoles) {
     names.push_back(std::string("grad_ratio/") + ratio_group_name(role));
@@ -108,6 +110,9 @@ void fill_router(Exec on, StepRecord& record, Model& model, RouterTelemetry& rou
     s[kMaxLoadMax] = std::max(s[kMaxLoadMax], stats.max_load);
     s[kDeadSum] += record.router[l].dead_for.value_or(0);
   }
+  int64_t rounds = 0;
+  for (const RouterLayerState& state : states) rounds = std::max(rounds, state.exchange_rounds);
+  s[kExchangeRounds] = rounds > 0 ? double(rounds) : std::nan("");
   s[kCvStd] = std::sqrt(std::max(0.0, cv_squares - s[kCvMean] * s[kCvMean]));
 }
 

@@ -68,17 +68,17 @@ std::map<std::string, std::string> library_versions() {
 
 // What this rank saves of the model: the masters that it owns; buffers are the first rank's.
 std::vector<Slice> slices_of_model(RunParts& parts) {
-  const std::vector<TensorRef> tensors = parts.model.tensors();
-  if (parts.ranks == nullptr) return whole_slices(tensors);
+  const std::vector<Slice> slices = parts.model.slices();
+  if (parts.ranks == nullptr) return slices;
   std::map<std::string, std::vector<Slice>> owned;
   for (const Slice& s : parts.optimizer.master_slices()) owned[s.whole.name].push_back(s);
   std::vector<Slice> all;
-  for (const TensorRef& t : tensors) {
-    if (const auto found = owned.find(t.name); found != owned.end()) {
+  for (const Slice& slice : slices) {
+    if (const auto found = owned.find(slice.whole.name); found != owned.end()) {
       all.insert(all.end(), found->second.begin(), found->second.end());
     } else {
-      const bool mine = parts.ranks->layout.first();
-      all.push_back({.whole = t, .first = 0, .count = mine ? t.size() : 0, .data = t.data});
+      all.push_back(slice);
+      if (!parts.ranks->layout.first()) all.back().count = 0;
     }
   }
   return all;
@@ -243,12 +243,20 @@ class Run {
     train_seconds_ += seconds;
     steps_here_ += 1;
     if (log || !is_finite(stats)) {
+      join_probe();
       p_.recorder.step(p_.on, stats,
                        {.step_s = seconds, .train_s = seconds_before_ + train_seconds_}, p_.model,
                        routers_);
     }
     p_.recorder.took(seconds_since(start));
     return stats;
+  }
+
+  // Where ranks share the experts, all compute the first one's probe with it.
+  void join_probe() {
+    if (p_.ranks == nullptr || p_.ranks->experts == nullptr) return;
+    if (!of_first_rank(group_, routers_.probe_due()) || p_.ranks->layout.first()) return;
+    routers_.join_probe(p_.on, p_.model);
   }
 
   Target target_of(const Evaluation& validation) const {
@@ -498,12 +506,12 @@ RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>&
     return {};
   }
   const TrainingState state = load_state(*checkpoint);
-  // Every rank has all masters, and the moments of what it owns.
-  HostCopies model(parts.on, parts.model.tensors());
+  // Every rank has all masters but those of other ranks' experts, and the moments of what it owns.
+  HostCopies model(parts.on, parts.model.slices());
   HostCopies optimizer(parts.on, parts.optimizer.slices());
-  load_model(*checkpoint, model.pieces());
+  load_slices(*checkpoint, TensorKind::kModel, model.pieces(), Others::kRefused);
   load_slices(*checkpoint, TensorKind::kOptimizer, optimizer.pieces());
-  std::string not_finite = first_not_finite(model.pieces());
+  std::string not_finite = first_not_finite(as_tensors(model.pieces()));
   if (not_finite.empty()) not_finite = first_not_finite(as_tensors(optimizer.pieces()));
   model.upload();
   optimizer.upload();

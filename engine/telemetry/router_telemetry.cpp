@@ -81,9 +81,14 @@ void RouterTelemetry::observe(Exec on, Model& model, std::vector<RouterRow>& row
     row.gate_entropy_norm = gate_entropy_norm(state.gate_entropy_nats, state.top_k);
     row.overlap = std::nullopt;
   }
-  if (!layers_.empty() && logged_ % probe_.every == 0) probe_overlap(on, model, rows);
+  if (probe_due()) probe_overlap(on, model, rows);
   guard_.observe(rows);
   logged_ += 1;
+}
+
+void RouterTelemetry::join_probe(Exec on, Model& model) {
+  const int64_t tokens = probe_.tokens.token.dim[0];
+  model.route(on, probe_.tokens, {now_.data(), {int64_t(layers_.size()), tokens * top_k_}});
 }
 
 void RouterTelemetry::probe_overlap(Exec on, Model& model, std::vector<RouterRow>& rows) {

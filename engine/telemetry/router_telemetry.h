@@ -39,6 +39,11 @@ class RouterTelemetry {
   // Call after each logged step: fills one row per MoE layer.
   void observe(Exec on, Model& model, std::vector<RouterRow>& rows);
 
+  // Where ranks compute a pass together: whether the next observe() runs the model on the probe's
+  // tokens. The others, which do not observe, then call join_probe() meanwhile.
+  bool probe_due() const { return !layers_.empty() && logged_ % probe_.every == 0; }
+  void join_probe(Exec on, Model& model);
+
   CollapseGuard& guard() { return guard_; }
 
  private:

@@ -37,6 +37,7 @@ constexpr Known kSteps[] = {
     {"router_max_load_mean_share", "share", "max_load of router_layers, mean over layers"},
     {"router_max_load_max_share", "share", "max_load of router_layers, largest over layers"},
     {"router_dead_sum", "experts", "dead_for of router_layers, sum over layers"},
+    {"exchange_rounds_max", "rounds", "of the exchange of experts' rows, most of a layer"},
     {"step_ms", "ms", "duration of the step"},
     {"router_telemetry_ms", "ms", "duration of the router's measures, within the step"},
 };

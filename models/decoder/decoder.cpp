@@ -41,12 +41,15 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
       options_(options),
       precision_(table_for(config, options)),
       largest_{options.micro_batch, options.sequence},
-      store_(parameter_table(config), options.backend, options.state) {
+      store_(parameter_table(config, options.layout), options.backend, options.state),
+      sharing_{.layout = options.layout, .group = options.experts} {
+  CHECK(!sharing_.on() || (training() && options.backend == Backend::kCpu),
+        "decoder: experts on %d ranks", options.layout.expert_ranks);
   const BlockParts<T> parts{config_, precision_, scratch_, cache_};
   for (int64_t l = 0; l < config.layers; ++l) {
     sublayers_.push_back(make_attention_sublayer<T>(parts, l, cos_, sin_));
     if (is_moe_block(config, l)) {
-      auto sublayer = std::make_unique<MoeSublayer<T>>(parts, l, options.layout);
+      auto sublayer = std::make_unique<MoeSublayer<T>>(parts, l, sharing_);
       moe_sublayers_.push_back(sublayer.get());
       sublayers_.push_back(std::move(sublayer));
     } else {
@@ -72,9 +75,12 @@ void Decoder<T>::plan(MemoryPlan& plan) {
   for (QuantisedProducts* products : quantised_) {
     products->plan(plan, store_.spec(products->site().weight), options_.backend);
   }
+  if (sharing_.on()) {
+    sharing_.plan(plan, config_, tokens * config_.moe->top_k, options_.expert_rows);
+  }
   plan_sublayers(plan);
   final_norm_.plan(plan, "final.norm", config_, tokens);
-  scratch_.plan(plan, config_, largest_, options_.purpose);
+  scratch_.plan(plan, config_, largest_, options_.purpose, sharing_.rows);
   if (!quantised_.empty()) {
     scratch_.quant.plan(plan, config_, tokens);
     const auto asks = [](const QuantisedProducts* p) {
@@ -151,6 +157,7 @@ void Decoder<T>::plan_sublayers(MemoryPlan& plan) {
 template <typename T>
 void Decoder<T>::bind(Exec on) {
   for (const Alias& alias : aliases_) *alias.address = *alias.of;
+  if (sharing_.on()) sharing_.tree->bind(sharing_.weight_gradient);
   for (const auto& sublayer : sublayers_) sublayer->bind(store_);
   quantised_states_.clear();
   for (QuantisedProducts* products : quantised_) {

@@ -31,6 +31,7 @@ class Decoder final : public Model {
 
   std::vector<ParameterRef> parameters() override { return store_.trained(); }
   std::vector<TensorRef> tensors() override { return store_.tensors(); }
+  std::vector<Slice> slices() override { return store_.slices(); }
 
   void begin_step(Exec on, const MicroScale& scale) override;
   void next_part(Exec on) override;
@@ -102,6 +103,7 @@ class Decoder final : public Model {
   const BatchShape largest_;
   ParameterStore<T> store_;
   Scratch<T> scratch_;
+  ExpertSharing<T> sharing_;
   PrecisionState state_;  // of the current pass
   QuantPass quant_pass() const { return {scratch_.quant, state_}; }
   KvCache<T> cache_;          // planned by plan_cache()

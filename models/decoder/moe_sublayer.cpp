@@ -34,7 +34,8 @@ RouterSettings router_settings(const RouterConfig& c) {
 }  // namespace
 
 template <typename T>
-MoeSublayer<T>::MoeSublayer(const BlockParts<T>& parts, int64_t layer, const Layout& layout)
+MoeSublayer<T>::MoeSublayer(const BlockParts<T>& parts, int64_t layer,
+                            const ExpertSharing<T>& sharing)
     : config_(parts.config),
       moe_(*parts.config.moe),
       layer_(layer),
@@ -42,7 +43,8 @@ MoeSublayer<T>::MoeSublayer(const BlockParts<T>& parts, int64_t layer, const Lay
       s_(parts.scratch),
       settings_(router_settings(moe_.router)),
       experts_(parts.site(name_, ProductRole::kExperts, layer)),
-      layout_(layout) {
+      sharing_(sharing),
+      layout_(sharing.layout) {
   if (moe_.shared > 0) {
     shared_.emplace(parts.site(name_ + ".shared", ProductRole::kSharedExperts, layer));
   }
@@ -68,8 +70,14 @@ void MoeSublayer<T>::plan(MemoryPlan& plan, int64_t tokens) {
   if (groups > 0) add("aux_slope", aux_slope_, groups, experts);
   add("offsets", offsets_, experts + 1);
   add("token", token_, assignments);
-  add("gate_up", gate_up_, assignments, 2 * moe_.expert_ffn);
-  add("h", h_, assignments, moe_.expert_ffn);
+  const int64_t rows = sharing_.on() ? sharing_.rows : assignments;
+  add("gate_up", gate_up_, rows, 2 * moe_.expert_ffn);
+  add("h", h_, rows, moe_.expert_ffn);
+  if (sharing_.on()) {
+    add("received", received_, rows, config_.hidden);
+    exchange_.emplace(layout_, sharing_.group, experts, rows);
+    exchange_->plan(plan, name_ + ".exchange");
+  }
   add("expert_out", expert_out_, assignments, config_.hidden);
   if (shared_) shared_->plan(plan, moe_.shared * moe_.expert_ffn, tokens);
 
@@ -104,10 +112,6 @@ ResidualStream<T> MoeSublayer<T>::forward(Exec on, const PrecisionState& precisi
                                           Pass pass) {
   const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
   const View<const T, 2> x = norm_.y.rows(0, n);
-  const View<const int32_t, 1> token = token_.rows(0, assignments);
-  const View<T, 2> gate_up = gate_up_.rows(0, assignments), h = h_.rows(0, assignments);
-  const View<T, 2> expert_out = expert_out_.rows(0, assignments);
-
   const QuantPass q{s_.quant, precision};
   const AmaxSlots amax = amax_slots(q);
   norm_.forward(on, in, n, amax.x);
@@ -118,15 +122,17 @@ ResidualStream<T> MoeSublayer<T>::forward(Exec on, const PrecisionState& precisi
                 .slot = slot_.rows(0, n),
                 .partial = s_.dispatch_partial,
                 .expert = expert_.rows(0, n)});
-  experts_.forward(on, q, {.gather = token, .offsets = offsets_},
-                   {.y = expert_out, .gate_up = gate_up, .h = h, .x = x, .amax = amax.experts});
+  forward_experts(on, q, x, amax.experts);
+  if (exchange_ && pass == Pass::kTrain) {
+    most_rounds_ = std::max(most_rounds_, exchange_->rounds());
+  }
   View<T, 2> shared_out;
   if (shared_) {
     shared_out = s_.shared_out.rows(0, n);
     shared_->forward(on, q, x, shared_out, amax.shared);
   }
   combine_forward<T>(on, {.y = s_.branch.rows(0, n),
-                          .expert_out = expert_out,
+                          .expert_out = expert_out_.rows(0, assignments),
                           .slot = slot_.rows(0, n),
                           .gate = gate_.rows(0, n),
                           .add = shared_out});
@@ -134,36 +140,36 @@ ResidualStream<T> MoeSublayer<T>::forward(Exec on, const PrecisionState& precisi
 }
 
 template <typename T>
+void MoeSublayer<T>::forward_experts(Exec on, const QuantPass& q, View<const T, 2> x,
+                                     const FfnAmax& amax) {
+  if (sharing_.on()) return forward_shared(on, q, x);
+  const int64_t assignments = x.dim[0] * moe_.top_k;
+  experts_.forward(on, q, {.gather = token_.rows(0, assignments), .offsets = offsets_},
+                   {.y = expert_out_.rows(0, assignments),
+                    .gate_up = gate_up_.rows(0, assignments),
+                    .h = h_.rows(0, assignments),
+                    .x = x,
+                    .amax = amax});
+}
+
+template <typename T>
 void MoeSublayer<T>::backward(Exec on, const PrecisionState& precision, const ResidualStream<T>& in,
                               const BatchShape& shape, const MicroScale& scale) {
   const int64_t n = shape.tokens(), assignments = n * moe_.top_k;
   const View<const T, 2> x = norm_.y.rows(0, n);
-  const View<const int32_t, 1> token = token_.rows(0, assignments);
-  const View<T, 2> h = h_.rows(0, assignments);
-  const View<T, 2> dexpert_out = s_.dexpert_out.rows(0, assignments);
   const View<T, 2> dexpert_in = s_.dexpert_in.rows(0, assignments);
-  const View<T, 2> dh{s_.dh.data, {assignments, moe_.expert_ffn}};
-  const View<T, 2> dgate_up{s_.dgate_up.data, {assignments, 2 * moe_.expert_ffn}};
   const View<T, 2> dbranch = s_.dbranch.rows(0, n), dnorm = s_.dnorm.rows(0, n);
 
   const QuantPass q{s_.quant, precision};
   const AmaxSlots amax = amax_slots(q);
-  combine_backward<T>(on, {.dexpert_out = dexpert_out,
+  combine_backward<T>(on, {.dexpert_out = s_.dexpert_out.rows(0, assignments),
                            .dgate = s_.dgate.rows(0, n),
                            .amax = amax.experts.dy,
                            .dy = dbranch,
                            .expert_out = expert_out_.rows(0, assignments),
                            .slot = slot_.rows(0, n),
                            .gate = gate_.rows(0, n)});
-  experts_.backward(on, q, {.gather = token, .offsets = offsets_},
-                    {.dx = dexpert_in,
-                     .dgate_up = dgate_up,
-                     .dh = dh,
-                     .dy = dexpert_out,
-                     .x = x,
-                     .gate_up = gate_up_.rows(0, assignments),
-                     .h = h,
-                     .amax = amax.experts});
+  backward_experts(on, q, x, amax.experts);
   reduce_by_token<T>(on, {.dx = dnorm, .dexpert_in = dexpert_in, .slot = slot_.rows(0, n)});
   if (shared_) {
     shared_->backward(on, q,
@@ -178,6 +184,22 @@ void MoeSublayer<T>::backward(Exec on, const PrecisionState& precision, const Re
 
   backward_router(on, x, shape, scale);
   norm_.backward(on, s_, in, n);
+}
+
+template <typename T>
+void MoeSublayer<T>::backward_experts(Exec on, const QuantPass& q, View<const T, 2> x,
+                                      const FfnAmax& amax) {
+  if (sharing_.on()) return backward_shared(on, q, x);
+  const int64_t assignments = x.dim[0] * moe_.top_k;
+  experts_.backward(on, q, {.gather = token_.rows(0, assignments), .offsets = offsets_},
+                    {.dx = s_.dexpert_in.rows(0, assignments),
+                     .dgate_up = {s_.dgate_up.data, {assignments, 2 * moe_.expert_ffn}},
+                     .dh = {s_.dh.data, {assignments, moe_.expert_ffn}},
+                     .dy = s_.dexpert_out.rows(0, assignments),
+                     .x = x,
+                     .gate_up = gate_up_.rows(0, assignments),
+                     .h = h_.rows(0, assignments),
+                     .amax = amax});
 }
 
 template <typename T>
@@ -263,10 +285,11 @@ RouterForward MoeSublayer<T>::router(int64_t tokens, int64_t sequence, Pass pass
 template <typename T>
 int64_t MoeSublayer<T>::workspace_bytes(Backend backend, int64_t tokens) const {
   const int64_t assignments = tokens * moe_.top_k, width = config_.hidden;
+  const int64_t rows = std::max(assignments, sharing_.rows);
   int64_t bytes = std::max({
       linear_workspace_bytes<T>(backend, tokens, moe_.experts, width),
-      grouped_workspace_bytes<T>(assignments, moe_.experts, 2 * moe_.expert_ffn, width),
-      grouped_workspace_bytes<T>(assignments, moe_.experts, width, moe_.expert_ffn),
+      grouped_workspace_bytes<T>(rows, moe_.experts, 2 * moe_.expert_ffn, width),
+      grouped_workspace_bytes<T>(rows, moe_.experts, width, moe_.expert_ffn),
   });
   if (shared_) {
     const int64_t inner = moe_.shared * moe_.expert_ffn;
@@ -290,6 +313,7 @@ void MoeSublayer<T>::begin_step(Exec on) {
   zero(on, measures_);
   part_ = layout_.first_part();
   micro_batches_ = 0;
+  most_rounds_ = 0;
 }
 
 template <typename T>
@@ -361,6 +385,8 @@ void MoeSublayer<T>::gather_results(Group& ranks) {
   gather_rows(ranks, layout_, read_measures_);
   read_parts_ = layout_.parts;
   micro_batches_ *= ranks.size();
+  const std::vector<int64_t> rounds = gather(ranks, most_rounds_);
+  most_rounds_ = *std::max_element(rounds.begin(), rounds.end());
   std::vector<Margins> all(size_t(ranks.size()));
   const Margins mine = margins();
   ranks.all_gather({}, all.data(), &mine, sizeof mine);
@@ -390,6 +416,7 @@ RouterLayerState MoeSublayer<T>::state() const {
     for (int64_t part = 0; part < read_parts_; ++part) sum += read_measures_.at(part, measure);
     return sum / double(micro_batches_);
   };
+  state.exchange_rounds = most_rounds_;
   state.aux = mean(kAuxValue);
   state.z = mean(kZValue);
   state.gate_entropy_nats = mean(kGateEntropy);

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "comm/layout.h"
+#include "models/decoder/expert_exchange.h"
+#include "models/decoder/expert_sharing.h"
 #include "models/decoder/sublayer.h"
 #include "models/decoder/swiglu_ffn.h"
 #include "ops/router.h"
@@ -13,8 +15,8 @@ namespace assay {
 template <typename T>
 class MoeSublayer final : public Sublayer<T> {
  public:
-  // layout: the parts of a batch, and those of this rank.
-  MoeSublayer(const BlockParts<T>& parts, int64_t layer, const Layout& layout);
+  // sharing: the parts of a batch, and how ranks share the experts; it outlives the sublayer.
+  MoeSublayer(const BlockParts<T>& parts, int64_t layer, const ExpertSharing<T>& sharing);
 
   SublayerKind kind() const override { return SublayerKind::kMoe; }
   void plan(MemoryPlan& plan, int64_t tokens) override;
@@ -48,6 +50,18 @@ class MoeSublayer final : public Sublayer<T> {
  private:
   using Sublayer<T>::norm_;
   RouterForward router(int64_t tokens, int64_t sequence, Pass pass) const;
+  // The routed experts' outputs of n tokens x, into expert_out_; the gradients of their weights and
+  // inputs from s_.dexpert_out, into s_.dexpert_in.
+  void forward_experts(Exec on, const QuantPass& q, View<const T, 2> x, const FfnAmax& amax);
+  void backward_experts(Exec on, const QuantPass& q, View<const T, 2> x, const FfnAmax& amax);
+  // The same with experts on several ranks.
+  void forward_shared(Exec on, const QuantPass& q, View<const T, 2> x);
+  void backward_shared(Exec on, const QuantPass& q, View<const T, 2> x);
+  // Of the rows that this rank received in a round.
+  void compute(Exec on, const QuantPass& q, int64_t round);
+  void compute_backward(Exec on, const QuantPass& q, int64_t round);
+  // Rows of x in slot order.
+  void gather_slots(Exec on, View<const T, 2> x, View<T, 2> slots) const;
   // Reads s_.dgate; adds to s_.dnorm and to the router's gradient.
   void backward_router(Exec on, View<const T, 2> x, const BatchShape& shape,
                        const MicroScale& scale);
@@ -82,18 +96,24 @@ class MoeSublayer final : public Sublayer<T> {
   View<float, 2> aux_slope_;              // (groups, E)
   View<int32_t, 1> offsets_, token_;      // (E + 1), (A)
   View<T, 2> gate_up_, h_, expert_out_;   // (A, 2F), (A, F), (A, C)
+  // With experts on several ranks gate_up_ and h_ are (R, 2F) and (R, F), of the last round that
+  // was computed.
+  std::optional<ExpertExchange> exchange_;
+  View<T, 2> received_;  // (R, C)   their inputs
   std::optional<SwigluFfn<T>> shared_;
 
   View<int64_t, 1> counts_;       // (E)   of the part, or of the step if it has one part
   View<int64_t, 1> step_counts_;  // (E)   of the step as far as gathered, if it has more parts
   View<double, 1> measures_;      // (kRouterMeasures)   summed over the part's micro-batches
   View<float, 1> margin_, lead_;  // (kMarginTokens)
+  const ExpertSharing<T>& sharing_;
   const Layout layout_;
   int64_t part_ = 0;           // of the step's batch
   int64_t read_parts_ = 0;     // parts whose measures are in read_measures_
   int64_t micro_batches_ = 0;  // since begin_step; after gather_results() of all ranks
   int64_t last_tokens_ = 0;
-  int64_t margins_ = 0;  // rows of margin_ and lead_ in use
+  int64_t most_rounds_ = 0;  // of the step's exchanges; after gather_results() of all ranks
+  int64_t margins_ = 0;      // rows of margin_ and lead_ in use
 
   struct Margins {
     double margin = 0, lead = 0;

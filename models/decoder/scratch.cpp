@@ -14,12 +14,12 @@ namespace assay {
 
 template <typename T>
 void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const BatchShape& largest,
-                      Purpose purpose) {
+                      Purpose purpose, int64_t expert_rows) {
   const int64_t tokens = largest.tokens();
   plan.add(Section::kScratch, "branch", branch, {tokens, c.hidden});
   // score() also uses it, for the head's input rows.
   plan.add(Section::kScratch, "dnorm", dnorm, {tokens, c.hidden});
-  if (purpose == Purpose::kTraining) plan_backward(plan, c, largest);
+  if (purpose == Purpose::kTraining) plan_backward(plan, c, largest, expert_rows);
   if (!c.moe || moe_blocks(c) == 0) return;
   const MoeConfig& m = *c.moe;
   if (m.shared > 0) plan.add(Section::kScratch, "shared_out", shared_out, {tokens, c.hidden});
@@ -36,7 +36,8 @@ void Scratch<T>::plan(MemoryPlan& plan, const ModelConfig& c, const BatchShape& 
 }
 
 template <typename T>
-void Scratch<T>::plan_backward(MemoryPlan& plan, const ModelConfig& c, const BatchShape& largest) {
+void Scratch<T>::plan_backward(MemoryPlan& plan, const ModelConfig& c, const BatchShape& largest,
+                               int64_t expert_rows) {
   const int64_t tokens = largest.tokens();
   const auto add2 = [&](const char* name, View<T, 2>& view, int64_t rows, int64_t width) {
     plan.add(Section::kScratch, name, view, {rows, width});
@@ -60,7 +61,8 @@ void Scratch<T>::plan_backward(MemoryPlan& plan, const ModelConfig& c, const Bat
   if (c.moe && moe_blocks(c) > 0) {
     const MoeConfig& m = *c.moe;
     const int64_t assignments = tokens * m.top_k;
-    inner = std::max({inner, assignments * m.expert_ffn, tokens * m.shared * m.expert_ffn});
+    const int64_t at_once = expert_rows > 0 ? expert_rows : assignments;
+    inner = std::max({inner, at_once * m.expert_ffn, tokens * m.shared * m.expert_ffn});
     add2("dexpert_out", dexpert_out, assignments, c.hidden);
     add2("dexpert_in", dexpert_in, assignments, c.hidden);
     plan.add(Section::kScratch, "dgate", dgate, {tokens, m.top_k});

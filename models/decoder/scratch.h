@@ -36,12 +36,14 @@ struct Scratch {
   View<int32_t, 2> dispatch_partial;  // (dispatch_pieces(N), E)
   QuantScratch quant;                 // planned if a product is quantised
 
-  // For inference, plans only what forward needs.
-  void plan(MemoryPlan& plan, const ModelConfig& config, const BatchShape& largest,
-            Purpose purpose);
+  // For inference, plans only what forward needs. expert_rows: that the experts of this rank get at
+  // once; 0: the assignments of the micro-batch.
+  void plan(MemoryPlan& plan, const ModelConfig& config, const BatchShape& largest, Purpose purpose,
+            int64_t expert_rows = 0);
 
  private:
-  void plan_backward(MemoryPlan& plan, const ModelConfig& config, const BatchShape& largest);
+  void plan_backward(MemoryPlan& plan, const ModelConfig& config, const BatchShape& largest,
+                     int64_t expert_rows);
 };
 
 }  // namespace assay

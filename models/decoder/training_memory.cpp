@@ -5,10 +5,16 @@
 namespace assay {
 
 Layout layout_of(const Config& config, const ModelPlace& place) {
-  return {.ranks = place.ranks, .rank = place.rank, .parts = config.parallel.batch_parts()};
+  // Alone, as in an evaluation of a run of several ranks, one rank has all experts.
+  const int64_t expert_ranks = place.ranks > 1 ? config.parallel.expert_ranks : 1;
+  return {.ranks = place.ranks,
+          .rank = place.rank,
+          .parts = config.parallel.batch_parts(),
+          .expert_ranks = int(expert_ranks)};
 }
 
-DecoderOptions decoder_options(const Config& config, const ModelPlace& place) {
+DecoderOptions decoder_options(const Config& config, const ModelPlace& place,
+                               const RankGroups& ranks) {
   return {.micro_batch = config.run.micro_batch,
           .sequence = config.run.sequence,
           .mask_id = place.mask_id,
@@ -17,27 +23,46 @@ DecoderOptions decoder_options(const Config& config, const ModelPlace& place) {
           .state = config.optimizer.state,
           .seed = static_cast<uint64_t>(config.run.seed),
           .layout = layout_of(config, place),
+          .experts = ranks.experts,
+          .expert_rows = config.parallel.expert_rows,
           .capability = place.capability};
 }
 
 TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place,
-                               Group* ranks)
-    : model(make_decoder(config.model, recipe, decoder_options(config, place))),
+                               const RankGroups& ranks)
+    : model(make_decoder(config.model, recipe, decoder_options(config, place, ranks))),
       sums(std::make_unique<PartSums>(layout_of(config, place).local_parts())),
       place_(place) {
-  if (place.ranks > 1) {
-    std::vector<const ParameterSpec*> specs;
-    for (const ParameterRef& p : model->parameters()) specs.push_back(p.spec);
-    shards = std::make_unique<Shards>(specs, config.optimizer.kind, place.ranks);
-    rank_sums = std::make_unique<RankSums>(*shards, place.rank, ranks);
-  }
-  optimizer = std::make_unique<Optimizer>(
-      config.optimizer, *model, static_cast<uint64_t>(config.run.seed), shards.get(), place.rank);
+  const std::vector<Segment> owned = share(config, ranks);
+  optimizer =
+      std::make_unique<Optimizer>(config.optimizer, *model, static_cast<uint64_t>(config.run.seed),
+                                  place.ranks > 1 ? &owned : nullptr);
   model->plan(plan);
   sums->plan(plan);
   if (rank_sums) rank_sums->plan(plan, model->parameters());
+  if (expert_sums) expert_sums->plan(plan, model->parameters(), "replicas");
   optimizer->plan(plan);
   plan.add(Section::kScratch, "workspace", workspace, {model->workspace_bytes()});
+}
+
+// Makes the shards, and returns what this rank owns.
+std::vector<Segment> TrainingMemory::share(const Config& config, const RankGroups& ranks) {
+  if (place_.ranks == 1) return {};
+  const Layout layout = layout_of(config, place_);
+  std::vector<const ParameterSpec*> specs;
+  for (const ParameterRef& p : model->parameters()) specs.push_back(p.spec);
+  shards = std::make_unique<Shards>(specs, config.optimizer.kind, place_.ranks);
+  rank_sums = std::make_unique<RankSums>(*shards, place_.rank, ranks.all);
+  std::vector<Segment> owned = shards->of(place_.rank);
+  if (layout.expert_ranks == 1) return owned;
+  expert_shards = std::make_unique<Shards>(specs, config.optimizer.kind, layout.replicas(),
+                                           Shards::kBucket, Shards::Of::kShares);
+  if (layout.replicas() > 1) {
+    expert_sums = std::make_unique<RankSums>(*expert_shards, layout.replica(), ranks.replicas);
+  }
+  const std::vector<Segment>& experts = expert_shards->of(layout.replica());
+  owned.insert(owned.end(), experts.begin(), experts.end());
+  return owned;
 }
 
 void TrainingMemory::allocate(const Config& config, Recipe recipe, gpu::Context* gpu) {
@@ -62,6 +87,7 @@ void TrainingMemory::bind(Exec& on) {
   model->bind(on);
   sums->bind(plan);
   if (rank_sums) rank_sums->bind(model->parameters());
+  if (expert_sums) expert_sums->bind(model->parameters());
   optimizer->bind();
 }
 

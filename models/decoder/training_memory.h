@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/group.h"
+#include "comm/rank_groups.h"
 #include "engine/optimizer.h"
 #include "engine/part_sums.h"
 #include "engine/rank_sums.h"
@@ -25,7 +25,8 @@ struct ModelPlace {
 Layout layout_of(const Config& config, const ModelPlace& place);
 
 // A decoder that trains by `config`. Inference changes micro_batch, sequence and purpose.
-DecoderOptions decoder_options(const Config& config, const ModelPlace& place);
+DecoderOptions decoder_options(const Config& config, const ModelPlace& place,
+                               const RankGroups& ranks = {});
 
 struct TrainingMemory {
   std::unique_ptr<Model> model;
@@ -33,14 +34,17 @@ struct TrainingMemory {
   // With ranks only.
   std::unique_ptr<Shards> shards;
   std::unique_ptr<RankSums> rank_sums;
+  // With experts on several ranks: of the replicas of this rank's. No sums where there is one.
+  std::unique_ptr<Shards> expert_shards;
+  std::unique_ptr<RankSums> expert_sums;
   std::unique_ptr<Optimizer> optimizer;
   View<std::byte, 1> workspace;
   MemoryPlan plan;
 
-  // Plans all buffers, allocates nothing. ranks: the group of the ranks that share the batch; null
+  // Plans all buffers, allocates nothing. ranks: the groups of the ranks that share the batch; none
   // with one rank, or to plan for a rank of a launch that does not exist.
   TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place = {},
-                 Group* ranks = nullptr);
+                 const RankGroups& ranks = {});
   // Calls plan.allocate. If memory is too small, throws UserError with the largest run.micro_batch
   // that fits.
   void allocate(const Config& config, Recipe recipe, gpu::Context* gpu = nullptr);
@@ -48,6 +52,7 @@ struct TrainingMemory {
   void bind(Exec& on);
 
  private:
+  std::vector<Segment> share(const Config& config, const RankGroups& ranks);
   ModelPlace place_;
 };
 

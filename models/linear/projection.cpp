@@ -241,7 +241,7 @@ void ExpertProjections<T>::down_backward(Exec on, const QuantPass& q, const Assi
   const AssignedRows sorted{.offsets = rows.offsets};
   const GradientOperands<T> dy = down_.gradient(on, q, a.dy, sorted, a.amax.dy);
   const ProductOperand<T> h = down_.wgrad_input(on, q, a.h, sorted, a.amax.h);
-  grouped_linear_wgrad<T>(on, {.dweight = ddown_,
+  grouped_linear_wgrad<T>(on, {.dweight = a.ddown_weight.empty() ? ddown_ : a.ddown_weight,
                                .dy = dy.column.values,
                                .x = h.values,
                                .offsets = rows.offsets,
@@ -274,7 +274,7 @@ void ExpertProjections<T>::gate_up_backward(Exec on, const QuantPass& q, const A
   const GradientOperands<T> inner =
       gate_up_.gradient(on, q, a.dgate_up, {.offsets = rows.offsets}, a.amax.dgate_up);
   const ProductOperand<T> x = gate_up_.wgrad_input(on, q, a.x, rows, a.amax.x);
-  grouped_linear_wgrad<T>(on, {.dweight = dgate_up_,
+  grouped_linear_wgrad<T>(on, {.dweight = a.dgate_up_weight.empty() ? dgate_up_ : a.dgate_up_weight,
                                .dy = inner.column.values,
                                .x = x.values,
                                .row = x.gathered ? View<const int32_t, 1>{} : rows.gather,

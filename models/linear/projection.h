@@ -111,8 +111,14 @@ class ExpertProjections {
     View<T, 2> dgate_up, dh;  // (A, 2F), (A, F)   scratch
     View<const T, 2> dy, x, gate_up, h;
     FfnAmax amax;
+    // acc (E, 2F, C), (E, C, F); empty: the gradients of the parameters
+    View<float, 3> dgate_up_weight = {}, ddown_weight = {};
   };
   void backward(Exec on, const QuantPass& q, const AssignedRows& rows, const Backward& a) const;
+
+  // The gradients of the parameters.
+  View<float, 3> gate_up_gradient() const { return dgate_up_; }
+  View<float, 3> down_gradient() const { return ddown_; }
 
   QuantisedProducts* gate_up_quantised() const { return gate_up_.quantised(); }
   QuantisedProducts* down_quantised() const { return down_.quantised(); }

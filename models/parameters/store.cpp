@@ -41,7 +41,8 @@ void ParameterStore<T>::leave_out(const std::string& name) {
 
 template <typename T>
 void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
-  plan_masters(plan, [](const ParameterSpec& spec) { return spec.trained(); });
+  plan_masters(plan, has_all);
+  plan_masters(plan, has_share);
   plan_masters(plan, [](const ParameterSpec& spec) { return !spec.trained(); });
   int64_t largest_turn = 0;
   for (size_t i = 0; i < specs_.size(); ++i) {
@@ -61,9 +62,11 @@ void ParameterStore<T>::plan(MemoryPlan& plan, Purpose purpose) {
     if (bytes > 0) plan.add(Section::kParameters, spec.name + ".packed", b.packed, {bytes});
   }
   // In the order in which backward ends them.
-  for (size_t i = specs_.size(); i-- > 0 && purpose == Purpose::kTraining;) {
-    if (!specs_[i].trained()) continue;
-    plan.add(Section::kGradients, specs_[i].name, buffers_[i].grad, {specs_[i].size()});
+  for (const auto wanted : {has_all, has_share}) {
+    for (size_t i = specs_.size(); i-- > 0 && purpose == Purpose::kTraining;) {
+      if (!wanted(specs_[i])) continue;
+      plan.add(Section::kGradients, specs_[i].name, buffers_[i].grad, {specs_[i].size()});
+    }
   }
   if (largest_turn > 0) plan.add(Section::kParameters, "packing", turn_, {largest_turn});
 }
@@ -258,6 +261,19 @@ std::vector<TensorRef> ParameterStore<T>::tensors() {
     }
   }
   return refs;
+}
+
+template <typename T>
+std::vector<Slice> ParameterStore<T>::slices() {
+  std::vector<Slice> all;
+  for (TensorRef& tensor : tensors()) {
+    const ParameterSpec& of = spec(tensor.name);
+    Slice slice{.whole = std::move(tensor), .first = of.first_element(), .count = of.size()};
+    slice.data = slice.whole.data;
+    slice.whole.shape = of.whole_shape();
+    all.push_back(std::move(slice));
+  }
+  return all;
 }
 
 template class ParameterStore<float>;

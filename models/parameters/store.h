@@ -52,6 +52,8 @@ class ParameterStore {
 
   std::vector<ParameterRef> trained();
   std::vector<TensorRef> tensors();
+  // The same as parts of whole tensors.
+  std::vector<Slice> slices();
   const std::vector<ParameterSpec>& specs() const { return specs_; }
 
  private:
@@ -63,7 +65,9 @@ class ParameterStore {
     bool left_out = false;
   };
   // Masters lie one after the other in the order of the gradients, as ranks exchange them
-  // (engine/rank_sums.h).
+  // (engine/rank_sums.h): those that all ranks have, then those of which each has a share.
+  static bool has_all(const ParameterSpec& spec) { return spec.trained() && !spec.shared_out(); }
+  static bool has_share(const ParameterSpec& spec) { return spec.trained() && spec.shared_out(); }
   void plan_masters(MemoryPlan& plan, bool (*wanted)(const ParameterSpec&));
   int64_t planned_pack_bytes(const ParameterSpec& spec) const;
   void pack(Exec on, size_t i, const T* plain) const;

@@ -166,6 +166,20 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& c) {
   return table;
 }
 
+std::vector<ParameterSpec> parameter_table(const ModelConfig& c, const Layout& layout) {
+  std::vector<ParameterSpec> table = parameter_table(c);
+  if (layout.expert_ranks == 1) return table;
+  for (ParameterSpec& spec : table) {
+    if (spec.role != Role::kRoutedExpert) continue;
+    CHECK(spec.shape[0] % layout.expert_ranks == 0, "%s: %ld experts on %d ranks",
+          spec.name.c_str(), long(spec.shape[0]), layout.expert_ranks);
+    spec.shape[0] /= layout.expert_ranks;
+    spec.shares = layout.expert_ranks;
+    spec.share = layout.expert_position();
+  }
+  return table;
+}
+
 void initialise(Exec on, const ParameterSpec& spec, uint64_t seed, View<float, 1> out) {
   CHECK(out.dim[0] == spec.size(), "initialise %s: got %ld elements, the table has %ld",
         spec.name.c_str(), static_cast<long>(out.dim[0]), static_cast<long>(spec.size()));
@@ -174,9 +188,10 @@ void initialise(Exec on, const ParameterSpec& spec, uint64_t seed, View<float, 1
     return;
   }
   const RandomKey key = {.seed = seed, .stream = stream_id(spec.name), .step = 0};
+  const auto first = static_cast<uint64_t>(spec.first_element());
   parallel_ranges(on, out.dim[0], 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      out[i] = static_cast<float>(spec.std * random_normal(key, static_cast<uint64_t>(i)));
+      out[i] = static_cast<float>(spec.std * random_normal(key, first + static_cast<uint64_t>(i)));
   });
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/view.h"
+#include "comm/layout.h"
 #include "cuda/exec.h"
 #include "engine/config/config.h"
 #include "engine/parameter_spec.h"
@@ -24,8 +25,12 @@ std::vector<ParameterSpec> parameter_table(const ModelConfig& config);
 bool is_moe_block(const ModelConfig& config, int64_t layer);
 int64_t moe_blocks(const ModelConfig& config);
 
+// The table of a rank that has its share of the routed experts, of expert_ranks equal ones.
+std::vector<ParameterSpec> parameter_table(const ModelConfig& config, const Layout& layout);
+
 // Writes initial values to `out`, the spec's elements in row-major order. Element i depends only on
-// (seed, spec.name, i), so every backend and thread count gives the same bits.
+// (seed, spec.name, its number in the whole tensor), so every backend, thread count and number of
+// expert ranks gives the same bits.
 void initialise(Exec on, const ParameterSpec& spec, uint64_t seed, View<float, 1> out);
 
 }  // namespace assay

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""parallel.expert_ranks in whole runs: ranks that share the experts have the bits of one rank with as many parts, in
+fp32 and bf16; a run goes on with other expert groups; evaluations have the same values; rows that exceed the planned
+ones take more rounds; what does not divide, or is not computed, is refused."""
+import json
+import math
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import Workplace, assay, check, rows
+
+# Four micro-batches a step, one for each of four ranks. Shares of the experts are whole pieces of 16384 elements.
+MODEL = (", moe: {experts: 8, top_k: 2, shared: 1, expert_ffn: 128,"
+         " router: {score: sigmoid, bias_rate: 1e-3, aux: gates, aux_alpha: 0.01}}")
+FOUR = ("--set", "run.micro_batch=4", "--set", "run.steps=16", "--set", "schedule.warmdown=4", "--set", "eval.every=8",
+        "--set", "run.checkpoint_every=8", "--set", "run.threads=1", "--set", "parallel.parts=4",
+        "--set", "parallel.expert_rows=4")  # room for all rows: one round
+
+
+def shared(ranks, expert_ranks):
+    return ("--ranks", str(ranks), "--set", f"parallel.expert_ranks={expert_ranks}")
+
+
+def recipe(name):
+    return ("--set", f"precision.recipe={name}")
+
+
+def hashes(run):
+    return rows(run, "SELECT step, value FROM scalar WHERE name = 'hash' ORDER BY step")
+
+
+def values(run):
+    return rows(run, "SELECT step, task, metric, value, n FROM eval ORDER BY step, task, metric")
+
+
+def routers(run):
+    return rows(run, "SELECT * FROM router_layer ORDER BY step, layer")
+
+
+def check_equal(place, one, other):
+    a, b = place.run(one), place.run(other)
+    check(len(hashes(a)) == 16, f"{one}: {len(hashes(a))} hashes")
+    check(hashes(a) == hashes(b), f"hashes of {one} and {other}: {[p for p in zip(hashes(a), hashes(b)) if p[0] != p[1]][:1]}")
+    check(values(a) == values(b) and values(a), f"evaluations of {one} and {other}")
+    check(routers(a) == routers(b) and routers(a), f"routers of {one} and {other}")
+
+
+def check_bits(place, name):
+    place.train(f"{name}-one", *FOUR, *recipe(name))
+    for expert_ranks in (1, 2, 4):
+        place.train(f"{name}-{expert_ranks}", *FOUR, *recipe(name), *shared(4, expert_ranks))
+        check_equal(place, f"{name}-one", f"{name}-{expert_ranks}")
+
+
+def check_resumed(place):
+    """Saved by expert groups of two, gone on with groups of four, with one rank, and with none."""
+    for name, more in (("four", shared(4, 4)), ("one", ()), ("none", shared(4, 1))):
+        place.train(name, *FOUR, *recipe("fp32"), *shared(4, 2), "--stop-after", "8")
+        place.train(name, *FOUR, *recipe("fp32"), *more)
+        check_equal(place, "fp32-one", name)
+    place.train("to-two", *FOUR, *recipe("fp32"), "--stop-after", "8")
+    place.train("to-two", *FOUR, *recipe("fp32"), *shared(4, 2))
+    check_equal(place, "fp32-one", "to-two")
+
+
+def check_rounds(place):
+    """A tenth of the average rows: ten rounds at least, with the same loss but for rounding."""
+    few = ("--set", "parallel.expert_rows=0.1")
+    place.train("rounds", *FOUR, *recipe("fp32"), *shared(4, 4), *few)
+    place.train("rounds-again", *FOUR, *recipe("fp32"), *shared(4, 4), *few)
+    check(hashes(place.run("rounds")) == hashes(place.run("rounds-again")), "rounds give the same bits again")
+    most = [rows(place.run(name), "SELECT max(value) FROM scalar WHERE name = 'exchange_rounds_max'")[0][0]
+            for name in ("fp32-one", "fp32-1", "fp32-4", "rounds")]
+    check(most[:3] == [None, None, 1] and most[3] >= 10, f"rounds: {most}")
+    one, more = values(place.run("fp32-one")), values(place.run("rounds"))
+    check(all(math.isclose(a[3], b[3], rel_tol=1e-3) for a, b in zip(one, more)), f"{one} {more}")
+
+
+def check_refused(place):
+    done = place.train("no", *FOUR, *shared(4, 3), expect=1)
+    check("error: parallel.expert_ranks = 3 does not divide 4 ranks" in done.stderr, done.stderr)
+    check("choose one of 1, 2, 4" in done.stderr, done.stderr)
+    done = place.train("no", *FOUR, "--set", "parallel.expert_ranks=2", expect=1)
+    check("does not divide 1 rank" in done.stderr and "hint:" in done.stderr, done.stderr)
+    done = place.train("no", *FOUR, *shared(4, 4), "--set", "model.moe.experts=6", expect=1)
+    check("does not divide 6 experts" in done.stderr and "choose one of 1, 2\n" in done.stderr, done.stderr)
+    done = place.train("no", *FOUR, *shared(4, 4), *recipe("fp8_block"), expect=1)
+    check("quantises the experts' products" in done.stderr, done.stderr)
+    done = place.train("no", *FOUR, *shared(4, 4), "--set", "optimizer.kind=muon", expect=1)
+    check("optimizer.kind muon" in done.stderr, done.stderr)
+
+
+def check_plan(place):
+    """A share of the experts, and rows to exchange, are in the plan."""
+    def plan(expert_ranks):
+        done = assay("train", place.config, "--plan", "--json", *FOUR, "--set", f"parallel.expert_ranks={expert_ranks}")
+        check(done.returncode == 0, done.stderr)
+        return {b["name"]: b["bytes"] for b in json.loads(done.stdout)["buffers"] if b["section"] != "activations"}
+    whole, share = plan(1), plan(4)
+    name = "blocks.1.moe.gate_up"
+    check(4 * share[name] == whole[name], f"{share[name]} of {whole[name]} bytes of experts")
+    check("exchange.computed" in share and "exchange.sources.level1" in share, list(share))
+    check("exchange.computed" not in whole, list(whole))
+
+
+def main():
+    with Workplace(moe=True) as place:
+        place.config.write_text(place.config.read_text().replace(
+            ", moe: {experts: 4, top_k: 2, shared: 1, expert_ffn: 32,"
+            " router: {score: sigmoid, bias_rate: 1e-3, aux: gates, aux_alpha: 0.01}}", MODEL))
+        check("experts: 8" in place.config.read_text(), "the model has eight experts")
+        check_refused(place)
+        check_plan(place)
+        check_bits(place, "fp32")
+        check_bits(place, "bf16")
+        check_resumed(place)
+        check_rounds(place)
+    print("ranks_expert: ok")
+
+
+main()
