@@ -28,11 +28,15 @@ Session::Session(Config given, const SessionOptions& options)
       device(options.use == SessionOptions::Use::kPlan ? SessionDevice() : device_of(options)),
       use(options.use),
       ranks(options.ranks),
+      planned_ranks(options.planned_ranks),
+      planned_rank(options.planned_rank),
       backend(options.use == SessionOptions::Use::kPlan ? backend_of(options.device)
                                                         : device.backend()),
       recipe(resolve_recipe(config.precision.recipe, backend)) {
   validate_ranges(config);
   if (ranks && device.gpu) gpu_group = ranks->gpu_group(*device.context());
+  CHECK(planned_ranks == 1 || (use == SessionOptions::Use::kPlan && !ranks),
+        "a session of %d planned ranks that computes", planned_ranks);
   resolve_machine_fields(config, backend, ranks);
 }
 
@@ -41,11 +45,7 @@ Exec Session::exec() const {
 }
 
 ModelPlace Session::place(int32_t mask_id) const {
-  ModelPlace place{.mask_id = mask_id, .backend = backend};
-  if (ranks) {
-    place.ranks = ranks->size();
-    place.rank = ranks->rank();
-  }
+  ModelPlace place{.mask_id = mask_id, .backend = backend, .ranks = rank_count(), .rank = rank()};
   if (device.gpu) place.capability = device.gpu->facts().capability;
   return place;
 }
