@@ -284,6 +284,7 @@ RecorderConfig TrainingRun::recorder_config(double peak_flop_per_s) const {
                    .batch_tokens = config().run.batch_tokens,
                    .flops_per_token = double(audit_.flops_per_token),
                    .limit_flops_per_s = peak_flop_per_s,
+                   .ranks = session_.ranks != nullptr,
                    .print_every = config().run.print_every};
   for (const MixtureSource& source : data_.mixture) r.sources.push_back(source.name);
   for (const QuantisedOperandState& s : memory_.model->quantised_operands()) {

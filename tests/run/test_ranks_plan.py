@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""`assay train --plan --ranks N` starts no rank, and plans for each one what it allocates in a launch, to the byte."""
+"""`assay train --plan --ranks N` starts no rank, and plans for each one what it allocates in a launch, to the byte. What
+the first rank sends in each logged step is what the plan says."""
 import json
 import pathlib
 import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check
+from harness import Workplace, assay, check, rows
 
 # Eight micro-batches a step, and texts written while training: they have buffers too.
 SETTINGS = ("--set", "run.micro_batch=2", "--set", "eval.samples={prompts: ['Once'], tokens: 8}")
-SHORT = ("--steps", "2", "--set", "run.checkpoint_every=0")
+SHORT = ("--steps", "2", "--set", "telemetry.probe_every=2", "--set", "run.checkpoint_every=0")
 
 
 def plan(place, ranks, *more):
@@ -35,6 +36,9 @@ def check_launch(place, ranks, *more):
     check(planned["total_bytes_by_rank"] == launched, f"{name}: {planned['total_bytes_by_rank']}, launched {launched}")
     check(planned["total_bytes"] == max(launched), f"{name}: the fullest rank is listed")
     check(planned["total_bytes_by_rank"][planned["fullest_rank"]] == max(launched), f"{name}: {planned['fullest_rank']}")
+    sent = [planned["sent_bytes_by_rank"][kind][0] for kind in ("step", "sampled_step")]
+    counted = [value for _, value in rows(run, "SELECT step, value FROM scalar WHERE name = 'sent_bytes' ORDER BY step")]
+    check(counted == sent and sent[1] > sent[0] > 0, f"{name}: sent {counted}, planned {sent}")
 
 
 def check_table(place):
@@ -43,7 +47,7 @@ def check_table(place):
     expected = f"  optimizer          {optimizer['smallest'] / 2**20:12.1f} {optimizer['largest'] / 2**20:12.1f}\n"
     check(re.search(r"rank \d of 4 has the most memory", done.stdout) and expected in done.stdout, done.stdout)
     one = json.loads(assay("train", place.config, "--plan", "--json", *SETTINGS).stdout)
-    check("ranks" not in one, "one rank is planned as without --ranks")
+    check("ranks" not in one and "sent_bytes_by_rank" not in one, "one rank is planned as without --ranks")
     check(optimizer["largest"] <= 0.4 * one["section_bytes"]["optimizer"], f"{optimizer} of {one['section_bytes']}")
     check(not place.run("ranks").exists() and not (place.path / "runs").exists(), "a plan writes no run")
 

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "engine/config/check.h"
 #include "engine/config/yaml.h"
+#include "lab/cluster/step_calls.h"
 #include "models/audit/horizon.h"
 #include "tools/assay/print_json.h"
 
@@ -43,6 +44,16 @@ double mib(size_t bytes) {
 // The plans of all ranks, in their order.
 using Plans = std::vector<const MemoryPlan*>;
 
+// What each rank sends in a step.
+struct Sent {
+  std::vector<int64_t> plain, sampled;
+};
+
+Sent sent_by_rank(const Config& config, TrainingMemory& memory) {
+  return {.plain = bytes_sent(calls_of_step(config, memory, StepKind::kPlain)),
+          .sampled = bytes_sent(calls_of_step(config, memory, StepKind::kSampled))};
+}
+
 size_t fullest(const Plans& plans) {
   const auto less = [](const MemoryPlan* a, const MemoryPlan* b) {
     return a->total_bytes() < b->total_bytes();
@@ -61,7 +72,7 @@ SectionRange section_range(const Plans& plans, Section section) {
   return {*smallest, *largest};
 }
 
-void print_ranks(const Plans& plans) {
+void print_ranks(const Plans& plans, const Sent& sent) {
   std::cout << strprintf("rank %zu of %zu has the most memory, listed above; over all ranks:\n",
                          fullest(plans), plans.size());
   std::cout << strprintf("  %-18s %12s %12s\n", "MiB", "smallest", "largest");
@@ -71,9 +82,12 @@ void print_ranks(const Plans& plans) {
     std::cout << strprintf("  %-18s %12.1f %12.1f\n", section_name(section), mib(range.smallest),
                            mib(range.largest));
   }
+  const auto [least, most] = std::minmax_element(sent.plain.begin(), sent.plain.end());
+  std::cout << strprintf("  %-18s %12.1f %12.1f\n", "sent in a step", mib(size_t(*least)),
+                         mib(size_t(*most)));
 }
 
-nlohmann::ordered_json ranks_json(const Plans& plans) {
+nlohmann::ordered_json ranks_json(const Plans& plans, const Sent& sent) {
   nlohmann::ordered_json json = plan_json(*plans[fullest(plans)]);
   json["ranks"] = plans.size();
   json["fullest_rank"] = fullest(plans);
@@ -86,15 +100,17 @@ nlohmann::ordered_json ranks_json(const Plans& plans) {
     json["section_bytes_over_ranks"][section_name(section)] = {{"smallest", range.smallest},
                                                                {"largest", range.largest}};
   }
+  json["sent_bytes_by_rank"] = {{"step", sent.plain}, {"sampled_step", sent.sampled}};
   return json;
 }
 
-void print_plans(const Plans& plans, const std::string& mixture, PlanOutput output) {
+void print_plans(const Plans& plans, const Sent& sent, const std::string& mixture,
+                 PlanOutput output) {
   if (output == PlanOutput::kJson) {
-    return print_json(plans.size() == 1 ? plan_json(*plans.front()) : ranks_json(plans));
+    return print_json(plans.size() == 1 ? plan_json(*plans.front()) : ranks_json(plans, sent));
   }
   plans[fullest(plans)]->print(std::cout);
-  if (plans.size() > 1) print_ranks(plans);
+  if (plans.size() > 1) print_ranks(plans, sent);
   std::cout << mixture;
 }
 
@@ -128,6 +144,9 @@ void print_training_plan(const Config& config, const std::string& device, int ra
       plans.push_back(&others.back()->plan);
     }
   };
+  const auto sent_in = [&](const Config& resolved) {
+    return others.empty() ? Sent{} : sent_by_rank(resolved, *others.front());
+  };
   if (const std::string missing = missing_data(config); !missing.empty()) {
     std::cerr << "note: planned without the buffers of the data: " << missing << '\n';
     resolve_parts(session.config, options, ranks);
@@ -138,12 +157,13 @@ void print_training_plan(const Config& config, const std::string& device, int ra
       place.rank = rank;
       return std::make_unique<TrainingMemory>(session.config, session.recipe, place);
     });
-    return print_plans(plans, "", output);
+    return print_plans(plans, sent_in(session.config), "", output);
   }
   TrainingRun run(std::move(session), options);
   plans.push_back(&run.plan());
   plan_others([&](int rank) { return run.planned_memory(rank); });
-  print_plans(plans, horizon_is_known(run.config()) ? run.mixture_table() : "", output);
+  print_plans(plans, sent_in(run.config()),
+              horizon_is_known(run.config()) ? run.mixture_table() : "", output);
 }
 
 nlohmann::ordered_json plan_json(const MemoryPlan& plan) {
