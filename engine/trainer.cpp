@@ -36,6 +36,7 @@ void step_parameters(Exec on, Model& model, Optimizer& optimizer, const Training
 }
 
 StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
+  const uint64_t sent_before = ranks_ ? ranks_->bytes_sent() : 0;
   const double share = schedule_.share(step_index);
   const int64_t counted = next_batch();
   const Layout layout = ranks_ ? ranks_->layout : Layout{};
@@ -57,7 +58,9 @@ StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
   optimizer_.read_back(on);
   wait(on);
   if (ranks_) model_.gather_results(ranks_->group);
-  return read_stats(on, step_index, share, counted, measure);
+  StepStats stats = read_stats(on, step_index, share, counted, measure);
+  if (ranks_) stats.sent_bytes = int64_t(ranks_->bytes_sent() - sent_before);
+  return stats;
 }
 
 // One rank that cannot read its data must not leave the others in the exchange of gradients: all of

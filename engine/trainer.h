@@ -28,6 +28,7 @@ struct StepStats {
   bool sampled = false;     // ratios and quantisation measures were taken
   GroupRatios ratios = {};  // NaN if the step was not sampled
   std::span<const SourceUse> sources = {};  // of a mixture, up to this step; valid until the next
+  int64_t sent_bytes = 0;                   // by this rank to others (Group::bytes_sent)
 };
 
 // The ranks that share a batch, as a step sees them.
@@ -40,6 +41,10 @@ struct TrainingRanks {
   // sums over the replicas of its experts, null if there is one.
   Group* experts = nullptr;
   const RankSums* expert_sums = nullptr;
+
+  uint64_t bytes_sent() const {
+    return group.bytes_sent() + (&model == &group ? 0 : model.bytes_sent());
+  }
 };
 
 // Number of steps before precision.bf16_tail; the tail is rounded up to whole steps.

@@ -19,9 +19,9 @@ Validation::Validation(const ValidationSet::Config& set, int64_t every,
       task_(std::move(task)),
       ranks_(ranks) {}
 
-void Validation::plan(MemoryPlan& plan) {
+void Validation::plan(MemoryPlan& plan, int planned_ranks) {
   plan.add(Section::kHostVisible, "validation.nats", nats_,
-           {size_of(ranks_.all), micro_batch_ * sequence_});
+           {std::max(size_of(ranks_.all), planned_ranks), micro_batch_ * sequence_});
 }
 
 bool Validation::due(const EvalMoment& at) const {

@@ -24,7 +24,8 @@ class Validation final : public Evaluator {
   Validation(const ValidationSet::Config& set, int64_t every, std::vector<int32_t> token_bytes,
              int mask_id, std::string task = "val", const EvaluationRanks& ranks = {});
 
-  void plan(MemoryPlan& plan);
+  // planned_ranks: of a launch that is planned, where `ranks` is null.
+  void plan(MemoryPlan& plan, int planned_ranks = 1);
   std::string task() const override { return task_; }
   bool due(const EvalMoment& at) const override;
   std::optional<Evaluation> evaluate(Exec on, Model& model, const EvalMoment& at,

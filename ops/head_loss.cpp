@@ -11,6 +11,7 @@
 #include "base/vector_math.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
+#include "ops/gpu/head_loss_chunk.h"
 #include "ops/linear.h"
 
 namespace assay {
@@ -272,8 +273,8 @@ ASSAY_GPU_ABSENT(head_loss, HeadLoss<float>)
 ASSAY_GPU_ABSENT(head_loss, HeadLoss<bf16>)
 ASSAY_GPU_ABSENT(head_loss_eval, HeadLossEval<float>)
 ASSAY_GPU_ABSENT(head_loss_eval, HeadLossEval<bf16>)
-[[gnu::weak]] int64_t head_loss_chunk_bytes(int64_t, int64_t, int64_t) {
-  return 0;
+int64_t head_loss_chunk_bytes(int64_t tokens, int64_t vocab, int64_t element_bytes) {
+  return head_chunk_bytes(std::min(tokens, kHeadChunkRows), vocab, element_bytes) + 64;
 }
 }  // namespace gpu
 

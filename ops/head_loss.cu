@@ -10,6 +10,7 @@
 #include "cuda/gpu.h"
 #include "cuda/launch.h"
 #include "ops/gpu/elements.h"
+#include "ops/gpu/head_loss_chunk.h"
 #include "ops/head_loss.h"
 #include "ops/linear.h"
 
@@ -23,9 +24,6 @@ constexpr int kAhead = 4;  // loads in flight per thread
 // Shared memory for a row, besides 128 bytes for the reductions.
 constexpr int64_t kMostHeldBytes = 224 << 10;
 constexpr int64_t kRowsAtOnce = 128;  // chunks are multiples of it, which suits the products
-// Per chunk, dweight is read and written and the weight is read twice: 56 KB per token at V =
-// 50304, C = 768.
-constexpr int64_t kChunkRows = 8192;
 
 template <typename T>
 struct LogitRows {
@@ -171,10 +169,6 @@ void launch_rows(Exec on, const LogitRows<T>& a) {
          kernel, a);
 }
 
-int64_t bytes_for(int64_t rows, int64_t vocab, int64_t element) {
-  return round_up(rows * 4, 64) + rows * vocab * element;
-}
-
 // The scratch of a chunk: losses, then logits. Holds as many rows as fit.
 template <typename T>
 struct Chunk {
@@ -184,11 +178,11 @@ struct Chunk {
   Chunk(View<std::byte, 1> scratch, int64_t tokens, int64_t vocab) {
     int64_t rows = (scratch.size() - 64) / (vocab * int64_t(sizeof(T)) + 4);
     if (rows > kRowsAtOnce) rows = rows / kRowsAtOnce * kRowsAtOnce;
-    rows = std::min({rows, tokens, kChunkRows});
+    rows = std::min({rows, tokens, kHeadChunkRows});
     CHECK(rows > 0, "head_loss: scratch of %ld bytes is too small for a row of %ld logits",
           long(scratch.size()), long(vocab));
     nats = {reinterpret_cast<float*>(scratch.data), {rows}};
-    logits = {reinterpret_cast<T*>(scratch.data + bytes_for(rows, 0, 0)), {rows, vocab}};
+    logits = {reinterpret_cast<T*>(scratch.data + head_chunk_bytes(rows, 0, 0)), {rows, vocab}};
   }
 };
 
@@ -243,10 +237,6 @@ void launch_eval(Exec on, const HeadLossEval<T>& a) {
 }
 
 }  // namespace
-
-int64_t head_loss_chunk_bytes(int64_t tokens, int64_t vocab, int64_t element_bytes) {
-  return bytes_for(std::min(tokens, kChunkRows), vocab, element_bytes) + 64;
-}
 
 void head_loss(Exec on, const HeadLoss<float>& a) {
   launch_loss(on, a);

@@ -34,9 +34,9 @@ RunEvaluators::RunEvaluators(const Config& config, const RunData& data, const st
   if (config.eval.core) core.emplace(config, data, run, ranks);
 }
 
-void RunEvaluators::plan(MemoryPlan& plan, Model& model) {
-  validation.plan(plan);
-  for (const auto& source : of_sources) source->plan(plan);
+void RunEvaluators::plan(MemoryPlan& plan, Model& model, int planned_ranks) {
+  validation.plan(plan, planned_ranks);
+  for (const auto& source : of_sources) source->plan(plan, planned_ranks);
   if (samples) samples->plan(plan, model);
 }
 

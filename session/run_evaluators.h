@@ -18,8 +18,8 @@ struct RunEvaluators {
   // same results. UserError as their constructors.
   RunEvaluators(const Config& config, const RunData& data, const std::string& run,
                 const EvaluationRanks& ranks = {});
-  // Call after the model's own plan().
-  void plan(MemoryPlan& plan, Model& model);
+  // Call after the model's own plan(). planned_ranks: of a launch that is planned, not there.
+  void plan(MemoryPlan& plan, Model& model, int planned_ranks = 1);
   std::vector<Evaluator*> all();  // the validation loss first
 
   Validation validation;

@@ -50,6 +50,8 @@ Session::Session(Config given, const SessionOptions& options)
       device(options.use == SessionOptions::Use::kPlan ? SessionDevice() : device_of(options)),
       use(options.use),
       ranks(options.ranks),
+      planned_ranks(options.planned_ranks),
+      planned_rank(options.planned_rank),
       backend(options.use == SessionOptions::Use::kPlan ? backend_of(options.device)
                                                         : device.backend()),
       recipe(resolve_recipe(config.precision.recipe, backend)) {
@@ -64,6 +66,8 @@ Session::Session(Config given, const SessionOptions& options)
     replica_group = &ranks->part(layout.expert_position());
   }
   if (ranks && device.gpu) gpu_group = ranks->gpu_group(*device.context());
+  CHECK(planned_ranks == 1 || (use == SessionOptions::Use::kPlan && !ranks),
+        "a session of %d planned ranks that computes", planned_ranks);
   resolve_machine_fields(config, backend, ranks);
 }
 
@@ -72,11 +76,8 @@ Exec Session::exec() const {
 }
 
 ModelPlace Session::place(int32_t mask_id) const {
-  ModelPlace place{.mask_id = mask_id, .backend = backend};
-  if (ranks) {
-    place.ranks = ranks->size();
-    place.rank = ranks->rank();
-  } else if (use == SessionOptions::Use::kPlan) {
+  ModelPlace place{.mask_id = mask_id, .backend = backend, .ranks = rank_count(), .rank = rank()};
+  if (use == SessionOptions::Use::kPlan && rank_count() == 1) {
     place.ranks = int(config.parallel.expert_ranks);
   }
   if (device.gpu) place.capability = device.gpu->facts().capability;

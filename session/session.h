@@ -22,6 +22,8 @@ struct SessionOptions {
   enum class Use { kCompute, kPlan } use = Use::kCompute;
   Ranks* ranks = nullptr;  // those that share the work; null: this is the only one
   bool share_gpu = false;  // several ranks may use one GPU, for tests
+  // With kPlan and without `ranks`: memory is planned for one rank of a launch of so many.
+  int planned_ranks = 1, planned_rank = 0;
 };
 
 // What a run of the configuration resumes with on any machine: `auto` and 0 of precision.recipe and
@@ -38,6 +40,7 @@ struct Session {
   SessionOptions::Use use;
   Ranks* ranks;
   std::unique_ptr<NcclGroup> gpu_group;  // of ranks with GPUs
+  int planned_ranks, planned_rank;
   Backend backend;
   Recipe recipe;
 
@@ -48,6 +51,11 @@ struct Session {
   Group* expert_group = nullptr;
   Group* replica_group = nullptr;
   RankGroups model_groups() const { return {model_group(), expert_group, replica_group}; }
+
+  // Of the launch, there or planned.
+  int rank_count() const { return ranks ? ranks->size() : planned_ranks; }
+  int rank() const { return ranks ? ranks->rank() : planned_rank; }
+
   // Where ops run: the device, or config.run.threads threads. The workspace is planned memory.
   Exec exec() const;
   // The GPU's capability where one is open; mask_id is the data's (RunData::mask_id). With kPlan

@@ -39,17 +39,10 @@ std::optional<Config> before(const TrainingRunOptions& options) {
 }
 
 // The contract in steps, except for one in seconds whose step length is not measured yet, and the
-// parts of a batch: those that the run began with, or one for each rank.
+// parts of a batch.
 Session resolved(Session session, const TrainingRunOptions& options) {
   Config& config = session.config;
-  const int ranks = session.place().ranks;
-  if (config.parallel.parts == 0) {
-    if (const std::optional<Config> begun = before(options)) {
-      config.parallel.parts = begun->parallel.batch_parts();
-    }
-  }
-  require_ranks(config, ranks);
-  if (config.parallel.parts == 0) config.parallel.parts = ranks;
+  resolve_parts(config, options, session.place().ranks);
   resolve_reference(config);
   if (horizon_is_known(config)) resolve_steps(config);
   return session;
@@ -121,6 +114,16 @@ std::string shared_experts_text(const Config& config, const Layout& layout) {
 
 }  // namespace
 
+void resolve_parts(Config& config, const TrainingRunOptions& options, int ranks) {
+  if (config.parallel.parts == 0) {
+    if (const std::optional<Config> begun = before(options)) {
+      config.parallel.parts = begun->parallel.batch_parts();
+    }
+  }
+  require_ranks(config, ranks);
+  if (config.parallel.parts == 0) config.parallel.parts = ranks;
+}
+
 TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
     : session_(resolved(std::move(session), options)),
       options_(std::move(options)),
@@ -140,18 +143,31 @@ TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
     resolve_horizon();
   }
   if (horizon_is_known(config())) require_enough_data(loader_, config());
-  loader_.plan(memory_.plan);
-  evaluators_.plan(memory_.plan, *memory_.model);
+  plan_others(memory_);
+}
+
+// What is beside the model, its gradients and the optimizer.
+void TrainingRun::plan_others(TrainingMemory& memory) {
+  loader_.plan(memory.plan);
+  evaluators_.plan(memory.plan, *memory.model, session_.planned_ranks);
+}
+
+std::unique_ptr<TrainingMemory> TrainingRun::planned_memory(int rank) {
+  CHECK(session_.use == SessionOptions::Use::kPlan, "memory of rank %d in a run that computes",
+        rank);
+  ModelPlace place = session_.place(data_.mask_id);
+  place.rank = rank;
+  auto memory = std::make_unique<TrainingMemory>(config(), session_.recipe, place);
+  plan_others(*memory);
+  return memory;
 }
 
 TrainingRun::~TrainingRun() = default;
 
 LoaderConfig TrainingRun::warning_loader() {
   LoaderConfig order = loader_config(config(), data_);
-  if (session_.ranks) {
-    order.rank = session_.ranks->rank();
-    order.ranks = session_.ranks->size();
-  }
+  order.rank = session_.rank();
+  order.ranks = session_.rank_count();
   order.warn = [this](const std::string& text) {
     if (log_) log_->warn(text);
   };
@@ -294,6 +310,7 @@ RecorderConfig TrainingRun::recorder_config(double peak_flop_per_s) const {
                    .batch_tokens = config().run.batch_tokens,
                    .flops_per_token = double(audit_.flops_per_token),
                    .limit_flops_per_s = peak_flop_per_s,
+                   .ranks = session_.ranks != nullptr,
                    .print_every = config().run.print_every};
   for (const MixtureSource& source : data_.mixture) r.sources.push_back(source.name);
   for (const QuantisedOperandState& s : memory_.model->quantised_operands()) {

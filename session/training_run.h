@@ -34,6 +34,10 @@ struct TrainingRunOptions {
   std::vector<std::string> command = {};                            // recorded in meta.json
 };
 
+// Sets parallel.parts where it is 0: those that the run in the folder began with, or one for each
+// rank. UserError where so many ranks cannot share them.
+void resolve_parts(Config& config, const TrainingRunOptions& options, int ranks);
+
 struct TrainingHooks {
   std::function<void(const StepStats&)> on_step = {};  // after each step
   std::function<bool()> stop_requested = {};           // asked at any time; true: save and stop
@@ -61,6 +65,9 @@ class TrainingRun {
   const Session& session() const { return session_; }
   const Audit& audit() const { return audit_; }
   const MemoryPlan& plan() const { return memory_.plan; }
+  // The memory of another rank of the same launch, planned and never allocated; with
+  // SessionOptions::Use::kPlan only.
+  std::unique_ptr<TrainingMemory> planned_memory(int rank);
   // What the sources of a mixture come to in run.steps steps, as a table; "" without a mixture.
   std::string mixture_table() { return assay::mixture_table(loader_, config()); }
 
@@ -78,6 +85,7 @@ class TrainingRun {
   void open_folder();
   void open_records(double peak_flop_per_s);
   LoaderConfig warning_loader();
+  void plan_others(TrainingMemory& memory);
   RecorderConfig recorder_config(double peak_flop_per_s) const;
   RunParts parts();
   void seal();

@@ -39,7 +39,7 @@ enum Scalar {
   kExchangeRounds,
   kScalars,
   // They are followed by grad_ratio and update_ratio of each group, then by share and epochs of
-  // each source of a mixture.
+  // each source of a mixture, then by sent_bytes of a rank.
 };
 
 size_t ratio_at(size_t group) {
@@ -50,7 +50,7 @@ size_t source_at(size_t source) {
   return ratio_at(kRatioRoles.size()) + 2 * source;
 }
 
-std::vector<std::string> scalar_names(const std::vector<std::string>& sources) {
+std::vector<std::string> scalar_names(const std::vector<std::string>& sources, bool ranks) {
   std::vector<std::string> names{"train_loss_nats",
                                  "lr",
                                  "gradient_norm",
@@ -81,6 +81,7 @@ std::vector<std::string> scalar_names(const std::vector<std::string>& sources) {
     names.push_back("source_share/" + source);
     names.push_back("source_epochs/" + source);
   }
+  if (ranks) names.push_back("sent_bytes");
   return names;
 }
 
@@ -152,7 +153,7 @@ double peak_rss_bytes() {
 RunRecorder::RunRecorder(const RecorderConfig& config, Log& log)
     : config_(config),
       log_(log),
-      telemetry_(config.telemetry_path, {.scalars = scalar_names(config.sources),
+      telemetry_(config.telemetry_path, {.scalars = scalar_names(config.sources, config.ranks),
                                          .spans = {"step", "router_telemetry"},
                                          .layers = config.moe_layers,
                                          .experts = config.experts,
@@ -204,6 +205,7 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
     s[source_at(source)] = stats.sources[source].share;
     s[source_at(source) + 1] = stats.sources[source].epochs;
   }
+  if (config_.ranks) s[source_at(config_.sources.size())] = double(stats.sent_bytes);
   record.spans_ms[0] = 1e3 * seconds;
 
   StepLine line{.step = done,

@@ -26,6 +26,7 @@ struct RecorderConfig {
   std::vector<int64_t> moe_layers = {};
   int64_t experts = 0;
   std::vector<OperandSite> operands = {};
+  bool ranks = false;       // several share the batch: what this one sends is recorded
   int64_t print_every = 1;  // logged steps between those shown on stderr
 };
 

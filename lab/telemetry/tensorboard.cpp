@@ -135,6 +135,7 @@ std::string step_tag(const std::string& column) {
       {"step_ms", "speed/step_ms"},
       {"router_telemetry_ms", "speed/router_telemetry_ms"},
       {"peak_rss_bytes", "memory/peak_rss_bytes"},
+      {"sent_bytes", "speed/sent_bytes"},
       {"hash", ""},
   };
   if (const auto known = tags.find(column); known != tags.end()) return known->second;

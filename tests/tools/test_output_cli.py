@@ -38,6 +38,7 @@ def documents(work):
         ["data", "ngrams", b"\xffdata", "--json"],
         ["audit", config, "--json"],
         ["audit", config, "--plan", "--json"],
+        ["simulate", config, "--json"],
         ["match", "--like", config, "--json"],
         ["router", ODD, "--json"],
         ["precision", ODD, "--json"],
@@ -60,8 +61,8 @@ def documents(work):
 
 TEXTS = [["--help"], ["--version"], ["version"], ["train", "--help"], ["train", "--help-config"], ["train", "--example-config"],
          ["completion", "bash"], ["completion", "zsh"], ["man"], ["router", ODD], ["precision", ODD], ["compare", ODD],
-         ["audit", "config.yaml"], ["audit", "config.yaml", "--plan"], ["train", "config.yaml", "--plan"], ["eval", ODD],
-         ["sample", ODD, "--prompt", "Once", "--tokens", "4"], ["receipt", "verify", ODD], ["checkpoint", "list", ODD], ["data", "verify", b"\xffdata"],
+         ["audit", "config.yaml"], ["audit", "config.yaml", "--plan"], ["simulate", "config.yaml"],
+         ["train", "config.yaml", "--plan"], ["eval", ODD], ["sample", ODD, "--prompt", "Once", "--tokens", "4"], ["receipt", "verify", ODD], ["checkpoint", "list", ODD], ["data", "verify", b"\xffdata"],
          ["data", "inspect", b"\xffdata"], ["tokenizer", "encode", "--tokenizer", b"\xfftok.json", "--text", "cat"],
          ["matrix", "matrix.yaml", "--dry-run"], ["telemetry", ODD], ["telemetry", ODD, "--jsonl"], ["telemetry", ODD, "--table", "steps"],
          ["published", "list"], ["published", "show", "tiny"], ["published", "check", "all"], ["doctor", "--quick"]]

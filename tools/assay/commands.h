@@ -64,6 +64,7 @@ void add_eval_command(Commands& commands);
 void add_report_command(Commands& commands);
 void add_telemetry_command(Commands& commands);
 void add_sample_command(Commands& commands);
+void add_simulate_command(Commands& commands);
 void add_export_command(Commands& commands);
 void add_import_command(Commands& commands);
 void add_about_commands(Commands& commands);  // version, completion, man

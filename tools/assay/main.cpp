@@ -51,6 +51,7 @@ void add_all_commands(Commands& commands) {
   add_report_command(commands);
   add_telemetry_command(commands);
   add_sample_command(commands);
+  add_simulate_command(commands);
   add_export_command(commands);
   add_import_command(commands);
   add_doctor_command(commands);

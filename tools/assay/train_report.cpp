@@ -206,9 +206,11 @@ void announce_setup(TrainingRun& run) {
                      config.precision.recipe.c_str(), run.session().device.name().c_str(),
                      long(config.run.threads)));
   log.info(
-      strprintf("parameters: %s total, %s active; %.3g FLOPs per token; memory planned %.1f MiB",
+      strprintf("parameters: %s total, %s active; %.3g FLOPs per token; memory planned %.1f MiB "
+                "(%s bytes)",
                 grouped(counts.total).c_str(), grouped(counts.active).c_str(),
-                double(counts.flops_per_token), double(run.plan().total_bytes()) / (1 << 20)));
+                double(counts.flops_per_token), double(run.plan().total_bytes()) / (1 << 20),
+                grouped(int64_t(run.plan().total_bytes())).c_str()));
   const int64_t tokens = config.run.steps * config.run.batch_tokens;
   log.info(strprintf(
       "contract %s: %ld steps of %ld tokens, %s tokens: %.2f per total, %.2f per active parameter",

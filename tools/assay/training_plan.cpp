@@ -1,13 +1,16 @@
 #include "tools/assay/training_plan.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "engine/config/check.h"
 #include "engine/config/yaml.h"
+#include "lab/cluster/step_calls.h"
 #include "models/audit/horizon.h"
 #include "tools/assay/print_json.h"
 
@@ -30,9 +33,84 @@ std::string missing_data(const Config& config) {
   return "";
 }
 
-void print_plan(const MemoryPlan& plan, const std::string& mixture, PlanOutput output) {
-  if (output == PlanOutput::kJson) return print_json(plan_json(plan));
-  plan.print(std::cout);
+constexpr Section kSections[] = {Section::kParameters,  Section::kGradients,   Section::kSums,
+                                 Section::kOptimizer,   Section::kActivations, Section::kScratch,
+                                 Section::kHostVisible, Section::kData};
+
+double mib(size_t bytes) {
+  return double(bytes) / (1 << 20);
+}
+
+// The plans of all ranks, in their order.
+using Plans = std::vector<const MemoryPlan*>;
+
+// What each rank sends in a step.
+struct Sent {
+  std::vector<int64_t> plain, sampled;
+};
+
+Sent sent_by_rank(const Config& config, TrainingMemory& memory) {
+  return {.plain = bytes_sent(calls_of_step(config, memory, StepKind::kPlain)),
+          .sampled = bytes_sent(calls_of_step(config, memory, StepKind::kSampled))};
+}
+
+size_t fullest(const Plans& plans) {
+  const auto less = [](const MemoryPlan* a, const MemoryPlan* b) {
+    return a->total_bytes() < b->total_bytes();
+  };
+  return size_t(std::max_element(plans.begin(), plans.end(), less) - plans.begin());
+}
+
+struct SectionRange {
+  size_t smallest = 0, largest = 0;
+};
+
+SectionRange section_range(const Plans& plans, Section section) {
+  std::vector<size_t> bytes;
+  for (const MemoryPlan* plan : plans) bytes.push_back(plan->section_bytes(section));
+  const auto [smallest, largest] = std::minmax_element(bytes.begin(), bytes.end());
+  return {*smallest, *largest};
+}
+
+void print_ranks(const Plans& plans, const Sent& sent) {
+  std::cout << strprintf("rank %zu of %zu has the most memory, listed above; over all ranks:\n",
+                         fullest(plans), plans.size());
+  std::cout << strprintf("  %-18s %12s %12s\n", "MiB", "smallest", "largest");
+  for (const Section section : kSections) {
+    const SectionRange range = section_range(plans, section);
+    if (range.largest == 0) continue;
+    std::cout << strprintf("  %-18s %12.1f %12.1f\n", section_name(section), mib(range.smallest),
+                           mib(range.largest));
+  }
+  const auto [least, most] = std::minmax_element(sent.plain.begin(), sent.plain.end());
+  std::cout << strprintf("  %-18s %12.1f %12.1f\n", "sent in a step", mib(size_t(*least)),
+                         mib(size_t(*most)));
+}
+
+nlohmann::ordered_json ranks_json(const Plans& plans, const Sent& sent) {
+  nlohmann::ordered_json json = plan_json(*plans[fullest(plans)]);
+  json["ranks"] = plans.size();
+  json["fullest_rank"] = fullest(plans);
+  json["total_bytes_by_rank"] = nlohmann::ordered_json::array();
+  for (const MemoryPlan* plan : plans) {
+    json["total_bytes_by_rank"].push_back(plan->total_bytes());
+  }
+  for (const Section section : kSections) {
+    const SectionRange range = section_range(plans, section);
+    json["section_bytes_over_ranks"][section_name(section)] = {{"smallest", range.smallest},
+                                                               {"largest", range.largest}};
+  }
+  json["sent_bytes_by_rank"] = {{"step", sent.plain}, {"sampled_step", sent.sampled}};
+  return json;
+}
+
+void print_plans(const Plans& plans, const Sent& sent, const std::string& mixture,
+                 PlanOutput output) {
+  if (output == PlanOutput::kJson) {
+    return print_json(plans.size() == 1 ? plan_json(*plans.front()) : ranks_json(plans, sent));
+  }
+  plans[fullest(plans)]->print(std::cout);
+  if (plans.size() > 1) print_ranks(plans, sent);
   std::cout << mixture;
 }
 
@@ -54,24 +132,44 @@ bool is_matrix(const std::string& path) {
 
 }  // namespace
 
-void print_training_plan(const Config& config, const std::string& device,
+void print_training_plan(const Config& config, const std::string& device, int ranks,
                          const TrainingRunOptions& options, PlanOutput output) {
-  Session session(config, {.device = device, .use = SessionOptions::Use::kPlan});
+  Session session(config,
+                  {.device = device, .use = SessionOptions::Use::kPlan, .planned_ranks = ranks});
+  std::vector<std::unique_ptr<TrainingMemory>> others;
+  Plans plans;
+  const auto plan_others = [&](const auto& memory_of) {
+    for (int rank = 1; rank < ranks; ++rank) {
+      others.push_back(memory_of(rank));
+      plans.push_back(&others.back()->plan);
+    }
+  };
+  const auto sent_in = [&](const Config& resolved) {
+    return others.empty() ? Sent{} : sent_by_rank(resolved, *others.front());
+  };
   if (const std::string missing = missing_data(config); !missing.empty()) {
     std::cerr << "note: planned without the buffers of the data: " << missing << '\n';
+    resolve_parts(session.config, options, ranks);
     const TrainingMemory memory(session.config, session.recipe, session.place());
-    return print_plan(memory.plan, "", output);
+    plans.push_back(&memory.plan);
+    plan_others([&](int rank) {
+      ModelPlace place = session.place();
+      place.rank = rank;
+      return std::make_unique<TrainingMemory>(session.config, session.recipe, place);
+    });
+    return print_plans(plans, sent_in(session.config), "", output);
   }
   TrainingRun run(std::move(session), options);
-  print_plan(run.plan(), horizon_is_known(run.config()) ? run.mixture_table() : "", output);
+  plans.push_back(&run.plan());
+  plan_others([&](int rank) { return run.planned_memory(rank); });
+  print_plans(plans, sent_in(run.config()),
+              horizon_is_known(run.config()) ? run.mixture_table() : "", output);
 }
 
 nlohmann::ordered_json plan_json(const MemoryPlan& plan) {
   nlohmann::ordered_json json;
   json["total_bytes"] = plan.total_bytes();
-  for (const Section section :
-       {Section::kParameters, Section::kGradients, Section::kSums, Section::kOptimizer,
-        Section::kActivations, Section::kScratch, Section::kHostVisible, Section::kData}) {
+  for (const Section section : kSections) {
     json["section_bytes"][section_name(section)] = plan.section_bytes(section);
   }
   json["buffers"] = nlohmann::ordered_json::array();

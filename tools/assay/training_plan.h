@@ -13,8 +13,9 @@ namespace assay {
 enum class PlanOutput { kTable, kJson };
 
 // Prints the memory of `assay train` and the shares of a mixture. Where the files of the data are
-// missing, what follows from the model, and one line on stderr that says so.
-void print_training_plan(const Config& config, const std::string& device,
+// missing, what follows from the model, and one line on stderr that says so. With ranks, which are
+// not started: the memory of the fullest one, and of each section the smallest and the largest.
+void print_training_plan(const Config& config, const std::string& device, int ranks,
                          const TrainingRunOptions& options, PlanOutput output);
 
 // Bytes in all, per section (with padding between buffers) and per buffer.

@@ -1,6 +1,7 @@
 // assay train: arguments; session/training_run.h does the rest.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -178,7 +179,8 @@ int train(const Arguments& a) {
         "leave out --ranks: mpirun -n or srun -n gives the number of ranks");
   }
   if (a.plan) {
-    print_training_plan(load(a).config, a.device, run_options(a),
+    const int64_t ranks = std::min<int64_t>(a.ranks.value_or(1), INT32_MAX);
+    print_training_plan(load(a).config, a.device, int(ranks), run_options(a),
                         a.json ? PlanOutput::kJson : PlanOutput::kTable);
     return kExitDone;
   }
@@ -235,7 +237,9 @@ void add_train_command(Commands& commands) {
   sub->add_flag("--fresh", a->fresh, "delete the existing run and start over");
   sub->add_flag("-q,--quiet", a->quiet,
                 "show only warnings and the result; log.txt of the run has every line");
-  sub->add_flag("--plan", a->plan, "print the memory plan and exit");
+  sub->add_flag("--plan", a->plan,
+                "print the memory plan and exit; with --ranks that of the fullest of N ranks, "
+                "without starting them");
   sub->add_flag("--json", a->json, "print one JSON object on stdout at the end");
   sub->add_option_function<std::string>(
          "--help-config", [a](const std::string& section) { a->help_config = section; },
@@ -250,6 +254,7 @@ void add_train_command(Commands& commands) {
       "  assay train models/presets/cpu/moe.yaml --set run.seed=2 --run runs/moe-seed2\n"
       "  assay train models/presets/cpu/moe.yaml --plan             list the planned memory\n"
       "  assay train models/presets/cpu/moe.yaml --ranks 2          two processes share batches\n"
+      "  assay train models/presets/cpu/moe.yaml --plan --ranks 8   the memory of eight of them\n"
       "Ctrl-C, SIGTERM or a closed terminal write a checkpoint (exit 130); the same command "
       "resumes from it. By default a checkpoint is also written every five minutes.\n"
       "Exit 3: a guard stopped the run: the loss, a gradient or a quantised operand is NaN or "

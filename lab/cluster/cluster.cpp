@@ -1,0 +1,59 @@
+#include "lab/cluster/cluster.h"
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace assay {
+
+namespace {
+
+using nlohmann::json;
+
+Link link_of(const json& j) {
+  Link link{.bytes_per_s = 1e9 * j.at("gbyte_per_s").get<double>(),
+            .alpha_s = 1e-6 * j.at("alpha_us").get<double>(),
+            .from = j.at("from").get<std::string>()};
+  if (!(link.bytes_per_s > 0) || !(link.alpha_s >= 0)) {
+    throw json::other_error::create(501, "gbyte_per_s must be above 0, alpha_us not below", &j);
+  }
+  return link;
+}
+
+}  // namespace
+
+Cluster cluster_of(const std::string& name) {
+  std::string names;
+  for (const ClusterText& text : cluster_texts()) {
+    names += (names.empty() ? "" : ", ") + text.name;
+    if (text.name != name) continue;
+    const json j = json::parse(text.json);
+    return {.name = name,
+            .gpu = j.at("gpu"),
+            .limits_from = j.at("limits_from"),
+            .memory_bytes = j.at("memory_bytes"),
+            .matmul_flop_per_s = 1e12 * j.at("matmul_tflop_per_s").get<double>(),
+            .copy_bytes_per_s = 1e12 * j.at("copy_tb_per_s").get<double>(),
+            .gpus_per_node = j.at("gpus_per_node"),
+            .node = link_of(j.at("node")),
+            .network = link_of(j.at("network"))};
+  }
+  throw UserError("no cluster is called " + name, "--cluster is one of " + names);
+}
+
+void read_links(Cluster& cluster, const std::string& path) {
+  const std::string text = read_file(path);
+  try {
+    const json j = json::parse(text);
+    if (!j.contains("node") && !j.contains("network")) {
+      throw json::other_error::create(501, "neither node nor network", &j);
+    }
+    if (j.contains("node")) cluster.node = link_of(j["node"]);
+    if (j.contains("network")) cluster.network = link_of(j["network"]);
+  } catch (const json::exception& error) {
+    throw UserError(path + ": " + error.what(),
+                    "links are {\"node\": {\"gbyte_per_s\": 340, \"alpha_us\": 20, \"from\": "
+                    "\"measured ...\"}, \"network\": {...}}");
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,26 @@
+// Predictions as a table for the terminal, and as JSON. Both say that nothing of it was measured.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lab/cluster/predict.h"
+
+namespace assay {
+
+struct ModelPredictions {
+  std::string name;
+  int64_t batch_tokens = 0;
+  std::vector<Prediction> mappings;  // the first on one GPU, to which the others are compared
+};
+
+// Of the mappings on as many GPUs that fit, the fastest with overlap.
+bool is_best(const ModelPredictions& model, const Prediction& p);
+
+std::string predictions_text(const std::vector<ModelPredictions>& models, const Cluster& cluster,
+                             const OpTimes& times);
+nlohmann::ordered_json predictions_json(const std::vector<ModelPredictions>& models,
+                                        const Cluster& cluster, const OpTimes& times);
+
+}  // namespace assay

@@ -1,0 +1,201 @@
+#include "lab/cluster/step_calls.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "engine/optimizer_muon.h"
+#include "models/parameters/table.h"
+#include "ops/adamw.h"
+#include "ops/router.h"
+
+namespace assay {
+
+namespace {
+
+using Cause = GroupCall::Cause;
+using Kind = GroupCall::Kind;
+
+constexpr int64_t kAlignedBytes = 256;  // of a tensor in a plan (cuda/memory_plan.h)
+
+class Calls {
+ public:
+  explicit Calls(int ranks) : ranks_(ranks) {}
+
+  // `bytes` are what a rank gives; each other one gets them.
+  void all_gather(Cause cause, int64_t bytes) { same(Kind::kAllGather, cause, bytes); }
+  void sum_integers(Cause cause, int64_t count) {
+    same(Kind::kSumIntegers, cause, count * int64_t(sizeof(int64_t)));
+  }
+  void exchange(Cause cause, std::vector<int64_t> sent) {
+    calls_.push_back({.kind = Kind::kExchange, .cause = cause, .sent = std::move(sent)});
+  }
+  std::vector<GroupCall> take() { return std::move(calls_); }
+
+ private:
+  void same(Kind kind, Cause cause, int64_t bytes) {
+    const std::vector<int64_t> sent(size_t(ranks_), bytes * (ranks_ - 1));
+    calls_.push_back({.kind = kind, .cause = cause, .sent = sent});
+  }
+
+  const int ranks_;
+  std::vector<GroupCall> calls_;
+};
+
+// Where each parameter begins in a block in which tensors lie in the reverse order of `parameters`.
+std::vector<int64_t> positions(const std::vector<ParameterRef>& parameters,
+                               int64_t (*element)(const ParameterRef&)) {
+  std::vector<int64_t> at(parameters.size());
+  int64_t next = 0;
+  for (size_t p = parameters.size(); p-- > 0;) {
+    at[p] = next;
+    next += round_up(parameters[p].size() * element(parameters[p]), kAlignedBytes);
+  }
+  return at;
+}
+
+int64_t gradient_element(const ParameterRef&) {
+  return sizeof(float);
+}
+int64_t master_element(const ParameterRef& p) {
+  return p.bf16_state() ? sizeof(bf16) : sizeof(float);
+}
+
+// Bytes of each rank's run of a bucket, gaps between tensors included (engine/rank_sums.cpp).
+std::vector<int64_t> run_bytes(const Shards::Bucket& bucket,
+                               const std::vector<ParameterRef>& parameters,
+                               int64_t (*element)(const ParameterRef&)) {
+  const std::vector<int64_t> at = positions(parameters, element);
+  std::vector<int64_t> bytes;
+  for (const std::vector<Segment>& owned : bucket) {
+    if (owned.empty()) {
+      bytes.push_back(0);
+      continue;
+    }
+    const Segment &first = owned.front(), &last = owned.back();
+    const int64_t begin = at[first.parameter] + first.first * element(parameters[first.parameter]);
+    const int64_t end =
+        at[last.parameter] + (last.first + last.count) * element(parameters[last.parameter]);
+    bytes.push_back(end - begin);
+  }
+  return bytes;
+}
+
+int64_t sum(const std::vector<int64_t>& values) {
+  int64_t all = 0;
+  for (const int64_t v : values) all += v;
+  return all;
+}
+
+// Each rank sends what others own.
+std::vector<int64_t> to_owners(const std::vector<int64_t>& owned) {
+  std::vector<int64_t> sent;
+  for (const int64_t own : owned) sent.push_back(sum(owned) - own);
+  return sent;
+}
+// Each rank sends what it owns to all others.
+std::vector<int64_t> from_owners(const std::vector<int64_t>& owned) {
+  std::vector<int64_t> sent;
+  for (const int64_t own : owned) sent.push_back(own * int64_t(owned.size() - 1));
+  return sent;
+}
+
+// Rows of the optimizer's squares (engine/optimizer.cpp).
+int64_t rows_of_squares(const ParameterSpec& spec, OptimizerKind kind) {
+  const bool muon = kind == OptimizerKind::kMuon && spec.is_hidden_matrix();
+  return muon ? muon_pieces(muon_stacks(spec)) : adamw_pieces(spec.size());
+}
+
+// Bytes of what the host reads by these names (models/linear/quantised_products.cpp, decoder.cpp).
+std::vector<int64_t> read_bytes(const MemoryPlan& plan, const std::set<std::string>& names) {
+  std::vector<int64_t> bytes;
+  for (const MemoryPlan::Entry& e : plan.entries()) {
+    if (e.section == Section::kHostVisible && names.contains(e.name)) {
+      bytes.push_back(int64_t(e.bytes));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int64_t GroupCall::most() const {
+  return *std::max_element(sent.begin(), sent.end());
+}
+
+const char* name_of(Cause cause) {
+  switch (cause) {
+    case Cause::kTargets:
+      return "counted targets";
+    case Cause::kGradients:
+      return "gradients";
+    case Cause::kNorm:
+      return "gradient norm";
+    case Cause::kRatios:
+      return "update ratios";
+    case Cause::kParameters:
+      return "parameters";
+    case Cause::kCounts:
+      return "router counts";
+    case Cause::kResults:
+      return "results";
+  }
+  return "?";
+}
+
+std::vector<GroupCall> calls_of_step(const Config& config, TrainingMemory& memory, StepKind kind) {
+  CHECK(memory.shards != nullptr, "calls of a step on one rank, %ld parts",
+        long(config.parallel.parts));
+  const std::vector<ParameterRef> parameters = memory.model->parameters();
+  const Shards& shards = *memory.shards;
+  const int64_t local_parts = config.parallel.batch_parts() / shards.ranks();
+  const int64_t moe = moe_blocks(config.model);
+  Calls calls(shards.ranks());
+
+  calls.all_gather(Cause::kTargets, sizeof(int64_t));
+  for (const Shards::Bucket& bucket : shards.buckets()) {
+    calls.exchange(Cause::kGradients, to_owners(run_bytes(bucket, parameters, gradient_element)));
+  }
+  int64_t pieces = 0, squares = 0;
+  for (const ParameterRef& p : parameters) {
+    pieces += ceil_div(p.size(), kShardPiece);
+    squares += rows_of_squares(*p.spec, config.optimizer.kind);
+  }
+  calls.sum_integers(Cause::kNorm, 2 * pieces);
+  if (kind == StepKind::kSampled) calls.sum_integers(Cause::kRatios, 3 * squares);
+  for (const Shards::Bucket& bucket : shards.buckets()) {
+    calls.exchange(Cause::kParameters, from_owners(run_bytes(bucket, parameters, master_element)));
+  }
+  for (int64_t block = 0; block < moe; ++block) {
+    calls.sum_integers(Cause::kCounts, config.model.moe->experts);
+  }
+  calls.all_gather(Cause::kResults, local_parts * int64_t(sizeof(double)));
+  for (int64_t block = 0; block < moe; ++block) {
+    calls.all_gather(Cause::kResults, local_parts * kRouterMeasures * int64_t(sizeof(double)));
+    calls.all_gather(Cause::kResults, 2 * int64_t(sizeof(double)));  // margin and lead
+  }
+  for (const int64_t bytes : read_bytes(memory.plan, {"quantised.not_finite"})) {
+    calls.all_gather(Cause::kResults, bytes);
+  }
+  if (kind == StepKind::kSampled) {
+    std::set<std::string> measures;
+    for (const ParameterRef& p : parameters) measures.insert(p.spec->name + ".measures");
+    for (const int64_t bytes : read_bytes(memory.plan, measures)) {
+      calls.all_gather(Cause::kResults, bytes);
+    }
+  }
+  return calls.take();
+}
+
+std::vector<int64_t> bytes_sent(const std::vector<GroupCall>& calls) {
+  std::vector<int64_t> sent;
+  for (const GroupCall& call : calls) {
+    sent.resize(call.sent.size());
+    for (size_t r = 0; r < sent.size(); ++r) sent[r] += call.sent[r];
+  }
+  return sent;
+}
+
+}  // namespace assay

@@ -1,0 +1,31 @@
+// Every collective call of one training step (engine/trainer.cpp), with the bytes that each rank
+// sends, from the planned memory of one rank: no launch is needed. A test runs the same steps and
+// finds the same calls.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/decoder/training_memory.h"
+
+namespace assay {
+
+struct GroupCall {
+  enum class Kind { kAllGather, kExchange, kSumIntegers } kind;
+  enum class Cause { kTargets, kGradients, kNorm, kRatios, kParameters, kCounts, kResults } cause;
+  std::vector<int64_t> sent;  // bytes, by rank: those of Group::bytes_sent()
+
+  int64_t most() const;  // of the rank that sends most
+};
+const char* name_of(GroupCall::Cause cause);
+
+// kSampled: ratios and quantisation measures are taken (Trainer::Measure::kHashAndRatios).
+enum class StepKind { kPlain, kSampled };
+
+// In the order of the step. memory: of any rank, with ranks; config: with its parts resolved. Without evaluations, checkpoints and what a run tells its ranks between steps.
+std::vector<GroupCall> calls_of_step(const Config& config, TrainingMemory& memory, StepKind kind);
+
+// Of all calls, by rank.
+std::vector<int64_t> bytes_sent(const std::vector<GroupCall>& calls);
+
+}  // namespace assay

@@ -1,0 +1,53 @@
+// The ops of one training step on a GPU in recipe bf16, with their costs: the cost functions of the
+// ops, called with the shapes that the decoder gives them. A test compares the list with the
+// profiles of measured steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/cost.h"
+#include "engine/config/config.h"
+#include "engine/parameter_spec.h"
+
+namespace assay {
+
+// Calls of one op with one shape. Cost: of one call.
+struct OpCall {
+  std::string op;
+  int64_t calls = 1;
+  Cost cost;
+};
+
+// A part of backward, after which the gradients of the parameters from `first_parameter` on, by
+// their index in Model::parameters(), do not change any more in this micro-batch.
+struct BackwardStage {
+  std::vector<OpCall> ops;
+  size_t first_parameter = 0;
+};
+
+struct StepOps {
+  std::vector<OpCall> forward;
+  std::vector<BackwardStage> backward;  // in their order; the loss is the first
+  std::vector<OpCall> zeroing;          // once a part
+};
+
+// What expert parallelism changes of a micro-batch: a rank computes the rows that `expert_ranks`
+// ranks send it, in a call for each of them, with E / expert_ranks experts.
+struct ExpertShare {
+  int64_t expert_ranks = 1;
+};
+
+// specs: of the trained parameters, in their order. UserError where the model is of a kind whose
+// step is not listed.
+StepOps ops_of_step(const Config& config, const std::vector<ParameterSpec>& specs,
+                    const ExpertShare& share = {});
+// The optimizer's step on `elements` parameters of each of these matrices or vectors.
+std::vector<OpCall> ops_of_update(const std::vector<int64_t>& elements_of_matrices,
+                                  const std::vector<int64_t>& elements_of_vectors);
+
+// Calls of one op are one entry, in the order in which ops come first.
+std::vector<OpCall> by_op(const std::vector<OpCall>& calls);
+
+}  // namespace assay

@@ -1,0 +1,153 @@
+// The calls that calls_of_step() lists are those that a step of several ranks makes: one by one,
+// with the same bytes on every rank.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/trainer.h"
+#include "lab/cluster/step_calls.h"
+#include "tests/catch.h"
+#include "tests/comm/thread_group.h"
+#include "tests/data/shard_files.h"
+#include "tests/data/temp_folder.h"
+#include "tests/model/model_fixture.h"
+
+namespace assay {
+
+namespace {
+
+struct Mapping {
+  const char* name;
+  int ranks;
+  int64_t parts;
+  const char* recipe;
+  bool moe;
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
+  StateFormat state = StateFormat::kFp32;
+  int64_t hidden = 64, vocab = 97;
+};
+
+const std::vector<Mapping> kMappings = {
+    {"dense, two", 2, 2, "fp32", false},
+    {"dense, three", 3, 3, "bf16", false},
+    {"dense, four, two parts each", 4, 8, "bf16", false},
+    {"dense, muon", 4, 4, "bf16", false, OptimizerKind::kMuon},
+    {"dense, bf16 state", 3, 3, "bf16", false, OptimizerKind::kAdamW, StateFormat::kBf16},
+    {"dense, mxfp8", 2, 2, "mxfp8", false},
+    {"moe, two", 2, 2, "fp32", true},
+    {"moe, three", 3, 6, "bf16", true},
+    {"moe, four", 4, 4, "bf16", true},
+    {"moe, muon", 2, 4, "fp32", true, OptimizerKind::kMuon},
+    {"moe, bf16 state", 4, 4, "bf16", true, OptimizerKind::kAdamW, StateFormat::kBf16},
+    {"moe, nvfp4", 3, 3, "nvfp4", true},
+    {"two buckets", 2, 2, "bf16", false, OptimizerKind::kAdamW, StateFormat::kFp32, 256, 40000},
+};
+
+constexpr int64_t kSequence = 16;
+
+Config config_of(const Mapping& m) {
+  Config c = small_config(m.vocab);
+  c.model.hidden = m.hidden;
+  if (m.moe) {
+    c.model.moe = six_experts();
+    c.model.moe->expert_ffn = 64;  // whole blocks of the formats
+    c.model.moe->router.bias_rate = 1e-3;
+  }
+  c.precision.recipe = m.recipe;
+  c.precision.bf16_last_layers = 0;
+  c.optimizer.kind = m.optimizer;
+  c.optimizer.state = m.state;
+  c.parallel.parts = m.parts;
+  c.run.sequence = kSequence;
+  c.run.micro_batch = 1;
+  c.run.batch_tokens = m.parts * kSequence;
+  c.run.steps = 2;
+  c.schedule.warmup = c.schedule.warmdown = 0;
+  return c;
+}
+
+// Bytes of each call so far, in order, as this rank's group counted them.
+class CountedCalls {
+ public:
+  explicit CountedCalls(Group& group) : group_(group) {
+    group.tell_calls([this](uint64_t) {
+      bytes_.push_back(int64_t(group_.bytes_sent() - before_));
+      before_ = group_.bytes_sent();
+    });
+  }
+  ~CountedCalls() { group_.tell_calls({}); }
+  std::vector<int64_t> take() { return std::exchange(bytes_, {}); }
+
+ private:
+  Group& group_;
+  uint64_t before_ = 0;
+  std::vector<int64_t> bytes_;
+};
+
+std::vector<int64_t> of_rank(const std::vector<GroupCall>& calls, int rank) {
+  std::vector<int64_t> bytes;
+  for (const GroupCall& call : calls) bytes.push_back(call.sent[size_t(rank)]);
+  return bytes;
+}
+
+// What one rank counted in a plain and in a sampled step.
+struct Counted {
+  std::vector<int64_t> plain, sampled;
+};
+
+Counted train(const Config& config, const std::string& shard, Group& group) {
+  const Recipe recipe = resolve_recipe(config.precision.recipe);
+  const ModelPlace place{.ranks = group.size(), .rank = group.rank()};
+  TrainingMemory memory(config, recipe, place, &group);
+  memory.allocate(config, recipe);
+  Exec on{.threads = 1};
+  memory.bind(on);
+  memory.model->initialise(on, 1);
+  memory.model->refresh_weights(on);
+  Loader loader({.files = {shard},
+                 .batch_tokens = config.run.batch_tokens,
+                 .sequence = kSequence,
+                 .micro_batch = 1,
+                 .rank = group.rank(),
+                 .ranks = group.size(),
+                 .vocab_size = config.model.vocab_size});
+  const TrainingRanks ranks{layout_of(config, place), group, group, *memory.rank_sums};
+  Trainer trainer(config, *memory.model, *memory.sums, *memory.optimizer, loader, -1, &ranks);
+  CountedCalls calls(group);
+  Counted counted;
+  trainer.step(on, 0, Trainer::Measure::kHash);
+  counted.plain = calls.take();
+  trainer.step(on, 1, Trainer::Measure::kHashAndRatios);
+  counted.sampled = calls.take();
+  return counted;
+}
+
+}  // namespace
+
+TEST_CASE("the listed calls of a step are those that its ranks make") {
+  const TempFolder folder;
+  const std::string shard = folder / "tokens.bin";
+  write_shard(shard, counting(0, 2000, 97), 97);
+  for (const Mapping& m : kMappings) {
+    CAPTURE(m.name);
+    const Config config = config_of(m);
+    std::vector<Counted> counted(size_t(m.ranks));
+    const std::vector<std::string> failed = run_ranks(m.ranks, [&](Group& group) {
+      counted[size_t(group.rank())] = train(config, shard, group);
+    });
+    REQUIRE(failed == std::vector<std::string>(size_t(m.ranks)));
+    // Planned for one rank, without any other.
+    TrainingMemory planned(config, resolve_recipe(m.recipe), {.ranks = m.ranks, .rank = 0});
+    const std::vector<GroupCall> plain = calls_of_step(config, planned, StepKind::kPlain);
+    const std::vector<GroupCall> sampled = calls_of_step(config, planned, StepKind::kSampled);
+    for (int rank = 0; rank < m.ranks; ++rank) {
+      CAPTURE(rank);
+      REQUIRE(counted[size_t(rank)].plain == of_rank(plain, rank));
+      REQUIRE(counted[size_t(rank)].sampled == of_rank(sampled, rank));
+    }
+    REQUIRE(bytes_sent(sampled)[0] > bytes_sent(plain)[0]);
+    REQUIRE(planned.shards->buckets().size() == (m.vocab > 97 ? 2u : 1u));
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""`assay simulate`: a table and JSON that agree and say what they are, links of a file, and what it refuses."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ASSAY = os.environ.get("ASSAY_BINARY", str(ROOT / "build" / "assay"))
+SPEEDRUN = ROOT / "models/presets/speedrun"
+
+
+def check(condition, message):
+    if not condition:
+        sys.exit(f"FAILED: {message}")
+
+
+def assay(*arguments):
+    return subprocess.run([ASSAY, "simulate", *map(str, arguments)], capture_output=True, text=True)
+
+
+def predicted(*arguments):
+    done = assay(*arguments, "--json")
+    check(done.returncode == 0, done.stderr)
+    return json.loads(done.stdout)
+
+
+def main():
+    models = [SPEEDRUN / "dense.yaml", SPEEDRUN / "moe-64.yaml"]
+    found = predicted(*models, "--nodes", "1,2", "--expert-ranks", "1,8")
+    check(found["status"] == "predicted, not measured" and found["cluster"] == "h200x8", found["status"])
+    gpus = {name: [(m["gpus"], m["expert_ranks"]) for m in model["mappings"]] for name, model in found["models"].items()}
+    check(gpus == {"dense": [(1, 1), (8, 1), (16, 1)], "moe-64": [(1, 1), (8, 1), (8, 8), (16, 1), (16, 8)]}, gpus)
+    for name, model in found["models"].items():
+        for m in model["mappings"]:
+            check(m["gpus"] * m["micro_batch"] * m["micro_batches"] * 2048 == model["batch_tokens"], f"{name}: {m}")
+            check((m["now"] is None) == (m["expert_ranks"] > 1), f"{name}: {m}")
+            check(m["memory_is"] == ("estimated" if m["expert_ranks"] > 1 else "planned"), f"{name}: {m}")
+            rate = model["batch_tokens"] / (1e-3 * m["overlapped"]["step_ms"])
+            check(abs(rate / m["overlapped"]["tokens_per_s"] - 1) < 1e-9, f"{name}: {m}")
+        for number in {m["gpus"] for m in model["mappings"]}:
+            best = [m for m in model["mappings"] if m["gpus"] == number and m["best_that_fits"]]
+            check(len(best) == 1 and best[0]["fits"], f"{name} on {number}: {best}")
+
+    # The memory and the bytes of a mapping are those that train plans.
+    planned = subprocess.run([ASSAY, "train", str(models[0]), "--plan", "--ranks", "8", "--device", "cuda", "--json",
+                              "--set", "data.train=[nowhere.bin]", "--set", "data.val=[nowhere.bin]"],
+                             capture_output=True, text=True)
+    plan = json.loads(planned.stdout)
+    eight = found["models"]["dense"]["mappings"][1]
+    sections = plan["section_bytes"]
+    on_device = plan["total_bytes"] - sections["read by the host"] - sections["data"]
+    check(eight["memory_bytes"] == on_device, f"{eight['memory_bytes']}, planned {on_device}")
+    most = max(plan["sent_bytes_by_rank"]["step"])
+    check(most <= eight["sent_bytes"] <= 1.01 * most, f"{eight['sent_bytes']}, listed {most}")
+
+    text = assay(*models).stdout
+    check(text.startswith("predicted, not measured: NVIDIA H200") and "assumed: NCCL" in text, text)
+
+    with tempfile.TemporaryDirectory() as folder:
+        links = pathlib.Path(folder) / "links.json"
+        links.write_text('{"node": {"gbyte_per_s": 34, "alpha_us": 20, "from": "measured by bench_comm"}}')
+        slower = predicted(models[0], "--links", links)
+        check(slower["node"]["from"] == "measured by bench_comm", slower["node"])
+        eighth = slower["models"]["dense"]["mappings"][1]
+        check(eighth["now"]["exposed_ms"]["gradients"] > 3 * eight["now"]["exposed_ms"]["gradients"], eighth)
+        bad = pathlib.Path(folder) / "bad.json"
+        bad.write_text('{"node": {"gbyte_per_s": 0, "alpha_us": 20, "from": ""}}')
+        refused = (([models[0], "--links", bad], "gbyte_per_s must be above 0"),
+                   ([models[0], "--measured", links], "--measured takes a results.json"),
+                   ([models[0], "--cluster", "tpu"], "one of h100x8, h200x8, b200x8"),
+                   ([models[0], "--nodes", "3"], "24 GPUs do not divide the 256 sequences of a step"),
+                   ([models[1], "--expert-ranks", "3"], "3 expert ranks on 8 GPUs"),
+                   ([models[0], "--set", "precision.recipe=fp8_block"], "were not measured"),
+                   ([models[0], "--set", "optimizer.kind=muon"], "were not measured"))
+        for arguments, message in refused:
+            done = assay(*arguments)
+            check(done.returncode == 1 and message in done.stderr and "hint:" in done.stderr, f"{message}: {done.stderr}")
+    print("simulate: ok")
+
+
+main()

@@ -1,0 +1,88 @@
+// assay simulate: arguments; lab/cluster computes.
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "base/check.h"
+#include "lab/cluster/prediction_text.h"
+#include "tools/assay/commands.h"
+#include "tools/assay/print_json.h"
+#include "tools/assay/training_plan.h"
+
+namespace assay {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> configs, sets;
+  std::string cluster = "h200x8", measured, links;
+  std::vector<int> nodes = {1};
+  std::vector<int64_t> expert_ranks = {1};
+  bool json = false;
+};
+
+ModelPredictions predictions_of(const std::string& path, const Arguments& a, const Cluster& cluster,
+                                const OpTimes& times) {
+  const Config config = load_run_config(path, a.sets);
+  ModelPredictions model{.name = std::filesystem::path(path).stem().string(),
+                         .batch_tokens = config.run.batch_tokens,
+                         .mappings = {}};
+  model.mappings.push_back(predict(config, mapping_of(config, {}, 1), cluster, times));
+  for (const int nodes : a.nodes) {
+    for (const int64_t expert_ranks : a.expert_ranks) {
+      if (expert_ranks > 1 && !config.model.moe) continue;  // beside models that have experts
+      const Mapping mapping = mapping_of(config, {nodes, cluster.gpus_per_node}, expert_ranks);
+      model.mappings.push_back(predict(config, mapping, cluster, times));
+    }
+  }
+  return model;
+}
+
+int simulate(const Arguments& a) {
+  Cluster cluster = cluster_of(a.cluster);
+  if (!a.links.empty()) read_links(cluster, a.links);
+  const OpTimes times = OpTimes::read(a.measured);
+  std::vector<ModelPredictions> models;
+  for (const std::string& path : a.configs) {
+    models.push_back(predictions_of(path, a, cluster, times));
+  }
+  if (a.json) {
+    print_json(predictions_json(models, cluster, times));
+  } else {
+    std::cout << predictions_text(models, cluster, times);
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_simulate_command(Commands& commands) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App* sub = commands.app.add_subcommand(
+      "simulate", "predict the step time and memory of models on a cluster that is not there");
+  sub->add_option("CONFIG", a->configs, "configuration files")->required();
+  add_set_option(sub, a->sets);
+  sub->add_option("--cluster", a->cluster, "h200x8 (default), h100x8 or b200x8");
+  sub->add_option("--nodes", a->nodes, "numbers of nodes (default: 1)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(above_zero());
+  sub->add_option("--expert-ranks", a->expert_ranks,
+                  "ranks that share the experts of a layer (default: 1); above 1 it is estimated, "
+                  "as training does not have it")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(above_zero());
+  sub->add_option("--measured", a->measured,
+                  "results.json of tools/gpu_check.sh, for the shares of its limits that each op "
+                  "reaches (default: those of one H200, embedded)");
+  sub->add_option("--links", a->links, "JSON file with links of your own (docs/simulate.md)");
+  sub->add_flag("--json", a->json, "print one JSON object on stdout");
+  sub->footer(
+      "Examples:\n"
+      "  assay simulate models/presets/speedrun/moe-64.yaml                 eight H200\n"
+      "  assay simulate models/presets/speedrun/*.yaml --nodes 1,2,4 --expert-ranks 1,8\n"
+      "Every figure is predicted, not measured: docs/simulate.md says from what.");
+  commands.on_chosen(sub, [a] { return simulate(*a); });
+}
+
+}  // namespace assay
