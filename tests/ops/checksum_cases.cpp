@@ -8,19 +8,20 @@ namespace assay {
 
 namespace {
 
-// The checksum of elements [skip, n), including starts that are not aligned to 16 bytes. The
-// reference applies the definition, hash_floats, to one element at a time, backwards.
+// The checksum of elements [skip, n), as a part of all, including starts that are not aligned to 16
+// bytes. The reference applies the definition, hash_floats, to one element at a time, backwards.
 template <typename T>
 OpInstance instance(int64_t n, int64_t skip) {
   auto bench = std::make_shared<Workbench>();
   const View<T, 1> buffer = bench->in<T, 1>("x", {n}, normal(0.02));
   const Checksum<T> a{.sum = bench->out<int64_t, 1>("sum", {1}),
-                      .x = {buffer.data + skip, {n - skip}}};
+                      .x = {buffer.data + skip, {n - skip}},
+                      .first = skip};
   const auto check = [=](Report& report) {
     uint64_t want = 0;
     for (int64_t i = a.x.dim[0]; i-- > 0;) {
       const float x = float(a.x[i]);
-      want += hash_floats(&x, 1, i);
+      want += hash_floats(&x, 1, skip + i);
     }
     report.below("other bits", uint64_t(a.sum[0]) == want ? 0 : 1, 0.5);
   };
