@@ -200,6 +200,7 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
     s[source_at(source) + 1] = stats.sources[source].epochs;
   }
   record.spans_ms[0] = 1e3 * seconds;
+  record.ranks = times.ranks;
 
   StepLine line{.step = done,
                 .steps = config_.steps,
