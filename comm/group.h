@@ -7,6 +7,7 @@
 // done when it returns.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -58,6 +59,9 @@ class Group {
   // Of this rank so far, what it kept for itself excluded: bytes for each other member, as calls
   // describe them (a transport may send more or fewer).
   uint64_t bytes_sent() const { return bytes_sent_; }
+  // The time that this rank has spent inside calls: waiting for the others and moving bytes. For a
+  // group of GPU memory it is only the time to queue them.
+  std::chrono::nanoseconds time_in_calls() const { return time_in_calls_; }
   // Number of calls, and a hash of their kinds and sizes: equal on all members as long as they make
   // the same calls. all_to_all_v enters the hash without its bytes, which differ by rank.
   uint64_t calls() const { return calls_; }
@@ -72,9 +76,11 @@ class Group {
  private:
   enum class Call : uint64_t { kAllGather = 1, kAllToAll, kAllToAllV, kSumIntegers };
   void count(Call call, uint64_t size, uint64_t sent);
+  class Timed;
 
   const int size_, rank_;
   uint64_t bytes_sent_ = 0, calls_ = 0, calls_hash_ = 0;
+  std::chrono::nanoseconds time_in_calls_{0};
   std::function<void(uint64_t)> told_;
 };
 

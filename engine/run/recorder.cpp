@@ -207,6 +207,7 @@ void RunRecorder::step(Exec on, const StepStats& stats, const StepTimes& times, 
   }
   if (config_.ranks) s[source_at(config_.sources.size())] = double(stats.sent_bytes);
   record.spans_ms[0] = 1e3 * seconds;
+  record.ranks = times.ranks;
 
   StepLine line{.step = done,
                 .steps = config_.steps,

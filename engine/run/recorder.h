@@ -35,6 +35,7 @@ struct RecorderConfig {
 struct StepTimes {
   double step_s = 0;
   double train_s = 0;
+  std::vector<RankStep> ranks = {};  // what each rank did in the step; empty: there is one
 };
 
 // What a run tells about itself while it goes on.

@@ -230,6 +230,25 @@ std::vector<OperandValue> TelemetryReader::precision(int64_t step) const {
   return values;
 }
 
+std::vector<RankStepRow> TelemetryReader::rank_steps(int64_t after) const {
+  Statement there(database_, "SELECT 1 FROM sqlite_master WHERE name = 'rank_step'");
+  if (!there.step()) return {};
+  Statement s(database_,
+              "SELECT step, rank, step_ms, wait_ms, bytes_sent, peak_rss_bytes FROM rank_step "
+              "WHERE step > ? ORDER BY step, rank");
+  s.bind(0, after);
+  std::vector<RankStepRow> rows;
+  while (s.step()) {
+    rows.push_back({.step = s.integer(0),
+                    .rank = s.integer(1),
+                    .of = {.step_ms = s.number(2),
+                           .wait_ms = s.number(3),
+                           .bytes_sent = s.integer(4),
+                           .peak_rss_bytes = s.integer(5)}});
+  }
+  return rows;
+}
+
 std::vector<uint32_t> TelemetryReader::expert_load(int64_t step, int64_t layer) const {
   Statement s(database_, "SELECT counts FROM expert_load WHERE step = ? AND layer = ?");
   s.bind(0, step).bind(1, layer);

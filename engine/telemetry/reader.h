@@ -38,6 +38,13 @@ struct OperandValue {
   OperandLoss loss;
 };
 
+// One row of the table rank_step.
+struct RankStepRow {
+  int64_t step = 0;
+  int64_t rank = 0;
+  RankStep of;
+};
+
 class TelemetryReader {
  public:
   // Throws UserError if the file does not exist, is not a telemetry database, or is of a later
@@ -75,6 +82,10 @@ class TelemetryReader {
   // wrote the run.
   std::vector<int64_t> precision_steps() const;
   std::vector<OperandValue> precision(int64_t step) const;  // by layer
+
+  // Of the logged steps after a step, by step and rank; none if the run had one rank there or an
+  // earlier version wrote it.
+  std::vector<RankStepRow> rank_steps(int64_t after = 0) const;
 
   std::vector<uint32_t> expert_load(int64_t step, int64_t layer) const;  // empty when not logged
   std::optional<std::string> meta(const std::string& key) const;

@@ -101,6 +101,8 @@ std::string telemetry_schema() {
          "role TEXT, format TEXT" +
          precision +
          ", PRIMARY KEY(step, weight, operand)) WITHOUT ROWID;"
+         "CREATE TABLE IF NOT EXISTS rank_step(step INTEGER, rank INTEGER, step_ms REAL, wait_ms "
+         "REAL, bytes_sent INTEGER, peak_rss_bytes INTEGER, PRIMARY KEY(step, rank)) WITHOUT ROWID;"
          "CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;";
 }
 

@@ -5,14 +5,16 @@
 //   eval(step, task, metric, value, n)   event(step, time, kind, detail)
 //   router_layer(step, layer, cv, ...)   expert_load(step, layer, counts)
 //   precision(step, layer, weight, operand, role, format, flushed, ...)
+//   rank_step(step, rank, step_ms, wait_ms, bytes_sent, peak_rss_bytes)
 //   meta(key, value)
 //
 // step counts optimizer steps done, from 1; layer is a block index; counts is packed by
 // engine/telemetry/expert_load_codec.h.
 //
 // Versions: 1 had the load vectors as plain zstd; 3 has the table precision, 4 its scales and
-// flips. A program reads every version up to its own (missing columns are absent) and refuses later
-// ones; resuming a run adds the missing columns and sets the current version.
+// flips, 5 the table rank_step. A program reads every version up to its own (missing columns are
+// absent) and refuses later ones; resuming a run adds the missing columns and sets the current
+// version.
 #pragma once
 
 #include <limits>
@@ -24,7 +26,7 @@
 
 namespace assay {
 
-inline constexpr int kTelemetryVersion = 4;
+inline constexpr int kTelemetryVersion = 5;
 
 // One MoE layer at one logged step. Formulas: docs/numerics.md (router telemetry). Absent values
 // are NULL in the table.
@@ -64,6 +66,14 @@ struct PrecisionColumn {
 };
 // The columns of the table precision after the operand's site.
 std::span<const PrecisionColumn> precision_columns();
+
+// What a rank did in a logged step of a run with several ranks; ranks send it to each other.
+struct RankStep {
+  double step_ms = 0;
+  double wait_ms = 0;          // of step_ms, inside calls of the rank's groups (comm/group.h)
+  int64_t bytes_sent = 0;      // in the step, over all groups
+  int64_t peak_rss_bytes = 0;  // largest resident memory of the process so far
+};
 
 struct RouterColumn {
   const char* name;

@@ -83,6 +83,7 @@ struct Telemetry::Writer {
         event(database, "INSERT INTO event VALUES(?, ?, ?, ?)"),
         precision(database, insert_row("precision", "step, layer, weight, operand, role, format", 6,
                                        precision_columns())),
+        rank(database, "INSERT OR REPLACE INTO rank_step VALUES(?, ?, ?, ?, ?, ?)"),
         meta(database, "INSERT OR REPLACE INTO meta VALUES(?, ?)"),
         packer(layout.experts) {}
 
@@ -100,7 +101,15 @@ struct Telemetry::Writer {
     for (size_t i = 0; i < layout.operands.size(); ++i) {
       write_loss(record.step, layout.operands[i], record.precision[i]);
     }
+    for (size_t r = 0; r < record.ranks.size(); ++r) {
+      write_rank(record.step, int64_t(r), record.ranks[r]);
+    }
     commit.execute();
+  }
+
+  void write_rank(int64_t step, int64_t number, const RankStep& row) {
+    rank.bind(0, step).bind(1, number).bind(2, row.step_ms).bind(3, row.wait_ms);
+    rank.bind(4, row.bytes_sent).bind(5, row.peak_rss_bytes).execute();
   }
 
   void write_loss(int64_t step, const OperandSite& site, const OperandLoss& loss) {
@@ -127,7 +136,7 @@ struct Telemetry::Writer {
     load.bind_blob(2, packed.data(), packed.size()).execute();
   }
 
-  Statement begin, commit, scalar, span, router, load, eval, event, precision, meta;
+  Statement begin, commit, scalar, span, router, load, eval, event, precision, rank, meta;
   LoadPacker packer;
 };
 
@@ -170,8 +179,8 @@ void Telemetry::truncate_after(int64_t step, const std::string& detail) {
   flush();
   const std::lock_guard lock(database_mutex_);
   Transaction transaction(database_);
-  for (const char* table :
-       {"scalar", "span", "router_layer", "expert_load", "eval", "event", "precision"}) {
+  for (const char* table : {"scalar", "span", "router_layer", "expert_load", "eval", "event",
+                            "precision", "rank_step"}) {
     Statement(database_, std::string("DELETE FROM ") + table + " WHERE step > ?")
         .bind(0, step)
         .execute();
@@ -191,6 +200,7 @@ StepRecord& Telemetry::begin_step(int64_t step) {
   std::fill(slot.spans_ms.begin(), slot.spans_ms.end(), kAbsent);
   std::fill(slot.precision.begin(), slot.precision.end(), OperandLoss{});
   std::fill(slot.counts.begin(), slot.counts.end(), 0u);
+  slot.ranks.clear();
   for (size_t m = 0; m < slot.router.size(); ++m) {
     slot.router[m] = RouterRow{};
     slot.router[m].layer = layout_.layers[m];

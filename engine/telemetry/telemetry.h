@@ -37,6 +37,7 @@ struct StepRecord {
   std::vector<RouterRow> router;       // layer is set
   std::vector<uint32_t> counts;        // (M, E) assignments of the step
   std::vector<OperandLoss> precision;  // in the order of layout.operands
+  std::vector<RankStep> ranks;         // in the order of ranks; empty if there is one
 
   View<uint32_t, 1> layer_counts(int64_t moe_layer, int64_t experts) {
     return {counts.data() + moe_layer * experts, {experts}};
@@ -57,8 +58,8 @@ class Telemetry {
   // event "resume" with the detail, in one transaction.
   void truncate_after(int64_t step, const std::string& detail);
 
-  // Returns the slot to fill, with NaN scalars, spans and losses, zero counts and absent measures;
-  // commit() hands it over. Throws UserError if an earlier step could not be written.
+  // Returns the slot to fill, with NaN scalars, spans and losses, zero counts, absent measures and
+  // no ranks; commit() hands it over. Throws UserError if an earlier step could not be written.
   StepRecord& begin_step(int64_t step);
   void commit();
 

@@ -139,7 +139,7 @@ TelemetryTable precision_table() {
   return table;
 }
 
-constexpr const char* kStored[] = {"evaluations",  "router_layers", "precision",
+constexpr const char* kStored[] = {"evaluations",  "router_layers", "precision", "rank_steps",
                                    "expert_loads", "events",        "meta"};
 
 }  // namespace
@@ -152,6 +152,7 @@ std::string database_table(const std::string& name) {
   if (name == "evaluations") return "eval";
   if (name == "router_layers") return "router_layer";
   if (name == "expert_loads") return "expert_load";
+  if (name == "rank_steps") return "rank_step";
   if (name == "events") return "event";
   return name;  // precision, meta
 }
@@ -177,6 +178,18 @@ TelemetryTable stored_table(const std::string& name) {
                         {"metric", Type::kText, "", "with its unit: loss_nats, bits_per_byte, ..."},
                         {"value", Type::kNumber, "as in metric", "absent if it was NaN"},
                         {"n", Type::kInteger, "", "tokens, rows or bytes it was measured over"}}};
+  }
+  if (name == "rank_steps") {
+    return {
+        .name = name,
+        .text = "one row per logged step and rank, of a run with several ranks",
+        .columns = {kStep,
+                    {"rank", Type::kInteger, "", "from 0"},
+                    {"step_ms", Type::kNumber, "ms", "duration of the step on this rank"},
+                    {"wait_ms", Type::kNumber, "ms",
+                     "of it, in calls to the other ranks: waiting, sending"},
+                    {"bytes_sent", Type::kInteger, "bytes", "to the other ranks in the step"},
+                    {"peak_rss_bytes", Type::kInteger, "bytes", "largest resident memory so far"}}};
   }
   if (name == "expert_loads") {
     return {

@@ -68,8 +68,9 @@ void TelemetryTables::add_stored(const std::string& name) {
   const std::set<std::string> there = columns_of(database_, source);
   if (there.empty()) return;  // an earlier version
   table.rows = count("SELECT count(*) FROM " + source);
+  const bool optional = name == "expert_loads" || name == "rank_steps";
+  if (optional && table.rows == 0) return;
   if (name == "expert_loads") {
-    if (table.rows == 0) return;
     Statement first(database_, "SELECT counts FROM expert_load LIMIT 1");
     std::vector<uint32_t> counts;  // all loads of a run have the same length
     if (first.step() && unpack_load(first.blob(0), counts)) table.rows *= int64_t(counts.size());

@@ -28,7 +28,7 @@ struct TelemetryColumn {
 };
 
 struct TelemetryTable {
-  std::string name;  // steps, evaluations, router_layers, expert_loads, precision, events, meta
+  std::string name;  // steps, evaluations, router_layers, precision, rank_steps, ...
   std::string text;
   std::vector<TelemetryColumn> columns;
   int64_t rows = 0;
@@ -44,8 +44,8 @@ class TelemetryTables {
   // UserError as TelemetryReader.
   explicit TelemetryTables(const std::string& database);
 
-  // Tables that an earlier version did not write are left out; expert_loads only in a run with
-  // experts.
+  // Tables that an earlier version did not write are left out; expert_loads are only in a run with
+  // experts, rank_steps in one with several ranks.
   const std::vector<TelemetryTable>& all() const { return tables_; }
   // UserError with the nearest name if there is none.
   const TelemetryTable& table(const std::string& name) const;

@@ -110,6 +110,11 @@ void add_table(const TelemetryTables& tables, const TelemetryTable& table, Scala
       };
       return add_columns(table, row, 6, tag, by_step[std::get<int64_t>(row[0])]);
     }
+    if (table.name == "rank_steps") {
+      const int64_t rank = std::get<int64_t>(row[1]);
+      const auto tag = [&](const std::string& column) { return rank_tag(rank, column); };
+      return add_columns(table, row, 2, tag, by_step[std::get<int64_t>(row[0])]);
+    }
     const std::optional<double> value = number_in(row[3]);
     if (value) {
       by_step[std::get<int64_t>(row[0])].push_back(
@@ -163,10 +168,14 @@ std::string precision_tag(int64_t layer, const std::string& weight, const std::s
                    operand.c_str(), column.c_str());
 }
 
+std::string rank_tag(int64_t rank, const std::string& column) {
+  return strprintf("ranks/rank_%03ld/%s", static_cast<long>(rank), column.c_str());
+}
+
 std::string write_events(const TelemetryTables& tables, const std::string& folder) {
   ScalarsByStep by_step;
   for (const TelemetryTable& table : tables.all()) {
-    for (const char* name : {"steps", "evaluations", "router_layers", "precision"}) {
+    for (const char* name : {"steps", "evaluations", "router_layers", "precision", "rank_steps"}) {
       if (table.name == name) add_table(tables, table, by_step);
     }
   }

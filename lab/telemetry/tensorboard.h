@@ -16,6 +16,8 @@ std::string router_tag(int64_t layer, const std::string& column);
 // "precision/layer_01/experts.up.weight/fprop.weight/error"
 std::string precision_tag(int64_t layer, const std::string& weight, const std::string& operand,
                           const std::string& column);
+// "ranks/rank_003/wait_ms"
+std::string rank_tag(int64_t rank, const std::string& column);
 
 // Names of event files that write_events() makes begin and end so; the time of the first event
 // stands between.

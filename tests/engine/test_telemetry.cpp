@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "engine/telemetry/expert_load_codec.h"
 #include "engine/telemetry/reader.h"
+#include "engine/telemetry/slow_rank.h"
 #include "engine/telemetry/telemetry.h"
 #include "tests/catch.h"
 #include "tests/data/expect_error.h"
@@ -23,6 +24,30 @@ TelemetryLayout layout_of(int64_t experts = 4) {
           .spans = {"forward", "backward"},
           .layers = {1, 3},
           .experts = experts};
+}
+
+// Logs rows of ranks that identify their step and rank.
+void log_ranks(Telemetry& telemetry, int64_t step, int64_t ranks) {
+  StepRecord& r = telemetry.begin_step(step);
+  r.scalars[0] = 1;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    r.ranks.push_back({.step_ms = double(100 * step),
+                       .wait_ms = double(10 * step + rank) / 3,
+                       .bytes_sent = (int64_t{1} << 40) + 100 * step + rank,
+                       .peak_rss_bytes = (int64_t{1} << 33) + rank});
+  }
+  telemetry.commit();
+}
+
+// Rows of one step of 100 ms, in which rank r waits waits_ms[r].
+std::vector<RankStepRow> step_of_ranks(int64_t step, const std::vector<double>& waits_ms) {
+  std::vector<RankStepRow> rows;
+  for (const double wait : waits_ms) {
+    rows.push_back({.step = step,
+                    .rank = int64_t(rows.size()),
+                    .of = {.step_ms = 100, .wait_ms = wait, .bytes_sent = 1, .peak_rss_bytes = 1}});
+  }
+  return rows;
 }
 
 // Logs values that identify their step and layer.
@@ -202,7 +227,7 @@ TEST_CASE("files that are not telemetry are refused") {
     other.run("PRAGMA user_version=99");
   }
   expect_error([&] { TelemetryReader reader(folder / "other.db"); },
-               "is telemetry of a later version (found 99, this program reads versions up to 4)");
+               "is telemetry of a later version (found 99, this program reads versions up to 5)");
   Database(folder / "empty.db", Database::Mode::kCreate).run("CREATE TABLE t(x)");
   expect_error([&] { TelemetryReader reader(folder / "empty.db"); }, "is not a telemetry database");
   expect_error([&] { Telemetry telemetry(folder / "other.db", layout_of()); }, "has version 99");
@@ -254,6 +279,83 @@ TEST_CASE("telemetry of version 1 is read, and continues in the current version"
   REQUIRE(reader.router("max_load", 3)[1].value == 0.35);
   REQUIRE(reader.expert_load(2, 1) == std::vector<uint32_t>{5, 0, 70000, 1});
   REQUIRE(reader.expert_load(3, 1) == std::vector<uint32_t>{3000, 3001, 3002, 3003});
+}
+
+TEST_CASE("rows of ranks are read back, and only where there were several") {
+  const TempFolder folder;
+  const std::string path = folder / "telemetry.db";
+  {
+    Telemetry telemetry(path, layout_of());
+    log_step(telemetry, 1);  // one rank
+    for (int64_t step = 2; step <= 20; ++step) log_ranks(telemetry, step, 3);
+    telemetry.truncate_after(15, "");
+    log_step(telemetry, 16);  // in a slot that had rows of ranks
+  }
+  const TelemetryReader reader(path);
+  const std::vector<RankStepRow> rows = reader.rank_steps();
+  REQUIRE(rows.size() == 14 * 3);
+  REQUIRE(rows.front().step == 2);
+  REQUIRE(rows.front().rank == 0);
+  REQUIRE(rows.back().step == 15);
+  REQUIRE(rows.back().rank == 2);
+  REQUIRE(rows.back().of.step_ms == 1500.0);
+  REQUIRE(rows.back().of.wait_ms == 152.0 / 3);
+  REQUIRE(rows.back().of.bytes_sent == (int64_t{1} << 40) + 1502);
+  REQUIRE(rows.back().of.peak_rss_bytes == (int64_t{1} << 33) + 2);
+  REQUIRE(reader.rank_steps(14).size() == 3);
+  REQUIRE(reader.rank_steps(15).empty());
+}
+
+TEST_CASE("telemetry of version 4, without rows of ranks, is read and continued") {
+  const TempFolder folder;
+  const std::string path = folder / "telemetry.db";
+  {
+    Telemetry telemetry(path, layout_of());
+    for (int64_t step = 1; step <= 3; ++step) log_step(telemetry, step);
+  }
+  Database(path, Database::Mode::kCreate).run("DROP TABLE rank_step; PRAGMA user_version=4;");
+  {
+    const TelemetryReader reader(path);
+    REQUIRE(reader.rank_steps().empty());
+    REQUIRE(reader.last_step() == 3);
+  }
+  {
+    Telemetry telemetry(path, layout_of());
+    telemetry.truncate_after(2, "");
+    log_ranks(telemetry, 3, 2);
+  }
+  REQUIRE(TelemetryReader(path).rank_steps().size() == 2);
+}
+
+TEST_CASE("the rank that waits least is named if the others wait for it") {
+  const auto named = [](const std::vector<double>& waits_ms) {
+    return slow_rank(step_of_ranks(1, waits_ms));
+  };
+  REQUIRE(!slow_rank({}));
+  REQUIRE(!named({90}));              // one rank
+  REQUIRE(!named({40, 40, 40}));      // all of them move bytes
+  REQUIRE(!named({40, 31, 40, 40}));  // 9% of the step
+  REQUIRE(named({40, 29, 40, 40})->rank == 1);
+  REQUIRE(std::abs(named({40, 29, 40, 40})->share - 0.11) < 1e-12);
+  REQUIRE(named({50, 30, 10})->rank == 2);
+  REQUIRE(std::abs(named({50, 30, 10})->share - 0.2) < 1e-12);
+  REQUIRE(!named({10, 12, 90}));  // rank 2 waits for both
+
+  // The median: rank 0 in one step of five does not hide rank 1, nor is it named alone.
+  std::vector<RankStepRow> rows;
+  for (int64_t step = 1; step <= 5; ++step) {
+    const bool other = step == 3;
+    for (const RankStepRow& row : step_of_ranks(step, {other ? 5.0 : 70.0, other ? 95.0 : 10.0})) {
+      rows.push_back(row);
+    }
+  }
+  REQUIRE(slow_rank(rows)->rank == 1);
+  REQUIRE(slow_rank(rows)->steps == 5);
+  REQUIRE(std::abs(slow_rank(rows)->share - 0.6) < 1e-12);
+  for (RankStepRow& row : rows) {
+    if (row.step != 3) row.of.wait_ms = 20;
+  }
+  REQUIRE(!slow_rank(rows));
 }
 
 TEST_CASE("load vectors are packed losslessly; an even one takes little over a byte per expert") {

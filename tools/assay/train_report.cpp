@@ -11,6 +11,7 @@
 #include "engine/config/text.h"
 #include "engine/config/yaml.h"
 #include "engine/telemetry/reader.h"
+#include "engine/telemetry/slow_rank.h"
 #include "lab/router/text.h"
 #include "lab/runs/run_summary.h"
 #include "models/audit/audit_report.h"
@@ -96,6 +97,18 @@ void fill_from_telemetry(const RunDir& dir, RunResult& result) {
   if (const auto bpb = reader.last_eval("val", "bits_per_byte")) {
     result.val_bits_per_byte = bpb->value;
   }
+}
+
+// Names the rank that the others waited for in this launch, if there is one. first_step: steps done
+// before it.
+void report_slow_rank(Log& log, const RunDir& dir, int64_t first_step) {
+  const TelemetryReader reader(dir.file("telemetry.db"));
+  const std::optional<SlowRank> slow = slow_rank(reader.rank_steps(first_step));
+  if (!slow) return;
+  log.info(
+      strprintf("rank %ld holds the others up: they wait for it %.0f%% of a step, median of "
+                "%ld logged (docs/scale-out.md)",
+                long(slow->rank), 100 * slow->share, long(slow->steps)));
 }
 
 // The run as read from its directory, for the summary; nothing if it is unreadable, e.g. because
@@ -259,6 +272,7 @@ void report_run(TrainingRun& run, RunResult result, TrainingRunOptions::Start st
   const std::optional<RunRecord> record = recorded(log, dir);
   if (record) {
     for (const std::string& summary : summary_lines(*record)) log.info(summary);
+    report_slow_rank(log, dir, run.start().steps_done);
   }
   if (result.end == RunEnd::kNonFinite) report_not_finite(log, dir, result);
   if (result.end == RunEnd::kCollapseStop && record) report_collapse(log, result, *record);

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Rank 0 records what each rank did in the logged steps, and the end of a launch names the rank that the others waited
+for: a process that is stopped most of the time."""
+import csv
+import os
+import pathlib
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from harness import Workplace, assay, check, checkpoints, merge, newest_tensors, rows
+
+SETTINGS = [word for name, value in {"run.steps": 12, "run.micro_batch": 2, "schedule.warmup": 2, "schedule.warmdown": 4,
+                                     "eval.every": 12, "run.threads": 1, "run.log_every": 2, "telemetry.probe_every": 3,
+                                     "run.checkpoint_every": 0, "precision.recipe": "bf16"}.items()
+            for word in ("--set", f"{name}={value}")]
+ROWS = "SELECT step, rank, step_ms, wait_ms, bytes_sent, peak_rss_bytes FROM rank_step ORDER BY step, rank"
+NAMED = re.compile(r"rank (\d+) holds the others up: they wait for it (\d+)% of a step, median of (\d+) logged")
+
+
+def masters(run):
+    """Number of parameters of the newest checkpoint: 4 bytes each."""
+    merge(run)
+    data = newest_tensors(run)[1]
+    return (len(data) - 8 - int.from_bytes(data[:8], "little")) // 4
+
+
+def check_one_rank(place):
+    done = place.train("one", *SETTINGS)
+    check(not rows(place.run("one"), ROWS) and not NAMED.search(done.stderr), done.stderr)
+    check("rank" not in assay("telemetry", place.run("one")).stdout, "no table of ranks")
+
+
+def check_rows(place):
+    run = place.run("two")
+    place.train("two", *SETTINGS, "--ranks", "2")
+    found = rows(run, ROWS)
+    check([row[:2] for row in found] == [(step, rank) for step in range(2, 13, 2) for rank in (0, 1)], found)
+    step_ms = dict(rows(run, "SELECT step, milliseconds FROM span WHERE name = 'step'"))
+    for step, rank, took, waited, _, peak in found:
+        check(0 < waited < took and peak > 1 << 20, f"step {step} rank {rank}: {waited} of {took} ms, {peak} bytes")
+        check(rank != 0 or took == step_ms[step], f"step {step}: {took} ms, not {step_ms[step]}")
+    # Both together send every gradient and every master once, 4 bytes each, and a few numbers.
+    parameters = masters(run)
+    for step in range(2, 13, 2):
+        sent = [row[4] for row in found if row[0] == step]
+        check(min(sent) > 0 and 8 * parameters <= sum(sent) <= 8 * parameters + 8192,
+              f"step {step}: {sent} bytes, {parameters} parameters")
+    check(len({row[4] for row in found if row[1] == 1 and row[0] % 6 != 0}) == 1, f"every step sends the same: {found}")
+    return found
+
+
+def check_export(place, found):
+    run, folder = place.run("two"), place.path / "export"
+    done = assay("telemetry", run, "--csv", folder, "--tensorboard", place.path / "tb")
+    check(done.returncode == 0, done.stderr)
+    with open(folder / "rank_steps.csv", newline="", encoding="utf-8") as file:
+        table = list(csv.reader(file))
+    check(table[0] == ["step", "rank", "step_ms", "wait_ms", "bytes_sent", "peak_rss_bytes"], table[0])
+    check([tuple(map(float, row)) for row in table[1:]] == found, "rank_steps.csv has the rows of the database")
+    events, = (place.path / "tb").iterdir()
+    data = events.read_bytes()
+    for rank in (0, 1):
+        check(data.count(b"ranks/rank_00%d/wait_ms" % rank) == 6, f"wait_ms of rank {rank} in the event file")
+
+
+def check_resume(place):
+    """Rows after the checkpoint go; one rank adds none."""
+    place.train("resumed", *SETTINGS, "--ranks", "2", "--stop-after", "5")
+    check(len(checkpoints(place.run("resumed"))) == 1, "one checkpoint")
+    with sqlite3.connect(place.run("resumed") / "telemetry.db") as db:
+        db.execute("INSERT INTO rank_step VALUES (6, 1, 9.0, 8.0, 7, 6)")
+    db.close()
+    place.train("resumed", *SETTINGS, "--stop-after", "3")
+    check([row[:2] for row in rows(place.run("resumed"), ROWS)] == [(2, 0), (2, 1), (4, 0), (4, 1)], "rows up to step 5")
+    place.train("resumed", *SETTINGS, "--ranks", "2")
+    check([row[0] for row in rows(place.run("resumed"), ROWS)] == [2, 2, 4, 4, 10, 10, 12, 12], "rows of two ranks")
+
+
+def rank_process(launcher, rank):
+    """The pid of a rank below `launcher`."""
+    found = []
+    todo = [launcher]
+    while todo:
+        for task in pathlib.Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+            for child in map(int, task.read_text().split()):
+                todo.append(child)
+                words = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+                if b"OMPI_COMM_WORLD_RANK=%d" % rank in words:
+                    found.append(child)
+    check(len(found) == 1, f"processes of rank {rank}: {found}")
+    return found[0]
+
+
+def check_slow(place, slow):
+    """The rank is stopped three quarters of the time, several times in a step."""
+    name = f"slow-{slow}"
+    command = place.command(name, *SETTINGS, "--ranks", "2", "--set", "run.batch_tokens=32768", "--set", "run.steps=16",
+                            "--set", "run.log_every=1")
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        said = ""
+        for line in process.stderr:
+            said += line
+            if line.startswith("step 2/"):
+                break
+        check(process.poll() is None, f"the run is still alive at step 2: {said}")
+        pid = rank_process(process.pid, slow)
+        try:
+            while process.poll() is None:
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(0.03)
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.01)
+        except ProcessLookupError:
+            pass
+        said += process.communicate()[1]
+        check(process.returncode == 0, said)
+    named = NAMED.findall(said)
+    waits = rows(place.run(name), "SELECT step, rank, step_ms, wait_ms FROM rank_step")
+    check(len(named) == 1 and int(named[0][0]) == slow, f"rank {slow} is named: {said}{waits}")
+    check(10 < int(named[0][1]) < 100 and int(named[0][2]) == 16, f"{named}: {waits}")
+
+
+def main():
+    with Workplace() as place:
+        check_one_rank(place)
+        check_export(place, check_rows(place))
+        check_resume(place)
+        check_slow(place, 1)
+        check_slow(place, 0)
+    print("ranks_slow: ok")
+
+
+main()
