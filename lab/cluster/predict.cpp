@@ -90,8 +90,8 @@ class Step {
     return {mapping_.shape.nodes / experts.nodes, mapping_.shape.per_node / experts.per_node};
   }
 
-  // Rows of x to the experts' ranks and rows of y back, in every MoE block, with even loads; and the
-  // counts, for which the host waits.
+  // Rows of x to the experts' ranks and rows of y back, in every MoE block, with even loads; and
+  // the counts, for which the host waits.
   double expert_rows_bytes() const {
     const double ep = double(mapping_.expert_ranks);
     const double tokens = double(mapping_.micro_batch * config_.run.sequence);

@@ -1,5 +1,5 @@
-// What a step would take on a cluster, computed from parts that were measured one by one: the ops of
-// a micro-batch (step_ops.h, op_times.h), the calls of a step (step_calls.h, schedule.h) and the
+// What a step would take on a cluster, computed from parts that were measured one by one: the ops
+// of a micro-batch (step_ops.h, op_times.h), the calls of a step (step_calls.h, schedule.h) and the
 // memory plan. Nothing of it is a measurement of a cluster.
 #pragma once
 

@@ -22,7 +22,8 @@ const char* name_of(GroupCall::Cause cause);
 // kSampled: ratios and quantisation measures are taken (Trainer::Measure::kHashAndRatios).
 enum class StepKind { kPlain, kSampled };
 
-// In the order of the step. memory: of any rank, with ranks; config: with its parts resolved. Without evaluations, checkpoints and what a run tells its ranks between steps.
+// In the order of the step. memory: of any rank, with ranks; config: with its parts resolved.
+// Without evaluations, checkpoints and what a run tells its ranks between steps.
 std::vector<GroupCall> calls_of_step(const Config& config, TrainingMemory& memory, StepKind kind);
 
 // Of all calls, by rank.

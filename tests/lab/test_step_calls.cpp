@@ -98,7 +98,7 @@ struct Counted {
 Counted train(const Config& config, const std::string& shard, Group& group) {
   const Recipe recipe = resolve_recipe(config.precision.recipe);
   const ModelPlace place{.ranks = group.size(), .rank = group.rank()};
-  TrainingMemory memory(config, recipe, place, &group);
+  TrainingMemory memory(config, recipe, place, {.all = &group});
   memory.allocate(config, recipe);
   Exec on{.threads = 1};
   memory.bind(on);

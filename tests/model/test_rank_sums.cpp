@@ -83,8 +83,8 @@ class Rank {
       shards_ = std::make_unique<Shards>(specs, config.optimizer.kind, layout_.ranks, bucket);
       rank_sums_ = std::make_unique<RankSums>(*shards_, layout_.rank, group);
     }
-    optimizer_ =
-        std::make_unique<Optimizer>(config.optimizer, *model_, 1, shards_.get(), layout_.rank);
+    optimizer_ = std::make_unique<Optimizer>(config.optimizer, *model_, 1,
+                                             shards_ ? &shards_->of(layout_.rank) : nullptr);
     model_->plan(plan_);
     sums_.plan(plan_);
     if (group) rank_sums_->plan(plan_, model_->parameters());
