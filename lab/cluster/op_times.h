@@ -1,6 +1,6 @@
 // How long an op takes on a GPU: its bytes or its FLOPs over the GPU's limit, whichever takes
-// longer, over the share of that limit which the op reached in measured steps. One share an op, over
-// all models that were measured.
+// longer, over the share of that limit which the op reached in measured steps. One share an op,
+// over all models that were measured.
 #pragma once
 
 #include <map>
