@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What happens to a run of several ranks when one of them is killed, stopped, cannot write or is interrupted: who is
 named, how soon, with which exit code, that no process is left, and that the run goes on to the bits of an untouched one.
-usage: test_ranks_faults.py [--many KILLS [SEED]]: random kills, and a quarter as many stops, for the acceptance table."""
+usage: test_ranks_faults.py [--many KILLS STOPS [SEED]]: so many of them at random, for the acceptance table."""
 import os
 import pathlib
 import random
@@ -367,10 +367,10 @@ def check_refused(cases):
     check(done.returncode in (0, 1) and "----" not in done.stderr, done.stderr)
 
 
-def many(cases, kills, seed):
+def many(cases, kills, stops, seed):
     """Random times, ranks and phases; counts for the acceptance table."""
     draw = random.Random(seed)
-    for number, count in ((signal.SIGKILL, kills), (signal.SIGSTOP, kills // 4)):
+    for number, count in ((signal.SIGKILL, kills), (signal.SIGSTOP, stops)):
         named, gone, ends = [], [], 0
         for i in range(count):
             phase, rank, on = draw.choice(list(PHASES)), draw.randrange(RANKS), draw.choice((1, 2, 4))
@@ -402,7 +402,7 @@ def main():
     with Workplace(moe=True) as place:
         cases = Cases(place)
         if sys.argv[1:2] == ["--many"]:
-            many(cases, int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+            many(cases, int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 1)
             return
         for case in (check_refused, check_kills, check_stops, check_failing_writes, check_interrupts, check_two_launches,
                      check_folder_of_one, check_restarts, check_fresh_restarts):

@@ -133,8 +133,11 @@ void print_dead(const DeadRank& dead, const MpirunOutput& output, const RankLaun
                              : strprintf("signal %d (%s)", dead.signal, strsignal(dead.signal));
   const LastWords words(launch.run);
   LastWord word = words.of(dead.rank);
-  if (word.me.empty()) {
-    word.me = dead.node + (dead.pid > 0 ? ", pid " + std::to_string(dead.pid) : "");
+  if (word.me.empty()) {  // the ranks of --ranks are on this machine
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    word.me = dead.node.empty() ? host : dead.node;
+    if (dead.pid > 0) word.me += ", pid " + std::to_string(dead.pid);
   }
   if (is_crash(dead.signal)) std::fputs(output.library_words().c_str(), stderr);
   std::string hint = hint_after(launch, words);
