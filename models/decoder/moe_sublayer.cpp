@@ -385,8 +385,10 @@ void MoeSublayer<T>::gather_results(Group& ranks) {
   gather_rows(ranks, layout_, read_measures_);
   read_parts_ = layout_.parts;
   micro_batches_ *= ranks.size();
-  const std::vector<int64_t> rounds = gather(ranks, most_rounds_);
-  most_rounds_ = *std::max_element(rounds.begin(), rounds.end());
+  if (layout_.expert_ranks > 1) {
+    const std::vector<int64_t> rounds = gather(ranks, most_rounds_);
+    most_rounds_ = *std::max_element(rounds.begin(), rounds.end());
+  }
   std::vector<Margins> all(size_t(ranks.size()));
   const Margins mine = margins();
   ranks.all_gather({}, all.data(), &mine, sizeof mine);
