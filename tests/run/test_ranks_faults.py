@@ -56,8 +56,11 @@ def ranks_of(folder):
     pids = {}
     for pid in processes_of(folder):
         rank = environment(pid).get(b"OMPI_COMM_WORLD_RANK")
-        if rank is not None and os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(ASSAY):
-            pids[int(rank)] = pid
+        try:
+            if rank is not None and os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(ASSAY):
+                pids[int(rank)] = pid
+        except OSError:  # it ended while we looked
+            pass
     return pids
 
 
