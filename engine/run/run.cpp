@@ -271,12 +271,12 @@ class Run {
     train_seconds_ += seconds;
     steps_here_ += 1;
     if (log || !is_finite(stats)) {
+      // The first rank probes in its recorder, so what all do together comes before.
+      const StepTimes times{.step_s = seconds,
+                            .train_s = seconds_before_ + train_seconds_,
+                            .ranks = rank_steps(seconds, before)};
       join_probe();
-      p_.recorder.step(p_.on, stats,
-                       {.step_s = seconds,
-                        .train_s = seconds_before_ + train_seconds_,
-                        .ranks = rank_steps(seconds, before)},
-                       p_.model, routers_);
+      p_.recorder.step(p_.on, stats, times, p_.model, routers_);
     }
     p_.recorder.took(seconds_since(start));
     return stats;
