@@ -35,8 +35,21 @@ void step_parameters(Exec on, Model& model, Optimizer& optimizer, const Training
   model.update_router_bias(on, static_cast<float>(lr_share));
 }
 
+TrainingRanks::Exchanged TrainingRanks::exchanged() const {
+  Exchanged sum;
+  const auto add = [&](const Group& of) {
+    sum.bytes += of.bytes_sent();
+    sum.time_in_calls += of.time_in_calls();
+  };
+  add(group);
+  if (&model != &group) add(model);
+  if (experts) add(*experts);
+  if (replicas) add(*replicas);
+  return sum;
+}
+
 StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
-  const uint64_t sent_before = ranks_ ? ranks_->bytes_sent() : 0;
+  const auto before = ranks_ ? ranks_->exchanged() : TrainingRanks::Exchanged{};
   const double share = schedule_.share(step_index);
   const int64_t counted = next_batch();
   const Layout layout = ranks_ ? ranks_->layout : Layout{};
@@ -59,7 +72,12 @@ StepStats Trainer::step(Exec on, int64_t step_index, Measure measure) {
   wait(on);
   if (ranks_) model_.gather_results(ranks_->group);
   StepStats stats = read_stats(on, step_index, share, counted, measure);
-  if (ranks_) stats.sent_bytes = int64_t(ranks_->bytes_sent() - sent_before);
+  if (ranks_) {
+    const auto after = ranks_->exchanged();
+    stats.sent_bytes = int64_t(after.bytes - before.bytes);
+    stats.wait_s =
+        std::chrono::duration<double>(after.time_in_calls - before.time_in_calls).count();
+  }
   return stats;
 }
 

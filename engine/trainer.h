@@ -1,6 +1,7 @@
 // One optimizer step. What a run does between steps (evaluate, save, log) is in engine/run/run.h.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 
@@ -28,7 +29,9 @@ struct StepStats {
   bool sampled = false;     // ratios and quantisation measures were taken
   GroupRatios ratios = {};  // NaN if the step was not sampled
   std::span<const SourceUse> sources = {};  // of a mixture, up to this step; valid until the next
-  int64_t sent_bytes = 0;                   // by this rank to others (Group::bytes_sent)
+  // Of this rank in the step, over all of its groups (comm/group.h); 0 if there is one rank.
+  int64_t sent_bytes = 0;
+  double wait_s = 0;  // inside calls
 };
 
 // The ranks that share a batch, as a step sees them.
@@ -41,10 +44,14 @@ struct TrainingRanks {
   // sums over the replicas of its experts, null if there is one.
   Group* experts = nullptr;
   const RankSums* expert_sums = nullptr;
+  Group* replicas = nullptr;  // of this one's experts
 
-  uint64_t bytes_sent() const {
-    return group.bytes_sent() + (&model == &group ? 0 : model.bytes_sent());
-  }
+  // Of this rank so far, over all of its groups.
+  struct Exchanged {
+    uint64_t bytes = 0;
+    std::chrono::nanoseconds time_in_calls{0};
+  };
+  Exchanged exchanged() const;
 };
 
 // Number of steps before precision.bf16_tail; the tail is rounded up to whole steps.

@@ -230,7 +230,8 @@ void TrainingRun::open() {
                                  .model = *session_.model_group(),
                                  .sums = *memory_.rank_sums,
                                  .experts = session_.expert_group,
-                                 .expert_sums = memory_.expert_sums.get()});
+                                 .expert_sums = memory_.expert_sums.get(),
+                                 .replicas = session_.replica_group});
   }
   if (first()) open_records(peak);
   RunParts parts = this->parts();

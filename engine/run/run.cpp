@@ -233,30 +233,12 @@ class Run {
     if (p_.doing) p_.doing(what, done_, slow);
   }
 
-  // What this rank's groups did so far.
-  struct Exchanged {
-    double seconds = 0;
-    uint64_t bytes = 0;
-  };
-  Exchanged exchanged() const {
-    Exchanged sum;
-    if (group_ == nullptr) return sum;
-    const auto add = [&](const Group& group) {
-      sum.seconds += std::chrono::duration<double>(group.time_in_calls()).count();
-      sum.bytes += group.bytes_sent();
-    };
-    add(*group_);
-    if (&p_.ranks->model != group_) add(p_.ranks->model);
-    return sum;
-  }
-
   // What each rank did in the step that took `seconds`; nothing if there is one. Collective.
-  std::vector<RankStep> rank_steps(double seconds, const Exchanged& before) const {
+  std::vector<RankStep> rank_steps(const StepStats& stats, double seconds) const {
     if (group_ == nullptr) return {};
-    const Exchanged now = exchanged();
     return gather(*group_, RankStep{.step_ms = 1e3 * seconds,
-                                    .wait_ms = 1e3 * (now.seconds - before.seconds),
-                                    .bytes_sent = int64_t(now.bytes - before.bytes),
+                                    .wait_ms = 1e3 * stats.wait_s,
+                                    .bytes_sent = stats.sent_bytes,
                                     .peak_rss_bytes = int64_t(peak_rss_bytes())});
   }
 
@@ -264,7 +246,6 @@ class Run {
     const auto start = Clock::now();
     doing("training step");
     const bool log = logged(done_ + 1);
-    const Exchanged before = exchanged();
     const StepStats stats = trainer_.step(p_.on, done_, measured(done_ + 1));
     const double seconds = seconds_since(start);
     done_ += 1;
@@ -274,7 +255,7 @@ class Run {
       // The first rank probes in its recorder, so what all do together comes before.
       const StepTimes times{.step_s = seconds,
                             .train_s = seconds_before_ + train_seconds_,
-                            .ranks = rank_steps(seconds, before)};
+                            .ranks = rank_steps(stats, seconds)};
       join_probe();
       p_.recorder.step(p_.on, stats, times, p_.model, routers_);
     }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Rank 0 records what each rank did in the logged steps, and the end of a launch names the rank that the others waited
-for: a process that is stopped most of the time."""
+"""Rank 0 records what each rank did in the logged steps, and the end of a launch names the rank that the others
+waited for: a process that is stopped most of the time. Ranks that share the experts count their exchange."""
 import csv
+import json
 import os
 import pathlib
 import re
@@ -18,6 +19,7 @@ SETTINGS = [word for name, value in {"run.steps": 12, "run.micro_batch": 2, "sch
                                      "eval.every": 12, "run.threads": 1, "run.log_every": 2, "telemetry.probe_every": 3,
                                      "run.checkpoint_every": 0, "precision.recipe": "bf16"}.items()
             for word in ("--set", f"{name}={value}")]
+EXPERTS = ("--set", "parallel.expert_ranks=2", "--set", "parallel.expert_rows=2")
 ROWS = "SELECT step, rank, step_ms, wait_ms, bytes_sent, peak_rss_bytes FROM rank_step ORDER BY step, rank"
 NAMED = re.compile(r"rank (\d+) holds the others up: they wait for it (\d+)% of a step, median of (\d+) logged")
 
@@ -52,6 +54,26 @@ def check_rows(place):
               f"step {step}: {sent} bytes, {parameters} parameters")
     check(len({row[4] for row in found if row[1] == 1 and row[0] % 6 != 0}) == 1, f"every step sends the same: {found}")
     return found
+
+
+def check_shared_experts(place):
+    """Rows of tokens go there and back, forward and backward: about half of them to the other rank. They are counted,
+    beside gradients and masters of what both ranks have."""
+    run = place.run("experts")
+    place.train("experts", *SETTINGS, *EXPERTS, "--ranks", "2", "--set", "precision.recipe=fp32")
+    audit = reported(run)["audit"]
+    (rows_of_tokens,), = rows(run, "SELECT sum(assignments) FROM router_layer WHERE step = 12")
+    exchanged = 4 * rows_of_tokens * 4 * 64
+    for step in range(2, 13, 2):
+        sent, = rows(run, f"SELECT sum(bytes_sent) FROM rank_step WHERE step = {step}")[0]
+        of_rows = sent - 8 * (audit["total"] - audit["routed_experts"])
+        check(exchanged / 4 < of_rows < 3 * exchanged / 4, f"step {step}: {sent} bytes, {of_rows} of rows, {exchanged} if all went")
+
+
+def reported(run):
+    done = assay("report", run, "--json")
+    check(done.returncode == 0, done.stderr)
+    return json.loads(done.stdout)["runs"][0]
 
 
 def check_export(place, found):
@@ -96,11 +118,11 @@ def rank_process(launcher, rank):
     return found[0]
 
 
-def check_slow(place, slow):
+def check_slow(place, slow, *more):
     """The rank is stopped three quarters of the time, several times in a step."""
     name = f"slow-{slow}"
     command = place.command(name, *SETTINGS, "--ranks", "2", "--set", "run.batch_tokens=32768", "--set", "run.steps=16",
-                            "--set", "run.log_every=1")
+                            "--set", "run.log_every=1", *more)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         said = ""
         for line in process.stderr:
@@ -132,6 +154,9 @@ def main():
         check_resume(place)
         check_slow(place, 1)
         check_slow(place, 0)
+    with Workplace(moe=True) as place:
+        check_shared_experts(place)
+        check_slow(place, 1, *EXPERTS)
     print("ranks_slow: ok")
 
 
