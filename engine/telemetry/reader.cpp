@@ -230,13 +230,16 @@ std::vector<OperandValue> TelemetryReader::precision(int64_t step) const {
   return values;
 }
 
-std::vector<RankStepRow> TelemetryReader::rank_steps(int64_t after) const {
+std::vector<RankStepRow> TelemetryReader::rank_steps(int64_t after,
+                                                     std::optional<int64_t> last) const {
   Statement there(database_, "SELECT 1 FROM sqlite_master WHERE name = 'rank_step'");
   if (!there.step()) return {};
   Statement s(database_,
               "SELECT step, rank, step_ms, wait_ms, bytes_sent, peak_rss_bytes FROM rank_step "
-              "WHERE step > ? ORDER BY step, rank");
-  s.bind(0, after);
+              "WHERE step > ?1 AND step >= (SELECT min(step) FROM (SELECT DISTINCT step FROM "
+              "rank_step WHERE step > ?1 ORDER BY step DESC LIMIT ?2)) ORDER BY step, rank");
+  constexpr int64_t kAll = -1;  // in SQL
+  s.bind(0, after).bind(1, last.value_or(kAll));
   std::vector<RankStepRow> rows;
   while (s.step()) {
     rows.push_back({.step = s.integer(0),

@@ -84,8 +84,8 @@ class TelemetryReader {
   std::vector<OperandValue> precision(int64_t step) const;  // by layer
 
   // Of the logged steps after a step, by step and rank; none if the run had one rank there or an
-  // earlier version wrote it.
-  std::vector<RankStepRow> rank_steps(int64_t after = 0) const;
+  // earlier version wrote it. last: only so many steps at the end.
+  std::vector<RankStepRow> rank_steps(int64_t after = 0, std::optional<int64_t> last = {}) const;
 
   std::vector<uint32_t> expert_load(int64_t step, int64_t layer) const;  // empty when not logged
   std::optional<std::string> meta(const std::string& key) const;

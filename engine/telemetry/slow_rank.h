@@ -5,10 +5,22 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "engine/telemetry/reader.h"
 
 namespace assay {
+
+// A rank over several logged steps: medians, except for the largest resident memory.
+struct RankMedians {
+  int64_t rank = 0;
+  int64_t steps = 0;
+  double wait_share = 0;  // of a step
+  RankStep of;
+};
+
+// By rank. Rows without a duration of the step are left out.
+std::vector<RankMedians> rank_medians(std::span<const RankStepRow> rows);
 
 struct SlowRank {
   int64_t rank = 0;
@@ -17,10 +29,9 @@ struct SlowRank {
 };
 
 // The rank that waits least, if at least half of the others wait more than kSlowRankShare of a step
-// longer. A rank's share of waiting is its median over the rows; `share` is the median of the
-// others' shares less its own, since all of them move bytes. Nullopt if there is no such rank, or
-// no rows of two ranks.
+// longer. `share` is the median of the others' wait_share less its own, since all of them move
+// bytes. Nullopt if there is no such rank, or no rows of two ranks.
 inline constexpr double kSlowRankShare = 0.1;
-std::optional<SlowRank> slow_rank(std::span<const RankStepRow> rows);
+std::optional<SlowRank> slow_rank(std::span<const RankMedians> ranks);
 
 }  // namespace assay

@@ -14,6 +14,7 @@
 #include "lab/page/matrix.h"
 #include "lab/page/models.h"
 #include "lab/page/precision.h"
+#include "lab/page/ranks.h"
 #include "lab/page/router.h"
 #include "lab/page/samples.h"
 #include "lab/page/series.h"
@@ -154,6 +155,7 @@ void add_telemetry(const RunRecord& run, const ReportLimits& limits, Json& json)
   json["evals"] = evals_json(telemetry, limits.curve_points);
   json["spans"] = spans_json(database, limits.curve_points);
   json["precision"] = report_precision(telemetry, limits);
+  json["ranks"] = report_ranks(telemetry, limits);
   json["summary"] = summary_json(run);
   if (run.end.empty()) {
     json["notes"].push_back(strprintf(

@@ -304,6 +304,11 @@ TEST_CASE("rows of ranks are read back, and only where there were several") {
   REQUIRE(rows.back().of.peak_rss_bytes == (int64_t{1} << 33) + 2);
   REQUIRE(reader.rank_steps(14).size() == 3);
   REQUIRE(reader.rank_steps(15).empty());
+  const std::vector<RankStepRow> last = reader.rank_steps(0, 2);
+  REQUIRE(last.size() == 2 * 3);
+  REQUIRE(last.front().step == 14);
+  REQUIRE(reader.rank_steps(14, 2).size() == 3);
+  REQUIRE(reader.rank_steps(0, 99).size() == rows.size());
 }
 
 TEST_CASE("telemetry of version 4, without rows of ranks, is read and continued") {
@@ -329,9 +334,10 @@ TEST_CASE("telemetry of version 4, without rows of ranks, is read and continued"
 
 TEST_CASE("the rank that waits least is named if the others wait for it") {
   const auto named = [](const std::vector<double>& waits_ms) {
-    return slow_rank(step_of_ranks(1, waits_ms));
+    return slow_rank(rank_medians(step_of_ranks(1, waits_ms)));
   };
   REQUIRE(!slow_rank({}));
+  REQUIRE(rank_medians({}).empty());
   REQUIRE(!named({90}));              // one rank
   REQUIRE(!named({40, 40, 40}));      // all of them move bytes
   REQUIRE(!named({40, 31, 40, 40}));  // 9% of the step
@@ -349,13 +355,25 @@ TEST_CASE("the rank that waits least is named if the others wait for it") {
       rows.push_back(row);
     }
   }
-  REQUIRE(slow_rank(rows)->rank == 1);
-  REQUIRE(slow_rank(rows)->steps == 5);
-  REQUIRE(std::abs(slow_rank(rows)->share - 0.6) < 1e-12);
+  REQUIRE(slow_rank(rank_medians(rows))->rank == 1);
+  REQUIRE(slow_rank(rank_medians(rows))->steps == 5);
+  REQUIRE(std::abs(slow_rank(rank_medians(rows))->share - 0.6) < 1e-12);
+  const std::vector<RankMedians> medians = rank_medians(rows);
+  REQUIRE(medians.size() == 2);
+  REQUIRE(medians[0].of.wait_ms == 70);
+  REQUIRE(medians[0].wait_share == 0.7);
+  REQUIRE(medians[0].of.step_ms == 100);
+  REQUIRE(medians[1].rank == 1);
+  REQUIRE(medians[1].steps == 5);
+  rows[0].of.peak_rss_bytes = 9;  // the largest, not the median
+  rows[1].of.step_ms = 0;         // not measured
+  REQUIRE(rank_medians(rows)[0].of.peak_rss_bytes == 9);
+  REQUIRE(rank_medians(rows)[1].steps == 4);
+  rows[1].of.step_ms = 100;
   for (RankStepRow& row : rows) {
     if (row.step != 3) row.of.wait_ms = 20;
   }
-  REQUIRE(!slow_rank(rows));
+  REQUIRE(!slow_rank(rank_medians(rows)));
 }
 
 TEST_CASE("load vectors are packed losslessly; an even one takes little over a byte per expert") {

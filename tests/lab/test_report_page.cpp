@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "engine/telemetry/sqlite.h"
 #include "lab/page/page.h"
 #include "lab/page/series.h"
 #include "tests/catch.h"
@@ -119,6 +120,44 @@ TEST_CASE("a report has the run's curves, loads and audit") {
   REQUIRE(router["ccdf"].back()["layer"].is_null());
   REQUIRE(router["analysis"]["verdict"]["state"].is_string());
   REQUIRE(report_warnings(data).empty());
+}
+
+TEST_CASE("ranks are told apart by how much they wait, over the steps of the last ones") {
+  const FakeRun run = fake("ranks");
+  REQUIRE(report_data({run.path}, {})["runs"][0]["ranks"].is_null());
+  Database telemetry(run.path + "/telemetry.db", Database::Mode::kCreate);
+  const auto insert = [&](int64_t step, const std::vector<double>& waits_ms) {
+    for (size_t rank = 0; rank < waits_ms.size(); ++rank) {
+      telemetry.run(strprintf("INSERT INTO rank_step VALUES(%ld, %zu, 200, %f, %ld, %ld)",
+                              long(step), rank, waits_ms[rank], long(100 + step), long(step)));
+    }
+  };
+  // Two ranks, of which the first one is slow; then three, of which the last one is slow but for a
+  // step.
+  for (int64_t step = 1; step <= 20; ++step) insert(step, {1, 150});
+  for (int64_t step = 21; step <= 25; ++step) insert(step, {80, 90, step == 23 ? 120.0 : 20});
+  const Json data = report_data({run.path}, {});
+  const Json& ranks = data["runs"][0]["ranks"];
+  REQUIRE(ranks["first_step"] == 21);
+  REQUIRE(ranks["last_step"] == 25);
+  REQUIRE(ranks["steps"] == 5);
+  REQUIRE(ranks["slow"] == 2);
+  REQUIRE(ranks["says"] ==
+          "Rank 2 holds the others up: it waits least, and they wait for it 30% "
+          "of a step.");
+  REQUIRE(ranks["ranks"].size() == 3);
+  REQUIRE(ranks["ranks"][1].dump() ==
+          R"({"rank":1,"step_ms":200,"wait_ms":90,"wait_share":0.45,"bytes_sent":123,)"
+          R"("peak_rss_bytes":25})");
+
+  // Only the last steps, up to a limit.
+  for (int64_t step = 26; step <= 40; ++step) insert(step, {80, 90, 70});
+  const Json later = report_data({run.path}, {.measure_steps = 10});
+  REQUIRE(later["runs"][0]["ranks"]["first_step"] == 31);
+  REQUIRE(later["runs"][0]["ranks"]["slow"].is_null());
+  REQUIRE(later["runs"][0]["ranks"]["says"] ==
+          "No rank holds the others up by more than 10% of a step. Rank 2 waits least (35%), rank "
+          "1 most (45%).");
 }
 
 TEST_CASE("experts are summed when they outnumber the rows") {

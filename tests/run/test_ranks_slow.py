@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Rank 0 records what each rank did in the logged steps, and the end of a launch names the rank that the others
-waited for: a process that is stopped most of the time. Ranks that share the experts count their exchange."""
+"""Rank 0 records what each rank did in the logged steps, and the end of a launch and the report name the rank that the
+others waited for: a process that is stopped most of the time. Ranks that share the experts count their exchange."""
 import csv
 import json
 import os
@@ -33,6 +33,7 @@ def masters(run):
 
 def check_one_rank(place):
     done = place.train("one", *SETTINGS)
+    check(reported(place.run("one"))["ranks"] is None, "no ranks in the report")
     check(not rows(place.run("one"), ROWS) and not NAMED.search(done.stderr), done.stderr)
     check("rank" not in assay("telemetry", place.run("one")).stdout, "no table of ranks")
 
@@ -145,6 +146,9 @@ def check_slow(place, slow, *more):
     waits = rows(place.run(name), "SELECT step, rank, step_ms, wait_ms FROM rank_step")
     check(len(named) == 1 and int(named[0][0]) == slow, f"rank {slow} is named: {said}{waits}")
     check(10 < int(named[0][1]) < 100 and int(named[0][2]) == 16, f"{named}: {waits}")
+    ranks = reported(place.run(name))["ranks"]
+    check(ranks["slow"] == slow and f"Rank {slow} holds the others up" in ranks["says"] and len(ranks["ranks"]) == 2, ranks)
+    check(ranks["says"].endswith(f" {named[0][1]}% of a step."), f"{ranks['says']}, not {named}")
 
 
 def main():

@@ -434,6 +434,33 @@ def check_precision(browser, w, keep):
         shutil.copy(page, keep)
 
 
+def check_ranks(browser, w, keep):
+    """A run with twenty ranks, of which one is slow, beside one that had none: the page names it, and the CSV has all."""
+    shutil.copytree(w.run("dense"), w.run("ranks"))
+    db = sqlite3.connect(w.run("ranks") / "telemetry.db")
+    for step in range(1, 21):
+        db.executemany("INSERT INTO rank_step VALUES (?, ?, 250, ?, 1048576, ?)",
+                       [(step, rank, 20 if rank == 13 else 100 + rank + step % 3, 1 << 30) for rank in range(20)])
+    db.commit()
+    db.close()
+    page = w.path / "ranks.html"
+    report(w, page.name, w.run("healthy"), w.run("ranks"))
+    opened(browser, page)
+    panels = browser.js("return [...document.querySelectorAll('#section-ranks .panel')].map((p) => p.innerText)")
+    expect(len(panels) == 1 and "Rank 13 holds the others up: it waits least, and they wait for it 36% of a step." in panels[0] and
+           "Medians over 20 logged steps (1 to 20)" in panels[0] and "Of 20 ranks the 8 that wait least and the 8 that wait most" in panels[0], panels)
+    cells = browser.js("return [...document.querySelectorAll('#section-ranks tbody tr')].map((r) => [r.className, ...[...r.cells].map((c) => c.textContent)])")
+    expect(len(cells) == 16 and [row for row in cells if row[0]] == [["sum", "rank 13", "250", "20", "8.0%", "1.00 MiB", "1.00 GiB"]], cells)
+    told = list(csv.DictReader(io.StringIO(browser.download("#section-ranks .csv", "ranks-1.csv"))))
+    expect([int(r["rank"]) for r in told] == list(range(20)) and
+           all(float(r["wait_ms"]) == (20 if r["rank"] == "13" else 101 + int(r["rank"])) for r in told), told)
+    if keep:
+        browser.picture(keep / "ranks.png", browser.js("return document.querySelector('#section-ranks').getBoundingClientRect().top + scrollY - 90"))
+        shutil.copy(page, keep)
+    check_phone(browser, page)
+    quiet(browser, page.name)
+
+
 def text_of(browser):
     return browser.js("return document.body.innerText")
 
@@ -563,6 +590,7 @@ def main():
             check_anchor(browser, w, keep)
             check_running(browser, w)
             check_precision(browser, w, keep)
+            check_ranks(browser, w, keep)
             check_partial(browser, w, keep)
         locked.check()
         if keep:

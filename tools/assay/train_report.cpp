@@ -103,7 +103,7 @@ void fill_from_telemetry(const RunDir& dir, RunResult& result) {
 // before it.
 void report_slow_rank(Log& log, const RunDir& dir, int64_t first_step) {
   const TelemetryReader reader(dir.file("telemetry.db"));
-  const std::optional<SlowRank> slow = slow_rank(reader.rank_steps(first_step));
+  const std::optional<SlowRank> slow = slow_rank(rank_medians(reader.rank_steps(first_step)));
   if (!slow) return;
   log.info(
       strprintf("rank %ld holds the others up: they wait for it %.0f%% of a step, median of "

@@ -57,6 +57,7 @@ addRouters();
 addPrecision();
 addAudit();
 addTimes();
+addRanks();
 addSwitches();
 applyTheme();
 markAllEdges();
