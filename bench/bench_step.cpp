@@ -1,7 +1,7 @@
 // bench_step: tokens/s of a whole optimizer step (forward, backward, norm, clip, AdamW, packing) on
 // random tokens, the share of the measured matmul limit, and where the time goes. The shapes are
 // those of bench/peers, or of a configuration. Under mpirun its ranks share the micro-batches of a
-// step; bench/ranks.py compares that with one process.
+// step; bench/in_turn.py compares that with one process.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -36,7 +36,8 @@ struct Options {
   std::string device = "cpu";
   int64_t steps = 20, warmup = 3;
   int threads = 0;
-  int64_t micro_batches = 1;
+  int64_t micro_batches = 1, parts = 0;
+  int expert_ranks = 0;  // 0: as configured
   int64_t layers = 6, hidden = 256, heads = 8, ffn = 768, vocab = 8192, sequence = 256;
   int64_t batch = 0;
   int64_t experts = 4, top_k = 2, shared = 0, expert_ffn = 384;
@@ -129,12 +130,17 @@ class Training {
     Model& model = *memory_.model;
     Optimizer& optimizer = *memory_.optimizer;
     zero_gradients(on, i, sampled);
-    for (int64_t m = 0; m < micro_batches_; ++m) {
-      const int64_t first = m * micro_tokens();
-      model.forward_backward(on, {.token = tokens_.rows(first, micro_tokens()),
-                                  .target = tokens_.rows(first + 1, micro_tokens()),
-                                  .batch = config_.run.micro_batch,
-                                  .sequence = config_.run.sequence});
+    const int64_t parts = layout_.local_parts(), micros = micro_batches_ / parts;
+    for (int64_t part = 0; part < parts; ++part) {
+      if (part > 0) model.next_part(on);
+      for (int64_t m = part * micros; m < (part + 1) * micros; ++m) {
+        const int64_t first = m * micro_tokens();
+        model.forward_backward(on, {.token = tokens_.rows(first, micro_tokens()),
+                                    .target = tokens_.rows(first + 1, micro_tokens()),
+                                    .batch = config_.run.micro_batch,
+                                    .sequence = config_.run.sequence});
+      }
+      memory_.sums->end_part(on, part);
     }
     step_parameters(on, model, optimizer, ranks_ ? &*ranks_ : nullptr, i, 1.0,
                     sampled == Sampled::kYes ? Sample::kRatios : Sample::kNothing);
@@ -262,6 +268,8 @@ void print_json(const Result& r) {
   j["recipe"] = precision.recipe;
   j["products"] = name_of(precision.products);
   j["ranks"] = r.session.ranks ? r.session.ranks->size() : 1;
+  j["parts"] = r.session.config.parallel.parts;
+  j["expert_ranks"] = r.session.config.parallel.expert_ranks;
   j["threads"] = r.training.on().threads;
   j["tokens"] = r.training.batch_tokens();
   j["micro_batches"] = o.micro_batches;
@@ -327,15 +335,30 @@ int measure(const Options& o, const Session& session) {
   return 0;
 }
 
+void require_parts(const Options& o, const Config& config) {
+  const int64_t parts = config.parallel.parts;
+  if (o.micro_batches % parts == 0) return;
+  throw UserError(strprintf("%lld parts do not divide the %lld micro-batches of a step",
+                            static_cast<long long>(parts), static_cast<long long>(o.micro_batches)),
+                  "choose another --micro-batches or --parts");
+}
+
 int run(const Options& o) {
   Config config = config_of(o);
   if (!o.products.empty()) config.precision.products = *choice_named<ProductsMode>(o.products);
   config.run.threads = o.threads;
+  if (o.parts > 0) config.parallel.parts = o.parts;
+  if (o.expert_ranks > 0) config.parallel.expert_ranks = o.expert_ranks;
   const std::unique_ptr<Ranks> ranks = Ranks::join();
-  if (!ranks) return measure(o, Session(std::move(config), {.device = o.device}));
+  if (!ranks) {
+    config.parallel.parts = std::max<int64_t>(1, config.parallel.parts);
+    require_parts(o, config);
+    return measure(o, Session(std::move(config), {.device = o.device}));
+  }
   return ranks->run([&] {
     require_ranks(config, ranks->size());
-    config.parallel.parts = ranks->size();
+    if (config.parallel.parts == 0) config.parallel.parts = ranks->size();
+    require_parts(o, config);
     return measure(o, Session(std::move(config), {.device = o.device, .ranks = ranks.get()}));
   });
 }
@@ -356,6 +379,11 @@ int main(int argc, char** argv) {
               "where it runs (default: cpu); auto: the GPU if one is usable");
   options.add("--micro-batches", o.micro_batches,
               "micro-batches per step, of all ranks (default: 1)");
+  options.add("--parts", o.parts,
+              "parts of a batch whose gradients are added one by one (default: as configured, or "
+              "one a rank)");
+  options.add("--expert-ranks", o.expert_ranks,
+              "ranks that hold the routed experts together (default: as configured)");
   options.add("--recipe", "TEXT", o.recipe, "overrides precision.recipe (default: auto)");
   options.add("--products", "{decoded,native}", o.products, "overrides precision.products");
   options.add("--steps", o.steps, "timed steps (default: 20)");
