@@ -90,21 +90,27 @@ void Ranks::tell() {
 
 namespace {
 
-// MPI's end waits for all ranks, and one that is stopped there is watched by nobody. The run is
-// complete by then.
-void end_within_limit(int code) {
-  static constexpr std::chrono::seconds kMost{30};
-  std::thread([code] {
-    std::this_thread::sleep_for(kMost);
-    _exit(code);
-  }).detach();
-}
-
 constexpr size_t kMostText = 4096;
 
 void print_error(const std::string& why, const std::string& hint) {
   std::fprintf(stderr, "error: %s\nhint: %s\n", one_line(why, kMostText).c_str(),
                one_line(hint, kMostText).c_str());
+}
+
+// MPI's end waits for all ranks, and one that is stopped there is watched by nobody. The launcher
+// ends all of them when one exits so: the first rank, or the second if the first is the stopped one.
+void end_within_limit(int rank) {
+  static constexpr std::chrono::seconds kMost{30}, kBetween{2};
+  std::thread([rank] {
+    std::this_thread::sleep_for(kMost + std::min(rank, 2) * kBetween);
+    if (rank < 2) {
+      print_error(strprintf("the run has ended, but MPI has not within %d s: a rank hangs in "
+                            "MPI_Finalize, or was stopped there",
+                            int(kMost.count())),
+                  "nothing is lost: all ranks had finished their work");
+    }
+    _exit(1);
+  }).detach();
 }
 
 }  // namespace
@@ -116,7 +122,7 @@ int Ranks::run(const std::function<int()>& work) {
     // The launcher ends all when the first one exits with another code than 0.
     std::fflush(stdout);
     if (control_) control_->finish();
-    end_within_limit(code);
+    end_within_limit(rank());
     return code;
   } catch (const RankLost& lost) {
     lose(lost);

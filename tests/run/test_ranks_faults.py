@@ -18,13 +18,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import ASSAY, SAME, Workplace, assay, check, checkpoints, rows
 
 RANKS, SILENCE_S = 4, 2
-SETTINGS = ("--set", "run.micro_batch=2", "--set", f"parallel.parts={RANKS}", "--set", f"parallel.silence_s={SILENCE_S}",
-            "--device", "cpu")
-# Where a run spends most of its time. None of them changes what is compared.
+# Steps are short: enough of them that a rank is struck before the last one.
+STEPS = 120
+SETTINGS = ("--set", "run.micro_batch=2", "--set", f"run.steps={STEPS}", "--set", f"parallel.parts={RANKS}",
+            "--set", f"parallel.silence_s={SILENCE_S}", "--device", "cpu")
+# Where a run spends most of its time.
 PHASES = {
     "step": (),
-    "evaluation": ("--set", "eval.every=1", "--set", "eval.tokens=16384"),
-    "save": ("--set", "run.checkpoint_every=1"),
+    "evaluation": ("--set", "run.steps=60", "--set", "eval.every=1", "--set", "eval.tokens=16384"),
+    "save": ("--set", "run.steps=60", "--set", "run.checkpoint_every=1"),
 }
 BANNERS = ("MPI_ABORT", "Primary job", "mpirun noticed", "mpirun detected", "mpirun has exited", "mpirun ended", "ORTE", "----")
 
@@ -207,33 +209,50 @@ def require_stopped(launch, rank, pid):
 
 
 def struck(launch, number, pid):
+    """False if the process has ended by itself."""
     launch.struck = time.time()
-    os.kill(pid, number)
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def through(launch):
+    """Whether the run was complete when the rank was struck: all ranks had agreed on its end."""
+    return launch.code == 0 or "error: the run has ended, but MPI has not" in launch.text()
+
+
+def struck_in_time(cases, name, phase, rank, line, number):
+    """The end of a launch whose rank is struck behind this line (None: as soon as there are processes), and the pid. On a
+    busy machine the run may be through by then: it begins again."""
+    for attempt in range(5):
+        launch = started(cases.place, name, *PHASES[phase], "--fresh")
+        pids = launch.until_ranks()
+        if line and pids:
+            launch.until_line(line)
+        if pids and struck(launch, number, pids[rank]) and not through(launch.end()):
+            return launch, pids[rank]
+        launch.end()
+    return launch.fail("struck too late five times")
 
 
 def check_kills(cases):
     for phase, rank, line, ranks in (("step", 3, None, 4), ("step", 0, "step 25/", 1), ("evaluation", 2, "step 15/", 2),
-                                     ("save", 1, "step 5/", 4), ("save", 3, "step 15/", 1), ("step", 1, "step 60/60", 2)):
+                                     ("save", 1, "step 5/", 4), ("save", 3, "step 15/", 1), ("step", 1, f"step {STEPS}/", 2)):
         name = f"kill-{rank}-{phase}-{line and line[5:7]}"
-        launch = started(cases.place, name, *PHASES[phase])
-        pids = launch.until_ranks()
-        if line:
-            launch.until_line(line)
-        struck(launch, signal.SIGKILL, pids[rank])
-        require_killed(launch.end(), rank, pids[rank])
+        launch, pid = struck_in_time(cases, name, phase, rank, line, signal.SIGKILL)
+        require_killed(launch, rank, pid)
         launch.require(launch.gone - launch.struck < 10, "processes stay for 10 s")
         cases.goes_on(name, phase, ranks)
 
 
 def check_stops(cases):
-    for phase, rank, line, ranks in (("step", 1, None, 1), ("evaluation", 0, "step 5/", 2), ("save", 3, "step 15/", 1),
+    for phase, rank, line, ranks in (("step", 1, "step 1/", 1), ("evaluation", 0, "step 5/", 2), ("save", 3, "step 15/", 1),
                                      ("step", 2, "step 25/", 4)):
         name = f"stop-{rank}-{phase}"
-        launch = started(cases.place, name, *PHASES[phase])
-        pids = launch.until_ranks()
-        launch.until_line(line) if line else launch.until_watched()
-        struck(launch, signal.SIGSTOP, pids[rank])
-        require_stopped(launch.end(), rank, pids[rank])
+        launch, pid = struck_in_time(cases, name, phase, rank, line, signal.SIGSTOP)
+        require_stopped(launch, rank, pid)
         cases.goes_on(name, phase, ranks)
 
 
@@ -384,15 +403,17 @@ def many(cases, kills, stops, seed):
             if number == signal.SIGSTOP:
                 launch.until_watched()
             time.sleep(max(0.0, begin + at - time.time()))
-            if launch.process.poll() is None and ranks_of(launch.run).get(rank) == pids[rank]:
+            if launch.process.poll() is None and pids and ranks_of(launch.run).get(rank) == pids[rank]:
                 struck(launch, number, pids[rank])
-            launch.end()
-            if launch.code == 0:
-                ends += 1  # it was through before
+            if through(launch.end()):
+                ends += 1
             else:
                 (require_killed if number == signal.SIGKILL else require_stopped)(launch, rank, pids[rank])
                 named.append(launch.named - launch.struck)
                 gone.append(launch.gone - launch.struck)
+                if named[-1] > (1 if number == signal.SIGKILL else SILENCE_S + 1):
+                    print(f"{name}: {phase}, rank {rank} after {at:.2f} s, named in {named[-1]:.2f} s: {launch.message(4)[0]}",
+                          flush=True)
             cases.goes_on(name, phase, on)
             subprocess.run(["rm", "-r", launch.run], check=True)
         if named:
