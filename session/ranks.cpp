@@ -98,7 +98,7 @@ void print_error(const std::string& why, const std::string& hint) {
 }
 
 // MPI's end waits for all ranks, and one that is stopped there is watched by nobody. The launcher
-// ends all of them when one exits so: the first rank, or the second if the first is the stopped one.
+// ends all of them when one exits so: the first rank, or the second if the first is stopped.
 void end_within_limit(int rank) {
   static constexpr std::chrono::seconds kMost{30}, kBetween{2};
   std::thread([rank] {

@@ -31,6 +31,7 @@ class CtrlC {
   CtrlC() {
     struct sigaction action = {};
     action.sa_handler = on_interrupt;
+    action.sa_flags = SA_RESTART;  // for a write to a slow terminal; ppoll() is never restarted
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, &before_);
     stop_requested = false;
