@@ -118,7 +118,7 @@ for name in "${!libraries[@]}"; do cp -L "${libraries[$name]}" "$made/lib/$name"
 chmod 644 "$made"/lib/*
 cp -r models/presets "$made/models"
 cp tools/gpu_check.sh "$made/tools"
-cp bench/peers/torch_gpu.py "$made/bench/peers"
+cp bench/peers/torch_gpu.py bench/peers/torch_gpu_step.py bench/peers/torch_models.py "$made/bench/peers"
 cp docs/gpu.md "$made/README.md"
 cp LICENSE "$made"
 oldest_glibc=$(cat "$made"/bin/* "$made"/lib/* | grep -aoE 'GLIBC_2\.[0-9]+' | sort -uV | tail -1)

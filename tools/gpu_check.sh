@@ -17,10 +17,11 @@ usage: bash tools/gpu_check.sh [--out FOLDER] [--build FOLDER | --prebuilt FOLDE
   --only      run only the steps whose names match, e.g. 'limits|step_.*'
   --dry-run   print the steps with their time limits and run none
 After 525 s no further step begins, and the remaining ones count as failed. To have time for all
-steps, make two calls, each with its own --out:
+steps, make four calls, each with its own --out:
   --only 'build|kernels|limits|op_check_.*|bench_quantisers|(step|profile)_.*_fp8_.*|losses'
   --only 'limits|op_check|bench_[a-pr-z].*|memcheck|racecheck|parity_.*|(step|profile)_[a-z0-9-]*|torch'
-(the second with --prebuilt and the folder that the first one built).
+  --only 'torch_step_dense|torch_step_moe-64' and --only 'torch_step_moe-256|torch_step_super-4096'
+(all but the first with --prebuilt and the folder that it built).
 TEXT
 }
 
@@ -282,6 +283,11 @@ if [[ $dry == yes || -x $build/assay ]]; then
 fi
 if [[ $dry == yes ]] || python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
   step torch.json 60 python3 bench/peers/torch_gpu.py
+  if [[ $dry == yes || -x $build/bench_step ]]; then
+    for model in dense moe-64 moe-256 super-4096; do
+      step "torch_step_$model.json" 330 python3 bench/peers/torch_gpu_step.py --model $model --minutes 4.5 --rounds 3 --bench "$build/bench_step"
+    done
+  fi
 fi
 if [[ $dry == yes ]]; then exit 0; fi
 
@@ -319,6 +325,8 @@ last_line() { tail -1 "$out/logs/$1.log" 2>/dev/null | tr -d '"\\'; }
   printf ',\n"op_check": "%s", "memcheck": "%s", "racecheck": "%s",\n"parity_fp32": "%s", "parity_bf16": "%s",\n"torch": [' \
     "$(last_line op_check)" "$(last_line memcheck)" "$(last_line racecheck)" "$(last_line parity_fp32)" "$(last_line parity_bf16)"
   if [[ -s $out/logs/torch.json ]]; then grep '^{' "$out/logs/torch.json" | paste -sd,; fi
+  printf '],\n"torch_steps": ['
+  cat "$out"/logs/torch_step_*.json 2>/dev/null | { grep '^{' || true; } | paste -sd,
   printf ']}\n'
 } >"$out/results.json"
 tar -czf "$out/logs.tgz" -C "$out" logs && rm -r "$out/logs"

@@ -81,7 +81,7 @@ compare_interop() {
     fi
     cp "$wanted" "$venv/installed.txt"
   fi
-  "$venv/bin/python" tests/interop/compare.py
+  "$venv/bin/python" tests/interop/compare.py && "$venv/bin/python" tests/interop/peers.py
 }
 
 if [[ $setup == yes ]]; then

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""bench/peers/torch_gpu_step.py on a CPU: its models have the parameters of the presets, its ways of computing the same
+agree, and a small comparison with bench_step runs to its end. Needs build/assay, build/bench_step and the packages of
+requirements.txt; `bash tools/test.sh --interop` provides them."""
+import json
+import pathlib
+import subprocess
+import sys
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PEERS = ROOT / "bench" / "peers"
+sys.path.insert(0, str(PEERS))
+import torch_models
+
+
+def require(holds, what):
+    if not holds:
+        sys.exit(f"peers: FAILED: {what}")
+
+
+def check_parameters():
+    for name, shape in torch_models.SHAPES.items():
+        done = subprocess.run([ROOT / "build" / "assay", "audit", ROOT / "models" / "presets" / shape.preset, "--json"],
+                              capture_output=True, text=True, check=True)
+        (ours,) = json.loads(done.stdout)["models"].values()
+        with torch.device("meta"):
+            theirs = sum(p.numel() for p in torch_models.Transformer(shape).parameters())
+        require(ours["params"]["total"] == theirs, f"{name}: {theirs} parameters, {shape.preset} has {ours['params']['total']}")
+
+
+def gradients(model, token, target):
+    model.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(token, target)
+    loss.backward()
+    return float(loss.detach()), {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def check_ways():
+    """Sorted experts and a loop over them, the whole head and chunks of it."""
+    shape = torch_models.tiny(torch_models.SHAPES["moe-64"])
+    torch_models.ChunkedLoss.ROWS = 100  # several, the last one shorter
+    torch.manual_seed(1)
+    first = torch_models.Transformer(shape, "grouped", "chunked")
+    first.initialise()
+    token = torch.randint(shape.vocab, (shape.micro_batch, shape.sequence + 1))
+    wanted, slopes = gradients(first, token[:, :-1], token[:, 1:])
+    for experts, head in (("loop", "chunked"), ("grouped", "whole")):
+        other = torch_models.Transformer(shape, experts, head)
+        other.load_state_dict(first.state_dict())
+        loss, found = gradients(other, token[:, :-1], token[:, 1:])
+        require(abs(loss - wanted) < 2e-3, f"{experts}, {head}: loss {loss}, not {wanted}")
+        for name, slope in slopes.items():
+            apart = float((found[name] - slope).norm() / slope.norm().clamp(min=1e-12))
+            require(apart < 0.02, f"{experts}, {head}: the gradient of {name} is {apart:.3f} of its norm off")
+
+
+def check_comparison():
+    done = subprocess.run([sys.executable, PEERS / "torch_gpu_step.py", "--device", "cpu", "--tiny", "--model", "moe-64",
+                           "--minutes", "0.2", "--rounds", "1", "--steps", "2", "--warmup", "1"], capture_output=True, text=True)
+    require(done.returncode == 0, done.stdout + done.stderr)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    require({row["what"] for row in rows} == {"trial", "assay", "torch", "ratio"}, done.stdout)
+    require(len({row["parameters_total"] for row in rows if row["what"] != "ratio"}) == 1, "other numbers of parameters")
+    require(rows[-1]["rounds"] == 1 and rows[-1]["ratio_median"] > 0, rows[-1])
+
+
+def main():
+    torch.set_num_threads(2)
+    check_parameters()
+    check_ways()
+    check_comparison()
+    print("peers: ok")
+
+
+main()
