@@ -132,7 +132,7 @@ void end_by_force() {
 void read_lines(int pipe, MpirunOutput& output) {
   using Clock = std::chrono::steady_clock;
   constexpr int kAskAgainMs = 1000, kLookAgainMs = 100;
-  constexpr std::chrono::seconds kEnds{2};  // it takes a tenth of a second
+  constexpr std::chrono::milliseconds kEnds{1500};  // it takes a tenth of a second
   std::optional<Clock::time_point> ends;
   std::string rest;
   std::array<char, 4096> buffer;
