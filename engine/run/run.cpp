@@ -1,21 +1,15 @@
 #include "engine/run/run.h"
 
-#include <sqlite3.h>
-#include <zstd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <limits>
-#include <sstream>
 
 #include "base/check.h"
 #include "comm/agree.h"
 #include "cuda/transfer.h"
-#include "engine/config/text.h"
 #include "engine/run/host_copies.h"
-#include "engine/run/safetensors.h"
+#include "engine/run/saved_run.h"
 
 namespace assay {
 
@@ -27,71 +21,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-constexpr const char* kDataHashes = "data_sha256";
-constexpr const char* kLastProbe = "router_probe";
-constexpr const char* kTrainSeconds = "train_s";
 // Checkpoints by time take at most this share of the run's time.
 constexpr double kSavingShare = 0.05;
-
-// SHA-256 by file name; files of the same name get a number, in the order of their paths.
-std::map<std::string, std::string> hashes_by_name(const std::map<std::string, std::string>& files) {
-  std::map<std::string, std::string> named;
-  for (const auto& [path, hash] : files) {
-    const std::string name = std::filesystem::path(path).filename().string();
-    std::string key = name;
-    for (int again = 2; named.contains(key); ++again)
-      key = strprintf("%s (%d)", name.c_str(), again);
-    named[key] = hash;
-  }
-  return named;
-}
-
-// A text, which takes one line in state.json; a JSON array would take one line per number.
-std::string joined(std::span<const int32_t> numbers) {
-  std::string text;
-  for (const int32_t n : numbers) text.append(text.empty() ? 0 : 1, ' ').append(std::to_string(n));
-  return text;
-}
-
-std::vector<int32_t> parted(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<int32_t> numbers;
-  for (int32_t n; in >> n;) numbers.push_back(n);
-  return numbers;
-}
-
-// Versions of the libraries that a run's files depend on.
-std::map<std::string, std::string> library_versions() {
-  return {
-      {"sqlite", sqlite3_libversion()}, {"zstd", ZSTD_versionString()}, {"compiler", __VERSION__}};
-}
-
-// What this rank saves of the model: the masters that it owns; buffers are the first rank's.
-std::vector<Slice> slices_of_model(RunParts& parts) {
-  const std::vector<Slice> slices = parts.model.slices();
-  if (parts.ranks == nullptr) return slices;
-  std::map<std::string, std::vector<Slice>> owned;
-  for (const Slice& s : parts.optimizer.master_slices()) owned[s.whole.name].push_back(s);
-  std::vector<Slice> all;
-  for (const Slice& slice : slices) {
-    if (const auto found = owned.find(slice.whole.name); found != owned.end()) {
-      all.insert(all.end(), found->second.begin(), found->second.end());
-    } else {
-      all.push_back(slice);
-      if (!parts.ranks->layout.first()) all.back().count = 0;
-    }
-  }
-  return all;
-}
-
-// Slices as 1-D tensors of their own.
-std::vector<TensorRef> as_tensors(const std::vector<Slice>& slices) {
-  std::vector<TensorRef> tensors;
-  for (const Slice& s : slices) {
-    tensors.push_back({s.whole.name, s.whole.dtype, {s.count}, s.data});
-  }
-  return tensors;
-}
 
 class Run {
  public:
@@ -359,20 +290,12 @@ class Run {
     const auto start = Clock::now();
     doing("saving a checkpoint", true);
     p_.recorder.flush();  // telemetry must not be older than the checkpoint
-    TrainingState state;
-    state.step = done_;
-    state.tokens = done_ * p_.config.run.batch_tokens;
-    state.cursor = p_.loader.cursor();
-    state.seed = static_cast<uint64_t>(p_.config.run.seed);
-    state.schedule_share = trainer_.schedule().share(std::max<int64_t>(0, done_ - 1));
-    state.config_yaml = to_yaml(p_.config);
-    state.config_hashes = section_hashes(p_.config);
-    state.versions = library_versions();
-    state.extra[kDataHashes] = hashes_by_name(p_.data_sha256);
-    state.extra[kLastProbe] = joined(routers_.last_probe());
-    const double train_s = seconds_before_ + train_seconds_;
-    if (std::isfinite(train_s)) state.extra[kTrainSeconds] = train_s;
-    HostCopies model(p_.on, slices_of_model(p_)), optimizer(p_.on, p_.optimizer.slices());
+    const TrainingState state = state_to_save(
+        p_, {.steps_done = done_,
+             .last_probe = routers_.last_probe(),
+             .train_s = seconds_before_ + train_seconds_,
+             .schedule_share = trainer_.schedule().share(std::max<int64_t>(0, done_ - 1))});
+    HostCopies model(p_.on, model_slices_to_save(p_)), optimizer(p_.on, p_.optimizer.slices());
     model.download();
     optimizer.download();
     const std::string folder = p_.checkpoints.save_slices(
@@ -491,47 +414,6 @@ const char* run_end_name(RunEnd end) {
 bool stopped_by_guard(const std::string& end_name) {
   return end_name == run_end_name(RunEnd::kNonFinite) ||
          end_name == run_end_name(RunEnd::kCollapseStop);
-}
-
-void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now) {
-  if (!state.extra.contains(kDataHashes)) return;  // a new run
-  const auto before = state.extra[kDataHashes].get<std::map<std::string, std::string>>();
-  std::map<std::string, std::pair<std::string, std::string>> both;  // by name: before, now
-  for (const auto& [name, hash] : before) both[name].first = hash;
-  for (const auto& [name, hash] : hashes_by_name(now)) both[name].second = hash;
-  const auto shown = [](const std::string& hash) {
-    return hash.empty() ? std::string("no such file") : "SHA-256 " + hash.substr(0, 16);
-  };
-  for (const auto& [name, hashes] : both) {
-    if (hashes.first == hashes.second) continue;
-    throw UserError("the data of the run has changed: " + name + " was " + shown(hashes.first) +
-                        ", is " + shown(hashes.second),
-                    "give the data it began with, train in another --run, or use --fresh");
-  }
-}
-
-RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint) {
-  if (!checkpoint) {
-    parts.model.initialise(parts.on, static_cast<uint64_t>(parts.config.run.seed));
-    parts.model.refresh_weights(parts.on);
-    return {};
-  }
-  const TrainingState state = load_state(*checkpoint);
-  // Every rank has all masters but those of other ranks' experts, and the moments of what it owns.
-  HostCopies model(parts.on, parts.model.slices());
-  HostCopies optimizer(parts.on, parts.optimizer.slices());
-  load_slices(*checkpoint, TensorKind::kModel, model.pieces(), Others::kRefused);
-  load_slices(*checkpoint, TensorKind::kOptimizer, optimizer.pieces());
-  std::string not_finite = first_not_finite(as_tensors(model.pieces()));
-  if (not_finite.empty()) not_finite = first_not_finite(as_tensors(optimizer.pieces()));
-  model.upload();
-  optimizer.upload();
-  parts.model.refresh_weights(parts.on);
-  parts.loader.seek(state.cursor);
-  return {.steps_done = state.step,
-          .last_probe = parted(state.extra.value(kLastProbe, std::string())),
-          .train_s = state.extra.value(kTrainSeconds, std::nan("")),
-          .not_finite = not_finite};
 }
 
 RunResult run(RunParts& parts, const RunStart& start) {

@@ -1,0 +1,144 @@
+#include "engine/run/saved_run.h"
+
+#include <sqlite3.h>
+#include <zstd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/config/text.h"
+#include "engine/run/host_copies.h"
+#include "engine/run/safetensors.h"
+
+namespace assay {
+
+namespace {
+
+constexpr const char* kDataHashes = "data_sha256";
+constexpr const char* kLastProbe = "router_probe";
+constexpr const char* kTrainSeconds = "train_s";
+
+// SHA-256 by file name; files of the same name get a number, in the order of their paths.
+std::map<std::string, std::string> hashes_by_name(const std::map<std::string, std::string>& files) {
+  std::map<std::string, std::string> named;
+  for (const auto& [path, hash] : files) {
+    const std::string name = std::filesystem::path(path).filename().string();
+    std::string key = name;
+    for (int again = 2; named.contains(key); ++again)
+      key = strprintf("%s (%d)", name.c_str(), again);
+    named[key] = hash;
+  }
+  return named;
+}
+
+// A text, which takes one line in state.json; a JSON array would take one line per number.
+std::string joined(std::span<const int32_t> numbers) {
+  std::string text;
+  for (const int32_t n : numbers) text.append(text.empty() ? 0 : 1, ' ').append(std::to_string(n));
+  return text;
+}
+
+std::vector<int32_t> parted(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<int32_t> numbers;
+  for (int32_t n; in >> n;) numbers.push_back(n);
+  return numbers;
+}
+
+// Versions of the libraries that a run's files depend on.
+std::map<std::string, std::string> library_versions() {
+  return {
+      {"sqlite", sqlite3_libversion()}, {"zstd", ZSTD_versionString()}, {"compiler", __VERSION__}};
+}
+
+// Slices as 1-D tensors of their own.
+std::vector<TensorRef> as_tensors(const std::vector<Slice>& slices) {
+  std::vector<TensorRef> tensors;
+  for (const Slice& s : slices) {
+    tensors.push_back({s.whole.name, s.whole.dtype, {s.count}, s.data});
+  }
+  return tensors;
+}
+
+}  // namespace
+
+TrainingState state_to_save(const RunParts& parts, const RunProgress& progress) {
+  TrainingState state;
+  state.step = progress.steps_done;
+  state.tokens = progress.steps_done * parts.config.run.batch_tokens;
+  state.cursor = parts.loader.cursor();
+  state.seed = static_cast<uint64_t>(parts.config.run.seed);
+  state.schedule_share = progress.schedule_share;
+  state.config_yaml = to_yaml(parts.config);
+  state.config_hashes = section_hashes(parts.config);
+  state.versions = library_versions();
+  state.extra[kDataHashes] = hashes_by_name(parts.data_sha256);
+  state.extra[kLastProbe] = joined(progress.last_probe);
+  if (std::isfinite(progress.train_s)) state.extra[kTrainSeconds] = progress.train_s;
+  return state;
+}
+
+std::vector<Slice> model_slices_to_save(RunParts& parts) {
+  const std::vector<Slice> slices = parts.model.slices();
+  if (parts.ranks == nullptr) return slices;
+  std::map<std::string, std::vector<Slice>> owned;
+  for (const Slice& s : parts.optimizer.master_slices()) owned[s.whole.name].push_back(s);
+  std::vector<Slice> all;
+  for (const Slice& slice : slices) {
+    if (const auto found = owned.find(slice.whole.name); found != owned.end()) {
+      all.insert(all.end(), found->second.begin(), found->second.end());
+    } else {
+      all.push_back(slice);
+      if (!parts.ranks->layout.first()) all.back().count = 0;
+    }
+  }
+  return all;
+}
+
+void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now) {
+  if (!state.extra.contains(kDataHashes)) return;  // a new run
+  const auto before = state.extra[kDataHashes].get<std::map<std::string, std::string>>();
+  std::map<std::string, std::pair<std::string, std::string>> both;  // by name: before, now
+  for (const auto& [name, hash] : before) both[name].first = hash;
+  for (const auto& [name, hash] : hashes_by_name(now)) both[name].second = hash;
+  const auto shown = [](const std::string& hash) {
+    return hash.empty() ? std::string("no such file") : "SHA-256 " + hash.substr(0, 16);
+  };
+  for (const auto& [name, hashes] : both) {
+    if (hashes.first == hashes.second) continue;
+    throw UserError("the data of the run has changed: " + name + " was " + shown(hashes.first) +
+                        ", is " + shown(hashes.second),
+                    "give the data it began with, train in another --run, or use --fresh");
+  }
+}
+
+RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint) {
+  if (!checkpoint) {
+    parts.model.initialise(parts.on, static_cast<uint64_t>(parts.config.run.seed));
+    parts.model.refresh_weights(parts.on);
+    return {};
+  }
+  const TrainingState state = load_state(*checkpoint);
+  // Every rank has all masters but those of other ranks' experts, and the moments of what it owns.
+  HostCopies model(parts.on, parts.model.slices());
+  HostCopies optimizer(parts.on, parts.optimizer.slices());
+  load_slices(*checkpoint, TensorKind::kModel, model.pieces(), Others::kRefused);
+  load_slices(*checkpoint, TensorKind::kOptimizer, optimizer.pieces());
+  std::string not_finite = first_not_finite(as_tensors(model.pieces()));
+  if (not_finite.empty()) not_finite = first_not_finite(as_tensors(optimizer.pieces()));
+  model.upload();
+  optimizer.upload();
+  parts.model.refresh_weights(parts.on);
+  parts.loader.seek(state.cursor);
+  return {.steps_done = state.step,
+          .last_probe = parted(state.extra.value(kLastProbe, std::string())),
+          .train_s = state.extra.value(kTrainSeconds, std::nan("")),
+          .not_finite = not_finite};
+}
+
+}  // namespace assay
