@@ -2,6 +2,16 @@
 set(ASSAY_CUDA AUTO CACHE STRING "build for CUDA: ON, OFF, or AUTO (where a toolkit is found)")
 set_property(CACHE ASSAY_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(ASSAY_HAS_CUDA OFF)
+# An image of the kernels for each: 80 runs on 8.x, 90a on 9.0, 100 on 10.x, 120 on 12.x.
+set(ASSAY_GPUS 90a CACHE STRING "GPUs to compile the kernels for: a list of 80, 86, 89, 90a, 100, 103, 120, 121")
+foreach(image IN LISTS ASSAY_GPUS)
+  if(NOT image MATCHES "^(80|86|89|90a|100|103|120|121)$")
+    message(FATAL_ERROR "ASSAY_GPUS: \"${image}\" is none of 80, 86, 89, 90a, 100, 103, 120, 121")
+  endif()
+endforeach()
+if(NOT ASSAY_GPUS)
+  message(FATAL_ERROR "ASSAY_GPUS is empty. Name at least one, for example 90a")
+endif()
 set(assay_cuda_oldest 12.5)  # cudaGetDriverEntryPointByVersion
 
 if(ASSAY_CUDA STREQUAL "OFF")
@@ -21,7 +31,7 @@ if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     set(CMAKE_CUDA_COMPILER ${ASSAY_NVCC})
   endif()
 endif()
-# The architecture is given below, for each target: sm_90a, which has wgmma.
+# The architectures are given below, for each target.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
 include(CheckLanguage)
 check_language(CUDA)
@@ -43,17 +53,20 @@ elseif(assay_why)
   message(STATUS "CUDA: off, ${assay_why}")
   return()
 endif()
-message(STATUS "CUDA: ${CUDAToolkit_VERSION}, for sm_90a")
+list(TRANSFORM ASSAY_GPUS PREPEND sm_ OUTPUT_VARIABLE assay_images)
+list(JOIN assay_images " " assay_images)
+message(STATUS "CUDA: ${CUDAToolkit_VERSION}, for ${assay_images}")
 set(ASSAY_HAS_CUDA ON)
 
-# assay_cuda_objects(name sources...): an OBJECT library of kernels compiled by nvcc. CMake 3.25 knows no C++20 for nvcc, so
-# every flag is given here. What ptxas reports of x.cu is kept beside its object, in x.cu.o.ptxas: registers, spills,
+# assay_cuda_objects(name images sources...): an OBJECT library of kernels compiled by nvcc for these images. CMake 3.25 knows
+# no C++20 for nvcc, so every flag is given here. What ptxas reports of x.cu is kept beside its object, in x.cu.o.ptxas: registers, spills,
 # serialised wgmma (tools/check_kernels.sh).
-function(assay_cuda_objects name)
+function(assay_cuda_objects name images)
+  list(TRANSFORM images REPLACE "(.+)" "SHELL:--generate-code arch=compute_\\1,code=sm_\\1")
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_options(${name} PRIVATE -std=c++20
-    "SHELL:--generate-code arch=compute_90a,code=sm_90a" --expt-relaxed-constexpr "SHELL:-diag-suppress 554" -lineinfo
+    ${images} --expt-relaxed-constexpr "SHELL:-diag-suppress 554" -lineinfo
     "SHELL:-Xptxas -v" "SHELL:-Xcompiler -fopenmp")
   set(launcher bash ${CMAKE_SOURCE_DIR}/cmake/keep_ptxas_report.sh ${CMAKE_CXX_COMPILER_LAUNCHER})
   set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES OFF

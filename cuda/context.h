@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "cuda/gpu_kind.h"
+
 namespace assay::gpu {
 
 // kDevice: only kernels and copies touch it. kHostVisible: the host reads and writes it at the same
@@ -43,9 +45,9 @@ struct Streams {
 
 // Must outlive every Exec that points to it.
 struct Context {
-  void* stream = nullptr;               // cudaStream_t
-  int multiprocessors = 4;              // SMs; sizes persistent grids
-  int64_t shared_bytes_limit = 232448;  // largest dynamic shared memory of a block
+  void* stream = nullptr;   // cudaStream_t
+  int multiprocessors = 4;  // SMs; sizes persistent grids
+  GpuKind kind = gpu_kind(90);
   const Memory* memory = nullptr;
   const Graphs* graphs = nullptr;
   const Streams* streams = nullptr;

@@ -219,7 +219,8 @@ void fill(const Context& on, void* p, int byte, size_t bytes) {
 Device::Device(DeviceFacts facts) : facts_(std::move(facts)) {
   context_.stream = stream_.get();
   context_.multiprocessors = facts_.multiprocessors;
-  context_.shared_bytes_limit = facts_.shared_bytes_limit;
+  context_.kind = gpu_kind_by_environment(facts_.capability);
+  context_.kind.shared_bytes = facts_.shared_bytes_limit;
   context_.memory = &kMemory;
   context_.graphs = &kGraphs;
   context_.streams = &kStreams;

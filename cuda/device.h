@@ -28,8 +28,8 @@ struct DeviceFacts {
 // number: of the GPU, among those that CUDA_VISIBLE_DEVICES leaves.
 DeviceFacts device_facts(int number = 0);
 // Throws UserError if the program cannot use the GPU: no driver, a driver of an older major version
-// than the toolkit, no GPU, an architecture other than the kernels' (sm_90a runs on 9.0 only), or
-// no cuBLASLt.
+// than the toolkit, no GPU, one that no image of the program runs on (cuda/gpu_kind.h), or no
+// cuBLASLt.
 void require_usable(const DeviceFacts& facts);
 
 namespace detail {

@@ -3,15 +3,30 @@
 
 #include "base/check.h"
 #include "cuda/device.h"
+#include "cuda/gpu_kind.h"
 
 namespace assay::gpu {
 
 namespace {
 
-constexpr int kCapability = 90;  // the kernels are compiled for sm_90a
-
 std::string version(int v) {
   return strprintf("%d.%d", v / 1000, v % 1000 / 10);
+}
+
+void require_image(const DeviceFacts& facts) {
+  const std::string gpu = strprintf("%s has compute capability %d.%d", facts.name.c_str(),
+                                    facts.capability / 10, facts.capability % 10);
+  if (facts.capability < 80) {
+    throw UserError(gpu + ", the kernels need 8.0 or newer",
+                    "choose another GPU with CUDA_VISIBLE_DEVICES, or use --device cpu");
+  }
+  if (!image_for(facts.capability, built_images()).empty()) return;
+  std::string images;
+  for (const std::string& image : built_images())
+    images += (images.empty() ? "sm_" : ", sm_") + image;
+  throw UserError(gpu + ", this program was built for " + images,
+                  "build it with cmake -DASSAY_GPUS=" + image_to_build(facts.capability) +
+                      ", choose another GPU with CUDA_VISIBLE_DEVICES, or use --device cpu");
 }
 
 }  // namespace
@@ -33,12 +48,7 @@ void require_usable(const DeviceFacts& facts) {
     throw UserError("the NVIDIA driver reports no GPU",
                     "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu");
   }
-  if (facts.capability != kCapability) {
-    throw UserError(strprintf("%s has compute capability %d.%d, the kernels are for 9.0 (sm_90a: "
-                              "H100, H200, GH200) only",
-                              facts.name.c_str(), facts.capability / 10, facts.capability % 10),
-                    "choose another GPU with CUDA_VISIBLE_DEVICES, or use --device cpu");
-  }
+  require_image(facts);
   if (!facts.products_problem.empty()) {
     throw UserError(facts.products_problem + ": matrix products on the GPU need cuBLASLt",
                     "install cuBLAS from the CUDA toolkit, or add its folder to LD_LIBRARY_PATH; "

@@ -14,9 +14,9 @@ namespace {
 // raised.
 void allow_shared_bytes(const Launch& how, const void* kernel, const Context& on) {
   if (how.shared_bytes == 0) return;
-  CHECK(how.shared_bytes <= on.shared_bytes_limit,
+  CHECK(how.shared_bytes <= on.kind.shared_bytes,
         "%s: %ld bytes of shared memory, at most %ld per block", how.name, long(how.shared_bytes),
-        long(on.shared_bytes_limit));
+        long(on.kind.shared_bytes));
   static std::mutex mutex;
   static std::map<const void*, int64_t> allowed;
   const std::lock_guard lock(mutex);

@@ -24,10 +24,10 @@ void launch(Exec on, const Launch& how, void (*kernel)(Parameters...),
   void* pointers[] = {static_cast<void*>(&arguments)..., nullptr};
   launch_kernel(on, how, reinterpret_cast<const void*>(kernel), pointers);
 #else
-  simt::enqueue(simt::stream_of(on), [=] {
-    simt::run_grid(how.name, {how.grid.x, how.grid.y, how.grid.z},
-                   {how.block.x, how.block.y, how.block.z}, static_cast<size_t>(how.shared_bytes),
-                   [&] { kernel(arguments...); });
+  simt::enqueue(simt::stream_of(on), [=, kind = simt::kind_of(on)] {
+    simt::run_grid(
+        how.name, {how.grid.x, how.grid.y, how.grid.z}, {how.block.x, how.block.y, how.block.z},
+        static_cast<size_t>(how.shared_bytes), [&] { kernel(arguments...); }, kind);
   });
 #endif
 }

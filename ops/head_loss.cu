@@ -20,10 +20,9 @@ namespace {
 
 constexpr int kMostThreads = 512;
 constexpr int kSumThreads = 1024;
-constexpr int kAhead = 4;  // loads in flight per thread
-// Shared memory for a row, besides 128 bytes for the reductions.
-constexpr int64_t kMostHeldBytes = 224 << 10;
-constexpr int64_t kRowsAtOnce = 128;  // chunks are multiples of it, which suits the products
+constexpr int kAhead = 4;                 // loads in flight per thread
+constexpr int64_t kFixedBytes = 3 << 10;  // shared memory that is not a row's
+constexpr int64_t kRowsAtOnce = 128;      // chunks are multiples of it, which suits the products
 
 template <typename T>
 struct LogitRows {
@@ -39,8 +38,8 @@ struct LogitRows {
 // Each block owns a row; each thread owns every blockDim.x-th 16 bytes of it, in both passes: the
 // sum of exponentials, as the row arrives, and the gradient. kHeld: the first pass keeps the row in
 // shared memory, so that it is read and written once (2 V sizeof(T) bytes, the bound; at V = 50304
-// in bf16 two blocks share an SM, one computes while the other loads). Rows over 224 KB are read
-// twice, mostly from L2. The two exponentials per element take 60% of the memory time.
+// in bf16 two blocks share an SM of 227 KB, one computes while the other loads). Rows that do not fit
+// are read twice, mostly from L2. The two exponentials per element take 60% of the memory time.
 template <typename T, int N, int kHeld, int kGradient>
 __global__ __launch_bounds__(kMostThreads,
                              2) void logit_rows_kernel(const __grid_constant__ LogitRows<T> a) {
@@ -154,7 +153,7 @@ void launch_rows(Exec on, const LogitRows<T>& a) {
   constexpr int kWide = 16 / int(sizeof(T));
   const int64_t vocab = a.logits.dim[1], bytes = vocab * int64_t(sizeof(T));
   const bool vectors = reinterpret_cast<uintptr_t>(a.logits.data) % 16 == 0 && vocab % kWide == 0;
-  const bool held = bytes <= kMostHeldBytes;
+  const bool held = bytes <= on.gpu->kind.shared_bytes - kFixedBytes;
   const int64_t pieces = vectors ? vocab / kWide : vocab;
   const unsigned threads = unsigned(std::min<int64_t>(round_up(pieces, kWarp), kMostThreads));
   constexpr int kG = kGradient;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxWarps = 12;
 [[maybe_unused]] constexpr int kMaxThreads = kMaxWarps * kWarp;  // read by nvcc only
-constexpr int kSharedBytes = 220 << 10;  // per block: the hardware's 227 KiB less the fixed arrays
+constexpr int64_t kFixedBytes = 7 << 10;  // shared memory of the arrays of fixed size
 constexpr int kReduceRows = 32;
 constexpr int kBlock = 256;
 
@@ -282,12 +282,13 @@ void router_forward(Exec on, const RouterForward& a) {
   const int64_t tokens = a.logits.dim[0], experts = a.logits.dim[1], k = a.expert.dim[1];
   const int64_t groups = router_groups(tokens, a.settings),
                 pieces = router_pieces(tokens, a.settings);
-  const int64_t room = (kSharedBytes - fixed_bytes(experts)) / warp_bytes(experts, k);
+  const int64_t shared_bytes = on.gpu->kind.shared_bytes - kFixedBytes;
+  const int64_t room = (shared_bytes - fixed_bytes(experts)) / warp_bytes(experts, k);
   if (room < 1) {
     throw UserError{
-        strprintf("a router of %ld experts does not fit into the shared memory of a GPU",
+        strprintf("a router of %ld experts does not fit into the shared memory of this GPU",
                   long(experts)),
-        "use fewer experts (18000 fit)"};
+        strprintf("use fewer experts (%ld fit)", long(shared_bytes / 12 / 1000 * 1000))};
   }
   // The fewest rounds that fit, then the fewest warps for these rounds.
   const int64_t most = std::min<int64_t>(room, kMaxWarps);

@@ -139,9 +139,13 @@ GPU_DEVICE void wgmma_m64k32(float (&d)[N / 2], uint64_t a, uint64_t b, int accu
 template <int Numbers>
 GPU_DEVICE void wgmma_arrived(float (&)[Numbers]) {}
 template <int Registers>
-GPU_DEVICE void set_registers_down() {}
+GPU_DEVICE void set_registers_down(simt::SourceLocation here = simt::SourceLocation::caller()) {
+  simt::set_registers(here);
+}
 template <int Registers>
-GPU_DEVICE void set_registers_up() {}
+GPU_DEVICE void set_registers_up(simt::SourceLocation here = simt::SourceLocation::caller()) {
+  simt::set_registers(here);
+}
 
 #endif
 

@@ -88,7 +88,8 @@ void cp_async_mbarrier_arrive(uint64_t* barrier, SourceLocation here) {
   });
 }
 
-void fence_proxy_async(SourceLocation) {
+void fence_proxy_async(SourceLocation here) {
+  needs(90, "fence_proxy_async", here);
   note_proxy_fence();
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "cuda/gpu_kind.h"
 #include "cuda/simt/fiber.h"
 #include "cuda/simt/language.h"
 #include "cuda/simt/source_location.h"
@@ -21,7 +22,6 @@ inline constexpr int kWarpLanes = 32;
 inline constexpr int kMaxThreads = 1024;
 inline constexpr int kMaxWarps = kMaxThreads / kWarpLanes;
 inline constexpr int kWarpgroupThreads = 128;
-inline constexpr size_t kMaxSharedBytes = 227 << 10;
 inline constexpr size_t kArenaBytes = 256 << 10;
 
 // What a thread waits for, for reports. `object`: an address in shared memory, or null.
@@ -55,7 +55,8 @@ struct Extension {
 // The running block.
 struct Block {
   const char* kernel = "";
-  uint64_t serial = 0;  // number of the block in the process, from 1
+  gpu::GpuKind kind = gpu::gpu_kind(90);  // of the GPU it runs on
+  uint64_t serial = 0;                    // number of the block in the process, from 1
   uint3 index;
   int threads = 0;
   int exited = 0;
@@ -90,6 +91,11 @@ Block& block();
 // Ends the kernel: run_grid throws KernelError, whose text names kernel, block, thread, file:line
 // and the message.
 [[noreturn, gnu::format(printf, 2, 3)]] void fail(SourceLocation here, const char* format, ...);
+
+// Fails if the GPU lacks what a wrapper is about to use: something since this compute capability,
+// or something of 9.0 alone.
+void needs(int capability, const char* what, SourceLocation here);
+void needs_wgmma(const char* what, SourceLocation here);
 
 // Waits until all lanes of `mask` that have not exited have called it. The last one calls compute
 // (null: nothing) for all of them, with each lane's `arg` (null for absent lanes) and the mask of

@@ -64,8 +64,11 @@ constexpr gpu::Streams kStreams{open_stream, close_stream, follow_stream};
 
 }  // namespace
 
-gpu::Context make_context() {
-  return {.memory = &kMemory, .graphs = &kGraphs, .streams = &kStreams};
+gpu::Context make_context(int capability) {
+  return {.kind = gpu::gpu_kind(capability),
+          .memory = &kMemory,
+          .graphs = &kGraphs,
+          .streams = &kStreams};
 }
 
 }  // namespace assay::simt

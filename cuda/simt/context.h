@@ -6,6 +6,7 @@
 
 namespace assay::simt {
 
-gpu::Context make_context();
+// A GPU of that compute capability: its limits, and wrappers for what it lacks fail.
+gpu::Context make_context(int capability = 90);
 
 }  // namespace assay::simt

@@ -1,7 +1,9 @@
 // cuda/device.h on the SIMT emulator: a program that links this instead of the GPU's trains with
-// the CUDA kernels on the CPU. For tests of whole runs; it is as slow as the emulator.
+// the CUDA kernels on the CPU. For tests of whole runs; it is as slow as the emulator. SIMT_GPU in
+// the environment is the compute capability of its GPU; 90 without.
 #include "cuda/device.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "cuda/simt/context.h"
@@ -27,16 +29,19 @@ detail::Handle allocated(size_t bytes, Place place) {
 }  // namespace
 
 DeviceFacts device_facts(int) {
+  const char* const chosen = std::getenv("SIMT_GPU");
+  const int capability = chosen ? std::atoi(chosen) : 90;
+  const Context context = simt::make_context(capability);
   return {.driver = 13000,
           .toolkit = 13000,
           .devices = 1,
           .name = "executor on the CPU",
-          .capability = 90,
-          .multiprocessors = simt::make_context().multiprocessors,
+          .capability = capability,
+          .multiprocessors = context.multiprocessors,
           .memory_bytes = INT64_MAX,
           .free_bytes = INT64_MAX,
           .l2_bytes = 0,
-          .shared_bytes_limit = simt::make_context().shared_bytes_limit};
+          .shared_bytes_limit = context.kind.shared_bytes};
 }
 
 Stream::Stream() : handle_(nothing()) {}
@@ -66,6 +71,7 @@ void fill(const Context& on, void* p, int byte, size_t bytes) {
 }
 
 Device::Device(DeviceFacts facts) : facts_(std::move(facts)), context_(simt::make_context()) {
+  context_.kind = gpu_kind_by_environment(facts_.capability);
   context_.launches = launches_by_environment();
 }
 bool Device::broken() const {

@@ -81,6 +81,7 @@ void count_arrival(const char* what, const uint64_t* barrier, State& s, SourceLo
 }  // namespace
 
 void mbarrier_init(uint64_t* barrier, int arrivals, SourceLocation here) {
+  needs(90, "an mbarrier", here);
   check_shared("mbarrier_init", here, barrier, sizeof(*barrier), alignof(uint64_t));
   if (arrivals < 1 || arrivals > kMaxArrivals) {
     fail(here, "mbarrier_init: %d arrivals, must be 1 to %d", arrivals, kMaxArrivals);

@@ -28,7 +28,8 @@ constexpr unsigned kMaxBlockZ = 64;
   throw KernelError(std::string(name) + ": launch: " + text);
 }
 
-void check_launch(const char* name, dim3 grid, dim3 block, size_t shared_bytes) {
+void check_launch(const char* name, dim3 grid, dim3 block, size_t shared_bytes,
+                  size_t most_shared_bytes) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > kMaxGridX || grid.y > kMaxGridYZ ||
       grid.z > kMaxGridYZ)
     bad_launch(name, "grid (%u,%u,%u), need 1 to 2^31 - 1, 65535, 65535", grid.x, grid.y, grid.z);
@@ -37,9 +38,9 @@ void check_launch(const char* name, dim3 grid, dim3 block, size_t shared_bytes) 
       block.z > kMaxBlockZ || threads > uint64_t{kMaxThreads})
     bad_launch(name, "block (%u,%u,%u), need 1 to 1024 threads, z up to 64", block.x, block.y,
                block.z);
-  if (shared_bytes > kMaxSharedBytes)
+  if (shared_bytes > most_shared_bytes)
     bad_launch(name, "%zu bytes of dynamic shared memory, at most %zu", shared_bytes,
-               kMaxSharedBytes);
+               most_shared_bytes);
 }
 
 uint64_t num_blocks(dim3 grid) {
@@ -69,13 +70,14 @@ void set_switch_limit(uint64_t switches) {
 }
 
 void run_grid(const char* name, dim3 grid, dim3 shape, size_t shared_bytes,
-              const std::function<void()>& body) {
-  check_launch(name, grid, shape, shared_bytes);
+              const std::function<void()>& body, const gpu::GpuKind& kind) {
+  check_launch(name, grid, shape, shared_bytes, size_t(kind.shared_bytes));
   const std::lock_guard lock(one_at_a_time);
   Scheduler& scheduler = Scheduler::instance();
   const Schedule schedule = simt::schedule();
   Block& block = scheduler.block();
   block.kernel = name;
+  block.kind = kind;
   blockDim = shape;
   gridDim = grid;
   scheduler.grid_begins(shape, schedule, body);
@@ -98,6 +100,18 @@ void run_grid(const char* name, dim3 grid, dim3 shape, size_t shared_bytes,
     shared_ends(block);
   }
   check_device_memory(name);
+}
+
+void needs(int capability, const char* what, SourceLocation here) {
+  const int has = block().kind.capability;
+  if (has >= capability) return;
+  fail(here, "%s needs compute capability %d.%d, this GPU has %d.%d", what, capability / 10,
+       capability % 10, has / 10, has % 10);
+}
+void needs_wgmma(const char* what, SourceLocation here) {
+  const int has = block().kind.capability;
+  if (has == 90) return;
+  fail(here, "%s is for compute capability 9.0 only, this GPU has %d.%d", what, has / 10, has % 10);
 }
 
 void fail(SourceLocation here, const char* format, ...) {

@@ -86,9 +86,11 @@ void* shared_array(SharedKey& key, size_t bytes, size_t alignment, SourceLocatio
   if (static_bytes > kMaxStaticBytes)
     fail(here, "GPU_SHARED %s: %zu bytes, %zu in total; at most %zu per block", key.name, bytes,
          static_bytes, kMaxStaticBytes);
-  if (static_bytes + b.dynamic_bytes > kMaxSharedBytes)
+  // Dynamic shared memory is aligned to 1024 bytes and comes behind the static arrays.
+  const size_t before = b.dynamic_bytes > 0 ? round_up(static_bytes, size_t{1024}) : static_bytes;
+  if (before + b.dynamic_bytes > size_t(b.kind.shared_bytes))
     fail(here, "GPU_SHARED %s: %zu bytes of static and %zu of dynamic shared memory, at most %zu",
-         key.name, static_bytes, b.dynamic_bytes, kMaxSharedBytes);
+         key.name, static_bytes, b.dynamic_bytes, size_t(b.kind.shared_bytes));
   key.block = b.serial;
   key.array = add_piece(key.name, begin, bytes);
   return key.array;

@@ -30,6 +30,9 @@ using Stream = void*;
 inline Stream stream_of(Exec on) {
   return on.gpu == nullptr ? nullptr : on.gpu->stream;
 }
+inline gpu::GpuKind kind_of(Exec on) {
+  return on.gpu ? on.gpu->kind : gpu::gpu_kind(90);
+}
 Stream open_stream();
 // Waits for it.
 void close_stream(Stream stream);

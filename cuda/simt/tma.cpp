@@ -184,6 +184,7 @@ Stores::OfThread& mine() {
 
 void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
               const std::array<int, 5>& at, int rank, SourceLocation here) {
+  needs(90, "tma_load", here);
   const Tile tile = make_tile("tma_load", map, shared, at, rank, here);
   const int64_t bytes = tile.bytes();
   std::byte* const arena = block().arena;
@@ -199,6 +200,7 @@ void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
 
 void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier,
                SourceLocation here) {
+  needs(90, "bulk_load", here);
   if (bytes <= 0 || bytes % kPiece != 0) {
     fail(here, "bulk_load: %d bytes, must be a positive multiple of 16", bytes);
   }
@@ -216,6 +218,7 @@ void bulk_load(void* shared, const void* global, int bytes, uint64_t* barrier,
 
 void tma_store(const gpu::TensorMap& map, const void* shared, const std::array<int, 5>& at,
                int rank, SourceLocation here) {
+  needs(90, "tma_store", here);
   auto store = std::make_shared<Store>();
   store->tile = make_tile("tma_store", map, shared, at, rank, here);
   note_async_read(shared, size_t(store->tile.bytes()), here);
@@ -225,7 +228,8 @@ void tma_store(const gpu::TensorMap& map, const void* shared, const std::array<i
   t.last_store = here;
 }
 
-void bulk_commit(SourceLocation) {
+void bulk_commit(SourceLocation here) {
+  needs(90, "bulk_commit", here);
   Stores::OfThread& t = mine();
   Group group;
   group.stores.swap(t.open);
@@ -242,7 +246,8 @@ void bulk_commit(SourceLocation) {
   t.groups.push_back(std::move(group));
 }
 
-void bulk_wait_read_groups(int pending, SourceLocation) {
+void bulk_wait_read_groups(int pending, SourceLocation here) {
+  needs(90, "bulk_wait", here);
   Stores::OfThread& t = mine();
   for (; t.read_waited + size_t(pending) < t.groups.size(); ++t.read_waited)
     if (const Ticket ticket = t.groups[t.read_waited].read) land(ticket);

@@ -323,6 +323,7 @@ TileOrder order(int is_mn_major) {
 
 uint64_t wgmma_descriptor(const void* tile, int leading_bytes, int stride_bytes,
                           gpu::Swizzle swizzle, SourceLocation here) {
+  needs_wgmma("wgmma", here);
   check_shared("wgmma_descriptor", here, tile, 16, 16);
   constexpr int kLimit = 1 << 18;
   if (leading_bytes < 0 || leading_bytes % 16 != 0 || leading_bytes >= kLimit || stride_bytes < 0 ||
@@ -377,6 +378,7 @@ void wgmma_a_in_registers(float* d, int n, const uint32_t (&a)[4], uint64_t b, i
 }
 
 void wgmma_fence(SourceLocation here) {
+  needs_wgmma("wgmma", here);
   find_me(here).thread.fenced = 1;
 }
 
@@ -408,6 +410,10 @@ void wgmma_wait_groups(int pending, SourceLocation here) {
                   return true;
                 });
   me.fenced = 0;
+}
+
+void set_registers(SourceLocation here) {
+  needs_wgmma("setmaxnreg", here);
 }
 
 }  // namespace assay::simt

@@ -29,5 +29,7 @@ template <int Pending>
 inline void wgmma_wait(SourceLocation here = SourceLocation::caller()) {
   wgmma_wait_groups(Pending, here);
 }
+// Changes nothing here.
+void set_registers(SourceLocation here);
 
 }  // namespace assay::simt

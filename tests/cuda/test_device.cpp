@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "cuda/device.h"
+#include "cuda/gpu_kind.h"
 #include "cuda/graph.h"
 #include "cuda/shared_library.h"
 #include "tests/catch.h"
@@ -24,12 +25,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const DeviceFacts kHopper{.driver = 13000,
-                          .toolkit = 13000,
-                          .devices = 1,
-                          .name = "NVIDIA H200",
-                          .capability = 90,
-                          .multiprocessors = 132};
+// A GPU that this program has an image for.
+const DeviceFacts kGpu{.driver = 13000,
+                       .toolkit = 13000,
+                       .devices = 1,
+                       .name = "a GPU",
+                       .capability = std::atoi(built_images()[0].c_str()),
+                       .multiprocessors = 132};
 
 std::string refusal(const DeviceFacts& facts) {
   try {
@@ -41,6 +43,15 @@ std::string refusal(const DeviceFacts& facts) {
   return "";
 }
 
+std::string hint(const DeviceFacts& facts) {
+  try {
+    require_usable(facts);
+  } catch (const UserError& error) {
+    return error.hint();
+  }
+  return "";
+}
+
 bool has(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
@@ -48,33 +59,88 @@ bool has(const std::string& text, const char* part) {
 }  // namespace
 
 TEST_CASE("an unusable GPU is refused with the reason") {
-  REQUIRE(refusal(kHopper).empty());
-  DeviceFacts facts = kHopper;
+  REQUIRE(refusal(kGpu).empty());
+  DeviceFacts facts = kGpu;
   facts.driver = 13020;  // a newer driver is accepted
   REQUIRE(refusal(facts).empty());
 
-  facts = kHopper;
+  facts = kGpu;
   facts.driver = 0;
   REQUIRE(has(refusal(facts), "no NVIDIA driver"));
   facts.driver = 12080;
   REQUIRE(refusal(facts) == "the NVIDIA driver is for CUDA 12.8, this program needs CUDA 13.0");
 
-  facts = kHopper;
+  facts = kGpu;
   facts.devices = 0;
   REQUIRE(has(refusal(facts), "no GPU"));
 
-  // Code for sm_90a runs only on capability 9.0.
-  for (const int capability : {75, 80, 89, 100, 120}) {
-    facts = kHopper;
+  facts = kGpu;
+  facts.capability = 75;
+  REQUIRE(refusal(facts) == "a GPU has compute capability 7.5, the kernels need 8.0 or newer");
+  // The images are those that CMake was told to build.
+  for (const int capability : {80, 86, 89, 90, 100, 120}) {
     facts.capability = capability;
-    REQUIRE(has(refusal(facts), "compute capability"));
+    const bool runs = !image_for(capability, built_images()).empty();
+    REQUIRE(refusal(facts).empty() == runs);
+    if (runs) continue;
+    REQUIRE(has(refusal(facts), ("this program was built for sm_" + built_images()[0]).c_str()));
+    REQUIRE(has(hint(facts), ("-DASSAY_GPUS=" + image_to_build(capability)).c_str()));
   }
 
-  facts = kHopper;
+  facts = kGpu;
   facts.products_problem = "libcublasLt.so.13 cannot be loaded (no such file)";
   REQUIRE(refusal(facts) ==
           "libcublasLt.so.13 cannot be loaded (no such file): matrix products on the GPU need "
           "cuBLASLt");
+}
+
+TEST_CASE("an image runs on its own GPU, and without an a on later ones of its major version") {
+  const std::vector<std::string> all{"80", "86", "90a", "100", "120"};
+  REQUIRE(image_for(80, all) == "80");
+  REQUIRE(image_for(86, all) == "86");
+  REQUIRE(image_for(89, all) == "86");
+  REQUIRE(image_for(90, all) == "90a");
+  REQUIRE(image_for(103, all) == "100");
+  REQUIRE(image_for(121, all) == "120");
+  REQUIRE(image_for(75, all).empty());
+  REQUIRE(image_for(110, all).empty());
+  REQUIRE(image_for(80, {"86", "90a"}).empty());
+  REQUIRE(image_for(91, {"90a"}).empty());
+  // What is proposed runs on the GPU that it is proposed for.
+  for (const int capability : {80, 86, 87, 89, 90, 100, 103, 120, 121, 130}) {
+    REQUIRE(image_for(capability, {image_to_build(capability)}) == image_to_build(capability));
+  }
+}
+
+TEST_CASE("the kind of a GPU has its limits, and products that the environment may choose") {
+  REQUIRE(gpu_kind(90).products == Products::kWgmma);
+  REQUIRE(gpu_kind(90).shared_bytes == 232448);
+  REQUIRE(gpu_kind(86).shared_bytes == 101376);
+  for (const int capability : {80, 86, 89, 100, 120, 130}) {
+    REQUIRE(gpu_kind(capability).products == Products::kMmaSync);
+    REQUIRE(gpu_kind(capability).capability == capability);
+    REQUIRE(!slow_parts(gpu_kind(capability)).empty());
+  }
+  REQUIRE(slow_parts(gpu_kind(90)).empty());
+  REQUIRE(kind_text(gpu_kind(89)) == "mma.sync, 99 KB of shared memory a block, fp8 conversions");
+
+  unsetenv("ASSAY_GPU_PATH");
+  REQUIRE(gpu_kind_by_environment(90).products == Products::kWgmma);
+  setenv("ASSAY_GPU_PATH", "mma", 1);
+  REQUIRE(gpu_kind_by_environment(90).products == Products::kMmaSync);
+  REQUIRE(gpu_kind_by_environment(90).capability == 90);
+  setenv("ASSAY_GPU_PATH", "wgmma", 1);
+  std::string why;
+  try {
+    gpu_kind_by_environment(90);
+  } catch (const UserError& error) {
+    why = error.what() + ("; " + error.hint());
+  }
+  unsetenv("ASSAY_GPU_PATH");
+  REQUIRE(
+      why ==
+      "ASSAY_GPU_PATH is \"wgmma\"; set it to mma for the mma.sync kernels, or unset it for the "
+      "fastest ones");
 }
 
 TEST_CASE("a library opens through the loader or from a folder, else with the loader's reason") {

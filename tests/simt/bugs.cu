@@ -287,12 +287,21 @@ __global__ void large_static_kernel() {
   large[threadIdx.x] = 0;
 }
 
-int launch_empty(dim3 grid, dim3 block, size_t shared_bytes) {
-  simt::run_grid("empty", grid, block, shared_bytes, [] {});
+int launch_empty(dim3 grid, dim3 block, size_t shared_bytes, int capability = 90) {
+  simt::run_grid(
+      "empty", grid, block, shared_bytes, [] {}, gpu::gpu_kind(capability));
   return 0;
 }
 int run_large_static() {
   simt::run_grid("large_static", {1}, {32}, 0, [] { large_static_kernel(); });
+  return 0;
+}
+// The static array ends at byte 4; dynamic shared memory begins at 1024.
+int run_static_before_dynamic() {
+  simt::run_grid("static_before_dynamic", {1}, {1}, (227 << 10) - 1020, [] {
+    GPU_SHARED(float, one, [1]);
+    one[threadIdx.x] = 0;
+  });
   return 0;
 }
 int run_static_and_dynamic() {
@@ -366,6 +375,9 @@ const test::Bug kBugs[] = {
     {"launch: 70000 blocks along y",                  [] { return launch_empty({1, 70000}, {32}, 0); },         kError, kError, kError, "65535"},
     {"52 KiB of static shared memory",                run_large_static,                       kError, kError, kError, "at most 49152"},
     {"static and dynamic shared memory together",     run_static_and_dynamic,                 kError, kError, kError, "at most 232448"},
+    {"static shared memory before dynamic",           run_static_before_dynamic,              kError, kError, kError, "at most 232448"},
+    {"launch: 100 KiB of shared memory on 8.6",       [] { return launch_empty({1}, {32}, 100 << 10, 86); },    kError, kError, kError, "at most 101376"},
+    {"launch: 164 KiB of shared memory on 8.0",       [] { return launch_empty({1}, {32}, 164 << 10, 80); },    kError, kError, kError, "at most 166912"},
     {"copy longer than the allocation",               run_copy_beyond,                        kError, kError, kError, "allocation of 40"},
 };
 // clang-format on

@@ -64,13 +64,15 @@ __global__ void cp_async_kernel(Piece* out, const Piece* in) {
   }
 }
 
-template <Flaw F>
+template <Flaw F, int Capability = 90>
 int run_cp_async() {
   std::vector<Piece> in(128);
   for (size_t i = 0; i < in.size(); ++i) in[i] = {{uint32_t(i), 1, 2, 3}};
   const DeviceArray<Piece> from(in);
   DeviceArray<Piece> to(128);
-  simt::run_grid("cp_async", {1}, {64}, 0, [&] { cp_async_kernel<F>(to.data(), from.data()); });
+  simt::run_grid(
+      "cp_async", {1}, {64}, 0, [&] { cp_async_kernel<F>(to.data(), from.data()); },
+      gpu_kind(Capability));
   const std::vector<Piece> out = to.host();
   int wrong = 0;
   for (size_t i = 0; i < 128; ++i) wrong += out[i].element[0] != uint32_t(i ^ 33);
@@ -151,7 +153,7 @@ __global__ void tma_kernel(uint16_t* out, const __grid_constant__ TensorMap map)
   }
 }
 
-template <Flaw F>
+template <Flaw F, int Capability = 90>
 int run_tma() {
   std::vector<uint16_t> in(2 * kTileElements);
   for (size_t i = 0; i < in.size(); ++i) in[i] = uint16_t(i + 1);
@@ -163,7 +165,8 @@ int run_tma() {
                                          .dim = {64, 16},
                                          .stride_bytes = {128},
                                          .box = {64, 8}});
-  simt::run_grid("tma", {1}, {32}, 8 << 10, [&] { tma_kernel<F>(to.data(), map); });
+  simt::run_grid(
+      "tma", {1}, {32}, 8 << 10, [&] { tma_kernel<F>(to.data(), map); }, gpu_kind(Capability));
   const std::vector<uint16_t> out = to.host();
   int wrong = 0;
   for (size_t i = 0; i < in.size(); ++i) wrong += out[i] != in[i];
@@ -257,7 +260,7 @@ __global__ void store_kernel(const __grid_constant__ TensorMap map) {
   if (F == Flaw::kNoReadWait && t == 0) bulk_wait_read<0>();
 }
 
-template <Flaw F>
+template <Flaw F, int Capability = 90>
 int run_store() {
   DeviceArray<uint16_t> to(2 * kTileElements);
   const TensorMap map = make_tensor_map({.name = "out",
@@ -266,7 +269,8 @@ int run_store() {
                                          .dim = {64, 16},
                                          .stride_bytes = {128},
                                          .box = {64, 8}});
-  simt::run_grid("store", {1}, {64}, kTileElements * 2, [&] { store_kernel<F>(map); });
+  simt::run_grid(
+      "store", {1}, {64}, kTileElements * 2, [&] { store_kernel<F>(map); }, gpu_kind(Capability));
   const std::vector<uint16_t> out = to.host();
   int wrong = 0;
   for (size_t i = 0; i < out.size(); ++i) wrong += out[i] != uint16_t(i + 1);
@@ -279,6 +283,7 @@ constexpr test::Seen kNo = test::Seen::kNo, kWrong = test::Seen::kWrong,
 // clang-format off
 const Bug kRight[] = {
     {"cp.async", run_cp_async<Flaw::kNone>, kNo, kNo, kNo},
+    {"cp.async on 8.0", run_cp_async<Flaw::kNone, 80>, kNo, kNo, kNo},
     {"cp.async on an mbarrier", run_cp_async_mbarrier<Flaw::kNone>, kNo, kNo, kNo},
     {"TMA", run_tma<Flaw::kNone>, kNo, kNo, kNo},
     {"ring", run_ring<Flaw::kNone>, kNo, kNo, kNo},
@@ -318,6 +323,8 @@ const Bug kBugs[] = {
     {"TMA store: no commit",                        run_store<Flaw::kNoCommit>,                           kError, kError, kError, "bulk_commit"},
     {"TMA store: buffer reused before it is read",  run_store<Flaw::kNoReadWait>,                         kWrong, kNo,    kNo},
     {"TMA store: the block ends before it is read", run_store<Flaw::kEndsBeforeRead>,                     kError, kError, kError, "bulk_wait_read"},
+    {"TMA on 8.9",                                  run_tma<Flaw::kNone, 89>,                             kError, kError, kError, "an mbarrier needs compute capability 9.0, this GPU has 8.9"},
+    {"TMA store on 8.0",                            run_store<Flaw::kNone, 80>,                           kError, kError, kError, "needs compute capability 9.0, this GPU has 8.0"},
     {"TMA store: no fence_proxy_async",             run_store<Flaw::kNoProxyFence>,                       kNo,    kNo,    kNo, "", Asan::kQuiet, kError},
 };
 // clang-format on

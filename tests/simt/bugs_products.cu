@@ -110,12 +110,14 @@ __global__ void gather_kernel(float* out, const uint16_t* in) {
     for (int i = 0; i < 16; ++i) out[int(threadIdx.x) * 16 + i] = d[i];
 }
 
-int run_products(unsigned threads, void (*kernel)(float*, const uint16_t*)) {
+int run_products(unsigned threads, void (*kernel)(float*, const uint16_t*), int capability = 90) {
   std::vector<uint16_t> in(2 * 96 * 16);
   for (size_t i = 0; i < in.size(); ++i) in[i] = bf16(float(int(i * 37 % 23) - 11)).bits;
   const DeviceArray<uint16_t> from(in);
   DeviceArray<float> to(128 * 16);
-  simt::run_grid("wgmma", {1}, {threads}, 16 << 10, [&] { kernel(to.data(), from.data()); });
+  simt::run_grid(
+      "wgmma", {1}, {threads}, 16 << 10, [&] { kernel(to.data(), from.data()); },
+      gpu_kind(capability));
   const std::vector<float> out = to.host();
   const auto element = [&](int round, int row, int k) {
     return float(bf16::from_bits(in[size_t((round * 96 + row) * 16 + k)]));
@@ -134,9 +136,9 @@ int run_products(unsigned threads, void (*kernel)(float*, const uint16_t*)) {
   }
   return wrong;
 }
-template <Flaw F>
+template <Flaw F, int Capability = 90>
 int run_wgmma() {
-  return run_products(128, wgmma_kernel<F>);
+  return run_products(128, wgmma_kernel<F>, Capability);
 }
 template <Flaw F>
 int run_gather() {
@@ -251,6 +253,7 @@ const Bug kBugs[] = {
     {"gathered tiles: no wait",                     run_gather<Flaw::kNoWait>,                            kWrong, kWrong, kWrong, "", Asan::kQuiet, kError},
     {"gathered tiles: written before the wait",     run_gather<Flaw::kNoBarrier>,                         kWrong, kError, kWrong},
     {"gathered tiles: no fence_proxy_async",        run_gather<Flaw::kNoProxyFence>,                      kNo,    kNo,    kNo, "", Asan::kQuiet, kError},
+    {"wgmma on 10.0",                               run_wgmma<Flaw::kNone, 100>,                          kError, kError, kError, "wgmma is for compute capability 9.0 only, this GPU has 10.0"},
     {"wgmma: no fence_proxy_async",                 run_wgmma<Flaw::kNoProxyFence>,                       kNo,    kNo,    kNo, "", Asan::kQuiet, kError},
 };
 // clang-format on

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "cuda/device.h"
+#include "cuda/gpu_kind.h"
 #include "machine/limits.h"
 #include "models/decoder/decoder.h"
 #include "ops/cpu_gemm/amx.h"
@@ -151,6 +152,18 @@ std::string cuda_version(int v) {
   return strprintf("%d.%d", v / 1000, v % 1000 / 10);
 }
 
+ordered_json image_names() {
+  ordered_json names = ordered_json::array();
+  for (const std::string& image : gpu::built_images()) names.push_back("sm_" + image);
+  return names;
+}
+
+std::string slow_todo(const gpu::GpuKind& kind) {
+  return gpu::gpu_kind(kind.capability).products == kind.products
+             ? "nothing to do: this program has no faster kernels for it"
+             : "unset ASSAY_GPU_PATH for the kernels that were written for this GPU";
+}
+
 ordered_json gpu_facts(Measure measure, std::vector<Advice>& advice) {
   ordered_json j;
   j["usable"] = false;
@@ -168,7 +181,14 @@ ordered_json gpu_facts(Measure measure, std::vector<Advice>& advice) {
       j["has_fp8"] = facts.capability >= 89;
       j["has_nvfp4"] = facts.capability >= 100;
     }
+    j["images"] = image_names();
     gpu::require_usable(facts);
+    j["image"] = "sm_" + gpu::image_for(facts.capability, gpu::built_images());
+    const gpu::GpuKind kind = gpu::gpu_kind_by_environment(facts.capability);
+    j["kind"] = gpu::kind_text(kind);
+    if (const std::string slow = gpu::slow_parts(kind); !slow.empty()) {
+      advice.push_back({"slow on this GPU: " + slow, slow_todo(kind)});
+    }
 #if ASSAY_HAS_CUDA
     if (measure == Measure::kLimits) {
       const auto device = gpu::open_device();

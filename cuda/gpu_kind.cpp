@@ -1,0 +1,111 @@
+#include "cuda/gpu_kind.h"
+
+#include <cstdlib>
+
+#include "base/check.h"
+
+namespace assay::gpu {
+
+namespace {
+
+constexpr int64_t kKb = 1024;
+
+// Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", and what
+// ptxas accepts for each architecture.
+struct Row {
+  GpuKind kind;
+  const char* image;
+};
+constexpr Row kRows[] = {
+    // capability, products, shared memory, clusters, fp8 conversions, block-scale mma.sync
+    {{80, Products::kMmaSync, 163 * kKb, false, false, false}, "80"},  // A100
+    {{86, Products::kMmaSync, 99 * kKb, false, false, false}, "80"},   // A40, RTX 3090
+    {{87, Products::kMmaSync, 163 * kKb, false, false, false}, "80"},  // Orin
+    {{89, Products::kMmaSync, 99 * kKb, false, true, false}, "80"},    // L40S, RTX 4090
+    {{90, Products::kWgmma, 227 * kKb, true, true, false}, "90a"},     // H100, H200
+    {{100, Products::kMmaSync, 227 * kKb, true, true, false}, "100"},  // B200
+    {{103, Products::kMmaSync, 227 * kKb, true, true, false}, "100"},  // B300
+    {{120, Products::kMmaSync, 99 * kKb, true, true, true}, "120"},    // RTX 5090
+    {{121, Products::kMmaSync, 99 * kKb, true, true, true}, "120"},    // GB10
+};
+const Row* row_of(int capability) {
+  for (const Row& row : kRows) {
+    if (row.kind.capability == capability) return &row;
+  }
+  return nullptr;
+}
+
+struct Image {
+  int capability;
+  bool exact;  // runs on this capability only
+};
+Image read_image(const std::string& name) {
+  return {std::atoi(name.c_str()), name.back() == 'a'};
+}
+
+}  // namespace
+
+GpuKind gpu_kind(int capability) {
+  CHECK(capability >= 80, "gpu_kind: compute capability %d", capability);
+  if (const Row* const row = row_of(capability)) return row->kind;
+  return {capability, Products::kMmaSync, 99 * kKb, capability > 90, capability > 89, false};
+}
+
+GpuKind gpu_kind_by_environment(int capability) {
+  GpuKind kind = gpu_kind(capability);
+  const char* const path = std::getenv("ASSAY_GPU_PATH");
+  if (path == nullptr || *path == '\0') return kind;
+  if (std::string(path) != "mma") {
+    throw UserError(strprintf("ASSAY_GPU_PATH is \"%s\"", path),
+                    "set it to mma for the mma.sync kernels, or unset it for the fastest ones");
+  }
+  kind.products = Products::kMmaSync;
+  return kind;
+}
+
+std::string kind_text(const GpuKind& kind) {
+  std::string text = kind.products == Products::kWgmma ? "wgmma" : "mma.sync";
+  text += strprintf(", %ld KB of shared memory a block", long(kind.shared_bytes / kKb));
+  if (kind.clusters) text += ", clusters";
+  if (kind.fp8_conversions) text += ", fp8 conversions";
+  if (kind.block_scale_mma) text += ", block-scale mma.sync";
+  return text;
+}
+
+std::string slow_parts(const GpuKind& kind) {
+  if (kind.products == Products::kWgmma) return "";
+  std::string text = "the experts' products run without tensor cores";
+  if (kind.capability >= 90) text += ", attention with mma.sync instead of the newer instructions";
+  return text;
+}
+
+const std::vector<std::string>& built_images() {
+  static const std::vector<std::string> images = [] {
+    std::vector<std::string> all;
+    for (const char* at = ASSAY_GPU_IMAGES; *at != '\0'; ++at) {
+      if (all.empty() || *at == ' ') all.emplace_back();
+      if (*at != ' ') all.back() += *at;
+    }
+    return all;
+  }();
+  return images;
+}
+
+std::string image_for(int capability, const std::vector<std::string>& images) {
+  std::string best;
+  for (const std::string& name : images) {
+    const Image image = read_image(name);
+    const bool runs =
+        image.exact ? image.capability == capability
+                    : image.capability / 10 == capability / 10 && image.capability <= capability;
+    if (runs && (best.empty() || read_image(best).capability < image.capability)) best = name;
+  }
+  return best;
+}
+
+std::string image_to_build(int capability) {
+  const Row* const row = row_of(capability);
+  return row ? row->image : std::to_string(capability);
+}
+
+}  // namespace assay::gpu
