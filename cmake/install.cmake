@@ -54,6 +54,9 @@ set(assay_libraries assay_options assay_base assay_cuda assay_comm assay_device 
   assay_interop assay_anchor_log assay_lab assay_build_info assay_session)
 if(ASSAY_HAS_CUDA)
   list(APPEND assay_libraries assay_ops_cuda assay_cuda_launch)
+  if(TARGET assay_ops_hopper)
+    list(APPEND assay_libraries assay_ops_hopper)
+  endif()
 endif()
 install(TARGETS ${assay_libraries} EXPORT assay_targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}

@@ -13,6 +13,8 @@
 #include "ops/attention/cpu_sequence.h"
 #include "ops/attention/cpu_softmax.h"
 #include "ops/attention/cpu_tile.h"
+#include "ops/attention/gpu_backward_wgmma.h"
+#include "ops/attention/gpu_forward_wgmma.h"
 #include "ops/gpu/absent.h"
 #include "ops/quantise/cpu_amax.h"
 
@@ -416,6 +418,8 @@ ASSAY_GPU_ABSENT(attention_forward, AttentionForward<float>)
 ASSAY_GPU_ABSENT(attention_forward, AttentionForward<bf16>)
 ASSAY_GPU_ABSENT(attention_backward, AttentionBackward<float>)
 ASSAY_GPU_ABSENT(attention_backward, AttentionBackward<bf16>)
+ASSAY_GPU_ABSENT(attention_forward_wgmma, AttentionForward<bf16>)
+ASSAY_GPU_ABSENT(attention_backward_wgmma, AttentionBackward<bf16>)
 }  // namespace gpu
 
 }  // namespace assay

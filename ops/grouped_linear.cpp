@@ -8,6 +8,7 @@
 #include "cuda/profile.h"
 #include "ops/cpu_gemm/ragged.h"
 #include "ops/gpu/absent.h"
+#include "ops/grouped/gpu_tensor.h"
 #include "ops/grouped/gpu_work_list.h"
 
 namespace assay {
@@ -157,6 +158,9 @@ ASSAY_GPU_ABSENT(grouped_linear_dgrad, GroupedDgrad<float>)
 ASSAY_GPU_ABSENT(grouped_linear_dgrad, GroupedDgrad<bf16>)
 ASSAY_GPU_ABSENT(grouped_linear_wgrad, GroupedWgrad<float>)
 ASSAY_GPU_ABSENT(grouped_linear_wgrad, GroupedWgrad<bf16>)
+ASSAY_GPU_ABSENT(grouped_forward_wgmma, GroupedForward<bf16>)
+ASSAY_GPU_ABSENT(grouped_dgrad_wgmma, GroupedDgrad<bf16>)
+ASSAY_GPU_ABSENT(grouped_wgrad_wgmma, GroupedWgrad<bf16>)
 }  // namespace gpu
 
 }  // namespace assay

@@ -1,6 +1,7 @@
 #include <algorithm>
 
-#include "ops/grouped/gpu_launch.h"
+#include "ops/grouped/gpu_simple.h"
+#include "ops/grouped/gpu_tensor.h"
 #include "ops/grouped_linear.h"
 
 namespace assay::gpu {
@@ -15,27 +16,9 @@ void launch_forward(Exec on, const GroupedForward<T>& a) {
   if (a.y.size() == 0) return;
   const GroupedParts work = grouped_parts(on, kName, assignments, w.dim[0]);
   if constexpr (sizeof(T) == 2) {
-    if (whole_pieces({a.y.data, a.x.data, w.data}, out, in)) {
-      cut_rows(on, work, a.offsets, kGroupedTileM);
-      const int64_t parts = grouped_parts_limit(assignments, w.dim[0], kGroupedTileM);
-      return with_tile_width(out, [&]<int N>() {
-        const GroupedTileArgs g = {.a = rows_map("x", a.x.data, a.x.dim[0], in, kGroupedTileM),
-                                   .b = weight_map(w, N / 2),
-                                   .c = a.y.data,
-                                   .x = a.x.data,
-                                   .row = a.row.data,
-                                   .work = work,
-                                   .n = int(out),
-                                   .k = int(in),
-                                   .scale = a.scale};
-        if (a.row.empty()) {
-          launch_tiles<GroupedTile<GroupedKind::kForward, GroupedRows::kInOrder, N>>(on, kName, g,
-                                                                                     parts);
-        } else {
-          launch_tiles<GroupedTile<GroupedKind::kForward, GroupedRows::kGathered, N>>(on, kName, g,
-                                                                                      parts);
-        }
-      });
+    if (on.gpu->kind.products == Products::kWgmma &&
+        whole_pieces({a.y.data, a.x.data, w.data}, out, in)) {
+      return grouped_forward_wgmma(on, a);
     }
   }
   cut_rows(on, work, a.offsets, kPlainTile);
@@ -59,21 +42,9 @@ void launch_dgrad(Exec on, const GroupedDgrad<T>& a) {
   if (a.dx.size() == 0) return;
   const GroupedParts work = grouped_parts(on, kName, assignments, w.dim[0]);
   if constexpr (sizeof(T) == 2) {
-    if (whole_pieces({a.dx.data, a.dy.data, w.data}, out, in)) {
-      cut_rows(on, work, a.offsets, kGroupedTileM);
-      const int64_t parts = grouped_parts_limit(assignments, w.dim[0], kGroupedTileM);
-      return with_tile_width(in, [&]<int N>() {
-        launch_tiles<GroupedTile<GroupedKind::kDgrad, GroupedRows::kInOrder, N>>(
-            on, kName,
-            {.a = rows_map("dy", a.dy.data, assignments, out, kGroupedTileM),
-             .b = weight_map(w, kGroupedSlab),
-             .c = a.dx.data,
-             .work = work,
-             .n = int(in),
-             .k = int(out),
-             .scale = a.scale},
-            parts);
-      });
+    if (on.gpu->kind.products == Products::kWgmma &&
+        whole_pieces({a.dx.data, a.dy.data, w.data}, out, in)) {
+      return grouped_dgrad_wgmma(on, a);
     }
   }
   cut_rows(on, work, a.offsets, kPlainTile);
@@ -96,30 +67,9 @@ void launch_wgrad(Exec on, const GroupedWgrad<T>& a) {
   if (assignments == 0 || a.dweight.size() == 0) return;
   const GroupedParts work = grouped_parts(on, kName, assignments, experts, out, in);
   if constexpr (sizeof(T) == 2) {
-    if (whole_pieces({a.dweight.data, a.dy.data, a.x.data}, out, in)) {
-      order_experts(on, work, a.offsets, GroupedCut::kPieces);
-      const int64_t slots = grouped_slots(assignments);
-      const int64_t parts = std::min(experts, assignments) + slots;
-      with_tile_width(in, [&]<int N>() {
-        const GroupedTileArgs g = {.a = rows_map("dy", a.dy.data, assignments, out, kGroupedTileK),
-                                   .b = rows_map("x", a.x.data, a.x.dim[0], in, kGroupedTileK),
-                                   .c = a.dweight.data,
-                                   .x = a.x.data,
-                                   .row = a.row.data,
-                                   .work = work,
-                                   .m = int(out),
-                                   .n = int(in),
-                                   .scale = a.scale};
-        if (a.row.empty()) {
-          launch_tiles<GroupedTile<GroupedKind::kWgrad, GroupedRows::kInOrder, N>>(on, kName, g,
-                                                                                   parts);
-        } else {
-          launch_tiles<GroupedTile<GroupedKind::kWgrad, GroupedRows::kGathered, N>>(on, kName, g,
-                                                                                    parts);
-        }
-      });
-      if (slots > 0) add_pieces(on, work, a.dweight);
-      return;
+    if (on.gpu->kind.products == Products::kWgmma &&
+        whole_pieces({a.dweight.data, a.dy.data, a.x.data}, out, in)) {
+      return grouped_wgrad_wgmma(on, a);
     }
   }
   order_experts(on, work, a.offsets, GroupedCut::kWhole);

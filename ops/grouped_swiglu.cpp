@@ -5,6 +5,7 @@
 #include "base/shapes.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
+#include "ops/grouped/gpu_tensor.h"
 #include "ops/swiglu.h"
 
 namespace assay {
@@ -72,6 +73,8 @@ ASSAY_GPU_ABSENT(grouped_swiglu_forward, GroupedSwigluForward<float>)
 ASSAY_GPU_ABSENT(grouped_swiglu_forward, GroupedSwigluForward<bf16>)
 ASSAY_GPU_ABSENT(grouped_swiglu_dgrad, GroupedSwigluDgrad<float>)
 ASSAY_GPU_ABSENT(grouped_swiglu_dgrad, GroupedSwigluDgrad<bf16>)
+ASSAY_GPU_ABSENT(grouped_swiglu_forward_wgmma, GroupedSwigluForward<bf16>)
+ASSAY_GPU_ABSENT(grouped_swiglu_dgrad_wgmma, GroupedSwigluDgrad<bf16>)
 }  // namespace gpu
 
 }  // namespace assay

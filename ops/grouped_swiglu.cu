@@ -1,62 +1,10 @@
-#include "base/math.h"
-#include "ops/grouped/gpu_launch.h"
+#include "cuda/context.h"
+#include "ops/grouped/gpu_tensor.h"
 #include "ops/grouped_linear.h"
 #include "ops/grouped_swiglu.h"
 #include "ops/swiglu.h"
 
 namespace assay::gpu {
-
-namespace {
-
-// Bounds at 65536 tokens, width 768, 7 of 256 experts, ffn 384: forward 541 GF / 2.1 GB, 685 us by
-// the tensor cores; dgrad 271 GF / 2.3 GB, 527 us by memory, of which gate_up and its gradient are
-// 60%.
-template <GroupedRows Rows, int N>
-void launch_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a, const GroupedParts& work) {
-  const int64_t assignments = a.h.dim[0], in = a.x.dim[1], experts = a.weight.plain.dim[0];
-  launch_tiles<GroupedTile<GroupedKind::kForward, Rows, N, GroupedEnd::kSwiglu>>(
-      on, "grouped_swiglu_forward",
-      {.a = rows_map("x", a.x.data, a.x.dim[0], in, kGroupedTileM),
-       .b = weight_map(a.weight.plain, N / 2),
-       .c = a.gate_up.data,
-       .h = a.h.data,
-       .x = a.x.data,
-       .row = a.row.data,
-       .work = work,
-       .n = int(a.h.dim[1]),
-       .k = int(in),
-       .scale = a.scale,
-       .amax = a.amax.data},
-      grouped_parts_limit(assignments, experts, kGroupedTileM));
-}
-
-template <GroupedRows Rows>
-void launch_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a, const GroupedParts& work) {
-  // 128 columns of h per tile, or 64 if that computes less past the edge.
-  if (ceil_div(a.h.dim[1], 64) % 2 == 0) return launch_swiglu_forward<Rows, 256>(on, a, work);
-  launch_swiglu_forward<Rows, 128>(on, a, work);
-}
-
-template <int N>
-void launch_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a, const GroupedParts& work) {
-  const auto& w = a.weight.plain;
-  const int64_t assignments = a.dy.dim[0], out = w.dim[1], ffn = w.dim[2];
-  launch_tiles<
-      GroupedTile<GroupedKind::kDgrad, GroupedRows::kInOrder, N, GroupedEnd::kSwigluGradient>>(
-      on, "grouped_swiglu_dgrad",
-      {.a = rows_map("dy", a.dy.data, assignments, out, kGroupedTileM),
-       .b = weight_map(w, kGroupedSlab),
-       .c = a.dgate_up.data,
-       .gate_up = a.gate_up.data,
-       .work = work,
-       .n = int(ffn),
-       .k = int(out),
-       .scale = a.scale,
-       .amax = a.amax.data},
-      grouped_parts_limit(assignments, w.dim[0], kGroupedTileM));
-}
-
-}  // namespace
 
 void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<float>& a) {
   grouped_linear_forward(on, {.y = a.gate_up,
@@ -70,20 +18,18 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<float>& a) {
 
 void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a) {
   if (a.h.size() == 0) return;
-  const auto& w = a.weight.plain;
-  if (!whole_pieces({a.h.data, a.gate_up.data, a.x.data, w.data}, a.h.dim[1], a.x.dim[1])) {
-    grouped_linear_forward(on, GroupedForward<bf16>{.y = a.gate_up,
-                                                    .x = a.x,
-                                                    .row = a.row,
-                                                    .offsets = a.offsets,
-                                                    .weight = a.weight,
-                                                    .scale = a.scale});
-    return swiglu_forward(on, SwigluForward<bf16>{.h = a.h, .amax = a.amax, .gate_up = a.gate_up});
+  if (on.gpu->kind.products == Products::kWgmma &&
+      whole_pieces({a.h.data, a.gate_up.data, a.x.data, a.weight.plain.data}, a.h.dim[1],
+                   a.x.dim[1])) {
+    return grouped_swiglu_forward_wgmma(on, a);
   }
-  const GroupedParts work = grouped_parts(on, "grouped_swiglu_forward", a.h.dim[0], w.dim[0]);
-  cut_rows(on, work, a.offsets, kGroupedTileM);
-  if (a.row.empty()) return launch_swiglu_forward<GroupedRows::kInOrder>(on, a, work);
-  launch_swiglu_forward<GroupedRows::kGathered>(on, a, work);
+  grouped_linear_forward(on, GroupedForward<bf16>{.y = a.gate_up,
+                                                  .x = a.x,
+                                                  .row = a.row,
+                                                  .offsets = a.offsets,
+                                                  .weight = a.weight,
+                                                  .scale = a.scale});
+  swiglu_forward(on, SwigluForward<bf16>{.h = a.h, .amax = a.amax, .gate_up = a.gate_up});
 }
 
 void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<float>& a) {
@@ -94,24 +40,17 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<float>& a) {
 
 void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a) {
   if (a.gate_up.size() == 0) return;
-  const auto& w = a.weight.plain;
-  const int64_t assignments = a.dy.dim[0], out = a.dy.dim[1], ffn = w.dim[2];
-  if (!whole_pieces({a.dgate_up.data, a.gate_up.data, a.dy.data, w.data}, out, ffn)) {
-    grouped_linear_dgrad(
-        on,
-        GroupedDgrad<bf16>{
-            .dx = a.dh, .dy = a.dy, .offsets = a.offsets, .weight = a.weight, .scale = a.scale});
-    return swiglu_backward(
-        on, SwigluBackward<bf16>{
-                .dgate_up = a.dgate_up, .amax = a.amax, .dh = a.dh, .gate_up = a.gate_up});
+  if (on.gpu->kind.products == Products::kWgmma &&
+      whole_pieces({a.dgate_up.data, a.gate_up.data, a.dy.data, a.weight.plain.data}, a.dy.dim[1],
+                   a.weight.plain.dim[2])) {
+    return grouped_swiglu_dgrad_wgmma(on, a);
   }
-  const GroupedParts work = grouped_parts(on, "grouped_swiglu_dgrad", assignments, w.dim[0]);
-  cut_rows(on, work, a.offsets, kGroupedTileM);
-  // Tiles of 256 columns leave no registers for the prefetched gate_up.
-  if (round_up(ffn, 192) <= round_up(ffn, 128)) {
-    return launch_swiglu_dgrad<192>(on, a, work);
-  }
-  launch_swiglu_dgrad<128>(on, a, work);
+  grouped_linear_dgrad(
+      on, GroupedDgrad<bf16>{
+              .dx = a.dh, .dy = a.dy, .offsets = a.offsets, .weight = a.weight, .scale = a.scale});
+  swiglu_backward(on,
+                  SwigluBackward<bf16>{
+                      .dgate_up = a.dgate_up, .amax = a.amax, .dh = a.dh, .gate_up = a.gate_up});
 }
 
 }  // namespace assay::gpu

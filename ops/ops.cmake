@@ -9,24 +9,25 @@
 # detector and on a GPU, and the device benches are made from this list.
 #
 #   assay_op(<op> [ONLY_CPU | ONLY_GPU] [LONG] [BENCH <name>]
-#            [SOURCES <further .cpp>...] [KERNELS <further .cu>...] [CASES <further lists>...])
+#            [SOURCES <further .cpp>...] [KERNELS <further .cu>...] [HOPPER <.cu>...] [CASES <further lists>...])
 #
+#   KERNELS    compiled for every image of ASSAY_GPUS    HOPPER     for 90a only: they use wgmma
 #   ONLY_CPU   there is no CUDA body                ONLY_GPU   there is no CPU body (the .cpp checks)
 #   LONG       its checks are started first         BENCH      bench_<name> times it on a GPU
 foreach(list ASSAY_OPS ASSAY_CPU_OPS ASSAY_GPU_OPS ASSAY_LONG_OPS ASSAY_OP_SOURCES ASSAY_OP_KERNELS
-        ASSAY_OP_CASES ASSAY_DEVICE_BENCHES)
+        ASSAY_HOPPER_KERNELS ASSAY_OP_CASES ASSAY_DEVICE_BENCHES)
   set(${list} "")
 endforeach()
 macro(assay_op op)
-  cmake_parse_arguments(op "ONLY_CPU;ONLY_GPU;LONG" "BENCH" "SOURCES;KERNELS;CASES" ${ARGN})
+  cmake_parse_arguments(op "ONLY_CPU;ONLY_GPU;LONG" "BENCH" "SOURCES;KERNELS;HOPPER;CASES" ${ARGN})
   if(op_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "assay_op(${op}): unknown arguments ${op_UNPARSED_ARGUMENTS}")
   endif()
-  if(EXISTS ${CMAKE_SOURCE_DIR}/ops/${op}.cu)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/ops/${op}.cu AND NOT ${op}.cu IN_LIST op_HOPPER)
     list(PREPEND op_KERNELS ${op}.cu)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ops/${op}.cu)
   endif()
-  if(NOT op_ONLY_CPU AND NOT op_KERNELS)
+  if(NOT op_ONLY_CPU AND NOT op_KERNELS AND NOT op_HOPPER)
     message(FATAL_ERROR "assay_op(${op}): there is no ops/${op}.cu (ONLY_CPU says that none is meant)")
   endif()
   list(APPEND ASSAY_OPS ${op})
@@ -41,6 +42,7 @@ macro(assay_op op)
   endif()
   list(APPEND ASSAY_OP_SOURCES ${op}.cpp ${op_SOURCES})
   list(APPEND ASSAY_OP_KERNELS ${op_KERNELS})
+  list(APPEND ASSAY_HOPPER_KERNELS ${op_HOPPER})
   list(APPEND ASSAY_OP_CASES ${op}_cases.cpp ${op_CASES})
   if(op_BENCH)
     list(APPEND ASSAY_DEVICE_BENCHES ${op_BENCH})
@@ -53,8 +55,8 @@ assay_op(adamw_bf16 BENCH optimizer)
 assay_op(amax BENCH quantisers)
 assay_op(attention LONG BENCH attention
   SOURCES attention/cpu_amx.cpp
-  KERNELS attention/gpu_backward.cu attention/gpu_backward_wgmma.cu attention/gpu_float.cu
-          attention/gpu_forward.cu attention/gpu_forward_wgmma.cu)
+  KERNELS attention/gpu_backward.cu attention/gpu_float.cu attention/gpu_forward.cu
+  HOPPER attention/gpu_backward_wgmma.cu attention/gpu_forward_wgmma.cu)
 assay_op(carry_sum BENCH memory_ops)
 assay_op(cast BENCH memory_ops)
 assay_op(checksum BENCH optimizer)
@@ -66,9 +68,9 @@ assay_op(fake_quantise LONG BENCH quantisers
   SOURCES quantise/cpu_fake_piece.cpp quantise/cpu_lanes.cpp
   KERNELS quantise/gpu_fake_amax.cu quantise/gpu_fake_measures.cu)
 assay_op(global_norm BENCH optimizer)
-assay_op(grouped_linear LONG BENCH grouped)
-assay_op(grouped_scaled ONLY_GPU BENCH grouped)
-assay_op(grouped_swiglu BENCH grouped)
+assay_op(grouped_linear LONG BENCH grouped HOPPER grouped/gpu_linear_wgmma.cu)
+assay_op(grouped_scaled ONLY_GPU BENCH grouped HOPPER grouped_scaled.cu)
+assay_op(grouped_swiglu BENCH grouped HOPPER grouped/gpu_swiglu_wgmma.cu)
 assay_op(hadamard BENCH quantisers)
 assay_op(head_loss LONG BENCH head)
 assay_op(kv_cache_write)

@@ -128,7 +128,7 @@ if [[ -n $(git status --porcelain --untracked-files=no 2>/dev/null) ]]; then com
   echo "# assay bundle (sha256sum -c MANIFEST)"
   echo "# commit $commit"
   echo "# compiler $("$(cached CMAKE_CXX_COMPILER)" --version | sed -n 1p), -march=$march"
-  echo "# cuda $("$made/bin/assay" doctor --quick | sed -n 's/^ *toolkit *//p'), kernels for sm_90a, cuBLASLt $([[ $cublas == yes ]] && echo included || echo "of the machine")"
+  echo "# cuda $("$made/bin/assay" doctor --quick | sed -n 's/^ *toolkit *//p'), kernels for $("$made/bin/assay" doctor --quick | sed -n 's/^ *images *//p'), cuBLASLt $([[ $cublas == yes ]] && echo included || echo "of the machine")"
   echo "# glibc ${oldest_glibc#GLIBC_} or later"
   (cd "$made" && find . -type f ! -name MANIFEST -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum)
 } >"$stage/MANIFEST"

@@ -56,7 +56,7 @@ total_seconds=525
 if [[ $dry == no ]]; then
   if ! gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader 2>&1); then
     echo "error: no NVIDIA GPU here (nvidia-smi: ${gpu##*$'\n'})" >&2
-    echo "hint: run it on a machine with a GPU of compute capability 9.0 (H100, H200, GH200); without one, ctest -LE gpu runs the same kernels on the CPU" >&2
+    echo "hint: run it on a machine with a GPU of compute capability 8.0 or newer; without one, ctest -LE gpu runs the same kernels on the CPU" >&2
     exit 1
   fi
   mkdir -p "$out/logs"

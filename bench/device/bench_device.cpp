@@ -134,7 +134,7 @@ std::string Bench::wrong(const OpInstance& instance) const {
 }
 
 void Bench::run(const OpCase& c) {
-  if (c.capability > device_.facts().capability) return;
+  if (!runs_on(c, device_.facts().capability)) return;
   const int done = done_;
   try {
     check_and_time(c);

@@ -92,6 +92,7 @@ using simt::cp_async16;
 using simt::cp_async_commit;
 using simt::cp_async_wait;
 using simt::fence_proxy_async;
+using simt::shared_address;
 
 // These take an Mbarrier*; the functions of the SIMT emulator take its state.
 GPU_DEVICE void cp_async_mbarrier_arrive(

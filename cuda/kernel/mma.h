@@ -12,11 +12,23 @@
 
 #include "cuda/kernel/async.h"
 #include "cuda/kernel/language.h"
+#include "cuda/kernel/warp.h"
 #if !defined(__CUDACC__)
 #include "cuda/simt/device.h"
 #endif
 
 namespace assay::gpu {
+
+// stmatrix_x4 from shuffles and stores: each lane gets the address of its row of each matrix from
+// the lane that has it.
+GPU_DEVICE void stmatrix_by_shuffles(void* row, const uint32_t (&r)[4]) {
+  const uint32_t mine = shared_address(row);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t there = shuffle(mine, 8 * i + lane() / 4);
+    reinterpret_cast<uint32_t*>(static_cast<char*>(row) + int(there - mine))[lane() % 4] = r[i];
+  }
+}
 
 #if defined(__CUDACC__)
 
@@ -44,12 +56,17 @@ GPU_DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
-// The inverse of ldmatrix_x4: four 8 x 8 matrices from registers to rows in shared memory.
+// The inverse of ldmatrix_x4: four 8 x 8 matrices from registers to rows in shared memory. GPUs
+// before 9.0 have no instruction for it.
 GPU_DEVICE void stmatrix_x4(void* row, const uint32_t (&r)[4]) {
+#if __CUDA_ARCH__ < 900
+  stmatrix_by_shuffles(row, r);
+#else
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
       "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
       : "memory");
+#endif
 }
 
 #else
@@ -57,7 +74,11 @@ GPU_DEVICE void stmatrix_x4(void* row, const uint32_t (&r)[4]) {
 using simt::ldmatrix_x4;
 using simt::ldmatrix_x4_trans;
 using simt::mma_m16n8k16;
-using simt::stmatrix_x4;
+GPU_DEVICE void stmatrix_x4(void* row, const uint32_t (&r)[4],
+                            simt::SourceLocation here = simt::SourceLocation::caller()) {
+  if (simt::block().kind.capability < 90) return stmatrix_by_shuffles(row, r);
+  simt::stmatrix_x4(row, r, here);
+}
 
 #endif
 

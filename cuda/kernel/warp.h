@@ -253,16 +253,25 @@ GPU_DEVICE uint32_t pack_bf16(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
 }
-// Two 8-bit codes, `low` in the low byte, rounded to nearest even and saturating; NaN stays NaN.
+// Two 8-bit codes, `low` in the low byte, rounded to nearest even and saturating; NaN stays NaN. By
+// the rules of base/small_float.h on GPUs before 8.9, which have no instruction for it.
 GPU_DEVICE uint32_t pack_e4m3(float low, float high) {
+#if __CUDA_ARCH__ < 890
+  return e4m3::nearest(low) | e4m3::nearest(high) << 8;
+#else
   uint16_t packed;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
   return packed;
+#endif
 }
 GPU_DEVICE uint32_t pack_e5m2(float low, float high) {
+#if __CUDA_ARCH__ < 890
+  return e5m2::nearest(low) | e5m2::nearest(high) << 8;
+#else
   uint16_t packed;
   asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
   return packed;
+#endif
 }
 // The maximum of each unsigned 16-bit half.
 GPU_DEVICE uint32_t max_u16x2(uint32_t a, uint32_t b) {

@@ -283,7 +283,9 @@ void launch_backward(Exec on, const AttentionBackward<bf16>& a) {
 
 void attention_backward(Exec on, const AttentionBackward<bf16>& a) {
   if (a.dqkv.size() == 0) return;
-  if (wgmma_pays(a)) return attention_backward_wgmma(on, a);
+  if (on.gpu->kind.products == Products::kWgmma && wgmma_pays(a)) {
+    return attention_backward_wgmma(on, a);
+  }
   if (a.head_dim == 32) return launch_backward<32>(on, a);
   if (a.head_dim == 64) return launch_backward<64>(on, a);
   launch_backward<128>(on, a);

@@ -154,7 +154,9 @@ void launch_forward(Exec on, const AttentionForward<bf16>& a) {
 
 void attention_forward(Exec on, const AttentionForward<bf16>& a) {
   if (a.out.size() == 0) return;
-  if (wgmma_pays(a)) return attention_forward_wgmma(on, a);
+  if (on.gpu->kind.products == Products::kWgmma && wgmma_pays(a)) {
+    return attention_forward_wgmma(on, a);
+  }
   if (a.head_dim == 32) return launch_forward<32>(on, a);
   if (a.head_dim == 64) return launch_forward<64>(on, a);
   launch_forward<128>(on, a);

@@ -1,9 +1,8 @@
-// Tensor-core kernel of the grouped GEMMs and its launch, for ops/grouped_linear.cu,
-// ops/grouped_swiglu.cu and ops/grouped_scaled.cu.
+// The kernel of the grouped GEMMs by wgmma and its launch, for ops/grouped/gpu_*_wgmma.cu and
+// ops/grouped_scaled.cu.
 #pragma once
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "base/math.h"
 #include "cuda/gpu.h"
@@ -11,7 +10,6 @@
 #include "ops/grouped/gpu_epilogue.h"
 #include "ops/grouped/gpu_fp8.h"
 #include "ops/grouped/gpu_mainloop.h"
-#include "ops/grouped/gpu_simple.h"
 #include "ops/grouped/gpu_work_list.h"
 
 namespace assay::gpu {
@@ -144,23 +142,6 @@ void with_tile_width(int64_t n, F&& f) {
   if (width == 256) return f.template operator()<256>();
   if (width == 192) return f.template operator()<192>();
   f.template operator()<128>();
-}
-
-template <GroupedKind Kind, typename T>
-void launch_plain(Exec on, const char* name, const GroupedPlainArgs<T>& g, int64_t parts) {
-  const int64_t of_part = int64_t{ceil_div(g.n, kPlainTile)} *
-                          (Kind == GroupedKind::kWgrad ? ceil_div(g.m, kPlainTile) : 1);
-  const int64_t blocks = std::min<int64_t>(parts * of_part, on.gpu->multiprocessors * 8);
-  launch(on, {.name = name, .grid = {uint32_t(blocks)}, .block = {kPlainThreads}},
-         grouped_plain_kernel<T, Kind>, g);
-}
-
-// True if TMA and 16-byte copies apply: rows are multiples of 16 bytes from aligned addresses.
-inline bool whole_pieces(std::initializer_list<const void*> bases, int64_t out, int64_t in) {
-  for (const void* base : bases) {
-    if (reinterpret_cast<uintptr_t>(base) % 16 != 0) return false;
-  }
-  return out % 8 == 0 && in % 8 == 0;
 }
 
 }  // namespace assay::gpu

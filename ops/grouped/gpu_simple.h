@@ -2,8 +2,11 @@
 // roles of a, b and c are those of ops/grouped/gpu_mainloop.h.
 #pragma once
 
+#include <algorithm>
+
 #include "base/math.h"
 #include "cuda/gpu.h"
+#include "cuda/launch.h"
 #include "ops/grouped/gpu_mainloop.h"
 #include "ops/grouped/gpu_work_list.h"
 
@@ -110,6 +113,15 @@ __global__ __launch_bounds__(kPlainThreads) void grouped_plain_kernel(
       }
     }
   }
+}
+
+template <GroupedKind Kind, typename T>
+void launch_plain(Exec on, const char* name, const GroupedPlainArgs<T>& g, int64_t parts) {
+  const int64_t of_part = int64_t{ceil_div(g.n, kPlainTile)} *
+                          (Kind == GroupedKind::kWgrad ? ceil_div(g.m, kPlainTile) : 1);
+  const int64_t blocks = std::min<int64_t>(parts * of_part, on.gpu->multiprocessors * 8);
+  launch(on, {.name = name, .grid = {uint32_t(blocks)}, .block = {kPlainThreads}},
+         grouped_plain_kernel<T, Kind>, g);
 }
 
 }  // namespace assay::gpu

@@ -250,11 +250,16 @@ struct OpCase {
   std::function<OpInstance()> make;
   OpBody body = OpBody::kEvery;
   CaseSize size = CaseSize::kUsual;
-  int capability = 0;  // minimum compute capability of a GPU (100: 10.0)
+  // Compute capabilities of GPUs that have the op (100: 10.0).
+  int capability = 0, last_capability = 1000;
   // Set for cases that are the only ones to reach a kernel or its pipeline's wrap-around: the race
   // check runs them although they are expensive.
   bool race_checked_at_any_cost = false;
 };
+// 0: a GPU that has everything.
+inline bool runs_on(const OpCase& c, int capability) {
+  return capability == 0 || (c.capability <= capability && capability <= c.last_capability);
+}
 inline OpCase large(std::string op, std::string name, std::function<OpInstance()> make) {
   return {std::move(op), std::move(name), std::move(make), OpBody::kEvery, CaseSize::kLarge};
 }

@@ -1,8 +1,14 @@
-// op_check_simt [--op NAME] [--filter TEXT] [--list]: runs every case with the source of the CUDA
-// kernels on the SIMT emulator (cuda/simt): against the scalar reference with threads in forward
-// order, then to the same bits in reverse and random orders. Exits 1 if one fails. op_check_race is
-// the same program with the race detector, on smaller cases.
+// op_check_simt [--gpu CAPABILITY] [--op NAME] [--filter TEXT] [--list]: runs every case with the
+// source of the CUDA kernels on the SIMT emulator (cuda/simt): against the scalar reference with
+// threads in forward order, then to the same bits in reverse and random orders. --gpu: as on a GPU
+// of that compute capability (80: 8.0), with its kernels and its limits. Exits 1 if a case
+// fails. op_check_race is the same program with the race detector, on smaller cases.
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
 #include "cuda/launch.h"
+#include "cuda/simt/context.h"
 #include "cuda/simt/memory.h"
 #include "cuda/simt/race.h"
 #include "cuda/simt/run_grid.h"
@@ -22,7 +28,15 @@ constexpr double kMostSecondsForRaces = 0.05;  // the race detector takes about 
 int main(int argc, char** argv) {
   using namespace assay;
   set_case_memory({[](size_t bytes) { return simt::device_malloc(bytes); }, simt::device_free});
-  static gpu::Context context;
+  std::string program = simt::race_detector_present() ? "op_check_race" : "op_check_simt";
+  int capability = 0;
+  if (argc > 2 && std::strcmp(argv[1], "--gpu") == 0) {
+    capability = std::atoi(argv[2]);
+    program += std::string(" --gpu ") + argv[2];
+    argc -= 2;
+    argv += 2;
+  }
+  static gpu::Context context = simt::make_context(capability > 0 ? capability : 90);
   using Aim = OpBackend::Variant::Aim;
   const auto order = [](const char* text, Aim aim = Aim::kOtherPaths) {
     return OpBackend::Variant{.name = text,
@@ -33,14 +47,14 @@ int main(int argc, char** argv) {
                                   },
                               .aim = aim};
   };
-  OpBackend backend = {.program = "op_check_simt",
+  OpBackend backend = {.program = program.c_str(),
                        .variants = {order("fwd"), order("rev", Aim::kSameBits), order("rnd:1"),
                                     order("rnd:2", Aim::kSameBits)},
+                       .capability = capability,
                        .seconds = seconds,
                        .most_seconds = kMostSeconds};
   if (simt::race_detector_present()) {
     // The detection of races does not depend on the order, but the code that runs may.
-    backend.program = "op_check_race";
     backend.variants = {order("fwd"), order("rnd:1")};
     backend.most_seconds = kMostSecondsForRaces;
     backend.checks_races = true;

@@ -65,9 +65,9 @@ OpBackend without_repeats(OpBackend backend) {
 }
 
 Outcome run_case(const OpBackend& backend, const OpCase& c, CaseWorkspace& workspace, Cost most) {
-  if (c.capability > backend.capability) {
-    std::printf("--   %s | skipped: needs compute capability %d.%d\n", c.name.c_str(),
-                c.capability / 10, c.capability % 10);
+  if (!runs_on(c, backend.capability)) {
+    std::printf("--   %s | skipped: not on a GPU of compute capability %d.%d\n", c.name.c_str(),
+                backend.capability / 10, backend.capability % 10);
     return Outcome::kLeftOut;
   }
   const OpInstance instance = c.make();

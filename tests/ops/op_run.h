@@ -28,7 +28,7 @@ struct OpBackend {
   // kAlways: also by default, with the others.
   std::vector<Variant> variants_of_large = {};
   enum class Large { kWhenAsked, kAlways } large = Large::kWhenAsked;
-  int capability = 1000;  // of the GPU (90: 9.0); cases that need more are skipped
+  int capability = 0;  // of the GPU (90: 9.0); cases that do not run on it are skipped
   // Memory of the buffers' copies in kACopy variants, which prove that a case's run uses located().
   CopyMemory copies = {};
   // Cases whose estimated seconds exceed most_seconds are skipped and counted. Empty: no limit.

@@ -74,9 +74,12 @@ OpInstance instance(const Shape& s) {
 
 template <typename Y>
 void add_case(std::vector<OpCase>& cases, const Shape& s, CaseSize size) {
-  const bool blackwell = !scaled_linear_problem(s.pair.left, s.pair.right, 90).empty();
+  const auto runs = [&](int capability) {
+    return scaled_linear_problem(s.pair.left, s.pair.right, capability).empty();
+  };
   cases.push_back({"scaled_linear", std::string("scaled_linear ") + dtype_name<Y>() + shape_name(s),
-                   [s] { return instance<Y>(s); }, OpBody::kGpu, size, blackwell ? 100 : 0});
+                   [s] { return instance<Y>(s); }, OpBody::kGpu, size, runs(90) ? 90 : 100,
+                   runs(100) ? 1000 : 90});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/small_float.h"
+#include "cuda/simt/context.h"
 #include "tests/catch.h"
 #include "tests/simt/run.h"
 #include "tests/simt/wrappers.h"
@@ -430,6 +431,11 @@ TEST_CASE("ldmatrix, its transpose and stmatrix move 8 x 8 matrices") {
     DeviceArray<uint16_t> c(256);
     mma_matrices(kOn, c.data(), left.data(), right.data());
     REQUIRE(c.host() == want);
+    // Without stmatrix.
+    gpu::Context ampere = simt::make_context(80);
+    DeviceArray<uint16_t> same(256);
+    mma_matrices({.gpu = &ampere}, same.data(), left.data(), right.data());
+    REQUIRE(same.host() == want);
   });
 }
 
