@@ -74,9 +74,8 @@ std::string kind_text(const GpuKind& kind) {
 
 std::string slow_parts(const GpuKind& kind) {
   if (kind.products == Products::kWgmma) return "";
-  std::string text = "the experts' products run without tensor cores";
-  if (kind.capability >= 90) text += ", attention with mma.sync instead of the newer instructions";
-  return text;
+  if (kind.capability < 90) return "";
+  return "attention and the experts' products use mma.sync, not the newer tensor cores";
 }
 
 const std::vector<std::string>& built_images() {

@@ -16,9 +16,9 @@ void launch_forward(Exec on, const GroupedForward<T>& a) {
   if (a.y.size() == 0) return;
   const GroupedParts work = grouped_parts(on, kName, assignments, w.dim[0]);
   if constexpr (sizeof(T) == 2) {
-    if (on.gpu->kind.products == Products::kWgmma &&
-        whole_pieces({a.y.data, a.x.data, w.data}, out, in)) {
-      return grouped_forward_wgmma(on, a);
+    const bool by_wgmma = on.gpu->kind.products == Products::kWgmma;
+    if (whole_pieces({a.y.data, a.x.data, w.data}, out, in)) {
+      return by_wgmma ? grouped_forward_wgmma(on, a) : grouped_forward_mma(on, a);
     }
   }
   cut_rows(on, work, a.offsets, kPlainTile);
@@ -42,9 +42,9 @@ void launch_dgrad(Exec on, const GroupedDgrad<T>& a) {
   if (a.dx.size() == 0) return;
   const GroupedParts work = grouped_parts(on, kName, assignments, w.dim[0]);
   if constexpr (sizeof(T) == 2) {
-    if (on.gpu->kind.products == Products::kWgmma &&
-        whole_pieces({a.dx.data, a.dy.data, w.data}, out, in)) {
-      return grouped_dgrad_wgmma(on, a);
+    const bool by_wgmma = on.gpu->kind.products == Products::kWgmma;
+    if (whole_pieces({a.dx.data, a.dy.data, w.data}, out, in)) {
+      return by_wgmma ? grouped_dgrad_wgmma(on, a) : grouped_dgrad_mma(on, a);
     }
   }
   cut_rows(on, work, a.offsets, kPlainTile);
@@ -67,9 +67,9 @@ void launch_wgrad(Exec on, const GroupedWgrad<T>& a) {
   if (assignments == 0 || a.dweight.size() == 0) return;
   const GroupedParts work = grouped_parts(on, kName, assignments, experts, out, in);
   if constexpr (sizeof(T) == 2) {
-    if (on.gpu->kind.products == Products::kWgmma &&
-        whole_pieces({a.dweight.data, a.dy.data, a.x.data}, out, in)) {
-      return grouped_wgrad_wgmma(on, a);
+    const bool by_wgmma = on.gpu->kind.products == Products::kWgmma;
+    if (whole_pieces({a.dweight.data, a.dy.data, a.x.data}, out, in)) {
+      return by_wgmma ? grouped_wgrad_wgmma(on, a) : grouped_wgrad_mma(on, a);
     }
   }
   order_experts(on, work, a.offsets, GroupedCut::kWhole);

@@ -18,10 +18,10 @@ void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<float>& a) {
 
 void grouped_swiglu_forward(Exec on, const GroupedSwigluForward<bf16>& a) {
   if (a.h.size() == 0) return;
-  if (on.gpu->kind.products == Products::kWgmma &&
-      whole_pieces({a.h.data, a.gate_up.data, a.x.data, a.weight.plain.data}, a.h.dim[1],
+  if (whole_pieces({a.h.data, a.gate_up.data, a.x.data, a.weight.plain.data}, a.h.dim[1],
                    a.x.dim[1])) {
-    return grouped_swiglu_forward_wgmma(on, a);
+    const bool by_wgmma = on.gpu->kind.products == Products::kWgmma;
+    return by_wgmma ? grouped_swiglu_forward_wgmma(on, a) : grouped_swiglu_forward_mma(on, a);
   }
   grouped_linear_forward(on, GroupedForward<bf16>{.y = a.gate_up,
                                                   .x = a.x,
@@ -40,10 +40,10 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<float>& a) {
 
 void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a) {
   if (a.gate_up.size() == 0) return;
-  if (on.gpu->kind.products == Products::kWgmma &&
-      whole_pieces({a.dgate_up.data, a.gate_up.data, a.dy.data, a.weight.plain.data}, a.dy.dim[1],
+  if (whole_pieces({a.dgate_up.data, a.gate_up.data, a.dy.data, a.weight.plain.data}, a.dy.dim[1],
                    a.weight.plain.dim[2])) {
-    return grouped_swiglu_dgrad_wgmma(on, a);
+    const bool by_wgmma = on.gpu->kind.products == Products::kWgmma;
+    return by_wgmma ? grouped_swiglu_dgrad_wgmma(on, a) : grouped_swiglu_dgrad_mma(on, a);
   }
   grouped_linear_dgrad(
       on, GroupedDgrad<bf16>{

@@ -68,7 +68,8 @@ assay_op(fake_quantise LONG BENCH quantisers
   SOURCES quantise/cpu_fake_piece.cpp quantise/cpu_lanes.cpp
   KERNELS quantise/gpu_fake_amax.cu quantise/gpu_fake_measures.cu)
 assay_op(global_norm BENCH optimizer)
-assay_op(grouped_linear LONG BENCH grouped HOPPER grouped/gpu_linear_wgmma.cu)
+assay_op(grouped_linear LONG BENCH grouped
+  KERNELS grouped/gpu_mma.cu grouped/gpu_work_list.cu HOPPER grouped/gpu_linear_wgmma.cu)
 assay_op(grouped_scaled ONLY_GPU BENCH grouped HOPPER grouped_scaled.cu)
 assay_op(grouped_swiglu BENCH grouped HOPPER grouped/gpu_swiglu_wgmma.cu)
 assay_op(hadamard BENCH quantisers)

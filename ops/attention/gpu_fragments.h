@@ -1,9 +1,5 @@
-// Shared by the bf16 attention kernels: tiles of rows in shared memory, and the mma.sync fragments
-// loaded from them.
-//
-// A tile holds rows of D elements without padding. The index of a 16-byte chunk of a row is XORed
-// with bits of the row number, so that the chunks of one column in eight adjacent rows, which
-// ldmatrix reads at once, are in different banks.
+// Shared by the bf16 attention kernels: copies to the tiles of ops/gpu/fragments.h, and the products
+// and sums of attention on them.
 #pragma once
 
 #include <cmath>
@@ -11,6 +7,7 @@
 
 #include "cuda/gpu.h"
 #include "ops/gpu/amax.h"
+#include "ops/gpu/fragments.h"
 
 namespace assay::gpu::attention {
 
@@ -26,13 +23,6 @@ constexpr T smaller(T a, T b) {
   return a < b ? a : b;
 }
 
-// Chunk `chunk` of row row0 + row; row0 is a multiple of 8, so that the XOR does not depend on it.
-template <int D, typename B>
-GPU_DEVICE B* chunk_of(B* tile, int row0, uint32_t row, uint32_t chunk) {
-  const uint32_t turn = D == 32 ? row / 2 % 4 : row % 8;  // two rows of 32 elements share the banks
-  return tile + row0 * D + (row * D + (chunk ^ turn) * 8);
-}
-
 // Copies rows [0, Rows) of the tile from `first` on, `stride` elements apart; rows from `valid` (at
 // least 1) on become zero.
 template <int D, int Rows, int Threads>
@@ -46,34 +36,6 @@ GPU_DEVICE void copy_rows(bf16* tile, const bf16* first, int stride, int valid) 
     cp_async16(chunk_of<D>(tile, row0, row, chunk),
                first + (smaller(at, valid - 1) * stride + int(chunk * 8)), at < valid ? 16 : 0);
   }
-}
-
-// A fragment: rows row0 to row0 + 15, elements 16 step to 16 step + 15.
-template <int D>
-GPU_DEVICE void load_a(uint32_t (&a)[4], const bf16* tile, int row0, uint32_t step) {
-  const uint32_t l = uint32_t(lane());
-  ldmatrix_x4(a, chunk_of<D>(tile, row0, l % 16, 2 * step + l / 16));
-}
-// Two B fragments, whose columns are rows row0 to row0 + 15 of the tile; elements 16 step to 16
-// step + 15.
-template <int D>
-GPU_DEVICE void load_b_rows(uint32_t (&b)[4], const bf16* tile, int row0, uint32_t step) {
-  const uint32_t l = uint32_t(lane());
-  ldmatrix_x4(b, chunk_of<D>(tile, row0, l / 16 * 8 + l % 8, 2 * step + l / 8 % 2));
-}
-// Two B fragments, whose columns are columns of the tile, from 16 column16 on; rows row0 to row0 +
-// 15.
-template <int D>
-GPU_DEVICE void load_b_columns(uint32_t (&b)[4], const bf16* tile, int row0, uint32_t column16) {
-  const uint32_t l = uint32_t(lane());
-  ldmatrix_x4_trans(b, chunk_of<D>(tile, row0, l % 16, 2 * column16 + l / 16));
-}
-
-GPU_DEVICE void multiply_two(float (&d0)[4], float (&d1)[4], const uint32_t (&a)[4],
-                             const uint32_t (&b)[4]) {
-  const uint32_t low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
-  mma_m16n8k16(d0, a, low);
-  mma_m16n8k16(d1, a, high);
 }
 
 // Source of the A operand of multiply_rows: registers, or a tile if registers are short.

@@ -1,4 +1,5 @@
-// Epilogues of ops/grouped/gpu_mainloop.h: store a tile of c, with SwiGLU or its gradient.
+// Epilogues of ops/grouped/gpu_mainloop.h and gpu_mma.h: store a tile of c, with SwiGLU or its
+// gradient. Args: GroupedTileArgs or GroupedMmaArgs.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -8,7 +9,7 @@
 
 namespace assay::gpu {
 
-// A warp's 16 rows x 64 columns of bf16 in wgmma's layout: pair 4 i + j of a lane is in matrix j of
+// A warp's 16 rows x 64 columns of bf16 as the products leave them (cuda/kernel/accumulators.h): pair 4 i + j of a lane is in matrix j of
 // columns 16 i to 16 i + 15, row lane / 4 (+ 8 if j is odd), columns 2 (lane % 4) (+ 8 if j > 1)
 // and the next.
 struct GroupedBlock {
@@ -98,9 +99,9 @@ GPU_DEVICE GroupedBlock block_of(unsigned char* staging, const GroupedLines& lin
 // column: the first of the tile.
 
 // Plain: rounds c and stores it.
-template <int N>
-GPU_DEVICE void store_rows(const float (&acc)[N / 2], unsigned char* staging,
-                           const GroupedTileArgs& g, int64_t row, int rows, int column) {
+template <int N, typename Args>
+GPU_DEVICE void store_rows(const float (&acc)[N / 2], unsigned char* staging, const Args& g,
+                           int64_t row, int rows, int column) {
   bf16* const c = static_cast<bf16*>(g.c) + row * g.n + column;
 #pragma unroll
   for (int block = 0; block < N / kGroupedSlab; ++block) {
@@ -111,9 +112,9 @@ GPU_DEVICE void store_rows(const float (&acc)[N / 2], unsigned char* staging,
 
 // SwiGLU. acc: N/2 columns of the gate, then those of up. h is computed from the rounded values, as
 // backward will see them.
-template <int N>
-GPU_DEVICE void store_swiglu(const float (&acc)[N / 2], unsigned char* staging,
-                             const GroupedTileArgs& g, int64_t row, int rows, int column) {
+template <int N, typename Args>
+GPU_DEVICE void store_swiglu(const float (&acc)[N / 2], unsigned char* staging, const Args& g,
+                             int64_t row, int rows, int column) {
   constexpr int kBlocks = N / 2 / kGroupedSlab;
   const int width = 2 * g.n;
   bf16* const gate_up = static_cast<bf16*>(g.c) + row * width + column;
@@ -150,7 +151,20 @@ GPU_DEVICE GroupedGateUp fetch_gate_up(const GroupedTileArgs& g, int64_t row, in
   return {fetch_lines(from, rows, g.n - column, 2 * g.n),
           fetch_lines(from + g.n, rows, g.n - column, 2 * g.n)};
 }
-// SwiGLU gradient. acc: dh, not rounded. `next`: gate and up of the first 64 columns, read before
+// Gate and up become their gradients; acc: dh, not rounded, of which this is 64 columns.
+template <int Numbers>
+GPU_DEVICE void differentiate(GroupedBlock& gate, GroupedBlock& up, const float (&acc)[Numbers],
+                              int block) {
+#pragma unroll
+  for (int p = 0; p < 16; ++p) {
+    const int d = block * 32 + 2 * p;
+    const auto low = swiglu_slopes<bf16>(unpack_low(gate.pair[p]), unpack_low(up.pair[p]));
+    const auto high = swiglu_slopes<bf16>(unpack_high(gate.pair[p]), unpack_high(up.pair[p]));
+    gate.pair[p] = pack_bf16(acc[d] * low.gate, acc[d + 1] * high.gate);
+    up.pair[p] = pack_bf16(acc[d] * low.up, acc[d + 1] * high.up);
+  }
+}
+// SwiGLU gradient. `next`: gate and up of the first 64 columns, read before
 // the main loop; the next 64 are read while the current ones are processed.
 template <int N>
 GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, unsigned char* staging,
@@ -166,14 +180,7 @@ GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, uns
     // Gradients of gate and up.
     GroupedBlock gate = block_of(staging, next.gate), up = block_of(staging, next.up);
     if (block + 1 < kBlocks) next = fetch_gate_up(g, row, rows, column + at + kGroupedSlab);
-#pragma unroll
-    for (int p = 0; p < 16; ++p) {
-      const int d = block * 32 + 2 * p;
-      const auto low = swiglu_slopes<bf16>(unpack_low(gate.pair[p]), unpack_low(up.pair[p]));
-      const auto high = swiglu_slopes<bf16>(unpack_high(gate.pair[p]), unpack_high(up.pair[p]));
-      gate.pair[p] = pack_bf16(acc[d] * low.gate, acc[d + 1] * high.gate);
-      up.pair[p] = pack_bf16(acc[d] * low.up, acc[d + 1] * high.up);
-    }
+    differentiate(gate, up, acc, block);
     store_block(staging, gate, c + at, rows, g.n - column - at, width, most);
     store_block(staging, up, c + g.n + at, rows, g.n - column - at, width, most);
   }

@@ -75,6 +75,7 @@ struct GroupedTile {
   static constexpr bool swiglu = End == GroupedEnd::kSwiglu;
   static constexpr bool gathered = Rows_ == GroupedRows::kGathered;
   static constexpr int N = N_;
+  static constexpr int tile_k = kGroupedTileK;
   // Columns of c from one tile to the next. Forward with SwiGLU: N/2 columns of the gate and the
   // N/2 matching columns of up.
   static constexpr int columns = swiglu ? N / 2 : N;
@@ -123,14 +124,14 @@ struct GroupedAt {
   int m, n;
   int k_tiles;
 };
-template <typename Tile>
-GPU_DEVICE int grouped_tiles_of_part(const GroupedTileArgs& g) {
+template <typename Tile, typename Args>
+GPU_DEVICE int grouped_tiles_of_part(const Args& g) {
   const int across = ceil_div(g.n, Tile::columns);
   if constexpr (Tile::Kind != GroupedKind::kWgrad) return across;
   return across * ceil_div(g.m, kGroupedTileM);
 }
-template <typename Tile>
-GPU_DEVICE GroupedAt grouped_at(const GroupedTileArgs& g, int t) {
+template <typename Tile, typename Args>
+GPU_DEVICE GroupedAt grouped_at(const Args& g, int t) {
   const int of_part = grouped_tiles_of_part<Tile>(g);
   const auto part = load_vec<4>(reinterpret_cast<const int32_t*>(g.work.parts + t / of_part));
   const int across = ceil_div(g.n, Tile::columns), within = t % of_part;
@@ -138,7 +139,7 @@ GPU_DEVICE GroupedAt grouped_at(const GroupedTileArgs& g, int t) {
   return {.part = {part[0], part[1], part[2], part[3]},
           .m = within / across * kGroupedTileM,
           .n = within % across * Tile::columns,
-          .k_tiles = ceil_div(k, kGroupedTileK)};
+          .k_tiles = ceil_div(k, Tile::tile_k)};
 }
 
 // --- Producer: TMA loads of one stage, by one thread.

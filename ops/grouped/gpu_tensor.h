@@ -1,4 +1,5 @@
-// The grouped products in bf16 on tensor cores, by wgmma. They take what whole_pieces() accepts.
+// The grouped products in bf16 on tensor cores, by wgmma and by mma.sync. They take what
+// whole_pieces() accepts.
 #pragma once
 
 #include <initializer_list>
@@ -13,6 +14,12 @@ void grouped_dgrad_wgmma(Exec on, const GroupedDgrad<bf16>& a);
 void grouped_wgrad_wgmma(Exec on, const GroupedWgrad<bf16>& a);
 void grouped_swiglu_forward_wgmma(Exec on, const GroupedSwigluForward<bf16>& a);
 void grouped_swiglu_dgrad_wgmma(Exec on, const GroupedSwigluDgrad<bf16>& a);
+
+void grouped_forward_mma(Exec on, const GroupedForward<bf16>& a);
+void grouped_dgrad_mma(Exec on, const GroupedDgrad<bf16>& a);
+void grouped_wgrad_mma(Exec on, const GroupedWgrad<bf16>& a);
+void grouped_swiglu_forward_mma(Exec on, const GroupedSwigluForward<bf16>& a);
+void grouped_swiglu_dgrad_mma(Exec on, const GroupedSwigluDgrad<bf16>& a);
 
 // True if copies of 16 bytes apply: rows are multiples of 16 bytes from aligned addresses.
 inline bool whole_pieces(std::initializer_list<const void*> bases, int64_t out, int64_t in) {

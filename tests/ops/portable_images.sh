@@ -12,4 +12,4 @@ compile() {
   echo "$1 $2: $(stat -c %s "$work/kernel.cubin") bytes"
 }
 compile sm_80 ops/swiglu_codes.cu
-compile sm_80 ops/attention/gpu_forward.cu
+compile sm_80 ops/grouped/gpu_mma.cu

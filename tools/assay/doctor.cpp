@@ -187,7 +187,7 @@ ordered_json gpu_facts(Measure measure, std::vector<Advice>& advice) {
     const gpu::GpuKind kind = gpu::gpu_kind_by_environment(facts.capability);
     j["kind"] = gpu::kind_text(kind);
     if (const std::string slow = gpu::slow_parts(kind); !slow.empty()) {
-      advice.push_back({"slow on this GPU: " + slow, slow_todo(kind)});
+      advice.push_back({"slower than this GPU could be: " + slow, slow_todo(kind)});
     }
 #if ASSAY_HAS_CUDA
     if (measure == Measure::kLimits) {
