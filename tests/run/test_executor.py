@@ -59,6 +59,16 @@ for moe in (False, True):
         pairs = list(zip(rows(w.run("gpu"), LOSS), rows(w.run("parts"), LOSS)))
         if len(pairs) != 4 or max(abs(a[1] - b[1]) for a, b in pairs) > 1e-3:
             failures.append(f"moe {moe}: losses of one and of two parts: {pairs}")
+        # A GPU without TMA and wgmma: here, not on GPUs, its products add in the same order.
+        train_with(w, "ampere", "SIMT_GPU", "80")
+        difference = first_difference(w.run("gpu"), w.run("ampere"))
+        if difference:
+            failures.append(f"moe {moe}: compute capability 9.0 against 8.0: {difference}")
+        os.environ["ASSAY_GPU_PATH"] = "fast"
+        refused = w.train("refused", "--device", "cuda", *SMALL, expect=1)
+        del os.environ["ASSAY_GPU_PATH"]
+        if 'ASSAY_GPU_PATH is "fast"' not in refused.stderr:
+            failures.append(f"moe {moe}: ASSAY_GPU_PATH=fast: {refused.stderr}")
         w.train("cpu", "--device", "cpu", *SMALL)
         pairs = list(zip(rows(w.run("gpu"), LOSS), rows(w.run("cpu"), LOSS)))
         worst = max(abs(a[1] - b[1]) for a, b in pairs)
