@@ -4,7 +4,7 @@ with --device cuda except for the GPU itself. Slow, so everything is tiny."""
 import os
 import sys
 
-from harness import ASSAY, Workplace, checkpoints, first_difference, rows
+from harness import ASSAY, Workplace, assay, checkpoints, first_difference, rows
 
 SMALL = ["--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_tokens=128", "--set", "run.micro_batch=1",
          "--set", "run.checkpoint_every=2", "--set", "eval.every=2", "--set", "eval.tokens=128",
@@ -30,6 +30,11 @@ def train_with(workplace, name, variable, value, *more):
 
 
 failures = []
+os.environ["ASSAY_GPU_PATH"] = "mma"
+doctor = assay("doctor", "--quick").stdout
+del os.environ["ASSAY_GPU_PATH"]
+if "sm_90a" in doctor and not ("mma.sync, 227 KB" in doctor and "unset ASSAY_GPU_PATH" in doctor):
+    failures.append(f"doctor with ASSAY_GPU_PATH=mma: {doctor}")
 for moe in (False, True):
     with Workplace(moe=moe) as w:
         w.train("gpu", "--device", "cuda", *SMALL)
