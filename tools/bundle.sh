@@ -15,11 +15,12 @@ umask 022
 
 usage() {
   cat <<'TEXT'
-usage: bash tools/bundle.sh --out FOLDER [--tar] [--with-cublas] [--march NAME] [--build FOLDER]
+usage: bash tools/bundle.sh --out FOLDER [--tar] [--with-cublas] [--march NAME] [--gpus LIST] [--build FOLDER]
   --out FOLDER    the bundle to make; an existing bundle is replaced
   --tar           also make FOLDER.tgz
   --with-cublas   include libcublasLt, for a machine with a driver but no CUDA toolkit (+ 541 MB)
   --march NAME    the CPU to compile for (default: x86-64-v3, which is AVX2; x86-64-v4 is AVX-512)
+  --gpus LIST     the GPUs to compile the kernels for (default: 90a), e.g. "80;90a;100;120"
   --build FOLDER  where to build (default: build-bundle)
 This machine needs the CUDA toolkit. The GPU machine needs Linux on x86-64, a glibc at least as new
 as MANIFEST says, and the NVIDIA driver. For example:
@@ -31,10 +32,10 @@ TEXT
 }
 fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
 
-out='' tar=no cublas=no march=x86-64-v3 build=build-bundle
+out='' tar=no cublas=no march=x86-64-v3 gpus=90a build=build-bundle
 while [[ $# -gt 0 ]]; do
   case "$1" in
-    --out | --march | --build)
+    --out | --march | --gpus | --build)
       [[ -n ${2:-} ]] || fail "$1 needs a value" "bash tools/bundle.sh --help"
       declare "${1#--}=$2"
       shift 2 ;;
@@ -69,6 +70,7 @@ generator=()
 if command -v ninja >/dev/null && [[ ! -f $build/CMakeCache.txt ]]; then generator=(-G Ninja); fi
 # shellcheck disable=SC2016,SC2086  # $ORIGIN is the loader's
 if ! { cmake -S . -B "$build" ${generator[@]+"${generator[@]}"} -DCMAKE_BUILD_TYPE=Release -DASSAY_CUDA=ON -DASSAY_NATIVE=OFF \
+  -DASSAY_GPUS="$gpus" \
   -DCMAKE_CXX_FLAGS="-march=$march" -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DCMAKE_INSTALL_RPATH='$ORIGIN/../lib' \
   -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags &&
   cmake --build "$build" --parallel "$(nproc)" --target $programs gpu_benches; } >"$build/bundle.log" 2>&1; then

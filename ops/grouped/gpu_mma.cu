@@ -39,7 +39,7 @@ __global__ __launch_bounds__(kMmaThreads, Tile::resident) void grouped_mma_kerne
     GroupedMmaSums<Tile> sums;
     multiply_tile<Tile>(sums, g, at, shared, mine);
 
-    // Ends, 16 rows at a time, through the stage that would be next: all warps have read it.
+    // Epilogue, 16 rows at a time, through the stage that would be next: all warps have read it.
     unsigned char* const staging =
         reinterpret_cast<unsigned char*>(shared + at.k_tiles % kMmaStages * Tile::stage) +
         warp() * (kGroupedStagingBytes / 8);

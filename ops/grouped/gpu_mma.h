@@ -1,5 +1,5 @@
-// The grouped products in bf16 by mma.sync, for GPUs without wgmma: tiles, copies and main loop. What
-// is computed, the parts of the work and the ends are those of ops/grouped/gpu_mainloop.h.
+// The grouped products in bf16 by mma.sync, for GPUs without wgmma: tiles, copies and main loop. The
+// roles of a, b and c are those of ops/grouped/gpu_mainloop.h; work list and epilogues are the same.
 //
 // A block owns tiles of 128 x 128 elements of c; with SwiGLU 128 x 128 of the gate and of up. Each of
 // its 8 warps owns 32 rows and 64 columns (of both). A stage holds 32 of the K index of a and of b,
@@ -56,14 +56,13 @@ struct GroupedMmaTile {
   // Blocks per SM, by registers: the sums of gate and up take 128 per thread, and the gradient of
   // SwiGLU a few more than half of them all.
   static constexpr int resident = End == GroupedEnd::kPlain ? 2 : 1;
-  static_assert(stage * 2 >= kGroupedStagingBytes);  // an end reuses a stage
+  static_assert(stage * 2 >= kGroupedStagingBytes);  // an epilogue reuses a stage
 };
 
 // --- Copies: 16 bytes each, two of a thread for each part of a stage. Elements outside the segment or
 // the matrix become zero.
 
-// Where a thread's copies are in a part, and the rows of x that they read, if these are a list or
-// change from stage to stage.
+// Rows of the matrix in memory that this thread's copies to a part of a stage read.
 struct GroupedMmaCopy {
   static constexpr int kCount = kMmaSide * kMmaTileK / 8 / kMmaThreads;
   int row[kCount];  // -1: outside
@@ -78,14 +77,13 @@ GPU_DEVICE int across_row(int i) {
   return int(threadIdx.x) / 16 + i * (kMmaThreads / 16);
 }
 
-// `from`: the first element of row `row` of the part, for each of this thread's copies; `at`: of the
-// K index; `k`: its end.
+// Columns `at` and on of a matrix that has `width`.
 GPU_DEVICE void copy_along_k(bf16* part, const bf16* matrix, int width, const GroupedMmaCopy& copy,
-                             int at, int k) {
+                             int at) {
   const int chunk = int(threadIdx.x) % 4, column = at + chunk * 8;
 #pragma unroll
   for (int i = 0; i < GroupedMmaCopy::kCount; ++i) {
-    const bool inside = copy.row[i] >= 0 && column < k;
+    const bool inside = copy.row[i] >= 0 && column < width;
     cp_async16(chunk_of<kMmaTileK>(part, 0, uint32_t(along_k_row(i)), uint32_t(chunk)),
                matrix + (inside ? int64_t{copy.row[i]} * width + column : 0), inside ? 16 : 0);
   }
@@ -148,10 +146,10 @@ struct GroupedMmaCopies {
       copy_across(to_b, g.b, g.n, b[0], at.n);
       look_up(k + kMmaTileK);
     } else {
-      copy_along_k(stage, g.a, g.k, a, k, g.k);
+      copy_along_k(stage, g.a, g.k, a, k);
       if constexpr (Tile::Kind == GroupedKind::kForward) {
         for (int part = 0; part < Tile::b_parts; ++part)
-          copy_along_k(to_b + part * Tile::part, g.b, g.k, b[part], k, g.k);
+          copy_along_k(to_b + part * Tile::part, g.b, g.k, b[part], k);
       } else {
 #pragma unroll
         for (int i = 0; i < GroupedMmaCopy::kCount; ++i) {
@@ -240,7 +238,7 @@ GPU_DEVICE void multiply_tile(GroupedMmaSums<Tile>& sums, const GroupedMmaArgs& 
   cp_async_wait<0>();
 }
 
-// Element i of a row tile's columns as the ends take them: wgmma's accumulators of the same rows.
+// Element i of a row tile's columns as the epilogues take them.
 template <int Tiles>
 GPU_DEVICE void flatten(float (&flat)[Tiles * 4], const float (&sums)[Tiles][4]) {
 #pragma unroll
