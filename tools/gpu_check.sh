@@ -270,6 +270,9 @@ if [[ $dry == yes || -x $build/assay ]]; then
   done
 fi
 check op_check 110 "$build/op_check_cuda"
+for op in attention grouped_linear grouped_swiglu; do  # the kernels of other GPUs
+  check "op_check_mma_$op" 60 env ASSAY_GPU_PATH=mma "$build/op_check_cuda" --op "$op" --filter bf16
+done
 for name in attention gemm grouped head memory_ops optimizer router; do bench $name; done
 check memcheck 80 compute-sanitizer --tool memcheck --error-exitcode 1 "$build/op_check_cuda" --small
 SHARDS=$out/logs/racecheck.shards step racecheck 120 bash -c 'racecheck "$@"' _ "$build/op_check_cuda" --small
