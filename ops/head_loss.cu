@@ -38,8 +38,8 @@ struct LogitRows {
 // Each block owns a row; each thread owns every blockDim.x-th 16 bytes of it, in both passes: the
 // sum of exponentials, as the row arrives, and the gradient. kHeld: the first pass keeps the row in
 // shared memory, so that it is read and written once (2 V sizeof(T) bytes, the bound; at V = 50304
-// in bf16 two blocks share an SM of 227 KB, one computes while the other loads). Rows that do not fit
-// are read twice, mostly from L2. The two exponentials per element take 60% of the memory time.
+// in bf16 two blocks share an SM of 227 KB, one computes while the other loads). Rows that do not
+// fit are read twice, mostly from L2. The two exponentials per element take 60% of the memory time.
 template <typename T, int N, int kHeld, int kGradient>
 __global__ __launch_bounds__(kMostThreads,
                              2) void logit_rows_kernel(const __grid_constant__ LogitRows<T> a) {

@@ -41,8 +41,8 @@ std::string to_string(Schedule schedule);
 // A block that switches between its threads more often than this is reported as a livelock.
 void set_switch_limit(uint64_t switches);
 
-// Calls body() once per thread of each block, on a GPU of that kind. Throws KernelError, or whatever
-// body throws.
+// Calls body() once per thread of each block, on a GPU of that kind. Throws KernelError, or
+// whatever body throws.
 void run_grid(const char* name, dim3 grid, dim3 block, size_t shared_bytes,
               const std::function<void()>& body, const gpu::GpuKind& kind = gpu::gpu_kind(90));
 

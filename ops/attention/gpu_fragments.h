@@ -1,5 +1,5 @@
-// Shared by the bf16 attention kernels: copies to the tiles of ops/gpu/fragments.h, and the products
-// and sums of attention on them.
+// Shared by the bf16 attention kernels: copies to the tiles of ops/gpu/fragments.h, and the
+// products and sums of attention on them.
 #pragma once
 
 #include <cmath>

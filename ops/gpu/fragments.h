@@ -24,8 +24,8 @@ GPU_DEVICE void load_a(uint32_t (&a)[4], const bf16* tile, int row0, uint32_t st
   const uint32_t l = uint32_t(lane());
   ldmatrix_x4(a, chunk_of<D>(tile, row0, l % 16, 2 * step + l / 16));
 }
-// A fragment: columns 16 column16 to 16 column16 + 15 of the tile as its rows; rows row0 to row0 + 15
-// of the tile along K.
+// A fragment: columns 16 column16 to 16 column16 + 15 of the tile as its rows; rows row0 to row0 +
+// 15 of the tile along K.
 template <int D>
 GPU_DEVICE void load_a_columns(uint32_t (&a)[4], const bf16* tile, int row0, uint32_t column16) {
   const uint32_t l = uint32_t(lane());

@@ -9,9 +9,9 @@
 
 namespace assay::gpu {
 
-// A warp's 16 rows x 64 columns of bf16 as the products leave them (cuda/kernel/accumulators.h): pair 4 i + j of a lane is in matrix j of
-// columns 16 i to 16 i + 15, row lane / 4 (+ 8 if j is odd), columns 2 (lane % 4) (+ 8 if j > 1)
-// and the next.
+// A warp's 16 rows x 64 columns of bf16 as the products leave them (cuda/kernel/accumulators.h):
+// pair 4 i + j of a lane is in matrix j of columns 16 i to 16 i + 15, row lane / 4 (+ 8 if j is
+// odd), columns 2 (lane % 4) (+ 8 if j > 1) and the next.
 struct GroupedBlock {
   uint32_t pair[16];
 };

@@ -25,8 +25,8 @@ GPU_DEVICE void store_gradient(const float (&acc)[kGroupedSlab / 2], unsigned ch
 }
 
 // Rows of a are read once per 128 columns of c, weights once per 128 rows of an expert, mostly from
-// L2. dweight is written once, as by the kernel of ops/grouped/gpu_launch.h. Bound by mma.sync and by
-// shared memory: a warp reads 96 bytes (with SwiGLU 80) for each 1024 products of a step.
+// L2. dweight is written once, as by the kernel of ops/grouped/gpu_launch.h. Bound by mma.sync and
+// by shared memory: a warp reads 96 bytes (with SwiGLU 80) for each 1024 products of a step.
 template <typename Tile>
 __global__ __launch_bounds__(kMmaThreads, Tile::resident) void grouped_mma_kernel(
     const __grid_constant__ GroupedMmaArgs g) {

@@ -1,10 +1,11 @@
-// The grouped products in bf16 by mma.sync, for GPUs without wgmma: tiles, copies and main loop. The
-// roles of a, b and c are those of ops/grouped/gpu_mainloop.h; work list and epilogues are the same.
+// The grouped products in bf16 by mma.sync, for GPUs without wgmma: tiles, copies and main loop.
+// The roles of a, b and c are those of ops/grouped/gpu_mainloop.h; work list and epilogues are the
+// same.
 //
-// A block owns tiles of 128 x 128 elements of c; with SwiGLU 128 x 128 of the gate and of up. Each of
-// its 8 warps owns 32 rows and 64 columns (of both). A stage holds 32 of the K index of a and of b,
-// copied by cp.async of all threads: as rows of 32 elements along K, or as 32 rows of 128 elements
-// along M or N, in the order that the matrix has in memory.
+// A block owns tiles of 128 x 128 elements of c; with SwiGLU 128 x 128 of the gate and of up. Each
+// of its 8 warps owns 32 rows and 64 columns (of both). A stage holds 32 of the K index of a and of
+// b, copied by cp.async of all threads: as rows of 32 elements along K, or as 32 rows of 128
+// elements along M or N, in the order that the matrix has in memory.
 #pragma once
 
 #include "base/math.h"
@@ -59,8 +60,8 @@ struct GroupedMmaTile {
   static_assert(stage * 2 >= kGroupedStagingBytes);  // an epilogue reuses a stage
 };
 
-// --- Copies: 16 bytes each, two of a thread for each part of a stage. Elements outside the segment or
-// the matrix become zero.
+// --- Copies: 16 bytes each, two of a thread for each part of a stage. Elements outside the segment
+// or the matrix become zero.
 
 // Rows of the matrix in memory that this thread's copies to a part of a stage read.
 struct GroupedMmaCopy {
