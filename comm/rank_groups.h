@@ -11,6 +11,8 @@ struct RankGroups {
   // their positions; and those that have the same experts, in the order of their replicas.
   Group* experts = nullptr;
   Group* replicas = nullptr;
+  // The ranks of `experts`, for the host's memory: the same group where the model is there.
+  Group* experts_on_host = nullptr;
 };
 
 }  // namespace assay

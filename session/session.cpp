@@ -26,20 +26,16 @@ SessionDevice device_of(const SessionOptions& options) {
 // What ranks with a share of the experts each do not compute.
 void require_exchangeable_experts(const Config& config, Backend backend) {
   if (config.parallel.expert_ranks == 1) return;
-  const std::string asked = strprintf("parallel.expert_ranks = %ld", config.parallel.expert_ranks);
-  const char* const hint = "--set parallel.expert_ranks=1";
-  if (backend == Backend::kGpu) {
-    throw UserError(asked + " on GPUs: experts are shared by ranks on CPUs only in this version",
-                    std::string("--device cpu, or ") + hint);
-  }
   PrecisionConfig precision = config.precision;
   precision.recipe = resolved_recipe(precision.recipe, backend);
   const PrecisionTable table = precision_table(precision, config.model);
   for (int64_t l = 0; l < config.model.layers; ++l) {
     if (!formats_of(table, ProductRole::kExperts, l, config.model.layers).any()) continue;
-    throw UserError(asked + " with precision.recipe " + precision.recipe +
-                        ", which quantises the experts' products",
-                    std::string(hint) + ", or a recipe that leaves the experts in bf16");
+    throw UserError(
+        strprintf("parallel.expert_ranks = %ld with precision.recipe %s, which quantises the "
+                  "experts' products",
+                  config.parallel.expert_ranks, precision.recipe.c_str()),
+        "--set parallel.expert_ranks=1, or a recipe that leaves the experts in bf16");
   }
 }
 
@@ -60,15 +56,31 @@ Session::Session(Config given, const SessionOptions& options)
     require_expert_ranks(config, place().ranks);
     require_exchangeable_experts(config, backend);
   }
-  if (ranks && config.parallel.expert_ranks > 1) {
-    const Layout layout = layout_of(config, place());
-    expert_group = &ranks->part(layout.replica());
-    replica_group = &ranks->part(layout.expert_position());
-  }
   if (ranks && device.gpu) gpu_group = ranks->gpu_group(*device.context());
+  if (ranks && config.parallel.expert_ranks > 1) share_experts();
   CHECK(planned_ranks == 1 || (use == SessionOptions::Use::kPlan && !ranks),
         "a session of %d planned ranks that computes", planned_ranks);
   resolve_machine_fields(config, backend, ranks);
+}
+
+// The groups of this rank's experts. Collective.
+void Session::share_experts() {
+  const Layout layout = layout_of(config, place());
+  expert_group = &ranks->part(layout.replica());
+  replica_group = &ranks->part(layout.expert_position());
+  if (!gpu_group) return;
+  gpu_experts = gpu_group->split(layout.replica());
+  if (layout.replicas() > 1) gpu_replicas = gpu_group->split(layout.expert_position());
+}
+
+RankGroups Session::model_groups() const {
+  RankGroups groups{.all = model_group(),
+                    .experts = expert_group,
+                    .replicas = replica_group,
+                    .experts_on_host = expert_group};
+  if (gpu_experts) groups.experts = gpu_experts.get();
+  if (gpu_replicas) groups.replicas = gpu_replicas.get();
+  return groups;
 }
 
 Exec Session::exec() const {

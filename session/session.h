@@ -39,7 +39,8 @@ struct Session {
   SessionDevice device;  // none with Use::kPlan
   SessionOptions::Use use;
   Ranks* ranks;
-  std::unique_ptr<NcclGroup> gpu_group;  // of ranks with GPUs
+  // Of ranks with GPUs, for the memory of these. The latter two with parallel.expert_ranks.
+  std::unique_ptr<NcclGroup> gpu_group, gpu_experts, gpu_replicas;
   int planned_ranks, planned_rank;
   Backend backend;
   Recipe recipe;
@@ -47,10 +48,11 @@ struct Session {
   // The ranks' groups, null without ranks: for the host's memory, and for the model's.
   Group* host_group() const { return ranks ? &ranks->group() : nullptr; }
   Group* model_group() const { return gpu_group ? gpu_group.get() : host_group(); }
-  // With parallel.expert_ranks: those that hold the experts together; those that hold the same.
+  // With parallel.expert_ranks: those that hold the experts together; those that hold the same. For
+  // the host's memory.
   Group* expert_group = nullptr;
   Group* replica_group = nullptr;
-  RankGroups model_groups() const { return {model_group(), expert_group, replica_group}; }
+  RankGroups model_groups() const;
 
   // Of the launch, there or planned.
   int rank_count() const { return ranks ? ranks->size() : planned_ranks; }
@@ -61,6 +63,9 @@ struct Session {
   // The GPU's capability where one is open; mask_id is the data's (RunData::mask_id). With kPlan
   // and no ranks the first of parallel.expert_ranks ranks.
   ModelPlace place(int32_t mask_id = -1) const;
+
+ private:
+  void share_experts();
 };
 
 }  // namespace assay

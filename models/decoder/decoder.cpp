@@ -42,9 +42,8 @@ Decoder<T>::Decoder(const ModelConfig& config, const DecoderOptions& options)
       precision_(table_for(config, options)),
       largest_{options.micro_batch, options.sequence},
       store_(parameter_table(config, options.layout), options.backend, options.state),
-      sharing_{.layout = options.layout, .group = options.experts} {
-  CHECK(!sharing_.on() || (training() && options.backend == Backend::kCpu),
-        "decoder: experts on %d ranks", options.layout.expert_ranks);
+      sharing_{.layout = options.layout, .groups = options.ranks, .backend = options.backend} {
+  CHECK(!sharing_.on() || training(), "decoder: experts on %d ranks", options.layout.expert_ranks);
   const BlockParts<T> parts{config_, precision_, scratch_, cache_};
   for (int64_t l = 0; l < config.layers; ++l) {
     sublayers_.push_back(make_attention_sublayer<T>(parts, l, cos_, sin_));
@@ -377,7 +376,9 @@ void Decoder<T>::forward_backward(Exec on, const TokenBatch& from_host) {
                 .phase = state_.phase,
                 .sample = state_.sample};
   count_draw(on);
-  micro_batch_.run(on, key, [&] { queue_micro_batch(on, batch); });
+  // An exchange of rows waits for their numbers, so with shared experts nothing is recorded.
+  const auto calls = [&] { queue_micro_batch(on, batch); };
+  sharing_.on() ? calls() : micro_batch_.run(on, key, calls);
   for (MoeSublayer<T>* sublayer : moe_sublayers_) sublayer->count_micro_batch(batch.token.dim[0]);
 }
 

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "comm/group.h"
 #include "comm/layout.h"
+#include "comm/rank_groups.h"
 #include "engine/config/config.h"
 #include "engine/model.h"
 #include "models/parameters/purpose.h"
@@ -31,10 +31,10 @@ struct DecoderOptions {
   StateFormat state = StateFormat::kFp32;  // of the masters
   uint64_t seed = 1;                       // of stochastic rounding
   Layout layout = {};                      // the rank's parts, divided by Model::next_part
-  // With layout.expert_ranks > 1: the expert group, for the host's memory (null if memory is only
-  // planned), and the rows that a rank has memory for, relative to the average. All calls that
-  // compute are then collective in the group.
-  Group* experts = nullptr;
+  // With layout.expert_ranks > 1: the groups of the ranks (null if memory is only planned), and the
+  // rows that a rank has memory for, relative to the average. All calls that compute are then
+  // collective in the expert group.
+  RankGroups ranks = {};
   double expert_rows = 1.5;
   int capability = 90;  // with kGpu: compute capability, decides native products (90: 9.0)
   Purpose purpose = Purpose::kTraining;

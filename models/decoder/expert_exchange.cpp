@@ -4,32 +4,45 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "cuda/transfer.h"
 
 namespace assay {
 
-ExpertExchange::ExpertExchange(const Layout& layout, Group* group, int64_t experts, int64_t rows)
+ExpertExchange::ExpertExchange(const Layout& layout, const RankGroups& groups, int64_t experts,
+                               int64_t rows)
     : ranks_(layout.expert_ranks),
       rank_(layout.expert_position()),
-      group_(group),
+      groups_(groups),
       experts_(experts),
       rows_(rows),
       sources_(size_t(layout.expert_ranks)) {
   CHECK(experts % ranks_ == 0 && rows > 0, "exchange of %ld experts on %d ranks, %ld rows",
         long(experts), ranks_, long(rows));
-  CHECK(group == nullptr || (group->size() == ranks_ && group->rank() == rank_),
-        "exchange: rank %d of %d, the group has %d of %d", rank_, ranks_, group->rank(),
-        group->size());
+  for (const Group* group : {groups.experts, groups.experts_on_host}) {
+    CHECK(group == nullptr || (group->size() == ranks_ && group->rank() == rank_),
+          "exchange: rank %d of %d, the group has %d of %d", rank_, ranks_, group->rank(),
+          group->size());
+  }
 }
 
-void ExpertExchange::plan(MemoryPlan& plan, const std::string& name) {
+void ExpertExchange::plan(MemoryPlan& plan, const std::string& name, int64_t assignments,
+                          Backend backend) {
+  const int64_t most_rounds = std::max<int64_t>(1, ceil_div(assignments * ranks_, rows_));
+  const std::string sources = name + ".source_offsets";
   plan.add(Section::kHostVisible, name + ".offsets", offsets_, {ranks_, experts_ + 1});
-  plan.add(Section::kHostVisible, name + ".source_offsets", source_offsets_, {ranks_, local() + 1});
+  plan.add(Section::kHostVisible, sources, source_offsets_, {most_rounds * ranks_, local() + 1});
+  if (backend == Backend::kCpu) return;
+  plan.add(Section::kActivations, sources, gpu_source_offsets_,
+           {source_offsets_.dim[0], source_offsets_.dim[1]});
 }
 
-void ExpertExchange::route(Exec, View<const int32_t, 1> offsets) {
+void ExpertExchange::route(Exec on, View<const int32_t, 1> offsets) {
   CHECK(offsets.dim[0] == experts_ + 1, "exchange: %ld offsets of %ld experts",
         long(offsets.dim[0]), long(experts_));
-  group_->all_gather({}, offsets_.data, offsets.data, offsets.bytes());
+  const View<int32_t, 1> own{offsets_.row(rank_), {experts_ + 1}};
+  copy(on, own, offsets);
+  wait(on);  // so nothing that was queued reads what is written below
+  groups_.experts_on_host->all_gather({}, offsets_.data, own.data, own.bytes());
   int64_t most = 0;
   for (int to = 0; to < ranks_; ++to) {
     int64_t received = 0;
@@ -39,6 +52,24 @@ void ExpertExchange::route(Exec, View<const int32_t, 1> offsets) {
     most = std::max(most, received);
   }
   rounds_ = std::max<int64_t>(1, ceil_div(most, rows_));
+  write_source_offsets(on);
+}
+
+void ExpertExchange::write_source_offsets(Exec on) {
+  const int64_t first = rank_ * local(), needed = rounds_ * ranks_;
+  CHECK(needed <= source_offsets_.dim[0], "exchange: %ld rounds of %d sources, planned for %ld",
+        long(rounds_), ranks_, long(source_offsets_.dim[0]));
+  for (int64_t i = 0; i < needed; ++i) {
+    const int from = int(i % ranks_);
+    const Piece here = piece(i / ranks_, from, rank_);
+    const int64_t begin = offsets_.at(from, first) + here.skipped;
+    for (int64_t e = 0; e <= local(); ++e) {
+      const int64_t slot = offsets_.at(from, first + e) - begin;
+      source_offsets_.at(i, e) = int32_t(std::clamp<int64_t>(slot, 0, here.count));
+    }
+  }
+  if (gpu_source_offsets_.empty()) return;
+  copy(on, gpu_source_offsets_.rows(0, needed), source_offsets_.rows(0, needed));
 }
 
 ExpertExchange::Piece ExpertExchange::piece(int64_t round, int from, int to) const {
@@ -65,20 +96,17 @@ void ExpertExchange::move(Exec on, const Move& m) const {
     e.sent.push_back(m.way == Way::kToExperts ? slots : rows);
     e.received.push_back(m.way == Way::kToExperts ? rows : slots);
   }
-  group_->all_to_all_v(on, e);
+  groups_.experts->all_to_all_v(on, e);
 }
 
 const std::vector<ExpertExchange::Source>& ExpertExchange::sources(int64_t round) {
+  const View<int32_t, 2>& offsets =
+      gpu_source_offsets_.empty() ? source_offsets_ : gpu_source_offsets_;
   for (int from = 0; from < ranks_; ++from) {
     const Piece here = piece(round, from, rank_);
-    const int64_t first = rank_ * local(), begin = offsets_.at(from, first);
-    int32_t* const offsets = source_offsets_.row(from);
-    for (int64_t e = 0; e <= local(); ++e) {
-      const int64_t slot = offsets_.at(from, first + e) - begin - here.skipped;
-      offsets[e] = int32_t(std::clamp<int64_t>(slot, 0, here.count));
-    }
-    sources_[size_t(from)] = {
-        .first = here.row, .count = here.count, .offsets = {offsets, {local() + 1}}};
+    sources_[size_t(from)] = {.first = here.row,
+                              .count = here.count,
+                              .offsets = {offsets.row(round * ranks_ + from), {local() + 1}}};
   }
   return sources_;
 }

@@ -9,6 +9,9 @@
 // A rank has memory for a planned number of rows. If the routers send it more, all exchange in
 // several rounds: round r has the rows [r rows, (r + 1) rows) of what each rank receives in all.
 // All make the same calls, whatever the loads, also those that send or receive nothing.
+//
+// The host must know how many rows go where, so on a GPU it waits once a routing. That is the only
+// wait of a micro-batch, and the reason why its kernels cannot be recorded as a graph.
 #pragma once
 
 #include <string>
@@ -16,6 +19,7 @@
 
 #include "comm/group.h"
 #include "comm/layout.h"
+#include "comm/rank_groups.h"
 #include "cuda/exec.h"
 #include "cuda/memory_plan.h"
 
@@ -23,13 +27,13 @@ namespace assay {
 
 class ExpertExchange {
  public:
-  // group: the expert group, for the host's memory; null if memory is only planned. rows: that a
-  // rank receives in one round, at most.
-  ExpertExchange(const Layout& layout, Group* group, int64_t experts, int64_t rows);
+  // groups: null if memory is only planned. rows: that a rank receives in one round, at most.
+  ExpertExchange(const Layout& layout, const RankGroups& groups, int64_t experts, int64_t rows);
 
-  void plan(MemoryPlan& plan, const std::string& name);
-  // Collective: tells all ranks how many rows each has for each expert. offsets (E + 1): of this
-  // rank's slots. What follows is of this routing, until the next.
+  // assignments: of the largest micro-batch of any rank.
+  void plan(MemoryPlan& plan, const std::string& name, int64_t assignments, Backend backend);
+  // Collective: tells all ranks how many rows each has for each expert; waits for `on`. offsets
+  // (E + 1): of this rank's slots. What follows is of this routing, until the next.
   void route(Exec on, View<const int32_t, 1> offsets);
   // The same on all ranks, at least 1.
   int64_t rounds() const { return rounds_; }
@@ -49,7 +53,9 @@ class ExpertExchange {
   // The rows of one source in a round: received rows [first, first + count).
   struct Source {
     int64_t first = 0, count = 0;
-    View<const int32_t, 1> offsets;  // (E / ranks + 1)   of this rank's experts, from 0
+    // (E / ranks + 1)   of this rank's experts, from 0, where the ops run. They stay as they are
+    // until the next route(), so what was queued may read them.
+    View<const int32_t, 1> offsets;
   };
   // Of every rank of the group, in order; valid until the next call of it or of route().
   const std::vector<Source>& sources(int64_t round);
@@ -71,13 +77,17 @@ class ExpertExchange {
   };
   void move(Exec on, const Move& m) const;
   int64_t local() const { return experts_ / ranks_; }
+  // The offsets of all sources in all rounds, where the host and where the ops find them.
+  void write_source_offsets(Exec on);
 
   const int ranks_, rank_;
-  Group* const group_;
+  const RankGroups groups_;
   const int64_t experts_, rows_;
   int64_t rounds_ = 1;
-  View<int32_t, 2> offsets_;         // (ranks, E + 1)   of everybody's slots
-  View<int32_t, 2> source_offsets_;  // (ranks, E / ranks + 1)
+  View<int32_t, 2> offsets_;  // (ranks, E + 1)   of everybody's slots, on the host
+  // (rounds * ranks, E / ranks + 1)   for as many rounds as there can be; on the host, and with
+  // Backend::kGpu on the GPU.
+  View<int32_t, 2> source_offsets_, gpu_source_offsets_;
   std::vector<Source> sources_;
 };
 

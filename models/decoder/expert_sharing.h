@@ -5,8 +5,8 @@
 #include <cmath>
 #include <optional>
 
-#include "comm/group.h"
 #include "comm/layout.h"
+#include "comm/rank_groups.h"
 #include "engine/config/model_config.h"
 #include "engine/part_sums.h"
 
@@ -15,7 +15,8 @@ namespace assay {
 template <typename T>
 struct ExpertSharing {
   Layout layout;
-  Group* group = nullptr;    // the expert group; null if memory is only planned
+  RankGroups groups = {};  // null if memory is only planned
+  Backend backend = Backend::kCpu;
   int64_t rows = 0;          // R, that a rank receives in one round
   View<T, 2> computed = {};  // (R, C)   outputs of experts, or gradients of their inputs
   View<T, 2> gradient = {};  // (R, C)   received

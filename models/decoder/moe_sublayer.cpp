@@ -75,8 +75,8 @@ void MoeSublayer<T>::plan(MemoryPlan& plan, int64_t tokens) {
   add("h", h_, rows, moe_.expert_ffn);
   if (sharing_.on()) {
     add("received", received_, rows, config_.hidden);
-    exchange_.emplace(layout_, sharing_.group, experts, rows);
-    exchange_->plan(plan, name_ + ".exchange");
+    exchange_.emplace(layout_, sharing_.groups, experts, rows);
+    exchange_->plan(plan, name_ + ".exchange", assignments, sharing_.backend);
   }
   add("expert_out", expert_out_, assignments, config_.hidden);
   if (shared_) shared_->plan(plan, moe_.shared * moe_.expert_ffn, tokens);

@@ -23,7 +23,7 @@ DecoderOptions decoder_options(const Config& config, const ModelPlace& place,
           .state = config.optimizer.state,
           .seed = static_cast<uint64_t>(config.run.seed),
           .layout = layout_of(config, place),
-          .experts = ranks.experts,
+          .ranks = ranks,
           .expert_rows = config.parallel.expert_rows,
           .capability = place.capability};
 }

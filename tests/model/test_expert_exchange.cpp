@@ -3,6 +3,7 @@
 // ranks that have all experts.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "models/decoder/expert_exchange.h"
@@ -33,9 +34,13 @@ std::vector<Exchanged> exchanged(const Loads& loads, int64_t rows) {
     const int me = group.rank();
     Exchanged& out = all[size_t(me)];
     ExpertExchange exchange({.ranks = ranks, .rank = me, .parts = ranks, .expert_ranks = ranks},
-                            &group, experts, rows);
+                            {.experts = &group, .experts_on_host = &group}, experts, rows);
+    int64_t most_slots = 0;
+    for (const auto& load : loads) {
+      most_slots = std::max(most_slots, std::accumulate(load.begin(), load.end(), int64_t{}));
+    }
     MemoryPlan plan;
-    exchange.plan(plan, "exchange");
+    exchange.plan(plan, "exchange", most_slots, Backend::kCpu);
     plan.allocate();
     std::vector<int32_t> offsets{0};
     for (const int32_t n : loads[size_t(me)]) offsets.push_back(offsets.back() + n);
@@ -123,7 +128,7 @@ struct Computed {
 Computed compute(const Config& c, Group* experts, int ranks, int rank, float bias) {
   const Recipe recipe = resolve_recipe(c.precision.recipe);
   TrainingMemory memory(c, recipe, {.ranks = ranks, .rank = rank},
-                        {.all = nullptr, .experts = experts});
+                        {.experts = experts, .experts_on_host = experts});
   memory.allocate(c, recipe);
   Exec on;
   memory.bind(on);

@@ -140,8 +140,8 @@ def plant_infinity(checkpoint, token):
     (checkpoint / "MANIFEST.json").write_text(manifest.replace(before, hashlib.sha256(data).hexdigest()))
 
 
-SAME = ["SELECT step, name, value FROM scalar WHERE name NOT IN ('tokens_per_s', 'train_s', 'mfu_share', 'peak_rss_bytes', 'sent_bytes')"
-        " ORDER BY step, name",
+SAME = ["SELECT step, name, value FROM scalar WHERE name NOT IN ('tokens_per_s', 'train_s', 'mfu_share', 'peak_rss_bytes', 'sent_bytes',"
+        " 'exchange_rounds_max') ORDER BY step, name",
         "SELECT * FROM router_layer ORDER BY step, layer",
         "SELECT step, layer, counts FROM expert_load ORDER BY step, layer",
         "SELECT * FROM precision ORDER BY step, weight, operand",

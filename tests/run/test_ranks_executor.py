@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Ranks on GPUs without a GPU: every rank of build/assay_on_executor runs the CUDA kernels on the SIMT emulator, and a
-library of the tests stands for NCCL (tests/comm/fake_nccl.cpp). Two ranks have the bits of one."""
+library of the tests stands for NCCL (tests/comm/fake_nccl.cpp). Ranks have the bits of one, also where they share the
+experts."""
+import json
 import os
+import re
 import sys
 
-from harness import ASSAY, Workplace, check, first_difference, merge
+from harness import ASSAY, Workplace, assay, check, first_difference, merge, rows
 
 SMALL = ["--device", "cuda", "--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_tokens=256",
          "--set", "run.micro_batch=1", "--set", "run.checkpoint_every=2", "--set", "eval.every=2",
@@ -35,6 +38,63 @@ def check_equal(moe, *more):
         check('"ranks": 2' in meta and '"device": "cuda' in meta, meta)
 
 
+# One micro-batch a rank and step, and shares of the experts of whole pieces, so that the bits are those of one rank.
+WIDE = ["--set", "model.moe.expert_ffn=128", "--set", "parallel.expert_rows=4"]
+SHARED = [*WIDE, "--set", "parallel.expert_ranks=2", "--share-gpu"]
+
+
+def rounds(place, name):
+    return rows(place.run(name), "SELECT max(value) FROM scalar WHERE name = 'exchange_rounds_max'")[0][0]
+
+
+def check_shared():
+    """Two ranks that share the experts have the bits of one, in one round; more rounds give the same bits whatever the
+    order of streams; a run that two began goes on with one."""
+    two = ["--set", "run.micro_batch=2", "--set", "parallel.parts=2"]
+    with Workplace(moe=True) as place:
+        place.train("one", *SMALL, *WIDE, *two)
+        place.train("two", *SMALL, *SHARED, *two, "--ranks", "2")
+        with_stream(place, "late", "late", *SHARED, *two, "--ranks", "2", "--stop-after", "2")
+        place.train("late", *SMALL, *WIDE, *two)
+        few = ["--set", "parallel.expert_rows=0.3", "--ranks", "2"]
+        place.train("rounds", *SMALL, *SHARED, *two, *few)
+        with_stream(place, "rounds-late", "late", *SHARED, *two, *few)
+        for name in ("two", "rounds", "rounds-late"):
+            merge(place.run(name))
+        for one, other in (("one", "two"), ("one", "late"), ("rounds", "rounds-late")):
+            difference = first_difference(place.run(one), place.run(other))
+            check(difference is None, f"shared experts: {difference}")
+        check(rounds(place, "two") == 1 and rounds(place, "rounds") >= 4, f"{rounds(place, 'rounds')} rounds")
+        check_loss_near(place, "one", "rounds")
+        check_planned(place, "two", *SHARED, *two)
+
+
+def check_loss_near(place, one, other):
+    of_one, of_other = (rows(place.run(name), "SELECT value FROM scalar WHERE name = 'train_loss_nats' ORDER BY step") for name in (one, other))
+    apart = max(abs(a[0] - b[0]) for a, b in zip(of_one, of_other))
+    check(len(of_one) == len(of_other) == 4 and apart < 2e-3, f"losses of {one} and {other}: {of_one}, {of_other}")
+
+
+def check_planned(place, name, *more):
+    """Each rank has planned, and allocated, what --plan says without starting one."""
+    done = assay("train", place.config, "--plan", "--json", *SMALL, *more, "--ranks", "2")
+    check(done.returncode == 0, done.stderr)
+    launched = []
+    for log in (place.run(name) / "log.txt", place.run(name) / "ranks" / "rank-00001.log"):
+        launched.append(int(re.search(r"memory planned .*\(([0-9,]+) bytes\)", log.read_text()).group(1).replace(",", "")))
+    check(json.loads(done.stdout)["total_bytes_by_rank"] == launched, f"planned {done.stdout}, launched {launched}")
+
+
+def check_replicas():
+    """Four ranks: two copies of the experts, each on two ranks."""
+    with Workplace(moe=True) as place:
+        place.train("one", *SMALL, *WIDE, "--set", "parallel.parts=4")
+        place.train("four", *SMALL, *SHARED, "--ranks", "4")
+        merge(place.run("four"))
+        difference = first_difference(place.run("one"), place.run("four"))
+        check(difference is None, f"replicas: {difference}")
+
+
 def check_refused():
     with Workplace() as place:
         done = place.train("no", *SMALL, "--ranks", "2", expect=1)
@@ -48,5 +108,7 @@ def check_refused():
 
 check_equal(False)
 check_equal(True, "--set", "data.mask_eos=true")
+check_shared()
+check_replicas()
 check_refused()
 print(f"{ASSAY.name} on ranks: ok")
