@@ -43,8 +43,7 @@ TrainingRanks::Exchanged TrainingRanks::exchanged() const {
   };
   add(group);
   if (&model != &group) add(model);
-  if (experts) add(*experts);
-  if (replicas) add(*replicas);
+  for (const Group* of : of_experts) add(*of);
   return sum;
 }
 

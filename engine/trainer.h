@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "comm/group.h"
 #include "comm/layout.h"
@@ -44,7 +45,8 @@ struct TrainingRanks {
   // sums over the replicas of its experts, null if there is one.
   Group* experts = nullptr;
   const RankSums* expert_sums = nullptr;
-  Group* replicas = nullptr;  // of this one's experts
+  // The groups that expert_ranks adds, each once.
+  std::vector<const Group*> of_experts = {};
 
   // Of this rank so far, over all of its groups.
   struct Exchanged {

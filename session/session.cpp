@@ -83,6 +83,13 @@ RankGroups Session::model_groups() const {
   return groups;
 }
 
+std::vector<const Group*> Session::groups_of_experts() const {
+  std::vector<const Group*> groups{expert_group, replica_group, gpu_experts.get(),
+                                   gpu_replicas.get()};
+  std::erase(groups, nullptr);
+  return groups;
+}
+
 Exec Session::exec() const {
   return {.threads = static_cast<int>(config.run.threads), .gpu = device.context()};
 }

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "models/decoder/training_memory.h"
 #include "session/ranks.h"
@@ -53,6 +54,8 @@ struct Session {
   Group* expert_group = nullptr;
   Group* replica_group = nullptr;
   RankGroups model_groups() const;
+  // The groups that parallel.expert_ranks adds, each once.
+  std::vector<const Group*> groups_of_experts() const;
 
   // Of the launch, there or planned.
   int rank_count() const { return ranks ? ranks->size() : planned_ranks; }

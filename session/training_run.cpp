@@ -231,7 +231,7 @@ void TrainingRun::open() {
                                  .sums = *memory_.rank_sums,
                                  .experts = session_.expert_group,
                                  .expert_sums = memory_.expert_sums.get(),
-                                 .replicas = session_.replica_group});
+                                 .of_experts = session_.groups_of_experts()});
   }
   if (first()) open_records(peak);
   RunParts parts = this->parts();

@@ -6,9 +6,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "engine/optimizer_muon.h"
 #include "models/parameters/table.h"
-#include "ops/adamw.h"
 #include "ops/router.h"
 
 namespace assay {
@@ -32,6 +30,15 @@ class Calls {
   void exchange(Cause cause, std::vector<int64_t> sent) {
     calls_.push_back({.kind = Kind::kExchange, .cause = cause, .sent = std::move(sent)});
   }
+  // sent: by share of the experts, then by replica.
+  void exchange_of_replicas(Cause cause, const std::vector<std::vector<int64_t>>& sent) {
+    GroupCall call{
+        .kind = Kind::kExchange, .cause = cause, .over = GroupCall::Over::kReplicas, .sent = {}};
+    for (size_t r = 0; r < size_t(ranks_); ++r) {
+      call.sent.push_back(sent[r % sent.size()][r / sent.size()]);
+    }
+    calls_.push_back(std::move(call));
+  }
   std::vector<GroupCall> take() { return std::move(calls_); }
 
  private:
@@ -44,14 +51,18 @@ class Calls {
   std::vector<GroupCall> calls_;
 };
 
-// Where each parameter begins in a block in which tensors lie in the reverse order of `parameters`.
+// Where each parameter begins in a block in which tensors lie in the reverse order of `parameters`,
+// those of which ranks have a share after the others.
 std::vector<int64_t> positions(const std::vector<ParameterRef>& parameters,
                                int64_t (*element)(const ParameterRef&)) {
   std::vector<int64_t> at(parameters.size());
   int64_t next = 0;
-  for (size_t p = parameters.size(); p-- > 0;) {
-    at[p] = next;
-    next += round_up(parameters[p].size() * element(parameters[p]), kAlignedBytes);
+  for (const bool shared_out : {false, true}) {
+    for (size_t p = parameters.size(); p-- > 0;) {
+      if (parameters[p].spec->shared_out() != shared_out) continue;
+      at[p] = next;
+      next += round_up(parameters[p].size() * element(parameters[p]), kAlignedBytes);
+    }
   }
   return at;
 }
@@ -102,10 +113,35 @@ std::vector<int64_t> from_owners(const std::vector<int64_t>& owned) {
   return sent;
 }
 
-// Rows of the optimizer's squares (engine/optimizer.cpp).
-int64_t rows_of_squares(const ParameterSpec& spec, OptimizerKind kind) {
-  const bool muon = kind == OptimizerKind::kMuon && spec.is_hidden_matrix();
-  return muon ? muon_pieces(muon_stacks(spec)) : adamw_pieces(spec.size());
+// The shards of the replicas of each share of the experts; none where there is one replica. Shares
+// are cut at pieces of the whole tensors, so each one has other cuts.
+std::vector<Shards> shards_of_shares(const Config& config, const TrainingMemory& memory) {
+  std::vector<Shards> all;
+  if (!memory.expert_sums) return all;
+  const std::vector<ParameterRef> parameters = memory.model->parameters();
+  for (int64_t share = 0; share < config.parallel.expert_ranks; ++share) {
+    std::vector<ParameterSpec> specs;
+    for (const ParameterRef& p : parameters) specs.push_back(*p.spec);
+    std::vector<const ParameterSpec*> of_share;
+    for (ParameterSpec& spec : specs) {
+      if (spec.shared_out()) spec.share = share;
+      of_share.push_back(&spec);
+    }
+    all.emplace_back(of_share, config.optimizer.kind, memory.expert_shards->ranks(),
+                     Shards::kBucket, Shards::Of::kShares);
+  }
+  return all;
+}
+
+// Numbers in a buffer of the optimizer's (engine/optimizer.cpp).
+int64_t numbers(const MemoryPlan& plan, const std::string& name) {
+  for (const MemoryPlan::Entry& e : plan.entries()) {
+    if (e.section == Section::kScratch && e.name == name) {
+      return int64_t(e.bytes / sizeof(double));
+    }
+  }
+  CHECK(false, "no %s is planned", name.c_str());
+  return 0;
 }
 
 // Bytes of what the host reads by these names (models/linear/quantised_products.cpp, decoder.cpp).
@@ -153,27 +189,41 @@ std::vector<GroupCall> calls_of_step(const Config& config, TrainingMemory& memor
   const int64_t local_parts = config.parallel.batch_parts() / shards.ranks();
   const int64_t moe = moe_blocks(config.model);
   Calls calls(shards.ranks());
+  const std::vector<Shards> shares = shards_of_shares(config, memory);
+  const auto exchange_of_replicas = [&](Cause cause, auto sent_of, auto element) {
+    size_t buckets = 0;
+    for (const Shards& share : shares) buckets = std::max(buckets, share.buckets().size());
+    for (size_t bucket = 0; bucket < buckets; ++bucket) {
+      std::vector<std::vector<int64_t>> sent;
+      for (const Shards& share : shares) {
+        sent.emplace_back(size_t(share.ranks()));
+        if (bucket >= share.buckets().size()) continue;
+        sent.back() = sent_of(run_bytes(share.buckets()[bucket], parameters, element));
+      }
+      calls.exchange_of_replicas(cause, sent);
+    }
+  };
 
   calls.all_gather(Cause::kTargets, sizeof(int64_t));
   for (const Shards::Bucket& bucket : shards.buckets()) {
     calls.exchange(Cause::kGradients, to_owners(run_bytes(bucket, parameters, gradient_element)));
   }
-  int64_t pieces = 0, squares = 0;
-  for (const ParameterRef& p : parameters) {
-    pieces += ceil_div(p.size(), kShardPiece);
-    squares += rows_of_squares(*p.spec, config.optimizer.kind);
+  exchange_of_replicas(Cause::kGradients, to_owners, gradient_element);
+  calls.sum_integers(Cause::kNorm, numbers(memory.plan, "gradient_norm_partial"));
+  if (kind == StepKind::kSampled) {
+    calls.sum_integers(Cause::kRatios, numbers(memory.plan, "squares"));
   }
-  calls.sum_integers(Cause::kNorm, 2 * pieces);
-  if (kind == StepKind::kSampled) calls.sum_integers(Cause::kRatios, 3 * squares);
   for (const Shards::Bucket& bucket : shards.buckets()) {
     calls.exchange(Cause::kParameters, from_owners(run_bytes(bucket, parameters, master_element)));
   }
+  exchange_of_replicas(Cause::kParameters, from_owners, master_element);
   for (int64_t block = 0; block < moe; ++block) {
     calls.sum_integers(Cause::kCounts, config.model.moe->experts);
   }
   calls.all_gather(Cause::kResults, local_parts * int64_t(sizeof(double)));
   for (int64_t block = 0; block < moe; ++block) {
     calls.all_gather(Cause::kResults, local_parts * kRouterMeasures * int64_t(sizeof(double)));
+    if (memory.expert_shards) calls.all_gather(Cause::kResults, sizeof(int64_t));  // rounds
     calls.all_gather(Cause::kResults, 2 * int64_t(sizeof(double)));  // margin and lead
   }
   for (const int64_t bytes : read_bytes(memory.plan, {"quantised.not_finite"})) {

@@ -1,6 +1,7 @@
 // Every collective call of one training step (engine/trainer.cpp), with the bytes that each rank
 // sends, from the planned memory of one rank: no launch is needed. A test runs the same steps and
-// finds the same calls.
+// finds the same calls. Where ranks share the experts, what they send each other for that is not
+// listed: the router decides how many rows of tokens these are.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,8 @@ namespace assay {
 struct GroupCall {
   enum class Kind { kAllGather, kExchange, kSumIntegers } kind;
   enum class Cause { kTargets, kGradients, kNorm, kRatios, kParameters, kCounts, kResults } cause;
+  // kReplicas: the ranks with the same share of the experts, in each such group at once.
+  enum class Over { kAll, kReplicas } over = Over::kAll;
   std::vector<int64_t> sent;  // bytes, by rank: those of Group::bytes_sent()
 
   int64_t most() const;  // of the rank that sends most

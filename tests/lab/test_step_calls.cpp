@@ -1,6 +1,7 @@
 // The calls that calls_of_step() lists are those that a step of several ranks makes: one by one,
 // with the same bytes on every rank.
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Mapping {
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   StateFormat state = StateFormat::kFp32;
   int64_t hidden = 64, vocab = 97;
+  int expert_ranks = 1;
 };
 
 const std::vector<Mapping> kMappings = {
@@ -41,6 +43,10 @@ const std::vector<Mapping> kMappings = {
     {"moe, bf16 state", 4, 4, "bf16", true, OptimizerKind::kAdamW, StateFormat::kBf16},
     {"moe, nvfp4", 3, 3, "nvfp4", true},
     {"two buckets", 2, 2, "bf16", false, OptimizerKind::kAdamW, StateFormat::kFp32, 256, 40000},
+    {"shared experts", 3, 3, "bf16", true, OptimizerKind::kAdamW, StateFormat::kFp32, 64, 97, 3},
+    {"replicas", 4, 4, "bf16", true, OptimizerKind::kAdamW, StateFormat::kFp32, 64, 97, 2},
+    {"replicas, bf16 state", 4, 8, "bf16", true, OptimizerKind::kAdamW, StateFormat::kBf16, 64, 97,
+     2},
 };
 
 constexpr int64_t kSequence = 16;
@@ -58,6 +64,7 @@ Config config_of(const Mapping& m) {
   c.optimizer.kind = m.optimizer;
   c.optimizer.state = m.state;
   c.parallel.parts = m.parts;
+  c.parallel.expert_ranks = m.expert_ranks;
   c.run.sequence = kSequence;
   c.run.micro_batch = 1;
   c.run.batch_tokens = m.parts * kSequence;
@@ -84,21 +91,54 @@ class CountedCalls {
   std::vector<int64_t> bytes_;
 };
 
-std::vector<int64_t> of_rank(const std::vector<GroupCall>& calls, int rank) {
+using Over = GroupCall::Over;
+
+std::vector<int64_t> of_rank(const std::vector<GroupCall>& calls, int rank, Over over) {
   std::vector<int64_t> bytes;
-  for (const GroupCall& call : calls) bytes.push_back(call.sent[size_t(rank)]);
+  for (const GroupCall& call : calls) {
+    if (call.over == over) bytes.push_back(call.sent[size_t(rank)]);
+  }
   return bytes;
 }
 
-// What one rank counted in a plain and in a sampled step.
+// What one rank counted in a plain and in a sampled step, over all ranks and over its replicas.
 struct Counted {
-  std::vector<int64_t> plain, sampled;
+  struct Step {
+    std::vector<int64_t> all, replicas;
+  };
+  Step plain, sampled;
 };
 
-Counted train(const Config& config, const std::string& shard, Group& group) {
+// Meetings of the ranks of each expert group, and of each group of replicas.
+class Meetings {
+ public:
+  explicit Meetings(const Mapping& m) {
+    const int replicas = m.ranks / m.expert_ranks;
+    for (int i = 0; i < replicas; ++i) of_experts_.emplace_back(m.expert_ranks);
+    for (int i = 0; i < m.expert_ranks; ++i) of_replicas_.emplace_back(replicas);
+  }
+  ThreadGroup experts(const Layout& l) {
+    return {of_experts_[size_t(l.replica())], l.expert_position()};
+  }
+  ThreadGroup replicas(const Layout& l) {
+    return {of_replicas_[size_t(l.expert_position())], l.replica()};
+  }
+
+ private:
+  std::deque<ThreadMeeting> of_experts_, of_replicas_;
+};
+
+Counted train(const Config& config, const std::string& shard, Group& group, Meetings& meetings) {
   const Recipe recipe = resolve_recipe(config.precision.recipe);
   const ModelPlace place{.ranks = group.size(), .rank = group.rank()};
-  TrainingMemory memory(config, recipe, place, {.all = &group});
+  const Layout layout = layout_of(config, place);
+  ThreadGroup experts = meetings.experts(layout), replicas = meetings.replicas(layout);
+  const bool share = layout.expert_ranks > 1;
+  TrainingMemory memory(config, recipe, place,
+                        {.all = &group,
+                         .experts = share ? &experts : nullptr,
+                         .replicas = share ? &replicas : nullptr,
+                         .experts_on_host = share ? &experts : nullptr});
   memory.allocate(config, recipe);
   Exec on{.threads = 1};
   memory.bind(on);
@@ -111,14 +151,19 @@ Counted train(const Config& config, const std::string& shard, Group& group) {
                  .rank = group.rank(),
                  .ranks = group.size(),
                  .vocab_size = config.model.vocab_size});
-  const TrainingRanks ranks{layout_of(config, place), group, group, *memory.rank_sums};
+  const TrainingRanks ranks{layout,
+                            group,
+                            group,
+                            *memory.rank_sums,
+                            share ? &experts : nullptr,
+                            memory.expert_sums.get()};
   Trainer trainer(config, *memory.model, *memory.sums, *memory.optimizer, loader, -1, &ranks);
-  CountedCalls calls(group);
+  CountedCalls calls(group), of_replicas(replicas);
   Counted counted;
   trainer.step(on, 0, Trainer::Measure::kHash);
-  counted.plain = calls.take();
+  counted.plain = {calls.take(), of_replicas.take()};
   trainer.step(on, 1, Trainer::Measure::kHashAndRatios);
-  counted.sampled = calls.take();
+  counted.sampled = {calls.take(), of_replicas.take()};
   return counted;
 }
 
@@ -131,9 +176,10 @@ TEST_CASE("the listed calls of a step are those that its ranks make") {
   for (const Mapping& m : kMappings) {
     CAPTURE(m.name);
     const Config config = config_of(m);
+    Meetings meetings(m);
     std::vector<Counted> counted(size_t(m.ranks));
     const std::vector<std::string> failed = run_ranks(m.ranks, [&](Group& group) {
-      counted[size_t(group.rank())] = train(config, shard, group);
+      counted[size_t(group.rank())] = train(config, shard, group, meetings);
     });
     REQUIRE(failed == std::vector<std::string>(size_t(m.ranks)));
     // Planned for one rank, without any other.
@@ -142,8 +188,11 @@ TEST_CASE("the listed calls of a step are those that its ranks make") {
     const std::vector<GroupCall> sampled = calls_of_step(config, planned, StepKind::kSampled);
     for (int rank = 0; rank < m.ranks; ++rank) {
       CAPTURE(rank);
-      REQUIRE(counted[size_t(rank)].plain == of_rank(plain, rank));
-      REQUIRE(counted[size_t(rank)].sampled == of_rank(sampled, rank));
+      const Counted& of = counted[size_t(rank)];
+      REQUIRE(of.plain.all == of_rank(plain, rank, Over::kAll));
+      REQUIRE(of.plain.replicas == of_rank(plain, rank, Over::kReplicas));
+      REQUIRE(of.sampled.all == of_rank(sampled, rank, Over::kAll));
+      REQUIRE(of.sampled.replicas == of_rank(sampled, rank, Over::kReplicas));
     }
     REQUIRE(bytes_sent(sampled)[0] > bytes_sent(plain)[0]);
     REQUIRE(planned.shards->buckets().size() == (m.vocab > 97 ? 2u : 1u));

@@ -47,11 +47,13 @@ using Plans = std::vector<const MemoryPlan*>;
 // What each rank sends in a step.
 struct Sent {
   std::vector<int64_t> plain, sampled;
+  bool without_rows = false;  // of tokens for experts, whose number the router decides
 };
 
 Sent sent_by_rank(const Config& config, TrainingMemory& memory) {
   return {.plain = bytes_sent(calls_of_step(config, memory, StepKind::kPlain)),
-          .sampled = bytes_sent(calls_of_step(config, memory, StepKind::kSampled))};
+          .sampled = bytes_sent(calls_of_step(config, memory, StepKind::kSampled)),
+          .without_rows = memory.expert_shards != nullptr};
 }
 
 size_t fullest(const Plans& plans) {
@@ -85,6 +87,7 @@ void print_ranks(const Plans& plans, const Sent& sent) {
   const auto [least, most] = std::minmax_element(sent.plain.begin(), sent.plain.end());
   std::cout << strprintf("  %-18s %12.1f %12.1f\n", "sent in a step", mib(size_t(*least)),
                          mib(size_t(*most)));
+  if (sent.without_rows) std::cout << "  (without the rows of tokens for experts of other ranks)\n";
 }
 
 nlohmann::ordered_json ranks_json(const Plans& plans, const Sent& sent) {
