@@ -54,9 +54,20 @@ Tokenizer checkpoint_tokenizer(const CheckpointSource& source, const std::string
   return tokenizer;
 }
 
+namespace {
+
+// Without training every rank has all experts.
+Config with_all_experts(Config config) {
+  config.parallel.expert_ranks = 1;
+  return config;
+}
+
+}  // namespace
+
 LoadedModel::LoadedModel(const CheckpointSource& from, const std::string& device_name,
                          EvaluationSize size, int32_t mask_id, Ranks* ranks)
-    : source(from), session(from.config, {.device = device_name, .ranks = ranks}) {
+    : source(from),
+      session(with_all_experts(from.config), {.device = device_name, .ranks = ranks}) {
   const int64_t texts = std::max<int64_t>(1, ceil_div(size.rows, size.positions));
   rows = texts * size.positions;
   DecoderOptions options = decoder_options(from.config, session.place(mask_id));

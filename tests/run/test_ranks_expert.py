@@ -64,6 +64,15 @@ def check_resumed(place):
     check_equal(place, "fp32-one", "to-two")
 
 
+def check_used(place):
+    """A run of ranks that shared the experts is evaluated and continued in text by one, and evaluated by two."""
+    evaluated = [assay("eval", place.run("fp32-2"), "--json", *more) for more in ((), ("--ranks", "2"))]
+    check([done.returncode for done in evaluated] == [0, 0], evaluated[0].stderr + evaluated[1].stderr)
+    check(evaluated[0].stdout == evaluated[1].stdout and "loss" in evaluated[0].stdout, evaluated[0].stdout + evaluated[1].stdout)
+    done = assay("sample", place.run("fp32-2"), "--prompt", "Once", "--tokens", "4")
+    check(done.returncode == 0 and done.stdout.startswith("Once"), done.stdout + done.stderr)
+
+
 def check_rounds(place):
     """A tenth of the average rows: ten rounds at least, with the same loss but for rounding."""
     few = ("--set", "parallel.expert_rows=0.1")
@@ -114,6 +123,7 @@ def main():
         check_plan(place)
         check_bits(place, "fp32")
         check_bits(place, "bf16")
+        check_used(place)
         check_resumed(place)
         check_rounds(place)
     print("ranks_expert: ok")
