@@ -4,6 +4,7 @@
 Usage: test_audit_cli.py ASSAY"""
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -99,6 +100,12 @@ for folder in ("one-gpu", "cpu"):
         experts = int(name[1:]) if name.startswith("e") else 4096
         expect(model["config"]["experts"] == experts and model["config"]["top_k"] == 7, f"{folder}/{name}")
         expect(model["run"]["tokens"] == family["baseline"]["run"]["tokens"], f"{folder}/{name}: different number of tokens")
+# The memory that the comments of presets for eight GPUs state is what is planned for the fullest of them.
+for preset in sorted((PRESETS / "super" / "8-gpu").glob("*.yaml")):
+    stated = re.search(r"is ([0-9.]+) GiB a GPU, of about ([0-9]+)\.", preset.read_text())
+    done = assay("train", preset, "--plan", "--json", "--ranks", 8, "--device", "cuda")
+    planned = json.loads(done.stdout)["total_bytes"] / 2**30 if done.returncode == 0 else 0
+    expect(stated and stated[1] == f"{planned:.1f}" and planned + 10 < float(stated[2]), f"{preset}: {planned} GiB {done.stderr}")
 
 # All contracts side by side, with the first model as the reference; the eight-expert variants keep
 # the active width.
