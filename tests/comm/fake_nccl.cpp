@@ -181,6 +181,8 @@ ncclResult_t queue(const char* function, ncclComm_t comm, cudaStream_t stream,
     if (fault != Fault::kHangs) core->fails_at = Clock::now() + std::chrono::milliseconds(100);
     core->blocks = fault == Fault::kAbortBlocks;
   }
+  // What is still queued when a communicator is aborted exchanges nothing.
+  operation = [core, begin = std::move(operation)] { return core->aborted ? Poll() : begin(); };
   if (core->used) {
     assay::simt::enqueue_operation(stream, std::move(operation));
     return ncclSuccess;

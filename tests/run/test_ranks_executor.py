@@ -95,6 +95,15 @@ def check_replicas():
         check(difference is None, f"replicas: {difference}")
 
 
+def check_failed_exchange():
+    """A failure of NCCL shows while the host waits for the numbers of rows; it ends both ranks, and is said once."""
+    with Workplace(moe=True) as place:
+        os.environ["ASSAY_FAKE_NCCL_FAULT"] = "1 ncclGroupEnd 6 remote"
+        done = place.train("failed", *SMALL, *SHARED, "--set", "run.micro_batch=2", "--ranks", "2", expect=1)
+        del os.environ["ASSAY_FAKE_NCCL_FAULT"]
+        check(done.stderr.count("error: ") == 1 and "NCCL on rank 1 of 2: ncclGroupEnd was the latest call" in done.stderr, done.stderr)
+
+
 def check_refused():
     with Workplace() as place:
         done = place.train("no", *SMALL, "--ranks", "2", expect=1)
@@ -110,5 +119,6 @@ check_equal(False)
 check_equal(True, "--set", "data.mask_eos=true")
 check_shared()
 check_replicas()
+check_failed_exchange()
 check_refused()
 print(f"{ASSAY.name} on ranks: ok")
