@@ -27,7 +27,7 @@ Backend backend_of(const std::string& device);
 std::string device_name_of(const std::string& device);
 
 // FLOP/s that mfu is a fraction of: on a GPU the datasheet's dense bf16 peak, 0 if unknown; on a
-// CPU the measured limit of matrix products.
+// CPU the limit of matrix products, measured now or given by ASSAY_MATMUL_GFLOPS.
 double peak_flop_per_s(const SessionDevice& device, Exec on, Recipe recipe);
 
 }  // namespace assay

@@ -46,6 +46,7 @@ void set_environment(int ranks) {
   if (ranks > int(std::thread::hardware_concurrency())) set("OMPI_MCA_mpi_yield_when_idle", "1");
   if (!may_read_processes()) set("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
   set("OMPI_MCA_btl_base_warn_component_unused", "0");
+  set("OMPI_MCA_pml", "ob1");  // looking for faster networks takes longer than starting the rest
   // When a rank is lost the others have nothing to save: they end at once, not a second later.
   set("OMPI_MCA_odls_base_sigkill_timeout", "0");
   set(MpirunOutput::kTellStates, "1");
