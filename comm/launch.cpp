@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -41,18 +42,29 @@ void* open_library(std::string& problem) {
   return nullptr;
 }
 
+int number(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+// Tasks of this step of srun. Slurm also calls a batch script and an interactive shell a step, of
+// numbers from this one on: nobody started those as ranks.
+int tasks_of_slurm_step() {
+  constexpr uint32_t kFirstSpecialStep = 0xfffffff0;
+  const char* const step = std::getenv("SLURM_STEP_ID");
+  if (step == nullptr || std::strtoull(step, nullptr, 10) >= kFirstSpecialStep) return 0;
+  return number("SLURM_STEP_NUM_TASKS");
+}
+
 }  // namespace
 
 int launched_processes() {
-  const auto number = [](const char* name) {
-    const char* const text = std::getenv(name);
-    return text == nullptr ? 0 : std::atoi(text);
-  };
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     if (std::getenv(name) != nullptr) return std::max(1, number(name));
   }
-  if (std::getenv("PMIX_RANK") == nullptr) return 0;
-  return std::max(number("PMIX_RANK") + 1, number("SLURM_STEP_NUM_TASKS"));
+  const int tasks = tasks_of_slurm_step();
+  if (std::getenv("PMIX_RANK") != nullptr) return std::max(number("PMIX_RANK") + 1, tasks);
+  return tasks > 1 ? tasks : 0;
 }
 
 MpiLibrary find_mpi_library() {

@@ -12,7 +12,8 @@ namespace assay {
 
 // Processes that the launcher (mpirun, srun --mpi=pmix) started, by its environment variables; 0
 // without one. Under PMIx alone the number is Slurm's, and without Slurm at least this process's
-// place plus one. A batch script of Slurm is not a launcher.
+// place plus one. Several tasks of a step of srun count even if nothing connects them (--mpi=none):
+// join_world() refuses them. A batch script of Slurm is not a launcher.
 int launched_processes();
 
 // Initialises MPI for the life of the object; at most one in a process, without a launcher a world

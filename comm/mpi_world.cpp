@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <list>
@@ -292,18 +293,38 @@ class MpiWorld final : public World {
   Unwinding unwinding_;
 };
 
+[[noreturn]] void refuse_alone(int started) {
+  throw UserError(
+      "the launcher started " + std::to_string(started) +
+          " processes, but MPI sees one: they would all write the same files",
+      "start them with the mpirun of the MPI that this program was built with, or with "
+      "srun --mpi=pmix; so that each has a run of its own, env -u SLURM_STEP_NUM_TASKS");
+}
+
+// Tasks of srun that nothing connects. Open MPI ends such a process with a page of text, while
+// others may find their tasks by Slurm's variables.
+bool is_alone_for_open_mpi() {
+#ifdef OPEN_MPI
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK"}) {
+    if (std::getenv(name) != nullptr) return false;
+  }
+  return true;
+#else
+  return false;
+#endif
+}
+
 MpiWorld::MpiWorld() {
+  const int started = launched_processes();
+  if (started > 1 && is_alone_for_open_mpi()) refuse_alone(started);
   int provided = 0;
   require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-  const int started = launched_processes();
   if (started > 1 && size_ == 1) {
     MPI_Finalize();
-    throw UserError("the launcher started " + std::to_string(started) +
-                        " processes, but MPI sees one: they would all write the same files",
-                    "start them with the mpirun of the MPI that this program was built with");
+    refuse_alone(started);
   }
   if (provided < MPI_THREAD_MULTIPLE) {
     MPI_Finalize();

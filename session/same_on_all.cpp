@@ -39,11 +39,12 @@ json described(const Session& session, const RunData& data, TrainingRunOptions::
   return me;
 }
 
+std::string two(const std::string& what, const std::string& a, const std::string& b) {
+  return what + ": " + a + " on rank 0, " + b + " there";
+}
+
 // "" if the two would compute the same, else what differs: "NAME here, NAME there".
 std::string difference(const json& first, const json& other) {
-  const auto two = [](const std::string& what, const std::string& a, const std::string& b) {
-    return what + ": " + a + " on rank 0, " + b + " there";
-  };
   for (const char* name : {"program", "device", "start"}) {
     const std::string a = first[name], b = other[name];
     if (a != b) return two(std::strcmp(name, "program") == 0 ? "program, SHA-256" : name, a, b);
@@ -69,6 +70,27 @@ std::string difference(const json& first, const json& other) {
 }
 
 }  // namespace
+
+void require_same_on_all(Ranks& ranks, NamedTexts mine) {
+  mine.insert(mine.begin(), {"program, SHA-256", program_sha256().substr(0, 16)});
+  json me = {{"who", process_name()}, {"mine", mine}};
+  const std::vector<std::string> all =
+      gather_texts(ranks.group(), me.dump(-1, ' ', false, json::error_handler_t::replace));
+  const NamedTexts first = json::parse(all.front())["mine"];
+  for (size_t r = 1; r < all.size(); ++r) {
+    const json other = json::parse(all[r]);
+    const NamedTexts there = other["mine"];
+    CHECK(there.size() == first.size(), "%zu texts on rank %zu, %zu on rank 0", there.size(), r,
+          first.size());
+    for (size_t i = 0; i < first.size(); ++i) {
+      if (there[i] == first[i]) continue;
+      throw UserError(
+          strprintf("rank %zu (%s) differs in its %s", r, other["who"].get<std::string>().c_str(),
+                    two(first[i].first, first[i].second, there[i].second).c_str()),
+          "start every rank with the same program and command, on the same files");
+    }
+  }
+}
 
 void require_same_run_on_all(Ranks& ranks, const Session& session, const RunData& data,
                              TrainingRunOptions::Start start) {

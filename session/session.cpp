@@ -1,8 +1,10 @@
 #include "session/session.h"
 
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
+#include "comm/agree.h"
 #include "engine/config/check.h"
 #include "models/linear/precision.h"
 
@@ -39,6 +41,31 @@ void require_exchangeable_experts(const Config& config, Backend backend) {
   }
 }
 
+// Before the ranks make groups, each of which needs the same call of all. Collective; what else may
+// differ is told later, session/same_on_all.h.
+void require_same_groups(Ranks& ranks, Backend backend, int64_t expert_ranks) {
+  struct Mine {
+    int64_t gpu, expert_ranks;
+  };
+  const std::vector<Mine> all =
+      gather(ranks.group(), Mine{int64_t(backend == Backend::kGpu), expert_ranks});
+  const auto name = [](int64_t gpu) { return gpu != 0 ? "cuda" : "cpu"; };
+  const char* const hint = "start every rank with the same configuration and --device";
+  for (size_t r = 1; r < all.size(); ++r) {
+    if (all[r].gpu != all[0].gpu) {
+      throw UserError(strprintf("rank %zu differs in its device: %s on rank 0, %s there", r,
+                                name(all[0].gpu), name(all[r].gpu)),
+                      hint);
+    }
+    if (all[r].expert_ranks != all[0].expert_ranks) {
+      throw UserError(
+          strprintf("rank %zu differs in its configuration: parallel.expert_ranks: %ld -> %ld", r,
+                    long(all[0].expert_ranks), long(all[r].expert_ranks)),
+          hint);
+    }
+  }
+}
+
 }  // namespace
 
 Session::Session(Config given, const SessionOptions& options)
@@ -56,6 +83,7 @@ Session::Session(Config given, const SessionOptions& options)
     require_expert_ranks(config, place().ranks);
     require_exchangeable_experts(config, backend);
   }
+  if (ranks) require_same_groups(*ranks, backend, config.parallel.expert_ranks);
   if (ranks && device.gpu) gpu_group = ranks->gpu_group(*device.context());
   if (ranks && config.parallel.expert_ranks > 1) share_experts();
   CHECK(planned_ranks == 1 || (use == SessionOptions::Use::kPlan && !ranks),

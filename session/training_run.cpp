@@ -195,8 +195,15 @@ void TrainingRun::open_folder() {
   const auto fresh = options_.start == TrainingRunOptions::Start::kFresh ? RunDir::Start::kFresh
                                                                          : RunDir::Start::kContinue;
   if (first()) dir_.emplace(options_.folder, fresh);
+  std::optional<FolderMark> mark;
+  const auto left = [&] { return mark.emplace(options_.folder).path(); };
+  const std::string there = group == nullptr ? "" : on_first_rank(*group, left);
+  if (!first()) {
+    dir_.emplace(options_.folder, RunDir::Start::kFollow);
+    dir_->require_mark(there);
+  }
   wait_for_all(group);
-  if (!first()) dir_.emplace(options_.folder, RunDir::Start::kFollow);
+  mark.reset();
   log_ = first()
              ? std::make_unique<Log>(dir_->file("log.txt"))
              : std::make_unique<Log>(dir_->rank_log(session_.ranks->rank()), Log::Shown::kFileOnly);

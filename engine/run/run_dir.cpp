@@ -1,6 +1,9 @@
 #include "engine/run/run_dir.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -179,8 +182,31 @@ std::string RunDir::rank_log(int rank) const {
   return file(strprintf("%s/rank-%05d.log", kRanks, rank));
 }
 
+void RunDir::require_mark(const std::string& mark) const {
+  const fs::path left = mark;
+  std::error_code ignored;
+  if (fs::exists(fs::path(file(kRanks)) / left.filename(), ignored)) return;
+  throw UserError("the run directory " + fs::absolute(path_).lexically_normal().string() +
+                      " is not that of rank 0, " + left.parent_path().parent_path().string(),
+                  "all ranks need one file system with the same path to it");
+}
+
 void RunDir::write_config(const Config& config) const {
   write_file_atomic(file(kConfig), to_yaml(config));
+}
+
+// A new name each time: a network's file system may remember that an old one was absent.
+FolderMark::FolderMark(const std::string& run) {
+  const std::string folder = fs::absolute(run).lexically_normal().string() + "/" + kRanks;
+  make_folders(folder);
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  path_ = strprintf("%s/.mark-%d-%lld", folder.c_str(), int(getpid()), static_cast<long long>(now));
+  write_file_atomic(path_, "");
+}
+
+FolderMark::~FolderMark() {
+  std::error_code ignored;
+  fs::remove(path_, ignored);
 }
 
 void require_same_run(const RunDir& run, const Config& now, int64_t steps_done) {

@@ -54,6 +54,9 @@ class RunDir {
   void write_config(const Config& config) const;
   // ranks/rank-00003.log; makes the folder.
   std::string rank_log(int rank) const;
+  // With kFollow: UserError unless the first rank's FolderMark, of this path there, is in this
+  // folder.
+  void require_mark(const std::string& mark) const;
 
  private:
   void remove_run() const;
@@ -61,6 +64,19 @@ class RunDir {
   std::string path_;
   std::optional<FolderLock> lock_;
   std::optional<Config> previous_;
+};
+
+// An empty file of a new name in the folder of a run, by which the other ranks know that folder.
+class FolderMark {
+ public:
+  explicit FolderMark(const std::string& run);
+  ~FolderMark();
+  FolderMark(const FolderMark&) = delete;
+  FolderMark& operator=(const FolderMark&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
 };
 
 // Throws UserError naming every difference that would change results of the steps already done.

@@ -1,5 +1,6 @@
 """Shared by the tests of whole runs: a small configuration, a temporary folder, and calls of
 build/assay."""
+import concurrent.futures
 import hashlib
 import json
 import math
@@ -62,16 +63,36 @@ class Workplace:
         return done
 
 
-def stop_at(command, step, number, delay=0.0):
-    """Starts `command` and sends it the signal `delay` seconds after the line of `step`; returns the exit code and the
-    output after that line."""
+# What `assay train --ranks` sets for its own mpirun.
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+       "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_hwloc_base_binding_policy": "none",
+       "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_pml": "ob1"}
+
+
+def mpirun(*ranks):
+    """Each of `ranks` is the command line of one rank."""
+    words = ["mpirun"]
+    for number, command in enumerate(ranks):
+        words += [*([":"] if number > 0 else []), "-n", "1", *command]
+    return subprocess.run(words, capture_output=True, text=True, errors="replace", env={**os.environ, **MPI}, timeout=120)
+
+
+def two_at_once(work, items):
+    """[work(item)], two at a time: a launch of ranks mostly waits. What they share must be there before."""
+    with concurrent.futures.ThreadPoolExecutor(2) as several:
+        return [done.result() for done in [several.submit(work, item) for item in items]]
+
+
+def stop_at(command, step, number, delay=0.0, rank=None, ranks=1):
+    """Starts `command` and sends it, or one rank of its `ranks`, the signal `delay` seconds after the line of `step`;
+    returns the exit code and the output after that line."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         if line.startswith(f"step {step}/"):
             break
     check(process.poll() is None, f"the run is still alive at step {step}")
     time.sleep(delay)
-    process.send_signal(number)
+    os.kill(process.pid if rank is None else rank_processes(process.pid, ranks)[rank], number)
     rest = process.communicate()[1]
     return process.returncode, rest
 
@@ -99,6 +120,26 @@ def rows(run, query):
 
 def checkpoints(run):
     return sorted((run / "checkpoints").glob("step-*"))
+
+
+def rank_processes(launcher, number):
+    """{rank: pid} of the ranks below the process `launcher`, once there are so many."""
+    found, end = {}, time.monotonic() + 60
+    while len(found) < number:
+        check(time.monotonic() < end, f"{number} ranks of {launcher}: {found}")
+        found, todo = {}, [launcher]
+        while todo:
+            try:
+                pid = todo.pop()
+                for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+                    todo += map(int, task.read_text().split())
+                words = dict(word.split(b"=", 1) for word in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if b"=" in word)
+                if b"OMPI_COMM_WORLD_RANK" in words and os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(ASSAY):
+                    found[int(words[b"OMPI_COMM_WORLD_RANK"])] = pid
+            except OSError:  # it has ended
+                pass
+    check(len(found) == number, f"{number} ranks: {found}")
+    return found
 
 
 def newest_tensors(run):

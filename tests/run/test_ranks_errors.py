@@ -1,29 +1,22 @@
 #!/usr/bin/env python3
 """Launches that cannot work are refused with one error and one hint, before the first step: numbers of ranks that do not
-fit, ranks that were started with different commands, configurations, data or programs, and launchers of another MPI."""
+fit, ranks that were started with different commands, configurations, data or programs, and launchers of another MPI.
+usage: test_ranks_errors.py [--many WRITES STARTS [SEED]]: so many failing writes on one rank, and so many launches of ranks
+that differ, at random, for the acceptance table."""
 import os
 import pathlib
+import random
+import re
+import resource
 import shutil
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import ASSAY, Workplace, check, checkpoints, first_difference, write_corpus
+from harness import ASSAY, MPI, Workplace, assay, check, checkpoints, first_difference, merge, mpirun, rank_processes, rows, two_at_once, write_corpus
 
 SETTINGS = [word for name, value in {"run.steps": 12, "run.micro_batch": 2, "schedule.warmup": 2, "schedule.warmdown": 4,
                                      "eval.every": 6}.items() for word in ("--set", f"{name}={value}")]
-# What `assay train --ranks` sets for its own mpirun.
-MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-       "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_hwloc_base_binding_policy": "none",
-       "OMPI_MCA_mpi_yield_when_idle": "1"}
-
-
-def mpirun(*ranks):
-    """Each of `ranks` is the command line of one rank."""
-    words = ["mpirun"]
-    for number, command in enumerate(ranks):
-        words += [*([":"] if number > 0 else []), "-n", "1", *command]
-    return subprocess.run(words, capture_output=True, text=True, errors="replace", env={**os.environ, **MPI}, timeout=120)
 
 
 def check_refused(done, error, hint="", code=1):
@@ -65,46 +58,70 @@ def check_numbers(place):
     check_refused(done, "parallel.parts")
     check(len(checkpoints(place.run("three"))) == 1, "the run stays as it is")
     place.train("three", *SETTINGS, "--set", "run.batch_tokens=768", "--ranks", "3")
-    if "cuda" not in subprocess.run([ASSAY, "doctor"], capture_output=True, text=True).stdout.lower():
+    if "cuda" not in assay("doctor").stdout.lower():
         refused("GPU", "--device cpu", "--ranks", "2", "--device", "cuda")
 
 
-def check_different(place):
-    """Rank 1 has another command, configuration or program than rank 0."""
-    common = place.command("differs", *SETTINGS)
-
-    def refused(error, *more, first=common, code=1):
-        done = mpirun(first, [*common, *more])
-        check_refused(done, error, code=code)
-        check(not checkpoints(place.run("differs")), "nothing is saved")
-
-    # What changes bits, what a resumed run may change, and what changes only which calls a rank makes.
-    for setting, said in (("optimizer.lr=1e-3", "optimizer.lr: 0.003 -> 0.001"), ("run.seed=2", "run.seed: 1 -> 2"),
-                          ("precision.recipe=mxfp8", "precision.recipe: "), ("run.steps=13", "run.steps: 12 -> 13"),
-                          ("run.log_every=2", "run.log_every: 1 -> 2"), ("eval.every=4", "eval.every: 6 -> 4"),
-                          ("run.checkpoint_every=7", "run.checkpoint_every: 10 -> 7"), ("run.keep_best=true", "run.keep_best: "),
-                          ("eval.samples={prompts: [The]}", "eval.samples: absent -> present"),
-                          ("parallel.parts=4", "parallel.parts: 2 -> 4")):
-        refused(f"differs in its configuration: {said}", "--set", setting)
-    refused("differs in its start", "--fresh")
-    refused("rank 1: --set optimizer.lrr=1: unknown key lrr", "--set", "optimizer.lrr=1")
-    # The first rank alone knows better.
-    refused("differs in its configuration: run.steps: 13 -> 12", first=[*common, "--set", "run.steps=13"])
-    # Another program: the same one, and one byte more.
+def other_program(place):
+    """The same one, and one byte more."""
     other = place.path / "program"
     other.mkdir()
     for file in (ASSAY, *ASSAY.parent.glob("libassay_*.so")):
         shutil.copy(file, other / file.name)
     with open(other / ASSAY.name, "ab") as file:
         file.write(b"\0")
-    done = mpirun(common, [str(other / ASSAY.name), *common[1:]])
+    return str(other / ASSAY.name)
+
+
+def check_given_limit(place):
+    """A limit of matrix products that is given is that of each rank; one that cannot be read is refused."""
+    name = "ASSAY_MATMUL_GFLOPS"
+    for value in ("fast", "0", "-1", "nan", "1e30"):
+        done = assay(*place.command("limit", *SETTINGS)[1:], env={**os.environ, name: value})
+        check_refused(done, f"{name}={value} is no number", "`assay doctor` measures it")
+    for value, wanted in (("100", "200.0"), (None, None)):
+        env = {key: word for key, word in os.environ.items() if key != name} | ({name: value} if value else {})
+        done = assay(*place.command("limit", *SETTINGS, "--fresh", "--ranks", "2")[1:], env=env)
+        (limit,), = rows(place.run("limit"), "SELECT value FROM meta WHERE key = 'matmul_limit_gflop_per_s'")
+        check(done.returncode == 0 and (limit == wanted if value else 0 < float(limit) != 200), f"{value}: {limit} {done.stderr}")
+
+
+def check_different(place):
+    """Rank 1 has another command, configuration or program than rank 0."""
+    common = place.command("differs", *SETTINGS)
+    # What changes bits, what a resumed run may change, and what changes only which calls a rank makes.
+    cases = [(("--set", setting), f"differs in its configuration: {said}") for setting, said in (
+        ("optimizer.lr=1e-3", "optimizer.lr: 0.003 -> 0.001"), ("run.seed=2", "run.seed: 1 -> 2"),
+        ("precision.recipe=mxfp8", "precision.recipe: "), ("run.steps=13", "run.steps: 12 -> 13"),
+        ("run.log_every=2", "run.log_every: 1 -> 2"), ("eval.every=4", "eval.every: 6 -> 4"),
+        ("run.checkpoint_every=7", "run.checkpoint_every: 10 -> 7"), ("run.keep_best=true", "run.keep_best: "),
+        ("eval.samples={prompts: [The]}", "eval.samples: absent -> present"), ("parallel.parts=4", "parallel.parts: 2 -> 4"),
+        ("parallel.expert_ranks=2", "parallel.expert_ranks: 1 -> 2"))]
+    cases += [(("--fresh",), "differs in its start"),
+              (("--set", "optimizer.lrr=1"), "rank 1: --set optimizer.lrr=1: unknown key lrr")]
+
+    def refused(case):
+        more, said = case
+        name = "differs-" + "".join(letter for letter in more[-1] if letter.isalnum())
+        command = place.command(name, *SETTINGS)
+        check_refused(mpirun(command, [*command, *more]), said)
+        check(not checkpoints(place.run(name)), "nothing is saved")
+
+    two_at_once(refused, cases)
+    # The first rank alone knows better.
+    check_refused(mpirun([*common, "--set", "run.steps=13"], common), "differs in its configuration: run.steps: 13 -> 12")
+    other = place.run("elsewhere")
+    other.mkdir()
+    done = mpirun(common, place.command("elsewhere", *SETTINGS))
+    check_refused(done, f"gave up: the run directory {other} is not that of rank 0, {place.run('differs')}")
+    check(not list(other.iterdir()) and not list((place.run("differs") / "ranks").glob(".mark*")), "nothing is written there")
+    done = mpirun(common, [other_program(place), *common[1:]])
     check_refused(done, "differs in its program, SHA-256: ")
     # What belongs to a machine may differ, and rank 0 says when to stop.
     done = mpirun(common, [*common, "--set", "run.threads=2", "--stop-after", "3"])
     check(done.returncode == 0 and "finished step 12/12" in done.stderr, done.stderr)
     place.train("one", *SETTINGS, "--set", "parallel.parts=2", "--set", "run.threads=1")
-    done = subprocess.run([ASSAY, "checkpoint", "merge", place.run("differs")], capture_output=True, text=True)
-    check(done.returncode == 0, done.stderr)
+    merge(place.run("differs"))
     difference = first_difference(place.run("one"), place.run("differs"))
     check(difference is None, difference)
 
@@ -136,15 +153,104 @@ def check_other_data(place):
 
 def check_other_launcher(place):
     """The variables of a launcher whose MPI is not the program's: every process would believe that it is alone."""
-    for variables in ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}, {"PMI_SIZE": "2", "PMI_RANK": "0"}):
-        done = subprocess.run(place.command("alone", *SETTINGS), capture_output=True, text=True, env={**os.environ, **MPI, **variables})
+    def alone(variables):
+        return subprocess.run(place.command("alone", *SETTINGS), capture_output=True, text=True, env={**os.environ, **MPI, **variables})
+
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEPID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2",
+             "SLURM_PROCID": "1", "SLURM_NODELIST": "here", "SLURM_STEP_NODELIST": "here"}
+    for variables in ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}, {"PMI_SIZE": "2", "PMI_RANK": "0"}, slurm):
+        done = alone(variables)
         check_refused(done, "the launcher started 2 processes, but MPI sees one", "mpirun of the MPI that this program was built with")
         check(not place.run("alone").exists(), "nothing is written")
+        check(done.stderr.count("\n") == 2, f"nothing else is said: {done.stderr}")
+    # A batch script and an interactive shell are steps too; one task needs nobody.
+    for step in ({"SLURM_STEP_ID": "4294967291"}, {"SLURM_STEP_ID": "4294967290"}, {"SLURM_STEP_NUM_TASKS": "1"}):
+        done = alone({**slurm, **step})
+        check(done.returncode == 0 and "finished step 12/12" in done.stderr, done.stderr)
+        shutil.rmtree(place.run("alone"))
+    # A program without its library of MPI.
+    bare = place.path / "bare"
+    bare.mkdir()
+    shutil.copy(ASSAY, bare / ASSAY.name)
+    for more, said in ((["--ranks", "2"], "--ranks needs MPI, which this program cannot use here"),
+                       ([], "several processes need MPI, which cannot be used here")):
+        done = subprocess.run([bare / ASSAY.name, *place.command("alone", *SETTINGS, *more)[1:]], capture_output=True, text=True,
+                              env={**os.environ, **({} if more else slurm)})
+        check_refused(done, f"{said}: there is no libassay_mpi.so in {bare}", "libopenmpi-dev")
+
+
+def failing_write(place, name, draw):
+    """A rank that can write no more at a random step: the older checkpoint goes on to equal bits."""
+    rank, step, on, limit = draw.randrange(4), draw.randrange(1, 40), draw.choice((1, 2, 4)), draw.choice((0, 512, 4096))
+    process = subprocess.Popen(place.command(name, *MANY, "--ranks", "4"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    said = ""
+    for line in process.stderr:
+        said += line
+        if line.startswith(f"step {step}/"):
+            resource.prlimit(rank_processes(process.pid, 4)[rank], resource.RLIMIT_FSIZE, (limit, limit))
+            break
+    said += process.communicate()[1]
+    errors = [line for line in said.splitlines() if line.startswith("error: ")]
+    check(process.returncode == 1 and len(errors) == said.count("hint: ") == 1 and "mpirun" not in said, f"{name}, rank {rank}: {said}")
+    if rank == 0:  # its telemetry fails first
+        check("telemetry.db: cannot be read or written" in errors[0] or "File too large" in errors[0], errors[0])
+    else:
+        check(errors[0].startswith(f"error: rank {rank}") and "File too large" in errors[0], f"{name}: {said}")
+    saved = [int(folder.name[5:]) for folder in checkpoints(place.run(name))]
+    check(not saved or step - 10 <= saved[-1] <= step + 10, f"{name}: checkpoints {saved} at step {step}")
+    done = place.train(name, *MANY, *(["--ranks", str(on)] if on > 1 else []))
+    check("error:" not in done.stderr and "ignoring" not in done.stderr, done.stderr)
+    check((f"resumes after step {saved[-1]}" if saved else "step 1/60") in done.stderr, f"{saved}: {done.stderr}")
+    merge(place.run(name))
+    difference = first_difference(place.run("whole"), place.run(name))
+    check(difference is None, f"{name}: rank {rank} at step {step}, resumed on {on}: {difference}")
+    shutil.rmtree(place.run(name))
+    return bool(saved)
+
+
+MANY = ("--set", "run.micro_batch=2", "--set", "parallel.parts=4", "--set", "run.threads=1")
+# What one rank has otherwise, and what is said about it.
+OTHERS = ((["--set", "optimizer.lr=1e-3"], "optimizer.lr: 0.003 -> 0.001"), (["--set", "run.seed=2"], "run.seed: 1 -> 2"),
+          (["--set", "precision.recipe=mxfp8"], "precision.recipe: "), (["--set", "run.steps=61"], "run.steps: 60 -> 61"),
+          (["--set", "run.log_every=2"], "run.log_every: 1 -> 2"), (["--set", "run.checkpoint_every=7"], "run.checkpoint_every: 10 -> 7"),
+          (["--set", "eval.every=4"], "eval.every: 20 -> 4"), (["--set", "model.hidden=128"], "model.hidden: 64 -> 128"),
+          (["--set", "model.layers=3"], "model.layers: 2 -> 3"), (["--set", "model.moe.top_k=1"], "model.moe.top_k: 2 -> 1"),
+          (["--set", "optimizer.kind=muon"], "optimizer.kind: "), (["--set", "parallel.parts=8"], "parallel.parts: 4 -> 8"),
+          (["--set", "parallel.expert_ranks=4"], "parallel.expert_ranks: 1 -> 4"), (["--set", "run.batch_tokens=2048"], "run.batch_tokens: "),
+          (["--set", "data.synth.train_tokens=150000"], "data.synth.train_tokens: "), (["--fresh"], "differs in its start"),
+          (["--set", "eval.tokens=2048"], "eval.tokens: 4096 -> 2048"), (["--set", "optimizer.state=bf16"], "optimizer.state: "))
+
+
+def many(place, writes, starts, seed):
+    draw = random.Random(seed)
+    place.train("whole", *MANY)
+    saved = sum(failing_write(place, f"write-{i}", draw) for i in range(writes))
+    print(f"{writes} failing writes on one of 4 ranks: {writes} ended with one error that names rank or file; {saved} went on from the "
+          f"older checkpoint, {writes - saved} had none yet and began again; {writes} with equal bits", flush=True)
+    common = place.command("differs", *MANY)
+    other = other_program(place)
+    kinds = set()
+    for i in range(starts):
+        rank = draw.randrange(1, 4)
+        words, said = draw.choice([*OTHERS, (None, "differs in its program, SHA-256: ")])
+        kinds.add(said)
+        command = [other, *common[1:]] if words is None else [*common, *words]
+        done = mpirun(*[command if r == rank else common for r in range(4)])
+        check_refused(done, said)
+        check(re.search(rf"^error: rank {rank} ", done.stderr, re.M), done.stderr)
+        check(not checkpoints(place.run("differs")), "nothing is saved")
+    print(f"{starts} launches with one of 4 ranks that differs, of {len(kinds)} kinds: {starts} refused before step 0, with the rank and "
+          "both values", flush=True)
 
 
 def main():
+    if sys.argv[1:2] == ["--many"]:
+        with Workplace(moe=True) as place:
+            many(place, int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 1)
+        return
     with Workplace(moe=True) as place:
         check_numbers(place)
+        check_given_limit(place)
         check_different(place)
         check_other_launcher(place)
     with Workplace() as place:

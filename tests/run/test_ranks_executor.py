@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Ranks on GPUs without a GPU: every rank of build/assay_on_executor runs the CUDA kernels on the SIMT emulator, and a
 library of the tests stands for NCCL (tests/comm/fake_nccl.cpp). Ranks have the bits of one, also where they share the
-experts."""
+experts.
+usage: test_ranks_executor.py [--full]: over 60 steps instead of 4, for the acceptance table."""
 import json
 import os
 import re
 import sys
 
-from harness import ASSAY, Workplace, assay, check, first_difference, merge, rows
+from harness import ASSAY, Workplace, assay, check, first_difference, merge, mpirun, rows
 
 SMALL = ["--device", "cuda", "--set", "model.layers=1", "--set", "run.steps=4", "--set", "run.batch_tokens=256",
          "--set", "run.micro_batch=1", "--set", "run.checkpoint_every=2", "--set", "eval.every=2",
          "--set", "eval.tokens=128", "--set", "telemetry.probe_tokens=64", "--set", "schedule.warmup=1",
          "--set", "schedule.warmdown=1", "--set", "precision.recipe=bf16"]
+if sys.argv[1:] == ["--full"]:
+    SMALL += ["--set", "run.steps=60", "--set", "run.checkpoint_every=20", "--set", "eval.every=20"]
 RANKS = ["--ranks", "2", "--share-gpu"]
 
 
@@ -70,7 +73,7 @@ def check_shared():
 
 
 def check_loss_near(place, one, other):
-    of_one, of_other = (rows(place.run(name), "SELECT value FROM scalar WHERE name = 'train_loss_nats' ORDER BY step") for name in (one, other))
+    of_one, of_other = (rows(place.run(name), "SELECT value FROM scalar WHERE name = 'train_loss_nats' AND step <= 4 ORDER BY step") for name in (one, other))
     apart = max(abs(a[0] - b[0]) for a, b in zip(of_one, of_other))
     check(len(of_one) == len(of_other) == 4 and apart < 2e-3, f"losses of {one} and {other}: {of_one}, {of_other}")
 
@@ -112,6 +115,9 @@ def check_refused():
         os.environ["ASSAY_NCCL_LIBRARY"] = "/nowhere/libnccl.so.2"
         done = place.train("no", *SMALL, *RANKS, expect=1)
         os.environ["ASSAY_NCCL_LIBRARY"] = library
+        other = mpirun(place.command("no", *SMALL, "--share-gpu"), place.command("no", *SMALL[2:], "--device", "cpu"))
+        check(other.returncode == 1 and "error: rank 1 differs in its device: cuda on rank 0, cpu there\nhint: " in other.stderr
+              and other.stderr.count("error:") == 1 and not (place.run("no") / "config.yaml").exists(), other.stderr)
         check("error:" in done.stderr and "NCCL" in done.stderr and "hint:" in done.stderr, done.stderr)
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, checkpoints, merge, newest_tensors, rows
+from harness import Workplace, assay, check, checkpoints, merge, newest_tensors, rank_processes, rows
 
 SETTINGS = [word for name, value in {"run.steps": 12, "run.micro_batch": 2, "schedule.warmup": 2, "schedule.warmdown": 4,
                                      "eval.every": 12, "run.threads": 1, "run.log_every": 2, "telemetry.probe_every": 3,
@@ -105,21 +105,6 @@ def check_resume(place):
     check([row[0] for row in rows(place.run("resumed"), ROWS)] == [2, 2, 4, 4, 10, 10, 12, 12], "rows of two ranks")
 
 
-def rank_process(launcher, rank):
-    """The pid of a rank below `launcher`."""
-    found = []
-    todo = [launcher]
-    while todo:
-        for task in pathlib.Path(f"/proc/{todo.pop()}/task").glob("*/children"):
-            for child in map(int, task.read_text().split()):
-                todo.append(child)
-                words = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-                if b"OMPI_COMM_WORLD_RANK=%d" % rank in words:
-                    found.append(child)
-    check(len(found) == 1, f"processes of rank {rank}: {found}")
-    return found[0]
-
-
 def check_slow(place, slow, *more):
     """The rank is stopped three quarters of the time, several times in a step."""
     name = f"slow-{slow}"
@@ -132,7 +117,7 @@ def check_slow(place, slow, *more):
             if line.startswith("step 2/"):
                 break
         check(process.poll() is None, f"the run is still alive at step 2: {said}")
-        pid = rank_process(process.pid, slow)
+        pid = rank_processes(process.pid, 2)[slow]
         try:
             while process.poll() is None:
                 os.kill(pid, signal.SIGSTOP)

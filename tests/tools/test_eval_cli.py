@@ -3,13 +3,14 @@
 import json
 import math
 import pathlib
+import re
 import resource
 import shutil
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
-from harness import ASSAY, ROOT, Workplace, assay, rows
+from harness import ASSAY, ROOT, Workplace, assay, mpirun, rows
 
 failures = []
 
@@ -252,6 +253,10 @@ def check_ranks(w):
         result["core"].pop("rows_computed", None)  # a shared beginning is computed on both ranks
     expect(one == two, f"two ranks: {two} instead of {one}")
     refused("no run", w.path / "none", "--ranks", "2")
+    run = [str(ASSAY), "eval", str(w.run("moe"))]
+    other = mpirun(run, [*run, "--tasks", "bpb"])
+    expect(other.returncode == 1 and re.search(r"^error: rank 1 \(.*\) differs in its command: eval .* on rank 0, eval .* --tasks bpb there\n"
+                                               r"hint: ", other.stderr, re.M), f"{other.returncode}: {other.stderr}")
 
 
 def check_refused(w):

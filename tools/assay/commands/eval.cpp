@@ -9,6 +9,8 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "comm/launch.h"
+#include "data/sha256.h"
+#include "engine/run/checkpoint_files.h"
 #include "eval/validation.h"
 #include "lab/runs/core_parts.h"
 #include "models/audit/audit_report.h"
@@ -16,6 +18,8 @@
 #include "session/eval_file.h"
 #include "session/ranks.h"
 #include "session/run_data.h"
+#include "session/same_on_all.h"
+#include "session/session_device.h"
 #include "tools/assay/commands.h"
 #include "tools/assay/core_evaluation.h"
 #include "tools/assay/launch_ranks.h"
@@ -178,10 +182,21 @@ std::string result_line(const EvalResult& r) {
                    grouped(r.n).c_str(), bytes ? "bytes" : "tokens");
 }
 
+void require_same_evaluation(const Arguments& a, const CheckpointSource& source, Ranks& ranks) {
+  std::string words;
+  for (size_t i = 1; i < a.command.size(); ++i) words += (i > 1 ? " " : "") + a.command[i];
+  require_same_on_all(ranks,
+                      {{"command", words},
+                       {"device", device_name_of(a.device)},
+                       {"checkpoint, SHA-256 of " + std::string(kCheckpointManifest),
+                        sha256_file(source.folder + "/" + kCheckpointManifest).substr(0, 16)}});
+}
+
 // Measures and prints, as this process's rank of `ranks` or alone.
 int evaluate_here(const Arguments& a, Ranks* ranks) {
   const bool core = wants(a, "core");
   const CheckpointSource source = open_checkpoint(a.checkpoint);
+  if (ranks) require_same_evaluation(a, source, *ranks);
   ordered_json result;
   result["checkpoint"] = source.folder;
   result["step"] = source.state.step;
