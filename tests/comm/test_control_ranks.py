@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Three ranks under mpirun, one of which is lost: what the others say, how soon, with which exit code the launch ends,
 and that no process is left. usage: test_control_ranks.py PROGRAM"""
+import concurrent.futures
 import os
 import pathlib
 import signal
@@ -114,53 +115,62 @@ def report(launch, text):
     print(f"{launch.how} of rank {launch.rank}: {text}, all gone {launch.took:.1f} s after the start")
 
 
-def main():
+def check_end():
     launch = Launch("end", 0)
     launch.require(set(launch.texts("through")) == set(range(RANKS)), "not every rank came through")
     launch.require_end(0, 30)
     launch.require(all(word[4] == "leaving" for word in launch.words), "not every last word is of the end")
     report(launch, "through")
 
+
+def check_pause():
     launch = Launch("end", 0, pause_s=SILENCE_S + 2)
     launch.require(set(launch.texts("through")) == set(range(RANKS)), "not every rank came through a pause of all")
     launch.require(launch.took > SILENCE_S + 2, "there was no pause")
     launch.require_end(0, 30)
     report(launch, "through after a pause")
 
-    for rank in range(RANKS):
-        others = [r for r in range(RANKS) if r != rank]
 
-        launch = Launch("stop", rank)
-        delay = launch.require_message(others, name(rank), SILENCE_S + 2)
-        for text in launch.texts("error").values():
-            launch.require("has said nothing for 2 s; its last word: step " in text, "no last word")
-        launch.require_end(RANK_LOST_EXIT, 20)
-        if rank != 0:
-            launch.require_last_words(rank)
-        report(launch, f"said after {delay:.2f} s")
+def check_stop(rank):
+    launch = Launch("stop", rank)
+    delay = launch.require_message([r for r in range(RANKS) if r != rank], name(rank), SILENCE_S + 2)
+    for text in launch.texts("error").values():
+        launch.require("has said nothing for 2 s; its last word: step " in text, "no last word")
+    launch.require_end(RANK_LOST_EXIT, 20)
+    if rank != 0:
+        launch.require_last_words(rank)
+    report(launch, f"said after {delay:.2f} s")
 
-        launch = Launch("give-up", rank)
-        delay = launch.require_message(range(RANKS), name(rank), 1,
-                                       ") gave up: cannot write model.safetensors: no space left")
-        launch.require(set(launch.texts("hint").values()) == {"free space"}, "another hint")
-        launch.require(launch.when("passed-on")[0] - launch.when("lost")[0] <= 1, "passed on late")
-        launch.require_end(RANK_LOST_EXIT, 20)
-        report(launch, f"said after {delay:.2f} s")
 
-        launch = Launch("stuck", rank)
-        delay = launch.require_message(range(RANKS), name(rank), STUCK_S + 2)
-        for text in launch.texts("error").values():
-            launch.require("is stuck: it has begun no call for 3 s; its last word: step 50, compute; rank " in text
-                           and text.endswith("waits for it: step 50, exchange"), f"says: {text}")
-        launch.require_end(RANK_LOST_EXIT, 20)
-        report(launch, f"said after {delay:.2f} s")
+def check_give_up(rank):
+    launch = Launch("give-up", rank)
+    delay = launch.require_message(range(RANKS), name(rank), 1,
+                                   ") gave up: cannot write model.safetensors: no space left")
+    launch.require(set(launch.texts("hint").values()) == {"free space"}, "another hint")
+    launch.require(launch.when("passed-on")[0] - launch.when("lost")[0] <= 1, "passed on late")
+    launch.require_end(RANK_LOST_EXIT, 20)
+    report(launch, f"said after {delay:.2f} s")
 
-    # The launcher notices by itself, and ends the others: what rank 0 kept is all that is said.
+
+def check_stuck(rank):
+    launch = Launch("stuck", rank)
+    delay = launch.require_message(range(RANKS), name(rank), STUCK_S + 2)
+    for text in launch.texts("error").values():
+        launch.require("is stuck: it has begun no call for 3 s; its last word: step 50, compute; rank " in text
+                       and text.endswith("waits for it: step 50, exchange"), f"says: {text}")
+    launch.require_end(RANK_LOST_EXIT, 20)
+    report(launch, f"said after {delay:.2f} s")
+
+
+def check_kill():
+    """The launcher notices by itself, and ends the others: what rank 0 kept is all that is said."""
     launch = Launch("kill", 2)
     launch.require_end(137, 20)
     launch.require_last_words(2)
     report(launch, f"last word: step {launch.words[2][2]}, {launch.words[2][6]}")
 
+
+def check_throw():
     launch = Launch("throw", 1)
     errors = launch.texts("error")
     launch.require(errors.pop(1) == "it throws as planned", "rank 1 says something else")
@@ -168,6 +178,18 @@ def main():
                    "the others say something else")
     launch.require_end(RANK_LOST_EXIT, 20)
     report(launch, "said")
+
+
+def main():
+    # Those that wait for a limit, three at a time: nearly all of them sleep. Then those that are told at once.
+    waiting = [(check_pause,), *((check, rank) for check in (check_stuck, check_stop) for rank in range(RANKS))]
+    with concurrent.futures.ThreadPoolExecutor(3) as several:
+        for done in [several.submit(*case) for case in waiting]:
+            done.result()
+    for rank in range(RANKS):
+        check_give_up(rank)
+    for check in (check_end, check_kill, check_throw):
+        check()
 
 
 if __name__ == "__main__":

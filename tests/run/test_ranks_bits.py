@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Whole runs on several ranks have the bits of one rank that cuts its batches into as many parts: hashes of all steps,
-evaluations, router figures, loads, precision measures, samples, and the checkpoint, once its files are merged."""
+evaluations, router figures, loads, precision measures, samples, and the checkpoint, once its files are merged.
+usage: test_ranks_bits.py [--full]: the mappings of the acceptance table, 60 steps each."""
 import json
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from core_bundle import write_bundle
-from harness import Workplace, check, checkpoints, first_difference, merge, rows, write_corpus
+from harness import Workplace, check, checkpoints, first_difference, merge, rows, two_at_once, write_corpus
 
 STEPS = 12
 SHORT = {"run.steps": STEPS, "run.micro_batch": 2, "schedule.warmup": 2, "schedule.warmdown": 4, "eval.every": 5,
@@ -46,23 +47,28 @@ def check_mappings(place, name, fields, mappings=(2, 4), parts=4, more=(), expec
     done = place.train(one, *settings(fields), expect=expect)
     hashes = rows(place.run(one), "SELECT step FROM scalar WHERE name = 'hash' ORDER BY step")
     check(hashes and hashes[-1][0] == int(checkpoints(place.run(one))[-1].name[5:]), f"{one}: hashes of {hashes}")
+    two_at_once(lambda number: place.train(f"{name}-{number}", *settings(fields), *more, *ranks(number), expect=expect), mappings)
     for number in mappings:
         several = f"{name}-{number}"
-        place.train(several, *settings(fields), *more, *ranks(number), expect=expect)
         files = sorted(path.name for path in checkpoints(place.run(several))[-1].iterdir())
         check(f"model.{number - 1:05d}.safetensors" in files and "model.safetensors" not in files, f"{several}: {files}")
         check_same(place, one, several)
     return done.stderr
 
 
-def check_dense(place):
-    """Masked targets, of which every part has another number, two sources, landings, two threads a rank."""
-    write_corpus(place, "web", "the cat sat on a mat and saw two old dogs near the river".split(), 700)
+def mixture(place, documents=700):
+    """Two sources, and masked targets, of which every part has another number."""
+    write_corpus(place, "web", "the cat sat on a mat and saw two old dogs near the river".split(), documents)
     write_corpus(place, "code", "if x then y else z = 1 while true print end".split(), 60)
-    files = {"data.synth": "null", "data.tokenizer": f"{place.path}/tokenizer.json", "model.vocab_size": 320,
-             "data.train": f"['{place.path}/web/*_train_*.bin', '{place.path}/code/*_train_*.bin']",
-             "data.val": f"['{place.path}/web/*_val_*.bin', '{place.path}/code/*_val_*.bin']", "data.mixture": "[3, 1]",
-             "data.mask_eos": "true", "contract.kind": "steps", "contract.landings": "[0.25, 1]", "run.keep_best": "true",
+    return {"data.synth": "null", "data.tokenizer": f"{place.path}/tokenizer.json", "model.vocab_size": 320,
+            "data.train": f"['{place.path}/web/*_train_*.bin', '{place.path}/code/*_train_*.bin']",
+            "data.val": f"['{place.path}/web/*_val_*.bin', '{place.path}/code/*_val_*.bin']", "data.mixture": "[3, 1]",
+            "data.mask_eos": "true"}
+
+
+def check_dense(place):
+    """A mixture with masked targets, landings, two threads a rank."""
+    files = {**mixture(place), "contract.kind": "steps", "contract.landings": "[0.25, 1]", "run.keep_best": "true",
              "precision.recipe": "fp32"}
     check_mappings(place, "dense", files, more=["--set", "run.threads=2"])
     landed = rows(place.run("dense-2"), "SELECT step FROM event WHERE kind = 'landing' ORDER BY step")
@@ -122,8 +128,8 @@ def check_guards(place):
     # No checkpoint: what such a step leaves is useless.
     fields = {"precision.recipe": "nvfp4", "optimizer.lr": 1e37, "optimizer.weight_decay": 0, "schedule.warmup": 0,
               "parallel.parts": 4, "run.checkpoint_every": 0}
-    for number in (1, 2, 4):
-        done = place.train(f"wild-{number}", *settings(fields), *ranks(number), expect=3)
+    wild = two_at_once(lambda number: place.train(f"wild-{number}", *settings(fields), *ranks(number), expect=3), (1, 2, 4))
+    for number, done in zip((1, 2, 4), wild):
         check(done.stderr.count("error:") == 1 and not checkpoints(place.run(f"wild-{number}")), done.stderr)
     ends = [events(place.run(f"wild-{number}")) for number in (1, 2, 4)]
     check(ends[0] == ends[1] == ends[2] and "its largest magnitude is" in ends[0][0][2] and len(ends[0]) == 2, ends)
@@ -144,7 +150,45 @@ def check_other_parts(place):
     check(hashes[0] != hashes[1], "other parts are other roundings")
 
 
+# (recipe, (ranks, expert_ranks) each). Recipes that quantise the experts share none.
+DENSE = (("fp32", ((2, 1), (4, 1))), ("bf16", ((2, 1), (4, 1))), ("fp8_block", ((2, 1), (4, 1))))
+SPARSE = (("fp32", ((2, 1), (4, 1), (4, 2), (4, 4))), ("bf16", ((2, 1), (4, 1), (4, 2), (4, 4))), ("fp8_block", ((2, 1), (4, 1))))
+
+
+def check_full(place, model, recipes, fields):
+    """Four parts of one micro-batch each, over whole schedules."""
+    done = 0
+    for recipe, mappings in recipes:
+        common = ["--set", f"precision.recipe={recipe}", "--set", "parallel.parts=4", "--set", "run.micro_batch=4"]
+        if recipe == "fp8_block":  # blocks of 128
+            fields = {**fields, "model.hidden": 128}
+        common += [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
+        one = f"{model}-{recipe}"
+        place.train(one, *common, "--set", "run.threads=1")
+        for number, shared in mappings:
+            name = f"{one}-{number}-{shared}"
+            place.train(name, *common, "--set", f"parallel.expert_ranks={shared}", *ranks(number))
+            hashes = rows(place.run(name), "SELECT count(DISTINCT step), max(step) FROM scalar WHERE name = 'hash'")
+            check(hashes == [(60, 60)], f"{name}: hashes of {hashes}")
+            check_same(place, one, name)
+            done += 1
+            print(f"{model}, {recipe}, {number} ranks, {shared} expert ranks: 60 of 60 hashes, evaluations, routers and the merged "
+                  "checkpoint equal one rank's", flush=True)
+    return done
+
+
+def full():
+    with Workplace() as place:
+        done = check_full(place, "dense", DENSE, mixture(place, 2000))
+    with Workplace(moe=True) as place:  # shares of the experts are whole pieces of 16384 elements
+        done += check_full(place, "moe", SPARSE, {"model.moe.experts": 8, "model.moe.expert_ffn": 128, "parallel.expert_rows": 4})
+    print(f"ranks_bits: {done} mappings over 60 steps")
+
+
 def main():
+    if sys.argv[1:] == ["--full"]:
+        full()
+        return
     with Workplace() as place:
         check_dense(place)
         check_evaluated(place)

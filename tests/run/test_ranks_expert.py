@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, rows
+from harness import Workplace, assay, check, rows, two_at_once
 
 # Four micro-batches a step, one for each of four ranks. Shares of the experts are whole pieces of 16384 elements.
 MODEL = (", moe: {experts: 8, top_k: 2, shared: 1, expert_ffn: 128,"
@@ -48,20 +48,21 @@ def check_equal(place, one, other):
 
 def check_bits(place, name):
     place.train(f"{name}-one", *FOUR, *recipe(name))
+    two_at_once(lambda number: place.train(f"{name}-{number}", *FOUR, *recipe(name), *shared(4, number)), (1, 2, 4))
     for expert_ranks in (1, 2, 4):
-        place.train(f"{name}-{expert_ranks}", *FOUR, *recipe(name), *shared(4, expert_ranks))
         check_equal(place, f"{name}-one", f"{name}-{expert_ranks}")
 
 
 def check_resumed(place):
     """Saved by expert groups of two, gone on with groups of four, with one rank, and with none."""
-    for name, more in (("four", shared(4, 4)), ("one", ()), ("none", shared(4, 1))):
-        place.train(name, *FOUR, *recipe("fp32"), *shared(4, 2), "--stop-after", "8")
-        place.train(name, *FOUR, *recipe("fp32"), *more)
+    def moved(case):
+        name, before, after = case
+        place.train(name, *FOUR, *recipe("fp32"), *before, "--stop-after", "8")
+        place.train(name, *FOUR, *recipe("fp32"), *after)
         check_equal(place, "fp32-one", name)
-    place.train("to-two", *FOUR, *recipe("fp32"), "--stop-after", "8")
-    place.train("to-two", *FOUR, *recipe("fp32"), *shared(4, 2))
-    check_equal(place, "fp32-one", "to-two")
+
+    two = shared(4, 2)
+    two_at_once(moved, (("four", two, shared(4, 4)), ("one", two, ()), ("none", two, shared(4, 1)), ("to-two", (), two)))
 
 
 def check_used(place):
@@ -76,8 +77,7 @@ def check_used(place):
 def check_rounds(place):
     """A tenth of the average rows: ten rounds at least, with the same loss but for rounding."""
     few = ("--set", "parallel.expert_rows=0.1")
-    place.train("rounds", *FOUR, *recipe("fp32"), *shared(4, 4), *few)
-    place.train("rounds-again", *FOUR, *recipe("fp32"), *shared(4, 4), *few)
+    two_at_once(lambda name: place.train(name, *FOUR, *recipe("fp32"), *shared(4, 4), *few), ("rounds", "rounds-again"))
     check(hashes(place.run("rounds")) == hashes(place.run("rounds-again")), "rounds give the same bits again")
     most = [rows(place.run(name), "SELECT max(value) FROM scalar WHERE name = 'exchange_rounds_max'")[0][0]
             for name in ("fp32-one", "fp32-1", "fp32-4", "rounds")]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What several ranks saved goes on on any number of them, and is read by every command: after a stop, kill -9 of all
-processes, signals, and with a damaged checkpoint."""
+processes, signals, and with a damaged checkpoint.
+usage: test_ranks_resume.py [--full]: more pairs of layouts, with expert ranks, for the acceptance table."""
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, checkpoints, first_difference, merge, stop_at
+from harness import Workplace, assay, check, checkpoints, first_difference, merge, rows, stop_at, two_at_once
 
 STEPS, STOP = 24, 14
 SETTINGS = [word for name, value in {
@@ -60,7 +61,8 @@ def check_pairs(place):
             check(state["extra"].pop("train_s") > 0, state)
         other = sorted(key for key in states[0] | states[1] if states[0].get(key) != states[1].get(key))
         check(not other, f"one state, on any number of ranks: {other}")
-        for loaded in (1, 2, 4):
+
+        def load(loaded):
             other = f"{saved}-to-{loaded}"
             copied(place, name, other)
             done = place.train(other, *SETTINGS, *ranks(loaded))
@@ -68,6 +70,8 @@ def check_pairs(place):
             if loaded == 1:  # writes format 1, of the same bytes as a run that never had ranks
                 check((checkpoints(place.run(other))[-1] / "model.safetensors").exists(), "one rank writes format 1")
             check_same(place, other, f"saved on {saved}, loaded on {loaded}")
+
+        two_at_once(load, (1, 2, 4))
 
 
 def processes_below(pid):
@@ -116,8 +120,10 @@ def check_killed(place):
 def check_signals(place):
     long = [*SETTINGS, "--set", "run.steps=3000", "--set", "run.checkpoint_every=0", "--set", "eval.every=1000"]
     place.train("long-whole", *long, "--stop-after", "3", *ranks(2))
-    for number, name, asked in ((2, "interrupted", signal.SIGINT), (2, "usr1", signal.SIGUSR1), (4, "terminated", signal.SIGTERM)):
-        code, said = stop_at(place.command(name, *long, *ranks(number)), 5, asked)
+    for number, name, asked, rank in ((2, "interrupted", signal.SIGINT, None), (2, "usr1", signal.SIGUSR1, None),
+                                      (4, "terminated", signal.SIGTERM, None), (8, "one-of-eight", signal.SIGINT, 5)):
+        command = place.command(name, *long, "--set", f"parallel.parts={max(4, number)}", *ranks(number))
+        code, said = stop_at(command, 5, asked, rank=rank, ranks=number)
         check(code == 130, f"{asked.name} exits 130, not {code}: {said}")
         saved = steps_of(place.run(name))
         check(len(saved) == 1 and saved[0] >= 5, f"{asked.name}: one checkpoint: {saved}")
@@ -187,7 +193,9 @@ def check_damaged(place):
                "cut": cut, "swapped": swapped, "doubled": doubled, "older": older, "doubled_and_sealed": doubled_and_sealed,
                "swapped_kinds_and_sealed": swapped_kinds_and_sealed,
                "no_manifest": lambda folder: (folder / "MANIFEST.json").unlink()}
-    for number, (damage, apply) in enumerate(damages.items()):
+
+    def damaged(numbered):
+        number, (damage, apply) = numbered
         run = copied(place, "saved-2", damage)
         newest = checkpoints(run)[-1]
         apply(newest)
@@ -196,6 +204,8 @@ def check_damaged(place):
             check(done.stderr.count(f"warning: ignoring the checkpoint {newest}: ") == 1, f"{damage} is named once: {done.stderr}")
         check("resumes after step 12" in done.stderr, f"{damage}: {done.stderr}")
         check_same(place, damage, damage)
+
+    two_at_once(damaged, enumerate(damages.items()))
     run = copied(place, "saved-2", "swapped-whole")  # a name is no promise: slices say what they are
     swapped(checkpoints(run)[-1])
     resealed(checkpoints(run)[-1])
@@ -238,7 +248,60 @@ def check_commands(place):
     check(listed[-1].split()[:3] == [f"step-{STEPS:08d}", "2", "2"] and listed[-1].split()[-1] == "valid", listed)
 
 
+# (parts, saved on, loaded on), each as (ranks, expert_ranks).
+LAYOUTS = ((4, (4, 2), (4, 4)), (4, (4, 4), (1, 1)), (4, (1, 1), (4, 2)), (4, (4, 2), (2, 1)), (4, (2, 1), (4, 4)), (4, (4, 4), (4, 1)),
+           (4, (4, 1), (4, 2)), (4, (4, 4), (4, 2)), (2, (1, 1), (2, 2)), (2, (2, 2), (1, 1)), (2, (2, 2), (2, 1)), (3, (3, 3), (1, 1)),
+           (3, (1, 1), (3, 3)), (6, (6, 2), (3, 1)), (6, (3, 1), (6, 2)), (6, (6, 6), (1, 1)), (6, (3, 1), (1, 1)), (6, (6, 1), (3, 1)))
+# Shares of the experts are whole pieces of 16384 elements. Saved at step 14; ten steps more.
+EXPERTS = [word for name, value in {"run.steps": STEPS, "run.batch_tokens": 768, "schedule.warmup": 2, "schedule.warmdown": 6,
+                                    "eval.every": 8, "telemetry.probe_every": 4, "run.checkpoint_every": 100, "run.threads": 1,
+                                    "model.moe.experts": 12, "model.moe.expert_ffn": 256, "parallel.expert_rows": 6,
+                                    "precision.recipe": "bf16"}.items() for word in ("--set", f"{name}={value}")]
+
+
+def check_layouts(place):
+    """Merged checkpoints of any layout have the bytes of one rank's, and ten more steps on another one have its bits."""
+    def on(layout, parts):
+        shared = ["--set", f"parallel.expert_ranks={layout[1]}"] if layout[1] > 1 else []
+        # One micro-batch for each part.
+        return [*EXPERTS, *shared, "--set", f"parallel.parts={parts}", "--set", f"run.micro_batch={12 // parts}", *ranks(layout[0])]
+
+    def tensors(run):
+        newest = checkpoints(run)[-1]
+        return newest.name, {path.name: path.read_bytes() for path in newest.glob("*.safetensors")}
+
+    for parts in sorted({parts for parts, _, _ in LAYOUTS}):
+        one = f"experts-{parts}-1-1"
+        place.train(one, *on((1, 1), parts), "--stop-after", str(STOP))
+        of_one = tensors(place.run(one))
+        whole = copied(place, one, f"experts-{parts}-whole")
+        place.train(whole.name, *on((1, 1), parts))
+        for saved in sorted({saved for p, saved, _ in LAYOUTS if p == parts}):
+            name = f"experts-{parts}-{saved[0]}-{saved[1]}"
+            if saved != (1, 1):
+                place.train(name, *on(saved, parts), "--stop-after", str(STOP))
+                merged = copied(place, name, f"{name}-merged")
+                merge(merged)
+                check(tensors(merged) == of_one and of_one[0] == f"step-{STOP:08d}", f"the merged checkpoint of {saved}, {parts} parts")
+            for loaded in [loaded for p, s, loaded in LAYOUTS if (p, s) == (parts, saved)]:
+                other = copied(place, name, f"{name}-to-{loaded[0]}-{loaded[1]}")
+                done = place.train(other.name, *on(loaded, parts))
+                check(f"resumes after step {STOP}" in done.stderr, done.stderr)
+                merge(other)
+                difference = first_difference(whole, other, equal_precision=False)
+                rounds = rows(other, "SELECT max(value) FROM scalar WHERE name = 'exchange_rounds_max'")
+                check(difference is None, f"{parts} parts, saved on {saved}, loaded on {loaded}: {difference}, rounds {rounds}")
+                check(tensors(other) == tensors(whole), f"{parts} parts, saved on {saved}, loaded on {loaded}: merged bytes")
+                print(f"parts {parts}: saved on {saved[0]} ranks x {saved[1]} expert ranks, loaded on {loaded[0]} x {loaded[1]}: "
+                      f"equal bytes at step {STOP}, and after {STEPS - STOP} more", flush=True)
+    print(f"{len(LAYOUTS)} pairs of layouts: ok")
+
+
 def main():
+    if sys.argv[1:] == ["--full"]:
+        with Workplace(moe=True) as place:
+            check_layouts(place)
+        return
     with Workplace(moe=True) as place:
         place.train("whole", *SETTINGS)
         check_pairs(place)
