@@ -77,9 +77,9 @@ def mpirun(*ranks):
     return subprocess.run(words, capture_output=True, text=True, errors="replace", env={**os.environ, **MPI}, timeout=120)
 
 
-def two_at_once(work, items):
-    """[work(item)], two at a time: a launch of ranks mostly waits. What they share must be there before."""
-    with concurrent.futures.ThreadPoolExecutor(2) as several:
+def at_once(work, items, most=2):
+    """[work(item)], two or `most` at a time: a launch of ranks mostly waits. What they share must be there before."""
+    with concurrent.futures.ThreadPoolExecutor(most) as several:
         return [done.result() for done in [several.submit(work, item) for item in items]]
 
 

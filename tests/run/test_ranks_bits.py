@@ -8,7 +8,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from core_bundle import write_bundle
-from harness import Workplace, check, checkpoints, first_difference, merge, rows, two_at_once, write_corpus
+from harness import Workplace, at_once, check, checkpoints, first_difference, merge, rows, write_corpus
 
 STEPS = 12
 SHORT = {"run.steps": STEPS, "run.micro_batch": 2, "schedule.warmup": 2, "schedule.warmdown": 4, "eval.every": 5,
@@ -47,7 +47,7 @@ def check_mappings(place, name, fields, mappings=(2, 4), parts=4, more=(), expec
     done = place.train(one, *settings(fields), expect=expect)
     hashes = rows(place.run(one), "SELECT step FROM scalar WHERE name = 'hash' ORDER BY step")
     check(hashes and hashes[-1][0] == int(checkpoints(place.run(one))[-1].name[5:]), f"{one}: hashes of {hashes}")
-    two_at_once(lambda number: place.train(f"{name}-{number}", *settings(fields), *more, *ranks(number), expect=expect), mappings)
+    at_once(lambda number: place.train(f"{name}-{number}", *settings(fields), *more, *ranks(number), expect=expect), mappings)
     for number in mappings:
         several = f"{name}-{number}"
         files = sorted(path.name for path in checkpoints(place.run(several))[-1].iterdir())
@@ -128,7 +128,7 @@ def check_guards(place):
     # No checkpoint: what such a step leaves is useless.
     fields = {"precision.recipe": "nvfp4", "optimizer.lr": 1e37, "optimizer.weight_decay": 0, "schedule.warmup": 0,
               "parallel.parts": 4, "run.checkpoint_every": 0}
-    wild = two_at_once(lambda number: place.train(f"wild-{number}", *settings(fields), *ranks(number), expect=3), (1, 2, 4))
+    wild = at_once(lambda number: place.train(f"wild-{number}", *settings(fields), *ranks(number), expect=3), (1, 2, 4))
     for number, done in zip((1, 2, 4), wild):
         check(done.stderr.count("error:") == 1 and not checkpoints(place.run(f"wild-{number}")), done.stderr)
     ends = [events(place.run(f"wild-{number}")) for number in (1, 2, 4)]

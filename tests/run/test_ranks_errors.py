@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import ASSAY, MPI, Workplace, assay, check, checkpoints, first_difference, merge, mpirun, rank_processes, rows, two_at_once, write_corpus
+from harness import ASSAY, MPI, Workplace, assay, at_once, check, checkpoints, first_difference, merge, mpirun, rank_processes, rows, write_corpus
 
 SETTINGS = [word for name, value in {"run.steps": 12, "run.micro_batch": 2, "schedule.warmup": 2, "schedule.warmdown": 4,
                                      "eval.every": 6}.items() for word in ("--set", f"{name}={value}")]
@@ -107,7 +107,7 @@ def check_different(place):
         check_refused(mpirun(command, [*command, *more]), said)
         check(not checkpoints(place.run(name)), "nothing is saved")
 
-    two_at_once(refused, cases)
+    at_once(refused, cases, most=4)  # a refused launch waits a second, so that every rank can say why
     # The first rank alone knows better.
     check_refused(mpirun([*common, "--set", "run.steps=13"], common), "differs in its configuration: run.steps: 13 -> 12")
     other = place.run("elsewhere")

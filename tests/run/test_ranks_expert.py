@@ -8,7 +8,8 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, rows, two_at_once
+from core_bundle import write_bundle
+from harness import Workplace, assay, at_once, check, merge, newest_tensors, rows
 
 # Four micro-batches a step, one for each of four ranks. Shares of the experts are whole pieces of 16384 elements.
 MODEL = (", moe: {experts: 8, top_k: 2, shared: 1, expert_ffn: 128,"
@@ -48,7 +49,7 @@ def check_equal(place, one, other):
 
 def check_bits(place, name):
     place.train(f"{name}-one", *FOUR, *recipe(name))
-    two_at_once(lambda number: place.train(f"{name}-{number}", *FOUR, *recipe(name), *shared(4, number)), (1, 2, 4))
+    at_once(lambda number: place.train(f"{name}-{number}", *FOUR, *recipe(name), *shared(4, number)), (1, 2, 4))
     for expert_ranks in (1, 2, 4):
         check_equal(place, f"{name}-one", f"{name}-{expert_ranks}")
 
@@ -62,7 +63,7 @@ def check_resumed(place):
         check_equal(place, "fp32-one", name)
 
     two = shared(4, 2)
-    two_at_once(moved, (("four", two, shared(4, 4)), ("one", two, ()), ("none", two, shared(4, 1)), ("to-two", (), two)))
+    at_once(moved, (("four", two, shared(4, 4)), ("one", two, ()), ("none", two, shared(4, 1)), ("to-two", (), two)))
 
 
 def check_used(place):
@@ -77,13 +78,47 @@ def check_used(place):
 def check_rounds(place):
     """A tenth of the average rows: ten rounds at least, with the same loss but for rounding."""
     few = ("--set", "parallel.expert_rows=0.1")
-    two_at_once(lambda name: place.train(name, *FOUR, *recipe("fp32"), *shared(4, 4), *few), ("rounds", "rounds-again"))
+    at_once(lambda name: place.train(name, *FOUR, *recipe("fp32"), *shared(4, 4), *few), ("rounds", "rounds-again"))
     check(hashes(place.run("rounds")) == hashes(place.run("rounds-again")), "rounds give the same bits again")
     most = [rows(place.run(name), "SELECT max(value) FROM scalar WHERE name = 'exchange_rounds_max'")[0][0]
             for name in ("fp32-one", "fp32-1", "fp32-4", "rounds")]
     check(most[:3] == [None, None, 1] and most[3] >= 10, f"rounds: {most}")
     one, more = values(place.run("fp32-one")), values(place.run("rounds"))
     check(all(math.isclose(a[3], b[3], rel_tol=1e-3) for a, b in zip(one, more)), f"{one} {more}")
+
+
+def check_scored(place):
+    """CORE and texts, whose passes all ranks of an expert group compute: the values of one rank."""
+    write_bundle(place.path / "bundle", absent=())
+    core = json.dumps({"bundle": str(place.path / "bundle"), "max_rows": 7, "every": 8})
+    more = ("--set", f"eval.core={core}", *recipe("bf16"), "--set",
+            "eval.samples={prompts: [Once upon a time, The, A], tokens: 8, every: 8, temperature: 1}")
+    place.train("scored-one", *FOUR, *more)
+    at_once(lambda number: place.train(f"scored-{number}", *FOUR, *more, *shared(4, number)), (2, 4))
+    texts = (place.run("scored-one") / "samples.jsonl").read_text()
+    scores = [row for row in values(place.run("scored-one")) if row[1] == "core"]
+    check([row[0] for row in scores if row[2] == scores[0][2]] == [8, 16] and texts.count("\n") >= 6, f"{scores} {texts}")
+    for number in (2, 4):
+        check_equal(place, "scored-one", f"scored-{number}")
+        check((place.run(f"scored-{number}") / "samples.jsonl").read_text() == texts, f"texts on {number} expert ranks")
+
+
+def check_borders(place):
+    """Shares of the experts that are no whole pieces: only the gradient norm is added in another order, so without
+    clipping the parameters are those of one rank."""
+    more = ("--set", "model.moe.expert_ffn=96", "--set", "optimizer.clip=0", *recipe("fp32"))
+    place.train("borders-one", *FOUR, *more)
+    at_once(lambda number: place.train(f"borders-{number}", *FOUR, *more, *shared(4, number)), (2, 4))
+    for number in (2, 4):
+        run = place.run(f"borders-{number}")
+        said = "the bits are of this number of ranks alone: a share of blocks.1.moe.down is no multiple of 16384 elements"
+        check(said in (run / "log.txt").read_text(), f"{number} expert ranks are told")
+        merge(run)
+        check(newest_tensors(run) == newest_tensors(place.run("borders-one")), f"parameters and moments on {number} expert ranks")
+        check(values(run) == values(place.run("borders-one")), f"evaluations on {number} expert ranks")
+        norms = [rows(place.run(name), "SELECT value FROM scalar WHERE name = 'gradient_norm' ORDER BY step") for name in
+                 ("borders-one", run.name)]
+        check(len(norms[0]) == 16 and all(math.isclose(a, b, rel_tol=1e-6) for (a,), (b,) in zip(*norms)), f"norms: {norms}")
 
 
 def check_refused(place):
@@ -126,6 +161,8 @@ def main():
         check_used(place)
         check_resumed(place)
         check_rounds(place)
+        check_scored(place)
+        check_borders(place)
     print("ranks_expert: ok")
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import Workplace, assay, check, checkpoints, first_difference, merge, rows, stop_at, two_at_once
+from harness import Workplace, assay, at_once, check, checkpoints, first_difference, merge, rows, stop_at
 
 STEPS, STOP = 24, 14
 SETTINGS = [word for name, value in {
@@ -71,7 +71,7 @@ def check_pairs(place):
                 check((checkpoints(place.run(other))[-1] / "model.safetensors").exists(), "one rank writes format 1")
             check_same(place, other, f"saved on {saved}, loaded on {loaded}")
 
-        two_at_once(load, (1, 2, 4))
+        at_once(load, (1, 2, 4))
 
 
 def processes_below(pid):
@@ -205,7 +205,7 @@ def check_damaged(place):
         check("resumes after step 12" in done.stderr, f"{damage}: {done.stderr}")
         check_same(place, damage, damage)
 
-    two_at_once(damaged, enumerate(damages.items()))
+    at_once(damaged, enumerate(damages.items()))
     run = copied(place, "saved-2", "swapped-whole")  # a name is no promise: slices say what they are
     swapped(checkpoints(run)[-1])
     resealed(checkpoints(run)[-1])
