@@ -25,7 +25,8 @@ def measured(command, key):
     if run.returncode != 0 or not lines:
         sys.exit(f"error: exit {run.returncode}, {len(lines)} lines of output: {command}\nhint: run it by hand")
     try:
-        return float(json.loads(lines[-1])[key])
+        row = json.loads(lines[-1])
+        return float(row[key]), row
     except (ValueError, KeyError, TypeError) as error:
         sys.exit(f"error: no number {key} in what it printed ({error!r}): {command}\nhint: give it --json; --key names what "
                  "is compared")
@@ -50,23 +51,26 @@ def main():
     a = parser.parse_args()
     if a.pairs < 1:
         parser.error("--pairs is at least 1")
-    pairs = []
+    pairs, rows = [], []
     for i in range(a.pairs):
         # Who goes first changes, so that heat and clocks fall on both.
         if i % 2 == 0:
-            first = measured(a.first, a.key)
-            second = measured(a.second, a.key)
+            first, one = measured(a.first, a.key)
+            second, two = measured(a.second, a.key)
         else:
-            second = measured(a.second, a.key)
-            first = measured(a.first, a.key)
+            second, two = measured(a.second, a.key)
+            first, one = measured(a.first, a.key)
         pairs.append((first, second))
+        rows.append((one, two))
         print(f"{i + 1}/{a.pairs}: {pairs[-1][0]:.6g} {pairs[-1][1]:.6g} ratio {pairs[-1][1] / pairs[-1][0]:.3f}",
               file=sys.stderr, flush=True)
     ratios = [second / first for first, second in pairs]
     result = {"name": a.name, "key": a.key, "first": a.first, "second": a.second, "pairs": pairs,
               "median_first": statistics.median(p[0] for p in pairs), "median_second": statistics.median(p[1] for p in pairs),
               "ratio_median": statistics.median(ratios), "ratio_least": min(ratios), "ratio_most": max(ratios),
-              "date": datetime.date.today().isoformat(), "cpu": cpu_name()}
+              "date": datetime.date.today().isoformat(), "cpu": cpu_name(), "device": rows[0][1].get("device", "")}
+    for name in ("sm_mhz", "watts"):  # of a GPU during each run
+        result[name] = [(one.get(name), two.get(name)) for one, two in rows]
     print(f"{a.key}: {result['median_first']:.6g} and {result['median_second']:.6g}; second / first: median "
           f"{result['ratio_median']:.3f} of {a.pairs} pairs ({result['ratio_least']:.3f} to {result['ratio_most']:.3f})")
     if a.out:

@@ -16,12 +16,15 @@ umask 022
 usage() {
   cat <<'TEXT'
 usage: bash tools/bundle.sh --out FOLDER [--tar] [--with-cublas] [--march NAME] [--gpus LIST] [--build FOLDER]
+                            [--also FOLDER:NAME]...
   --out FOLDER    the bundle to make; an existing bundle is replaced
   --tar           also make FOLDER.tgz
   --with-cublas   include libcublasLt, for a machine with a driver but no CUDA toolkit (+ 541 MB)
   --march NAME    the CPU to compile for (default: x86-64-v3, which is AVX2; x86-64-v4 is AVX-512)
   --gpus LIST     the GPUs to compile the kernels for (default: 90a), e.g. "80;90a;100;120"
   --build FOLDER  where to build (default: build-bundle)
+  --also FOLDER:NAME  another bundle, of another commit: its bench_step comes along in also/NAME, and
+                  gpu_check.sh runs whole steps of both in turn
 This machine needs the CUDA toolkit. The GPU machine needs Linux on x86-64, a glibc at least as new
 as MANIFEST says, and the NVIDIA driver. For example:
   bash tools/bundle.sh --out bundle --tar
@@ -33,11 +36,16 @@ TEXT
 fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 1; }
 
 out='' tar=no cublas=no march=x86-64-v3 gpus=90a build=build-bundle
+also=()  # NAME:FOLDER
 while [[ $# -gt 0 ]]; do
   case "$1" in
     --out | --march | --gpus | --build)
       [[ -n ${2:-} ]] || fail "$1 needs a value" "bash tools/bundle.sh --help"
       declare "${1#--}=$2"
+      shift 2 ;;
+    --also)
+      [[ ${2:-} =~ ^(.+):([a-z0-9][a-z0-9_-]*)$ ]] || fail "--also ${2:-} is not FOLDER:NAME" "NAME is of a-z, 0-9, _ and -, as in --also ../before/bundle:before"
+      also+=("${BASH_REMATCH[2]}:$(realpath -m -- "${BASH_REMATCH[1]}")")
       shift 2 ;;
     --tar) tar=yes; shift ;;
     --with-cublas) cublas=yes; shift ;;
@@ -57,6 +65,12 @@ done
 if [[ -e $out && ! (-d $out && -z $(ls -A "$out")) ]] && ! grep -qs '^# assay bundle' "$out/MANIFEST"; then
   fail "$out exists and is not a bundle" "give another --out, or remove it"
 fi
+for other in ${also[@]+"${also[@]}"}; do
+  folder=${other#*:}
+  grep -qs '^# assay bundle' "$folder/MANIFEST" && [[ -x $folder/bin/bench_step ]] ||
+    fail "$folder is not a bundle" "make one of the other commit there: bash tools/bundle.sh --out $folder"
+  (cd "$folder" && sha256sum -c --quiet MANIFEST) >/dev/null 2>&1 || fail "$folder is not as its MANIFEST says" "make that bundle again"
+done
 parent=$(dirname "$out")
 mkdir -p "$parent" 2>/dev/null && [[ -w $parent ]] || fail "$parent cannot be written" "give another --out"
 
@@ -119,16 +133,33 @@ cp "${files[@]}" "$made/bin"
 for name in "${!libraries[@]}"; do cp -L "${libraries[$name]}" "$made/lib/$name"; done
 chmod 644 "$made"/lib/*
 cp -r models/presets "$made/models"
-cp tools/gpu_check.sh "$made/tools"
+cp -r tools/gpu_check.sh tools/gpu_check "$made/tools"
+cp bench/in_turn.py "$made/bench"
 cp bench/peers/torch_gpu.py bench/peers/torch_gpu_step.py bench/peers/torch_models.py "$made/bench/peers"
 cp docs/gpu.md "$made/README.md"
 cp LICENSE "$made"
-oldest_glibc=$(cat "$made"/bin/* "$made"/lib/* | grep -aoE 'GLIBC_2\.[0-9]+' | sort -uV | tail -1)
+# The other commits' programs, each with its own libraries; those that are the same here are links.
+for other in ${also[@]+"${also[@]}"}; do
+  name=${other%%:*} folder=${other#*:}
+  mkdir -p "$made/also/$name"/{bin,lib}
+  cp "$folder/bin/bench_step" "$made/also/$name/bin"
+  while read -r library arrow path _; do
+    if [[ $arrow != '=>' ]] || of_the_system "$library"; then continue; fi
+    if cmp -s "$path" "$made/lib/$library"; then ln -s "../../../lib/$library" "$made/also/$name/lib"; else cp "$path" "$made/also/$name/lib"; fi
+  done < <(env -i ldd "$folder/bin/bench_step")
+  for library in "$made"/lib/libcublasLt*; do  # which programs open at run time
+    if [[ -e $library ]]; then ln -s "../../../lib/${library##*/}" "$made/also/$name/lib"; fi
+  done
+done
+oldest_glibc=$(find "$made" -type f \( -path '*/bin/*' -o -path '*/lib/*' \) -print0 | xargs -0 cat | grep -aoE 'GLIBC_2\.[0-9]+' | sort -uV | tail -1)
 commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 if [[ -n $(git status --porcelain --untracked-files=no 2>/dev/null) ]]; then commit+=" and changes"; fi
 {
   echo "# assay bundle (sha256sum -c MANIFEST)"
   echo "# commit $commit"
+  for other in ${also[@]+"${also[@]}"}; do
+    echo "# also ${other%%:*}: commit $(sed -n 's/^# commit //p' "${other#*:}/MANIFEST")"
+  done
   echo "# compiler $("$(cached CMAKE_CXX_COMPILER)" --version | sed -n 1p), -march=$march"
   echo "# cuda $("$made/bin/assay" doctor --quick | sed -n 's/^ *toolkit *//p'), kernels for $("$made/bin/assay" doctor --quick | sed -n 's/^ *images *//p'), cuBLASLt $([[ $cublas == yes ]] && echo included || echo "of the machine")"
   echo "# glibc ${oldest_glibc#GLIBC_} or later"
@@ -170,6 +201,10 @@ trial "train" bin/assay train models/presets/cpu/moe.yaml --device cpu --run run
   --set run.micro_batch=2 --set schedule.warmup=0 --set schedule.warmdown=0 --set eval.every=2 --set eval.tokens=2048 \
   --set data.synth.train_tokens=200000 --set data.synth.val_tokens=20000
 rm -rf "$moved/runs" "$moved/data-cache"
+for other in ${also[@]+"${also[@]}"}; do
+  trial "bench_step of ${other%%:*}" "also/${other%%:*}/bin/bench_step" --json --steps 1 --warmup 0 --layers 1 --hidden 64 --heads 1 --ffn 64 \
+    --vocab 256 --sequence 32 --batch 1
+done
 # Without a GPU these programs must at least start and print a hint.
 printf '   what needs a GPU\n'
 for program in op_check_cuda $gpu_programs; do

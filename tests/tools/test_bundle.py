@@ -17,6 +17,10 @@ work = pathlib.Path(folder.name)
 (work / "full").mkdir()
 (work / "full" / "letter.txt").write_text("mine")
 (work / "file").write_text("mine")
+(work / "torn" / "bin").mkdir(parents=True)
+(work / "torn" / "bin" / "bench_step").write_text("of another day")
+(work / "torn" / "bin" / "bench_step").chmod(0o755)
+(work / "torn" / "MANIFEST").write_text(f"# assay bundle\n{64 * '0'}  bin/bench_step\n")
 (work / "bare").mkdir()
 for tool in ("bash", "dirname", "realpath", "grep", "uname", "cmake"):
     (work / "bare" / tool).symlink_to(subprocess.run(["which", tool], capture_output=True, text=True).stdout.strip())
@@ -29,6 +33,9 @@ REFUSED = [
     (BUNDLE, ["--out", work / "full"], f"{work}/full exists and is not a bundle", "another --out"),
     (BUNDLE, ["--out", work / "file"], f"{work}/file exists and is not a bundle", "another --out"),
     (BUNDLE, ["--out", work / "file" / "b"], f"{work}/file cannot be written", "another --out"),
+    (BUNDLE, ["--out", work / "b", "--also", work / "full"], f"--also {work}/full is not FOLDER:NAME", "--also ../before/bundle:before"),
+    (BUNDLE, ["--out", work / "b", "--also", f"{work}/full:before"], f"{work}/full is not a bundle", "tools/bundle.sh --out"),
+    (BUNDLE, ["--out", work / "b", "--also", f"{work}/torn:before"], f"{work}/torn is not as its MANIFEST says", "again"),
     (GPU_CHECK, ["--prebuilt", work / "full"], f"{work}/full has no op_check_cuda", "--prebuilt bin"),
 ]
 

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""tools/gpu_check.sh with programs that only pretend: the order of its steps, what fits into the time, what is left, how
+another call goes on, failures, signals and exit codes."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+failures = []
+folder = tempfile.TemporaryDirectory(prefix="assay-gpu-check-")
+work = pathlib.Path(folder.name)
+place = work / "bundle"
+
+# Every program writes its name and arguments to calls. FAKE_FAIL and FAKE_HANG name one that fails or does not end.
+HEAD = """#!/usr/bin/env bash
+name=$(basename "$0")
+echo "$name $*" >>"$FAKE_CALLS"
+if [[ ${FAKE_HANG:-} == "$name" ]]; then exec sleep 1000; fi
+if [[ ${FAKE_FAIL:-} == "$name" ]]; then echo "broken as planned" >&2; exit 7; fi
+"""
+OP_CHECK = 'echo "ok   a case"\necho "2 cases, 0 failed"\n'
+BENCH = 'echo "{\\"program\\": \\"$name\\", \\"cases\\": [\n]}"\n'
+# Another build is half as fast.
+STEP = """speed=2000
+if [[ $0 == also/* ]]; then speed=1000; fi
+echo "{\\"tokens_per_s\\":$speed,\\"first_loss\\":10.5,\\"loss\\":9.25}"
+"""
+# A run that is stopped after 30 steps goes on with the other 30.
+TRAIN = """first=1 last=60
+if [[ $* == *--stop-after* ]]; then last=30; fi
+while [[ $1 != --run ]]; do shift; done
+if [[ -d $2 ]]; then first=31; fi
+mkdir -p "$2"
+for ((i = first; i <= last; ++i)); do echo "step $i/60 loss 4.5000 and more #1f09c3aa"; done
+"""
+
+
+def program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(HEAD + text)
+    path.chmod(0o755)
+
+
+for name in ("tools/gpu_check.sh", "tools/gpu_check", "bench/in_turn.py"):
+    copied = place / name
+    copied.parent.mkdir(parents=True, exist_ok=True)
+    (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, copied)
+(place / "MANIFEST").write_text("# assay bundle\n# commit abc123\n")
+program(place / "bin/op_check_cuda", OP_CHECK)
+program(place / "bin/test_device", "echo all passed\n")
+program(place / "bin/nccl_check", "echo ranks: ok\n")
+program(place / "bin/assay", TRAIN)
+for name in ("limits", "attention", "gemm", "grouped", "head", "memory_ops", "optimizer", "router", "quantisers"):
+    program(place / f"bin/bench_{name}", BENCH)
+program(place / "bin/bench_step", STEP)
+program(place / "also/before/bin/bench_step", STEP)
+program(work / "path/nvidia-smi", "echo 'NVIDIA H200, 580.1, 143771 MiB, 1980 MHz'\n")
+program(work / "path/compute-sanitizer", "echo 'ok   a case'\necho '2 cases, 0 failed'\n")
+program(work / "path/nproc", "echo 1\n")
+
+
+def start(*arguments, **environment):
+    calls = work / "calls"
+    calls.write_text("")
+    plain = {k: v for k, v in os.environ.items() if k not in ("OUT", "ASSAY_NCCL_LIBRARY")}
+    plain.update(PATH=f"{work / 'path'}:{os.environ['PATH']}", FAKE_CALLS=str(calls), **environment)
+    return subprocess.Popen(["bash", str(place / "tools/gpu_check.sh"), "--prebuilt", "bin", *arguments], env=plain,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run(*arguments, **environment):
+    process = start(*arguments, **environment)
+    out, error = process.communicate()
+    calls = [line.split()[0] for line in (work / "calls").read_text().splitlines() if not line.startswith("nproc")]
+    return process.returncode, out + error, calls
+
+
+def results(out):
+    return json.loads((work / out / "results.json").read_text())
+
+
+def statuses(out):
+    return {row["name"]: row["status"] for row in results(out)["steps"]}
+
+
+def check(true, what, text=""):
+    if not true:
+        failures.append(f"{what}\n{text}")
+
+
+# Everything, in its order.
+code, text, calls = run("--minutes", "9000", "--out", str(work / "all"))
+r = results("all")
+order = [row["name"] for row in r["steps"]]
+check(code == 0 and set(statuses("all").values()) == {"0"} and r["left"] == [], "all is ok", text)
+wanted = ["device", "limits", "op_check_grouped_scaled", "op_check_attention", "parity_fp32", "parity_muon", "losses", "op_check",
+          "ab_before_dense", "ab_sequences_32_64_dense", "step_dense", "profile_moe-256", "ranks", "bench_attention", "racecheck"]
+check([n for n in order if n in wanted] == wanted, "the order of the steps", str(order))
+check(all(n.startswith("torch") or n in ("ranks_2", "ranks_4") for n in r["not_here"]) and "torch" in r["not_here"], "not here",
+      str(r["not_here"]))
+check(r["commit"] == "abc123" and r["gpu"].startswith("NVIDIA H200") and r["limits"]["program"] == "bench_limits" and
+      r["benches"]["bench_head"]["program"] == "bench_head" and r["steps_of_models"]["step_dense"]["loss"] == 9.25 and
+      r["op_check"] == "2 cases, 0 failed" and r["losses_decoded_native"]["moe-64_fp8_block"]["apart"] == [0, 0] and
+      r["parity_bf16"].startswith("60 steps:"), "results.json", json.dumps(r))
+pairs = {row["name"]: row["ratio_median"] for row in r["in_turn"]}
+check(pairs["before_moe-64"] == 2 and pairs["sequences_32_64_moe-256"] == 1, "two builds in turn", str(pairs))
+check((work / "all/logs.tgz").exists() and not (work / "all/logs").exists(), "logs.tgz")
+
+# Only what fits: the op check of everything is expected to take longer than the time, the bench after it does not wait.
+some = "device|limits|op_check|step_dense|bench_quantisers"
+code, text, calls = run("--minutes", "1", "--only", some, "--out", str(work / "part"))
+check(code == 3 and statuses("part") == {"device": "0", "limits": "0", "bench_quantisers": "0", "op_check": "left", "step_dense": "0"},
+      "what does not fit is left", text)
+check(calls == ["nvidia-smi", "test_device", "bench_limits", "bench_quantisers", "bench_step"] and results("part")["left"] == ["op_check"],
+      "what was called", str(calls))
+rest = f"bash tools/gpu_check.sh --prebuilt 'bin' --only '{some}' --minutes 2 --continue {work / 'part'}"
+check(rest in text and "--only 'op_check'" in text and "FAILED" not in text, "the call that does the rest", text)
+
+# The rest, into a folder of its own: only that runs, and the results are those of both calls.
+code, text, calls = run("--minutes", "2", "--only", some, "--continue", str(work / "part"), "--out", str(work / "whole"))
+check(code == 0 and calls == ["nvidia-smi", "op_check_cuda"] and set(statuses("whole").values()) == {"0"}, "--continue", f"{calls} {text}")
+r = results("whole")
+check(len(r["steps"]) == 5 and r["limits"]["program"] == "bench_limits" and r["op_check"] == "2 cases, 0 failed" and
+      r["steps_of_models"]["step_dense"]["tokens_per_s"] == 2000, "results of both calls", json.dumps(r))
+# A third call, into the same folder, has nothing to do.
+code, text, calls = run("--only", some, "--continue", str(work / "whole"))
+check(code == 0 and calls == ["nvidia-smi"] and len(results("whole")["steps"]) == 5, "nothing is left to do", text)
+
+# A step that fails is said and does not stop the others; another call does it again.
+code, text, calls = run("--only", "limits|bench_head|bench_router", "--out", str(work / "broken"), FAKE_FAIL="bench_head")
+check(code == 1 and statuses("broken") == {"limits": "0", "bench_head": "7", "bench_router": "0"} and
+      "gpu_check: failed: bench_head" in text and "broken as planned" in text, "a failure", text)
+check("bench_head" not in results("broken")["benches"], "no figures of a failure")
+code, text, calls = run("--only", "limits|bench_head|bench_router", "--continue", str(work / "broken"))
+check(code == 0 and calls == ["nvidia-smi", "bench_head"] and "bench_head" in results("broken")["benches"], "a failure again", text)
+# Losses are compared if the steps are there. In all steps that are left none fails.
+code, text, calls = run("--minutes", "0.2", "--only", "step_dense_fp8_.*|losses", "--out", str(work / "none"))
+check(code == 3 and set(statuses("none").values()) == {"left"} and "losses" in results("none")["left"] and calls == ["nvidia-smi"],
+      "losses wait for their steps", text)
+
+# What the end of the time stops is left, not failed, and its output is kept.
+code, text, calls = run("--minutes", "0.05", "--only", "device|ranks", "--out", str(work / "cut"), FAKE_HANG="test_device")
+check(code == 3 and statuses("cut") == {"device": "left", "ranks": "left"}, "stopped by the end of the time", text)
+kept = subprocess.run(["tar", "-tzf", work / "cut/logs.tgz"], capture_output=True, text=True).stdout
+check("logs/device.log" in kept, "the log of what was stopped", kept)
+
+# A signal ends the step that runs and keeps what there is.
+process = start("--only", "limits|bench_.*", "--out", str(work / "signal"), FAKE_HANG="bench_quantisers")
+while "bench_quantisers" not in (work / "calls").read_text() and process.poll() is None:
+    time.sleep(0.02)
+process.send_signal(signal.SIGTERM)
+out, error = process.communicate()
+check(process.returncode == 143 and statuses("signal")["limits"] == "0" and statuses("signal")["bench_quantisers"] == "left" and
+      "bench_head" in results("signal")["left"], "SIGTERM", out + error)
+
+# Errors, before anything runs.
+(place / "MANIFEST").write_text("# assay bundle\n# commit def456\n")
+for arguments, words in ((["--minutes", "soon"], "--minutes soon is not a number"), (["--minutes", "0"], "--minutes 0 is not"),
+                         (["--continue", str(work / "nowhere")], "has no results.json"),
+                         (["--continue", str(work / "whole")], "are of commit abc123, these programs of def456")):
+    code, text, calls = run(*arguments)
+    lines = text.splitlines()
+    check(code == 1 and len(lines) == 2 and lines[0].startswith("error: ") and words in lines[0] and
+          lines[1].startswith("hint: ") and calls == [], f"{arguments}", text)
+
+# The agenda, without a GPU.
+code, text, calls = run("--dry-run", "--minutes", "3")
+check(code == 0 and calls == [] and "-- what no GPU has executed" in text and "another call does them: --minutes" in text and
+      not (place / "gpu-check").exists(), "--dry-run", text)
+
+print("\n".join(failures) if failures else "gpu_check: ok")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,105 @@
+# What the steps of tools/gpu_check.sh do. They run in a shell of their own, under a time limit, so
+# every function is exported. They read $build, $out, $logs and $scratch.
+# shellcheck shell=bash disable=SC2154  # variables of gpu_check.sh
+
+build_all() {
+  local generator=()
+  if command -v ninja >/dev/null && [[ ! -f $build/CMakeCache.txt ]]; then generator=(-G Ninja); fi
+  cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DASSAY_KERNELS_ONLY=ON -DASSAY_CUDA=ON &&
+    cmake --build "$build" --parallel "$(nproc)" --target assay_kernels op_check_cuda gpu_benches
+}
+export -f build_all
+
+# Runs all cases of an op check in one process per core, each with every N-th case, because the
+# references are computed on the CPU. Their output goes to files in $SHARDS; step() gathers it.
+sharded() {
+  local shards status
+  shards=$(nproc)
+  seq 0 $((shards - 1)) | xargs -P "$shards" -I{} bash -c '"$@" --shard {}/'"$shards"' >"$SHARDS/{}" 2>&1' _ "$@"
+  status=$?
+  sed -n 's/^\([0-9]*\) cases, \([0-9]*\) failed.*/\1 \2/p' "$SHARDS"/* |
+    awk '{cases += $1; failed += $2} END {printf "%d cases, %d failed\n", cases, failed; exit cases == 0}' || status=1
+  return $status
+}
+export -f sharded
+
+# Fails on hazards, except those whose accesses are inside cuBLASLt's own kernels.
+racecheck() {
+  local status=0 ours theirs
+  sharded compute-sanitizer --tool racecheck "$@" || status=1
+  theirs=$(cat "$SHARDS"/* | grep 'access at' | grep -cE ' at (void )?(nvjet_|cublas|cutlass)' || true)
+  ours=$(cat "$SHARDS"/* | grep 'access at' | grep -cvE ' at (void )?(nvjet_|cublas|cutlass)' || true)
+  printf 'racecheck: %d accesses in hazards, %d of them inside kernels of cuBLASLt\n' $((ours + theirs)) "$theirs"
+  return $((status | (ours > 0)))
+}
+export -f racecheck
+
+# steps_of LOG: prints "step loss hash" for every step line in a log of `assay train`.
+steps_of() { sed -n 's|^step \([0-9]*\)/.* loss \([0-9.]*\) .*\(#[0-9a-f]*\)$|\1 \2 \3|p' "$1"; }
+export -f steps_of
+
+# parity RECIPE FIRST ALL [OPTION...]: trains a small mixture of experts for 60 steps on the CPU and on the GPU.
+# Their losses may differ by at most FIRST at step 1 and ALL at any step. On the GPU a second run, a
+# resumed run and a run without graphs must have the bits of the first.
+parity() {
+  local recipe=$1 first=$2 all=$3 runs
+  local options=("${@:4}")
+  runs=$(mktemp -d -p "$scratch")
+  train() {
+    local name=$1 device=$2
+    shift 2
+    "$build/assay" train models/presets/cpu/moe.yaml --run "$runs/$name" --device "$device" --set precision.recipe="$recipe" \
+      --set run.steps=60 --set run.batch_tokens=1024 --set run.micro_batch=1 --set optimizer.lr=1e-3 --set schedule.warmup=20 \
+      --set schedule.warmdown=20 --set eval.every=60 --set eval.tokens=4096 --set data.cache="$runs/cache" \
+      --set data.synth.train_tokens=200000 --set data.synth.val_tokens=20000 ${options[@]+"${options[@]}"} "$@" >>"$runs/$name.log" 2>&1 || { tail -5 "$runs/$name.log"; return 1; }
+    steps_of "$runs/$name.log" >"$runs/$name.steps"
+  }
+  train cpu cpu && train gpu cuda && train again cuda && ASSAY_SYNC_LAUNCHES=1 train no-graphs cuda &&
+    train resumed cuda --stop-after 30 && train resumed cuda || return 1
+  local status=0 same
+  for name in again no-graphs resumed; do
+    same=yes
+    cmp -s "$runs/gpu.steps" "$runs/$name.steps" || { same=no; status=1; }
+    printf 'same bits, %s: %s\n' "$name" "$same"
+  done
+  paste "$runs/cpu.steps" "$runs/gpu.steps" | awk -v first="$first" -v all="$all" '
+    { d = $2 - $5; if (d < 0) d = -d; if (NR == 1) one = d; if (d > most) { most = d; at = $1 } }
+    END { printf "%d steps: |loss on the CPU - on the GPU| %.3f at step 1, at most %.3f (step %d)\n", NR, one, most, at
+          exit NR != 60 || one > first || most > all }' || status=1
+  return $status
+}
+export -f parity
+
+# losses FIRST LAST PAIR...: prints, as JSON, the losses of a recipe's steps with simulated and with
+# native products. Codes and draws are the same; sums differ in order and by the tensor cores' short
+# accumulators, whose truncation (2^-13 of a step's largest product) weighs about as much as rounding
+# a product's result to bf16. So the rule is that of two backends in bf16, as in `parity`: losses may
+# differ by FIRST before anything is learned and by LAST in the last step. On a CPU, where small
+# models of both kinds take the same steps, bf16 and fp32 differ by 0.001 and 0.016.
+losses() {
+  local first=$1 last=$2 status=0 separator="{"
+  shift 2
+  # number FIELD NAME: the value of a field in step_NAME.json.
+  number() { sed -n 's/.*"'"$1"'":\(-\{0,1\}[0-9.][-+0-9.e]*\).*/\1/p' "$logs/step_$2.json" 2>/dev/null; }
+  for pair; do
+    local numbers=("$(number first_loss "${pair}_decoded")" "$(number first_loss "${pair}_native")"
+      "$(number loss "${pair}_decoded")" "$(number loss "${pair}_native")")
+    local all="${numbers[*]}"
+    [[ -n ${all// /} ]] || continue  # neither step was run
+    awk -v first="$first" -v last="$last" -v a="${numbers[0]}" -v b="${numbers[1]}" -v c="${numbers[2]}" -v d="${numbers[3]}" -v pair="$pair" \
+      -v separator="$separator" '
+      function apart(x, y) { return x > y ? x - y : y - x }
+      BEGIN {
+        if (a == "" || b == "" || c == "" || d == "") { print pair ": a loss is missing" >"/dev/stderr"; exit 1 }
+        printf "%s\n\"%s\": {\"decoded\": [%s, %s], \"native\": [%s, %s], \"apart\": [%.6f, %.6f]}", separator, pair, a, c, b, d, apart(a, b), apart(c, d)
+        ok = apart(a, b) <= first && apart(c, d) <= last
+        printf "%s: losses of decoded and native products differ by %.6f in the first step (at most %s), %.6f in the last (at most %s)%s\n", \
+          pair, apart(a, b), first, apart(c, d), last, ok ? "" : ": FAILED" >"/dev/stderr"
+        exit !ok
+      }' || status=1
+    separator=","
+  done
+  printf '%s}\n' "$([[ $separator == "{" ]] && echo "{")"
+  return $status
+}
+export -f losses
