@@ -20,6 +20,7 @@
 #include "engine/config/check.h"
 #include "engine/config/yaml.h"
 #include "engine/trainer.h"
+#include "machine/gpu_meter.h"
 #include "machine/openmp_wait_policy.h"
 #include "models/audit/audit.h"
 #include "models/decoder/decoder.h"
@@ -184,7 +185,9 @@ class Training {
 struct Timings {
   std::vector<double> seconds, sampled_seconds;  // ascending
   Profile profile;                               // of all of them
+  double heat_s = 0;                             // of the steps before them
   double first_loss = 0;                         // of the untrained model
+  GpuReading gpu;                                // during them
 
   int64_t steps() const { return int64_t(seconds.size() + sampled_seconds.size()); }
   double mean_seconds() const {
@@ -197,20 +200,25 @@ double median(const std::vector<double>& ascending) {
   return ascending[ascending.size() / 2];
 }
 
-Timings time_steps(const Options& o, Training& training) {
+// meter: null, or that of the GPU it runs on.
+Timings time_steps(const Options& o, Training& training, const GpuMeter* meter) {
   using Sampled = Training::Sampled;
   Timings t;
+  std::optional<GpuTrace> trace;
   const int64_t turns = o.sampled ? 2 : 1;  // sampled steps alternate with plain ones
   for (int64_t i = 0; i < o.warmup + turns * o.steps; ++i) {
     const bool timed = i >= o.warmup;
     const Sampled sampled = i % turns == 1 ? Sampled::kYes : Sampled::kNo;
+    if (meter && timed && !trace) trace.emplace(*meter);
     const auto start = std::chrono::steady_clock::now();
     training.step(i, sampled, o.profile && timed ? &t.profile : nullptr);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     if (i == 0) t.first_loss = training.loss();
+    if (!timed) t.heat_s += took.count();
     if (!timed) continue;
     (sampled == Sampled::kYes ? t.sampled_seconds : t.seconds).push_back(took.count());
   }
+  if (trace) t.gpu = trace->end();
   std::sort(t.seconds.begin(), t.seconds.end());
   std::sort(t.sampled_seconds.begin(), t.sampled_seconds.end());
   return t;
@@ -285,6 +293,8 @@ void print_json(const Result& r) {
   j["first_loss"] = t.first_loss;
   j["loss"] = r.training.loss();
   j["memory_bytes"] = r.training.memory_bytes();
+  j["heat_s"] = t.heat_s;
+  j.update(nlohmann::json::parse("{" + json_fields(t.gpu) + "}"));
   if (o.profile) j["profile"] = profile_json(t);
   std::printf("%s\n", j.dump().c_str());
 }
@@ -318,6 +328,11 @@ void print_text(const Result& r) {
       r.training.on().threads, long(r.counts.total), long(r.counts.active), 1e3 * p50,
       1e3 * t.seconds.front(), r.tokens_per_s, r.gflops, 100 * r.gflops / r.limit, r.limit,
       r.training.loss());
+  if (t.gpu.sm_mhz && t.gpu.watts) {
+    std::printf("SM clock %d MHz, %.0f W%s%s\n", *t.gpu.sm_mhz, *t.gpu.watts,
+                t.gpu.slowed_by.value_or("").empty() ? "" : ", slowed by ",
+                t.gpu.slowed_by.value_or("").c_str());
+  }
   if (r.options.sampled) {
     const double sampled_p50 = median(t.sampled_seconds);
     std::printf("sampled steps, alternating with these: p50 %.1f ms (min %.1f), %.3f times\n",
@@ -328,7 +343,12 @@ void print_text(const Result& r) {
 
 int measure(const Options& o, const Session& session) {
   Training training(session, o.micro_batches);
-  const Timings timings = time_steps(o, training);
+  std::optional<GpuMeter> meter;
+  if (session.device.gpu) {
+    meter.emplace(session.device.gpu->facts().bus);
+    say_problem(*meter);
+  }
+  const Timings timings = time_steps(o, training, meter ? &*meter : nullptr);
   const Result result = result_of(o, session, training, timings);
   if (session.ranks && !session.ranks->first()) return 0;
   o.json ? print_json(result) : print_text(result);

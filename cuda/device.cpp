@@ -167,6 +167,9 @@ DeviceFacts device_facts(int number) {
   facts.memory_bytes = int64_t(properties.totalGlobalMem);
   facts.l2_bytes = properties.l2CacheSize;
   facts.shared_bytes_limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, number);
+  char bus[16] = {};
+  cuda_check(cudaDeviceGetPCIBusId(bus, int(sizeof bus), number), "reading the GPU's properties");
+  facts.bus = bus;
   facts.products_problem = cublaslt_problem();
   return facts;
 }

@@ -32,7 +32,7 @@ __global__ __launch_bounds__(kThreads) void copy_kernel(const __grid_constant__ 
 
 }  // namespace
 
-double copy_limit(gpu::Device& device, const DeviceTimer& timer) {
+double copy_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading) {
   using Piece = gpu::Vec<uint32_t, 4>;
   const gpu::DeviceBuffer from(kCopyBytes), to(kCopyBytes);
   gpu::fill(*device.context(), from.data(), 0x3C, kCopyBytes);
@@ -46,10 +46,11 @@ double copy_limit(gpu::Device& device, const DeviceTimer& timer) {
         gpu::launch(on, {.name = "copy", .grid = {blocks}, .block = {kThreads}}, copy_kernel, a);
       },
       kRuns);
+  if (reading != nullptr) *reading = t.gpu;
   return 2e6 * double(kCopyBytes) / t.min_us;
 }
 
-double matmul_limit(gpu::Device& device, const DeviceTimer& timer) {
+double matmul_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading) {
   const size_t bytes = size_t(kSide * kSide) * sizeof(bf16);
   const gpu::DeviceBuffer a(bytes), b(bytes), d(bytes), workspace(kWorkspaceBytes);
   std::vector<bf16> random(static_cast<size_t>(kSide * kSide));
@@ -70,6 +71,7 @@ double matmul_limit(gpu::Device& device, const DeviceTimer& timer) {
                       .operands = gpu::Element::kBf16,
                       .result = gpu::Element::kBf16};
   const DeviceTiming t = timer.measure([&](int) { gpu::matmul(on, p); }, kRuns);
+  if (reading != nullptr) *reading = t.gpu;
   return 2e6 * double(kSide) * double(kSide) * double(kSide) / t.p50_us;
 }
 

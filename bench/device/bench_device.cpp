@@ -26,6 +26,7 @@ struct Options {
   std::vector<std::string> ops;  // empty: all
   std::string filter;
   int iters = 50;
+  double heat_s = 0.5;
   bool all = false, json = false;
 };
 
@@ -61,7 +62,12 @@ std::string json_string(const std::string& text) {
 class Bench {
  public:
   Bench(gpu::Device& device, const Options& options)
-      : device_(device), options_(options), timer_(device), workspace_(kWorkspaceBytes) {
+      : device_(device),
+        options_(options),
+        meter_(device.facts().bus),
+        timer_(device, options.heat_s, &meter_),
+        workspace_(kWorkspaceBytes) {
+    say_problem(meter_);
     limits_ = {copy_limit(device, timer_), matmul_limit(device, timer_)};
     memory_ = {.allocate =
                    [](size_t bytes) {
@@ -90,7 +96,8 @@ class Bench {
 
   gpu::Device& device_;
   const Options& options_;
-  DeviceTimer timer_;
+  const GpuMeter meter_;
+  const DeviceTimer timer_;
   gpu::DeviceBuffer workspace_;
   Limits limits_ = {};
   CopyMemory memory_;
@@ -102,9 +109,11 @@ void Bench::header() const {
   const gpu::DeviceFacts& facts = device_.facts();
   if (options_.json) {
     std::printf(
-        "{\"device\": \"%s\", \"driver\": %d, \"copy_tb_per_s\": %.4f, \"matmul_tflop_per_s\": "
+        "{\"device\": \"%s\", \"driver\": %d, \"heat_s\": %g, \"copy_tb_per_s\": %.4f, "
+        "\"matmul_tflop_per_s\": "
         "%.2f, \"cases\": [",
-        facts.name.c_str(), facts.driver, limits_.copy * 1e-12, limits_.matmul * 1e-12);
+        facts.name.c_str(), facts.driver, options_.heat_s, limits_.copy * 1e-12,
+        limits_.matmul * 1e-12);
     return;
   }
   std::printf("%s, driver for CUDA %d.%d; limits measured: copy %.3f TB/s, matmul %.1f TFLOP/s\n\n",
@@ -192,13 +201,15 @@ void Bench::print(const OpCase& c, const Cost& cost, const DeviceTiming& t) {
     begin_row();
     std::printf(
         "{\"op\": %s, \"case\": %s, \"p50_us\": %.3f, \"min_us\": %.3f, \"runs\": %d, \"bytes\": "
-        "%.0f, \"flops\": %.0f, \"bound\": \"%s\", \"share\": %.4f}",
+        "%.0f, \"flops\": %.0f, \"bound\": \"%s\", \"share\": %.4f, %s}",
         json_string(c.op).c_str(), json_string(c.name).c_str(), t.p50_us, t.min_us, t.runs,
-        cost.bytes, cost.flops, bound, share);
+        cost.bytes, cost.flops, bound, share, json_fields(t.gpu).c_str());
   } else {
-    std::printf("%-64s | %9.1f us (min %9.1f) | %6.3f TB/s | %7.2f TFLOP/s | %3.0f%% of %s limit\n",
-                c.name.c_str(), t.p50_us, t.min_us, 1e-6 * cost.bytes / t.p50_us,
-                1e-6 * cost.flops / t.p50_us, 100 * share, bound);
+    std::printf(
+        "%-64s | %9.1f us (min %9.1f) | %6.3f TB/s | %7.2f TFLOP/s | %3.0f%% of %s limit%s\n",
+        c.name.c_str(), t.p50_us, t.min_us, 1e-6 * cost.bytes / t.p50_us,
+        1e-6 * cost.flops / t.p50_us, 100 * share, bound,
+        t.gpu.sm_mhz ? strprintf(", %d MHz", *t.gpu.sm_mhz).c_str() : "");
   }
   std::fflush(stdout);
 }
@@ -253,6 +264,7 @@ int main(int argc, char** argv) {
                   std::string(ops.empty() ? "" : " (default: those above)"));
   options.add("--filter", "TEXT", o.filter, "cases whose name contains this");
   options.add("--all", o.all, "every case: with the small ones of the tests");
+  options.add("--heat", o.heat_s, "seconds of the same work before the timed runs (default: 0.5)");
   options.add("--iters", o.iters, "timed runs per case (default: 50)");
   options.add("--json", o.json, "print one JSON object on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;

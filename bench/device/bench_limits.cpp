@@ -7,25 +7,31 @@
 int main(int argc, char** argv) {
   using namespace assay;
   bool json = false;
+  double heat_s = 1;
   BenchOptions options(
       "bench_limits",
       "The measured limits of a GPU, which the other benches divide by: a copy of 1 GiB, "
       "and a bf16 product of 8192 x 8192 x 8192 by cuBLASLt. Needs a GPU.");
+  options.add("--heat", heat_s, "seconds of the same work before the timed runs (default: 1)");
   options.add("--json", json, "print one JSON object on stdout");
   if (const auto status = options.parse(argc, argv)) return *status;
   try {
     const auto device = gpu::open_device();
-    const DeviceTimer timer(*device);
-    const double copy = copy_limit(*device, timer) * 1e-12;
-    const double matmul = matmul_limit(*device, timer) * 1e-12;
     const gpu::DeviceFacts& facts = device->facts();
+    const GpuMeter meter(facts.bus);
+    say_problem(meter);
+    const DeviceTimer timer(*device, heat_s, &meter);
+    GpuReading at_copy, at_matmul;
+    const double copy = copy_limit(*device, timer, &at_copy) * 1e-12;
+    const double matmul = matmul_limit(*device, timer, &at_matmul) * 1e-12;
     if (json) {
       std::printf(
           "{\"device\": \"%s\", \"driver\": %d, \"toolkit\": %d, \"multiprocessors\": %d, "
           "\"memory_bytes\": %ld, \"l2_bytes\": %ld, \"copy_tb_per_s\": %.4f, "
-          "\"matmul_tflop_per_s\": %.2f}\n",
+          "\"matmul_tflop_per_s\": %.2f, \"heat_s\": %g, \"copy\": {%s}, \"matmul\": {%s}}\n",
           facts.name.c_str(), facts.driver, facts.toolkit, facts.multiprocessors,
-          long(facts.memory_bytes), long(facts.l2_bytes), copy, matmul);
+          long(facts.memory_bytes), long(facts.l2_bytes), copy, matmul, heat_s,
+          json_fields(at_copy).c_str(), json_fields(at_matmul).c_str());
     } else {
       std::printf("%s, %d SMs, %.1f GiB, L2 %.1f MiB, driver for CUDA %d.%d\n", facts.name.c_str(),
                   facts.multiprocessors, double(facts.memory_bytes) / (1 << 30),
