@@ -148,6 +148,7 @@ class Training {
     model.read_back(on);
     optimizer.read_back(on);
     wait(on);
+    if (profile) profile->settle(on);
     if (ranks_) model.gather_results(ranks_->group);
   }
 
@@ -205,13 +206,16 @@ Timings time_steps(const Options& o, Training& training, const GpuMeter* meter) 
   using Sampled = Training::Sampled;
   Timings t;
   std::optional<GpuTrace> trace;
+  t.profile = Profile(training.on().gpu);
   const int64_t turns = o.sampled ? 2 : 1;  // sampled steps alternate with plain ones
   for (int64_t i = 0; i < o.warmup + turns * o.steps; ++i) {
     const bool timed = i >= o.warmup;
     const Sampled sampled = i % turns == 1 ? Sampled::kYes : Sampled::kNo;
     if (meter && timed && !trace) trace.emplace(*meter);
     const auto start = std::chrono::steady_clock::now();
-    training.step(i, sampled, o.profile && timed ? &t.profile : nullptr);
+    // Also in the steps before, so that the timed ones replay recordings with its events.
+    if (i == o.warmup) t.profile.clear();
+    training.step(i, sampled, o.profile ? &t.profile : nullptr);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     if (i == 0) t.first_loss = training.loss();
     if (!timed) t.heat_s += took.count();

@@ -43,6 +43,15 @@ struct Streams {
   void (*follow)(const Context& later, const Context& earlier);
 };
 
+// Marks on a stream, for cuda/event_spans.h. While a graph is recorded, `record` adds the mark to
+// it.
+struct Events {
+  void* (*make)();
+  void (*release)(void* event);
+  void (*record)(const Context& on, void* event);
+  double (*seconds)(void* begin, void* end);  // between two that have been passed
+};
+
 // Must outlive every Exec that points to it.
 struct Context {
   void* stream = nullptr;   // cudaStream_t
@@ -51,6 +60,7 @@ struct Context {
   const Memory* memory = nullptr;
   const Graphs* graphs = nullptr;
   const Streams* streams = nullptr;
+  const Events* events = nullptr;
   // kWaiting: launch() waits for each kernel, so that a failure names its kernel.
   enum class Launches { kQueued, kWaiting } launches = Launches::kQueued;
   // With ranks: called every millisecond by wait() (cuda/transfer.h), which it ends by throwing.

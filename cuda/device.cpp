@@ -147,6 +147,33 @@ void follow(const Context& later, const Context& earlier) {
 
 constexpr Streams kStreams{open_stream, close_stream, follow};
 
+void* make_event() {
+  cudaEvent_t event = nullptr;
+  cuda_check(cudaEventCreate(&event), "creating an event");
+  return event;
+}
+void release_event(void* event) {
+  static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(event)));
+}
+void record_event(const Context& on, void* event) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cuda_check(cudaStreamIsCapturing(stream_of(on), &status), "querying whether a graph is recorded");
+  // Without this flag a recording takes the event for an edge; outside of one the flag is refused.
+  const unsigned flags =
+      status == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal;
+  cuda_check(cudaEventRecordWithFlags(static_cast<cudaEvent_t>(event), stream_of(on), flags),
+             "recording an event");
+}
+double seconds_between(void* begin, void* end) {
+  float ms = 0;
+  cuda_check(
+      cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(begin), static_cast<cudaEvent_t>(end)),
+      "reading the time between two events");
+  return 1e-3 * double(ms);
+}
+
+constexpr Events kEvents{make_event, release_event, record_event, seconds_between};
+
 }  // namespace
 
 DeviceFacts device_facts(int number) {
@@ -180,13 +207,7 @@ void Stream::wait() const {
   cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(get())), "waiting for the GPU");
 }
 
-Event::Event()
-    : handle_(nullptr,
-              [](void* e) { static_cast<void>(cudaEventDestroy(static_cast<cudaEvent_t>(e))); }) {
-  cudaEvent_t event = nullptr;
-  cuda_check(cudaEventCreate(&event), "creating an event");
-  handle_.reset(event);
-}
+Event::Event() : handle_(make_event(), release_event) {}
 
 void Event::record(const Context& on) {
   cuda_check(cudaEventRecord(static_cast<cudaEvent_t>(handle_.get()), stream_of(on)),
@@ -198,11 +219,7 @@ void Event::wait() const {
 }
 
 double Event::microseconds_since(const Event& earlier) const {
-  float ms = 0;
-  cuda_check(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(earlier.handle_.get()),
-                                  static_cast<cudaEvent_t>(handle_.get())),
-             "reading the time between two events");
-  return 1e3 * double(ms);
+  return 1e6 * seconds_between(earlier.handle_.get(), handle_.get());
 }
 
 DeviceBuffer::DeviceBuffer(size_t bytes)
@@ -227,6 +244,7 @@ Device::Device(DeviceFacts facts) : facts_(std::move(facts)) {
   context_.memory = &kMemory;
   context_.graphs = &kGraphs;
   context_.streams = &kStreams;
+  context_.events = &kEvents;
   context_.launches = launches_by_environment();
 }
 

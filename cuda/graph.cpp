@@ -12,7 +12,7 @@ void Graph::replay(const Context& on) const {
 
 bool records(Exec on) {
   return on.gpu != nullptr && on.gpu->launches == Context::Launches::kQueued &&
-         on.profile == nullptr;
+         (on.profile == nullptr || on.profile->by_events() != nullptr);
 }
 
 }  // namespace assay::gpu

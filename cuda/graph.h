@@ -8,6 +8,7 @@
 
 #include "cuda/context.h"
 #include "cuda/exec.h"
+#include "cuda/profile.h"
 
 namespace assay::gpu {
 
@@ -24,31 +25,42 @@ class Graph {
   Recording recording_;
 };
 
-// True if calls on `on` are to be recorded: on a GPU, unless each launch is waited for or timed.
+// True if calls on `on` are to be recorded: on a GPU, unless each launch is waited for, or timed by
+// waits.
 bool records(Exec on);
 
 // Runs calls that queue the same work each time. The first time they run directly, which loads
 // kernels and chooses algorithms; the second time they are recorded; from then on the recording is
 // replayed. Key holds every host value that the calls use, except addresses that do not change; a
-// different key starts over.
+// different key, or profile by events, starts over. With such a profile each replay is waited for.
 template <typename Key>
 class Replayed {
  public:
   template <typename Calls>
   void run(Exec on, const Key& key, const Calls& calls) {
     if (!records(on)) return calls();
-    if (key_ != key) {
+    EventSpans* const spans = on.profile != nullptr ? on.profile->by_events() : nullptr;
+    const int64_t profile = spans != nullptr ? spans->id() : 0;
+    if (key_ != key || profile_ != profile) {
       graph_.reset();
       key_ = key;
+      profile_ = profile;
       return calls();
     }
-    if (!graph_) graph_ = Graph::capture(*on.gpu, std::cref(calls));
+    if (!graph_) {
+      if (spans != nullptr) spans->begin_recording();
+      graph_ = Graph::capture(*on.gpu, std::cref(calls));
+      if (spans != nullptr) recorded_ = spans->end_recording();
+    }
     graph_->replay(*on.gpu);
+    if (spans != nullptr) on.profile->add_replay(on, recorded_);
   }
 
  private:
   std::optional<Key> key_;  // of the latest calls that ran or were recorded
+  int64_t profile_ = 0;     // of its events; 0: without
   std::optional<Graph> graph_;
+  std::vector<EventSpan> recorded_;  // of graph_
 };
 
 }  // namespace assay::gpu

@@ -1,7 +1,9 @@
 #include "cuda/simt/context.h"
 
+#include <chrono>
 #include <cstring>
 #include <exception>
+#include <memory>
 
 #include "cuda/simt/memory.h"
 #include "cuda/simt/stream.h"
@@ -62,13 +64,34 @@ void follow_stream(const gpu::Context& later, const gpu::Context& earlier) {
 
 constexpr gpu::Streams kStreams{open_stream, close_stream, follow_stream};
 
+using Clock = std::chrono::steady_clock;
+using Event = std::shared_ptr<Clock::time_point>;
+
+void* make_event() {
+  return new Event(std::make_shared<Clock::time_point>());
+}
+void release_event(void* event) {
+  delete static_cast<Event*>(event);
+}
+// Queued work may outlive the handle.
+void record_event(const gpu::Context& on, void* event) {
+  enqueue(on.stream, [passed = *static_cast<Event*>(event)] { *passed = Clock::now(); });
+}
+double seconds_between(void* begin, void* end) {
+  return std::chrono::duration<double>(**static_cast<Event*>(end) - **static_cast<Event*>(begin))
+      .count();
+}
+
+constexpr gpu::Events kEvents{make_event, release_event, record_event, seconds_between};
+
 }  // namespace
 
 gpu::Context make_context(int capability) {
   return {.kind = gpu::gpu_kind(capability),
           .memory = &kMemory,
           .graphs = &kGraphs,
-          .streams = &kStreams};
+          .streams = &kStreams,
+          .events = &kEvents};
 }
 
 }  // namespace assay::simt
