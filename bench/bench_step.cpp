@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "base/standard_output.h"
 #include "bench/options.h"
+#include "cuda/context.h"
 #include "cuda/profile.h"
 #include "cuda/transfer.h"
 #include "engine/config/check.h"
@@ -277,6 +278,9 @@ void print_json(const Result& r) {
   nlohmann::json j;
   j["model"] = r.model();
   j["device"] = r.session.device.name();
+  if (const gpu::Context* const gpu = r.training.on().gpu) {
+    j["predecessors"] = gpu::names_of(gpu->predecessors);
+  }
   j["recipe"] = precision.recipe;
   j["products"] = name_of(precision.products);
   j["ranks"] = r.session.ranks ? r.session.ranks->size() : 1;

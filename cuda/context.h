@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "cuda/gpu_kind.h"
+#include "cuda/predecessors.h"
 
 namespace assay::gpu {
 
@@ -57,6 +58,7 @@ struct Context {
   void* stream = nullptr;   // cudaStream_t
   int multiprocessors = 4;  // SMs; sizes persistent grids
   GpuKind kind = gpu_kind(90);
+  Predecessors predecessors = {};
   const Memory* memory = nullptr;
   const Graphs* graphs = nullptr;
   const Streams* streams = nullptr;

@@ -19,7 +19,8 @@
 //                   it between the wgmma and its wgmma_wait.
 //   arithmetic      Compute in float; bf16 is a storage type (base/bf16.h).
 //
-//   No floating-point atomics (the order of additions would change the bits), no CUB (the host
+//   No floating-point atomics (the order of additions would change the bits; reduce_add is for one
+//   thread per element), no CUB (the host
 //   compiler has no CUDA toolkit), no asm in a .cu file.
 #pragma once
 

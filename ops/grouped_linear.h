@@ -7,7 +7,8 @@
 //
 // Rows are gathered inside the product, without a copy. Sums, scale and rounding are those of
 // ops/linear.h: a row does not depend on its neighbours, and nothing depends on the number of
-// threads. An expert without rows costs nothing. Reference: tests/ref/grouped_linear.h.
+// threads. An expert without rows costs nothing. A GPU may take the old and the new dW, and what is
+// added, as zero where they are subnormal. Reference: tests/ref/grouped_linear.h.
 //
 // The calls allocate nothing; on.workspace must have grouped_workspace_bytes().
 #pragma once

@@ -39,6 +39,12 @@ inline double sum(double n, double abs_sum) {
   return (4 * std::sqrt(n) + 8) * 0x1p-24 * std::abs(abs_sum);
 }
 
+// One addition by the memory of a GPU (reduce_add), which takes both terms and their sum as zero if
+// they are subnormal.
+inline double addition_in_memory() {
+  return 3 * 0x1p-126;
+}
+
 // Loss of a GPU's tensor cores in a sum of 8-bit or 4-bit products. As published for Hopper, a step
 // takes 32 products; these and the running sum are shifted to the largest of them and truncated
 // below 2^-13 of it, and their sum is truncated to 13 bits of fraction: 34 truncations, each of up

@@ -231,6 +231,29 @@ GPU_DEVICE void store_whole(T* p, const Vec<T, N>& v) {
   store_vec<N>(p, v);
 }
 
+// Adds v to four floats of global memory, aligned to 16 bytes: the memory adds, and the thread does
+// not wait. Subnormal elements of v, of the memory and of the sum count as zeros of their sign. A
+// float has at most one thread that adds to it in a launch, or the order of additions would decide
+// the bits: the emulator counts this as a read and a write, so that two threads are a race. GPUs
+// before 9.0 lack it, and kernels do not call it there.
+#if defined(__CUDACC__)
+GPU_DEVICE void reduce_add(float* p, const Vec<float, 4>& v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(
+                   __cvta_generic_to_global(p)),
+               "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3])
+               : "memory");
+#else
+  __trap();
+#endif
+}
+#else
+GPU_DEVICE void reduce_add(float* p, const Vec<float, 4>& v,
+                           simt::SourceLocation here = simt::SourceLocation::caller()) {
+  simt::reduce_add(p, v.element, here);
+}
+#endif
+
 // --- Arithmetic with an instruction of its own. exp2_approx is within 2 ulp; its subnormal results
 // are 0.
 #if defined(__CUDACC__)

@@ -72,6 +72,7 @@ void fill(const Context& on, void* p, int byte, size_t bytes) {
 
 Device::Device(DeviceFacts facts) : facts_(std::move(facts)), context_(simt::make_context()) {
   context_.kind = gpu_kind_by_environment(facts_.capability);
+  context_.predecessors = predecessors_by_environment();
   context_.launches = launches_by_environment();
 }
 bool Device::broken() const {

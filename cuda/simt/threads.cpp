@@ -1,6 +1,8 @@
 #include "cuda/simt/threads.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "cuda/simt/race.h"
 #include "cuda/simt/scheduler.h"
@@ -144,6 +146,14 @@ uint32_t warp_max_u32(uint32_t value, SourceLocation here) {
   return a.result;
 }
 
+namespace {
+
+float flushed(float x) {
+  return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
+}
+
+}  // namespace
+
 // Atomic, because no other thread runs between the read and the write.
 int32_t atomic_add(int32_t* p, int32_t value, SourceLocation here) {
   race_atomic(p, sizeof(*p), here);
@@ -175,6 +185,14 @@ uint32_t atomic_load(const uint32_t* p, SourceLocation here) {
 }
 void fence_device(SourceLocation) {
   race_fence_device();
+}
+
+void reduce_add(float* p, const float (&v)[4], SourceLocation here) {
+  needs(90, "reduce_add", here);
+  check_global("reduce_add", here, p, sizeof v, sizeof v);
+  note_read(p, sizeof v, here);
+  note_write(p, sizeof v, here);
+  for (int i = 0; i < 4; ++i) p[i] = flushed(flushed(p[i]) + flushed(v[i]));
 }
 
 }  // namespace assay::simt

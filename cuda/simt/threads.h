@@ -64,6 +64,9 @@ int64_t atomic_add(int64_t* p, int64_t value, SourceLocation here = SourceLocati
 uint32_t atomic_max(uint32_t* p, uint32_t value, SourceLocation here = SourceLocation::caller());
 uint32_t atomic_load(const uint32_t* p, SourceLocation here = SourceLocation::caller());
 void fence_device(SourceLocation here = SourceLocation::caller());
+// As the red instruction of floats: with subnormal numbers as zeros of their sign. It happens at
+// once, and counts as a read and a write.
+void reduce_add(float* p, const float (&v)[4], SourceLocation here);
 
 // 2^x; subnormal results are 0, as with .ftz.
 inline float exp2_approx(float x) {

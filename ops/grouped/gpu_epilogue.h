@@ -187,13 +187,16 @@ GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, uns
   most.raise_of_warp<bf16>();
 }
 
-// wgrad: c += acc, or c = acc if adds is 0; c (rows, width) from this thread's first row on. 16
-// reads of 8 bytes are in flight; four lanes cover a sector.
+// wgrad: sums of `rows` rows and all columns up to `width` into c (rows, width), from this warp's
+// first row and column `column` on.
+
+// 16 reads of 8 bytes are in flight; four lanes cover a sector.
 template <int N>
-GPU_DEVICE void add_rows(const float (&acc)[N / 2], float* c, int adds, int rows, int column,
-                         int width) {
+GPU_DEVICE void read_add_write_rows(const float (&acc)[N / 2], float* c, int rows, int column,
+                                    int width) {
   constexpr int kBatch = 8;  // steps of 8 columns
-  const int at = column + accum_column(0);
+  const int at = column + accum_column(0), left = rows - accum_row(0);
+  c += int64_t{accum_row(0)} * width;
 #pragma unroll
   for (int base = 0; base < N / 8; base += kBatch) {
     Vec<float, 2> old[kBatch][2] = {};
@@ -202,7 +205,7 @@ GPU_DEVICE void add_rows(const float (&acc)[N / 2], float* c, int adds, int rows
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int to = at + (base + i) * 8;
-        if (adds && half * 8 < rows && to < width)
+        if (half * 8 < left && to < width)
           old[i][half] = load_vec<2>(c + int64_t{half * 8} * width + to);
       }
     }
@@ -211,13 +214,60 @@ GPU_DEVICE void add_rows(const float (&acc)[N / 2], float* c, int adds, int rows
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int to = at + (base + i) * 8, d = (base + i) * 4 + half * 2;
-        if (half * 8 < rows && to < width) {
+        if (half * 8 < left && to < width) {
           store_vec(c + int64_t{half * 8} * width + to,
                     Vec<float, 2>{{old[i][half][0] + acc[d], old[i][half][1] + acc[d + 1]}});
         }
       }
     }
   }
+}
+
+// Neighbouring lanes exchange pairs, so that each has 4 adjacent columns of one row: of the lane's
+// first row if it is even, of that 8 below if it is odd. Nothing is read, nobody waits.
+template <int N>
+GPU_DEVICE void send_rows(const float (&acc)[N / 2], GroupedSum sum, float* c, int rows, int column,
+                          int width) {
+  const int odd = lane() % 2, row = accum_row(2 * odd);
+  const int at = column + accum_column(0) / 4 * 4;
+  float* const line = c + int64_t{row} * width;
+#pragma unroll
+  for (int i = 0; i < N / 8; ++i) {
+    const float* const of_step = acc + 4 * i;
+    const float first = shuffle_xor(odd ? of_step[0] : of_step[2], 1);
+    const float second = shuffle_xor(odd ? of_step[1] : of_step[3], 1);
+    const Vec<float, 4> four = odd ? Vec<float, 4>{{first, second, of_step[2], of_step[3]}}
+                                   : Vec<float, 4>{{of_step[0], of_step[1], first, second}};
+    const int to = at + 8 * i;
+    if (row >= rows || to >= width) continue;
+    if (sum == GroupedSum::kAdd) {
+      reduce_add(line + to, four);
+    } else {
+      // 0 + x: the bits of an addition to zeros, also where x is -0.
+      store_vec(line + to, Vec<float, 4>{{0 + four[0], 0 + four[1], 0 + four[2], 0 + four[3]}});
+    }
+  }
+}
+
+template <int N>
+GPU_DEVICE void sum_rows(const float (&acc)[N / 2], GroupedSum sum, float* c, int rows, int column,
+                         int width) {
+  if (sum == GroupedSum::kReadAddWrite) {
+    read_add_write_rows<N>(acc, c, rows, column, width);
+  } else {
+    send_rows<N>(acc, sum, c, rows, column, width);
+  }
+}
+// Where a part's sums go, and how: those of a piece of an expert replace what is in their slot.
+template <typename Args>
+GPU_DEVICE float* sum_matrix(const Args& g, const GroupedPart& part) {
+  const int64_t matrix = int64_t{g.m} * g.n;
+  return part.slot > 0 ? g.work.partial + (part.slot - 1) * matrix
+                       : static_cast<float*>(g.c) + part.expert * matrix;
+}
+template <typename Args>
+GPU_DEVICE GroupedSum sum_way(const Args& g, const GroupedPart& part) {
+  return part.slot > 0 ? GroupedSum::kStore : g.sum;
 }
 
 }  // namespace assay::gpu

@@ -77,12 +77,9 @@ __global__ __launch_bounds__(kGroupedThreads,
       for (float& sum : acc) sum *= scale;
     }
     if constexpr (kSumsTokens) {
-      const int r = of_warp + accum_row(0);
-      float* const matrix = at.part.slot > 0
-                                ? g.work.partial + int64_t{at.part.slot - 1} * g.m * g.n
-                                : static_cast<float*>(g.c) + int64_t{at.part.expert} * g.m * g.n;
-      add_rows<Tile::N>(acc, matrix + int64_t{at.m + r} * g.n, at.part.slot == 0, rows - r, at.n,
-                        g.n);
+      float* const to = sum_matrix(g, at.part) + int64_t{at.m + of_warp} * g.n;
+      wgmma_arrived(acc);  // without it ptxas serialises the products, because lanes exchange sums
+      sum_rows<Tile::N>(acc, sum_way(g, at.part), to, rows - of_warp, at.n, g.n);
     } else if constexpr (Tile::End == GroupedEnd::kPlain) {
       store_rows<Tile::N>(acc, staging, g, row, rows - of_warp, at.n);
     } else if constexpr (Tile::swiglu) {

@@ -71,6 +71,7 @@ void grouped_wgrad_wgmma(Exec on, const GroupedWgrad<bf16>& a) {
                                .work = work,
                                .m = int(out),
                                .n = int(in),
+                               .sum = grouped_sum(on),
                                .scale = a.scale};
     if (a.row.empty()) {
       launch_tiles<GroupedTile<GroupedKind::kWgrad, GroupedRows::kInOrder, N>>(on, kName, g, parts);

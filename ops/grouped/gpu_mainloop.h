@@ -15,6 +15,7 @@
 #pragma once
 
 #include "base/math.h"
+#include "cuda/context.h"
 #include "cuda/gpu.h"
 #include "ops/grouped/gpu_work_list.h"
 #include "ops/product_scale.h"
@@ -25,6 +26,9 @@ enum class GroupedKind { kForward, kDgrad, kWgrad };
 enum class GroupedRows { kInOrder, kGathered };
 // Epilogue applied to c before it is stored (not for wgrad): ops/grouped_swiglu.h.
 enum class GroupedEnd { kPlain, kSwiglu, kSwigluGradient };
+// How wgrad's sums reach memory. kStore: they replace what is there. kAdd: the memory adds them
+// (reduce_add), which flushes subnormal numbers. kReadAddWrite: the thread does.
+enum class GroupedSum { kStore, kAdd, kReadAddWrite };
 // Element type of a and b; weights are E4M3 if a has 8 bits.
 enum class GroupedElement { kBf16, kE4M3, kE5M2 };
 
@@ -57,13 +61,21 @@ struct GroupedTileArgs {
   GroupedParts work;
   int m = 0;  // for wgrad; m, n and k are multiples of 8
   int n;
-  int k = 0;  // not for wgrad
+  int k = 0;                                   // not for wgrad
+  GroupedSum sum = GroupedSum::kReadAddWrite;  // wgrad; c is dweight
   ProductScale scale = {};
   GroupedBlockScales blocks = {};
   // FP8 b: 1 if the dimensions of its map are (k, expert, line), not (k, line, expert).
   int b_by_expert = 0;
   float* amax = nullptr;  // with SwiGLU: amax slot of h, or of the gradients; or null
 };
+
+// How dweight takes its sums on this GPU.
+inline GroupedSum grouped_sum(Exec on) {
+  const bool adds =
+      on.gpu->kind.capability >= 90 && !on.gpu->predecessors.has(Predecessor::kWgradAdd);
+  return adds ? GroupedSum::kAdd : GroupedSum::kReadAddWrite;
+}
 
 template <GroupedKind Kind_, GroupedRows Rows_, int N_, GroupedEnd End_ = GroupedEnd::kPlain,
           GroupedElement Element_ = GroupedElement::kBf16>

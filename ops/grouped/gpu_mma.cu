@@ -56,12 +56,8 @@ __global__ __launch_bounds__(kMmaThreads, Tile::resident) void grouped_mma_kerne
       const int rows = (kSumsTokens ? g.m - at.m : at.part.rows) - of_tile;
       const int64_t row = at.part.begin + of_tile;
       if constexpr (kSumsTokens) {
-        const int r = accum_row(0);
-        float* const matrix = at.part.slot > 0
-                                  ? g.work.partial + int64_t{at.part.slot - 1} * g.m * g.n
-                                  : static_cast<float*>(g.c) + int64_t{at.part.expert} * g.m * g.n;
-        add_rows<kGroupedSlab>(acc, matrix + int64_t{at.m + of_tile + r} * g.n, at.part.slot == 0,
-                               rows - r, column, g.n);
+        float* const to = sum_matrix(g, at.part) + int64_t{at.m + of_tile} * g.n;
+        sum_rows<kGroupedSlab>(acc, sum_way(g, at.part), to, rows, column, g.n);
       } else if constexpr (Tile::End == GroupedEnd::kPlain) {
         store_rows<kGroupedSlab>(acc, staging, g, row, rows, column);
       } else if constexpr (Tile::swiglu) {
@@ -142,6 +138,7 @@ void grouped_wgrad_mma(Exec on, const GroupedWgrad<bf16>& a) {
                                                      .work = work,
                                                      .m = int(out),
                                                      .n = int(in),
+                                                     .sum = grouped_sum(on),
                                                      .scale = a.scale},
                                                     std::min(experts, assignments) + slots);
   if (slots > 0) add_pieces(on, work, a.dweight);

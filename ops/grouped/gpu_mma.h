@@ -35,6 +35,7 @@ struct GroupedMmaArgs {
   int m = 0;
   int n;
   int k = 0;
+  GroupedSum sum = GroupedSum::kReadAddWrite;
   ProductScale scale = {};
   float* amax = nullptr;
 };

@@ -143,6 +143,31 @@ TEST_CASE("the kind of a GPU has its limits, and products that the environment m
       "fastest ones");
 }
 
+TEST_CASE("the environment takes predecessors of the GPU's ways, by name") {
+  unsetenv("ASSAY_GPU_PREDECESSORS");
+  REQUIRE(predecessors_by_environment().bits == 0);
+  std::string all;
+  for (const PredecessorName& p : kPredecessorNames) {
+    setenv("ASSAY_GPU_PREDECESSORS", p.name, 1);
+    REQUIRE(names_of(predecessors_by_environment()) == p.name);
+    REQUIRE(predecessors_by_environment().has(p.which));
+    all += (all.empty() ? "" : ",") + std::string(p.name);
+  }
+  for (const std::string& names : {all, std::string("all")}) {
+    setenv("ASSAY_GPU_PREDECESSORS", names.c_str(), 1);
+    REQUIRE(names_of(predecessors_by_environment()) == all);
+  }
+  setenv("ASSAY_GPU_PREDECESSORS", (all + ",old").c_str(), 1);
+  std::string why;
+  try {
+    predecessors_by_environment();
+  } catch (const UserError& error) {
+    why = error.what() + ("; " + error.hint());
+  }
+  unsetenv("ASSAY_GPU_PREDECESSORS");
+  REQUIRE(why == "ASSAY_GPU_PREDECESSORS names \"old\"; it takes all, or some of " + all);
+}
+
 TEST_CASE("a library opens through the loader or from a folder, else with the loader's reason") {
   const SharedLibrary standard = open_shared_library("libm.so.6", {});
   REQUIRE(standard.handle != nullptr);

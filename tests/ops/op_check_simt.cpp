@@ -3,10 +3,12 @@
 // threads in forward order, then to the same bits in reverse and random orders. --gpu: as on a GPU
 // of that compute capability (80: 8.0), with its kernels and its limits. Exits 1 if a case
 // fails. op_check_race is the same program with the race detector, on smaller cases.
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "base/check.h"
 #include "cuda/launch.h"
 #include "cuda/simt/context.h"
 #include "cuda/simt/memory.h"
@@ -37,6 +39,12 @@ int main(int argc, char** argv) {
     argv += 2;
   }
   static gpu::Context context = simt::make_context(capability > 0 ? capability : 90);
+  try {
+    context.predecessors = gpu::predecessors_by_environment();
+  } catch (const UserError& error) {
+    std::fprintf(stderr, "error: %s\nhint: %s\n", error.what(), error.hint().c_str());
+    return 1;
+  }
   using Aim = OpBackend::Variant::Aim;
   const auto order = [](const char* text, Aim aim = Aim::kOtherPaths) {
     return OpBackend::Variant{.name = text,

@@ -42,6 +42,7 @@ enum class Bug {
   kMisaligned,
   kStackTooLarge,
   kNotAtomic,
+  kTwoAdders,
   kNeverEnds,
 };
 
@@ -240,6 +241,28 @@ int run_raise() {
   return most.host()[0] != 63;
 }
 
+// Four floats that one thread adds to, or two.
+template <Bug B>
+__global__ void sum_kernel(float* sums) {
+  if (B == Bug::kTwoAdders || threadIdx.x == 0) reduce_add(sums, Vec<float, 4>{{1, 2, 3, 4}});
+}
+
+template <Bug B>
+int run_sum() {
+  const DeviceArray<float> sums(std::vector<float>(4, 1.0f));
+  const float times = B == Bug::kTwoAdders ? 2.0f : 1.0f;
+  simt::run_grid("sum", {1}, {2}, 0, [&] { sum_kernel<B>(sums.data()); });
+  int wrong = 0;
+  for (int i = 0; i < 4; ++i) wrong += sums.host()[size_t(i)] != 1 + times * float(i + 1);
+  return wrong;
+}
+int run_sum_on_ampere() {
+  const DeviceArray<float> sums(4);
+  simt::run_grid(
+      "sum", {1}, {1}, 0, [&] { sum_kernel<Bug::kNone>(sums.data()); }, gpu::gpu_kind(80));
+  return 0;
+}
+
 // Each block reads what the previous block wrote, which is correct in one order of the blocks only.
 __global__ void chain_kernel(int32_t* out) {
   const unsigned b = blockIdx.x;
@@ -327,6 +350,7 @@ const test::Bug kRight[] = {
     {"copy vectors", run_copy_vector<Bug::kNone>, kNo, kNo, kNo},
     {"count", run_count<Bug::kNone>, kNo, kNo, kNo},
     {"raise", run_raise<Bug::kNone>, kNo, kNo, kNo},
+    {"sum", run_sum<Bug::kNone>, kNo, kNo, kNo},
     {"largest",
      [] {
        return launch_empty({1}, {32, 32}, 227 << 10);
@@ -365,6 +389,8 @@ const test::Bug kBugs[] = {
     {"vector off its alignment",                      run_copy_vector<Bug::kMisaligned>,      kError, kError, kError, "not aligned", Asan::kReports},
     {"local variables of 256 KiB",                    run_double<Bug::kStackTooLarge>,        kError, kError, kError, "memory fault", Asan::kReports},
     {"addition that is not atomic",                   run_count<Bug::kNotAtomic>,             kNo,    kNo,    kNo,    "", Asan::kQuiet, kError},
+    {"two threads add to the same floats",            run_sum<Bug::kTwoAdders>,               kNo,    kNo,    kNo,    "", Asan::kQuiet, kError},
+    {"floats added in memory on 8.0",                 run_sum_on_ampere,                      kError, kError, kError, "reduce_add needs compute capability 9.0"},
     {"read that is not atomic",                       run_raise<Bug::kNotAtomic>,             kNo,    kNo,    kNo,    "", Asan::kQuiet, kError},
     {"blocks in order",                               run_chain,                              kNo,    kWrong, kWrong, "", Asan::kQuiet, kError},
     {"threads in order",                              run_tickets,                            kNo,    kWrong, kWrong},

@@ -1,5 +1,7 @@
 // The wrappers' results under several schedules, against references written from the PTX ISA's
 // tables.
+#include <bit>
+#include <cmath>
 #include <functional>
 #include <vector>
 
@@ -414,6 +416,21 @@ TEST_CASE("mma_m16n8k16 takes and gives the fragments of the PTX ISA") {
       }
     }
   });
+}
+
+TEST_CASE("floats added in memory: subnormal numbers are zeros of their sign") {
+  const float least = 0x1p-126f, small = 0x1.8p-127f;
+  //                         normal  memory  added   sum     both    zeros  both     infinite
+  const std::vector<float> old{1.5f, small, -least, -1.5f * least, -small, -0.0f, small, 1.0f};
+  const std::vector<float> add{0.25f, least, small, least, -small, -0.0f, small, HUGE_VALF};
+  const std::vector<float> want{1.75f, least, -least, -0.0f, -0.0f, -0.0f, 0.0f, HUGE_VALF};
+  const DeviceArray<float> sums(old), v(add);
+  reduce_add(kOn, sums.data(), v.data(), int(old.size()));
+  const std::vector<float> got = sums.host();
+  for (size_t i = 0; i < got.size(); ++i) {
+    INFO("element " << i << ": " << got[i] << ", want " << want[i]);
+    REQUIRE(std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(want[i]));
+  }
 }
 
 TEST_CASE("ldmatrix, its transpose and stmatrix move 8 x 8 matrices") {

@@ -191,6 +191,10 @@ __global__ __launch_bounds__(32) void mma_kernel(float* d, const uint32_t* a, co
   for (int i = 0; i < 4; ++i) d[lane() * 4 + i] = product[i];
 }
 
+__global__ void reduce_add_kernel(float* sums, const float* v, int count) {
+  for (int i = 0; i < count; i += 4) gpu::reduce_add(sums + i, load_vec<4>(v + i));
+}
+
 __global__ __launch_bounds__(32) void mma_matrices_kernel(uint16_t* c, const uint16_t* a,
                                                           const uint16_t* b) {
   GPU_SHARED(Piece, left, [16 * 2]);
@@ -288,6 +292,9 @@ void cp_async(Exec on, const CopyTest& test) {
 }
 void cp_async_mbarrier(Exec on, const CopyTest& test) {
   run(on, cp_async_mbarrier_kernel, 2 * kWarp, 0, test);
+}
+void reduce_add(Exec on, float* sums, const float* v, int count) {
+  run(on, reduce_add_kernel, 1, 0, sums, v, count);
 }
 void mma(Exec on, float* d, const uint32_t* a, const uint32_t* b) {
   run(on, mma_kernel, kWarp, 0, d, a, b);

@@ -68,6 +68,9 @@ void cp_async(Exec on, const CopyTest& test);
 // One warp copies by cp.async, another waits for it at an mbarrier.
 void cp_async_mbarrier(Exec on, const CopyTest& test);
 
+// Adds v to sums, by one thread; both (count), a multiple of 4.
+void reduce_add(Exec on, float* sums, const float* v, int count);
+
 // One warp with raw registers per lane: a (32, 4), b (32, 2), d (32, 4).
 void mma(Exec on, float* d, const uint32_t* a, const uint32_t* b);
 // c (16, 16) = a (16, 16) b (16, 16), rounded: by ldmatrix, ldmatrix_trans, two products and

@@ -1,0 +1,33 @@
+// Ways of the GPU that a faster one has replaced, kept until a GPU has timed both. The environment
+// takes the old ones: ASSAY_GPU_PREDECESSORS=wgrad_add,... names some, `all` takes all. One whose
+// successor has been measured leaves this list together with its code.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace assay::gpu {
+
+enum class Predecessor {
+  kWgradAdd,  // the experts' weight gradient is read, added to and written (ops/grouped_linear.h)
+};
+struct PredecessorName {
+  Predecessor which;
+  const char* name;
+};
+inline constexpr PredecessorName kPredecessorNames[] = {
+    {Predecessor::kWgradAdd, "wgrad_add"},
+};
+
+struct Predecessors {
+  uint32_t bits = 0;
+  constexpr bool has(Predecessor p) const { return (bits >> int(p) & 1) != 0; }
+  constexpr void add(Predecessor p) { bits |= uint32_t{1} << int(p); }
+};
+
+// Those that ASSAY_GPU_PREDECESSORS names. UserError if a name is not in the list.
+Predecessors predecessors_by_environment();
+// "wgrad_add,...", or "" if there are none.
+std::string names_of(Predecessors predecessors);
+
+}  // namespace assay::gpu

@@ -1,0 +1,120 @@
+// Ways of the GPU and their predecessors (cuda/predecessors.h) give the same bits, on the SIMT
+// emulator.
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/random.h"
+#include "cuda/simt/context.h"
+#include "ops/grouped_linear.h"
+#include "tests/catch.h"
+#include "tests/simt/run.h"
+
+namespace assay {
+namespace {
+
+using test::DeviceArray;
+
+std::vector<float> random_floats(int64_t count, float spread, const char* name) {
+  RandomSequence random({3, stream_id(name)});
+  std::vector<float> x(static_cast<size_t>(count));
+  for (float& v : x) v = spread * (2 * random.uniform() - 1);
+  return x;
+}
+std::vector<bf16> random_bf16(int64_t count, float spread, const char* name) {
+  std::vector<bf16> x;
+  for (const float v : random_floats(count, spread, name)) x.push_back(bf16(v));
+  return x;
+}
+
+enum class Rows { kInOrder, kGathered };
+struct Shape {
+  std::vector<int32_t> loads;
+  int64_t out, in;
+  Rows rows;
+};
+
+// dweight after one product.
+std::vector<float> weight_gradient(gpu::Context& gpu, const Shape& s, float spread,
+                                   const std::vector<float>& begin) {
+  std::vector<int32_t> offsets{0}, row;
+  for (const int32_t n : s.loads) offsets.push_back(offsets.back() + n);
+  const int64_t assignments = offsets.back(), experts = int64_t(s.loads.size());
+  for (int64_t a = 0; a < assignments; ++a) row.push_back(int32_t(a * 7 % assignments));
+  const DeviceArray<float> dweight(begin);
+  const DeviceArray<bf16> dy(random_bf16(assignments * s.out, spread, "dy")),
+      x(random_bf16(assignments * s.in, spread, "x"));
+  const DeviceArray<int32_t> at(offsets), gather(row);
+  const int64_t bytes = grouped_workspace_bytes<bf16>(assignments, experts, s.out, s.in);
+  const DeviceArray<std::byte> workspace(size_t(bytes), 256);
+  GroupedWgrad<bf16> a{.dweight = {dweight.data(), {experts, s.out, s.in}},
+                       .dy = {dy.data(), {assignments, s.out}},
+                       .x = {x.data(), {assignments, s.in}},
+                       .offsets = {at.data(), {experts + 1}}};
+  if (s.rows == Rows::kGathered) a.row = {gather.data(), {assignments}};
+  grouped_linear_wgrad<bf16>({.workspace = {workspace.data(), {bytes}}, .gpu = &gpu}, a);
+  return dweight.host();
+}
+
+// On a GPU of this kind, by the new way and by its predecessor.
+struct Ways {
+  gpu::Context now = simt::make_context(), before = simt::make_context();
+  explicit Ways(gpu::Predecessor which, gpu::Products products = gpu::Products::kWgmma) {
+    now.kind.products = before.kind.products = products;
+    before.predecessors.add(which);
+  }
+};
+
+const std::vector<Shape> kShapes = {
+    {{0, 1, 63, 65, 129, 64, 0}, 264, 456, Rows::kInOrder},  // 192 columns a tile, with edges
+    {{3, 0, 70}, 136, 256, Rows::kGathered},                 // 256
+    {{40, 0, 7, 0}, 72, 104, Rows::kGathered},               // 128
+    {{3, 16385, 0, 33000}, 8, 24, Rows::kInOrder},           // pieces of experts
+};
+int64_t weights(const Shape& s) {
+  return int64_t(s.loads.size()) * s.out * s.in;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST_CASE(
+    "experts' weight gradients that the memory adds have the bits of those that threads add") {
+  for (const gpu::Products products : {gpu::Products::kWgmma, gpu::Products::kMmaSync}) {
+    Ways ways(gpu::Predecessor::kWgradAdd, products);
+    for (const Shape& s : kShapes) {
+      INFO("wgmma " << (products == gpu::Products::kWgmma) << ", out " << s.out);
+      const std::vector<float> begin = random_floats(weights(s), 1, "dweight");
+      const std::vector<float> now = weight_gradient(ways.now, s, 1, begin);
+      REQUIRE(same_bits(now, weight_gradient(ways.before, s, 1, begin)));
+      REQUIRE(!same_bits(now, begin));
+    }
+  }
+}
+
+// Elements of all sizes around the smallest normal number.
+TEST_CASE("the memory adds subnormal numbers as zeros; experts without rows keep theirs") {
+  const auto flushed = [](float x) {
+    return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x;
+  };
+  Ways ways(gpu::Predecessor::kWgradAdd);
+  const Shape s{{2, 0, 1}, 16, 24, Rows::kInOrder};
+  const std::vector<float> begin = random_floats(weights(s), 0x1p-125f, "dweight");
+  const std::vector<float> zeros(begin.size(), 0.0f);
+  const std::vector<float> sums = weight_gradient(ways.before, s, 0x1p-62f, zeros);
+  const std::vector<float> now = weight_gradient(ways.now, s, 0x1p-62f, begin);
+  int64_t changed = 0;
+  for (size_t i = 0; i < now.size(); ++i) {
+    const bool no_rows = int64_t(i) / (s.out * s.in) == 1;
+    const float want = no_rows ? begin[i] : flushed(flushed(begin[i]) + flushed(sums[i]));
+    INFO("element " << i << ": " << now[i] << ", want " << want);
+    REQUIRE(std::bit_cast<uint32_t>(now[i]) == std::bit_cast<uint32_t>(want));
+    changed += want != begin[i] + sums[i];
+  }
+  REQUIRE(changed > 100);
+}
+
+}  // namespace
+}  // namespace assay
