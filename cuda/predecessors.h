@@ -9,7 +9,8 @@
 namespace assay::gpu {
 
 enum class Predecessor {
-  kWgradAdd,  // the experts' weight gradient is read, added to and written (ops/grouped_linear.h)
+  kWgradAdd,    // the experts' weight gradient is read, added to and written (ops/grouped_linear.h)
+  kFfnDswiglu,  // the down-dgrad of a dense FFN and SwiGLU's gradient are two kernels
 };
 struct PredecessorName {
   Predecessor which;
@@ -17,6 +18,7 @@ struct PredecessorName {
 };
 inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kWgradAdd, "wgrad_add"},
+    {Predecessor::kFfnDswiglu, "ffn_dswiglu"},
 };
 
 struct Predecessors {

@@ -23,9 +23,10 @@ void check_weight(Exec on, const char* op, const WeightStack<T>& w) {
         shapes("weight", w.plain).c_str(), long(w.packed.dim[0]), long(want));
 }
 
-// offsets must be E+1 numbers from 0 to A that never decrease.
+// offsets must be E+1 numbers from 0 to A that never decrease; dgrad may leave them out if E is 1.
 void check_offsets(Exec on, const char* op, View<const int32_t, 1> offsets, int64_t experts,
                    int64_t assignments) {
+  if (offsets.empty() && experts == 1) return;  // the only expert has all rows
   CHECK(offsets.dim[0] == experts + 1, "%s: offsets (%ld) for %ld experts", op,
         long(offsets.dim[0]), long(experts));
   if (on.gpu) return;  // offsets are on the device
@@ -70,16 +71,18 @@ void grouped_linear_forward(Exec on, const GroupedForward<T>& a) {
 template <typename T>
 void grouped_linear_dgrad(Exec on, const GroupedDgrad<T>& a) {
   const int64_t out = a.dy.dim[1], in = a.dx.dim[1];
-  multiply_segments<T, T>(on, {.c = a.dx.data,
-                               .start = nullptr,
-                               .a = a.dy.data,
-                               .row = nullptr,
-                               .b = a.weight.packed.data + weight_pack_dgrad_offset<T>(out, in),
-                               .b_bytes = weight_pack_bytes<T>(out, in),
-                               .cols = in,
-                               .k = out,
-                               .segments = {a.offsets.data, a.weight.plain.dim[0]},
-                               .scale = a.scale});
+  const int32_t all_rows[] = {0, int32_t(a.dy.dim[0])};
+  multiply_segments<T, T>(
+      on, {.c = a.dx.data,
+           .start = nullptr,
+           .a = a.dy.data,
+           .row = nullptr,
+           .b = a.weight.packed.data + weight_pack_dgrad_offset<T>(out, in),
+           .b_bytes = weight_pack_bytes<T>(out, in),
+           .cols = in,
+           .k = out,
+           .segments = {a.offsets.empty() ? all_rows : a.offsets.data, a.weight.plain.dim[0]},
+           .scale = a.scale});
 }
 
 template <typename T>
@@ -107,6 +110,7 @@ void grouped_linear_forward(Exec on, const GroupedForward<T>& a) {
   const auto& w = a.weight.plain;
   CHECK(a.y.dim[1] == w.dim[1] && a.x.dim[1] == w.dim[2], "grouped_linear_forward: %s",
         shapes("y", a.y, "x", a.x, "weight", w).c_str());
+  CHECK(!a.offsets.empty(), "grouped_linear_forward: no offsets");
   check_offsets(on, "grouped_linear_forward", a.offsets, w.dim[0], a.y.dim[0]);
   check_rows("grouped_linear_forward", a.row, a.x.dim[0], a.y.dim[0]);
   check_weight(on, "grouped_linear_forward", a.weight);
@@ -134,6 +138,7 @@ void grouped_linear_wgrad(Exec on, const GroupedWgrad<T>& a) {
   const auto& dw = a.dweight;
   CHECK(a.dy.dim[1] == dw.dim[1] && a.x.dim[1] == dw.dim[2], "grouped_linear_wgrad: %s",
         shapes("dweight", dw, "dy", a.dy, "x", a.x).c_str());
+  CHECK(!a.offsets.empty(), "grouped_linear_wgrad: no offsets");
   check_offsets(on, "grouped_linear_wgrad", a.offsets, dw.dim[0], a.dy.dim[0]);
   check_rows("grouped_linear_wgrad", a.row, a.x.dim[0], a.dy.dim[0]);
   check_product_scale("grouped_linear_wgrad", a.scale);

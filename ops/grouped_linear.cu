@@ -21,7 +21,7 @@ void launch_forward(Exec on, const GroupedForward<T>& a) {
       return by_wgmma ? grouped_forward_wgmma(on, a) : grouped_forward_mma(on, a);
     }
   }
-  cut_rows(on, work, a.offsets, kPlainTile);
+  cut_rows(on, work, a.offsets, assignments, kPlainTile);
   launch_plain<GroupedKind::kForward, T>(on, kName,
                                          {.c = a.y.data,
                                           .a = a.x.data,
@@ -47,7 +47,7 @@ void launch_dgrad(Exec on, const GroupedDgrad<T>& a) {
       return by_wgmma ? grouped_dgrad_wgmma(on, a) : grouped_dgrad_mma(on, a);
     }
   }
-  cut_rows(on, work, a.offsets, kPlainTile);
+  cut_rows(on, work, a.offsets, assignments, kPlainTile);
   launch_plain<GroupedKind::kDgrad, T>(on, kName,
                                        {.c = a.dx.data,
                                         .a = a.dy.data,

@@ -36,7 +36,7 @@ template <typename T>
 struct GroupedDgrad {
   View<T, 2> dx;                   // out (A, in)
   View<const T, 2> dy;             // in  (A, out)
-  View<const int32_t, 1> offsets;  // in  (E+1)
+  View<const int32_t, 1> offsets;  // in  (E+1)   empty: E = 1, which has all rows
   WeightStack<T> weight;           // in  (E, out, in)
   ProductScale scale = {};         // in          optional
 };

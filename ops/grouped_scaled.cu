@@ -62,7 +62,7 @@ GroupedTileArgs product_args(Exec on, const char* name, const CodedMatrix& x, co
                     .blocks = block_scales(x, w),
                     .b_by_expert = w.along == CodedStack::Experts::kAlongK};
   if (x.format.scale == ScaleKind::kTensor) g.scale = {x.tensor_scale, w.all.tensor_scale};
-  cut_rows(on, g.work, offsets, kGroupedTileM);
+  cut_rows(on, g.work, offsets, assignments, kGroupedTileM);
   return g;
 }
 

@@ -3,9 +3,11 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "base/shapes.h"
+#include "cuda/context.h"
 #include "cuda/profile.h"
 #include "ops/gpu/absent.h"
 #include "ops/grouped/gpu_tensor.h"
+#include "ops/grouped/gpu_work_list.h"
 #include "ops/swiglu.h"
 
 namespace assay {
@@ -21,6 +23,16 @@ void check_rows_and_offsets(const char* op, View<const int32_t, 1> offsets, int6
 }
 
 }  // namespace
+
+// The rows are copied in pieces of 16 bytes. By mma.sync it has not been compared with cuBLASLt's
+// product.
+bool grouped_swiglu_dgrad_pays(Exec on, int64_t out, int64_t ffn) {
+  return on.gpu && on.gpu->kind.products == gpu::Products::kWgmma &&
+         !on.gpu->predecessors.has(gpu::Predecessor::kFfnDswiglu) && out % 8 == 0 && ffn % 8 == 0;
+}
+int64_t grouped_swiglu_dgrad_workspace_bytes(int64_t rows) {
+  return gpu::grouped_list_bytes(rows, 1);
+}
 
 // The CPU runs the product and SwiGLU one after the other, here and in dgrad.
 template <typename T>
@@ -53,7 +65,10 @@ void grouped_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<T>& a) {
         "grouped_swiglu_dgrad: %s",
         shapes("dgate_up", a.dgate_up, "dh", a.dh, "dy", a.dy, "gate_up", a.gate_up, "weight", w)
             .c_str());
-  check_rows_and_offsets("grouped_swiglu_dgrad", a.offsets, w.dim[0], {}, a.dy.dim[0], a.dy.dim[0]);
+  if (!a.offsets.empty() || w.dim[0] != 1) {
+    check_rows_and_offsets("grouped_swiglu_dgrad", a.offsets, w.dim[0], {}, a.dy.dim[0],
+                           a.dy.dim[0]);
+  }
   check_product_scale("grouped_swiglu_dgrad", a.scale);
   const ProfileScope timed(on, "grouped_swiglu_dgrad", grouped_swiglu_dgrad_cost(a));
   if (on.gpu) return gpu::grouped_swiglu_dgrad(on, a);

@@ -35,10 +35,16 @@ struct GroupedSwigluDgrad {
   View<T, 2> dh;                   // tmp (A, F)    used where the two steps run one after the other
   View<const T, 2> dy;             // in  (A, out)
   View<const T, 2> gate_up;        // in  (A, 2F)
-  View<const int32_t, 1> offsets;  // in  (E+1)
+  View<const int32_t, 1> offsets;  // in  (E+1)     empty: E = 1, which has all rows
   WeightStack<T> weight;           // in  (E, out, F)
   ProductScale scale = {};         // in            optional
 };
+
+// Whether grouped_swiglu_dgrad is one kernel for (rows, F) of hidden width `out` on this GPU and is
+// wanted for a dense FFN too: a stack of one weight without offsets.
+bool grouped_swiglu_dgrad_pays(Exec on, int64_t out, int64_t ffn);
+// Bytes of on.workspace that it needs then.
+int64_t grouped_swiglu_dgrad_workspace_bytes(int64_t rows);
 
 // on.workspace must have grouped_workspace_bytes() of the product.
 template <typename T>

@@ -4,6 +4,7 @@
 #include "base/bf16.h"
 #include "models/decoder/sublayer.h"
 #include "models/decoder/swiglu_ffn.h"
+#include "ops/grouped_swiglu.h"
 #include "ops/linear.h"
 
 namespace assay {
@@ -52,8 +53,9 @@ class DenseSublayer final : public Sublayer<T> {
     norm_.backward(on, s_, in, n);
   }
   int64_t workspace_bytes(Backend backend, int64_t tokens) const override {
-    return std::max(linear_workspace_bytes<T>(backend, tokens, 2 * config_.ffn, config_.hidden),
-                    linear_workspace_bytes<T>(backend, tokens, config_.hidden, config_.ffn));
+    return std::max({linear_workspace_bytes<T>(backend, tokens, 2 * config_.ffn, config_.hidden),
+                     linear_workspace_bytes<T>(backend, tokens, config_.hidden, config_.ffn),
+                     backend == Backend::kGpu ? grouped_swiglu_dgrad_workspace_bytes(tokens) : 0});
   }
   std::vector<QuantisedProducts*> quantised() const override {
     return present({ffn_.gate_up_weight.quantised(), ffn_.down_weight.quantised()});

@@ -9,6 +9,7 @@
 #include "ops/combine.h"
 #include "ops/dispatch.h"
 #include "ops/grouped_linear.h"
+#include "ops/grouped_swiglu.h"
 #include "ops/linear.h"
 #include "ops/sparse_linear.h"
 #include "ops/zero.h"
@@ -294,7 +295,8 @@ int64_t MoeSublayer<T>::workspace_bytes(Backend backend, int64_t tokens) const {
   if (shared_) {
     const int64_t inner = moe_.shared * moe_.expert_ffn;
     bytes = std::max({bytes, linear_workspace_bytes<T>(backend, tokens, 2 * inner, width),
-                      linear_workspace_bytes<T>(backend, tokens, width, inner)});
+                      linear_workspace_bytes<T>(backend, tokens, width, inner),
+                      backend == Backend::kGpu ? grouped_swiglu_dgrad_workspace_bytes(tokens) : 0});
   }
   return bytes;
 }

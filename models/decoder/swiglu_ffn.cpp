@@ -51,10 +51,15 @@ void SwigluFfn<T>::backward(Exec on, const QuantPass& q, const Backward& a) cons
     }
   }
   const View<T, 2> dgate_up{a.dgate_up.data, {n, gate_up.dim[1]}};
-  down_weight.backward(
-      on, q, {.dx = dh, .dy = a.dy, .x = h.rows(0, n), .dy_amax = a.amax.dy, .x_amax = a.amax.h});
-  swiglu_backward<T>(
-      on, {.dgate_up = dgate_up, .amax = a.amax.dgate_up, .dh = dh, .gate_up = gate_up.rows(0, n)});
+  down_weight.backward_to_gate_up(on, q,
+                                  {.dgate_up = dgate_up,
+                                   .dx = dh,
+                                   .dy = a.dy,
+                                   .x = h.rows(0, n),
+                                   .gate_up = gate_up.rows(0, n),
+                                   .dy_amax = a.amax.dy,
+                                   .x_amax = a.amax.h,
+                                   .dgate_up_amax = a.amax.dgate_up});
   gate_up_weight.backward(on, q,
                           {.dx = a.dx,
                            .dy = dgate_up,

@@ -7,6 +7,7 @@
 #include "ops/grouped_scaled.h"
 #include "ops/grouped_swiglu.h"
 #include "ops/linear.h"
+#include "ops/swiglu.h"
 
 namespace assay {
 
@@ -125,6 +126,33 @@ void Projection<T>::backward(Exec on, const QuantPass& q, const Backward& a) con
   const GradientOperands<T> dy = products_.gradient(on, q, a.dy, {}, a.dy_amax);
   decoded_wgrad(on, q, dy, a);
   decoded_dgrad(on, q, dy, a);
+}
+
+template <typename T>
+void Projection<T>::backward_to_gate_up(Exec on, const QuantPass& q,
+                                        const SwigluBackward& a) const {
+  const Backward product{
+      .dx = a.dx, .dy = a.dy, .x = a.x, .dy_amax = a.dy_amax, .x_amax = a.x_amax};
+  const NativeProducts* const native = products_.native();
+  const bool decoded = native == nullptr || !(native->dgrad(q) || native->wgrad(q));
+  if (std::is_same_v<T, bf16> && decoded &&
+      grouped_swiglu_dgrad_pays(on, a.dy.dim[1], a.dx.dim[1])) {
+    const GradientOperands<T> dy = products_.gradient(on, q, a.dy, {}, a.dy_amax);
+    decoded_wgrad(on, q, dy, product);
+    const View<const T, 2> weight = products_.dgrad_weight().plain;
+    return grouped_swiglu_dgrad<T>(
+        on, {.dgate_up = a.dgate_up,
+             .amax = a.dgate_up_amax,
+             .dh = a.dx,
+             .dy = dy.row.values,
+             .gate_up = a.gate_up,
+             .offsets = {},
+             .weight = {.plain = {weight.data, {1, weight.dim[0], weight.dim[1]}}, .packed = {}},
+             .scale = products_.dgrad_scale(q, dy.row)});
+  }
+  backward(on, q, product);
+  swiglu_backward<T>(
+      on, {.dgate_up = a.dgate_up, .amax = a.dgate_up_amax, .dh = a.dx, .gate_up = a.gate_up});
 }
 
 template <typename T>

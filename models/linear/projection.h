@@ -72,6 +72,14 @@ class Projection {
   };
   // dW += dy^T x, then dx.
   void backward(Exec on, const QuantPass& q, const Backward& a) const;
+  // The same if x is swiglu(gate_up): dx goes on to dgate_up, in one kernel where that pays.
+  struct SwigluBackward {
+    View<T, 2> dgate_up, dx;  // (N, 2 in), (N, in)   dx: scratch
+    View<const T, 2> dy, x, gate_up;
+    View<const float, 1> dy_amax, x_amax;  // empty if unknown
+    View<float, 1> dgate_up_amax;          // raised; may be empty
+  };
+  void backward_to_gate_up(Exec on, const QuantPass& q, const SwigluBackward& a) const;
 
   QuantisedProducts* quantised() const { return products_.quantised(); }
   // Null if no product is native.

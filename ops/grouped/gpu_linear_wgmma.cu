@@ -11,7 +11,7 @@ void grouped_forward_wgmma(Exec on, const GroupedForward<bf16>& a) {
   const int64_t assignments = a.y.dim[0], out = a.y.dim[1], in = a.x.dim[1];
   const auto& w = a.weight.plain;
   const GroupedParts work = grouped_parts(on, kName, assignments, w.dim[0]);
-  cut_rows(on, work, a.offsets, kGroupedTileM);
+  cut_rows(on, work, a.offsets, assignments, kGroupedTileM);
   const int64_t parts = grouped_parts_limit(assignments, w.dim[0], kGroupedTileM);
   with_tile_width(out, [&]<int N>() {
     const GroupedTileArgs g = {.a = rows_map("x", a.x.data, a.x.dim[0], in, kGroupedTileM),
@@ -38,7 +38,7 @@ void grouped_dgrad_wgmma(Exec on, const GroupedDgrad<bf16>& a) {
   const int64_t assignments = a.dy.dim[0], out = a.dy.dim[1], in = a.dx.dim[1];
   const auto& w = a.weight.plain;
   const GroupedParts work = grouped_parts(on, kName, assignments, w.dim[0]);
-  cut_rows(on, work, a.offsets, kGroupedTileM);
+  cut_rows(on, work, a.offsets, assignments, kGroupedTileM);
   const int64_t parts = grouped_parts_limit(assignments, w.dim[0], kGroupedTileM);
   with_tile_width(in, [&]<int N>() {
     launch_tiles<GroupedTile<GroupedKind::kDgrad, GroupedRows::kInOrder, N>>(

@@ -91,7 +91,7 @@ void grouped_forward_mma(Exec on, const GroupedForward<bf16>& a) {
   const auto& w = a.weight.plain;
   const int64_t assignments = a.y.dim[0];
   const GroupedParts work = grouped_parts(on, kName, assignments, w.dim[0]);
-  cut_rows(on, work, a.offsets, kGroupedTileM);
+  cut_rows(on, work, a.offsets, assignments, kGroupedTileM);
   launch_tiles<GroupedMmaTile<GroupedKind::kForward>>(
       on, kName,
       {.a = a.x.data,
@@ -110,7 +110,7 @@ void grouped_dgrad_mma(Exec on, const GroupedDgrad<bf16>& a) {
   const auto& w = a.weight.plain;
   const int64_t assignments = a.dy.dim[0];
   const GroupedParts work = grouped_parts(on, kName, assignments, w.dim[0]);
-  cut_rows(on, work, a.offsets, kGroupedTileM);
+  cut_rows(on, work, a.offsets, assignments, kGroupedTileM);
   launch_tiles<GroupedMmaTile<GroupedKind::kDgrad>>(
       on, kName,
       {.a = a.dy.data,
@@ -149,7 +149,7 @@ void grouped_swiglu_forward_mma(Exec on, const GroupedSwigluForward<bf16>& a) {
   const auto& w = a.weight.plain;
   const int64_t assignments = a.h.dim[0];
   const GroupedParts work = grouped_parts(on, kName, assignments, w.dim[0]);
-  cut_rows(on, work, a.offsets, kGroupedTileM);
+  cut_rows(on, work, a.offsets, assignments, kGroupedTileM);
   launch_tiles<GroupedMmaTile<GroupedKind::kForward, GroupedEnd::kSwiglu>>(
       on, kName,
       {.a = a.x.data,
@@ -170,7 +170,7 @@ void grouped_swiglu_dgrad_mma(Exec on, const GroupedSwigluDgrad<bf16>& a) {
   const auto& w = a.weight.plain;
   const int64_t assignments = a.dy.dim[0];
   const GroupedParts work = grouped_parts(on, kName, assignments, w.dim[0]);
-  cut_rows(on, work, a.offsets, kGroupedTileM);
+  cut_rows(on, work, a.offsets, assignments, kGroupedTileM);
   launch_tiles<GroupedMmaTile<GroupedKind::kDgrad, GroupedEnd::kSwigluGradient>>(
       on, kName,
       {.a = a.dy.data,

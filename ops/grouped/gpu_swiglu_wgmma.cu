@@ -60,7 +60,7 @@ void launch_swiglu_dgrad(Exec on, const GroupedSwigluDgrad<bf16>& a, const Group
 void grouped_swiglu_forward_wgmma(Exec on, const GroupedSwigluForward<bf16>& a) {
   const auto& w = a.weight.plain;
   const GroupedParts work = grouped_parts(on, "grouped_swiglu_forward", a.h.dim[0], w.dim[0]);
-  cut_rows(on, work, a.offsets, kGroupedTileM);
+  cut_rows(on, work, a.offsets, a.h.dim[0], kGroupedTileM);
   if (a.row.empty()) return launch_swiglu_forward<GroupedRows::kInOrder>(on, a, work);
   launch_swiglu_forward<GroupedRows::kGathered>(on, a, work);
 }
@@ -69,7 +69,7 @@ void grouped_swiglu_dgrad_wgmma(Exec on, const GroupedSwigluDgrad<bf16>& a) {
   const auto& w = a.weight.plain;
   const int64_t assignments = a.dy.dim[0], ffn = w.dim[2];
   const GroupedParts work = grouped_parts(on, "grouped_swiglu_dgrad", assignments, w.dim[0]);
-  cut_rows(on, work, a.offsets, kGroupedTileM);
+  cut_rows(on, work, a.offsets, assignments, kGroupedTileM);
   // Tiles of 256 columns leave no registers for the prefetched gate_up.
   if (round_up(ffn, 192) <= round_up(ffn, 128)) {
     return launch_swiglu_dgrad<192>(on, a, work);

@@ -13,8 +13,13 @@ constexpr int kOrderThreads = 256;
 
 struct CutRows {
   GroupedParts to;
-  View<const int32_t, 1> offsets;  // in (E+1)
+  View<const int32_t, 1> offsets;  // in (E+1)   empty: one expert has all rows
+  int rows;
   int tile_rows;
+
+  GPU_DEVICE int experts() const { return offsets.empty() ? 1 : int(offsets.dim[0]) - 1; }
+  // First row of an expert; e may be experts().
+  GPU_DEVICE int begin(int e) const { return offsets.empty() ? e * rows : offsets[e]; }
 };
 
 // One block. First the experts, 1024 at a time: the number of parts before each. Then the parts,
@@ -22,13 +27,13 @@ struct CutRows {
 // than many. Bound by latency, a few microseconds.
 __global__ __launch_bounds__(kThreads) void cut_rows_kernel(const __grid_constant__ CutRows a) {
   GPU_SHARED(int, warp_total, [kWarp]);
-  const int experts = int(a.offsets.dim[0]) - 1;
+  const int experts = a.experts();
   int before = 0;
 
   // First part of every expert.
   for (int base = 0; base < experts; base += kThreads) {
     const int e = base + int(threadIdx.x);
-    const int rows = e < experts ? a.offsets[e + 1] - a.offsets[e] : 0;
+    const int rows = e < experts ? a.begin(e + 1) - a.begin(e) : 0;
     const int parts = ceil_div(rows, a.tile_rows);
     const int in_warp = warp_exclusive_sum(parts);
     if (lane() == kWarp - 1) warp_total[warp()] = in_warp + parts;
@@ -53,8 +58,8 @@ __global__ __launch_bounds__(kThreads) void cut_rows_kernel(const __grid_constan
         above = middle;
       }
     }
-    const int begin = a.offsets[e] + (part - a.to.first[e]) * a.tile_rows;
-    const int left = a.offsets[e + 1] - begin;
+    const int begin = a.begin(e) + (part - a.to.first[e]) * a.tile_rows;
+    const int left = a.begin(e + 1) - begin;
     a.to.parts[part] = {e, begin, left < a.tile_rows ? left : a.tile_rows, 0};
   }
 }
@@ -147,9 +152,10 @@ GroupedParts grouped_parts(Exec on, const char* op, int64_t assignments, int64_t
           reinterpret_cast<float*>(at + grouped_list_bytes(assignments, experts))};
 }
 
-void cut_rows(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, int tile_rows) {
+void cut_rows(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, int64_t rows,
+              int tile_rows) {
   launch(on, {.name = "grouped_cut_rows", .grid = {1}, .block = {kThreads}}, cut_rows_kernel,
-         CutRows{to, offsets, tile_rows});
+         CutRows{to, offsets, int(rows), tile_rows});
 }
 
 void order_experts(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets,

@@ -65,7 +65,9 @@ GroupedParts grouped_parts(Exec on, const char* op, int64_t assignments, int64_t
                            int64_t out = 0, int64_t in = 0);
 
 // Writes the list of forward and dgrad (cut_rows) or of wgrad (order_experts) from offsets (E+1).
-void cut_rows(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, int tile_rows);
+// For cut_rows they may be empty: one expert has all the rows.
+void cut_rows(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, int64_t rows,
+              int tile_rows);
 void order_experts(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, GroupedCut cut);
 // dweight (E, out, in) of each expert that was cut += the sums of its pieces, in order.
 void add_pieces(Exec on, const GroupedParts& from, View<float, 3> dweight);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/context.h"
+#include "cuda/profile.h"
 #include "cuda/simt/context.h"
 #include "cuda/simt/memory.h"
 #include "cuda/simt/run_grid.h"
@@ -78,8 +79,9 @@ void require_same_routing(const ModelFixture& a, const ModelFixture& b) {
 }
 
 template <typename T>
-void require_equal_step(const Config& config, Recipe recipe) {
+void require_equal_step(const Config& config, Recipe recipe, gpu::Predecessors old = {}) {
   gpu::Context context = simt::make_context();
+  context.predecessors = old;
   ModelFixture cpu(config, recipe, kBatch, kSequence, 2);
   ModelFixture gpu(config, recipe, kBatch, kSequence, 1, -1, &context);
   REQUIRE(cpu.parameter_bytes() == gpu.parameter_bytes());
@@ -193,6 +195,39 @@ TEST_CASE("a step by the CUDA kernels equals the CPU's") {
     require_equal_step<bf16>(step_config(kind), Recipe::kBf16);
   }
   simt::set_host_access(simt::HostAccess::kAllowed);
+}
+
+gpu::Predecessors all_predecessors() {
+  gpu::Predecessors all;
+  for (const gpu::PredecessorName& p : gpu::kPredecessorNames) all.add(p.which);
+  return all;
+}
+
+TEST_CASE("a step by the predecessors of the GPU's ways equals the CPU's") {
+  for (const char* kind : {"dense", "sigmoid"}) {
+    INFO(kind);
+    require_equal_step<bf16>(step_config(kind), Recipe::kBf16, all_predecessors());
+  }
+}
+
+TEST_CASE("the gradient of a dense FFN passes SwiGLU in the product's kernel, or after it") {
+  for (const bool old : {false, true}) {
+    gpu::Context context = simt::make_context();
+    if (old) context.predecessors.add(gpu::Predecessor::kFfnDswiglu);
+    Profile profile;
+    ModelFixture f(step_config("dense"), Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
+    f.on.profile = &profile;
+    f.gradients(1);
+    const auto calls = [&](const std::string& op) {
+      int64_t sum = 0;
+      for (const Profile::Entry& e : profile.entries()) sum += e.name == op ? e.calls : 0;
+      return sum;
+    };
+    INFO("old " << old);
+    const int64_t layers = step_config("dense").model.layers;
+    REQUIRE(calls("swiglu_backward") == (old ? layers : 0));
+    REQUIRE(calls("grouped_swiglu_dgrad") == (old ? 0 : layers));
+  }
 }
 
 // Widths are multiples of the block of 32. Both backends round the same way, but an operand that

@@ -43,7 +43,7 @@ OpInstance forward_instance(const GroupedShape& s) {
           grouped_swiglu_forward_cost(a)};
 }
 
-// s.in is F.
+// s.in is F. One expert: without offsets.
 template <typename T>
 OpInstance dgrad_instance(const GroupedShape& s) {
   auto bench = std::make_shared<Workbench>();
@@ -54,7 +54,7 @@ OpInstance dgrad_instance(const GroupedShape& s) {
       .dh = bench->tmp<T, 2>("dh", {s.assignments(), width}),
       .dy = bench->in<T, 2>("dy", {s.assignments(), s.out}),
       .gate_up = bench->in<T, 2>("gate_up", {s.assignments(), 2 * width}, normal(2.0)),
-      .offsets = at.offsets,
+      .offsets = s.experts() > 1 ? at.offsets : View<const int32_t, 1>{},
       .weight = packed_stack<T>(*bench, s.experts(), s.out, width),
       .scale = product_scale(*bench, s.scaled)};
   if (asks_amax(s)) a.amax = amax_word(*bench);
@@ -125,6 +125,8 @@ void add_cases(std::vector<OpCase>& cases) {
            GroupedShape{"odd", Loads{3, 0, 17, 1, 6}, 67, 15, RowOrder::kInOrder},
            GroupedShape{"edges", Loads{0, 1, 63, 65, 129, 64, 0}, 200, 152, RowOrder::kInOrder},
            GroupedShape{"long", Loads{140, 0, 9}, 456, 72, RowOrder::kInOrder},
+           GroupedShape{"dense", Loads{201}, 136, 152, RowOrder::kInOrder},
+           GroupedShape{"dense", Loads{19}, 67, 15, RowOrder::kInOrder},
            GroupedShape{"long", Loads{70, 0, 9}, 392, 384, RowOrder::kInOrder},
            GroupedShape{"no row", Loads{0, 0}, 32, 32, RowOrder::kInOrder},
        }) {
