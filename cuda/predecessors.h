@@ -11,6 +11,7 @@ namespace assay::gpu {
 enum class Predecessor {
   kWgradAdd,    // the experts' weight gradient is read, added to and written (ops/grouped_linear.h)
   kFfnDswiglu,  // the down-dgrad of a dense FFN and SwiGLU's gradient are two kernels
+  kTileFetch,   // the experts' kernels read a tile's place in the list, and the maps, when needed
 };
 struct PredecessorName {
   Predecessor which;
@@ -19,6 +20,7 @@ struct PredecessorName {
 inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kWgradAdd, "wgrad_add"},
     {Predecessor::kFfnDswiglu, "ffn_dswiglu"},
+    {Predecessor::kTileFetch, "tile_fetch"},
 };
 
 struct Predecessors {

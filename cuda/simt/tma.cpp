@@ -182,6 +182,10 @@ Stores::OfThread& mine() {
 
 }  // namespace
 
+void tma_fetch_map(SourceLocation here) {
+  needs(90, "tma_fetch_map", here);
+}
+
 void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
               const std::array<int, 5>& at, int rank, SourceLocation here) {
   needs(90, "tma_load", here);

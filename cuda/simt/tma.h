@@ -9,6 +9,7 @@
 
 namespace assay::simt {
 
+void tma_fetch_map(SourceLocation here);  // no effect
 void tma_load(void* shared, const gpu::TensorMap& map, uint64_t* barrier,
               const std::array<int, 5>& at, int rank, SourceLocation here);
 void tma_store(const gpu::TensorMap& map, const void* shared, const std::array<int, 5>& at,

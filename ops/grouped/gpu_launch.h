@@ -30,6 +30,10 @@ __global__ __launch_bounds__(kGroupedThreads,
 
   // Barriers.
   if (threadIdx.x == 0) {
+    if (g.ahead) {
+      tma_fetch_map(&g.a);
+      tma_fetch_map(&g.b);
+    }
     for (int i = 0; i < Tile::stages; ++i) {
       mbarrier_init(&full[i], Tile::full_arrivals);
       mbarrier_init(&empty[i], 8);  // warps of warpgroups 1 and 2
@@ -55,9 +59,10 @@ __global__ __launch_bounds__(kGroupedThreads,
       shared + Tile::stages * Tile::stage_bytes + (warp() - 4) * (kGroupedStagingBytes / 8);
   GroupedRing<Tile::stages> ring;
   float acc[Tile::N / 2];
-  const int tiles = *g.work.count * grouped_tiles_of_part<Tile>(g);
-  for (int t = int(blockIdx.x); t < tiles; t += int(gridDim.x)) {
-    const GroupedAt at = grouped_at<Tile>(g, t);
+  // With SwiGLU there are no registers for the next part; the producer has it in L1 by then.
+  constexpr bool kAhead = Tile::End == GroupedEnd::kPlain;
+  for (GroupedWalk<Tile, kAhead> walk(g); walk.more();) {
+    const GroupedAt at = walk.next();
     const int rows = kSumsTokens ? g.m - at.m : at.part.rows;
     const int64_t row = at.part.begin + of_warp;
     [[maybe_unused]] GroupedGateUp gate_up;
@@ -121,7 +126,8 @@ inline TensorMap weight_map(View<const bf16, 3> w, int box_rows) {
 }
 
 template <typename Tile>
-void launch_tiles(Exec on, const char* name, const GroupedTileArgs& g, int64_t parts) {
+void launch_tiles(Exec on, const char* name, GroupedTileArgs g, int64_t parts) {
+  g.ahead = on.gpu->predecessors.has(Predecessor::kTileFetch) ? 0 : 1;
   const int64_t of_part = int64_t{ceil_div(g.n, Tile::columns)} *
                           (Tile::Kind == GroupedKind::kWgrad ? ceil_div(g.m, kGroupedTileM) : 1);
   const int64_t blocks = std::min<int64_t>(parts * of_part, on.gpu->multiprocessors);

@@ -68,6 +68,7 @@ struct GroupedTileArgs {
   // FP8 b: 1 if the dimensions of its map are (k, expert, line), not (k, line, expert).
   int b_by_expert = 0;
   float* amax = nullptr;  // with SwiGLU: amax slot of h, or of the gradients; or null
+  int ahead = 0;          // 1: parts and maps are fetched before they are needed; set by the launch
 };
 
 // How dweight takes its sums on this GPU.
@@ -143,16 +144,45 @@ GPU_DEVICE int grouped_tiles_of_part(const Args& g) {
   return across * ceil_div(g.m, kGroupedTileM);
 }
 template <typename Tile, typename Args>
-GPU_DEVICE GroupedAt grouped_at(const Args& g, int t) {
+GPU_DEVICE GroupedPart grouped_part(const Args& g, int t) {
+  const int32_t* const part =
+      reinterpret_cast<const int32_t*>(g.work.parts + t / grouped_tiles_of_part<Tile>(g));
+  const auto four = load_vec<4>(part);
+  return {four[0], four[1], four[2], four[3]};
+}
+template <typename Tile, typename Args>
+GPU_DEVICE GroupedAt grouped_at(const Args& g, int t, const GroupedPart& part) {
   const int of_part = grouped_tiles_of_part<Tile>(g);
-  const auto part = load_vec<4>(reinterpret_cast<const int32_t*>(g.work.parts + t / of_part));
   const int across = ceil_div(g.n, Tile::columns), within = t % of_part;
-  const int k = Tile::Kind == GroupedKind::kWgrad ? part[2] : g.k;
-  return {.part = {part[0], part[1], part[2], part[3]},
+  const int k = Tile::Kind == GroupedKind::kWgrad ? part.rows : g.k;
+  return {.part = part,
           .m = within / across * kGroupedTileM,
           .n = within % across * Tile::columns,
           .k_tiles = ceil_div(k, Tile::tile_k)};
 }
+
+// The tiles of a block, as both roles walk them. Ahead: the part of the next tile is read while
+// this one is multiplied, so that its way from L2 is over when it is needed.
+template <typename Tile, bool Ahead>
+struct GroupedWalk {
+  const GroupedTileArgs& g;
+  int t, tiles;
+  GroupedPart next_part;
+
+  GPU_DEVICE explicit GroupedWalk(const GroupedTileArgs& args) : g(args), t(int(blockIdx.x)) {
+    // A block may be past the end of the list; its first part is then read but not used.
+    if (Ahead && g.ahead) next_part = grouped_part<Tile>(g, t);
+    tiles = *g.work.count * grouped_tiles_of_part<Tile>(g);
+  }
+  GPU_DEVICE bool more() const { return t < tiles; }
+  GPU_DEVICE GroupedAt next() {
+    const bool known = Ahead && g.ahead;
+    const GroupedAt at = grouped_at<Tile>(g, t, known ? next_part : grouped_part<Tile>(g, t));
+    t += int(gridDim.x);
+    if (known && more()) next_part = grouped_part<Tile>(g, t);
+    return at;
+  }
+};
 
 // --- Producer: TMA loads of one stage, by one thread.
 
@@ -220,9 +250,8 @@ GPU_DEVICE void copy_tiles(const GroupedTileArgs& g, unsigned char* shared,
                            const GroupedBarriers& barriers) {
   constexpr int kSources = Tile::Kind == GroupedKind::kWgrad ? 4 : 8;
   GroupedRing<Tile::stages> ring;
-  const int tiles = *g.work.count * grouped_tiles_of_part<Tile>(g);
-  for (int t = int(blockIdx.x); t < tiles; t += int(gridDim.x)) {
-    const GroupedAt at = grouped_at<Tile>(g, t);
+  for (GroupedWalk<Tile, true> walk(g); walk.more();) {
+    const GroupedAt at = walk.next();
     [[maybe_unused]] int source[kSources];
     if constexpr (Tile::gathered) gathered_rows(source, g, at.part, 0);
     for (int k = 0; k < at.k_tiles; ++k, ring.advance()) {

@@ -35,7 +35,7 @@ __global__ __launch_bounds__(kMmaThreads, Tile::resident) void grouped_mma_kerne
   const GroupedMmaWarp mine = mma_warp();
   const int tiles = *g.work.count * grouped_tiles_of_part<Tile>(g);
   for (int t = int(blockIdx.x); t < tiles; t += int(gridDim.x)) {
-    const GroupedAt at = grouped_at<Tile>(g, t);
+    const GroupedAt at = grouped_at<Tile>(g, t, grouped_part<Tile>(g, t));
     GroupedMmaSums<Tile> sums;
     multiply_tile<Tile>(sums, g, at, shared, mine);
 

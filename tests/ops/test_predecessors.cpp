@@ -94,6 +94,19 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("tiles whose place in the list was fetched early have the bits of the others") {
+  Ways ways(gpu::Predecessor::kTileFetch);
+  for (const int multiprocessors : {1, 7}) {  // blocks with many tiles, and with none
+    ways.now.multiprocessors = ways.before.multiprocessors = multiprocessors;
+    for (const Shape& s : kShapes) {
+      INFO("multiprocessors " << multiprocessors << ", out " << s.out);
+      const std::vector<float> begin = random_floats(weights(s), 1, "dweight");
+      REQUIRE(same_bits(weight_gradient(ways.now, s, 1, begin),
+                        weight_gradient(ways.before, s, 1, begin)));
+    }
+  }
+}
+
 // Elements of all sizes around the smallest normal number.
 TEST_CASE("the memory adds subnormal numbers as zeros; experts without rows keep theirs") {
   const auto flushed = [](float x) {
