@@ -218,6 +218,12 @@ for row in "dense 40 32 60" "moe-64 50 50 90" "moe-256 100 90 130"; do
   without=${no_assay:-$(without_memory "$wide")}
   ab "sequences_32_64_$model" "$about" "$(step_of "$model" --batch 32 --micro-batches 8)" "$(step_of "$model" --batch 64 --micro-batches 4)"
 done
+# Each way that no GPU has timed and its predecessor (cuda/predecessors.h), in the models where it should tell.
+for row in "ffn_dswiglu dense 30 32" "ffn_dswiglu moe-64 40 50" "wgrad_add moe-64 40 50" "wgrad_add moe-256 60 90" "tile_fetch moe-256 60 90"; do
+  read -r old model about room <<<"$row"
+  without=${no_assay:-$(without_memory "$room")}
+  ab "${old}_$model" "$about" "env ASSAY_GPU_PREDECESSORS=$old $(step_of "$model" --micro-batches 8)" "$(step_of "$model" --micro-batches 8)"
+done
 without=$no_assay
 # The kernels of a GPU of 9.0 and those of others.
 for row in "dense 60" "moe-64 80"; do
