@@ -190,10 +190,11 @@ GPU_DEVICE void store_dswiglu(const float (&acc)[N / 2], GroupedGateUp next, uns
 // wgrad: sums of `rows` rows and all columns up to `width` into c (rows, width), from this warp's
 // first row and column `column` on.
 
-// 16 reads of 8 bytes are in flight; four lanes cover a sector.
+// c += the sums, or c = them if adds is 0. 16 reads of 8 bytes are in flight; four lanes cover a
+// sector.
 template <int N>
-GPU_DEVICE void read_add_write_rows(const float (&acc)[N / 2], float* c, int rows, int column,
-                                    int width) {
+GPU_DEVICE void read_add_write_rows(const float (&acc)[N / 2], int adds, float* c, int rows,
+                                    int column, int width) {
   constexpr int kBatch = 8;  // steps of 8 columns
   const int at = column + accum_column(0), left = rows - accum_row(0);
   c += int64_t{accum_row(0)} * width;
@@ -205,7 +206,7 @@ GPU_DEVICE void read_add_write_rows(const float (&acc)[N / 2], float* c, int row
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int to = at + (base + i) * 8;
-        if (half * 8 < left && to < width)
+        if (adds && half * 8 < left && to < width)
           old[i][half] = load_vec<2>(c + int64_t{half * 8} * width + to);
       }
     }
@@ -253,7 +254,7 @@ template <int N>
 GPU_DEVICE void sum_rows(const float (&acc)[N / 2], GroupedSum sum, float* c, int rows, int column,
                          int width) {
   if (sum == GroupedSum::kReadAddWrite) {
-    read_add_write_rows<N>(acc, c, rows, column, width);
+    read_add_write_rows<N>(acc, 1, c, rows, column, width);
   } else {
     send_rows<N>(acc, sum, c, rows, column, width);
   }

@@ -71,11 +71,10 @@ struct GroupedTileArgs {
   int ahead = 0;          // 1: parts and maps are fetched before they are needed; set by the launch
 };
 
-// How dweight takes its sums on this GPU.
+// How dweight takes its sums on a GPU with wgmma.
 inline GroupedSum grouped_sum(Exec on) {
-  const bool adds =
-      on.gpu->kind.capability >= 90 && !on.gpu->predecessors.has(Predecessor::kWgradAdd);
-  return adds ? GroupedSum::kAdd : GroupedSum::kReadAddWrite;
+  return on.gpu->predecessors.has(Predecessor::kWgradAdd) ? GroupedSum::kReadAddWrite
+                                                          : GroupedSum::kAdd;
 }
 
 template <GroupedKind Kind_, GroupedRows Rows_, int N_, GroupedEnd End_ = GroupedEnd::kPlain,

@@ -57,7 +57,7 @@ __global__ __launch_bounds__(kMmaThreads, Tile::resident) void grouped_mma_kerne
       const int64_t row = at.part.begin + of_tile;
       if constexpr (kSumsTokens) {
         float* const to = sum_matrix(g, at.part) + int64_t{at.m + of_tile} * g.n;
-        sum_rows<kGroupedSlab>(acc, sum_way(g, at.part), to, rows, column, g.n);
+        read_add_write_rows<kGroupedSlab>(acc, at.part.slot == 0, to, rows, column, g.n);
       } else if constexpr (Tile::End == GroupedEnd::kPlain) {
         store_rows<kGroupedSlab>(acc, staging, g, row, rows, column);
       } else if constexpr (Tile::swiglu) {
@@ -138,7 +138,6 @@ void grouped_wgrad_mma(Exec on, const GroupedWgrad<bf16>& a) {
                                                      .work = work,
                                                      .m = int(out),
                                                      .n = int(in),
-                                                     .sum = grouped_sum(on),
                                                      .scale = a.scale},
                                                     std::min(experts, assignments) + slots);
   if (slots > 0) add_pieces(on, work, a.dweight);

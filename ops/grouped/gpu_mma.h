@@ -35,7 +35,6 @@ struct GroupedMmaArgs {
   int m = 0;
   int n;
   int k = 0;
-  GroupedSum sum = GroupedSum::kReadAddWrite;
   ProductScale scale = {};
   float* amax = nullptr;
 };
