@@ -133,9 +133,8 @@ void Projection<T>::backward_to_gate_up(Exec on, const QuantPass& q,
                                         const SwigluBackward& a) const {
   const Backward product{
       .dx = a.dx, .dy = a.dy, .x = a.x, .dy_amax = a.dy_amax, .x_amax = a.x_amax};
-  const NativeProducts* const native = products_.native();
-  const bool decoded = native == nullptr || !(native->dgrad(q) || native->wgrad(q));
-  if (std::is_same_v<T, bf16> && decoded &&
+  // A quantised projection has the same bits in native and simulated products: two kernels in both.
+  if (std::is_same_v<T, bf16> && products_.quantised() == nullptr &&
       grouped_swiglu_dgrad_pays(on, a.dy.dim[1], a.dx.dim[1])) {
     const GradientOperands<T> dy = products_.gradient(on, q, a.dy, {}, a.dy_amax);
     decoded_wgrad(on, q, dy, product);
