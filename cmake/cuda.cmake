@@ -58,9 +58,10 @@ list(JOIN assay_images " " assay_images)
 message(STATUS "CUDA: ${CUDAToolkit_VERSION}, for ${assay_images}")
 set(ASSAY_HAS_CUDA ON)
 
-# assay_cuda_objects(name images sources...): an OBJECT library of kernels compiled by nvcc for these images. CMake 3.25 knows
-# no C++20 for nvcc, so every flag is given here. What ptxas reports of x.cu is kept beside its object, in x.cu.o.ptxas: registers, spills,
-# serialised wgmma (tools/check_kernels.sh).
+# assay_cuda_objects(name images sources...): an OBJECT library of kernels compiled by nvcc for these
+# images. CMake 3.25 knows no C++20 for nvcc, so every flag is given here. What ptxas reports of x.cu
+# is kept beside its object, in x.cu.o.ptxas: registers, spills, serialised wgmma
+# (tools/check_kernels.sh).
 function(assay_cuda_objects name images)
   list(TRANSFORM images REPLACE "(.+)" "SHELL:--generate-code arch=compute_\\1,code=sm_\\1")
   add_library(${name} OBJECT ${ARGN})

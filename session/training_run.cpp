@@ -9,6 +9,7 @@
 #include "comm/agree.h"
 #include "engine/config/check.h"
 #include "engine/config/yaml.h"
+#include "engine/run/saved_run.h"
 #include "engine/telemetry/reader.h"
 #include "lab/matrix/matrix.h"
 #include "lab/receipt/make.h"

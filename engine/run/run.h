@@ -81,14 +81,6 @@ struct RunStart {
   std::string not_finite = {};           // first_not_finite() of the loaded tensors
 };
 
-// Throws UserError naming the first file whose content differs from what the run has read so far.
-// Files are identified by name without folder, so that data may move. now: SHA-256 by path.
-void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now);
-
-// Loads the checkpoint into model and optimizer and seeks the loader; without one it initialises
-// the model from run.seed.
-RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint);
-
 RunResult run(RunParts& parts, const RunStart& start);
 
 }  // namespace assay

@@ -1,9 +1,12 @@
-// What a checkpoint keeps of a run (engine/run/run.h), beside the tensors of its optimizer. The way
-// back is resume_or_initialise() of run.h.
+// What a checkpoint keeps of a run (engine/run/run.h), beside the tensors of its optimizer, and the
+// way back.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/run/checkpoint.h"
@@ -21,5 +24,13 @@ TrainingState state_to_save(const RunParts& parts, const RunProgress& progress);
 
 // What this rank saves of the model: the masters that it owns; buffers are the first rank's.
 std::vector<Slice> model_slices_to_save(RunParts& parts);
+
+// Throws UserError naming the first file whose content differs from what the run has read so far.
+// Files are identified by name without folder, so that data may move. now: SHA-256 by path.
+void require_same_data(const TrainingState& state, const std::map<std::string, std::string>& now);
+
+// Loads the checkpoint into model and optimizer and seeks the loader; without one it initialises
+// the model from run.seed.
+RunStart resume_or_initialise(RunParts& parts, const std::optional<std::string>& checkpoint);
 
 }  // namespace assay

@@ -19,6 +19,7 @@ namespace assay::gpu {
 
 constexpr int kMmaThreads = 256;
 constexpr int kMmaSide = 128;  // rows, and columns, of a tile
+static_assert(kMmaSide == kGroupedTileM, "the work list cuts rows at kGroupedTileM");
 constexpr int kMmaTileK = 32;
 constexpr int kMmaRowTiles = 2;  // of 16 rows, of a warp
 constexpr int kMmaStages = 3;
