@@ -12,6 +12,9 @@ endforeach()
 if(NOT ASSAY_GPUS)
   message(FATAL_ERROR "ASSAY_GPUS is empty. Name at least one, for example 90a")
 endif()
+# To find a kernel that hangs.
+set(ASSAY_GPU_WAIT_LIMIT_S 0 CACHE STRING
+  "seconds after which a kernel that waits at an mbarrier says where, and fails (0: never)")
 set(assay_cuda_oldest 12.5)  # cudaGetDriverEntryPointByVersion
 
 if(ASSAY_CUDA STREQUAL "OFF")
@@ -69,6 +72,9 @@ function(assay_cuda_objects name images)
   target_compile_options(${name} PRIVATE -std=c++20
     ${images} --expt-relaxed-constexpr "SHELL:-diag-suppress 554" -lineinfo
     "SHELL:-Xptxas -v" "SHELL:-Xcompiler -fopenmp")
+  if(ASSAY_GPU_WAIT_LIMIT_S GREATER 0)
+    target_compile_definitions(${name} PRIVATE ASSAY_GPU_WAIT_LIMIT_S=${ASSAY_GPU_WAIT_LIMIT_S})
+  endif()
   set(launcher bash ${CMAKE_SOURCE_DIR}/cmake/keep_ptxas_report.sh ${CMAKE_CXX_COMPILER_LAUNCHER})
   set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES OFF
     CUDA_COMPILER_LAUNCHER "${launcher}")

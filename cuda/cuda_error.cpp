@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "base/check.h"
+#include "cuda/stuck_wait.h"
 
 namespace assay::gpu {
 
@@ -30,11 +31,11 @@ void remember_kernel(const char* name) {
 
 void cuda_check(cudaError_t status, const std::string& doing) {
   if (status == cudaSuccess) return;
-  throw UserError(
-      strprintf("CUDA failed while %s: %s (%s); latest launches, newest first: %s", doing.c_str(),
-                cudaGetErrorString(status), cudaGetErrorName(status), recent_kernels().c_str()),
-      "set ASSAY_SYNC_LAUNCHES=1 to wait for each kernel and name the one that fails; "
-      "--device cpu works meanwhile");
+  throw UserError(strprintf("CUDA failed while %s: %s (%s); latest launches, newest first: %s%s",
+                            doing.c_str(), cudaGetErrorString(status), cudaGetErrorName(status),
+                            recent_kernels().c_str(), stuck_wait_text(stuck_wait()).c_str()),
+                  "set ASSAY_SYNC_LAUNCHES=1 to wait for each kernel and name the one that fails; "
+                  "--device cpu works meanwhile");
 }
 
 }  // namespace assay::gpu

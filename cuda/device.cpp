@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "cuda/cublaslt.h"
 #include "cuda/cuda_error.h"
+#include "cuda/stuck_wait.h"
 
 namespace assay::gpu {
 
@@ -263,6 +264,7 @@ std::unique_ptr<Device> open_device(int number) {
   require_usable(facts);
   cuda_check(cudaSetDevice(number), "opening the GPU");
   cuda_check(cudaFree(nullptr), "opening the GPU");  // creates the context now, not in a step
+  open_stuck_waits();
   facts.free_bytes = available();
   return std::unique_ptr<Device>(new Device(std::move(facts)));
 }

@@ -76,6 +76,7 @@ mkdir -p "$parent" 2>/dev/null && [[ -w $parent ]] || fail "$parent cannot be wr
 
 say() { printf '== %s (%d s)\n' "$*" "$SECONDS"; }
 gpu_programs="bench_attention bench_device bench_gemm bench_grouped bench_head bench_limits bench_memory_ops bench_optimizer bench_quantisers bench_router"
+if [[ ";$gpus;" == *";90a;"* ]]; then gpu_programs+=" test_wrappers_cuda"; fi  # its wrappers are those of 9.0
 programs="assay op_check op_check_cuda test_device bench_ops bench_step $gpu_programs"
 
 say "build for $march: $build"
@@ -209,7 +210,7 @@ done
 printf '   what needs a GPU\n'
 for program in op_check_cuda $gpu_programs; do
   command=("bin/$program" --op cast)
-  if [[ $program == bench_limits || $program == nccl_check ]]; then command=("bin/$program"); fi
+  if [[ $program =~ ^(bench_limits|nccl_check|test_wrappers_cuda)$ ]]; then command=("bin/$program"); fi
   if ! there "${command[@]}" >"$stage/trial.log" 2>&1 && ! grep -q '^hint: ' "$stage/trial.log"; then
     tail -5 "$stage/trial.log" >&2
     fail "the bundle does not work: $program" "the command was: ${command[*]}"

@@ -171,6 +171,7 @@ if [[ $prebuilt == no ]]; then
   step kernels 5 20 bash tools/check_kernels.sh --no-build "$build"
 fi
 without=$(unless '[[ -x $build/test_device ]]' "no test_device in $build") step device 2 40 "$build/test_device"
+without=$(unless '[[ -x $build/test_wrappers_cuda ]]' "no test_wrappers_cuda in $build") step wrappers 3 40 "$build/test_wrappers_cuda"
 step limits.json 8 30 "$build/bench_limits" --json
 
 begin_section "what no GPU has executed"

@@ -13,6 +13,8 @@
 #include "cuda/kernel/language.h"
 #if !defined(__CUDACC__)
 #include "cuda/simt/device.h"
+#elif defined(ASSAY_GPU_WAIT_LIMIT_S)
+#include "cuda/kernel/stuck_wait.h"
 #endif
 
 namespace assay::gpu {
@@ -69,6 +71,7 @@ GPU_DEVICE void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
       : "memory");
 }
 // Returns once the phase of this parity has completed.
+#if !defined(ASSAY_GPU_WAIT_LIMIT_S)
 GPU_DEVICE void mbarrier_wait(Mbarrier* barrier, uint32_t parity) {
   asm volatile(
       "{\n"
@@ -80,6 +83,29 @@ GPU_DEVICE void mbarrier_wait(Mbarrier* barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
+#else  // a build that looks for kernels that hang (cuda/stuck_wait.h)
+GPU_DEVICE bool mbarrier_completed(Mbarrier* barrier, uint32_t parity) {
+  uint32_t completed;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n"
+      "}\n"
+      : "=r"(completed)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return completed != 0;
+}
+GPU_DEVICE void mbarrier_wait(Mbarrier* barrier, uint32_t parity) {
+  const uint32_t begin = seconds_now();
+  while (!mbarrier_completed(barrier, parity)) {
+    if (seconds_now() - begin > ASSAY_GPU_WAIT_LIMIT_S) {
+      end_stuck_wait(shared_address(barrier), parity);
+    }
+  }
+}
+#endif
 
 // Makes this thread's ordinary writes to shared memory visible to TMA and wgmma (the async proxy).
 GPU_DEVICE void fence_proxy_async() {

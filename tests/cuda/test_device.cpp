@@ -14,6 +14,7 @@
 #include "cuda/gpu_kind.h"
 #include "cuda/graph.h"
 #include "cuda/shared_library.h"
+#include "cuda/stuck_wait.h"
 #include "tests/catch.h"
 #if ASSAY_HAS_CUDA
 #include "cuda/cublaslt.h"
@@ -166,6 +167,16 @@ TEST_CASE("the environment takes predecessors of the GPU's ways, by name") {
   }
   unsetenv("ASSAY_GPU_PREDECESSORS");
   REQUIRE(why == "ASSAY_GPU_PREDECESSORS names \"old\"; it takes all, or some of " + all);
+}
+
+TEST_CASE("a kernel that waits for too long says where in one word") {
+  REQUIRE(stuck_wait_text(0) == "");
+  const StuckWait wait{.block = 4000000000, .thread = 1023, .barrier = 0x38FF8, .parity = 1};
+  REQUIRE(stuck_wait_text(packed(wait)) ==
+          "; block 4000000000, thread 1023 waits at the mbarrier at shared address 0x38ff8, parity "
+          "1");
+  REQUIRE(stuck_wait_text(packed({})) ==
+          "; block 0, thread 0 waits at the mbarrier at shared address 0x0, parity 0");
 }
 
 TEST_CASE("a library opens through the loader or from a folder, else with the loader's reason") {

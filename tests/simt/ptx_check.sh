@@ -1,15 +1,26 @@
 #!/usr/bin/env bash
 # Compiles the given kernels for sm_90a. Fails if ptxas refuses one, spills registers or serialises
-# wgmma (C75xx), or if the PTX uses an accumulator too early. Exits 77 (skipped) without nvcc.
+# wgmma (C75xx), or if the PTX uses an accumulator too early; of those after --order only the last,
+# because the build keeps what ptxas says of them (tools/check_kernels.sh). Exits 77 (skipped)
+# without nvcc.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 [ -x "$nvcc" ] || { echo "ptx: no nvcc"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+flags=(-std=c++20 --expt-relaxed-constexpr -diag-suppress 554 -I.)
+only_order=no
 for file in "$@"; do
-  if ! "$nvcc" -std=c++20 -gencode arch=compute_90a,code=sm_90a --expt-relaxed-constexpr -diag-suppress 554 \
-       -Xptxas=-v -I. --keep --keep-dir "$work" -c "$file" -o "$work/kernel.o" >"$work/log" 2>&1; then
+  if [[ $file == --order ]]; then only_order=yes && continue; fi
+  if [[ $only_order == yes ]]; then
+    "$nvcc" "${flags[@]}" -arch=sm_90a -ptx "$file" -o "$work/kernel.ptx"
+    echo "ptx: $file"
+    python3 tests/simt/wgmma_order.py "$work/kernel.ptx"
+    continue
+  fi
+  if ! "$nvcc" "${flags[@]}" -gencode arch=compute_90a,code=sm_90a \
+       -Xptxas=-v --keep --keep-dir "$work" -c "$file" -o "$work/kernel.o" >"$work/log" 2>&1; then
     cat "$work/log"
     exit 1
   fi

@@ -1,32 +1,21 @@
-// The wrappers' results under several schedules, against references written from the PTX ISA's
-// tables.
+// The wrappers' results, on the emulator under several schedules or on a GPU, against references
+// written from the PTX ISA's tables.
 #include <bit>
 #include <cmath>
-#include <functional>
 #include <vector>
 
 #include "base/small_float.h"
-#include "cuda/simt/context.h"
 #include "tests/catch.h"
-#include "tests/simt/run.h"
+#include "tests/simt/machine.h"
 #include "tests/simt/wrappers.h"
 
 namespace assay::wrappers {
 namespace {
 
 using gpu::Swizzle;
-using test::DeviceArray;
-
-const Exec kOn = {};
-
-void under_schedules(const std::function<void()>& body) {
-  for (const simt::Schedule schedule : test::some_schedules()) {
-    INFO("schedule " << simt::to_string(schedule));
-    simt::set_schedule(schedule);
-    body();
-  }
-  simt::set_schedule({});
-}
+using test::machine;
+using test::MachineArray;
+using test::under_schedules;
 
 // Small multiples of 1/4: sums of products are exact in float.
 std::vector<bf16> numbers(int64_t count, int seed) {
@@ -47,7 +36,7 @@ struct Matrix {
   Side side;
   int rows, k;
   std::vector<bf16> x;
-  DeviceArray<bf16> device;
+  MachineArray<bf16> device;
 
   Matrix(Side side, int rows, int k, int seed)
       : side(side), rows(rows), k(k), x(numbers(int64_t{rows} * k, seed)), device(x) {}
@@ -111,8 +100,8 @@ TEST_CASE("wgmma of tiles loaded by TMA is the product, for every n, order and s
           const int k = depth_of(swizzle);
           const Matrix a(a_side, 64, k, n), b(b_side, n, k, n + 1);
           const int accumulate = n % 64 == 0;
-          DeviceArray<float> d(size_t(64 * n));
-          wgmma(kOn, n, a_side, b_side,
+          MachineArray<float> d(size_t(64 * n));
+          wgmma(machine(), n, a_side, b_side,
                 {.d = d.data(),
                  .a_registers = nullptr,
                  .a = a.operand(swizzle),
@@ -133,7 +122,7 @@ TEST_CASE("wgmma under schedules; a from registers") {
       for (const Side b_side : {Side::kK, Side::kMN}) {
         INFO("n " << n << " b " << int(b_side));
         const Matrix a(Side::kK, 64, 64, n), b(b_side, n, 64, n + 1);
-        DeviceArray<float> d(size_t(64 * n));
+        MachineArray<float> d(size_t(64 * n));
         const WgmmaTest test = {.d = d.data(),
                                 .a_registers = a.device.data(),
                                 .a = a.operand(Swizzle::k128),
@@ -141,9 +130,9 @@ TEST_CASE("wgmma under schedules; a from registers") {
                                 .k = 64,
                                 .accumulate = 1,
                                 .initial = -2.0f};
-        wgmma(kOn, n, Side::kK, b_side, test);
+        wgmma(machine(), n, Side::kK, b_side, test);
         require_product(d.host(), a, b, -2.0f);
-        wgmma_registers(kOn, n, b_side, test);
+        wgmma_registers(machine(), n, b_side, test);
         require_product(d.host(), a, b, -2.0f);
       }
     }
@@ -156,7 +145,7 @@ struct CodeMatrix {
   static constexpr int kK = 128;
   int rows;
   std::vector<bf16> x;
-  DeviceArray<uint8_t> device;
+  MachineArray<uint8_t> device;
 
   CodeMatrix(int rows, int seed)
       : rows(rows), x(numbers(int64_t{rows} * kK, seed)), device(codes_of(x)) {}
@@ -190,8 +179,8 @@ void require_product_of_codes(Codes format) {
   const CodeMatrix<e4m3> b(128, 6);
   constexpr int kK = 128;
   for (const int accumulate : {0, 1}) {
-    DeviceArray<float> d(size_t(64 * 128));
-    wgmma_codes(kOn, format,
+    MachineArray<float> d(size_t(64 * 128));
+    wgmma_codes(machine(), format,
                 {.d = d.data(),
                  .a_registers = nullptr,
                  .a = a.operand(),
@@ -295,17 +284,17 @@ TEST_CASE("tma_load: boxes of rank 2 to 5, swizzles, zeros outside") {
   under_schedules([] {
     for (const Tensor& tensor : kTensors) {
       const std::vector<uint16_t> host = counted(tensor.elements());
-      const DeviceArray<uint16_t> device(host);
+      const MachineArray<uint16_t> device(host);
       for (const auto& place : kPlaces) {
         const std::vector<int> at = place_in(tensor, place);
         INFO("rank " << tensor.rank << " span " << gpu::swizzle_span(tensor.swizzle) << " at "
                      << at[0] << " " << at[1] << " " << at[2] << " " << at[3] << " " << at[4]);
-        DeviceArray<uint16_t> tile(size_t(tensor.box_elements()));
-        tma_load(kOn, {.tile = tile.data(),
-                       .map = tensor.map(device.data()),
-                       .rank = tensor.rank,
-                       .at = {at[0], at[1], at[2], at[3], at[4]},
-                       .bytes = tensor.box_elements() * 2});
+        MachineArray<uint16_t> tile(size_t(tensor.box_elements()));
+        tma_load(machine(), {.tile = tile.data(),
+                             .map = tensor.map(device.data()),
+                             .rank = tensor.rank,
+                             .at = {at[0], at[1], at[2], at[3], at[4]},
+                             .bytes = tensor.box_elements() * 2});
         const std::vector<uint16_t> got = tile.host();
         std::vector<uint16_t> want(got.size(), 0xDEAD);
         tensor.for_each(at, [&](int shared, int64_t global) {
@@ -322,16 +311,16 @@ TEST_CASE("tma_store writes only elements inside the tensor") {
     for (const Tensor& tensor : kTensors) {
       if (tensor.rank > 3) continue;
       const std::vector<uint16_t> tile_host = counted(tensor.box_elements());
-      const DeviceArray<uint16_t> tile(tile_host);
+      const MachineArray<uint16_t> tile(tile_host);
       for (const auto& place : kPlaces) {
         const std::vector<int> at = place_in(tensor, place);
         std::vector<uint16_t> want(size_t(tensor.elements()), 0xABCD);
-        DeviceArray<uint16_t> device(want);
-        tma_store(kOn, {.map = tensor.map(device.data()),
-                        .tile = tile.data(),
-                        .rank = tensor.rank,
-                        .at = {at[0], at[1], at[2]},
-                        .bytes = tensor.box_elements() * 2});
+        MachineArray<uint16_t> device(want);
+        tma_store(machine(), {.map = tensor.map(device.data()),
+                              .tile = tile.data(),
+                              .rank = tensor.rank,
+                              .at = {at[0], at[1], at[2]},
+                              .bytes = tensor.box_elements() * 2});
         tensor.for_each(at, [&](int shared, int64_t global) {
           if (global >= 0) want[size_t(global)] = tile_host[size_t(shared)];
         });
@@ -345,18 +334,18 @@ TEST_CASE("bulk_load and cp.async copy; pieces of 0 bytes become zero") {
   under_schedules([] {
     for (const int elements : {8, 256, 1000, 2048}) {
       const std::vector<uint16_t> host = counted(elements);
-      const DeviceArray<uint16_t> in(host);
-      DeviceArray<uint16_t> out(host.size());
-      bulk_load(kOn, {.out = out.data(), .in = in.data(), .elements = elements});
+      const MachineArray<uint16_t> in(host);
+      MachineArray<uint16_t> out(host.size());
+      bulk_load(machine(), {.out = out.data(), .in = in.data(), .elements = elements});
       REQUIRE(out.host() == host);
       std::vector<uint16_t> thirds = host;
       for (size_t i = 0; i < thirds.size(); ++i)
         if (i / 8 % 3 == 2) thirds[i] = 0;
-      cp_async(kOn, {.out = out.data(), .in = in.data(), .elements = elements});
+      cp_async(machine(), {.out = out.data(), .in = in.data(), .elements = elements});
       REQUIRE(out.host() == thirds);
       if (elements <= 256) {
-        DeviceArray<uint16_t> again(host.size());
-        cp_async_mbarrier(kOn, {.out = again.data(), .in = in.data(), .elements = elements});
+        MachineArray<uint16_t> again(host.size());
+        cp_async_mbarrier(machine(), {.out = again.data(), .in = in.data(), .elements = elements});
         REQUIRE(again.host() == host);
       }
     }
@@ -402,9 +391,9 @@ TEST_CASE("mma_m16n8k16 takes and gives the fragments of the PTX ISA") {
     }
   }
   under_schedules([&] {
-    const DeviceArray<uint32_t> left(a_lanes), right(b_lanes);
-    DeviceArray<float> d(d_lanes);
-    mma(kOn, d.data(), left.data(), right.data());
+    const MachineArray<uint32_t> left(a_lanes), right(b_lanes);
+    MachineArray<float> d(d_lanes);
+    mma(machine(), d.data(), left.data(), right.data());
     const std::vector<float> got = d.host();
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 4; ++i) {
@@ -424,8 +413,8 @@ TEST_CASE("floats added in memory: subnormal numbers are zeros of their sign") {
   const std::vector<float> old{1.5f, small, -least, -1.5f * least, -small, -0.0f, small, 1.0f};
   const std::vector<float> add{0.25f, least, small, least, -small, -0.0f, small, HUGE_VALF};
   const std::vector<float> want{1.75f, least, -least, -0.0f, -0.0f, -0.0f, 0.0f, HUGE_VALF};
-  const DeviceArray<float> sums(old), v(add);
-  reduce_add(kOn, sums.data(), v.data(), int(old.size()));
+  const MachineArray<float> sums(old), v(add);
+  reduce_add(machine(), sums.data(), v.data(), int(old.size()));
   const std::vector<float> got = sums.host();
   for (size_t i = 0; i < got.size(); ++i) {
     INFO("element " << i << ": " << got[i] << ", want " << want[i]);
@@ -444,15 +433,23 @@ TEST_CASE("ldmatrix, its transpose and stmatrix move 8 x 8 matrices") {
     want[i] = bf16(sum).bits;
   }
   under_schedules([&] {
-    const DeviceArray<uint16_t> left(a_bits), right(b_bits);
-    DeviceArray<uint16_t> c(256);
-    mma_matrices(kOn, c.data(), left.data(), right.data());
+    const MachineArray<uint16_t> left(a_bits), right(b_bits);
+    MachineArray<uint16_t> c(256);
+    mma_matrices(machine(), c.data(), left.data(), right.data());
     REQUIRE(c.host() == want);
-    // Without stmatrix.
-    gpu::Context ampere = simt::make_context(80);
-    DeviceArray<uint16_t> same(256);
-    mma_matrices({.gpu = &ampere}, same.data(), left.data(), right.data());
-    REQUIRE(same.host() == want);
+    if (gpu::Context* const ampere = test::emulated(80)) {  // without stmatrix
+      MachineArray<uint16_t> same(256);
+      mma_matrices({.gpu = ampere}, same.data(), left.data(), right.data());
+      REQUIRE(same.host() == want);
+    }
+  });
+}
+
+TEST_CASE("warpgroups exchange registers and meet at a named barrier") {
+  under_schedules([] {
+    MachineArray<float> out(384);
+    registers(machine(), out.data());
+    REQUIRE(out.host() == std::vector<float>(384, 1.0f));
   });
 }
 

@@ -221,7 +221,7 @@ __global__ __launch_bounds__(32) void mma_matrices_kernel(uint16_t* c, const uin
   reinterpret_cast<Piece*>(c)[lane()] = left[lane()];
 }
 
-// Only for ptxas; on the SIMT emulator it has no effect.
+// On the SIMT emulator the numbers of registers have no effect.
 __global__ __launch_bounds__(384, 1) void registers_kernel(float* out) {
   if (threadIdx.x < 128) {
     set_registers_down<40>();

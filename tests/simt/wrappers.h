@@ -1,5 +1,5 @@
-// Functions that run minimal kernels for each wrapper of gpu_async.h, gpu_tma.h, gpu_mma.h and
-// gpu_wgmma.h. Pointers are to device memory.
+// Functions that run minimal kernels for each wrapper of cuda/kernel: async.h, tma.h, mma.h and
+// wgmma.h. Pointers are to device memory.
 #pragma once
 
 #include <cstdint>
@@ -76,5 +76,8 @@ void mma(Exec on, float* d, const uint32_t* a, const uint32_t* b);
 // c (16, 16) = a (16, 16) b (16, 16), rounded: by ldmatrix, ldmatrix_trans, two products and
 // stmatrix.
 void mma_matrices(Exec on, uint16_t* c, const uint16_t* a, const uint16_t* b);
+
+// Three warpgroups change their numbers of registers and write 1 to out (384).
+void registers(Exec on, float* out);
 
 }  // namespace assay::wrappers

@@ -54,6 +54,7 @@ for name in ("tools/gpu_check.sh", "tools/gpu_check", "bench/in_turn.py"):
 (place / "MANIFEST").write_text("# assay bundle\n# commit abc123\n")
 program(place / "bin/op_check_cuda", OP_CHECK)
 program(place / "bin/test_device", "echo all passed\n")
+program(place / "bin/test_wrappers_cuda", "echo all passed\n")
 program(place / "bin/nccl_check", "echo ranks: ok\n")
 program(place / "bin/assay", TRAIN)
 for name in ("limits", "attention", "gemm", "grouped", "head", "memory_ops", "optimizer", "router", "quantisers"):
