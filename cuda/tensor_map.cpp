@@ -18,7 +18,8 @@ std::string tensor_map_problem(const TensorMapSpec& spec) {
   };
   if (spec.rank < 2 || spec.rank > 5) return problem(strprintf("rank %d, not 2 to 5", spec.rank));
   if (spec.base == nullptr || reinterpret_cast<uintptr_t>(spec.base) % 16 != 0) {
-    return problem(strprintf("base %p is not aligned to 16 bytes", spec.base));
+    return problem(
+        strprintf("base %p is not aligned to 16 bytes", static_cast<const void*>(spec.base)));
   }
   for (int i = 0; i < spec.rank; ++i) {
     if (spec.dim[i] < 1 || spec.dim[i] > int64_t{1} << 32) {

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/bf16.h"
+
 namespace assay::gpu {
 
 enum class Swizzle { kNone, k32, k64, k128 };
@@ -18,11 +20,12 @@ struct alignas(128) TensorMap {
   uint64_t opaque[16] = {};
 };
 
-// Elements have 2 bytes (bf16). The innermost dimension is first and contiguous; stride_bytes[i]
+// Elements have 2 bytes: a tensor of another type has to be made one of bf16 by a cast that shows,
+// as pairs of 8-bit codes are. The innermost dimension is first and contiguous; stride_bytes[i]
 // belongs to dimension i + 1. dim and box count elements.
 struct TensorMapSpec {
   const char* name;  // for errors
-  const void* base;
+  const bf16* base;
   int rank;  // 2 to 5
   int64_t dim[5] = {};
   int64_t stride_bytes[4] = {};

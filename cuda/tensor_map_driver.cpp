@@ -62,7 +62,7 @@ TensorMap make_tensor_map(const TensorMapSpec& spec) {
   CUtensorMap driver;
   const CUresult status =
       encode_function()(&driver, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, cuuint32_t(spec.rank),
-                        const_cast<void*>(spec.base), dim, stride, box, step,
+                        const_cast<bf16*>(spec.base), dim, stride, box, step,
                         CU_TENSOR_MAP_INTERLEAVE_NONE, driver_swizzle(spec.swizzle),
                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   CHECK(status == CUDA_SUCCESS,

@@ -20,7 +20,7 @@ const bf16* pairs(const CodedMatrix& m) {
 // expert are outside the map and return zeros.
 TensorMap stack_map(const CodedStack& w) {
   const int64_t lines = w.lines(), k = w.k(), pitch = w.all.k();
-  TensorMapSpec spec{.name = "coded expert weights", .base = w.all.codes.data, .rank = 3};
+  TensorMapSpec spec{.name = "coded expert weights", .base = pairs(w.all), .rank = 3};
   const auto set = [&](int dim, int64_t size, int64_t stride, int box) {
     spec.dim[dim] = size;
     if (dim > 0) spec.stride_bytes[dim - 1] = stride;

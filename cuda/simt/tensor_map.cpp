@@ -10,16 +10,16 @@ namespace assay::gpu {
 TensorMap make_tensor_map(const TensorMapSpec& spec) {
   const std::string problem = tensor_map_problem(spec);
   CHECK(problem.empty(), "%s", problem.c_str());
-  const auto* const first = static_cast<const std::byte*>(spec.base);
+  const auto* const first = reinterpret_cast<const std::byte*>(spec.base);
   CHECK(
       simt::is_device_pointer(first) && simt::is_device_pointer(first + tensor_map_bytes(spec) - 1),
       "tensor map of %s: %p and the %ld bytes from there are not in device memory", spec.name,
-      spec.base, long(tensor_map_bytes(spec)));
+      static_cast<const void*>(first), long(tensor_map_bytes(spec)));
   simt::SoftTensorMap soft = {};
   soft.magic = simt::kTensorMapMagic;
   soft.rank = uint16_t(spec.rank);
   soft.span = uint16_t(swizzle_span(spec.swizzle));
-  soft.base = static_cast<const std::byte*>(spec.base);
+  soft.base = first;
   soft.bytes = tensor_map_bytes(spec);
   for (int i = 0; i < 5; ++i) {
     const bool used = i < spec.rank;

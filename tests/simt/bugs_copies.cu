@@ -160,7 +160,7 @@ int run_tma() {
   const DeviceArray<uint16_t> from(in);
   DeviceArray<uint16_t> to(in.size());
   const TensorMap map = make_tensor_map({.name = "in",
-                                         .base = from.data(),
+                                         .base = reinterpret_cast<const bf16*>(from.data()),
                                          .rank = 2,
                                          .dim = {64, 16},
                                          .stride_bytes = {128},
@@ -264,7 +264,7 @@ template <Flaw F, int Capability = 90>
 int run_store() {
   DeviceArray<uint16_t> to(2 * kTileElements);
   const TensorMap map = make_tensor_map({.name = "out",
-                                         .base = to.data(),
+                                         .base = reinterpret_cast<const bf16*>(to.data()),
                                          .rank = 2,
                                          .dim = {64, 16},
                                          .stride_bytes = {128},

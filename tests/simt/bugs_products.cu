@@ -199,7 +199,7 @@ int run_product_ring() {
   const DeviceArray<uint16_t> from(in);
   DeviceArray<float> to(128 * 32);
   const TensorMap map = make_tensor_map({.name = "in",
-                                         .base = from.data(),
+                                         .base = reinterpret_cast<const bf16*>(from.data()),
                                          .rank = 2,
                                          .dim = {64, kProductTiles * 64},
                                          .stride_bytes = {128},

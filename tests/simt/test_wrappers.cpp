@@ -157,7 +157,7 @@ struct CodeMatrix {
   Operand operand() const {
     return {.map = gpu::make_tensor_map({
                 .name = "codes",
-                .base = device.data(),
+                .base = reinterpret_cast<const bf16*>(device.data()),
                 .rank = 2,
                 .dim = {kK / 2, rows},
                 .stride_bytes = {kK},
@@ -224,7 +224,8 @@ struct Tensor {
   int64_t elements() const { return int64_t{pitch} * dim[1] * dim[2] * dim[3] * dim[4]; }
   int box_elements() const { return box[0] * box[1] * box[2] * box[3] * box[4]; }
   gpu::TensorMap map(const void* base) const {
-    gpu::TensorMapSpec spec = {.name = "tensor", .base = base, .rank = rank, .swizzle = swizzle};
+    gpu::TensorMapSpec spec = {
+        .name = "tensor", .base = static_cast<const bf16*>(base), .rank = rank, .swizzle = swizzle};
     int64_t stride = pitch * 2;
     for (size_t d = 0; d < size_t(rank); ++d) {
       spec.dim[d] = dim[d];
