@@ -12,6 +12,7 @@ enum class Predecessor {
   kWgradAdd,    // the experts' weight gradient is read, added to and written (ops/grouped_linear.h)
   kFfnDswiglu,  // the down-dgrad of a dense FFN and SwiGLU's gradient are two kernels
   kTileFetch,   // the experts' kernels read a tile's place in the list, and the maps, when needed
+  kRouterProducts,  // the router's gradient with many experts: two dense products
 };
 struct PredecessorName {
   Predecessor which;
@@ -21,6 +22,7 @@ inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kWgradAdd, "wgrad_add"},
     {Predecessor::kFfnDswiglu, "ffn_dswiglu"},
     {Predecessor::kTileFetch, "tile_fetch"},
+    {Predecessor::kRouterProducts, "router_products"},
 };
 
 struct Predecessors {

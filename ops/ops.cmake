@@ -8,18 +8,18 @@
 # Libraries, the list of all cases, the checks on the CPU, on the SIMT emulator, under the race
 # detector and on a GPU, and the device benches are made from this list.
 #
-#   assay_op(<op> [ONLY_CPU | ONLY_GPU] [LONG] [BENCH <name>]
+#   assay_op(<op> [ONLY_GPU] [LONG] [BENCH <name>]
 #            [SOURCES <further .cpp>...] [KERNELS <further .cu>...] [HOPPER <.cu>...] [CASES <further lists>...])
 #
 #   KERNELS    compiled for every image of ASSAY_GPUS    HOPPER     for 90a only: they use wgmma
-#   ONLY_CPU   there is no CUDA body                ONLY_GPU   there is no CPU body (the .cpp checks)
+#   ONLY_GPU   there is no CPU body (the .cpp checks)
 #   LONG       its checks are started first         BENCH      bench_<name> times it on a GPU
 foreach(list ASSAY_OPS ASSAY_CPU_OPS ASSAY_GPU_OPS ASSAY_LONG_OPS ASSAY_OP_SOURCES ASSAY_OP_KERNELS
         ASSAY_HOPPER_KERNELS ASSAY_OP_CASES ASSAY_DEVICE_BENCHES)
   set(${list} "")
 endforeach()
 macro(assay_op op)
-  cmake_parse_arguments(op "ONLY_CPU;ONLY_GPU;LONG" "BENCH" "SOURCES;KERNELS;HOPPER;CASES" ${ARGN})
+  cmake_parse_arguments(op "ONLY_GPU;LONG" "BENCH" "SOURCES;KERNELS;HOPPER;CASES" ${ARGN})
   if(op_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "assay_op(${op}): unknown arguments ${op_UNPARSED_ARGUMENTS}")
   endif()
@@ -27,16 +27,14 @@ macro(assay_op op)
     list(PREPEND op_KERNELS ${op}.cu)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ops/${op}.cu)
   endif()
-  if(NOT op_ONLY_CPU AND NOT op_KERNELS AND NOT op_HOPPER)
-    message(FATAL_ERROR "assay_op(${op}): there is no ops/${op}.cu (ONLY_CPU says that none is meant)")
+  if(NOT op_KERNELS AND NOT op_HOPPER)
+    message(FATAL_ERROR "assay_op(${op}): there is no ops/${op}.cu")
   endif()
   list(APPEND ASSAY_OPS ${op})
   if(NOT op_ONLY_GPU)
     list(APPEND ASSAY_CPU_OPS ${op})
   endif()
-  if(NOT op_ONLY_CPU)
-    list(APPEND ASSAY_GPU_OPS ${op})
-  endif()
+  list(APPEND ASSAY_GPU_OPS ${op})
   if(op_LONG)
     list(APPEND ASSAY_LONG_OPS ${op})
   endif()
@@ -85,7 +83,7 @@ assay_op(rope BENCH attention)
 assay_op(router LONG BENCH router
   SOURCES router/backward.cpp KERNELS router/backward.cu CASES router_backward_cases.cpp)
 assay_op(scaled_linear ONLY_GPU BENCH gemm)
-assay_op(sparse_linear ONLY_CPU)
+assay_op(sparse_linear BENCH router)
 assay_op(swiglu BENCH memory_ops)
 assay_op(swiglu_codes ONLY_GPU BENCH quantisers)
 assay_op(tree_sum BENCH memory_ops)

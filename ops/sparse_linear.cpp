@@ -6,7 +6,9 @@
 #include "base/check.h"
 #include "base/shapes.h"
 #include "base/vector_math.h"
+#include "cuda/context.h"
 #include "cuda/profile.h"
+#include "ops/gpu/absent.h"
 
 namespace assay {
 
@@ -68,24 +70,35 @@ void wgrad(Exec on, const SparseLinearBackward<T>& a) {
 template <typename T>
 void sparse_linear_backward(Exec on, const SparseLinearBackward<T>& a) {
   const int64_t tokens = a.x.dim[0], width = a.x.dim[1], experts = a.weight.dim[0];
-  CHECK(on.gpu == nullptr,
-        "sparse_linear_backward: %ld experts on a GPU, which has only the dense products",
-        long(experts));
   CHECK(a.dx.dim[0] == tokens && a.dx.dim[1] == width && a.weight.dim[1] == width &&
             a.dweight.dim[0] == experts && a.dweight.dim[1] == width,
         "sparse_linear_backward: %s",
         shapes("dx", a.dx, "x", a.x, "weight", a.weight, "dweight", a.dweight).c_str());
   CHECK(a.dz.dim[0] == tokens && a.expert.dim[0] == tokens && a.expert.dim[1] == a.dz.dim[1] &&
-            a.token.dim[0] == a.dz.size() && a.offsets.dim[0] == experts + 1 && a.offsets[0] == 0 &&
-            a.offsets[experts] == a.token.dim[0],
+            a.token.dim[0] == a.dz.size() && a.offsets.dim[0] == experts + 1,
         "sparse_linear_backward: %s",
         shapes("dz", a.dz, "expert", a.expert, "token", a.token, "offsets", a.offsets).c_str());
   const ProfileScope timed(on, "sparse_linear_backward", sparse_linear_backward_cost(a));
+  if (on.gpu) return gpu::sparse_linear_backward(on, a);
+  CHECK(a.offsets[0] == 0 && a.offsets[experts] == a.token.dim[0],
+        "sparse_linear_backward: offsets from %ld to %ld, of %ld assignments", long(a.offsets[0]),
+        long(a.offsets[experts]), long(a.token.dim[0]));
   dgrad(on, a);
   wgrad(on, a);
 }
 
 template void sparse_linear_backward<float>(Exec, const SparseLinearBackward<float>&);
 template void sparse_linear_backward<bf16>(Exec, const SparseLinearBackward<bf16>&);
+
+bool sparse_linear_pays(Exec on, int64_t experts, int64_t top_k) {
+  if (on.gpu == nullptr) return experts >= 32 * top_k;
+  const bool dense = on.gpu->predecessors.has(gpu::Predecessor::kRouterProducts);
+  return !dense && experts >= 110 * top_k;
+}
+
+namespace gpu {
+ASSAY_GPU_ABSENT(sparse_linear_backward, SparseLinearBackward<float>)
+ASSAY_GPU_ABSENT(sparse_linear_backward, SparseLinearBackward<bf16>)
+}  // namespace gpu
 
 }  // namespace assay

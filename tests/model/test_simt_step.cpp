@@ -210,6 +210,12 @@ TEST_CASE("a step by the predecessors of the GPU's ways equals the CPU's") {
   }
 }
 
+int64_t calls_of(const Profile& profile, const std::string& op) {
+  int64_t sum = 0;
+  for (const Profile::Entry& e : profile.entries()) sum += e.name == op ? e.calls : 0;
+  return sum;
+}
+
 TEST_CASE("the gradient of a dense FFN passes SwiGLU in the product's kernel, or after it") {
   for (const bool old : {false, true}) {
     gpu::Context context = simt::make_context();
@@ -218,15 +224,32 @@ TEST_CASE("the gradient of a dense FFN passes SwiGLU in the product's kernel, or
     ModelFixture f(step_config("dense"), Recipe::kBf16, kBatch, kSequence, 1, -1, &context);
     f.on.profile = &profile;
     f.gradients(1);
-    const auto calls = [&](const std::string& op) {
-      int64_t sum = 0;
-      for (const Profile::Entry& e : profile.entries()) sum += e.name == op ? e.calls : 0;
-      return sum;
-    };
     INFO("old " << old);
     const int64_t layers = step_config("dense").model.layers;
-    REQUIRE(calls("swiglu_backward") == (old ? layers : 0));
-    REQUIRE(calls("grouped_swiglu_dgrad") == (old ? 0 : layers));
+    REQUIRE(calls_of(profile, "swiglu_backward") == (old ? layers : 0));
+    REQUIRE(calls_of(profile, "grouped_swiglu_dgrad") == (old ? 0 : layers));
+  }
+}
+
+TEST_CASE("a router of many experts has its gradient from the chosen ones, or by dense products") {
+  Config c = step_config("sigmoid");
+  c.model.moe->experts = 256;
+  c.model.moe->expert_ffn = 8;
+  c.model.moe->router.z_alpha = 0;  // its gradient reaches all logits
+  for (const bool old : {false, true}) {
+    INFO("old " << old);
+    gpu::Predecessors predecessors;
+    if (old) predecessors.add(gpu::Predecessor::kRouterProducts);
+    require_equal_step<float>(c, Recipe::kFp32, predecessors);
+
+    gpu::Context context = simt::make_context();
+    context.predecessors = predecessors;
+    Profile profile;
+    ModelFixture f(c, Recipe::kFp32, kBatch, kSequence, 1, -1, &context);
+    f.on.profile = &profile;
+    f.gradients(1);
+    const int64_t layers = c.model.layers - c.model.moe->first_dense_layers;
+    REQUIRE(calls_of(profile, "sparse_linear_backward") == (old ? 0 : layers));
   }
 }
 
