@@ -119,11 +119,18 @@ measured=""    # steps of bench_step
 benches=""     # steps of the benches of ops
 last_lines=""  # steps of which results.json has the last line
 
-# measure KIND NAME MODEL ABOUT OPTION...: runs bench_step on a speedrun model, as step KIND_NAME.
+# preset MODEL: of a speedrun model, or of the one with 4096 experts that fits on one GPU.
+preset() {
+  case $1 in
+    super-4096) echo models/presets/super/one-gpu/baseline.yaml ;;
+    *) echo "models/presets/speedrun/$1.yaml" ;;
+  esac
+}
+# measure KIND NAME MODEL ABOUT OPTION...: runs bench_step on a model, as step KIND_NAME.
 measure() {
   local name=$1_$2 model=$3 about=$4
   shift 4
-  step "$name.json" "$about" 60 "$build/bench_step" --config "models/presets/speedrun/$model.yaml" --device cuda "$@" --json
+  step "$name.json" "$about" 60 "$build/bench_step" --config "$(preset "$model")" --device cuda "$@" --json
   measured+=" $name"
 }
 # ab NAME ABOUT FIRST SECOND: two commands of bench_step in turn, as step ab_NAME.
@@ -206,7 +213,7 @@ without=$no_assay
 step_of() {
   local model=$1
   shift
-  echo "'${program:-$build/bench_step}' --config models/presets/speedrun/$model.yaml --device cuda --steps 3 --warmup 1 --json $*"
+  echo "'${program:-$build/bench_step}' --config $(preset "$model") --device cuda --steps 3 --warmup 1 --json $*"
 }
 for row in "dense 40 32 60" "moe-64 50 50 90" "moe-256 100 90 130"; do
   read -r model about room wide <<<"$row"  # GiB of the GPU with 32 and with 64 sequences
@@ -219,8 +226,13 @@ for row in "dense 40 32 60" "moe-64 50 50 90" "moe-256 100 90 130"; do
   without=${no_assay:-$(without_memory "$wide")}
   ab "sequences_32_64_$model" "$about" "$(step_of "$model" --batch 32 --micro-batches 8)" "$(step_of "$model" --batch 64 --micro-batches 4)"
 done
-# Each way that no GPU has timed and its predecessor (cuda/predecessors.h), in the models where it should tell.
-for row in "ffn_dswiglu dense 30 32" "ffn_dswiglu moe-64 40 50" "wgrad_add moe-64 40 50" "wgrad_add moe-256 60 90" "tile_fetch moe-256 60 90"; do
+without=${no_assay:-$(without_memory 130)}
+ab sequences_8_32_super-4096 100 "$(step_of super-4096 --batch 8 --micro-batches 4)" "$(step_of super-4096 --batch 32 --micro-batches 1)"
+# Ways that no GPU has timed and their predecessors (cuda/predecessors.h): all of them, then each in the models where it
+# should tell.
+for row in "all dense 30 32" "all moe-64 40 50" "all moe-256 60 90" "all super-4096 80 88" "ffn_dswiglu dense 30 32" \
+  "ffn_dswiglu moe-64 40 50" "wgrad_add moe-64 40 50" "wgrad_add moe-256 60 90" "tile_fetch moe-256 60 90" \
+  "router_products super-4096 80 88"; do
   read -r old model about room <<<"$row"
   without=${no_assay:-$(without_memory "$room")}
   ab "${old}_$model" "$about" "env ASSAY_GPU_PREDECESSORS=$old $(step_of "$model" --micro-batches 8)" "$(step_of "$model" --micro-batches 8)"
@@ -234,7 +246,7 @@ done
 ab parts_1_8_dense 40 "$(step_of dense --micro-batches 8)" "$(step_of dense --micro-batches 8 --parts 8)"
 
 begin_section "whole steps"
-for row in "dense 12 32" "moe-64 16 50" "moe-256 30 90"; do
+for row in "dense 12 32" "moe-64 16 50" "moe-256 30 90" "super-4096 40 88"; do
   read -r model about room <<<"$row"
   without=${no_assay:-$(without_memory "$room")}
   measure step "$model" "$model" "$about" --micro-batches 8 --steps 5 --warmup 2
