@@ -30,7 +30,79 @@ __global__ __launch_bounds__(kThreads) void copy_kernel(const __grid_constant__ 
   }
 }
 
+constexpr size_t kL2Bytes = size_t{24} << 20;  // half of the L2 of an H100
+constexpr int kL2Passes = 64;
+
+// Each pass reads all pieces, past L1. `sum` gets what nobody needs, so that the reads stay.
+struct L2Arguments {
+  const uint4* from;
+  uint32_t* sum;
+  int64_t pieces;
+};
+__global__ __launch_bounds__(kThreads) void l2_read_kernel(const __grid_constant__ L2Arguments a) {
+  constexpr int kInFlight = 4;
+  const int64_t stride = int64_t{gridDim.x} * kThreads;
+  uint32_t sum = 0;
+  for (int pass = 0; pass < kL2Passes; ++pass) {
+    for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < a.pieces;
+         i += kInFlight * stride) {
+      uint4 piece[kInFlight] = {};
+#pragma unroll
+      for (int k = 0; k < kInFlight; ++k)
+        if (i + k * stride < a.pieces) piece[k] = __ldcg(a.from + i + k * stride);
+#pragma unroll
+      for (int k = 0; k < kInFlight; ++k) sum ^= piece[k].x ^ piece[k].y ^ piece[k].z ^ piece[k].w;
+    }
+  }
+  if (sum == 0x12345678) *a.sum = sum;
+}
+
+// Each thread adds 1 to every (gridDim * kThreads)-th four floats.
+struct AddArguments {
+  float* to;
+  int64_t count;
+};
+__global__ __launch_bounds__(kThreads) void add_kernel(const __grid_constant__ AddArguments a) {
+  const int64_t stride = int64_t{gridDim.x} * kThreads * 4;
+  for (int64_t i = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 4; i < a.count; i += stride) {
+    gpu::reduce_add(a.to + i, {{1, 1, 1, 1}});
+  }
+}
+
 }  // namespace
+
+double l2_read_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading) {
+  const gpu::DeviceBuffer from(kL2Bytes), sum(sizeof(uint32_t));
+  gpu::fill(*device.context(), from.data(), 0x3C, kL2Bytes);
+  const Exec on{.gpu = device.context()};
+  const L2Arguments a{reinterpret_cast<const uint4*>(from.data()),
+                      reinterpret_cast<uint32_t*>(sum.data()), int64_t(kL2Bytes / sizeof(uint4))};
+  const auto blocks = unsigned(4 * device.facts().multiprocessors);
+  const DeviceTiming t = timer.measure(
+      [&](int) {
+        gpu::launch(on, {.name = "l2_read", .grid = {blocks}, .block = {kThreads}}, l2_read_kernel,
+                    a);
+      },
+      kRuns);
+  if (reading != nullptr) *reading = t.gpu;
+  return 1e6 * double(kL2Bytes) * kL2Passes / t.min_us;
+}
+
+double add_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading) {
+  if (device.facts().capability < 90) return 0;
+  const gpu::DeviceBuffer to(kCopyBytes);
+  gpu::fill(*device.context(), to.data(), 0, kCopyBytes);
+  const Exec on{.gpu = device.context()};
+  const AddArguments a{reinterpret_cast<float*>(to.data()), int64_t(kCopyBytes / sizeof(float))};
+  const auto blocks = unsigned(8 * device.facts().multiprocessors);
+  const DeviceTiming t = timer.measure(
+      [&](int) {
+        gpu::launch(on, {.name = "add", .grid = {blocks}, .block = {kThreads}}, add_kernel, a);
+      },
+      kRuns);
+  if (reading != nullptr) *reading = t.gpu;
+  return 1e6 * double(kCopyBytes) / t.min_us;
+}
 
 double copy_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading) {
   using Piece = gpu::Vec<uint32_t, 4>;

@@ -37,5 +37,9 @@ class DeviceTimer {
 // where the clock and the power meanwhile are put.
 double copy_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading = nullptr);
 double matmul_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading = nullptr);
+// Two more, for the experts' products: bytes/s read from L2, of 24 MiB; bytes/s of floats that the
+// memory adds (reduce_add) to 1 GiB, 0 before compute capability 9.0.
+double l2_read_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading = nullptr);
+double add_limit(gpu::Device& device, const DeviceTimer& timer, GpuReading* reading = nullptr);
 
 }  // namespace assay

@@ -179,7 +179,7 @@ if [[ $prebuilt == no ]]; then
 fi
 without=$(unless '[[ -x $build/test_device ]]' "no test_device in $build") step device 2 40 "$build/test_device"
 without=$(unless '[[ -x $build/test_wrappers_cuda ]]' "no test_wrappers_cuda in $build") step wrappers 3 40 "$build/test_wrappers_cuda"
-step limits.json 8 30 "$build/bench_limits" --json
+step limits.json 14 40 "$build/bench_limits" --json
 
 begin_section "what no GPU has executed"
 # cuBLASLt logs why it has no algorithm for a product; %i is the process id.
