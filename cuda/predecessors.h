@@ -13,6 +13,7 @@ enum class Predecessor {
   kFfnDswiglu,  // the down-dgrad of a dense FFN and SwiGLU's gradient are two kernels
   kTileFetch,   // the experts' kernels read a tile's place in the list, and the maps, when needed
   kRouterProducts,  // the router's gradient with many experts: two dense products
+  kWorkLists,       // the experts' lists: cut by one block, ordered from memory
 };
 struct PredecessorName {
   Predecessor which;
@@ -22,6 +23,7 @@ inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kWgradAdd, "wgrad_add"},
     {Predecessor::kFfnDswiglu, "ffn_dswiglu"},
     {Predecessor::kTileFetch, "tile_fetch"},
+    {Predecessor::kWorkLists, "work_lists"},
     {Predecessor::kRouterProducts, "router_products"},
 };
 

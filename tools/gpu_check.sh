@@ -237,6 +237,10 @@ for row in "all dense 30 32" "all moe-64 40 50" "all moe-256 60 90" "all super-4
   without=${no_assay:-$(without_memory "$room")}
   ab "${old}_$model" "$about" "env ASSAY_GPU_PREDECESSORS=$old $(step_of "$model" --micro-batches 8)" "$(step_of "$model" --micro-batches 8)"
 done
+without=${no_assay:-$(without_memory 90)}
+for old in work_lists; do
+  ab "${old}_super-4096" 60 "env ASSAY_GPU_PREDECESSORS=$old $(step_of ../super/one-gpu/baseline --micro-batches 4)" "$(step_of ../super/one-gpu/baseline --micro-batches 4)"
+done
 without=$no_assay
 # The kernels of a GPU of 9.0 and those of others.
 for row in "dense 60" "moe-64 80"; do

@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kThreads = 1024;
 constexpr int kOrderThreads = 256;
+constexpr int kCutExperts = 2 * kWarp;           // experts of a block of cut_rows
+constexpr int kOrderExperts = kThreads / kWarp;  // experts of a block of order_experts
 
 struct CutRows {
   GroupedParts to;
@@ -20,12 +22,52 @@ struct CutRows {
   GPU_DEVICE int experts() const { return offsets.empty() ? 1 : int(offsets.dim[0]) - 1; }
   // First row of an expert; e may be experts().
   GPU_DEVICE int begin(int e) const { return offsets.empty() ? e * rows : offsets[e]; }
+  GPU_DEVICE int parts(int e) const { return ceil_div(begin(e + 1) - begin(e), tile_rows); }
 };
 
+// Each block owns 64 experts. It counts the parts before them, each thread over every 1024th
+// expert, then the parts of each of its own, then writes these, one per thread, which finds its
+// expert by bisection: one expert with all rows takes no longer than many. Bound by latency.
+__global__ __launch_bounds__(kThreads) void cut_rows_kernel(const __grid_constant__ CutRows a) {
+  GPU_SHARED(int, scratch, [kWarp]);
+  GPU_SHARED(int, first, [kCutExperts + 1]);  // part, counted from the block's first
+  const int experts = a.experts(), begin_expert = int(blockIdx.x) * kCutExperts;
+  const int thread = int(threadIdx.x);
+  int before = 0;
+  for (int e = thread; e < begin_expert; e += kThreads) before += a.parts(e);
+  before = block_sum(before, scratch);
+  if (warp() == 0) {
+    const int e = begin_expert + 2 * lane();
+    const int even = e < experts ? a.parts(e) : 0, odd = e + 1 < experts ? a.parts(e + 1) : 0;
+    const int start = warp_exclusive_sum(even + odd);
+    first[2 * lane()] = start;
+    first[2 * lane() + 1] = start + even;
+    if (lane() == kWarp - 1) first[kCutExperts] = start + even + odd;
+  }
+  sync_block();
+  const int mine = first[kCutExperts];
+  if (thread == 0 && blockIdx.x == gridDim.x - 1) *a.to.count = before + mine;
+
+  for (int part = thread; part < mine; part += kThreads) {
+    // The last expert with first <= part: among those with the same first, the one with rows.
+    int own = 0;
+    for (int step = kCutExperts / 2; step > 0; step /= 2) {
+      if (first[own + step] <= part) own += step;
+    }
+    const int e = begin_expert + own;
+    const int begin = a.begin(e) + (part - first[own]) * a.tile_rows;
+    const int left = a.begin(e + 1) - begin;
+    a.to.parts[before + part] = {e, begin, left < a.tile_rows ? left : a.tile_rows, 0};
+  }
+}
+
+// Predecessor of cut_rows_kernel.
+//
 // One block. First the experts, 1024 at a time: the number of parts before each. Then the parts,
 // one per thread: finds its expert by bisection, so that one expert with all rows takes no longer
 // than many. Bound by latency, a few microseconds.
-__global__ __launch_bounds__(kThreads) void cut_rows_kernel(const __grid_constant__ CutRows a) {
+__global__ __launch_bounds__(kThreads) void cut_rows_one_block_kernel(
+    const __grid_constant__ CutRows a) {
   GPU_SHARED(int, warp_total, [kWarp]);
   const int experts = a.experts();
   int before = 0;
@@ -79,9 +121,61 @@ GPU_DEVICE Pieces pieces_of(const OrderExperts& a, int e) {
   return {count, count > 1 ? ceil_div(rows, count) : rows};
 }
 
+// The list's entries of an expert, by one warp. before: pieces of experts that come before it;
+// slots: pieces of cut experts with lower ids.
+GPU_DEVICE void write_pieces(const OrderExperts& a, int e, Pieces mine, int before, int slots) {
+  for (int i = lane(); i < mine.count; i += kWarp) {
+    const int begin = a.offsets[e] + i * mine.rows, left = a.offsets[e + 1] - begin;
+    a.to.parts[before + i] = {e, begin, left < mine.rows ? left : mine.rows,
+                              mine.count > 1 ? 1 + slots + i : 0};
+  }
+}
+
+// Each warp owns an expert and counts the pieces before it, each lane over every 32nd of the other
+// experts, of which the block has 1024 in shared memory: E^2 comparisons of three instructions, 16
+// million at 4096 experts. Experts that are cut, usually none, count the slots before them again.
+__global__ __launch_bounds__(kThreads) void order_experts_kernel(
+    const __grid_constant__ OrderExperts a) {
+  GPU_SHARED(int, scratch, [kWarp]);
+  GPU_SHARED(int, rows, [kThreads]);
+  GPU_SHARED(int, count, [kThreads]);
+  const int experts = int(a.offsets.dim[0]) - 1;
+  const int e = int(blockIdx.x) * kOrderExperts + warp(), thread = int(threadIdx.x);
+  const Pieces mine = e < experts ? pieces_of(a, e) : Pieces{0, 0};
+  int before = 0, slots = 0, all = 0;
+  for (int base = 0; base < experts; base += kThreads) {
+    const Pieces loaded = base + thread < experts ? pieces_of(a, base + thread) : Pieces{0, 0};
+    rows[thread] = loaded.rows;
+    count[thread] = loaded.count;
+    all += loaded.count;
+    sync_block();
+    const int others = experts - base < kThreads ? experts - base : kThreads;
+#pragma unroll 8
+    for (int i = lane(); i < others; i += kWarp) {
+      // Of experts with as many rows, those with lower ids.
+      if (rows[i] >= mine.rows + int(base + i >= e)) before += count[i];
+    }
+    if (mine.count > 1) {
+      for (int i = lane(); i < others && base + i < e; i += kWarp) {
+        if (count[i] > 1) slots += count[i];
+      }
+    }
+    sync_block();  // rows and count may be overwritten
+  }
+  if (blockIdx.x == 0) {
+    all = block_sum(all, scratch);
+    if (thread == 0) *a.to.count = all;
+  }
+  before = warp_sum(before);
+  slots = warp_sum(slots);
+  if (e < experts) write_pieces(a, e, mine, before, slots);
+}
+
+// Predecessor of order_experts_kernel.
+//
 // Each warp owns an expert and counts the pieces before it, each lane over every 32nd of the other
 // experts: E^2 comparisons, 16 million at 4096 experts. Bound by latency, a few microseconds.
-__global__ __launch_bounds__(kOrderThreads) void order_experts_kernel(
+__global__ __launch_bounds__(kOrderThreads) void order_experts_from_memory_kernel(
     const __grid_constant__ OrderExperts a) {
   const int experts = int(a.offsets.dim[0]) - 1;
   const int e = int(blockIdx.x) * (kOrderThreads / kWarp) + warp();
@@ -98,11 +192,7 @@ __global__ __launch_bounds__(kOrderThreads) void order_experts_kernel(
   before = warp_sum(before);
   slots = warp_sum(slots);
   all = warp_sum(all);
-  for (int i = lane(); i < mine.count; i += kWarp) {
-    const int begin = a.offsets[e] + i * mine.rows, left = a.offsets[e + 1] - begin;
-    a.to.parts[before + i] = {e, begin, left < mine.rows ? left : mine.rows,
-                              mine.count > 1 ? 1 + slots + i : 0};
-  }
+  write_pieces(a, e, mine, before, slots);
   if (e == 0 && lane() == 0) *a.to.count = all;
 }
 
@@ -154,18 +244,26 @@ GroupedParts grouped_parts(Exec on, const char* op, int64_t assignments, int64_t
 
 void cut_rows(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets, int64_t rows,
               int tile_rows) {
-  launch(on, {.name = "grouped_cut_rows", .grid = {1}, .block = {kThreads}}, cut_rows_kernel,
+  const bool old = on.gpu->predecessors.has(Predecessor::kWorkLists);
+  const int64_t experts = offsets.empty() ? 1 : offsets.dim[0] - 1;
+  launch(on,
+         {.name = "grouped_cut_rows",
+          .grid = {old ? 1 : uint32_t(ceil_div(experts, kCutExperts))},
+          .block = {kThreads}},
+         old ? cut_rows_one_block_kernel : cut_rows_kernel,
          CutRows{to, offsets, int(rows), tile_rows});
 }
 
 void order_experts(Exec on, const GroupedParts& to, View<const int32_t, 1> offsets,
                    GroupedCut cut) {
   const int64_t experts = offsets.dim[0] - 1;
+  const bool old = on.gpu->predecessors.has(Predecessor::kWorkLists);
+  const int threads = old ? kOrderThreads : kThreads;
   launch(on,
          {.name = "grouped_order_experts",
-          .grid = {uint32_t(ceil_div(experts * kWarp, kOrderThreads))},
-          .block = {kOrderThreads}},
-         order_experts_kernel,
+          .grid = {uint32_t(ceil_div(experts * kWarp, threads))},
+          .block = {uint32_t(threads)}},
+         old ? order_experts_from_memory_kernel : order_experts_kernel,
          OrderExperts{to, offsets, cut == GroupedCut::kPieces ? kGroupedPieceShift : 31});
 }
 
