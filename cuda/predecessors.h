@@ -14,6 +14,7 @@ enum class Predecessor {
   kTileFetch,   // the experts' kernels read a tile's place in the list, and the maps, when needed
   kRouterProducts,  // the router's gradient with many experts: two dense products
   kWorkLists,       // the experts' lists: cut by one block, ordered from memory
+  kRouterShared,    // the router has a token's keys in shared memory for any number of experts
 };
 struct PredecessorName {
   Predecessor which;
@@ -24,6 +25,7 @@ inline constexpr PredecessorName kPredecessorNames[] = {
     {Predecessor::kFfnDswiglu, "ffn_dswiglu"},
     {Predecessor::kTileFetch, "tile_fetch"},
     {Predecessor::kWorkLists, "work_lists"},
+    {Predecessor::kRouterShared, "router_shared"},
     {Predecessor::kRouterProducts, "router_products"},
 };
 

@@ -81,7 +81,7 @@ assay_op(quantise LONG BENCH quantisers)
 assay_op(rmsnorm BENCH memory_ops)
 assay_op(rope BENCH attention)
 assay_op(router LONG BENCH router
-  SOURCES router/backward.cpp KERNELS router/backward.cu CASES router_backward_cases.cpp)
+  SOURCES router/backward.cpp KERNELS router/backward.cu router/forward_registers.cu CASES router_backward_cases.cpp)
 assay_op(scaled_linear ONLY_GPU BENCH gemm)
 assay_op(sparse_linear BENCH router)
 assay_op(swiglu BENCH memory_ops)

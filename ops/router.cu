@@ -4,6 +4,7 @@
 #include "base/math.h"
 #include "cuda/launch.h"
 #include "ops/router.h"
+#include "ops/router/gpu_registers.h"
 #include "ops/router/gpu_select.h"
 
 namespace assay::gpu {
@@ -276,12 +277,8 @@ __global__ __launch_bounds__(kBlock) void router_margin_kernel(
   }
 }
 
-}  // namespace
-
-void router_forward(Exec on, const RouterForward& a) {
+void forward_in_shared_memory(Exec on, const RouterForward& a) {
   const int64_t tokens = a.logits.dim[0], experts = a.logits.dim[1], k = a.expert.dim[1];
-  const int64_t groups = router_groups(tokens, a.settings),
-                pieces = router_pieces(tokens, a.settings);
   const int64_t shared_bytes = on.gpu->kind.shared_bytes - kFixedBytes;
   const int64_t room = (shared_bytes - fixed_bytes(experts)) / warp_bytes(experts, k);
   if (room < 1) {
@@ -300,10 +297,24 @@ void router_forward(Exec on, const RouterForward& a) {
                       : experts >= 1024 ? router_forward_kernel<4, 8>
                                         : router_forward_kernel<4, 2>;
   const Launch how{.name = "router_forward",
-                   .grid = {unsigned(pieces)},
+                   .grid = {unsigned(router_pieces(tokens, a.settings))},
                    .block = {kWarp, warps},
                    .shared_bytes = fixed_bytes(experts) + warps * warp_bytes(experts, k)};
-  launch(on, how, kernel, a, tokens / groups, row_words(experts));
+  launch(on, how, kernel, a, tokens / router_groups(tokens, a.settings), row_words(experts));
+}
+
+}  // namespace
+
+void router_forward(Exec on, const RouterForward& a) {
+  const int64_t tokens = a.logits.dim[0], experts = a.logits.dim[1];
+  const int64_t groups = router_groups(tokens, a.settings),
+                pieces = router_pieces(tokens, a.settings);
+  if (groups == 0) return;
+  if (forward_fits_registers(a) && !on.gpu->predecessors.has(Predecessor::kRouterShared)) {
+    forward_in_registers(on, a);
+  } else {
+    forward_in_shared_memory(on, a);
+  }
 
   const bool aux = a.settings.aux != RouterAux::kNone;
   if (aux || !a.counts.empty()) {

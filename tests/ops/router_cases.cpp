@@ -271,6 +271,8 @@ std::vector<RouterShape> forward_shapes() {
                                     {130, 100, 64},
                                     {1, 4096, 7},
                                     {65, 64, 16},
+                                    {70, 129, 32},
+                                    {65, 256, 7},
                                     {33, 4096, 7},
                                     {17, 5000, 20}}) {
         shapes.push_back({n, e, k, r, bias, ZLoss::kOff});
@@ -283,6 +285,9 @@ std::vector<RouterShape> forward_shapes() {
         with.scope = scope;
         with.sequence = 70;
         shapes.push_back({210, 37, 3, with, Bias::kRandom, ZLoss::kOn});
+        if (scope == AuxScope::kSequence) {
+          shapes.push_back({140, 250, 9, with, Bias::kNone, ZLoss::kOff});
+        }
       }
     }
     RouterSettings plain = r;

@@ -1,12 +1,17 @@
-// Ways of the GPU and their predecessors (cuda/predecessors.h) around the experts: work lists.
+// Ways of the GPU and their predecessors (cuda/predecessors.h) around the experts: work lists,
+// the router.
+#include <array>
+#include <cmath>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
+#include "base/random.h"
 #include "cuda/simt/context.h"
 #include "ops/grouped/gpu_work_list.h"
+#include "ops/router.h"
 #include "tests/catch.h"
 #include "tests/simt/run.h"
+#include "tests/tolerance.h"
 
 namespace assay {
 namespace {
@@ -79,6 +84,85 @@ TEST_CASE("the experts' work lists are those of their predecessors") {
       int64_t rows = 0;
       for (size_t i = 0; i < now.size(); i += 4) rows += now[i + 2];
       REQUIRE(rows == offsets.back());
+    }
+  }
+}
+
+// Results of router_forward.
+struct Routed {
+  std::vector<int32_t> expert;
+  std::vector<float> gate, logsumexp, aux_slope;
+  std::vector<double> measures;
+  std::vector<int64_t> counts;
+};
+
+Routed route(gpu::Context& gpu, int64_t n, int64_t experts, int64_t k, const RouterSettings& s,
+             bool biased, float spread) {
+  RandomSequence random({5, stream_id("logits")});
+  std::vector<float> z(size_t(n * experts)), b;
+  // Many equal logits.
+  for (float& v : z) v = std::round(16 * (2 * random.uniform() - 1)) / 16 * spread;
+  for (int64_t e = 0; biased && e < experts; ++e) b.push_back(float(e % 3) / 64);
+  const int64_t pieces = router_pieces(n, s), groups = router_groups(n, s);
+  const DeviceArray<float> logits(z), bias(b), gate(size_t(n * k)), lse(size_t(n), 16),
+      slope(size_t(groups * experts)), shares(size_t(pieces * experts));
+  const DeviceArray<int32_t> expert(size_t(n * k)), partial(size_t(pieces * experts));
+  const DeviceArray<double> measures(std::vector<double>(kRouterMeasures, 0.0)),
+      measure_partial(size_t(pieces * kRouterMeasures));
+  const DeviceArray<int64_t> counts(std::vector<int64_t>(size_t(experts), 2));
+  RouterForward a{.expert = {expert.data(), {n, k}},
+                  .gate = {gate.data(), {n, k}},
+                  .logsumexp = {lse.data(), {n}},
+                  .measures = {measures.data(), {kRouterMeasures}},
+                  .counts = {counts.data(), {experts}},
+                  .count_partial = {partial.data(), {pieces, experts}},
+                  .measure_partial = {measure_partial.data(), {pieces, kRouterMeasures}},
+                  .logits = {logits.data(), {n, experts}},
+                  .settings = s};
+  if (biased) a.bias = {bias.data(), {experts}};
+  if (s.aux != RouterAux::kNone) {
+    a.aux_slope = {slope.data(), {groups, experts}};
+    a.share_partial = {shares.data(), {pieces, experts}};
+  }
+  router_forward({.gpu = &gpu}, a);
+  return {expert.host(),   gate.host(),
+          lse.host(),      s.aux == RouterAux::kNone ? std::vector<float>{} : slope.host(),
+          measures.host(), counts.host()};
+}
+
+template <typename T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+// The order of the sum over all experts differs, and nothing else that training reads.
+TEST_CASE("a router with its keys in registers chooses and weighs as one with shared memory") {
+  Ways ways(gpu::Predecessor::kRouterShared);
+  for (const auto& [n, experts, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                      {67, 5, 2},
+                                      {130, 64, 6},
+                                      {65, 100, 9},
+                                      {190, 256, 7},
+                                      {20, 256, 32}}) {
+    for (const bool biased : {false, true}) {
+      for (const RouterScore score : {RouterScore::kSigmoid, RouterScore::kSoftmax}) {
+        for (const float spread : {2.0f, 100.0f}) {
+          if (score == RouterScore::kSoftmax && biased) continue;  // keys have the sum in them
+          INFO("N " << n << " E " << experts << " biased " << biased << " score " << int(score));
+          const RouterSettings s{.score = score, .route_scale = 1.25f, .aux = RouterAux::kGates};
+          const Routed now = route(ways.now, n, experts, k, s, biased, spread),
+                       before = route(ways.before, n, experts, k, s, biased, spread);
+          REQUIRE(now.expert == before.expert);
+          REQUIRE(now.counts == before.counts);
+          REQUIRE(same_bits(now.gate, before.gate));
+          REQUIRE(same_bits(now.aux_slope, before.aux_slope));
+          for (size_t t = 0; t < now.logsumexp.size(); ++t) {
+            const double want = before.logsumexp[t];
+            REQUIRE(std::abs(now.logsumexp[t] - want) <=
+                    tol::sum(double(experts), 1) + tol::rounding<float>(want));
+          }
+        }
+      }
     }
   }
 }
