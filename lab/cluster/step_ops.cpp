@@ -263,11 +263,14 @@ class Lists {
     RouterForward a{};
     a.expert = shaped<int32_t>(n_, m.top_k);
     a.gate = shaped<float>(n_, m.top_k);
-    a.logsumexp = a.score_sum = shaped<float>(n_);
+    a.logsumexp = shaped<float>(n_);
     a.counts = shaped<int64_t>(m.experts);
     a.logits = shaped<const float>(n_, m.experts);
     a.settings.score = m.router.score;
-    a.settings.aux = m.router.aux;
+    a.settings.aux = m.router.aux_alpha > 0 ? m.router.aux : RouterAux::kNone;
+    if (m.router.score == RouterScore::kSigmoid && a.settings.aux == RouterAux::kSwitch) {
+      a.score_sum = shaped<float>(n_);
+    }
     a.settings.normalize = m.router.normalize_gates ? NormalizeGates::kYes : NormalizeGates::kNo;
     return a;
   }

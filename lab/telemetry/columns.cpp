@@ -29,7 +29,7 @@ constexpr Known kSteps[] = {
     {"hash", "", "hash of loss, gradient norm and parameters, 32 bits"},
     {"peak_rss_bytes", "bytes", "largest resident memory of the process so far"},
     {"sent_bytes", "bytes", "sent to other ranks by the first one in this step"},
-    {"router_aux", "", "load-balancing loss, mean over layers"},
+    {"router_aux", "", "load-balancing loss, mean over layers; 0 if aux_alpha is"},
     {"router_z", "", "mean of logsumexp(logits)^2, mean over layers"},
     {"router_cv_mean_percent", "percent", "cv of router_layers, mean over layers"},
     {"router_cv_std_percent", "percent", "cv of router_layers, standard deviation over layers"},

@@ -27,7 +27,7 @@ RouterSettings router_settings(const RouterConfig& c) {
                                                                        : NormalizeGates::kYes;
   s.route_scale = static_cast<float>(c.route_scale);
   s.gate_scale = static_cast<float>(c.gate_scale);
-  s.aux = c.aux;
+  s.aux = c.aux_alpha > 0 ? c.aux : RouterAux::kNone;
   s.scope = c.aux_scope;
   return s;
 }
@@ -63,7 +63,9 @@ void MoeSublayer<T>::plan(MemoryPlan& plan, int64_t tokens) {
   add("slot", slot_, tokens, moe_.top_k);
   add("gate", gate_, tokens, moe_.top_k);
   add("logsumexp", logsumexp_, tokens);
-  add("score_sum", score_sum_, tokens);
+  if (settings_.score == RouterScore::kSigmoid && settings_.aux == RouterAux::kSwitch) {
+    add("score_sum", score_sum_, tokens);
+  }
   // Groups of aux_slope: at most one per token with sequence scope, else one.
   const int64_t groups = settings_.aux == RouterAux::kNone        ? 0
                          : settings_.scope == AuxScope::kSequence ? tokens
@@ -271,7 +273,7 @@ RouterForward MoeSublayer<T>::router(int64_t tokens, int64_t sequence, Pass pass
   return {.expert = expert_.rows(0, tokens),
           .gate = gate_.rows(0, tokens),
           .logsumexp = logsumexp_.rows(0, tokens),
-          .score_sum = score_sum_.rows(0, tokens),
+          .score_sum = score_sum_.empty() ? View<float, 1>{} : score_sum_.rows(0, tokens),
           .aux_slope = aux ? aux_slope_.rows(0, router_groups(tokens, settings)) : View<float, 2>{},
           .measures = train ? measures_ : View<double, 1>{},
           .counts = train ? counts_ : View<int64_t, 1>{},

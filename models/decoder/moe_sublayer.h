@@ -92,8 +92,8 @@ class MoeSublayer final : public Sublayer<T> {
   View<float, 2> logits_;                 // (N, E)
   View<int32_t, 2> expert_, slot_;        // (N, K)
   View<float, 2> gate_;                   // (N, K)
-  View<float, 1> logsumexp_, score_sum_;  // (N)
-  View<float, 2> aux_slope_;              // (groups, E)
+  View<float, 1> logsumexp_, score_sum_;  // (N)   score_sum_: sigmoid with an aux loss kSwitch
+  View<float, 2> aux_slope_;              // (groups, E)   with an aux loss
   View<int32_t, 1> offsets_, token_;      // (E + 1), (A)
   View<T, 2> gate_up_, h_, expert_out_;   // (A, 2F), (A, F), (A, C)
   // With experts on several ranks gate_up_ and h_ are (R, 2F) and (R, F), of the last round that
