@@ -20,8 +20,8 @@
 //   arithmetic      Compute in float; bf16 is a storage type (base/bf16.h).
 //
 //   No floating-point atomics (the order of additions would change the bits; reduce_add is for one
-//   thread per element), no CUB (the host
-//   compiler has no CUDA toolkit), no asm in a .cu file.
+//   thread per element), no CUB (the host compiler has no CUDA toolkit; tests/ops/cub is an
+//   exception), no asm in a .cu file.
 #pragma once
 
 #include "cuda/kernel/accumulators.h"

@@ -186,7 +186,7 @@ begin_section "what no GPU has executed"
 check op_check_scaled_linear 10 60 env CUBLASLT_LOG_LEVEL=5 CUBLASLT_LOG_FILE="$logs/cublaslt_%i.log" "$build/op_check_cuda" --op scaled_linear
 last_lines+=" op_check_scaled_linear"
 ops 10 grouped_scaled swiglu_codes quantise fake_quantise attention
-ops 6 muon newton_schulz adamw_bf16 carry_sum tree_sum global_norm checksum amax varlen_attention
+ops 6 muon newton_schulz adamw_bf16 carry_sum tree_sum global_norm checksum amax varlen_attention router dispatch
 without=$no_assay
 # The second bound is about three times what the CPU's own losses move by if the learning rate is changed by a millionth.
 parities "fp32=fp32 0.001 0.005" "bf16=bf16 0.01 0.05" "muon=bf16 0.01 0.3 --set optimizer.kind=muon" \
@@ -238,6 +238,10 @@ for row in "all dense 30 32" "all moe-64 40 50" "all moe-256 60 90" "all super-4
   without=${no_assay:-$(without_memory "$room")}
   ab "${old}_$model" "$about" "env ASSAY_GPU_PREDECESSORS=$old $(step_of "$model" --micro-batches 8)" "$(step_of "$model" --micro-batches 8)"
 done
+without=""
+# Sorts of ours and of CUB (docs/decisions/0028-sorts-by-cub-beside-ours.md).
+step bench_by_cub.json 10 60 "$build/bench_router" --op dispatch --iters 50 --json
+benches+=" bench_by_cub"
 without=$no_assay
 # The kernels of a GPU of 9.0 and those of others.
 for row in "dense 60" "moe-64 80"; do
