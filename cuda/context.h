@@ -17,6 +17,7 @@ namespace assay::gpu {
 enum class Place { kDevice, kHostVisible };
 
 struct Context;
+class ProductChoices;  // cuda/product_choice.h
 
 struct Memory {
   // Zeroed, aligned to 256 bytes. UserError if there is not enough memory.
@@ -63,6 +64,7 @@ struct Context {
   const Graphs* graphs = nullptr;
   const Streams* streams = nullptr;
   const Events* events = nullptr;
+  ProductChoices* products = nullptr;  // of the device that has opened it
   // kWaiting: launch() waits for each kernel, so that a failure names its kernel.
   enum class Launches { kQueued, kWaiting } launches = Launches::kQueued;
   // With ranks: called every millisecond by wait() (cuda/transfer.h), which it ends by throwing.

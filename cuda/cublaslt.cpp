@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <type_traits>
 
 #include "base/check.h"
@@ -17,8 +18,11 @@ struct Loaded {
 };
 
 Loaded load() {
-  const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-  const SharedLibrary library = open_shared_library(name, toolkit_library_folders());
+  const char* const given = std::getenv("ASSAY_CUBLASLT_LIBRARY");
+  const bool is_given = given != nullptr && *given != '\0';
+  const std::string name = is_given ? given : "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
+  const SharedLibrary library =
+      open_shared_library(name, is_given ? std::vector<std::string>() : toolkit_library_folders());
   Loaded loaded;
   if (library.handle == nullptr) {
     loaded.problem = name + " cannot be loaded (" + library.problem + ")";
@@ -32,15 +36,22 @@ Loaded load() {
     }
   };
   CublasLt& f = loaded.functions;
+  find(f.version, "cublasLtGetVersion");
   find(f.create, "cublasLtCreate");
   find(f.matmul, "cublasLtMatmul");
   find(f.desc_create, "cublasLtMatmulDescCreate");
   find(f.desc_set, "cublasLtMatmulDescSetAttribute");
+  find(f.desc_destroy, "cublasLtMatmulDescDestroy");
   find(f.layout_create, "cublasLtMatrixLayoutCreate");
+  find(f.layout_destroy, "cublasLtMatrixLayoutDestroy");
   find(f.preference_create, "cublasLtMatmulPreferenceCreate");
   find(f.preference_set, "cublasLtMatmulPreferenceSetAttribute");
   find(f.preference_destroy, "cublasLtMatmulPreferenceDestroy");
   find(f.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  find(f.algorithm_init, "cublasLtMatmulAlgoInit");
+  find(f.algorithm_check, "cublasLtMatmulAlgoCheck");
+  find(f.algorithm_get, "cublasLtMatmulAlgoConfigGetAttribute");
+  find(f.algorithm_set, "cublasLtMatmulAlgoConfigSetAttribute");
   find(f.status_string, "cublasLtGetStatusString");
   return loaded;
 }

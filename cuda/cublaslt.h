@@ -1,5 +1,6 @@
 // The cuBLASLt functions that the program calls, looked up at run time (cuda/shared_library.h); the
-// program is not linked with the library. Private to the files of the device layer.
+// program is not linked with the library. ASSAY_CUBLASLT_LIBRARY names another file. Private to the
+// files of the device layer.
 #pragma once
 
 #include <cublasLt.h>
@@ -9,15 +10,22 @@
 namespace assay::gpu {
 
 struct CublasLt {
+  decltype(&cublasLtGetVersion) version;
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtMatmul) matmul;
   decltype(&cublasLtMatmulDescCreate) desc_create;
   decltype(&cublasLtMatmulDescSetAttribute) desc_set;
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy;
   decltype(&cublasLtMatrixLayoutCreate) layout_create;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
   decltype(&cublasLtMatmulPreferenceCreate) preference_create;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtMatmulAlgoInit) algorithm_init;
+  decltype(&cublasLtMatmulAlgoCheck) algorithm_check;
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) algorithm_get;
+  decltype(&cublasLtMatmulAlgoConfigSetAttribute) algorithm_set;
   decltype(&cublasLtGetStatusString) status_string;
 };
 

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "cuda/cublaslt.h"
 #include "cuda/cuda_error.h"
+#include "cuda/recent_kernels.h"
 #include "cuda/stuck_wait.h"
 
 namespace assay::gpu {
@@ -247,6 +248,7 @@ Device::Device(DeviceFacts facts) : facts_(std::move(facts)) {
   context_.graphs = &kGraphs;
   context_.streams = &kStreams;
   context_.events = &kEvents;
+  context_.products = &products_;
   context_.launches = launches_by_environment();
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cuda/context.h"
+#include "cuda/product_choice.h"
 
 namespace assay::gpu {
 
@@ -108,6 +109,7 @@ class Device {
   explicit Device(DeviceFacts facts);
   DeviceFacts facts_;
   Stream stream_;
+  ProductChoices products_;
   Context context_;
 };
 // UserError as require_usable(), or if there is no GPU of this number.

@@ -1,6 +1,7 @@
 // cuda/device.h for a build without the CUDA toolkit: using a GPU is a user error.
 #include "base/check.h"
 #include "cuda/device.h"
+#include "cuda/product_library.h"
 
 namespace assay::gpu {
 
@@ -50,6 +51,9 @@ bool Device::broken() const {
 }
 std::unique_ptr<Device> open_device(int) {
   absent();
+}
+const ProductLibrary* product_library() {
+  return nullptr;
 }
 
 }  // namespace assay::gpu

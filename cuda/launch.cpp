@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "cuda/cuda_error.h"
 #include "cuda/launch_kernel.h"
+#include "cuda/recent_kernels.h"
 
 namespace assay::gpu {
 

@@ -13,7 +13,7 @@
 
 namespace assay::gpu {
 
-// The bytes of Exec::workspace that a cuBLASLt product may use.
+// The bytes of Exec::workspace for cuBLASLt products, where no tune file asks for more.
 inline constexpr int64_t kMatmulWorkspaceBytes = int64_t{32} << 20;
 
 enum class Element { kFloat, kBf16 };

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "cuda/product_library.h"
 #include "cuda/simt/context.h"
 #include "cuda/simt/memory.h"
 #include "cuda/simt/stream.h"
@@ -73,8 +74,14 @@ void fill(const Context& on, void* p, int byte, size_t bytes) {
 Device::Device(DeviceFacts facts) : facts_(std::move(facts)), context_(simt::make_context()) {
   context_.kind = gpu_kind_by_environment(facts_.capability);
   context_.predecessors = predecessors_by_environment();
+  context_.products = &products_;
   context_.launches = launches_by_environment();
 }
+// The emulator's loops have one way. Programs that put cuBLASLt's files in their place have its.
+[[gnu::weak]] const ProductLibrary* product_library() {
+  return nullptr;
+}
+
 bool Device::broken() const {
   return false;
 }
