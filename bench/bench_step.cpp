@@ -25,6 +25,7 @@
 #include "machine/openmp_wait_policy.h"
 #include "models/audit/audit.h"
 #include "models/decoder/decoder.h"
+#include "session/run_products.h"
 #include "session/session.h"
 
 namespace assay {
@@ -36,6 +37,7 @@ struct Options {
   std::string recipe = "auto";
   std::string products;  // overrides precision.products; empty: as configured
   std::string device = "cpu";
+  std::string tune;
   int64_t steps = 20, warmup = 3;
   int threads = 0;
   int64_t micro_batches = 1, parts = 0;
@@ -257,6 +259,18 @@ Result result_of(const Options& o, const Session& session, const Training& train
                    peak_flop_per_s(session.device, training.on(), session.recipe)};
 }
 
+// Where the algorithms of the dense products are from.
+nlohmann::json products_json(const Session& session, const gpu::ProductChoices& choices) {
+  const auto& used = choices.used();
+  nlohmann::json json;
+  json["used"] = used.size();
+  json["tuned"] = std::count_if(used.begin(), used.end(), [](const auto& u) {
+    return u.choice.by == gpu::ChosenBy::kTuning;
+  });
+  json["tune_sha256"] = session.tuning ? session.tuning->sha256 : "";
+  return json;
+}
+
 nlohmann::json profile_json(const Timings& t) {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& e : t.profile.entries()) {
@@ -280,6 +294,7 @@ void print_json(const Result& r) {
   j["device"] = r.session.device.name();
   if (const gpu::Context* const gpu = r.training.on().gpu) {
     j["predecessors"] = gpu::names_of(gpu->predecessors);
+    j["dense_products"] = products_json(r.session, *gpu->products);
   }
   j["recipe"] = precision.recipe;
   j["products"] = name_of(precision.products);
@@ -349,7 +364,8 @@ void print_text(const Result& r) {
   if (r.options.profile) print_profile(t);
 }
 
-int measure(const Options& o, const Session& session) {
+int measure(const Options& o, Session session) {
+  if (!o.tune.empty()) use_tuning(session, read_tuning(o.tune));
   Training training(session, o.micro_batches);
   std::optional<GpuMeter> meter;
   if (session.device.gpu) {
@@ -412,6 +428,9 @@ int main(int argc, char** argv) {
               "one a rank)");
   options.add("--expert-ranks", o.expert_ranks,
               "ranks that hold the routed experts together (default: as configured)");
+  options.add("--tune", "FILE", o.tune,
+              "file of `assay tune`: the algorithms of the GPU's dense products (default: "
+              "cuBLASLt's first proposals)");
   options.add("--recipe", "TEXT", o.recipe, "overrides precision.recipe (default: auto)");
   options.add("--products", "{decoded,native}", o.products, "overrides precision.products");
   options.add("--steps", o.steps, "timed steps (default: 20)");

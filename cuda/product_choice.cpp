@@ -19,8 +19,11 @@ std::string operand_text(const ProductKey::Operand& o) {
 }  // namespace
 
 std::string text_of(const ProductKey& key) {
-  return strprintf("(%ld, %ld, %ld) %s by %s%s", long(key.m), long(key.n), long(key.k),
+  const bool widened =
+      key.result == ProductKey::Type::kFloat && key.a.type != ProductKey::Type::kFloat;
+  return strprintf("(%ld, %ld, %ld) %s by %s%s%s", long(key.m), long(key.n), long(key.k),
                    operand_text(key.a).c_str(), operand_text(key.b).c_str(),
+                   widened ? " to float" : "",
                    key.added == ProductKey::Added::kNothing ? "" : " +=");
 }
 

@@ -39,7 +39,7 @@ struct ProductKey {
 
   auto operator<=>(const ProductKey&) const = default;
 };
-// "(16384, 768, 768) bf16 by bf16^T"; with "+=" where c is added.
+// "(16384, 768, 768) bf16 by bf16^T"; "to float" if that is not the operands' type, "+=" with c.
 std::string text_of(const ProductKey& key);
 
 // The attributes by which cuBLASLt makes an algorithm anew, 0 where it has none.

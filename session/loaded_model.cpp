@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "base/check.h"
 #include "base/math.h"
@@ -12,6 +13,7 @@
 #include "engine/run/safetensors.h"
 #include "engine/trainer.h"
 #include "session/run_data.h"
+#include "session/run_products.h"
 
 namespace assay {
 
@@ -62,12 +64,19 @@ Config with_all_experts(Config config) {
   return config;
 }
 
+// The run of a checkpoint: RUN/checkpoints/step-00001000.
+std::string run_of(const std::string& checkpoint) {
+  const auto folder = std::filesystem::weakly_canonical(checkpoint);
+  return folder.parent_path().parent_path().string();
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(const CheckpointSource& from, const std::string& device_name,
                          EvaluationSize size, int32_t mask_id, Ranks* ranks)
     : source(from),
       session(with_all_experts(from.config), {.device = device_name, .ranks = ranks}) {
+  use_products_of_run(session, run_of(from.folder));
   const int64_t texts = std::max<int64_t>(1, ceil_div(size.rows, size.positions));
   rows = texts * size.positions;
   DecoderOptions options = decoder_options(from.config, session.place(mask_id));

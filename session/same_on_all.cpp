@@ -30,6 +30,7 @@ json described(const Session& session, const RunData& data, TrainingRunOptions::
   me["program"] = program_sha256().substr(0, 16);
   me["device"] = session.device.gpu ? session.device.name() : "cpu";
   me["start"] = start == TrainingRunOptions::Start::kFresh ? "over" : "where the run is";
+  me["tune file, SHA-256"] = session.tuning ? session.tuning->sha256.substr(0, 16) : "none";
   me["config"] = to_yaml(session.config);
   std::map<std::string, std::string> hashes;  // several files may have one name
   for (const auto& [path, file] : data.hashed) {
@@ -45,7 +46,7 @@ std::string two(const std::string& what, const std::string& a, const std::string
 
 // "" if the two would compute the same, else what differs: "NAME here, NAME there".
 std::string difference(const json& first, const json& other) {
-  for (const char* name : {"program", "device", "start"}) {
+  for (const char* name : {"program", "device", "start", "tune file, SHA-256"}) {
     const std::string a = first[name], b = other[name];
     if (a != b) return two(std::strcmp(name, "program") == 0 ? "program, SHA-256" : name, a, b);
   }

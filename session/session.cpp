@@ -127,6 +127,7 @@ ModelPlace Session::place(int32_t mask_id) const {
   if (use == SessionOptions::Use::kPlan && rank_count() == 1) {
     place.ranks = int(config.parallel.expert_ranks);
   }
+  if (tuning) place.product_workspace = tuning->file.workspace_bytes;
   if (device.gpu) place.capability = device.gpu->facts().capability;
   return place;
 }

@@ -8,10 +8,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "models/decoder/training_memory.h"
+#include "session/product_files.h"
 #include "session/ranks.h"
 #include "session/session_device.h"
 
@@ -56,6 +58,11 @@ struct Session {
   RankGroups model_groups() const;
   // The groups that parallel.expert_ranks adds, each once.
   std::vector<const Group*> groups_of_experts() const;
+
+  // The algorithms of a GPU's dense products, taken from a file (session/run_products.h), and what
+  // was found on the way.
+  std::optional<Tuning> tuning;
+  std::vector<std::string> warnings;
 
   // Of the launch, there or planned.
   int rank_count() const { return ranks ? ranks->size() : planned_ranks; }

@@ -24,10 +24,12 @@
 namespace assay {
 namespace {
 
-std::function<void(const char*, int64_t, bool)> told(Ranks* ranks) {
-  if (ranks == nullptr) return {};
-  return [ranks](const char* what, int64_t step, bool slow) {
-    ranks->doing(what, step, slow ? Control::Pace::kSlow : Control::Pace::kSteady);
+// Tells the other ranks, and notes what products take: of steps, all else is slow.
+std::function<void(const char*, int64_t, bool)> told(Ranks* ranks, gpu::Context* gpu) {
+  return [ranks, gpu](const char* what, int64_t step, bool slow) {
+    using Notes = gpu::ProductChoices::Notes;
+    if (gpu) gpu->products->set_notes(slow ? Notes::kNone : Notes::kTaken);
+    if (ranks) ranks->doing(what, step, slow ? Control::Pace::kSlow : Control::Pace::kSteady);
   };
 }
 
@@ -39,13 +41,14 @@ std::optional<Config> before(const TrainingRunOptions& options) {
   return load_config(file);
 }
 
-// The contract in steps, except for one in seconds whose step length is not measured yet, and the
-// parts of a batch.
+// The contract in steps, except for one in seconds whose step length is not measured yet, the parts
+// of a batch, and the algorithms of a GPU's products.
 Session resolved(Session session, const TrainingRunOptions& options) {
   Config& config = session.config;
   resolve_parts(config, options, session.place().ranks);
   resolve_reference(config);
   if (horizon_is_known(config)) resolve_steps(config);
+  take_products(session, options);
   return session;
 }
 
@@ -123,6 +126,10 @@ void resolve_parts(Config& config, const TrainingRunOptions& options, int ranks)
   }
   require_ranks(config, ranks);
   if (config.parallel.parts == 0) config.parallel.parts = ranks;
+}
+
+void take_products(Session& session, const TrainingRunOptions& options) {
+  use_products_for_training(session, options.folder, options.tune, before(options).has_value());
 }
 
 TrainingRun::TrainingRun(Session session, TrainingRunOptions options)
@@ -217,7 +224,9 @@ void TrainingRun::open_folder() {
   data_sha256_ = data_hashes(data_);
   require_same_data(before_, data_sha256_);
   wait_for_all(group);
-  if (first()) dir_->write_config(config());
+  if (!first()) return;
+  dir_->write_config(config());
+  products_.emplace(session_, dir_->path());
 }
 
 void TrainingRun::open() {
@@ -255,7 +264,11 @@ void TrainingRun::open() {
                      .config_sha256 = config_sha256(config()),
                      .data_sha256 = data_sha256_,
                      .data_hashed = data_hash_origins(data_),
-                     .first_step = start_.steps_done});
+                     .first_step = start_.steps_done,
+                     .products_library = products_->library(),
+                     .tune_sha256 = session_.tuning ? session_.tuning->sha256 : ""});
+  if (const std::string text = products_->summary(); !text.empty()) log_->info(text);
+  for (const std::string& line : session_.warnings) log_->warn(line);
   if (const std::string text = ranks_ ? shared_experts_text(config(), ranks_->layout) : "";
       !text.empty()) {
     log_->info(text);
@@ -282,7 +295,10 @@ RunResult TrainingRun::train(const TrainingHooks& hooks) {
   trained_ = true;
   const auto stop_requested = [&] { return hooks.stop_requested && hooks.stop_requested(); };
   RunParts parts = this->parts();
-  parts.on_step = hooks.on_step;
+  parts.on_step = [&](const StepStats& stats) {
+    if (products_) products_->update();
+    if (hooks.on_step) hooks.on_step(stats);
+  };
   parts.stop_requested = stop_requested;
   parts.stop_after = of_first_rank(session_.host_group(), hooks.stop_after);
   const RunResult result = run(parts, start_);
@@ -308,7 +324,7 @@ RunParts TrainingRun::parts() {
           .data_sha256 = data_sha256_,
           .landings = landings(config()),
           .ranks = ranks_ ? &*ranks_ : nullptr,
-          .doing = told(session_.ranks),
+          .doing = told(session_.ranks, session_.device.context()),
           .stop_after = {},
           .stop_requested = {}};
 }

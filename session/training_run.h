@@ -6,7 +6,8 @@
 //   const RunResult result = run.train({.on_step = [](const StepStats& s) { ... }});
 //
 // The folder ends up as `assay train` leaves it: config.yaml, meta.json, log.txt, telemetry.db,
-// checkpoints/, receipt.json. The same program again resumes the run.
+// checkpoints/, receipt.json; on a GPU also products.json, and tune.json if there was one. The same
+// program again resumes the run.
 //
 // With ranks (SessionOptions::ranks) each has such an object and makes the same calls. The first
 // one writes the folder; the others write their part of a checkpoint, and ranks/rank-00003.log.
@@ -24,6 +25,7 @@
 #include "models/audit/audit.h"
 #include "session/run_data.h"
 #include "session/run_evaluators.h"
+#include "session/run_products.h"
 #include "session/session.h"
 
 namespace assay {
@@ -32,11 +34,16 @@ struct TrainingRunOptions {
   std::string folder;
   enum class Start { kContinue, kFresh } start = Start::kContinue;  // kFresh deletes what is there
   std::vector<std::string> command = {};                            // recorded in meta.json
+  std::string tune = {};  // tune file for a GPU's dense products; "": none, or the run's
 };
 
 // Sets parallel.parts where it is 0: those that the run in the folder began with, or one for each
 // rank. UserError where so many ranks cannot share them.
 void resolve_parts(Config& config, const TrainingRunOptions& options, int ranks);
+
+// The algorithms of a GPU's dense products: those of options.tune, or of the run that goes on.
+// Before memory is planned. UserError as use_products_for_training().
+void take_products(Session& session, const TrainingRunOptions& options);
 
 struct TrainingHooks {
   std::function<void(const StepStats&)> on_step = {};  // after each step
@@ -101,6 +108,7 @@ class TrainingRun {
 
   std::optional<RunDir> dir_;
   std::optional<Checkpoints> checkpoints_;
+  std::optional<RunProducts> products_;  // of the first rank
   std::optional<std::string> newest_;
   TrainingState before_;
   std::map<std::string, std::string> data_sha256_;

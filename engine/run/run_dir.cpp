@@ -32,6 +32,8 @@ constexpr const char* kOwnFiles[] = {"checkpoints",
                                      "report.html",
                                      "evals",
                                      "samples.jsonl",
+                                     kTuneCopy,
+                                     kProductsFile,
                                      kImportedFile,
                                      kReusedFile,
                                      kConfig};

@@ -24,6 +24,11 @@ constexpr const char* kImportedFile = "imported.json";
 // Describes the source of a run that a matrix copied from another folder.
 constexpr const char* kReusedFile = "reused.json";
 
+// The algorithms of a GPU's dense products: the tune file that the run was given, and what they
+// took (session/product_files.h).
+constexpr const char* kTuneCopy = "tune.json";
+constexpr const char* kProductsFile = "products.json";
+
 // The texts that a run generated while it trained (eval.samples), one JSON object per line.
 constexpr const char* kSamplesFile = "samples.jsonl";
 
@@ -103,6 +108,8 @@ struct RunMeta {
   std::map<std::string, std::string> data_sha256;  // by file
   std::map<std::string, std::string> data_hashed;  // how each hash was obtained, by file
   int64_t first_step = 0;                          // steps done when this launch began
+  std::string products_library;                    // of a GPU's dense products; "" on a CPU
+  std::string tune_sha256;                         // of the tune file; "" without one
 };
 
 // Writes meta.json: this launch, with host, CPU, time and the SHA-256 of the program; earlier

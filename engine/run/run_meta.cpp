@@ -78,6 +78,8 @@ void write_meta(const RunDir& run, const RunMeta& meta) {
   j["cores"] = std::thread::hardware_concurrency();
   j["threads"] = meta.threads;
   if (meta.ranks > 1) j["ranks"] = meta.ranks;
+  if (!meta.products_library.empty()) j["products_library"] = meta.products_library;
+  if (!meta.tune_sha256.empty()) j["tune_sha256"] = meta.tune_sha256;
   j["recipe"] = meta.recipe;
   j["precision"] = meta.precision;
   j["config_sha256"] = meta.config_sha256;

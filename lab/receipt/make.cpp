@@ -18,9 +18,10 @@ namespace fs = std::filesystem;
 using Json = ReceiptJson;
 
 // Fields of a launch that go into `environment`.
-constexpr const char* kEnvironment[] = {"command", "version", "dirty",  "compiler",
-                                        "flags",   "host",    "device", "cpu",
-                                        "cores",   "threads", "recipe", "started"};
+constexpr const char* kEnvironment[] = {
+    "command",          "version",    "dirty", "compiler", "flags",  "host",
+    "device",           "cpu",        "cores", "threads",  "recipe", "started",
+    "products_library", "tune_sha256"};
 
 std::string text_or_empty(const Json& json, const char* key) {
   return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
@@ -64,6 +65,9 @@ class RunReceipt {
     const std::vector<Json> launches = contributing_launches(run_.string(), receipt_.sealed_step);
     add_environment(launches);
     add_file("config", "config.yaml");
+    for (const char* file : {kTuneCopy, kProductsFile}) {
+      if (fs::exists(run_ / file)) add_file("products", file);
+    }
     add_data(launches);
     add_builds(launches);
     add_checkpoint();

@@ -234,6 +234,9 @@ Check rerun(const Receipt& receipt, const fs::path& run, const RerunOptions& opt
        data_options(sealed.config().data, options.data, place / "cache")) {
     command.push_back(option);
   }
+  if (const fs::path tune = run / kTuneCopy; fs::exists(tune)) {
+    command.insert(command.end(), {"--tune", tune.string()});
+  }
   // These evaluations are not compared, and their inputs may have moved.
   for (const char* off : {"eval.core=null", "eval.samples=null"}) {
     command.insert(command.end(), {"--set", off});

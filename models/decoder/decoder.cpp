@@ -193,6 +193,7 @@ int64_t Decoder<T>::workspace_bytes() const {
   for (const auto& sublayer : sublayers_) {
     bytes = std::max(bytes, sublayer->workspace_bytes(backend, tokens));
   }
+  if (backend == Backend::kGpu) bytes = std::max(bytes, options_.product_workspace);
   return bytes;
 }
 

@@ -37,6 +37,7 @@ struct DecoderOptions {
   RankGroups ranks = {};
   double expert_rows = 1.5;
   int capability = 90;  // with kGpu: compute capability, decides native products (90: 9.0)
+  int64_t product_workspace = 0;  // bytes of workspace, with kGpu, if the products need less
   Purpose purpose = Purpose::kTraining;
 };
 

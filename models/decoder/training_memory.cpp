@@ -25,7 +25,8 @@ DecoderOptions decoder_options(const Config& config, const ModelPlace& place,
           .layout = layout_of(config, place),
           .ranks = ranks,
           .expert_rows = config.parallel.expert_rows,
-          .capability = place.capability};
+          .capability = place.capability,
+          .product_workspace = place.product_workspace};
 }
 
 TrainingMemory::TrainingMemory(const Config& config, Recipe recipe, const ModelPlace& place,

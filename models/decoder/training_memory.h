@@ -20,6 +20,7 @@ struct ModelPlace {
   Backend backend = Backend::kCpu;
   int capability = 90;  // of the GPU (90: 9.0)
   int ranks = 1, rank = 0;
+  int64_t product_workspace = 0;  // bytes that a GPU's dense products may use, if above the usual
 };
 
 Layout layout_of(const Config& config, const ModelPlace& place);

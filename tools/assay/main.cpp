@@ -52,6 +52,7 @@ void add_all_commands(Commands& commands) {
   add_telemetry_command(commands);
   add_sample_command(commands);
   add_simulate_command(commands);
+  add_tune_command(commands);
   add_export_command(commands);
   add_import_command(commands);
   add_doctor_command(commands);

@@ -27,7 +27,7 @@ struct Arguments {
   std::string config;
   std::vector<std::string> sets;
   std::optional<std::string> run;
-  std::string device = "auto";
+  std::string device = "auto", tune;
   std::optional<int64_t> steps, stop_after, ranks, restarts, min_ranks;
   bool fresh = false, share_gpu = false, plan = false, json = false, example_config = false,
        quiet = false;
@@ -112,7 +112,8 @@ TrainingRunOptions run_options(const Arguments& a) {
   using Start = TrainingRunOptions::Start;
   return {.folder = run_path(a),
           .start = a.fresh ? Start::kFresh : Start::kContinue,
-          .command = a.command};
+          .command = a.command,
+          .tune = a.tune};
 }
 
 // As this process's rank of `ranks`, or alone.
@@ -215,6 +216,9 @@ void add_train_command(Commands& commands) {
   sub->add_option("--run", a->run, "run directory (default: runs/<name of CONFIG>)");
   sub->add_option("--device", a->device, "cpu, cuda or auto (the GPU if one is usable)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  sub->add_option("--tune", a->tune,
+                  "file of `assay tune`: the algorithms of the GPU's dense products; the run keeps "
+                  "a copy and goes on with it (default: cuBLASLt's first proposals)");
   sub->add_option("--steps", a->steps,
                   "train N steps; fewer than the configuration's shorten its warm-up and "
                   "warm-down in proportion");
