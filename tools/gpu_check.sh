@@ -248,6 +248,16 @@ for row in "dense 60" "moe-64 80"; do
   read -r model about <<<"$row"
   ab "wgmma_mma_$model" "$about" "$(step_of "$model" --micro-batches 4)" "env ASSAY_GPU_PATH=mma $(step_of "$model" --micro-batches 4)"
 done
+# The algorithms of dense products: timed once, then steps without and with the file.
+for row in "dense 30 32" "moe-64 40 50"; do
+  read -r model about room <<<"$row"
+  without=${no_assay:-$(without_memory "$room")}
+  step "tune_$model" "$about" 120 "$build/assay" tune "$(preset "$model")" -q -o "$logs/products_$model.json"
+  last_lines+=" tune_$model"
+  of="tune_$model" ab "tuned_$model" "$about" "$(step_of "$model" --micro-batches 8)" \
+    "$(step_of "$model" --micro-batches 8 --tune "'$logs/products_$model.json'")"
+done
+without=$no_assay
 ab parts_1_8_dense 40 "$(step_of dense --micro-batches 8)" "$(step_of dense --micro-batches 8 --parts 8)"
 
 begin_section "whole steps"
